@@ -1,0 +1,88 @@
+/** The one error class and its table of codes. Spec: §7. */
+
+/** Code to HTTP status. The code is for logs and tests, the client sees status and message. */
+export const ERROR_STATUS = {
+  BAD_REQUEST: 400,
+  UNAUTHORIZED: 401,
+  FORBIDDEN: 403,
+  NOT_FOUND: 404,
+  METHOD_NOT_ALLOWED: 405,
+  ROUTE_CONFLICT: 409,
+  BODY_TOO_LARGE: 413,
+  TARGET_TOO_LONG: 414,
+  HOST_NOT_ALLOWED: 421,
+  CONCURRENCY_LIMIT: 429,
+  POOL_OVERFLOW: 429,
+  HEADERS_TOO_LARGE: 431,
+  HANDLER_FAILED: 500,
+  LOAD_FAILED: 500,
+  INTERNAL: 500,
+  NOT_IMPLEMENTED: 501,
+  CONTRACT_BROKEN: 502,
+  EDGE_FAILED: 502,
+  RUNTIME_DOWN: 503,
+  WORKER_DIED: 503,
+  SHUTTING_DOWN: 503,
+  BUILD_PENDING: 503,
+  TIMEOUT: 504,
+} as const
+
+export type ErrorCode = keyof typeof ERROR_STATUS
+
+export interface GatewayErrorOptions {
+  /** Overrides the status of the table (`overflow_status`, §2.8). */
+  status?: number
+  /** Response headers the status needs, such as `Allow` or `Retry-After`. */
+  headers?: Record<string, string>
+  /** What to tell a developer beside the message: file, line, hint. Never sent in production. */
+  detail?: ErrorDetail
+  cause?: unknown
+}
+
+/** Where a handler failed, for logs and development answers. */
+export interface ErrorDetail {
+  file?: string
+  line?: number
+  stack?: string
+  hint?: string
+}
+
+/** A refusal or failure with the status and message a client gets. */
+export class GatewayError extends Error {
+  readonly code: ErrorCode
+  readonly status: number
+  readonly headers: Record<string, string> | undefined
+  readonly detail: ErrorDetail | undefined
+
+  constructor(code: ErrorCode, message: string, options: GatewayErrorOptions = {}) {
+    super(message, options.cause === undefined ? undefined : { cause: options.cause })
+    this.name = 'GatewayError'
+    this.code = code
+    this.status = options.status ?? ERROR_STATUS[code]
+    this.headers = options.headers
+    this.detail = options.detail
+  }
+}
+
+/** A problem found outside a request: which file, which rule, what to do. Never thrown. */
+export interface Warning {
+  /** Stable rule id, such as `AMBIGUOUS_METHOD_PREFIX`. */
+  code: string
+  /** Path below the functions root, posix separators; `.` is the root itself. */
+  path: string
+  /** What is wrong, with field, rule and value. */
+  message: string
+  /** How to mend it. */
+  hint: string
+}
+
+/** The body of every refusal: `{ "error": message }`. */
+export function toErrorBody(message: string): string {
+  return JSON.stringify({ error: message })
+}
+
+/** Any thrown value as a GatewayError; an unknown one becomes 500 with a fixed message, its cause only in the log. */
+export function toGatewayError(error: unknown): GatewayError {
+  if (error instanceof GatewayError) return error
+  return new GatewayError('INTERNAL', 'gateway exception', { cause: error })
+}

@@ -1,0 +1,75 @@
+/** Names of functions, versions, runtimes and methods. Spec: §2.1. */
+
+/** Runtimes in the fixed order that settles several languages in one folder (§2.3). */
+export const RUNTIMES = ['python', 'node', 'php', 'lua', 'go', 'rust'] as const
+export type RuntimeName = (typeof RUNTIMES)[number]
+
+/** Runtimes enabled when `FN_RUNTIMES` is unset; go and rust are experimental. */
+export const DEFAULT_RUNTIMES: readonly RuntimeName[] = ['python', 'node', 'php', 'lua']
+
+/** Methods a function may allow, in the order they are listed. */
+export const METHODS = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'] as const
+export type Method = (typeof METHODS)[number]
+
+const SEGMENT = /^[a-zA-Z0-9_-]+$/
+const VERSION = /^[a-zA-Z0-9_.-]+$/
+const HANDLER = /^[a-zA-Z_][a-zA-Z0-9_]*$/
+
+/** Extension (with dot) to runtime. */
+export const RUNTIME_OF_EXTENSION: ReadonlyMap<string, RuntimeName> = new Map([
+  ['.py', 'python'],
+  ['.js', 'node'],
+  ['.ts', 'node'],
+  ['.mjs', 'node'],
+  ['.cjs', 'node'],
+  ['.mts', 'node'],
+  ['.cts', 'node'],
+  ['.php', 'php'],
+  ['.lua', 'lua'],
+  ['.go', 'go'],
+  ['.rs', 'rust'],
+])
+
+/** Prefixes no public route may take (§1, 7). */
+export const RESERVED_PREFIXES = ['/_fn', '/console'] as const
+
+/** True for one segment of a name, such as `users`. */
+export function isNameSegment(text: string): boolean {
+  return SEGMENT.test(text)
+}
+
+/** True for a flat or namespaced name, such as `hello` or `api/v1/users`. */
+export function isFunctionName(text: string): boolean {
+  return text.length <= 512 && text.split('/').every(isNameSegment)
+}
+
+/** True for a version label, such as `v2` or `1.0.3`. `.` and `..` are folder words, never versions. */
+export function isVersion(text: string): boolean {
+  return VERSION.test(text) && text !== '.' && text !== '..'
+}
+
+/** True for a callable name (`invoke.handler`, §2.4). */
+export function isHandlerName(text: string): boolean {
+  return HANDLER.test(text)
+}
+
+export function isRuntimeName(text: unknown): text is RuntimeName {
+  return typeof text === 'string' && (RUNTIMES as readonly string[]).includes(text)
+}
+
+export function isMethod(text: unknown): text is Method {
+  return typeof text === 'string' && (METHODS as readonly string[]).includes(text)
+}
+
+/** True when a decoded, normalized path lies at or below a reserved prefix. */
+export function isReservedPath(urlPath: string): boolean {
+  for (const prefix of RESERVED_PREFIXES) {
+    if (urlPath === prefix || urlPath.startsWith(`${prefix}/`)) return true
+  }
+  return false
+}
+
+/** The key of a function version in records and state files: `runtime/name@version`. */
+export function toFunctionKey(runtime: RuntimeName, name: string, version: string | null): string {
+  return `${runtime}/${name}@${version ?? 'default'}`
+}

@@ -1,0 +1,113 @@
+/**
+ * Every number of the gateway, with its unit. Spec: §8.
+ * Other modules import from here and never repeat a figure.
+ */
+
+const KIB = 1024
+const MIB = 1024 * KIB
+
+/** Policy of a function that sets nothing itself. */
+export const DEFAULT_TIMEOUT_MS = 2500
+/** Simultaneous requests of one function; 0 means unlimited. */
+export const DEFAULT_MAX_CONCURRENCY = 20
+/** Bytes of a request body. */
+export const DEFAULT_MAX_BODY_BYTES = MIB
+
+/** Largest `timeout_ms`: 24 hours; a larger delay would overflow the timer (2^31 - 1 ms). */
+export const MAX_TIMEOUT_MS = 86_400_000
+/** Largest `max_body_bytes`: one body must fit one Buffer comfortably. */
+export const MAX_BODY_BYTES = 1024 * MIB
+
+/** `worker_pool` defaults (§2.8). */
+export const DEFAULT_MAX_QUEUE = 0
+export const DEFAULT_QUEUE_TIMEOUT_MS = 0
+export const DEFAULT_QUEUE_POLL_MS = 20
+export const DEFAULT_IDLE_TTL_SECONDS = 300
+export const DEFAULT_OVERFLOW_STATUS = 429
+
+/** `keep_warm` defaults (§2.9). */
+export const DEFAULT_KEEP_WARM_MIN_WARM = 1
+export const DEFAULT_PING_EVERY_SECONDS = 45
+
+/** Seconds a dependency install may take (§2.16). */
+export const INSTALL_TIMEOUT_SECONDS = 180
+/** Seconds a Go build may take unless `GO_BUILD_TIMEOUT_S` says otherwise. */
+export const DEFAULT_GO_BUILD_TIMEOUT_SECONDS = 180
+
+/** Name segments below a runtime folder. */
+export const DEFAULT_NAMESPACE_DEPTH = 3
+export const MAX_NAMESPACE_DEPTH = 5
+/** Folder levels of zero-config file routes; the seventh is skipped with a warning. */
+export const MAX_ROUTE_DEPTH = 6
+/** Lines of a python handler searched for `#@requirements`. */
+export const INLINE_REQUIREMENTS_LINES = 30
+/** Lines of a handler searched for `@summary` and the other hints. */
+export const HINT_LINES = 80
+/** Bytes of a config file; a larger one is refused unread. */
+export const MAX_CONFIG_FILE_BYTES = MIB
+/** Nesting of a JSON config file; a deeper one is refused. */
+export const MAX_JSON_DEPTH = 64
+
+/** Schedule retry clamps (§2.13). */
+export const RETRY_MAX_ATTEMPTS = { min: 1, max: 10, default: 3 } as const
+export const RETRY_BASE_DELAY_SECONDS = { min: 0, max: 3600, default: 1 } as const
+export const RETRY_MAX_DELAY_SECONDS = { min: 0, max: 3600, default: 30 } as const
+export const RETRY_JITTER = { min: 0, max: 0.5, default: 0.2 } as const
+/** Scheduler tick and flush (§2.15), seconds. */
+export const MIN_SCHEDULER_INTERVAL_SECONDS = 1
+export const SCHEDULER_PERSIST_SECONDS = { min: 5, max: 3600, default: 15 } as const
+
+/** Status range of a handler response. */
+export const MIN_STATUS = 100
+export const MAX_STATUS = 599
+
+/** Wire protocol (page spec/runtime/wire-protocol.md). */
+export const PROTOCOL_VERSION = 1
+/** Largest frame, bytes after the length word; a connection adds its function's `max_body_bytes`. */
+export const MAX_FRAME_BYTES = 16 * MIB
+/** Largest body that travels in one `reply`; a larger one is sent as chunks. */
+export const MAX_REPLY_BODY_BYTES = MIB
+/** Bytes of a stream that may be under way before the receiver grants more. */
+export const STREAM_WINDOW_BYTES = 256 * KIB
+
+/** Milliseconds a worker has to obey a `cancel` before it is killed. */
+export const CANCEL_GRACE_MS = 50
+/** Milliseconds a daemon has to answer `hello`. */
+export const DAEMON_READY_TIMEOUT_MS = 10_000
+/** Milliseconds a worker has to load its function. */
+export const WORKER_READY_TIMEOUT_MS = 15_000
+/** Restart delay of a daemon that dies: first, largest. */
+export const RESTART_DELAY_MS = { first: 100, max: 8000 } as const
+/** Seconds between health pings of a daemon. */
+export const PING_INTERVAL_MS = 2000
+/** Processes of one function when its concurrency is unlimited. */
+export const MAX_WORKERS_UNLIMITED = 32
+/** Megabytes a worker may allocate unless `FN_WORKER_MEMORY_MB` says otherwise. */
+export const DEFAULT_WORKER_MEMORY_MB = 512
+
+/** Captured output of one call and stream, bytes; what follows is dropped with a note. */
+export const MAX_CAPTURED_OUTPUT_BYTES = 64 * KIB
+/** Longest `X-Fn-Stdout` or `X-Fn-Stderr` preview, bytes. */
+export const OUTPUT_PREVIEW_BYTES = KIB
+
+/** Longest request target, bytes; longer is 414. */
+export const MAX_TARGET_BYTES = 8 * KIB
+/** Header block of a request, bytes; larger is 431. */
+export const MAX_HEADER_BYTES = 16 * KIB
+/** Query parameters of a request handed to a handler. */
+export const MAX_QUERY_PARAMS = 1000
+/** Milliseconds a client has to send its header block, and the whole request. */
+export const HEADERS_TIMEOUT_MS = 15_000
+export const REQUEST_TIMEOUT_MS = 60_000
+/** Milliseconds an idle connection is kept. */
+export const KEEP_ALIVE_TIMEOUT_MS = 5000
+/** Milliseconds a stop waits for running requests. */
+export const DEFAULT_SHUTDOWN_TIMEOUT_MS = 10_000
+/** Milliseconds between the first file change and the reload it causes. */
+export const WATCH_DEBOUNCE_MS = 25
+
+/** `edge.max_response_bytes` when unset. */
+export const DEFAULT_EDGE_MAX_RESPONSE_BYTES = 2 * MIB
+
+export const DEFAULT_PORT = 8080
+export const DEFAULT_HOST = '127.0.0.1'

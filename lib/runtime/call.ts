@@ -1,0 +1,79 @@
+/** What the invocation layer hands to a runtime and gets back. Owner: §1, page runtime/daemon. */
+
+import type { FunctionVersion } from '../core/catalog.ts'
+import type { GatewayError } from '../core/errors.ts'
+import type { RuntimeName } from '../core/identity.ts'
+import type { Worker } from './workers.ts'
+
+/**
+ * One call on its way through a worker. The invocation layer extends it and implements the callbacks; exactly one of
+ * `onReply` and `onError` is called, once, and after an `onReply` with `stream` exactly one `onEnd`.
+ * A class with plain fields instead of closures or promises: this is the hot path.
+ */
+export abstract class RuntimeCall {
+  readonly fn: FunctionVersion
+  /** JSON text of the `call` frame's header. */
+  header = '{}'
+  /** Raw request body, null when there is none. */
+  body: Buffer | null = null
+
+  // Owned by the runtime layer.
+  /** Request id on the worker's connection; 0 before it is sent. */
+  wireId = 0
+  worker: Worker | null = null
+  timer: NodeJS.Timeout | null = null
+  /** Stream bytes received and not yet granted again. */
+  ungranted = 0
+  state: 'new' | 'waiting' | 'sent' | 'running' | 'streaming' | 'done' = 'new'
+
+  constructor(fn: FunctionVersion) {
+    this.fn = fn
+  }
+
+  /**
+   * @param header - JSON text of the `reply` header, unchecked
+   * @param body - raw body; a view that is valid during the call only
+   * @param stream - true when `onChunk` and `onEnd` follow
+   */
+  abstract onReply(header: string, body: Buffer, stream: boolean): void
+  /** One piece of a streamed body; a view that is valid during the call only. Answer with `Worker.grant(call, bytes)`. */
+  abstract onChunk(body: Buffer): void
+  /** The stream is over; an error means it was cut. */
+  abstract onEnd(error: GatewayError | null): void
+  abstract onLog(stream: 'stdout' | 'stderr', text: string): void
+  abstract onError(error: GatewayError): void
+}
+
+export interface SocketHealth {
+  /** From 1. */
+  index: number
+  uri: string
+  up: boolean
+  reason: string
+}
+
+export interface RuntimeHealth {
+  routing: 'single' | 'round_robin'
+  up: boolean
+  reason: string
+  sockets: SocketHealth[]
+}
+
+/** One enabled runtime: python, node, php, go and rust behind daemons, lua on threads. */
+export interface Runtime {
+  readonly name: RuntimeName
+  /** Resolves when every socket is up or has a reason why not; never rejects. */
+  start(): Promise<void>
+  health(): RuntimeHealth
+  /** Runs a call that admission has let in. Never throws; failures arrive at `call.onError`. */
+  dispatch(call: RuntimeCall): void
+  /** The client left or the gateway stops: the call's callbacks are not used any more. */
+  abandon(call: RuntimeCall): void
+  /** Starts workers until the function has `count` of them. */
+  warm(fn: FunctionVersion, count: number): void
+  /** Workers of functions whose `key` is gone or whose `signature` changed finish their calls and end. */
+  retain(functions: ReadonlyMap<string, FunctionVersion>): void
+  /** Live workers of a function: for records, debug headers and tests. */
+  workerCount(key: string): number
+  close(timeoutMs: number): Promise<void>
+}
