@@ -80,6 +80,21 @@ export const WORKER_READY_TIMEOUT_MS = 15_000
 export const RESTART_DELAY_MS = { first: 100, max: 8000 } as const
 /** Seconds between health pings of a daemon. */
 export const PING_INTERVAL_MS = 2000
+/** Milliseconds a call waits for a busy one-at-a-time worker before another is started. */
+export const GROW_AFTER_MS = 3
+/** Milliseconds without a sign of life after which a multiplexing worker with calls is asked for one. */
+export const STALL_MS = 25
+/** Calls sent ahead to a one-at-a-time worker, and the run of fast calls that earns it. */
+export const PREFETCH_CALLS = 8
+export const PREFETCH_AFTER_FAST_CALLS = 64
+/** A call of a one-at-a-time worker that takes longer is not fast, milliseconds. */
+export const FAST_CALL_MS = 5
+/** Calls open at once on one multiplexing worker. */
+export const MAX_INFLIGHT = 1024
+/** Start failures in a row before starts are delayed, and the delays, milliseconds. */
+export const CRASH_LOOP = { tolerated: 3, firstDelayMs: 100, maxDelayMs: 5000 } as const
+/** Milliseconds a worker that ends in good order has to finish background work. */
+export const WORKER_STOP_GRACE_MS = 5000
 /** Processes of one function when its concurrency is unlimited. */
 export const MAX_WORKERS_UNLIMITED = 32
 /** Megabytes a worker may allocate unless `FN_WORKER_MEMORY_MB` says otherwise. */

@@ -1,0 +1,256 @@
+/** A worker process behind a socket of its own: frames in, frames out. Owner: §1, page runtime/wire-protocol. */
+
+import net from 'node:net'
+import type { FunctionVersion } from '../core/catalog.ts'
+import { GatewayError, toGatewayError } from '../core/errors.ts'
+import { WORKER_READY_TIMEOUT_MS, WORKER_STOP_GRACE_MS } from '../core/limits.ts'
+import type { RuntimeCall } from './call.ts'
+import { toRuntimeError } from './runtime-error.ts'
+import { FrameReader, FrameWriter, KIND, type Kind, parseHeader } from './wire-protocol.ts'
+import { Worker, type WorkerSet } from './workers.ts'
+
+export interface WorkerExit {
+  code: number | null
+  signal: string | null
+  reason: string
+}
+
+/** A worker that a daemon started. */
+export interface StartedWorker {
+  id: string
+  /** Where it listens: `unix:/path` or `tcp://host:port`. */
+  uri: string
+  socketIndex: number
+  kill(graceMs: number): void
+  onExit(callback: (exit: WorkerExit) => void): void
+}
+
+export interface WorkerSource {
+  /** @throws GatewayError RUNTIME_DOWN when no socket of the runtime can start one */
+  startWorker(fn: FunctionVersion): Promise<StartedWorker>
+}
+
+/** Milliseconds to wait for the reason of an end, and for the rest of what a killed worker wrote. */
+const EXIT_REASON_WAIT_MS = 50
+const RESIDUE_WAIT_MS = 1000
+
+const PROTOCOL_BYTE = Buffer.from([1])
+
+/** `unix:/path` or `tcp://host:port` as options of `net.connect`. */
+export function parseSocketUri(uri: string): { path: string } | { host: string; port: number } {
+  if (uri.startsWith('unix:')) return { path: uri.slice('unix:'.length) }
+  const url = new URL(uri)
+  return { host: url.hostname.replace(/^\[|\]$/g, ''), port: Number(url.port) }
+}
+
+export class SocketWorker extends Worker {
+  private readonly writer: FrameWriter
+  private readonly reader: FrameReader
+  private unsent: Buffer[] = []
+  private flushing = false
+  private socket: net.Socket | null = null
+  private started: StartedWorker | null = null
+  private exit: WorkerExit | null = null
+  private closed = false
+  private killed = false
+  private lifeTimer: NodeJS.Timeout | null = null
+  private problem: string | null = null
+
+  /** @param startHeader - JSON text of the worker's `start` frame */
+  constructor(set: WorkerSet, source: WorkerSource, startHeader: string) {
+    super(set)
+    this.writer = new FrameWriter(bytes => this.write(bytes))
+    this.reader = new FrameReader(
+      (kind, id, header, body) => this.handleFrame(kind, id, header, body),
+      set.fn.policy.maxBodyBytes,
+    )
+    this.writer.add(KIND.hello, 0, '{"role":"worker"}', PROTOCOL_BYTE)
+    this.writer.add(KIND.start, 0, startHeader, null)
+    source.startWorker(set.fn).then(
+      started => this.connect(started),
+      error => this.failStart(toGatewayError(error)),
+    )
+  }
+
+  protected override sendCall(call: RuntimeCall): void {
+    this.send(KIND.call, call.wireId, call.header, call.body)
+  }
+
+  protected override sendCancel(call: RuntimeCall): void {
+    this.send(KIND.cancel, call.wireId, '', null)
+  }
+
+  protected override sendMore(call: RuntimeCall, bytes: number): void {
+    this.send(KIND.more, call.wireId, `{"bytes":${bytes}}`, null)
+  }
+
+  protected override sendPing(): void {
+    this.send(KIND.ping, 0, '', null)
+  }
+
+  protected override endNow(): void {
+    this.killed = true
+    this.clearTimer()
+    if (this.closed) return
+    this.started?.kill(0)
+    // What it wrote before it died is still read: a reply on its way tells which call had begun.
+    this.lifeTimer = this.set.clock.setTimeout(() => this.finishClose(), RESIDUE_WAIT_MS)
+  }
+
+  protected override endGracefully(): void {
+    this.clearTimer()
+    this.flush()
+    this.socket?.end()
+    this.lifeTimer = this.set.clock.setTimeout(() => this.endNow(), WORKER_STOP_GRACE_MS)
+    this.lifeTimer.unref?.()
+  }
+
+  private connect(started: StartedWorker): void {
+    this.started = started
+    this.socketIndex = started.socketIndex
+    started.onExit(exit => this.handleExit(exit))
+    if (this.killed || this.state === 'ending') {
+      started.kill(0)
+      this.finishClose()
+      return
+    }
+    const socket = net.connect({ ...parseSocketUri(started.uri), noDelay: true } as net.NetConnectOpts)
+    this.socket = socket
+    socket.on('data', chunk => this.read(chunk))
+    socket.on('error', error => {
+      this.problem ??= `connection failed: ${error.message}`
+    })
+    socket.on('close', () => this.handleSocketClose())
+    this.lifeTimer = this.set.clock.setTimeout(() => {
+      this.handleLoadError(
+        new GatewayError('LOAD_FAILED', `function did not load within ${WORKER_READY_TIMEOUT_MS / 1000} s`, {
+          detail: { file: this.set.fn.entryFile, hint: 'move slow work out of the top level of the handler file' },
+        }),
+      )
+    }, WORKER_READY_TIMEOUT_MS)
+    this.flush()
+    for (const bytes of this.unsent) socket.write(bytes)
+    this.unsent = []
+  }
+
+  private failStart(error: GatewayError): void {
+    if (this.state === 'dead') return
+    this.state = 'dead'
+    const calls = [...this.inflight.values()]
+    this.inflight.clear()
+    this.closed = true
+    this.set.handleStartFailure(this, error)
+    for (const call of calls) this.set.fail(call, error)
+  }
+
+  private send(kind: Kind, id: number, header: string, body: Buffer | null): void {
+    if (this.closed) return
+    this.writer.add(kind, id, header, body)
+    if (this.flushing) return
+    this.flushing = true
+    // After the poll phase: every request that arrived in it leaves in one write.
+    setImmediate(this.flushLater)
+  }
+
+  private readonly flushLater = (): void => {
+    this.flushing = false
+    this.flush()
+  }
+
+  private flush(): void {
+    if (!this.closed) this.writer.flush()
+  }
+
+  private write(bytes: Buffer): void {
+    if (this.socket === null) this.unsent.push(bytes)
+    else if (this.socket.writable) this.socket.write(bytes)
+  }
+
+  private read(chunk: Buffer): void {
+    try {
+      this.reader.push(chunk)
+    } catch (error) {
+      this.problem = `protocol error: ${(error as Error).message}`
+      this.kill()
+      this.socket?.destroy()
+    }
+  }
+
+  private handleFrame(kind: Kind, id: number, header: string, body: Buffer): void {
+    switch (kind) {
+      case KIND.reply:
+        // The header text goes on unparsed: equal texts are prepared once.
+        this.handleReply(id, header, body, header.includes('"stream":true') && parseHeader(header).stream === true)
+        return
+      case KIND.chunk:
+        this.handleChunk(id, body)
+        return
+      case KIND.end: {
+        const problem = parseHeader(header).error
+        this.handleEnd(id, typeof problem === 'string' ? problem : null)
+        return
+      }
+      case KIND.error: {
+        const error = toRuntimeError(parseHeader(header))
+        if (id === 0) this.handleLoadError(error)
+        else this.handleError(id, error)
+        return
+      }
+      case KIND.log:
+        this.handleLog(id, parseHeader(header).stream === 'stderr' ? 'stderr' : 'stdout', body.toString('utf8'))
+        return
+      case KIND.ready: {
+        this.clearTimer()
+        const { max_inflight: most } = parseHeader(header)
+        this.handleReady(typeof most === 'number' && Number.isInteger(most) && most >= 0 ? most : 1)
+        return
+      }
+      case KIND.pong:
+        this.handlePong()
+        return
+      case KIND.ping:
+        this.send(KIND.pong, id, '', null)
+        return
+      default:
+    }
+  }
+
+  private handleExit(exit: WorkerExit): void {
+    this.exit = exit
+    if (this.socket === null || this.socket.destroyed) this.finishClose()
+    // A child of the worker may hold the connection open; what the worker itself wrote is here long before this.
+    else this.rearm(RESIDUE_WAIT_MS)
+  }
+
+  private handleSocketClose(): void {
+    if (this.closed) return
+    if (this.exit !== null || this.killed) {
+      this.finishClose()
+      return
+    }
+    // It may have closed its own connection and live on.
+    if (this.state !== 'ending') this.started?.kill(0)
+    this.rearm(this.state === 'ending' ? WORKER_STOP_GRACE_MS : EXIT_REASON_WAIT_MS)
+  }
+
+  private rearm(ms: number): void {
+    this.clearTimer()
+    this.lifeTimer = this.set.clock.setTimeout(() => this.finishClose(), ms)
+    if (this.state === 'ending') this.lifeTimer.unref?.()
+  }
+
+  private finishClose(): void {
+    if (this.closed) return
+    this.closed = true
+    this.clearTimer()
+    this.socket?.destroy()
+    if (this.exit === null) this.started?.kill(0)
+    const reason = this.problem ?? this.exit?.reason ?? 'connection closed'
+    this.handleClosed({ reason, unexpected: !this.killed })
+  }
+
+  private clearTimer(): void {
+    if (this.lifeTimer !== null) this.set.clock.clearTimeout(this.lifeTimer)
+    this.lifeTimer = null
+  }
+}

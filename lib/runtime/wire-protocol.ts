@@ -1,0 +1,217 @@
+/**
+ * Length-prefixed frames between the gateway, daemons and workers; no I/O. Spec: §1, page runtime/wire-protocol.
+ *
+ *   u32 length | u8 kind | u32 id | u32 header length | header: JSON text | body: raw bytes
+ *   `length` counts what follows it: 9 + header + body.
+ */
+
+import { MAX_FRAME_BYTES } from '../core/limits.ts'
+
+export const KIND = {
+  hello: 1,
+  ready: 2,
+  start: 3,
+  started: 4,
+  stop: 5,
+  exited: 6,
+  log: 7,
+  call: 16,
+  reply: 17,
+  chunk: 18,
+  end: 19,
+  cancel: 20,
+  error: 21,
+  more: 22,
+  ping: 32,
+  pong: 33,
+} as const
+
+export type Kind = (typeof KIND)[keyof typeof KIND]
+
+const KNOWN = new Uint8Array(256)
+for (const kind of Object.values(KIND)) KNOWN[kind] = 1
+
+/** Bytes of the length word, and of the fixed fields behind it. */
+const LENGTH_BYTES = 4
+const FIXED_BYTES = 9
+const PREFIX_BYTES = LENGTH_BYTES + FIXED_BYTES
+
+const NO_BYTES = Buffer.alloc(0)
+
+export type FrameProblem = 'FRAME_TOO_SHORT' | 'FRAME_TOO_LONG' | 'UNKNOWN_KIND' | 'HEADER_TOO_LONG' | 'BAD_HEADER'
+
+/** A peer broke the protocol: the connection is closed, nothing else. */
+export class ProtocolError extends Error {
+  readonly code: FrameProblem
+  constructor(code: FrameProblem, message: string) {
+    super(message)
+    this.name = 'ProtocolError'
+    this.code = code
+  }
+}
+
+/**
+ * One frame as bytes.
+ * @param header - JSON text, '' for no fields
+ */
+export function encodeFrame(kind: Kind, id: number, header: string, body: Uint8Array | null): Buffer {
+  const headerBytes = Buffer.byteLength(header)
+  const bodyBytes = body === null ? 0 : body.length
+  const frame = Buffer.allocUnsafe(PREFIX_BYTES + headerBytes + bodyBytes)
+  frame.writeUInt32BE(FIXED_BYTES + headerBytes + bodyBytes, 0)
+  frame[4] = kind
+  frame.writeUInt32BE(id, 5)
+  frame.writeUInt32BE(headerBytes, 9)
+  frame.write(header, PREFIX_BYTES)
+  if (body !== null) frame.set(body, PREFIX_BYTES + headerBytes)
+  return frame
+}
+
+/** Header text to fields. @throws ProtocolError BAD_HEADER when it is not a JSON object */
+export function parseHeader(header: string): Record<string, unknown> {
+  if (header === '') return {}
+  let value: unknown
+  try {
+    value = JSON.parse(header)
+  } catch {
+    throw new ProtocolError('BAD_HEADER', 'frame header is not JSON')
+  }
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    throw new ProtocolError('BAD_HEADER', 'frame header is not a JSON object')
+  }
+  return value as Record<string, unknown>
+}
+
+/** Receives one frame; `body` is a view that is valid during the call only. */
+export type FrameHandler = (kind: Kind, id: number, header: string, body: Buffer) => void
+
+/** Cuts a byte stream into frames. One pass over each chunk; a frame that spans chunks is joined once. */
+export class FrameReader {
+  private readonly onFrame: FrameHandler
+  private readonly maxFrameBytes: number
+  /** Bytes of an unfinished frame, in order. */
+  private parts: Buffer[] = []
+  private held = 0
+  /** Bytes the unfinished frame needs in all; 0 while its length word is not complete. */
+  private needed = 0
+
+  constructor(onFrame: FrameHandler, maxBodyBytes = 0) {
+    this.onFrame = onFrame
+    this.maxFrameBytes = MAX_FRAME_BYTES + maxBodyBytes
+  }
+
+  /** @throws ProtocolError; the reader must not be used after that */
+  push(chunk: Buffer): void {
+    if (this.held === 0) {
+      this.take(chunk)
+      return
+    }
+    this.parts.push(chunk)
+    this.held += chunk.length
+    if (this.needed === 0) {
+      if (this.held < LENGTH_BYTES) return
+      const joined = Buffer.concat(this.parts, this.held)
+      this.parts = [joined]
+      this.needed = LENGTH_BYTES + this.checkLength(joined.readUInt32BE(0))
+    }
+    if (this.held < this.needed) return
+    const joined = this.parts.length === 1 ? this.parts[0]! : Buffer.concat(this.parts, this.held)
+    this.parts = []
+    this.held = 0
+    this.needed = 0
+    this.take(joined)
+  }
+
+  private take(chunk: Buffer): void {
+    let at = 0
+    const end = chunk.length
+    while (end - at >= LENGTH_BYTES) {
+      const length = this.checkLength(chunk.readUInt32BE(at))
+      const next = at + LENGTH_BYTES + length
+      if (next > end) {
+        this.needed = LENGTH_BYTES + length
+        break
+      }
+      const kind = chunk[at + 4]!
+      if (KNOWN[kind] === 0) throw new ProtocolError('UNKNOWN_KIND', `unknown frame kind ${kind}`)
+      const headerBytes = chunk.readUInt32BE(at + 9)
+      const headerAt = at + PREFIX_BYTES
+      const bodyAt = headerAt + headerBytes
+      if (bodyAt > next) throw new ProtocolError('HEADER_TOO_LONG', 'frame header is longer than its frame')
+      this.onFrame(
+        kind as Kind,
+        chunk.readUInt32BE(at + 5),
+        headerBytes === 0 ? '' : chunk.toString('utf8', headerAt, bodyAt),
+        bodyAt === next ? NO_BYTES : chunk.subarray(bodyAt, next),
+      )
+      at = next
+    }
+    if (at < end) {
+      this.parts.push(at === 0 ? chunk : chunk.subarray(at))
+      this.held = end - at
+    }
+  }
+
+  private checkLength(length: number): number {
+    if (length < FIXED_BYTES)
+      throw new ProtocolError('FRAME_TOO_SHORT', `frame length ${length} is below ${FIXED_BYTES}`)
+    if (length > this.maxFrameBytes) {
+      throw new ProtocolError('FRAME_TOO_LONG', `frame length ${length} is above ${this.maxFrameBytes}`)
+    }
+    return length
+  }
+}
+
+/** Bytes of one joined write; a body above SMALL_BODY_BYTES is handed on without copying. */
+const BLOCK_BYTES = 64 * 1024
+const SMALL_BODY_BYTES = 16 * 1024
+
+/** Joins frames of one tick into few writes. The owner calls `flush` once per tick. */
+export class FrameWriter {
+  private readonly write: (bytes: Buffer) => void
+  private block: Buffer = Buffer.allocUnsafe(BLOCK_BYTES)
+  private from = 0
+  private to = 0
+
+  constructor(write: (bytes: Buffer) => void) {
+    this.write = write
+  }
+
+  /** Adds a frame. @param header - JSON text, '' for no fields */
+  add(kind: Kind, id: number, header: string, body: Buffer | null): void {
+    const bodyBytes = body === null ? 0 : body.length
+    const copied = bodyBytes <= SMALL_BODY_BYTES ? bodyBytes : 0
+    // Three bytes a UTF-16 unit is the most UTF-8 needs, so the header can be written before it is measured.
+    this.reserve(PREFIX_BYTES + header.length * 3 + copied)
+    const at = this.to
+    const headerBytes = header === '' ? 0 : this.block.write(header, at + PREFIX_BYTES)
+    this.block.writeUInt32BE(FIXED_BYTES + headerBytes + bodyBytes, at)
+    this.block[at + 4] = kind
+    this.block.writeUInt32BE(id, at + 5)
+    this.block.writeUInt32BE(headerBytes, at + 9)
+    this.to = at + PREFIX_BYTES + headerBytes
+    if (body === null) return
+    if (copied === bodyBytes) {
+      body.copy(this.block, this.to)
+      this.to += bodyBytes
+    } else {
+      this.flush()
+      this.write(body)
+    }
+  }
+
+  flush(): void {
+    if (this.to === this.from) return
+    this.write(this.block.subarray(this.from, this.to))
+    this.from = this.to
+  }
+
+  private reserve(bytes: number): void {
+    if (this.to + bytes <= this.block.length) return
+    this.flush()
+    // Never reused: the socket may still hold views of the old block.
+    this.block = Buffer.allocUnsafe(Math.max(BLOCK_BYTES, bytes))
+    this.from = 0
+    this.to = 0
+  }
+}

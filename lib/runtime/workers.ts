@@ -1,0 +1,606 @@
+/**
+ * The workers of one function version: which one takes a call, when another starts, when one is stopped or killed.
+ * The same rules hold for processes behind daemons and for Lua threads. Owner: §2.8, page runtime/workers.
+ *
+ *   dispatch -> a worker with room -> accept -> (reply | error | end)
+ *            -> no room: backlog, in order -> the next worker that has room, or a new one after a short wait
+ */
+
+import type { FunctionVersion } from '../core/catalog.ts'
+import type { Clock } from '../core/clock.ts'
+import { GatewayError } from '../core/errors.ts'
+import {
+  CANCEL_GRACE_MS,
+  CRASH_LOOP,
+  FAST_CALL_MS,
+  GROW_AFTER_MS,
+  MAX_INFLIGHT,
+  PREFETCH_AFTER_FAST_CALLS,
+  PREFETCH_CALLS,
+  STALL_MS,
+} from '../core/limits.ts'
+import type { RuntimeCall } from './call.ts'
+
+/** How a worker came to its end. */
+export interface WorkerEnd {
+  reason: string
+  /** False when the gateway asked for it. */
+  unexpected: boolean
+}
+
+/**
+ * One worker as the set sees it. A subclass moves bytes or messages: it implements the `send*` methods and `end*`
+ * methods and reports through the `handle*` methods.
+ */
+export abstract class Worker {
+  readonly set: WorkerSet
+  state: 'starting' | 'ready' | 'ending' | 'dead' = 'starting'
+  /** Index (from 1) of the daemon socket that started it, for the debug header. */
+  socketIndex = 1
+  /** Calls it takes at once; 0 means many. */
+  maxInflight = 1
+  /** Open calls by wire id, oldest first; one of a one-at-a-time worker that is not the first has not begun. */
+  readonly inflight = new Map<number, RuntimeCall>()
+  idleSince: number
+  private nextId = 0
+  private lastSign: number
+  private pinged = false
+  private fastCalls = 0
+  private timer: NodeJS.Timeout | null = null
+
+  constructor(set: WorkerSet) {
+    this.set = set
+    this.idleSince = this.lastSign = set.clock.monotonic()
+  }
+
+  /** Sends a `call`; may be used before the worker is ready. */
+  protected abstract sendCall(call: RuntimeCall): void
+  protected abstract sendCancel(call: RuntimeCall): void
+  protected abstract sendMore(call: RuntimeCall, bytes: number): void
+  protected abstract sendPing(): void
+  /** Kills at once; `handleClosed` follows when everything it said before is read. */
+  protected abstract endNow(): void
+  /** Lets it finish background work, then ends it. */
+  protected abstract endGracefully(): void
+
+  /** True when a call sent now would be begun at once, or soon enough. */
+  hasRoom(now: number): boolean {
+    const open = this.inflight.size
+    if (this.state !== 'ready') return this.state === 'starting' && open === 0
+    if (this.pinged) return false
+    if (open === 0) return true
+    if (this.maxInflight !== 1) {
+      if (open >= (this.maxInflight || MAX_INFLIGHT)) return false
+      if (now - this.lastSign <= STALL_MS) return true
+      // Silent for a while with calls open: it may be stuck in a loop. Only a sign of life earns it another call.
+      this.pinged = true
+      this.sendPing()
+      return false
+    }
+    // Sending ahead hides a round trip, but a call behind a stuck one would wait for its end: only for functions that
+    // have proven fast, and never behind a call that already takes long.
+    return (
+      open < PREFETCH_CALLS &&
+      this.fastCalls >= PREFETCH_AFTER_FAST_CALLS &&
+      now - this.first().startedAt < FAST_CALL_MS
+    )
+  }
+
+  accept(call: RuntimeCall, now: number): void {
+    do this.nextId = (this.nextId % 0xffffffff) + 1
+    while (this.inflight.has(this.nextId))
+    call.wireId = this.nextId
+    call.worker = this
+    call.state = 'sent'
+    if (this.inflight.size === 0) this.lastSign = now
+    this.inflight.set(call.wireId, call)
+    if (this.state === 'ready' && (this.maxInflight !== 1 || this.inflight.size === 1)) this.begin(call, now)
+    this.sendCall(call)
+  }
+
+  /** The receiver of a stream took `bytes`. */
+  grant(call: RuntimeCall, bytes: number): void {
+    if (call.state === 'streaming' && bytes > 0) this.sendMore(call, bytes)
+  }
+
+  /** Nobody waits for this call any more. It keeps its place in the worker until it ends, at most to its deadline. */
+  abandon(call: RuntimeCall): void {
+    call.state = 'done'
+    this.sendCancel(call)
+  }
+
+  stop(): void {
+    if (this.state === 'ending' || this.state === 'dead') return
+    this.state = 'ending'
+    this.disarm()
+    this.set.forget(this)
+    this.endGracefully()
+  }
+
+  kill(): void {
+    if (this.state === 'dead') return
+    const first = this.state !== 'ending'
+    this.state = 'ending'
+    this.disarm()
+    if (first) this.set.forget(this)
+    this.endNow()
+  }
+
+  // What the subclass reports.
+
+  handleReady(maxInflight: number): void {
+    if (this.state !== 'starting') return
+    this.state = 'ready'
+    this.maxInflight = maxInflight
+    const now = this.set.clock.monotonic()
+    this.lastSign = now
+    for (const call of this.inflight.values()) {
+      this.begin(call, now)
+      if (maxInflight === 1) break
+    }
+    this.set.handleRoom(this, now)
+  }
+
+  handlePong(): void {
+    this.pinged = false
+    const now = this.set.clock.monotonic()
+    this.lastSign = now
+    this.set.handleRoom(this, now)
+  }
+
+  handleReply(id: number, header: string, body: Buffer, stream: boolean): void {
+    const call = this.inflight.get(id)
+    if (call === undefined) return
+    const now = this.set.clock.monotonic()
+    this.lastSign = now
+    if (stream) {
+      if (call.state === 'done' || call.state === 'streaming') return
+      call.state = 'streaming'
+      this.extend(call, now)
+      call.onReply(header, body, true)
+      return
+    }
+    const open = call.state !== 'done'
+    this.finish(call, now)
+    if (open) call.onReply(header, body, false)
+    this.set.handleSuccess()
+    this.set.handleRoom(this, now)
+  }
+
+  handleChunk(id: number, body: Buffer): void {
+    const call = this.inflight.get(id)
+    if (call === undefined || call.state !== 'streaming') return
+    const now = this.set.clock.monotonic()
+    this.lastSign = now
+    this.extend(call, now)
+    call.onChunk(body)
+  }
+
+  /** @param problem - why the stream broke, null when it is complete */
+  handleEnd(id: number, problem: string | null): void {
+    const call = this.inflight.get(id)
+    if (call === undefined) return
+    const now = this.set.clock.monotonic()
+    this.lastSign = now
+    const state = call.state
+    this.finish(call, now)
+    if (state === 'streaming') call.onEnd(problem === null ? null : new GatewayError('HANDLER_FAILED', problem))
+    else if (state !== 'done') call.onError(new GatewayError('CONTRACT_BROKEN', 'invalid runtime response: no reply'))
+    this.set.handleRoom(this, now)
+  }
+
+  handleError(id: number, error: GatewayError): void {
+    const call = this.inflight.get(id)
+    if (call === undefined) return
+    const now = this.set.clock.monotonic()
+    this.lastSign = now
+    const state = call.state
+    this.finish(call, now)
+    if (state === 'streaming') call.onEnd(error)
+    else if (state !== 'done') call.onError(error)
+    this.set.handleSuccess()
+    this.set.handleRoom(this, now)
+  }
+
+  handleLog(id: number, stream: 'stdout' | 'stderr', text: string): void {
+    const call = id === 0 ? undefined : this.inflight.get(id)
+    if (call !== undefined && call.state !== 'done') call.onLog(stream, text)
+    else this.set.onLog(stream, text)
+  }
+
+  /** The function cannot be loaded: the worker is useless, and so is starting another one right away. */
+  handleLoadError(error: GatewayError): void {
+    if (this.state === 'dead') return
+    const calls = this.end()
+    for (const call of calls) this.set.fail(call, error)
+    this.set.handleLoadFailure(error)
+    this.endNow()
+  }
+
+  /** The worker is gone and everything it said has been handled. */
+  handleClosed(end: WorkerEnd): void {
+    if (this.state === 'dead') return
+    const wasStarting = this.state === 'starting'
+    const unexpected = end.unexpected && this.state !== 'ending'
+    const calls = this.end()
+    const error = new GatewayError('WORKER_DIED', `runtime worker ended: ${end.reason}`, {
+      headers: { 'Retry-After': '1' },
+    })
+    const unbegun: RuntimeCall[] = []
+    let first = true
+    for (const call of calls) {
+      // Only a call that certainly was not begun may go to another worker: nothing is ever run twice.
+      const begun = wasStarting || this.maxInflight !== 1 || first
+      first = false
+      if (call.state === 'done') continue
+      if (begun) this.set.fail(call, error)
+      else unbegun.push(call)
+    }
+    this.set.handleWorkerEnd(unexpected, error, unbegun)
+  }
+
+  private end(): RuntimeCall[] {
+    this.state = 'dead'
+    this.disarm()
+    this.set.forget(this)
+    const calls = [...this.inflight.values()]
+    this.inflight.clear()
+    return calls
+  }
+
+  private first(): RuntimeCall {
+    return this.inflight.values().next().value as RuntimeCall
+  }
+
+  private begin(call: RuntimeCall, now: number): void {
+    if (call.state === 'sent') call.state = 'running'
+    call.startedAt = now
+    this.extend(call, now)
+    if (this.timer === null) this.arm(call.deadline - now)
+  }
+
+  private extend(call: RuntimeCall, now: number): void {
+    call.deadline = now + this.set.fn.policy.timeoutMs
+  }
+
+  /** Takes the call out; the next one of a one-at-a-time worker begins. */
+  private finish(call: RuntimeCall, now: number): void {
+    call.state = 'done'
+    this.inflight.delete(call.wireId)
+    if (this.maxInflight === 1) {
+      this.fastCalls = now - call.startedAt < FAST_CALL_MS ? this.fastCalls + 1 : 0
+      if (this.inflight.size > 0) this.begin(this.first(), now)
+    }
+    if (this.inflight.size === 0) this.idleSince = now
+  }
+
+  private arm(delayMs: number): void {
+    this.timer = this.set.clock.setTimeout(() => this.checkDeadlines(), Math.max(1, Math.ceil(delayMs)))
+  }
+
+  private disarm(): void {
+    if (this.timer !== null) this.set.clock.clearTimeout(this.timer)
+    this.timer = null
+  }
+
+  /** One timer for all calls of the worker: it runs at the earliest deadline it knew and looks for the next one. */
+  private checkDeadlines(): void {
+    this.timer = null
+    const now = this.set.clock.monotonic()
+    let next = Number.POSITIVE_INFINITY
+    let overdue = false
+    for (const call of [...this.inflight.values()]) {
+      if (call.deadline === 0) continue
+      if (call.deadline > now) {
+        next = Math.min(next, call.deadline)
+        continue
+      }
+      if (call.state === 'done') {
+        overdue = true
+        continue
+      }
+      const streaming = call.state === 'streaming'
+      call.state = 'done'
+      call.deadline = now + CANCEL_GRACE_MS
+      next = Math.min(next, call.deadline)
+      const error = new GatewayError('TIMEOUT', 'runtime timeout')
+      if (streaming) call.onEnd(error)
+      else call.onError(error)
+      // A one-at-a-time worker is inside the handler and cannot hear a cancel.
+      if (this.maxInflight === 1) overdue = true
+      else this.sendCancel(call)
+    }
+    if (overdue) this.kill()
+    else if (next !== Number.POSITIVE_INFINITY) this.arm(next - now)
+  }
+}
+
+export interface WorkerSetOptions {
+  fn: FunctionVersion
+  clock: Clock
+  /** Most workers at once. */
+  maxWorkers: number
+  /** Workers that stay however long they idle. */
+  minWarm: number
+  idleTtlMs: number
+  /** Makes a worker in state `starting`. */
+  spawn(set: WorkerSet): Worker
+  /** Output outside any call. */
+  onLog(fn: FunctionVersion, stream: 'stdout' | 'stderr', text: string): void
+  /** A worker failed to load or ended by itself. */
+  onFailure(fn: FunctionVersion, error: GatewayError): void
+  /** A retired set has no workers left. */
+  onEmpty(set: WorkerSet): void
+}
+
+export class WorkerSet {
+  readonly fn: FunctionVersion
+  readonly clock: Clock
+  readonly workers: Worker[] = []
+  private readonly options: WorkerSetOptions
+  private backlog: RuntimeCall[] = []
+  private backlogAt = 0
+  private growTimer: NodeJS.Timeout | null = null
+  private idleTimer: NodeJS.Timeout | null = null
+  private minWarm: number
+  private failures = 0
+  private blockedUntil = 0
+  private lastError: GatewayError | null = null
+  private retired = false
+
+  constructor(options: WorkerSetOptions) {
+    this.options = options
+    this.fn = options.fn
+    this.clock = options.clock
+    this.minWarm = options.minWarm
+  }
+
+  /** Why starts are delayed at the moment, null when they are not; for health. */
+  get problem(): string | null {
+    return this.blockedUntil > this.clock.monotonic() ? (this.lastError?.message ?? null) : null
+  }
+
+  dispatch(call: RuntimeCall): void {
+    const now = this.clock.monotonic()
+    if (this.backlogAt === this.backlog.length) {
+      const worker = this.pick(now)
+      if (worker !== null) {
+        worker.accept(call, now)
+        return
+      }
+    }
+    call.state = 'waiting'
+    this.backlog.push(call)
+    this.grow(now)
+  }
+
+  abandon(call: RuntimeCall): void {
+    if (call.state === 'waiting' || call.state === 'new') call.state = 'done'
+    else if (call.state !== 'done') call.worker?.abandon(call)
+  }
+
+  /** Starts workers until there are `count`, and keeps that many. */
+  warm(count: number): void {
+    this.minWarm = Math.min(count, this.options.maxWorkers)
+    while (this.workers.length < this.minWarm && this.problem === null) this.start()
+  }
+
+  /** Runs what it has, takes nothing new, then ends. */
+  retire(): void {
+    this.retired = true
+    this.minWarm = 0
+    for (const worker of [...this.workers]) {
+      if (worker.inflight.size === 0 && this.isDrained()) worker.stop()
+    }
+    this.checkEmpty()
+  }
+
+  /** Ends everything now; open calls fail with 503. */
+  close(): void {
+    this.retired = true
+    this.clearTimers()
+    this.failBacklog(new GatewayError('SHUTTING_DOWN', 'gateway is shutting down'))
+    for (const worker of [...this.workers]) worker.kill()
+  }
+
+  // What workers report.
+
+  onLog(stream: 'stdout' | 'stderr', text: string): void {
+    this.options.onLog(this.fn, stream, text)
+  }
+
+  handleSuccess(): void {
+    if (this.failures !== 0) {
+      this.failures = 0
+      this.blockedUntil = 0
+    }
+  }
+
+  handleRoom(worker: Worker, now: number): void {
+    while (this.backlogAt < this.backlog.length && worker.hasRoom(now)) {
+      const call = this.shift()
+      if (call !== null) worker.accept(call, now)
+    }
+    if (worker.inflight.size > 0 || worker.state !== 'ready') return
+    if (this.retired) {
+      if (this.isDrained()) worker.stop()
+    } else if (this.idleTimer === null && this.workers.length > this.minWarm) {
+      this.armIdle(this.options.idleTtlMs)
+    }
+  }
+
+  handleLoadFailure(error: GatewayError): void {
+    this.note(error)
+    this.failBacklog(error)
+    this.options.onFailure(this.fn, error)
+    this.checkEmpty()
+  }
+
+  handleWorkerEnd(unexpected: boolean, error: GatewayError, unbegun: RuntimeCall[]): void {
+    const now = this.clock.monotonic()
+    if (unbegun.length > 0) {
+      for (const call of unbegun) {
+        call.state = 'waiting'
+        call.worker = null
+        call.deadline = 0
+      }
+      this.backlog = [...unbegun, ...this.backlog.slice(this.backlogAt)]
+      this.backlogAt = 0
+    }
+    if (unexpected) {
+      this.note(error)
+      this.options.onFailure(this.fn, error)
+      if (this.workers.length === 0 && this.problem !== null) this.failBacklog(error)
+    }
+    if (!this.isDrained()) this.grow(now)
+    if (!this.retired && this.minWarm > this.workers.length) this.warm(this.minWarm)
+    this.checkEmpty()
+  }
+
+  /** No worker could be started at all (daemon down). */
+  handleStartFailure(worker: Worker, error: GatewayError): void {
+    this.forget(worker)
+    if (this.workers.length === 0) this.failBacklog(error)
+    this.checkEmpty()
+  }
+
+  fail(call: RuntimeCall, error: GatewayError): void {
+    if (call.state === 'done') return
+    const streaming = call.state === 'streaming'
+    call.state = 'done'
+    if (streaming) call.onEnd(error)
+    else call.onError(error)
+  }
+
+  forget(worker: Worker): void {
+    const at = this.workers.indexOf(worker)
+    if (at >= 0) this.workers.splice(at, 1)
+  }
+
+  private pick(now: number): Worker | null {
+    const { workers } = this
+    // An idle worker first; then, for the fast and for those that take many, the first with room.
+    for (let i = 0; i < workers.length; i++) {
+      const worker = workers[i]!
+      if (worker.inflight.size === 0 && worker.hasRoom(now)) return worker
+    }
+    for (let i = 0; i < workers.length; i++) {
+      const worker = workers[i]!
+      if (worker.hasRoom(now)) return worker
+    }
+    return null
+  }
+
+  private grow(now: number): void {
+    if (this.workers.length === 0) {
+      if (this.blockedUntil > now) this.failBacklog(this.lastError!)
+      else {
+        const worker = this.start()
+        // A start that fails at once has already failed the backlog.
+        const call = this.shift()
+        if (call !== null) worker.accept(call, now)
+      }
+      if (this.isDrained()) return
+    }
+    if (this.growTimer !== null || this.workers.length >= this.options.maxWorkers) return
+    const oneAtATime = this.workers.every(worker => worker.maxInflight === 1)
+    this.growTimer = this.clock.setTimeout(() => this.growNow(), oneAtATime ? GROW_AFTER_MS : STALL_MS)
+  }
+
+  /** Doubles the workers while calls keep waiting; one that is starting counts as help on its way. */
+  private growNow(): void {
+    this.growTimer = null
+    const now = this.clock.monotonic()
+    const waiting = this.backlog.length - this.backlogAt
+    if (waiting === 0) return
+    let starting = 0
+    for (const worker of this.workers) if (worker.state === 'starting') starting++
+    if (starting === 0 && this.blockedUntil <= now) {
+      const room = this.options.maxWorkers - this.workers.length
+      for (let i = Math.min(waiting, room, Math.max(1, this.workers.length)); i > 0; i--) this.start()
+    }
+    this.drain(now)
+    if (!this.isDrained()) this.grow(now)
+  }
+
+  private drain(now: number): void {
+    while (!this.isDrained()) {
+      const worker = this.pick(now)
+      if (worker === null) return
+      const call = this.shift()
+      if (call !== null) worker.accept(call, now)
+    }
+  }
+
+  private start(): Worker {
+    const worker = this.options.spawn(this)
+    if (worker.state === 'starting') this.workers.push(worker)
+    return worker
+  }
+
+  /** The oldest waiting call; null when it was abandoned meanwhile. */
+  private shift(): RuntimeCall | null {
+    const call = this.backlog[this.backlogAt++]
+    if (this.backlogAt === this.backlog.length) {
+      this.backlog.length = 0
+      this.backlogAt = 0
+    } else if (this.backlogAt > 1024) {
+      this.backlog.splice(0, this.backlogAt)
+      this.backlogAt = 0
+    }
+    return call === undefined || call.state === 'done' ? null : call
+  }
+
+  private isDrained(): boolean {
+    return this.backlogAt === this.backlog.length
+  }
+
+  private failBacklog(error: GatewayError): void {
+    const calls = this.backlog.slice(this.backlogAt)
+    this.backlog = []
+    this.backlogAt = 0
+    for (const call of calls) this.fail(call, error)
+  }
+
+  private note(error: GatewayError): void {
+    this.lastError = error
+    this.failures++
+    const over = this.failures - CRASH_LOOP.tolerated
+    if (over < 0) return
+    const delay = Math.min(CRASH_LOOP.firstDelayMs * 2 ** Math.min(over, 16), CRASH_LOOP.maxDelayMs)
+    this.blockedUntil = this.clock.monotonic() + delay
+  }
+
+  private armIdle(delayMs: number): void {
+    this.idleTimer = this.clock.setTimeout(() => this.stopIdle(), Math.max(1, delayMs))
+    this.idleTimer.unref?.()
+  }
+
+  private stopIdle(): void {
+    this.idleTimer = null
+    const now = this.clock.monotonic()
+    let next = Number.POSITIVE_INFINITY
+    // From the back: the first workers are the ones that calls are given to.
+    for (let i = this.workers.length - 1; i >= 0 && this.workers.length > this.minWarm; i--) {
+      const worker = this.workers[i]!
+      if (worker.state !== 'ready' || worker.inflight.size > 0) continue
+      const left = worker.idleSince + this.options.idleTtlMs - now
+      if (left <= 0) worker.stop()
+      else next = Math.min(next, left)
+    }
+    if (next !== Number.POSITIVE_INFINITY && this.workers.length > this.minWarm) this.armIdle(next)
+  }
+
+  private clearTimers(): void {
+    if (this.growTimer !== null) this.clock.clearTimeout(this.growTimer)
+    if (this.idleTimer !== null) this.clock.clearTimeout(this.idleTimer)
+    this.growTimer = this.idleTimer = null
+  }
+
+  private checkEmpty(): void {
+    if (this.retired && this.workers.length === 0 && this.isDrained()) {
+      this.clearTimers()
+      this.options.onEmpty(this)
+    }
+  }
+}
