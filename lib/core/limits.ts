@@ -116,6 +116,31 @@ export const HEADERS_TIMEOUT_MS = 15_000
 export const REQUEST_TIMEOUT_MS = 60_000
 /** Milliseconds an idle connection is kept. */
 export const KEEP_ALIVE_TIMEOUT_MS = 5000
+/** Milliseconds between two looks for connections past those limits. */
+export const CONNECTION_CHECK_INTERVAL_MS = 1000
+/** Declared bytes of a refused body that are read and dropped to keep the connection; with more it closes. */
+export const DISCARD_BODY_BYTES = 64 * KIB
+/** Milliseconds a refused upload may go on after its answer, so that the client can read it before the close. */
+export const LINGER_MS = 1000
+/** Distinct header names remembered as prepared text; later ones are read without preparation. */
+export const KNOWN_HEADER_NAMES = 512
+/** Reply heads remembered as checked, and the longest one that is, characters. */
+export const KNOWN_REPLY_HEADS = 256
+export const KNOWN_REPLY_HEAD_CHARS = 1024
+/** Longest body that is joined with its head into one write, bytes. */
+export const JOINED_BODY_BYTES = 16 * KIB
+
+/** Log lines kept in memory per file, bytes of one line, bytes that may wait for the disk. */
+export const LOG_RING_LINES = 2000
+export const MAX_LOG_LINE_BYTES = 8 * KIB
+export const MAX_LOG_PENDING_BYTES = 4 * MIB
+/** A log file of this many bytes is set aside, and so many old ones are kept. */
+export const MAX_LOG_FILE_BYTES = 16 * MIB
+export const KEPT_LOG_FILES = 3
+/** Bytes of a log file read to show what an earlier run left. */
+export const LOG_TAIL_BYTES = 256 * KIB
+/** Milliseconds log lines may wait for the disk. */
+export const LOG_FLUSH_MS = 100
 /** Milliseconds a stop waits for running requests. */
 export const DEFAULT_SHUTDOWN_TIMEOUT_MS = 10_000
 /** Milliseconds between the first file change and the reload it causes. */
