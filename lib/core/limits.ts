@@ -39,6 +39,9 @@ export const DEFAULT_NAMESPACE_DEPTH = 3
 export const MAX_NAMESPACE_DEPTH = 5
 /** Folder levels of zero-config file routes; the seventh is skipped with a warning. */
 export const MAX_ROUTE_DEPTH = 6
+/** Segments and characters of a route pattern: they bound the depth of the route tree. */
+export const MAX_PATTERN_SEGMENTS = 64
+export const MAX_PATTERN_CHARS = 1024
 /** Lines of a python handler searched for `#@requirements`. */
 export const INLINE_REQUIREMENTS_LINES = 30
 /** Lines of a handler searched for `@summary` and the other hints. */

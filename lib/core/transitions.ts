@@ -1,0 +1,96 @@
+/**
+ * The decisions of the gateway's state table as pure functions: who owns a route, who runs, who runs again.
+ * The state itself is held by router/route-table, invocation/worker-pool and scheduler/schedule. Spec: §3.
+ */
+
+import type { ClaimSource, RetryPolicy } from './catalog.ts'
+
+/** What decides between two claims on one route, method and host. */
+export interface ClaimStanding {
+  /** Key of the claiming function version. */
+  fnKey: string
+  source: ClaimSource
+  /** `invoke.force-url`, or `FN_FORCE_URL` for a config route. */
+  forced: boolean
+  /** The claim of a pinned version; such a claim is never forced by its own config (§9). */
+  versioned: boolean
+  /** `FN_FORCE_URL`: the only thing that lets a version's route win. */
+  forceUrl: boolean
+}
+
+/**
+ * map: the route was free. merge: the same function asks again. reject: the holder keeps it.
+ * replace: the claim takes it. conflict: nobody gets it, requests are answered 409.
+ */
+export type ClaimDecision = 'map' | 'merge' | 'reject' | 'replace' | 'conflict'
+
+/**
+ * The strength of a claim; equal strengths conflict, so the outcome never depends on the order of discovery.
+ * version 0, config 1, file 2, manifest 3, forced 4, version under `FN_FORCE_URL` 5.
+ */
+export function claimStrength(claim: ClaimStanding): number {
+  if (claim.versioned) return claim.forceUrl ? 5 : 0
+  if (claim.forced || (claim.forceUrl && claim.source === 'config')) return 4
+  if (claim.source === 'manifest') return 3
+  return claim.source === 'file' ? 2 : 1
+}
+
+/** What becomes of a claim on a route that `holder` may already have. Spec: §3 route rows. */
+export function decideClaim(holder: ClaimStanding | null, claim: ClaimStanding): ClaimDecision {
+  if (holder === null) return 'map'
+  if (holder.fnKey === claim.fnKey) return 'merge'
+  const difference = claimStrength(claim) - claimStrength(holder)
+  if (difference === 0) return 'conflict'
+  return difference > 0 ? 'replace' : 'reject'
+}
+
+export interface AdmissionState {
+  /** Calls running now. */
+  active: number
+  /** Calls waiting now. */
+  queued: number
+  /** Calls that may run at once; 0 means unlimited. */
+  maxWorkers: number
+  /** Calls that may wait. */
+  maxQueue: number
+}
+
+export type Admission = 'run' | 'queue' | 'reject'
+
+/** What a call that arrives now does. A worker that a waiting call is about to get is not free. Spec: §3 admission rows. */
+export function nextAdmission({ active, queued, maxWorkers, maxQueue }: AdmissionState): Admission {
+  if (maxWorkers === 0 || active + queued < maxWorkers) return 'run'
+  return queued < maxQueue ? 'queue' : 'reject'
+}
+
+export interface RunOutcome {
+  /** Status of the run; 0 when it never got one. */
+  status: number
+  /** Number of the run that ended, from 1. */
+  attempt: number
+  retry: RetryPolicy | null
+  /** In [0, 1), spreads the delay by `jitter`. */
+  random: number
+}
+
+export interface RetryPlan {
+  /** Number of the next run. */
+  attempt: number
+  delaySeconds: number
+}
+
+/** True for a status that another try may mend: 0, 429, and 5xx, which includes 503. */
+export function isRetryable(status: number): boolean {
+  return status === 0 || status === 429 || status >= 500
+}
+
+/**
+ * The retry after a scheduled run, or null when the schedule goes back to idle. Spec: §3 schedule rows, §2.13.
+ * The delay doubles from `baseDelaySeconds` up to `maxDelaySeconds`, give or take `jitter` of it, never below 0.
+ */
+export function nextRetry({ status, attempt, retry, random }: RunOutcome): RetryPlan | null {
+  if (retry === null || !isRetryable(status) || attempt >= retry.maxAttempts) return null
+  const delay = Math.min(retry.baseDelaySeconds * 2 ** (attempt - 1), retry.maxDelaySeconds)
+  const spread = delay * retry.jitter * (random * 2 - 1)
+  return { attempt: attempt + 1, delaySeconds: Math.max(0, delay + spread) }
+}
