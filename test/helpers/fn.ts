@@ -1,0 +1,48 @@
+import type { FunctionVersion, Policy } from '../../lib/core/catalog.ts'
+import { toFunctionKey, type RuntimeName } from '../../lib/core/identity.ts'
+
+export const TEST_POLICY: Policy = {
+  timeoutMs: 2500,
+  maxConcurrency: 20,
+  maxBodyBytes: 1024 * 1024,
+  methods: ['GET'],
+  allowHosts: [],
+  handler: null,
+  adapter: 'native',
+  adapterName: 'native',
+  workerPool: null,
+  keepWarm: null,
+  edge: null,
+  schedule: null,
+  cors: null,
+  sharedDeps: [],
+  includeDebugHeaders: false,
+  group: null,
+  summary: null,
+  exampleQuery: null,
+  exampleBody: null,
+  exampleContentType: null,
+}
+
+/** A function version with sensible fields, for tests of everything after discovery. */
+export function makeFn(
+  fields: Partial<Omit<FunctionVersion, 'policy'>> & { policy?: Partial<Policy> } = {},
+): FunctionVersion {
+  const runtime: RuntimeName = fields.runtime ?? 'node'
+  const name = fields.name ?? 'hello'
+  const version = fields.version ?? null
+  return {
+    key: toFunctionKey(runtime, name, version),
+    runtime,
+    name,
+    version,
+    kind: 'function',
+    fnDir: `/srv/${name}`,
+    entryPath: `/srv/${name}/handler.js`,
+    entryFile: `${name}/handler.js`,
+    env: {},
+    signature: '1',
+    ...fields,
+    policy: { ...TEST_POLICY, ...fields.policy },
+  }
+}

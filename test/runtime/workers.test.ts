@@ -1,0 +1,438 @@
+import t from 'tap'
+import type { FunctionVersion } from '../../lib/core/catalog.ts'
+import { GatewayError } from '../../lib/core/errors.ts'
+import { CANCEL_GRACE_MS, PREFETCH_AFTER_FAST_CALLS, PREFETCH_CALLS, STALL_MS } from '../../lib/core/limits.ts'
+import { RuntimeCall } from '../../lib/runtime/call.ts'
+import { Worker, WorkerSet } from '../../lib/runtime/workers.ts'
+import { FakeClock } from '../helpers/clock.ts'
+import { makeFn } from '../helpers/fn.ts'
+
+const NOTHING = Buffer.alloc(0)
+
+class TestCall extends RuntimeCall {
+  readonly seen: string[] = []
+  override onReply(header: string, _body: Buffer, stream: boolean): void {
+    this.seen.push(`${stream ? 'stream' : 'reply'} ${header}`)
+  }
+  override onChunk(body: Buffer): void {
+    this.seen.push(`chunk ${body.length}`)
+  }
+  override onEnd(error: GatewayError | null): void {
+    this.seen.push(`end ${error?.status ?? 'ok'}`)
+  }
+  override onLog(stream: string, text: string): void {
+    this.seen.push(`${stream} ${text}`)
+  }
+  override onError(error: GatewayError): void {
+    this.seen.push(`error ${error.status} ${error.message}`)
+  }
+}
+
+class FakeWorker extends Worker {
+  readonly log: string[] = []
+  readonly sent: RuntimeCall[] = []
+  protected override sendCall(call: RuntimeCall): void {
+    this.sent.push(call)
+  }
+  protected override sendCancel(call: RuntimeCall): void {
+    this.log.push(`cancel ${this.sent.indexOf(call)}`)
+  }
+  protected override sendMore(call: RuntimeCall, bytes: number): void {
+    this.log.push(`more ${this.sent.indexOf(call)} ${bytes}`)
+  }
+  protected override sendPing(): void {
+    this.log.push('ping')
+  }
+  protected override endNow(): void {
+    this.log.push('kill')
+  }
+  protected override endGracefully(): void {
+    this.log.push('stop')
+  }
+  reply(at: number): void {
+    this.handleReply(this.sent[at]!.wireId, `r${at}`, NOTHING, false)
+  }
+}
+
+interface Bed {
+  clock: FakeClock
+  set: WorkerSet
+  all: FakeWorker[]
+  failures: string[]
+  empty: () => boolean
+  call: () => TestCall
+}
+
+interface BedOptions {
+  maxWorkers?: number
+  minWarm?: number
+  timeoutMs?: number
+  idleTtlMs?: number
+}
+
+function bed(options: BedOptions = {}): Bed {
+  const clock = new FakeClock()
+  const all: FakeWorker[] = []
+  const failures: string[] = []
+  let empty = false
+  const fn: FunctionVersion = makeFn({ policy: { timeoutMs: options.timeoutMs ?? 1000 } })
+  const set = new WorkerSet({
+    fn,
+    clock,
+    maxWorkers: options.maxWorkers ?? 8,
+    minWarm: options.minWarm ?? 0,
+    idleTtlMs: options.idleTtlMs ?? 60_000,
+    spawn: owner => {
+      const worker = new FakeWorker(owner)
+      all.push(worker)
+      return worker
+    },
+    onLog: (_fn, stream, text) => failures.push(`${stream} ${text}`),
+    onFailure: (_fn, error) => failures.push(error.message),
+    onEmpty: () => {
+      empty = true
+    },
+  })
+  const call = (): TestCall => {
+    const made = new TestCall(fn)
+    set.dispatch(made)
+    return made
+  }
+  return { clock, set, all, failures, empty: () => empty, call }
+}
+
+const crash = { reason: 'exit code 1', unexpected: true }
+
+t.test('[runtime/workers.1] idle first, then in order of arrival', async t => {
+  const { all, call, clock } = bed({ maxWorkers: 2 })
+  const calls = [call(), call(), call(), call()]
+  const first = all[0]!
+  first.handleReady(1)
+  t.same(first.sent, [calls[0]], 'one at a time')
+  clock.advance(3)
+  t.equal(all.length, 2)
+  all[1]!.handleReady(1)
+  t.same(all[1]!.sent, [calls[1]])
+  all[1]!.reply(0)
+  first.reply(0)
+  t.same([first.sent[1], all[1]!.sent[1]], [calls[3], calls[2]], 'the one that waits longest goes first')
+  t.same(calls[0]!.seen, ['reply r0'])
+})
+
+t.test('[runtime/workers.2] the first call travels behind the start', async t => {
+  const { all, call, clock } = bed({ timeoutMs: 100 })
+  const only = call()
+  t.equal(all[0]!.sent.length, 1, 'sent before the worker is ready')
+  clock.advance(5000)
+  t.same(only.seen, [], 'loading is not execution time')
+  all[0]!.handleReady(0)
+  clock.advance(100)
+  t.match(only.seen, [/^error 504/])
+})
+
+t.test('[runtime/workers.3] workers double while calls keep waiting, up to the limit', async t => {
+  const { all, call, clock } = bed({ maxWorkers: 5 })
+  for (let i = 0; i < 20; i++) call()
+  const counts: number[] = []
+  for (let i = 0; i < 6; i++) {
+    for (const worker of all) worker.handleReady(1)
+    counts.push(all.length)
+    clock.advance(3)
+  }
+  t.same(counts, [1, 2, 4, 5, 5, 5])
+  t.ok(
+    all.every(worker => worker.sent.length === 1),
+    'each took one',
+  )
+  const slow = bed({ maxWorkers: 5 })
+  slow.call()
+  slow.call()
+  slow.clock.advance(200)
+  t.equal(slow.all.length, 1, 'a worker that is starting is help on its way')
+})
+
+t.test('[runtime/workers.4] calls are sent ahead only to a worker that has proven fast', async t => {
+  const { all, call, clock } = bed({ maxWorkers: 1 })
+  call()
+  const worker = all[0]!
+  worker.handleReady(1)
+  worker.reply(0)
+  for (let i = 1; i < PREFETCH_AFTER_FAST_CALLS; i++) {
+    call()
+    call()
+    t.equal(worker.inflight.size, 1, `after ${i} fast calls`)
+    worker.reply(worker.sent.length - 1)
+    if (worker.inflight.size > 0) worker.reply(worker.sent.length - 1)
+    if (worker.sent.length >= PREFETCH_AFTER_FAST_CALLS) break
+  }
+  for (let i = 0; i < PREFETCH_CALLS + 5; i++) call()
+  t.equal(worker.inflight.size, PREFETCH_CALLS)
+  clock.advance(6)
+  worker.reply(worker.sent.length - PREFETCH_CALLS)
+  t.equal(worker.inflight.size, PREFETCH_CALLS - 1, 'a slow one: nothing more is sent ahead')
+})
+
+t.test('[runtime/workers.4] nothing is sent behind a call that already takes long', async t => {
+  const { all, call, clock } = bed({ maxWorkers: 1 })
+  call()
+  const worker = all[0]!
+  worker.handleReady(1)
+  for (let i = 0; i < PREFETCH_AFTER_FAST_CALLS; i++) {
+    worker.reply(worker.sent.length - 1)
+    call()
+  }
+  clock.advance(5)
+  call()
+  t.equal(worker.inflight.size, 1)
+})
+
+t.test('[runtime/workers.5] a silent multiplexing worker gets no call until it answers a ping', async t => {
+  const { all, call, clock } = bed({ maxWorkers: 2 })
+  call()
+  const stuck = all[0]!
+  stuck.handleReady(0)
+  call()
+  t.equal(stuck.sent.length, 2, 'takes many')
+  clock.advance(STALL_MS + 1)
+  const third = call()
+  t.same([stuck.sent.length, stuck.log], [2, ['ping']])
+  clock.advance(STALL_MS)
+  t.equal(all.length, 2, 'another worker is started')
+  all[1]!.handleReady(0)
+  t.same(all[1]!.sent, [third])
+  const alive = bed()
+  alive.call()
+  alive.all[0]!.handleReady(0)
+  alive.clock.advance(STALL_MS + 1)
+  alive.call()
+  alive.all[0]!.handlePong()
+  t.equal(alive.all[0]!.sent.length, 2, 'a sign of life earns the call')
+})
+
+t.test('[runtime/workers.6, runtime/workers.7] timeout: 504, then the worker is stopped for certain', async t => {
+  const one = bed({ timeoutMs: 100 })
+  const late = one.call()
+  one.all[0]!.handleReady(1)
+  one.clock.advance(99)
+  t.same(late.seen, [])
+  one.clock.jumpWall(3_600_000)
+  one.clock.advance(1)
+  t.same(late.seen, ['error 504 runtime timeout'])
+  t.same(one.all[0]!.log, ['kill'], 'at once')
+
+  const many = bed({ timeoutMs: 100 })
+  const a = many.call()
+  many.all[0]!.handleReady(0)
+  many.clock.advance(20)
+  const b = many.call()
+  many.clock.advance(80)
+  t.same([a.seen, many.all[0]!.log], [['error 504 runtime timeout'], ['cancel 0']])
+  t.same(b.seen, [])
+  const obedient = bed({ timeoutMs: 100 })
+  obedient.call()
+  obedient.all[0]!.handleReady(0)
+  obedient.clock.advance(100)
+  obedient.all[0]!.handleEnd(1, null)
+  obedient.clock.advance(1000)
+  t.same(obedient.all[0]!.log, ['cancel 0'], 'one that obeys lives')
+  many.clock.advance(CANCEL_GRACE_MS)
+  t.ok(many.all[0]!.log.includes('kill'), 'one that does not is killed')
+  many.all[0]!.handleClosed({ reason: 'killed', unexpected: false })
+  t.match(b.seen, [/^error 50[34]/])
+  t.equal(a.seen.length, 1)
+})
+
+/** A worker that has calls sent ahead. */
+function ahead(): Bed & { worker: FakeWorker; calls: TestCall[] } {
+  const made = bed({ maxWorkers: 2, timeoutMs: 100 })
+  made.call()
+  const worker = made.all[0]!
+  worker.handleReady(1)
+  for (let i = 0; i < PREFETCH_AFTER_FAST_CALLS; i++) {
+    worker.reply(worker.sent.length - 1)
+    if (i < PREFETCH_AFTER_FAST_CALLS - 1) made.call()
+  }
+  const calls = [made.call(), made.call(), made.call()]
+  return { ...made, worker, calls }
+}
+
+t.test('[runtime/workers.8] calls that were not begun move to another worker, in order', async t => {
+  const { worker, calls, clock, all } = ahead()
+  t.equal(worker.inflight.size, 3)
+  clock.advance(100)
+  t.same(calls[0]!.seen, ['error 504 runtime timeout'])
+  worker.handleClosed({ reason: 'killed', unexpected: false })
+  t.equal(all.length, 2)
+  all[1]!.handleReady(1)
+  all[1]!.reply(0)
+  all[1]!.reply(1)
+  t.same(all[1]!.sent, [calls[1], calls[2]])
+  t.same([calls[1]!.seen, calls[2]!.seen], [['reply r0'], ['reply r1']])
+})
+
+t.test('[runtime/workers.8] a reply on its way at the kill means that the next call had begun', async t => {
+  const { worker, calls, clock, all } = ahead()
+  clock.advance(100)
+  worker.reply(worker.sent.indexOf(calls[0]!))
+  worker.handleClosed({ reason: 'killed', unexpected: false })
+  t.match(calls[1]!.seen, [/^error 503/])
+  t.same(calls[0]!.seen, ['error 504 runtime timeout'], 'the late reply is dropped')
+  all[1]!.handleReady(1)
+  t.same(all[1]!.sent, [calls[2]])
+})
+
+t.test('[runtime/workers.9] a crash answers its own call 503 and the next call works', async t => {
+  const { all, call, failures } = bed()
+  const own = call()
+  all[0]!.handleReady(1)
+  all[0]!.handleClosed(crash)
+  t.same(own.seen, ['error 503 runtime worker ended: exit code 1'])
+  t.same(failures, ['runtime worker ended: exit code 1'])
+  const next = call()
+  t.equal(all.length, 2)
+  all[1]!.handleReady(1)
+  all[1]!.reply(0)
+  t.same(next.seen, ['reply r0'])
+})
+
+t.test('[runtime/workers.10] load errors reach every waiting call, and a crash loop backs off', async t => {
+  const { all, call, clock, set } = bed()
+  const broken = new GatewayError('LOAD_FAILED', 'no handler')
+  const calls = [call(), call()]
+  all[0]!.handleLoadError(broken)
+  t.same(
+    calls.map(one => one.seen),
+    [['error 500 no handler'], ['error 500 no handler']],
+  )
+  for (let i = 1; i < 3; i++) {
+    call()
+    all[i]!.handleLoadError(broken)
+  }
+  t.equal(set.problem, 'no handler')
+  const blocked = call()
+  t.same([all.length, blocked.seen], [3, ['error 500 no handler']], 'no start while delayed')
+  clock.advance(101)
+  const again = call()
+  t.equal(all.length, 4)
+  all[3]!.handleReady(1)
+  all[3]!.reply(0)
+  t.same([again.seen, set.problem], [['reply r0'], null])
+})
+
+t.test('[runtime/workers.11] a client that leaves frees its place', async t => {
+  const { all, call, set, clock } = bed({ maxWorkers: 1, timeoutMs: 100 })
+  const running = call()
+  const waiting = call()
+  const last = call()
+  all[0]!.handleReady(1)
+  set.abandon(waiting)
+  set.abandon(running)
+  t.same(all[0]!.log, ['cancel 0'])
+  all[0]!.reply(0)
+  t.same(all[0]!.sent, [running, last])
+  set.abandon(last)
+  clock.advance(100)
+  t.ok(all[0]!.log.includes('kill'), 'one that does not end is ended at its deadline')
+  t.same([running.seen, waiting.seen, last.seen], [[], [], []])
+})
+
+t.test('[runtime/workers.12] the timeout of a stream bounds the gap', async t => {
+  const { all, call, clock } = bed({ timeoutMs: 100 })
+  const stream = call()
+  const worker = all[0]!
+  worker.handleReady(0)
+  worker.handleReply(1, 'h', NOTHING, true)
+  for (let i = 0; i < 5; i++) {
+    clock.advance(90)
+    worker.handleChunk(1, Buffer.alloc(3))
+    worker.grant(stream, 3)
+  }
+  t.same(stream.seen, ['stream h', 'chunk 3', 'chunk 3', 'chunk 3', 'chunk 3', 'chunk 3'])
+  t.equal(worker.log.filter(line => line === 'more 0 3').length, 5)
+  clock.advance(100)
+  t.equal(stream.seen.at(-1), 'end 504')
+})
+
+t.test('[runtime/workers.13] idle workers end, down to min_warm', async t => {
+  const { all, call, clock, set } = bed({ minWarm: 1, idleTtlMs: 1000 })
+  set.warm(1)
+  t.equal(all.length, 1)
+  all[0]!.handleReady(1)
+  call()
+  call()
+  clock.advance(3)
+  all[1]!.handleReady(1)
+  all[0]!.reply(0)
+  all[1]!.reply(0)
+  clock.advance(1001)
+  t.same([all[0]!.log, all[1]!.log], [[], ['stop']])
+  t.equal(set.workers.length, 1)
+  all[0]!.kill()
+  all[0]!.handleClosed({ reason: 'killed', unexpected: false })
+  t.equal(all.length, 3, 'a killed one is replaced')
+})
+
+t.test('[runtime/workers.14] a retired set finishes what it has', async t => {
+  const { all, call, set, empty } = bed()
+  const running = call()
+  all[0]!.handleReady(1)
+  set.retire()
+  t.same([all[0]!.log, empty()], [[], false])
+  all[0]!.reply(0)
+  t.same([running.seen, all[0]!.log], [['reply r0'], ['stop']])
+  all[0]!.handleClosed({ reason: 'ended', unexpected: false })
+  t.ok(empty())
+})
+
+t.test('[runtime/workers.15] late, double and unknown frames are dropped', async t => {
+  const { all, call } = bed()
+  const own = call()
+  const worker = all[0]!
+  worker.handleReady(0)
+  worker.reply(0)
+  worker.reply(0)
+  worker.handleReply(99, 'x', NOTHING, false)
+  worker.handleChunk(1, NOTHING)
+  worker.handleEnd(1, null)
+  worker.handleError(77, new GatewayError('INTERNAL', 'x'))
+  t.same(own.seen, ['reply r0'])
+})
+
+t.test('[runtime/workers.8, runtime/workers.15] every call is answered once, whatever happens', async t => {
+  let seed = 7
+  const random = (below: number): number => {
+    seed = (Math.imul(seed, 1664525) + 1013904223) >>> 0
+    return (seed >>> 8) % below
+  }
+  for (let round = 0; round < 300; round++) {
+    const { all, call, clock, set } = bed({ maxWorkers: 3, timeoutMs: 50 })
+    const calls: TestCall[] = []
+    const left = new Set<TestCall>()
+    for (let step = 0; step < 60; step++) {
+      const worker = all[random(Math.max(1, all.length))]
+      const dice = random(12)
+      if (dice < 4) calls.push(call())
+      else if (dice === 4) clock.advance(random(20))
+      else if (dice === 5 && calls.length > 0) {
+        const gone = calls[random(calls.length)]!
+        if (gone.seen.length === 0) left.add(gone)
+        set.abandon(gone)
+      } else if (worker === undefined) continue
+      else if (dice === 6) worker.handleClosed({ reason: 'x', unexpected: !worker.log.includes('kill') })
+      else if (dice === 7) worker.handleLoadError(new GatewayError('LOAD_FAILED', 'x'))
+      else if (worker.state === 'starting') worker.handleReady(round % 3)
+      else if (worker.inflight.size > 0) {
+        const first = worker.inflight.keys().next().value as number
+        if (dice === 8) worker.handleError(first, new GatewayError('HANDLER_FAILED', 'x'))
+        else worker.handleReply(first, 'ok', NOTHING, false)
+      }
+    }
+    set.close()
+    for (const worker of all) worker.handleClosed({ reason: 'end', unexpected: false })
+    for (const one of calls) {
+      const want = left.has(one) ? 0 : 1
+      if (one.seen.length !== want) t.fail(`round ${round}: ${one.seen.length} answers: ${one.seen.join()}`)
+    }
+  }
+  t.pass('300 random lives')
+})

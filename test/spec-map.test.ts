@@ -1,0 +1,76 @@
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import t from 'tap'
+
+const root = fileURLToPath(new URL('..', import.meta.url))
+const read = (file: string): string => readFileSync(join(root, file), 'utf8')
+
+function filesBelow(folder: string, ending: string): string[] {
+  return readdirSync(join(root, folder), { recursive: true, withFileTypes: true })
+    .filter(entry => entry.isFile() && entry.name.endsWith(ending))
+    .map(entry => join(entry.parentPath, entry.name).slice(root.length))
+    .filter(file => !file.includes('/fixtures/') && !file.includes('/schema/'))
+    .sort()
+}
+
+/** Rows of the tables in spec/README.md: every `code` cell that is a path. */
+function mapRows(): { modules: string[]; tests: Set<string>; pages: Set<string> } {
+  const modules: string[] = []
+  const tests = new Set<string>()
+  const pages = new Set<string>()
+  for (const line of read('spec/README.md').split('\n')) {
+    if (!line.startsWith('|')) continue
+    for (const [, cell] of line.matchAll(/`((?:lib|bin|test|spec)\/[^`]+)`/g)) {
+      const path = cell as string
+      if (path.startsWith('test/')) tests.add(path)
+      else if (path.startsWith('spec/')) pages.add(path)
+      else modules.push(path)
+    }
+  }
+  return { modules, tests, pages }
+}
+
+const STATEMENT = /^- \*\*([a-z0-9/-]+)\.(\d+)\*\*/gm
+const IDS = /\[((?:[a-z0-9-]+\/)*[a-z0-9-]+\.\d+(?:,\s*(?:[a-z0-9-]+\/)*[a-z0-9-]+\.\d+)*)\]/g
+
+t.test('every module, test and page is in the section map, and the map names nothing else', async t => {
+  const { modules, tests, pages } = mapRows()
+  const twice = modules.filter((module, i) => modules.indexOf(module) !== i)
+  t.same(twice, [], 'listed twice')
+  const sources = [...filesBelow('lib', '.ts'), ...filesBelow('bin', '.ts')]
+  t.same(sources.filter(file => !modules.includes(file)), [], 'modules that are not listed')
+  t.same(modules.filter(file => !existsSync(join(root, file))), [], 'modules that are listed and missing')
+  const testFiles = filesBelow('test', '.test.ts').filter(file => file !== 'test/spec-map.test.ts')
+  t.same(testFiles.filter(file => !tests.has(file)), [], 'tests that are not listed')
+  t.same([...tests].filter(file => !existsSync(join(root, file))), [], 'tests that are listed and missing')
+  const pageFiles = filesBelow('spec', '.md').filter(file => file !== 'spec/README.md')
+  t.same(pageFiles.filter(file => !pages.has(file)), [], 'pages that are not listed')
+  t.same([...pages].filter(file => !existsSync(join(root, file))), [], 'pages that are listed and missing')
+})
+
+t.test('every statement has a test and every test names statements', async t => {
+  const statements = new Map<string, string>()
+  for (const page of filesBelow('spec', '.md')) {
+    const owner = page.slice('spec/'.length, -'.md'.length)
+    for (const [, path, number] of read(page).matchAll(STATEMENT)) {
+      const id = `${path}.${number}`
+      if (path !== owner) t.fail(`${page}: statement ${id} does not carry the page's own path`)
+      if (statements.has(id)) t.fail(`${page}: statement ${id} stands twice`)
+      statements.set(id, page)
+    }
+  }
+  const proven = new Set<string>()
+  for (const file of filesBelow('test', '.ts')) {
+    if (file === 'test/spec-map.test.ts') continue
+    const text = read(file)
+    for (const [, list] of text.matchAll(IDS)) for (const id of (list as string).split(/,\s*/)) proven.add(id)
+    if (!file.endsWith('.test.ts')) continue
+    for (const [, title] of text.matchAll(/^t\.test\(\s*['"`]([^'"`\n]*)/gm)) {
+      if (!/^\[(\$\{|[a-z0-9/-]+\.\d)/.test(title as string)) t.fail(`${file}: no statement is named by: ${title}`)
+    }
+  }
+  t.same([...statements.keys()].filter(id => !proven.has(id)), [], 'statements without a test')
+  t.same([...proven].filter(id => !statements.has(id)), [], 'tests that name no statement')
+  t.ok(statements.size > 0)
+})
