@@ -39,6 +39,12 @@ export const DEFAULT_NAMESPACE_DEPTH = 3
 export const MAX_NAMESPACE_DEPTH = 5
 /** Folder levels of zero-config file routes; the seventh is skipped with a warning. */
 export const MAX_ROUTE_DEPTH = 6
+/** Folder levels below the functions root that are read at all; helper sources may lie deeper than routes. */
+export const MAX_TREE_DEPTH = 12
+/** Folders of one tree that are read; the rest is skipped with a warning. */
+export const MAX_TREE_FOLDERS = 100_000
+/** Entries of one folder from which on a warning says that it slows every reload. */
+export const LARGE_FOLDER_ENTRIES = 10_000
 /** Segments and characters of a route pattern: they bound the depth of the route tree. */
 export const MAX_PATTERN_SEGMENTS = 64
 export const MAX_PATTERN_CHARS = 1024
@@ -130,6 +136,8 @@ export const KNOWN_HEADER_NAMES = 512
 /** Reply heads remembered as checked, and the longest one that is, characters. */
 export const KNOWN_REPLY_HEADS = 256
 export const KNOWN_REPLY_HEAD_CHARS = 1024
+/** Header names and values of a handler's answer, bytes; clients and proxies refuse more. */
+export const MAX_REPLY_HEADER_BYTES = 64 * KIB
 /** Longest body that is joined with its head into one write, bytes. */
 export const JOINED_BODY_BYTES = 16 * KIB
 
@@ -148,6 +156,10 @@ export const LOG_FLUSH_MS = 100
 export const DEFAULT_SHUTDOWN_TIMEOUT_MS = 10_000
 /** Milliseconds between the first file change and the reload it causes. */
 export const WATCH_DEBOUNCE_MS = 25
+/** Milliseconds between two looks at the tree where file changes cannot be watched. */
+export const WATCH_POLL_MS = 1000
+/** Milliseconds between two looks whether the functions root still is the folder that is watched. */
+export const WATCH_ROOT_CHECK_MS = 500
 
 /** `edge.max_response_bytes` when unset. */
 export const DEFAULT_EDGE_MAX_RESPONSE_BYTES = 2 * MIB
