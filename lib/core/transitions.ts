@@ -24,13 +24,16 @@ export interface ClaimStanding {
  */
 export type ClaimDecision = 'map' | 'merge' | 'reject' | 'replace' | 'conflict'
 
+/** From this strength on a claim has been forced. */
+export const FORCED_STRENGTH = 4
+
 /**
  * The strength of a claim; equal strengths conflict, so the outcome never depends on the order of discovery.
  * version 0, config 1, file 2, manifest 3, forced 4, version under `FN_FORCE_URL` 5.
  */
 export function claimStrength(claim: ClaimStanding): number {
-  if (claim.versioned) return claim.forceUrl ? 5 : 0
-  if (claim.forced || (claim.forceUrl && claim.source === 'config')) return 4
+  if (claim.versioned) return claim.forceUrl ? FORCED_STRENGTH + 1 : 0
+  if (claim.forced || (claim.forceUrl && claim.source === 'config')) return FORCED_STRENGTH
   if (claim.source === 'manifest') return 3
   return claim.source === 'file' ? 2 : 1
 }

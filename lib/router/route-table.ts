@@ -1,0 +1,276 @@
+/**
+ * Claims to an immutable route table, and the lookup every request makes. Spec: §1, §3, §7, page router/route-table.
+ */
+
+import type { Claim, FunctionVersion } from '../core/catalog.ts'
+import type { ErrorCode, Warning } from '../core/errors.ts'
+import { isFunctionName, isVersion, METHODS } from '../core/identity.ts'
+import { type ClaimStanding, claimStrength } from '../core/transitions.ts'
+import { toVersionPath } from '../core/versions.ts'
+import { type HostRule, matchesHost, parseHost } from './hosts.ts'
+import { type Pattern, parsePattern } from './pattern.ts'
+import { type Acceptor, RadixTree } from './radix-tree.ts'
+import { compareText, type RouteEntry, type Settlement, type Slot, settle } from './settle.ts'
+import { toRouteWarnings } from './warnings.ts'
+
+export interface RouteTableOptions {
+  /** Every function version of the catalog: those with a version get their address `/<name>@<version>`. */
+  functions: readonly FunctionVersion[]
+  /** `FN_FORCE_URL`. */
+  forceUrl: boolean
+}
+
+/** Text params by name, without a prototype: `__proto__` and `constructor` are names like any other. */
+export type RouteParams = Readonly<Record<string, string>>
+
+export interface RouteMatch {
+  readonly kind: 'match'
+  readonly fn: FunctionVersion
+  readonly params: RouteParams
+  /** As claimed: `/users/:id`, or `/<name>@<version>`. */
+  readonly pattern: string
+}
+
+export interface RouteRefusal {
+  readonly kind: 'refused'
+  readonly code: ErrorCode &
+    ('BAD_REQUEST' | 'NOT_FOUND' | 'METHOD_NOT_ALLOWED' | 'ROUTE_CONFLICT' | 'HOST_NOT_ALLOWED')
+  readonly message: string
+  /** Value of the `Allow` header, with METHOD_NOT_ALLOWED only. */
+  readonly allow: string | null
+}
+
+export type RouteResult = RouteMatch | RouteRefusal
+
+/** What stands in the tree at the end of one shape of path. */
+export interface RouteLeaf {
+  pattern: string
+  settlement: Settlement
+  /** Same as in the settlement, one field nearer. */
+  slots: (Slot | null)[]
+  /** Bit per index in METHODS. */
+  methods: number
+}
+
+const NO_PARAMS: RouteParams = Object.freeze(Object.create(null))
+const NOT_FOUND = refusal('NOT_FOUND', 'not found')
+const CONFLICT = refusal('ROUTE_CONFLICT', 'ambiguous route')
+const WRONG_HOST = refusal('HOST_NOT_ALLOWED', 'host not allowed')
+/** By bits of methods. */
+const WRONG_METHOD = Array.from({ length: 1 << METHODS.length }, (_, bits) =>
+  refusal('METHOD_NOT_ALLOWED', 'method not allowed', toAllow(bits)),
+)
+
+/** A constructor whose instances have no prototype chain; cheaper than Object.create(null), which is a hash table. */
+const Params = (() => {}) as unknown as new () => Record<string, string>
+Params.prototype = Object.create(null)
+
+/** The routes of one catalog. Never changes; a reload builds another. */
+export class RouteTable {
+  /** By pattern text, then what is in it; version addresses included. */
+  readonly leaves: readonly RouteLeaf[]
+  readonly warnings: readonly Warning[]
+  readonly #tree: RadixTree<RouteLeaf>
+  readonly #lookup = new Lookup()
+
+  constructor(leaves: readonly RouteLeaf[], patterns: readonly Pattern[], warnings: readonly Warning[]) {
+    this.leaves = leaves
+    this.warnings = warnings
+    this.#tree = new RadixTree(leaves.map((value, index) => ({ segments: patterns[index]!.segments, value })))
+  }
+
+  /**
+   * Who answers a request.
+   * @param method - as received; HEAD is looked up as GET
+   * @param path - the request target without query, raw or canonical
+   * @param host - the `Host` header, or what a trusted proxy forwarded; empty when there is none
+   * @returns a match, or the refusal: 400, 404, 405 with `allow`, 409, 421
+   */
+  find(method: string, path: string, host: string): RouteResult {
+    const lookup = this.#lookup
+    lookup.begin(methodIndex(method), host)
+    const leaf = this.#tree.find(path, lookup)
+    if (leaf === null) {
+      const problem = this.#tree.problem
+      return problem === null ? lookup.refusal() : refusal('BAD_REQUEST', problem.problem)
+    }
+    const slot = lookup.slot!
+    if (slot.rivals.length > 0 && lookup.isDisputed(slot)) return CONFLICT
+    const { fn } = slot.entry.claim
+    const { text, paramNames } = slot.entry.pattern
+    if (paramNames.length === 0) return { kind: 'match', fn, params: NO_PARAMS, pattern: text }
+    return { kind: 'match', fn, params: this.#params(paramNames), pattern: text }
+  }
+
+  /** Every leaf that matches a path, most specific first, with the params it would give; for `explain`. */
+  candidates(path: string): { leaf: RouteLeaf; params: RouteParams }[] {
+    const found: { leaf: RouteLeaf; params: RouteParams }[] = []
+    const seen: RouteLeaf[] = []
+    const acceptor: Acceptor<RouteLeaf> = {
+      accept: leaf => !seen.includes(leaf),
+      restart: () => {},
+    }
+    for (;;) {
+      const leaf = this.#tree.find(path, acceptor)
+      if (leaf === null) return found
+      seen.push(leaf)
+      found.push({ leaf, params: this.#params(leaf.settlement.entries[0]!.pattern.paramNames) })
+    }
+  }
+
+  #params(names: readonly string[]): RouteParams {
+    const params = new Params()
+    for (let index = 0; index < names.length; index++) {
+      const text = this.#tree.capture(index)
+      if (text !== null) params[names[index]!] = text
+    }
+    return params
+  }
+}
+
+/** Takes the first leaf that has the method for the host, and remembers why the others would not do. */
+class Lookup implements Acceptor<RouteLeaf> {
+  /** The owner, after a leaf was taken. */
+  slot: Slot | null = null
+  #method = -1
+  #host = ''
+  #parsedHost: HostRule | null = null
+  #otherMethods = 0
+  #isOtherHost = false
+
+  begin(method: number, host: string): void {
+    this.#method = method
+    this.#host = host
+    this.#parsedHost = null
+    this.restart()
+  }
+
+  restart(): void {
+    this.#otherMethods = 0
+    this.#isOtherHost = false
+  }
+
+  accept(leaf: RouteLeaf): boolean {
+    let slot = this.#method < 0 ? null : leaf.slots[this.#method]!
+    if (slot === null) {
+      this.#otherMethods |= leaf.methods
+      return false
+    }
+    for (; slot !== null; slot = slot.next) {
+      if (this.#isHostOf(slot.entry)) {
+        this.slot = slot
+        return true
+      }
+    }
+    this.#isOtherHost = true
+    return false
+  }
+
+  isDisputed(slot: Slot): boolean {
+    return slot.rivals.some(rival => this.#isHostOf(rival))
+  }
+
+  refusal(): RouteRefusal {
+    if (this.#isOtherHost) return WRONG_HOST
+    return this.#otherMethods === 0 ? NOT_FOUND : WRONG_METHOD[this.#otherMethods]!
+  }
+
+  #isHostOf(entry: RouteEntry): boolean {
+    if (entry.hosts.length === 0) return true
+    this.#parsedHost ??= parseHost(this.#host)
+    return matchesHost(entry.hosts, this.#parsedHost)
+  }
+}
+
+/** Builds the table. Same claims in any order, same table. Nothing is thrown: what cannot be used is a warning. */
+export function buildRouteTable(claims: readonly Claim[], options: RouteTableOptions): RouteTable {
+  const warnings: Warning[] = []
+  const shapes = new Map<string, RouteEntry[]>()
+  const add = (claim: Claim, isAddress: boolean): void => {
+    const pattern = parsePattern(claim.pattern)
+    if ('problem' in pattern) {
+      warnings.push({
+        code: 'INVALID_ROUTE',
+        path: claim.origin,
+        message: `${claim.origin}: route "${claim.pattern}": ${pattern.problem}; the route is left out`,
+        hint: 'mend the route; the forms are /users/:id, /docs/:rest*, /docs/:rest*? and /files/*',
+      })
+      return
+    }
+    const entry = toEntry(claim, pattern, isAddress, options.forceUrl)
+    const known = shapes.get(pattern.shape)
+    if (known === undefined) shapes.set(pattern.shape, [entry])
+    else known.push(entry)
+  }
+  for (const claim of claims) add(claim, false)
+  for (const fn of options.functions) {
+    if (fn.version !== null && isFunctionName(fn.name) && isVersion(fn.version)) add(toAddress(fn), true)
+  }
+  const leaves = [...shapes.values()].map(toLeaf).sort((a, b) => compareText(a.pattern, b.pattern))
+  const patterns = leaves.map(leaf => leaf.settlement.entries[0]!.pattern)
+  for (const leaf of leaves) warnings.push(...toRouteWarnings(leaf.settlement))
+  warnings.sort((a, b) => compareText(a.path, b.path) || compareText(a.message, b.message))
+  return new RouteTable(leaves, patterns, warnings)
+}
+
+function toEntry(claim: Claim, pattern: Pattern, isAddress: boolean, forceUrl: boolean): RouteEntry {
+  const standing: ClaimStanding = {
+    fnKey: claim.fn.key,
+    source: claim.source,
+    forced: claim.forced,
+    versioned: claim.fn.version !== null,
+    forceUrl: forceUrl && !isAddress,
+  }
+  return { claim, pattern, hosts: claim.hosts.map(parseHost), standing, strength: claimStrength(standing), isAddress }
+}
+
+/** What a pinned version answers without any claim of its own (§9). */
+function toAddress(fn: FunctionVersion): Claim {
+  return {
+    pattern: toVersionPath(fn.name, fn.version!),
+    methods: fn.policy.methods,
+    hosts: fn.policy.allowHosts,
+    fn,
+    source: 'config',
+    forced: false,
+    origin: fn.entryFile,
+    implied: true,
+  }
+}
+
+function toLeaf(entries: readonly RouteEntry[]): RouteLeaf {
+  const settlement = settle(entries)
+  let methods = 0
+  for (const [index, slot] of settlement.slots.entries()) if (slot !== null) methods |= 1 << index
+  const pattern = settlement.entries.map(entry => entry.pattern.text).sort(compareText)[0]!
+  return { pattern, settlement, slots: settlement.slots, methods }
+}
+
+/** Index in METHODS; -1 for a method no function can allow. */
+function methodIndex(method: string): number {
+  switch (method) {
+    case 'GET':
+    case 'HEAD':
+      return 0
+    case 'POST':
+      return 1
+    case 'PUT':
+      return 2
+    case 'PATCH':
+      return 3
+    case 'DELETE':
+      return 4
+    default:
+      return -1
+  }
+}
+
+function toAllow(bits: number): string {
+  const names: string[] = METHODS.filter((_, index) => (bits & (1 << index)) !== 0)
+  if (names[0] === 'GET') names.splice(1, 0, 'HEAD')
+  return names.join(', ')
+}
+
+function refusal(code: RouteRefusal['code'], message: string, allow: string | null = null): RouteRefusal {
+  return Object.freeze({ kind: 'refused', code, message, allow })
+}

@@ -1,0 +1,138 @@
+/** Who owns a route: the claims on one shape of path, settled per method and host. Owner: §3, page router/route-table. */
+
+import type { Claim } from '../core/catalog.ts'
+import { METHODS, type Method } from '../core/identity.ts'
+import { type ClaimStanding, decideClaim } from '../core/transitions.ts'
+import { type HostRule, hostsCover, hostsOverlap } from './hosts.ts'
+import type { Pattern } from './pattern.ts'
+
+/** A claim ready to be compared. */
+export interface RouteEntry {
+  claim: Claim
+  pattern: Pattern
+  hosts: readonly HostRule[]
+  standing: ClaimStanding
+  strength: number
+  /** True for `/<name>@<version>`, which every version has without claiming it. */
+  isAddress: boolean
+}
+
+/** One owner of a method; `next` holds for other hosts. */
+export interface Slot {
+  entry: RouteEntry
+  /** Claims of equal strength that want some of the same hosts: there the answer is 409. */
+  rivals: readonly RouteEntry[]
+  next: Slot | null
+}
+
+/** A claim that lost methods to a stronger one, wherever their hosts overlap. */
+export interface Loss {
+  entry: RouteEntry
+  winner: RouteEntry
+  methods: readonly Method[]
+}
+
+/** Two or more claims of equal strength. */
+export interface Conflict {
+  entries: readonly RouteEntry[]
+  methods: readonly Method[]
+}
+
+export interface Settlement {
+  /** By index in METHODS. */
+  slots: (Slot | null)[]
+  /** Strongest first; what is equal in strength in text order. */
+  entries: readonly RouteEntry[]
+  losses: readonly Loss[]
+  conflicts: readonly Conflict[]
+}
+
+/** Settles all claims on one shape. The outcome does not depend on their order. */
+export function settle(claims: readonly RouteEntry[]): Settlement {
+  const entries = [...claims].sort(compareEntries)
+  const losses: (Loss & { methods: Method[] })[] = []
+  const conflicts: (Conflict & { methods: Method[] })[] = []
+  const lone = new Map<RouteEntry, Slot>()
+  const slots = METHODS.map(method => {
+    const live: RouteEntry[] = []
+    for (const entry of entries) {
+      if (!entry.claim.methods.includes(method)) continue
+      let isCovered = false
+      for (const winner of live) {
+        if (!hostsOverlap(winner.hosts, entry.hosts)) continue
+        const decision = decideClaim(winner.standing, entry.standing)
+        if (decision === 'conflict') continue
+        isCovered ||= hostsCover(winner.hosts, entry.hosts)
+        if (decision === 'merge') continue
+        const loss = losses.find(known => known.entry === entry && known.winner === winner)
+        if (loss === undefined) losses.push({ entry, winner, methods: [method] })
+        else loss.methods.push(method)
+      }
+      if (!isCovered) live.push(entry)
+    }
+    const slot = toSlot(live, lone)
+    const disputed = disputedEntries(slot)
+    if (disputed.length > 0) {
+      const conflict = conflicts.find(known => isSameList(known.entries, disputed))
+      if (conflict === undefined) conflicts.push({ entries: disputed, methods: [method] })
+      else conflict.methods.push(method)
+    }
+    return slot
+  })
+  return { slots, entries, losses, conflicts }
+}
+
+/** Methods of an entry that some host really reaches: not lost whole, not disputed whole. */
+export function ownedMethods(settlement: Settlement, entry: RouteEntry): Method[] {
+  return METHODS.filter((_, index) => {
+    for (let slot = settlement.slots[index] ?? null; slot !== null; slot = slot.next) {
+      if (slot.entry === entry) return !slot.rivals.some(rival => hostsCover(rival.hosts, entry.hosts))
+    }
+    return false
+  })
+}
+
+/** The chain of owners of one method, strongest first. A lone owner has one slot for all its methods. */
+function toSlot(live: readonly RouteEntry[], lone: Map<RouteEntry, Slot>): Slot | null {
+  const first = live[0]
+  if (first !== undefined && live.length === 1) {
+    const known = lone.get(first) ?? { entry: first, rivals: [], next: null }
+    lone.set(first, known)
+    return known
+  }
+  return live.reduceRight<Slot | null>((next, entry) => ({ entry, rivals: rivalsOf(entry, live), next }), null)
+}
+
+function rivalsOf(entry: RouteEntry, live: readonly RouteEntry[]): RouteEntry[] {
+  const rivals = live.filter(
+    other => hostsOverlap(other.hosts, entry.hosts) && decideClaim(other.standing, entry.standing) === 'conflict',
+  )
+  // One that wants every host settles the matter; keeping them all would grow with the square of the claims.
+  const everywhere = rivals.find(rival => rival.hosts.length === 0)
+  return everywhere === undefined ? rivals : [everywhere]
+}
+
+function disputedEntries(slot: Slot | null): RouteEntry[] {
+  const disputed: RouteEntry[] = []
+  for (let at = slot; at !== null; at = at.next) {
+    if (at.rivals.length > 0) disputed.push(at.entry)
+  }
+  return disputed
+}
+
+function isSameList(a: readonly RouteEntry[], b: readonly RouteEntry[]): boolean {
+  return a.length === b.length && a.every((entry, index) => entry === b[index])
+}
+
+function compareEntries(a: RouteEntry, b: RouteEntry): number {
+  return b.strength - a.strength || compareText(sortKey(a), sortKey(b))
+}
+
+function sortKey({ claim }: RouteEntry): string {
+  return [claim.pattern, claim.fn.key, claim.origin, claim.source, claim.hosts.join(), claim.methods.join()].join('\0')
+}
+
+/** Order by code unit, the same on every machine. */
+export function compareText(a: string, b: string): number {
+  return a < b ? -1 : a > b ? 1 : 0
+}
