@@ -1,0 +1,106 @@
+/** Who may use `/_fn/*`, and who may write. Pure: flags and a caller in, a refusal or null out. Spec: §5.1. */
+
+import { timingSafeEqual } from 'node:crypto'
+import { isIP } from 'node:net'
+import { GatewayError } from '../core/errors.ts'
+import type { Settings } from '../config/settings.ts'
+
+export type AccessFlags = Pick<
+  Settings,
+  'consoleApiEnabled' | 'consoleWriteEnabled' | 'consoleLocalOnly' | 'adminToken' | 'consoleHosts'
+>
+
+/** What the rules look at. Header values as received, null when absent. */
+export interface Caller {
+  method: string
+  /** Plain address of the socket. */
+  socketAddress: string
+  /** Address of the client behind trusted proxies; the socket's when there are none. */
+  clientAddress: string
+  /** A forwarding header came from something that is no trusted proxy. */
+  forwarded: boolean
+  host: string | null
+  origin: string | null
+  fetchSite: string | null
+  token: string | null
+}
+
+export interface EndpointAccess {
+  /** Answered even when the API is off or the caller is remote (health). */
+  open: boolean
+  /** Needs write permission for every method but GET, HEAD and OPTIONS. */
+  write: boolean
+}
+
+const SAFE_METHODS = new Set(['GET', 'HEAD', 'OPTIONS'])
+
+/** True for the right token; takes the same time for every wrong one of a length. */
+export function isAdminToken(given: string | null, wanted: string | null): boolean {
+  if (given === null || wanted === null || wanted === '') return false
+  const a = Buffer.from(given)
+  const b = Buffer.from(wanted)
+  // Compared even when the lengths differ: the time must not tell the length.
+  const same = timingSafeEqual(a.length === b.length ? a : Buffer.alloc(b.length), b)
+  return same && a.length === b.length
+}
+
+function isLoopback(address: string): boolean {
+  return address === '::1' || (isIP(address) === 4 && address.startsWith('127.'))
+}
+
+/** A `Host` no web page can make a browser send for a name of its own: loopback, an address, or a listed name. */
+function isKnownHost(host: string | null, consoleHosts: readonly string[]): boolean {
+  if (host === null) return false
+  const name = host
+    .toLowerCase()
+    .replace(/:\d+$/, '')
+    .replace(/^\[|\]$/g, '')
+    .replace(/\.$/, '')
+  if (name === 'localhost' || name.endsWith('.localhost') || isIP(name) !== 0) return true
+  return consoleHosts.some(known => known.toLowerCase() === name)
+}
+
+/** Loopback client, not forwarded by a stranger, under a host that DNS rebinding cannot forge. */
+export function isLocalCaller(caller: Caller, consoleHosts: readonly string[]): boolean {
+  return (
+    isLoopback(caller.socketAddress) &&
+    isLoopback(caller.clientAddress) &&
+    !caller.forwarded &&
+    isKnownHost(caller.host, consoleHosts)
+  )
+}
+
+/** An unsafe call made by a page of another site. */
+function isCrossSite(caller: Caller): boolean {
+  if (caller.fetchSite === 'cross-site') return true
+  if (caller.origin === null) return false
+  try {
+    return new URL(caller.origin).host !== caller.host
+  } catch {
+    return true
+  }
+}
+
+/**
+ * Applies the rules in their order: surface off 404, wrong token 401, remote 403, cross-site 403, write 403.
+ * @returns null when the call may go on
+ */
+export function checkAccess(caller: Caller, endpoint: EndpointAccess, flags: AccessFlags): GatewayError | null {
+  if (endpoint.open) return null
+  if (!flags.consoleApiEnabled) return new GatewayError('NOT_FOUND', 'console api disabled')
+  if (flags.adminToken !== null && caller.token !== null) {
+    if (isAdminToken(caller.token, flags.adminToken)) return null
+    return new GatewayError('UNAUTHORIZED', 'wrong admin token')
+  }
+  const local = isLocalCaller(caller, flags.consoleHosts)
+  if (flags.consoleLocalOnly && !local) return new GatewayError('FORBIDDEN', 'console api local-only')
+  if (SAFE_METHODS.has(caller.method)) return null
+  if (isCrossSite(caller)) return new GatewayError('FORBIDDEN', 'cross-site request refused')
+  if (endpoint.write && !flags.consoleWriteEnabled) return new GatewayError('FORBIDDEN', 'console write disabled')
+  return null
+}
+
+/** True when paths, addresses and other inner facts may be shown: a local caller, or one with the token. */
+export function maySeeDetails(caller: Caller, flags: AccessFlags): boolean {
+  return isAdminToken(caller.token, flags.adminToken) || isLocalCaller(caller, flags.consoleHosts)
+}

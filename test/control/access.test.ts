@@ -1,0 +1,111 @@
+import t from 'tap'
+import { type AccessFlags, type Caller, checkAccess, isAdminToken, maySeeDetails } from '../../lib/control/access.ts'
+
+const flags: AccessFlags = {
+  consoleApiEnabled: true,
+  consoleWriteEnabled: false,
+  consoleLocalOnly: true,
+  adminToken: 's3cret-token',
+  consoleHosts: ['dev.example'],
+}
+
+const local: Caller = {
+  method: 'GET',
+  socketAddress: '127.0.0.1',
+  clientAddress: '127.0.0.1',
+  forwarded: false,
+  host: '127.0.0.1:8080',
+  origin: null,
+  fetchSite: null,
+  token: null,
+}
+const remote: Caller = { ...local, socketAddress: '10.1.2.3', clientAddress: '10.1.2.3' }
+const read = { open: false, write: false }
+const write = { open: false, write: true }
+const open = { open: true, write: false }
+
+function status(caller: Partial<Caller>, endpoint = read, changed: Partial<AccessFlags> = {}): number {
+  return checkAccess({ ...local, ...caller }, endpoint, { ...flags, ...changed })?.status ?? 200
+}
+
+t.test(
+  '[control/access.1, control/access.2, control/access.3, control/access.6] callers, flags and endpoints',
+  async t => {
+    const off = { consoleApiEnabled: false }
+    const writable = { consoleWriteEnabled: true }
+    const everywhere = { consoleLocalOnly: false }
+    const post = { method: 'POST' }
+    const token = { token: 's3cret-token' }
+    const wrong = { token: 's3cret-tokem' }
+    const cases: [name: string, got: number, want: number][] = [
+      ['local read', status({}), 200],
+      ['local unsafe call that is no write', status(post), 200],
+      ['local write, writes off', status(post, write), 403],
+      ['local write, writes on', status(post, write, writable), 200],
+      ['local read of a write endpoint', status({}, write), 200],
+      ['remote read', status(remote), 403],
+      ['remote read, local-only off', status(remote, read, everywhere), 200],
+      ['remote write, local-only off, writes off', status({ ...remote, ...post }, write, everywhere), 403],
+      [
+        'remote write, local-only off, writes on',
+        status({ ...remote, ...post }, write, { ...everywhere, ...writable }),
+        200,
+      ],
+      ['remote write with token', status({ ...remote, ...post, ...token }, write), 200],
+      ['surface off, local', status({}, read, off), 404],
+      ['surface off, token', status(token, read, off), 404],
+      ['surface off, open endpoint', status(remote, open, off), 200],
+      ['wrong token, local', status(wrong), 401],
+      ['wrong token, remote', status({ ...remote, ...wrong }), 401],
+      ['wrong token, open endpoint', status(wrong, open), 200],
+      ['token where none is set, local', status(token, read, { adminToken: null }), 200],
+      ['token where none is set, remote', status({ ...remote, ...token }, read, { adminToken: null }), 403],
+    ]
+    for (const [name, got, want] of cases) t.equal(got, want, name)
+  },
+)
+
+t.test('[control/access.3] the token is compared whole', async t => {
+  t.ok(isAdminToken('abc', 'abc'))
+  for (const given of ['ab', 'abcd', 'ABC', '', 'abd', null]) t.notOk(isAdminToken(given, 'abc'), String(given))
+  t.notOk(isAdminToken('', ''), 'an empty token admits nobody')
+})
+
+t.test('[control/access.4] what counts as local', async t => {
+  const cases: [name: string, caller: Partial<Caller>, want: number][] = [
+    ['localhost by name', { host: 'localhost:8080' }, 200],
+    ['a name below localhost', { host: 'app.localhost' }, 200],
+    ['IPv6 loopback', { socketAddress: '::1', clientAddress: '::1', host: '[::1]:8080' }, 200],
+    ['another loopback address', { socketAddress: '127.8.9.1', clientAddress: '127.8.9.1' }, 200],
+    ['a listed name', { host: 'DEV.example.:8080' }, 200],
+    ['a foreign name (DNS rebinding)', { host: 'evil.example:8080' }, 403],
+    ['a name that looks like an address', { host: '127.0.0.1.evil.example' }, 403],
+    ['no host', { host: null }, 403],
+    ['a forwarding header of a stranger', { forwarded: true }, 403],
+    ['behind a trusted proxy, remote client', { clientAddress: '203.0.113.9' }, 403],
+    ['a private network', { socketAddress: '192.168.1.5', clientAddress: '192.168.1.5' }, 403],
+  ]
+  for (const [name, caller, want] of cases) t.equal(status(caller), want, name)
+})
+
+t.test('[control/access.5] a page of another site cannot act', async t => {
+  const post = { method: 'POST' }
+  const cases: [name: string, caller: Partial<Caller>, want: number][] = [
+    ['no origin (curl)', post, 200],
+    ['own origin', { ...post, origin: 'http://127.0.0.1:8080' }, 200],
+    ['foreign origin', { ...post, origin: 'http://evil.example' }, 403],
+    ['another port', { ...post, origin: 'http://127.0.0.1:9999' }, 403],
+    ['origin null', { ...post, origin: 'null' }, 403],
+    ['cross-site', { ...post, fetchSite: 'cross-site' }, 403],
+    ['same-origin', { ...post, fetchSite: 'same-origin' }, 200],
+    ['a token exempts', { ...post, origin: 'http://evil.example', token: 's3cret-token' }, 200],
+    ['a safe call', { method: 'GET', origin: 'http://evil.example' }, 200],
+  ]
+  for (const [name, caller, want] of cases) t.equal(status(caller), want, name)
+})
+
+t.test('[control/access.7] details are for local callers and token holders', async t => {
+  t.ok(maySeeDetails(local, flags))
+  t.notOk(maySeeDetails(remote, flags))
+  t.ok(maySeeDetails({ ...remote, token: 's3cret-token' }, flags))
+})
