@@ -1,0 +1,73 @@
+/** What `fngw init` writes, one template per language. Owner: §1, page bin/init. */
+
+export const TEMPLATE_NAMES = ['node', 'ts', 'python', 'php', 'lua'] as const
+export type TemplateName = (typeof TEMPLATE_NAMES)[number]
+
+export interface Template {
+  runtime: string
+  fileName: string
+  fileText: string
+}
+
+const NODE = `// Answers GET and POST. Whatever is returned becomes JSON; { status, headers, body } sets more.
+export async function handler(event) {
+  const name = event.query.name ?? 'world'
+  return { message: \`Hello, \${name}!\`, method: event.method }
+}
+`
+
+const TS = `// Answers GET and POST. Whatever is returned becomes JSON; { status, headers, body } sets more.
+interface HelloEvent {
+  method: string
+  query: Record<string, string>
+}
+
+export async function handler(event: HelloEvent) {
+  const name = event.query.name ?? 'world'
+  return { message: \`Hello, \${name}!\`, method: event.method }
+}
+`
+
+const PYTHON = `"""Answers GET and POST. Whatever is returned becomes JSON; status, headers and body set more."""
+
+
+def handler(event):
+    name = event["query"].get("name", "world")
+    return {"message": f"Hello, {name}!", "method": event["method"]}
+`
+
+const PHP = `<?php
+// Answers GET and POST. Whatever is returned becomes JSON; status, headers and body set more.
+function handler(array $event): array
+{
+    $name = $event['query']['name'] ?? 'world';
+    return ['message' => "Hello, $name!", 'method' => $event['method']];
+}
+`
+
+const LUA = `-- Answers GET and POST. Whatever is returned becomes JSON; status, headers and body set more.
+function handler(event)
+  local name = event.query.name or "world"
+  return { message = "Hello, " .. name .. "!", method = event.method }
+end
+`
+
+export const TEMPLATES: Readonly<Record<TemplateName, Template>> = {
+  node: { runtime: 'node', fileName: 'handler.js', fileText: NODE },
+  ts: { runtime: 'node', fileName: 'handler.ts', fileText: TS },
+  python: { runtime: 'python', fileName: 'handler.py', fileText: PYTHON },
+  php: { runtime: 'php', fileName: 'handler.php', fileText: PHP },
+  lua: { runtime: 'lua', fileName: 'handler.lua', fileText: LUA },
+}
+
+/** `fn.config.json` beside the handler: one explicit setting of each kind, ready to be changed. */
+export function toConfigText(template: Template, schemaPath: string | null): string {
+  const config = {
+    ...(schemaPath === null ? {} : { $schema: schemaPath }),
+    runtime: template.runtime,
+    entrypoint: template.fileName,
+    timeout_ms: 2500,
+    invoke: { methods: ['GET', 'POST'], summary: 'Says hello' },
+  }
+  return `${JSON.stringify(config, null, 2)}\n`
+}
