@@ -1,0 +1,107 @@
+/** What discovery asks of the disk, and the warnings for what the disk refuses. Owner: §2.2, page discovery/layouts. */
+
+import { readdirSync, readFileSync, realpathSync, statSync } from 'node:fs'
+import type { Warning } from '../core/errors.ts'
+import { LARGE_FOLDER_ENTRIES, MAX_CONFIG_FILE_BYTES, MAX_TREE_FOLDERS } from '../core/limits.ts'
+
+export interface DiskEntry {
+  name: string
+  isFile: () => boolean
+  isDirectory: () => boolean
+  isSymbolicLink: () => boolean
+}
+
+export interface DiskStat {
+  /** Bytes. */
+  size: number
+  mtimeMs: number
+  isFile: () => boolean
+  isDirectory: () => boolean
+  isSocket: () => boolean
+}
+
+/** The four questions a snapshot asks; each throws as `node:fs` does. */
+export interface Disk {
+  readdir: (path: string) => readonly DiskEntry[]
+  /** Follows links. */
+  stat: (path: string) => DiskStat
+  readFile: (path: string) => Uint8Array
+  realpath: (path: string) => string
+}
+
+export const NODE_DISK: Disk = {
+  readdir: path => readdirSync(path, { withFileTypes: true }),
+  stat: path => statSync(path),
+  readFile: path => readFileSync(path),
+  realpath: path => realpathSync(path),
+}
+
+/** A warning whose message begins with the path. */
+export function pathWarning(code: string, path: string, text: string, hint: string): Warning {
+  const shown = path === '' ? '.' : path
+  return { code, path: shown, message: `${shown} ${text}`, hint }
+}
+
+export function folderWarning(path: string, error: unknown): Warning {
+  const hint = path === '' ? 'Check FN_FUNCTIONS_ROOT and the rights of the folder.' : 'Check the rights of the folder.'
+  return pathWarning('UNREADABLE_FOLDER', path, `cannot be read: ${reasonOf(error)}`, hint)
+}
+
+/** null when the file is simply gone since the folder was listed. */
+export function fileWarning(path: string, isLink: boolean, error: unknown): Warning | null {
+  const code = codeOf(error)
+  if (code === 'ENOENT' && !isLink) return null
+  if (code === 'ENOENT') {
+    return pathWarning('DANGLING_SYMLINK', path, 'points to nothing', 'Mend the link or delete it.')
+  }
+  if (code === 'ELOOP') return loopWarning(path)
+  return pathWarning('UNREADABLE_FILE', path, `cannot be read: ${reasonOf(error)}`, 'Check the rights of the file.')
+}
+
+export function loopWarning(path: string): Warning {
+  return pathWarning('SYMLINK_LOOP', path, 'leads back to a folder above it and is not followed', 'Delete the link.')
+}
+
+export function specialWarning(path: string): Warning {
+  const hint = 'Keep pipes, sockets and devices outside the functions root.'
+  return pathWarning('SPECIAL_FILE', path, 'is neither a file nor a folder and is not read', hint)
+}
+
+export function largeFolderWarning(path: string, count: number): Warning {
+  const hint = 'Move data out of the functions root, or spread the files over folders.'
+  const text = `holds ${count} entries; from ${LARGE_FOLDER_ENTRIES} on every reload gets slow`
+  return pathWarning('LARGE_FOLDER', path, text, hint)
+}
+
+export function largeConfigWarning(path: string, size: number): Warning {
+  const text = `is not read: ${size} bytes, at most ${MAX_CONFIG_FILE_BYTES} are allowed`
+  return pathWarning('CONFIG_NOT_JSON', path, text, 'Make the file smaller.')
+}
+
+export function notUtf8Warning(path: string): Warning {
+  return pathWarning('CONFIG_NOT_JSON', path, 'is not JSON: the file is not UTF-8 text', 'Save the file as UTF-8.')
+}
+
+export function largeTreeWarning(path: string): Warning {
+  const text = `and the folders after it are not read: the tree has more than ${MAX_TREE_FOLDERS} folders`
+  return pathWarning('TREE_TOO_LARGE', path, text, 'Move data out of the functions root.')
+}
+
+const REASONS: ReadonlyMap<string, string> = new Map([
+  ['EACCES', 'permission denied'],
+  ['EPERM', 'permission denied'],
+  ['ENOENT', 'it does not exist'],
+  ['ENOTDIR', 'it is not a folder'],
+  ['EMFILE', 'too many open files'],
+  ['ENFILE', 'too many open files'],
+])
+
+/** Why the disk refused, in a few words. */
+export function reasonOf(error: unknown): string {
+  const code = codeOf(error)
+  return REASONS.get(code) ?? (code || String(error))
+}
+
+function codeOf(error: unknown): string {
+  return error instanceof Error && 'code' in error ? String(error.code) : ''
+}

@@ -1,0 +1,160 @@
+/** `post.users.[id].js` to method and segments. Owner: §2.2, page discovery/layouts. */
+
+import { isMethod, isNameSegment, type Method, RUNTIME_OF_EXTENSION, type RuntimeName } from '../core/identity.ts'
+import { canonicalSegment, type PatternText } from '../core/pattern-text.ts'
+
+/** Stems of files that stand for their folder. */
+const FOLDER_STEMS: ReadonlySet<string> = new Set(['handler', 'main', 'index'])
+/** Languages people drop into a tree that no runtime of the gateway runs; other extensions are data. */
+const FOREIGN = new Set(
+  '.rb .java .kt .cs .pl .sh .bash .ex .exs .scala .swift .dart .c .cc .cpp .clj .jl .tsx .jsx .wasm .zig .hs'.split(
+    ' ',
+  ),
+)
+const CONFIG_NAMES: ReadonlySet<string> = new Set(['fn.config.json', 'fn.routes.json', 'fn.env.json'])
+
+/** A file that may answer requests. */
+export interface RouteFile {
+  kind: 'route'
+  fileName: string
+  runtime: RuntimeName
+  /** File name without extension. */
+  stem: string
+  extension: string
+  /** The prefix, null without one. */
+  method: Method | null
+  /** Canonical pattern segments after the folder's. */
+  segments: readonly string[]
+  /** `handler`, `main` or `index` without prefix: the file stands for its folder. */
+  isFolderFile: boolean
+  /** Has a method prefix or a dynamic token: stays public inside a function's folder. */
+  isExplicit: boolean
+}
+
+/** A source file that is no route by its name. */
+export interface PrivateFile {
+  kind: 'private'
+  fileName: string
+  runtime: RuntimeName
+  reason: string
+}
+
+/** A source file whose name breaks a rule. */
+export interface BadFile {
+  kind: 'bad'
+  fileName: string
+  runtime: RuntimeName
+  code: 'AMBIGUOUS_METHOD_PREFIX' | 'UNSUPPORTED_NAME'
+  message: string
+  hint: string
+}
+
+/** Not source of any runtime. `reason` is null for plain data. */
+export interface OtherFile {
+  kind: 'other'
+  fileName: string
+  reason: string | null
+}
+
+export type FileName = RouteFile | PrivateFile | BadFile | OtherFile
+
+/** True for the three files that configure a folder. */
+export function isConfigName(fileName: string): boolean {
+  return CONFIG_NAMES.has(fileName)
+}
+
+/** Extension with its dot, empty without one; a leading dot starts a name, not an extension. */
+export function extensionOf(fileName: string): string {
+  const dot = fileName.lastIndexOf('.')
+  return dot <= 0 ? '' : fileName.slice(dot)
+}
+
+/** True for a file whose content can change what a function does. */
+export function isSourceName(fileName: string): boolean {
+  return !fileName.startsWith('.') && RUNTIME_OF_EXTENSION.has(extensionOf(fileName))
+}
+
+/** Reads a file name, whatever folder the file is in. */
+export function parseFileName(fileName: string): FileName {
+  const extension = extensionOf(fileName)
+  const runtime = RUNTIME_OF_EXTENSION.get(extension)
+  if (runtime === undefined || fileName.startsWith('.')) {
+    const reason = FOREIGN.has(extension) ? `no runtime runs ${extension} files` : null
+    return { kind: 'other', fileName, reason }
+  }
+  const stem = fileName.slice(0, -extension.length)
+  const reason = privateReason(stem, extension)
+  if (reason !== null) return { kind: 'private', fileName, runtime, reason }
+  const tokens = splitTokens(stem)
+  const first = toMethod(tokens[0])
+  if (first !== null && toMethod(tokens[1]) !== null) {
+    const message = `${fileName} has two method prefixes, ${tokens[0]} and ${tokens[1]}: exactly one is allowed`
+    const hint = 'Make one file for each method, or list the methods in invoke.methods of fn.config.json.'
+    return { kind: 'bad', fileName, runtime, code: 'AMBIGUOUS_METHOD_PREFIX', message, hint }
+  }
+  const words = first === null ? tokens : tokens.slice(1)
+  const isFolderFile = first === null && words.length === 1 && FOLDER_STEMS.has(stem)
+  if (words.length > 0 && FOLDER_STEMS.has(words.at(-1)!)) words.pop()
+  const segments: string[] = []
+  for (const word of words) {
+    const segment = nameToSegment(word)
+    if (!segment.ok) {
+      const message = `${fileName} ${segment.problem}`
+      return { kind: 'bad', fileName, runtime, code: 'UNSUPPORTED_NAME', message, hint: NAME_HINT }
+    }
+    segments.push(segment.pattern)
+  }
+  const isExplicit = first !== null || segments.some(isDynamic)
+  return { kind: 'route', fileName, runtime, stem, extension, method: first, segments, isFolderFile, isExplicit }
+}
+
+export const NAME_HINT =
+  'Use letters, digits, "_" and "-", or [id], [...slug], [[...slug]]; "_" in front makes it private.'
+
+/** A token of a file name or the name of a folder as a canonical pattern segment. */
+export function nameToSegment(name: string): PatternText {
+  if (isNameSegment(name)) return { ok: true, pattern: name }
+  if (name.startsWith('[')) {
+    const segment = canonicalSegment(name)
+    if (segment.ok) return segment
+  }
+  const shown = JSON.stringify(name)
+  if (name === '') return { ok: false, problem: 'has an empty part between two dots' }
+  if (/[[\]]/.test(name)) return { ok: false, problem: `has a malformed dynamic part ${shown}` }
+  return { ok: false, problem: `has characters outside the supported ASCII set in ${shown}` }
+}
+
+/** True for a canonical segment that takes its text from the request. */
+export function isDynamic(segment: string): boolean {
+  return segment.startsWith(':') || segment === '*'
+}
+
+function privateReason(stem: string, extension: string): string | null {
+  if (stem.startsWith('_')) return 'private: the name starts with "_"'
+  if (stem.endsWith('.test') || stem.endsWith('.spec')) return 'a test file'
+  if (stem.endsWith('.d') && /^\.[mc]?ts$/.test(extension)) return 'a type declaration file'
+  return null
+}
+
+function toMethod(token: string | undefined): Method | null {
+  const upper = token?.toUpperCase()
+  return isMethod(upper) ? upper : null
+}
+
+/** Splits at dots outside brackets: `users.[...slug]` has two tokens. */
+function splitTokens(stem: string): string[] {
+  const tokens: string[] = []
+  let depth = 0
+  let start = 0
+  for (let at = 0; at < stem.length; at++) {
+    const char = stem[at]
+    if (char === '[') depth++
+    else if (char === ']') depth--
+    else if (char === '.' && depth <= 0) {
+      tokens.push(stem.slice(start, at))
+      start = at + 1
+    }
+  }
+  tokens.push(stem.slice(start))
+  return tokens
+}

@@ -1,0 +1,66 @@
+/**
+ * Which names are read and what kind each folder is. Spec: §2.2.
+ *
+ *   root ─┬─ hello.js             routes    every file is a route
+ *         ├─ users/index.js       function  one function; explicit files below it stay routes
+ *         ├─ python/hello/...     group     the runtime's name is not part of the path
+ *         ├─ _lib/ src/           private   read for changes, never published
+ *         └─ node_modules/ .git/  skipped   never read
+ */
+
+import { isRuntimeName, type RuntimeName } from '../core/identity.ts'
+
+const SKIPPED: ReadonlySet<string> = new Set(['node_modules', 'vendor', '__pycache__', 'target'])
+
+/** Why a folder is never read, by its name alone; null when it is read. */
+export function skippedReason(folderName: string): string | null {
+  if (folderName.startsWith('.')) return 'the name starts with "."'
+  return SKIPPED.has(folderName) ? 'a folder of packages or build results' : null
+}
+
+/** Why a folder that is read for changes publishes nothing; null when it may publish. */
+export function privateReason(folderName: string): string | null {
+  if (folderName.startsWith('_')) return 'private: the name starts with "_"'
+  return folderName === 'src' ? 'a source folder of the function around it' : null
+}
+
+export type FolderKind = 'function' | 'routes' | 'group'
+
+export interface FolderFacts {
+  isRoot: boolean
+  /** The parent is the root. */
+  isTopLevel: boolean
+  name: string
+  /** `fn.config.json` declares `runtime`, `name` or `entrypoint`. */
+  hasIdentity: boolean
+  /** A file of the entry table, of an enabled runtime. */
+  hasEntryFile: boolean
+  /** The name of that file; null without one. */
+  entryName: string | null
+  /** Any file that would be a route here. */
+  hasRouteFile: boolean
+  enabled: ReadonlySet<RuntimeName>
+}
+
+/**
+ * The kind of a folder that is read and not private. A folder named like an enabled runtime groups functions only at
+ * the top and only while it holds no route file itself. The functions root has no name to be a function under, so
+ * `index.*` there is its home page and hides nothing.
+ */
+export function kindOf(facts: FolderFacts): FolderKind {
+  if (facts.hasIdentity) return 'function'
+  if (facts.isRoot) return facts.hasEntryFile && !facts.entryName?.startsWith('index.') ? 'function' : 'routes'
+  if (facts.isTopLevel && isRuntimeName(facts.name) && facts.enabled.has(facts.name) && !facts.hasRouteFile)
+    return 'group'
+  return facts.hasEntryFile ? 'function' : 'routes'
+}
+
+const VERSION_LIKE = /^v?\d+(?:[._-][a-zA-Z0-9_.-]*)?$/
+
+/**
+ * True for a label such as `v1`, `2.0` or `2024-05-01`: a folder without a handler of its own, but with such children,
+ * still has versions.
+ */
+export function isVersionLike(label: string): boolean {
+  return VERSION_LIKE.test(label)
+}

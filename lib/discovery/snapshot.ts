@@ -1,0 +1,336 @@
+/** The functions root as immutable data: what discovery works on. Owner: §2.2, page discovery/layouts. */
+
+import { join } from 'node:path'
+import { setImmediate } from 'node:timers/promises'
+import type { Warning } from '../core/errors.ts'
+import { LARGE_FOLDER_ENTRIES, MAX_CONFIG_FILE_BYTES, MAX_TREE_DEPTH, MAX_TREE_FOLDERS } from '../core/limits.ts'
+import * as disk from './disk.ts'
+import { isConfigName, isSourceName } from './file-name.ts'
+import { skippedReason } from './layouts.ts'
+
+export interface FileEntry {
+  readonly name: string
+  /** Bytes. */
+  readonly size: number
+  readonly mtimeMs: number
+}
+
+/** One of the three config files of a folder. */
+export interface ConfigText {
+  /** null when it cannot be read; a warning of the folder says why. */
+  readonly text: string | null
+  /** The last text before this one that had nothing wrong, null when there was none. */
+  readonly lastGood: string | null
+}
+
+export interface ConfigTexts {
+  readonly config: ConfigText | null
+  readonly routes: ConfigText | null
+  readonly env: ConfigText | null
+}
+
+export type ConfigKind = keyof ConfigTexts
+
+/** One folder. Never changed: a later snapshot holds the same object while nothing in or below the folder changed. */
+export interface DirNode {
+  /** Last part of the path; empty for the root. */
+  readonly name: string
+  /** Below the root, posix separators; empty for the root. */
+  readonly path: string
+  readonly realPath: string
+  /** Source and config files, sorted by name. */
+  readonly files: readonly FileEntry[]
+  /** Names of the other files, sorted. Their sizes and times matter to nobody here: data may change at every call. */
+  readonly otherFiles: readonly string[]
+  /** Sorted by name. */
+  readonly dirs: readonly DirNode[]
+  readonly texts: ConfigTexts
+  /** What could not be read here. */
+  readonly problems: readonly Warning[]
+  /** Why the folder was not read; null when it was. */
+  readonly skipped: string | null
+}
+
+export interface Snapshot {
+  /** Full path. */
+  readonly rootPath: string
+  readonly root: DirNode
+}
+
+export interface SnapshotOptions {
+  rootPath: string
+  /** The snapshot before this one. Unchanged folders keep their objects. */
+  previous?: Snapshot | null
+  /**
+   * Changed files and folders below the root, `''` for the root. Folders that none of them touches are taken from
+   * `previous` unread. Without it everything is read.
+   */
+  changed?: Iterable<string> | null
+  /** True when a config text has nothing wrong: it is then remembered as the last good one. */
+  isGood: (kind: ConfigKind, text: string) => boolean
+  /** Folders that are not read because the root's config says so: the static assets. */
+  excluded: (rootConfig: string) => ReadonlySet<string>
+  disk?: disk.Disk
+}
+
+const NO_TEXTS: ConfigTexts = Object.freeze({ config: null, routes: null, env: null })
+const NONE: readonly never[] = Object.freeze([])
+/** Folders read before other work of the process gets its turn. */
+const FOLDERS_PER_TURN = 50
+
+/** Reads the tree at once. Never throws: what cannot be read is a warning of its folder. */
+export function readSnapshotSync(options: SnapshotOptions): Snapshot {
+  const steps = new Reader(options).read()
+  for (;;) {
+    const step = steps.next()
+    if (step.done === true) return step.value
+  }
+}
+
+/** Reads the tree in slices of a few milliseconds, so that requests go on while a large one is read. Never rejects. */
+export async function readSnapshot(options: SnapshotOptions): Promise<Snapshot> {
+  const steps = new Reader(options).read()
+  for (let count = 1; ; count++) {
+    const step = steps.next()
+    if (step.done === true) return step.value
+    if (count % FOLDERS_PER_TURN === 0) await setImmediate()
+  }
+}
+
+/** What is known of a folder before it is read. */
+interface Place {
+  name: string
+  path: string
+  level: number
+  /** Real paths of the folder, last, and of all above it: a link back to one of them is a loop. */
+  chain: readonly string[]
+}
+
+class Reader {
+  readonly #options: SnapshotOptions
+  readonly #disk: disk.Disk
+  readonly #before: DirNode | null
+  /** Folders to read again; null means all. */
+  readonly #dirty: Set<string> | null
+  /** Those and the folders on the way to them. */
+  readonly #touched = new Set<string>()
+  #excluded: ReadonlySet<string> = new Set()
+  #foldersLeft = MAX_TREE_FOLDERS
+
+  constructor(options: SnapshotOptions) {
+    const { previous, changed, rootPath } = options
+    this.#options = options
+    this.#disk = options.disk ?? disk.NODE_DISK
+    this.#before = previous?.rootPath === rootPath ? previous.root : null
+    this.#dirty = this.#before === null || changed == null ? null : new Set()
+    for (const path of changed ?? NONE) {
+      this.#touch(path)
+      this.#touch(parentOf(path))
+    }
+  }
+
+  *read(): Generator<void, Snapshot> {
+    const { rootPath, previous } = this.#options
+    let realPath: string
+    try {
+      realPath = this.#disk.realpath(rootPath)
+    } catch (error) {
+      const problem = disk.folderWarning('', error)
+      const root = emptyNode({ name: '', path: '', level: 0, chain: [rootPath] }, problem.message, [problem])
+      return { rootPath, root: keep(this.#before, root) }
+    }
+    // The assets folder is named by the root's config, so that file is read before any folder.
+    const excludedBefore = this.#excludedBy(this.#before?.texts.config ?? null)
+    this.#excluded = this.#excludedBy(this.#configText('', 'config', this.#before, []))
+    for (const path of excludedBefore) if (!this.#excluded.has(path)) this.#touch(path)
+    for (const path of this.#excluded) if (!excludedBefore.has(path)) this.#touch(path)
+    const root = yield* this.#folder({ name: '', path: '', level: 0, chain: [realPath] }, this.#before)
+    return previous != null && root === this.#before ? previous : { rootPath, root }
+  }
+
+  #excludedBy(config: ConfigText | null): ReadonlySet<string> {
+    if (config === null) return new Set()
+    // While the config is broken the last good one counts: its assets must not turn into functions.
+    const isGood = config.text !== null && this.#options.isGood('config', config.text)
+    const text = isGood ? config.text : (config.lastGood ?? config.text)
+    return text === null ? new Set() : this.#options.excluded(text)
+  }
+
+  #touch(path: string): void {
+    this.#dirty?.add(path)
+    for (let above = path; above !== ''; above = parentOf(above)) this.#touched.add(above)
+    this.#touched.add('')
+  }
+
+  *#folder(place: Place, before: DirNode | null): Generator<void, DirNode> {
+    if (this.#dirty !== null && before !== null && before.skipped === null) {
+      if (!this.#touched.has(place.path)) return before
+      if (!this.#dirty.has(place.path)) {
+        const dirs: DirNode[] = []
+        for (const dir of before.dirs) dirs.push(yield* this.#kid(place, dir.name, dir.realPath, dir))
+        return keep(before, { ...before, dirs })
+      }
+    }
+    if (this.#foldersLeft-- <= 0) {
+      // One warning for the whole tree, at the first folder left out.
+      const problems = this.#foldersLeft === -1 ? [disk.largeTreeWarning(place.path)] : NONE
+      return emptyNode(place, `beyond ${MAX_TREE_FOLDERS} folders`, problems)
+    }
+    yield
+    let entries: readonly disk.DiskEntry[]
+    try {
+      entries = this.#disk.readdir(this.#fullPath(place.path))
+    } catch (error) {
+      const problem = disk.folderWarning(place.path, error)
+      return keep(before, emptyNode(place, `cannot be read: ${disk.reasonOf(error)}`, [problem]))
+    }
+    return keep(before, yield* this.#contents(place, entries, before))
+  }
+
+  *#contents(place: Place, entries: readonly disk.DiskEntry[], before: DirNode | null): Generator<void, DirNode> {
+    const problems: Warning[] = []
+    const files: FileEntry[] = []
+    const otherFiles: string[] = []
+    const dirs: DirNode[] = []
+    const kidsBefore = new Map(before?.dirs.map(dir => [dir.name, dir]))
+    const realPath = place.chain.at(-1)!
+    if (entries.length >= LARGE_FOLDER_ENTRIES) problems.push(disk.largeFolderWarning(place.path, entries.length))
+    for (const entry of [...entries].sort((a, b) => (a.name < b.name ? -1 : 1))) {
+      const { name } = entry
+      const path = toChild(place.path, name)
+      if (entry.isDirectory()) {
+        dirs.push(yield* this.#kid(place, name, join(realPath, name), kidsBefore.get(name) ?? null))
+        continue
+      }
+      const isWanted = isSourceName(name) || isConfigName(name)
+      const stat = isWanted || !entry.isFile() ? this.#stat(path, entry.isSymbolicLink(), problems) : null
+      if (stat?.isDirectory()) {
+        const target = this.#linkTarget(path, place.chain, problems)
+        if (target !== null) dirs.push(yield* this.#kid(place, name, target, kidsBefore.get(name) ?? null))
+      } else if (stat?.isFile() && isWanted) files.push({ name, size: stat.size, mtimeMs: stat.mtimeMs })
+      else if (stat?.isFile() || (entry.isFile() && !isWanted)) otherFiles.push(name)
+      else if (stat !== null && (isWanted || !stat.isSocket())) problems.push(disk.specialWarning(path))
+    }
+    const texts = this.#texts(place.path, files, before, problems)
+    return { name: place.name, path: place.path, realPath, files, otherFiles, dirs, texts, problems, skipped: null }
+  }
+
+  *#kid(parent: Place, name: string, realPath: string, before: DirNode | null): Generator<void, DirNode> {
+    const path = toChild(parent.path, name)
+    const place = { name, path, level: parent.level + 1, chain: [...parent.chain, realPath] }
+    const same = before?.realPath === realPath ? before : null
+    const skipped = this.#excluded.has(path) ? 'the static assets folder' : skippedReason(name)
+    if (skipped !== null) return keep(same, emptyNode(place, skipped, NONE))
+    const isTooDeep = place.level > MAX_TREE_DEPTH
+    if (isTooDeep) return keep(same, emptyNode(place, `below ${MAX_TREE_DEPTH} folder levels`, NONE))
+    return yield* this.#folder(place, same)
+  }
+
+  #stat(path: string, isLink: boolean, problems: Warning[]): disk.DiskStat | null {
+    try {
+      return this.#disk.stat(this.#fullPath(path))
+    } catch (error) {
+      const problem = disk.fileWarning(path, isLink, error)
+      if (problem !== null) problems.push(problem)
+      return null
+    }
+  }
+
+  /** Where a linked folder really is; null when following it would not end. */
+  #linkTarget(path: string, chain: readonly string[], problems: Warning[]): string | null {
+    let target: string
+    try {
+      target = this.#disk.realpath(this.#fullPath(path))
+    } catch (error) {
+      const problem = disk.fileWarning(path, true, error)
+      if (problem !== null) problems.push(problem)
+      return null
+    }
+    // Descending would come back here for ever, or out of the root into the whole disk.
+    if (!chain.some(above => above === target || isBelow(above, target))) return target
+    problems.push(disk.loopWarning(path))
+    return null
+  }
+
+  #texts(folder: string, files: readonly FileEntry[], before: DirNode | null, problems: Warning[]): ConfigTexts {
+    const names = new Set(files.filter(file => isConfigName(file.name)).map(file => file.name))
+    if (names.size === 0) return NO_TEXTS
+    const read = (kind: ConfigKind) =>
+      names.has(`fn.${kind}.json`) ? this.#configText(folder, kind, before, problems) : null
+    const texts = { config: read('config'), routes: read('routes'), env: read('env') }
+    const old = before?.texts
+    const isSame = old?.config === texts.config && old?.routes === texts.routes && old?.env === texts.env
+    return isSame && old !== undefined ? old : texts
+  }
+
+  /** null when there is no such file. */
+  #configText(folder: string, kind: ConfigKind, before: DirNode | null, problems: Warning[]): ConfigText | null {
+    const path = toChild(folder, `fn.${kind}.json`)
+    const stat = this.#stat(path, false, problems)
+    if (stat === null || !stat.isFile()) return null
+    if (stat.size > MAX_CONFIG_FILE_BYTES) problems.push(disk.largeConfigWarning(path, stat.size))
+    const text = stat.size > MAX_CONFIG_FILE_BYTES ? null : this.#readText(path, problems)
+    const old = before?.texts[kind] ?? null
+    if (old !== null && old.text === text) return old
+    const isOldGood = old !== null && old.text !== null && this.#options.isGood(kind, old.text)
+    return { text, lastGood: isOldGood ? old.text : (old?.lastGood ?? null) }
+  }
+
+  #readText(path: string, problems: Warning[]): string | null {
+    let bytes: Uint8Array
+    try {
+      bytes = this.#disk.readFile(this.#fullPath(path))
+    } catch (error) {
+      const problem = disk.fileWarning(path, false, error)
+      if (problem !== null) problems.push(problem)
+      return null
+    }
+    try {
+      return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
+    } catch {
+      problems.push(disk.notUtf8Warning(path))
+      return null
+    }
+  }
+
+  #fullPath(path: string): string {
+    return join(this.#options.rootPath, path)
+  }
+}
+
+/** The old node when the new one holds the same: whatever was computed from it stays valid. */
+function keep(before: DirNode | null, node: DirNode): DirNode {
+  if (before === null || before.skipped !== node.skipped || before.realPath !== node.realPath) return node
+  const isSame =
+    before.texts === node.texts &&
+    sameItems(before.dirs, node.dirs, (a, b) => a === b) &&
+    sameItems(before.files, node.files, (a, b) => a.name === b.name && a.size === b.size && a.mtimeMs === b.mtimeMs) &&
+    sameItems(before.otherFiles, node.otherFiles, (a, b) => a === b) &&
+    sameItems(before.problems, node.problems, (a, b) => a.message === b.message)
+  return isSame ? before : node
+}
+
+function sameItems<T>(a: readonly T[], b: readonly T[], isSame: (a: T, b: T) => boolean): boolean {
+  return a === b || (a.length === b.length && a.every((item, index) => isSame(item, b[index]!)))
+}
+
+function emptyNode(place: Place, skipped: string, problems: readonly Warning[]): DirNode {
+  const { name, path } = place
+  const realPath = place.chain.at(-1)!
+  return { name, path, realPath, files: NONE, otherFiles: NONE, dirs: NONE, texts: NO_TEXTS, problems, skipped }
+}
+
+/** True when `path` lies below `folder`. */
+function isBelow(path: string, folder: string): boolean {
+  return path.startsWith(folder === '/' ? folder : `${folder}/`)
+}
+
+/** The folder of a path below the root; the root's own is the root. */
+export function parentOf(path: string): string {
+  return path.slice(0, Math.max(0, path.lastIndexOf('/')))
+}
+
+/** A path one step down. */
+export function toChild(folder: string, name: string): string {
+  return folder === '' ? name : `${folder}/${name}`
+}
