@@ -164,5 +164,8 @@ export const WATCH_ROOT_CHECK_MS = 500
 /** `edge.max_response_bytes` when unset. */
 export const DEFAULT_EDGE_MAX_RESPONSE_BYTES = 2 * MIB
 
+/** `cors.max_age` when unset, seconds. */
+export const DEFAULT_CORS_MAX_AGE_SECONDS = 600
+
 export const DEFAULT_PORT = 8080
 export const DEFAULT_HOST = '127.0.0.1'

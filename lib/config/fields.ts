@@ -1,0 +1,367 @@
+/**
+ * Kinds of fields. One declaration parses JSON values and text, gives the JSON Schema, and words the message.
+ * Every problem of a value is noted, none is thrown. Owner: page config/fields (§2.7, §2.14, §2.15).
+ */
+
+import { itemOf, keyOf, type Place, report, reportUnknownKey, reportWrong } from './findings.ts'
+import { parseJsonText } from './json-text.ts'
+
+export type JsonSchema = { readonly [keyword: string]: unknown }
+
+/** How one field is read. */
+export interface Field<T> {
+  /** Continues "<name> must be ". */
+  readonly rule: string
+  /** Other keys that mean the same field. */
+  readonly aliases: readonly string[]
+  readonly schema: JsonSchema
+  /** Reads a JSON value; a wrong one is noted at `at` and gives undefined. */
+  read(value: unknown, at: Place): T | undefined
+  /** Reads a flag or variable. */
+  readText(text: string, at: Place): T | undefined
+}
+
+interface Common {
+  description?: string
+  aliases?: readonly string[]
+  /** How to mend a wrong value. */
+  hint?: string
+}
+
+interface Range extends Common {
+  min?: number
+  max?: number
+  /** A value outside the range becomes the nearest one inside, with a note; only where §8 says so. */
+  clamp?: boolean
+}
+
+/** Makes a field from its parts; `read` gets only values that are not null. */
+function toField<T>(
+  options: Common,
+  rule: string,
+  schema: JsonSchema,
+  read: (value: unknown, at: Place) => T | undefined,
+  readText: (text: string, at: Place) => T | undefined,
+): Field<T> {
+  const { description, aliases = [] } = options
+  return { rule, aliases, schema: description === undefined ? schema : { description, ...schema }, read, readText }
+}
+
+function toRangeText(kind: string, { min, max }: Range): string {
+  if (min !== undefined && max !== undefined) return `${kind} from ${min} to ${max}`
+  if (min !== undefined) return `${kind} of at least ${min}`
+  return max === undefined ? kind : `${kind} of at most ${max}`
+}
+
+function numeric(kind: 'integer' | 'number', options: Range): Field<number> {
+  const { min = -Infinity, max = Infinity, clamp = false, hint } = options
+  const rule = toRangeText(kind === 'integer' ? 'an integer' : 'a number', options)
+  const fits = kind === 'integer' ? Number.isSafeInteger : Number.isFinite
+  const schema = {
+    type: kind,
+    ...(options.min === undefined ? {} : { minimum: options.min }),
+    ...(options.max === undefined ? {} : { maximum: options.max }),
+  }
+  const check = (value: unknown, given: unknown, at: Place) => {
+    if (typeof value !== 'number' || !fits(value)) return reportWrong(at, rule, given, hint)
+    if (value >= min && value <= max) return value
+    if (!clamp) return reportWrong(at, rule, given, hint)
+    const used = Math.min(max, Math.max(min, value))
+    report(at, 'CONFIG_CLAMPED', `is ${value}, ${used} is used: it must be ${rule}`, `Make it ${rule}.`, rule)
+    return used
+  }
+  const pattern = kind === 'integer' ? /^[+-]?\d+$/ : /^[+-]?(\d+(\.\d+)?|\.\d+)$/
+  return toField(
+    options,
+    rule,
+    schema,
+    (value, at) => check(value, value, at),
+    (text, at) => check(pattern.test(text.trim()) ? Number(text) : undefined, text, at),
+  )
+}
+
+export function integer(options: Range = {}): Field<number> {
+  return numeric('integer', options)
+}
+
+export function number(options: Range = {}): Field<number> {
+  return numeric('number', options)
+}
+
+const TRUE_WORDS = ['1', 'true', 'yes', 'on']
+const FALSE_WORDS = ['0', 'false', 'no', 'off']
+
+/** Text form: `1 true yes on` and `0 false no off`, in any case. */
+export function boolean(options: Common = {}): Field<boolean> {
+  const rule = 'true or false'
+  const readText = (text: string, at: Place) => {
+    const word = text.trim().toLowerCase()
+    if (TRUE_WORDS.includes(word)) return true
+    if (FALSE_WORDS.includes(word)) return false
+    return reportWrong(at, `one of ${[...TRUE_WORDS, ...FALSE_WORDS].join(' ')}`, text, options.hint)
+  }
+  const read = (value: unknown, at: Place) => {
+    // Command-line switches arrive as booleans, in files they are booleans.
+    return typeof value === 'boolean' ? value : reportWrong(at, rule, value, options.hint)
+  }
+  return toField(options, rule, { type: 'boolean' }, read, readText)
+}
+
+interface TextOptions extends Common {
+  /** Continues "must be "; needed with `pattern` or `parse`. */
+  rule?: string
+  pattern?: RegExp
+  /** Gives the text to keep, or null when it breaks the rule. */
+  parse?: (text: string) => string | null
+  /** Characters; default 1024. */
+  maxLength?: number
+  /** Line breaks and other control characters are allowed, and so is the empty text. */
+  multiline?: boolean
+}
+
+const CONTROL = /[\u0000-\u001f\u007f]/
+
+export function string(options: TextOptions = {}): Field<string> {
+  const { pattern, parse, maxLength = 1024, multiline = false, hint } = options
+  const rule = options.rule ?? (multiline ? 'a text' : `a text of 1 to ${maxLength} characters on one line`)
+  const read = (value: unknown, at: Place) => {
+    if (typeof value !== 'string') return reportWrong(at, rule, value, hint)
+    if (multiline) return value
+    const broken = value === '' || value.length > maxLength || CONTROL.test(value) || pattern?.test(value) === false
+    const kept = broken ? null : parse ? parse(value) : value
+    return kept ?? reportWrong(at, rule, value, hint)
+  }
+  const limits = multiline ? {} : { minLength: 1, maxLength }
+  const schema = { type: 'string', ...limits, ...(pattern ? { pattern: pattern.source } : {}) }
+  return toField(options, rule, schema, read, (text, at) => read(text.trim(), at))
+}
+
+interface ChoiceOptions<V> extends Common {
+  /** Other spellings that mean a value. */
+  spellings?: Readonly<Record<string, V>>
+}
+
+/** One of a few words or numbers. Words are compared without case; numbers are numbers in JSON, digits in text. */
+export function oneOf<const V extends string | number>(values: readonly V[], options: ChoiceOptions<V> = {}): Field<V> {
+  const rule = values.length === 2 ? `${values[0]} or ${values[1]}` : `one of ${values.join(', ')}`
+  const words = new Map<string | number, V>()
+  for (const value of values) words.set(typeof value === 'string' ? value.toLowerCase() : value, value)
+  for (const [word, value] of Object.entries(options.spellings ?? {})) words.set(word, value)
+  const read = (value: unknown, at: Place) => {
+    const word = typeof value === 'string' ? value.trim().toLowerCase() : value
+    return words.get(word as string | number) ?? reportWrong(at, rule, value, options.hint)
+  }
+  const readText = (text: string, at: Place) => {
+    const digits = /^\d+$/.test(text.trim()) ? Number(text) : text
+    return words.has(digits) ? words.get(digits) : read(text, at)
+  }
+  return toField(options, rule, { enum: [...values, ...Object.keys(options.spellings ?? {})] }, read, readText)
+}
+
+interface ListOptions extends Common {
+  /** Continues "must be "; default from the item's rule. */
+  rule?: string
+  maxItems?: number
+  minItems?: number
+}
+
+/**
+ * A list without repetitions, as a JSON array or as one comma-separated text. A wrong item is noted and left out; a list
+ * of nothing but wrong items counts as wrong.
+ */
+export function list<T extends string | number>(item: Field<T>, options: ListOptions = {}): Field<T[]> {
+  const { minItems = 0, maxItems = 1000 } = options
+  const rule = options.rule ?? `a list, each item ${item.rule}`
+  const read = (value: unknown, at: Place) => {
+    if (typeof value === 'string') return readText(value, at)
+    if (!Array.isArray(value)) return reportWrong(at, rule, value, options.hint)
+    if (value.length < minItems || value.length > maxItems) {
+      return reportWrong(at, `${rule}, ${minItems} to ${maxItems} of them`, value, options.hint)
+    }
+    return readItems(value, at, (entry, place) => item.read(entry, place))
+  }
+  const readText = (text: string, at: Place) => {
+    const parts = text.split(',').flatMap(part => (part.trim() === '' ? [] : [part.trim()]))
+    if (parts.length < minItems || parts.length > maxItems) return reportWrong(at, rule, text, options.hint)
+    return readItems(parts, at, (entry, place) => item.readText(entry, place))
+  }
+  const array = { type: 'array', items: item.schema, ...(minItems > 0 ? { minItems } : {}), maxItems }
+  return toField(options, rule, { anyOf: [array, { type: 'string' }] }, read, readText)
+}
+
+function readItems<E, T>(items: readonly E[], at: Place, read: (item: E, at: Place) => T | undefined): T[] | undefined {
+  const kept = new Set<T>()
+  items.forEach((item, index) => {
+    const result = read(item, items.length === 1 ? at : itemOf(at, index))
+    if (result !== undefined) kept.add(result)
+  })
+  return items.length > 0 && kept.size === 0 ? undefined : [...kept]
+}
+
+/** `max_workers` and `force-url` to `maxWorkers` and `forceUrl`. */
+export type Camel<K extends string> = K extends `${infer Head}_${infer Tail}`
+  ? `${Head}${Capitalize<Camel<Tail>>}`
+  : K extends `${infer Head}-${infer Tail}`
+    ? `${Head}${Capitalize<Camel<Tail>>}`
+    : K
+
+type Shape = Readonly<Record<string, Field<unknown>>>
+/** The value of an object field: camelCase keys, absent ones undefined. */
+export type ObjectOf<S extends Shape> = {
+  [K in keyof S as Camel<K & string>]?: S[K] extends Field<infer T> ? T : never
+}
+
+export function toCamel(key: string): string {
+  return key.replace(/[-_]([a-z])/g, (_, letter: string) => letter.toUpperCase())
+}
+
+interface ObjectOptions extends Common {
+  required?: readonly string[]
+  /** Keys that are accepted and do nothing, with what to know about them. */
+  noEffect?: Readonly<Record<string, string>>
+}
+
+/**
+ * An object with known keys, read key by key: a wrong one is noted and absent, an unknown one is noted with the nearest
+ * known one, null is the same as absent. `__proto__` and the like are unknown keys like any other.
+ */
+export function object<S extends Shape>(shape: S, options: ObjectOptions = {}): Field<ObjectOf<S>> {
+  const rule = 'an object'
+  const names = new Map<string, string>()
+  for (const [key, field] of Object.entries(shape)) {
+    names.set(key, key)
+    for (const alias of field.aliases) names.set(alias, key)
+  }
+  const noEffect = new Map(Object.entries(options.noEffect ?? {}))
+  const read = (value: unknown, at: Place) => {
+    if (!isPlainObject(value)) return reportWrong(at, rule, value, options.hint)
+    const result: Record<string, unknown> = {}
+    const keyUsed = new Map<string, string>()
+    for (const key of Object.keys(value)) {
+      const name = names.get(key)
+      if (name === undefined) {
+        const why = noEffect.get(key)
+        if (why === undefined) reportUnknownKey(keyOf(at, key), key, Object.keys(shape))
+        else report(keyOf(at, key), 'CONFIG_NO_EFFECT', `has no effect: ${why}`, 'Remove it.')
+        continue
+      }
+      if (value[key] === null || value[key] === undefined) continue
+      const parsed = shape[name]!.read(value[key], keyOf(at, key))
+      const other = keyUsed.get(name)
+      if (other !== undefined) {
+        const used = key === name ? key : other
+        report(
+          keyOf(at, used),
+          'CONFIG_REPEATED',
+          `is also given as ${used === key ? other : key}`,
+          'Keep one of them.',
+        )
+        if (used === other) continue
+      }
+      keyUsed.set(name, key)
+      if (parsed !== undefined) result[toCamel(name)] = parsed
+      else delete result[toCamel(name)]
+    }
+    for (const key of options.required ?? []) {
+      if (!keyUsed.has(key)) return report(keyOf(at, key), 'CONFIG_VALUE', 'is missing', `Add ${key}.`) as undefined
+    }
+    return result as ObjectOf<S>
+  }
+  const properties: Record<string, JsonSchema> = {}
+  for (const [key, field] of Object.entries(shape)) {
+    properties[key] = field.schema
+    for (const alias of field.aliases) properties[alias] = { ...field.schema, deprecated: true }
+  }
+  const required = options.required ? { required: options.required } : {}
+  const schema = { type: 'object', properties, ...required, additionalProperties: false }
+  return toField(options, rule, schema, read, (text, at) => readJson(text, rule, at, read))
+}
+
+interface MapOptions extends Common {
+  /** Rule of every key, in `keys must be ...` form. */
+  keyRule?: string
+  keyPattern?: RegExp
+}
+
+/** An object whose keys are the user's. The result has no prototype, so that a key such as `__proto__` is plain data. */
+export function mapOf<T>(item: Field<T>, options: MapOptions = {}): Field<Record<string, T>> {
+  const { keyPattern, keyRule = 'a known name' } = options
+  const rule = 'an object'
+  const read = (value: unknown, at: Place) => {
+    if (!isPlainObject(value)) return reportWrong(at, rule, value, options.hint)
+    const result: Record<string, T> = Object.create(null)
+    for (const key of Object.keys(value)) {
+      const place = keyOf(at, key)
+      if (keyPattern?.test(key) === false) {
+        report(place, 'CONFIG_VALUE', `is no usable key: a key must be ${keyRule}`, 'Rename it.', keyRule)
+        continue
+      }
+      if (value[key] === null || value[key] === undefined) continue
+      const parsed = item.read(value[key], place)
+      if (parsed !== undefined) result[key] = parsed
+    }
+    return result
+  }
+  const names = keyPattern ? { propertyNames: { pattern: keyPattern.source } } : {}
+  const schema = { type: 'object', ...names, additionalProperties: item.schema }
+  return toField(options, rule, schema, read, (text, at) => readJson(text, rule, at, read))
+}
+
+/** Any JSON value, kept as it is. */
+export function json(options: Common = {}): Field<unknown> {
+  const read = (value: unknown) => value
+  return toField(options, 'a JSON value', {}, read, (text, at) => readJson(text, 'a JSON value', at, read))
+}
+
+/** A JSON object, kept as it is. */
+export function jsonObject(options: Common = {}): Field<Record<string, unknown>> {
+  const read = (value: unknown, at: Place) =>
+    isPlainObject(value) ? value : reportWrong(at, 'an object', value, options.hint)
+  return toField(options, 'an object', { type: 'object' }, read, (text, at) => readJson(text, 'an object', at, read))
+}
+
+type JsonKind = 'string' | 'number' | 'boolean' | 'array' | 'object'
+
+/** One field for each JSON type that may stand here. */
+export function either<A, B>(
+  first: { kinds: readonly JsonKind[]; field: Field<A> },
+  second: { kinds: readonly JsonKind[]; field: Field<B> },
+  options: Common = {},
+): Field<A | B> {
+  const rule = `${first.field.rule}, or ${second.field.rule}`
+  const read = (value: unknown, at: Place): A | B | undefined => {
+    const kind = Array.isArray(value) ? 'array' : typeof value
+    for (const { kinds, field } of [first, second] as readonly { kinds: readonly string[]; field: Field<A | B> }[]) {
+      if (kinds.includes(kind)) return field.read(value, at)
+    }
+    return reportWrong(at, rule, value, options.hint)
+  }
+  const schema = { anyOf: [first.field.schema, second.field.schema] }
+  return toField(options, rule, schema, read, (text, at) => first.field.readText(text, at))
+}
+
+/** A field whose checked value is turned into another; `map` may note findings of its own and give undefined. */
+export function mapped<T, U>(field: Field<T>, map: (value: T, at: Place) => U | undefined): Field<U> {
+  const next = (value: T | undefined, at: Place) => (value === undefined ? undefined : map(value, at))
+  return {
+    ...field,
+    read: (value, at) => next(field.read(value, at), at),
+    readText: (text, at) => next(field.readText(text, at), at),
+  }
+}
+
+/** The same field with other words in its schema: a description, or keywords that its parser checks by hand. */
+export function withSchema<T>(field: Field<T>, schema: JsonSchema): Field<T> {
+  return { ...field, schema: { ...field.schema, ...schema } }
+}
+
+/** True for what JSON calls an object. */
+export function isPlainObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+function readJson<T>(text: string, rule: string, at: Place, read: (value: unknown, at: Place) => T | undefined) {
+  const result = parseJsonText(text)
+  if (result.ok) return read(result.value, at)
+  return reportWrong(at, `${rule} written as JSON`, text, `The text is not JSON: ${result.reason}.`)
+}

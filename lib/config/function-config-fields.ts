@@ -1,0 +1,369 @@
+/** Declarations of every field of `fn.config.json`. Spec: §2.7 to §2.10, §2.13; owner: page config/function-config. */
+
+import { METHODS, RUNTIMES, isFunctionName, isHandlerName } from '../core/identity.ts'
+import * as limits from '../core/limits.ts'
+import {
+  type Field,
+  boolean,
+  either,
+  integer,
+  json,
+  jsonObject,
+  list,
+  mapOf,
+  mapped,
+  number,
+  object,
+  oneOf,
+  string,
+} from './fields.ts'
+import { type Place, report, reportWrong } from './findings.ts'
+import * as texts from './texts.ts'
+
+/** Most patterns that one function may list. */
+const MAX_ROUTES = 32
+/** Most workers of one function that are started before anybody calls. */
+const MAX_WARM = 1000
+
+const ADAPTER_SPELLINGS = {
+  lambda: 'cloud-lambda',
+  'apigw-v2': 'cloud-lambda',
+  'api-gateway-v2': 'cloud-lambda',
+  worker: 'edge-worker',
+  workers: 'edge-worker',
+  // Names of the nearest existing system, accepted without a word.
+  'aws-lambda': 'cloud-lambda',
+  'cloudflare-worker': 'edge-worker',
+  'cloudflare-workers': 'edge-worker',
+  none: 'native',
+  default: 'native',
+  '': 'native',
+} as const
+
+const adapterNames = oneOf(['native', 'cloud-lambda', 'edge-worker'], { spellings: ADAPTER_SPELLINGS })
+
+/** An adapter: its canonical name, or null with the name that was given and is none (calls then answer 500). */
+const adapter: Field<{ name: 'native' | 'cloud-lambda' | 'edge-worker' | null; given: string }> = {
+  ...adapterNames,
+  schema: { description: 'How the handler is called.', ...adapterNames.schema },
+  read: (value, at) => ({ name: adapterNames.read(value, at) ?? null, given: typeof value === 'string' ? value : '' }),
+  readText: (text, at) => ({ name: adapterNames.readText(text, at) ?? null, given: text }),
+}
+
+const method = (description?: string) =>
+  oneOf(METHODS, {
+    ...(description ? { description } : {}),
+    hint: 'HEAD follows GET and OPTIONS is answered by the gateway: neither is listed.',
+  })
+
+const methods = list(method(), {
+  rule: `a list of ${METHODS.join(', ')}`,
+  minItems: 1,
+  description: 'Allowed HTTP methods; default all five for a function with a config, else GET.',
+})
+
+const routes = list(texts.publicPath(), {
+  rule: 'a list of paths that start with /',
+  maxItems: MAX_ROUTES,
+  description: 'Public paths; default /<name> and /<name>/*. Segments: :x {x} [x] :x*, and a trailing /*.',
+})
+
+const route = texts.publicPath('One more public path.')
+
+const forceUrl = boolean({
+  aliases: ['force_url', 'forceUrl'],
+  description: 'Take a URL that another function already has.',
+})
+
+const includeDebugHeaders = boolean({ description: 'Add X-Fn-* headers to responses.' })
+
+const homeRoute = string({
+  rule: texts.HOME_ROUTE_RULE,
+  parse: texts.parseHomeRoute,
+  aliases: ['path', 'target', 'home-route', 'home_route'],
+  description: 'Path that is run as the home of the folder.',
+})
+
+const homeRedirect = string({
+  rule: texts.HOME_REDIRECT_RULE,
+  parse: texts.parseHomeRedirect,
+  aliases: ['url', 'location'],
+  description: 'URL or path that the home answers with as a 302 redirect.',
+})
+
+const homeObject = mapped(
+  object({ route: homeRoute, function: { ...homeRoute, aliases: [] }, redirect: homeRedirect }),
+  ({ route, function: path, redirect }) => ({ route: route ?? path, redirect }),
+)
+
+const homeText = mapped(
+  string({ rule: `${texts.HOME_ROUTE_RULE}, or a URL` }),
+  (text, at): { route?: string | undefined; redirect?: string | undefined } | undefined => {
+    if (/^https?:\/\//i.test(text)) {
+      const redirect = homeRedirect.read(text, at)
+      return redirect === undefined ? undefined : { redirect }
+    }
+    const route = homeRoute.read(text, at)
+    return route === undefined ? undefined : { route }
+  },
+)
+
+const home = either(
+  { kinds: ['string'], field: homeText },
+  { kinds: ['object'], field: homeObject },
+  { description: 'What answers for the folder itself.' },
+)
+
+const assets = object(
+  {
+    directory: texts.relativePath('Folder of static files below the functions root.', 'a folder name'),
+    not_found_handling: mapped(
+      oneOf(['404', 'single-page-application'], {
+        spellings: { spa: 'single-page-application' },
+        description: 'What a missing file answers; default 404.',
+      }),
+      value => value as '404' | 'single-page-application',
+    ),
+    run_worker_first: boolean({ description: 'Functions before files; default false.' }),
+  },
+  { description: 'Static files, root config only.', required: ['directory'] },
+)
+
+const workerPool = object(
+  {
+    enabled: boolean({ description: 'Default true once the block exists.' }),
+    min_warm: integer({
+      min: 0,
+      max: MAX_WARM,
+      description: 'Workers kept started; default 0, at most max_workers.',
+    }),
+    max_workers: integer({
+      min: 1,
+      description: 'Calls run at once; default max_concurrency.',
+      hint: 'Leave it out to use max_concurrency, where 0 means no limit.',
+    }),
+    max_queue: integer({ min: 0, description: 'Calls that may wait; default 0.' }),
+    queue_timeout_ms: integer({ min: 0, max: limits.MAX_TIMEOUT_MS, description: 'Longest wait, ms; default 0.' }),
+    queue_poll_ms: integer({ min: 1, max: 1000, description: 'Accepted, unused: the queue needs no polling.' }),
+    idle_ttl_seconds: integer({ min: 0, max: 86_400, description: 'Seconds an idle worker stays; default 300.' }),
+    overflow_status: oneOf([429, 503], { description: 'Status when the queue is full or too slow; default 429.' }),
+  },
+  { description: 'Workers and queue of the function.' },
+)
+
+const keepWarm = object(
+  {
+    enabled: boolean({ description: 'Default true once the block exists.' }),
+    min_warm: integer({ min: 0, max: MAX_WARM, description: 'Workers kept started; default 1.' }),
+    ping_every_seconds: integer({ min: 1, max: 86_400, description: 'Seconds between pings; default 45.' }),
+    idle_ttl_seconds: integer({ min: 1, max: 86_400, description: 'Idle seconds before scale-down; default 300.' }),
+  },
+  { description: 'Pings that keep the function started.' },
+)
+
+const edge = object(
+  {
+    base_url: texts.baseUrl('Upstream that proxy.path is appended to.'),
+    allow_hosts: texts.hostAllowList('Upstream hosts that may be reached; empty means every public host.'),
+    allow_private: boolean({ description: 'Allow private addresses; default false.' }),
+    max_response_bytes: integer({ min: 1, max: limits.MAX_BODY_BYTES, description: 'Default 2 MiB.' }),
+  },
+  { description: 'What a proxy directive of the handler may reach.' },
+)
+
+const { RETRY_MAX_ATTEMPTS: ATTEMPTS, RETRY_BASE_DELAY_SECONDS: BASE, RETRY_MAX_DELAY_SECONDS: LONGEST } = limits
+const JITTER = limits.RETRY_JITTER
+
+const retryObject = object({
+  enabled: boolean(),
+  max_attempts: integer({ ...toRange(ATTEMPTS), aliases: ['maxAttempts', 'attempts'] }),
+  base_delay_seconds: number({
+    ...toRange(BASE),
+    aliases: ['baseDelaySeconds', 'delay_seconds', 'delaySeconds'],
+  }),
+  max_delay_seconds: number({ ...toRange(LONGEST), aliases: ['maxDelaySeconds'] }),
+  jitter: number(toRange(JITTER)),
+})
+
+function toRange({ min, max }: { min: number; max: number }) {
+  return { min, max, clamp: true, description: `${min} to ${max}.` }
+}
+
+const CRON_MACROS = ['@hourly', '@daily', '@midnight', '@weekly', '@monthly', '@yearly', '@annually']
+
+function parseCron(text: string): string | null {
+  const cron = text.trim().replace(/\s+/g, ' ')
+  if (cron.startsWith('@')) return CRON_MACROS.includes(cron.toLowerCase()) ? cron.toLowerCase() : null
+  const fields = cron.split(' ')
+  return (fields.length === 5 || fields.length === 6) && fields.every(field => /^[\w*?,/-]+$/.test(field)) ? cron : null
+}
+
+const OFFSET = /^[+-](0\d|1[0-4]):?[0-5]\d$/
+
+function parseTimezone(text: string): string | null {
+  const known = { utc: 'UTC', z: 'Z', local: 'local' }[text.toLowerCase()]
+  return known ?? (OFFSET.test(text) ? text : null)
+}
+
+const scalarText: Field<string> = {
+  rule: 'a text, number or boolean',
+  aliases: [],
+  schema: { type: ['string', 'number', 'boolean'] },
+  read: (value, at) => texts.toScalarText(value) ?? reportWrong(at, 'a text, number or boolean', value),
+  readText: text => text,
+}
+
+const headers = mapped(
+  mapOf(scalarText, { keyPattern: /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/, keyRule: 'a header name' }),
+  (entries, at) => {
+    for (const [name, value] of Object.entries(entries)) {
+      if (!texts.isHeaderValue(value)) return reportWrong({ ...at, name: `${at.name}.${name}` }, 'one line', value)
+    }
+    return entries
+  },
+)
+
+export const SCHEDULE_FIELDS = {
+  enabled: boolean({ description: 'Default true once the block exists.' }),
+  every_seconds: integer({ min: 1, max: 31_536_000, description: 'Interval; wins over cron.' }),
+  cron: string({
+    rule: `a cron text of 5 or 6 fields, or one of ${CRON_MACROS.join(' ')}`,
+    parse: parseCron,
+    maxLength: 200,
+    description: 'min hour dom mon dow, with seconds in front when there are 6 fields.',
+  }),
+  timezone: string({
+    rule: 'UTC, Z, local, or an offset such as +02:00 or -0500',
+    parse: parseTimezone,
+    aliases: ['tz'],
+    description: 'Default local.',
+    hint: 'Names of regions are not supported: write the offset.',
+  }),
+  method: method('Default GET.'),
+  query: jsonObject(),
+  headers,
+  body: string({ multiline: true, hint: 'Write JSON as a text: "{\\"a\\": 1}".' }),
+  context: jsonObject({ description: 'Becomes event.context.user.' }),
+  retry: either(
+    { kinds: ['boolean'], field: boolean() },
+    { kinds: ['object'], field: retryObject },
+    { description: 'true means the defaults.' },
+  ),
+}
+
+const schedule = object(SCHEDULE_FIELDS, { description: 'Calls by interval or cron.' })
+
+const ORIGIN = /^(\*|null|[a-z][a-z0-9+.-]*:\/\/[^\s/?#]+)$/
+
+const origin = string({
+  rule: '*, or an origin such as https://example.com',
+  parse: text => (ORIGIN.test(text.toLowerCase()) ? text.toLowerCase() : null),
+  hint: 'Write scheme and host without a path.',
+})
+
+const headerName = string({
+  rule: 'a header name, or *',
+  parse: text => (texts.isHeaderName(text) ? text.toLowerCase() : null),
+  maxLength: 200,
+})
+
+const corsObject = object({
+  origins: list(origin, { rule: 'a list of origins' }),
+  methods: list(method(), { description: 'Default: the methods of the path.' }),
+  headers: list(headerName, { description: 'Request headers that are allowed.' }),
+  expose: list(headerName, { description: 'Response headers that a page may read.' }),
+  credentials: boolean({ description: 'Default false; not together with the origin *.' }),
+  max_age: integer({ min: 0, max: 86_400, description: 'Seconds a preflight answer is kept; default 600.' }),
+})
+
+const cors = either(
+  { kinds: ['boolean'], field: mapped(boolean(), (value, at) => (value ? noCorsTrue(at) : value)) },
+  { kinds: ['object'], field: corsObject },
+  { description: 'Cross-origin access; off by default, false turns an inherited block off.' },
+)
+
+function noCorsTrue(at: Place): undefined {
+  return reportWrong(at, 'false or an object', true, 'Write { "origins": ["https://example.com"] }.')
+}
+
+const packName = string({
+  rule: 'a pack name of letters, digits, _ . and -',
+  pattern: /^[a-zA-Z0-9_-][a-zA-Z0-9_.-]*$/,
+  maxLength: 200,
+})
+
+const invoke = object({
+  handler: string({
+    rule: 'a name that matches ^[a-zA-Z_][a-zA-Z0-9_]*$',
+    parse: text => (isHandlerName(text) ? text : null),
+    pattern: /^[a-zA-Z_][a-zA-Z0-9_]*$/,
+    maxLength: 200,
+    description: 'Name of the callable in the handler file; default handler.',
+  }),
+  adapter,
+  routes,
+  route,
+  methods,
+  allow_hosts: texts.hostAllowList('Hosts that may call; default every host.'),
+  'force-url': forceUrl,
+  summary: string({ maxLength: 500, description: 'Summary in the OpenAPI document.' }),
+  query: jsonObject({ description: 'Example query of the OpenAPI document.' }),
+  body: json({ description: 'Example body of the OpenAPI document.' }),
+  content_type: string({ maxLength: 200, description: 'Type of the example body.' }),
+  default_method: method('Accepted, unused.'),
+  home,
+  'home-route': { ...homeRoute, aliases: ['home_route'] },
+})
+
+/** The whole file. */
+export const FUNCTION_CONFIG = object(
+  {
+    $schema: string({ maxLength: 2000 }),
+    runtime: oneOf(RUNTIMES, { description: 'Runtime of the function; declares an identity.' }),
+    name: string({
+      rule: 'segments of letters, digits, _ and - joined by /',
+      parse: text => (isFunctionName(text) ? text : null),
+      pattern: /^[a-zA-Z0-9_-]+(\/[a-zA-Z0-9_-]+)*$/,
+      maxLength: 512,
+      description: 'Name of the function; declares an identity.',
+    }),
+    version: string({ maxLength: 200, description: 'For people; versions come from folders.' }),
+    entrypoint: texts.relativePath('Handler file; declares an identity.', 'a file of the function folder'),
+    group: string({ maxLength: 80, description: 'Label for lists.' }),
+    timeout_ms: integer({
+      min: 1,
+      max: limits.MAX_TIMEOUT_MS,
+      description: 'Longest run of a call, ms; default 2500.',
+    }),
+    max_concurrency: integer({ min: 0, description: 'Calls at once; default 20, 0 means no limit.' }),
+    max_body_bytes: integer({
+      min: 1,
+      max: limits.MAX_BODY_BYTES,
+      description: 'Largest request body, bytes; default 1048576.',
+    }),
+    methods: { ...methods, schema: { ...methods.schema, description: 'Same as invoke.methods, which wins.' } },
+    routes: { ...routes, schema: { ...routes.schema, description: 'Same as invoke.routes, which wins.' } },
+    'force-url': forceUrl,
+    include_debug_headers: includeDebugHeaders,
+    invoke,
+    response: object({ include_debug_headers: includeDebugHeaders }),
+    home,
+    assets,
+    worker_pool: workerPool,
+    keep_warm: keepWarm,
+    edge,
+    schedule,
+    shared_deps: list(packName, {
+      aliases: ['sharedDeps', 'deps'],
+      rule: 'a list of pack names',
+      description: 'Shared dependency packs.',
+    }),
+    cors,
+  },
+  { noEffect: { strict_fs: 'handlers have the file access of their process' } },
+)
+
+/** Notes a block that is not used at all because of its content. */
+export function reportUnused(at: Place, why: string, hint: string): undefined {
+  report(at, 'CONFIG_VALUE', `is not used: ${why}`, hint)
+}

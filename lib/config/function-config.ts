@@ -1,0 +1,326 @@
+/** `fn.config.json`: text to a checked config, and configs to the policy of a function. Spec: §2.7 to §2.10, §2.13. */
+
+import type {
+  AdapterName,
+  CorsPolicy,
+  EdgePolicy,
+  KeepWarmPolicy,
+  Policy,
+  RetryPolicy,
+  SchedulePolicy,
+  WorkerPoolPolicy,
+} from '../core/catalog.ts'
+import type { Warning } from '../core/errors.ts'
+import { METHODS, type Method, type RuntimeName } from '../core/identity.ts'
+import * as limits from '../core/limits.ts'
+import type { ObjectOf } from './fields.ts'
+import { type Finding, keyOf, type Place, report, toPlace, toWarning } from './findings.ts'
+import { FUNCTION_CONFIG, reportUnused, type SCHEDULE_FIELDS } from './function-config-fields.ts'
+import { readJsonFile } from './json-text.ts'
+import { NO_HOST } from './texts.ts'
+
+/** One `fn.config.json`, checked. A field that is absent or wrong is undefined. */
+export interface FunctionConfig {
+  /** True when it declares `runtime`, `name` or `entrypoint`: the folder is one function, no overlay. */
+  identity: boolean
+  runtime?: RuntimeName | undefined
+  name?: string | undefined
+  /** Below the function folder. */
+  entrypoint?: string | undefined
+  group?: string | undefined
+  timeoutMs?: number | undefined
+  maxConcurrency?: number | undefined
+  maxBodyBytes?: number | undefined
+  invoke: {
+    handler?: string | undefined
+    /** `name` null: the adapter `given` does not exist. */
+    adapter?: { name: AdapterName | null; given: string } | undefined
+    /** Pattern texts, not compiled. An empty list: no public path of its own. */
+    routes?: readonly string[] | undefined
+    methods?: readonly Method[] | undefined
+    allowHosts?: readonly string[] | undefined
+    forceUrl?: boolean | undefined
+    summary?: string | undefined
+    query?: Readonly<Record<string, unknown>> | undefined
+    body?: unknown
+    contentType?: string | undefined
+  }
+  response: { includeDebugHeaders?: boolean | undefined }
+  /** `route` is absolute or relative to the folder. */
+  home?: { route?: string | undefined; redirect?: string | undefined } | undefined
+  assets?: AssetsConfig | undefined
+  workerPool?: Partial<WorkerPoolPolicy> | undefined
+  keepWarm?: KeepWarmPolicy | undefined
+  edge?: EdgePolicy | undefined
+  schedule?: SchedulePolicy | undefined
+  sharedDeps?: readonly string[] | undefined
+  /** null: switched off here although a parent folder has it. */
+  cors?: CorsPolicy | null | undefined
+}
+
+/** `assets` as written; whether the directory exists is discovery's question. */
+export interface AssetsConfig {
+  /** Below the functions root, posix separators. */
+  directory: string
+  notFoundHandling: '404' | 'single-page-application'
+  runWorkerFirst: boolean
+}
+
+export interface ParsedConfig {
+  config: FunctionConfig
+  problems: Warning[]
+}
+
+/** A config that sets nothing. */
+export function emptyConfig(): FunctionConfig {
+  return { identity: false, invoke: {}, response: {} }
+}
+
+/**
+ * Reads one `fn.config.json`. Every wrong field is a warning and counts as absent; nothing is thrown.
+ * @param source - text or bytes of the file
+ * @param fileLabel - path below the functions root, for messages
+ */
+export function parseFunctionConfig(source: string | Uint8Array, fileLabel: string): ParsedConfig {
+  const findings: Finding[] = []
+  const value = readJsonFile(source, fileLabel, findings)
+  if (value === undefined) return { config: emptyConfig(), problems: findings.map(toWarning) }
+  const parsed = parseFunctionConfigValue(value, fileLabel)
+  return { config: parsed.config, problems: parsed.problems }
+}
+
+/** Reads an already parsed `fn.config.json`, such as the body of `PUT /_fn/function-config`. */
+export function parseFunctionConfigValue(value: unknown, fileLabel: string): ParsedConfig {
+  const findings: Finding[] = []
+  const at = toPlace(fileLabel, '', findings)
+  const raw = FUNCTION_CONFIG.read(value, at)
+  const config = raw === undefined ? emptyConfig() : toConfig(raw, at)
+  return { config, problems: findings.map(toWarning) }
+}
+
+type RawConfig = NonNullable<ReturnType<typeof FUNCTION_CONFIG.read>>
+
+function toConfig(raw: RawConfig, at: Place): FunctionConfig {
+  const { invoke = {} } = raw
+  const listed = invoke.routes ?? (invoke.route === undefined ? raw.routes : [])
+  const routes = invoke.route === undefined ? listed : [...new Set([...(listed ?? []), invoke.route])]
+  const home = raw.home ?? invoke.home ?? (invoke.homeRoute === undefined ? undefined : { route: invoke.homeRoute })
+  return {
+    identity: raw.runtime !== undefined || raw.name !== undefined || raw.entrypoint !== undefined,
+    runtime: raw.runtime,
+    name: raw.name,
+    entrypoint: raw.entrypoint,
+    group: raw.group,
+    timeoutMs: raw.timeoutMs,
+    maxConcurrency: raw.maxConcurrency,
+    maxBodyBytes: raw.maxBodyBytes,
+    invoke: {
+      handler: invoke.handler,
+      adapter: invoke.adapter,
+      routes,
+      methods: invoke.methods ?? raw.methods,
+      allowHosts: invoke.allowHosts,
+      forceUrl: invoke.forceUrl ?? raw.forceUrl,
+      summary: invoke.summary,
+      query: invoke.query,
+      body: invoke.body,
+      contentType: invoke.contentType,
+    },
+    response: { includeDebugHeaders: raw.response?.includeDebugHeaders ?? raw.includeDebugHeaders },
+    home: home?.route === undefined && home?.redirect === undefined ? undefined : home,
+    assets: toAssets(raw.assets),
+    workerPool: raw.workerPool && { ...raw.workerPool },
+    keepWarm: toKeepWarm(raw.keepWarm),
+    edge: toEdge(raw.edge, keyOf(at, 'edge')),
+    schedule: toSchedule(raw.schedule, keyOf(at, 'schedule')),
+    sharedDeps: raw.sharedDeps,
+    cors: raw.cors === false ? null : toCors(raw.cors, keyOf(at, 'cors')),
+  }
+}
+
+function toAssets(raw: RawConfig['assets']): AssetsConfig | undefined {
+  if (raw?.directory === undefined) return undefined
+  const { directory, notFoundHandling = '404', runWorkerFirst = false } = raw
+  return { directory, notFoundHandling, runWorkerFirst }
+}
+
+function toKeepWarm(raw: RawConfig['keepWarm']): KeepWarmPolicy | undefined {
+  if (raw === undefined) return undefined
+  return {
+    enabled: raw.enabled ?? true,
+    minWarm: raw.minWarm ?? limits.DEFAULT_KEEP_WARM_MIN_WARM,
+    pingEverySeconds: raw.pingEverySeconds ?? limits.DEFAULT_PING_EVERY_SECONDS,
+    idleTtlSeconds: raw.idleTtlSeconds ?? limits.DEFAULT_IDLE_TTL_SECONDS,
+  }
+}
+
+function toEdge(raw: RawConfig['edge'], at: Place): EdgePolicy | undefined {
+  if (raw === undefined) return undefined
+  const { baseUrl, allowHosts = [], allowPrivate = false, maxResponseBytes } = raw
+  // A broken list must not open the whole network to the proxy (§2.10).
+  if (allowHosts.includes(NO_HOST)) return reportUnused(at, 'allow_hosts is wrong', 'Mend edge.allow_hosts.')
+  const isEmpty = baseUrl === undefined && allowHosts.length === 0 && !allowPrivate && maxResponseBytes === undefined
+  if (isEmpty) return undefined
+  return {
+    baseUrl: baseUrl ?? null,
+    allowHosts,
+    allowPrivate,
+    maxResponseBytes: maxResponseBytes ?? limits.DEFAULT_EDGE_MAX_RESPONSE_BYTES,
+  }
+}
+
+type RawSchedule = ObjectOf<typeof SCHEDULE_FIELDS>
+
+function toSchedule(raw: RawSchedule | undefined, at: Place): SchedulePolicy | undefined {
+  if (raw === undefined) return undefined
+  // A run at the wrong time or with the wrong input is worse than none; only `retry` may be wrong and fall back.
+  const broken = at.findings.find(
+    ({ code, name }) =>
+      code === 'CONFIG_VALUE' && name.startsWith(`${at.name}.`) && !name.startsWith(`${at.name}.retry`),
+  )
+  if (broken) return reportUnused(at, `${broken.name} is wrong`, `Mend ${broken.name}.`)
+  if (raw.everySeconds === undefined && raw.cron === undefined) {
+    return reportUnused(at, 'it has neither every_seconds nor cron', 'Add "every_seconds": 60 or "cron": "* * * * *".')
+  }
+  return {
+    enabled: raw.enabled ?? true,
+    everySeconds: raw.everySeconds ?? null,
+    cron: raw.cron ?? null,
+    timezone: raw.timezone ?? 'local',
+    method: raw.method ?? 'GET',
+    query: raw.query ?? {},
+    headers: raw.headers ?? {},
+    body: raw.body ?? null,
+    context: raw.context ?? null,
+    retry: toRetry(raw.retry),
+  }
+}
+
+function toRetry(raw: RawSchedule['retry']): RetryPolicy | null {
+  if (raw === undefined || raw === false) return null
+  const given = raw === true ? {} : raw
+  if (given.enabled === false) return null
+  return {
+    maxAttempts: given.maxAttempts ?? limits.RETRY_MAX_ATTEMPTS.default,
+    baseDelaySeconds: given.baseDelaySeconds ?? limits.RETRY_BASE_DELAY_SECONDS.default,
+    maxDelaySeconds: given.maxDelaySeconds ?? limits.RETRY_MAX_DELAY_SECONDS.default,
+    jitter: given.jitter ?? limits.RETRY_JITTER.default,
+  }
+}
+
+function toCors(raw: Exclude<RawConfig['cors'], boolean>, at: Place): CorsPolicy | undefined {
+  if (raw === undefined) return undefined
+  const { origins = [], methods = [], headers = [], expose = [], credentials = false } = raw
+  if (origins.length === 0) return reportUnused(at, 'it has no origins', 'Add "origins": ["https://example.com"].')
+  // Any site could read answers made with its visitor's cookies; browsers refuse the pair too.
+  const unsafe = credentials && origins.includes('*')
+  if (unsafe) {
+    const text = 'has no effect with the origin *'
+    report(keyOf(at, 'credentials'), 'CONFIG_VALUE', text, 'List the origins that may send credentials.')
+  }
+  const maxAgeSeconds = raw.maxAge ?? limits.DEFAULT_CORS_MAX_AGE_SECONDS
+  return { origins, methods, headers, expose, credentials: credentials && !unsafe, maxAgeSeconds }
+}
+
+/** Policy values where no config sets one: the settings of the same name. */
+export interface PolicyDefaults {
+  defaultTimeoutMs: number
+  defaultMaxConcurrency: number
+  defaultMaxBodyBytes: number
+}
+
+export interface PolicyTarget {
+  /**
+   * `file`: a file route, its last layer is the overlay of its own folder. `function`: a function folder, the last layer is its
+   * config. `version`: the last layer is the version's config, the one before it the function's. Other layers are overlays
+   * of parent folders.
+   */
+  kind: 'file' | 'function' | 'version'
+  /** Methods that the file's name fixes; they win over every config. */
+  methods?: readonly Method[] | undefined
+  /** Handler file for messages, and where they go. */
+  label?: string
+  warnings?: Warning[]
+}
+
+/**
+ * The policy of one function version: nearest layer wins, `invoke` and `response` key by key, other blocks whole (§2.7).
+ * Callable, adapter, packs, methods and OpenAPI texts belong to the function's own layers; schedule and keep_warm to the
+ * last one alone, so that a version is not run on its function's schedule.
+ * @param layers - configs from the functions root down; null for a folder without one. The own layer is always the last.
+ */
+export function mergePolicies(
+  layers: readonly (FunctionConfig | null)[],
+  defaults: PolicyDefaults,
+  target: PolicyTarget,
+): Policy {
+  const nearestFirst = layers.flatMap(layer => (layer === null ? [] : [layer])).reverse()
+  const last = layers.at(-1) ?? null
+  const own = [last, target.kind === 'version' ? (layers.at(-2) ?? null) : null].flatMap(layer => layer ?? [])
+  const ownInvoke = <K extends keyof FunctionConfig['invoke']>(key: K) => first(own, layer => layer.invoke[key])
+  const maxConcurrency = first(nearestFirst, layer => layer.maxConcurrency) ?? defaults.defaultMaxConcurrency
+  const adapter = ownInvoke('adapter')
+  return {
+    timeoutMs: first(nearestFirst, layer => layer.timeoutMs) ?? defaults.defaultTimeoutMs,
+    maxConcurrency,
+    maxBodyBytes: first(nearestFirst, layer => layer.maxBodyBytes) ?? defaults.defaultMaxBodyBytes,
+    methods: target.methods ?? ownInvoke('methods') ?? (target.kind === 'file' || own.length === 0 ? ['GET'] : METHODS),
+    allowHosts: first(nearestFirst, layer => layer.invoke.allowHosts) ?? [],
+    handler: ownInvoke('handler') ?? null,
+    adapter: adapter === undefined ? 'native' : adapter.name,
+    adapterName: adapter?.name ?? adapter?.given ?? 'native',
+    workerPool: toWorkerPool(
+      first(nearestFirst, layer => layer.workerPool),
+      maxConcurrency,
+      target,
+    ),
+    keepWarm: last?.keepWarm ?? null,
+    edge: first(nearestFirst, layer => layer.edge) ?? null,
+    schedule: last?.schedule ?? null,
+    cors: first(nearestFirst, layer => layer.cors) ?? null,
+    sharedDeps: first(own, layer => layer.sharedDeps) ?? [],
+    includeDebugHeaders: first(nearestFirst, layer => layer.response.includeDebugHeaders) ?? false,
+    group: first(nearestFirst, layer => layer.group) ?? null,
+    summary: ownInvoke('summary') ?? null,
+    exampleQuery: ownInvoke('query') ?? null,
+    exampleBody: ownInvoke('body') ?? null,
+    exampleContentType: ownInvoke('contentType') ?? null,
+  }
+}
+
+function first<T>(layers: readonly FunctionConfig[], pick: (layer: FunctionConfig) => T | undefined): T | undefined {
+  for (const layer of layers) {
+    const value = pick(layer)
+    if (value !== undefined) return value
+  }
+  return undefined
+}
+
+function toWorkerPool(
+  given: Partial<WorkerPoolPolicy> | undefined,
+  maxConcurrency: number,
+  target: PolicyTarget,
+): WorkerPoolPolicy | null {
+  if (given === undefined) return null
+  const maxWorkers = given.maxWorkers ?? maxConcurrency
+  const minWarm = given.minWarm ?? 0
+  const isCapped = maxWorkers > 0 && minWarm > maxWorkers
+  if (isCapped) {
+    target.warnings?.push({
+      code: 'CONFIG_CLAMPED',
+      path: target.label ?? '.',
+      message: `${target.label ?? '.'}: worker_pool.min_warm is ${minWarm}, ${maxWorkers} is used: there are no more workers`,
+      hint: 'Raise worker_pool.max_workers, or lower min_warm.',
+    })
+  }
+  return {
+    enabled: given.enabled ?? true,
+    minWarm: isCapped ? maxWorkers : minWarm,
+    maxWorkers,
+    maxQueue: given.maxQueue ?? limits.DEFAULT_MAX_QUEUE,
+    queueTimeoutMs: given.queueTimeoutMs ?? limits.DEFAULT_QUEUE_TIMEOUT_MS,
+    queuePollMs: given.queuePollMs ?? limits.DEFAULT_QUEUE_POLL_MS,
+    idleTtlSeconds: given.idleTtlSeconds ?? limits.DEFAULT_IDLE_TTL_SECONDS,
+    overflowStatus: given.overflowStatus ?? limits.DEFAULT_OVERFLOW_STATUS,
+  }
+}

@@ -1,0 +1,179 @@
+/** JSON text to a value, with a place and a reason when it is none. Owner: page config/fields. */
+
+import { MAX_CONFIG_FILE_BYTES, MAX_JSON_DEPTH } from '../core/limits.ts'
+import { type Finding, report, showText, toPlace } from './findings.ts'
+
+export type JsonText =
+  | { ok: true; value: unknown }
+  | {
+      ok: false
+      /** From 1; 0 when the fault has no place, such as a text that is too large. */
+      line: number
+      column: number
+      /** Continues "is not JSON: ". */
+      reason: string
+      /** How to mend it. */
+      hint: string
+    }
+
+/**
+ * Reads JSON text or the bytes of a JSON file. A byte-order mark is accepted; of a repeated key the last one counts.
+ * Never throws: size and depth are checked before anything is built.
+ */
+export function parseJsonText(source: string | Uint8Array): JsonText {
+  const size = typeof source === 'string' ? Buffer.byteLength(source) : source.byteLength
+  if (size > MAX_CONFIG_FILE_BYTES) {
+    return nowhere(`${size} bytes, at most ${MAX_CONFIG_FILE_BYTES} are read`, 'Make the file smaller.')
+  }
+  const text = typeof source === 'string' ? source.replace(/^\uFEFF/, '') : decode(source)
+  if (text === null) return nowhere('the file is not UTF-8 text', 'Save the file as UTF-8.')
+  if (text.trim() === '') return nowhere('the file is empty', 'Write at least {} into it, or delete it.')
+  const deep = findTooDeep(text)
+  if (deep >= 0) {
+    return somewhere(text, new Fault(deep, `nested deeper than ${MAX_JSON_DEPTH} levels`, 'Flatten the value.'))
+  }
+  try {
+    return { ok: true, value: JSON.parse(text) }
+  } catch {
+    return somewhere(text, findFault(text))
+  }
+}
+
+/**
+ * Reads a config file's text and notes what is wrong with it.
+ * @param label - name of the file in messages
+ * @returns undefined when it is no JSON
+ */
+export function readJsonFile(source: string | Uint8Array, label: string, findings: Finding[]): unknown {
+  const result = parseJsonText(source)
+  if (result.ok) return result.value
+  const where = result.line === 0 ? '' : `line ${result.line}, column ${result.column}: `
+  const at = toPlace(label, '', findings)
+  report(at, 'CONFIG_NOT_JSON', `is not JSON: ${where}${result.reason}`, result.hint, 'JSON')
+  return undefined
+}
+
+function decode(bytes: Uint8Array): string | null {
+  try {
+    return new TextDecoder('utf-8', { fatal: true }).decode(bytes)
+  } catch {
+    return null
+  }
+}
+
+function nowhere(reason: string, hint: string): JsonText {
+  return { ok: false, line: 0, column: 0, reason, hint }
+}
+
+function somewhere(text: string, fault: Fault): JsonText {
+  const before = text.slice(0, fault.index).split(/\r\n|\r|\n/)
+  const column = before[before.length - 1]!.length + 1
+  return { ok: false, line: before.length, column, reason: fault.reason, hint: fault.hint }
+}
+
+/** Index of the bracket that goes too deep, or -1. */
+function findTooDeep(text: string): number {
+  let depth = 0
+  let inString = false
+  for (let index = 0; index < text.length; index++) {
+    const char = text.charCodeAt(index)
+    if (inString) {
+      if (char === 0x5c) index++
+      else if (char === 0x22) inString = false
+    } else if (char === 0x22) inString = true
+    else if (char === 0x7b || char === 0x5b) {
+      if (++depth > MAX_JSON_DEPTH) return index
+    } else if (char === 0x7d || char === 0x5d) depth--
+  }
+  return -1
+}
+
+/** Where and why a text stops being JSON; thrown and caught inside this file only. */
+class Fault {
+  readonly index: number
+  readonly reason: string
+  readonly hint: string
+
+  constructor(index: number, reason: string, hint: string) {
+    this.index = index
+    this.reason = reason
+    this.hint = hint
+  }
+}
+
+// Node 20's own message gives no position for most faults, so the text is walked once more, only after JSON.parse refused it.
+function findFault(text: string): Fault {
+  try {
+    const end = skipValue(text, skipBlank(text, 0))
+    const rest = skipBlank(text, end)
+    if (rest < text.length) return new Fault(rest, 'text after the end of the value', 'Remove it; a file is one value.')
+  } catch (error) {
+    if (error instanceof Fault) return error
+    throw error
+  }
+  return new Fault(0, 'it cannot be read', 'Check the file with an editor that knows JSON.')
+}
+
+function skipBlank(text: string, from: number): number {
+  let index = from
+  while (index < text.length && ' \t\r\n'.includes(text[index]!)) index++
+  if (text.startsWith('//', index) || text.startsWith('/*', index) || text[index] === '#') {
+    throw new Fault(index, 'a comment', 'Remove it: JSON has no comments.')
+  }
+  return index
+}
+
+/** Index after the value that begins at `from`. Recursion is bounded by the depth check. */
+function skipValue(text: string, from: number): number {
+  const char = text[from]
+  if (char === '{') return skipItems(text, from, '}')
+  if (char === '[') return skipItems(text, from, ']')
+  if (char === '"') return skipString(text, from)
+  const literal = /(?:true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?)(?![\w.+-])/y
+  literal.lastIndex = from
+  if (literal.test(text)) return literal.lastIndex
+  throw unexpected(text, from, 'a value')
+}
+
+function skipItems(text: string, from: number, close: '}' | ']'): number {
+  let index = skipBlank(text, from + 1)
+  if (text[index] === close) return index + 1
+  for (;;) {
+    if (close === '}') {
+      if (text[index] !== '"') throw unexpected(text, index, 'a key in double quotes')
+      index = skipBlank(text, skipString(text, index))
+      if (text[index] !== ':') throw unexpected(text, index, 'a colon after the key')
+      index = skipBlank(text, index + 1)
+    }
+    index = skipBlank(text, skipValue(text, index))
+    if (text[index] === close) return index + 1
+    if (text[index] !== ',') throw unexpected(text, index, `a comma or ${close}`)
+    const comma = index
+    index = skipBlank(text, index + 1)
+    if (text[index] === close) throw new Fault(comma, `a comma before ${close}`, 'Remove the comma.')
+  }
+}
+
+function skipString(text: string, from: number): number {
+  for (let index = from + 1; index < text.length; index++) {
+    const char = text[index]!
+    if (char === '"') return index + 1
+    if (char < ' ') {
+      throw new Fault(index, 'a line break or control character inside quotes', 'Close the quotes, or write \\n.')
+    }
+    if (char === '\\') {
+      const escapes = /["\\/bfnrt]|u[0-9a-fA-F]{4}/y
+      escapes.lastIndex = index + 1
+      if (!escapes.test(text)) throw new Fault(index, 'an unknown escape', 'Write \\\\ for a backslash.')
+      index = escapes.lastIndex - 1
+    }
+  }
+  throw new Fault(from, 'quotes that are never closed', 'Add the closing quote.')
+}
+
+function unexpected(text: string, index: number, wanted: string): Fault {
+  const char = text[index]
+  if (char === undefined) return new Fault(index, `the text ends where ${wanted} should be`, 'Finish the file.')
+  const hint = char === "'" ? 'Use double quotes.' : `Put ${wanted} there.`
+  return new Fault(index, `"${showText(char)}" where ${wanted} should be`, hint)
+}

@@ -1,0 +1,120 @@
+/** Texts that several files name: hosts, paths, URLs, headers. No section of its own; owner: page config/fields. */
+
+import { isReservedPath } from '../core/identity.ts'
+import { type Field, list, string } from './fields.ts'
+
+/** A host rule that no request can match: no `Host` header holds a blank. Stands for a broken `allow_hosts` (fail closed). */
+export const NO_HOST = '(no host)'
+
+const HOST = /^(\*\.)?(([a-z0-9_-]+\.)*[a-z0-9_-]+|\[[0-9a-f:.]+\])(:\d{1,5})?$/
+
+/** A lower-case host rule: exact, `host:port`, or `*.suffix`. */
+export function hostRule(): Field<string> {
+  const rule = 'a host such as example.com, example.com:8080 or *.example.com'
+  const parse = (text: string) => (HOST.test(text.trim().toLowerCase()) ? text.trim().toLowerCase() : null)
+  return string({ rule, parse, maxLength: 253, hint: 'Write the host alone, without scheme and path.' })
+}
+
+/** Host rules that stay restrictive when they are broken: a value with no usable rule allows no host instead of every host. */
+export function hostAllowList(description: string): Field<string[]> {
+  const hint = 'Mend or remove it: until then no host is allowed.'
+  const hosts = list(hostRule(), { description, rule: 'a list of hosts', maxItems: 100, hint })
+  return {
+    ...hosts,
+    read: (value, at) => hosts.read(value, at) ?? [NO_HOST],
+    readText: (text, at) => hosts.readText(text, at) ?? [NO_HOST],
+  }
+}
+
+/**
+ * A path below a folder, posix separators, without `.` and `..` (a leading `./` is dropped).
+ * @returns null for an absolute path, one that leaves the folder, or one with a backslash
+ */
+export function parseRelativePath(text: string): string | null {
+  const path = text.replace(/^(\.\/)+/, '').replace(/\/+$/, '')
+  if (path.includes('\\') || path.includes('\0')) return null
+  const segments = path.split('/')
+  return segments.some(segment => segment === '' || segment === '.' || segment === '..') ? null : path
+}
+
+export function relativePath(description: string, what: string): Field<string> {
+  const rule = `${what}, relative and without ..`
+  return string({
+    rule,
+    parse: parseRelativePath,
+    description,
+    hint: 'Write it relative to this file, such as src/app.js.',
+  })
+}
+
+const ROUTE_LENGTH = 2000
+
+/** True for a path that may become a public route; the pattern itself is compiled by the router. */
+export function isPublicPath(text: string): boolean {
+  if (!text.startsWith('/') || text.length > ROUTE_LENGTH || /[\s?#\\\u0000-\u001f\u007f]/.test(text)) return false
+  if (isReservedPath(text.replace(/\/{2,}/g, '/'))) return false
+  return !text.split('/').some(segment => segment === '.' || segment === '..')
+}
+
+/** A public path pattern: `/items`, `/items/:id`, `/items/{id}`, `/files/*`. */
+export function publicPath(description?: string): Field<string> {
+  const rule = 'a path that starts with / and is not below /_fn or /console'
+  const parse = (text: string) => (isPublicPath(text) ? text : null)
+  return string({ rule, parse, pattern: /^\//, maxLength: ROUTE_LENGTH, ...(description ? { description } : {}) })
+}
+
+/** An absolute http or https URL without user, query and fragment; a trailing slash is dropped. */
+export function parseBaseUrl(text: string): string | null {
+  const url = toUrl(text)
+  if (url === null || url.username !== '' || url.password !== '' || url.search !== '' || url.hash !== '') return null
+  return url.href.replace(/\/+$/, '')
+}
+
+export function baseUrl(description: string): Field<string> {
+  const rule = 'an http or https URL without user, query and fragment'
+  return string({ rule, parse: parseBaseUrl, pattern: /^[hH][tT][tT][pP][sS]?:\/\//, maxLength: 2000, description })
+}
+
+/** The path that a home action runs: a public path, or one relative to its folder; never the folder's own root. */
+export function parseHomeRoute(text: string): string | null {
+  const path = text.replace(/^\.\//, '')
+  const absolute = path.startsWith('/') ? path : `/${path}`
+  if (/^[a-z][a-z0-9+.-]*:/i.test(path) || !isPublicPath(absolute)) return null
+  return absolute.replace(/\/+/g, '') === '' ? null : path
+}
+
+/** Where a home action sends the browser: an http or https URL, or a path other than `/`. */
+export function parseHomeRedirect(text: string): string | null {
+  if (/[\s\u0000-\u001f\u007f\\]/.test(text)) return null
+  // `//host` would leave this site although it looks like a path.
+  if (text.startsWith('/')) return text.startsWith('//') || text === '/' ? null : text
+  return toUrl(text) === null ? null : text
+}
+
+export const HOME_ROUTE_RULE = 'a path other than /, not below /_fn or /console'
+export const HOME_REDIRECT_RULE = 'an http or https URL, or a path other than /'
+
+function toUrl(text: string): URL | null {
+  if (!/^https?:\/\//i.test(text)) return null
+  try {
+    return new URL(text)
+  } catch {
+    return null
+  }
+}
+
+const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/
+
+export function isHeaderName(text: string): boolean {
+  return HEADER_NAME.test(text)
+}
+
+/** True for a value without line breaks and NUL: nothing that could start another header. */
+export function isHeaderValue(text: string): boolean {
+  return !/[\r\n\0]/.test(text)
+}
+
+/** A scalar as text, or undefined for a list or an object. */
+export function toScalarText(value: unknown): string | undefined {
+  return ['string', 'number', 'boolean'].includes(typeof value) ? String(value) : undefined
+}
