@@ -34,6 +34,13 @@ export const INSTALL_TIMEOUT_SECONDS = 180
 /** Seconds a Go build may take unless `GO_BUILD_TIMEOUT_S` says otherwise. */
 export const DEFAULT_GO_BUILD_TIMEOUT_SECONDS = 180
 
+/** Node installs at once during the start. */
+export const DEFAULT_PREINSTALL_NODE_DEPS_CONCURRENCY = 4
+
+/** Jobs that run at once, and bytes of a stored job result. */
+export const DEFAULT_JOBS_MAX_CONCURRENCY = 2
+export const DEFAULT_JOBS_MAX_RESULT_BYTES = 256 * KIB
+
 /** Name segments below a runtime folder. */
 export const DEFAULT_NAMESPACE_DEPTH = 3
 export const MAX_NAMESPACE_DEPTH = 5
@@ -129,6 +136,8 @@ export const KEEP_ALIVE_TIMEOUT_MS = 5000
 export const CONNECTION_CHECK_INTERVAL_MS = 1000
 /** Declared bytes of a refused body that are read and dropped to keep the connection; with more it closes. */
 export const DISCARD_BODY_BYTES = 64 * KIB
+/** Milliseconds a stopping gateway waits for a last request on a kept connection before it closes it, and looks again. */
+export const DRAIN_SWEEP_MS = 50
 /** Milliseconds a refused upload may go on after its answer, so that the client can read it before the close. */
 export const LINGER_MS = 1000
 /** Distinct header names remembered as prepared text; later ones are read without preparation. */
@@ -136,6 +145,8 @@ export const KNOWN_HEADER_NAMES = 512
 /** Reply heads remembered as checked, and the longest one that is, characters. */
 export const KNOWN_REPLY_HEADS = 256
 export const KNOWN_REPLY_HEAD_CHARS = 1024
+/** Milliseconds a client may take nothing of an answer that waits for it. */
+export const WRITE_STALL_TIMEOUT_MS = 60_000
 /** Header names and values of a handler's answer, bytes; clients and proxies refuse more. */
 export const MAX_REPLY_HEADER_BYTES = 64 * KIB
 /** Longest body that is joined with its head into one write, bytes. */

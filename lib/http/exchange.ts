@@ -1,0 +1,217 @@
+/**
+ * One request and its answer on their way through the public handler, and the little that the gateway needs of node's
+ * request and response, so that in-memory ones serve as well (inject, fetch). Owner: §4.1.
+ */
+
+import type { FunctionVersion } from '../core/catalog.ts'
+import type { GatewayError } from '../core/errors.ts'
+import { toPlainAddress } from '../invocation/client-address.ts'
+import type { RequestHead } from '../invocation/forwarded-headers.ts'
+import type { Responder } from './respond.ts'
+
+export interface HttpSocket {
+  remoteAddress?: string | undefined
+  once(event: 'close', listener: () => void): unknown
+  /** Ends a connection on which nothing moves for so many ms; 0 for never. */
+  setTimeout(ms: number): unknown
+}
+
+/** What node's IncomingMessage is to the gateway. */
+export interface HttpRequest {
+  method?: string | undefined
+  url?: string | undefined
+  httpVersion: string
+  /** Names and values in turn. */
+  rawHeaders: string[]
+  /** True when the whole message was received. */
+  complete: boolean
+  socket: HttpSocket
+  on(event: 'data', listener: (chunk: Buffer) => void): unknown
+  on(event: 'end', listener: () => void): unknown
+  on(event: 'error', listener: (error: Error) => void): unknown
+  resume(): unknown
+}
+
+/** What node's ServerResponse is to the gateway. */
+export interface HttpResponse {
+  shouldKeepAlive: boolean
+  readonly headersSent: boolean
+  /** True when every byte was handed to the system. */
+  readonly writableFinished: boolean
+  writeContinue(): void
+  writeHead(status: number, headers: string[]): unknown
+  /** Sends the head before there is a body. */
+  flushHeaders(): void
+  write(chunk: Buffer | string, encoding?: BufferEncoding): boolean
+  end(): unknown
+  end(chunk: Buffer | string, encoding?: BufferEncoding): unknown
+  once(event: 'drain' | 'finish' | 'close', listener: () => void): unknown
+  destroy(): unknown
+}
+
+/** Takes part in the walk of a request; true when it has answered or will. */
+export type Step = (exchange: Exchange) => boolean
+
+/** Waits for a request's body. Exactly one of the two is called, or none when the client leaves. */
+export interface BodyReceiver {
+  onBody(body: Buffer | null): void
+  onBodyError(error: GatewayError): void
+}
+
+/** Something that works for the client of an exchange and stops when the client leaves. */
+export interface Abandonable {
+  abandon(): void
+}
+
+export class Exchange {
+  readonly req: HttpRequest
+  readonly res: HttpResponse
+  readonly responder: Responder
+  readonly connection: ClientConnection
+  readonly head: RequestHead
+  readonly method: string
+  /** Request target as the client wrote it. */
+  readonly target: string
+  readonly id: string
+  /** Monotonic ms. */
+  readonly startedAt: number
+  /** True while the client waits for `100 Continue` before it sends the body. */
+  expectsContinue: boolean
+
+  /** Canonical path; a step may change it, and the walk goes on with the new one. */
+  path = '/'
+  /** What follows `?`, undecoded; empty when there is none. */
+  search = ''
+  /** Host that routes see; empty when there is none. */
+  host = ''
+  /** Address of the client, believed proxies taken off. */
+  ip = ''
+  /** Extra response headers, names and values in turn: go out with whatever is answered. */
+  extraHeaders: string[] | null = null
+
+  /** The function that answers, and the route it answers at. */
+  fn: FunctionVersion | null = null
+  route: string | null = null
+  /** Work to stop when the client leaves. */
+  work: Abandonable | null = null
+  /** Waiting for the rest of the body. */
+  bodyReceiver: BodyReceiver | null = null
+
+  status = 0
+  bytesIn = 0
+  bytesOut = 0
+  /** Bytes that a streamed answer still owes its Content-Length; -1 when it has none. */
+  bytesLeft = -1
+  /** Ms the call waited for a place. */
+  queuedMs = 0
+  error: GatewayError | null = null
+  /** True once the answer is complete from the gateway's side, or the client is gone. */
+  ended = false
+  /** True when the client left before that. */
+  aborted = false
+
+  nextOpen: Exchange | null = null
+
+  constructor(
+    req: HttpRequest,
+    res: HttpResponse,
+    responder: Responder,
+    head: RequestHead,
+    id: string,
+    startedAt: number,
+    expectsContinue: boolean,
+  ) {
+    this.req = req
+    this.res = res
+    this.responder = responder
+    this.head = head
+    this.id = id
+    this.startedAt = startedAt
+    this.expectsContinue = expectsContinue
+    this.method = req.method ?? 'GET'
+    this.target = req.url ?? '/'
+    this.connection = connectionOf(req.socket)
+    this.ip = this.connection.address
+    this.connection.add(this)
+  }
+
+  /** True when the message says that it has a body. */
+  get hasBody(): boolean {
+    const { contentLength, transferEncoding } = this.head
+    return transferEncoding !== null || (contentLength !== null && contentLength !== '0')
+  }
+
+  /** Bytes of the body by its header; -1 when it does not say. */
+  get declaredLength(): number {
+    const { contentLength, transferEncoding } = this.head
+    if (transferEncoding !== null || contentLength === null) return -1
+    return /^\d+$/.test(contentLength) ? Number(contentLength) : -1
+  }
+
+  /** The client is gone. */
+  onDisconnect(): void {
+    if (this.ended) return
+    this.aborted = true
+    this.bodyReceiver = null
+    const work = this.work
+    this.work = null
+    work?.abandon()
+    this.responder.onDisconnect(this)
+  }
+}
+
+const CONNECTION = Symbol('fngw.connection')
+
+/** What is open on one client connection. Kept on the socket, so that it costs no lookup and ends with it. */
+export class ClientConnection {
+  readonly address: string
+  /** Oldest open exchange; more than one when the client pipelines. */
+  first: Exchange | null = null
+  /** The one that began last, open or not: a broken connection closes after its answer. */
+  latest: Exchange | null = null
+  /** True after a message that could not be understood: nothing after it is read. */
+  broken = false
+
+  constructor(socket: HttpSocket) {
+    this.address = toPlainAddress(socket.remoteAddress)
+    // One listener per connection instead of one per request.
+    socket.once('close', () => this.#onClose())
+  }
+
+  add(exchange: Exchange): void {
+    this.latest = exchange
+    if (this.first === null) {
+      this.first = exchange
+      return
+    }
+    let last = this.first
+    while (last.nextOpen !== null) last = last.nextOpen
+    last.nextOpen = exchange
+  }
+
+  remove(exchange: Exchange): void {
+    if (this.first === exchange) {
+      this.first = exchange.nextOpen
+    } else {
+      let before = this.first
+      while (before !== null && before.nextOpen !== exchange) before = before.nextOpen
+      if (before !== null) before.nextOpen = exchange.nextOpen
+    }
+    exchange.nextOpen = null
+  }
+
+  #onClose(): void {
+    while (this.first !== null) {
+      const exchange = this.first
+      this.remove(exchange)
+      exchange.onDisconnect()
+    }
+  }
+}
+
+/** The open exchanges of a socket; attached at its first request. */
+export function connectionOf(socket: HttpSocket): ClientConnection {
+  const carrier = socket as HttpSocket & { [CONNECTION]?: ClientConnection }
+  carrier[CONNECTION] ??= new ClientConnection(socket)
+  return carrier[CONNECTION]
+}

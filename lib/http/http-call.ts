@@ -1,0 +1,100 @@
+/** A call that came over public HTTP: its answer goes to the exchange. Owner: §4.1. */
+
+import type { FunctionVersion } from '../core/catalog.ts'
+import type { GatewayError } from '../core/errors.ts'
+import { InvokeCall, type Invoker } from '../invocation/invoke.ts'
+import type { ReplyHead } from '../invocation/response.ts'
+import type { DebugHeaders } from './debug-headers.ts'
+import type { BodyReceiver, Exchange } from './exchange.ts'
+
+export class HttpCall extends InvokeCall implements BodyReceiver {
+  readonly exchange: Exchange
+  readonly #debug: DebugHeaders | null
+  /** Stream bytes written while the client was slow. */
+  #blockedBytes = 0
+  #isBlocked = false
+
+  /** @param debug - null when the function wants no debug headers */
+  constructor(fn: FunctionVersion, invoker: Invoker, exchange: Exchange, debug: DebugHeaders | null) {
+    super(fn, invoker)
+    this.exchange = exchange
+    this.id = exchange.id
+    this.#debug = debug
+  }
+
+  onBody(body: Buffer | null): void {
+    this.body = body
+    this.invoker.start(this)
+  }
+
+  onBodyError(error: GatewayError): void {
+    this.fail(error)
+  }
+
+  protected override deliver(head: ReplyHead, body: Buffer, stream: boolean): void {
+    const { exchange } = this
+    exchange.queuedMs = this.queuedMs
+    const headers = head.headers.slice()
+    if (this.#debug !== null) this.#addDebugHeaders(headers)
+    if (!stream) {
+      exchange.responder.send(exchange, head.status, headers, body)
+      return
+    }
+    if (exchange.method === 'HEAD' || !head.hasBody) {
+      // Nobody will read the stream: it is stopped instead of thrown away piece by piece.
+      this.abandon()
+      exchange.responder.send(exchange, head.status, headers, null)
+      return
+    }
+    addEventStreamHeaders(headers)
+    exchange.responder.openStream(exchange, head.status, headers, head.length)
+    if (body.length > 0) this.deliverChunk(body)
+  }
+
+  protected override deliverChunk(body: Buffer): void {
+    const bytes = body.length
+    const isTaken = this.exchange.responder.writeStream(this.exchange, body)
+    if (this.#isBlocked) {
+      this.#blockedBytes += bytes
+    } else if (isTaken) {
+      this.grant(bytes)
+    } else {
+      this.#isBlocked = true
+      this.#blockedBytes = bytes
+      this.exchange.responder.onDrain(this.exchange, () => {
+        this.#isBlocked = false
+        this.grant(this.#blockedBytes)
+      })
+    }
+  }
+
+  protected override deliverEnd(error: GatewayError | null): void {
+    this.exchange.responder.closeStream(this.exchange, error)
+  }
+
+  protected override refuse(error: GatewayError): void {
+    this.exchange.queuedMs = this.queuedMs
+    const headers: string[] = []
+    if (this.#debug !== null) this.#addDebugHeaders(headers)
+    this.exchange.responder.sendError(this.exchange, error, headers)
+  }
+
+  #addDebugHeaders(headers: string[]): void {
+    const latencyMs = this.invoker.clock.monotonic() - this.exchange.startedAt
+    for (const text of this.#debug!.of(this, latencyMs)) headers.push(text)
+  }
+}
+
+/** Server-sent events must reach the client as they happen, through caches and buffering proxies too. */
+function addEventStreamHeaders(headers: string[]): void {
+  let isEventStream = false
+  let hasCacheControl = false
+  for (let i = 0; i < headers.length; i += 2) {
+    const name = headers[i]!.toLowerCase()
+    if (name === 'content-type') isEventStream = headers[i + 1]!.startsWith('text/event-stream')
+    if (name === 'cache-control') hasCacheControl = true
+  }
+  if (!isEventStream) return
+  if (!hasCacheControl) headers.push('Cache-Control', 'no-cache')
+  headers.push('X-Accel-Buffering', 'no')
+}

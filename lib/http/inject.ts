@@ -1,0 +1,234 @@
+/** Requests without a port: the public handler called with an in-memory request and response. Owner: §1 (embedding). */
+
+import { EventEmitter } from 'node:events'
+import { Readable } from 'node:stream'
+import type { HttpResponse, HttpSocket } from './exchange.ts'
+import type { HttpHandler } from './public.ts'
+
+export interface InjectRequest {
+  method?: string
+  /** Path with query, or an absolute URL whose host becomes `Host`. */
+  url: string
+  /** Values that are arrays repeat the header. */
+  headers?: Readonly<Record<string, string | readonly string[]>>
+  body?: string | Buffer | Uint8Array | null
+  /** Address the request seems to come from; loopback when absent. */
+  remoteAddress?: string
+}
+
+export interface InjectResponse {
+  status: number
+  /** Lower-case names; repeated headers joined by `, `. */
+  headers: Record<string, string>
+  /** Names and values in turn, as sent. */
+  rawHeaders: string[]
+  body: Buffer
+  text: () => string
+  json: () => unknown
+}
+
+/**
+ * Answers one request in memory.
+ * @throws Error when the answer was cut off
+ */
+export function inject(handle: HttpHandler, request: InjectRequest): Promise<InjectResponse> {
+  const body = request.body === undefined || request.body === null ? null : Buffer.from(request.body)
+  const { url, headers } = toTarget(request.url, toRawHeaders(request.headers ?? {}))
+  if (body !== null && !hasHeader(headers, 'content-length') && !hasHeader(headers, 'transfer-encoding'))
+    headers.push('Content-Length', String(body.length))
+  return new Promise((resolve, reject) => {
+    const socket = new MemorySocket(request.remoteAddress)
+    const req = new MemoryRequest(socket, request.method ?? 'GET', url, headers, body === null ? [] : [body])
+    const chunks: Buffer[] = []
+    const res = new MemoryResponse(socket, {
+      onHead: () => {},
+      onChunk: chunk => {
+        chunks.push(chunk)
+        return true
+      },
+      onEnd: () => {
+        const bytes = Buffer.concat(chunks)
+        resolve({
+          status: res.status,
+          headers: joinHeaders(res.rawHeaders),
+          rawHeaders: res.rawHeaders,
+          body: bytes,
+          text: () => bytes.toString('utf8'),
+          json: () => JSON.parse(bytes.toString('utf8')),
+        })
+        socket.close()
+      },
+      onCut: () => reject(new Error('answer was cut off')),
+    })
+    handle(req, res)
+  })
+}
+
+/** A client connection that exists in memory only. */
+export class MemorySocket extends EventEmitter implements HttpSocket {
+  readonly remoteAddress: string
+  #isOpen = true
+
+  constructor(remoteAddress = '127.0.0.1') {
+    super()
+    this.remoteAddress = remoteAddress
+  }
+
+  setTimeout(): this {
+    return this
+  }
+
+  /** The client is gone, or done. */
+  close(): void {
+    if (!this.#isOpen) return
+    this.#isOpen = false
+    this.emit('close')
+  }
+}
+
+/** A request whose body comes from memory or from another stream. */
+export class MemoryRequest extends Readable {
+  readonly socket: MemorySocket
+  readonly method: string
+  readonly url: string
+  readonly rawHeaders: string[]
+  readonly httpVersion = '1.1'
+  complete = false
+  readonly #source: AsyncIterator<Uint8Array> | Iterator<Uint8Array>
+
+  constructor(
+    socket: MemorySocket,
+    method: string,
+    url: string,
+    rawHeaders: string[],
+    body: Iterable<Uint8Array> | AsyncIterable<Uint8Array>,
+  ) {
+    super()
+    this.socket = socket
+    this.method = method
+    this.url = url
+    this.rawHeaders = rawHeaders
+    this.#source = Symbol.asyncIterator in body ? body[Symbol.asyncIterator]() : body[Symbol.iterator]()
+    socket.once('close', () => this.destroy())
+  }
+
+  override _read(): void {
+    this.#readNext().catch(error => this.destroy(error))
+  }
+
+  async #readNext(): Promise<void> {
+    const { done, value } = await this.#source.next()
+    if (this.destroyed) return
+    if (done) {
+      this.complete = true
+      this.push(null)
+    } else {
+      this.push(Buffer.from(value))
+    }
+  }
+
+  override _destroy(_error: Error | null, callback: (error?: Error | null) => void): void {
+    // A client that goes away is no error of the gateway's (as in node's own requests).
+    void Promise.resolve(this.#source.return?.()).catch(() => {})
+    callback(null)
+  }
+}
+
+export interface MemorySink {
+  onHead: () => void
+  /** @returns false when the reader is slow; `MemoryResponse.drained` tells that it caught up */
+  onChunk: (chunk: Buffer) => boolean
+  onEnd: () => void
+  /** The answer broke off. */
+  onCut: () => void
+}
+
+/** A response that goes to a sink instead of a socket. */
+export class MemoryResponse extends EventEmitter implements HttpResponse {
+  shouldKeepAlive = true
+  headersSent = false
+  writableFinished = false
+  status = 0
+  rawHeaders: string[] = []
+  readonly #socket: MemorySocket
+  readonly #sink: MemorySink
+  #isOver = false
+
+  constructor(socket: MemorySocket, sink: MemorySink) {
+    super()
+    this.#socket = socket
+    this.#sink = sink
+    socket.once('close', () => {
+      this.#isOver = true
+      this.emit('close')
+    })
+  }
+
+  writeContinue(): void {}
+
+  writeHead(status: number, headers: string[]): this {
+    this.status = status
+    this.rawHeaders = headers
+    this.headersSent = true
+    this.#sink.onHead()
+    return this
+  }
+
+  flushHeaders(): void {}
+
+  write(chunk: Buffer | string, encoding?: BufferEncoding): boolean {
+    if (this.#isOver) return true
+    return this.#sink.onChunk(typeof chunk === 'string' ? Buffer.from(chunk, encoding) : chunk)
+  }
+
+  end(chunk?: Buffer | string, encoding?: BufferEncoding): this {
+    if (this.#isOver) return this
+    if (chunk !== undefined) this.write(chunk, encoding)
+    this.#isOver = true
+    this.writableFinished = true
+    this.#sink.onEnd()
+    this.emit('finish')
+    return this
+  }
+
+  destroy(): this {
+    if (this.#isOver) return this
+    this.#isOver = true
+    this.#sink.onCut()
+    this.#socket.close()
+    return this
+  }
+
+  drained(): void {
+    this.emit('drain')
+  }
+}
+
+function toRawHeaders(headers: Readonly<Record<string, string | readonly string[]>>): string[] {
+  const raw: string[] = []
+  for (const [name, value] of Object.entries(headers)) {
+    for (const item of typeof value === 'string' ? [value] : value) raw.push(name, item)
+  }
+  return raw
+}
+
+/** Takes the host out of an absolute URL, and adds the Host header that HTTP/1.1 wants. */
+export function toTarget(url: string, headers: string[]): { url: string; headers: string[] } {
+  const match = /^https?:\/\/([^/?#]+)([^#]*)/i.exec(url)
+  const rest = match?.[2] ?? url
+  if (!hasHeader(headers, 'host')) headers.push('Host', match?.[1] ?? 'localhost')
+  return { url: match !== null && !rest.startsWith('/') ? `/${rest}` : rest, headers }
+}
+
+function hasHeader(headers: readonly string[], lowerName: string): boolean {
+  return headers.some((text, index) => index % 2 === 0 && text.toLowerCase() === lowerName)
+}
+
+function joinHeaders(rawHeaders: readonly string[]): Record<string, string> {
+  const joined: Record<string, string> = Object.create(null)
+  for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
+    const name = rawHeaders[i]!.toLowerCase()
+    joined[name] = joined[name] === undefined ? rawHeaders[i + 1]! : `${joined[name]}, ${rawHeaders[i + 1]}`
+  }
+  return joined
+}

@@ -1,0 +1,183 @@
+/**
+ * The public path of a request. Spec: §4.1.
+ *
+ *   target ─► check ─► reserved? ─► before steps ─► route ─► policy ─► body ─► admission ─► dispatch ─► respond
+ *             400 414   /_fn         docs, home,     400 404  413       413     429 503      500 502
+ *                       /console     assets, CORS    405 409                                 503 504
+ *                       control                      421
+ *                                                     └─ 404: after steps (folder home, assets, hints), then 404
+ *
+ * The catalog is taken once per request, so that a reload in between changes nothing for it.
+ */
+
+import type { FunctionVersion } from '../core/catalog.ts'
+import type { Clock } from '../core/clock.ts'
+import { GatewayError, toGatewayError } from '../core/errors.ts'
+import { isReservedPath } from '../core/identity.ts'
+import { TrustedProxies } from '../invocation/client-address.ts'
+import { toCallHeader, toQueryJson } from '../invocation/event.ts'
+import { HeadReader } from '../invocation/forwarded-headers.ts'
+import type { Invoker } from '../invocation/invoke.ts'
+import { checkPolicy } from '../invocation/policy.ts'
+import type { RequestIds } from '../invocation/request-ids.ts'
+import { unescapeCanonical } from '../router/path.ts'
+import type { RouteTable } from '../router/route-table.ts'
+import type { DebugHeaders } from './debug-headers.ts'
+import { Exchange, type HttpRequest, type HttpResponse, type Step } from './exchange.ts'
+import { HttpCall } from './http-call.ts'
+import { readBody } from './read-body.ts'
+import { RequestCheck } from './request-check.ts'
+import type { Responder } from './respond.ts'
+
+/** What a request needs of the catalog it began with. */
+export interface PublicCatalog {
+  readonly routes: Pick<RouteTable, 'find'>
+  /** In order: docs, home of `/`, assets that come first, CORS. Each may answer, change `path`, or do nothing. */
+  readonly before: readonly Step[]
+  /** In order, for paths without a route: folder homes, assets. */
+  readonly after: readonly Step[]
+}
+
+export interface PublicOptions {
+  clock: Clock
+  invoker: Invoker
+  responder: Responder
+  requestIds: RequestIds
+  debug: DebugHeaders
+  trustedProxyCidrs: readonly string[]
+  /** The catalog in force now. */
+  catalog: () => PublicCatalog
+  /** Answers every path at or below `/_fn` and `/console`. */
+  control: (exchange: Exchange) => void
+}
+
+/** Serves one request; node calls it, and so do inject, fetch and host applications. */
+export type HttpHandler = (req: HttpRequest, res: HttpResponse, expectsContinue?: boolean) => void
+
+const NO_ROUTE = new GatewayError('NOT_FOUND', 'not found')
+
+export class PublicHandler {
+  readonly #options: PublicOptions
+  readonly #heads = new HeadReader()
+  readonly #check: RequestCheck
+
+  constructor(options: PublicOptions) {
+    this.#options = options
+    this.#check = new RequestCheck(new TrustedProxies(options.trustedProxyCidrs))
+  }
+
+  /** @param expectsContinue - the client waits for `100 Continue`, and nobody has sent it yet */
+  readonly handle: HttpHandler = (req, res, expectsContinue = false) => {
+    const { clock, responder, requestIds } = this.#options
+    const head = this.#heads.read(req.rawHeaders)
+    const id = requestIds.take(head.requestId)
+    const exchange = new Exchange(req, res, responder, head, id, clock.monotonic(), expectsContinue)
+    try {
+      const refused = this.#check.check(exchange)
+      if (refused === null) {
+        this.#walk(exchange)
+      } else {
+        // What could not be understood may hide a second request: nothing after it is read.
+        res.shouldKeepAlive = false
+        responder.sendError(exchange, refused)
+      }
+    } catch (error) {
+      responder.sendError(exchange, toGatewayError(error))
+    }
+  }
+
+  #walk(exchange: Exchange): void {
+    if (exchange.path === '*') {
+      this.#options.responder.send(exchange, 204, ['Allow', 'GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS'], null)
+      return
+    }
+    if (isReserved(exchange.path)) {
+      this.#options.control(exchange)
+      return
+    }
+    const catalog = this.#options.catalog()
+    for (const step of catalog.before) if (step(exchange)) return
+    const found = catalog.routes.find(exchange.method, exchange.path, exchange.host)
+    if (found.kind === 'match') {
+      exchange.route = found.pattern
+      this.#call(exchange, found.fn, found.params)
+      return
+    }
+    if (found.code === 'NOT_FOUND') {
+      const { path } = exchange
+      for (const step of catalog.after) if (step(exchange)) return
+      // A step that changed the path asks for the route of the new one.
+      if (exchange.path !== path) {
+        this.#callAlias(exchange, catalog)
+        return
+      }
+    }
+    this.#options.responder.sendError(exchange, toRefusal(found.code, found.message, found.allow))
+  }
+
+  #callAlias(exchange: Exchange, catalog: PublicCatalog): void {
+    const found = catalog.routes.find(exchange.method, exchange.path, exchange.host)
+    if (found.kind === 'refused') {
+      this.#options.responder.sendError(exchange, toRefusal(found.code, found.message, found.allow))
+    } else {
+      exchange.route = found.pattern
+      this.#call(exchange, found.fn, found.params)
+    }
+  }
+
+  /** Runs a function for an exchange; also for homes that name a function instead of a route. */
+  #call(exchange: Exchange, fn: FunctionVersion, params: Readonly<Record<string, string>>): void {
+    const { invoker, clock, debug } = this.#options
+    exchange.fn = fn
+    const call = new HttpCall(fn, invoker, exchange, fn.policy.includeDebugHeaders ? debug : null)
+    exchange.work = call
+    const { head, path } = exchange
+    const { hasBody } = exchange
+    const refused = checkPolicy(fn, hasBody ? exchange.declaredLength : 0)
+    if (refused !== null) {
+      call.fail(refused)
+      return
+    }
+    call.header = toCallHeader({
+      id: exchange.id,
+      ts: clock.wall(),
+      method: exchange.method,
+      path: path.includes('%') ? unescapeCanonical(path) : path,
+      rawPath: exchange.target,
+      params,
+      queryJson: exchange.search === '' ? '{}' : toQueryJson(exchange.search),
+      headersJson: head.json,
+      ip: exchange.ip,
+      userAgent: head.userAgent,
+      cookie: head.cookie,
+      userJson: 'null',
+      triggerJson: 'null',
+      traceparent: head.traceparent,
+    })
+    if (!hasBody) {
+      call.onBody(null)
+      return
+    }
+    exchange.bodyReceiver = call
+    readBody(exchange, fn.policy.maxBodyBytes)
+  }
+}
+
+function toRefusal(code: Parameters<typeof refuse>[0], message: string, allow: string | null): GatewayError {
+  return code === 'NOT_FOUND' && message === NO_ROUTE.message ? NO_ROUTE : refuse(code, message, allow)
+}
+
+function refuse(
+  code: 'BAD_REQUEST' | 'NOT_FOUND' | 'METHOD_NOT_ALLOWED' | 'ROUTE_CONFLICT' | 'HOST_NOT_ALLOWED',
+  message: string,
+  allow: string | null,
+): GatewayError {
+  return new GatewayError(code, message, allow === null ? {} : { headers: { Allow: allow } })
+}
+
+/** Reserved in any spelling: an escaped slash does not make `/_fn%2Fhealth` a public path. */
+function isReserved(path: string): boolean {
+  const first = path.charCodeAt(1)
+  if (first !== 95 && first !== 99) return false
+  return isReservedPath(path) || (path.includes('%') && isReservedPath(unescapeCanonical(path)))
+}

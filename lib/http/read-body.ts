@@ -1,0 +1,66 @@
+/** A request's body, up to a limit and no byte further. Owner: §4.1. */
+
+import { GatewayError } from '../core/errors.ts'
+import { toBodyError } from '../invocation/policy.ts'
+import type { Exchange } from './exchange.ts'
+
+/**
+ * Reads the body of an exchange whose `bodyReceiver` is set. A body that says it is too long is refused unread; one that
+ * turns out to be too long is refused at the first byte over the limit, and nothing of it is kept.
+ * @param limit - bytes
+ */
+export function readBody(exchange: Exchange, limit: number): void {
+  if (!exchange.hasBody) {
+    finish(exchange, null)
+    return
+  }
+  if (exchange.declaredLength > limit) {
+    fail(exchange, toBodyError(limit))
+    return
+  }
+  if (exchange.expectsContinue) {
+    exchange.expectsContinue = false
+    exchange.res.writeContinue()
+  }
+  let chunks: Buffer[] = []
+  let bytes = 0
+  exchange.req.on('data', chunk => {
+    bytes += chunk.length
+    if (exchange.bodyReceiver === null) return
+    if (bytes > limit) {
+      chunks = []
+      fail(exchange, toBodyError(limit))
+    } else {
+      chunks.push(chunk)
+    }
+  })
+  exchange.req.on('end', () => {
+    exchange.bytesIn = bytes
+    if (exchange.bodyReceiver !== null) finish(exchange, chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks))
+  })
+  // A cut body is told by the connection's end (server.ts, exchange.ts); this keeps the error from being unhandled.
+  exchange.req.on('error', () => fail(exchange, new GatewayError('BAD_REQUEST', 'request body was cut off')))
+}
+
+/**
+ * Reads a body for code that waits: the control plane.
+ * @returns null when there is none; never settles when the client leaves
+ */
+export function collectBody(exchange: Exchange, limit: number): Promise<Buffer | null> {
+  return new Promise((resolve, reject) => {
+    exchange.bodyReceiver = { onBody: resolve, onBodyError: reject }
+    readBody(exchange, limit)
+  })
+}
+
+function finish(exchange: Exchange, body: Buffer | null): void {
+  const receiver = exchange.bodyReceiver
+  exchange.bodyReceiver = null
+  receiver?.onBody(body !== null && body.length > 0 ? body : null)
+}
+
+function fail(exchange: Exchange, error: GatewayError): void {
+  const receiver = exchange.bodyReceiver
+  exchange.bodyReceiver = null
+  receiver?.onBodyError(error)
+}

@@ -1,0 +1,94 @@
+/**
+ * What node's parser lets pass and a gateway may not: each check names what it stops. Owner: §4.1.
+ * Everything else that is malformed is refused by the parser itself (server.ts answers it).
+ */
+
+import { GatewayError } from '../core/errors.ts'
+import { MAX_TARGET_BYTES } from '../core/limits.ts'
+import type { TrustedProxies } from '../invocation/client-address.ts'
+import { normalizePath } from '../router/path.ts'
+import type { Exchange } from './exchange.ts'
+
+/** Host of RFC 9110 7.2: a registered name or an address, with an optional port. */
+const HOST = /^(?:[\w.~!$&'()*+,;=%-]+|\[[0-9a-f:.]+\])(?::\d{0,5})?$/i
+const ABSOLUTE = /^https?:\/\/([^/?#]*)(\/[^?#]*)?(\?[^#]*)?$/i
+
+export class RequestCheck {
+  readonly #proxies: TrustedProxies
+  /** The last host found valid: most clients send the same one again. */
+  #knownHost = ''
+
+  constructor(proxies: TrustedProxies) {
+    this.#proxies = proxies
+  }
+
+  /**
+   * Checks an exchange and sets its `path`, `search`, `host` and `ip`.
+   * @returns the refusal, after which the connection must close, or null
+   */
+  check(exchange: Exchange): GatewayError | null {
+    const { head, req, target } = exchange
+    if (req.httpVersion !== '1.1') {
+      // HTTP/0.9 has no headers to check, so nothing behind it can be told apart.
+      if (req.httpVersion !== '1.0') return bad(`HTTP version ${req.httpVersion} is not supported`)
+      // A 1.0 proxy on the way may not understand chunks and read the body as the next request.
+      if (head.transferEncoding !== null) return bad('Transfer-Encoding is not allowed in HTTP/1.0')
+      if (head.hostCount > 1) return bad('more than one Host header')
+    } else if (head.expect !== null && head.expect.toLowerCase() !== '100-continue') {
+      return new GatewayError('BAD_REQUEST', 'expectation cannot be met', { status: 417 })
+    } else if (head.hostCount !== 1) {
+      // Two hosts: this gateway and a proxy before it may each believe another one.
+      return bad(head.hostCount === 0 ? 'Host header is missing' : 'more than one Host header')
+    }
+    if (target.length > MAX_TARGET_BYTES) return new GatewayError('TARGET_TOO_LONG', 'request target is too long')
+    if (head.host !== null && !this.#isHost(head.host)) return bad('malformed Host header')
+    exchange.host = head.host ?? ''
+    const refused = target.charCodeAt(0) === 47 ? this.#readPath(exchange, target) : this.#readOtherTarget(exchange)
+    if (refused !== null) return refused
+    if (!this.#proxies.isEmpty) this.#readForwarding(exchange)
+    return null
+  }
+
+  #isHost(host: string): boolean {
+    if (host === this.#knownHost) return true
+    if (!HOST.test(host)) return false
+    this.#knownHost = host
+    return true
+  }
+
+  #readPath(exchange: Exchange, target: string): GatewayError | null {
+    const mark = target.indexOf('?')
+    const raw = mark === -1 ? target : target.slice(0, mark)
+    if (target.includes('#')) return bad('request target holds a fragment')
+    const path = normalizePath(raw)
+    if (typeof path !== 'string') return bad(path.problem)
+    exchange.path = path
+    exchange.search = mark === -1 ? '' : target.slice(mark + 1)
+    return null
+  }
+
+  /** `http://host/path` as sent to proxies, and `*` of OPTIONS. */
+  #readOtherTarget(exchange: Exchange): GatewayError | null {
+    if (exchange.target === '*' && exchange.method === 'OPTIONS') {
+      exchange.path = '*'
+      return null
+    }
+    const match = ABSOLUTE.exec(exchange.target)
+    if (match === null || !HOST.test(match[1]!)) return bad('malformed request target')
+    // RFC 9112 3.2.2: the target's authority counts, whatever the Host header says.
+    exchange.host = match[1]!
+    return this.#readPath(exchange, `${match[2] ?? '/'}${match[3] ?? ''}`)
+  }
+
+  #readForwarding(exchange: Exchange): void {
+    const { head, connection } = exchange
+    if (!this.#proxies.isTrusted(connection.address)) return
+    exchange.ip = this.#proxies.clientAddress(connection.address, head.forwardedFor)
+    const host = (head.forwardedHost ?? '').split(',')[0]!.trim()
+    if (HOST.test(host)) exchange.host = host
+  }
+}
+
+function bad(message: string): GatewayError {
+  return new GatewayError('BAD_REQUEST', message)
+}

@@ -1,0 +1,225 @@
+/**
+ * The only file that writes a response. Owner: §4.1; error bodies: §7.
+ *
+ * Whole answers go out in one write where they are small: head and body are then one latin1 text, which carries any
+ * bytes. Streams are written as they come, and the sender is told when the client has taken them.
+ */
+
+import { STATUS_CODES } from 'node:http'
+import type { Socket } from 'node:net'
+import type { Clock } from '../core/clock.ts'
+import { type GatewayError, toErrorBody } from '../core/errors.ts'
+import { DISCARD_BODY_BYTES, JOINED_BODY_BYTES, LINGER_MS, MAX_STATUS, WRITE_STALL_TIMEOUT_MS } from '../core/limits.ts'
+import type { Exchange } from './exchange.ts'
+
+export interface ResponderOptions {
+  clock: Clock
+  /** Neutral messages for failures of handlers. */
+  production: boolean
+  /** True while the gateway stops: every answer then closes its connection. */
+  lifecycle: { draining: boolean }
+  /** Told of every exchange that ended; null when nobody listens. */
+  onFinished: ((exchange: Exchange) => void) | null
+}
+
+const NEUTRAL_MESSAGES: Readonly<Record<string, string>> = {
+  HANDLER_FAILED: 'function failed',
+  LOAD_FAILED: 'function could not be loaded',
+}
+
+const JSON_TYPE = 'application/json'
+
+export class Responder {
+  readonly clock: Clock
+  readonly #production: boolean
+  readonly #lifecycle: { draining: boolean }
+  readonly #onFinished: ((exchange: Exchange) => void) | null
+
+  constructor(options: ResponderOptions) {
+    this.clock = options.clock
+    this.#production = options.production
+    this.#lifecycle = options.lifecycle
+    this.#onFinished = options.onFinished
+  }
+
+  /**
+   * Sends a whole answer.
+   * @param headers - names and values in turn; owned by this call and added to
+   * @param body - null for none; HEAD, 204 and 304 send none but HEAD its length. The bytes are copied or sent at once.
+   */
+  send(exchange: Exchange, status: number, headers: string[], body: Buffer | string | null): void {
+    if (exchange.ended) return
+    const { res } = exchange
+    const isBodyless = exchange.method === 'HEAD' || status === 204 || status === 304
+    const length = body === null ? 0 : typeof body === 'string' ? Buffer.byteLength(body) : body.length
+    if (!isBodyless || (length > 0 && status !== 204 && status !== 304)) headers.push('Content-Length', String(length))
+    const lingers = this.#writeHead(exchange, status, headers)
+    if (isBodyless || length === 0) {
+      if (lingers) this.#linger(exchange)
+      else res.end()
+    } else {
+      exchange.bytesOut = length
+      const isJoined = length <= JOINED_BODY_BYTES
+      // A latin1 text joins the head in one write; a long one is cheaper as bytes of its own.
+      const chunk = typeof body === 'string' ? body : isJoined ? body!.toString('latin1') : Buffer.from(body!)
+      const encoding = typeof body === 'string' ? 'utf8' : 'latin1'
+      if (!isJoined) exchange.req.socket.setTimeout(WRITE_STALL_TIMEOUT_MS)
+      if (lingers) {
+        res.write(chunk, encoding)
+        this.#linger(exchange)
+      } else {
+        res.end(chunk, encoding)
+      }
+    }
+    this.#finish(exchange)
+  }
+
+  /** Sends a JSON value. */
+  sendJson(exchange: Exchange, status: number, value: unknown, headers: string[] = []): void {
+    headers.push('Content-Type', JSON_TYPE)
+    this.send(exchange, status, headers, JSON.stringify(value))
+  }
+
+  /**
+   * Sends a refusal or failure as `{ "error": message }`; in development with where a handler failed. When an answer has
+   * already begun the connection is cut, so that the client sees that it is not whole.
+   * @param extra - more headers, names and values in turn
+   */
+  sendError(exchange: Exchange, error: GatewayError, extra: readonly string[] = []): void {
+    if (exchange.ended) return
+    exchange.error = error
+    if (exchange.res.headersSent) {
+      this.closeStream(exchange, error)
+      return
+    }
+    const headers = ['Content-Type', JSON_TYPE, ...extra]
+    for (const [name, value] of Object.entries(error.headers ?? {})) headers.push(name, value)
+    const { status } = error
+    if ((status === 429 || status === 503) && error.headers?.['Retry-After'] === undefined)
+      headers.push('Retry-After', '1')
+    this.send(exchange, status >= 400 && status <= MAX_STATUS ? status : 500, headers, this.#errorBody(error))
+  }
+
+  #errorBody(error: GatewayError): string {
+    if (this.#production) return toErrorBody(NEUTRAL_MESSAGES[error.code] ?? error.message)
+    if (error.detail === undefined) return toErrorBody(error.message)
+    return JSON.stringify({ error: error.message, detail: error.detail })
+  }
+
+  /**
+   * Begins an answer whose body follows in pieces.
+   * @param length - bytes of the body when known; pieces beyond it are an error
+   */
+  openStream(exchange: Exchange, status: number, headers: string[], length: number | null): void {
+    if (exchange.ended) return
+    if (length !== null) headers.push('Content-Length', String(length))
+    exchange.bytesLeft = length ?? -1
+    this.#writeHead(exchange, status, headers)
+    exchange.res.flushHeaders()
+  }
+
+  /**
+   * Writes a piece; the bytes are copied.
+   * @returns false when the client is slow: wait for onDrain before more is written
+   */
+  writeStream(exchange: Exchange, chunk: Buffer): boolean {
+    if (exchange.ended || chunk.length === 0) return true
+    if (exchange.bytesLeft >= 0) {
+      // More than was promised would be read as the start of the next answer.
+      if (chunk.length > exchange.bytesLeft) {
+        exchange.res.destroy()
+        return true
+      }
+      exchange.bytesLeft -= chunk.length
+    }
+    exchange.bytesOut += chunk.length
+    return exchange.res.write(Buffer.from(chunk))
+  }
+
+  /** Calls back when the client has taken what was written; cuts the connection when it takes nothing for long. */
+  onDrain(exchange: Exchange, callback: () => void): void {
+    exchange.req.socket.setTimeout(WRITE_STALL_TIMEOUT_MS)
+    exchange.res.once('drain', () => {
+      exchange.req.socket.setTimeout(0)
+      callback()
+    })
+  }
+
+  /** Ends a stream; with an error, or short of its length, by cutting the connection. */
+  closeStream(exchange: Exchange, error: GatewayError | null): void {
+    if (exchange.ended) return
+    if (error !== null) exchange.error = error
+    if (error !== null || exchange.bytesLeft > 0) exchange.res.destroy()
+    else exchange.res.end()
+    this.#finish(exchange)
+  }
+
+  /** The client left before its answer was complete. */
+  onDisconnect(exchange: Exchange): void {
+    this.#finish(exchange)
+  }
+
+  /**
+   * Writes the head with what every answer carries.
+   * @returns true when the connection must stay open for a moment after the answer, see #linger
+   */
+  #writeHead(exchange: Exchange, status: number, headers: string[]): boolean {
+    const { res } = exchange
+    headers.push('X-Request-Id', exchange.id)
+    if (exchange.extraHeaders !== null) headers.push(...exchange.extraHeaders)
+    exchange.status = status
+    if (this.#lifecycle.draining) res.shouldKeepAlive = false
+    const lingers = exchange.hasBody && !exchange.req.complete && this.#leaveBody(exchange)
+    res.writeHead(status, headers)
+    return lingers
+  }
+
+  /** An answer overtakes its request's body: a short rest is dropped, a long one ends the connection. */
+  #leaveBody(exchange: Exchange): boolean {
+    const { declaredLength } = exchange
+    exchange.bodyReceiver = null
+    exchange.req.resume()
+    const isShort = declaredLength >= 0 && declaredLength <= DISCARD_BODY_BYTES
+    // A client that waits for 100 may send its body or not: what comes next cannot be told apart.
+    if (isShort && !exchange.expectsContinue && !exchange.connection.broken) return false
+    exchange.res.shouldKeepAlive = false
+    return true
+  }
+
+  /**
+   * Ends an answer that overtook its request's body. Closing at once would reset the connection, and the client, still
+   * sending, would never read the answer: so the rest is read and dropped for a moment.
+   */
+  #linger(exchange: Exchange): void {
+    const { res, req } = exchange
+    res.flushHeaders()
+    const timer = this.clock.setTimeout(() => res.end(), LINGER_MS)
+    req.on('end', () => {
+      this.clock.clearTimeout(timer)
+      res.end()
+    })
+    res.once('close', () => this.clock.clearTimeout(timer))
+  }
+
+  #finish(exchange: Exchange): void {
+    exchange.ended = true
+    exchange.work = null
+    exchange.bodyReceiver = null
+    exchange.connection.remove(exchange)
+    if (this.#onFinished !== null) this.#onFinished(exchange)
+  }
+}
+
+/**
+ * Answers on a connection whose bytes are no request, and closes it after a moment in which the client can read that.
+ * @param clock - for the moment
+ */
+export function rejectConnection(socket: Socket, clock: Clock, error: GatewayError, requestId: string): void {
+  const body = toErrorBody(error.message)
+  socket.end(
+    `HTTP/1.1 ${error.status} ${STATUS_CODES[error.status] ?? ''}\r\nContent-Type: ${JSON_TYPE}\r\n` +
+      `Content-Length: ${Buffer.byteLength(body)}\r\nX-Request-Id: ${requestId}\r\nConnection: close\r\n\r\n${body}`,
+  )
+  const timer = clock.setTimeout(() => socket.destroy(), LINGER_MS)
+  socket.once('close', () => clock.clearTimeout(timer))
+}

@@ -1,0 +1,208 @@
+/**
+ * The listening server: node's HTTP parser with this gateway's limits, its errors answered, and a close that finishes
+ * what runs. Owner: §4.1.
+ */
+
+import { createServer, type Server } from 'node:http'
+import { type AddressInfo, Server as NetServer, type Socket } from 'node:net'
+import type { Clock } from '../core/clock.ts'
+import { GatewayError } from '../core/errors.ts'
+import {
+  CONNECTION_CHECK_INTERVAL_MS,
+  DRAIN_SWEEP_MS,
+  HEADERS_TIMEOUT_MS,
+  KEEP_ALIVE_TIMEOUT_MS,
+  MAX_HEADER_BYTES,
+  MAX_TARGET_BYTES,
+  REQUEST_TIMEOUT_MS,
+} from '../core/limits.ts'
+import type { RequestIds } from '../invocation/request-ids.ts'
+import { connectionOf, type Exchange } from './exchange.ts'
+import type { HttpHandler } from './public.ts'
+import { rejectConnection } from './respond.ts'
+
+export interface ServerOptions {
+  handle: HttpHandler
+  clock: Clock
+  requestIds: RequestIds
+  /** Set to true by close. */
+  lifecycle: { draining: boolean }
+  headersTimeoutMs?: number
+  requestTimeoutMs?: number
+  keepAliveTimeoutMs?: number
+  checkIntervalMs?: number
+}
+
+export interface Listening {
+  host: string
+  port: number
+  url: string
+}
+
+/** A port that cannot be listened on; `code` is the system's, such as EADDRINUSE. */
+export class ListenError extends Error {
+  readonly code: string
+
+  constructor(code: string, message: string, cause: unknown) {
+    super(message, { cause })
+    this.name = 'ListenError'
+    this.code = code
+  }
+}
+
+export class HttpServer {
+  readonly #options: ServerOptions
+  readonly #server: Server
+  readonly #sockets = new Set<Socket>()
+  #closing: Promise<void> | null = null
+
+  constructor(options: ServerOptions) {
+    this.#options = options
+    const { handle } = options
+    this.#server = createServer({
+      // A lenient parser would let two servers read one byte stream as different requests.
+      insecureHTTPParser: false,
+      maxHeaderSize: MAX_HEADER_BYTES,
+      headersTimeout: options.headersTimeoutMs ?? HEADERS_TIMEOUT_MS,
+      requestTimeout: options.requestTimeoutMs ?? REQUEST_TIMEOUT_MS,
+      keepAliveTimeout: options.keepAliveTimeoutMs ?? KEEP_ALIVE_TIMEOUT_MS,
+      connectionsCheckingInterval: options.checkIntervalMs ?? CONNECTION_CHECK_INTERVAL_MS,
+      requireHostHeader: false,
+    })
+    // The block's size is limited already; a limit by count would drop late headers without a word.
+    this.#server.maxHeadersCount = 0
+    this.#server.on('request', (req, res) => handle(req, res))
+    this.#server.on('checkContinue', (req, res) => handle(req, res, true))
+    // Any other expectation: the handler's check refuses it.
+    this.#server.on('checkExpectation', (req, res) => handle(req, res, true))
+    this.#server.on('connect', (_req, socket) => this.#reject(socket as Socket, notImplemented()))
+    this.#server.on('clientError', (error: NodeJS.ErrnoException, socket) =>
+      this.#onClientError(error, socket as Socket),
+    )
+    this.#server.on('connection', socket => {
+      this.#sockets.add(socket)
+      socket.once('close', () => this.#sockets.delete(socket))
+    })
+  }
+
+  /**
+   * @param port - 0 for any free one
+   * @throws ListenError with what to do, when the address cannot be used
+   */
+  listen(port: number, host: string): Promise<Listening> {
+    return new Promise((resolve, reject) => {
+      const onError = (error: NodeJS.ErrnoException) => reject(toListenError(error, port, host))
+      this.#server.once('error', onError)
+      this.#server.listen(port, host, () => {
+        this.#server.removeListener('error', onError)
+        const address = this.#server.address() as AddressInfo
+        const name = address.family === 'IPv6' ? `[${address.address}]` : address.address
+        resolve({ host: address.address, port: address.port, url: `http://${name}:${address.port}` })
+      })
+    })
+  }
+
+  /**
+   * Stops accepting, answers what was received, and closes. Kept connections get a moment for a request that is already
+   * under way; its answer says `Connection: close`.
+   * @param timeoutMs - after that the rest is cut
+   */
+  close(timeoutMs: number): Promise<void> {
+    this.#closing ??= this.#drain(timeoutMs)
+    return this.#closing
+  }
+
+  async #drain(timeoutMs: number): Promise<void> {
+    const { clock, lifecycle } = this.#options
+    lifecycle.draining = true
+    if (!this.#server.listening) return
+    const deadline = clock.monotonic() + timeoutMs
+    await new Promise<void>(resolve => {
+      let timer: NodeJS.Timeout | null = null
+      const sweep = () => {
+        const isOver = clock.monotonic() >= deadline
+        for (const socket of this.#sockets) if (isOver || isIdle(socket)) socket.destroy()
+        timer = clock.setTimeout(sweep, DRAIN_SWEEP_MS)
+      }
+      timer = clock.setTimeout(sweep, Math.min(DRAIN_SWEEP_MS, timeoutMs))
+      // Not http's own close: it cuts kept connections at once, even while a request for them is on its way.
+      NetServer.prototype.close.call(this.#server, () => {
+        if (timer !== null) clock.clearTimeout(timer)
+        resolve()
+      })
+    })
+    // Only now http's own: it ends the timer that looks for connections past their limits.
+    this.#server.close(() => {})
+  }
+
+  #onClientError(error: NodeJS.ErrnoException, socket: Socket): void {
+    if (socket.destroyed || !socket.writable) {
+      socket.destroy()
+      return
+    }
+    const connection = connectionOf(socket)
+    if (connection.broken) return
+    connection.broken = true
+    const { latest } = connection
+    const refusal = toRefusal(error)
+    if (latest === null || latest.res.writableFinished) {
+      this.#reject(socket, refusal)
+    } else if (latest.bodyReceiver !== null) {
+      latest.res.shouldKeepAlive = false
+      latest.bodyReceiver.onBodyError(refusal)
+    } else {
+      // An earlier request of this connection is not answered yet: an answer to this one would be taken for its.
+      closeAfter(latest, socket)
+    }
+  }
+
+  #reject(socket: Socket, refusal: GatewayError): void {
+    rejectConnection(socket, this.#options.clock, refusal, this.#options.requestIds.next())
+  }
+}
+
+function isIdle(socket: Socket): boolean {
+  return connectionOf(socket).first === null && socket.writableLength === 0
+}
+
+function closeAfter(exchange: Exchange, socket: Socket): void {
+  if (exchange.res.headersSent) exchange.res.once('finish', () => socket.destroySoon())
+  else exchange.res.shouldKeepAlive = false
+}
+
+function notImplemented(): GatewayError {
+  return new GatewayError('NOT_IMPLEMENTED', 'method not implemented')
+}
+
+/** A request line that ends nowhere within the limit. */
+const METHOD_AND_TARGET = /^[A-Z-]+ [^\r\n]*$/
+const METHOD = /^[A-Za-z-]{1,32} /
+
+function toRefusal(error: NodeJS.ErrnoException & { rawPacket?: Buffer }): GatewayError {
+  const start = error.rawPacket?.subarray(0, MAX_TARGET_BYTES).toString('latin1') ?? ''
+  switch (error.code) {
+    case 'HPE_HEADER_OVERFLOW':
+      if (METHOD_AND_TARGET.test(start)) return new GatewayError('TARGET_TOO_LONG', 'request target is too long')
+      return new GatewayError('HEADERS_TOO_LARGE', `request headers are larger than ${MAX_HEADER_BYTES} bytes`)
+    case 'HPE_CHUNK_EXTENSIONS_OVERFLOW':
+      return new GatewayError('BODY_TOO_LARGE', 'chunk extensions are too large')
+    case 'ERR_HTTP_REQUEST_TIMEOUT':
+      return new GatewayError('BAD_REQUEST', 'request took too long to arrive', { status: 408 })
+    case 'HPE_INVALID_METHOD':
+      if (METHOD.test(start)) return notImplemented()
+      break
+  }
+  return new GatewayError('BAD_REQUEST', 'malformed request')
+}
+
+function toListenError(error: NodeJS.ErrnoException, port: number, host: string): ListenError {
+  const code = error.code ?? 'UNKNOWN'
+  const reasons: Record<string, string> = {
+    EADDRINUSE: 'is in use: stop the program that listens there, or choose another port with --port',
+    EACCES: 'is not permitted: ports below 1024 need privileges, choose another with --port',
+    EADDRNOTAVAIL: 'is no address of this machine: choose another with --host',
+    ENOTFOUND: 'is no known host: choose another with --host',
+  }
+  const reason = reasons[code] ?? `cannot be listened on: ${error.message}`
+  return new ListenError(code, `${host}:${port} ${reason}`, error)
+}

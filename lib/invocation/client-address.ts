@@ -1,0 +1,59 @@
+/** Whose request it is: the socket's address, or the one a trusted proxy vouches for. Owner: §2.5. */
+
+import { BlockList, isIP, isIPv6 } from 'node:net'
+
+/** Reads `FN_TRUSTED_PROXY_CIDRS` once and answers per request. */
+export class TrustedProxies {
+  readonly #list = new BlockList()
+  readonly isEmpty: boolean
+
+  /** @param cidrs - `10.0.0.0/8`, `fd00::/8` or single addresses; what is neither is left out (settings refuse it) */
+  constructor(cidrs: readonly string[]) {
+    let size = 0
+    for (const cidr of cidrs) {
+      const [address = '', bits] = cidr.split('/')
+      const version = isIP(address)
+      if (version === 0) continue
+      const prefix = bits === undefined ? (version === 4 ? 32 : 128) : Number(bits)
+      if (!Number.isInteger(prefix) || prefix < 0 || prefix > (version === 4 ? 32 : 128)) continue
+      this.#list.addSubnet(address, prefix, version === 4 ? 'ipv4' : 'ipv6')
+      size += 1
+    }
+    this.isEmpty = size === 0
+  }
+
+  /** True for a proxy whose forwarding headers are believed. */
+  isTrusted(address: string): boolean {
+    if (this.isEmpty || isIP(address) === 0) return false
+    return this.#list.check(address, isIPv6(address) ? 'ipv6' : 'ipv4')
+  }
+
+  /**
+   * The client behind the proxies: the right-most address of X-Forwarded-For that is no trusted proxy, because
+   * everything left of it was written by that client.
+   * @param socketAddress - plain form, see toPlainAddress
+   */
+  clientAddress(socketAddress: string, forwardedFor: string | null): string {
+    if (forwardedFor === null || !this.isTrusted(socketAddress)) return socketAddress
+    let client = socketAddress
+    for (const entry of forwardedFor.split(',').reverse()) {
+      const address = toPlainAddress(withoutPort(entry.trim()))
+      if (isIP(address) === 0) return client
+      client = address
+      if (!this.isTrusted(address)) return client
+    }
+    return client
+  }
+}
+
+/** `::ffff:10.0.0.1` as `10.0.0.1`; an unknown address is empty. */
+export function toPlainAddress(address: string | undefined): string {
+  if (address === undefined) return ''
+  return address.startsWith('::ffff:') && address.includes('.') ? address.slice(7) : address
+}
+
+function withoutPort(text: string): string {
+  if (text.startsWith('[')) return text.slice(1, text.indexOf(']'))
+  const colon = text.indexOf(':')
+  return colon !== -1 && colon === text.lastIndexOf(':') ? text.slice(0, colon) : text
+}

@@ -1,0 +1,190 @@
+/**
+ * A request as the `call` frame's header, from which the worker makes the handler's event. Spec: §2.5.
+ * The text is put together from parts; nothing is parsed, copied into objects and serialised again.
+ */
+
+import type { FunctionVersion } from '../core/catalog.ts'
+import { GatewayError } from '../core/errors.ts'
+import { MAX_QUERY_PARAMS } from '../core/limits.ts'
+import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
+import { toJsonRecord, toJsonString, toJsonStringOrNull } from './json-text.ts'
+
+/** What a call's event is made of. Fields that end in `Json` are JSON text. */
+export interface EventParts {
+  id: string
+  /** Wall clock, ms. */
+  ts: number
+  method: string
+  /** Decoded path without query. */
+  path: string
+  /** Target as the client wrote it, with query. */
+  rawPath: string
+  params: Readonly<Record<string, string>> | null
+  queryJson: string
+  headersJson: string
+  ip: string
+  userAgent: string | null
+  /** Cookie header as forwarded. */
+  cookie: string | null
+  userJson: string
+  triggerJson: string
+  traceparent: string | null
+}
+
+/** The `call` header (page runtime/wire-protocol, statement 12). */
+export function toCallHeader(parts: EventParts): string {
+  const path = toJsonString(parts.path)
+  const rawPath = parts.rawPath === parts.path ? path : toJsonString(parts.rawPath)
+  const params = parts.params === null ? '{}' : toJsonRecord(parts.params)
+  const session = parts.cookie === null ? 'null' : toSessionJson(parts.cookie)
+  const trace =
+    parts.traceparent !== null && isTraceparent(parts.traceparent) ? toJsonString(parts.traceparent) : 'null'
+  return (
+    `{"id":"${parts.id}","ts":${parts.ts},"method":"${parts.method}","path":${path},"raw_path":${rawPath}` +
+    `,"params":${params},"query":${parts.queryJson},"headers":${parts.headersJson}` +
+    `,"client":{"ip":${parts.ip === '' ? 'null' : toJsonString(parts.ip)},"ua":${toJsonStringOrNull(parts.userAgent)}}` +
+    `,"session":${session},"user":${parts.userJson},"trigger":${parts.triggerJson},"trace":${trace}}`
+  )
+}
+
+/**
+ * A query string as the JSON text of `event.query`.
+ * @param search - what follows `?`, undecoded
+ * @throws GatewayError BAD_REQUEST for more than MAX_QUERY_PARAMS parameters
+ */
+export function toQueryJson(search: string): string {
+  if (search === '') return '{}'
+  const values = new Map<string, string>()
+  const repeated = new Set<string>()
+  let count = 0
+  for (const pair of search.split('&')) {
+    if (pair === '') continue
+    count += 1
+    if (count > MAX_QUERY_PARAMS)
+      throw new GatewayError('BAD_REQUEST', `more than ${MAX_QUERY_PARAMS} query parameters`)
+    const equals = pair.indexOf('=')
+    const name = decodeQueryText(equals === -1 ? pair : pair.slice(0, equals))
+    const value = toJsonString(equals === -1 ? '' : decodeQueryText(pair.slice(equals + 1)))
+    const earlier = values.get(name)
+    if (earlier !== undefined) repeated.add(name)
+    values.set(name, earlier === undefined ? value : `${earlier},${value}`)
+  }
+  return joinQuery(values, repeated)
+}
+
+/**
+ * A query given as an object (`/_fn/invoke`, schedules, jobs) as the JSON text of `event.query`: scalars become strings,
+ * arrays stay arrays, null and objects become their JSON text.
+ */
+export function toQueryJsonOf(query: Readonly<Record<string, unknown>>): string {
+  const values = new Map<string, string>()
+  const repeated = new Set<string>()
+  for (const [name, value] of Object.entries(query)) {
+    if (value === undefined) continue
+    if (Array.isArray(value)) repeated.add(name)
+    const items = Array.isArray(value) ? value : [value]
+    values.set(name, items.map(item => toJsonString(toQueryText(item))).join(','))
+  }
+  return joinQuery(values, repeated)
+}
+
+function toQueryText(value: unknown): string {
+  return typeof value === 'string' ? value : (JSON.stringify(value) ?? '')
+}
+
+function joinQuery(values: Map<string, string>, repeated: Set<string>): string {
+  let text = ''
+  for (const [name, value] of values) {
+    text += `${text === '' ? '{' : ','}${toJsonString(name)}:${repeated.has(name) ? `[${value}]` : value}`
+  }
+  return text === '' ? '{}' : `${text}}`
+}
+
+/** `+` is a space; text whose escapes are no UTF-8 stays as it is written, so that nothing is lost. */
+function decodeQueryText(text: string): string {
+  const spaced = text.includes('+') ? text.replaceAll('+', ' ') : text
+  if (!spaced.includes('%')) return spaced
+  try {
+    return decodeURIComponent(spaced)
+  } catch {
+    return spaced
+  }
+}
+
+/** Cookies that usually hold a session's id, first match wins. */
+const SESSION_ID_COOKIES = ['session_id', 'sessionid', 'sid']
+
+/** The `session` of an event: `{id, raw, cookies}`; of a repeated cookie the first counts. */
+export function toSessionJson(cookie: string): string {
+  const cookies = new Map<string, string>()
+  for (const pair of cookie.split(';')) {
+    const equals = pair.indexOf('=')
+    if (equals === -1) continue
+    const name = pair.slice(0, equals).trim()
+    if (name !== '' && !cookies.has(name)) cookies.set(name, unquote(pair.slice(equals + 1).trim()))
+  }
+  const idCookie = SESSION_ID_COOKIES.find(name => cookies.has(name))
+  let text = ''
+  for (const [name, value] of cookies) text += `${text === '' ? '{' : ','}${toJsonString(name)}:${toJsonString(value)}`
+  const id = idCookie === undefined ? 'null' : toJsonString(cookies.get(idCookie)!)
+  return `{"id":${id},"raw":${toJsonString(cookie)},"cookies":${text === '' ? '{}' : `${text}}`}}`
+}
+
+function unquote(value: string): string {
+  return value.length >= 2 && value.startsWith('"') && value.endsWith('"') ? value.slice(1, -1) : value
+}
+
+const TRACEPARENT = /^(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$/
+
+/** True for a W3C traceparent of any version but ff, with ids that are not all zero. */
+export function isTraceparent(text: string): boolean {
+  return TRACEPARENT.test(text)
+}
+
+/** The part of `event.context` that is the same for every call of a function; sent once, with a worker's `start`. */
+export interface StaticContext {
+  runtime: string
+  function_name: string
+  version: string
+  timeout_ms: number
+  max_concurrency: number
+  max_body_bytes: number
+  worker_pool: {
+    enabled: boolean
+    min_warm: number
+    max_workers: number
+    max_queue: number
+    queue_timeout_ms: number
+    queue_poll_ms: number
+    idle_ttl_seconds: number
+    overflow_status: number
+  } | null
+  gateway: { worker_pid: number }
+  debug: { enabled: boolean }
+}
+
+/** @param gatewayPid - process id of the gateway, shown to handlers as `context.gateway.worker_pid` */
+export function toStaticContext(fn: FunctionVersion, gatewayPid: number): StaticContext {
+  const { policy } = fn
+  const pool = policy.workerPool
+  return {
+    runtime: fn.runtime,
+    function_name: fn.name,
+    version: fn.version ?? DEFAULT_VERSION_LABEL,
+    timeout_ms: policy.timeoutMs,
+    max_concurrency: policy.maxConcurrency,
+    max_body_bytes: policy.maxBodyBytes,
+    worker_pool: pool && {
+      enabled: pool.enabled,
+      min_warm: pool.minWarm,
+      max_workers: pool.maxWorkers,
+      max_queue: pool.maxQueue,
+      queue_timeout_ms: pool.queueTimeoutMs,
+      queue_poll_ms: pool.queuePollMs,
+      idle_ttl_seconds: pool.idleTtlSeconds,
+      overflow_status: pool.overflowStatus,
+    },
+    gateway: { worker_pid: gatewayPid },
+    debug: { enabled: policy.includeDebugHeaders },
+  }
+}

@@ -1,0 +1,209 @@
+/**
+ * Which request headers reach a handler, and what the gateway itself needs of them, in one walk. Spec: §5.2.
+ *
+ * The walk writes JSON text directly: names come prepared (lower-case, quoted) from a table that learns them, so a usual
+ * request costs one lookup and one check per header and makes no object of its headers.
+ */
+
+import { KNOWN_HEADER_NAMES } from '../core/limits.ts'
+import { toJsonString } from './json-text.ts'
+
+/** The cookie of the gateway's own session; no handler sees it. */
+export const SESSION_COOKIE = 'fngw_session'
+/** Headers with this start are markers between parts of the gateway. */
+export const INTERNAL_PREFIX = 'x-fn-internal-'
+/** The admin token's header. */
+export const ADMIN_TOKEN_HEADER = 'x-fn-admin-token'
+
+/** Headers about one connection, not about the message (RFC 9110 7.6.1, RFC 2616 13.5.1). */
+export const HOP_BY_HOP: ReadonlySet<string> = new Set([
+  'connection',
+  'keep-alive',
+  'proxy-connection',
+  'proxy-authorization',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+])
+
+/** What the gateway reads from a request's header block. */
+export class RequestHead {
+  /** JSON text of the forwarded headers. */
+  json = '{}'
+  host: string | null = null
+  hostCount = 0
+  contentLength: string | null = null
+  transferEncoding: string | null = null
+  connection: string | null = null
+  expect: string | null = null
+  requestId: string | null = null
+  userAgent: string | null = null
+  /** Without the gateway's own session cookie; null when nothing is left. */
+  cookie: string | null = null
+  origin: string | null = null
+  traceparent: string | null = null
+  forwardedFor: string | null = null
+  forwardedHost: string | null = null
+  forwardedProto: string | null = null
+}
+
+/** Fields of RequestHead that hold one header's text. */
+type TextField = Exclude<keyof RequestHead, 'json' | 'hostCount'>
+
+interface KnownName {
+  lower: string
+  /** `"name":` */
+  jsonKey: string
+  forwarded: boolean
+  field: TextField | null
+  /** Number of the walk that met this name last: a second meeting in one walk is a repeated header. */
+  seenIn: number
+}
+
+const FIELD_OF: ReadonlyMap<string, TextField> = new Map([
+  ['host', 'host'],
+  ['content-length', 'contentLength'],
+  ['transfer-encoding', 'transferEncoding'],
+  ['connection', 'connection'],
+  ['expect', 'expect'],
+  ['x-request-id', 'requestId'],
+  ['user-agent', 'userAgent'],
+  ['cookie', 'cookie'],
+  ['origin', 'origin'],
+  ['traceparent', 'traceparent'],
+  ['x-forwarded-for', 'forwardedFor'],
+  ['x-forwarded-host', 'forwardedHost'],
+  ['x-forwarded-proto', 'forwardedProto'],
+])
+
+/** True for a header that a handler may see, whatever its value. */
+export function isForwardedHeader(lowerName: string): boolean {
+  return lowerName !== ADMIN_TOKEN_HEADER && !HOP_BY_HOP.has(lowerName) && !lowerName.startsWith(INTERNAL_PREFIX)
+}
+
+/** Reads header blocks; one per gateway, because it remembers the names it met. */
+export class HeadReader {
+  readonly #names = new Map<string, KnownName>()
+  #walk = 0
+
+  /**
+   * @param rawHeaders - names and values in turn, as received
+   * @returns the gateway's fields and the JSON text of the forwarded headers: lower-case, repeated ones joined
+   */
+  read(rawHeaders: readonly string[]): RequestHead {
+    const head = new RequestHead()
+    const walk = ++this.#walk
+    let json = ''
+    for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
+      const name = rawHeaders[i]!
+      const known = this.#names.get(name) ?? this.#learn(name)
+      if (known === null) return readRepeated(rawHeaders)
+      // Two spellings of one name are two entries, so the lower-case entry keeps the count for both.
+      if (known.seenIn === walk) return readRepeated(rawHeaders)
+      known.seenIn = walk
+      let value = rawHeaders[i + 1]!
+      if (known.field !== null) {
+        if (known.field === 'cookie' && value.includes(SESSION_COOKIE)) {
+          const rest = withoutSessionCookie(value)
+          if (rest === null) continue
+          value = rest
+        }
+        if (known.field === 'connection' && namesHeaders(value)) return readRepeated(rawHeaders)
+        head[known.field] = value
+      }
+      if (known.forwarded) json += `${json === '' ? '{' : ','}${known.jsonKey}${toJsonString(value)}`
+    }
+    if (head.host !== null) head.hostCount = 1
+    if (json !== '') head.json = `${json}}`
+    return head
+  }
+
+  /** @returns null when the table was full: it starts anew, and this walk cannot tell repeated headers any more */
+  #learn(name: string): KnownName | null {
+    const lower = name.toLowerCase()
+    if (this.#names.size >= KNOWN_HEADER_NAMES) {
+      this.#names.clear()
+      return null
+    }
+    let known = this.#names.get(lower)
+    if (known === undefined) {
+      known = {
+        lower,
+        jsonKey: `${toJsonString(lower)}:`,
+        forwarded: isForwardedHeader(lower),
+        field: FIELD_OF.get(lower) ?? null,
+        seenIn: 0,
+      }
+      this.#names.set(lower, known)
+    }
+    if (name !== lower) this.#names.set(name, known)
+    return known
+  }
+}
+
+/** The careful way, for repeated headers and for a Connection header that names others. */
+function readRepeated(rawHeaders: readonly string[]): RequestHead {
+  const head = new RequestHead()
+  const values = new Map<string, string>()
+  const dropped = new Set<string>()
+  for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
+    const name = rawHeaders[i]!.toLowerCase()
+    let value = rawHeaders[i + 1]!
+    if (name === 'host') head.hostCount += 1
+    if (name === 'connection') for (const token of value.toLowerCase().split(',')) dropped.add(token.trim())
+    if (name === 'cookie' && value.includes(SESSION_COOKIE)) {
+      const rest = withoutSessionCookie(value)
+      if (rest === null) continue
+      value = rest
+    }
+    const earlier = values.get(name)
+    // Cookies of several headers are one list, whose separator is a semicolon (RFC 9113 8.2.3).
+    values.set(name, earlier === undefined ? value : `${earlier}${name === 'cookie' ? '; ' : ', '}${value}`)
+  }
+  let json = ''
+  for (const [name, value] of values) {
+    const field = FIELD_OF.get(name)
+    if (field !== undefined) head[field] = value
+    // A client may not make a header vanish that the gateway or a handler relies on by naming it in Connection.
+    const named = dropped.has(name) && !PROTECTED.has(name)
+    if (isForwardedHeader(name) && !named)
+      json += `${json === '' ? '{' : ','}${toJsonString(name)}:${toJsonString(value)}`
+  }
+  if (json !== '') head.json = `${json}}`
+  return head
+}
+
+/** End-to-end headers that Connection cannot take away. */
+const PROTECTED: ReadonlySet<string> = new Set(['host', 'authorization', 'cookie', 'content-length', 'content-type'])
+
+/** True when a Connection header names other headers than the ones that are never forwarded. */
+function namesHeaders(connection: string): boolean {
+  if (connection === 'keep-alive' || connection === 'close') return false
+  return connection
+    .toLowerCase()
+    .split(',')
+    .some(token => {
+      const name = token.trim()
+      return name !== '' && name !== 'close' && !HOP_BY_HOP.has(name)
+    })
+}
+
+/** A Cookie header without the gateway's session; null when nothing is left. */
+export function withoutSessionCookie(cookie: string): string | null {
+  const rest = cookie
+    .split(';')
+    .map(pair => pair.trim())
+    .filter(pair => pair !== '' && pair !== SESSION_COOKIE && !pair.startsWith(`${SESSION_COOKIE}=`))
+  return rest.length === 0 ? null : rest.join('; ')
+}
+
+/** The value of one header for rare needs, repeated ones joined; null when absent. Linear. */
+export function headerOf(rawHeaders: readonly string[], lowerName: string): string | null {
+  let found: string | null = null
+  for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
+    if (rawHeaders[i]!.length !== lowerName.length || rawHeaders[i]!.toLowerCase() !== lowerName) continue
+    found = found === null ? rawHeaders[i + 1]! : `${found}, ${rawHeaders[i + 1]}`
+  }
+  return found
+}

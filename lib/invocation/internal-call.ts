@@ -1,0 +1,166 @@
+/** The doors without a client connection: `/_fn/invoke`, jobs, schedules, `gateway.invoke()`. Owner: §1. */
+
+import type { FunctionVersion } from '../core/catalog.ts'
+import { GatewayError } from '../core/errors.ts'
+import { MAX_FRAME_BYTES } from '../core/limits.ts'
+import { toCallHeader, toQueryJsonOf } from './event.ts'
+import { ADMIN_TOKEN_HEADER, isForwardedHeader, withoutSessionCookie } from './forwarded-headers.ts'
+import { InvokeCall, type Invoker } from './invoke.ts'
+import { toJsonRecord } from './json-text.ts'
+import { checkPolicy, isMethodAllowed, toMethodError } from './policy.ts'
+import type { ReplyHead } from './response.ts'
+
+export interface InternalRequest {
+  fn: FunctionVersion
+  /** Unique id of the call, see RequestIds. */
+  id: string
+  method: string
+  /** Path shown to the handler; the function's own route. */
+  path: string
+  rawPath?: string
+  params?: Readonly<Record<string, string>>
+  query?: Readonly<Record<string, unknown>>
+  headers?: Readonly<Record<string, string>>
+  body?: Buffer | string | null
+  /** `context.user` and `context.trigger`; JSON values. */
+  user?: unknown
+  trigger?: unknown
+  /** Address of whoever asked; empty for the gateway itself. */
+  ip?: string
+  /** Stops the call. */
+  signal?: AbortSignal
+}
+
+export interface InternalResult {
+  /** Status of the answer, or of the refusal in `error`; 0 when the call was stopped. */
+  status: number
+  /** Names and values in turn. */
+  headers: readonly string[]
+  body: Buffer
+  stdout: string
+  stderr: string
+  /** From admission to the end, and waiting for a place; ms. */
+  latencyMs: number
+  queuedMs: number
+  /** A refusal or failure of the gateway, as opposed to an answer of the function. */
+  error: GatewayError | null
+}
+
+/** Runs a call through the same admission as public HTTP. Never rejects. */
+export function invokeInternal(invoker: Invoker, request: InternalRequest): Promise<InternalResult> {
+  return new Promise(resolve => {
+    const call = new InternalCall(request, invoker, resolve)
+    const refused = call.prepare(request)
+    if (refused === null) invoker.start(call)
+    else call.fail(refused)
+  })
+}
+
+class InternalCall extends InvokeCall {
+  readonly #resolve: (result: InternalResult) => void
+  readonly #begunAt: number
+  readonly #signal: AbortSignal | null
+  #head: ReplyHead | null = null
+  #chunks: Buffer[] = []
+  #bytes = 0
+
+  constructor(request: InternalRequest, invoker: Invoker, resolve: (result: InternalResult) => void) {
+    super(request.fn, invoker)
+    this.id = request.id
+    this.capture = true
+    this.#resolve = resolve
+    this.#begunAt = invoker.clock.monotonic()
+    this.#signal = request.signal ?? null
+  }
+
+  /** @returns why the call cannot be made, or null */
+  prepare(request: InternalRequest): GatewayError | null {
+    const body = typeof request.body === 'string' ? Buffer.from(request.body) : (request.body ?? null)
+    this.body = body !== null && body.length > 0 ? body : null
+    if (!isMethodAllowed(request.fn, request.method)) return toMethodError(request.fn.policy.methods)
+    const refused = checkPolicy(request.fn, body?.length ?? 0)
+    if (refused !== null) return refused
+    const headers = toPlainHeaders(request.headers ?? {})
+    this.header = toCallHeader({
+      id: request.id,
+      ts: this.invoker.clock.wall(),
+      method: request.method,
+      path: request.path,
+      rawPath: request.rawPath ?? request.path,
+      params: request.params ?? null,
+      queryJson: toQueryJsonOf(request.query ?? {}),
+      headersJson: toJsonRecord(headers),
+      ip: request.ip ?? '',
+      userAgent: headers['user-agent'] ?? null,
+      cookie: headers.cookie ?? null,
+      userJson: JSON.stringify(request.user ?? null),
+      triggerJson: JSON.stringify(request.trigger ?? null),
+      traceparent: headers.traceparent ?? null,
+    })
+    if (this.#signal?.aborted) return canceled()
+    this.#signal?.addEventListener('abort', this.#onAbort, { once: true })
+    return null
+  }
+
+  readonly #onAbort = (): void => this.fail(canceled())
+
+  protected override deliver(head: ReplyHead, body: Buffer, stream: boolean): void {
+    this.#head = head
+    this.#take(body)
+    if (!stream) this.#finish(null)
+  }
+
+  protected override deliverChunk(body: Buffer): void {
+    this.#take(body)
+    if (this.#bytes > MAX_FRAME_BYTES) {
+      this.fail(new GatewayError('CONTRACT_BROKEN', `answer too large to keep: the limit is ${MAX_FRAME_BYTES} bytes`))
+    } else {
+      this.grant(body.length)
+    }
+  }
+
+  protected override deliverEnd(error: GatewayError | null): void {
+    this.#finish(error)
+  }
+
+  protected override refuse(error: GatewayError): void {
+    this.#finish(error)
+  }
+
+  #take(body: Buffer): void {
+    if (body.length === 0) return
+    this.#chunks.push(Buffer.from(body))
+    this.#bytes += body.length
+  }
+
+  #finish(error: GatewayError | null): void {
+    this.#signal?.removeEventListener('abort', this.#onAbort)
+    const answered = error === null && this.#head !== null
+    this.#resolve({
+      status: answered ? this.#head!.status : (error?.status ?? 0),
+      headers: answered ? this.#head!.headers : [],
+      body: answered && this.#head!.hasBody ? Buffer.concat(this.#chunks) : Buffer.alloc(0),
+      stdout: this.stdout,
+      stderr: this.stderr,
+      latencyMs: this.invoker.clock.monotonic() - this.#begunAt,
+      queuedMs: this.queuedMs,
+      error,
+    })
+  }
+}
+
+function canceled(): GatewayError {
+  return new GatewayError('SHUTTING_DOWN', 'call canceled', { status: 0 })
+}
+
+/** Lower-case names in a record without prototype; what a public request may not pass on, this one may not either. */
+function toPlainHeaders(headers: Readonly<Record<string, string>>): Record<string, string> {
+  const plain: Record<string, string> = Object.create(null)
+  for (const [name, value] of Object.entries(headers)) {
+    const lower = name.toLowerCase()
+    if (lower === ADMIN_TOKEN_HEADER || !isForwardedHeader(lower)) continue
+    const kept = lower === 'cookie' ? withoutSessionCookie(value) : value
+    if (kept !== null) plain[lower] = kept
+  }
+  return plain
+}

@@ -1,0 +1,227 @@
+/**
+ * The one path from a call to its answer, whatever door it came through. Spec: §1; owner of the steps: §2.8, §2.6, §2.10.
+ *
+ *   start ─► enter ─► dispatch ─► onReply ─► read head ─► deliver ─► (chunks, end)
+ *              │         │           │           │            └ directive: edge ─► deliver
+ *              429/503   503         504 500     502
+ *
+ * Callbacks instead of promises: a call is one object, and each step is a method call on it. A call is settled once;
+ * whatever settles it gives its place back.
+ */
+
+import type { FunctionVersion } from '../core/catalog.ts'
+import type { Clock } from '../core/clock.ts'
+import { GatewayError, toGatewayError } from '../core/errors.ts'
+import type { RuntimeName } from '../core/identity.ts'
+import { MAX_CAPTURED_OUTPUT_BYTES } from '../core/limits.ts'
+import { type Runtime, RuntimeCall } from '../runtime/call.ts'
+import { type ReplyHead, ReplyHeads } from './response.ts'
+import type { Applicant, FunctionPlaces, WorkerPool } from './worker-pool.ts'
+
+/**
+ * Performs the upstream request a handler asked for (§2.10) and answers through `call.answer`, `answerChunk`,
+ * `answerEnd` or `fail`. Sets `call.stopEdge` while it works.
+ * @param body - the directive's body; a view that is valid during the call only
+ */
+export type EdgeHandler = (call: InvokeCall, directive: Readonly<Record<string, unknown>>, body: Buffer) => void
+
+export interface InvokerOptions {
+  clock: Clock
+  runtimes: ReadonlyMap<RuntimeName, Runtime>
+  pool: WorkerPool
+  edge: EdgeHandler | null
+  /** Captured output of a call; null when nobody listens. */
+  onLog: ((call: InvokeCall, stream: 'stdout' | 'stderr', text: string) => void) | null
+}
+
+/** One call; each door has a subclass that takes the answer. */
+export abstract class InvokeCall extends RuntimeCall implements Applicant {
+  readonly invoker: Invoker
+  id = ''
+  /** True when captured output is wanted in `stdout` and `stderr`. */
+  capture: boolean
+  stdout = ''
+  stderr = ''
+  /** Monotonic ms: when a place was asked for, and how long the call waited for it. */
+  enteredAt = 0
+  queuedMs = 0
+  /** True once the call's fate is decided: later callbacks are dropped. */
+  settled = false
+  /** True while a runtime works for the call. */
+  dispatched = false
+  /** Set by the edge handler: stops the upstream request. */
+  stopEdge: (() => void) | null = null
+
+  admission: 'outside' | 'queued' | 'active' = 'outside'
+  places: FunctionPlaces | null = null
+  queuePrevious: Applicant | null = null
+  queueNext: Applicant | null = null
+  queueTimer: NodeJS.Timeout | null = null
+
+  constructor(fn: FunctionVersion, invoker: Invoker) {
+    super(fn)
+    this.invoker = invoker
+    this.capture = fn.policy.includeDebugHeaders
+  }
+
+  /** The answer's head and body; with `stream` chunks and an end follow. The body is valid during the call only. */
+  protected abstract deliver(head: ReplyHead, body: Buffer, stream: boolean): void
+  protected abstract deliverChunk(body: Buffer): void
+  /** An error means the body was cut. */
+  protected abstract deliverEnd(error: GatewayError | null): void
+  /** A refusal or failure before any answer. */
+  protected abstract refuse(error: GatewayError): void
+
+  onAdmitted(): void {
+    this.queuedMs = this.invoker.clock.monotonic() - this.enteredAt
+    this.invoker.dispatch(this)
+  }
+
+  onRefused(error: GatewayError): void {
+    this.fail(error)
+  }
+
+  override onReply(header: string, body: Buffer, stream: boolean): void {
+    if (this.settled) return
+    this.dispatched = stream
+    let head: ReplyHead
+    try {
+      head = this.invoker.heads.read(header)
+    } catch (error) {
+      this.fail(toGatewayError(error))
+      return
+    }
+    if (head.proxy === null) this.answer(head, body, stream)
+    else this.invoker.passToEdge(this, head.proxy, body, stream)
+  }
+
+  /** Ends the wait for an answer: used by `onReply` and by the edge handler. */
+  answer(head: ReplyHead, body: Buffer, stream: boolean): void {
+    if (this.settled) return
+    if (!stream) this.#settle()
+    this.deliver(head, body, stream)
+  }
+
+  answerChunk(body: Buffer): void {
+    if (!this.settled) this.deliverChunk(body)
+  }
+
+  answerEnd(error: GatewayError | null): void {
+    if (this.settled) return
+    this.dispatched = false
+    this.#settle()
+    this.deliverEnd(error)
+  }
+
+  override onChunk(body: Buffer): void {
+    this.answerChunk(body)
+  }
+
+  override onEnd(error: GatewayError | null): void {
+    this.answerEnd(error)
+  }
+
+  override onError(error: GatewayError): void {
+    this.dispatched = false
+    this.fail(error)
+  }
+
+  override onLog(stream: 'stdout' | 'stderr', text: string): void {
+    if (this.capture && this[stream].length < MAX_CAPTURED_OUTPUT_BYTES) {
+      this[stream] = (this[stream] + text).slice(0, MAX_CAPTURED_OUTPUT_BYTES)
+    }
+    this.invoker.onLog?.(this, stream, text)
+  }
+
+  /** The call ends without an answer of the function. */
+  fail(error: GatewayError): void {
+    if (this.settled) return
+    this.#stopWork()
+    this.#settle()
+    this.refuse(error)
+  }
+
+  /** The receiver took `bytes` of a stream. */
+  grant(bytes: number): void {
+    if (!this.settled) this.worker?.grant(this, bytes)
+  }
+
+  /** Nobody waits for the answer any more: work is stopped and the place is free. No callback follows. */
+  abandon(): void {
+    if (this.settled) return
+    this.#stopWork()
+    this.#settle()
+  }
+
+  #stopWork(): void {
+    if (this.dispatched) this.invoker.stop(this)
+    this.dispatched = false
+    const stopEdge = this.stopEdge
+    this.stopEdge = null
+    stopEdge?.()
+  }
+
+  #settle(): void {
+    this.settled = true
+    this.invoker.pool.leave(this)
+  }
+}
+
+/** Admission, dispatch and replies of all calls of a gateway. */
+export class Invoker {
+  readonly clock: Clock
+  readonly pool: WorkerPool
+  readonly heads = new ReplyHeads()
+  readonly onLog: InvokerOptions['onLog']
+  readonly #runtimes: ReadonlyMap<RuntimeName, Runtime>
+  readonly #edge: EdgeHandler | null
+
+  constructor(options: InvokerOptions) {
+    this.clock = options.clock
+    this.pool = options.pool
+    this.onLog = options.onLog
+    this.#runtimes = options.runtimes
+    this.#edge = options.edge
+  }
+
+  /** Runs a call whose header and body are set, or refuses it, now or after a wait. */
+  start(call: InvokeCall): void {
+    const outcome = this.pool.enter(call)
+    if (outcome === null) this.dispatch(call)
+    else if (outcome === 'queued') call.enteredAt = this.clock.monotonic()
+    else call.fail(outcome)
+  }
+
+  dispatch(call: InvokeCall): void {
+    const runtime = this.#runtimes.get(call.fn.runtime)
+    if (runtime === undefined) {
+      call.fail(new GatewayError('RUNTIME_DOWN', `runtime down: ${call.fn.runtime} is not enabled`))
+      return
+    }
+    call.dispatched = true
+    try {
+      runtime.dispatch(call)
+    } catch (error) {
+      call.onError(toGatewayError(error))
+    }
+  }
+
+  /** Tells the runtime that nobody waits. */
+  stop(call: InvokeCall): void {
+    this.#runtimes.get(call.fn.runtime)?.abandon(call)
+  }
+
+  passToEdge(call: InvokeCall, directive: Readonly<Record<string, unknown>>, body: Buffer, stream: boolean): void {
+    if (stream) {
+      call.fail(new GatewayError('CONTRACT_BROKEN', 'invalid runtime response: a proxy directive cannot be streamed'))
+    } else if (this.#edge === null || call.fn.policy.edge === null) {
+      call.fail(new GatewayError('EDGE_FAILED', 'edge proxy disabled for this function'))
+    } else {
+      try {
+        this.#edge(call, directive, body)
+      } catch (error) {
+        call.fail(toGatewayError(error))
+      }
+    }
+  }
+}

@@ -1,0 +1,48 @@
+/** What a call must satisfy before its body is read and a place is asked for. Owner: §7. */
+
+import type { FunctionVersion } from '../core/catalog.ts'
+import { GatewayError } from '../core/errors.ts'
+import type { Method } from '../core/identity.ts'
+
+/**
+ * The value of `Allow`: HEAD is answered wherever GET is.
+ * @param methods - allowed methods in the order of METHODS
+ */
+export function toAllow(methods: readonly Method[]): string {
+  return methods.flatMap(method => (method === 'GET' ? ['GET', 'HEAD'] : [method])).join(', ')
+}
+
+/** True when the policy allows the method; HEAD follows GET. */
+export function isMethodAllowed(fn: FunctionVersion, method: string): boolean {
+  const wanted = method === 'HEAD' ? 'GET' : method
+  return (fn.policy.methods as readonly string[]).includes(wanted)
+}
+
+/** 405 with `Allow`. */
+export function toMethodError(methods: readonly Method[]): GatewayError {
+  return new GatewayError('METHOD_NOT_ALLOWED', 'method not allowed', { headers: { Allow: toAllow(methods) } })
+}
+
+/** 413 for a body over the limit, by its declared or its real length. */
+export function toBodyError(maxBodyBytes: number): GatewayError {
+  return new GatewayError('BODY_TOO_LARGE', `payload too large: the limit is ${maxBodyBytes} bytes`)
+}
+
+/**
+ * Checks a call against its function's policy. Methods and hosts are the route's business; a door without a route asks
+ * isMethodAllowed first.
+ * @param bodyBytes - declared or known length of the body; 0 when there is none or it is not known yet
+ * @returns the refusal, or null
+ */
+export function checkPolicy(fn: FunctionVersion, bodyBytes: number): GatewayError | null {
+  if (bodyBytes > fn.policy.maxBodyBytes) return toBodyError(fn.policy.maxBodyBytes)
+  if (fn.policy.adapter === null) {
+    return new GatewayError('LOAD_FAILED', `unknown adapter: invoke.adapter is "${fn.policy.adapterName}"`, {
+      detail: {
+        file: fn.entryFile,
+        hint: 'use native, cloud-lambda or edge-worker (or one of their aliases) in fn.config.json',
+      },
+    })
+  }
+  return null
+}

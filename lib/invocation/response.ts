@@ -1,0 +1,133 @@
+/**
+ * A worker's reply as an HTTP head, checked against the response contract. Spec: §2.6.
+ *
+ * The worker has already made an envelope of the handler's return value. The check here is the gateway's own: a worker
+ * written elsewhere, or one whose handler meddled with it, may send anything. A head that was checked once is remembered
+ * by its text, so an unchanged answer costs one lookup.
+ */
+
+import { GatewayError } from '../core/errors.ts'
+import {
+  KNOWN_REPLY_HEAD_CHARS,
+  KNOWN_REPLY_HEADS,
+  MAX_REPLY_HEADER_BYTES,
+  MAX_STATUS,
+  MIN_STATUS,
+} from '../core/limits.ts'
+import { HOP_BY_HOP } from './forwarded-headers.ts'
+
+/** What goes out before the body. Frozen by use: one object serves many answers. */
+export interface ReplyHead {
+  status: number
+  /** Names and values in turn, as they are sent; without Content-Length. */
+  headers: readonly string[]
+  /** False for 204 and 304. */
+  hasBody: boolean
+  /** Bytes of a streamed body when the worker knows them. */
+  length: number | null
+  /** The handler asks for an upstream request (§2.10); the other fields then say nothing. */
+  proxy: Readonly<Record<string, unknown>> | null
+}
+
+/** Checks reply heads and remembers the usual ones; one per gateway. */
+export class ReplyHeads {
+  readonly #known = new Map<string, ReplyHead>()
+
+  /**
+   * @param text - JSON text of a `reply` header
+   * @throws GatewayError CONTRACT_BROKEN with `invalid runtime response: <why>`
+   */
+  read(text: string): ReplyHead {
+    const known = this.#known.get(text)
+    if (known !== undefined) return known
+    const head = toReplyHead(parseHeader(text))
+    if (text.length <= KNOWN_REPLY_HEAD_CHARS && head.proxy === null && head.length === null) {
+      if (this.#known.size >= KNOWN_REPLY_HEADS) this.#known.clear()
+      this.#known.set(text, head)
+    }
+    return head
+  }
+}
+
+/** @throws GatewayError CONTRACT_BROKEN */
+export function toReplyHead(reply: unknown): ReplyHead {
+  if (!isObject(reply)) throw broken(`the reply must be an object, got ${describe(reply)}`)
+  if (reply.proxy !== undefined && reply.proxy !== null) {
+    if (!isObject(reply.proxy)) throw broken(`proxy must be an object, got ${describe(reply.proxy)}`)
+    return { status: 0, headers: [], hasBody: true, length: null, proxy: reply.proxy }
+  }
+  const status = checkStatus(reply.status)
+  return {
+    status,
+    headers: toHeaderList(reply.headers ?? {}),
+    hasBody: status !== 204 && status !== 304,
+    length: checkLength(reply.length ?? null),
+    proxy: null,
+  }
+}
+
+function parseHeader(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    throw broken('the reply header is not JSON')
+  }
+}
+
+function checkStatus(status: unknown): number {
+  if (typeof status !== 'number' || !Number.isInteger(status) || status < MIN_STATUS || status > MAX_STATUS)
+    throw broken(`status must be an integer from ${MIN_STATUS} to ${MAX_STATUS}, got ${describe(status)}`)
+  // An informational answer would leave the client waiting for the final one.
+  if (status < 200) throw broken(`status ${status} is informational and cannot end a request`)
+  return status
+}
+
+function checkLength(length: unknown): number | null {
+  if (length === null) return null
+  if (typeof length !== 'number' || !Number.isSafeInteger(length) || length < 0)
+    throw broken(`length must be a number of bytes, got ${describe(length)}`)
+  return length
+}
+
+const HEADER_NAME = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/
+/** CR and LF would start a header of the handler's input's choice; the rest cannot be sent at all. */
+const BAD_VALUE = /[^\t\x20-\x7e\x80-\xff]/
+
+/** Headers that the gateway sets itself, or that speak of its own connection to the client. */
+const OWN_HEADERS: ReadonlySet<string> = new Set([...HOP_BY_HOP, 'content-length', 'x-request-id'])
+
+function toHeaderList(headers: unknown): string[] {
+  if (!isObject(headers)) throw broken(`headers must be an object, got ${describe(headers)}`)
+  const list: string[] = []
+  const named = new Set<string>()
+  let bytes = 0
+  for (const [name, value] of Object.entries(headers)) {
+    if (!HEADER_NAME.test(name)) throw broken(`${describe(name)} is no header name`)
+    const lower = name.toLowerCase()
+    for (const item of Array.isArray(value) ? value : [value]) {
+      if (typeof item !== 'string') throw broken(`header ${name} must be a string or strings, got ${describe(item)}`)
+      if (BAD_VALUE.test(item)) throw broken(`header ${name} holds a character that a header cannot carry`)
+      bytes += name.length + item.length + 4
+      if (bytes > MAX_REPLY_HEADER_BYTES) throw broken(`headers are larger than ${MAX_REPLY_HEADER_BYTES} bytes`)
+      if (lower === 'connection') for (const token of item.toLowerCase().split(',')) named.add(token.trim())
+      if (!OWN_HEADERS.has(lower)) list.push(name, item)
+    }
+  }
+  if (named.size === 0) return list
+  return list.filter((_, index) => !named.has(list[index - (index % 2)]!.toLowerCase()))
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+function describe(value: unknown): string {
+  if (value === undefined) return 'nothing'
+  const text = JSON.stringify(value) ?? String(value)
+  const kind = value === null ? 'null' : Array.isArray(value) ? 'array' : typeof value
+  return `${text.length > 80 ? `${text.slice(0, 80)}...` : text} (${kind})`
+}
+
+function broken(why: string): GatewayError {
+  return new GatewayError('CONTRACT_BROKEN', `invalid runtime response: ${why}`)
+}
