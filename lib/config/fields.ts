@@ -98,7 +98,7 @@ export function boolean(options: Common = {}): Field<boolean> {
     const word = text.trim().toLowerCase()
     if (TRUE_WORDS.includes(word)) return true
     if (FALSE_WORDS.includes(word)) return false
-    return reportWrong(at, `one of ${[...TRUE_WORDS, ...FALSE_WORDS].join(' ')}`, text, options.hint)
+    return reportWrong(at, `one of ${[...TRUE_WORDS, ...FALSE_WORDS].join(', ')}`, text, options.hint)
   }
   const read = (value: unknown, at: Place) => {
     // Command-line switches arrive as booleans, in files they are booleans.
@@ -217,6 +217,8 @@ export function toCamel(key: string): string {
 
 interface ObjectOptions extends Common {
   required?: readonly string[]
+  /** An unknown key makes the value wrong instead of a note. */
+  strict?: boolean
   /** Keys that are accepted and do nothing, with what to know about them. */
   noEffect?: Readonly<Record<string, string>>
 }
@@ -241,7 +243,7 @@ export function object<S extends Shape>(shape: S, options: ObjectOptions = {}): 
       const name = names.get(key)
       if (name === undefined) {
         const why = noEffect.get(key)
-        if (why === undefined) reportUnknownKey(keyOf(at, key), key, Object.keys(shape))
+        if (why === undefined) reportUnknownKey(keyOf(at, key), key, Object.keys(shape), 'key', options.strict)
         else report(keyOf(at, key), 'CONFIG_NO_EFFECT', `has no effect: ${why}`, 'Remove it.')
         continue
       }
@@ -350,9 +352,29 @@ export function mapped<T, U>(field: Field<T>, map: (value: T, at: Place) => U | 
   }
 }
 
-/** The same field with other words in its schema: a description, or keywords that its parser checks by hand. */
-export function withSchema<T>(field: Field<T>, schema: JsonSchema): Field<T> {
-  return { ...field, schema: { ...field.schema, ...schema } }
+/** An object field that may also be written as one text: `node=2,python=2`. */
+export function pairs<T>(field: Field<T>, example: string): Field<T> {
+  const rule = `an object, or a text such as ${example}`
+  const readText = (text: string, at: Place) => {
+    if (text.trim().startsWith('{')) return field.readText(text, at)
+    const result: Record<string, unknown> = Object.create(null)
+    for (const part of text.split(',')) {
+      if (part.trim() === '') continue
+      const [key = '', ...rest] = part.split('=')
+      const name = key.trim()
+      const value = rest.join('=').trim()
+      if (name === '' || value === '' || name in result) return reportWrong(at, rule, text, 'Name each one once.')
+      result[name] = /^\d+$/.test(value) ? Number(value) : value
+    }
+    return field.read(result, at)
+  }
+  return {
+    ...field,
+    rule,
+    schema: { anyOf: [field.schema, { type: 'string' }] },
+    read: (value, at) => (typeof value === 'string' ? readText(value, at) : field.read(value, at)),
+    readText,
+  }
 }
 
 /** True for what JSON calls an object. */

@@ -56,11 +56,11 @@ export function reportWrong(at: Place, rule: string, value: unknown, hint = ''):
 }
 
 /** Notes a key that no declaration has. `at` is the place of the key itself. */
-export function reportUnknownKey(at: Place, key: string, known: Iterable<string>, what = 'key'): void {
+export function reportUnknownKey(at: Place, key: string, known: Iterable<string>, what = 'key', isWrong = false): void {
   const near = nearest(key, known)
   const hint = near === null ? `Remove it, or see the table of ${what}s.` : `Write ${near}.`
   const text = near === null ? `is not a known ${what}` : `is not a known ${what}, did you mean ${near}?`
-  report(at, 'CONFIG_UNKNOWN_KEY', text, hint)
+  report(at, isWrong ? 'CONFIG_VALUE' : 'CONFIG_UNKNOWN_KEY', text, hint)
 }
 
 /** Notes anything else; `text` continues the sentence that begins with the name. */

@@ -1,0 +1,182 @@
+/** Finds and reads `fngw.json` and the env files beside it: the only file of this folder that touches the disk. Spec: §2.15. */
+
+import { existsSync, readFileSync, statSync } from 'node:fs'
+import { dirname, join, relative, resolve } from 'node:path'
+import { parseEnv } from 'node:util'
+import { MAX_CONFIG_FILE_BYTES } from '../core/limits.ts'
+import { isPlainObject } from './fields.ts'
+import { type Finding, isProblem, report, reportWrong, showText, toPlace, toWarning } from './findings.ts'
+import { readJsonFile } from './json-text.ts'
+import { type ResolvedSettings, resolveSettings, type SettingInputs } from './settings.ts'
+
+export const PROJECT_FILE = 'fngw.json'
+/** Env files of a project; a later one wins. */
+export const ENV_FILES = ['.env', '.env.local'] as const
+
+export interface ProjectFile {
+  /** Full path. */
+  path: string
+  /** Name in messages: the path relative to the working directory, or `package.json#fngw`. */
+  label: string
+  /** Parsed, unchecked. */
+  value: unknown
+}
+
+export interface FoundProject {
+  /** null: there is none, or it cannot be used (see `findings`). */
+  file: ProjectFile | null
+  findings: Finding[]
+}
+
+export interface ProjectSearch {
+  cwd: string
+  /** Value of `--config`. */
+  explicit?: string | null
+  /** User whose files are trusted besides root's; default the user of this process, null trusts all. */
+  uid?: number | null
+}
+
+/**
+ * Looks for the project file: `explicit`; else `fngw.json` in `cwd` and its parents up to the folder that holds `.git` (or
+ * the file-system root); else the key `fngw` of `package.json` in `cwd`. Findings with code CONFIG_VALUE or CONFIG_NOT_JSON
+ * are problems: a file that was found and cannot be used is never skipped silently.
+ */
+export function findProjectFile({ cwd, explicit = null, uid }: ProjectSearch): FoundProject {
+  const findings: Finding[] = []
+  if (explicit !== null) return { file: read(resolve(cwd, explicit), cwd, findings, '--config'), findings }
+  const path = search(cwd, uid === undefined ? (process.getuid?.() ?? null) : uid, findings)
+  const file = path === null ? readPackage(cwd, findings) : read(path, cwd, findings, null)
+  return { file, findings }
+}
+
+function search(cwd: string, uid: number | null, findings: Finding[]): string | null {
+  for (let folder = resolve(cwd); ; folder = dirname(folder)) {
+    const path = join(folder, PROJECT_FILE)
+    if (existsSync(path) && (folder === resolve(cwd) || isTrusted(path, uid, cwd, findings))) return path
+    if (existsSync(join(folder, '.git')) || dirname(folder) === folder) return null
+  }
+}
+
+/** A file planted in a shared parent folder (`/tmp/fngw.json`) could name programs to run: another user's is not used. */
+function isTrusted(path: string, uid: number | null, cwd: string, findings: Finding[]): boolean {
+  if (uid === null) return true
+  const stat = statSync(path, { throwIfNoEntry: false })
+  if (stat !== undefined && (stat.uid === uid || stat.uid === 0) && (stat.mode & 0o002) === 0) return true
+  const at = toPlace(relative(cwd, path), '', findings)
+  const text = 'is not used: it is in a parent folder and another user can change it'
+  report(at, 'CONFIG_NO_EFFECT', text, `Run from its folder, or give --config ${showText(path)}.`)
+  return false
+}
+
+function read(path: string, cwd: string, findings: Finding[], askedBy: string | null): ProjectFile | null {
+  const label = relative(cwd, path) || path
+  const bytes = readBytes(path, label, findings, askedBy)
+  if (bytes === null) return null
+  const value = readJsonFile(bytes, label, findings)
+  return value === undefined ? null : { path, label, value }
+}
+
+function readPackage(cwd: string, findings: Finding[]): ProjectFile | null {
+  const path = join(cwd, 'package.json')
+  if (!existsSync(path)) return null
+  const ignored: Finding[] = []
+  const bytes = readBytes(path, 'package.json', ignored, null)
+  // A package.json that cannot be read says nothing about this project; its own tools complain about it.
+  const value = bytes === null ? undefined : readJsonFile(bytes, 'package.json', ignored)
+  if (!isPlainObject(value) || !Object.hasOwn(value, 'fngw')) return null
+  if (isPlainObject(value.fngw)) return { path, label: 'package.json#fngw', value: value.fngw }
+  reportWrong(toPlace('package.json', 'fngw', findings), 'an object', value.fngw, 'Write "fngw": {}.')
+  return null
+}
+
+function readBytes(path: string, label: string, findings: Finding[], askedBy: string | null): Uint8Array | null {
+  const at = askedBy === null ? toPlace(label, '', findings) : toPlace(null, `${askedBy} ${showText(label)}`, findings)
+  try {
+    const stat = statSync(path)
+    // Reading a pipe or a device could wait for ever.
+    if (stat.isFile() && stat.size <= MAX_CONFIG_FILE_BYTES) return readFileSync(path)
+    if (stat.isFile()) {
+      const text = `has ${stat.size} bytes, at most ${MAX_CONFIG_FILE_BYTES} are read`
+      report(at, 'CONFIG_VALUE', text, 'Make the file smaller.')
+    } else report(at, 'CONFIG_VALUE', 'cannot be read: it is no regular file', 'Name a file.')
+  } catch (error) {
+    report(at, 'CONFIG_VALUE', `cannot be read: ${toReason(error)}`, 'Check its name and its permissions.')
+  }
+  return null
+}
+
+const REASONS: Readonly<Record<string, string>> = {
+  ENOENT: 'there is no such file',
+  EACCES: 'permission denied',
+  ENOTDIR: 'a part of its path is not a folder',
+  ELOOP: 'its links form a loop',
+}
+
+function toReason(error: unknown): string {
+  const code = error instanceof Error && 'code' in error ? String(error.code) : 'unknown'
+  return REASONS[code] ?? code
+}
+
+export interface ReadEnv {
+  /** `env` over the files' variables. */
+  env: Record<string, string | undefined>
+  /** Full path of the file a variable comes from; absent for those of the process. */
+  envFiles: Record<string, string>
+  findings: Finding[]
+}
+
+/**
+ * The variables of `.env` and `.env.local` in `dir` below those of the process, which always win.
+ * @param env - variables of the process
+ * @param cwd - folder that names in messages are relative to
+ */
+export function readEnvFiles(dir: string, env: Readonly<Record<string, string | undefined>>, cwd: string): ReadEnv {
+  const findings: Finding[] = []
+  const merged: Record<string, string | undefined> = Object.create(null)
+  const envFiles: Record<string, string> = Object.create(null)
+  for (const name of ENV_FILES) {
+    const path = join(dir, name)
+    if (!existsSync(path)) continue
+    const bytes = readBytes(path, relative(cwd, path), findings, null)
+    if (bytes === null) continue
+    const text = new TextDecoder().decode(bytes)
+    for (const [key, value] of Object.entries(parseEnv(text))) {
+      if (env[key] !== undefined) continue
+      merged[key] = value
+      envFiles[key] = path
+    }
+  }
+  for (const [key, value] of Object.entries(env)) merged[key] = value
+  return { env: merged, envFiles, findings }
+}
+
+export interface LoadedSettings extends ResolvedSettings {
+  /** Full path of the project file that was used, or null. */
+  projectFile: string | null
+}
+
+/** What `loadSettings` needs from its caller; the rest it finds. */
+export type LoadInputs = Pick<SettingInputs, 'options' | 'flags' | 'env' | 'cwd' | 'defaults'> &
+  Pick<ProjectSearch, 'explicit'>
+
+/** Finds the project file and the env files beside it (else in `cwd`), and resolves every setting. Never throws. */
+export function loadSettings({ explicit = null, env = {}, ...inputs }: LoadInputs): LoadedSettings {
+  const { cwd } = inputs
+  const project = findProjectFile({ cwd, explicit })
+  const read = readEnvFiles(project.file === null ? cwd : dirname(project.file.path), env, cwd)
+  const resolved = resolveSettings({
+    ...inputs,
+    env: read.env,
+    envFiles: read.envFiles,
+    ...(project.file && { file: project.file.value, filePath: project.file.path, fileLabel: project.file.label }),
+  })
+  const findings = [...project.findings, ...read.findings]
+  const problems = findings.filter(isProblem).map(finding => ({ ...finding, source: 'file' as const }))
+  const warnings = findings.filter(finding => !isProblem(finding)).map(toWarning)
+  return {
+    ...resolved,
+    problems: [...problems, ...resolved.problems],
+    warnings: [...warnings, ...resolved.warnings],
+    projectFile: project.file?.path ?? null,
+  }
+}

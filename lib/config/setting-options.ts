@@ -1,0 +1,514 @@
+/** The table of settings: one row per option. Spec: §2.15; owner: page config/settings. */
+
+import { isIP } from 'node:net'
+import { isAbsolute, resolve } from 'node:path'
+import { DEFAULT_RUNTIMES, RUNTIMES } from '../core/identity.ts'
+import * as limits from '../core/limits.ts'
+import { boolean, type Field, integer, list, mapped, number, object, oneOf, pairs, string } from './fields.ts'
+import { reportWrong } from './findings.ts'
+import * as texts from './texts.ts'
+
+/** One setting: where it may come from, what it may be, what it is when nobody sets it. */
+export interface SettingOption<T> {
+  /** Environment variables, the first one given counts. */
+  readonly env: readonly string[]
+  /** Key in `fngw.json`; null for what does not belong into a file under version control. */
+  readonly key: string | null
+  readonly keyAliases: readonly string[]
+  /** Commander spellings; the attribute name is the setting's name. `[dir]` is the positional argument. */
+  readonly flags: readonly string[]
+  readonly field: Field<T>
+  /** null: unset, or worked out from other settings. */
+  readonly fallback: T | null
+  readonly unit: string | null
+  readonly section: Section
+  readonly description: string
+  /** True when its value must not be shown. */
+  readonly secret: boolean
+  /** Makes relative paths full; `base` is the folder of the file that holds the value, or the working directory. */
+  locate?(value: T, base: string): T
+}
+
+export type Section =
+  | 'Gateway'
+  | 'Routes'
+  | 'Limits'
+  | 'Runtimes'
+  | 'Dependencies'
+  | 'Control plane'
+  | 'Scheduler and jobs'
+
+interface Row<T> {
+  env: string | readonly string[]
+  key: string | null
+  keyAliases?: readonly string[]
+  flags?: string | readonly string[]
+  field: Field<T>
+  fallback: NoInfer<T> | null
+  unit?: string
+  secret?: boolean
+  locate?: (value: T, base: string) => T
+}
+
+function option<T>(section: Section, description: string, row: Row<T>): SettingOption<T> {
+  const { env, flags = [], keyAliases = [], unit = null, secret = false, locate } = row
+  return {
+    env: typeof env === 'string' ? [env] : env,
+    key: row.key,
+    keyAliases,
+    flags: typeof flags === 'string' ? [flags] : flags,
+    field: { ...row.field, schema: { description, ...row.field.schema } },
+    fallback: row.fallback,
+    unit,
+    section,
+    description,
+    secret,
+    ...(locate ? { locate } : {}),
+  }
+}
+
+/** A row for a boolean that is on (`true`) or off unless set. */
+function toggle(section: Section, env: string, fallback: boolean, description: string, flags: string[] = []) {
+  const key = env.replace(/^FN_/, '').toLowerCase().replaceAll('_', '-')
+  return option(section, description, { env, key, flags, field: boolean(), fallback })
+}
+
+const SECONDS = 'seconds'
+const MAX_SECONDS = 86_400
+
+const toFull = (path: string, base: string) => resolve(base, path)
+
+/** Programs that `runtime-binaries` may name, with their variables. */
+export const BINARY_ENV = {
+  python: 'FN_PYTHON_BIN',
+  node: 'FN_NODE_BIN',
+  npm: 'FN_NPM_BIN',
+  php: 'FN_PHP_BIN',
+  composer: 'FN_COMPOSER_BIN',
+  go: 'FN_GO_BIN',
+  cargo: 'FN_CARGO_BIN',
+  docker: 'FN_DOCKER_BIN',
+} as const
+
+/** A program name is looked up on PATH; anything with a slash is a path. */
+export function toFullProgram(program: string, base: string): string {
+  return program.includes('/') && !isAbsolute(program) ? resolve(base, program) : program
+}
+
+/** A program: a name on PATH or a path. */
+export const PROGRAM = string({ rule: 'a program name or path', maxLength: 4096 })
+
+const MAX_DAEMONS = 64
+const daemonCount = integer({ min: 1, max: MAX_DAEMONS })
+const LUA_DAEMONS = { lua: 'Lua runs inside the gateway process and has no daemon' }
+
+const SOCKET_RULE = 'unix:/path or tcp://host:port'
+/** Bytes of a unix socket path that Linux accepts. */
+const MAX_SOCKET_PATH_BYTES = 107
+
+function parseSocket(text: string): string | null {
+  const unix = /^unix:(?:\/\/(?=\/))?(.+)$/.exec(text)?.[1]
+  if (unix !== undefined) return Buffer.byteLength(unix) <= MAX_SOCKET_PATH_BYTES ? `unix:${unix}` : null
+  const port = /^tcp:\/\/(?:\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})$/.exec(text)?.[1]
+  return port !== undefined && Number(port) >= 1 && Number(port) <= 65_535 ? text : null
+}
+
+const sockets = list(string({ rule: SOCKET_RULE, parse: parseSocket, pattern: /^(unix:|tcp:\/\/)/ }), {
+  rule: `${SOCKET_RULE}, or a list of them`,
+  minItems: 1,
+  maxItems: MAX_DAEMONS,
+})
+
+type SocketMap = { [runtime: string]: string[] | undefined }
+
+function locateSockets(map: SocketMap, base: string): SocketMap {
+  const toFullSocket = (uri: string) => (uri.startsWith('unix:') ? `unix:${resolve(base, uri.slice(5))}` : uri)
+  return Object.fromEntries(Object.entries(map).map(([runtime, uris]) => [runtime, uris?.map(toFullSocket)]))
+}
+
+const HOST_NAME = /^(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.:_-]+)$/
+
+function parseBindHost(text: string): string | null {
+  if (!HOST_NAME.test(text)) return null
+  const bare = text.replace(/^\[|\]$/g, '')
+  return bare.includes(':') && isIP(bare) !== 6 ? null : bare
+}
+
+function parseCidr(text: string): string | null {
+  const [address = '', bits, ...rest] = text.split('/')
+  const version = isIP(address)
+  if (version === 0 || rest.length > 0) return null
+  if (bits === undefined) return text
+  return /^\d{1,3}$/.test(bits) && Number(bits) <= (version === 4 ? 32 : 128) ? text : null
+}
+
+/** `production` in `FN_ENV`, or true and false. */
+const production: Field<boolean> = mapped(
+  oneOf(['production', 'development'], { spellings: { prod: 'production', dev: 'development' } }),
+  name => name === 'production',
+)
+
+const homeFunction = mapped(
+  string({ rule: texts.HOME_ROUTE_RULE, parse: texts.parseHomeRoute }),
+  // A bare function name is meant from the root: the home of `/` has no folder to be relative to.
+  path => (path.startsWith('/') ? path : `/${path}`),
+)
+
+/** Every setting, in the order of the page. */
+export const SETTING_OPTIONS = {
+  functionsRoot: option(
+    'Gateway',
+    'Folder that holds the functions; default the folder of fngw.json, else the working directory.',
+    {
+      env: 'FN_FUNCTIONS_ROOT',
+      key: 'functions-dir',
+      flags: '[dir]',
+      field: string({ rule: 'a folder', maxLength: 4096 }),
+      fallback: null,
+      locate: toFull,
+    },
+  ),
+  host: option('Gateway', 'Address to listen on.', {
+    env: 'FN_HOST',
+    key: 'host',
+    flags: '--host <address>',
+    field: string({ rule: 'an IP address or host name', parse: parseBindHost, maxLength: 253 }),
+    fallback: limits.DEFAULT_HOST,
+  }),
+  port: option('Gateway', 'TCP port to listen on; 0 takes a free one.', {
+    env: ['FN_PORT', 'FN_HOST_PORT', 'PORT'],
+    key: 'port',
+    flags: '--port <number>',
+    field: integer({ min: 0, max: 65_535 }),
+    fallback: limits.DEFAULT_PORT,
+  }),
+  production: option(
+    'Gateway',
+    'production: neutral error texts and no file watching; development: details in answers.',
+    {
+      env: 'FN_ENV',
+      key: 'env',
+      field: {
+        ...production,
+        read: (value, at) => (typeof value === 'boolean' ? value : production.read(value, at)),
+      },
+      fallback: false,
+    },
+  ),
+  hotReload: option('Gateway', 'Reload when files change; default on in development.', {
+    env: 'FN_HOT_RELOAD',
+    key: 'hot-reload',
+    flags: ['--hot-reload', '--no-hot-reload'],
+    field: boolean(),
+    fallback: null,
+  }),
+  publicBaseUrl: option('Gateway', 'Address under which clients reach the gateway, for the OpenAPI document.', {
+    env: 'FN_PUBLIC_BASE_URL',
+    key: 'public-base-url',
+    flags: '--public-base-url <url>',
+    field: texts.baseUrl('Address of the gateway.'),
+    fallback: null,
+  }),
+  shutdownTimeoutMs: option('Gateway', 'Longest wait for running requests at a stop.', {
+    env: 'FN_SHUTDOWN_TIMEOUT_MS',
+    key: 'shutdown-timeout-ms',
+    flags: '--shutdown-timeout-ms <ms>',
+    field: integer({ min: 0, max: 600_000 }),
+    fallback: limits.DEFAULT_SHUTDOWN_TIMEOUT_MS,
+    unit: 'ms',
+  }),
+  accessLog: toggle('Gateway', 'FN_ACCESS_LOG', true, 'One line per request.', ['--no-access-log']),
+  logLevel: option('Gateway', 'Least important lines that are written.', {
+    env: 'FN_LOG_LEVEL',
+    key: 'log-level',
+    flags: '--log-level <level>',
+    field: oneOf(['debug', 'info', 'warn', 'error', 'silent']),
+    fallback: 'info',
+  }),
+  docsEnabled: toggle('Gateway', 'FN_DOCS_ENABLED', true, 'Serve /docs and /openapi.json.'),
+  openapiIncludeInternal: option('Gateway', 'List the paths under /_fn in the OpenAPI document.', {
+    env: 'FN_OPENAPI_INCLUDE_INTERNAL',
+    key: 'openapi-include-internal',
+    keyAliases: ['swagger-include-admin'],
+    field: boolean(),
+    fallback: false,
+  }),
+
+  namespaceDepth: option('Routes', 'Name segments below a runtime folder.', {
+    env: 'FN_NAMESPACE_DEPTH',
+    key: 'namespace-depth',
+    flags: '--namespace-depth <count>',
+    field: integer({ min: 1, max: limits.MAX_NAMESPACE_DEPTH }),
+    fallback: limits.DEFAULT_NAMESPACE_DEPTH,
+  }),
+  forceUrl: toggle('Routes', 'FN_FORCE_URL', false, 'Treat every route of a config as forced.', ['--force-url']),
+  homeFunction: option('Routes', 'Path that answers for /.', {
+    env: 'FN_HOME_FUNCTION',
+    key: 'home-function',
+    field: homeFunction,
+    fallback: null,
+  }),
+  homeRedirect: option('Routes', 'URL or path that / redirects to.', {
+    env: 'FN_HOME_REDIRECT',
+    key: 'home-redirect',
+    field: string({ rule: texts.HOME_REDIRECT_RULE, parse: texts.parseHomeRedirect }),
+    fallback: null,
+  }),
+  trustedProxyCidrs: option('Routes', 'Proxies whose X-Forwarded-* headers are believed.', {
+    env: 'FN_TRUSTED_PROXY_CIDRS',
+    key: 'trusted-proxy-cidrs',
+    flags: '--trusted-proxy-cidrs <list>',
+    field: list(string({ rule: 'an address or network such as 10.0.0.0/8', parse: parseCidr, maxLength: 60 })),
+    fallback: [],
+  }),
+
+  defaultTimeoutMs: option('Limits', 'timeout_ms of a function that sets none.', {
+    env: 'FN_DEFAULT_TIMEOUT_MS',
+    key: 'default-timeout-ms',
+    flags: '--default-timeout-ms <ms>',
+    field: integer({ min: 1, max: limits.MAX_TIMEOUT_MS }),
+    fallback: limits.DEFAULT_TIMEOUT_MS,
+    unit: 'ms',
+  }),
+  defaultMaxConcurrency: option('Limits', 'max_concurrency of a function that sets none; 0 means no limit.', {
+    env: 'FN_DEFAULT_MAX_CONCURRENCY',
+    key: 'default-max-concurrency',
+    flags: '--default-max-concurrency <count>',
+    field: integer({ min: 0 }),
+    fallback: limits.DEFAULT_MAX_CONCURRENCY,
+  }),
+  defaultMaxBodyBytes: option('Limits', 'max_body_bytes of a function that sets none.', {
+    env: 'FN_DEFAULT_MAX_BODY_BYTES',
+    key: 'default-max-body-bytes',
+    flags: '--default-max-body-bytes <bytes>',
+    field: integer({ min: 1, max: limits.MAX_BODY_BYTES }),
+    fallback: limits.DEFAULT_MAX_BODY_BYTES,
+    unit: 'bytes',
+  }),
+  workerMemoryMb: option('Limits', 'Memory that one worker may allocate.', {
+    env: 'FN_WORKER_MEMORY_MB',
+    key: 'worker-memory-mb',
+    flags: '--worker-memory-mb <mb>',
+    field: integer({ min: 16, max: 1_048_576 }),
+    fallback: limits.DEFAULT_WORKER_MEMORY_MB,
+    unit: 'MB',
+  }),
+
+  runtimes: option('Runtimes', 'Enabled runtimes; one that is named and missing is shown as down.', {
+    env: 'FN_RUNTIMES',
+    key: 'runtimes',
+    flags: '--runtimes <list>',
+    field: list(oneOf(RUNTIMES, { hint: 'TypeScript runs in node.' }), {
+      minItems: 1,
+      rule: `a list of ${RUNTIMES.join(', ')}`,
+    }),
+    fallback: [...DEFAULT_RUNTIMES],
+  }),
+  runtimeDaemons: option('Runtimes', 'Daemon processes per runtime; default 1 each; not for lua.', {
+    env: 'FN_RUNTIME_DAEMONS',
+    key: 'runtime-daemons',
+    flags: '--runtime-daemons <list>',
+    field: pairs(
+      object(
+        { python: daemonCount, node: daemonCount, php: daemonCount, go: daemonCount, rust: daemonCount },
+        { strict: true, noEffect: LUA_DAEMONS },
+      ),
+      'node=2,python=2',
+    ),
+    fallback: {},
+  }),
+  runtimeSockets: option('Runtimes', 'Sockets of daemons that run elsewhere, per runtime; wins over runtime-daemons.', {
+    env: 'FN_RUNTIME_SOCKETS',
+    key: 'runtime-sockets',
+    flags: '--runtime-sockets <json>',
+    field: object(
+      { python: sockets, node: sockets, php: sockets, go: sockets, rust: sockets },
+      { strict: true, noEffect: LUA_DAEMONS, hint: 'Write {"node": ["unix:/run/node.sock"]}.' },
+    ) as Field<SocketMap>,
+    fallback: {},
+    locate: locateSockets,
+  }),
+  binaries: option('Runtimes', 'Programs by tool; default the name on PATH.', {
+    env: [],
+    key: 'runtime-binaries',
+    field: pairs(
+      object(
+        {
+          python: PROGRAM,
+          node: PROGRAM,
+          npm: PROGRAM,
+          php: PROGRAM,
+          composer: PROGRAM,
+          go: PROGRAM,
+          cargo: PROGRAM,
+          docker: PROGRAM,
+        },
+        { strict: true },
+      ),
+      'python=/usr/bin/python3',
+    ) as Field<Record<string, string>>,
+    fallback: {},
+  }),
+  runtimeImage: option('Runtimes', 'Image of container mode.', {
+    env: 'FN_RUNTIME_IMAGE',
+    key: 'runtime-image',
+    flags: '--runtime-image <tag>',
+    field: string({ rule: 'an image tag', pattern: /^[A-Za-z0-9][A-Za-z0-9._:/@-]*$/, maxLength: 500 }),
+    fallback: null,
+  }),
+  goBuildTimeoutSeconds: option('Runtimes', 'Longest Go build.', {
+    env: ['GO_BUILD_TIMEOUT_S', 'FN_GO_BUILD_TIMEOUT_S'],
+    key: 'go-build-timeout-s',
+    field: number({ min: 1, max: MAX_SECONDS }),
+    fallback: limits.DEFAULT_GO_BUILD_TIMEOUT_SECONDS,
+    unit: SECONDS,
+  }),
+  rustBuildTimeoutSeconds: option('Runtimes', 'Longest Rust build.', {
+    env: 'FN_RUST_BUILD_TIMEOUT_S',
+    key: 'rust-build-timeout-s',
+    field: number({ min: 1, max: MAX_SECONDS }),
+    fallback: limits.INSTALL_TIMEOUT_SECONDS,
+    unit: SECONDS,
+  }),
+
+  autoRequirements: toggle('Dependencies', 'FN_AUTO_REQUIREMENTS', true, 'Install Python packages.'),
+  autoInferPyDeps: toggle('Dependencies', 'FN_AUTO_INFER_PY_DEPS', true, 'Find Python packages from imports.'),
+  pyInferBackend: option('Dependencies', 'How Python imports are found.', {
+    env: 'FN_PY_INFER_BACKEND',
+    key: 'py-infer-backend',
+    field: oneOf(['native', 'pipreqs']),
+    fallback: 'native',
+  }),
+  autoNodeDeps: toggle('Dependencies', 'FN_AUTO_NODE_DEPS', true, 'Install Node packages.'),
+  autoInferNodeDeps: toggle('Dependencies', 'FN_AUTO_INFER_NODE_DEPS', true, 'Find Node packages from imports.'),
+  nodeInferBackend: option('Dependencies', 'How Node imports are found.', {
+    env: 'FN_NODE_INFER_BACKEND',
+    key: 'node-infer-backend',
+    field: oneOf(['native', 'detective', 'require-analyzer']),
+    fallback: 'native',
+  }),
+  autoInferWriteManifest: toggle(
+    'Dependencies',
+    'FN_AUTO_INFER_WRITE_MANIFEST',
+    true,
+    'Write found packages into manifests.',
+  ),
+  autoInferStrict: toggle(
+    'Dependencies',
+    'FN_AUTO_INFER_STRICT',
+    true,
+    'An import that is not resolved fails the function.',
+  ),
+  autoPhpDeps: toggle('Dependencies', 'FN_AUTO_PHP_DEPS', true, 'Install Composer packages.'),
+  preinstallPyDepsOnStart: toggle(
+    'Dependencies',
+    'FN_PREINSTALL_PY_DEPS_ON_START',
+    true,
+    'Install Python packages at start.',
+  ),
+  preinstallNodeDepsOnStart: toggle(
+    'Dependencies',
+    'FN_PREINSTALL_NODE_DEPS_ON_START',
+    true,
+    'Install Node packages at start.',
+  ),
+  preinstallNodeDepsConcurrency: option('Dependencies', 'Node installs at once during the start.', {
+    env: 'FN_PREINSTALL_NODE_DEPS_CONCURRENCY',
+    key: 'preinstall-node-deps-concurrency',
+    field: integer({ min: 1, max: 64 }),
+    fallback: limits.DEFAULT_PREINSTALL_NODE_DEPS_CONCURRENCY,
+  }),
+
+  uiEnabled: toggle('Control plane', 'FN_UI_ENABLED', false, 'Serve /console.'),
+  consoleApiEnabled: toggle('Control plane', 'FN_CONSOLE_API_ENABLED', true, 'Serve /_fn beyond health.'),
+  consoleWriteEnabled: toggle(
+    'Control plane',
+    'FN_CONSOLE_WRITE_ENABLED',
+    false,
+    'Allow writes without the admin token.',
+  ),
+  consoleLocalOnly: toggle('Control plane', 'FN_CONSOLE_LOCAL_ONLY', true, 'Only local clients, or the admin token.'),
+  adminToken: option('Control plane', 'Token for x-fn-admin-token.', {
+    env: 'FN_ADMIN_TOKEN',
+    key: null,
+    field: string({ rule: 'visible ASCII characters without blanks', pattern: /^[\x21-\x7e]+$/ }),
+    fallback: null,
+    secret: true,
+  }),
+  consoleHosts: option('Control plane', 'Host names, besides loopback and addresses, of a local control-plane call.', {
+    env: 'FN_CONSOLE_HOSTS',
+    key: 'console-hosts',
+    field: list(texts.hostRule(), { rule: 'a list of hosts' }),
+    fallback: [],
+  }),
+
+  schedulerEnabled: toggle('Scheduler and jobs', 'FN_SCHEDULER_ENABLED', true, 'Run schedules and keep_warm.'),
+  schedulerIntervalSeconds: option('Scheduler and jobs', 'Time between ticks; a smaller value counts as 1.', {
+    env: 'FN_SCHEDULER_INTERVAL',
+    key: 'scheduler-interval',
+    field: toClampedBelow(limits.MIN_SCHEDULER_INTERVAL_SECONDS, 3600),
+    fallback: limits.MIN_SCHEDULER_INTERVAL_SECONDS,
+    unit: SECONDS,
+  }),
+  schedulerPersistEnabled: toggle(
+    'Scheduler and jobs',
+    'FN_SCHEDULER_PERSIST_ENABLED',
+    true,
+    'Keep schedule state on disk.',
+  ),
+  schedulerPersistIntervalSeconds: option('Scheduler and jobs', 'Time between writes of schedule state; clamped.', {
+    env: 'FN_SCHEDULER_PERSIST_INTERVAL',
+    key: 'scheduler-persist-interval',
+    field: number({
+      min: limits.SCHEDULER_PERSIST_SECONDS.min,
+      max: limits.SCHEDULER_PERSIST_SECONDS.max,
+      clamp: true,
+    }),
+    fallback: limits.SCHEDULER_PERSIST_SECONDS.default,
+    unit: SECONDS,
+  }),
+  schedulerStatePath: option(
+    'Scheduler and jobs',
+    'File of schedule state; default .svc/scheduler-state.json below the functions root.',
+    {
+      env: 'FN_SCHEDULER_STATE_PATH',
+      key: 'scheduler-state-path',
+      field: string({ rule: 'a file', maxLength: 4096 }),
+      fallback: null,
+      locate: toFull,
+    },
+  ),
+  jobsEnabled: toggle('Scheduler and jobs', 'FN_JOBS_ENABLED', true, 'Run jobs.'),
+  jobsMaxConcurrency: option('Scheduler and jobs', 'Jobs that run at once.', {
+    env: 'FN_JOBS_MAX_CONCURRENCY',
+    key: 'jobs-max-concurrency',
+    field: integer({ min: 1, max: 1000 }),
+    fallback: limits.DEFAULT_JOBS_MAX_CONCURRENCY,
+  }),
+  jobsMaxResultBytes: option('Scheduler and jobs', 'Largest stored body of a job result.', {
+    env: 'FN_JOBS_MAX_RESULT_BYTES',
+    key: 'jobs-max-result-bytes',
+    field: integer({ min: 0, max: limits.MAX_BODY_BYTES }),
+    fallback: limits.DEFAULT_JOBS_MAX_RESULT_BYTES,
+    unit: 'bytes',
+  }),
+}
+
+/** A number that is raised to `min` with a note and refused above `max`: §8 gives a smallest effective value only. */
+function toClampedBelow(min: number, max: number): Field<number> {
+  return mapped(number({ min, clamp: true }), (value, at) => {
+    return value <= max ? value : reportWrong(at, `a number from ${min} to ${max}`, value)
+  })
+}
+
+/** Variables of the nearest existing system that do nothing here, with what to do instead. */
+export const ENV_WITHOUT_EFFECT: Readonly<Record<string, string>> = {
+  FN_ADMIN_API_ENABLED: 'use FN_CONSOLE_API_ENABLED',
+  FN_STRICT_FS: 'handlers have the file access of their process',
+  FN_STRICT_FS_ALLOW: 'handlers have the file access of their process',
+  FN_HTTP_VERIFY_TLS: 'certificates of upstreams are always checked',
+  FN_MAX_ASSET_BYTES: 'files of any size are streamed',
+  FN_SOCKET_BASE_DIR: 'sockets live in a private folder below the temporary directory',
+  FN_JOBS_POLL_INTERVAL: 'jobs start without polling',
+  FN_JOBS_DIR: 'jobs live in .svc/jobs below the functions root',
+}
