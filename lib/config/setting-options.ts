@@ -57,7 +57,7 @@ function option<T>(section: Section, description: string, row: Row<T>): SettingO
     key: row.key,
     keyAliases,
     flags: typeof flags === 'string' ? [flags] : flags,
-    field: { ...row.field, schema: { description, ...row.field.schema } },
+    field: { ...row.field, schema: { ...row.field.schema, description } },
     fallback: row.fallback,
     unit,
     section,
