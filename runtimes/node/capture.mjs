@@ -1,0 +1,84 @@
+/**
+ * What user code prints, kept apart by call, also when many calls run at once. Pages: runtime/daemon, runtime/wire-protocol.
+ */
+
+import { AsyncLocalStorage } from 'node:async_hooks'
+
+/** Bytes of one call and stream that are passed on. */
+const MAX_CAPTURED_BYTES = 64 * 1024
+
+/**
+ * The running call of the present async context.
+ * @type {AsyncLocalStorage<CallOutput>}
+ */
+export const currentCall = new AsyncLocalStorage()
+
+/** Output of one call, or of what runs outside calls. A call extends it. */
+export class CallOutput {
+  stdout = ''
+  stderr = ''
+  stdoutBytes = 0
+  stderrBytes = 0
+  /** True while a flush is planned. */
+  planned = false
+}
+
+/**
+ * Takes over the process's stdout and stderr writers; `console` goes through them.
+ * @param {CallOutput} outside - output that belongs to no call
+ * @param {(output: CallOutput) => void} plan - called when an output has something new; answered by `takeOutput`
+ */
+export function captureOutput(outside, plan) {
+  for (const name of /** @type {const} */ (['stdout', 'stderr'])) {
+    /**
+     * @param {unknown} chunk
+     * @param {unknown} [encoding]
+     * @param {unknown} [callback]
+     */
+    const write = (chunk, encoding, callback) => {
+      const text = typeof chunk === 'string' ? chunk : Buffer.from(/** @type {Uint8Array} */ (chunk)).toString()
+      const output = currentCall.getStore() ?? outside
+      add(output, name, text)
+      if (!output.planned) {
+        output.planned = true
+        plan(output)
+      }
+      const done = typeof encoding === 'function' ? encoding : callback
+      if (typeof done === 'function') process.nextTick(done)
+      return true
+    }
+    process[name].write = /** @type {any} */ (write)
+  }
+}
+
+/**
+ * @param {CallOutput} output
+ * @param {'stdout' | 'stderr'} name
+ * @param {string} text
+ */
+function add(output, name, text) {
+  const counter = name === 'stdout' ? 'stdoutBytes' : 'stderrBytes'
+  const before = output[counter]
+  output[counter] += Buffer.byteLength(text)
+  if (before > MAX_CAPTURED_BYTES) return
+  if (output[counter] <= MAX_CAPTURED_BYTES) output[name] += text
+  else {
+    const rest = Buffer.from(text)
+      .subarray(0, MAX_CAPTURED_BYTES - before)
+      .toString()
+    output[name] += `${rest.replace(/\uFFFD+$/, '')}\n[output above ${MAX_CAPTURED_BYTES / 1024} KiB dropped]\n`
+  }
+}
+
+/**
+ * @param {CallOutput} output
+ * @param {(stream: 'stdout' | 'stderr', text: string) => void} send
+ */
+export function takeOutput(output, send) {
+  output.planned = false
+  const { stdout, stderr } = output
+  output.stdout = ''
+  output.stderr = ''
+  if (stdout !== '') send('stdout', stdout)
+  if (stderr !== '') send('stderr', stderr)
+}

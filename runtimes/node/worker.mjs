@@ -1,0 +1,336 @@
+/**
+ * Worker: one process that serves one function version over a socket of its own. Started ahead as a spare, it learns its
+ * function from the `start` frame. Pages: runtime/daemon, runtime/wire-protocol.
+ *
+ *   node worker.mjs --socket <path | tcp://host:port>      tells the uri it listens on in one line on descriptor 3
+ */
+
+import { mkdirSync, statSync } from 'node:fs'
+import { createServer, Socket } from 'node:net'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { toInvoke } from './adapters.mjs'
+import { CallOutput, captureOutput, currentCall, takeOutput } from './capture.mjs'
+import { ContractError, toReply } from './envelope.mjs'
+import { FnEvent } from './event.mjs'
+import { toFailure } from './failure.mjs'
+import { loadModule } from './loader.mjs'
+import { sendLarge, sendStream } from './stream.mjs'
+import { FrameReader, FrameWriter, KIND, MAX_REPLY_BODY_BYTES, PROTOCOL_VERSION, parseHeader } from './wire.mjs'
+
+// Captured before user code can patch them.
+const { parse, stringify } = JSON
+const exitNow = /** @type {any} */ (process).reallyExit.bind(process)
+const exitProperly = process.exit.bind(process)
+const runInCall = currentCall.run.bind(currentCall)
+const soon = setImmediate
+
+/** @type {Map<number, Call>} */
+const calls = new Map()
+const outside = new CallOutput()
+/** Promises that outlive their calls; the worker ends in good order only when they are settled. */
+let backgroundCount = 0
+let closing = false
+/** @type {import('node:net').Socket | null} */
+let connection = null
+/** @type {FrameWriter} */
+let writer = new FrameWriter(() => {})
+/** @type {import('./event.mjs').FunctionStart | null} */
+let fn = null
+/** @type {import('./adapters.mjs').Invoke | null} */
+let invoke = null
+/** Calls that came before the function was loaded. @type {(() => void)[]} */
+let early = []
+
+/** One call from its frame to its answer. */
+export class Call extends CallOutput {
+  /** @type {number} */
+  id
+  /** Answered: whatever comes later is dropped. */
+  over = false
+  /** Nobody waits for the answer any more. */
+  canceled = false
+  startedAt = performance.now()
+  /** @type {import('./stream.mjs').Window | null} */
+  window = null
+  /** @type {(() => unknown) | null} */
+  stopStream = null
+  /** @type {AbortController | null} */
+  controller = null
+
+  /** @param {number} id */
+  constructor(id) {
+    super()
+    this.id = id
+  }
+
+  get signal() {
+    if (this.controller === null) {
+      this.controller = new AbortController()
+      if (this.canceled) this.controller.abort(new Error('nobody waits for the answer any more'))
+    }
+    return this.controller.signal
+  }
+
+  /**
+   * @param {number} kind
+   * @param {string} header
+   * @param {Uint8Array | null} [body]
+   */
+  send(kind, header, body = null) {
+    if (!this.over) writer.add(kind, this.id, header, body)
+  }
+
+  /** The last frame of the call; output captured so far goes out before it. @type {Call['send']} */
+  finish(kind, header, body = null) {
+    if (this.over) return
+    sendOutput(this)
+    this.over = true
+    calls.delete(this.id)
+    writer.add(kind, this.id, header, body)
+    endWhenDone()
+  }
+
+  /** @param {unknown} error */
+  fail(error) {
+    if (this.over) return
+    if (this.canceled) this.finish(KIND.end, '{"canceled":true}')
+    else this.finish(KIND.error, stringify(toFailure(error instanceof ContractError ? 'contract' : 'exception', error)))
+  }
+
+  cancel() {
+    if (this.canceled || this.over) return
+    this.canceled = true
+    this.controller?.abort(new Error('nobody waits for the answer any more'))
+    this.window?.wake()
+    if (this.stopStream === null) return
+    // A stream that can be stopped is over as soon as its own clean-up is.
+    const stop = async () => this.stopStream?.()
+    stop().then(
+      () => this.finish(KIND.end, '{"canceled":true}'),
+      () => this.finish(KIND.end, '{"canceled":true}'),
+    )
+  }
+
+  /** @param {Promise<unknown>} settled - never rejects */
+  background(settled) {
+    backgroundCount += 1
+    settled.then(() => {
+      backgroundCount -= 1
+      endWhenDone()
+    })
+  }
+}
+
+/** @param {CallOutput} output */
+function sendOutput(output) {
+  if (output.stdout === '' && output.stderr === '') return
+  const id = output instanceof Call && !output.over ? output.id : 0
+  takeOutput(output, (stream, text) => writer.add(KIND.log, id, `{"stream":"${stream}"}`, Buffer.from(text)))
+}
+
+/**
+ * @param {number} id
+ * @param {string} header
+ * @param {Buffer} body
+ */
+function runCall(id, header, body) {
+  const call = new Call(id)
+  calls.set(id, call)
+  let result
+  try {
+    const event = new FnEvent(/** @type {any} */ (fn), parse(header), body, call)
+    result = runInCall(call, /** @type {any} */ (invoke), event, call)
+    if (typeof result === 'object' && result !== null && typeof result.then === 'function') {
+      result.then(
+        (/** @type {unknown} */ value) => answer(call, value),
+        (/** @type {unknown} */ error) => call.fail(error),
+      )
+      return
+    }
+  } catch (error) {
+    call.fail(error)
+    return
+  }
+  answer(call, result)
+}
+
+/** @param {Call} call @param {unknown} value */
+function answer(call, value) {
+  if (call.over) return
+  if (call.canceled) {
+    call.finish(KIND.end, '{"canceled":true}')
+    return
+  }
+  try {
+    const reply = toReply(value)
+    if (reply.stream !== null) runInCall(call, sendStream, call, reply).catch(error => call.fail(error))
+    else if (reply.body !== null && reply.body.length > MAX_REPLY_BODY_BYTES) sendLarge(call, reply.fields, reply.body)
+    else call.finish(KIND.reply, `{${reply.fields}}`, reply.body)
+  } catch (error) {
+    call.fail(error)
+  }
+}
+
+/**
+ * @param {number} kind
+ * @param {number} id
+ * @param {string} header
+ * @param {Buffer} body
+ */
+function onFrame(kind, id, header, body) {
+  switch (kind) {
+    case KIND.call:
+      if (invoke !== null) runCall(id, header, body)
+      else early.push(() => runCall(id, header, body))
+      return
+    case KIND.cancel:
+      calls.get(id)?.cancel()
+      return
+    case KIND.more:
+      calls.get(id)?.window?.grant(Number(parseHeader(header).bytes) || 0)
+      return
+    case KIND.ping:
+      writer.add(KIND.pong, id, '')
+      return
+    case KIND.hello:
+      if (body[0] !== PROTOCOL_VERSION) refuse(`protocol version ${body[0]} is not spoken here`)
+      return
+    case KIND.start:
+      start(/** @type {any} */ (parseHeader(header)))
+      return
+    default:
+  }
+}
+
+/** @param {import('./event.mjs').FunctionStart} started */
+async function start(started) {
+  if (fn !== null) return refuse('a worker serves one function')
+  fn = started
+  reader.maxFrameBytes += Number(started.context?.max_body_bytes) || 0
+  Object.assign(process.env, started.env)
+  if (started.production) process.env.NODE_ENV ??= 'production'
+  try {
+    // Relative paths of a handler mean its own folder.
+    process.chdir(started.dir)
+    const { exports, files } = await loadModule(started, cacheDir)
+    invoke = toInvoke(started, exports)
+    writer.add(KIND.ready, 0, stringify({ max_inflight: 0, files }))
+  } catch (error) {
+    sendOutput(outside)
+    writer.add(KIND.error, 0, stringify(toFailure('load', error)))
+    finishConnection()
+    return
+  }
+  const waiting = early
+  early = []
+  for (const run of waiting) run()
+}
+
+/** @param {string} message */
+function refuse(message) {
+  writer.add(KIND.error, 0, stringify({ code: 'protocol', message }))
+  finishConnection()
+}
+
+function finishConnection() {
+  writer.flush()
+  connection?.end(() => exitNow(1))
+}
+
+/** The gateway sends nothing more: what runs is finished, then the process ends. */
+function endWhenDone() {
+  if (!closing || calls.size > 0 || backgroundCount > 0) return
+  sendOutput(outside)
+  writer.flush()
+  connection?.end(() => exitNow(0))
+}
+
+const reader = new FrameReader(onFrame)
+
+/** @param {import('node:net').Socket} socket */
+function serve(socket) {
+  // The first connection is the gateway's; nobody else gets in after it.
+  server.close()
+  connection = socket
+  socket.setNoDelay(true)
+  writer = new FrameWriter(bytes => {
+    if (!socket.destroyed) socket.write(bytes)
+  })
+  socket.on('data', chunk => {
+    try {
+      reader.push(chunk)
+    } catch (error) {
+      refuse(/** @type {Error} */ (error).message)
+    }
+  })
+  socket.on('error', () => {})
+  socket.on('end', () => {
+    closing = true
+    endWhenDone()
+  })
+  socket.on('close', () => exitNow(0))
+}
+
+/**
+ * A private folder for compiled code, null when there is none.
+ * @param {string} folder
+ */
+function privateFolder(folder) {
+  const { mode, uid } = statSync(folder)
+  if ((mode & 0o077) !== 0 || uid !== process.getuid?.()) return null
+  const cache = join(folder, 'cache')
+  mkdirSync(cache, { recursive: true, mode: 0o700 })
+  return cache
+}
+
+const address = process.argv[process.argv.indexOf('--socket') + 1] ?? ''
+const tcp = address.startsWith('tcp://') ? new URL(address) : null
+const cacheDir = tcp === null ? privateFolder(dirname(address)) : privateFolder(tmpdir())
+
+captureOutput(outside, output => soon(sendOutput, output))
+
+process.on('uncaughtException', error => {
+  const call = currentCall.getStore()
+  const { message, stack } = toFailure('exception', error)
+  process.stderr.write(`uncaught exception: ${stack || message}\n`)
+  if (call instanceof Call) call.fail(error)
+  sendOutput(outside)
+  writer.flush()
+  // Its state is unknown from here on.
+  exitNow(1)
+})
+process.on('unhandledRejection', reason => {
+  const { message, stack } = toFailure('exception', reason)
+  process.stderr.write(`unhandled rejection: ${stack || message}\n`)
+})
+process.exit = /** @type {typeof process.exit} */ (
+  code => {
+    const call = currentCall.getStore()
+    if (call instanceof Call)
+      call.fail(new Error(`handler ended the process with exit code ${code ?? process.exitCode ?? 0}`))
+    sendOutput(outside)
+    writer.flush()
+    return exitProperly(code)
+  }
+)
+
+const server = createServer({ allowHalfOpen: true, noDelay: true }, serve)
+server.on('error', error => {
+  process.stderr.write(`worker cannot listen on ${address}: ${error.message}\n`)
+  writer.flush()
+  exitNow(1)
+})
+server.listen(
+  tcp === null ? { path: address } : { host: tcp.hostname.replace(/^\[|\]$/g, ''), port: Number(tcp.port) },
+  () => {
+    const bound = server.address()
+    const uri = typeof bound === 'object' && bound !== null ? `tcp://${tcp?.hostname}:${bound.port}` : `unix:${address}`
+    // The daemon holds the other end of this pipe: where nothing else tells a worker of the daemon's end, this does.
+    const lifeline = new Socket({ fd: 3, readable: true, writable: true })
+    lifeline.on('error', () => {})
+    lifeline.on('close', () => exitNow(0))
+    lifeline.resume()
+    lifeline.write(`${uri}\n`)
+  },
+)
