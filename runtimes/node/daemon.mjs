@@ -4,7 +4,7 @@
  * Pages: runtime/daemon, runtime/wire-protocol.
  *
  *   node daemon.mjs --socket <path | unix:path | tcp://host:port> --index <n> --root <functions root> [--standalone]
- *   FNGW_RUNTIME=node|go|rust  FNGW_MEMORY_MB=<n>  FNGW_SPARES=<n>
+ *   FNGW_RUNTIME=node|go|rust  FNGW_MEMORY_MB=<n>  FNGW_SPARES=<n>  FNGW_STYLES=js,ts
  */
 
 import { chmodSync, unlinkSync } from 'node:fs'
@@ -40,10 +40,12 @@ const root = resolve(flags.root)
 const runtime = process.env.FNGW_RUNTIME ?? 'node'
 const memoryMb = Number(process.env.FNGW_MEMORY_MB ?? 0)
 const spareCount = runtime === 'node' ? Number(process.env.FNGW_SPARES ?? 1) : 0
+/** Spares come in two styles: with the TypeScript compiler loaded, and without; those in use are kept ready. */
+const styles = new Set((process.env.FNGW_STYLES ?? 'js').split(','))
 // What is meant for this daemon stays here.
 const workerEnv = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith('FNGW_')))
 
-/** @typedef {{ id: string, process: WorkerProcess, owner: Control | null }} Entry */
+/** @typedef {{ id: string, style: string, process: WorkerProcess, owner: Control | null }} Entry */
 /** @type {Map<string, Entry>} */
 const workers = new Map()
 /** Started ahead and promised to nobody, oldest first. @type {Entry[]} */
@@ -164,7 +166,9 @@ class Control {
  * @returns {Promise<Entry>}
  */
 async function takeWorker(owner, header) {
-  const spare = spares.shift()
+  const style = /\.[mc]?ts$/.test(String(header.entry)) ? 'ts' : 'js'
+  const spare = typeof header.binary === 'string' ? undefined : takeSpare(style)
+  styles.add(style)
   planSpares()
   if (spare !== undefined) {
     spare.owner = owner
@@ -177,17 +181,27 @@ async function takeWorker(owner, header) {
   }
   if (starting >= MAX_STARTING) await new Promise(resolve => waiting.push(() => resolve(undefined)))
   if (stopping) throw new Error('daemon is stopping')
-  const entry = startWorker(header.binary)
+  const entry = startWorker(header.binary, style)
   entry.owner = owner
   await entry.process.ready
   return entry
 }
 
 /**
+ * @param {string} style
+ * @returns {Entry | undefined} the oldest spare of the style, or else of the other: still faster than a new process
+ */
+function takeSpare(style) {
+  const at = spares.findIndex(spare => spare.style === style)
+  return at === -1 ? spares.shift() : spares.splice(at, 1)[0]
+}
+
+/**
  * @param {unknown} binary - program of a compiled function
+ * @param {string} style
  * @returns {Entry}
  */
-function startWorker(binary) {
+function startWorker(binary, style) {
   workerNumber += 1
   const id = `${process.pid}-${workerNumber}`
   const socket =
@@ -197,10 +211,13 @@ function startWorker(binary) {
   const [command, args] =
     typeof binary === 'string'
       ? [binary, ['--socket', socket]]
-      : [process.execPath, [...NODE_FLAGS, ...heapLimit(), WORKER_FILE, '--socket', socket]]
+      : [
+          process.execPath,
+          [...NODE_FLAGS, ...heapLimit(), WORKER_FILE, '--socket', socket, ...(style === 'ts' ? ['--typescript'] : [])],
+        ]
   starting += 1
   /** @type {Entry} */
-  const entry = { id, owner: null, process: /** @type {any} */ (undefined) }
+  const entry = { id, style, owner: null, process: /** @type {any} */ (undefined) }
   entry.process = new WorkerProcess({
     command,
     args,
@@ -233,11 +250,13 @@ function heapLimit() {
 function planSpares() {
   if (spareTimer !== null) clearTimeout(spareTimer)
   spareTimer = null
-  if (stopping || spares.length >= spareCount) return
+  if (stopping) return
+  const missing = [...styles].find(style => spares.filter(spare => spare.style === style).length < spareCount)
+  if (missing === undefined) return
   spareTimer = setTimeout(
     () => {
       spareTimer = null
-      const entry = startWorker(undefined)
+      const entry = startWorker(undefined, missing)
       spares.push(entry)
       // A spare that cannot start is not tried again before the next `start`: a broken set-up must not spin.
       entry.process.ready.then(planSpares, () => {})

@@ -13,6 +13,8 @@ import { LoadError, toPlace, toUserStack } from './failure.mjs'
 import { listSources } from './sources.mjs'
 
 const own = createRequire(import.meta.url)
+/** Where tsx was loaded from, null while it is not. @type {string | null} */
+let compilerPath = null
 const TYPESCRIPT = new Set(['.ts', '.mts', '.cts'])
 /** Syntax that node refuses because package.json says the file is of the other style. */
 const WRONG_STYLE =
@@ -93,7 +95,8 @@ export function requireTsx(cacheDir) {
   if (cacheDir === null) process.env.TSX_DISABLE_CACHE = '1'
   else process.env.TMPDIR = cacheDir
   try {
-    return own('tsx/cjs/api')
+    compilerPath = own.resolve('tsx/cjs/api')
+    return own(compilerPath)
   } catch (error) {
     if (/** @type {any} */ (error)?.code !== 'MODULE_NOT_FOUND') throw error
     throw new LoadError('TypeScript handlers need the package tsx, which is not installed', { hint: 'npm install tsx' })
@@ -102,6 +105,24 @@ export function requireTsx(cacheDir) {
     if (before === undefined) delete process.env.TMPDIR
     else process.env.TMPDIR = before
   }
+}
+
+/**
+ * Loads and starts the TypeScript compiler ahead of the handler.
+ * @param {string | null} cacheDir
+ */
+export function warmUpCompiler(cacheDir) {
+  try {
+    /** @type {any} */
+    requireTsx(cacheDir).require('./warm-up.ts', import.meta.url)
+  } catch {
+    // The handler's own load will say what is wrong.
+  }
+}
+
+/** Ends the compiler's helper process, once a handler is loaded; a later `require` of TypeScript starts it again. */
+export function stopCompiler() {
+  if (compilerPath !== null) createRequire(compilerPath)('esbuild').stop()
 }
 
 /** @param {string[]} packs - folders of shared packs, each with a `node_modules` */

@@ -2,7 +2,8 @@
  * Worker: one process that serves one function version over a socket of its own. Started ahead as a spare, it learns its
  * function from the `start` frame. Pages: runtime/daemon, runtime/wire-protocol.
  *
- *   node worker.mjs --socket <path | tcp://host:port>      tells the uri it listens on in one line on descriptor 3
+ *   node worker.mjs --socket <path | tcp://host:port> [--typescript]
+ *   tells the uri it listens on in one line on descriptor 3
  */
 
 import { mkdirSync, statSync } from 'node:fs'
@@ -14,7 +15,7 @@ import { CallOutput, captureOutput, currentCall, takeOutput } from './capture.mj
 import { ContractError, toReply } from './envelope.mjs'
 import { FnEvent } from './event.mjs'
 import { toFailure } from './failure.mjs'
-import { loadModule } from './loader.mjs'
+import { loadModule, stopCompiler, warmUpCompiler } from './loader.mjs'
 import { sendLarge, sendStream } from './stream.mjs'
 import { FrameReader, FrameWriter, KIND, MAX_REPLY_BODY_BYTES, PROTOCOL_VERSION, parseHeader } from './wire.mjs'
 
@@ -215,6 +216,7 @@ async function start(started) {
     process.chdir(started.dir)
     const { exports, files } = await loadModule(started, cacheDir)
     invoke = toInvoke(started, exports)
+    stopCompiler()
     writer.add(KIND.ready, 0, stringify({ max_inflight: 0, files }))
   } catch (error) {
     sendOutput(outside)
@@ -331,6 +333,7 @@ server.listen(
     lifeline.on('error', () => {})
     lifeline.on('close', () => exitNow(0))
     lifeline.resume()
+    if (process.argv.includes('--typescript')) warmUpCompiler(cacheDir)
     lifeline.write(`${uri}\n`)
   },
 )
