@@ -1,0 +1,379 @@
+"""The python daemon: holds a warm interpreter and forks a worker for each `start`. Pages: spec/runtime/daemon.md,
+spec/runtime/wire-protocol.md, spec/runtimes/python.md.
+
+    python3 -u daemon.py --socket PATH|unix:PATH|tcp://HOST:PORT [--index N] [--root DIR] [--standalone]
+    FNGW_WORKER_MEMORY_MB=N  megabytes a worker may allocate; 0 or unset: no limit
+
+                 control connection (start, stop)           fork
+    gateway  ─────────────────────────────────►  daemon  ─────────►  worker ◄── own socket ── gateway
+             ◄─────────────────────────────────     ▲                  │
+               (started, exited, log)               └── fds 1 and 2 ───┘
+
+It runs no user code, so nothing a function does can hang it. One thread: a second one could hold a lock during a fork.
+"""
+
+import os
+import sys
+import types
+
+# The runtime's modules live in a package of its own: a function's `event.py` or `worker.py` must not meet ours.
+sys.dont_write_bytecode = True
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_package = types.ModuleType('_fngw')
+_package.__path__ = [_HERE]
+sys.modules['_fngw'] = _package
+sys.path[:] = [path for path in sys.path if os.path.abspath(path or '.') != _HERE]
+
+import argparse
+import gc
+import heapq
+import selectors
+import signal
+import socket
+import stat
+import time
+import traceback
+
+from _fngw import listening, loader, warm, wire, worker
+from _fngw.control import Control
+from _fngw.output import OutputPipe
+
+_PR_SET_CHILD_SUBREAPER = 36
+ACCEPT_PAUSE_SECONDS = 0.1
+
+
+class WorkerRecord:
+    """A worker as the daemon knows it."""
+
+    def __init__(self, worker_id, pid, control, socket_path):
+        self.id = worker_id
+        self.pid = pid
+        self.control = control
+        self.socket_path = socket_path
+        self.pipes = []
+        self.stopping = False
+        self.killed = False
+
+
+class Daemon:
+    """One poll loop over the listening socket, control connections, worker output, child exits and standard input."""
+
+    def __init__(self, address, index, memory_mb, standalone):
+        self.index = index
+        self.pid = os.getpid()
+        self.memory_mb = memory_mb
+        self.standalone = standalone
+        self.selector = selectors.DefaultSelector()
+        self.timers = []
+        self.timer_count = 0
+        self.controls = set()
+        self.workers = {}
+        self.worker_count = 0
+        self.running = True
+        self.prctl = worker.load_prctl()
+        self.address = address
+        self.listener = listening.listen(address)
+        self.address = listening.bound_address(self.listener, address)
+        self.selector.register(self.listener, selectors.EVENT_READ, self.accept)
+
+    # Loop
+
+    def run(self):
+        """Serves until SIGTERM or the end of standard input; leaves no worker and no socket behind."""
+        self.watch_signals()
+        self.watch_stdin()
+        if self.prctl is not None:
+            # Orphans of workers come to this process, which ends them with itself.
+            self.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        warm.preload()
+        loader.mark_loaded_modules()
+        gc.collect()
+        gc.freeze()
+        gc.disable()
+        try:
+            while self.running:
+                for key, events in self.selector.select(self.next_timeout()):
+                    key.data(events)
+                self.run_timers()
+        finally:
+            self.shut_down()
+
+    def next_timeout(self):
+        return None if not self.timers else max(0.0, self.timers[0][0] - time.monotonic())
+
+    def after(self, seconds, callback):
+        self.timer_count += 1
+        heapq.heappush(self.timers, (time.monotonic() + seconds, self.timer_count, callback))
+
+    def run_timers(self):
+        while self.timers and self.timers[0][0] <= time.monotonic():
+            heapq.heappop(self.timers)[2]()
+
+    def watch_signals(self):
+        self.wake_in, wake_out = socket.socketpair()
+        self.wake_out = wake_out
+        self.wake_in.setblocking(False)
+        wake_out.setblocking(False)
+        signal.set_wakeup_fd(wake_out.fileno(), warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, lambda *_: self.stop())
+        self.selector.register(self.wake_in, selectors.EVENT_READ, self.handle_signals)
+
+    def watch_stdin(self):
+        mode = os.fstat(0).st_mode
+        if not self.standalone and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
+            # A gateway holds the other end. A terminal's Ctrl-C reaches the daemon too, but the gateway decides.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+            self.selector.register(0, selectors.EVENT_READ, self.read_stdin)
+        else:
+            signal.signal(signal.SIGINT, lambda *_: self.stop())
+
+    def read_stdin(self, _events):
+        try:
+            if os.read(0, 4096):
+                return
+        except InterruptedError:
+            return
+        except OSError:
+            pass
+        self.stop()
+
+    def stop(self):
+        self.running = False
+
+    # Control connections
+
+    def accept(self, _events):
+        try:
+            sock, _ = self.listener.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return
+        except OSError as error:
+            # No descriptors left: the pending connection stays readable, so looking again at once would spin.
+            report('cannot accept a connection: %s' % error)
+            self.selector.unregister(self.listener)
+            self.after(ACCEPT_PAUSE_SECONDS, lambda: self.selector.register(self.listener, selectors.EVENT_READ, self.accept))
+            return
+        self.controls.add(Control(self, sock))
+
+    def control_closed(self, control):
+        """The workers of a gateway that is gone end with it."""
+        self.controls.discard(control)
+        for record in list(self.workers.values()):
+            if record.control is control:
+                self.kill(record)
+
+    # Workers
+
+    def start_worker(self, control, start_id):
+        """Binds the worker's socket, forks it, and answers `started` or `error`."""
+        self.worker_count += 1
+        worker_id = 'python-%s-%d' % (self.index, self.worker_count)
+        opened = []
+        listener = None
+        socket_path = None
+        try:
+            listener, uri, socket_path = listening.listen_for_worker(self.address, control.sock, self.worker_count)
+            out_in, out_out = os.pipe()
+            opened += [out_in, out_out]
+            err_in, err_out = os.pipe()
+            opened += [err_in, err_out]
+            pid = os.fork()
+        except OSError as error:
+            for fd in opened:
+                os.close(fd)
+            if listener is not None:
+                listener.close()
+            listening.unlink(socket_path)
+            control.send_error(start_id, 'load', 'cannot start a worker: %s' % error)
+            return
+        if pid == 0:
+            self.become_worker(listener, out_out, err_out, socket_path)
+        listener.close()
+        os.close(out_out)
+        os.close(err_out)
+        record = self.workers[pid] = WorkerRecord(worker_id, pid, control, socket_path)
+        record.pipes = [OutputPipe(self, record, out_in, 'stdout'), OutputPipe(self, record, err_in, 'stderr')]
+        control.workers[worker_id] = record
+        control.send(wire.STARTED, start_id, {'worker': worker_id, 'uri': uri, 'pid': pid})
+
+    def become_worker(self, listener, out_fd, err_fd, socket_path):
+        """The forked side; never returns."""
+        code = 70
+        try:
+            # Nothing of the daemon may be reached by the collector: its sockets' numbers belong to others here.
+            gc.enable()
+            listener.setblocking(True)
+            worker.isolate(listener, out_fd, err_fd, self.pid, self.prctl, self.memory_mb)
+            code = worker.run(listener, socket_path, self.memory_mb)
+        except SystemExit as error:
+            code = error.code if isinstance(error.code, int) else 0 if error.code is None else 1
+        except BaseException:
+            try:
+                traceback.print_exc()
+            except BaseException:
+                pass
+        finally:
+            os._exit(code & 0xFF)
+
+    def stop_worker(self, control, worker_id, grace_ms):
+        record = control.workers.get(worker_id)
+        if record is None:
+            return
+        if grace_ms <= 0:
+            self.kill(record)
+            return
+        if record.stopping:
+            return
+        record.stopping = True
+        send_signal(record.pid, signal.SIGTERM)
+        self.after(grace_ms / 1000, lambda: self.workers.get(record.pid) is record and self.kill(record))
+
+    def kill(self, record):
+        record.stopping = True
+        record.killed = True
+        kill_group(record.pid)
+
+    def handle_signals(self, _events):
+        try:
+            while self.wake_in.recv(4096):
+                pass
+        except (BlockingIOError, InterruptedError):
+            pass
+        self.reap()
+
+    def reap(self):
+        """Tells of every worker that ended, once, after the last of its output."""
+        while True:
+            try:
+                pid, status = self.next_exit()
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            record = self.workers.pop(pid, None)
+            if record is not None:
+                self.tell_exit(record, os.WIFEXITED(status), os.WEXITSTATUS(status) if os.WIFEXITED(status) else os.WTERMSIG(status))
+
+    def next_exit(self):
+        """(pid, wait status) of a child that ended, pid 0 when none did; what is left of its group is killed."""
+        if not hasattr(os, 'waitid'):
+            return os.waitpid(-1, os.WNOHANG)
+        # Left as a zombie for a moment: its number, and so its group's, cannot be another process's yet.
+        ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if ended is None:
+            return 0, 0
+        if ended.si_pid in self.workers:
+            kill_group(ended.si_pid)
+        return os.waitpid(ended.si_pid, 0)
+
+    def tell_exit(self, record, exited, status):
+        for pipe in record.pipes:
+            pipe.finish()
+        listening.unlink(record.socket_path)
+        control = record.control
+        if control not in self.controls:
+            return
+        control.workers.pop(record.id, None)
+        name = None if exited else signal_name(status)
+        if record.stopping:
+            reason = 'killed' if record.killed and not exited else 'stopped'
+        elif exited:
+            reason = 'exit code %d' % status
+        else:
+            reason = 'killed by %s' % name + (', perhaps out of memory' if status == signal.SIGKILL else '')
+        control.send(
+            wire.EXITED, 0, {'worker': record.id, 'code': status if exited else None, 'signal': name, 'reason': reason}
+        )
+
+    def shut_down(self):
+        signal.set_wakeup_fd(-1)
+        for record in self.workers.values():
+            kill_group(record.pid)
+            listening.unlink(record.socket_path)
+        self.listener.close()
+        listening.unlink(listening.path_of(self.address))
+        pids = set(self.workers) | set(children_of(self.pid))
+        while pids:
+            for pid in pids:
+                send_signal(pid, signal.SIGKILL)
+            try:
+                for _ in pids:
+                    os.waitpid(-1, 0)
+            except ChildProcessError:
+                return
+            # Their own children are this process's now, and end in the next round.
+            pids = set(children_of(self.pid))
+
+
+def send_signal(pid, number):
+    try:
+        os.kill(pid, number)
+    except OSError:
+        pass
+
+
+def kill_group(pid):
+    """Kills a worker and everything in its process group; also one that has not made its group yet."""
+    send_signal(pid, signal.SIGKILL)
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except OSError:
+        pass
+
+
+def children_of(pid):
+    """Process ids of the children of a process; none where the system does not tell."""
+    found = []
+    try:
+        names = os.listdir('/proc')
+    except OSError:
+        return found
+    for name in names:
+        if not name.isdigit():
+            continue
+        try:
+            with open('/proc/%s/stat' % name, 'rb') as file:
+                # The command, in parentheses, may hold anything; the parent is the second field behind it.
+                parent = int(file.read().rpartition(b')')[2].split()[1])
+        except (OSError, ValueError, IndexError):
+            continue
+        if parent == pid:
+            found.append(int(name))
+    return found
+
+
+def signal_name(number):
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return 'signal %d' % number
+
+
+def report(text):
+    print('[fngw python daemon] %s' % text, file=sys.stderr)
+
+
+def main():
+    parser = argparse.ArgumentParser(prog='daemon.py', description='Starts python workers for the gateway.')
+    parser.add_argument('--socket', required=True, help='unix:/path, a path, or tcp://host:port')
+    parser.add_argument('--index', default='1', help='number of this daemon among those of its runtime')
+    parser.add_argument('--root', default=None, help='functions root; shown in process lists')
+    parser.add_argument('--standalone', action='store_true', help='do not end with standard input')
+    options = parser.parse_args()
+    memory = os.environ.get('FNGW_WORKER_MEMORY_MB') or os.environ.get('FNGW_MEMORY_MB') or '0'
+    if not memory.isdigit():
+        report('FNGW_WORKER_MEMORY_MB must be a whole number of megabytes, got %r' % memory)
+        return 2
+    try:
+        daemon = Daemon(options.socket, options.index, int(memory), options.standalone)
+    except (OSError, ValueError) as error:
+        report('cannot listen on %s: %s' % (options.socket, error))
+        return 1
+    daemon.run()
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

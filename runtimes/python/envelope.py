@@ -1,0 +1,326 @@
+"""A handler's return value as a reply: head (JSON bytes of a `reply` header) and body.
+Source: Handler response; page spec/invocation/response.md."""
+
+import base64
+import binascii
+import io
+import json
+import re
+
+TEXT = 'text/plain; charset=utf-8'
+JSON = 'application/json'
+BINARY = 'application/octet-stream'
+#: Bytes read at once from a file that is returned as a body.
+FILE_CHUNK_BYTES = 65536
+
+_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+\Z")
+_BAD_VALUE = re.compile('[^\t\x20-\x7e\x80-\xff]')
+_BYTES = (bytes, bytearray, memoryview)
+_ENVELOPE_KEYS = frozenset(('status', 'statusCode', 'proxy', 'body_base64'))
+
+
+class ContractError(Exception):
+    """The answer breaks the response contract; becomes 502."""
+
+
+class Stream:
+    """A body that comes piece by piece from an iterator or async iterator."""
+
+    __slots__ = ('status', 'headers', 'pieces')
+
+    def __init__(self, status, headers, pieces):
+        self.status = status
+        self.headers = headers
+        self.pieces = pieces
+
+    @property
+    def is_async(self):
+        return not hasattr(self.pieces, '__next__')
+
+    @property
+    def wants_first(self):
+        """True when the head waits for the first piece: its type is unknown, or an early failure can still be a 500."""
+        return not str(_content_type(self.headers)).startswith('text/event-stream')
+
+    def head(self, first):
+        """Head bytes; `first` is the first piece, None for a stream that ends or begins without one."""
+        if _content_type(self.headers) is None:
+            self.headers['content-type'] = TEXT if first is None or isinstance(first, str) else BINARY
+        return streaming(_head(self.status, self.headers))
+
+
+def streaming(head, length=None):
+    """The head of a reply whose body follows in chunks."""
+    more = b',"stream":true}' if length is None else b',"stream":true,"length":%d}' % length
+    return head[:-1] + more
+
+
+def to_piece(piece):
+    """One piece of a stream as bytes. Raises ContractError."""
+    if isinstance(piece, str):
+        return piece.encode('utf-8', 'replace')
+    if isinstance(piece, _BYTES):
+        return bytes(piece)
+    raise ContractError('a piece of a streamed body must be str or bytes, got %s' % _show(piece))
+
+
+def _refuse(value):
+    raise ContractError('the answer holds a %s, which JSON cannot express' % type(value).__name__)
+
+
+def _make_encoder():
+    """json.dumps without the work it repeats for every call; the plain one where the C encoder is missing."""
+    from json import encoder
+
+    make = encoder.c_make_encoder
+    if make is None:
+        return json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(',', ':'), default=_refuse).encode
+    quote = encoder.encode_basestring
+    encode = make(None, _refuse, quote, None, ':', ',', False, False, False)
+    join = ''.join
+
+    def dumps(value):
+        if type(value) is str:
+            return quote(value)
+        return join(encode(value, 0))
+
+    return dumps
+
+
+_dumps = _make_encoder()
+
+
+def to_json(value):
+    """Compact JSON bytes. Raises ContractError with the type that does not fit."""
+    try:
+        return _dumps(value).encode('utf-8')
+    except UnicodeEncodeError:
+        # A lone surrogate has no UTF-8 form, but JSON can escape it.
+        return json.dumps(value, allow_nan=False, separators=(',', ':')).encode('ascii')
+    except RecursionError:
+        raise ContractError('the answer refers to itself or is nested too deep for JSON') from None
+    except ValueError as error:
+        if 'JSON compliant' in str(error):
+            raise ContractError('the answer holds NaN or Infinity, which JSON cannot express') from None
+        raise ContractError('the answer cannot be written as JSON: %s' % error) from None
+    except TypeError as error:
+        raise ContractError('the answer cannot be written as JSON: %s' % error) from None
+
+
+_heads = {}
+
+
+def _plain_head(status, content_type):
+    """The head with nothing but a status and a type; the same text every time, which readers may rely on."""
+    head = _heads.get((status, content_type))
+    if head is None:
+        headers = {} if content_type is None else {'content-type': content_type}
+        head = _heads[(status, content_type)] = _head(status, headers)
+    return head
+
+
+def _head(status, headers):
+    return json.dumps({'status': status, 'headers': headers}, separators=(',', ':')).encode('ascii')
+
+
+JSON_HEAD = _plain_head(200, JSON)
+EMPTY_HEAD = _plain_head(200, None)
+BINARY_HEAD = _plain_head(200, BINARY)
+
+
+def is_envelope(value):
+    """True for a dict that is an envelope, not a JSON body."""
+    return not _ENVELOPE_KEYS.isdisjoint(value) or ('headers' in value and 'body' in value)
+
+
+def to_reply(value):
+    """(head, body) of a return value; `body` is bytes, or a Stream and then `head` is None. Raises ContractError."""
+    if isinstance(value, dict):
+        if is_envelope(value):
+            return _from_dict(value)
+        return JSON_HEAD, to_json(value)
+    if value is None:
+        return EMPTY_HEAD, b''
+    if isinstance(value, (str, int, float, list)):
+        return JSON_HEAD, to_json(value)
+    if isinstance(value, tuple):
+        if not 1 <= len(value) <= 3:
+            raise ContractError('a tuple must be (body,), (body, status) or (body, status, headers), got %d items' % len(value))
+        status = _status(value[1]) if len(value) > 1 else 200
+        return _whole(status, value[2] if len(value) > 2 else None, value[0])
+    if isinstance(value, _BYTES):
+        return BINARY_HEAD, bytes(value)
+    if _is_stream(value):
+        return None, Stream(200, {}, _pieces(value))
+    for name in ('status_code', 'status'):
+        if hasattr(value, name):
+            body = getattr(value, 'body', None)
+            return _whole(_status(getattr(value, name)), getattr(value, 'headers', None), body)
+    _refuse(value)
+
+
+def _from_dict(value):
+    proxy = value.get('proxy')
+    if proxy is not None:
+        return _from_proxy(proxy)
+    if 'status' in value:
+        status = _status(value['status'])
+    elif 'statusCode' in value:
+        status = _status(value['statusCode'])
+    else:
+        status = 200
+    body = value.get('body')
+    encoded = value.get('body_base64')
+    flag = value.get('is_base64')
+    if flag is not None and not isinstance(flag, bool):
+        raise ContractError('is_base64 must be true or false, got %s' % _show(flag))
+    if value.get('isBase64Encoded') is True and encoded is None:
+        if body is not None:
+            body = _decode('body', body)
+    elif encoded is not None:
+        if body is None or flag:
+            body = _decode('body_base64', encoded)
+    elif flag:
+        raise ContractError('is_base64 is true, but body_base64 is missing')
+    return _whole(status, value.get('headers'), body)
+
+
+def _whole(status, headers, body):
+    """(head, body) of a checked status, unchecked headers and a body of any kind."""
+    if isinstance(body, str):
+        kind, data = TEXT, body.encode('utf-8', 'replace')
+    elif body is None:
+        kind, data = None, b''
+    elif isinstance(body, _BYTES):
+        kind, data = BINARY, bytes(body)
+    elif _is_stream(body):
+        return None, Stream(status, _headers(headers), _pieces(body))
+    else:
+        kind, data = JSON, to_json(body)
+    if not headers:
+        if headers is not None and not isinstance(headers, dict):
+            _headers(headers)
+        return _plain_head(status, kind), data
+    checked = _headers(headers)
+    if kind is not None and _content_type(checked) is None:
+        checked['content-type'] = kind
+    return _head(status, checked), data
+
+
+def _from_proxy(proxy):
+    if not isinstance(proxy, dict):
+        raise ContractError('proxy must be an object, got %s' % _show(proxy))
+    fields = {key: item for key, item in proxy.items() if key not in ('body', 'body_base64', 'is_base64')}
+    headers = fields.get('headers')
+    if headers is not None:
+        fields['headers'] = _headers(headers)
+    body = proxy.get('body')
+    if proxy.get('body_base64') is not None and (body is None or proxy.get('is_base64') is True):
+        data = _decode('proxy.body_base64', proxy['body_base64'])
+    elif body is None:
+        data = b''
+    elif isinstance(body, str):
+        data = body.encode('utf-8', 'replace')
+    elif isinstance(body, _BYTES):
+        data = bytes(body)
+    else:
+        data = to_json(body)
+        headers = fields.setdefault('headers', {})
+        if _content_type(headers) is None:
+            headers['content-type'] = JSON
+    return b'{"proxy":' + to_json(fields) + b'}', data
+
+
+def _status(status):
+    if isinstance(status, int) and not isinstance(status, bool) and 100 <= status <= 599:
+        return int(status)
+    raise ContractError('status must be an integer from 100 to 599, got %s' % _show(status))
+
+
+def _content_type(headers):
+    """The value of the content type, however its name is written; None without one."""
+    for name, value in headers.items():
+        if len(name) == 12 and name.lower() == 'content-type':
+            return value
+    return None
+
+
+def _headers(headers):
+    """Names as given to a text or a list of texts. Raises ContractError."""
+    if headers is None:
+        return {}
+    if hasattr(headers, 'items'):
+        pairs = headers.items()
+    elif isinstance(headers, (list, tuple)) and all(isinstance(p, (list, tuple)) and len(p) == 2 for p in headers):
+        pairs = headers
+    else:
+        raise ContractError('headers must be an object, got %s' % _show(headers))
+    checked = {}
+    for name, value in pairs:
+        if not isinstance(name, str) or _NAME.match(name) is None:
+            raise ContractError('header name %s is not allowed' % _show(name))
+        if value is None:
+            continue
+        many = isinstance(value, (list, tuple))
+        texts = [_header_text(name, item) for item in value] if many else _header_text(name, value)
+        if name in checked:
+            before = checked[name]
+            checked[name] = (before if isinstance(before, list) else [before]) + (texts if many else [texts])
+        else:
+            checked[name] = texts
+    return checked
+
+
+def _header_text(name, value):
+    if isinstance(value, bool):
+        value = 'true' if value else 'false'
+    elif isinstance(value, (int, float)):
+        value = str(value)
+    elif not isinstance(value, str):
+        raise ContractError('header "%s" must be a string, a number or a list of them, got %s' % (name, _show(value)))
+    bad = _BAD_VALUE.search(value)
+    if bad is not None:
+        raise ContractError('header "%s" holds the character U+%04X, which HTTP does not allow' % (name, ord(bad.group())))
+    return value
+
+
+def _decode(field, value):
+    if isinstance(value, str):
+        try:
+            return base64.b64decode(value, validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise ContractError('%s is not valid base64: %s' % (field, error)) from None
+    raise ContractError('%s must be a base64 string, got %s' % (field, _show(value)))
+
+
+def _is_stream(value):
+    return hasattr(value, '__aiter__') or hasattr(value, '__next__')
+
+
+def _pieces(value):
+    """An iterator or async iterator of pieces. A file gives blocks, not lines."""
+    if isinstance(value, io.IOBase):
+        return _file_pieces(value)
+    return value.__aiter__() if hasattr(value, '__aiter__') else value
+
+
+def _file_pieces(file):
+    try:
+        while True:
+            piece = file.read(FILE_CHUNK_BYTES)
+            if not piece:
+                return
+            yield piece
+    finally:
+        file.close()
+
+
+def _show(value):
+    """A value and its type for a message: `"200" (str)`."""
+    try:
+        text = json.dumps(value) if isinstance(value, (str, int, float, list, dict, type(None))) else repr(value)
+    except Exception:
+        text = 'a value'
+    if len(text) > 80:
+        text = text[:80] + '...'
+    return '%s (%s)' % (text, type(value).__name__)

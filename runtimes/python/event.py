@@ -1,0 +1,63 @@
+"""From a `call` frame to the event a handler gets. Source: Handler event; page spec/invocation/event.md."""
+
+from base64 import b64encode
+
+
+def make_event_factory(start):
+    """Returns `make(fields, body) -> event` for one function.
+
+    `start` is the header of the worker's `start` frame: its `env` and `context` go into every event, copied each time,
+    so that a handler that changes its event changes nothing of the next call."""
+    env = start.get('env') or {}
+    static = start.get('context') or {}
+    nested = tuple(key for key, value in static.items() if isinstance(value, (dict, list)))
+    version = start.get('version') or 'default'
+
+    def make(fields, body):
+        get = fields.get
+        request_id = get('id')
+        params = get('params') or {}
+        text = binary = None
+        if body:
+            try:
+                text = body.decode('utf-8')
+            except UnicodeDecodeError:
+                binary = b64encode(body).decode('ascii')
+        context = {
+            **static,
+            'request_id': request_id,
+            'user': get('user'),
+            'trigger': get('trigger'),
+            'trace': get('trace'),
+        }
+        for key in nested:
+            context[key] = _copy(static[key])
+        return {
+            'id': request_id,
+            'ts': get('ts'),
+            'method': get('method'),
+            'path': get('path'),
+            'raw_path': get('raw_path'),
+            'params': params,
+            'path_params': params,
+            'query': get('query') or {},
+            'headers': get('headers') or {},
+            'body': text,
+            'is_base64': binary is not None,
+            'body_base64': binary,
+            'client': get('client'),
+            'session': get('session'),
+            'version': version,
+            'env': dict(env),
+            'context': context,
+        }
+
+    return make
+
+
+def _copy(value):
+    if type(value) is dict:
+        return {key: _copy(item) for key, item in value.items()}
+    if type(value) is list:
+        return [_copy(item) for item in value]
+    return value

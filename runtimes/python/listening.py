@@ -1,0 +1,117 @@
+"""Listening sockets of the daemon and its workers: `unix:/path` or `tcp://host:port`."""
+
+import os
+import socket
+import stat
+
+#: Longest path of a unix socket, bytes without the final zero.
+MAX_PATH_BYTES = 107 if os.uname().sysname == 'Linux' else 103
+BACKLOG = 128
+
+
+def path_of(address):
+    """The path of a unix address, None for tcp."""
+    if address.startswith('tcp:'):
+        return None
+    return address[5:] if address.startswith('unix:') else address
+
+
+def _tcp(address):
+    host, _, port = address[len('tcp://') :].rpartition(':')
+    if not address.startswith('tcp://') or not host or not port.isdigit() or int(port) > 65535:
+        raise ValueError('an address is unix:/path or tcp://host:port')
+    return host.strip('[]'), int(port)
+
+
+def listen(address):
+    """A non-blocking listening socket. Raises OSError or ValueError with a reason.
+
+    A socket file that nobody listens on any more is replaced; a living one is refused."""
+    path = path_of(address)
+    if path is None:
+        return _listen_tcp(*_tcp(address))
+    if _is_stale(path):
+        os.unlink(path)
+    return _listen_unix(path)
+
+
+def bound_address(listener, address):
+    """The address with the port the system chose."""
+    if path_of(address) is not None:
+        return address
+    return _to_uri(*listener.getsockname()[:2])
+
+
+def listen_for_worker(address, control, number):
+    """(listener, uri, path or None) for a new worker, next to the daemon's own socket."""
+    path = path_of(address)
+    if path is not None:
+        base = path[:-5] if path.endswith('.sock') else path
+        path = '%s-w%d.sock' % (base, number)
+        unlink(path)
+        return _listen_unix(path), 'unix:' + path, path
+    host, _ = _tcp(address)
+    listener = _listen_tcp(host, 0)
+    if host in ('0.0.0.0', '::'):
+        # The address by which the gateway reached this host is one it can reach again.
+        host = control.getsockname()[0]
+    return listener, _to_uri(host, listener.getsockname()[1]), None
+
+
+def unlink(path):
+    if path is not None:
+        try:
+            os.unlink(path)
+        except OSError:
+            pass
+
+
+def _listen_unix(path):
+    if len(os.fsencode(path)) > MAX_PATH_BYTES:
+        raise ValueError('the socket path is longer than %d bytes: %s' % (MAX_PATH_BYTES, path))
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    before = os.umask(0o177)
+    try:
+        listener.bind(path)
+    except OSError:
+        listener.close()
+        raise
+    finally:
+        os.umask(before)
+    return _start(listener)
+
+
+def _listen_tcp(host, port):
+    family, kind, proto, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    listener = socket.socket(family, kind, proto)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(where)
+    except OSError:
+        listener.close()
+        raise
+    return _start(listener)
+
+
+def _start(listener):
+    listener.listen(BACKLOG)
+    listener.setblocking(False)
+    return listener
+
+
+def _to_uri(host, port):
+    return 'tcp://[%s]:%d' % (host, port) if ':' in host else 'tcp://%s:%d' % (host, port)
+
+
+def _is_stale(path):
+    try:
+        if not stat.S_ISSOCK(os.stat(path).st_mode):
+            raise ValueError('%s exists and is no socket' % path)
+    except FileNotFoundError:
+        return False
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(path)
+        except OSError:
+            return True
+    raise ValueError('another process listens on %s' % path)

@@ -1,0 +1,179 @@
+"""From a handler file to a module, and from a module to the callable in it.
+Source: Entry file resolution, Callable selection; page spec/runtimes/python.md."""
+
+import difflib
+import importlib.util
+import os
+import re
+import sys
+import time
+
+from .failure import LoadError, describe, shorten_path
+
+#: Names tried when `invoke.handler` names none.
+DEFAULT_NAMES = ('handler', 'main')
+
+#: Parts of the standard library that may lie elsewhere than the rest of it.
+_STANDARD_ENDS = re.compile(r'[/\\](lib-dynload|python\d+\.zip)$')
+
+#: The only variables of the host a function sees beside its own.
+BASE_ENV = ('PATH', 'HOME', 'USER', 'LOGNAME', 'LANG', 'LANGUAGE', 'TZ', 'TMPDIR', 'TMP', 'TEMP', 'SSL_CERT_FILE', 'SSL_CERT_DIR')
+
+
+_MARK = '_fngw.loaded_before'
+
+
+def prepare_process(start):
+    """Environment, working folder, import path and arguments, as the function's `start` says. Raises LoadError."""
+    env = {key: value for key, value in os.environ.items() if key in BASE_ENV or key.startswith('LC_')}
+    env.update(start.get('env') or {})
+    os.environ.clear()
+    for key, value in env.items():
+        try:
+            os.environ[key] = value if isinstance(value, str) else str(value)
+        except ValueError as error:
+            raise LoadError('environment variable %r cannot be set: %s' % (key, error)) from None
+    if 'TZ' in env and hasattr(time, 'tzset'):
+        time.tzset()
+    entry = entry_path(start)
+    fn_dir = function_dir(start)
+    try:
+        os.chdir(fn_dir)
+    except OSError as error:
+        raise LoadError('cannot enter the function folder %s: %s' % (fn_dir, error.strerror)) from None
+    sys.argv = [entry]
+    sys.path[:] = import_path(entry, fn_dir, start.get('packs') or (), sys.path)
+
+
+def entry_path(start):
+    return os.path.normpath(os.path.join(start.get('dir') or '.', start.get('entry') or 'handler.py'))
+
+
+def function_dir(start):
+    return os.path.normpath(start.get('dir') or os.path.dirname(entry_path(start)))
+
+
+def import_path(entry, fn_dir, packs, given):
+    """Search order: standard library, folder of the handler, function folder, its `.deps`, packs, installed packages.
+
+    The standard library comes first: file routes are called `email.py` or `queue.py`, and a library that imports the
+    standard module of that name must not get a route."""
+    standard = os.path.dirname(os.__file__)
+    own, installed = [], []
+    for path in given:
+        is_own = path in (standard, os.path.join(standard, 'lib-dynload')) or _STANDARD_ENDS.search(path) is not None
+        (own if is_own else installed).append(path)
+    added = [os.path.dirname(entry)]
+    for folder in (fn_dir, os.path.join(fn_dir, '.deps')):
+        if folder not in added and os.path.isdir(folder):
+            added.append(folder)
+    for pack in packs:
+        deps = os.path.join(pack, '.deps')
+        folder = deps if os.path.isdir(deps) else pack
+        if os.path.isdir(folder):
+            added.append(folder)
+    return own + added + [path for path in installed if path]
+
+
+def load_module(start):
+    """Runs the handler file as a module of its own. Raises LoadError with file, line, cause and what to do."""
+    path = entry_path(start)
+    root = start.get('root') or ''
+    shown = shorten_path(path, root)
+    if not os.path.isfile(path):
+        raise LoadError('handler file %s does not exist' % shown, file=shown)
+    # Routes are called `[id].py` or `post.users.[id].py`: no import statement could name them, and none has to.
+    name = 'fn_' + re.sub(r'\W', '_', os.path.splitext(os.path.basename(path))[0])
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException as error:
+        fields = describe('load', error, root, function_dir(start))
+        place = '%s:%s' % (fields.get('file', shown), fields['line']) if 'line' in fields else fields.get('file', shown)
+        name = type(error).__name__
+        text = fields.pop('message')
+        message = '%s: %s' % (place, text if text.startswith(name) else '%s: %s' % (name, text))
+        hint = _hint(error, start)
+        if hint is not None:
+            fields['hint'] = hint
+        fields.pop('code')
+        raise LoadError(message, **fields) from None
+    return module
+
+
+def _hint(error, start):
+    if isinstance(error, SyntaxError):
+        return 'mend the line; saving the file loads it again'
+    folder = shorten_path(os.path.dirname(entry_path(start)), start.get('root') or '')
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        top = error.name.split('.')[0]
+        return 'add %s to requirements.txt beside the handler, or put %s.py into %s' % (top, top, folder)
+    if isinstance(error, ImportError) and 'relative import' in str(error):
+        return 'a handler file is no package: write `from _shared import x` for a file beside it'
+    if isinstance(error, ImportError) and error.name:
+        if os.path.isfile(os.path.join(os.path.dirname(entry_path(start)), error.name + '.py')):
+            return '%s is a module of the standard library and hides %s.py of this folder: rename that file' % (
+                error.name,
+                error.name,
+            )
+    return None
+
+
+def pick(module, start, first=()):
+    """The function to call: one of `first`, else the configured name, else `handler`, else `main`. Raises LoadError."""
+    configured = start.get('handler')
+    names = tuple(first) + ((configured,) if configured else DEFAULT_NAMES)
+    for name in names:
+        fn = getattr(module, name, None)
+        if fn is None:
+            continue
+        if callable(fn):
+            return fn
+        shown = shorten_path(entry_path(start), start.get('root') or '')
+        raise LoadError('%s: "%s" is not a function but a %s' % (shown, name, type(fn).__name__), file=shown)
+    shown = shorten_path(entry_path(start), start.get('root') or '')
+    known = sorted(
+        name
+        for name, value in vars(module).items()
+        if callable(value) and not name.startswith('_') and getattr(value, '__module__', None) == module.__name__
+    )
+    listed = ', '.join(known[:20]) or 'none'
+    near = difflib.get_close_matches(names[0], known, 1)
+    hint = 'rename "%s" to "%s"' % (near[0] if near else known[0], names[0]) if known else 'add: def %s(event): ...' % names[0]
+    if not first:
+        hint += ', or name the function in invoke.handler of fn.config.json' if not configured else ', or change invoke.handler in fn.config.json'
+    raise LoadError(
+        '%s has no function named %s (functions in it: %s)' % (shown, ' or '.join('"%s"' % n for n in names), listed),
+        file=shown,
+        hint=hint,
+    )
+
+
+def loaded_files(start):
+    """Full paths of loaded source files below the functions root, without installed packages."""
+    root = start.get('root')
+    if not root:
+        return []
+    files = set()
+    # Newest first, up to what the daemon had loaded: looking at all of that would copy its memory pages.
+    for name in list(_newer_modules()):
+        path = getattr(sys.modules.get(name), '__file__', None)
+        if isinstance(path, str) and path.startswith(root + os.sep) and path.endswith('.py'):
+            below = path[len(root) :]
+            if '/.deps/' not in below and '/.svc/' not in below:
+                files.add(path)
+    return sorted(files)
+
+
+def mark_loaded_modules():
+    """Everything loaded so far belongs to the daemon. Called before the first fork."""
+    sys.modules[_MARK] = sys
+
+
+def _newer_modules():
+    for name in reversed(sys.modules):
+        if name == _MARK:
+            return
+        yield name

@@ -1,0 +1,183 @@
+"""A worker: one process that serves one function over one connection. Page: spec/runtime/wire-protocol.md.
+
+    forked by daemon.py -> run() -> accept -> hello, start -> load -> ready -> calls, until the gateway hangs up
+"""
+
+import atexit
+import ctypes
+import faulthandler
+import os
+import resource
+import signal
+import socket
+import sys
+import types
+
+from . import adapters, capture, failure, loader, wire
+from .link import READ_BYTES, Link
+from .multiplexed import Multiplexed
+from .sequential import Sequential
+
+#: Seconds a connection has to say what it wants; only then is the next one looked at.
+HANDSHAKE_SECONDS = 10
+#: Seconds a worker that failed to load waits for the gateway to read why.
+LINGER_SECONDS = 2
+
+EXIT_OK, EXIT_LOAD_FAILED, EXIT_PROTOCOL = 0, 1, 2
+
+_PR_SET_PDEATHSIG = 1
+
+
+def load_prctl():
+    """The prctl function of this system, None where there is none. Looked up once, before any fork."""
+    if not sys.platform.startswith('linux'):
+        return None
+    try:
+        return ctypes.CDLL(None, use_errno=True).prctl
+    except (OSError, AttributeError):
+        return None
+
+
+def isolate(listener, out_fd, err_fd, daemon_pid, prctl, memory_mb):
+    """Makes a freshly forked process a worker: own process group, own descriptors, default signals, limits."""
+    os.setsid()
+    if prctl is not None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != daemon_pid:
+            os._exit(EXIT_OK)
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    os.dup2(out_fd, 1)
+    os.dup2(err_fd, 2)
+    close_all_but((0, 1, 2, listener.fileno()))
+    os.umask(0o022)
+    limit_memory(memory_mb)
+    try:
+        with open('/proc/self/oom_score_adj', 'w') as file:
+            file.write('1000')
+    except OSError:
+        pass
+    faulthandler.enable(2)
+
+
+def close_all_but(kept):
+    """Closes every descriptor but these: none of the daemon's may reach user code."""
+    try:
+        numbers = [int(name) for name in os.listdir('/dev/fd' if sys.platform == 'darwin' else '/proc/self/fd')]
+    except OSError:
+        numbers = range(3, 4096)
+    for number in numbers:
+        if number not in kept:
+            try:
+                os.close(number)
+            except OSError:
+                pass
+
+
+def limit_memory(memory_mb):
+    """Bounds private writable memory, so that a hog gets MemoryError. RLIMIT_DATA counts what is really writable;
+    RLIMIT_AS would count address space that thread arenas and libraries merely reserve."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if memory_mb <= 0:
+        return
+    which = resource.RLIMIT_DATA if sys.platform.startswith('linux') else resource.RLIMIT_AS
+    size = memory_mb * wire.MIB
+    try:
+        resource.setrlimit(which, (size, size))
+    except (ValueError, OSError):
+        pass
+
+
+def run(listener, socket_path, memory_mb):
+    """Serves the function that the gateway names, until it hangs up. Returns the exit code."""
+    conn, decoder, frames, start = accept_gateway(listener)
+    listener.close()
+    if socket_path is not None:
+        try:
+            os.unlink(socket_path)
+        except OSError:
+            pass
+    start['memory_mb'] = memory_mb or None
+    sys.modules['__main__'] = types.ModuleType('__main__')
+    link = Link(conn, decoder, start)
+    capture.install(lambda: None)
+    try:
+        loader.prepare_process(start)
+        target = adapters.make_target(start, link.run_in_background)
+    except failure.LoadError as error:
+        return refuse(conn, {**error.fields, 'code': 'load'}, EXIT_LOAD_FAILED)
+    server = (Multiplexed if target.needs_loop else Sequential)(link, target)
+    ready = {'max_inflight': 0 if target.is_async else 1, 'files': loader.loaded_files(start)}
+    try:
+        conn.sendall(wire.encode(wire.READY, 0, wire.to_header(ready)))
+        server.serve(frames)
+    except wire.ProtocolError as error:
+        return refuse(conn, {'code': 'protocol', 'message': str(error)}, EXIT_PROTOCOL)
+    except (BrokenPipeError, ConnectionResetError):
+        pass
+    atexit._run_exitfuncs()
+    return EXIT_OK
+
+
+def accept_gateway(listener):
+    """(connection, decoder, frames that came along, start fields) of the first peer that speaks the protocol."""
+    while True:
+        conn, _ = listener.accept()
+        if conn.family != getattr(socket, 'AF_UNIX', None):
+            conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        conn.settimeout(HANDSHAKE_SECONDS)
+        decoder = wire.Decoder()
+        try:
+            frames = []
+            while len(frames) < 2:
+                data = conn.recv(READ_BYTES)
+                if not data:
+                    raise ConnectionResetError('closed during the handshake')
+                frames += decoder.feed(data)
+                check_hello(frames)
+            fields = wire.parse_header(frames[1][2])
+        except wire.ProtocolError as error:
+            refuse(conn, {'code': 'protocol', 'message': str(error)}, EXIT_PROTOCOL)
+            continue
+        except OSError:
+            conn.close()
+            continue
+        conn.settimeout(None)
+        max_body = (fields.get('context') or {}).get('max_body_bytes')
+        if isinstance(max_body, int):
+            decoder.limit += max(0, max_body)
+        return conn, decoder, frames[2:], fields
+
+
+def check_hello(frames):
+    """Refuses a peer whose first frames are not `hello` of a known version and `start`."""
+    if not frames:
+        return
+    kind, _, header, body = frames[0]
+    if kind != wire.HELLO:
+        raise wire.ProtocolError('UNEXPECTED_KIND', 'the first frame must be hello, got kind %d' % kind)
+    if bytes(body) != bytes((wire.PROTOCOL_VERSION,)):
+        raise wire.ProtocolError('VERSION', 'protocol version %s is not known, this side speaks 1' % list(body))
+    if wire.parse_header(header).get('role') != 'worker':
+        raise wire.ProtocolError('ROLE', 'this socket takes connections of role worker')
+    if len(frames) > 1 and frames[1][0] != wire.START:
+        raise wire.ProtocolError('UNEXPECTED_KIND', 'start must follow hello, got kind %d' % frames[1][0])
+
+
+def refuse(conn, fields, code):
+    """Tells why on id 0 and closes when the peer has read it. Returns `code`."""
+    try:
+        conn.settimeout(LINGER_SECONDS)
+        conn.sendall(wire.encode(wire.ERROR, 0, wire.to_header(fields)))
+        conn.shutdown(socket.SHUT_WR)
+        # Closing with unread calls in the buffer would reset the connection, perhaps before the reason is read.
+        while conn.recv(READ_BYTES):
+            pass
+    except OSError:
+        pass
+    conn.close()
+    return code
