@@ -78,8 +78,8 @@ export class Exchange {
   /** True while the client waits for `100 Continue` before it sends the body. */
   expectsContinue: boolean
 
-  /** Canonical path; a step may change it, and the walk goes on with the new one. */
-  path = '/'
+  /** Canonical path, the raw target before it is checked; a step may change it, and the walk goes on with the new one. */
+  path: string
   /** What follows `?`, undecoded; empty when there is none. */
   search = ''
   /** Host that routes see; empty when there is none. */
@@ -130,6 +130,7 @@ export class Exchange {
     this.expectsContinue = expectsContinue
     this.method = req.method ?? 'GET'
     this.target = req.url ?? '/'
+    this.path = this.target
     this.connection = connectionOf(req.socket)
     this.ip = this.connection.address
     this.connection.add(this)

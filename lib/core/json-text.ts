@@ -1,4 +1,4 @@
-/** JSON text put together from parts, because a call's header is mostly text that never changes. Owner: §2.5. */
+/** JSON text put together from parts: for calls and log lines, which are mostly text that never changes. Owner: §2.5. */
 
 /** What JSON escapes: quote, backslash, controls; lone surrogates are left to JSON.stringify as well. */
 const NEEDS_ESCAPE = /["\\\u0000-\u001f\ud800-\udfff]/

@@ -1,0 +1,38 @@
+/** An ended exchange as a record for listeners and the access log. Owner: §6. */
+
+import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
+import { isTraceparent } from '../invocation/event.ts'
+import type { RequestRecord } from '../observe/events.ts'
+import type { Exchange } from './exchange.ts'
+
+/** Status in records of a client that left before its answer, after nginx's. */
+export const CLIENT_LEFT_STATUS = 499
+
+/**
+ * @param wall - wall clock now, ms
+ * @param monotonic - monotonic clock now, ms
+ */
+export function toRequestRecord(exchange: Exchange, wall: number, monotonic: number): RequestRecord {
+  const { fn, head } = exchange
+  const trace = head.traceparent
+  return {
+    time: wall,
+    id: exchange.id,
+    method: exchange.method,
+    path: exchange.path,
+    route: exchange.route,
+    fn: fn === null ? null : fn.name,
+    version: fn === null ? null : (fn.version ?? DEFAULT_VERSION_LABEL),
+    runtime: fn === null ? null : fn.runtime,
+    entryFile: fn === null ? null : fn.entryFile,
+    status: exchange.aborted && exchange.status === 0 ? CLIENT_LEFT_STATUS : exchange.status,
+    durationMs: monotonic - exchange.startedAt,
+    queuedMs: exchange.queuedMs,
+    bytesIn: exchange.bytesIn,
+    bytesOut: exchange.bytesOut,
+    ip: exchange.ip,
+    userAgent: head.userAgent,
+    traceId: trace !== null && isTraceparent(trace) ? trace.slice(3, 35) : null,
+    error: exchange.error === null ? null : exchange.error.message,
+  }
+}

@@ -1,0 +1,124 @@
+/** What happens in a gateway, for the program that embeds it and for the logs. In process only. Spec: §6. */
+
+import type { Warning } from '../core/errors.ts'
+
+/** One answered (or left) request of the public or control plane. */
+export interface RequestRecord {
+  /** Wall clock at the end, ms. */
+  time: number
+  id: string
+  method: string
+  path: string
+  /** Pattern of the route; null when none matched. */
+  route: string | null
+  fn: string | null
+  version: string | null
+  runtime: string | null
+  /** Handler file below the functions root. */
+  entryFile: string | null
+  /** 499 when the client left before the answer. */
+  status: number
+  durationMs: number
+  /** Waiting for a place, ms. */
+  queuedMs: number
+  bytesIn: number
+  bytesOut: number
+  ip: string
+  userAgent: string | null
+  traceId: string | null
+  /** Message of the gateway's own refusal or failure. */
+  error: string | null
+}
+
+export interface ReloadRecord {
+  time: number
+  /** Why it was done: `watch`, `api`, `start`. */
+  cause: string
+  functions: number
+  routes: number
+  warnings: number
+  durationMs: number
+}
+
+/** Output of a function or word of the gateway. */
+export interface LogRecord {
+  time: number
+  level: 'debug' | 'info' | 'warn' | 'error'
+  message: string
+  runtime?: string
+  fn?: string
+  version?: string
+  stream?: 'stdout' | 'stderr'
+  requestId?: string
+}
+
+export interface ScheduleRecord {
+  time: number
+  fn: string
+  status: number
+  attempt: number
+  durationMs: number
+  error: string | null
+}
+
+export interface GatewayEventMap {
+  request: RequestRecord
+  reload: ReloadRecord
+  warning: Warning
+  log: LogRecord
+  schedule: ScheduleRecord
+}
+
+export type EventName = keyof GatewayEventMap
+export type Listener<Name extends EventName> = (record: GatewayEventMap[Name]) => void
+
+export const EVENT_NAMES: readonly EventName[] = ['request', 'reload', 'warning', 'log', 'schedule']
+
+/** Typed listeners of one gateway. A listener that throws disturbs neither the gateway nor the other listeners. */
+export class GatewayEvents {
+  readonly #listeners: { [Name in EventName]: Listener<Name>[] } = {
+    request: [],
+    reload: [],
+    warning: [],
+    log: [],
+    schedule: [],
+  }
+  readonly #onListenerError: (name: EventName, error: unknown) => void
+
+  constructor(onListenerError: (name: EventName, error: unknown) => void) {
+    this.#onListenerError = onListenerError
+  }
+
+  /**
+   * @returns a function that removes the listener
+   * @throws TypeError for a name that is no event, or a listener that is no function
+   */
+  on<Name extends EventName>(name: Name, listener: Listener<Name>): () => void {
+    if (!EVENT_NAMES.includes(name))
+      throw new TypeError(`unknown event ${JSON.stringify(name)}: there are ${EVENT_NAMES.join(', ')}`)
+    if (typeof listener !== 'function') throw new TypeError(`listener of "${name}" must be a function`)
+    const list = this.#listeners[name] as Listener<Name>[]
+    list.push(listener)
+    return () => {
+      const index = list.indexOf(listener)
+      if (index !== -1) list.splice(index, 1)
+    }
+  }
+
+  /** True when an emit would reach someone: asked before a record is made. */
+  has(name: EventName): boolean {
+    return this.#listeners[name].length > 0
+  }
+
+  emit<Name extends EventName>(name: Name, record: GatewayEventMap[Name]): void {
+    const list = this.#listeners[name] as Listener<Name>[]
+    if (list.length === 0) return
+    for (const listener of [...list]) {
+      try {
+        listener(record)
+      } catch (error) {
+        this.#onListenerError(name, error)
+      }
+    }
+  }
+}

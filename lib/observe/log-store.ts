@@ -1,0 +1,270 @@
+/**
+ * The lines behind `/_fn/logs`: the newest ones in memory, all of them in rotated files. Spec: §4.2, page observe/log-store.
+ *
+ *   append ─► ring (LOG_RING_LINES)             ─► tail
+ *          └► pending ─(LOG_FLUSH_MS, one batch)─► <directory>/<file>.log ─► .1 ─► .2 ─► .3 ─► gone
+ *
+ * Writing never waits for the disk and never fails: what cannot be written stays in memory and is told once.
+ */
+
+import { mkdir, open, rename, stat, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { Clock } from '../core/clock.ts'
+import {
+  KEPT_LOG_FILES,
+  LOG_FLUSH_MS,
+  LOG_RING_LINES,
+  LOG_TAIL_BYTES,
+  MAX_LOG_FILE_BYTES,
+  MAX_LOG_PENDING_BYTES,
+} from '../core/limits.ts'
+import { toLogLine } from './log-text.ts'
+
+export const LOG_FILES = ['error', 'access', 'runtime'] as const
+export type LogFile = (typeof LOG_FILES)[number]
+
+export interface LogStoreOptions {
+  clock: Clock
+  /** Folder of the files, made when missing; null keeps lines in memory only. */
+  directory: string | null
+  maxFileBytes?: number
+  keptFiles?: number
+  /** Told when the files cannot be written, once until they can be again. */
+  onProblem: (message: string) => void
+}
+
+/** What a handler or worker wrote. */
+export interface RuntimeOutput {
+  runtime: string
+  fn: string
+  version: string
+  stream: 'stdout' | 'stderr'
+  text: string
+}
+
+export interface TailQuery {
+  file: LogFile
+  /** The newest so many lines. */
+  lines: number
+  runtime?: string
+  fn?: string
+  version?: string
+  stream?: 'stdout' | 'stderr'
+}
+
+export class LogStore {
+  readonly #options: LogStoreOptions
+  readonly #journals: Record<LogFile, Journal>
+
+  constructor(options: LogStoreOptions) {
+    this.#options = options
+    this.#journals = {
+      error: new Journal('error', options),
+      access: new Journal('access', options),
+      runtime: new Journal('runtime', options),
+    }
+  }
+
+  /** Reads what earlier runs left. Never rejects. */
+  async open(): Promise<void> {
+    await Promise.all(LOG_FILES.map(file => this.#journals[file].open()))
+  }
+
+  /** Adds one line as it is given: time and form are the caller's. */
+  append(file: LogFile, text: string): void {
+    this.#journals[file].append(toLogLine(text))
+  }
+
+  /** Adds a word of the gateway itself to the error log. */
+  error(level: 'info' | 'warn' | 'error', message: string): void {
+    this.append('error', `${this.#now()} ${level} ${message}`)
+  }
+
+  /** Adds captured output, one line per line: `<time> [node] [fn:hello@default stdout] text`. */
+  output({ runtime, fn, version, stream, text }: RuntimeOutput): void {
+    const start = `${this.#now()} [${runtime}] [fn:${fn}@${version} ${stream}] `
+    const isEnded = text.endsWith('\n')
+    for (const line of (isEnded ? text.slice(0, -1) : text).split('\n'))
+      this.append('runtime', start + (line.endsWith('\r') ? line.slice(0, -1) : line))
+  }
+
+  /** The newest lines that match, oldest first. Filters apply to lines of captured output. */
+  tail(query: TailQuery): string[] {
+    const found: string[] = []
+    for (const line of this.#journals[query.file].newestFirst()) {
+      if (found.length >= query.lines) break
+      if (matches(line, query)) found.push(line)
+    }
+    return found.reverse()
+  }
+
+  /** Resolves when everything appended so far is in the files, or cannot be. */
+  async flush(): Promise<void> {
+    await Promise.all(LOG_FILES.map(file => this.#journals[file].flush()))
+  }
+
+  /** Flushes; lines after that stay in memory. */
+  async close(): Promise<void> {
+    await Promise.all(LOG_FILES.map(file => this.#journals[file].close()))
+  }
+
+  #now(): string {
+    return new Date(this.#options.clock.wall()).toISOString()
+  }
+}
+
+/** Time, then the two brackets of captured output. */
+const OUTPUT_LINE = /^\S+ \[(\w+)\] \[fn:(\S+)@(\S+) (stdout|stderr)\] /
+
+function matches(line: string, { runtime, fn, version, stream }: TailQuery): boolean {
+  if (runtime === undefined && fn === undefined && version === undefined && stream === undefined) return true
+  const match = OUTPUT_LINE.exec(line)
+  return (
+    match !== null &&
+    (runtime === undefined || match[1] === runtime) &&
+    (fn === undefined || match[2] === fn) &&
+    (version === undefined || match[3] === version) &&
+    (stream === undefined || match[4] === stream)
+  )
+}
+
+/** One log file and its newest lines. */
+class Journal {
+  readonly #file: LogFile
+  readonly #options: LogStoreOptions
+  readonly #ring: string[] = []
+  /** Place of the oldest line once the ring is full. */
+  #oldest = 0
+  #pending: string[] = []
+  #pendingChars = 0
+  #dropped = 0
+  #timer: NodeJS.Timeout | null = null
+  #writing: Promise<void> | null = null
+  #fileBytes = 0
+  #isFailing = false
+  #isClosed = false
+
+  constructor(file: LogFile, options: LogStoreOptions) {
+    this.#file = file
+    this.#options = options
+  }
+
+  get #path(): string | null {
+    const { directory } = this.#options
+    return directory === null ? null : join(directory, `${this.#file}.log`)
+  }
+
+  async open(): Promise<void> {
+    const path = this.#path
+    if (path === null) return
+    try {
+      await mkdir(this.#options.directory!, { recursive: true })
+      const { text, bytes } = await readTail(path)
+      this.#fileBytes = bytes
+      const fresh = [...this.newestFirst()].reverse()
+      this.#ring.length = 0
+      this.#oldest = 0
+      for (const line of [...text, ...fresh]) this.#remember(line)
+    } catch (error) {
+      this.#report(error)
+    }
+  }
+
+  append(line: string): void {
+    this.#remember(line)
+    if (this.#isClosed || this.#options.directory === null) return
+    if (this.#pendingChars + line.length > MAX_LOG_PENDING_BYTES) {
+      this.#dropped += 1
+      return
+    }
+    this.#pending.push(line)
+    this.#pendingChars += line.length + 1
+    this.#timer ??= this.#options.clock.setTimeout(() => void this.flush(), LOG_FLUSH_MS)
+  }
+
+  *newestFirst(): Generator<string> {
+    const { length } = this.#ring
+    for (let i = 1; i <= length; i++) yield this.#ring[(this.#oldest + length - i) % length]!
+  }
+
+  /** One batch at a time; lines that come meanwhile make the next. */
+  async flush(): Promise<void> {
+    if (this.#timer !== null) this.#options.clock.clearTimeout(this.#timer)
+    this.#timer = null
+    while (this.#writing !== null) await this.#writing
+    if (this.#pending.length === 0) return
+    this.#writing = this.#write()
+    await this.#writing
+    this.#writing = null
+  }
+
+  async close(): Promise<void> {
+    while (this.#pending.length > 0 || this.#writing !== null) await this.flush()
+    this.#isClosed = true
+  }
+
+  #remember(line: string): void {
+    if (this.#ring.length < LOG_RING_LINES) {
+      this.#ring.push(line)
+      return
+    }
+    this.#ring[this.#oldest] = line
+    this.#oldest = (this.#oldest + 1) % LOG_RING_LINES
+  }
+
+  async #write(): Promise<void> {
+    if (this.#dropped > 0) this.#pending.push(`... ${this.#dropped} lines were dropped: the disk is too slow`)
+    const batch = Buffer.from(`${this.#pending.join('\n')}\n`)
+    this.#pending = []
+    this.#pendingChars = 0
+    this.#dropped = 0
+    const path = this.#path!
+    try {
+      const limit = this.#options.maxFileBytes ?? MAX_LOG_FILE_BYTES
+      if (this.#fileBytes > 0 && this.#fileBytes + batch.length > limit) await this.#rotate(path)
+      await mkdir(this.#options.directory!, { recursive: true })
+      // Owner only: handlers print what they like.
+      await writeFile(path, batch, { flag: 'a', mode: 0o600 })
+      this.#fileBytes += batch.length
+      this.#isFailing = false
+    } catch (error) {
+      this.#report(error)
+    }
+  }
+
+  async #rotate(path: string): Promise<void> {
+    const kept = this.#options.keptFiles ?? KEPT_LOG_FILES
+    for (let age = kept; age >= 1; age--) {
+      await rename(age === 1 ? path : `${path}.${age - 1}`, `${path}.${age}`).catch(ignoreMissing)
+    }
+    this.#fileBytes = 0
+  }
+
+  #report(error: unknown): void {
+    if (this.#isFailing) return
+    this.#isFailing = true
+    const why = error instanceof Error ? error.message : String(error)
+    this.#options.onProblem(`${this.#file} log cannot be written, its lines are kept in memory only: ${why}`)
+  }
+}
+
+function ignoreMissing(error: NodeJS.ErrnoException): void {
+  if (error.code !== 'ENOENT') throw error
+}
+
+/** The last LOG_TAIL_BYTES of a file as whole lines, and its size. */
+async function readTail(path: string): Promise<{ text: string[]; bytes: number }> {
+  const size = await stat(path).then(found => found.size, ignoreMissing)
+  if (size === undefined || size === 0) return { text: [], bytes: 0 }
+  const from = Math.max(0, size - LOG_TAIL_BYTES)
+  const handle = await open(path)
+  try {
+    const buffer = Buffer.alloc(size - from)
+    const { bytesRead } = await handle.read(buffer, 0, buffer.length, from)
+    const lines = buffer.toString('utf8', 0, bytesRead).split('\n')
+    lines.pop()
+    return { text: from > 0 ? lines.slice(1) : lines, bytes: size }
+  } finally {
+    await handle.close()
+  }
+}
