@@ -37,6 +37,8 @@ export interface PrivateFile {
   fileName: string
   runtime: RuntimeName
   reason: string
+  /** No function loads it: a test or a declaration. */
+  isInert: boolean
 }
 
 /** A source file whose name breaks a rule. */
@@ -45,6 +47,7 @@ export interface BadFile {
   fileName: string
   runtime: RuntimeName
   code: 'AMBIGUOUS_METHOD_PREFIX' | 'UNSUPPORTED_NAME'
+  /** Continues the sentence that begins with the path. */
   message: string
   hint: string
 }
@@ -83,12 +86,15 @@ export function parseFileName(fileName: string): FileName {
     return { kind: 'other', fileName, reason }
   }
   const stem = fileName.slice(0, -extension.length)
-  const reason = privateReason(stem, extension)
-  if (reason !== null) return { kind: 'private', fileName, runtime, reason }
+  if (stem.startsWith('_')) {
+    return { kind: 'private', fileName, runtime, reason: 'private: the name starts with "_"', isInert: false }
+  }
+  const inert = inertReason(stem, extension)
+  if (inert !== null) return { kind: 'private', fileName, runtime, reason: inert, isInert: true }
   const tokens = splitTokens(stem)
   const first = toMethod(tokens[0])
   if (first !== null && toMethod(tokens[1]) !== null) {
-    const message = `${fileName} has two method prefixes, ${tokens[0]} and ${tokens[1]}: exactly one is allowed`
+    const message = `has two method prefixes, ${tokens[0]} and ${tokens[1]}: exactly one is allowed`
     const hint = 'Make one file for each method, or list the methods in invoke.methods of fn.config.json.'
     return { kind: 'bad', fileName, runtime, code: 'AMBIGUOUS_METHOD_PREFIX', message, hint }
   }
@@ -99,7 +105,7 @@ export function parseFileName(fileName: string): FileName {
   for (const word of words) {
     const segment = nameToSegment(word)
     if (!segment.ok) {
-      const message = `${fileName} ${segment.problem}`
+      const message = segment.problem
       return { kind: 'bad', fileName, runtime, code: 'UNSUPPORTED_NAME', message, hint: NAME_HINT }
     }
     segments.push(segment.pattern)
@@ -129,8 +135,7 @@ export function isDynamic(segment: string): boolean {
   return segment.startsWith(':') || segment === '*'
 }
 
-function privateReason(stem: string, extension: string): string | null {
-  if (stem.startsWith('_')) return 'private: the name starts with "_"'
+function inertReason(stem: string, extension: string): string | null {
   if (stem.endsWith('.test') || stem.endsWith('.spec')) return 'a test file'
   if (stem.endsWith('.d') && /^\.[mc]?ts$/.test(extension)) return 'a type declaration file'
   return null

@@ -33,10 +33,8 @@ export interface FolderFacts {
   name: string
   /** `fn.config.json` declares `runtime`, `name` or `entrypoint`. */
   hasIdentity: boolean
-  /** A file of the entry table, of an enabled runtime. */
-  hasEntryFile: boolean
-  /** The name of that file; null without one. */
-  entryName: string | null
+  /** Files of the entry table, of enabled runtimes. */
+  entryNames: readonly string[]
   /** Any file that would be a route here. */
   hasRouteFile: boolean
   enabled: ReadonlySet<RuntimeName>
@@ -48,11 +46,11 @@ export interface FolderFacts {
  * `index.*` there is its home page and hides nothing.
  */
 export function kindOf(facts: FolderFacts): FolderKind {
+  const { name, entryNames, enabled } = facts
   if (facts.hasIdentity) return 'function'
-  if (facts.isRoot) return facts.hasEntryFile && !facts.entryName?.startsWith('index.') ? 'function' : 'routes'
-  if (facts.isTopLevel && isRuntimeName(facts.name) && facts.enabled.has(facts.name) && !facts.hasRouteFile)
-    return 'group'
-  return facts.hasEntryFile ? 'function' : 'routes'
+  if (facts.isRoot) return entryNames.some(entry => !entry.startsWith('index.')) ? 'function' : 'routes'
+  if (facts.isTopLevel && isRuntimeName(name) && enabled.has(name) && !facts.hasRouteFile) return 'group'
+  return entryNames.length > 0 ? 'function' : 'routes'
 }
 
 const VERSION_LIKE = /^v?\d+(?:[._-][a-zA-Z0-9_.-]*)?$/

@@ -1,0 +1,111 @@
+/** The three config files of a folder, parsed once per text. Owner: §2.7, page config/function-config. */
+
+import { emptyConfig, type FunctionConfig, parseFunctionConfig } from '../config/function-config.ts'
+import { parseFunctionEnv } from '../config/function-env.ts'
+import { parseRoutesFile, type RouteEntry } from '../config/routes-file.ts'
+import type { EnvValue } from '../core/catalog.ts'
+import type { Warning } from '../core/errors.ts'
+import { pathWarning } from './disk.ts'
+import type { ConfigKind, ConfigText, DirNode, SnapshotOptions } from './snapshot.ts'
+import { toChild } from './snapshot.ts'
+
+/** What the config files of one folder say. Equal texts give the same objects, so they can be compared by identity. */
+export interface FolderConfigs {
+  /** null without a file. */
+  config: FunctionConfig | null
+  routes: readonly RouteEntry[]
+  env: Readonly<Record<string, EnvValue>>
+  warnings: readonly Warning[]
+}
+
+interface Parsed<T> {
+  value: T
+  warnings: readonly Warning[]
+}
+
+const NO_ENV: Readonly<Record<string, EnvValue>> = Object.freeze(Object.create(null))
+const NO_CONFIGS: FolderConfigs = { config: null, routes: [], env: NO_ENV, warnings: [] }
+
+/** Parses config files and remembers the outcome for as long as their texts live. */
+export class ConfigReader {
+  readonly #parsed = new WeakMap<ConfigText, Parsed<unknown>>()
+
+  read(node: DirNode): FolderConfigs {
+    const { config, routes, env } = node.texts
+    if (config === null && routes === null && env === null) return NO_CONFIGS
+    const parsedConfig = this.#read(node, 'config', config, parseConfig)
+    const parsedRoutes = this.#read(node, 'routes', routes, parseRoutes)
+    const parsedEnv = this.#read(node, 'env', env, parseEnv)
+    const warnings = [parsedConfig, parsedRoutes, parsedEnv].flatMap(parsed => parsed?.warnings ?? [])
+    return {
+      config: parsedConfig?.value ?? null,
+      routes: parsedRoutes?.value ?? [],
+      env: parsedEnv?.value ?? NO_ENV,
+      warnings,
+    }
+  }
+
+  #read<T>(
+    node: DirNode,
+    kind: ConfigKind,
+    text: ConfigText | null,
+    parse: (text: string, label: string) => Parsed<T>,
+  ): Parsed<T> | null {
+    if (text === null) return null
+    const known = this.#parsed.get(text)
+    // One text object belongs to one file, hence to one kind.
+    if (known !== undefined) return known as Parsed<T>
+    const parsed = parseKept(text, toChild(node.path, `fn.${kind}.json`), parse)
+    this.#parsed.set(text, parsed)
+    return parsed
+  }
+}
+
+/** A text with something wrong changes nothing while an earlier one was right: the function keeps its last good policy. */
+function parseKept<T>(
+  { text, lastGood }: ConfigText,
+  label: string,
+  parse: (text: string, label: string) => Parsed<T>,
+): Parsed<T> {
+  // A text that cannot be read at all has its warning from the snapshot.
+  const parsed = text === null ? null : parse(text, label)
+  if (parsed !== null && (lastGood === null || !parsed.warnings.some(isProblem))) return parsed
+  const warnings = parsed?.warnings ?? []
+  if (lastGood === null) return { value: parse('{}', label).value, warnings }
+  const kept = pathWarning('CONFIG_KEPT', label, 'is not used: its last good version stays in force', 'Mend the file.')
+  return { value: parse(lastGood, label).value, warnings: [...warnings, kept] }
+}
+
+function parseConfig(text: string, label: string): Parsed<FunctionConfig> {
+  const { config, problems } = parseFunctionConfig(text, label)
+  return { value: config, warnings: problems }
+}
+
+function parseRoutes(text: string, label: string): Parsed<readonly RouteEntry[]> {
+  const { routes, problems } = parseRoutesFile(text, label)
+  return { value: routes, warnings: problems }
+}
+
+function parseEnv(text: string, label: string): Parsed<Readonly<Record<string, EnvValue>>> {
+  const { env, problems } = parseFunctionEnv(text, label)
+  return { value: env, warnings: problems }
+}
+
+const PARSERS = { config: parseConfig, routes: parseRoutes, env: parseEnv }
+
+/** How a snapshot of a functions root judges its config files: the part of its options that never differs. */
+export const SNAPSHOT_RULES: Pick<SnapshotOptions, 'isGood' | 'excluded'> = {
+  isGood: (kind, text) => !PARSERS[kind](text, '').warnings.some(isProblem),
+  excluded: rootConfig => {
+    const directory = parseFunctionConfig(rootConfig, '').config.assets?.directory
+    return new Set(directory === undefined ? [] : [directory])
+  },
+}
+
+/** True for a warning that says that something was not used as written; the others are notes. */
+function isProblem({ code }: Warning): boolean {
+  return code === 'CONFIG_VALUE' || code === 'CONFIG_NOT_JSON'
+}
+
+/** Stands for a folder without `fn.config.json` where one is wanted. */
+export const EMPTY_CONFIG: FunctionConfig = Object.freeze(emptyConfig())

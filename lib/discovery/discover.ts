@@ -1,0 +1,74 @@
+/** The functions root to functions, claims and warnings: a pure function of the snapshot. Owner: §2.2, page discovery/layouts. */
+
+import { join } from 'node:path'
+import type { AssetsMount, FunctionVersion } from '../core/catalog.ts'
+import type { Warning } from '../core/errors.ts'
+import { ConfigReader } from './configs.ts'
+import { pathWarning } from './disk.ts'
+import { type DiscoverOptions, FolderReader } from './folder.ts'
+import { FunctionMaker } from './function-maker.ts'
+import { settleKeys } from './keys.ts'
+import type { Discovery } from './part.ts'
+import type { DirNode, Snapshot } from './snapshot.ts'
+
+export type { DiscoverOptions } from './folder.ts'
+export type { Discovery } from './part.ts'
+
+export interface Discoverer {
+  /** Reads a snapshot. Folders seen before in the same surroundings cost nothing, and unchanged functions keep their objects. */
+  discover: (snapshot: Snapshot) => Discovery
+}
+
+/** Discovers once. Equal snapshots give deeply equal outcomes. Never throws: what is wrong is a warning. */
+export function discover(snapshot: Snapshot, options: DiscoverOptions): Discovery {
+  return createDiscoverer(options).discover(snapshot)
+}
+
+/** A discoverer with a memory for reloads; what it remembers never changes the outcome. */
+export function createDiscoverer(options: DiscoverOptions): Discoverer {
+  const configs = new ConfigReader()
+  const folders = new FolderReader(configs, options)
+  let last: { snapshot: Snapshot; discovery: Discovery } | null = null
+  return {
+    discover(snapshot) {
+      if (last?.snapshot === snapshot) return last.discovery
+      const known = new Map<string, FunctionVersion>(last?.discovery.functions.map(fn => [fn.key, fn]))
+      const maker = new FunctionMaker(snapshot.rootPath, options.defaults, known)
+      const part = folders.read(snapshot.root, maker)
+      const { functions, claims, warnings } = settleKeys(part.functions, part.targets, part.claims, maker)
+      const assets = findAssets(snapshot, configs, warnings)
+      const discovery: Discovery = {
+        functions,
+        claims,
+        homes: part.homes,
+        assets,
+        warnings: [...part.warnings, ...warnings],
+        ignored: part.ignored,
+      }
+      last = { snapshot, discovery }
+      return discovery
+    },
+  }
+}
+
+/** The static mount of the root's config, when its folder exists. */
+function findAssets(snapshot: Snapshot, configs: ConfigReader, warnings: Warning[]): AssetsMount | null {
+  const assets = configs.read(snapshot.root).config?.assets
+  if (assets === undefined) return null
+  const { directory, notFoundHandling, runWorkerFirst } = assets
+  const hasDotName = directory.split('/').some(part => part.startsWith('.'))
+  if (!hasDotName && findFolder(snapshot.root, directory.split('/')) !== null) {
+    return { directory: join(snapshot.rootPath, directory), notFoundHandling, runWorkerFirst }
+  }
+  const rule = hasDotName ? 'must not contain a name that starts with "."' : 'must be a folder below the functions root'
+  const text = `assets.directory ${rule}, got ${JSON.stringify(directory)} (string); no static files are served`
+  warnings.push(pathWarning('ASSETS_MISSING', 'fn.config.json', text, 'Make the folder, or mend the path.'))
+  return null
+}
+
+function findFolder(node: DirNode, names: readonly string[]): DirNode | null {
+  const [name, ...rest] = names
+  if (name === undefined) return node
+  const dir = node.dirs.find(candidate => candidate.name === name)
+  return dir === undefined ? null : findFolder(dir, rest)
+}

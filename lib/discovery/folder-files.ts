@@ -1,0 +1,206 @@
+/** The files of one folder, sorted into handlers and helpers. Owner: §2.2 and §2.3. */
+
+import type { FunctionConfig } from '../config/function-config.ts'
+import type { IgnoredPath } from '../core/catalog.ts'
+import type { Warning } from '../core/errors.ts'
+import type { Method, RuntimeName } from '../core/identity.ts'
+import { pathWarning } from './disk.ts'
+import { type Choice, chooseEntry, chooseRoute, isEntryName } from './entry-file.ts'
+import { type BadFile, parseFileName, type RouteFile } from './file-name.ts'
+import { type FolderKind, kindOf } from './layouts.ts'
+import { type DirNode, type FileEntry, toChild } from './snapshot.ts'
+
+/** Where a folder stands. */
+export interface FolderView {
+  /** The runtime whose group the folder is in. */
+  group: RuntimeName | null
+  /** A folder above it is one function, so only explicit files are public. */
+  isInsideFunction: boolean
+}
+
+export interface FileRoute {
+  file: RouteFile
+  methods: readonly Method[]
+}
+
+export interface FolderFiles {
+  kind: FolderKind
+  /** The file that stands for the folder; null without one, and when `entrypoint` names another. */
+  entry: RouteFile | null
+  /** Methods that prefixed files of the folder take from the entry. */
+  takenMethods: ReadonlySet<Method>
+  /** The other public files, one for each route. */
+  routes: readonly FileRoute[]
+  /** Source files that functions may load. */
+  helpers: readonly FileEntry[]
+  ignored: readonly IgnoredPath[]
+  warnings: readonly Warning[]
+}
+
+const NO_METHODS: ReadonlySet<Method> = new Set()
+
+/** Sorts the files of a folder that is read and not private. */
+export function sortFiles(
+  node: DirNode,
+  config: FunctionConfig | null,
+  view: FolderView,
+  enabled: ReadonlySet<RuntimeName>,
+): FolderFiles {
+  return new Sorter(node, config, view, enabled).sort()
+}
+
+class Sorter {
+  readonly #node: DirNode
+  readonly #config: FunctionConfig | null
+  readonly #view: FolderView
+  readonly #enabled: ReadonlySet<RuntimeName>
+  readonly #ignored: IgnoredPath[] = []
+  readonly #warnings: Warning[] = []
+  readonly #bad: BadFile[] = []
+  readonly #handlers = new Set<string>()
+  /** Names of source files that no function loads. */
+  readonly #inert = new Set<string>()
+
+  constructor(node: DirNode, config: FunctionConfig | null, view: FolderView, enabled: ReadonlySet<RuntimeName>) {
+    this.#node = node
+    this.#config = config
+    this.#view = view
+    this.#enabled = enabled
+  }
+
+  sort(): FolderFiles {
+    const files = this.#routeFiles()
+    const kind = this.#kind(files)
+    const entry = this.#entry(files)
+    const isPrivateHere = this.#view.isInsideFunction || kind === 'function'
+    for (const bad of this.#bad) {
+      // A private helper may be called anything.
+      const isPrivate = isPrivateHere && bad.code === 'UNSUPPORTED_NAME'
+      if (!isPrivate) this.#warn(bad.code, bad.fileName, bad.message, bad.hint)
+    }
+    const visible = files.filter(file => !file.isFolderFile && (file.isExplicit || !isPrivateHere))
+    for (const file of files) {
+      if (!file.isFolderFile && !visible.includes(file)) this.#ignore(file.fileName, this.#privateReason(kind))
+    }
+    const routes = this.#routes(visible)
+    const takenMethods = takenFrom(routes, [])
+    const helpers = this.#node.files.filter(({ name }) => !this.#handlers.has(name) && !this.#inert.has(name))
+    return { kind, entry, takenMethods, routes, helpers, ignored: this.#ignored, warnings: this.#warnings }
+  }
+
+  /** Source files of enabled runtimes whose names are routes. */
+  #routeFiles(): RouteFile[] {
+    const found: RouteFile[] = []
+    for (const { name } of this.#node.files) {
+      const parsed = parseFileName(name)
+      if (parsed.kind === 'other') this.#inert.add(name)
+      else if (!this.#enabled.has(parsed.runtime)) {
+        this.#inert.add(name)
+        this.#ignore(name, `the runtime ${parsed.runtime} is not enabled in FN_RUNTIMES`)
+      } else if (parsed.kind === 'private') {
+        if (parsed.isInert) this.#inert.add(name)
+        this.#ignore(name, parsed.reason)
+      } else if (parsed.kind === 'bad') {
+        this.#ignore(name, parsed.message)
+        this.#bad.push(parsed)
+      } else if (this.#isOfGroup(parsed.runtime)) found.push(parsed)
+      else this.#ignore(name, `below the folder ${this.#view.group} only ${this.#view.group} files are handlers`)
+    }
+    for (const name of this.#node.otherFiles) {
+      const parsed = parseFileName(name)
+      if (parsed.kind === 'other' && parsed.reason !== null) this.#ignore(name, parsed.reason)
+    }
+    return found
+  }
+
+  #isOfGroup(runtime: RuntimeName): boolean {
+    return this.#view.group === null || runtime === (this.#config?.runtime ?? this.#view.group)
+  }
+
+  #kind(files: readonly RouteFile[]): FolderKind {
+    const { name, path } = this.#node
+    const entryNames = files.filter(file => isEntryName(file.fileName)).map(file => file.fileName)
+    return kindOf({
+      isRoot: path === '',
+      isTopLevel: path !== '' && !path.includes('/'),
+      name,
+      hasIdentity: this.#config?.identity ?? false,
+      entryNames,
+      hasRouteFile: files.length > 0,
+      enabled: this.#enabled,
+    })
+  }
+
+  #entry(files: readonly RouteFile[]): RouteFile | null {
+    const folderFiles = files.filter(file => file.isFolderFile)
+    if (this.#config?.entrypoint !== undefined) {
+      for (const { fileName } of folderFiles) this.#ignore(fileName, `entrypoint is ${this.#config.entrypoint}`)
+      return null
+    }
+    const runtime = this.#config?.runtime
+    const choice = chooseEntry(folderFiles.filter(file => runtime === undefined || file.runtime === runtime))
+    for (const file of folderFiles) {
+      if (file !== choice?.chosen && !choice?.ignored.includes(file)) {
+        this.#ignore(file.fileName, `fn.config.json sets the runtime ${runtime}`)
+      }
+    }
+    if (choice === null) return null
+    this.#settle(choice, 'DUPLICATE_ENTRY', 'is the handler of its folder', 'Delete them, or name one in "entrypoint".')
+    return choice.chosen
+  }
+
+  #routes(visible: readonly RouteFile[]): FileRoute[] {
+    const groups = new Map<string, RouteFile[]>()
+    for (const file of visible) {
+      const key = `${file.method ?? ''} ${file.segments.join('/')}`
+      groups.set(key, [...(groups.get(key) ?? []), file])
+    }
+    const routes: FileRoute[] = []
+    for (const group of groups.values()) {
+      const choice = chooseRoute(group)!
+      this.#settle(choice, 'DUPLICATE_ROUTE', 'answers its route', 'Delete them, or rename them.')
+      const methods = choice.chosen.method === null ? (this.#config?.invoke.methods ?? ['GET']) : [choice.chosen.method]
+      routes.push({ file: choice.chosen, methods })
+    }
+    return routes.flatMap(route => this.#withoutTaken(route, routes))
+  }
+
+  /** A method prefix is more exact than none: `get.users.js` answers GET, `users.js` what is left. */
+  #withoutTaken(route: FileRoute, all: readonly FileRoute[]): FileRoute[] {
+    if (route.file.method !== null) return [route]
+    const taken = takenFrom(all, route.file.segments)
+    const methods = route.methods.filter(method => !taken.has(method))
+    if (methods.length > 0) return [{ file: route.file, methods }]
+    this.#ignore(route.file.fileName, 'files with a method prefix answer all its methods')
+    return []
+  }
+
+  #settle({ chosen, ignored }: Choice, code: string, role: string, hint: string): void {
+    this.#handlers.add(chosen.fileName)
+    if (ignored.length === 0) return
+    const names = ignored.map(file => file.fileName).join(', ')
+    for (const file of ignored) this.#ignore(file.fileName, `${chosen.fileName} ${role}`)
+    this.#warn(code, chosen.fileName, `${role}; ignored beside it: ${names}`, hint)
+  }
+
+  #privateReason(kind: FolderKind): string {
+    return kind === 'function'
+      ? 'private: a file beside the handler of a function'
+      : 'private: inside a function only index, handler, main, method-prefixed and dynamic files are public'
+  }
+
+  #ignore(fileName: string, reason: string): void {
+    this.#ignored.push({ path: toChild(this.#node.path, fileName), reason })
+  }
+
+  #warn(code: string, fileName: string, text: string, hint: string): void {
+    this.#warnings.push(pathWarning(code, toChild(this.#node.path, fileName), text, hint))
+  }
+}
+
+/** Methods that prefixed files take on one path of the folder. */
+function takenFrom(routes: readonly FileRoute[], segments: readonly string[]): ReadonlySet<Method> {
+  const path = segments.join('/')
+  const taken = routes.filter(({ file }) => file.method !== null && file.segments.join('/') === path)
+  return taken.length === 0 ? NO_METHODS : new Set(taken.flatMap(route => route.methods))
+}

@@ -1,0 +1,106 @@
+/** The walk over the folders, with a memory for what did not change. Owner: §2.2, page discovery/layouts. */
+
+import type { PolicyDefaults } from '../config/function-config.ts'
+import type { RuntimeName } from '../core/identity.ts'
+import type { ConfigReader, FolderConfigs } from './configs.ts'
+import { type Context, ROOT_CONTEXT, sameContext, sameView } from './context.ts'
+import { type FolderFiles, type FolderView, sortFiles } from './folder-files.ts'
+import type { FunctionMaker } from './function-maker.ts'
+import { addHandlers } from './handlers.ts'
+import { privateReason } from './layouts.ts'
+import type { Part } from './part.ts'
+import { sourcesBelow } from './signature.ts'
+import type { DirNode, FileEntry } from './snapshot.ts'
+import { Visit } from './visit.ts'
+
+export interface DiscoverOptions {
+  /** Enabled runtimes; files of others are ignored. */
+  runtimes: readonly RuntimeName[]
+  /** Name segments below a runtime's folder. */
+  namespaceDepth: number
+  /** `FN_FORCE_URL`: every config route is forced. */
+  forceUrl: boolean
+  defaults: PolicyDefaults
+}
+
+/** Reads folders and remembers each outcome while the folder's object lives and its surroundings are the same. */
+export class FolderReader {
+  readonly options: DiscoverOptions
+  readonly enabled: ReadonlySet<RuntimeName>
+  readonly #configs: ConfigReader
+  readonly #parts = new WeakMap<DirNode, { context: Context; part: Part }>()
+  readonly #files = new WeakMap<DirNode, { view: FolderView; files: FolderFiles }>()
+
+  constructor(configs: ConfigReader, options: DiscoverOptions) {
+    this.#configs = configs
+    this.options = options
+    this.enabled = new Set(options.runtimes)
+  }
+
+  /** The outcome of the whole tree. */
+  read(root: DirNode, maker: FunctionMaker): Part {
+    return this.#read(root, ROOT_CONTEXT, maker)
+  }
+
+  #read(node: DirNode, context: Context, maker: FunctionMaker): Part {
+    const known = this.#parts.get(node)
+    if (known !== undefined && sameContext(known.context, context)) return known.part
+    const visit = new Visit(node, context, this)
+    const { part } = visit
+    addHandlers(visit, maker)
+    for (const dir of node.dirs) {
+      const below = visit.enter(dir)
+      if (below !== null) part.add(this.#read(dir, below, maker))
+    }
+    this.#parts.set(node, { context, part })
+    return part
+  }
+
+  configs(node: DirNode): FolderConfigs {
+    return this.#configs.read(node)
+  }
+
+  files(node: DirNode, view: FolderView): FolderFiles {
+    const known = this.#files.get(node)
+    if (known !== undefined && sameView(known.view, view)) return known.files
+    const files = sortFiles(node, this.configs(node).config, view, this.enabled)
+    this.#files.set(node, { view, files })
+    return files
+  }
+
+  /** Where the folders of a folder stand. */
+  viewBelow(node: DirNode, view: FolderView): FolderView {
+    const { kind } = this.files(node, view)
+    if (kind === 'group') return { ...view, group: node.name as RuntimeName }
+    // The functions root is no function around others, even when it is one itself.
+    return kind === 'function' && node.path !== '' ? { ...view, isInsideFunction: true } : view
+  }
+
+  /** True when the folder itself holds a handler. */
+  hasHandler(node: DirNode, view: FolderView): boolean {
+    const { entry, routes } = this.files(node, view)
+    return entry !== null || routes.length > 0 || this.configs(node).config?.entrypoint !== undefined
+  }
+
+  /** True when the folder or one below it holds a handler. */
+  hasHandlerBelow(node: DirNode, view: FolderView): boolean {
+    if (node.skipped !== null || privateReason(node.name) !== null) return false
+    if (this.hasHandler(node, view)) return true
+    const viewBelow = this.viewBelow(node, view)
+    return node.dirs.some(dir => this.hasHandlerBelow(dir, viewBelow))
+  }
+
+  /**
+   * Helper files whose change concerns the functions of a folder and below: its own, those of its private folders, and
+   * those of folders that hold no handler themselves, which exist for the handlers around them.
+   */
+  helpers(node: DirNode, view: FolderView): { folder: string; file: FileEntry }[] {
+    const found = this.files(node, view).helpers.map(file => ({ folder: node.path, file }))
+    const viewBelow = this.viewBelow(node, view)
+    for (const dir of node.dirs) {
+      if (privateReason(dir.name) !== null) found.push(...sourcesBelow(dir))
+      else if (dir.skipped === null && !this.hasHandler(dir, viewBelow)) found.push(...this.helpers(dir, viewBelow))
+    }
+    return found
+  }
+}

@@ -1,0 +1,77 @@
+/** Handler files to frozen function versions. Owner: §2.1 and §2.2. */
+
+import { join } from 'node:path'
+import { isDeepStrictEqual } from 'node:util'
+import {
+  type FunctionConfig,
+  mergePolicies,
+  type PolicyDefaults,
+  type PolicyTarget,
+} from '../config/function-config.ts'
+import type { EnvValue, FunctionVersion, Policy } from '../core/catalog.ts'
+import { type RuntimeName, toFunctionKey } from '../core/identity.ts'
+import { type Helpers, toSignature } from './signature.ts'
+import { type FileEntry, toChild } from './snapshot.ts'
+
+/** A handler file and what surrounds it. */
+export interface Handler {
+  runtime: RuntimeName
+  /** Folder of the file, below the root. */
+  folder: string
+  file: FileEntry
+  /** Folder of the function, below the root; another one only for an `entrypoint` further down. */
+  fnFolder: string
+  /** Configs from the root down, the function's own last. */
+  layers: readonly (FunctionConfig | null)[]
+  env: Readonly<Record<string, EnvValue>>
+  helpers: Helpers
+}
+
+export interface Identity {
+  name: string
+  version: string | null
+  kind: FunctionVersion['kind']
+}
+
+export class FunctionMaker {
+  readonly #rootPath: string
+  readonly #defaults: PolicyDefaults
+  /** The function versions of the discovery before, by key. */
+  readonly #known: ReadonlyMap<string, FunctionVersion>
+
+  constructor(rootPath: string, defaults: PolicyDefaults, known: ReadonlyMap<string, FunctionVersion>) {
+    this.#rootPath = rootPath
+    this.#defaults = defaults
+    this.#known = known
+  }
+
+  /**
+   * @param target - which layers are the function's own, and fixed methods
+   * @param isScheduled - false leaves out schedule and keep_warm, which one function of a folder carries
+   */
+  make(handler: Handler, identity: Identity, target: PolicyTarget, isScheduled: boolean): FunctionVersion {
+    const { runtime, env, helpers, layers } = handler
+    const entryFile = toChild(handler.folder, handler.file.name)
+    const merged = mergePolicies(layers, this.#defaults, target)
+    const policy: Policy = isScheduled ? merged : { ...merged, schedule: null, keepWarm: null }
+    return this.reuse({
+      key: toFunctionKey(runtime, identity.name, identity.version),
+      runtime,
+      ...identity,
+      fnDir: join(this.#rootPath, handler.fnFolder),
+      entryPath: join(this.#rootPath, entryFile),
+      entryFile,
+      policy,
+      env,
+      signature: toSignature(entryFile, handler.file, helpers[runtime], policy, env),
+    })
+  }
+
+  /** The object of the discovery before when nothing about the function changed. */
+  reuse(fn: FunctionVersion): FunctionVersion {
+    const known = this.#known.get(fn.key)
+    if (known !== undefined && isDeepStrictEqual(known, fn)) return known
+    Object.freeze(fn.policy)
+    return Object.freeze(fn)
+  }
+}

@@ -1,0 +1,277 @@
+/** The handlers of one folder: its own, versions, file routes, manifest, home. Owner: §2.2, §2.3, §9. */
+
+import type { PolicyTarget } from '../config/function-config.ts'
+import type { RouteEntry } from '../config/routes-file.ts'
+import type { FunctionVersion } from '../core/catalog.ts'
+import type { Warning } from '../core/errors.ts'
+import { isFunctionName, isVersion, METHODS } from '../core/identity.ts'
+import { pathWarning } from './disk.ts'
+import { extensionOf, isDynamic } from './file-name.ts'
+import type { FunctionMaker, Handler, Identity } from './function-maker.ts'
+import { isVersionLike } from './layouts.ts'
+import { toChild } from './snapshot.ts'
+import { findTarget, type Target } from './target.ts'
+import type { Visit } from './visit.ts'
+
+/** Adds to the visit's part what the folder itself contributes. */
+export function addHandlers(visit: Visit, maker: FunctionMaker): void {
+  new Handlers(visit, maker).add()
+}
+
+class Handlers {
+  readonly #visit: Visit
+  readonly #maker: FunctionMaker
+  readonly #configPath: string
+
+  constructor(visit: Visit, maker: FunctionMaker) {
+    this.#visit = visit
+    this.#maker = maker
+    this.#configPath = toChild(visit.node.path, 'fn.config.json')
+  }
+
+  add(): void {
+    const visit = this.#visit
+    const entry = this.#entry()
+    if (entry === null) this.#checkEntry()
+    else if (visit.isVersion) this.#addVersion(entry)
+    else this.#addFunction(entry)
+    this.#addFileRoutes(entry !== null)
+    this.#addManifest()
+    this.#addHome()
+    if (visit.config?.assets !== undefined && visit.node.path !== '') {
+      visit.warn('NESTED_ASSETS', 'sets assets, which only the fn.config.json of the root can', 'Move it to the root.')
+    }
+  }
+
+  #entry(): Handler | null {
+    const { node, files, config, reader } = this.#visit
+    const entrypoint = config?.entrypoint
+    const path = entrypoint ?? files.entry?.fileName
+    if (path === undefined) return null
+    const target = findTarget(node, path, reader.enabled)
+    if (!target.ok) {
+      this.#visit.warn('ENTRYPOINT', `entrypoint ${JSON.stringify(path)} ${target.problem}`, target.hint)
+      return null
+    }
+    const wanted = entrypoint === undefined ? target.runtime : (config?.runtime ?? target.runtime)
+    if (wanted === target.runtime) return this.#handler(target)
+    const text = `entrypoint ${JSON.stringify(path)} is a ${target.runtime} file, but runtime is "${wanted}"`
+    this.#visit.warn('ENTRYPOINT', text, 'Make the two agree, or leave out runtime.')
+    return null
+  }
+
+  #handler({ runtime, folder, file }: Target): Handler {
+    const { node, layers, helpers, configs } = this.#visit
+    return { runtime, folder, file, fnFolder: node.path, layers, env: configs.env, helpers }
+  }
+
+  /** A declared function without a handler is a mistake, unless files or versions below it are what it is for. */
+  #checkEntry(): void {
+    const { node, files, config, configs, reader, viewBelow } = this.#visit
+    if (config?.identity !== true || config.entrypoint !== undefined) return
+    const { runtime } = config
+    if (runtime !== undefined && !reader.enabled.has(runtime)) {
+      const text = `sets the runtime ${runtime}, which is not enabled`
+      this.#visit.warn('RUNTIME_DISABLED', text, `Add ${runtime} to FN_RUNTIMES.`)
+      return
+    }
+    const isUsed = files.routes.length > 0 || configs.routes.length > 0
+    if (isUsed || node.dirs.some(dir => reader.hasHandlerBelow(dir, viewBelow))) return
+    const what = runtime === undefined ? 'handler file' : `handler file for ${runtime}`
+    const hint = 'Add a file such as handler.py or handler.js, or set "entrypoint".'
+    this.#visit.warn('NO_ENTRY_FILE', `declares a function, but its folder has no ${what}`, hint)
+  }
+
+  #addFunction(handler: Handler): void {
+    const { part, config, files, context, node } = this.#visit
+    const { name, parent } = context
+    const isFunction = files.kind === 'function'
+    const identity: Identity = {
+      name: config?.name ?? (name === '' ? stemOf(handler.file.name) : name),
+      version: null,
+      kind: isFunction ? 'function' : 'file',
+    }
+    const fn = this.#make(handler, identity, { kind: isFunction ? 'function' : 'file' }, true)
+    if (this.#claimEntry(fn)) part.functions.push(fn)
+    // `v1` in a folder without a handler of its own: the folder is a function that has versions only.
+    const isVersionOnly = isFunction && parent?.isFunction === false && isVersionLike(node.name) && isVersion(node.name)
+    if (!isVersionOnly || !isFunctionName(parent.name)) return
+    part.functions.push(this.#make(handler, versionOf(parent.name, node.name), { kind: 'function' }, false))
+  }
+
+  /** A folder inside a function: `@version` of it, and by its path a route of its own. */
+  #addVersion(handler: Handler): void {
+    const { part, config, context, node, reader } = this.#visit
+    const { name, prefix } = context
+    const parentName = context.parent!.name
+    const isAddressed = isFunctionName(parentName)
+    if (isAddressed) {
+      const fn = this.#make(handler, versionOf(parentName, node.name), { kind: 'version' }, true)
+      part.functions.push(fn)
+      // Its own config never forces it onto a URL (§9).
+      this.#claimListed(fn, false)
+    }
+    if (prefix === null) return
+    // A schedule runs once: on the version when there is one.
+    const fn = this.#make(handler, { name, version: null, kind: 'function' }, { kind: 'function' }, !isAddressed)
+    if (!this.#claimPath(fn, false)) return
+    part.functions.push(fn)
+    if (config?.identity !== true || takesTheRest(prefix)) return
+    const { methods } = fn.policy
+    const forced = reader.options.forceUrl
+    const origin = this.#configPath
+    part.claim({ fn, route: `${prefix}/*`, methods, source: 'config', forced, origin, implied: true })
+  }
+
+  /** True when the function has a route, or asked for none. */
+  #claimEntry(fn: FunctionVersion): boolean {
+    const { part, config, files, context, reader } = this.#visit
+    const { prefix, view } = context
+    const forced = config?.invoke.forceUrl === true
+    if (config?.invoke.routes !== undefined) {
+      this.#claimListed(fn, forced)
+      return true
+    }
+    const isNamed = config?.identity === true || (view.group !== null && files.kind === 'function')
+    if (!isNamed || (prefix === '' && config?.name === undefined)) return this.#claimPath(fn, forced)
+    const path = config?.name === undefined ? prefix : `/${config.name}`
+    if (path === null) return false
+    const wish = {
+      fn,
+      methods: fn.policy.methods,
+      source: 'config',
+      forced: forced || reader.options.forceUrl,
+      origin: config === null ? fn.entryFile : this.#configPath,
+      implied: true,
+    } as const
+    if (!part.claim({ ...wish, route: path })) return false
+    return takesTheRest(path) || part.claim({ ...wish, route: `${path}/*` })
+  }
+
+  /** Claims the folder's own path, as a file does. */
+  #claimPath(fn: FunctionVersion, forced: boolean): boolean {
+    const { part, files, context } = this.#visit
+    const { prefix } = context
+    if (prefix === null) return false
+    const methods = fn.policy.methods.filter(method => !files.takenMethods.has(method))
+    if (methods.length === 0) {
+      part.ignore(fn.entryFile, 'files with a method prefix answer all its methods')
+      return false
+    }
+    const route = prefix === '' ? '/' : prefix
+    return part.claim({ fn, route, methods, source: 'file', forced, origin: fn.entryFile, implied: true })
+  }
+
+  #claimListed(fn: FunctionVersion, forced: boolean): void {
+    const { part, config, reader } = this.#visit
+    const isForced = forced || reader.options.forceUrl
+    const origin = this.#configPath
+    for (const route of config?.invoke.routes ?? []) {
+      const { methods } = fn.policy
+      part.claim({ fn, route, methods, source: 'config', forced: isForced, origin, implied: false })
+    }
+  }
+
+  #addFileRoutes(hasEntry: boolean): void {
+    const { part, node, files, config, context, reader } = this.#visit
+    const { prefix, name } = context
+    const { routes } = files
+    const isLone = !hasEntry && routes.length === 1
+    for (const { file, methods } of routes) {
+      const target = findTarget(node, file.fileName, reader.enabled)
+      if (!target.ok) continue
+      const identity: Identity = { name: toChild(name, file.stem), version: null, kind: 'file' }
+      const fn = this.#make(this.#handler(target), identity, { kind: 'file', methods }, isLone)
+      if (prefix === null) {
+        part.ignore(fn.entryFile, 'its folder has no public path')
+        continue
+      }
+      const route = `${prefix}/${file.segments.join('/')}`
+      const origin = fn.entryFile
+      if (part.claim({ fn, route, methods, source: 'file', forced: false, origin, implied: false }))
+        part.functions.push(fn)
+    }
+    if (hasEntry || routes.length === 1) return
+    if (config?.schedule === undefined && config?.keepWarm === undefined) return
+    const text = `sets schedule or keep_warm, but its folder has ${routes.length} handlers and none that stands for it`
+    const hint = 'Move the block to the fn.config.json of a folder with one handler.'
+    this.#visit.warn('SCHEDULE_WITHOUT_FUNCTION', text, hint)
+  }
+
+  #addManifest(): void {
+    const byTarget = new Map<string, RouteEntry[]>()
+    for (const entry of this.#visit.configs.routes) {
+      byTarget.set(entry.target, [...(byTarget.get(entry.target) ?? []), entry])
+    }
+    for (const [path, entries] of byTarget) this.#addTarget(path, entries)
+  }
+
+  #addTarget(path: string, entries: readonly RouteEntry[]): void {
+    const { part, node, layers, configs, helpers, context, reader } = this.#visit
+    const origin = toChild(node.path, 'fn.routes.json')
+    const target = findTarget(node, path, reader.enabled)
+    if (!target.ok) {
+      const text = `routes[${JSON.stringify(entries[0]!.definition)}]: the target ${JSON.stringify(path)} ${target.problem}`
+      part.warnings.push(pathWarning('MANIFEST_TARGET', origin, text, target.hint))
+      return
+    }
+    const inner = target.folders.map(folder => reader.configs(folder))
+    const { env } = inner.at(-1) ?? configs
+    const handler: Handler = {
+      runtime: target.runtime,
+      folder: target.folder,
+      file: target.file,
+      fnFolder: target.folder,
+      layers: [...layers, ...inner.map(({ config }) => config)],
+      env,
+      helpers,
+    }
+    const named = new Set(entries.flatMap(entry => entry.methods))
+    const methods = METHODS.filter(method => named.has(method))
+    const name = toChild(context.name, path.slice(0, path.length - extensionOf(path).length))
+    const fn = this.#make(handler, { name, version: null, kind: 'file' }, { kind: 'file', methods }, false)
+    let isClaimed = false
+    for (const entry of entries) {
+      const wish = { fn, route: entry.path, methods: entry.methods, source: 'manifest', forced: false } as const
+      if (part.claim({ ...wish, origin, implied: false })) isClaimed = true
+    }
+    if (isClaimed) part.targets.push(fn)
+  }
+
+  #addHome(): void {
+    const { part, config, context } = this.#visit
+    const { prefix } = context
+    if (config?.home === undefined || prefix === null) return
+    if (prefix.split('/').some(isDynamic)) {
+      const hint = 'Set home in a folder without [..] in its path.'
+      this.#visit.warn('HOME_IGNORED', `sets home, but the path of its folder is ${prefix}`, hint)
+      return
+    }
+    const { route, redirect } = config.home
+    const path = route === undefined || route.startsWith('/') ? (route ?? null) : `${prefix}/${route}`
+    const folder = prefix === '' ? '/' : prefix
+    part.homes.push({ folder, route: path, redirect: redirect ?? null, origin: this.#configPath })
+  }
+
+  #make(handler: Handler, identity: Identity, target: PolicyTarget, isScheduled: boolean): FunctionVersion {
+    const { warnings } = this.#visit.part
+    const found: Warning[] = []
+    const fn = this.#maker.make(handler, identity, { ...target, label: this.#configPath, warnings: found }, isScheduled)
+    // One config may make several functions and is wrong once.
+    for (const warning of found) if (!warnings.some(known => known.message === warning.message)) warnings.push(warning)
+    return fn
+  }
+}
+
+function versionOf(name: string, version: string): Identity {
+  return { name, version, kind: 'function' }
+}
+
+function stemOf(fileName: string): string {
+  return fileName.slice(0, fileName.length - extensionOf(fileName).length)
+}
+
+/** True for a pattern that ends in a catch-all: nothing is left for a wildcard below it. */
+function takesTheRest(pattern: string): boolean {
+  return pattern.endsWith('*') || pattern.endsWith('*?')
+}

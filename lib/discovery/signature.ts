@@ -1,0 +1,64 @@
+/** What makes a started worker out of date. Owner: §2.2, page discovery/layouts. */
+
+import { createHash } from 'node:crypto'
+import type { EnvValue, Policy } from '../core/catalog.ts'
+import { RUNTIME_OF_EXTENSION, RUNTIMES, type RuntimeName } from '../core/identity.ts'
+import { extensionOf, isSourceName } from './file-name.ts'
+import { type DirNode, type FileEntry, toChild } from './snapshot.ts'
+
+/** Per runtime a text that changes when a helper file in reach changes; empty without helpers. */
+export type Helpers = Readonly<Record<RuntimeName, string>>
+
+export const NO_HELPERS: Helpers = Object.freeze({ python: '', node: '', php: '', lua: '', go: '', rust: '' })
+
+/** Lists a helper file as text that differs when the file does. */
+export function stampOf(folder: string, file: FileEntry): string {
+  return `${toChild(folder, file.name)}|${file.size}|${file.mtimeMs}`
+}
+
+/** Source files of a folder and all below it, such as `_lib` or `src`. */
+export function sourcesBelow(node: DirNode): { folder: string; file: FileEntry }[] {
+  const own = node.files.filter(file => isSourceName(file.name)).map(file => ({ folder: node.path, file }))
+  return [...own, ...node.dirs.flatMap(sourcesBelow)]
+}
+
+/** Adds the helpers of one folder to those in reach from above. */
+export function addHelpers(above: Helpers, found: readonly { folder: string; file: FileEntry }[]): Helpers {
+  if (found.length === 0) return above
+  const stamps = new Map<RuntimeName, string[]>()
+  for (const { folder, file } of found) {
+    const runtime = RUNTIME_OF_EXTENSION.get(extensionOf(file.name))
+    if (runtime === undefined) continue
+    const known = stamps.get(runtime) ?? []
+    known.push(stampOf(folder, file))
+    stamps.set(runtime, known)
+  }
+  const helpers: Record<RuntimeName, string> = { ...above }
+  for (const [runtime, texts] of stamps) helpers[runtime] = digest(`${above[runtime]}\n${texts.join('\n')}`)
+  return helpers
+}
+
+export function sameHelpers(a: Helpers, b: Helpers): boolean {
+  return a === b || RUNTIMES.every(runtime => a[runtime] === b[runtime])
+}
+
+/**
+ * The signature of a function version: the handler, its helpers and what its workers are started with. Limits are not
+ * part of it, they hold from the next call on; data files are not, since a handler may write them at every call.
+ */
+export function toSignature(
+  entryFile: string,
+  entry: FileEntry,
+  helpers: string,
+  policy: Policy,
+  env: Readonly<Record<string, EnvValue>>,
+): string {
+  const { handler, adapterName, sharedDeps } = policy
+  const started = JSON.stringify([handler, adapterName, sharedDeps, Object.entries(env)])
+  return digest(`${entryFile}|${entry.size}|${entry.mtimeMs}|${helpers}|${started}`)
+}
+
+/** Short, and no way back to the env values in it. */
+function digest(text: string): string {
+  return createHash('sha256').update(text).digest('base64url').slice(0, 24)
+}
