@@ -94,8 +94,15 @@ export const DAEMON_READY_TIMEOUT_MS = 10_000
 export const WORKER_READY_TIMEOUT_MS = 15_000
 /** Restart delay of a daemon that dies: first, largest. */
 export const RESTART_DELAY_MS = { first: 100, max: 8000 } as const
-/** Seconds between health pings of a daemon. */
+/** Milliseconds a daemon must have been up for its next failure to count as the first. */
+export const RESTART_RESET_MS = 10_000
+/** Milliseconds between health pings of a daemon, and pings in a row without any answer after which it counts as lost. */
 export const PING_INTERVAL_MS = 2000
+export const PING_MISSES = 4
+/** Milliseconds a worker's start waits for a daemon that is about to be restarted. */
+export const RESTART_WAIT_MS = 1000
+/** Milliseconds a daemon has to end after its control input was closed. */
+export const DAEMON_STOP_GRACE_MS = 2000
 /** Milliseconds a call waits for a busy one-at-a-time worker before another is started. */
 export const GROW_AFTER_MS = 3
 /** Milliseconds without a sign of life after which a multiplexing worker with calls is asked for one. */
