@@ -1,0 +1,92 @@
+<?php
+/** Where a daemon or a worker listens: a path, `unix:/path` or `tcp://host:port`. Page: runtime/daemon. */
+
+declare(strict_types=1);
+
+namespace Fngw;
+
+final class Address
+{
+    /** Full path of a unix socket, '' for tcp. */
+    public string $path = '';
+    private string $host = '';
+    private int $port = 0;
+
+    /** @throws \RuntimeException with a message for the operator */
+    public static function parse(string $text): self
+    {
+        $address = new self();
+        if (!\str_starts_with($text, 'tcp://')) {
+            $path = (string) \preg_replace('#^unix:(//)?#', '', $text);
+            if ($path === '') {
+                throw new \RuntimeException("--socket must be a path, unix:<path> or tcp://<host>:<port>, got \"$text\"");
+            }
+            $address->path = $path[0] === '/' ? $path : \getcwd() . '/' . $path;
+            return $address;
+        }
+        if (\preg_match('#^tcp://(\[[0-9a-fA-F:.]+\]|[^\[\]:/]+):(\d{1,5})$#D', $text, $parts) !== 1) {
+            throw new \RuntimeException("--socket must be tcp://<host>:<port>, got \"$text\"");
+        }
+        $address->host = $parts[1];
+        $address->port = (int) $parts[2];
+        return $address;
+    }
+
+    /**
+     * A socket of a worker: beside the daemon's own, or a free port of the host that the gateway reached.
+     *
+     * @param resource $control
+     */
+    public function forWorker(int $number, $control): self
+    {
+        $address = new self();
+        if ($this->path !== '') {
+            $address->path = (string) \preg_replace('/\.sock$/D', '', $this->path) . "-w$number.sock";
+            return $address;
+        }
+        $local = (string) \stream_socket_get_name($control, false);
+        $address->host = \substr($local, 0, (int) \strrpos($local, ':'));
+        return $address;
+    }
+
+    /**
+     * @return resource
+     * @throws \RuntimeException with a message for the operator
+     */
+    public function listen()
+    {
+        $this->removeStale();
+        // Nobody but this user may connect, not even in the instant before a chmod.
+        $mask = \umask(0177);
+        $uri = $this->path === '' ? "tcp://{$this->host}:{$this->port}" : "unix://{$this->path}";
+        $options = \stream_context_create(['socket' => ['backlog' => 128, 'tcp_nodelay' => true]]);
+        $socket = @\stream_socket_server($uri, $code, $message, \STREAM_SERVER_BIND | \STREAM_SERVER_LISTEN, $options);
+        \umask($mask);
+        if ($socket === false) {
+            throw new \RuntimeException("cannot listen on $uri: $message");
+        }
+        return $socket;
+    }
+
+    /** @param resource $listener */
+    public function toUri($listener): string
+    {
+        return $this->path === '' ? 'tcp://' . \stream_socket_get_name($listener, false) : "unix:{$this->path}";
+    }
+
+    /** A file nobody listens on was left by a daemon that was killed; a live one is not ours to take. */
+    private function removeStale(): void
+    {
+        // A worker's socket has a fresh name: only what is there needs a look.
+        if ($this->path === '' || !@\is_link($this->path) && !\file_exists($this->path)) {
+            return;
+        }
+        $probe = @\stream_socket_client("unix://{$this->path}", $code, $message, 1);
+        if ($probe !== false) {
+            throw new \RuntimeException("cannot listen on unix:{$this->path}: another daemon serves it");
+        }
+        if (@\filetype($this->path) === 'socket' || @\filetype($this->path) === 'unknown') {
+            @\unlink($this->path);
+        }
+    }
+}

@@ -1,0 +1,187 @@
+<?php
+/** The handler file as something that can be called. Pages: discovery/callable, runtimes/php. */
+
+declare(strict_types=1);
+
+namespace Fngw;
+
+/** The function cannot be loaded: what is wrong, where, and how to mend it. */
+final class LoadError extends \RuntimeException
+{
+    public string $hint;
+
+    public function __construct(string $message, string $file, int $line = 0, string $hint = '')
+    {
+        parent::__construct($message);
+        $this->file = $file;
+        $this->line = $line;
+        $this->hint = $hint;
+    }
+}
+
+final class Loader
+{
+    /** Full path of the handler file. */
+    public string $entry;
+    /** True when the callable declares more than one parameter: it then gets the route parameters as the second. */
+    public bool $takesParams = false;
+    private string $dir;
+    private string $name;
+
+    /** @param array<string, mixed> $start header of the worker's `start` frame */
+    public function __construct(array $start)
+    {
+        $this->entry = (string) ($start['entry'] ?? '');
+        $this->dir = (string) ($start['dir'] ?? \dirname($this->entry));
+        $this->name = (string) ($start['handler'] ?? 'handler');
+        $adapter = $start['adapter'] ?? 'native';
+        if ($adapter !== 'native') {
+            throw new LoadError(
+                "invoke.adapter \"$adapter\" is not available in php",
+                $this->entry,
+                0,
+                'remove invoke.adapter or set it to "native"',
+            );
+        }
+    }
+
+    /**
+     * Everything before the handler file itself: working directory, environment, Composer's autoloader.
+     *
+     * @param array<string, mixed> $env
+     */
+    public function prepare(array $env): void
+    {
+        if (!@\chdir($this->dir)) {
+            throw new LoadError("the function's folder cannot be entered: {$this->dir}", $this->entry);
+        }
+        if (!\is_file($this->entry) || !\is_readable($this->entry)) {
+            throw new LoadError('the handler file is missing or cannot be read', $this->entry);
+        }
+        self::setEnvironment($env, $this->entry);
+        $autoload = $this->dir . '/vendor/autoload.php';
+        if (\is_file($autoload)) {
+            require_once $autoload;
+        }
+    }
+
+    /**
+     * @param mixed $returned what the handler file returned
+     * @throws LoadError
+     */
+    public function findCallable(mixed $returned): \Closure
+    {
+        $function = $this->findFunction();
+        if ($function === null && $this->name === 'handler') {
+            if ($returned instanceof \Closure) {
+                $function = new \ReflectionFunction($returned);
+            } elseif (\is_object($returned) && \is_callable($returned)) {
+                $returned = \Closure::fromCallable($returned);
+                $function = new \ReflectionFunction($returned);
+            }
+        }
+        if ($function === null) {
+            throw new LoadError("function {$this->name}() is missing", $this->entry, 0, $this->hintOfFunctions());
+        }
+        if ($function->getNumberOfRequiredParameters() > 2) {
+            throw new LoadError(
+                "{$this->name}() requires {$function->getNumberOfRequiredParameters()} parameters, but is called with two",
+                (string) $function->getFileName(),
+                (int) $function->getStartLine(),
+                "declare it as {$this->name}(array \$event) or {$this->name}(array \$event, array \$params)",
+            );
+        }
+        $this->takesParams = $function->getNumberOfParameters() > 1;
+        return $function->isClosure() ? $returned : \Closure::fromCallable($function->getName());
+    }
+
+    /** @return list<string> loaded files whose change asks for a new worker; of packages only Composer's own index */
+    public function files(): array
+    {
+        $files = [];
+        foreach (\get_included_files() as $file) {
+            $isPackage = \str_contains($file, '/vendor/') && !\str_contains($file, '/vendor/composer/');
+            if (!self::isOwn($file) && (!$isPackage || \str_ends_with($file, '/vendor/autoload.php'))) {
+                $files[] = $file;
+            }
+        }
+        return $files;
+    }
+
+    /** True for a file of this runtime: user code and its stack traces are everything else. */
+    public static function isOwn(string $file): bool
+    {
+        return \str_starts_with($file, __DIR__ . '/');
+    }
+
+    /** The function in the global namespace, else in one of the file's own. */
+    private function findFunction(): ?\ReflectionFunction
+    {
+        if (\function_exists($this->name)) {
+            $function = new \ReflectionFunction($this->name);
+            if ($this->isOfUser($function)) {
+                return $function;
+            }
+        }
+        $found = null;
+        $ending = '\\' . \strtolower($this->name);
+        foreach (\get_defined_functions()['user'] as $name) {
+            if (!\str_ends_with($name, $ending)) {
+                continue;
+            }
+            $function = new \ReflectionFunction($name);
+            if ($function->getFileName() === $this->entry) {
+                return $function;
+            }
+            if ($this->isOfUser($function)) {
+                $found ??= $function;
+            }
+        }
+        return $found;
+    }
+
+    /** False for PHP's own functions, this runtime's and those of packages. */
+    private function isOfUser(\ReflectionFunction $function): bool
+    {
+        $file = $function->getFileName();
+        return $file !== false && !self::isOwn($file) && !\str_starts_with($file, $this->dir . '/vendor/');
+    }
+
+    private function hintOfFunctions(): string
+    {
+        $names = [];
+        foreach (\get_defined_functions()['user'] as $name) {
+            $function = new \ReflectionFunction($name);
+            if ($function->getFileName() === $this->entry) {
+                $names[] = $function->getName();
+            }
+        }
+        if ($names === []) {
+            return "define function {$this->name}(array \$event) in this file; it defines no function";
+        }
+        $list = \implode(', ', \array_slice($names, 0, 10));
+        return "define function {$this->name}(array \$event), or name one of this file's in invoke.handler: $list";
+    }
+
+    /** @param array<string, mixed> $env */
+    private static function setEnvironment(array $env, string $entry): void
+    {
+        foreach (\array_keys(\getenv()) as $name) {
+            // What is meant for the daemon is not the handler's.
+            if (\str_starts_with((string) $name, 'FNGW_')) {
+                \putenv((string) $name);
+            }
+        }
+        foreach ($env as $name => $value) {
+            $name = (string) $name;
+            if (\is_scalar($value) && \preg_match('/^[^=\0]+$/D', $name) === 1 && !\str_contains((string) $value, "\0")) {
+                \putenv($name . '=' . (\is_bool($value) ? ($value ? 'true' : 'false') : $value));
+            }
+        }
+        $_ENV = \getenv();
+        $now = \microtime(true);
+        $script = ['SCRIPT_FILENAME' => $entry, 'SCRIPT_NAME' => $entry, 'PHP_SELF' => $entry];
+        $_SERVER = $_ENV + $script + ['REQUEST_TIME' => (int) $now, 'REQUEST_TIME_FLOAT' => $now];
+        unset($GLOBALS['argv'], $GLOBALS['argc']);
+    }
+}

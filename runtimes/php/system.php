@@ -1,0 +1,111 @@
+<?php
+/** Calls of the C library that PHP lacks, through FFI where it is allowed. Pages: runtime/daemon, runtimes/php. */
+
+declare(strict_types=1);
+
+namespace Fngw;
+
+/** Without FFI every method does nothing, and `$available` is false. */
+final class System
+{
+    private const PR_SET_PDEATHSIG = 1;
+    private const SYS_CLOSE_RANGE = 436;
+    private const CLOSE_RANGE_CLOEXEC = 4;
+    private const RLIMIT_DATA = 2;
+    private const RLIMIT_CORE = 4;
+    /** Megabytes a process needs beside what its function may allocate: code, stacks, libraries' own memory. */
+    private const BASE_MEMORY_MB = 256;
+
+    public bool $available = false;
+    private mixed $libc = null;
+
+    public function __construct()
+    {
+        if (\PHP_OS_FAMILY !== 'Linux' || !\class_exists(\FFI::class)) {
+            return;
+        }
+        try {
+            $this->libc = \FFI::cdef('
+                struct fngw_rlimit { unsigned long soft; unsigned long hard; };
+                int prctl(int, ...);
+                int pipe(int *);
+                int open(const char *, int, ...);
+                int dup2(int, int);
+                int close(int);
+                long syscall(long, ...);
+                int setrlimit(int, const struct fngw_rlimit *);
+            ');
+            $this->available = true;
+        } catch (\FFI\Exception) {
+            // Switched off by ffi.enable: the worker then falls back as the page says.
+        }
+    }
+
+    /** @return array{0: int, 1: int}|null descriptors of a pipe's reading and writing end */
+    public function pipe(): ?array
+    {
+        if (!$this->available) {
+            return null;
+        }
+        $ends = $this->libc->new('int[2]');
+        return $this->libc->pipe($ends) === 0 ? [$ends[0], $ends[1]] : null;
+    }
+
+    public function close(int $descriptor): void
+    {
+        if ($this->available) {
+            $this->libc->close($descriptor);
+        }
+    }
+
+    /** Puts the pipes on descriptors 1 and 2, and nothing on 0. */
+    public function redirectOutput(int $stdout, int $stderr): void
+    {
+        $null = $this->libc->open('/dev/null', 0);
+        $this->libc->dup2($null, 0);
+        $this->libc->dup2($stdout, 1);
+        $this->libc->dup2($stderr, 2);
+        $this->libc->close($null);
+        $this->libc->close($stdout);
+        $this->libc->close($stderr);
+    }
+
+    /** The kernel kills this process when its parent ends, whatever the parent died of. */
+    public function dieWithParent(int $parentPid): void
+    {
+        if ($this->available) {
+            $this->libc->prctl(self::PR_SET_PDEATHSIG, \SIGKILL);
+            if (\posix_getppid() !== $parentPid) {
+                \posix_kill(\posix_getpid(), \SIGKILL);
+            }
+        }
+    }
+
+    /** Bounds native memory as well, which `memory_limit` does not see; no core files. @param int $memoryMb 0: no bound */
+    public function limitResources(int $memoryMb): void
+    {
+        if (!$this->available) {
+            return;
+        }
+        $this->setLimit(self::RLIMIT_CORE, 0);
+        if ($memoryMb > 0) {
+            $this->setLimit(self::RLIMIT_DATA, ($memoryMb + self::BASE_MEMORY_MB) * 1024 * 1024);
+        }
+    }
+
+    /** Programs that the handler starts do not get the worker's own descriptors. */
+    public function closeOnExec(): void
+    {
+        if ($this->available) {
+            $this->libc->syscall(self::SYS_CLOSE_RANGE, 3, 0x7fffffff, self::CLOSE_RANGE_CLOEXEC);
+        }
+    }
+
+    private function setLimit(int $resource, int $value): void
+    {
+        $limit = $this->libc->new('struct fngw_rlimit');
+        $limit->soft = $value;
+        $limit->hard = $value;
+        $this->libc->setrlimit($resource, \FFI::addr($limit));
+    }
+}
