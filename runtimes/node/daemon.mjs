@@ -4,7 +4,7 @@
  * Pages: runtime/daemon, runtime/wire-protocol.
  *
  *   node daemon.mjs --socket <path | unix:path | tcp://host:port> --index <n> --root <functions root> [--standalone]
- *   FNGW_RUNTIME=node|go|rust  FNGW_MEMORY_MB=<n>  FNGW_SPARES=<n>  FNGW_STYLES=js,ts
+ *   FNGW_RUNTIME=node|go|rust  FNGW_WORKER_MEMORY_MB=<n>  FNGW_SPARES=<n>  FNGW_STYLES=js,ts
  */
 
 import { chmodSync, unlinkSync } from 'node:fs'
@@ -38,7 +38,7 @@ if (flags.socket === undefined) fail('--socket is missing: give a path, unix:<pa
 const address = parseAddress(flags.socket)
 const root = resolve(flags.root)
 const runtime = process.env.FNGW_RUNTIME ?? 'node'
-const memoryMb = Number(process.env.FNGW_MEMORY_MB ?? 0)
+const memoryMb = Number(process.env.FNGW_WORKER_MEMORY_MB ?? 0)
 const spareCount = runtime === 'node' ? Number(process.env.FNGW_SPARES ?? 1) : 0
 /** Spares come in two styles: with the TypeScript compiler loaded, and without; those in use are kept ready. */
 const styles = new Set((process.env.FNGW_STYLES ?? 'js').split(','))

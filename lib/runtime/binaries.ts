@@ -1,0 +1,110 @@
+/** Host programs behind runtimes: which one, where, how to get it. Owner: §2.15 (`FN_*_BIN`), page runtime/daemon. */
+
+import { accessSync, constants, statSync } from 'node:fs'
+import { delimiter, isAbsolute, join, resolve } from 'node:path'
+import type { RuntimeName } from '../core/identity.ts'
+
+interface ProgramInfo {
+  /** Key in `Settings.binaries`. */
+  tool: string
+  setting: string
+  /** Names searched on PATH, in order; none when this process's own program is the default. */
+  names: readonly string[]
+  /** How to get it. */
+  install: string
+  /** Oldest version that works, as numbers; null when any does. */
+  oldest: readonly [number, number] | null
+}
+
+const PROGRAMS: Readonly<Partial<Record<RuntimeName, ProgramInfo>>> = {
+  python: {
+    tool: 'python',
+    setting: 'FN_PYTHON_BIN',
+    names: ['python3', 'python'],
+    install: 'apt-get install python3',
+    oldest: [3, 9],
+  },
+  node: { tool: 'node', setting: 'FN_NODE_BIN', names: [], install: 'https://nodejs.org', oldest: [20, 19] },
+  php: {
+    tool: 'php',
+    setting: 'FN_PHP_BIN',
+    names: ['php'],
+    install: 'apt-get install php-cli',
+    oldest: [8, 0],
+  },
+  go: { tool: 'go', setting: 'FN_GO_BIN', names: ['go'], install: 'apt-get install golang-go', oldest: [1, 20] },
+  rust: { tool: 'cargo', setting: 'FN_CARGO_BIN', names: ['cargo'], install: 'https://rustup.rs', oldest: [1, 70] },
+}
+
+/** A program that was found, or why not. */
+export type Program = { path: string; problem: null } | { path: null; problem: string }
+
+/**
+ * The program a runtime needs. Lua needs none.
+ * @param binaries - `Settings.binaries`: full paths or names, by tool
+ * @param pathText - the PATH to search
+ */
+export function findProgram(
+  runtime: RuntimeName,
+  binaries: Readonly<Record<string, string>>,
+  pathText: string,
+): Program {
+  const info = PROGRAMS[runtime]
+  if (info === undefined) return { path: process.execPath, problem: null }
+  const configured = binaries[info.tool]
+  if (configured !== undefined && configured !== '') {
+    const path =
+      isAbsolute(configured) || configured.includes('/')
+        ? toExecutable(resolve(configured))
+        : search(configured, pathText)
+    if (path !== null) return { path, problem: null }
+    return { path: null, problem: `${info.setting} is ${configured}, which is no program that can be run` }
+  }
+  if (info.names.length === 0) return { path: process.execPath, problem: null }
+  for (const name of info.names) {
+    const path = search(name, pathText)
+    if (path !== null) return { path, problem: null }
+  }
+  return { path: null, problem: `${info.names[0]} not found: ${toInstallHint(info)} or set ${info.setting}` }
+}
+
+/**
+ * Why a version is too old for the runtime, null when it is not.
+ * @param version - such as `3.11.7`
+ */
+export function findVersionProblem(runtime: RuntimeName, version: string): string | null {
+  const info = PROGRAMS[runtime]
+  const match = /^(\d+)\.(\d+)/.exec(version)
+  if (info?.oldest == null || match === null) return null
+  const [major, minor] = info.oldest
+  const given = [Number(match[1]), Number(match[2])] as const
+  if (given[0] > major || (given[0] === major && given[1] >= minor)) return null
+  return `${runtime} ${version} is too old: ${major}.${minor} or newer is needed; ${toInstallHint(info)} or set ${info.setting}`
+}
+
+/** How to get the runtime's program, for warnings. */
+export function toInstallAdvice(runtime: RuntimeName): string {
+  const info = PROGRAMS[runtime]
+  return info === undefined ? '' : `${toInstallHint(info)}, or set ${info.setting} to its full path`
+}
+
+function toInstallHint({ install }: ProgramInfo): string {
+  return install.startsWith('https://') ? `install it from ${install}` : `install it (${install})`
+}
+
+function search(name: string, pathText: string): string | null {
+  for (const folder of pathText.split(delimiter)) {
+    const found = folder === '' ? null : toExecutable(join(folder, name))
+    if (found !== null) return found
+  }
+  return null
+}
+
+function toExecutable(path: string): string | null {
+  try {
+    accessSync(path, constants.X_OK)
+    return statSync(path).isFile() ? path : null
+  } catch {
+    return null
+  }
+}

@@ -1,0 +1,205 @@
+/** The control connection to one daemon. Owner: §1, pages runtime/daemon and runtime/wire-protocol. */
+
+import net from 'node:net'
+import type { Clock } from '../core/clock.ts'
+import { DAEMON_READY_TIMEOUT_MS, PING_INTERVAL_MS, PING_MISSES, PROTOCOL_VERSION } from '../core/limits.ts'
+import { parseSocketUri, type WorkerExit } from './connection.ts'
+import { encodeFrame, FrameReader, KIND, type Kind, parseHeader } from './wire-protocol.ts'
+
+/** What a daemon says of itself in `ready`. */
+export interface DaemonInfo {
+  runtime: string
+  version: string
+  pid: number
+}
+
+/** A worker as told by `started`. */
+export interface DaemonWorker {
+  worker: string
+  uri: string
+  /** Process (and process group) id on the daemon's machine; 0 when it told none. */
+  pid: number
+}
+
+export interface ControlEvents {
+  onReady(info: DaemonInfo): void
+  /** Called once; pending starts are rejected before it. Not called after `close`. */
+  onLost(reason: string): void
+  onLog(worker: string, stream: 'stdout' | 'stderr', text: string): void
+  onExited(worker: string, exit: WorkerExit): void
+}
+
+interface PendingStart {
+  resolve(worker: DaemonWorker): void
+  reject(error: Error): void
+}
+
+export class ControlConnection {
+  private readonly uri: string
+  private readonly clock: Clock
+  private readonly events: ControlEvents
+  private readonly socket: net.Socket
+  private readonly starts = new Map<number, PendingStart>()
+  private nextId = 0
+  private isReady = false
+  private isOver = false
+  private misses = 0
+  private timer: NodeJS.Timeout | null = null
+  private problem: string | null = null
+
+  constructor(uri: string, clock: Clock, events: ControlEvents) {
+    this.uri = uri
+    this.clock = clock
+    this.events = events
+    const reader = new FrameReader((kind, id, header, body) => this.handleFrame(kind, id, header, body))
+    this.socket = net.connect({ ...parseSocketUri(uri), noDelay: true } as net.NetConnectOpts)
+    this.socket.on('data', chunk => {
+      if (this.isOver) return
+      try {
+        reader.push(chunk)
+      } catch (error) {
+        this.lose(`protocol error: ${(error as Error).message}`)
+      }
+    })
+    this.socket.on('error', error => {
+      this.problem ??= error.message
+    })
+    this.socket.on('close', () => this.lose(this.problem ?? 'connection closed'))
+    this.send(KIND.hello, 0, '{"role":"control"}', Buffer.from([PROTOCOL_VERSION]))
+    this.arm(DAEMON_READY_TIMEOUT_MS, () => this.lose(`no answer to hello within ${DAEMON_READY_TIMEOUT_MS / 1000} s`))
+  }
+
+  /**
+   * Asks for a worker.
+   * @param header - JSON text of the `start` frame
+   * @throws Error with the daemon's reason, or the reason why the connection was lost
+   */
+  start(header: string): Promise<DaemonWorker> {
+    this.nextId += 1
+    const id = this.nextId
+    return new Promise((resolve, reject) => {
+      if (this.isOver) {
+        reject(new Error('connection closed'))
+        return
+      }
+      this.starts.set(id, { resolve, reject })
+      this.send(KIND.start, id, header)
+    })
+  }
+
+  stop(worker: string, graceMs: number): void {
+    this.send(KIND.stop, 0, JSON.stringify({ worker, grace_ms: graceMs }))
+  }
+
+  /** Ends the connection without `onLost`. */
+  close(): void {
+    this.finish('connection closed')
+  }
+
+  private handleFrame(kind: Kind, id: number, headerText: string, body: Buffer): void {
+    this.misses = 0
+    if (this.isOver) return
+    const header = parseHeader(headerText)
+    switch (kind) {
+      case KIND.ready:
+        this.handleReady(header)
+        return
+      case KIND.started: {
+        const start = this.starts.get(id)
+        this.starts.delete(id)
+        start?.resolve({
+          worker: String(header.worker),
+          // Without a socket of its own the worker is reached through the daemon's.
+          uri: typeof header.uri === 'string' ? header.uri : this.uri,
+          pid: typeof header.pid === 'number' ? header.pid : 0,
+        })
+        return
+      }
+      case KIND.error: {
+        const reason = typeof header.message === 'string' ? header.message : 'daemon answered with an error'
+        if (id === 0) {
+          this.lose(reason)
+          return
+        }
+        this.starts.get(id)?.reject(new Error(reason))
+        this.starts.delete(id)
+        return
+      }
+      case KIND.exited:
+        this.events.onExited(String(header.worker), toExit(header))
+        return
+      case KIND.log:
+        this.events.onLog(
+          String(header.worker),
+          header.stream === 'stderr' ? 'stderr' : 'stdout',
+          body.toString('utf8'),
+        )
+        return
+      case KIND.ping:
+        this.send(KIND.pong, id, '')
+        return
+      default:
+    }
+  }
+
+  private handleReady(header: Record<string, unknown>): void {
+    if (this.isReady) return
+    this.isReady = true
+    this.clearTimer()
+    this.ping()
+    this.events.onReady({
+      runtime: String(header.runtime ?? ''),
+      version: String(header.version ?? ''),
+      pid: Number(header.pid) || 0,
+    })
+  }
+
+  private ping(): void {
+    this.arm(PING_INTERVAL_MS, () => {
+      if (this.misses >= PING_MISSES) {
+        this.lose(`no answer for ${(PING_INTERVAL_MS * PING_MISSES) / 1000} s`)
+        return
+      }
+      this.misses += 1
+      this.send(KIND.ping, 0, '')
+      this.ping()
+    })
+  }
+
+  private send(kind: Kind, id: number, header: string, body: Buffer | null = null): void {
+    if (!this.isOver) this.socket.write(encodeFrame(kind, id, header, body))
+  }
+
+  private lose(reason: string): void {
+    if (this.isOver) return
+    this.finish(reason)
+    this.events.onLost(reason)
+  }
+
+  private finish(reason: string): void {
+    if (this.isOver) return
+    this.isOver = true
+    this.clearTimer()
+    this.socket.destroy()
+    const starts = [...this.starts.values()]
+    this.starts.clear()
+    for (const start of starts) start.reject(new Error(reason))
+  }
+
+  private arm(ms: number, act: () => void): void {
+    this.timer = this.clock.setTimeout(act, ms)
+    this.timer.unref?.()
+  }
+
+  private clearTimer(): void {
+    if (this.timer !== null) this.clock.clearTimeout(this.timer)
+    this.timer = null
+  }
+}
+
+function toExit(header: Record<string, unknown>): WorkerExit {
+  const code = typeof header.code === 'number' ? header.code : null
+  const signal = typeof header.signal === 'string' ? header.signal : null
+  const reason = typeof header.reason === 'string' ? header.reason : `exited with code ${code}`
+  return { code, signal, reason }
+}

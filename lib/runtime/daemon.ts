@@ -1,0 +1,374 @@
+/**
+ * One daemon and its socket: started, watched, restarted with backoff, ended. Owner: §1, §2.15, page runtime/daemon.
+ *
+ *   idle -> starting -> up -> waiting -> starting ...      closed from everywhere
+ *              └─ failed ─────^
+ */
+
+import { type ChildProcess, spawn } from 'node:child_process'
+import { rmSync } from 'node:fs'
+import type { Clock } from '../core/clock.ts'
+import type { RuntimeName } from '../core/identity.ts'
+import { DAEMON_READY_TIMEOUT_MS, DAEMON_STOP_GRACE_MS, RESTART_DELAY_MS, RESTART_RESET_MS } from '../core/limits.ts'
+import { findVersionProblem } from './binaries.ts'
+import type { SocketHealth } from './call.ts'
+import type { StartedWorker, WorkerExit } from './connection.ts'
+import { ControlConnection, type DaemonInfo, type DaemonWorker } from './control-connection.ts'
+
+/** How to start a daemon process. */
+export interface Launch {
+  command: string
+  args: readonly string[]
+  /** The whole environment. */
+  env: Readonly<Record<string, string>>
+  cwd: string
+  /** Where it will listen: `unix:/path`. */
+  uri: string
+}
+
+/** What happened to a daemon, for logs. */
+export interface DaemonEvent {
+  runtime: RuntimeName
+  index: number
+  kind: 'up' | 'down' | 'output'
+  text: string
+}
+
+export interface DaemonOptions {
+  runtime: RuntimeName
+  /** From 1. */
+  index: number
+  clock: Clock
+  /** Socket of a daemon that somebody else runs; then `launch` is not used. */
+  externalUri: string | null
+  /** @throws Error with a message for people, such as a missing program; asked again at every attempt */
+  launch(): Launch
+  /** Output of a worker outside any call, with the `key` its start was asked for. */
+  onLog(key: string, stream: 'stdout' | 'stderr', text: string): void
+  onEvent(event: DaemonEvent): void
+}
+
+export type DaemonState = 'idle' | 'starting' | 'up' | 'waiting' | 'closed'
+
+interface LiveWorker {
+  key: string
+  pid: number
+  exit: WorkerExit | null
+  listeners: ((exit: WorkerExit) => void)[]
+}
+
+/** Milliseconds between attempts to connect to a daemon that has just been spawned. */
+const CONNECT_RETRY_MS = 5
+/** Milliseconds to wait for the last line of a daemon that ended. */
+const LAST_LINE_WAIT_MS = 50
+/** Kept of the daemon's last line on stderr, for the reason. */
+const MAX_REASON_CHARS = 300
+
+export class Daemon {
+  readonly index: number
+  state: DaemonState = 'idle'
+  /** Why it is in this state, in words. */
+  reason = 'not started: no functions'
+  uri: string
+  info: DaemonInfo | null = null
+  private readonly options: DaemonOptions
+  private readonly workers = new Map<string, LiveWorker>()
+  private child: ChildProcess | null = null
+  private control: ControlConnection | null = null
+  private timer: NodeJS.Timeout | null = null
+  private failures = 0
+  private upSince = 0
+  private retryAt = 0
+  private lastLine = ''
+  private lastFailure = ''
+  private changes: (() => void)[] = []
+
+  constructor(options: DaemonOptions) {
+    this.options = options
+    this.index = options.index
+    this.uri = options.externalUri ?? ''
+  }
+
+  /** Starts it when it was not yet needed. */
+  ensureStarted(): void {
+    if (this.state === 'idle') this.attempt()
+  }
+
+  health(): SocketHealth {
+    const { index, uri } = this
+    let { reason } = this
+    if (this.state === 'waiting') {
+      const left = Math.max(0, Math.ceil(this.retryAt - this.options.clock.monotonic()))
+      reason = `${reason}; ${this.options.externalUri === null ? 'restarting' : 'reconnecting'} in ${left} ms`
+    }
+    // One that nobody needs yet is not broken.
+    return { index, uri, up: this.state === 'up' || this.state === 'idle', reason }
+  }
+
+  /** Milliseconds until it may be up: 0 while starting, Infinity when it is not going to be. */
+  delay(now: number): number {
+    if (this.state === 'starting') return 0
+    return this.state === 'waiting' ? Math.max(0, this.retryAt - now) : Number.POSITIVE_INFINITY
+  }
+
+  /** Resolves when the state changes next. */
+  change(): Promise<void> {
+    return new Promise(resolve => this.changes.push(resolve))
+  }
+
+  /**
+   * @param key - of the function, given back with the worker's output
+   * @param header - JSON text of the `start` frame
+   * @throws Error with a reason
+   */
+  async startWorker(key: string, header: string): Promise<StartedWorker> {
+    const control = this.control
+    if (control === null || this.state !== 'up') throw new Error(this.reason)
+    const { worker, uri, pid } = await control.start(header)
+    return this.follow(key, control, { worker, uri, pid })
+  }
+
+  /** Ends the daemon with its workers. */
+  async close(): Promise<void> {
+    if (this.state === 'closed') return
+    this.clearTimer()
+    this.set('closed', 'closed')
+    const { child } = this
+    this.control?.close()
+    this.control = null
+    if (child !== null && child.exitCode === null && child.signalCode === null) await this.endChild(child)
+    this.dropWorkers('daemon stopped')
+    this.removeSocket()
+  }
+
+  private endChild(child: ChildProcess): Promise<void> {
+    return new Promise(resolve => {
+      const timer = this.options.clock.setTimeout(() => killGroup(child.pid), DAEMON_STOP_GRACE_MS)
+      child.once('exit', () => {
+        this.options.clock.clearTimeout(timer)
+        resolve()
+      })
+      // The end of its control input tells it to end.
+      child.stdin?.destroy()
+    })
+  }
+
+  private follow(key: string, control: ControlConnection, started: DaemonWorker): StartedWorker {
+    const id = started.worker
+    const worker = this.workers.get(id) ?? { key: '', pid: 0, exit: null, listeners: [] }
+    worker.key = key
+    worker.pid = started.pid
+    if (worker.exit === null) this.workers.set(id, worker)
+    else this.workers.delete(id)
+    return {
+      id,
+      uri: started.uri,
+      socketIndex: this.index,
+      kill: graceMs => {
+        if (worker.exit === null) control.stop(id, graceMs)
+      },
+      onExit: listener => {
+        const { exit } = worker
+        // Never from inside the call: the caller has not finished its own set-up.
+        if (exit !== null) queueMicrotask(() => listener(exit))
+        else worker.listeners.push(listener)
+      },
+    }
+  }
+
+  private attempt(): void {
+    const { options } = this
+    this.clearTimer()
+    this.lastLine = ''
+    this.set('starting', 'starting')
+    if (options.externalUri !== null) {
+      this.connect(reason => this.fail(reason))
+      return
+    }
+    let launch: Launch
+    try {
+      launch = options.launch()
+    } catch (error) {
+      this.fail((error as Error).message)
+      return
+    }
+    this.uri = launch.uri
+    this.removeSocket()
+    const child = spawn(launch.command, launch.args, {
+      cwd: launch.cwd,
+      env: launch.env,
+      // A group of its own: Ctrl-C in the terminal is for the gateway, which first lets its requests finish.
+      detached: true,
+      stdio: ['pipe', 'pipe', 'pipe'],
+    })
+    this.child = child
+    this.watch(child, launch)
+  }
+
+  private watch(child: ChildProcess, launch: Launch): void {
+    const { clock } = this.options
+    const startedAt = clock.monotonic()
+    child.stdin?.on('error', () => {})
+    child.stdout?.on('data', bytes => this.note(String(bytes), false))
+    child.stderr?.on('data', bytes => this.note(String(bytes), true))
+    child.once('error', error => this.handleChildEnd(child, `cannot run ${launch.command}: ${error.message}`))
+    child.once('exit', (code, signal) => {
+      const end = signal === null ? `exited with code ${code}` : `ended by ${signal}`
+      const finish = () => this.handleChildEnd(child, this.lastLine === '' ? end : `${end}: ${this.lastLine}`)
+      // Its last line tells why, but a process it left behind may hold the pipe open.
+      const timer = clock.setTimeout(finish, LAST_LINE_WAIT_MS)
+      child.once('close', () => {
+        clock.clearTimeout(timer)
+        finish()
+      })
+    })
+    // It listens when it listens; until then a connection is refused.
+    const retry = (reason: string) => {
+      if (this.child !== child || this.state !== 'starting') return
+      if (clock.monotonic() - startedAt > DAEMON_READY_TIMEOUT_MS) {
+        this.lastLine = `not ready within ${DAEMON_READY_TIMEOUT_MS / 1000} s (${reason})`
+        killGroup(child.pid)
+        return
+      }
+      this.timer = clock.setTimeout(() => this.connect(retry), CONNECT_RETRY_MS)
+    }
+    this.connect(retry)
+  }
+
+  /** @param onRefused - the connection was lost before the daemon was ready */
+  private connect(onRefused: (reason: string) => void): void {
+    const control = new ControlConnection(this.uri, this.options.clock, {
+      onReady: info => this.handleReady(control, info),
+      onLost: reason => {
+        if (this.control !== control) onRefused(reason)
+        else this.handleLost(reason)
+      },
+      onLog: (worker, stream, text) => {
+        const live = this.workers.get(worker)
+        if (live !== undefined) this.options.onLog(live.key, stream, text)
+      },
+      onExited: (worker, exit) => this.handleExited(worker, exit),
+    })
+  }
+
+  private handleReady(control: ControlConnection, info: DaemonInfo): void {
+    if (this.state !== 'starting') {
+      control.close()
+      return
+    }
+    const problem = findVersionProblem(this.options.runtime, info.version)
+    if (problem !== null) {
+      control.close()
+      this.lastLine = problem
+      if (this.child === null) this.fail(problem)
+      else killGroup(this.child.pid)
+      return
+    }
+    this.clearTimer()
+    this.control = control
+    this.info = info
+    this.lastFailure = ''
+    this.upSince = this.options.clock.monotonic()
+    this.set('up', 'ok')
+    this.emit('up', `${info.runtime} ${info.version}`)
+  }
+
+  /** The connection is gone. A daemon of ours is then of no use: its end follows and starts the next one. */
+  private handleLost(reason: string): void {
+    this.control = null
+    if (this.child === null) {
+      this.dropWorkers(reason)
+      this.fail(reason)
+      return
+    }
+    this.lastLine ||= reason
+    this.set('starting', reason)
+    killGroup(this.child.pid)
+  }
+
+  private handleChildEnd(child: ChildProcess, reason: string): void {
+    if (this.child !== child) return
+    this.child = null
+    this.control?.close()
+    this.control = null
+    // Their sockets are private to this gateway; without the daemon nobody would end them.
+    this.dropWorkers(`daemon ${reason}`)
+    killGroup(child.pid)
+    if (this.state !== 'closed') this.fail(reason)
+  }
+
+  private handleExited(id: string, exit: WorkerExit): void {
+    const worker = this.workers.get(id)
+    if (worker === undefined) {
+      // It ended before its start was told to whoever asked.
+      this.workers.set(id, { key: '', pid: 0, exit, listeners: [] })
+      return
+    }
+    this.workers.delete(id)
+    worker.exit = exit
+    for (const listener of worker.listeners.splice(0)) listener(exit)
+  }
+
+  private dropWorkers(reason: string): void {
+    const workers = [...this.workers.entries()]
+    const isLocal = this.options.externalUri === null
+    for (const [id, worker] of workers) {
+      if (isLocal && worker.pid > 1) killGroup(worker.pid)
+      this.handleExited(id, { code: null, signal: null, reason })
+    }
+    this.workers.clear()
+  }
+
+  private fail(reason: string): void {
+    const { clock } = this.options
+    const now = clock.monotonic()
+    if (this.upSince > 0 && now - this.upSince >= RESTART_RESET_MS) this.failures = 0
+    this.upSince = 0
+    const delay = Math.min(RESTART_DELAY_MS.first * 2 ** Math.min(this.failures, 16), RESTART_DELAY_MS.max)
+    this.failures += 1
+    this.retryAt = now + delay
+    this.set('waiting', reason)
+    // One line for a daemon that fails again and again for the same cause.
+    if (this.lastFailure !== reason) this.emit('down', reason)
+    this.lastFailure = reason
+    this.timer = clock.setTimeout(() => this.attempt(), delay)
+    this.timer.unref?.()
+  }
+
+  private note(text: string, isError: boolean): void {
+    this.emit('output', text)
+    const line = text.trimEnd().split('\n').at(-1)?.trim() ?? ''
+    if (isError && line !== '') this.lastLine = line.slice(0, MAX_REASON_CHARS)
+  }
+
+  private emit(kind: DaemonEvent['kind'], text: string): void {
+    this.options.onEvent({ runtime: this.options.runtime, index: this.index, kind, text })
+  }
+
+  private set(state: DaemonState, reason: string): void {
+    this.state = state
+    this.reason = reason
+    for (const resolve of this.changes.splice(0)) resolve()
+  }
+
+  private removeSocket(): void {
+    if (this.options.externalUri === null && this.uri !== '') rmSync(this.uri.slice('unix:'.length), { force: true })
+  }
+
+  private clearTimer(): void {
+    if (this.timer !== null) this.options.clock.clearTimeout(this.timer)
+    this.timer = null
+  }
+}
+
+/** Kills a process with everything in its group. */
+function killGroup(pid: number | undefined): void {
+  if (pid === undefined || pid <= 1) return
+  for (const target of [-pid, pid]) {
+    try {
+      process.kill(target, 'SIGKILL')
+    } catch {
+      // Already gone.
+    }
+  }
+}

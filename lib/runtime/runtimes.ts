@@ -1,0 +1,209 @@
+/** The enabled runtimes of one gateway. Owner: §1, §2.15 (`FN_RUNTIMES`, daemons, sockets, programs), page runtime/daemon. */
+
+import type { Settings } from '../config/settings.ts'
+import type { FunctionVersion } from '../core/catalog.ts'
+import type { Clock } from '../core/clock.ts'
+import type { GatewayError, Warning } from '../core/errors.ts'
+import type { RuntimeName } from '../core/identity.ts'
+import { findProgram, toInstallAdvice } from './binaries.ts'
+import type { Runtime, RuntimeHealth } from './call.ts'
+import type { DaemonEvent, Launch } from './daemon.ts'
+import { runtimeFile, SocketFolder } from './package-files.ts'
+import { type FunctionFacts, ProcessRuntime } from './process-runtime.ts'
+import { SocketSet } from './socket-set.ts'
+
+export type RuntimeSettings = Pick<
+  Settings,
+  | 'functionsRoot'
+  | 'runtimes'
+  | 'runtimesExplicit'
+  | 'runtimeDaemons'
+  | 'runtimeSockets'
+  | 'binaries'
+  | 'production'
+  | 'workerMemoryMb'
+>
+
+export interface RuntimesOptions extends FunctionFacts {
+  settings: RuntimeSettings
+  clock: Clock
+  /** Environment of this process; a daemon gets a few variables of it. */
+  hostEnv: Readonly<Record<string, string | undefined>>
+  /** Full path of a compiled function's program (go, rust). */
+  toBinary(fn: FunctionVersion): string
+  /** Lua, which needs no process. */
+  createLua(): Runtime
+  onLog(fn: FunctionVersion, stream: 'stdout' | 'stderr', text: string): void
+  /** A worker failed to load or ended by itself. */
+  onFailure(fn: FunctionVersion, error: GatewayError): void
+  onEvent(event: DaemonEvent): void
+}
+
+/** Variables of the host that functions may see: where programs, home and temp files are, language and time zone. */
+const HOST_VARIABLES = /^(PATH|HOME|LANG|TZ|TMPDIR|LC_[A-Z]+)$/
+const NODE_DAEMON = 'node/daemon.mjs'
+/** Files of functions named in one warning. */
+const MAX_NAMED_FILES = 5
+
+export class Runtimes {
+  /** By name, in the order of the settings; a runtime whose program appears later is added on `retain`. */
+  readonly byName = new Map<RuntimeName, Runtime>()
+  private readonly options: RuntimesOptions
+  private readonly folder = new SocketFolder()
+  /** Default runtimes that were left out, and why. */
+  private readonly missing = new Map<RuntimeName, string>()
+  private functions: ReadonlyMap<string, FunctionVersion> = new Map()
+  private isClosed = false
+
+  constructor(options: RuntimesOptions) {
+    this.options = options
+    for (const name of options.settings.runtimes) this.add(name)
+  }
+
+  /** Starts the runtimes that have functions; resolves when each is up or has a reason why not. */
+  async start(): Promise<void> {
+    void this.folder.removeStale()
+    await Promise.all([...this.byName.values()].map(runtime => runtime.start()))
+  }
+
+  /**
+   * Takes over a new catalog's functions.
+   * @returns warnings about functions whose runtime cannot run here
+   */
+  retain(functions: ReadonlyMap<string, FunctionVersion>): Warning[] {
+    if (this.isClosed) return []
+    this.functions = functions
+    // What was missing may have been installed since.
+    for (const name of [...this.missing.keys()]) this.add(name)
+    for (const runtime of this.byName.values()) runtime.retain(functions)
+    return [...this.missing].flatMap(([name, problem]) => this.toWarning(name, problem))
+  }
+
+  health(): Map<RuntimeName, RuntimeHealth> {
+    return new Map([...this.byName].map(([name, runtime]) => [name, runtime.health()]))
+  }
+
+  /** @param timeoutMs - milliseconds that open calls may still take */
+  async close(timeoutMs: number): Promise<void> {
+    this.isClosed = true
+    await Promise.all([...this.byName.values()].map(runtime => runtime.close(timeoutMs)))
+    this.folder.remove()
+  }
+
+  private add(name: RuntimeName): void {
+    const { settings } = this.options
+    this.missing.delete(name)
+    if (name === 'lua') {
+      this.byName.set(name, this.options.createLua())
+      return
+    }
+    const isExternal = this.externalUris(name).length > 0
+    const problem = isExternal ? null : this.findProgram(name).problem
+    if (problem !== null && !settings.runtimesExplicit) {
+      this.missing.set(name, problem)
+      return
+    }
+    const runtime = this.createProcessRuntime(name)
+    this.byName.set(name, runtime)
+    // Asked for by name, it is shown as down with the reason, functions or not.
+    if (problem !== null) void runtime.open()
+  }
+
+  private createProcessRuntime(name: RuntimeName): ProcessRuntime {
+    const { options } = this
+    const { settings } = options
+    const sockets = new SocketSet({
+      runtime: name,
+      clock: options.clock,
+      externalUris: this.externalUris(name),
+      daemonCount: settings.runtimeDaemons[name] ?? 1,
+      launch: index => this.toLaunch(name, index),
+      toStartFields: fn => (name === 'go' || name === 'rust' ? { binary: options.toBinary(fn) } : {}),
+      onLog: (key, stream, text) => {
+        const fn = this.functions.get(key)
+        if (fn !== undefined) options.onLog(fn, stream, text)
+      },
+      onEvent: options.onEvent,
+    })
+    return new ProcessRuntime({
+      name,
+      clock: options.clock,
+      sockets,
+      functionsRoot: settings.functionsRoot,
+      production: settings.production,
+      toContext: options.toContext,
+      toPackDirs: options.toPackDirs,
+      onLog: options.onLog,
+      onFailure: options.onFailure,
+    })
+  }
+
+  private externalUris(name: RuntimeName): readonly string[] {
+    return this.options.settings.runtimeSockets[name] ?? []
+  }
+
+  private findProgram(name: RuntimeName) {
+    return findProgram(name, this.options.settings.binaries, this.options.hostEnv.PATH ?? '')
+  }
+
+  /** @throws Error when the program or the folder for sockets is missing */
+  private toLaunch(name: RuntimeName, index: number): Launch {
+    const { settings } = this.options
+    const program = this.findProgram(name)
+    if (program.path === null) throw new Error(program.problem)
+    const uri = `unix:${this.folder.path()}/${name}-${index}.sock`
+    const flags = ['--socket', uri.slice('unix:'.length), '--index', String(index), '--root', settings.functionsRoot]
+    const [command, args] = toCommand(name, program.path)
+    return { command, args: [...args, ...flags], env: this.toEnv(name), cwd: settings.functionsRoot, uri }
+  }
+
+  private toEnv(name: RuntimeName): Record<string, string> {
+    const env: Record<string, string> = {}
+    for (const [key, value] of Object.entries(this.options.hostEnv)) {
+      if (value !== undefined && HOST_VARIABLES.test(key)) env[key] = value
+    }
+    env.FNGW_RUNTIME = name
+    env.FNGW_WORKER_MEMORY_MB = String(this.options.settings.workerMemoryMb)
+    if (name === 'node') env.FNGW_STYLES = this.listNodeStyles()
+    return env
+  }
+
+  /** Which spare workers are worth keeping: TypeScript needs its compiler loaded. */
+  private listNodeStyles(): string {
+    const styles = new Set<string>()
+    for (const fn of this.functions.values()) {
+      if (fn.runtime === 'node') styles.add(/\.[mc]?ts$/.test(fn.entryPath) ? 'ts' : 'js')
+    }
+    return [...styles].sort().join(',') || 'js'
+  }
+
+  private toWarning(name: RuntimeName, problem: string): Warning[] {
+    const files: string[] = []
+    for (const fn of this.functions.values()) if (fn.runtime === name) files.push(fn.entryFile)
+    const [first] = files.sort()
+    if (first === undefined) return []
+    const rest = files.length > MAX_NAMED_FILES ? ` and ${files.length - MAX_NAMED_FILES} more` : ''
+    return [
+      {
+        code: 'RUNTIME_MISSING',
+        path: first,
+        message: `${problem}; not served: ${files.slice(0, MAX_NAMED_FILES).join(', ')}${rest}`,
+        hint: toInstallAdvice(name),
+      },
+    ]
+  }
+}
+
+/** Program and arguments of a runtime's daemon; go and rust are served by the node daemon. */
+function toCommand(name: RuntimeName, program: string): [string, string[]] {
+  switch (name) {
+    case 'python':
+      return [program, ['-u', runtimeFile('python/daemon.py')]]
+    case 'php':
+      return [program, [runtimeFile('php/daemon.php')]]
+    case 'node':
+      return [program, [runtimeFile(NODE_DAEMON)]]
+    default:
+      return [process.execPath, [runtimeFile(NODE_DAEMON)]]
+  }
+}

@@ -1,0 +1,128 @@
+/** The sockets of one runtime: which one starts the next worker, and how they are. Owner: §2.8, §2.15, page runtime/daemon. */
+
+import type { FunctionVersion } from '../core/catalog.ts'
+import type { Clock } from '../core/clock.ts'
+import { GatewayError } from '../core/errors.ts'
+import type { RuntimeName } from '../core/identity.ts'
+import { DAEMON_READY_TIMEOUT_MS, RESTART_WAIT_MS } from '../core/limits.ts'
+import type { RuntimeHealth } from './call.ts'
+import type { StartedWorker, WorkerSource } from './connection.ts'
+import { Daemon, type DaemonEvent, type Launch } from './daemon.ts'
+
+export interface SocketSetOptions {
+  runtime: RuntimeName
+  clock: Clock
+  /** Sockets of daemons that somebody else runs; then none is spawned. */
+  externalUris: readonly string[]
+  /** Daemons to spawn, used without `externalUris`. */
+  daemonCount: number
+  /** @throws Error with a message for people */
+  launch(index: number): Launch
+  /** Header fields of a `start` beside those every runtime gets, such as `binary`. */
+  toStartFields(fn: FunctionVersion): Readonly<Record<string, unknown>>
+  onLog(key: string, stream: 'stdout' | 'stderr', text: string): void
+  onEvent(event: DaemonEvent): void
+}
+
+export class SocketSet implements WorkerSource {
+  readonly daemons: readonly Daemon[]
+  private readonly options: SocketSetOptions
+  private next = 0
+
+  constructor(options: SocketSetOptions) {
+    this.options = options
+    const count = options.externalUris.length || Math.max(1, options.daemonCount)
+    this.daemons = Array.from(
+      { length: count },
+      (_, at) =>
+        new Daemon({
+          runtime: options.runtime,
+          index: at + 1,
+          clock: options.clock,
+          externalUri: options.externalUris[at] ?? null,
+          launch: () => options.launch(at + 1),
+          onLog: options.onLog,
+          onEvent: options.onEvent,
+        }),
+    )
+  }
+
+  /** Starts what is not started; resolves when every daemon is up or has a reason why not. */
+  async start(): Promise<void> {
+    for (const daemon of this.daemons) daemon.ensureStarted()
+    await Promise.all(this.daemons.map(daemon => (daemon.state === 'starting' ? daemon.change() : undefined)))
+  }
+
+  async startWorker(fn: FunctionVersion): Promise<StartedWorker> {
+    const { clock, runtime } = this.options
+    const header = JSON.stringify({
+      key: fn.key,
+      runtime,
+      name: fn.name,
+      version: fn.version,
+      dir: fn.fnDir,
+      entry: fn.entryPath,
+      ...this.options.toStartFields(fn),
+    })
+    const giveUpAt = clock.monotonic() + DAEMON_READY_TIMEOUT_MS
+    const failed = new Set<Daemon>()
+    let reason = ''
+    for (const daemon of this.daemons) daemon.ensureStarted()
+    for (;;) {
+      const daemon = this.pick(failed)
+      if (daemon !== null) {
+        try {
+          return await daemon.startWorker(fn.key, header)
+        } catch (error) {
+          // The next socket may do better; this one is asked again only when it has been restarted.
+          reason = (error as Error).message
+          if (daemon.state === 'up') failed.add(daemon)
+          continue
+        }
+      }
+      const now = clock.monotonic()
+      const coming = this.daemons.filter(candidate => candidate.delay(now) <= RESTART_WAIT_MS)
+      if (coming.length === 0 || now >= giveUpAt) throw this.toDown(reason)
+      await Promise.race(coming.map(candidate => candidate.change()))
+    }
+  }
+
+  health(): RuntimeHealth {
+    const sockets = this.daemons.map(daemon => daemon.health())
+    const down = sockets.filter(socket => !socket.up)
+    const up = down.length < sockets.length
+    let reason = sockets[0]!.reason
+    if (down.length > 0 && up) reason = `${down.length} of ${sockets.length} sockets down: ${down[0]!.reason}`
+    else if (down.length > 0) reason = down[0]!.reason
+    return { routing: sockets.length > 1 ? 'round_robin' : 'single', up, reason, sockets }
+  }
+
+  /** What the daemons said of themselves, such as the interpreter's version; null before one was up. */
+  get version(): string | null {
+    return this.daemons.find(daemon => daemon.info !== null)?.info?.version ?? null
+  }
+
+  async close(): Promise<void> {
+    await Promise.all(this.daemons.map(daemon => daemon.close()))
+  }
+
+  /** Round robin over the sockets that are up. */
+  private pick(failed: ReadonlySet<Daemon>): Daemon | null {
+    const count = this.daemons.length
+    for (let step = 0; step < count; step++) {
+      const daemon = this.daemons[(this.next + step) % count]!
+      if (daemon.state !== 'up' || failed.has(daemon)) continue
+      this.next = (this.next + step + 1) % count
+      return daemon
+    }
+    return null
+  }
+
+  private toDown(reason: string): GatewayError {
+    const why = reason === '' ? this.daemons[0]!.reason : reason
+    return new GatewayError('RUNTIME_DOWN', 'runtime down', {
+      headers: { 'Retry-After': '1' },
+      detail: { hint: `${this.options.runtime}: ${why}` },
+    })
+  }
+}
