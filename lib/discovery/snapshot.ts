@@ -55,6 +55,8 @@ export interface Snapshot {
   /** Full path. */
   readonly rootPath: string
   readonly root: DirNode
+  /** Folders that are not read because the root's config names them, below the root. */
+  readonly excluded: ReadonlySet<string>
 }
 
 export interface SnapshotOptions {
@@ -137,7 +139,7 @@ class Reader {
     } catch (error) {
       const problem = disk.folderWarning('', error)
       const root = emptyNode({ name: '', path: '', level: 0, chain: [rootPath] }, problem.message, [problem])
-      return { rootPath, root: keep(this.#before, root) }
+      return { rootPath, root: keep(this.#before, root), excluded: this.#excluded }
     }
     // The assets folder is named by the root's config, so that file is read before any folder.
     const excludedBefore = this.#excludedBy(this.#before?.texts.config ?? null)
@@ -145,7 +147,7 @@ class Reader {
     for (const path of excludedBefore) if (!this.#excluded.has(path)) this.#touch(path)
     for (const path of this.#excluded) if (!excludedBefore.has(path)) this.#touch(path)
     const root = yield* this.#folder({ name: '', path: '', level: 0, chain: [realPath] }, this.#before)
-    return previous != null && root === this.#before ? previous : { rootPath, root }
+    return previous != null && root === this.#before ? previous : { rootPath, root, excluded: this.#excluded }
   }
 
   #excludedBy(config: ConfigText | null): ReadonlySet<string> {
