@@ -1,0 +1,30 @@
+import t from 'tap'
+import { toAdmissionLimits } from '../../lib/invocation/concurrency.ts'
+import { TEST_POLICY } from '../helpers/fn.ts'
+
+const POOL = {
+  enabled: true,
+  minWarm: 0,
+  maxWorkers: 3,
+  maxQueue: 4,
+  queueTimeoutMs: 5,
+  queuePollMs: 20,
+  idleTtlSeconds: 300,
+  overflowStatus: 503 as const,
+}
+
+t.test('[invocation/worker-pool.2, invocation/worker-pool.3] limits of a policy', async t => {
+  t.match(toAdmissionLimits(TEST_POLICY), { maxWorkers: 20, maxQueue: 0, overflow: { status: 429 } })
+  t.match(toAdmissionLimits({ ...TEST_POLICY, workerPool: POOL }), {
+    maxWorkers: 3,
+    maxQueue: 4,
+    queueTimeoutMs: 5,
+    overflow: { status: 503 },
+    queueTimeout: { status: 503 },
+  })
+  t.match(toAdmissionLimits({ ...TEST_POLICY, maxConcurrency: 7, workerPool: { ...POOL, enabled: false } }), {
+    maxWorkers: 7,
+    maxQueue: 0,
+    overflow: { status: 429, message: 'concurrency limit reached' },
+  })
+})

@@ -1,0 +1,109 @@
+import t from 'tap'
+import { GatewayError } from '../../lib/core/errors.ts'
+import { inject } from '../../lib/http/inject.ts'
+import { invokeInternal } from '../../lib/invocation/internal-call.ts'
+import { headerOfCall } from '../helpers/fake-runtime.ts'
+import { makeFn } from '../helpers/fn.ts'
+import { makePublic } from '../helpers/public.ts'
+
+t.test('[invocation/event.5, invocation/event.8, invocation/event.12] an internal call has every part of an event', async t => {
+  const { invoker, runtime } = makePublic({})
+  const fn = makeFn({ policy: { methods: ['POST'] } })
+  runtime.answer = (call, own) => {
+    call.onLog('stdout', 'out')
+    call.onLog('stderr', 'err')
+    own.reply(call, 201, { 'X-A': ['1', '2'] }, 'body')
+  }
+  const result = await invokeInternal(invoker, {
+    fn,
+    id: 'i-1',
+    method: 'POST',
+    path: '/hello',
+    params: { id: '7' },
+    query: { a: 1, b: ['x'] },
+    headers: { 'X-Fn-Admin-Token': 's', 'User-Agent': 'u', Cookie: 'fngw_session=1; sid=2', ['__proto__']: 'p' },
+    body: 'héllo',
+    user: { name: 'u' },
+    trigger: { type: 'schedule' },
+    ip: '127.0.0.1',
+  })
+  t.match(result, { status: 201, headers: ['X-A', '1', 'X-A', '2'], stdout: 'out', stderr: 'err', error: null })
+  t.equal(result.body.toString(), 'body')
+  t.match(headerOfCall(runtime.calls[0]!), {
+    id: 'i-1',
+    method: 'POST',
+    path: '/hello',
+    raw_path: '/hello',
+    params: { id: '7' },
+    query: { a: '1', b: ['x'] },
+    headers: { 'user-agent': 'u', cookie: 'sid=2' },
+    client: { ip: '127.0.0.1', ua: 'u' },
+    session: { id: '2' },
+    user: { name: 'u' },
+    trigger: { type: 'schedule' },
+  })
+  t.match(runtime.calls[0]!.header, '"__proto__":"p"')
+  t.notMatch(runtime.calls[0]!.header, 'admin-token')
+  t.equal(runtime.calls[0]!.body!.toString(), 'héllo')
+})
+
+t.test('[invocation/worker-pool.1, invocation/event.12] one counter for all doors, and refusals as values', async t => {
+  const { handle, invoker, runtime, pool } = makePublic({ '/hello': makeFn({ policy: { maxConcurrency: 1 } }) })
+  const fn = makeFn({ policy: { maxConcurrency: 1, maxBodyBytes: 3, methods: ['GET'] } })
+  const request = { fn, id: 'i', method: 'GET', path: '/hello' }
+  runtime.answer = () => {}
+  const running = invokeInternal(invoker, request)
+  const refused = await inject(handle, { url: '/hello' })
+  t.equal(refused.status, 429)
+  t.match(await invokeInternal(invoker, request), { status: 429, error: { message: 'concurrency limit reached' } })
+  runtime.fail(runtime.calls[0]!, new GatewayError('TIMEOUT', 'runtime timeout'))
+  t.match(await running, { status: 504, error: { code: 'TIMEOUT' }, headers: [], body: { length: 0 } })
+  t.match(await invokeInternal(invoker, { ...request, method: 'PUT' }), {
+    status: 405,
+    error: { headers: { Allow: 'GET, HEAD' } },
+  })
+  t.match(await invokeInternal(invoker, { ...request, body: '1234' }), { status: 413 })
+  const odd = makeFn({ name: 'odd', policy: { adapter: null, adapterName: 'x' } })
+  t.match(await invokeInternal(invoker, { ...request, fn: odd }), { status: 500, error: { code: 'LOAD_FAILED' } })
+  t.equal(pool.total(), 0)
+})
+
+t.test('[invocation/event.12] streams are collected, up to a limit', async t => {
+  const { invoker, runtime } = makePublic({})
+  const request = { fn: makeFn(), id: 'i', method: 'GET', path: '/' }
+  runtime.answer = (call, own) => {
+    own.stream(call, { status: 200 })
+    call.onChunk(Buffer.from('a'))
+    call.onChunk(Buffer.from('b'))
+    own.end(call)
+  }
+  t.equal((await invokeInternal(invoker, request)).body.toString(), 'ab')
+  runtime.answer = (call, own) => {
+    own.stream(call, { status: 200 })
+    own.end(call, new GatewayError('WORKER_DIED', 'worker died'))
+  }
+  t.match(await invokeInternal(invoker, request), { status: 503, error: { code: 'WORKER_DIED' } })
+  runtime.answer = (call, own) => {
+    own.stream(call, { status: 200 })
+    for (let i = 0; i < 17; i++) call.onChunk(Buffer.alloc(1024 * 1024))
+  }
+  t.match(await invokeInternal(invoker, request), { status: 502, error: { message: /^answer too large/ } })
+  t.equal(runtime.abandoned.length, 1)
+  runtime.answer = (call, own) => own.reply(call, 204, {}, 'ignored')
+  t.equal((await invokeInternal(invoker, request)).body.length, 0)
+})
+
+t.test('[invocation/event.13] an internal call can be stopped', async t => {
+  const { invoker, runtime, pool } = makePublic({})
+  runtime.answer = () => {}
+  const request = { fn: makeFn(), id: 'i', method: 'GET', path: '/' }
+  const stop = new AbortController()
+  const running = invokeInternal(invoker, { ...request, signal: stop.signal })
+  t.equal(pool.total(), 1)
+  stop.abort()
+  t.match(await running, { status: 0, error: { message: 'call canceled' } })
+  t.equal(runtime.abandoned.length, 1)
+  t.match(await invokeInternal(invoker, { ...request, signal: stop.signal }), { status: 0 })
+  t.equal(runtime.calls.length, 1)
+  t.equal(pool.total(), 0)
+})

@@ -1,0 +1,192 @@
+import t from 'tap'
+import type { FunctionVersion } from '../../lib/core/catalog.ts'
+import { GatewayError } from '../../lib/core/errors.ts'
+import { type EdgeHandler, InvokeCall, Invoker } from '../../lib/invocation/invoke.ts'
+import type { ReplyHead } from '../../lib/invocation/response.ts'
+import { WorkerPool } from '../../lib/invocation/worker-pool.ts'
+import { FakeClock } from '../helpers/clock.ts'
+import { FakeRuntime } from '../helpers/fake-runtime.ts'
+import { makeFn } from '../helpers/fn.ts'
+
+/** Writes down what arrives. */
+class TestCall extends InvokeCall {
+  readonly seen: string[] = []
+
+  protected override deliver(head: ReplyHead, body: Buffer, stream: boolean): void {
+    this.seen.push(`${stream ? 'stream' : 'answer'} ${head.status} ${body}`)
+  }
+
+  protected override deliverChunk(body: Buffer): void {
+    this.seen.push(`chunk ${body}`)
+  }
+
+  protected override deliverEnd(error: GatewayError | null): void {
+    this.seen.push(`end ${error?.code ?? 'ok'}`)
+  }
+
+  protected override refuse(error: GatewayError): void {
+    this.seen.push(`refused ${error.status} ${error.message}`)
+  }
+}
+
+const EDGE = { baseUrl: null, allowHosts: [], allowPrivate: false, maxResponseBytes: 100 }
+
+function setup(edge: EdgeHandler | null = null) {
+  const clock = new FakeClock()
+  const runtime = new FakeRuntime()
+  runtime.answer = () => {}
+  const pool = new WorkerPool(clock)
+  const logs: string[] = []
+  const invoker = new Invoker({
+    clock,
+    runtimes: new Map([['node', runtime]]),
+    pool,
+    edge,
+    onLog: (_call, stream, text) => logs.push(`${stream} ${text}`),
+  })
+  const start = (fn: FunctionVersion = makeFn()) => {
+    const call = new TestCall(fn, invoker)
+    invoker.start(call)
+    return call
+  }
+  return { clock, runtime, pool, invoker, logs, start }
+}
+
+t.test('[invocation/response.8, invocation/worker-pool.8] a call is settled once, whatever comes after', async t => {
+  const error = new GatewayError('TIMEOUT', 'runtime timeout')
+  const events: Record<string, (call: TestCall) => void> = {
+    reply: call => call.onReply('{"status":200}', Buffer.from('a'), false),
+    stream: call => call.onReply('{"status":200}', Buffer.alloc(0), true),
+    broken: call => call.onReply('{"status":"200"}', Buffer.alloc(0), true),
+    chunk: call => call.onChunk(Buffer.from('c')),
+    end: call => call.onEnd(null),
+    cut: call => call.onEnd(error),
+    error: call => call.onError(error),
+    abandon: call => call.abandon(),
+  }
+  const why = 'invalid runtime response: status must be an integer from 100 to 599, got "200" (string)'
+  const cases: [string[], string[]][] = [
+    [['reply', 'reply', 'error', 'abandon'], ['answer 200 a']],
+    [['error', 'reply', 'end'], ['refused 504 runtime timeout']],
+    [['broken', 'chunk', 'end', 'reply'], [`refused 502 ${why}`]],
+    [['stream', 'chunk', 'end', 'chunk', 'end'], ['stream 200 ', 'chunk c', 'end ok']],
+    [['stream', 'cut', 'chunk'], ['stream 200 ', 'end TIMEOUT']],
+    [['abandon', 'reply', 'chunk', 'end', 'error'], []],
+    [['stream', 'abandon', 'chunk', 'end'], ['stream 200 ']],
+  ]
+  for (const [steps, expected] of cases) {
+    const { pool, start } = setup()
+    const call = start()
+    t.equal(pool.total(), 1)
+    for (const step of steps) events[step]!(call)
+    t.same(call.seen, expected, steps.join(' '))
+    t.equal(pool.total(), 0, steps.join(' '))
+  }
+})
+
+t.test('[invocation/worker-pool.7, invocation/worker-pool.8] work is stopped exactly when nobody waits for it', async t => {
+  const { runtime, start } = setup()
+  const answered = start()
+  runtime.reply(answered, 200)
+  answered.abandon()
+  t.same(runtime.abandoned, [])
+  const left = start()
+  left.abandon()
+  left.abandon()
+  t.same(runtime.abandoned, [left])
+  const broken = start()
+  runtime.stream(broken, { status: 99 })
+  t.same(runtime.abandoned, [left, broken], 'a stream nobody reads')
+  const failed = start()
+  runtime.fail(failed)
+  t.equal(runtime.abandoned.length, 2)
+})
+
+t.test('[invocation/worker-pool.5, invocation/worker-pool.11] the next call starts when one ends', async t => {
+  const { clock, runtime, start } = setup()
+  const pool = { enabled: true, minWarm: 0, maxWorkers: 1, maxQueue: 5, queueTimeoutMs: 1000, queuePollMs: 20 }
+  const fn = makeFn({ policy: { workerPool: { ...pool, idleTtlSeconds: 300, overflowStatus: 429 } } })
+  const first = start(fn)
+  const second = start(fn)
+  const third = start(fn)
+  t.equal(runtime.calls.length, 1)
+  clock.advance(30)
+  second.abandon()
+  t.same(runtime.abandoned, [], 'a waiting call never reached the runtime')
+  runtime.reply(first, 200)
+  t.same(runtime.calls, [first, third])
+  t.equal(third.queuedMs, 30)
+  runtime.answer = (call, own) => own.fail(call, new GatewayError('RUNTIME_DOWN', 'runtime down'))
+  const waiting = [start(fn), start(fn)]
+  runtime.reply(third, 200)
+  for (const call of waiting) t.same(call.seen, ['refused 503 runtime down'])
+})
+
+t.test('[invocation/response.10] a runtime that is not there, or throws', async t => {
+  const { runtime, pool, start } = setup()
+  t.same(start(makeFn({ runtime: 'php' })).seen, ['refused 503 runtime down: php is not enabled'])
+  runtime.answer = () => {
+    throw new Error('defect')
+  }
+  t.same(start().seen, ['refused 500 gateway exception'])
+  t.equal(pool.total(), 0)
+})
+
+t.test('[invocation/response.9] the edge directive', async t => {
+  const why = 'refused 502 edge proxy disabled for this function'
+  const without = setup()
+  const call = without.start(makeFn({ policy: { edge: EDGE } }))
+  without.runtime.replyText(call, '{"proxy":{"path":"/x"}}')
+  t.same(call.seen, [why], 'no proxy to do it')
+
+  let pending: InvokeCall | null = null
+  let stopped = 0
+  const { runtime, pool, start } = setup((edgeCall, directive, body) => {
+    pending = edgeCall
+    edgeCall.stopEdge = () => {
+      stopped += 1
+    }
+    if (directive.path === '/throw') throw new GatewayError('EDGE_FAILED', `no ${body}`)
+  })
+  const forbidden = start()
+  runtime.replyText(forbidden, '{"proxy":{"path":"/x"}}')
+  t.same(forbidden.seen, [why])
+
+  const fn = makeFn({ policy: { edge: EDGE } })
+  const proxied = start(fn)
+  runtime.replyText(proxied, '{"proxy":{"path":"/x"}}')
+  t.equal(pool.total(), 1, 'the place is kept')
+  pending!.answer({ status: 200, headers: [], hasBody: true, length: null, proxy: null }, Buffer.from('up'), true)
+  pending!.answerChunk(Buffer.from('x'))
+  pending!.answerEnd(null)
+  t.same(proxied.seen, ['stream 200 up', 'chunk x', 'end ok'])
+  t.equal(pool.total(), 0)
+
+  const left = start(fn)
+  runtime.replyText(left, '{"proxy":{"path":"/x"}}')
+  left.abandon()
+  t.equal(stopped, 1)
+  t.same(runtime.abandoned, [], 'the runtime was done with it')
+  const throwing = start(fn)
+  runtime.replyText(throwing, '{"proxy":{"path":"/throw"}}', 'body')
+  t.same(throwing.seen, ['refused 502 no body'])
+  const streamed = start(fn)
+  streamed.onReply('{"proxy":{}}', Buffer.alloc(0), true)
+  t.match(streamed.seen, [/^refused 502 invalid runtime response: a proxy directive cannot be streamed/])
+  t.equal(pool.total(), 0)
+})
+
+t.test('[invocation/response.11] captured output', async t => {
+  const { logs, start } = setup()
+  const quiet = start()
+  quiet.onLog('stdout', 'a')
+  t.equal(quiet.stdout, '')
+  const loud = start(makeFn({ policy: { includeDebugHeaders: true } }))
+  loud.onLog('stdout', 'b')
+  loud.onLog('stderr', 'c')
+  loud.onLog('stdout', 'd'.repeat(100_000))
+  loud.onLog('stdout', 'e')
+  t.equal(loud.stdout.length, 65536)
+  t.equal(loud.stderr, 'c')
+  t.equal(logs.length, 5)
+})
