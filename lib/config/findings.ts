@@ -60,7 +60,7 @@ export function reportUnknownKey(at: Place, key: string, known: Iterable<string>
   const near = nearest(key, known)
   const hint = near === null ? `Remove it, or see the table of ${what}s.` : `Write ${near}.`
   const text = near === null ? `is not a known ${what}` : `is not a known ${what}, did you mean ${near}?`
-  report(at, isWrong ? 'CONFIG_VALUE' : 'CONFIG_UNKNOWN_KEY', text, hint)
+  report(at, isWrong ? 'CONFIG_VALUE' : 'CONFIG_UNKNOWN_KEY', text, hint, `a known ${what}`, showText(key))
 }
 
 /** Notes anything else; `text` continues the sentence that begins with the name. */

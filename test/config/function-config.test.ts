@@ -1,0 +1,597 @@
+import t from 'tap'
+import {
+  emptyConfig,
+  type FunctionConfig,
+  mergePolicies,
+  parseFunctionConfig,
+  parseFunctionConfigValue,
+} from '../../lib/config/function-config.ts'
+import { FUNCTION_CONFIG } from '../../lib/config/function-config-fields.ts'
+import { NO_HOST } from '../../lib/config/texts.ts'
+import type { Warning } from '../../lib/core/errors.ts'
+import { METHODS } from '../../lib/core/identity.ts'
+
+const FILE = 'users/fn.config.json'
+const DEFAULTS = { defaultTimeoutMs: 2500, defaultMaxConcurrency: 20, defaultMaxBodyBytes: 1_048_576 }
+
+const parse = (value: unknown) => parseFunctionConfigValue(value, FILE)
+const configOf = (value: unknown): FunctionConfig => {
+  const { config, problems } = parse(value)
+  t.same(problems, [], JSON.stringify(value))
+  return config
+}
+/** Puts `value` at a dotted path. */
+const at = (path: string, value: unknown): Record<string, unknown> => {
+  const [key = '', ...rest] = path.split('.')
+  return { [key]: rest.length === 0 ? value : at(rest.join('.'), value) }
+}
+const get = (holder: unknown, path: string): unknown =>
+  path.split('.').reduce<unknown>((value, key) => (value as Record<string, unknown> | undefined)?.[key], holder)
+
+const NOT_TEXT = [5, true, [], {}, '']
+const NOT_BOOLEAN = ['true', 1, 'yes', [], {}]
+const NOT_INTEGER = ['5', 1.5, true, [], {}, 1e300]
+const NOT_OBJECT = ['x', 5, true, []]
+
+/** Fields with a test of their own below. */
+const ELSEWHERE =
+  /^(\$schema|invoke\.(adapter|allow_hosts)|response\.include_debug_headers|assets\..+|schedule(\..+)?|edge\.allow_hosts)$/
+
+/** Every declared field, as dotted paths. */
+function declaredFields(): string[] {
+  type Node = { properties?: Record<string, Node>; deprecated?: boolean }
+  const { properties = {} } = FUNCTION_CONFIG.schema as Node
+  return Object.entries(properties).flatMap(([key, node]) => {
+    const inner = Object.entries(node.properties ?? {}).filter(([, child]) => !child.deprecated)
+    return node.deprecated ? [] : [key, ...inner.map(([name]) => `${key}.${name}`)]
+  })
+}
+
+/** Every field: what is read into where, and what is refused. A field that is missing here fails the test. */
+const FIELDS: [field: string, good: unknown, path: string, value: unknown, bad: unknown[]][] = [
+  ['runtime', 'Python', 'runtime', 'python', ['ruby', 'typescript', ...NOT_TEXT]],
+  ['name', 'api/v1/users', 'name', 'api/v1/users', ['a b', '/a', 'a//b', '../a', 'ü', ...NOT_TEXT]],
+  ['version', '1.0.0', 'version', undefined, [5, {}]],
+  [
+    'entrypoint',
+    './src/app.py',
+    'entrypoint',
+    'src/app.py',
+    ['/etc/passwd', '../x.py', 'a/../../b', 'a\\b', 'a\0', ...NOT_TEXT],
+  ],
+  ['group', 'shop', 'group', 'shop', ['x'.repeat(81), 'a\nb', ...NOT_TEXT]],
+  ['timeout_ms', 100, 'timeoutMs', 100, [0, -1, 86_400_001, ...NOT_INTEGER]],
+  ['max_concurrency', 0, 'maxConcurrency', 0, [-1, ...NOT_INTEGER]],
+  ['max_body_bytes', 1, 'maxBodyBytes', 1, [0, 2 ** 31, ...NOT_INTEGER]],
+  ['methods', ['get', 'POST'], 'invoke.methods', ['GET', 'POST'], [[], ['FETCH'], ['HEAD'], 5, {}]],
+  [
+    'routes',
+    ['/a', '/a'],
+    'invoke.routes',
+    ['/a'],
+    [['a'], ['/_fn/x'], ['/../x'], ['/a?b'], 5, {}, Array(33).fill('/x')],
+  ],
+  ['force-url', true, 'invoke.forceUrl', true, NOT_BOOLEAN],
+  ['include_debug_headers', true, 'response.includeDebugHeaders', true, NOT_BOOLEAN],
+  ['invoke', {}, 'invoke.handler', undefined, NOT_OBJECT],
+  ['invoke.handler', 'run_it', 'invoke.handler', 'run_it', ['1run', 'a-b', 'a.b', '__proto__ ', ...NOT_TEXT]],
+  ['invoke.routes', '/a, /b/*', 'invoke.routes', ['/a', '/b/*'], [['//_fn'], ['/console'], ['/a b'], ['/\u0000']]],
+  ['invoke.route', '/one', 'invoke.routes', ['/one'], ['one', '/_fn', ...NOT_TEXT]],
+  ['invoke.methods', ['delete', 'DELETE'], 'invoke.methods', ['DELETE'], [['OPTIONS'], 'ANY', [5]]],
+  ['invoke.force-url', true, 'invoke.forceUrl', true, NOT_BOOLEAN],
+  ['invoke.summary', 'Lists users', 'invoke.summary', 'Lists users', ['x'.repeat(501), ...NOT_TEXT]],
+  ['invoke.query', { a: [1] }, 'invoke.query', { a: [1] }, NOT_OBJECT],
+  ['invoke.body', [1, { a: null }], 'invoke.body', [1, { a: null }], []],
+  ['invoke.content_type', 'text/plain', 'invoke.contentType', 'text/plain', ['a\r\nb', ...NOT_TEXT]],
+  ['invoke.default_method', 'POST', 'invoke.methods', undefined, ['FETCH', 5]],
+  ['invoke.home', '/x', 'home.route', '/x', [5, [], '/']],
+  ['invoke.home-route', 'x', 'home.route', 'x', [...NOT_TEXT, '/_fn/health']],
+  ['response', { include_debug_headers: true }, 'response.includeDebugHeaders', true, NOT_OBJECT],
+  ['home', 'https://example.com/', 'home.redirect', 'https://example.com/', [5, [], '/', 'mailto:x@y.z', '../up']],
+  ['home.route', './list', 'home.route', 'list', ['/', '/console', '/a/../b', 'http://x/', ...NOT_TEXT]],
+  ['home.function', '/list', 'home.route', '/list', ['/', '//', ...NOT_TEXT]],
+  [
+    'home.redirect',
+    '/docs',
+    'home.redirect',
+    '/docs',
+    ['/', '//evil.example', 'javascript:x', 'x', '/a\r\nb', ...NOT_TEXT],
+  ],
+  [
+    'assets',
+    { directory: 'public' },
+    'assets',
+    { directory: 'public', notFoundHandling: '404', runWorkerFirst: false },
+    [...NOT_OBJECT, {}],
+  ],
+  ['worker_pool', {}, 'workerPool', {}, NOT_OBJECT],
+  ['worker_pool.enabled', false, 'workerPool.enabled', false, NOT_BOOLEAN],
+  ['worker_pool.min_warm', 0, 'workerPool.minWarm', 0, [-1, 1001, ...NOT_INTEGER]],
+  ['worker_pool.max_workers', 1, 'workerPool.maxWorkers', 1, [0, -1, 'four', ...NOT_INTEGER]],
+  ['worker_pool.max_queue', 0, 'workerPool.maxQueue', 0, [-1, ...NOT_INTEGER]],
+  ['worker_pool.queue_timeout_ms', 0, 'workerPool.queueTimeoutMs', 0, [-1, 86_400_001, ...NOT_INTEGER]],
+  ['worker_pool.queue_poll_ms', 20, 'workerPool.queuePollMs', 20, [0, ...NOT_INTEGER]],
+  ['worker_pool.idle_ttl_seconds', 0, 'workerPool.idleTtlSeconds', 0, [-1, ...NOT_INTEGER]],
+  ['worker_pool.overflow_status', 503, 'workerPool.overflowStatus', 503, [500, '429', true, []]],
+  ['keep_warm', {}, 'keepWarm', { enabled: true, minWarm: 1, pingEverySeconds: 45, idleTtlSeconds: 300 }, NOT_OBJECT],
+  ['keep_warm.enabled', false, 'keepWarm.enabled', false, NOT_BOOLEAN],
+  ['keep_warm.min_warm', 2, 'keepWarm.minWarm', 2, [-1, 1001, ...NOT_INTEGER]],
+  ['keep_warm.ping_every_seconds', 1, 'keepWarm.pingEverySeconds', 1, [0, 86_401, ...NOT_INTEGER]],
+  ['keep_warm.idle_ttl_seconds', 1, 'keepWarm.idleTtlSeconds', 1, [0, ...NOT_INTEGER]],
+  ['edge', {}, 'edge', undefined, NOT_OBJECT],
+  [
+    'edge.base_url',
+    'https://api.example.com/v1/',
+    'edge.baseUrl',
+    'https://api.example.com/v1',
+    ['ftp://x/', 'https://u:p@x/', 'https://x/?a', 'x', ...NOT_TEXT],
+  ],
+  ['edge.allow_private', true, 'edge.allowPrivate', true, NOT_BOOLEAN],
+  ['edge.max_response_bytes', 1, 'edge.maxResponseBytes', 1, [0, 2 ** 31, ...NOT_INTEGER]],
+  ['shared_deps', ['base', 'img_tools'], 'sharedDeps', ['base', 'img_tools'], [['../x'], ['.svc'], ['a/b'], 5, {}]],
+  [
+    'cors',
+    { origins: ['*'] },
+    'cors',
+    { origins: ['*'], methods: [], headers: [], expose: [], credentials: false, maxAgeSeconds: 600 },
+    [true, 5, 'x', [], {}],
+  ],
+]
+
+const EMPTY = emptyConfig()
+
+t.test(
+  '[config/function-config.1, config/function-config.2] every field takes its values and refuses others',
+  async t => {
+    const tried = new Set(FIELDS.map(([field]) => field))
+    t.same(
+      declaredFields().filter(field => !tried.has(field) && !ELSEWHERE.test(field)),
+      [],
+      'declared and not tried',
+    )
+    for (const [field, good, path, value, bads] of FIELDS) {
+      const parsed = parse(at(field, good))
+      t.same(parsed.problems, [], `${field}: ${JSON.stringify(good)}`)
+      t.same(get(parsed.config, path), value, field)
+      for (const bad of bads) {
+        const { config, problems } = parse(at(field, bad))
+        const shown = `${field}: ${JSON.stringify(bad)}`
+        t.ok(problems.length > 0, shown)
+        t.ok(
+          problems.every(({ path }) => path === FILE),
+          shown,
+        )
+        t.match(problems[0]!.message, `${FILE}: ${field}`, shown)
+        t.ok(problems[0]!.hint !== '', shown)
+        const kept = get(config, path)
+        const block = get(EMPTY, path) ?? (field === 'keep_warm' ? undefined : get(parse(at(field, null)).config, path))
+        t.same(kept, block, `${shown} counts as absent`)
+      }
+    }
+  },
+)
+
+t.test('[config/function-config.2] a text that is no JSON object gives an empty config and one warning', async t => {
+  for (const text of ['', '{', '[]', '"x"', 'null', '5', '{"a":1,}', '\u0000']) {
+    const { config, problems } = parseFunctionConfig(text, FILE)
+    t.same(config, EMPTY, text)
+    t.equal(problems.length, 1, text)
+    t.equal(problems[0]!.path, FILE)
+  }
+  t.equal(parseFunctionConfig('\uFEFF{"timeout_ms": 5}', FILE).config.timeoutMs, 5)
+  t.same(parseFunctionConfig('{"worker_pool":{"max_workers":"four"},"timeout_ms":7}', FILE), {
+    config: { ...EMPTY, workerPool: {}, timeoutMs: 7 },
+    problems: [
+      {
+        code: 'CONFIG_VALUE',
+        path: FILE,
+        message: 'users/fn.config.json: worker_pool.max_workers must be an integer of at least 1, got "four" (string)',
+        hint: 'Leave it out to use max_concurrency, where 0 means no limit.',
+      },
+    ],
+  })
+})
+
+t.test('[config/function-config.3] runtime, name or entrypoint declare an identity, nothing else does', async t => {
+  for (const value of [{ runtime: 'node' }, { name: 'x' }, { entrypoint: 'a.js' }]) t.ok(configOf(value).identity)
+  for (const value of [{}, { timeout_ms: 5 }, { version: '1' }, { invoke: { routes: ['/a'] } }])
+    t.notOk(configOf(value).identity)
+  t.notOk(parse({ runtime: 'ruby', name: '../x' }).config.identity, 'a wrong one does not count')
+})
+
+t.test('[config/function-config.4] invoke.* wins over the same field at top level', async t => {
+  const value = {
+    methods: ['GET'],
+    routes: ['/top'],
+    force_url: false,
+    include_debug_headers: false,
+    invoke: { methods: ['POST'], routes: ['/inner'], forceUrl: true },
+    response: { include_debug_headers: true },
+  }
+  t.match(configOf(value), {
+    invoke: { methods: ['POST'], routes: ['/inner'], forceUrl: true },
+    response: { includeDebugHeaders: true },
+  })
+  t.same(configOf({ invoke: { route: '/b', routes: ['/a'] } }).invoke.routes, ['/a', '/b'])
+  t.same(configOf({ routes: [] }).invoke.routes, [], 'an empty list is not the same as none')
+  t.equal(configOf({}).invoke.routes, undefined)
+})
+
+t.test('[config/function-config.5] adapter names, aliases and the old names', async t => {
+  const names: [given: string, name: string][] = [
+    ['native', 'native'],
+    ['', 'native'],
+    ['cloud-lambda', 'cloud-lambda'],
+    ['lambda', 'cloud-lambda'],
+    ['apigw-v2', 'cloud-lambda'],
+    ['api-gateway-v2', 'cloud-lambda'],
+    ['aws-lambda', 'cloud-lambda'],
+    ['edge-worker', 'edge-worker'],
+    ['Worker', 'edge-worker'],
+    ['workers', 'edge-worker'],
+    ['cloudflare-worker', 'edge-worker'],
+    ['cloudflare-workers', 'edge-worker'],
+  ]
+  for (const [given, name] of names) t.equal(configOf({ invoke: { adapter: given } }).invoke.adapter?.name, name, given)
+  for (const bad of ['azure', 5, {}]) {
+    const { config, problems } = parse({ invoke: { adapter: bad } })
+    t.equal(config.invoke.adapter?.name, null, 'not native: the handler expects another call')
+    t.match(problems, [{ message: /invoke\.adapter must be one of native, cloud-lambda, edge-worker/ }])
+    const policy = mergePolicies([config], DEFAULTS, { kind: 'function' })
+    t.equal(policy.adapter, null)
+  }
+  t.equal(
+    mergePolicies([parse({ invoke: { adapter: 'azure' } }).config], DEFAULTS, { kind: 'file' }).adapterName,
+    'azure',
+  )
+})
+
+t.test('[config/function-config.6] a broken list of hosts stays closed', async t => {
+  const hosts = ['Example.com', 'example.com:8080', '*.example.com', '[::1]:80']
+  t.same(
+    configOf({ invoke: { allow_hosts: hosts } }).invoke.allowHosts,
+    hosts.map(host => host.toLowerCase()),
+  )
+  t.same(configOf({ invoke: { allow_hosts: 'a.example, b.example' } }).invoke.allowHosts, ['a.example', 'b.example'])
+  t.same(configOf({ invoke: { allow_hosts: [] } }).invoke.allowHosts, [])
+  for (const bad of [['https://example.com/'], ['a b'], 5, { host: 'x' }, ['*'], ['**.x'], ['x/y']]) {
+    const { config, problems } = parse({ invoke: { allow_hosts: bad } })
+    t.same(config.invoke.allowHosts, [NO_HOST], JSON.stringify(bad))
+    t.equal(problems.length, 1)
+  }
+  t.same(parse({ invoke: { allow_hosts: ['a.example', 'a b'] } }).config.invoke.allowHosts, ['a.example'])
+  const edge = parse({ edge: { base_url: 'https://x.example', allow_hosts: 7 } })
+  t.equal(edge.config.edge, undefined, 'no proxy at all instead of a proxy to everywhere')
+  t.match(edge.problems, [{ message: /edge\.allow_hosts must be/ }, { message: /edge is not used/ }])
+  t.match(configOf({ edge: { allow_hosts: ['a.example'] } }).edge, {
+    baseUrl: null,
+    allowHosts: ['a.example'],
+    maxResponseBytes: 2_097_152,
+  })
+})
+
+t.test('[config/function-config.7] a schedule is read whole or not at all', async t => {
+  t.same(configOf({ schedule: { every_seconds: 60 } }).schedule, {
+    enabled: true,
+    everySeconds: 60,
+    cron: null,
+    timezone: 'local',
+    method: 'GET',
+    query: {},
+    headers: {},
+    body: null,
+    context: null,
+    retry: null,
+  })
+  const full = {
+    enabled: false,
+    cron: ' 0  */5 * * MON-FRI ',
+    tz: '+0530',
+    method: 'post',
+    query: { a: 1 },
+    headers: { 'x-a': 1 },
+    body: '{}\n',
+    context: { by: 'cron' },
+    retry: true,
+  }
+  t.match(configOf({ schedule: full }).schedule, {
+    enabled: false,
+    cron: '0 */5 * * MON-FRI',
+    timezone: '+0530',
+    method: 'POST',
+    headers: { 'x-a': '1' },
+    retry: { maxAttempts: 3, baseDelaySeconds: 1, maxDelaySeconds: 30, jitter: 0.2 },
+  })
+  for (const cron of ['@Daily', '@hourly', '* * * * *', '0 0 1 1 *', '*/10 * * * * *', '0 12 ? * 7']) {
+    t.ok(configOf({ schedule: { cron } }).schedule, cron)
+  }
+  for (const timezone of ['UTC', 'utc', 'Z', 'LOCAL', '+02:00', '-0500'])
+    t.ok(configOf({ schedule: { cron: '@daily', timezone } }).schedule)
+  const broken: [field: string, value: unknown][] = [
+    ['enabled', 'yes'],
+    ['every_seconds', 0],
+    ['every_seconds', 1.5],
+    ['cron', '* * * *'],
+    ['cron', '* * * * * * *'],
+    ['cron', '@reboot'],
+    ['cron', '* * * * ;'],
+    ['timezone', 'Europe/Berlin'],
+    ['timezone', '+2'],
+    ['timezone', '+15:00'],
+    ['timezone', '+02:60'],
+    ['method', 'FETCH'],
+    ['query', 'a=1'],
+    ['headers', { 'bad name': 'x' }],
+    ['headers', { 'x-a': 'b\r\nc: d' }],
+    ['headers', { 'x-a': ['b'] }],
+    ['body', { a: 1 }],
+    ['context', 'x'],
+  ]
+  for (const [field, value] of broken) {
+    const { config, problems } = parse({ schedule: { every_seconds: 60, [field]: value } })
+    const name = `${field} ${JSON.stringify(value)}`
+    t.equal(config.schedule, undefined, name)
+    t.match(problems.at(-1)!.message, 'schedule is not used', name)
+    t.equal(problems.length, 2, name)
+  }
+  const neither = parse({ schedule: { enabled: true } })
+  t.equal(neither.config.schedule, undefined)
+  t.match(neither.problems, [{ message: /neither every_seconds nor cron/ }])
+})
+
+t.test(
+  '[config/function-config.8] retry numbers are clamped, its old names are read, a wrong one has its default',
+  async t => {
+    const cases: [retry: unknown, expected: object | null, notes: number][] = [
+      [false, null, 0],
+      [{ enabled: false, max_attempts: 5 }, null, 0],
+      [{}, { maxAttempts: 3, baseDelaySeconds: 1, maxDelaySeconds: 30, jitter: 0.2 }, 0],
+      [
+        { max_attempts: 99, base_delay_seconds: -1, max_delay_seconds: 9999, jitter: 2 },
+        { maxAttempts: 10, baseDelaySeconds: 0, maxDelaySeconds: 3600, jitter: 0.5 },
+        4,
+      ],
+      [{ max_attempts: 0, jitter: -1 }, { maxAttempts: 1, jitter: 0 }, 2],
+      [
+        { attempts: 5, delaySeconds: 2.5, maxDelaySeconds: 7 },
+        { maxAttempts: 5, baseDelaySeconds: 2.5, maxDelaySeconds: 7 },
+        0,
+      ],
+      [{ max_attempts: 'five' }, { maxAttempts: 3 }, 1],
+      ['yes', null, 1],
+    ]
+    for (const [retry, expected, notes] of cases) {
+      const { config, problems } = parse({ schedule: { every_seconds: 60, retry } })
+      if (expected === null) t.equal(config.schedule?.retry, null)
+      else t.match(config.schedule?.retry, expected, JSON.stringify(retry))
+      t.equal(problems.length, notes, JSON.stringify(problems))
+    }
+  },
+)
+
+t.test('[config/function-config.9] home, assets and their other spellings', async t => {
+  const homes: [value: unknown, home: unknown][] = [
+    ['/list', { route: '/list' }],
+    ['list', { route: 'list' }],
+    [
+      { path: '/a', location: '/b' },
+      { route: '/a', redirect: '/b' },
+    ],
+    [{ function: 'a' }, { route: 'a' }],
+    [{ 'home-route': '/a' }, { route: '/a' }],
+    [{ url: 'http://x.example/y?z' }, { redirect: 'http://x.example/y?z' }],
+    [{}, undefined],
+  ]
+  for (const [value, home] of homes)
+    t.match(configOf({ home: value }).home ?? null, home ?? null, JSON.stringify(value))
+  const assets: [value: object, expected: object][] = [
+    [
+      { directory: './site/', not_found_handling: 'spa' },
+      { directory: 'site', notFoundHandling: 'single-page-application' },
+    ],
+    [
+      { directory: 'a/b', not_found_handling: '404', run_worker_first: true },
+      { directory: 'a/b', notFoundHandling: '404', runWorkerFirst: true },
+    ],
+  ]
+  for (const [value, expected] of assets) t.match(configOf({ assets: value }).assets, expected)
+  for (const directory of ['..', '../x', '/etc', '', '.', 'a/../b', 'a\\b', 5]) {
+    const { config, problems } = parse({ assets: { directory } })
+    t.equal(config.assets, undefined, String(directory))
+    t.equal(problems.length, 1)
+  }
+  t.match(parse({ assets: { directory: 'x', not_found_handling: 'index' } }).config.assets, { notFoundHandling: '404' })
+})
+
+t.test('[config/function-config.10] cors never sends credentials to every origin', async t => {
+  const open = parse({ cors: { origins: ['*'], credentials: true } })
+  t.equal(open.config.cors?.credentials, false)
+  t.match(open.problems, [{ message: /cors\.credentials has no effect with the origin \*/ }])
+  t.match(configOf({ cors: { origins: 'https://A.example', credentials: true, headers: ['X-A'], max_age: 5 } }).cors, {
+    origins: ['https://a.example'],
+    credentials: true,
+    headers: ['x-a'],
+    maxAgeSeconds: 5,
+  })
+  t.equal(configOf({ cors: false }).cors, null)
+  for (const origin of ['example.com', 'https://x.example/path', 'https://x y', '']) {
+    t.equal(parse({ cors: { origins: [origin] } }).config.cors, undefined, origin)
+  }
+})
+
+t.test('[config/function-config.11] keys without effect and unknown keys are notes', async t => {
+  const { config, problems } = parse({
+    $schema: 'x',
+    strict_fs: true,
+    timeout: 5,
+    invoke: { adaptor: 'x' },
+    __proto: 1,
+  })
+  t.same(config, EMPTY)
+  t.same(
+    problems.map(({ code, message }) => `${code} ${message}`),
+    [
+      `CONFIG_NO_EFFECT ${FILE}: strict_fs has no effect: handlers have the file access of their process`,
+      `CONFIG_UNKNOWN_KEY ${FILE}: timeout is not a known key, did you mean timeout_ms?`,
+      `CONFIG_UNKNOWN_KEY ${FILE}: invoke.adaptor is not a known key, did you mean adapter?`,
+      `CONFIG_UNKNOWN_KEY ${FILE}: __proto is not a known key`,
+    ],
+  )
+})
+
+t.test('[config/function-config.12] without any config a policy has the defaults', async t => {
+  t.same(mergePolicies([null, null], DEFAULTS, { kind: 'function' }), {
+    timeoutMs: 2500,
+    maxConcurrency: 20,
+    maxBodyBytes: 1_048_576,
+    methods: ['GET'],
+    allowHosts: [],
+    handler: null,
+    adapter: 'native',
+    adapterName: 'native',
+    workerPool: null,
+    keepWarm: null,
+    edge: null,
+    schedule: null,
+    cors: null,
+    sharedDeps: [],
+    includeDebugHeaders: false,
+    group: null,
+    summary: null,
+    exampleQuery: null,
+    exampleBody: null,
+    exampleContentType: null,
+  })
+})
+
+const ROOT = {
+  timeout_ms: 1000,
+  max_concurrency: 7,
+  group: 'root',
+  invoke: { allow_hosts: ['root.example'], methods: ['POST'], handler: 'rooted', adapter: 'lambda', summary: 'Root' },
+  response: { include_debug_headers: true },
+  worker_pool: { max_workers: 3, max_queue: 9 },
+  edge: { allow_private: true },
+  cors: { origins: ['*'] },
+  schedule: { every_seconds: 5 },
+  keep_warm: {},
+  shared_deps: ['base'],
+}
+
+t.test(
+  '[config/function-config.13] the nearest folder wins; invoke and response key by key, other blocks whole',
+  async t => {
+    const near = { timeout_ms: 2000, invoke: { handler: 'near' }, worker_pool: { max_queue: 1 } }
+    const policy = mergePolicies([configOf(ROOT), null, configOf(near)], DEFAULTS, { kind: 'file' })
+    t.match(policy, {
+      timeoutMs: 2000,
+      maxConcurrency: 7,
+      maxBodyBytes: 1_048_576,
+      allowHosts: ['root.example'],
+      includeDebugHeaders: true,
+      group: 'root',
+      edge: { allowPrivate: true },
+      cors: { origins: ['*'] },
+      workerPool: { maxWorkers: 7, maxQueue: 1 },
+    })
+    t.same(
+      mergePolicies([configOf(ROOT), configOf({ cors: false, invoke: { allow_hosts: [] } })], DEFAULTS, {
+        kind: 'file',
+      }).cors,
+      null,
+    )
+  },
+)
+
+t.test(
+  '[config/function-config.14] callable, adapter, packs, methods, schedule and texts are not inherited from parent folders',
+  async t => {
+    const root = configOf(ROOT)
+    for (const kind of ['file', 'function', 'version'] as const) {
+      const layers = kind === 'version' ? [root, null, null] : [root, null]
+      t.match(mergePolicies(layers, DEFAULTS, { kind }), {
+        methods: ['GET'],
+        handler: null,
+        adapter: 'native',
+        sharedDeps: [],
+        schedule: null,
+        keepWarm: null,
+        summary: null,
+      })
+    }
+    t.match(
+      mergePolicies([null, root], DEFAULTS, { kind: 'file' }),
+      {
+        methods: ['POST'],
+        handler: 'rooted',
+        adapter: 'cloud-lambda',
+        sharedDeps: ['base'],
+        schedule: { everySeconds: 5 },
+        keepWarm: { pingEverySeconds: 45 },
+        summary: 'Root',
+      },
+      'its own folder',
+    )
+  },
+)
+
+t.test(
+  '[config/function-config.15] a version has what its function has, but not its schedule and keep_warm',
+  async t => {
+    const policy = mergePolicies([null, configOf(ROOT), configOf({ invoke: { methods: ['PUT'] } })], DEFAULTS, {
+      kind: 'version',
+    })
+    t.match(policy, {
+      methods: ['PUT'],
+      handler: 'rooted',
+      sharedDeps: ['base'],
+      timeoutMs: 1000,
+      schedule: null,
+      keepWarm: null,
+    })
+    t.same(mergePolicies([configOf(ROOT), null], DEFAULTS, { kind: 'version' }).methods, ['POST'])
+    const own = configOf({ schedule: { cron: '@daily' } })
+    t.equal(mergePolicies([configOf(ROOT), own], DEFAULTS, { kind: 'version' }).schedule?.cron, '@daily')
+  },
+)
+
+t.test('[config/function-config.16] default methods', async t => {
+  const post = configOf({ invoke: { methods: ['POST'] } })
+  const none = configOf({ timeout_ms: 5 })
+  const cases: [
+    name: string,
+    layers: (FunctionConfig | null)[],
+    target: Parameters<typeof mergePolicies>[2],
+    methods: readonly string[],
+  ][] = [
+    ['file name', [post], { kind: 'file', methods: ['PUT'] }, ['PUT']],
+    ['file in a folder with methods', [post], { kind: 'file' }, ['POST']],
+    ['file below such a folder', [post, null], { kind: 'file' }, ['GET']],
+    ['file with a policy config', [none], { kind: 'file' }, ['GET']],
+    ['function without config', [none, null], { kind: 'function' }, ['GET']],
+    ['function with a config', [none], { kind: 'function' }, METHODS],
+    ['function with methods', [post], { kind: 'function' }, ['POST']],
+    ['version of a function with a config', [none, null], { kind: 'version' }, METHODS],
+  ]
+  for (const [name, layers, target, methods] of cases)
+    t.same(mergePolicies(layers, DEFAULTS, target).methods, methods, name)
+})
+
+t.test('[config/function-config.17] worker_pool defaults', async t => {
+  const pool = (value: object, warnings: Warning[] = []) =>
+    mergePolicies([configOf(value)], DEFAULTS, { kind: 'function', label: 'a/fn.config.json', warnings }).workerPool
+  t.same(pool({ worker_pool: {} }), {
+    enabled: true,
+    minWarm: 0,
+    maxWorkers: 20,
+    maxQueue: 0,
+    queueTimeoutMs: 0,
+    queuePollMs: 20,
+    idleTtlSeconds: 300,
+    overflowStatus: 429,
+  })
+  t.equal(pool({ max_concurrency: 0, worker_pool: { min_warm: 50 } })?.minWarm, 50, 'no limit, no cap')
+  const warnings: Warning[] = []
+  t.equal(pool({ max_concurrency: 4, worker_pool: { min_warm: 5 } }, warnings)?.minWarm, 4)
+  t.match(warnings, [{ code: 'CONFIG_CLAMPED', path: 'a/fn.config.json', message: /min_warm is 5, 4 is used/ }])
+})
