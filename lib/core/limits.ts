@@ -122,6 +122,8 @@ export const WORKER_STOP_GRACE_MS = 5000
 export const MAX_WORKERS_UNLIMITED = 32
 /** Megabytes a worker may allocate unless `FN_WORKER_MEMORY_MB` says otherwise. */
 export const DEFAULT_WORKER_MEMORY_MB = 512
+/** Engine heap of a Lua thread: its memory limit times `factor` plus a reserve; and its young generation, megabytes. */
+export const LUA_THREAD_HEAP = { factor: 2, reserveMb: 64, youngMb: 16 } as const
 
 /** Captured output of one call and stream, bytes; what follows is dropped with a note. */
 export const MAX_CAPTURED_OUTPUT_BYTES = 64 * KIB
