@@ -19,6 +19,7 @@ import { loadModule, stopCompiler, warmUpCompiler } from './loader.mjs'
 import { sendLarge, sendStream } from './stream.mjs'
 import { FrameReader, FrameWriter, KIND, MAX_REPLY_BODY_BYTES, PROTOCOL_VERSION, parseHeader } from './wire.mjs'
 
+const WARM_UP_CALLS = 3
 // Captured before user code can patch them.
 const { parse, stringify } = JSON
 const exitNow = /** @type {any} */ (process).reallyExit.bind(process)
@@ -218,6 +219,8 @@ async function start(started) {
     invoke = toInvoke(started, exports)
     stopCompiler()
     writer.add(KIND.ready, 0, stringify({ max_inflight: 0, files }))
+    // Before any handler runs: one that never returns must not keep the gateway waiting for this.
+    writer.flush()
   } catch (error) {
     sendOutput(outside)
     writer.add(KIND.error, 0, stringify(toFailure('load', error)))
@@ -238,6 +241,13 @@ function refuse(message) {
 function finishConnection() {
   writer.flush()
   connection?.end(() => exitNow(1))
+}
+
+/** Says what is still to be said and hangs up at once: the gateway must not send another call to a process that ends. */
+function leave() {
+  sendOutput(outside)
+  writer.flush()
+  connection?.destroy()
 }
 
 /** The gateway sends nothing more: what runs is finished, then the process ends. */
@@ -286,6 +296,20 @@ function privateFolder(folder) {
   return cache
 }
 
+/** Walks the way of a first call once, so that the real one finds everything loaded and compiled. */
+async function warmUp() {
+  if (process.argv.includes('--typescript')) warmUpCompiler(cacheDir)
+  const file = new URL('./warm-up.cjs', import.meta.url)
+  const dir = dirname(file.pathname)
+  fn = /** @type {any} */ ({ name: '', env: {}, context: {}, handler: null, root: dir, dir, entry: 'warm-up.cjs' })
+  await loadModule(/** @type {any} */ (fn), cacheDir)
+  invoke = async () => ({ status: 200, headers: { a: 'b' }, body: { ready: true } })
+  for (let id = 1; id <= WARM_UP_CALLS; id++) runCall(id, '{"raw_path":"/","headers":{}}', Buffer.from('x'))
+  await null
+  fn = null
+  invoke = null
+}
+
 const address = process.argv[process.argv.indexOf('--socket') + 1] ?? ''
 const tcp = address.startsWith('tcp://') ? new URL(address) : null
 const cacheDir = tcp === null ? privateFolder(dirname(address)) : privateFolder(tmpdir())
@@ -297,9 +321,8 @@ process.on('uncaughtException', error => {
   const { message, stack } = toFailure('exception', error)
   process.stderr.write(`uncaught exception: ${stack || message}\n`)
   if (call instanceof Call) call.fail(error)
-  sendOutput(outside)
-  writer.flush()
   // Its state is unknown from here on.
+  leave()
   exitNow(1)
 })
 process.on('unhandledRejection', reason => {
@@ -311,8 +334,7 @@ process.exit = /** @type {typeof process.exit} */ (
     const call = currentCall.getStore()
     if (call instanceof Call)
       call.fail(new Error(`handler ended the process with exit code ${code ?? process.exitCode ?? 0}`))
-    sendOutput(outside)
-    writer.flush()
+    leave()
     return exitProperly(code)
   }
 )
@@ -333,7 +355,6 @@ server.listen(
     lifeline.on('error', () => {})
     lifeline.on('close', () => exitNow(0))
     lifeline.resume()
-    if (process.argv.includes('--typescript')) warmUpCompiler(cacheDir)
-    lifeline.write(`${uri}\n`)
+    warmUp().then(() => lifeline.write(`${uri}\n`))
   },
 )
