@@ -42,6 +42,8 @@ export abstract class Worker {
   /** Open calls by wire id, oldest first; one of a one-at-a-time worker that is not the first has not begun. */
   readonly inflight = new Map<number, RuntimeCall>()
   idleSince: number
+  /** Calls given to it so far; 1 during the call it was started for. */
+  servedCalls = 0
   private nextId = 0
   private lastSign: number
   private pinged = false
@@ -94,6 +96,7 @@ export abstract class Worker {
     call.state = 'sent'
     if (this.inflight.size === 0) this.lastSign = now
     this.inflight.set(call.wireId, call)
+    this.servedCalls++
     if (this.state === 'ready' && (this.maxInflight !== 1 || this.inflight.size === 1)) this.begin(call, now)
     this.sendCall(call)
   }

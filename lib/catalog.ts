@@ -1,0 +1,70 @@
+/** The functions root as one immutable catalog: what every request of one moment is answered from. Owner: §1. */
+
+import type { FunctionVersion } from './core/catalog.ts'
+import type { Warning } from './core/errors.ts'
+import { SNAPSHOT_RULES } from './discovery/configs.ts'
+import { createDiscoverer, type Discoverer, type DiscoverOptions, type Discovery } from './discovery/discover.ts'
+import { readSnapshot, type Snapshot } from './discovery/snapshot.ts'
+import type { Step } from './http/exchange.ts'
+import type { PublicCatalog } from './http/public.ts'
+import { type RouteRecords, toRecords } from './router/records.ts'
+import { buildRouteTable, type RouteTable } from './router/route-table.ts'
+
+export interface Catalog extends PublicCatalog {
+  readonly discovery: Discovery
+  /** By key. */
+  readonly functions: ReadonlyMap<string, FunctionVersion>
+  readonly routes: RouteTable
+  /** What is wrong in the tree. */
+  readonly warnings: readonly Warning[]
+  /** Wall clock, ms. */
+  readonly generatedAt: number
+  /** Routes as the control plane shows them; made when first asked for. */
+  readonly records: () => RouteRecords
+}
+
+export interface CatalogSteps {
+  before: readonly Step[]
+  after: readonly Step[]
+}
+
+export interface CatalogOptions extends DiscoverOptions {
+  rootPath: string
+  /** Wall clock, ms. */
+  now: () => number
+  /** The steps around routing that a tree brings along: homes, assets. */
+  steps: (discovery: Discovery, routes: RouteTable) => CatalogSteps
+}
+
+/** Reads and re-reads the root; what did not change is reused. */
+export class CatalogLoader {
+  readonly #options: CatalogOptions
+  readonly #discoverer: Discoverer
+  #snapshot: Snapshot | null = null
+
+  constructor(options: CatalogOptions) {
+    this.#options = options
+    this.#discoverer = createDiscoverer(options)
+  }
+
+  /** @param changed - files and folders below the root that may have changed; null looks at all of them */
+  async load(changed: Iterable<string> | null): Promise<Catalog> {
+    const { rootPath, forceUrl, now, steps } = this.#options
+    this.#snapshot = await readSnapshot({ rootPath, previous: this.#snapshot, changed, ...SNAPSHOT_RULES })
+    const discovery = this.#discoverer.discover(this.#snapshot)
+    const routes = buildRouteTable(discovery.claims, { functions: discovery.functions, forceUrl })
+    let records: RouteRecords | null = null
+    return {
+      discovery,
+      functions: new Map(discovery.functions.map(fn => [fn.key, fn])),
+      routes,
+      ...steps(discovery, routes),
+      warnings: [...discovery.warnings, ...routes.warnings],
+      generatedAt: now(),
+      records: () => {
+        records ??= toRecords(routes)
+        return records
+      },
+    }
+  }
+}

@@ -1,0 +1,200 @@
+/** State as the JSON shapes of the control plane; nothing here decides anything. Spec: §2.17. */
+
+import type { FunctionVersion, IgnoredPath } from '../core/catalog.ts'
+import type { Warning } from '../core/errors.ts'
+import type { RuntimeName } from '../core/identity.ts'
+import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
+import type { Settings } from '../config/settings.ts'
+import type { AdmissionSnapshot } from '../invocation/worker-pool.ts'
+import { toAdmissionLimits } from '../invocation/concurrency.ts'
+import type { RouteRecords } from '../router/records.ts'
+import type { Runtime, RuntimeHealth } from '../runtime/call.ts'
+
+/** What records are made from: the state of one gateway at one moment. */
+export interface GatewayState {
+  settings: Settings
+  functions: readonly FunctionVersion[]
+  routes: RouteRecords
+  warnings: readonly Warning[]
+  ignored: readonly IgnoredPath[]
+  runtimes: ReadonlyMap<RuntimeName, Runtime>
+  admission: readonly AdmissionSnapshot[]
+  /** Wall clock, ms. */
+  configLoadedAt: number
+  catalogGeneratedAt: number
+  watching: boolean
+  /** Paths and addresses may be shown. */
+  details: boolean
+}
+
+const toSeconds = (ms: number): number => ms / 1000
+
+function toDefaults({ settings }: GatewayState): Record<string, unknown> {
+  return {
+    timeout_ms: settings.defaultTimeoutMs,
+    max_concurrency: settings.defaultMaxConcurrency,
+    max_body_bytes: settings.defaultMaxBodyBytes,
+  }
+}
+
+function toRuntimeRecord(health: RuntimeHealth, state: GatewayState): Record<string, unknown> {
+  const sockets = health.sockets.map(({ index, uri, up, reason }) => ({
+    index,
+    ...(state.details ? { uri } : {}),
+    up,
+    reason: state.details ? reason : up ? 'ok' : 'down',
+  }))
+  const reason = state.details ? health.reason : health.up ? 'ok' : 'down'
+  return {
+    routing: health.routing,
+    timeout_ms: state.settings.defaultTimeoutMs,
+    health: { up: health.up, reason },
+    ...(state.details && health.sockets[0] !== undefined ? { socket: health.sockets[0].uri } : {}),
+    sockets,
+  }
+}
+
+function toFunctionState(
+  fn: FunctionVersion,
+  state: GatewayState,
+  admission: ReadonlyMap<string, AdmissionSnapshot>,
+): Record<string, unknown> {
+  const workers = state.runtimes.get(fn.runtime)?.workerCount(fn.key) ?? 0
+  const counts = admission.get(fn.key)
+  const limits = toAdmissionLimits(fn.policy)
+  return {
+    runtime: fn.runtime,
+    name: fn.name,
+    version: fn.version ?? DEFAULT_VERSION_LABEL,
+    key: fn.key,
+    state: workers > 0 ? 'warm' : 'cold',
+    workers,
+    worker_pool: {
+      enabled: (fn.policy.workerPool?.enabled ?? false),
+      max_workers: limits.maxWorkers,
+      max_queue: limits.maxQueue,
+      queue_timeout_ms: limits.queueTimeoutMs,
+      overflow_status: fn.policy.workerPool?.overflowStatus ?? 429,
+      active: counts?.active ?? 0,
+      queued: counts?.queued ?? 0,
+      queue_drops: {
+        overflow: counts?.overflows ?? 0,
+        timeout: counts?.queue_timeouts ?? 0,
+        total: (counts?.overflows ?? 0) + (counts?.queue_timeouts ?? 0),
+      },
+    },
+  }
+}
+
+/** `GET /_fn/health`; the status is 200 when every enabled runtime has a socket up, else 503. */
+export function toHealthRecord(state: GatewayState): { status: number; body: Record<string, unknown> } {
+  const runtimes: Record<string, unknown> = {}
+  let healthy = true
+  for (const [name, runtime] of state.runtimes) {
+    const health = runtime.health()
+    if (!health.up) healthy = false
+    runtimes[name] = toRuntimeRecord(health, state)
+  }
+  const admission = new Map(state.admission.map(snapshot => [snapshot.key, snapshot]))
+  const states = state.functions.map(fn => toFunctionState(fn, state, admission))
+  const warm = states.filter(one => one.state === 'warm').length
+  const sum = (field: 'active' | 'queued' | 'overflows' | 'queue_timeouts'): number =>
+    state.admission.reduce((total, snapshot) => total + snapshot[field], 0)
+  const body = {
+    config_loaded_at: toSeconds(state.configLoadedAt),
+    defaults: toDefaults(state),
+    ...(state.details ? { functions_root: state.settings.functionsRoot } : {}),
+    runtime_order: [...state.runtimes.keys()],
+    hot_reload: { enabled: state.watching, last_catalog_scan_at: toSeconds(state.catalogGeneratedAt) },
+    routing: {
+      mapped_routes: Object.keys(state.routes.mapped_routes).length,
+      mapped_route_conflicts: Object.keys(state.routes.mapped_route_conflicts).length,
+    },
+    functions: {
+      summary: {
+        total: states.length,
+        warm,
+        stale: 0,
+        cold: states.length - warm,
+        keep_warm_enabled: state.functions.filter(fn => fn.policy.keepWarm?.enabled).length,
+        pool_enabled: state.functions.filter(fn => fn.policy.workerPool?.enabled).length,
+        pool_active: sum('active'),
+        pool_queued: sum('queued'),
+        pool_queue_drops: sum('overflows') + sum('queue_timeouts'),
+        pool_queue_overflow_drops: sum('overflows'),
+        pool_queue_timeout_drops: sum('queue_timeouts'),
+      },
+      states,
+    },
+    runtimes,
+  }
+  return { status: healthy ? 200 : 503, body }
+}
+
+/** `worker_pool`, `keep_warm` and the rest of a policy under the names of fn.config.json. */
+export function toPolicyRecord(fn: FunctionVersion): Record<string, unknown> {
+  const { policy } = fn
+  return {
+    timeout_ms: policy.timeoutMs,
+    max_concurrency: policy.maxConcurrency,
+    max_body_bytes: policy.maxBodyBytes,
+    methods: [...policy.methods],
+    allow_hosts: [...policy.allowHosts],
+    handler: policy.handler,
+    adapter: policy.adapterName,
+    group: policy.group,
+    summary: policy.summary,
+    include_debug_headers: policy.includeDebugHeaders,
+    shared_deps: [...policy.sharedDeps],
+  }
+}
+
+/** `GET /_fn/catalog`: functions, routes, conflicts, warnings. Secrets and environments are not in it. */
+export function toCatalogRecord(state: GatewayState): Record<string, unknown> {
+  const runtimes: Record<string, unknown> = {}
+  for (const [name, runtime] of state.runtimes) {
+    const byName = new Map<string, FunctionVersion[]>()
+    for (const fn of state.functions) {
+      if (fn.runtime === name) byName.set(fn.name, [...(byName.get(fn.name) ?? []), fn])
+    }
+    runtimes[name] = {
+      ...toRuntimeRecord(runtime.health(), state),
+      functions: [...byName].map(([fnName, versions]) => ({
+        name: fnName,
+        has_default: versions.some(fn => fn.version === null),
+        versions: versions.flatMap(fn => (fn.version === null ? [] : [fn.version])),
+        file: versions.find(fn => fn.version === null)?.entryFile ?? null,
+        policy: Object.fromEntries(versions.filter(fn => fn.version === null).flatMap(fn => Object.entries(toPolicyRecord(fn)))),
+        versions_policy: Object.fromEntries(
+          versions.flatMap(fn => (fn.version === null ? [] : [[fn.version, toPolicyRecord(fn)]])),
+        ),
+      })),
+    }
+  }
+  return {
+    generated_at: toSeconds(state.catalogGeneratedAt),
+    ...(state.details ? { functions_root: state.settings.functionsRoot } : {}),
+    defaults: toDefaults(state),
+    runtime_order: [...state.runtimes.keys()],
+    mapped_routes: state.routes.mapped_routes,
+    mapped_route_conflicts: state.routes.mapped_route_conflicts,
+    runtimes,
+    warnings: state.warnings,
+    ignored: state.ignored,
+  }
+}
+
+/** `POST /_fn/reload`. */
+export function toReloadRecord(state: GatewayState, reloadedAt: number): Record<string, unknown> {
+  return {
+    ok: true,
+    reloaded_at: toSeconds(reloadedAt),
+    ...(state.details ? { functions_root: state.settings.functionsRoot } : {}),
+    runtime_order: [...state.runtimes.keys()],
+    catalog_generated_at: toSeconds(state.catalogGeneratedAt),
+    functions: state.functions.length,
+    routes: Object.keys(state.routes.mapped_routes).length,
+    conflicts: Object.keys(state.routes.mapped_route_conflicts).length,
+    warnings: state.warnings.length,
+  }
+}

@@ -1,0 +1,12 @@
+/** Public names of the package. Owner: §1. */
+
+export type { FunctionVersion, Policy } from './core/catalog.ts'
+export type { Clock } from './core/clock.ts'
+export { type ErrorCode, type ErrorDetail, GatewayError, type Warning } from './core/errors.ts'
+export type { RuntimeName } from './core/identity.ts'
+export type { Settings, SettingsInput, SettingSource } from './config/settings.ts'
+export type { InjectRequest, InjectResponse } from './http/inject.ts'
+export { type Listening, ListenError } from './http/server.ts'
+export type { InternalResult } from './invocation/internal-call.ts'
+export type { EventName, Listener, LogRecord, ReloadRecord, RequestRecord, ScheduleRecord } from './observe/events.ts'
+export { createGateway, type Gateway, type GatewayOptions, type InvokeRequest, SettingsError } from './gateway.ts'
