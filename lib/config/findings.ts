@@ -57,7 +57,8 @@ export function reportWrong(at: Place, rule: string, value: unknown, hint = ''):
 
 /** Notes a key that no declaration has. `at` is the place of the key itself. */
 export function reportUnknownKey(at: Place, key: string, known: Iterable<string>, what = 'key', isWrong = false): void {
-  const near = nearest(key, known)
+  // The search costs time: a file full of foreign keys gets no more suggestions than it gets messages.
+  const near = at.findings.length > MAX_WARNINGS ? null : nearest(key, known)
   const hint = near === null ? `Remove it, or see the table of ${what}s.` : `Write ${near}.`
   const text = near === null ? `is not a known ${what}` : `is not a known ${what}, did you mean ${near}?`
   report(at, isWrong ? 'CONFIG_VALUE' : 'CONFIG_UNKNOWN_KEY', text, hint, `a known ${what}`, showText(key))
@@ -77,6 +78,22 @@ export function isProblem(finding: Finding): boolean {
 /** A finding in the shape of discovery's warnings. */
 export function toWarning(finding: Finding): Warning {
   return { code: finding.code, path: finding.file ?? '.', message: finding.message, hint: finding.hint }
+}
+
+/** Problems, and notes, of one file that are told. */
+const MAX_WARNINGS = 100
+
+/** What was found in one file as warnings; past 100 problems or 100 notes only their number is told. */
+export function toWarnings(findings: readonly Finding[]): Warning[] {
+  const notes = findings.filter(finding => !isProblem(finding))
+  if (findings.length - notes.length <= MAX_WARNINGS && notes.length <= MAX_WARNINGS) return findings.map(toWarning)
+  return [findings.filter(isProblem), notes].flatMap(kind => {
+    const shown = kind.slice(0, MAX_WARNINGS).map(toWarning)
+    const more = kind[MAX_WARNINGS]
+    if (more === undefined) return shown
+    const message = `${more.file ?? ''}: ${kind.length - MAX_WARNINGS} more like these are not shown`
+    return [...shown, { ...toWarning(more), message, hint: 'Mend the first ones.' }]
+  })
 }
 
 const MAX_SHOWN = 60

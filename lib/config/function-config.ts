@@ -14,7 +14,7 @@ import type { Warning } from '../core/errors.ts'
 import { METHODS, type Method, type RuntimeName } from '../core/identity.ts'
 import * as limits from '../core/limits.ts'
 import type { ObjectOf } from './fields.ts'
-import { type Finding, keyOf, type Place, report, toPlace, toWarning } from './findings.ts'
+import { type Finding, keyOf, type Place, report, toPlace, toWarnings } from './findings.ts'
 import { FUNCTION_CONFIG, reportUnused, type SCHEDULE_FIELDS } from './function-config-fields.ts'
 import { readJsonFile } from './json-text.ts'
 import { NO_HOST } from './texts.ts'
@@ -84,7 +84,7 @@ export function emptyConfig(): FunctionConfig {
 export function parseFunctionConfig(source: string | Uint8Array, fileLabel: string): ParsedConfig {
   const findings: Finding[] = []
   const value = readJsonFile(source, fileLabel, findings)
-  if (value === undefined) return { config: emptyConfig(), problems: findings.map(toWarning) }
+  if (value === undefined) return { config: emptyConfig(), problems: toWarnings(findings) }
   const parsed = parseFunctionConfigValue(value, fileLabel)
   return { config: parsed.config, problems: parsed.problems }
 }
@@ -95,7 +95,7 @@ export function parseFunctionConfigValue(value: unknown, fileLabel: string): Par
   const at = toPlace(fileLabel, '', findings)
   const raw = FUNCTION_CONFIG.read(value, at)
   const config = raw === undefined ? emptyConfig() : toConfig(raw, at)
-  return { config, problems: findings.map(toWarning) }
+  return { config, problems: toWarnings(findings) }
 }
 
 type RawConfig = NonNullable<ReturnType<typeof FUNCTION_CONFIG.read>>

@@ -3,7 +3,7 @@
 import type { EnvValue } from '../core/catalog.ts'
 import type { Warning } from '../core/errors.ts'
 import { isPlainObject, type JsonSchema } from './fields.ts'
-import { type Finding, keyOf, type Place, reportUnknownKey, reportWrong, toPlace, toWarning } from './findings.ts'
+import { type Finding, keyOf, type Place, reportUnknownKey, reportWrong, toPlace, toWarnings } from './findings.ts'
 import { readJsonFile } from './json-text.ts'
 import { toScalarText } from './texts.ts'
 
@@ -39,14 +39,14 @@ export function parseFunctionEnv(source: string | Uint8Array, fileLabel: string)
   const findings: Finding[] = []
   const value = readJsonFile(source, fileLabel, findings)
   const env = value === undefined ? emptyEnv() : readEnv(value, toPlace(fileLabel, '', findings, true))
-  return { env, problems: findings.map(toWarning) }
+  return { env, problems: toWarnings(findings) }
 }
 
 /** Reads an already parsed `fn.env.json`. */
 export function parseFunctionEnvValue(value: unknown, fileLabel: string): ParsedEnv {
   const findings: Finding[] = []
   const env = readEnv(value, toPlace(fileLabel, '', findings, true))
-  return { env, problems: findings.map(toWarning) }
+  return { env, problems: toWarnings(findings) }
 }
 
 /** Keys to what may be shown of them; a secret's value is `<hidden>`. */

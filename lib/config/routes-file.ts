@@ -12,7 +12,7 @@ import {
   reportWrong,
   showText,
   toPlace,
-  toWarning,
+  toWarnings,
 } from './findings.ts'
 import { readJsonFile } from './json-text.ts'
 import { isPublicPath, parseRelativePath } from './texts.ts'
@@ -44,7 +44,7 @@ export function parseRoutesFile(source: string | Uint8Array, fileLabel: string):
   const findings: Finding[] = []
   const value = readJsonFile(source, fileLabel, findings)
   const routes = value === undefined ? [] : readRoutes(value, toPlace(fileLabel, '', findings))
-  return { routes, problems: findings.map(toWarning) }
+  return { routes, problems: toWarnings(findings) }
 }
 
 function readRoutes(value: unknown, at: Place): RouteEntry[] {

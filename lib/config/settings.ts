@@ -178,18 +178,25 @@ class Resolution {
   readonly fileLabel: string
   readonly fileDir: string
   readonly file: Record<string, unknown>
+  readonly options: Record<string, unknown>
 
   constructor(inputs: SettingInputs) {
     const { file, filePath, cwd } = inputs
     this.inputs = inputs
     this.fileLabel = inputs.fileLabel ?? (filePath ? relative(cwd, filePath) || filePath : 'fngw.json')
     this.fileDir = filePath ? dirname(filePath) : cwd
-    this.file = isPlainObject(file) ? file : {}
-    if (file !== undefined && file !== null && !isPlainObject(file)) {
-      const findings: Finding[] = []
-      reportWrong(toPlace(this.fileLabel, '', findings), 'an object', file, 'Write { "functions-dir": "functions" }.')
-      this.take(findings, 'file', null)
+    this.file = this.checkHolder(file, toPlace(this.fileLabel, '', []), 'file')
+    this.options = this.checkHolder(inputs.options, toPlace(null, 'options', []), 'option')
+  }
+
+  /** A file or `options` of another type is a problem and sets nothing. */
+  private checkHolder(holder: unknown, at: Place, source: SourceKind): Record<string, unknown> {
+    if (isPlainObject(holder)) return holder
+    if (holder !== undefined && holder !== null) {
+      reportWrong(at, 'an object', holder, 'Write { "functions-dir": "functions" }, or functionsRoot in code.')
+      this.take(at.findings, source, null)
     }
+    return {}
   }
 
   /** Where `name` is given, strongest first. */
@@ -203,13 +210,13 @@ class Resolution {
   }
 
   private fromCode(name: Name): Candidate[] {
-    const { options = {}, flags = {}, cwd } = this.inputs
+    const { flags = {}, cwd } = this.inputs
     const found: Candidate[] = []
     const { secret, flags: spellings } = OPTIONS[name]
     const add = (source: SourceKind, shown: string, value: unknown) => {
       found.push({ source, name: shown, at: toPlace(null, shown, [], secret), value, base: cwd })
     }
-    if (isGiven(options, name)) add('option', `options.${name}`, (options as Record<string, unknown>)[name])
+    if (isGiven(this.options, name)) add('option', `options.${name}`, this.options[name])
     if (isGiven(flags, name)) add('flag', spellings[0]?.split(' ')[0] ?? `--${name}`, flags[name])
     return found
   }
@@ -281,7 +288,7 @@ class Resolution {
 
   /** Names that nothing reads: a typing error would otherwise be a silent default. */
   checkNames(): void {
-    const { options = {}, env = {}, envFiles = {}, cwd } = this.inputs
+    const { env = {}, envFiles = {}, cwd } = this.inputs
     const rows = Object.values(OPTIONS)
     const findings: Finding[] = []
     const variables = new Set([...rows.flatMap(row => row.env), ...Object.values(BINARY_ENV)])
@@ -301,7 +308,7 @@ class Resolution {
       if (key !== '$schema' && !keys.includes(key))
         reportUnknownKey(keyOf(toPlace(this.fileLabel, '', findings), key), key, keys)
     }
-    for (const name of Object.keys(options)) {
+    for (const name of Object.keys(this.options)) {
       const at = toPlace(null, `options.${name}`, findings)
       if (!Object.hasOwn(OPTIONS, name)) reportUnknownKey(at, name, Object.keys(OPTIONS), 'option')
     }
@@ -348,7 +355,7 @@ function readCandidate<T>(field: Field<T>, { source, value, at }: Candidate): T 
   return isText ? field.readText(value, at) : field.read(value, at)
 }
 
-function isGiven(holder: object, name: string): boolean {
-  const value = Object.hasOwn(holder, name) ? (holder as Record<string, unknown>)[name] : undefined
+function isGiven(holder: Readonly<Record<string, unknown>>, name: string): boolean {
+  const value = Object.hasOwn(holder, name) ? holder[name] : undefined
   return value !== undefined && value !== null
 }

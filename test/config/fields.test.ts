@@ -1,6 +1,14 @@
 import t from 'tap'
 import * as fields from '../../lib/config/fields.ts'
-import { editDistance, type Finding, nearest, showValue, toPlace, toWarning } from '../../lib/config/findings.ts'
+import {
+  editDistance,
+  type Finding,
+  nearest,
+  showValue,
+  toPlace,
+  toWarning,
+  toWarnings,
+} from '../../lib/config/findings.ts'
 
 function read<T>(field: fields.Field<T>, value: unknown, name = 'limit') {
   const findings: Finding[] = []
@@ -107,6 +115,19 @@ t.test('[config/fields.5] an unknown key is a note with the nearest known key', 
     ['CONFIG_VALUE'],
     'where only known names make sense',
   )
+})
+
+t.test('[config/fields.18] a file full of mistakes gives a bounded list', async t => {
+  const shape = fields.mapOf(fields.integer())
+  const findings: Finding[] = []
+  const value = Object.fromEntries(Array.from({ length: 150 }, (_, index) => [`key${index}`, 'x']))
+  shape.read(value, toPlace('a.json', '', findings))
+  fields.object({ name: fields.string() }).read({ ...value, nmae: 1 }, toPlace('a.json', '', findings))
+  const warnings = toWarnings(findings)
+  t.equal(warnings.length, 202)
+  t.match(warnings[100], { code: 'CONFIG_VALUE', message: 'a.json: 50 more like these are not shown' })
+  t.match(warnings[201], { code: 'CONFIG_UNKNOWN_KEY', message: 'a.json: 51 more like these are not shown' })
+  t.equal(toWarnings(findings.slice(0, 100)).length, 100)
 })
 
 t.test('[config/fields.6] __proto__, constructor and toString are plain data', async t => {

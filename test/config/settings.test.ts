@@ -205,6 +205,9 @@ t.test(
     }
     for (const file of [[], 'x', 5]) t.match(resolve({ file }).problems, [{ message: /^fngw\.json must be an object/ }])
     t.same(resolve({ file: null }).problems, [])
+    for (const options of [[], 'x', 5])
+      t.match(resolve({ options: options as never }).problems, [{ message: /^options must be an object/ }])
+    t.same(resolve({ options: null as never }).problems, [])
   },
 )
 
