@@ -181,9 +181,11 @@ class FunctionGateway implements Gateway {
       createLua: () =>
         createLuaRuntime({
           clock,
+          workerMemoryMb: settings.workerMemoryMb,
           functionsRoot: settings.functionsRoot,
-          memoryMb: settings.workerMemoryMb,
+          production: settings.production,
           toContext: fn => toStaticContext(fn, process.pid),
+          toPackDirs: () => [],
           onLog: (fn, stream, text) => this.#output(fn, stream, text),
           onFailure: (fn, error) => this.#failure(fn, error),
         }),

@@ -14,6 +14,8 @@ export interface HttpSocket {
   once(event: 'close', listener: () => void): unknown
   /** Ends a connection on which nothing moves for so many ms; 0 for never. */
   setTimeout(ms: number): unknown
+  /** Nothing more will be written; reading goes on. */
+  end(): unknown
 }
 
 /** What node's IncomingMessage is to the gateway. */
@@ -34,6 +36,8 @@ export interface HttpRequest {
 
 /** What node's ServerResponse is to the gateway. */
 export interface HttpResponse {
+  /** Null while earlier answers of the connection are not written. */
+  readonly socket: HttpSocket | null
   shouldKeepAlive: boolean
   readonly headersSent: boolean
   /** True when every byte was handed to the system. */
@@ -115,6 +119,7 @@ export class Exchange {
   constructor(
     req: HttpRequest,
     res: HttpResponse,
+    connection: ClientConnection,
     responder: Responder,
     head: RequestHead,
     id: string,
@@ -131,9 +136,9 @@ export class Exchange {
     this.method = req.method ?? 'GET'
     this.target = req.url ?? '/'
     this.path = this.target
-    this.connection = connectionOf(req.socket)
-    this.ip = this.connection.address
-    this.connection.add(this)
+    this.connection = connection
+    this.ip = connection.address
+    connection.add(this)
   }
 
   /** True when the message says that it has a body. */
@@ -147,6 +152,12 @@ export class Exchange {
     const { contentLength, transferEncoding } = this.head
     if (transferEncoding !== null || contentLength === null) return -1
     return /^\d+$/.test(contentLength) ? Number(contentLength) : -1
+  }
+
+  /** Somebody else answers this request: a host application, after nothing here had its route. */
+  passOn(): void {
+    this.ended = true
+    this.connection.remove(this)
   }
 
   /** The client is gone. */
@@ -170,8 +181,8 @@ export class ClientConnection {
   first: Exchange | null = null
   /** The one that began last, open or not: a broken connection closes after its answer. */
   latest: Exchange | null = null
-  /** True after a message that could not be understood: nothing after it is read. */
-  broken = false
+  /** True once an answer said that it is the last: what the client sends after that is no request. */
+  closing = false
 
   constructor(socket: HttpSocket) {
     this.address = toPlainAddress(socket.remoteAddress)

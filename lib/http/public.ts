@@ -23,7 +23,7 @@ import type { RequestIds } from '../invocation/request-ids.ts'
 import { unescapeCanonical } from '../router/path.ts'
 import type { RouteTable } from '../router/route-table.ts'
 import type { DebugHeaders } from './debug-headers.ts'
-import { Exchange, type HttpRequest, type HttpResponse, type Step } from './exchange.ts'
+import { connectionOf, Exchange, type HttpRequest, type HttpResponse, type Step } from './exchange.ts'
 import { HttpCall } from './http-call.ts'
 import { readBody } from './read-body.ts'
 import { RequestCheck } from './request-check.ts'
@@ -52,7 +52,13 @@ export interface PublicOptions {
 }
 
 /** Serves one request; node calls it, and so do inject, fetch and host applications. */
-export type HttpHandler = (req: HttpRequest, res: HttpResponse, expectsContinue?: boolean) => void
+export type HttpHandler = (
+  req: HttpRequest,
+  res: HttpResponse,
+  expectsContinue?: boolean,
+  /** Takes requests without a route, in a host application. */
+  next?: (() => void) | null,
+) => void
 
 const NO_ROUTE = new GatewayError('NOT_FOUND', 'not found')
 
@@ -67,17 +73,20 @@ export class PublicHandler {
   }
 
   /** @param expectsContinue - the client waits for `100 Continue`, and nobody has sent it yet */
-  readonly handle: HttpHandler = (req, res, expectsContinue = false) => {
+  readonly handle: HttpHandler = (req, res, expectsContinue = false, next = null) => {
     const { clock, responder, requestIds } = this.#options
+    const connection = connectionOf(req.socket)
+    if (connection.closing) return
     const head = this.#heads.read(req.rawHeaders)
     const id = requestIds.take(head.requestId)
-    const exchange = new Exchange(req, res, responder, head, id, clock.monotonic(), expectsContinue)
+    const exchange = new Exchange(req, res, connection, responder, head, id, clock.monotonic(), expectsContinue)
     try {
       const refused = this.#check.check(exchange)
       if (refused === null) {
-        this.#walk(exchange)
+        this.#walk(exchange, next)
       } else {
         // What could not be understood may hide a second request: nothing after it is read.
+        connection.closing = true
         res.shouldKeepAlive = false
         responder.sendError(exchange, refused)
       }
@@ -86,7 +95,7 @@ export class PublicHandler {
     }
   }
 
-  #walk(exchange: Exchange): void {
+  #walk(exchange: Exchange, next: (() => void) | null): void {
     if (exchange.path === '*') {
       this.#options.responder.send(exchange, 204, ['Allow', 'GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS'], null)
       return
@@ -109,6 +118,11 @@ export class PublicHandler {
       // A step that changed the path asks for the route of the new one.
       if (exchange.path !== path) {
         this.#callAlias(exchange, catalog)
+        return
+      }
+      if (next !== null) {
+        exchange.passOn()
+        next()
         return
       }
     }

@@ -12,14 +12,17 @@ const SOCKET_NAME_BYTES = 24
 const FOLDER_PREFIX = 'fngw-'
 
 /**
- * Full path of a file below `runtimes/`, from the sources as well as from the built package.
- * @param relative - such as `node/daemon.mjs`
+ * Full path of a file of this package, from the sources as well as from the built package.
+ * @param relative - such as `package.json`
  */
+export function packageFile(relative: string): string {
+  const fromSources = fileURLToPath(new URL(`../../${relative}`, import.meta.url))
+  return existsSync(fromSources) ? fromSources : fileURLToPath(new URL(`../../../${relative}`, import.meta.url))
+}
+
+/** Full path of a file below `runtimes/`, such as `node/daemon.mjs`. */
 export function runtimeFile(relative: string): string {
-  const fromSources = fileURLToPath(new URL(`../../runtimes/${relative}`, import.meta.url))
-  return existsSync(fromSources)
-    ? fromSources
-    : fileURLToPath(new URL(`../../../runtimes/${relative}`, import.meta.url))
+  return packageFile(`runtimes/${relative}`)
 }
 
 /** The private folder for the sockets of one gateway: made when first needed, readable by nobody else. */
