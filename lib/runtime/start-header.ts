@@ -1,0 +1,34 @@
+/** What a worker is told of its function, once. Owner: §1, page runtime/wire-protocol, statement 10. */
+
+import type { FunctionVersion } from '../core/catalog.ts'
+
+export interface StartFacts {
+  functionsRoot: string
+  production: boolean
+  /** The part of `event.context` that is the same for every call. */
+  toContext(fn: FunctionVersion): object
+  /** Full paths of the folders of its shared packs, in order. */
+  toPackDirs(fn: FunctionVersion): readonly string[]
+}
+
+/** JSON text of the `start` header. */
+export function toStartHeader(fn: FunctionVersion, facts: StartFacts): string {
+  const env: Record<string, string> = Object.create(null)
+  for (const [name, { value }] of Object.entries(fn.env)) env[name] = value
+  return JSON.stringify({
+    key: fn.key,
+    runtime: fn.runtime,
+    name: fn.name,
+    version: fn.version,
+    root: facts.functionsRoot,
+    dir: fn.fnDir,
+    entry: fn.entryPath,
+    handler: fn.policy.handler,
+    // An unknown name is told as it is written: the worker refuses it by name.
+    adapter: fn.policy.adapter ?? fn.policy.adapterName,
+    env,
+    packs: facts.toPackDirs(fn),
+    production: facts.production,
+    context: facts.toContext(fn),
+  })
+}

@@ -1,0 +1,85 @@
+/** A call as the event table of a Lua handler, made as far as the handler looks. Page: invocation/event. */
+
+import { isUtf8 } from 'node:buffer'
+import { LuaTable, toBytes } from './vm.mjs'
+
+/**
+ * The function as told by `start` (page runtime/wire-protocol, statement 10).
+ * @typedef {object} FunctionStart
+ * @property {string} key
+ * @property {string} name
+ * @property {string | null} version
+ * @property {string} root - functions root, full path
+ * @property {string} dir - folder of the handler, full path
+ * @property {string} entry - handler file, full path
+ * @property {string | null} handler - callable name when one is set
+ * @property {string | null} adapter
+ * @property {Record<string, string>} env
+ * @property {Record<string, unknown>} context - the part of `event.context` that is the same for every call
+ */
+
+/** Fields of a call's header that the event takes over as they are. */
+const SCALARS = ['id', 'ts', 'method', 'path', 'raw_path']
+const TABLES = ['query', 'headers', 'client', 'session']
+
+/**
+ * @param {any} L
+ * @param {import('./values.mjs').Values} values
+ * @param {FunctionStart} fn
+ */
+export function createEvents(L, values, fn) {
+  const version = fn.version ?? 'default'
+
+  /** @param {LuaTable} table @param {Uint8Array} body */
+  const putBody = (table, body) => {
+    if (isUtf8(body)) {
+      values.put(table, 'body', values.ofBytes(body))
+      values.put(table, 'is_base64', values.ofBoolean(false))
+      return
+    }
+    values.put(table, 'is_base64', values.ofBoolean(true))
+    const { buffer, byteOffset, byteLength } = body
+    const base64 = Buffer.from(buffer, byteOffset, byteLength).toString('base64')
+    values.put(table, 'body_base64', values.ofBytes(toBytes(base64)))
+  }
+
+  /**
+   * The handler's two arguments. The header is parsed when one of them is looked into.
+   * @param {string} headerText - JSON text of the call
+   * @param {Uint8Array | null} body
+   * @returns {{ event: any, params: any }} TValues
+   */
+  const toArguments = (headerText, body) => {
+    /** @type {any} */
+    let parsed = null
+    const header = () => {
+      parsed ??= JSON.parse(headerText)
+      return parsed
+    }
+    const params = values.ofTable(new LuaTable(L, table => values.fill(table, header().params ?? {})))
+    const event = new LuaTable(L, table => {
+      const call = header()
+      for (const name of SCALARS) {
+        const value = values.ofJson(call[name])
+        if (value !== null) values.put(table, name, value)
+      }
+      values.put(table, 'params', params)
+      values.put(table, 'path_params', values.ofTable(params.value))
+      for (const name of TABLES) {
+        const record = call[name]
+        if (record !== null && record !== undefined) values.put(table, name, values.ofTable(values.lazyRecord(record)))
+      }
+      if (body !== null && body.length > 0) putBody(table, body)
+      else values.put(table, 'is_base64', values.ofBoolean(false))
+      values.put(table, 'version', values.ofText(version))
+      // Made anew for each call: what a handler changes, the next call does not see.
+      values.put(table, 'env', values.ofTable(values.lazyRecord(fn.env)))
+      const { id, user, trigger, trace } = call
+      const context = { request_id: id, ...fn.context, user, trigger, trace }
+      values.put(table, 'context', values.ofTable(values.lazyRecord(context)))
+    })
+    return { event: values.ofTable(event), params }
+  }
+
+  return toArguments
+}

@@ -1,0 +1,71 @@
+/** One Lua function: its state, its handler, and what becomes of a call. Page: runtime/lua-runtime. */
+
+import { ContractError, createEnvelopes } from './envelope.mjs'
+import { createEvents } from './event.mjs'
+import { SourceFiles } from './files.mjs'
+import { createLoader } from './loader.mjs'
+import { createOutput } from './output.mjs'
+import { createState } from './sandbox.mjs'
+
+/** @typedef {(id: number, header: string, body: Uint8Array | null) => void} Serve */
+
+/**
+ * Loads a function.
+ * @param {object} options
+ * @param {any} options.vm - from `loadVm`
+ * @param {import('./guard.mjs').Guard} options.guard
+ * @param {import('./event.mjs').FunctionStart} options.fn
+ * @param {number} options.graceMs - the gateway ends a late call; this much later the thread does it itself
+ * @param {(kind: string, id: number, text: string, body?: string | Uint8Array) => void} options.send
+ * @returns {Serve} runs a call and sends what comes of it; never throws
+ * @throws {import('./loader.mjs').LoadError}
+ */
+export function createFunction({ vm, guard, fn, graceMs, send }) {
+  const files = new SourceFiles(fn.root, fn.dir)
+  const output = createOutput((stream, id, text) => send(stream, id, text))
+  const state = createState({ vm, guard, files, env: fn.env, write: output.write })
+  const loader = createLoader(state, files, fn)
+  let handler
+  try {
+    handler = loader.load()
+  } finally {
+    output.flush(0)
+  }
+  const toArguments = createEvents(state.L, state.values, fn)
+  const toReply = createEnvelopes(state)
+  const timeoutMs = Number(fn.context.timeout_ms) + graceMs
+  const { L } = state
+  const { TValue, lua } = vm
+
+  /** @type {Serve} */
+  const run = (id, header, body) => {
+    guard.begin(performance.now() + timeoutMs)
+    const { event, params } = toArguments(header, body)
+    L.stack[L.top++] = new TValue(handler.type, handler.value)
+    L.stack[L.top++] = event
+    L.stack[L.top++] = params
+    const failure = loader.run(2, 'exception')
+    output.flush(id)
+    if (failure !== null) {
+      if (performance.now() > guard.deadline) failure.code = 'timeout'
+      send('error', id, JSON.stringify(failure))
+      return
+    }
+    const reply = toReply(L.stack[L.top - 1])
+    send('reply', id, reply.head, reply.body)
+  }
+
+  return (id, header, body) => {
+    try {
+      run(id, header, body)
+    } catch (error) {
+      const { message, hint } = /** @type {{ message: string, hint?: string }} */ (error)
+      send(
+        'error',
+        id,
+        JSON.stringify({ code: error instanceof ContractError ? 'contract' : 'exception', message, hint }),
+      )
+    }
+    lua.lua_settop(L, 0)
+  }
+}

@@ -1,0 +1,86 @@
+/**
+ * What holds a Lua call to its time and memory inside the thread. The gateway's own timer terminates a thread that is
+ * late; these checks end a call that grows, before the engine's heap limit is near: reaching that one is not always
+ * survivable for the process. Owner: page runtime/lua-runtime.
+ */
+
+import v8 from 'node:v8'
+
+/** Instructions between two looks at clock and memory; a look takes half a microsecond. */
+export const HOOK_INSTRUCTIONS = 1000
+/** Bytes of large allocations, and table items made by one library call, between two looks. */
+const POLL_BYTES = 4 * 1024 * 1024
+const POLL_ITEMS = 4096
+/** Smaller allocations are left to the instruction hook. */
+const LARGE_BYTES = 4096
+
+/** Ends the Lua code that runs. Thrown as a JavaScript error; the state turns it into a Lua error message. */
+export class LimitError extends Error {}
+
+export class Guard {
+  /** @param {number} memoryBytes - most the thread may hold */
+  constructor(memoryBytes) {
+    this.memoryBytes = memoryBytes
+    /** Longest string: a copy or two of it still fits. */
+    this.maxStringBytes = Math.floor(memoryBytes / 4)
+    this.deadline = Number.POSITIVE_INFINITY
+    /** Set once the thread must not go on; every later look raises again, so that `pcall` cannot hold it up. */
+    this.condemned = ''
+    this.bytes = 0
+    this.items = 0
+  }
+
+  /** @param {number} deadline - on `performance.now()` */
+  begin(deadline) {
+    this.deadline = deadline
+    this.bytes = 0
+    this.items = 0
+  }
+
+  end() {
+    this.deadline = Number.POSITIVE_INFINITY
+  }
+
+  /** Heap and string bytes of the thread, not yet collected ones included. */
+  usedBytes() {
+    const { used_heap_size: heap, external_memory: external } = v8.getHeapStatistics()
+    return heap + external
+  }
+
+  /** Looks at clock and memory. */
+  poll() {
+    this.bytes = 0
+    this.items = 0
+    if (this.condemned === '') {
+      if (this.usedBytes() > this.memoryBytes) {
+        this.condemned = `not enough memory: the function used more than ${Math.round(this.memoryBytes / 2 ** 20)} MB`
+      } else if (performance.now() <= this.deadline) return
+      else throw new LimitError('runtime timeout')
+    }
+    throw new LimitError(this.condemned)
+  }
+
+  /**
+   * Before bytes are allocated.
+   * @param {number} bytes
+   */
+  reserve(bytes) {
+    if (bytes < LARGE_BYTES) return
+    if (bytes > this.maxStringBytes) {
+      throw new LimitError(
+        `not enough memory: a string of ${bytes} bytes is longer than the limit of ${this.maxStringBytes}`,
+      )
+    }
+    this.bytes += bytes
+    if (this.bytes > POLL_BYTES) this.poll()
+  }
+
+  /**
+   * Before table items or stack slots are made by something that runs no Lua instruction.
+   * @param {number} count
+   */
+  count(count) {
+    this.items += count
+    if (this.items > POLL_ITEMS) this.poll()
+  }
+}

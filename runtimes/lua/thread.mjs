@@ -1,0 +1,125 @@
+/**
+ * A thread that serves one Lua function. It starts without one, so that a spare thread has everything loaded.
+ *
+ *   in   { start?: JSON text, calls: [id, header, body | null, ...] }
+ *   out  [kind, id, text, body, ...]; bodies that are texts have one character per byte
+ *
+ * Page: runtime/lua-runtime.
+ */
+
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { parentPort, workerData } from 'node:worker_threads'
+import { createFunction } from './function.mjs'
+import { Guard } from './guard.mjs'
+import { LoadError } from './loader.mjs'
+import { loadVm, toLatin1 } from './vm.mjs'
+
+/** Milliseconds after which an answer no longer waits for those of the calls behind it. */
+const FLUSH_MS = 1
+/** Calls that a spare thread makes for practice. */
+const WARM_UP_CALLS = 20
+
+const port = /** @type {import('node:worker_threads').MessagePort} */ (parentPort)
+const guard = new Guard(workerData.memoryBytes)
+const vm = loadVm(guard)
+/** @type {unknown[]} */
+let out = []
+/** @type {ArrayBuffer[]} */
+let transfers = []
+let flushedAt = 0
+/** @type {import('./function.mjs').Serve | null} */
+let serve = null
+
+/** @param {number} now */
+function flush(now) {
+  flushedAt = now
+  if (out.length === 0) return
+  port.postMessage(out, transfers)
+  out = []
+  transfers = []
+}
+
+/** @param {string} kind @param {number} id @param {string} text @param {string | Uint8Array} [body] */
+function send(kind, id, text, body = '') {
+  if (typeof body === 'string') out.push(kind, id, text, body)
+  else if (body.byteLength <= vm.longBody) out.push(kind, id, text, toLatin1(body))
+  else {
+    // A copy, because what is transferred is gone: the handler may keep the string.
+    const copy = Uint8Array.prototype.slice.call(body)
+    transfers.push(copy.buffer)
+    out.push(kind, id, text, copy)
+  }
+}
+
+/** The thread cannot go on: memory is used up. The gateway sees its end and answers the open call. */
+function dieIfCondemned() {
+  if (guard.condemned === '') return
+  send('dying', 0, guard.condemned)
+  flush(0)
+  process.exit(1)
+}
+
+/** @param {string} start - JSON text */
+function load(start) {
+  try {
+    const fn = JSON.parse(start)
+    guard.begin(performance.now() + workerData.loadTimeoutMs)
+    serve = createFunction({ vm, guard, fn, graceMs: workerData.graceMs, send })
+    send('ready', 0, '')
+  } catch (error) {
+    dieIfCondemned()
+    const failure = error instanceof LoadError ? error.failure : { code: 'load', message: `cannot load: ${error}` }
+    send('failed', 0, JSON.stringify(failure))
+  }
+  // At once: the time of the first call counts from here.
+  flush(performance.now())
+}
+
+port.on('message', ({ start, calls }) => {
+  if (start !== undefined) load(start)
+  if (serve !== null) {
+    for (let i = 0; i < calls.length; i += 3) {
+      serve(calls[i], calls[i + 1], calls[i + 2])
+      dieIfCondemned()
+      const now = performance.now()
+      if (now - flushedAt > FLUSH_MS) flush(now)
+    }
+  }
+  guard.end()
+  flush(performance.now())
+})
+
+warmUp()
+
+function warmUp() {
+  const dir = dirname(fileURLToPath(import.meta.url))
+  const fn = {
+    key: 'lua/warm-up',
+    name: 'warm-up',
+    version: null,
+    root: dir,
+    dir,
+    entry: join(dir, 'warm-up.lua'),
+    handler: null,
+    adapter: null,
+    env: {},
+    context: { timeout_ms: 1000 },
+  }
+  const practice = createFunction({ vm, guard, fn, graceMs: 0, send: () => {} })
+  for (let i = 0; i < WARM_UP_CALLS; i++) {
+    const query = { name: `n${i}`, ...(i % 2 === 0 ? { envelope: '1' } : {}) }
+    const header = {
+      id: `w${i}`,
+      ts: 1.5e12,
+      method: 'POST',
+      path: '/',
+      raw_path: '/',
+      params: { id: '1' },
+      query,
+      headers: {},
+    }
+    practice(i, JSON.stringify(header), Buffer.from('body'))
+  }
+  guard.end()
+}

@@ -1,0 +1,320 @@
+/**
+ * Fengari with its strings repaired and its allocations watched. The thread has its own copy of every module and its
+ * own globals, so what is changed here is changed for one function only. Owner: page runtime/lua-runtime.
+ *
+ * Repairs, each with a test: table keys and comparisons of strings with control characters (the shipped hash drops
+ * leading zeros, so that "\t\18" and "\145\2" are one key and "\n" sorts after "A"), and quadratic or per-byte
+ * conversions between Lua bytes and JavaScript text.
+ */
+
+import { isUtf8 } from 'node:buffer'
+import { createRequire } from 'node:module'
+import { HOOK_INSTRUCTIONS, LimitError } from './guard.mjs'
+
+/** Slots of one Lua stack: bounds what a single instruction can make (vararg lists, unpack). */
+const MAX_STACK_SLOTS = 200_000
+/** Longest file name kept in error messages. */
+const MAX_SOURCE_NAME = 512
+/** Bytes from which a body travels as a transferred buffer instead of text. */
+const LONG_BODY = 64 * 1024
+/** Room that reporting an error takes. */
+const ERROR_SLOTS = 4
+/** Up to here a byte loop beats the native conversion. */
+const SHORT = 48
+
+const Bytes = globalThis.Uint8Array
+const { latin1Slice, latin1Write, utf8Slice } = /** @type {any} */ (Buffer.prototype)
+const encoder = new TextEncoder()
+
+/**
+ * Lua bytes of a JavaScript text.
+ * @param {string} text
+ * @returns {Uint8Array}
+ */
+export function toBytes(text) {
+  const { length } = text
+  if (length > SHORT) return encoder.encode(text)
+  const bytes = new Bytes(length)
+  for (let i = 0; i < length; i++) {
+    const code = text.charCodeAt(i)
+    if (code > 127) return encoder.encode(text)
+    bytes[i] = code
+  }
+  return bytes
+}
+
+/**
+ * One character per byte: how strings travel between threads and are used as table keys.
+ * @param {Uint8Array} bytes
+ * @returns {string}
+ */
+export function toLatin1(bytes) {
+  return bytes.length > SHORT
+    ? latin1Slice.call(bytes, 0, bytes.length)
+    : String.fromCharCode.apply(null, /** @type {any} */ (bytes))
+}
+
+/**
+ * @param {string} text - characters up to U+00FF
+ * @returns {Uint8Array}
+ */
+export function fromLatin1(text) {
+  const bytes = new Bytes(text.length)
+  latin1Write.call(bytes, text, 0, text.length)
+  return bytes
+}
+
+/**
+ * Text for people: invalid UTF-8 becomes U+FFFD.
+ * @param {Uint8Array} bytes
+ * @returns {string}
+ */
+export function toText(bytes) {
+  return utf8Slice.call(bytes, 0, bytes.length)
+}
+
+/**
+ * A JavaScript error as the Lua error it stands for.
+ * @param {unknown} error
+ * @returns {string}
+ */
+function describeNativeError(error) {
+  if (error instanceof LimitError) return error.message
+  if (error instanceof RangeError) {
+    return /call stack/.test(error.message) ? 'stack overflow' : `not enough memory: ${error.message}`
+  }
+  return `internal error: ${error instanceof Error ? error.message : String(error)}`
+}
+
+/** @typedef {{ key: any, value: any, p: Entry | undefined, n: Entry | undefined }} Entry */
+
+/**
+ * Stands in for fengari's Table, whose two Maps cost 700 bytes and most of the time of making one. The map is made when
+ * the table is first used, and so are the fields of a table that has a `fill`: a handler pays for the parts of the
+ * event it reads, and nothing it can do shows the difference. The table itself plays the empty map of removed keys.
+ */
+export class LuaTable {
+  /**
+   * @param {any} L
+   * @param {((table: LuaTable) => void) | null} fill - adds the fields when one is asked for
+   */
+  constructor(L, fill = null) {
+    this.id = L.l_G.id_counter++
+    /** @type {Map<any, Entry> | null} */
+    this.map = null
+    /** @type {Map<any, Entry> | null} */
+    this.dead = null
+    /** @type {unknown} */
+    this.dead_weak = undefined
+    /** @type {Entry | undefined} */
+    this.first = undefined
+    /** @type {Entry | undefined} */
+    this.last = undefined
+    /** @type {LuaTable | null} */
+    this.metatable = null
+    this.flags = ~0
+    this.fill = fill
+  }
+
+  get strong() {
+    return this.map ?? this.open()
+  }
+
+  get f() {
+    if (this.fill !== null) this.open()
+    return this.first
+  }
+
+  set f(entry) {
+    this.first = entry
+  }
+
+  get l() {
+    return this.last
+  }
+
+  set l(entry) {
+    this.last = entry
+  }
+
+  /** @returns {unknown} */
+  get dead_strong() {
+    return this.dead ?? this
+  }
+
+  /** @returns {Map<any, Entry>} */
+  open() {
+    this.map = new Map()
+    const { fill } = this
+    if (fill !== null) {
+      this.fill = null
+      fill(this)
+    }
+    return this.map
+  }
+
+  /**
+   * Adds a field that is not there yet.
+   * @param {any} hash - what fengari files the key under
+   * @param {any} key
+   * @param {any} value
+   */
+  add(hash, key, value) {
+    const previous = this.last
+    const entry = { key, value, p: previous, n: undefined }
+    if (previous === undefined) this.first = entry
+    else previous.n = entry
+    this.strong.set(hash, entry)
+    this.last = entry
+  }
+
+  // The empty map of removed keys.
+  clear() {}
+
+  get() {
+    return undefined
+  }
+
+  /** @param {any} hash @param {Entry} entry */
+  set(hash, entry) {
+    this.dead = new Map([[hash, entry]])
+  }
+}
+
+/**
+ * Loads fengari. Once per thread.
+ * @param {import('./guard.mjs').Guard} guard
+ * @returns {any} fengari's modules
+ */
+export function loadVm(guard) {
+  process.env.FENGARICONF = JSON.stringify({ LUAI_MAXSTACK: MAX_STACK_SLOTS, LUA_IDSIZE: MAX_SOURCE_NAME })
+  // Under another name, because fengari has no types to be looked up.
+  const load = createRequire(import.meta.url)
+  watchAllocations(guard)
+  // The order matters: a module takes what it needs from another when it is loaded.
+  repairConversions(load('fengari/src/defs.js'), guard)
+  const strings = load('fengari/src/lstring.js')
+  strings.luaS_hash = toLatin1
+  strings.luaS_hashlongstr = (/** @type {any} */ string) => {
+    if (string.hash === null) string.hash = toLatin1(string.realstring)
+    return string.hash
+  }
+  const api = load('fengari/src/lapi.js')
+  const tables = load('fengari/src/ltable.js')
+  Object.setPrototypeOf(LuaTable.prototype, tables.Table.prototype)
+  tables.luaH_new = (/** @type {any} */ L) => new LuaTable(L)
+  watchItems(api, tables, load('fengari/src/ldo.js'), guard)
+  const handleNativeError = (/** @type {any} */ L) => {
+    api.lua_pushstring(L, toBytes(describeNativeError(api.lua_touserdata(L, 1))))
+    return 1
+  }
+  const { lua_pushcclosure: pushClosure } = api
+  api.lua_pushcfunction = (/** @type {any} */ L, /** @type {any} */ fn) => {
+    // An error inside an instruction leaves no room above its frame, which is about to be dropped anyway.
+    if (fn === handleNativeError) L.ci.top = Math.max(L.ci.top, L.top + ERROR_SLOTS)
+    pushClosure(L, fn, 0)
+  }
+  const { lua, lauxlib, lualib } = load('fengari')
+  const newState = lauxlib.luaL_newstate
+  return {
+    lua,
+    lauxlib,
+    lualib,
+    longBody: LONG_BODY,
+    hookInstructions: HOOK_INSTRUCTIONS,
+    newState: () => {
+      const L = newState()
+      lua.lua_atnativeerror(L, handleNativeError)
+      return L
+    },
+    /** Text of a string, one character per byte; kept with the string. */
+    hash: strings.luaS_hashlongstr,
+    TString: strings.TString,
+    TValue: load('fengari/src/lobject.js').TValue,
+    types: load('fengari/src/defs.js').constant_types,
+    /** @param {any} value - a TValue */
+    typeName: value => toText(lua.lua_typename(null, value.ttnov())),
+  }
+}
+
+/**
+ * Lua strings are Uint8Arrays that fengari makes through the global name; node's own code does not use that name.
+ * @param {import('./guard.mjs').Guard} guard
+ */
+function watchAllocations(guard) {
+  /** @param {any} first @param {any} offset @param {any} length */
+  function WatchedBytes(first, offset, length) {
+    if (typeof first !== 'number') return new Bytes(first, offset, length)
+    guard.reserve(first)
+    return new Bytes(first)
+  }
+  Object.setPrototypeOf(WatchedBytes, Bytes)
+  WatchedBytes.prototype = Bytes.prototype
+  globalThis.Uint8Array = /** @type {any} */ (WatchedBytes)
+}
+
+/**
+ * @param {any} defs
+ * @param {import('./guard.mjs').Guard} guard
+ */
+function repairConversions(defs, guard) {
+  /** @type {Map<string, Uint8Array>} */
+  const constants = new Map()
+  defs.luastring_from = (/** @type {any} */ source) => {
+    guard.reserve(source.length)
+    return Bytes.prototype.slice.call(source)
+  }
+  defs.to_luastring = (/** @type {string} */ text, /** @type {boolean | undefined} */ keep) => {
+    if (typeof text !== 'string') throw new TypeError('to_luastring expects a javascript string')
+    if (!keep) return toBytes(text)
+    let bytes = constants.get(text)
+    if (bytes === undefined) {
+      bytes = toBytes(text)
+      constants.set(text, bytes)
+    }
+    return bytes
+  }
+  defs.to_jsstring = (
+    /** @type {Uint8Array} */ bytes,
+    /** @type {number | undefined} */ from,
+    /** @type {number | undefined} */ to,
+    /** @type {boolean | undefined} */ replace,
+  ) => {
+    const part = from === undefined && to === undefined ? bytes : bytes.subarray(from, to)
+    if (!replace && !isUtf8(part)) throw new RangeError('cannot convert invalid utf8 to javascript string')
+    return toText(part)
+  }
+}
+
+/**
+ * Library functions that make or walk many items without running a Lua instruction.
+ * @param {any} api
+ * @param {any} table
+ * @param {any} calls
+ * @param {import('./guard.mjs').Guard} guard
+ */
+function watchItems(api, table, calls, guard) {
+  const { lua_geti: geti, lua_seti: seti } = api
+  const { luaH_setint: setint } = table
+  const { luaD_growstack: growstack, luaD_checkstack: checkstack } = calls
+  api.lua_geti = (/** @type {any} */ L, /** @type {number} */ index, /** @type {number} */ n) => {
+    guard.count(1)
+    return geti(L, index, n)
+  }
+  api.lua_seti = (/** @type {any} */ L, /** @type {number} */ index, /** @type {number} */ n) => {
+    guard.count(1)
+    return seti(L, index, n)
+  }
+  table.luaH_setint = (/** @type {any} */ t, /** @type {number} */ key, /** @type {any} */ value) => {
+    guard.count(1)
+    return setint(t, key, value)
+  }
+  calls.luaD_growstack = (/** @type {any} */ L, /** @type {number} */ n) => {
+    guard.count(n)
+    return growstack(L, n)
+  }
+  calls.luaD_checkstack = (/** @type {any} */ L, /** @type {number} */ n) => {
+    guard.count(n)
+    return checkstack(L, n)
+  }
+}
