@@ -15,8 +15,13 @@ export function fetchWith(handle: HttpHandler, request: Request): Promise<Respon
   const socket = new MemorySocket()
   const body = request.body === null ? [] : (request.body as unknown as AsyncIterable<Uint8Array>)
   if (request.body !== null && !request.headers.has('content-length')) headers.push('Transfer-Encoding', 'chunked')
-  const req = new MemoryRequest(socket, request.method, url, headers, body)
   return new Promise((resolve, reject) => {
+    const onBroken = (error: unknown) => {
+      socket.close()
+      reject(error)
+      failStream(error)
+    }
+    const req = new MemoryRequest(socket, request.method, url, headers, body, onBroken)
     let controller: ReadableStreamDefaultController<Uint8Array> | null = null
     const stream = new ReadableStream<Uint8Array>({
       start: opened => {
@@ -25,11 +30,7 @@ export function fetchWith(handle: HttpHandler, request: Request): Promise<Respon
       pull: () => res.drained(),
       cancel: () => socket.close(),
     })
-    const onAbort = () => {
-      socket.close()
-      reject(request.signal.reason)
-      failStream(request.signal.reason)
-    }
+    const onAbort = () => onBroken(request.signal.reason)
     const failStream = (reason: unknown) => {
       controller?.error(reason)
       controller = null

@@ -78,6 +78,10 @@ export class MemorySocket extends EventEmitter implements HttpSocket {
     return this
   }
 
+  end(): this {
+    return this
+  }
+
   /** The client is gone, or done. */
   close(): void {
     if (!this.#isOpen) return
@@ -95,15 +99,19 @@ export class MemoryRequest extends Readable {
   readonly httpVersion = '1.1'
   complete = false
   readonly #source: AsyncIterator<Uint8Array> | Iterator<Uint8Array>
+  readonly #onBroken: (error: unknown) => void
 
+  /** @param onBroken - told when the body's source fails */
   constructor(
     socket: MemorySocket,
     method: string,
     url: string,
     rawHeaders: string[],
     body: Iterable<Uint8Array> | AsyncIterable<Uint8Array>,
+    onBroken: (error: unknown) => void = () => {},
   ) {
     super()
+    this.#onBroken = onBroken
     this.socket = socket
     this.method = method
     this.url = url
@@ -113,7 +121,7 @@ export class MemoryRequest extends Readable {
   }
 
   override _read(): void {
-    this.#readNext().catch(error => this.destroy(error))
+    this.#readNext().catch(error => this.#onBroken(error))
   }
 
   async #readNext(): Promise<void> {
@@ -150,13 +158,13 @@ export class MemoryResponse extends EventEmitter implements HttpResponse {
   writableFinished = false
   status = 0
   rawHeaders: string[] = []
-  readonly #socket: MemorySocket
+  readonly socket: MemorySocket
   readonly #sink: MemorySink
   #isOver = false
 
   constructor(socket: MemorySocket, sink: MemorySink) {
     super()
-    this.#socket = socket
+    this.socket = socket
     this.#sink = sink
     socket.once('close', () => {
       this.#isOver = true
@@ -195,7 +203,7 @@ export class MemoryResponse extends EventEmitter implements HttpResponse {
     if (this.#isOver) return this
     this.#isOver = true
     this.#sink.onCut()
-    this.#socket.close()
+    this.socket.close()
     return this
   }
 

@@ -1,6 +1,6 @@
 /** A request's body, up to a limit and no byte further. Owner: §4.1. */
 
-import { GatewayError } from '../core/errors.ts'
+import type { GatewayError } from '../core/errors.ts'
 import { toBodyError } from '../invocation/policy.ts'
 import type { Exchange } from './exchange.ts'
 
@@ -38,8 +38,8 @@ export function readBody(exchange: Exchange, limit: number): void {
     exchange.bytesIn = bytes
     if (exchange.bodyReceiver !== null) finish(exchange, chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks))
   })
-  // A cut body is told by the connection's end (server.ts, exchange.ts); this keeps the error from being unhandled.
-  exchange.req.on('error', () => fail(exchange, new GatewayError('BAD_REQUEST', 'request body was cut off')))
+  // A body that is cut off: the connection's end follows and ends the exchange.
+  exchange.req.on('error', () => {})
 }
 
 /**

@@ -4,7 +4,7 @@
  */
 
 import { GatewayError } from '../core/errors.ts'
-import { MAX_TARGET_BYTES } from '../core/limits.ts'
+import { MAX_HEADER_BYTES, MAX_TARGET_BYTES } from '../core/limits.ts'
 import type { TrustedProxies } from '../invocation/client-address.ts'
 import { normalizePath } from '../router/path.ts'
 import type { Exchange } from './exchange.ts'
@@ -13,10 +13,20 @@ import type { Exchange } from './exchange.ts'
 const HOST = /^(?:[\w.~!$&'()*+,;=%-]+|\[[0-9a-f:.]+\])(?::\d{0,5})?$/i
 const ABSOLUTE = /^https?:\/\/([^/?#]*)(\/[^?#]*)?(\?[^#]*)?$/i
 
+/** The parser counts names and values, not what stands between them: with few headers the difference is nothing. */
+const MANY_HEADERS = 400
+
+function sizeOf(rawHeaders: readonly string[]): number {
+  let bytes = 0
+  // Colon, blank or line end after each text.
+  for (const text of rawHeaders) bytes += text.length + 2
+  return bytes
+}
+
 export class RequestCheck {
   readonly #proxies: TrustedProxies
   /** The last host found valid: most clients send the same one again. */
-  #knownHost = ''
+  #knownHost: string | null = null
 
   constructor(proxies: TrustedProxies) {
     this.#proxies = proxies
@@ -40,6 +50,8 @@ export class RequestCheck {
       // Two hosts: this gateway and a proxy before it may each believe another one.
       return bad(head.hostCount === 0 ? 'Host header is missing' : 'more than one Host header')
     }
+    if (req.rawHeaders.length > MANY_HEADERS && sizeOf(req.rawHeaders) > MAX_HEADER_BYTES)
+      return new GatewayError('HEADERS_TOO_LARGE', `request headers are larger than ${MAX_HEADER_BYTES} bytes`)
     if (target.length > MAX_TARGET_BYTES) return new GatewayError('TARGET_TOO_LONG', 'request target is too long')
     if (head.host !== null && !this.#isHost(head.host)) return bad('malformed Host header')
     exchange.host = head.host ?? ''

@@ -168,8 +168,11 @@ export class Responder {
     headers.push('X-Request-Id', exchange.id)
     if (exchange.extraHeaders !== null) headers.push(...exchange.extraHeaders)
     exchange.status = status
-    if (this.#lifecycle.draining) res.shouldKeepAlive = false
+    const { connection } = exchange
+    // A pipelined request behind this one was accepted too: the last one's answer says close.
+    if (this.#lifecycle.draining && connection.latest === exchange) res.shouldKeepAlive = false
     const lingers = exchange.hasBody && !exchange.req.complete && this.#leaveBody(exchange)
+    if (!res.shouldKeepAlive) connection.closing = true
     res.writeHead(status, headers)
     return lingers
   }
@@ -181,18 +184,20 @@ export class Responder {
     exchange.req.resume()
     const isShort = declaredLength >= 0 && declaredLength <= DISCARD_BODY_BYTES
     // A client that waits for 100 may send its body or not: what comes next cannot be told apart.
-    if (isShort && !exchange.expectsContinue && !exchange.connection.broken) return false
+    if (isShort && !exchange.expectsContinue && !exchange.connection.closing) return false
     exchange.res.shouldKeepAlive = false
     return true
   }
 
   /**
    * Ends an answer that overtook its request's body. Closing at once would reset the connection, and the client, still
-   * sending, would never read the answer: so the rest is read and dropped for a moment.
+   * sending, would never read the answer: so only our half is closed, and the rest is read and dropped for a moment.
    */
   #linger(exchange: Exchange): void {
     const { res, req } = exchange
     res.flushHeaders()
+    // Not while an earlier answer waits to be written.
+    res.socket?.end()
     const timer = this.clock.setTimeout(() => res.end(), LINGER_MS)
     req.on('end', () => {
       this.clock.clearTimeout(timer)

@@ -131,18 +131,25 @@ export class HttpServer {
         resolve()
       })
     })
+    // A server counts a connection as gone before its calls have heard of it.
+    await Promise.all([...this.#sockets].map(socket => new Promise(resolve => socket.once('close', resolve))))
     // Only now http's own: it ends the timer that looks for connections past their limits.
     this.#server.close(() => {})
   }
 
   #onClientError(error: NodeJS.ErrnoException, socket: Socket): void {
-    if (socket.destroyed || !socket.writable) {
+    // Not a message of the client's but the end of its connection.
+    if (socket.destroyed || !socket.writable || !PARSER_ERROR.test(error.code ?? '')) {
       socket.destroy()
       return
     }
     const connection = connectionOf(socket)
-    if (connection.broken) return
-    connection.broken = true
+    if (connection.closing) {
+      // Behind its last request a client may send anything; when it has closed its side too, nothing is left to wait for.
+      if (error.code === 'HPE_INVALID_EOF_STATE' && isWritten(connection.latest)) socket.destroySoon()
+      return
+    }
+    connection.closing = true
     const { latest } = connection
     const refusal = toRefusal(error)
     if (latest === null || latest.res.writableFinished) {
@@ -161,6 +168,11 @@ export class HttpServer {
   }
 }
 
+/** True when an answer is with the socket or beyond. */
+function isWritten(exchange: Exchange | null): boolean {
+  return exchange === null || (exchange.ended && (exchange.res.writableFinished || exchange.res.socket !== null))
+}
+
 function isIdle(socket: Socket): boolean {
   return connectionOf(socket).first === null && socket.writableLength === 0
 }
@@ -174,6 +186,7 @@ function notImplemented(): GatewayError {
   return new GatewayError('NOT_IMPLEMENTED', 'method not implemented')
 }
 
+const PARSER_ERROR = /^(?:HPE_|ERR_HTTP_)/
 /** A request line that ends nowhere within the limit. */
 const METHOD_AND_TARGET = /^[A-Z-]+ [^\r\n]*$/
 const METHOD = /^[A-Za-z-]{1,32} /

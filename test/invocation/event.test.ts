@@ -48,25 +48,28 @@ t.test('[invocation/event.1] nothing is missing from a call', async t => {
   })
 })
 
-t.test('[invocation/event.2, invocation/event.6, invocation/event.8] path, address and marks of a public request', async t => {
-  const { handle, runtime } = makePublic({ '/a/:x': makeFn({ policy: { methods: ['GET', 'POST'] } }) })
-  const before = Date.now()
-  await inject(handle, {
-    url: '//a/%41%20b%2Fc/?q=1&__fnctx=eyJ1c2VyIjoxfQ==',
-    headers: { 'User-Agent': 'ua"1', 'X-Fn-Trigger': 'x' },
-    remoteAddress: '::ffff:10.1.2.3',
-  })
-  const call = headerOfCall(runtime.calls[0]!)
-  t.match(call, {
-    path: '/a/A b/c',
-    raw_path: '//a/%41%20b%2Fc/?q=1&__fnctx=eyJ1c2VyIjoxfQ==',
-    params: { x: 'A b/c' },
-    client: { ip: '10.1.2.3', ua: 'ua"1' },
-    user: null,
-    trigger: null,
-  })
-  t.ok((call.ts as number) >= before && (call.ts as number) <= Date.now())
-})
+t.test(
+  '[invocation/event.2, invocation/event.6, invocation/event.8] path, address and marks of a public request',
+  async t => {
+    const { handle, runtime } = makePublic({ '/a/:x': makeFn({ policy: { methods: ['GET', 'POST'] } }) })
+    const before = Date.now()
+    await inject(handle, {
+      url: '//a/%41%20b%2Fc/?q=1&__fnctx=eyJ1c2VyIjoxfQ==',
+      headers: { 'User-Agent': 'ua"1', 'X-Fn-Trigger': 'x' },
+      remoteAddress: '::ffff:10.1.2.3',
+    })
+    const call = headerOfCall(runtime.calls[0]!)
+    t.match(call, {
+      path: '/a/A b/c',
+      raw_path: '//a/%41%20b%2Fc/?q=1&__fnctx=eyJ1c2VyIjoxfQ==',
+      params: { x: 'A b/c' },
+      client: { ip: '10.1.2.3', ua: 'ua"1' },
+      user: null,
+      trigger: null,
+    })
+    t.ok((call.ts as number) >= before && (call.ts as number) <= Date.now())
+  },
+)
 
 t.test('[invocation/event.3, invocation/event.10] query strings', async t => {
   for (const [search, expected] of [

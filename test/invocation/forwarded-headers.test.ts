@@ -55,7 +55,8 @@ t.test('[invocation/forwarded-headers.4] the session cookie is cut out', async t
 
 t.test('[invocation/forwarded-headers.5] hop-by-hop headers are dropped, and those that Connection names', async t => {
   const hops = ['connection', 'keep-alive', 'proxy-connection', 'proxy-authorization', 'te', 'trailer', 'upgrade']
-  for (const name of [...hops, 'transfer-encoding']) t.same(forwarded(name.toUpperCase(), 'x', 'a', '1'), { a: '1' }, name)
+  for (const name of [...hops, 'transfer-encoding'])
+    t.same(forwarded(name.toUpperCase(), 'x', 'a', '1'), { a: '1' }, name)
   t.same(forwarded('Connection', 'close, X-One', 'x-one', '1', 'x-two', '2'), { 'x-two': '2' })
   t.same(forwarded('x-one', '1', 'Connection', 'X-ONE'), {}, 'named after it was read')
   t.same(forwarded('Connection', 'Upgrade, keep-alive', 'accept', 'a'), { accept: 'a' })

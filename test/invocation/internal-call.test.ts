@@ -6,46 +6,49 @@ import { headerOfCall } from '../helpers/fake-runtime.ts'
 import { makeFn } from '../helpers/fn.ts'
 import { makePublic } from '../helpers/public.ts'
 
-t.test('[invocation/event.5, invocation/event.8, invocation/event.12] an internal call has every part of an event', async t => {
-  const { invoker, runtime } = makePublic({})
-  const fn = makeFn({ policy: { methods: ['POST'] } })
-  runtime.answer = (call, own) => {
-    call.onLog('stdout', 'out')
-    call.onLog('stderr', 'err')
-    own.reply(call, 201, { 'X-A': ['1', '2'] }, 'body')
-  }
-  const result = await invokeInternal(invoker, {
-    fn,
-    id: 'i-1',
-    method: 'POST',
-    path: '/hello',
-    params: { id: '7' },
-    query: { a: 1, b: ['x'] },
-    headers: { 'X-Fn-Admin-Token': 's', 'User-Agent': 'u', Cookie: 'fngw_session=1; sid=2', ['__proto__']: 'p' },
-    body: 'héllo',
-    user: { name: 'u' },
-    trigger: { type: 'schedule' },
-    ip: '127.0.0.1',
-  })
-  t.match(result, { status: 201, headers: ['X-A', '1', 'X-A', '2'], stdout: 'out', stderr: 'err', error: null })
-  t.equal(result.body.toString(), 'body')
-  t.match(headerOfCall(runtime.calls[0]!), {
-    id: 'i-1',
-    method: 'POST',
-    path: '/hello',
-    raw_path: '/hello',
-    params: { id: '7' },
-    query: { a: '1', b: ['x'] },
-    headers: { 'user-agent': 'u', cookie: 'sid=2' },
-    client: { ip: '127.0.0.1', ua: 'u' },
-    session: { id: '2' },
-    user: { name: 'u' },
-    trigger: { type: 'schedule' },
-  })
-  t.match(runtime.calls[0]!.header, '"__proto__":"p"')
-  t.notMatch(runtime.calls[0]!.header, 'admin-token')
-  t.equal(runtime.calls[0]!.body!.toString(), 'héllo')
-})
+t.test(
+  '[invocation/event.5, invocation/event.8, invocation/event.12] an internal call has every part of an event',
+  async t => {
+    const { invoker, runtime } = makePublic({})
+    const fn = makeFn({ policy: { methods: ['POST'] } })
+    runtime.answer = (call, own) => {
+      call.onLog('stdout', 'out')
+      call.onLog('stderr', 'err')
+      own.reply(call, 201, { 'X-A': ['1', '2'] }, 'body')
+    }
+    const result = await invokeInternal(invoker, {
+      fn,
+      id: 'i-1',
+      method: 'POST',
+      path: '/hello',
+      params: { id: '7' },
+      query: { a: 1, b: ['x'] },
+      headers: { 'X-Fn-Admin-Token': 's', 'User-Agent': 'u', Cookie: 'fngw_session=1; sid=2', ['__proto__']: 'p' },
+      body: 'héllo',
+      user: { name: 'u' },
+      trigger: { type: 'schedule' },
+      ip: '127.0.0.1',
+    })
+    t.match(result, { status: 201, headers: ['X-A', '1', 'X-A', '2'], stdout: 'out', stderr: 'err', error: null })
+    t.equal(result.body.toString(), 'body')
+    t.match(headerOfCall(runtime.calls[0]!), {
+      id: 'i-1',
+      method: 'POST',
+      path: '/hello',
+      raw_path: '/hello',
+      params: { id: '7' },
+      query: { a: '1', b: ['x'] },
+      headers: { 'user-agent': 'u', cookie: 'sid=2' },
+      client: { ip: '127.0.0.1', ua: 'u' },
+      session: { id: '2' },
+      user: { name: 'u' },
+      trigger: { type: 'schedule' },
+    })
+    t.match(runtime.calls[0]!.header, '"__proto__":"p"')
+    t.notMatch(runtime.calls[0]!.header, 'admin-token')
+    t.equal(runtime.calls[0]!.body!.toString(), 'héllo')
+  },
+)
 
 t.test('[invocation/worker-pool.1, invocation/event.12] one counter for all doors, and refusals as values', async t => {
   const { handle, invoker, runtime, pool } = makePublic({ '/hello': makeFn({ policy: { maxConcurrency: 1 } }) })

@@ -69,8 +69,14 @@ t.test('[invocation/response.8, invocation/worker-pool.8] a call is settled once
     [['reply', 'reply', 'error', 'abandon'], ['answer 200 a']],
     [['error', 'reply', 'end'], ['refused 504 runtime timeout']],
     [['broken', 'chunk', 'end', 'reply'], [`refused 502 ${why}`]],
-    [['stream', 'chunk', 'end', 'chunk', 'end'], ['stream 200 ', 'chunk c', 'end ok']],
-    [['stream', 'cut', 'chunk'], ['stream 200 ', 'end TIMEOUT']],
+    [
+      ['stream', 'chunk', 'end', 'chunk', 'end'],
+      ['stream 200 ', 'chunk c', 'end ok'],
+    ],
+    [
+      ['stream', 'cut', 'chunk'],
+      ['stream 200 ', 'end TIMEOUT'],
+    ],
     [['abandon', 'reply', 'chunk', 'end', 'error'], []],
     [['stream', 'abandon', 'chunk', 'end'], ['stream 200 ']],
   ]
@@ -84,23 +90,26 @@ t.test('[invocation/response.8, invocation/worker-pool.8] a call is settled once
   }
 })
 
-t.test('[invocation/worker-pool.7, invocation/worker-pool.8] work is stopped exactly when nobody waits for it', async t => {
-  const { runtime, start } = setup()
-  const answered = start()
-  runtime.reply(answered, 200)
-  answered.abandon()
-  t.same(runtime.abandoned, [])
-  const left = start()
-  left.abandon()
-  left.abandon()
-  t.same(runtime.abandoned, [left])
-  const broken = start()
-  runtime.stream(broken, { status: 99 })
-  t.same(runtime.abandoned, [left, broken], 'a stream nobody reads')
-  const failed = start()
-  runtime.fail(failed)
-  t.equal(runtime.abandoned.length, 2)
-})
+t.test(
+  '[invocation/worker-pool.7, invocation/worker-pool.8] work is stopped exactly when nobody waits for it',
+  async t => {
+    const { runtime, start } = setup()
+    const answered = start()
+    runtime.reply(answered, 200)
+    answered.abandon()
+    t.same(runtime.abandoned, [])
+    const left = start()
+    left.abandon()
+    left.abandon()
+    t.same(runtime.abandoned, [left])
+    const broken = start()
+    runtime.stream(broken, { status: 99 })
+    t.same(runtime.abandoned, [left, broken], 'a stream nobody reads')
+    const failed = start()
+    runtime.fail(failed)
+    t.equal(runtime.abandoned.length, 2)
+  },
+)
 
 t.test('[invocation/worker-pool.5, invocation/worker-pool.11] the next call starts when one ends', async t => {
   const { clock, runtime, start } = setup()

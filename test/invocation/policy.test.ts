@@ -9,7 +9,11 @@ t.test('[invocation/worker-pool.13] declared length, adapter and method are chec
   t.equal(checkPolicy(fn, 10), null)
   t.match(checkPolicy(fn, 11), { status: 413, message: 'payload too large: the limit is 10 bytes' })
   const odd = makeFn({ policy: { adapter: null, adapterName: 'aws' } })
-  t.match(checkPolicy(odd, 0), { status: 500, message: 'unknown adapter: invoke.adapter is "aws"', detail: { hint: /native/ } })
+  t.match(checkPolicy(odd, 0), {
+    status: 500,
+    message: 'unknown adapter: invoke.adapter is "aws"',
+    detail: { hint: /native/ },
+  })
   for (const [method, isAllowed] of [
     ['GET', true],
     ['HEAD', true],

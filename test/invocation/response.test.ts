@@ -1,5 +1,5 @@
 import t from 'tap'
-import { GatewayError } from '../../lib/core/errors.ts'
+import type { GatewayError } from '../../lib/core/errors.ts'
 import { ReplyHeads, toReplyHead } from '../../lib/invocation/response.ts'
 
 const reasonOf = (text: string): string => {
@@ -13,7 +13,13 @@ const reasonOf = (text: string): string => {
 }
 
 t.test('[invocation/response.1] a reply is an object with status and perhaps headers', async t => {
-  t.same(new ReplyHeads().read('{"status":200}'), { status: 200, headers: [], hasBody: true, length: null, proxy: null })
+  t.same(new ReplyHeads().read('{"status":200}'), {
+    status: 200,
+    headers: [],
+    hasBody: true,
+    length: null,
+    proxy: null,
+  })
   t.same(new ReplyHeads().read('{"status":201,"headers":null,"length":5,"more":1}').length, 5)
   for (const text of ['', 'x', '[]', 'null', '"a"', '5', '{"status":200', '\u0000']) {
     t.match(reasonOf(text), /^invalid runtime response: the reply/, text)
@@ -48,7 +54,11 @@ t.test('[invocation/response.3] headers are strings or arrays of strings that a 
   for (const value of ['a\r\nb', 'a\nb', 'a\rb', '\u0000', '\u007f', '\u20ac', '\ud83d\ude00', '\u001b[31m'])
     t.match(reasonOf(JSON.stringify({ status: 200, headers: { x: value } })), 'cannot carry', JSON.stringify(value))
   for (const name of ['', 'a b', 'a:', 'a\r\nb', 'caf\u00e9', 'x\u0000', '(a)', 'a\nb: c'])
-    t.match(reasonOf(JSON.stringify({ status: 200, headers: { [name]: 'v' } })), 'is no header name', JSON.stringify(name))
+    t.match(
+      reasonOf(JSON.stringify({ status: 200, headers: { [name]: 'v' } })),
+      'is no header name',
+      JSON.stringify(name),
+    )
   const many = Object.fromEntries(Array.from({ length: 5000 }, (_, i) => [`x-${i}`, '0123456789']))
   t.match(reasonOf(JSON.stringify({ status: 200, headers: many })), 'larger than 65536')
 })

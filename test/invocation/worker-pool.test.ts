@@ -80,33 +80,34 @@ t.test('[invocation/worker-pool.1, invocation/worker-pool.2] max_concurrency alo
   for (let i = 0; i < 1000; i++) t.equal(enter(unlimited).refusal, null)
 })
 
-t.test('[invocation/worker-pool.3, invocation/worker-pool.4, invocation/worker-pool.10] workers, queue, overflow', async t => {
-  for (const overflowStatus of [429, 503] as const) {
-    const { enter, counts } = setup()
-    const fn = pooled({ maxWorkers: 2, maxQueue: 1, overflowStatus })
-    const calls = [enter(fn), enter(fn), enter(fn), enter(fn)]
+t.test(
+  '[invocation/worker-pool.3, invocation/worker-pool.4, invocation/worker-pool.10] workers, queue, overflow',
+  async t => {
+    for (const overflowStatus of [429, 503] as const) {
+      const { enter, counts } = setup()
+      const fn = pooled({ maxWorkers: 2, maxQueue: 1, overflowStatus })
+      const calls = [enter(fn), enter(fn), enter(fn), enter(fn)]
+      t.same(
+        calls.map(call => call.admission),
+        ['active', 'active', 'queued', 'outside'],
+      )
+      t.match(calls[3]!.refusal, {
+        code: 'POOL_OVERFLOW',
+        status: overflowStatus,
+        message: 'worker pool overflow',
+        headers: { 'Retry-After': '1' },
+      })
+      t.same(counts(), { active: 2, queued: 1 })
+      t.equal(enter(pooled({}, 'other')).admission, 'active', 'another function is free')
+    }
+    const { enter } = setup()
+    const wide = makeFn({ policy: { maxConcurrency: 1, workerPool: { ...POOL, maxWorkers: 3 } } })
     t.same(
-      calls.map(call => call.admission),
-      ['active', 'active', 'queued', 'outside'],
+      [enter(wide), enter(wide), enter(wide), enter(wide)].map(call => call.admission),
+      ['active', 'active', 'active', 'queued'],
     )
-    t.match(calls[3]!.refusal, {
-      code: 'POOL_OVERFLOW',
-      status: overflowStatus,
-      message: 'worker pool overflow',
-      headers: { 'Retry-After': '1' },
-    })
-    t.same(counts(), { active: 2, queued: 1 })
-    t.equal(enter(pooled({}, 'other')).admission, 'active', 'another function is free')
-  }
-  const { enter } = setup()
-  const wide = makeFn({ policy: { maxConcurrency: 1, workerPool: { ...POOL, maxWorkers: 3 } } })
-  t.same([enter(wide), enter(wide), enter(wide), enter(wide)].map(call => call.admission), [
-    'active',
-    'active',
-    'active',
-    'queued',
-  ])
-})
+  },
+)
 
 t.test('[invocation/worker-pool.5] first come, first served', async t => {
   const { pool, log, enter } = setup()

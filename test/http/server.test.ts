@@ -1,0 +1,371 @@
+import { createServer } from 'node:net'
+import t from 'tap'
+import type { FunctionVersion } from '../../lib/core/catalog.ts'
+import { HttpServer, ListenError, type ServerOptions } from '../../lib/http/server.ts'
+import { headerOfCall } from '../helpers/fake-runtime.ts'
+import { makeFn } from '../helpers/fn.ts'
+import { makePublic } from '../helpers/public.ts'
+import { parseAnswers, RawConnection } from '../helpers/raw-http.ts'
+
+type Teardown = { teardown: (fn: () => Promise<void>) => void }
+
+const ANY = makeFn({ policy: { methods: ['GET', 'POST'], maxBodyBytes: 1000 } })
+
+async function serve(t: Teardown, options: Partial<ServerOptions> = {}, fn: FunctionVersion = ANY) {
+  const made = makePublic({ '/a': fn, '/p/:x': fn })
+  const server = new HttpServer({
+    handle: made.handle,
+    clock: made.clock,
+    requestIds: made.requestIds,
+    lifecycle: made.lifecycle,
+    ...options,
+  })
+  const { port, url } = await server.listen(0, '127.0.0.1')
+  t.teardown(() => server.close(0))
+  return { ...made, server, port, url, open: () => RawConnection.open(port) }
+}
+
+const GET = 'GET /a HTTP/1.1\r\nHost: h\r\n\r\n'
+const POST = 'POST /a HTTP/1.1\r\nHost: h\r\n'
+
+/** Requests, and the status each is answered with; after each of them the connection is closed. */
+const REFUSED: [string, string, number][] = [
+  ['no Host', 'GET /a HTTP/1.1\r\n\r\n', 400],
+  ['two Hosts', 'GET /a HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n', 400],
+  ['two equal Hosts', 'GET /a HTTP/1.1\r\nHost: a\r\nhost: a\r\n\r\n', 400],
+  ['empty Host', 'GET /a HTTP/1.1\r\nHost:\r\n\r\n', 400],
+  ['Host with a path', 'GET /a HTTP/1.1\r\nHost: a b/c@d\r\n\r\n', 400],
+  ['Host with userinfo', 'GET /a HTTP/1.1\r\nHost: u@h\r\n\r\n', 400],
+  ['Host with a bad port', 'GET /a HTTP/1.1\r\nHost: h:http\r\n\r\n', 400],
+  ['HTTP/0.9', 'GET /a\r\n\r\n', 400],
+  ['HTTP/2.0', 'GET /a HTTP/2.0\r\nHost: h\r\n\r\n', 400],
+  ['HTTP/1.7', 'GET /a HTTP/1.7\r\nHost: h\r\n\r\n', 400],
+  ['chunks in HTTP/1.0', 'POST /a HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n', 400],
+  ['both lengths', `${POST}Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n`, 400],
+  ['both lengths, other order', `${POST}Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n`, 400],
+  ['two lengths', `${POST}Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello`, 400],
+  ['two equal lengths', `${POST}Content-Length: 5\r\nContent-Length: 5\r\n\r\nhello`, 400],
+  ['length list', `${POST}Content-Length: 5, 5\r\n\r\nhello`, 400],
+  ['signed length', `${POST}Content-Length: +5\r\n\r\nhello`, 400],
+  ['negative length', `${POST}Content-Length: -5\r\n\r\nhello`, 400],
+  ['hexadecimal length', `${POST}Content-Length: 0x5\r\n\r\nhello`, 400],
+  ['length with letters', `${POST}Content-Length: 5a\r\n\r\nhello`, 400],
+  ['length with a space', `${POST}Content-Length: 5 5\r\n\r\nhello`, 400],
+  ['huge length', `${POST}Content-Length: 99999999999999999999\r\n\r\nhello`, 400],
+  ['unknown coding', `${POST}Transfer-Encoding: gzip\r\n\r\nhello`, 400],
+  ['coding after chunked', `${POST}Transfer-Encoding: chunked, gzip\r\n\r\n0\r\n\r\n`, 400],
+  ['coding with a tab', `${POST}Transfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n`, 400],
+  ['odd spelling of chunked', `${POST}Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n`, 400],
+  ['bad chunk size', `${POST}Transfer-Encoding: chunked\r\n\r\nzz\r\nhello\r\n0\r\n\r\n`, 400],
+  ['signed chunk size', `${POST}Transfer-Encoding: chunked\r\n\r\n+5\r\nhello\r\n0\r\n\r\n`, 400],
+  ['huge chunk size', `${POST}Transfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n`, 400],
+  ['chunk without its end', `${POST}Transfer-Encoding: chunked\r\n\r\n2\r\nhello\r\n0\r\n\r\n`, 400],
+  ['chunk extension over the limit', `${POST}Transfer-Encoding: chunked\r\n\r\n1;${'x'.repeat(17000)}\r\na\r\n`, 413],
+  ['bare LF', 'GET /a HTTP/1.1\nHost: h\n\n', 400],
+  ['bare CR', 'GET /a HTTP/1.1\r\nHost: h\rX: y\r\n\r\n', 400],
+  ['folded header', 'GET /a HTTP/1.1\r\nHost: h\r\nX: a\r\n b\r\n\r\n', 400],
+  ['blank before the colon', 'GET /a HTTP/1.1\r\nHost: h\r\nX : a\r\n\r\n', 400],
+  ['no colon', 'GET /a HTTP/1.1\r\nHost: h\r\nnonsense\r\n\r\n', 400],
+  ['empty name', 'GET /a HTTP/1.1\r\nHost: h\r\n: x\r\n\r\n', 400],
+  ['8-bit name', 'GET /a HTTP/1.1\r\nHost: h\r\nX\xe9: x\r\n\r\n', 400],
+  ['NUL in a value', 'GET /a HTTP/1.1\r\nHost: h\r\nX: a\0b\r\n\r\n', 400],
+  ['NUL in the target', 'GET /a\0b HTTP/1.1\r\nHost: h\r\n\r\n', 400],
+  ['8-bit target', 'GET /a\xe9 HTTP/1.1\r\nHost: h\r\n\r\n', 400],
+  ['space in the target', 'GET /a b HTTP/1.1\r\nHost: h\r\n\r\n', 400],
+  ['fragment', 'GET /a#b HTTP/1.1\r\nHost: h\r\n\r\n', 400],
+  ['bad escape', 'GET /%zz HTTP/1.1\r\nHost: h\r\n\r\n', 400],
+  ['NUL as an escape', 'GET /a%00 HTTP/1.1\r\nHost: h\r\n\r\n', 400],
+  ['overlong UTF-8', 'GET /%c0%ae%c0%ae/x HTTP/1.1\r\nHost: h\r\n\r\n', 400],
+  ['path above the root', 'GET /../../etc/passwd HTTP/1.1\r\nHost: h\r\n\r\n', 400],
+  ['escaped path above the root', 'GET /%2e%2e/x HTTP/1.1\r\nHost: h\r\n\r\n', 400],
+  ['asterisk with GET', 'GET * HTTP/1.1\r\nHost: h\r\n\r\n', 400],
+  ['authority form', 'GET h:80 HTTP/1.1\r\nHost: h\r\n\r\n', 400],
+  ['absolute form of another scheme', 'GET ftp://h/a HTTP/1.1\r\nHost: h\r\n\r\n', 400],
+  ['absolute form with userinfo', 'GET http://u:p@h/a HTTP/1.1\r\nHost: h\r\n\r\n', 400],
+  ['target over 8 KiB', `GET /${'x'.repeat(8192)} HTTP/1.1\r\nHost: h\r\n\r\n`, 414],
+  ['target over the header limit', `GET /${'x'.repeat(20000)} HTTP/1.1\r\nHost: h\r\n\r\n`, 414],
+  ['headers over the limit', `GET /a HTTP/1.1\r\nHost: h\r\nX: ${'x'.repeat(17000)}\r\n\r\n`, 431],
+  ['many headers over the limit', `GET /a HTTP/1.1\r\nHost: h\r\n${'X: y\r\n'.repeat(4000)}\r\n`, 431],
+  ['lower-case method', 'get /a HTTP/1.1\r\nHost: h\r\n\r\n', 501],
+  ['unknown method', 'BREW /a HTTP/1.1\r\nHost: h\r\n\r\n', 501],
+  ['CONNECT', 'CONNECT h:80 HTTP/1.1\r\nHost: h\r\n\r\n', 501],
+  ['no method', ' /a HTTP/1.1\r\nHost: h\r\n\r\n', 400],
+  ['TLS', '\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03', 400],
+  ['noise', '\xff\xfe\xfd\r\n\r\n', 400],
+  ['unknown expectation', `${POST}Expect: a-miracle\r\nContent-Length: 1\r\n\r\nx`, 417],
+]
+
+t.test(
+  '[http/public.7, http/public.8, http/public.9, http/public.10] what cannot be a request is refused, and the connection closes',
+  async t => {
+    const { open, runtime, finished } = await serve(t)
+    for (const [name, bytes, status] of REFUSED) {
+      const connection = await open()
+      connection.write(bytes)
+      // What follows would be a good request: it must not be read as one.
+      connection.write(GET)
+      await connection.closed()
+      const answers = parseAnswers(connection.text)
+      t.same(
+        answers.map(answer => answer.status),
+        [status],
+        name,
+      )
+      const fixed = { 'content-type': 'application/json', connection: 'close', 'x-request-id': /^test-/ }
+      t.match(answers[0], { headers: fixed, body: /^\{"error":"[^"]+"\}$/ }, name)
+    }
+    t.equal(runtime.calls.length, 0)
+    t.ok(finished.every(exchange => exchange.ended))
+  },
+)
+
+t.test('[http/public.5, http/public.8, http/public.9, http/public.14] unusual requests that are right', async t => {
+  const { open, runtime } = await serve(t)
+  for (const [name, bytes, status, path] of [
+    ['absolute form', 'GET http://other:8080/a?x=1 HTTP/1.1\r\nHost: h\r\n\r\n', 200, '/a'],
+    ['absolute form without a path', 'GET HTTP://other HTTP/1.1\r\nHost: h\r\n\r\n', 404, null],
+    ['asterisk', 'OPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n', 204, null],
+    ['HTTP/1.0 without Host', 'GET /a HTTP/1.0\r\n\r\n', 200, '/a'],
+    ['IPv6 host', 'GET /a HTTP/1.1\r\nHost: [::1]:80\r\n\r\n', 200, '/a'],
+    ['upgrade', 'GET /a HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n', 200, '/a'],
+    ['h2c', 'GET /a HTTP/1.1\r\nHost: h\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n\r\n', 200, '/a'],
+    ['TRACE', 'TRACE /a HTTP/1.1\r\nHost: h\r\n\r\n', 405, null],
+    ['OPTIONS', 'OPTIONS /a HTTP/1.1\r\nHost: h\r\n\r\n', 405, null],
+    ['PROPFIND', 'PROPFIND /a HTTP/1.1\r\nHost: h\r\n\r\n', 405, null],
+    ['blank lines first', `\r\n\r\n${GET}`, 200, '/a'],
+    ['backslash', 'GET /a\\b HTTP/1.1\r\nHost: h\r\n\r\n', 404, null],
+    ['10,000 segments would not fit, 4,000 do', `GET ${'/x'.repeat(4000)} HTTP/1.1\r\nHost: h\r\n\r\n`, 404, null],
+  ] as const) {
+    const connection = await open()
+    const before = runtime.calls.length
+    connection.write(bytes)
+    const [answer] = await connection.answers(1)
+    t.equal(answer?.status, status, name)
+    if (status === 405) t.equal(answer?.headers.allow, 'GET, HEAD, POST', name)
+    t.equal(runtime.calls.length - before, path === null ? 0 : 1, name)
+    if (path !== null) t.equal(headerOfCall(runtime.calls.at(-1)!).path, path)
+    connection.socket.destroy()
+  }
+})
+
+t.test('[http/public.11] late headers are there', async t => {
+  const { open, runtime } = await serve(t)
+  const connection = await open()
+  const many = Array.from({ length: 1900 }, (_, i) => `a${i}:\r\n`).join('')
+  connection.write(`GET /a HTTP/1.1\r\nHost: h\r\n${many}X-Last: here\r\n\r\n`)
+  t.equal((await connection.answers(1))[0]?.status, 200)
+  const headers = headerOfCall(runtime.calls[0]!).headers as Record<string, string>
+  t.equal(headers['x-last'], 'here')
+  t.equal(Object.keys(headers).length, 1902)
+  connection.write(`GET /a HTTP/1.1\r\nHost: h\r\n${many}Host: second\r\n\r\n`)
+  t.equal((await connection.answers(2))[1]?.status, 400, 'a second Host, late')
+})
+
+t.test('[http/public.12] pipelined answers come in order', async t => {
+  const { open, runtime } = await serve(t)
+  runtime.answer = () => {}
+  const connection = await open()
+  for (let i = 0; i < 5; i++) connection.write(`GET /p/${i} HTTP/1.1\r\nHost: h\r\n\r\n`)
+  while (runtime.calls.length < 5) await new Promise(setImmediate)
+  for (const call of [...runtime.calls].reverse()) runtime.reply(call, 200, {}, String(headerOfCall(call).path))
+  t.same(
+    (await connection.answers(5)).map(answer => answer.body),
+    ['/p/0', '/p/1', '/p/2', '/p/3', '/p/4'],
+  )
+})
+
+t.test('[http/public.12] a malformed request never gets in front of an earlier answer', async t => {
+  for (const bad of ['nonsense\r\n\r\n', 'GET /a HTTP/1.1\r\n\r\n', `${POST}Content-Length: x\r\n\r\n`]) {
+    const { open, runtime } = await serve(t)
+    runtime.answer = () => {}
+    const connection = await open()
+    connection.write('GET /p/1 HTTP/1.1\r\nHost: h\r\n\r\nGET /p/2 HTTP/1.1\r\nHost: h\r\n\r\n')
+    while (runtime.calls.length < 2) await new Promise(setImmediate)
+    connection.write(bad + GET)
+    // Time for the refusal to overtake, if it could.
+    await new Promise(resolve => setTimeout(resolve, 20))
+    t.equal(connection.text, '')
+    runtime.reply(runtime.calls[1]!, 200, {}, 'two')
+    runtime.reply(runtime.calls[0]!, 200, {}, 'one')
+    await connection.closed()
+    const answers = parseAnswers(connection.text)
+    t.same(
+      answers.slice(0, 2).map(answer => answer.body),
+      ['one', 'two'],
+      bad,
+    )
+    t.ok(answers.length <= 3 && (answers[2]?.status ?? 400) === 400, bad)
+    t.equal(runtime.calls.length, 2, bad)
+  }
+})
+
+t.test('[http/public.13] 100 Continue only when the body will be read', async t => {
+  const { open, runtime } = await serve(t)
+  const expect = (length: number, path = '/a') =>
+    `POST ${path} HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: ${length}\r\n\r\n`
+  const good = await open()
+  good.write(expect(5))
+  t.equal((await good.answers(1))[0]?.status, 100)
+  good.write('hello')
+  t.same(
+    (await good.answers(2)).map(answer => answer.status),
+    [100, 200],
+  )
+  t.equal(runtime.calls[0]!.body!.toString(), 'hello')
+  for (const [bytes, status] of [
+    [expect(1001), 413],
+    [expect(5, '/nowhere'), 404],
+    [expect(5).replace('POST', 'PUT'), 405],
+  ] as const) {
+    const refused = await open()
+    refused.write(bytes)
+    const [answer] = await refused.answers(1)
+    t.equal(answer?.status, status)
+    t.equal(answer?.headers.connection, 'close')
+    refused.socket.end()
+    await refused.closed()
+  }
+})
+
+t.test('[http/public.15] slow and silent connections are closed, others are served', async t => {
+  const { open, runtime } = await serve(t, {
+    headersTimeoutMs: 100,
+    requestTimeoutMs: 200,
+    keepAliveTimeoutMs: 100,
+    checkIntervalMs: 20,
+  })
+  const silent = await open()
+  const slowHead = await open()
+  slowHead.write('GET /a HTTP/1.1\r\nHo')
+  const slowBody = await open()
+  slowBody.write(`${POST}Content-Length: 10\r\n\r\nhel`)
+  const idle = await open()
+  idle.write(GET)
+  const [answer] = await idle.answers(1)
+  t.equal(answer?.status, 200)
+  await Promise.all([silent, slowHead, slowBody, idle].map(connection => connection.closed()))
+  t.equal(parseAnswers(slowHead.text)[0]?.status, 408)
+  t.equal(parseAnswers(slowBody.text)[0]?.status, 408)
+  t.equal(parseAnswers(idle.text).length, 1)
+  t.equal(runtime.calls.length, 1)
+})
+
+t.test('[http/public.15] a thousand idle connections', async t => {
+  const { open, url } = await serve(t)
+  const idle = await Promise.all(Array.from({ length: 1000 }, open))
+  t.equal((await fetch(`${url}/a`)).status, 200)
+  for (const { socket } of idle) socket.destroy()
+})
+
+t.test('[http/public.17, http/public.18] 413 and what becomes of the connection', async t => {
+  const { open, runtime } = await serve(t)
+  const exact = await open()
+  exact.write(`${POST}Content-Length: 1000\r\n\r\n${'x'.repeat(1000)}`)
+  t.equal((await exact.answers(1))[0]?.status, 200)
+  const short = await open()
+  short.write(`${POST}Content-Length: 1001\r\n\r\n`)
+  const [refusal] = await short.answers(1)
+  t.equal(refusal?.status, 413, 'before the body was sent')
+  t.equal(refusal?.headers.connection, 'keep-alive')
+  short.write(`${'x'.repeat(1001)}${GET}`)
+  t.same(
+    (await short.answers(2)).map(answer => answer.status),
+    [413, 200],
+    'the connection stays right',
+  )
+  const long = await open()
+  long.write(`${POST}Content-Length: 10000000\r\n\r\n${'x'.repeat(500_000)}`)
+  const [closing] = await long.answers(1)
+  t.equal(closing?.status, 413)
+  t.equal(closing?.headers.connection, 'close')
+  long.socket.end()
+  const chunked = await open()
+  chunked.write(`${POST}Transfer-Encoding: chunked\r\n\r\n3e8\r\n${'x'.repeat(1000)}\r\n`)
+  chunked.write(`1\r\ny\r\n`)
+  const [late] = await chunked.answers(1)
+  t.equal(late?.status, 413)
+  t.equal(late?.headers.connection, 'close')
+  chunked.write(`0\r\n\r\n${GET}`)
+  await chunked.closed()
+  t.equal(parseAnswers(chunked.text).length, 1)
+  t.equal(runtime.calls.length, 2)
+  await long.closed()
+})
+
+t.test('[http/public.19, invocation/worker-pool.7] a client that hangs up frees everything', async t => {
+  const { open, runtime, pool, finished } = await serve(t)
+  runtime.answer = () => {}
+  const running = await open()
+  running.write(GET + GET)
+  while (runtime.calls.length < 2) await new Promise(setImmediate)
+  running.socket.destroy()
+  while (runtime.abandoned.length < 2) await new Promise(setImmediate)
+  t.equal(pool.total(), 0)
+  const uploading = await open()
+  uploading.write(`${POST}Content-Length: 100\r\n\r\nhalf`)
+  const begun = finished.length
+  await new Promise(setImmediate)
+  uploading.socket.resetAndDestroy()
+  while (finished.length === begun) await new Promise(setImmediate)
+  t.equal(runtime.calls.length, 2)
+  t.ok(finished.every(exchange => exchange.aborted))
+})
+
+t.test('[http/public.26] a port that cannot be listened on', async t => {
+  const blocker = createServer()
+  await new Promise<void>(resolve => blocker.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => blocker.close())
+  const { port } = blocker.address() as { port: number }
+  const made = makePublic({})
+  const make = () =>
+    new HttpServer({ handle: made.handle, clock: made.clock, requestIds: made.requestIds, lifecycle: made.lifecycle })
+  const busy = await make()
+    .listen(port, '127.0.0.1')
+    .catch(error => error)
+  t.ok(busy instanceof ListenError)
+  t.equal(busy.code, 'EADDRINUSE')
+  t.match(busy.message, `127.0.0.1:${port} is in use`)
+  const foreign = await make()
+    .listen(0, '192.0.2.1')
+    .catch(error => error)
+  t.equal(foreign.code, 'EADDRNOTAVAIL')
+  t.match(foreign.message, '--host')
+  await make().close(100)
+})
+
+t.test('[http/public.27] closing answers what was received', async t => {
+  const { open, runtime, server, lifecycle, port } = await serve(t)
+  runtime.answer = () => {}
+  const busy = await open()
+  busy.write(GET)
+  const kept = await open()
+  const silent = await open()
+  while (runtime.calls.length < 1) await new Promise(setImmediate)
+  const closing = server.close(5000)
+  t.equal(lifecycle.draining, true)
+  t.equal(server.close(1), closing, 'once')
+  await t.rejects(RawConnection.open(port), { code: 'ECONNREFUSED' })
+  // A request that was under way on a kept connection.
+  kept.write(GET)
+  while (runtime.calls.length < 2) await new Promise(setImmediate)
+  for (const call of runtime.calls) runtime.reply(call, 200, {}, 'last')
+  for (const connection of [busy, kept]) {
+    const [answer] = await connection.answers(1)
+    t.match(answer, { status: 200, body: 'last', headers: { connection: 'close' } })
+  }
+  await Promise.all([busy, kept, silent].map(connection => connection.closed()))
+  await closing
+})
+
+t.test('[http/public.27] closing does not wait for ever', async t => {
+  const { open, runtime, server, pool } = await serve(t)
+  runtime.answer = () => {}
+  const stuck = await open()
+  stuck.write(GET)
+  while (runtime.calls.length < 1) await new Promise(setImmediate)
+  await server.close(60)
+  await stuck.closed()
+  t.equal(stuck.text, '')
+  t.equal(runtime.abandoned.length, 1)
+  t.equal(pool.total(), 0)
+})
