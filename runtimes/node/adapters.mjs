@@ -51,9 +51,11 @@ export function toInvoke(fn, exports) {
       return (event, call) => invokeEdge(fn, callable, event, call)
     }
     default:
-      throw new LoadError(`invoke.adapter unsupported: ${fn.adapter}`, {
-        hint: 'use native, cloud-lambda or edge-worker',
-      })
+      return () => {
+        throw new LoadError(`invoke.adapter unsupported: ${fn.adapter}`, {
+          hint: 'use native, cloud-lambda or edge-worker',
+        })
+      }
   }
 }
 

@@ -17,9 +17,21 @@ import { FnEvent } from './event.mjs'
 import { toFailure } from './failure.mjs'
 import { loadModule, stopCompiler, warmUpCompiler } from './loader.mjs'
 import { sendLarge, sendStream } from './stream.mjs'
-import { FrameReader, FrameWriter, KIND, MAX_REPLY_BODY_BYTES, PROTOCOL_VERSION, parseHeader } from './wire.mjs'
+import {
+  encodeFrame,
+  FrameReader,
+  FrameWriter,
+  KIND,
+  MAX_FRAME_BYTES,
+  MAX_REPLY_BODY_BYTES,
+  PROTOCOL_VERSION,
+  ProtocolError,
+  parseHeader,
+} from './wire.mjs'
 
 const WARM_UP_CALLS = 3
+/** A greeting is small; a peer that sends more is none, bytes. */
+const MAX_GREETING_BYTES = 1024
 // Captured before user code can patch them.
 const { parse, stringify } = JSON
 const exitNow = /** @type {any} */ (process).reallyExit.bind(process)
@@ -35,6 +47,8 @@ let backgroundCount = 0
 let closing = false
 /** @type {import('node:net').Socket | null} */
 let connection = null
+/** Of that connection. @type {FrameReader | null} */
+let reader = null
 /** @type {FrameWriter} */
 let writer = new FrameWriter(() => {})
 /** @type {import('./event.mjs').FunctionStart | null} */
@@ -195,10 +209,8 @@ function onFrame(kind, id, header, body) {
     case KIND.ping:
       writer.add(KIND.pong, id, '')
       return
-    case KIND.hello:
-      if (body[0] !== PROTOCOL_VERSION) refuse(`protocol version ${body[0]} is not spoken here`)
-      return
     case KIND.start:
+      if (fn !== null) throw new ProtocolError('a worker serves one function')
       start(/** @type {any} */ (parseHeader(header)))
       return
     default:
@@ -207,14 +219,14 @@ function onFrame(kind, id, header, body) {
 
 /** @param {import('./event.mjs').FunctionStart} started */
 async function start(started) {
-  if (fn !== null) return refuse('a worker serves one function')
   fn = started
-  reader.maxFrameBytes += Number(started.context?.max_body_bytes) || 0
+  if (reader !== null) reader.maxFrameBytes += Number(started.context?.max_body_bytes) || 0
   Object.assign(process.env, started.env)
   if (started.production) process.env.NODE_ENV ??= 'production'
   try {
     // Relative paths of a handler mean its own folder.
     process.chdir(started.dir)
+    delete process.env.PWD
     const { exports, files } = await loadModule(started, cacheDir)
     invoke = toInvoke(started, exports)
     stopCompiler()
@@ -232,10 +244,14 @@ async function start(started) {
   for (const run of waiting) run()
 }
 
-/** @param {string} message */
-function refuse(message) {
-  writer.add(KIND.error, 0, stringify({ code: 'protocol', message }))
-  finishConnection()
+/**
+ * @param {import('node:net').Socket} socket
+ * @param {string} message
+ */
+function refuse(socket, message) {
+  writer.flush()
+  socket.end(encodeFrame(KIND.error, 0, stringify({ code: 'protocol', message })))
+  socket.destroySoon()
 }
 
 function finishConnection() {
@@ -258,30 +274,53 @@ function endWhenDone() {
   connection?.end(() => exitNow(0))
 }
 
-const reader = new FrameReader(onFrame)
-
-/** @param {import('node:net').Socket} socket */
-function serve(socket) {
-  // The first connection is the gateway's; nobody else gets in after it.
-  server.close()
-  connection = socket
-  socket.setNoDelay(true)
-  writer = new FrameWriter(bytes => {
-    if (!socket.destroyed) socket.write(bytes)
+/**
+ * The first peer that greets is the gateway; nobody else gets in after it, and who does not greet takes nothing away.
+ * @param {import('node:net').Socket} socket
+ */
+function meet(socket) {
+  const own = new FrameReader((kind, id, header, body) => {
+    if (connection === socket) onFrame(kind, id, header, body)
+    else if (connection !== null || kind !== KIND.hello || parseHeader(header).role !== 'worker') {
+      throw new ProtocolError('this socket serves one gateway, which begins with hello in the role worker')
+    } else if (body[0] !== PROTOCOL_VERSION) {
+      throw new ProtocolError(`protocol version ${body[0]} is not spoken here`)
+    } else serve(socket, own)
   })
+  own.maxFrameBytes = MAX_GREETING_BYTES
+  socket.on('error', () => {})
   socket.on('data', chunk => {
     try {
-      reader.push(chunk)
+      own.push(chunk)
     } catch (error) {
-      refuse(/** @type {Error} */ (error).message)
+      refuse(socket, /** @type {Error} */ (error).message)
     }
   })
-  socket.on('error', () => {})
   socket.on('end', () => {
+    if (connection !== socket) {
+      socket.end()
+      return
+    }
     closing = true
     endWhenDone()
   })
-  socket.on('close', () => exitNow(0))
+  socket.on('close', () => {
+    if (connection === socket) exitNow(0)
+  })
+}
+
+/**
+ * @param {import('node:net').Socket} socket
+ * @param {FrameReader} own - reader of the socket
+ */
+function serve(socket, own) {
+  server.close()
+  connection = socket
+  reader = own
+  reader.maxFrameBytes = MAX_FRAME_BYTES
+  writer = new FrameWriter(bytes => {
+    if (!socket.destroyed) socket.write(bytes)
+  })
 }
 
 /**
@@ -339,7 +378,7 @@ process.exit = /** @type {typeof process.exit} */ (
   }
 )
 
-const server = createServer({ allowHalfOpen: true, noDelay: true }, serve)
+const server = createServer({ allowHalfOpen: true, noDelay: true }, meet)
 server.on('error', error => {
   process.stderr.write(`worker cannot listen on ${address}: ${error.message}\n`)
   writer.flush()
