@@ -7,6 +7,9 @@ namespace Fngw;
 
 final class Address
 {
+    /** Longest path of a unix socket on Linux, bytes. */
+    private const MAX_PATH_BYTES = 107;
+
     /** Full path of a unix socket, '' for tcp. */
     public string $path = '';
     private string $host = '';
@@ -63,7 +66,7 @@ final class Address
         $socket = @\stream_socket_server($uri, $code, $message, \STREAM_SERVER_BIND | \STREAM_SERVER_LISTEN, $options);
         \umask($mask);
         if ($socket === false) {
-            throw new \RuntimeException("cannot listen on $uri: $message");
+            throw new \RuntimeException("cannot listen on $uri: " . $this->explain($message));
         }
         return $socket;
     }
@@ -72,6 +75,22 @@ final class Address
     public function toUri($listener): string
     {
         return $this->path === '' ? 'tcp://' . \stream_socket_get_name($listener, false) : "unix:{$this->path}";
+    }
+
+    /** PHP gives no reason when a unix socket cannot be bound. */
+    private function explain(string $message): string
+    {
+        if ($message !== '') {
+            return $message;
+        }
+        if (\strlen($this->path) > self::MAX_PATH_BYTES) {
+            return 'the path is longer than ' . self::MAX_PATH_BYTES . ' bytes';
+        }
+        $folder = \dirname($this->path);
+        if (!\is_dir($folder)) {
+            return 'the folder does not exist';
+        }
+        return \is_writable($folder) ? 'the system refused the path' : 'the folder cannot be written to';
     }
 
     /** A file nobody listens on was left by a daemon that was killed; a live one is not ours to take. */

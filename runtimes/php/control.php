@@ -65,8 +65,10 @@ final class Daemon
 {
     /** `select` watches descriptors below 1024, and each worker has two. */
     private const MAX_WORKERS = 450;
-    /** Workers' ends are told by SIGCHLD; this bounds the delay when one arrives just before the wait, ms. */
+    /** Workers' ends are told by SIGCHLD. One that arrives just before the wait is noticed after this time, ms. */
     private const CHECK_MS = 1000;
+    /** The same while an end is expected, ms. */
+    private const WATCH_MS = 2;
     /** Longest wait without workers: nothing but a frame, a signal or the end of standard input matters then. */
     private const IDLE_SECONDS = 3600;
 
@@ -138,9 +140,13 @@ final class Daemon
             }
         }
         $timeoutMs = self::CHECK_MS;
+        $now = \hrtime(true);
         foreach ($this->workers as $id => $worker) {
             if ($worker->killAt !== 0) {
-                $timeoutMs = 10;
+                $timeoutMs = \min($timeoutMs, 10);
+            }
+            if ($worker->watchUntil > $now) {
+                $timeoutMs = self::WATCH_MS;
             }
             foreach ($worker->outputs as $stream => $output) {
                 if (!$output->isPaused()) {
@@ -382,6 +388,7 @@ final class Daemon
             // Closed by the worker itself; its end is told by its exit.
             \fclose($worker->outputs[$stream]->pipe);
             unset($worker->outputs[$stream]);
+            $worker->watch();
             return;
         }
         $this->sendLog($id, $stream, $text);

@@ -24,16 +24,20 @@ foreach (['pcntl_fork', 'pcntl_exec', 'posix_setsid', 'stream_socket_server', 'j
 
 // Once more, as the same process, with what only a start can set: without PHP's own error_log (see error-log.php), and
 // with a code cache, where the machine's php.ini wants one, that looks at a file's time before it serves old code.
-if (\getenv('FNGW_PHP_STARTED') === false) {
-    \putenv('FNGW_PHP_STARTED=1');
+require __DIR__ . '/system.php';
+$system = new System();
+$saved = \getenv('FNGW_PHP_STARTED');
+if ($saved === false) {
+    $saved = $system->saveStandard();
+    \putenv("FNGW_PHP_STARTED=$saved");
     $disabled = \trim(\ini_get('disable_functions') . ',error_log', ',');
     \pcntl_exec(\PHP_BINARY, [
         '-d', "disable_functions=$disabled", '-d', 'opcache.revalidate_freq=0', '-d', 'memory_limit=-1', ...$argv,
     ]);
 }
+$system->restoreStandard($saved);
 
 require __DIR__ . '/wire.php';
-require __DIR__ . '/system.php';
 require __DIR__ . '/address.php';
 require __DIR__ . '/spawn.php';
 require __DIR__ . '/control.php';
@@ -66,7 +70,7 @@ function runDaemon(): ?Job
     }
 }
 
-unset($disabled, $needed);
+unset($disabled, $needed, $saved, $system);
 if (Worker::begin(runDaemon())) {
     // Included here and not in a function: the variables of a handler file's top level are globals.
     try {

@@ -52,7 +52,7 @@ final class EnvelopeMaker
             if ($value instanceof \Generator) {
                 return new Reply(self::TEXT_OK, '', $value);
             }
-            $value = self::toPlain($value);
+            $value = self::unwrap($value);
         }
         if (\is_array($value)) {
             return self::isEnvelope($value)
@@ -92,16 +92,11 @@ final class EnvelopeMaker
                 throw new ContractError('status must be an integer from 100 to 599, got ' . self::describe($status));
             }
         }
-        $body = $envelope['body'] ?? null;
-        if (
-            isset($envelope['body_base64'])
-            || ($envelope['is_base64'] ?? false) === true
-            || ($envelope['isBase64Encoded'] ?? false) === true
-        ) {
-            $field = isset($envelope['body_base64']) ? 'body_base64' : 'body';
-            $bytes = self::decodeBase64($field, $envelope[$field] ?? '');
+        $bytes = self::takeBase64($envelope);
+        if ($bytes !== null) {
             return new Reply($this->headerText($status, $envelope['headers'] ?? [], self::BYTES), $bytes);
         }
+        $body = $envelope['body'] ?? null;
         if (\is_string($body)) {
             $type = \preg_match('//u', $body) === 1 ? self::TEXT : self::BYTES;
             return new Reply($this->headerText($status, $envelope['headers'] ?? [], $type), $body);
@@ -112,34 +107,30 @@ final class EnvelopeMaker
         if ($body instanceof \Generator) {
             return new Reply($this->headerText($status, $envelope['headers'] ?? [], self::TEXT), '', $body);
         }
-        if (\is_object($body)) {
-            $body = self::toPlain($body);
-        }
-        return new Reply($this->headerText($status, $envelope['headers'] ?? [], self::JSON), self::toJson($body));
+        $text = self::toJson($body);
+        return new Reply($this->headerText($status, $envelope['headers'] ?? [], self::JSON), $text);
     }
 
     /** An upstream request asked for by the handler: its body travels as the frame's. */
     private static function fromProxy(mixed $proxy): Reply
     {
-        if (\is_object($proxy)) {
-            $proxy = self::toPlain($proxy);
-        }
+        $proxy = self::toArray($proxy);
         if (!\is_array($proxy) || ($proxy !== [] && self::isList($proxy))) {
             throw new ContractError('proxy must be an array of names and values, got ' . self::describe($proxy));
         }
+        $headers = self::toArray($proxy['headers'] ?? []);
+        $bytes = self::takeBase64($proxy);
         $body = $proxy['body'] ?? null;
-        if (isset($proxy['body_base64'])) {
-            $body = self::decodeBase64('proxy.body_base64', $proxy['body_base64']);
-        } elseif (($proxy['is_base64'] ?? false) === true) {
-            $body = self::decodeBase64('proxy.body', $body ?? '');
-        } elseif ($body !== null && !\is_string($body)) {
-            $body = self::toJson($body);
+        if ($bytes === null && $body !== null && !\is_string($body)) {
+            $bytes = self::toJson($body);
+            if (\is_array($headers) && !self::hasType($headers)) {
+                $headers['content-type'] = self::JSON;
+            }
         }
-        unset($proxy['body'], $proxy['body_base64'], $proxy['is_base64']);
-        if (isset($proxy['headers']) && \is_array($proxy['headers'])) {
-            $proxy['headers'] = (object) $proxy['headers'];
-        }
-        return new Reply('{"proxy":' . self::toJson((object) $proxy) . '}', $body ?? '');
+        unset($proxy['body'], $proxy['body_base64'], $proxy['is_base64'], $proxy['isBase64Encoded']);
+        $proxy['headers'] = (object) self::checkHeaders($headers);
+        $body = $bytes ?? $body ?? '';
+        return new Reply('{"proxy":' . self::toJson((object) $proxy) . '}', $body);
     }
 
     /**
@@ -152,29 +143,9 @@ final class EnvelopeMaker
             return $this->lastText;
         }
         $given = $headers;
-        $default = $type;
-        if (\is_object($headers)) {
-            $headers = self::toPlain($headers);
-        }
-        if ($headers === null) {
-            $headers = [];
-        }
-        if (!\is_array($headers)) {
-            throw new ContractError('headers must be an array of names and values, got ' . self::describe($headers));
-        }
-        $checked = [];
-        foreach ($headers as $name => $value) {
-            $name = (string) $name;
-            if (\preg_match('/^[!#$%&\'*+\-.^_`|~0-9A-Za-z]+$/D', $name) !== 1) {
-                throw new ContractError('header name ' . self::describe($name) . ' is not allowed');
-            }
-            $checked[$name] = self::toHeaderValue($name, $value);
-            if (\strcasecmp($name, 'content-type') === 0) {
-                $default = '';
-            }
-        }
-        if ($default !== '') {
-            $checked['content-type'] = $default;
+        $checked = self::checkHeaders(self::toArray($headers));
+        if ($type !== '' && !self::hasType($checked)) {
+            $checked['content-type'] = $type;
         }
         $text = self::toJson(['status' => $status, 'headers' => (object) $checked]);
         // Objects may change between calls, arrays are compared by value.
@@ -187,35 +158,84 @@ final class EnvelopeMaker
         return $text;
     }
 
-    /** @return string|list<string> */
-    private static function toHeaderValue(string $name, mixed $value): string|array
+    /** @return array<string, string|list<string>> */
+    private static function checkHeaders(mixed $headers): array
     {
-        if (\is_array($value)) {
-            $list = [];
-            foreach ($value as $item) {
-                $list[] = (string) self::toHeaderItem($name, $item);
-            }
-            return $list;
+        if (!\is_array($headers)) {
+            throw new ContractError('headers must be an array of names and values, got ' . self::describe($headers));
         }
-        return self::toHeaderItem($name, $value);
+        if ($headers !== [] && self::isList($headers)) {
+            throw new ContractError('headers must be an array of names and values, got a list');
+        }
+        $checked = [];
+        foreach ($headers as $name => $value) {
+            $name = (string) $name;
+            if (\preg_match('/^[!#$%&\'*+\-.^_`|~0-9A-Za-z]+$/D', $name) !== 1) {
+                throw new ContractError('header name ' . self::describe($name) . ' is not allowed');
+            }
+            if (\is_array($value)) {
+                $checked[$name] = [];
+                foreach ($value as $item) {
+                    $checked[$name][] = self::toHeaderText($name, $item);
+                }
+            } elseif ($value !== null) {
+                $checked[$name] = self::toHeaderText($name, $value);
+            }
+        }
+        return $checked;
     }
 
-    private static function toHeaderItem(string $name, mixed $value): string
+    /** @param array<mixed> $headers */
+    private static function hasType(array $headers): bool
+    {
+        foreach ($headers as $name => $_) {
+            if (\strcasecmp((string) $name, 'content-type') === 0) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    private static function toHeaderText(string $name, mixed $value): string
     {
         if (\is_bool($value)) {
             return $value ? 'true' : 'false';
         }
         if (!\is_string($value) && !\is_int($value) && !\is_float($value) && !$value instanceof \Stringable) {
             throw new ContractError(
-                "header $name must be a string, a number or a list of them, got " . self::describe($value),
+                "header \"$name\" must be a string, a number or a list of them, got " . self::describe($value),
             );
         }
         $text = (string) $value;
         // A line break would let input of a client start a header, or a whole answer, of its own.
-        if (\preg_match('/[\x00-\x08\x0a-\x1f\x7f]/', $text) === 1) {
-            throw new ContractError("header $name holds a control character: " . self::describe($text));
+        $bad = \preg_match('/[^\t\x20-\x7e\x{80}-\x{ff}]/u', $text, $found);
+        if ($bad !== 0) {
+            $what = $bad === false ? 'bytes that are not UTF-8' : 'the character ' . \json_encode($found[0]);
+            throw new ContractError("header \"$name\" holds $what, which HTTP does not allow there");
         }
         return $text;
+    }
+
+    /**
+     * The bytes of a body given as base64, null when it is not given that way.
+     *
+     * @param array<mixed> $envelope
+     */
+    private static function takeBase64(array $envelope): ?string
+    {
+        $flag = $envelope['is_base64'] ?? false;
+        if (!\is_bool($flag)) {
+            throw new ContractError('is_base64 must be true or false, got ' . self::describe($flag));
+        }
+        $body = $envelope['body'] ?? null;
+        if (isset($envelope['body_base64'])) {
+            return $flag || $body === null ? self::decodeBase64('body_base64', $envelope['body_base64']) : null;
+        }
+        if ($flag) {
+            throw new ContractError('is_base64 is true, but body_base64 is missing');
+        }
+        $isAlias = ($envelope['isBase64Encoded'] ?? false) === true;
+        return $isAlias && $body !== null ? self::decodeBase64('body', $body) : null;
     }
 
     private static function decodeBase64(string $field, mixed $text): string
@@ -227,23 +247,34 @@ final class EnvelopeMaker
         return $bytes;
     }
 
-    /** Objects follow JsonSerializable, else their public properties count. */
-    private static function toPlain(object $value): mixed
+    /** A returned object: what JsonSerializable says, an envelope of its public properties, or itself as a JSON body. */
+    private static function unwrap(object $value): mixed
     {
         if ($value instanceof \JsonSerializable) {
-            $plain = $value->jsonSerialize();
-            return $plain instanceof \stdClass ? self::toPlain($plain) : $plain;
+            $value = $value->jsonSerialize();
+            if (!\is_object($value)) {
+                return $value;
+            }
         }
-        // Other kinds have no properties to show, or JSON has rules of its own for them (enums).
-        if ($value instanceof \Closure) {
-            throw new ContractError('the answer is a Closure, which cannot be sent');
+        $properties = \get_object_vars($value);
+        return self::isEnvelope($properties) ? $properties : $value;
+    }
+
+    /** An object in the place of an array with names: its public properties. */
+    private static function toArray(mixed $value): mixed
+    {
+        if ($value instanceof \JsonSerializable) {
+            $value = $value->jsonSerialize();
         }
-        $plain = \get_object_vars($value);
-        return self::isEnvelope($plain) ? $plain : $value;
+        return \is_object($value) ? \get_object_vars($value) : $value;
     }
 
     private static function toJson(mixed $value): string
     {
+        if ($value instanceof \Closure) {
+            // As JSON it would be {}, which hides the mistake.
+            throw new ContractError('the answer is a Closure, which cannot be sent');
+        }
         $text = \json_encode($value, JSON_FLAGS);
         if ($text === false) {
             throw new ContractError('the answer cannot be written as JSON: ' . \lcfirst(\json_last_error_msg()));

@@ -23,6 +23,7 @@ final class EventMaker
             'path' => null,
             'raw_path' => null,
             'params' => [],
+            'path_params' => [],
             'query' => [],
             'headers' => [],
             'body' => null,
@@ -32,7 +33,7 @@ final class EventMaker
             'client' => ['ip' => null, 'ua' => null],
             'env' => $env,
             'context' => ['request_id' => null] + $context + ['user' => null, 'trigger' => null, 'trace' => null],
-            'version' => $context['version'] ?? null,
+            'version' => $context['version'] ?? 'default',
         ];
     }
 
@@ -50,7 +51,7 @@ final class EventMaker
         $event['method'] = $call['method'] ?? null;
         $event['path'] = $call['path'] ?? null;
         $event['raw_path'] = $call['raw_path'] ?? null;
-        $event['params'] = $call['params'] ?? [];
+        $event['params'] = $event['path_params'] = $call['params'] ?? [];
         $event['query'] = $call['query'] ?? [];
         $event['headers'] = $call['headers'] ?? [];
         $event['session'] = $call['session'] ?? null;

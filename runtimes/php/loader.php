@@ -33,6 +33,9 @@ final class Loader
     {
         $this->entry = (string) ($start['entry'] ?? '');
         $this->dir = (string) ($start['dir'] ?? \dirname($this->entry));
+        if (!\str_starts_with($this->entry, '/')) {
+            $this->entry = $this->dir . '/' . $this->entry;
+        }
         $this->name = (string) ($start['handler'] ?? 'handler');
         $adapter = $start['adapter'] ?? 'native';
         if ($adapter !== 'native') {

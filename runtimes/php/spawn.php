@@ -113,6 +113,7 @@ final class OutputPipe
 /** A started worker. */
 final class WorkerProcess
 {
+    private const WATCH_NS = 1_000_000_000;
     private const SIGNALS = [
         \SIGHUP => 'SIGHUP', \SIGINT => 'SIGINT', \SIGQUIT => 'SIGQUIT', \SIGILL => 'SIGILL', \SIGTRAP => 'SIGTRAP',
         \SIGABRT => 'SIGABRT', \SIGBUS => 'SIGBUS', \SIGFPE => 'SIGFPE', \SIGKILL => 'SIGKILL', \SIGUSR1 => 'SIGUSR1',
@@ -128,6 +129,8 @@ final class WorkerProcess
     public array $outputs = [];
     /** Monotonic ns at which a graceful stop becomes a kill; 0 when none runs. */
     public int $killAt = 0;
+    /** Monotonic ns until which its end is looked for often: it was killed, or closed an output. */
+    public int $watchUntil = 0;
     /** First cause of its end, told instead of the signal's name. */
     private ?string $reason = null;
 
@@ -162,7 +165,13 @@ final class WorkerProcess
     public function kill(): void
     {
         $this->killAt = 0;
+        $this->watch();
         $this->signal(\SIGKILL);
+    }
+
+    public function watch(): void
+    {
+        $this->watchUntil = \hrtime(true) + self::WATCH_NS;
     }
 
     /** @return array{worker: string, code: ?int, signal: ?string, reason: string} fields of `exited` */

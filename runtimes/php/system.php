@@ -30,6 +30,7 @@ final class System
                 int prctl(int, ...);
                 int pipe(int *);
                 int open(const char *, int, ...);
+                int dup(int);
                 int dup2(int, int);
                 int close(int);
                 long syscall(long, ...);
@@ -55,6 +56,38 @@ final class System
     {
         if ($this->available) {
             $this->libc->close($descriptor);
+        }
+    }
+
+    /**
+     * Moves descriptors 0 to 2 away, with nothing in their place. PHP makes socket streams of standard streams that are
+     * sockets, and those fail once a pipe takes the descriptor; of anything else it makes streams that fit all.
+     *
+     * @return string where they went, for `restoreStandard`; '' without FFI
+     */
+    public function saveStandard(): string
+    {
+        if (!$this->available) {
+            return '';
+        }
+        $saved = [];
+        $null = $this->libc->open('/dev/null', 2);
+        foreach ([0, 1, 2] as $descriptor) {
+            $saved[] = $this->libc->dup($descriptor);
+            $this->libc->dup2($null, $descriptor);
+        }
+        $this->libc->close($null);
+        return \implode(',', $saved);
+    }
+
+    public function restoreStandard(string $saved): void
+    {
+        if (!$this->available || $saved === '') {
+            return;
+        }
+        foreach (\array_map('intval', \explode(',', $saved)) as $descriptor => $from) {
+            $this->libc->dup2($from, $descriptor);
+            $this->libc->close($from);
         }
     }
 

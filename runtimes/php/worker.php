@@ -11,6 +11,8 @@ final class Worker
     private const ACCEPT_SECONDS = 15;
     /** Nanoseconds after which a call sent ahead is not begun before a look for its cancellation. */
     private const FRESH_NS = 1_000_000;
+    /** Nanoseconds to wait for the gateway to close its side. */
+    private const HANG_UP_NS = 500_000_000;
     /** Seconds a call may outlive its timeout before the alarm ends an orphan; only where the kernel does not do it. */
     private const ALARM_GRACE_SECONDS = 10;
 
@@ -105,6 +107,7 @@ final class Worker
             $start = parseHeader($header);
         } catch (ProtocolError $error) {
             $this->write(encodeFields(Kind::ERROR, 0, ['code' => 'protocol', 'message' => $error->getMessage()]));
+            $this->hangUp();
             return false;
         }
         $context = (array) ($start['context'] ?? []);
@@ -154,6 +157,7 @@ final class Worker
         $this->loading = false;
         $fields = Failure::describe($error, 'load');
         $this->write($this->capture->end() . encodeFields(Kind::ERROR, 0, $fields));
+        $this->hangUp();
     }
 
     private function loop(): void
@@ -179,6 +183,7 @@ final class Worker
         } catch (ProtocolError $error) {
             $this->write(encodeFields(Kind::ERROR, 0, ['code' => 'protocol', 'message' => $error->getMessage()]));
         }
+        $this->hangUp();
     }
 
     /** Takes every whole frame that is here. */
@@ -192,7 +197,9 @@ final class Worker
                 $this->cancel($id);
             } elseif ($kind === Kind::MORE) {
                 $bytes = parseHeader($header)['bytes'] ?? 0;
-                $this->window += $id === $this->id && \is_int($bytes) ? $bytes : 0;
+                if ($id === $this->id && \is_int($bytes) && $bytes > 0) {
+                    $this->window = \min($this->window + $bytes, STREAM_WINDOW_BYTES);
+                }
             } elseif ($kind === Kind::PING) {
                 $this->write(encodeFrame(Kind::PONG, $id));
             } elseif ($kind !== Kind::PONG) {
@@ -263,12 +270,16 @@ final class Worker
         $this->endStream($id, '');
     }
 
-    /** A body that the handler makes piece by piece. What it does before its first piece may still fail as a whole. */
+    /** A body that the handler makes piece by piece. */
     private function sendStream(int $id, Reply $reply): void
     {
         $pieces = $reply->stream;
         $reply->stream = null;
-        $pieces->rewind();
+        $isEvents = \str_contains($reply->header, '"text/event-stream');
+        if (!$isEvents) {
+            // What it does before its first piece may still fail as a whole.
+            $pieces->rewind();
+        }
         $this->beginStream($id, $reply->header, '');
         try {
             while ($pieces->valid() && !$this->canceled) {
@@ -349,6 +360,7 @@ final class Worker
         $this->write($this->capture->end() . encodeFields(Kind::ERROR, $id, $fields + ['ends' => true]));
         $this->id = 0;
         $this->loading = false;
+        $this->hangUp();
     }
 
     /** @internal called by PHP */
@@ -397,6 +409,26 @@ final class Worker
                 $this->leave();
             }
             $sent = @\stream_socket_sendto($this->connection, $bytes);
+        }
+    }
+
+    /**
+     * Lets the gateway read what was said last: closing a connection with unread calls on it would reset it, and the
+     * gateway could lose frames that it has not read yet.
+     */
+    private function hangUp(): void
+    {
+        @\stream_socket_shutdown($this->connection, \STREAM_SHUT_WR);
+        $until = \hrtime(true) + self::HANG_UP_NS;
+        while (($left = $until - \hrtime(true)) > 0) {
+            $read = [$this->connection];
+            $write = $except = null;
+            if (@\stream_select($read, $write, $except, 0, \intdiv($left, 1000)) === 1) {
+                $bytes = @\stream_socket_recvfrom($this->connection, READ_BYTES);
+                if ($bytes === '' || $bytes === false) {
+                    return;
+                }
+            }
         }
     }
 
