@@ -9,7 +9,7 @@ import { type DiscoverOptions, FolderReader } from './folder.ts'
 import { FunctionMaker } from './function-maker.ts'
 import { settleKeys } from './keys.ts'
 import type { Discovery } from './part.ts'
-import type { DirNode, Snapshot } from './snapshot.ts'
+import { findFolder, type Snapshot } from './snapshot.ts'
 
 export type { DiscoverOptions } from './folder.ts'
 export type { Discovery } from './part.ts'
@@ -57,18 +57,11 @@ function findAssets(snapshot: Snapshot, configs: ConfigReader, warnings: Warning
   if (assets === undefined) return null
   const { directory, notFoundHandling, runWorkerFirst } = assets
   const hasDotName = directory.split('/').some(part => part.startsWith('.'))
-  if (!hasDotName && findFolder(snapshot.root, directory.split('/')) !== null) {
+  if (!hasDotName && findFolder(snapshot.root, directory) !== null) {
     return { directory: join(snapshot.rootPath, directory), notFoundHandling, runWorkerFirst }
   }
   const rule = hasDotName ? 'must not contain a name that starts with "."' : 'must be a folder below the functions root'
   const text = `assets.directory ${rule}, got ${JSON.stringify(directory)} (string); no static files are served`
   warnings.push(pathWarning('ASSETS_MISSING', 'fn.config.json', text, 'Make the folder, or mend the path.'))
   return null
-}
-
-function findFolder(node: DirNode, names: readonly string[]): DirNode | null {
-  const [name, ...rest] = names
-  if (name === undefined) return node
-  const dir = node.dirs.find(candidate => candidate.name === name)
-  return dir === undefined ? null : findFolder(dir, rest)
 }

@@ -127,7 +127,12 @@ class Reader {
     this.#dirty = this.#before === null || changed == null ? null : new Set()
     for (const path of changed ?? NONE) {
       this.#touch(path)
-      this.#touch(parentOf(path))
+      // Up to a folder that was there before: that one lists what is new.
+      let folder = path
+      do {
+        folder = parentOf(folder)
+        this.#touch(folder)
+      } while (folder !== '' && findFolder(this.#before, folder) === null)
     }
   }
 
@@ -325,6 +330,14 @@ function emptyNode(place: Place, skipped: string, problems: readonly Warning[]):
 /** True when `path` lies below `folder`. */
 function isBelow(path: string, folder: string): boolean {
   return path.startsWith(folder === '/' ? folder : `${folder}/`)
+}
+
+/** The folder at a path below a folder, null when it is not there. */
+export function findFolder(start: DirNode | null, path: string): DirNode | null {
+  if (path === '') return start
+  let node: DirNode | null = start
+  for (const name of path.split('/')) node = node?.dirs.find(dir => dir.name === name) ?? null
+  return node
 }
 
 /** The folder of a path below the root; the root's own is the root. */

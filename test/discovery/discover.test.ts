@@ -1,0 +1,453 @@
+import { utimesSync } from 'node:fs'
+import t from 'tap'
+import { createDiscoverer, type Discovery, discover } from '../../lib/discovery/discover.ts'
+import { codesOf, discoverTree, fnOf, namesOf, OPTIONS, routesOf, snapshotOf } from '../helpers/discovery.ts'
+import { makeTree, type Tree, type TreeEntry } from '../helpers/tree.ts'
+
+const config = (json: unknown) => ({ json })
+
+/** A reproducible stream of numbers in [0, 1). */
+function numbers(seed: number): () => number {
+  let state = seed
+  return () => {
+    state = (state * 1664525 + 1013904223) % 4294967296
+    return state / 4294967296
+  }
+}
+
+function pick<T>(next: () => number, items: readonly T[]): T {
+  return items[Math.floor(next() * items.length)]!
+}
+
+const FOLDERS = [
+  '',
+  'a',
+  'a/b',
+  'a/v1',
+  'python',
+  'python/x',
+  'node/y/z',
+  '_lib',
+  '[id]',
+  'a/[...all]',
+  'src',
+  'bad name',
+  'console',
+]
+const FILES = [
+  'handler.py',
+  'index.js',
+  'get.js',
+  'post.x.js',
+  '[id].lua',
+  'plain.php',
+  '_h.py',
+  'get.post.js',
+  'main.go',
+  'data.json',
+  'x.py',
+  'x.js',
+]
+const CONFIGS: [string, unknown][] = [
+  ['fn.config.json', { timeout_ms: 5, invoke: { allow_hosts: ['a.example'] } }],
+  ['fn.config.json', { name: 'named', invoke: { routes: ['/n/{id}', '/_fn/x'] } }],
+  ['fn.config.json', { runtime: 'node', schedule: { every_seconds: 3 } }],
+  ['fn.config.json', { timeout_ms: 'x', home: { route: 'x' } }],
+  ['fn.routes.json', { routes: { 'GET,POST /m': 'x.py', '/q': 'nope.js' } }],
+  ['fn.env.json', { KEY: 'value' }],
+]
+
+function randomTree(seed: number): [string, TreeEntry][] {
+  const next = numbers(seed)
+  const entries = new Map<string, TreeEntry>()
+  for (let count = 0; count < 25; count++)
+    entries.set(`${pick(next, FOLDERS)}/${pick(next, FILES)}`.replace(/^\//, ''), 'x')
+  for (let count = 0; count < 4; count++) {
+    const [name, json] = pick(next, CONFIGS)
+    entries.set(`${pick(next, FOLDERS)}/${name}`.replace(/^\//, ''), { json })
+  }
+  return [...entries]
+}
+
+/** The outcome as text without the place of the tree and with fixed times. */
+function textOf(tree: Tree, paths: readonly string[], memory?: (tree: Tree) => Discovery): string {
+  for (const path of paths) utimesSync(tree.path(path), 1000, 1000)
+  const found = memory?.(tree) ?? discover(snapshotOf(tree.root), OPTIONS)
+  return JSON.stringify(found, null, 1).replaceAll(tree.root, '')
+}
+
+t.test(
+  '[discovery/layouts.1, discovery/layouts.2, discovery/layouts.3, core/identity.6] the order of creation changes nothing',
+  async t => {
+    for (let seed = 1; seed <= 40; seed++) {
+      const entries = randomTree(seed)
+      const paths = entries.map(([path]) => path)
+      const next = numbers(seed + 1000)
+      const shuffled = entries.map(entry => ({ entry, at: next() })).sort((a, b) => a.at - b.at)
+      const one = makeTree(Object.fromEntries(entries))
+      const two = makeTree()
+      // The second tree grows file by file under a discoverer with a memory.
+      const { discover: remember } = createDiscoverer(OPTIONS)
+      let snapshot = snapshotOf(two.root)
+      for (const { entry } of shuffled) {
+        two.write({ [entry[0]]: entry[1] })
+        snapshot = snapshotOf(two.root, { previous: snapshot, changed: [entry[0]] })
+        remember(snapshot)
+      }
+      const first = textOf(one, paths)
+      const second = textOf(two, paths, tree => remember(snapshotOf(tree.root, { previous: snapshot })))
+      one.cleanup()
+      two.cleanup()
+      if (first !== second) t.equal(first, second, `seed ${seed}`)
+      const keys = [...first.matchAll(/"key": "([^"]+)"/g)].map(match => match[1])
+      const { functions } = JSON.parse(first) as Discovery
+      t.equal(new Set(functions.map(fn => fn.key)).size, functions.length, `${keys.length} mentions`)
+    }
+  },
+)
+
+t.test('[discovery/layouts.2] a reload keeps what did not change', async t => {
+  const tree = makeTree({ 'a/handler.js': '', 'a/[id].js': '', 'b/index.py': '', 'b/x/handler.py': '', 'c.js': '' })
+  t.teardown(tree.cleanup)
+  const { discover: remember } = createDiscoverer(OPTIONS)
+  const snapshot = snapshotOf(tree.root)
+  const before = remember(snapshot)
+  t.equal(snapshotOf(tree.root, { previous: snapshot }), snapshot, 'nothing changed: the same snapshot')
+  t.equal(remember(snapshot), before)
+  tree.write({ 'a/handler.js': 'changed' })
+  const after = remember(snapshotOf(tree.root, { previous: snapshot, changed: ['a/handler.js'] }))
+  const changed = after.functions.filter(fn => !before.functions.includes(fn)).map(fn => fn.entryFile)
+  t.same(changed, ['a/handler.js'])
+  t.ok(after.functions.every(fn => Object.isFrozen(fn)))
+})
+
+t.test('[discovery/layouts.20, discovery/layouts.22] methods and default routes', async t => {
+  const cases: [string, Record<string, TreeEntry>, string[]][] = [
+    ['file', { 'x.js': '' }, ['GET /x']],
+    [
+      'file with methods',
+      { 'a/x.js': '', 'a/post.y.js': '', 'a/fn.config.json': config({ methods: ['PUT', 'POST'] }) },
+      ['POST /a/y', 'PUT,POST /a/x'],
+    ],
+    ['methods are not inherited', { 'a/b/x.js': '', 'a/fn.config.json': config({ methods: ['PUT'] }) }, ['GET /a/b/x']],
+    ['folder', { 'x/handler.js': '' }, ['GET /x']],
+    [
+      'folder with a config',
+      { 'x/handler.js': '', 'x/fn.config.json': config({ timeout_ms: 9 }) },
+      ['GET,POST,PUT,PATCH,DELETE /x'],
+    ],
+    [
+      'identity',
+      { 'x/handler.js': '', 'x/fn.config.json': config({ runtime: 'node', invoke: { methods: ['GET'] } }) },
+      ['GET /x', 'GET /x/*'],
+    ],
+    ['group', { 'node/x/handler.js': '' }, ['GET /x', 'GET /x/*']],
+    [
+      'name',
+      { 'x/handler.js': '', 'x/fn.config.json': config({ name: 'team/y', methods: ['GET'] }) },
+      ['GET /team/y', 'GET /team/y/*'],
+    ],
+    [
+      'listed',
+      { 'x/handler.js': '', 'x/fn.config.json': config({ routes: ['/A/{id}', '/b//[...c]/'], methods: ['GET'] }) },
+      ['GET /A/:id', 'GET /b/:c*'],
+    ],
+    ['none', { 'x/handler.js': '', 'x/fn.config.json': config({ routes: [] }) }, []],
+    [
+      'catch-all folder',
+      { '[...x]/handler.js': '', '[...x]/fn.config.json': config({ runtime: 'node', methods: ['GET'] }) },
+      ['GET /:x*'],
+    ],
+    ['root', { 'handler.js': '', 'fn.config.json': config({ runtime: 'node', methods: ['GET'] }) }, ['GET /']],
+    [
+      'named root',
+      { 'handler.js': '', 'fn.config.json': config({ name: 'r', methods: ['GET'] }) },
+      ['GET /r', 'GET /r/*'],
+    ],
+  ]
+  for (const [title, tree, routes] of cases) {
+    const discovery = discoverTree(tree)
+    t.same(
+      routesOf(discovery).map(route => route.split(' ').slice(0, 2).join(' ')),
+      routes,
+      title,
+    )
+    t.same(discovery.warnings, [], title)
+  }
+})
+
+t.test('[discovery/layouts.23, discovery/layouts.19] listed routes that cannot be', async t => {
+  const json = { invoke: { routes: ['/ok', '/a/*/b', '/:x/:x', '/%63onsole'], methods: ['GET'] } }
+  const discovery = discoverTree({ 'x/handler.js': '', 'x/fn.config.json': config(json) })
+  t.same(routesOf(discovery), ['GET /ok x/handler.js'])
+  t.same(codesOf(discovery), [
+    'INVALID_ROUTE x/fn.config.json',
+    'INVALID_ROUTE x/fn.config.json',
+    'RESERVED_PREFIX x/fn.config.json',
+  ])
+})
+
+t.test('[discovery/layouts.24] fn.routes.json', async t => {
+  const discovery = discoverTree({
+    'api/fn.routes.json': config({
+      routes: {
+        'GET,POST /items/{id}': 'items.py',
+        '/plain': '_h/plain.js',
+        'PUT /plain': '_h/plain.js',
+        '/gone': 'gone.js',
+        '/off': 'off.go',
+        '/text': 'notes.txt',
+      },
+    }),
+    'api/items.py': '',
+    'api/_h/plain.js': '',
+    'api/_h/fn.env.json': config({ KEY: 'v' }),
+    'api/off.go': '',
+    'api/notes.txt': '',
+    'api/sub/x.js': '',
+    'api/fn.config.json': config({ timeout_ms: 7 }),
+  })
+  t.same(routesOf(discovery), [
+    'GET /api/items api/items.py',
+    'GET /api/sub/x api/sub/x.js',
+    'GET /plain api/_h/plain.js',
+    'GET,POST /items/:id api/items.py',
+    'PUT /plain api/_h/plain.js',
+  ])
+  t.same(namesOf(discovery), ['api/_h/plain', 'api/sub/x', 'api/items'])
+  t.match(fnOf(discovery, 'api/items').policy, { methods: ['GET', 'POST'], timeoutMs: 7 })
+  t.match(fnOf(discovery, 'api/_h/plain'), { policy: { methods: ['GET', 'PUT'] }, env: { KEY: { value: 'v' } } })
+  t.ok(discovery.claims.every(claim => discovery.functions.includes(claim.fn)))
+  t.same(discovery.claims.filter(claim => claim.source === 'manifest').length, 3)
+  t.same(codesOf(discovery), Array(3).fill('MANIFEST_TARGET api/fn.routes.json'))
+})
+
+t.test('[discovery/layouts.25] forced claims', async t => {
+  const tree = {
+    'a/handler.js': '',
+    'a/fn.config.json': config({ runtime: 'node', invoke: { 'force-url': true } }),
+    'b/handler.js': '',
+    'b/fn.config.json': config({ name: 'b' }),
+    'c.js': '',
+  }
+  const forced = (forceUrl: boolean) =>
+    discoverTree(tree, { forceUrl })
+      .claims.filter(claim => claim.forced)
+      .map(claim => claim.pattern)
+  t.same(forced(false), ['/a', '/a/*'])
+  t.same(forced(true), ['/a', '/a/*', '/b', '/b/*'])
+})
+
+t.test('[discovery/layouts.26, core/identity.6] two functions with one name', async t => {
+  const discovery = discoverTree({
+    'a/handler.js': '',
+    'a/fn.config.json': config({ name: 'x', routes: ['/one'] }),
+    'b/handler.js': '',
+    'b/fn.config.json': config({ name: 'x', routes: ['/two'] }),
+    'x.js': '',
+    'python/x/handler.py': '',
+  })
+  t.same(
+    discovery.functions.map(fn => fn.key),
+    ['node/x@default', 'node/x@default#b/handler.js', 'node/x@default#x.js', 'python/x@default'],
+  )
+  t.same(codesOf(discovery), ['DUPLICATE_NAME b/handler.js', 'DUPLICATE_NAME x.js'])
+  t.ok(discovery.claims.every(claim => discovery.functions.includes(claim.fn)))
+})
+
+t.test('[discovery/layouts.27] nearest overlay wins', async t => {
+  const discovery = discoverTree({
+    'fn.config.json': config({ timeout_ms: 100, max_body_bytes: 10, invoke: { allow_hosts: ['a.example'] } }),
+    'a/fn.config.json': config({ timeout_ms: 200 }),
+    'a/b/fn.config.json': config({ invoke: { allow_hosts: ['b.example', '*.c.example'] } }),
+    'a/b/c/x.js': '',
+    'a/y/handler.py': '',
+    'node/z/handler.js': '',
+  })
+  t.match(fnOf(discovery, 'a/b/c/x').policy, {
+    timeoutMs: 200,
+    maxBodyBytes: 10,
+    allowHosts: ['b.example', '*.c.example'],
+  })
+  t.match(fnOf(discovery, 'a/y').policy, { timeoutMs: 200, maxBodyBytes: 10, allowHosts: ['a.example'] })
+  t.match(fnOf(discovery, 'z').policy, { timeoutMs: 100, maxBodyBytes: 10, maxConcurrency: 20 })
+  t.same(discovery.claims.find(claim => claim.pattern === '/a/b/c/x')?.hosts, ['b.example', '*.c.example'])
+})
+
+t.test('[discovery/layouts.28] whose schedule it is', async t => {
+  const schedule = { schedule: { every_seconds: 3 } }
+  const scheduled = (tree: Record<string, TreeEntry>) => {
+    const discovery = discoverTree({ ...tree, 'a/fn.config.json': config(schedule) })
+    return [discovery.functions.filter(fn => fn.policy.schedule !== null).map(fn => fn.entryFile), codesOf(discovery)]
+  }
+  t.same(scheduled({ 'a/handler.js': '', 'a/[id].js': '' }), [['a/handler.js'], []])
+  t.same(scheduled({ 'a/index.py': '', 'a/x.py': '' }), [['a/index.py'], []])
+  t.same(scheduled({ 'a/x.js': '', 'a/b/y.js': '' }), [['a/x.js'], []])
+  t.same(scheduled({ 'a/x.js': '', 'a/y.js': '' }), [[], ['SCHEDULE_WITHOUT_FUNCTION a/fn.config.json']])
+  t.same(scheduled({ 'a/b/y.js': '' }), [[], ['SCHEDULE_WITHOUT_FUNCTION a/fn.config.json']])
+})
+
+t.test('[discovery/layouts.29] env of the folder', async t => {
+  const discovery = discoverTree({
+    'a/x.js': '',
+    'a/fn.env.json': config({ KEY: 1, TOKEN: { value: 't', is_secret: true } }),
+    'a/b/y.js': '',
+  })
+  t.same(
+    { ...fnOf(discovery, 'a/x').env },
+    { KEY: { value: '1', isSecret: false }, TOKEN: { value: 't', isSecret: true } },
+  )
+  t.same({ ...fnOf(discovery, 'a/b/y').env }, {})
+})
+
+t.test('[discovery/layouts.30] a config that turns wrong leaves the last good one in force', async t => {
+  const tree = makeTree({
+    'a/handler.js': '',
+    'a/fn.config.json': config({ timeout_ms: 100, invoke: { methods: ['PUT'] } }),
+    'a/fn.env.json': config({ KEY: 'old' }),
+    'a/fn.routes.json': config({ routes: { '/r': 'handler.js' } }),
+    'site/index.js': '',
+    'fn.config.json': config({ assets: { directory: 'site' } }),
+  })
+  t.teardown(tree.cleanup)
+  const { discover: remember } = createDiscoverer(OPTIONS)
+  let snapshot = snapshotOf(tree.root)
+  const before = remember(snapshot)
+  const reload = (entries: Record<string, TreeEntry>) => {
+    tree.write(entries)
+    snapshot = snapshotOf(tree.root, { previous: snapshot, changed: Object.keys(entries) })
+    return remember(snapshot)
+  }
+  const broken = {
+    'a/fn.config.json': '{ "timeout_ms": 1',
+    'a/fn.env.json': '',
+    'a/fn.routes.json': '[]',
+    'fn.config.json': '{',
+  }
+  const during = reload(broken)
+  t.same(during.functions, before.functions)
+  t.same(routesOf(during), routesOf(before))
+  t.same(during.assets, before.assets, 'assets do not turn into functions')
+  const kept = [
+    'CONFIG_KEPT a/fn.config.json',
+    'CONFIG_KEPT a/fn.env.json',
+    'CONFIG_KEPT a/fn.routes.json',
+    'CONFIG_KEPT fn.config.json',
+  ]
+  t.same(
+    codesOf(during).filter(code => code.startsWith('CONFIG_KEPT')),
+    kept,
+  )
+  t.ok(during.warnings.some(warning => /fn\.config\.json is not JSON: line 1/.test(warning.message)))
+  const wrongType = reload({ 'a/fn.config.json': config({ timeout_ms: 'x' }) })
+  t.equal(fnOf(wrongType, 'a').policy.timeoutMs, 100, 'a second wrong text changes nothing')
+  const mended = reload({ 'a/fn.config.json': config({ timeout_ms: 300 }) })
+  t.equal(fnOf(mended, 'a').policy.timeoutMs, 300)
+  t.notOk(codesOf(mended).includes('CONFIG_KEPT a/fn.config.json'))
+  const fresh = discover(snapshotOf(tree.root), OPTIONS)
+  t.same({ ...fnOf(fresh, 'a').env }, {}, 'a first text has none before it')
+})
+
+t.test('[discovery/layouts.31] home of folders', async t => {
+  const home = (route: string) => config({ home: { route } })
+  const discovery = discoverTree({
+    'fn.config.json': config({ home: { redirect: 'https://example.com/' } }),
+    'a/fn.config.json': home('dash'),
+    'a/b/fn.config.json': home('/x'),
+    'python/p/fn.config.json': home('y'),
+    'python/p/get.y.py': '',
+    'u/[id]/fn.config.json': home('z'),
+  })
+  t.same(discovery.homes, [
+    { folder: '/', route: null, redirect: 'https://example.com/', origin: 'fn.config.json' },
+    { folder: '/a', route: '/a/dash', redirect: null, origin: 'a/fn.config.json' },
+    { folder: '/a/b', route: '/x', redirect: null, origin: 'a/b/fn.config.json' },
+    { folder: '/p', route: '/p/y', redirect: null, origin: 'python/p/fn.config.json' },
+  ])
+  t.same(codesOf(discovery), ['HOME_IGNORED u/[id]/fn.config.json'])
+})
+
+t.test('[discovery/layouts.32] static assets', async t => {
+  const assets = (directory: string) => config({ assets: { directory, not_found_handling: 'single-page-application' } })
+  const good = discoverTree({ 'fn.config.json': assets('web/dist'), 'web/dist/app.js': '', 'web/x.js': '' })
+  t.match(good.assets, { notFoundHandling: 'single-page-application', runWorkerFirst: false })
+  t.match(good.assets?.directory, /\/web\/dist$/)
+  t.same(routesOf(good), ['GET /web/x web/x.js'])
+  for (const directory of ['nope', 'x.js', '.hidden', 'web/.dist']) {
+    const bad = discoverTree({ 'fn.config.json': assets(directory), 'x.js': '', '.hidden/a': '', 'web/.dist/a': '' })
+    t.equal(bad.assets, null, directory)
+    t.same(codesOf(bad), ['ASSETS_MISSING fn.config.json'])
+  }
+  const nested = discoverTree({ 'a/fn.config.json': assets('site'), 'a/site/x.js': '' })
+  t.equal(nested.assets, null)
+  t.same(codesOf(nested), ['NESTED_ASSETS a/fn.config.json'])
+})
+
+const SIGNATURE_TREE: Record<string, TreeEntry> = {
+  '_shared.js': '',
+  '_shared.py': '',
+  'hello.js': '',
+  'other.py': '',
+  'users/index.js': '',
+  'users/[id].js': '',
+  'users/util.js': '',
+  'users/_lib/db.js': '',
+  'users/lib/deep/x.js': '',
+  'users/fn.config.json': { json: { timeout_ms: 100 } },
+  'users/admin/get.js': '',
+  'common/_text.js': '',
+}
+
+t.test('[discovery/layouts.33, discovery/layouts.34] what changes a signature', async t => {
+  const all = ['hello', 'other', 'users', 'users/[id]', 'users/admin/get']
+  const inUsers = ['users', 'users/[id]', 'users/admin/get']
+  const cases: [string, TreeEntry, string[]][] = [
+    ['hello.js', 'x', ['hello']],
+    ['users/index.js', 'x', ['users']],
+    ['users/util.js', 'x', inUsers],
+    ['users/_lib/db.js', 'x', inUsers],
+    ['users/lib/deep/x.js', 'x', inUsers],
+    ['users/src/new.js', '', inUsers],
+    ['_shared.js', 'x', all.filter(name => name !== 'other')],
+    ['_shared.py', 'x', ['other']],
+    ['common/_text.js', 'x', all.filter(name => name !== 'other')],
+    ['users/fn.config.json', config({ timeout_ms: 200 }), []],
+    ['users/fn.config.json', config({ invoke: { handler: 'run' } }), ['users', 'users/[id]']],
+    ['users/fn.config.json', config({ invoke: { adapter: 'lambda' } }), ['users', 'users/[id]']],
+    ['users/fn.config.json', config({ shared_deps: ['pack'] }), ['users', 'users/[id]']],
+    ['users/fn.env.json', config({ KEY: 'v' }), ['users', 'users/[id]']],
+    ['users/data.json', '{}', []],
+    ['users/notes.db', 'x', []],
+    ['users/index.test.js', 'x', []],
+    ['users/node_modules/p/index.js', 'x', []],
+  ]
+  for (const [path, entry, expected] of cases) {
+    const tree = makeTree(SIGNATURE_TREE)
+    const { discover: remember } = createDiscoverer(OPTIONS)
+    const snapshot = snapshotOf(tree.root)
+    const before = remember(snapshot)
+    tree.write({ [path]: entry })
+    const after = remember(snapshotOf(tree.root, { previous: snapshot, changed: [path] }))
+    const changed = all.filter(name => fnOf(before, name).signature !== fnOf(after, name).signature)
+    t.same(changed, expected, `${path} ${JSON.stringify(entry)}`)
+    tree.cleanup()
+  }
+})
+
+t.test('[discovery/layouts.3, discovery/layouts.35] names of Object and deep or odd texts are plain data', async t => {
+  const discovery = discoverTree({
+    '__proto__x/handler.js': '',
+    'constructor/handler.js': '',
+    'toString.js': '',
+    'hasOwnProperty/[__proto__].js': '',
+    'a/fn.config.json': `{"__proto__": {"timeout_ms": 1}, "invoke": ${'['.repeat(200)}${']'.repeat(200)}}`,
+    'a/x.js': '',
+  })
+  t.same(routesOf(discovery), [
+    'GET /a/x a/x.js',
+    'GET /constructor constructor/handler.js',
+    'GET /hasOwnProperty/:__proto__ hasOwnProperty/[__proto__].js',
+    'GET /toString toString.js',
+  ])
+  t.equal(fnOf(discovery, 'a/x').policy.timeoutMs, 2500)
+})

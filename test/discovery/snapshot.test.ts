@@ -1,0 +1,187 @@
+import { execFileSync } from 'node:child_process'
+import { mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import t from 'tap'
+import { MAX_CONFIG_FILE_BYTES } from '../../lib/core/limits.ts'
+import { SNAPSHOT_RULES } from '../../lib/discovery/configs.ts'
+import { discover } from '../../lib/discovery/discover.ts'
+import { type Disk, NODE_DISK } from '../../lib/discovery/disk.ts'
+import { findFolder, readSnapshot } from '../../lib/discovery/snapshot.ts'
+import { codesOf, OPTIONS, routesOf, snapshotOf } from '../helpers/discovery.ts'
+import { makeTree } from '../helpers/tree.ts'
+
+/** A disk that refuses some paths. */
+function refusing(refused: Record<string, string>, base: Disk = NODE_DISK): Disk {
+  const check = (path: string): void => {
+    const code = Object.entries(refused).find(([end]) => path.endsWith(end))?.[1]
+    if (code !== undefined) throw Object.assign(new Error(code), { code })
+  }
+  return {
+    ...base,
+    readdir: path => {
+      check(path)
+      return base.readdir(path)
+    },
+    readFile: path => {
+      check(path)
+      return base.readFile(path)
+    },
+    stat: path => {
+      if (path.endsWith('.js')) check(path)
+      return base.stat(path)
+    },
+  }
+}
+
+t.test('[discovery/layouts.35] each trouble is a warning and the rest is served', async t => {
+  const tree = makeTree({
+    'ok.js': '',
+    'linked.js': { symlink: 'ok.js' },
+    'gone.js': { symlink: 'nowhere.js' },
+    'self.js': { symlink: 'self.js' },
+    'a/x.js': '',
+    'a/up': { symlink: '..' },
+    'b/y.js': '',
+    'a/b': { symlink: '../b' },
+    'b/a': { symlink: '../a' },
+    'wide/whole': { symlink: '/' },
+    'big/fn.config.json': `{"group": "${'x'.repeat(MAX_CONFIG_FILE_BYTES)}"}`,
+    'big/z.js': '',
+    'latin/fn.config.json': Buffer.from([0x7b, 0xff, 0x7d]),
+    'latin/z.js': '',
+  })
+  t.teardown(tree.cleanup)
+  execFileSync('mkfifo', [tree.path('pipe.js'), tree.path('pipe'), tree.path('a/fn.config.json')])
+  const discovery = discover(snapshotOf(tree.root), OPTIONS)
+  t.same(codesOf(discovery), [
+    'CONFIG_NOT_JSON big/fn.config.json',
+    'CONFIG_NOT_JSON latin/fn.config.json',
+    'DANGLING_SYMLINK gone.js',
+    'SPECIAL_FILE a/fn.config.json',
+    'SPECIAL_FILE b/a/fn.config.json',
+    'SPECIAL_FILE pipe',
+    'SPECIAL_FILE pipe.js',
+    'SYMLINK_LOOP a/b/a',
+    'SYMLINK_LOOP a/up',
+    'SYMLINK_LOOP b/a/b',
+    'SYMLINK_LOOP b/a/up',
+    'SYMLINK_LOOP self.js',
+    'SYMLINK_LOOP wide/whole',
+  ])
+  t.same(
+    routesOf(discovery).map(route => route.split(' ')[1]),
+    ['/a/b/y', '/a/x', '/b/a/x', '/b/y', '/big/z', '/latin/z', '/linked', '/ok'],
+  )
+})
+
+t.test('[discovery/layouts.35] what the system refuses to read', async t => {
+  const tree = makeTree({
+    'a/x.js': '',
+    'b/y.js': '',
+    'b/z.js': '',
+    'c/fn.config.json': '{}',
+    'c/w.js': '',
+    'd/v.js': '',
+  })
+  t.teardown(tree.cleanup)
+  const refused = { '/a': 'EACCES', '/b/y.js': 'EACCES', '/c/fn.config.json': 'EIO', '/d': 'ENOTDIR' }
+  const snapshot = snapshotOf(tree.root, { disk: refusing(refused) })
+  const discovery = discover(snapshot, OPTIONS)
+  t.same(routesOf(discovery), ['GET /b/z b/z.js', 'GET /c/w c/w.js'])
+  t.same(codesOf(discovery), [
+    'UNREADABLE_FILE b/y.js',
+    'UNREADABLE_FILE c/fn.config.json',
+    'UNREADABLE_FOLDER a',
+    'UNREADABLE_FOLDER d',
+  ])
+  t.match(discovery.warnings.find(({ path }) => path === 'a')?.message, /permission denied/)
+  const mended = discover(snapshotOf(tree.root, { previous: snapshot }), OPTIONS)
+  t.same(mended.warnings, [])
+})
+
+t.test('[discovery/layouts.35] a folder of 10,000 entries is served with a warning', async t => {
+  const tree = makeTree({ 'data/a.js': '' })
+  t.teardown(tree.cleanup)
+  const base = NODE_DISK.readdir(tree.path('data'))[0]!
+  const entries = Array.from({ length: 10_000 }, (_, index) =>
+    Object.assign(Object.create(base), { name: `f${index}.txt` }),
+  )
+  const disk: Disk = {
+    ...NODE_DISK,
+    readdir: path => (path.endsWith('/data') ? [base, ...entries] : NODE_DISK.readdir(path)),
+  }
+  const discovery = discover(snapshotOf(tree.root, { disk }), OPTIONS)
+  t.same(codesOf(discovery), ['LARGE_FOLDER data'])
+  t.same(routesOf(discovery), ['GET /data/a data/a.js'])
+})
+
+t.test('[discovery/layouts.36] a root that is missing, a file, or comes back', async t => {
+  const tree = makeTree({ file: '' })
+  t.teardown(tree.cleanup)
+  const rootPath = tree.path('functions')
+  const missing = snapshotOf(rootPath)
+  t.same(codesOf(discover(missing, OPTIONS)), ['UNREADABLE_FOLDER .'])
+  t.match(discover(missing, OPTIONS).warnings[0], { message: /does not exist/, hint: /FN_FUNCTIONS_ROOT/ })
+  t.match(discover(snapshotOf(tree.path('file')), OPTIONS).warnings[0]?.message, /not a folder/)
+  mkdirSync(rootPath)
+  writeFileSync(`${rootPath}/x.js`, '')
+  const there = snapshotOf(rootPath, { previous: missing, changed: [''] })
+  t.same(routesOf(discover(there, OPTIONS)), ['GET /x x.js'])
+  rmSync(rootPath, { recursive: true })
+  t.same(routesOf(discover(snapshotOf(rootPath, { previous: there, changed: [''] }), OPTIONS)), [])
+})
+
+t.test('[discovery/layouts.2] only what changed is read again', async t => {
+  const tree = makeTree({ 'a/b/x.js': '', 'a/y.js': '', 'c/z.js': '', 'site/s.js': '' })
+  t.teardown(tree.cleanup)
+  const read: string[] = []
+  const disk: Disk = {
+    ...NODE_DISK,
+    readdir: path => {
+      read.push(path.slice(tree.root.length + 1))
+      return NODE_DISK.readdir(path)
+    },
+  }
+  let snapshot = snapshotOf(tree.root, { disk })
+  const step = (changed: string[]) => {
+    read.length = 0
+    const before = snapshot
+    snapshot = snapshotOf(tree.root, { previous: before, changed, disk })
+    t.same(snapshot.root, snapshotOf(tree.root).root, `as a first look after ${changed}`)
+    return { before, reads: [...read].sort() }
+  }
+  tree.write({ 'a/b/x.js': 'changed' })
+  const { before, reads } = step(['a/b/x.js'])
+  t.same(reads, ['a/b'])
+  t.equal(findFolder(snapshot.root, 'c'), findFolder(before.root, 'c'))
+  tree.write({ 'c/new/deep/n.js': '' })
+  t.same(step(['c/new/deep/n.js']).reads, ['c', 'c/new', 'c/new/deep'])
+  tree.remove('a/b')
+  t.same(step(['a/b']).reads, ['a'])
+  tree.write({ 'a/b': 'a file now' })
+  t.same(step(['a/b']).reads, ['a'])
+  renameSync(tree.path('c/new'), tree.path('c/old'))
+  t.same(step(['c/new', 'c/old']).reads, ['c', 'c/old', 'c/old/deep'])
+  tree.write({ 'fn.config.json': '{"assets": {"directory": "site"}}' })
+  t.same(step(['fn.config.json']).reads, [''])
+  tree.remove('fn.config.json')
+  t.same(step(['fn.config.json']).reads, ['', 'site'])
+  rmSync(tree.path('c'), { recursive: true })
+  symlinkSync('a', tree.path('c'))
+  t.same(step(['c']).reads, ['', 'c'])
+})
+
+t.test('[discovery/layouts.1, discovery/layouts.2] the slow way gives the same, and lets other work go on', async t => {
+  const names = Array.from({ length: 160 }, (_, index) => [`d${index}/x.js`, ''])
+  const tree = makeTree(Object.fromEntries(names))
+  t.teardown(tree.cleanup)
+  let turns = 0
+  const count = (): void => {
+    turns++
+    timer = setImmediate(count)
+  }
+  let timer = setImmediate(count)
+  const slow = await readSnapshot({ rootPath: tree.root, ...SNAPSHOT_RULES })
+  clearImmediate(timer)
+  t.same(slow, snapshotOf(tree.root))
+  t.ok(turns >= 2, `${turns} turns`)
+})

@@ -1,0 +1,49 @@
+/** Discovery of temporary trees for tests. */
+
+import { SNAPSHOT_RULES } from '../../lib/discovery/configs.ts'
+import { type Discovery, type DiscoverOptions, discover } from '../../lib/discovery/discover.ts'
+import { readSnapshotSync, type Snapshot, type SnapshotOptions } from '../../lib/discovery/snapshot.ts'
+import { makeTree, type TreeEntry } from './tree.ts'
+
+export const OPTIONS: DiscoverOptions = {
+  runtimes: ['python', 'node', 'php', 'lua'],
+  namespaceDepth: 3,
+  forceUrl: false,
+  defaults: { defaultTimeoutMs: 2500, defaultMaxConcurrency: 20, defaultMaxBodyBytes: 1_048_576 },
+}
+
+export function snapshotOf(rootPath: string, more: Partial<SnapshotOptions> = {}): Snapshot {
+  return readSnapshotSync({ rootPath, ...SNAPSHOT_RULES, ...more })
+}
+
+/** Makes a tree, discovers it once, and removes it. */
+export function discoverTree(entries: Record<string, TreeEntry>, options: Partial<DiscoverOptions> = {}): Discovery {
+  const tree = makeTree(entries)
+  try {
+    return discover(snapshotOf(tree.root), { ...OPTIONS, ...options })
+  } finally {
+    tree.cleanup()
+  }
+}
+
+/** Sorted `GET,POST /path entry/file`. */
+export function routesOf({ claims }: Discovery): string[] {
+  return claims.map(claim => `${claim.methods.join()} ${claim.pattern} ${claim.fn.entryFile}`).sort()
+}
+
+/** Sorted `CODE path`. */
+export function codesOf({ warnings }: Pick<Discovery, 'warnings'>): string[] {
+  return warnings.map(({ code, path }) => `${code} ${path}`).sort()
+}
+
+/** Names of the functions, with versions. */
+export function namesOf({ functions }: Discovery): string[] {
+  return functions.map(fn => (fn.version === null ? fn.name : `${fn.name}@${fn.version}`))
+}
+
+/** The only function with that name. */
+export function fnOf({ functions }: Discovery, name: string) {
+  const found = functions.filter(fn => fn.name === name && fn.version === null)
+  if (found.length !== 1) throw new Error(`${found.length} functions are named ${name}`)
+  return found[0]!
+}
