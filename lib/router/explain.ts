@@ -33,7 +33,9 @@ function whyLost(leaf: RouteLeaf, entry: RouteEntry, method: string, winnerPatte
   if (!entry.claim.methods.includes(wanted as Method)) {
     return `method: it allows ${entry.claim.methods.join(', ') || 'none'}`
   }
-  const loss = leaf.settlement.losses.find(({ entry: lost, methods }) => lost === entry && methods.includes(wanted as Method))
+  const loss = leaf.settlement.losses.find(
+    ({ entry: lost, methods }) => lost === entry && methods.includes(wanted as Method),
+  )
   if (loss !== undefined) return `taken: ${describeClaim(loss.winner.claim)} has this route`
   const conflict = leaf.settlement.conflicts.find(
     ({ entries, methods }) => entries.includes(entry) && methods.includes(wanted as Method),
@@ -42,7 +44,8 @@ function whyLost(leaf: RouteLeaf, entry: RouteEntry, method: string, winnerPatte
     const others = conflict.entries.filter(other => other !== entry).map(other => other.claim.fn.entryFile)
     return `conflict: ${others.join(', ')} claims the same route with equal right`
   }
-  if (winnerPattern !== null && winnerPattern !== entry.pattern.text) return `less specific: ${winnerPattern} comes first`
+  if (winnerPattern !== null && winnerPattern !== entry.pattern.text)
+    return `less specific: ${winnerPattern} comes first`
   return `host: it answers ${entry.claim.hosts.join(', ') || 'every host'} only`
 }
 
@@ -57,7 +60,10 @@ export function explain(table: RouteTable, method: string, path: string, host: s
       const key = `${entry.claim.fn.key} ${entry.pattern.text}`
       if (winner === null && key === winnerKey) winner = { ...toClaim(entry), params: { ...params } }
       else if (key !== winnerKey) {
-        losers.push({ ...toClaim(entry), rule: whyLost(leaf, entry, method, found.kind === 'match' ? found.pattern : null) })
+        losers.push({
+          ...toClaim(entry),
+          rule: whyLost(leaf, entry, method, found.kind === 'match' ? found.pattern : null),
+        })
       }
     }
   }

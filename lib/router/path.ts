@@ -9,7 +9,6 @@
 
 const SLASH = 47
 const DOT = 46
-const PERCENT = 37
 
 /** Why a path is answered 400. */
 export interface PathProblem {
@@ -23,18 +22,25 @@ const LEAVES_ROOT: PathProblem = Object.freeze({ problem: 'path leaves the root'
 
 /** True when the path holds nothing to decode, resolve or collapse; then it is canonical as it stands. */
 export function isCleanPath(path: string): boolean {
-  const length = path.length
   if (path.charCodeAt(0) !== SLASH) return false
-  if (length > 1 && path.charCodeAt(length - 1) === SLASH) return false
-  let previous = 0
-  for (let i = 0; i < length; i++) {
-    const code = path.charCodeAt(i)
-    if (code === PERCENT || code === 0) return false
-    // A segment that starts with a dot may be `.` or `..`: rare, so the slow form decides.
-    if (previous === SLASH && (code === SLASH || code === DOT)) return false
-    previous = code
+  if (path.length === 1) return true
+  return path.indexOf('%') < 0 && path.indexOf('\0') < 0 && hasCleanSegments(path, 1)
+}
+
+/**
+ * True when no segment from `at` on is empty or starts with a dot. Such a segment may be `.` or `..`, or as harmless as
+ * `.well-known`: it is rare, so the slow form decides. Searching slash by slash is quicker than looking at each character.
+ */
+export function hasCleanSegments(path: string, at: number): boolean {
+  const length = path.length
+  for (let start = at; start < length; ) {
+    const code = path.charCodeAt(start)
+    if (code === SLASH || code === DOT) return false
+    const slash = path.indexOf('/', start)
+    if (slash < 0) return true
+    start = slash + 1
   }
-  return true
+  return false
 }
 
 /**
@@ -46,6 +52,8 @@ export function isCleanPath(path: string): boolean {
 export function normalizePath(rawPath: string): string | PathProblem {
   if (isCleanPath(rawPath)) return rawPath
   if (rawPath.charCodeAt(0) !== SLASH) return NOT_ABSOLUTE
+  const simple = decodeSimple(rawPath)
+  if (simple !== null) return simple
   const segments: string[] = []
   for (const raw of rawPath.split('/')) {
     if (raw === '') continue
@@ -61,6 +69,36 @@ export function normalizePath(rawPath: string): string | PathProblem {
     segments.push(escapeSegment(text))
   }
   return `/${segments.join('/')}`
+}
+
+/** The common case: escapes of printable ASCII in a path with nothing else to mend. Null when it is another case. */
+function decodeSimple(rawPath: string): string | null {
+  let percent = rawPath.indexOf('%')
+  if (percent < 0 || rawPath.indexOf('\0') >= 0 || !hasCleanSegments(rawPath, 1)) return null
+  let path = ''
+  let from = 0
+  while (percent >= 0) {
+    const code = hexDigit(rawPath.charCodeAt(percent + 1)) * 16 + hexDigit(rawPath.charCodeAt(percent + 2))
+    const char = SIMPLE[code]
+    if (char === undefined) return null
+    path += rawPath.slice(from, percent) + char
+    from = percent + 3
+    percent = rawPath.indexOf('%', from)
+  }
+  return from === rawPath.length ? path : path + rawPath.slice(from)
+}
+
+/** By code: printable ASCII as canonical text. A dot is left out: it may make a dot segment. */
+const SIMPLE: readonly (string | undefined)[] = Array.from({ length: 127 }, (_, code) => {
+  if (code < 32 || code === DOT) return undefined
+  return escapeSegment(String.fromCharCode(code))
+})
+
+/** The value of a hexadecimal digit; NaN for anything else. */
+function hexDigit(code: number): number {
+  if (code >= 48 && code <= 57) return code - 48
+  const upper = code & ~32
+  return upper >= 65 && upper <= 70 ? upper - 55 : Number.NaN
 }
 
 /** Decodes the escapes of one raw segment once; null when one is malformed or not UTF-8 (`%zz`, `%c0%ae`). */

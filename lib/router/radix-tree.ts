@@ -1,7 +1,7 @@
 /**
  * The route tree: a radix tree over canonical path text, built once, then only read. Spec: §4.1, page router/radix-tree.
  *
- *   /users          static text is shared between routes and compared by char code
+ *   users           behind the slash that every path begins with; static text is shared between routes
  *   ├─ ""           leaf of /users
  *   └─ /
  *      ├─ me        leaf of /users/me             tried first: static
@@ -19,14 +19,14 @@
  * up, and only then the path is brought into canonical form and walked again.
  */
 
-import { isCleanPath, normalizePath, type PathProblem, unescapeCanonical } from './path.ts'
+import { hasCleanSegments, normalizePath, type PathProblem, unescapeCanonical } from './path.ts'
 import type { Segment } from './pattern.ts'
 
 const SLASH = 47
 const DOT = 46
 const PERCENT = 37
-/** Below this many characters a loop beats the native search. */
-const SHORT = 16
+/** Up to so many characters a loop is quicker than a native search. */
+const LOOP_CHARS = 8
 
 /** Decides at each leaf that matches the path, most specific first, whether the search ends there. */
 export interface Acceptor<T> {
@@ -38,6 +38,7 @@ export interface Acceptor<T> {
 class Node<T> {
   /** Static text before this node; empty behind a param. */
   text: string
+  size: number
   /** Params on the way here, which is the index of the next one. */
   readonly params: number
   /** Kids by first char code minus `low`; ASCII only. */
@@ -59,6 +60,7 @@ class Node<T> {
 
   constructor(text: string, params: number) {
     this.text = text
+    this.size = text.length
     this.params = params
   }
 }
@@ -67,7 +69,7 @@ export class RadixTree<T> {
   readonly #root = new Node<T>('', 0)
   // Of the search under way. A search runs to its end in one go, so one set of fields serves them all.
   #path = ''
-  #isRaw = true
+  #isCanonical = false
   #isDirty = false
   #problem: PathProblem | null = null
   readonly #starts: number[] = []
@@ -85,16 +87,22 @@ export class RadixTree<T> {
 
   /**
    * The first leaf, in order of precedence, that matches the path and that the acceptor takes.
-   * @param rawPath - the request target without query
+   * @param rawPath - the request target without query, raw or canonical; a literal NUL is for `normalizePath` to refuse
    * @returns null when there is none, or when the path is no path (`problem`)
    */
   find(rawPath: string, acceptor: Acceptor<T>): T | null {
     this.#path = rawPath
-    this.#isRaw = true
+    this.#isCanonical = false
     this.#isDirty = false
     this.#problem = null
-    const leaf = this.#walk(this.#root, 0, acceptor)
-    if (leaf !== null || isCleanPath(rawPath)) return leaf
+    if (rawPath.charCodeAt(0) === SLASH) {
+      const leaf = this.#walk(this.#root, 1, acceptor)
+      if (leaf !== null || isCleanRest(rawPath, 1)) return leaf
+    }
+    return this.#findCanonical(rawPath, acceptor)
+  }
+
+  #findCanonical(rawPath: string, acceptor: Acceptor<T>): T | null {
     const path = normalizePath(rawPath)
     if (typeof path !== 'string') {
       this.#problem = path
@@ -102,17 +110,23 @@ export class RadixTree<T> {
     }
     acceptor.restart()
     this.#path = path
-    this.#isRaw = false
+    this.#isCanonical = true
     this.#isDirty = false
-    return this.#walk(this.#root, 0, acceptor)
+    return this.#walk(this.#root, 1, acceptor)
   }
 
-  /** The decoded text of a param after a successful search; null for an optional catch-all that matched nothing. */
-  capture(index: number): string | null {
-    const start = this.#starts[index]!
-    if (start < 0) return null
-    const text = this.#path.slice(start, this.#ends[index])
-    return this.#isRaw ? text : unescapeCanonical(text)
+  /**
+   * Reads the params of the leaf that was found, decoded; an optional catch-all that matched nothing has none.
+   * @param names - of the pattern that was claimed, in path order
+   */
+  capture(names: readonly string[], params: Record<string, string>): void {
+    const path = this.#path
+    for (let index = 0; index < names.length; index++) {
+      const start = this.#starts[index]!
+      if (start < 0) return
+      const text = path.slice(start, this.#ends[index])
+      params[names[index]!] = this.#isCanonical ? unescapeCanonical(text) : text
+    }
   }
 
   #walk(from: Node<T>, start: number, acceptor: Acceptor<T>): T | null {
@@ -120,23 +134,21 @@ export class RadixTree<T> {
     const length = path.length
     let node = from
     let at = start
-    for (;;) {
-      if (at === length) return this.#end(node, acceptor)
-      const kid = kidAt(node, path, at)
-      if (kid !== null) {
-        const next = at + kid.text.length
+    while (at < length) {
+      const kid = kidFor(node, path.charCodeAt(at))
+      if (kid !== null && (kid.size === 1 || path.slice(at, at + kid.size) === kid.text)) {
         if (!node.branches) {
+          at += kid.size
           node = kid
-          at = next
           continue
         }
-        const leaf = this.#walk(kid, next, acceptor)
+        const leaf = this.#walk(kid, at + kid.size, acceptor)
         if (leaf !== null || this.#isDirty) return leaf
       }
       if (!node.branches) return null
       const param = node.param
       if (param !== null) {
-        const end = this.#segmentEnd(at)
+        const end = this.#isCanonical ? canonicalEnd(path, at) : segmentEnd(path, at)
         if (end < 0) {
           this.#isDirty = true
           return null
@@ -153,10 +165,6 @@ export class RadixTree<T> {
       }
       return this.#tail(node, at, acceptor)
     }
-  }
-
-  /** The path ends at this node. */
-  #end(node: Node<T>, acceptor: Acceptor<T>): T | null {
     if (node.leaf !== null && acceptor.accept(node.leaf)) return node.leaf
     if (node.base !== null && acceptor.accept(node.base)) {
       this.#starts[node.params] = -1
@@ -172,7 +180,7 @@ export class RadixTree<T> {
     else if (node.optional !== null && acceptor.accept(node.optional)) leaf = node.optional
     else if (node.wildcard !== null && acceptor.accept(node.wildcard)) leaf = node.wildcard
     if (leaf === null) return null
-    if (this.#isRaw && !isCleanRest(this.#path, at)) {
+    if (!this.#isCanonical && !isCleanRest(this.#path, at)) {
       this.#isDirty = true
       return null
     }
@@ -181,38 +189,17 @@ export class RadixTree<T> {
     return leaf
   }
 
-  /** Where the segment that starts here ends; -1 when it cannot be taken as it stands. */
-  #segmentEnd(at: number): number {
-    const path = this.#path
-    const length = path.length
-    const short = Math.min(at + SHORT, length)
-    let end = at
-    for (; end < short; end++) {
-      const code = path.charCodeAt(end)
-      if (code === SLASH) break
-      if ((code === PERCENT || code === 0) && this.#isRaw) return -1
-    }
-    if (end === short && end < length) {
-      end = path.indexOf('/', end)
-      if (end < 0) end = length
-      if (this.#isRaw && (hasBetween(path, '%', at, end) || hasBetween(path, '\0', at, end))) return -1
-    }
-    if (this.#isRaw && (end === at || path.charCodeAt(at) === DOT)) return isDotless(path, at, end) ? end : -1
-    return end
-  }
-
   #insert(segments: readonly Segment[], value: T): void {
     let node = this.#root
     let text = ''
-    for (const segment of segments) {
-      // The folder itself, for an optional catch-all; the root's path is `/`, every other folder's has no slash.
-      const folder = text === '' && node === this.#root ? '/' : text
-      text += '/'
+    for (const [index, segment] of segments.entries()) {
+      if (segment.kind === 'optional-catch-all') insertText(node, text).base = value
+      // The root stands behind the first slash of all paths.
+      if (index > 0) text += '/'
       if (segment.kind === 'static') {
         text += segment.text
         continue
       }
-      if (segment.kind === 'optional-catch-all') insertText(node, folder).base = value
       node = insertText(node, text)
       text = ''
       node.branches = true
@@ -227,32 +214,48 @@ export class RadixTree<T> {
       else node.wildcard = value
       return
     }
-    insertText(node, segments.length === 0 ? '/' : text).leaf = value
+    insertText(node, text).leaf = value
   }
 }
 
-/** The kid whose static text stands at this place of the path. */
-function kidAt<T>(node: Node<T>, path: string, at: number): Node<T> | null {
-  const code = path.charCodeAt(at)
+/** The kid whose text starts with this character. */
+function kidFor<T>(node: Node<T>, code: number): Node<T> | null {
   const index = code - node.low
-  let kid: Node<T> | null | undefined = null
-  if (index >= 0 && index < node.table.length) kid = node.table[index]
-  else if (node.wide !== null) kid = node.wide.get(code)
-  if (kid === null || kid === undefined) return null
-  const text = kid.text
-  const size = text.length
-  if (at + size > path.length) return null
-  for (let i = 1; i < size; i++) {
-    if (text.charCodeAt(i) !== path.charCodeAt(at + i)) return null
+  if (index >= 0 && index < node.table.length) return node.table[index]!
+  return node.wide === null ? null : (node.wide.get(code) ?? null)
+}
+
+function canonicalEnd(path: string, at: number): number {
+  const end = path.indexOf('/', at)
+  return end < 0 ? path.length : end
+}
+
+/**
+ * Where the segment that starts at `at` ends.
+ * @returns -1 for a segment that cannot be taken as it came: empty, with an escape, or perhaps `.` or `..`
+ */
+function segmentEnd(path: string, at: number): number {
+  const length = path.length
+  const near = Math.min(at + LOOP_CHARS, length)
+  for (let i = at; i < near; i++) {
+    const code = path.charCodeAt(i)
+    // Letters and digits come after the slash: one comparison for most characters.
+    if (code > SLASH) continue
+    if (code === SLASH) return i === at ? -1 : i
+    if (code === PERCENT || (code === DOT && i === at)) return -1
   }
-  return kid
+  if (near === length) return length
+  const slash = path.indexOf('/', near)
+  const end = slash < 0 ? length : slash
+  const percent = path.indexOf('%', near)
+  return percent >= 0 && percent < end ? -1 : end
 }
 
 /** Makes the node that stands at `text` below `node`, cutting texts that share a beginning. */
 function insertText<T>(node: Node<T>, text: string): Node<T> {
   if (text === '') return node
   const code = text.charCodeAt(0)
-  const kid = (code < 128 ? node.table[code - node.low] : node.wide?.get(code)) ?? null
+  const kid = kidFor(node, code)
   if (kid === null) {
     const made = new Node<T>(text, node.params)
     setKid(node, made)
@@ -263,6 +266,7 @@ function insertText<T>(node: Node<T>, text: string): Node<T> {
   if (shared === kid.text.length) return insertText(kid, text.slice(shared))
   const upper = new Node<T>(kid.text.slice(0, shared), node.params)
   kid.text = kid.text.slice(shared)
+  kid.size = kid.text.length
   setKid(upper, kid)
   setKid(node, upper)
   return insertText(upper, text.slice(shared))
@@ -284,31 +288,7 @@ function setKid<T>(node: Node<T>, kid: Node<T>): void {
   node.table[code - node.low] = kid
 }
 
-/** True when the rest of a raw path is canonical. `at` stands behind a slash. */
+/** True when the rest of a path can be taken as it came. `at` stands behind a slash. */
 function isCleanRest(path: string, at: number): boolean {
-  const length = path.length
-  if (path.charCodeAt(length - 1) === SLASH) return false
-  if (length - at > 2 * SHORT) {
-    if (path.indexOf('%', at) >= 0 || path.indexOf('//', at - 1) >= 0) return false
-    return path.indexOf('/.', at - 1) < 0 && path.indexOf('\0', at) < 0
-  }
-  let previous = SLASH
-  for (let i = at; i < length; i++) {
-    const code = path.charCodeAt(i)
-    if (code === PERCENT || code === 0) return false
-    if (previous === SLASH && (code === SLASH || code === DOT)) return false
-    previous = code
-  }
-  return true
-}
-
-function hasBetween(path: string, char: string, start: number, end: number): boolean {
-  const found = path.indexOf(char, start)
-  return found >= 0 && found < end
-}
-
-/** False for an empty segment, `.` and `..`. */
-function isDotless(path: string, at: number, end: number): boolean {
-  if (end === at) return false
-  return end - at > 2 || path.charCodeAt(end - 1) !== DOT
+  return hasCleanSegments(path, at) && path.indexOf('%', at) < 0
 }

@@ -10,7 +10,15 @@ import { toVersionPath } from '../core/versions.ts'
 import { type HostRule, matchesHost, parseHost } from './hosts.ts'
 import { type Pattern, parsePattern } from './pattern.ts'
 import { type Acceptor, RadixTree } from './radix-tree.ts'
-import { compareText, type RouteEntry, type Settlement, type Slot, settle } from './settle.ts'
+import {
+  compareText,
+  type RouteEntry,
+  type RouteMatch,
+  type RouteParams,
+  type Settlement,
+  type Slot,
+  settle,
+} from './settle.ts'
 import { toRouteWarnings } from './warnings.ts'
 
 export interface RouteTableOptions {
@@ -18,17 +26,6 @@ export interface RouteTableOptions {
   functions: readonly FunctionVersion[]
   /** `FN_FORCE_URL`. */
   forceUrl: boolean
-}
-
-/** Text params by name, without a prototype: `__proto__` and `constructor` are names like any other. */
-export type RouteParams = Readonly<Record<string, string>>
-
-export interface RouteMatch {
-  readonly kind: 'match'
-  readonly fn: FunctionVersion
-  readonly params: RouteParams
-  /** As claimed: `/users/:id`, or `/<name>@<version>`. */
-  readonly pattern: string
 }
 
 export interface RouteRefusal {
@@ -52,7 +49,6 @@ export interface RouteLeaf {
   methods: number
 }
 
-const NO_PARAMS: RouteParams = Object.freeze(Object.create(null))
 const NOT_FOUND = refusal('NOT_FOUND', 'not found')
 const CONFLICT = refusal('ROUTE_CONFLICT', 'ambiguous route')
 const WRONG_HOST = refusal('HOST_NOT_ALLOWED', 'host not allowed')
@@ -102,10 +98,11 @@ export class RouteTable {
     }
     const slot = lookup.slot!
     if (slot.rivals.length > 0 && lookup.isDisputed(slot)) return CONFLICT
-    const { fn } = slot.entry.claim
-    const { text, paramNames } = slot.entry.pattern
-    if (paramNames.length === 0) return { kind: 'match', fn, params: NO_PARAMS, pattern: text }
-    return { kind: 'match', fn, params: this.#params(paramNames), pattern: text }
+    const { match, names } = slot
+    if (names.length === 0) return match
+    const params = new Params()
+    this.#tree.capture(names, params)
+    return { kind: 'match', fn: match.fn, params, pattern: match.pattern }
   }
 
   /** Every leaf that matches a path, most specific first, with the params it would give; for `explain`. */
@@ -120,17 +117,10 @@ export class RouteTable {
       const leaf = this.#tree.find(path, acceptor)
       if (leaf === null) return found
       seen.push(leaf)
-      found.push({ leaf, params: this.#params(leaf.settlement.entries[0]!.pattern.paramNames) })
+      const params = new Params()
+      this.#tree.capture(leaf.settlement.entries[0]!.pattern.paramNames, params)
+      found.push({ leaf, params })
     }
-  }
-
-  #params(names: readonly string[]): RouteParams {
-    const params = new Params()
-    for (let index = 0; index < names.length; index++) {
-      const text = this.#tree.capture(index)
-      if (text !== null) params[names[index]!] = text
-    }
-    return params
   }
 }
 
@@ -163,7 +153,7 @@ class Lookup implements Acceptor<RouteLeaf> {
       return false
     }
     for (; slot !== null; slot = slot.next) {
-      if (this.#isHostOf(slot.entry)) {
+      if (slot.hosts === null || this.#isHostOf(slot.hosts)) {
         this.slot = slot
         return true
       }
@@ -173,7 +163,7 @@ class Lookup implements Acceptor<RouteLeaf> {
   }
 
   isDisputed(slot: Slot): boolean {
-    return slot.rivals.some(rival => this.#isHostOf(rival))
+    return slot.rivals.some(rival => rival.hosts.length === 0 || this.#isHostOf(rival.hosts))
   }
 
   refusal(): RouteRefusal {
@@ -181,10 +171,9 @@ class Lookup implements Acceptor<RouteLeaf> {
     return this.#otherMethods === 0 ? NOT_FOUND : WRONG_METHOD[this.#otherMethods]!
   }
 
-  #isHostOf(entry: RouteEntry): boolean {
-    if (entry.hosts.length === 0) return true
+  #isHostOf(rules: readonly HostRule[]): boolean {
     this.#parsedHost ??= parseHost(this.#host)
-    return matchesHost(entry.hosts, this.#parsedHost)
+    return matchesHost(rules, this.#parsedHost)
   }
 }
 

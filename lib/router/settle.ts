@@ -1,10 +1,12 @@
 /** Who owns a route: the claims on one shape of path, settled per method and host. Owner: §3, page router/route-table. */
 
-import type { Claim } from '../core/catalog.ts'
+import type { Claim, FunctionVersion } from '../core/catalog.ts'
 import { METHODS, type Method } from '../core/identity.ts'
 import { type ClaimStanding, decideClaim } from '../core/transitions.ts'
 import { type HostRule, hostsCover, hostsOverlap } from './hosts.ts'
 import type { Pattern } from './pattern.ts'
+
+const NO_PARAMS: RouteParams = Object.freeze(Object.create(null))
 
 /** A claim ready to be compared. */
 export interface RouteEntry {
@@ -17,12 +19,29 @@ export interface RouteEntry {
   isAddress: boolean
 }
 
+/** Text params by name, without a prototype: `__proto__` and `constructor` are names like any other. */
+export type RouteParams = Readonly<Record<string, string>>
+
+export interface RouteMatch {
+  readonly kind: 'match'
+  readonly fn: FunctionVersion
+  readonly params: RouteParams
+  /** As claimed: `/users/:id`, or `/<name>@<version>`. */
+  readonly pattern: string
+}
+
 /** One owner of a method; `next` holds for other hosts. */
 export interface Slot {
   entry: RouteEntry
   /** Claims of equal strength that want some of the same hosts: there the answer is 409. */
   rivals: readonly RouteEntry[]
+  /** Null when every host may come. */
+  hosts: readonly HostRule[] | null
   next: Slot | null
+  /** Names of the params, in path order. */
+  names: readonly string[]
+  /** The answer, complete when there are no params. */
+  match: RouteMatch
 }
 
 /** A claim that lost methods to a stronger one, wherever their hosts overlap. */
@@ -96,11 +115,18 @@ export function ownedMethods(settlement: Settlement, entry: RouteEntry): Method[
 function toSlot(live: readonly RouteEntry[], lone: Map<RouteEntry, Slot>): Slot | null {
   const first = live[0]
   if (first !== undefined && live.length === 1) {
-    const known = lone.get(first) ?? { entry: first, rivals: [], next: null }
+    const known = lone.get(first) ?? makeSlot(first, [], null)
     lone.set(first, known)
     return known
   }
-  return live.reduceRight<Slot | null>((next, entry) => ({ entry, rivals: rivalsOf(entry, live), next }), null)
+  return live.reduceRight<Slot | null>((next, entry) => makeSlot(entry, rivalsOf(entry, live), next), null)
+}
+
+function makeSlot(entry: RouteEntry, rivals: readonly RouteEntry[], next: Slot | null): Slot {
+  const { text, paramNames } = entry.pattern
+  const match: RouteMatch = Object.freeze({ kind: 'match', fn: entry.claim.fn, params: NO_PARAMS, pattern: text })
+  const hosts = entry.hosts.length === 0 ? null : entry.hosts
+  return { entry, rivals, hosts, next, names: paramNames, match }
 }
 
 function rivalsOf(entry: RouteEntry, live: readonly RouteEntry[]): RouteEntry[] {
