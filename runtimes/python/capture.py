@@ -13,6 +13,8 @@ from . import wire
 STREAMS = ('stdout', 'stderr')
 _HEADERS = tuple(wire.to_header({'stream': name}) for name in STREAMS)
 _NOTE_ROOM = 100
+#: Bytes of an unfinished line that are kept.
+MAX_HELD = 8192
 
 
 class Output:
@@ -32,11 +34,12 @@ class Output:
 
     def write(self, stream, text):
         if not self.dirty:
-            self.dirty = True
             self.parts = ([], [])
             self.held = [0, 0]
             self.room = [wire.MAX_CAPTURED_OUTPUT_BYTES - _NOTE_ROOM] * 2
             self.dropped = [0, 0]
+            # Last: another thread may end the capture now.
+            self.dirty = True
         data = text.encode('utf-8', 'replace') if isinstance(text, str) else bytes(text)
         room = self.room[stream]
         if len(data) > room:
@@ -50,7 +53,7 @@ class Output:
         if data:
             self.parts[stream].append(data)
             self.held[stream] += len(data)
-            if (data.endswith(b'\n') or self.held[stream] > 8192) and threading.get_ident() == _MAIN and not self.sending:
+            if (data.endswith(b'\n') or self.held[stream] > MAX_HELD) and threading.get_ident() == _MAIN and not self.sending:
                 self._send(stream)
 
     def end(self):
@@ -81,13 +84,18 @@ class Output:
 _MAIN = threading.get_ident()
 
 
+def _nobody():
+    return None
+
+
 class CapturedStream(io.TextIOBase):
     """Stands in for `sys.stdout` or `sys.stderr`. `current()` gives the Output of the running call or None."""
 
-    def __init__(self, stream, current):
+    def __init__(self, stream):
         self._stream = stream
-        self._current = current
         self._fd = stream + 1
+        self._line = ''
+        self.current = _nobody
         self.buffer = _Bytes(self)
         self.name = '<%s>' % STREAMS[stream]
         self.mode = 'w'
@@ -104,13 +112,14 @@ class CapturedStream(io.TextIOBase):
         return len(text)
 
     def put(self, text):
-        output = self._current()
+        output = self.current()
         if output is not None and output.id != 0:
             output.write(self._stream, text)
             return
-        data = text.encode('utf-8', 'replace') if isinstance(text, str) else bytes(text)
-        while data:
-            data = data[os.write(self._fd, data) :]
+        # Outside a call, whole lines: `print` writes its arguments one by one.
+        self._line += text if isinstance(text, str) else text.decode('utf-8', 'replace')
+        if '\n' in self._line or len(self._line) > MAX_HELD:
+            self.flush()
 
     def fileno(self):
         return self._fd
@@ -122,10 +131,12 @@ class CapturedStream(io.TextIOBase):
         return False
 
     def flush(self):
-        pass
+        data, self._line = self._line.encode('utf-8', 'replace'), ''
+        while data:
+            data = data[os.write(self._fd, data) :]
 
     def close(self):
-        pass
+        self.flush()
 
     def reconfigure(self, **_options):
         pass
@@ -152,9 +163,10 @@ class _Bytes(io.RawIOBase):
         pass
 
 
-def install(current):
-    """Replaces `sys.stdout` and `sys.stderr` of this process."""
+def install():
+    """Replaces `sys.stdout` and `sys.stderr` of this process, once: handlers keep references to them."""
     global _MAIN
     _MAIN = threading.get_ident()
-    sys.stdout = CapturedStream(0, current)
-    sys.stderr = CapturedStream(1, current)
+    sys.stdout = CapturedStream(0)
+    sys.stderr = CapturedStream(1)
+    return sys.stdout, sys.stderr

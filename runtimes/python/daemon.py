@@ -93,10 +93,20 @@ class Daemon:
         try:
             while self.running:
                 for key, events in self.selector.select(self.next_timeout()):
-                    key.data(events)
+                    self.handle(key, events)
                 self.run_timers()
         finally:
             self.shut_down()
+
+    def handle(self, key, events):
+        """A fault of one connection or pipe ends that one, not the workers of everybody."""
+        try:
+            key.data(events)
+        except Exception:
+            report(traceback.format_exc())
+            owner = getattr(key.data, '__self__', None)
+            if owner is not self:
+                owner.close()
 
     def next_timeout(self):
         return None if not self.timers else max(0.0, self.timers[0][0] - time.monotonic())

@@ -35,7 +35,7 @@ class Multiplexed:
         self.call = target.call
         self.serial = not target.is_async
         self.make_event = make_event_factory(link.start)
-        capture.install(_output.get)
+        link.capture_for(_output.get)
         self.loop = asyncio.new_event_loop()
         asyncio.set_event_loop(self.loop)
         link.background = self.run_in_background
@@ -50,10 +50,9 @@ class Multiplexed:
         # From 3.12 on a task can begin at once, without a turn of the loop.
         self.task_options = {'eager_start': True} if hasattr(asyncio, 'eager_task_factory') else {}
 
-    def serve(self, frames):
+    def serve(self):
         """Runs calls until the gateway hangs up and background work is done. Raises ProtocolError."""
         self.conn.setblocking(False)
-        self.loop.call_soon(self.take_first, frames)
         self.loop.add_reader(self.conn, self.read)
         self.loop.run_forever()
         if self.problem is not None:
@@ -69,12 +68,6 @@ class Multiplexed:
         await self.loop.shutdown_asyncgens()
 
     # Frames in
-
-    def take_first(self, frames):
-        try:
-            self.take(frames)
-        except wire.ProtocolError as error:
-            self.stop(error)
 
     def read(self):
         try:
@@ -174,6 +167,9 @@ class Multiplexed:
         output.id = 0
         self.send(frame)
         del self.open[call.id]
+        if self.link.ran_out:
+            # After the turn in which the answer is sent.
+            self.loop.call_later(0.05, self.link.end_if_exhausted)
         if self.waiting:
             self.loop.call_soon(self.begin_next)
 

@@ -101,6 +101,11 @@ class OutputPipe:
             self.take(data)
         self.send(self.decoder.decode(b'', final=True))
         self.tell_dropped()
+        self.close()
+
+    def close(self):
+        if self.fd is None:
+            return
         if not self.paused:
             self.daemon.selector.unregister(self.fd)
         os.close(self.fd)

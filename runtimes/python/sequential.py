@@ -28,16 +28,15 @@ class Sequential:
         self.call = target.call
         self.make_event = make_event_factory(link.start)
         self.output = output = capture.Output(link.conn.sendall)
-        capture.install(lambda: output)
+        link.capture_for(lambda: output)
         self.waiting = deque()
         self.running = 0
         self.canceled = False
         self.credit = 0
         self.loop = None
 
-    def serve(self, frames):
+    def serve(self):
         """Runs calls until the gateway hangs up. Raises ProtocolError, OSError."""
-        self.take(frames)
         waiting = self.waiting
         try:
             while True:
@@ -103,11 +102,15 @@ class Sequential:
             raise
         except BaseException as error:
             frame = self.link.failure_frame(call_id, error)
+            # Its frames may hold all the memory there is.
+            del error, context
         # Sent before the next call begins: what the gateway has not heard of must not have run (runtimes/python.6).
         if output.dirty:
             output.end()
         output.id = 0
         self.conn.sendall(frame)
+        if self.link.ran_out:
+            self.link.end_if_exhausted()
 
     def wait_for(self, awaitable):
         if self.loop is None:

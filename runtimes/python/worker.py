@@ -13,7 +13,7 @@ import socket
 import sys
 import types
 
-from . import adapters, capture, failure, loader, wire
+from . import adapters, failure, loader, wire
 from .link import READ_BYTES, Link
 from .multiplexed import Multiplexed
 from .sequential import Sequential
@@ -94,7 +94,7 @@ def limit_memory(memory_mb):
 
 def run(listener, socket_path, memory_mb):
     """Serves the function that the gateway names, until it hangs up. Returns the exit code."""
-    conn, decoder, frames, start = accept_gateway(listener)
+    conn, decoder, start = accept_gateway(listener)
     listener.close()
     if socket_path is not None:
         try:
@@ -104,7 +104,6 @@ def run(listener, socket_path, memory_mb):
     start['memory_mb'] = memory_mb or None
     sys.modules['__main__'] = types.ModuleType('__main__')
     link = Link(conn, decoder, start)
-    capture.install(lambda: None)
     try:
         loader.prepare_process(start)
         target = adapters.make_target(start, link.run_in_background)
@@ -114,32 +113,30 @@ def run(listener, socket_path, memory_mb):
     ready = {'max_inflight': 0 if target.is_async else 1, 'files': loader.loaded_files(start)}
     try:
         conn.sendall(wire.encode(wire.READY, 0, wire.to_header(ready)))
-        server.serve(frames)
+        server.serve()
     except wire.ProtocolError as error:
         return refuse(conn, {'code': 'protocol', 'message': str(error)}, EXIT_PROTOCOL)
     except (BrokenPipeError, ConnectionResetError):
         pass
     atexit._run_exitfuncs()
+    for stream in link.streams:
+        stream.flush()
     return EXIT_OK
 
 
 def accept_gateway(listener):
-    """(connection, decoder, frames that came along, start fields) of the first peer that speaks the protocol."""
+    """(connection, decoder, fields of `start`) of the first peer that speaks the protocol."""
     while True:
         conn, _ = listener.accept()
         if conn.family != getattr(socket, 'AF_UNIX', None):
             conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         conn.settimeout(HANDSHAKE_SECONDS)
-        decoder = wire.Decoder()
         try:
-            frames = []
-            while len(frames) < 2:
-                data = conn.recv(READ_BYTES)
-                if not data:
-                    raise ConnectionResetError('closed during the handshake')
-                frames += decoder.feed(data)
-                check_hello(frames)
-            fields = wire.parse_header(frames[1][2])
+            check_hello(*read_frame(conn))
+            kind, _, header, _ = read_frame(conn)
+            if kind != wire.START:
+                raise wire.ProtocolError('UNEXPECTED_KIND', 'start must follow hello, got kind %d' % kind)
+            fields = wire.parse_header(header)
         except wire.ProtocolError as error:
             refuse(conn, {'code': 'protocol', 'message': str(error)}, EXIT_PROTOCOL)
             continue
@@ -147,25 +144,33 @@ def accept_gateway(listener):
             conn.close()
             continue
         conn.settimeout(None)
-        max_body = (fields.get('context') or {}).get('max_body_bytes')
-        if isinstance(max_body, int):
-            decoder.limit += max(0, max_body)
-        return conn, decoder, frames[2:], fields
+        context = fields.get('context')
+        max_body = context.get('max_body_bytes') if isinstance(context, dict) else None
+        decoder = wire.Decoder(max_body if isinstance(max_body, int) and max_body > 0 else 0)
+        return conn, decoder, fields
 
 
-def check_hello(frames):
-    """Refuses a peer whose first frames are not `hello` of a known version and `start`."""
-    if not frames:
-        return
-    kind, _, header, body = frames[0]
+def read_frame(conn):
+    """Reads one frame and nothing behind it: how large the frames behind `start` may be is in `start`."""
+    decoder = wire.Decoder()
+    frames = decoder.feed(conn.recv(wire.PREFIX_BYTES) or hung_up())
+    while not frames:
+        frames = decoder.feed(conn.recv(min(decoder.missing, wire.MIB)) or hung_up())
+    return frames[0]
+
+
+def hung_up():
+    raise ConnectionResetError('closed during the handshake')
+
+
+def check_hello(kind, _id, header, body):
+    """Refuses a peer that does not say `hello` in a known version."""
     if kind != wire.HELLO:
         raise wire.ProtocolError('UNEXPECTED_KIND', 'the first frame must be hello, got kind %d' % kind)
     if bytes(body) != bytes((wire.PROTOCOL_VERSION,)):
         raise wire.ProtocolError('VERSION', 'protocol version %s is not known, this side speaks 1' % list(body))
     if wire.parse_header(header).get('role') != 'worker':
         raise wire.ProtocolError('ROLE', 'this socket takes connections of role worker')
-    if len(frames) > 1 and frames[1][0] != wire.START:
-        raise wire.ProtocolError('UNEXPECTED_KIND', 'start must follow hello, got kind %d' % frames[1][0])
 
 
 def refuse(conn, fields, code):
