@@ -1,73 +1,121 @@
-/** Why a request goes where it goes: for `fngw explain`. Owner: page router/route-table. */
+/** Which file answers a request, and by which rule every other claim on its path lost. Owner: §3, page router/route-table. */
 
-import { GatewayError } from '../core/errors.ts'
-import type { Method } from '../core/identity.ts'
-import { describeClaim } from './warnings.ts'
-import type { RouteLeaf, RouteTable } from './route-table.ts'
-import type { RouteEntry } from './settle.ts'
+import type { Claim, ClaimSource } from '../core/catalog.ts'
+import { ERROR_STATUS } from '../core/errors.ts'
+import type { Method, RuntimeName } from '../core/identity.ts'
+import { decideClaim, FORCED_STRENGTH } from '../core/transitions.ts'
+import { matchesHost, parseHost } from './hosts.ts'
+import type { RouteTable } from './route-table.ts'
+import type { RouteEntry, RouteParams } from './settle.ts'
+
+/**
+ * taken: a stronger kind of claim has the route. replaced: it was taken from this claim by force or by a manifest.
+ * conflict: another claim has equal right. method, host: the claim is not for this request.
+ * less-specific: a more specific pattern answers. same-function: another claim of the same function answers.
+ */
+export type LossRule = 'taken' | 'replaced' | 'conflict' | 'method' | 'host' | 'less-specific' | 'same-function'
 
 export interface ExplainedClaim {
-  file: string
-  runtime: string
+  runtime: RuntimeName
   name: string
   version: string | null
+  /** Handler file below the functions root. */
+  file: string
   pattern: string
+  methods: readonly Method[]
+  hosts: readonly string[]
+  source: ClaimSource
+  /** File that makes the claim. */
   origin: string
+  forced: boolean
+}
+
+export interface ExplainedLoser extends ExplainedClaim {
+  rule: LossRule
+  /** The file that has the route instead, where there is one. */
+  by: string | null
+  /** The rule in words. */
+  reason: string
 }
 
 export interface Explanation {
-  winner: (ExplainedClaim & { params: Record<string, string> }) | null
-  /** Set when nobody answers. */
-  refusal: { status: number; message: string } | null
-  /** Claims that match the path and do not answer, with the rule that says why. */
-  losers: (ExplainedClaim & { rule: string })[]
+  method: string
+  path: string
+  host: string
+  /** 200 for a match, else what a client gets. */
+  status: number
+  message: string
+  allow: string | null
+  winner: (ExplainedClaim & { params: RouteParams }) | null
+  /** Most specific first. */
+  losers: ExplainedLoser[]
 }
 
-function toClaim({ claim, pattern }: RouteEntry): ExplainedClaim {
-  const { fn, origin } = claim
-  return { file: fn.entryFile, runtime: fn.runtime, name: fn.name, version: fn.version, pattern: pattern.text, origin }
-}
-
-function whyLost(leaf: RouteLeaf, entry: RouteEntry, method: string, winnerPattern: string | null): string {
-  const wanted = method === 'HEAD' ? 'GET' : method
-  if (!entry.claim.methods.includes(wanted as Method)) {
-    return `method: it allows ${entry.claim.methods.join(', ') || 'none'}`
-  }
-  const loss = leaf.settlement.losses.find(
-    ({ entry: lost, methods }) => lost === entry && methods.includes(wanted as Method),
-  )
-  if (loss !== undefined) return `taken: ${describeClaim(loss.winner.claim)} has this route`
-  const conflict = leaf.settlement.conflicts.find(
-    ({ entries, methods }) => entries.includes(entry) && methods.includes(wanted as Method),
-  )
-  if (conflict !== undefined) {
-    const others = conflict.entries.filter(other => other !== entry).map(other => other.claim.fn.entryFile)
-    return `conflict: ${others.join(', ')} claims the same route with equal right`
-  }
-  if (winnerPattern !== null && winnerPattern !== entry.pattern.text)
-    return `less specific: ${winnerPattern} comes first`
-  return `host: it answers ${entry.claim.hosts.join(', ') || 'every host'} only`
-}
-
-/** @param path - path of a request target, without query */
+/** Explains one request without running it. */
 export function explain(table: RouteTable, method: string, path: string, host: string): Explanation {
-  const found = table.find(method, path, host)
-  const winnerKey = found.kind === 'match' ? `${found.fn.key} ${found.pattern}` : null
+  const result = table.find(method, path, host)
+  const wanted = method === 'HEAD' ? 'GET' : method
+  const requestHost = parseHost(host)
+  const losers: ExplainedLoser[] = []
+  let holder: RouteEntry | null = null
   let winner: Explanation['winner'] = null
-  const losers: Explanation['losers'] = []
-  for (const { leaf, params } of table.candidates(path)) {
+  for (const { leaf } of table.candidates(path)) {
+    // The holder of this leaf; a holder found before stands on a more specific pattern.
+    const before = holder
     for (const entry of leaf.settlement.entries) {
-      const key = `${entry.claim.fn.key} ${entry.pattern.text}`
-      if (winner === null && key === winnerKey) winner = { ...toClaim(entry), params: { ...params } }
-      else if (key !== winnerKey) {
-        losers.push({
-          ...toClaim(entry),
-          rule: whyLost(leaf, entry, method, found.kind === 'match' ? found.pattern : null),
-        })
+      const { claim } = entry
+      if (!claim.methods.some(name => name === wanted)) {
+        losers.push(toLoser(entry, 'method', null, `it answers ${claim.methods.join(', ')} only`))
+      } else if (entry.hosts.length > 0 && !matchesHost(entry.hosts, requestHost)) {
+        losers.push(toLoser(entry, 'host', null, `it answers ${claim.hosts.join(', ')} only`))
+      } else if (before !== null) {
+        losers.push(toLoser(entry, 'less-specific', before, `${before.pattern.text} is more specific`))
+      } else if (holder !== null) {
+        losers.push(toLoserOf(entry, holder))
+      } else {
+        holder = entry
+        if (result.kind === 'match') winner = { ...toExplained(claim), params: result.params }
+        else losers.push(toLoser(entry, 'conflict', null, 'another claim has equal right to the route'))
       }
     }
   }
-  const refusal =
-    found.kind === 'match' ? null : { status: new GatewayError(found.code, '').status, message: found.message }
-  return { winner, refusal, losers }
+  const isMatch = result.kind === 'match'
+  return {
+    method,
+    path,
+    host,
+    status: isMatch ? 200 : ERROR_STATUS[result.code],
+    message: isMatch ? 'match' : result.message,
+    allow: isMatch ? null : result.allow,
+    winner,
+    losers,
+  }
+}
+
+/** A claim on the same pattern, beside the one that holds it. */
+function toLoserOf(entry: RouteEntry, holder: RouteEntry): ExplainedLoser {
+  const { source } = holder.claim
+  switch (decideClaim(holder.standing, entry.standing)) {
+    case 'conflict':
+      return toLoser(entry, 'conflict', holder, 'another claim has equal right to the route')
+    case 'merge':
+      return toLoser(entry, 'same-function', holder, 'another claim of the same function answers')
+    default:
+      if (holder.strength >= FORCED_STRENGTH) return toLoser(entry, 'replaced', holder, 'a forced claim took the route')
+      if (entry.claim.source === 'file' && source === 'manifest') {
+        return toLoser(entry, 'replaced', holder, 'fn.routes.json replaces a file route')
+      }
+      if (entry.standing.versioned) return toLoser(entry, 'taken', holder, 'a version takes no route that others have')
+      return toLoser(entry, 'taken', holder, `an unforced config route never takes a route from a ${source}`)
+  }
+}
+
+function toLoser(entry: RouteEntry, rule: LossRule, by: RouteEntry | null, reason: string): ExplainedLoser {
+  return { ...toExplained(entry.claim), rule, by: by === null ? null : by.claim.fn.entryFile, reason }
+}
+
+function toExplained(claim: Claim): ExplainedClaim {
+  const { runtime, name, version, entryFile } = claim.fn
+  const { pattern, methods, hosts, source, origin, forced } = claim
+  return { runtime, name, version, file: entryFile, pattern, methods, hosts, source, origin, forced }
 }

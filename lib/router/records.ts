@@ -1,68 +1,92 @@
-/** The route table as the control plane shows it: owners and conflicts by route, in a fixed order. Owner: page router/route-table. */
+/** The route table as the catalog shows it. Owner: §2.17; rules on page router/route-table. */
 
-import type { ClaimSource } from '../core/catalog.ts'
+import type { Claim, ClaimSource } from '../core/catalog.ts'
+import type { Warning } from '../core/errors.ts'
 import type { Method, RuntimeName } from '../core/identity.ts'
-import type { RouteLeaf, RouteTable } from './route-table.ts'
+import type { RouteTable } from './route-table.ts'
 import { ownedMethods, type RouteEntry } from './settle.ts'
 
+/** One owner of a route, or one side of a conflict. */
 export interface RouteRecord {
   runtime: RuntimeName
-  fn_name: string
   name: string
+  /** Same as `name`. */
+  fn_name: string
   version: string | null
   methods: Method[]
   source: ClaimSource
   /** 1 file, 2 manifest, 3 config. */
   source_rank: number
+  /** File that makes the claim, below the root. */
+  origin: string
   allow_hosts: string[]
   force_url: boolean
-  /** File that makes the claim, and the handler that answers. */
-  origin: string
-  file: string
+}
+
+/** A side of a conflict names its own spelling of the route: `/users/:id` and `/users/:name` match the same paths. */
+export interface ConflictRecord extends RouteRecord {
+  route: string
 }
 
 export interface RouteRecords {
   mapped_routes: Record<string, RouteRecord[]>
-  mapped_route_conflicts: Record<string, RouteRecord[]>
+  mapped_route_conflicts: Record<string, ConflictRecord[]>
+  warnings: readonly Warning[]
 }
 
-const RANKS: Readonly<Record<ClaimSource, number>> = { file: 1, manifest: 2, config: 3 }
+const SOURCE_RANK: Readonly<Record<ClaimSource, number>> = { file: 1, manifest: 2, config: 3 }
 
-function toRecord(entry: RouteEntry, methods: Method[]): RouteRecord {
-  const { claim } = entry
+/** Routes and conflicts in text order; the same table gives the same text. Version addresses are not listed as routes. */
+export function toRecords(table: RouteTable): RouteRecords {
+  const routes = new Map<string, RouteRecord[]>()
+  const conflicts = new Map<string, ConflictRecord[]>()
+  for (const { pattern, settlement } of table.leaves) {
+    for (const entry of settlement.entries) {
+      if (entry.isAddress) continue
+      const methods = ownedMethods(settlement, entry)
+      if (methods.length > 0) listOf(routes, entry.pattern.text).push(toRecord(entry.claim, methods))
+    }
+    for (const { entries, methods } of settlement.conflicts) {
+      const sides = entries.map(entry => toConflictRecord(entry, methods))
+      listOf(conflicts, pattern).push(...sides)
+    }
+  }
   return {
-    runtime: claim.fn.runtime,
-    fn_name: claim.fn.name,
-    name: claim.fn.name,
-    version: claim.fn.version,
-    methods,
+    mapped_routes: toSortedObject(routes),
+    mapped_route_conflicts: toSortedObject(conflicts),
+    warnings: table.warnings,
+  }
+}
+
+function toConflictRecord({ claim, pattern }: RouteEntry, methods: readonly Method[]): ConflictRecord {
+  return { route: pattern.text, ...toRecord(claim, methods) }
+}
+
+function toRecord(claim: Claim, methods: readonly Method[]): RouteRecord {
+  const { runtime, name, version } = claim.fn
+  return {
+    runtime,
+    name,
+    fn_name: name,
+    version,
+    methods: [...methods],
     source: claim.source,
-    source_rank: RANKS[claim.source],
+    source_rank: SOURCE_RANK[claim.source],
+    origin: claim.origin,
     allow_hosts: [...claim.hosts],
     force_url: claim.forced,
-    origin: claim.origin,
-    file: claim.fn.entryFile,
   }
 }
 
-function toOwners({ settlement }: RouteLeaf): RouteRecord[] {
-  return settlement.entries.flatMap(entry => {
-    const methods = ownedMethods(settlement, entry)
-    return methods.length === 0 ? [] : [toRecord(entry, methods)]
-  })
+function listOf<T>(lists: Map<string, T[]>, key: string): T[] {
+  const known = lists.get(key)
+  if (known !== undefined) return known
+  const list: T[] = []
+  lists.set(key, list)
+  return list
 }
 
-/** Empty lists are never shown: a route stands under `mapped_routes` when somebody answers it. */
-export function toRecords(table: RouteTable): RouteRecords {
-  const mapped: Record<string, RouteRecord[]> = Object.create(null)
-  const conflicts: Record<string, RouteRecord[]> = Object.create(null)
-  for (const leaf of table.leaves) {
-    const owners = toOwners(leaf)
-    if (owners.length > 0) mapped[leaf.pattern] = owners
-    const disputed = leaf.settlement.conflicts.flatMap(conflict =>
-      conflict.entries.map(entry => toRecord(entry, [...conflict.methods])),
-    )
-    if (disputed.length > 0) conflicts[leaf.pattern] = disputed
-  }
-  return { mapped_routes: mapped, mapped_route_conflicts: conflicts }
+/** Keys are routes, which begin with a slash, so none is special to an object. */
+function toSortedObject<T>(lists: Map<string, T[]>): Record<string, T[]> {
+  return Object.fromEntries([...lists].sort(([a], [b]) => (a < b ? -1 : 1)))
 }
