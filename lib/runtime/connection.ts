@@ -228,8 +228,7 @@ export class SocketWorker extends Worker {
       this.finishClose()
       return
     }
-    // It may have closed its own connection and live on.
-    if (this.state !== 'ending') this.started?.kill(0)
+    // The reason of its end is about to come. One that closed its connection and lives on is killed after the wait.
     this.rearm(this.state === 'ending' ? WORKER_STOP_GRACE_MS : EXIT_REASON_WAIT_MS)
   }
 
