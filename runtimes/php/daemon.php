@@ -41,12 +41,16 @@ require __DIR__ . '/wire.php';
 require __DIR__ . '/address.php';
 require __DIR__ . '/spawn.php';
 require __DIR__ . '/control.php';
+require __DIR__ . '/supervisor.php';
 // What a worker needs is loaded here, once, and shared by every fork.
 require __DIR__ . '/capture.php';
 require __DIR__ . '/error-log.php';
 require __DIR__ . '/event.php';
 require __DIR__ . '/envelope.php';
 require __DIR__ . '/loader.php';
+require __DIR__ . '/failure.php';
+require __DIR__ . '/link.php';
+require __DIR__ . '/stream.php';
 require __DIR__ . '/worker.php';
 
 /** @return Job|null null in the daemon, after its end */

@@ -21,6 +21,9 @@ final class LoadError extends \RuntimeException
 
 final class Loader
 {
+    /** Names of the environment that a handler gets beside its function's own values. */
+    private const INHERITED = '/^(PATH|HOME|USER|LOGNAME|LANG|LANGUAGE|LC_\w+|TZ|TMPDIR|TMP|TEMP|SSL_CERT_FILE|SSL_CERT_DIR)$/D';
+
     /** Full path of the handler file. */
     public string $entry;
     /** True when the callable declares more than one parameter: it then gets the route parameters as the second. */
@@ -170,8 +173,8 @@ final class Loader
     private static function setEnvironment(array $env, string $entry): void
     {
         foreach (\array_keys(\getenv()) as $name) {
-            // What is meant for the daemon is not the handler's.
-            if (\str_starts_with((string) $name, 'FNGW_')) {
+            // The rest of the gateway's own environment is none of the handler's business: it may hold tokens.
+            if (\preg_match(self::INHERITED, (string) $name) !== 1) {
                 \putenv((string) $name);
             }
         }

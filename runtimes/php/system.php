@@ -9,6 +9,7 @@ namespace Fngw;
 final class System
 {
     private const PR_SET_PDEATHSIG = 1;
+    private const PR_SET_CHILD_SUBREAPER = 36;
     private const SYS_CLOSE_RANGE = 436;
     private const CLOSE_RANGE_CLOEXEC = 4;
     private const RLIMIT_DATA = 2;
@@ -110,6 +111,33 @@ final class System
             $this->libc->prctl(self::PR_SET_PDEATHSIG, \SIGKILL);
             if (\posix_getppid() !== $parentPid) {
                 \posix_kill(\posix_getpid(), \SIGKILL);
+            }
+        }
+    }
+
+    /** Processes that a worker's children left behind become children of this one, so that it can end them. */
+    public function adoptOrphans(): void
+    {
+        if ($this->available) {
+            $this->libc->prctl(self::PR_SET_CHILD_SUBREAPER, 1);
+        }
+    }
+
+    /** Kills every child of this process, and what becomes its child by that. */
+    public static function killChildren(): void
+    {
+        $list = '/proc/self/task/' . \posix_getpid() . '/children';
+        for ($round = 0; $round < 100; $round++) {
+            $children = \array_filter(\explode(' ', (string) @\file_get_contents($list)));
+            if ($children === []) {
+                return;
+            }
+            foreach ($children as $pid) {
+                \posix_kill((int) $pid, \SIGKILL);
+            }
+            \usleep(500);
+            while (\pcntl_waitpid(-1, $status, \WNOHANG) > 0) {
+                continue;
             }
         }
     }

@@ -228,9 +228,19 @@ t.test('[runtimes/php.6] no orphans: daemon stopped, killed, or left by its gate
 
   const stopped = await ownDaemon()
   let workers = await start(stopped)
+  const forker = await serve(
+    'function handler($event) { return (int) exec("setsid sleep 600 > /dev/null 2>&1 & echo $!"); }',
+    {},
+    stopped,
+  )
+  const escaped = json(await forker.call())
+  await forker.close()
+  await stopped.ended(forker)
+  t.ok(isAlive(escaped), 'a process that left the group')
   stopped.child.stdin!.end()
   t.equal(await stopped.exited, 0)
   await until(() => !workers.some(worker => isAlive(worker.pid)))
+  t.notOk(isAlive(escaped))
   t.same(sockets(stopped), [])
   await stopped.close()
 
@@ -871,20 +881,29 @@ t.test('[runtimes/php.21] a generator is streamed: each piece at once, its end a
   await worker.close()
 })
 
-t.test('[runtimes/php.22] a worker refuses what is not its protocol, and ends with its connection', async t => {
+t.test('[runtimes/php.22] a worker refuses peers that do not greet it, and ends with its connection', async t => {
   const cases: [string, RegExp][] = [
-    ['0000000910000000000000000000', /first frame must be hello/],
+    ['00000009100000000000000000', /first frame must be hello/],
     ['ffffffff', /is above/],
-    ['000000096300000000000000 00'.replace(' ', ''), /unknown frame kind 99/],
+    ['00000009630000000000000000', /unknown frame kind 99/],
   ]
+  const started = await daemon.startWorker()
+  const silent = new FrameClient(started.uri)
   for (const [hex, message] of cases) {
-    const started = await daemon.startWorker()
     const client = new FrameClient(started.uri)
     client.socket.write(Buffer.from(hex, 'hex'))
     t.match((await client.wait(frame => frame.kind === KIND.error)).header, { code: 'protocol', message })
     await client.closed
-    t.match((await daemon.ended(started)).header, { code: 0 })
   }
+  const gateway = new FrameClient(started.uri)
+  gateway.send(KIND.hello, 0, { role: 'worker' }, Buffer.from([1]))
+  gateway.send(KIND.call, 1)
+  const refused = await gateway.wait(frame => frame.kind === KIND.error)
+  t.match(refused.header, { code: 'protocol', message: 'the second frame must be start' }, 'they did not use it up')
+  await gateway.closed
+  t.match((await daemon.ended(started)).header, { code: 0 })
+  await silent.close()
+
   const worker = await serve('function handler($event) { return "ok"; }')
   await worker.ready()
   worker.send(KIND.call, 9, '[1]')

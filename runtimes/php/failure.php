@@ -1,0 +1,62 @@
+<?php
+/** What a handler or its file threw, as the fields of an `error` frame. Page: runtime/wire-protocol (14). */
+
+declare(strict_types=1);
+
+namespace Fngw;
+
+final class Failure
+{
+    /** Longest message and stack, bytes. */
+    private const MAX_TEXT_BYTES = 16 * 1024;
+    /** Errors that end the script and cannot be caught. */
+    private const FATAL = \E_ERROR | \E_CORE_ERROR | \E_COMPILE_ERROR | \E_PARSE | \E_USER_ERROR | \E_RECOVERABLE_ERROR;
+
+    /** @return array<string, mixed> */
+    public static function describe(\Throwable $error, string $code): array
+    {
+        $fields = ['code' => $code, 'message' => self::message($error)];
+        $fields += ['file' => $error->getFile(), 'line' => $error->getLine()];
+        if (!$error instanceof LoadError) {
+            return $fields + ['stack' => self::stack($error)];
+        }
+        return $error->hint === '' ? $fields : $fields + ['hint' => $error->hint];
+    }
+
+    /** @return array<string, mixed> fields for a script that ended in the middle of something */
+    public static function describeEnd(bool $isLoading, string $entry): array
+    {
+        $fields = ['code' => $isLoading ? 'load' : 'exception'];
+        $error = \error_get_last();
+        if ($error !== null && ($error['type'] & self::FATAL) !== 0) {
+            $message = \substr($error['message'], 0, self::MAX_TEXT_BYTES);
+            return $fields + ['message' => $message, 'file' => $error['file'], 'line' => $error['line']];
+        }
+        $message = ($isLoading ? 'the handler file' : 'the handler') . ' called exit() or die()';
+        return $fields + ['message' => $message, 'file' => $entry, 'hint' => 'return a response instead'];
+    }
+
+    public static function message(\Throwable $error): string
+    {
+        $message = $error->getMessage() === '' ? \get_class($error) : $error->getMessage();
+        return \substr($message, 0, self::MAX_TEXT_BYTES);
+    }
+
+    /** Frames of user code; those of this runtime say nothing to a function's author. */
+    private static function stack(\Throwable $error): string
+    {
+        $lines = [];
+        for ($cause = $error; $cause !== null && \count($lines) < 100; $cause = $cause->getPrevious()) {
+            $start = $cause === $error ? '' : 'caused by ';
+            $lines[] = $start . \get_class($cause) . ': ' . $cause->getMessage();
+            $lines[] = "    at {$cause->getFile()}:{$cause->getLine()}";
+            foreach (\array_slice($cause->getTrace(), 0, 50) as $frame) {
+                if (isset($frame['file']) && !Loader::isOwn($frame['file'])) {
+                    $name = ($frame['class'] ?? '') . ($frame['type'] ?? '') . $frame['function'];
+                    $lines[] = "    at {$frame['file']}:{$frame['line']} ($name)";
+                }
+            }
+        }
+        return \substr(\implode("\n", $lines), 0, self::MAX_TEXT_BYTES);
+    }
+}
