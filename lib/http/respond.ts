@@ -54,6 +54,7 @@ export class Responder {
     const length = body === null ? 0 : typeof body === 'string' ? Buffer.byteLength(body) : body.length
     if (!isBodyless || (length > 0 && status !== 204 && status !== 304)) headers.push('Content-Length', String(length))
     const lingers = this.#writeHead(exchange, status, headers)
+    this.#end(exchange)
     if (isBodyless || length === 0) {
       if (lingers) this.#linger(exchange)
       else res.end()
@@ -71,7 +72,7 @@ export class Responder {
         res.end(chunk, encoding)
       }
     }
-    this.#finish(exchange)
+    this.#onFinished?.(exchange)
   }
 
   /** Sends a JSON value. */
@@ -149,14 +150,16 @@ export class Responder {
   closeStream(exchange: Exchange, error: GatewayError | null): void {
     if (exchange.ended) return
     if (error !== null) exchange.error = error
+    this.#end(exchange)
     if (error !== null || exchange.bytesLeft > 0) exchange.res.destroy()
     else exchange.res.end()
-    this.#finish(exchange)
+    this.#onFinished?.(exchange)
   }
 
   /** The client left before its answer was complete. */
   onDisconnect(exchange: Exchange): void {
-    this.#finish(exchange)
+    this.#end(exchange)
+    this.#onFinished?.(exchange)
   }
 
   /**
@@ -206,12 +209,12 @@ export class Responder {
     res.once('close', () => this.clock.clearTimeout(timer))
   }
 
-  #finish(exchange: Exchange): void {
+  /** Before the last write: writing it may end the connection, which must not count as the client leaving. */
+  #end(exchange: Exchange): void {
     exchange.ended = true
     exchange.work = null
     exchange.bodyReceiver = null
     exchange.connection.remove(exchange)
-    if (this.#onFinished !== null) this.#onFinished(exchange)
   }
 }
 

@@ -201,6 +201,8 @@ function toRefusal(error: NodeJS.ErrnoException & { rawPacket?: Buffer }): Gatew
       return new GatewayError('BODY_TOO_LARGE', 'chunk extensions are too large')
     case 'ERR_HTTP_REQUEST_TIMEOUT':
       return new GatewayError('BAD_REQUEST', 'request took too long to arrive', { status: 408 })
+    case 'HPE_INVALID_EOF_STATE':
+      return new GatewayError('BAD_REQUEST', 'request was cut off')
     case 'HPE_INVALID_METHOD':
       if (METHOD.test(start)) return notImplemented()
       break

@@ -1,0 +1,74 @@
+import t from 'tap'
+import { AccessLogFormat } from '../../lib/observe/access-log.ts'
+import type { RequestRecord } from '../../lib/observe/events.ts'
+
+const RECORD: RequestRecord = {
+  time: Date.UTC(2026, 10, 21, 12, 3, 4, 56),
+  id: 'r-1',
+  method: 'GET',
+  path: '/users/7',
+  route: '/users/:id',
+  fn: 'users/[id]',
+  version: 'default',
+  runtime: 'node',
+  entryFile: 'users/[id].js',
+  status: 200,
+  durationMs: 3.12449,
+  queuedMs: 0,
+  bytesIn: 0,
+  bytesOut: 312,
+  ip: '127.0.0.1',
+  userAgent: 'curl/8',
+  traceId: null,
+  error: null,
+}
+const HOSTILE = '\u001b[2J\r\nGET /fake 200 \u0000\u202e"\\\u2028\u0085é'
+
+t.test('[observe/log-store.9] the line for people', async t => {
+  const format = new AccessLogFormat()
+  const date = new Date(RECORD.time)
+  const clock = [date.getHours(), date.getMinutes(), date.getSeconds()].map(n => String(n).padStart(2, '0')).join(':')
+  t.equal(format.toDevLine(RECORD), `${clock} 200 GET /users/7 node users/[id].js 3.1ms 312B`)
+  t.equal(
+    format.toDevLine({ ...RECORD, runtime: null, entryFile: null, status: 404 }),
+    `${clock} 404 GET /users/7 3.1ms 312B`,
+  )
+  t.notMatch(format.toDevLine({ ...RECORD, time: RECORD.time + 1000 }), clock)
+  t.equal(
+    format.toDevLine({ ...RECORD, path: `/${HOSTILE}` }).slice(clock.length),
+    ' 200 GET /\\x1b[2J\\r\\nGET /fake 200 \\x00\\u202e"\\\\u2028\\x85é node users/[id].js 3.1ms 312B',
+  )
+})
+
+t.test('[observe/log-store.10] the line for machines', async t => {
+  const format = new AccessLogFormat()
+  const line = format.toJsonLine(RECORD)
+  t.same(JSON.parse(line), {
+    time: '2026-11-21T12:03:04.056Z',
+    level: 'info',
+    msg: 'request',
+    req_id: 'r-1',
+    method: 'GET',
+    path: '/users/7',
+    route: '/users/:id',
+    fn: 'users/[id]',
+    version: 'default',
+    runtime: 'node',
+    status: 200,
+    dur_ms: 3.124,
+    queue_ms: 0,
+    bytes_in: 0,
+    bytes_out: 312,
+    ip: '127.0.0.1',
+    ua: 'curl/8',
+    trace_id: null,
+  })
+  for (const field of ['id', 'method', 'path', 'route', 'fn', 'ip', 'userAgent', 'error'] as const) {
+    const text = format.toJsonLine({ ...RECORD, [field]: HOSTILE })
+    t.notMatch(text, /[\u0000-\u001f]/, field)
+    t.ok(Object.values(JSON.parse(text)).includes(HOSTILE), field)
+  }
+  t.equal(JSON.parse(format.toJsonLine({ ...RECORD, status: 503 })).level, 'error')
+  t.equal(JSON.parse(format.toJsonLine({ ...RECORD, status: 404 })).level, 'warn')
+  t.equal(JSON.parse(format.toJsonLine({ ...RECORD, path: '\ud800' })).path, '\ud800')
+})
