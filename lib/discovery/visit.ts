@@ -66,6 +66,7 @@ export class Visit {
     const below = { level: level + 1, view, groupDepth, layers: this.layers, helpers: this.helpers, parent }
     const isGroup = this.node.path === '' && this.reader.files(dir, view).kind === 'group'
     if (isGroup) return { ...below, prefix, name }
+    this.#checkGroup(dir)
     const problem = this.#pathProblem(dir, below.level, groupDepth)
     const canBeVersion = parent !== null && isVersion(dir.name) && (parent.isFunction || isVersionLike(dir.name))
     // A folder such as `1.0.3` in a function has an address; that it has no path of its own surprises nobody.
@@ -75,6 +76,20 @@ export class Visit {
     const segment = nameToSegment(dir.name)
     const hasPath = problem === null && prefix !== null && segment.ok
     return { ...below, prefix: hasPath ? `${prefix}/${segment.pattern}` : null, name: toChild(name, dir.name) }
+  }
+
+  /** One helper file put into the folder of a runtime moves every function below it to another URL: that must be seen. */
+  #checkGroup(dir: DirNode): void {
+    const { reader, viewBelow, node } = this
+    if (node.path !== '' || !(reader.enabled as ReadonlySet<string>).has(dir.name)) return
+    const { kind, routes } = reader.files(dir, viewBelow)
+    const file = routes[0]?.file.fileName
+    if (kind !== 'routes' || file === undefined) return
+    const below = reader.viewBelow(dir, viewBelow)
+    if (!dir.dirs.some(kid => reader.hasHandlerBelow(kid, below))) return
+    const text = `groups no ${dir.name} functions because it holds ${file}: paths below it begin with /${dir.name}`
+    const hint = `Move ${file} elsewhere, or put "_" in front of its name when it is a helper.`
+    this.part.warnings.push(pathWarning('GROUP_HAS_ROUTES', dir.path, text, hint))
   }
 
   #skip(dir: DirNode, reason: string): null {

@@ -87,6 +87,7 @@ const LAYOUTS: { title: string; tree: Entries; routes: string[]; warnings?: stri
       '[discovery/layouts.8] a runtime folder with a route file is an ordinary folder, and so is one of a runtime not enabled',
     tree: files('node/hello.js node/a/handler.js go/b/handler.py'),
     routes: ['GET /go/b go/b/handler.py', 'GET /node/a node/a/handler.js', 'GET /node/hello node/hello.js'],
+    warnings: ['GROUP_HAS_ROUTES node'],
   },
   {
     title: '[discovery/layouts.9] names in a group have three segments, versions of them one more folder',
