@@ -53,7 +53,8 @@ class Output:
         if data:
             self.parts[stream].append(data)
             self.held[stream] += len(data)
-            if (data.endswith(b'\n') or self.held[stream] > MAX_HELD) and threading.get_ident() == _MAIN and not self.sending:
+            is_due = data.endswith(b'\n') or self.held[stream] > MAX_HELD
+            if is_due and threading.get_ident() == _MAIN and not self.sending:
                 self._send(stream)
 
     def end(self):

@@ -37,6 +37,7 @@ import traceback
 from _fngw import listening, loader, warm, wire, worker
 from _fngw.control import Control
 from _fngw.output import OutputPipe
+from _fngw.processes import children_of, kill_group, send_signal, signal_name
 
 _PR_SET_CHILD_SUBREAPER = 36
 ACCEPT_PAUSE_SECONDS = 0.1
@@ -74,7 +75,7 @@ class Daemon:
         self.address = address
         self.listener = listening.listen(address)
         self.address = listening.bound_address(self.listener, address)
-        self.selector.register(self.listener, selectors.EVENT_READ, self.accept)
+        self.watch_listener()
 
     # Loop
 
@@ -154,6 +155,9 @@ class Daemon:
 
     # Control connections
 
+    def watch_listener(self):
+        self.selector.register(self.listener, selectors.EVENT_READ, self.accept)
+
     def accept(self, _events):
         try:
             sock, _ = self.listener.accept()
@@ -163,7 +167,7 @@ class Daemon:
             # No descriptors left: the pending connection stays readable, so looking again at once would spin.
             report('cannot accept a connection: %s' % error)
             self.selector.unregister(self.listener)
-            self.after(ACCEPT_PAUSE_SECONDS, lambda: self.selector.register(self.listener, selectors.EVENT_READ, self.accept))
+            self.after(ACCEPT_PAUSE_SECONDS, self.watch_listener)
             return
         self.controls.add(Control(self, sock))
 
@@ -264,7 +268,8 @@ class Daemon:
                 return
             record = self.workers.pop(pid, None)
             if record is not None:
-                self.tell_exit(record, os.WIFEXITED(status), os.WEXITSTATUS(status) if os.WIFEXITED(status) else os.WTERMSIG(status))
+                exited = os.WIFEXITED(status)
+                self.tell_exit(record, exited, os.WEXITSTATUS(status) if exited else os.WTERMSIG(status))
 
     def next_exit(self):
         """(pid, wait status) of a child that ended, pid 0 when none did; what is left of its group is killed."""
@@ -317,50 +322,6 @@ class Daemon:
             pids = set(children_of(self.pid))
 
 
-def send_signal(pid, number):
-    try:
-        os.kill(pid, number)
-    except OSError:
-        pass
-
-
-def kill_group(pid):
-    """Kills a worker and everything in its process group; also one that has not made its group yet."""
-    send_signal(pid, signal.SIGKILL)
-    try:
-        os.killpg(pid, signal.SIGKILL)
-    except OSError:
-        pass
-
-
-def children_of(pid):
-    """Process ids of the children of a process; none where the system does not tell."""
-    found = []
-    try:
-        names = os.listdir('/proc')
-    except OSError:
-        return found
-    for name in names:
-        if not name.isdigit():
-            continue
-        try:
-            with open('/proc/%s/stat' % name, 'rb') as file:
-                # The command, in parentheses, may hold anything; the parent is the second field behind it.
-                parent = int(file.read().rpartition(b')')[2].split()[1])
-        except (OSError, ValueError, IndexError):
-            continue
-        if parent == pid:
-            found.append(int(name))
-    return found
-
-
-def signal_name(number):
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return 'signal %d' % number
-
-
 def report(text):
     print('[fngw python daemon] %s' % text, file=sys.stderr)
 
@@ -372,7 +333,7 @@ def main():
     parser.add_argument('--root', default=None, help='functions root; shown in process lists')
     parser.add_argument('--standalone', action='store_true', help='do not end with standard input')
     options = parser.parse_args()
-    memory = os.environ.get('FNGW_WORKER_MEMORY_MB') or os.environ.get('FNGW_MEMORY_MB') or '0'
+    memory = os.environ.get('FNGW_WORKER_MEMORY_MB') or '0'
     if not memory.isdigit():
         report('FNGW_WORKER_MEMORY_MB must be a whole number of megabytes, got %r' % memory)
         return 2

@@ -145,7 +145,9 @@ def to_reply(value):
         return JSON_HEAD, to_json(value)
     if isinstance(value, tuple):
         if not 1 <= len(value) <= 3:
-            raise ContractError('a tuple must be (body,), (body, status) or (body, status, headers), got %d items' % len(value))
+            raise ContractError(
+                'a tuple must be (body,), (body, status) or (body, status, headers), got %d items' % len(value)
+            )
         status = _status(value[1]) if len(value) > 1 else 200
         return _whole(status, value[2] if len(value) > 2 else None, value[0])
     if isinstance(value, _BYTES):
@@ -280,7 +282,9 @@ def _header_text(name, value):
         raise ContractError('header "%s" must be a string, a number or a list of them, got %s' % (name, _show(value)))
     bad = _BAD_VALUE.search(value)
     if bad is not None:
-        raise ContractError('header "%s" holds the character U+%04X, which HTTP does not allow' % (name, ord(bad.group())))
+        raise ContractError(
+            'header "%s" holds the character U+%04X, which HTTP does not allow' % (name, ord(bad.group()))
+        )
     return value
 
 

@@ -9,12 +9,13 @@ class MissingParameter(TypeError):
     """The handler asks for an argument that the route does not have."""
 
 
-def bind(fn):
+def bind(fn, optional=()):
     """Returns `call(event)`.
 
     The first positional parameter is the event; every further one, and every keyword-only one, is the route parameter
     of its name; `**kwargs` takes all route parameters that are left, `*args` the event alone. A keyword-only parameter
-    `event` is the event. Without parameters the handler is called without arguments."""
+    `event` is the event. Without parameters the handler is called without arguments. A parameter of the names in `optional`
+    is None where the route has none."""
     accepts = _signature(fn, follow=False)
     if accepts is None:
         return fn
@@ -23,7 +24,7 @@ def bind(fn):
     takes_any_name = any(p.kind is p.VAR_KEYWORD for p in outer)
     # A decorator made with functools.wraps shows the inner signature; what it really passes on is in the outer one.
     names = wants if takes_any_name else accepts
-    return _make_call(fn, names.parameters.values())
+    return _make_call(fn, names.parameters.values(), optional)
 
 
 def bind_positional(fn):
@@ -54,24 +55,25 @@ def _signature(fn, follow):
         return None
 
 
-def _make_call(fn, parameters):
+def _make_call(fn, parameters, optional):
     event_slot = None
     takes_any_count = False
     positional, named = [], []
     takes_rest = False
     for p in parameters:
+        default = None if p.default is p.empty and p.name in optional else p.default
         if p.kind is p.VAR_POSITIONAL:
             takes_any_count = True
         elif p.kind is p.VAR_KEYWORD:
             takes_rest = True
         elif p.kind is p.KEYWORD_ONLY:
-            named.append((p.name, p.default))
+            named.append((p.name, default))
         elif event_slot is None:
             event_slot = p.name
         elif p.kind is p.POSITIONAL_ONLY:
-            positional.append((p.name, p.default))
+            positional.append((p.name, default))
         else:
-            named.append((p.name, p.default))
+            named.append((p.name, default))
     has_event = event_slot is not None or takes_any_count
     if not positional and not named and not takes_rest:
         return fn if has_event else lambda event: fn()
@@ -88,8 +90,8 @@ def _make_call(fn, parameters):
                 keywords[name] = event
             elif name in params:
                 keywords[name] = params[name]
-            elif default is inspect.Parameter.empty:
-                _value(fn, params, name, default)
+            elif default is inspect.Parameter.empty or default is None:
+                keywords[name] = _value(fn, params, name, default)
         if takes_rest and not has_event:
             keywords['event'] = event
         return fn(*arguments, **keywords)

@@ -17,7 +17,9 @@ DEFAULT_NAMES = ('handler', 'main')
 _STANDARD_ENDS = re.compile(r'[/\\](lib-dynload|python\d+\.zip)$')
 
 #: The only variables of the host a function sees beside its own.
-BASE_ENV = ('PATH', 'HOME', 'USER', 'LOGNAME', 'LANG', 'LANGUAGE', 'TZ', 'TMPDIR', 'TMP', 'TEMP', 'SSL_CERT_FILE', 'SSL_CERT_DIR')
+BASE_ENV = (
+    'PATH', 'HOME', 'USER', 'LOGNAME', 'LANG', 'LANGUAGE', 'TZ', 'TMPDIR', 'TMP', 'TEMP', 'SSL_CERT_FILE', 'SSL_CERT_DIR',
+)  # fmt: skip
 
 
 _MARK = '_fngw.loaded_before'
@@ -73,6 +75,12 @@ def import_path(entry, fn_dir, packs, given):
         if os.path.isdir(folder):
             added.append(folder)
     return own + added + [path for path in installed if path]
+
+
+def optional_params(start):
+    """Route parameters that a request may lack: those of `[[...name]]` in the path of the handler file."""
+    path = entry_path(start)
+    return frozenset(re.findall(r'\[\[\.\.\.([^\[\]]+)\]\]', shorten_path(path, start.get('root') or '')))
 
 
 def load_module(start):
@@ -141,9 +149,11 @@ def pick(module, start, first=()):
     )
     listed = ', '.join(known[:20]) or 'none'
     near = difflib.get_close_matches(names[0], known, 1)
-    hint = 'rename "%s" to "%s"' % (near[0] if near else known[0], names[0]) if known else 'add: def %s(event): ...' % names[0]
+    hint = 'add: def %s(event): ...' % names[0]
+    if known:
+        hint = 'rename "%s" to "%s"' % (near[0] if near else known[0], names[0])
     if not first:
-        hint += ', or name the function in invoke.handler of fn.config.json' if not configured else ', or change invoke.handler in fn.config.json'
+        hint += ', or %s invoke.handler in fn.config.json' % ('change' if configured else 'name the function in')
     raise LoadError(
         '%s has no function named %s (functions in it: %s)' % (shown, ' or '.join('"%s"' % n for n in names), listed),
         file=shown,

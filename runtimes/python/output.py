@@ -1,4 +1,4 @@
-"""What a worker writes to its descriptors 1 and 2, on its way to the gateway: bounded, never blocking the worker long."""
+"""What a worker writes to its descriptors 1 and 2, on its way to the gateway: bounded, and always read."""
 
 import codecs
 import os

@@ -49,32 +49,35 @@ async function once(
 const byCase = (name: string, more = {}) => ({ query: { case: name, ...more } })
 const parsed = (answer: Answer) => JSON.parse(answer.text)
 
-t.test('[runtimes/python.1] a daemon greets, answers pings, and refuses what it does not speak', async t => {
-  t.equal(daemon.info.runtime, 'python')
-  t.match(daemon.info.version, /^3\.\d+\.\d+/)
-  t.equal(daemon.info.pid, daemon.child.pid)
-  daemon.control.send(KIND.ping, 77)
-  t.equal((await daemon.control.wait(frame => frame.kind === KIND.pong)).id, 77)
+t.test(
+  '[runtimes/python.1, runtime/wire-protocol.5] a daemon greets, answers pings, and refuses what it does not speak',
+  async t => {
+    t.equal(daemon.info.runtime, 'python')
+    t.match(daemon.info.version, /^3\.\d+\.\d+/)
+    t.equal(daemon.info.pid, daemon.child.pid)
+    daemon.control.send(KIND.ping, 77)
+    t.equal((await daemon.control.wait(frame => frame.kind === KIND.pong)).id, 77)
 
-  const hello = (version: number, role: string) => (client: FrameClient) =>
-    client.send(KIND.hello, 0, { role }, Buffer.from([version]))
-  const refusals: [string, (client: FrameClient) => void, RegExp][] = [
-    ['unknown version', hello(2, 'control'), /protocol version/],
-    ['wrong role', hello(1, 'worker'), /role control/],
-    ['no hello', client => client.send(KIND.ping), /first frame must be hello/],
-    ['garbage', client => client.socket.write('GET / HTTP/1.1\r\n\r\n'), /FRAME_TOO_LONG/],
-    ['unexpected kind', client => [hello(1, 'control')(client), client.send(KIND.call, 1)], /UNEXPECTED_KIND/],
-  ]
-  for (const [name, act, message] of refusals) {
-    const client = new FrameClient(daemon.uri)
-    act(client)
-    const frame = await client.wait(frame => frame.kind === KIND.error)
-    t.equal(frame.header.code, 'protocol', name)
-    t.match(frame.header.message, message, name)
-    await client.closed
-  }
-  t.ok(isAlive(daemon.child.pid as number))
-})
+    const hello = (version: number, role: string) => (client: FrameClient) =>
+      client.send(KIND.hello, 0, { role }, Buffer.from([version]))
+    const refusals: [string, (client: FrameClient) => void, RegExp][] = [
+      ['unknown version', hello(2, 'control'), /protocol version/],
+      ['wrong role', hello(1, 'worker'), /role control/],
+      ['no hello', client => client.send(KIND.ping), /first frame must be hello/],
+      ['garbage', client => client.socket.write('GET / HTTP/1.1\r\n\r\n'), /FRAME_TOO_LONG/],
+      ['unexpected kind', client => [hello(1, 'control')(client), client.send(KIND.call, 1)], /UNEXPECTED_KIND/],
+    ]
+    for (const [name, act, message] of refusals) {
+      const client = new FrameClient(daemon.uri)
+      act(client)
+      const frame = await client.wait(frame => frame.kind === KIND.error)
+      t.equal(frame.header.code, 'protocol', name)
+      t.match(frame.header.message, message, name)
+      await client.closed
+    }
+    t.ok(isAlive(daemon.child.pid as number))
+  },
+)
 
 t.test('[runtimes/python.2] a worker is answered with its own private socket, which goes when it is used', async t => {
   const { id, uri, pid } = await daemon.startWorker()
@@ -290,112 +293,126 @@ t.test('[runtimes/python.8, runtime/wire-protocol.7] the end of a worker is told
   )
 })
 
-t.test('[runtimes/python.9] handler files of any name load, with their siblings, dependencies and packs', async t => {
-  const worker = await load('post.users.[id].py')
-  const ready = await worker.ready()
-  t.same(ready.header.files, [join(FIXTURES, '_shared.py'), join(FIXTURES, 'post.users.[id].py')])
-  t.same(parsed(await worker.call({ params: { id: '7' } })), {
-    word: 'shared',
-    id: '7',
-    name: 'fn_post_users__id_',
-  })
-  await worker.close()
+t.test(
+  '[runtimes/python.9, runtime/wire-protocol.11] handler files of any name load, with their siblings, dependencies and packs',
+  async t => {
+    const worker = await load('post.users.[id].py')
+    const ready = await worker.ready()
+    t.same(ready.header.files, [join(FIXTURES, '_shared.py'), join(FIXTURES, 'post.users.[id].py')])
+    t.same(parsed(await worker.call({ params: { id: '7' } })), {
+      word: 'shared',
+      id: '7',
+      name: 'fn_post_users__id_',
+    })
+    await worker.close()
 
-  const packed = { dir: join(FIXTURES, 'packed'), root: FIXTURES, packs: [join(FIXTURES, 'pack')] }
-  t.same(parsed(await once('handler.py', packed)), ['deps', 'pack'])
-  t.same(parsed(await once(join(FIXTURES, 'packed/handler.py'), packed)), ['deps', 'pack'], 'a full path')
+    const packed = { dir: join(FIXTURES, 'packed'), root: FIXTURES, packs: [join(FIXTURES, 'pack')] }
+    t.same(parsed(await once('handler.py', packed)), ['deps', 'pack'])
+    t.same(parsed(await once(join(FIXTURES, 'packed/handler.py'), packed)), ['deps', 'pack'], 'a full path')
 
-  const seen = parsed(await once('email.py', {}))
-  t.equal(seen.standard, true, 'a route called email.py does not hide the standard module')
-  t.equal(seen.client, 'http.client')
-  t.same(seen.litter, [], 'no bytecode in the tree')
-  const shadow = await load('broken/shadow.py')
-  t.match((await shadow.ready()).header.hint, /queue is a module of the standard library and hides queue\.py/)
-})
+    const seen = parsed(await once('email.py', {}))
+    t.equal(seen.standard, true, 'a route called email.py does not hide the standard module')
+    t.equal(seen.client, 'http.client')
+    t.same(seen.litter, [], 'no bytecode in the tree')
+    const shadow = await load('broken/shadow.py')
+    t.match((await shadow.ready()).header.hint, /queue is a module of the standard library and hides queue\.py/)
+  },
+)
 
-t.test('[runtimes/python.10] a function that cannot be loaded says what, where and how to mend it', async t => {
-  const cases: [string, Partial<WorkerStart>, Record<string, unknown>][] = [
-    [
-      'syntax.py',
-      {},
-      { message: /^broken\/syntax\.py:1: SyntaxError: /, file: 'broken/syntax.py', line: 1, hint: /mend the line/ },
-    ],
-    [
-      'missing_import.py',
-      {},
-      {
-        message: "broken/missing_import.py:2: ModuleNotFoundError: No module named 'no_such_module'",
-        line: 2,
-        hint: /add no_such_module to requirements\.txt/,
-      },
-    ],
-    [
-      'no_handler.py',
-      {},
-      { message: /no function named "handler" or "main" \(functions in it: handle\)/, hint: /rename "handle"/ },
-    ],
-    ['no_handler.py', { handler: 'run' }, { message: /no function named "run"/, hint: /invoke\.handler/ }],
-    ['not_callable.py', {}, { message: /"handler" is not a function but a int/ }],
-    ['raises.py', {}, { message: /^broken\/raises\.py:2: KeyError: 'x'$/, line: 2, stack: /in fail/ }],
-    ['exits.py', {}, { message: /SystemExit: 3/, line: 3 }],
-    ['relative.py', {}, { message: /relative import/, hint: /from _shared import x/ }],
-    ['absent.py', {}, { message: 'handler file broken/absent.py does not exist' }],
-    ['syntax.py', { dir: '/no/such/folder', root: '/no' }, { message: /cannot enter the function folder/ }],
-    [
-      'no_handler.py',
-      { handler: 'handle', env: { 'A=B': 'c' } },
-      { message: /environment variable 'A=B' cannot be set/ },
-    ],
-  ]
-  for (const [entry, start, expected] of cases) {
-    const worker = await load(entry, { dir: join(FIXTURES, 'broken'), root: FIXTURES, ...start })
-    worker.open()
-    const frame = await worker.ready()
-    t.equal(frame.kind, KIND.error, entry)
-    t.match(frame.header, { code: 'load', ...expected }, entry)
-    t.notMatch(frame.header.stack ?? '', /runtimes\/python|importlib/, 'only frames of the user')
-    worker.socket.end()
-    t.equal((await daemon.ended(worker)).header.code, 1)
-  }
-})
+t.test(
+  '[runtimes/python.10, runtime/wire-protocol.14] a function that cannot be loaded says what, where and how to mend it',
+  async t => {
+    const cases: [string, Partial<WorkerStart>, Record<string, unknown>][] = [
+      [
+        'syntax.py',
+        {},
+        { message: /^broken\/syntax\.py:1: SyntaxError: /, file: 'broken/syntax.py', line: 1, hint: /mend the line/ },
+      ],
+      [
+        'missing_import.py',
+        {},
+        {
+          message: "broken/missing_import.py:2: ModuleNotFoundError: No module named 'no_such_module'",
+          line: 2,
+          hint: /add no_such_module to requirements\.txt/,
+        },
+      ],
+      [
+        'no_handler.py',
+        {},
+        { message: /no function named "handler" or "main" \(functions in it: handle\)/, hint: /rename "handle"/ },
+      ],
+      ['no_handler.py', { handler: 'run' }, { message: /no function named "run"/, hint: /invoke\.handler/ }],
+      ['not_callable.py', {}, { message: /"handler" is not a function but a int/ }],
+      ['raises.py', {}, { message: /^broken\/raises\.py:2: KeyError: 'x'$/, line: 2, stack: /in fail/ }],
+      ['exits.py', {}, { message: /SystemExit: 3/, line: 3 }],
+      ['relative.py', {}, { message: /relative import/, hint: /from _shared import x/ }],
+      ['absent.py', {}, { message: 'handler file broken/absent.py does not exist' }],
+      ['syntax.py', { dir: '/no/such/folder', root: '/no' }, { message: /cannot enter the function folder/ }],
+      [
+        'no_handler.py',
+        { handler: 'handle', env: { 'A=B': 'c' } },
+        { message: /environment variable 'A=B' cannot be set/ },
+      ],
+    ]
+    for (const [entry, start, expected] of cases) {
+      const worker = await load(entry, { dir: join(FIXTURES, 'broken'), root: FIXTURES, ...start })
+      worker.open()
+      const frame = await worker.ready()
+      t.equal(frame.kind, KIND.error, entry)
+      t.match(frame.header, { code: 'load', ...expected }, entry)
+      t.notMatch(frame.header.stack ?? '', /runtimes\/python|importlib/, 'only frames of the user')
+      worker.socket.end()
+      t.equal((await daemon.ended(worker)).header.code, 1)
+    }
+  },
+)
 
-t.test('[runtimes/python.11] the callable is invoke.handler, else handler, else main', async t => {
-  t.equal(parsed(await once('main_only.py', {})), 'main')
-  t.equal(parsed(await once('main_only.py', { handler: 'other' })), 'other')
-  t.equal(parsed(await once('failing.py', { handler: 'handler' }, byCase('ok'))), 'ok')
-})
+t.test(
+  '[runtimes/python.11, discovery/callable.1, discovery/callable.2] the callable is invoke.handler, else handler, else main',
+  async t => {
+    t.equal(parsed(await once('main_only.py', {})), 'main')
+    t.equal(parsed(await once('main_only.py', { handler: 'other' })), 'other')
+    t.equal(parsed(await once('failing.py', { handler: 'handler' }, byCase('ok'))), 'ok')
+  },
+)
 
-t.test('[runtimes/python.12] a signature says which route parameters a handler takes', async t => {
-  const params = { id: '7', lang: 'en' }
-  const cases: [string, unknown][] = [
-    ['one', ['GET']],
-    ['none', ['none']],
-    ['named', ['GET', '7', '1']],
-    ['keyword_only', ['GET', '7', '1']],
-    ['only_keywords', ['GET', '7']],
-    ['rest', ['GET', params]],
-    ['only_rest', ['GET', '7']],
-    ['any_count', [1, 'GET']],
-    ['positional_only', ['GET', '7', '1']],
-    ['decorated', ['wrapped', 'GET', '7']],
-    ['an_object', ['object', 'GET', '7']],
-    ['a_partial', ['GET', '7', '9']],
-    ['a_method', ['object', 'GET', '7']],
-    ['a_lambda', ['GET', '7']],
-    ['asynchronous', ['GET', '7']],
-  ]
-  for (const [handler, expected] of cases) {
-    t.same(parsed(await once('signatures.py', { handler }, { params })), expected, handler)
-  }
-  t.same(parsed(await once('signatures.py', { handler: 'shadowed' }, { params: { event: 'e', id: '1' } })), ['id'])
-  const missing = await once('signatures.py', { handler: 'missing' }, { params })
-  t.match(missing.header, {
-    code: 'exception',
-    message: /argument "context", but the route has no parameter .* id, lang/,
-  })
-})
+t.test(
+  '[runtimes/python.12, discovery/callable.5] a signature says which route parameters a handler takes',
+  async t => {
+    const params = { id: '7', lang: 'en' }
+    const cases: [string, unknown][] = [
+      ['one', ['GET']],
+      ['none', ['none']],
+      ['named', ['GET', '7', '1']],
+      ['keyword_only', ['GET', '7', '1']],
+      ['only_keywords', ['GET', '7']],
+      ['rest', ['GET', params]],
+      ['only_rest', ['GET', '7']],
+      ['any_count', [1, 'GET']],
+      ['positional_only', ['GET', '7', '1']],
+      ['decorated', ['wrapped', 'GET', '7']],
+      ['an_object', ['object', 'GET', '7']],
+      ['a_partial', ['GET', '7', '9']],
+      ['a_method', ['object', 'GET', '7']],
+      ['a_lambda', ['GET', '7']],
+      ['asynchronous', ['GET', '7']],
+    ]
+    for (const [handler, expected] of cases) {
+      t.same(parsed(await once('signatures.py', { handler }, { params })), expected, handler)
+    }
+    t.same(parsed(await once('signatures.py', { handler: 'shadowed' }, { params: { event: 'e', id: '1' } })), ['id'])
+    t.same(parsed(await once('docs.[[...slug]].py', {})), { slug: null }, 'an optional catch-all that matched nothing')
+    t.same(parsed(await once('docs.[[...slug]].py', {}, { params: { slug: 'a/b' } })), { slug: 'a/b' })
+    const missing = await once('signatures.py', { handler: 'missing' }, { params })
+    t.match(missing.header, {
+      code: 'exception',
+      message: /argument "context", but the route has no parameter .* id, lang/,
+    })
+  },
+)
 
-t.test('[runtimes/python.13] the event holds every field, fresh for each call', async t => {
+t.test('[runtimes/python.13, runtime/wire-protocol.12] the event holds every field, fresh for each call', async t => {
   const context = { timeout_ms: 2500, pool: { max_workers: 2 } }
   const worker = await load('echo.py', { env: { A: '1' }, version: 'v2', context })
   const call = {
@@ -447,7 +464,7 @@ const JSON_TYPE = 'application/json'
 const TEXT_TYPE = 'text/plain; charset=utf-8'
 const BYTES_TYPE = 'application/octet-stream'
 
-t.test('[runtimes/python.14] every form of return value becomes one answer', async t => {
+t.test('[runtimes/python.14, runtime/wire-protocol.13] every form of return value becomes one answer', async t => {
   const worker = await load('returns.py')
   const cases: [string, number, Record<string, unknown>, string | Buffer][] = [
     ['dict', 200, { 'content-type': JSON_TYPE }, '{"a":1,"ü":"€"}'],
@@ -760,7 +777,7 @@ t.test(
 )
 
 t.test(
-  '[runtimes/python.22] edge-worker functions get request, env and ctx; background work outlives the answer',
+  '[runtimes/python.22, discovery/callable.4] edge-worker functions get request, env and ctx; background work outlives the answer',
   async t => {
     const call = { method: 'POST', headers: { host: 'example.org', 'x-test': 'yes' }, path: '/p', raw_path: '/p?q=1' }
     const start = { env: { NAME: 'edge' } }
