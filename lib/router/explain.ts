@@ -1,11 +1,11 @@
 /** Which file answers a request, and by which rule every other claim on its path lost. Owner: §3, page router/route-table. */
 
 import type { Claim, ClaimSource } from '../core/catalog.ts'
-import { ERROR_STATUS } from '../core/errors.ts'
+import { ERROR_STATUS, type ErrorCode } from '../core/errors.ts'
 import type { Method, RuntimeName } from '../core/identity.ts'
 import { decideClaim, FORCED_STRENGTH } from '../core/transitions.ts'
 import { matchesHost, parseHost } from './hosts.ts'
-import type { RouteTable } from './route-table.ts'
+import type { RouteRefusal, RouteTable } from './route-table.ts'
 import type { RouteEntry, RouteParams } from './settle.ts'
 
 /**
@@ -42,11 +42,9 @@ export interface Explanation {
   method: string
   path: string
   host: string
-  /** 200 for a match, else what a client gets. */
-  status: number
-  message: string
-  allow: string | null
   winner: (ExplainedClaim & { params: RouteParams }) | null
+  /** What a client gets when nobody answers. */
+  refusal: { status: number; code: ErrorCode; message: string; allow: string | null } | null
   /** Most specific first. */
   losers: ExplainedLoser[]
 }
@@ -79,17 +77,11 @@ export function explain(table: RouteTable, method: string, path: string, host: s
       }
     }
   }
-  const isMatch = result.kind === 'match'
-  return {
-    method,
-    path,
-    host,
-    status: isMatch ? 200 : ERROR_STATUS[result.code],
-    message: isMatch ? 'match' : result.message,
-    allow: isMatch ? null : result.allow,
-    winner,
-    losers,
-  }
+  return { method, path, host, winner, refusal: result.kind === 'match' ? null : toRefusal(result), losers }
+}
+
+function toRefusal({ code, message, allow }: RouteRefusal): Explanation['refusal'] {
+  return { status: ERROR_STATUS[code], code, message, allow }
 }
 
 /** A claim on the same pattern, beside the one that holds it. */

@@ -17,7 +17,9 @@ export interface RouteRecord {
   source: ClaimSource
   /** 1 file, 2 manifest, 3 config. */
   source_rank: number
-  /** File that makes the claim, below the root. */
+  /** Handler file below the functions root. */
+  file: string
+  /** File that makes the claim. */
   origin: string
   allow_hosts: string[]
   force_url: boolean
@@ -63,7 +65,7 @@ function toConflictRecord({ claim, pattern }: RouteEntry, methods: readonly Meth
 }
 
 function toRecord(claim: Claim, methods: readonly Method[]): RouteRecord {
-  const { runtime, name, version } = claim.fn
+  const { runtime, name, version, entryFile } = claim.fn
   return {
     runtime,
     name,
@@ -72,6 +74,7 @@ function toRecord(claim: Claim, methods: readonly Method[]): RouteRecord {
     methods: [...methods],
     source: claim.source,
     source_rank: SOURCE_RANK[claim.source],
+    file: entryFile,
     origin: claim.origin,
     allow_hosts: [...claim.hosts],
     force_url: claim.forced,
