@@ -39,8 +39,9 @@ export interface RuntimesOptions extends FunctionFacts {
   onEvent(event: DaemonEvent): void
 }
 
-/** Variables of the host that functions may see: where programs, home and temp files are, language and time zone. */
-const HOST_VARIABLES = /^(PATH|HOME|LANG|TZ|TMPDIR|LC_[A-Z]+)$/
+/** Variables of the host that functions may see: programs, home, temp files, language, time zone, certificates. */
+const HOST_VARIABLES =
+  /^(PATH|HOME|USER|LOGNAME|LANG|LANGUAGE|LC_[A-Z]+|TZ|TMPDIR|TMP|TEMP|SSL_CERT_FILE|SSL_CERT_DIR)$/
 const NODE_DAEMON = 'node/daemon.mjs'
 /** Files of functions named in one warning. */
 const MAX_NAMED_FILES = 5

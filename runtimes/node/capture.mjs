@@ -3,6 +3,7 @@
  */
 
 import { AsyncLocalStorage } from 'node:async_hooks'
+import { Writable } from 'node:stream'
 
 /** Bytes of one call and stream that are passed on. */
 const MAX_CAPTURED_BYTES = 64 * 1024
@@ -23,31 +24,55 @@ export class CallOutput {
   planned = false
 }
 
+/** Stands for `process.stdout` or `process.stderr`; cannot be closed, never full. */
+class CaptureStream extends Writable {
+  #name
+  #outside
+  #plan
+
+  /**
+   * @param {'stdout' | 'stderr'} name
+   * @param {CallOutput} outside
+   * @param {(output: CallOutput) => void} plan
+   */
+  constructor(name, outside, plan) {
+    super()
+    this.#name = name
+    this.#outside = outside
+    this.#plan = plan
+    this.fd = name === 'stdout' ? 1 : 2
+  }
+
+  /**
+   * @override
+   * @param {any} chunk
+   * @param {any} [encoding]
+   * @param {any} [callback]
+   */
+  write(chunk, encoding, callback) {
+    const text = typeof chunk === 'string' ? chunk : Buffer.from(chunk).toString()
+    const output = currentCall.getStore() ?? this.#outside
+    add(output, this.#name, text)
+    if (!output.planned) {
+      output.planned = true
+      this.#plan(output)
+    }
+    const done = typeof encoding === 'function' ? encoding : callback
+    if (typeof done === 'function') process.nextTick(done)
+    return true
+  }
+}
+
 /**
- * Takes over the process's stdout and stderr writers; `console` goes through them.
+ * Takes over the process's stdout and stderr; `console` goes through them. The descriptors themselves stay untouched:
+ * node would make them non-blocking, and a raw write to a full one would then fail.
  * @param {CallOutput} outside - output that belongs to no call
  * @param {(output: CallOutput) => void} plan - called when an output has something new; answered by `takeOutput`
  */
 export function captureOutput(outside, plan) {
   for (const name of /** @type {const} */ (['stdout', 'stderr'])) {
-    /**
-     * @param {unknown} chunk
-     * @param {unknown} [encoding]
-     * @param {unknown} [callback]
-     */
-    const write = (chunk, encoding, callback) => {
-      const text = typeof chunk === 'string' ? chunk : Buffer.from(/** @type {Uint8Array} */ (chunk)).toString()
-      const output = currentCall.getStore() ?? outside
-      add(output, name, text)
-      if (!output.planned) {
-        output.planned = true
-        plan(output)
-      }
-      const done = typeof encoding === 'function' ? encoding : callback
-      if (typeof done === 'function') process.nextTick(done)
-      return true
-    }
-    process[name].write = /** @type {any} */ (write)
+    const stream = new CaptureStream(name, outside, plan)
+    Object.defineProperty(process, name, { configurable: true, enumerable: true, get: () => stream })
   }
 }
 

@@ -22,6 +22,9 @@ const SPARE_DELAY_MS = 50
 const MAX_STARTING = Math.max(2, availableParallelism() * 2)
 /** Output waiting on a control connection above which further output is dropped, bytes. */
 const MAX_WAITING_OUTPUT_BYTES = 1024 * 1024
+/** What functions see of the environment; tokens and settings of the host stay away from them. */
+const WORKER_VARIABLES =
+  /^(PATH|HOME|USER|LOGNAME|LANG|LANGUAGE|LC_[A-Z]+|TZ|TMPDIR|TMP|TEMP|SSL_CERT_FILE|SSL_CERT_DIR)$/
 /** Advice of node about module styles that work all the same would fill every function's log. */
 const NODE_FLAGS = ['--disable-warning=MODULE_TYPELESS_PACKAGE_JSON', '--disable-warning=ExperimentalWarning']
 const WORKER_FILE = fileURLToPath(new URL('./worker.mjs', import.meta.url))
@@ -42,8 +45,7 @@ const memoryMb = Number(process.env.FNGW_WORKER_MEMORY_MB ?? 0)
 const spareCount = runtime === 'node' ? Number(process.env.FNGW_SPARES ?? 1) : 0
 /** Spares come in two styles: with the TypeScript compiler loaded, and without; those in use are kept ready. */
 const styles = new Set((process.env.FNGW_STYLES ?? 'js').split(','))
-// What is meant for this daemon stays here.
-const workerEnv = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith('FNGW_')))
+const workerEnv = Object.fromEntries(Object.entries(process.env).filter(([name]) => WORKER_VARIABLES.test(name)))
 
 /** @typedef {{ id: string, style: string, process: WorkerProcess, owner: Control | null }} Entry */
 /** @type {Map<string, Entry>} */

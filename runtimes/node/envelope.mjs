@@ -82,7 +82,7 @@ function isGiven(value, key) {
 /** @param {any} envelope */
 function fromEnvelope(envelope) {
   if (envelope.proxy !== undefined && envelope.proxy !== null) return fromProxy(envelope.proxy)
-  const status = toStatus(envelope.status ?? envelope.statusCode)
+  const status = toStatus(envelope.status === undefined ? envelope.statusCode : envelope.status)
   const head = toHeaders(envelope.headers)
   const encoded = takeBase64(envelope)
   if (encoded !== null) return typed(status, head, BYTES_TYPE, encoded)

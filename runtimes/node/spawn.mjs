@@ -26,7 +26,12 @@ const PAUSE_AT = Math.round((READ_BYTES_PER_SECOND * OUTPUT_WINDOW_MS) / 1000)
 const GUARD_SCRIPT =
   'ulimit -c 0 2>/dev/null; ulimit -d "$0" 2>/dev/null; echo 1000 2>/dev/null >/proc/self/oom_score_adj; "$@"; exit $?'
 
-const signalNames = new Map(Object.entries(osConstants.signals).map(([name, number]) => [number, name]))
+/** @type {Map<number, string>} */
+const signalNames = new Map()
+// Of two names for one number the first is the usual one.
+for (const [name, number] of Object.entries(osConstants.signals)) {
+  if (!signalNames.has(number)) signalNames.set(number, name)
+}
 
 /**
  * @typedef {object} SpawnOptions

@@ -76,17 +76,18 @@ export async function sendStream(call, reply) {
   }
   const held = /** @type {Uint8Array[]} */ ([])
   let heldBytes = 0
-  let begun = false
+  /** @type {Promise<void> | null} */
+  let begun = null
   let tickOver = false
   const begin = async () => {
-    begun = true
     call.send(KIND.reply, `{${reply.fields},"stream":true}`)
     for (const bytes of held) await window.send(call, bytes)
   }
   setImmediate(() => {
     tickOver = true
+    if (begun !== null || call.over) return
     // Whoever listens to events wants to know at once that the connection stands.
-    if (!begun && !call.over && reply.fields.includes('text/event-stream')) begin()
+    if (held.length > 0 || reply.fields.includes('text/event-stream')) begun = begin()
   })
   try {
     for (;;) {
@@ -95,16 +96,21 @@ export async function sendStream(call, reply) {
       if (step.done) break
       if (reply.fields === '') typeStream(reply, step.value)
       const bytes = toPiece(step.value)
-      if (begun) await window.send(call, bytes)
-      else {
+      if (begun !== null) {
+        await begun
+        await window.send(call, bytes)
+      } else {
         held.push(bytes)
         heldBytes += bytes.length
-        if (tickOver || heldBytes > STREAM_WINDOW_BYTES) await begin()
+        if (tickOver || heldBytes > STREAM_WINDOW_BYTES) {
+          begun = begin()
+          await begun
+        }
       }
     }
   } catch (error) {
     if (call.canceled) call.finish(KIND.end, '{"canceled":true}')
-    else if (!begun) call.fail(error)
+    else if (begun === null) call.fail(error)
     else {
       call.finish(
         KIND.end,
@@ -115,7 +121,7 @@ export async function sendStream(call, reply) {
     return
   }
   if (call.canceled) call.finish(KIND.end, '{"canceled":true}')
-  else if (begun) call.finish(KIND.end, '')
+  else if (begun !== null) call.finish(KIND.end, '')
   else {
     if (reply.fields === '') typeStream(reply, '')
     const body = held.length === 1 ? /** @type {Uint8Array} */ (held[0]) : Buffer.concat(held, heldBytes)

@@ -30,6 +30,8 @@ import {
 } from './wire.mjs'
 
 const WARM_UP_CALLS = 3
+/** Milliseconds between looks at a gateway that sends nothing more. */
+const PROBE_INTERVAL_MS = 50
 /** A greeting is small; a peer that sends more is none, bytes. */
 const MAX_GREETING_BYTES = 1024
 // Captured before user code can patch them.
@@ -55,8 +57,8 @@ let writer = new FrameWriter(() => {})
 let fn = null
 /** @type {import('./adapters.mjs').Invoke | null} */
 let invoke = null
-/** Calls that came before the function was loaded. @type {(() => void)[]} */
-let early = []
+/** Calls that came before the function was loaded, in order. @type {Map<number, () => void>} */
+const early = new Map()
 
 /** One call from its frame to its answer. */
 export class Call extends CallOutput {
@@ -198,10 +200,11 @@ function onFrame(kind, id, header, body) {
   switch (kind) {
     case KIND.call:
       if (invoke !== null) runCall(id, header, body)
-      else early.push(() => runCall(id, header, body))
+      else early.set(id, () => runCall(id, header, body))
       return
     case KIND.cancel:
-      calls.get(id)?.cancel()
+      if (early.delete(id)) writer.add(KIND.end, id, '{"canceled":true}')
+      else calls.get(id)?.cancel()
       return
     case KIND.more:
       calls.get(id)?.window?.grant(Number(parseHeader(header).bytes) || 0)
@@ -239,9 +242,10 @@ async function start(started) {
     finishConnection()
     return
   }
-  const waiting = early
-  early = []
-  for (const run of waiting) run()
+  for (const [id, run] of early) {
+    early.delete(id)
+    run()
+  }
 }
 
 /**
@@ -303,6 +307,8 @@ function meet(socket) {
     }
     closing = true
     endWhenDone()
+    // A gateway that closed for good cannot be told from one that still listens, unless by writing to it.
+    setInterval(() => writer.add(KIND.pong, 0, ''), PROBE_INTERVAL_MS)
   })
   socket.on('close', () => {
     if (connection === socket) exitNow(0)

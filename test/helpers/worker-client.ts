@@ -9,7 +9,7 @@
  */
 
 import { type ChildProcess, spawn } from 'node:child_process'
-import { mkdtempSync, rmSync } from 'node:fs'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import net from 'node:net'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
@@ -331,11 +331,12 @@ export async function startDaemon(runtime: string, options: DaemonOptions): Prom
   }
 }
 
-/** True while a process (not a zombie) exists. */
+/** True while a process runs; one that ended and waits for its parent to notice does not. */
 export function isAlive(pid: number): boolean {
   try {
-    process.kill(pid, 0)
-    return true
+    // The state follows the name, which stands in parentheses.
+    const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
+    return stat[stat.lastIndexOf(')') + 2] !== 'Z'
   } catch {
     return false
   }
