@@ -27,6 +27,8 @@ export interface HttpRequest {
   rawHeaders: string[]
   /** True when the whole message was received. */
   complete: boolean
+  /** True when somebody has read the body to its end already. */
+  readonly readableEnded: boolean
   socket: HttpSocket
   on(event: 'data', listener: (chunk: Buffer) => void): unknown
   on(event: 'end', listener: () => void): unknown

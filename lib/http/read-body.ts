@@ -1,6 +1,6 @@
 /** A request's body, up to a limit and no byte further. Owner: §4.1. */
 
-import type { GatewayError } from '../core/errors.ts'
+import { GatewayError } from '../core/errors.ts'
 import { toBodyError } from '../invocation/policy.ts'
 import type { Exchange } from './exchange.ts'
 
@@ -12,6 +12,11 @@ import type { Exchange } from './exchange.ts'
 export function readBody(exchange: Exchange, limit: number): void {
   if (!exchange.hasBody) {
     finish(exchange, null)
+    return
+  }
+  if (exchange.req.readableEnded) {
+    // Waiting for its end would be waiting for ever.
+    fail(exchange, new GatewayError('INTERNAL', 'request body was already read by the host application'))
     return
   }
   if (exchange.declaredLength > limit) {

@@ -154,7 +154,7 @@ export class HttpServer {
     const refusal = toRefusal(error)
     if (latest === null || latest.res.writableFinished) {
       this.#reject(socket, refusal)
-    } else if (latest.bodyReceiver !== null) {
+    } else if (latest.bodyReceiver !== null && !latest.req.complete) {
       latest.res.shouldKeepAlive = false
       latest.bodyReceiver.onBodyError(refusal)
     } else {
@@ -189,9 +189,10 @@ function notImplemented(): GatewayError {
 const PARSER_ERROR = /^(?:HPE_|ERR_HTTP_)/
 /** A request line that ends nowhere within the limit. */
 const METHOD_AND_TARGET = /^[A-Z-]+ [^\r\n]*$/
+const MAX_METHOD_BYTES = 32
 const METHOD = /^[A-Za-z-]{1,32} /
 
-function toRefusal(error: NodeJS.ErrnoException & { rawPacket?: Buffer }): GatewayError {
+function toRefusal(error: NodeJS.ErrnoException & { rawPacket?: Buffer; bytesParsed?: number }): GatewayError {
   const start = error.rawPacket?.subarray(0, MAX_TARGET_BYTES).toString('latin1') ?? ''
   switch (error.code) {
     case 'HPE_HEADER_OVERFLOW':
@@ -204,7 +205,8 @@ function toRefusal(error: NodeJS.ErrnoException & { rawPacket?: Buffer }): Gatew
     case 'HPE_INVALID_EOF_STATE':
       return new GatewayError('BAD_REQUEST', 'request was cut off')
     case 'HPE_INVALID_METHOD':
-      if (METHOD.test(start)) return notImplemented()
+      // Only when the packet begins with it: behind an earlier request it cannot be told from noise.
+      if ((error.bytesParsed ?? 0) <= MAX_METHOD_BYTES && METHOD.test(start)) return notImplemented()
       break
   }
   return new GatewayError('BAD_REQUEST', 'malformed request')

@@ -1,3 +1,4 @@
+import { createServer as createHttpServer } from 'node:http'
 import { createServer } from 'node:net'
 import t from 'tap'
 import type { FunctionVersion } from '../../lib/core/catalog.ts'
@@ -370,5 +371,116 @@ t.test('[http/public.27] closing does not wait for ever', async t => {
   await stuck.closed()
   t.equal(stuck.text, '')
   t.equal(runtime.abandoned.length, 1)
+  t.equal(pool.total(), 0)
+})
+
+t.test('[http/public.29] in a host application', async t => {
+  const { handle, runtime } = makePublic({ '/a': ANY })
+  const host = createHttpServer(async (req, res) => {
+    if (req.headers['x-read'] !== undefined) for await (const _ of req) void _
+    handle(req, res, false, async () => {
+      let body = ''
+      for await (const chunk of req) body += chunk
+      res.end(`host got ${body}`)
+    })
+  })
+  await new Promise<void>(resolve => host.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => host.close())
+  const url = `http://127.0.0.1:${(host.address() as { port: number }).port}`
+  const post = { method: 'POST', body: 'hello' }
+  t.equal(await (await fetch(`${url}/other`, post)).text(), 'host got hello')
+  t.equal(await (await fetch(`${url}/a`, post)).text(), 'ok')
+  t.equal(runtime.calls[0]!.body!.toString(), 'hello')
+  const late = await fetch(`${url}/a`, { ...post, headers: { 'x-read': '1' } })
+  t.equal(late.status, 500)
+  t.match(await late.json(), { error: 'request body was already read by the host application' })
+  host.closeAllConnections()
+})
+
+/** Parts of requests, good and bad, from which nonsense is made. */
+const WORDS = [
+  ...[
+    'GET',
+    'POST',
+    'PUT',
+    'get',
+    'BREW',
+    'CONNECT',
+    'HEAD',
+    ' ',
+    '  ',
+    '\t',
+    '/',
+    '/p/',
+    '*',
+    'http://h/p/1',
+    '?q=%zz',
+    '%00',
+  ],
+  ...[
+    ' HTTP/1.1',
+    ' HTTP/1.0',
+    ' HTTP/9',
+    '\r\n',
+    '\n',
+    '\r',
+    '\r\n\r\n',
+    'Host: h\r\n',
+    'Host:\r\n',
+    'Content-Length: 3\r\n',
+  ],
+  ...[
+    'Content-Length: -1\r\n',
+    'Transfer-Encoding: chunked\r\n',
+    'Transfer-Encoding: x\r\n',
+    'Expect: 100-continue\r\n',
+  ],
+  ...[
+    'Connection: close\r\n',
+    'Connection: upgrade\r\nUpgrade: x\r\n',
+    'abc',
+    '3\r\nabc\r\n0\r\n\r\n',
+    'zz\r\n',
+    '\0',
+    '\xff',
+    ': ',
+  ],
+]
+
+t.test('[http/public.30, http/public.12] generated nonsense among good requests', async t => {
+  const { open, runtime, pool } = await serve(t)
+  runtime.answer = (call, own) => own.reply(call, 200, {}, String(headerOfCall(call).path))
+  let state = 20261121
+  const random = (below: number) => {
+    state = (state * 1103515245 + 12345) % 2147483648
+    return Math.floor((state / 2147483648) * below)
+  }
+  const run = async (round: number) => {
+    const connection = await open()
+    const good: string[] = []
+    for (let i = random(4); i >= 0; i--) {
+      const path = `/p/${round}-${i}`
+      good.push(path)
+      const body = random(2) === 0 ? '\r\n' : 'Content-Length: 3\r\n\r\nabc'
+      connection.write(`${body.length > 2 ? 'POST' : 'GET'} ${path} HTTP/1.1\r\nHost: h\r\n${body}`)
+    }
+    let noise = ''
+    for (let i = random(12); i >= 0; i--) noise += WORDS[random(WORDS.length)]
+    connection.write(noise)
+    connection.socket.end()
+    await connection.closed()
+    const answers = parseAnswers(connection.text)
+    const own = answers.slice(0, good.length).map(answer => answer.body)
+    const what = JSON.stringify([noise, connection.text])
+    if (JSON.stringify(own) !== JSON.stringify(good)) t.fail(`good requests are answered first, in order: ${what}`)
+    for (const { status, body } of answers.slice(good.length)) {
+      if (Number.isNaN(status)) t.fail(`an answer is malformed: ${what}`)
+      if (status === 200 && !['/p', '/p/1', ''].includes(body) && !/^\/p\//.test(body)) t.fail(`crossed: ${what}`)
+      if (good.includes(body)) t.fail(`answered twice: ${what}`)
+    }
+  }
+  for (let round = 0; round < 400; round += 8) {
+    await Promise.all(Array.from({ length: 8 }, (_, i) => run(round + i)))
+  }
   t.equal(pool.total(), 0)
 })
