@@ -39,7 +39,8 @@ $system->restoreStandard($saved);
 
 require __DIR__ . '/wire.php';
 require __DIR__ . '/address.php';
-require __DIR__ . '/spawn.php';
+require __DIR__ . '/process.php';
+require __DIR__ . '/fork.php';
 require __DIR__ . '/control.php';
 require __DIR__ . '/supervisor.php';
 // What a worker needs is loaded here, once, and shared by every fork.

@@ -13,32 +13,34 @@ final class Daemon
     private const CHECK_MS = 1000;
     /** The same while an end is expected, ms. */
     private const WATCH_MS = 2;
+    /** Time without accepting after one failed, ms. */
+    private const ACCEPT_PAUSE_MS = 50;
     /** Longest wait without workers: nothing but a frame, a signal or the end of standard input matters then. */
     private const IDLE_SECONDS = 3600;
 
     private Address $address;
     /** @var resource */
     private $listener;
-    private System $system;
+    private Forker $forker;
     private bool $standalone;
-    private int $memoryMb;
     /** @var array<int, Control> by socket number */
     private array $controls = [];
     /** @var array<string, WorkerProcess> by worker id */
     private array $workers = [];
     /** @var array<string, Control> by worker id */
     private array $owners = [];
-    private int $workerNumber = 0;
     private bool $stopping = false;
+    /** Monotonic ns before which no connection is accepted. */
+    private int $acceptAt = 0;
     private ?Job $job = null;
 
     public function __construct(Address $address, bool $standalone, int $memoryMb)
     {
         $this->address = $address;
         $this->standalone = $standalone;
-        $this->memoryMb = $memoryMb;
-        $this->system = new System();
-        $this->system->adoptOrphans();
+        $system = new System();
+        $system->adoptOrphans();
+        $this->forker = new Forker($address, $system, $memoryMb);
         $this->listener = $address->listen();
         \pcntl_async_signals(true);
         $end = function (): void {
@@ -74,8 +76,14 @@ final class Daemon
 
     private function wait(): void
     {
-        $read = ['listener' => $this->listener];
-        $write = [];
+        $now = \hrtime(true);
+        $timeoutMs = self::CHECK_MS;
+        $read = $write = [];
+        if ($this->acceptAt <= $now) {
+            $read['listener'] = $this->listener;
+        } else {
+            $timeoutMs = self::ACCEPT_PAUSE_MS;
+        }
         if (!$this->standalone) {
             $read['stdin'] = \STDIN;
         }
@@ -85,8 +93,6 @@ final class Daemon
                 $write["c$number"] = $control->socket;
             }
         }
-        $timeoutMs = self::CHECK_MS;
-        $now = \hrtime(true);
         foreach ($this->workers as $id => $worker) {
             if ($worker->killAt !== 0) {
                 $timeoutMs = \min($timeoutMs, 10);
@@ -105,7 +111,8 @@ final class Daemon
         }
         $except = null;
         // Interrupted by a signal it warns and answers false; the caller then looks what the signal was about.
-        $seconds = $this->workers === [] ? self::IDLE_SECONDS : \intdiv($timeoutMs, 1000);
+        $isIdle = $this->workers === [] && isset($read['listener']);
+        $seconds = $isIdle ? self::IDLE_SECONDS : \intdiv($timeoutMs, 1000);
         if (!@\stream_select($read, $write, $except, $seconds, $timeoutMs % 1000 * 1000)) {
             return;
         }
@@ -132,9 +139,12 @@ final class Daemon
     private function accept(): void
     {
         $socket = @\stream_socket_accept($this->listener, 0);
-        if ($socket !== false) {
-            $this->controls[(int) $socket] = new Control($socket);
+        if ($socket === false) {
+            // No descriptor left: the peer still waits, and asking again at once would be a busy loop.
+            $this->acceptAt = \hrtime(true) + self::ACCEPT_PAUSE_MS * 1_000_000;
+            return;
         }
+        $this->controls[(int) $socket] = new Control($socket);
     }
 
     private function readStdin(): void
@@ -233,86 +243,38 @@ final class Daemon
 
     private function start(Control $control, int $id): void
     {
-        $why = $this->fork($control, $id);
-        if ($why !== null) {
-            $control->send(encodeFields(Kind::ERROR, $id, ['code' => 'start', 'message' => $why]));
-        }
-    }
-
-    /** @return string|null why no worker could be started */
-    private function fork(Control $control, int $id): ?string
-    {
         if (\count($this->workers) >= self::MAX_WORKERS) {
-            return 'a php daemon runs at most ' . self::MAX_WORKERS . ' workers; raise FN_RUNTIME_DAEMONS (php=2)';
+            $most = self::MAX_WORKERS;
+            $this->refuseStart($control, $id, "a php daemon runs at most $most workers; raise FN_RUNTIME_DAEMONS (php=2)");
+            return;
         }
-        $this->workerNumber += 1;
-        $name = \posix_getpid() . '-' . $this->workerNumber;
-        $job = new Job();
-        $pipes = [$this->system->pipe(), $this->system->pipe()];
         try {
-            // Bound before the fork: the gateway may connect while the worker still sets itself up.
-            $socket = $this->address->forWorker($this->workerNumber, $control->socket);
-            $job->listener = $socket->listen();
+            $worker = $this->forker->fork($control->socket);
         } catch (\RuntimeException $error) {
-            $this->closePipes($pipes);
-            return $error->getMessage();
+            $this->refuseStart($control, $id, $error->getMessage());
+            return;
         }
-        $job->socketPath = $socket->path;
-        $job->system = $this->system;
-        $job->memoryMb = $this->memoryMb;
-        $job->daemonPid = \posix_getpid();
-        $pid = @\pcntl_fork();
-        if ($pid === -1) {
-            $this->closePipes($pipes);
-            self::remove($socket->path);
-            return 'cannot start a process: ' . \pcntl_strerror(\pcntl_get_last_error());
+        if ($worker instanceof Job) {
+            $this->leaveToWorker();
+            $this->job = $worker;
+            return;
         }
-        if ($pid === 0) {
-            $this->becomeWorker($job, $pipes);
-            return null;
-        }
-        $worker = new WorkerProcess($name, $socket->toUri($job->listener), $socket->path, $pid);
-        foreach (['stdout', 'stderr'] as $index => $stream) {
-            if ($pipes[$index] !== null) {
-                $this->system->close($pipes[$index][1]);
-                $worker->outputs[$stream] = new OutputPipe($pipes[$index][0], $this->system);
-            }
-        }
-        $this->workers[$name] = $worker;
-        $this->owners[$name] = $control;
-        $started = ['worker' => $name, 'uri' => $worker->uri, 'pid' => $pid];
+        $this->workers[$worker->id] = $worker;
+        $this->owners[$worker->id] = $control;
+        $started = ['worker' => $worker->id, 'uri' => $worker->uri, 'pid' => $worker->pid];
         $control->send(encodeFields(Kind::STARTED, $id, $started));
-        return null;
     }
 
-    /** @param list<array{0: int, 1: int}|null> $pipes */
-    private function closePipes(array $pipes): void
+    private function refuseStart(Control $control, int $id, string $why): void
     {
-        foreach ($pipes as $ends) {
-            if ($ends !== null) {
-                $this->system->close($ends[0]);
-                $this->system->close($ends[1]);
-            }
-        }
+        $control->send(encodeFields(Kind::ERROR, $id, ['code' => 'start', 'message' => $why]));
     }
 
-    /**
-     * In the forked process: nothing of the daemon stays open, and its signals mean what they mean everywhere.
-     *
-     * @param list<array{0: int, 1: int}|null> $pipes
-     */
-    private function becomeWorker(Job $job, array $pipes): void
+    /** In the forked process: nothing of the daemon stays open, and its signals mean what they mean everywhere. */
+    private function leaveToWorker(): void
     {
-        \posix_setsid();
-        \umask(022);
-        $this->system->dieWithParent($job->daemonPid);
         foreach ([\SIGCHLD, \SIGTERM, \SIGINT, \SIGHUP] as $signal) {
             \pcntl_signal($signal, \SIG_DFL);
-        }
-        if ($pipes[0] !== null && $pipes[1] !== null) {
-            $this->system->redirectOutput($pipes[0][1], $pipes[1][1]);
-            $this->system->close($pipes[0][0]);
-            $this->system->close($pipes[1][0]);
         }
         \fclose($this->listener);
         foreach ($this->controls as $control) {
@@ -324,7 +286,6 @@ final class Daemon
             }
         }
         $this->controls = $this->workers = $this->owners = [];
-        $this->job = $job;
     }
 
     private function readOutput(string $id, string $stream): void

@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process'
-import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { chmodSync, existsSync, readdirSync, readFileSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import t from 'tap'
 import { KIND } from '../../lib/runtime/wire-protocol.ts'
@@ -933,6 +933,31 @@ t.test('[runtimes/php.24] without FFI: same answers, output through the daemon, 
   t.match((await own.ended(worker)).header, { code: 0 })
   await own.close()
 })
+
+t.test(
+  '[runtimes/php.25] without descriptors left a start is refused with a reason, and the daemon serves on',
+  async t => {
+    const php = spawnSync('sh', ['-c', 'command -v php'], { encoding: 'utf8' }).stdout.trim()
+    tree.write({ 'bin/php': `#!/bin/sh\nulimit -n 32\nexec ${php} "$@"\n` })
+    chmodSync(tree.path('bin/php'), 0o755)
+    const own = await ownDaemon({ env: { PATH: `${tree.path('bin')}:${process.env.PATH}` } })
+    const started = []
+    let why = ''
+    while (why === '' && started.length < 40) {
+      await own.startWorker().then(
+        worker => started.push(worker),
+        error => (why = error.message),
+      )
+    }
+    t.match(why, /too many open files/i)
+    t.ok(started.length > 3)
+    const [first] = started
+    own.control.send(KIND.stop, 0, { worker: first!.id, grace_ms: 0 })
+    await own.ended(first!)
+    t.match(await own.startWorker(), { pid: Number })
+    await own.close()
+  },
+)
 
 function makeIniFolder(): string {
   tree.write({ 'ini/no-ffi.ini': 'ffi.enable=0\n' })

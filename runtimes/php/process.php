@@ -1,21 +1,9 @@
 <?php
-/** A worker process as its daemon sees it: listener bound ahead, fork, captured output, kill. Page: runtime/daemon. */
+/** A worker process as its daemon sees it: output within a budget, stop, kill, end. Page: runtime/daemon. */
 
 declare(strict_types=1);
 
 namespace Fngw;
-
-/** What a forked worker goes on with. */
-final class Job
-{
-    /** @var resource the worker's listening socket */
-    public $listener;
-    /** Path of that socket, '' for tcp. */
-    public string $socketPath = '';
-    public System $system;
-    public int $memoryMb = 0;
-    public int $daemonPid = 0;
-}
 
 /** Output of one descriptor of a worker, passed on within a budget. */
 final class OutputPipe
