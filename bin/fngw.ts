@@ -40,10 +40,19 @@ function toFlags(command: Command): Record<string, unknown> {
   return flags
 }
 
-function toGatewayOptions(command: Command, dir: string | undefined, defaults: GatewayOptions['defaults']): GatewayOptions {
+function toGatewayOptions(
+  command: Command,
+  dir: string | undefined,
+  defaults: GatewayOptions['defaults'],
+): GatewayOptions {
   const flags = toFlags(command)
   if (dir !== undefined) flags.functionsRoot = dir
-  return { env: process.env, project: { explicit: command.opts<CommonFlags>().config ?? null }, flags, defaults: defaults ?? {} }
+  return {
+    env: process.env,
+    project: { explicit: command.opts<CommonFlags>().config ?? null },
+    flags,
+    defaults: defaults ?? {},
+  }
 }
 
 /** Reads the tree without serving it. */
@@ -57,7 +66,12 @@ async function withGateway<T>(command: Command, dir: string | undefined, use: (g
   }
 }
 
-function addServe(program: Command, name: 'dev' | 'run', description: string, defaults: GatewayOptions['defaults']): void {
+function addServe(
+  program: Command,
+  name: 'dev' | 'run',
+  description: string,
+  defaults: GatewayOptions['defaults'],
+): void {
   const command = program.command(name).description(description).argument('[dir]', 'Functions root.')
   withSettings(command)
     .option('--native', 'Use the runtimes installed on this machine (the default).')
@@ -152,6 +166,7 @@ try {
   // Commander has printed its own message; help and version are no failures.
   if (error instanceof CommanderError) process.exitCode = error.exitCode === 0 ? 0 : 2
   else if (error instanceof UsageError || error instanceof CommandError) fail(error.message, error.exitCode)
-  else if (error instanceof SettingsError) fail(`${error.problems.length} problem(s) in the settings\n${error.message}`, 2)
+  else if (error instanceof SettingsError)
+    fail(`${error.problems.length} problem(s) in the settings\n${error.message}`, 2)
   else fail(`unexpected: ${(error as Error).stack ?? String(error)}`, 1)
 }

@@ -46,7 +46,9 @@ export function init(cwd: string, name: string, templateName: string): InitResul
   for (const [fileName] of files) {
     const path = join(folder, fileName)
     if (existsSync(path)) {
-      throw new UsageError(`${relative(cwd, path)} is already there and is left as it is; choose another name or remove it`)
+      throw new UsageError(
+        `${relative(cwd, path)} is already there and is left as it is; choose another name or remove it`,
+      )
     }
   }
   mkdirSync(folder, { recursive: true })

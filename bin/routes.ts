@@ -46,16 +46,18 @@ export function toTable(rows: readonly RouteRow[]): string[] {
 
 /** Who answers, who lost and why, what was ignored; for a person. */
 export function toExplanationText(explained: ReturnType<Gateway['explain']>): string {
+  const { winner, losers, refusal, ignored, warnings } = explained
   const lines: string[] = []
-  const { winner, losers, refusal, ignored } = explained
   if (winner !== null) {
-    lines.push(`answered by ${winner.file} (${winner.runtime} ${winner.name}, route ${winner.pattern})`)
+    lines.push(`answered by ${winner.file} (${winner.runtime}, function ${winner.name}, route ${winner.pattern})`)
     for (const [name, value] of Object.entries(winner.params)) lines.push(`  ${name} = ${JSON.stringify(value)}`)
   } else if (refusal !== null) {
-    lines.push(`nobody answers: ${refusal.status} ${refusal.message}`)
+    const allow = refusal.allow === null ? '' : `, Allow: ${refusal.allow}`
+    lines.push(`nobody answers: ${refusal.status} ${refusal.message}${allow}`)
   }
-  for (const loser of losers) lines.push(`lost: ${loser.file} (route ${loser.pattern}): ${loser.rule}`)
-  if (ignored.length > 0) lines.push('ignored files:')
-  for (const { path, reason } of ignored) lines.push(`  ${path}: ${reason}`)
+  for (const { file, pattern, rule, reason } of losers)
+    lines.push(`lost (${rule}): ${file}, route ${pattern}: ${reason}`)
+  for (const { path, reason } of ignored) lines.push(`ignored: ${path}: ${reason}`)
+  for (const { code, message, hint } of warnings) lines.push(`warning ${code}: ${message}`, `  fix: ${hint}`)
   return lines.join('\n')
 }

@@ -56,7 +56,10 @@ function follow(gateway: Gateway, { json, output }: ServeOptions): void {
   })
   gateway.on('reload', record => {
     if (json) emit('reload', record)
-    else output.note(`reloaded in ${record.durationMs.toFixed(0)} ms: ${record.functions} functions, ${record.warnings} warnings`)
+    else
+      output.note(
+        `reloaded in ${record.durationMs.toFixed(0)} ms: ${record.functions} functions, ${record.warnings} warnings`,
+      )
   })
   if (accessLog && !gateway.settings.production) {
     gateway.on('request', record => {

@@ -36,6 +36,8 @@ export interface CatalogOptions extends DiscoverOptions {
   steps: (discovery: Discovery, routes: RouteTable) => CatalogSteps
 }
 
+const NO_FOLDERS: ReadonlySet<string> = new Set()
+
 /** Reads and re-reads the root; what did not change is reused. */
 export class CatalogLoader {
   readonly #options: CatalogOptions
@@ -45,6 +47,11 @@ export class CatalogLoader {
   constructor(options: CatalogOptions) {
     this.#options = options
     this.#discoverer = createDiscoverer(options)
+  }
+
+  /** Folders below the root that hold no functions and need no watching: the static assets. */
+  get excluded(): ReadonlySet<string> {
+    return this.#snapshot?.excluded ?? NO_FOLDERS
   }
 
   /** @param changed - files and folders below the root that may have changed; null looks at all of them */

@@ -10,13 +10,20 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import { join } from 'node:path'
 import { type Catalog, CatalogLoader } from './catalog.ts'
 import { loadSettings } from './config/project-file.ts'
-import { type Problem, resolveSettings, type SettingSource, type Settings, type SettingsInput } from './config/settings.ts'
+import {
+  type Problem,
+  resolveSettings,
+  type SettingSource,
+  type Settings,
+  type SettingsInput,
+} from './config/settings.ts'
 import { ControlPlane } from './control/control-plane.ts'
 import { type GatewayState, toCatalogRecord, toHealthRecord } from './control/records.ts'
 import type { FunctionVersion } from './core/catalog.ts'
 import { type Clock, systemClock } from './core/clock.ts'
 import { GatewayError, type Warning } from './core/errors.ts'
 import { DEFAULT_VERSION_LABEL } from './core/versions.ts'
+import { explainIgnored } from './discovery/explain.ts'
 import { type Watcher, watchTree } from './discovery/watch.ts'
 import { DebugHeaders } from './http/debug-headers.ts'
 import type { HttpRequest, HttpResponse } from './http/exchange.ts'
@@ -68,6 +75,9 @@ export interface InvokeRequest {
   context?: Readonly<Record<string, unknown>> | null
 }
 
+/** Who answers a request, who lost and why, and which files might have been meant and are not used. */
+export type GatewayExplanation = Explanation & ReturnType<typeof explainIgnored>
+
 export interface Gateway extends AsyncDisposable {
   readonly settings: Settings
   /** Where each setting comes from. */
@@ -91,7 +101,7 @@ export interface Gateway extends AsyncDisposable {
   /** As `GET /_fn/health`. */
   health(): Record<string, unknown>
   /** Who answers a request and who lost. */
-  explain(method: string, path: string, host?: string): Explanation & { ignored: Catalog['discovery']['ignored'] }
+  explain(method: string, path: string, host?: string): GatewayExplanation
   /** Listens to `request reload warning log schedule`. @returns a function that stops listening */
   on<Name extends EventName>(name: Name, listener: Listener<Name>): () => void
   /** Stops accepting, finishes what runs up to the limit, ends every process. Later calls get the same promise. */
@@ -113,7 +123,17 @@ export class SettingsError extends Error {
  * @throws SettingsError with every problem at once
  */
 export async function createGateway(options: GatewayOptions = {}): Promise<Gateway> {
-  const { env = {}, project = null, cwd = process.cwd(), logFiles = false, inspect = false, clock, flags = {}, defaults, ...given } = options
+  const {
+    env = {},
+    project = null,
+    cwd = process.cwd(),
+    logFiles = false,
+    inspect = false,
+    clock,
+    flags = {},
+    defaults,
+    ...given
+  } = options
   const inputs = { options: given, env, cwd, flags, defaults: { hotReload: false, ...defaults } }
   const resolved = project === null ? resolveSettings(inputs) : loadSettings({ ...inputs, explicit: project.explicit })
   if (resolved.problems.length > 0) throw new SettingsError(resolved.problems)
@@ -164,7 +184,9 @@ class FunctionGateway implements Gateway {
     this.#settingWarnings = resolved.warnings
     this.#clock = clock
     this.#configLoadedAt = clock.wall()
-    this.#events = new GatewayEvents((name, error) => this.#log('error', `listener of "${name}" threw: ${String(error)}`))
+    this.#events = new GatewayEvents((name, error) =>
+      this.#log('error', `listener of "${name}" threw: ${String(error)}`),
+    )
     this.#logs = new LogStore({
       clock,
       directory: logFiles ? join(settings.functionsRoot, '.svc', 'logs') : null,
@@ -191,7 +213,8 @@ class FunctionGateway implements Gateway {
         }),
       onLog: (fn, stream, text) => this.#output(fn, stream, text),
       onFailure: (fn, error) => this.#failure(fn, error),
-      onEvent: event => this.#log(event.kind === 'up' ? 'debug' : 'warn', `${event.runtime} daemon ${event.index}: ${event.text}`),
+      onEvent: event =>
+        this.#log(event.kind === 'up' ? 'debug' : 'warn', `${event.runtime} daemon ${event.index}: ${event.text}`),
     })
     this.#invoker = new Invoker({
       clock,
@@ -250,8 +273,11 @@ class FunctionGateway implements Gateway {
     await this.#load(null, 'start', inspect)
     if (inspect) return
     await this.#runtimes.start()
-    if (this.settings.hotReload && this.#closing === null) this.#watch()
+    if (!this.settings.hotReload || this.#closing !== null) return
+    this.#watch()
     await this.#watcher?.ready
+    // What was saved between the first look and the first watch.
+    await this.#reload(null, 'watch')
   }
 
   get warnings(): readonly Warning[] {
@@ -318,8 +344,9 @@ class FunctionGateway implements Gateway {
     return toHealthRecord(this.#state(true)).body
   }
 
-  explain(method: string, path: string, host = ''): Explanation & { ignored: Catalog['discovery']['ignored'] } {
-    return { ...explain(this.#catalog.routes, method, path, host), ignored: this.#catalog.discovery.ignored }
+  explain(method: string, path: string, host = ''): GatewayExplanation {
+    const { routes, discovery } = this.#catalog
+    return { ...explain(routes, method, path, host), ...explainIgnored(discovery, path) }
   }
 
   on<Name extends EventName>(name: Name, listener: Listener<Name>): () => void {
@@ -375,6 +402,7 @@ class FunctionGateway implements Gateway {
       rootPath: this.settings.functionsRoot,
       onChange: paths => this.#reload(paths, 'watch'),
       onWarning: warning => this.#warn(warning),
+      excluded: () => this.#loader.excluded,
     })
   }
 

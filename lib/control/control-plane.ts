@@ -76,7 +76,13 @@ const ENDPOINTS: ReadonlyMap<string, ReadonlyMap<string, Endpoint>> = new Map([
     ]),
   ],
   // GET as well: a rescan harms nothing, and watchers of older tools use it.
-  ['/_fn/reload', new Map([['POST', reload], ['GET', reload]])],
+  [
+    '/_fn/reload',
+    new Map([
+      ['POST', reload],
+      ['GET', reload],
+    ]),
+  ],
 ])
 
 /** Answers everything at or below `/_fn` and `/console`. */
@@ -118,7 +124,9 @@ export class ControlPlane {
     const { rawHeaders } = exchange.req
     for (let i = 0; i + 1 < rawHeaders.length; i += 2) headers.set(rawHeaders[i]!.toLowerCase(), rawHeaders[i + 1]!)
     const socketAddress = exchange.connection.address
-    const isForwarded = ['x-forwarded-for', 'x-forwarded-host', 'x-real-ip', 'forwarded'].some(name => headers.has(name))
+    const isForwarded = ['x-forwarded-for', 'x-forwarded-host', 'x-real-ip', 'forwarded'].some(name =>
+      headers.has(name),
+    )
     return {
       method: exchange.method,
       socketAddress,

@@ -70,7 +70,7 @@ function toFunctionState(
     state: workers > 0 ? 'warm' : 'cold',
     workers,
     worker_pool: {
-      enabled: (fn.policy.workerPool?.enabled ?? false),
+      enabled: fn.policy.workerPool?.enabled ?? false,
       max_workers: limits.maxWorkers,
       max_queue: limits.maxQueue,
       queue_timeout_ms: limits.queueTimeoutMs,
@@ -164,7 +164,9 @@ export function toCatalogRecord(state: GatewayState): Record<string, unknown> {
         has_default: versions.some(fn => fn.version === null),
         versions: versions.flatMap(fn => (fn.version === null ? [] : [fn.version])),
         file: versions.find(fn => fn.version === null)?.entryFile ?? null,
-        policy: Object.fromEntries(versions.filter(fn => fn.version === null).flatMap(fn => Object.entries(toPolicyRecord(fn)))),
+        policy: Object.fromEntries(
+          versions.filter(fn => fn.version === null).flatMap(fn => Object.entries(toPolicyRecord(fn))),
+        ),
         versions_policy: Object.fromEntries(
           versions.flatMap(fn => (fn.version === null ? [] : [[fn.version, toPolicyRecord(fn)]])),
         ),

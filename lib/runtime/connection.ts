@@ -55,6 +55,8 @@ export class SocketWorker extends Worker {
   private killed = false
   private lifeTimer: NodeJS.Timeout | null = null
   private problem: string | null = null
+  /** False when bytes it wrote may be lost: a failed write drops what was not read yet. */
+  private isRead = true
 
   /** @param startHeader - JSON text of the worker's `start` frame */
   constructor(set: WorkerSet, source: WorkerSource, startHeader: string) {
@@ -119,6 +121,7 @@ export class SocketWorker extends Worker {
     socket.on('data', chunk => this.read(chunk))
     socket.on('error', error => {
       this.problem ??= `connection failed: ${error.message}`
+      this.isRead = false
     })
     socket.on('close', () => this.handleSocketClose())
     this.lifeTimer = this.set.clock.setTimeout(() => {
@@ -180,7 +183,7 @@ export class SocketWorker extends Worker {
     switch (kind) {
       case KIND.reply:
         // The header text goes on unparsed: equal texts are prepared once.
-        this.handleReply(id, header, body, header.includes('"stream":true') && parseHeader(header).stream === true)
+        this.handleReply(id, header, body, header.includes('"stream"') && parseHeader(header).stream === true)
         return
       case KIND.chunk:
         this.handleChunk(id, body)
@@ -240,12 +243,13 @@ export class SocketWorker extends Worker {
 
   private finishClose(): void {
     if (this.closed) return
+    const isAtEnd = this.socket === null || this.socket.destroyed
     this.closed = true
     this.clearTimer()
     this.socket?.destroy()
     if (this.exit === null) this.started?.kill(0)
     const reason = this.problem ?? this.exit?.reason ?? 'connection closed'
-    this.handleClosed({ reason, unexpected: !this.killed })
+    this.handleClosed({ reason, unexpected: !this.killed, complete: this.isRead && isAtEnd })
   }
 
   private clearTimer(): void {

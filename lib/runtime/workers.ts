@@ -26,6 +26,8 @@ export interface WorkerEnd {
   reason: string
   /** False when the gateway asked for it. */
   unexpected: boolean
+  /** True when everything it said before its end was read: only then it is known which calls were not begun. */
+  complete: boolean
 }
 
 /**
@@ -233,7 +235,7 @@ export abstract class Worker {
     let first = true
     for (const call of calls) {
       // Only a call that certainly was not begun may go to another worker: nothing is ever run twice.
-      const begun = wasStarting || this.maxInflight !== 1 || first
+      const begun = wasStarting || !end.complete || this.maxInflight !== 1 || first
       first = false
       if (call.state === 'done') continue
       if (begun) this.set.fail(call, error)

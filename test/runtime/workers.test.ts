@@ -101,7 +101,7 @@ function bed(options: BedOptions = {}): Bed {
   return { clock, set, all, failures, empty: () => empty, call }
 }
 
-const crash = { reason: 'exit code 1', unexpected: true }
+const crash = { reason: 'exit code 1', unexpected: true, complete: true }
 
 t.test('[runtime/workers.1] idle first, then in order of arrival', async t => {
   const { all, call, clock } = bed({ maxWorkers: 2 })
@@ -237,7 +237,7 @@ t.test('[runtime/workers.6, runtime/workers.7] timeout: 504, then the worker is 
   t.same(obedient.all[0]!.log, ['cancel 0'], 'one that obeys lives')
   many.clock.advance(CANCEL_GRACE_MS)
   t.ok(many.all[0]!.log.includes('kill'), 'one that does not is killed')
-  many.all[0]!.handleClosed({ reason: 'killed', unexpected: false })
+  many.all[0]!.handleClosed({ reason: 'killed', unexpected: false, complete: true })
   t.match(b.seen, [/^error 50[34]/])
   t.equal(a.seen.length, 1)
 })
@@ -261,7 +261,7 @@ t.test('[runtime/workers.8] calls that were not begun move to another worker, in
   t.equal(worker.inflight.size, 3)
   clock.advance(100)
   t.same(calls[0]!.seen, ['error 504 runtime timeout'])
-  worker.handleClosed({ reason: 'killed', unexpected: false })
+  worker.handleClosed({ reason: 'killed', unexpected: false, complete: true })
   t.equal(all.length, 2)
   all[1]!.handleReady(1)
   all[1]!.reply(0)
@@ -274,11 +274,18 @@ t.test('[runtime/workers.8] a reply on its way at the kill means that the next c
   const { worker, calls, clock, all } = ahead()
   clock.advance(100)
   worker.reply(worker.sent.indexOf(calls[0]!))
-  worker.handleClosed({ reason: 'killed', unexpected: false })
+  worker.handleClosed({ reason: 'killed', unexpected: false, complete: true })
   t.match(calls[1]!.seen, [/^error 503/])
   t.same(calls[0]!.seen, ['error 504 runtime timeout'], 'the late reply is dropped')
   all[1]!.handleReady(1)
   t.same(all[1]!.sent, [calls[2]])
+})
+
+t.test('[runtime/workers.8] when replies may be lost nothing is run again', async t => {
+  const { worker, calls, all } = ahead()
+  worker.handleClosed({ reason: 'connection failed', unexpected: true, complete: false })
+  for (const call of calls) t.match(call.seen, [/^error 503/])
+  t.equal(all.length, 1)
 })
 
 t.test('[runtime/workers.9] a crash answers its own call 503 and the next call works', async t => {
@@ -368,7 +375,7 @@ t.test('[runtime/workers.13] idle workers end, down to min_warm', async t => {
   t.same([all[0]!.log, all[1]!.log], [[], ['stop']])
   t.equal(set.workers.length, 1)
   all[0]!.kill()
-  all[0]!.handleClosed({ reason: 'killed', unexpected: false })
+  all[0]!.handleClosed({ reason: 'killed', unexpected: false, complete: true })
   t.equal(all.length, 3, 'a killed one is replaced')
 })
 
@@ -380,7 +387,7 @@ t.test('[runtime/workers.14] a retired set finishes what it has', async t => {
   t.same([all[0]!.log, empty()], [[], false])
   all[0]!.reply(0)
   t.same([running.seen, all[0]!.log], [['reply r0'], ['stop']])
-  all[0]!.handleClosed({ reason: 'ended', unexpected: false })
+  all[0]!.handleClosed({ reason: 'ended', unexpected: false, complete: true })
   t.ok(empty())
 })
 
@@ -418,7 +425,8 @@ t.test('[runtime/workers.8, runtime/workers.15] every call is answered once, wha
         if (gone.seen.length === 0) left.add(gone)
         set.abandon(gone)
       } else if (worker === undefined) continue
-      else if (dice === 6) worker.handleClosed({ reason: 'x', unexpected: !worker.log.includes('kill') })
+      else if (dice === 6)
+        worker.handleClosed({ reason: 'x', unexpected: !worker.log.includes('kill'), complete: true })
       else if (dice === 7) worker.handleLoadError(new GatewayError('LOAD_FAILED', 'x'))
       else if (worker.state === 'starting') worker.handleReady(round % 3)
       else if (worker.inflight.size > 0) {
@@ -428,7 +436,7 @@ t.test('[runtime/workers.8, runtime/workers.15] every call is answered once, wha
       }
     }
     set.close()
-    for (const worker of all) worker.handleClosed({ reason: 'end', unexpected: false })
+    for (const worker of all) worker.handleClosed({ reason: 'end', unexpected: false, complete: true })
     for (const one of calls) {
       const want = left.has(one) ? 0 : 1
       if (one.seen.length !== want) t.fail(`round ${round}: ${one.seen.length} answers: ${one.seen.join()}`)
