@@ -75,7 +75,7 @@ export class HttpServer {
     this.#server.on('checkContinue', (req, res) => handle(req, res, true))
     // Any other expectation: the handler's check refuses it.
     this.#server.on('checkExpectation', (req, res) => handle(req, res, true))
-    this.#server.on('connect', (_req, socket) => this.#reject(socket as Socket, notImplemented()))
+    this.#server.on('connect', (_req, socket) => this.#refuse(socket as Socket, notImplemented()))
     this.#server.on('clientError', (error: NodeJS.ErrnoException, socket) =>
       this.#onClientError(error, socket as Socket),
     )
@@ -149,11 +149,17 @@ export class HttpServer {
       if (error.code === 'HPE_INVALID_EOF_STATE' && isWritten(connection.latest)) socket.destroySoon()
       return
     }
+    this.#refuse(socket, toRefusal(error))
+  }
+
+  /** Answers what cannot be a request, unless that would get in the way of an earlier answer, and lets the connection end. */
+  #refuse(socket: Socket, refusal: GatewayError): void {
+    const connection = connectionOf(socket)
+    if (connection.closing) return
     connection.closing = true
     const { latest } = connection
-    const refusal = toRefusal(error)
     if (latest === null || latest.res.writableFinished) {
-      this.#reject(socket, refusal)
+      rejectConnection(socket, this.#options.clock, refusal, this.#options.requestIds.next())
     } else if (latest.bodyReceiver !== null && !latest.req.complete) {
       latest.res.shouldKeepAlive = false
       latest.bodyReceiver.onBodyError(refusal)
@@ -161,10 +167,6 @@ export class HttpServer {
       // An earlier request of this connection is not answered yet: an answer to this one would be taken for its.
       closeAfter(latest, socket)
     }
-  }
-
-  #reject(socket: Socket, refusal: GatewayError): void {
-    rejectConnection(socket, this.#options.clock, refusal, this.#options.requestIds.next())
   }
 }
 
