@@ -194,8 +194,10 @@ export class SocketWorker extends Worker {
         return
       }
       case KIND.error: {
-        const error = toRuntimeError(parseHeader(header))
+        const fields = parseHeader(header)
+        const error = toRuntimeError(fields)
         if (id === 0) this.handleLoadError(error)
+        else if (fields.ends === true) this.handleLastError(id, error)
         else this.handleError(id, error)
         return
       }

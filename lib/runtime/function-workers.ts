@@ -11,6 +11,8 @@ import { type Worker, WorkerSet } from './workers.ts'
 export interface FunctionWorkersOptions {
   runtime: RuntimeName
   clock: Clock
+  /** Workers of one function that are of any use, whatever its policy allows. */
+  maxWorkers?: number
   /** Makes a worker in state `starting`. */
   spawn(set: WorkerSet): Worker
   onLog(fn: FunctionVersion, stream: 'stdout' | 'stderr', text: string): void
@@ -113,10 +115,11 @@ export class FunctionWorkers {
     if (known !== undefined) return known
     const { options } = this
     const pool = fn.policy.workerPool
+    const allowed = (pool?.enabled ? pool.maxWorkers : fn.policy.maxConcurrency) || MAX_WORKERS_UNLIMITED
     const set = new WorkerSet({
       fn,
       clock: options.clock,
-      maxWorkers: (pool?.enabled ? pool.maxWorkers : fn.policy.maxConcurrency) || MAX_WORKERS_UNLIMITED,
+      maxWorkers: Math.min(allowed, options.maxWorkers ?? allowed),
       minWarm: minWarmOf(fn),
       idleTtlMs: idleTtlSecondsOf(fn) * 1000,
       spawn: options.spawn,

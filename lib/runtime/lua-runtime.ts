@@ -1,8 +1,10 @@
 /** The Lua runtime: one thread of this process per worker, no daemon and no socket. Owner: §1, page runtime/lua-runtime. */
 
+import { availableParallelism } from 'node:os'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import type { GatewayError } from '../core/errors.ts'
+import { LUA_THREADS } from '../core/limits.ts'
 import type { Runtime, RuntimeCall, RuntimeHealth } from './call.ts'
 import { FunctionWorkers } from './function-workers.ts'
 import { LuaThread, LuaThreads } from './lua-thread.ts'
@@ -33,6 +35,7 @@ export class LuaRuntime implements Runtime {
     this.workers = new FunctionWorkers({
       runtime: 'lua',
       clock: options.clock,
+      maxWorkers: Math.min(Math.max(2 * availableParallelism(), LUA_THREADS.min), LUA_THREADS.max),
       onLog: options.onLog,
       onFailure: options.onFailure,
       // The next spare thread starts when this one is through: two that load at once would slow the first call.

@@ -207,6 +207,19 @@ export abstract class Worker {
     this.set.handleRoom(this, now)
   }
 
+  /** The error of a call that ends its worker too (`exit()` in a handler): calls behind it were not begun. */
+  handleLastError(id: number, error: GatewayError): void {
+    const call = this.inflight.get(id)
+    if (call === undefined || this.state === 'dead') return
+    this.inflight.delete(id)
+    const others = this.end().filter(other => other.state !== 'done')
+    this.set.fail(call, error)
+    const unbegun = this.maxInflight === 1 ? others : []
+    if (this.maxInflight !== 1) for (const other of others) this.set.fail(other, error)
+    this.endNow()
+    this.set.handleWorkerEnd(false, error, unbegun)
+  }
+
   handleLog(id: number, stream: 'stdout' | 'stderr', text: string): void {
     const call = id === 0 ? undefined : this.inflight.get(id)
     if (call !== undefined && call.state !== 'done') call.onLog(stream, text)

@@ -281,6 +281,17 @@ t.test('[runtime/workers.8] a reply on its way at the kill means that the next c
   t.same(all[1]!.sent, [calls[2]])
 })
 
+t.test('[runtime/workers.8] an error that ends the worker lets the calls behind it move', async t => {
+  const { worker, calls, all } = ahead()
+  worker.handleLastError(calls[0]!.wireId, new GatewayError('HANDLER_FAILED', 'exit'))
+  t.same(calls[0]!.seen, ['error 500 exit'])
+  t.same(worker.log, ['kill'])
+  all[1]!.handleReady(1)
+  all[1]!.reply(0)
+  all[1]!.reply(1)
+  t.same([calls[1]!.seen, calls[2]!.seen], [['reply r0'], ['reply r1']])
+})
+
 t.test('[runtime/workers.8] when replies may be lost nothing is run again', async t => {
   const { worker, calls, all } = ahead()
   worker.handleClosed({ reason: 'connection failed', unexpected: true, complete: false })
