@@ -22,6 +22,12 @@ export class CallOutput {
   stderrBytes = 0
   /** True while a flush is planned. */
   planned = false
+  /** True once the call is answered: what is printed later belongs to no call. */
+  over = false
+
+  end() {
+    this.over = true
+  }
 }
 
 /** Stands for `process.stdout` or `process.stderr`; cannot be closed, never full. */
@@ -51,7 +57,8 @@ class CaptureStream extends Writable {
    */
   write(chunk, encoding, callback) {
     const text = typeof chunk === 'string' ? chunk : Buffer.from(chunk).toString()
-    const output = currentCall.getStore() ?? this.#outside
+    const call = currentCall.getStore()
+    const output = call === undefined || call.over ? this.#outside : call
     add(output, this.#name, text)
     if (!output.planned) {
       output.planned = true
@@ -97,10 +104,16 @@ function add(output, name, text) {
 
 /**
  * @param {CallOutput} output
+ * @param {boolean} isOutside - belongs to no call
  * @param {(stream: 'stdout' | 'stderr', text: string) => void} send
  */
-export function takeOutput(output, send) {
+export function takeOutput(output, isOutside, send) {
   output.planned = false
+  // A call's budget is for all of it; what belongs to no call has one for each time.
+  if (isOutside) {
+    output.stdoutBytes = 0
+    output.stderrBytes = 0
+  }
   const { stdout, stderr } = output
   output.stdout = ''
   output.stderr = ''

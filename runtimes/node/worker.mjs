@@ -64,8 +64,6 @@ const early = new Map()
 export class Call extends CallOutput {
   /** @type {number} */
   id
-  /** Answered: whatever comes later is dropped. */
-  over = false
   /** Nobody waits for the answer any more. */
   canceled = false
   startedAt = performance.now()
@@ -103,7 +101,7 @@ export class Call extends CallOutput {
   finish(kind, header, body = null) {
     if (this.over) return
     sendOutput(this)
-    this.over = true
+    this.end()
     calls.delete(this.id)
     writer.add(kind, this.id, header, body)
     endWhenDone()
@@ -143,8 +141,8 @@ export class Call extends CallOutput {
 /** @param {CallOutput} output */
 function sendOutput(output) {
   if (output.stdout === '' && output.stderr === '') return
-  const id = output instanceof Call && !output.over ? output.id : 0
-  takeOutput(output, (stream, text) => writer.add(KIND.log, id, `{"stream":"${stream}"}`, Buffer.from(text)))
+  const id = output instanceof Call ? output.id : 0
+  takeOutput(output, id === 0, (stream, text) => writer.add(KIND.log, id, `{"stream":"${stream}"}`, Buffer.from(text)))
 }
 
 /**
