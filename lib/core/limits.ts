@@ -123,7 +123,11 @@ export const MAX_WORKERS_UNLIMITED = 32
 /** Megabytes a worker may allocate unless `FN_WORKER_MEMORY_MB` says otherwise. */
 export const DEFAULT_WORKER_MEMORY_MB = 512
 /** Engine heap of a Lua thread: its memory limit times `factor` plus a reserve; and its young generation, megabytes. */
-export const LUA_THREAD_HEAP = { factor: 2, reserveMb: 64, youngMb: 16 } as const
+export const LUA_THREAD_HEAP = { factor: 2, reserveMb: 64, youngMb: 8 } as const
+/** Threads of one Lua function: twice the cores, within these bounds. Lua code never waits, so more would only share them. */
+export const LUA_THREADS = { min: 4, max: 32 } as const
+/** Calls sent ahead to a Lua thread whose calls lately took less than `maxCallMs` milliseconds each. */
+export const LUA_PREFETCH = { calls: 64, maxCallMs: 0.5 } as const
 
 /** Captured output of one call and stream, bytes; what follows is dropped with a note. */
 export const MAX_CAPTURED_OUTPUT_BYTES = 64 * KIB
@@ -161,9 +165,11 @@ export const MAX_REPLY_HEADER_BYTES = 64 * KIB
 /** Longest body that is joined with its head into one write, bytes. */
 export const JOINED_BODY_BYTES = 16 * KIB
 
-/** Log lines kept in memory per file, bytes of one line, bytes that may wait for the disk. */
-export const LOG_RING_LINES = 2000
+/** Newest log lines kept in memory, bytes per file, in pieces of so many; bytes of one line. */
+export const LOG_MEMORY_BYTES = MIB
+export const LOG_PIECE_BYTES = 64 * KIB
 export const MAX_LOG_LINE_BYTES = 8 * KIB
+/** Bytes of log lines that may wait for the disk. */
 export const MAX_LOG_PENDING_BYTES = 4 * MIB
 /** A log file of this many bytes is set aside, and so many old ones are kept. */
 export const MAX_LOG_FILE_BYTES = 16 * MIB

@@ -27,6 +27,8 @@ export interface ServerOptions {
   requestIds: RequestIds
   /** Set to true by close. */
   lifecycle: { draining: boolean }
+  /** Told of what goes wrong while listening, such as no descriptors left. */
+  onProblem?: (message: string) => void
   headersTimeoutMs?: number
   requestTimeoutMs?: number
   keepAliveTimeoutMs?: number
@@ -79,6 +81,10 @@ export class HttpServer {
     this.#server.on('clientError', (error: NodeJS.ErrnoException, socket) =>
       this.#onClientError(error, socket as Socket),
     )
+    // Without a listener an accept that fails (no descriptors left) would end the process.
+    this.#server.on('error', error => {
+      if (this.#server.listening) options.onProblem?.(`connections cannot be accepted: ${error.message}`)
+    })
     this.#server.on('connection', socket => {
       this.#sockets.add(socket)
       socket.once('close', () => this.#sockets.delete(socket))

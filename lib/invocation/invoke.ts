@@ -20,7 +20,7 @@ import type { Applicant, FunctionPlaces, WorkerPool } from './worker-pool.ts'
 
 /**
  * Performs the upstream request a handler asked for (§2.10) and answers through `call.answer`, `answerChunk`,
- * `answerEnd` or `fail`. Sets `call.stopEdge` while it works.
+ * `answerEnd` or `fail`. Sets `call.stopEdge` and `call.grantEdge` while it works.
  * @param body - the directive's body; a view that is valid during the call only
  */
 export type EdgeHandler = (call: InvokeCall, directive: Readonly<Record<string, unknown>>, body: Buffer) => void
@@ -49,8 +49,9 @@ export abstract class InvokeCall extends RuntimeCall implements Applicant {
   settled = false
   /** True while a runtime works for the call. */
   dispatched = false
-  /** Set by the edge handler: stops the upstream request. */
+  /** Set by the edge handler: stops the upstream request, and is told of streamed bytes that the receiver took. */
   stopEdge: (() => void) | null = null
+  grantEdge: ((bytes: number) => void) | null = null
 
   admission: 'outside' | 'queued' | 'active' = 'outside'
   places: FunctionPlaces | null = null
@@ -143,7 +144,9 @@ export abstract class InvokeCall extends RuntimeCall implements Applicant {
 
   /** The receiver took `bytes` of a stream. */
   grant(bytes: number): void {
-    if (!this.settled) this.worker?.grant(this, bytes)
+    if (this.settled) return
+    if (this.grantEdge !== null) this.grantEdge(bytes)
+    else this.worker?.grant(this, bytes)
   }
 
   /** Nobody waits for the answer any more: work is stopped and the place is free. No callback follows. */

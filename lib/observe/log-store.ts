@@ -1,8 +1,8 @@
 /**
  * The lines behind `/_fn/logs`: the newest ones in memory, all of them in rotated files. Spec: §4.2, page observe/log-store.
  *
- *   append ─► ring (LOG_RING_LINES)             ─► tail
- *          └► pending ─(LOG_FLUSH_MS, one batch)─► <directory>/<file>.log ─► .1 ─► .2 ─► .3 ─► gone
+ *   append ─► LineBuffer ─► tail
+ *                 └─(LOG_FLUSH_MS, one batch)─► <directory>/<file>.log ─► .1 ─► .2 ─► .3 ─► gone
  *
  * Writing never waits for the disk and never fails: what cannot be written stays in memory and is told once.
  */
@@ -10,15 +10,11 @@
 import { mkdir, open, rename, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Clock } from '../core/clock.ts'
-import {
-  KEPT_LOG_FILES,
-  LOG_FLUSH_MS,
-  LOG_RING_LINES,
-  LOG_TAIL_BYTES,
-  MAX_LOG_FILE_BYTES,
-  MAX_LOG_PENDING_BYTES,
-} from '../core/limits.ts'
+import { KEPT_LOG_FILES, LOG_FLUSH_MS, LOG_TAIL_BYTES, MAX_LOG_FILE_BYTES } from '../core/limits.ts'
+import { LineBuffer } from './line-buffer.ts'
 import { toLogLine } from './log-text.ts'
+
+const NEWLINE = 10
 
 export const LOG_FILES = ['error', 'access', 'runtime'] as const
 export type LogFile = (typeof LOG_FILES)[number]
@@ -70,9 +66,14 @@ export class LogStore {
     await Promise.all(LOG_FILES.map(file => this.#journals[file].open()))
   }
 
-  /** Adds one line as it is given: time and form are the caller's. */
+  /** Adds one line; time and form are the caller's. */
   append(file: LogFile, text: string): void {
     this.#journals[file].append(toLogLine(text))
+  }
+
+  /** Adds an access line as AccessLogFormat makes it: printable and bounded already. */
+  access(line: string): void {
+    this.#journals.access.append(line)
   }
 
   /** Adds a word of the gateway itself to the error log. */
@@ -132,12 +133,8 @@ function matches(line: string, { runtime, fn, version, stream }: TailQuery): boo
 class Journal {
   readonly #file: LogFile
   readonly #options: LogStoreOptions
-  readonly #ring: string[] = []
-  /** Place of the oldest line once the ring is full. */
-  #oldest = 0
-  #pending: string[] = []
-  #pendingChars = 0
-  #dropped = 0
+  readonly #path: string | null
+  readonly #lines: LineBuffer
   #timer: NodeJS.Timeout | null = null
   #writing: Promise<void> | null = null
   #fileBytes = 0
@@ -147,44 +144,30 @@ class Journal {
   constructor(file: LogFile, options: LogStoreOptions) {
     this.#file = file
     this.#options = options
-  }
-
-  get #path(): string | null {
-    const { directory } = this.#options
-    return directory === null ? null : join(directory, `${this.#file}.log`)
+    this.#path = options.directory === null ? null : join(options.directory, `${file}.log`)
+    this.#lines = new LineBuffer(this.#path !== null)
   }
 
   async open(): Promise<void> {
-    const path = this.#path
-    if (path === null) return
+    if (this.#path === null) return
     try {
       await mkdir(this.#options.directory!, { recursive: true })
-      const { text, bytes } = await readTail(path)
-      this.#fileBytes = bytes
-      const fresh = [...this.newestFirst()].reverse()
-      this.#ring.length = 0
-      this.#oldest = 0
-      for (const line of [...text, ...fresh]) this.#remember(line)
+      const { bytes, fileBytes } = await readTail(this.#path)
+      this.#fileBytes = fileBytes
+      this.#lines.prepend(bytes)
     } catch (error) {
       this.#report(error)
     }
   }
 
   append(line: string): void {
-    this.#remember(line)
-    if (this.#isClosed || this.#options.directory === null) return
-    if (this.#pendingChars + line.length > MAX_LOG_PENDING_BYTES) {
-      this.#dropped += 1
-      return
-    }
-    this.#pending.push(line)
-    this.#pendingChars += line.length + 1
-    this.#timer ??= this.#options.clock.setTimeout(() => void this.flush(), LOG_FLUSH_MS)
+    this.#lines.append(line)
+    if (this.#timer !== null || this.#isClosed || this.#path === null) return
+    this.#timer = this.#options.clock.setTimeout(() => void this.flush(), LOG_FLUSH_MS)
   }
 
-  *newestFirst(): Generator<string> {
-    const { length } = this.#ring
-    for (let i = 1; i <= length; i++) yield this.#ring[(this.#oldest + length - i) % length]!
+  newestFirst(): Iterable<string> {
+    return this.#lines.newestFirst()
   }
 
   /** One batch at a time; lines that come meanwhile make the next. */
@@ -192,32 +175,21 @@ class Journal {
     if (this.#timer !== null) this.#options.clock.clearTimeout(this.#timer)
     this.#timer = null
     while (this.#writing !== null) await this.#writing
-    if (this.#pending.length === 0) return
+    if (!this.#lines.isPending || this.#isClosed) return
     this.#writing = this.#write()
     await this.#writing
     this.#writing = null
   }
 
   async close(): Promise<void> {
-    while (this.#pending.length > 0 || this.#writing !== null) await this.flush()
+    while (this.#lines.isPending && !this.#isClosed) await this.flush()
     this.#isClosed = true
   }
 
-  #remember(line: string): void {
-    if (this.#ring.length < LOG_RING_LINES) {
-      this.#ring.push(line)
-      return
-    }
-    this.#ring[this.#oldest] = line
-    this.#oldest = (this.#oldest + 1) % LOG_RING_LINES
-  }
-
   async #write(): Promise<void> {
-    if (this.#dropped > 0) this.#pending.push(`... ${this.#dropped} lines were dropped: the disk is too slow`)
-    const batch = Buffer.from(`${this.#pending.join('\n')}\n`)
-    this.#pending = []
-    this.#pendingChars = 0
-    this.#dropped = 0
+    const { bytes, dropped } = this.#lines.take()
+    const note = dropped === 0 ? '' : `... ${dropped} lines were dropped: the disk is too slow\n`
+    const batch = note === '' ? bytes : Buffer.concat([bytes, Buffer.from(note)])
     const path = this.#path!
     try {
       const limit = this.#options.maxFileBytes ?? MAX_LOG_FILE_BYTES
@@ -253,17 +225,16 @@ function ignoreMissing(error: NodeJS.ErrnoException): void {
 }
 
 /** The last LOG_TAIL_BYTES of a file as whole lines, and its size. */
-async function readTail(path: string): Promise<{ text: string[]; bytes: number }> {
-  const size = await stat(path).then(found => found.size, ignoreMissing)
-  if (size === undefined || size === 0) return { text: [], bytes: 0 }
-  const from = Math.max(0, size - LOG_TAIL_BYTES)
+async function readTail(path: string): Promise<{ bytes: Buffer; fileBytes: number }> {
+  const fileBytes = (await stat(path).then(found => found.size, ignoreMissing)) ?? 0
+  const from = Math.max(0, fileBytes - LOG_TAIL_BYTES)
+  const buffer = Buffer.alloc(fileBytes - from)
+  if (buffer.length === 0) return { bytes: buffer, fileBytes }
   const handle = await open(path)
   try {
-    const buffer = Buffer.alloc(size - from)
     const { bytesRead } = await handle.read(buffer, 0, buffer.length, from)
-    const lines = buffer.toString('utf8', 0, bytesRead).split('\n')
-    lines.pop()
-    return { text: from > 0 ? lines.slice(1) : lines, bytes: size }
+    const end = buffer.lastIndexOf(NEWLINE, bytesRead - 1) + 1
+    return { bytes: buffer.subarray(from > 0 ? buffer.indexOf(NEWLINE) + 1 : 0, end), fileBytes }
   } finally {
     await handle.close()
   }

@@ -1,6 +1,9 @@
 /** The gateway's own work for a hello: the request path against bare node:http, in one run. */
 
 import { type ChildProcess, spawn } from 'node:child_process'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import { hasWrk, load, median, usageOf } from './load.ts'
@@ -27,9 +30,11 @@ export async function run(): Promise<BenchRow[]> {
   const seconds = Number(process.env.FNGW_BENCH_SECONDS ?? 3)
   const rounds = Number(process.env.FNGW_BENCH_ROUNDS ?? 5)
   const bare = await start(['bare-server.mjs'], '/')
+  const folder = mkdtempSync(join(tmpdir(), 'fngw-bench-'))
   const own = await start(['--import', 'tsx', 'own-work-server.ts'], '/hello')
+  const logging = await start(['--import', 'tsx', 'own-work-server.ts', folder], '/hello')
   const ratios: number[] = []
-  const cpu = { bare: [] as number[], own: [] as number[] }
+  const cpu = { bare: [] as number[], own: [] as number[], logging: [] as number[] }
   try {
     const measure = async ({ child, url }: Server, figures: number[]): Promise<number> => {
       const before = usageOf(child.pid!).ownSeconds
@@ -40,12 +45,15 @@ export async function run(): Promise<BenchRow[]> {
     }
     await load(bare.url, 64, 1)
     await load(own.url, 64, 2)
+    await load(logging.url, 64, 2)
     for (let round = 0; round < rounds; round++) {
       const yardstick = await measure(bare, cpu.bare)
       ratios.push((await measure(own, cpu.own)) / yardstick)
+      await measure(logging, cpu.logging)
     }
   } finally {
-    for (const { child } of [bare, own]) child.kill('SIGTERM')
+    for (const { child } of [bare, own, logging]) child.kill('SIGTERM')
+    rmSync(folder, { recursive: true, force: true })
   }
   const added = median(cpu.own) - median(cpu.bare)
   const ratio = median(cpu.own) / median(cpu.bare)
@@ -53,6 +61,7 @@ export async function run(): Promise<BenchRow[]> {
     { name: 'hello without a runtime, 64 connections, to bare node:http', value: median(ratios), unit: 'ratio' },
     { name: 'CPU a request, bare node:http', value: median(cpu.bare), unit: 'us' },
     { name: 'CPU a request, request path', value: median(cpu.own), unit: 'us' },
+    { name: 'access log to a file, a request', value: median(cpu.logging) - median(cpu.own), unit: 'us' },
     { name: 'own work a request', value: added, unit: 'us', goal: `<= ${OWN_WORK_US}`, ok: added <= OWN_WORK_US },
     { name: 'CPU of request path to bare node', value: ratio, unit: 'ratio', goal: '<= 1.4', ok: ratio <= 1.4 },
   ]

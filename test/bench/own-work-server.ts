@@ -1,7 +1,10 @@
 /** The request path over a runtime that answers at once, so that what is measured is the gateway's own work. Prints its port. */
 
 import { systemClock } from '../../lib/core/clock.ts'
+import { toRequestRecord } from '../../lib/http/request-record.ts'
 import { HttpServer } from '../../lib/http/server.ts'
+import { AccessLogFormat } from '../../lib/observe/access-log.ts'
+import { LogStore } from '../../lib/observe/log-store.ts'
 import { makeFn } from '../helpers/fn.ts'
 import { makePublic } from '../helpers/public.ts'
 
@@ -12,7 +15,18 @@ const made = makePublic({
 const header = '{"status":200,"headers":{"content-type":"application/json"}}'
 const body = Buffer.from('{"message":"hello"}')
 const frame = Buffer.alloc(64 * 1024)
-made.finished.push = () => 0
+const [directory] = process.argv.slice(2)
+const logs = new LogStore({
+  clock: systemClock,
+  directory: directory ?? null,
+  onProblem: text => process.stderr.write(text),
+})
+const format = new AccessLogFormat()
+made.finished.push = exchange => {
+  if (directory !== undefined)
+    logs.access(format.toJsonLine(toRequestRecord(exchange!, systemClock.wall(), systemClock.monotonic())))
+  return 0
+}
 made.runtime.dispatch = call => {
   // What every runtime has to do with the text: bring it into bytes.
   frame.write(call.header, 'latin1')

@@ -167,6 +167,12 @@ t.test('[invocation/response.9] the edge directive', async t => {
   t.equal(pool.total(), 1, 'the place is kept')
   pending!.answer({ status: 200, headers: [], hasBody: true, length: null, proxy: null }, Buffer.from('up'), true)
   pending!.answerChunk(Buffer.from('x'))
+  let taken = 0
+  pending!.grantEdge = bytes => {
+    taken += bytes
+  }
+  proxied.grant(7)
+  t.equal(taken, 7)
   pending!.answerEnd(null)
   t.same(proxied.seen, ['stream 200 up', 'chunk x', 'end ok'])
   t.equal(pool.total(), 0)
@@ -183,6 +189,58 @@ t.test('[invocation/response.9] the edge directive', async t => {
   streamed.onReply('{"proxy":{}}', Buffer.alloc(0), true)
   t.match(streamed.seen, [/^refused 502 invalid runtime response: a proxy directive cannot be streamed/])
   t.equal(pool.total(), 0)
+})
+
+t.test('[invocation/worker-pool.8] random aborts, timeouts, crashes and exceptions leave no place taken', async t => {
+  let state = 4711
+  const random = (below: number) => {
+    state = (state * 1103515245 + 12345) % 2147483648
+    return Math.floor((state / 2147483648) * below)
+  }
+  const pool = { enabled: true, minWarm: 0, queueTimeoutMs: 50, queuePollMs: 20, idleTtlSeconds: 300 }
+  const fns = [2, 1, 0].map(maxWorkers =>
+    makeFn({
+      name: `f${maxWorkers}`,
+      policy: { edge: EDGE, workerPool: { ...pool, maxWorkers, maxQueue: 3, overflowStatus: 503 } },
+    }),
+  )
+  const {
+    clock,
+    runtime,
+    pool: places,
+    start,
+  } = setup(call => {
+    if (random(2) === 0) throw new Error('edge defect')
+    call.answer(
+      { status: 200, headers: [], hasBody: true, length: null, proxy: null },
+      Buffer.alloc(0),
+      random(2) === 0,
+    )
+  })
+  runtime.answer = (call, own) => {
+    const outcome = random(8)
+    if (outcome === 0) own.reply(call, 200)
+    if (outcome === 1) own.fail(call)
+    if (outcome === 2) throw new Error('defect')
+  }
+  const calls: TestCall[] = []
+  for (let step = 0; step < 5000; step++) {
+    const call = calls[random(calls.length)]
+    const action = random(12)
+    if (action < 4 || call === undefined) calls.push(start(fns[random(3)]))
+    else if (action === 4) call.abandon()
+    else if (action === 5) runtime.fail(call, new GatewayError('TIMEOUT', 'runtime timeout'))
+    else if (action === 6) runtime.reply(call, random(700))
+    else if (action === 7) runtime.stream(call, { status: 200 + random(3) })
+    else if (action === 8) runtime.end(call, random(2) === 0 ? null : new GatewayError('WORKER_DIED', 'died'))
+    else if (action === 9) runtime.replyText(call, '{"proxy":{"path":"/"}}')
+    else if (action === 10) call.onChunk(Buffer.from('x'))
+    else clock.advance(random(40))
+    if (calls.length > 50) calls.shift()!.abandon()
+  }
+  for (const call of calls) call.abandon()
+  t.equal(places.total(), 0)
+  t.equal(clock.pending, 0)
 })
 
 t.test('[invocation/response.11] captured output', async t => {

@@ -1,4 +1,5 @@
 import t from 'tap'
+import { MAX_LOG_LINE_BYTES } from '../../lib/core/limits.ts'
 import { AccessLogFormat } from '../../lib/observe/access-log.ts'
 import type { RequestRecord } from '../../lib/observe/events.ts'
 
@@ -65,9 +66,16 @@ t.test('[observe/log-store.10] the line for machines', async t => {
   })
   for (const field of ['id', 'method', 'path', 'route', 'fn', 'ip', 'userAgent', 'error'] as const) {
     const text = format.toJsonLine({ ...RECORD, [field]: HOSTILE })
-    t.notMatch(text, /[\u0000-\u001f]/, field)
+    t.notMatch(text, /[\u0000-\u001f\u0085\u2028\u202e]/, field)
     t.ok(Object.values(JSON.parse(text)).includes(HOSTILE), field)
   }
+  for (const long of ['x'.repeat(100_000), '€'.repeat(8000), HOSTILE.repeat(1000)]) {
+    const text = format.toJsonLine({ ...RECORD, path: long, userAgent: long, route: long, fn: long, error: long })
+    t.ok(Buffer.byteLength(text) <= MAX_LOG_LINE_BYTES)
+    t.match(JSON.parse(text).path, /\.\.\.$/)
+    t.equal(JSON.parse(format.toJsonLine(RECORD)).route, '/users/:id')
+  }
+  t.equal(JSON.parse(format.toJsonLine({ ...RECORD, durationMs: 12.3456, queuedMs: 0.0004 })).dur_ms, 12.346)
   t.equal(JSON.parse(format.toJsonLine({ ...RECORD, status: 503 })).level, 'error')
   t.equal(JSON.parse(format.toJsonLine({ ...RECORD, status: 404 })).level, 'warn')
   t.equal(JSON.parse(format.toJsonLine({ ...RECORD, path: '\ud800' })).path, '\ud800')
