@@ -194,8 +194,10 @@ async function takeWorker(owner, header) {
  * @returns {Entry | undefined} the oldest spare of the style, or else of the other: still faster than a new process
  */
 function takeSpare(style) {
-  const at = spares.findIndex(spare => spare.style === style)
-  return at === -1 ? spares.shift() : spares.splice(at, 1)[0]
+  const living = spares.filter(spare => !spare.process.gone)
+  const spare = living.find(candidate => candidate.style === style) ?? living[0]
+  if (spare !== undefined) spares.splice(spares.indexOf(spare), 1)
+  return spare
 }
 
 /**

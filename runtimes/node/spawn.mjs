@@ -52,6 +52,8 @@ export class WorkerProcess {
   ready
   /** @type {string} set once it listens */
   uri = ''
+  /** The process is gone; `onExit` follows when its last output is read. */
+  gone = false
   ended = false
   #child
   #options
@@ -78,6 +80,7 @@ export class WorkerProcess {
     const outputs = [this.#follow('stdout'), this.#follow('stderr')]
     this.#child.once('error', error => this.#end(null, null, `cannot start ${options.command}: ${error.message}`))
     this.#child.once('exit', (code, signal) => {
+      this.gone = true
       // Children it left behind in its group end with it.
       this.#signalGroup()
       const timer = setTimeout(finish, OUTPUT_DRAIN_MS)
