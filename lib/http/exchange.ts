@@ -55,8 +55,11 @@ export interface HttpResponse {
   destroy(): unknown
 }
 
-/** Takes part in the walk of a request; true when it has answered or will. */
-export type Step = (exchange: Exchange) => boolean
+/**
+ * Takes part in the walk of a request: true when it has answered or will; false when the walk goes on; `later` when it
+ * does not know yet: it then answers, or calls `exchange.resume` once, after it has returned.
+ */
+export type Step = (exchange: Exchange) => boolean | 'later'
 
 /** Waits for a request's body. Exactly one of the two is called, or none when the client leaves. */
 export interface BodyReceiver {
@@ -98,6 +101,10 @@ export class Exchange {
   /** The function that answers, and the route it answers at. */
   fn: FunctionVersion | null = null
   route: string | null = null
+  /** Goes on with a walk that a step holds up. */
+  resume: (() => void) | null = null
+  /** Cross-origin headers of the answer, names and values in turn; a handler's own are dropped for them. */
+  cors: readonly string[] | null = null
   /** Work to stop when the client leaves. */
   work: Abandonable | null = null
   /** Waiting for the rest of the body. */

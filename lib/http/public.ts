@@ -2,10 +2,11 @@
  * The public path of a request. Spec: §4.1.
  *
  *   target ─► check ─► reserved? ─► before steps ─► route ─► policy ─► body ─► admission ─► dispatch ─► respond
- *             400 414   /_fn         docs, home,     400 404  413       413     429 503      500 502
- *                       /console     assets, CORS    405 409                                 503 504
+ *             400 414   /_fn         docs, homes,    400 404  413       413     429 503      500 502
+ *                       /console     assets          405 409                                 503 504
  *                       control                      421
- *                                                     └─ 404: after steps (folder home, assets, hints), then 404
+ *                                                     ├─ 404: after steps (assets), then 404
+ *                                                     └─ 405: CORS preflight, then 405
  *
  * The catalog is taken once per request, so that a reload in between changes nothing for it.
  */
@@ -21,7 +22,8 @@ import type { Invoker } from '../invocation/invoke.ts'
 import { checkPolicy } from '../invocation/policy.ts'
 import type { RequestIds } from '../invocation/request-ids.ts'
 import { unescapeCanonical } from '../router/path.ts'
-import type { RouteTable } from '../router/route-table.ts'
+import type { RouteRefusal, RouteTable } from '../router/route-table.ts'
+import { Cors } from './cors.ts'
 import type { DebugHeaders } from './debug-headers.ts'
 import { connectionOf, Exchange, type HttpRequest, type HttpResponse, type Step } from './exchange.ts'
 import { HttpCall } from './http-call.ts'
@@ -32,9 +34,9 @@ import type { Responder } from './respond.ts'
 /** What a request needs of the catalog it began with. */
 export interface PublicCatalog {
   readonly routes: Pick<RouteTable, 'find'>
-  /** In order: docs, home of `/`, assets that come first, CORS. Each may answer, change `path`, or do nothing. */
+  /** In order: docs, homes, assets that come first. Each may answer, change `path`, or do nothing. */
   readonly before: readonly Step[]
-  /** In order, for paths without a route: folder homes, assets. */
+  /** In order, for paths without a route: assets. */
   readonly after: readonly Step[]
 }
 
@@ -66,6 +68,7 @@ export class PublicHandler {
   readonly #options: PublicOptions
   readonly #heads = new HeadReader()
   readonly #check: RequestCheck
+  readonly #cors = new Cors()
 
   constructor(options: PublicOptions) {
     this.#options = options
@@ -104,45 +107,84 @@ export class PublicHandler {
       this.#options.control(exchange)
       return
     }
-    const catalog = this.#options.catalog()
-    for (const step of catalog.before) if (step(exchange)) return
-    const found = catalog.routes.find(exchange.method, exchange.path, exchange.host)
-    if (found.kind === 'match') {
-      exchange.route = found.pattern
-      this.#call(exchange, found.fn, found.params)
-      return
-    }
-    if (found.code === 'NOT_FOUND') {
-      const { path } = exchange
-      for (const step of catalog.after) if (step(exchange)) return
-      // A step that changed the path asks for the route of the new one.
-      if (exchange.path !== path) {
-        this.#callAlias(exchange, catalog)
-        return
-      }
-      if (next !== null) {
-        exchange.passOn()
-        next()
-        return
-      }
-    }
-    this.#options.responder.sendError(exchange, toRefusal(found.code, found.message, found.allow))
+    this.#before(exchange, this.#options.catalog(), next, 0)
   }
 
-  #callAlias(exchange: Exchange, catalog: PublicCatalog): void {
-    const found = catalog.routes.find(exchange.method, exchange.path, exchange.host)
-    if (found.kind === 'refused') {
-      this.#options.responder.sendError(exchange, toRefusal(found.code, found.message, found.allow))
-    } else {
-      exchange.route = found.pattern
-      this.#call(exchange, found.fn, found.params)
+  #before(exchange: Exchange, catalog: PublicCatalog, next: (() => void) | null, from: number): void {
+    const { before } = catalog
+    for (let i = from; i < before.length; i++) {
+      const outcome = before[i]!(exchange)
+      if (outcome === false) continue
+      if (outcome === 'later') this.#resume(exchange, () => this.#before(exchange, catalog, next, i + 1))
+      return
     }
+    const found = this.#route(exchange, catalog)
+    if (found === null) return
+    if (found.code === 'NOT_FOUND') this.#after(exchange, catalog, next, 0)
+    else this.#refuse(exchange, catalog, found)
+  }
+
+  /** Calls the function at the exchange's path. @returns the refusal when there is none */
+  #route(exchange: Exchange, catalog: PublicCatalog): RouteRefusal | null {
+    const found = catalog.routes.find(exchange.method, exchange.path, exchange.host)
+    if (found.kind === 'refused') return found
+    exchange.route = found.pattern
+    this.#call(exchange, found.fn, found.params)
+    return null
+  }
+
+  #after(
+    exchange: Exchange,
+    catalog: PublicCatalog,
+    next: (() => void) | null,
+    from: number,
+    path = exchange.path,
+  ): void {
+    const { after } = catalog
+    for (let i = from; i < after.length; i++) {
+      const outcome = after[i]!(exchange)
+      if (outcome === false) continue
+      if (outcome === 'later') this.#resume(exchange, () => this.#after(exchange, catalog, next, i + 1, path))
+      return
+    }
+    if (exchange.path !== path) {
+      // A step that changed the path asks for the route of the new one.
+      const refused = this.#route(exchange, catalog)
+      if (refused !== null) this.#refuse(exchange, catalog, refused)
+    } else if (next === null) {
+      this.#options.responder.sendError(exchange, NO_ROUTE)
+    } else {
+      exchange.passOn()
+      next()
+    }
+  }
+
+  /** Lets a step that holds the walk up go on with it; not when the client left meanwhile. */
+  #resume(exchange: Exchange, goOn: () => void): void {
+    exchange.resume = () => {
+      exchange.resume = null
+      if (exchange.ended) return
+      try {
+        goOn()
+      } catch (error) {
+        this.#options.responder.sendError(exchange, toGatewayError(error))
+      }
+    }
+  }
+
+  #refuse(exchange: Exchange, catalog: PublicCatalog, found: RouteRefusal): void {
+    if (found.code === 'METHOD_NOT_ALLOWED') {
+      if (this.#cors.isPreflight(exchange) && this.#cors.answerPreflight(exchange, catalog.routes)) return
+      this.#cors.addForPath(exchange, catalog.routes)
+    }
+    this.#options.responder.sendError(exchange, toRefusal(found))
   }
 
   /** Runs a function for an exchange; also for homes that name a function instead of a route. */
   #call(exchange: Exchange, fn: FunctionVersion, params: Readonly<Record<string, string>>): void {
     const { invoker, clock, debug } = this.#options
     exchange.fn = fn
+    if (fn.policy.cors !== null) this.#cors.add(exchange, fn.policy.cors)
     const call = new HttpCall(fn, invoker, exchange, fn.policy.includeDebugHeaders ? debug : null)
     exchange.work = call
     const { head, path } = exchange
@@ -177,15 +219,7 @@ export class PublicHandler {
   }
 }
 
-function toRefusal(code: Parameters<typeof refuse>[0], message: string, allow: string | null): GatewayError {
-  return code === 'NOT_FOUND' && message === NO_ROUTE.message ? NO_ROUTE : refuse(code, message, allow)
-}
-
-function refuse(
-  code: 'BAD_REQUEST' | 'NOT_FOUND' | 'METHOD_NOT_ALLOWED' | 'ROUTE_CONFLICT' | 'HOST_NOT_ALLOWED',
-  message: string,
-  allow: string | null,
-): GatewayError {
+function toRefusal({ code, message, allow }: RouteRefusal): GatewayError {
   return new GatewayError(code, message, allow === null ? {} : { headers: { Allow: allow } })
 }
 

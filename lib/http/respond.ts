@@ -46,8 +46,9 @@ export class Responder {
    * Sends a whole answer.
    * @param headers - names and values in turn; owned by this call and added to
    * @param body - null for none; HEAD, 204 and 304 send none but HEAD its length. The bytes are copied or sent at once.
+   * @param isConstant - the bytes never change, so that a long body is sent without a copy
    */
-  send(exchange: Exchange, status: number, headers: string[], body: Buffer | string | null): void {
+  send(exchange: Exchange, status: number, headers: string[], body: Buffer | string | null, isConstant = false): void {
     if (exchange.ended) return
     const { res } = exchange
     const isBodyless = exchange.method === 'HEAD' || status === 204 || status === 304
@@ -62,7 +63,8 @@ export class Responder {
       exchange.bytesOut = length
       const isJoined = length <= JOINED_BODY_BYTES
       // A latin1 text joins the head in one write; a long one is cheaper as bytes of its own.
-      const chunk = typeof body === 'string' ? body : isJoined ? body!.toString('latin1') : Buffer.from(body!)
+      const chunk =
+        typeof body === 'string' ? body : isJoined ? body!.toString('latin1') : isConstant ? body! : Buffer.from(body!)
       const encoding = typeof body === 'string' ? 'utf8' : 'latin1'
       if (!isJoined) exchange.req.socket.setTimeout(WRITE_STALL_TIMEOUT_MS)
       if (lingers) {
@@ -121,9 +123,10 @@ export class Responder {
 
   /**
    * Writes a piece; the bytes are copied.
+   * @param isConstant - the bytes never change: no copy
    * @returns false when the client is slow: wait for onDrain before more is written
    */
-  writeStream(exchange: Exchange, chunk: Buffer): boolean {
+  writeStream(exchange: Exchange, chunk: Buffer, isConstant = false): boolean {
     if (exchange.ended || chunk.length === 0) return true
     if (exchange.bytesLeft >= 0) {
       // More than was promised would be read as the start of the next answer.
@@ -134,7 +137,7 @@ export class Responder {
       exchange.bytesLeft -= chunk.length
     }
     exchange.bytesOut += chunk.length
-    return exchange.res.write(Buffer.from(chunk))
+    return exchange.res.write(isConstant ? chunk : Buffer.from(chunk))
   }
 
   /** Calls back when the client has taken what was written; cuts the connection when it takes nothing for long. */
@@ -169,6 +172,7 @@ export class Responder {
   #writeHead(exchange: Exchange, status: number, headers: string[]): boolean {
     const { res } = exchange
     headers.push('X-Request-Id', exchange.id)
+    if (exchange.cors !== null) replaceCors(headers, exchange.cors)
     if (exchange.extraHeaders !== null) headers.push(...exchange.extraHeaders)
     exchange.status = status
     const { connection } = exchange
@@ -216,6 +220,14 @@ export class Responder {
     exchange.bodyReceiver = null
     exchange.connection.remove(exchange)
   }
+}
+
+/** One origin header too many and the browser refuses the answer: where the gateway's are set, a handler's own go. */
+function replaceCors(headers: string[], cors: readonly string[]): void {
+  for (let i = headers.length - 2; i >= 0; i -= 2) {
+    if (headers[i]!.length > 15 && /^access-control-/i.test(headers[i]!)) headers.splice(i, 2)
+  }
+  headers.push(...cors)
 }
 
 /**
