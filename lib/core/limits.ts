@@ -165,6 +165,21 @@ export const MAX_REPLY_HEADER_BYTES = 64 * KIB
 /** Longest body that is joined with its head into one write, bytes. */
 export const JOINED_BODY_BYTES = 16 * KIB
 
+/** Static assets up to this size are kept in memory, so many bytes and files of them in all. */
+export const MAX_CACHED_ASSET_BYTES = MIB
+export const ASSET_CACHE_BYTES = 64 * MIB
+export const ASSET_CACHE_FILES = 4096
+/** Bytes of a larger one that are read at once. */
+export const ASSET_CHUNK_BYTES = 256 * KIB
+/** A file changed less than so many milliseconds ago is not kept: its next change may bear the same time. */
+export const ASSET_SETTLE_MS = 50
+/** A `.br` or `.gz` file may be so many milliseconds older than what it compresses; an older one is out of date. */
+export const ASSET_SIBLING_SLACK_MS = 2000
+/** Seconds a file with a hash in its name may be kept by clients: a year. */
+export const IMMUTABLE_MAX_AGE_SECONDS = 31_536_000
+/** `Accept-Encoding` texts remembered as read. */
+export const KNOWN_ACCEPT_ENCODINGS = 64
+
 /** Newest log lines kept in memory, bytes per file, in pieces of so many; bytes of one line. */
 export const LOG_MEMORY_BYTES = MIB
 export const LOG_PIECE_BYTES = 64 * KIB
@@ -189,6 +204,22 @@ export const WATCH_ROOT_CHECK_MS = 500
 
 /** `edge.max_response_bytes` when unset. */
 export const DEFAULT_EDGE_MAX_RESPONSE_BYTES = 2 * MIB
+/** Characters of an edge target, and times a path is unescaped to see what it may mean to a server behind the upstream. */
+export const MAX_EDGE_URL_CHARS = 16 * KIB
+export const MAX_PATH_DECODINGS = 8
+/** The start of an upstream's answer that is held back, so that what ends or fails soon is answered whole: bytes, ms. */
+export const EDGE_HOLD_BYTES = 64 * KIB
+export const EDGE_HOLD_MS = 25
+/** Bytes of an upstream's answer that may be under way to a slow client before the upstream has to wait. */
+export const EDGE_WINDOW_BYTES = 64 * KIB
+/** Content codings of one answer that are undone to count its length. */
+export const MAX_EDGE_CODINGS = 4
+/** Connections to one upstream at once, idle ones kept, and how long they are, ms. */
+export const EDGE_CONNECTIONS = { max: 256, idle: 8, idleMs: 4000 } as const
+/** Name look-ups at once: the system's resolver holds a thread of the pool that files need too. */
+export const EDGE_LOOKUPS = 2
+/** Addresses of one upstream that are tried. */
+export const EDGE_ADDRESSES = 8
 
 /** `cors.max_age` when unset, seconds. */
 export const DEFAULT_CORS_MAX_AGE_SECONDS = 600
