@@ -47,7 +47,7 @@ export function createEvents(L, values, fn) {
    * The handler's two arguments. The header is parsed when one of them is looked into.
    * @param {string} headerText - JSON text of the call
    * @param {Uint8Array | null} body
-   * @returns {{ event: any, params: any }} TValues
+   * @returns {{ event: LuaTable, params: LuaTable }}
    */
   const toArguments = (headerText, body) => {
     /** @type {any} */
@@ -56,15 +56,16 @@ export function createEvents(L, values, fn) {
       parsed ??= JSON.parse(headerText)
       return parsed
     }
-    const params = values.ofTable(new LuaTable(L, table => values.fill(table, header().params ?? {})))
+    // A value of its own in each place: the ones handed to the interpreter are overwritten as it runs.
+    const params = new LuaTable(L, table => values.fill(table, header().params ?? {}))
     const event = new LuaTable(L, table => {
       const call = header()
       for (const name of SCALARS) {
         const value = values.ofJson(call[name])
         if (value !== null) values.put(table, name, value)
       }
-      values.put(table, 'params', params)
-      values.put(table, 'path_params', values.ofTable(params.value))
+      values.put(table, 'params', values.ofTable(params))
+      values.put(table, 'path_params', values.ofTable(params))
       for (const name of TABLES) {
         const record = call[name]
         if (record !== null && record !== undefined) values.put(table, name, values.ofTable(values.lazyRecord(record)))
@@ -78,7 +79,7 @@ export function createEvents(L, values, fn) {
       const context = { request_id: id, ...fn.context, user, trigger, trace }
       values.put(table, 'context', values.ofTable(values.lazyRecord(context)))
     })
-    return { event: values.ofTable(event), params }
+    return { event: values.ofTable(event), params: values.ofTable(params) }
   }
 
   return toArguments
