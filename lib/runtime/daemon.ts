@@ -332,7 +332,6 @@ export class Daemon {
     if (this.lastFailure !== reason) this.emit('down', reason)
     this.lastFailure = reason
     this.timer = clock.setTimeout(() => this.attempt(), delay)
-    this.timer.unref?.()
   }
 
   private note(text: string, isError: boolean): void {

@@ -30,10 +30,13 @@ export class SocketFolder {
   private readonly bases: readonly string[]
   private made: string | null = null
 
-  /** @param base - preferred parent; `/tmp` serves when paths below it would be too long for a socket */
-  constructor(base: string = tmpdir()) {
+  /**
+   * @param base - preferred parent
+   * @param short - parent that serves when paths below `base` would be too long for a socket, or `base` cannot be written
+   */
+  constructor(base: string = tmpdir(), short = '/tmp') {
     const fits = Buffer.byteLength(base) + FOLDER_PREFIX.length + 7 + SOCKET_NAME_BYTES <= MAX_SOCKET_PATH_BYTES
-    this.bases = base === '/tmp' ? [base] : fits ? [base, '/tmp'] : ['/tmp']
+    this.bases = base === short ? [base] : fits ? [base, short] : [short]
   }
 
   /** @throws Error with a message for people when no parent is writable */
