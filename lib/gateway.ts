@@ -6,6 +6,7 @@
  */
 
 import { randomBytes } from 'node:crypto'
+import { statSync } from 'node:fs'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { join } from 'node:path'
 import { type Catalog, CatalogLoader } from './catalog.ts'
@@ -28,12 +29,15 @@ import { type Watcher, watchTree } from './discovery/watch.ts'
 import { DebugHeaders } from './http/debug-headers.ts'
 import type { HttpRequest, HttpResponse } from './http/exchange.ts'
 import { fetchWith } from './http/fetch.ts'
+import { toHomeSteps } from './http/home.ts'
 import { type InjectRequest, type InjectResponse, inject } from './http/inject.ts'
 import { PublicHandler } from './http/public.ts'
 import { toRequestRecord } from './http/request-record.ts'
 import { Responder } from './http/respond.ts'
 import { HttpServer, type Listening } from './http/server.ts'
+import { toAssetSteps } from './http/static-assets.ts'
 import { TrustedProxies } from './invocation/client-address.ts'
+import { EdgeProxy } from './invocation/edge-passthrough.ts'
 import { toStaticContext } from './invocation/event.ts'
 import { type InternalResult, invokeInternal } from './invocation/internal-call.ts'
 import { Invoker } from './invocation/invoke.ts'
@@ -136,10 +140,33 @@ export async function createGateway(options: GatewayOptions = {}): Promise<Gatew
   } = options
   const inputs = { options: given, env, cwd, flags, defaults: { hotReload: false, ...defaults } }
   const resolved = project === null ? resolveSettings(inputs) : loadSettings({ ...inputs, explicit: project.explicit })
-  if (resolved.problems.length > 0) throw new SettingsError(resolved.problems)
+  const problems = [...resolved.problems, ...checkRoot(resolved)]
+  if (problems.length > 0) throw new SettingsError(problems)
   const gateway = new FunctionGateway(resolved, clock ?? systemClock, logFiles, env)
   await gateway.start(inspect)
   return gateway
+}
+
+/** A mistyped folder is refused; one that goes away later is waited for. */
+function checkRoot({ settings, sources }: ResolvedParts): Problem[] {
+  const { functionsRoot } = settings
+  if (statSync(functionsRoot, { throwIfNoEntry: false })?.isDirectory() === true) return []
+  const { source, name } = sources.functionsRoot ?? { source: 'default', name: 'functions root' }
+  const rule = 'a folder that exists'
+  const value = `${JSON.stringify(functionsRoot)} (string)`
+  const hint = 'make the folder, or name the one that holds the handler files'
+  return [
+    {
+      code: 'CONFIG_VALUE',
+      file: null,
+      name,
+      rule,
+      value,
+      message: `${name} must be ${rule}, got ${value}`,
+      hint,
+      source,
+    },
+  ]
 }
 
 interface ResolvedParts {
@@ -157,6 +184,7 @@ class FunctionGateway implements Gateway {
   readonly #logs: LogStore
   readonly #pool: WorkerPool
   readonly #runtimes: Runtimes
+  readonly #edge: EdgeProxy
   readonly #invoker: Invoker
   readonly #ids = new RequestIds(randomBytes(6).toString('hex'))
   readonly #public: PublicHandler
@@ -168,6 +196,7 @@ class FunctionGateway implements Gateway {
   #known = new Set<string>()
   #watcher: Watcher | null = null
   #server: HttpServer | null = null
+  #listening: Listening | null = null
   #reloading: Promise<void> | null = null
   #waiting: { changed: Set<string> | null; done: Promise<void> } | null = null
   #closing: Promise<void> | null = null
@@ -216,11 +245,12 @@ class FunctionGateway implements Gateway {
       onEvent: event =>
         this.#log(event.kind === 'up' ? 'debug' : 'warn', `${event.runtime} daemon ${event.index}: ${event.text}`),
     })
+    this.#edge = new EdgeProxy({ clock, listening: () => (this.#listening === null ? [] : [this.#listening]) })
     this.#invoker = new Invoker({
       clock,
       runtimes: this.#runtimes.byName,
       pool: this.#pool,
-      edge: null,
+      edge: this.#edge.handle,
       onLog: (call, stream, text) => this.#output(call.fn, stream, text, call.id),
     })
     const responder = new Responder({
@@ -263,7 +293,12 @@ class FunctionGateway implements Gateway {
         defaultMaxBodyBytes: settings.defaultMaxBodyBytes,
       },
       now: () => clock.wall(),
-      steps: () => ({ before: [], after: [] }),
+      steps: ({ homes, assets }, routes) => {
+        const { homeFunction, homeRedirect } = settings
+        const home = toHomeSteps({ homes, homeFunction, homeRedirect, routes, assets })
+        const files = toAssetSteps(assets, clock)
+        return { before: [...home.before, ...files.before], after: files.after, warnings: home.warnings }
+      },
     })
   }
 
@@ -292,10 +327,12 @@ class FunctionGateway implements Gateway {
       clock: this.#clock,
       requestIds: this.#ids,
       lifecycle: this.#lifecycle,
+      onProblem: message => this.#log('warn', message),
     })
     this.#server = server
     try {
-      return await server.listen(address.port ?? this.settings.port, address.host ?? this.settings.host)
+      this.#listening = await server.listen(address.port ?? this.settings.port, address.host ?? this.settings.host)
+      return this.#listening
     } catch (error) {
       this.#server = null
       throw error
@@ -370,6 +407,7 @@ class FunctionGateway implements Gateway {
     await this.#server?.close(timeoutMs)
     await this.#reloading
     await this.#runtimes.close(left())
+    await this.#edge.close(left())
     await this.#logs.close()
   }
 
@@ -476,7 +514,7 @@ class FunctionGateway implements Gateway {
       const isListened = this.#events.has('request')
       if (!accessLog && !isListened) return
       const record = toRequestRecord(exchange, this.#clock.wall(), this.#clock.monotonic())
-      if (accessLog) this.#logs.append('access', format.toJsonLine(record))
+      if (accessLog) this.#logs.access(format.toJsonLine(record))
       if (isListened) this.#events.emit('request', record)
     }
   }

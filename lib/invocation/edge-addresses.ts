@@ -1,0 +1,169 @@
+/** Which addresses an upstream may have. Spec: §2.10. Pure tables; who listens where comes from outside. */
+
+import { BlockList, isIP } from 'node:net'
+
+/**
+ * - `public`: reachable for everyone.
+ * - `private`: this machine, its network, or nobody's; needs `allow_private`.
+ * - `never`: no upstream has it. Each either means "this machine" by accident (0.0.0.0), reaches many (multicast), wraps
+ *   an address of another kind (tunnels), or hands out credentials of the machine (link-local, metadata).
+ */
+export type AddressKind = 'public' | 'private' | 'never'
+
+const PRIVATE_V4 = [
+  '10.0.0.0/8',
+  '100.64.0.0/10', // carrier-grade NAT
+  '127.0.0.0/8',
+  '172.16.0.0/12',
+  '192.0.0.0/24', // protocol assignments
+  '192.0.2.0/24', // documentation
+  '192.88.99.0/24', // 6to4 relays
+  '192.168.0.0/16',
+  '198.18.0.0/15', // benchmarks
+  '198.51.100.0/24', // documentation
+  '203.0.113.0/24', // documentation
+]
+
+const NEVER_V4 = [
+  '0.0.0.0/8', // "this host": connects to loopback
+  '169.254.0.0/16', // link-local, cloud metadata
+  '100.100.100.200/32', // metadata inside the carrier range
+  '192.0.0.192/32', // metadata inside the protocol range
+  '224.0.0.0/4', // multicast
+  '240.0.0.0/4', // reserved, broadcast
+]
+
+/** Everything outside is special in IPv6. */
+const GLOBAL_V6 = ['2000::/3']
+
+const PRIVATE_V6 = [
+  '2001::/23', // protocol assignments, benchmarks
+  '2001:db8::/32', // documentation
+  '3fff::/20', // documentation
+]
+
+const NEVER_V6 = [
+  '::/128', // connects to loopback
+  '64:ff9b:1::/48', // local translation: wraps IPv4
+  '::ffff:0:0:0/96', // stateless translation: wraps IPv4
+  '2001::/32', // Teredo: wraps IPv4
+  '2002::/16', // 6to4: wraps IPv4
+  'fd00:ec2::254/128', // metadata
+  'fd20:ce::254/128', // metadata
+  'fe80::/10', // link-local
+  'fec0::/10', // site-local, abandoned
+  'ff00::/8', // multicast
+]
+
+const NAT64 = ['64:ff9b::/96']
+const MAPPED = ['::ffff:0:0/96']
+const COMPATIBLE = ['::/96']
+
+const privateV4 = toBlockList(PRIVATE_V4, 'ipv4')
+const neverV4 = toBlockList(NEVER_V4, 'ipv4')
+const globalV6 = toBlockList(GLOBAL_V6, 'ipv6')
+const privateV6 = toBlockList(PRIVATE_V6, 'ipv6')
+const neverV6 = toBlockList(NEVER_V6, 'ipv6')
+const nat64 = toBlockList(NAT64, 'ipv6')
+const mapped = toBlockList(MAPPED, 'ipv6')
+const compatible = toBlockList(COMPATIBLE, 'ipv6')
+
+function toBlockList(ranges: readonly string[], family: 'ipv4' | 'ipv6'): BlockList {
+  const list = new BlockList()
+  for (const range of ranges) {
+    const [network = '', bits] = range.split('/')
+    list.addSubnet(network, Number(bits), family)
+  }
+  return list
+}
+
+/** @param address - as a resolver gives it; anything that is no address is `never` */
+export function classifyAddress(address: string): AddressKind {
+  const plain = withoutZone(address)
+  const family = isIP(plain)
+  if (family === 4) return neverV4.check(plain) ? 'never' : privateV4.check(plain) ? 'private' : 'public'
+  if (family === 0) return 'never'
+  if (neverV6.check(plain, 'ipv6')) return 'never'
+  // A translated address is the IPv4 one to whoever routes it; on networks without IPv4 every public name has one.
+  if (nat64.check(plain, 'ipv6')) return classifyAddress(toInnerV4(plain))
+  // Nobody's name has such an address: it is a way to write an IPv4 one past a check of texts.
+  if (mapped.check(plain, 'ipv6')) return classifyAddress(toInnerV4(plain)) === 'never' ? 'never' : 'private'
+  if (compatible.check(plain, 'ipv6')) return toGroups(plain).join(':') === '0:0:0:0:0:0:0:1' ? 'private' : 'never'
+  return globalV6.check(plain, 'ipv6') && !privateV6.check(plain, 'ipv6') ? 'public' : 'private'
+}
+
+/** One text for each address: no zone, a mapped IPv4 address as IPv4, IPv6 in eight plain groups. */
+export function toCanonicalAddress(address: string): string {
+  const plain = withoutZone(address)
+  if (isIP(plain) !== 6) return plain
+  return mapped.check(plain, 'ipv6') ? toInnerV4(plain) : toGroups(plain).join(':')
+}
+
+function withoutZone(address: string): string {
+  const percent = address.indexOf('%')
+  return percent === -1 ? address : address.slice(0, percent)
+}
+
+/** The last 32 bits of an IPv6 address. */
+function toInnerV4(address: string): string {
+  const [, , , , , , high = '0', low = '0'] = toGroups(address)
+  const bits = [Number.parseInt(high, 16), Number.parseInt(low, 16)]
+  return bits.flatMap(group => [group >> 8, group & 255]).join('.')
+}
+
+/** Eight groups of lower-case hexadecimal digits without leading zeros. @param address - a valid IPv6 address */
+function toGroups(address: string): string[] {
+  const [head = '', tail] = address
+    .toLowerCase()
+    .replace(/[\d.]+\.\d+$/, dotted)
+    .split('::')
+  const toList = (part: string) => (part === '' ? [] : part.split(':'))
+  const before = toList(head)
+  const after = toList(tail ?? '')
+  const zeros = Array.from({ length: 8 - before.length - after.length }, () => '0')
+  return [...before, ...(tail === undefined ? [] : zeros), ...after].map(group =>
+    Number.parseInt(group, 16).toString(16),
+  )
+}
+
+function dotted(v4: string): string {
+  const [a = 0, b = 0, c = 0, d = 0] = v4.split('.').map(Number)
+  return `${(a * 256 + b).toString(16)}:${(c * 256 + d).toString(16)}`
+}
+
+export interface ListeningSocket {
+  /** As bound: an address, or `0.0.0.0` or `::` for all of them. */
+  host: string
+  port: number
+}
+
+/** This machine as a possible upstream: its addresses, and the sockets this gateway listens on. */
+export class OwnAddresses {
+  readonly #listening: () => readonly ListeningSocket[]
+  readonly #interfaces: () => readonly string[]
+
+  constructor(listening: () => readonly ListeningSocket[], interfaces: () => readonly string[]) {
+    this.#listening = listening
+    this.#interfaces = interfaces
+  }
+
+  /** True for an address of one of this machine's interfaces: what listens there may not expect strangers. */
+  isOfThisMachine(address: string): boolean {
+    const canonical = toCanonicalAddress(address)
+    return this.#interfaces().some(own => toCanonicalAddress(own) === canonical)
+  }
+
+  /** True when a connection would reach this gateway. */
+  isThisGateway(address: string, port: number): boolean {
+    const canonical = toCanonicalAddress(address)
+    return this.#listening().some(socket => {
+      if (socket.port !== port) return false
+      const host = toCanonicalAddress(socket.host)
+      if (host !== '0.0.0.0' && host !== EVERY_V6) return host === canonical
+      return canonical.startsWith('127.') || canonical === LOOPBACK_V6 || this.isOfThisMachine(address)
+    })
+  }
+}
+
+const EVERY_V6 = '0:0:0:0:0:0:0:0'
+const LOOPBACK_V6 = '0:0:0:0:0:0:0:1'

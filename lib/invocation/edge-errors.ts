@@ -1,0 +1,54 @@
+/** Failures of an upstream connection in words that name no address and no path. Owner: §2.10. */
+
+import { GatewayError } from '../core/errors.ts'
+import { failed } from './edge-target.ts'
+
+const REASONS: Readonly<Record<string, string>> = {
+  __proto__: null as never,
+  ECONNREFUSED: 'connection refused',
+  ECONNRESET: 'connection reset',
+  EPIPE: 'connection reset',
+  ECONNABORTED: 'connection reset',
+  ETIMEDOUT: 'connection timed out',
+  EHOSTUNREACH: 'host unreachable',
+  EHOSTDOWN: 'host unreachable',
+  ENETUNREACH: 'network unreachable',
+  ENETDOWN: 'network unreachable',
+  EADDRNOTAVAIL: 'network unreachable',
+  EACCES: 'connection not permitted',
+  EPERM: 'connection not permitted',
+  EMFILE: 'no descriptors left',
+  ENFILE: 'no descriptors left',
+  ENOTFOUND: 'name not resolved',
+  ENODATA: 'name not resolved',
+  EAI_AGAIN: 'name not resolved',
+  EAI_FAIL: 'name not resolved',
+  EPROTO: 'TLS handshake failed',
+  HPE_HEADER_OVERFLOW: 'headers of the answer are too large',
+  ERR_TLS_CERT_ALTNAME_INVALID: 'TLS certificate is for another name',
+  CERT_HAS_EXPIRED: 'TLS certificate has expired',
+  CERT_NOT_YET_VALID: 'TLS certificate is not valid yet',
+}
+
+const UNTRUSTED =
+  /^(?:DEPTH_ZERO_SELF_SIGNED_CERT|SELF_SIGNED_CERT_IN_CHAIN|UNABLE_TO_|CERT_|INVALID_CA|HOSTNAME_MISMATCH|PATH_LENGTH)/
+
+/** @param error - of node's client; only its code is used */
+export function toTransferError(error: Error & { code?: unknown }): GatewayError {
+  const code = typeof error.code === 'string' ? error.code : ''
+  let reason = REASONS[code]
+  if (reason === undefined && UNTRUSTED.test(code)) reason = 'TLS certificate is not trusted'
+  if (reason === undefined && code.startsWith('HPE_')) reason = 'malformed answer'
+  if (reason === undefined && /^ERR_(?:SSL|TLS)_/.test(code)) reason = 'TLS handshake failed'
+  return failed(`proxy request failed: ${reason ?? 'connection failed'}`, error)
+}
+
+export function toTooLarge(maxBytes: number): GatewayError {
+  return failed(`upstream response too large: the limit is ${maxBytes} bytes`)
+}
+
+/** @param ownMs - `proxy.timeout_ms` when that was the limit @param policyMs - the function's `timeout_ms` */
+export function toTimeout(what: string, ownMs: number | null, policyMs: number): GatewayError {
+  const limit = ownMs === null ? `timeout_ms ${policyMs}` : `proxy.timeout_ms ${ownMs}`
+  return new GatewayError('TIMEOUT', `edge proxy failed: upstream timeout: ${what} within ${limit}`)
+}

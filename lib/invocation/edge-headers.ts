@@ -1,0 +1,78 @@
+/** Headers of an upstream request and of its answer. Spec: §2.10. */
+
+import { showText, showValue } from '../config/findings.ts'
+import { isHeaderName, toScalarText } from '../config/texts.ts'
+import { GatewayError } from '../core/errors.ts'
+import { MAX_REPLY_HEADER_BYTES } from '../core/limits.ts'
+import { HOP_BY_HOP, INTERNAL_PREFIX } from './forwarded-headers.ts'
+
+/** CR and LF would start a header, or a request, of the handler's input's choice; the rest cannot be sent at all. */
+const BAD_VALUE = /[^\t\x20-\x7e\x80-\xff]/
+
+/** What the gateway says itself, or what only one connection's two ends may say. */
+const NOT_SENT: ReadonlySet<string> = new Set([...HOP_BY_HOP, 'host', 'content-length', 'expect'])
+const NOT_PASSED_ON: ReadonlySet<string> = new Set([...HOP_BY_HOP, 'content-length', 'x-request-id'])
+
+/**
+ * The directive's headers as they are sent: names and values in turn.
+ * @throws GatewayError CONTRACT_BROKEN naming header and value
+ */
+export function toRequestHeaders(headers: unknown): string[] {
+  if (headers === undefined || headers === null) return []
+  // An empty table or array of a language that has only one kind of both.
+  if (Array.isArray(headers) && headers.length === 0) return []
+  if (typeof headers !== 'object' || Array.isArray(headers))
+    throw broken(`proxy.headers must be an object, got ${showValue(headers)}`)
+  const list: string[] = []
+  let bytes = 0
+  for (const [name, value] of Object.entries(headers)) {
+    if (!isHeaderName(name)) throw broken(`proxy.headers: "${showText(name)}" is no header name`)
+    for (const item of Array.isArray(value) ? value : [value]) {
+      if (item === null) continue
+      const text = toScalarText(item)
+      if (text === undefined)
+        throw broken(`proxy.headers: ${name} must be a string or strings, got ${showValue(item, true)}`)
+      if (BAD_VALUE.test(text)) throw broken(`proxy.headers: ${name} holds a character that a header cannot carry`)
+      bytes += name.length + text.length + 4
+      if (bytes > MAX_REPLY_HEADER_BYTES) throw broken(`proxy.headers are larger than ${MAX_REPLY_HEADER_BYTES} bytes`)
+      list.push(name, text)
+    }
+  }
+  return withoutHopByHop(list, NOT_SENT)
+}
+
+/**
+ * An answer's headers as they are passed on; repeated ones stay apart.
+ * @param rawHeaders - names and values in turn, as received
+ * @returns null when one cannot be sent again
+ */
+export function toAnswerHeaders(rawHeaders: readonly string[]): string[] | null {
+  for (let i = 1; i < rawHeaders.length; i += 2) if (BAD_VALUE.test(rawHeaders[i]!)) return null
+  return withoutHopByHop(rawHeaders, NOT_PASSED_ON)
+}
+
+function withoutHopByHop(list: readonly string[], dropped: ReadonlySet<string>): string[] {
+  const named = new Set<string>()
+  for (let i = 0; i < list.length; i += 2) {
+    if (list[i]!.toLowerCase() !== 'connection') continue
+    for (const token of list[i + 1]!.toLowerCase().split(',')) named.add(token.trim())
+  }
+  return list.filter((_, index) => {
+    const name = list[index - (index % 2)]!.toLowerCase()
+    return !dropped.has(name) && !named.has(name) && !name.startsWith(INTERNAL_PREFIX)
+  })
+}
+
+/** The codings of an answer's body, outermost last; `identity` is none. */
+export function toCodings(rawHeaders: readonly string[]): string[] {
+  const codings: string[] = []
+  for (let i = 0; i < rawHeaders.length; i += 2) {
+    if (rawHeaders[i]!.toLowerCase() === 'content-encoding')
+      codings.push(...rawHeaders[i + 1]!.toLowerCase().split(','))
+  }
+  return codings.map(coding => coding.trim()).filter(coding => coding !== '' && coding !== 'identity')
+}
+
+export function broken(why: string): GatewayError {
+  return new GatewayError('CONTRACT_BROKEN', `invalid runtime response: ${why}`)
+}

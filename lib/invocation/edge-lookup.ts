@@ -1,0 +1,56 @@
+/** Names to addresses for the edge proxy. Owner: §2.10. */
+
+import { lookup } from 'node:dns'
+import { EDGE_LOOKUPS } from '../core/limits.ts'
+
+export interface ResolvedAddress {
+  address: string
+  family: number
+}
+
+export type Resolve = (hostname: string) => Promise<readonly ResolvedAddress[]>
+
+/** As the system resolves names, its hosts file included. */
+export const systemResolve: Resolve = hostname =>
+  new Promise((resolve, reject) => {
+    lookup(hostname, { all: true, order: 'verbatim' }, (error, addresses) => {
+      if (error === null) resolve(addresses)
+      else reject(error)
+    })
+  })
+
+/**
+ * Look-ups of one name at a time, and few in all: the system's resolver occupies a thread for as long as a name server
+ * is silent, and the files of this gateway are read by the same few threads.
+ */
+export class EdgeLookup {
+  readonly #resolve: Resolve
+  readonly #running = new Map<string, Promise<readonly ResolvedAddress[]>>()
+  readonly #waiting: (() => void)[] = []
+  #active = 0
+
+  constructor(resolve: Resolve) {
+    this.#resolve = resolve
+  }
+
+  addresses(hostname: string): Promise<readonly ResolvedAddress[]> {
+    const running = this.#running.get(hostname)
+    if (running !== undefined) return running
+    const started = this.#run(hostname).finally(() => this.#running.delete(hostname))
+    this.#running.set(hostname, started)
+    return started
+  }
+
+  async #run(hostname: string): Promise<readonly ResolvedAddress[]> {
+    if (this.#active >= EDGE_LOOKUPS) await new Promise<void>(resolve => this.#waiting.push(resolve))
+    else this.#active += 1
+    try {
+      return await this.#resolve(hostname)
+    } finally {
+      // The place goes to the next in line without being free in between.
+      const next = this.#waiting.shift()
+      if (next === undefined) this.#active -= 1
+      else next()
+    }
+  }
+}

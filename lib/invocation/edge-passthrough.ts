@@ -1,0 +1,106 @@
+/**
+ * `{ proxy }`: the gateway performs the request a handler asks for and passes the answer on. Spec: §2.10.
+ *
+ *   directive ─► edge-target ─► edge-lookup ─► edge-addresses ─► edge-transfer ─► call.answer
+ *                what is asked    which addresses   may they be       one request
+ */
+
+import { networkInterfaces } from 'node:os'
+import type { Clock } from '../core/clock.ts'
+import type { EdgePolicy } from '../core/catalog.ts'
+import { GatewayError } from '../core/errors.ts'
+import { OwnAddresses, type ListeningSocket } from './edge-addresses.ts'
+import { EdgeAgents } from './edge-agents.ts'
+import { EdgeLookup, type Resolve, systemResolve } from './edge-lookup.ts'
+import { type EdgeRules, toEdgeRequest, toEdgeRules } from './edge-target.ts'
+import { type EdgeContext, EdgeTransfer } from './edge-transfer.ts'
+import type { EdgeHandler, InvokeCall } from './invoke.ts'
+
+export interface EdgeOptions {
+  clock: Clock
+  /** The sockets this gateway listens on now. */
+  listening: () => readonly ListeningSocket[]
+  /** Names to addresses; the system's resolver by default. */
+  resolve?: Resolve
+  /** Addresses of this machine; its network interfaces by default. */
+  interfaces?: () => readonly string[]
+  /** Authorities to trust instead of the usual ones (which `NODE_EXTRA_CA_CERTS` extends), PEM. */
+  ca?: string
+}
+
+/** Performs proxy directives; one per gateway. */
+export class EdgeProxy implements EdgeContext {
+  readonly clock: Clock
+  readonly own: OwnAddresses
+  readonly lookup: EdgeLookup
+  readonly agents = new EdgeAgents()
+  readonly ca: string | null
+  readonly #rules = new WeakMap<EdgePolicy, EdgeRules>()
+  readonly #transfers = new Set<EdgeTransfer>()
+  #isClosing = false
+  #onIdle: (() => void) | null = null
+
+  constructor(options: EdgeOptions) {
+    this.clock = options.clock
+    this.own = new OwnAddresses(options.listening, options.interfaces ?? interfaceAddresses)
+    this.lookup = new EdgeLookup(options.resolve ?? systemResolve)
+    this.ca = options.ca ?? null
+  }
+
+  /** Transfers under way. */
+  get active(): number {
+    return this.#transfers.size
+  }
+
+  readonly handle: EdgeHandler = (call, directive, body) => {
+    const { edge } = call.fn.policy
+    if (edge === null) throw new GatewayError('EDGE_FAILED', 'edge proxy disabled for this function')
+    if (this.#isClosing) throw new GatewayError('SHUTTING_DOWN', 'gateway is shutting down')
+    let rules = this.#rules.get(edge)
+    if (rules === undefined) {
+      rules = toEdgeRules(edge)
+      this.#rules.set(edge, rules)
+    }
+    const request = toEdgeRequest(directive, rules, call.fn, methodOf(call))
+    const transfer = new EdgeTransfer(this, call, request, edge.allowPrivate, Buffer.from(body))
+    this.#transfers.add(transfer)
+    call.stopEdge = () => transfer.stop()
+    transfer.start()
+  }
+
+  forget(transfer: EdgeTransfer): void {
+    this.#transfers.delete(transfer)
+    if (this.#transfers.size === 0) this.#onIdle?.()
+  }
+
+  /**
+   * Takes no more directives, lets what runs finish, and closes every connection.
+   * @param timeoutMs - after that the rest is answered 503 or cut
+   */
+  async close(timeoutMs: number): Promise<void> {
+    this.#isClosing = true
+    if (this.#transfers.size > 0 && timeoutMs > 0) {
+      await new Promise<void>(resolve => {
+        const timer = this.clock.setTimeout(resolve, timeoutMs)
+        this.#onIdle = () => {
+          this.clock.clearTimeout(timer)
+          resolve()
+        }
+      })
+    }
+    for (const transfer of [...this.#transfers]) {
+      transfer.fail(new GatewayError('SHUTTING_DOWN', 'gateway is shutting down'))
+    }
+    this.agents.close()
+  }
+}
+
+/** The call keeps no method of its own; the event, made once, has it. */
+function methodOf(call: InvokeCall): string {
+  const { method } = JSON.parse(call.header) as { method?: unknown }
+  return typeof method === 'string' ? method : 'GET'
+}
+
+function interfaceAddresses(): string[] {
+  return Object.values(networkInterfaces()).flatMap(list => (list ?? []).map(({ address }) => address))
+}

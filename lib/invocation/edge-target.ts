@@ -1,0 +1,160 @@
+/** A proxy directive and a function's `edge` policy as one upstream request, or the reason why not. Spec: §2.10. */
+
+import { isIP } from 'node:net'
+import { showValue } from '../config/findings.ts'
+import type { EdgePolicy, FunctionVersion } from '../core/catalog.ts'
+import { GatewayError } from '../core/errors.ts'
+import { isMethod, METHODS } from '../core/identity.ts'
+import { MAX_EDGE_URL_CHARS } from '../core/limits.ts'
+import { broken, toRequestHeaders } from './edge-headers.ts'
+import { climbs, isControlPath, readSpellings } from './edge-path.ts'
+
+export interface EdgeRequest {
+  isTls: boolean
+  /** Canonical name or address: lower case, no brackets, no trailing dot. */
+  hostname: string
+  port: number
+  /** Value of `Host`. */
+  host: string
+  /** Path and query. */
+  target: string
+  /** The path read in every way, see readSpellings. */
+  spellings: readonly string[][]
+  method: string
+  /** Names and values in turn, without `Host` and length. */
+  headers: string[]
+  /** The directive's own limit, null when it has none. */
+  timeoutMs: number | null
+  maxResponseBytes: number
+}
+
+/** `edge` of a function, prepared once. */
+export interface EdgeRules {
+  policy: EdgePolicy
+  hosts: readonly { name: string; port: number | null; isSuffix: boolean }[]
+}
+
+export function toEdgeRules(policy: EdgePolicy): EdgeRules {
+  const hosts = policy.allowHosts.map(rule => {
+    const [, star, name = '', port] = /^(\*\.)?(.*?)(?::(\d+))?$/.exec(rule)!
+    const url = star === undefined ? toUrl(`http://${name}`) : null
+    // A rule is read like a target, so that both spell one host in one way.
+    const canonical = url === null ? name.toLowerCase() : toHostname(url)
+    return { name: canonical, port: port === undefined ? null : Number(port), isSuffix: star !== undefined }
+  })
+  return { policy, hosts }
+}
+
+/**
+ * @param method - of the incoming request: the default
+ * @throws GatewayError EDGE_FAILED or CONTRACT_BROKEN
+ */
+export function toEdgeRequest(
+  directive: Readonly<Record<string, unknown>>,
+  rules: EdgeRules,
+  fn: FunctionVersion,
+  method: string,
+): EdgeRequest {
+  const { policy } = rules
+  const url = toTargetUrl(directive, policy)
+  const spellings = readSpellings(url.pathname)
+  if (spellings === null || isControlPath(spellings)) throw controlDenied()
+  const hostname = toHostname(url)
+  if (isIP(hostname) === 0 && !NAME.test(hostname)) throw failed('the target has no valid host')
+  const isTls = url.protocol === 'https:'
+  const port = url.port === '' ? (isTls ? 443 : 80) : Number(url.port)
+  if (!isListed(rules, hostname, port)) throw failed('proxy denied: host not in allowlist')
+  const shown = isIP(hostname) === 6 ? `[${hostname}]` : hostname
+  const maxBytes = toLimit(directive.max_response_bytes, 'max_response_bytes') ?? policy.maxResponseBytes
+  const timeoutMs = toLimit(directive.timeout_ms, 'timeout_ms')
+  return {
+    isTls,
+    hostname,
+    port,
+    host: url.port === '' ? shown : `${shown}:${port}`,
+    target: `${url.pathname}${url.search}`,
+    spellings,
+    method: toMethod(directive.method, method),
+    headers: toRequestHeaders(directive.headers),
+    timeoutMs: timeoutMs === null || timeoutMs >= fn.policy.timeoutMs ? null : timeoutMs,
+    maxResponseBytes: Math.min(maxBytes, policy.maxResponseBytes),
+  }
+}
+
+const NAME = /^[a-z0-9_-]+(?:\.[a-z0-9_-]+)*$/
+// The URL parser drops line breaks and tabs and reads a backslash as a slash: a text is not what it seems to a check before it.
+const MISREAD = /[\u0000-\u001f\u007f]|^[^?#]*\\/
+
+function toTargetUrl(directive: Readonly<Record<string, unknown>>, policy: EdgePolicy): URL {
+  const { url: urlText, path } = directive
+  if (urlText !== undefined && urlText !== null) return fromUrl(urlText)
+  if (path === undefined || path === null) throw failed('proxy.url or proxy.path is required')
+  checkText(path, 'proxy.path')
+  if (!path.startsWith('/')) throw failed('proxy.path must start with /')
+  if (policy.baseUrl === null) throw failed('edge.base_url is required for proxy.path')
+  const spellings = readSpellings(/^[^?#]*/.exec(path)![0])
+  if (spellings === null || climbs(spellings)) throw failed('proxy.path may not include ..')
+  // Joined as texts: resolved as a reference, `//host/x` would choose another host.
+  const url = toUrl(`${policy.baseUrl.replace(/\/+$/, '')}${path}`)
+  if (url === null) throw failed('edge.base_url is no valid URL')
+  return url
+}
+
+function fromUrl(text: unknown): URL {
+  checkText(text, 'proxy.url')
+  if (!/^https?:\/\//i.test(text)) throw failed('proxy.url must be absolute, http:// or https://')
+  const url = toUrl(text)
+  if (url === null) throw failed('proxy.url is no valid URL')
+  if (url.username !== '' || url.password !== '') throw failed('proxy.url may not hold a user name or password')
+  return url
+}
+
+function checkText(text: unknown, field: string): asserts text is string {
+  if (typeof text !== 'string') throw failed(`${field} must be a string`)
+  if (text.length > MAX_EDGE_URL_CHARS) throw failed(`${field} is longer than ${MAX_EDGE_URL_CHARS} characters`)
+  if (MISREAD.test(text)) throw failed(`${field} holds a character that a URL cannot carry`)
+}
+
+function toUrl(text: string): URL | null {
+  try {
+    return new URL(text)
+  } catch {
+    return null
+  }
+}
+
+function toHostname(url: URL): string {
+  return url.hostname.replace(/^\[|\]$/g, '').replace(/\.$/, '')
+}
+
+function isListed(rules: EdgeRules, hostname: string, port: number): boolean {
+  if (rules.hosts.length === 0) return true
+  return rules.hosts.some(rule => {
+    if (rule.port !== null && rule.port !== port) return false
+    return rule.isSuffix ? hostname.endsWith(`.${rule.name}`) : rule.name === hostname
+  })
+}
+
+function toMethod(given: unknown, incoming: string): string {
+  if (given === undefined || given === null) return incoming
+  const method = typeof given === 'string' ? given.toUpperCase() : given
+  // A HEAD request's event says HEAD, and handlers hand that on.
+  if (isMethod(method) || (method === 'HEAD' && incoming === 'HEAD')) return method
+  throw failed(`proxy.method must be one of ${METHODS.join(', ')}`)
+}
+
+function toLimit(value: unknown, field: string): number | null {
+  if (value === undefined || value === null) return null
+  if (typeof value !== 'number' || !(value >= 1) || !Number.isFinite(value))
+    throw broken(`proxy.${field} must be a number of at least 1, got ${showValue(value)}`)
+  return Math.floor(value)
+}
+
+export function controlDenied(): GatewayError {
+  return failed('proxy denied: control-plane path not allowed')
+}
+
+/** A refusal or failure with its reason. The reason names no address and no path: clients see it. */
+export function failed(why: string, cause?: unknown): GatewayError {
+  return new GatewayError('EDGE_FAILED', `edge proxy failed: ${why}`, cause === undefined ? {} : { cause })
+}
