@@ -88,7 +88,8 @@ function createProgram(): Command {
     .description('Function gateway: a folder of handler files as an HTTP API.')
     .version(version, '-V, --version')
     .exitOverride()
-    .configureOutput({ writeErr: text => process.stderr.write(text) })
+    // Names alone, so that the descriptions fit 80 columns; `fngw <command> --help` shows the arguments.
+    .configureHelp({ subcommandTerm: command => command.name() })
     .showHelpAfterError('(fngw --help lists the commands)')
 
   addServe(program, 'dev', 'Serve a functions root, with reload on change.', { hotReload: true })

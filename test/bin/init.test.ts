@@ -1,0 +1,73 @@
+import { spawnSync } from 'node:child_process'
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { init, toInitText } from '../../bin/init.ts'
+import { TEMPLATE_NAMES } from '../../bin/templates.ts'
+import { parseFunctionConfig } from '../../lib/config/function-config.ts'
+import { createGateway } from '../../lib/gateway.ts'
+import { findProgram } from '../../lib/runtime/binaries.ts'
+import { TEMPLATES } from '../../bin/templates.ts'
+import type { RuntimeName } from '../../lib/core/identity.ts'
+
+t.test('[bin/init.1, bin/init.2] every template answers as it stands', async t => {
+  const cwd = t.testdir({})
+  const available: string[] = []
+  for (const template of TEMPLATE_NAMES) {
+    const result = init(cwd, `say/hello-${template}`, template)
+    t.equal(result.urlPath, `/say/hello-${template}`)
+    t.same(readdirSync(result.folder).sort(), ['fn.config.json', TEMPLATES[template].fileName].sort())
+    t.same(parseFunctionConfig(readFileSync(join(result.folder, 'fn.config.json'), 'utf8'), 'x').problems, [])
+    const runtime = TEMPLATES[template].runtime as RuntimeName
+    const { problem } = findProgram(runtime, {}, process.env.PATH ?? '')
+    if (problem === null) available.push(template)
+    else t.comment(`${template} is not run: ${problem}`)
+  }
+  const runtimes = [...new Set(available.map(template => TEMPLATES[template as 'node'].runtime as RuntimeName))]
+  const gateway = await createGateway({ functionsRoot: cwd, runtimes, env: process.env })
+  t.teardown(() => gateway.close())
+  for (const template of available) {
+    // A compiled language answers 503 with Retry-After while its first build runs.
+    let response = await gateway.inject(`/say/hello-${template}?name=Kim`)
+    for (let tries = 0; response.status === 503 && tries < 200; tries++) {
+      await new Promise(done => setTimeout(done, 500))
+      response = await gateway.inject(`/say/hello-${template}?name=Kim`)
+    }
+    t.same([response.status, response.json()], [200, { message: 'Hello, Kim!', method: 'GET' }], template)
+  }
+})
+
+t.test('[bin/init.3, bin/init.4] nothing is overwritten, bad input is refused with the rule', async t => {
+  const cwd = t.testdir({ there: { 'handler.js': 'mine' } })
+  mkdirSync(join(cwd, 'config-there'))
+  writeFileSync(join(cwd, 'config-there', 'fn.config.json'), '{}')
+  const cases: [name: string, template: string, message: RegExp][] = [
+    ['there', 'node', /there\/handler\.js is already there/],
+    ['config-there', 'lua', /config-there\/fn\.config\.json is already there/],
+    ['../up', 'node', /name must be segments of letters.*got "\.\.\/up"/],
+    ['', 'node', /name must be/],
+    ['a b', 'node', /name must be/],
+    ['ok', 'cobol', /--template must be one of node, ts.*got "cobol"/],
+  ]
+  for (const [name, template, message] of cases)
+    t.throws(() => init(cwd, name, template), { message, exitCode: 2 }, name)
+  t.equal(readFileSync(join(cwd, 'there', 'handler.js'), 'utf8'), 'mine')
+  t.same(readdirSync(join(cwd, 'config-there')), ['fn.config.json'], 'not even half is written')
+})
+
+t.test('[bin/init.5] the command prints the files and what to do next', async t => {
+  const cwd = t.testdir({})
+  t.match(
+    toInitText(init(cwd, 'a', 'lua')),
+    /created a\/handler\.lua[\s\S]*fngw dev --native[\s\S]*curl 'http:.*\/a\?name=you'/,
+  )
+  const program = new URL('../../bin/fngw.ts', import.meta.url).pathname
+  const tsx = import.meta.resolve('tsx')
+  const run = (...args: string[]) =>
+    spawnSync(process.execPath, ['--import', tsx, program, 'init', ...args], { cwd, encoding: 'utf8' })
+  const { stdout, status } = run('b', '-t', 'python', '--json')
+  t.same([status, JSON.parse(stdout).files], [0, ['b/handler.py', 'b/fn.config.json']])
+  const refused = run('b', '-t', 'python')
+  t.same([refused.status, refused.stdout], [2, ''])
+  t.match(refused.stderr, /already there/)
+})
