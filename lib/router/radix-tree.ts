@@ -95,14 +95,13 @@ export class RadixTree<T> {
     this.#isCanonical = false
     this.#isDirty = false
     this.#problem = null
-    if (rawPath.charCodeAt(0) === SLASH) {
-      const leaf = this.#walk(this.#root, 1, acceptor)
-      if (leaf !== null || isCleanRest(rawPath, 1)) return leaf
-    }
-    return this.#findCanonical(rawPath, acceptor)
+    const leaf = rawPath.charCodeAt(0) === SLASH ? this.#walk(this.#root, 1, acceptor) : null
+    return leaf ?? this.#findCanonical(rawPath, acceptor)
   }
 
+  /** A search that found nothing is the last word only on a path that could be walked as it came. */
   #findCanonical(rawPath: string, acceptor: Acceptor<T>): T | null {
+    if (!this.#isDirty && rawPath.charCodeAt(0) === SLASH && isCleanRest(rawPath, 1)) return null
     const path = normalizePath(rawPath)
     if (typeof path !== 'string') {
       this.#problem = path
@@ -166,11 +165,14 @@ export class RadixTree<T> {
       return this.#tail(node, at, acceptor)
     }
     if (node.leaf !== null && acceptor.accept(node.leaf)) return node.leaf
-    if (node.base !== null && acceptor.accept(node.base)) {
-      this.#starts[node.params] = -1
-      return node.base
-    }
-    return null
+    return node.base === null ? null : this.#base(node, node.base, acceptor)
+  }
+
+  /** The path ends at the folder of an optional catch-all. */
+  #base(node: Node<T>, leaf: T, acceptor: Acceptor<T>): T | null {
+    if (!acceptor.accept(leaf)) return null
+    this.#starts[node.params] = -1
+    return leaf
   }
 
   /** The rest of the path goes to whatever takes all of it. */
@@ -244,10 +246,14 @@ function segmentEnd(path: string, at: number): number {
     if (code === SLASH) return i === at ? -1 : i
     if (code === PERCENT || (code === DOT && i === at)) return -1
   }
-  if (near === length) return length
-  const slash = path.indexOf('/', near)
-  const end = slash < 0 ? length : slash
-  const percent = path.indexOf('%', near)
+  return near === length ? length : farEnd(path, near)
+}
+
+/** Apart from the loop, which is small enough to be compiled into its caller. */
+function farEnd(path: string, from: number): number {
+  const slash = path.indexOf('/', from)
+  const end = slash < 0 ? path.length : slash
+  const percent = path.indexOf('%', from)
   return percent >= 0 && percent < end ? -1 : end
 }
 

@@ -99,7 +99,7 @@ export class RouteTable {
     const slot = lookup.slot!
     if (slot.rivals.length > 0 && lookup.isDisputed(slot)) return CONFLICT
     const { match, names } = slot
-    if (names.length === 0) return match
+    if (names === null) return match
     const params = new Params()
     this.#tree.capture(names, params)
     return { kind: 'match', fn: match.fn, params, pattern: match.pattern }
@@ -147,18 +147,22 @@ class Lookup implements Acceptor<RouteLeaf> {
   }
 
   accept(leaf: RouteLeaf): boolean {
-    let slot = this.#method < 0 ? null : leaf.slots[this.#method]!
-    if (slot === null) {
-      this.#otherMethods |= leaf.methods
-      return false
-    }
-    for (; slot !== null; slot = slot.next) {
+    const slot = this.#method < 0 ? null : leaf.slots[this.#method]!
+    if (slot === null || slot.hosts !== null) return this.#acceptForHost(leaf, slot)
+    this.slot = slot
+    return true
+  }
+
+  /** The rare rest of `accept`, apart so that the common case is small enough to be compiled into the search. */
+  #acceptForHost(leaf: RouteLeaf, first: Slot | null): boolean {
+    if (first === null) this.#otherMethods |= leaf.methods
+    else this.#isOtherHost = true
+    for (let slot = first; slot !== null; slot = slot.next) {
       if (slot.hosts === null || this.#isHostOf(slot.hosts)) {
         this.slot = slot
         return true
       }
     }
-    this.#isOtherHost = true
     return false
   }
 

@@ -38,8 +38,8 @@ export interface Slot {
   /** Null when every host may come. */
   hosts: readonly HostRule[] | null
   next: Slot | null
-  /** Names of the params, in path order. */
-  names: readonly string[]
+  /** Names of the params, in path order; null when there are none. */
+  names: readonly string[] | null
   /** The answer, complete when there are no params. */
   match: RouteMatch
 }
@@ -126,7 +126,8 @@ function makeSlot(entry: RouteEntry, rivals: readonly RouteEntry[], next: Slot |
   const { text, paramNames } = entry.pattern
   const match: RouteMatch = Object.freeze({ kind: 'match', fn: entry.claim.fn, params: NO_PARAMS, pattern: text })
   const hosts = entry.hosts.length === 0 ? null : entry.hosts
-  return { entry, rivals, hosts, next, names: paramNames, match }
+  const names = paramNames.length === 0 ? null : paramNames
+  return { entry, rivals, hosts, next, names, match }
 }
 
 function rivalsOf(entry: RouteEntry, live: readonly RouteEntry[]): RouteEntry[] {
