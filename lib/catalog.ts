@@ -26,6 +26,7 @@ export interface Catalog extends PublicCatalog {
 export interface CatalogSteps {
   before: readonly Step[]
   after: readonly Step[]
+  warnings: readonly Warning[]
 }
 
 export interface CatalogOptions extends DiscoverOptions {
@@ -60,13 +61,15 @@ export class CatalogLoader {
     this.#snapshot = await readSnapshot({ rootPath, previous: this.#snapshot, changed, ...SNAPSHOT_RULES })
     const discovery = this.#discoverer.discover(this.#snapshot)
     const routes = buildRouteTable(discovery.claims, { functions: discovery.functions, forceUrl })
+    const { before, after, warnings } = steps(discovery, routes)
     let records: RouteRecords | null = null
     return {
       discovery,
       functions: new Map(discovery.functions.map(fn => [fn.key, fn])),
       routes,
-      ...steps(discovery, routes),
-      warnings: [...discovery.warnings, ...routes.warnings],
+      before,
+      after,
+      warnings: [...discovery.warnings, ...routes.warnings, ...warnings],
       generatedAt: now(),
       records: () => {
         records ??= toRecords(routes)

@@ -1,0 +1,274 @@
+/**
+ * Finds static files, and keeps small ones in memory for as long as the disk still has them so. Owner: §2.11.
+ *
+ *   name ─► flight under way? ─► join it
+ *             │ no
+ *             ▼
+ *           known? ── stat: same state ─► from memory
+ *             │ no        other state ─┐
+ *             ▼                        ▼
+ *           stat, realpath, open, fstat, read, fstat ─► remembered
+ *
+ * Each request is answered from a look at the disk that was under way or began when it arrived: requests for one name
+ * share the look, so that under load it costs little, and a change is never seen late.
+ */
+
+import { constants, type Stats, stat } from 'node:fs'
+import { type FileHandle, open, realpath, stat as statAsync } from 'node:fs/promises'
+import type { Clock } from '../core/clock.ts'
+import { GatewayError } from '../core/errors.ts'
+import {
+  ASSET_CACHE_BYTES,
+  ASSET_CACHE_FILES,
+  ASSET_SETTLE_MS,
+  ASSET_SIBLING_SLACK_MS,
+  MAX_CACHED_ASSET_BYTES,
+} from '../core/limits.ts'
+import { type Asset, type AssetForm, isSameState, type ReadFile, toAsset, toState } from './asset-file.ts'
+import type { Exchange } from './exchange.ts'
+
+/** Takes what was found; null for nothing that may be served. Never called before `find` has returned. */
+export type OnAsset = (exchange: Exchange, asset: Asset | null, error: GatewayError | null) => void
+
+/** Errors that mean: not here, or not for you. Anything else is the system's trouble and must not look like a missing file. */
+const ABSENT: ReadonlySet<string | undefined> = new Set([
+  'ENOENT',
+  'ENOTDIR',
+  'EACCES',
+  'EPERM',
+  'ELOOP',
+  'ENAMETOOLONG',
+  'EISDIR',
+  'ENXIO',
+  'ENODEV',
+  'EINVAL',
+])
+
+/** Without blocking on a FIFO, and without taking a terminal, should a name become one between stat and open. */
+const OPEN_FLAGS = constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOCTTY
+
+/** Times a file that changes while it is read is read again. */
+const READ_ATTEMPTS = 3
+
+/** A look at the disk that is under way, and who waits for it. */
+class Flight {
+  readonly exchanges: Exchange[] = []
+  readonly listeners: OnAsset[] = []
+
+  add(exchange: Exchange, onAsset: OnAsset): void {
+    this.exchanges.push(exchange)
+    this.listeners.push(onAsset)
+  }
+}
+
+export class AssetStore {
+  readonly #directory: string
+  readonly #clock: Clock
+  /** By name, oldest first. */
+  readonly #known = new Map<string, Asset>()
+  #knownBytes = 0
+  /** Looks at one file, and at one file with its compressed ones. */
+  readonly #flights = new Map<string, Flight>()
+  readonly #fullFlights = new Map<string, Flight>()
+
+  /** @param directory - full path of the mount */
+  constructor(directory: string, clock: Clock) {
+    this.#directory = directory
+    this.#clock = clock
+  }
+
+  /** Bytes kept in memory. */
+  get cachedBytes(): number {
+    return this.#knownBytes
+  }
+
+  /**
+   * @param name - path below the directory; a folder stands for its `index.html`
+   * @param wantsCoding - true when a compressed form would do
+   */
+  find(name: string, wantsCoding: boolean, exchange: Exchange, onAsset: OnAsset): void {
+    const flights = wantsCoding ? this.#fullFlights : this.#flights
+    const underWay = flights.get(name)
+    if (underWay !== undefined) {
+      underWay.add(exchange, onAsset)
+      return
+    }
+    const flight = new Flight()
+    flight.add(exchange, onAsset)
+    flights.set(name, flight)
+    const land = (asset: Asset | null, error: GatewayError | null): void => {
+      flights.delete(name)
+      for (let i = 0; i < flight.exchanges.length; i++) flight.listeners[i]!(flight.exchanges[i]!, asset, error)
+    }
+    const known = this.#known.get(name)
+    if (known === undefined) this.#first(name, land)
+    else this.#again(name, known, wantsCoding, land)
+  }
+
+  /** Most names that are asked for do not exist: they cost one look. */
+  #first(name: string, land: (asset: Asset | null, error: GatewayError | null) => void): void {
+    stat(`${this.#directory}/${name}`, error => {
+      if (error === null) this.#load(name, land)
+      else land(null, toTrouble(error))
+    })
+  }
+
+  #again(
+    name: string,
+    known: Asset,
+    wantsCoding: boolean,
+    land: (asset: Asset | null, error: GatewayError | null) => void,
+  ): void {
+    let open = 1
+    let isSame = true
+    const finish = (isOneSame: boolean): void => {
+      isSame &&= isOneSame
+      open -= 1
+      if (open > 0) return
+      if (isSame) {
+        land(known, null)
+      } else {
+        this.#forget(name)
+        this.#load(name, land)
+      }
+    }
+    stat(known.plain.path, (error, stats) => finish(error === null && isStill(known.plain, stats)))
+    if (!wantsCoding || !mayBeCompressed(known.plain.path)) return
+    open += 2
+    for (const [form, ending] of [
+      [known.br, '.br'],
+      [known.gzip, '.gz'],
+    ] as const) {
+      stat(known.plain.path + ending, (error, stats) => {
+        if (error !== null || !stats.isFile()) finish(form === null)
+        else finish(form === null ? isOutdated(stats, known.plain) : isStill(form, stats))
+      })
+    }
+  }
+
+  #load(name: string, land: (asset: Asset | null, error: GatewayError | null) => void): void {
+    this.#read(name).then(
+      asset => land(asset, null),
+      error => land(null, toTrouble(error)),
+    )
+  }
+
+  async #read(name: string): Promise<Asset | null> {
+    const root = await realpath(this.#directory)
+    let path = `${this.#directory}/${name}`
+    const stats = await statAsync(path)
+    if (stats.isDirectory()) path += '/index.html'
+    const plain = await readFileInside(root, path)
+    if (plain === null) return null
+    const hasForms = mayBeCompressed(path)
+    const [br, gzip] = await Promise.all([
+      hasForms ? readSibling(root, `${path}.br`, plain) : null,
+      hasForms ? readSibling(root, `${path}.gz`, plain) : null,
+    ])
+    const asset = toAsset(name, plain, br, gzip)
+    this.#remember(name, asset)
+    return asset
+  }
+
+  #remember(name: string, asset: Asset): void {
+    const now = this.#clock.wall()
+    for (const form of formsOf(asset)) if (now - form.state.ctimeMs < ASSET_SETTLE_MS) return
+    this.#forget(name)
+    this.#known.set(name, asset)
+    this.#knownBytes += bytesOf(asset)
+    for (const oldest of this.#known.keys()) {
+      if (this.#knownBytes <= ASSET_CACHE_BYTES && this.#known.size <= ASSET_CACHE_FILES) return
+      this.#forget(oldest)
+    }
+  }
+
+  #forget(name: string): void {
+    const known = this.#known.get(name)
+    if (known === undefined) return
+    this.#known.delete(name)
+    this.#knownBytes -= bytesOf(known)
+  }
+}
+
+function formsOf(asset: Asset): AssetForm[] {
+  return [asset.plain, asset.br, asset.gzip].flatMap(form => form ?? [])
+}
+
+function bytesOf(asset: Asset): number {
+  let bytes = 0
+  for (const form of formsOf(asset)) bytes += form.body?.length ?? 0
+  return bytes
+}
+
+/** A compressed file is not compressed again. */
+function mayBeCompressed(path: string): boolean {
+  return !path.endsWith('.br') && !path.endsWith('.gz')
+}
+
+function isStill(form: AssetForm, stats: Stats): boolean {
+  return stats.isFile() && isSameState(form.state, toState(stats))
+}
+
+/** Compressed before its file was changed: it holds something else. */
+function isOutdated(stats: { mtimeMs: number }, plain: ReadFile): boolean {
+  return stats.mtimeMs < plain.state.mtimeMs - ASSET_SIBLING_SLACK_MS
+}
+
+async function readSibling(root: string, path: string, plain: ReadFile): Promise<ReadFile | null> {
+  try {
+    const file = await readFileInside(root, path)
+    return file === null || isOutdated(file.state, plain) ? null : file
+  } catch (error) {
+    if (toTrouble(error) === null) return null
+    throw error
+  }
+}
+
+/**
+ * Reads a regular file whose real place is inside the mount.
+ * @returns null for anything else: devices, FIFOs, sockets, links that lead out or to a hidden name
+ */
+async function readFileInside(root: string, path: string): Promise<ReadFile | null> {
+  // Before open: opening a device can do something.
+  if (!(await statAsync(path)).isFile()) return null
+  const handle = await open(path, OPEN_FLAGS)
+  try {
+    for (let attempt = 1; ; attempt++) {
+      const before = await handle.stat()
+      if (!before.isFile() || !(await isInside(root, path, before))) return null
+      const state = toState(before)
+      if (before.size > MAX_CACHED_ASSET_BYTES) return { path, state, body: null }
+      const body = await readWhole(handle, before.size)
+      const after = await handle.stat()
+      const isWhole = body.length === before.size && isSameState(state, toState(after))
+      if (isWhole || attempt === READ_ATTEMPTS) return { path, state: { ...state, size: body.length }, body }
+    }
+  } finally {
+    await handle.close()
+  }
+}
+
+/** Compares what was opened with what lies at the real path: a link that is moved in between gains nothing. */
+async function isInside(root: string, path: string, opened: Stats): Promise<boolean> {
+  const real = await realpath(path)
+  if (!real.startsWith(`${root}/`) || real.slice(root.length).includes('/.')) return false
+  const { dev, ino } = await statAsync(real)
+  return dev === opened.dev && ino === opened.ino
+}
+
+async function readWhole(handle: FileHandle, size: number): Promise<Buffer> {
+  const body = Buffer.allocUnsafeSlow(size)
+  let length = 0
+  while (length < size) {
+    const { bytesRead } = await handle.read(body, length, size - length, length)
+    if (bytesRead === 0) break
+    length += bytesRead
+  }
+  return length === size ? body : body.subarray(0, length)
+}
+
+function toTrouble(error: unknown): GatewayError | null {
+  const { code } = error as NodeJS.ErrnoException
+  if (ABSENT.has(code)) return null
+  return new GatewayError('INTERNAL', 'file cannot be read now', { status: 503, cause: error })
+}

@@ -1,0 +1,185 @@
+/**
+ * What answers for `/` and for folders: another route, or a redirect. Spec: §2.7, page http/home.
+ *
+ *   /        FN_HOME_FUNCTION ─► FN_HOME_REDIRECT ─► home.route ─► home.redirect ─► asset ─► route of /
+ *   /folder  route of the folder ─► home.route ─► home.redirect; both before a route that merely matches, such as /:x
+ *
+ * Everything is decided when the catalog is built; a request costs one look into a map.
+ */
+
+import { statSync } from 'node:fs'
+import type { AssetsMount, HomeAction } from '../core/catalog.ts'
+import { GatewayError, type Warning } from '../core/errors.ts'
+import { METHODS } from '../core/identity.ts'
+import { headerOf } from '../invocation/forwarded-headers.ts'
+import { normalizePath } from '../router/path.ts'
+import type { RouteTable } from '../router/route-table.ts'
+import { toAssetName } from './asset-request.ts'
+import type { Exchange, Step } from './exchange.ts'
+
+export interface HomeOptions {
+  homes: readonly HomeAction[]
+  /** `FN_HOME_FUNCTION`: an absolute path. */
+  homeFunction: string | null
+  /** `FN_HOME_REDIRECT`. */
+  homeRedirect: string | null
+  routes: Pick<RouteTable, 'find' | 'candidates' | 'leaves'>
+  assets: AssetsMount | null
+}
+
+export interface HomeSteps {
+  before: readonly Step[]
+  warnings: readonly Warning[]
+}
+
+/** One thing a home may do, and where it is written. */
+interface Wish {
+  kind: 'route' | 'redirect'
+  target: string
+  field: string
+  origin: string
+}
+
+interface Home {
+  wish: Wish
+  /** Bits by index in METHODS that stay with the folder's own route; none for `/`, whose home comes first. */
+  ownMethods: number
+}
+
+/** Picks the home of each folder; what cannot be used is a warning and the next in order is taken. */
+export function toHomeSteps(options: HomeOptions): HomeSteps {
+  const warnings: Warning[] = []
+  const homes = new Map<string, Home>()
+  for (const [folder, actions] of groupByFolder(options)) {
+    const wish = toWishes(folder, actions, options).find(wish => isUsable(wish, folder, options, warnings))
+    if (wish === undefined) continue
+    const own = folder === '/' ? undefined : options.routes.leaves.find(leaf => leaf.pattern === folder)
+    const ownMethods = own?.methods ?? 0
+    if (hasMethod(ownMethods, 'GET')) {
+      const message = `${wish.origin}: ${wish.field} is not used for GET: ${folder} has a route of its own`
+      warnings.push({ code: 'HOME_IGNORED', path: wish.origin, message, hint: 'Remove the home, or the route.' })
+    }
+    homes.set(folder, { wish, ownMethods })
+  }
+  return { before: homes.size === 0 ? [] : [toStep(homes, options.routes)], warnings }
+}
+
+function groupByFolder({ homes, homeFunction, homeRedirect }: HomeOptions): Map<string, HomeAction[]> {
+  const folders = new Map<string, HomeAction[]>()
+  if (homeFunction !== null || homeRedirect !== null) folders.set('/', [])
+  for (const home of [...homes].sort((a, b) => depthOf(a) - depthOf(b))) {
+    const known = folders.get(home.folder)
+    if (known === undefined) folders.set(home.folder, [home])
+    else known.push(home)
+  }
+  return folders
+}
+
+/** The root's own config speaks before one of a runtime's folder, whose public path is `/` too. */
+function depthOf({ origin }: HomeAction): number {
+  return origin.split('/').length
+}
+
+/** In order of precedence. */
+function toWishes(folder: string, actions: readonly HomeAction[], options: HomeOptions): Wish[] {
+  const wishes: Wish[] = []
+  const add = (kind: Wish['kind'], target: string | null, field: string, origin: string): void => {
+    if (target !== null) wishes.push({ kind, target, field, origin })
+  }
+  if (folder === '/') {
+    add('route', options.homeFunction, 'FN_HOME_FUNCTION', '.')
+    add('redirect', options.homeRedirect, 'FN_HOME_REDIRECT', '.')
+  }
+  for (const { route, redirect, origin } of actions) {
+    add('route', route, 'home.route', origin)
+    add('redirect', redirect, 'home.redirect', origin)
+  }
+  return wishes
+}
+
+function isUsable(wish: Wish, folder: string, options: HomeOptions, warnings: Warning[]): boolean {
+  if (wish.kind === 'redirect') return true
+  const { target, field, origin } = wish
+  const path = normalizePath(target)
+  if (typeof path === 'string' && path !== folder) {
+    wish.target = path
+    if (options.routes.candidates(path).length > 0 || isAsset(path, options.assets)) return true
+  }
+  const where = origin === '.' ? field : `${origin}: ${field}`
+  warnings.push({
+    code: 'HOME_TARGET_MISSING',
+    path: origin,
+    message: `${where} must be the path of a route other than ${folder}, got ${JSON.stringify(target)} (string); it is not used`,
+    hint:
+      folder === '/' || !target.startsWith('/')
+        ? 'Write a path that fngw routes lists.'
+        : `A path that starts with / is meant from the root; write it without the slash for a route below ${folder}.`,
+  })
+  return false
+}
+
+/** Looked at once per reload, which may wait for the disk. */
+function isAsset(path: string, assets: AssetsMount | null): boolean {
+  const name = toAssetName(path)
+  if (assets === null || name === null) return false
+  const isFile = (file: string): boolean => {
+    try {
+      return statSync(file).isFile()
+    } catch {
+      return false
+    }
+  }
+  return isFile(`${assets.directory}/${name}`) || isFile(`${assets.directory}/${name}/index.html`)
+}
+
+function toStep(homes: ReadonlyMap<string, Home>, routes: HomeOptions['routes']): Step {
+  return exchange => {
+    const home = homes.get(exchange.path)
+    if (home === undefined) return false
+    const { wish, ownMethods } = home
+    const method = methodOf(exchange)
+    if (hasMethod(ownMethods, method)) return false
+    if (wish.kind === 'redirect') return redirect(exchange, wish.target, method, routes)
+    // What the home's target cannot do stays with the route that the path has by itself.
+    if (has(routes, method, exchange) && !has(routes, method, exchange, wish.target)) return false
+    exchange.path = wish.target
+    return false
+  }
+}
+
+/** A browser that asks whether it may send a method means that method. */
+function methodOf({ method, req }: Exchange): string {
+  if (method === 'HEAD') return 'GET'
+  return (method === 'OPTIONS' ? headerOf(req.rawHeaders, 'access-control-request-method') : null) ?? method
+}
+
+function has(routes: HomeOptions['routes'], method: string, exchange: Exchange, path = exchange.path): boolean {
+  const found = routes.find(method, path, exchange.host)
+  // A host error of the target is its answer, not a reason to ask somebody else.
+  return found.kind === 'match' || found.code === 'HOST_NOT_ALLOWED' || found.code === 'ROUTE_CONFLICT'
+}
+
+function redirect(exchange: Exchange, target: string, method: string, routes: HomeOptions['routes']): boolean {
+  if (exchange.method === 'GET' || exchange.method === 'HEAD') {
+    exchange.responder.send(exchange, 302, ['Location', withQuery(target, exchange.search)], null)
+    return true
+  }
+  if (has(routes, method, exchange)) return false
+  const others = METHODS.filter(name => name !== 'GET' && has(routes, name, exchange))
+  const headers = { Allow: ['GET', 'HEAD', ...others].join(', ') }
+  exchange.responder.sendError(exchange, new GatewayError('METHOD_NOT_ALLOWED', 'method not allowed', { headers }))
+  return true
+}
+
+/** The client's query behind the configured target: it can add to the query and to nothing before it. */
+function withQuery(target: string, search: string): string {
+  if (search === '' || !/^[\x21-\x7e]+$/.test(search)) return target
+  const hash = target.indexOf('#')
+  const base = hash < 0 ? target : target.slice(0, hash)
+  return `${base}${base.includes('?') ? '&' : '?'}${search}${hash < 0 ? '' : target.slice(hash)}`
+}
+
+function hasMethod(bits: number, method: string): boolean {
+  const index = (METHODS as readonly string[]).indexOf(method)
+  return index >= 0 && (bits & (1 << index)) !== 0
+}

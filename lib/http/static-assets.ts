@@ -1,0 +1,210 @@
+/**
+ * Static files of the mount that the root's config names. Spec: §2.11, page http/static-assets.
+ *
+ *   run_worker_first false   file ─► route ─► page of the application ─► 404
+ *   run_worker_first true    route ─► file ─► page of the application ─► 404
+ */
+
+import { close, fstat, open, constants } from 'node:fs'
+import type { AssetsMount } from '../core/catalog.ts'
+import type { Clock } from '../core/clock.ts'
+import { GatewayError, toGatewayError } from '../core/errors.ts'
+import { type Asset, type AssetForm, isSameState, toForm, toState } from './asset-file.ts'
+import { type AssetHead, CodingChoice, isNavigation, isPagePath, readAssetHead, toAssetName } from './asset-request.ts'
+import { AssetStore } from './asset-store.ts'
+import { type Decision, decide } from './conditional.ts'
+import type { Exchange, Step } from './exchange.ts'
+import { FileSender } from './file-sender.ts'
+
+/** Steps of the public walk around the routes. */
+export interface AssetSteps {
+  before: readonly Step[]
+  after: readonly Step[]
+}
+
+const NO_STEPS: AssetSteps = { before: [], after: [] }
+const INDEX = 'index.html'
+const OPEN_FLAGS = constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOCTTY
+/** Times a large file that is replaced between being found and being opened is looked for again. */
+const OPEN_ATTEMPTS = 3
+
+/** @param mount - null when no assets are configured: then nothing is done for any request */
+export function toAssetSteps(mount: AssetsMount | null, clock: Clock): AssetSteps {
+  if (mount === null) return NO_STEPS
+  const assets = new StaticAssets(mount, clock)
+  return mount.runWorkerFirst
+    ? { before: [], after: [assets.serve, assets.fallBack] }
+    : { before: [assets.serve], after: [assets.refuse, assets.fallBack] }
+}
+
+class StaticAssets {
+  readonly #store: AssetStore
+  readonly #choice = new CodingChoice()
+  readonly #isApplication: boolean
+  readonly #runWorkerFirst: boolean
+
+  constructor(mount: AssetsMount, clock: Clock) {
+    this.#store = new AssetStore(mount.directory, clock)
+    this.#isApplication = mount.notFoundHandling === 'single-page-application'
+    this.#runWorkerFirst = mount.runWorkerFirst
+  }
+
+  /** The file at the path, if there is one; in worker-first order also 405 for the wrong method. */
+  readonly serve: Step = exchange => {
+    if (exchange.method !== 'GET' && exchange.method !== 'HEAD') return this.#runWorkerFirst && this.refuse(exchange)
+    const name = toAssetName(exchange.path)
+    if (name === null) return false
+    this.#store.find(name, hasCoding(exchange), exchange, this.#onFile)
+    return 'later'
+  }
+
+  /** 405 for a path without a route that has a file. */
+  readonly refuse: Step = exchange => {
+    if (exchange.method === 'GET' || exchange.method === 'HEAD') return false
+    const name = toAssetName(exchange.path)
+    if (name === null) return false
+    this.#store.find(name, false, exchange, this.#onOtherMethod)
+    return 'later'
+  }
+
+  /** The page of a single-page application for a path that nothing else answers. */
+  readonly fallBack: Step = exchange => {
+    if (!this.#isApplication || (exchange.method !== 'GET' && exchange.method !== 'HEAD')) return false
+    if (!isPagePath(exchange.path) || !isNavigation(readAssetHead(exchange.req.rawHeaders))) return false
+    this.#store.find(INDEX, hasCoding(exchange), exchange, this.#onFile)
+    return 'later'
+  }
+
+  readonly #onFile = (exchange: Exchange, asset: Asset | null, error: GatewayError | null): void => {
+    if (exchange.ended) return
+    if (error !== null) exchange.responder.sendError(exchange, error)
+    else if (asset === null) exchange.resume?.()
+    else this.#answer(exchange, asset, 1)
+  }
+
+  readonly #onOtherMethod = (exchange: Exchange, asset: Asset | null, error: GatewayError | null): void => {
+    if (exchange.ended) return
+    const refused = new GatewayError('METHOD_NOT_ALLOWED', 'method not allowed', { headers: { Allow: 'GET, HEAD' } })
+    if (error !== null) exchange.responder.sendError(exchange, error)
+    else if (asset === null) exchange.resume?.()
+    else exchange.responder.sendError(exchange, refused)
+  }
+
+  #answer(exchange: Exchange, asset: Asset, attempt: number): void {
+    try {
+      const head = readAssetHead(exchange.req.rawHeaders)
+      const form = this.#choice.choose(asset, head.acceptEncoding)
+      const decision = decide(exchange.method, head, form, form.state.size)
+      if (form.body !== null || exchange.method === 'HEAD' || !hasBody(decision)) {
+        sendForm(exchange, form, decision)
+        return
+      }
+      open(form.path, OPEN_FLAGS, (error, fd) => {
+        if (error === null) this.#stream(exchange, asset.name, form, head, fd, attempt)
+        else if (isMissing(error)) this.#lookAgain(exchange, asset.name, attempt)
+        else this.#fail(exchange, error)
+      })
+    } catch (error) {
+      exchange.responder.sendError(exchange, toGatewayError(error))
+    }
+  }
+
+  /** One look at the open file settles what is sent of it, so head and body cannot be of two states. */
+  #stream(exchange: Exchange, name: string, form: AssetForm, head: AssetHead, fd: number, attempt: number): void {
+    fstat(fd, (error, stats) => {
+      if (error !== null || exchange.ended || stats.dev !== form.state.dev || stats.ino !== form.state.ino) {
+        close(fd, () => {})
+        if (exchange.ended) return
+        if (error !== null) this.#fail(exchange, error)
+        // Another file lies at the path: it may be one that must not be served.
+        else this.#lookAgain(exchange, name, attempt)
+        return
+      }
+      const state = toState(stats)
+      const opened = isSameState(state, form.state) ? form : toForm({ ...form, state }, form.meta)
+      const decision = decide(exchange.method, head, opened, state.size)
+      if (!hasBody(decision)) {
+        close(fd, () => {})
+        sendForm(exchange, opened, decision)
+        return
+      }
+      const { start, end } = decision.range ?? { start: 0, end: state.size - 1 }
+      exchange.responder.openStream(exchange, decision.status, toHeaders(opened, decision), end + 1 - start)
+      new FileSender(exchange, fd, start, end + 1).start()
+    })
+  }
+
+  #lookAgain(exchange: Exchange, name: string, attempt: number): void {
+    if (exchange.ended) return
+    if (attempt === OPEN_ATTEMPTS) {
+      this.#fail(exchange, null)
+      return
+    }
+    const onAsset = (_: Exchange, asset: Asset | null, error: GatewayError | null): void => {
+      if (exchange.ended) return
+      if (error !== null) exchange.responder.sendError(exchange, error)
+      else if (asset === null) exchange.resume?.()
+      else this.#answer(exchange, asset, attempt + 1)
+    }
+    this.#store.find(name, hasCoding(exchange), exchange, onAsset)
+  }
+
+  #fail(exchange: Exchange, cause: Error | null): void {
+    exchange.responder.sendError(
+      exchange,
+      new GatewayError('INTERNAL', 'file cannot be read now', { status: 503, cause }),
+    )
+  }
+}
+
+function hasCoding({ req: { rawHeaders } }: Exchange): boolean {
+  for (let i = 0; i < rawHeaders.length; i += 2) {
+    if (rawHeaders[i]!.length === 15 && rawHeaders[i]!.toLowerCase() === 'accept-encoding') return true
+  }
+  return false
+}
+
+function isMissing(error: NodeJS.ErrnoException): boolean {
+  return error.code === 'ENOENT' || error.code === 'ENOTDIR'
+}
+
+function hasBody({ status }: Decision): boolean {
+  return status === 200 || status === 206
+}
+
+function toHeaders(form: AssetForm, { range }: Decision): string[] {
+  const headers = form.headers.slice()
+  if (range !== null) headers.push('Content-Range', `bytes ${range.start}-${range.end}/${form.state.size}`)
+  return headers
+}
+
+/** Sends what needs no reading. */
+function sendForm(exchange: Exchange, form: AssetForm, decision: Decision): void {
+  const { responder } = exchange
+  const { body, state } = form
+  switch (decision.status) {
+    case 304:
+      responder.send(exchange, 304, form.validators.slice(), null)
+      return
+    case 412:
+      responder.sendError(exchange, new GatewayError('BAD_REQUEST', 'precondition failed', { status: 412 }))
+      return
+    case 416: {
+      const headers = { 'Content-Range': `bytes */${state.size}` }
+      const error = new GatewayError('BAD_REQUEST', 'range not satisfiable', { status: 416, headers })
+      responder.sendError(exchange, error)
+      return
+    }
+    default: {
+      const headers = toHeaders(form, decision)
+      const { range } = decision
+      if (body === null) {
+        responder.send(exchange, 200, [...headers, 'Content-Length', String(state.size)], null)
+      } else if (range === null) {
+        responder.send(exchange, 200, headers, body, true)
+      } else {
+        responder.send(exchange, 206, headers, body.subarray(range.start, range.end + 1), true)
+      }
+    }
+  }
+}
