@@ -1,10 +1,9 @@
 /**
  * One upstream request on behalf of one call. Spec: §2.10.
  *
- *   resolve ─► check ─► connect ─► head ─► hold ─► pieces ─► end
- *      │         │         │         │       │        └ cut: the client sees that the answer is not whole
- *      502       502       502       502     └ ended, failed or too large so soon: answered whole, or with its error
- *      504                 504       504
+ *   resolve ─► check ─► connect ─► answer (edge-answer.ts)
+ *     502       502      502        502
+ *     504                504        504
  */
 
 import { type ClientRequest, type IncomingMessage, request as httpRequest } from 'node:http'
@@ -12,29 +11,19 @@ import { request as httpsRequest } from 'node:https'
 import { isIP, type LookupFunction } from 'node:net'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
-import {
-  EDGE_ADDRESSES,
-  EDGE_HOLD_BYTES,
-  EDGE_HOLD_MS,
-  EDGE_WINDOW_BYTES,
-  MAX_REPLY_HEADER_BYTES,
-  MAX_STATUS,
-} from '../core/limits.ts'
+import { EDGE_ADDRESSES, MAX_REPLY_HEADER_BYTES } from '../core/limits.ts'
 import { classifyAddress, type OwnAddresses } from './edge-addresses.ts'
 import type { EdgeAgents, PinnedOptions } from './edge-agents.ts'
-import { type DecodedProblem, DecodedSize } from './edge-decoded-size.ts'
-import { toTimeout, toTooLarge, toTransferError } from './edge-errors.ts'
-import { toAnswerHeaders, toCodings } from './edge-headers.ts'
+import { type AnswerOwner, EdgeAnswer } from './edge-answer.ts'
+import { toTimeout, toTransferError } from './edge-errors.ts'
 import type { EdgeLookup, ResolvedAddress } from './edge-lookup.ts'
 import { namesControl } from './edge-path.ts'
 import { controlDenied, type EdgeRequest, failed } from './edge-target.ts'
 import type { InvokeCall } from './invoke.ts'
-import type { ReplyHead } from './response.ts'
 
 /** Requests that may be sent again when a kept connection turns out to be closed (RFC 9110 9.2.2). */
 const IDEMPOTENT: ReadonlySet<string> = new Set(['GET', 'HEAD', 'PUT', 'DELETE'])
 const WITH_BODY: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH'])
-const NOTHING = Buffer.alloc(0)
 
 /** What all transfers of a gateway share. */
 export interface EdgeContext {
@@ -56,23 +45,12 @@ export class EdgeTransfer {
   readonly #body: Buffer
   #addresses: readonly ResolvedAddress[] = []
   #req: ClientRequest | null = null
-  #res: IncomingMessage | null = null
-  #over = false
+  #answer: EdgeAnswer | null = null
+  #isOver = false
 
   /** Monotonic ms by when the next sign of the upstream must come; Infinity while the client is what is waited for. */
   #deadline = 0
   #timer: NodeJS.Timeout | null = null
-
-  #head: ReplyHead | null = null
-  /** The start of the body while it is held back; null once the answer has begun. */
-  #held: Buffer[] | null = []
-  #holdTimer: NodeJS.Timeout | null = null
-  #bytes = 0
-  #isComplete = false
-  /** Bytes handed on that the client has not taken. */
-  #outstanding = 0
-  #decoded: DecodedSize | null = null
-  #isCounting = false
 
   constructor(context: EdgeContext, call: InvokeCall, request: EdgeRequest, allowPrivate: boolean, body: Buffer) {
     this.#context = context
@@ -104,32 +82,30 @@ export class EdgeTransfer {
 
   /** Nobody waits any more, or the transfer is over. */
   stop(): void {
-    if (this.#over) return
+    if (this.#isOver) return
     this.#end()
     this.#req?.destroy()
-    this.#decoded?.close()
   }
 
   /** Ends the call with an error: as its answer, or by cutting the answer that has begun. */
   fail(error: GatewayError): void {
-    if (this.#over) return
+    if (this.#isOver) return
     this.stop()
-    if (this.#held === null) this.#call.answerEnd(error)
+    if (this.#answer?.isBegun === true) this.#call.answerEnd(error)
     else this.#call.fail(error)
   }
 
   #end(): void {
-    this.#over = true
+    this.#isOver = true
     this.#call.stopEdge = null
-    this.#call.grantEdge = null
+    this.#answer?.stop()
     if (this.#timer !== null) this.#context.clock.clearTimeout(this.#timer)
-    if (this.#holdTimer !== null) this.#context.clock.clearTimeout(this.#holdTimer)
     this.#context.forget(this)
   }
 
   /** Checks every address and connects to one of them. They are not looked up again: what was checked is what is reached. */
   #connectTo(addresses: readonly ResolvedAddress[]): void {
-    if (this.#over) return
+    if (this.#isOver) return
     try {
       this.#check(addresses)
       this.#addresses = addresses.slice(0, EDGE_ADDRESSES)
@@ -189,7 +165,7 @@ export class EdgeTransfer {
       this.fail(failed('upstream asked for another protocol'))
     })
     req.on('error', error => {
-      if (this.#over || this.#req !== req || this.#res !== null) return
+      if (this.#isOver || this.#req !== req || this.#answer !== null) return
       if (!isFresh && req.reusedSocket && isClosed(error)) this.#send(true)
       else this.fail(toTransferError(error))
     })
@@ -204,135 +180,32 @@ export class EdgeTransfer {
 
   #onHead(req: ClientRequest, res: IncomingMessage): void {
     res.on('error', error => this.fail(toTransferError(error)))
-    if (this.#over || this.#req !== req) {
+    if (this.#isOver || this.#req !== req) {
       req.destroy()
       return
     }
-    this.#res = res
+    const { clock } = this.#context
     try {
-      this.#readHead(res)
+      this.#answer = new EdgeAnswer(this.#call, this.#request, clock, this.#owner, res)
     } catch (error) {
       this.fail(error as GatewayError)
       return
     }
     this.#touch()
-    this.#call.grantEdge = bytes => this.#onGrant(bytes)
-    this.#holdTimer = this.#context.clock.setTimeout(() => this.#release(), EDGE_HOLD_MS)
-    res.on('data', (piece: Buffer) => this.#onPiece(piece))
-    res.on('end', () => this.#onEnd())
-    res.on('close', () => {
-      if (!this.#isComplete) this.fail(failed('proxy request failed: connection reset'))
-    })
+    this.#answer.read()
   }
 
-  #readHead(res: IncomingMessage): void {
-    const status = res.statusCode ?? 0
-    if (status < 200 || status > MAX_STATUS) throw failed(`upstream answered with status ${status}`)
-    const headers = toAnswerHeaders(res.rawHeaders)
-    if (headers === null) throw failed('upstream answered with a malformed header')
-    const hasBody = status !== 204 && status !== 304
-    const declared = res.headers['content-length']
-    const length = declared === undefined ? null : Number(declared)
-    this.#head = { status, headers, hasBody, length, proxy: null }
-    if (!hasBody || this.#request.method === 'HEAD') return
-    const { maxResponseBytes } = this.#request
-    if (length !== null && length > maxResponseBytes) throw toTooLarge(maxResponseBytes)
-    const codings = toCodings(res.rawHeaders)
-    if (codings.length > 0 && DecodedSize.canCount(codings)) this.#decoded = new DecodedSize(codings, maxResponseBytes)
-  }
-
-  #onPiece(piece: Buffer): void {
-    if (this.#over) return
-    this.#touch()
-    this.#bytes += piece.length
-    if (this.#bytes > this.#request.maxResponseBytes) {
-      this.fail(toTooLarge(this.#request.maxResponseBytes))
-    } else if (this.#decoded === null) {
-      this.#pass(piece)
-    } else {
-      // Not passed on before it is counted: what is too large must not reach the client.
-      this.#isCounting = true
-      this.#setFlow()
-      this.#decoded.add(piece, problem => {
-        this.#isCounting = false
-        if (problem === null) this.#pass(piece)
-        else this.#failDecoded(problem)
-      })
-    }
-  }
-
-  #pass(piece: Buffer): void {
-    if (this.#held === null) {
-      this.#handOn(piece)
-    } else {
-      this.#held.push(piece)
-      if (this.#bytes > EDGE_HOLD_BYTES) this.#release()
-    }
-    this.#setFlow()
-  }
-
-  /** Begins the answer with what was held back. */
-  #release(): void {
-    const held = this.#held
-    if (this.#over || held === null) return
-    this.#held = null
-    this.#call.answer(this.#head!, NOTHING, true)
-    for (const piece of held) this.#handOn(piece)
-    this.#setFlow()
-  }
-
-  #handOn(piece: Buffer): void {
-    if (this.#over) return
-    this.#outstanding += piece.length
-    this.#call.answerChunk(piece)
-  }
-
-  #onGrant(bytes: number): void {
-    this.#outstanding -= bytes
-    this.#setFlow()
-  }
-
-  /** A slow client, or a piece that is being counted, stops the upstream's socket; memory holds what was under way. */
-  #setFlow(): void {
-    const res = this.#res
-    if (this.#over || res === null) return
-    const isClientSlow = this.#outstanding >= EDGE_WINDOW_BYTES
-    const isPaused = isClientSlow || this.#isCounting
-    if (isPaused !== res.isPaused()) {
-      if (isPaused) res.pause()
-      else res.resume()
-    }
-    if (isClientSlow) this.#deadline = Number.POSITIVE_INFINITY
-    else if (this.#deadline === Number.POSITIVE_INFINITY) this.#touch()
-  }
-
-  #onEnd(): void {
-    this.#isComplete = true
-    if (this.#over) return
-    if (this.#decoded === null) {
-      this.#finish()
-    } else {
-      this.#decoded.end(problem => {
-        if (problem === null) this.#finish()
-        else this.#failDecoded(problem)
-      })
-    }
-  }
-
-  #failDecoded(problem: DecodedProblem): void {
-    if (problem === 'too large') this.fail(toTooLarge(this.#request.maxResponseBytes))
-    else this.fail(failed('upstream response does not match its Content-Encoding'))
-  }
-
-  #finish(): void {
-    if (this.#over) return
-    this.#end()
-    this.#decoded?.close()
-    // An answer before the whole request was taken: nothing more may be written on that connection.
-    if (this.#req?.writableFinished === false) this.#req.destroy()
-    const held = this.#held
-    if (held === null) this.#call.answerEnd(null)
-    else this.#call.answer(this.#head!, held.length === 1 ? held[0]! : Buffer.concat(held), false)
+  readonly #owner: AnswerOwner = {
+    onSign: () => this.#touch(),
+    onClientSlow: () => {
+      this.#deadline = Number.POSITIVE_INFINITY
+    },
+    onFailed: error => this.fail(error),
+    onComplete: () => {
+      this.#end()
+      // An answer before the whole request was taken: nothing more may be written on that connection.
+      if (this.#req?.writableFinished === false) this.#req.destroy()
+    },
   }
 
   /** Sign of life: the next one must come as soon. */
@@ -354,7 +227,7 @@ export class EdgeTransfer {
           this.#arm()
         } else {
           const { timeoutMs } = this.#call.fn.policy
-          const what = this.#res === null ? 'no answer' : 'nothing more of the answer'
+          const what = this.#answer === null ? 'no answer' : 'nothing more of the answer'
           this.fail(toTimeout(what, this.#request.timeoutMs, timeoutMs))
         }
       },

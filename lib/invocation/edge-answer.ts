@@ -1,0 +1,198 @@
+/**
+ * An upstream's answer on its way to a call. Spec: §2.10.
+ *
+ *   head ─► hold ─► pieces ─► end
+ *     │       │        └ cut: the client sees that the answer is not whole
+ *     │       └ ended, failed or too large so soon: answered whole, or with the error
+ *     502
+ */
+
+import type { IncomingMessage } from 'node:http'
+import type { Clock } from '../core/clock.ts'
+import type { GatewayError } from '../core/errors.ts'
+import { EDGE_HOLD_BYTES, EDGE_HOLD_MS, EDGE_WINDOW_BYTES, MAX_STATUS } from '../core/limits.ts'
+import { type DecodedProblem, DecodedSize } from './edge-decoded-size.ts'
+import { toTooLarge } from './edge-errors.ts'
+import { toAnswerHeaders, toCodings } from './edge-headers.ts'
+import { type EdgeRequest, failed } from './edge-target.ts'
+import type { InvokeCall } from './invoke.ts'
+import type { ReplyHead } from './response.ts'
+
+const NOTHING = Buffer.alloc(0)
+
+/** Who made the request. */
+export interface AnswerOwner {
+  /** The upstream gave a sign of life, or is waited for again. */
+  onSign(): void
+  /** The client is what is waited for. */
+  onClientSlow(): void
+  onFailed(error: GatewayError): void
+  /** The answer is complete; it is handed to the call after this. */
+  onComplete(): void
+}
+
+export class EdgeAnswer {
+  readonly #call: InvokeCall
+  readonly #request: EdgeRequest
+  readonly #clock: Clock
+  readonly #owner: AnswerOwner
+  readonly #res: IncomingMessage
+  readonly #head: ReplyHead
+  readonly #decoded: DecodedSize | null
+  /** The start of the body while it is held back; null once the call has its head. */
+  #held: Buffer[] | null = []
+  #holdTimer: NodeJS.Timeout | null = null
+  #bytes = 0
+  /** Bytes handed on that the client has not taken. */
+  #outstanding = 0
+  #isClientSlow = false
+  #isCounting = false
+  #isReceived = false
+  #isOver = false
+
+  /** @throws GatewayError for a head that cannot be passed on */
+  constructor(call: InvokeCall, request: EdgeRequest, clock: Clock, owner: AnswerOwner, res: IncomingMessage) {
+    this.#call = call
+    this.#request = request
+    this.#clock = clock
+    this.#owner = owner
+    this.#res = res
+    this.#head = toHead(res)
+    const isBodyless = !this.#head.hasBody || request.method === 'HEAD'
+    if (!isBodyless && (this.#head.length ?? 0) > request.maxResponseBytes) throw toTooLarge(request.maxResponseBytes)
+    const codings = isBodyless ? [] : toCodings(res.rawHeaders)
+    const isCounted = codings.length > 0 && DecodedSize.canCount(codings)
+    this.#decoded = isCounted ? new DecodedSize(codings, request.maxResponseBytes) : null
+  }
+
+  /** True once the call has its head: an error can then only cut the answer. */
+  get isBegun(): boolean {
+    return this.#held === null
+  }
+
+  read(): void {
+    this.#call.grantEdge = bytes => this.#onGrant(bytes)
+    this.#holdTimer = this.#clock.setTimeout(() => this.#release(), EDGE_HOLD_MS)
+    this.#res.on('data', (piece: Buffer) => this.#onPiece(piece))
+    this.#res.on('end', () => this.#onEnd())
+    this.#res.on('close', () => {
+      if (!this.#isReceived) this.#fail(failed('proxy request failed: connection reset'))
+    })
+  }
+
+  /** Nothing reaches the call from here on. */
+  stop(): void {
+    this.#isOver = true
+    this.#call.grantEdge = null
+    if (this.#holdTimer !== null) this.#clock.clearTimeout(this.#holdTimer)
+    this.#decoded?.close()
+  }
+
+  #fail(error: GatewayError): void {
+    if (!this.#isOver) this.#owner.onFailed(error)
+  }
+
+  #onPiece(piece: Buffer): void {
+    if (this.#isOver) return
+    this.#owner.onSign()
+    this.#bytes += piece.length
+    if (this.#bytes > this.#request.maxResponseBytes) {
+      this.#fail(toTooLarge(this.#request.maxResponseBytes))
+    } else if (this.#decoded === null) {
+      this.#pass(piece)
+    } else {
+      // Not passed on before it is counted: what is too large must not reach the client.
+      this.#isCounting = true
+      this.#setFlow()
+      this.#decoded.add(piece, problem => {
+        this.#isCounting = false
+        if (problem === null) this.#pass(piece)
+        else this.#failDecoded(problem)
+      })
+    }
+  }
+
+  #pass(piece: Buffer): void {
+    if (this.#held === null) {
+      this.#handOn(piece)
+    } else {
+      this.#held.push(piece)
+      if (this.#bytes > EDGE_HOLD_BYTES) this.#release()
+    }
+    this.#setFlow()
+  }
+
+  /** Begins the call's answer with what was held back. */
+  #release(): void {
+    const held = this.#held
+    if (this.#isOver || held === null) return
+    this.#held = null
+    this.#call.answer(this.#head, NOTHING, true)
+    for (const piece of held) this.#handOn(piece)
+    this.#setFlow()
+  }
+
+  #handOn(piece: Buffer): void {
+    if (this.#isOver) return
+    this.#outstanding += piece.length
+    this.#call.answerChunk(piece)
+  }
+
+  #onGrant(bytes: number): void {
+    this.#outstanding -= bytes
+    this.#setFlow()
+  }
+
+  /** A slow client, or a piece that is being counted, stops the upstream's socket; memory holds what was under way. */
+  #setFlow(): void {
+    if (this.#isOver) return
+    const isClientSlow = this.#outstanding >= EDGE_WINDOW_BYTES
+    const isPaused = isClientSlow || this.#isCounting
+    if (isPaused && !this.#res.isPaused()) this.#res.pause()
+    if (!isPaused && this.#res.isPaused()) this.#res.resume()
+    if (isClientSlow === this.#isClientSlow) return
+    this.#isClientSlow = isClientSlow
+    if (isClientSlow) this.#owner.onClientSlow()
+    else this.#owner.onSign()
+  }
+
+  #onEnd(): void {
+    this.#isReceived = true
+    if (this.#isOver) return
+    if (this.#decoded === null) {
+      this.#finish()
+      return
+    }
+    this.#decoded.end(problem => {
+      if (problem === null) this.#finish()
+      else this.#failDecoded(problem)
+    })
+  }
+
+  #failDecoded(problem: DecodedProblem): void {
+    const isTooLarge = problem === 'too large'
+    this.#fail(
+      isTooLarge
+        ? toTooLarge(this.#request.maxResponseBytes)
+        : failed('upstream response does not match its Content-Encoding'),
+    )
+  }
+
+  #finish(): void {
+    if (this.#isOver) return
+    this.#owner.onComplete()
+    const held = this.#held
+    if (held === null) this.#call.answerEnd(null)
+    else this.#call.answer(this.#head, held.length === 1 ? held[0]! : Buffer.concat(held), false)
+  }
+}
+
+function toHead(res: IncomingMessage): ReplyHead {
+  const status = res.statusCode ?? 0
+  if (status < 200 || status > MAX_STATUS) throw failed(`upstream answered with status ${status}`)
+  const headers = toAnswerHeaders(res.rawHeaders)
+  if (headers === null) throw failed('upstream answered with a malformed header')
+  const declared = res.headers['content-length']
+  const length = declared === undefined ? null : Number(declared)
+  return { status, headers, hasBody: status !== 204 && status !== 304, length, proxy: null }
+}
