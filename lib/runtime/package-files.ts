@@ -9,6 +9,8 @@ import { fileURLToPath } from 'node:url'
 /** Longest socket path of every system, bytes (sockaddr_un), and what a file name in the folder may take of it. */
 const MAX_SOCKET_PATH_BYTES = 100
 const SOCKET_NAME_BYTES = 24
+/** Milliseconds after which a folder without sockets is nobody's. */
+const EMPTY_FOLDER_AGE_MS = 60_000
 const FOLDER_PREFIX = 'fngw-'
 
 /**
@@ -92,10 +94,10 @@ function isOurs(folder: string): boolean {
   }
 }
 
-/** True when the folder holds daemon sockets and none of them answers; an empty one may be just being filled. */
+/** True when none of the folder's daemon sockets answers; one without any may be just being filled. */
 async function isDead(folder: string): Promise<boolean> {
   const sockets = list(folder).filter(name => /^[a-z]+-\d+\.sock$/.test(name))
-  if (sockets.length === 0) return false
+  if (sockets.length === 0) return Date.now() - statSync(folder).mtimeMs > EMPTY_FOLDER_AGE_MS
   const answers = await Promise.all(sockets.map(name => isAnswered(join(folder, name))))
   return answers.every(answered => !answered)
 }

@@ -9,8 +9,9 @@ import { findProgram, toInstallAdvice } from './binaries.ts'
 import type { Runtime, RuntimeHealth } from './call.ts'
 import type { DaemonEvent, Launch } from './daemon.ts'
 import { runtimeFile, SocketFolder } from './package-files.ts'
-import { type FunctionFacts, ProcessRuntime } from './process-runtime.ts'
+import { ProcessRuntime } from './process-runtime.ts'
 import { SocketSet } from './socket-set.ts'
+import type { StartFacts } from './start-header.ts'
 
 export type RuntimeSettings = Pick<
   Settings,
@@ -24,7 +25,7 @@ export type RuntimeSettings = Pick<
   | 'workerMemoryMb'
 >
 
-export interface RuntimesOptions extends FunctionFacts {
+export interface RuntimesOptions extends Pick<StartFacts, 'toContext' | 'toPackDirs'> {
   settings: RuntimeSettings
   clock: Clock
   /** Environment of this process; a daemon gets a few variables of it. */
