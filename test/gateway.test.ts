@@ -1,0 +1,293 @@
+import { spawn } from 'node:child_process'
+import { rmSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { fileURLToPath } from 'node:url'
+import t, { type Test } from 'tap'
+import { createGateway, type Gateway, type GatewayOptions, type ReloadRecord, SettingsError } from '../lib/index.ts'
+import { findProgram } from '../lib/runtime/binaries.ts'
+import { makeTree } from './helpers/tree.ts'
+
+const POLYGLOT = {
+  'js/handler.js': 'export const handler = event => ({ from: "node", q: event.query })\n',
+  'ts/handler.ts': 'export const handler = (event: { method: string }) => ({ from: "ts", method: event.method })\n',
+  'py/handler.py': 'def handler(event):\n    return {"from": "python"}\n',
+  'php/handler.php': "<?php\nfunction handler($event) { return ['from' => 'php']; }\n",
+  'lua/handler.lua': 'function handler(event) return { from = "lua" } end\n',
+}
+
+interface Bed {
+  root: string
+  gateway: Gateway
+}
+
+async function serve(t: Test, files: Record<string, string>, options: GatewayOptions = {}): Promise<Bed> {
+  const { root, cleanup } = await makeTree(files)
+  t.teardown(cleanup)
+  const gateway = await createGateway({ functionsRoot: root, env: process.env, ...options })
+  t.teardown(() => gateway.close())
+  return { root, gateway }
+}
+
+/** The next reload after now. */
+function nextReload(gateway: Gateway): Promise<ReloadRecord> {
+  return new Promise(resolve => {
+    const stop = gateway.on('reload', record => {
+      stop()
+      resolve(record)
+    })
+  })
+}
+
+t.test('[gateway.1, gateway.2] a tree in several languages answers through real processes', async t => {
+  const { gateway } = await serve(t, POLYGLOT)
+  for (const [path, from] of [
+    ['/js', 'node'],
+    ['/ts', 'ts'],
+    ['/py', 'python'],
+    ['/php', 'php'],
+    ['/lua', 'lua'],
+  ] as const) {
+    if (from === 'php' && findProgram('php', {}, process.env.PATH ?? '').path === null) {
+      t.comment('php is not installed: apt-get install php-cli')
+      continue
+    }
+    const response = await gateway.inject(path)
+    t.match([response.status, response.json()], [200, { from }], path)
+  }
+  const health = gateway.health() as { runtimes: Record<string, { health: { up: boolean } }> }
+  for (const [name, { health: state }] of Object.entries(health.runtimes)) t.equal(state.up, true, name)
+})
+
+t.test('[gateway.1] settings that break their rules reject with every problem', async t => {
+  const wrong = { functionsRoot: t.testdirName, port: 'many', namespaceDepth: 9 } as unknown as GatewayOptions
+  const error = await createGateway(wrong).then(
+    () => null,
+    (problem: unknown) => problem,
+  )
+  t.type(error, SettingsError)
+  t.match(
+    (error as SettingsError).message,
+    /options\.port[\s\S]*options\.namespaceDepth[\s\S]*options\.functionsRoot must be a folder that exists/,
+  )
+  t.equal((error as SettingsError).problems.length, 3)
+})
+
+t.test('[gateway.3, gateway.4] what is missing or broken is told, and the rest serves', async t => {
+  const files = {
+    ...POLYGLOT,
+    'broken/fn.config.json': '{ "timeout_ms": ',
+    'broken/handler.js': 'export const handler = () => 1\n',
+    'wrong/fn.config.json': '{ "timeout_ms": "soon", "invoke": { "handlers": "x" } }',
+    'wrong/handler.js': 'export const handler = () => 1\n',
+    'syntax/handler.js': 'export const handler = (\n',
+    'nothing/handler.js': 'export const other = 1\n',
+  }
+  const env = { PATH: '/nonexistent', FN_PHP_BIN: '/nonexistent/php' }
+  const { gateway } = await serve(t, files, { env })
+  const text = gateway.warnings
+    .map(warning => `${warning.code} ${warning.path} ${warning.message} | ${warning.hint}`)
+    .join('\n')
+  t.match(text, /RUNTIME_MISSING php\/handler\.php .*php[\s\S]*apt-get install php-cli/)
+  t.match(text, /RUNTIME_MISSING py\/handler\.py .*python[\s\S]*apt-get install python3/)
+  t.match(text, /broken\/fn\.config\.json.*(not JSON|JSON)/)
+  t.match(text, /wrong\/fn\.config\.json: timeout_ms must be an integer.*got "soon" \(string\)/)
+  t.match(text, /handlers.*handler/)
+  t.equal((await gateway.inject('/js')).status, 200)
+  t.equal((await gateway.inject('/lua')).status, 200)
+  t.equal((await gateway.inject('/wrong')).status, 200, 'a wrong field counts as absent')
+  t.match((await gateway.inject('/syntax')).json(), { error: /syntax error.*syntax\/handler\.js/ })
+  t.match((await gateway.inject('/nothing')).json(), { error: /handler/, detail: { hint: /other/ } })
+  const named = await serve(t, POLYGLOT, { env, runtimes: ['node', 'php'] })
+  const php = (named.gateway.health().runtimes as Record<string, { health: { up: boolean; reason: string } }>).php!
+  t.match(php.health, { up: false, reason: /FN_PHP_BIN is \/nonexistent\/php, which is no program/ })
+  t.match([(await named.gateway.inject('/php')).status, (await named.gateway.inject('/js')).status], [503, 200])
+})
+
+t.test('[gateway.5] inject, fetch, handle and listen are one path', async t => {
+  const { gateway } = await serve(t, { 'echo/post.js': 'export const handler = e => ({ body: e.body, id: e.id })\n' })
+  const request = { method: 'POST', headers: { 'X-Request-Id': 'one' }, body: 'hi' }
+  const expected = { body: 'hi', id: 'one' }
+  t.same((await gateway.inject({ url: '/echo', ...request })).json(), expected)
+  t.same(await (await gateway.fetch(new Request('http://any/echo', request))).json(), expected)
+  const { url } = await gateway.listen({ port: 0 })
+  t.same(await (await fetch(`${url}/echo`, request)).json(), expected)
+  const host = createServer((req, res) => gateway.handle(req, res, () => res.end('host')))
+  await new Promise<void>(done => host.listen(0, '127.0.0.1', done))
+  t.teardown(() => host.close())
+  const base = `http://127.0.0.1:${(host.address() as AddressInfo).port}`
+  t.same(await (await fetch(`${base}/echo`, request)).json(), expected)
+  t.equal(await (await fetch(`${base}/elsewhere`)).text(), 'host', 'what has no route goes on')
+  t.equal((await fetch(`${base}/echo`)).status, 405, 'a wrong method does not')
+  host.closeAllConnections()
+})
+
+t.test('[gateway.6] two gateways in one process share nothing', async t => {
+  const before = { signals: process.eventNames().map(String).sort(), env: { ...process.env }, cwd: process.cwd() }
+  const one = await serve(t, {
+    'same.js': 'export const handler = e => ({ one: e.env.NAME ?? null })\n',
+    'fn.env.json': '{"NAME":"a"}',
+  })
+  const two = await serve(t, { 'same.js': 'export const handler = e => ({ two: e.env.NAME ?? null })\n' })
+  t.same((await one.gateway.inject('/same')).json(), { one: 'a' })
+  t.same((await two.gateway.inject('/same')).json(), { two: null })
+  await one.gateway.close()
+  t.same((await two.gateway.inject('/same')).json(), { two: null }, 'closing one leaves the other')
+  t.same({ signals: process.eventNames().map(String).sort(), env: { ...process.env }, cwd: process.cwd() }, before)
+})
+
+t.test('[gateway.7] invoke by name', async t => {
+  const { gateway } = await serve(t, {
+    'hello/handler.js': 'export const handler = e => ({ user: e.context.user, q: e.query.q })\n',
+    'hello/fn.config.json': '{ "runtime": "node" }',
+    'hello/v2/handler.js': 'export const handler = () => ({ v: 2 })\n',
+    'node/dup/handler.js': 'export const handler = () => 1\n',
+    'python/dup/handler.py': 'def handler(event):\n    return 1\n',
+  })
+  const call = await gateway.invoke('hello', { query: { q: '1' }, context: { id: 7 } })
+  t.match([call.status, JSON.parse(call.body.toString())], [200, { user: { id: 7 }, q: '1' }])
+  t.same(JSON.parse((await gateway.invoke('hello', { version: 'v2' })).body.toString()), { v: 2 })
+  await t.rejects(gateway.invoke('nope'), { code: 'NOT_FOUND' })
+  await t.rejects(gateway.invoke('hello', { version: 'v9' }), { code: 'NOT_FOUND' })
+  await t.rejects(gateway.invoke('dup'), { code: 'ROUTE_CONFLICT', message: /node.*python|python.*node/ })
+  t.equal((await gateway.invoke('dup', { runtime: 'node' })).status, 200)
+})
+
+t.test(
+  '[gateway.8, gateway.11, gateway.12, gateway.13] edits are seen, in the handler, its helper and its config',
+  async t => {
+    const { root, gateway } = await serve(
+      t,
+      {
+        'a/handler.py':
+          'from _text import TEXT\nimport os\ndef handler(event):\n    return {"text": TEXT, "pid": os.getpid()}\n',
+        'a/_text.py': 'TEXT = "old"\n',
+        'b.js': 'export const handler = () => ({ pid: process.pid })\n',
+      },
+      { hotReload: true },
+    )
+    const requests: string[] = []
+    gateway.on('request', record => requests.push(`${record.status} ${record.path}`))
+    const get = async (path: string) => (await gateway.inject(path)).json() as Record<string, unknown>
+    const before = await get('/b')
+    t.match(await get('/a'), { text: 'old' })
+    let reloaded = nextReload(gateway)
+    writeFileSync(join(root, 'a', '_text.py'), 'TEXT = "new text"\n')
+    t.match(await reloaded, { cause: 'watch', functions: 2 })
+    t.match(await get('/a'), { text: 'new text' }, 'a helper module')
+    t.same(await get('/b'), before, 'an unchanged function keeps its worker')
+    reloaded = nextReload(gateway)
+    writeFileSync(join(root, 'a', 'fn.config.json'), '{ "invoke": { "methods": ["POST"] }, "runtime": "python" }')
+    await reloaded
+    t.equal((await gateway.inject('/a')).status, 405, 'a config')
+    reloaded = nextReload(gateway)
+    writeFileSync(join(root, 'c.js'), 'export const handler = () => 1\n')
+    await reloaded
+    t.equal((await gateway.inject('/c')).status, 200, 'a new file')
+    reloaded = nextReload(gateway)
+    rmSync(join(root, 'c.js'))
+    await reloaded
+    t.equal((await gateway.inject('/c')).status, 404, 'a deleted file')
+    t.ok(requests.includes('200 /a') && requests.includes('405 /a'))
+    t.throws(() => gateway.on('nonsense' as 'log', () => {}), /unknown event/)
+  },
+)
+
+t.test('[gateway.12, gateway.13] no request is lost while handlers change, and none mixes old and new', async t => {
+  const text = (n: number) => `const a = ${n}\nexport const handler = async () => ({ a, b: ${n} })\n`
+  const { root, gateway } = await serve(t, { 'v.js': text(0) })
+  let stop = false
+  const wrong: string[] = []
+  let count = 0
+  const load = Promise.all(
+    Array.from({ length: 4 }, async () => {
+      while (!stop) {
+        const response = await gateway.inject('/v')
+        const { a, b } = response.json() as { a: number; b: number }
+        if (response.status !== 200 || a !== b) wrong.push(`${response.status} ${response.text()}`)
+        count++
+      }
+    }),
+  )
+  for (let n = 1; n <= 15; n++) {
+    writeFileSync(join(root, 'v.js'), text(n))
+    await gateway.reload()
+    while (((await gateway.inject('/v')).json() as { a: number }).a !== n) {}
+  }
+  stop = true
+  await load
+  t.same(wrong, [])
+  t.ok(count > 15, `${count} requests`)
+})
+
+t.test('[gateway.14] reloads asked for during a reload are one more', async t => {
+  const { gateway } = await serve(t, POLYGLOT)
+  let reloads = 0
+  gateway.on('reload', () => reloads++)
+  await Promise.all(Array.from({ length: 20 }, () => gateway.reload()))
+  t.equal(reloads, 2)
+})
+
+t.test('[gateway.9] close finishes what runs, twice is once, later calls are refused', async t => {
+  const { gateway } = await serve(t, {
+    'slow.js': 'export const handler = () => new Promise(done => setTimeout(() => done({ done: 1 }), 200))\n',
+  })
+  await gateway.inject('/slow')
+  const { url } = await gateway.listen({ port: 0 })
+  const running = fetch(`${url}/slow`)
+  await new Promise<void>(resolve => {
+    const stop = setInterval(() => {
+      const { functions } = gateway.health() as { functions: { summary: { pool_active: number } } }
+      if (functions.summary.pool_active === 0) return
+      clearInterval(stop)
+      resolve()
+    }, 1)
+  })
+  const closed = gateway.close()
+  t.equal(gateway.close(), closed)
+  t.same(await (await running).json(), { done: 1 })
+  await closed
+  await t.rejects(gateway.inject('/slow'), { code: 'SHUTTING_DOWN' })
+  await t.rejects(gateway.listen({ port: 0 }), { code: 'SHUTTING_DOWN' })
+  await t.rejects(gateway.invoke('slow'), { code: 'SHUTTING_DOWN' })
+  await gateway.reload()
+})
+
+t.test('[gateway.9, gateway.10] the process ends by itself after close, and kill -9 leaves nothing', async t => {
+  const { root, cleanup } = await makeTree(POLYGLOT)
+  t.teardown(cleanup)
+  const script = fileURLToPath(new URL('./fixtures/embed.ts', import.meta.url))
+  for (const mode of ['close', 'stay']) {
+    const child = spawn(process.execPath, ['--import', import.meta.resolve('tsx'), script, root, mode], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    })
+    const lines: string[] = []
+    const reader = createInterface({ input: child.stdout })
+    await new Promise<void>(done => {
+      reader.on('line', line => {
+        lines.push(line)
+        if (line === 'served') done()
+      })
+      reader.on('close', done)
+    })
+    const group = JSON.parse(lines[0] ?? '[]') as number[]
+    t.ok(group.length >= 2, `${group.length} runtime processes were seen`)
+    if (mode === 'stay') child.kill('SIGKILL')
+    const code = await new Promise(done => child.once('exit', done))
+    if (mode === 'close') t.equal(code, 0)
+    // The daemons end when their standard input does; that takes a moment, and no notice of it reaches a third process.
+    for (let tries = 0; group.some(isAlive) && tries < 500; tries++) await new Promise(done => setTimeout(done, 10))
+    t.same(group.filter(isAlive), [], `nothing is left after ${mode}`)
+  }
+})
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0)
+    return true
+  } catch {
+    return false
+  }
+}
