@@ -6,6 +6,7 @@
  * by its text, so an unchanged answer costs one lookup.
  */
 
+import { showValue } from '../config/findings.ts'
 import { GatewayError } from '../core/errors.ts'
 import {
   KNOWN_REPLY_HEAD_CHARS,
@@ -102,11 +103,13 @@ function toHeaderList(headers: unknown): string[] {
   const named = new Set<string>()
   let bytes = 0
   for (const [name, value] of Object.entries(headers)) {
-    if (!HEADER_NAME.test(name)) throw broken(`${describe(name)} is no header name`)
+    if (!HEADER_NAME.test(name)) throw broken(`header name ${JSON.stringify(name)} is not allowed in HTTP`)
     const lower = name.toLowerCase()
     for (const item of Array.isArray(value) ? value : [value]) {
-      if (typeof item !== 'string') throw broken(`header ${name} must be a string or strings, got ${describe(item)}`)
-      if (BAD_VALUE.test(item)) throw broken(`header ${name} holds a character that a header cannot carry`)
+      if (typeof item !== 'string') throw broken(`header "${name}" must be a string or strings, got ${describe(item)}`)
+      const bad = BAD_VALUE.exec(item)
+      if (bad !== null)
+        throw broken(`header "${name}" holds the character ${toCodePoint(bad[0])}, which HTTP does not allow there`)
       bytes += name.length + item.length + 4
       if (bytes > MAX_REPLY_HEADER_BYTES) throw broken(`headers are larger than ${MAX_REPLY_HEADER_BYTES} bytes`)
       if (lower === 'connection') for (const token of item.toLowerCase().split(',')) named.add(token.trim())
@@ -117,15 +120,16 @@ function toHeaderList(headers: unknown): string[] {
   return list.filter((_, index) => !named.has(list[index - (index % 2)]!.toLowerCase()))
 }
 
+function toCodePoint(char: string): string {
+  return `U+${char.charCodeAt(0).toString(16).toUpperCase().padStart(4, '0')}`
+}
+
 function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
 function describe(value: unknown): string {
-  if (value === undefined) return 'nothing'
-  const text = JSON.stringify(value) ?? String(value)
-  const kind = value === null ? 'null' : Array.isArray(value) ? 'array' : typeof value
-  return `${text.length > 80 ? `${text.slice(0, 80)}...` : text} (${kind})`
+  return value === undefined ? 'nothing' : showValue(value)
 }
 
 function broken(why: string): GatewayError {

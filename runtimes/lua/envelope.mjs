@@ -2,12 +2,12 @@
 
 import { isUtf8 } from 'node:buffer'
 import { MARKS } from './cjson.mjs'
-import { JsonError, luaNumberName } from './json.mjs'
+import { JsonError } from './json.mjs'
 
 const HEADER_NAME = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/
 /** What HTTP cannot carry in a header value; one character is one byte here. */
 const BAD_HEADER_VALUE = /[^\t\x20-\x7e\x80-\xff]/
-const BASE64 = /^[A-Za-z0-9+/]*={0,2}$/
+const BASE64 = /^[A-Za-z0-9+/]*(={0,2})$/
 const NOT_ASCII = /[\x80-\xff]/
 const JSON_TYPE = 'application/json'
 const TEXT_TYPE = 'text/plain; charset=utf-8'
@@ -47,22 +47,34 @@ export function createEnvelopes({ vm, values, writer }) {
   const isAbsent = value =>
     values.isNil(value) || (value.type === LUA_TLIGHTUSERDATA && value.value === MARKS.nullValue)
 
-  /** A value with its type, short enough for a message. @param {any} value */
+  /** A value with its type, short enough for a message; the same words in every runtime. @param {any} value */
   const show = value => {
-    if (values.isNil(value)) return 'nil'
+    if (isAbsent(value)) return 'null'
     switch (value.type) {
       case LUA_TLNGSTR: {
-        const text = JSON.stringify(Buffer.from(hashOf(value.value), 'latin1').toString())
-        return `${text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN)}...` : text} (string)`
+        const text = Buffer.from(hashOf(value.value), 'latin1').toString()
+        return `${JSON.stringify(text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN)}...` : text)} (string)`
       }
       case LUA_TNUMINT:
       case LUA_TNUMFLT:
-        return `${Number.isFinite(value.value) ? value.value : luaNumberName(value.value)} (number)`
+        return `${value.value} (number)`
       case LUA_TBOOLEAN:
         return `${value.value} (boolean)`
+      case LUA_TTABLE: {
+        const count = listLength(value.value)
+        return count === 0 ? 'an object' : `an array of ${count} item${count === 1 ? '' : 's'}`
+      }
       default:
         return `a ${vm.typeName(value)}`
     }
+  }
+
+  /** Items of a table that counts from 1 without a gap, else 0. @param {any} table */
+  const listLength = table => {
+    let count = 0
+    for (let entry = table.f; entry !== undefined; entry = entry.n) count++
+    for (let i = 1; i <= count; i++) if (!table.strong.has(i)) return 0
+    return count
   }
 
   /** @param {any} value @param {string} what - its name in a message */
@@ -115,9 +127,10 @@ export function createEnvelopes({ vm, values, writer }) {
   /** @param {any} proxy - edge proxy directive; its body travels beside it @returns {Reply} */
   const fromProxy = proxy => {
     if (proxy.type !== LUA_TTABLE) {
-      throw new ContractError(`proxy must be a table, got ${show(proxy)}`, 'return { proxy = { path = "/..." } }')
+      throw new ContractError(`proxy must be an object, got ${show(proxy)}`, 'return { proxy = { path = "/..." } }')
     }
     const table = proxy.value
+    if (listLength(table) > 0) throw new ContractError(`proxy must be an object, got ${show(proxy)}`)
     const decoded = takeBase64(table)
     const body = values.get(table, 'body')
     const rest = values.without(table, ['body', 'body_base64', 'is_base64'])
@@ -130,7 +143,7 @@ export function createEnvelopes({ vm, values, writer }) {
 
   /** @param {any} status - a TValue */
   const toStatus = status => {
-    if (isAbsent(status)) return 200
+    if (values.isNil(status)) return 200
     const number = status.type === LUA_TNUMINT || status.type === LUA_TNUMFLT ? status.value : Number.NaN
     if (Number.isInteger(number) && number >= 100 && number <= 599) return number
     throw new ContractError(
@@ -146,9 +159,9 @@ export function createEnvelopes({ vm, values, writer }) {
   const toHeaders = headers => {
     const head = { text: '', typed: false }
     if (isAbsent(headers)) return head
-    if (headers.type !== LUA_TTABLE) {
+    if (headers.type !== LUA_TTABLE || listLength(headers.value) > 0) {
       throw new ContractError(
-        `headers must be a table, got ${show(headers)}`,
+        `headers must be an object, got ${show(headers)}`,
         'headers = { ["content-type"] = "text/html" }',
       )
     }
@@ -174,7 +187,7 @@ export function createEnvelopes({ vm, values, writer }) {
       const { strong: map } = value.value
       for (let i = 1; i <= map.size; i++) {
         const entry = map.get(i)
-        if (entry === undefined) throw new ContractError(`header ${name} must be a list from 1 on, got a table`)
+        if (entry === undefined) throw badValue(name, value)
         items.push(headerValue(name, entry.value))
       }
       text = `[${items.join()}]`
@@ -189,12 +202,26 @@ export function createEnvelopes({ vm, values, writer }) {
     if (value.type === LUA_TLNGSTR) text = hashOf(value.value)
     else if (value.type === LUA_TNUMINT || value.type === LUA_TNUMFLT || value.type === LUA_TBOOLEAN) {
       text = String(value.value)
-    } else throw new ContractError(`header ${name} must be text, a number or a list of them, got ${show(value)}`)
-    if (BAD_HEADER_VALUE.test(text)) {
-      throw new ContractError(`header ${name} holds a character that HTTP does not allow there (line break or control)`)
+    } else throw badValue(name, value)
+    if (NOT_ASCII.test(text)) text = toText(name, text)
+    const bad = BAD_HEADER_VALUE.exec(text)
+    if (bad !== null) {
+      const code = Number(text.codePointAt(bad.index)).toString(16).toUpperCase().padStart(4, '0')
+      throw new ContractError(`header "${name}" holds the character U+${code}, which HTTP does not allow there`)
     }
     return JSON.stringify(text)
   }
+
+  /** A header goes out as Latin-1, whatever bytes a Lua string has for its text. @param {string} name @param {string} raw */
+  const toText = (name, raw) => {
+    const bytes = Buffer.from(raw, 'latin1')
+    if (isUtf8(bytes)) return bytes.toString()
+    throw new ContractError(`header "${name}" holds bytes that are not UTF-8, which HTTP does not allow there`)
+  }
+
+  /** @param {string} name @param {any} value */
+  const badValue = (name, value) =>
+    new ContractError(`header "${name}" must be a string, a number, a boolean or a list of them, got ${show(value)}`)
 
   /**
    * The bytes of a body given as base64, null when it is not given that way.
@@ -219,7 +246,10 @@ export function createEnvelopes({ vm, values, writer }) {
   const fromBase64 = (name, value) => {
     if (value.type === LUA_TLNGSTR) {
       const text = hashOf(value.value)
-      if (BASE64.test(text)) return Buffer.from(text, 'base64')
+      const padding = BASE64.exec(text)?.[1]
+      // Padding may be left out, but not be wrong.
+      const isWhole = padding === '' ? text.length % 4 !== 1 : text.length % 4 === 0
+      if (padding !== undefined && isWhole) return Buffer.from(text, 'base64')
     }
     throw new ContractError(`${name} must be base64 text, got ${show(value)}`)
   }

@@ -77,9 +77,9 @@ export function createLoader(state, files, fn) {
         }
         try {
           const json = writer.write(value)
-          return `handler raised ${typeof json === 'string' ? Buffer.from(json, 'latin1') : json}`
+          return `handler threw ${typeof json === 'string' ? Buffer.from(json, 'latin1') : json}`
         } catch {
-          return 'handler raised a table'
+          return 'handler threw a table'
         }
       }
     }
@@ -88,7 +88,7 @@ export function createLoader(state, files, fn) {
     lua.lua_pushcfunction(L, tostring)
     lua.lua_insert(L, -2)
     const status = lua.lua_pcall(L, 1, 1, 0)
-    return status === lua.LUA_OK ? toText(lua.lua_tostring(L, -1)) : `handler raised a ${vm.typeName(value)}`
+    return status === lua.LUA_OK ? toText(lua.lua_tostring(L, -1)) : `handler threw a ${vm.typeName(value)}`
   }
 
   /** @param {any} L */
@@ -125,6 +125,8 @@ export function createLoader(state, files, fn) {
     if (place !== null) {
       failure.file = resolve(fn.root, /** @type {string} */ (place[1]))
       failure.line = Number(place[2])
+      // Told beside the message, it need not be in it, unless nothing else says where a file cannot be loaded.
+      if (code === 'exception' && message.startsWith(place[0])) failure.message = message.slice(place[0].length)
     }
     if (stack !== '') failure.stack = stack.slice(0, MAX_TEXT)
     const hint = HINTS.find(([pattern]) => pattern.test(message))
@@ -259,7 +261,9 @@ export function createLoader(state, files, fn) {
         throw new LoadError({ file: fn.entry, ...failure, message: `cannot load ${failure.message}` })
       const returned = L.stack[L.top - 1]
       lua.lua_settop(L, 0)
-      return findCallable(returned, before)
+      // A copy: the handler may assign another function to its name later.
+      const { type, value } = findCallable(returned, before)
+      return new vm.TValue(type, value)
     },
   }
 }

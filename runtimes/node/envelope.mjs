@@ -13,7 +13,9 @@ const { from: bufferFrom } = Buffer
 const HEADER_NAME = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/
 /** What HTTP cannot carry in a header value. */
 const BAD_HEADER_VALUE = /[^\t\x20-\x7e\x80-\xff]/
-const BASE64 = /^[A-Za-z0-9+/]*={0,2}$/
+const BASE64 = /^[A-Za-z0-9+/]*(={0,2})$/
+/** Characters of a value shown in a message. */
+const MAX_SHOWN = 60
 const JSON_TYPE = 'application/json'
 const TEXT_TYPE = 'text/plain; charset=utf-8'
 export const BYTES_TYPE = 'application/octet-stream'
@@ -148,7 +150,7 @@ function toStatus(status) {
 function toHeaders(headers) {
   const head = { text: '', typed: false }
   if (headers === undefined || headers === null) return head
-  if (typeof headers !== 'object' || isArray(headers)) {
+  if (typeof headers !== 'object' || (isArray(headers) && headers.length > 0)) {
     throw new ContractError(
       `headers must be an object, got ${show(headers)}`,
       'headers: { "content-type": "text/html" }',
@@ -182,13 +184,15 @@ function addHeader(head, name, value) {
 /** @param {string} name @param {unknown} value @returns {string} JSON text */
 function headerValue(name, value) {
   if (typeof value !== 'string' && typeof value !== 'number' && typeof value !== 'boolean') {
-    throw new ContractError(`header ${name} must be text, a number or an array of them, got ${show(value)}`)
+    throw new ContractError(
+      `header ${stringify(name)} must be a string, a number, a boolean or a list of them, got ${show(value)}`,
+    )
   }
   const text = String(value)
-  if (BAD_HEADER_VALUE.test(text)) {
-    throw new ContractError(
-      `header ${name} holds a character that HTTP does not allow there (line break, NUL or beyond Latin-1)`,
-    )
+  const bad = BAD_HEADER_VALUE.exec(text)
+  if (bad !== null) {
+    const code = Number(text.codePointAt(bad.index)).toString(16).toUpperCase().padStart(4, '0')
+    throw new ContractError(`header ${stringify(name)} holds the character U+${code}, which HTTP does not allow there`)
   }
   return stringify(text)
 }
@@ -211,8 +215,15 @@ function takeBase64(envelope) {
 
 /** @param {string} name @param {unknown} text */
 function fromBase64(name, text) {
-  if (typeof text === 'string' && BASE64.test(text)) return bufferFrom(text, 'base64')
+  if (typeof text === 'string' && isBase64(text)) return bufferFrom(text, 'base64')
   throw new ContractError(`${name} must be base64 text, got ${show(text)}`)
+}
+
+/** Padding may be left out, but not be wrong. @param {string} text */
+function isBase64(text) {
+  const padding = BASE64.exec(text)?.[1]
+  if (padding === undefined) return false
+  return padding === '' ? text.length % 4 !== 1 : text.length % 4 === 0
 }
 
 /**
@@ -304,13 +315,14 @@ export function typeStream(reply, first) {
   reply.fields = fieldsOf(reply.status, withType(head, typeof first === 'string' ? TEXT_TYPE : BYTES_TYPE))
 }
 
-/** A value with its type, short enough for a message. @param {unknown} value */
+/** A value with its type, short enough for a message; the same words in every runtime. @param {unknown} value */
 export function show(value) {
   if (value === null) return 'null'
   if (value === undefined) return 'undefined'
-  if (isArray(value)) return `an array of ${value.length}`
+  if (isArray(value)) return `an array of ${value.length} item${value.length === 1 ? '' : 's'}`
   if (typeof value === 'object') return 'an object'
   if (typeof value === 'function') return 'a function'
-  const text = typeof value === 'string' ? stringify(value) : String(value)
-  return `${text.length > 60 ? `${text.slice(0, 60)}...` : text} (${typeof value})`
+  const text = String(value)
+  const cut = text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN)}...` : text
+  return `${typeof value === 'string' ? stringify(cut) : cut} (${typeof value})`
 }

@@ -6,6 +6,8 @@ import { dirname } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { inspect } from 'node:util'
 
+// Captured before user code can patch it.
+const { stringify } = JSON
 const OWN_FOLDER = dirname(fileURLToPath(import.meta.url))
 const MAX_STACK_LINES = 30
 const MAX_TEXT = 16 * 1024
@@ -55,15 +57,28 @@ export function toFailure(code, error) {
 /** @param {string} code @param {any} error @returns {Failure} */
 function describe(code, error) {
   if (!(error instanceof Error) && typeof error?.stack !== 'string') {
-    return { code, message: cut(typeof error === 'string' ? error : `handler threw ${inspect(error, { depth: 1 })}`) }
+    return { code, message: cut(typeof error === 'string' ? error : `handler threw ${show(error)}`) }
   }
   const message = cut(String(error.message) || String(error.name))
   if (error instanceof LoadError) {
     return { code, message, file: error.file, line: error.line, hint: error.hint, stack: error.userStack }
   }
+  // It was found in the answer, not while the handler ran: there is no place to show.
+  if (code === 'contract') return { code, message, hint: error.hint }
   const stack = toUserStack(String(error.stack))
-  const place = code === 'contract' ? null : toPlace(stack)
+  const place = toPlace(stack)
   return { code, message, file: place?.file, line: place?.line, stack: cut(stack), hint: error.hint }
+}
+
+/** A thrown value that is no error, as JSON where it has one. @param {unknown} value */
+function show(value) {
+  try {
+    const text = stringify(value)
+    if (text !== undefined) return text
+  } catch {
+    // A cycle, or a getter that throws.
+  }
+  return inspect(value, { depth: 1 })
 }
 
 /** The stack without the frames of node and of this worker. @param {string} stack */

@@ -74,7 +74,7 @@ final class EnvelopeMaker
     {
         return \array_key_exists('status', $value)
             || \array_key_exists('statusCode', $value)
-            || isset($value['proxy'])
+            || \array_key_exists('proxy', $value)
             || \array_key_exists('body_base64', $value)
             || (\array_key_exists('headers', $value) && \array_key_exists('body', $value));
     }
@@ -88,6 +88,9 @@ final class EnvelopeMaker
         $status = 200;
         if (\array_key_exists('status', $envelope) || \array_key_exists('statusCode', $envelope)) {
             $status = \array_key_exists('status', $envelope) ? $envelope['status'] : $envelope['statusCode'];
+            if (\is_float($status) && $status === \floor($status) && \abs($status) < 1000) {
+                $status = (int) $status;
+            }
             if (!\is_int($status) || $status < 100 || $status > 599) {
                 throw new ContractError('status must be an integer from 100 to 599, got ' . self::describe($status));
             }
@@ -116,7 +119,7 @@ final class EnvelopeMaker
     {
         $proxy = self::toArray($proxy);
         if (!\is_array($proxy) || ($proxy !== [] && self::isList($proxy))) {
-            throw new ContractError('proxy must be an array of names and values, got ' . self::describe($proxy));
+            throw new ContractError('proxy must be an object, got ' . self::describe($proxy));
         }
         $headers = self::toArray($proxy['headers'] ?? []);
         $bytes = self::takeBase64($proxy);
@@ -162,16 +165,16 @@ final class EnvelopeMaker
     private static function checkHeaders(mixed $headers): array
     {
         if (!\is_array($headers)) {
-            throw new ContractError('headers must be an array of names and values, got ' . self::describe($headers));
+            throw new ContractError('headers must be an object, got ' . self::describe($headers));
         }
         if ($headers !== [] && self::isList($headers)) {
-            throw new ContractError('headers must be an array of names and values, got a list');
+            throw new ContractError('headers must be an object, got ' . self::describe($headers));
         }
         $checked = [];
         foreach ($headers as $name => $value) {
             $name = (string) $name;
             if (\preg_match('/^[!#$%&\'*+\-.^_`|~0-9A-Za-z]+$/D', $name) !== 1) {
-                throw new ContractError('header name ' . self::describe($name) . ' is not allowed');
+                throw new ContractError('header name ' . self::quote($name) . ' is not allowed in HTTP');
             }
             if (\is_array($value)) {
                 $checked[$name] = [];
@@ -203,14 +206,16 @@ final class EnvelopeMaker
         }
         if (!\is_string($value) && !\is_int($value) && !\is_float($value) && !$value instanceof \Stringable) {
             throw new ContractError(
-                "header \"$name\" must be a string, a number or a list of them, got " . self::describe($value),
+                "header \"$name\" must be a string, a number, a boolean or a list of them, got " . self::describe($value),
             );
         }
         $text = (string) $value;
         // A line break would let input of a client start a header, or a whole answer, of its own.
         $bad = \preg_match('/[^\t\x20-\x7e\x{80}-\x{ff}]/u', $text, $found);
         if ($bad !== 0) {
-            $what = $bad === false ? 'bytes that are not UTF-8' : 'the character ' . \json_encode($found[0]);
+            $what = $bad === false
+                ? 'bytes that are not UTF-8'
+                : 'the character U+' . \strtoupper(\str_pad(\dechex(self::codePoint($found[0])), 4, '0', \STR_PAD_LEFT));
             throw new ContractError("header \"$name\" holds $what, which HTTP does not allow there");
         }
         return $text;
@@ -240,7 +245,9 @@ final class EnvelopeMaker
 
     private static function decodeBase64(string $field, mixed $text): string
     {
-        $bytes = \is_string($text) ? \base64_decode($text, true) : false;
+        // PHP itself would pass over blanks and line breaks.
+        $isPlain = \is_string($text) && \strcspn($text, " \t\r\n\v\f\0") === \strlen($text);
+        $bytes = $isPlain ? \base64_decode($text, true) : false;
         if ($bytes === false) {
             throw new ContractError("$field must be base64 text, got " . self::describe($text));
         }
@@ -288,18 +295,44 @@ final class EnvelopeMaker
         return \array_keys($value) === \range(0, \count($value) - 1);
     }
 
-    /** A value for a message: its text, cut, and its type. */
-    private static function describe(mixed $value): string
+    /** A value and its type for a message, in the words of every runtime: `"200" (string)`, `an array of 2 items`. */
+    public static function describe(mixed $value): string
     {
+        if ($value === null) {
+            return 'null';
+        }
+        if (\is_array($value) && ($value === [] || self::isList($value))) {
+            return 'an array of ' . \count($value) . (\count($value) === 1 ? ' item' : ' items');
+        }
+        if (\is_array($value) || $value instanceof \stdClass) {
+            return 'an object';
+        }
         if (!\is_scalar($value)) {
-            return \get_debug_type($value);
+            return 'a value of type ' . \get_debug_type($value);
         }
-        $text = \is_float($value)
-            ? \var_export($value, true)
-            : (string) \json_encode($value, JSON_FLAGS | \JSON_INVALID_UTF8_SUBSTITUTE);
-        if (\preg_match('/^.{80}/us', $text, $start) === 1) {
-            $text = $start[0] . '...';
+        if (\is_string($value)) {
+            return self::quote(\preg_match('/^.{60}(?=.)/us', $value, $start) === 1 ? $start[0] . '...' : $value) . ' (string)';
         }
-        return $text . ' (' . \get_debug_type($value) . ')';
+        if (\is_bool($value)) {
+            return ($value ? 'true' : 'false') . ' (boolean)';
+        }
+        $text = \is_int($value) || \is_finite($value) ? \json_encode($value) : (\is_nan($value) ? 'NaN' : 'Infinity');
+        return ($value === -\INF ? '-' : '') . $text . ' (number)';
+    }
+
+    private static function quote(string $text): string
+    {
+        return (string) \json_encode($text, JSON_FLAGS | \JSON_INVALID_UTF8_SUBSTITUTE);
+    }
+
+    /** @param string $char one character of UTF-8 */
+    private static function codePoint(string $char): int
+    {
+        $bytes = \array_values((array) \unpack('C*', $char));
+        $code = $bytes[0] < 0x80 ? $bytes[0] : $bytes[0] & (0xff >> (\count($bytes) + 1));
+        for ($i = 1; $i < \count($bytes); $i++) {
+            $code = $code << 6 | $bytes[$i] & 0x3f;
+        }
+        return $code;
     }
 }

@@ -55,7 +55,8 @@ final class Stream
             while ($pieces->valid() && !$this->canceled) {
                 $piece = $pieces->current();
                 if (!\is_string($piece) && !\is_int($piece) && !\is_float($piece) && !$piece instanceof \Stringable) {
-                    throw new ContractError('a streamed body must be made of strings, got ' . \get_debug_type($piece));
+                    $shown = EnvelopeMaker::describe($piece);
+                    throw new ContractError("a piece of a streamed body must be text or bytes, got $shown");
                 }
                 $this->sendPiece((string) $piece);
                 if (!$this->canceled) {

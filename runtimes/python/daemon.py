@@ -295,9 +295,9 @@ class Daemon:
         if record.stopping:
             reason = 'killed' if record.killed and not exited else 'stopped'
         elif exited:
-            reason = 'exit code %d' % status
+            reason = 'exited with code %d' % status
         else:
-            reason = 'killed by %s' % name + (', perhaps out of memory' if status == signal.SIGKILL else '')
+            reason = 'ended by %s' % name + (', perhaps out of memory' if status == signal.SIGKILL else '')
         control.send(
             wire.EXITED, 0, {'worker': record.id, 'code': status if exited else None, 'signal': name, 'reason': reason}
         )

@@ -12,6 +12,8 @@ JSON = 'application/json'
 BINARY = 'application/octet-stream'
 #: Bytes read at once from a file that is returned as a body.
 FILE_CHUNK_BYTES = 65536
+#: Characters of a value shown in a message.
+MAX_SHOWN_CHARS = 60
 
 _NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+\Z")
 _BAD_VALUE = re.compile('[^\t\x20-\x7e\x80-\xff]')
@@ -61,7 +63,7 @@ def to_piece(piece):
         return piece.encode('utf-8', 'replace')
     if isinstance(piece, _BYTES):
         return bytes(piece)
-    raise ContractError('a piece of a streamed body must be str or bytes, got %s' % _show(piece))
+    raise ContractError('a piece of a streamed body must be text or bytes, got %s' % _show(piece))
 
 
 def _refuse(value):
@@ -236,6 +238,8 @@ def _from_proxy(proxy):
 def _status(status):
     if isinstance(status, int) and not isinstance(status, bool) and 100 <= status <= 599:
         return int(status)
+    if isinstance(status, float) and status.is_integer() and 100 <= status <= 599:
+        return int(status)
     raise ContractError('status must be an integer from 100 to 599, got %s' % _show(status))
 
 
@@ -260,7 +264,8 @@ def _headers(headers):
     checked = {}
     for name, value in pairs:
         if not isinstance(name, str) or _NAME.match(name) is None:
-            raise ContractError('header name %s is not allowed' % _show(name))
+            shown = _quote(name) if isinstance(name, str) else _show(name)
+            raise ContractError('header name %s is not allowed in HTTP' % shown)
         if value is None:
             continue
         many = isinstance(value, (list, tuple))
@@ -279,22 +284,25 @@ def _header_text(name, value):
     elif isinstance(value, (int, float)):
         value = str(value)
     elif not isinstance(value, str):
-        raise ContractError('header "%s" must be a string, a number or a list of them, got %s' % (name, _show(value)))
+        rule = 'must be a string, a number, a boolean or a list of them'
+        raise ContractError('header "%s" %s, got %s' % (name, rule, _show(value)))
     bad = _BAD_VALUE.search(value)
     if bad is not None:
         raise ContractError(
-            'header "%s" holds the character U+%04X, which HTTP does not allow' % (name, ord(bad.group()))
+            'header "%s" holds the character U+%04X, which HTTP does not allow there' % (name, ord(bad.group()))
         )
     return value
 
 
 def _decode(field, value):
     if isinstance(value, str):
+        # Padding may be left out, but not be wrong.
+        padding = '' if value.endswith('=') else '=' * (-len(value) % 4)
         try:
-            return base64.b64decode(value, validate=True)
-        except (binascii.Error, ValueError) as error:
-            raise ContractError('%s is not valid base64: %s' % (field, error)) from None
-    raise ContractError('%s must be a base64 string, got %s' % (field, _show(value)))
+            return base64.b64decode(value + padding, validate=True)
+        except (binascii.Error, ValueError):
+            pass
+    raise ContractError('%s must be base64 text, got %s' % (field, _show(value)))
 
 
 def _is_stream(value):
@@ -320,11 +328,27 @@ def _file_pieces(file):
 
 
 def _show(value):
-    """A value and its type for a message: `"200" (str)`."""
-    try:
-        text = json.dumps(value) if isinstance(value, (str, int, float, list, dict, type(None))) else repr(value)
-    except Exception:
-        text = 'a value'
-    if len(text) > 80:
-        text = text[:80] + '...'
-    return '%s (%s)' % (text, type(value).__name__)
+    """A value and its type for a message, in the words of every runtime: `"200" (string)`, `an array of 2 items`."""
+    if value is None:
+        return 'null'
+    if isinstance(value, str):
+        return _quote(_cut(value)) + ' (string)'
+    if isinstance(value, bool):
+        return ('true' if value else 'false') + ' (boolean)'
+    if isinstance(value, (int, float)):
+        # An int may have more digits than python is willing to write.
+        text = json.dumps(value) if not isinstance(value, int) or value.bit_length() < 1000 else 'a large integer'
+        return _cut(text) + ' (number)'
+    if isinstance(value, (list, tuple)):
+        return 'an array of %d item%s' % (len(value), '' if len(value) == 1 else 's')
+    if isinstance(value, dict):
+        return 'an object'
+    return 'a value of type %s' % type(value).__name__
+
+
+def _cut(text):
+    return text if len(text) <= MAX_SHOWN_CHARS else text[:MAX_SHOWN_CHARS] + '...'
+
+
+def _quote(text):
+    return json.dumps(text, ensure_ascii=False)

@@ -633,33 +633,33 @@ t.test('[runtimes/php.15] proxy: the directive in the header, its body as the fr
 
 const BROKEN: [string, string | RegExp][] = [
   ['["status" => "200"]', 'status must be an integer from 100 to 599, got "200" (string)'],
-  ['["status" => 99]', /got 99 \(int\)$/],
-  ['["status" => 600]', /got 600 \(int\)$/],
-  ['["status" => 200.0]', /got 200\.0 \(float\)$/],
+  ['["status" => 99]', /got 99 \(number\)$/],
+  ['["status" => 600]', /got 600 \(number\)$/],
+  ['["status" => 200.5]', /got 200\.5 \(number\)$/],
   ['["status" => null]', /got null$/],
-  ['["status" => true]', /got true \(bool\)$/],
-  ['["statusCode" => []]', /got array$/],
-  ['["status" => str_repeat("é", 500)]', /got "é{79}\.\.\. \(string\)$/],
-  ['["status" => 200, "headers" => "x"]', 'headers must be an array of names and values, got "x" (string)'],
-  ['["status" => 200, "headers" => ["X: 1"]]', 'headers must be an array of names and values, got a list'],
-  ['["status" => 200, "headers" => ["a b" => "1"]]', 'header name "a b" (string) is not allowed'],
+  ['["status" => true]', /got true \(boolean\)$/],
+  ['["statusCode" => []]', /got an array of 0 items$/],
+  ['["status" => str_repeat("é", 500)]', /got "é{60}\.\.\." \(string\)$/],
+  ['["status" => 200, "headers" => "x"]', 'headers must be an object, got "x" (string)'],
+  ['["status" => 200, "headers" => ["X: 1"]]', 'headers must be an object, got an array of 1 item'],
+  ['["status" => 200, "headers" => ["a b" => "1"]]', 'header name "a b" is not allowed in HTTP'],
   [
     '["status" => 200, "headers" => ["x" => "a\\r\\nb: c"]]',
-    'header "x" holds the character "\\r", which HTTP does not allow there',
+    'header "x" holds the character U+000D, which HTTP does not allow there',
   ],
   ['["status" => 200, "headers" => ["x" => "€"]]', /header "x" holds the character/],
   ['["status" => 200, "headers" => ["x" => "\\xe9"]]', /header "x" holds bytes that are not UTF-8/],
   [
     '["status" => 200, "headers" => ["x" => new stdClass()]]',
-    'header "x" must be a string, a number or a list of them, got stdClass',
+    'header "x" must be a string, a number, a boolean or a list of them, got an object',
   ],
   ['["status" => 200, "is_base64" => true]', 'is_base64 is true, but body_base64 is missing'],
-  ['["status" => 200, "is_base64" => 1]', 'is_base64 must be true or false, got 1 (int)'],
+  ['["status" => 200, "is_base64" => 1]', 'is_base64 must be true or false, got 1 (number)'],
   [
     '["status" => 200, "is_base64" => true, "body_base64" => "a!"]',
     'body_base64 must be base64 text, got "a!" (string)',
   ],
-  ['["proxy" => "x"]', 'proxy must be an array of names and values, got "x" (string)'],
+  ['["proxy" => "x"]', 'proxy must be an object, got "x" (string)'],
   ['["a" => INF]', /^the answer cannot be written as JSON: inf and NaN/],
   ['NAN', /^the answer cannot be written as JSON/],
   ['["a" => "\\xff"]', /cannot be written as JSON: malformed UTF-8/],
@@ -871,7 +871,7 @@ t.test('[runtimes/php.21] a generator is streamed: each piece at once, its end a
   })
   t.match((await worker.call({ path: '/early' })).header, { code: 'exception', message: 'too early' })
   t.match(await worker.call({ path: '/fail' }), { text: 'one', end: { error: 'too late' } })
-  t.match((await worker.call({ path: '/type' })).end, { error: /must be made of strings, got array/ })
+  t.match((await worker.call({ path: '/type' })).end, { error: /must be text or bytes, got an array of \d items?/ })
   const id = worker.open({ path: '/endless' })
   await worker.wait(frame => frame.id === id && frame.kind === KIND.chunk)
   worker.send(KIND.cancel, id)
