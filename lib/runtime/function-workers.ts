@@ -2,7 +2,7 @@
 
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
-import type { GatewayError } from '../core/errors.ts'
+import { GatewayError } from '../core/errors.ts'
 import type { RuntimeName } from '../core/identity.ts'
 import { DEFAULT_IDLE_TTL_SECONDS, MAX_WORKERS_UNLIMITED } from '../core/limits.ts'
 import type { RuntimeCall } from './call.ts'
@@ -99,9 +99,14 @@ export class FunctionWorkers {
 
   /** The first call of a function, or one of a catalog that is gone by now. */
   private dispatchFirst(call: RuntimeCall): void {
+    if (this.isClosing) {
+      call.state = 'done'
+      call.onError(new GatewayError('SHUTTING_DOWN', 'gateway is shutting down'))
+      return
+    }
     const set = this.setOf(call.fn)
     set.dispatch(call)
-    if (this.isClosing || !this.functions.has(call.fn.key)) this.retire(call.fn.key, set)
+    if (!this.functions.has(call.fn.key)) this.retire(call.fn.key, set)
   }
 
   private retire(key: string, set: WorkerSet): void {

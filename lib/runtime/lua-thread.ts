@@ -1,107 +1,27 @@
-/** Threads of this process that run Lua: a spare one, and one that serves a function. Page: runtime/lua-runtime. */
+/** A thread that serves one Lua function, as a worker of its set. Page: runtime/lua-runtime. */
 
-import { Worker as Thread } from 'node:worker_threads'
+import type { Worker as Thread } from 'node:worker_threads'
 import { GatewayError } from '../core/errors.ts'
-import {
-  CANCEL_GRACE_MS,
-  FAST_CALL_MS,
-  LUA_PREFETCH,
-  LUA_THREAD_HEAP,
-  WORKER_READY_TIMEOUT_MS,
-} from '../core/limits.ts'
+import { FAST_CALL_MS, LUA_PREFETCH, WORKER_READY_TIMEOUT_MS } from '../core/limits.ts'
 import type { RuntimeCall } from './call.ts'
-import { runtimeFile } from './package-files.ts'
+import type { LuaThreads } from './lua-threads.ts'
 import { toRuntimeError } from './runtime-error.ts'
 import { Worker, type WorkerSet } from './workers.ts'
 
-const MIB = 1024 * 1024
 /** Share of the newest message in the running average. */
 const AVERAGE_WEIGHT = 0.1
 const EMPTY = Buffer.alloc(0)
 const OUT_OF_MEMORY = 'ERR_WORKER_OUT_OF_MEMORY'
 
-/** Starts threads and keeps one ready: loading the interpreter takes longer than most first calls may. */
-export class LuaThreads {
-  private readonly memoryMb: number
-  private readonly file = runtimeFile('lua/thread.mjs')
-  private spare: Thread | null = null
-  /** Every thread that has not ended, the spare one included. */
-  private readonly live = new Set<Thread>()
-  private isClosed = false
-
-  /** @param memoryMb - most that the Lua code of one thread may hold */
-  constructor(memoryMb: number) {
-    this.memoryMb = memoryMb
-  }
-
-  /** Threads that have not ended. */
-  get count(): number {
-    return this.live.size
-  }
-
-  /** Makes sure that a started thread is waiting; without need for one, that none is. */
-  keepSpare(isNeeded: boolean): void {
-    if (!isNeeded || this.isClosed) {
-      void this.spare?.terminate()
-      this.spare = null
-    } else this.spare ??= this.start()
-  }
-
-  /** A thread for one function: the spare one when there is one. */
-  take(): Thread {
-    const thread = this.spare ?? this.start()
-    this.spare = null
-    return thread
-  }
-
-  /** Resolves when no thread is left. */
-  async close(): Promise<void> {
-    this.isClosed = true
-    this.spare = null
-    await Promise.all([...this.live].map(thread => thread.terminate()))
-  }
-
-  private start(): Thread {
-    const thread = new Thread(this.file, {
-      name: 'fngw-lua',
-      // Lua sees the environment of its function only.
-      env: {},
-      execArgv: [],
-      argv: [],
-      stdin: false,
-      stdout: true,
-      stderr: true,
-      trackUnmanagedFds: false,
-      workerData: {
-        memoryBytes: this.memoryMb * MIB,
-        loadTimeoutMs: WORKER_READY_TIMEOUT_MS,
-        graceMs: CANCEL_GRACE_MS,
-      },
-      // The thread watches itself and ends well below; the engine's own limit is the last resort.
-      resourceLimits: {
-        maxOldGenerationSizeMb: this.memoryMb * LUA_THREAD_HEAP.factor + LUA_THREAD_HEAP.reserveMb,
-        maxYoungGenerationSizeMb: LUA_THREAD_HEAP.youngMb,
-      },
-    })
-    this.live.add(thread)
-    // A thread that cannot even start shows it to whoever took it.
-    thread.on('error', () => {
-      if (this.spare === thread) this.spare = null
-    })
-    thread.once('exit', () => {
-      this.live.delete(thread)
-      if (this.spare === thread) this.spare = null
-    })
-    return thread
-  }
-}
-
 export class LuaThread extends Worker {
   private readonly thread: Thread
-  private readonly onReady: () => void
+  private readonly progress: Int32Array
+  private readonly onLoaded: () => void
   private start: string | undefined
   private unsent: unknown[] = []
   private isFlushing = false
+  /** Calls that were answered. */
+  private answered = 0
   /** What a call took lately, milliseconds; not known to be quick at first. */
   private callMs = FAST_CALL_MS
   private isKilled = false
@@ -110,16 +30,18 @@ export class LuaThread extends Worker {
 
   /**
    * @param startHeader - JSON text of `start`
-   * @param onReady - called once the function is loaded or cannot be
+   * @param onLoaded - called once the function is loaded or cannot be
    */
-  constructor(set: WorkerSet, threads: LuaThreads, startHeader: string, onReady: () => void) {
+  constructor(set: WorkerSet, threads: LuaThreads, startHeader: string, onLoaded: () => void) {
     super(set)
     this.start = startHeader
-    this.onReady = onReady
-    this.thread = threads.take()
-    this.thread.on('message', (message: unknown[]) => this.read(message))
-    this.thread.on('error', error => this.handleThreadError(error))
-    this.thread.once('exit', () => this.handleExit())
+    this.onLoaded = onLoaded
+    const { thread, progress } = threads.take()
+    this.thread = thread
+    this.progress = progress
+    thread.on('message', (message: unknown[]) => this.read(message))
+    thread.on('error', error => this.handleThreadError(error))
+    thread.once('exit', () => this.handleExit())
     this.loadTimer = set.clock.setTimeout(() => this.handleSlowLoad(), WORKER_READY_TIMEOUT_MS)
     this.flushSoon()
   }
@@ -198,10 +120,12 @@ export class LuaThread extends Worker {
   private handleMessage(kind: string, id: number, text: string, body: unknown): void {
     switch (kind) {
       case 'reply':
+        this.answered++
         this.handleReply(id, text, toBody(body), false)
         return
       case 'error':
-        this.handleError(id, toError(text))
+        this.answered++
+        this.handleCallError(id, JSON.parse(text))
         return
       case 'stdout':
       case 'stderr':
@@ -210,12 +134,12 @@ export class LuaThread extends Worker {
       case 'ready':
         this.clearLoadTimer()
         this.handleReady(1)
-        this.onReady()
+        this.onLoaded()
         return
       case 'failed':
         this.clearLoadTimer()
-        this.handleLoadError(toRuntimeError(JSON.parse(text)))
-        this.onReady()
+        this.handleLoadError(toRuntimeError(JSON.parse(text), this.set.fn))
+        this.onLoaded()
         return
       case 'dying':
         this.reason = text
@@ -224,11 +148,18 @@ export class LuaThread extends Worker {
     }
   }
 
+  private handleCallError(id: number, fields: Record<string, unknown>): void {
+    if (fields.ends === true) this.handleLastError(id, toRuntimeError(fields, this.set.fn))
+    // The thread ends a late call itself when this process is too busy to do it in time.
+    else if (fields.code === 'timeout') this.handleError(id, new GatewayError('TIMEOUT', 'runtime timeout'))
+    else this.handleError(id, toRuntimeError(fields, this.set.fn))
+  }
+
   private handleSlowLoad(): void {
     this.loadTimer = null
     this.handleLoadError(
       new GatewayError('LOAD_FAILED', `function did not load within ${WORKER_READY_TIMEOUT_MS / 1000} s`, {
-        detail: { file: this.set.fn.entryFile, hint: 'move slow work out of the top level of the handler file' },
+        detail: { file: this.set.fn.entryPath, hint: 'move slow work out of the top level of the handler file' },
       }),
     )
   }
@@ -239,21 +170,16 @@ export class LuaThread extends Worker {
 
   private handleExit(): void {
     this.clearLoadTimer()
-    // Replies that were joined with those of later calls may be lost with the thread.
-    this.handleClosed({ reason: this.reason ?? 'thread ended', unexpected: !this.isKilled, complete: false })
-    this.onReady()
+    // Its count of begun calls tells whether answers are lost: then it is not known which of the open calls were begun.
+    const complete = Atomics.load(this.progress, 0) - this.answered <= 1
+    this.handleClosed({ reason: this.reason ?? 'thread ended', unexpected: !this.isKilled, complete })
+    this.onLoaded()
   }
 
   private clearLoadTimer(): void {
     if (this.loadTimer !== null) this.set.clock.clearTimeout(this.loadTimer)
     this.loadTimer = null
   }
-}
-
-/** The thread ends a late call itself when this process is too busy to do it in time. */
-function toError(text: string): GatewayError {
-  const fields = JSON.parse(text)
-  return fields.code === 'timeout' ? new GatewayError('TIMEOUT', 'runtime timeout') : toRuntimeError(fields)
 }
 
 /** Text has one character per byte; long bodies come as bytes. */

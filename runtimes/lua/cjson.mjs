@@ -25,11 +25,11 @@ export function createCjson(vm, L, guard, values, writer, metas) {
   const { lua, lauxlib } = vm
   const { LUA_TLIGHTUSERDATA } = vm.types
   const options = { arraysWithMeta: false, maxDepth: MAX_DECODE_DEPTH }
-  const nullValue = new vm.TValue(LUA_TLIGHTUSERDATA, MARKS.nullValue)
+  const ofNull = () => new vm.TValue(LUA_TLIGHTUSERDATA, MARKS.nullValue)
 
   /** @param {unknown} value @param {number} depth @returns {any} a TValue */
   const toLua = (value, depth) => {
-    if (value === null) return new vm.TValue(LUA_TLIGHTUSERDATA, MARKS.nullValue)
+    if (value === null) return ofNull()
     if (typeof value !== 'object') return values.ofJson(value)
     if (depth >= options.maxDepth) throw new JsonError(` is nested deeper than ${options.maxDepth}`)
     const table = new LuaTable(L)
@@ -134,7 +134,7 @@ export function createCjson(vm, L, guard, values, writer, metas) {
   const build = (L, safe) => {
     lauxlib.luaL_newlib(L, functions(safe))
     const { value: table } = L.stack[L.top - 1]
-    values.put(table, 'null', nullValue)
+    values.put(table, 'null', ofNull())
     values.put(table, 'empty_array', new vm.TValue(LUA_TLIGHTUSERDATA, MARKS.emptyArray))
     values.put(table, 'array_mt', values.ofTable(metas.arrayMeta))
     values.put(table, 'empty_array_mt', values.ofTable(metas.emptyArrayMeta))

@@ -56,7 +56,6 @@ export function createEvents(L, values, fn) {
       parsed ??= JSON.parse(headerText)
       return parsed
     }
-    // A value of its own in each place: the ones handed to the interpreter are overwritten as it runs.
     const params = new LuaTable(L, table => values.fill(table, header().params ?? {}))
     const event = new LuaTable(L, table => {
       const call = header()
@@ -79,7 +78,7 @@ export function createEvents(L, values, fn) {
       const context = { request_id: id, ...fn.context, user, trigger, trace }
       values.put(table, 'context', values.ofTable(values.lazyRecord(context)))
     })
-    return { event: values.ofTable(event), params: values.ofTable(params) }
+    return { event, params }
   }
 
   return toArguments

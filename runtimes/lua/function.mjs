@@ -3,6 +3,7 @@
 import { ContractError, createEnvelopes } from './envelope.mjs'
 import { createEvents } from './event.mjs'
 import { SourceFiles } from './files.mjs'
+import { LimitError } from './guard.mjs'
 import { createLoader } from './loader.mjs'
 import { createOutput } from './output.mjs'
 import { createState } from './sandbox.mjs'
@@ -25,6 +26,7 @@ export function createFunction({ vm, guard, fn, graceMs, send }) {
   const output = createOutput((stream, id, text) => send(stream, id, text))
   const state = createState({ vm, guard, files, env: fn.env, write: output.write })
   const loader = createLoader(state, files, fn)
+  /** @type {any} */
   let handler
   try {
     handler = loader.load()
@@ -37,21 +39,30 @@ export function createFunction({ vm, guard, fn, graceMs, send }) {
   const { L } = state
   const { TValue, lua } = vm
 
+  /** @param {number} id @param {import('./loader.mjs').Failure} failure */
+  const fail = (id, failure) => {
+    const isLast = guard.condemned !== ''
+    send('error', id, JSON.stringify(isLast ? { ...failure, message: guard.condemned, ends: true } : failure))
+  }
+
   /** @type {Serve} */
   const run = (id, header, body) => {
     guard.begin(performance.now() + timeoutMs)
     const { event, params } = toArguments(header, body)
+    // Each slot its own TValue: what stands on the stack is written over.
     L.stack[L.top++] = new TValue(handler.type, handler.value)
-    L.stack[L.top++] = event
-    L.stack[L.top++] = params
+    L.stack[L.top++] = state.values.ofTable(event)
+    L.stack[L.top++] = state.values.ofTable(params)
     const failure = loader.run(2, 'exception')
     output.flush(id)
     if (failure !== null) {
       if (performance.now() > guard.deadline) failure.code = 'timeout'
-      send('error', id, JSON.stringify(failure))
+      fail(id, failure)
       return
     }
     const reply = toReply(L.stack[L.top - 1])
+    // Out of memory, but in a pcall: the thread ends all the same.
+    if (guard.condemned !== '') throw new LimitError(guard.condemned)
     send('reply', id, reply.head, reply.body)
   }
 

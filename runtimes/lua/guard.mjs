@@ -5,6 +5,7 @@
  */
 
 import v8 from 'node:v8'
+import { runInNewContext } from 'node:vm'
 
 /** Instructions between two looks at clock and memory; a look takes half a microsecond. */
 export const HOOK_INSTRUCTIONS = 1000
@@ -17,10 +18,28 @@ const LARGE_BYTES = 4096
 /** Ends the Lua code that runs. Thrown as a JavaScript error; the state turns it into a Lua error message. */
 export class LimitError extends Error {}
 
+/**
+ * The engine's garbage collector, to be called in need. The flag that shows it to scripts is set for the one moment.
+ * @returns {() => void}
+ */
+function findCollector() {
+  v8.setFlagsFromString('--expose-gc')
+  try {
+    return runInNewContext('gc')
+  } finally {
+    v8.setFlagsFromString('--no-expose-gc')
+  }
+}
+
 export class Guard {
-  /** @param {number} memoryBytes - most the thread may hold */
-  constructor(memoryBytes) {
+  /**
+   * @param {number} memoryBytes - most the thread may hold
+   * @param {() => void} beforeSlow - sends what waits: work that is about to take long may end with the thread
+   */
+  constructor(memoryBytes, beforeSlow) {
     this.memoryBytes = memoryBytes
+    this.collect = findCollector()
+    this.beforeSlow = beforeSlow
     /** Longest string: a copy or two of it still fits. */
     this.maxStringBytes = Math.floor(memoryBytes / 4)
     this.deadline = Number.POSITIVE_INFINITY
@@ -47,12 +66,20 @@ export class Guard {
     return heap + external
   }
 
+  /** What is garbage only does not count, but to know that costs a collection. */
+  isFull() {
+    if (this.usedBytes() <= this.memoryBytes) return false
+    this.collect()
+    return this.usedBytes() > this.memoryBytes
+  }
+
   /** Looks at clock and memory. */
   poll() {
+    this.beforeSlow()
     this.bytes = 0
     this.items = 0
     if (this.condemned === '') {
-      if (this.usedBytes() > this.memoryBytes) {
+      if (this.isFull()) {
         this.condemned = `not enough memory: the function used more than ${Math.round(this.memoryBytes / 2 ** 20)} MB`
       } else if (performance.now() <= this.deadline) return
       else throw new LimitError('runtime timeout')

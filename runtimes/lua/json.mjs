@@ -59,10 +59,10 @@ export function createJsonWriter(vm, guard, marks) {
     text = ''
   }
 
-  /** @param {string} problem */
-  const refuse = problem => {
+  /** @param {string} problem @param {number} [levels] - of the path that lead to it */
+  const refuse = (problem, levels = depth) => {
     let path = ''
-    for (let i = 0; i < depth; i++) {
+    for (let i = 0; i < levels; i++) {
       const key = keys[i]
       path += typeof key === 'number' ? `[${key}]` : `.${Buffer.from(key, 'latin1').toString()}`
     }
@@ -155,7 +155,7 @@ export function createJsonWriter(vm, guard, marks) {
       } else if (key.type === LUA_TNUMINT || key.type === LUA_TNUMFLT) {
         keys[depth - 1] = key.value
         text += `"${key.value}"`
-      } else refuse(`has a key that is a ${vm.typeName(key)}; keys must be strings or numbers`)
+      } else refuse(`has a key that is a ${vm.typeName(key)}; keys must be strings or numbers`, depth - 1)
       text += ':'
       writeValue(entry.value)
       if (count % WATCH_ITEMS === 0) guard.count(WATCH_ITEMS)

@@ -12,6 +12,10 @@ import { createValues } from './values.mjs'
 import { LuaTable, toBytes, toText } from './vm.mjs'
 
 const LIBRARIES = ['coroutine', 'table', 'string', 'math', 'utf8']
+const PATTERN_FUNCTIONS = ['find', 'match', 'gmatch', 'gsub']
+/** Steps of a match that take about a millisecond. */
+const SLOW_STEPS = 100_000
+const QUANTIFIERS = new Set(toBytes('*+-?'))
 const EMPTY = toBytes('')
 const TAB = toBytes('\t')
 const NEW_LINE = toBytes('\n')
@@ -91,6 +95,24 @@ export function createState({ vm, guard, files, env, write }) {
     return push(L, values.ofBytes(bytes))
   }
 
+  /**
+   * A pattern function of the library, which looks at no clock. A subject and pattern that may take long to match let
+   * the answers that wait go first: the gateway then knows which call is the slow one.
+   * @param {string} name
+   */
+  const watchPattern = name => {
+    lua.lua_getglobal(state, toBytes('string'))
+    lua.lua_getfield(state, -1, toBytes(name))
+    const original = lua.lua_tocfunction(state, -1)
+    lua.lua_settop(state, -3)
+    return (/** @type {any} */ L) => {
+      const subject = lua.lua_tostring(L, 1)
+      const pattern = lua.lua_tostring(L, 2)
+      if (subject !== null && pattern !== null && mayBeSlow(subject.length, pattern)) guard.beforeSlow()
+      return original(L)
+    }
+  }
+
   /** @param {any} L */
   const getenv = L => {
     const name = toText(lauxlib.luaL_checkstring(L, 1))
@@ -152,7 +174,8 @@ export function createState({ vm, guard, files, env, write }) {
   lua.lua_pushglobaltable(state)
   define({ ...chunks.globals, print, collectgarbage })
   lua.lua_getglobal(state, toBytes('string'))
-  define({ rep, dump: null })
+  const patterns = Object.fromEntries(PATTERN_FUNCTIONS.map(name => [name, watchPattern(name)]))
+  define({ ...patterns, rep, dump: null })
   lua.lua_settop(state, 0)
   lua.lua_getglobal(state, toBytes('table'))
   lua.lua_getfield(state, -1, toBytes('unpack'))
@@ -174,6 +197,15 @@ export function createState({ vm, guard, files, env, write }) {
   lua.lua_sethook(state, createHook(vm, guard), lua.LUA_MASKCOUNT, vm.hookInstructions)
 
   return { vm, L: state, values, writer, compileFile: chunks.compileFile }
+}
+
+/** A match backtracks through every way its quantifiers can share the subject. @param {number} length @param {Uint8Array} pattern */
+function mayBeSlow(length, pattern) {
+  let steps = length
+  for (let i = 0; i < pattern.length && steps <= SLOW_STEPS; i++) {
+    if (QUANTIFIERS.has(/** @type {number} */ (pattern[i]))) steps *= length
+  }
+  return steps > SLOW_STEPS
 }
 
 /**

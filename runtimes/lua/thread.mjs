@@ -21,13 +21,17 @@ const FLUSH_MS = 1
 const WARM_UP_CALLS = 20
 
 const port = /** @type {import('node:worker_threads').MessagePort} */ (parentPort)
-const guard = new Guard(workerData.memoryBytes)
-const vm = loadVm(guard)
 /** @type {unknown[]} */
 let out = []
 /** @type {ArrayBuffer[]} */
 let transfers = []
 let flushedAt = 0
+const guard = new Guard(workerData.memoryBytes, () => {
+  if (out.length > 0) flush(performance.now())
+})
+/** Calls begun, where the gateway sees it even when nothing else comes from here any more. */
+const progress = new Int32Array(workerData.progress)
+const vm = loadVm(guard)
 /** @type {import('./function.mjs').Serve | null} */
 let serve = null
 
@@ -52,9 +56,8 @@ function send(kind, id, text, body = '') {
   }
 }
 
-/** The thread cannot go on: memory is used up. The gateway sees its end and answers the open call. */
-function dieIfCondemned() {
-  if (guard.condemned === '') return
+/** The memory is used up: the error of the call that did it is sent, and the thread ends. */
+function die() {
   send('dying', 0, guard.condemned)
   flush(0)
   process.exit(1)
@@ -68,8 +71,8 @@ function load(start) {
     serve = createFunction({ vm, guard, fn, graceMs: workerData.graceMs, send })
     send('ready', 0, '')
   } catch (error) {
-    dieIfCondemned()
     const failure = error instanceof LoadError ? error.failure : { code: 'load', message: `cannot load: ${error}` }
+    // The gateway ends a thread that cannot load its function.
     send('failed', 0, JSON.stringify(failure))
   }
   // At once: the time of the first call counts from here.
@@ -80,8 +83,9 @@ port.on('message', ({ start, calls }) => {
   if (start !== undefined) load(start)
   if (serve !== null) {
     for (let i = 0; i < calls.length; i += 3) {
+      Atomics.add(progress, 0, 1)
       serve(calls[i], calls[i + 1], calls[i + 2])
-      dieIfCondemned()
+      if (guard.condemned !== '') die()
       const now = performance.now()
       if (now - flushedAt > FLUSH_MS) flush(now)
     }

@@ -1,0 +1,143 @@
+/** A Lua runtime with functions in a temporary tree, for tests. */
+
+import { systemClock } from '../../lib/core/clock.ts'
+import type { FunctionVersion, Policy } from '../../lib/core/catalog.ts'
+import type { GatewayError } from '../../lib/core/errors.ts'
+import { RuntimeCall } from '../../lib/runtime/call.ts'
+import { createLuaRuntime, type LuaRuntime } from '../../lib/runtime/lua-runtime.ts'
+import { makeFn } from './fn.ts'
+import { makeTree, type Tree, type TreeEntry } from './tree.ts'
+
+export interface LuaResult {
+  header: string
+  head: any
+  body: Buffer
+  error: GatewayError | null
+  stdout: string
+  stderr: string
+}
+
+class TestCall extends RuntimeCall {
+  readonly result: Promise<LuaResult>
+  settled = 0
+  private settle!: (result: LuaResult) => void
+  private readonly output = { stdout: '', stderr: '' }
+
+  constructor(fn: FunctionVersion) {
+    super(fn)
+    this.result = new Promise(resolve => {
+      this.settle = resolve
+    })
+  }
+
+  override onReply(header: string, body: Buffer): void {
+    this.finish({ header, head: JSON.parse(header), body: Buffer.from(body), error: null })
+  }
+
+  override onError(error: GatewayError): void {
+    this.finish({ header: '', head: null, body: Buffer.alloc(0), error })
+  }
+
+  override onChunk(): void {}
+  override onEnd(): void {}
+
+  override onLog(stream: 'stdout' | 'stderr', text: string): void {
+    this.output[stream] += text
+  }
+
+  private finish(result: Omit<LuaResult, 'stdout' | 'stderr'>): void {
+    this.settled++
+    this.settle({ ...result, ...this.output })
+  }
+}
+
+const CALL = {
+  id: 'req-1',
+  ts: 1_700_000_000_123,
+  method: 'POST',
+  path: '/fn',
+  raw_path: '/fn',
+  params: {},
+  query: {},
+  headers: {},
+  client: { ip: '127.0.0.1', ua: null },
+  session: null,
+  user: null,
+  trigger: null,
+  trace: null,
+}
+
+export interface LuaSite {
+  tree: Tree
+  runtime: LuaRuntime
+  /** Functions by name. */
+  fns: Map<string, FunctionVersion>
+  logs: string[]
+  failures: string[]
+  /** Adds or replaces a function: `name/handler.lua`. */
+  add(name: string, source: string, policy?: Partial<Policy>, fields?: Partial<FunctionVersion>): FunctionVersion
+  /** Tells the runtime of all functions there are. */
+  retain(): void
+  start(name: string, fields?: object, body?: string | Uint8Array | null): TestCall
+  call(name: string, fields?: object, body?: string | Uint8Array | null): Promise<LuaResult>
+  close(): Promise<void>
+}
+
+export function makeLuaSite(
+  sources: Record<string, string>,
+  options: { memoryMb?: number; files?: Record<string, TreeEntry>; policy?: Partial<Policy> } = {},
+): LuaSite {
+  const tree = makeTree(options.files)
+  const fns = new Map<string, FunctionVersion>()
+  const logs: string[] = []
+  const failures: string[] = []
+  const runtime = createLuaRuntime({
+    clock: systemClock,
+    workerMemoryMb: options.memoryMb ?? 128,
+    functionsRoot: tree.root,
+    production: false,
+    toContext: fn => ({ runtime: 'lua', function_name: fn.name, timeout_ms: fn.policy.timeoutMs }),
+    toPackDirs: () => [],
+    onLog: (fn, stream, text) => logs.push(`${fn.name} ${stream} ${text}`),
+    onFailure: (fn, error) => failures.push(`${fn.name} ${error.message}`),
+  })
+  let revision = 0
+  const site: LuaSite = {
+    tree,
+    runtime,
+    fns,
+    logs,
+    failures,
+    add: (name, source, policy = {}, fields = {}) => {
+      tree.write({ [`${name}/handler.lua`]: source })
+      const fn = makeFn({
+        runtime: 'lua',
+        name,
+        fnDir: tree.path(name),
+        entryPath: tree.path(`${name}/handler.lua`),
+        entryFile: `${name}/handler.lua`,
+        signature: String(++revision),
+        ...fields,
+        policy: { ...options.policy, ...policy },
+      })
+      fns.set(name, fn)
+      return fn
+    },
+    retain: () => runtime.retain(new Map([...fns.values()].map(fn => [fn.key, fn]))),
+    start: (name, fields = {}, body = null) => {
+      const call = new TestCall(fns.get(name)!)
+      call.header = JSON.stringify({ ...CALL, ...fields })
+      call.body = body === null ? null : Buffer.from(body as Uint8Array)
+      runtime.dispatch(call)
+      return call
+    },
+    call: (name, fields, body) => site.start(name, fields, body).result,
+    close: async () => {
+      await runtime.close(1000)
+      tree.cleanup()
+    },
+  }
+  for (const [name, source] of Object.entries(sources)) site.add(name, source)
+  site.retain()
+  return site
+}
