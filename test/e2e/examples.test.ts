@@ -1,0 +1,113 @@
+import { createHmac } from 'node:crypto'
+import { cpSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { inflateSync } from 'node:zlib'
+import t, { type Test } from 'tap'
+import { createGateway, type Gateway } from '../../lib/index.ts'
+import { findProgram } from '../../lib/runtime/binaries.ts'
+
+const EXAMPLES = fileURLToPath(new URL('../../examples/functions', import.meta.url))
+
+/** Serves a copy of an example, so that its data stays out of the checkout. */
+async function serve(t: Test, name: string): Promise<Gateway> {
+  const root = mkdtempSync(join(tmpdir(), 'fngw-example-'))
+  cpSync(join(EXAMPLES, name), root, { recursive: true })
+  const gateway = await createGateway({ functionsRoot: root, env: process.env })
+  t.teardown(async () => {
+    await gateway.close()
+    rmSync(root, { recursive: true, force: true })
+  })
+  t.same(gateway.warnings, [], `${name} has no warnings`)
+  t.match(readFileSync(join(EXAMPLES, name, 'README.md'), 'utf8'), new RegExp(`fngw dev examples/functions/${name}`))
+  return gateway
+}
+
+const hasPhp = findProgram('php', {}, process.env.PATH ?? '').path !== null
+const NO_PHP = hasPhp ? false : 'php is not installed: apt-get install php-cli'
+
+t.test('[gateway.2] node-notes keeps notes in a file', async t => {
+  const gateway = await serve(t, 'node-notes')
+  t.same((await gateway.inject('/notes')).json(), [])
+  const post = (body: string) => gateway.inject({ method: 'POST', url: '/notes', body })
+  const created = await post('{"text":" buy milk "}')
+  const note = created.json() as { id: string; text: string }
+  t.match([created.status, note.text, created.headers.location], [201, 'buy milk', `/notes/${note.id}`])
+  t.equal((await post('{"text":""}')).status, 422)
+  t.equal((await post('nope')).status, 400)
+  await post('{"text":"read"}')
+  t.match((await gateway.inject('/notes?q=milk')).json(), [{ id: note.id }])
+  t.same((await gateway.inject(`/notes/${note.id}`)).json(), note)
+  t.equal((await gateway.inject({ method: 'DELETE', url: `/notes/${note.id}` })).status, 204)
+  t.equal((await gateway.inject(`/notes/${note.id}`)).status, 404)
+  t.equal(((await gateway.inject('/notes')).json() as unknown[]).length, 1)
+})
+
+t.test('[gateway.2] ts-webhook accepts a right signature only', async t => {
+  const gateway = await serve(t, 'ts-webhook')
+  const body = '{"action":"opened"}'
+  const sign = (secret: string) => `sha256=${createHmac('sha256', secret).update(body).digest('hex')}`
+  const send = (headers: Record<string, string>) => gateway.inject({ method: 'POST', url: '/webhook', headers, body })
+  t.match((await send({ 'x-signature-256': sign('change-me') })).json(), { action: 'opened', accepted: String })
+  t.equal((await send({ 'x-signature-256': sign('wrong') })).status, 401)
+  t.equal((await send({})).status, 401)
+  t.equal((await gateway.inject('/webhook')).status, 405)
+})
+
+t.test('[gateway.2] python-chart draws a real PNG', async t => {
+  const gateway = await serve(t, 'python-chart')
+  const { status, headers, body } = await gateway.inject('/chart?values=1,4,2')
+  t.match([status, headers['content-type']], [200, 'image/png'])
+  t.equal(body.subarray(0, 8).toString('latin1'), '\x89PNG\r\n\x1a\n')
+  const [width, height] = [body.readUInt32BE(16), body.readUInt32BE(20)]
+  const data = body.indexOf('IDAT')
+  const rows = inflateSync(body.subarray(data + 4, data + 4 + body.readUInt32BE(data - 4)))
+  t.equal(rows.length, height * (1 + width * 3), 'every pixel is there')
+  t.equal((await gateway.inject('/chart?values=x')).status, 400)
+})
+
+t.test('[gateway.2] php-contact shows and checks a form', { skip: NO_PHP }, async t => {
+  const gateway = await serve(t, 'php-contact')
+  const form = await gateway.inject('/contact')
+  t.match([form.status, form.headers['content-type']], [200, 'text/html; charset=utf-8'])
+  t.match(form.text(), /<form method="post">/)
+  const send = (body: string) => gateway.inject({ method: 'POST', url: '/contact', body })
+  const wrong = await send('name=%3Cscript%3E&message=short')
+  t.equal(wrong.status, 422)
+  t.match(wrong.text(), /&lt;script&gt;/)
+  t.match((await send('name=Kim&message=Hello+from+here')).text(), /Kim, your message arrived/)
+})
+
+t.test('[gateway.2] lua-flags gives a user the same answer every time', async t => {
+  const gateway = await serve(t, 'lua-flags')
+  const ada = (await gateway.inject('/flags/ada')).json() as { flags: Record<string, boolean> }
+  t.match(ada, { user: 'ada', flags: { 'dark-mode': true, 'beta-search': true, 'new-checkout': Boolean } })
+  t.same((await gateway.inject('/flags/ada')).json(), ada)
+  let on = 0
+  for (let i = 0; i < 100; i++) {
+    const { flags } = (await gateway.inject(`/flags/user${i}`)).json() as typeof ada
+    t.equal(flags['beta-search'], false)
+    if (flags['new-checkout']) on++
+  }
+  t.ok(on > 20 && on < 80, `${on} of 100 users have a flag of 50 percent`)
+})
+
+t.test('[gateway.2] polyglot: one tree, five languages', async t => {
+  const gateway = await serve(t, 'polyglot')
+  t.match((await gateway.inject('/')).json(), { shop: String })
+  t.equal(((await gateway.inject('/products?max_cents=1200')).json() as unknown[]).length, 2)
+  t.same((await gateway.inject('/products/2')).json(), { id: 2, name: 'Cup' })
+  t.equal((await gateway.inject('/products/9')).status, 404)
+  const label = await gateway.inject('/label/A%3CB')
+  t.match([label.headers['content-type'], label.text()], ['image/svg+xml', /A&lt;B/])
+  t.same((await gateway.inject('/shipping?kg=2.5')).json(), { kg: 2.5, cents: 850 })
+  t.equal((await gateway.inject('/shipping')).status, 400)
+  if (NO_PHP !== false) return t.comment(NO_PHP)
+  const invoice = await gateway.inject({
+    method: 'POST',
+    url: '/invoice',
+    body: '[{"cents":650,"count":2},{"cents":100}]',
+  })
+  t.same([invoice.status, invoice.json()], [201, { lines: 2, total_cents: 1400 }])
+})
