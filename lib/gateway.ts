@@ -25,6 +25,7 @@ import { type Clock, systemClock } from './core/clock.ts'
 import { GatewayError, type Warning } from './core/errors.ts'
 import { DEFAULT_VERSION_LABEL } from './core/versions.ts'
 import { explainIgnored } from './discovery/explain.ts'
+import { type Builds, createBuilds } from './dependencies/resolve.ts'
 import { type Watcher, watchTree } from './discovery/watch.ts'
 import { DebugHeaders } from './http/debug-headers.ts'
 import type { HttpRequest, HttpResponse } from './http/exchange.ts'
@@ -47,7 +48,9 @@ import { AccessLogFormat } from './observe/access-log.ts'
 import { type EventName, GatewayEvents, type Listener } from './observe/events.ts'
 import { LogStore } from './observe/log-store.ts'
 import { type Explanation, explain } from './router/explain.ts'
+import { findProgram } from './runtime/binaries.ts'
 import { createLuaRuntime } from './runtime/lua-runtime.ts'
+import { runtimeFile } from './runtime/package-files.ts'
 import { Runtimes } from './runtime/runtimes.ts'
 
 export interface GatewayOptions extends SettingsInput {
@@ -183,6 +186,7 @@ class FunctionGateway implements Gateway {
   readonly #events: GatewayEvents
   readonly #logs: LogStore
   readonly #pool: WorkerPool
+  readonly #builds: Builds
   readonly #runtimes: Runtimes
   readonly #edge: EdgeProxy
   readonly #invoker: Invoker
@@ -222,13 +226,24 @@ class FunctionGateway implements Gateway {
       onProblem: message => this.#emitLog('warn', message),
     })
     this.#pool = new WorkerPool(clock)
+    const hostEnv = { ...process.env, ...env }
+    this.#builds = createBuilds({
+      clock,
+      functionsRoot: settings.functionsRoot,
+      goBuildTimeoutSeconds: settings.goBuildTimeoutSeconds,
+      hostEnv,
+      workerFolder: runtime => runtimeFile(`${runtime}/worker`),
+      findProgram: runtime => findProgram(runtime, settings.binaries, hostEnv.PATH ?? ''),
+      onBuilt: (fn, durationMs) => this.#log('info', `built ${fn.key} in ${(durationMs / 1000).toFixed(1)} s`),
+      onFailure: (fn, error) => this.#failure(fn, error),
+    })
     this.#runtimes = new Runtimes({
       settings,
       clock,
-      hostEnv: { ...process.env, ...env },
+      hostEnv,
       toContext: fn => toStaticContext(fn, process.pid),
       toPackDirs: () => [],
-      toBinary: () => '',
+      preparerOf: name => (name === 'go' || name === 'rust' ? this.#builds : null),
       createLua: () =>
         createLuaRuntime({
           clock,
@@ -406,6 +421,7 @@ class FunctionGateway implements Gateway {
     this.#watcher?.close()
     await this.#server?.close(timeoutMs)
     await this.#reloading
+    await this.#builds.close()
     await this.#runtimes.close(left())
     await this.#edge.close(left())
     await this.#logs.close()
@@ -472,6 +488,7 @@ class FunctionGateway implements Gateway {
     const catalog = await this.#loader.load(changed)
     this.#catalog = catalog
     this.#pool.adopt(catalog.functions)
+    this.#builds.retain(catalog.functions)
     if (!inspect) this.#runtimeWarnings = this.#runtimes.retain(catalog.functions)
     const known = new Set<string>()
     for (const warning of this.warnings) {

@@ -34,6 +34,21 @@ export const INSTALL_TIMEOUT_SECONDS = 180
 /** Seconds a Go build may take unless `GO_BUILD_TIMEOUT_S` says otherwise. */
 export const DEFAULT_GO_BUILD_TIMEOUT_SECONDS = 180
 
+/** Bytes kept of a build tool's output; lines and characters of it that an error shows. */
+export const MAX_TOOL_OUTPUT_BYTES = 64 * KIB
+export const MAX_BUILD_TAIL_LINES = 8
+export const MAX_BUILD_TAIL_CHARS = 2000
+/** Programs kept of one handler: the newest and those before it that a draining worker may still be started from. */
+export const KEPT_BUILDS = 2
+/** Folder levels below a function's folder that are read for sources. */
+export const MAX_BUILD_FOLDER_DEPTH = 12
+/** Milliseconds after which a build that failed for no fault of its sources is tried again. */
+export const BUILD_RETRY_MS = 10_000
+/** `Retry-After` of a call that could not wait for a build, seconds. */
+export const BUILD_RETRY_AFTER_SECONDS = 2
+/** Milliseconds after which a tool's temporary folder counts as left behind. */
+export const STALE_BUILD_FOLDER_MS = 3_600_000
+
 /** Node installs at once during the start. */
 export const DEFAULT_PREINSTALL_NODE_DEPS_CONCURRENCY = 4
 

@@ -10,6 +10,7 @@ import type { Runtime, RuntimeHealth } from './call.ts'
 import type { DaemonEvent, Launch } from './daemon.ts'
 import { runtimeFile, SocketFolder } from './package-files.ts'
 import { ProcessRuntime } from './process-runtime.ts'
+import { type OpenableRuntime, type Preparer, PreparingRuntime } from './preparing-runtime.ts'
 import { SocketSet } from './socket-set.ts'
 import type { StartFacts } from './start-header.ts'
 
@@ -30,8 +31,8 @@ export interface RuntimesOptions extends Pick<StartFacts, 'toContext' | 'toPackD
   clock: Clock
   /** Environment of this process; a daemon gets a few variables of it. */
   hostEnv: Readonly<Record<string, string | undefined>>
-  /** Full path of a compiled function's program (go, rust). */
-  toBinary(fn: FunctionVersion): string
+  /** Makes what functions of a runtime need before their workers start; null or absent when they need nothing. */
+  preparerOf?(name: RuntimeName): Preparer | null
   /** Lua, which needs no process. */
   createLua(): Runtime
   onLog(fn: FunctionVersion, stream: 'stdout' | 'stderr', text: string): void
@@ -105,29 +106,34 @@ export class Runtimes {
       this.missing.set(name, problem)
       return
     }
-    const runtime = this.createProcessRuntime(name)
+    // A daemon that somebody else runs has programs of its own.
+    const runtime = this.createProcessRuntime(name, isExternal ? null : (this.options.preparerOf?.(name) ?? null))
     this.byName.set(name, runtime)
     // Asked for by name, it is shown as down with the reason, functions or not.
     if (problem !== null) void runtime.open()
   }
 
-  private createProcessRuntime(name: RuntimeName): ProcessRuntime {
+  private createProcessRuntime(name: RuntimeName, preparer: Preparer | null): OpenableRuntime {
     const { options } = this
     const { settings } = options
+    let preparing: PreparingRuntime | null = null
     const sockets = new SocketSet({
       runtime: name,
       clock: options.clock,
       externalUris: this.externalUris(name),
       daemonCount: settings.runtimeDaemons[name] ?? 1,
       launch: index => this.toLaunch(name, index),
-      toStartFields: fn => (name === 'go' || name === 'rust' ? { binary: options.toBinary(fn) } : {}),
+      toStartFields: fn => {
+        const binary = preparing?.binaryOf(fn) ?? null
+        return binary === null ? {} : { binary }
+      },
       onLog: (key, stream, text) => {
         const fn = this.functions.get(key)
         if (fn !== undefined) options.onLog(fn, stream, text)
       },
       onEvent: options.onEvent,
     })
-    return new ProcessRuntime({
+    const runtime = new ProcessRuntime({
       name,
       clock: options.clock,
       sockets,
@@ -138,6 +144,9 @@ export class Runtimes {
       onLog: options.onLog,
       onFailure: options.onFailure,
     })
+    if (preparer === null) return runtime
+    preparing = new PreparingRuntime(runtime, preparer, options.clock)
+    return preparing
   }
 
   private externalUris(name: RuntimeName): readonly string[] {

@@ -134,7 +134,6 @@ export function makeRuntimes(
     },
     clock: systemClock,
     hostEnv: options.hostEnv ?? process.env,
-    toBinary: () => '',
     createLua: () => {
       throw new Error('no lua here')
     },

@@ -1,0 +1,135 @@
+/** What the builders of go and rust have in common. Owner: §2.16, page dependencies/resolve. */
+
+import { readdirSync, readFileSync } from 'node:fs'
+import { join, relative, sep } from 'node:path'
+import type { FunctionVersion } from '../core/catalog.ts'
+import { type ErrorDetail, GatewayError } from '../core/errors.ts'
+import { MAX_BUILD_FOLDER_DEPTH, MAX_BUILD_TAIL_LINES, MAX_BUILD_TAIL_CHARS } from '../core/limits.ts'
+import type { ToolResult, ToolRun } from './run-tool.ts'
+
+/** The program that builds, and everything about it that changes what it makes. */
+export interface Toolchain {
+  /** Full path. */
+  program: string
+  /** Texts a builder asked for with `toolchainArgs`. */
+  version: string
+}
+
+/** One build that is to be done. */
+export interface BuildPlan {
+  key: string
+  /** True when the program for the key is there. */
+  isBuilt: boolean
+  /** Full path of the program. */
+  binary: string
+  /** Builds it and puts it in place. @throws GatewayError LOAD_FAILED, or any error of the file system */
+  build(tools: BuildTools): Promise<void>
+}
+
+export interface BuildTools {
+  /** Runs a program with the build environment. */
+  run(run: Pick<ToolRun, 'command' | 'args' | 'cwd'> & { env?: Readonly<Record<string, string>> }): Promise<ToolResult>
+}
+
+export interface Builder {
+  runtime: 'go' | 'rust'
+  /** Builds that may run at once. */
+  concurrency: number
+  timeoutMs: number
+  /** Reads the version of a toolchain. @throws GatewayError LOAD_FAILED */
+  readVersion(program: string, tools: BuildTools, cwd: string): Promise<string>
+  /** Reads the sources. @throws GatewayError LOAD_FAILED when they cannot be a function */
+  plan(fn: FunctionVersion, toolchain: Toolchain): BuildPlan
+}
+
+/** A place in a source file: path below the functions root, line from 1. */
+export interface Place {
+  file: string
+  line: number
+}
+
+/** A build that failed for a reason in the sources: it will fail again until they change. */
+export function sourceError(message: string, detail: ErrorDetail = {}): GatewayError {
+  return new GatewayError('LOAD_FAILED', message, { detail })
+}
+
+/** True when trying again without a change may help: the cause is no line of the sources. */
+export function isPassing(error: GatewayError): boolean {
+  return error.code !== 'LOAD_FAILED' || error.detail?.file === undefined
+}
+
+/**
+ * The error for a tool that ended badly without naming a line of the sources.
+ * @param action - such as `go build`
+ */
+export function toolError(action: string, result: ToolResult, timeoutMs: number, hint?: string): GatewayError {
+  const detail: ErrorDetail = hint === undefined ? {} : { hint }
+  if (result.timedOut) {
+    const message = `build failed: ${action} took longer than ${timeoutMs / 1000} s and was stopped`
+    return new GatewayError('LOAD_FAILED', message, { detail })
+  }
+  const tail = toTail(result.output.split('\n'))
+  const why = result.problem ?? `${action} exited with code ${result.code}`
+  return new GatewayError('LOAD_FAILED', `build failed: ${tail === '' ? why : tail}`, { detail })
+}
+
+/** The last lines of a tool's output, without empty ones. */
+export function toTail(lines: readonly string[]): string {
+  const full = lines.map(line => line.trimEnd()).filter(line => line.trim() !== '')
+  return cut(full.slice(-MAX_BUILD_TAIL_LINES).join('\n'))
+}
+
+/** The first lines: where a compiler begins with the error that matters. */
+export function toHead(lines: readonly string[]): string {
+  const rest = lines.length - MAX_BUILD_TAIL_LINES
+  const shown = rest > 0 ? [...lines.slice(0, MAX_BUILD_TAIL_LINES), `and ${rest} more`] : lines
+  return cut(shown.join('\n'))
+}
+
+function cut(text: string): string {
+  return text.length <= MAX_BUILD_TAIL_CHARS ? text : `${text.slice(0, MAX_BUILD_TAIL_CHARS)}...`
+}
+
+/** The text of a file, null when it is not there. */
+export function readOptional(path: string): string | null {
+  try {
+    return readFileSync(path, 'utf8')
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null
+    throw error
+  }
+}
+
+/** Files below a folder that a test takes, full paths in order; hidden folders, packages and build results are not entered. */
+export function filesBelow(folder: string, isWanted: (name: string) => boolean, depth = 0): string[] {
+  if (depth > MAX_BUILD_FOLDER_DEPTH) return []
+  const found: string[] = []
+  const entries = readdirSync(folder, { withFileTypes: true }).sort((a, b) => (a.name < b.name ? -1 : 1))
+  for (const entry of entries) {
+    const path = join(folder, entry.name)
+    if (entry.isDirectory()) {
+      if (!entry.name.startsWith('.') && !SKIPPED.has(entry.name)) found.push(...filesBelow(path, isWanted, depth + 1))
+    } else if (entry.isFile() && isWanted(entry.name)) found.push(path)
+  }
+  return found
+}
+
+const SKIPPED: ReadonlySet<string> = new Set(['node_modules', 'vendor', '__pycache__', 'target', 'testdata'])
+
+/** A path below another one, with `/`. */
+export function below(folder: string, path: string): string {
+  return relative(folder, path).split(sep).join('/')
+}
+
+const METHOD_PREFIX = /^(?:get|post|put|patch|delete)(?:\.|$)/i
+
+/**
+ * True when a source file beside the handler belongs to it: `_` files always, plain files only in the folder of a
+ * function, where files with a method or a `[token]` in their name are routes of their own.
+ */
+export function isMember(fn: FunctionVersion, fileName: string): boolean {
+  if (fileName.startsWith('.')) return false
+  if (fileName.startsWith('_')) return true
+  const stem = fileName.replace(/\.[^.]+$/, '')
+  return fn.kind === 'function' && !METHOD_PREFIX.test(stem) && !stem.includes('[')
+}

@@ -1,0 +1,176 @@
+/**
+ * The Cargo.toml of a build: the user's own with our targets in it. TOML is taken apart only as far as needed: into
+ * tables and their entries, whose text stays as it is. Owner: §2.16, page dependencies/resolve.
+ */
+
+import { isAbsolute, join } from 'node:path'
+
+export interface ManifestOptions {
+  /** Letters, digits and `_`, one for each handler file: all functions of a root share one folder of build results. */
+  id: string
+  /** Full path of the handler file. */
+  entryPath: string
+  /** Folder that relative paths of the user's manifest start from. */
+  fnDir: string
+  workerFolder: string
+  /** Entries for `[dependencies]` that a manifest of our own needs for an old compiler. */
+  pins: readonly string[]
+}
+
+interface Entry {
+  /** First part of a dotted key, without quotes; '' for comments and blank lines. */
+  key: string
+  text: string
+}
+
+interface Table {
+  /** Text of the header line; '' for what comes before the first one. */
+  header: string
+  /** Name without brackets and quotes: `dependencies.serde`. */
+  name: string
+  entries: Entry[]
+}
+
+/** Tables that say how the user's package is built or tested, and what a folder above might say. */
+const DROPPED_TABLES =
+  /^(?:lib|bin|example|test|bench|workspace|lints|badges|dev-dependencies|build-dependencies)(?:\.|$)/
+const DROPPED_KEYS: ReadonlySet<string> = new Set([
+  'autobenches',
+  'autobins',
+  'autoexamples',
+  'autolib',
+  'autotests',
+  'build',
+  'default-run',
+  'exclude',
+  'include',
+  'license-file',
+  'links',
+  'publish',
+  'readme',
+  'workspace',
+])
+const WITH_PATHS = /(?:^|\.)(?:dependencies|patch)(?:\.|$)/
+const PACKAGE_DEFAULTS: Readonly<Record<string, string>> = { name: 'handler', version: '0.0.0', edition: '2021' }
+
+/** @param user - text of the user's Cargo.toml, null without one */
+export function toManifest(user: string | null, options: ManifestOptions): string {
+  const tables = user === null ? [] : parseTables(user).filter(({ name }) => !DROPPED_TABLES.test(name))
+  const own = tableOf(tables, 'package')
+  own.entries = own.entries.filter(({ key }) => !DROPPED_KEYS.has(key))
+  for (const [key, value] of Object.entries(PACKAGE_DEFAULTS)) {
+    if (!own.entries.some(entry => entry.key === key)) own.entries.push({ key, text: `${key} = "${value}"` })
+  }
+  for (const key of ['autobins', 'autoexamples', 'autotests', 'autobenches'])
+    own.entries.push({ key, text: `${key} = false` })
+  for (const table of tables) {
+    if (!WITH_PATHS.test(table.name)) continue
+    for (const entry of table.entries) entry.text = withFullPaths(entry.text, options.fnDir)
+  }
+  const dependencies = tableOf(tables, 'dependencies')
+  const has = (name: string) =>
+    dependencies.entries.some(({ key }) => key === name) || tables.some(table => table.name === `dependencies.${name}`)
+  if (!has('serde_json')) dependencies.entries.push({ key: 'serde_json', text: 'serde_json = "1"' })
+  if (user === null) dependencies.entries.push(...options.pins.map(text => ({ key: '', text })))
+  dependencies.entries.push({ key: 'fngw_worker', text: `fngw_worker = { path = ${quote(options.workerFolder)} }` })
+  if (!tables.some(({ name }) => name === 'profile.release')) {
+    tables.push({
+      header: '[profile.release]',
+      name: 'profile.release',
+      entries: [{ key: 'strip', text: 'strip = true' }],
+    })
+  }
+  const targets = `[lib]
+name = "handler_${options.id}"
+path = ${quote(options.entryPath)}
+
+[[bin]]
+name = "fn_${options.id}"
+path = "src/main.rs"
+
+[workspace]
+`
+  const texts = tables.map(({ header, entries }) => [header, ...entries.map(({ text }) => text)].join('\n').trim())
+  return `${[...texts.filter(text => text !== ''), targets].join('\n\n')}`
+}
+
+function tableOf(tables: Table[], name: string): Table {
+  const known = tables.find(table => table.name === name)
+  if (known !== undefined) return known
+  const made = { header: `[${name}]`, name, entries: [] }
+  tables.push(made)
+  return made
+}
+
+/** Cuts a TOML text at its headers; a `[` inside a value that spans lines begins no table. */
+export function parseTables(text: string): Table[] {
+  const tables: Table[] = [{ header: '', name: '', entries: [] }]
+  const lines = text.replace(/^\uFEFF/, '').split(/\r?\n/)
+  for (let at = 0; at < lines.length; at++) {
+    const line = lines[at] as string
+    const header = /^\s*\[\[?([^\]]+)\]\]?\s*(?:#.*)?$/.exec(line)
+    if (header !== null) {
+      tables.push({ header: line, name: toPlainKey(header[1] as string), entries: [] })
+      continue
+    }
+    const table = tables.at(-1) as Table
+    const key = /^\s*("[^"]+"|'[^']+'|[A-Za-z0-9_-]+)\s*[.=]/.exec(line)?.[1]
+    let entry = line
+    while (key !== undefined && isOpen(entry) && at + 1 < lines.length) entry += `\n${lines[++at]}`
+    table.entries.push({ key: key === undefined ? '' : toPlainKey(key), text: entry })
+  }
+  return tables
+}
+
+/** True when a value goes on in the next line: an open bracket or text of several lines. */
+function isOpen(text: string): boolean {
+  let depth = 0
+  for (let at = text.indexOf('=') + 1; at > 0 && at < text.length; ) {
+    const quotes = /^(?:"""|'''|"|')/.exec(text.slice(at, at + 3))?.[0]
+    if (quotes !== undefined) {
+      const end = endOfText(text, at + quotes.length, quotes)
+      if (end === -1) return quotes.length === 3
+      at = end
+      continue
+    }
+    const char = text[at]
+    if (char === '#') {
+      const next = text.indexOf('\n', at)
+      if (next === -1) break
+      at = next
+    } else if (char === '[' || char === '{') depth += 1
+    else if (char === ']' || char === '}') depth -= 1
+    at += 1
+  }
+  return depth > 0
+}
+
+function endOfText(text: string, from: number, quotes: string): number {
+  for (let at = from; at < text.length; at++) {
+    if (text[at] === '\\' && quotes[0] === '"') at += 1
+    else if (text.startsWith(quotes, at)) return at + quotes.length
+    else if (text[at] === '\n' && quotes.length === 1) return -1
+  }
+  return -1
+}
+
+function toPlainKey(key: string): string {
+  return key
+    .split('.')
+    .map(part => part.trim().replace(/^(["'])(.*)\1$/, '$2'))
+    .join('.')
+}
+
+function withFullPaths(text: string, folder: string): string {
+  return text.replace(
+    /\b(path\s*=\s*)(?:"([^"]*)"|'([^']*)')/g,
+    (whole, start: string, double?: string, single?: string) => {
+      const path = double ?? single ?? ''
+      return isAbsolute(path) ? whole : `${start}${quote(join(folder, path))}`
+    },
+  )
+}
+
+function quote(text: string): string {
+  return JSON.stringify(text)
+}

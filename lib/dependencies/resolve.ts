@@ -1,0 +1,292 @@
+/**
+ * What a function needs before a worker of it can start: for go and rust, its program. Spec: §2.16.
+ *
+ *   prepare(fn) -> plan: read sources, digest -> program is there ------------------------> ready
+ *                                             -> waits for a place -> tool runs -> in place -> ready
+ *                                                                              -> failed, until the sources change
+ */
+
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs'
+import { availableParallelism } from 'node:os'
+import { join } from 'node:path'
+import type { FunctionVersion } from '../core/catalog.ts'
+import type { Clock } from '../core/clock.ts'
+import { GatewayError } from '../core/errors.ts'
+import { BUILD_RETRY_MS, INSTALL_TIMEOUT_SECONDS, STALE_BUILD_FOLDER_MS } from '../core/limits.ts'
+import { type Builder, type BuildPlan, type BuildTools, isPassing, type Toolchain } from './build.ts'
+import { createGoBuilder } from './go.ts'
+import { createRustBuilder } from './rust.ts'
+import { runTool } from './run-tool.ts'
+
+export interface BuildsOptions {
+  clock: Clock
+  /** Folder for temporary files of tools; made when needed. */
+  temporaryFolder: string
+  /** Environment of this process; tools get a part of it. */
+  hostEnv: Readonly<Record<string, string | undefined>>
+  builders: readonly Builder[]
+  /** The toolchain's program, or why there is none. */
+  findProgram(runtime: Builder['runtime']): { path: string; problem: null } | { path: null; problem: string }
+  onBuilt(fn: FunctionVersion, durationMs: number): void
+  onFailure(fn: FunctionVersion, error: GatewayError): void
+}
+
+interface Build {
+  fn: FunctionVersion
+  state: 'pending' | 'ready' | 'failed'
+  error: GatewayError | null
+  failedAt: number
+  done: Promise<string>
+  abort: AbortController
+  /** Lets it run when it waits for a place. */
+  go: (() => void) | null
+}
+
+export interface CompiledOptions extends Omit<BuildsOptions, 'builders' | 'temporaryFolder'> {
+  functionsRoot: string
+  goBuildTimeoutSeconds: number
+  /** Full path of the folder with the sources of a runtime's worker. */
+  workerFolder(runtime: Builder['runtime']): string
+}
+
+/** The builds of a functions root. */
+export function createBuilds(options: CompiledOptions): Builds {
+  const { functionsRoot, goBuildTimeoutSeconds, workerFolder, hostEnv } = options
+  const folder = join(functionsRoot, '.svc', 'build')
+  return new Builds({
+    ...options,
+    temporaryFolder: join(folder, 'tmp'),
+    builders: [
+      createGoBuilder({
+        functionsRoot,
+        workerFolder: workerFolder('go'),
+        timeoutMs: goBuildTimeoutSeconds * 1000,
+        concurrency: availableParallelism(),
+        cgo: hostEnv.CGO_ENABLED === '1',
+      }),
+      createRustBuilder({
+        functionsRoot,
+        workerFolder: workerFolder('rust'),
+        targetFolder: join(folder, 'rust'),
+        timeoutMs: INSTALL_TIMEOUT_SECONDS * 1000,
+      }),
+    ],
+  })
+}
+
+/** Variables that tools may see: programs and home, their caches and sources, proxies and certificates. */
+const TOOL_VARIABLES =
+  /^(?:PATH|HOME|LANG|TZ|LC_[A-Z]+|(?:HTTPS?|ALL|NO)_PROXY|(?:https?|all|no)_proxy|SSL_CERT_(?:FILE|DIR)|GO(?:PATH|CACHE|MODCACHE|ROOT|PROXY|PRIVATE|NOPROXY|SUMDB|NOSUMDB|INSECURE|TOOLCHAIN|ENV|FLAGS|EXPERIMENT|AMD64|ARM64)|CC|CXX|PKG_CONFIG_PATH|CGO_(?:CFLAGS|LDFLAGS)|CARGO_HOME|CARGO_(?:NET|HTTP|REGISTR(?:Y|IES)|SOURCE)_\w+|RUSTUP_(?:HOME|TOOLCHAIN))$/
+
+/** The programs of a gateway's compiled functions; shaped as a runtime's `Preparer`. */
+export class Builds {
+  readonly #options: BuildsOptions
+  readonly #builds = new Map<string, Build>()
+  readonly #toolchains = new Map<string, Promise<Toolchain>>()
+  /** Builds that wait for a place, first in line first. */
+  #waiting: { build: Build; builder: Builder }[] = []
+  readonly #running = new Map<Builder, number>()
+  #isClosed = false
+
+  constructor(options: BuildsOptions) {
+    this.#options = options
+  }
+
+  /**
+   * Builds a function unless it is built already; calls for one version share one build. Asking again for a build that
+   * waits puts it first in line.
+   * @returns full path of the program
+   * @throws GatewayError LOAD_FAILED with a short tail of the tool's output; SHUTTING_DOWN
+   */
+  prepare(fn: FunctionVersion): Promise<string> {
+    if (this.#isClosed) return Promise.reject(new GatewayError('SHUTTING_DOWN', 'gateway is shutting down'))
+    const known = this.#builds.get(fn.key)
+    if (known !== undefined && isSame(known.fn, fn) && !this.#mayRetry(known)) {
+      this.#putFirst(known)
+      return known.done
+    }
+    known?.abort.abort()
+    const build: Build = {
+      fn,
+      state: 'pending',
+      error: null,
+      failedAt: 0,
+      done: Promise.resolve(''),
+      abort: new AbortController(),
+      go: null,
+    }
+    this.#builds.set(fn.key, build)
+    build.done = this.#run(build)
+    // A build in the background has nobody who waits for it.
+    build.done.catch(() => {})
+    return build.done
+  }
+
+  /** What goes on, for a call that cannot wait for it. */
+  toStep(fn: FunctionVersion): string {
+    return `building ${fn.runtime} function ${fn.name}${fn.version === null ? '' : `@${fn.version}`}`
+  }
+
+  /** Forgets functions that are gone and stops their builds. */
+  retain(functions: ReadonlyMap<string, FunctionVersion>): void {
+    for (const [key, build] of this.#builds) {
+      if (functions.has(key)) continue
+      build.abort.abort()
+      this.#builds.delete(key)
+    }
+  }
+
+  /** Stops what runs; resolves when every tool has ended. */
+  async close(): Promise<void> {
+    this.#isClosed = true
+    for (const build of this.#builds.values()) build.abort.abort()
+    await Promise.allSettled([...this.#builds.values()].map(build => build.done))
+  }
+
+  #mayRetry({ state, error, failedAt }: Build): boolean {
+    return state === 'failed' && isPassing(error!) && this.#options.clock.monotonic() - failedAt >= BUILD_RETRY_MS
+  }
+
+  async #run(build: Build): Promise<string> {
+    const { clock, onBuilt, onFailure } = this.#options
+    // Not within the caller's turn: reading sources of many functions must not hold up a reload.
+    await new Promise(resolve => setImmediate(resolve))
+    const startedAt = clock.monotonic()
+    try {
+      const plan = await this.#ensure(build)
+      build.state = 'ready'
+      if (!plan.isBuilt) onBuilt(build.fn, clock.monotonic() - startedAt)
+      return plan.binary
+    } catch (thrown) {
+      const error = this.#toError(thrown, build)
+      build.error = error
+      build.state = 'failed'
+      build.failedAt = clock.monotonic()
+      if (!build.abort.signal.aborted) onFailure(build.fn, error)
+      throw error
+    }
+  }
+
+  async #ensure(build: Build): Promise<BuildPlan> {
+    const { fn } = build
+    const builder = this.#options.builders.find(({ runtime }) => runtime === fn.runtime)
+    if (builder === undefined) throw new GatewayError('INTERNAL', `nothing builds ${fn.runtime} functions`)
+    const toolchain = await this.#toolchainOf(builder)
+    const plan = builder.plan(fn, toolchain)
+    if (plan.isBuilt) return plan
+    await this.#takePlace(build, builder)
+    const folder = this.#makeTemporaryFolder()
+    try {
+      if (build.abort.signal.aborted) throw stopped()
+      await plan.build(this.#toTools(builder, folder, build.abort.signal))
+      return plan
+    } finally {
+      rmSync(folder, { recursive: true, force: true })
+      this.#leavePlace(builder)
+    }
+  }
+
+  /** Asked once for a program; a failure is asked again. */
+  #toolchainOf(builder: Builder): Promise<Toolchain> {
+    const found = this.#options.findProgram(builder.runtime)
+    if (found.path === null) throw new GatewayError('RUNTIME_DOWN', 'runtime down', { detail: { hint: found.problem } })
+    const program = found.path
+    const id = `${builder.runtime} ${program}`
+    let toolchain = this.#toolchains.get(id)
+    if (toolchain === undefined) {
+      toolchain = this.#readToolchain(builder, program)
+      toolchain.catch(() => this.#toolchains.delete(id))
+      this.#toolchains.set(id, toolchain)
+    }
+    return toolchain
+  }
+
+  async #readToolchain(builder: Builder, program: string): Promise<Toolchain> {
+    const folder = this.#makeTemporaryFolder()
+    try {
+      const tools = this.#toTools(builder, folder, new AbortController().signal)
+      const version = await builder.readVersion(program, tools, folder)
+      return { program, version: `${version}\n${process.platform} ${process.arch}` }
+    } finally {
+      rmSync(folder, { recursive: true, force: true })
+    }
+  }
+
+  #toTools({ timeoutMs }: Builder, folder: string, signal: AbortSignal): BuildTools {
+    const { clock, hostEnv } = this.#options
+    const base: Record<string, string> = { TMPDIR: folder, GOTMPDIR: folder }
+    for (const [name, value] of Object.entries(hostEnv)) {
+      if (value !== undefined && TOOL_VARIABLES.test(name)) base[name] = value
+    }
+    const endsAt = clock.monotonic() + timeoutMs
+    return {
+      // One limit for all steps of a build.
+      run: ({ command, args, cwd, env }) =>
+        runTool(
+          { command, args, cwd, env: { ...base, ...env }, timeoutMs: Math.max(1, endsAt - clock.monotonic()), signal },
+          clock,
+        ),
+    }
+  }
+
+  #takePlace(build: Build, builder: Builder): Promise<void> {
+    const running = this.#running.get(builder) ?? 0
+    if (running < builder.concurrency) {
+      this.#running.set(builder, running + 1)
+      return Promise.resolve()
+    }
+    return new Promise(resolve => {
+      build.go = resolve
+      this.#waiting.push({ build, builder })
+    })
+  }
+
+  #leavePlace(builder: Builder): void {
+    const at = this.#waiting.findIndex(waiting => waiting.builder === builder)
+    const [next] = at === -1 ? [] : this.#waiting.splice(at, 1)
+    if (next === undefined) this.#running.set(builder, (this.#running.get(builder) ?? 1) - 1)
+    else next.build.go?.()
+  }
+
+  #putFirst(build: Build): void {
+    const at = this.#waiting.findIndex(waiting => waiting.build === build)
+    if (at > 0) this.#waiting.unshift(...this.#waiting.splice(at, 1))
+  }
+
+  #makeTemporaryFolder(): string {
+    const { temporaryFolder, clock } = this.#options
+    mkdirSync(temporaryFolder, { recursive: true })
+    // Left by a gateway that was killed.
+    for (const name of readdirSync(temporaryFolder)) {
+      const path = join(temporaryFolder, name)
+      const { mtimeMs } = statSync(path, { throwIfNoEntry: false }) ?? { mtimeMs: clock.wall() }
+      if (clock.wall() - mtimeMs > STALE_BUILD_FOLDER_MS) rmSync(path, { recursive: true, force: true })
+    }
+    return mkdtempSync(join(temporaryFolder, 'b-'))
+  }
+
+  #toError(thrown: unknown, build: Build): GatewayError {
+    if (this.#isClosed) return new GatewayError('SHUTTING_DOWN', 'gateway is shutting down')
+    if (build.abort.signal.aborted) return stopped()
+    if (thrown instanceof GatewayError) return thrown
+    const { code, path, message } = thrown as NodeJS.ErrnoException
+    const isFile = code !== undefined && path !== undefined
+    return new GatewayError('LOAD_FAILED', `build failed: ${message}`, {
+      cause: thrown,
+      ...(isFile && {
+        detail: {
+          hint: `the gateway writes to .${build.fn.runtime}-build in the function's folder and to .svc in the functions root`,
+        },
+      }),
+    })
+  }
+}
+
+function stopped(): GatewayError {
+  return new GatewayError('LOAD_FAILED', 'build was stopped')
+}
+
+/** True when one program serves both. */
+function isSame(a: FunctionVersion, b: FunctionVersion): boolean {
+  return a === b || (a.signature === b.signature && a.entryPath === b.entryPath)
+}

@@ -1,0 +1,242 @@
+/**
+ * Rust functions to programs. The handler file is a library as it lies there; a generated package in `.rust-build/`
+ * joins it with the worker. Compiled dependencies are shared by all functions of a root.
+ * Owner: §2.16, pages dependencies/resolve and runtimes/rust.
+ */
+
+import { createHash } from 'node:crypto'
+import { copyFileSync, readFileSync } from 'node:fs'
+import { dirname, isAbsolute, join } from 'node:path'
+import type { FunctionVersion } from '../core/catalog.ts'
+import type { GatewayError } from '../core/errors.ts'
+import {
+  type Builder,
+  type BuildPlan,
+  type BuildTools,
+  below,
+  filesBelow,
+  type Place,
+  readOptional,
+  sourceError,
+  type Toolchain,
+  toHead,
+  toolError,
+} from './build.ts'
+import { BuildKey, Workspace } from './build-cache.ts'
+import { toManifest } from './cargo-manifest.ts'
+import type { ToolResult } from './run-tool.ts'
+import { blankOut, lineOf, RUST_TEXT } from './source-text.ts'
+
+export interface RustOptions {
+  functionsRoot: string
+  /** Full path of the folder with the worker's package. */
+  workerFolder: string
+  /** Full path of the folder for build results of all functions. */
+  targetFolder: string
+  timeoutMs: number
+}
+
+/** Part of the key: a change of how programs are built builds them again. */
+const RECIPE = 'rust 1'
+/** Newest versions that the compilers of stable distributions take (1.63); a newer compiler takes the newest. */
+const OLD_COMPILER = {
+  below: 71,
+  pins: [
+    'serde_json = ">=1, <1.0.129"',
+    'serde = ">=1, <1.0.211"',
+    'itoa = ">=1, <1.0.12"',
+    'ryu = ">=1, <1.0.19"',
+    'memchr = ">=2, <2.7.5"',
+  ],
+}
+const SIGNATURE_HINT =
+  'write pub fn handler(event: serde_json::Value) -> serde_json::Value, or -> Result<serde_json::Value, E> where E: Display'
+
+export function createRustBuilder(options: RustOptions): Builder {
+  const worker = new Map(
+    filesBelow(options.workerFolder, name => /\.(?:rs|toml)$/.test(name)).map(path => [
+      below(options.workerFolder, path),
+      readFileSync(path, 'utf8'),
+    ]),
+  )
+  return {
+    runtime: 'rust',
+    // Cargo lets one build at a time into the shared folder of results.
+    concurrency: 1,
+    timeoutMs: options.timeoutMs,
+    readVersion: (program, tools, cwd) => readVersion(program, tools, cwd, options.timeoutMs),
+    plan: (fn, toolchain) => new RustBuild(fn, options, worker).plan(toolchain),
+  }
+}
+
+async function readVersion(program: string, tools: BuildTools, cwd: string, timeoutMs: number): Promise<string> {
+  const commands: [string, string][] = [
+    [program, '-V'],
+    ['rustc', '-vV'],
+  ]
+  const results = await Promise.all(commands.map(([command, flag]) => tools.run({ command, args: [flag], cwd })))
+  for (const [at, result] of results.entries()) {
+    if (result.code !== 0)
+      throw toolError(commands[at]!.join(' '), result, timeoutMs, 'install a Rust toolchain from https://rustup.rs')
+  }
+  return results.map(({ output }) => output.trim()).join('\n')
+}
+
+class RustBuild {
+  readonly #fn: FunctionVersion
+  readonly #options: RustOptions
+  readonly #worker: ReadonlyMap<string, string>
+  readonly #workspace: Workspace
+  readonly #id: string
+
+  constructor(fn: FunctionVersion, options: RustOptions, worker: ReadonlyMap<string, string>) {
+    this.#fn = fn
+    this.#options = options
+    this.#worker = worker
+    this.#workspace = new Workspace(fn, '.rust-build')
+    this.#id = createHash('sha256').update(fn.entryPath).digest('hex').slice(0, 12)
+  }
+
+  plan(toolchain: Toolchain): BuildPlan {
+    const symbol = this.#fn.policy.handler ?? 'handler'
+    this.#checkSymbol(symbol)
+    const { fnDir } = this.#fn
+    const user = readOptional(join(fnDir, 'Cargo.toml'))
+    const lock = readOptional(join(fnDir, 'Cargo.lock'))
+    const key = new BuildKey()
+      .add('recipe', RECIPE)
+      .add('toolchain', toolchain.version)
+      .add('symbol', symbol)
+      .add('entry', below(fnDir, this.#fn.entryPath))
+      .add('lock', lock)
+    for (const name of ['rust-toolchain', 'rust-toolchain.toml']) key.add(name, readOptional(join(fnDir, name)))
+    for (const [name, text] of this.#worker) key.add(name, text)
+    for (const path of this.#inputs()) key.add(below(fnDir, path), readFileSync(path))
+    const id = key.toString()
+    return {
+      key: id,
+      isBuilt: this.#workspace.has(id),
+      binary: this.#workspace.binary(id),
+      build: tools => this.#build(tools, toolchain, id, symbol, user, lock),
+    }
+  }
+
+  /** @throws GatewayError when the handler file has no such public function */
+  #checkSymbol(symbol: string): void {
+    const text = readFileSync(this.#fn.entryPath, 'utf8')
+    const code = blankOut(text, RUST_TEXT)
+    // A re-export may come from anywhere; the compiler knows.
+    if (new RegExp(`^\\s*pub\\s+use\\s[^;]*\\b(?:${symbol}|\\*)`, 'm').test(code)) return
+    const found = declarationOf(symbol).exec(code)
+    const file = this.#fn.entryFile
+    if (found === null)
+      throw sourceError(`${file}: no function pub fn ${symbol}`, { file, line: 1, hint: SIGNATURE_HINT })
+    const line = lineOf(code, found.index + found[0].search(/\S/))
+    const { qualifiers = '' } = found.groups ?? {}
+    if (/\basync\b/.test(qualifiers)) {
+      throw sourceError(`${file}:${line}: ${symbol} must not be async: calls run on threads`, {
+        file,
+        line,
+        hint: SIGNATURE_HINT,
+      })
+    }
+    if (!/\bpub\s+$|\bpub\s+(?!\s*\()/.test(qualifiers)) {
+      throw sourceError(`${file}:${line}: ${symbol} must be pub`, { file, line, hint: SIGNATURE_HINT })
+    }
+  }
+
+  /** Sources, manifests and what sources include as text or bytes. */
+  #inputs(): string[] {
+    const found = new Set(filesBelow(this.#fn.fnDir, name => name.endsWith('.rs') || name === 'Cargo.toml'))
+    for (const path of [...found]) {
+      if (!path.endsWith('.rs')) continue
+      for (const [, name] of readFileSync(path, 'utf8').matchAll(/\binclude(?:_str|_bytes)?!\s*\(\s*"([^"]+)"/g)) {
+        const included = isAbsolute(name as string) ? (name as string) : join(dirname(path), name as string)
+        if (readOptional(included) !== null) found.add(included)
+      }
+    }
+    return [...found].sort()
+  }
+
+  async #build(
+    tools: BuildTools,
+    toolchain: Toolchain,
+    key: string,
+    symbol: string,
+    user: string | null,
+    lock: string | null,
+  ): Promise<void> {
+    const workspace = this.#workspace
+    workspace.prepare()
+    workspace.write(
+      'Cargo.toml',
+      toManifest(user, {
+        id: this.#id,
+        entryPath: this.#fn.entryPath,
+        fnDir: this.#fn.fnDir,
+        workerFolder: this.#options.workerFolder,
+        pins: isOldCompiler(toolchain.version) ? OLD_COMPILER.pins : [],
+      }),
+    )
+    workspace.write('src/main.rs', `fn main() {\n    fngw_worker::serve(handler_${this.#id}::${symbol})\n}\n`)
+    if (lock !== null) workspace.write('Cargo.lock', lock)
+    const args = ['build', '--release', '--quiet', '--color', 'never', '--message-format', 'short']
+    const run = (more: string[]) =>
+      tools.run({
+        command: toolchain.program,
+        args: [...args, ...more],
+        cwd: workspace.folder,
+        // A panic must be caught: one of a call does not end the process.
+        env: { CARGO_TARGET_DIR: this.#options.targetFolder, CARGO_PROFILE_RELEASE_PANIC: 'unwind' },
+      })
+    // What was fetched once is enough, and asking the network first would make every build depend on it.
+    let result = await run(['--offline'])
+    if (result.code !== 0 && /offline/i.test(result.output) && !result.timedOut) result = await run([])
+    if (result.code !== 0) throw this.#toError(result, symbol, user !== null)
+    const output = join(workspace.folder, 'bin', `.${key}`)
+    copyFileSync(join(this.#options.targetFolder, 'release', `fn_${this.#id}`), output)
+    workspace.publish(key, output)
+  }
+
+  #toError(result: ToolResult, symbol: string, hasManifest: boolean): GatewayError {
+    if (result.timedOut || result.problem !== null) return toolError('cargo build', result, this.#options.timeoutMs)
+    const root = `${this.#options.functionsRoot}/`
+    const lines: string[] = []
+    let first: Place | null = null
+    for (const line of result.output.split('\n')) {
+      const match = /^(.+?\.rs):(\d+):(\d+): (error.*)$/.exec(line)
+      if (match === null) continue
+      const [, path, lineText, column, message] = match as unknown as [string, string, string, string, string]
+      if (path === 'src/main.rs') return this.#toSignatureError(message, symbol)
+      const file = path.startsWith(root) ? path.slice(root.length) : path
+      if (path.startsWith(root)) first ??= { file, line: Number(lineText) }
+      lines.push(`${file}:${lineText}:${column}: ${message}`)
+    }
+    const where = below(this.#options.functionsRoot, this.#fn.fnDir) || '.'
+    const isCrateMissing = /unresolved import|undeclared crate|unlinked crate|E0432|E0433/.test(result.output)
+    const hint = isCrateMissing
+      ? `name the crate under [dependencies] in ${where === '.' ? '' : `${where}/`}Cargo.toml${hasManifest ? '' : ' (there is none yet)'}`
+      : undefined
+    if (first === null) return toolError('cargo build', result, this.#options.timeoutMs, hint)
+    return sourceError(`build failed: ${toHead(lines)}`, { ...first, ...(hint !== undefined && { hint }) })
+  }
+
+  /** The compiler speaks of the generated call; the fault is in the handler's signature. */
+  #toSignatureError(message: string, symbol: string): GatewayError {
+    const code = blankOut(readFileSync(this.#fn.entryPath, 'utf8'), RUST_TEXT)
+    const found = declarationOf(symbol).exec(code)
+    const line = found === null ? 1 : lineOf(code, found.index + found[0].search(/\S/))
+    const file = this.#fn.entryFile
+    const text = `build failed: ${file}:${line}: ${symbol} must take a serde_json::Value and return one (${message})`
+    return sourceError(text, { file, line, hint: SIGNATURE_HINT })
+  }
+}
+
+function declarationOf(symbol: string): RegExp {
+  return new RegExp(`^(?<qualifiers>[ \\t]*(?:[a-z]+(?:\\([^)]*\\))?[ \\t]+)*)fn\\s+${symbol}\\b`, 'm')
+}
+
+function isOldCompiler(version: string): boolean {
+  const minor = /rustc 1\.(\d+)/.exec(version)?.[1]
+  return minor !== undefined && Number(minor) < OLD_COMPILER.below
+}

@@ -1,0 +1,248 @@
+package fngwruntime
+
+import (
+	"errors"
+	"strconv"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// A parser of the JSON that gateways send. Its strings share the memory of the text, which makes it several times as
+// fast as the general one for headers of many short strings.
+
+const maxDepth = 512
+
+var errJSON = errors.New("frame header is not a JSON object")
+
+type decoder struct {
+	text string
+	at   int
+}
+
+// parseObject gives maps, slices, strings, float64, bool and nil, as encoding/json does.
+func parseObject(header []byte) (map[string]any, error) {
+	if len(header) == 0 {
+		return map[string]any{}, nil
+	}
+	if !utf8.Valid(header) {
+		return nil, errJSON
+	}
+	d := decoder{text: string(header)}
+	d.space()
+	value, ok := d.value(0)
+	d.space()
+	object, isObject := value.(map[string]any)
+	if !ok || !isObject || d.at != len(d.text) {
+		return nil, errJSON
+	}
+	return object, nil
+}
+
+func (d *decoder) space() {
+	for d.at < len(d.text) {
+		switch d.text[d.at] {
+		case ' ', '\n', '\r', '\t':
+			d.at++
+		default:
+			return
+		}
+	}
+}
+
+func (d *decoder) take(char byte) bool {
+	if d.at < len(d.text) && d.text[d.at] == char {
+		d.at++
+		return true
+	}
+	return false
+}
+
+func (d *decoder) word(word string) bool {
+	if len(d.text)-d.at < len(word) || d.text[d.at:d.at+len(word)] != word {
+		return false
+	}
+	d.at += len(word)
+	return true
+}
+
+func (d *decoder) value(depth int) (any, bool) {
+	if d.at >= len(d.text) || depth > maxDepth {
+		return nil, false
+	}
+	switch d.text[d.at] {
+	case '{':
+		return d.object(depth)
+	case '[':
+		return d.array(depth)
+	case '"':
+		return d.string()
+	case 't':
+		return true, d.word("true")
+	case 'f':
+		return false, d.word("false")
+	case 'n':
+		return nil, d.word("null")
+	default:
+		return d.number()
+	}
+}
+
+func (d *decoder) object(depth int) (any, bool) {
+	object := map[string]any{}
+	d.at++
+	d.space()
+	if d.take('}') {
+		return object, true
+	}
+	for {
+		d.space()
+		if d.at >= len(d.text) || d.text[d.at] != '"' {
+			return nil, false
+		}
+		key, ok := d.string()
+		if !ok {
+			return nil, false
+		}
+		d.space()
+		if !d.take(':') {
+			return nil, false
+		}
+		d.space()
+		value, ok := d.value(depth + 1)
+		if !ok {
+			return nil, false
+		}
+		object[key] = value
+		d.space()
+		if d.take('}') {
+			return object, true
+		}
+		if !d.take(',') {
+			return nil, false
+		}
+	}
+}
+
+func (d *decoder) array(depth int) (any, bool) {
+	array := []any{}
+	d.at++
+	d.space()
+	if d.take(']') {
+		return array, true
+	}
+	for {
+		d.space()
+		value, ok := d.value(depth + 1)
+		if !ok {
+			return nil, false
+		}
+		array = append(array, value)
+		d.space()
+		if d.take(']') {
+			return array, true
+		}
+		if !d.take(',') {
+			return nil, false
+		}
+	}
+}
+
+func (d *decoder) string() (string, bool) {
+	d.at++
+	from := d.at
+	for d.at < len(d.text) {
+		switch char := d.text[d.at]; {
+		case char == '"':
+			d.at++
+			return d.text[from : d.at-1], true
+		case char == '\\':
+			return d.escaped(from)
+		case char < 0x20:
+			return "", false
+		default:
+			d.at++
+		}
+	}
+	return "", false
+}
+
+func (d *decoder) escaped(from int) (string, bool) {
+	made := append([]byte(nil), d.text[from:d.at]...)
+	for d.at < len(d.text) {
+		char := d.text[d.at]
+		d.at++
+		if char == '"' {
+			return string(made), true
+		}
+		if char < 0x20 {
+			return "", false
+		}
+		if char != '\\' {
+			made = append(made, char)
+			continue
+		}
+		if d.at >= len(d.text) {
+			return "", false
+		}
+		char = d.text[d.at]
+		d.at++
+		switch char {
+		case '"', '\\', '/':
+			made = append(made, char)
+		case 'b':
+			made = append(made, '\b')
+		case 'f':
+			made = append(made, '\f')
+		case 'n':
+			made = append(made, '\n')
+		case 'r':
+			made = append(made, '\r')
+		case 't':
+			made = append(made, '\t')
+		case 'u':
+			first, ok := d.unit()
+			if !ok {
+				return "", false
+			}
+			if utf16.IsSurrogate(first) {
+				// A lone half has no UTF-8 form and becomes U+FFFD, as with encoding/json.
+				back := d.at
+				second := rune(0)
+				if d.word(`\u`) {
+					second, _ = d.unit()
+				}
+				first = utf16.DecodeRune(first, second)
+				if first == utf8.RuneError {
+					d.at = back
+				}
+			}
+			made = utf8.AppendRune(made, first)
+		default:
+			return "", false
+		}
+	}
+	return "", false
+}
+
+func (d *decoder) unit() (rune, bool) {
+	if len(d.text)-d.at < 4 {
+		return 0, false
+	}
+	unit, err := strconv.ParseUint(d.text[d.at:d.at+4], 16, 32)
+	d.at += 4
+	return rune(unit), err == nil
+}
+
+func (d *decoder) number() (any, bool) {
+	from := d.at
+	for d.at < len(d.text) {
+		switch char := d.text[d.at]; {
+		case char >= '0' && char <= '9', char == '-', char == '+', char == '.', char == 'e', char == 'E':
+			d.at++
+			continue
+		}
+		break
+	}
+	number, err := strconv.ParseFloat(d.text[from:d.at], 64)
+	return number, err == nil
+}

@@ -1,0 +1,384 @@
+package fngwruntime
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"sort"
+	"strconv"
+	"strings"
+)
+
+const (
+	textType  = "text/plain; charset=utf-8"
+	jsonType  = "application/json"
+	bytesType = "application/octet-stream"
+	// Longest value quoted in a message.
+	maxShownBytes = 60
+)
+
+// contractError says how the answer breaks the response contract; the gateway sends 502.
+type contractError string
+
+func (e contractError) Error() string { return string(e) }
+
+func broken(format string, args ...any) error { return contractError(fmt.Sprintf(format, args...)) }
+
+// answer is a reply: JSON text of its header without the closing brace, and its body.
+type answer struct {
+	head string
+	body []byte
+}
+
+// toAnswer reads an envelope { status, headers, body } or { proxy }.
+func toAnswer(value any) (answer, error) {
+	envelope, err := toEnvelope(value)
+	if err != nil {
+		return answer{}, err
+	}
+	if proxy, isGiven := envelope["proxy"]; isGiven && proxy != nil {
+		return toProxy(proxy)
+	}
+	given, isGiven := envelope["status"]
+	if !isGiven || given == nil {
+		given = envelope["statusCode"]
+	}
+	status, err := toStatus(given)
+	if err != nil {
+		return answer{}, err
+	}
+	headers, err := toHeaders(envelope["headers"])
+	if err != nil {
+		return answer{}, err
+	}
+	body, kind, err := toBody(envelope, "")
+	if err != nil {
+		return answer{}, err
+	}
+	if kind != "" && !headers.isTyped() {
+		headers = append(headers, header{"content-type", []string{kind}})
+	}
+	return answer{`{"status":` + strconv.Itoa(status) + `,"headers":` + headers.toJSON(), body}, nil
+}
+
+func toEnvelope(value any) (map[string]any, error) {
+	switch value := value.(type) {
+	case map[string]any:
+		if value == nil {
+			return nil, broken("the answer must be an object with status, headers and body, got nil")
+		}
+		return value, nil
+	case nil, string, bool, []byte, int, int64, float64, []any:
+		return nil, broken("the answer must be an object with status, headers and body, got %s", show(value))
+	}
+	// A struct or a map of another type: what JSON makes of it.
+	text, err := toJSON("the answer", value)
+	if err != nil {
+		return nil, err
+	}
+	var envelope map[string]any
+	from := json.NewDecoder(bytes.NewReader(text))
+	from.UseNumber()
+	if from.Decode(&envelope) != nil || envelope == nil {
+		return nil, broken("the answer must be an object with status, headers and body, got %s", show(value))
+	}
+	return envelope, nil
+}
+
+func toStatus(value any) (int, error) {
+	status, isInteger := toInteger(value)
+	if !isInteger || status < 100 || status > 599 {
+		return 0, broken("status must be an integer from 100 to 599, got %s", show(value))
+	}
+	return int(status), nil
+}
+
+func toInteger(value any) (int64, bool) {
+	switch value := value.(type) {
+	case int:
+		return int64(value), true
+	case float64:
+		return int64(value), value == math.Trunc(value) && math.Abs(value) < 1e15
+	case json.Number:
+		number, err := value.Int64()
+		return number, err == nil
+	}
+	switch of := reflect.ValueOf(value); of.Kind() {
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return of.Int(), true
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return int64(of.Uint()), of.Uint() <= math.MaxInt32
+	}
+	return 0, false
+}
+
+// toBody gives the bytes of a body and the content type they have unless the handler says otherwise.
+func toBody(envelope map[string]any, prefix string) ([]byte, string, error) {
+	body := envelope["body"]
+	encoded := envelope["body_base64"]
+	isBase64 := false
+	switch flag := envelope["is_base64"].(type) {
+	case nil:
+	case bool:
+		isBase64 = flag
+	default:
+		return nil, "", broken("%sis_base64 must be true or false, got %s", prefix, show(flag))
+	}
+	if encoded != nil && (isBase64 || body == nil) {
+		text, isText := encoded.(string)
+		if !isText {
+			return nil, "", broken("%sbody_base64 must be base64 text, got %s", prefix, show(encoded))
+		}
+		data, err := base64.StdEncoding.DecodeString(text)
+		if err != nil {
+			return nil, "", broken("%sbody_base64 must be base64 text, got %s", prefix, show(encoded))
+		}
+		return data, bytesType, nil
+	}
+	if isBase64 {
+		return nil, "", broken("%sis_base64 is true, but body_base64 is missing", prefix)
+	}
+	switch body := body.(type) {
+	case nil:
+		return nil, "", nil
+	case string:
+		return []byte(strings.ToValidUTF8(body, "\uFFFD")), textType, nil
+	case []byte:
+		return body, bytesType, nil
+	}
+	data, err := toJSON(prefix+"body", body)
+	return data, jsonType, err
+}
+
+// toProxy makes the edge proxy directive; its body travels as the frame's.
+func toProxy(value any) (answer, error) {
+	proxy, isObject := value.(map[string]any)
+	if !isObject {
+		return answer{}, broken("proxy must be an object, got %s", show(value))
+	}
+	fields := make(map[string]any, len(proxy))
+	for key, item := range proxy {
+		if key != "body" && key != "body_base64" && key != "is_base64" && key != "headers" {
+			fields[key] = item
+		}
+	}
+	headers, err := toHeaders(proxy["headers"])
+	if err != nil {
+		return answer{}, err
+	}
+	body, kind, err := toBody(proxy, "proxy.")
+	if err != nil {
+		return answer{}, err
+	}
+	if kind == jsonType && !headers.isTyped() {
+		headers = append(headers, header{"content-type", []string{kind}})
+	}
+	if len(headers) > 0 {
+		fields["headers"] = json.RawMessage(headers.toJSON())
+	}
+	text, err := toJSON("proxy", fields)
+	if err != nil {
+		return answer{}, err
+	}
+	return answer{`{"proxy":` + string(text), body}, nil
+}
+
+type header struct {
+	name   string
+	values []string
+}
+
+type headerList []header
+
+func (h headerList) isTyped() bool {
+	for _, header := range h {
+		if len(header.name) == 12 && strings.EqualFold(header.name, "content-type") {
+			return true
+		}
+	}
+	return false
+}
+
+// toJSON gives equal text for equal headers: the gateway remembers heads that it has checked.
+func (h headerList) toJSON() string {
+	if len(h) == 1 && len(h[0].values) == 1 && h[0].name == "content-type" {
+		switch h[0].values[0] {
+		case jsonType:
+			return `{"content-type":"application/json"}`
+		case textType:
+			return `{"content-type":"text/plain; charset=utf-8"}`
+		}
+	}
+	var text strings.Builder
+	text.WriteByte('{')
+	for i, header := range h {
+		if i > 0 {
+			text.WriteByte(',')
+		}
+		text.WriteString(quote(header.name))
+		text.WriteByte(':')
+		if len(header.values) == 1 {
+			text.WriteString(quote(header.values[0]))
+			continue
+		}
+		text.WriteByte('[')
+		for j, value := range header.values {
+			if j > 0 {
+				text.WriteByte(',')
+			}
+			text.WriteString(quote(value))
+		}
+		text.WriteByte(']')
+	}
+	text.WriteByte('}')
+	return text.String()
+}
+
+func toHeaders(value any) (headerList, error) {
+	var list headerList
+	add := func(name string, values ...string) { list = append(list, header{name, values}) }
+	switch headers := value.(type) {
+	case nil:
+		return nil, nil
+	case map[string]any:
+		for name, value := range headers {
+			if value == nil {
+				continue
+			}
+			values, err := toHeaderValues(name, value)
+			if err != nil {
+				return nil, err
+			}
+			add(name, values...)
+		}
+	case map[string]string:
+		for name, value := range headers {
+			add(name, value)
+		}
+	default:
+		of := reflect.ValueOf(value)
+		many := reflect.TypeOf(map[string][]string(nil))
+		if !of.Type().ConvertibleTo(many) {
+			return nil, broken("headers must be an object, got %s", show(value))
+		}
+		for name, values := range of.Convert(many).Interface().(map[string][]string) {
+			add(name, values...)
+		}
+	}
+	sort.Slice(list, func(i, j int) bool { return list[i].name < list[j].name })
+	for _, header := range list {
+		if !isToken(header.name) {
+			return nil, broken("header name %s is not allowed in HTTP", quote(header.name))
+		}
+		for _, value := range header.values {
+			for _, char := range value {
+				if (char < 0x20 && char != '\t') || char == 0x7f || char > 0xff {
+					return nil, broken("header %s holds the character U+%04X, which HTTP does not allow", header.name, char)
+				}
+			}
+		}
+	}
+	return list, nil
+}
+
+func toHeaderValues(name string, value any) ([]string, error) {
+	switch values := value.(type) {
+	case []string:
+		return values, nil
+	case []any:
+		texts := make([]string, len(values))
+		for i, value := range values {
+			text, isText := toHeaderText(value)
+			if !isText {
+				return nil, badHeader(name, value)
+			}
+			texts[i] = text
+		}
+		return texts, nil
+	}
+	text, isText := toHeaderText(value)
+	if !isText {
+		return nil, badHeader(name, value)
+	}
+	return []string{text}, nil
+}
+
+func badHeader(name string, value any) error {
+	return broken("header %s must be text, a number or an array of them, got %s", name, show(value))
+}
+
+func toHeaderText(value any) (string, bool) {
+	switch of := reflect.ValueOf(value); of.Kind() {
+	case reflect.String:
+		return of.String(), true
+	case reflect.Bool, reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
+		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return fmt.Sprint(value), true
+	case reflect.Float32, reflect.Float64:
+		return strconv.FormatFloat(of.Float(), 'f', -1, 64), true
+	}
+	return "", false
+}
+
+func isToken(name string) bool {
+	for i := 0; i < len(name); i++ {
+		char := name[i]
+		isLetter := (char|0x20) >= 'a' && (char|0x20) <= 'z'
+		if !isLetter && (char < '0' || char > '9') && !strings.ContainsRune("!#$%&'*+-.^_`|~", rune(char)) {
+			return false
+		}
+	}
+	return name != ""
+}
+
+// toJSON is compact and does not escape <, > and &, which are harmless outside of HTML.
+func toJSON(what string, value any) ([]byte, error) {
+	var text bytes.Buffer
+	to := json.NewEncoder(&text)
+	to.SetEscapeHTML(false)
+	if err := to.Encode(value); err != nil {
+		var unsupported *json.UnsupportedValueError
+		if errors.As(err, &unsupported) {
+			return nil, broken("%s cannot be written as JSON: %s", what, unsupported.Str)
+		}
+		return nil, broken("%s cannot be written as JSON: %s", what, strings.TrimPrefix(err.Error(), "json: "))
+	}
+	return bytes.TrimSuffix(text.Bytes(), []byte{'\n'}), nil
+}
+
+func quote(text string) string {
+	quoted, _ := toJSON("text", text)
+	return string(quoted)
+}
+
+// show gives a value with its type, short enough for a message.
+func show(value any) string {
+	switch value := value.(type) {
+	case nil:
+		return "nothing"
+	case string:
+		return shorten(quote(value)) + " (string)"
+	case []byte:
+		return fmt.Sprintf("%d bytes", len(value))
+	}
+	switch of := reflect.ValueOf(value); of.Kind() {
+	case reflect.Map, reflect.Struct:
+		return "an object"
+	case reflect.Slice, reflect.Array:
+		return fmt.Sprintf("an array of %d", of.Len())
+	case reflect.Func:
+		return "a function"
+	}
+	return shorten(fmt.Sprint(value)) + fmt.Sprintf(" (%T)", value)
+}
+
+func shorten(text string) string {
+	if len(text) <= maxShownBytes {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxShownBytes], "") + "..."
+}

@@ -1,0 +1,81 @@
+package fngwruntime
+
+import (
+	"encoding/base64"
+	"unicode/utf8"
+)
+
+// Fields of a complete call header, without the three that go into the context.
+const eventFields = 10
+
+// function is what the start frame says, the same for every call.
+type function struct {
+	root string
+	dir  string
+	// Folder of the handler file.
+	source  string
+	version string
+	env     map[string]any
+	context map[string]any
+}
+
+// toEvent makes the handler's event of a call. The fields of the header are the event's own; three of them belong into
+// its context. Nothing in it is shared between calls.
+func (f *function) toEvent(fields map[string]any, body []byte) map[string]any {
+	context := make(map[string]any, len(f.context)+4)
+	for key, value := range f.context {
+		context[key] = clone(value)
+	}
+	context["request_id"] = fields["id"]
+	for _, key := range [...]string{"user", "trigger", "trace"} {
+		context[key] = fields[key]
+		delete(fields, key)
+	}
+	if len(fields) < eventFields {
+		for _, key := range [...]string{"id", "ts", "method", "path", "raw_path", "client", "session"} {
+			if _, isGiven := fields[key]; !isGiven {
+				fields[key] = nil
+			}
+		}
+	}
+	for _, key := range [...]string{"params", "query", "headers"} {
+		if _, isObject := fields[key].(map[string]any); !isObject {
+			fields[key] = map[string]any{}
+		}
+	}
+	fields["path_params"] = fields["params"]
+	fields["body"] = nil
+	fields["is_base64"] = false
+	fields["body_base64"] = nil
+	if len(body) > 0 {
+		if utf8.Valid(body) {
+			fields["body"] = string(body)
+		} else {
+			fields["is_base64"] = true
+			fields["body_base64"] = base64.StdEncoding.EncodeToString(body)
+		}
+	}
+	fields["version"] = f.version
+	fields["env"] = clone(f.env)
+	fields["context"] = context
+	return fields
+}
+
+func clone(value any) any {
+	switch value := value.(type) {
+	case map[string]any:
+		copied := make(map[string]any, len(value))
+		for key, item := range value {
+			copied[key] = clone(item)
+		}
+		return copied
+	case []any:
+		copied := make([]any, len(value))
+		for i, item := range value {
+			copied[i] = clone(item)
+		}
+		return copied
+	default:
+		return value
+	}
+}

@@ -1,0 +1,400 @@
+// Package fngwruntime serves one compiled function over a socket of its own: it is built together with the handler.
+//
+//	fn --socket <path | tcp://host:port>
+//	tells the uri it listens on in one line on descriptor 3
+//
+// Pages: runtimes/go, runtime/wire-protocol.
+package fngwruntime
+
+import (
+	"bufio"
+	"context"
+	"log"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+)
+
+// Handler lists the accepted signatures.
+type Handler interface {
+	func(map[string]any) map[string]any |
+		func(map[string]any) (map[string]any, error) |
+		func(map[string]any) any |
+		func(map[string]any) (any, error) |
+		func(any) any |
+		func(any) (any, error) |
+		func(context.Context, map[string]any) map[string]any |
+		func(context.Context, map[string]any) (map[string]any, error) |
+		func(context.Context, map[string]any) any |
+		func(context.Context, map[string]any) (any, error)
+}
+
+type invoke func(context.Context, map[string]any) (any, error)
+
+func toInvoke(handler any) invoke {
+	switch handler := handler.(type) {
+	case func(map[string]any) map[string]any:
+		return func(_ context.Context, event map[string]any) (any, error) { return handler(event), nil }
+	case func(map[string]any) (map[string]any, error):
+		return func(_ context.Context, event map[string]any) (any, error) { return handler(event) }
+	case func(map[string]any) any:
+		return func(_ context.Context, event map[string]any) (any, error) { return handler(event), nil }
+	case func(map[string]any) (any, error):
+		return func(_ context.Context, event map[string]any) (any, error) { return handler(event) }
+	case func(any) any:
+		return func(_ context.Context, event map[string]any) (any, error) { return handler(event), nil }
+	case func(any) (any, error):
+		return func(_ context.Context, event map[string]any) (any, error) { return handler(event) }
+	case func(context.Context, map[string]any) map[string]any:
+		return func(ctx context.Context, event map[string]any) (any, error) { return handler(ctx, event), nil }
+	case func(context.Context, map[string]any) (map[string]any, error):
+		return func(ctx context.Context, event map[string]any) (any, error) { return handler(ctx, event) }
+	case func(context.Context, map[string]any) any:
+		return func(ctx context.Context, event map[string]any) (any, error) { return handler(ctx, event), nil }
+	case func(context.Context, map[string]any) (any, error):
+		return func(ctx context.Context, event map[string]any) (any, error) { return handler(ctx, event) }
+	}
+	return nil
+}
+
+type worker struct {
+	function
+	conn    net.Conn
+	reader  *frameReader
+	writer  *frameWriter
+	capture *capture
+	invoke  invoke
+
+	mu      sync.Mutex
+	calls   map[uint32]*call
+	running sync.WaitGroup
+}
+
+// one is the worker of this process. It meets the gateway before the handler's package is initialised, so that the
+// function's environment and folder are in force for the package's own variables and init functions.
+var one = &worker{calls: map[uint32]*call{}}
+
+func init() {
+	if len(os.Args) != 3 || os.Args[1] != "--socket" {
+		fail("this program is a function of a gateway, which starts it with --socket")
+	}
+	listener, uri, err := listen(os.Args[2])
+	if err != nil {
+		fail("worker cannot listen on " + os.Args[2] + ": " + err.Error())
+	}
+	lifeline := os.NewFile(3, "lifeline")
+	syscall.CloseOnExec(3)
+	if _, err := lifeline.WriteString(uri + "\n"); err != nil {
+		fail("worker cannot tell its socket: " + err.Error())
+	}
+	go func() {
+		// The daemon holds the other end: where nothing else tells a worker of the daemon's end, this does.
+		_, _ = lifeline.Read(make([]byte, 1))
+		os.Exit(0)
+	}()
+	if limit := memoryLimit(); limit > 0 {
+		debug.SetMemoryLimit(limit)
+	}
+	one.meet(listener)
+	one.start()
+}
+
+func fail(message string) {
+	_, _ = os.Stderr.WriteString(message + "\n")
+	os.Exit(1)
+}
+
+func listen(address string) (net.Listener, string, error) {
+	if !strings.HasPrefix(address, "tcp://") {
+		listener, err := net.Listen("unix", address)
+		return listener, "unix:" + address, err
+	}
+	at, err := url.Parse(address)
+	if err != nil {
+		return nil, "", err
+	}
+	listener, err := net.Listen("tcp", at.Host)
+	if err != nil {
+		return nil, "", err
+	}
+	_, port, _ := net.SplitHostPort(listener.Addr().String())
+	return listener, "tcp://" + net.JoinHostPort(at.Hostname(), port), nil
+}
+
+type peer struct {
+	conn   net.Conn
+	reader *frameReader
+}
+
+// meet waits for the first peer that greets, which is the gateway. Who does not greet takes nothing away.
+func (w *worker) meet(listener net.Listener) {
+	greeted := make(chan peer)
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go greet(conn, greeted)
+		}
+	}()
+	gateway := <-greeted
+	listener.Close()
+	w.conn = gateway.conn
+	w.reader = gateway.reader
+	w.writer = newFrameWriter(gateway.conn)
+}
+
+func greet(conn net.Conn, greeted chan<- peer) {
+	reader := &frameReader{in: bufio.NewReaderSize(conn, 64<<10), limit: maxGreetingBytes}
+	first, err := reader.next()
+	fields, headerError := parseObject(first.header)
+	switch {
+	case err != nil || headerError != nil || first.kind != kindHello || fields["role"] != "worker":
+		refuse(conn, "this socket serves one gateway, which begins with hello in the role worker")
+	case len(first.body) != 1 || first.body[0] != protocolVersion:
+		refuse(conn, "this protocol version is not spoken here")
+	default:
+		reader.limit = maxFrameBytes
+		greeted <- peer{conn, reader}
+	}
+}
+
+func refuse(conn net.Conn, message string) {
+	text := `{"code":"protocol","message":` + quote(message) + `}`
+	_, _ = conn.Write(appendFrame(nil, kindError, 0, text, nil))
+	conn.Close()
+}
+
+// start learns the function; the connection is of no use without.
+func (w *worker) start() {
+	first, err := w.reader.next()
+	fields, headerError := parseObject(first.header)
+	if err != nil || headerError != nil || first.kind != kindStart {
+		refuse(w.conn, "start must follow hello")
+		os.Exit(1)
+	}
+	text := func(key string) string { value, _ := fields[key].(string); return value }
+	w.root, w.dir = text("root"), text("dir")
+	w.source = w.dir
+	if entry := text("entry"); filepath.IsAbs(entry) {
+		w.source = filepath.Dir(entry)
+	}
+	if w.version = text("version"); w.version == "" {
+		w.version = "default"
+	}
+	w.env, _ = fields["env"].(map[string]any)
+	w.context, _ = fields["context"].(map[string]any)
+	for name, value := range w.env {
+		if value, isText := value.(string); isText {
+			_ = os.Setenv(name, value)
+		}
+	}
+	if most, isNumber := w.context["max_body_bytes"].(float64); isNumber && most > 0 && most < 1<<31 {
+		w.reader.limit += uint32(most)
+	}
+	// Relative paths of a handler mean its own folder.
+	if err := os.Chdir(w.dir); err != nil {
+		w.writer.send(kindError, 0, failure{code: "load", message: "cannot enter the function's folder: " + err.Error()}.toJSON(), nil)
+		os.Exit(1)
+	}
+	_ = os.Unsetenv("PWD")
+	if adapter := text("adapter"); adapter != "" && adapter != "native" {
+		w.writer.send(kindError, 0, failure{code: "load", message: "invoke.adapter unsupported for go: " + adapter}.toJSON(), nil)
+		os.Exit(1)
+	}
+	capture, err := newCapture(w.writer)
+	if err != nil {
+		fail("worker cannot capture output: " + err.Error())
+	}
+	w.capture = capture
+	tellCrashes(capture.streams[1].outside)
+	for _, stream := range capture.streams {
+		go capture.follow(stream)
+	}
+	log.SetOutput(logWriter{capture})
+}
+
+// Serve answers calls with the handler until the gateway hangs up.
+func Serve[H Handler](handler H) {
+	one.invoke = toInvoke(handler)
+	one.writer.send(kindReady, 0, `{"max_inflight":0}`, nil)
+	for {
+		next, err := one.reader.next()
+		if err != nil {
+			break
+		}
+		if problem := one.take(next); problem != "" {
+			refuse(one.conn, problem)
+			os.Exit(1)
+		}
+	}
+	// The gateway sends nothing more: what runs is finished.
+	one.running.Wait()
+	one.capture.begin(&call{})
+	one.writer.flush()
+	one.conn.Close()
+	os.Exit(0)
+}
+
+// take handles a frame; it returns why the connection cannot go on.
+func (w *worker) take(next frame) string {
+	switch next.kind {
+	case kindCall:
+		fields, err := parseObject(next.header)
+		if err != nil {
+			return "BAD_HEADER: " + err.Error()
+		}
+		w.mu.Lock()
+		if w.calls[next.id] != nil {
+			w.mu.Unlock()
+			return "DUPLICATE_ID: call id " + strconv.Itoa(int(next.id)) + " is in use"
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		opened := &call{id: next.id, worker: w, ctx: ctx, cancel: cancel, credit: streamWindowBytes, granted: make(chan struct{}, 1)}
+		w.calls[next.id] = opened
+		w.mu.Unlock()
+		w.running.Add(1)
+		w.capture.begin(opened)
+		go opened.run(fields, next.body)
+	case kindCancel:
+		w.mu.Lock()
+		open := w.calls[next.id]
+		w.mu.Unlock()
+		if open != nil {
+			open.cancel()
+		}
+	case kindMore:
+		fields, err := parseObject(next.header)
+		if err != nil {
+			return "BAD_HEADER: " + err.Error()
+		}
+		w.mu.Lock()
+		open := w.calls[next.id]
+		w.mu.Unlock()
+		if granted, isNumber := fields["bytes"].(float64); isNumber && granted > 0 && open != nil {
+			open.grant(int(granted))
+		}
+	case kindPing:
+		w.writer.send(kindPong, next.id, "", nil)
+	case kindPong:
+	default:
+		return "UNEXPECTED_KIND: a worker does not take frames of kind " + strconv.Itoa(int(next.kind))
+	}
+	return ""
+}
+
+// call is one call from its frame to its answer.
+type call struct {
+	id     uint32
+	worker *worker
+	ctx    context.Context
+	cancel context.CancelFunc
+
+	mu      sync.Mutex
+	credit  int
+	granted chan struct{}
+}
+
+func (c *call) run(fields map[string]any, body []byte) {
+	defer c.worker.running.Done()
+	defer c.cancel()
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		// Neither a panic nor runtime.Goexit of one call ends the process under the others.
+		failed := failure{code: "exception", message: "handler ended its goroutine"}
+		if reason := recover(); reason != nil {
+			failed = c.worker.describePanic(reason)
+		}
+		c.finish(kindError, failed.toJSON(), nil)
+	}()
+	ctx := c.ctx
+	value, err := c.worker.invoke(ctx, c.worker.toEvent(fields, body))
+	var made answer
+	if err == nil {
+		made, err = toAnswer(value)
+	}
+	returned = true
+	if err != nil {
+		failed := failure{code: "exception", message: toMessage(err)}
+		if broken, isBroken := err.(contractError); isBroken {
+			failed = failure{code: "contract", message: string(broken)}
+		}
+		c.finish(kindError, failed.toJSON(), nil)
+	} else if len(made.body) <= maxReplyBodyBytes {
+		c.finish(kindReply, made.head+"}", made.body)
+	} else {
+		c.stream(made)
+	}
+}
+
+// finish sends the call's last frame, after all of its output.
+func (c *call) finish(kind byte, header string, body []byte) {
+	w := c.worker
+	w.capture.end(c)
+	w.mu.Lock()
+	delete(w.calls, c.id)
+	w.mu.Unlock()
+	if c.ctx.Err() != nil {
+		kind, header, body = kindEnd, `{"canceled":true}`, nil
+	}
+	w.writer.send(kind, c.id, header, body)
+}
+
+// stream sends a large body in pieces, as far as the gateway grants them.
+func (c *call) stream(made answer) {
+	head := made.head + `,"stream":true,"length":` + strconv.Itoa(len(made.body)) + "}"
+	c.worker.writer.send(kindReply, c.id, head, nil)
+	for rest := made.body; len(rest) > 0; {
+		size := c.takeCredit(len(rest))
+		if size == 0 {
+			break
+		}
+		c.worker.writer.send(kindChunk, c.id, "", rest[:size])
+		rest = rest[size:]
+	}
+	c.finish(kindEnd, "", nil)
+}
+
+// takeCredit waits for bytes that may be sent; 0 when nobody wants them any more.
+func (c *call) takeCredit(wanted int) int {
+	for {
+		c.mu.Lock()
+		size := c.credit
+		if size > wanted {
+			size = wanted
+		}
+		c.credit -= size
+		c.mu.Unlock()
+		if size > 0 {
+			return size
+		}
+		select {
+		case <-c.granted:
+		case <-c.ctx.Done():
+			return 0
+		}
+	}
+}
+
+func (c *call) grant(bytes int) {
+	c.mu.Lock()
+	c.credit += bytes
+	if c.credit > streamWindowBytes {
+		c.credit = streamWindowBytes
+	}
+	c.mu.Unlock()
+	select {
+	case c.granted <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,71 @@
+//! From a `call` frame to the event a handler gets. Page invocation/event.
+
+use crate::base64;
+use crate::wire::{Frame, MAX_FRAME_BYTES};
+use serde_json::{Map, Value};
+
+/// What the `start` frame says, the same for every call.
+pub struct Function {
+    pub root: String,
+    pub dir: String,
+    version: Value,
+    pub env: Value,
+    context: Map<String, Value>,
+    pub adapter: String,
+}
+
+impl Function {
+    pub fn new(mut fields: Map<String, Value>) -> Self {
+        let mut text = |key: &str| match fields.remove(key) {
+            Some(Value::String(text)) => text,
+            _ => String::new(),
+        };
+        let (root, dir, adapter, version) = (text("root"), text("dir"), text("adapter"), text("version"));
+        let context = match fields.remove("context") {
+            Some(Value::Object(context)) => context,
+            _ => Map::new(),
+        };
+        let env = match fields.remove("env") {
+            Some(Value::Object(env)) => Value::Object(env),
+            _ => Value::Object(Map::new()),
+        };
+        let version = Value::from(if version.is_empty() { "default".into() } else { version });
+        Function { root, dir, version, env, context, adapter }
+    }
+
+    pub fn frame_limit(&self) -> usize {
+        let body = self.context.get("max_body_bytes").and_then(Value::as_u64).unwrap_or(0);
+        MAX_FRAME_BYTES + body as usize
+    }
+
+    /// The fields of the header are the event's own; three of them belong into its context.
+    pub fn to_event(&self, frame: &Frame) -> Result<Value, String> {
+        let mut event = frame.fields()?;
+        let mut context = self.context.clone();
+        for key in ["user", "trigger", "trace"] {
+            context.insert(key.into(), event.remove(key).unwrap_or(Value::Null));
+        }
+        for key in ["id", "ts", "method", "path", "raw_path", "client", "session"] {
+            if !event.contains_key(key) {
+                event.insert(key.into(), Value::Null);
+            }
+        }
+        for key in ["params", "query", "headers"] {
+            if !matches!(event.get(key), Some(Value::Object(_))) {
+                event.insert(key.into(), Value::Object(Map::new()));
+            }
+        }
+        context.insert("request_id".into(), event["id"].clone());
+        event.insert("path_params".into(), event["params"].clone());
+        let body = frame.body();
+        let text = if body.is_empty() { None } else { std::str::from_utf8(body).ok() };
+        let is_binary = text.is_none() && !body.is_empty();
+        event.insert("body".into(), text.map_or(Value::Null, Value::from));
+        event.insert("is_base64".into(), Value::Bool(is_binary));
+        event.insert("body_base64".into(), if is_binary { base64::encode(body).into() } else { Value::Null });
+        event.insert("version".into(), self.version.clone());
+        event.insert("env".into(), self.env.clone());
+        event.insert("context".into(), Value::Object(context));
+        Ok(Value::Object(event))
+    }
+}

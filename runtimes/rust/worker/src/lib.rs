@@ -1,0 +1,416 @@
+//! Serves one compiled function over a socket of its own: it is built together with the handler.
+//!
+//!   fn --socket <path | tcp://host:port>
+//!   tells the uri it listens on in one line on descriptor 3
+//!
+//! Pages: runtimes/rust, runtime/wire-protocol.
+
+mod base64;
+mod capture;
+mod envelope;
+mod event;
+mod pool;
+mod system;
+mod wire;
+
+use capture::Capture;
+use event::Function;
+use pool::Pool;
+use serde_json::{json, Map, Value};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fmt::Display;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::io::FromRawFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::panic::{self, AssertUnwindSafe};
+use std::path::Path;
+use std::process::exit;
+use std::sync::mpsc::{channel, Sender};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+use wire::{lock, Frame, FrameReader, FrameWriter};
+
+/// Calls that run at once. Each takes a thread; what comes above it the gateway gives to another worker.
+const MAX_INFLIGHT: usize = 64;
+const MAX_MESSAGE_BYTES: usize = 4096;
+
+/// What a handler may return: an envelope, or a `Result` of one.
+pub trait Answer {
+    fn into_answer(self) -> Result<Value, String>;
+}
+
+impl Answer for Value {
+    fn into_answer(self) -> Result<Value, String> {
+        Ok(self)
+    }
+}
+
+impl<E: Display> Answer for Result<Value, E> {
+    fn into_answer(self) -> Result<Value, String> {
+        self.map_err(|error| error.to_string())
+    }
+}
+
+type Handler = dyn Fn(Value) -> Result<Value, String> + Send + Sync;
+
+struct Worker {
+    function: Function,
+    writer: Arc<FrameWriter>,
+    capture: Arc<Capture>,
+    handler: Box<Handler>,
+    calls: Mutex<HashMap<u32, Arc<Call>>>,
+    finished: Condvar,
+}
+
+/// What the reader may tell a call while it runs.
+struct Call {
+    progress: Mutex<Progress>,
+    changed: Condvar,
+}
+
+struct Progress {
+    credit: usize,
+    canceled: bool,
+}
+
+thread_local! {
+    /// Of the panic that is being caught, if this thread runs a call: message, file and line.
+    static PANIC: RefCell<Option<(String, Option<(String, u32)>)>> = RefCell::new(None);
+    static RUNS_CALL: RefCell<bool> = RefCell::new(false);
+}
+
+/// For the end of the process, which is told to a plain function.
+static CAPTURE: Mutex<Option<Arc<Capture>>> = Mutex::new(None);
+
+extern "C" fn flush_output() {
+    if let Some(capture) = &*lock(&CAPTURE) {
+        capture.flush();
+    }
+}
+
+/// Answers calls with the handler until the gateway hangs up.
+pub fn serve<A: Answer>(handler: impl Fn(Value) -> A + Send + Sync + 'static) -> ! {
+    let (mut reader, writer) = meet();
+    let writer = Arc::new(writer);
+    let function = match start(&mut reader) {
+        Ok(function) => function,
+        Err(message) => {
+            writer.send(wire::ERROR, 0, &json!({ "code": "load", "message": message }).to_string(), b"");
+            exit(1);
+        }
+    };
+    let capture = match Capture::new(writer.clone()) {
+        Some(capture) => Arc::new(capture),
+        None => fail("worker cannot capture output"),
+    };
+    *lock(&CAPTURE) = Some(capture.clone());
+    system::at_exit(flush_output);
+    let follower = capture.clone();
+    thread::spawn(move || follower.follow());
+    watch_panics();
+    let worker = Arc::new(Worker {
+        function,
+        writer,
+        capture,
+        handler: Box::new(move |event| handler(event).into_answer()),
+        calls: Mutex::default(),
+        finished: Condvar::new(),
+    });
+    worker.run(&mut reader)
+}
+
+impl Worker {
+    fn run(self: Arc<Self>, reader: &mut FrameReader) -> ! {
+        self.writer.send(wire::READY, 0, &format!("{{\"max_inflight\":{}}}", MAX_INFLIGHT), b"");
+        let pool = Pool::new(MAX_INFLIGHT);
+        loop {
+            let taken = match reader.next() {
+                Ok(Some(frame)) => self.take(frame, &pool),
+                Ok(None) => break,
+                Err(problem) => Err(problem),
+            };
+            if let Err(message) = taken {
+                self.writer.send(wire::ERROR, 0, &json!({ "code": "protocol", "message": message }).to_string(), b"");
+                exit(1);
+            }
+        }
+        // The gateway sends nothing more: what runs is finished.
+        let mut calls = lock(&self.calls);
+        while !calls.is_empty() {
+            calls = self.finished.wait(calls).unwrap_or_else(|poisoned| poisoned.into_inner());
+        }
+        drop(calls);
+        self.writer.flush();
+        exit(0)
+    }
+
+    /// Handles a frame; the error says why the connection cannot go on.
+    fn take(self: &Arc<Self>, frame: Frame, pool: &Pool) -> Result<(), String> {
+        match frame.kind {
+            wire::CALL => {
+                let progress = Progress { credit: wire::STREAM_WINDOW_BYTES, canceled: false };
+                let call = Arc::new(Call { progress: Mutex::new(progress), changed: Condvar::new() });
+                if lock(&self.calls).insert(frame.id, call.clone()).is_some() {
+                    return Err(format!("DUPLICATE_ID: call id {} is in use", frame.id));
+                }
+                let event = self.function.to_event(&frame)?;
+                let (worker, id) = (self.clone(), frame.id);
+                drop(frame);
+                self.capture.begin(id);
+                pool.run(Box::new(move || worker.answer(id, &call, event)));
+            }
+            wire::CANCEL => self.tell(frame.id, |progress| progress.canceled = true),
+            wire::MORE => {
+                let granted = frame.fields()?.get("bytes").and_then(Value::as_u64).unwrap_or(0) as usize;
+                self.tell(frame.id, |progress| {
+                    progress.credit = (progress.credit + granted.min(wire::STREAM_WINDOW_BYTES)).min(wire::STREAM_WINDOW_BYTES)
+                });
+            }
+            wire::PING => self.writer.send(wire::PONG, frame.id, "", b""),
+            wire::PONG => {}
+            kind => return Err(format!("UNEXPECTED_KIND: a worker does not take frames of kind {}", kind)),
+        }
+        Ok(())
+    }
+
+    fn tell(&self, id: u32, change: impl FnOnce(&mut Progress)) {
+        if let Some(call) = lock(&self.calls).get(&id) {
+            change(&mut lock(&call.progress));
+            call.changed.notify_all();
+        }
+    }
+
+    /// Runs the handler and sends the call's frames. A panic of one call never reaches another.
+    fn answer(&self, id: u32, call: &Call, event: Value) {
+        RUNS_CALL.with(|runs| *runs.borrow_mut() = true);
+        let result = panic::catch_unwind(AssertUnwindSafe(|| (self.handler)(event)));
+        RUNS_CALL.with(|runs| *runs.borrow_mut() = false);
+        let error = match result {
+            Ok(Ok(answer)) => match envelope::to_reply(answer) {
+                Ok(reply) if reply.body.len() <= wire::MAX_REPLY_BODY_BYTES => {
+                    return self.finish(id, call, wire::REPLY, &(reply.head + "}"), &reply.body);
+                }
+                Ok(reply) => return self.stream(id, call, &reply),
+                Err(message) => json!({ "code": "contract", "message": message }),
+            },
+            Ok(Err(message)) => json!({ "code": "exception", "message": cut(message) }),
+            Err(_) => self.describe_panic(),
+        };
+        self.finish(id, call, wire::ERROR, &error.to_string(), b"");
+    }
+
+    /// Sends the call's last frame, after all of its output.
+    fn finish(&self, id: u32, call: &Call, kind: u8, header: &str, body: &[u8]) {
+        self.capture.end(id);
+        lock(&self.calls).remove(&id);
+        if lock(&call.progress).canceled {
+            self.writer.send(wire::END, id, "{\"canceled\":true}", b"");
+        } else {
+            self.writer.send(kind, id, header, body);
+        }
+        self.finished.notify_all();
+    }
+
+    /// Sends a large body in pieces, as far as the gateway grants them.
+    fn stream(&self, id: u32, call: &Call, reply: &envelope::Reply) {
+        let head = format!("{},\"stream\":true,\"length\":{}}}", reply.head, reply.body.len());
+        self.writer.send(wire::REPLY, id, &head, b"");
+        let mut rest = &reply.body[..];
+        while !rest.is_empty() {
+            let size = call.take_credit(rest.len());
+            if size == 0 {
+                break;
+            }
+            self.writer.send(wire::CHUNK, id, "", &rest[..size]);
+            rest = &rest[size..];
+        }
+        self.finish(id, call, wire::END, "", b"");
+    }
+
+    fn describe_panic(&self) -> Value {
+        let (message, place) = PANIC.with(|panic| panic.borrow_mut().take()).unwrap_or_default();
+        let mut error = json!({ "code": "exception", "message": cut(message) });
+        if let Some((file, line)) = place {
+            let below = Path::new(&file).strip_prefix(&self.function.root).map(|path| path.to_string_lossy().into_owned());
+            let file = below.unwrap_or(file);
+            error["stack"] = format!("at {}:{}", file, line).into();
+            error["file"] = file.into();
+            error["line"] = line.into();
+        }
+        error
+    }
+}
+
+impl Call {
+    /// Waits for bytes that may be sent; 0 when nobody wants them any more.
+    fn take_credit(&self, wanted: usize) -> usize {
+        let mut progress = lock(&self.progress);
+        loop {
+            if progress.canceled {
+                return 0;
+            }
+            let size = progress.credit.min(wanted);
+            if size > 0 {
+                progress.credit -= size;
+                return size;
+            }
+            progress = self.changed.wait(progress).unwrap_or_else(|poisoned| poisoned.into_inner());
+        }
+    }
+}
+
+fn cut(mut message: String) -> String {
+    if message.len() > MAX_MESSAGE_BYTES {
+        let mut end = MAX_MESSAGE_BYTES;
+        while !message.is_char_boundary(end) {
+            end -= 1;
+        }
+        message.truncate(end);
+        message.push_str("...");
+    }
+    message
+}
+
+/// A panic of a call becomes its answer; one of any other thread is printed as usual.
+fn watch_panics() {
+    let usual = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        if !RUNS_CALL.try_with(|runs| *runs.borrow()).unwrap_or(false) {
+            return usual(info);
+        }
+        let payload = info.payload();
+        let message = payload
+            .downcast_ref::<&str>()
+            .map(|text| text.to_string())
+            .or_else(|| payload.downcast_ref::<String>().cloned())
+            .unwrap_or_else(|| "handler panicked".into());
+        let place = info.location().map(|at| (at.file().to_string(), at.line()));
+        PANIC.with(|panic| *panic.borrow_mut() = Some((message, place)));
+    }));
+}
+
+enum Listener {
+    Unix(UnixListener),
+    Tcp(TcpListener),
+}
+
+fn listen(address: &str) -> std::io::Result<(Listener, String)> {
+    match address.strip_prefix("tcp://") {
+        None => Ok((Listener::Unix(UnixListener::bind(address)?), format!("unix:{}", address))),
+        Some(host) => {
+            let listener = TcpListener::bind(host)?;
+            let port = listener.local_addr()?.port();
+            let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+            Ok((Listener::Tcp(listener), format!("tcp://{}:{}", name, port)))
+        }
+    }
+}
+
+type Peer = (FrameReader, Box<dyn Write + Send>);
+
+/// Waits for the first peer that greets, which is the gateway. Who does not greet takes nothing away.
+fn meet() -> (FrameReader, FrameWriter) {
+    let mut args = std::env::args().skip(1);
+    let address = match (args.next().as_deref(), args.next()) {
+        (Some("--socket"), Some(address)) => address,
+        _ => fail("this program is a function of a gateway, which starts it with --socket"),
+    };
+    let (listener, uri) = match listen(&address) {
+        Ok(listening) => listening,
+        Err(error) => fail(&format!("worker cannot listen on {}: {}", address, error)),
+    };
+    tell_daemon(&uri);
+    let (sender, greeted) = channel::<Peer>();
+    thread::spawn(move || accept(listener, sender));
+    match greeted.recv() {
+        Ok((reader, target)) => (reader, FrameWriter::new(target)),
+        Err(_) => fail("worker cannot accept connections"),
+    }
+}
+
+/// The daemon holds the other end: where nothing else tells a worker of the daemon's end, this does.
+fn tell_daemon(uri: &str) {
+    system::keep_from_children(3);
+    let mut lifeline = unsafe { File::from_raw_fd(3) };
+    if lifeline.write_all(format!("{}\n", uri).as_bytes()).is_err() {
+        fail("worker cannot tell its socket");
+    }
+    thread::spawn(move || {
+        let _ = lifeline.read(&mut [0; 1]);
+        exit(0)
+    });
+}
+
+fn accept(listener: Listener, greeted: Sender<Peer>) {
+    let take = || -> std::io::Result<Peer> {
+        Ok(match &listener {
+            Listener::Unix(listener) => {
+                let stream: UnixStream = listener.accept()?.0;
+                (FrameReader::new(Box::new(stream.try_clone()?)), Box::new(stream))
+            }
+            Listener::Tcp(listener) => {
+                let stream: TcpStream = listener.accept()?.0;
+                stream.set_nodelay(true)?;
+                (FrameReader::new(Box::new(stream.try_clone()?)), Box::new(stream))
+            }
+        })
+    };
+    while let Ok((reader, target)) = take() {
+        let greeted = greeted.clone();
+        thread::spawn(move || greet(reader, target, greeted));
+    }
+}
+
+fn greet(mut reader: FrameReader, mut target: Box<dyn Write + Send>, greeted: Sender<Peer>) {
+    let problem = match reader.next() {
+        Ok(Some(frame)) if frame.kind == wire::HELLO && is_worker_role(&frame) => match frame.body() {
+            [wire::PROTOCOL_VERSION] => None,
+            _ => Some("this protocol version is not spoken here"),
+        },
+        _ => Some("this socket serves one gateway, which begins with hello in the role worker"),
+    };
+    if let Some(message) = problem {
+        let mut frame = Vec::new();
+        wire::append_frame(&mut frame, wire::ERROR, 0, &json!({ "code": "protocol", "message": message }).to_string(), b"");
+        let _ = target.write_all(&frame);
+        return;
+    }
+    reader.limit = wire::MAX_FRAME_BYTES;
+    let _ = greeted.send((reader, target));
+}
+
+fn is_worker_role(frame: &Frame) -> bool {
+    frame.fields().map_or(false, |fields| fields.get("role").and_then(Value::as_str) == Some("worker"))
+}
+
+/// Learns the function; the connection is of no use without.
+fn start(reader: &mut FrameReader) -> Result<Function, String> {
+    let fields: Map<String, Value> = match reader.next() {
+        Ok(Some(frame)) if frame.kind == wire::START => frame.fields()?,
+        _ => return Err("start must follow hello".into()),
+    };
+    let function = Function::new(fields);
+    reader.limit = function.frame_limit();
+    if let Value::Object(env) = &function.env {
+        for (name, value) in env {
+            if let (Some(value), false) = (value.as_str(), name.is_empty() || name.contains('=')) {
+                std::env::set_var(name, value);
+            }
+        }
+    }
+    // Relative paths of a handler mean its own folder.
+    std::env::set_current_dir(&function.dir).map_err(|error| format!("cannot enter the function's folder: {}", error))?;
+    std::env::remove_var("PWD");
+    if !function.adapter.is_empty() && function.adapter != "native" {
+        return Err(format!("invoke.adapter unsupported for rust: {}", function.adapter));
+    }
+    Ok(function)
+}
+
+fn fail(message: &str) -> ! {
+    eprintln!("{}", message);
+    exit(1)
+}

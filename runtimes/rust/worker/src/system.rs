@@ -1,0 +1,80 @@
+//! The few calls of the system's C library that the standard library does not offer.
+
+use std::os::raw::{c_int, c_void};
+
+#[repr(C)]
+pub struct PollFd {
+    pub fd: c_int,
+    pub events: i16,
+    pub revents: i16,
+}
+
+pub const POLLIN: i16 = 1;
+const F_SETFD: c_int = 2;
+const F_GETFL: c_int = 3;
+const F_SETFL: c_int = 4;
+const FD_CLOEXEC: c_int = 1;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const O_NONBLOCK: c_int = 0o4000;
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+const O_NONBLOCK: c_int = 4;
+
+extern "C" {
+    fn pipe(ends: *mut c_int) -> c_int;
+    fn dup(fd: c_int) -> c_int;
+    fn dup2(from: c_int, to: c_int) -> c_int;
+    fn close(fd: c_int) -> c_int;
+    fn fcntl(fd: c_int, command: c_int, ...) -> c_int;
+    fn read(fd: c_int, to: *mut c_void, most: usize) -> isize;
+    fn write(fd: c_int, from: *const c_void, count: usize) -> isize;
+    fn poll(fds: *mut PollFd, count: std::os::raw::c_ulong, timeout: c_int) -> c_int;
+    fn atexit(callback: extern "C" fn()) -> c_int;
+}
+
+/// Puts a pipe in a descriptor's place. Returns the pipe's end to read from, which does not wait, and the descriptor's old
+/// target.
+pub fn redirect(fd: c_int) -> Option<(c_int, c_int)> {
+    let mut ends = [0; 2];
+    let outside = unsafe { dup(fd) };
+    unsafe {
+        if outside < 0 || pipe(ends.as_mut_ptr()) != 0 || dup2(ends[1], fd) < 0 {
+            return None;
+        }
+        close(ends[1]);
+        fcntl(ends[0], F_SETFL, fcntl(ends[0], F_GETFL) | O_NONBLOCK);
+    }
+    keep_from_children(ends[0]);
+    keep_from_children(outside);
+    Some((ends[0], outside))
+}
+
+
+pub fn keep_from_children(fd: c_int) {
+    unsafe { fcntl(fd, F_SETFD, FD_CLOEXEC) };
+}
+
+/// Bytes read; 0 when there are none now or at the end.
+pub fn read_some(fd: c_int, to: &mut [u8]) -> usize {
+    let count = unsafe { read(fd, to.as_mut_ptr().cast(), to.len()) };
+    count.max(0) as usize
+}
+
+pub fn write_all(fd: c_int, mut bytes: &[u8]) {
+    while !bytes.is_empty() {
+        let count = unsafe { write(fd, bytes.as_ptr().cast(), bytes.len()) };
+        if count > 0 {
+            bytes = &bytes[count as usize..];
+        } else if std::io::Error::last_os_error().kind() != std::io::ErrorKind::Interrupted {
+            return;
+        }
+    }
+}
+
+/// Waits until one of the descriptors can be read.
+pub fn wait_readable(fds: &mut [PollFd]) {
+    unsafe { poll(fds.as_mut_ptr(), fds.len() as _, -1) };
+}
+
+pub fn at_exit(callback: extern "C" fn()) {
+    unsafe { atexit(callback) };
+}
