@@ -1,0 +1,227 @@
+import net, { type AddressInfo } from 'node:net'
+import t, { type Test } from 'tap'
+import { systemClock } from '../../lib/core/clock.ts'
+import { GatewayError } from '../../lib/core/errors.ts'
+import { RuntimeCall } from '../../lib/runtime/call.ts'
+import { parseSocketUri, SocketWorker, type StartedWorker, type WorkerExit } from '../../lib/runtime/connection.ts'
+import { encodeFrame, FrameReader, KIND, type Kind } from '../../lib/runtime/wire-protocol.ts'
+import { WorkerSet } from '../../lib/runtime/workers.ts'
+import { makeFn } from '../helpers/fn.ts'
+
+interface Frame {
+  kind: Kind
+  id: number
+  header: string
+  body: string
+}
+
+class TestCall extends RuntimeCall {
+  readonly answer: Promise<string>
+  private settle!: (text: string) => void
+  constructor() {
+    super(FN)
+    this.answer = new Promise(resolve => {
+      this.settle = resolve
+    })
+  }
+  override onReply(header: string, body: Buffer): void {
+    this.settle(`${header} ${body}`)
+  }
+  override onChunk(): void {}
+  override onEnd(): void {}
+  override onLog(): void {}
+  override onError(error: GatewayError): void {
+    this.settle(`${error.status} ${error.message}`)
+  }
+}
+
+const FN = makeFn({ policy: { maxBodyBytes: 1000 } })
+
+/** A worker made of a plain server: the test reads and writes its frames by hand. */
+interface Peer {
+  set: WorkerSet
+  /** The next frames, in order. */
+  take: (count: number) => Promise<Frame[]>
+  send: (kind: Kind, id: number, header?: string, body?: string) => void
+  raw: (bytes: Buffer) => void
+  closed: Promise<void>
+  hangUp: () => void
+  exit: (exit: WorkerExit) => void
+  kills: number[]
+}
+
+async function connect(t: Test, startProblem: GatewayError | null = null): Promise<Peer> {
+  const frames: Frame[] = []
+  let wake = (): void => {}
+  let socket!: net.Socket
+  let onClosed!: () => void
+  const closed = new Promise<void>(resolve => {
+    onClosed = resolve
+  })
+  const reader = new FrameReader((kind, id, header, body) => {
+    frames.push({ kind, id, header, body: body.toString() })
+    wake()
+  }, 1000)
+  const server = net.createServer(accepted => {
+    socket = accepted
+    accepted.on('data', chunk => reader.push(chunk))
+    accepted.on('error', () => {})
+    accepted.on('close', onClosed)
+  })
+  await new Promise<void>(done => server.listen(0, '127.0.0.1', done))
+  const { port } = server.address() as AddressInfo
+  const kills: number[] = []
+  let onExit: (exit: WorkerExit) => void = () => {}
+  const started: StartedWorker = {
+    id: 'w1',
+    uri: `tcp://127.0.0.1:${port}`,
+    socketIndex: 3,
+    kill: graceMs => {
+      kills.push(graceMs)
+      socket?.destroy()
+    },
+    onExit: callback => {
+      onExit = callback
+    },
+  }
+  const set = new WorkerSet({
+    fn: FN,
+    clock: systemClock,
+    maxWorkers: 1,
+    minWarm: 0,
+    idleTtlMs: 60_000,
+    spawn: owner =>
+      new SocketWorker(
+        owner,
+        { startWorker: () => (startProblem === null ? Promise.resolve(started) : Promise.reject(startProblem)) },
+        '{"key":"node/hello@default"}',
+      ),
+    onLog: () => {},
+    onFailure: () => {},
+    onEmpty: () => {},
+  })
+  t.teardown(() => {
+    set.close()
+    socket?.destroy()
+    server.close()
+  })
+  return {
+    set,
+    take: async count => {
+      while (frames.length < count) {
+        await new Promise<void>(resolve => {
+          wake = resolve
+        })
+      }
+      return frames.splice(0, count)
+    },
+    send: (kind, id, header = '', body = '') => socket.write(encodeFrame(kind, id, header, Buffer.from(body))),
+    raw: bytes => socket.write(bytes),
+    closed,
+    hangUp: () => socket.end(),
+    exit: exit => onExit(exit),
+    kills,
+  }
+}
+
+function dispatch(set: WorkerSet, header: string, body = ''): TestCall {
+  const call = new TestCall()
+  call.header = header
+  call.body = body === '' ? null : Buffer.from(body)
+  set.dispatch(call)
+  return call
+}
+
+t.test(
+  '[runtime/wire-protocol.4, runtime/wire-protocol.10] hello, start and the first call travel together; answers match by id',
+  async t => {
+    const peer = await connect(t)
+    const first = dispatch(peer.set, '{"n":1}', 'body')
+    const [hello, start, call] = await peer.take(3)
+    t.same(hello, { kind: KIND.hello, id: 0, header: '{"role":"worker"}', body: '\u0001' })
+    t.same(start, { kind: KIND.start, id: 0, header: '{"key":"node/hello@default"}', body: '' })
+    t.match(call, { kind: KIND.call, header: '{"n":1}', body: 'body' })
+    peer.send(KIND.ready, 0, '{"max_inflight":0}')
+    peer.send(KIND.reply, call!.id, '{"status":200}', 'one')
+    t.equal(await first.answer, '{"status":200} one')
+    const calls = [dispatch(peer.set, '{"n":2}'), dispatch(peer.set, '{"n":3}')]
+    const sent = await peer.take(2)
+    t.not(sent[0]!.id, sent[1]!.id)
+    t.ok(sent.every(frame => frame.id >= 1))
+    peer.send(KIND.reply, sent[1]!.id, '{}', 'three')
+    peer.send(KIND.reply, sent[0]!.id, '{}', 'two')
+    t.same(await Promise.all(calls.map(one => one.answer)), ['{} two', '{} three'], 'in whatever order they come')
+    t.equal(calls[0]!.worker!.socketIndex, 3)
+  },
+)
+
+t.test(
+  '[runtime/wire-protocol.3, runtime/wire-protocol.10] a load error, a protocol error and a hang-up end the worker alone',
+  async t => {
+    const cases: [name: string, act: (peer: Peer, id: number) => void, answer: RegExp][] = [
+      ['load', peer => peer.send(KIND.error, 0, '{"code":"load","message":"no handler"}'), /^500 no handler/],
+      [
+        'length 4 GiB',
+        peer => peer.raw(Buffer.from('ffffffff', 'hex')),
+        /^503 runtime worker ended: protocol error: frame length/,
+      ],
+      [
+        'unknown kind',
+        peer => peer.raw(Buffer.from('00000009630000000100000000', 'hex')),
+        /^503 .*unknown frame kind 99/,
+      ],
+      ['header not JSON', (peer, id) => peer.send(KIND.error, id, 'nope'), /^503 .*not JSON/],
+      ['hang-up', peer => peer.hangUp(), /^503 runtime worker ended: connection closed/],
+      [
+        'exit with a reason',
+        peer => {
+          peer.exit({ code: 3, signal: null, reason: 'exit code 3' })
+          peer.hangUp()
+        },
+        /^503 runtime worker ended: exit code 3/,
+      ],
+      [
+        'broken contract',
+        (peer, id) => peer.send(KIND.error, id, '{"code":"contract","message":"bad"}'),
+        /^502 invalid runtime response: bad/,
+      ],
+    ]
+    for (const [name, act, answer] of cases) {
+      const peer = await connect(t)
+      const call = dispatch(peer.set, '{}')
+      const sent = await peer.take(3)
+      if (name !== 'load') peer.send(KIND.ready, 0, '{"max_inflight":0}')
+      act(peer, sent[2]!.id)
+      t.match(await call.answer, answer, name)
+    }
+  },
+)
+
+t.test('[runtime/workers.9] a runtime that is down answers at once', async t => {
+  const down = new GatewayError('RUNTIME_DOWN', 'runtime down')
+  const peer = await connect(t, down)
+  t.equal(await dispatch(peer.set, '{}').answer, '503 runtime down')
+  t.equal(await dispatch(peer.set, '{}').answer, '503 runtime down', 'and again')
+})
+
+t.test(
+  '[runtime/wire-protocol.16, runtime/wire-protocol.18] cancel is sent; a worker that is not needed any more sees its connection close',
+  async t => {
+    const peer = await connect(t)
+    const call = dispatch(peer.set, '{}')
+    const [, , sent] = await peer.take(3)
+    peer.send(KIND.ready, 0, '{"max_inflight":0}')
+    peer.set.abandon(call)
+    t.match(await peer.take(1), [{ kind: KIND.cancel, id: sent!.id }])
+    peer.send(KIND.end, sent!.id, '{"canceled":true}')
+    peer.set.retire()
+    await peer.closed
+    t.equal(peer.set.workers.length, 0)
+  },
+)
+
+t.test('[runtime/wire-protocol.5] addresses of sockets', async t => {
+  t.same(parseSocketUri('unix:/tmp/a b.sock'), { path: '/tmp/a b.sock' })
+  t.same(parseSocketUri('tcp://127.0.0.1:9001'), { host: '127.0.0.1', port: 9001 })
+  t.same(parseSocketUri('tcp://[::1]:9001'), { host: '::1', port: 9001 })
+})
