@@ -39,14 +39,38 @@ t.test('every module, test and page is in the section map, and the map names not
   const twice = modules.filter((module, i) => modules.indexOf(module) !== i)
   t.same(twice, [], 'listed twice')
   const sources = [...filesBelow('lib', '.ts'), ...filesBelow('bin', '.ts')]
-  t.same(sources.filter(file => !modules.includes(file)), [], 'modules that are not listed')
-  t.same(modules.filter(file => !existsSync(join(root, file))), [], 'modules that are listed and missing')
+  t.same(
+    sources.filter(file => !modules.includes(file)),
+    [],
+    'modules that are not listed',
+  )
+  t.same(
+    modules.filter(file => !existsSync(join(root, file))),
+    [],
+    'modules that are listed and missing',
+  )
   const testFiles = filesBelow('test', '.test.ts').filter(file => file !== 'test/spec-map.test.ts')
-  t.same(testFiles.filter(file => !tests.has(file)), [], 'tests that are not listed')
-  t.same([...tests].filter(file => !existsSync(join(root, file))), [], 'tests that are listed and missing')
+  t.same(
+    testFiles.filter(file => !tests.has(file)),
+    [],
+    'tests that are not listed',
+  )
+  t.same(
+    [...tests].filter(file => !existsSync(join(root, file))),
+    [],
+    'tests that are listed and missing',
+  )
   const pageFiles = filesBelow('spec', '.md').filter(file => file !== 'spec/README.md')
-  t.same(pageFiles.filter(file => !pages.has(file)), [], 'pages that are not listed')
-  t.same([...pages].filter(file => !existsSync(join(root, file))), [], 'pages that are listed and missing')
+  t.same(
+    pageFiles.filter(file => !pages.has(file)),
+    [],
+    'pages that are not listed',
+  )
+  t.same(
+    [...pages].filter(file => !existsSync(join(root, file))),
+    [],
+    'pages that are listed and missing',
+  )
 })
 
 t.test('every statement has a test and every test names statements', async t => {
@@ -70,7 +94,58 @@ t.test('every statement has a test and every test names statements', async t => 
       if (!/^\[(\$\{|[a-z0-9/-]+\.\d)/.test(title as string)) t.fail(`${file}: no statement is named by: ${title}`)
     }
   }
-  t.same([...statements.keys()].filter(id => !proven.has(id)), [], 'statements without a test')
-  t.same([...proven].filter(id => !statements.has(id)), [], 'tests that name no statement')
+  t.same(
+    [...statements.keys()].filter(id => !proven.has(id)),
+    [],
+    'statements without a test',
+  )
+  t.same(
+    [...proven].filter(id => !statements.has(id)),
+    [],
+    'tests that name no statement',
+  )
   t.ok(statements.size > 0)
+})
+
+/** Folder of lib (or bin) to the folders it may import from, besides itself. */
+const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
+  core: [],
+  config: ['core'],
+  observe: ['core'],
+  router: ['core'],
+  discovery: ['core', 'config'],
+  runtime: ['core', 'config', 'observe'],
+  dependencies: ['core', 'config', 'observe'],
+  invocation: ['core', 'config', 'observe', 'runtime', 'dependencies'],
+  http: ['core', 'config', 'observe', 'router', 'runtime', 'invocation'],
+  scheduler: ['core', 'config', 'observe', 'runtime', 'invocation'],
+}
+
+t.test('every import runs one way, and none in a circle', async t => {
+  const imports = new Map<string, string[]>()
+  for (const file of [...filesBelow('lib', '.ts'), ...filesBelow('bin', '.ts')]) {
+    // Types are gone at run time: two files may know each other's shapes.
+    const text = read(file).replace(/^(import|export) type [^;]*? from '[^']+'/gm, '')
+    const targets = [...text.matchAll(/from '(\.{1,2}\/[^']+)'|import\('(\.{1,2}\/[^']+)'\)/g)].map(match =>
+      join(file, '..', (match[1] ?? match[2]) as string),
+    )
+    imports.set(file, targets)
+    const folder = file.startsWith('bin/') ? 'bin' : (file.split('/').slice(1, -1)[0] ?? 'lib')
+    const allowed = MAY_IMPORT[folder]
+    if (allowed === undefined) continue
+    for (const target of targets) {
+      const other = target.split('/').slice(1, -1)[0] ?? 'lib'
+      if (other !== folder && !allowed.includes(other))
+        t.fail(`${file} imports ${target}: ${folder} may not import ${other}`)
+    }
+  }
+  const done = new Set<string>()
+  const visit = (file: string, path: readonly string[]): void => {
+    if (path.includes(file)) t.fail(`circle: ${[...path.slice(path.indexOf(file)), file].join(' -> ')}`)
+    if (done.has(file) || path.includes(file)) return
+    for (const target of imports.get(file) ?? []) visit(target, [...path, file])
+    done.add(file)
+  }
+  for (const file of imports.keys()) visit(file, [])
+  t.ok(imports.size > 0)
 })

@@ -33,6 +33,7 @@ const cases = {
   event: (event, params) => ({ event, params, signal: event.signal instanceof AbortSignal }),
   change: event => { event.env.A = 'changed'; event.context.worker_pool.max_workers = 99; return 1 },
   show: event => [event.env, event.context],
+  echo: event => Buffer.from(event.body_base64, 'base64'),
   process: () => ({ cwd: process.cwd(), env: process.env, stdin: process.stdin.constructor.name }),
   // Returns.
   string: () => 'text', number: () => 4.5, boolean: () => false, array: () => [1], object: () => ({ body: 'plain' }),
@@ -102,6 +103,9 @@ const cases = {
 }
 export function handler(event, params) { return cases[event.query.case](event, params) }
 `
+
+// Many processes are started; a busy machine takes its time.
+t.setTimeout(120_000)
 
 const tree = makeTree({
   'cases.mjs': CASES,
@@ -351,7 +355,7 @@ t.test('[runtimes/node.10] what cannot be loaded says which file and line, why, 
   const cases: [string, object, Partial<WorkerStart>?][] = [
     [
       'none.js',
-      { message: /bad\/none\.js exports no function "handler" \(it exports start\)/, hint: /export function handler/ },
+      { message: /bad\/none\.js has no function "handler" \(it exports start\)/, hint: /export function handler/ },
     ],
     ['type.mjs', { message: /"handler", but it is of type number/ }],
     ['empty.mjs', { message: /it exports nothing/ }],
@@ -417,7 +421,7 @@ t.test('[runtimes/node.12] ready lists the sources a handler is made of', async 
 })
 
 t.test('[runtimes/node.13] the event has every field, and is the handler’s own', async t => {
-  const context = { runtime: 'node', timeout_ms: 9, worker_pool: { max_workers: 2 } }
+  const context = { runtime: 'node', timeout_ms: 9, max_body_bytes: 32 * 1024 * 1024, worker_pool: { max_workers: 2 } }
   await withWorker('cases.mjs', { env: { A: 'b' }, context, version: 'v2' }, async worker => {
     const header = {
       id: 'req-9',
@@ -459,6 +463,12 @@ t.test('[runtimes/node.13] the event has every field, and is the handler’s own
     const binary = parsed(await worker.call(byCase('event'), Buffer.from([255, 0])))
     t.has(binary.event, { body: null, is_base64: true, body_base64: '/wA=' })
     t.has(parsed(await worker.call(byCase('event'))).event, { body: null, is_base64: false, params: {} })
+    const large = Buffer.alloc(17 * 1024 * 1024, 'ab')
+    large[0] = 255
+    t.ok(
+      (await worker.call(byCase('echo'), large)).body.equals(large),
+      'a body above the frame limit, within max_body_bytes',
+    )
     await worker.call(byCase('change'))
     t.has(parsed(await worker.call(byCase('show'))), [{ A: 'b' }, { worker_pool: { max_workers: 2 } }])
   })
@@ -681,7 +691,7 @@ t.test('[runtimes/node.21] the end of a worker is told, with the cause', async t
     const worker = await load('cases.mjs')
     const id = worker.open(byCase(name))
     if (message === null) await t.rejects(worker.collect(id), /connection closed/)
-    else t.match((await worker.collect(id)).header, { code: 'exception', message }, name)
+    else t.match((await worker.collect(id)).header, { code: 'exception', message, ends: true }, name)
     await worker.closed
     t.match(await endOf(worker), end, name)
   }
@@ -927,7 +937,7 @@ t.test('[runtimes/node.26] edge-worker: Request and Response, env, waitUntil, pa
   })
   await withWorker('named.cjs', start, async worker => t.equal((await worker.call()).text, 'GET'))
   t.match(await loadError('no-fetch.mjs', start), {
-    message: /exports no function "fetch" or "handler"/,
+    message: /has no function "fetch" or "handler"/,
     hint: /async fetch\(request, env, ctx\)/,
   })
 })
@@ -963,7 +973,7 @@ t.test('[runtimes/node.28] a daemon on tcp gives its workers tcp sockets and nee
   await remote.close()
 })
 
-t.test('[runtimes/node.29] the daemon starts the binary a start names, for compiled languages', async t => {
+t.test('[runtimes/node.29, runtime/wire-protocol.6] the daemon starts the binary a start names, for compiled languages', async t => {
   tree.write({
     'bin/worker': `#!/bin/sh\nexec ${process.execPath} ${new URL('../../runtimes/node/worker.mjs', import.meta.url).pathname} "$@"\n`,
   })
