@@ -107,11 +107,18 @@ export class Call extends CallOutput {
     endWhenDone()
   }
 
-  /** @param {unknown} error */
-  fail(error) {
+  /**
+   * @param {unknown} error
+   * @param {boolean} [ends] - the worker ends with this call
+   */
+  fail(error, ends = false) {
     if (this.over) return
-    if (this.canceled) this.finish(KIND.end, '{"canceled":true}')
-    else this.finish(KIND.error, stringify(toFailure(error instanceof ContractError ? 'contract' : 'exception', error)))
+    if (this.canceled) {
+      this.finish(KIND.end, '{"canceled":true}')
+      return
+    }
+    const failure = toFailure(error instanceof ContractError ? 'contract' : 'exception', error)
+    this.finish(KIND.error, stringify(ends ? { ...failure, ends } : failure))
   }
 
   cancel() {
@@ -363,7 +370,7 @@ process.on('uncaughtException', error => {
   const call = currentCall.getStore()
   const { message, stack } = toFailure('exception', error)
   process.stderr.write(`uncaught exception: ${stack || message}\n`)
-  if (call instanceof Call) call.fail(error)
+  if (call instanceof Call) call.fail(error, true)
   // Its state is unknown from here on.
   leave()
   exitNow(1)
@@ -376,7 +383,7 @@ process.exit = /** @type {typeof process.exit} */ (
   code => {
     const call = currentCall.getStore()
     if (call instanceof Call)
-      call.fail(new Error(`handler ended the process with exit code ${code ?? process.exitCode ?? 0}`))
+      call.fail(new Error(`handler ended the process with exit code ${code ?? process.exitCode ?? 0}`), true)
     leave()
     return exitProperly(code)
   }

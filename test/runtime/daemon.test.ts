@@ -23,6 +23,9 @@ import { makeRuntimes, TestCall } from '../helpers/runtime-bed.ts'
 import { makeTree } from '../helpers/tree.ts'
 import { isAlive, until } from '../helpers/worker-client.ts'
 
+// Many processes are started; a busy machine takes its time.
+t.setTimeout(120_000)
+
 const HELLO = 'export const handler = () => "hello"'
 const childrenOf = (pid: number) =>
   readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ').filter(Boolean).map(Number)
