@@ -45,7 +45,7 @@ const ABSENT: ReadonlySet<string | undefined> = new Set([
 ])
 
 /** Without blocking on a FIFO, and without taking a terminal, should a name become one between stat and open. */
-const OPEN_FLAGS = constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOCTTY
+export const OPEN_FLAGS = constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOCTTY
 
 /** Times a file that changes while it is read is read again. */
 const READ_ATTEMPTS = 3
@@ -109,7 +109,7 @@ export class AssetStore {
   #first(name: string, land: (asset: Asset | null, error: GatewayError | null) => void): void {
     stat(`${this.#directory}/${name}`, error => {
       if (error === null) this.#load(name, land)
-      else land(null, toTrouble(error))
+      else land(null, toFileTrouble(error))
     })
   }
 
@@ -149,7 +149,7 @@ export class AssetStore {
   #load(name: string, land: (asset: Asset | null, error: GatewayError | null) => void): void {
     this.#read(name).then(
       asset => land(asset, null),
-      error => land(null, toTrouble(error)),
+      error => land(null, toFileTrouble(error)),
     )
   }
 
@@ -219,7 +219,7 @@ async function readSibling(root: string, path: string, plain: ReadFile): Promise
     const file = await readFileInside(root, path)
     return file === null || isOutdated(file.state, plain) ? null : file
   } catch (error) {
-    if (toTrouble(error) === null) return null
+    if (toFileTrouble(error) === null) return null
     throw error
   }
 }
@@ -267,7 +267,8 @@ async function readWhole(handle: FileHandle, size: number): Promise<Buffer> {
   return length === size ? body : body.subarray(0, length)
 }
 
-function toTrouble(error: unknown): GatewayError | null {
+/** What an error of the file system is to a client: null when there is nothing to serve, else 503. */
+export function toFileTrouble(error: unknown): GatewayError | null {
   const { code } = error as NodeJS.ErrnoException
   if (ABSENT.has(code)) return null
   return new GatewayError('INTERNAL', 'file cannot be read now', { status: 503, cause: error })

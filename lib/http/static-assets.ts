@@ -5,13 +5,13 @@
  *   run_worker_first true    route ─► file ─► page of the application ─► 404
  */
 
-import { close, fstat, open, constants } from 'node:fs'
+import { close, fstat, open } from 'node:fs'
 import type { AssetsMount } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError, toGatewayError } from '../core/errors.ts'
 import { type Asset, type AssetForm, isSameState, toForm, toState } from './asset-file.ts'
 import { type AssetHead, CodingChoice, isNavigation, isPagePath, readAssetHead, toAssetName } from './asset-request.ts'
-import { AssetStore } from './asset-store.ts'
+import { AssetStore, OPEN_FLAGS, toFileTrouble } from './asset-store.ts'
 import { type Decision, decide } from './conditional.ts'
 import type { Exchange, Step } from './exchange.ts'
 import { FileSender } from './file-sender.ts'
@@ -24,7 +24,6 @@ export interface AssetSteps {
 
 const NO_STEPS: AssetSteps = { before: [], after: [] }
 const INDEX = 'index.html'
-const OPEN_FLAGS = constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOCTTY
 /** Times a large file that is replaced between being found and being opened is looked for again. */
 const OPEN_ATTEMPTS = 3
 
@@ -76,10 +75,14 @@ class StaticAssets {
   }
 
   readonly #onFile = (exchange: Exchange, asset: Asset | null, error: GatewayError | null): void => {
+    this.#take(exchange, asset, error, 1)
+  }
+
+  #take(exchange: Exchange, asset: Asset | null, error: GatewayError | null, attempt: number): void {
     if (exchange.ended) return
     if (error !== null) exchange.responder.sendError(exchange, error)
     else if (asset === null) exchange.resume?.()
-    else this.#answer(exchange, asset, 1)
+    else this.#answer(exchange, asset, attempt)
   }
 
   readonly #onOtherMethod = (exchange: Exchange, asset: Asset | null, error: GatewayError | null): void => {
@@ -101,8 +104,7 @@ class StaticAssets {
       }
       open(form.path, OPEN_FLAGS, (error, fd) => {
         if (error === null) this.#stream(exchange, asset.name, form, head, fd, attempt)
-        else if (isMissing(error)) this.#lookAgain(exchange, asset.name, attempt)
-        else this.#fail(exchange, error)
+        else this.#lookAgain(exchange, asset.name, attempt, error)
       })
     } catch (error) {
       exchange.responder.sendError(exchange, toGatewayError(error))
@@ -114,10 +116,8 @@ class StaticAssets {
     fstat(fd, (error, stats) => {
       if (error !== null || exchange.ended || stats.dev !== form.state.dev || stats.ino !== form.state.ino) {
         close(fd, () => {})
-        if (exchange.ended) return
-        if (error !== null) this.#fail(exchange, error)
         // Another file lies at the path: it may be one that must not be served.
-        else this.#lookAgain(exchange, name, attempt)
+        this.#lookAgain(exchange, name, attempt, error)
         return
       }
       const state = toState(stats)
@@ -134,26 +134,19 @@ class StaticAssets {
     })
   }
 
-  #lookAgain(exchange: Exchange, name: string, attempt: number): void {
+  /** @param error - why the file that was found could not be opened; null when another one is in its place */
+  #lookAgain(exchange: Exchange, name: string, attempt: number, error: Error | null): void {
     if (exchange.ended) return
-    if (attempt === OPEN_ATTEMPTS) {
-      this.#fail(exchange, null)
+    const trouble = error === null ? null : toFileTrouble(error)
+    if (trouble !== null || attempt === OPEN_ATTEMPTS) {
+      exchange.responder.sendError(
+        exchange,
+        trouble ?? new GatewayError('INTERNAL', 'file keeps changing', { status: 503 }),
+      )
       return
     }
-    const onAsset = (_: Exchange, asset: Asset | null, error: GatewayError | null): void => {
-      if (exchange.ended) return
-      if (error !== null) exchange.responder.sendError(exchange, error)
-      else if (asset === null) exchange.resume?.()
-      else this.#answer(exchange, asset, attempt + 1)
-    }
-    this.#store.find(name, hasCoding(exchange), exchange, onAsset)
-  }
-
-  #fail(exchange: Exchange, cause: Error | null): void {
-    exchange.responder.sendError(
-      exchange,
-      new GatewayError('INTERNAL', 'file cannot be read now', { status: 503, cause }),
-    )
+    const next = attempt + 1
+    this.#store.find(name, hasCoding(exchange), exchange, (_, asset, error) => this.#take(exchange, asset, error, next))
   }
 }
 
@@ -162,10 +155,6 @@ function hasCoding({ req: { rawHeaders } }: Exchange): boolean {
     if (rawHeaders[i]!.length === 15 && rawHeaders[i]!.toLowerCase() === 'accept-encoding') return true
   }
   return false
-}
-
-function isMissing(error: NodeJS.ErrnoException): boolean {
-  return error.code === 'ENOENT' || error.code === 'ENOTDIR'
 }
 
 function hasBody({ status }: Decision): boolean {
