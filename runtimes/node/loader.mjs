@@ -5,9 +5,9 @@
  *   .ts .mts .cts   require through tsx, which takes every style but top-level await; for that one import() with tsx hooks
  */
 
-import { existsSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import Module, { createRequire, register } from 'node:module'
-import { delimiter, extname, join, relative, resolve } from 'node:path'
+import { basename, delimiter, extname, join, relative, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { LoadError, toPlace, toUserStack } from './failure.mjs'
 import { listSources } from './sources.mjs'
@@ -171,8 +171,8 @@ export function findCallable(fn, exports, names, usage) {
   const other = memberOf(exports, /** @type {string} */ (wanted)) ?? memberOf(fallback, /** @type {string} */ (wanted))
   const problem =
     other === undefined
-      ? `exports no function "${names.join('" or "')}" (${listExports(exports, fallback)})`
-      : `exports "${wanted}", but it is ${other === null ? 'null' : `of type ${typeof other}`}, not a function`
+      ? `has no function "${names.join('" or "')}" (${listExports(exports, fallback)})`
+      : `has "${wanted}", but it is ${other === null ? 'null' : `a value of type ${typeof other}`}, not a function`
   throw new LoadError(`${shown(fn, file)} ${problem}`, {
     file,
     hint: `add ${usage}, or name another function in invoke.handler`,
@@ -213,6 +213,7 @@ async function explain(fn, file, error) {
   /** @type {{ file: string, line?: number }} */
   const place = transformed ??
     headPlace(stack) ??
+    importPlace(message) ??
     (isSyntax ? await findSyntaxError(file) : undefined) ??
     toPlace(stack) ?? { file }
   const where = `${shown(fn, place.file)}${place.line === undefined ? '' : `:${place.line}`}`
@@ -253,6 +254,24 @@ function headPlace(stack) {
   return match === null ? undefined : { file: /** @type {string} */ (match[1]), line: Number(match[2]) }
 }
 
+/** The line of an import that finds no file: node names the two files only. @param {string} message */
+function importPlace(message) {
+  const match = /^Cannot find (?:module|package) '([^']+)' imported from (\/.*)$/m.exec(message)
+  if (match === null) return undefined
+  const [, wanted, file] = /** @type {[string, string, string]} */ (/** @type {unknown} */ (match))
+  let lines
+  try {
+    lines = readFileSync(file, 'utf8').split('\n')
+  } catch {
+    return undefined
+  }
+  const name = basename(wanted)
+  const at = lines.findIndex(
+    line => line.includes(`/${name}`) || line.includes(`'${name}`) || line.includes(`"${name}`),
+  )
+  return at === -1 ? { file } : { file, line: at + 1 }
+}
+
 /**
  * Node does not say where an ES module is wrong: esbuild, which comes with tsx, looks for it in the file and its imports.
  * @param {string} file
@@ -260,7 +279,6 @@ function headPlace(stack) {
 async function findSyntaxError(file) {
   try {
     const { transformSync } = createRequire(own.resolve('tsx/cjs/api'))('esbuild')
-    const { readFileSync } = await import('node:fs')
     for (const source of listSources(file)) {
       try {
         transformSync(readFileSync(source, 'utf8'), {

@@ -17,19 +17,45 @@ final class Failure
     {
         $fields = ['code' => $code, 'message' => self::message($error)];
         $fields += ['file' => $error->getFile(), 'line' => $error->getLine()];
+        return $fields + ['stack' => self::stack($error)];
+    }
+
+    /** @return array<string, mixed> fields for a function that cannot be loaded */
+    public static function describeLoad(\Throwable $error, ?Loader $loader): array
+    {
         if (!$error instanceof LoadError) {
-            return $fields + ['stack' => self::stack($error)];
+            $fields = self::atLoad(self::message($error), $error->getFile(), $error->getLine(), $loader);
+            return $error instanceof \ParseError ? $fields : $fields + ['stack' => self::stack($error)];
+        }
+        $fields = ['code' => 'load', 'message' => self::message($error), 'file' => $error->getFile()];
+        if ($error->getLine() > 0) {
+            $fields['line'] = $error->getLine();
         }
         return $error->hint === '' ? $fields : $fields + ['hint' => $error->hint];
     }
 
-    /** @return array<string, mixed> fields for a script that ended in the middle of something */
-    public static function describeEnd(bool $isLoading, string $entry): array
+    /** @return array<string, mixed> with the place in the message: it is the first thing to know, and a log shows no more */
+    private static function atLoad(string $message, string $file, int $line, ?Loader $loader): array
     {
-        $fields = ['code' => $isLoading ? 'load' : 'exception'];
+        $place = ($loader === null ? $file : $loader->shorten($file)) . ":$line";
+        $text = \preg_replace("/ \\(include_path='[^']*'\\)$/", '', $message);
+        $message = \str_starts_with($message, 'syntax error, ')
+            ? "syntax error in $place: " . \substr($message, \strlen('syntax error, '))
+            : "cannot load $place: $text";
+        return ['code' => 'load', 'message' => $message, 'file' => $file, 'line' => $line];
+    }
+
+    /** @return array<string, mixed> fields for a script that ended in the middle of something */
+    public static function describeEnd(bool $isLoading, string $entry, Loader $loader): array
+    {
         $error = \error_get_last();
-        if ($error !== null && ($error['type'] & self::FATAL) !== 0) {
-            $message = \substr($error['message'], 0, self::MAX_TEXT_BYTES);
+        $isFatal = $error !== null && ($error['type'] & self::FATAL) !== 0;
+        $message = $isFatal ? \substr($error['message'], 0, self::MAX_TEXT_BYTES) : '';
+        if ($isFatal && $isLoading) {
+            return self::atLoad($message, $error['file'], $error['line'], $loader);
+        }
+        $fields = ['code' => $isLoading ? 'load' : 'exception'];
+        if ($isFatal) {
             return $fields + ['message' => $message, 'file' => $error['file'], 'line' => $error['line']];
         }
         $message = ($isLoading ? 'the handler file' : 'the handler') . ' called exit() or die()';

@@ -29,6 +29,7 @@ final class Loader
     /** True when the callable declares more than one parameter: it then gets the route parameters as the second. */
     public bool $takesParams = false;
     private string $dir;
+    private string $root;
     private string $name;
 
     /** @param array<string, mixed> $start header of the worker's `start` frame */
@@ -39,6 +40,7 @@ final class Loader
         if (!\str_starts_with($this->entry, '/')) {
             $this->entry = $this->dir . '/' . $this->entry;
         }
+        $this->root = (string) ($start['root'] ?? $this->dir);
         $this->name = (string) ($start['handler'] ?? 'handler');
         $adapter = $start['adapter'] ?? 'native';
         if ($adapter !== 'native') {
@@ -87,7 +89,7 @@ final class Loader
             }
         }
         if ($function === null) {
-            throw new LoadError("function {$this->name}() is missing", $this->entry, 0, $this->hintOfFunctions());
+            throw $this->toMissing();
         }
         if ($function->getNumberOfRequiredParameters() > 2) {
             throw new LoadError(
@@ -153,7 +155,13 @@ final class Loader
         return $file !== false && !self::isOwn($file) && !\str_starts_with($file, $this->dir . '/vendor/');
     }
 
-    private function hintOfFunctions(): string
+    /** A file as its author knows it: below the functions root. */
+    public function shorten(string $file): string
+    {
+        return \str_starts_with($file, $this->root . '/') ? \substr($file, \strlen($this->root) + 1) : $file;
+    }
+
+    private function toMissing(): LoadError
     {
         $names = [];
         foreach (\get_defined_functions()['user'] as $name) {
@@ -162,11 +170,13 @@ final class Loader
                 $names[] = $function->getName();
             }
         }
-        if ($names === []) {
-            return "define function {$this->name}(array \$event) in this file; it defines no function";
-        }
-        $list = \implode(', ', \array_slice($names, 0, 10));
-        return "define function {$this->name}(array \$event), or name one of this file's in invoke.handler: $list";
+        $list = $names === [] ? 'none' : \implode(', ', \array_slice($names, 0, 10));
+        return new LoadError(
+            "{$this->shorten($this->entry)} has no function \"{$this->name}\" (it defines $list)",
+            $this->entry,
+            0,
+            "define function {$this->name}(array \$event), or name another function in invoke.handler",
+        );
     }
 
     /** @param array<string, mixed> $env */

@@ -141,7 +141,7 @@ final class Worker
     private function refuse(\Throwable $error): void
     {
         $this->loading = false;
-        $this->link->write($this->capture->end() . encodeFields(Kind::ERROR, 0, Failure::describe($error, 'load')));
+        $this->link->write($this->capture->end() . encodeFields(Kind::ERROR, 0, Failure::describeLoad($error, $this->loader ?? null)));
         $this->link->hangUp();
     }
 
@@ -270,7 +270,7 @@ final class Worker
         // Memory may be what was missing.
         \ini_set('memory_limit', '-1');
         // `ends`: calls sent behind this one were not begun and never will be here.
-        $fields = Failure::describeEnd($this->loading, self::$entry) + ['ends' => true];
+        $fields = Failure::describeEnd($this->loading, self::$entry, $this->loader) + ['ends' => true];
         $id = $this->id;
         $this->link->write($this->capture->end() . encodeFields(Kind::ERROR, $id, $fields));
         $this->id = 0;

@@ -100,9 +100,8 @@ def load_module(start):
     except BaseException as error:
         fields = describe('load', error, root, function_dir(start))
         place = '%s:%s' % (fields.get('file', shown), fields['line']) if 'line' in fields else fields.get('file', shown)
-        name = type(error).__name__
-        text = fields.pop('message')
-        message = '%s: %s' % (place, text if text.startswith(name) else '%s: %s' % (name, text))
+        what = 'syntax error in' if isinstance(error, SyntaxError) else 'cannot load'
+        message = '%s %s: %s' % (what, place, fields.pop('message'))
         hint = _hint(error, start)
         if hint is not None:
             fields['hint'] = hint
@@ -140,7 +139,7 @@ def pick(module, start, first=()):
         if callable(fn):
             return fn
         shown = shorten_path(entry_path(start), start.get('root') or '')
-        raise LoadError('%s: "%s" is not a function but a %s' % (shown, name, type(fn).__name__), file=shown)
+        raise LoadError('%s has "%s", but it is a value of type %s, not a function' % (shown, name, type(fn).__name__), file=shown)
     shown = shorten_path(entry_path(start), start.get('root') or '')
     known = sorted(
         name
@@ -155,7 +154,7 @@ def pick(module, start, first=()):
     if not first:
         hint += ', or %s invoke.handler in fn.config.json' % ('change' if configured else 'name the function in')
     raise LoadError(
-        '%s has no function named %s (functions in it: %s)' % (shown, ' or '.join('"%s"' % n for n in names), listed),
+        '%s has no function %s (it defines %s)' % (shown, ' or '.join('"%s"' % n for n in names), listed),
         file=shown,
         hint=hint,
     )

@@ -357,7 +357,7 @@ t.test('[runtimes/node.10] what cannot be loaded says which file and line, why, 
       'none.js',
       { message: /bad\/none\.js has no function "handler" \(it exports start\)/, hint: /export function handler/ },
     ],
-    ['type.mjs', { message: /"handler", but it is of type number/ }],
+    ['type.mjs', { message: /has "handler", but it is a value of type number/ }],
     ['empty.mjs', { message: /it exports nothing/ }],
     ['none.js', { message: /no function "toString"/ }, { handler: 'toString' }],
     ['gone.js', { message: /handler file bad\/gone\.js does not exist/ }],
@@ -973,15 +973,18 @@ t.test('[runtimes/node.28] a daemon on tcp gives its workers tcp sockets and nee
   await remote.close()
 })
 
-t.test('[runtimes/node.29, runtime/wire-protocol.6] the daemon starts the binary a start names, for compiled languages', async t => {
-  tree.write({
-    'bin/worker': `#!/bin/sh\nexec ${process.execPath} ${new URL('../../runtimes/node/worker.mjs', import.meta.url).pathname} "$@"\n`,
-  })
-  execFileSync('chmod', ['+x', tree.path('bin/worker')])
-  const compiled = await startDaemon('node', { root: tree.root, env: { FNGW_RUNTIME: 'go' } })
-  t.equal(compiled.info.runtime, 'go')
-  const worker = await compiled.worker({ dir: tree.root, entry: 'pass.mjs', binary: tree.path('bin/worker') })
-  t.equal((await worker.call()).text, '"pass"')
-  await t.rejects(compiled.startWorker({ binary: tree.path('bin/none') }), /ended before it listened/)
-  await compiled.close()
-})
+t.test(
+  '[runtimes/node.29, runtime/wire-protocol.6] the daemon starts the binary a start names, for compiled languages',
+  async t => {
+    tree.write({
+      'bin/worker': `#!/bin/sh\nexec ${process.execPath} ${new URL('../../runtimes/node/worker.mjs', import.meta.url).pathname} "$@"\n`,
+    })
+    execFileSync('chmod', ['+x', tree.path('bin/worker')])
+    const compiled = await startDaemon('node', { root: tree.root, env: { FNGW_RUNTIME: 'go' } })
+    t.equal(compiled.info.runtime, 'go')
+    const worker = await compiled.worker({ dir: tree.root, entry: 'pass.mjs', binary: tree.path('bin/worker') })
+    t.equal((await worker.call()).text, '"pass"')
+    await t.rejects(compiled.startWorker({ binary: tree.path('bin/none') }), /ended before it listened/)
+    await compiled.close()
+  },
+)

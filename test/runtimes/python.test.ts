@@ -326,13 +326,18 @@ t.test(
       [
         'syntax.py',
         {},
-        { message: /^broken\/syntax\.py:1: SyntaxError: /, file: 'broken/syntax.py', line: 1, hint: /mend the line/ },
+        {
+          message: /^syntax error in broken\/syntax\.py:1: /,
+          file: 'broken/syntax.py',
+          line: 1,
+          hint: /mend the line/,
+        },
       ],
       [
         'missing_import.py',
         {},
         {
-          message: "broken/missing_import.py:2: ModuleNotFoundError: No module named 'no_such_module'",
+          message: "cannot load broken/missing_import.py:2: No module named 'no_such_module'",
           line: 2,
           hint: /add no_such_module to requirements\.txt/,
         },
@@ -340,11 +345,11 @@ t.test(
       [
         'no_handler.py',
         {},
-        { message: /no function named "handler" or "main" \(functions in it: handle\)/, hint: /rename "handle"/ },
+        { message: /has no function "handler" or "main" \(it defines handle\)/, hint: /rename "handle"/ },
       ],
-      ['no_handler.py', { handler: 'run' }, { message: /no function named "run"/, hint: /invoke\.handler/ }],
-      ['not_callable.py', {}, { message: /"handler" is not a function but a int/ }],
-      ['raises.py', {}, { message: /^broken\/raises\.py:2: KeyError: 'x'$/, line: 2, stack: /in fail/ }],
+      ['no_handler.py', { handler: 'run' }, { message: /has no function "run"/, hint: /invoke\.handler/ }],
+      ['not_callable.py', {}, { message: /has "handler", but it is a value of type int, not a function/ }],
+      ['raises.py', {}, { message: /^cannot load broken\/raises\.py:2: KeyError: 'x'$/, line: 2, stack: /in fail/ }],
       ['exits.py', {}, { message: /SystemExit: 3/, line: 3 }],
       ['relative.py', {}, { message: /relative import/, hint: /from _shared import x/ }],
       ['absent.py', {}, { message: 'handler file broken/absent.py does not exist' }],
