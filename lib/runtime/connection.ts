@@ -195,7 +195,7 @@ export class SocketWorker extends Worker {
       }
       case KIND.error: {
         const fields = parseHeader(header)
-        const error = toRuntimeError(fields)
+        const error = toRuntimeError(fields, this.set.fn)
         if (id === 0) this.handleLoadError(error)
         else if (fields.ends === true) this.handleLastError(id, error)
         else this.handleError(id, error)

@@ -1,20 +1,42 @@
 /** What a runtime says of a failed call, as the error a client gets. Owner: §7. */
 
+import type { FunctionVersion } from '../core/catalog.ts'
 import { type ErrorDetail, GatewayError } from '../core/errors.ts'
 
 /**
  * @param fields - header of an `error` frame: `code message file line stack hint`
+ * @param fn - the function that failed: a file below its functions root is named from there
  * @returns LOAD_FAILED or HANDLER_FAILED (500), CONTRACT_BROKEN (502)
  */
-export function toRuntimeError(fields: Readonly<Record<string, unknown>>): GatewayError {
+export function toRuntimeError(
+  fields: Readonly<Record<string, unknown>>,
+  fn: Pick<FunctionVersion, 'entryPath' | 'entryFile'>,
+): GatewayError {
   const message = typeof fields.message === 'string' && fields.message !== '' ? fields.message : 'handler failed'
-  const detail: ErrorDetail = {}
-  if (typeof fields.file === 'string') detail.file = fields.file
-  if (typeof fields.line === 'number') detail.line = fields.line
-  if (typeof fields.stack === 'string') detail.stack = fields.stack
-  if (typeof fields.hint === 'string') detail.hint = fields.hint
+  const options = toOptions(fields, fn)
   if (fields.code === 'contract')
-    return new GatewayError('CONTRACT_BROKEN', `invalid runtime response: ${message}`, { detail })
-  if (fields.code === 'load') return new GatewayError('LOAD_FAILED', message, { detail })
-  return new GatewayError('HANDLER_FAILED', message, { detail })
+    return new GatewayError('CONTRACT_BROKEN', `invalid runtime response: ${message}`, options)
+  // Loaders of some languages name files in full.
+  if (fields.code === 'load') return new GatewayError('LOAD_FAILED', message.replaceAll(toRoot(fn), ''), options)
+  return new GatewayError('HANDLER_FAILED', message, options)
+}
+
+function toOptions(
+  { file, line, stack, hint }: Readonly<Record<string, unknown>>,
+  fn: Pick<FunctionVersion, 'entryPath' | 'entryFile'>,
+): { detail?: ErrorDetail } {
+  const detail: ErrorDetail = {}
+  if (typeof file === 'string') {
+    const root = toRoot(fn)
+    detail.file = file.startsWith(root) ? file.slice(root.length) : file
+  }
+  if (typeof line === 'number') detail.line = line
+  if (typeof stack === 'string') detail.stack = stack
+  if (typeof hint === 'string') detail.hint = hint
+  return Object.keys(detail).length === 0 ? {} : { detail }
+}
+
+/** The functions root with its last separator, so that a folder of a similar name is none of it. */
+function toRoot({ entryPath, entryFile }: Pick<FunctionVersion, 'entryPath' | 'entryFile'>): string {
+  return entryPath.slice(0, -entryFile.length)
 }
