@@ -23,7 +23,7 @@ import { type GatewayState, toCatalogRecord, toHealthRecord } from './control/re
 import type { FunctionVersion } from './core/catalog.ts'
 import { type Clock, systemClock } from './core/clock.ts'
 import { GatewayError, type Warning } from './core/errors.ts'
-import { DEFAULT_VERSION_LABEL } from './core/versions.ts'
+import { DEFAULT_VERSION_LABEL, toVersionPath } from './core/versions.ts'
 import { explainIgnored } from './discovery/explain.ts'
 import { type Builds, createBuilds } from './dependencies/resolve.ts'
 import { type Watcher, watchTree } from './discovery/watch.ts'
@@ -52,6 +52,7 @@ import { findProgram } from './runtime/binaries.ts'
 import { createLuaRuntime } from './runtime/lua-runtime.ts'
 import { runtimeFile } from './runtime/package-files.ts'
 import { Runtimes } from './runtime/runtimes.ts'
+import { KeepWarm, type PingOutcome, pingMethod } from './scheduler/keep-warm.ts'
 
 export interface GatewayOptions extends SettingsInput {
   /** Variables to read settings from; none by default, `process.env` on the command line. */
@@ -150,6 +151,11 @@ export async function createGateway(options: GatewayOptions = {}): Promise<Gatew
   return gateway
 }
 
+/** The path a call without a route shows to its handler. */
+function toFunctionPath({ name, version }: FunctionVersion): string {
+  return version === null ? `/${name}` : toVersionPath(name, version)
+}
+
 /** A mistyped folder is refused; one that goes away later is waited for. */
 function checkRoot({ settings, sources }: ResolvedParts): Problem[] {
   const { functionsRoot } = settings
@@ -193,6 +199,7 @@ class FunctionGateway implements Gateway {
   readonly #ids = new RequestIds(randomBytes(6).toString('hex'))
   readonly #public: PublicHandler
   readonly #loader: CatalogLoader
+  readonly #keepWarm: KeepWarm
   readonly #lifecycle = { draining: false }
   readonly #configLoadedAt: number
   #catalog!: Catalog
@@ -268,6 +275,12 @@ class FunctionGateway implements Gateway {
       edge: this.#edge.handle,
       onLog: (call, stream, text) => this.#output(call.fn, stream, text, call.id),
     })
+    this.#keepWarm = new KeepWarm({
+      clock,
+      tickMs: settings.schedulerIntervalSeconds * 1000,
+      functions: () => this.#catalog.functions,
+      ping: fn => this.#ping(fn),
+    })
     const responder = new Responder({
       clock,
       production: settings.production,
@@ -279,6 +292,7 @@ class FunctionGateway implements Gateway {
       settings,
       responder,
       state: details => this.#state(details),
+      keepWarm: () => this.#keepWarm.rows(),
       reload: () => this.reload(),
       isTrustedProxy: address => proxies.isTrusted(address),
       now: () => clock.wall(),
@@ -323,6 +337,10 @@ class FunctionGateway implements Gateway {
     await this.#load(null, 'start', inspect)
     if (inspect) return
     await this.#runtimes.start()
+    if (this.settings.schedulerEnabled) {
+      this.#keepWarm.tick()
+      this.#keepWarm.start()
+    }
     if (!this.settings.hotReload || this.#closing !== null) return
     this.#watch()
     await this.#watcher?.ready
@@ -376,7 +394,7 @@ class FunctionGateway implements Gateway {
       fn,
       id: this.#ids.next(),
       method: request.method ?? fn.policy.methods[0] ?? 'GET',
-      path: fn.version === null ? `/${fn.name}` : `/${fn.name}@${fn.version}`,
+      path: toFunctionPath(fn),
       query: request.query ?? {},
       headers: request.headers ?? {},
       body: request.body ?? null,
@@ -419,6 +437,7 @@ class FunctionGateway implements Gateway {
     const left = (): number => Math.max(0, deadline - this.#clock.monotonic())
     this.#lifecycle.draining = true
     this.#watcher?.close()
+    this.#keepWarm.stop()
     await this.#server?.close(timeoutMs)
     await this.#reloading
     await this.#builds.close()
@@ -437,6 +456,19 @@ class FunctionGateway implements Gateway {
     res.writeHead(503, { 'Content-Type': 'application/json', 'Retry-After': '1', Connection: 'close' })
     res.end('{"error":"gateway is shutting down"}')
     return true
+  }
+
+  async #ping(fn: FunctionVersion): Promise<PingOutcome> {
+    const { status, error } = await invokeInternal(this.#invoker, {
+      fn,
+      id: this.#ids.next(),
+      method: pingMethod(fn),
+      path: toFunctionPath(fn),
+      query: { __fn_keep_warm: '1' },
+      headers: { 'x-fn-trigger': 'keep_warm', 'user-agent': 'fngw-keep-warm' },
+      trigger: { type: 'keep_warm' },
+    })
+    return { status, error: error?.message ?? null }
   }
 
   #findFunction(name: string, version: string | null, runtime: string | null): FunctionVersion {

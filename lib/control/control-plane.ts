@@ -4,15 +4,17 @@ import { GatewayError, toGatewayError } from '../core/errors.ts'
 import type { Settings } from '../config/settings.ts'
 import type { Exchange } from '../http/exchange.ts'
 import type { Responder } from '../http/respond.ts'
+import type { KeepWarmRow } from '../scheduler/keep-warm.ts'
 import { unescapeCanonical } from '../router/path.ts'
 import { type Caller, checkAccess, type EndpointAccess, maySeeDetails } from './access.ts'
-import { type GatewayState, toCatalogRecord, toHealthRecord, toReloadRecord } from './records.ts'
+import { type GatewayState, toCatalogRecord, toHealthRecord, toReloadRecord, toSchedulesRecord } from './records.ts'
 
 export interface ControlOptions {
   settings: Settings
   responder: Responder
   /** The state now; `details` tells whether paths and addresses may be shown. */
   state: (details: boolean) => GatewayState
+  keepWarm: () => readonly KeepWarmRow[]
   /** Resolves when the new catalog is in force. */
   reload: () => Promise<void>
   isTrustedProxy: (address: string) => boolean
@@ -70,6 +72,21 @@ const ENDPOINTS: ReadonlyMap<string, ReadonlyMap<string, Endpoint>> = new Map([
           handle: ({ details }: ControlRequest, options: ControlOptions) => ({
             status: 200,
             body: toCatalogRecord(options.state(details)),
+          }),
+        },
+      ],
+    ]),
+  ],
+  [
+    '/_fn/schedules',
+    new Map([
+      [
+        'GET',
+        {
+          access: READ,
+          handle: ({ details }: ControlRequest, options: ControlOptions) => ({
+            status: 200,
+            body: toSchedulesRecord(options.keepWarm(), options.state(details), options.now()),
           }),
         },
       ],

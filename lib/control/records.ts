@@ -9,6 +9,7 @@ import type { AdmissionSnapshot } from '../invocation/worker-pool.ts'
 import { toAdmissionLimits } from '../invocation/concurrency.ts'
 import type { RouteRecords } from '../router/records.ts'
 import type { Runtime, RuntimeHealth } from '../runtime/call.ts'
+import type { KeepWarmRow } from '../scheduler/keep-warm.ts'
 
 /** What records are made from: the state of one gateway at one moment. */
 export interface GatewayState {
@@ -198,5 +199,42 @@ export function toReloadRecord(state: GatewayState, reloadedAt: number): Record<
     routes: Object.keys(state.routes.mapped_routes).length,
     conflicts: Object.keys(state.routes.mapped_route_conflicts).length,
     warnings: state.warnings.length,
+  }
+}
+
+/** `GET /_fn/schedules`. */
+export function toSchedulesRecord(
+  rows: readonly KeepWarmRow[],
+  state: GatewayState,
+  now: number,
+): Record<string, unknown> {
+  return {
+    ts: toSeconds(now),
+    schedules: [],
+    keep_warm: rows.map(({ fn, policy, state: ping }) => {
+      const workers = state.runtimes.get(fn.runtime)?.workerCount(fn.key) ?? 0
+      const fields = {
+        warm_state: workers > 0 ? 'warm' : 'cold',
+        warm_at: ping.warmAt === null ? null : toSeconds(ping.warmAt),
+        next: toSeconds(ping.next),
+        last: ping.last === null ? null : toSeconds(ping.last),
+        last_status: ping.lastStatus,
+        last_error: ping.lastError ?? '',
+      }
+      return {
+        runtime: fn.runtime,
+        name: fn.name,
+        version: fn.version ?? DEFAULT_VERSION_LABEL,
+        key: fn.key,
+        keep_warm: {
+          enabled: policy.enabled,
+          min_warm: policy.minWarm,
+          ping_every_seconds: policy.pingEverySeconds,
+          idle_ttl_seconds: policy.idleTtlSeconds,
+        },
+        state: fields,
+        ...fields,
+      }
+    }),
   }
 }

@@ -371,7 +371,7 @@ t.test('[runtime/workers.12] the timeout of a stream bounds the gap', async t =>
   t.equal(stream.seen.at(-1), 'end 504')
 })
 
-t.test('[runtime/workers.13] idle workers end, down to min_warm', async t => {
+t.test('[runtime/workers.13, scheduler/keep-warm.5] idle workers end, down to min_warm', async t => {
   const { all, call, clock, set } = bed({ minWarm: 1, idleTtlMs: 1000 })
   set.warm(1)
   t.equal(all.length, 1)
