@@ -47,8 +47,8 @@ const ABSENT: ReadonlySet<string | undefined> = new Set([
 /** Without blocking on a FIFO, and without taking a terminal, should a name become one between stat and open. */
 export const OPEN_FLAGS = constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOCTTY
 
-/** Times a file that changes while it is read is read again. */
-const READ_ATTEMPTS = 3
+/** Times a file is read that changes meanwhile. */
+export const MAX_ATTEMPTS = 10
 
 /** A look at the disk that is under way, and who waits for it. */
 class Flight {
@@ -227,33 +227,31 @@ async function readSibling(root: string, path: string, plain: ReadFile): Promise
 /**
  * Reads a regular file whose real place is inside the mount.
  * @returns null for anything else: devices, FIFOs, sockets, links that lead out or to a hidden name
+ * @throws GatewayError when another file takes its place at every attempt
  */
 async function readFileInside(root: string, path: string): Promise<ReadFile | null> {
-  // Before open: opening a device can do something.
-  if (!(await statAsync(path)).isFile()) return null
-  const handle = await open(path, OPEN_FLAGS)
-  try {
-    for (let attempt = 1; ; attempt++) {
-      const before = await handle.stat()
-      if (!before.isFile() || !(await isInside(root, path, before))) return null
-      const state = toState(before)
-      if (before.size > MAX_CACHED_ASSET_BYTES) return { path, state, body: null }
-      const body = await readWhole(handle, before.size)
-      const after = await handle.stat()
-      const isWhole = body.length === before.size && isSameState(state, toState(after))
-      if (isWhole || attempt === READ_ATTEMPTS) return { path, state: { ...state, size: body.length }, body }
+  for (let attempt = 1; attempt <= MAX_ATTEMPTS; attempt++) {
+    // Before open: opening a device can do something.
+    if (!(await statAsync(path)).isFile()) return null
+    const handle = await open(path, OPEN_FLAGS)
+    try {
+      const opened = await handle.stat()
+      if (!opened.isFile()) return null
+      const real = await realpath(path)
+      if (!real.startsWith(`${root}/`) || real.slice(root.length).includes('/.')) return null
+      const { dev, ino } = await statAsync(real)
+      // What was opened must be what lies at the real path: a link that is moved in between gains nothing.
+      if (dev !== opened.dev || ino !== opened.ino) continue
+      const state = toState(opened)
+      if (opened.size > MAX_CACHED_ASSET_BYTES) return { path, state, body: null }
+      const body = await readWhole(handle, opened.size)
+      const isWhole = body.length === opened.size && isSameState(state, toState(await handle.stat()))
+      if (isWhole || attempt === MAX_ATTEMPTS) return { path, state: { ...state, size: body.length }, body }
+    } finally {
+      await handle.close()
     }
-  } finally {
-    await handle.close()
   }
-}
-
-/** Compares what was opened with what lies at the real path: a link that is moved in between gains nothing. */
-async function isInside(root: string, path: string, opened: Stats): Promise<boolean> {
-  const real = await realpath(path)
-  if (!real.startsWith(`${root}/`) || real.slice(root.length).includes('/.')) return false
-  const { dev, ino } = await statAsync(real)
-  return dev === opened.dev && ino === opened.ino
+  throw new GatewayError('INTERNAL', 'file keeps changing', { status: 503 })
 }
 
 async function readWhole(handle: FileHandle, size: number): Promise<Buffer> {
@@ -269,6 +267,7 @@ async function readWhole(handle: FileHandle, size: number): Promise<Buffer> {
 
 /** What an error of the file system is to a client: null when there is nothing to serve, else 503. */
 export function toFileTrouble(error: unknown): GatewayError | null {
+  if (error instanceof GatewayError) return error
   const { code } = error as NodeJS.ErrnoException
   if (ABSENT.has(code)) return null
   return new GatewayError('INTERNAL', 'file cannot be read now', { status: 503, cause: error })

@@ -11,7 +11,7 @@ import type { Clock } from '../core/clock.ts'
 import { GatewayError, toGatewayError } from '../core/errors.ts'
 import { type Asset, type AssetForm, isSameState, toForm, toState } from './asset-file.ts'
 import { type AssetHead, CodingChoice, isNavigation, isPagePath, readAssetHead, toAssetName } from './asset-request.ts'
-import { AssetStore, OPEN_FLAGS, toFileTrouble } from './asset-store.ts'
+import { AssetStore, MAX_ATTEMPTS, OPEN_FLAGS, toFileTrouble } from './asset-store.ts'
 import { type Decision, decide } from './conditional.ts'
 import type { Exchange, Step } from './exchange.ts'
 import { FileSender } from './file-sender.ts'
@@ -24,8 +24,6 @@ export interface AssetSteps {
 
 const NO_STEPS: AssetSteps = { before: [], after: [] }
 const INDEX = 'index.html'
-/** Times a large file that is replaced between being found and being opened is looked for again. */
-const OPEN_ATTEMPTS = 3
 
 /** @param mount - null when no assets are configured: then nothing is done for any request */
 export function toAssetSteps(mount: AssetsMount | null, clock: Clock): AssetSteps {
@@ -138,7 +136,7 @@ class StaticAssets {
   #lookAgain(exchange: Exchange, name: string, attempt: number, error: Error | null): void {
     if (exchange.ended) return
     const trouble = error === null ? null : toFileTrouble(error)
-    if (trouble !== null || attempt === OPEN_ATTEMPTS) {
+    if (trouble !== null || attempt === MAX_ATTEMPTS) {
       exchange.responder.sendError(
         exchange,
         trouble ?? new GatewayError('INTERNAL', 'file keeps changing', { status: 503 }),
@@ -187,7 +185,7 @@ function sendForm(exchange: Exchange, form: AssetForm, decision: Decision): void
     default: {
       const headers = toHeaders(form, decision)
       const { range } = decision
-      if (body === null) {
+      if (body === null || exchange.method === 'HEAD') {
         responder.send(exchange, 200, [...headers, 'Content-Length', String(state.size)], null)
       } else if (range === null) {
         responder.send(exchange, 200, headers, body, true)

@@ -1,0 +1,746 @@
+import { execFileSync } from 'node:child_process'
+import {
+  appendFileSync,
+  chmodSync,
+  linkSync,
+  mkdirSync,
+  readdirSync,
+  readlinkSync,
+  renameSync,
+  statSync,
+  symlinkSync,
+  truncateSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs'
+import { get, type IncomingMessage } from 'node:http'
+import { createServer } from 'node:net'
+import { join } from 'node:path'
+import t from 'tap'
+import type { AssetsMount, FunctionVersion } from '../../lib/core/catalog.ts'
+import { systemClock } from '../../lib/core/clock.ts'
+import { MAX_CACHED_ASSET_BYTES } from '../../lib/core/limits.ts'
+import { toCacheControl, toContentType } from '../../lib/http/asset-file.ts'
+import { type Asset, toAsset } from '../../lib/http/asset-file.ts'
+import { CodingChoice } from '../../lib/http/asset-request.ts'
+import { AssetStore, toFileTrouble } from '../../lib/http/asset-store.ts'
+import type { Exchange } from '../../lib/http/exchange.ts'
+import { fetchWith } from '../../lib/http/fetch.ts'
+import { inject } from '../../lib/http/inject.ts'
+import { HttpServer } from '../../lib/http/server.ts'
+import { toAssetSteps } from '../../lib/http/static-assets.ts'
+import { makeFn } from '../helpers/fn.ts'
+import { makePublic } from '../helpers/public.ts'
+import { RawConnection } from '../helpers/raw-http.ts'
+import { makeTree, type Tree, type TreeEntry } from '../helpers/tree.ts'
+
+type Teardown = { teardown: (fn: () => unknown) => void }
+
+/** Ahead of the disk, so that files are old enough to be kept at once. */
+const LATE_CLOCK = { ...systemClock, wall: () => Date.now() + 60_000 }
+
+const SITE = {
+  'public/index.html': '<h1>root</h1>',
+  'public/sub/index.html': '<h1>sub</h1>',
+  'public/app.js': 'run()',
+  'public/empty.txt': '',
+  'public/folder/data.txt': '0123456789',
+  'secret.txt': 'secret',
+}
+
+interface SiteOptions {
+  mount?: Partial<AssetsMount>
+  files?: Record<string, TreeEntry>
+  routes?: Record<string, FunctionVersion | FunctionVersion[]>
+}
+
+function makeSite(t: Teardown, { mount = {}, files = SITE, routes = {} }: SiteOptions = {}) {
+  const tree = makeTree(files)
+  t.teardown(tree.cleanup)
+  const directory = tree.path('public')
+  const steps = toAssetSteps({ directory, notFoundHandling: '404', runWorkerFirst: false, ...mount }, LATE_CLOCK)
+  const made = makePublic(routes, { before: [...steps.before], after: [...steps.after] })
+  const ask = (url: string, headers: Record<string, string> = {}, method = 'GET') =>
+    inject(made.handle, { url, headers, method })
+  const status = async (url: string, headers: Record<string, string> = {}, method = 'GET') =>
+    (await ask(url, headers, method)).status
+  return { ...made, tree, ask, status }
+}
+
+async function listen(t: Teardown, site: ReturnType<typeof makeSite>) {
+  const server = new HttpServer({ ...site, requestIds: site.requestIds })
+  const { port, url } = await server.listen(0, '127.0.0.1')
+  t.teardown(() => server.close(0))
+  return { port, url }
+}
+
+t.test('[http/static-assets.1, http/static-assets.13, http/static-assets.15] files, folders, HEAD', async t => {
+  const { ask } = makeSite(t)
+  for (const [path, body, type] of [
+    ['/', '<h1>root</h1>', 'text/html; charset=utf-8'],
+    ['/index.html', '<h1>root</h1>', 'text/html; charset=utf-8'],
+    ['/sub', '<h1>sub</h1>', 'text/html; charset=utf-8'],
+    ['/sub/', '<h1>sub</h1>', 'text/html; charset=utf-8'],
+    ['//sub//index.html', '<h1>sub</h1>', 'text/html; charset=utf-8'],
+    ['/app.js?v=1', 'run()', 'text/javascript; charset=utf-8'],
+    ['/%61pp.js', 'run()', 'text/javascript; charset=utf-8'],
+    ['/folder/../app.js', 'run()', 'text/javascript; charset=utf-8'],
+    ['/empty.txt', '', 'text/plain; charset=utf-8'],
+  ] as const) {
+    // Twice: from disk, from memory.
+    for (let i = 0; i < 2; i++) {
+      const answer = await ask(path)
+      t.equal(answer.status, 200, path)
+      t.equal(answer.text(), body, path)
+      t.match(answer.headers, {
+        'content-type': type,
+        'content-length': String(body.length),
+        'cache-control': 'public, max-age=0, must-revalidate',
+        'x-content-type-options': 'nosniff',
+        'accept-ranges': 'bytes',
+        etag: /^"[\w-]{22}"$/,
+        'last-modified': /^\w{3}, .* GMT$/,
+      })
+      t.notOk('vary' in answer.headers, 'no other form, nothing varies')
+      const head = await ask(path, {}, 'HEAD')
+      t.equal(head.body.length, 0)
+      t.same(
+        { ...head.headers, 'x-request-id': '' },
+        { ...answer.headers, 'content-length': String(body.length), 'x-request-id': '' },
+      )
+    }
+  }
+  t.equal((await ask('/folder')).status, 404, 'a folder without index.html')
+})
+
+t.test('[http/static-assets.2, http/static-assets.3] files and routes, in both orders', async t => {
+  const fn = (name: string, methods: ('GET' | 'POST')[]) => makeFn({ name, policy: { methods } })
+  const routes = {
+    '/app.js': fn('script', ['GET', 'POST']),
+    '/sub': fn('sub', ['POST']),
+    '/route': fn('route', ['GET']),
+    '/two.txt': [fn('a', ['GET']), fn('b', ['GET'])],
+  }
+  const files = { ...SITE, 'public/two.txt': 'two' }
+  const calls = [
+    ['GET', '/app.js'],
+    ['HEAD', '/app.js'],
+    ['POST', '/app.js'],
+    ['GET', '/sub'],
+    ['POST', '/sub'],
+    ['GET', '/route'],
+    ['GET', '/two.txt'],
+    ['GET', '/index.html'],
+    ['POST', '/index.html'],
+    ['OPTIONS', '/index.html'],
+    ['POST', '/missing'],
+    ['POST', '/.hidden'],
+  ] as const
+  for (const [runWorkerFirst, expected] of [
+    [false, ['200', '200', '200 fn', '200', '200 fn', '200 fn', '200', '200', '405', '405', '404', '404']],
+    [true, ['200 fn', '200 fn', '200 fn', '405', '200 fn', '200 fn', '409', '200', '405', '405', '404', '404']],
+  ] as const) {
+    const { ask, runtime } = makeSite(t, { mount: { runWorkerFirst }, files, routes })
+    for (const [index, [method, path]] of calls.entries()) {
+      const before = runtime.calls.length
+      const answer = await ask(path, {}, method)
+      const by = runtime.calls.length > before ? ' fn' : ''
+      t.equal(`${answer.status}${by}`, expected[index], `${method} ${path}, worker first: ${runWorkerFirst}`)
+      if (path === '/index.html' && method !== 'GET') t.equal(answer.headers.allow, 'GET, HEAD')
+    }
+  }
+})
+
+t.test('[http/static-assets.4] nothing is made up', async t => {
+  const { status, tree } = makeSite(t, { files: { 'public/': '' } })
+  t.equal(await status('/'), 404)
+  t.equal(await status('/x.js'), 404)
+  tree.remove('public')
+  t.equal(await status('/'), 404, 'the directory is gone')
+  t.same(toAssetSteps(null, systemClock), { before: [], after: [] })
+})
+
+t.test('[http/static-assets.5] pages of an application', async t => {
+  for (const runWorkerFirst of [false, true]) {
+    const { ask, status } = makeSite(t, { mount: { notFoundHandling: 'single-page-application', runWorkerFirst } })
+    const html = { accept: 'text/html,application/xhtml+xml;q=0.9' }
+    for (const [path, headers, expected] of [
+      ['/users/1', html, 200],
+      ['/users/1/', html, 200],
+      ['/folder', html, 200],
+      ['/users/1', {}, 200],
+      ['/users/1', { accept: '*/*' }, 200],
+      ['/users/1', { accept: '' }, 200],
+      ['/users/1', { accept: 'application/json' }, 404],
+      ['/users/1', { accept: 'text/html;q=0, application/json' }, 404],
+      ['/users/1', { accept: 'application/json', 'sec-fetch-mode': 'navigate' }, 200],
+      ['/users/1', { accept: 'image/*', 'sec-fetch-dest': 'document' }, 200],
+      ['/v1.2/page', html, 200],
+      ['/apis', html, 200],
+      ['/docs/api', html, 200],
+      ['/api', html, 404],
+      ['/api/x', html, 404],
+      ['/api-v2/x', html, 404],
+      ['/missing.js', html, 404],
+      ['/users/jane.doe', html, 404],
+      ['/.hidden', html, 404],
+      ['/.hidden/page', html, 404],
+      ['/a%2Fb', html, 404],
+      ['/a%5Cb', html, 404],
+    ] as [string, Record<string, string>, number][]) {
+      t.equal(await status(path, headers), expected, `${path} ${JSON.stringify(headers)}`)
+    }
+    t.equal((await ask('/users/1', html)).text(), '<h1>root</h1>')
+    t.equal(await status('/users/1', html, 'HEAD'), 200)
+    t.equal(await status('/users/1', html, 'POST'), 404)
+    const etag = (await ask('/')).headers.etag!
+    t.equal(await status('/users/1', { ...html, 'if-none-match': etag }), 304)
+  }
+  const { status } = makeSite(t, { mount: { notFoundHandling: 'single-page-application' }, files: { 'public/': '' } })
+  t.equal(await status('/users/1'), 404, 'no index.html')
+})
+
+t.test('[http/static-assets.6, http/static-assets.11] what comes before the page of an application', async t => {
+  const routes = {
+    '/two': [makeFn({ name: 'a' }), makeFn({ name: 'b' })],
+    '/host': makeFn({ name: 'c', policy: { allowHosts: ['a.example'] } }),
+    '/post': makeFn({ name: 'd', policy: { methods: ['POST'] } }),
+  }
+  const files = {
+    ...SITE,
+    'public/_fn/index.html': 'no',
+    'public/console/index.html': 'no',
+    'public/_fnx/a.txt': 'yes',
+  }
+  const { ask, status } = makeSite(t, { mount: { notFoundHandling: 'single-page-application' }, files, routes })
+  t.equal(await status('/two'), 409)
+  t.equal(await status('/host'), 421)
+  t.equal(await status('/post'), 405)
+  for (const path of [
+    '/_fn',
+    '/_fn/index.html',
+    '/_fn/nothing',
+    '/console',
+    '/console/index.html',
+    '/%5Ffn/index.html',
+    '//_fn/x',
+    '/x/../_fn/a',
+  ])
+    t.match((await ask(path)).json(), { control: /^\// }, path)
+  t.equal(await status('/_fnx/a.txt'), 200)
+})
+
+t.test('[http/static-assets.7, http/static-assets.10] paths that are never files', async t => {
+  const { ask, tree } = makeSite(t, {
+    files: {
+      ...SITE,
+      'public/.env': 'secret',
+      'public/.git/config': 'secret',
+      'public/sub/.x/a.txt': 'secret',
+      'public/fn.env.json': 'secret',
+      'public/sub/FN.Config.json': 'secret',
+      'public/fn.routes.json': 'secret',
+      'public/fngw.json': 'secret',
+      'public/a%2Fb.txt': 'escaped',
+      'public/back\\slash.txt': 'secret',
+      'public/100%.txt': 'percent',
+      'public/a b+ü.txt': 'odd',
+    },
+  })
+  for (const path of [
+    '/.env',
+    '/%2eenv',
+    '/%2Eenv',
+    '/.git/config',
+    '/sub/.x/a.txt',
+    '/sub/%2e%78/a.txt',
+    '/fn.env.json',
+    '/sub/FN.Config.json',
+    '/fn.routes.json',
+    '/fngw.json',
+    '/a%2Fb.txt',
+    '/back%5Cslash.txt',
+    '/back\\slash.txt',
+    '/..%2fsecret.txt',
+    '/..%5csecret.txt',
+    '/%252e%252e/secret.txt',
+    '/sub/..%2f..%2fsecret.txt',
+    '/....//secret.txt',
+    '/..;/secret.txt',
+    `/${tree.path('secret.txt')}`,
+    '/index.html%0a',
+    '/index.html%00.txt',
+    '/%c0%ae%c0%ae/secret.txt',
+    '/../secret.txt',
+    '/%2e%2e/secret.txt',
+    '/sub/../../secret.txt',
+    `/${'x'.repeat(300)}`,
+    `/${'a/'.repeat(2000)}b`,
+    '/index.html/x',
+  ]) {
+    const answer = await ask(path)
+    t.ok(answer.status === 404 || answer.status === 400, `${path}: ${answer.status}`)
+    t.notMatch(answer.text(), /secret/)
+  }
+  t.equal((await ask('/a%252Fb.txt')).text(), 'escaped', 'decoded once')
+  t.equal((await ask('/100%25.txt')).text(), 'percent')
+  t.equal((await ask('/a%20b+%C3%BC.txt')).text(), 'odd')
+})
+
+t.test('[http/static-assets.8] links', async t => {
+  const { ask, status, tree } = makeSite(t, {
+    files: {
+      ...SITE,
+      'public/.hidden/a.txt': 'secret',
+      'outside/a.txt': 'secret',
+      'public/out': { symlink: '../outside' },
+      'public/out.txt': { symlink: '../secret.txt' },
+      'public/passwd.txt': { symlink: '/etc/passwd' },
+      'public/in': { symlink: 'sub' },
+      'public/in.js': { symlink: 'app.js' },
+      'public/hidden': { symlink: '.hidden' },
+      'public/loop': { symlink: 'loop' },
+      'public/root': { symlink: '..' },
+      'public-not/a.txt': 'secret',
+      'public/prefix': { symlink: '../public-not' },
+    },
+  })
+  for (const path of [
+    '/out/a.txt',
+    '/out.txt',
+    '/passwd.txt',
+    '/hidden/a.txt',
+    '/loop',
+    '/root/secret.txt',
+    '/prefix/a.txt',
+  ])
+    t.equal(await status(path), 404, path)
+  t.equal((await ask('/in')).text(), '<h1>sub</h1>')
+  t.equal((await ask('/in.js')).text(), 'run()')
+  t.equal((await ask('/root/public/app.js')).text(), 'run()')
+  // A file that was served and is replaced by a link that leads out.
+  t.equal(await status('/app.js'), 200)
+  tree.remove('public/app.js')
+  symlinkSync('../secret.txt', tree.path('public/app.js'))
+  t.equal(await status('/app.js'), 404)
+  // The mount itself may be a link.
+  tree.write({ linked: { symlink: 'public' } })
+  const linked = toAssetSteps(
+    { directory: tree.path('linked'), notFoundHandling: '404', runWorkerFirst: false },
+    LATE_CLOCK,
+  )
+  const { handle } = makePublic({}, { before: [...linked.before] })
+  t.equal((await inject(handle, { url: '/sub' })).status, 200)
+})
+
+t.test('[http/static-assets.9] what is no regular file', async t => {
+  const { status, tree } = makeSite(t)
+  const at = (name: string) => tree.path(`public/${name}`)
+  execFileSync('mkfifo', [at('pipe'), at('sub/pipe.html')])
+  const server = createServer().listen(at('socket'))
+  t.teardown(() => new Promise(resolve => server.close(resolve)))
+  symlinkSync('/dev/zero', at('zero'))
+  symlinkSync('/dev/tty', at('tty'))
+  symlinkSync('/proc/self/environ', at('environ'))
+  mkdirSync(at('strange'))
+  execFileSync('mkfifo', [at('strange/index.html')])
+  mkdirSync(at('nested/index.html'), { recursive: true })
+  for (const path of [
+    '/pipe',
+    '/sub/pipe.html',
+    '/socket',
+    '/zero',
+    '/tty',
+    '/environ',
+    '/strange',
+    '/nested',
+    '/folder',
+  ])
+    t.equal(await status(path), 404, path)
+  // Beside a file, as its compressed form.
+  execFileSync('mkfifo', [at('app.js.br')])
+  t.equal(await status('/app.js', { 'accept-encoding': 'br' }), 200)
+  t.equal(await status('/app.js', { 'accept-encoding': 'br' }), 200)
+})
+
+t.test('[http/static-assets.9] a file that may not be read', async t => {
+  const { status, tree } = makeSite(t)
+  chmodSync(tree.root, 0o755)
+  chmodSync(tree.path('public/app.js'), 0)
+  chmodSync(tree.path('public/sub'), 0)
+  // Everything may be read by root.
+  const isRoot = process.geteuid!() === 0
+  if (isRoot) process.seteuid!(65_534)
+  try {
+    t.equal(await status('/app.js'), 404)
+    t.equal(await status('/sub'), 404)
+    t.equal(await status('/sub/index.html'), 404)
+    t.equal(await status('/'), 200)
+  } finally {
+    if (isRoot) process.seteuid!(0)
+    chmodSync(tree.path('public/sub'), 0o755)
+  }
+})
+
+t.test('[http/static-assets.12] trouble is not absence', async t => {
+  for (const code of ['ENOENT', 'ENOTDIR', 'EACCES', 'ELOOP', 'ENAMETOOLONG'])
+    t.equal(toFileTrouble(Object.assign(new Error(), { code })), null, code)
+  for (const code of ['EMFILE', 'ENFILE', 'EIO', 'ENOMEM'])
+    t.match(toFileTrouble(Object.assign(new Error(), { code })), { status: 503 }, code)
+})
+
+t.test('[http/static-assets.13] types', async t => {
+  for (const [name, type] of [
+    ['a.html', 'text/html; charset=utf-8'],
+    ['A.HTML', 'text/html; charset=utf-8'],
+    ['a.css', 'text/css; charset=utf-8'],
+    ['a.min.js', 'text/javascript; charset=utf-8'],
+    ['a.mjs', 'text/javascript; charset=utf-8'],
+    ['a.cjs', 'text/javascript; charset=utf-8'],
+    ['a.ts', 'text/plain; charset=utf-8'],
+    ['a.mts', 'text/plain; charset=utf-8'],
+    ['a.py', 'text/plain; charset=utf-8'],
+    ['a.json', 'application/json'],
+    ['a.js.map', 'application/json'],
+    ['a.svg', 'image/svg+xml'],
+    ['a.png', 'image/png'],
+    ['a.woff2', 'font/woff2'],
+    ['a.wasm', 'application/wasm'],
+    ['a.webmanifest', 'application/manifest+json'],
+    ['a.unknown', 'application/octet-stream'],
+    ['a.constructor', 'application/octet-stream'],
+    ['html', 'application/octet-stream'],
+    ['dir.html/noext', 'application/octet-stream'],
+  ] as const)
+    t.equal(toContentType(`/srv/${name}`), type, name)
+})
+
+t.test('[http/static-assets.14] names with a hash', async t => {
+  for (const name of [
+    'app.3f2a1b9c.js',
+    'app-3F2A1B9C.js',
+    'app_3f2a1b9c4d.css',
+    '3f2a1b9c.js',
+    'a.12345678.js',
+    'logo.deadbeef.min.svg',
+    'a-20241301.js',
+    'f00dcafe',
+  ])
+    t.match(toCacheControl(`/srv/${name}`), /^public, max-age=31536000, immutable$/, name)
+  for (const name of [
+    'app.js',
+    'app.3f2a1b9.js',
+    'app3f2a1b9c.js',
+    'app.3f2a1b9cx.js',
+    'report-20240131.pdf',
+    'shot_20240131123000.png',
+    'index.html',
+    '3f2a1b9c/app.js',
+  ])
+    t.match(toCacheControl(`/srv/${name}`), /^public, max-age=0, must-revalidate$/, name)
+  const { ask } = makeSite(t, { files: { 'public/a.3f2a1b9c.js': 'x' } })
+  t.match((await ask('/a.3f2a1b9c.js')).headers['cache-control'], /immutable/)
+})
+
+t.test('[http/static-assets.15, http/static-assets.16] a change is seen by the next request', async t => {
+  const { ask, status, tree } = makeSite(t)
+  const path = tree.path('public/app.js')
+  const first = await ask('/app.js')
+  t.equal((await ask('/app.js')).headers.etag, first.headers.etag)
+  writeFileSync(path, 'ran()')
+  const second = await ask('/app.js')
+  t.equal(second.text(), 'ran()', 'same length')
+  t.not(second.headers.etag, first.headers.etag)
+  // With the old time on it.
+  const time = new Date(Date.parse(second.headers['last-modified']!))
+  utimesSync(path, time, time)
+  await ask('/app.js')
+  writeFileSync(tree.path('new.js'), 'run!!')
+  utimesSync(tree.path('new.js'), time, time)
+  renameSync(tree.path('new.js'), path)
+  t.equal((await ask('/app.js')).text(), 'run!!')
+  tree.remove('public/app.js')
+  t.equal(await status('/app.js'), 404)
+  t.equal(await status('/app.js', { 'accept-encoding': 'gzip' }), 404)
+  tree.write({ 'public/app.js': 'run()' })
+  const third = await ask('/app.js')
+  t.equal(third.headers.etag, first.headers.etag, 'the tag of the same content')
+  // A file becomes a folder, and a folder a file.
+  tree.remove('public/app.js')
+  tree.write({ 'public/app.js/index.html': 'folder' })
+  t.equal((await ask('/app.js')).text(), 'folder')
+  tree.remove('public/app.js')
+  tree.write({ 'public/app.js': 'file' })
+  t.equal((await ask('/app.js')).text(), 'file')
+})
+
+t.test('[http/static-assets.16] memory is bounded, and a file that just changed is not kept', async t => {
+  const tree = makeTree({ 'index.html': 'x' })
+  t.teardown(tree.cleanup)
+  const find = (store: AssetStore, name: string) =>
+    new Promise<Asset | null>(resolve => store.find(name, true, {} as Exchange, (_, asset) => resolve(asset)))
+  tree.write({ 'now.txt': 'now' })
+  const justNow = statSync(tree.path('now.txt')).ctimeMs + 10
+  const fresh = new AssetStore(tree.root, { ...systemClock, wall: () => justNow })
+  await find(fresh, 'now.txt')
+  t.equal(fresh.cachedBytes, 0)
+  const store = new AssetStore(tree.root, LATE_CLOCK)
+  const block = Buffer.alloc(MAX_CACHED_ASSET_BYTES)
+  for (let i = 0; i < 70; i++) tree.write({ [`${i}.bin`]: block })
+  for (let i = 0; i < 70; i++) t.equal((await find(store, `${i}.bin`))?.plain.body?.length, block.length)
+  t.equal(store.cachedBytes, 64 * MAX_CACHED_ASSET_BYTES)
+  tree.write({ 'large.bin': Buffer.alloc(MAX_CACHED_ASSET_BYTES + 1) })
+  t.equal((await find(store, 'large.bin'))?.plain.body, null)
+  for (let i = 0; i < 70; i++) tree.write({ [`${i}.bin`]: 'small' })
+  for (let i = 0; i < 70; i++) await find(store, `${i}.bin`)
+  t.equal(store.cachedBytes, 70 * 'small'.length, 'what is replaced is not counted any more')
+  // Requests of one moment share what is found.
+  const [a, b] = await Promise.all([find(store, 'index.html'), find(store, 'index.html')])
+  t.equal(a, b)
+})
+
+t.test(
+  '[http/static-assets.17, http/static-assets.18, http/static-assets.19, http/static-assets.20, http/static-assets.21] conditional and partial answers',
+  async t => {
+    const { ask, tree } = makeSite(t)
+    tree.write({ 'public/large.bin': Buffer.alloc(MAX_CACHED_ASSET_BYTES + 10, '0123456789') })
+    for (const [path, size] of [
+      ['/folder/data.txt', 10],
+      ['/large.bin', MAX_CACHED_ASSET_BYTES + 10],
+    ] as const) {
+      const whole = await ask(path)
+      t.equal(whole.body.length, size)
+      const etag = whole.headers.etag!
+      const fresh = await ask(path, { 'if-none-match': `"x", W/${etag}` })
+      t.equal(fresh.status, 304)
+      t.same(Object.keys(fresh.headers).sort(), ['cache-control', 'etag', 'last-modified', 'x-request-id'])
+      t.equal((await ask(path, { 'if-modified-since': whole.headers['last-modified']! })).status, 304)
+      const failed = await ask(path, { 'if-match': '"x"' })
+      t.equal(failed.status, 412)
+      t.same(failed.json(), { error: 'precondition failed' })
+      const part = await ask(path, { range: 'bytes=2-5', 'if-range': etag })
+      t.equal(part.status, 206)
+      t.equal(part.text(), '2345')
+      t.match(part.headers, { 'content-range': `bytes 2-5/${size}`, 'content-length': '4', etag })
+      t.equal((await ask(path, { range: 'bytes=-3' })).body.length, 3)
+      t.equal((await ask(path, { range: 'bytes=4-' })).body.length, size - 4)
+      const beyond = await ask(path, { range: `bytes=${size}-` })
+      t.equal(beyond.status, 416)
+      t.equal(beyond.headers['content-range'], `bytes */${size}`)
+      t.equal((await ask(path, { range: 'bytes=0-1,3-4' })).status, 200)
+      t.equal((await ask(path, { range: 'bytes=2-5', 'if-range': '"x"' })).body.length, size)
+      const head = await ask(path, { range: 'bytes=2-5' }, 'HEAD')
+      t.match({ status: head.status, length: head.headers['content-length'] }, { status: 200, length: String(size) })
+    }
+    const empty = await ask('/empty.txt', { range: 'bytes=0-' })
+    t.equal(empty.status, 200)
+    t.equal(empty.headers['content-length'], '0')
+  },
+)
+
+t.test('[http/static-assets.22] the form that a client likes best', async t => {
+  const file = (text: string) => ({
+    path: '/a.js',
+    state: { dev: 1, ino: 1, size: 1, mtimeMs: 0, ctimeMs: 0 },
+    body: Buffer.from(text),
+  })
+  const choice = new CodingChoice()
+  const both = toAsset('a.js', file('plain'), file('br'), file('gz'))
+  for (const [accept, form] of [
+    [null, 'plain'],
+    ['', 'plain'],
+    ['gzip, deflate, br, zstd', 'br'],
+    ['br', 'br'],
+    ['gzip', 'gzip'],
+    ['x-gzip', 'gzip'],
+    ['GZIP', 'gzip'],
+    ['br;q=0.5, gzip;q=0.8', 'gzip'],
+    ['br;q=0.5, gzip;q=0.5', 'br'],
+    ['br;q=0, gzip', 'gzip'],
+    ['br;q=0,gzip;q=0', 'plain'],
+    ['*', 'br'],
+    ['*;q=0', 'plain'],
+    ['br;q=0, *', 'gzip'],
+    ['identity', 'plain'],
+    ['identity;q=1, br;q=0.5', 'plain'],
+    ['identity;q=0.5, br;q=1.0', 'br'],
+    ['br;q=x', 'plain'],
+    ['br;q=-1', 'plain'],
+    ['deflate', 'plain'],
+    ['brotli', 'plain'],
+  ] as const) {
+    // Twice: read, remembered.
+    for (let i = 0; i < 2; i++) t.equal(choice.choose(both, accept).meta.coding ?? 'plain', form, String(accept))
+  }
+  const gzipOnly = toAsset('a.js', file('plain'), null, file('gz'))
+  t.equal(choice.choose(gzipOnly, 'br, gzip;q=0.1').meta.coding, 'gzip')
+  t.equal(choice.choose(toAsset('a.js', file('plain'), null, null), 'br').meta.coding, null)
+})
+
+t.test('[http/static-assets.22, http/static-assets.23] compressed files beside a file', async t => {
+  const { ask, tree } = makeSite(t, {
+    files: { 'public/app.js': 'plain text', 'public/app.js.br': 'BRBR', 'public/app.js.gz': 'GZ', 'public/b.js': 'b' },
+  })
+  const br = { 'accept-encoding': 'br, gzip;q=0.5' }
+  const tags = new Set<string>()
+  for (const [headers, body, coding] of [
+    [br, 'BRBR', 'br'],
+    [{ 'accept-encoding': 'gzip' }, 'GZ', 'gzip'],
+    [{}, 'plain text', undefined],
+    [{ 'accept-encoding': 'identity' }, 'plain text', undefined],
+  ] as const) {
+    const answer = await ask('/app.js', headers)
+    t.equal(answer.text(), body)
+    t.match(answer.headers, {
+      vary: 'Accept-Encoding',
+      'content-type': /^text\/javascript/,
+      'content-length': String(body.length),
+    })
+    t.equal(answer.headers['content-encoding'], coding)
+    tags.add(answer.headers.etag!)
+    const fresh = await ask('/app.js', { ...headers, 'if-none-match': answer.headers.etag! })
+    t.match({ status: fresh.status, vary: fresh.headers.vary }, { status: 304, vary: 'Accept-Encoding' })
+  }
+  t.equal(tags.size, 3, 'one tag per form')
+  const part = await ask('/app.js', { ...br, range: 'bytes=1-2' })
+  t.match({ body: part.text(), range: part.headers['content-range'] }, { body: 'RB', range: 'bytes 1-2/4' })
+  const own = await ask('/app.js.gz')
+  t.match(own.headers, { 'content-type': 'application/gzip' })
+  t.notOk('content-encoding' in own.headers)
+  // Later changes of the compressed files are seen too.
+  t.equal((await ask('/b.js', br)).text(), 'b')
+  tree.write({ 'public/b.js.br': 'later' })
+  t.equal((await ask('/b.js', br)).text(), 'later')
+  tree.remove('public/b.js.br')
+  t.equal((await ask('/b.js', br)).text(), 'b')
+  const old = new Date(Date.now() - 10_000)
+  utimesSync(tree.path('public/app.js.br'), old, old)
+  t.equal((await ask('/app.js', br)).text(), 'GZ', 'out of date')
+  utimesSync(tree.path('public/app.js.gz'), old, old)
+  t.equal((await ask('/app.js', br)).text(), 'plain text')
+  t.equal((await ask('/app.js', br)).headers.vary, undefined)
+})
+
+const LARGE = 24 * 1024 * 1024
+
+function openFiles(tree: Tree): number {
+  return readdirSync('/proc/self/fd').filter(fd => {
+    try {
+      return readlinkSync(join('/proc/self/fd', fd)).startsWith(tree.root)
+    } catch {
+      return false
+    }
+  }).length
+}
+
+async function until(isDone: () => boolean): Promise<void> {
+  while (!isDone()) await new Promise(resolve => setImmediate(resolve))
+}
+
+/** Starts a download that nobody reads yet. */
+function download(url: string): Promise<IncomingMessage> {
+  return new Promise((resolve, reject) => {
+    get(url, { agent: false }, answer => resolve(answer.pause())).once('error', reject)
+  })
+}
+
+async function readAll(answer: IncomingMessage): Promise<Buffer> {
+  const chunks: Buffer[] = []
+  for await (const chunk of answer) chunks.push(chunk)
+  return Buffer.concat(chunks)
+}
+
+t.test(
+  '[http/static-assets.24, http/static-assets.25] large files, over a connection',
+  { skip: process.platform !== 'linux' && 'reads /proc' },
+  async t => {
+    const site = makeSite(t)
+    const { tree } = site
+    const { url, port } = await listen(t, site)
+    const path = tree.path('public/large.bin')
+    const bytes = Buffer.alloc(LARGE)
+    for (let i = 0; i < LARGE; i += 4) bytes.writeUInt32LE(i, i)
+    tree.write({ 'public/large.bin': bytes })
+
+    const whole = await readAll(await download(`${url}/large.bin`))
+    t.ok(whole.equals(bytes), 'every byte in its place')
+    t.match((await site.ask('/large.bin')).headers.etag, /^"[0-9a-z]+-[0-9a-z]+-[0-9a-z]+"$/)
+
+    const growing = await download(`${url}/large.bin`)
+    appendFileSync(path, 'more')
+    const sent = await readAll(growing)
+    t.equal(growing.headers['content-length'], String(LARGE))
+    t.ok(sent.equals(bytes), 'grown: the length that was promised')
+
+    const shrinking = await download(`${url}/large.bin`)
+    truncateSync(path, 1000)
+    await t.rejects(readAll(shrinking), { code: 'ECONNRESET' }, 'shrunk: cut')
+    t.equal((await site.ask('/large.bin')).body.length, 1000)
+
+    tree.write({ 'public/large.bin': bytes })
+    const replaced = await download(`${url}/large.bin`)
+    tree.write({ 'other.bin': Buffer.alloc(LARGE, 'x') })
+    renameSync(tree.path('other.bin'), path)
+    t.ok((await readAll(replaced)).equals(bytes), 'replaced: the file that was opened')
+    t.equal((await site.ask('/large.bin')).body[0], 120)
+
+    const left = await download(`${url}/large.bin`)
+    t.equal(openFiles(tree), 1)
+    left.destroy()
+    await until(() => openFiles(tree) === 0)
+
+    const connection = await RawConnection.open(port)
+    connection.write(
+      'GET /large.bin HTTP/1.1\r\nHost: h\r\nRange: bytes=5-7\r\n\r\nGET /app.js HTTP/1.1\r\nHost: h\r\n\r\n',
+    )
+    const answers = await connection.answers(2)
+    t.same(
+      answers.map(answer => [answer.status, answer.body]),
+      [
+        [206, 'xxx'],
+        [200, 'run()'],
+      ],
+      'answers in order',
+    )
+    connection.socket.destroy()
+    await until(() => openFiles(tree) === 0)
+  },
+)
+
+t.test('[http/static-assets.25] a file that is replaced all the time', async t => {
+  const site = makeSite(t)
+  const { tree } = site
+  const path = tree.path('public/large.bin')
+  const size = MAX_CACHED_ASSET_BYTES + 100
+  const names = ['a', 'b', 'c', 'd']
+  for (const name of names) tree.write({ [name]: Buffer.alloc(size, name) })
+  linkSync(tree.path('d'), path)
+  let isOver = false
+  const replacing = (async () => {
+    for (let i = 0; !isOver; i++) {
+      linkSync(tree.path(names[i % names.length]!), tree.path('next'))
+      renameSync(tree.path('next'), path)
+      await new Promise(resolve => setImmediate(resolve))
+    }
+  })()
+  for (let i = 0; i < 40; i++) {
+    const { status, body } = await site.ask('/large.bin')
+    if (status === 503) continue
+    t.equal(status, 200)
+    t.ok(body.equals(Buffer.alloc(size, body[0])), 'bytes of one file')
+  }
+  isOver = true
+  await replacing
+})
+
+t.test('[http/static-assets.2, http/public.2] a client that leaves while the disk is looked at', async t => {
+  const { handle, runtime, finished } = makeSite(t, { routes: { '/hello': makeFn() } })
+  const controller = new AbortController()
+  const pending = fetchWith(handle, new Request('http://h/hello', { signal: controller.signal }))
+  controller.abort()
+  await t.rejects(pending)
+  await until(() => finished.length === 1)
+  // The look that was under way has ended by the time a later one has.
+  await (await fetchWith(handle, new Request('http://h/hello'))).text()
+  t.equal(runtime.calls.length, 1, 'only the second request was run')
+})
