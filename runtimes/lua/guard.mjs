@@ -12,6 +12,9 @@ export const HOOK_INSTRUCTIONS = 1000
 /** Bytes of large allocations, and table items made by one library call, between two looks. */
 const POLL_BYTES = 4 * 1024 * 1024
 const POLL_ITEMS = 4096
+/** Collections before memory counts as used. */
+const COLLECTIONS = 2
+const COLLECTOR_TRIES = 100
 /** Smaller allocations are left to the instruction hook. */
 const LARGE_BYTES = 4096
 
@@ -19,16 +22,18 @@ const LARGE_BYTES = 4096
 export class LimitError extends Error {}
 
 /**
- * The engine's garbage collector, to be called in need. The flag that shows it to scripts is set for the one moment.
+ * The engine's garbage collector, to be called in need. The flag that shows it to scripts is one for the whole process,
+ * so it is set for the one moment; a thread that starts at the same time may take it away, then it is tried again.
  * @returns {() => void}
  */
 function findCollector() {
-  v8.setFlagsFromString('--expose-gc')
-  try {
-    return runInNewContext('gc')
-  } finally {
+  for (let i = 0; i < COLLECTOR_TRIES; i++) {
+    v8.setFlagsFromString('--expose-gc')
+    const collect = runInNewContext('globalThis.gc')
     v8.setFlagsFromString('--no-expose-gc')
+    if (typeof collect === 'function') return collect
   }
+  return () => {}
 }
 
 export class Guard {
@@ -68,8 +73,11 @@ export class Guard {
 
   /** What is garbage only does not count, but to know that costs a collection. */
   isFull() {
-    if (this.usedBytes() <= this.memoryBytes) return false
-    this.collect()
+    // Strings are freed beside the collection that finds them dead; the next collection waits for that.
+    for (let i = 0; i < COLLECTIONS; i++) {
+      if (this.usedBytes() <= this.memoryBytes) return false
+      this.collect()
+    }
     return this.usedBytes() > this.memoryBytes
   }
 
