@@ -23,7 +23,8 @@ interface Case {
 }
 
 interface Figures {
-  /** Nanoseconds of one lookup, fastest round. */
+  /** Nanoseconds of making a path string, fastest round. The others include it until it is taken off. */
+  making: number
   ours: number
   /** find-my-way with our rule for slashes. */
   alike: number
@@ -34,9 +35,11 @@ interface Figures {
 
 const PATH_GOAL = 0.8
 const SCALE_GOAL = 1.3
-const ROUNDS = 30
-const LOOKUPS = 150_000
-const WARM_UP = 300_000
+const SIDES = ['making', 'ours', 'alike', 'plain', 'compiled'] as const
+const PROCESSES = 2
+const ROUNDS = 15
+const LOOKUPS = 100_000
+const WARM_UP = 200_000
 
 const LONG = '/static/static/static/static/static'
 
@@ -138,10 +141,17 @@ export async function run(): Promise<BenchRow[]> {
   return rows
 }
 
+/** The best of several processes, which also differ in where their memory lies. */
 async function measureApart(index: number): Promise<Figures> {
   const args = ['--import', 'tsx', import.meta.filename, `--case=${index}`]
-  const { stdout } = await promisify(execFile)(process.execPath, args)
-  return JSON.parse(stdout)
+  const best: Figures = { making: Infinity, ours: Infinity, alike: Infinity, plain: Infinity, compiled: Infinity }
+  for (let run = 0; run < PROCESSES; run++) {
+    const { stdout } = await promisify(execFile)(process.execPath, args)
+    const found: Figures = JSON.parse(stdout)
+    for (const side of SIDES) best[side] = Math.min(best[side], found[side])
+  }
+  for (const side of SIDES.slice(1)) best[side] -= best.making
+  return best
 }
 
 function measure({ routes, requests }: Case): Figures {
@@ -187,7 +197,7 @@ function measure({ routes, requests }: Case): Figures {
     }
   }
   const [making = 0, ours = 0, plainTime = 0, compiledTime = 0, alikeTime = 0] = times.map(list => Math.min(...list))
-  return { ours: ours - making, plain: plainTime - making, compiled: compiledTime - making, alike: alikeTime - making }
+  return { making, ours, plain: plainTime, compiled: compiledTime, alike: alikeTime }
 }
 
 function toClaim(pattern: string): Claim {
