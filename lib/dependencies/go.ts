@@ -52,13 +52,16 @@ interface Member {
 }
 
 export function createGoBuilder(options: GoOptions): Builder {
-  const worker = readWorker(options.workerFolder)
+  let worker: Map<string, string> | null = null
   return {
     runtime: 'go',
     concurrency: options.concurrency,
     timeoutMs: options.timeoutMs,
     readVersion: (program, tools, cwd) => readVersion(program, tools, cwd, options.timeoutMs),
-    plan: (fn, toolchain) => new GoBuild(fn, options, worker).plan(toolchain),
+    plan: (fn, toolchain) => {
+      worker ??= readWorker(options.workerFolder)
+      return new GoBuild(fn, options, worker).plan(toolchain)
+    },
   }
 }
 

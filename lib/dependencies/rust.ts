@@ -53,20 +53,23 @@ const SIGNATURE_HINT =
   'write pub fn handler(event: serde_json::Value) -> serde_json::Value, or -> Result<serde_json::Value, E> where E: Display'
 
 export function createRustBuilder(options: RustOptions): Builder {
-  const worker = new Map(
-    filesBelow(options.workerFolder, name => /\.(?:rs|toml)$/.test(name)).map(path => [
-      below(options.workerFolder, path),
-      readFileSync(path, 'utf8'),
-    ]),
-  )
+  let worker: Map<string, string> | null = null
   return {
     runtime: 'rust',
     // Cargo lets one build at a time into the shared folder of results.
     concurrency: 1,
     timeoutMs: options.timeoutMs,
     readVersion: (program, tools, cwd) => readVersion(program, tools, cwd, options.timeoutMs),
-    plan: (fn, toolchain) => new RustBuild(fn, options, worker).plan(toolchain),
+    plan: (fn, toolchain) => {
+      worker ??= readWorker(options.workerFolder)
+      return new RustBuild(fn, options, worker).plan(toolchain)
+    },
   }
+}
+
+function readWorker(folder: string): Map<string, string> {
+  const paths = filesBelow(folder, name => /\.(?:rs|toml)$/.test(name))
+  return new Map(paths.map(path => [below(folder, path), readFileSync(path, 'utf8')]))
 }
 
 async function readVersion(program: string, tools: BuildTools, cwd: string, timeoutMs: number): Promise<string> {

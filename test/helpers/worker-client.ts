@@ -265,6 +265,11 @@ export class DaemonClient {
   /** Starts a worker and connects to it. */
   async worker(start: WorkerStart & { binary?: string }): Promise<WorkerClient> {
     const { id, uri, pid } = await this.startWorker(start)
+    return this.connect(uri, id, pid, start)
+  }
+
+  /** Connects to a worker that was started. */
+  connect(uri: string, id: string, pid: number, start: WorkerStart): WorkerClient {
     return new WorkerClient(uri, id, pid, start, start.runtime ?? this.runtime)
   }
 
@@ -296,6 +301,8 @@ export class DaemonClient {
 
 const COMMANDS: Record<string, [string, string[]]> = {
   node: [process.execPath, [join(PROJECT, 'runtimes/node/daemon.mjs')]],
+  go: [process.execPath, [join(PROJECT, 'runtimes/node/daemon.mjs')]],
+  rust: [process.execPath, [join(PROJECT, 'runtimes/node/daemon.mjs')]],
   python: ['python3', ['-u', join(PROJECT, 'runtimes/python/daemon.py')]],
   php: ['php', [join(PROJECT, 'runtimes/php/daemon.php')]],
 }

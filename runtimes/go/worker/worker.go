@@ -35,6 +35,9 @@ type Handler interface {
 		func(context.Context, map[string]any) (any, error)
 }
 
+// Where a recursion without end is stopped; the language's own limit is all of a machine's memory.
+const maxStackBytesOfCall = 64 * mib
+
 type invoke func(context.Context, map[string]any) (any, error)
 
 func toInvoke(handler any) invoke {
@@ -101,6 +104,7 @@ func init() {
 	if limit := memoryLimit(); limit > 0 {
 		debug.SetMemoryLimit(limit)
 	}
+	debug.SetMaxStack(maxStackBytesOfCall)
 	one.meet(listener)
 	one.start()
 }

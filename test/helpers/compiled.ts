@@ -1,0 +1,368 @@
+/** Real builds of go and rust functions for tests, and what holds for the workers of both. */
+
+import { spawnSync } from 'node:child_process'
+import { dirname } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import type t from 'tap'
+import type { FunctionVersion, Policy } from '../../lib/core/catalog.ts'
+import { systemClock } from '../../lib/core/clock.ts'
+import type { GatewayError } from '../../lib/core/errors.ts'
+import { type Builds, type CompiledOptions, createBuilds } from '../../lib/dependencies/resolve.ts'
+import { findProgram } from '../../lib/runtime/binaries.ts'
+import { runtimeFile } from '../../lib/runtime/package-files.ts'
+import { KIND } from '../../lib/runtime/wire-protocol.ts'
+import { makeFn } from './fn.ts'
+import { makeTree, type Tree, type TreeEntry } from './tree.ts'
+import { type DaemonClient, FrameClient, type WorkerClient, type WorkerStart } from './worker-client.ts'
+
+type Test = typeof t
+type Compiled = 'go' | 'rust'
+
+export const FIXTURES = fileURLToPath(new URL('../fixtures/functions/all/', import.meta.url))
+
+/** Why the runtime cannot be tested here, null when it can. */
+export function missingToolchain(runtime: Compiled): string | null {
+  const [program, flag] = runtime === 'go' ? ['go', 'version'] : ['cargo', '-V']
+  return spawnSync(program as string, [flag as string]).status === 0 ? null : `${program} is not installed`
+}
+
+export interface BuildBed {
+  tree: Tree
+  builds: Builds
+  built: string[]
+  failures: GatewayError[]
+  /** A function of a handler file in the tree. */
+  fn(file: string, policy?: Partial<Policy>, fields?: Partial<FunctionVersion>): FunctionVersion
+  /** The failure of a build that must fail. */
+  failure(file: string, fields?: Partial<FunctionVersion>): Promise<GatewayError>
+  close(): Promise<void>
+}
+
+export function makeBuilds(entries: Record<string, TreeEntry>, options: Partial<CompiledOptions> = {}): BuildBed {
+  const tree = makeTree(entries)
+  const built: string[] = []
+  const failures: GatewayError[] = []
+  const hostEnv = { ...process.env, ...options.hostEnv }
+  const builds = createBuilds({
+    clock: systemClock,
+    functionsRoot: tree.root,
+    goBuildTimeoutSeconds: 180,
+    workerFolder: runtime => runtimeFile(`${runtime}/worker`),
+    findProgram: runtime => findProgram(runtime, {}, hostEnv.PATH ?? ''),
+    onBuilt: fn => built.push(fn.key),
+    onFailure: (_fn, error) => failures.push(error),
+    ...options,
+    hostEnv,
+  })
+  let signature = 0
+  const fn: BuildBed['fn'] = (file, policy = {}, fields = {}) =>
+    makeFn({
+      runtime: file.endsWith('.go') ? 'go' : 'rust',
+      name: file.replace(/\.\w+$/, ''),
+      fnDir: dirname(tree.path(file)),
+      entryPath: tree.path(file),
+      entryFile: file,
+      // Every function of a test is a new version: the digest of the content decides, not the signature.
+      signature: String(++signature),
+      ...fields,
+      policy,
+    })
+  return {
+    tree,
+    builds,
+    built,
+    failures,
+    fn,
+    failure: async (file, fields = {}) => {
+      try {
+        await builds.prepare(fn(file, {}, fields))
+      } catch (error) {
+        return error as GatewayError
+      }
+      throw new Error(`${file} was built`)
+    },
+    close: async () => {
+      await builds.close()
+      tree.cleanup()
+    },
+  }
+}
+
+/** What holds for the worker of either language, given its program built from the fixture `all`. */
+export class CompiledWorkers {
+  readonly #daemon: DaemonClient
+  readonly #start: WorkerStart & { binary: string }
+
+  constructor(daemon: DaemonClient, start: WorkerStart & { binary: string }) {
+    this.#daemon = daemon
+    this.#start = start
+  }
+
+  worker(start: Partial<WorkerStart> = {}): Promise<WorkerClient> {
+    return this.#daemon.worker({ ...this.#start, ...start })
+  }
+
+  async event(t: Test): Promise<void> {
+    const worker = await this.worker({ env: { A: 'ä=1', B: '' }, version: 'v1' })
+    const ready = await worker.ready()
+    t.equal(ready.kind, KIND.ready)
+    const header = {
+      headers: { 'x-do': 'echo', cookie: 'a=b' },
+      params: { id: 'é\u2028"\\\n' },
+      query: { a: ['1', '2'], b: '' },
+      session: { id: 's', raw: 'sid=s', cookies: { sid: 's' } },
+      trigger: { type: 'schedule', n: 1.5, deep: [true, null, { x: -2e-3 }] },
+      trace: 't',
+      client: { ip: '::1', ua: 'x' },
+    }
+    const answer = await worker.call(header, 'ünï')
+    const event = JSON.parse(answer.text)
+    t.same(event, {
+      id: 'req-1',
+      ts: 1_700_000_000_000,
+      method: 'GET',
+      path: '/test',
+      raw_path: '/test',
+      params: header.params,
+      path_params: header.params,
+      query: header.query,
+      headers: header.headers,
+      body: 'ünï',
+      is_base64: false,
+      body_base64: null,
+      client: header.client,
+      session: header.session,
+      version: 'v1',
+      env: { A: 'ä=1', B: '' },
+      context: {
+        runtime: this.#daemon.runtime,
+        function_name: 'test',
+        version: 'default',
+        timeout_ms: 2500,
+        max_body_bytes: 1 << 20,
+        request_id: 'req-1',
+        user: null,
+        trigger: header.trigger,
+        trace: 't',
+      },
+    })
+    const binary = JSON.parse((await worker.call({ headers: { 'x-do': 'echo' } }, Buffer.from([0xff, 0]))).text)
+    t.same([binary.body, binary.is_base64, binary.body_base64], [null, true, '/wA='])
+    const empty = JSON.parse((await worker.call({ headers: { 'x-do': 'echo' } })).text)
+    t.same([empty.body, empty.is_base64, empty.body_base64], [null, false, null])
+    const variables = JSON.parse((await worker.call({ headers: { 'x-do': 'env' } })).text)
+    t.match(variables, { event: { A: 'ä=1' }, process: { A: 'ä=1', B: '' } })
+    t.notOk(Object.keys(variables.process).some(name => name.startsWith('FNGW_')))
+    await worker.close()
+  }
+
+  /** Answers and what becomes of them: `[value, header or message, body]`. */
+  async envelopes(t: Test): Promise<void> {
+    const worker = await this.worker()
+    const typed = (type: string) => ({ status: 200, headers: { 'content-type': type } })
+    const replies: [unknown, object, string][] = [
+      [{ status: 204 }, { status: 204, headers: {} }, ''],
+      [{ status: 100, body: null }, { status: 100, headers: {} }, ''],
+      [{ status: 599, headers: {} }, { status: 599, headers: {} }, ''],
+      [{ statusCode: 201, body: 'x' }, { status: 201, headers: { 'content-type': 'text/plain; charset=utf-8' } }, 'x'],
+      [{ status: 200.0, body: 'ü<b>' }, typed('text/plain; charset=utf-8'), 'ü<b>'],
+      [{ status: 200, body: { a: [1, '<&>', null] } }, typed('application/json'), '{"a":[1,"<&>",null]}'],
+      [{ status: 200, body: [] }, typed('application/json'), '[]'],
+      [{ status: 200, body: 1.5 }, typed('application/json'), '1.5'],
+      [{ status: 200, body: false }, typed('application/json'), 'false'],
+      [{ status: 200, body: 'x', headers: { 'Content-Type': 'a/b' } }, { headers: { 'Content-Type': 'a/b' } }, 'x'],
+      [
+        { status: 200, headers: { a: ['1', 2], b: true, c: null, d: 7 } },
+        { headers: { a: ['1', '2'], b: 'true', d: '7' } },
+        '',
+      ],
+      [{ status: 200, is_base64: true, body_base64: '/wA=' }, typed('application/octet-stream'), '\ufffd\0'],
+      [{ status: 200, body_base64: 'eA==', body: 'y' }, typed('text/plain; charset=utf-8'), 'y'],
+      [
+        { proxy: { path: '/up', headers: { a: 'b' }, body: { x: 1 } } },
+        { proxy: { path: '/up', headers: { a: 'b', 'content-type': 'application/json' } } },
+        '{"x":1}',
+      ],
+      [
+        { proxy: { path: '/up', method: 'PUT', timeout_ms: 5, body: 'raw' } },
+        { proxy: { path: '/up', method: 'PUT', timeout_ms: 5 } },
+        'raw',
+      ],
+    ]
+    for (const [value, header, body] of replies) {
+      const answer = await worker.call({ headers: { 'x-do': 'return' } }, JSON.stringify(value))
+      t.match([answer.kind, answer.header, answer.text], ['reply', header, body], JSON.stringify(value))
+    }
+    const broken: [unknown, RegExp][] = [
+      [null, /the answer must be an object with status, headers and body, got/],
+      ['text', /must be an object .* got "text" \(string\)/],
+      [[1], /must be an object .* got an array of 1/],
+      [{}, /status must be an integer from 100 to 599, got/],
+      [{ body: 'x' }, /status must be an integer from 100 to 599/],
+      [{ status: '200' }, /status must be an integer from 100 to 599, got "200" \(string\)/],
+      [{ status: 99 }, /status must .* got 99/],
+      [{ status: 600 }, /status must .* got 600/],
+      [{ status: 200.5 }, /status must .* got 200.5/],
+      [{ status: 200, headers: 'x' }, /headers must be an object, got "x"/],
+      [{ status: 200, headers: { 'a b': 'x' } }, /header name "a b" is not allowed/],
+      [{ status: 200, headers: { a: 'x\r\ny' } }, /header a holds the character U\+000D/],
+      [{ status: 200, headers: { a: { b: 1 } } }, /header a must be text/],
+      [{ status: 200, is_base64: 1 }, /is_base64 must be true or false, got 1/],
+      [{ status: 200, is_base64: true }, /body_base64 is missing/],
+      [{ status: 200, is_base64: true, body_base64: '*' }, /body_base64 must be base64 text/],
+      [{ proxy: 'x' }, /proxy must be an object, got "x"/],
+    ]
+    for (const [value, message] of broken) {
+      const { header } = await worker.call({ headers: { 'x-do': 'return' } }, JSON.stringify(value))
+      t.match(header, { code: 'contract', message }, JSON.stringify(value))
+    }
+    t.match((await worker.call({ headers: { 'x-do': 'nan' } })).header, { code: 'contract', message: /status must be/ })
+    await worker.close()
+  }
+
+  async failures(t: Test, file: string, line: number): Promise<void> {
+    const worker = await this.worker()
+    const [thrown, failed, next] = await Promise.all([
+      worker.call({ headers: { 'x-do': 'throw' } }),
+      worker.call({ headers: { 'x-do': 'fail' } }),
+      worker.call({ headers: { 'x-do': 'args' }, params: { a: 'b' } }),
+    ])
+    t.match(thrown.header, { code: 'exception', message: 'boom ü', file, line })
+    t.match(thrown.header.stack, new RegExp(`${file}:${line}`))
+    t.match(failed.header, { code: 'exception', message: 'failed ü' })
+    t.equal(next.text, '{"a":"b"}')
+    await worker.close()
+  }
+
+  async output(t: Test): Promise<void> {
+    const worker = await this.worker()
+    const printed = await worker.call({ headers: { 'x-do': 'print' }, query: { n: '1' } })
+    t.equal(printed.stdout, 'out 1 a\nout 1 b\nout 1 c\n')
+    t.equal(printed.stderr, 'err 1 a\nerr 1 b\nerr 1 c\n')
+    const silent = await worker.call({ headers: { 'x-do': 'args' } })
+    t.same([silent.stdout, silent.stderr], ['', ''])
+    const raw = await worker.call({ headers: { 'x-do': 'raw' } })
+    t.same([raw.text, raw.stdout], ['whole', 'raw \0\x10\ufffd\n'])
+    const flood = await worker.call({ headers: { 'x-do': 'flood' } })
+    t.equal(flood.text, 'flooded')
+    t.match(flood.stdout.slice(-60), /x\n+\[output above 64 KiB dropped\]\n$/)
+    t.ok(flood.stdout.length < 66_000)
+    // Of calls that run at once nobody can tell whose output it is: it goes the way of output outside calls.
+    const many = await Promise.all(
+      Array.from({ length: 20 }, (_, n) => worker.call({ headers: { 'x-do': 'print' }, query: { n: String(n) } })),
+    )
+    t.same(
+      many.map(answer => answer.text),
+      Array.from({ length: 20 }, (_, n) => String(n)),
+    )
+    let text = many.map(answer => answer.stdout).join('')
+    while (text.split('\n').length < 61) {
+      text += (await this.#daemon.control.wait(frame => frame.kind === KIND.log && frame.header.stream === 'stdout'))
+        .body
+    }
+    t.same(
+      text.split('\n').sort().slice(1),
+      Array.from({ length: 60 }, (_, i) => `out ${Math.floor(i / 3)} ${'abc'[i % 3]}`).sort(),
+    )
+    await worker.close()
+  }
+
+  async bodies(t: Test): Promise<void> {
+    const worker = await this.worker({ context: { max_body_bytes: 20 << 20 } })
+    const body = Buffer.alloc(17 << 20, 'fngw \xff')
+    const large = await worker.call({ headers: { 'x-do': 'binary' } }, body)
+    t.match(large.header, {
+      status: 200,
+      stream: true,
+      length: body.length,
+      headers: { 'Content-Type': 'application/x-test' },
+    })
+    t.ok(large.body.equals(body), 'every byte comes back')
+    t.ok(Math.max(...large.chunks) <= 256 << 10)
+    const bytes = await worker.call({ headers: { 'x-do': 'bytes' } })
+    t.same(
+      [...bytes.body],
+      Array.from({ length: 256 }, (_, i) => i),
+    )
+    t.equal(bytes.header.headers['content-type'], 'application/octet-stream')
+    // Nothing beyond the window leaves without leave.
+    const id = worker.open({ headers: { 'x-do': 'large' }, query: { bytes: String(2 << 20) } })
+    await worker.wait(frame => frame.id === id && frame.kind === KIND.reply)
+    let bytesSent = 0
+    while (bytesSent < 256 << 10) bytesSent += (await worker.wait(frame => frame.id === id)).body.length
+    await worker.call({ headers: { 'x-do': 'args' } })
+    t.equal(worker.frames.filter(frame => frame.id === id).length, 0)
+    worker.send(KIND.cancel, id)
+    const end = await worker.wait(frame => frame.id === id && frame.kind === KIND.end)
+    t.equal(end.header.canceled, true)
+    await worker.close()
+  }
+
+  async concurrency(t: Test): Promise<void> {
+    const worker = await this.worker()
+    const file = `${dirname(this.#start.binary)}/late`
+    const started = performance.now()
+    const slow = Array.from({ length: 30 }, (_, n) =>
+      worker.call({ headers: { 'x-do': 'late' }, query: { ms: '200', n: String(n), file } }),
+    )
+    const fast = await worker.call({ headers: { 'x-do': 'args' } })
+    t.equal(fast.text, '{}')
+    t.ok(performance.now() - started < 190, 'a fast call does not wait for slow ones')
+    const answers = await Promise.all(slow)
+    t.ok(answers.every(answer => answer.text === 'late'))
+    t.ok(performance.now() - started < 2000, 'they run at once')
+    await worker.close()
+  }
+
+  async endings(t: Test): Promise<void> {
+    const leaving = await this.worker()
+    await leaving.ready()
+    leaving.open({ headers: { 'x-do': 'exit' }, query: { code: '7' } })
+    t.match((await this.#daemon.ended(leaving)).header, { code: 7 })
+    const killed = await this.worker()
+    killed.open({ headers: { 'x-do': 'kill' } })
+    t.match((await this.#daemon.ended(killed)).header, { signal: 'SIGKILL' })
+    const endless = await this.worker()
+    endless.open({ headers: { 'x-do': 'recurse' } })
+    const end = (await this.#daemon.ended(endless)).header
+    t.ok(end.signal !== null || end.code !== 0, 'a stack that overflows ends the worker')
+    const open = await this.worker()
+    const id = open.open({ headers: { 'x-do': 'late' }, query: { ms: '100', n: '1', file: '/dev/null' } })
+    await open.ready()
+    open.socket.end()
+    t.equal((await open.collect(id)).text, 'late', 'the gateway hangs up: what runs is finished')
+    t.match((await this.#daemon.ended(open)).header, { code: 0 })
+  }
+
+  async protocol(t: Test): Promise<void> {
+    const { id, uri, pid } = await this.#daemon.startWorker(this.#start)
+    for (const [kind, header, byte] of [
+      [KIND.call, {}, 1],
+      [KIND.hello, { role: 'control' }, 1],
+      [KIND.hello, { role: 'worker' }, 9],
+    ] as const) {
+      const stranger = new FrameClient(uri)
+      stranger.send(kind, 0, header, Buffer.from([byte]))
+      t.match((await stranger.wait(() => true)).header, { code: 'protocol' })
+      await stranger.closed
+    }
+    const worker = this.#daemon.connect(uri, id, pid, this.#start)
+    worker.send(KIND.ping, 9)
+    t.equal((await worker.wait(frame => frame.kind === KIND.pong)).id, 9)
+    worker.send(KIND.cancel, 77)
+    worker.send(KIND.more, 77, { bytes: 5 })
+    t.equal((await worker.call({ headers: { 'x-do': 'args' } })).text, '{}')
+    for (const bytes of ['000000ff63000000010000000000', '00000008', 'ffffffff', '0000000a100000000100000005ff']) {
+      const broken = await this.worker()
+      await broken.ready()
+      broken.socket.write(Buffer.from(bytes, 'hex'))
+      broken.socket.end(Buffer.alloc(300))
+      await this.#daemon.ended(broken)
+    }
+    t.equal((await worker.call({ headers: { 'x-do': 'args' } })).text, '{}')
+    await worker.close()
+    const adapted = await this.worker({ adapter: 'cloud-lambda' })
+    t.match((await adapted.ready()).header, { code: 'load', message: /invoke\.adapter unsupported/ })
+    await this.#daemon.ended(adapted)
+  }
+}

@@ -1,0 +1,35 @@
+import { copyFileSync, mkdirSync } from 'node:fs'
+import t from 'tap'
+import { CompiledWorkers, FIXTURES, makeBuilds, missingToolchain } from '../helpers/compiled.ts'
+import { startDaemon } from '../helpers/worker-client.ts'
+
+const missing = missingToolchain('go')
+if (missing !== null) {
+  t.plan(0, missing)
+  process.exit(0)
+}
+
+const bed = makeBuilds({})
+mkdirSync(bed.tree.path('all'))
+copyFileSync(`${FIXTURES}handler.go`, bed.tree.path('all/handler.go'))
+const daemon = await startDaemon('go', { root: bed.tree.root, env: { FNGW_WORKER_MEMORY_MB: '128' } })
+t.teardown(async () => {
+  await daemon.close()
+  await bed.close()
+})
+const all = bed.fn('all/handler.go')
+const workers = new CompiledWorkers(daemon, {
+  root: bed.tree.root,
+  dir: all.fnDir,
+  entry: all.entryPath,
+  binary: await bed.builds.prepare(all),
+})
+
+t.test('[runtimes/go.6] event', t => workers.event(t))
+t.test('[runtimes/go.7] envelopes', t => workers.envelopes(t))
+t.test('[runtimes/go.8] bodies', t => workers.bodies(t))
+t.test('[runtimes/go.9] failures', t => workers.failures(t, 'all/handler.go', 121))
+t.test('[runtimes/go.10] output', t => workers.output(t))
+t.test('[runtimes/go.11] concurrency', t => workers.concurrency(t))
+t.test('[runtimes/go.12] endings', t => workers.endings(t))
+t.test('[runtimes/go.13] protocol', t => workers.protocol(t))

@@ -1,0 +1,35 @@
+import { copyFileSync, mkdirSync } from 'node:fs'
+import t from 'tap'
+import { CompiledWorkers, FIXTURES, makeBuilds, missingToolchain } from '../helpers/compiled.ts'
+import { startDaemon } from '../helpers/worker-client.ts'
+
+const missing = missingToolchain('rust')
+if (missing !== null) {
+  t.plan(0, missing)
+  process.exit(0)
+}
+
+const bed = makeBuilds({})
+mkdirSync(bed.tree.path('all'))
+copyFileSync(`${FIXTURES}handler.rs`, bed.tree.path('all/handler.rs'))
+const daemon = await startDaemon('rust', { root: bed.tree.root, env: { FNGW_WORKER_MEMORY_MB: '128' } })
+t.teardown(async () => {
+  await daemon.close()
+  await bed.close()
+})
+const all = bed.fn('all/handler.rs')
+const workers = new CompiledWorkers(daemon, {
+  root: bed.tree.root,
+  dir: all.fnDir,
+  entry: all.entryPath,
+  binary: await bed.builds.prepare(all),
+})
+
+t.test('[runtimes/rust.6] event', t => workers.event(t))
+t.test('[runtimes/rust.7] envelopes', t => workers.envelopes(t))
+t.test('[runtimes/rust.8] bodies', t => workers.bodies(t))
+t.test('[runtimes/rust.9] failures', t => workers.failures(t, 'all/handler.rs', 93))
+t.test('[runtimes/rust.10] output', t => workers.output(t))
+t.test('[runtimes/rust.11] concurrency', t => workers.concurrency(t))
+t.test('[runtimes/rust.12] endings', t => workers.endings(t))
+t.test('[runtimes/rust.13] protocol', t => workers.protocol(t))
