@@ -18,7 +18,7 @@ import {
   type Settings,
   type SettingsInput,
 } from './config/settings.ts'
-import { ControlPlane } from './control/control-plane.ts'
+import { CONTROL_PATHS, ControlPlane } from './control/control-plane.ts'
 import { type GatewayState, toCatalogRecord, toHealthRecord } from './control/records.ts'
 import type { FunctionVersion } from './core/catalog.ts'
 import { type Clock, systemClock } from './core/clock.ts'
@@ -28,10 +28,11 @@ import { explainIgnored } from './discovery/explain.ts'
 import { type Builds, createBuilds } from './dependencies/resolve.ts'
 import { type Watcher, watchTree } from './discovery/watch.ts'
 import { DebugHeaders } from './http/debug-headers.ts'
-import type { HttpRequest, HttpResponse } from './http/exchange.ts'
+import type { HttpRequest, HttpResponse, Step } from './http/exchange.ts'
 import { fetchWith } from './http/fetch.ts'
 import { toHomeSteps } from './http/home.ts'
 import { type InjectRequest, type InjectResponse, inject } from './http/inject.ts'
+import { createOpenApiStep } from './http/openapi-step.ts'
 import { PublicHandler } from './http/public.ts'
 import { toRequestRecord } from './http/request-record.ts'
 import { Responder } from './http/respond.ts'
@@ -51,6 +52,8 @@ import { type Explanation, explain } from './router/explain.ts'
 import { findProgram } from './runtime/binaries.ts'
 import { createLuaRuntime } from './runtime/lua-runtime.ts'
 import { runtimeFile } from './runtime/package-files.ts'
+import { toDocumentedRoutes } from './router/records.ts'
+import type { RouteTable } from './router/route-table.ts'
 import { Runtimes } from './runtime/runtimes.ts'
 import { KeepWarm, type PingOutcome, pingMethod } from './scheduler/keep-warm.ts'
 
@@ -322,11 +325,12 @@ class FunctionGateway implements Gateway {
         defaultMaxBodyBytes: settings.defaultMaxBodyBytes,
       },
       now: () => clock.wall(),
-      steps: ({ homes, assets }, routes) => {
+      steps: ({ homes, assets, functions }, routes) => {
         const { homeFunction, homeRedirect } = settings
         const home = toHomeSteps({ homes, homeFunction, homeRedirect, routes, assets })
         const files = toAssetSteps(assets, clock)
-        return { before: [...home.before, ...files.before], after: files.after, warnings: home.warnings }
+        const openApi = settings.docsEnabled ? [this.#toOpenApiStep(functions, routes)] : []
+        return { before: [...openApi, ...home.before, ...files.before], after: files.after, warnings: home.warnings }
       },
     })
   }
@@ -456,6 +460,15 @@ class FunctionGateway implements Gateway {
     res.writeHead(503, { 'Content-Type': 'application/json', 'Retry-After': '1', Connection: 'close' })
     res.end('{"error":"gateway is shutting down"}')
     return true
+  }
+
+  #toOpenApiStep(functions: readonly FunctionVersion[], routes: RouteTable): Step {
+    return createOpenApiStep({
+      functions,
+      routes: () => toDocumentedRoutes(routes),
+      publicBaseUrl: this.settings.publicBaseUrl,
+      internal: this.settings.openapiIncludeInternal ? CONTROL_PATHS : [],
+    })
   }
 
   async #ping(fn: FunctionVersion): Promise<PingOutcome> {

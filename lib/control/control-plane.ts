@@ -102,6 +102,11 @@ const ENDPOINTS: ReadonlyMap<string, ReadonlyMap<string, Endpoint>> = new Map([
   ],
 ])
 
+/** Every endpoint, for the OpenAPI document. */
+export const CONTROL_PATHS: readonly { path: string; methods: readonly string[] }[] = [...ENDPOINTS].map(
+  ([path, methods]) => ({ path, methods: [...methods.keys()] }),
+)
+
 /** Answers everything at or below `/_fn` and `/console`. */
 export class ControlPlane {
   readonly #options: ControlOptions

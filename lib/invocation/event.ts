@@ -161,6 +161,8 @@ export interface StaticContext {
   } | null
   gateway: { worker_pid: number }
   debug: { enabled: boolean }
+  /** True when a handler may answer with a proxy directive (§2.10). */
+  edge: boolean
 }
 
 /** @param gatewayPid - process id of the gateway, shown to handlers as `context.gateway.worker_pid` */
@@ -186,5 +188,6 @@ export function toStaticContext(fn: FunctionVersion, gatewayPid: number): Static
     },
     gateway: { worker_pid: gatewayPid },
     debug: { enabled: policy.includeDebugHeaders },
+    edge: policy.edge !== null,
   }
 }

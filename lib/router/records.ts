@@ -1,6 +1,6 @@
 /** The route table as the catalog shows it. Owner: §2.17; rules on page router/route-table. */
 
-import type { Claim, ClaimSource } from '../core/catalog.ts'
+import type { Claim, ClaimSource, FunctionVersion } from '../core/catalog.ts'
 import type { Warning } from '../core/errors.ts'
 import type { Method, RuntimeName } from '../core/identity.ts'
 import type { RouteTable } from './route-table.ts'
@@ -92,4 +92,17 @@ function listOf<T>(lists: Map<string, T[]>, key: string): T[] {
 /** Keys are routes, which begin with a slash, so none is special to an object. */
 function toSortedObject<T>(lists: Map<string, T[]>): Record<string, T[]> {
   return Object.fromEntries([...lists].sort(([a], [b]) => (a < b ? -1 : 1)))
+}
+
+/** Owners by pattern for the OpenAPI document, in text order. Version addresses are not among them. */
+export function toDocumentedRoutes(
+  table: RouteTable,
+): { pattern: string; owners: { fn: FunctionVersion; methods: Method[] }[] }[] {
+  return table.leaves.flatMap(({ pattern, settlement }) => {
+    const owners = settlement.entries.flatMap(entry => {
+      const methods = entry.isAddress ? [] : ownedMethods(settlement, entry)
+      return methods.length === 0 ? [] : [{ fn: entry.claim.fn, methods }]
+    })
+    return owners.length === 0 ? [] : [{ pattern, owners }]
+  })
 }

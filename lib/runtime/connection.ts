@@ -233,7 +233,8 @@ export class SocketWorker extends Worker {
       this.finishClose()
       return
     }
-    // The reason of its end is about to come. One that closed its connection and lives on is killed after the wait.
+    // No further call comes here. The reason of its end is about to; one that lives on is killed after the wait.
+    this.set.forget(this)
     this.rearm(this.state === 'ending' ? WORKER_STOP_GRACE_MS : EXIT_REASON_WAIT_MS)
   }
 

@@ -1,0 +1,65 @@
+/** `GET /openapi.json`: made when first asked for and kept while the catalog is in force. Owner: §4.1, page http/openapi. */
+
+import { open } from 'node:fs/promises'
+import type { FunctionVersion } from '../core/catalog.ts'
+import { toGatewayError } from '../core/errors.ts'
+import type { Exchange, Step } from './exchange.ts'
+import { type HandlerHints, parseHints } from './hints.ts'
+import { type DocumentedRoute, toOpenApi } from './openapi.ts'
+
+/** Hints stand at the top of a file; the rest is not read. */
+const HINT_BYTES = 16 * 1024
+/** Files read at a time. */
+const READERS = 16
+
+export interface OpenApiStepOptions {
+  routes: () => readonly DocumentedRoute[]
+  functions: readonly FunctionVersion[]
+  publicBaseUrl: string | null
+  internal: readonly { path: string; methods: readonly string[] }[]
+}
+
+async function readStart(path: string): Promise<string> {
+  const file = await open(path, 'r')
+  try {
+    const { buffer, bytesRead } = await file.read(Buffer.alloc(HINT_BYTES), 0, HINT_BYTES, 0)
+    return buffer.toString('utf8', 0, bytesRead)
+  } finally {
+    await file.close()
+  }
+}
+
+/** An unreadable handler has no hints: its calls tell what is wrong with it. */
+async function readHints(functions: readonly FunctionVersion[]): Promise<Map<string, HandlerHints>> {
+  const hints = new Map<string, HandlerHints>()
+  const left = [...functions]
+  const read = async (): Promise<void> => {
+    for (let fn = left.pop(); fn !== undefined; fn = left.pop()) {
+      const text = await readStart(fn.entryPath).catch(() => null)
+      if (text !== null) hints.set(fn.key, parseHints(text))
+    }
+  }
+  await Promise.all(Array.from({ length: READERS }, read))
+  return hints
+}
+
+/** A step of the public path that answers `/openapi.json`. */
+export function createOpenApiStep(options: OpenApiStepOptions): Step {
+  let hints: Promise<Map<string, HandlerHints>> | null = null
+  const answer = async (exchange: Exchange): Promise<void> => {
+    hints ??= readHints(options.functions)
+    const document = toOpenApi({
+      routes: options.routes(),
+      versions: options.functions.filter(fn => fn.version !== null),
+      hints: await hints,
+      baseUrl: options.publicBaseUrl ?? `http://${exchange.host === '' ? 'localhost' : exchange.host}`,
+      internal: options.internal,
+    })
+    exchange.responder.sendJson(exchange, 200, document, ['Cache-Control', 'no-cache'])
+  }
+  return exchange => {
+    if (exchange.path !== '/openapi.json' || (exchange.method !== 'GET' && exchange.method !== 'HEAD')) return false
+    answer(exchange).catch(error => exchange.responder.sendError(exchange, toGatewayError(error)))
+    return true
+  }
+}

@@ -1,0 +1,146 @@
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { parseHints } from '../../lib/http/hints.ts'
+import { toOpenApiPaths, toOperationId } from '../../lib/http/openapi.ts'
+import { createGateway, type GatewayOptions } from '../../lib/index.ts'
+import { makeFn } from '../helpers/fn.ts'
+import { makeTree } from '../helpers/tree.ts'
+
+interface Operation {
+  operationId: string
+  summary: string
+  tags: string[]
+  parameters: { name: string; in: string; required: boolean; example?: unknown }[]
+  requestBody?: { content: Record<string, { example?: unknown }> }
+  responses: Record<string, unknown>
+}
+
+interface Document {
+  openapi: string
+  servers: { url: string }[]
+  tags: { name: string }[]
+  paths: Record<string, Record<string, Operation>>
+}
+
+const TREE = {
+  'users/[id].js': '// @summary One user\n// @query {"full":"1"}\nexport const handler = () => 1\n',
+  'users/post.users.py': '# @summary Add a user\n# @body {"name":"Kim"}\ndef handler(event):\n    return 1\n',
+  'docs/[[...path]].lua': '-- @summary A page\nfunction handler() return 1 end\n',
+  'hello/handler.js': 'export const handler = () => 1\n',
+  'hello/fn.config.json':
+    '{ "runtime": "node", "invoke": { "methods": ["GET", "PUT"], "summary": "Says hello", "body": {"a":1}, "content_type": "text/x" } }',
+  'hello/fn.env.json': '{ "SECRET": { "value": "planted-secret", "is_secret": true } }',
+  'hello/v2/handler.js': 'export const handler = () => 1\n',
+  'hello/v2/fn.config.json': '{ "invoke": { "methods": ["DELETE"] } }',
+  'twice/index.js': 'export const handler = () => 1\n',
+  'twice.js': 'export const handler = () => 1\n',
+}
+
+async function serve(t: Test, options: GatewayOptions = {}) {
+  const { root, cleanup } = await makeTree(TREE)
+  t.teardown(cleanup)
+  const gateway = await createGateway({ functionsRoot: root, env: process.env, ...options })
+  t.teardown(() => gateway.close())
+  const read = async () =>
+    (await gateway.inject({ url: '/openapi.json', headers: { host: 'api.example:8080' } })).json() as Document
+  return { root, gateway, read }
+}
+
+t.test('[http/openapi.1, http/openapi.6] every route with exactly its methods, and every version', async t => {
+  const { root, gateway, read } = await serve(t)
+  const document = await read()
+  t.equal(document.openapi, '3.1.0')
+  t.same(Object.fromEntries(Object.entries(document.paths).map(([path, methods]) => [path, Object.keys(methods)])), {
+    '/docs': ['get'],
+    '/docs/{path}': ['get'],
+    '/hello': ['get', 'put'],
+    '/hello/v2': ['delete'],
+    '/hello/{wildcard}': ['get', 'put'],
+    '/hello@v2': ['delete'],
+    '/users/users': ['post'],
+    '/users/{id}': ['get'],
+  })
+  const text = JSON.stringify(document)
+  t.notMatch(text, /planted-secret/)
+  t.notOk(text.includes(root))
+  writeFileSync(join(root, 'new.js'), 'export const handler = () => 1\n')
+  await gateway.reload()
+  t.ok((await read()).paths['/new'])
+  t.equal((await gateway.inject({ method: 'POST', url: '/openapi.json' })).status, 404)
+  t.equal((await gateway.inject({ method: 'HEAD', url: '/openapi.json' })).body.length, 0)
+})
+
+t.test('[http/openapi.2] patterns as templates', async t => {
+  t.same(toOpenApiPaths('/'), [{ path: '/', params: [] }])
+  t.same(toOpenApiPaths('/a/:id/b/:rest*'), [{ path: '/a/{id}/b/{rest}', params: ['id', 'rest'] }])
+  t.same(toOpenApiPaths('/a/*'), [{ path: '/a/{wildcard}', params: ['wildcard'] }])
+  t.same(toOpenApiPaths('/:slug*?'), [
+    { path: '/', params: [] },
+    { path: '/{slug}', params: ['slug'] },
+  ])
+  const { read } = await serve(t)
+  for (const [path, methods] of Object.entries((await read()).paths)) {
+    const wanted = [...path.matchAll(/\{([^}]+)\}/g)].map(match => match[1])
+    for (const { parameters } of Object.values(methods)) {
+      const listed = parameters.filter(parameter => parameter.in === 'path')
+      t.same(
+        listed.map(parameter => parameter.name),
+        wanted,
+        path,
+      )
+      t.ok(listed.every(parameter => parameter.required))
+    }
+  }
+})
+
+t.test('[http/openapi.3] operation ids', async t => {
+  t.equal(toOperationId('GET', makeFn({ name: 'users/[id]', version: '1.0' })), 'get_node_users__id__1_0')
+  const { read } = await serve(t)
+  const { paths, tags } = await read()
+  const operations = Object.values(paths).flatMap(methods => Object.values(methods))
+  const ids = operations.map(operation => operation.operationId)
+  t.equal(new Set(ids).size, ids.length, 'unique')
+  t.ok(ids.includes('get_node_hello_default') && ids.includes('get_node_hello_default_2'))
+  t.ok(ids.includes('delete_node_hello_v2'))
+  t.ok(operations.every(operation => operation.tags.join() === 'functions'))
+  t.same(tags, [{ name: 'functions' }])
+})
+
+t.test('[http/openapi.4] summaries and examples from configs and hints', async t => {
+  const { read } = await serve(t)
+  const { paths } = await read()
+  t.equal(paths['/users/{id}']!.get!.summary, 'GET One user')
+  t.match(paths['/users/{id}']!.get!.parameters, [
+    { name: 'id' },
+    { name: 'full', in: 'query', required: false, example: '1' },
+  ])
+  t.equal(paths['/docs']!.get!.summary, 'GET A page')
+  t.match(paths['/users/users']!.post, {
+    summary: 'POST Add a user',
+    requestBody: { content: { 'application/json': { example: { name: 'Kim' } } } },
+  })
+  t.match(paths['/hello']!.put, {
+    summary: 'PUT Says hello',
+    requestBody: { content: { 'text/x': { example: { a: 1 } } } },
+  })
+  t.notOk(paths['/hello']!.get!.requestBody)
+  t.equal(paths['/hello@v2']!.delete!.summary, 'DELETE Says hello', 'a version has its function’s words')
+  t.same(parseHints('# @summary a\n# @summary b\n/* @query [1] */\n * @body text\n'), {
+    summary: 'a',
+    query: null,
+    body: 'text',
+    contentType: null,
+  })
+  t.equal(parseHints(`${'\n'.repeat(80)}// @summary late`).summary, null)
+})
+
+t.test('[http/openapi.5] servers, internal paths, switched off', async t => {
+  const one = await serve(t, { publicBaseUrl: 'https://api.example', openapiIncludeInternal: true })
+  const document = await one.read()
+  t.same(document.servers, [{ url: 'https://api.example' }])
+  t.match(document.paths['/_fn/reload'], { post: { tags: ['internal'] } })
+  const two = await serve(t, { docsEnabled: false })
+  t.equal((await two.gateway.inject('/openapi.json')).status, 404)
+  t.same((await (await serve(t)).read()).servers, [{ url: 'http://api.example:8080' }])
+})
