@@ -42,6 +42,7 @@ export class EdgeAnswer {
   /** The start of the body while it is held back; null once the call has its head. */
   #held: Buffer[] | null = []
   #holdTimer: NodeJS.Timeout | null = null
+  #isHoldOver = false
   #bytes = 0
   /** Bytes handed on that the client has not taken. */
   #outstanding = 0
@@ -72,7 +73,11 @@ export class EdgeAnswer {
 
   read(): void {
     this.#call.grantEdge = bytes => this.#onGrant(bytes)
-    this.#holdTimer = this.#clock.setTimeout(() => this.#release(), EDGE_HOLD_MS)
+    this.#holdTimer = this.#clock.setTimeout(() => {
+      this.#isHoldOver = true
+      // What is being counted may turn out too large: that is known in a moment.
+      if (!this.#isCounting) this.#release()
+    }, EDGE_HOLD_MS)
     this.#res.on('data', (piece: Buffer) => this.#onPiece(piece))
     this.#res.on('end', () => this.#onEnd())
     this.#res.on('close', () => {
@@ -106,8 +111,13 @@ export class EdgeAnswer {
       this.#setFlow()
       this.#decoded.add(piece, problem => {
         this.#isCounting = false
-        if (problem === null) this.#pass(piece)
-        else this.#failDecoded(problem)
+        if (problem !== null) {
+          this.#failDecoded(problem)
+          return
+        }
+        this.#pass(piece)
+        // A paused stream ends all the same when its last piece was taken.
+        if (this.#isReceived) this.#finishDecoded(this.#decoded!)
       })
     }
   }
@@ -117,7 +127,7 @@ export class EdgeAnswer {
       this.#handOn(piece)
     } else {
       this.#held.push(piece)
-      if (this.#bytes > EDGE_HOLD_BYTES) this.#release()
+      if (this.#isHoldOver || this.#bytes > EDGE_HOLD_BYTES) this.#release()
     }
     this.#setFlow()
   }
@@ -159,11 +169,12 @@ export class EdgeAnswer {
   #onEnd(): void {
     this.#isReceived = true
     if (this.#isOver) return
-    if (this.#decoded === null) {
-      this.#finish()
-      return
-    }
-    this.#decoded.end(problem => {
+    if (this.#decoded === null) this.#finish()
+    else if (!this.#isCounting) this.#finishDecoded(this.#decoded)
+  }
+
+  #finishDecoded(decoded: DecodedSize): void {
+    decoded.end(problem => {
       if (problem === null) this.#finish()
       else this.#failDecoded(problem)
     })
