@@ -21,6 +21,9 @@ export abstract class RuntimeCall {
   /** Request id on the worker's connection; 0 before it is sent. */
   wireId = 0
   worker: Worker | null = null
+  /** Neighbours among the worker's open calls. */
+  openBefore: RuntimeCall | null = null
+  openAfter: RuntimeCall | null = null
   /** Monotonic ms when the call began to run, and by when it must answer (or send its next chunk); 0 before it runs. */
   startedAt = 0
   deadline = 0

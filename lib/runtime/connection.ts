@@ -139,8 +139,7 @@ export class SocketWorker extends Worker {
   private failStart(error: GatewayError): void {
     if (this.state === 'dead') return
     this.state = 'dead'
-    const calls = [...this.inflight.values()]
-    this.inflight.clear()
+    const calls = this.inflight.takeAll()
     this.closed = true
     this.set.handleStartFailure(this, error)
     for (const call of calls) this.set.fail(call, error)

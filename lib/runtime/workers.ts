@@ -20,6 +20,7 @@ import {
   STALL_MS,
 } from '../core/limits.ts'
 import type { RuntimeCall } from './call.ts'
+import { OpenCalls } from './open-calls.ts'
 
 /** How a worker came to its end. */
 export interface WorkerEnd {
@@ -41,12 +42,11 @@ export abstract class Worker {
   socketIndex = 1
   /** Calls it takes at once; 0 means many. */
   maxInflight = 1
-  /** Open calls by wire id, oldest first; one of a one-at-a-time worker that is not the first has not begun. */
-  readonly inflight = new Map<number, RuntimeCall>()
+  /** One of a one-at-a-time worker that is not the first has not begun. */
+  readonly inflight = new OpenCalls()
   idleSince: number
   /** Calls given to it so far; 1 during the call it was started for. */
   servedCalls = 0
-  private nextId = 0
   private lastSign: number
   private pinged = false
   private fastCalls = 0
@@ -86,18 +86,15 @@ export abstract class Worker {
     return (
       open < PREFETCH_CALLS &&
       this.fastCalls >= PREFETCH_AFTER_FAST_CALLS &&
-      now - this.first().startedAt < FAST_CALL_MS
+      now - this.inflight.first!.startedAt < FAST_CALL_MS
     )
   }
 
   accept(call: RuntimeCall, now: number): void {
-    do this.nextId = (this.nextId % 0xffffffff) + 1
-    while (this.inflight.has(this.nextId))
-    call.wireId = this.nextId
     call.worker = this
     call.state = 'sent'
     if (this.inflight.size === 0) this.lastSign = now
-    this.inflight.set(call.wireId, call)
+    this.inflight.add(call)
     this.servedCalls++
     if (this.state === 'ready' && (this.maxInflight !== 1 || this.inflight.size === 1)) this.begin(call, now)
     this.sendCall(call)
@@ -211,7 +208,7 @@ export abstract class Worker {
   handleLastError(id: number, error: GatewayError): void {
     const call = this.inflight.get(id)
     if (call === undefined || this.state === 'dead') return
-    this.inflight.delete(id)
+    this.inflight.remove(call)
     const others = this.end().filter(other => other.state !== 'done')
     this.set.fail(call, error)
     const unbegun = this.maxInflight === 1 ? others : []
@@ -261,13 +258,7 @@ export abstract class Worker {
     this.state = 'dead'
     this.disarm()
     this.set.forget(this)
-    const calls = [...this.inflight.values()]
-    this.inflight.clear()
-    return calls
-  }
-
-  private first(): RuntimeCall {
-    return this.inflight.values().next().value as RuntimeCall
+    return this.inflight.takeAll()
   }
 
   private begin(call: RuntimeCall, now: number): void {
@@ -284,10 +275,10 @@ export abstract class Worker {
   /** Takes the call out; the next one of a one-at-a-time worker begins. */
   private finish(call: RuntimeCall, now: number): void {
     call.state = 'done'
-    this.inflight.delete(call.wireId)
+    this.inflight.remove(call)
     if (this.maxInflight === 1) {
       this.fastCalls = now - call.startedAt < FAST_CALL_MS ? this.fastCalls + 1 : 0
-      if (this.inflight.size > 0) this.begin(this.first(), now)
+      if (this.inflight.size > 0) this.begin(this.inflight.first!, now)
     }
     if (this.inflight.size === 0) this.idleSince = now
   }
@@ -307,7 +298,7 @@ export abstract class Worker {
     const now = this.set.clock.monotonic()
     let next = Number.POSITIVE_INFINITY
     let overdue = false
-    for (const call of [...this.inflight.values()]) {
+    for (const call of this.inflight.values()) {
       if (call.deadline === 0) continue
       if (call.deadline > now) {
         next = Math.min(next, call.deadline)

@@ -441,7 +441,7 @@ t.test('[runtime/workers.8, runtime/workers.15] every call is answered once, wha
       else if (dice === 7) worker.handleLoadError(new GatewayError('LOAD_FAILED', 'x'))
       else if (worker.state === 'starting') worker.handleReady(round % 3)
       else if (worker.inflight.size > 0) {
-        const first = worker.inflight.keys().next().value as number
+        const first = worker.inflight.first!.wireId
         if (dice === 8) worker.handleError(first, new GatewayError('HANDLER_FAILED', 'x'))
         else worker.handleReply(first, 'ok', NOTHING, false)
       }
