@@ -16,9 +16,9 @@ const FORMAT_TEXT = toBytes('%s')
  * @param {any} state
  * @param {import('./guard.mjs').Guard} guard
  * @param {import('./values.mjs').Values} values
- * @param {import('./files.mjs').SourceFiles} files
+ * @param {import('./sandbox.mjs').Host} host
  */
-export function createChunks(vm, state, guard, values, files) {
+export function createChunks(vm, state, guard, values, host) {
   const { lua, lauxlib } = vm
   lauxlib.luaL_getsubtable(state, lua.LUA_REGISTRYINDEX, lauxlib.LUA_LOADED_TABLE)
   /** @type {LuaTable} the handler may replace `package.loaded`, not this */
@@ -110,6 +110,7 @@ export function createChunks(vm, state, guard, values, files) {
   /** @param {any} L @returns {import('./files.mjs').Source | string} the source, or why there is none */
   const findFile = L => {
     const path = toText(lauxlib.luaL_checkstring(L, 1))
+    const { files } = host
     try {
       return files.read(files.fullPath(path)) ?? `cannot read ${path}: no such file`
     } catch (error) {
@@ -138,6 +139,7 @@ export function createChunks(vm, state, guard, values, files) {
 
   /** Puts the function of a module file on the stack. @param {any} L @param {string} name */
   const openModule = (L, name) => {
+    const { files } = host
     let tried = ''
     try {
       for (const path of files.candidates(name)) {

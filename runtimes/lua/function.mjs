@@ -11,20 +11,35 @@ import { createState } from './sandbox.mjs'
 /** @typedef {(id: number, header: string, body: Uint8Array | null) => void} Serve */
 
 /**
- * Loads a function.
+ * Everything a function needs that does not depend on which function it is: a spare thread has it ready.
+ * @typedef {ReturnType<typeof prepare>} Prepared
+ */
+
+/**
  * @param {object} options
  * @param {any} options.vm - from `loadVm`
  * @param {import('./guard.mjs').Guard} options.guard
- * @param {import('./event.mjs').FunctionStart} options.fn
- * @param {number} options.graceMs - the gateway ends a late call; this much later the thread does it itself
  * @param {(kind: string, id: number, text: string, body?: string | Uint8Array) => void} options.send
+ */
+export function prepare({ vm, guard, send }) {
+  const output = createOutput((stream, id, text) => send(stream, id, text))
+  /** @type {any} */
+  const host = { files: null, env: {}, write: output.write }
+  return { guard, send, output, host, state: createState({ vm, guard, host }) }
+}
+
+/**
+ * Loads a function.
+ * @param {Prepared} prepared - used up by it
+ * @param {import('./event.mjs').FunctionStart} fn
+ * @param {number} graceMs - the gateway ends a late call; this much later the thread does it itself
  * @returns {Serve} runs a call and sends what comes of it; never throws
  * @throws {import('./loader.mjs').LoadError}
  */
-export function createFunction({ vm, guard, fn, graceMs, send }) {
+export function createFunction({ guard, send, output, host, state }, fn, graceMs) {
   const files = new SourceFiles(fn.root, fn.dir)
-  const output = createOutput((stream, id, text) => send(stream, id, text))
-  const state = createState({ vm, guard, files, env: fn.env, write: output.write })
+  host.files = files
+  host.env = fn.env
   const loader = createLoader(state, files, fn)
   /** @type {any} */
   let handler
@@ -37,7 +52,7 @@ export function createFunction({ vm, guard, fn, graceMs, send }) {
   const toReply = createEnvelopes(state)
   const timeoutMs = Number(fn.context.timeout_ms) + graceMs
   const { L } = state
-  const { TValue, lua } = vm
+  const { TValue, lua } = state.vm
 
   /** @param {number} id @param {import('./loader.mjs').Failure} failure */
   const fail = (id, failure) => {

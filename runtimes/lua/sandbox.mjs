@@ -23,15 +23,21 @@ const NEW_LINE = toBytes('\n')
 /** @typedef {ReturnType<typeof createState>} State */
 
 /**
- * A Lua state of one function.
+ * What a state works with; files and environment are those of the function once there is one.
+ * @typedef {object} Host
+ * @property {import('./files.mjs').SourceFiles} files
+ * @property {Readonly<Record<string, string>>} env - what `os.getenv` gives
+ * @property {(stream: 'stdout' | 'stderr', text: Uint8Array) => void} write - takes the output
+ */
+
+/**
+ * A Lua state for one function.
  * @param {object} options
  * @param {any} options.vm - from `loadVm`
  * @param {import('./guard.mjs').Guard} options.guard
- * @param {import('./files.mjs').SourceFiles} options.files
- * @param {Readonly<Record<string, string>>} options.env - what `os.getenv` gives
- * @param {(stream: 'stdout' | 'stderr', text: Uint8Array) => void} options.write - takes the output
+ * @param {Host} options.host
  */
-export function createState({ vm, guard, files, env, write }) {
+export function createState({ vm, guard, host }) {
   const { lua, lauxlib, lualib } = vm
   const state = vm.newState()
   for (const name of ['_G', ...LIBRARIES]) {
@@ -41,7 +47,7 @@ export function createState({ vm, guard, files, env, write }) {
   const values = createValues(vm, state)
   const metas = { arrayMeta: new LuaTable(state), emptyArrayMeta: new LuaTable(state) }
   const writer = createJsonWriter(vm, guard, { ...MARKS, ...metas })
-  const chunks = createChunks(vm, state, guard, values, files)
+  const chunks = createChunks(vm, state, guard, values, host)
 
   /** @param {any} L @param {any} value - a TValue */
   const push = (L, value) => {
@@ -65,7 +71,7 @@ export function createState({ vm, guard, files, env, write }) {
 
   /** @param {any} L */
   const print = L => {
-    write('stdout', Buffer.concat([...joinArguments(L, 1, TAB), NEW_LINE]))
+    host.write('stdout', Buffer.concat([...joinArguments(L, 1, TAB), NEW_LINE]))
     return 0
   }
 
@@ -116,6 +122,7 @@ export function createState({ vm, guard, files, env, write }) {
   /** @param {any} L */
   const getenv = L => {
     const name = toText(lauxlib.luaL_checkstring(L, 1))
+    const { env } = host
     if (Object.hasOwn(env, name)) return push(L, values.ofText(String(env[name])))
     lua.lua_pushnil(L)
     return 1
@@ -161,7 +168,7 @@ export function createState({ vm, guard, files, env, write }) {
   /** @param {'stdout' | 'stderr'} stream @param {LuaTable} file - returned, so that calls can be chained @param {number} first */
   const writeTo = (stream, file, first) => (/** @type {any} */ L) => {
     for (let i = first; i <= lua.lua_gettop(L); i++) lauxlib.luaL_checkstring(L, i)
-    write(stream, Buffer.concat(joinArguments(L, first, EMPTY)))
+    host.write(stream, Buffer.concat(joinArguments(L, first, EMPTY)))
     return push(L, values.ofTable(file))
   }
 

@@ -10,7 +10,7 @@
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parentPort, workerData } from 'node:worker_threads'
-import { createFunction } from './function.mjs'
+import { createFunction, prepare } from './function.mjs'
 import { Guard } from './guard.mjs'
 import { LoadError } from './loader.mjs'
 import { loadVm, toLatin1 } from './vm.mjs'
@@ -32,6 +32,8 @@ const guard = new Guard(workerData.memoryBytes, () => {
 /** Calls begun, where the gateway sees it even when nothing else comes from here any more. */
 const progress = new Int32Array(workerData.progress)
 const vm = loadVm(guard)
+warmUp()
+const prepared = prepare({ vm, guard, send })
 /** @type {import('./function.mjs').Serve | null} */
 let serve = null
 
@@ -68,7 +70,7 @@ function load(start) {
   try {
     const fn = JSON.parse(start)
     guard.begin(performance.now() + workerData.loadTimeoutMs)
-    serve = createFunction({ vm, guard, fn, graceMs: workerData.graceMs, send })
+    serve = createFunction(prepared, fn, workerData.graceMs)
     send('ready', 0, '')
   } catch (error) {
     const failure = error instanceof LoadError ? error.failure : { code: 'load', message: `cannot load: ${error}` }
@@ -94,8 +96,6 @@ port.on('message', ({ start, calls }) => {
   flush(performance.now())
 })
 
-warmUp()
-
 function warmUp() {
   const dir = dirname(fileURLToPath(import.meta.url))
   const fn = {
@@ -110,7 +110,7 @@ function warmUp() {
     env: {},
     context: { timeout_ms: 1000 },
   }
-  const practice = createFunction({ vm, guard, fn, graceMs: 0, send: () => {} })
+  const practice = createFunction(prepare({ vm, guard, send: () => {} }), fn, 0)
   for (let i = 0; i < WARM_UP_CALLS; i++) {
     const query = { name: `n${i}`, ...(i % 2 === 0 ? { envelope: '1' } : {}) }
     const header = {
