@@ -40,6 +40,8 @@ const RECIPE = 'go 1'
 /** Oldest language that has them. */
 const OLDEST_LANGUAGE = '1.18'
 const WORKER_PACKAGE = 'fngwruntime'
+/** The generated file that calls the worker's package with the handler. */
+const MAIN_FILE = 'fngw_main.go'
 /** Module of a function that brings no go.mod; its own sub-packages are imported as `handler/<folder>`. */
 const OWN_MODULE = 'handler'
 
@@ -243,8 +245,8 @@ class GoBuild {
       const copy = this.#workspace.write(`src/${at}.go`, this.#toMainPackage(member))
       replace[join(this.#folder, `fngw_${at}.go`)] = copy
     })
-    const main = `package main\n\nimport "${module}/${WORKER_PACKAGE}"\n\nfunc main() { ${WORKER_PACKAGE}.Serve(${symbol}) }\n`
-    replace[join(this.#folder, 'fngw_main.go')] = this.#workspace.write('src/main.go', main)
+    const main = `//line ${join(this.#folder, MAIN_FILE)}:1:1\npackage main\n\nimport "${module}/${WORKER_PACKAGE}"\n\nfunc main() { ${WORKER_PACKAGE}.Serve(${symbol}) }\n`
+    replace[join(this.#folder, MAIN_FILE)] = this.#workspace.write('src/main.go', main)
     for (const path of this.#worker.keys()) replace[join(this.#fn.fnDir, WORKER_PACKAGE, basename(path))] = path
     return replace
   }
@@ -264,8 +266,7 @@ class GoBuild {
     let first: { file: string; line: number } | null = null
     for (const line of result.output.split('\n')) {
       if (line.trim() === '' || line.startsWith('# ') || line.startsWith('go: downloading')) continue
-      if (line.includes(join(this.#workspace.folder, 'src', 'main.go')))
-        return this.#toSignatureError(line, members, symbol)
+      if (line.includes(`${MAIN_FILE}:`)) return this.#toSignatureError(line, members, symbol)
       const match = /^(?:\.\/)?([^\s:][^:]*\.go):(\d+)(?::(\d+))?: (.*)$/.exec(line)
       if (match === null) {
         lines.push(line)

@@ -3,7 +3,7 @@
 import { spawnSync } from 'node:child_process'
 import { dirname } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import type t from 'tap'
+import type { Test } from 'tap'
 import type { FunctionVersion, Policy } from '../../lib/core/catalog.ts'
 import { systemClock } from '../../lib/core/clock.ts'
 import type { GatewayError } from '../../lib/core/errors.ts'
@@ -15,7 +15,6 @@ import { makeFn } from './fn.ts'
 import { makeTree, type Tree, type TreeEntry } from './tree.ts'
 import { type DaemonClient, FrameClient, type WorkerClient, type WorkerStart } from './worker-client.ts'
 
-type Test = typeof t
 type Compiled = 'go' | 'rust'
 
 export const FIXTURES = fileURLToPath(new URL('../fixtures/functions/all/', import.meta.url))

@@ -1,0 +1,320 @@
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { setImmediate } from 'node:timers/promises'
+import t, { type Test } from 'tap'
+import type { FunctionVersion } from '../../lib/core/catalog.ts'
+import { GatewayError } from '../../lib/core/errors.ts'
+import { type Builder, type BuildTools, sourceError } from '../../lib/dependencies/build.ts'
+import { Builds, createBuilds } from '../../lib/dependencies/resolve.ts'
+import { runTool } from '../../lib/dependencies/run-tool.ts'
+import { systemClock } from '../../lib/core/clock.ts'
+import { FakeClock } from '../helpers/clock.ts'
+import { makeFn } from '../helpers/fn.ts'
+import { makeTree } from '../helpers/tree.ts'
+import { isAlive, until } from '../helpers/worker-client.ts'
+
+const SHELL = '/bin/sh'
+
+/** A builder whose builds last until the test lets them go. */
+function makeBed(t: Test, options: { concurrency?: number; env?: Record<string, string> } = {}) {
+  const tree = makeTree()
+  const clock = new FakeClock()
+  const started: string[] = []
+  const events: string[] = []
+  const gates = new Map<string, (error?: Error) => void>()
+  const seen: BuildTools[] = []
+  let program: string | null = SHELL
+  let built: ReadonlySet<string> = new Set()
+  const builder: Builder = {
+    runtime: 'go',
+    concurrency: options.concurrency ?? 2,
+    timeoutMs: 1000,
+    readVersion: async (path, _tools, _cwd) => {
+      started.push(`version of ${path}`)
+      return 'go1.26'
+    },
+    plan: (fn, toolchain) => ({
+      key: fn.signature,
+      isBuilt: built.has(fn.key),
+      binary: `/bin/${fn.name}-${toolchain.version.split('\n')[0]}`,
+      build: tools => {
+        started.push(fn.name)
+        seen.push(tools)
+        return new Promise((resolve, reject) =>
+          gates.set(fn.name, error => (error === undefined ? resolve() : reject(error))),
+        )
+      },
+    }),
+  }
+  const builds = new Builds({
+    clock,
+    temporaryFolder: tree.path('tmp'),
+    hostEnv: options.env ?? {},
+    builders: [builder],
+    findProgram: () => (program === null ? { path: null, problem: 'go not found' } : { path: program, problem: null }),
+    onBuilt: fn => events.push(`built ${fn.name}`),
+    onFailure: (fn, error) => events.push(`${fn.name}: ${error.message}`),
+  })
+  t.teardown(async () => {
+    for (const open of gates.values()) open()
+    await builds.close()
+    tree.cleanup()
+  })
+  return {
+    tree,
+    clock,
+    builds,
+    started,
+    events,
+    seen,
+    setProgram: (path: string | null) => (program = path),
+    setBuilt: (...keys: string[]) => (built = new Set(keys)),
+    finish: (name: string, error?: Error) => gates.get(name)!(error),
+    isStarted: (name: string) => until(() => started.includes(name)),
+  }
+}
+
+function fn(name: string, signature = '1'): FunctionVersion {
+  return makeFn({ runtime: 'go', name, signature, entryPath: `/srv/${name}/handler.go` })
+}
+
+t.test(
+  '[dependencies/resolve.6] one build serves everyone who asks; places are few, whoever is waited for goes first',
+  async t => {
+    const bed = makeBed(t)
+    const background = ['a', 'b', 'c', 'd'].map(name => bed.builds.prepare(fn(name)))
+    await bed.isStarted('b')
+    await setImmediate()
+    t.same(bed.started, ['version of /bin/sh', 'a', 'b'], 'the toolchain is asked once, two builds run')
+    const wanted = [bed.builds.prepare(fn('d')), bed.builds.prepare(fn('d'))]
+    bed.finish('a')
+    await bed.isStarted('d')
+    t.notOk(bed.started.includes('c'))
+    bed.finish('d')
+    bed.finish('b')
+    await bed.isStarted('c')
+    bed.finish('c')
+    t.same(
+      await Promise.all([...background, ...wanted]),
+      ['a', 'b', 'c', 'd', 'd', 'd'].map(name => `/bin/${name}-go1.26`),
+    )
+    t.same(bed.events.sort(), ['built a', 'built b', 'built c', 'built d'])
+    await bed.builds.prepare(fn('a'))
+    t.equal(bed.started.filter(name => name === 'a').length, 1)
+  },
+)
+
+t.test('[dependencies/resolve.5] a program that is there is not built again', async t => {
+  const bed = makeBed(t)
+  bed.setBuilt('go/a@default')
+  t.equal(await bed.builds.prepare(fn('a')), '/bin/a-go1.26')
+  t.same(bed.events, [])
+})
+
+t.test(
+  '[dependencies/resolve.8] a failure stays until the sources change, a passing one is tried again after 10 s',
+  async t => {
+    const bed = makeBed(t)
+    const fail = async (version: FunctionVersion, error: Error) => {
+      const building = bed.builds.prepare(version)
+      const times = bed.started.length
+      await until(() => bed.started.length > times || bed.started.at(-1) === version.name)
+      bed.finish(version.name, error)
+      return t.rejects(building)
+    }
+    await fail(fn('a'), sourceError('a/handler.go:1:1: bad', { file: 'a/handler.go', line: 1 }))
+    bed.clock.advance(60_000)
+    await t.rejects(bed.builds.prepare(fn('a')), { code: 'LOAD_FAILED', message: 'a/handler.go:1:1: bad' })
+    const next = bed.builds.prepare(fn('a', '2'))
+    await until(() => bed.started.filter(name => name === 'a').length === 2)
+    bed.finish('a')
+    t.equal(await next, '/bin/a-go1.26')
+
+    await fail(fn('b'), new GatewayError('LOAD_FAILED', 'build failed: no network'))
+    await t.rejects(bed.builds.prepare(fn('b')), { message: 'build failed: no network' })
+    bed.clock.advance(10_000)
+    const again = bed.builds.prepare(fn('b'))
+    await until(() => bed.started.filter(name => name === 'b').length === 2)
+    bed.finish('b')
+    t.equal(await again, '/bin/b-go1.26')
+
+    const denied = Object.assign(new Error('EROFS: read-only file system'), { code: 'EROFS', path: '/srv/c/.go-build' })
+    await fail(fn('c'), denied)
+    await t.rejects(bed.builds.prepare(fn('c')), {
+      code: 'LOAD_FAILED',
+      message: /build failed: EROFS/,
+      detail: { hint: /\.go-build/ },
+    })
+    t.equal(bed.events.length, 5, 'each failure is told once')
+  },
+)
+
+t.test('[dependencies/resolve.11] without a toolchain the runtime is down, until there is one', async t => {
+  const bed = makeBed(t)
+  bed.setProgram(null)
+  await t.rejects(bed.builds.prepare(fn('a')), { code: 'RUNTIME_DOWN', status: 503, detail: { hint: 'go not found' } })
+  bed.setProgram(SHELL)
+  bed.clock.advance(10_000)
+  const building = bed.builds.prepare(fn('a'))
+  await bed.isStarted('a')
+  bed.finish('a')
+  await building
+})
+
+t.test(
+  '[dependencies/resolve.9] a build ends with its function, its version and the gateway; nobody hears of it',
+  async t => {
+    const bed = makeBed(t, { concurrency: 1 })
+    const pids = bed.tree.path('pids')
+    const builder = { runtime: 'go', concurrency: 1, timeoutMs: 60_000, readVersion: async () => 'go1.26' } as const
+    const failures: string[] = []
+    const builds = new Builds({
+      clock: systemClock,
+      temporaryFolder: bed.tree.path('tmp'),
+      hostEnv: { PATH: process.env.PATH },
+      builders: [
+        {
+          ...builder,
+          plan: fn => ({
+            key: fn.name,
+            isBuilt: false,
+            binary: 'x',
+            build: async tools => {
+              const script = `sleep 60 & echo $$ $! >> ${pids}; wait`
+              const { code } = await tools.run({ command: SHELL, args: ['-c', script], cwd: bed.tree.root })
+              if (code !== 0) throw new Error('ended')
+            },
+          }),
+        },
+      ],
+      findProgram: () => ({ path: SHELL, problem: null }),
+      onBuilt: () => {},
+      onFailure: (_fn, error) => failures.push(error.message),
+    })
+    const processes = () => readPids(pids)
+    const gone = builds.prepare(fn('gone'))
+    await until(() => processes().length === 2)
+    builds.retain(new Map())
+    await t.rejects(gone, { code: 'LOAD_FAILED', message: 'build was stopped' })
+    const old = builds.prepare(fn('a', '1'))
+    await until(() => processes().length === 4)
+    const young = builds.prepare(fn('a', '2'))
+    await t.rejects(old, { message: 'build was stopped' })
+    await until(() => processes().length === 6)
+    const waiting = builds.prepare(fn('b'))
+    const closing = builds.close()
+    await t.rejects(young, { code: 'SHUTTING_DOWN' })
+    await t.rejects(waiting, { code: 'SHUTTING_DOWN' })
+    await closing
+    await t.rejects(builds.prepare(fn('c')), { code: 'SHUTTING_DOWN' })
+    await until(() => processes().every(pid => !isAlive(pid)))
+    t.same(failures, [])
+    t.same(readdirSync(bed.tree.path('tmp')), [], 'no temporary files stay')
+  },
+)
+
+t.test('[dependencies/resolve.9] a tool has one time limit for all its steps and everything it started', async t => {
+  const tree = makeTree()
+  t.teardown(() => tree.cleanup())
+  const pids = tree.path('pids')
+  const signal = new AbortController().signal
+  const run = (script: string, timeoutMs = 60_000) =>
+    runTool(
+      { command: SHELL, args: ['-c', script], cwd: tree.root, env: { PATH: process.env.PATH! }, timeoutMs, signal },
+      systemClock,
+    )
+  const slow = await run(`sleep 60 & echo $$ $! >> ${pids}; echo begun; wait`, 150)
+  t.match(slow, { code: null, timedOut: true, problem: null, output: 'begun\n' })
+  await until(() => readPids(pids).every(pid => !isAlive(pid)))
+  const left = await run(`sleep 60 & echo $! >> ${pids}; echo done; exit 3`)
+  t.match(left, { code: 3, timedOut: false, output: 'done\n' }, 'a child left behind holds nothing up')
+  await until(() => readPids(pids).every(pid => !isAlive(pid)))
+  const chatty = await run(
+    'echo first; i=0; while [ $i -lt 3000 ]; do echo "line $i of a long text that nobody reads"; i=$((i+1)); done; echo last >&2',
+  )
+  t.match(chatty.output, /^first\n.*\n\[\d+ bytes left out\]\n.*last\n$/s)
+  t.ok(chatty.output.length < 66_000)
+  t.match(await run('kill -9 $$'), { code: null, problem: /ended by SIGKILL/ })
+  const missing = { command: '/nowhere/go', args: [], cwd: tree.path('nowhere'), env: {}, timeoutMs: 1000, signal }
+  t.match(await runTool(missing, systemClock), { code: null, problem: /cannot run/ })
+})
+
+t.test('[dependencies/resolve.10] a tool sees few variables and a temporary folder of its own', async t => {
+  const env = {
+    PATH: process.env.PATH!,
+    HOME: '/h',
+    GOPROXY: 'off',
+    CARGO_HOME: '/c',
+    SECRET: 's',
+    AWS_KEY: 'k',
+    RUSTFLAGS: 'x',
+    TMPDIR: '/elsewhere',
+  }
+  const bed = makeBed(t, { env })
+  const stale = bed.tree.path('tmp/b-old')
+  bed.tree.write({ 'tmp/b-old/file': 'x' })
+  bed.clock.jumpWall(Date.now() + 2 * 3_600_000 - bed.clock.wall())
+  const building = bed.builds.prepare(fn('a'))
+  await bed.isStarted('a')
+  const { output } = await bed.seen[0]!.run({
+    command: SHELL,
+    args: ['-c', 'env; touch $TMPDIR/here'],
+    cwd: '/',
+    env: { GOWORK: 'off' },
+  })
+  const names = Object.fromEntries(
+    output
+      .trim()
+      .split('\n')
+      .map(line => [line.slice(0, line.indexOf('=')), line.slice(line.indexOf('=') + 1)]),
+  )
+  const { TMPDIR, GOTMPDIR, PWD, ...rest } = names
+  t.same(rest, { PATH: env.PATH, HOME: '/h', GOPROXY: 'off', CARGO_HOME: '/c', GOWORK: 'off' })
+  t.equal(TMPDIR, GOTMPDIR)
+  t.ok(TMPDIR!.startsWith(bed.tree.path('tmp/')))
+  t.notOk(existsSync(stale), 'what a killed gateway left is removed')
+  bed.finish('a')
+  await building
+  t.notOk(existsSync(TMPDIR!))
+})
+
+t.test('[dependencies/resolve.7] the step is named by function and version', async t => {
+  const bed = makeBed(t)
+  t.equal(bed.builds.toStep(fn('hello')), 'building go function hello')
+  t.equal(bed.builds.toStep(makeFn({ runtime: 'rust', name: 'a/b', version: 'v2' })), 'building rust function a/b@v2')
+})
+
+t.test('[dependencies/resolve.3] builds write to .svc/build and the build folders only', async t => {
+  const tree = makeTree({ 'f/handler.go': 'package f\n' })
+  t.teardown(() => tree.cleanup())
+  const tool = join(tree.root, 'fake-go')
+  writeFileSync(
+    tool,
+    '#!/bin/sh\n[ "$1" = env ] && echo go1.26 && exit 0\necho "./fngw_0.go:1:1: broken" >&2\nexit 1\n',
+    { mode: 0o755 },
+  )
+  const builds = createBuilds({
+    clock: systemClock,
+    functionsRoot: tree.root,
+    goBuildTimeoutSeconds: 5,
+    hostEnv: { PATH: process.env.PATH },
+    workerFolder: runtime => join(import.meta.dirname, '../../runtimes', runtime, 'worker'),
+    findProgram: () => ({ path: tool, problem: null }),
+    onBuilt: () => {},
+    onFailure: () => {},
+  })
+  tree.write({ 'f/handler.go': 'package f\n\nfunc handler(e map[string]any) map[string]any { return nil }\n' })
+  const handler = { fnDir: tree.path('f'), entryPath: tree.path('f/handler.go'), entryFile: 'f/handler.go' }
+  await t.rejects(builds.prepare(makeFn({ runtime: 'go', name: 'f', ...handler })), { code: 'LOAD_FAILED' })
+  await builds.close()
+  const paths = readdirSync(tree.root, { recursive: true }).map(String).sort()
+  t.same(
+    paths.filter(path => !/^(?:f\/\.go-build|\.svc\/build)(?:\/|$)/.test(path)),
+    ['.svc', 'f', 'f/handler.go', 'fake-go'],
+  )
+})
+
+function readPids(path: string): number[] {
+  if (!existsSync(path)) return []
+  return readFileSync(path, 'utf8').trim().split(/\s+/).map(Number)
+}
