@@ -103,10 +103,11 @@ function createProgram(): Command {
     .description('Write a function to start from; nothing is overwritten.')
     .argument('<name>', 'Name and URL path of the function, such as hello or api/users.')
     .addOption(new Option('-t, --template <name>', 'Language.').choices([...TEMPLATE_NAMES]).default('node'))
+    .option('--types', 'Add _fngw_types.py, the types of events and answers (python).')
     .option('--json', 'Print the result as JSON.')
     .addHelpText('after', '\nExample:\n  fngw init hello -t python')
-    .action((name: string, flags: { template: string; json?: boolean }) => {
-      const result = init(process.cwd(), name, flags.template)
+    .action((name: string, flags: { template: string; types?: boolean; json?: boolean }) => {
+      const result = init(process.cwd(), name, flags.template, flags.types === true)
       if (flags.json === true) output.result(JSON.stringify(result))
       else output.result(toInitText(result))
     })

@@ -1,8 +1,9 @@
 /** `fngw init`: a function directory to start from. It never overwrites. Owner: §1, page bin/init. */
 
-import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join, relative, sep } from 'node:path'
 import { isFunctionName } from '../lib/core/identity.ts'
+import { runtimeFile } from '../lib/runtime/package-files.ts'
 import { UsageError } from './usage-error.ts'
 import { TEMPLATE_NAMES, TEMPLATES, type TemplateName, toConfigText } from './templates.ts'
 
@@ -25,10 +26,10 @@ function findSchema(cwd: string, folder: string): string | null {
 }
 
 /**
- * Writes `<cwd>/<name>/handler.<ext>` and `fn.config.json`.
+ * Writes `<cwd>/<name>/handler.<ext>` and `fn.config.json`; with types also `_fngw_types.py`, the event's types for Python.
  * @throws UsageError for a bad name or template, or when a file is already there
  */
-export function init(cwd: string, name: string, templateName: string): InitResult {
+export function init(cwd: string, name: string, templateName: string, withTypes = false): InitResult {
   if (!isFunctionName(name)) {
     throw new UsageError(
       `name must be segments of letters, digits, _ and - joined by /, such as hello or api/users; got "${name}"`,
@@ -43,6 +44,14 @@ export function init(cwd: string, name: string, templateName: string): InitResul
     [template.fileName, template.fileText],
     ['fn.config.json', toConfigText(template, findSchema(cwd, folder))],
   ]
+  if (withTypes) {
+    if (templateName !== 'python') {
+      throw new UsageError(
+        '--types is for python; in TypeScript write: import type { FnEvent, FnResponse } from "fngw"',
+      )
+    }
+    files.push(['_fngw_types.py', readFileSync(runtimeFile('python/_fngw_types.py'), 'utf8')])
+  }
   for (const [fileName] of files) {
     const path = join(folder, fileName)
     if (existsSync(path)) {

@@ -9,4 +9,15 @@ export type { InjectRequest, InjectResponse } from './http/inject.ts'
 export { type Listening, ListenError } from './http/server.ts'
 export type { InternalResult } from './invocation/internal-call.ts'
 export type { EventName, Listener, LogRecord, ReloadRecord, RequestRecord, ScheduleRecord } from './observe/events.ts'
+export type {
+  FnContext,
+  FnEnvelope,
+  FnEvent,
+  FnHandler,
+  FnLambdaContext,
+  FnLambdaEvent,
+  FnProxy,
+  FnResponse,
+  FnWorkerContext,
+} from './handler-types.ts'
 export { createGateway, type Gateway, type GatewayOptions, type InvokeRequest, SettingsError } from './gateway.ts'

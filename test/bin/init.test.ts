@@ -71,3 +71,37 @@ t.test('[bin/init.5] the command prints the files and what to do next', async t 
   t.same([refused.status, refused.stdout], [2, ''])
   t.match(refused.stderr, /already there/)
 })
+
+t.test('[bin/init.6] types for handlers say what really arrives', async t => {
+  const cwd = t.testdir({})
+  const { folder } = init(cwd, 'typed', 'python', true)
+  t.same(readdirSync(folder).sort(), ['_fngw_types.py', 'fn.config.json', 'handler.py'])
+  t.throws(() => init(cwd, 'other', 'node', true), { message: /import type \{ FnEvent/, exitCode: 2 })
+  writeFileSync(
+    join(folder, 'handler.py'),
+    [
+      'from typing import get_type_hints',
+      'from _fngw_types import FnContext, FnEvent',
+      'def handler(event: FnEvent):',
+      '    return {"event": sorted(event), "typed": sorted(get_type_hints(FnEvent)),',
+      '            "context": sorted(event["context"]), "typed_context": sorted(get_type_hints(FnContext))}',
+    ].join('\n'),
+  )
+  const gateway = await createGateway({ functionsRoot: cwd, runtimes: ['python'], env: process.env })
+  t.teardown(() => gateway.close())
+  const response = await gateway.inject('/typed')
+  t.equal(response.status, 200, response.text())
+  const answer = response.json() as Record<string, string[]>
+  t.same(answer.event, answer.typed)
+  t.same(answer.context, answer.typed_context)
+  const types = readFileSync(new URL('../../lib/handler-types.ts', import.meta.url), 'utf8')
+  const fieldsOf = (name: string): string[] => {
+    const body = new RegExp(`interface ${name}[^{]*\\{\\n([\\s\\S]*?)\\n\\}`).exec(types)![1]!
+    return [...body.matchAll(/^ {2}(?:readonly )?(\w+)\??:/gm)].map(match => match[1]!).sort()
+  }
+  t.same(
+    fieldsOf('FnEvent').filter(name => name !== 'signal'),
+    answer.event,
+  )
+  t.same(fieldsOf('FnContext'), answer.context)
+})
