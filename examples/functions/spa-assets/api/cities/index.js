@@ -1,0 +1,5 @@
+import { cities } from '../_cities.js'
+
+export function handler() {
+  return cities.map(({ id, name }) => ({ id, name }))
+}
