@@ -188,6 +188,8 @@ export const ASSET_CACHE_FILES = 4096
 export const ASSET_CHUNK_BYTES = 256 * KIB
 /** A file changed less than so many milliseconds ago is not kept: its next change may bear the same time. */
 export const ASSET_SETTLE_MS = 50
+/** Milliseconds for which a list of the names in the assets directory may stand for a look at the disk. */
+export const ASSET_LISTING_MS = 50
 /** A `.br` or `.gz` file may be so many milliseconds older than what it compresses; an older one is out of date. */
 export const ASSET_SIBLING_SLACK_MS = 2000
 /** Seconds a file with a hash in its name may be kept by clients: a year. */
