@@ -104,61 +104,63 @@ function tableOf(tables: Table[], name: string): Table {
 
 /** Cuts a TOML text at its headers; a `[` inside a value that spans lines begins no table. */
 export function parseTables(text: string): Table[] {
+  const toml = text.replace(/^\uFEFF/, '').replace(/\r\n/g, '\n')
   const tables: Table[] = [{ header: '', name: '', entries: [] }]
-  const lines = text.replace(/^\uFEFF/, '').split(/\r?\n/)
-  for (let at = 0; at < lines.length; at++) {
-    const line = lines[at] as string
+  for (let at = 0; at < toml.length; ) {
+    const lineEnd = endOfLine(toml, at)
+    const line = toml.slice(at, lineEnd)
     const header = /^\s*\[\[?([^\]]+)\]\]?\s*(?:#.*)?$/.exec(line)
-    if (header !== null) {
-      tables.push({ header: line, name: toPlainKey(header[1] as string), entries: [] })
-      continue
-    }
-    const table = tables.at(-1) as Table
     const key = /^\s*("[^"]+"|'[^']+'|[A-Za-z0-9_-]+)\s*[.=]/.exec(line)?.[1]
-    let entry = line
-    while (key !== undefined && isOpen(entry) && at + 1 < lines.length) entry += `\n${lines[++at]}`
-    table.entries.push({ key: key === undefined ? '' : toPlainKey(key), text: entry })
+    if (header !== null) tables.push({ header: line, name: toPlainKey(header[1] as string), entries: [] })
+    const entryEnd = header === null && key !== undefined ? endOfValue(toml, at + line.indexOf('=') + 1) : lineEnd
+    if (header === null) {
+      const entry = { key: key === undefined ? '' : toPlainKey(key), text: toml.slice(at, entryEnd) }
+      tables.at(-1)?.entries.push(entry)
+    }
+    at = entryEnd + 1
   }
   return tables
 }
 
-/** True when a value goes on in the next line: an open bracket or text of several lines. */
-function isOpen(text: string): boolean {
+/** The end of the line in which a value ends: after open brackets and text of several lines. */
+function endOfValue(text: string, from: number): number {
   let depth = 0
-  for (let at = text.indexOf('=') + 1; at > 0 && at < text.length; ) {
-    const quotes = /^(?:"""|'''|"|')/.exec(text.slice(at, at + 3))?.[0]
-    if (quotes !== undefined) {
-      const end = endOfText(text, at + quotes.length, quotes)
-      if (end === -1) return quotes.length === 3
-      at = end
+  for (let at = from; at < text.length; ) {
+    const char = text[at]
+    if (char === '"' || char === "'") {
+      at = endOfText(text, at, text.startsWith(char.repeat(3), at) ? char.repeat(3) : char)
       continue
     }
-    const char = text[at]
+    if (char === '\n' && depth <= 0) return at
     if (char === '#') {
-      const next = text.indexOf('\n', at)
-      if (next === -1) break
-      at = next
-    } else if (char === '[' || char === '{') depth += 1
+      at = endOfLine(text, at)
+      continue
+    }
+    if (char === '[' || char === '{') depth += 1
     else if (char === ']' || char === '}') depth -= 1
     at += 1
   }
-  return depth > 0
+  return text.length
 }
 
+/** Behind the closing quotes; text of one line that is not closed ends with its line. */
 function endOfText(text: string, from: number, quotes: string): number {
-  for (let at = from; at < text.length; at++) {
+  for (let at = from + quotes.length; at < text.length; at++) {
     if (text[at] === '\\' && quotes[0] === '"') at += 1
     else if (text.startsWith(quotes, at)) return at + quotes.length
-    else if (text[at] === '\n' && quotes.length === 1) return -1
+    else if (text[at] === '\n' && quotes.length === 1) return at
   }
-  return -1
+  return text.length
+}
+
+function endOfLine(text: string, from: number): number {
+  const at = text.indexOf('\n', from)
+  return at === -1 ? text.length : at
 }
 
 function toPlainKey(key: string): string {
-  return key
-    .split('.')
-    .map(part => part.trim().replace(/^(["'])(.*)\1$/, '$2'))
-    .join('.')
+  const parts = key.match(/"[^"]*"|'[^']*'|[^.\s]+/g) ?? []
+  return parts.map(part => part.replace(/^(["'])(.*)\1$/, '$2')).join('.')
 }
 
 function withFullPaths(text: string, folder: string): string {

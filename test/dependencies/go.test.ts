@@ -10,6 +10,9 @@ if (missing !== null) {
   process.exit(0)
 }
 
+// A first build on a busy machine takes a while.
+t.setTimeout(180_000)
+
 const HANDLER =
   'func handler(event map[string]any) map[string]any {\n\treturn map[string]any{"status": 200, "body": text()}\n}\n'
 
