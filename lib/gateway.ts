@@ -328,7 +328,7 @@ class FunctionGateway implements Gateway {
       steps: ({ homes, assets, functions }, routes) => {
         const { homeFunction, homeRedirect } = settings
         const home = toHomeSteps({ homes, homeFunction, homeRedirect, routes, assets })
-        const files = toAssetSteps(assets, clock)
+        const files = toAssetSteps(assets, routes, clock)
         const openApi = settings.docsEnabled ? [this.#toOpenApiStep(functions, routes)] : []
         return { before: [...openApi, ...home.before, ...files.before], after: files.after, warnings: home.warnings }
       },
