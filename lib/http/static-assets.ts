@@ -9,8 +9,10 @@ import { close, fstat, open } from 'node:fs'
 import type { AssetsMount } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError, toGatewayError } from '../core/errors.ts'
+import type { RouteTable } from '../router/route-table.ts'
 import { type Asset, type AssetForm, isSameState, toForm, toState } from './asset-file.ts'
 import { type AssetHead, CodingChoice, isNavigation, isPagePath, readAssetHead, toAssetName } from './asset-request.ts'
+import { AssetNames } from './asset-names.ts'
 import { AssetStore, MAX_ATTEMPTS, OPEN_FLAGS, toFileTrouble } from './asset-store.ts'
 import { type Decision, decide } from './conditional.ts'
 import type { Exchange, Step } from './exchange.ts'
@@ -22,13 +24,15 @@ export interface AssetSteps {
   after: readonly Step[]
 }
 
+type Routes = Pick<RouteTable, 'find'>
+
 const NO_STEPS: AssetSteps = { before: [], after: [] }
 const INDEX = 'index.html'
 
 /** @param mount - null when no assets are configured: then nothing is done for any request */
-export function toAssetSteps(mount: AssetsMount | null, clock: Clock): AssetSteps {
+export function toAssetSteps(mount: AssetsMount | null, routes: Routes, clock: Clock): AssetSteps {
   if (mount === null) return NO_STEPS
-  const assets = new StaticAssets(mount, clock)
+  const assets = new StaticAssets(mount, routes, clock)
   return mount.runWorkerFirst
     ? { before: [], after: [assets.serve, assets.fallBack] }
     : { before: [assets.serve], after: [assets.refuse, assets.fallBack] }
@@ -36,11 +40,15 @@ export function toAssetSteps(mount: AssetsMount | null, clock: Clock): AssetStep
 
 class StaticAssets {
   readonly #store: AssetStore
+  readonly #names: AssetNames
+  readonly #routes: Routes
   readonly #choice = new CodingChoice()
   readonly #isApplication: boolean
   readonly #runWorkerFirst: boolean
 
-  constructor(mount: AssetsMount, clock: Clock) {
+  constructor(mount: AssetsMount, routes: Routes, clock: Clock) {
+    this.#routes = routes
+    this.#names = new AssetNames(mount.directory, clock)
     this.#store = new AssetStore(mount.directory, clock)
     this.#isApplication = mount.notFoundHandling === 'single-page-application'
     this.#runWorkerFirst = mount.runWorkerFirst
@@ -50,9 +58,14 @@ class StaticAssets {
   readonly serve: Step = exchange => {
     if (exchange.method !== 'GET' && exchange.method !== 'HEAD') return this.#runWorkerFirst && this.refuse(exchange)
     const name = toAssetName(exchange.path)
-    if (name === null) return false
+    if (name === null || (this.#names.isAbsent(name) && this.#hasRoute(exchange))) return false
     this.#store.find(name, hasCoding(exchange), exchange, this.#onFile)
     return 'later'
+  }
+
+  /** A path that nothing else answers is always looked for: there a new file must not be missed even for a moment. */
+  #hasRoute({ method, path, host }: Exchange): boolean {
+    return this.#routes.find(method, path, host).kind === 'match'
   }
 
   /** 405 for a path without a route that has a file. */

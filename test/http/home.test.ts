@@ -33,7 +33,7 @@ function makeHomes(routes: Routes, homes: HomeAction[], { homeFunction, homeRedi
     routes: made.catalog.routes,
     assets: assets ?? null,
   })
-  const files = toAssetSteps(assets ?? null, systemClock)
+  const files = toAssetSteps(assets ?? null, made.catalog.routes, systemClock)
   before.push(...steps.before, ...files.before)
   after.push(...files.after)
   made.runtime.answer = (call, own) => {

@@ -18,13 +18,13 @@ import { createServer } from 'node:net'
 import { join } from 'node:path'
 import t from 'tap'
 import type { AssetsMount, FunctionVersion } from '../../lib/core/catalog.ts'
-import { systemClock } from '../../lib/core/clock.ts'
+import { type Clock, systemClock } from '../../lib/core/clock.ts'
 import { MAX_CACHED_ASSET_BYTES } from '../../lib/core/limits.ts'
 import { toCacheControl, toContentType } from '../../lib/http/asset-file.ts'
 import { type Asset, toAsset } from '../../lib/http/asset-file.ts'
 import { CodingChoice } from '../../lib/http/asset-request.ts'
 import { AssetStore, toFileTrouble } from '../../lib/http/asset-store.ts'
-import type { Exchange } from '../../lib/http/exchange.ts'
+import type { Exchange, Step } from '../../lib/http/exchange.ts'
 import { fetchWith } from '../../lib/http/fetch.ts'
 import { inject } from '../../lib/http/inject.ts'
 import { HttpServer } from '../../lib/http/server.ts'
@@ -52,14 +52,20 @@ interface SiteOptions {
   mount?: Partial<AssetsMount>
   files?: Record<string, TreeEntry>
   routes?: Record<string, FunctionVersion | FunctionVersion[]>
+  clock?: Clock
 }
 
-function makeSite(t: Teardown, { mount = {}, files = SITE, routes = {} }: SiteOptions = {}) {
+function makeSite(t: Teardown, { mount = {}, files = SITE, routes = {}, clock = LATE_CLOCK }: SiteOptions = {}) {
   const tree = makeTree(files)
   t.teardown(tree.cleanup)
   const directory = tree.path('public')
-  const steps = toAssetSteps({ directory, notFoundHandling: '404', runWorkerFirst: false, ...mount }, LATE_CLOCK)
-  const made = makePublic(routes, { before: [...steps.before], after: [...steps.after] })
+  const before: Step[] = []
+  const after: Step[] = []
+  const made = makePublic(routes, { before, after })
+  const whole: AssetsMount = { directory, notFoundHandling: '404', runWorkerFirst: false, ...mount }
+  const steps = toAssetSteps(whole, made.catalog.routes, clock)
+  before.push(...steps.before)
+  after.push(...steps.after)
   const ask = (url: string, headers: Record<string, string> = {}, method = 'GET') =>
     inject(made.handle, { url, headers, method })
   const status = async (url: string, headers: Record<string, string> = {}, method = 'GET') =>
@@ -157,7 +163,7 @@ t.test('[http/static-assets.4] nothing is made up', async t => {
   t.equal(await status('/x.js'), 404)
   tree.remove('public')
   t.equal(await status('/'), 404, 'the directory is gone')
-  t.same(toAssetSteps(null, systemClock), { before: [], after: [] })
+  t.same(toAssetSteps(null, makePublic({}).catalog.routes, systemClock), { before: [], after: [] })
 })
 
 t.test('[http/static-assets.5] pages of an application', async t => {
@@ -325,12 +331,8 @@ t.test('[http/static-assets.8] links', async t => {
   t.equal(await status('/app.js'), 404)
   // The mount itself may be a link.
   tree.write({ linked: { symlink: 'public' } })
-  const linked = toAssetSteps(
-    { directory: tree.path('linked'), notFoundHandling: '404', runWorkerFirst: false },
-    LATE_CLOCK,
-  )
-  const { handle } = makePublic({}, { before: [...linked.before] })
-  t.equal((await inject(handle, { url: '/sub' })).status, 200)
+  const linked = makeSite(t, { mount: { directory: tree.path('linked') } })
+  t.equal(await linked.status('/sub'), 200)
 })
 
 t.test('[http/static-assets.9] what is no regular file', async t => {
