@@ -540,6 +540,36 @@ t.test(
   },
 )
 
+t.test('[http/static-assets.26] a route is not looked for on the disk for every request', async t => {
+  let now = 0
+  const clock = { ...LATE_CLOCK, monotonic: () => now }
+  const { ask, status, tree, runtime } = makeSite(t, { routes: { '/hello/:x*?': makeFn() }, clock })
+  const isRun = async (path: string) => {
+    const before = runtime.calls.length
+    t.equal(await status(path), 200, path)
+    return runtime.calls.length > before
+  }
+  // The list is made beside the walk. With it a request reaches its function at once.
+  for (let isListed = false; !isListed; ) {
+    const before = runtime.calls.length
+    const answer = ask('/hello')
+    isListed = runtime.calls.length > before
+    await answer
+  }
+  tree.write({ 'public/hello/index.html': 'file', 'public/new.txt': 'new' })
+  t.ok(await isRun('/hello'), 'the list of this moment')
+  t.equal((await ask('/new.txt')).text(), 'new', 'without a route: always looked for')
+  now = 51
+  t.notOk(await isRun('/hello'), 'a moment later')
+  t.ok(await isRun('/hello/deep'))
+  tree.write({ 'public/hello/deep': 'file' })
+  t.notOk(await isRun('/hello/deep'), 'below a name that is there: always looked for')
+  tree.remove('public')
+  now = 200
+  t.ok(await isRun('/hello'), 'the directory is gone')
+  t.ok(await isRun('/hello'))
+})
+
 t.test('[http/static-assets.22] the form that a client likes best', async t => {
   const file = (text: string) => ({
     path: '/a.js',
