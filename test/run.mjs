@@ -1,56 +1,100 @@
-// Runs the test files with tap and ends with one plain line: `N passed, N failed`.
-// Usage: node test/run.mjs [file ...]
-import { spawn, spawnSync } from 'node:child_process'
-import { existsSync, readFileSync, writeFileSync } from 'node:fs'
-import { createInterface } from 'node:readline'
+// Runs the test files and ends with one plain line: `N passed, N failed`.
+// Usage: node test/run.mjs [file ...]   JOBS=n sets how many files run at once.
+//
+// A tap test is a program. Each file is one process of its own, started plainly: tap's own runner puts its loader into
+// every process that a test starts, and these tests start the product's processes and look at their environment.
+import { spawn } from 'node:child_process'
+import { existsSync, readdirSync } from 'node:fs'
+import { availableParallelism } from 'node:os'
 import { fileURLToPath } from 'node:url'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
-const tap = fileURLToPath(new URL('../node_modules/tap/dist/esm/run.mjs', import.meta.url))
-if (!existsSync(tap)) {
+const FILE_TIMEOUT_MS = 300_000
+
+if (!existsSync(`${root}/node_modules/tap`)) {
   process.stderr.write('node_modules is missing or incomplete: run `npm install` first\n')
   process.exit(1)
 }
 
-// tap compiles its plugin list into .tap/; ours differs from its default (tsx strips the types).
-const stamp = fileURLToPath(new URL('../.tap/fngw-plugins', import.meta.url))
-const wanted = readFileSync(fileURLToPath(new URL('../.taprc', import.meta.url)), 'utf8')
-if (!existsSync(stamp) || readFileSync(stamp, 'utf8') !== wanted) {
-  const built = spawnSync(process.execPath, [tap, 'build'], { cwd: root, encoding: 'utf8' })
-  if (built.status !== 0) {
-    process.stderr.write(`tap build failed:\n${built.stdout}${built.stderr}`)
-    process.exit(1)
-  }
-  writeFileSync(stamp, wanted)
+const named = process.argv.slice(2)
+const files =
+  named.length > 0
+    ? named
+    : readdirSync(`${root}/test`, { recursive: true })
+        .map(String)
+        .filter(file => file.endsWith('.test.ts') && !file.includes('fixtures'))
+        .map(file => `test/${file}`)
+        .sort()
+
+/** Runs one file in a process group of its own, so that whatever it leaves behind ends with it. */
+function run(file) {
+  return new Promise(resolve => {
+    const startedAt = performance.now()
+    const child = spawn(process.execPath, ['--import', 'tsx', file], {
+      cwd: root,
+      detached: true,
+      stdio: ['ignore', 'pipe', 'pipe'],
+    })
+    const end = () => {
+      try {
+        process.kill(-child.pid, 'SIGKILL')
+      } catch {
+        // Nothing is left of the group.
+      }
+    }
+    let text = ''
+    const take = chunk => {
+      text += chunk
+    }
+    child.stdout.on('data', take)
+    child.stderr.on('data', take)
+    let isLate = false
+    const timer = setTimeout(() => {
+      isLate = true
+      end()
+    }, FILE_TIMEOUT_MS)
+    child.once('exit', () => end())
+    child.once('close', code => {
+      clearTimeout(timer)
+      resolve({ file, text, code, isLate, seconds: (performance.now() - startedAt) / 1000 })
+    })
+  })
 }
 
-const child = spawn(process.execPath, [tap, '--reporter=tap', ...process.argv.slice(2)], {
-  cwd: root,
-  stdio: ['ignore', 'pipe', 'inherit'],
-})
-let totals = null
-/** Points of the file being read, printed only when one of them failed: a green run stays short. */
-let held = []
-let failedInFile = false
-for await (const line of createInterface({ input: child.stdout })) {
-  const total = /^# \{ (total: .*) \}$/.exec(line)
-  if (total !== null) totals = Object.fromEntries(total[1].split(', ').map(part => part.split(': ')))
-  if (/^\s*not ok /.test(line) && !/# (SKIP|TODO)/.test(line)) failedInFile = true
-  if (/# SKIP/.test(line)) process.stdout.write(`${line}\n`)
-  held.push(line)
-  if (/^(not )?ok \d/.test(line)) {
-    process.stdout.write(failedInFile ? `${held.join('\n')}\n` : `${line}\n`)
-    held = []
-    failedInFile = false
+/** Totals of a file; one that says nothing, or ends badly with all points passed, counts as one failure. */
+function toTotals({ text, code, isLate }) {
+  const line = [...text.matchAll(/^# \{ (total: .*) \}$/gm)].at(-1)?.[1]
+  const totals = Object.fromEntries((line ?? '').split(', ').map(part => part.split(': ')))
+  const passed = Number(totals.pass ?? 0)
+  const failed = Number(totals.fail ?? 0)
+  const isBad = line === undefined || isLate || (code !== 0 && failed === 0)
+  return { passed, failed: isBad ? failed + 1 : failed, skipped: Number(totals.skip ?? 0) }
+}
+
+/** The points that failed with their diagnostics, or the end of the output when there are none. */
+function toReport({ text, isLate }) {
+  const lines = text.split('\n')
+  const kept = lines.filter((_, i) => lines.slice(Math.max(0, i - 40), i + 1).some(line => /^\s*not ok /.test(line)))
+  const late = isLate ? [`did not end within ${FILE_TIMEOUT_MS / 1000} s`] : []
+  return [...late, ...(kept.length > 0 ? kept : lines.slice(-40))].join('\n')
+}
+
+const sum = { passed: 0, failed: 0, skipped: 0 }
+const queue = [...files]
+const work = async () => {
+  for (let file = queue.shift(); file !== undefined; file = queue.shift()) {
+    const outcome = await run(file)
+    const totals = toTotals(outcome)
+    for (const key of Object.keys(sum)) sum[key] += totals[key]
+    const state = totals.failed === 0 ? 'ok' : 'not ok'
+    process.stdout.write(
+      `${state} ${file} ${totals.passed}/${totals.passed + totals.failed} ${outcome.seconds.toFixed(1)}s\n`,
+    )
+    for (const [, reason] of outcome.text.matchAll(/^\s*ok .*(# SKIP.*)$/gm)) process.stdout.write(`  ${reason}\n`)
+    if (totals.failed > 0) process.stdout.write(`${toReport(outcome)}\n`)
   }
 }
-const code = await new Promise(done => (child.exitCode === null ? child.on('close', done) : done(child.exitCode)))
-if (totals === null) {
-  process.stdout.write(`${held.join('\n')}\n`)
-  process.stdout.write('0 passed, 1 failed\n')
-  process.exit(1)
-}
-const failed = Number(totals.fail ?? 0)
-const skipped = Number(totals.skip ?? 0)
-process.stdout.write(`${totals.pass ?? 0} passed, ${failed} failed${skipped > 0 ? `, ${skipped} skipped` : ''}\n`)
-process.exit(code === 0 && failed === 0 ? 0 : 1)
+const jobs = Number(process.env.JOBS) || Math.min(4, availableParallelism())
+await Promise.all(Array.from({ length: jobs }, work))
+process.stdout.write(`${sum.passed} passed, ${sum.failed} failed${sum.skipped > 0 ? `, ${sum.skipped} skipped` : ''}\n`)
+process.exit(sum.failed === 0 && sum.passed > 0 ? 0 : 1)

@@ -32,7 +32,7 @@ function mapRows(): { modules: string[]; tests: Set<string>; pages: Set<string> 
 }
 
 const STATEMENT = /^- \*\*([a-z0-9/-]+)\.(\d+)\*\*/gm
-const IDS = /\[((?:[a-z0-9-]+\/)*[a-z0-9-]+\.\d+(?:,\s*(?:[a-z0-9-]+\/)*[a-z0-9-]+\.\d+)*)\]/g
+const IDS = /\[((?:[a-z][a-z0-9-]*\/)*[a-z][a-z0-9-]*\.\d+(?:,\s*(?:[a-z][a-z0-9-]*\/)*[a-z][a-z0-9-]*\.\d+)*)\]/g
 
 t.test('every module, test and page is in the section map, and the map names nothing else', async t => {
   const { modules, tests, pages } = mapRows()

@@ -164,6 +164,7 @@ t.test('[invocation/event.11] the static part of context', async t => {
     worker_pool: null,
     gateway: { worker_pid: 42 },
     debug: { enabled: true },
+    edge: false,
   })
   const workerPool = {
     enabled: true,

@@ -941,7 +941,7 @@ t.test(
     tree.write({ 'bin/php': `#!/bin/sh\nulimit -n 32\nexec ${php} "$@"\n` })
     chmodSync(tree.path('bin/php'), 0o755)
     const own = await ownDaemon({ env: { PATH: `${tree.path('bin')}:${process.env.PATH}` } })
-    const started = []
+    const started: Awaited<ReturnType<typeof own.startWorker>>[] = []
     let why = ''
     while (why === '' && started.length < 40) {
       await own.startWorker().then(
