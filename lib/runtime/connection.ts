@@ -26,12 +26,20 @@ export interface StartedWorker {
 }
 
 export interface WorkerSource {
-  /** @throws GatewayError RUNTIME_DOWN when no socket of the runtime can start one */
-  startWorker(fn: FunctionVersion): Promise<StartedWorker>
+  /**
+   * @param loadOf - workers the function has at a socket: it is started where there are fewest
+   * @param onSocket - told at once, and again when another socket has to do it, which socket (from 1) is asked
+   * @throws GatewayError RUNTIME_DOWN when no socket of the runtime can start one
+   */
+  startWorker(
+    fn: FunctionVersion,
+    loadOf: (socketIndex: number) => number,
+    onSocket: (socketIndex: number) => void,
+  ): Promise<StartedWorker>
 }
 
-/** Milliseconds to wait for the reason of an end, and for the rest of what a killed worker wrote. */
-const EXIT_REASON_WAIT_MS = 50
+/** Milliseconds to wait for the reason of an end (a busy daemon tells it late), and for the rest of what a killed worker wrote. */
+const EXIT_REASON_WAIT_MS = 500
 const RESIDUE_WAIT_MS = 1000
 
 const PROTOCOL_BYTE = Buffer.from([1])
@@ -68,7 +76,10 @@ export class SocketWorker extends Worker {
     )
     this.writer.add(KIND.hello, 0, '{"role":"worker"}', PROTOCOL_BYTE)
     this.writer.add(KIND.start, 0, startHeader, null)
-    source.startWorker(set.fn).then(
+    const onSocket = (index: number) => {
+      this.socketIndex = index
+    }
+    source.startWorker(set.fn, set.loadOf, onSocket).then(
       started => this.connect(started),
       error => this.failStart(toGatewayError(error)),
     )
