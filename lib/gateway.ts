@@ -308,7 +308,7 @@ class FunctionGateway implements Gateway {
       debug: new DebugHeaders(call => ({
         routing: this.#runtimes.byName.get(call.fn.runtime)?.health().routing ?? 'single',
         socketIndex: call.worker?.socketIndex ?? null,
-        cold: call.worker?.servedCalls === 1,
+        cold: call.cold,
       })),
       trustedProxyCidrs: settings.trustedProxyCidrs,
       catalog: () => this.#catalog,

@@ -127,6 +127,8 @@ export const PREFETCH_CALLS = 8
 export const PREFETCH_AFTER_FAST_CALLS = 64
 /** A call of a one-at-a-time worker that takes longer is not fast, milliseconds. */
 export const FAST_CALL_MS = 5
+/** Milliseconds between two looks whether every socket of a runtime has a worker of a function that is called. */
+export const SPREAD_INTERVAL_MS = 250
 /** Calls open at once on one multiplexing worker. */
 export const MAX_INFLIGHT = 1024
 /** Start failures in a row before starts are delayed, and the delays, milliseconds. */

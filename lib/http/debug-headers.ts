@@ -11,7 +11,7 @@ export interface RoutingInfo {
   routing: 'single' | 'round_robin'
   /** From 1; null when the call reached no worker. */
   socketIndex: number | null
-  /** True when the worker was started for this call. */
+  /** True when the call had to wait for its worker's start. */
   cold: boolean
 }
 

@@ -21,6 +21,8 @@ export abstract class RuntimeCall {
   /** Request id on the worker's connection; 0 before it is sent. */
   wireId = 0
   worker: Worker | null = null
+  /** True when the worker was not ready yet when it got the call. */
+  cold = false
   /** Neighbours among the worker's open calls. */
   openBefore: RuntimeCall | null = null
   openAfter: RuntimeCall | null = null

@@ -6,13 +6,15 @@ import { GatewayError } from '../core/errors.ts'
 import type { RuntimeName } from '../core/identity.ts'
 import { DEFAULT_IDLE_TTL_SECONDS, MAX_WORKERS_UNLIMITED } from '../core/limits.ts'
 import type { RuntimeCall } from './call.ts'
-import { type Worker, WorkerSet } from './workers.ts'
+import { type Sockets, type Worker, WorkerSet } from './workers.ts'
 
 export interface FunctionWorkersOptions {
   runtime: RuntimeName
   clock: Clock
   /** Workers of one function that are of any use, whatever its policy allows. */
   maxWorkers?: number
+  /** The sockets that calls take in turn; null or absent when there is one. */
+  sockets?: Sockets | null
   /** Makes a worker in state `starting`. */
   spawn(set: WorkerSet): Worker
   onLog(fn: FunctionVersion, stream: 'stdout' | 'stderr', text: string): void
@@ -124,9 +126,11 @@ export class FunctionWorkers {
     const set = new WorkerSet({
       fn,
       clock: options.clock,
-      maxWorkers: Math.min(allowed, options.maxWorkers ?? allowed),
+      // `max_workers` bounds the calls; each socket has its turn all the same.
+      maxWorkers: Math.max(Math.min(allowed, options.maxWorkers ?? allowed), options.sockets?.count ?? 1),
       minWarm: minWarmOf(fn),
       idleTtlMs: idleTtlSecondsOf(fn) * 1000,
+      sockets: options.sockets ?? null,
       spawn: options.spawn,
       onLog: options.onLog,
       onFailure: options.onFailure,

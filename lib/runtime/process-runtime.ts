@@ -31,6 +31,7 @@ export class ProcessRuntime implements Runtime {
     this.workers = new FunctionWorkers({
       runtime: options.name,
       clock: options.clock,
+      sockets: options.sockets.sockets,
       spawn: set => new SocketWorker(set, options.sockets, toStartHeader(set.fn, options)),
       onLog: options.onLog,
       onFailure: options.onFailure,

@@ -8,6 +8,7 @@ import { DAEMON_READY_TIMEOUT_MS, RESTART_WAIT_MS } from '../core/limits.ts'
 import type { RuntimeHealth } from './call.ts'
 import type { StartedWorker, WorkerSource } from './connection.ts'
 import { Daemon, type DaemonEvent, type Launch } from './daemon.ts'
+import type { Sockets } from './workers.ts'
 
 export interface SocketSetOptions {
   runtime: RuntimeName
@@ -53,7 +54,23 @@ export class SocketSet implements WorkerSource {
     await Promise.all(this.daemons.map(daemon => (daemon.state === 'starting' ? daemon.change() : undefined)))
   }
 
-  async startWorker(fn: FunctionVersion): Promise<StartedWorker> {
+  /** The sockets as calls take them in turn; null when there is one. */
+  get sockets(): Sockets | null {
+    const { daemons } = this
+    if (daemons.length === 1) return null
+    let begun = 0
+    return {
+      begin: () => begun++ % daemons.length,
+      count: daemons.length,
+      up: () => daemons.filter(daemon => daemon.state === 'up').map(daemon => daemon.index),
+    }
+  }
+
+  async startWorker(
+    fn: FunctionVersion,
+    loadOf: (socketIndex: number) => number,
+    onSocket: (socketIndex: number) => void,
+  ): Promise<StartedWorker> {
     const { clock, runtime } = this.options
     const header = JSON.stringify({
       key: fn.key,
@@ -69,8 +86,9 @@ export class SocketSet implements WorkerSource {
     let reason = ''
     for (const daemon of this.daemons) daemon.ensureStarted()
     for (;;) {
-      const daemon = this.pick(failed)
+      const daemon = this.pick(failed, loadOf)
       if (daemon !== null) {
+        onSocket(daemon.index)
         try {
           return await daemon.startWorker(fn.key, header)
         } catch (error) {
@@ -106,16 +124,23 @@ export class SocketSet implements WorkerSource {
     await Promise.all(this.daemons.map(daemon => daemon.close()))
   }
 
-  /** Round robin over the sockets that are up. */
-  private pick(failed: ReadonlySet<Daemon>): Daemon | null {
+  /** Of the sockets that are up the one with the fewest workers of the function, in turn where several have. */
+  private pick(failed: ReadonlySet<Daemon>, loadOf: (socketIndex: number) => number): Daemon | null {
     const count = this.daemons.length
+    let best = -1
+    let bestLoad = Number.POSITIVE_INFINITY
     for (let step = 0; step < count; step++) {
-      const daemon = this.daemons[(this.next + step) % count]!
+      const at = (this.next + step) % count
+      const daemon = this.daemons[at]!
       if (daemon.state !== 'up' || failed.has(daemon)) continue
-      this.next = (this.next + step + 1) % count
-      return daemon
+      const load = loadOf(daemon.index)
+      if (load >= bestLoad) continue
+      best = at
+      bestLoad = load
     }
-    return null
+    if (best === -1) return null
+    this.next = (best + 1) % count
+    return this.daemons[best]!
   }
 
   private toDown(reason: string): GatewayError {

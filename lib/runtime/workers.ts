@@ -17,6 +17,7 @@ import {
   MAX_INFLIGHT,
   PREFETCH_AFTER_FAST_CALLS,
   PREFETCH_CALLS,
+  SPREAD_INTERVAL_MS,
   STALL_MS,
 } from '../core/limits.ts'
 import type { RuntimeCall } from './call.ts'
@@ -45,8 +46,6 @@ export abstract class Worker {
   /** One of a one-at-a-time worker that is not the first has not begun. */
   readonly inflight = new OpenCalls()
   idleSince: number
-  /** Calls given to it so far; 1 during the call it was started for. */
-  servedCalls = 0
   private lastSign: number
   private pinged = false
   private fastCalls = 0
@@ -92,10 +91,10 @@ export abstract class Worker {
 
   accept(call: RuntimeCall, now: number): void {
     call.worker = this
+    call.cold = this.state === 'starting'
     call.state = 'sent'
     if (this.inflight.size === 0) this.lastSign = now
     this.inflight.add(call)
-    this.servedCalls++
     if (this.state === 'ready' && (this.maxInflight !== 1 || this.inflight.size === 1)) this.begin(call, now)
     this.sendCall(call)
   }
@@ -324,6 +323,15 @@ export abstract class Worker {
   }
 }
 
+/** Several sockets of one runtime. */
+export interface Sockets {
+  readonly count: number
+  /** Indexes (from 1) of those that can start workers now. */
+  up(): readonly number[]
+  /** Where a function's first call goes, another one for each function: an index from 0. */
+  begin(): number
+}
+
 export interface WorkerSetOptions {
   fn: FunctionVersion
   clock: Clock
@@ -332,6 +340,8 @@ export interface WorkerSetOptions {
   /** Workers that stay however long they idle. */
   minWarm: number
   idleTtlMs: number
+  /** The sockets that calls take in turn; null when there is one. */
+  sockets: Sockets | null
   /** Makes a worker in state `starting`. */
   spawn(set: WorkerSet): Worker
   /** Output outside any call. */
@@ -356,12 +366,16 @@ export class WorkerSet {
   private blockedUntil = 0
   private lastError: GatewayError | null = null
   private retired = false
+  /** Socket that got the last call, and when to look next whether every socket has a worker. */
+  private lastSocket: number
+  private spreadAt = 0
 
   constructor(options: WorkerSetOptions) {
     this.options = options
     this.fn = options.fn
     this.clock = options.clock
     this.minWarm = options.minWarm
+    this.lastSocket = options.sockets?.begin() ?? 0
   }
 
   /** Why starts are delayed at the moment, null when they are not; for health. */
@@ -371,6 +385,7 @@ export class WorkerSet {
 
   dispatch(call: RuntimeCall): void {
     const now = this.clock.monotonic()
+    if (this.options.sockets !== null && now >= this.spreadAt) this.spread(now, this.options.sockets.up())
     if (this.backlogAt === this.backlog.length) {
       const worker = this.pick(now)
       if (worker !== null) {
@@ -386,6 +401,13 @@ export class WorkerSet {
   abandon(call: RuntimeCall): void {
     if (call.state === 'waiting' || call.state === 'new') call.state = 'done'
     else if (call.state !== 'done') call.worker?.abandon(call)
+  }
+
+  /** How many workers the function has at a socket: the next start goes where there are fewest. */
+  readonly loadOf = (socketIndex: number): number => {
+    let count = 0
+    for (const worker of this.workers) if (worker.socketIndex === socketIndex) count++
+    return count
   }
 
   /** Starts workers until there are `count`, and keeps that many. */
@@ -488,6 +510,7 @@ export class WorkerSet {
 
   private pick(now: number): Worker | null {
     const { workers } = this
+    if (this.options.sockets !== null) return this.pickInTurn(now, this.options.sockets.count)
     // An idle worker first; then, for the fast and for those that take many, the first with room.
     for (let i = 0; i < workers.length; i++) {
       const worker = workers[i]!
@@ -498,6 +521,40 @@ export class WorkerSet {
       if (worker.hasRoom(now)) return worker
     }
     return null
+  }
+
+  /** Round robin over the sockets: of the idle workers, else of those with room, the one whose socket is next. */
+  private pickInTurn(now: number, socketCount: number): Worker | null {
+    let best: Worker | null = null
+    let bestRank = Number.POSITIVE_INFINITY
+    for (const worker of this.workers) {
+      if (!worker.hasRoom(now)) continue
+      const turn = (worker.socketIndex - this.lastSocket - 1 + socketCount) % socketCount
+      const rank = (worker.inflight.size > 0 ? 2 : worker.state === 'ready' ? 0 : 1) * socketCount + turn
+      if (rank >= bestRank) continue
+      best = worker
+      bestRank = rank
+    }
+    if (best !== null) this.lastSocket = best.socketIndex
+    return best
+  }
+
+  /** Gives every socket that is up a worker, at the cost of a spare one elsewhere when there are as many as may be. */
+  private spread(now: number, up: readonly number[]): void {
+    // Not at every call: a socket that is up and yet starts nothing would be tried again and again.
+    this.spreadAt = now + SPREAD_INTERVAL_MS
+    if (this.retired || this.blockedUntil > now) return
+    for (const index of up) {
+      if (this.loadOf(index) > 0) continue
+      if (this.workers.length >= this.options.maxWorkers) {
+        const spare = this.workers.find(
+          worker => worker.state === 'ready' && worker.inflight.size === 0 && this.loadOf(worker.socketIndex) > 1,
+        )
+        if (spare === undefined) return
+        spare.stop()
+      }
+      this.start()
+    }
   }
 
   private grow(now: number): void {

@@ -90,6 +90,7 @@ async function connect(t: Test, startProblem: GatewayError | null = null): Promi
     maxWorkers: 1,
     minWarm: 0,
     idleTtlMs: 60_000,
+    sockets: null,
     spawn: owner =>
       new SocketWorker(
         owner,

@@ -381,7 +381,7 @@ t.test('[runtime/daemon.9] kill -9 of the gateway leaves no process', async t =>
   await until(() => all.every(pid => !isAlive(pid)))
 })
 
-t.test('[runtime/daemon.10] two daemons: round robin, failover, 503 when none is left', async t => {
+t.test('[runtime/daemon.10, runtime/workers.16] two daemons: round robin, failover, 503 when none is left', async t => {
   const files = Object.fromEntries(['a', 'b', 'c', 'd', 'e', 'f', 'g'].map(name => [`${name}.mjs`, HELLO]))
   const tools = makeTree({ node: `#!/bin/sh\nexec ${process.execPath} "$@"\n` })
   t.teardown(() => tools.cleanup())
@@ -399,6 +399,12 @@ t.test('[runtime/daemon.10] two daemons: round robin, failover, 503 when none is
   bed.fn('a.mjs')
   await bed.runtimes.start()
   t.strictSame([await call('a'), await call('b'), await call('c')].sort(), [1, 1, 2])
+  await until(() => bed.runtimes.byName.get('node')!.workerCount('node/a@default') === 2)
+  // The second worker is ready when it has answered once.
+  const seen: unknown[] = []
+  while (new Set(seen).size < 2) seen.push(await call('a'))
+  for (let i = 0; i < 4; i++) seen.push(await call('a'))
+  for (let i = seen.length - 4; i < seen.length; i++) t.not(seen[i], seen[i - 1], 'in turn')
   t.match(bed.runtimes.health().get('node'), {
     routing: 'round_robin',
     up: true,

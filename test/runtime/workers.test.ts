@@ -68,6 +68,8 @@ interface BedOptions {
   minWarm?: number
   timeoutMs?: number
   idleTtlMs?: number
+  /** Indexes of the sockets that are up. */
+  sockets?: { count: number; up: number[] }
 }
 
 function bed(options: BedOptions = {}): Bed {
@@ -82,8 +84,11 @@ function bed(options: BedOptions = {}): Bed {
     maxWorkers: options.maxWorkers ?? 8,
     minWarm: options.minWarm ?? 0,
     idleTtlMs: options.idleTtlMs ?? 60_000,
+    sockets: options.sockets ? { count: options.sockets.count, up: () => options.sockets!.up, begin: () => 0 } : null,
     spawn: owner => {
       const worker = new FakeWorker(owner)
+      const { up } = options.sockets ?? { up: [1] }
+      worker.socketIndex = [...up].sort((a, b) => owner.loadOf(a) - owner.loadOf(b))[0]!
       all.push(worker)
       return worker
     },
@@ -454,4 +459,71 @@ t.test('[runtime/workers.8, runtime/workers.15] every call is answered once, wha
     }
   }
   t.pass('300 random lives')
+})
+
+t.test('[runtime/workers.16] several sockets take calls in turn', async t => {
+  const sockets = { count: 3, up: [1, 2, 3] }
+  const { all, call, clock } = bed({ maxWorkers: 3, sockets })
+  const next = (): number => {
+    const made = call()
+    const worker = all.find(one => one.inflight.first === made)!
+    worker.reply(worker.sent.indexOf(made))
+    return worker.socketIndex
+  }
+  const first = call()
+  t.equal(first.cold, true)
+  t.same(
+    all.map(worker => worker.socketIndex),
+    [1, 2, 3],
+    'the first call gives every socket a worker',
+  )
+  for (const worker of all) worker.handleReady(1)
+  all.find(worker => worker.sent.includes(first))!.reply(0)
+  t.same([next(), next(), next(), next(), next(), next()], [2, 3, 1, 2, 3, 1])
+  const long = [call(), call()]
+  t.equal(long[0]!.cold, false)
+  t.same([next(), next()], [1, 1], 'a busy one is passed over')
+  t.equal(long.length, 2)
+  all[1]!.reply(all[1]!.sent.length - 1)
+  all[2]!.reply(all[2]!.sent.length - 1)
+  // Its daemon died: the others go on, and it has its turn again when it is back.
+  all[1]!.handleClosed(crash)
+  sockets.up = [1, 3]
+  clock.advance(300)
+  t.same([next(), next(), next()], [3, 1, 3])
+  t.equal(all.length, 3)
+  sockets.up = [1, 2, 3]
+  clock.advance(300)
+  next()
+  t.equal(all.length, 4)
+  all[3]!.handleReady(1)
+  t.same([next(), next(), next()].sort(), [1, 2, 3])
+})
+
+t.test('[runtime/workers.16] a socket that comes back takes the place of a spare worker', async t => {
+  const sockets = { count: 2, up: [1] }
+  const { all, call, clock, set } = bed({ maxWorkers: 2, sockets })
+  call()
+  all[0]!.handleReady(1)
+  call()
+  clock.advance(3)
+  all[1]!.handleReady(1)
+  t.same(
+    all.map(worker => [worker.socketIndex, worker.inflight.size]),
+    [
+      [1, 1],
+      [1, 1],
+    ],
+  )
+  sockets.up = [1, 2]
+  clock.advance(300)
+  call()
+  t.equal(all.length, 2, 'not while all are busy')
+  for (const worker of all) worker.reply(0)
+  all[0]!.reply(all[0]!.sent.length - 1)
+  clock.advance(300)
+  call()
+  t.equal(all.length, 3)
+  t.equal(set.workers.length, 2)
+  t.equal(all[2]!.socketIndex, 2)
 })
