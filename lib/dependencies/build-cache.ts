@@ -103,10 +103,8 @@ export class Workspace {
 function toPlainName(text: string): string {
   if (PLAIN_NAME.test(text)) return text
   const digest = createHash('sha256').update(text).digest('hex').slice(0, 8)
-  return `${text
-    .replace(/[^A-Za-z0-9_-]+/g, '-')
-    .replace(/^-+|-+$/g, '')
-    .slice(0, 50)}-${digest}`
+  const plain = text.replace(/[^A-Za-z0-9_-]+/g, '-').replace(/^-+|-+$/g, '')
+  return `${plain.slice(0, 50) || 'file'}-${digest}`
 }
 
 function timeOf(path: string): number {

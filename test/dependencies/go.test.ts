@@ -1,4 +1,4 @@
-import { cpSync, readdirSync, utimesSync } from 'node:fs'
+import { cpSync, readdirSync, readFileSync, utimesSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { makeBuilds, missingToolchain } from '../helpers/compiled.ts'
@@ -105,6 +105,11 @@ t.test(
     t.same(readdirSync(bed.tree.path('hello')).sort(), ['.go-build', ...before], 'nothing else is written there')
     t.same(readdirSync(bed.tree.path('hello/.go-build')).sort(), ['.gitignore', 'handler'])
     t.equal(bed.built.length, 1)
+    const [program] = readdirSync(bed.tree.path('hello/.go-build/handler/bin'))
+    t.notOk(
+      readFileSync(bed.tree.path(`hello/.go-build/handler/bin/${program}`)).includes(bed.tree.root),
+      'no path of this machine',
+    )
 
     bed.tree.write({ 'hello/get.other.go': 'package other\n\nbroken\n', 'hello/data.json': '{}' })
     t.equal(await call('hello/handler.go'), 'eip')

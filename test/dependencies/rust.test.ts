@@ -66,13 +66,17 @@ t.test(
 t.test("[dependencies/resolve.4, runtimes/rust.2] the user's Cargo.toml is respected", async t => {
   bed.tree.write({
     'own/handler.rs':
-      'use serde_json::{json, Value};\nuse renamed::text;\n\npub fn handler(_event: Value) -> Result<Value, std::fmt::Error> {\n    let feature = cfg!(feature = "loud");\n    Ok(json!({ "status": 200, "body": format!("{} {} {}", env!("CARGO_PKG_NAME"), text(), feature) }))\n}\n',
+      'use serde_json::{json, Value};\nuse renamed::text;\n\npub fn handler(event: Value) -> Result<Value, std::fmt::Error> {\n    assert!(event["path"] != "/panic", "caught");\n    let feature = cfg!(feature = "loud");\n    Ok(json!({ "status": 200, "body": format!("{} {} {}", env!("CARGO_PKG_NAME"), text(), feature) }))\n}\n',
     'own/Cargo.toml':
       '# mine\n[package]\nname = "mine"\nversion = "1.2.3"\nedition = "2018"\nbuild = "gone.rs"\ninclude = [\n  "a",\n  "[b]",\n]\n\n[lib]\npath = "nowhere.rs"\n\n[[bin]]\nname = "cli"\npath = "nowhere.rs"\n\n[features]\ndefault = ["loud"]\nloud = []\n\n[dependencies]\nrenamed = { path = "inner", package = "inner" }\n\n[profile.release]\nopt-level = 0\npanic = "abort"\n',
     'own/inner/Cargo.toml': '[package]\nname = "inner"\nversion = "0.1.0"\nedition = "2021"\n',
     'own/inner/src/lib.rs': 'pub fn text() -> &\'static str {\n    "inner"\n}\n',
   })
   t.equal(await call(bed, daemon, 'own/handler.rs'), 'mine inner true')
+  const own = bed.fn('own/handler.rs')
+  const worker = await daemon.worker({ dir: own.fnDir, entry: own.entryPath, binary: await bed.builds.prepare(own) })
+  t.match((await worker.call({ path: '/panic' })).header, { code: 'exception', message: 'caught' })
+  await worker.close()
   bed.tree.write({ 'own/inner/src/lib.rs': 'pub fn text() -> &\'static str {\n    "changed"\n}\n' })
   t.equal(await call(bed, daemon, 'own/handler.rs'), 'mine changed true')
 })

@@ -8,14 +8,18 @@ import type { FunctionVersion, Policy } from '../../lib/core/catalog.ts'
 import { systemClock } from '../../lib/core/clock.ts'
 import type { GatewayError } from '../../lib/core/errors.ts'
 import { type Builds, type CompiledOptions, createBuilds } from '../../lib/dependencies/resolve.ts'
+import { createGateway, type Gateway } from '../../lib/gateway.ts'
 import { findProgram } from '../../lib/runtime/binaries.ts'
 import { runtimeFile } from '../../lib/runtime/package-files.ts'
 import { KIND } from '../../lib/runtime/wire-protocol.ts'
 import { makeFn } from './fn.ts'
 import { makeTree, type Tree, type TreeEntry } from './tree.ts'
-import { type DaemonClient, FrameClient, type WorkerClient, type WorkerStart } from './worker-client.ts'
+import { type DaemonClient, FrameClient, until, type WorkerClient, type WorkerStart } from './worker-client.ts'
 
 type Compiled = 'go' | 'rust'
+
+/** Milliseconds a first build may take on a busy machine. */
+const BUILD_WAIT_MS = 150_000
 
 export const FIXTURES = fileURLToPath(new URL('../fixtures/functions/all/', import.meta.url))
 
@@ -364,4 +368,56 @@ export class CompiledWorkers {
     t.match((await adapted.ready()).header, { code: 'load', message: /invoke\.adapter unsupported/ })
     await this.#daemon.ended(adapted)
   }
+}
+
+/**
+ * A function through a whole gateway: built in the background, served, edited, broken, found again after a restart.
+ * @param handler - source of a handler that answers with the text
+ */
+export async function checkGateway(t: Test, runtime: Compiled, handler: (text: string) => string): Promise<void> {
+  const file = runtime === 'go' ? 'handler.go' : 'handler.rs'
+  const tree = makeTree({ [`hello/${file}`]: handler('one') })
+  t.teardown(() => tree.cleanup())
+  const open = async (settings: object = {}) => {
+    const gateway = await createGateway({
+      functionsRoot: tree.root,
+      runtimes: [runtime],
+      env: process.env,
+      ...settings,
+    })
+    const messages: string[] = []
+    gateway.on('log', ({ message }) => messages.push(message))
+    const isBuilt = () => messages.some(message => message.startsWith(`built ${runtime}/hello@default in `))
+    return { gateway, messages, isBuilt }
+  }
+  const send = async (gateway: Gateway) => {
+    const { status, text } = await gateway.inject('/hello')
+    return { status, text: text() }
+  }
+  const first = await open()
+  await until(first.isBuilt, BUILD_WAIT_MS)
+  const started = performance.now()
+  t.match(await send(first.gateway), { status: 200, text: 'one' })
+  t.comment(`first call after the build: ${(performance.now() - started).toFixed(1)} ms`)
+
+  tree.write({ [`hello/${file}`]: handler('edited') })
+  await first.gateway.reload()
+  let answer = await send(first.gateway)
+  while (answer.status === 503) answer = await send(first.gateway)
+  t.match(answer, { status: 200, text: 'edited' }, 'an answer of the old version never comes again')
+
+  tree.write({ [`hello/${file}`]: handler('edited').replace('200', 'nope') })
+  await first.gateway.reload()
+  answer = await send(first.gateway)
+  while (answer.status === 503) answer = await send(first.gateway)
+  t.match(answer, { status: 500, text: new RegExp(`build failed: hello/${file}:\\d+:\\d+: .*nope`) })
+  t.ok(first.messages.some(message => message.startsWith(`${runtime}/hello@default: hello/${file}:`)))
+  tree.write({ [`hello/${file}`]: handler('edited') })
+  await first.gateway.close()
+
+  const second = await open({ production: true })
+  t.teardown(() => second.gateway.close())
+  answer = await send(second.gateway)
+  t.match(answer, { status: 200, text: 'edited' })
+  t.notOk(second.isBuilt(), 'a restart finds the program')
 }

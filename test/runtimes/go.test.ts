@@ -1,6 +1,6 @@
 import { copyFileSync, mkdirSync } from 'node:fs'
 import t from 'tap'
-import { CompiledWorkers, FIXTURES, makeBuilds, missingToolchain } from '../helpers/compiled.ts'
+import { CompiledWorkers, checkGateway, FIXTURES, makeBuilds, missingToolchain } from '../helpers/compiled.ts'
 import { startDaemon } from '../helpers/worker-client.ts'
 
 const missing = missingToolchain('go')
@@ -36,3 +36,12 @@ t.test('[runtimes/go.10] output', t => workers.output(t))
 t.test('[runtimes/go.11] concurrency', t => workers.concurrency(t))
 t.test('[runtimes/go.12] endings', t => workers.endings(t))
 t.test('[runtimes/go.13] protocol', t => workers.protocol(t))
+
+t.test('[runtimes/go.14, dependencies/resolve.6, dependencies/resolve.8] through a gateway', t =>
+  checkGateway(
+    t,
+    'go',
+    text =>
+      `package hello\n\nfunc handler(event map[string]any) map[string]any {\n\treturn map[string]any{"status": 200, "body": "${text}"}\n}\n`,
+  ),
+)

@@ -1,6 +1,6 @@
 import { copyFileSync, mkdirSync } from 'node:fs'
 import t from 'tap'
-import { CompiledWorkers, FIXTURES, makeBuilds, missingToolchain } from '../helpers/compiled.ts'
+import { CompiledWorkers, checkGateway, FIXTURES, makeBuilds, missingToolchain } from '../helpers/compiled.ts'
 import { startDaemon } from '../helpers/worker-client.ts'
 
 const missing = missingToolchain('rust')
@@ -28,11 +28,20 @@ const workers = new CompiledWorkers(daemon, {
   binary: await bed.builds.prepare(all),
 })
 
-t.test('[runtimes/rust.6] event', t => workers.event(t))
-t.test('[runtimes/rust.7] envelopes', t => workers.envelopes(t))
-t.test('[runtimes/rust.8] bodies', t => workers.bodies(t))
-t.test('[runtimes/rust.9] failures', t => workers.failures(t, 'all/handler.rs', 93))
-t.test('[runtimes/rust.10] output', t => workers.output(t))
-t.test('[runtimes/rust.11] concurrency', t => workers.concurrency(t))
-t.test('[runtimes/rust.12] endings', t => workers.endings(t))
-t.test('[runtimes/rust.13] protocol', t => workers.protocol(t))
+t.test('[runtimes/rust.5] event', t => workers.event(t))
+t.test('[runtimes/rust.6] envelopes', t => workers.envelopes(t))
+t.test('[runtimes/rust.7] bodies', t => workers.bodies(t))
+t.test('[runtimes/rust.8] failures', t => workers.failures(t, 'all/handler.rs', 93))
+t.test('[runtimes/rust.9] output', t => workers.output(t))
+t.test('[runtimes/rust.10] concurrency', t => workers.concurrency(t))
+t.test('[runtimes/rust.11] endings', t => workers.endings(t))
+t.test('[runtimes/rust.12] protocol', t => workers.protocol(t))
+
+t.test('[runtimes/rust.13, dependencies/resolve.6, dependencies/resolve.8] through a gateway', t =>
+  checkGateway(
+    t,
+    'rust',
+    text =>
+      `use serde_json::{json, Value};\n\npub fn handler(_event: Value) -> Value {\n    json!({ "status": 200, "body": "${text}" })\n}\n`,
+  ),
+)

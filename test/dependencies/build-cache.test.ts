@@ -1,0 +1,92 @@
+import { chmodSync, existsSync, readdirSync, readFileSync, utimesSync, writeFileSync } from 'node:fs'
+import { basename } from 'node:path'
+import t from 'tap'
+import { BuildKey, Workspace } from '../../lib/dependencies/build-cache.ts'
+import { blankOut, GO_TEXT, lineOf, RUST_TEXT, type TextRules } from '../../lib/dependencies/source-text.ts'
+import { makeFn } from '../helpers/fn.ts'
+import { makeTree } from '../helpers/tree.ts'
+
+t.test('[dependencies/resolve.1] each handler file has a build folder with a name that every tool takes', async t => {
+  const folderOf = (file: string) =>
+    new Workspace(makeFn({ fnDir: '/srv', entryPath: `/srv/${file}` }), '.go-build').folder
+  t.equal(folderOf('handler.go'), '/srv/.go-build/handler')
+  t.equal(folderOf('get.items.go'), '/srv/.go-build/get.items')
+  const names = ['[id].go', '[...id].go', '[[...id]].go', 'id.go', `${'x'.repeat(80)}.go`, 'ä ö.go', '-rf.go'].map(
+    file => basename(folderOf(file)),
+  )
+  for (const name of names) t.match(name, /^[A-Za-z0-9_][A-Za-z0-9_.-]{0,60}$/)
+  t.equal(new Set(names).size, names.length)
+})
+
+t.test('[dependencies/resolve.2] a program is there when it is whole and can be run; the newest two stay', async t => {
+  const tree = makeTree({ 'f/handler.go': '' })
+  t.teardown(() => tree.cleanup())
+  const workspace = new Workspace(makeFn({ fnDir: tree.path('f'), entryPath: tree.path('f/handler.go') }), '.go-build')
+  workspace.prepare()
+  t.equal(readFileSync(tree.path('f/.go-build/.gitignore'), 'utf8'), '*\n')
+  t.notOk(workspace.has('a'))
+  ;['a', 'b', 'c'].forEach((key, at) => {
+    const built = tree.path(`f/.go-build/handler/bin/.${key}`)
+    writeFileSync(built, key, { mode: 0o755 })
+    utimesSync(built, at + 1, at + 1)
+    workspace.publish(key, built)
+    t.ok(workspace.has(key))
+    t.notOk(existsSync(built))
+  })
+  t.same(readdirSync(tree.path('f/.go-build/handler/bin')).sort(), ['b', 'c'])
+  chmodSync(workspace.binary('b'), 0o644)
+  t.notOk(workspace.has('b'))
+  writeFileSync(workspace.binary('c'), '')
+  t.notOk(workspace.has('c'), 'a file without content is what a full disk leaves')
+})
+
+t.test('[dependencies/resolve.5] keys tell every two lists of inputs apart', async t => {
+  const keyOf = (...inputs: [string, string | null][]) => {
+    const key = new BuildKey()
+    for (const [name, content] of inputs) key.add(name, content)
+    return key.toString()
+  }
+  const keys = [
+    keyOf(),
+    keyOf(['a', '']),
+    keyOf(['a', null]),
+    keyOf(['a', 'b']),
+    keyOf(['a', 'bc']),
+    keyOf(['ab', 'c']),
+    keyOf(['a', 'b'], ['c', '']),
+    keyOf(['a', 'b1:c=0:']),
+    keyOf(['c', ''], ['a', 'b']),
+  ]
+  t.equal(new Set(keys).size, keys.length)
+  t.equal(keyOf(['a', 'b']), keyOf(['a', 'b']))
+  t.match(keys[0], /^[0-9a-f]{32}$/)
+})
+
+t.test('[runtimes/go.2, runtimes/rust.3] comments and quoted text are no code', async t => {
+  const cases: [rules: TextRules, text: string, code: string][] = [
+    [GO_TEXT, 'a // b\nc', 'a     \nc'],
+    [GO_TEXT, 'a /* b\n/* */ c */', 'a     \n      c */'],
+    [GO_TEXT, 'x = "a\\"//b" + `\\`+y', 'x =          +    +y'],
+    [GO_TEXT, "r = '\"' + '\\'' + z", 'r =     +      + z'],
+    [GO_TEXT, '`\n// a\n` // b', ' \n    \n      '],
+    [RUST_TEXT, 'a /* b /* c */ d */ e', 'a                   e'],
+    [RUST_TEXT, "fn f<'a>(x: &'a str) -> char { '\"' }", "fn f<'a>(x: &'a str) -> char {     }"],
+    [RUST_TEXT, 'r#"a " b"# + br"\\" + "x\\"y"', 'r#         + br    +       '],
+    [RUST_TEXT, "let c = '\\''; let d = '/';", 'let c =     ; let d =    ;'],
+    [GO_TEXT, 'a "open', 'a      '],
+    [RUST_TEXT, 'a /* open', 'a        '],
+    [RUST_TEXT, "'", "'"],
+  ]
+  for (const [rules, text, code] of cases) {
+    const made = blankOut(text, rules)
+    t.equal(made, code, text)
+    t.equal(made.length, text.length)
+  }
+  t.same(
+    [0, 2, 3, 9].map(at => lineOf('ab\ncd\n\n', at)),
+    [1, 1, 2, 4],
+  )
+  const started = performance.now()
+  for (const piece of ['/*', '"', "'", 'r#"', '`', '\\']) blankOut(piece.repeat(100_000), RUST_TEXT)
+  t.ok(performance.now() - started < 2000)
+})
