@@ -66,6 +66,8 @@ export function explain(table: RouteTable, method: string, path: string, host: s
         losers.push(toLoser(entry, 'method', null, `it answers ${claim.methods.join(', ')} only`))
       } else if (entry.hosts.length > 0 && !matchesHost(entry.hosts, requestHost)) {
         losers.push(toLoser(entry, 'host', null, `it answers ${claim.hosts.join(', ')} only`))
+      } else if (leaf.settlement.barred.has(entry)) {
+        losers.push(toLoserOf(entry, leaf.settlement.barred.get(entry)!))
       } else if (before !== null) {
         losers.push(toLoser(entry, 'less-specific', before, `${before.pattern.text} is more specific`))
       } else if (holder !== null) {

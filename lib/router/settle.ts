@@ -64,6 +64,8 @@ export interface Settlement {
   entries: readonly RouteEntry[]
   losses: readonly Loss[]
   conflicts: readonly Conflict[]
+  /** Listed routes of versions that are somebody's already, and whose. */
+  barred: ReadonlyMap<RouteEntry, RouteEntry>
 }
 
 /** Settles all claims on one shape. The outcome does not depend on their order. */
@@ -72,10 +74,12 @@ export function settle(claims: readonly RouteEntry[]): Settlement {
   const losses: (Loss & { methods: Method[] })[] = []
   const conflicts: (Conflict & { methods: Method[] })[] = []
   const lone = new Map<RouteEntry, Slot>()
+  const barred = findBarred(entries)
+  for (const [entry, winner] of barred) losses.push({ entry, winner, methods: [...entry.claim.methods] })
   const slots = METHODS.map(method => {
     const live: RouteEntry[] = []
     for (const entry of entries) {
-      if (!entry.claim.methods.includes(method)) continue
+      if (!entry.claim.methods.includes(method) || barred.has(entry)) continue
       let isCovered = false
       for (const winner of live) {
         if (!hostsOverlap(winner.hosts, entry.hosts)) continue
@@ -98,7 +102,19 @@ export function settle(claims: readonly RouteEntry[]): Settlement {
     }
     return slot
   })
-  return { slots, entries, losses, conflicts }
+  return { slots, entries, losses, conflicts, barred }
+}
+
+/** A URL that is there is not free for a version, whatever methods it answers (§9). */
+function findBarred(entries: readonly RouteEntry[]): Map<RouteEntry, RouteEntry> {
+  const barred = new Map<RouteEntry, RouteEntry>()
+  const owners = entries.filter(entry => !entry.standing.versioned)
+  for (const entry of entries) {
+    if (!entry.standing.versioned || entry.standing.forceUrl || entry.isAddress) continue
+    const owner = owners.find(other => hostsOverlap(other.hosts, entry.hosts))
+    if (owner !== undefined) barred.set(entry, owner)
+  }
+  return barred
 }
 
 /** Methods of an entry that some host really reaches: not lost whole, not disputed whole. */

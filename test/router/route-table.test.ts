@@ -274,9 +274,25 @@ t.test('[router/route-table.11] routes of a version config', async t => {
     makeClaim('/two', { fn: 'x', version: 'v3', source: 'config' }),
     makeClaim('GET /f', { fn: 'f', source: 'config', forced: true }),
     makeClaim('GET /f', { fn: 'x', version: 'v2', source: 'config' }),
+    makeClaim('GET /half', { fn: 'h' }),
+    makeClaim('GET,POST /half', { fn: 'x', version: 'v2', source: 'config', folder: 'x/v2' }),
+    makeClaim('GET /by-host', { fn: 'h', hosts: ['a.test'] }),
+    makeClaim('GET /by-host', { fn: 'x', version: 'v2', source: 'config', hosts: ['b.test'] }),
   ]
   const table = build(claims)
   check(t, table, { 'GET /x': 'x', 'GET /free': 'x@v2', 'GET /two': CONFLICT, 'GET /f': 'f' })
+  // Another method of a URL that is there is no free URL.
+  check(t, table, { 'GET /half': 'h', 'POST /half': '405 GET, HEAD' })
+  t.equal(ask(table, 'GET /by-host', 'b.test'), 'x@v2')
+  t.match(explain(table, 'POST', '/half', ''), {
+    winner: null,
+    refusal: { status: 405 },
+    losers: [{ rule: 'method' }, { rule: 'taken', version: 'v2', by: /h/ }],
+  })
+  t.equal(
+    table.warnings.filter(({ code, message }) => code === 'ROUTE_TAKEN' && /GET,POST \/half/.test(message)).length,
+    1,
+  )
   t.match(
     table.warnings.find(({ path }) => path === 'x/v2/fn.config.json'),
     { code: 'ROUTE_TAKEN', hint: /call x@v2, or set FN_FORCE_URL=1/ },
@@ -286,6 +302,8 @@ t.test('[router/route-table.11] routes of a version config', async t => {
     'GET /free': 'x@v2',
     'GET /two': CONFLICT,
     'GET /f': 'x@v2',
+    'GET /half': 'x@v2',
+    'POST /half': 'x@v2',
   })
 })
 
@@ -366,13 +384,29 @@ t.test('[router/route-table.16, router/radix-tree.14] answers belong to the one 
 })
 
 /** Who answers, by the rules of the page, every claim weighed anew for every request. */
+function isHost({ hosts }: Claim, host: string): boolean {
+  return hosts.length === 0 || hosts.some(rule => (rule.startsWith('*') ? host.endsWith(rule.slice(1)) : rule === host))
+}
+
 function naiveAnswer(claims: readonly Claim[], forceUrl: boolean, method: string, path: string, host: string): string {
   const segments = naiveSegments(path)
   if (segments === null) return '400'
   const wanted = method === 'HEAD' ? 'GET' : method
-  const matching = claims.filter(({ pattern }) => naiveMatch(naivePattern(pattern), segments) !== null)
-  const forHost = ({ hosts }: Claim): boolean =>
-    hosts.length === 0 || hosts.some(rule => (rule.startsWith('*') ? host.endsWith(rule.slice(1)) : rule === host))
+  const shapeOf = ({ pattern }: Claim): string => naiveShape(naivePattern(pattern))
+  const isBarred = (claim: Claim): boolean =>
+    claim.fn.version !== null &&
+    !forceUrl &&
+    claims.some(
+      other =>
+        other.fn.version === null &&
+        shapeOf(other) === shapeOf(claim) &&
+        // Every kind of host that the lists of this test speak of.
+        ['', 'a.test', 'b.test', 'c.org', 'd.test'].some(name => isHost(other, name) && isHost(claim, name)),
+    )
+  const matching = claims.filter(
+    claim => naiveMatch(naivePattern(claim.pattern), segments) !== null && !isBarred(claim),
+  )
+  const forHost = (claim: Claim): boolean => isHost(claim, host)
   const withMethod = matching.filter(({ methods }) => methods.some(name => name === wanted))
   const able = withMethod.filter(forHost)
   if (able.length === 0) {
@@ -382,13 +416,13 @@ function naiveAnswer(claims: readonly Claim[], forceUrl: boolean, method: string
     return `405 ${names.flatMap(name => (name === 'GET' ? ['GET', 'HEAD'] : [name])).join(', ')}`
   }
   able.sort((a, b) => naiveOrder(naivePattern(a.pattern), naivePattern(b.pattern)))
-  const shape = naiveShape(naivePattern(able[0]!.pattern))
+  const shape = shapeOf(able[0]!)
   const weight = ({ source, forced, fn }: Claim): number => {
     if (fn.version !== null) return forceUrl ? 9 : 0
     if (forced || (forceUrl && source === 'config')) return 8
     return { config: 1, file: 2, manifest: 3 }[source]
   }
-  const here = able.filter(({ pattern }) => naiveShape(naivePattern(pattern)) === shape)
+  const here = able.filter(claim => shapeOf(claim) === shape)
   const most = Math.max(...here.map(weight))
   const holders = here.filter(claim => weight(claim) === most)
   return new Set(holders.map(({ fn }) => fn.key)).size > 1 ? '409' : holders[0]!.fn.key
