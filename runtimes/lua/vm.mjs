@@ -3,8 +3,8 @@
  * own globals, so what is changed here is changed for one function only. Owner: page runtime/lua-runtime.
  *
  * Repairs, each with a test: table keys and comparisons of strings with control characters (the shipped hash drops
- * leading zeros, so that "\t\18" and "\145\2" are one key and "\n" sorts after "A"), and quadratic or per-byte
- * conversions between Lua bytes and JavaScript text.
+ * leading zeros, so that "\t\18" and "\145\2" are one key and "\n" sorts after "A"), quadratic or per-byte
+ * conversions between Lua bytes and JavaScript text, and the instruction hook of coroutines.
  */
 
 import { isUtf8 } from 'node:buffer'
@@ -203,6 +203,7 @@ export function loadVm(guard) {
   const tables = load('fengari/src/ltable.js')
   Object.setPrototypeOf(LuaTable.prototype, tables.Table.prototype)
   tables.luaH_new = (/** @type {any} */ L) => new LuaTable(L)
+  repairHooks(api)
   watchItems(api, tables, load('fengari/src/ldo.js'), guard)
   const handleNativeError = (/** @type {any} */ L) => {
     api.lua_pushstring(L, toBytes(describeNativeError(api.lua_touserdata(L, 1))))
@@ -283,6 +284,20 @@ function repairConversions(defs, guard) {
     const part = from === undefined && to === undefined ? bytes : bytes.subarray(from, to)
     if (!replace && !isUtf8(part)) throw new RangeError('cannot convert invalid utf8 to javascript string')
     return toText(part)
+  }
+}
+
+/**
+ * An error caught in a coroutine switched its hook off for ever, because a protected call noted that it was off before.
+ * @param {any} api
+ */
+function repairHooks(api) {
+  const { lua_pcallk: pcallk } = api
+  api.lua_pcallk = (/** @type {any[]} */ ...args) => {
+    const [L] = args
+    // The flag CIST_OAH is bit 0, the form in which the state keeps it.
+    L.ci.callstatus |= L.allowhook
+    return pcallk(...args)
   }
 }
 

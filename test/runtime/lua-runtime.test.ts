@@ -1,6 +1,9 @@
 import { execFileSync } from 'node:child_process'
+import { Worker } from 'node:worker_threads'
 import t from 'tap'
+import { runtimeFile } from '../../lib/runtime/package-files.ts'
 import { type LuaSite, makeLuaSite } from '../helpers/lua.ts'
+import { makeTree } from '../helpers/tree.ts'
 
 /** Runs the request body as Lua: one thread serves a whole table of cases. */
 const EVALUATE = 'function handler(event, params) return assert(load(event.body, "=case"))(event, params) end'
@@ -732,6 +735,7 @@ t.test('[runtime/lua-runtime.18] endless work of any kind ends with 504, and the
     'xpcall handler': 'xpcall(function() while true do end end, function() while true do end end) return "escaped"',
     'coroutine loop':
       'local co = coroutine.wrap(function() while true do coroutine.yield() end end) while true do co() end',
+    'after a caught error in a coroutine': 'coroutine.wrap(function() pcall(error) while true do end end)()',
     'coroutine in pcall': 'while true do pcall(coroutine.wrap(function() while true do end end)) end',
     pattern: 'return (("a"):rep(40)):find(("a?"):rep(40) .. ("a"):rep(40) .. "b")',
     'pattern backtracking': 'return (("a"):rep(30000)):find(".-.-.-.-b")',
@@ -765,6 +769,42 @@ t.test('[runtime/lua-runtime.18] endless work of any kind ends with 504, and the
   }
 })
 
+t.test('[runtime/lua-runtime.18] a thread that nobody ends in time ends its call itself', async t => {
+  const tree = makeTree({
+    'handler.lua': `function handler(e)
+      if e.query.ok then return "ok" end
+      local co = coroutine.wrap(function() while true do pcall(function() while true do end end) end end)
+      while true do pcall(co) end
+    end`,
+  })
+  // The thread alone, without the set whose timer would end it first.
+  const thread = new Worker(runtimeFile('lua/thread.mjs'), {
+    env: {},
+    workerData: {
+      memoryBytes: 128 * 1024 * 1024,
+      loadTimeoutMs: 10_000,
+      graceMs: 50,
+      progress: new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT),
+    },
+  })
+  t.teardown(async () => {
+    await thread.terminate()
+    tree.cleanup()
+  })
+  const { root } = tree
+  const start = { key: 'f', name: 'f', version: null, root, dir: root, entry: tree.path('handler.lua'), handler: null }
+  const fn = { ...start, adapter: null, env: {}, context: { timeout_ms: 100 } }
+  const said: unknown[] = []
+  thread.on('message', (message: unknown[]) => said.push(...message))
+  const calls = [1, '{"query":{}}', null, 2, '{"query":{"ok":"1"}}', null]
+  thread.postMessage({ start: JSON.stringify(fn), calls })
+  await until(() => said.length >= 12, 'both calls are answered')
+  t.same(said.slice(0, 2), ['ready', 0])
+  t.same(said.slice(4, 6), ['error', 1])
+  t.match(JSON.parse(String(said[6])), { code: 'timeout', message: 'runtime timeout' })
+  t.same(said.slice(8), ['reply', 2, JSON_HEAD, '"ok"'], 'and serves the next one')
+})
+
 t.test(
   '[runtime/lua-runtime.19, runtime/lua-runtime.29] memory bombs end their own thread, never the process',
   async t => {
@@ -789,6 +829,8 @@ t.test(
       bytes: 'local s, t = ("x"):rep(1e5), {} for i = 1, 1e9 do t[i] = { s:byte(1, -1) } end',
       coroutines:
         'local s, t = ("x"):rep(1e5), {} for i = 1, 1e9 do local co = coroutine.create(function(...) coroutine.yield() end) coroutine.resume(co, s:byte(1, -1)) t[i] = co end',
+      'after a caught error in a coroutine':
+        'coroutine.wrap(function() pcall(error) pcall(error) local t = {} for i = 1, 1e9 do t[i] = i end end)()',
       closures: 'local t = {} for i = 1, 1e9 do t[i] = function() return i end end',
       recursion: 'local function f(n) return 1 + f(n + 1) end return f(1)',
       'mutual pcall': 'local function f() return pcall(f) end return f()',
