@@ -23,6 +23,7 @@ import { type GatewayState, toCatalogRecord, toHealthRecord } from './control/re
 import type { FunctionVersion } from './core/catalog.ts'
 import { type Clock, systemClock } from './core/clock.ts'
 import { GatewayError, type Warning } from './core/errors.ts'
+import { toFunctionKey } from './core/identity.ts'
 import { DEFAULT_VERSION_LABEL, toVersionPath } from './core/versions.ts'
 import { explainIgnored } from './discovery/explain.ts'
 import { type Builds, createBuilds } from './dependencies/resolve.ts'
@@ -486,7 +487,12 @@ class FunctionGateway implements Gateway {
 
   #findFunction(name: string, version: string | null, runtime: string | null): FunctionVersion {
     const found = this.#catalog.discovery.functions.filter(
-      fn => fn.name === name && fn.version === version && (runtime === null || fn.runtime === runtime),
+      fn =>
+        fn.name === name &&
+        fn.version === version &&
+        (runtime === null || fn.runtime === runtime) &&
+        // A second one of that name in its runtime has a longer key, and a warning that says so.
+        fn.key === toFunctionKey(fn.runtime, name, version),
     )
     if (found.length > 1) {
       const names = found.map(fn => fn.runtime).join(', ')

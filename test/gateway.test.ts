@@ -145,6 +145,9 @@ t.test('[gateway.7] invoke by name', async t => {
     'hello/v2/handler.js': 'export const handler = () => ({ v: 2 })\n',
     'node/dup/handler.js': 'export const handler = () => 1\n',
     'python/dup/handler.py': 'def handler(event):\n    return 1\n',
+    'twice/handler.js': 'export const handler = () => "first"\n',
+    'other/handler.js': 'export const handler = () => "second"\n',
+    'other/fn.config.json': '{ "name": "twice" }',
   })
   const call = await gateway.invoke('hello', { query: { q: '1' }, context: { id: 7 } })
   t.match([call.status, JSON.parse(call.body.toString())], [200, { user: { id: 7 }, q: '1' }])
@@ -153,6 +156,7 @@ t.test('[gateway.7] invoke by name', async t => {
   await t.rejects(gateway.invoke('hello', { version: 'v9' }), { code: 'NOT_FOUND' })
   await t.rejects(gateway.invoke('dup'), { code: 'ROUTE_CONFLICT', message: /node.*python|python.*node/ })
   t.equal((await gateway.invoke('dup', { runtime: 'node' })).status, 200)
+  t.equal((await gateway.invoke('twice')).status, 200, 'two of one runtime: the one whose warning says so')
 })
 
 t.test(

@@ -89,7 +89,8 @@ function compareText(a: string, b: string): number {
 }
 
 function duplicateWarning(holder: FunctionVersion, fn: FunctionVersion): Warning {
-  const text = `has the name ${fn.name} of ${holder.entryFile} in the same runtime`
+  const name = fn.version === null ? fn.name : `${fn.name}@${fn.version}`
+  const text = `has the name ${name} of ${holder.entryFile} in the same runtime`
   const hint = 'Rename one of them: calls by name reach the other.'
   return pathWarning('DUPLICATE_NAME', fn.entryFile, text, hint)
 }
