@@ -68,11 +68,14 @@ export function init(cwd: string, name: string, templateName: string, withTypes 
 
 /** What to do next, for a person. */
 export function toInitText(result: InitResult): string {
+  const handler = result.files[0] ?? ''
+  const runtime = handler.endsWith('.go') ? 'go' : handler.endsWith('.rs') ? 'rust' : null
   return [
     ...result.files.map(file => `created ${file}`),
     '',
     'next:',
-    '  fngw dev --native',
+    // Experimental runtimes serve only when they are asked for.
+    `  ${runtime === null ? '' : `FN_RUNTIMES=${runtime} `}fngw dev --native`,
     `  curl 'http://127.0.0.1:8080${result.urlPath}?name=you'`,
     '',
   ].join('\n')

@@ -1,6 +1,6 @@
 /** What `fngw init` writes, one template per language. Owner: §1, page bin/init. */
 
-export const TEMPLATE_NAMES = ['node', 'ts', 'python', 'php', 'lua'] as const
+export const TEMPLATE_NAMES = ['node', 'ts', 'python', 'php', 'lua', 'go', 'rust'] as const
 export type TemplateName = (typeof TEMPLATE_NAMES)[number]
 
 export interface Template {
@@ -52,12 +52,39 @@ function handler(event)
 end
 `
 
+const GO = `// Package hello answers GET and POST. An answer always has a status; headers and body are up to you.
+package hello
+
+func handler(event map[string]any) map[string]any {
+	name, ok := event["query"].(map[string]any)["name"].(string)
+	if !ok {
+		name = "world"
+	}
+	body := map[string]any{"message": "Hello, " + name + "!", "method": event["method"]}
+	return map[string]any{"status": 200, "body": body}
+}
+`
+
+const RUST = `// Answers GET and POST. An answer always has a status; headers and body are up to you.
+use serde_json::{json, Value};
+
+pub fn handler(event: Value) -> Value {
+    let name = event["query"]["name"].as_str().unwrap_or("world");
+    json!({
+        "status": 200,
+        "body": { "message": format!("Hello, {name}!"), "method": event["method"] }
+    })
+}
+`
+
 export const TEMPLATES: Readonly<Record<TemplateName, Template>> = {
   node: { runtime: 'node', fileName: 'handler.js', fileText: NODE },
   ts: { runtime: 'node', fileName: 'handler.ts', fileText: TS },
   python: { runtime: 'python', fileName: 'handler.py', fileText: PYTHON },
   php: { runtime: 'php', fileName: 'handler.php', fileText: PHP },
   lua: { runtime: 'lua', fileName: 'handler.lua', fileText: LUA },
+  go: { runtime: 'go', fileName: 'handler.go', fileText: GO },
+  rust: { runtime: 'rust', fileName: 'handler.rs', fileText: RUST },
 }
 
 /** `fn.config.json` beside the handler: one explicit setting of each kind, ready to be changed. */

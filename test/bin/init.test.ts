@@ -9,6 +9,7 @@ import { createGateway } from '../../lib/gateway.ts'
 import { findProgram } from '../../lib/runtime/binaries.ts'
 import { TEMPLATES } from '../../bin/templates.ts'
 import type { RuntimeName } from '../../lib/core/identity.ts'
+import { injectBuilt, shareCrates } from '../helpers/compiled.ts'
 
 t.test('[bin/init.1, bin/init.2] every template answers as it stands', async t => {
   const cwd = t.testdir({})
@@ -24,15 +25,11 @@ t.test('[bin/init.1, bin/init.2] every template answers as it stands', async t =
     else t.comment(`${template} is not run: ${problem}`)
   }
   const runtimes = [...new Set(available.map(template => TEMPLATES[template as 'node'].runtime as RuntimeName))]
+  shareCrates(cwd)
   const gateway = await createGateway({ functionsRoot: cwd, runtimes, env: process.env })
   t.teardown(() => gateway.close())
   for (const template of available) {
-    // A compiled language answers 503 with Retry-After while its first build runs.
-    let response = await gateway.inject(`/say/hello-${template}?name=Kim`)
-    for (let tries = 0; response.status === 503 && tries < 200; tries++) {
-      await new Promise(done => setTimeout(done, 500))
-      response = await gateway.inject(`/say/hello-${template}?name=Kim`)
-    }
+    const response = await injectBuilt(gateway, `/say/hello-${template}?name=Kim`)
     t.same([response.status, response.json()], [200, { message: 'Hello, Kim!', method: 'GET' }], template)
   }
 })
@@ -61,6 +58,7 @@ t.test('[bin/init.5] the command prints the files and what to do next', async t 
     toInitText(init(cwd, 'a', 'lua')),
     /created a\/handler\.lua[\s\S]*fngw dev --native[\s\S]*curl 'http:.*\/a\?name=you'/,
   )
+  t.match(toInitText(init(cwd, 'g', 'go')), /\n {2}FN_RUNTIMES=go fngw dev --native\n/)
   const program = new URL('../../bin/fngw.ts', import.meta.url).pathname
   const tsx = import.meta.resolve('tsx')
   const run = (...args: string[]) =>

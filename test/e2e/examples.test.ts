@@ -5,16 +5,20 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { inflateSync } from 'node:zlib'
 import t, { type Test } from 'tap'
-import { createGateway, type Gateway } from '../../lib/index.ts'
+import { createGateway, type Gateway, type GatewayOptions } from '../../lib/index.ts'
 import { findProgram } from '../../lib/runtime/binaries.ts'
+import { injectBuilt, missingToolchain, shareCrates } from '../helpers/compiled.ts'
+
+t.setTimeout(180_000)
 
 const EXAMPLES = fileURLToPath(new URL('../../examples/functions', import.meta.url))
 
 /** Serves a copy of an example, so that its data stays out of the checkout. */
-async function serve(t: Test, name: string): Promise<Gateway> {
+async function serve(t: Test, name: string, settings: GatewayOptions = {}): Promise<Gateway> {
   const root = mkdtempSync(join(tmpdir(), 'fngw-example-'))
   cpSync(join(EXAMPLES, name), root, { recursive: true })
-  const gateway = await createGateway({ functionsRoot: root, env: process.env })
+  shareCrates(root)
+  const gateway = await createGateway({ functionsRoot: root, env: process.env, ...settings })
   t.teardown(async () => {
     await gateway.close()
     rmSync(root, { recursive: true, force: true })
@@ -110,4 +114,19 @@ t.test('[gateway.2] polyglot: one tree, five languages', async t => {
     body: '[{"cents":650,"count":2},{"cents":100}]',
   })
   t.same([invoice.status, invoice.json()], [201, { lines: 2, total_cents: 1400 }])
+})
+
+t.test('[gateway.2] go-slug makes names for URLs', { skip: missingToolchain('go') ?? false }, async t => {
+  const gateway = await serve(t, 'go-slug', { runtimes: ['go'] })
+  const { status, json } = await injectBuilt(gateway, `/slug/${encodeURIComponent('Crème brûlée für Zwei!')}`)
+  t.same([status, json()], [200, { slug: 'creme-brulee-fuer-zwei', words: 4 }])
+  t.equal((await gateway.inject('/slug/!')).status, 422)
+})
+
+t.test('[gateway.2] rust-stats describes numbers', { skip: missingToolchain('rust') ?? false }, async t => {
+  const gateway = await serve(t, 'rust-stats', { runtimes: ['rust'] })
+  const { status, json } = await injectBuilt(gateway, { method: 'POST', url: '/stats', body: '[1,2,3,10]' })
+  t.match([status, json()], [200, { count: 4, mean: 4, median: 2.5, deviation: 3.5355339059327378 }])
+  t.equal((await gateway.inject({ method: 'POST', url: '/stats', body: '["a"]' })).status, 422)
+  t.equal((await gateway.inject('/stats')).status, 405)
 })
