@@ -10,7 +10,7 @@
 import { chmodSync, unlinkSync } from 'node:fs'
 import { connect, createServer } from 'node:net'
 import { availableParallelism } from 'node:os'
-import { dirname, join, resolve } from 'node:path'
+import { basename, dirname, join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { WorkerProcess } from './spawn.mjs'
@@ -211,7 +211,7 @@ function startWorker(binary, style) {
   const socket =
     address.path === undefined
       ? `tcp://${address.host}:0`
-      : join(dirname(address.path), `w${flags.index}-${workerNumber}.sock`)
+      : join(dirname(address.path), `${basename(address.path, '.sock')}-w${workerNumber}.sock`)
   const [command, args] =
     typeof binary === 'string'
       ? [binary, ['--socket', socket]]

@@ -17,8 +17,8 @@ const (
 	textType  = "text/plain; charset=utf-8"
 	jsonType  = "application/json"
 	bytesType = "application/octet-stream"
-	// Longest value quoted in a message.
-	maxShownBytes = 60
+	// Characters of a value quoted in a message.
+	maxShownChars = 60
 )
 
 // contractError says how the answer breaks the response contract; the gateway sends 502.
@@ -133,7 +133,7 @@ func toBody(envelope map[string]any, prefix string) ([]byte, string, error) {
 		if !isText {
 			return nil, "", broken("%sbody_base64 must be base64 text, got %s", prefix, show(encoded))
 		}
-		data, err := base64.StdEncoding.DecodeString(text)
+		data, err := decodeBase64(text)
 		if err != nil {
 			return nil, "", broken("%sbody_base64 must be base64 text, got %s", prefix, show(encoded))
 		}
@@ -152,6 +152,17 @@ func toBody(envelope map[string]any, prefix string) ([]byte, string, error) {
 	}
 	data, err := toJSON(prefix+"body", body)
 	return data, jsonType, err
+}
+
+// decodeBase64 takes text with or without its padding, and none of the line breaks that the library passes over.
+func decodeBase64(text string) ([]byte, error) {
+	if strings.ContainsAny(text, "\r\n") {
+		return nil, base64.CorruptInputError(0)
+	}
+	if strings.HasSuffix(text, "=") {
+		return base64.StdEncoding.DecodeString(text)
+	}
+	return base64.RawStdEncoding.DecodeString(text)
 }
 
 // toProxy makes the edge proxy directive; its body travels as the frame's.
@@ -261,6 +272,9 @@ func toHeaders(value any) (headerList, error) {
 		}
 	default:
 		of := reflect.ValueOf(value)
+		if of.Kind() == reflect.Slice && of.Len() == 0 {
+			return nil, nil
+		}
 		many := reflect.TypeOf(map[string][]string(nil))
 		if !of.Type().ConvertibleTo(many) {
 			return nil, broken("headers must be an object, got %s", show(value))
@@ -277,7 +291,7 @@ func toHeaders(value any) (headerList, error) {
 		for _, value := range header.values {
 			for _, char := range value {
 				if (char < 0x20 && char != '\t') || char == 0x7f || char > 0xff {
-					return nil, broken("header %s holds the character U+%04X, which HTTP does not allow", header.name, char)
+					return nil, broken(`header "%s" holds the character U+%04X, which HTTP does not allow there`, header.name, char)
 				}
 			}
 		}
@@ -308,7 +322,7 @@ func toHeaderValues(name string, value any) ([]string, error) {
 }
 
 func badHeader(name string, value any) error {
-	return broken("header %s must be text, a number or an array of them, got %s", name, show(value))
+	return broken(`header "%s" must be a string, a number, a boolean or a list of them, got %s`, name, show(value))
 }
 
 func toHeaderText(value any) (string, bool) {
@@ -355,13 +369,19 @@ func quote(text string) string {
 	return string(quoted)
 }
 
-// show gives a value with its type, short enough for a message.
+// show gives a value with its type, short enough for a message; the same words in every runtime.
 func show(value any) string {
 	switch value := value.(type) {
 	case nil:
-		return "nothing"
+		return "null"
 	case string:
-		return shorten(quote(value)) + " (string)"
+		return quote(shorten(value)) + " (string)"
+	case bool:
+		return strconv.FormatBool(value) + " (boolean)"
+	case float64:
+		return strconv.FormatFloat(value, 'g', -1, 64) + " (number)"
+	case json.Number:
+		return shorten(value.String()) + " (number)"
 	case []byte:
 		return fmt.Sprintf("%d bytes", len(value))
 	}
@@ -369,16 +389,26 @@ func show(value any) string {
 	case reflect.Map, reflect.Struct:
 		return "an object"
 	case reflect.Slice, reflect.Array:
-		return fmt.Sprintf("an array of %d", of.Len())
+		if of.Len() == 1 {
+			return "an array of 1 item"
+		}
+		return fmt.Sprintf("an array of %d items", of.Len())
 	case reflect.Func:
 		return "a function"
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Float32,
+		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return fmt.Sprint(value) + " (number)"
 	}
 	return shorten(fmt.Sprint(value)) + fmt.Sprintf(" (%T)", value)
 }
 
 func shorten(text string) string {
-	if len(text) <= maxShownBytes {
-		return text
+	count := 0
+	for at := range text {
+		if count == maxShownChars {
+			return text[:at] + "..."
+		}
+		count++
 	}
-	return strings.ToValidUTF8(text[:maxShownBytes], "") + "..."
+	return text
 }

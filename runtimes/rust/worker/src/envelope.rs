@@ -7,8 +7,8 @@ use std::borrow::Cow;
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 const BYTES: &str = "application/octet-stream";
-/// Longest value quoted in a message, bytes.
-const MAX_SHOWN_BYTES: usize = 60;
+/// Characters of a value quoted in a message.
+const MAX_SHOWN_CHARS: usize = 60;
 
 /// JSON text of the reply's header without its closing brace, and the body.
 pub struct Reply {
@@ -115,6 +115,7 @@ fn to_headers(value: Option<&Value>) -> Result<Option<Map<String, Value>>, Strin
     let given = match value {
         None | Some(Value::Null) => return Ok(None),
         Some(Value::Object(given)) => given,
+        Some(Value::Array(items)) if items.is_empty() => return Ok(None),
         Some(other) => return Err(format!("headers must be an object, got {}", show(other))),
     };
     let mut headers = Map::new();
@@ -140,11 +141,17 @@ fn to_text(name: &str, value: &Value) -> Result<Value, String> {
         Value::String(text) => Cow::Borrowed(text.as_str()),
         Value::Number(number) => Cow::Owned(number.to_string()),
         Value::Bool(flag) => Cow::Owned(flag.to_string()),
-        other => return Err(format!("header {} must be text, a number or an array of them, got {}", name, show(other))),
+        other => {
+            let rule = "must be a string, a number, a boolean or a list of them";
+            return Err(format!("header \"{}\" {}, got {}", name, rule, show(other)));
+        }
     };
     let bad = |char: &char| (*char < ' ' && *char != '\t') || *char == '\x7f' || *char > '\u{ff}';
     match text.chars().find(bad) {
-        Some(char) => Err(format!("header {} holds the character U+{:04X}, which HTTP does not allow", name, char as u32)),
+        Some(char) => {
+            let code = char as u32;
+            Err(format!("header \"{}\" holds the character U+{:04X}, which HTTP does not allow there", name, code))
+        }
         None => Ok(text.into()),
     }
 }
@@ -153,21 +160,17 @@ fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// A value with its type, short enough for a message.
+/// A value with its type, short enough for a message; the same words in every runtime.
 fn show(value: &Value) -> String {
     match value {
         Value::Null => "null".into(),
         Value::Bool(flag) => format!("{} (boolean)", flag),
         Value::Number(number) => format!("{} (number)", number),
-        Value::Array(items) => format!("an array of {}", items.len()),
+        Value::Array(items) => format!("an array of {} item{}", items.len(), if items.len() == 1 { "" } else { "s" }),
         Value::Object(_) => "an object".into(),
-        Value::String(_) => {
-            let text = value.to_string();
-            let mut end = text.len().min(MAX_SHOWN_BYTES);
-            while !text.is_char_boundary(end) {
-                end -= 1;
-            }
-            format!("{}{} (string)", &text[..end], if end < text.len() { "..." } else { "" })
-        }
+        Value::String(text) => match text.char_indices().nth(MAX_SHOWN_CHARS) {
+            Some((end, _)) => format!("{} (string)", Value::from(format!("{}...", &text[..end]))),
+            None => format!("{} (string)", value),
+        },
     }
 }
