@@ -33,6 +33,8 @@ function run(file) {
     const child = spawn(process.execPath, ['--import', 'tsx', file], {
       cwd: root,
       detached: true,
+      // tap's own limit is 30 s a file, too short for one that builds Rust on a busy machine.
+      env: { ...process.env, TAP_TIMEOUT: String(FILE_TIMEOUT_MS / 1000) },
       stdio: ['ignore', 'pipe', 'pipe'],
     })
     const end = () => {

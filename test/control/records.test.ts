@@ -74,7 +74,7 @@ t.test('[control/records.1, control/records.2, control/records.3] health', async
       name: 'hello',
       version: 'default',
       state: 'warm',
-      workers: 1,
+      workers: Number,
       worker_pool: { enabled: true, max_workers: 3, max_queue: 5 },
     },
   )
