@@ -29,6 +29,8 @@ export abstract class RuntimeCall {
   /** Monotonic ms when the call began to run, and by when it must answer (or send its next chunk); 0 before it runs. */
   startedAt = 0
   deadline = 0
+  /** True when it is past its deadline and still open in the worker. */
+  late = false
   /** Stream bytes received and not yet granted again. */
   ungranted = 0
   state: 'new' | 'waiting' | 'sent' | 'running' | 'streaming' | 'done' = 'new'

@@ -46,6 +46,10 @@ export abstract class Worker {
   /** One of a one-at-a-time worker that is not the first has not begun. */
   readonly inflight = new OpenCalls()
   idleSince: number
+  /** Open calls that nobody waits for, when one was left last, and how many of them are past their deadline. */
+  private gone = 0
+  private goneAt = 0
+  private late = 0
   private lastSign: number
   private pinged = false
   private fastCalls = 0
@@ -70,7 +74,7 @@ export abstract class Worker {
   hasRoom(now: number): boolean {
     const open = this.inflight.size
     if (this.state !== 'ready') return this.state === 'starting' && open === 0
-    if (this.pinged) return false
+    if (this.pinged || this.late > 0) return false
     if (open === 0) return true
     if (this.maxInflight !== 1) {
       if (open >= (this.maxInflight || MAX_INFLIGHT)) return false
@@ -104,10 +108,23 @@ export abstract class Worker {
     if (call.state === 'streaming' && bytes > 0) this.sendMore(call, bytes)
   }
 
-  /** Nobody waits for this call any more. It keeps its place in the worker until it ends, at most to its deadline. */
+  /** Nobody waits for this call any more. It may go on to its deadline, or until its place is needed. */
   abandon(call: RuntimeCall): void {
     call.state = 'done'
+    this.gone++
+    this.goneAt = this.set.clock.monotonic()
     this.sendCancel(call)
+  }
+
+  /** True when it is busy for clients that left: a call that waits may have its place. */
+  get isForNobody(): boolean {
+    if (this.gone === 0 || this.state !== 'ready') return false
+    return this.maxInflight === 1 ? this.inflight.first?.state === 'done' : this.gone === this.inflight.size
+  }
+
+  /** True when it heard of that long enough ago to have ended the calls. */
+  hadTimeToObey(now: number): boolean {
+    return now - this.goneAt >= CANCEL_GRACE_MS
   }
 
   stop(): void {
@@ -273,8 +290,13 @@ export abstract class Worker {
 
   /** Takes the call out; the next one of a one-at-a-time worker begins. */
   private finish(call: RuntimeCall, now: number): void {
+    if (call.state === 'done') {
+      this.gone--
+      if (call.late) this.late--
+    }
     call.state = 'done'
     this.inflight.remove(call)
+    if (this.late > 0) this.killIfForNobody()
     if (this.maxInflight === 1) {
       this.fastCalls = now - call.startedAt < FAST_CALL_MS ? this.fastCalls + 1 : 0
       if (this.inflight.size > 0) this.begin(this.inflight.first!, now)
@@ -304,12 +326,14 @@ export abstract class Worker {
         continue
       }
       if (call.state === 'done') {
-        overdue = true
+        if (call.late || this.maxInflight === 1) overdue = true
+        else this.markLate(call, Number.POSITIVE_INFINITY)
         continue
       }
       const streaming = call.state === 'streaming'
       call.state = 'done'
-      call.deadline = now + CANCEL_GRACE_MS
+      this.gone++
+      this.markLate(call, now + CANCEL_GRACE_MS)
       next = Math.min(next, call.deadline)
       const error = new GatewayError('TIMEOUT', 'runtime timeout')
       if (streaming) call.onEnd(error)
@@ -318,8 +342,28 @@ export abstract class Worker {
       if (this.maxInflight === 1) overdue = true
       else this.sendCancel(call)
     }
-    if (overdue) this.kill()
-    else if (next !== Number.POSITIVE_INFINITY) this.arm(next - now)
+    if (overdue) {
+      this.kill()
+      return
+    }
+    if (next !== Number.POSITIVE_INFINITY) this.arm(next - now)
+    if (this.late > 0) this.killIfForNobody()
+  }
+
+  /** The worker gets no further call: it is about to be killed. @param killAt - for its sake alone, whoever else is in it */
+  private markLate(call: RuntimeCall, killAt: number): void {
+    call.late = true
+    call.deadline = killAt
+    this.late++
+  }
+
+  /** Kills it when a call is past its deadline that a client left, and no other is open: one that left harms no other. */
+  private killIfForNobody(): void {
+    if (this.gone < this.inflight.size) return
+    for (const call of this.inflight.values()) {
+      if (call.late && call.deadline !== Number.POSITIVE_INFINITY) return
+    }
+    this.kill()
   }
 }
 
@@ -400,7 +444,10 @@ export class WorkerSet {
 
   abandon(call: RuntimeCall): void {
     if (call.state === 'waiting' || call.state === 'new') call.state = 'done'
-    else if (call.state !== 'done') call.worker?.abandon(call)
+    else if (call.state !== 'done') {
+      call.worker?.abandon(call)
+      if (!this.isDrained()) this.grow(this.clock.monotonic())
+    }
   }
 
   /** How many workers the function has at a socket: the next start goes where there are fewest. */
@@ -568,7 +615,8 @@ export class WorkerSet {
       }
       if (this.isDrained()) return
     }
-    if (this.growTimer !== null || this.workers.length >= this.options.maxWorkers) return
+    if (this.growTimer !== null) return
+    if (this.workers.length >= this.options.maxWorkers && !this.workers.some(worker => worker.isForNobody)) return
     const oneAtATime = this.workers.every(worker => worker.maxInflight === 1)
     this.growTimer = this.clock.setTimeout(() => this.growNow(), oneAtATime ? GROW_AFTER_MS : STALL_MS)
   }
@@ -582,11 +630,18 @@ export class WorkerSet {
     let starting = 0
     for (const worker of this.workers) if (worker.state === 'starting') starting++
     if (starting === 0 && this.blockedUntil <= now) {
-      const room = this.options.maxWorkers - this.workers.length
+      const room = this.options.maxWorkers - this.workers.length || this.reclaim(now)
       for (let i = Math.min(waiting, room, Math.max(1, this.workers.length)); i > 0; i--) this.start()
     }
     this.drain(now)
     if (!this.isDrained()) this.grow(now)
+  }
+
+  /** Ends a worker that is busy for a client that left. @returns how many may be started in its place */
+  private reclaim(now: number): number {
+    const worker = this.workers.find(one => one.isForNobody && one.hadTimeToObey(now))
+    worker?.kill()
+    return worker === undefined ? 0 : 1
   }
 
   private drain(now: number): void {
