@@ -17,6 +17,8 @@ import { makeTree, type Tree, type TreeEntry } from './tree.ts'
 const FIXTURES = fileURLToPath(new URL('../fixtures/functions/', import.meta.url))
 
 export const SHORT_TIMEOUT_MS = 400
+/** Milliseconds the first build on a busy machine may take. */
+const BUILD_WAIT_MS = 150_000
 export const MAX_BODY_BYTES = 20 * 1024 * 1024
 
 export interface Language {
@@ -31,6 +33,8 @@ export interface Language {
   program: string
   /** Another style of the language before it: what costs much time is left out. */
   variant?: true
+  /** Each function of it is built, which takes seconds: few functions with many routes instead of many functions. */
+  compiled?: true
 }
 
 export const LANGUAGES: readonly Language[] = [
@@ -65,6 +69,24 @@ export const LANGUAGES: readonly Language[] = [
   },
   { label: 'php8', runtime: 'php', extension: '.php', handler: 'all/handler.php', beside: {}, program: 'php' },
   { label: 'lua5', runtime: 'lua', extension: '.lua', handler: 'all/handler.lua', beside: {}, program: 'node' },
+  {
+    label: 'golang',
+    runtime: 'go',
+    extension: '.go',
+    handler: 'all/handler.go',
+    beside: {},
+    program: 'go',
+    compiled: true,
+  },
+  {
+    label: 'rs',
+    runtime: 'rust',
+    extension: '.rs',
+    handler: 'all/handler.rs',
+    beside: {},
+    program: 'cargo',
+    compiled: true,
+  },
 ]
 
 export interface Bed {
@@ -109,7 +131,7 @@ export async function makeBed(
 ): Promise<Bed> {
   const missing = new Map<string, string>()
   const languages = LANGUAGES.filter(({ label, program }) => {
-    const isThere = spawnSync(program, [program === 'go' ? 'version' : '--version']).error === undefined
+    const isThere = spawnSync(program, [program === 'go' ? 'version' : '--version']).status === 0
     if (!isThere) missing.set(label, `${program} is not installed`)
     return isThere
   })
@@ -130,6 +152,10 @@ export async function makeBed(
   gateway.on('log', record => logs.push(record))
   const { port } = await gateway.listen({ port: 0 })
   const agent = new Agent({ keepAlive: true })
+  for (const { label, compiled } of languages) {
+    if (!compiled) continue
+    for (const folder of ['all', 'short', 'other']) await untilBuilt(agent, port, `/${label}/${folder}`)
+  }
   return {
     gateway,
     tree,
@@ -146,7 +172,18 @@ export async function makeBed(
   }
 }
 
-function treeOf({ label, extension, handler, beside }: Language): Record<string, TreeEntry> {
+/** Calls wait for a build, but not longer than their timeout. */
+async function untilBuilt(agent: Agent, port: number, path: string): Promise<void> {
+  const from = performance.now()
+  for (;;) {
+    const answer = await send(agent, port, { path, headers: { 'x-do': 'echo' } })
+    if (answer.status === 200) return
+    const isLate = performance.now() - from > BUILD_WAIT_MS
+    if (answer.status !== 503 || isLate) throw new Error(`${path}: ${answer.status} ${answer.text}`)
+  }
+}
+
+function treeOf({ label, extension, handler, beside, compiled }: Language): Record<string, TreeEntry> {
   const text = readFixture(handler)
   const helpers = Object.entries(beside).map(([name, path]) => [name, readFixture(path)] as const)
   const entries: Record<string, TreeEntry> = {}
@@ -160,6 +197,12 @@ function treeOf({ label, extension, handler, beside }: Language): Record<string,
   entries['all/fn.env.json'] = { json: { PLAIN: 'plän', SECRET: { value: 's3cret', is_secret: true }, NUMBER: 5 } }
   add('short', 'handler', { timeout_ms: SHORT_TIMEOUT_MS })
   add('other', 'handler', { invoke: { handler: 'other' } })
+  if (compiled) {
+    const routes = ['all', 'params/[id]', 'docs/[...slug]', 'maybe/[[...slug]]', 'wild', 'wild/*']
+    const invoke = { routes: routes.map(route => `/${label}/${route}`) }
+    add('all', 'handler', { ...policy, invoke, response: { include_debug_headers: true } })
+    return entries
+  }
   add('wild', 'handler', { name: `${label}/wild` })
   add('params', '[id]', null)
   add('docs', '[...slug]', null)
