@@ -66,6 +66,19 @@ export function isConfigName(fileName: string): boolean {
   return CONFIG_NAMES.has(fileName)
 }
 
+/** Files beside a compiled handler that decide what its program is made of. */
+const MANIFESTS: ReadonlyMap<string, RuntimeName> = new Map([
+  ['go.mod', 'go'],
+  ['go.sum', 'go'],
+  ['Cargo.toml', 'rust'],
+  ['Cargo.lock', 'rust'],
+])
+
+/** The runtime whose programs a manifest decides about, undefined for any other file. */
+export function manifestRuntime(fileName: string): RuntimeName | undefined {
+  return MANIFESTS.get(fileName)
+}
+
 /** Extension with its dot, empty without one; a leading dot starts a name, not an extension. */
 export function extensionOf(fileName: string): string {
   const dot = fileName.lastIndexOf('.')

@@ -25,6 +25,8 @@ export interface Handler {
   layers: readonly (FunctionConfig | null)[]
   env: Readonly<Record<string, EnvValue>>
   helpers: Helpers
+  /** Stamps of the manifests of a compiled function. */
+  manifests: string
 }
 
 export interface Identity {
@@ -50,7 +52,7 @@ export class FunctionMaker {
    * @param isScheduled - false leaves out schedule and keep_warm, which one function of a folder carries
    */
   make(handler: Handler, identity: Identity, target: PolicyTarget, isScheduled: boolean): FunctionVersion {
-    const { runtime, env, helpers, layers } = handler
+    const { runtime, env, helpers, manifests, layers } = handler
     const entryFile = toChild(handler.folder, handler.file.name)
     const merged = mergePolicies(layers, this.#defaults, target)
     const policy: Policy = isScheduled ? merged : { ...merged, schedule: null, keepWarm: null }
@@ -63,7 +65,7 @@ export class FunctionMaker {
       entryFile,
       policy,
       env,
-      signature: toSignature(entryFile, handler.file, helpers[runtime], policy, env),
+      signature: toSignature(entryFile, handler.file, helpers[runtime], manifests, policy, env),
     })
   }
 

@@ -9,6 +9,7 @@ import { pathWarning } from './disk.ts'
 import { extensionOf, isDynamic } from './file-name.ts'
 import type { FunctionMaker, Handler, Identity } from './function-maker.ts'
 import { isVersionLike } from './layouts.ts'
+import { manifestsOf } from './signature.ts'
 import { toChild } from './snapshot.ts'
 import { findTarget, type Target } from './target.ts'
 import type { Visit } from './visit.ts'
@@ -62,7 +63,8 @@ class Handlers {
 
   #handler({ runtime, folder, file }: Target): Handler {
     const { node, layers, helpers, configs } = this.#visit
-    return { runtime, folder, file, fnFolder: node.path, layers, env: configs.env, helpers }
+    const manifests = manifestsOf(node, runtime)
+    return { runtime, folder, file, fnFolder: node.path, layers, env: configs.env, helpers, manifests }
   }
 
   /** A declared function without a handler is a mistake, unless files or versions below it are what it is for. */
@@ -225,6 +227,7 @@ class Handlers {
       layers: [...layers, ...inner.map(({ config }) => config)],
       env,
       helpers,
+      manifests: manifestsOf(target.folders.at(-1) ?? node, target.runtime),
     }
     const named = new Set(entries.flatMap(entry => entry.methods))
     const methods = METHODS.filter(method => named.has(method))

@@ -3,7 +3,7 @@
 import { createHash } from 'node:crypto'
 import type { EnvValue, Policy } from '../core/catalog.ts'
 import { RUNTIME_OF_EXTENSION, RUNTIMES, type RuntimeName } from '../core/identity.ts'
-import { extensionOf, isSourceName } from './file-name.ts'
+import { extensionOf, isSourceName, manifestRuntime } from './file-name.ts'
 import { type DirNode, type FileEntry, toChild } from './snapshot.ts'
 
 /** Per runtime a text that changes when a helper file in reach changes; empty without helpers. */
@@ -20,6 +20,12 @@ export function stampOf(folder: string, file: FileEntry): string {
 export function sourcesBelow(node: DirNode): { folder: string; file: FileEntry }[] {
   const own = node.files.filter(file => isSourceName(file.name)).map(file => ({ folder: node.path, file }))
   return [...own, ...node.dirs.flatMap(sourcesBelow)]
+}
+
+/** A text that changes when a manifest of a folder's compiled functions does; empty without one. */
+export function manifestsOf(node: DirNode, runtime: RuntimeName): string {
+  const found = node.files.filter(file => manifestRuntime(file.name) === runtime)
+  return found.map(file => stampOf(node.path, file)).join('\n')
 }
 
 /** Adds the helpers of one folder to those in reach from above. */
@@ -50,12 +56,13 @@ export function toSignature(
   entryFile: string,
   entry: FileEntry,
   helpers: string,
+  manifests: string,
   policy: Policy,
   env: Readonly<Record<string, EnvValue>>,
 ): string {
   const { handler, adapterName, sharedDeps } = policy
   const started = JSON.stringify([handler, adapterName, sharedDeps, Object.entries(env)])
-  return digest(`${entryFile}|${entry.size}|${entry.mtimeMs}|${helpers}|${started}`)
+  return digest(`${entryFile}|${entry.size}|${entry.mtimeMs}|${helpers}|${manifests}|${started}`)
 }
 
 /** Short, and no way back to the env values in it. */

@@ -5,7 +5,7 @@ import { setImmediate } from 'node:timers/promises'
 import type { Warning } from '../core/errors.ts'
 import { LARGE_FOLDER_ENTRIES, MAX_CONFIG_FILE_BYTES, MAX_TREE_DEPTH, MAX_TREE_FOLDERS } from '../core/limits.ts'
 import * as disk from './disk.ts'
-import { isConfigName, isSourceName } from './file-name.ts'
+import { isConfigName, isSourceName, manifestRuntime } from './file-name.ts'
 import { skippedReason } from './layouts.ts'
 
 export interface FileEntry {
@@ -38,7 +38,7 @@ export interface DirNode {
   /** Below the root, posix separators; empty for the root. */
   readonly path: string
   readonly realPath: string
-  /** Source and config files, sorted by name. */
+  /** Source and config files and manifests of compiled functions, sorted by name. */
   readonly files: readonly FileEntry[]
   /** Names of the other files, sorted. Their sizes and times matter to nobody here: data may change at every call. */
   readonly otherFiles: readonly string[]
@@ -209,7 +209,7 @@ class Reader {
         dirs.push(yield* this.#kid(place, name, join(realPath, name), kidsBefore.get(name) ?? null))
         continue
       }
-      const isWanted = isSourceName(name) || isConfigName(name)
+      const isWanted = isSourceName(name) || isConfigName(name) || manifestRuntime(name) !== undefined
       const stat = isWanted || !entry.isFile() ? this.#stat(path, entry.isSymbolicLink(), problems) : null
       if (stat?.isDirectory()) {
         const target = this.#linkTarget(path, place.chain, problems)

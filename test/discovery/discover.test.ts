@@ -434,6 +434,42 @@ t.test('[discovery/layouts.33, discovery/layouts.34] what changes a signature', 
   }
 })
 
+t.test('[discovery/layouts.33] a manifest changes the signature of compiled functions in its folder', async t => {
+  const tree = makeTree({
+    'g/handler.go': '',
+    'g/[id].go': '',
+    'r/handler.rs': '',
+    'n/handler.js': '',
+    'g/go.mod': 'a',
+  })
+  t.teardown(() => tree.cleanup())
+  const { discover: remember } = createDiscoverer({ ...OPTIONS, runtimes: [...OPTIONS.runtimes, 'go', 'rust'] })
+  const all = ['g', 'g/[id]', 'r', 'n']
+  let snapshot = snapshotOf(tree.root)
+  let before = remember(snapshot)
+  const cases: [string, string[]][] = [
+    ['g/go.mod', ['g', 'g/[id]']],
+    ['g/go.sum', ['g', 'g/[id]']],
+    ['g/Cargo.toml', []],
+    ['r/Cargo.toml', ['r']],
+    ['r/Cargo.lock', ['r']],
+    ['n/go.mod', []],
+    ['go.mod', []],
+  ]
+  for (const [path, expected] of cases) {
+    tree.write({ [path]: 'changed' })
+    snapshot = snapshotOf(tree.root, { previous: snapshot, changed: [path] })
+    const after = remember(snapshot)
+    t.same(
+      all.filter(name => fnOf(before, name).signature !== fnOf(after, name).signature),
+      expected,
+      path,
+    )
+    before = after
+  }
+  t.same(before.warnings, [])
+})
+
 t.test('[discovery/layouts.3, discovery/layouts.35] names of Object and deep or odd texts are plain data', async t => {
   const discovery = discoverTree({
     '__proto__x/handler.js': '',
