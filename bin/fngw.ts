@@ -26,7 +26,10 @@ interface CommonFlags {
 /** Adds every setting that has a flag; unset ones stay away, so that environment and file come through. */
 function withSettings(command: Command): Command {
   for (const option of Object.values(SETTING_OPTIONS) as SettingOption<unknown>[]) {
-    for (const flag of option.flags) if (flag.startsWith('--')) command.addOption(new Option(flag, option.description))
+    for (const flag of option.flags) {
+      const description = flag.startsWith('--no-') ? `Turn off: ${option.description}` : option.description
+      if (flag.startsWith('--')) command.addOption(new Option(flag, description))
+    }
   }
   return command.option('--config <file>', 'Project file to use instead of fngw.json.')
 }
