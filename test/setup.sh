@@ -1,22 +1,36 @@
 #!/bin/sh
 # Installs what the tests need beside npm packages: interpreters of every runtime. Debian and Ubuntu only; elsewhere it says what is missing.
 set -eu
-missing=
-need() { command -v "$1" >/dev/null 2>&1 || missing="$missing $2"; }
-need python3 python3
-need php php-cli
-[ -n "$missing" ] || exit 0
-if command -v apt-get >/dev/null 2>&1 && [ "$(id -u)" = 0 ]; then
-  echo "installing$missing"
-  export DEBIAN_FRONTEND=noninteractive
-  # shellcheck disable=SC2086
-  { apt-get update -qq && apt-get install -y -qq --no-install-recommends $missing; } >/tmp/fngw-setup.$$ 2>&1 || {
-    tail -n 20 /tmp/fngw-setup.$$ >&2
-    rm -f /tmp/fngw-setup.$$
-    exit 1
-  }
-  rm -f /tmp/fngw-setup.$$
-else
-  echo "the tests need:$missing (Debian package names); install them and run again" >&2
+needed=
+wanted=
+command -v python3 >/dev/null 2>&1 || needed="$needed python3"
+command -v php >/dev/null 2>&1 || needed="$needed php-cli"
+# Tests of the experimental runtimes say so and are left out when their toolchain is missing.
+command -v go >/dev/null 2>&1 || wanted="$wanted golang-go"
+command -v cargo >/dev/null 2>&1 || wanted="$wanted cargo"
+[ -n "$needed$wanted" ] || exit 0
+
+if ! command -v apt-get >/dev/null 2>&1 || [ "$(id -u)" != 0 ]; then
+  [ -z "$wanted" ] || echo "left out, because they are not installed (Debian package names):$wanted" >&2
+  [ -n "$needed" ] || exit 0
+  echo "the tests need:$needed (Debian package names); install them and run again" >&2
   exit 1
 fi
+
+export DEBIAN_FRONTEND=noninteractive
+log=/tmp/fngw-setup.$$
+install() {
+  echo "installing:$*"
+  # shellcheck disable=SC2068
+  apt-get install -y -qq --no-install-recommends $@ >"$log" 2>&1 && return
+  tail -n 20 "$log" >&2
+  return 1
+}
+trap 'rm -f "$log"' EXIT
+apt-get update -qq >"$log" 2>&1 || tail -n 20 "$log" >&2
+# The cargo of Debian 12 fetches the index of all crates first, which takes minutes; this one beside it is new.
+case $wanted in *cargo*) if apt-cache show cargo-web >/dev/null 2>&1; then wanted="${wanted%cargo}cargo-web"; fi ;; esac
+# shellcheck disable=SC2086
+[ -z "$needed" ] || install $needed
+# shellcheck disable=SC2086
+[ -z "$wanted" ] || install $wanted || echo "left out, because they cannot be installed:$wanted" >&2

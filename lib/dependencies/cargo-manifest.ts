@@ -13,8 +13,8 @@ export interface ManifestOptions {
   /** Folder that relative paths of the user's manifest start from. */
   fnDir: string
   workerFolder: string
-  /** Entries for `[dependencies]` that a manifest of our own needs for an old compiler. */
-  pins: readonly string[]
+  /** Versions of crates that a manifest of our own asks for: by name, for an old compiler. */
+  pins: Readonly<Record<string, string>>
 }
 
 interface Entry {
@@ -70,8 +70,9 @@ export function toManifest(user: string | null, options: ManifestOptions): strin
   const dependencies = tableOf(tables, 'dependencies')
   const has = (name: string) =>
     dependencies.entries.some(({ key }) => key === name) || tables.some(table => table.name === `dependencies.${name}`)
-  if (!has('serde_json')) dependencies.entries.push({ key: 'serde_json', text: 'serde_json = "1"' })
-  if (user === null) dependencies.entries.push(...options.pins.map(text => ({ key: '', text })))
+  for (const [key, version] of Object.entries({ serde_json: '1', ...(user === null && options.pins) })) {
+    if (!has(key)) dependencies.entries.push({ key, text: `${key} = "${version}"` })
+  }
   dependencies.entries.push({ key: 'fngw_worker', text: `fngw_worker = { path = ${quote(options.workerFolder)} }` })
   if (!tables.some(({ name }) => name === 'profile.release')) {
     tables.push({

@@ -266,7 +266,7 @@ class GoBuild {
     let first: { file: string; line: number } | null = null
     for (const line of result.output.split('\n')) {
       if (line.trim() === '' || line.startsWith('# ') || line.startsWith('go: downloading')) continue
-      if (line.includes(`${MAIN_FILE}:`)) return this.#toSignatureError(line, members, symbol)
+      if (line.includes(`${MAIN_FILE}:`)) return this.#toSignatureError(members, symbol)
       const match = /^(?:\.\/)?([^\s:][^:]*\.go):(\d+)(?::(\d+))?: (.*)$/.exec(line)
       if (match === null) {
         lines.push(line)
@@ -294,15 +294,16 @@ class GoBuild {
   }
 
   /** The compiler speaks of the generated call; the fault is in the handler's signature. */
-  #toSignatureError(line: string, members: readonly Member[], symbol: string): GatewayError {
+  #toSignatureError(members: readonly Member[], symbol: string): GatewayError {
     const entry = members.find(member => member.name === basename(this.#fn.entryPath))
     const at = entry === undefined ? null : declarationOf(symbol).exec(entry.code)
     const place = this.#place(
       basename(this.#fn.entryPath),
       at === null || entry === undefined ? 1 : lineOf(entry.code, at.index),
     )
-    const found = /: (func\(.*) does not satisfy/.exec(line)?.[1] ?? null
-    const but = found === null ? '' : `, got ${found}`
+    const found =
+      entry === undefined || at === null ? '' : (/^[^{\n]*/.exec(entry.text.slice(at.index))?.[0].trim() ?? '')
+    const but = found === '' ? '' : `, got ${found}`
     const message = `build failed: ${place.file}:${place.line}: ${symbol} must be func(map[string]any) map[string]any or one of its variants${but}`
     return sourceError(message, { ...place, hint: SIGNATURE_HINT })
   }

@@ -41,13 +41,13 @@ const RECIPE = 'rust 1'
 /** Newest versions that the compilers of stable distributions take (1.63); a newer compiler takes the newest. */
 const OLD_COMPILER = {
   below: 71,
-  pins: [
-    'serde_json = ">=1, <1.0.129"',
-    'serde = ">=1, <1.0.211"',
-    'itoa = ">=1, <1.0.12"',
-    'ryu = ">=1, <1.0.19"',
-    'memchr = ">=2, <2.7.5"',
-  ],
+  pins: {
+    serde_json: '>=1, <1.0.129',
+    serde: '>=1, <1.0.211',
+    itoa: '>=1, <1.0.12',
+    ryu: '>=1, <1.0.19',
+    memchr: '>=2, <2.7.5',
+  },
 }
 const SIGNATURE_HINT =
   'write pub fn handler(event: serde_json::Value) -> serde_json::Value, or -> Result<serde_json::Value, E> where E: Display'
@@ -178,7 +178,7 @@ class RustBuild {
         entryPath: this.#fn.entryPath,
         fnDir: this.#fn.fnDir,
         workerFolder: this.#options.workerFolder,
-        pins: isOldCompiler(toolchain.version) ? OLD_COMPILER.pins : [],
+        pins: isOldCompiler(toolchain.version) ? OLD_COMPILER.pins : {},
       }),
     )
     workspace.write('src/main.rs', `fn main() {\n    fngw_worker::serve(handler_${this.#id}::${symbol})\n}\n`)

@@ -6,12 +6,12 @@ const options = {
   entryPath: '/srv/f/handler.rs',
   fnDir: '/srv/f',
   workerFolder: '/pkg/"w"',
-  pins: [] as string[],
+  pins: {},
 }
 
 t.test('[dependencies/resolve.4] a manifest of our own has the handler, the worker and serde_json', async t => {
   t.equal(
-    toManifest(null, { ...options, pins: ['itoa = "1"'] }),
+    toManifest(null, { ...options, pins: { itoa: '1' } }),
     `[package]
 name = "handler"
 version = "0.0.0"
@@ -84,7 +84,7 @@ name = "x"
 [profile.release]
 lto = true
 `.replace(/\n/g, '\r\n')
-  const made = toManifest(user, { ...options, pins: ['itoa = "1"'] })
+  const made = toManifest(user, { ...options, pins: { itoa: '1' } })
   for (const text of [
     'authors = ["a [b]",\n  # ]\n  "c"]',
     'description = """\n[lib]\n"""',

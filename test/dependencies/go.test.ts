@@ -42,7 +42,7 @@ t.test(
       ['syntax', /^build failed: syntax\/handler\.go:\d+:\d+: syntax error/, 'syntax/handler.go', 4, null],
       [
         'signature',
-        /signature\/handler\.go:3: handler must be func\(map\[string\]any\) map\[string\]any .* got func\(name string\) string$/,
+        /signature\/handler\.go:3: handler must be func\(map\[string\]any\) map\[string\]any .* got func handler\(name string\) string$/,
         'signature/handler.go',
         3,
         'write func handler',

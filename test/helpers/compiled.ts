@@ -22,6 +22,8 @@ type Compiled = 'go' | 'rust'
 
 /** Milliseconds a first build may take on a busy machine. */
 const BUILD_WAIT_MS = 150_000
+/** Cargo 1.70 asks the registry for single crates. */
+const OLDEST_CARGO_MINOR = 70
 /** Milliseconds after which a crate of a temporary root is nobody's. */
 const CRATE_AGE_MS = 3_600_000
 
@@ -29,8 +31,13 @@ export const FIXTURES = fileURLToPath(new URL('../fixtures/functions/all/', impo
 
 /** Why the runtime cannot be tested here, null when it can. */
 export function missingToolchain(runtime: Compiled): string | null {
-  const [program, flag] = runtime === 'go' ? ['go', 'version'] : ['cargo', '-V']
-  return spawnSync(program as string, [flag as string]).status === 0 ? null : `${program} is not installed`
+  if (runtime === 'go') return spawnSync('go', ['version']).status === 0 ? null : 'go is not installed'
+  const { status, stdout } = spawnSync('cargo', ['-V'], { encoding: 'utf8' })
+  if (status !== 0) return 'cargo is not installed'
+  const minor = /^cargo \d+\.(\d+)/.exec(stdout)?.[1]
+  return Number(minor) >= OLDEST_CARGO_MINOR
+    ? null
+    : `${stdout.trim()} fetches the index of all crates first, which takes minutes`
 }
 
 /**
