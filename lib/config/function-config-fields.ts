@@ -1,5 +1,6 @@
 /** Declarations of every field of `fn.config.json`. Spec: §2.7 to §2.10, §2.13; owner: page config/function-config. */
 
+import { ADAPTER_SPELLINGS, type AdapterName, ADAPTERS } from '../core/adapters.ts'
 import { METHODS, RUNTIMES, isFunctionName, isHandlerName } from '../core/identity.ts'
 import * as limits from '../core/limits.ts'
 import {
@@ -25,25 +26,10 @@ const MAX_ROUTES = 32
 /** Most workers of one function that are started before anybody calls. */
 const MAX_WARM = 1000
 
-const ADAPTER_SPELLINGS = {
-  lambda: 'cloud-lambda',
-  'apigw-v2': 'cloud-lambda',
-  'api-gateway-v2': 'cloud-lambda',
-  worker: 'edge-worker',
-  workers: 'edge-worker',
-  // Names of the nearest existing system, accepted without a word.
-  'aws-lambda': 'cloud-lambda',
-  'cloudflare-worker': 'edge-worker',
-  'cloudflare-workers': 'edge-worker',
-  none: 'native',
-  default: 'native',
-  '': 'native',
-} as const
-
-const adapterNames = oneOf(['native', 'cloud-lambda', 'edge-worker'], { spellings: ADAPTER_SPELLINGS })
+const adapterNames = oneOf(ADAPTERS, { spellings: ADAPTER_SPELLINGS })
 
 /** An adapter: its canonical name, or null with the name that was given and is none (calls then answer 500). */
-const adapter: Field<{ name: 'native' | 'cloud-lambda' | 'edge-worker' | null; given: string }> = {
+const adapter: Field<{ name: AdapterName | null; given: string }> = {
   ...adapterNames,
   schema: { description: 'How the handler is called.', ...adapterNames.schema },
   read: (value, at) => ({ name: adapterNames.read(value, at) ?? null, given: typeof value === 'string' ? value : '' }),

@@ -1,5 +1,6 @@
 /** The shapes that discovery makes and everything after it reads. Data only. Spec: §1, §2.7. */
 
+import type { AdapterName } from './adapters.ts'
 import type { Method, RuntimeName } from './identity.ts'
 
 /** `worker_pool` of one function, checked (§2.8). */
@@ -66,8 +67,6 @@ export interface CorsPolicy {
   credentials: boolean
   maxAgeSeconds: number
 }
-
-export type AdapterName = 'native' | 'cloud-lambda' | 'edge-worker'
 
 /** Everything a call of one function version is held to, after overlays and defaults. */
 export interface Policy {

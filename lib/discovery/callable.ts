@@ -1,5 +1,6 @@
 /** Which symbol of a handler file is called, per runtime. Spec: §2.4. */
 
+import { hasAdapter } from '../core/adapters.ts'
 import type { Policy } from '../core/catalog.ts'
 import type { RuntimeName } from '../core/identity.ts'
 
@@ -35,6 +36,6 @@ const INJECTION: Readonly<Record<RuntimeName, Callable['injection']>> = {
  */
 export function callableOf(runtime: RuntimeName, policy: Pick<Policy, 'handler' | 'adapter'>): Callable {
   const names = policy.handler === null ? DEFAULT_NAMES[runtime] : [policy.handler]
-  const isEdgeWorker = policy.adapter === 'edge-worker' && (runtime === 'node' || runtime === 'python')
+  const isEdgeWorker = policy.adapter === 'edge-worker' && hasAdapter(runtime, policy.adapter)
   return { names: isEdgeWorker ? ['fetch', ...names] : names, injection: INJECTION[runtime] }
 }

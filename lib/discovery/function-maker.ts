@@ -8,7 +8,9 @@ import {
   type PolicyDefaults,
   type PolicyTarget,
 } from '../config/function-config.ts'
+import { type AdapterName, hasAdapter } from '../core/adapters.ts'
 import type { EnvValue, FunctionVersion, Policy } from '../core/catalog.ts'
+import type { Warning } from '../core/errors.ts'
 import { type RuntimeName, toFunctionKey } from '../core/identity.ts'
 import { type Helpers, toSignature } from './signature.ts'
 import { type FileEntry, toChild } from './snapshot.ts'
@@ -55,6 +57,9 @@ export class FunctionMaker {
     const { runtime, env, helpers, manifests, layers } = handler
     const entryFile = toChild(handler.folder, handler.file.name)
     const merged = mergePolicies(layers, this.#defaults, target)
+    if (merged.adapter !== null && !hasAdapter(runtime, merged.adapter)) {
+      target.warnings?.push(toAdapterWarning(entryFile, runtime, merged.adapter, target.label ?? entryFile))
+    }
     const policy: Policy = isScheduled ? merged : { ...merged, schedule: null, keepWarm: null }
     return this.reuse({
       key: toFunctionKey(runtime, identity.name, identity.version),
@@ -75,5 +80,15 @@ export class FunctionMaker {
     if (known !== undefined && isDeepStrictEqual(known, fn)) return known
     Object.freeze(fn.policy)
     return Object.freeze(fn)
+  }
+}
+
+/** Its calls answer 500 (§2.12); the routes stay, so that nothing else takes them silently. */
+function toAdapterWarning(entryFile: string, runtime: RuntimeName, adapter: AdapterName, path: string): Warning {
+  return {
+    code: 'ADAPTER_UNAVAILABLE',
+    path,
+    message: `${path}: invoke.adapter is "${adapter}", which ${runtime} does not have: calls of ${entryFile} answer 500`,
+    hint: 'Remove invoke.adapter, or write the handler for node or python.',
   }
 }

@@ -3,6 +3,7 @@
 import type { FunctionVersion } from '../core/catalog.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { Method } from '../core/identity.ts'
+import { checkAdapter } from './adapters.ts'
 
 /**
  * The value of `Allow`: HEAD is answered wherever GET is.
@@ -36,13 +37,5 @@ export function toBodyError(maxBodyBytes: number): GatewayError {
  */
 export function checkPolicy(fn: FunctionVersion, bodyBytes: number): GatewayError | null {
   if (bodyBytes > fn.policy.maxBodyBytes) return toBodyError(fn.policy.maxBodyBytes)
-  if (fn.policy.adapter === null) {
-    return new GatewayError('LOAD_FAILED', `unknown adapter: invoke.adapter is "${fn.policy.adapterName}"`, {
-      detail: {
-        file: fn.entryFile,
-        hint: 'use native, cloud-lambda or edge-worker (or one of their aliases) in fn.config.json',
-      },
-    })
-  }
-  return null
+  return fn.policy.adapter === 'native' ? null : checkAdapter(fn)
 }
