@@ -50,6 +50,9 @@ export class RequestCheck {
       // Two hosts: this gateway and a proxy before it may each believe another one.
       return bad(head.hostCount === 0 ? 'Host header is missing' : 'more than one Host header')
     }
+    // The parser takes other codings before `chunked` and hands the body over as it is: the handler would take it for plain.
+    if (head.transferEncoding !== null && head.transferEncoding.toLowerCase() !== 'chunked')
+      return bad('Transfer-Encoding other than chunked is not supported')
     if (req.rawHeaders.length > MANY_HEADERS && sizeOf(req.rawHeaders) > MAX_HEADER_BYTES)
       return new GatewayError('HEADERS_TOO_LARGE', `request headers are larger than ${MAX_HEADER_BYTES} bytes`)
     if (target.length > MAX_TARGET_BYTES) return new GatewayError('TARGET_TOO_LONG', 'request target is too long')

@@ -7,6 +7,7 @@ import { headerOfCall } from '../helpers/fake-runtime.ts'
 import { makeFn } from '../helpers/fn.ts'
 import { makePublic } from '../helpers/public.ts'
 import { parseAnswers, RawConnection } from '../helpers/raw-http.ts'
+import { REFUSED } from '../helpers/refused-requests.ts'
 
 type Teardown = { teardown: (fn: () => Promise<void>) => void }
 
@@ -28,73 +29,6 @@ async function serve(t: Teardown, options: Partial<ServerOptions> = {}, fn: Func
 
 const GET = 'GET /a HTTP/1.1\r\nHost: h\r\n\r\n'
 const POST = 'POST /a HTTP/1.1\r\nHost: h\r\n'
-
-/** Requests, and the status each is answered with; after each of them the connection is closed. */
-const REFUSED: [string, string, number][] = [
-  ['no Host', 'GET /a HTTP/1.1\r\n\r\n', 400],
-  ['two Hosts', 'GET /a HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n', 400],
-  ['two equal Hosts', 'GET /a HTTP/1.1\r\nHost: a\r\nhost: a\r\n\r\n', 400],
-  ['empty Host', 'GET /a HTTP/1.1\r\nHost:\r\n\r\n', 400],
-  ['Host with a path', 'GET /a HTTP/1.1\r\nHost: a b/c@d\r\n\r\n', 400],
-  ['Host with userinfo', 'GET /a HTTP/1.1\r\nHost: u@h\r\n\r\n', 400],
-  ['Host with a bad port', 'GET /a HTTP/1.1\r\nHost: h:http\r\n\r\n', 400],
-  ['HTTP/0.9', 'GET /a\r\n\r\n', 400],
-  ['HTTP/2.0', 'GET /a HTTP/2.0\r\nHost: h\r\n\r\n', 400],
-  ['HTTP/1.7', 'GET /a HTTP/1.7\r\nHost: h\r\n\r\n', 400],
-  ['chunks in HTTP/1.0', 'POST /a HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n', 400],
-  ['both lengths', `${POST}Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n`, 400],
-  ['both lengths, other order', `${POST}Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n`, 400],
-  ['two lengths', `${POST}Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello`, 400],
-  ['two equal lengths', `${POST}Content-Length: 5\r\nContent-Length: 5\r\n\r\nhello`, 400],
-  ['length list', `${POST}Content-Length: 5, 5\r\n\r\nhello`, 400],
-  ['signed length', `${POST}Content-Length: +5\r\n\r\nhello`, 400],
-  ['negative length', `${POST}Content-Length: -5\r\n\r\nhello`, 400],
-  ['hexadecimal length', `${POST}Content-Length: 0x5\r\n\r\nhello`, 400],
-  ['length with letters', `${POST}Content-Length: 5a\r\n\r\nhello`, 400],
-  ['length with a space', `${POST}Content-Length: 5 5\r\n\r\nhello`, 400],
-  ['huge length', `${POST}Content-Length: 99999999999999999999\r\n\r\nhello`, 400],
-  ['unknown coding', `${POST}Transfer-Encoding: gzip\r\n\r\nhello`, 400],
-  ['coding after chunked', `${POST}Transfer-Encoding: chunked, gzip\r\n\r\n0\r\n\r\n`, 400],
-  ['coding with a tab', `${POST}Transfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n`, 400],
-  ['odd spelling of chunked', `${POST}Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n`, 400],
-  ['bad chunk size', `${POST}Transfer-Encoding: chunked\r\n\r\nzz\r\nhello\r\n0\r\n\r\n`, 400],
-  ['signed chunk size', `${POST}Transfer-Encoding: chunked\r\n\r\n+5\r\nhello\r\n0\r\n\r\n`, 400],
-  ['huge chunk size', `${POST}Transfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n`, 400],
-  ['chunk without its end', `${POST}Transfer-Encoding: chunked\r\n\r\n2\r\nhello\r\n0\r\n\r\n`, 400],
-  ['chunk extension over the limit', `${POST}Transfer-Encoding: chunked\r\n\r\n1;${'x'.repeat(17000)}\r\na\r\n`, 413],
-  ['bare LF', 'GET /a HTTP/1.1\nHost: h\n\n', 400],
-  ['bare CR', 'GET /a HTTP/1.1\r\nHost: h\rX: y\r\n\r\n', 400],
-  ['folded header', 'GET /a HTTP/1.1\r\nHost: h\r\nX: a\r\n b\r\n\r\n', 400],
-  ['blank before the colon', 'GET /a HTTP/1.1\r\nHost: h\r\nX : a\r\n\r\n', 400],
-  ['no colon', 'GET /a HTTP/1.1\r\nHost: h\r\nnonsense\r\n\r\n', 400],
-  ['empty name', 'GET /a HTTP/1.1\r\nHost: h\r\n: x\r\n\r\n', 400],
-  ['8-bit name', 'GET /a HTTP/1.1\r\nHost: h\r\nX\xe9: x\r\n\r\n', 400],
-  ['NUL in a value', 'GET /a HTTP/1.1\r\nHost: h\r\nX: a\0b\r\n\r\n', 400],
-  ['NUL in the target', 'GET /a\0b HTTP/1.1\r\nHost: h\r\n\r\n', 400],
-  ['8-bit target', 'GET /a\xe9 HTTP/1.1\r\nHost: h\r\n\r\n', 400],
-  ['space in the target', 'GET /a b HTTP/1.1\r\nHost: h\r\n\r\n', 400],
-  ['fragment', 'GET /a#b HTTP/1.1\r\nHost: h\r\n\r\n', 400],
-  ['bad escape', 'GET /%zz HTTP/1.1\r\nHost: h\r\n\r\n', 400],
-  ['NUL as an escape', 'GET /a%00 HTTP/1.1\r\nHost: h\r\n\r\n', 400],
-  ['overlong UTF-8', 'GET /%c0%ae%c0%ae/x HTTP/1.1\r\nHost: h\r\n\r\n', 400],
-  ['path above the root', 'GET /../../etc/passwd HTTP/1.1\r\nHost: h\r\n\r\n', 400],
-  ['escaped path above the root', 'GET /%2e%2e/x HTTP/1.1\r\nHost: h\r\n\r\n', 400],
-  ['asterisk with GET', 'GET * HTTP/1.1\r\nHost: h\r\n\r\n', 400],
-  ['authority form', 'GET h:80 HTTP/1.1\r\nHost: h\r\n\r\n', 400],
-  ['absolute form of another scheme', 'GET ftp://h/a HTTP/1.1\r\nHost: h\r\n\r\n', 400],
-  ['absolute form with userinfo', 'GET http://u:p@h/a HTTP/1.1\r\nHost: h\r\n\r\n', 400],
-  ['target over 8 KiB', `GET /${'x'.repeat(8192)} HTTP/1.1\r\nHost: h\r\n\r\n`, 414],
-  ['target over the header limit', `GET /${'x'.repeat(20000)} HTTP/1.1\r\nHost: h\r\n\r\n`, 414],
-  ['headers over the limit', `GET /a HTTP/1.1\r\nHost: h\r\nX: ${'x'.repeat(17000)}\r\n\r\n`, 431],
-  ['many headers over the limit', `GET /a HTTP/1.1\r\nHost: h\r\n${'X: y\r\n'.repeat(4000)}\r\n`, 431],
-  ['lower-case method', 'get /a HTTP/1.1\r\nHost: h\r\n\r\n', 501],
-  ['unknown method', 'BREW /a HTTP/1.1\r\nHost: h\r\n\r\n', 501],
-  ['CONNECT', 'CONNECT h:80 HTTP/1.1\r\nHost: h\r\n\r\n', 501],
-  ['no method', ' /a HTTP/1.1\r\nHost: h\r\n\r\n', 400],
-  ['TLS', '\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03', 400],
-  ['noise', '\xff\xfe\xfd\r\n\r\n', 400],
-  ['unknown expectation', `${POST}Expect: a-miracle\r\nContent-Length: 1\r\n\r\nx`, 417],
-]
 
 t.test(
   '[http/public.7, http/public.8, http/public.9, http/public.10] what cannot be a request is refused, and the connection closes',
