@@ -101,10 +101,15 @@ export const MAX_REPLY_BODY_BYTES = MIB
 /** Bytes of a stream that may be under way before the receiver grants more. */
 export const STREAM_WINDOW_BYTES = 256 * KIB
 
+/** Bytes of a worker's input that may wait for it to read before its pings are not answered any more. */
+export const MAX_WAITING_PONG_BYTES = 64 * KIB
+
 /** Milliseconds a worker has to obey a `cancel` before it is killed. */
 export const CANCEL_GRACE_MS = 50
 /** Milliseconds a daemon has to answer `hello`. */
 export const DAEMON_READY_TIMEOUT_MS = 10_000
+/** Milliseconds a daemon has to answer a `start`. */
+export const START_TIMEOUT_MS = 15_000
 /** Milliseconds a worker has to load its function. */
 export const WORKER_READY_TIMEOUT_MS = 15_000
 /** Restart delay of a daemon that dies: first, largest. */
@@ -118,8 +123,10 @@ export const PING_MISSES = 4
 export const RESTART_WAIT_MS = 1000
 /** Milliseconds a daemon has to end after its control input was closed. */
 export const DAEMON_STOP_GRACE_MS = 2000
-/** Milliseconds a call waits for a busy one-at-a-time worker before another is started. */
-export const GROW_AFTER_MS = 3
+/** Milliseconds between two looks at calls that wait for one-at-a-time workers; two without an answer start another. */
+export const GROW_LOOK_MS = 2
+/** Milliseconds a call waits while others are answered before a worker is added for it. */
+export const SLOW_WAIT_MS = 50
 /** Milliseconds without a sign of life after which a multiplexing worker with calls is asked for one. */
 export const STALL_MS = 25
 /** Calls sent ahead to a one-at-a-time worker, and the run of fast calls that earns it. */
@@ -179,6 +186,8 @@ export const KNOWN_REPLY_HEAD_CHARS = 1024
 export const WRITE_STALL_TIMEOUT_MS = 60_000
 /** Header names and values of a handler's answer, bytes; clients and proxies refuse more. */
 export const MAX_REPLY_HEADER_BYTES = 64 * KIB
+/** JSON text of a reply's head, characters; a longer one is refused unread, because reading it would hold up everybody. */
+export const MAX_REPLY_HEAD_CHARS = 512 * KIB
 /** Longest body that is joined with its head into one write, bytes. */
 export const JOINED_BODY_BYTES = 16 * KIB
 
@@ -203,6 +212,8 @@ export const KNOWN_ACCEPT_ENCODINGS = 64
 export const LOG_MEMORY_BYTES = MIB
 export const LOG_PIECE_BYTES = 64 * KIB
 export const MAX_LOG_LINE_BYTES = 8 * KIB
+/** Lines of output kept of one function: in a row, and after that a second. */
+export const OUTPUT_LINES = { burst: 10_000, perSecond: 2000 } as const
 /** Bytes of log lines that may wait for the disk. */
 export const MAX_LOG_PENDING_BYTES = 4 * MIB
 /** A log file of this many bytes is set aside, and so many old ones are kept. */

@@ -3,7 +3,12 @@
 import net from 'node:net'
 import type { FunctionVersion } from '../core/catalog.ts'
 import { GatewayError, toGatewayError } from '../core/errors.ts'
-import { WORKER_READY_TIMEOUT_MS, WORKER_STOP_GRACE_MS } from '../core/limits.ts'
+import {
+  MAX_REPLY_HEAD_CHARS,
+  MAX_WAITING_PONG_BYTES,
+  WORKER_READY_TIMEOUT_MS,
+  WORKER_STOP_GRACE_MS,
+} from '../core/limits.ts'
 import type { RuntimeCall } from './call.ts'
 import { toRuntimeError } from './runtime-error.ts'
 import { FrameReader, FrameWriter, KIND, type Kind, parseHeader } from './wire-protocol.ts'
@@ -49,6 +54,11 @@ export function parseSocketUri(uri: string): { path: string } | { host: string; 
   if (uri.startsWith('unix:')) return { path: uri.slice('unix:'.length) }
   const url = new URL(uri)
   return { host: url.hostname.replace(/^\[|\]$/g, ''), port: Number(url.port) }
+}
+
+/** A head that is too large to be right is not parsed: the check of the reply refuses it unread. */
+function isStreamHead(header: string): boolean {
+  return header.length <= MAX_REPLY_HEAD_CHARS && header.includes('"stream"') && parseHeader(header).stream === true
 }
 
 export class SocketWorker extends Worker {
@@ -110,6 +120,10 @@ export class SocketWorker extends Worker {
     this.lifeTimer = this.set.clock.setTimeout(() => this.finishClose(), RESIDUE_WAIT_MS)
   }
 
+  protected override handleOverrun(): void {
+    throw new Error('a stream was sent beyond its window')
+  }
+
   protected override endGracefully(): void {
     this.clearTimer()
     this.flush()
@@ -127,7 +141,20 @@ export class SocketWorker extends Worker {
       this.finishClose()
       return
     }
-    const socket = net.connect({ ...parseSocketUri(started.uri), noDelay: true } as net.NetConnectOpts)
+    let socket: net.Socket
+    try {
+      socket = net.connect({ ...parseSocketUri(started.uri), noDelay: true } as net.NetConnectOpts)
+    } catch (error) {
+      // Told by the daemon, which may be anybody's.
+      started.kill(0)
+      this.failStart(
+        new GatewayError('RUNTIME_DOWN', 'runtime down', {
+          headers: { 'Retry-After': '1' },
+          detail: { hint: `the daemon names a worker socket that cannot be used: ${(error as Error).message}` },
+        }),
+      )
+      return
+    }
     this.socket = socket
     socket.on('data', chunk => this.read(chunk))
     socket.on('error', error => {
@@ -183,17 +210,22 @@ export class SocketWorker extends Worker {
     try {
       this.reader.push(chunk)
     } catch (error) {
-      this.problem = `protocol error: ${(error as Error).message}`
-      this.kill()
-      this.socket?.destroy()
+      this.breakOff(`protocol error: ${(error as Error).message}`)
     }
+  }
+
+  /** A worker that breaks the protocol has said its last; as a failure it counts like a crash. */
+  private breakOff(problem: string): void {
+    this.problem ??= problem
+    this.isRead = false
+    this.finishClose()
   }
 
   private handleFrame(kind: Kind, id: number, header: string, body: Buffer): void {
     switch (kind) {
       case KIND.reply:
         // The header text goes on unparsed: equal texts are prepared once.
-        this.handleReply(id, header, body, header.includes('"stream"') && parseHeader(header).stream === true)
+        this.handleReply(id, header, body, isStreamHead(header))
         return
       case KIND.chunk:
         this.handleChunk(id, body)
@@ -224,7 +256,8 @@ export class SocketWorker extends Worker {
         this.handlePong()
         return
       case KIND.ping:
-        this.send(KIND.pong, id, '', null)
+        // One that asks and never reads would make the answers pile up.
+        if ((this.socket?.writableLength ?? 0) < MAX_WAITING_PONG_BYTES) this.send(KIND.pong, id, '', null)
         return
       default:
     }

@@ -13,12 +13,14 @@ import {
   CANCEL_GRACE_MS,
   CRASH_LOOP,
   FAST_CALL_MS,
-  GROW_AFTER_MS,
+  GROW_LOOK_MS,
   MAX_INFLIGHT,
   PREFETCH_AFTER_FAST_CALLS,
   PREFETCH_CALLS,
+  SLOW_WAIT_MS,
   SPREAD_INTERVAL_MS,
   STALL_MS,
+  STREAM_WINDOW_BYTES,
 } from '../core/limits.ts'
 import type { RuntimeCall } from './call.ts'
 import { OpenCalls } from './open-calls.ts'
@@ -54,6 +56,7 @@ export abstract class Worker {
   private pinged = false
   private fastCalls = 0
   private timer: NodeJS.Timeout | null = null
+  private timerDue = 0
 
   constructor(set: WorkerSet) {
     this.set = set
@@ -69,6 +72,10 @@ export abstract class Worker {
   protected abstract endNow(): void
   /** Lets it finish background work, then ends it. */
   protected abstract endGracefully(): void
+  /** It sent far more of a stream than was granted; what ends the worker at once. */
+  protected handleOverrun(): void {
+    this.kill()
+  }
 
   /** True when a call sent now would be begun at once, or soon enough. */
   hasRoom(now: number): boolean {
@@ -105,7 +112,9 @@ export abstract class Worker {
 
   /** The receiver of a stream took `bytes`. */
   grant(call: RuntimeCall, bytes: number): void {
-    if (call.state === 'streaming' && bytes > 0) this.sendMore(call, bytes)
+    if (call.state !== 'streaming' || bytes <= 0) return
+    call.ungranted -= bytes
+    this.sendMore(call, bytes)
   }
 
   /** Nobody waits for this call any more. It may go on to its deadline, or until its place is needed. */
@@ -174,12 +183,14 @@ export abstract class Worker {
     if (stream) {
       if (call.state === 'done' || call.state === 'streaming') return
       call.state = 'streaming'
+      call.ungranted = body.length
       this.extend(call, now)
       call.onReply(header, body, true)
       return
     }
     const open = call.state !== 'done'
     this.finish(call, now)
+    this.set.answers++
     if (open) call.onReply(header, body, false)
     this.set.handleSuccess()
     this.set.handleRoom(this, now)
@@ -191,7 +202,10 @@ export abstract class Worker {
     const now = this.set.clock.monotonic()
     this.lastSign = now
     this.extend(call, now)
-    call.onChunk(body)
+    call.ungranted += body.length
+    // The client is slow, and the worker goes on sending what nobody may hold for it. Twice: one piece may be on its way.
+    if (call.ungranted > 2 * STREAM_WINDOW_BYTES) this.handleOverrun()
+    else call.onChunk(body)
   }
 
   /** @param problem - why the stream broke, null when it is complete */
@@ -228,7 +242,8 @@ export abstract class Worker {
     const others = this.end().filter(other => other.state !== 'done')
     this.set.fail(call, error)
     const unbegun = this.maxInflight === 1 ? others : []
-    if (this.maxInflight !== 1) for (const other of others) this.set.fail(other, error)
+    // They did nothing wrong: the error is not theirs.
+    if (this.maxInflight !== 1) for (const other of others) this.set.fail(other, toDeath('another call ended it'))
     this.endNow()
     this.set.handleWorkerEnd(false, error, unbegun)
   }
@@ -254,9 +269,7 @@ export abstract class Worker {
     const wasStarting = this.state === 'starting'
     const unexpected = end.unexpected && this.state !== 'ending'
     const calls = this.end()
-    const error = new GatewayError('WORKER_DIED', `runtime worker ended: ${end.reason}`, {
-      headers: { 'Retry-After': '1' },
-    })
+    const error = toDeath(end.reason)
     const unbegun: RuntimeCall[] = []
     let first = true
     for (const call of calls) {
@@ -305,12 +318,20 @@ export abstract class Worker {
   }
 
   private arm(delayMs: number): void {
-    this.timer = this.set.clock.setTimeout(() => this.checkDeadlines(), Math.max(1, Math.ceil(delayMs)))
+    const ms = Math.max(1, Math.ceil(delayMs))
+    this.timerDue = this.set.clock.monotonic() + ms
+    this.timer = this.set.clock.setTimeout(() => this.handleTimer(), ms)
   }
 
   private disarm(): void {
     if (this.timer !== null) this.set.clock.clearTimeout(this.timer)
     this.timer = null
+  }
+
+  /** After a moment in which this process itself stood still answers may lie unread: they are read before anybody is late. */
+  private handleTimer(): void {
+    if (this.set.clock.monotonic() - this.timerDue <= STALL_MS) this.checkDeadlines()
+    else this.timer = this.set.clock.setTimeout(() => this.checkDeadlines(), 1)
   }
 
   /** One timer for all calls of the worker: it runs at the earliest deadline it knew and looks for the next one. */
@@ -367,6 +388,11 @@ export abstract class Worker {
   }
 }
 
+/** What an open call is told when its worker is gone. */
+function toDeath(reason: string): GatewayError {
+  return new GatewayError('WORKER_DIED', `runtime worker ended: ${reason}`, { headers: { 'Retry-After': '1' } })
+}
+
 /** Several sockets of one runtime. */
 export interface Sockets {
   readonly count: number
@@ -400,6 +426,10 @@ export class WorkerSet {
   readonly fn: FunctionVersion
   readonly clock: Clock
   readonly workers: Worker[] = []
+  /** Answers of all workers so far. */
+  answers = 0
+  private answersAtLastLook = -1
+  private addedAt = Number.NEGATIVE_INFINITY
   private readonly options: WorkerSetOptions
   private backlog: RuntimeCall[] = []
   private backlogAt = 0
@@ -438,6 +468,7 @@ export class WorkerSet {
       }
     }
     call.state = 'waiting'
+    call.startedAt = now
     this.backlog.push(call)
     this.grow(now)
   }
@@ -558,11 +589,7 @@ export class WorkerSet {
   private pick(now: number): Worker | null {
     const { workers } = this
     if (this.options.sockets !== null) return this.pickInTurn(now, this.options.sockets.count)
-    // An idle worker first; then, for the fast and for those that take many, the first with room.
-    for (let i = 0; i < workers.length; i++) {
-      const worker = workers[i]!
-      if (worker.inflight.size === 0 && worker.hasRoom(now)) return worker
-    }
+    // The first with room, idle or not: few workers that are busy cost less than many that each wake up for one call.
     for (let i = 0; i < workers.length; i++) {
       const worker = workers[i]!
       if (worker.hasRoom(now)) return worker
@@ -604,7 +631,7 @@ export class WorkerSet {
     }
   }
 
-  private grow(now: number): void {
+  private grow(now: number, isLooking = false): void {
     if (this.workers.length === 0) {
       if (this.blockedUntil > now) this.failBacklog(this.lastError!)
       else {
@@ -618,7 +645,8 @@ export class WorkerSet {
     if (this.growTimer !== null) return
     if (this.workers.length >= this.options.maxWorkers && !this.workers.some(worker => worker.isForNobody)) return
     const oneAtATime = this.workers.every(worker => worker.maxInflight === 1)
-    this.growTimer = this.clock.setTimeout(() => this.growNow(), oneAtATime ? GROW_AFTER_MS : STALL_MS)
+    if (!isLooking) this.answersAtLastLook = oneAtATime ? -1 : this.answers
+    this.growTimer = this.clock.setTimeout(() => this.growNow(), oneAtATime ? GROW_LOOK_MS : STALL_MS)
   }
 
   /** Doubles the workers while calls keep waiting; one that is starting counts as help on its way. */
@@ -631,10 +659,26 @@ export class WorkerSet {
     for (const worker of this.workers) if (worker.state === 'starting') starting++
     if (starting === 0 && this.blockedUntil <= now) {
       const room = this.options.maxWorkers - this.workers.length || this.reclaim(now)
-      for (let i = Math.min(waiting, room, Math.max(1, this.workers.length)); i > 0; i--) this.start()
+      for (let i = Math.min(waiting, room, this.growth(now)); i > 0; i--) this.start()
     }
     this.drain(now)
-    if (!this.isDrained()) this.grow(now)
+    if (!this.isDrained()) this.grow(now, true)
+  }
+
+  /**
+   * How many workers to add. While answers keep coming the processors are the limit, and more workers would only share
+   * them; one is added for a call that waits long all the same. Two looks are compared, because a single one may fall
+   * between an answer's arrival and its reading.
+   */
+  private growth(now: number): number {
+    const isFlowing = this.answers !== this.answersAtLastLook
+    this.answersAtLastLook = this.answers
+    if (!isFlowing) return Math.max(1, this.workers.length)
+    const oldest = this.backlog[this.backlogAt]
+    const waitsLong =
+      oldest !== undefined && now - oldest.startedAt >= SLOW_WAIT_MS && now - this.addedAt >= SLOW_WAIT_MS
+    if (waitsLong) this.addedAt = now
+    return waitsLong ? 1 : 0
   }
 
   /** Ends a worker that is busy for a client that left. @returns how many may be started in its place */

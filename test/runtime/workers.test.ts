@@ -1,7 +1,7 @@
 import t from 'tap'
 import type { FunctionVersion } from '../../lib/core/catalog.ts'
 import { GatewayError } from '../../lib/core/errors.ts'
-import { CANCEL_GRACE_MS, PREFETCH_AFTER_FAST_CALLS, PREFETCH_CALLS, STALL_MS } from '../../lib/core/limits.ts'
+import { CANCEL_GRACE_MS, PREFETCH_AFTER_FAST_CALLS, PREFETCH_CALLS, STALL_MS, STREAM_WINDOW_BYTES } from '../../lib/core/limits.ts'
 import { RuntimeCall } from '../../lib/runtime/call.ts'
 import { Worker, WorkerSet } from '../../lib/runtime/workers.ts'
 import { FakeClock } from '../helpers/clock.ts'
@@ -114,7 +114,7 @@ t.test('[runtime/workers.1] idle first, then in order of arrival', async t => {
   const first = all[0]!
   first.handleReady(1)
   t.same(first.sent, [calls[0]], 'one at a time')
-  clock.advance(3)
+  clock.advance(4)
   t.equal(all.length, 2)
   all[1]!.handleReady(1)
   t.same(all[1]!.sent, [calls[1]])
@@ -142,7 +142,7 @@ t.test('[runtime/workers.3] workers double while calls keep waiting, up to the l
   for (let i = 0; i < 6; i++) {
     for (const worker of all) worker.handleReady(1)
     counts.push(all.length)
-    clock.advance(3)
+    clock.advance(4)
   }
   t.same(counts, [1, 2, 4, 5, 5, 5])
   t.ok(
@@ -247,6 +247,40 @@ t.test('[runtime/workers.6, runtime/workers.7] timeout: 504, then the worker is 
   t.equal(a.seen.length, 1)
 })
 
+t.test('[runtime/workers.17] nobody is late because the gateway itself stood still', async t => {
+  const { clock, all, call } = bed({ timeoutMs: 100 })
+  const answered = call()
+  all[0]!.handleReady(0)
+  const silent = call()
+  clock.stall(5000)
+  clock.advance(0)
+  t.same([answered.seen, silent.seen], [[], []], 'what lies unread comes first')
+  all[0]!.reply(0)
+  clock.advance(1)
+  t.same([answered.seen, silent.seen], [['reply r0'], ['error 504 runtime timeout']])
+})
+
+t.test('[runtime/workers.18] a stream far beyond its window ends its worker', async t => {
+  const { clock, all, call } = bed()
+  const streamed = call()
+  const worker = all[0]!
+  worker.handleReady(1)
+  worker.handleReply(streamed.wireId, 'head', NOTHING, true)
+  const piece = Buffer.alloc(STREAM_WINDOW_BYTES)
+  for (let i = 0; i < 10; i++) {
+    worker.handleChunk(streamed.wireId, piece)
+    worker.grant(streamed, piece.length)
+  }
+  worker.handleChunk(streamed.wireId, piece)
+  worker.handleChunk(streamed.wireId, piece)
+  t.notOk(worker.log.includes('kill'))
+  worker.handleChunk(streamed.wireId, piece)
+  t.ok(worker.log.includes('kill'))
+  worker.handleClosed({ ...crash, complete: false })
+  t.equal(streamed.seen.at(-1), 'end 503')
+  t.equal(clock.pending, 0)
+})
+
 /** A worker that has calls sent ahead. */
 function ahead(): Bed & { worker: FakeWorker; calls: TestCall[] } {
   const made = bed({ maxWorkers: 2, timeoutMs: 100 })
@@ -295,6 +329,16 @@ t.test('[runtime/workers.8] an error that ends the worker lets the calls behind 
   all[1]!.reply(0)
   all[1]!.reply(1)
   t.same([calls[1]!.seen, calls[2]!.seen], [['reply r0'], ['reply r1']])
+})
+
+t.test('[runtime/workers.9] an error that ends a worker of many calls is only the error of its own call', async t => {
+  const { all, call } = bed()
+  const [own, other] = [call(), call()]
+  all[0]!.handleReady(0)
+  const exit = new GatewayError('HANDLER_FAILED', 'exit')
+  all[0]!.handleLastError(all[0]!.sent[0]!.wireId, exit)
+  t.same(own!.seen, ['error 500 exit'])
+  t.same(other!.seen, ['error 503 runtime worker ended: another call ended it'])
 })
 
 t.test('[runtime/workers.8] when replies may be lost nothing is run again', async t => {
@@ -383,7 +427,7 @@ t.test('[runtime/workers.13, scheduler/keep-warm.5] idle workers end, down to mi
   all[0]!.handleReady(1)
   call()
   call()
-  clock.advance(3)
+  clock.advance(4)
   all[1]!.handleReady(1)
   all[0]!.reply(0)
   all[1]!.reply(0)
@@ -506,7 +550,7 @@ t.test('[runtime/workers.16] a socket that comes back takes the place of a spare
   call()
   all[0]!.handleReady(1)
   call()
-  clock.advance(3)
+  clock.advance(4)
   all[1]!.handleReady(1)
   t.same(
     all.map(worker => [worker.socketIndex, worker.inflight.size]),
