@@ -134,6 +134,8 @@ export const PREFETCH_CALLS = 8
 export const PREFETCH_AFTER_FAST_CALLS = 64
 /** A call of a one-at-a-time worker that takes longer is not fast, milliseconds. */
 export const FAST_CALL_MS = 5
+/** Milliseconds until warm workers that could not be started are tried again. */
+export const REWARM_MS = 1000
 /** Milliseconds between two looks whether every socket of a runtime has a worker of a function that is called. */
 export const SPREAD_INTERVAL_MS = 250
 /** Calls open at once on one multiplexing worker. */

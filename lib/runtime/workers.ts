@@ -17,6 +17,7 @@ import {
   MAX_INFLIGHT,
   PREFETCH_AFTER_FAST_CALLS,
   PREFETCH_CALLS,
+  REWARM_MS,
   SLOW_WAIT_MS,
   SPREAD_INTERVAL_MS,
   STALL_MS,
@@ -435,6 +436,7 @@ export class WorkerSet {
   private backlogAt = 0
   private growTimer: NodeJS.Timeout | null = null
   private idleTimer: NodeJS.Timeout | null = null
+  private warmTimer: NodeJS.Timeout | null = null
   private minWarm: number
   private failures = 0
   private blockedUntil = 0
@@ -498,6 +500,8 @@ export class WorkerSet {
   retire(): void {
     this.retired = true
     this.minWarm = 0
+    if (this.warmTimer !== null) this.clock.clearTimeout(this.warmTimer)
+    this.warmTimer = null
     for (const worker of [...this.workers]) {
       if (worker.inflight.size === 0 && this.isDrained()) worker.stop()
     }
@@ -562,7 +566,7 @@ export class WorkerSet {
       if (this.workers.length === 0 && this.problem !== null) this.failBacklog(error)
     }
     if (!this.isDrained()) this.grow(now)
-    if (!this.retired && this.minWarm > this.workers.length) this.warm(this.minWarm)
+    this.keepWarm(now)
     this.checkEmpty()
   }
 
@@ -570,6 +574,7 @@ export class WorkerSet {
   handleStartFailure(worker: Worker, error: GatewayError): void {
     this.forget(worker)
     if (this.workers.length === 0) this.failBacklog(error)
+    this.rewarm(REWARM_MS)
     this.checkEmpty()
   }
 
@@ -727,6 +732,21 @@ export class WorkerSet {
     for (const call of calls) this.fail(call, error)
   }
 
+  /** Replaces warm workers that are gone, at once or when starts are no longer delayed: no call may come to do it. */
+  private keepWarm(now: number): void {
+    if (this.retired || this.workers.length >= this.minWarm) return
+    if (this.problem === null) this.warm(this.minWarm)
+    else this.rewarm(this.blockedUntil - now)
+  }
+
+  private rewarm(delayMs: number): void {
+    if (this.retired || this.warmTimer !== null || this.workers.length >= this.minWarm) return
+    this.warmTimer = this.clock.setTimeout(() => {
+      this.warmTimer = null
+      this.keepWarm(this.clock.monotonic())
+    }, delayMs)
+  }
+
   private note(error: GatewayError): void {
     this.lastError = error
     this.failures++
@@ -759,7 +779,8 @@ export class WorkerSet {
   private clearTimers(): void {
     if (this.growTimer !== null) this.clock.clearTimeout(this.growTimer)
     if (this.idleTimer !== null) this.clock.clearTimeout(this.idleTimer)
-    this.growTimer = this.idleTimer = null
+    if (this.warmTimer !== null) this.clock.clearTimeout(this.warmTimer)
+    this.growTimer = this.idleTimer = this.warmTimer = null
   }
 
   private checkEmpty(): void {

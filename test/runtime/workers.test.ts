@@ -1,7 +1,13 @@
 import t from 'tap'
 import type { FunctionVersion } from '../../lib/core/catalog.ts'
 import { GatewayError } from '../../lib/core/errors.ts'
-import { CANCEL_GRACE_MS, PREFETCH_AFTER_FAST_CALLS, PREFETCH_CALLS, STALL_MS, STREAM_WINDOW_BYTES } from '../../lib/core/limits.ts'
+import {
+  CANCEL_GRACE_MS,
+  PREFETCH_AFTER_FAST_CALLS,
+  PREFETCH_CALLS,
+  STALL_MS,
+  STREAM_WINDOW_BYTES,
+} from '../../lib/core/limits.ts'
 import { RuntimeCall } from '../../lib/runtime/call.ts'
 import { Worker, WorkerSet } from '../../lib/runtime/workers.ts'
 import { FakeClock } from '../helpers/clock.ts'
@@ -651,3 +657,31 @@ t.test('[runtime/workers.11] a call that waits takes the place of one whose clie
   idle.clock.advance(1000)
   t.same(idle.all[0]!.log, ['cancel 0'], 'left alone while nobody waits')
 })
+
+t.test(
+  '[runtime/workers.13] warm workers come back by themselves, after a crash loop and after a start that failed',
+  async t => {
+    const { all, set, clock } = bed({ minWarm: 1 })
+    set.warm(1)
+    for (let i = 0; i < 5; i++) {
+      all.at(-1)!.handleReady(1)
+      all.at(-1)!.handleClosed(crash)
+      clock.advance(0)
+    }
+    t.equal(set.workers.length, 0)
+    t.ok(set.problem !== null, 'starts are delayed')
+    const before = all.length
+    clock.advance(5000)
+    t.equal(all.length, before + 1)
+    set.handleStartFailure(all.at(-1)!, new GatewayError('RUNTIME_DOWN', 'runtime down'))
+    t.equal(set.workers.length, 0)
+    clock.advance(1000)
+    t.equal(set.workers.length, 1)
+    all.at(-1)!.handleReady(1)
+    all.at(-1)!.handleClosed(crash)
+    set.retire()
+    const last = all.length
+    clock.advance(60_000)
+    t.equal(all.length, last, 'not for a function that is gone')
+  },
+)
