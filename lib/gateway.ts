@@ -85,6 +85,8 @@ export interface InvokeRequest {
   body?: string | Buffer | null
   /** Becomes `event.context.user`. */
   context?: Readonly<Record<string, unknown>> | null
+  /** Stops the call, wherever it is; the result then has status 0. */
+  signal?: AbortSignal
 }
 
 /** Who answers a request, who lost and why, and which files might have been meant and are not used. */
@@ -404,6 +406,7 @@ class FunctionGateway implements Gateway {
       headers: request.headers ?? {},
       body: request.body ?? null,
       user: request.context ?? null,
+      ...(request.signal !== undefined && { signal: request.signal }),
     })
   }
 
