@@ -49,6 +49,7 @@ import { WorkerPool } from './invocation/worker-pool.ts'
 import { AccessLogFormat } from './observe/access-log.ts'
 import { type EventName, GatewayEvents, type Listener } from './observe/events.ts'
 import { LogStore } from './observe/log-store.ts'
+import { OutputBudget } from './observe/output-budget.ts'
 import { type Explanation, explain } from './router/explain.ts'
 import { findProgram } from './runtime/binaries.ts'
 import { createLuaRuntime } from './runtime/lua-runtime.ts'
@@ -197,6 +198,7 @@ class FunctionGateway implements Gateway {
   readonly #settingWarnings: readonly Warning[]
   readonly #events: GatewayEvents
   readonly #logs: LogStore
+  readonly #outputBudget: OutputBudget
   readonly #pool: WorkerPool
   readonly #builds: Builds
   readonly #runtimes: Runtimes
@@ -238,6 +240,7 @@ class FunctionGateway implements Gateway {
       directory: logFiles ? join(settings.functionsRoot, '.svc', 'logs') : null,
       onProblem: message => this.#emitLog('warn', message),
     })
+    this.#outputBudget = new OutputBudget(clock)
     this.#pool = new WorkerPool(clock)
     const hostEnv = { ...process.env, ...env }
     this.#builds = createBuilds({
@@ -590,7 +593,9 @@ class FunctionGateway implements Gateway {
     }
   }
 
-  #output(fn: FunctionVersion, stream: 'stdout' | 'stderr', text: string, requestId?: string): void {
+  #output(fn: FunctionVersion, stream: 'stdout' | 'stderr', written: string, requestId?: string): void {
+    const text = this.#outputBudget.take(fn.key, written)
+    if (text === '') return
     const version = fn.version ?? DEFAULT_VERSION_LABEL
     this.#logs.output({ runtime: fn.runtime, fn: fn.name, version, stream, text })
     if (!this.#events.has('log')) return

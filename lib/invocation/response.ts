@@ -11,6 +11,7 @@ import { GatewayError } from '../core/errors.ts'
 import {
   KNOWN_REPLY_HEAD_CHARS,
   KNOWN_REPLY_HEADS,
+  MAX_REPLY_HEAD_CHARS,
   MAX_REPLY_HEADER_BYTES,
   MAX_STATUS,
   MIN_STATUS,
@@ -41,6 +42,8 @@ export class ReplyHeads {
   read(text: string): ReplyHead {
     const known = this.#known.get(text)
     if (known !== undefined) return known
+    if (text.length > MAX_REPLY_HEAD_CHARS)
+      throw broken(`status and headers are larger than ${MAX_REPLY_HEAD_CHARS / 1024} KiB`)
     const head = toReplyHead(parseHeader(text))
     if (text.length <= KNOWN_REPLY_HEAD_CHARS && head.proxy === null && head.length === null) {
       if (this.#known.size >= KNOWN_REPLY_HEADS) this.#known.clear()

@@ -2,7 +2,13 @@
 
 import net from 'node:net'
 import type { Clock } from '../core/clock.ts'
-import { DAEMON_READY_TIMEOUT_MS, PING_INTERVAL_MS, PING_MISSES, PROTOCOL_VERSION } from '../core/limits.ts'
+import {
+  DAEMON_READY_TIMEOUT_MS,
+  PING_INTERVAL_MS,
+  PING_MISSES,
+  PROTOCOL_VERSION,
+  START_TIMEOUT_MS,
+} from '../core/limits.ts'
 import { parseSocketUri, type WorkerExit } from './connection.ts'
 import { encodeFrame, FrameReader, KIND, type Kind, parseHeader } from './wire-protocol.ts'
 
@@ -30,6 +36,7 @@ export interface ControlEvents {
 }
 
 interface PendingStart {
+  timer: NodeJS.Timeout
   resolve(worker: DaemonWorker): void
   reject(error: Error): void
 }
@@ -72,7 +79,7 @@ export class ControlConnection {
   /**
    * Asks for a worker.
    * @param header - JSON text of the `start` frame
-   * @throws Error with the daemon's reason, or the reason why the connection was lost
+   * @throws Error with the daemon's reason, the reason why the connection was lost, or that there was no answer in time
    */
   start(header: string): Promise<DaemonWorker> {
     this.nextId += 1
@@ -82,7 +89,11 @@ export class ControlConnection {
         reject(new Error('connection closed'))
         return
       }
-      this.starts.set(id, { resolve, reject })
+      const timer = this.clock.setTimeout(() => {
+        this.starts.delete(id)
+        reject(new Error(`no answer to start within ${START_TIMEOUT_MS / 1000} s`))
+      }, START_TIMEOUT_MS)
+      this.starts.set(id, { timer, resolve, reject })
       this.send(KIND.start, id, header)
     })
   }
@@ -105,9 +116,13 @@ export class ControlConnection {
         this.handleReady(header)
         return
       case KIND.started: {
-        const start = this.starts.get(id)
-        this.starts.delete(id)
-        start?.resolve({
+        const start = this.takeStart(id)
+        if (start === null) {
+          // Nobody waits for it any more, and nobody would end it.
+          this.stop(String(header.worker), 0)
+          return
+        }
+        start.resolve({
           worker: String(header.worker),
           // Without a socket of its own the worker is reached through the daemon's.
           uri: typeof header.uri === 'string' ? header.uri : this.uri,
@@ -121,8 +136,7 @@ export class ControlConnection {
           this.lose(reason)
           return
         }
-        this.starts.get(id)?.reject(new Error(reason))
-        this.starts.delete(id)
+        this.takeStart(id)?.reject(new Error(reason))
         return
       }
       case KIND.exited:
@@ -140,6 +154,14 @@ export class ControlConnection {
         return
       default:
     }
+  }
+
+  private takeStart(id: number): PendingStart | null {
+    const start = this.starts.get(id)
+    if (start === undefined) return null
+    this.starts.delete(id)
+    this.clock.clearTimeout(start.timer)
+    return start
   }
 
   private handleReady(header: Record<string, unknown>): void {
@@ -181,9 +203,7 @@ export class ControlConnection {
     this.isOver = true
     this.clearTimer()
     this.socket.destroy()
-    const starts = [...this.starts.values()]
-    this.starts.clear()
-    for (const start of starts) start.reject(new Error(reason))
+    for (const id of [...this.starts.keys()]) this.takeStart(id)?.reject(new Error(reason))
   }
 
   private arm(ms: number, act: () => void): void {

@@ -36,6 +36,11 @@ export class FakeClock implements Clock {
     this.wallOffset += ms
   }
 
+  /** Time passes while no timer runs, as in a process that stands still: `advance` then runs them late. */
+  stall(ms: number): void {
+    this.now += ms
+  }
+
   get pending(): number {
     return this.timers.size
   }

@@ -3,6 +3,7 @@ import t from 'tap'
 import { LOG_MEMORY_BYTES, MAX_LOG_LINE_BYTES } from '../../lib/core/limits.ts'
 import { toLogLine, toPrintable } from '../../lib/observe/log-text.ts'
 import { LogStore, type LogStoreOptions } from '../../lib/observe/log-store.ts'
+import { OutputBudget } from '../../lib/observe/output-budget.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { makeTree } from '../helpers/tree.ts'
 
@@ -185,4 +186,21 @@ t.test('[observe/log-store.8] a slow disk does not fill the memory', async t => 
   const lines = read('access.log').split('\n')
   t.ok(lines.length < 540)
   t.match(lines.at(-2), /^\.\.\. \d+ lines were dropped: the disk is too slow$/)
+})
+
+t.test('[observe/log-store.11] so many lines of one function, and a word about the rest', async t => {
+  const clock = new FakeClock()
+  const budget = new OutputBudget(clock)
+  t.equal(budget.take('calm', 'a\nb'), 'a\nb')
+  t.equal(budget.take('flood', '\n'.repeat(9_999)), '\n'.repeat(9_999))
+  t.equal(budget.take('flood', 'last\none too many\n'), 'last\n[more than 2000 lines a second: output dropped]\n')
+  t.equal(budget.take('flood', 'x\n'.repeat(50)), '', 'nothing while the flood goes on')
+  t.equal(budget.take('calm', 'c\n'), 'c\n', 'another function has its own')
+  clock.advance(1)
+  t.equal(budget.take('flood', 'y\nz\n'), '[113 characters of output dropped]\ny\nz\n')
+  t.equal(budget.take('flood', 'x\n'), '')
+  clock.advance(3_600_000)
+  const whole = '\n'.repeat(10_000)
+  t.equal(budget.take('flood', whole), `[2 characters of output dropped]\n${whole}`)
+  t.equal(budget.take('flood', '\n'), '')
 })
