@@ -40,30 +40,31 @@ const maxStackBytesOfCall = 64 * mib
 
 type invoke func(context.Context, map[string]any) (any, error)
 
-func toInvoke(handler any) invoke {
+// toInvoke also tells whether the handler looks at its context: one is only made for those that do.
+func toInvoke(handler any) (made invoke, wantsContext bool) {
 	switch handler := handler.(type) {
 	case func(map[string]any) map[string]any:
-		return func(_ context.Context, event map[string]any) (any, error) { return handler(event), nil }
+		return func(_ context.Context, event map[string]any) (any, error) { return handler(event), nil }, false
 	case func(map[string]any) (map[string]any, error):
-		return func(_ context.Context, event map[string]any) (any, error) { return handler(event) }
+		return func(_ context.Context, event map[string]any) (any, error) { return handler(event) }, false
 	case func(map[string]any) any:
-		return func(_ context.Context, event map[string]any) (any, error) { return handler(event), nil }
+		return func(_ context.Context, event map[string]any) (any, error) { return handler(event), nil }, false
 	case func(map[string]any) (any, error):
-		return func(_ context.Context, event map[string]any) (any, error) { return handler(event) }
+		return func(_ context.Context, event map[string]any) (any, error) { return handler(event) }, false
 	case func(any) any:
-		return func(_ context.Context, event map[string]any) (any, error) { return handler(event), nil }
+		return func(_ context.Context, event map[string]any) (any, error) { return handler(event), nil }, false
 	case func(any) (any, error):
-		return func(_ context.Context, event map[string]any) (any, error) { return handler(event) }
+		return func(_ context.Context, event map[string]any) (any, error) { return handler(event) }, false
 	case func(context.Context, map[string]any) map[string]any:
-		return func(ctx context.Context, event map[string]any) (any, error) { return handler(ctx, event), nil }
+		return func(ctx context.Context, event map[string]any) (any, error) { return handler(ctx, event), nil }, true
 	case func(context.Context, map[string]any) (map[string]any, error):
-		return func(ctx context.Context, event map[string]any) (any, error) { return handler(ctx, event) }
+		return func(ctx context.Context, event map[string]any) (any, error) { return handler(ctx, event) }, true
 	case func(context.Context, map[string]any) any:
-		return func(ctx context.Context, event map[string]any) (any, error) { return handler(ctx, event), nil }
+		return func(ctx context.Context, event map[string]any) (any, error) { return handler(ctx, event), nil }, true
 	case func(context.Context, map[string]any) (any, error):
-		return func(ctx context.Context, event map[string]any) (any, error) { return handler(ctx, event) }
+		return func(ctx context.Context, event map[string]any) (any, error) { return handler(ctx, event) }, true
 	}
-	return nil
+	return nil, false
 }
 
 type worker struct {
@@ -73,6 +74,8 @@ type worker struct {
 	writer  *frameWriter
 	capture *capture
 	invoke  invoke
+	// The handler takes a context.
+	wantsContext bool
 
 	mu      sync.Mutex
 	calls   map[uint32]*call
@@ -227,7 +230,7 @@ func (w *worker) start() {
 
 // Serve answers calls with the handler until the gateway hangs up.
 func Serve[H Handler](handler H) {
-	one.invoke = toInvoke(handler)
+	one.invoke, one.wantsContext = toInvoke(handler)
 	one.writer.send(kindReady, 0, `{"max_inflight":0}`, nil)
 	for {
 		next, err := one.reader.next()
@@ -260,8 +263,11 @@ func (w *worker) take(next frame) string {
 			w.mu.Unlock()
 			return "DUPLICATE_ID: call id " + strconv.Itoa(int(next.id)) + " is in use"
 		}
-		ctx, cancel := context.WithCancel(context.Background())
-		opened := &call{id: next.id, worker: w, ctx: ctx, cancel: cancel, credit: streamWindowBytes, granted: make(chan struct{}, 1)}
+		opened := &call{id: next.id, worker: w, credit: streamWindowBytes}
+		opened.changed.L = &opened.mu
+		if w.wantsContext {
+			opened.ctx, opened.cancelContext = context.WithCancel(context.Background())
+		}
 		w.calls[next.id] = opened
 		w.mu.Unlock()
 		w.running.Add(1)
@@ -298,17 +304,18 @@ func (w *worker) take(next frame) string {
 type call struct {
 	id     uint32
 	worker *worker
-	ctx    context.Context
-	cancel context.CancelFunc
+	// nil unless the handler takes one.
+	ctx           context.Context
+	cancelContext context.CancelFunc
 
-	mu      sync.Mutex
-	credit  int
-	granted chan struct{}
+	mu       sync.Mutex
+	changed  sync.Cond
+	credit   int
+	canceled bool
 }
 
 func (c *call) run(fields map[string]any, body []byte) {
 	defer c.worker.running.Done()
-	defer c.cancel()
 	returned := false
 	defer func() {
 		if returned {
@@ -321,8 +328,7 @@ func (c *call) run(fields map[string]any, body []byte) {
 		}
 		c.finish(kindError, failed.toJSON(), nil)
 	}()
-	ctx := c.ctx
-	value, err := c.worker.invoke(ctx, c.worker.toEvent(fields, body))
+	value, err := c.worker.invoke(c.ctx, c.worker.toEvent(fields, body))
 	var made answer
 	if err == nil {
 		made, err = toAnswer(value)
@@ -348,8 +354,13 @@ func (c *call) finish(kind byte, header string, body []byte) {
 	w.mu.Lock()
 	delete(w.calls, c.id)
 	w.mu.Unlock()
-	if c.ctx.Err() != nil {
+	c.mu.Lock()
+	if c.canceled {
 		kind, header, body = kindEnd, `{"canceled":true}`, nil
+	}
+	c.mu.Unlock()
+	if c.cancelContext != nil {
+		c.cancelContext()
 	}
 	w.writer.send(kind, c.id, header, body)
 }
@@ -371,23 +382,19 @@ func (c *call) stream(made answer) {
 
 // takeCredit waits for bytes that may be sent; 0 when nobody wants them any more.
 func (c *call) takeCredit(wanted int) int {
-	for {
-		c.mu.Lock()
-		size := c.credit
-		if size > wanted {
-			size = wanted
-		}
-		c.credit -= size
-		c.mu.Unlock()
-		if size > 0 {
-			return size
-		}
-		select {
-		case <-c.granted:
-		case <-c.ctx.Done():
-			return 0
-		}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.credit == 0 && !c.canceled {
+		c.changed.Wait()
 	}
+	if c.canceled {
+		return 0
+	}
+	if wanted > c.credit {
+		wanted = c.credit
+	}
+	c.credit -= wanted
+	return wanted
 }
 
 func (c *call) grant(bytes int) {
@@ -397,8 +404,15 @@ func (c *call) grant(bytes int) {
 		c.credit = streamWindowBytes
 	}
 	c.mu.Unlock()
-	select {
-	case c.granted <- struct{}{}:
-	default:
+	c.changed.Signal()
+}
+
+func (c *call) cancel() {
+	c.mu.Lock()
+	c.canceled = true
+	c.mu.Unlock()
+	c.changed.Signal()
+	if c.cancelContext != nil {
+		c.cancelContext()
 	}
 }

@@ -1,7 +1,7 @@
 //! What user code prints. While exactly one call is open, what is written to descriptors 1 and 2 belongs to it; at other
 //! times nobody can tell, and it goes on to where the process's output went before.
 
-use crate::system::{self, PollFd, POLLIN};
+use crate::system;
 use crate::wire::{lock, FrameWriter, LOG};
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -44,10 +44,12 @@ impl Capture {
 
     /// Reads what is written while nobody looks for it, so that no writer waits.
     pub fn follow(&self) {
-        let pipes = lock(&self.state).streams.each_pipe();
+        let pipes = {
+            let state = lock(&self.state);
+            [state.streams[0].pipe, state.streams[1].pipe]
+        };
         loop {
-            let mut waiting = pipes.map(|fd| PollFd { fd, events: POLLIN, revents: 0 });
-            system::wait_readable(&mut waiting);
+            system::wait_readable(&pipes, -1);
             lock(&self.state).drain();
         }
     }
@@ -77,16 +79,6 @@ impl Capture {
         if let Ok(mut state) = self.state.try_lock() {
             state.settle();
         }
-    }
-}
-
-trait Pipes {
-    fn each_pipe(&self) -> [i32; 2];
-}
-
-impl Pipes for [Stream; 2] {
-    fn each_pipe(&self) -> [i32; 2] {
-        [self[0].pipe, self[1].pipe]
     }
 }
 

@@ -17,7 +17,7 @@ use capture::Capture;
 use event::Function;
 use pool::Pool;
 use serde_json::{json, Map, Value};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::fs::File;
@@ -35,6 +35,8 @@ use wire::{lock, Frame, FrameReader, FrameWriter};
 
 /// Calls that run at once. Each takes a thread; what comes above it the gateway gives to another worker.
 const MAX_INFLIGHT: usize = 64;
+/// Milliseconds a call may wait for a thread before another one is put to work.
+const BEHIND_MS: i32 = 1;
 const MAX_MESSAGE_BYTES: usize = 4096;
 
 /// What a handler may return: an envelope, or a `Result` of one.
@@ -76,10 +78,16 @@ struct Progress {
     canceled: bool,
 }
 
+#[derive(Default)]
+struct Panic {
+    message: String,
+    place: Option<(String, u32)>,
+}
+
 thread_local! {
-    /// Of the panic that is being caught, if this thread runs a call: message, file and line.
-    static PANIC: RefCell<Option<(String, Option<(String, u32)>)>> = RefCell::new(None);
-    static RUNS_CALL: RefCell<bool> = RefCell::new(false);
+    /// The panic that is being caught, if this thread runs a call.
+    static PANIC: RefCell<Option<Panic>> = const { RefCell::new(None) };
+    static RUNS_CALL: Cell<bool> = const { Cell::new(false) };
 }
 
 /// For the end of the process, which is told to a plain function.
@@ -127,6 +135,10 @@ impl Worker {
         self.writer.send(wire::READY, 0, &format!("{{\"max_inflight\":{}}}", MAX_INFLIGHT), b"");
         let pool = Pool::new(MAX_INFLIGHT);
         loop {
+            // Calls that wait behind slow ones get threads of their own, more with every look.
+            while pool.is_behind() && !reader.wait(BEHIND_MS) {
+                pool.grow();
+            }
             let taken = match reader.next() {
                 Ok(Some(frame)) => self.take(frame, &pool),
                 Ok(None) => break,
@@ -185,9 +197,9 @@ impl Worker {
 
     /// Runs the handler and sends the call's frames. A panic of one call never reaches another.
     fn answer(&self, id: u32, call: &Call, event: Value) {
-        RUNS_CALL.with(|runs| *runs.borrow_mut() = true);
+        RUNS_CALL.with(|runs| runs.set(true));
         let result = panic::catch_unwind(AssertUnwindSafe(|| (self.handler)(event)));
-        RUNS_CALL.with(|runs| *runs.borrow_mut() = false);
+        RUNS_CALL.with(|runs| runs.set(false));
         let error = match result {
             Ok(Ok(answer)) => match envelope::to_reply(answer) {
                 Ok(reply) if reply.body.len() <= wire::MAX_REPLY_BODY_BYTES => {
@@ -231,7 +243,7 @@ impl Worker {
     }
 
     fn describe_panic(&self) -> Value {
-        let (message, place) = PANIC.with(|panic| panic.borrow_mut().take()).unwrap_or_default();
+        let Panic { message, place } = PANIC.with(|panic| panic.borrow_mut().take()).unwrap_or_default();
         let mut error = json!({ "code": "exception", "message": cut(message) });
         if let Some((file, line)) = place {
             let below = Path::new(&file).strip_prefix(&self.function.root).map(|path| path.to_string_lossy().into_owned());
@@ -278,7 +290,7 @@ fn cut(mut message: String) -> String {
 fn watch_panics() {
     let usual = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
-        if !RUNS_CALL.try_with(|runs| *runs.borrow()).unwrap_or(false) {
+        if !RUNS_CALL.try_with(Cell::get).unwrap_or(false) {
             return usual(info);
         }
         let payload = info.payload();
@@ -288,7 +300,7 @@ fn watch_panics() {
             .or_else(|| payload.downcast_ref::<String>().cloned())
             .unwrap_or_else(|| "handler panicked".into());
         let place = info.location().map(|at| (at.file().to_string(), at.line()));
-        PANIC.with(|panic| *panic.borrow_mut() = Some((message, place)));
+        PANIC.with(|panic| *panic.borrow_mut() = Some(Panic { message, place }));
     }));
 }
 
@@ -349,12 +361,12 @@ fn accept(listener: Listener, greeted: Sender<Peer>) {
         Ok(match &listener {
             Listener::Unix(listener) => {
                 let stream: UnixStream = listener.accept()?.0;
-                (FrameReader::new(Box::new(stream.try_clone()?)), Box::new(stream))
+                (FrameReader::new(stream.try_clone()?), Box::new(stream))
             }
             Listener::Tcp(listener) => {
                 let stream: TcpStream = listener.accept()?.0;
                 stream.set_nodelay(true)?;
-                (FrameReader::new(Box::new(stream.try_clone()?)), Box::new(stream))
+                (FrameReader::new(stream.try_clone()?), Box::new(stream))
             }
         })
     };

@@ -1,4 +1,5 @@
-//! Threads that run calls: made when all others are busy, kept for the next call.
+//! Threads that run calls. As many as there are processors take calls one after the other; more join, and stay, only while
+//! calls wait behind others that take their time. Waking a thread costs more than a short call.
 
 use crate::wire::lock;
 use std::collections::VecDeque;
@@ -10,6 +11,7 @@ type Task = Box<dyn FnOnce() + Send>;
 pub struct Pool {
     shared: Arc<Shared>,
     most: usize,
+    processors: usize,
 }
 
 struct Shared {
@@ -21,18 +23,43 @@ struct Shared {
 struct Queue {
     tasks: VecDeque<Task>,
     threads: usize,
+    /// Threads that wait and are not called yet.
     idle: usize,
+    /// Threads that are called and have not noticed yet.
+    called: usize,
 }
 
 impl Pool {
     pub fn new(most: usize) -> Self {
-        Pool { shared: Arc::new(Shared { queue: Mutex::default(), added: Condvar::new() }), most }
+        let processors = thread::available_parallelism().map_or(1, |count| count.get());
+        Pool { shared: Arc::new(Shared { queue: Mutex::default(), added: Condvar::new() }), most, processors }
     }
 
     pub fn run(&self, task: Task) {
         let mut queue = lock(&self.shared.queue);
         queue.tasks.push_back(task);
-        if queue.idle >= queue.tasks.len() {
+        if queue.threads - queue.idle < self.processors {
+            self.add_thread(&mut queue);
+        }
+    }
+
+    /// True while a call waits for a thread.
+    pub fn is_behind(&self) -> bool {
+        !lock(&self.shared.queue).tasks.is_empty()
+    }
+
+    /// Puts as many threads on the calls that wait as are busy, or fewer when fewer wait.
+    pub fn grow(&self) {
+        let mut queue = lock(&self.shared.queue);
+        for _ in 0..queue.tasks.len().min(queue.threads - queue.idle) {
+            self.add_thread(&mut queue);
+        }
+    }
+
+    fn add_thread(&self, queue: &mut Queue) {
+        if queue.idle > 0 {
+            queue.idle -= 1;
+            queue.called += 1;
             self.shared.added.notify_one();
         } else if queue.threads < self.most {
             let shared = self.shared.clone();
@@ -55,8 +82,10 @@ impl Shared {
                 }
                 None => {
                     queue.idle += 1;
-                    queue = self.added.wait(queue).unwrap_or_else(|poisoned| poisoned.into_inner());
-                    queue.idle -= 1;
+                    while queue.called == 0 {
+                        queue = self.added.wait(queue).unwrap_or_else(|poisoned| poisoned.into_inner());
+                    }
+                    queue.called -= 1;
                 }
             }
         }

@@ -3,13 +3,13 @@
 use std::os::raw::{c_int, c_void};
 
 #[repr(C)]
-pub struct PollFd {
-    pub fd: c_int,
-    pub events: i16,
-    pub revents: i16,
+struct PollFd {
+    fd: c_int,
+    events: i16,
+    revents: i16,
 }
 
-pub const POLLIN: i16 = 1;
+const POLLIN: i16 = 1;
 const F_SETFD: c_int = 2;
 const F_GETFL: c_int = 3;
 const F_SETFL: c_int = 4;
@@ -70,9 +70,10 @@ pub fn write_all(fd: c_int, mut bytes: &[u8]) {
     }
 }
 
-/// Waits until one of the descriptors can be read.
-pub fn wait_readable(fds: &mut [PollFd]) {
-    unsafe { poll(fds.as_mut_ptr(), fds.len() as _, -1) };
+/// Waits until one of the descriptors can be read, or for `timeout_ms`; -1 waits for ever. False when none can.
+pub fn wait_readable(fds: &[c_int], timeout_ms: c_int) -> bool {
+    let mut waiting: Vec<PollFd> = fds.iter().map(|&fd| PollFd { fd, events: POLLIN, revents: 0 }).collect();
+    unsafe { poll(waiting.as_mut_ptr(), waiting.len() as _, timeout_ms) > 0 }
 }
 
 pub fn at_exit(callback: extern "C" fn()) {

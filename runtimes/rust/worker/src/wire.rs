@@ -1,7 +1,9 @@
 //! Frames: u32 length | u8 kind | u32 id | u32 header length | header: JSON object | body, integers big-endian.
 
 use serde_json::{Map, Value};
+use crate::system;
 use std::io::{self, Read, Write};
+use std::os::unix::io::AsRawFd;
 use std::sync::{Condvar, Mutex, MutexGuard};
 
 pub const HELLO: u8 = 1;
@@ -58,14 +60,24 @@ impl Frame {
 
 pub struct FrameReader {
     source: Box<dyn Read + Send>,
+    descriptor: i32,
     held: Vec<u8>,
     at: usize,
     pub limit: usize,
 }
 
 impl FrameReader {
-    pub fn new(source: Box<dyn Read + Send>) -> Self {
-        FrameReader { source, held: Vec::with_capacity(READ_BYTES), at: 0, limit: MAX_GREETING_BYTES }
+    pub fn new<S: Read + AsRawFd + Send + 'static>(source: S) -> Self {
+        let descriptor = source.as_raw_fd();
+        let held = Vec::with_capacity(READ_BYTES);
+        FrameReader { source: Box::new(source), descriptor, held, at: 0, limit: MAX_GREETING_BYTES }
+    }
+
+    /// False when nothing comes within the time.
+    pub fn wait(&self, milliseconds: i32) -> bool {
+        let held = self.held.len() - self.at;
+        let is_whole = held >= 4 && held >= 4 + self.word(0);
+        is_whole || system::wait_readable(&[self.descriptor], milliseconds)
     }
 
     /// The next frame, `None` after the last one.
