@@ -272,17 +272,34 @@ t.test(
   },
 )
 
-/** The daemon that listens on a socket. */
+/** The daemon that listens on a socket; its forks have the same command line, but another parent. */
 function daemonPid(uri: string): number {
   const path = uri.slice('unix:'.length)
-  for (const name of readdirSync('/proc')) {
-    if (!/^\d+$/.test(name)) continue
+  const found = processesBelow(process.pid).find(({ parent, args }) => parent === process.pid && args.includes(path))
+  if (found === undefined) throw new Error(`no daemon at ${uri}`)
+  return found.pid
+}
+
+interface Process {
+  pid: number
+  parent: number
+  args: string[]
+}
+
+/** All descendants of a process. */
+function processesBelow(root: number): Process[] {
+  const all = readdirSync('/proc').flatMap((name): Process[] => {
+    if (!/^\d+$/.test(name)) return []
     try {
-      const args = readFileSync(`/proc/${name}/cmdline`, 'utf8').split('\0')
-      if (args.includes(path) && args.includes('--index')) return Number(name)
+      const stat = readFileSync(`/proc/${name}/stat`, 'utf8')
+      const parent = Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[1])
+      return [{ pid: Number(name), parent, args: readFileSync(`/proc/${name}/cmdline`, 'utf8').split('\0') }]
     } catch {
       // It ended meanwhile.
+      return []
     }
-  }
-  throw new Error(`no daemon at ${uri}`)
+  })
+  const childrenOf = (parent: number): Process[] =>
+    all.filter(one => one.parent === parent).flatMap(one => [one, ...childrenOf(one.pid)])
+  return childrenOf(root)
 }
