@@ -73,6 +73,12 @@ export function toolError(action: string, result: ToolResult, timeoutMs: number,
   return new GatewayError('LOAD_FAILED', `build failed: ${tail === '' ? why : tail}`, { detail })
 }
 
+/** The error for a toolchain that cannot build. */
+export function toOldError(found: string, oldest: string): GatewayError {
+  const hint = `${found} is too old: ${oldest} or newer is needed`
+  return new GatewayError('RUNTIME_DOWN', 'runtime down', { headers: { 'Retry-After': '1' }, detail: { hint } })
+}
+
 /** The last lines of a tool's output, without empty ones. */
 export function toTail(lines: readonly string[]): string {
   const full = lines.map(line => line.trimEnd()).filter(line => line.trim() !== '')

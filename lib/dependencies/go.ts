@@ -5,7 +5,7 @@
  */
 
 import { readdirSync, readFileSync } from 'node:fs'
-import { basename, dirname, join } from 'node:path'
+import { basename, join } from 'node:path'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { GatewayError } from '../core/errors.ts'
 import {
@@ -13,17 +13,16 @@ import {
   type BuildPlan,
   type BuildTools,
   below,
-  filesBelow,
-  isMember,
   readOptional,
   sourceError,
   type Toolchain,
   toHead,
+  toOldError,
   toolError,
 } from './build.ts'
 import { BuildKey, Workspace } from './build-cache.ts'
+import { GoPackage, OWN_MODULE } from './go-package.ts'
 import type { ToolResult } from './run-tool.ts'
-import { blankOut, GO_TEXT, lineOf } from './source-text.ts'
 
 export interface GoOptions {
   functionsRoot: string
@@ -37,21 +36,12 @@ export interface GoOptions {
 
 /** Part of the key: a change of how programs are built builds them again. */
 const RECIPE = 'go 1'
-/** Oldest language that has them. */
+/** Oldest toolchain that builds the worker's package, and the oldest language it may be told to speak. */
+const OLDEST_MINOR = 19
 const OLDEST_LANGUAGE = '1.18'
 const WORKER_PACKAGE = 'fngwruntime'
 /** The generated file that calls the worker's package with the handler. */
 const MAIN_FILE = 'fngw_main.go'
-/** Module of a function that brings no go.mod; its own sub-packages are imported as `handler/<folder>`. */
-const OWN_MODULE = 'handler'
-
-/** One file of the handler's package. */
-interface Member {
-  name: string
-  text: string
-  /** Comments and texts blanked out. */
-  code: string
-}
 
 export function createGoBuilder(options: GoOptions): Builder {
   let worker: Map<string, string> | null = null
@@ -79,6 +69,8 @@ async function readVersion(program: string, tools: BuildTools, cwd: string, time
     cwd,
   })
   if (result.code !== 0) throw toolError('go env', result, timeoutMs)
+  const version = /go(1\.(\d+)[\w.]*)/.exec(result.output)
+  if (version !== null && Number(version[2]) < OLDEST_MINOR) throw toOldError(`go ${version[1]}`, `1.${OLDEST_MINOR}`)
   return result.output.trim()
 }
 
@@ -87,20 +79,18 @@ class GoBuild {
   readonly #options: GoOptions
   readonly #worker: Map<string, string>
   readonly #workspace: Workspace
-  /** Folder of the handler file; the module's folder is the function's. */
-  readonly #folder: string
+  readonly #package: GoPackage
 
   constructor(fn: FunctionVersion, options: GoOptions, worker: Map<string, string>) {
     this.#fn = fn
     this.#options = options
     this.#worker = worker
     this.#workspace = new Workspace(fn, '.go-build')
-    this.#folder = dirname(fn.entryPath)
+    this.#package = new GoPackage(fn, options.functionsRoot)
   }
 
   plan(toolchain: Toolchain): BuildPlan {
-    const members = this.#readMembers()
-    const symbol = this.#findSymbol(members)
+    const { members, symbol } = this.#package
     const { fnDir } = this.#fn
     const mod = readOptional(join(fnDir, 'go.mod'))
     const sum = readOptional(join(fnDir, 'go.sum'))
@@ -114,90 +104,20 @@ class GoBuild {
       .add('vendor', readOptional(join(fnDir, 'vendor', 'modules.txt')))
     for (const [path, text] of this.#worker) key.add(basename(path), text)
     for (const { name, text } of members) key.add(name, text)
-    for (const path of this.#otherInputs(members, mod !== null)) key.add(below(fnDir, path), readFileSync(path))
+    for (const path of this.#package.otherInputs(mod !== null)) key.add(below(fnDir, path), readFileSync(path))
     const id = key.toString()
     return {
       key: id,
       isBuilt: this.#workspace.has(id),
       binary: this.#workspace.binary(id),
-      build: tools => this.#build(tools, toolchain, id, members, symbol, mod, sum),
+      build: tools => this.#build(tools, toolchain, id, mod, sum),
     }
-  }
-
-  #readMembers(): Member[] {
-    const entry = basename(this.#fn.entryPath)
-    const names = readdirSync(this.#folder).filter(
-      name => name === entry || (name.endsWith('.go') && !name.endsWith('_test.go') && isMember(this.#fn, name)),
-    )
-    return names.sort().map(name => {
-      const text = readFileSync(join(this.#folder, name), 'utf8')
-      return { name, text, code: blankOut(text, GO_TEXT) }
-    })
-  }
-
-  /** The handler's name. @throws GatewayError when the file has none, or has what the worker brings */
-  #findSymbol(members: readonly Member[]): string {
-    const wanted = this.#fn.policy.handler
-    const names = wanted === null ? ['handler', 'Handler'] : [wanted]
-    const entry = members.find(member => member.name === basename(this.#fn.entryPath))
-    for (const member of members) {
-      const main = /^func\s+main\s*\(/m.exec(member.code)
-      if (main === null) continue
-      const place = this.#place(member.name, lineOf(member.code, main.index))
-      throw sourceError(`${place.file}:${place.line}: func main must not be there: the gateway calls the handler`, {
-        ...place,
-        hint: 'remove func main and keep func handler(event map[string]any) map[string]any',
-      })
-    }
-    const symbol = names.find(name => entry !== undefined && declarationOf(name).test(entry.code))
-    if (symbol !== undefined) return symbol
-    const { file } = this.#place(basename(this.#fn.entryPath), 1)
-    throw sourceError(`${file}: no package-level function ${names.join(' or ')}`, {
-      file,
-      line: 1,
-      hint: SIGNATURE_HINT,
-    })
-  }
-
-  /** Sources of the module's other packages, and files that `//go:embed` names. */
-  #otherInputs(members: readonly Member[], hasModule: boolean): string[] {
-    const { fnDir } = this.#fn
-    const found = new Set<string>()
-    if (hasModule || members.some(({ text }) => text.includes(`"${OWN_MODULE}/`))) {
-      for (const path of filesBelow(fnDir, name => name.endsWith('.go'))) {
-        if (dirname(path) !== this.#folder) found.add(path)
-      }
-    }
-    for (const { text } of members) {
-      for (const [, patterns] of text.matchAll(/^\/\/go:embed\s+(.+)$/gm)) {
-        for (const path of this.#embedded(patterns as string)) found.add(path)
-      }
-    }
-    return [...found].sort()
-  }
-
-  #embedded(patterns: string): string[] {
-    const found: string[] = []
-    for (const [, quoted, plain] of patterns.matchAll(/["`]([^"`]+)["`]|(\S+)/g)) {
-      const pattern = (quoted ?? plain ?? '').replace(/^all:/, '')
-      // Everything below the part without wildcards: more than needed never serves an old program.
-      const fixed = pattern.split('/').findIndex(part => /[*?[\\]/.test(part))
-      const base = join(this.#folder, ...pattern.split('/').slice(0, fixed === -1 ? undefined : fixed))
-      try {
-        found.push(...filesBelow(base, () => true))
-      } catch {
-        if (readOptional(base) !== null) found.push(base)
-      }
-    }
-    return found
   }
 
   async #build(
     tools: BuildTools,
     toolchain: Toolchain,
     key: string,
-    members: readonly Member[],
-    symbol: string,
     mod: string | null,
     sum: string | null,
   ): Promise<void> {
@@ -206,10 +126,7 @@ class GoBuild {
     const module = mod === null ? OWN_MODULE : (/^\s*module\s+"?([^\s"]+)/m.exec(mod)?.[1] ?? OWN_MODULE)
     const modFile = workspace.write('go.mod', toModFile(mod, toolchain.version))
     if (sum !== null) workspace.write('go.sum', sum)
-    const overlay = workspace.write(
-      'overlay.json',
-      JSON.stringify({ Replace: this.#overlay(members, symbol, module, modFile) }),
-    )
+    const overlay = workspace.write('overlay.json', JSON.stringify({ Replace: this.#overlay(module, modFile) }))
     const output = join(workspace.folder, 'bin', `.${key}`)
     const result = await tools.run({
       command: toolchain.program,
@@ -225,48 +142,45 @@ class GoBuild {
           : []),
         '-o',
         output,
-        toPackageArgument(below(this.#fn.fnDir, this.#folder)),
+        toPackageArgument(below(this.#fn.fnDir, this.#package.folder)),
       ],
       cwd: this.#fn.fnDir,
       // A workspace file of the user's in a folder above is not the function's.
       env: { GOWORK: 'off', CGO_ENABLED: this.#options.cgo ? '1' : '0' },
     })
-    if (result.code !== 0) throw this.#toError(result, members, symbol, mod !== null)
+    if (result.code !== 0) throw this.#toError(result, mod !== null)
     workspace.publish(key, output)
   }
 
   /** What the tool sees instead of what is there: by full path, '' for nothing. */
-  #overlay(members: readonly Member[], symbol: string, module: string, modFile: string): Record<string, string> {
+  #overlay(module: string, modFile: string): Record<string, string> {
+    const { folder, members, symbol } = this.#package
     const replace: Record<string, string> = { [join(this.#fn.fnDir, 'go.mod')]: modFile }
-    for (const name of readdirSync(this.#folder)) {
-      if (name.endsWith('.go')) replace[join(this.#folder, name)] = ''
+    for (const name of readdirSync(folder)) {
+      if (name.endsWith('.go')) replace[join(folder, name)] = ''
     }
     members.forEach((member, at) => {
-      const copy = this.#workspace.write(`src/${at}.go`, this.#toMainPackage(member))
-      replace[join(this.#folder, `fngw_${at}.go`)] = copy
+      const copy = this.#workspace.write(`src/${at}.go`, this.#package.toMainPackage(member))
+      replace[join(folder, `fngw_${at}.go`)] = copy
     })
-    const main = `//line ${join(this.#folder, MAIN_FILE)}:1:1\npackage main\n\nimport "${module}/${WORKER_PACKAGE}"\n\nfunc main() { ${WORKER_PACKAGE}.Serve(${symbol}) }\n`
-    replace[join(this.#folder, MAIN_FILE)] = this.#workspace.write('src/main.go', main)
+    const lines = [
+      `//line ${join(folder, MAIN_FILE)}:1:1`,
+      'package main',
+      `import "${module}/${WORKER_PACKAGE}"`,
+      `func main() { ${WORKER_PACKAGE}.Serve(${symbol}) }`,
+    ]
+    replace[join(folder, MAIN_FILE)] = this.#workspace.write('src/main.go', `${lines.join('\n')}\n`)
     for (const path of this.#worker.keys()) replace[join(this.#fn.fnDir, WORKER_PACKAGE, basename(path))] = path
     return replace
   }
 
-  /** The file as part of package main, with its own name and lines in every message. */
-  #toMainPackage({ name, text, code }: Member): string {
-    const clause = /^([ \t]*package[ \t]+)([\p{L}_][\p{L}\p{N}_]*)/mu.exec(code)
-    const line = `//line ${join(this.#folder, name)}:1:1\n`
-    if (clause === null) return line + text
-    const at = clause.index + clause[1]!.length
-    return `${line}${text.slice(0, at)}main${text.slice(at + clause[2]!.length)}`
-  }
-
-  #toError(result: ToolResult, members: readonly Member[], symbol: string, hasModule: boolean): GatewayError {
+  #toError(result: ToolResult, hasModule: boolean): GatewayError {
     if (result.timedOut || result.problem !== null) return toolError('go build', result, this.#options.timeoutMs)
     const lines: string[] = []
     let first: { file: string; line: number } | null = null
     for (const line of result.output.split('\n')) {
       if (line.trim() === '' || line.startsWith('# ') || line.startsWith('go: downloading')) continue
-      if (line.includes(`${MAIN_FILE}:`)) return this.#toSignatureError(members, symbol)
+      if (line.includes(`${MAIN_FILE}:`)) return this.#package.signatureError()
       const match = /^(?:\.\/)?([^\s:][^:]*\.go):(\d+)(?::(\d+))?: (.*)$/.exec(line)
       if (match === null) {
         lines.push(line)
@@ -293,35 +207,9 @@ class GoBuild {
     return sourceError(`build failed: ${toHead(lines)}`, { ...first, ...(hint !== undefined && { hint }) })
   }
 
-  /** The compiler speaks of the generated call; the fault is in the handler's signature. */
-  #toSignatureError(members: readonly Member[], symbol: string): GatewayError {
-    const entry = members.find(member => member.name === basename(this.#fn.entryPath))
-    const at = entry === undefined ? null : declarationOf(symbol).exec(entry.code)
-    const place = this.#place(
-      basename(this.#fn.entryPath),
-      at === null || entry === undefined ? 1 : lineOf(entry.code, at.index),
-    )
-    const found =
-      entry === undefined || at === null ? '' : (/^[^{\n]*/.exec(entry.text.slice(at.index))?.[0].trim() ?? '')
-    const but = found === '' ? '' : `, got ${found}`
-    const message = `build failed: ${place.file}:${place.line}: ${symbol} must be func(map[string]any) map[string]any or one of its variants${but}`
-    return sourceError(message, { ...place, hint: SIGNATURE_HINT })
-  }
-
-  #place(name: string, line: number): { file: string; line: number } {
-    return { file: below(this.#options.functionsRoot, join(this.#folder, name)), line }
-  }
-
   #shorten(path: string): string {
     return path.startsWith(`${this.#options.functionsRoot}/`) ? below(this.#options.functionsRoot, path) : path
   }
-}
-
-const SIGNATURE_HINT =
-  'write func handler(event map[string]any) map[string]any; an error as second result, a context.Context as first parameter and any instead of map[string]any are fine too'
-
-function declarationOf(name: string): RegExp {
-  return new RegExp(`^(?:func|var)\\s+${name}\\b`, 'm')
 }
 
 /** The user's go.mod, or one of our own. The worker's package needs a language with type parameters. */

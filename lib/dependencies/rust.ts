@@ -20,6 +20,7 @@ import {
   sourceError,
   type Toolchain,
   toHead,
+  toOldError,
   toolError,
 } from './build.ts'
 import { BuildKey, Workspace } from './build-cache.ts'
@@ -38,6 +39,8 @@ export interface RustOptions {
 
 /** Part of the key: a change of how programs are built builds them again. */
 const RECIPE = 'rust 1'
+/** Oldest compiler that builds the worker's crate. */
+const OLDEST_MINOR = 63
 /** Newest versions that the compilers of stable distributions take (1.63); a newer compiler takes the newest. */
 const OLD_COMPILER = {
   below: 71,
@@ -82,7 +85,10 @@ async function readVersion(program: string, tools: BuildTools, cwd: string, time
     if (result.code !== 0)
       throw toolError(commands[at]!.join(' '), result, timeoutMs, 'install a Rust toolchain from https://rustup.rs')
   }
-  return results.map(({ output }) => output.trim()).join('\n')
+  const versions = results.map(({ output }) => output.trim()).join('\n')
+  const minor = toMinor(versions)
+  if (minor < OLDEST_MINOR) throw toOldError(`rustc 1.${minor}`, `1.${OLDEST_MINOR}`)
+  return versions
 }
 
 class RustBuild {
@@ -178,7 +184,7 @@ class RustBuild {
         entryPath: this.#fn.entryPath,
         fnDir: this.#fn.fnDir,
         workerFolder: this.#options.workerFolder,
-        pins: isOldCompiler(toolchain.version) ? OLD_COMPILER.pins : {},
+        pins: toMinor(toolchain.version) < OLD_COMPILER.below ? OLD_COMPILER.pins : {},
       }),
     )
     workspace.write('src/main.rs', `fn main() {\n    fngw_worker::serve(handler_${this.#id}::${symbol})\n}\n`)
@@ -239,7 +245,7 @@ function declarationOf(symbol: string): RegExp {
   return new RegExp(`^(?<qualifiers>[ \\t]*(?:[a-z]+(?:\\([^)]*\\))?[ \\t]+)*)fn\\s+${symbol}\\b`, 'm')
 }
 
-function isOldCompiler(version: string): boolean {
-  const minor = /rustc 1\.(\d+)/.exec(version)?.[1]
-  return minor !== undefined && Number(minor) < OLD_COMPILER.below
+/** The second number of the compiler's version; a large one when it tells none. */
+function toMinor(versions: string): number {
+  return Number(/rustc 1\.(\d+)/.exec(versions)?.[1] ?? Number.MAX_SAFE_INTEGER)
 }

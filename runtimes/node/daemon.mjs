@@ -168,6 +168,8 @@ class Control {
  * @returns {Promise<Entry>}
  */
 async function takeWorker(owner, header) {
+  if (runtime !== 'node' && typeof header.binary !== 'string')
+    throw new Error(`start names no binary of the ${runtime} function`)
   const style = /\.[mc]?ts$/.test(String(header.entry)) ? 'ts' : 'js'
   const spare = typeof header.binary === 'string' ? undefined : takeSpare(style)
   styles.add(style)

@@ -74,7 +74,7 @@ t.test(
 )
 
 t.test(
-  '[dependencies/resolve.4, dependencies/resolve.5, runtimes/go.1, runtimes/go.5] what is built, from what, and when again',
+  '[dependencies/resolve.4, dependencies/resolve.5, dependencies/resolve.12, runtimes/go.1, runtimes/go.5] what is built, from what, and when again',
   async t => {
     const bed = makeBuilds({
       'hello/handler.go': `package hello\n\nimport _ "embed"\n\n//go:embed text.txt\nvar embedded string\n\n${HANDLER}`,
@@ -82,6 +82,7 @@ t.test(
         'package helper\n\nimport "example.com/hello/inner"\n\nfunc text() string { return embedded + inner.Text() + plain }\n',
       'hello/plain.go': 'package x\n\nvar plain = "p"\n',
       'hello/get.other.go': 'package other\n\nfunc handler(event map[string]any) map[string]any { return nil }\n',
+      'hello/main.go': 'package main\n\nfunc main() { broken }\n',
       'hello/handler_test.go': 'package hello\n\nfunc handler() {}\n',
       'hello/text.txt': 'e',
       'hello/inner/inner.go': 'package inner\n\nfunc Text() string { return "i" }\n',

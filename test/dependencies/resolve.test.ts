@@ -159,6 +159,31 @@ t.test('[dependencies/resolve.11] without a toolchain the runtime is down, until
   await bed.isStarted('a')
   bed.finish('a')
   await building
+
+  const tree = makeTree()
+  t.teardown(() => tree.cleanup())
+  writeFileSync(tree.path('old'), '#!/bin/sh\n[ "$1" = env ] && echo go1.18.3 || echo "cargo 1.62.0"\n', {
+    mode: 0o755,
+  })
+  writeFileSync(tree.path('rustc'), '#!/bin/sh\necho "rustc 1.62.0"\n', { mode: 0o755 })
+  const builds = createBuilds({
+    clock: systemClock,
+    functionsRoot: tree.root,
+    goBuildTimeoutSeconds: 5,
+    hostEnv: { PATH: `${tree.root}:${process.env.PATH}` },
+    workerFolder: runtime => join(import.meta.dirname, '../../runtimes', runtime, 'worker'),
+    findProgram: () => ({ path: tree.path('old'), problem: null }),
+    onBuilt: () => {},
+    onFailure: () => {},
+  })
+  for (const [runtime, hint] of [
+    ['go', 'go 1.18.3 is too old: 1.19 or newer is needed'],
+    ['rust', 'rustc 1.62 is too old: 1.63 or newer is needed'],
+  ] as const) {
+    const old = makeFn({ runtime, name: runtime, fnDir: tree.root })
+    await t.rejects(builds.prepare(old), { code: 'RUNTIME_DOWN', detail: { hint } })
+  }
+  await builds.close()
 })
 
 t.test(

@@ -35,7 +35,11 @@ t.test('[runtimes/go.9] failures', t => workers.failures(t, 'all/handler.go', 12
 t.test('[runtimes/go.10] output', t => workers.output(t))
 t.test('[runtimes/go.11] concurrency', t => workers.concurrency(t))
 t.test('[runtimes/go.12] endings', t => workers.endings(t))
-t.test('[runtimes/go.13] protocol', t => workers.protocol(t))
+t.test('[runtimes/go.13] protocol', async t => {
+  await workers.protocol(t)
+  const start = { dir: all.fnDir, entry: all.entryPath }
+  await t.rejects(daemon.startWorker(start), { message: 'start names no binary of the go function' })
+})
 
 t.test('[runtimes/go.14, dependencies/resolve.6, dependencies/resolve.8] through a gateway', t =>
   checkGateway(

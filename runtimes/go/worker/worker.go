@@ -7,16 +7,11 @@
 package fngwruntime
 
 import (
-	"bufio"
 	"context"
-	"log"
 	"net"
-	"net/url"
 	"os"
-	"path/filepath"
 	"runtime/debug"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 )
@@ -110,122 +105,6 @@ func init() {
 	debug.SetMaxStack(maxStackBytesOfCall)
 	one.meet(listener)
 	one.start()
-}
-
-func fail(message string) {
-	_, _ = os.Stderr.WriteString(message + "\n")
-	os.Exit(1)
-}
-
-func listen(address string) (net.Listener, string, error) {
-	if !strings.HasPrefix(address, "tcp://") {
-		listener, err := net.Listen("unix", address)
-		return listener, "unix:" + address, err
-	}
-	at, err := url.Parse(address)
-	if err != nil {
-		return nil, "", err
-	}
-	listener, err := net.Listen("tcp", at.Host)
-	if err != nil {
-		return nil, "", err
-	}
-	_, port, _ := net.SplitHostPort(listener.Addr().String())
-	return listener, "tcp://" + net.JoinHostPort(at.Hostname(), port), nil
-}
-
-type peer struct {
-	conn   net.Conn
-	reader *frameReader
-}
-
-// meet waits for the first peer that greets, which is the gateway. Who does not greet takes nothing away.
-func (w *worker) meet(listener net.Listener) {
-	greeted := make(chan peer)
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go greet(conn, greeted)
-		}
-	}()
-	gateway := <-greeted
-	listener.Close()
-	w.conn = gateway.conn
-	w.reader = gateway.reader
-	w.writer = newFrameWriter(gateway.conn)
-}
-
-func greet(conn net.Conn, greeted chan<- peer) {
-	reader := &frameReader{in: bufio.NewReaderSize(conn, 64<<10), limit: maxGreetingBytes}
-	first, err := reader.next()
-	fields, headerError := parseObject(first.header)
-	switch {
-	case err != nil || headerError != nil || first.kind != kindHello || fields["role"] != "worker":
-		refuse(conn, "this socket serves one gateway, which begins with hello in the role worker")
-	case len(first.body) != 1 || first.body[0] != protocolVersion:
-		refuse(conn, "this protocol version is not spoken here")
-	default:
-		reader.limit = maxFrameBytes
-		greeted <- peer{conn, reader}
-	}
-}
-
-func refuse(conn net.Conn, message string) {
-	text := `{"code":"protocol","message":` + quote(message) + `}`
-	_, _ = conn.Write(appendFrame(nil, kindError, 0, text, nil))
-	conn.Close()
-}
-
-// start learns the function; the connection is of no use without.
-func (w *worker) start() {
-	first, err := w.reader.next()
-	fields, headerError := parseObject(first.header)
-	if err != nil || headerError != nil || first.kind != kindStart {
-		refuse(w.conn, "start must follow hello")
-		os.Exit(1)
-	}
-	text := func(key string) string { value, _ := fields[key].(string); return value }
-	w.root, w.dir = text("root"), text("dir")
-	w.source = w.dir
-	if entry := text("entry"); filepath.IsAbs(entry) {
-		w.source = filepath.Dir(entry)
-	}
-	if w.version = text("version"); w.version == "" {
-		w.version = "default"
-	}
-	w.env, _ = fields["env"].(map[string]any)
-	w.context, _ = fields["context"].(map[string]any)
-	for name, value := range w.env {
-		if value, isText := value.(string); isText {
-			_ = os.Setenv(name, value)
-		}
-	}
-	if most, isNumber := w.context["max_body_bytes"].(float64); isNumber && most > 0 && most < 1<<31 {
-		w.reader.limit += uint32(most)
-	}
-	// Relative paths of a handler mean its own folder.
-	if err := os.Chdir(w.dir); err != nil {
-		w.writer.send(kindError, 0, failure{code: "load", message: "cannot enter the function's folder: " + err.Error()}.toJSON(), nil)
-		os.Exit(1)
-	}
-	_ = os.Unsetenv("PWD")
-	if adapter := text("adapter"); adapter != "" && adapter != "native" {
-		w.writer.send(kindError, 0, failure{code: "load", message: "invoke.adapter unsupported for go: " + adapter}.toJSON(), nil)
-		os.Exit(1)
-	}
-	capture, err := newCapture(w.writer)
-	if err != nil {
-		fail("worker cannot capture output: " + err.Error())
-	}
-	w.capture = capture
-	tellCrashes(capture.streams[1].outside)
-	for _, stream := range capture.streams {
-		go capture.follow(stream)
-	}
-	log.SetOutput(logWriter{capture})
 }
 
 // Serve answers calls with the handler until the gateway hangs up.

@@ -9,6 +9,7 @@ mod base64;
 mod capture;
 mod envelope;
 mod event;
+mod meet;
 mod pool;
 mod system;
 mod wire;
@@ -16,19 +17,13 @@ mod wire;
 use capture::Capture;
 use event::Function;
 use pool::Pool;
-use serde_json::{json, Map, Value};
+use serde_json::{json, Value};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::fmt::Display;
-use std::fs::File;
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::os::unix::io::FromRawFd;
-use std::os::unix::net::{UnixListener, UnixStream};
 use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
 use std::process::exit;
-use std::sync::mpsc::{channel, Sender};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use wire::{lock, Frame, FrameReader, FrameWriter};
@@ -101,9 +96,9 @@ extern "C" fn flush_output() {
 
 /// Answers calls with the handler until the gateway hangs up.
 pub fn serve<A: Answer>(handler: impl Fn(Value) -> A + Send + Sync + 'static) -> ! {
-    let (mut reader, writer) = meet();
+    let (mut reader, writer) = meet::meet();
     let writer = Arc::new(writer);
-    let function = match start(&mut reader) {
+    let function = match meet::start(&mut reader) {
         Ok(function) => function,
         Err(message) => {
             writer.send(wire::ERROR, 0, &json!({ "code": "load", "message": message }).to_string(), b"");
@@ -302,124 +297,6 @@ fn watch_panics() {
         let place = info.location().map(|at| (at.file().to_string(), at.line()));
         PANIC.with(|panic| *panic.borrow_mut() = Some(Panic { message, place }));
     }));
-}
-
-enum Listener {
-    Unix(UnixListener),
-    Tcp(TcpListener),
-}
-
-fn listen(address: &str) -> std::io::Result<(Listener, String)> {
-    match address.strip_prefix("tcp://") {
-        None => Ok((Listener::Unix(UnixListener::bind(address)?), format!("unix:{}", address))),
-        Some(host) => {
-            let listener = TcpListener::bind(host)?;
-            let port = listener.local_addr()?.port();
-            let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
-            Ok((Listener::Tcp(listener), format!("tcp://{}:{}", name, port)))
-        }
-    }
-}
-
-type Peer = (FrameReader, Box<dyn Write + Send>);
-
-/// Waits for the first peer that greets, which is the gateway. Who does not greet takes nothing away.
-fn meet() -> (FrameReader, FrameWriter) {
-    let mut args = std::env::args().skip(1);
-    let address = match (args.next().as_deref(), args.next()) {
-        (Some("--socket"), Some(address)) => address,
-        _ => fail("this program is a function of a gateway, which starts it with --socket"),
-    };
-    let (listener, uri) = match listen(&address) {
-        Ok(listening) => listening,
-        Err(error) => fail(&format!("worker cannot listen on {}: {}", address, error)),
-    };
-    tell_daemon(&uri);
-    let (sender, greeted) = channel::<Peer>();
-    thread::spawn(move || accept(listener, sender));
-    match greeted.recv() {
-        Ok((reader, target)) => (reader, FrameWriter::new(target)),
-        Err(_) => fail("worker cannot accept connections"),
-    }
-}
-
-/// The daemon holds the other end: where nothing else tells a worker of the daemon's end, this does.
-fn tell_daemon(uri: &str) {
-    system::keep_from_children(3);
-    let mut lifeline = unsafe { File::from_raw_fd(3) };
-    if lifeline.write_all(format!("{}\n", uri).as_bytes()).is_err() {
-        fail("worker cannot tell its socket");
-    }
-    thread::spawn(move || {
-        let _ = lifeline.read(&mut [0; 1]);
-        exit(0)
-    });
-}
-
-fn accept(listener: Listener, greeted: Sender<Peer>) {
-    let take = || -> std::io::Result<Peer> {
-        Ok(match &listener {
-            Listener::Unix(listener) => {
-                let stream: UnixStream = listener.accept()?.0;
-                (FrameReader::new(stream.try_clone()?), Box::new(stream))
-            }
-            Listener::Tcp(listener) => {
-                let stream: TcpStream = listener.accept()?.0;
-                stream.set_nodelay(true)?;
-                (FrameReader::new(stream.try_clone()?), Box::new(stream))
-            }
-        })
-    };
-    while let Ok((reader, target)) = take() {
-        let greeted = greeted.clone();
-        thread::spawn(move || greet(reader, target, greeted));
-    }
-}
-
-fn greet(mut reader: FrameReader, mut target: Box<dyn Write + Send>, greeted: Sender<Peer>) {
-    let problem = match reader.next() {
-        Ok(Some(frame)) if frame.kind == wire::HELLO && is_worker_role(&frame) => match frame.body() {
-            [wire::PROTOCOL_VERSION] => None,
-            _ => Some("this protocol version is not spoken here"),
-        },
-        _ => Some("this socket serves one gateway, which begins with hello in the role worker"),
-    };
-    if let Some(message) = problem {
-        let mut frame = Vec::new();
-        wire::append_frame(&mut frame, wire::ERROR, 0, &json!({ "code": "protocol", "message": message }).to_string(), b"");
-        let _ = target.write_all(&frame);
-        return;
-    }
-    reader.limit = wire::MAX_FRAME_BYTES;
-    let _ = greeted.send((reader, target));
-}
-
-fn is_worker_role(frame: &Frame) -> bool {
-    frame.fields().map_or(false, |fields| fields.get("role").and_then(Value::as_str) == Some("worker"))
-}
-
-/// Learns the function; the connection is of no use without.
-fn start(reader: &mut FrameReader) -> Result<Function, String> {
-    let fields: Map<String, Value> = match reader.next() {
-        Ok(Some(frame)) if frame.kind == wire::START => frame.fields()?,
-        _ => return Err("start must follow hello".into()),
-    };
-    let function = Function::new(fields);
-    reader.limit = function.frame_limit();
-    if let Value::Object(env) = &function.env {
-        for (name, value) in env {
-            if let (Some(value), false) = (value.as_str(), name.is_empty() || name.contains('=')) {
-                std::env::set_var(name, value);
-            }
-        }
-    }
-    // Relative paths of a handler mean its own folder.
-    std::env::set_current_dir(&function.dir).map_err(|error| format!("cannot enter the function's folder: {}", error))?;
-    std::env::remove_var("PWD");
-    if !function.adapter.is_empty() && function.adapter != "native" {
-        return Err(format!("invoke.adapter unsupported for rust: {}", function.adapter));
-    }
-    Ok(function)
 }
 
 fn fail(message: &str) -> ! {
