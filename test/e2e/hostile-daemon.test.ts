@@ -13,11 +13,11 @@ t.setTimeout(120_000)
 const TIMEOUT_MS = 300
 const CALLS = 8
 
-/** Runs 50 times as fast as the real one. */
+/** Runs ten times as fast as the real one: limits of many seconds end soon, and a busy machine still meets them. */
 const fastClock: Clock = {
   wall: () => Date.now(),
-  monotonic: () => performance.now() * 50,
-  setTimeout: (callback, ms) => setTimeout(callback, ms / 50),
+  monotonic: () => performance.now() * 10,
+  setTimeout: (callback, ms) => setTimeout(callback, ms / 10),
   clearTimeout: timer => clearTimeout(timer),
 }
 
