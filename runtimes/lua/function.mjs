@@ -60,8 +60,12 @@ export function createFunction({ guard, send, output, host, state }, fn, graceMs
     send('error', id, JSON.stringify(isLast ? { ...failure, message: guard.condemned, ends: true } : failure))
   }
 
+  let current = 0
+  guard.sendOutput = () => output.flush(current, false)
+
   /** @type {Serve} */
   const run = (id, header, body) => {
+    current = id
     guard.begin(performance.now() + timeoutMs)
     const { event, params } = toArguments(header, body)
     // Each slot its own TValue: what stands on the stack is written over.

@@ -15,6 +15,8 @@ const POLL_ITEMS = 4096
 /** Collections before memory counts as used. */
 const COLLECTIONS = 2
 const COLLECTOR_TRIES = 100
+/** Milliseconds between two times that a call which takes long sends what it has printed. */
+const OUTPUT_MS = 20
 /** Smaller allocations are left to the instruction hook. */
 const LARGE_BYTES = 4096
 
@@ -52,6 +54,10 @@ export class Guard {
     this.condemned = ''
     this.bytes = 0
     this.items = 0
+    /** Sends what the call has printed: one that hangs is ended from outside, and what it printed tells where. */
+    this.sendOutput = () => {}
+    /** When to do so next; 0 before the first look of a call. */
+    this.outputAt = 0
   }
 
   /** @param {number} deadline - on `performance.now()` */
@@ -59,6 +65,7 @@ export class Guard {
     this.deadline = deadline
     this.bytes = 0
     this.items = 0
+    this.outputAt = 0
   }
 
   end() {
@@ -83,6 +90,11 @@ export class Guard {
 
   /** Looks at clock and memory. */
   poll() {
+    const now = performance.now()
+    if (now >= this.outputAt) {
+      if (this.outputAt !== 0) this.sendOutput()
+      this.outputAt = now + OUTPUT_MS
+    }
     this.beforeSlow()
     this.bytes = 0
     this.items = 0

@@ -27,17 +27,23 @@ export function createOutput(send) {
       kept.pieces.push(kept.cut ? bytes.subarray(0, room) : bytes)
       kept.size += Math.min(bytes.length, room)
     },
-    /** Sends what was written since the last time. @param {number} id - call it belongs to, 0 for none */
-    flush: id => {
+    /**
+     * Sends what was written since the last time.
+     * @param {number} id - call it belongs to, 0 for none
+     * @param {boolean} isOver - false in the middle of a call, whose limit goes on
+     */
+    flush: (id, isOver = true) => {
       if (isEmpty) return
-      isEmpty = true
+      isEmpty = !isOver
       for (const [stream, kept] of Object.entries(streams)) {
-        if (kept.size === 0 && !kept.cut) continue
-        const text = toText(Buffer.concat(kept.pieces, kept.size)) + (kept.cut ? NOTE : '')
-        kept.pieces = []
+        if (kept.pieces.length > 0) {
+          const text = toText(Buffer.concat(kept.pieces)) + (kept.cut ? NOTE : '')
+          kept.pieces = []
+          send(/** @type {Stream} */ (stream), id, text)
+        }
+        if (!isOver) continue
         kept.size = 0
         kept.cut = false
-        send(/** @type {Stream} */ (stream), id, text)
       }
     },
   }
