@@ -17,6 +17,8 @@ export interface Catalog extends PublicCatalog {
   readonly routes: RouteTable
   /** What is wrong in the tree. */
   readonly warnings: readonly Warning[]
+  /** False when the machine had not enough left to read the tree: it has to be read again. */
+  readonly isRead: boolean
   /** Wall clock, ms. */
   readonly generatedAt: number
   /** Routes as the control plane shows them; made when first asked for. */
@@ -59,6 +61,7 @@ export class CatalogLoader {
   async load(changed: Iterable<string> | null): Promise<Catalog> {
     const { rootPath, forceUrl, now, steps } = this.#options
     this.#snapshot = await readSnapshot({ rootPath, previous: this.#snapshot, changed, ...SNAPSHOT_RULES })
+    const { shortage } = this.#snapshot
     const discovery = this.#discoverer.discover(this.#snapshot)
     const routes = buildRouteTable(discovery.claims, { functions: discovery.functions, forceUrl })
     const { before, after, warnings } = steps(discovery, routes)
@@ -69,7 +72,8 @@ export class CatalogLoader {
       routes,
       before,
       after,
-      warnings: [...discovery.warnings, ...routes.warnings, ...warnings],
+      warnings: [...(shortage === null ? [] : [shortage]), ...discovery.warnings, ...routes.warnings, ...warnings],
+      isRead: shortage === null,
       generatedAt: now(),
       records: () => {
         records ??= toRecords(routes)

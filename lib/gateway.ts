@@ -6,7 +6,7 @@
  */
 
 import { randomBytes } from 'node:crypto'
-import { statSync } from 'node:fs'
+import { readFileSync, statSync } from 'node:fs'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { join } from 'node:path'
 import { type Catalog, CatalogLoader } from './catalog.ts'
@@ -24,6 +24,7 @@ import type { FunctionVersion } from './core/catalog.ts'
 import { type Clock, systemClock } from './core/clock.ts'
 import { GatewayError, type Warning } from './core/errors.ts'
 import { toFunctionKey } from './core/identity.ts'
+import { TREE_RETRY_MS } from './core/limits.ts'
 import { DEFAULT_VERSION_LABEL, toVersionPath } from './core/versions.ts'
 import { explainIgnored } from './discovery/explain.ts'
 import { type Builds, createBuilds } from './dependencies/resolve.ts'
@@ -163,6 +164,16 @@ function toFunctionPath({ name, version }: FunctionVersion): string {
   return version === null ? `/${name}` : toVersionPath(name, version)
 }
 
+/** Files this process may have open; null where the system does not tell. */
+function readDescriptorLimit(): number | null {
+  try {
+    const limit = /^Max open files\s+(\d+)/m.exec(readFileSync('/proc/self/limits', 'latin1'))?.[1]
+    return limit === undefined ? null : Number(limit)
+  } catch {
+    return null
+  }
+}
+
 /** A mistyped folder is refused; one that goes away later is waited for. */
 function checkRoot({ settings, sources }: ResolvedParts): Problem[] {
   const { functionsRoot } = settings
@@ -219,6 +230,8 @@ class FunctionGateway implements Gateway {
   #reloading: Promise<void> | null = null
   #waiting: { changed: Set<string> | null; done: Promise<void> } | null = null
   #closing: Promise<void> | null = null
+  /** Set while the tree waits to be read again. */
+  #retryTimer: NodeJS.Timeout | null = null
 
   constructor(
     resolved: ResolvedParts,
@@ -371,6 +384,7 @@ class FunctionGateway implements Gateway {
       requestIds: this.#ids,
       lifecycle: this.#lifecycle,
       onProblem: message => this.#log('warn', message),
+      descriptorLimit: readDescriptorLimit(),
     })
     this.#server = server
     try {
@@ -448,9 +462,10 @@ class FunctionGateway implements Gateway {
     const left = (): number => Math.max(0, deadline - this.#clock.monotonic())
     this.#lifecycle.draining = true
     this.#watcher?.close()
+    if (this.#retryTimer !== null) this.#clock.clearTimeout(this.#retryTimer)
     this.#keepWarm.stop()
     await this.#server?.close(timeoutMs)
-    await this.#reloading
+    await this.#reloading?.catch(() => {})
     await this.#builds.close()
     await this.#runtimes.close(left())
     await this.#edge.close(left())
@@ -511,10 +526,15 @@ class FunctionGateway implements Gateway {
   #watch(): void {
     this.#watcher = watchTree({
       rootPath: this.settings.functionsRoot,
-      onChange: paths => this.#reload(paths, 'watch'),
+      onChange: paths => this.#reloadQuietly(paths, 'watch'),
       onWarning: warning => this.#warn(warning),
       excluded: () => this.#loader.excluded,
     })
+  }
+
+  /** A reload that nobody waits for: what was in force stays when it fails. */
+  #reloadQuietly(changed: ReadonlySet<string> | null, cause: string): Promise<void> {
+    return this.#reload(changed, cause).catch(error => this.#log('error', `reload failed: ${String(error)}`))
   }
 
   /** One reload at a time; those asked for meanwhile are one more after it. */
@@ -532,10 +552,11 @@ class FunctionGateway implements Gateway {
       return this.#waiting.done
     }
     const waiting = { changed: changed === null ? null : new Set(changed), done: Promise.resolve() }
-    waiting.done = this.#reloading.then(() => {
+    const next = () => {
       this.#waiting = null
       return this.#reload(waiting.changed, cause)
-    })
+    }
+    waiting.done = this.#reloading.then(next, next)
     this.#waiting = waiting
     return waiting.done
   }
@@ -544,6 +565,7 @@ class FunctionGateway implements Gateway {
     const startedAt = this.#clock.monotonic()
     const catalog = await this.#loader.load(changed)
     this.#catalog = catalog
+    if (!catalog.isRead && !inspect) this.#retryLoad()
     this.#pool.adopt(catalog.functions)
     this.#builds.retain(catalog.functions)
     if (!inspect) this.#runtimeWarnings = this.#runtimes.retain(catalog.functions)
@@ -562,6 +584,15 @@ class FunctionGateway implements Gateway {
       warnings: this.warnings.length,
       durationMs: this.#clock.monotonic() - startedAt,
     })
+  }
+
+  #retryLoad(): void {
+    if (this.#retryTimer !== null || this.#closing !== null) return
+    this.#retryTimer = this.#clock.setTimeout(() => {
+      this.#retryTimer = null
+      void this.#reloadQuietly(null, 'retry')
+    }, TREE_RETRY_MS)
+    this.#retryTimer.unref?.()
   }
 
   #state(details: boolean): GatewayState {

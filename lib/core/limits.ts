@@ -171,6 +171,10 @@ export const HEADERS_TIMEOUT_MS = 15_000
 export const REQUEST_TIMEOUT_MS = 60_000
 /** Milliseconds an idle connection is kept. */
 export const KEEP_ALIVE_TIMEOUT_MS = 5000
+/** Descriptors that clients may not take, so that workers, files and reloads have some: a share of the limit, and at least so many. */
+export const RESERVED_DESCRIPTORS = { share: 0.1, min: 64 } as const
+/** Milliseconds between two words about refused connections. */
+export const REFUSED_NOTE_MS = 10_000
 /** Milliseconds between two looks for connections past those limits. */
 export const CONNECTION_CHECK_INTERVAL_MS = 1000
 /** Declared bytes of a refused body that are read and dropped to keep the connection; with more it closes. */
@@ -231,6 +235,8 @@ export const DEFAULT_SHUTDOWN_TIMEOUT_MS = 10_000
 export const WATCH_DEBOUNCE_MS = 25
 /** Milliseconds between two looks at the tree where file changes cannot be watched. */
 export const WATCH_POLL_MS = 1000
+/** Milliseconds after which a tree that could not be read for want of descriptors or memory is read again. */
+export const TREE_RETRY_MS = 1000
 /** Milliseconds between two looks whether the functions root still is the folder that is watched. */
 export const WATCH_ROOT_CHECK_MS = 500
 

@@ -36,6 +36,29 @@ export const NODE_DISK: Disk = {
   realpath: path => realpathSync(path),
 }
 
+/** What the machine answers when it has nothing left: no word about the file, and over soon. */
+const SHORTAGES: ReadonlySet<string> = new Set(['EMFILE', 'ENFILE', 'ENOMEM', 'EAGAIN'])
+
+/** The same disk; `onShortage` is told of each refusal that is none of the file's. */
+export function watchShortage(disk: Disk, onShortage: (error: unknown) => void): Disk {
+  const watched =
+    <T>(ask: (path: string) => T) =>
+    (path: string): T => {
+      try {
+        return ask(path)
+      } catch (error) {
+        if (SHORTAGES.has(codeOf(error))) onShortage(error)
+        throw error
+      }
+    }
+  return {
+    readdir: watched(disk.readdir),
+    stat: watched(disk.stat),
+    readFile: watched(disk.readFile),
+    realpath: watched(disk.realpath),
+  }
+}
+
 /** A warning whose message begins with the path. */
 export function pathWarning(code: string, path: string, text: string, hint: string): Warning {
   const shown = path === '' ? '.' : path
@@ -82,6 +105,12 @@ export function notUtf8Warning(path: string): Warning {
   return pathWarning('CONFIG_NOT_JSON', path, 'is not JSON: the file is not UTF-8 text', 'Save the file as UTF-8.')
 }
 
+export function shortageWarning(error: unknown): Warning {
+  const text = `cannot be read now: ${reasonOf(error)}; what was found before stays in force`
+  const hint = 'It is tried again every second. Raise the limit of open files (ulimit -n), or free memory.'
+  return pathWarning('TREE_NOT_READ', '', text, hint)
+}
+
 export function largeTreeWarning(path: string): Warning {
   const text = `and the folders after it are not read: the tree has more than ${MAX_TREE_FOLDERS} folders`
   return pathWarning('TREE_TOO_LARGE', path, text, 'Move data out of the functions root.')
@@ -94,6 +123,8 @@ const REASONS: ReadonlyMap<string, string> = new Map([
   ['ENOTDIR', 'it is not a folder'],
   ['EMFILE', 'too many open files'],
   ['ENFILE', 'too many open files'],
+  ['ENOMEM', 'no memory left'],
+  ['EAGAIN', 'no resources left'],
 ])
 
 /** Why the disk refused, in a few words. */

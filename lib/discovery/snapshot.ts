@@ -57,6 +57,8 @@ export interface Snapshot {
   readonly root: DirNode
   /** Folders that are not read because the root's config names them, below the root. */
   readonly excluded: ReadonlySet<string>
+  /** Set when the machine had not enough left to read the tree: what was known before is kept. Null otherwise. */
+  readonly shortage: Warning | null
 }
 
 export interface SnapshotOptions {
@@ -118,13 +120,19 @@ class Reader {
   readonly #touched = new Set<string>()
   #excluded: ReadonlySet<string> = new Set()
   #foldersLeft = MAX_TREE_FOLDERS
+  #shortage: Warning | null = null
 
   constructor(options: SnapshotOptions) {
     const { previous, changed, rootPath } = options
     this.#options = options
-    this.#disk = options.disk ?? disk.NODE_DISK
+    const shortage = (error: unknown): void => {
+      this.#shortage ??= disk.shortageWarning(error)
+    }
+    this.#disk = disk.watchShortage(options.disk ?? disk.NODE_DISK, shortage)
     this.#before = previous?.rootPath === rootPath ? previous.root : null
-    this.#dirty = this.#before === null || changed == null ? null : new Set()
+    // After a shortage it is unknown what else has changed.
+    const isKnown = this.#before !== null && previous?.shortage === null
+    this.#dirty = !isKnown || changed == null ? null : new Set()
     for (const path of changed ?? NONE) {
       this.#touch(path)
       // Up to a folder that was there before: that one lists what is new.
@@ -137,7 +145,16 @@ class Reader {
   }
 
   *read(): Generator<void, Snapshot> {
-    const { rootPath, previous } = this.#options
+    const { previous } = this.#options
+    const read = yield* this.#root()
+    if (this.#shortage !== null && this.#before !== null && previous != null)
+      return { ...previous, shortage: this.#shortage }
+    const isSame = previous != null && read.root === this.#before && previous.shortage === null
+    return isSame && this.#shortage === null ? previous : { ...read, shortage: this.#shortage }
+  }
+
+  *#root(): Generator<void, Omit<Snapshot, 'shortage'>> {
+    const { rootPath } = this.#options
     let realPath: string
     try {
       realPath = this.#disk.realpath(rootPath)
@@ -152,7 +169,7 @@ class Reader {
     for (const path of excludedBefore) if (!this.#excluded.has(path)) this.#touch(path)
     for (const path of this.#excluded) if (!excludedBefore.has(path)) this.#touch(path)
     const root = yield* this.#folder({ name: '', path: '', level: 0, chain: [realPath] }, this.#before)
-    return previous != null && root === this.#before ? previous : { rootPath, root, excluded: this.#excluded }
+    return { rootPath, root, excluded: this.#excluded }
   }
 
   #excludedBy(config: ConfigText | null): ReadonlySet<string> {

@@ -14,7 +14,9 @@ import {
   KEEP_ALIVE_TIMEOUT_MS,
   MAX_HEADER_BYTES,
   MAX_TARGET_BYTES,
+  REFUSED_NOTE_MS,
   REQUEST_TIMEOUT_MS,
+  RESERVED_DESCRIPTORS,
 } from '../core/limits.ts'
 import type { RequestIds } from '../invocation/request-ids.ts'
 import { connectionOf, type Exchange } from './exchange.ts'
@@ -29,6 +31,8 @@ export interface ServerOptions {
   lifecycle: { draining: boolean }
   /** Told of what goes wrong while listening, such as no descriptors left. */
   onProblem?: (message: string) => void
+  /** Files that this process may have open; null or absent when unknown. Clients may take all but a reserve. */
+  descriptorLimit?: number | null
   headersTimeoutMs?: number
   requestTimeoutMs?: number
   keepAliveTimeoutMs?: number
@@ -57,6 +61,8 @@ export class HttpServer {
   readonly #server: Server
   readonly #sockets = new Set<Socket>()
   #closing: Promise<void> | null = null
+  #dropped = 0
+  #tellDropAt = 0
 
   constructor(options: ServerOptions) {
     this.#options = options
@@ -85,6 +91,9 @@ export class HttpServer {
     this.#server.on('error', error => {
       if (this.#server.listening) options.onProblem?.(`connections cannot be accepted: ${error.message}`)
     })
+    // The system itself would take connections and drop them without a word.
+    if (options.descriptorLimit != null) this.#server.maxConnections = toMaxConnections(options.descriptorLimit)
+    this.#server.on('drop', () => this.#tellDrop())
     this.#server.on('connection', socket => {
       this.#sockets.add(socket)
       socket.once('close', () => this.#sockets.delete(socket))
@@ -143,6 +152,17 @@ export class HttpServer {
     this.#server.close(() => {})
   }
 
+  #tellDrop(): void {
+    const now = this.#options.clock.monotonic()
+    this.#dropped += 1
+    if (now < this.#tellDropAt) return
+    this.#tellDropAt = now + REFUSED_NOTE_MS
+    this.#options.onProblem?.(
+      `${this.#dropped} connections refused: ${this.#server.maxConnections} are open, more the limit of open files does not allow (raise it: ulimit -n)`,
+    )
+    this.#dropped = 0
+  }
+
   #onClientError(error: NodeJS.ErrnoException, socket: Socket): void {
     // Not a message of the client's but the end of its connection.
     if (socket.destroyed || !socket.writable || !PARSER_ERROR.test(error.code ?? '')) {
@@ -174,6 +194,11 @@ export class HttpServer {
       closeAfter(latest, socket)
     }
   }
+}
+
+function toMaxConnections(descriptorLimit: number): number {
+  const reserve = Math.max(RESERVED_DESCRIPTORS.min, Math.ceil(descriptorLimit * RESERVED_DESCRIPTORS.share))
+  return Math.max(1, descriptorLimit - reserve)
 }
 
 /** True when an answer is with the socket or beyond. */

@@ -98,6 +98,42 @@ t.test('[discovery/layouts.35] what the system refuses to read', async t => {
   t.same(mended.warnings, [])
 })
 
+t.test('[discovery/layouts.41] a machine that has nothing left loses no route', async t => {
+  const tree = makeTree({ 'a/get.js': 'x', 'a/fn.config.json': { json: { timeout_ms: 9 } }, 'b/get.js': 'x' })
+  t.teardown(tree.cleanup)
+  const first = snapshotOf(tree.root)
+  t.equal(first.shortage, null)
+  for (const code of ['EMFILE', 'ENFILE', 'ENOMEM', 'EAGAIN']) {
+    for (const end of ['/a', 'get.js', 'fn.config.json']) {
+      tree.write({ 'c/get.js': code, 'a/fn.config.json': { json: { timeout_ms: 10 } } })
+      const short = snapshotOf(tree.root, { previous: first, changed: ['c'], disk: refusing({ [end]: code }) })
+      // A file that no change touched is not looked at.
+      if (short.shortage === null) continue
+      t.equal(short.root, first.root, `${code} at ${end}`)
+      t.match(short.shortage, { code: 'TREE_NOT_READ', message: /^\. cannot be read now: .*stays in force/ })
+      const after = snapshotOf(tree.root, { previous: short, changed: [] })
+      t.equal(after.shortage, null)
+      t.same(
+        after.root.dirs.map(dir => dir.name),
+        ['a', 'b', 'c'],
+        'what changed meanwhile is found, told or not',
+      )
+      t.match(after.root.dirs[0]!.texts.config, { text: /10/ })
+    }
+  }
+  const none = snapshotOf(tree.root, { disk: refusing({ '/a': 'EMFILE' }) })
+  t.match(none, {
+    shortage: { code: 'TREE_NOT_READ' },
+    root: { dirs: [{ name: 'a', files: [] }, { name: 'b' }, { name: 'c' }] },
+  })
+  const gone = snapshotOf(tree.root, { previous: first, changed: ['a'], disk: refusing({ '/a': 'EACCES' }) })
+  t.match(
+    gone,
+    { shortage: null, root: { dirs: [{ name: 'a', files: [] }, { name: 'b' }, { name: 'c' }] } },
+    'its own fault',
+  )
+})
+
 t.test('[discovery/layouts.35] a folder of 10,000 entries is served with a warning', async t => {
   const tree = makeTree({ 'data/a.js': '' })
   t.teardown(tree.cleanup)
