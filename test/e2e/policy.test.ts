@@ -303,3 +303,142 @@ function processesBelow(root: number): Process[] {
     all.filter(one => one.parent === parent).flatMap(one => [one, ...childrenOf(one.pid)])
   return childrenOf(root)
 }
+
+/** Says that it was loaded. */
+const TALKING: Partial<Record<RuntimeName, string>> = {
+  node: `console.log('loaded')\n${GATED.node}`,
+  python: `print("loaded")\n${GATED.python}`,
+  php: GATED.php!.replace('<?php', '<?php\necho "loaded\\n";'),
+  lua: `print("loaded")\n${GATED.lua}`,
+}
+
+t.test(
+  '[runtime/workers.3, runtime/workers.13, runtime/daemon.13, control/records.3] min_warm workers are there before the first call, more under load, and idle ones go',
+  async t => {
+    const response = { include_debug_headers: true }
+    const warm = { min_warm: 2, max_workers: 4, idle_ttl_seconds: 1 }
+    const tree = {
+      ...inEach('w', { timeout_ms: 10_000, response, worker_pool: warm }, TALKING),
+      ...inEach('c', { timeout_ms: 10_000, response, worker_pool: { max_workers: 4, idle_ttl_seconds: 1 } }),
+    }
+    const loaded = new Map<string, number>()
+    const bed = await serveTree(t, {})
+    bed.gateway.on('log', ({ fn, message }) => {
+      if (fn !== undefined && message.includes('loaded')) loaded.set(fn, (loaded.get(fn) ?? 0) + 1)
+    })
+    bed.tree.write(tree)
+    await bed.gateway.reload()
+    await Promise.all(
+      RUNTIMES.map(async runtime => {
+        const [w, c] = [keyOf(runtime, `w-${runtime}`), keyOf(runtime, `c-${runtime}`)]
+        const stateHeader = async (name: string) =>
+          (await get(`${bed.url}/${name}-${runtime}`)).headers.get('x-fn-function-state')
+        await bed.until(() => loaded.get(`w-${runtime}`) === 2, `${runtime}: two are loaded before any call`)
+        t.match(bed.stateOf(w), { state: 'warm', workers: 2 }, runtime)
+        t.match(bed.stateOf(c), { state: 'cold', workers: 0 }, runtime)
+        t.equal(await stateHeader('w'), 'warm', `${runtime}: the first call waits for nothing`)
+        t.equal(await stateHeader('c'), 'cold', `${runtime}: without min_warm it does`)
+        t.equal(await stateHeader('c'), 'warm', runtime)
+        const gate = bed.tree.path(`${runtime}.open`)
+        const held = Array.from({ length: 4 }, () => get(`${bed.url}/w-${runtime}?gate=${encodeURIComponent(gate)}`))
+        // One node worker takes many calls.
+        const most = runtime === 'node' ? 2 : 4
+        await bed.until(() => bed.stateOf(w).workers === most, `${runtime}: grown`)
+        writeFileSync(gate, '')
+        for (const answer of await Promise.all(held)) t.equal(answer.status, 200, runtime)
+        await bed.until(() => bed.stateOf(w).workers === 2, `${runtime}: back to min_warm`)
+        await bed.until(() => bed.stateOf(c).workers === 0, `${runtime}: without min_warm none is left`)
+        t.match(bed.stateOf(c), { state: 'cold' }, runtime)
+        t.equal(await stateHeader('w'), 'warm', runtime)
+        t.equal(await stateHeader('c'), 'cold', runtime)
+      }),
+    )
+  },
+)
+
+const FAILING: Partial<Record<RuntimeName, string>> = {
+  node: `export const handler = async e => {
+  console.log('one\\ntwo\\u00e9'); console.error('bad thing')
+  if (e.query.do === 'throw') throw new Error('on purpose')
+  if (e.query.do === 'hang') await new Promise(() => {})
+  return e.query.do === 'broken' ? { status: 1000 } : 'fine'
+}\n`,
+  python: `import sys, time
+def handler(e):
+    print("one\\ntwo\\u00e9"); print("bad thing", file=sys.stderr)
+    do = e["query"].get("do")
+    if do == "throw": raise Exception("on purpose")
+    if do == "hang": time.sleep(60)
+    return {"status": 1000} if do == "broken" else "fine"
+`,
+  php: `<?php
+function handler($e) {
+    echo "one\\ntwo\\u{e9}\\n"; error_log('bad thing');
+    $do = $e['query']['do'] ?? '';
+    if ($do === 'throw') throw new Exception('on purpose');
+    if ($do === 'hang') sleep(60);
+    return $do === 'broken' ? ['status' => 1000] : 'fine';
+}
+`,
+  lua: `function handler(e)
+  print("one\\ntwo\\195\\169")
+  local d = e.query["do"]
+  if d == "throw" then error("on purpose") end
+  if d == "hang" then while true do end end
+  if d == "broken" then return { status = 1000 } end
+  return "fine"
+end
+`,
+}
+
+t.test(
+  '[http/public.24, http/public.25] debug headers on every answer of a function that wants them, and on no other',
+  async t => {
+    const pool = { max_workers: 7, max_queue: 3 }
+    const methods = { invoke: { methods: ['GET'] }, timeout_ms: 300 }
+    const bed = await serveTree(t, {
+      ...inEach('on', { ...methods, worker_pool: pool, response: { include_debug_headers: true } }, FAILING),
+      ...inEach('off', methods, FAILING),
+    })
+    const debugOf = (headers: Headers) => Object.fromEntries([...headers].filter(([name]) => name.startsWith('x-fn-')))
+    await Promise.all(
+      RUNTIMES.map(async runtime => {
+        const name = `on-${runtime}`
+        for (const [query, status] of [
+          ['', 200],
+          ['?do=throw', 500],
+          ['?do=broken', 502],
+          ['?do=hang', 504],
+        ] as const) {
+          const { status: got, headers } = await fetch(`${bed.url}/${name}${query}`, {
+            headers: { 'x-request-id': 'r-1' },
+          })
+          t.equal(got, status, `${name}${query}`)
+          const { 'x-fn-latency-ms': latency, 'x-fn-function-state': state, ...rest } = debugOf(headers)
+          t.match(latency, /^\d+\.\d$/, `${name}${query}`)
+          t.match(state, /^(cold|warm)$/, `${name}${query}`)
+          t.same(
+            rest,
+            {
+              'x-fn-runtime': runtime,
+              'x-fn-runtime-routing': 'single',
+              'x-fn-runtime-socket-index': '1',
+              'x-fn-worker-pool-max-workers': '7',
+              'x-fn-worker-pool-max-queue': '3',
+              'x-fn-function': name,
+              'x-fn-version': 'default',
+              'x-fn-request-id': 'r-1',
+              'x-fn-stdout': 'one two?',
+              ...(runtime !== 'lua' && { 'x-fn-stderr': 'bad thing' }),
+            },
+            `${name}${query}`,
+          )
+        }
+        t.same(debugOf((await fetch(`${bed.url}/${name}`, { method: 'PUT' })).headers), {}, 'a refusal of the router')
+        for (const query of ['', '?do=throw']) {
+          t.same(debugOf((await fetch(`${bed.url}/off-${runtime}${query}`)).headers), {}, `off-${runtime}${query}`)
+        }
+      }),
+    )
+  },
+)
