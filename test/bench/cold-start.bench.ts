@@ -1,0 +1,249 @@
+/**
+ * First call of a function that never ran, its daemon being warm, in a tree of few and of many functions; and what a
+ * function costs in memory before it was called, and while its worker idles. Linux only (/proc).
+ */
+
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { fileURLToPath } from 'node:url'
+import { median, usageOf } from './load.ts'
+import type { BenchRow } from './rows.ts'
+
+const PROGRAM = fileURLToPath(new URL('../../dist/bin/fngw.js', import.meta.url))
+
+interface Language {
+  name: string
+  /** How to see whether it can run here. */
+  probe: string[]
+  file: string
+  text: string
+  goalMs: number
+  /** Functions called once and left idle, to weigh their workers: each is a process, or a thread in lua. */
+  idle: number
+  /** Built once and copied: a build for each function is not what is measured. */
+  compiled?: true
+}
+
+const LANGUAGES: Language[] = [
+  {
+    name: 'node',
+    probe: ['node', '--version'],
+    file: 'handler.js',
+    text: "export const handler = () => ({ message: 'hello' })\n",
+    goalMs: 5,
+    idle: 20,
+  },
+  {
+    name: 'python',
+    probe: ['python3', '--version'],
+    file: 'handler.py',
+    text: 'def handler(event):\n    return {"message": "hello"}\n',
+    goalMs: 10,
+    idle: 100,
+  },
+  {
+    name: 'php',
+    probe: ['php', '--version'],
+    file: 'handler.php',
+    text: "<?php\nfunction handler($event) { return ['message' => 'hello']; }\n",
+    goalMs: 5,
+    idle: 100,
+  },
+  {
+    name: 'lua',
+    probe: ['node', '--version'],
+    file: 'handler.lua',
+    text: 'function handler(event) return { message = "hello" } end\n',
+    goalMs: 3,
+    idle: 20,
+  },
+  {
+    name: 'go',
+    probe: ['go', 'version'],
+    file: 'handler.go',
+    text: 'package hello\n\nfunc handler(event map[string]any) any {\n\treturn map[string]any{"status": 200, "body": "hello"}\n}\n',
+    goalMs: 10,
+    idle: 20,
+    compiled: true,
+  },
+  {
+    name: 'rust',
+    probe: ['cargo', '-V'],
+    file: 'handler.rs',
+    text: 'use serde_json::{json, Value};\n\npub fn handler(_event: Value) -> Value {\n    json!({ "status": 200, "body": "hello" })\n}\n',
+    goalMs: 10,
+    idle: 20,
+    compiled: true,
+  },
+]
+
+const SIZES = [1, 200]
+/** Functions of the tree that weighs those never called. */
+const MANY = 2000
+const FIRST_CALLS = 8
+/** Milliseconds between first calls, in which a daemon prepares its next spare worker, as between those of real traffic. */
+const PAUSE_MS = 300
+const BUILD_WAIT_MS = 150_000
+
+export async function run(): Promise<BenchRow[]> {
+  const rows: BenchRow[] = []
+  for (const language of LANGUAGES) {
+    const [program, ...args] = language.probe
+    if (spawnSync(program!, args).status !== 0) continue
+    for (const size of SIZES) rows.push(await firstCalls(language, size))
+    rows.push(await idleWorkers(language))
+  }
+  rows.push(await neverCalled())
+  return rows
+}
+
+async function firstCalls(language: Language, size: number): Promise<BenchRow> {
+  const times: number[] = []
+  // One function can be called first once: a new gateway for each.
+  while (times.length < FIRST_CALLS) {
+    await withGateway(language, size, async ({ url }) => {
+      for (let i = 0; i < Math.min(size, FIRST_CALLS - times.length); i++) {
+        await pause()
+        const from = performance.now()
+        const response = await fetch(`${url}/f-${i}`)
+        await response.text()
+        times.push(performance.now() - from)
+        if (response.status !== 200) throw new Error(`first call of ${language.name}: ${response.status}`)
+      }
+    })
+  }
+  const value = median(times)
+  return {
+    name: `first call ${language.name}, ${size} function${size === 1 ? '' : 's'}, median of ${FIRST_CALLS}`,
+    value,
+    unit: 'ms',
+    goal: `<= ${language.goalMs}`,
+    ok: value <= language.goalMs,
+  }
+}
+
+async function idleWorkers(language: Language): Promise<BenchRow> {
+  let perWorker = 0
+  await withGateway(language, language.idle, async ({ url, pid }) => {
+    await pause()
+    const before = memoryMb(pid)
+    for (let i = 0; i < language.idle; i++) await (await fetch(`${url}/f-${i}`)).text()
+    await pause()
+    perWorker = (memoryMb(pid) - before) / language.idle
+  })
+  return {
+    name: `idle worker ${language.name}, gateway and processes, of ${language.idle}`,
+    value: perWorker,
+    unit: 'MB',
+  }
+}
+
+async function neverCalled(): Promise<BenchRow> {
+  const sizes: number[] = []
+  const language = LANGUAGES[0]!
+  for (const size of [1, MANY]) {
+    await withGateway(language, size, async ({ pid }) => {
+      await pause()
+      sizes.push(usageOf(pid).ownRssMb)
+    })
+  }
+  const value = (((sizes[1] ?? 0) - (sizes[0] ?? 0)) * 1000) / MANY
+  return { name: `function never called, of ${MANY}`, value, unit: 'KB', goal: 'no process' }
+}
+
+interface Running {
+  url: string
+  pid: number
+}
+
+/** A gateway with `size` functions that were never called, and one more that was: its daemon is warm. */
+async function withGateway(language: Language, size: number, use: (running: Running) => Promise<void>): Promise<void> {
+  const root = mkdtempSync(join(tmpdir(), 'fngw-bench-'))
+  try {
+    write(root, 'warm', language)
+    if (language.compiled) {
+      await withProgram(root, language, async ({ url }) => untilBuilt(`${url}/warm`))
+      for (let i = 0; i < size; i++) cpSync(join(root, 'warm'), join(root, `f-${i}`), { recursive: true })
+    } else {
+      for (let i = 0; i < size; i++) write(root, `f-${i}`, language)
+    }
+    await withProgram(root, language, async running => {
+      await untilBuilt(`${running.url}/warm`)
+      await use(running)
+    })
+  } finally {
+    rmSync(root, { recursive: true, force: true })
+  }
+}
+
+async function withProgram(root: string, { name }: Language, use: (running: Running) => Promise<void>): Promise<void> {
+  const args = [PROGRAM, 'run', root, '--native', '--port', '0', '--json']
+  const child = spawn(process.execPath, args, {
+    env: { ...process.env, FN_RUNTIMES: name },
+    stdio: ['pipe', 'pipe', 'inherit'],
+  })
+  const ended = new Promise(resolve => child.once('exit', resolve))
+  try {
+    await use({ url: await readUrl(child), pid: child.pid! })
+  } finally {
+    child.kill('SIGTERM')
+    await ended
+  }
+}
+
+async function readUrl(child: ChildProcess): Promise<string> {
+  for await (const line of createInterface({ input: child.stdout! })) {
+    const url = /"url":"(http:[^"]+)"/.exec(line)?.[1]
+    if (url === undefined) continue
+    child.stdout!.resume()
+    return url
+  }
+  throw new Error('the gateway ended before it was ready')
+}
+
+/** The first call of a compiled function waits for its build, a while. */
+async function untilBuilt(url: string): Promise<void> {
+  const from = performance.now()
+  for (;;) {
+    const response = await fetch(url)
+    const text = await response.text()
+    if (response.status === 200) return
+    if (response.status !== 503 || performance.now() - from > BUILD_WAIT_MS) throw new Error(`${url}: ${text}`)
+    await pause()
+  }
+}
+
+function write(root: string, folder: string, { file, text }: Language): void {
+  mkdirSync(join(root, folder))
+  writeFileSync(join(root, folder, file), text)
+}
+
+const pause = (): Promise<unknown> => new Promise(done => setTimeout(done, PAUSE_MS))
+
+/** Memory of a process and its descendants, each page counted once: forked workers share most of theirs. */
+function memoryMb(pid: number): number {
+  const parents = new Map<number, number>()
+  for (const name of readdirSync('/proc')) {
+    const stat = /^\d+$/.test(name) ? readOrEmpty(`/proc/${name}/stat`) : ''
+    if (stat !== '') parents.set(Number(name), Number(stat.slice(stat.lastIndexOf(')') + 4).split(' ')[0]))
+  }
+  const isFamily = (child: number | undefined): boolean =>
+    child !== undefined && (child === pid || isFamily(parents.get(child)))
+  let kilobytes = 0
+  for (const child of parents.keys()) {
+    if (isFamily(child))
+      kilobytes += Number(/^Pss:\s+(\d+)/m.exec(readOrEmpty(`/proc/${child}/smaps_rollup`))?.[1] ?? 0)
+  }
+  return kilobytes / 1024
+}
+
+function readOrEmpty(path: string): string {
+  try {
+    return readFileSync(path, 'utf8')
+  } catch {
+    return ''
+  }
+}
