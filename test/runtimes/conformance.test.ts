@@ -3,7 +3,7 @@
  * all; where the specification gives a language less, the cell says why and is reported as skipped.
  */
 
-import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import t, { type Test } from 'tap'
 import {
   type Answer,
@@ -14,6 +14,7 @@ import {
   readFixture,
   type SendOptions,
 } from '../helpers/conformance.ts'
+import { listProcesses } from '../helpers/processes.ts'
 import { isAlive, until } from '../helpers/worker-client.ts'
 
 process.env.FNGW_TEST_HOST_ONLY = 'not for functions'
@@ -564,27 +565,6 @@ t.test(
     })
   },
 )
-
-/** Daemons that this process started, and all that came of them. */
-function listProcesses(): number[] {
-  const parents = new Map<number, number>()
-  const daemons = new Set<number>()
-  for (const name of readdirSync('/proc')) {
-    if (!/^\d+$/.test(name)) continue
-    try {
-      const stat = readFileSync(`/proc/${name}/stat`, 'utf8')
-      const parent = Number(stat.slice(stat.lastIndexOf(')') + 4).split(' ')[0])
-      parents.set(Number(name), parent)
-      const isDaemon = /runtimes\/\w+\/daemon\./.test(readFileSync(`/proc/${name}/cmdline`, 'utf8'))
-      if (parent === process.pid && isDaemon) daemons.add(Number(name))
-    } catch {
-      // It ended meanwhile.
-    }
-  }
-  const isOurs = (pid: number | undefined): boolean =>
-    pid !== undefined && (daemons.has(pid) || isOurs(parents.get(pid)))
-  return [...parents.keys()].filter(isOurs)
-}
 
 /** 1-based number of the line that ends with `boom`. */
 function boomLine(language: Language): number {
