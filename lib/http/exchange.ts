@@ -53,6 +53,9 @@ export interface HttpResponse {
   end(chunk: Buffer | string, encoding?: BufferEncoding): unknown
   once(event: 'drain' | 'finish' | 'close', listener: () => void): unknown
   destroy(): unknown
+  /** The short way of DirectResponse, where there is one. */
+  readonly isDirect?: boolean
+  sendWhole?(status: number, head: string, body: string): void
 }
 
 /**

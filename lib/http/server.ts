@@ -3,7 +3,7 @@
  * what runs. Owner: §4.1.
  */
 
-import { createServer, type Server } from 'node:http'
+import { createServer, type IncomingMessage, type Server } from 'node:http'
 import { type AddressInfo, Server as NetServer, type Socket } from 'node:net'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
@@ -19,6 +19,7 @@ import {
   RESERVED_DESCRIPTORS,
 } from '../core/limits.ts'
 import type { RequestIds } from '../invocation/request-ids.ts'
+import { DirectResponse } from './direct-response.ts'
 import { connectionOf, type Exchange } from './exchange.ts'
 import type { HttpHandler } from './public.ts'
 import { rejectConnection } from './respond.ts'
@@ -58,7 +59,7 @@ export class ListenError extends Error {
 
 export class HttpServer {
   readonly #options: ServerOptions
-  readonly #server: Server
+  readonly #server: Server<typeof IncomingMessage, typeof DirectResponse>
   readonly #sockets = new Set<Socket>()
   #closing: Promise<void> | null = null
   #dropped = 0
@@ -68,6 +69,7 @@ export class HttpServer {
     this.#options = options
     const { handle } = options
     this.#server = createServer({
+      ServerResponse: DirectResponse,
       // A lenient parser would let two servers read one byte stream as different requests.
       insecureHTTPParser: false,
       maxHeaderSize: MAX_HEADER_BYTES,

@@ -6,6 +6,7 @@
  * by its text, so an unchanged answer costs one lookup.
  */
 
+import { STATUS_CODES } from 'node:http'
 import { showValue } from '../config/findings.ts'
 import { GatewayError } from '../core/errors.ts'
 import {
@@ -27,6 +28,8 @@ export interface ReplyHead {
   hasBody: boolean
   /** Bytes of a streamed body when the worker knows them. */
   length: number | null
+  /** Status line and headers as they are sent; absent when that is not known. */
+  text?: string
   /** The handler asks for an upstream request (§2.10); the other fields then say nothing. */
   proxy: Readonly<Record<string, unknown>> | null
 }
@@ -47,10 +50,23 @@ export class ReplyHeads {
     const head = toReplyHead(parseHeader(text))
     if (text.length <= KNOWN_REPLY_HEAD_CHARS && head.proxy === null && head.length === null) {
       if (this.#known.size >= KNOWN_REPLY_HEADS) this.#known.clear()
+      const sent = toHeadText(head)
+      if (sent !== null) head.text = sent
       this.#known.set(text, head)
     }
     return head
   }
+}
+
+/** The head of an answer with a body as text; null when node has to look at it: a date of the handler's own. */
+function toHeadText({ status, headers, hasBody }: ReplyHead): string | null {
+  if (!hasBody) return null
+  let text = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? 'unknown'}\r\n`
+  for (let i = 0; i < headers.length; i += 2) {
+    if (headers[i]!.toLowerCase() === 'date') return null
+    text += `${headers[i]}: ${headers[i + 1]}\r\n`
+  }
+  return text
 }
 
 /** @throws GatewayError CONTRACT_BROKEN */

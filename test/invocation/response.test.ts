@@ -18,6 +18,7 @@ t.test('[invocation/response.1] a reply is an object with status and perhaps hea
     headers: [],
     hasBody: true,
     length: null,
+    text: 'HTTP/1.1 200 OK\r\n',
     proxy: null,
   })
   t.same(new ReplyHeads().read('{"status":201,"headers":null,"length":5,"more":1}').length, 5)
