@@ -1,7 +1,10 @@
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { request } from 'node:http'
 import t from 'tap'
 import type { RuntimeName } from '../../lib/core/identity.ts'
+import type { Gateway } from '../../lib/index.ts'
 import { handlerFile, RUNTIMES, serveTree } from '../helpers/gateway-bed.ts'
+import { Random, seed } from '../helpers/naive-router.ts'
 import type { TreeEntry } from '../helpers/tree.ts'
 
 t.setTimeout(120_000)
@@ -440,5 +443,413 @@ t.test(
         }
       }),
     )
+  },
+)
+
+/** Says which file it is, in each language. */
+function saying(runtime: RuntimeName, text: string): string {
+  return {
+    node: `export const handler = e => ({ says: '${text}', version: e.version, key: e.env.KEY ?? 'none', method: e.method })\n`,
+    python: `def handler(e): return {"says": "${text}", "version": e["version"], "key": e["env"].get("KEY", "none"), "method": e["method"]}\n`,
+    php: `<?php function handler($e) { return ['says' => '${text}', 'version' => $e['version'], 'key' => $e['env']['KEY'] ?? 'none', 'method' => $e['method']]; }\n`,
+    lua: `function handler(e) return { says = "${text}", version = e.version, key = e.env.KEY or "none", method = e.method } end\n`,
+  }[runtime as 'node']
+}
+
+/** A function with two versions below `folder`, which have methods, limits and environments of their own. */
+function versioned(folder: string, runtime: RuntimeName, file = handlerFile(runtime)): Record<string, TreeEntry> {
+  return {
+    [`${folder}/${file}`]: saying(runtime, 'default'),
+    [`${folder}/fn.config.json`]: { json: { max_body_bytes: 4, invoke: { methods: ['GET', 'POST'] } } },
+    [`${folder}/fn.env.json`]: { json: { KEY: 'default key' } },
+    [`${folder}/v2/${file}`]: saying(runtime, 'v2'),
+    [`${folder}/v2/fn.config.json`]: { json: { max_body_bytes: 8, invoke: { methods: ['PUT'] } } },
+    [`${folder}/v2/fn.env.json`]: { json: { KEY: 'key of v2' } },
+    [`${folder}/2024-05-01/${file}`]: saying(runtime, 'dated'),
+  }
+}
+
+/** Layout, folder of the function, and its name. */
+const LAYOUTS: [layout: string, folder: (runtime: RuntimeName) => string, name: (runtime: RuntimeName) => string][] = [
+  ['path-neutral', runtime => `flat-${runtime}`, runtime => `flat-${runtime}`],
+  ['namespaced', runtime => `team/${runtime}/greet`, runtime => `team/${runtime}/greet`],
+  ['runtime-grouped', runtime => `${runtime}/grouped-${runtime}`, runtime => `grouped-${runtime}`],
+  ['runtime-grouped, namespaced', runtime => `${runtime}/ns-${runtime}/deep`, runtime => `ns-${runtime}/deep`],
+]
+
+t.test(
+  '[core/versions.1, core/versions.3, core/versions.7, router/route-table.10, gateway.7] versions side by side in every layout and language',
+  async t => {
+    const tree: Record<string, TreeEntry> = {
+      // A folder of the file tree.
+      ...versioned('pages/users', 'node', 'index.js'),
+      'pages/users/[id].js': saying('node', 'one user'),
+    }
+    for (const runtime of RUNTIMES)
+      for (const [, folder] of LAYOUTS) Object.assign(tree, versioned(folder(runtime), runtime))
+    const bed = await serveTree(t, tree)
+    t.same(
+      bed.gateway.warnings.filter(({ code }) => code !== 'ROUTE_TAKEN'),
+      [],
+    )
+    const check = async (layout: string, name: string): Promise<void> => {
+      const ask = async (method: string, path: string, body?: string) => {
+        const response = await fetch(`${bed.url}/${path}`, { method, ...(body !== undefined && { body }) })
+        const text = await response.text()
+        return [response.status, response.headers.get('allow'), text === '' ? null : JSON.parse(text)]
+      }
+      const says = (text: string, version: string, key: string, method: string) => [
+        200,
+        null,
+        { says: text, version, key, method },
+      ]
+      const refused = (allow: string) => [405, allow, { error: 'method not allowed' }]
+      const title = `${layout} ${name}`
+      t.same(await ask('GET', name), says('default', 'default', 'default key', 'GET'), title)
+      t.same(await ask('PUT', `${name}@v2`), says('v2', 'v2', 'key of v2', 'PUT'), title)
+      t.same(
+        await ask('GET', `${name}@2024-05-01`),
+        says('dated', '2024-05-01', 'none', 'GET'),
+        `${title}: inherits methods`,
+      )
+      t.same(await ask('GET', `${name}@v2`), refused('PUT'), `${title}: methods of its own`)
+      t.same(await ask('PUT', name), refused('GET, HEAD, POST'), title)
+      t.equal((await ask('POST', name, '12345'))[0], 413, `${title}: limits`)
+      t.equal((await ask('POST', `${name}@2024-05-01`, '12345'))[0], 413, `${title}: inherits limits`)
+      t.equal((await ask('PUT', `${name}@v2`, '12345678'))[0], 200, `${title}: limits of its own`)
+      t.equal((await ask('PUT', `${name}@v2`, '123456789'))[0], 413, title)
+      for (const unknown of [`${name}@v3`, `${name}@V2`, `${name}@`, `${name}@v2@v2`, `${name}x@v2`])
+        t.same(await ask('GET', unknown), [404, null, { error: 'not found' }], `${layout} ${unknown}`)
+      const { status, body } = await bed.gateway.invoke(name, { version: 'v2', method: 'PUT' })
+      t.match([status, JSON.parse(body.toString())], [200, { says: 'v2' }], title)
+      t.equal((await bed.gateway.invoke(name, { version: 'v2', method: 'GET' })).status, 405, title)
+      await t.rejects(bed.gateway.invoke(name, { version: 'v3' }), { code: 'NOT_FOUND' }, title)
+    }
+    for (const runtime of RUNTIMES) {
+      for (const [layout, , name] of LAYOUTS) await check(layout, name(runtime))
+    }
+    await check('file tree', 'pages/users')
+    t.match((await get(`${bed.url}/pages/users/7`)).body, { says: 'one user' })
+  },
+)
+
+t.test(
+  '[core/versions.8, router/route-table.10, router/route-table.11] a version takes no URL that is there, except with FN_FORCE_URL; ambiguous names are 409',
+  async t => {
+    const routes = { invoke: { routes: ['/hello', '/new-home', '/hello/special'], 'force-url': true } }
+    const files = {
+      'hello/handler.js': saying('node', 'default'),
+      'hello/fn.config.json': { json: { runtime: 'node', invoke: { methods: ['GET'] } } },
+      'hello/v2/handler.js': saying('node', 'v2'),
+      'hello/v2/fn.config.json': { json: { invoke: { ...routes.invoke, methods: ['GET', 'POST'] } } },
+      'node/twin/handler.js': saying('node', 'node'),
+      'node/twin/v1/handler.js': saying('node', 'node v1'),
+      'python/twin/handler.py': saying('python', 'python'),
+      'python/twin/v1/handler.py': saying('python', 'python v1'),
+    }
+    const plain = await serveTree(t, files)
+    const says = async (url: string, method = 'GET') => {
+      const { status, body } = await get(url, { method })
+      return status === 200 ? (body as unknown as { says: string }).says : status
+    }
+    t.equal(await says(`${plain.url}/hello`), 'default')
+    t.equal(await says(`${plain.url}/hello`, 'POST'), 405, 'nor one of its methods')
+    t.equal(await says(`${plain.url}/new-home`), 'v2', 'a free one it gets')
+    t.equal(await says(`${plain.url}/hello@v2`), 'v2')
+    t.match(
+      plain.gateway.warnings.find(({ code }) => code === 'ROUTE_TAKEN'),
+      {
+        path: 'hello/v2/fn.config.json',
+        message: /GET,POST \/hello already belongs to the file route|GET,POST \/hello already belongs to /,
+        hint: /call hello@v2, or set FN_FORCE_URL=1/,
+      },
+    )
+    for (const path of ['twin', 'twin@v1']) {
+      t.equal(await says(`${plain.url}/${path}`), 409, path)
+      const record = plain.gateway.catalog().mapped_route_conflicts as Record<string, unknown>
+      if (path === 'twin') t.ok('/twin' in record)
+    }
+    await t.rejects(plain.gateway.invoke('twin', { version: 'v1' }), { code: 'ROUTE_CONFLICT' })
+    t.equal((await plain.gateway.invoke('twin', { version: 'v1', runtime: 'python' })).status, 200)
+    const forced = await serveTree(t, files, { forceUrl: true })
+    t.equal(await says(`${forced.url}/hello`), 'v2')
+    t.equal(await says(`${forced.url}/hello`, 'POST'), 'v2')
+    t.equal(await says(`${forced.url}/twin`), 409, 'force does not choose between equals')
+  },
+)
+
+/** The next reload that the watcher causes. */
+function nextReload({ gateway }: { gateway: Gateway }): Promise<void> {
+  return new Promise(resolve => {
+    const stop = gateway.on('reload', ({ cause }) => {
+      if (cause !== 'watch') return
+      stop()
+      resolve()
+    })
+  })
+}
+
+t.test(
+  '[config/function-config.2, config/function-config.13, discovery/layouts.27, discovery/layouts.30, http/public.20] overlays of any depth, and the last good policy while one is broken',
+  async t => {
+    const tree: Record<string, TreeEntry> = {
+      'fn.config.json': { json: { max_body_bytes: 3, response: { include_debug_headers: true } } },
+      'api/fn.config.json': { json: { max_body_bytes: 5, invoke: { allow_hosts: ['api.test'] } } },
+      'api/v9/shop/cart/fn.config.json': { json: { max_body_bytes: 7, worker_pool: { max_workers: 6 } } },
+      'api/v9/shop/cart/inner/fn.config.json': { json: { invoke: { allow_hosts: ['inner.test', '*.wild.test'] } } },
+    }
+    const folders: [folder: string, limit: number, host: string][] = [
+      ['', 3, 'localhost'],
+      ['api/', 5, 'api.test'],
+      ['api/v9/shop/', 5, 'api.test:8080'],
+      ['api/v9/shop/cart/', 7, 'API.test'],
+      ['api/v9/shop/cart/inner/', 7, 'inner.test'],
+      ['api/v9/shop/cart/inner/most/', 7, 'x.wild.test'],
+    ]
+    for (const runtime of RUNTIMES) {
+      const extension = handlerFile(runtime).split('.')[1]
+      for (const [folder] of folders) tree[`${folder}post.${runtime}.${extension}`] = saying(runtime, folder)
+    }
+    const bed = await serveTree(t, tree, { hotReload: true })
+    t.same(bed.gateway.warnings, [])
+    const ask = async (path: string, body: string, host: string) => {
+      const answer = await bed.gateway.inject({ method: 'POST', url: path, body, headers: { host } })
+      return { status: answer.status, headers: answer.headers }
+    }
+    for (const runtime of RUNTIMES) {
+      for (const [folder, limit, host] of folders) {
+        const path = `/${folder}${runtime}`
+        const right = await ask(path, 'x'.repeat(limit), host)
+        t.match(right, { status: 200, headers: { 'x-fn-runtime': runtime } }, path)
+        t.equal(right.headers['x-fn-worker-pool-max-workers'], limit === 7 ? '6' : '20', path)
+        t.equal((await ask(path, 'x'.repeat(limit + 1), host)).status, 413, path)
+        if (folder !== '') t.equal((await ask(path, 'x', 'other.test')).status, 421, path)
+      }
+      t.equal((await ask(`/api/v9/shop/cart/inner/${runtime}`, 'x', 'api.test')).status, 421, 'the nearest list alone')
+      t.equal((await ask(`/api/v9/shop/cart/inner/${runtime}`, 'x', 'wild.test')).status, 421)
+    }
+    const save = async (json: unknown, file = 'api/fn.config.json') => {
+      const reloaded = nextReload(bed)
+      bed.tree.write({ [file]: typeof json === 'string' ? json : { json } })
+      await reloaded
+    }
+    const [runtime = 'node'] = RUNTIMES
+    const path = `/api/${runtime}`
+    const good = async (what: string) => {
+      t.equal((await ask(path, '12345', 'api.test')).status, 200, what)
+      t.equal((await ask(path, '123456', 'api.test')).status, 413, what)
+      t.equal((await ask(path, '1', 'new.test')).status, 421, what)
+    }
+    const warningsOf = () => bed.gateway.warnings.filter(warning => warning.path === 'api/fn.config.json')
+    for (const [broken, message] of [
+      ['{ "max_body_bytes": 9, "invoke": { "allow_hosts": ["new.test"] }', /is not JSON: line 1, column \d+: /],
+      ['', /is not JSON|is empty/],
+      ['[]', /must be an object, got an array of 0 items/],
+      [
+        '{ "max_body_bytes": "nine", "invoke": { "allow_hosts": ["new.test"] } }',
+        /^api\/fn\.config\.json: max_body_bytes must be an integer from 1 to 1073741824, got "nine" \(string\)/,
+      ],
+      [
+        '{ "worker_pool": { "overflow_status": 500 } }',
+        /^api\/fn\.config\.json: worker_pool\.overflow_status must be 429 or 503, got 500 \(number\)/,
+      ],
+    ] as const) {
+      await save(broken)
+      await good(broken)
+      t.match(
+        warningsOf().map(({ message: text }) => text),
+        [message, /is not used: its last good version stays in force/],
+        broken,
+      )
+      for (const { hint } of warningsOf()) t.ok(hint.length > 0)
+    }
+    t.equal((await ask(`/${runtime}`, '123', 'any')).status, 200, 'the rest of the tree serves')
+    await save({ max_body_bytes: 9, invoke: { allow_host: ['new.test'] }, tiemout_ms: 5 })
+    t.equal((await ask(path, '123456789', 'new.test')).status, 200, 'mended: in force')
+    t.match(
+      warningsOf().map(({ code, message: text }) => `${code} ${text}`),
+      [
+        /^CONFIG_UNKNOWN_KEY .*invoke\.allow_host is not a known key, did you mean allow_hosts\?/,
+        /^CONFIG_UNKNOWN_KEY .*tiemout_ms is not a known key, did you mean timeout_ms\?/,
+      ].sort(),
+    )
+    await save({})
+    t.same(warningsOf(), [])
+    t.equal((await ask(path, '1234', 'any.test')).status, 413, 'the folder above holds again')
+  },
+)
+
+/** Does what `?do=` says: every way in which a call can end. */
+const UNRULY: Partial<Record<RuntimeName, string>> = {
+  node: `const wait = ms => new Promise(done => setTimeout(done, ms))
+async function* pieces() { for (let i = 0; i < 10; i++) { yield 'x'.repeat(30000); await wait(4) } }
+export const handler = async ({ query }) => {
+  if (query.do === 'slow') await wait(30)
+  if (query.do === 'hang') await wait(1e9)
+  if (query.do === 'loop') for (;;) {}
+  if (query.do === 'exit') process.exit(3)
+  if (query.do === 'throw') throw new Error('on purpose')
+  if (query.do === 'broken') return { status: 1000 }
+  return query.do === 'stream' ? { status: 200, headers: {}, body: pieces() } : 'fine'
+}\n`,
+  python: `import os, time
+def pieces():
+    for _ in range(10):
+        yield "x" * 30000
+        time.sleep(0.004)
+def handler(e):
+    do = e["query"].get("do")
+    if do == "slow": time.sleep(0.03)
+    if do == "hang": time.sleep(1000)
+    while do == "loop": pass
+    if do == "exit": os._exit(3)
+    if do == "throw": raise Exception("on purpose")
+    if do == "broken": return {"status": 1000}
+    return {"status": 200, "headers": {}, "body": pieces()} if do == "stream" else "fine"
+`,
+  php: `<?php
+function handler($e) {
+    $do = $e['query']['do'] ?? '';
+    if ($do === 'slow') usleep(30000);
+    if ($do === 'hang') sleep(1000);
+    while ($do === 'loop');
+    if ($do === 'exit') exit(3);
+    if ($do === 'throw') throw new Exception('on purpose');
+    return $do === 'broken' ? ['status' => 1000] : 'fine';
+}
+`,
+  lua: `function handler(e)
+  local what = e.query["do"]
+  local ends = os.clock() + (what == "slow" and 0.03 or 0)
+  while os.clock() < ends do end
+  while what == "hang" or what == "loop" do end
+  if what == "exit" then os.exit(3) end
+  if what == "throw" then error("on purpose") end
+  if what == "broken" then return { status = 1000 } end
+  return "fine"
+end
+`,
+}
+
+const DEEDS = ['fine', 'fine', 'fine', 'slow', 'slow', 'hang', 'loop', 'exit', 'throw', 'broken', 'stream']
+const CHAOS_MS = 3000
+
+t.test(
+  '[invocation/worker-pool.7, invocation/worker-pool.8, runtime/workers.9, runtime/workers.11, runtime/daemon.8, runtime/daemon.9, http/public.19] no place is lost, whatever dies: calls of every kind while clients leave, workers and daemons are killed, and files change',
+  async t => {
+    const start = seed()
+    t.comment(`seed ${start}`)
+    const random = new Random(start)
+    const configOf = () => ({
+      timeout_ms: 150,
+      invoke: { methods: ['GET', 'POST'] },
+      worker_pool: {
+        max_workers: 1 + random.below(3),
+        max_queue: 6,
+        queue_timeout_ms: 300,
+        min_warm: 1,
+        idle_ttl_seconds: 1,
+      },
+    })
+    const bed = await serveTree(t, inEach('f', configOf(), UNRULY), { runtimeDaemons: { node: 2, python: 2, php: 2 } })
+    const runtimeProcesses = () =>
+      processesBelow(process.pid).filter(({ args }) => args.some(arg => /\/runtimes\//.test(arg)))
+    const endsAt = performance.now() + CHAOS_MS
+    const ends: Record<string, number> = {}
+    const viaHttp = (path: string, abortAfterMs: number | null): Promise<string> =>
+      new Promise(resolve => {
+        const body = random.below(3) === 0 ? 'x'.repeat(random.below(100_000)) : null
+        const sent = request(bed.url + path, { method: body === null ? 'GET' : 'POST', agent: false }, response => {
+          response.on('data', () => {})
+          response.on('end', () => resolve(String(response.statusCode)))
+          response.on('close', () => resolve('cut'))
+          response.on('error', () => resolve('cut'))
+        })
+        sent.on('error', () => resolve('cut'))
+        sent.end(body ?? undefined)
+        if (abortAfterMs !== null) setTimeout(() => sent.destroy(), abortAfterMs)
+      })
+    const viaInvoke = async (name: string, deed: string, abortAfterMs: number | null): Promise<string> => {
+      const signal = abortAfterMs === null ? {} : { signal: AbortSignal.timeout(abortAfterMs) }
+      return String((await bed.gateway.invoke(name, { query: { do: deed }, ...signal })).status)
+    }
+    const client = async (runtime: RuntimeName): Promise<void> => {
+      while (performance.now() < endsAt) {
+        const deed = random.pick(DEEDS)
+        const abortAfterMs = random.below(4) === 0 ? random.below(100) : null
+        const end =
+          random.below(4) === 0
+            ? await viaInvoke(`f-${runtime}`, deed, abortAfterMs)
+            : await viaHttp(`/f-${runtime}?do=${deed}`, abortAfterMs)
+        ends[end] = (ends[end] ?? 0) + 1
+      }
+    }
+    const killer = async (): Promise<void> => {
+      while (performance.now() < endsAt) {
+        await new Promise(resolve => setTimeout(resolve, 60))
+        const runtime = random.pick(RUNTIMES)
+        const deed = random.below(10)
+        const victims = deed < 6 ? runtimeProcesses() : []
+        if (victims.length > 0) process.kill(random.pick(victims).pid, 'SIGKILL')
+        else if (deed < 9) bed.tree.write({ [`f-${runtime}/fn.config.json`]: { json: configOf() } })
+        else
+          bed.tree.write({
+            [`f-${runtime}/${handlerFile(runtime)}`]: `${UNRULY[runtime]}${'\n'.repeat(random.below(9))}`,
+          })
+        if (deed >= 6) await bed.gateway.reload()
+      }
+    }
+    await Promise.all([killer(), ...RUNTIMES.flatMap(runtime => Array.from({ length: 8 }, () => client(runtime)))])
+    t.comment(JSON.stringify(ends))
+    const counted = () =>
+      bed.health().functions.states.map(({ key, worker_pool: { active, queued } }) => [key, active, queued])
+    await bed.until(() => counted().every(([, active, queued]) => active === 0 && queued === 0), 'every place is free')
+    t.same(
+      Object.keys(ends).filter(end => !['0', '200', '413', '429', '500', '502', '503', '504', 'cut'].includes(end)),
+      [],
+      'every call ended in a way that calls end',
+    )
+    for (const runtime of RUNTIMES) {
+      // Crash loops delay starts for up to five seconds.
+      let status = 0
+      for (let tries = 0; tries < 60 && status !== 200; tries++) {
+        if (tries > 0) await new Promise(resolve => setTimeout(resolve, 100))
+        status = (await fetch(`${bed.url}/f-${runtime}`)).status
+      }
+      t.equal(status, 200, `${runtime} serves`)
+      const { max_workers: most } = bed.stateOf(keyOf(runtime, `f-${runtime}`)).worker_pool
+      const together = await Promise.all(Array.from({ length: most }, () => fetch(`${bed.url}/f-${runtime}?do=slow`)))
+      t.same(
+        together.map(answer => answer.status),
+        together.map(() => 200),
+        `${runtime}: all of its ${most} places are there`,
+      )
+    }
+    await bed.gateway.close()
+    t.same(runtimeProcesses(), [], 'no process is left')
+  },
+)
+
+t.test(
+  '[invocation/worker-pool.8, gateway.9] close: what runs and what waits is answered, and every place is free',
+  async t => {
+    const pool = { max_workers: 1, max_queue: 5, queue_timeout_ms: 9000 }
+    const bed = await serveTree(t, inEach('f', { timeout_ms: 9000, worker_pool: pool }))
+    const gate = bed.tree.path('open')
+    const names = RUNTIMES.map(runtime => [runtime, `f-${runtime}`] as const)
+    const isAt = (active: number, queued: number) => () =>
+      names.every(([runtime, name]) => {
+        const counts = bed.stateOf(keyOf(runtime, name)).worker_pool
+        return counts.active === active && counts.queued === queued
+      })
+    const held = names.map(([, name]) => get(`${bed.url}/${name}?gate=${encodeURIComponent(gate)}`))
+    await bed.until(isAt(1, 0), 'one runs')
+    const waiting = names.flatMap(([, name]) => [get(`${bed.url}/${name}`), get(`${bed.url}/${name}`)])
+    await bed.until(isAt(1, 2), 'two wait')
+    const closed = bed.gateway.close({ timeoutMs: 15_000 })
+    writeFileSync(gate, '')
+    for (const answer of await Promise.all([...held, ...waiting])) t.equal(answer.status, 200)
+    await closed
+    t.match(bed.health().functions.summary, { pool_active: 0, pool_queued: 0 })
   },
 )
