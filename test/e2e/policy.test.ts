@@ -10,10 +10,9 @@ import type { TreeEntry } from '../helpers/tree.ts'
 t.setTimeout(120_000)
 
 /**
- * Handlers that count their calls (`order`), and with `?gate=<file>` hold until the file is there. Lua reads no files:
- * there a held call keeps its thread busy for `HELD_MS`.
+ * Handlers that count their calls (`order`), and with `?gate=<file>` hold until the file is there. Lua looks for it by
+ * trying to load it.
  */
-const HELD_MS = 2500
 const GATED: Partial<Record<RuntimeName, string>> = {
   node: `import { existsSync } from 'node:fs'
 let order = 0
@@ -43,8 +42,7 @@ function handler($e) {
 `,
   lua: `local order = 0
 function handler(e)
-  local ends = os.clock() + (e.query.gate and ${HELD_MS / 1000} or 0)
-  while os.clock() < ends do end
+  while e.query.gate and not loadfile(e.query.gate) do end
   order = order + 1
   return { order = order, tag = e.query.tag }
 end
