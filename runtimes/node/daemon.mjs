@@ -7,7 +7,7 @@
  *   FNGW_RUNTIME=node|go|rust  FNGW_WORKER_MEMORY_MB=<n>  FNGW_SPARES=<n>  FNGW_STYLES=js,ts
  */
 
-import { chmodSync, unlinkSync } from 'node:fs'
+import { chmodSync, rmdirSync, rmSync, unlinkSync } from 'node:fs'
 import { connect, createServer } from 'node:net'
 import { availableParallelism } from 'node:os'
 import { basename, dirname, join, resolve } from 'node:path'
@@ -47,7 +47,7 @@ const spareCount = runtime === 'node' ? Number(process.env.FNGW_SPARES ?? 1) : 0
 const styles = new Set((process.env.FNGW_STYLES ?? 'js').split(','))
 const workerEnv = Object.fromEntries(Object.entries(process.env).filter(([name]) => WORKER_VARIABLES.test(name)))
 
-/** @typedef {{ id: string, style: string, process: WorkerProcess, owner: Control | null }} Entry */
+/** @typedef {{ id: string, style: string, socket: string, process: WorkerProcess, owner: Control | null }} Entry */
 /** @type {Map<string, Entry>} */
 const workers = new Map()
 /** Started ahead and promised to nobody, oldest first. @type {Entry[]} */
@@ -223,7 +223,7 @@ function startWorker(binary, style) {
         ]
   starting += 1
   /** @type {Entry} */
-  const entry = { id, style, owner: null, process: /** @type {any} */ (undefined) }
+  const entry = { id, style, socket, owner: null, process: /** @type {any} */ (undefined) }
   entry.process = new WorkerProcess({
     command,
     args,
@@ -281,6 +281,20 @@ function removeSocket(path) {
 }
 
 /**
+ * The private folder of a gateway that is gone, once the last daemon in it has ended.
+ * @param {string} folder
+ */
+function removeFolder(folder) {
+  if (!/^fngw-[A-Za-z0-9]{6}$/.test(basename(folder))) return
+  try {
+    rmSync(join(folder, 'cache'), { recursive: true, force: true })
+    rmdirSync(folder)
+  } catch {
+    // Another daemon is still there.
+  }
+}
+
+/**
  * @param {string} text
  * @returns {{ path: string, host?: undefined, port?: undefined } | { path?: undefined, host: string, port: number }}
  */
@@ -303,7 +317,11 @@ function fail(message) {
 function stop() {
   stopping = true
   for (const entry of workers.values()) entry.process.kill(0, 'daemon stopped')
-  if (address.path !== undefined) removeSocket(address.path)
+  if (address.path !== undefined) {
+    removeSocket(address.path)
+    for (const entry of workers.values()) removeSocket(entry.socket)
+    if (!flags.standalone) removeFolder(dirname(address.path))
+  }
   process.exit(0)
 }
 

@@ -71,6 +71,11 @@ final class Daemon
         }
         self::remove($this->address->path);
         System::killChildren();
+        $folder = \dirname($this->address->path);
+        // The private folder of a gateway that is gone, once the last daemon in it has ended.
+        if (!$this->standalone && \preg_match('/^fngw-[A-Za-z0-9]{6}$/D', \basename($folder)) === 1) {
+            @\rmdir($folder);
+        }
         return null;
     }
 
@@ -256,6 +261,7 @@ final class Daemon
         }
         if ($worker instanceof Job) {
             $this->leaveToWorker();
+            $worker->guard();
             $this->job = $worker;
             return;
         }

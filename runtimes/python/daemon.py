@@ -37,7 +37,7 @@ import traceback
 from _fngw import listening, loader, warm, wire, worker
 from _fngw.control import Control
 from _fngw.output import OutputPipe
-from _fngw.processes import children_of, kill_group, send_signal, signal_name
+from _fngw.processes import children_of, kill_group, send_signal, signal_group, signal_name
 
 _PR_SET_CHILD_SUBREAPER = 36
 ACCEPT_PAUSE_SECONDS = 0.1
@@ -219,7 +219,8 @@ class Daemon:
             # Nothing of the daemon may be reached by the collector: its sockets' numbers belong to others here.
             gc.enable()
             listener.setblocking(True)
-            worker.isolate(listener, out_fd, err_fd, self.pid, self.prctl, self.memory_mb)
+            worker.guard(self.pid, self.prctl)
+            worker.isolate(listener, out_fd, err_fd, self.memory_mb)
             code = worker.run(listener, socket_path, self.memory_mb)
         except SystemExit as error:
             code = error.code if isinstance(error.code, int) else 0 if error.code is None else 1
@@ -241,7 +242,7 @@ class Daemon:
         if record.stopping:
             return
         record.stopping = True
-        send_signal(record.pid, signal.SIGTERM)
+        signal_group(record.pid, signal.SIGTERM)
         self.after(grace_ms / 1000, lambda: self.workers.get(record.pid) is record and self.kill(record))
 
     def kill(self, record):
@@ -309,6 +310,8 @@ class Daemon:
             listening.unlink(record.socket_path)
         self.listener.close()
         listening.unlink(listening.path_of(self.address))
+        if not self.standalone:
+            listening.remove_folder(listening.path_of(self.address))
         pids = set(self.workers) | set(children_of(self.pid))
         while pids:
             for pid in pids:

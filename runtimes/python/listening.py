@@ -1,6 +1,7 @@
 """Listening sockets of the daemon and its workers: `unix:/path` or `tcp://host:port`."""
 
 import os
+import re
 import socket
 import stat
 
@@ -62,6 +63,16 @@ def unlink(path):
     if path is not None:
         try:
             os.unlink(path)
+        except OSError:
+            pass
+
+
+def remove_folder(path):
+    """Removes the private folder of a gateway that is gone, once the last daemon in it has ended."""
+    folder = os.path.dirname(path or '')
+    if re.fullmatch('fngw-[A-Za-z0-9]{6}', os.path.basename(folder)):
+        try:
+            os.rmdir(folder)
         except OSError:
             pass
 

@@ -11,13 +11,17 @@ def send_signal(pid, number):
         pass
 
 
+def signal_group(pid, number):
+    try:
+        os.killpg(pid, number)
+    except OSError:
+        pass
+
+
 def kill_group(pid):
     """Kills a worker and everything in its process group; also one that has not made its group yet."""
     send_signal(pid, signal.SIGKILL)
-    try:
-        os.killpg(pid, signal.SIGKILL)
-    except OSError:
-        pass
+    signal_group(pid, signal.SIGKILL)
 
 
 def children_of(pid):

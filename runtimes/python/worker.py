@@ -38,14 +38,42 @@ def load_prctl():
         return None
 
 
-def isolate(listener, out_fd, err_fd, daemon_pid, prctl, memory_mb):
-    """Makes a freshly forked process a worker: own process group, own descriptors, default signals, limits."""
+def guard(daemon_pid, prctl):
+    """Forks the worker proper and returns in it. Its parent serves it alone, leads its process group, and ends with its
+    status: a handler that kills its parent hits nobody else."""
     os.setsid()
-    if prctl is not None:
-        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != daemon_pid:
-            os._exit(EXIT_OK)
+    die_with(daemon_pid, prctl)
     signal.set_wakeup_fd(-1)
+    # What is sent to the group is for the worker.
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+    guard_pid = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        die_with(guard_pid, prctl)
+        return
+    close_all_but(())
+    status = os.waitpid(pid, 0)[1]
+    if os.WIFSIGNALED(status):
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        number = os.WTERMSIG(status)
+        if number != signal.SIGKILL:
+            signal.signal(number, signal.SIG_DFL)
+        os.kill(guard_pid, number)
+    os._exit(os.WEXITSTATUS(status))
+
+
+def die_with(parent_pid, prctl):
+    """The kernel kills this process when its parent ends."""
+    if prctl is None:
+        return
+    prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent_pid:
+        os._exit(EXIT_OK)
+
+
+def isolate(listener, out_fd, err_fd, memory_mb):
+    """Makes a freshly forked process a worker: own descriptors, default signals, limits."""
     for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
