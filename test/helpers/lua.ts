@@ -10,6 +10,7 @@ import { makeTree, type Tree, type TreeEntry } from './tree.ts'
 
 export interface LuaResult {
   header: string
+  // biome-ignore lint/suspicious/noExplicitAny: the JSON of a reply, of whatever shape the test expects
   head: any
   body: Buffer
   error: GatewayError | null

@@ -53,7 +53,11 @@ t.test('[invocation/response.3] headers are strings or arrays of strings that a 
   for (const value of ['1', 'null', 'true', '{}', '[1]', '["a",null]', '[["a"]]'])
     t.match(reasonOf(`{"status":200,"headers":{"x":${value}}}`), 'header "x" must be a string or strings', value)
   for (const value of ['a\r\nb', 'a\nb', 'a\rb', '\u0000', '\u007f', '\u20ac', '\ud83d\ude00', '\u001b[31m'])
-    t.match(reasonOf(JSON.stringify({ status: 200, headers: { x: value } })), 'which HTTP does not allow there', JSON.stringify(value))
+    t.match(
+      reasonOf(JSON.stringify({ status: 200, headers: { x: value } })),
+      'which HTTP does not allow there',
+      JSON.stringify(value),
+    )
   for (const name of ['', 'a b', 'a:', 'a\r\nb', 'caf\u00e9', 'x\u0000', '(a)', 'a\nb: c'])
     t.match(
       reasonOf(JSON.stringify({ status: 200, headers: { [name]: 'v' } })),
