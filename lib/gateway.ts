@@ -25,6 +25,7 @@ import { type Clock, systemClock } from './core/clock.ts'
 import { GatewayError, type Warning } from './core/errors.ts'
 import { toFunctionKey } from './core/identity.ts'
 import { TREE_RETRY_MS } from './core/limits.ts'
+import { keepTickShape } from './core/tick-shape.ts'
 import { DEFAULT_VERSION_LABEL, toVersionPath } from './core/versions.ts'
 import { explainIgnored } from './discovery/explain.ts'
 import { type Builds, createBuilds } from './dependencies/resolve.ts'
@@ -139,6 +140,7 @@ export class SettingsError extends Error {
  * @throws SettingsError with every problem at once
  */
 export async function createGateway(options: GatewayOptions = {}): Promise<Gateway> {
+  keepTickShape()
   const {
     env = {},
     project = null,
@@ -619,7 +621,7 @@ class FunctionGateway implements Gateway {
       const isListened = this.#events.has('request')
       if (!accessLog && !isListened) return
       const record = toRequestRecord(exchange, this.#clock.wall(), this.#clock.monotonic())
-      if (accessLog) this.#logs.access(format.toJsonLine(record))
+      if (accessLog) this.#logs.access(format, record)
       if (isListened) this.#events.emit('request', record)
     }
   }

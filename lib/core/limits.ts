@@ -129,9 +129,13 @@ export const GROW_LOOK_MS = 2
 export const SLOW_WAIT_MS = 50
 /** Milliseconds without a sign of life after which a multiplexing worker with calls is asked for one. */
 export const STALL_MS = 25
-/** Calls sent ahead to a one-at-a-time worker, and the run of fast calls that earns it. */
-export const PREFETCH_CALLS = 8
-export const PREFETCH_AFTER_FAST_CALLS = 64
+/** Frames that wait for the end of a poll phase to leave in one write; so many leave at once. */
+export const FLUSH_FRAMES = 8
+/**
+ * Calls open at once on a one-at-a-time worker: as many as fit in `workMs` milliseconds by the average of its calls, at
+ * most `calls`; one until `afterFastCalls` calls in a row were fast and the average is at most `maxCallMs`.
+ */
+export const PREFETCH = { afterFastCalls: 64, maxCallMs: 1, workMs: 2, calls: 64 } as const
 /** A call of a one-at-a-time worker that takes longer is not fast, milliseconds. */
 export const FAST_CALL_MS = 5
 /** Milliseconds until warm workers that could not be started are tried again. */
@@ -152,8 +156,6 @@ export const DEFAULT_WORKER_MEMORY_MB = 512
 export const LUA_THREAD_HEAP = { factor: 2, reserveMb: 64, youngMb: 8 } as const
 /** Threads of one Lua function: twice the cores, within these bounds. Lua code never waits, so more would only share them. */
 export const LUA_THREADS = { min: 4, max: 32 } as const
-/** Calls sent ahead to a Lua thread whose calls lately took less than `maxCallMs` milliseconds each. */
-export const LUA_PREFETCH = { calls: 64, maxCallMs: 0.5 } as const
 
 /** Captured output of one call and stream, bytes; what follows is dropped with a note. */
 export const MAX_CAPTURED_OUTPUT_BYTES = 64 * KIB
@@ -229,6 +231,8 @@ export const KEPT_LOG_FILES = 3
 export const LOG_TAIL_BYTES = 256 * KIB
 /** Milliseconds log lines may wait for the disk. */
 export const LOG_FLUSH_MS = 100
+/** Bytes of a log that go to its file without waiting for that. */
+export const LOG_FLUSH_BYTES = 256 * KIB
 /** Milliseconds a stop waits for running requests. */
 export const DEFAULT_SHUTDOWN_TIMEOUT_MS = 10_000
 /** Milliseconds between the first file change and the reload it causes. */

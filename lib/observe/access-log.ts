@@ -12,19 +12,43 @@ const UNSAFE_ALL = /[\u007f-\u009f\u2028-\u202e\u2066-\u2069]/g
 const TEXT_CHARS = 1024
 const SHORT_TEXT_CHARS = 128
 
-/** `000` to `999`: numbers with decimals are dear to print. */
-const THOUSANDTHS = Array.from({ length: 1000 }, (_, n) => String(n).padStart(3, '0'))
+const QUOTE = 34
+const DOT = 46
+const DIGIT_0 = 48
+const PLAIN_ID = /^[\w.-]{1,128}$/
 
-/** Writes access lines; keeps the text of the current second and of the last route. */
+/** A piece of a line as bytes, made anew only when what it says changes. */
+class Segment {
+  bytes: Buffer = Buffer.alloc(0)
+
+  set(text: string): void {
+    this.bytes = Buffer.from(text)
+  }
+}
+
+const LEVELS = (['info', 'warn', 'error'] as const).map(level =>
+  Buffer.from(`Z","level":"${level}","msg":"request","req_id":`),
+)
+const QUEUE_MS = Buffer.from(',"queue_ms":')
+const BYTES_IN = Buffer.from(',"bytes_in":')
+const BYTES_OUT = Buffer.from(',"bytes_out":')
+/** Digits and punctuation of a line beside its segments and its id, at most. */
+const NUMBER_BYTES = 160
+
+/**
+ * Writes access lines. A machine line goes straight into the log's memory, from segments that are kept while route, client
+ * and the rest stay the same: at tens of thousands of lines a second the strings of each would cost more than the call.
+ */
 export class AccessLogFormat {
   #second = -1
   #clockText = ''
-  #isoText = ''
-  #route: string | null = null
-  #fn: string | null = null
-  #version: string | null = null
-  #runtime: string | null = null
-  #routeText = ''
+  readonly #time = new Segment()
+  readonly #head = new Segment()
+  readonly #tail = new Segment()
+  /** What the head and the tail say; null before the first line. */
+  #headOf: RequestRecord | null = null
+  #tailOf: RequestRecord | null = null
+  #scratch: Buffer | null = null
 
   /** `12:03:04 200 GET /users/7 node users/[id].js 3.1ms 312B`, in local time. */
   toDevLine(record: RequestRecord): string {
@@ -38,24 +62,34 @@ export class AccessLogFormat {
 
   /** One JSON object with the fields that log tools know, of at most MAX_LOG_LINE_BYTES. */
   toJsonLine(record: RequestRecord): string {
-    const line = this.#toJson(record, TEXT_CHARS)
-    const isShort = line.length * 3 <= MAX_LOG_LINE_BYTES || Buffer.byteLength(line) <= MAX_LOG_LINE_BYTES
-    return isShort ? line : this.#toJson(record, SHORT_TEXT_CHARS)
+    this.#scratch ??= Buffer.allocUnsafe(MAX_LOG_LINE_BYTES)
+    return this.#scratch.toString('utf8', 0, this.write(record, this.#scratch, 0))
   }
 
-  #toJson(record: RequestRecord, chars: number): string {
+  /**
+   * Writes what `toJsonLine` returns.
+   * @param bytes - with room for MAX_LOG_LINE_BYTES behind `from`
+   * @returns where the line ends
+   */
+  write(record: RequestRecord, bytes: Buffer, from: number): number {
     this.#readSecond(record.time)
-    this.#readRoute(record, chars)
-    const level = record.status >= 500 ? 'error' : record.status >= 400 ? 'warn' : 'info'
-    const error = record.error === null ? '' : `,"error":${toText(record.error, chars)}`
-    return (
-      `{"time":"${this.#isoText}.${THOUSANDTHS[Math.trunc(record.time) % 1000]}Z","level":"${level}","msg":"request"` +
-      `,"req_id":${toText(record.id, chars)},"method":${toText(record.method, chars)},"path":${toText(record.path, chars)}` +
-      `${this.#routeText},"status":${record.status},"dur_ms":${toMs(record.durationMs)}` +
-      `,"queue_ms":${toMs(record.queuedMs)},"bytes_in":${record.bytesIn},"bytes_out":${record.bytesOut}` +
-      `,"ip":${toText(record.ip, chars)},"ua":${toTextOrNull(record.userAgent, chars)}` +
-      `,"trace_id":${toTextOrNull(record.traceId, chars)}${error}}`
-    )
+    this.#readSegments(record, TEXT_CHARS)
+    const idText = PLAIN_ID.test(record.id) ? null : toText(record.id, SHORT_TEXT_CHARS)
+    if (this.#head.bytes.length + this.#tail.bytes.length > MAX_LOG_LINE_BYTES - NUMBER_BYTES - SHORT_TEXT_CHARS * 6)
+      this.#readSegments(record, SHORT_TEXT_CHARS)
+    let at = put(bytes, from, this.#time.bytes)
+    at = putThousandths(bytes, at, Math.trunc(record.time) % 1000)
+    at = put(bytes, at, LEVELS[record.status >= 500 ? 2 : record.status >= 400 ? 1 : 0]!)
+    at = idText === null ? putPlain(bytes, at, record.id) : at + bytes.write(idText, at)
+    at = put(bytes, at, this.#head.bytes)
+    at = putMs(bytes, at, record.durationMs)
+    at = put(bytes, at, QUEUE_MS)
+    at = putMs(bytes, at, record.queuedMs)
+    at = put(bytes, at, BYTES_IN)
+    at = putInteger(bytes, at, record.bytesIn)
+    at = put(bytes, at, BYTES_OUT)
+    at = putInteger(bytes, at, record.bytesOut)
+    return put(bytes, at, this.#tail.bytes)
   }
 
   #readSecond(time: number): void {
@@ -63,23 +97,88 @@ export class AccessLogFormat {
     if (second === this.#second) return
     this.#second = second
     const date = new Date(second * 1000)
-    this.#isoText = date.toISOString().slice(0, 19)
+    this.#time.set(`{"time":"${date.toISOString().slice(0, 19)}.`)
     this.#clockText = [date.getHours(), date.getMinutes(), date.getSeconds()]
       .map(part => String(part).padStart(2, '0'))
       .join(':')
   }
 
-  #readRoute({ route, fn, version, runtime }: RequestRecord, chars: number): void {
-    const isSame = route === this.#route && fn === this.#fn && version === this.#version && runtime === this.#runtime
-    if (isSame && this.#routeText !== '' && chars === TEXT_CHARS) return
-    this.#route = route
-    this.#fn = fn
-    this.#version = version
-    this.#runtime = runtime
-    this.#routeText =
-      `,"route":${toTextOrNull(route, chars)},"fn":${toTextOrNull(fn, chars)}` +
-      `,"version":${toTextOrNull(version, chars)},"runtime":${toTextOrNull(runtime, chars)}`
+  #readSegments(record: RequestRecord, chars: number): void {
+    if (chars !== TEXT_CHARS || this.#headOf === null || !isSameHead(this.#headOf, record)) {
+      const { method, path, route, fn, version, runtime, status } = record
+      this.#headOf = chars === TEXT_CHARS ? record : null
+      this.#head.set(
+        `,"method":${toText(method, chars)},"path":${toText(path, chars)},"route":${toTextOrNull(route, chars)}` +
+          `,"fn":${toTextOrNull(fn, chars)},"version":${toTextOrNull(version, chars)}` +
+          `,"runtime":${toTextOrNull(runtime, chars)},"status":${status},"dur_ms":`,
+      )
+    }
+    if (chars !== TEXT_CHARS || this.#tailOf === null || !isSameTail(this.#tailOf, record)) {
+      const { ip, userAgent, traceId, error } = record
+      this.#tailOf = chars === TEXT_CHARS ? record : null
+      this.#tail.set(
+        `,"ip":${toText(ip, chars)},"ua":${toTextOrNull(userAgent, chars)},"trace_id":${toTextOrNull(traceId, chars)}` +
+          `${error === null ? '' : `,"error":${toText(error, chars)}`}}`,
+      )
+    }
   }
+}
+
+function isSameHead(a: RequestRecord, b: RequestRecord): boolean {
+  return (
+    a.path === b.path &&
+    a.status === b.status &&
+    a.method === b.method &&
+    a.route === b.route &&
+    a.fn === b.fn &&
+    a.version === b.version &&
+    a.runtime === b.runtime
+  )
+}
+
+function isSameTail(a: RequestRecord, b: RequestRecord): boolean {
+  return a.ip === b.ip && a.userAgent === b.userAgent && a.traceId === b.traceId && a.error === b.error
+}
+
+function put(bytes: Buffer, at: number, segment: Buffer): number {
+  bytes.set(segment, at)
+  return at + segment.length
+}
+
+/** A short text of plain characters, in quotes. */
+function putPlain(bytes: Buffer, from: number, text: string): number {
+  let at = from
+  bytes[at++] = QUOTE
+  for (let i = 0; i < text.length; i++) bytes[at++] = text.charCodeAt(i)
+  bytes[at++] = QUOTE
+  return at
+}
+
+function putInteger(bytes: Buffer, at: number, value: number): number {
+  let digits = 1
+  for (let limit = 10; value >= limit; limit *= 10) digits += 1
+  let rest = value
+  for (let i = at + digits - 1; i >= at; i--) {
+    bytes[i] = DIGIT_0 + (rest % 10)
+    rest = Math.trunc(rest / 10)
+  }
+  return at + digits
+}
+
+function putThousandths(bytes: Buffer, at: number, value: number): number {
+  bytes[at] = DIGIT_0 + Math.trunc(value / 100)
+  bytes[at + 1] = DIGIT_0 + (Math.trunc(value / 10) % 10)
+  bytes[at + 2] = DIGIT_0 + (value % 10)
+  return at + 3
+}
+
+/** Milliseconds with three decimals; `0` for none. */
+function putMs(bytes: Buffer, at: number, ms: number): number {
+  const us = Math.round(ms * 1000)
+  if (us <= 0) return putInteger(bytes, at, 0)
+  const end = putInteger(bytes, at, Math.trunc(us / 1000))
+  bytes[end] = DOT
+  return putThousandths(bytes, end + 1, us % 1000)
 }
 
 function toText(text: string, chars: number): string {
@@ -92,10 +191,4 @@ function toText(text: string, chars: number): string {
 
 function toTextOrNull(text: string | null, chars: number): string {
   return text === null ? 'null' : toText(text, chars)
-}
-
-function toMs(ms: number): string {
-  if (ms === 0) return '0'
-  const us = Math.round(ms * 1000)
-  return `${Math.trunc(us / 1000)}.${THOUSANDTHS[us % 1000]}`
 }

@@ -2,10 +2,10 @@
  * The newest lines of one log as bytes. Owner: page observe/log-store.
  *
  * Thousands of lines a second kept as strings would be copied by the garbage collector again and again; as bytes in
- * pieces of LOG_PIECE_BYTES they cost one copy, and the same bytes go to the disk.
+ * pieces of LOG_PIECE_BYTES they cost one copy, the same bytes go to the disk, and their memory is used again.
  */
 
-import { LOG_MEMORY_BYTES, LOG_PIECE_BYTES, MAX_LOG_PENDING_BYTES } from '../core/limits.ts'
+import { LOG_MEMORY_BYTES, LOG_PIECE_BYTES, MAX_LOG_LINE_BYTES, MAX_LOG_PENDING_BYTES } from '../core/limits.ts'
 
 interface Piece {
   bytes: Buffer
@@ -14,13 +14,27 @@ interface Piece {
   taken: number
 }
 
+/** Writes a line straight into a piece. */
+export interface LineWriter<T> {
+  /**
+   * @param bytes - with room for MAX_LOG_LINE_BYTES behind `from`
+   * @returns where the line ends
+   */
+  write(record: T, bytes: Buffer, from: number): number
+}
+
 const NEWLINE = 10
+/** Pieces whose memory waits to be used again. */
+const SPARE_PIECES = 8
 
 export class LineBuffer {
   /** Oldest first; the last one is being filled. */
   readonly #pieces: Piece[] = []
+  readonly #spare: Buffer[] = []
   #pendingBytes = 0
   #dropped = 0
+  /** True while the disk reads what was taken. */
+  #isLent = false
   readonly #isWritten: boolean
 
   /** @param isWritten - false when nobody takes the bytes */
@@ -28,25 +42,24 @@ export class LineBuffer {
     this.#isWritten = isWritten
   }
 
-  /** True when there are bytes to take. */
-  get isPending(): boolean {
-    return this.#pendingBytes > 0
+  /** Bytes to take. */
+  get pendingBytes(): number {
+    return this.#pendingBytes
   }
 
   /** @param line - without line ends, at most MAX_LOG_LINE_BYTES */
   append(line: string): void {
-    if (this.#pendingBytes > MAX_LOG_PENDING_BYTES) {
-      this.#dropped += 1
-      return
-    }
-    let piece = this.#pieces.at(-1)
+    if (this.#isFull()) return
     // A character takes three bytes at most per unit of its string.
-    if (piece === undefined || piece.length + line.length * 3 + 1 > piece.bytes.length) piece = this.#nextPiece(line)
-    const from = piece.length
-    piece.length += piece.bytes.write(line, from)
-    piece.bytes[piece.length++] = NEWLINE
-    if (this.#isWritten) this.#pendingBytes += piece.length - from
-    else piece.taken = piece.length
+    const piece = this.#pieceWith(line.length * 3 + 1)
+    this.#end(piece, piece.length + piece.bytes.write(line, piece.length))
+  }
+
+  /** Adds the line that `writer` makes of a record. */
+  appendRecord<T>(writer: LineWriter<T>, record: T): void {
+    if (this.#isFull()) return
+    const piece = this.#pieceWith(MAX_LOG_LINE_BYTES + 1)
+    this.#end(piece, writer.write(record, piece.bytes, piece.length))
   }
 
   /** Puts lines of an earlier run before all others. */
@@ -54,8 +67,8 @@ export class LineBuffer {
     if (bytes.length > 0) this.#pieces.unshift({ bytes, length: bytes.length, taken: bytes.length })
   }
 
-  /** The bytes that were not taken yet, and how many lines found no room since the last time. */
-  take(): { bytes: Buffer; dropped: number } {
+  /** The bytes that were not taken yet, lent until `giveBack`, and how many lines found no room since the last time. */
+  take(): { views: Buffer[]; dropped: number } {
     const views: Buffer[] = []
     for (const piece of this.#pieces) {
       if (piece.taken < piece.length) views.push(piece.bytes.subarray(piece.taken, piece.length))
@@ -64,8 +77,13 @@ export class LineBuffer {
     const dropped = this.#dropped
     this.#pendingBytes = 0
     this.#dropped = 0
+    this.#isLent = true
+    return { views, dropped }
+  }
+
+  giveBack(): void {
+    this.#isLent = false
     this.#forget()
-    return { bytes: Buffer.concat(views), dropped }
   }
 
   *newestFirst(): Generator<string> {
@@ -76,15 +94,36 @@ export class LineBuffer {
     }
   }
 
-  #nextPiece(line: string): Piece {
-    const bytes = Buffer.allocUnsafeSlow(Math.max(LOG_PIECE_BYTES, line.length * 3 + 1))
+  #isFull(): boolean {
+    if (this.#pendingBytes <= MAX_LOG_PENDING_BYTES) return false
+    this.#dropped += 1
+    return true
+  }
+
+  #end(piece: Piece, at: number): void {
+    const from = piece.length
+    piece.bytes[at] = NEWLINE
+    piece.length = at + 1
+    if (this.#isWritten) this.#pendingBytes += piece.length - from
+    else piece.taken = piece.length
+  }
+
+  #pieceWith(room: number): Piece {
+    const last = this.#pieces.at(-1)
+    if (last !== undefined && last.length + room <= last.bytes.length) return last
+    this.#forget()
+    const bytes =
+      room <= LOG_PIECE_BYTES
+        ? (this.#spare.pop() ?? Buffer.allocUnsafeSlow(LOG_PIECE_BYTES))
+        : Buffer.allocUnsafe(room)
     const piece = { bytes, length: 0, taken: 0 }
     this.#pieces.push(piece)
-    this.#forget()
     return piece
   }
 
+  /** Lets the oldest pieces go when the newer ones are enough, unless the disk still reads or waits for them. */
   #forget(): void {
+    if (this.#isLent) return
     let kept = 0
     for (const { length } of this.#pieces) kept += length
     while (this.#pieces.length > 1) {
@@ -92,6 +131,7 @@ export class LineBuffer {
       if (kept <= LOG_MEMORY_BYTES - LOG_PIECE_BYTES || oldest.taken < oldest.length) return
       kept -= oldest.length
       this.#pieces.shift()
+      if (oldest.bytes.length === LOG_PIECE_BYTES && this.#spare.length < SPARE_PIECES) this.#spare.push(oldest.bytes)
     }
   }
 }

@@ -7,11 +7,13 @@
  * Writing never waits for the disk and never fails: what cannot be written stays in memory and is told once.
  */
 
-import { mkdir, open, rename, stat, writeFile } from 'node:fs/promises'
+import { type FileHandle, mkdir, open, rename, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Clock } from '../core/clock.ts'
-import { KEPT_LOG_FILES, LOG_FLUSH_MS, LOG_TAIL_BYTES, MAX_LOG_FILE_BYTES } from '../core/limits.ts'
-import { LineBuffer } from './line-buffer.ts'
+import { KEPT_LOG_FILES, LOG_FLUSH_BYTES, LOG_FLUSH_MS, LOG_TAIL_BYTES, MAX_LOG_FILE_BYTES } from '../core/limits.ts'
+import type { AccessLogFormat } from './access-log.ts'
+import type { RequestRecord } from './events.ts'
+import { LineBuffer, type LineWriter } from './line-buffer.ts'
 import { toLogLine } from './log-text.ts'
 
 const NEWLINE = 10
@@ -71,9 +73,9 @@ export class LogStore {
     this.#journals[file].append(toLogLine(text))
   }
 
-  /** Adds an access line as AccessLogFormat makes it: printable and bounded already. */
-  access(line: string): void {
-    this.#journals.access.append(line)
+  /** Adds an access line; AccessLogFormat makes it printable and bounded. */
+  access(format: AccessLogFormat, record: RequestRecord): void {
+    this.#journals.access.appendRecord(format, record)
   }
 
   /** Adds a word of the gateway itself to the error log. */
@@ -162,9 +164,25 @@ class Journal {
 
   append(line: string): void {
     this.#lines.append(line)
-    if (this.#timer !== null || this.#isClosed || this.#path === null) return
-    this.#timer = this.#options.clock.setTimeout(() => void this.flush(), LOG_FLUSH_MS)
+    this.#flushSoon()
   }
+
+  appendRecord<T>(writer: LineWriter<T>, record: T): void {
+    this.#lines.appendRecord(writer, record)
+    this.#flushSoon()
+  }
+
+  #flushSoon(): void {
+    if (this.#timer === null) {
+      if (this.#isClosed || this.#path === null) return
+      this.#timer = this.#options.clock.setTimeout(this.#onTimer, LOG_FLUSH_MS)
+    } else if (this.#writing === null && this.#lines.pendingBytes >= LOG_FLUSH_BYTES) {
+      // While the bytes are still in the processor's cache, and with few of them to hold.
+      void this.flush()
+    }
+  }
+
+  readonly #onTimer = (): void => void this.flush()
 
   newestFirst(): Iterable<string> {
     return this.#lines.newestFirst()
@@ -175,32 +193,38 @@ class Journal {
     if (this.#timer !== null) this.#options.clock.clearTimeout(this.#timer)
     this.#timer = null
     while (this.#writing !== null) await this.#writing
-    if (!this.#lines.isPending || this.#isClosed) return
+    if (this.#lines.pendingBytes === 0 || this.#isClosed) return
     this.#writing = this.#write()
     await this.#writing
     this.#writing = null
   }
 
   async close(): Promise<void> {
-    while (this.#lines.isPending && !this.#isClosed) await this.flush()
+    while (this.#lines.pendingBytes > 0 && !this.#isClosed) await this.flush()
     this.#isClosed = true
   }
 
   async #write(): Promise<void> {
-    const { bytes, dropped } = this.#lines.take()
-    const note = dropped === 0 ? '' : `... ${dropped} lines were dropped: the disk is too slow\n`
-    const batch = note === '' ? bytes : Buffer.concat([bytes, Buffer.from(note)])
+    const { views, dropped } = this.#lines.take()
+    if (dropped > 0) views.push(Buffer.from(`... ${dropped} lines were dropped: the disk is too slow\n`))
+    let bytes = 0
+    for (const view of views) bytes += view.length
     const path = this.#path!
     try {
       const limit = this.#options.maxFileBytes ?? MAX_LOG_FILE_BYTES
-      if (this.#fileBytes > 0 && this.#fileBytes + batch.length > limit) await this.#rotate(path)
-      await mkdir(this.#options.directory!, { recursive: true })
-      // Owner only: handlers print what they like.
-      await writeFile(path, batch, { flag: 'a', mode: 0o600 })
-      this.#fileBytes += batch.length
+      if (this.#fileBytes > 0 && this.#fileBytes + bytes > limit) await this.#rotate(path)
+      const file = await openToAppend(path, this.#options.directory!)
+      try {
+        for (const view of views) await file.appendFile(view)
+      } finally {
+        await file.close()
+      }
+      this.#fileBytes += bytes
       this.#isFailing = false
     } catch (error) {
       this.#report(error)
+    } finally {
+      this.#lines.giveBack()
     }
   }
 
@@ -217,6 +241,17 @@ class Journal {
     this.#isFailing = true
     const why = error instanceof Error ? error.message : String(error)
     this.#options.onProblem(`${this.#file} log cannot be written, its lines are kept in memory only: ${why}`)
+  }
+}
+
+/** Opens for its owner only: handlers print what they like. */
+async function openToAppend(path: string, directory: string): Promise<FileHandle> {
+  try {
+    return await open(path, 'a', 0o600)
+  } catch (error) {
+    ignoreMissing(error as NodeJS.ErrnoException)
+    await mkdir(directory, { recursive: true })
+    return await open(path, 'a', 0o600)
   }
 }
 

@@ -2,14 +2,12 @@
 
 import type { Worker as Thread } from 'node:worker_threads'
 import { GatewayError } from '../core/errors.ts'
-import { FAST_CALL_MS, LUA_PREFETCH, WORKER_READY_TIMEOUT_MS } from '../core/limits.ts'
+import { WORKER_READY_TIMEOUT_MS } from '../core/limits.ts'
 import type { RuntimeCall } from './call.ts'
 import type { LuaThreads } from './lua-threads.ts'
 import { toRuntimeError } from './runtime-error.ts'
 import { Worker, type WorkerSet } from './workers.ts'
 
-/** Share of the newest message in the running average. */
-const AVERAGE_WEIGHT = 0.1
 const EMPTY = Buffer.alloc(0)
 const OUT_OF_MEMORY = 'ERR_WORKER_OUT_OF_MEMORY'
 
@@ -22,8 +20,6 @@ export class LuaThread extends Worker {
   private isFlushing = false
   /** Calls that were answered. */
   private answered = 0
-  /** What a call took lately, milliseconds; not known to be quick at first. */
-  private callMs = FAST_CALL_MS
   private isKilled = false
   private reason: string | null = null
   private loadTimer: NodeJS.Timeout | null
@@ -44,30 +40,6 @@ export class LuaThread extends Worker {
     thread.once('exit', () => this.handleExit())
     this.loadTimer = set.clock.setTimeout(() => this.handleSlowLoad(), WORKER_READY_TIMEOUT_MS)
     this.flushSoon()
-  }
-
-  /**
-   * Quick calls are packed: waking a thread costs more than many a Lua call, and one message may carry many. So a busy
-   * thread takes more ahead than a process does, and an idle one takes nothing while a busy one before it has room.
-   */
-  override hasRoom(now: number): boolean {
-    if (this.inflight.size > 0) return super.hasRoom(now) || this.hasQuickRoom(now)
-    return super.hasRoom(now) && !this.isSpared(now)
-  }
-
-  private hasQuickRoom(now: number): boolean {
-    const open = this.inflight.size
-    if (this.state !== 'ready' || this.callMs > LUA_PREFETCH.maxCallMs || open >= LUA_PREFETCH.calls) return false
-    const [first] = this.inflight.values()
-    return first !== undefined && now - first.startedAt < FAST_CALL_MS
-  }
-
-  private isSpared(now: number): boolean {
-    for (const other of this.set.workers) {
-      if (other === this) return false
-      if (other instanceof LuaThread && other.hasQuickRoom(now)) return true
-    }
-    return false
   }
 
   protected override sendCall(call: RuntimeCall): void {
@@ -107,11 +79,6 @@ export class LuaThread extends Worker {
   }
 
   private read(message: unknown[]): void {
-    const [first] = this.inflight.values()
-    if (first !== undefined) {
-      const callMs = (this.set.clock.monotonic() - first.startedAt) / (message.length / 4)
-      this.callMs += (Math.min(callMs, FAST_CALL_MS) - this.callMs) * AVERAGE_WEIGHT
-    }
     for (let i = 0; i < message.length; i += 4) {
       this.handleMessage(message[i] as string, message[i + 1] as number, message[i + 2] as string, message[i + 3])
     }

@@ -85,71 +85,78 @@ export function parseHeader(header: string): Record<string, unknown> {
 /** Receives one frame; `body` is a view that is valid during the call only. */
 export type FrameHandler = (kind: Kind, id: number, header: string, body: Buffer) => void
 
-/** Cuts a byte stream into frames. One pass over each chunk; a frame that spans chunks is joined once. */
+/** Cuts a byte stream into frames. One pass over each chunk; a frame that spans chunks is put together by one copy. */
 export class FrameReader {
   private readonly onFrame: FrameHandler
   private readonly maxFrameBytes: number
-  /** Bytes of an unfinished frame, in order. */
-  private parts: Buffer[] = []
+  /** The unfinished frame: `held` bytes of it so far. As long as its length word while that is not complete. */
+  private unfinished: Buffer = NO_BYTES
   private held = 0
-  /** Bytes the unfinished frame needs in all; 0 while its length word is not complete. */
-  private needed = 0
 
   constructor(onFrame: FrameHandler, maxBodyBytes = 0) {
     this.onFrame = onFrame
     this.maxFrameBytes = MAX_FRAME_BYTES + maxBodyBytes
   }
 
-  /** @throws ProtocolError; the reader must not be used after that */
-  push(chunk: Buffer): void {
-    if (this.held === 0) {
-      this.take(chunk)
-      return
+  /**
+   * @param chunk - the next `length` bytes of the stream; the caller may use its memory again afterwards
+   * @throws ProtocolError; the reader must not be used after that
+   */
+  push(chunk: Buffer, length = chunk.length): void {
+    let at = 0
+    if (this.held > 0) {
+      at = this.fill(chunk, length)
+      if (this.held > 0) return
     }
-    this.parts.push(chunk)
-    this.held += chunk.length
-    if (this.needed === 0) {
-      if (this.held < LENGTH_BYTES) return
-      const joined = Buffer.concat(this.parts, this.held)
-      this.parts = [joined]
-      this.needed = LENGTH_BYTES + this.checkLength(joined.readUInt32BE(0))
+    while (length - at >= LENGTH_BYTES) {
+      const bytes = LENGTH_BYTES + this.checkLength(chunk.readUInt32BE(at))
+      if (at + bytes > length) {
+        this.hold(chunk, at, length, bytes)
+        return
+      }
+      this.handOn(chunk, at, at + bytes)
+      at += bytes
     }
-    if (this.held < this.needed) return
-    const joined = this.parts.length === 1 ? this.parts[0]! : Buffer.concat(this.parts, this.held)
-    this.parts = []
-    this.held = 0
-    this.needed = 0
-    this.take(joined)
+    if (at < length) this.hold(chunk, at, length, LENGTH_BYTES)
   }
 
-  private take(chunk: Buffer): void {
+  private hold(chunk: Buffer, from: number, to: number, bytes: number): void {
+    this.unfinished = Buffer.allocUnsafe(bytes)
+    this.held = chunk.copy(this.unfinished, 0, from, to)
+  }
+
+  /** Adds to the unfinished frame and hands it on when it is complete. @returns how many bytes of the chunk it took */
+  private fill(chunk: Buffer, length: number): number {
     let at = 0
-    const end = chunk.length
-    while (end - at >= LENGTH_BYTES) {
-      const length = this.checkLength(chunk.readUInt32BE(at))
-      const next = at + LENGTH_BYTES + length
-      if (next > end) {
-        this.needed = LENGTH_BYTES + length
-        break
-      }
-      const kind = chunk[at + 4]!
-      if (KNOWN[kind] === 0) throw new ProtocolError('UNKNOWN_KIND', `unknown frame kind ${kind}`)
-      const headerBytes = chunk.readUInt32BE(at + 9)
-      const headerAt = at + PREFIX_BYTES
-      const bodyAt = headerAt + headerBytes
-      if (bodyAt > next) throw new ProtocolError('HEADER_TOO_LONG', 'frame header is longer than its frame')
-      this.onFrame(
-        kind as Kind,
-        chunk.readUInt32BE(at + 5),
-        headerBytes === 0 ? '' : chunk.toString('utf8', headerAt, bodyAt),
-        bodyAt === next ? NO_BYTES : chunk.subarray(bodyAt, next),
-      )
-      at = next
+    if (this.held < LENGTH_BYTES) {
+      at = chunk.copy(this.unfinished, this.held, 0, Math.min(length, LENGTH_BYTES - this.held))
+      this.held += at
+      if (this.held < LENGTH_BYTES) return at
+      this.hold(this.unfinished, 0, LENGTH_BYTES, LENGTH_BYTES + this.checkLength(this.unfinished.readUInt32BE(0)))
     }
-    if (at < end) {
-      this.parts.push(at === 0 ? chunk : chunk.subarray(at))
-      this.held = end - at
+    const taken = chunk.copy(this.unfinished, this.held, at, length)
+    this.held += taken
+    if (this.held === this.unfinished.length) {
+      const frame = this.unfinished
+      this.unfinished = NO_BYTES
+      this.held = 0
+      this.handOn(frame, 0, frame.length)
     }
+    return at + taken
+  }
+
+  private handOn(chunk: Buffer, from: number, to: number): void {
+    const kind = chunk[from + 4]!
+    if (KNOWN[kind] === 0) throw new ProtocolError('UNKNOWN_KIND', `unknown frame kind ${kind}`)
+    const headerBytes = chunk.readUInt32BE(from + 9)
+    const bodyAt = from + PREFIX_BYTES + headerBytes
+    if (bodyAt > to) throw new ProtocolError('HEADER_TOO_LONG', 'frame header is longer than its frame')
+    this.onFrame(
+      kind as Kind,
+      chunk.readUInt32BE(from + 5),
+      headerBytes === 0 ? '' : chunk.toString('utf8', from + PREFIX_BYTES, bodyAt),
+      bodyAt === to ? NO_BYTES : chunk.subarray(bodyAt, to),
+    )
   }
 
   private checkLength(length: number): number {
@@ -166,14 +173,15 @@ export class FrameReader {
 const BLOCK_BYTES = 64 * 1024
 const SMALL_BODY_BYTES = 16 * 1024
 
-/** Joins frames of one tick into few writes. The owner calls `flush` once per tick. */
+/** Joins frames into few writes. The owner calls `flush`. */
 export class FrameWriter {
-  private readonly write: (bytes: Buffer) => void
+  private readonly write: (bytes: Buffer) => boolean
   private block: Buffer = Buffer.allocUnsafe(BLOCK_BYTES)
   private from = 0
   private to = 0
 
-  constructor(write: (bytes: Buffer) => void) {
+  /** @param write - returns true when it has no use for the bytes any more */
+  constructor(write: (bytes: Buffer) => boolean) {
     this.write = write
   }
 
@@ -202,14 +210,15 @@ export class FrameWriter {
 
   flush(): void {
     if (this.to === this.from) return
-    this.write(this.block.subarray(this.from, this.to))
+    const isGone = this.write(this.block.subarray(this.from, this.to))
+    if (isGone && this.from === 0) this.to = 0
     this.from = this.to
   }
 
   private reserve(bytes: number): void {
     if (this.to + bytes <= this.block.length) return
     this.flush()
-    // Never reused: the socket may still hold views of the old block.
+    // The socket may still hold views of the old block.
     this.block = Buffer.allocUnsafe(Math.max(BLOCK_BYTES, bytes))
     this.from = 0
     this.to = 0

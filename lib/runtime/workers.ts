@@ -15,8 +15,7 @@ import {
   FAST_CALL_MS,
   GROW_LOOK_MS,
   MAX_INFLIGHT,
-  PREFETCH_AFTER_FAST_CALLS,
-  PREFETCH_CALLS,
+  PREFETCH,
   REWARM_MS,
   SLOW_WAIT_MS,
   SPREAD_INTERVAL_MS,
@@ -25,6 +24,9 @@ import {
 } from '../core/limits.ts'
 import type { RuntimeCall } from './call.ts'
 import { OpenCalls } from './open-calls.ts'
+
+/** Share of the newest call in the average of a worker's calls. */
+const CALL_MS_WEIGHT = 1 / 16
 
 /** How a worker came to its end. */
 export interface WorkerEnd {
@@ -56,6 +58,10 @@ export abstract class Worker {
   private lastSign: number
   private pinged = false
   private fastCalls = 0
+  /** What its calls took lately, milliseconds; not known to be quick at first. */
+  private callMs = FAST_CALL_MS
+  /** Calls that a one-at-a-time worker may have open now. */
+  private depth = 1
   private timer: NodeJS.Timeout | null = null
   private timerDue = 0
 
@@ -94,11 +100,12 @@ export abstract class Worker {
     }
     // Sending ahead hides a round trip, but a call behind a stuck one would wait for its end: only for functions that
     // have proven fast, and never behind a call that already takes long.
-    return (
-      open < PREFETCH_CALLS &&
-      this.fastCalls >= PREFETCH_AFTER_FAST_CALLS &&
-      now - this.inflight.first!.startedAt < FAST_CALL_MS
-    )
+    return open < this.depth && now - this.inflight.first!.startedAt < FAST_CALL_MS
+  }
+
+  /** False while at least half of what may be sent ahead is there still: calls go in bunches, each one write and one read. */
+  get wantsCalls(): boolean {
+    return this.maxInflight !== 1 || this.inflight.size * 2 <= this.depth
   }
 
   accept(call: RuntimeCall, now: number): void {
@@ -312,10 +319,17 @@ export abstract class Worker {
     this.inflight.remove(call)
     if (this.late > 0) this.killIfForNobody()
     if (this.maxInflight === 1) {
-      this.fastCalls = now - call.startedAt < FAST_CALL_MS ? this.fastCalls + 1 : 0
+      this.learn(now - call.startedAt)
       if (this.inflight.size > 0) this.begin(this.inflight.first!, now)
     }
     if (this.inflight.size === 0) this.idleSince = now
+  }
+
+  private learn(tookMs: number): void {
+    this.fastCalls = tookMs < FAST_CALL_MS ? this.fastCalls + 1 : 0
+    this.callMs += (Math.min(tookMs, FAST_CALL_MS) - this.callMs) * CALL_MS_WEIGHT
+    const isQuick = this.fastCalls >= PREFETCH.afterFastCalls && this.callMs <= PREFETCH.maxCallMs
+    this.depth = isQuick ? Math.max(2, Math.min(PREFETCH.calls, Math.trunc(PREFETCH.workMs / this.callMs))) : 1
   }
 
   private arm(delayMs: number): void {
@@ -530,9 +544,11 @@ export class WorkerSet {
   }
 
   handleRoom(worker: Worker, now: number): void {
-    while (this.backlogAt < this.backlog.length && worker.hasRoom(now)) {
-      const call = this.shift()
-      if (call !== null) worker.accept(call, now)
+    if (worker.wantsCalls) {
+      while (this.backlogAt < this.backlog.length && worker.hasRoom(now)) {
+        const call = this.shift()
+        if (call !== null) worker.accept(call, now)
+      }
     }
     if (worker.inflight.size > 0 || worker.state !== 'ready') return
     if (this.retired) {

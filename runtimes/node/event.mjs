@@ -59,12 +59,7 @@ export class FnEvent {
     this.version = fn.version ?? 'default'
     // Copies: what a handler changes, the next call does not see.
     this.env = { ...fn.env }
-    const context = copyContext(fn.context)
-    context.user = header.user ?? null
-    context.trigger = header.trigger ?? null
-    context.trace = header.trace ?? null
-    /** @type {Record<string, any>} */
-    this.context = { request_id: header.id, ...context }
+    this.context = toContext(fn, header)
   }
 
   /** Aborts when the client is gone or the time is up; not part of the JSON event. */
@@ -73,12 +68,30 @@ export class FnEvent {
   }
 }
 
-/** @param {Record<string, any>} context @returns {Record<string, any>} */
-function copyContext(context) {
-  const copy = { ...context }
-  for (const key in copy) {
-    const value = copy[key]
-    if (typeof value === 'object' && value !== null) copy[key] = { ...value }
-  }
-  return copy
+/**
+ * A context to copy, with every field in its place: the engine copies a whole object far faster than it adds fields to one.
+ * @typedef {{ template: Record<string, any>, nested: string[] }} ContextShape
+ * @type {WeakMap<FunctionStart, ContextShape>}
+ */
+const shapes = new WeakMap()
+
+/** @param {FunctionStart} fn @returns {ContextShape} */
+function toShape(fn) {
+  const template = { request_id: '', ...fn.context, user: null, trigger: null, trace: null }
+  const nested = Object.keys(fn.context).filter(key => typeof fn.context[key] === 'object' && fn.context[key] !== null)
+  const shape = { template, nested }
+  shapes.set(fn, shape)
+  return shape
+}
+
+/** @param {FunctionStart} fn @param {any} header @returns {Record<string, any>} */
+function toContext(fn, header) {
+  const { template, nested } = shapes.get(fn) ?? toShape(fn)
+  const context = { ...template }
+  context.request_id = header.id
+  context.user = header.user ?? null
+  context.trigger = header.trigger ?? null
+  context.trace = header.trace ?? null
+  for (const key of nested) context[key] = { ...template[key] }
+  return context
 }

@@ -146,6 +146,8 @@ export class FrameReader {
 
 const BLOCK_BYTES = 64 * 1024
 const COPIED_BODY_BYTES = 16 * 1024
+/** Frames that wait for the end of a tick to leave in one write; so many leave at once. */
+const FLUSH_FRAMES = 8
 
 /** Joins the frames of one tick into one write. */
 export class FrameWriter {
@@ -154,6 +156,7 @@ export class FrameWriter {
   #from = 0
   #to = 0
   #scheduled = false
+  #waiting = 0
   #flush = () => this.flush()
 
   /** @param {(bytes: Buffer) => void} write */
@@ -189,6 +192,13 @@ export class FrameWriter {
       this.#write(/** @type {Buffer} */ (body))
       return
     }
+    this.#waiting += 1
+    // The gateway shall pass these on while the calls behind them run.
+    if (this.#waiting === FLUSH_FRAMES) {
+      const scheduled = this.#scheduled
+      this.flush()
+      this.#scheduled = scheduled
+    }
     if (this.#scheduled) return
     this.#scheduled = true
     schedule(this.#flush)
@@ -196,6 +206,7 @@ export class FrameWriter {
 
   flush() {
     this.#scheduled = false
+    this.#waiting = 0
     if (this.#to === this.#from) return
     const bytes = this.#block.subarray(this.#from, this.#to)
     this.#from = this.#to

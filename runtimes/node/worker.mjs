@@ -6,6 +6,7 @@
  *   tells the uri it listens on in one line on descriptor 3
  */
 
+import { executionAsyncResource } from 'node:async_hooks'
 import { mkdirSync, statSync } from 'node:fs'
 import { createServer, Socket } from 'node:net'
 import { tmpdir } from 'node:os'
@@ -40,6 +41,15 @@ const exitNow = /** @type {any} */ (process).reallyExit.bind(process)
 const exitProperly = process.exit.bind(process)
 const runInCall = currentCall.run.bind(currentCall)
 const soon = setImmediate
+
+/**
+ * One tick's object that is never let go: when a collection finds none alive the engine forgets how to build them fast.
+ * @type {object | null}
+ */
+export let keptTick = null
+process.nextTick(() => {
+  keptTick = executionAsyncResource()
+})
 
 /** @type {Map<number, Call>} */
 const calls = new Map()

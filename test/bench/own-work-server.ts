@@ -24,7 +24,7 @@ const logs = new LogStore({
 const format = new AccessLogFormat()
 made.finished.push = exchange => {
   if (directory !== undefined)
-    logs.access(format.toJsonLine(toRequestRecord(exchange!, systemClock.wall(), systemClock.monotonic())))
+    logs.access(format, toRequestRecord(exchange!, systemClock.wall(), systemClock.monotonic()))
   return 0
 }
 made.runtime.dispatch = call => {

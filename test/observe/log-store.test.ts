@@ -184,7 +184,7 @@ t.test('[observe/log-store.8] a slow disk does not fill the memory', async t => 
   for (let i = 0; i < 700; i++) store.append('access', line)
   await store.close()
   const lines = read('access.log').split('\n')
-  t.ok(lines.length < 540)
+  t.ok(lines.length < 580, 'what is on its way to the disk, and 4 MiB behind it')
   t.match(lines.at(-2), /^\.\.\. \d+ lines were dropped: the disk is too slow$/)
 })
 

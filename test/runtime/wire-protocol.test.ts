@@ -41,7 +41,10 @@ t.test('[runtime/wire-protocol.1] every vector encodes to its bytes', async t =>
     t.equal(frame.toString('hex'), vector.hex, vector.name)
   }
   const written: Buffer[] = []
-  const writer = new FrameWriter(bytes => written.push(bytes))
+  const writer = new FrameWriter(bytes => {
+    written.push(bytes)
+    return false
+  })
   for (const vector of vectors) writer.add(vector.kind, vector.id, vector.header, Buffer.from(vector.body, 'hex'))
   t.equal(written.length, 0, 'nothing leaves before the flush')
   writer.flush()
@@ -63,7 +66,10 @@ t.test('[runtime/wire-protocol.2] frames cut at every byte, and joined, are read
 
 t.test('[runtime/wire-protocol.2] bodies above and below the copy limit keep their order', async t => {
   const written: Buffer[] = []
-  const writer = new FrameWriter(bytes => written.push(bytes))
+  const writer = new FrameWriter(bytes => {
+    written.push(bytes)
+    return false
+  })
   const sizes = [0, 1, 16 * 1024, 16 * 1024 + 1, 70_000, 3, 200_000]
   sizes.forEach((size, i) => {
     writer.add(KIND.chunk, i + 1, `{"n":"${'ü'.repeat(i * 30)}"}`, Buffer.alloc(size, i))

@@ -1,13 +1,7 @@
 import t from 'tap'
 import type { FunctionVersion } from '../../lib/core/catalog.ts'
 import { GatewayError } from '../../lib/core/errors.ts'
-import {
-  CANCEL_GRACE_MS,
-  PREFETCH_AFTER_FAST_CALLS,
-  PREFETCH_CALLS,
-  STALL_MS,
-  STREAM_WINDOW_BYTES,
-} from '../../lib/core/limits.ts'
+import { CANCEL_GRACE_MS, PREFETCH, STALL_MS, STREAM_WINDOW_BYTES } from '../../lib/core/limits.ts'
 import { RuntimeCall } from '../../lib/runtime/call.ts'
 import { Worker, WorkerSet } from '../../lib/runtime/workers.ts'
 import { FakeClock } from '../helpers/clock.ts'
@@ -163,24 +157,55 @@ t.test('[runtime/workers.3] workers double while calls keep waiting, up to the l
 })
 
 t.test('[runtime/workers.4] calls are sent ahead only to a worker that has proven fast', async t => {
-  const { all, call, clock } = bed({ maxWorkers: 1 })
+  const { all, call } = bed({ maxWorkers: 1 })
   call()
   const worker = all[0]!
   worker.handleReady(1)
   worker.reply(0)
-  for (let i = 1; i < PREFETCH_AFTER_FAST_CALLS; i++) {
+  for (let i = 1; i < PREFETCH.afterFastCalls; i++) {
     call()
     call()
     t.equal(worker.inflight.size, 1, `after ${i} fast calls`)
     worker.reply(worker.sent.length - 1)
     if (worker.inflight.size > 0) worker.reply(worker.sent.length - 1)
-    if (worker.sent.length >= PREFETCH_AFTER_FAST_CALLS) break
+    if (worker.sent.length >= PREFETCH.afterFastCalls) break
   }
-  for (let i = 0; i < PREFETCH_CALLS + 5; i++) call()
-  t.equal(worker.inflight.size, PREFETCH_CALLS)
-  clock.advance(6)
-  worker.reply(worker.sent.length - PREFETCH_CALLS)
-  t.equal(worker.inflight.size, PREFETCH_CALLS - 1, 'a slow one: nothing more is sent ahead')
+  for (let i = 0; i < PREFETCH.calls * 2; i++) call()
+  const ahead = worker.inflight.size
+  t.ok(ahead > 2 && ahead <= PREFETCH.calls, `${ahead} at once`)
+})
+
+t.test('[runtime/workers.4] as many as fit in two milliseconds, none when a call takes longer than one', async t => {
+  for (const [callMs, most] of [
+    [0.098, 20],
+    [0.45, 4],
+    [0.9, 2],
+    [1.5, 1],
+  ] as const) {
+    const { all, call, clock } = bed({ maxWorkers: 1 })
+    call()
+    const worker = all[0]!
+    worker.handleReady(1)
+    for (let i = 0; i < 3 * PREFETCH.afterFastCalls; i++) {
+      clock.advance(callMs)
+      worker.reply(worker.sent.length - worker.inflight.size)
+      if (worker.inflight.size === 0) call()
+    }
+    for (let i = 0; i < PREFETCH.calls; i++) call()
+    t.equal(worker.inflight.size, most, `${callMs} ms a call`)
+    const open = []
+    for (let i = 0; i <= most / 2; i++) {
+      clock.advance(callMs)
+      worker.reply(worker.sent.length - worker.inflight.size)
+      open.push(worker.inflight.size)
+    }
+    if (most === 20) t.same(open, [19, 18, 17, 16, 15, 14, 13, 12, 11, 20, 19], 'more when half of them are answered')
+    for (let i = 0; i < most; i++) {
+      clock.advance(6)
+      worker.reply(worker.sent.length - worker.inflight.size)
+    }
+    t.equal(worker.inflight.size, 1, 'a slow one: nothing more is sent ahead')
+  }
 })
 
 t.test('[runtime/workers.4] nothing is sent behind a call that already takes long', async t => {
@@ -188,7 +213,7 @@ t.test('[runtime/workers.4] nothing is sent behind a call that already takes lon
   call()
   const worker = all[0]!
   worker.handleReady(1)
-  for (let i = 0; i < PREFETCH_AFTER_FAST_CALLS; i++) {
+  for (let i = 0; i < PREFETCH.afterFastCalls; i++) {
     worker.reply(worker.sent.length - 1)
     call()
   }
@@ -293,9 +318,9 @@ function ahead(): Bed & { worker: FakeWorker; calls: TestCall[] } {
   made.call()
   const worker = made.all[0]!
   worker.handleReady(1)
-  for (let i = 0; i < PREFETCH_AFTER_FAST_CALLS; i++) {
+  for (let i = 0; i < PREFETCH.afterFastCalls; i++) {
     worker.reply(worker.sent.length - 1)
-    if (i < PREFETCH_AFTER_FAST_CALLS - 1) made.call()
+    if (i < PREFETCH.afterFastCalls - 1) made.call()
   }
   const calls = [made.call(), made.call(), made.call()]
   return { ...made, worker, calls }

@@ -126,6 +126,7 @@ t.test(
     )
     let rows: { last_status: number | null }[] = []
     while (rows.length < 3 || rows.some(row => row.last_status === null)) {
+      await new Promise(setImmediate)
       rows = ((await gateway.inject('/_fn/schedules')).json() as { keep_warm: typeof rows }).keep_warm
     }
     t.match(rows[0], {
