@@ -21,7 +21,7 @@ import {
 import { CONTROL_PATHS, ControlPlane } from './control/control-plane.ts'
 import { type GatewayState, toCatalogRecord, toHealthRecord } from './control/records.ts'
 import type { FunctionVersion } from './core/catalog.ts'
-import { type Clock, systemClock } from './core/clock.ts'
+import { type Clock, systemClock, WallTime } from './core/clock.ts'
 import { GatewayError, type Warning } from './core/errors.ts'
 import { toFunctionKey } from './core/identity.ts'
 import { TREE_RETRY_MS } from './core/limits.ts'
@@ -616,11 +616,13 @@ class FunctionGateway implements Gateway {
 
   #toRequestListener(): ConstructorParameters<typeof Responder>[0]['onFinished'] {
     const format = new AccessLogFormat()
+    const wall = new WallTime(this.#clock)
     const { accessLog } = this.settings
     return exchange => {
       const isListened = this.#events.has('request')
       if (!accessLog && !isListened) return
-      const record = toRequestRecord(exchange, this.#clock.wall(), this.#clock.monotonic())
+      const now = exchange.answeredAt || this.#clock.monotonic()
+      const record = toRequestRecord(exchange, wall.at(now), now)
       if (accessLog) this.#logs.access(format, record)
       if (isListened) this.#events.emit('request', record)
     }

@@ -9,6 +9,32 @@ export interface Clock {
   clearTimeout(timer: NodeJS.Timeout): void
 }
 
+/** Milliseconds for which a reading of the wall clock is carried on by the monotonic one. */
+const WALL_READ_MS = 100
+
+/**
+ * Wall time by the monotonic clock: a request reads that one anyway, and a second reading costs as much as its routing.
+ * A wall clock that was set is noticed within WALL_READ_MS.
+ */
+export class WallTime {
+  readonly #clock: Clock
+  #offset = 0
+  #readAt = Number.NEGATIVE_INFINITY
+
+  constructor(clock: Clock) {
+    this.#clock = clock
+  }
+
+  /** @param monotonic - now, ms; @returns whole ms since the epoch */
+  at(monotonic: number): number {
+    if (monotonic - this.#readAt >= WALL_READ_MS) {
+      this.#offset = this.#clock.wall() - monotonic
+      this.#readAt = monotonic
+    }
+    return Math.floor(this.#offset + monotonic + 1e-6)
+  }
+}
+
 export const systemClock: Clock = {
   wall: () => Date.now(),
   monotonic: () => performance.now(),

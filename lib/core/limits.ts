@@ -131,6 +131,8 @@ export const SLOW_WAIT_MS = 50
 export const STALL_MS = 25
 /** Frames that wait for the end of a poll phase to leave in one write; so many leave at once. */
 export const FLUSH_FRAMES = 8
+/** The same for calls to a Lua thread, which leave in one message: a message costs more than a write. */
+export const FLUSH_MESSAGES = 32
 /**
  * Calls open at once on a one-at-a-time worker: as many as fit in `workMs` milliseconds by the average of its calls, at
  * most `calls`; one until `afterFastCalls` calls in a row were fast and the average is at most `maxCallMs`.

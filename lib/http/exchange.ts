@@ -118,6 +118,8 @@ export class Exchange {
   bytesOut = 0
   /** Bytes that a streamed answer still owes its Content-Length; -1 when it has none. */
   bytesLeft = -1
+  /** Monotonic ms when the answer came that went out the short way; 0 for any other. */
+  answeredAt = 0
   /** Ms the call waited for a place. */
   queuedMs = 0
   error: GatewayError | null = null
@@ -184,6 +186,17 @@ export class Exchange {
   }
 }
 
+/** What the text of a call header behind id and time was made of, and the text. */
+export interface KnownRequest {
+  head: RequestHead
+  method: string
+  target: string
+  path: string
+  route: string | null
+  ip: string
+  text: string
+}
+
 const CONNECTION = Symbol('fngw.connection')
 
 /** What is open on one client connection. Kept on the socket, so that it costs no lookup and ends with it. */
@@ -193,6 +206,8 @@ export class ClientConnection {
   first: Exchange | null = null
   /** The one that began last, open or not: a broken connection closes after its answer. */
   latest: Exchange | null = null
+  /** The call header of its last request: clients often send the same one again. */
+  lastRequest: KnownRequest | null = null
   /** True once an answer said that it is the last: what the client sends after that is no request. */
   closing = false
 

@@ -34,7 +34,7 @@ export class HttpCall extends InvokeCall implements BodyReceiver {
   protected override deliver(head: ReplyHead, body: Buffer, stream: boolean): void {
     const { exchange } = this
     exchange.queuedMs = this.queuedMs
-    if (!stream && this.#debug === null && exchange.responder.sendDirectly(exchange, head, body)) return
+    if (!stream && this.#debug === null && exchange.responder.sendDirectly(exchange, head, body, this.endedAt)) return
     const headers = head.headers.slice()
     if (this.#debug !== null) this.#addDebugHeaders(headers)
     if (!stream) {

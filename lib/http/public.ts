@@ -12,11 +12,11 @@
  */
 
 import type { FunctionVersion } from '../core/catalog.ts'
-import type { Clock } from '../core/clock.ts'
+import { type Clock, WallTime } from '../core/clock.ts'
 import { GatewayError, toGatewayError } from '../core/errors.ts'
 import { isReservedPath } from '../core/identity.ts'
 import { TrustedProxies } from '../invocation/client-address.ts'
-import { toCallHeader, toQueryJson } from '../invocation/event.ts'
+import { toCallRest, toCallStart, toQueryJson } from '../invocation/event.ts'
 import { HeadReader } from '../invocation/forwarded-headers.ts'
 import type { Invoker } from '../invocation/invoke.ts'
 import { checkPolicy } from '../invocation/policy.ts'
@@ -67,11 +67,13 @@ const NO_ROUTE = new GatewayError('NOT_FOUND', 'not found')
 export class PublicHandler {
   readonly #options: PublicOptions
   readonly #heads = new HeadReader()
+  readonly #wall: WallTime
   readonly #check: RequestCheck
   readonly #cors = new Cors()
 
   constructor(options: PublicOptions) {
     this.#options = options
+    this.#wall = new WallTime(options.clock)
     this.#check = new RequestCheck(new TrustedProxies(options.trustedProxyCidrs))
   }
 
@@ -80,7 +82,7 @@ export class PublicHandler {
     const { clock, responder, requestIds } = this.#options
     const connection = connectionOf(req.socket)
     if (connection.closing) return
-    const head = this.#heads.read(req.rawHeaders)
+    const head = this.#heads.read(req.rawHeaders, connection.lastRequest?.head ?? null)
     const id = requestIds.take(head.requestId)
     const exchange = new Exchange(req, res, connection, responder, head, id, clock.monotonic(), expectsContinue)
     try {
@@ -182,41 +184,59 @@ export class PublicHandler {
 
   /** Runs a function for an exchange; also for homes that name a function instead of a route. */
   #call(exchange: Exchange, fn: FunctionVersion, params: Readonly<Record<string, string>>): void {
-    const { invoker, clock, debug } = this.#options
+    const { invoker, debug } = this.#options
     exchange.fn = fn
     if (fn.policy.cors !== null) this.#cors.add(exchange, fn.policy.cors)
     const call = new HttpCall(fn, invoker, exchange, fn.policy.includeDebugHeaders ? debug : null)
     exchange.work = call
-    const { head, path } = exchange
     const { hasBody } = exchange
     const refused = checkPolicy(fn, hasBody ? exchange.declaredLength : 0)
     if (refused !== null) {
       call.fail(refused)
       return
     }
-    call.header = toCallHeader({
-      id: exchange.id,
-      ts: clock.wall(),
-      method: exchange.method,
-      path: path.includes('%') ? unescapeCanonical(path) : path,
-      rawPath: exchange.target,
-      params,
-      queryJson: exchange.search === '' ? '{}' : toQueryJson(exchange.search),
-      headersJson: head.json,
-      ip: exchange.ip,
-      userAgent: head.userAgent,
-      cookie: head.cookie,
-      userJson: 'null',
-      triggerJson: 'null',
-      traceparent: head.traceparent,
-    })
+    call.header = toCallStart(exchange.id, this.#wall.at(exchange.startedAt)) + toRest(exchange, params)
     if (!hasBody) {
+      call.handedAt = exchange.startedAt
       call.onBody(null)
       return
     }
     exchange.bodyReceiver = call
     readBody(exchange, fn.policy.maxBodyBytes)
   }
+}
+
+/** The call header behind id and time. */
+function toRest(exchange: Exchange, params: Readonly<Record<string, string>>): string {
+  const { connection, head, method, target, path, route, ip } = exchange
+  const known = connection.lastRequest
+  if (
+    known !== null &&
+    known.head === head &&
+    known.target === target &&
+    known.method === method &&
+    known.path === path &&
+    // The names of parameters.
+    known.route === route &&
+    known.ip === ip
+  )
+    return known.text
+  const text = toCallRest({
+    method,
+    path: path.includes('%') ? unescapeCanonical(path) : path,
+    rawPath: target,
+    params,
+    queryJson: exchange.search === '' ? '{}' : toQueryJson(exchange.search),
+    headersJson: head.json,
+    ip,
+    userAgent: head.userAgent,
+    cookie: head.cookie,
+    userJson: 'null',
+    triggerJson: 'null',
+    traceparent: head.traceparent,
+  })
+  connection.lastRequest = { head, method, target, path, route, ip, text }
+  return text
 }
 
 function toRefusal({ code, message, allow }: RouteRefusal): GatewayError {

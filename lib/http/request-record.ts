@@ -9,8 +9,8 @@ import type { Exchange } from './exchange.ts'
 export const CLIENT_LEFT_STATUS = 499
 
 /**
- * @param wall - wall clock now, ms
- * @param monotonic - monotonic clock now, ms
+ * @param wall - wall clock at the end, ms
+ * @param monotonic - monotonic clock at the end, ms
  */
 export function toRequestRecord(exchange: Exchange, wall: number, monotonic: number): RequestRecord {
   const { fn, head } = exchange

@@ -7,7 +7,7 @@
 
 import { STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
-import type { Clock } from '../core/clock.ts'
+import { type Clock, WallTime } from '../core/clock.ts'
 import { type GatewayError, toErrorBody } from '../core/errors.ts'
 import { DISCARD_BODY_BYTES, JOINED_BODY_BYTES, LINGER_MS, MAX_STATUS, WRITE_STALL_TIMEOUT_MS } from '../core/limits.ts'
 import type { ReplyHead } from '../invocation/response.ts'
@@ -35,11 +35,13 @@ export class Responder {
   readonly #production: boolean
   readonly #lifecycle: { draining: boolean }
   readonly #onFinished: ((exchange: Exchange) => void) | null
+  readonly #wall: WallTime
   #second = -1
   #dateText = ''
 
   constructor(options: ResponderOptions) {
     this.clock = options.clock
+    this.#wall = new WallTime(options.clock)
     this.#production = options.production
     this.#lifecycle = options.lifecycle
     this.#onFinished = options.onFinished
@@ -82,25 +84,27 @@ export class Responder {
 
   /**
    * Sends a usual answer of a function the short way.
+   * @param answeredAt - monotonic ms when it was read
    * @returns false when something about it is not usual: then `send` is asked
    */
-  sendDirectly(exchange: Exchange, { status, text }: ReplyHead, body: Buffer): boolean {
+  sendDirectly(exchange: Exchange, { status, text }: ReplyHead, body: Buffer, answeredAt: number): boolean {
     const { res } = exchange
     if (text === undefined || res.isDirect !== true || exchange.ended || exchange.method === 'HEAD') return false
     if (exchange.cors !== null || exchange.extraHeaders !== null || body.length > JOINED_BODY_BYTES) return false
     if (this.#lifecycle.draining || (exchange.hasBody && !exchange.req.complete)) return false
     exchange.status = status
     exchange.bytesOut = body.length
+    exchange.answeredAt = answeredAt
     this.#end(exchange)
-    const head = `${text}Content-Length: ${body.length}\r\nX-Request-Id: ${exchange.id}\r\nDate: ${this.#date()}\r\n`
+    const head = `${text}Content-Length: ${body.length}\r\nX-Request-Id: ${exchange.id}\r\nDate: ${this.#date(answeredAt)}\r\n`
     res.sendWhole!(status, head, body.length === 0 ? '' : body.toString('latin1'))
     this.#onFinished?.(exchange)
     return true
   }
 
-  /** Now, as HTTP writes it. */
-  #date(): string {
-    const second = Math.floor(this.clock.wall() / 1000)
+  /** A monotonic moment as HTTP writes it. */
+  #date(monotonic: number): string {
+    const second = Math.floor(this.#wall.at(monotonic) / 1000)
     if (second !== this.#second) {
       this.#second = second
       this.#dateText = new Date(second * 1000).toUTCString()

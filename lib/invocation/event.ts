@@ -33,6 +33,24 @@ export interface EventParts {
 
 /** The `call` header (page runtime/wire-protocol, statement 12). */
 export function toCallHeader(parts: EventParts): string {
+  return toCallStart(parts.id, parts.ts) + toCallRest(parts)
+}
+
+let lastTs = 0
+let lastTsText = '0'
+
+/** The part of a `call` header that is another one for each call. */
+export function toCallStart(id: string, ts: number): string {
+  // Many calls come in one millisecond, and a number of this size is dear to print.
+  if (ts !== lastTs) {
+    lastTs = ts
+    lastTsText = String(ts)
+  }
+  return `{"id":"${id}","ts":${lastTsText}`
+}
+
+/** The part that is the same text for the same request of the same client. */
+export function toCallRest(parts: Omit<EventParts, 'id' | 'ts'>): string {
   const path = toJsonString(parts.path)
   const rawPath = parts.rawPath === parts.path ? path : toJsonString(parts.rawPath)
   const params = parts.params === null ? '{}' : toJsonRecord(parts.params)
@@ -40,7 +58,7 @@ export function toCallHeader(parts: EventParts): string {
   const trace =
     parts.traceparent !== null && isTraceparent(parts.traceparent) ? toJsonString(parts.traceparent) : 'null'
   return (
-    `{"id":"${parts.id}","ts":${parts.ts},"method":"${parts.method}","path":${path},"raw_path":${rawPath}` +
+    `,"method":"${parts.method}","path":${path},"raw_path":${rawPath}` +
     `,"params":${params},"query":${parts.queryJson},"headers":${parts.headersJson}` +
     `,"client":{"ip":${parts.ip === '' ? 'null' : toJsonString(parts.ip)},"ua":${toJsonStringOrNull(parts.userAgent)}}` +
     `,"session":${session},"user":${parts.userJson},"trigger":${parts.triggerJson},"trace":${trace}}`

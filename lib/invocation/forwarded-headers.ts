@@ -29,6 +29,8 @@ export const HOP_BY_HOP: ReadonlySet<string> = new Set([
 
 /** What the gateway reads from a request's header block. */
 export class RequestHead {
+  /** As received, names and values in turn. */
+  readonly raw: readonly string[]
   /** JSON text of the forwarded headers. */
   json = '{}'
   host: string | null = null
@@ -46,10 +48,14 @@ export class RequestHead {
   forwardedFor: string | null = null
   forwardedHost: string | null = null
   forwardedProto: string | null = null
+
+  constructor(raw: readonly string[]) {
+    this.raw = raw
+  }
 }
 
 /** Fields of RequestHead that hold one header's text. */
-type TextField = Exclude<keyof RequestHead, 'json' | 'hostCount'>
+type TextField = Exclude<keyof RequestHead, 'raw' | 'json' | 'hostCount'>
 
 interface KnownName {
   lower: string
@@ -89,10 +95,12 @@ export class HeadReader {
 
   /**
    * @param rawHeaders - names and values in turn, as received
+   * @param last - what the client sent before, null for none: most send the same block with every request
    * @returns the gateway's fields and the JSON text of the forwarded headers: lower-case, repeated ones joined
    */
-  read(rawHeaders: readonly string[]): RequestHead {
-    const head = new RequestHead()
+  read(rawHeaders: readonly string[], last: RequestHead | null = null): RequestHead {
+    if (last !== null && isSame(rawHeaders, last.raw)) return last
+    const head = new RequestHead(rawHeaders)
     const walk = ++this.#walk
     let json = ''
     for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
@@ -142,9 +150,15 @@ export class HeadReader {
   }
 }
 
+function isSame(a: readonly string[], b: readonly string[]): boolean {
+  if (a.length !== b.length) return false
+  for (let i = 0; i < a.length; i++) if (a[i] !== b[i]) return false
+  return true
+}
+
 /** The careful way, for repeated headers and for a Connection header that names others. */
 function readRepeated(rawHeaders: readonly string[]): RequestHead {
-  const head = new RequestHead()
+  const head = new RequestHead(rawHeaders)
   const values = new Map<string, string>()
   const dropped = new Set<string>()
   for (let i = 0; i + 1 < rawHeaders.length; i += 2) {

@@ -74,7 +74,8 @@ export abstract class InvokeCall extends RuntimeCall implements Applicant {
   protected abstract refuse(error: GatewayError): void
 
   onAdmitted(): void {
-    this.queuedMs = this.invoker.clock.monotonic() - this.enteredAt
+    this.handedAt = this.invoker.clock.monotonic()
+    this.queuedMs = this.handedAt - this.enteredAt
     this.invoker.dispatch(this)
   }
 
@@ -191,7 +192,7 @@ export class Invoker {
   start(call: InvokeCall): void {
     const outcome = this.pool.enter(call)
     if (outcome === null) this.dispatch(call)
-    else if (outcome === 'queued') call.enteredAt = this.clock.monotonic()
+    else if (outcome === 'queued') call.enteredAt = call.handedAt || this.clock.monotonic()
     else call.fail(outcome)
   }
 

@@ -17,6 +17,9 @@ export abstract class RuntimeCall {
   /** Raw request body, null when there is none. */
   body: Buffer | null = null
 
+  /** Monotonic ms when it is handed over; 0 lets the runtime look itself. */
+  handedAt = 0
+
   // Owned by the runtime layer.
   /** Request id on the worker's connection; 0 before it is sent. */
   wireId = 0
@@ -29,6 +32,8 @@ export abstract class RuntimeCall {
   /** Monotonic ms when the call began to run, and by when it must answer (or send its next chunk); 0 before it runs. */
   startedAt = 0
   deadline = 0
+  /** Monotonic ms when its answer was read; 0 before that. */
+  endedAt = 0
   /** True when it is past its deadline and still open in the worker. */
   late = false
   /** Stream bytes received and not yet granted again. */

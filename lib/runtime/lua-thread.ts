@@ -2,12 +2,13 @@
 
 import type { Worker as Thread } from 'node:worker_threads'
 import { GatewayError } from '../core/errors.ts'
-import { WORKER_READY_TIMEOUT_MS } from '../core/limits.ts'
+import { FLUSH_MESSAGES, WORKER_READY_TIMEOUT_MS } from '../core/limits.ts'
 import type { RuntimeCall } from './call.ts'
 import type { LuaThreads } from './lua-threads.ts'
 import { toRuntimeError } from './runtime-error.ts'
 import { Worker, type WorkerSet } from './workers.ts'
 
+const FIELDS_OF_A_CALL = 3
 const EMPTY = Buffer.alloc(0)
 const OUT_OF_MEMORY = 'ERR_WORKER_OUT_OF_MEMORY'
 
@@ -44,7 +45,9 @@ export class LuaThread extends Worker {
 
   protected override sendCall(call: RuntimeCall): void {
     this.unsent.push(call.wireId, call.header, call.body)
-    this.flushSoon()
+    // The thread shall begin while the rest of what the poll phase brought is still being read.
+    if (this.unsent.length === FLUSH_MESSAGES * FIELDS_OF_A_CALL) this.send()
+    else this.flushSoon()
   }
 
   // A running handler hears nothing; the set ends the thread at the deadline.
@@ -66,12 +69,15 @@ export class LuaThread extends Worker {
   private flushSoon(): void {
     if (this.isFlushing) return
     this.isFlushing = true
-    // After the poll phase: every request that arrived in it leaves in one message.
     setImmediate(this.flush)
   }
 
   private readonly flush = (): void => {
     this.isFlushing = false
+    if (this.start !== undefined || this.unsent.length > 0) this.send()
+  }
+
+  private send(): void {
     const { start, unsent } = this
     this.start = undefined
     this.unsent = []

@@ -316,6 +316,7 @@ export abstract class Worker {
       if (call.late) this.late--
     }
     call.state = 'done'
+    call.endedAt = now
     this.inflight.remove(call)
     if (this.late > 0) this.killIfForNobody()
     if (this.maxInflight === 1) {
@@ -474,7 +475,7 @@ export class WorkerSet {
   }
 
   dispatch(call: RuntimeCall): void {
-    const now = this.clock.monotonic()
+    const now = call.handedAt === 0 ? this.clock.monotonic() : call.handedAt
     if (this.options.sockets !== null && now >= this.spreadAt) this.spread(now, this.options.sockets.up())
     if (this.backlogAt === this.backlog.length) {
       const worker = this.pick(now)
