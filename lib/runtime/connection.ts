@@ -80,7 +80,9 @@ export class SocketWorker extends Worker {
   private closed = false
   private killed = false
   private lifeTimer: NodeJS.Timeout | null = null
+  /** How the worker broke the protocol, and how its connection failed: the lesser reason, often of an exit. */
   private problem: string | null = null
+  private failure: string | null = null
   /** False when bytes it wrote may be lost: a failed write drops what was not read yet. */
   private isRead = true
 
@@ -166,7 +168,7 @@ export class SocketWorker extends Worker {
     }
     this.socket = socket
     socket.on('error', error => {
-      this.problem ??= `connection failed: ${error.message}`
+      this.failure ??= `connection failed: ${error.message}`
       this.isRead = false
     })
     socket.on('close', () => this.handleSocketClose())
@@ -313,7 +315,7 @@ export class SocketWorker extends Worker {
     this.clearTimer()
     this.socket?.destroy()
     if (this.exit === null) this.started?.kill(0)
-    const reason = this.problem ?? this.exit?.reason ?? 'connection closed'
+    const reason = this.problem ?? this.exit?.reason ?? this.failure ?? 'connection closed'
     this.handleClosed({ reason, unexpected: !this.killed, complete: this.isRead && isAtEnd })
   }
 

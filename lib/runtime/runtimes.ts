@@ -12,7 +12,7 @@ import { runtimeFile, SocketFolder } from './package-files.ts'
 import { ProcessRuntime } from './process-runtime.ts'
 import { type OpenableRuntime, type Preparer, PreparingRuntime } from './preparing-runtime.ts'
 import { SocketSet } from './socket-set.ts'
-import type { StartFacts } from './start-header.ts'
+import { type StartFacts, toStartHeader } from './start-header.ts'
 
 export type RuntimeSettings = Pick<
   Settings,
@@ -117,6 +117,13 @@ export class Runtimes {
     const { options } = this
     const { settings } = options
     let preparing: PreparingRuntime | null = null
+    const facts: StartFacts = {
+      functionsRoot: settings.functionsRoot,
+      production: settings.production,
+      toContext: options.toContext,
+      toPackDirs: options.toPackDirs,
+    }
+    const isOwnNode = name === 'node' && this.externalUris(name).length === 0
     const sockets = new SocketSet({
       runtime: name,
       clock: options.clock,
@@ -125,7 +132,8 @@ export class Runtimes {
       launch: index => this.toLaunch(name, index),
       toStartFields: fn => {
         const binary = preparing?.binaryOf(fn) ?? null
-        return binary === null ? {} : { binary }
+        if (binary !== null) return { binary }
+        return isOwnNode ? { early: toStartHeader(fn, facts) } : {}
       },
       onLog: (key, stream, text) => {
         const fn = this.functions.get(key)
@@ -137,10 +145,7 @@ export class Runtimes {
       name,
       clock: options.clock,
       sockets,
-      functionsRoot: settings.functionsRoot,
-      production: settings.production,
-      toContext: options.toContext,
-      toPackDirs: options.toPackDirs,
+      ...facts,
       onLog: options.onLog,
       onFailure: options.onFailure,
     })

@@ -178,6 +178,8 @@ async function takeWorker(owner, header) {
     spare.owner = owner
     try {
       await spare.process.ready
+      // It loads the function while the gateway is still on its way to it.
+      if (typeof header.early === 'string') spare.process.tell(header.early)
       return spare
     } catch {
       // The spare died unused, which says nothing about this function: start one for it.

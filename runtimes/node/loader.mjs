@@ -114,7 +114,7 @@ export function requireTsx(cacheDir) {
 export function warmUpCompiler(cacheDir) {
   try {
     /** @type {any} */
-    requireTsx(cacheDir).require('./warm-up.ts', import.meta.url)
+    requireTsx(cacheDir).require('./warm-up/typescript.ts', import.meta.url)
   } catch {
     // The handler's own load will say what is wrong.
   }

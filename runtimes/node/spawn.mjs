@@ -133,6 +133,12 @@ export class WorkerProcess {
     this.#options.onExit({ code: name === null ? code : null, signal: name, reason })
   }
 
+  /** @param {string} line - for a worker that listens to its descriptor 3 */
+  tell(line) {
+    const pipe = /** @type {import('node:net').Socket} */ (this.#child.stdio[3])
+    if (!pipe.destroyed) pipe.write(`${line}\n`)
+  }
+
   /** The worker writes one line, the uri it listens on, to descriptor 3. */
   #readUri() {
     const pipe = /** @type {import('node:net').Socket} */ (this.#child.stdio[3])

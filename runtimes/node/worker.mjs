@@ -7,10 +7,11 @@
  */
 
 import { executionAsyncResource } from 'node:async_hooks'
-import { mkdirSync, statSync } from 'node:fs'
-import { createServer, Socket } from 'node:net'
+import { mkdirSync, statSync, writeSync } from 'node:fs'
+import { connect, createServer, Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { toInvoke } from './adapters.mjs'
 import { CallOutput, captureOutput, currentCall, takeOutput } from './capture.mjs'
 import { ContractError, toReply } from './envelope.mjs'
@@ -68,7 +69,13 @@ let fn = null
 /** @type {import('./adapters.mjs').Invoke | null} */
 let invoke = null
 /** Calls that came before the function was loaded, in order. @type {Map<number, () => void>} */
-const early = new Map()
+const waiting = new Map()
+/** A function that is loaded before the gateway asks for it, by the text of its `start`. */
+const early = {
+  header: '',
+  /** @type {ReturnType<typeof load> | null} */
+  module: null,
+}
 
 /** One call from its frame to its answer. */
 export class Call extends CallOutput {
@@ -157,6 +164,8 @@ export class Call extends CallOutput {
 
 /** @param {CallOutput} output */
 function sendOutput(output) {
+  // Kept for the gateway, which is not here yet.
+  if (connection === null) return
   if (output.stdout === '' && output.stderr === '') return
   const id = output instanceof Call ? output.id : 0
   takeOutput(output, id === 0, (stream, text) => writer.add(KIND.log, id, `{"stream":"${stream}"}`, Buffer.from(text)))
@@ -215,10 +224,10 @@ function onFrame(kind, id, header, body) {
   switch (kind) {
     case KIND.call:
       if (invoke !== null) runCall(id, header, body)
-      else early.set(id, () => runCall(id, header, body))
+      else waiting.set(id, () => runCall(id, header, body))
       return
     case KIND.cancel:
-      if (early.delete(id)) writer.add(KIND.end, id, '{"canceled":true}')
+      if (waiting.delete(id)) writer.add(KIND.end, id, '{"canceled":true}')
       else calls.get(id)?.cancel()
       return
     case KIND.more:
@@ -229,23 +238,46 @@ function onFrame(kind, id, header, body) {
       return
     case KIND.start:
       if (fn !== null) throw new ProtocolError('a worker serves one function')
-      start(/** @type {any} */ (parseHeader(header)))
+      start(header)
       return
     default:
   }
 }
 
-/** @param {import('./event.mjs').FunctionStart} started */
-async function start(started) {
-  fn = started
-  if (reader !== null) reader.maxFrameBytes += Number(started.context?.max_body_bytes) || 0
+/**
+ * Prepares the process for a function and loads its module.
+ * @param {import('./event.mjs').FunctionStart} started
+ */
+async function load(started) {
   Object.assign(process.env, started.env)
   if (started.production) process.env.NODE_ENV ??= 'production'
+  // Relative paths of a handler mean its own folder.
+  process.chdir(started.dir)
+  delete process.env.PWD
+  return loadModule(started, cacheDir)
+}
+
+/**
+ * The daemon knows the function before the gateway has connected: it is loaded meanwhile.
+ * @param {string} header - text of the `start` that will follow
+ */
+function loadEarly(header) {
+  if (fn !== null || early.module !== null) return
+  early.header = header
+  early.module = load(/** @type {any} */ (parseHeader(header)))
+  // Told when the gateway asks.
+  early.module.catch(() => {})
+}
+
+/** @param {string} header - of the `start` frame */
+async function start(header) {
+  const started = /** @type {import('./event.mjs').FunctionStart} */ (/** @type {unknown} */ (parseHeader(header)))
+  if (early.module !== null && early.header !== header) throw new ProtocolError('a worker serves one function')
+  fn = started
+  if (reader !== null) reader.maxFrameBytes += Number(started.context?.max_body_bytes) || 0
+  sendOutput(outside)
   try {
-    // Relative paths of a handler mean its own folder.
-    process.chdir(started.dir)
-    delete process.env.PWD
-    const { exports, files } = await loadModule(started, cacheDir)
+    const { exports, files } = await (early.module ?? load(started))
     invoke = toInvoke(started, exports)
     stopCompiler()
     writer.add(KIND.ready, 0, stringify({ max_inflight: 0, files }))
@@ -257,8 +289,8 @@ async function start(started) {
     finishConnection()
     return
   }
-  for (const [id, run] of early) {
-    early.delete(id)
+  for (const [id, run] of waiting) {
+    waiting.delete(id)
     run()
   }
 }
@@ -280,7 +312,8 @@ function finishConnection() {
 
 /** Says what is still to be said and hangs up at once: the gateway must not send another call to a process that ends. */
 function leave() {
-  sendOutput(outside)
+  if (connection === null) takeOutput(outside, true, (stream, text) => writeSync(stream === 'stdout' ? 1 : 2, text))
+  else sendOutput(outside)
   writer.flush()
   connection?.destroy()
 }
@@ -359,15 +392,27 @@ function privateFolder(folder) {
 /** Walks the way of a first call once, so that the real one finds everything loaded and compiled. */
 async function warmUp() {
   if (process.argv.includes('--typescript')) warmUpCompiler(cacheDir)
-  const file = new URL('./warm-up.cjs', import.meta.url)
-  const dir = dirname(file.pathname)
-  fn = /** @type {any} */ ({ name: '', env: {}, context: {}, handler: null, root: dir, dir, entry: 'warm-up.cjs' })
-  await loadModule(/** @type {any} */ (fn), cacheDir)
+  const dir = fileURLToPath(new URL('./warm-up', import.meta.url))
+  for (const entry of ['common.cjs', 'detected.js']) {
+    fn = /** @type {any} */ ({ name: '', env: {}, context: {}, handler: null, root: dir, dir, entry })
+    await loadModule(/** @type {any} */ (fn), cacheDir)
+  }
   invoke = async () => ({ status: 200, headers: { a: 'b' }, body: { ready: true } })
   for (let id = 1; id <= WARM_UP_CALLS; id++) runCall(id, '{"raw_path":"/","headers":{}}', Buffer.from('x'))
   await null
   fn = null
   invoke = null
+  await greetSelf()
+}
+
+/** Connects as a gateway would and is refused. */
+function greetSelf() {
+  const bound = /** @type {string | import('node:net').AddressInfo} */ (server.address())
+  const socket = connect(typeof bound === 'string' ? { path: bound } : { host: bound.address, port: bound.port })
+  socket.on('error', () => {})
+  socket.resume()
+  socket.end(encodeFrame(KIND.hello, 0, '{"role":"practice"}', Buffer.from([PROTOCOL_VERSION])))
+  return new Promise(resolve => socket.once('close', resolve))
 }
 
 const address = process.argv[process.argv.indexOf('--socket') + 1] ?? ''
@@ -414,7 +459,14 @@ server.listen(
     const lifeline = new Socket({ fd: 3, readable: true, writable: true })
     lifeline.on('error', () => {})
     lifeline.on('close', () => exitNow(0))
-    lifeline.resume()
+    let told = ''
+    lifeline.on('data', bytes => {
+      told += bytes
+      const end = told.indexOf('\n')
+      if (end === -1) return
+      loadEarly(told.slice(0, end))
+      told = told.slice(end + 1)
+    })
     warmUp().then(() => lifeline.write(`${uri}\n`))
   },
 )
