@@ -39,8 +39,8 @@ export class LuaRuntime implements Runtime {
       maxWorkers: Math.min(Math.max(2 * availableParallelism(), LUA_THREADS.min), LUA_THREADS.max),
       onLog: options.onLog,
       onFailure: options.onFailure,
-      // The next spare thread starts when this one is through: two that load at once would slow the first call.
-      spawn: set => new LuaThread(set, this.threads, toStartHeader(set.fn, options), () => this.keepSpare()),
+      // The next spare thread starts when this one is through and its answer is passed on: it would slow the first call.
+      spawn: set => new LuaThread(set, this.threads, toStartHeader(set.fn, options), this.keepSpareSoon),
     })
   }
 
@@ -89,6 +89,10 @@ export class LuaRuntime implements Runtime {
   close(timeoutMs: number): Promise<void> {
     this.closing ??= this.workers.close(timeoutMs).then(() => this.threads.close())
     return this.closing
+  }
+
+  private readonly keepSpareSoon = (): void => {
+    setImmediate(() => this.keepSpare())
   }
 
   /** A gateway without Lua functions pays for no thread. */

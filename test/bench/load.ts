@@ -1,7 +1,9 @@
-/** Load by wrk, and the processor time that servers used for it. Linux only (/proc). */
+/** Load by wrk, single requests, and the processor time that servers used for them. Linux only (/proc). */
 
 import { execFile, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
 import { readdirSync, readFileSync } from 'node:fs'
+import { connect, type Socket } from 'node:net'
 import { promisify } from 'node:util'
 
 const run = promisify(execFile)
@@ -36,6 +38,33 @@ export async function load(url: string, connections: number, seconds: number): P
     p99Us: toMicroseconds(text(/99%\s+(\S+)/)),
     failures:
       Number(text(/Non-2xx or 3xx responses: (\d+)/)) + errors.slice(1).reduce((sum, count) => sum + Number(count), 0),
+  }
+}
+
+/** One kept connection and requests one after the other, with next to no work of its own. */
+export class RawClient {
+  readonly #socket: Socket
+
+  private constructor(socket: Socket) {
+    this.#socket = socket
+  }
+
+  static async connect(url: string): Promise<RawClient> {
+    const { hostname, port } = new URL(url)
+    const socket = connect({ host: hostname, port: Number(port), noDelay: true })
+    await once(socket, 'connect')
+    return new RawClient(socket)
+  }
+
+  /** @returns the status of an answer that arrives in one piece */
+  async get(path: string): Promise<number> {
+    this.#socket.write(`GET ${path} HTTP/1.1\r\nHost: bench\r\n\r\n`)
+    const [bytes] = (await once(this.#socket, 'data')) as [Buffer]
+    return Number(bytes.toString('latin1', 9, 12))
+  }
+
+  close(): void {
+    this.#socket.destroy()
   }
 }
 
