@@ -24,6 +24,7 @@ use std::fmt::Display;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
 use std::process::exit;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use wire::{lock, Frame, FrameReader, FrameWriter};
@@ -60,6 +61,8 @@ struct Worker {
     handler: Box<Handler>,
     calls: Mutex<HashMap<u32, Arc<Call>>>,
     finished: Condvar,
+    /// True once nothing more comes from the gateway.
+    closing: AtomicBool,
 }
 
 /// What the reader may tell a call while it runs.
@@ -121,6 +124,7 @@ pub fn serve<A: Answer>(handler: impl Fn(Value) -> A + Send + Sync + 'static) ->
         handler: Box::new(move |event| handler(event).into_answer()),
         calls: Mutex::default(),
         finished: Condvar::new(),
+        closing: AtomicBool::new(false),
     });
     worker.run(&mut reader)
 }
@@ -130,6 +134,9 @@ impl Worker {
         self.writer.send(wire::READY, 0, &format!("{{\"max_inflight\":{}}}", MAX_INFLIGHT), b"");
         let pool = Pool::new(MAX_INFLIGHT);
         loop {
+            if !reader.has_next() {
+                pool.wake();
+            }
             // Calls that wait behind slow ones get threads of their own, more with every look.
             while pool.is_behind() && !reader.wait(BEHIND_MS) {
                 pool.grow();
@@ -145,6 +152,7 @@ impl Worker {
             }
         }
         // The gateway sends nothing more: what runs is finished.
+        self.closing.store(true, Ordering::SeqCst);
         let mut calls = lock(&self.calls);
         while !calls.is_empty() {
             calls = self.finished.wait(calls).unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -167,7 +175,7 @@ impl Worker {
                 let (worker, id) = (self.clone(), frame.id);
                 drop(frame);
                 self.capture.begin(id);
-                pool.run(Box::new(move || worker.answer(id, &call, event)));
+                pool.add(Box::new(move || worker.answer(id, &call, event)));
             }
             wire::CANCEL => self.tell(frame.id, |progress| progress.canceled = true),
             wire::MORE => {
@@ -218,7 +226,9 @@ impl Worker {
         } else {
             self.writer.send(kind, id, header, body);
         }
-        self.finished.notify_all();
+        if self.closing.load(Ordering::SeqCst) {
+            self.finished.notify_all();
+        }
     }
 
     /// Sends a large body in pieces, as far as the gateway grants them.

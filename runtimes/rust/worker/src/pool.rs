@@ -35,10 +35,16 @@ impl Pool {
         Pool { shared: Arc::new(Shared { queue: Mutex::default(), added: Condvar::new() }), most, processors }
     }
 
-    pub fn run(&self, task: Task) {
+    /// Adds a call; `wake` sees to it that it runs.
+    pub fn add(&self, task: Task) {
+        lock(&self.shared.queue).tasks.push_back(task);
+    }
+
+    /// Puts threads on the calls that were added, when as many as were read at once are there.
+    pub fn wake(&self) {
         let mut queue = lock(&self.shared.queue);
-        queue.tasks.push_back(task);
-        if queue.threads - queue.idle < self.processors {
+        let busy = queue.threads - queue.idle;
+        for _ in busy..self.processors.min(busy + queue.tasks.len()) {
             self.add_thread(&mut queue);
         }
     }

@@ -73,11 +73,15 @@ impl FrameReader {
         FrameReader { source: Box::new(source), descriptor, held, at: 0, limit: MAX_GREETING_BYTES }
     }
 
+    /// True when the next frame was read already.
+    pub fn has_next(&self) -> bool {
+        let held = self.held.len() - self.at;
+        held >= 4 && held >= 4 + self.word(0)
+    }
+
     /// False when nothing comes within the time.
     pub fn wait(&self, milliseconds: i32) -> bool {
-        let held = self.held.len() - self.at;
-        let is_whole = held >= 4 && held >= 4 + self.word(0);
-        is_whole || system::wait_readable(&[self.descriptor], milliseconds)
+        self.has_next() || system::wait_readable(&[self.descriptor], milliseconds)
     }
 
     /// The next frame, `None` after the last one.
@@ -161,6 +165,8 @@ struct Queue {
     spare: Vec<u8>,
     writing: bool,
     failed: bool,
+    /// Threads that wait until everything is written.
+    waiting: usize,
 }
 
 impl FrameWriter {
@@ -191,15 +197,20 @@ impl FrameWriter {
             }
         }
         queue.writing = false;
-        self.idle.notify_all();
+        // A system call even when nobody waits.
+        if queue.waiting > 0 {
+            self.idle.notify_all();
+        }
     }
 
     /// Returns when everything sent so far is written.
     pub fn flush(&self) {
         let mut queue = lock(&self.queue);
+        queue.waiting += 1;
         while queue.writing {
             queue = self.idle.wait(queue).unwrap_or_else(|poisoned| poisoned.into_inner());
         }
+        queue.waiting -= 1;
     }
 }
 
