@@ -7,6 +7,7 @@ import type { FunctionVersion } from '../core/catalog.ts'
 import type { GatewayError } from '../core/errors.ts'
 import { toPlainAddress } from '../invocation/client-address.ts'
 import type { RequestHead } from '../invocation/forwarded-headers.ts'
+import type { HeaderRest } from '../runtime/call.ts'
 import type { Responder } from './respond.ts'
 
 export interface HttpSocket {
@@ -186,15 +187,43 @@ export class Exchange {
   }
 }
 
-/** What the text of a call header behind id and time was made of, and the text. */
-export interface KnownRequest {
-  head: RequestHead
-  method: string
-  target: string
-  path: string
-  route: string | null
-  ip: string
-  text: string
+/** What the end of a call header, behind id and time, was made of, and that end. */
+export class KnownRequest implements HeaderRest {
+  readonly head: RequestHead
+  readonly text: string
+  readonly #method: string
+  readonly #target: string
+  readonly #path: string
+  /** Gives the parameters their names. */
+  readonly #route: string | null
+  readonly #ip: string
+  #bytes: Buffer | null = null
+
+  constructor(exchange: Exchange, text: string) {
+    this.head = exchange.head
+    this.text = text
+    this.#method = exchange.method
+    this.#target = exchange.target
+    this.#path = exchange.path
+    this.#route = exchange.route
+    this.#ip = exchange.ip
+  }
+
+  get bytes(): Buffer {
+    this.#bytes ??= Buffer.from(this.text)
+    return this.#bytes
+  }
+
+  isOf(exchange: Exchange): boolean {
+    return (
+      this.head === exchange.head &&
+      this.#target === exchange.target &&
+      this.#method === exchange.method &&
+      this.#path === exchange.path &&
+      this.#route === exchange.route &&
+      this.#ip === exchange.ip
+    )
+  }
 }
 
 const CONNECTION = Symbol('fngw.connection')

@@ -25,7 +25,7 @@ import { unescapeCanonical } from '../router/path.ts'
 import type { RouteRefusal, RouteTable } from '../router/route-table.ts'
 import { Cors } from './cors.ts'
 import type { DebugHeaders } from './debug-headers.ts'
-import { connectionOf, Exchange, type HttpRequest, type HttpResponse, type Step } from './exchange.ts'
+import { connectionOf, Exchange, type HttpRequest, type HttpResponse, KnownRequest, type Step } from './exchange.ts'
 import { HttpCall } from './http-call.ts'
 import { readBody } from './read-body.ts'
 import { RequestCheck } from './request-check.ts'
@@ -195,7 +195,10 @@ export class PublicHandler {
       call.fail(refused)
       return
     }
-    call.header = toCallStart(exchange.id, this.#wall.at(exchange.startedAt)) + toRest(exchange, params)
+    call.header = toCallStart(exchange.id, this.#wall.at(exchange.startedAt))
+    const known = exchange.connection.lastRequest
+    if (known?.isOf(exchange)) call.rest = known
+    else call.header += readRest(exchange, params)
     if (!hasBody) {
       call.handedAt = exchange.startedAt
       call.onBody(null)
@@ -206,36 +209,24 @@ export class PublicHandler {
   }
 }
 
-/** The call header behind id and time. */
-function toRest(exchange: Exchange, params: Readonly<Record<string, string>>): string {
-  const { connection, head, method, target, path, route, ip } = exchange
-  const known = connection.lastRequest
-  if (
-    known !== null &&
-    known.head === head &&
-    known.target === target &&
-    known.method === method &&
-    known.path === path &&
-    // The names of parameters.
-    known.route === route &&
-    known.ip === ip
-  )
-    return known.text
+/** The call header behind id and time; kept, because clients often send the same request again. */
+function readRest(exchange: Exchange, params: Readonly<Record<string, string>>): string {
+  const { head, path } = exchange
   const text = toCallRest({
-    method,
+    method: exchange.method,
     path: path.includes('%') ? unescapeCanonical(path) : path,
-    rawPath: target,
+    rawPath: exchange.target,
     params,
     queryJson: exchange.search === '' ? '{}' : toQueryJson(exchange.search),
     headersJson: head.json,
-    ip,
+    ip: exchange.ip,
     userAgent: head.userAgent,
     cookie: head.cookie,
     userJson: 'null',
     triggerJson: 'null',
     traceparent: head.traceparent,
   })
-  connection.lastRequest = { head, method, target, path, route, ip, text }
+  exchange.connection.lastRequest = new KnownRequest(exchange, text)
   return text
 }
 

@@ -97,7 +97,7 @@ export class EdgeProxy implements EdgeContext {
 
 /** The call keeps no method of its own; the event, made once, has it. */
 function methodOf(call: InvokeCall): string {
-  const { method } = JSON.parse(call.header) as { method?: unknown }
+  const { method } = JSON.parse(call.wholeHeader) as { method?: unknown }
   return typeof method === 'string' ? method : 'GET'
 }
 

@@ -5,6 +5,12 @@ import type { GatewayError } from '../core/errors.ts'
 import type { RuntimeName } from '../core/identity.ts'
 import type { Worker } from './workers.ts'
 
+/** The end of a header that many calls share, ready to be sent. */
+export interface HeaderRest {
+  readonly text: string
+  readonly bytes: Buffer
+}
+
 /**
  * One call on its way through a worker. The invocation layer extends it and implements the callbacks; exactly one of
  * `onReply` and `onError` is called, once, and after an `onReply` with `stream` exactly one `onEnd`.
@@ -12,8 +18,9 @@ import type { Worker } from './workers.ts'
  */
 export abstract class RuntimeCall {
   readonly fn: FunctionVersion
-  /** JSON text of the `call` frame's header. */
+  /** JSON text of the `call` frame's header, or its beginning when `rest` has the rest. */
   header = '{}'
+  rest: HeaderRest | null = null
   /** Raw request body, null when there is none. */
   body: Buffer | null = null
 
@@ -42,6 +49,10 @@ export abstract class RuntimeCall {
 
   constructor(fn: FunctionVersion) {
     this.fn = fn
+  }
+
+  get wholeHeader(): string {
+    return this.rest === null ? this.header : this.header + this.rest.text
   }
 
   /**

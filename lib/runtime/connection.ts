@@ -74,6 +74,8 @@ export class SocketWorker extends Worker {
   private unsent: Buffer[] = []
   private flushing = false
   private unflushed = 0
+  /** Monotonic ms of the last read. */
+  private readAt = 0
   private socket: net.Socket | null = null
   private started: StartedWorker | null = null
   private exit: WorkerExit | null = null
@@ -106,7 +108,7 @@ export class SocketWorker extends Worker {
   }
 
   protected override sendCall(call: RuntimeCall): void {
-    this.send(KIND.call, call.wireId, call.header, call.body)
+    this.send(KIND.call, call.wireId, call.header, call.body, call.rest?.bytes)
   }
 
   protected override sendCancel(call: RuntimeCall): void {
@@ -193,9 +195,9 @@ export class SocketWorker extends Worker {
     for (const call of calls) this.set.fail(call, error)
   }
 
-  private send(kind: Kind, id: number, header: string, body: Buffer | null): void {
+  private send(kind: Kind, id: number, header: string, body: Buffer | null, rest?: Buffer): void {
     if (this.closed) return
-    this.writer.add(kind, id, header, body)
+    this.writer.add(kind, id, header, body, rest)
     this.unflushed += 1
     // The worker shall begin while the rest of what the poll phase brought is still being read.
     if (this.unflushed === FLUSH_FRAMES) this.flush()
@@ -228,6 +230,7 @@ export class SocketWorker extends Worker {
   }
 
   private read(length: number): void {
+    this.readAt = this.set.clock.monotonic()
     try {
       this.reader.push(READ_BUFFER, length)
     } catch (error) {
@@ -246,7 +249,7 @@ export class SocketWorker extends Worker {
     switch (kind) {
       case KIND.reply:
         // The header text goes on unparsed: equal texts are prepared once.
-        this.handleReply(id, header, body, isStreamHead(header))
+        this.handleReply(id, header, body, isStreamHead(header), this.readAt)
         return
       case KIND.chunk:
         this.handleChunk(id, body)

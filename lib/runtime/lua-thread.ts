@@ -44,7 +44,7 @@ export class LuaThread extends Worker {
   }
 
   protected override sendCall(call: RuntimeCall): void {
-    this.unsent.push(call.wireId, call.header, call.body)
+    this.unsent.push(call.wireId, call.wholeHeader, call.body)
     // The thread shall begin while the rest of what the poll phase brought is still being read.
     if (this.unsent.length === FLUSH_MESSAGES * FIELDS_OF_A_CALL) this.send()
     else this.flushSoon()

@@ -183,10 +183,10 @@ export abstract class Worker {
     this.set.handleRoom(this, now)
   }
 
-  handleReply(id: number, header: string, body: Buffer, stream: boolean): void {
+  /** @param now - monotonic ms when it was read: answers often come in bunches */
+  handleReply(id: number, header: string, body: Buffer, stream: boolean, now = this.set.clock.monotonic()): void {
     const call = this.inflight.get(id)
     if (call === undefined) return
-    const now = this.set.clock.monotonic()
     this.lastSign = now
     if (stream) {
       if (call.state === 'done' || call.state === 'streaming') return

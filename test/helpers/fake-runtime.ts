@@ -66,5 +66,5 @@ export class FakeRuntime implements Runtime {
 
 /** What a call's `call` header says. */
 export function headerOfCall(call: RuntimeCall): Record<string, unknown> {
-  return JSON.parse(call.header)
+  return JSON.parse(call.wholeHeader)
 }

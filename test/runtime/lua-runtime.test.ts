@@ -991,7 +991,7 @@ t.test(
     t.equal(site.runtime.threadCount, 1, 'a spare one waits')
     await site.call('hello')
     t.equal(site.runtime.workerCount(fn.key), 1)
-      await until(() => site.runtime.threadCount === 2, 'another takes its place')
+    await until(() => site.runtime.threadCount === 2, 'another takes its place')
     await until(() => site.runtime.workerCount(fn.key) === 0, 'the idle worker ends')
     t.equal((await site.call('hello')).body.toString(), '1', 'and comes back')
     site.add('hello', 'function handler() return 2 end', { workerPool: pool })
