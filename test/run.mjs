@@ -5,7 +5,8 @@
 // every process that a test starts, and these tests start the product's processes and look at their environment.
 import { spawn } from 'node:child_process'
 import { existsSync, readdirSync } from 'node:fs'
-import { availableParallelism } from 'node:os'
+import { availableParallelism, homedir } from 'node:os'
+import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
@@ -34,7 +35,12 @@ function run(file) {
       cwd: root,
       detached: true,
       // tap's own limit is 30 s a file, too short for one that builds Rust on a busy machine.
-      env: { ...process.env, TAP_TIMEOUT: String(FILE_TIMEOUT_MS / 1000) },
+      // Each root would fetch its crates anew: these tests have hundreds of roots.
+      env: {
+        CARGO_HOME: join(homedir(), '.cargo'),
+        ...process.env,
+        TAP_TIMEOUT: String(FILE_TIMEOUT_MS / 1000),
+      },
       stdio: ['ignore', 'pipe', 'pipe'],
     })
     const end = () => {

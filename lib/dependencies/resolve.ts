@@ -15,6 +15,7 @@ import { GatewayError } from '../core/errors.ts'
 import { BUILD_RETRY_MS, INSTALL_TIMEOUT_SECONDS, STALE_BUILD_FOLDER_MS } from '../core/limits.ts'
 import { type Builder, type BuildPlan, type BuildTools, isPassing, type Toolchain } from './build.ts'
 import { createGoBuilder } from './go.ts'
+import { CargoHome } from './cargo-home.ts'
 import { createRustBuilder } from './rust.ts'
 import { runTool } from './run-tool.ts'
 
@@ -68,6 +69,7 @@ export function createBuilds(options: CompiledOptions): Builds {
         functionsRoot,
         workerFolder: workerFolder('rust'),
         targetFolder: join(folder, 'rust'),
+        cargoHome: new CargoHome(folder, hostEnv),
         timeoutMs: INSTALL_TIMEOUT_SECONDS * 1000,
       }),
     ],

@@ -24,6 +24,7 @@ import {
   toolError,
 } from './build.ts'
 import { BuildKey, Workspace } from './build-cache.ts'
+import type { CargoHome } from './cargo-home.ts'
 import { toManifest } from './cargo-manifest.ts'
 import type { ToolResult } from './run-tool.ts'
 import { blankOut, lineOf, RUST_TEXT } from './source-text.ts'
@@ -34,6 +35,7 @@ export interface RustOptions {
   workerFolder: string
   /** Full path of the folder for build results of all functions. */
   targetFolder: string
+  cargoHome: CargoHome
   timeoutMs: number
 }
 
@@ -196,7 +198,11 @@ class RustBuild {
         args: [...args, ...more],
         cwd: workspace.folder,
         // A panic must be caught: one of a call does not end the process.
-        env: { CARGO_TARGET_DIR: this.#options.targetFolder, CARGO_PROFILE_RELEASE_PANIC: 'unwind' },
+        env: {
+          ...this.#options.cargoHome.prepare(),
+          CARGO_TARGET_DIR: this.#options.targetFolder,
+          CARGO_PROFILE_RELEASE_PANIC: 'unwind',
+        },
       })
     // What was fetched once is enough, and asking the network first would make every build depend on it.
     let result = await run(['--offline'])

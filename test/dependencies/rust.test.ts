@@ -1,6 +1,8 @@
-import { cpSync, readdirSync, utimesSync } from 'node:fs'
+import { cpSync, readdirSync, readFileSync, utimesSync } from 'node:fs'
+import { homedir } from 'node:os'
 import t from 'tap'
 import { type BuildBed, makeBuilds, missingToolchain } from '../helpers/compiled.ts'
+import { makeTree } from '../helpers/tree.ts'
 import { type DaemonClient, startDaemon } from '../helpers/worker-client.ts'
 
 const missing = missingToolchain('rust')
@@ -60,6 +62,41 @@ t.test(
     utimesSync(copy.tree.path('moved/handler.rs'), 1, 1)
     await copy.builds.prepare(copy.fn('moved/handler.rs'))
     t.same(copy.built, [], 'the same content elsewhere, with other times')
+  },
+)
+
+t.test(
+  '[dependencies/resolve.13] crates are kept in the build folder, and no network is needed afterwards',
+  async t => {
+    const home = makeTree({
+      '.cargo/config.toml': '[net]\nretry = 1\n',
+      '.cargo/bin/cargo': 'no program',
+    })
+    t.teardown(() => home.cleanup())
+    const hostEnv: Record<string, string | undefined> = {
+      HOME: home.root,
+      CARGO_HOME: undefined,
+      // Where the toolchain is does not follow the home folder.
+      RUSTUP_HOME: process.env.RUSTUP_HOME ?? `${homedir()}/.rustup`,
+    }
+    const own = makeBuilds({ 'one/handler.rs': USE + GOOD }, { hostEnv })
+    t.teardown(() => own.close())
+    await own.builds.prepare(own.fn('one/handler.rs'))
+    const [index] = readdirSync(own.tree.path('.svc/build/cargo/registry/cache'))
+    const crates = readdirSync(own.tree.path(`.svc/build/cargo/registry/cache/${index}`))
+    t.ok(
+      crates.some(name => /^serde_json-.*\.crate$/.test(name)),
+      crates.join(' '),
+    )
+    t.match(readFileSync(own.tree.path('.svc/build/cargo/config.toml'), 'utf8'), 'retry', "the user's settings hold")
+    t.same(readdirSync(home.path('.cargo')).sort(), ['bin', 'config.toml'], 'nothing of it is elsewhere')
+
+    const offline = makeBuilds({}, { hostEnv: { ...hostEnv, CARGO_NET_OFFLINE: 'true' } })
+    t.teardown(() => offline.close())
+    cpSync(own.tree.path('.svc/build/cargo'), offline.tree.path('.svc/build/cargo'), { recursive: true })
+    offline.tree.write({ 'two/handler.rs': USE + GOOD.replace('good', 'offline') })
+    await offline.builds.prepare(offline.fn('two/handler.rs'))
+    t.equal(offline.built.length, 1)
   },
 )
 
