@@ -13,8 +13,8 @@ export interface Clock {
 const WALL_READ_MS = 100
 
 /**
- * Wall time by the monotonic clock: a request reads that one anyway, and a second reading costs as much as its routing.
- * A wall clock that was set is noticed within WALL_READ_MS.
+ * Wall time by the monotonic clock, up to a millisecond late: a request reads that one anyway, and a second reading costs
+ * as much as its routing. A wall clock that was set is noticed within WALL_READ_MS.
  */
 export class WallTime {
   readonly #clock: Clock

@@ -12,7 +12,7 @@
  */
 
 import type { FunctionVersion } from '../core/catalog.ts'
-import { type Clock, WallTime } from '../core/clock.ts'
+import type { Clock } from '../core/clock.ts'
 import { GatewayError, toGatewayError } from '../core/errors.ts'
 import { isReservedPath } from '../core/identity.ts'
 import { TrustedProxies } from '../invocation/client-address.ts'
@@ -67,13 +67,11 @@ const NO_ROUTE = new GatewayError('NOT_FOUND', 'not found')
 export class PublicHandler {
   readonly #options: PublicOptions
   readonly #heads = new HeadReader()
-  readonly #wall: WallTime
   readonly #check: RequestCheck
   readonly #cors = new Cors()
 
   constructor(options: PublicOptions) {
     this.#options = options
-    this.#wall = new WallTime(options.clock)
     this.#check = new RequestCheck(new TrustedProxies(options.trustedProxyCidrs))
   }
 
@@ -184,7 +182,7 @@ export class PublicHandler {
 
   /** Runs a function for an exchange; also for homes that name a function instead of a route. */
   #call(exchange: Exchange, fn: FunctionVersion, params: Readonly<Record<string, string>>): void {
-    const { invoker, debug } = this.#options
+    const { invoker, clock, debug } = this.#options
     exchange.fn = fn
     if (fn.policy.cors !== null) this.#cors.add(exchange, fn.policy.cors)
     const call = new HttpCall(fn, invoker, exchange, fn.policy.includeDebugHeaders ? debug : null)
@@ -195,7 +193,7 @@ export class PublicHandler {
       call.fail(refused)
       return
     }
-    call.header = toCallStart(exchange.id, this.#wall.at(exchange.startedAt))
+    call.header = toCallStart(exchange.id, clock.wall())
     const known = exchange.connection.lastRequest
     if (known?.isOf(exchange)) call.rest = known
     else call.header += readRest(exchange, params)
