@@ -1,0 +1,71 @@
+import t from 'tap'
+import { HttpServer } from '../../lib/http/server.ts'
+import { encodeFrame, FrameReader, FrameWriter, KIND } from '../../lib/runtime/wire-protocol.ts'
+import { headerOfCall } from '../helpers/fake-runtime.ts'
+import { makeFn } from '../helpers/fn.ts'
+import { makePublic } from '../helpers/public.ts'
+import { RawConnection } from '../helpers/raw-http.ts'
+
+t.test('[invocation/event.1] the same request again on a connection is told anew, and any difference too', async t => {
+  const fn = makeFn({ policy: { methods: ['GET', 'PUT'] } })
+  const made = makePublic({ '/a': fn, '/u/:id': fn, '/u/:id/:sub': fn }, { trustedProxyCidrs: ['127.0.0.1/32'] })
+  const server = new HttpServer({ ...made, requestIds: made.requestIds })
+  const { port } = await server.listen(0, '127.0.0.1')
+  t.teardown(() => server.close(0))
+  const requests = [
+    'GET /a HTTP/1.1\r\nHost: h\r\n',
+    'GET /a?x=1 HTTP/1.1\r\nHost: h\r\n',
+    'PUT /a HTTP/1.1\r\nHost: h\r\n',
+    'GET /a HTTP/1.1\r\nHost: h\r\nX-More: 1\r\n',
+    'GET /a HTTP/1.1\r\nHost: h\r\nX-More: 2\r\n',
+    'GET /a HTTP/1.1\r\nHost: h\r\nCookie: sid=1\r\n',
+    'GET /a HTTP/1.1\r\nHost: h\r\nX-Forwarded-For: 9.9.9.9\r\n',
+    'GET /u/1 HTTP/1.1\r\nHost: h\r\n',
+    'GET /u/%C3%A9 HTTP/1.1\r\nHost: h\r\n',
+    'GET /u/1/2 HTTP/1.1\r\nHost: h\r\n',
+    'GET /a HTTP/1.1\r\nHost: other\r\n',
+  ]
+  // Each alone on a connection, then all of them on one, each twice and in turn with its neighbours.
+  const alone: unknown[] = []
+  for (const request of requests) alone.push(...(await tell(port, made.runtime.calls, [request])))
+  const order = requests.flatMap((_, i) => [i, i, (i + 1) % requests.length, i])
+  const together = await tell(
+    port,
+    made.runtime.calls,
+    order.map(i => requests[i]!),
+  )
+  t.same(
+    together,
+    order.map(i => alone[i]),
+  )
+  const ids = made.runtime.calls.map(call => headerOfCall(call).id)
+  t.equal(new Set(ids).size, ids.length, 'but for the id')
+  const known = made.runtime.calls.filter(call => call.rest !== null)
+  t.ok(known.length >= requests.length)
+  for (const call of known) {
+    const frames: string[] = []
+    const reader = new FrameReader((_kind, _id, header) => frames.push(header))
+    const writer = new FrameWriter(bytes => {
+      reader.push(bytes)
+      return true
+    })
+    writer.add(KIND.call, 1, call.header, null, call.rest!.bytes)
+    writer.flush()
+    reader.push(encodeFrame(KIND.call, 1, call.wholeHeader, null))
+    t.equal(frames[0], frames[1], 'as bytes it is the same text')
+  }
+})
+
+async function tell(port: number, calls: Parameters<typeof headerOfCall>[0][], requests: string[]): Promise<unknown[]> {
+  const from = calls.length
+  const raw = await RawConnection.open(port)
+  for (const [i, request] of requests.entries()) {
+    raw.write(`${request}\r\n`)
+    await raw.answers(i + 1)
+  }
+  raw.socket.destroy()
+  return calls.slice(from).map(call => {
+    const { id: _, ts: __, ...rest } = headerOfCall(call)
+    return rest
+  })
+}
