@@ -178,8 +178,7 @@ async function takeWorker(owner, header) {
     spare.owner = owner
     try {
       await spare.process.ready
-      // It loads the function while the gateway is still on its way to it.
-      if (typeof header.early === 'string') spare.process.tell(header.early)
+      tellEarly(spare, header)
       return spare
     } catch {
       // The spare died unused, which says nothing about this function: start one for it.
@@ -190,7 +189,17 @@ async function takeWorker(owner, header) {
   const entry = startWorker(header.binary, style)
   entry.owner = owner
   await entry.process.ready
+  tellEarly(entry, header)
   return entry
+}
+
+/**
+ * The worker loads the function while the gateway is still on its way to it.
+ * @param {Entry} entry
+ * @param {Record<string, any>} header - of the `start` frame
+ */
+function tellEarly(entry, header) {
+  if (runtime === 'node' && typeof header.early === 'string') entry.process.tell(header.early)
 }
 
 /**

@@ -237,7 +237,8 @@ function onFrame(kind, id, header, body) {
       writer.add(KIND.pong, id, '')
       return
     case KIND.start:
-      if (fn !== null) throw new ProtocolError('a worker serves one function')
+      if (fn !== null || (early.module !== null && early.header !== header))
+        throw new ProtocolError('a worker serves one function')
       start(header)
       return
     default:
@@ -272,7 +273,6 @@ function loadEarly(header) {
 /** @param {string} header - of the `start` frame */
 async function start(header) {
   const started = /** @type {import('./event.mjs').FunctionStart} */ (/** @type {unknown} */ (parseHeader(header)))
-  if (early.module !== null && early.header !== header) throw new ProtocolError('a worker serves one function')
   fn = started
   if (reader !== null) reader.maxFrameBytes += Number(started.context?.max_body_bytes) || 0
   sendOutput(outside)

@@ -182,6 +182,50 @@ t.test('[runtimes/node.2] starts are answered by spares, also when a spare has d
   await withWorker('pass.mjs', {}, async worker => t.equal((await worker.call()).text, '"pass"'))
 })
 
+t.test('[runtimes/node.30] a worker loads its function before the gateway connects', async t => {
+  const files = {
+    'early.mjs':
+      "import { writeFileSync } from 'node:fs'\nwriteFileSync('loaded', process.env.A)\nconsole.log('at load')\nexport const handler = () => 'early'\n",
+    'broken.mjs': "import { writeFileSync } from 'node:fs'\nwriteFileSync('loaded', '')\nthrow new Error('at load')\n",
+  }
+  tree.write(files)
+  const begin = async (entry: string) => {
+    tree.remove('loaded')
+    const start = { key: 'k', runtime: 'node', name: 'n', version: null, root: tree.root, dir: tree.root, entry }
+    const early = JSON.stringify({
+      ...start,
+      handler: null,
+      adapter: 'native',
+      env: { A: 'b' },
+      packs: [],
+      context: {},
+    })
+    const { id, uri } = await daemon.startWorker({ dir: tree.root, entry, early } as never)
+    await until(() => existsSync(tree.path('loaded')))
+    const worker = new FrameClient(uri)
+    worker.send(KIND.hello, 0, { role: 'worker' }, Buffer.from([1]))
+    return { id, early, worker }
+  }
+  const whole = await begin('early.mjs')
+  t.equal(readFileSync(tree.path('loaded'), 'utf8'), 'b', 'with its environment')
+  whole.worker.send(KIND.start, 0, whole.early)
+  whole.worker.send(KIND.call, 1, '{"id":"1","headers":{}}')
+  t.equal((await whole.worker.wait(frame => frame.kind === KIND.log)).body.toString(), 'at load\n')
+  t.equal((await whole.worker.wait(frame => frame.kind === KIND.reply)).body.toString(), '"early"')
+  await whole.worker.close()
+
+  const broken = await begin('broken.mjs')
+  broken.worker.send(KIND.start, 0, broken.early)
+  t.match((await broken.worker.wait(frame => frame.kind === KIND.error)).header, { code: 'load', message: /at load/ })
+  await broken.worker.close()
+
+  const other = await begin('early.mjs')
+  other.worker.send(KIND.start, 0, other.early.replace('"A":"b"', '"A":"c"'))
+  t.match((await other.worker.wait(frame => frame.kind === KIND.error)).header, { code: 'protocol' })
+  await other.worker.closed
+  t.match(await daemon.ended(other), { header: { worker: other.id } })
+})
+
 t.test('[runtimes/node.3] a worker has a clean environment, its own folder and process group', async t => {
   await withWorker('cases.mjs', { env: { A: 'b' } }, async worker => {
     const { cwd, env } = parsed(await worker.call(byCase('process')))
