@@ -31,6 +31,7 @@ const LEVELS = (['info', 'warn', 'error'] as const).map(level =>
 )
 const QUEUE_MS = Buffer.from(',"queue_ms":')
 const BYTES_IN = Buffer.from(',"bytes_in":')
+const NO_QUEUE_NO_BODY = Buffer.from(',"queue_ms":0,"bytes_in":0,"bytes_out":')
 const BYTES_OUT = Buffer.from(',"bytes_out":')
 /** Digits and punctuation of a line beside its segments and its id, at most. */
 const NUMBER_BYTES = 160
@@ -83,11 +84,15 @@ export class AccessLogFormat {
     at = idText === null ? putPlain(bytes, at, record.id) : at + bytes.write(idText, at)
     at = put(bytes, at, this.#head.bytes)
     at = putMs(bytes, at, record.durationMs)
-    at = put(bytes, at, QUEUE_MS)
-    at = putMs(bytes, at, record.queuedMs)
-    at = put(bytes, at, BYTES_IN)
-    at = putInteger(bytes, at, record.bytesIn)
-    at = put(bytes, at, BYTES_OUT)
+    if (record.queuedMs === 0 && record.bytesIn === 0) {
+      at = put(bytes, at, NO_QUEUE_NO_BODY)
+    } else {
+      at = put(bytes, at, QUEUE_MS)
+      at = putMs(bytes, at, record.queuedMs)
+      at = put(bytes, at, BYTES_IN)
+      at = putInteger(bytes, at, record.bytesIn)
+      at = put(bytes, at, BYTES_OUT)
+    }
     at = putInteger(bytes, at, record.bytesOut)
     return put(bytes, at, this.#tail.bytes)
   }

@@ -103,6 +103,11 @@ export abstract class Worker {
     return open < this.depth && now - this.inflight.first!.startedAt < FAST_CALL_MS
   }
 
+  /** True when its calls took so little lately that it gets them ahead. */
+  get isQuick(): boolean {
+    return this.depth > 1
+  }
+
   /** False while at least half of what may be sent ahead is there still: calls go in bunches, each one write and one read. */
   get wantsCalls(): boolean {
     return this.maxInflight !== 1 || this.inflight.size * 2 <= this.depth
@@ -668,7 +673,9 @@ export class WorkerSet {
     if (this.workers.length >= this.options.maxWorkers && !this.workers.some(worker => worker.isForNobody)) return
     const oneAtATime = this.workers.every(worker => worker.maxInflight === 1)
     if (!isLooking) this.answersAtLastLook = oneAtATime ? -1 : this.answers
-    this.growTimer = this.clock.setTimeout(() => this.growNow(), oneAtATime ? GROW_LOOK_MS : STALL_MS)
+    // A quick worker that is silent for so short a time waits for a processor, and another one would have to share it.
+    const lookMs = this.workers.some(worker => worker.isQuick) ? FAST_CALL_MS : GROW_LOOK_MS
+    this.growTimer = this.clock.setTimeout(() => this.growNow(), oneAtATime ? lookMs : STALL_MS)
   }
 
   /** Doubles the workers while calls keep waiting; one that is starting counts as help on its way. */
