@@ -10,7 +10,7 @@ const UNSAFE_ALL = /[\u007f-\u009f\u2028-\u202e\u2066-\u2069]/g
 
 /** Characters of a text from the client in a machine line; of an overlong line only the second so many. */
 const TEXT_CHARS = 1024
-const SHORT_TEXT_CHARS = 128
+const SHORT_TEXT_CHARS = 96
 
 const QUOTE = 34
 const DOT = 46
@@ -34,7 +34,7 @@ const BYTES_IN = Buffer.from(',"bytes_in":')
 const NO_QUEUE_NO_BODY = Buffer.from(',"queue_ms":0,"bytes_in":0,"bytes_out":')
 const BYTES_OUT = Buffer.from(',"bytes_out":')
 /** Digits and punctuation of a line beside its segments and its id, at most. */
-const NUMBER_BYTES = 160
+const NUMBER_BYTES = 200
 
 /**
  * Writes access lines. A machine line goes straight into the log's memory, from segments that are kept while route, client

@@ -9,7 +9,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
-import { median, RawClient, usageOf } from './load.ts'
+import { median, RawClient, untilBuilt, usageOf } from './load.ts'
 import type { BenchRow } from './rows.ts'
 
 const PROGRAM = fileURLToPath(new URL('../../dist/bin/fngw.js', import.meta.url))
@@ -86,7 +86,6 @@ const MANY = 2000
 const FIRST_CALLS = 8
 /** Milliseconds between first calls, in which a daemon prepares its next spare worker, as between those of real traffic. */
 const PAUSE_MS = 300
-const BUILD_WAIT_MS = 150_000
 
 export async function run(): Promise<BenchRow[]> {
   const rows: BenchRow[] = []
@@ -204,18 +203,6 @@ async function readUrl(child: ChildProcess): Promise<string> {
     return url
   }
   throw new Error('the gateway ended before it was ready')
-}
-
-/** The first call of a compiled function waits for its build, a while. */
-async function untilBuilt(url: string): Promise<void> {
-  const from = performance.now()
-  for (;;) {
-    const response = await fetch(url)
-    const text = await response.text()
-    if (response.status === 200) return
-    if (response.status !== 503 || performance.now() - from > BUILD_WAIT_MS) throw new Error(`${url}: ${text}`)
-    await pause()
-  }
 }
 
 function write(root: string, folder: string, { file, text }: Language): void {

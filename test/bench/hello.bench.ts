@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
-import { hasWrk, load, median, usageOf } from './load.ts'
+import { hasWrk, load, median, untilBuilt, usageOf } from './load.ts'
 import type { BenchRow } from './rows.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
@@ -74,9 +74,6 @@ pub fn handler(_event: Value) -> Value {
   },
 ]
 
-/** Milliseconds that a build may take. */
-const BUILD_WAIT_MS = 150_000
-
 function write(root: string, path: string, text: string): void {
   const file = join(root, path)
   mkdirSync(dirname(file), { recursive: true })
@@ -118,7 +115,7 @@ export async function run(): Promise<BenchRow[]> {
   const baseUrl = gateway.match[1]!
   const rows: BenchRow[] = []
   try {
-    for (const { name } of languages) await untilServed(`${baseUrl}/hello-${name}`)
+    for (const { name } of languages) await untilBuilt(`${baseUrl}/hello-${name}`)
     for (const connections of [16, 64]) {
       const ratios = new Map<string, number[]>()
       const cpu = new Map<string, number[]>()
@@ -183,16 +180,4 @@ export async function run(): Promise<BenchRow[]> {
     rmSync(root, { recursive: true, force: true })
   }
   return rows
-}
-
-/** The first call of a compiled function waits for its build, a while. */
-async function untilServed(url: string): Promise<void> {
-  const from = performance.now()
-  for (;;) {
-    const response = await fetch(url)
-    const text = await response.text()
-    if (response.status === 200) return
-    if (response.status !== 503 || performance.now() - from > BUILD_WAIT_MS) throw new Error(`${url}: ${text}`)
-    await new Promise(done => setTimeout(done, 300))
-  }
 }

@@ -68,6 +68,22 @@ export class RawClient {
   }
 }
 
+/** Milliseconds that a build may take, and between two looks. */
+const BUILD_WAIT_MS = 150_000
+const BUILD_LOOK_MS = 300
+
+/** The first call of a compiled function waits for its build, a while. */
+export async function untilBuilt(url: string): Promise<void> {
+  const from = performance.now()
+  for (;;) {
+    const response = await fetch(url)
+    const text = await response.text()
+    if (response.status === 200) return
+    if (response.status !== 503 || performance.now() - from > BUILD_WAIT_MS) throw new Error(`${url}: ${text}`)
+    await new Promise(done => setTimeout(done, BUILD_LOOK_MS))
+  }
+}
+
 const TICKS_PER_SECOND = 100
 
 interface Stat {

@@ -75,6 +75,13 @@ t.test('[observe/log-store.10] the line for machines', async t => {
     t.match(JSON.parse(text).path, /\.\.\.$/)
     t.equal(JSON.parse(format.toJsonLine(RECORD)).route, '/users/:id')
   }
+  // Each character takes six bytes, in every text there is.
+  const worst = '\ud800'.repeat(5000)
+  const texts = ['id', 'method', 'path', 'route', 'fn', 'version', 'runtime', 'ip', 'userAgent', 'traceId', 'error']
+  const full = { ...RECORD, ...Object.fromEntries(texts.map(field => [field, worst])) }
+  const most = format.write(full, Buffer.alloc(2 * MAX_LOG_LINE_BYTES), 0)
+  t.ok(most <= MAX_LOG_LINE_BYTES, `${most} bytes`)
+  t.equal(JSON.parse(format.toJsonLine(full)).ua.length, 99)
   t.equal(JSON.parse(format.toJsonLine({ ...RECORD, durationMs: 12.3456, queuedMs: 0.0004 })).dur_ms, 12.346)
   t.equal(JSON.parse(format.toJsonLine({ ...RECORD, status: 503 })).level, 'error')
   t.equal(JSON.parse(format.toJsonLine({ ...RECORD, status: 404 })).level, 'warn')
