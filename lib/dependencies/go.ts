@@ -35,7 +35,7 @@ export interface GoOptions {
 }
 
 /** Part of the key: a change of how programs are built builds them again. */
-const RECIPE = 'go 1'
+const RECIPE = 'go 2'
 /** Oldest toolchain that builds the worker's package, and the oldest language it may be told to speak. */
 const OLDEST_MINOR = 19
 const OLDEST_LANGUAGE = '1.18'
@@ -126,7 +126,13 @@ class GoBuild {
     const module = mod === null ? OWN_MODULE : (/^\s*module\s+"?([^\s"]+)/m.exec(mod)?.[1] ?? OWN_MODULE)
     const modFile = workspace.write('go.mod', toModFile(mod, toolchain.version))
     if (sum !== null) workspace.write('go.sum', sum)
-    const overlay = workspace.write('overlay.json', JSON.stringify({ Replace: this.#overlay(module, modFile) }))
+    // A workspace file of the user's in a folder above is not the function's.
+    const env = { GOWORK: 'off', CGO_ENABLED: this.#options.cgo ? '1' : '0' }
+    const cwd = this.#fn.fnDir
+    // Asked in the function's folder: its go.mod may choose another toolchain.
+    const root = await tools.run({ command: toolchain.program, args: ['env', 'GOROOT'], cwd, env })
+    const replace = { ...this.#overlay(module, modFile), ...this.#standardLibrary(root.output.trim()) }
+    const overlay = workspace.write('overlay.json', JSON.stringify({ Replace: replace }))
     const output = join(workspace.folder, 'bin', `.${key}`)
     const result = await tools.run({
       command: toolchain.program,
@@ -144,9 +150,8 @@ class GoBuild {
         output,
         toPackageArgument(below(this.#fn.fnDir, this.#package.folder)),
       ],
-      cwd: this.#fn.fnDir,
-      // A workspace file of the user's in a folder above is not the function's.
-      env: { GOWORK: 'off', CGO_ENABLED: this.#options.cgo ? '1' : '0' },
+      cwd,
+      env,
     })
     if (result.code !== 0) throw this.#toError(result, mod !== null)
     workspace.publish(key, output)
@@ -172,6 +177,17 @@ class GoBuild {
     replace[join(folder, MAIN_FILE)] = this.#workspace.write('src/main.go', `${lines.join('\n')}\n`)
     for (const path of this.#worker.keys()) replace[join(this.#fn.fnDir, WORKER_PACKAGE, basename(path))] = path
     return replace
+  }
+
+  /**
+   * Package os with a look at the worker's variable before a file is written: the one place that all output of a
+   * goroutine comes through. A toolchain that writes it differently builds as it is; see runtimes/go.10.
+   */
+  #standardLibrary(goRoot: string): Record<string, string> {
+    const path = join(goRoot, 'src', 'os', 'file.go')
+    const text = goRoot === '' ? null : readOptional(path)
+    const watched = text === null ? null : toWatchedFile(text)
+    return watched === null ? {} : { [path]: this.#workspace.write('src/os_file.go', watched) }
   }
 
   #toError(result: ToolResult, hasModule: boolean): GatewayError {
@@ -210,6 +226,17 @@ class GoBuild {
   #shorten(path: string): string {
     return path.startsWith(`${this.#options.functionsRoot}/`) ? below(this.#options.functionsRoot, path) : path
   }
+}
+
+/** The source of os.File with the look, null when its Write is not found. */
+function toWatchedFile(text: string): string | null {
+  const head = /^func \((\w+) \*File\) Write\((\w+) \[\]byte\) \(\w+ int, \w+ error\) \{\n/m.exec(text)
+  if (head === null || !/^import \($[^)]*"unsafe"/m.test(text)) return null
+  const [line, file, bytes] = head
+  const end = head.index + line.length
+  const look = `\tif fngwOutput != nil && fngwOutput(${file}, ${bytes}) {\n\t\treturn len(${bytes}), nil\n\t}\n`
+  const variable = `//go:linkname fngwOutput\nvar fngwOutput func(*File, []byte) bool\n`
+  return `${text.slice(0, end)}${look}${text.slice(end)}\n${variable}`
 }
 
 /** The user's go.mod, or one of our own. The worker's package needs a language with type parameters. */

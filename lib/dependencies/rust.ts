@@ -40,7 +40,7 @@ export interface RustOptions {
 }
 
 /** Part of the key: a change of how programs are built builds them again. */
-const RECIPE = 'rust 1'
+const RECIPE = 'rust 2'
 /** Oldest compiler that builds the worker's crate. */
 const OLDEST_MINOR = 63
 /** Newest versions that the compilers of stable distributions take (1.63); a newer compiler takes the newest. */

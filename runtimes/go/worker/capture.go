@@ -8,41 +8,54 @@ import (
 	"sync"
 	"syscall"
 	"unicode/utf8"
+	"unsafe"
 )
 
 // Captured output of one call and stream that is passed on.
 const maxCapturedBytes = 64 << 10
 
-// capture stands between the handlers and descriptors 1 and 2. While exactly one call is open, what is written belongs
-// to it; at other times nobody can tell, and it goes on to where the process's output went before.
+// capture finds out whose output something is. What comes by way of package os belongs to the call whose goroutine, or
+// one that it started, writes it (attribution.go). Of what is written to descriptors 1 and 2 by other means nobody can
+// tell: it belongs to the one open call, and goes on to where the process's output went before when there are several.
 type capture struct {
 	mu      sync.Mutex
 	writer  *frameWriter
 	streams [2]*outputStream
 	open    map[uint32]*call
+	// The open calls by the label of their goroutines.
+	labels map[unsafe.Pointer]*call
 }
 
 type outputStream struct {
 	name string
+	// The file that the descriptor is for package os.
+	file *os.File
 	// The pipe that stands in for the descriptor.
 	in *os.File
 	// Where it led before.
 	outside *os.File
 	buffer  []byte
-	// Of the one open call: bytes so far, and the beginning of a character whose rest has not come yet.
+}
+
+// callOutput is what one call has written to one stream.
+type callOutput struct {
+	// Bytes so far.
 	bytes int
-	rest  []byte
+	// The beginning of a character whose rest has not come yet.
+	rest []byte
 }
 
 func newCapture(writer *frameWriter) (*capture, error) {
-	c := &capture{writer: writer, open: map[uint32]*call{}}
+	c := &capture{writer: writer, open: map[uint32]*call{}, labels: map[unsafe.Pointer]*call{}}
 	for i, name := range [2]string{"stdout", "stderr"} {
 		stream, err := redirect(i+1, name)
 		if err != nil {
 			return nil, err
 		}
+		stream.file = [2]*os.File{os.Stdout, os.Stderr}[i]
 		c.streams[i] = stream
 	}
+	fileOutput = c.takeFile
 	return c, nil
 }
 
@@ -89,7 +102,7 @@ func (c *capture) drain(stream *outputStream, descriptor int) bool {
 		if count <= 0 {
 			return true
 		}
-		c.pass(stream, stream.buffer[:count])
+		c.pass(stream, c.alone(), stream.buffer[:count])
 	}
 }
 
@@ -106,9 +119,17 @@ func (c *capture) begin(call *call) {
 	c.mu.Lock()
 	if len(c.open) <= 1 {
 		c.drainAll()
-		c.settle()
 	}
 	c.open[call.id] = call
+	c.mu.Unlock()
+}
+
+// own makes the calling goroutine, and all that it starts, the call's.
+func (c *capture) own(call *call) {
+	label := labelGoroutine(call.ctx)
+	c.mu.Lock()
+	call.label = label
+	c.labels[label] = call
 	c.mu.Unlock()
 }
 
@@ -117,22 +138,54 @@ func (c *capture) end(call *call) {
 	c.mu.Lock()
 	if len(c.open) <= 2 {
 		c.drainAll()
-		c.settle()
+	}
+	for i, stream := range c.streams {
+		if rest := call.output[i].rest; len(rest) > 0 {
+			c.writer.send(kindLog, call.id, stream.header(), rest)
+		}
 	}
 	delete(c.open, call.id)
+	delete(c.labels, call.label)
 	c.mu.Unlock()
 }
 
+// takeFile takes what is written to a file of package os; false when it has to be written there.
+func (c *capture) takeFile(file *os.File, text []byte) bool {
+	for _, stream := range c.streams {
+		if stream.file == file {
+			return c.takeOwned(stream, text)
+		}
+	}
+	return false
+}
+
+func (c *capture) takeOwned(stream *outputStream, text []byte) bool {
+	label := goroutineLabel()
+	if label == nil {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	owner := c.labels[label]
+	if owner == nil {
+		return false
+	}
+	if len(c.open) == 1 {
+		c.drainAll()
+	}
+	c.pass(stream, owner, text)
+	return true
+}
+
 // write takes output that comes by way of this process's own code.
-func (c *capture) write(name string, text []byte) {
+func (c *capture) write(stream *outputStream, text []byte) {
+	if c.takeOwned(stream, text) {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.drainAll()
-	for _, stream := range c.streams {
-		if stream.name == name {
-			c.pass(stream, text)
-		}
-	}
+	c.pass(stream, c.alone(), text)
 }
 
 func (c *capture) alone() *call {
@@ -144,43 +197,39 @@ func (c *capture) alone() *call {
 	return nil
 }
 
-func (c *capture) pass(stream *outputStream, text []byte) {
-	call := c.alone()
-	if call == nil {
+// pass sends output to the log as the owner's; without one it goes on to where it went before.
+func (c *capture) pass(stream *outputStream, owner *call, text []byte) {
+	if owner == nil {
 		_, _ = stream.outside.Write(text)
 		return
 	}
-	if stream.bytes > maxCapturedBytes {
+	output := &owner.output[0]
+	if stream == c.streams[1] {
+		output = &owner.output[1]
+	}
+	if output.bytes > maxCapturedBytes {
 		return
 	}
-	text = append(stream.rest, text...)
-	stream.rest = nil
+	text = append(output.rest, text...)
+	output.rest = nil
 	note := ""
-	if stream.bytes+len(text) > maxCapturedBytes {
-		text = bytes.ToValidUTF8(text[:maxCapturedBytes-stream.bytes], nil)
+	if output.bytes+len(text) > maxCapturedBytes {
+		text = bytes.ToValidUTF8(text[:maxCapturedBytes-output.bytes], nil)
 		note = "\n[output above " + strconv.Itoa(maxCapturedBytes>>10) + " KiB dropped]\n"
-		stream.bytes = maxCapturedBytes + 1
+		output.bytes = maxCapturedBytes + 1
 	} else {
 		end := completeEnd(text)
-		stream.rest = append([]byte(nil), text[end:]...)
+		output.rest = append([]byte(nil), text[end:]...)
 		text = text[:end]
-		stream.bytes += len(text)
+		output.bytes += len(text)
 	}
 	if len(text)+len(note) > 0 {
-		c.writer.send(kindLog, call.id, `{"stream":"`+stream.name+`"}`, append(text[:len(text):len(text)], note...))
+		c.writer.send(kindLog, owner.id, stream.header(), append(text[:len(text):len(text)], note...))
 	}
 }
 
-// settle ends what the one open call has written so far.
-func (c *capture) settle() {
-	call := c.alone()
-	for _, stream := range c.streams {
-		if call != nil && len(stream.rest) > 0 {
-			c.writer.send(kindLog, call.id, `{"stream":"`+stream.name+`"}`, stream.rest)
-		}
-		stream.rest = nil
-		stream.bytes = 0
-	}
+func (s *outputStream) header() string {
+	return `{"stream":"` + s.name + `"}`
 }
 
 // completeEnd is where a character begins that is not complete yet, or the length.
@@ -201,7 +250,7 @@ func completeEnd(text []byte) int {
 type logWriter struct{ capture *capture }
 
 func (w logWriter) Write(text []byte) (int, error) {
-	w.capture.write("stderr", text)
+	w.capture.write(w.capture.streams[1], text)
 	return len(text), nil
 }
 

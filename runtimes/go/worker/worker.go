@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"sync"
 	"syscall"
+	"unsafe"
 )
 
 // Handler lists the accepted signatures.
@@ -145,7 +146,7 @@ func (w *worker) take(next frame) string {
 		opened := &call{id: next.id, worker: w, credit: streamWindowBytes}
 		opened.changed.L = &opened.mu
 		if w.wantsContext {
-			opened.ctx, opened.cancelContext = context.WithCancel(context.Background())
+			opened.ctx, opened.cancelContext = context.WithCancel(withLabels(context.Background()))
 		}
 		w.calls[next.id] = opened
 		w.mu.Unlock()
@@ -187,6 +188,10 @@ type call struct {
 	ctx           context.Context
 	cancelContext context.CancelFunc
 
+	// Of capture, under its lock: of the call's goroutines, and what they wrote to stdout and stderr.
+	label  unsafe.Pointer
+	output [2]callOutput
+
 	mu       sync.Mutex
 	changed  sync.Cond
 	credit   int
@@ -207,6 +212,7 @@ func (c *call) run(fields map[string]any, body []byte) {
 		}
 		c.finish(kindError, failed.toJSON(), nil)
 	}()
+	c.worker.capture.own(c)
 	value, err := c.worker.invoke(c.ctx, c.worker.toEvent(fields, body))
 	var made answer
 	if err == nil {

@@ -1,45 +1,70 @@
-//! What user code prints. While exactly one call is open, what is written to descriptors 1 and 2 belongs to it; at other
-//! times nobody can tell, and it goes on to where the process's output went before.
+//! What user code prints. What a call's thread writes to descriptors 1 and 2, or one that it started, belongs to the call
+//! (attribution.rs). Of what comes out of their pipes nobody can tell: it belongs to the one open call, and goes on to where
+//! the process's output went before when there are several.
 
+use crate::attribution;
 use crate::system;
 use crate::wire::{lock, FrameWriter, LOG};
 use std::io::Write;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Captured output of one call and stream that is passed on.
 const MAX_CAPTURED_BYTES: usize = 64 << 10;
+const NAMES: [&str; 2] = ["stdout", "stderr"];
+
+/// The one of this process, once it is there.
+static CURRENT: AtomicPtr<Capture> = AtomicPtr::new(ptr::null_mut());
 
 pub struct Capture {
+    /// Id of the process that it belongs to; a forked child only has a copy.
+    pub process: u32,
     state: Mutex<State>,
 }
 
 struct State {
     writer: Arc<FrameWriter>,
     streams: [Stream; 2],
-    /// Ids of the open calls.
-    open: Vec<u32>,
+    open: Vec<Open>,
     buffer: Vec<u8>,
 }
 
 struct Stream {
-    name: &'static str,
     /// End of the pipe that stands in for the descriptor.
     pipe: i32,
     /// Where it led before.
     outside: i32,
-    /// Of the one open call: bytes so far, and the beginning of a character whose rest has not come yet.
+}
+
+/// An open call, and what it wrote to each stream.
+struct Open {
+    id: u32,
+    output: [Output; 2],
+}
+
+#[derive(Default)]
+struct Output {
+    /// Bytes so far.
     bytes: usize,
+    /// The beginning of a character whose rest has not come yet.
     rest: Vec<u8>,
 }
 
+pub fn current() -> Option<&'static Capture> {
+    // Set once, and never taken back.
+    unsafe { CURRENT.load(Ordering::Acquire).as_ref() }
+}
+
 impl Capture {
-    pub fn new(writer: Arc<FrameWriter>) -> Option<Self> {
-        let stream = |name, fd| {
-            system::redirect(fd).map(|(pipe, outside)| Stream { name, pipe, outside, bytes: 0, rest: Vec::new() })
-        };
-        let streams = [stream("stdout", 1)?, stream("stderr", 2)?];
+    /// Puts itself before the descriptors, until the end of the process.
+    pub fn begin_process(writer: Arc<FrameWriter>) -> Option<&'static Self> {
+        let stream = |fd| system::redirect(fd).map(|(pipe, outside)| Stream { pipe, outside });
+        let streams = [stream(1)?, stream(2)?];
         let state = State { writer, streams, open: Vec::new(), buffer: vec![0; 16 << 10] };
-        Some(Capture { state: Mutex::new(state) })
+        let made = Box::leak(Box::new(Capture { process: std::process::id(), state: Mutex::new(state) }));
+        CURRENT.store(made, Ordering::Release);
+        Some(made)
     }
 
     /// Reads what is written while nobody looks for it, so that no writer waits.
@@ -58,94 +83,106 @@ impl Capture {
     pub fn begin(&self, id: u32) {
         let mut state = lock(&self.state);
         if state.open.len() <= 1 {
-            state.settle();
+            state.drain();
         }
-        state.open.push(id);
+        state.open.push(Open { id, output: Default::default() });
     }
 
-    /// Called before a call's last frame; afterwards its output is complete.
+    /// Called by the call's thread before its last frame; afterwards its output is complete.
     pub fn end(&self, id: u32) {
         // What `print!` holds back until the end of a line.
         let _ = std::io::stdout().flush();
+        attribution::set(0);
         let mut state = lock(&self.state);
         if state.open.len() <= 2 {
-            state.settle();
+            state.drain();
         }
-        state.open.retain(|open| *open != id);
+        if let Some(at) = state.open.iter().position(|open| open.id == id) {
+            let ended = state.open.swap_remove(at);
+            ended.settle(&state.writer);
+        }
+    }
+
+    /// Takes what a call's thread writes; false when the call is over.
+    pub fn take(&self, stream: usize, id: u32, bytes: &[u8]) -> bool {
+        let mut state = lock(&self.state);
+        if state.open.len() == 1 {
+            state.drain();
+        }
+        let State { open, writer, .. } = &mut *state;
+        match open.iter_mut().find(|open| open.id == id) {
+            Some(owner) => owner.pass(stream, writer, bytes),
+            None => return false,
+        }
+        true
     }
 
     /// The last chance before the process is gone.
     pub fn flush(&self) {
         if let Ok(mut state) = self.state.try_lock() {
-            state.settle();
+            state.drain();
+            for open in &state.open {
+                open.settle(&state.writer);
+            }
         }
     }
 }
 
 impl State {
-    fn alone(&self) -> Option<u32> {
-        if self.open.len() == 1 {
-            Some(self.open[0])
-        } else {
-            None
-        }
-    }
-
+    /// Takes what is in the pipes.
     fn drain(&mut self) {
-        let alone = self.alone();
-        for stream in &mut self.streams {
+        let State { writer, streams, open, buffer } = self;
+        let mut alone = if open.len() == 1 { open.first_mut() } else { None };
+        for (at, stream) in streams.iter().enumerate() {
             loop {
-                let count = system::read_some(stream.pipe, &mut self.buffer);
+                let count = system::read_some(stream.pipe, buffer);
                 if count == 0 {
                     break;
                 }
-                stream.pass(&self.writer, alone, &self.buffer[..count]);
+                match &mut alone {
+                    Some(owner) => owner.pass(at, writer, &buffer[..count]),
+                    None => system::write_all(stream.outside, &buffer[..count]),
+                }
             }
-        }
-    }
-
-    /// Ends what the one open call has written so far.
-    fn settle(&mut self) {
-        self.drain();
-        let alone = self.alone();
-        for stream in &mut self.streams {
-            let rest = std::mem::take(&mut stream.rest);
-            if let (Some(id), false) = (alone, rest.is_empty()) {
-                self.writer.send(LOG, id, &stream.header(), &rest);
-            }
-            stream.bytes = 0;
         }
     }
 }
 
-impl Stream {
-    fn header(&self) -> String {
-        format!("{{\"stream\":\"{}\"}}", self.name)
-    }
-
-    fn pass(&mut self, writer: &FrameWriter, alone: Option<u32>, bytes: &[u8]) {
-        let id = match alone {
-            None => return system::write_all(self.outside, bytes),
-            Some(id) => id,
-        };
-        if self.bytes > MAX_CAPTURED_BYTES {
+impl Open {
+    /// Sends output as the call's, as far as it has room.
+    fn pass(&mut self, stream: usize, writer: &FrameWriter, bytes: &[u8]) {
+        let output = &mut self.output[stream];
+        if output.bytes > MAX_CAPTURED_BYTES {
             return;
         }
-        let mut text = std::mem::take(&mut self.rest);
+        let mut text = std::mem::take(&mut output.rest);
         text.extend_from_slice(bytes);
-        if self.bytes + text.len() > MAX_CAPTURED_BYTES {
-            text.truncate(MAX_CAPTURED_BYTES - self.bytes);
+        if output.bytes + text.len() > MAX_CAPTURED_BYTES {
+            text.truncate(MAX_CAPTURED_BYTES - output.bytes);
             text.truncate(complete_end(&text));
             text.extend_from_slice(format!("\n[output above {} KiB dropped]\n", MAX_CAPTURED_BYTES >> 10).as_bytes());
-            self.bytes = MAX_CAPTURED_BYTES + 1;
+            output.bytes = MAX_CAPTURED_BYTES + 1;
         } else {
-            self.rest = text.split_off(complete_end(&text));
-            self.bytes += text.len();
+            output.rest = text.split_off(complete_end(&text));
+            output.bytes += text.len();
         }
         if !text.is_empty() {
-            writer.send(LOG, id, &self.header(), &text);
+            writer.send(LOG, self.id, &header(stream), &text);
         }
     }
+
+    /// Sends what was kept for a character's rest.
+    fn settle(&self, writer: &FrameWriter) {
+        for (at, output) in self.output.iter().enumerate() {
+            if !output.rest.is_empty() {
+                writer.send(LOG, self.id, &header(at), &output.rest);
+            }
+        }
+    }
+}
+
+fn header(stream: usize) -> String {
+    format!("{{\"stream\":\"{}\"}}", NAMES[stream])
 }
 
 /// Where a character begins that is not complete yet, or the length.

@@ -5,6 +5,7 @@
 //!
 //! Pages: runtimes/rust, runtime/wire-protocol.
 
+mod attribution;
 mod base64;
 mod capture;
 mod envelope;
@@ -57,7 +58,7 @@ type Handler = dyn Fn(Value) -> Result<Value, String> + Send + Sync;
 struct Worker {
     function: Function,
     writer: Arc<FrameWriter>,
-    capture: Arc<Capture>,
+    capture: &'static Capture,
     handler: Box<Handler>,
     calls: Mutex<HashMap<u32, Arc<Call>>>,
     finished: Condvar,
@@ -89,10 +90,8 @@ thread_local! {
 }
 
 /// For the end of the process, which is told to a plain function.
-static CAPTURE: Mutex<Option<Arc<Capture>>> = Mutex::new(None);
-
 extern "C" fn flush_output() {
-    if let Some(capture) = &*lock(&CAPTURE) {
+    if let Some(capture) = capture::current() {
         capture.flush();
     }
 }
@@ -108,14 +107,12 @@ pub fn serve<A: Answer>(handler: impl Fn(Value) -> A + Send + Sync + 'static) ->
             exit(1);
         }
     };
-    let capture = match Capture::new(writer.clone()) {
-        Some(capture) => Arc::new(capture),
+    let capture = match Capture::begin_process(writer.clone()) {
+        Some(capture) => capture,
         None => fail("worker cannot capture output"),
     };
-    *lock(&CAPTURE) = Some(capture.clone());
     system::at_exit(flush_output);
-    let follower = capture.clone();
-    thread::spawn(move || follower.follow());
+    thread::spawn(move || capture.follow());
     watch_panics();
     let worker = Arc::new(Worker {
         function,
@@ -201,6 +198,7 @@ impl Worker {
     /// Runs the handler and sends the call's frames. A panic of one call never reaches another.
     fn answer(&self, id: u32, call: &Call, event: Value) {
         RUNS_CALL.with(|runs| runs.set(true));
+        attribution::set(id);
         let result = panic::catch_unwind(AssertUnwindSafe(|| (self.handler)(event)));
         RUNS_CALL.with(|runs| runs.set(false));
         let error = match result {

@@ -9,6 +9,12 @@ struct PollFd {
     revents: i16,
 }
 
+#[repr(C)]
+struct Part {
+    from: *const c_void,
+    count: usize,
+}
+
 const POLLIN: i16 = 1;
 const F_SETFD: c_int = 2;
 const F_GETFL: c_int = 3;
@@ -26,7 +32,7 @@ extern "C" {
     fn close(fd: c_int) -> c_int;
     fn fcntl(fd: c_int, command: c_int, ...) -> c_int;
     fn read(fd: c_int, to: *mut c_void, most: usize) -> isize;
-    fn write(fd: c_int, from: *const c_void, count: usize) -> isize;
+    fn writev(fd: c_int, parts: *const Part, count: c_int) -> isize;
     fn poll(fds: *mut PollFd, count: std::os::raw::c_ulong, timeout: c_int) -> c_int;
     fn atexit(callback: extern "C" fn()) -> c_int;
 }
@@ -59,6 +65,14 @@ pub fn read_some(fd: c_int, to: &mut [u8]) -> usize {
     count.max(0) as usize
 }
 
+/// `write(2)`, by a function of the C library that this program has none of its own of.
+///
+/// # Safety
+/// As of `write(2)`.
+pub unsafe fn write(fd: c_int, from: *const c_void, count: usize) -> isize {
+    writev(fd, &Part { from, count }, 1)
+}
+
 pub fn write_all(fd: c_int, mut bytes: &[u8]) {
     while !bytes.is_empty() {
         let count = unsafe { write(fd, bytes.as_ptr().cast(), bytes.len()) };
@@ -74,6 +88,27 @@ pub fn write_all(fd: c_int, mut bytes: &[u8]) {
 pub fn wait_readable(fds: &[c_int], timeout_ms: c_int) -> bool {
     let mut waiting: Vec<PollFd> = fds.iter().map(|&fd| PollFd { fd, events: POLLIN, revents: 0 }).collect();
     unsafe { poll(waiting.as_mut_ptr(), waiting.len() as _, timeout_ms) > 0 }
+}
+
+/// True in a handler of signals that has a stack of its own, such as the one that tells of an overflow.
+#[cfg(target_os = "linux")]
+pub fn is_in_signal() -> bool {
+    const SS_ONSTACK: c_int = 1;
+    let mut now = SignalStack { start: std::ptr::null_mut(), flags: 0, size: 0 };
+    unsafe { sigaltstack(std::ptr::null(), &mut now) != 0 || now.flags & SS_ONSTACK != 0 }
+}
+
+#[cfg(target_os = "linux")]
+#[repr(C)]
+struct SignalStack {
+    start: *mut c_void,
+    flags: c_int,
+    size: usize,
+}
+
+#[cfg(target_os = "linux")]
+extern "C" {
+    fn sigaltstack(new: *const SignalStack, old: *mut SignalStack) -> c_int;
 }
 
 pub fn at_exit(callback: extern "C" fn()) {
