@@ -173,8 +173,12 @@ export const MAX_QUERY_PARAMS = 1000
 /** Milliseconds a client has to send its header block, and the whole request. */
 export const HEADERS_TIMEOUT_MS = 15_000
 export const REQUEST_TIMEOUT_MS = 60_000
-/** Milliseconds an idle connection is kept. */
-export const KEEP_ALIVE_TIMEOUT_MS = 5000
+/**
+ * Milliseconds an idle connection is kept: longer than load balancers keep theirs (60 s), which would send a request into
+ * a connection that is just being closed. Clients are told less, for the same reason.
+ */
+export const KEEP_ALIVE_TIMEOUT_MS = 65_000
+export const KEEP_ALIVE_RESERVE_MS = 5000
 /** Descriptors that clients may not take, so that workers, files and reloads have some: a share of the limit, and at least so many. */
 export const RESERVED_DESCRIPTORS = { share: 0.1, min: 64 } as const
 /** Milliseconds between two words about refused connections. */

@@ -31,14 +31,29 @@ export class DirectResponse extends ServerResponse<IncomingMessage> {
    */
   sendWhole(status: number, head: string, body: string): void {
     const internals = this as unknown as Internals
-    const seconds = Math.floor(internals._keepAliveTimeout / 1000)
-    const kept = seconds > 0 ? `Connection: keep-alive\r\nKeep-Alive: timeout=${seconds}\r\n\r\n` : KEPT
+    if (internals._keepAliveTimeout !== keptMs) {
+      keptMs = internals._keepAliveTimeout
+      keptText = toKept(keptMs)
+    }
     this.statusCode = status
     internals._header = head
     internals._headerSent = true
-    this.socket!.write(head + kept + body, 'latin1')
+    this.socket!.write(head + keptText + body, 'latin1')
     this.end()
+  }
+
+  /** Tells the client to give its idle connection up before the server does. */
+  tellKeepAlive(ms: number): void {
+    const internals = this as unknown as Internals
+    internals._keepAliveTimeout = ms
   }
 }
 
-const KEPT = 'Connection: keep-alive\r\n\r\n'
+function toKept(ms: number): string {
+  const seconds = Math.floor(ms / 1000)
+  return `Connection: keep-alive\r\n${seconds > 0 ? `Keep-Alive: timeout=${seconds}\r\n` : ''}\r\n`
+}
+
+/** The lines of the connection as they were last; servers of one process hardly differ in it. */
+let keptMs = 0
+let keptText = toKept(keptMs)

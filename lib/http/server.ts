@@ -11,6 +11,7 @@ import {
   CONNECTION_CHECK_INTERVAL_MS,
   DRAIN_SWEEP_MS,
   HEADERS_TIMEOUT_MS,
+  KEEP_ALIVE_RESERVE_MS,
   KEEP_ALIVE_TIMEOUT_MS,
   MAX_HEADER_BYTES,
   MAX_TARGET_BYTES,
@@ -68,6 +69,8 @@ export class HttpServer {
   constructor(options: ServerOptions) {
     this.#options = options
     const { handle } = options
+    const keepAliveMs = options.keepAliveTimeoutMs ?? KEEP_ALIVE_TIMEOUT_MS
+    const toldMs = Math.max(0, keepAliveMs - KEEP_ALIVE_RESERVE_MS)
     this.#server = createServer({
       ServerResponse: DirectResponse,
       // A lenient parser would let two servers read one byte stream as different requests.
@@ -75,16 +78,20 @@ export class HttpServer {
       maxHeaderSize: MAX_HEADER_BYTES,
       headersTimeout: options.headersTimeoutMs ?? HEADERS_TIMEOUT_MS,
       requestTimeout: options.requestTimeoutMs ?? REQUEST_TIMEOUT_MS,
-      keepAliveTimeout: options.keepAliveTimeoutMs ?? KEEP_ALIVE_TIMEOUT_MS,
+      keepAliveTimeout: keepAliveMs,
       connectionsCheckingInterval: options.checkIntervalMs ?? CONNECTION_CHECK_INTERVAL_MS,
       requireHostHeader: false,
     })
     // The block's size is limited already; a limit by count would drop late headers without a word.
     this.#server.maxHeadersCount = 0
-    this.#server.on('request', (req, res) => handle(req, res))
-    this.#server.on('checkContinue', (req, res) => handle(req, res, true))
+    const take = (req: IncomingMessage, res: DirectResponse, expectsContinue?: boolean): void => {
+      res.tellKeepAlive(toldMs)
+      handle(req, res, expectsContinue)
+    }
+    this.#server.on('request', (req, res) => take(req, res))
+    this.#server.on('checkContinue', (req, res) => take(req, res, true))
     // Any other expectation: the handler's check refuses it.
-    this.#server.on('checkExpectation', (req, res) => handle(req, res, true))
+    this.#server.on('checkExpectation', (req, res) => take(req, res, true))
     this.#server.on('connect', (_req, socket) => this.#refuse(socket as Socket, notImplemented()))
     this.#server.on('clientError', (error: NodeJS.ErrnoException, socket) =>
       this.#onClientError(error, socket as Socket),

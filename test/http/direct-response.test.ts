@@ -16,7 +16,7 @@ async function serveBoth(t: Teardown) {
   const own = new HttpServer({ ...made, requestIds: made.requestIds })
   const { port } = await own.listen(0, '127.0.0.1')
   const plain = createServer((req, res) => made.handle(req, res))
-  plain.keepAliveTimeout = 5000
+  plain.keepAliveTimeout = 60_000
   await new Promise<void>(resolve => plain.listen(0, '127.0.0.1', resolve))
   t.teardown(async () => {
     plain.closeAllConnections()

@@ -188,7 +188,9 @@ t.test('[http/public.15] slow and silent connections are closed, others are serv
 t.test('[http/public.15] a thousand idle connections', async t => {
   const { open, url } = await serve(t)
   const idle = await Promise.all(Array.from({ length: 1000 }, open))
-  t.equal((await fetch(`${url}/a`)).status, 200)
+  const answer = await fetch(`${url}/a`)
+  t.equal(answer.status, 200)
+  t.equal(answer.headers.get('keep-alive'), 'timeout=60', 'less than the connection is kept')
   for (const { socket } of idle) socket.destroy()
 })
 
