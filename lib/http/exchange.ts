@@ -7,7 +7,7 @@ import type { FunctionVersion } from '../core/catalog.ts'
 import type { GatewayError } from '../core/errors.ts'
 import { toPlainAddress } from '../invocation/client-address.ts'
 import type { RequestHead } from '../invocation/forwarded-headers.ts'
-import type { HeaderRest } from '../runtime/call.ts'
+import type { KnownRequest } from './known-request.ts'
 import type { Responder } from './respond.ts'
 
 export interface HttpSocket {
@@ -54,7 +54,7 @@ export interface HttpResponse {
   end(chunk: Buffer | string, encoding?: BufferEncoding): unknown
   once(event: 'drain' | 'finish' | 'close', listener: () => void): unknown
   destroy(): unknown
-  /** The short way of DirectResponse, where there is one. */
+  /** The short way of DirectResponse, which the gateway's own server has. */
   readonly isDirect?: boolean
   sendWhole?(status: number, head: string, body: string): void
 }
@@ -93,6 +93,8 @@ export class Exchange {
 
   /** Canonical path, the raw target before it is checked; a step may change it, and the walk goes on with the new one. */
   path: string
+  /** The path before any step. */
+  askedPath = ''
   /** What follows `?`, undecoded; empty when there is none. */
   search = ''
   /** Host that routes see; empty when there is none. */
@@ -105,6 +107,8 @@ export class Exchange {
   /** The function that answers, and the route it answers at. */
   fn: FunctionVersion | null = null
   route: string | null = null
+  /** The last request of the connection, when this one is the same again. */
+  known: KnownRequest | null = null
   /** Goes on with a walk that a step holds up. */
   resume: (() => void) | null = null
   /** Cross-origin headers of the answer, names and values in turn; a handler's own are dropped for them. */
@@ -187,45 +191,6 @@ export class Exchange {
   }
 }
 
-/** What the end of a call header, behind id and time, was made of, and that end. */
-export class KnownRequest implements HeaderRest {
-  readonly head: RequestHead
-  readonly text: string
-  readonly #method: string
-  readonly #target: string
-  readonly #path: string
-  /** Gives the parameters their names. */
-  readonly #route: string | null
-  readonly #ip: string
-  #bytes: Buffer | null = null
-
-  constructor(exchange: Exchange, text: string) {
-    this.head = exchange.head
-    this.text = text
-    this.#method = exchange.method
-    this.#target = exchange.target
-    this.#path = exchange.path
-    this.#route = exchange.route
-    this.#ip = exchange.ip
-  }
-
-  get bytes(): Buffer {
-    this.#bytes ??= Buffer.from(this.text)
-    return this.#bytes
-  }
-
-  isOf(exchange: Exchange): boolean {
-    return (
-      this.head === exchange.head &&
-      this.#target === exchange.target &&
-      this.#method === exchange.method &&
-      this.#path === exchange.path &&
-      this.#route === exchange.route &&
-      this.#ip === exchange.ip
-    )
-  }
-}
-
 const CONNECTION = Symbol('fngw.connection')
 
 /** What is open on one client connection. Kept on the socket, so that it costs no lookup and ends with it. */
@@ -235,7 +200,7 @@ export class ClientConnection {
   first: Exchange | null = null
   /** The one that began last, open or not: a broken connection closes after its answer. */
   latest: Exchange | null = null
-  /** The call header of its last request: clients often send the same one again. */
+  /** Its last request to a function: clients often send the same one again. */
   lastRequest: KnownRequest | null = null
   /** True once an answer said that it is the last: what the client sends after that is no request. */
   closing = false

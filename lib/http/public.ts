@@ -25,15 +25,16 @@ import { unescapeCanonical } from '../router/path.ts'
 import type { RouteRefusal, RouteTable } from '../router/route-table.ts'
 import { Cors } from './cors.ts'
 import type { DebugHeaders } from './debug-headers.ts'
-import { connectionOf, Exchange, type HttpRequest, type HttpResponse, KnownRequest, type Step } from './exchange.ts'
+import { connectionOf, Exchange, type HttpRequest, type HttpResponse, type Step } from './exchange.ts'
 import { HttpCall } from './http-call.ts'
+import { KnownRequest } from './known-request.ts'
 import { readBody } from './read-body.ts'
 import { RequestCheck } from './request-check.ts'
 import type { Responder } from './respond.ts'
 
 /** What a request needs of the catalog it began with. */
 export interface PublicCatalog {
-  readonly routes: Pick<RouteTable, 'find'>
+  readonly routes: Pick<RouteTable, 'find' | 'epoch'>
   /** In order: docs, homes, assets that come first. Each may answer, change `path`, or do nothing. */
   readonly before: readonly Step[]
   /** In order, for paths without a route: assets. */
@@ -62,6 +63,7 @@ export type HttpHandler = (
   next?: (() => void) | null,
 ) => void
 
+const NO_PARAMS: Readonly<Record<string, string>> = {}
 const NO_ROUTE = new GatewayError('NOT_FOUND', 'not found')
 
 export class PublicHandler {
@@ -80,10 +82,15 @@ export class PublicHandler {
     const { clock, responder, requestIds } = this.#options
     const connection = connectionOf(req.socket)
     if (connection.closing) return
-    const head = this.#heads.read(req.rawHeaders, connection.lastRequest?.head ?? null)
+    const known = connection.lastRequest
+    const head = this.#heads.read(req.rawHeaders, known === null ? null : known.head)
     const id = requestIds.take(head.requestId)
     const exchange = new Exchange(req, res, connection, responder, head, id, clock.monotonic(), expectsContinue)
     try {
+      if (known?.recognize(exchange)) {
+        this.#before(exchange, this.#options.catalog(), next, 0)
+        return
+      }
       const refused = this.#check.check(exchange)
       if (refused === null) {
         this.#walk(exchange, next)
@@ -112,6 +119,7 @@ export class PublicHandler {
 
   #before(exchange: Exchange, catalog: PublicCatalog, next: (() => void) | null, from: number): void {
     const { before } = catalog
+    if (from === 0) exchange.askedPath = exchange.path
     for (let i = from; i < before.length; i++) {
       const outcome = before[i]!(exchange)
       if (outcome === false) continue
@@ -126,10 +134,18 @@ export class PublicHandler {
 
   /** Calls the function at the exchange's path. @returns the refusal when there is none */
   #route(exchange: Exchange, catalog: PublicCatalog): RouteRefusal | null {
-    const found = catalog.routes.find(exchange.method, exchange.path, exchange.host)
+    const { routes } = catalog
+    const { known } = exchange
+    if (known?.leads(exchange, routes.epoch)) {
+      exchange.route = known.route
+      this.#call(exchange, known.fn, NO_PARAMS, routes.epoch)
+      return null
+    }
+    const found = routes.find(exchange.method, exchange.path, exchange.host)
     if (found.kind === 'refused') return found
     exchange.route = found.pattern
-    this.#call(exchange, found.fn, found.params)
+    exchange.known = null
+    this.#call(exchange, found.fn, found.params, routes.epoch)
     return null
   }
 
@@ -180,8 +196,8 @@ export class PublicHandler {
     this.#options.responder.sendError(exchange, toRefusal(found))
   }
 
-  /** Runs a function for an exchange; also for homes that name a function instead of a route. */
-  #call(exchange: Exchange, fn: FunctionVersion, params: Readonly<Record<string, string>>): void {
+  /** Runs a function for an exchange; the call header of a known request is at hand. */
+  #call(exchange: Exchange, fn: FunctionVersion, params: Readonly<Record<string, string>>, epoch: object): void {
     const { invoker, clock, debug } = this.#options
     exchange.fn = fn
     if (fn.policy.cors !== null) this.#cors.add(exchange, fn.policy.cors)
@@ -194,9 +210,15 @@ export class PublicHandler {
       return
     }
     call.header = toCallStart(exchange.id, clock.wall())
-    const known = exchange.connection.lastRequest
-    if (known?.isOf(exchange)) call.rest = known
-    else call.header += readRest(exchange, params)
+    if (exchange.known !== null) {
+      call.rest = exchange.known
+    } else {
+      const rest = readRest(exchange, params)
+      call.header += rest
+      // Where a step leads a request may change without the routes.
+      if (exchange.path === exchange.askedPath)
+        exchange.connection.lastRequest = new KnownRequest(exchange, fn, epoch, rest)
+    }
     if (!hasBody) {
       call.handedAt = exchange.startedAt
       call.onBody(null)
@@ -207,10 +229,10 @@ export class PublicHandler {
   }
 }
 
-/** The call header behind id and time; kept, because clients often send the same request again. */
+/** The call header behind id and time. */
 function readRest(exchange: Exchange, params: Readonly<Record<string, string>>): string {
   const { head, path } = exchange
-  const text = toCallRest({
+  return toCallRest({
     method: exchange.method,
     path: path.includes('%') ? unescapeCanonical(path) : path,
     rawPath: exchange.target,
@@ -224,8 +246,6 @@ function readRest(exchange: Exchange, params: Readonly<Record<string, string>>):
     triggerJson: 'null',
     traceparent: head.traceparent,
   })
-  exchange.connection.lastRequest = new KnownRequest(exchange, text)
-  return text
 }
 
 function toRefusal({ code, message, allow }: RouteRefusal): GatewayError {

@@ -71,7 +71,7 @@ export class Responder {
       const chunk =
         typeof body === 'string' ? body : isJoined ? body!.toString('latin1') : isConstant ? body! : Buffer.from(body!)
       const encoding = typeof body === 'string' ? 'utf8' : 'latin1'
-      if (!isJoined) exchange.req.socket.setTimeout(WRITE_STALL_TIMEOUT_MS)
+      if (!isJoined) this.#watchStall(exchange)
       if (lingers) {
         res.write(chunk, encoding)
         this.#linger(exchange)
@@ -173,6 +173,13 @@ export class Responder {
     }
     exchange.bytesOut += chunk.length
     return exchange.res.write(isConstant ? chunk : Buffer.from(chunk))
+  }
+
+  /** Cuts the connection when the client takes nothing of a last, long piece for long. */
+  #watchStall({ req, res }: Exchange): void {
+    req.socket.setTimeout(WRITE_STALL_TIMEOUT_MS)
+    // A host application's server sets a limit of its own for the time until the next request; ours sets none.
+    if (res.sendWhole !== undefined) res.once('finish', () => req.socket.setTimeout(0))
   }
 
   /** Calls back when the client has taken what was written; cuts the connection when it takes nothing for long. */

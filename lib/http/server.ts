@@ -22,6 +22,7 @@ import {
 import type { RequestIds } from '../invocation/request-ids.ts'
 import { DirectResponse } from './direct-response.ts'
 import { connectionOf, type Exchange } from './exchange.ts'
+import { isIdle, OpenSockets } from './open-sockets.ts'
 import type { HttpHandler } from './public.ts'
 import { rejectConnection } from './respond.ts'
 
@@ -61,7 +62,8 @@ export class ListenError extends Error {
 export class HttpServer {
   readonly #options: ServerOptions
   readonly #server: Server<typeof IncomingMessage, typeof DirectResponse>
-  readonly #sockets = new Set<Socket>()
+  readonly #sockets = new OpenSockets()
+  #sweepTimer: NodeJS.Timeout | null = null
   #closing: Promise<void> | null = null
   #dropped = 0
   #tellDropAt = 0
@@ -69,8 +71,7 @@ export class HttpServer {
   constructor(options: ServerOptions) {
     this.#options = options
     const { handle } = options
-    const keepAliveMs = options.keepAliveTimeoutMs ?? KEEP_ALIVE_TIMEOUT_MS
-    const toldMs = Math.max(0, keepAliveMs - KEEP_ALIVE_RESERVE_MS)
+    const toldMs = Math.max(0, (options.keepAliveTimeoutMs ?? KEEP_ALIVE_TIMEOUT_MS) - KEEP_ALIVE_RESERVE_MS)
     this.#server = createServer({
       ServerResponse: DirectResponse,
       // A lenient parser would let two servers read one byte stream as different requests.
@@ -78,7 +79,8 @@ export class HttpServer {
       maxHeaderSize: MAX_HEADER_BYTES,
       headersTimeout: options.headersTimeoutMs ?? HEADERS_TIMEOUT_MS,
       requestTimeout: options.requestTimeoutMs ?? REQUEST_TIMEOUT_MS,
-      keepAliveTimeout: keepAliveMs,
+      // The sweep closes quiet connections.
+      keepAliveTimeout: 0,
       connectionsCheckingInterval: options.checkIntervalMs ?? CONNECTION_CHECK_INTERVAL_MS,
       requireHostHeader: false,
     })
@@ -88,7 +90,7 @@ export class HttpServer {
       res.tellKeepAlive(toldMs)
       handle(req, res, expectsContinue)
     }
-    this.#server.on('request', (req, res) => take(req, res))
+    this.#server.on('request', take)
     this.#server.on('checkContinue', (req, res) => take(req, res, true))
     // Any other expectation: the handler's check refuses it.
     this.#server.on('checkExpectation', (req, res) => take(req, res, true))
@@ -103,10 +105,7 @@ export class HttpServer {
     // The system itself would take connections and drop them without a word.
     if (options.descriptorLimit != null) this.#server.maxConnections = toMaxConnections(options.descriptorLimit)
     this.#server.on('drop', () => this.#tellDrop())
-    this.#server.on('connection', socket => {
-      this.#sockets.add(socket)
-      socket.once('close', () => this.#sockets.delete(socket))
-    })
+    this.#server.on('connection', socket => this.#sockets.add(socket))
   }
 
   /**
@@ -119,11 +118,19 @@ export class HttpServer {
       this.#server.once('error', onError)
       this.#server.listen(port, host, () => {
         this.#server.removeListener('error', onError)
+        this.#sweep()
         const address = this.#server.address() as AddressInfo
         const name = address.family === 'IPv6' ? `[${address.address}]` : address.address
         resolve({ host: address.address, port: address.port, url: `http://${name}:${address.port}` })
       })
     })
+  }
+
+  #sweep(): void {
+    const { clock, keepAliveTimeoutMs = KEEP_ALIVE_TIMEOUT_MS, checkIntervalMs } = this.#options
+    this.#sockets.closeQuiet(clock.monotonic(), keepAliveTimeoutMs)
+    this.#sweepTimer = clock.setTimeout(() => this.#sweep(), checkIntervalMs ?? CONNECTION_CHECK_INTERVAL_MS)
+    this.#sweepTimer.unref?.()
   }
 
   /**
@@ -140,6 +147,7 @@ export class HttpServer {
     const { clock, lifecycle } = this.#options
     lifecycle.draining = true
     if (!this.#server.listening) return
+    if (this.#sweepTimer !== null) clock.clearTimeout(this.#sweepTimer)
     const deadline = clock.monotonic() + timeoutMs
     await new Promise<void>(resolve => {
       let timer: NodeJS.Timeout | null = null
@@ -213,10 +221,6 @@ function toMaxConnections(descriptorLimit: number): number {
 /** True when an answer is with the socket or beyond. */
 function isWritten(exchange: Exchange | null): boolean {
   return exchange === null || (exchange.ended && (exchange.res.writableFinished || exchange.res.socket !== null))
-}
-
-function isIdle(socket: Socket): boolean {
-  return connectionOf(socket).first === null && socket.writableLength === 0
 }
 
 function closeAfter(exchange: Exchange, socket: Socket): void {

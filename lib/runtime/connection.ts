@@ -74,6 +74,8 @@ export class SocketWorker extends Worker {
   private unsent: Buffer[] = []
   private flushing = false
   private unflushed = 0
+  /** The last reply header that began no stream. */
+  private wholeHeader = ''
   /** Monotonic ms of the last read. */
   private readAt = 0
   private socket: net.Socket | null = null
@@ -249,7 +251,7 @@ export class SocketWorker extends Worker {
     switch (kind) {
       case KIND.reply:
         // The header text goes on unparsed: equal texts are prepared once.
-        this.handleReply(id, header, body, isStreamHead(header), this.readAt)
+        this.handleReply(id, header, body, this.isStream(header), this.readAt)
         return
       case KIND.chunk:
         this.handleChunk(id, body)
@@ -285,6 +287,14 @@ export class SocketWorker extends Worker {
         return
       default:
     }
+  }
+
+  private isStream(header: string): boolean {
+    if (header !== this.wholeHeader) {
+      if (isStreamHead(header)) return true
+      this.wholeHeader = header
+    }
+    return false
   }
 
   private handleExit(exit: WorkerExit): void {

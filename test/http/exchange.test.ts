@@ -1,4 +1,7 @@
 import t from 'tap'
+import { DebugHeaders } from '../../lib/http/debug-headers.ts'
+import type { Step } from '../../lib/http/exchange.ts'
+import { type PublicCatalog, PublicHandler } from '../../lib/http/public.ts'
 import { HttpServer } from '../../lib/http/server.ts'
 import { encodeFrame, FrameReader, FrameWriter, KIND } from '../../lib/runtime/wire-protocol.ts'
 import { headerOfCall } from '../helpers/fake-runtime.ts'
@@ -54,6 +57,47 @@ t.test('[invocation/event.1] the same request again on a connection is told anew
     reader.push(encodeFrame(KIND.call, 1, call.wholeHeader, null))
     t.equal(frames[0], frames[1], 'as bytes it is the same text')
   }
+})
+
+t.test('[http/public.3] a repeated request goes where routes and steps lead now', async t => {
+  const old = makeFn({ name: 'old' })
+  const made = makePublic({ '/a': old, '/b': old, '/home': old })
+  const other = makePublic({ '/a': makeFn({ name: 'new' }), '/home': old })
+  let catalog: PublicCatalog = made.catalog
+  let target = '/b'
+  const homes: Step = exchange => {
+    if (exchange.path === '/home') exchange.path = target
+    return false
+  }
+  const handler = new PublicHandler({
+    ...made,
+    debug: new DebugHeaders(() => ({ routing: 'single', socketIndex: 1, cold: false })),
+    trustedProxyCidrs: [],
+    catalog: () => ({ ...catalog, before: [homes] }),
+    control: () => {},
+  })
+  const server = new HttpServer({ ...made, handle: handler.handle, requestIds: made.requestIds })
+  const { port } = await server.listen(0, '127.0.0.1')
+  t.teardown(() => server.close(0))
+  const raw = await RawConnection.open(port)
+  t.teardown(() => raw.socket.destroy())
+  let count = 0
+  const ask = async (path: string) => {
+    raw.write(`GET ${path} HTTP/1.1\r\nHost: h\r\n\r\n`)
+    const { status } = (await raw.answers(++count))[count - 1]!
+    const call = made.runtime.calls.at(-1)!
+    return [status, call.fn.name, headerOfCall(call).path]
+  }
+  t.same(await ask('/a'), [200, 'old', '/a'])
+  t.same(await ask('/a'), [200, 'old', '/a'])
+  t.same(await ask('/home'), [200, 'old', '/b'])
+  target = '/a'
+  t.same(await ask('/home'), [200, 'old', '/a'], 'the step is asked again')
+  t.same(await ask('/a'), [200, 'old', '/a'])
+  catalog = other.catalog
+  t.same(await ask('/a'), [200, 'new', '/a'], 'so are the new routes')
+  t.same(await ask('/a'), [200, 'new', '/a'])
+  t.same((await ask('/b'))[0], 404)
 })
 
 async function tell(port: number, calls: Parameters<typeof headerOfCall>[0][], requests: string[]): Promise<unknown[]> {

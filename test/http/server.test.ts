@@ -3,11 +3,13 @@ import { createServer } from 'node:net'
 import t from 'tap'
 import type { FunctionVersion } from '../../lib/core/catalog.ts'
 import { HttpServer, ListenError, type ServerOptions } from '../../lib/http/server.ts'
+import { FakeClock } from '../helpers/clock.ts'
 import { headerOfCall } from '../helpers/fake-runtime.ts'
 import { makeFn } from '../helpers/fn.ts'
 import { makePublic } from '../helpers/public.ts'
 import { parseAnswers, RawConnection } from '../helpers/raw-http.ts'
 import { REFUSED } from '../helpers/refused-requests.ts'
+import { until } from '../helpers/worker-client.ts'
 
 type Teardown = { teardown: (fn: () => Promise<void>) => void }
 
@@ -183,6 +185,31 @@ t.test('[http/public.15] slow and silent connections are closed, others are serv
   t.equal(parseAnswers(slowBody.text)[0]?.status, 408)
   t.equal(parseAnswers(idle.text).length, 1)
   t.equal(runtime.calls.length, 1)
+})
+
+t.test('[http/public.15] only a connection that is quiet and waits for nothing is closed', async t => {
+  const clock = new FakeClock()
+  const { open, runtime } = await serve(t, { clock })
+  const quiet = await open()
+  quiet.write(GET)
+  await quiet.answers(1)
+  runtime.answer = () => {}
+  const waiting = await open()
+  waiting.write(GET)
+  await until(() => runtime.open.size === 1)
+  clock.advance(60_000)
+  runtime.answer = (call, runtime) => runtime.reply(call, 200)
+  quiet.write(GET)
+  await quiet.answers(2)
+  clock.advance(60_000)
+  quiet.write(GET)
+  t.equal((await quiet.answers(3))[2]?.status, 200, 'each request begins the time anew')
+  clock.advance(70_000)
+  await quiet.closed()
+  for (const call of runtime.open) runtime.reply(call, 201)
+  t.equal((await waiting.answers(1))[0]?.status, 201, 'however long its answer takes')
+  clock.advance(70_000)
+  await waiting.closed()
 })
 
 t.test('[http/public.15] a thousand idle connections', async t => {
