@@ -34,8 +34,8 @@ export async function load(url: string, connections: number, seconds: number): P
   return {
     requestsPerSecond: Number(text(/Requests\/sec:\s+([\d.]+)/)),
     requests: Number(text(/(\d+) requests in/)),
-    p50Us: toMicroseconds(text(/50%\s+(\S+)/)),
-    p99Us: toMicroseconds(text(/99%\s+(\S+)/)),
+    p50Us: toMicroseconds(text(/^\s+50%\s+(\S+)/m)),
+    p99Us: toMicroseconds(text(/^\s+99%\s+(\S+)/m)),
     failures:
       Number(text(/Non-2xx or 3xx responses: (\d+)/)) + errors.slice(1).reduce((sum, count) => sum + Number(count), 0),
   }
