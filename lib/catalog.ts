@@ -8,7 +8,8 @@ import { readSnapshot, type Snapshot } from './discovery/snapshot.ts'
 import type { Step } from './http/exchange.ts'
 import type { PublicCatalog } from './http/public.ts'
 import { type RouteRecords, toRecords } from './router/records.ts'
-import { buildRouteTable, type RouteTable } from './router/route-table.ts'
+import { RouteTableBuilder } from './router/route-builder.ts'
+import type { RouteTable } from './router/route-table.ts'
 
 export interface Catalog extends PublicCatalog {
   readonly discovery: Discovery
@@ -45,11 +46,13 @@ const NO_FOLDERS: ReadonlySet<string> = new Set()
 export class CatalogLoader {
   readonly #options: CatalogOptions
   readonly #discoverer: Discoverer
+  readonly #routes: RouteTableBuilder
   #snapshot: Snapshot | null = null
 
   constructor(options: CatalogOptions) {
     this.#options = options
     this.#discoverer = createDiscoverer(options)
+    this.#routes = new RouteTableBuilder(options.forceUrl)
   }
 
   /** Folders below the root that hold no functions and need no watching: the static assets. */
@@ -59,16 +62,16 @@ export class CatalogLoader {
 
   /** @param changed - files and folders below the root that may have changed; null looks at all of them */
   async load(changed: Iterable<string> | null): Promise<Catalog> {
-    const { rootPath, forceUrl, now, steps } = this.#options
+    const { rootPath, now, steps } = this.#options
     this.#snapshot = await readSnapshot({ rootPath, previous: this.#snapshot, changed, ...SNAPSHOT_RULES })
     const { shortage } = this.#snapshot
     const discovery = this.#discoverer.discover(this.#snapshot)
-    const routes = buildRouteTable(discovery.claims, { functions: discovery.functions, forceUrl })
+    const routes = this.#routes.build(discovery.claims, discovery.functions)
     const { before, after, warnings } = steps(discovery, routes)
     let records: RouteRecords | null = null
     return {
       discovery,
-      functions: new Map(discovery.functions.map(fn => [fn.key, fn])),
+      functions: discovery.byKey,
       routes,
       before,
       after,

@@ -1,7 +1,7 @@
 /** The functions root to functions, claims and warnings: a pure function of the snapshot. Owner: §2.2, page discovery/layouts. */
 
 import { join } from 'node:path'
-import type { AssetsMount, FunctionVersion } from '../core/catalog.ts'
+import type { AssetsMount } from '../core/catalog.ts'
 import type { Warning } from '../core/errors.ts'
 import { ConfigReader } from './configs.ts'
 import { pathWarning } from './disk.ts'
@@ -32,13 +32,13 @@ export function createDiscoverer(options: DiscoverOptions): Discoverer {
   return {
     discover(snapshot) {
       if (last?.snapshot === snapshot) return last.discovery
-      const known = new Map<string, FunctionVersion>(last?.discovery.functions.map(fn => [fn.key, fn]))
-      const maker = new FunctionMaker(snapshot.rootPath, options.defaults, known)
+      const maker = new FunctionMaker(snapshot.rootPath, options.defaults, last?.discovery.byKey ?? new Map())
       const part = folders.read(snapshot.root, maker)
       const { functions, claims, warnings } = settleKeys(part.functions, part.targets, part.claims, maker)
       const assets = findAssets(snapshot, configs, warnings)
       const discovery: Discovery = {
         functions,
+        byKey: new Map(functions.map(fn => [fn.key, fn])),
         claims,
         homes: part.homes,
         assets,

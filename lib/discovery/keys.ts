@@ -42,7 +42,7 @@ export function settleKeys(
   }
   if (replaced.size === 0) return { functions: joined, claims, warnings }
   joined.sort((a, b) => compareText(a.key, b.key))
-  return { functions: joined, claims: claims.map(claim => ({ ...claim, fn: latest(claim.fn, replaced) })), warnings }
+  return { functions: joined, claims: claims.map(claim => withLatest(claim, replaced)), warnings }
 }
 
 function joinTargets(
@@ -71,6 +71,11 @@ function withMethodsOf(fn: FunctionVersion, target: FunctionVersion, maker: Func
   const wanted = new Set([...fn.policy.methods, ...target.policy.methods])
   if (wanted.size === fn.policy.methods.length) return fn
   return maker.reuse({ ...fn, policy: { ...fn.policy, methods: METHODS.filter(method => wanted.has(method)) } })
+}
+
+function withLatest(claim: Claim, replaced: Replacements): Claim {
+  const fn = latest(claim.fn, replaced)
+  return fn === claim.fn ? claim : { ...claim, fn }
 }
 
 function latest(fn: FunctionVersion, replaced: Replacements): FunctionVersion {

@@ -8,6 +8,7 @@ import { isWarning, toClaim, type Wish } from './claims.ts'
 export interface Discovery {
   /** By key. */
   readonly functions: readonly FunctionVersion[]
+  readonly byKey: ReadonlyMap<string, FunctionVersion>
   /** In the order of the tree. */
   readonly claims: readonly Claim[]
   readonly homes: readonly HomeAction[]

@@ -1,32 +1,13 @@
 /**
- * Claims to an immutable route table, and the lookup every request makes. Spec: §1, §3, §7, page router/route-table.
+ * The immutable route table, and the lookup every request makes. Spec: §1, §3, §7, page router/route-table.
  */
 
-import type { Claim, FunctionVersion } from '../core/catalog.ts'
 import type { ErrorCode, Warning } from '../core/errors.ts'
-import { isFunctionName, isVersion, METHODS } from '../core/identity.ts'
-import { type ClaimStanding, claimStrength } from '../core/transitions.ts'
-import { toVersionPath } from '../core/versions.ts'
+import { METHODS } from '../core/identity.ts'
 import { type HostRule, matchesHost, parseHost } from './hosts.ts'
-import { type Pattern, parsePattern } from './pattern.ts'
+import type { Segment } from './pattern.ts'
 import { type Acceptor, RadixTree } from './radix-tree.ts'
-import {
-  compareText,
-  type RouteEntry,
-  type RouteMatch,
-  type RouteParams,
-  type Settlement,
-  type Slot,
-  settle,
-} from './settle.ts'
-import { toRouteWarnings } from './warnings.ts'
-
-export interface RouteTableOptions {
-  /** Every function version of the catalog: those with a version get their address `/<name>@<version>`. */
-  functions: readonly FunctionVersion[]
-  /** `FN_FORCE_URL`. */
-  forceUrl: boolean
-}
+import type { RouteMatch, RouteParams, Settlement, Slot } from './settle.ts'
 
 export interface RouteRefusal {
   readonly kind: 'refused'
@@ -42,6 +23,7 @@ export type RouteResult = RouteMatch | RouteRefusal
 /** What stands in the tree at the end of one shape of path. */
 export interface RouteLeaf {
   pattern: string
+  segments: readonly Segment[]
   settlement: Settlement
   /** Same as in the settlement, one field nearer. */
   slots: (Slot | null)[]
@@ -77,10 +59,11 @@ export class RouteTable {
   readonly #tree: RadixTree<RouteLeaf>
   readonly #lookup = new Lookup()
 
-  constructor(leaves: readonly RouteLeaf[], patterns: readonly Pattern[], warnings: readonly Warning[]) {
+  /** @param leaves - of different shapes, in the order of their patterns */
+  constructor(leaves: readonly RouteLeaf[], warnings: readonly Warning[]) {
     this.leaves = leaves
     this.warnings = warnings
-    this.#tree = new RadixTree(leaves.map((value, index) => ({ segments: patterns[index]!.segments, value })))
+    this.#tree = new RadixTree(leaves.map(leaf => ({ segments: leaf.segments, value: leaf })))
   }
 
   /**
@@ -181,70 +164,6 @@ class Lookup implements Acceptor<RouteLeaf> {
     this.#parsedHost ??= parseHost(this.#host)
     return matchesHost(rules, this.#parsedHost)
   }
-}
-
-/** Builds the table. Same claims in any order, same table. Nothing is thrown: what cannot be used is a warning. */
-export function buildRouteTable(claims: readonly Claim[], options: RouteTableOptions): RouteTable {
-  const warnings: Warning[] = []
-  const shapes = new Map<string, RouteEntry[]>()
-  const add = (claim: Claim, isAddress: boolean): void => {
-    const pattern = parsePattern(claim.pattern)
-    if ('problem' in pattern) {
-      warnings.push({
-        code: 'INVALID_ROUTE',
-        path: claim.origin,
-        message: `${claim.origin}: route "${claim.pattern}": ${pattern.problem}; the route is left out`,
-        hint: 'mend the route; the forms are /users/:id, /docs/:rest*, /docs/:rest*? and /files/*',
-      })
-      return
-    }
-    const entry = toEntry(claim, pattern, isAddress, options.forceUrl)
-    const known = shapes.get(pattern.shape)
-    if (known === undefined) shapes.set(pattern.shape, [entry])
-    else known.push(entry)
-  }
-  for (const claim of claims) add(claim, false)
-  for (const fn of options.functions) {
-    if (fn.version !== null && isFunctionName(fn.name) && isVersion(fn.version)) add(toAddress(fn), true)
-  }
-  const leaves = [...shapes.values()].map(toLeaf).sort((a, b) => compareText(a.pattern, b.pattern))
-  const patterns = leaves.map(leaf => leaf.settlement.entries[0]!.pattern)
-  for (const leaf of leaves) warnings.push(...toRouteWarnings(leaf.settlement))
-  warnings.sort((a, b) => compareText(a.path, b.path) || compareText(a.message, b.message))
-  return new RouteTable(leaves, patterns, warnings)
-}
-
-function toEntry(claim: Claim, pattern: Pattern, isAddress: boolean, forceUrl: boolean): RouteEntry {
-  const standing: ClaimStanding = {
-    fnKey: claim.fn.key,
-    source: claim.source,
-    forced: claim.forced,
-    versioned: claim.fn.version !== null,
-    forceUrl: forceUrl && !isAddress,
-  }
-  return { claim, pattern, hosts: claim.hosts.map(parseHost), standing, strength: claimStrength(standing), isAddress }
-}
-
-/** What a pinned version answers without any claim of its own (§9). */
-function toAddress(fn: FunctionVersion): Claim {
-  return {
-    pattern: toVersionPath(fn.name, fn.version!),
-    methods: fn.policy.methods,
-    hosts: fn.policy.allowHosts,
-    fn,
-    source: 'config',
-    forced: false,
-    origin: fn.entryFile,
-    implied: true,
-  }
-}
-
-function toLeaf(entries: readonly RouteEntry[]): RouteLeaf {
-  const settlement = settle(entries)
-  let methods = 0
-  for (const [index, slot] of settlement.slots.entries()) if (slot !== null) methods |= 1 << index
-  const pattern = settlement.entries.map(entry => entry.pattern.text).sort(compareText)[0]!
-  return { pattern, settlement, slots: settlement.slots, methods }
 }
 
 /** Index in METHODS; -1 for a method no function can allow. */

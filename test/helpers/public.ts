@@ -7,7 +7,7 @@ import { Responder } from '../../lib/http/respond.ts'
 import { type EdgeHandler, Invoker } from '../../lib/invocation/invoke.ts'
 import { RequestIds } from '../../lib/invocation/request-ids.ts'
 import { WorkerPool } from '../../lib/invocation/worker-pool.ts'
-import { buildRouteTable } from '../../lib/router/route-table.ts'
+import { buildRouteTable } from '../../lib/router/route-builder.ts'
 import { FakeRuntime } from './fake-runtime.ts'
 
 export interface PublicSetup {

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { toRecords } from '../../lib/router/records.ts'
-import { buildRouteTable } from '../../lib/router/route-table.ts'
+import { buildRouteTable } from '../../lib/router/route-builder.ts'
 import { makeClaim } from '../helpers/claims.ts'
 
 t.test('[router/route-table.19] owners with the methods they own, in text order', async t => {

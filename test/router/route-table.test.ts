@@ -3,7 +3,8 @@ import type { Claim, FunctionVersion } from '../../lib/core/catalog.ts'
 import { METHODS } from '../../lib/core/identity.ts'
 import { explain } from '../../lib/router/explain.ts'
 import { toRecords } from '../../lib/router/records.ts'
-import { buildRouteTable, type RouteTable } from '../../lib/router/route-table.ts'
+import { buildRouteTable, RouteTableBuilder } from '../../lib/router/route-builder.ts'
+import type { RouteTable } from '../../lib/router/route-table.ts'
 import { makeClaim } from '../helpers/claims.ts'
 import { makeFn } from '../helpers/fn.ts'
 import {
@@ -426,6 +427,51 @@ function naiveAnswer(claims: readonly Claim[], forceUrl: boolean, method: string
   const most = Math.max(...here.map(weight))
   const holders = here.filter(claim => weight(claim) === most)
   return new Set(holders.map(({ fn }) => fn.key)).size > 1 ? '409' : holders[0]!.fn.key
+}
+
+t.test('[router/route-table.22] a table made from an earlier one is the one that is made anew', async t => {
+  const start = seed()
+  t.comment(`seed ${start}`)
+  const random = new Random(start)
+  for (const forceUrl of [false, true]) {
+    const makeSome = () => {
+      const text = `${METHODS.filter(() => random.below(2) === 0).join() || 'GET'} ${randomPattern(random)}`
+      return makeClaim(text, {
+        fn: random.pick(['f', 'g', 'h']),
+        version: random.below(4) === 0 ? 'v1' : null,
+        source: random.pick(['file', 'manifest', 'config'] as const),
+        hosts: random.pick([[], ['a.test']]),
+      })
+    }
+    const builder = new RouteTableBuilder(forceUrl)
+    let claims = Array.from({ length: 60 }, makeSome)
+    for (let round = 0; round < 60; round++) {
+      claims = claims.filter(() => random.below(10) > 0)
+      while (claims.length < 60) claims.splice(random.below(claims.length), 0, makeSome())
+      const functions = [...new Set(claims.map(({ fn }) => fn))]
+      const made = builder.build([...claims], functions)
+      const anew = buildRouteTable([...claims], { functions, forceUrl })
+      t.same(made.leaves.map(shown), anew.leaves.map(shown))
+      t.same(made.warnings, anew.warnings)
+    }
+  }
+})
+
+/** A leaf as data: what answers, who lost, in order. */
+function shown({ pattern, segments, settlement, methods }: RouteTable['leaves'][number]) {
+  const { entries, losses, conflicts } = settlement
+  const nameOf = ({ claim }: { claim: Claim }) => [
+    claim.pattern,
+    claim.fn.key,
+    claim.origin,
+    claim.methods,
+    claim.hosts,
+  ]
+  return [
+    [pattern, segments, methods, entries.map(nameOf)],
+    losses.map(({ entry, winner, methods }) => [nameOf(entry), nameOf(winner), methods]),
+    conflicts.map(({ entries, methods }) => [entries.map(nameOf), methods]),
+  ]
 }
 
 t.test('[router/route-table.21, router/radix-tree.8] the table answers what a plain evaluation answers', async t => {

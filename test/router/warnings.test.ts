@@ -1,6 +1,6 @@
 import t from 'tap'
 import type { Claim } from '../../lib/core/catalog.ts'
-import { buildRouteTable } from '../../lib/router/route-table.ts'
+import { buildRouteTable } from '../../lib/router/route-builder.ts'
 import { describeClaim } from '../../lib/router/warnings.ts'
 import { makeClaim } from '../helpers/claims.ts'
 

@@ -1,0 +1,155 @@
+/**
+ * Claims to a route table. What a claim says, and who owns a shape of path, is worked out once: a reload builds a new
+ * table of the old parts and the few new ones. Spec: §3, page router/route-table.
+ */
+
+import type { Claim, FunctionVersion } from '../core/catalog.ts'
+import type { Warning } from '../core/errors.ts'
+import { isFunctionName, isVersion } from '../core/identity.ts'
+import { type ClaimStanding, claimStrength } from '../core/transitions.ts'
+import { toVersionPath } from '../core/versions.ts'
+import { parseHost } from './hosts.ts'
+import { type Pattern, type PatternProblem, parsePattern } from './pattern.ts'
+import { type RouteLeaf, RouteTable } from './route-table.ts'
+import { compareText, type RouteEntry, settle } from './settle.ts'
+import { toRouteWarnings } from './warnings.ts'
+
+export interface RouteTableOptions {
+  /** Every function version of the catalog: those with a version get their address `/<name>@<version>`. */
+  functions: readonly FunctionVersion[]
+  /** `FN_FORCE_URL`. */
+  forceUrl: boolean
+}
+
+/** Builds one table. Same claims in any order, same table. Nothing is thrown: what cannot be used is a warning. */
+export function buildRouteTable(claims: readonly Claim[], options: RouteTableOptions): RouteTable {
+  return new RouteTableBuilder(options.forceUrl).build(claims, options.functions)
+}
+
+/** All claims on one shape, and the leaf they make. */
+interface Shape {
+  entries: RouteEntry[]
+  leaf: RouteLeaf
+  warnings: readonly Warning[]
+}
+
+/** Builds tables of claims that are mostly the ones of the table before; what it remembers never changes the outcome. */
+export class RouteTableBuilder {
+  readonly #forceUrl: boolean
+  readonly #entries = new WeakMap<Claim, RouteEntry | PatternProblem>()
+  readonly #addresses = new WeakMap<FunctionVersion, Claim>()
+  /** Of the last table, in the order of its leaves. */
+  #shapes: ReadonlyMap<string, Shape> = new Map()
+
+  /** @param forceUrl - `FN_FORCE_URL` */
+  constructor(forceUrl: boolean) {
+    this.#forceUrl = forceUrl
+  }
+
+  build(claims: readonly Claim[], functions: readonly FunctionVersion[]): RouteTable {
+    const warnings: Warning[] = []
+    const claimed = new Map<string, RouteEntry[]>()
+    const add = (claim: Claim, isAddress: boolean): void => {
+      const entry = this.#entryOf(claim, isAddress)
+      if ('problem' in entry) {
+        warnings.push(toInvalidWarning(claim, entry.problem))
+        return
+      }
+      const known = claimed.get(entry.pattern.shape)
+      if (known === undefined) claimed.set(entry.pattern.shape, [entry])
+      else known.push(entry)
+    }
+    for (const claim of claims) add(claim, false)
+    for (const fn of functions) {
+      if (fn.version !== null && isFunctionName(fn.name) && isVersion(fn.version)) add(this.#addressOf(fn), true)
+    }
+    const shapes = this.#settleShapes(claimed)
+    this.#shapes = shapes
+    const leaves: RouteLeaf[] = []
+    for (const shape of shapes.values()) {
+      leaves.push(shape.leaf)
+      for (const warning of shape.warnings) warnings.push(warning)
+    }
+    warnings.sort((a, b) => compareText(a.path, b.path) || compareText(a.message, b.message))
+    return new RouteTable(leaves, warnings)
+  }
+
+  /** The shapes in the order of their leaves' patterns; those of the last table are nearly in order already. */
+  #settleShapes(claimed: Map<string, RouteEntry[]>): Map<string, Shape> {
+    const found: [string, Shape][] = []
+    for (const [name, last] of this.#shapes) {
+      const entries = claimed.get(name)
+      if (entries === undefined) continue
+      claimed.delete(name)
+      found.push([name, isSameList(entries, last.entries) ? last : toShape(entries)])
+    }
+    for (const [name, entries] of claimed) found.push([name, toShape(entries)])
+    found.sort(([, a], [, b]) => compareText(a.leaf.pattern, b.leaf.pattern))
+    return new Map(found)
+  }
+
+  #entryOf(claim: Claim, isAddress: boolean): RouteEntry | PatternProblem {
+    let entry = this.#entries.get(claim)
+    if (entry === undefined) {
+      const pattern = parsePattern(claim.pattern)
+      entry = 'problem' in pattern ? pattern : toEntry(claim, pattern, isAddress, this.#forceUrl)
+      this.#entries.set(claim, entry)
+    }
+    return entry
+  }
+
+  /** What a pinned version answers without any claim of its own (§9). */
+  #addressOf(fn: FunctionVersion): Claim {
+    let address = this.#addresses.get(fn)
+    if (address === undefined) {
+      address = {
+        pattern: toVersionPath(fn.name, fn.version!),
+        methods: fn.policy.methods,
+        hosts: fn.policy.allowHosts,
+        fn,
+        source: 'config',
+        forced: false,
+        origin: fn.entryFile,
+        implied: true,
+      }
+      this.#addresses.set(fn, address)
+    }
+    return address
+  }
+}
+
+function toEntry(claim: Claim, pattern: Pattern, isAddress: boolean, forceUrl: boolean): RouteEntry {
+  const standing: ClaimStanding = {
+    fnKey: claim.fn.key,
+    source: claim.source,
+    forced: claim.forced,
+    versioned: claim.fn.version !== null,
+    forceUrl: forceUrl && !isAddress,
+  }
+  return { claim, pattern, hosts: claim.hosts.map(parseHost), standing, strength: claimStrength(standing), isAddress }
+}
+
+function toShape(entries: RouteEntry[]): Shape {
+  const settlement = settle(entries)
+  let methods = 0
+  for (const [index, slot] of settlement.slots.entries()) if (slot !== null) methods |= 1 << index
+  const pattern = settlement.entries.map(entry => entry.pattern.text).sort(compareText)[0]!
+  const { segments } = settlement.entries[0]!.pattern
+  const leaf = { pattern, segments, settlement, slots: settlement.slots, methods }
+  return { entries, leaf, warnings: toRouteWarnings(settlement) }
+}
+
+function isSameList(a: readonly RouteEntry[], b: readonly RouteEntry[]): boolean {
+  if (a.length !== b.length) return false
+  for (let i = 0; i < a.length; i++) if (a[i] !== b[i]) return false
+  return true
+}
+
+function toInvalidWarning(claim: Claim, problem: string): Warning {
+  return {
+    code: 'INVALID_ROUTE',
+    path: claim.origin,
+    message: `${claim.origin}: route "${claim.pattern}": ${problem}; the route is left out`,
+    hint: 'mend the route; the forms are /users/:id, /docs/:rest*, /docs/:rest*? and /files/*',
+  }
+}
