@@ -3,7 +3,7 @@
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { GatewayError } from '../core/errors.ts'
 import type { RuntimeName } from '../core/identity.ts'
-import type { Worker } from './workers.ts'
+import type { Worker } from './worker.ts'
 
 /** The end of a header that many calls share, ready to be sent. */
 export interface HeaderRest {

@@ -13,7 +13,8 @@ import {
 import type { RuntimeCall } from './call.ts'
 import { toRuntimeError } from './runtime-error.ts'
 import { FrameReader, FrameWriter, KIND, type Kind, parseHeader } from './wire-protocol.ts'
-import { Worker, type WorkerSet } from './workers.ts'
+import { Worker } from './worker.ts'
+import type { WorkerSet } from './workers.ts'
 
 export interface WorkerExit {
   code: number | null

@@ -6,7 +6,8 @@ import { GatewayError } from '../core/errors.ts'
 import type { RuntimeName } from '../core/identity.ts'
 import { DEFAULT_IDLE_TTL_SECONDS, MAX_WORKERS_UNLIMITED } from '../core/limits.ts'
 import type { RuntimeCall } from './call.ts'
-import { type Sockets, type Worker, WorkerSet } from './workers.ts'
+import type { Worker } from './worker.ts'
+import { type Sockets, WorkerSet } from './workers.ts'
 
 export interface FunctionWorkersOptions {
   runtime: RuntimeName

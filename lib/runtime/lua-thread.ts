@@ -6,7 +6,8 @@ import { FLUSH_MESSAGES, WORKER_READY_TIMEOUT_MS } from '../core/limits.ts'
 import type { RuntimeCall } from './call.ts'
 import type { LuaThreads } from './lua-threads.ts'
 import { toRuntimeError } from './runtime-error.ts'
-import { Worker, type WorkerSet } from './workers.ts'
+import { Worker } from './worker.ts'
+import type { WorkerSet } from './workers.ts'
 
 const FIELDS_OF_A_CALL = 3
 const EMPTY = Buffer.alloc(0)

@@ -1,0 +1,399 @@
+/**
+ * One worker as its set sees it: which calls it has, until when they must answer, and what becomes of them when it ends.
+ * A process behind a daemon and a Lua thread differ only in how bytes or messages move. Owner: §2.8, page runtime/workers.
+ */
+
+import { GatewayError } from '../core/errors.ts'
+import { CANCEL_GRACE_MS, FAST_CALL_MS, MAX_INFLIGHT, PREFETCH, STALL_MS, STREAM_WINDOW_BYTES } from '../core/limits.ts'
+import type { RuntimeCall } from './call.ts'
+import { OpenCalls } from './open-calls.ts'
+import type { WorkerSet } from './workers.ts'
+
+/** Share of the newest call in the average of a worker's calls. */
+const CALL_MS_WEIGHT = 1 / 16
+
+/** How a worker came to its end. */
+export interface WorkerEnd {
+  reason: string
+  /** False when the gateway asked for it. */
+  unexpected: boolean
+  /** True when everything it said before its end was read: only then it is known which calls were not begun. */
+  complete: boolean
+}
+
+/**
+ * One worker as the set sees it. A subclass moves bytes or messages: it implements the `send*` methods and `end*`
+ * methods and reports through the `handle*` methods.
+ */
+export abstract class Worker {
+  readonly set: WorkerSet
+  state: 'starting' | 'ready' | 'ending' | 'dead' = 'starting'
+  /** Index (from 1) of the daemon socket that started it, for the debug header. */
+  socketIndex = 1
+  /** Calls it takes at once; 0 means many. */
+  maxInflight = 1
+  /** One of a one-at-a-time worker that is not the first has not begun. */
+  readonly inflight = new OpenCalls()
+  idleSince: number
+  /** Open calls that nobody waits for, when one was left last, and how many of them are past their deadline. */
+  private gone = 0
+  private goneAt = 0
+  private late = 0
+  private lastSign: number
+  private pinged = false
+  private fastCalls = 0
+  /** What its calls took lately, milliseconds; not known to be quick at first. */
+  private callMs = FAST_CALL_MS
+  /** Calls that a one-at-a-time worker may have open now. */
+  private depth = 1
+  private timer: NodeJS.Timeout | null = null
+  private timerDue = 0
+
+  constructor(set: WorkerSet) {
+    this.set = set
+    this.idleSince = this.lastSign = set.clock.monotonic()
+  }
+
+  /** Sends a `call`; may be used before the worker is ready. */
+  protected abstract sendCall(call: RuntimeCall): void
+  protected abstract sendCancel(call: RuntimeCall): void
+  protected abstract sendMore(call: RuntimeCall, bytes: number): void
+  protected abstract sendPing(): void
+  /** Kills at once; `handleClosed` follows when everything it said before is read. */
+  protected abstract endNow(): void
+  /** Lets it finish background work, then ends it. */
+  protected abstract endGracefully(): void
+  /** It sent far more of a stream than was granted; what ends the worker at once. */
+  protected handleOverrun(): void {
+    this.kill()
+  }
+
+  /** True when a call sent now would be begun at once, or soon enough. */
+  hasRoom(now: number): boolean {
+    const open = this.inflight.size
+    if (this.state !== 'ready') return this.state === 'starting' && open === 0
+    if (this.pinged || this.late > 0) return false
+    if (open === 0) return true
+    if (this.maxInflight !== 1) {
+      if (open >= (this.maxInflight || MAX_INFLIGHT)) return false
+      if (now - this.lastSign <= STALL_MS) return true
+      // Silent for a while with calls open: it may be stuck in a loop. Only a sign of life earns it another call.
+      this.pinged = true
+      this.sendPing()
+      return false
+    }
+    // Sending ahead hides a round trip, but a call behind a stuck one would wait for its end: only for functions that
+    // have proven fast, and never behind a call that already takes long.
+    return open < this.depth && now - this.inflight.first!.startedAt < FAST_CALL_MS
+  }
+
+  /** True when its calls took so little lately that it gets them ahead. */
+  get isQuick(): boolean {
+    return this.depth > 1
+  }
+
+  /** False while at least half of what may be sent ahead is there still: calls go in bunches, each one write and one read. */
+  get wantsCalls(): boolean {
+    return this.maxInflight !== 1 || this.inflight.size * 2 <= this.depth
+  }
+
+  accept(call: RuntimeCall, now: number): void {
+    call.worker = this
+    call.cold = this.state === 'starting'
+    call.state = 'sent'
+    if (this.inflight.size === 0) this.lastSign = now
+    this.inflight.add(call)
+    if (this.state === 'ready' && (this.maxInflight !== 1 || this.inflight.size === 1)) this.begin(call, now)
+    this.sendCall(call)
+  }
+
+  /** The receiver of a stream took `bytes`. */
+  grant(call: RuntimeCall, bytes: number): void {
+    if (call.state !== 'streaming' || bytes <= 0) return
+    call.ungranted -= bytes
+    this.sendMore(call, bytes)
+  }
+
+  /** Nobody waits for this call any more. It may go on to its deadline, or until its place is needed. */
+  abandon(call: RuntimeCall): void {
+    call.state = 'done'
+    this.gone++
+    this.goneAt = this.set.clock.monotonic()
+    this.sendCancel(call)
+  }
+
+  /** True when it is busy for clients that left: a call that waits may have its place. */
+  get isForNobody(): boolean {
+    if (this.gone === 0 || this.state !== 'ready') return false
+    return this.maxInflight === 1 ? this.inflight.first?.state === 'done' : this.gone === this.inflight.size
+  }
+
+  /** True when it heard of that long enough ago to have ended the calls. */
+  hadTimeToObey(now: number): boolean {
+    return now - this.goneAt >= CANCEL_GRACE_MS
+  }
+
+  stop(): void {
+    if (this.state === 'ending' || this.state === 'dead') return
+    this.state = 'ending'
+    this.disarm()
+    this.set.forget(this)
+    this.endGracefully()
+  }
+
+  kill(): void {
+    if (this.state === 'dead') return
+    const first = this.state !== 'ending'
+    this.state = 'ending'
+    this.disarm()
+    if (first) this.set.forget(this)
+    this.endNow()
+  }
+
+  // What the subclass reports.
+
+  handleReady(maxInflight: number): void {
+    if (this.state !== 'starting') return
+    this.state = 'ready'
+    this.maxInflight = maxInflight
+    const now = this.set.clock.monotonic()
+    this.lastSign = now
+    for (const call of this.inflight.values()) {
+      this.begin(call, now)
+      if (maxInflight === 1) break
+    }
+    this.set.handleRoom(this, now)
+  }
+
+  handlePong(): void {
+    this.pinged = false
+    const now = this.set.clock.monotonic()
+    this.lastSign = now
+    this.set.handleRoom(this, now)
+  }
+
+  /** @param now - monotonic ms when it was read: answers often come in bunches */
+  handleReply(id: number, header: string, body: Buffer, stream: boolean, now = this.set.clock.monotonic()): void {
+    const call = this.inflight.get(id)
+    if (call === undefined) return
+    this.lastSign = now
+    if (stream) {
+      if (call.state === 'done' || call.state === 'streaming') return
+      call.state = 'streaming'
+      call.ungranted = body.length
+      this.extend(call, now)
+      call.onReply(header, body, true)
+      return
+    }
+    const open = call.state !== 'done'
+    this.finish(call, now)
+    this.set.answers++
+    if (open) call.onReply(header, body, false)
+    this.set.handleSuccess()
+    this.set.handleRoom(this, now)
+  }
+
+  handleChunk(id: number, body: Buffer): void {
+    const call = this.inflight.get(id)
+    if (call === undefined || call.state !== 'streaming') return
+    const now = this.set.clock.monotonic()
+    this.lastSign = now
+    this.extend(call, now)
+    call.ungranted += body.length
+    // The client is slow, and the worker goes on sending what nobody may hold for it. Twice: one piece may be on its way.
+    if (call.ungranted > 2 * STREAM_WINDOW_BYTES) this.handleOverrun()
+    else call.onChunk(body)
+  }
+
+  /** @param problem - why the stream broke, null when it is complete */
+  handleEnd(id: number, problem: string | null): void {
+    const call = this.inflight.get(id)
+    if (call === undefined) return
+    const now = this.set.clock.monotonic()
+    this.lastSign = now
+    const state = call.state
+    this.finish(call, now)
+    if (state === 'streaming') call.onEnd(problem === null ? null : new GatewayError('HANDLER_FAILED', problem))
+    else if (state !== 'done') call.onError(new GatewayError('CONTRACT_BROKEN', 'invalid runtime response: no reply'))
+    this.set.handleRoom(this, now)
+  }
+
+  handleError(id: number, error: GatewayError): void {
+    const call = this.inflight.get(id)
+    if (call === undefined) return
+    const now = this.set.clock.monotonic()
+    this.lastSign = now
+    const state = call.state
+    this.finish(call, now)
+    if (state === 'streaming') call.onEnd(error)
+    else if (state !== 'done') call.onError(error)
+    this.set.handleSuccess()
+    this.set.handleRoom(this, now)
+  }
+
+  /** The error of a call that ends its worker too (`exit()` in a handler): calls behind it were not begun. */
+  handleLastError(id: number, error: GatewayError): void {
+    const call = this.inflight.get(id)
+    if (call === undefined || this.state === 'dead') return
+    this.inflight.remove(call)
+    const others = this.end().filter(other => other.state !== 'done')
+    this.set.fail(call, error)
+    const unbegun = this.maxInflight === 1 ? others : []
+    // They did nothing wrong: the error is not theirs.
+    if (this.maxInflight !== 1) for (const other of others) this.set.fail(other, toDeath('another call ended it'))
+    this.endNow()
+    this.set.handleWorkerEnd(false, error, unbegun)
+  }
+
+  handleLog(id: number, stream: 'stdout' | 'stderr', text: string): void {
+    const call = id === 0 ? undefined : this.inflight.get(id)
+    if (call !== undefined && call.state !== 'done') call.onLog(stream, text)
+    else this.set.onLog(stream, text)
+  }
+
+  /** The function cannot be loaded: the worker is useless, and so is starting another one right away. */
+  handleLoadError(error: GatewayError): void {
+    if (this.state === 'dead') return
+    const calls = this.end()
+    for (const call of calls) this.set.fail(call, error)
+    this.set.handleLoadFailure(error)
+    this.endNow()
+  }
+
+  /** The worker is gone and everything it said has been handled. */
+  handleClosed(end: WorkerEnd): void {
+    if (this.state === 'dead') return
+    const wasStarting = this.state === 'starting'
+    const unexpected = end.unexpected && this.state !== 'ending'
+    const calls = this.end()
+    const error = toDeath(end.reason)
+    const unbegun: RuntimeCall[] = []
+    let first = true
+    for (const call of calls) {
+      // Only a call that certainly was not begun may go to another worker: nothing is ever run twice.
+      const begun = wasStarting || !end.complete || this.maxInflight !== 1 || first
+      first = false
+      if (call.state === 'done') continue
+      if (begun) this.set.fail(call, error)
+      else unbegun.push(call)
+    }
+    this.set.handleWorkerEnd(unexpected, error, unbegun)
+  }
+
+  private end(): RuntimeCall[] {
+    this.state = 'dead'
+    this.disarm()
+    this.set.forget(this)
+    return this.inflight.takeAll()
+  }
+
+  private begin(call: RuntimeCall, now: number): void {
+    if (call.state === 'sent') call.state = 'running'
+    call.startedAt = now
+    this.extend(call, now)
+    if (this.timer === null) this.arm(call.deadline - now)
+  }
+
+  private extend(call: RuntimeCall, now: number): void {
+    call.deadline = now + this.set.fn.policy.timeoutMs
+  }
+
+  /** Takes the call out; the next one of a one-at-a-time worker begins. */
+  private finish(call: RuntimeCall, now: number): void {
+    if (call.state === 'done') {
+      this.gone--
+      if (call.late) this.late--
+    }
+    call.state = 'done'
+    call.endedAt = now
+    this.inflight.remove(call)
+    if (this.late > 0) this.killIfForNobody()
+    if (this.maxInflight === 1) {
+      this.learn(now - call.startedAt)
+      if (this.inflight.size > 0) this.begin(this.inflight.first!, now)
+    }
+    if (this.inflight.size === 0) this.idleSince = now
+  }
+
+  private learn(tookMs: number): void {
+    this.fastCalls = tookMs < FAST_CALL_MS ? this.fastCalls + 1 : 0
+    this.callMs += (Math.min(tookMs, FAST_CALL_MS) - this.callMs) * CALL_MS_WEIGHT
+    const isQuick = this.fastCalls >= PREFETCH.afterFastCalls && this.callMs <= PREFETCH.maxCallMs
+    this.depth = isQuick ? Math.max(2, Math.min(PREFETCH.calls, Math.trunc(PREFETCH.workMs / this.callMs))) : 1
+  }
+
+  private arm(delayMs: number): void {
+    const ms = Math.max(1, Math.ceil(delayMs))
+    this.timerDue = this.set.clock.monotonic() + ms
+    this.timer = this.set.clock.setTimeout(() => this.handleTimer(), ms)
+  }
+
+  private disarm(): void {
+    if (this.timer !== null) this.set.clock.clearTimeout(this.timer)
+    this.timer = null
+  }
+
+  /** After a moment in which this process itself stood still answers may lie unread: they are read before anybody is late. */
+  private handleTimer(): void {
+    if (this.set.clock.monotonic() - this.timerDue <= STALL_MS) this.checkDeadlines()
+    else this.timer = this.set.clock.setTimeout(() => this.checkDeadlines(), 1)
+  }
+
+  /** One timer for all calls of the worker: it runs at the earliest deadline it knew and looks for the next one. */
+  private checkDeadlines(): void {
+    this.timer = null
+    const now = this.set.clock.monotonic()
+    let next = Number.POSITIVE_INFINITY
+    let overdue = false
+    for (const call of this.inflight.values()) {
+      if (call.deadline === 0) continue
+      if (call.deadline > now) {
+        next = Math.min(next, call.deadline)
+        continue
+      }
+      if (call.state === 'done') {
+        if (call.late || this.maxInflight === 1) overdue = true
+        else this.markLate(call, Number.POSITIVE_INFINITY)
+        continue
+      }
+      const streaming = call.state === 'streaming'
+      call.state = 'done'
+      this.gone++
+      this.markLate(call, now + CANCEL_GRACE_MS)
+      next = Math.min(next, call.deadline)
+      const error = new GatewayError('TIMEOUT', 'runtime timeout')
+      if (streaming) call.onEnd(error)
+      else call.onError(error)
+      // A one-at-a-time worker is inside the handler and cannot hear a cancel.
+      if (this.maxInflight === 1) overdue = true
+      else this.sendCancel(call)
+    }
+    if (overdue) {
+      this.kill()
+      return
+    }
+    if (next !== Number.POSITIVE_INFINITY) this.arm(next - now)
+    if (this.late > 0) this.killIfForNobody()
+  }
+
+  /** The worker gets no further call: it is about to be killed. @param killAt - for its sake alone, whoever else is in it */
+  private markLate(call: RuntimeCall, killAt: number): void {
+    call.late = true
+    call.deadline = killAt
+    this.late++
+  }
+
+  /** Kills it when a call is past its deadline that a client left, and no other is open: one that left harms no other. */
+  private killIfForNobody(): void {
+    if (this.gone < this.inflight.size) return
+    for (const call of this.inflight.values()) {
+      if (call.late && call.deadline !== Number.POSITIVE_INFINITY) return
+    }
+    this.kill()
+  }
+}
+
+/** What an open call is told when its worker is gone. */
+function toDeath(reason: string): GatewayError {
+  return new GatewayError('WORKER_DIED', `runtime worker ended: ${reason}`, { headers: { 'Retry-After': '1' } })
+}
