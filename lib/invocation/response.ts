@@ -47,11 +47,7 @@ export class ReplyHeads {
   read(text: string): ReplyHead {
     if (this.#lastHead !== null && text === this.#lastText) return this.#lastHead
     const known = this.#known.get(text)
-    if (known !== undefined) {
-      this.#lastText = text
-      this.#lastHead = known
-      return known
-    }
+    if (known !== undefined) return this.#remember(text, known)
     if (text.length > MAX_REPLY_HEAD_CHARS)
       throw broken(`status and headers are larger than ${MAX_REPLY_HEAD_CHARS / 1024} KiB`)
     const head = toReplyHead(parseHeader(text))
@@ -60,7 +56,14 @@ export class ReplyHeads {
       const sent = toHeadText(head)
       if (sent !== null) head.text = sent
       this.#known.set(text, head)
+      this.#remember(text, head)
     }
+    return head
+  }
+
+  #remember(text: string, head: ReplyHead): ReplyHead {
+    this.#lastText = text
+    this.#lastHead = head
     return head
   }
 }
