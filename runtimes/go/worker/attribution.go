@@ -34,3 +34,8 @@ func labelGoroutine(ctx context.Context) unsafe.Pointer {
 	pprof.SetGoroutineLabels(ctx)
 	return goroutineLabel()
 }
+
+// unlabelGoroutine takes the label off the calling goroutine; those that it started keep theirs.
+func unlabelGoroutine() {
+	pprof.SetGoroutineLabels(context.Background())
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"sync"
 )
 
@@ -127,6 +128,10 @@ func (w *frameWriter) send(kind byte, id uint32, header string, body []byte) {
 		return
 	}
 	w.writing = true
+	w.mu.Unlock()
+	// Calls that are about to end add their answers to this write, which costs more than they do.
+	runtime.Gosched()
+	w.mu.Lock()
 	for len(w.pending) > 0 && !w.failed {
 		batch := w.pending
 		w.pending = w.spare[:0]

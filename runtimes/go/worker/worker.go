@@ -73,14 +73,16 @@ type worker struct {
 	// The handler takes a context.
 	wantsContext bool
 
-	mu      sync.Mutex
-	calls   map[uint32]*call
+	mu    sync.Mutex
+	calls map[uint32]*call
+	// Takes a call to a goroutine that waits for one.
+	idle    chan *call
 	running sync.WaitGroup
 }
 
 // one is the worker of this process. It meets the gateway before the handler's package is initialised, so that the
 // function's environment and folder are in force for the package's own variables and init functions.
-var one = &worker{calls: map[uint32]*call{}}
+var one = &worker{calls: map[uint32]*call{}, idle: make(chan *call)}
 
 func init() {
 	if len(os.Args) != 3 || os.Args[1] != "--socket" {
@@ -152,7 +154,12 @@ func (w *worker) take(next frame) string {
 		w.mu.Unlock()
 		w.running.Add(1)
 		w.capture.begin(opened)
-		go opened.run(fields, next.body)
+		opened.fields, opened.body = fields, next.body
+		select {
+		case w.idle <- opened:
+		default:
+			go w.runCalls(opened)
+		}
 	case kindCancel:
 		w.mu.Lock()
 		open := w.calls[next.id]
@@ -184,6 +191,9 @@ func (w *worker) take(next frame) string {
 type call struct {
 	id     uint32
 	worker *worker
+	// What its frame brought.
+	fields map[string]any
+	body   []byte
 	// nil unless the handler takes one.
 	ctx           context.Context
 	cancelContext context.CancelFunc
@@ -196,6 +206,14 @@ type call struct {
 	changed  sync.Cond
 	credit   int
 	canceled bool
+}
+
+// runCalls runs a call and then those it is given, in one goroutine: its stack has grown to what they need.
+func (w *worker) runCalls(first *call) {
+	for next := first; next != nil; next = <-w.idle {
+		next.run(next.fields, next.body)
+		unlabelGoroutine()
+	}
 }
 
 func (c *call) run(fields map[string]any, body []byte) {
