@@ -7,6 +7,7 @@ import type { FunctionVersion } from '../core/catalog.ts'
 import type { RequestHead } from '../invocation/forwarded-headers.ts'
 import type { HeaderRest } from '../runtime/call.ts'
 import type { Exchange } from './exchange.ts'
+import type { RequestCheck } from './request-check.ts'
 
 export class KnownRequest implements HeaderRest {
   readonly head: RequestHead
@@ -20,15 +21,18 @@ export class KnownRequest implements HeaderRest {
   readonly #search: string
   readonly #host: string
   readonly #ip: string
+  /** Another gateway on the same connection may believe other proxies. */
+  readonly #check: RequestCheck
   /** Of the routes it was found in: those of another catalog may lead elsewhere. */
   readonly #epoch: object
   #bytes: Buffer | null = null
 
   /**
    * @param exchange - checked and routed
+   * @param fn - where it goes
    * @param epoch - of the routes
    */
-  constructor(exchange: Exchange, fn: FunctionVersion, epoch: object, text: string) {
+  constructor(exchange: Exchange, check: RequestCheck, fn: FunctionVersion, epoch: object, text: string) {
     this.head = exchange.head
     this.text = text
     this.fn = fn
@@ -39,6 +43,7 @@ export class KnownRequest implements HeaderRest {
     this.#search = exchange.search
     this.#host = exchange.host
     this.#ip = exchange.ip
+    this.#check = check
     this.#epoch = epoch
   }
 
@@ -48,14 +53,14 @@ export class KnownRequest implements HeaderRest {
   }
 
   /**
-   * Gives an exchange of the same connection what a check would, when its request is the same.
+   * Gives an exchange of the same connection what the check would, when its request is the same.
    * @returns false when it is not
    */
-  recognize(exchange: Exchange): boolean {
+  recognize(exchange: Exchange, check: RequestCheck): boolean {
     if (this.head !== exchange.head || this.#target !== exchange.target || this.#method !== exchange.method)
       return false
     // Of the older version other rules hold.
-    if (exchange.req.httpVersion !== '1.1') return false
+    if (exchange.req.httpVersion !== '1.1' || this.#check !== check) return false
     exchange.path = this.#path
     exchange.search = this.#search
     exchange.host = this.#host

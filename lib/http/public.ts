@@ -87,7 +87,7 @@ export class PublicHandler {
     const id = requestIds.take(head.requestId)
     const exchange = new Exchange(req, res, connection, responder, head, id, clock.monotonic(), expectsContinue)
     try {
-      if (known?.recognize(exchange)) {
+      if (known?.recognize(exchange, this.#check)) {
         this.#before(exchange, this.#options.catalog(), next, 0)
         return
       }
@@ -217,7 +217,7 @@ export class PublicHandler {
       call.header += rest
       // Where a step leads a request may change without the routes.
       if (exchange.path === exchange.askedPath)
-        exchange.connection.lastRequest = new KnownRequest(exchange, fn, epoch, rest)
+        exchange.connection.lastRequest = new KnownRequest(exchange, this.#check, fn, epoch, rest)
     }
     if (!hasBody) {
       call.handedAt = exchange.startedAt

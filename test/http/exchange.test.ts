@@ -100,6 +100,28 @@ t.test('[http/public.3] a repeated request goes where routes and steps lead now'
   t.same((await ask('/b'))[0], 404)
 })
 
+t.test('[http/public.16, http/public.29] two gateways on one connection believe their own proxies', async t => {
+  const fn = makeFn()
+  const near = makePublic({ '/a': fn }, { trustedProxyCidrs: ['127.0.0.1/32'] })
+  const far = makePublic({ '/a': fn })
+  let turn = 0
+  const server = new HttpServer({
+    ...near,
+    requestIds: near.requestIds,
+    handle: (...request) => (turn++ % 2 === 0 ? near : far).handle(...request),
+  })
+  const { port } = await server.listen(0, '127.0.0.1')
+  t.teardown(() => server.close(0))
+  const raw = await RawConnection.open(port)
+  t.teardown(() => raw.socket.destroy())
+  for (let i = 1; i <= 4; i++) {
+    raw.write('GET /a HTTP/1.1\r\nHost: h\r\nX-Forwarded-For: 9.9.9.9\r\n\r\n')
+    await raw.answers(i)
+  }
+  const addresses = (made: typeof near) => made.runtime.calls.map(call => (headerOfCall(call).client as { ip: string }).ip)
+  t.same([addresses(near), addresses(far)], [Array(2).fill('9.9.9.9'), Array(2).fill('127.0.0.1')])
+})
+
 async function tell(port: number, calls: Parameters<typeof headerOfCall>[0][], requests: string[]): Promise<unknown[]> {
   const from = calls.length
   const raw = await RawConnection.open(port)
