@@ -118,7 +118,8 @@ t.test('[http/public.16, http/public.29] two gateways on one connection believe 
     raw.write('GET /a HTTP/1.1\r\nHost: h\r\nX-Forwarded-For: 9.9.9.9\r\n\r\n')
     await raw.answers(i)
   }
-  const addresses = (made: typeof near) => made.runtime.calls.map(call => (headerOfCall(call).client as { ip: string }).ip)
+  const addresses = (made: typeof near) =>
+    made.runtime.calls.map(call => (headerOfCall(call).client as { ip: string }).ip)
   t.same([addresses(near), addresses(far)], [Array(2).fill('9.9.9.9'), Array(2).fill('127.0.0.1')])
 })
 
