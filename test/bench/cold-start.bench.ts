@@ -18,6 +18,8 @@ interface Language {
   name: string
   /** How to see whether it can run here. */
   probe: string[]
+  /** A process of the language that does nothing: what a first call would cost at least without a daemon. */
+  fresh?: string[]
   file: string
   text: string
   goalMs: number
@@ -31,6 +33,7 @@ const LANGUAGES: Language[] = [
   {
     name: 'node',
     probe: ['node', '--version'],
+    fresh: ['node', '--eval', '0'],
     file: 'handler.js',
     text: "export const handler = () => ({ message: 'hello' })\n",
     goalMs: 5,
@@ -39,6 +42,7 @@ const LANGUAGES: Language[] = [
   {
     name: 'python',
     probe: ['python3', '--version'],
+    fresh: ['python3', '-c', '0'],
     file: 'handler.py',
     text: 'def handler(event):\n    return {"message": "hello"}\n',
     goalMs: 10,
@@ -47,6 +51,7 @@ const LANGUAGES: Language[] = [
   {
     name: 'php',
     probe: ['php', '--version'],
+    fresh: ['php', '-r', '0;'],
     file: 'handler.php',
     text: "<?php\nfunction handler($event) { return ['message' => 'hello']; }\n",
     goalMs: 5,
@@ -135,11 +140,26 @@ async function firstCalls(language: Language, size: number): Promise<BenchRow[]>
     const verdict = goal === null ? {} : { goal: `<= ${goal}`, ok: value <= goal }
     return { name: text, value, unit: 'ms', ...verdict }
   }
-  return [
+  const rows = [
     row(`first call ${name}, ${functions}, in the gateway, median of ${FIRST_CALLS}`, times.logged, goalMs),
     row('  as the client sees it after a pause', times.first, null),
     row('  a warm call, as the client sees it after a pause', times.warm, null),
   ]
+  if (language.fresh !== undefined) {
+    const value = median(times.logged) / freshProcessMs(language.fresh)
+    rows.push({ name: `  in the gateway, to a fresh ${language.fresh[0]} process`, value, unit: 'ratio' })
+  }
+  return rows
+}
+
+/** Median of as many starts of a process. */
+function freshProcessMs([program, ...args]: string[]): number {
+  const times = Array.from({ length: FIRST_CALLS }, () => {
+    const from = performance.now()
+    spawnSync(program!, args)
+    return performance.now() - from
+  })
+  return median(times)
 }
 
 async function idleWorkers(language: Language): Promise<BenchRow> {
