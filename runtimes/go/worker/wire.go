@@ -8,6 +8,7 @@ import (
 	"io"
 	"runtime"
 	"sync"
+	"sync/atomic"
 )
 
 // Frames: u32 length | u8 kind | u32 id | u32 header length | header: JSON object | body, integers big-endian.
@@ -108,6 +109,8 @@ type frameWriter struct {
 	spare   []byte
 	writing bool
 	failed  bool
+	// True while calls are quick.
+	isPatient atomic.Bool
 }
 
 func newFrameWriter(out io.Writer) *frameWriter {
@@ -128,10 +131,13 @@ func (w *frameWriter) send(kind byte, id uint32, header string, body []byte) {
 		return
 	}
 	w.writing = true
-	w.mu.Unlock()
-	// Calls that are about to end add their answers to this write, which costs more than they do.
-	runtime.Gosched()
-	w.mu.Lock()
+	if w.isPatient.Load() {
+		w.mu.Unlock()
+		// Calls that are about to end add their answers to this write, which costs more than they do. Behind slow ones the
+		// answer would wait too long.
+		runtime.Gosched()
+		w.mu.Lock()
+	}
 	for len(w.pending) > 0 && !w.failed {
 		batch := w.pending
 		w.pending = w.spare[:0]

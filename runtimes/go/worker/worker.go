@@ -13,7 +13,9 @@ import (
 	"runtime/debug"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
+	"time"
 	"unsafe"
 )
 
@@ -33,6 +35,14 @@ type Handler interface {
 
 // Where a recursion without end is stopped; the language's own limit is all of a machine's memory.
 const maxStackBytesOfCall = 64 * mib
+
+const (
+	// Calls are quick while they take less on average, in which the newest counts as one of so many, and no call more than
+	// a slow one.
+	quickCall      = 50 * time.Microsecond
+	slowCall       = time.Millisecond
+	callsOfAverage = 16
+)
 
 type invoke func(context.Context, map[string]any) (any, error)
 
@@ -78,6 +88,8 @@ type worker struct {
 	// Takes a call to a goroutine that waits for one.
 	idle    chan *call
 	running sync.WaitGroup
+	// Nanoseconds that calls took lately.
+	average atomic.Int64
 }
 
 // one is the worker of this process. It meets the gateway before the handler's package is initialised, so that the
@@ -192,8 +204,9 @@ type call struct {
 	id     uint32
 	worker *worker
 	// What its frame brought.
-	fields map[string]any
-	body   []byte
+	fields    map[string]any
+	body      []byte
+	startedAt time.Time
 	// nil unless the handler takes one.
 	ctx           context.Context
 	cancelContext context.CancelFunc
@@ -230,6 +243,7 @@ func (c *call) run(fields map[string]any, body []byte) {
 		}
 		c.finish(kindError, failed.toJSON(), nil)
 	}()
+	c.startedAt = time.Now()
 	c.worker.capture.own(c)
 	value, err := c.worker.invoke(c.ctx, c.worker.toEvent(fields, body))
 	var made answer
@@ -253,6 +267,7 @@ func (c *call) run(fields map[string]any, body []byte) {
 // finish sends the call's last frame, after all of its output.
 func (c *call) finish(kind byte, header string, body []byte) {
 	w := c.worker
+	w.learn(time.Since(c.startedAt))
 	w.capture.end(c)
 	w.mu.Lock()
 	delete(w.calls, c.id)
@@ -266,6 +281,17 @@ func (c *call) finish(kind byte, header string, body []byte) {
 		c.cancelContext()
 	}
 	w.writer.send(kind, c.id, header, body)
+}
+
+// learn keeps the average of what calls take: while they are quick, answers may wait for each other.
+func (w *worker) learn(took time.Duration) {
+	if took > slowCall {
+		took = slowCall
+	}
+	average := w.average.Load()
+	average += (int64(took) - average) / callsOfAverage
+	w.average.Store(average)
+	w.writer.isPatient.Store(average < int64(quickCall))
 }
 
 // stream sends a large body in pieces, as far as the gateway grants them.
