@@ -5,6 +5,7 @@ import type { RuntimeName } from '../../lib/core/identity.ts'
 import type { Gateway } from '../../lib/index.ts'
 import { handlerFile, RUNTIMES, serveTree } from '../helpers/gateway-bed.ts'
 import { Random, seed } from '../helpers/naive-router.ts'
+import { killIfThere } from '../helpers/processes.ts'
 import type { TreeEntry } from '../helpers/tree.ts'
 
 t.setTimeout(120_000)
@@ -788,7 +789,7 @@ t.test(
         const runtime = random.pick(RUNTIMES)
         const deed = random.below(10)
         const victims = deed < 6 ? runtimeProcesses() : []
-        if (victims.length > 0) process.kill(random.pick(victims).pid, 'SIGKILL')
+        if (victims.length > 0) killIfThere(random.pick(victims).pid)
         else if (deed < 9) bed.tree.write({ [`f-${runtime}/fn.config.json`]: { json: configOf() } })
         else
           bed.tree.write({

@@ -22,3 +22,31 @@ export function listProcesses(): number[] {
     pid !== undefined && (daemons.has(pid) || isOurs(parents.get(pid)))
   return [...parents.keys()].filter(isOurs)
 }
+
+/** Process ids of a process's children; none of one that is gone. */
+export function childrenOf(pid: number): number[] {
+  return readOrEmpty(`/proc/${pid}/task/${pid}/children`).trim().split(' ').filter(Boolean).map(Number)
+}
+
+/** What a process was started with, its parts apart by NUL; empty of one that is gone. */
+export function commandOf(pid: number): string {
+  return readOrEmpty(`/proc/${pid}/cmdline`)
+}
+
+/** Kills a process, or a group by its negative id; one that has just ended by itself is as good. */
+export function killIfThere(pid: number): void {
+  try {
+    process.kill(pid, 'SIGKILL')
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error
+  }
+}
+
+function readOrEmpty(path: string): string {
+  try {
+    return readFileSync(path, 'utf8')
+  } catch {
+    // It ended meanwhile.
+    return ''
+  }
+}

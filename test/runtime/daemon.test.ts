@@ -19,6 +19,7 @@ import { Daemon, type DaemonEvent } from '../../lib/runtime/daemon.ts'
 import { SocketFolder } from '../../lib/runtime/package-files.ts'
 import { encodeFrame, FrameReader, KIND } from '../../lib/runtime/wire-protocol.ts'
 import { FakeClock } from '../helpers/clock.ts'
+import { childrenOf, commandOf } from '../helpers/processes.ts'
 import { makeRuntimes, TestCall } from '../helpers/runtime-bed.ts'
 import { makeTree } from '../helpers/tree.ts'
 import { isAlive, until } from '../helpers/worker-client.ts'
@@ -27,12 +28,9 @@ import { isAlive, until } from '../helpers/worker-client.ts'
 t.setTimeout(120_000)
 
 const HELLO = 'export const handler = () => "hello"'
-const childrenOf = (pid: number) =>
-  readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ').filter(Boolean).map(Number)
 /** Everything below a process. */
 const treeOf = (pid: number): number[] => childrenOf(pid).flatMap(child => [child, ...treeOf(child)])
-const daemonPids = () =>
-  childrenOf(process.pid).filter(pid => readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes('daemon.mjs'))
+const daemonPids = () => childrenOf(process.pid).filter(pid => commandOf(pid).includes('daemon.mjs'))
 
 t.test('[runtime/daemon.1] the program of a runtime is the configured one or the first on PATH', async t => {
   const tree = makeTree({ 'a/python3': '', 'b/python3': '#!/bin/sh\n', 'b/mine': '#!/bin/sh\n', 'b/folder/x': '' })
@@ -375,7 +373,7 @@ t.test('[runtime/daemon.9] kill -9 of the gateway leaves no process', async t =>
     cwd: process.cwd(),
   })
   await new Promise<void>(done => gateway.stdout.on('data', text => String(text).includes('ok') && done()))
-  const all = treeOf(gateway.pid!).filter(pid => !readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes('esbuild'))
+  const all = treeOf(gateway.pid!).filter(pid => !commandOf(pid).includes('esbuild'))
   t.ok(all.length >= 3, 'daemon, shell, worker, child')
   gateway.kill('SIGKILL')
   await until(() => all.every(pid => !isAlive(pid)))
@@ -414,7 +412,7 @@ t.test('[runtime/daemon.10, runtime/workers.16] two daemons: round robin, failov
       { index: 2, up: true },
     ],
   })
-  const first = daemonPids().find(pid => readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes('node-1.sock'))!
+  const first = daemonPids().find(pid => commandOf(pid).includes('node-1.sock'))!
   chmodSync(tools.path('node'), 0o644)
   process.kill(first, 'SIGKILL')
   await until(() => /^1 of 2 sockets down: FN_NODE_BIN is /.test(bed.runtimes.health().get('node')!.reason))

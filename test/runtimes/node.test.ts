@@ -4,6 +4,7 @@ import net from 'node:net'
 import t from 'tap'
 import { KIND } from '../../lib/runtime/wire-protocol.ts'
 import { encodeFrame as encodeNodeFrame, FrameReader as NodeFrameReader } from '../../runtimes/node/wire.mjs'
+import { childrenOf, killIfThere } from '../helpers/processes.ts'
 import { makeTree } from '../helpers/tree.ts'
 import {
   type Answer,
@@ -133,19 +134,6 @@ async function withWorker(entry: string, start: Partial<WorkerStart>, act: (work
   await worker.close()
 }
 
-/** Process ids of a daemon's workers, spares included. */
-const childrenOf = (pid: number) =>
-  readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ').filter(Boolean).map(Number)
-
-/** Kills a worker by its group; one of the five above may be ending by itself meanwhile. */
-function killGroup(pid: number) {
-  try {
-    process.kill(-pid, 'SIGKILL')
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error
-  }
-}
-
 /** Loads a function that must fail to load. */
 async function loadError(entry: string, start: Partial<WorkerStart> = {}) {
   const worker = await load(entry, start)
@@ -186,7 +174,8 @@ t.test('[runtimes/node.2] starts are answered by spares, also when a spare has d
     ),
   )
   await until(() => childrenOf(daemon.child.pid!).length >= 2)
-  for (const pid of childrenOf(daemon.child.pid!)) killGroup(pid)
+  // One of the five above may be ending by itself.
+  for (const pid of childrenOf(daemon.child.pid!)) killIfThere(-pid)
   await until(() => childrenOf(daemon.child.pid!).length === 0)
   await withWorker('pass.mjs', {}, async worker => t.equal((await worker.call()).text, '"pass"'))
 })
@@ -276,7 +265,7 @@ t.test('[runtimes/node.5] no process outlives the daemon, however it ends', asyn
     await until(() => pids.every(pid => !isAlive(pid)))
     t.pass(name)
     if (name !== 'SIGKILL') await until(() => !isAlive(child))
-    else if (isAlive(child)) process.kill(child)
+    else killIfThere(child)
     await mortal.close()
     t.equal(mortal.output, '', 'the daemon prints nothing')
   }
