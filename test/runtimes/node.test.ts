@@ -86,7 +86,7 @@ const cases = {
   // Output.
   print: async event => { console.log('out ' + event.query.name); await sleep(5); console.error('err', event.query.name); process.stdout.write('more\\n'); return 1 },
   flood: () => { for (let i = 0; i < 3000; i++) console.log('x'.repeat(99)); return 1 },
-  outside: () => { setTimeout(() => { for (let i = 0; i < 5; i++) setTimeout(() => console.log('z'.repeat(50000)), i * 10) }, 5); return 1 },
+  outside: () => { const print = left => { console.log('z'.repeat(50000)); if (left > 1) setTimeout(print, 1, left - 1) }; setTimeout(print, 5, 5); return 1 },
   afterwards: () => { setTimeout(() => console.log('afterwards'), 20); return 1 },
   raw: () => { writeSync(1, 'raw bytes\\n'); writeSync(2, 'raw error\\n'); return 1 },
   rawFlood: async () => { for (let i = 0; i < 200; i++) { writeSync(1, Buffer.alloc(65536, 'f')) } await sleep(150); return 1 },
