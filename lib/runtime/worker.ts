@@ -207,27 +207,30 @@ export abstract class Worker {
 
   /** @param problem - why the stream broke, null when it is complete */
   handleEnd(id: number, problem: string | null): void {
-    const call = this.inflight.get(id)
-    if (call === undefined) return
-    const now = this.set.clock.monotonic()
-    this.lastSign = now
-    const state = call.state
-    this.finish(call, now)
-    if (state === 'streaming') call.onEnd(problem === null ? null : new GatewayError('HANDLER_FAILED', problem))
-    else if (state !== 'done') call.onError(new GatewayError('CONTRACT_BROKEN', 'invalid runtime response: no reply'))
-    this.set.handleRoom(this, now)
+    this.endCall(id, problem === null ? null : new GatewayError('HANDLER_FAILED', problem), null)
   }
 
   handleError(id: number, error: GatewayError): void {
+    if (this.inflight.get(id) === undefined) return
+    this.set.handleSuccess()
+    this.endCall(id, error, error)
+  }
+
+  /**
+   * Ends an open call that got no whole reply.
+   * @param cut - what its stream ends with, if it has one
+   * @param error - what it gets otherwise; null when its worker gave no reason
+   */
+  private endCall(id: number, cut: GatewayError | null, error: GatewayError | null): void {
     const call = this.inflight.get(id)
     if (call === undefined) return
     const now = this.set.clock.monotonic()
     this.lastSign = now
     const state = call.state
     this.finish(call, now)
-    if (state === 'streaming') call.onEnd(error)
-    else if (state !== 'done') call.onError(error)
-    this.set.handleSuccess()
+    if (state === 'streaming') call.onEnd(cut)
+    else if (state !== 'done')
+      call.onError(error ?? new GatewayError('CONTRACT_BROKEN', 'invalid runtime response: no reply'))
     this.set.handleRoom(this, now)
   }
 

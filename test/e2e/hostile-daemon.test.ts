@@ -290,11 +290,11 @@ t.test(
         await t.test(`${name} (max_inflight ${maxInflight})`, async t => {
           daemon.reform()
           daemon.onWorkerStart = peer => peer.send(KIND.ready, 0, { max_inflight: maxInflight })
-          const path = isEndless || allowed.includes(504) ? '/hit' : '/patient'
+          const [path, limitMs] = isEndless || allowed.includes(504) ? ['/hit', 4000] : ['/patient', PATIENT_MS]
           t.ok(await recovers(gateway, path), 'serves before')
           daemon.onCall = act
-          const calls = Array.from({ length: CALLS }, () => statusOf(gateway, path, PATIENT_MS))
-          const other = await statusOf(gateway, '/other', PATIENT_MS)
+          const calls = Array.from({ length: CALLS }, () => statusOf(gateway, path, limitMs))
+          const other = await statusOf(gateway, '/other', 4000)
           const statuses = await Promise.all(calls)
           // Calls that share a worker with an attack on it go down with it.
           const all = [...allowed, 503]

@@ -175,6 +175,7 @@ t.test(
       const ms = performance.now() - startedAt
       t.match(refused, { status, body: { error } }, name)
       t.equal(refused.headers.get('retry-after'), '1', name)
+      // The place is held until the gate opens: one that waits without a limit would not be answered at all.
       if (waits) t.ok(ms >= 79, `${name}: ${ms} ms`)
     }
     // Hundreds of refusals while everything is busy.
