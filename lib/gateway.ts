@@ -40,14 +40,14 @@ import { PublicHandler } from './http/public.ts'
 import { toRequestRecord } from './http/request-record.ts'
 import { Responder } from './http/respond.ts'
 import { HttpServer, type Listening } from './http/server.ts'
-import { toAssetSteps } from './http/static-assets.ts'
+import { isAsset, toAssetSteps } from './assets/static-assets.ts'
 import { TrustedProxies } from './invocation/client-address.ts'
-import { EdgeProxy } from './invocation/edge-passthrough.ts'
+import { EdgeProxy } from './edge/passthrough.ts'
 import { toStaticContext } from './invocation/event.ts'
 import { type InternalResult, invokeInternal } from './invocation/internal-call.ts'
 import { Invoker } from './invocation/invoke.ts'
 import { RequestIds } from './invocation/request-ids.ts'
-import { WorkerPool } from './invocation/worker-pool.ts'
+import { WorkerPool } from './invocation/admission.ts'
 import { AccessLogFormat } from './observe/access-log.ts'
 import { type EventName, GatewayEvents, type Listener } from './observe/events.ts'
 import { LogStore } from './observe/log-store.ts'
@@ -348,7 +348,7 @@ class FunctionGateway implements Gateway {
       now: () => clock.wall(),
       steps: ({ homes, assets, functions }, routes) => {
         const { homeFunction, homeRedirect } = settings
-        const home = toHomeSteps({ homes, homeFunction, homeRedirect, routes, assets })
+        const home = toHomeSteps({ homes, homeFunction, homeRedirect, routes, isAsset: path => isAsset(path, assets) })
         const files = toAssetSteps(assets, routes, clock)
         const openApi = settings.docsEnabled ? [this.#toOpenApiStep(functions, routes)] : []
         return { before: [...openApi, ...home.before, ...files.before], after: files.after, warnings: home.warnings }

@@ -118,6 +118,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   dependencies: ['core', 'config', 'observe'],
   invocation: ['core', 'config', 'observe', 'runtime', 'dependencies'],
   http: ['core', 'config', 'observe', 'router', 'runtime', 'invocation'],
+  edge: ['core', 'config', 'observe', 'runtime', 'invocation'],
+  assets: ['core', 'config', 'router', 'http'],
   scheduler: ['core', 'config', 'observe', 'runtime', 'invocation'],
 }
 

@@ -1,6 +1,6 @@
 /**
  * The decisions of the gateway's state table as pure functions: who owns a route, who runs, who runs again.
- * The state itself is held by router/route-table, invocation/worker-pool and scheduler/schedule. Spec: §3.
+ * The state itself is held by router/route-table, invocation/admission and scheduler/schedule. Spec: §3.
  */
 
 import type { ClaimSource, RetryPolicy } from './catalog.ts'

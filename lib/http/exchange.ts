@@ -7,7 +7,7 @@ import type { FunctionVersion } from '../core/catalog.ts'
 import type { GatewayError } from '../core/errors.ts'
 import { toPlainAddress } from '../invocation/client-address.ts'
 import type { RequestHead } from '../invocation/forwarded-headers.ts'
-import type { KnownRequest } from './known-request.ts'
+import type { KnownRequest } from './request-memo.ts'
 import type { Responder } from './respond.ts'
 
 export interface HttpSocket {

@@ -7,14 +7,12 @@
  * Everything is decided when the catalog is built; a request costs one look into a map.
  */
 
-import { statSync } from 'node:fs'
-import type { AssetsMount, HomeAction } from '../core/catalog.ts'
+import type { HomeAction } from '../core/catalog.ts'
 import { GatewayError, type Warning } from '../core/errors.ts'
 import { METHODS } from '../core/identity.ts'
 import { headerOf } from '../invocation/forwarded-headers.ts'
 import { normalizePath } from '../router/path.ts'
 import type { RouteTable } from '../router/route-table.ts'
-import { toAssetName } from './asset-request.ts'
 import type { Exchange, Step } from './exchange.ts'
 
 export interface HomeOptions {
@@ -24,7 +22,8 @@ export interface HomeOptions {
   /** `FN_HOME_REDIRECT`. */
   homeRedirect: string | null
   routes: Pick<RouteTable, 'find' | 'candidates' | 'leaves'>
-  assets: AssetsMount | null
+  /** True when a static file answers at the path; asked at a reload, it may wait for the disk. */
+  isAsset(path: string): boolean
 }
 
 export interface HomeSteps {
@@ -103,7 +102,7 @@ function isUsable(wish: Wish, folder: string, options: HomeOptions, warnings: Wa
   const path = normalizePath(target)
   if (typeof path === 'string' && path !== folder) {
     wish.target = path
-    if (options.routes.candidates(path).length > 0 || isAsset(path, options.assets)) return true
+    if (options.routes.candidates(path).length > 0 || options.isAsset(path)) return true
   }
   const where = origin === '.' ? field : `${origin}: ${field}`
   warnings.push({
@@ -116,20 +115,6 @@ function isUsable(wish: Wish, folder: string, options: HomeOptions, warnings: Wa
         : `A path that starts with / is meant from the root; write it without the slash for a route below ${folder}.`,
   })
   return false
-}
-
-/** Looked at once per reload, which may wait for the disk. */
-function isAsset(path: string, assets: AssetsMount | null): boolean {
-  const name = toAssetName(path)
-  if (assets === null || name === null) return false
-  const isFile = (file: string): boolean => {
-    try {
-      return statSync(file).isFile()
-    } catch {
-      return false
-    }
-  }
-  return isFile(`${assets.directory}/${name}`) || isFile(`${assets.directory}/${name}/index.html`)
 }
 
 function toStep(homes: ReadonlyMap<string, Home>, routes: HomeOptions['routes']): Step {

@@ -16,7 +16,7 @@ import type { RuntimeName } from '../core/identity.ts'
 import { MAX_CAPTURED_OUTPUT_BYTES } from '../core/limits.ts'
 import { type Runtime, RuntimeCall } from '../runtime/call.ts'
 import { type ReplyHead, ReplyHeads } from './response.ts'
-import type { Applicant, FunctionPlaces, WorkerPool } from './worker-pool.ts'
+import type { Applicant, FunctionPlaces, WorkerPool } from './admission.ts'
 
 /**
  * Performs the upstream request a handler asked for (§2.10) and answers through `call.answer`, `answerChunk`,

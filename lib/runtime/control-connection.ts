@@ -9,7 +9,7 @@ import {
   PROTOCOL_VERSION,
   START_TIMEOUT_MS,
 } from '../core/limits.ts'
-import { parseSocketUri, type WorkerExit } from './connection.ts'
+import { parseSocketUri, type WorkerExit } from './socket-worker.ts'
 import { encodeFrame, FrameReader, KIND, type Kind, parseHeader } from './wire-protocol.ts'
 
 /** What a daemon says of itself in `ready`. */

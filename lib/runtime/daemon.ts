@@ -12,7 +12,7 @@ import type { RuntimeName } from '../core/identity.ts'
 import { DAEMON_READY_TIMEOUT_MS, DAEMON_STOP_GRACE_MS, RESTART_DELAY_MS, RESTART_RESET_MS } from '../core/limits.ts'
 import { findVersionProblem } from './binaries.ts'
 import type { SocketHealth } from './call.ts'
-import type { StartedWorker, WorkerExit } from './connection.ts'
+import type { StartedWorker, WorkerExit } from './socket-worker.ts'
 import { ControlConnection, type DaemonInfo, type DaemonWorker } from './control-connection.ts'
 
 /** How to start a daemon process. */

@@ -1,4 +1,4 @@
-/** The worker sets of a runtime's functions, by function and version, through reloads and the stop. Page: runtime/workers. */
+/** The worker sets of a runtime's functions, by function and version, through reloads and the stop. Page: runtime/worker-set. */
 
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
@@ -7,7 +7,7 @@ import type { RuntimeName } from '../core/identity.ts'
 import { DEFAULT_IDLE_TTL_SECONDS, MAX_WORKERS_UNLIMITED } from '../core/limits.ts'
 import type { RuntimeCall } from './call.ts'
 import type { Worker } from './worker.ts'
-import { type Sockets, WorkerSet } from './workers.ts'
+import { type Sockets, WorkerSet } from './worker-set.ts'
 
 export interface FunctionWorkersOptions {
   runtime: RuntimeName

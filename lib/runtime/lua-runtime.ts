@@ -7,7 +7,7 @@ import type { GatewayError } from '../core/errors.ts'
 import { LUA_THREADS } from '../core/limits.ts'
 import type { Runtime, RuntimeCall, RuntimeHealth } from './call.ts'
 import { FunctionWorkers } from './function-workers.ts'
-import { LuaThread } from './lua-thread.ts'
+import { LuaThread } from './lua-worker.ts'
 import { LuaThreads } from './lua-threads.ts'
 import { type StartFacts, toStartHeader } from './start-header.ts'
 

@@ -1,5 +1,5 @@
 /**
- * The open calls of one worker by wire id, oldest first. Owner: page runtime/workers.
+ * The open calls of one worker by wire id, oldest first. Owner: page runtime/worker-set.
  *
  *   slots  [ . 65 . 3 . . . . ]   a call lies at its id modulo the length; an id whose slot is taken is not given out
  *   list   3 <-> 65               in the order of arrival

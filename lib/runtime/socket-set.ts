@@ -6,9 +6,9 @@ import { GatewayError } from '../core/errors.ts'
 import type { RuntimeName } from '../core/identity.ts'
 import { DAEMON_READY_TIMEOUT_MS, RESTART_WAIT_MS } from '../core/limits.ts'
 import type { RuntimeHealth } from './call.ts'
-import type { StartedWorker, WorkerSource } from './connection.ts'
+import type { StartedWorker, WorkerSource } from './socket-worker.ts'
 import { Daemon, type DaemonEvent, type Launch } from './daemon.ts'
-import type { Sockets } from './workers.ts'
+import type { Sockets } from './worker-set.ts'
 
 export interface SocketSetOptions {
   runtime: RuntimeName

@@ -1,13 +1,13 @@
 /**
  * One worker as its set sees it: which calls it has, until when they must answer, and what becomes of them when it ends.
- * A process behind a daemon and a Lua thread differ only in how bytes or messages move. Owner: §2.8, page runtime/workers.
+ * A process behind a daemon and a Lua thread differ only in how bytes or messages move. Owner: §2.8, page runtime/worker-set.
  */
 
 import { GatewayError } from '../core/errors.ts'
 import { CANCEL_GRACE_MS, FAST_CALL_MS, MAX_INFLIGHT, PREFETCH, STALL_MS, STREAM_WINDOW_BYTES } from '../core/limits.ts'
 import type { RuntimeCall } from './call.ts'
 import { OpenCalls } from './open-calls.ts'
-import type { WorkerSet } from './workers.ts'
+import type { WorkerSet } from './worker-set.ts'
 
 /** Share of the newest call in the average of a worker's calls. */
 const CALL_MS_WEIGHT = 1 / 16

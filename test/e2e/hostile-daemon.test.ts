@@ -446,7 +446,7 @@ t.test('[reliability.3] a worker that never gets ready, a daemon that never gree
   t.ok(await recovers(gateway))
 })
 
-t.test('[runtime/workers.18, reliability.2] a stream without end goes on only as its client reads', async t => {
+t.test('[runtime/worker-set.18, reliability.2] a stream without end goes on only as its client reads', async t => {
   const { daemon, gateway } = await serve(t, { timeout_ms: 5000 })
   const { port } = await gateway.listen({ port: 0 })
   const piece = Buffer.alloc(128 * 1024, 97)
@@ -501,7 +501,7 @@ t.test('[runtime/wire-protocol.19] pings of a worker that reads nothing do not p
   t.ok(await recovers(gateway))
 })
 
-t.test('[runtime/workers.10, reliability.4] workers that break at once do not make the gateway spin', async t => {
+t.test('[runtime/worker-set.10, reliability.4] workers that break at once do not make the gateway spin', async t => {
   const { daemon } = await serve(t, { worker_pool: { enabled: true, min_warm: 2, max_workers: 4 } })
   for (const attack of [
     (peer: HostilePeer) => peer.raw(Buffer.alloc(8)),

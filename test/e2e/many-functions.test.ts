@@ -32,7 +32,7 @@ const statesOf = (gateway: Gateway): State[] =>
 const workersOf = (gateway: Gateway): number => statesOf(gateway).reduce((sum, { workers }) => sum + workers, 0)
 
 t.test(
-  '[runtime/workers.13] 500 functions need few processes: none before a call, none after the idle time',
+  '[runtime/worker-set.13] 500 functions need few processes: none before a call, none after the idle time',
   async t => {
     const entries: Record<string, TreeEntry> = {
       'fn.config.json': {

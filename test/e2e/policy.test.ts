@@ -74,7 +74,7 @@ async function get(url: string, init: RequestInit = {}): Promise<Answer> {
 }
 
 t.test(
-  '[invocation/worker-pool.1, invocation/worker-pool.4, invocation/worker-pool.5, invocation/worker-pool.7, invocation/worker-pool.10] one queue, first come first served, for HTTP and invoke, in every language',
+  '[invocation/admission.1, invocation/admission.4, invocation/admission.5, invocation/admission.7, invocation/admission.10] one queue, first come first served, for HTTP and invoke, in every language',
   async t => {
     const pool = { max_workers: 1, max_queue: 4, queue_timeout_ms: 15_000, overflow_status: 503 }
     const tree = {
@@ -137,7 +137,7 @@ t.test(
 )
 
 t.test(
-  '[invocation/worker-pool.2, invocation/worker-pool.6, invocation/worker-pool.9, invocation/worker-pool.10, http/public.20] limits, waiting times and texts',
+  '[invocation/admission.2, invocation/admission.6, invocation/admission.9, invocation/admission.10, http/public.20] limits, waiting times and texts',
   async t => {
     const held = { timeout_ms: 10_000 }
     const bed = await serveTree(t, {
@@ -197,7 +197,7 @@ t.test(
 const SOCKET = 'x-fn-runtime-socket-index'
 
 t.test(
-  '[runtime/workers.16, runtime/daemon.7, runtime/daemon.8, runtime/daemon.10, control/records.2, http/public.24] calls take the sockets in turn, also while one daemon is down',
+  '[runtime/worker-set.16, runtime/daemon.7, runtime/daemon.8, runtime/daemon.10, control/records.2, http/public.24] calls take the sockets in turn, also while one daemon is down',
   async t => {
     const runtimes = RUNTIMES.filter(name => name !== 'lua')
     const config = { timeout_ms: 10_000, response: { include_debug_headers: true }, worker_pool: { max_workers: 3 } }
@@ -314,7 +314,7 @@ const TALKING: Partial<Record<RuntimeName, string>> = {
 }
 
 t.test(
-  '[runtime/workers.3, runtime/workers.13, runtime/daemon.13, control/records.3] min_warm workers are there before the first call, more under load, and idle ones go',
+  '[runtime/worker-set.3, runtime/worker-set.13, runtime/daemon.13, control/records.3] min_warm workers are there before the first call, more under load, and idle ones go',
   async t => {
     const response = { include_debug_headers: true }
     const warm = { min_warm: 2, max_workers: 4, idle_ttl_seconds: 1 }
@@ -733,7 +733,7 @@ const DEEDS = ['fine', 'fine', 'fine', 'slow', 'slow', 'hang', 'loop', 'exit', '
 const CHAOS_MS = 3000
 
 t.test(
-  '[invocation/worker-pool.7, invocation/worker-pool.8, runtime/workers.9, runtime/workers.11, runtime/daemon.8, runtime/daemon.9, http/public.19] no place is lost, whatever dies: calls of every kind while clients leave, workers and daemons are killed, and files change',
+  '[invocation/admission.7, invocation/admission.8, runtime/worker-set.9, runtime/worker-set.11, runtime/daemon.8, runtime/daemon.9, http/public.19] no place is lost, whatever dies: calls of every kind while clients leave, workers and daemons are killed, and files change',
   async t => {
     const start = seed()
     t.comment(`seed ${start}`)
@@ -829,7 +829,7 @@ t.test(
 )
 
 t.test(
-  '[invocation/worker-pool.8, gateway.9] close: what runs and what waits is answered, and every place is free',
+  '[invocation/admission.8, gateway.9] close: what runs and what waits is answered, and every place is free',
   async t => {
     const pool = { max_workers: 1, max_queue: 5, queue_timeout_ms: 9000 }
     const bed = await serveTree(t, inEach('f', { timeout_ms: 9000, worker_pool: pool }))

@@ -171,7 +171,7 @@ t.test(
   },
 )
 
-t.test('[invocation/worker-pool.7, runtime/wire-protocol.16] a client that leaves ends the generator', async t => {
+t.test('[invocation/admission.7, runtime/wire-protocol.16] a client that leaves ends the generator', async t => {
   await each(t, async (t, name) => {
     const { incoming, outgoing, heard } = await open(name, 'forever')
     await new Promise(resolve => incoming.once('data', resolve))
@@ -185,7 +185,7 @@ t.test('[invocation/worker-pool.7, runtime/wire-protocol.16] a client that leave
   })
 })
 
-t.test('[runtime/workers.12] the timeout bounds the gap between chunks, not the stream', async t => {
+t.test('[runtime/worker-set.12] the timeout bounds the gap between chunks, not the stream', async t => {
   await each(t, async (t, name) => {
     const from = performance.now()
     const { incoming } = await open(name, 'gaps', { kind: 'brief' })

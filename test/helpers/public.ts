@@ -6,7 +6,7 @@ import { PublicHandler } from '../../lib/http/public.ts'
 import { Responder } from '../../lib/http/respond.ts'
 import { type EdgeHandler, Invoker } from '../../lib/invocation/invoke.ts'
 import { RequestIds } from '../../lib/invocation/request-ids.ts'
-import { WorkerPool } from '../../lib/invocation/worker-pool.ts'
+import { WorkerPool } from '../../lib/invocation/admission.ts'
 import { buildRouteTable } from '../../lib/router/route-builder.ts'
 import { FakeRuntime } from './fake-runtime.ts'
 

@@ -242,7 +242,8 @@ t.test('[http/cors.11] hosts and homes', async t => {
     { ...action, folder: '/f' },
   ]
   before.push(
-    ...toHomeSteps({ homes, homeFunction: null, homeRedirect: null, routes: made.catalog.routes, assets: null }).before,
+    ...toHomeSteps({ homes, homeFunction: null, homeRedirect: null, routes: made.catalog.routes, isAsset: () => false })
+      .before,
   )
   t.equal((await made.preflight('http://a.test/h', 'GET')).status, 204)
   t.equal((await made.preflight('http://b.test/h', 'GET')).status, 405)

@@ -5,7 +5,7 @@ import { createGateway } from '../../lib/gateway.ts'
 import type { Step } from '../../lib/http/exchange.ts'
 import { type HomeOptions, toHomeSteps } from '../../lib/http/home.ts'
 import { inject } from '../../lib/http/inject.ts'
-import { toAssetSteps } from '../../lib/http/static-assets.ts'
+import { isAsset, toAssetSteps } from '../../lib/assets/static-assets.ts'
 import { headerOfCall } from '../helpers/fake-runtime.ts'
 import { makeFn } from '../helpers/fn.ts'
 import { makePublic } from '../helpers/public.ts'
@@ -31,7 +31,7 @@ function makeHomes(routes: Routes, homes: HomeAction[], { homeFunction, homeRedi
     homeFunction: homeFunction ?? null,
     homeRedirect: homeRedirect ?? null,
     routes: made.catalog.routes,
-    assets: assets ?? null,
+    isAsset: path => isAsset(path, assets ?? null),
   })
   const files = toAssetSteps(assets ?? null, made.catalog.routes, systemClock)
   before.push(...steps.before, ...files.before)

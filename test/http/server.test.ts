@@ -256,7 +256,7 @@ t.test('[http/public.17, http/public.18] 413 and what becomes of the connection'
   await long.closed()
 })
 
-t.test('[http/public.19, invocation/worker-pool.7] a client that hangs up frees everything', async t => {
+t.test('[http/public.19, invocation/admission.7] a client that hangs up frees everything', async t => {
   const { open, runtime, pool, finished } = await serve(t)
   runtime.answer = () => {}
   const running = await open()

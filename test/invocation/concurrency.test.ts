@@ -13,7 +13,7 @@ const POOL = {
   overflowStatus: 503 as const,
 }
 
-t.test('[invocation/worker-pool.2, invocation/worker-pool.3] limits of a policy', async t => {
+t.test('[invocation/admission.2, invocation/admission.3] limits of a policy', async t => {
   t.match(toAdmissionLimits(TEST_POLICY), { maxWorkers: 20, maxQueue: 0, overflow: { status: 429 } })
   t.match(toAdmissionLimits({ ...TEST_POLICY, workerPool: POOL }), {
     maxWorkers: 3,

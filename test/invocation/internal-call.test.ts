@@ -50,7 +50,7 @@ t.test(
   },
 )
 
-t.test('[invocation/worker-pool.1, invocation/event.12] one counter for all doors, and refusals as values', async t => {
+t.test('[invocation/admission.1, invocation/event.12] one counter for all doors, and refusals as values', async t => {
   const { handle, invoker, runtime, pool } = makePublic({ '/hello': makeFn({ policy: { maxConcurrency: 1 } }) })
   const fn = makeFn({ policy: { maxConcurrency: 1, maxBodyBytes: 3, methods: ['GET'] } })
   const request = { fn, id: 'i', method: 'GET', path: '/hello' }

@@ -3,7 +3,7 @@ import type { FunctionVersion } from '../../lib/core/catalog.ts'
 import { GatewayError } from '../../lib/core/errors.ts'
 import { type EdgeHandler, InvokeCall, Invoker } from '../../lib/invocation/invoke.ts'
 import type { ReplyHead } from '../../lib/invocation/response.ts'
-import { WorkerPool } from '../../lib/invocation/worker-pool.ts'
+import { WorkerPool } from '../../lib/invocation/admission.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { FakeRuntime } from '../helpers/fake-runtime.ts'
 import { makeFn } from '../helpers/fn.ts'
@@ -52,7 +52,7 @@ function setup(edge: EdgeHandler | null = null) {
   return { clock, runtime, pool, invoker, logs, start }
 }
 
-t.test('[invocation/response.8, invocation/worker-pool.8] a call is settled once, whatever comes after', async t => {
+t.test('[invocation/response.8, invocation/admission.8] a call is settled once, whatever comes after', async t => {
   const error = new GatewayError('TIMEOUT', 'runtime timeout')
   const events: Record<string, (call: TestCall) => void> = {
     reply: call => call.onReply('{"status":200}', Buffer.from('a'), false),
@@ -90,28 +90,25 @@ t.test('[invocation/response.8, invocation/worker-pool.8] a call is settled once
   }
 })
 
-t.test(
-  '[invocation/worker-pool.7, invocation/worker-pool.8] work is stopped exactly when nobody waits for it',
-  async t => {
-    const { runtime, start } = setup()
-    const answered = start()
-    runtime.reply(answered, 200)
-    answered.abandon()
-    t.same(runtime.abandoned, [])
-    const left = start()
-    left.abandon()
-    left.abandon()
-    t.same(runtime.abandoned, [left])
-    const broken = start()
-    runtime.stream(broken, { status: 99 })
-    t.same(runtime.abandoned, [left, broken], 'a stream nobody reads')
-    const failed = start()
-    runtime.fail(failed)
-    t.equal(runtime.abandoned.length, 2)
-  },
-)
+t.test('[invocation/admission.7, invocation/admission.8] work is stopped exactly when nobody waits for it', async t => {
+  const { runtime, start } = setup()
+  const answered = start()
+  runtime.reply(answered, 200)
+  answered.abandon()
+  t.same(runtime.abandoned, [])
+  const left = start()
+  left.abandon()
+  left.abandon()
+  t.same(runtime.abandoned, [left])
+  const broken = start()
+  runtime.stream(broken, { status: 99 })
+  t.same(runtime.abandoned, [left, broken], 'a stream nobody reads')
+  const failed = start()
+  runtime.fail(failed)
+  t.equal(runtime.abandoned.length, 2)
+})
 
-t.test('[invocation/worker-pool.5, invocation/worker-pool.11] the next call starts when one ends', async t => {
+t.test('[invocation/admission.5, invocation/admission.11] the next call starts when one ends', async t => {
   const { clock, runtime, start } = setup()
   const pool = { enabled: true, minWarm: 0, maxWorkers: 1, maxQueue: 5, queueTimeoutMs: 1000, queuePollMs: 20 }
   const fn = makeFn({ policy: { workerPool: { ...pool, idleTtlSeconds: 300, overflowStatus: 429 } } })
@@ -191,7 +188,7 @@ t.test('[invocation/response.9] the edge directive', async t => {
   t.equal(pool.total(), 0)
 })
 
-t.test('[invocation/worker-pool.8] random aborts, timeouts, crashes and exceptions leave no place taken', async t => {
+t.test('[invocation/admission.8] random aborts, timeouts, crashes and exceptions leave no place taken', async t => {
   let state = 4711
   const random = (below: number) => {
     state = (state * 1103515245 + 12345) % 2147483648

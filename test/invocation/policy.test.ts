@@ -2,7 +2,7 @@ import t from 'tap'
 import { checkPolicy, isMethodAllowed, toAllow, toMethodError } from '../../lib/invocation/policy.ts'
 import { makeFn } from '../helpers/fn.ts'
 
-t.test('[invocation/worker-pool.13] declared length, adapter and method are checked', async t => {
+t.test('[invocation/admission.13] declared length, adapter and method are checked', async t => {
   const fn = makeFn({ policy: { maxBodyBytes: 10, methods: ['GET', 'PUT'] } })
   t.equal(checkPolicy(fn, 0), null)
   t.equal(checkPolicy(fn, -1), null, 'unknown length')

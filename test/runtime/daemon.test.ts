@@ -379,68 +379,71 @@ t.test('[runtime/daemon.9] kill -9 of the gateway leaves no process', async t =>
   await until(() => all.every(pid => !isAlive(pid)))
 })
 
-t.test('[runtime/daemon.10, runtime/workers.16] two daemons: round robin, failover, 503 when none is left', async t => {
-  const files = Object.fromEntries(['a', 'b', 'c', 'd', 'e', 'f', 'g'].map(name => [`${name}.mjs`, HELLO]))
-  const tools = makeTree({ node: `#!/bin/sh\nexec ${process.execPath} "$@"\n` })
-  t.teardown(() => tools.cleanup())
-  chmodSync(tools.path('node'), 0o755)
-  const settings = { runtimeDaemons: { node: 2 }, binaries: { node: tools.path('node') } }
-  const bed = makeRuntimes(files, { settings })
-  t.teardown(() => bed.close())
-  const call = async (name: string) => {
-    const test = new TestCall(bed.fn(`${name}.mjs`))
-    bed.runtimes.byName.get('node')!.dispatch(test)
-    const outcome = await test.outcome
-    t.equal(outcome.error, null)
-    return test.worker?.socketIndex
-  }
-  bed.fn('a.mjs')
-  await bed.runtimes.start()
-  t.strictSame([await call('a'), await call('b'), await call('c')].sort(), [1, 1, 2])
-  await until(() => bed.runtimes.byName.get('node')!.workerCount('node/a@default') === 2)
-  // The second worker is ready when it has answered once.
-  const seen: unknown[] = []
-  while (new Set(seen).size < 2) seen.push(await call('a'))
-  for (let i = 0; i < 4; i++) seen.push(await call('a'))
-  for (let i = seen.length - 4; i < seen.length; i++) t.not(seen[i], seen[i - 1], 'in turn')
-  t.match(bed.runtimes.health().get('node'), {
-    routing: 'round_robin',
-    up: true,
-    reason: 'ok',
-    sockets: [
-      { index: 1, up: true },
-      { index: 2, up: true },
-    ],
-  })
-  const first = daemonPids().find(pid => commandOf(pid).includes('node-1.sock'))!
-  chmodSync(tools.path('node'), 0o644)
-  process.kill(first, 'SIGKILL')
-  await until(() => /^1 of 2 sockets down: FN_NODE_BIN is /.test(bed.runtimes.health().get('node')!.reason))
-  t.equal(bed.runtimes.health().get('node')!.up, true)
-  t.strictSame([await call('d'), await call('e')], [2, 2])
-  chmodSync(tools.path('node'), 0o755)
-  await until(() =>
-    bed.runtimes
-      .health()
-      .get('node')!
-      .sockets.every(socket => socket.up),
-  )
-  t.strictSame([await call('f'), await call('g')].sort(), [1, 2])
+t.test(
+  '[runtime/daemon.10, runtime/worker-set.16] two daemons: round robin, failover, 503 when none is left',
+  async t => {
+    const files = Object.fromEntries(['a', 'b', 'c', 'd', 'e', 'f', 'g'].map(name => [`${name}.mjs`, HELLO]))
+    const tools = makeTree({ node: `#!/bin/sh\nexec ${process.execPath} "$@"\n` })
+    t.teardown(() => tools.cleanup())
+    chmodSync(tools.path('node'), 0o755)
+    const settings = { runtimeDaemons: { node: 2 }, binaries: { node: tools.path('node') } }
+    const bed = makeRuntimes(files, { settings })
+    t.teardown(() => bed.close())
+    const call = async (name: string) => {
+      const test = new TestCall(bed.fn(`${name}.mjs`))
+      bed.runtimes.byName.get('node')!.dispatch(test)
+      const outcome = await test.outcome
+      t.equal(outcome.error, null)
+      return test.worker?.socketIndex
+    }
+    bed.fn('a.mjs')
+    await bed.runtimes.start()
+    t.strictSame([await call('a'), await call('b'), await call('c')].sort(), [1, 1, 2])
+    await until(() => bed.runtimes.byName.get('node')!.workerCount('node/a@default') === 2)
+    // The second worker is ready when it has answered once.
+    const seen: unknown[] = []
+    while (new Set(seen).size < 2) seen.push(await call('a'))
+    for (let i = 0; i < 4; i++) seen.push(await call('a'))
+    for (let i = seen.length - 4; i < seen.length; i++) t.not(seen[i], seen[i - 1], 'in turn')
+    t.match(bed.runtimes.health().get('node'), {
+      routing: 'round_robin',
+      up: true,
+      reason: 'ok',
+      sockets: [
+        { index: 1, up: true },
+        { index: 2, up: true },
+      ],
+    })
+    const first = daemonPids().find(pid => commandOf(pid).includes('node-1.sock'))!
+    chmodSync(tools.path('node'), 0o644)
+    process.kill(first, 'SIGKILL')
+    await until(() => /^1 of 2 sockets down: FN_NODE_BIN is /.test(bed.runtimes.health().get('node')!.reason))
+    t.equal(bed.runtimes.health().get('node')!.up, true)
+    t.strictSame([await call('d'), await call('e')], [2, 2])
+    chmodSync(tools.path('node'), 0o755)
+    await until(() =>
+      bed.runtimes
+        .health()
+        .get('node')!
+        .sockets.every(socket => socket.up),
+    )
+    t.strictSame([await call('f'), await call('g')].sort(), [1, 2])
 
-  const broken = makeRuntimes({ 'a.mjs': HELLO, 'bin/node': '#!/bin/sh\necho "does not work" >&2\nexit 3\n' }, {})
-  t.teardown(() => broken.close())
-  chmodSync(broken.tree.path('bin/node'), 0o755)
-  const down = makeRuntimes({ 'a.mjs': HELLO }, { settings: { binaries: { node: broken.tree.path('bin/node') } } })
-  t.teardown(() => down.close())
-  const outcome = await down.call(down.fn('a.mjs'))
-  t.match(outcome.error, {
-    code: 'RUNTIME_DOWN',
-    status: 503,
-    message: 'runtime down',
-    headers: { 'Retry-After': '1' },
-    detail: { hint: /^node: exited with code 3: does not work$/ },
-  })
-})
+    const broken = makeRuntimes({ 'a.mjs': HELLO, 'bin/node': '#!/bin/sh\necho "does not work" >&2\nexit 3\n' }, {})
+    t.teardown(() => broken.close())
+    chmodSync(broken.tree.path('bin/node'), 0o755)
+    const down = makeRuntimes({ 'a.mjs': HELLO }, { settings: { binaries: { node: broken.tree.path('bin/node') } } })
+    t.teardown(() => down.close())
+    const outcome = await down.call(down.fn('a.mjs'))
+    t.match(outcome.error, {
+      code: 'RUNTIME_DOWN',
+      status: 503,
+      message: 'runtime down',
+      headers: { 'Retry-After': '1' },
+      detail: { hint: /^node: exited with code 3: does not work$/ },
+    })
+  },
+)
 
 t.test(
   '[runtime/daemon.11] external daemons on unix and tcp sockets are used, not spawned, and found again',

@@ -20,7 +20,7 @@ function randomNumbers(): (limit: number) => number {
   }
 }
 
-t.test('[runtime/wire-protocol.4, runtime/workers.1] open calls have ids of their own and keep their order', t => {
+t.test('[runtime/wire-protocol.4, runtime/worker-set.1] open calls have ids of their own and keep their order', t => {
   const random = randomNumbers()
   const calls = new OpenCalls()
   const model = new Map<number, RuntimeCall>()

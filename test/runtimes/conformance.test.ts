@@ -634,7 +634,7 @@ t.test('[discovery/callable.1, discovery/callable.2] the callable, and another o
 })
 
 t.test(
-  '[runtime/workers.6, runtime/workers.7, runtimes/conformance.4] a call that loops or waits too long is 504 and runs no further',
+  '[runtime/worker-set.6, runtime/worker-set.7, runtimes/conformance.4] a call that loops or waits too long is 504 and runs no further',
   async t => {
     const { languages } = bed
     const late = new Map<string, { short: string; long: string }>()
@@ -673,7 +673,7 @@ t.test(
 )
 
 t.test(
-  '[runtimes/conformance.4, runtime/workers.9] exits, kills, memory and recursion end their own call alone',
+  '[runtimes/conformance.4, runtime/worker-set.9] exits, kills, memory and recursion end their own call alone',
   async t => {
     const ends: [answer: string, query: string, lacks: Lacks, error: RegExp][] = [
       ['exit', '?code=0', NO_PROCESS, /exited with code 0|exit code 0|called exit\(\)/],

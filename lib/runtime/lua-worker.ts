@@ -7,7 +7,7 @@ import type { RuntimeCall } from './call.ts'
 import type { LuaThreads } from './lua-threads.ts'
 import { toRuntimeError } from './runtime-error.ts'
 import { Worker } from './worker.ts'
-import type { WorkerSet } from './workers.ts'
+import type { WorkerSet } from './worker-set.ts'
 
 const FIELDS_OF_A_CALL = 3
 const EMPTY = Buffer.alloc(0)

@@ -1,9 +1,9 @@
 import t from 'tap'
 import type { EdgePolicy } from '../../lib/core/catalog.ts'
 import type { GatewayError } from '../../lib/core/errors.ts'
-import { toAnswerHeaders, toCodings, toRequestHeaders } from '../../lib/invocation/edge-headers.ts'
-import { climbs, isControlPath, namesControl, readSpellings } from '../../lib/invocation/edge-path.ts'
-import { type EdgeRequest, toEdgeRequest, toEdgeRules } from '../../lib/invocation/edge-target.ts'
+import { toAnswerHeaders, toCodings, toRequestHeaders } from '../../lib/edge/headers.ts'
+import { climbs, isControlPath, namesControl, readSpellings } from '../../lib/edge/path.ts'
+import { type EdgeRequest, toEdgeRequest, toEdgeRules } from '../../lib/edge/target.ts'
 import { makeFn } from '../helpers/fn.ts'
 
 const EDGE: EdgePolicy = {
@@ -31,7 +31,7 @@ function refusal(directive: Record<string, unknown>, edge: Partial<EdgePolicy> =
   }
 }
 
-t.test('[invocation/edge-passthrough.1, invocation/edge-passthrough.3] where a path and a url lead', async t => {
+t.test('[edge/passthrough.1, edge/passthrough.3] where a path and a url lead', async t => {
   const rows: [Record<string, unknown>, string][] = [
     [{ path: '/x?a=1#f' }, 'http up.test:81 /api/x?a=1'],
     [{ path: '/' }, 'http up.test:81 /api/'],
@@ -59,7 +59,7 @@ t.test('[invocation/edge-passthrough.1, invocation/edge-passthrough.3] where a p
   t.equal(read({ url: 'http://up.test:80/' }).host, 'up.test')
 })
 
-t.test('[invocation/edge-passthrough.3] targets that are refused', async t => {
+t.test('[edge/passthrough.3] targets that are refused', async t => {
   const rows: [Record<string, unknown>, string][] = [
     [{}, 'proxy.url or proxy.path is required'],
     [{ path: null, url: null }, 'proxy.url or proxy.path is required'],
@@ -116,7 +116,7 @@ t.test('[invocation/edge-passthrough.3] targets that are refused', async t => {
   t.equal(refusal({ path: '/x' }, { baseUrl: null }), 'edge.base_url is required for proxy.path')
 })
 
-t.test('[invocation/edge-passthrough.4, invocation/edge-passthrough.5] method, and limits that only lower', async t => {
+t.test('[edge/passthrough.4, edge/passthrough.5] method, and limits that only lower', async t => {
   t.equal(read({ path: '/' }, {}, 'PATCH').method, 'PATCH')
   t.equal(read({ path: '/', method: 'post' }).method, 'POST')
   t.equal(read({ path: '/', method: null }, {}, 'HEAD').method, 'HEAD')
@@ -131,7 +131,7 @@ t.test('[invocation/edge-passthrough.4, invocation/edge-passthrough.5] method, a
   t.same(limits({ timeout_ms: null, max_response_bytes: null }), [null, 100])
 })
 
-t.test('[invocation/edge-passthrough.7] every spelling of a host is read as one', async t => {
+t.test('[edge/passthrough.7] every spelling of a host is read as one', async t => {
   const rows: Record<string, string> = {
     '127.0.0.1': '127.0.0.1',
     '127.1': '127.0.0.1',
@@ -171,7 +171,7 @@ t.test('[invocation/edge-passthrough.7] every spelling of a host is read as one'
     t.equal(refusal({ url: `http://${host}/` }), 'proxy.url is no valid URL', host)
 })
 
-t.test('[invocation/edge-passthrough.6] allow_hosts', async t => {
+t.test('[edge/passthrough.6] allow_hosts', async t => {
   const rows: [string[], string, boolean][] = [
     [['up.test'], 'http://up.test:81/', true],
     [['up.test'], 'http://UP.test./', true],
@@ -197,7 +197,7 @@ t.test('[invocation/edge-passthrough.6] allow_hosts', async t => {
   t.equal(refusal({ path: '/x' }, { allowHosts: ['a.test'] }), 'proxy denied: host not in allowlist', 'base_url too')
 })
 
-t.test('[invocation/edge-passthrough.12] the control plane in every spelling', async t => {
+t.test('[edge/passthrough.12] the control plane in every spelling', async t => {
   const denied = 'proxy denied: control-plane path not allowed'
   const paths = `/_fn /_fn/ /_fn/health /console /console/x //_fn/health ///_fn /_FN/health /Console /%5ffn /%5Ffn /_%66n
     /%255ffn /%25255ffn /%2525255f%2566n /./_fn /%2e/_fn /x/%2e%2e%2f_fn /x%2f..%2f_fn /x%2f..%2f..%2f_fn /%2f_fn /%5c_fn
@@ -217,7 +217,7 @@ t.test('[invocation/edge-passthrough.12] the control plane in every spelling', a
   t.equal(refusal({ url: 'http://other.test/x#/_fn' }), 'no refusal', 'a fragment is not sent')
 })
 
-t.test('[invocation/edge-passthrough.12, invocation/edge-passthrough.13] readings of a path', async t => {
+t.test('[edge/passthrough.12, edge/passthrough.13] readings of a path', async t => {
   const rows: [string, boolean, boolean, boolean][] = [
     ['/a/b', false, false, false],
     ['/a/_fn', false, true, false],
@@ -239,7 +239,7 @@ t.test('[invocation/edge-passthrough.12, invocation/edge-passthrough.13] reading
   t.ok(performance.now() - startedAt < 500, 'linear')
 })
 
-t.test('[invocation/edge-passthrough.14, invocation/edge-passthrough.15] headers of the request', async t => {
+t.test('[edge/passthrough.14, edge/passthrough.15] headers of the request', async t => {
   t.same(toRequestHeaders(undefined), [])
   t.same(toRequestHeaders(null), [])
   t.same(toRequestHeaders([]), [])
@@ -274,7 +274,7 @@ t.test('[invocation/edge-passthrough.14, invocation/edge-passthrough.15] headers
     )
 })
 
-t.test('[invocation/edge-passthrough.16] headers of the answer', async t => {
+t.test('[edge/passthrough.16] headers of the answer', async t => {
   const raw = [
     'Set-Cookie',
     'a=1',

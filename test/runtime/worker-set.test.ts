@@ -4,7 +4,7 @@ import { GatewayError } from '../../lib/core/errors.ts'
 import { CANCEL_GRACE_MS, PREFETCH, STALL_MS, STREAM_WINDOW_BYTES } from '../../lib/core/limits.ts'
 import { RuntimeCall } from '../../lib/runtime/call.ts'
 import { Worker } from '../../lib/runtime/worker.ts'
-import { WorkerSet } from '../../lib/runtime/workers.ts'
+import { WorkerSet } from '../../lib/runtime/worker-set.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { makeFn } from '../helpers/fn.ts'
 
@@ -109,7 +109,7 @@ function bed(options: BedOptions = {}): Bed {
 
 const crash = { reason: 'exit code 1', unexpected: true, complete: true }
 
-t.test('[runtime/workers.1] idle first, then in order of arrival', async t => {
+t.test('[runtime/worker-set.1] idle first, then in order of arrival', async t => {
   const { all, call, clock } = bed({ maxWorkers: 2 })
   const calls = [call(), call(), call(), call()]
   const first = all[0]!
@@ -125,7 +125,7 @@ t.test('[runtime/workers.1] idle first, then in order of arrival', async t => {
   t.same(calls[0]!.seen, ['reply r0'])
 })
 
-t.test('[runtime/workers.2] the first call travels behind the start', async t => {
+t.test('[runtime/worker-set.2] the first call travels behind the start', async t => {
   const { all, call, clock } = bed({ timeoutMs: 100 })
   const only = call()
   t.equal(all[0]!.sent.length, 1, 'sent before the worker is ready')
@@ -136,7 +136,7 @@ t.test('[runtime/workers.2] the first call travels behind the start', async t =>
   t.match(only.seen, [/^error 504/])
 })
 
-t.test('[runtime/workers.3] workers double while calls keep waiting, up to the limit', async t => {
+t.test('[runtime/worker-set.3] workers double while calls keep waiting, up to the limit', async t => {
   const { all, call, clock } = bed({ maxWorkers: 5 })
   for (let i = 0; i < 20; i++) call()
   const counts: number[] = []
@@ -157,7 +157,7 @@ t.test('[runtime/workers.3] workers double while calls keep waiting, up to the l
   t.equal(slow.all.length, 1, 'a worker that is starting is help on its way')
 })
 
-t.test('[runtime/workers.4] calls are sent ahead only to a worker that has proven fast', async t => {
+t.test('[runtime/worker-set.4] calls are sent ahead only to a worker that has proven fast', async t => {
   const { all, call } = bed({ maxWorkers: 1 })
   call()
   const worker = all[0]!
@@ -176,7 +176,7 @@ t.test('[runtime/workers.4] calls are sent ahead only to a worker that has prove
   t.ok(ahead > 2 && ahead <= PREFETCH.calls, `${ahead} at once`)
 })
 
-t.test('[runtime/workers.4] as many as fit in two milliseconds, none when a call takes longer than one', async t => {
+t.test('[runtime/worker-set.4] as many as fit in two milliseconds, none when a call takes longer than one', async t => {
   for (const [callMs, most] of [
     [0.098, 20],
     [0.45, 4],
@@ -209,7 +209,7 @@ t.test('[runtime/workers.4] as many as fit in two milliseconds, none when a call
   }
 })
 
-t.test('[runtime/workers.4] nothing is sent behind a call that already takes long', async t => {
+t.test('[runtime/worker-set.4] nothing is sent behind a call that already takes long', async t => {
   const { all, call, clock } = bed({ maxWorkers: 1 })
   call()
   const worker = all[0]!
@@ -223,7 +223,7 @@ t.test('[runtime/workers.4] nothing is sent behind a call that already takes lon
   t.equal(worker.inflight.size, 1)
 })
 
-t.test('[runtime/workers.5] a silent multiplexing worker gets no call until it answers a ping', async t => {
+t.test('[runtime/worker-set.5] a silent multiplexing worker gets no call until it answers a ping', async t => {
   const { all, call, clock } = bed({ maxWorkers: 2 })
   call()
   const stuck = all[0]!
@@ -246,7 +246,7 @@ t.test('[runtime/workers.5] a silent multiplexing worker gets no call until it a
   t.equal(alive.all[0]!.sent.length, 2, 'a sign of life earns the call')
 })
 
-t.test('[runtime/workers.6, runtime/workers.7] timeout: 504, then the worker is stopped for certain', async t => {
+t.test('[runtime/worker-set.6, runtime/worker-set.7] timeout: 504, then the worker is stopped for certain', async t => {
   const one = bed({ timeoutMs: 100 })
   const late = one.call()
   one.all[0]!.handleReady(1)
@@ -279,7 +279,7 @@ t.test('[runtime/workers.6, runtime/workers.7] timeout: 504, then the worker is 
   t.equal(a.seen.length, 1)
 })
 
-t.test('[runtime/workers.17] nobody is late because the gateway itself stood still', async t => {
+t.test('[runtime/worker-set.17] nobody is late because the gateway itself stood still', async t => {
   const { clock, all, call } = bed({ timeoutMs: 100 })
   const answered = call()
   all[0]!.handleReady(0)
@@ -292,7 +292,7 @@ t.test('[runtime/workers.17] nobody is late because the gateway itself stood sti
   t.same([answered.seen, silent.seen], [['reply r0'], ['error 504 runtime timeout']])
 })
 
-t.test('[runtime/workers.18] a stream far beyond its window ends its worker', async t => {
+t.test('[runtime/worker-set.18] a stream far beyond its window ends its worker', async t => {
   const { clock, all, call } = bed()
   const streamed = call()
   const worker = all[0]!
@@ -327,7 +327,7 @@ function ahead(): Bed & { worker: FakeWorker; calls: TestCall[] } {
   return { ...made, worker, calls }
 }
 
-t.test('[runtime/workers.8] calls that were not begun move to another worker, in order', async t => {
+t.test('[runtime/worker-set.8] calls that were not begun move to another worker, in order', async t => {
   const { worker, calls, clock, all } = ahead()
   t.equal(worker.inflight.size, 3)
   clock.advance(100)
@@ -341,7 +341,7 @@ t.test('[runtime/workers.8] calls that were not begun move to another worker, in
   t.same([calls[1]!.seen, calls[2]!.seen], [['reply r0'], ['reply r1']])
 })
 
-t.test('[runtime/workers.8] a reply on its way at the kill means that the next call had begun', async t => {
+t.test('[runtime/worker-set.8] a reply on its way at the kill means that the next call had begun', async t => {
   const { worker, calls, clock, all } = ahead()
   clock.advance(100)
   worker.reply(worker.sent.indexOf(calls[0]!))
@@ -352,7 +352,7 @@ t.test('[runtime/workers.8] a reply on its way at the kill means that the next c
   t.same(all[1]!.sent, [calls[2]])
 })
 
-t.test('[runtime/workers.8] an error that ends the worker lets the calls behind it move', async t => {
+t.test('[runtime/worker-set.8] an error that ends the worker lets the calls behind it move', async t => {
   const { worker, calls, all } = ahead()
   worker.handleLastError(calls[0]!.wireId, new GatewayError('HANDLER_FAILED', 'exit'))
   t.same(calls[0]!.seen, ['error 500 exit'])
@@ -363,24 +363,27 @@ t.test('[runtime/workers.8] an error that ends the worker lets the calls behind 
   t.same([calls[1]!.seen, calls[2]!.seen], [['reply r0'], ['reply r1']])
 })
 
-t.test('[runtime/workers.9] an error that ends a worker of many calls is only the error of its own call', async t => {
-  const { all, call } = bed()
-  const [own, other] = [call(), call()]
-  all[0]!.handleReady(0)
-  const exit = new GatewayError('HANDLER_FAILED', 'exit')
-  all[0]!.handleLastError(all[0]!.sent[0]!.wireId, exit)
-  t.same(own!.seen, ['error 500 exit'])
-  t.same(other!.seen, ['error 503 runtime worker ended: another call ended it'])
-})
+t.test(
+  '[runtime/worker-set.9] an error that ends a worker of many calls is only the error of its own call',
+  async t => {
+    const { all, call } = bed()
+    const [own, other] = [call(), call()]
+    all[0]!.handleReady(0)
+    const exit = new GatewayError('HANDLER_FAILED', 'exit')
+    all[0]!.handleLastError(all[0]!.sent[0]!.wireId, exit)
+    t.same(own!.seen, ['error 500 exit'])
+    t.same(other!.seen, ['error 503 runtime worker ended: another call ended it'])
+  },
+)
 
-t.test('[runtime/workers.8] when replies may be lost nothing is run again', async t => {
+t.test('[runtime/worker-set.8] when replies may be lost nothing is run again', async t => {
   const { worker, calls, all } = ahead()
   worker.handleClosed({ reason: 'connection failed', unexpected: true, complete: false })
   for (const call of calls) t.match(call.seen, [/^error 503/])
   t.equal(all.length, 1)
 })
 
-t.test('[runtime/workers.9] a crash answers its own call 503 and the next call works', async t => {
+t.test('[runtime/worker-set.9] a crash answers its own call 503 and the next call works', async t => {
   const { all, call, failures } = bed()
   const own = call()
   all[0]!.handleReady(1)
@@ -394,7 +397,7 @@ t.test('[runtime/workers.9] a crash answers its own call 503 and the next call w
   t.same(next.seen, ['reply r0'])
 })
 
-t.test('[runtime/workers.10] load errors reach every waiting call, and a crash loop backs off', async t => {
+t.test('[runtime/worker-set.10] load errors reach every waiting call, and a crash loop backs off', async t => {
   const { all, call, clock, set } = bed()
   const broken = new GatewayError('LOAD_FAILED', 'no handler')
   const calls = [call(), call()]
@@ -418,7 +421,7 @@ t.test('[runtime/workers.10] load errors reach every waiting call, and a crash l
   t.same([again.seen, set.problem], [['reply r0'], null])
 })
 
-t.test('[runtime/workers.11] a client that leaves frees its place', async t => {
+t.test('[runtime/worker-set.11] a client that leaves frees its place', async t => {
   const { all, call, set, clock } = bed({ maxWorkers: 1, timeoutMs: 100 })
   const running = call()
   const waiting = call()
@@ -435,7 +438,7 @@ t.test('[runtime/workers.11] a client that leaves frees its place', async t => {
   t.same([running.seen, waiting.seen, last.seen], [[], [], []])
 })
 
-t.test('[runtime/workers.12] the timeout of a stream bounds the gap', async t => {
+t.test('[runtime/worker-set.12] the timeout of a stream bounds the gap', async t => {
   const { all, call, clock } = bed({ timeoutMs: 100 })
   const stream = call()
   const worker = all[0]!
@@ -452,7 +455,7 @@ t.test('[runtime/workers.12] the timeout of a stream bounds the gap', async t =>
   t.equal(stream.seen.at(-1), 'end 504')
 })
 
-t.test('[runtime/workers.13, scheduler/keep-warm.5] idle workers end, down to min_warm', async t => {
+t.test('[runtime/worker-set.13, scheduler/keep-warm.5] idle workers end, down to min_warm', async t => {
   const { all, call, clock, set } = bed({ minWarm: 1, idleTtlMs: 1000 })
   set.warm(1)
   t.equal(all.length, 1)
@@ -471,7 +474,7 @@ t.test('[runtime/workers.13, scheduler/keep-warm.5] idle workers end, down to mi
   t.equal(all.length, 3, 'a killed one is replaced')
 })
 
-t.test('[runtime/workers.14] a retired set finishes what it has', async t => {
+t.test('[runtime/worker-set.14] a retired set finishes what it has', async t => {
   const { all, call, set, empty } = bed()
   const running = call()
   all[0]!.handleReady(1)
@@ -483,7 +486,7 @@ t.test('[runtime/workers.14] a retired set finishes what it has', async t => {
   t.ok(empty())
 })
 
-t.test('[runtime/workers.15] late, double and unknown frames are dropped', async t => {
+t.test('[runtime/worker-set.15] late, double and unknown frames are dropped', async t => {
   const { all, call } = bed()
   const own = call()
   const worker = all[0]!
@@ -497,7 +500,7 @@ t.test('[runtime/workers.15] late, double and unknown frames are dropped', async
   t.same(own.seen, ['reply r0'])
 })
 
-t.test('[runtime/workers.8, runtime/workers.15] every call is answered once, whatever happens', async t => {
+t.test('[runtime/worker-set.8, runtime/worker-set.15] every call is answered once, whatever happens', async t => {
   let seed = 7
   const random = (below: number): number => {
     seed = (Math.imul(seed, 1664525) + 1013904223) >>> 0
@@ -537,7 +540,7 @@ t.test('[runtime/workers.8, runtime/workers.15] every call is answered once, wha
   t.pass('300 random lives')
 })
 
-t.test('[runtime/workers.16] several sockets take calls in turn', async t => {
+t.test('[runtime/worker-set.16] several sockets take calls in turn', async t => {
   const sockets = { count: 3, up: [1, 2, 3] }
   const { all, call, clock } = bed({ maxWorkers: 3, sockets })
   const next = (): number => {
@@ -576,7 +579,7 @@ t.test('[runtime/workers.16] several sockets take calls in turn', async t => {
   t.same([next(), next(), next()].sort(), [1, 2, 3])
 })
 
-t.test('[runtime/workers.16] a socket that comes back takes the place of a spare worker', async t => {
+t.test('[runtime/worker-set.16] a socket that comes back takes the place of a spare worker', async t => {
   const sockets = { count: 2, up: [1] }
   const { all, call, clock, set } = bed({ maxWorkers: 2, sockets })
   call()
@@ -604,7 +607,7 @@ t.test('[runtime/workers.16] a socket that comes back takes the place of a spare
   t.equal(all[2]!.socketIndex, 2)
 })
 
-t.test('[runtime/workers.7] nothing is sent to a worker that is about to be killed', async t => {
+t.test('[runtime/worker-set.7] nothing is sent to a worker that is about to be killed', async t => {
   const { all, call, clock } = bed({ timeoutMs: 100, maxWorkers: 2 })
   call()
   all[0]!.handleReady(0)
@@ -624,7 +627,7 @@ t.test('[runtime/workers.7] nothing is sent to a worker that is about to be kill
   t.same(next.seen, ['reply r0'])
 })
 
-t.test('[runtime/workers.11] a client that left harms no other call of a worker that takes many', async t => {
+t.test('[runtime/worker-set.11] a client that left harms no other call of a worker that takes many', async t => {
   const { all, call, clock, set } = bed({ timeoutMs: 100, maxWorkers: 1 })
   const left = call()
   all[0]!.handleReady(0)
@@ -655,7 +658,7 @@ t.test('[runtime/workers.11] a client that left harms no other call of a worker 
   t.same([obedient.all[0]!.log, long.seen], [['cancel 0'], ['reply r1']])
 })
 
-t.test('[runtime/workers.11] a call that waits takes the place of one whose client left', async t => {
+t.test('[runtime/worker-set.11] a call that waits takes the place of one whose client left', async t => {
   for (const maxInflight of [1, 0]) {
     const { all, call, clock, set } = bed({ timeoutMs: 60_000, maxWorkers: 1 })
     const left = call()
@@ -685,7 +688,7 @@ t.test('[runtime/workers.11] a call that waits takes the place of one whose clie
 })
 
 t.test(
-  '[runtime/workers.13] warm workers come back by themselves, after a crash loop and after a start that failed',
+  '[runtime/worker-set.13] warm workers come back by themselves, after a crash loop and after a start that failed',
   async t => {
     const { all, set, clock } = bed({ minWarm: 1 })
     set.warm(1)

@@ -1,7 +1,7 @@
 /** Failures of an upstream connection in words that name no address and no path. Owner: §2.10. */
 
 import { GatewayError } from '../core/errors.ts'
-import { failed } from './edge-target.ts'
+import { failed } from './target.ts'
 
 const REASONS: Readonly<Record<string, string>> = {
   __proto__: null as never,

@@ -8,7 +8,7 @@
 import { readdir, stat } from 'node:fs/promises'
 import type { Clock } from '../core/clock.ts'
 import { ASSET_LISTING_MS, ASSET_SETTLE_MS } from '../core/limits.ts'
-import { type FileState, isSameState, toState } from './asset-file.ts'
+import { type FileState, isSameState, toState } from './file.ts'
 
 export class AssetNames {
   readonly #directory: string

@@ -11,12 +11,12 @@ import type { IncomingMessage } from 'node:http'
 import type { Clock } from '../core/clock.ts'
 import type { GatewayError } from '../core/errors.ts'
 import { EDGE_HOLD_BYTES, EDGE_HOLD_MS, EDGE_WINDOW_BYTES, MAX_STATUS } from '../core/limits.ts'
-import { type DecodedProblem, DecodedSize } from './edge-decoded-size.ts'
-import { toTooLarge } from './edge-errors.ts'
-import { toAnswerHeaders, toCodings } from './edge-headers.ts'
-import { type EdgeRequest, failed } from './edge-target.ts'
-import type { InvokeCall } from './invoke.ts'
-import type { ReplyHead } from './response.ts'
+import { type DecodedProblem, DecodedSize } from './decoded-size.ts'
+import { toTooLarge } from './errors.ts'
+import { toAnswerHeaders, toCodings } from './headers.ts'
+import { type EdgeRequest, failed } from './target.ts'
+import type { InvokeCall } from '../invocation/invoke.ts'
+import type { ReplyHead } from '../invocation/response.ts'
 
 const NOTHING = Buffer.alloc(0)
 

@@ -11,8 +11,8 @@ import { METHODS } from '../../lib/core/identity.ts'
 import { EDGE_HOLD_MS, EDGE_LOOKUPS, EDGE_WINDOW_BYTES } from '../../lib/core/limits.ts'
 import { type InjectRequest, inject } from '../../lib/http/inject.ts'
 import { HttpServer } from '../../lib/http/server.ts'
-import { EdgeLookup } from '../../lib/invocation/edge-lookup.ts'
-import { type EdgeOptions, EdgeProxy } from '../../lib/invocation/edge-passthrough.ts'
+import { EdgeLookup } from '../../lib/edge/lookup.ts'
+import { type EdgeOptions, EdgeProxy } from '../../lib/edge/passthrough.ts'
 import { invokeInternal } from '../../lib/invocation/internal-call.ts'
 import { InvokeCall } from '../../lib/invocation/invoke.ts'
 import type { ReplyHead } from '../../lib/invocation/response.ts'
@@ -87,42 +87,39 @@ const echo: RequestListener = async (req: IncomingMessage, res: ServerResponse) 
   res.end(JSON.stringify({ method: req.method, url: req.url, headers: req.rawHeaders, body }))
 }
 
-t.test(
-  '[invocation/edge-passthrough.1, invocation/edge-passthrough.4, invocation/edge-passthrough.14] what the upstream sees',
-  async t => {
-    const { port, url } = await upstreamFor(t, echo)
-    const { ask } = makeBed(t, { edge: { baseUrl: `${url}/api` } })
-    const client = { headers: { Authorization: 'secret', Cookie: 'sid=1', 'X-Client': '1' } }
-    t.same((await ask({ path: '/x?a=1' }, '', client)).json(), {
-      method: 'GET',
-      url: '/api/x?a=1',
-      headers: ['Host', `127.0.0.1:${port}`, 'Connection', 'keep-alive'],
-      body: '',
-    })
-    const headers = { Host: 'evil.test', 'content-length': '999', 'Transfer-Encoding': 'chunked', 'X-Two': ['1', '2'] }
-    const own = ['Host', `127.0.0.1:${port}`, 'X-Two', '1', 'X-Two', '2', 'Content-Length', '7', 'Connection', 'close']
-    t.same((await ask({ url: `${url}/y`, headers }, 'h\u00e9llo!', { method: 'POST', body: 'own' })).json(), {
-      method: 'POST',
-      url: '/y',
-      headers: own,
-      body: 'h\u00e9llo!',
-    })
-    t.match((await ask({ path: '/', method: 'PUT' })).json(), { method: 'PUT', headers: /Content-Length,0/ })
-    t.match((await ask({ path: '/', method: 'DELETE' }, 'x')).json(), { method: 'DELETE', body: 'x' })
-    t.match((await ask({ path: '/', method: 'GET' }, Buffer.from([0xc3, 0x28]))).json(), {
-      headers: /Content-Length,2/,
-    })
-    const { body, ...rest } = await ask({ path: '/' }, '', { method: 'HEAD' })
-    t.match([rest.status, body.length], [200, 0])
-  },
-)
+t.test('[edge/passthrough.1, edge/passthrough.4, edge/passthrough.14] what the upstream sees', async t => {
+  const { port, url } = await upstreamFor(t, echo)
+  const { ask } = makeBed(t, { edge: { baseUrl: `${url}/api` } })
+  const client = { headers: { Authorization: 'secret', Cookie: 'sid=1', 'X-Client': '1' } }
+  t.same((await ask({ path: '/x?a=1' }, '', client)).json(), {
+    method: 'GET',
+    url: '/api/x?a=1',
+    headers: ['Host', `127.0.0.1:${port}`, 'Connection', 'keep-alive'],
+    body: '',
+  })
+  const headers = { Host: 'evil.test', 'content-length': '999', 'Transfer-Encoding': 'chunked', 'X-Two': ['1', '2'] }
+  const own = ['Host', `127.0.0.1:${port}`, 'X-Two', '1', 'X-Two', '2', 'Content-Length', '7', 'Connection', 'close']
+  t.same((await ask({ url: `${url}/y`, headers }, 'h\u00e9llo!', { method: 'POST', body: 'own' })).json(), {
+    method: 'POST',
+    url: '/y',
+    headers: own,
+    body: 'h\u00e9llo!',
+  })
+  t.match((await ask({ path: '/', method: 'PUT' })).json(), { method: 'PUT', headers: /Content-Length,0/ })
+  t.match((await ask({ path: '/', method: 'DELETE' }, 'x')).json(), { method: 'DELETE', body: 'x' })
+  t.match((await ask({ path: '/', method: 'GET' }, Buffer.from([0xc3, 0x28]))).json(), {
+    headers: /Content-Length,2/,
+  })
+  const { body, ...rest } = await ask({ path: '/' }, '', { method: 'HEAD' })
+  t.match([rest.status, body.length], [200, 0])
+})
 
-t.test('[invocation/edge-passthrough.2] without an edge block', async t => {
+t.test('[edge/passthrough.2] without an edge block', async t => {
   const { refusal } = makeBed(t, { policy: { edge: null } })
   t.equal(await refusal({ url: 'http://127.0.0.1/' }), '502 edge proxy disabled for this function')
 })
 
-t.test('[invocation/edge-passthrough.3, invocation/edge-passthrough.15] refusals reach the client as 502', async t => {
+t.test('[edge/passthrough.3, edge/passthrough.15] refusals reach the client as 502', async t => {
   const { refusal, pool } = makeBed(t)
   t.equal(await refusal({}), `502 ${FAILED}proxy.url or proxy.path is required`)
   t.equal(
@@ -132,7 +129,7 @@ t.test('[invocation/edge-passthrough.3, invocation/edge-passthrough.15] refusals
   t.equal(pool.total(), 0)
 })
 
-t.test('[invocation/edge-passthrough.8, invocation/edge-passthrough.9] private and special addresses', async t => {
+t.test('[edge/passthrough.8, edge/passthrough.9] private and special addresses', async t => {
   const { url } = await upstreamFor(t, () => t.fail('reached'))
   const names: Record<string, string[]> = {
     'mixed.test': ['8.8.8.8', '127.0.0.1'],
@@ -161,16 +158,13 @@ t.test('[invocation/edge-passthrough.8, invocation/edge-passthrough.9] private a
     t.equal(await loose.refusal({ url: `http://${host}:${port}/` }), special, host)
 })
 
-t.test(
-  '[invocation/edge-passthrough.10] addresses of this machine are private, whatever range they are in',
-  async t => {
-    const resolve = () => Promise.resolve([{ address: '8.8.4.4', family: 4 }])
-    const { refusal } = makeBed(t, { edge: { allowPrivate: false }, interfaces: () => ['8.8.4.4'], resolve })
-    t.equal(await refusal({ url: 'http://own.test/' }), `502 ${FAILED}proxy denied: private host not allowed`)
-  },
-)
+t.test('[edge/passthrough.10] addresses of this machine are private, whatever range they are in', async t => {
+  const resolve = () => Promise.resolve([{ address: '8.8.4.4', family: 4 }])
+  const { refusal } = makeBed(t, { edge: { allowPrivate: false }, interfaces: () => ['8.8.4.4'], resolve })
+  t.equal(await refusal({ url: 'http://own.test/' }), `502 ${FAILED}proxy denied: private host not allowed`)
+})
 
-t.test('[invocation/edge-passthrough.11] what was checked is what is reached', async t => {
+t.test('[edge/passthrough.11] what was checked is what is reached', async t => {
   const good = await upstreamFor(t, (_req, res) => res.end('good'))
   const bad = await httpUpstream(() => t.fail('reached'), '127.0.0.2')
   t.teardown(bad.close)
@@ -187,14 +181,14 @@ t.test('[invocation/edge-passthrough.11] what was checked is what is reached', a
   t.equal(good.connections(), 1)
 })
 
-t.test('[invocation/edge-passthrough.11] of several addresses one that answers is enough', async t => {
+t.test('[edge/passthrough.11] of several addresses one that answers is enough', async t => {
   const upstream = await upstreamFor(t, (_req, res) => res.end('second'))
   const resolve = () => Promise.resolve(['127.0.0.9', '127.0.0.1'].map(address => ({ address, family: 4 })))
   const { ask } = makeBed(t, { resolve })
   t.equal((await ask({ url: `http://two.test:${upstream.port}/` })).text(), 'second')
 })
 
-t.test('[invocation/edge-passthrough.12, invocation/edge-passthrough.13] this gateway as its own upstream', async t => {
+t.test('[edge/passthrough.12, edge/passthrough.13] this gateway as its own upstream', async t => {
   const files = { 'index.js': 'exports.handler = () => "home"', 'console_x.js': 'exports.handler = () => "near"' }
   const config = { edge: { allow_private: true }, invoke: { methods: ['GET'] } }
   const handler = 'exports.handler = ({ query }) => ({ proxy: { url: query.url } })'
@@ -225,7 +219,7 @@ t.test('[invocation/edge-passthrough.12, invocation/edge-passthrough.13] this ga
     t.equal(await get('/x/_fn', host), denied, host)
 })
 
-t.test('[invocation/edge-passthrough.16] the answer as it is', async t => {
+t.test('[edge/passthrough.16] the answer as it is', async t => {
   const { url } = await upstreamFor(t, (req, res) => {
     const status = Number(req.url!.slice(1))
     res.writeHead(status, [
@@ -254,7 +248,7 @@ t.test('[invocation/edge-passthrough.16] the answer as it is', async t => {
   t.match([head.status, head.text()], [200, ''])
 })
 
-t.test('[invocation/edge-passthrough.16, invocation/edge-passthrough.22] answers on the edge of HTTP', async t => {
+t.test('[edge/passthrough.16, edge/passthrough.22] answers on the edge of HTTP', async t => {
   const rows: [string, string, string | RegExp][] = [
     ['HTTP/1.0, ended by its close', 'HTTP/1.0 200 OK\r\n\r\nold', '200 old'],
     ['no length, ended by its close', 'HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nopen', '200 open'],
@@ -316,7 +310,7 @@ t.test('[invocation/edge-passthrough.16, invocation/edge-passthrough.22] answers
   }
 })
 
-t.test('[invocation/edge-passthrough.22] connections that fail', async t => {
+t.test('[edge/passthrough.22] connections that fail', async t => {
   const resetting = await rawUpstream(socket => socket.resetAndDestroy())
   t.teardown(resetting.close)
   const closed = await httpUpstream(() => {})
@@ -335,7 +329,7 @@ t.test('[invocation/edge-passthrough.22] connections that fail', async t => {
   )
 })
 
-t.test('[invocation/edge-passthrough.23] TLS', async t => {
+t.test('[edge/passthrough.23] TLS', async t => {
   const { ca, key, cert, selfSigned } = makeCertificates()
   const upstream = await tlsUpstream(key, cert, (req, res) => res.end(`hello ${req.headers.host}`))
   const forged = await tlsUpstream(key, selfSigned, () => t.fail('reached'))
@@ -364,7 +358,7 @@ t.test('[invocation/edge-passthrough.23] TLS', async t => {
   t.match(await usual.refusal({ url: `https://upstream.test:${upstream.port}/` }), 'TLS certificate is not trusted')
 })
 
-t.test('[invocation/edge-passthrough.5, invocation/edge-passthrough.18] the limit on received bytes', async t => {
+t.test('[edge/passthrough.5, edge/passthrough.18] the limit on received bytes', async t => {
   const { url } = await upstreamFor(t, (req, res) => {
     const [, kind, size] = req.url!.split('/')
     if (kind === 'known') res.setHeader('Content-Length', size!)
@@ -393,48 +387,45 @@ t.test('[invocation/edge-passthrough.5, invocation/edge-passthrough.18] the limi
   t.same([large.pool.total(), large.proxy.active], [0, 0])
 })
 
-t.test(
-  '[invocation/edge-passthrough.20] the limit on decoded bytes; the body itself is passed on as it is',
-  async t => {
-    const bodies: Record<string, { coding: string; body: Uint8Array }> = {
-      small: { coding: 'gzip', body: gzipSync('hello') },
-      bomb: { coding: 'gzip', body: gzipSync(Buffer.alloc(50_000_000)) },
-      brotli: { coding: 'br', body: brotliCompressSync(Buffer.alloc(5_000_000)) },
-      nested: { coding: 'gzip, gzip', body: gzipSync(gzipSync(Buffer.alloc(5_000_000))) },
-      lie: { coding: 'gzip', body: Buffer.from('hello') },
-      cut: { coding: 'gzip', body: gzipSync('hello').subarray(0, 15) },
-      unknown: { coding: 'zstd', body: Buffer.from('hello') },
-      large: { coding: 'gzip', body: gzipSync(Buffer.alloc(900_000, 'x'), { level: 0 }) },
-    }
-    const { url } = await upstreamFor(t, (req, res) => {
-      const { coding, body } = bodies[req.url!.slice(1)]!
-      res.writeHead(200, { 'Content-Encoding': coding })
-      res.write(body.subarray(0, body.length / 2))
-      res.end(body.subarray(body.length / 2))
-    })
-    const { ask, refusal, pool } = makeBed(t, { edge: { baseUrl: url } })
-    for (const name of ['small', 'unknown', 'large']) {
-      const answer = await ask({ path: `/${name}` })
-      t.match(answer.headers, { 'content-encoding': bodies[name]!.coding }, name)
-      t.ok(answer.body.equals(bodies[name]!.body), name)
-    }
-    for (const name of ['bomb', 'brotli', 'nested'])
-      t.equal(
-        await refusal({ path: `/${name}` }),
-        `502 ${FAILED}upstream response too large: the limit is 1000000 bytes`,
-        name,
-      )
-    for (const name of ['lie', 'cut'])
-      t.equal(
-        await refusal({ path: `/${name}` }),
-        `502 ${FAILED}upstream response does not match its Content-Encoding`,
-        name,
-      )
-    const head = await ask({ path: '/bomb' }, '', { method: 'HEAD' })
-    t.equal(head.status, 200)
-    t.equal(pool.total(), 0)
-  },
-)
+t.test('[edge/passthrough.20] the limit on decoded bytes; the body itself is passed on as it is', async t => {
+  const bodies: Record<string, { coding: string; body: Uint8Array }> = {
+    small: { coding: 'gzip', body: gzipSync('hello') },
+    bomb: { coding: 'gzip', body: gzipSync(Buffer.alloc(50_000_000)) },
+    brotli: { coding: 'br', body: brotliCompressSync(Buffer.alloc(5_000_000)) },
+    nested: { coding: 'gzip, gzip', body: gzipSync(gzipSync(Buffer.alloc(5_000_000))) },
+    lie: { coding: 'gzip', body: Buffer.from('hello') },
+    cut: { coding: 'gzip', body: gzipSync('hello').subarray(0, 15) },
+    unknown: { coding: 'zstd', body: Buffer.from('hello') },
+    large: { coding: 'gzip', body: gzipSync(Buffer.alloc(900_000, 'x'), { level: 0 }) },
+  }
+  const { url } = await upstreamFor(t, (req, res) => {
+    const { coding, body } = bodies[req.url!.slice(1)]!
+    res.writeHead(200, { 'Content-Encoding': coding })
+    res.write(body.subarray(0, body.length / 2))
+    res.end(body.subarray(body.length / 2))
+  })
+  const { ask, refusal, pool } = makeBed(t, { edge: { baseUrl: url } })
+  for (const name of ['small', 'unknown', 'large']) {
+    const answer = await ask({ path: `/${name}` })
+    t.match(answer.headers, { 'content-encoding': bodies[name]!.coding }, name)
+    t.ok(answer.body.equals(bodies[name]!.body), name)
+  }
+  for (const name of ['bomb', 'brotli', 'nested'])
+    t.equal(
+      await refusal({ path: `/${name}` }),
+      `502 ${FAILED}upstream response too large: the limit is 1000000 bytes`,
+      name,
+    )
+  for (const name of ['lie', 'cut'])
+    t.equal(
+      await refusal({ path: `/${name}` }),
+      `502 ${FAILED}upstream response does not match its Content-Encoding`,
+      name,
+    )
+  const head = await ask({ path: '/bomb' }, '', { method: 'HEAD' })
+  t.equal(head.status, 200)
+  t.equal(pool.total(), 0)
+})
 
 /** Writes down what arrives and takes nothing until it is told to. */
 class SlowCall extends InvokeCall {
@@ -469,47 +460,44 @@ class SlowCall extends InvokeCall {
   }
 }
 
-t.test(
-  '[invocation/edge-passthrough.19, invocation/edge-passthrough.21] a slow client stops the upstream, not the clock',
-  async t => {
-    const total = 30_000_000
-    let sent = 0
-    const piece = Buffer.alloc(100_000)
-    const { url } = await upstreamFor(t, (_req, res) => {
-      const push = (): void => {
-        while (sent < total) {
-          sent += piece.length
-          if (!res.write(piece)) {
-            res.once('drain', push)
-            return
-          }
+t.test('[edge/passthrough.19, edge/passthrough.21] a slow client stops the upstream, not the clock', async t => {
+  const total = 30_000_000
+  let sent = 0
+  const piece = Buffer.alloc(100_000)
+  const { url } = await upstreamFor(t, (_req, res) => {
+    const push = (): void => {
+      while (sent < total) {
+        sent += piece.length
+        if (!res.write(piece)) {
+          res.once('drain', push)
+          return
         }
-        res.end()
       }
-      push()
-    })
-    const clock = new FakeClock()
-    const { direct, fn, invoker } = makeBed(t, { clock, edge: { baseUrl: url, maxResponseBytes: total } })
-    direct({ path: '/' })
-    const call = new SlowCall(fn, invoker)
-    invoker.start(call)
-    await call.until(() => call.bytes >= EDGE_WINDOW_BYTES)
-    const handedOn = call.bytes
-    for (let round = 0; round < 50; round += 1) await new Promise(resolve => setImmediate(resolve))
-    t.equal(call.bytes, handedOn, 'nothing more before the client takes some')
-    t.ok(handedOn < EDGE_WINDOW_BYTES * 4, `${handedOn} bytes handed on`)
-    t.ok(sent < total)
-    clock.advance(fn.policy.timeoutMs * 10)
-    t.same(call.seen, ['stream 200 '])
-    call.isTaking = true
-    call.grant(call.bytes)
-    await call.until(() => call.seen.length > 1)
-    t.equal(call.bytes, total)
-    t.same(call.seen, ['stream 200 ', 'end ok'])
-  },
-)
+      res.end()
+    }
+    push()
+  })
+  const clock = new FakeClock()
+  const { direct, fn, invoker } = makeBed(t, { clock, edge: { baseUrl: url, maxResponseBytes: total } })
+  direct({ path: '/' })
+  const call = new SlowCall(fn, invoker)
+  invoker.start(call)
+  await call.until(() => call.bytes >= EDGE_WINDOW_BYTES)
+  const handedOn = call.bytes
+  for (let round = 0; round < 50; round += 1) await new Promise(resolve => setImmediate(resolve))
+  t.equal(call.bytes, handedOn, 'nothing more before the client takes some')
+  t.ok(handedOn < EDGE_WINDOW_BYTES * 4, `${handedOn} bytes handed on`)
+  t.ok(sent < total)
+  clock.advance(fn.policy.timeoutMs * 10)
+  t.same(call.seen, ['stream 200 '])
+  call.isTaking = true
+  call.grant(call.bytes)
+  await call.until(() => call.seen.length > 1)
+  t.equal(call.bytes, total)
+  t.same(call.seen, ['stream 200 ', 'end ok'])
+})
 
-t.test('[invocation/edge-passthrough.21] time limits', async t => {
+t.test('[edge/passthrough.21] time limits', async t => {
   const clock = new FakeClock()
   let onRequest = () => {}
   const { url } = await upstreamFor(t, (req, res) => {
@@ -556,7 +544,7 @@ t.test('[invocation/edge-passthrough.21] time limits', async t => {
   t.same([pool.total(), proxy.active, clock.pending], [0, 0, 0])
 })
 
-t.test('[invocation/edge-passthrough.21] a name server that is silent', async t => {
+t.test('[edge/passthrough.21] a name server that is silent', async t => {
   const clock = new FakeClock()
   const { direct, fn, invoker } = makeBed(t, { clock, resolve: () => new Promise(() => {}) })
   direct({ url: 'http://silent.test/' })
@@ -566,49 +554,46 @@ t.test('[invocation/edge-passthrough.21] a name server that is silent', async t 
   t.same(call.seen, [`refused 504 ${FAILED}upstream timeout: no answer within timeout_ms 2500`])
 })
 
-t.test(
-  '[invocation/edge-passthrough.17] a short answer is held back until it is whole, a long one streams',
-  async t => {
-    const clock = new FakeClock()
-    let upstreamAnswer!: ServerResponse
-    let onRequest = () => {}
-    const { url } = await upstreamFor(t, (_req, res) => {
-      upstreamAnswer = res
-      res.writeHead(200, { 'Content-Type': 'text/event-stream' })
-      res.write('data: 1\n\n')
-      onRequest()
+t.test('[edge/passthrough.17] a short answer is held back until it is whole, a long one streams', async t => {
+  const clock = new FakeClock()
+  let upstreamAnswer!: ServerResponse
+  let onRequest = () => {}
+  const { url } = await upstreamFor(t, (_req, res) => {
+    upstreamAnswer = res
+    res.writeHead(200, { 'Content-Type': 'text/event-stream' })
+    res.write('data: 1\n\n')
+    onRequest()
+  })
+  const { direct, fn, invoker } = makeBed(t, { clock, edge: { baseUrl: url } })
+  const begin = async () => {
+    const asked = new Promise<void>(resolve => {
+      onRequest = resolve
     })
-    const { direct, fn, invoker } = makeBed(t, { clock, edge: { baseUrl: url } })
-    const begin = async () => {
-      const asked = new Promise<void>(resolve => {
-        onRequest = resolve
-      })
-      direct({ path: '/' })
-      const call = new SlowCall(fn, invoker)
-      call.isTaking = true
-      invoker.start(call)
-      await asked
-      return call
-    }
-    const whole = await begin()
-    upstreamAnswer.end('data: 2\n\n')
-    await whole.until(() => whole.seen.length > 0)
-    t.same(whole.seen, ['answer 200 data: 1\n\ndata: 2\n\n'])
-    const events = await begin()
-    await events.until(() => {
-      clock.advance(EDGE_HOLD_MS)
-      setImmediate(() => events.wake())
-      return events.bytes > 0
-    })
-    t.same(events.seen, ['stream 200 '], 'the first event does not wait for the second')
-    upstreamAnswer.end()
-    await events.until(() => events.seen.length > 1)
-    t.same(events.seen, ['stream 200 ', 'end ok'])
-  },
-)
+    direct({ path: '/' })
+    const call = new SlowCall(fn, invoker)
+    call.isTaking = true
+    invoker.start(call)
+    await asked
+    return call
+  }
+  const whole = await begin()
+  upstreamAnswer.end('data: 2\n\n')
+  await whole.until(() => whole.seen.length > 0)
+  t.same(whole.seen, ['answer 200 data: 1\n\ndata: 2\n\n'])
+  const events = await begin()
+  await events.until(() => {
+    clock.advance(EDGE_HOLD_MS)
+    setImmediate(() => events.wake())
+    return events.bytes > 0
+  })
+  t.same(events.seen, ['stream 200 '], 'the first event does not wait for the second')
+  upstreamAnswer.end()
+  await events.until(() => events.seen.length > 1)
+  t.same(events.seen, ['stream 200 ', 'end ok'])
+})
 
 t.test(
-  '[invocation/edge-passthrough.24, invocation/edge-passthrough.25] the place is held until the end; a client that leaves ends all',
+  '[edge/passthrough.24, edge/passthrough.25] the place is held until the end; a client that leaves ends all',
   async t => {
     let onRequest = () => {}
     let onGone = () => {}
@@ -641,7 +626,7 @@ t.test(
   },
 )
 
-t.test('[invocation/edge-passthrough.26] kept connections', async t => {
+t.test('[edge/passthrough.26] kept connections', async t => {
   const seen: string[] = []
   const upstream = await upstreamFor(t, (req, res) => {
     seen.push(req.method!)
@@ -669,7 +654,7 @@ t.test('[invocation/edge-passthrough.26] kept connections', async t => {
   t.same([...counts.values()], [2, 1])
 })
 
-t.test('[invocation/edge-passthrough.27] look-ups are few, and one for a name', async t => {
+t.test('[edge/passthrough.27] look-ups are few, and one for a name', async t => {
   const open = new Map<string, (() => void)[]>()
   const lookup = new EdgeLookup(
     name =>
@@ -701,7 +686,7 @@ t.test('[invocation/edge-passthrough.27] look-ups are few, and one for a name', 
   t.equal(open.get('name-0')!.length, 2, 'looked up anew')
 })
 
-t.test('[invocation/edge-passthrough.28] the doors without a client', async t => {
+t.test('[edge/passthrough.28] the doors without a client', async t => {
   const { url } = await upstreamFor(t, async (req, res) => {
     const body = await readAll(req)
     if (req.url === '/large') res.write(Buffer.alloc(300_000, 'x'))
@@ -724,7 +709,7 @@ t.test('[invocation/edge-passthrough.28] the doors without a client', async t =>
   t.equal(pool.total(), 0)
 })
 
-t.test('[invocation/edge-passthrough.29] close', async t => {
+t.test('[edge/passthrough.29] close', async t => {
   let onRequest = (_res: ServerResponse) => {}
   const { url } = await upstreamFor(t, (_req, res) => onRequest(res))
   const begin = async (bed: ReturnType<typeof makeBed>) => {
@@ -751,7 +736,7 @@ t.test('[invocation/edge-passthrough.29] close', async t => {
   t.equal((await cut.answer).status, 503)
 })
 
-t.test('[invocation/edge-passthrough.1, invocation/edge-passthrough.30] handlers of every language', async t => {
+t.test('[edge/passthrough.1, edge/passthrough.30] handlers of every language', async t => {
   const { url } = await upstreamFor(t, echo)
   const config = { json: { edge: { base_url: url, allow_private: true }, timeout_ms: 20_000 } }
   const tree = makeTree({

@@ -1,7 +1,7 @@
 import t from 'tap'
-import type { AssetHead } from '../../lib/http/asset-request.ts'
-import { readAssetHead } from '../../lib/http/asset-request.ts'
-import { decide, decideRange, parseHttpDate } from '../../lib/http/conditional.ts'
+import type { AssetHead } from '../../lib/assets/request.ts'
+import { readAssetHead } from '../../lib/assets/request.ts'
+import { decide, decideRange, parseHttpDate } from '../../lib/assets/conditional.ts'
 
 const SECONDS = 784_111_777
 const DATE = 'Sun, 06 Nov 1994 08:49:37 GMT'
@@ -10,7 +10,7 @@ const EARLIER = 'Sun, 06 Nov 1994 08:49:36 GMT'
 const FILE = { etag: '"abc"', modifiedSeconds: SECONDS }
 const head = (fields: Partial<AssetHead>): AssetHead => ({ ...readAssetHead([]), ...fields })
 
-t.test('[http/static-assets.17, http/static-assets.18, http/static-assets.21] conditions', async t => {
+t.test('[assets/static-assets.17, assets/static-assets.18, assets/static-assets.21] conditions', async t => {
   const range = 'bytes=0-0'
   for (const [fields, status] of [
     [{}, 200],
@@ -55,7 +55,7 @@ t.test('[http/static-assets.17, http/static-assets.18, http/static-assets.21] co
   t.equal(decide('HEAD', head({ ifNoneMatch: '*' }), FILE, 5).status, 304)
 })
 
-t.test('[http/static-assets.17] the three forms of a date', async t => {
+t.test('[assets/static-assets.17] the three forms of a date', async t => {
   for (const text of [DATE, 'Sunday, 06-Nov-94 08:49:37 GMT', 'Sun Nov  6 08:49:37 1994'])
     t.equal(parseHttpDate(text), SECONDS, text)
   for (const text of [
@@ -70,7 +70,7 @@ t.test('[http/static-assets.17] the three forms of a date', async t => {
     t.equal(parseHttpDate(text), null, text)
 })
 
-t.test('[http/static-assets.19, http/static-assets.20] ranges of ten bytes', async t => {
+t.test('[assets/static-assets.19, assets/static-assets.20] ranges of ten bytes', async t => {
   for (const [text, status, start, end] of [
     ['bytes=0-0', 206, 0, 0],
     ['bytes=0-9', 206, 0, 9],

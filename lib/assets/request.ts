@@ -2,7 +2,7 @@
 
 import { KNOWN_ACCEPT_ENCODINGS } from '../core/limits.ts'
 import { unescapeCanonical } from '../router/path.ts'
-import type { Asset, AssetForm, Coding } from './asset-file.ts'
+import type { Asset, AssetForm, Coding } from './file.ts'
 
 /** Headers that decide about the answer; null when absent, repeated ones joined. */
 export interface AssetHead {

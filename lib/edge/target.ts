@@ -6,8 +6,8 @@ import type { EdgePolicy, FunctionVersion } from '../core/catalog.ts'
 import { GatewayError } from '../core/errors.ts'
 import { isMethod, METHODS } from '../core/identity.ts'
 import { MAX_EDGE_URL_CHARS } from '../core/limits.ts'
-import { broken, toRequestHeaders } from './edge-headers.ts'
-import { climbs, isControlPath, readSpellings } from './edge-path.ts'
+import { broken, toRequestHeaders } from './headers.ts'
+import { climbs, isControlPath, readSpellings } from './path.ts'
 
 export interface EdgeRequest {
   isTls: boolean

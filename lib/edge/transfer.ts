@@ -1,7 +1,7 @@
 /**
  * One upstream request on behalf of one call. Spec: §2.10.
  *
- *   resolve ─► check ─► connect ─► answer (edge-answer.ts)
+ *   resolve ─► check ─► connect ─► answer (answer.ts)
  *     502       502      502        502
  *     504                504        504
  */
@@ -12,14 +12,14 @@ import { isIP, type LookupFunction } from 'node:net'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
 import { EDGE_ADDRESSES, MAX_REPLY_HEADER_BYTES } from '../core/limits.ts'
-import { classifyAddress, type OwnAddresses } from './edge-addresses.ts'
-import type { EdgeAgents, PinnedOptions } from './edge-agents.ts'
-import { type AnswerOwner, EdgeAnswer } from './edge-answer.ts'
-import { toTimeout, toTransferError } from './edge-errors.ts'
-import type { EdgeLookup, ResolvedAddress } from './edge-lookup.ts'
-import { namesControl } from './edge-path.ts'
-import { controlDenied, type EdgeRequest, failed } from './edge-target.ts'
-import type { InvokeCall } from './invoke.ts'
+import { classifyAddress, type OwnAddresses } from './addresses.ts'
+import type { EdgeAgents, PinnedOptions } from './agents.ts'
+import { type AnswerOwner, EdgeAnswer } from './answer.ts'
+import { toTimeout, toTransferError } from './errors.ts'
+import type { EdgeLookup, ResolvedAddress } from './lookup.ts'
+import { namesControl } from './path.ts'
+import { controlDenied, type EdgeRequest, failed } from './target.ts'
+import type { InvokeCall } from '../invocation/invoke.ts'
 
 /** Requests that may be sent again when a kept connection turns out to be closed (RFC 9110 9.2.2). */
 const IDEMPOTENT: ReadonlySet<string> = new Set(['GET', 'HEAD', 'PUT', 'DELETE'])

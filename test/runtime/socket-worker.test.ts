@@ -3,9 +3,9 @@ import t, { type Test } from 'tap'
 import { systemClock } from '../../lib/core/clock.ts'
 import { GatewayError } from '../../lib/core/errors.ts'
 import { RuntimeCall } from '../../lib/runtime/call.ts'
-import { parseSocketUri, SocketWorker, type StartedWorker, type WorkerExit } from '../../lib/runtime/connection.ts'
+import { parseSocketUri, SocketWorker, type StartedWorker, type WorkerExit } from '../../lib/runtime/socket-worker.ts'
 import { encodeFrame, FrameReader, KIND, type Kind } from '../../lib/runtime/wire-protocol.ts'
-import { WorkerSet } from '../../lib/runtime/workers.ts'
+import { WorkerSet } from '../../lib/runtime/worker-set.ts'
 import { makeFn } from '../helpers/fn.ts'
 
 interface Frame {
@@ -198,7 +198,7 @@ t.test(
   },
 )
 
-t.test('[runtime/workers.9] a runtime that is down answers at once', async t => {
+t.test('[runtime/worker-set.9] a runtime that is down answers at once', async t => {
   const down = new GatewayError('RUNTIME_DOWN', 'runtime down')
   const peer = await connect(t, down)
   t.equal(await dispatch(peer.set, '{}').answer, '503 runtime down')

@@ -3,7 +3,7 @@
 import { close, read } from 'node:fs'
 import { GatewayError } from '../core/errors.ts'
 import { ASSET_CHUNK_BYTES } from '../core/limits.ts'
-import type { Abandonable, Exchange } from './exchange.ts'
+import type { Abandonable, Exchange } from '../http/exchange.ts'
 
 export class FileSender implements Abandonable {
   readonly #exchange: Exchange

@@ -1,6 +1,6 @@
 /** Conditions and ranges of a request, decided for one state of a file (RFC 9110 sections 13 and 14). Owner: §2.11. */
 
-import type { AssetHead } from './asset-request.ts'
+import type { AssetHead } from './request.ts'
 
 export interface Validators {
   readonly etag: string

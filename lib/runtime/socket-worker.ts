@@ -14,7 +14,7 @@ import type { RuntimeCall } from './call.ts'
 import { toRuntimeError } from './runtime-error.ts'
 import { FrameReader, FrameWriter, KIND, type Kind, parseHeader } from './wire-protocol.ts'
 import { Worker } from './worker.ts'
-import type { WorkerSet } from './workers.ts'
+import type { WorkerSet } from './worker-set.ts'
 
 export interface WorkerExit {
   code: number | null

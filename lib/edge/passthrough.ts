@@ -1,7 +1,7 @@
 /**
  * `{ proxy }`: the gateway performs the request a handler asks for and passes the answer on. Spec: §2.10.
  *
- *   directive ─► edge-target ─► edge-lookup ─► edge-addresses ─► edge-transfer ─► call.answer
+ *   directive ─► target ─► lookup ─► addresses ─► transfer ─► call.answer
  *                what is asked    which addresses   may they be       one request
  */
 
@@ -9,12 +9,12 @@ import { networkInterfaces } from 'node:os'
 import type { Clock } from '../core/clock.ts'
 import type { EdgePolicy } from '../core/catalog.ts'
 import { GatewayError } from '../core/errors.ts'
-import { OwnAddresses, type ListeningSocket } from './edge-addresses.ts'
-import { EdgeAgents } from './edge-agents.ts'
-import { EdgeLookup, type Resolve, systemResolve } from './edge-lookup.ts'
-import { type EdgeRules, toEdgeRequest, toEdgeRules } from './edge-target.ts'
-import { type EdgeContext, EdgeTransfer } from './edge-transfer.ts'
-import type { EdgeHandler, InvokeCall } from './invoke.ts'
+import { OwnAddresses, type ListeningSocket } from './addresses.ts'
+import { EdgeAgents } from './agents.ts'
+import { EdgeLookup, type Resolve, systemResolve } from './lookup.ts'
+import { type EdgeRules, toEdgeRequest, toEdgeRules } from './target.ts'
+import { type EdgeContext, EdgeTransfer } from './transfer.ts'
+import type { EdgeHandler, InvokeCall } from '../invocation/invoke.ts'
 
 export interface EdgeOptions {
   clock: Clock

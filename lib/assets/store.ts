@@ -24,8 +24,8 @@ import {
   ASSET_SIBLING_SLACK_MS,
   MAX_CACHED_ASSET_BYTES,
 } from '../core/limits.ts'
-import { type Asset, type AssetForm, isSameState, type ReadFile, toAsset, toState } from './asset-file.ts'
-import type { Exchange } from './exchange.ts'
+import { type Asset, type AssetForm, isSameState, type ReadFile, toAsset, toState } from './file.ts'
+import type { Exchange } from '../http/exchange.ts'
 
 /** Takes what was found; null for nothing that may be served. Never called before `find` has returned. */
 export type OnAsset = (exchange: Exchange, asset: Asset | null, error: GatewayError | null) => void

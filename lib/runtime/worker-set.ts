@@ -1,6 +1,6 @@
 /**
  * The workers of one function version: which one takes a call, when another starts, when one is stopped or killed.
- * The same rules hold for processes behind daemons and for Lua threads. Owner: §2.8, page runtime/workers.
+ * The same rules hold for processes behind daemons and for Lua threads. Owner: §2.8, page runtime/worker-set.
  *
  *   dispatch -> a worker with room -> accept -> (reply | error | end)
  *            -> no room: backlog, in order -> the next worker that has room, or a new one after a short wait

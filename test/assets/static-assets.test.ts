@@ -20,15 +20,15 @@ import t from 'tap'
 import type { AssetsMount, FunctionVersion } from '../../lib/core/catalog.ts'
 import { type Clock, systemClock } from '../../lib/core/clock.ts'
 import { MAX_CACHED_ASSET_BYTES } from '../../lib/core/limits.ts'
-import { toCacheControl, toContentType } from '../../lib/http/asset-file.ts'
-import { type Asset, toAsset } from '../../lib/http/asset-file.ts'
-import { CodingChoice } from '../../lib/http/asset-request.ts'
-import { AssetStore, toFileTrouble } from '../../lib/http/asset-store.ts'
+import { toCacheControl, toContentType } from '../../lib/assets/file.ts'
+import { type Asset, toAsset } from '../../lib/assets/file.ts'
+import { CodingChoice } from '../../lib/assets/request.ts'
+import { AssetStore, toFileTrouble } from '../../lib/assets/store.ts'
 import type { Exchange, Step } from '../../lib/http/exchange.ts'
 import { fetchWith } from '../../lib/http/fetch.ts'
 import { inject } from '../../lib/http/inject.ts'
 import { HttpServer } from '../../lib/http/server.ts'
-import { toAssetSteps } from '../../lib/http/static-assets.ts'
+import { toAssetSteps } from '../../lib/assets/static-assets.ts'
 import { makeFn } from '../helpers/fn.ts'
 import { makePublic } from '../helpers/public.ts'
 import { RawConnection } from '../helpers/raw-http.ts'
@@ -80,7 +80,7 @@ async function listen(t: Teardown, site: ReturnType<typeof makeSite>) {
   return { port, url }
 }
 
-t.test('[http/static-assets.1, http/static-assets.13, http/static-assets.15] files, folders, HEAD', async t => {
+t.test('[assets/static-assets.1, assets/static-assets.13, assets/static-assets.15] files, folders, HEAD', async t => {
   const { ask } = makeSite(t)
   for (const [path, body, type] of [
     ['/', '<h1>root</h1>', 'text/html; charset=utf-8'],
@@ -119,7 +119,7 @@ t.test('[http/static-assets.1, http/static-assets.13, http/static-assets.15] fil
   t.equal((await ask('/folder')).status, 404, 'a folder without index.html')
 })
 
-t.test('[http/static-assets.2, http/static-assets.3] files and routes, in both orders', async t => {
+t.test('[assets/static-assets.2, assets/static-assets.3] files and routes, in both orders', async t => {
   const fn = (name: string, methods: ('GET' | 'POST')[]) => makeFn({ name, policy: { methods } })
   const routes = {
     '/app.js': fn('script', ['GET', 'POST']),
@@ -157,7 +157,7 @@ t.test('[http/static-assets.2, http/static-assets.3] files and routes, in both o
   }
 })
 
-t.test('[http/static-assets.4] nothing is made up', async t => {
+t.test('[assets/static-assets.4] nothing is made up', async t => {
   const { status, tree } = makeSite(t, { files: { 'public/': '' } })
   t.equal(await status('/'), 404)
   t.equal(await status('/x.js'), 404)
@@ -166,7 +166,7 @@ t.test('[http/static-assets.4] nothing is made up', async t => {
   t.same(toAssetSteps(null, makePublic({}).catalog.routes, systemClock), { before: [], after: [] })
 })
 
-t.test('[http/static-assets.5] pages of an application', async t => {
+t.test('[assets/static-assets.5] pages of an application', async t => {
   for (const runWorkerFirst of [false, true]) {
     const { ask, status } = makeSite(t, { mount: { notFoundHandling: 'single-page-application', runWorkerFirst } })
     const html = { accept: 'text/html,application/xhtml+xml;q=0.9' }
@@ -206,7 +206,7 @@ t.test('[http/static-assets.5] pages of an application', async t => {
   t.equal(await status('/users/1'), 404, 'no index.html')
 })
 
-t.test('[http/static-assets.6, http/static-assets.11] what comes before the page of an application', async t => {
+t.test('[assets/static-assets.6, assets/static-assets.11] what comes before the page of an application', async t => {
   const routes = {
     '/two': [makeFn({ name: 'a' }), makeFn({ name: 'b' })],
     '/host': makeFn({ name: 'c', policy: { allowHosts: ['a.example'] } }),
@@ -236,7 +236,7 @@ t.test('[http/static-assets.6, http/static-assets.11] what comes before the page
   t.equal(await status('/_fnx/a.txt'), 200)
 })
 
-t.test('[http/static-assets.7, http/static-assets.10] paths that are never files', async t => {
+t.test('[assets/static-assets.7, assets/static-assets.10] paths that are never files', async t => {
   const { ask, tree } = makeSite(t, {
     files: {
       ...SITE,
@@ -293,7 +293,7 @@ t.test('[http/static-assets.7, http/static-assets.10] paths that are never files
   t.equal((await ask('/a%20b+%C3%BC.txt')).text(), 'odd')
 })
 
-t.test('[http/static-assets.8] links', async t => {
+t.test('[assets/static-assets.8] links', async t => {
   const { ask, status, tree } = makeSite(t, {
     files: {
       ...SITE,
@@ -335,7 +335,7 @@ t.test('[http/static-assets.8] links', async t => {
   t.equal(await linked.status('/sub'), 200)
 })
 
-t.test('[http/static-assets.9] what is no regular file', async t => {
+t.test('[assets/static-assets.9] what is no regular file', async t => {
   const { status, tree } = makeSite(t)
   const at = (name: string) => tree.path(`public/${name}`)
   execFileSync('mkfifo', [at('pipe'), at('sub/pipe.html')])
@@ -365,7 +365,7 @@ t.test('[http/static-assets.9] what is no regular file', async t => {
   t.equal(await status('/app.js', { 'accept-encoding': 'br' }), 200)
 })
 
-t.test('[http/static-assets.9] a file that may not be read', async t => {
+t.test('[assets/static-assets.9] a file that may not be read', async t => {
   const { status, tree } = makeSite(t)
   chmodSync(tree.root, 0o755)
   chmodSync(tree.path('public/app.js'), 0)
@@ -384,14 +384,14 @@ t.test('[http/static-assets.9] a file that may not be read', async t => {
   }
 })
 
-t.test('[http/static-assets.12] trouble is not absence', async t => {
+t.test('[assets/static-assets.12] trouble is not absence', async t => {
   for (const code of ['ENOENT', 'ENOTDIR', 'EACCES', 'ELOOP', 'ENAMETOOLONG'])
     t.equal(toFileTrouble(Object.assign(new Error(), { code })), null, code)
   for (const code of ['EMFILE', 'ENFILE', 'EIO', 'ENOMEM'])
     t.match(toFileTrouble(Object.assign(new Error(), { code })), { status: 503 }, code)
 })
 
-t.test('[http/static-assets.13] types', async t => {
+t.test('[assets/static-assets.13] types', async t => {
   for (const [name, type] of [
     ['a.html', 'text/html; charset=utf-8'],
     ['A.HTML', 'text/html; charset=utf-8'],
@@ -417,7 +417,7 @@ t.test('[http/static-assets.13] types', async t => {
     t.equal(toContentType(`/srv/${name}`), type, name)
 })
 
-t.test('[http/static-assets.14] names with a hash', async t => {
+t.test('[assets/static-assets.14] names with a hash', async t => {
   for (const name of [
     'app.3f2a1b9c.js',
     'app-3F2A1B9C.js',
@@ -444,7 +444,7 @@ t.test('[http/static-assets.14] names with a hash', async t => {
   t.match((await ask('/a.3f2a1b9c.js')).headers['cache-control'], /immutable/)
 })
 
-t.test('[http/static-assets.15, http/static-assets.16] a change is seen by the next request', async t => {
+t.test('[assets/static-assets.15, assets/static-assets.16] a change is seen by the next request', async t => {
   const { ask, status, tree } = makeSite(t)
   const path = tree.path('public/app.js')
   const first = await ask('/app.js')
@@ -476,7 +476,7 @@ t.test('[http/static-assets.15, http/static-assets.16] a change is seen by the n
   t.equal((await ask('/app.js')).text(), 'file')
 })
 
-t.test('[http/static-assets.16] memory is bounded, and a file that just changed is not kept', async t => {
+t.test('[assets/static-assets.16] memory is bounded, and a file that just changed is not kept', async t => {
   const tree = makeTree({ 'index.html': 'x' })
   t.teardown(tree.cleanup)
   const find = (store: AssetStore, name: string) =>
@@ -502,7 +502,7 @@ t.test('[http/static-assets.16] memory is bounded, and a file that just changed 
 })
 
 t.test(
-  '[http/static-assets.17, http/static-assets.18, http/static-assets.19, http/static-assets.20, http/static-assets.21] conditional and partial answers',
+  '[assets/static-assets.17, assets/static-assets.18, assets/static-assets.19, assets/static-assets.20, assets/static-assets.21] conditional and partial answers',
   async t => {
     const { ask, tree } = makeSite(t)
     tree.write({ 'public/large.bin': Buffer.alloc(MAX_CACHED_ASSET_BYTES + 10, '0123456789') })
@@ -540,7 +540,7 @@ t.test(
   },
 )
 
-t.test('[http/static-assets.26] a route is not looked for on the disk for every request', async t => {
+t.test('[assets/static-assets.26] a route is not looked for on the disk for every request', async t => {
   let now = 0
   const clock = { ...LATE_CLOCK, monotonic: () => now }
   const { ask, status, tree, runtime } = makeSite(t, { routes: { '/hello/:x*?': makeFn() }, clock })
@@ -570,7 +570,7 @@ t.test('[http/static-assets.26] a route is not looked for on the disk for every 
   t.ok(await isRun('/hello'))
 })
 
-t.test('[http/static-assets.22] the form that a client likes best', async t => {
+t.test('[assets/static-assets.22] the form that a client likes best', async t => {
   const file = (text: string) => ({
     path: '/a.js',
     state: { dev: 1, ino: 1, size: 1, mtimeMs: 0, ctimeMs: 0 },
@@ -609,7 +609,7 @@ t.test('[http/static-assets.22] the form that a client likes best', async t => {
   t.equal(choice.choose(toAsset('a.js', file('plain'), null, null), 'br').meta.coding, null)
 })
 
-t.test('[http/static-assets.22, http/static-assets.23] compressed files beside a file', async t => {
+t.test('[assets/static-assets.22, assets/static-assets.23] compressed files beside a file', async t => {
   const { ask, tree } = makeSite(t, {
     files: { 'public/app.js': 'plain text', 'public/app.js.br': 'BRBR', 'public/app.js.gz': 'GZ', 'public/b.js': 'b' },
   })
@@ -683,7 +683,7 @@ async function readAll(answer: IncomingMessage): Promise<Buffer> {
 }
 
 t.test(
-  '[http/static-assets.24, http/static-assets.25] large files, over a connection',
+  '[assets/static-assets.24, assets/static-assets.25] large files, over a connection',
   { skip: process.platform !== 'linux' && 'reads /proc' },
   async t => {
     const site = makeSite(t)
@@ -739,7 +739,7 @@ t.test(
   },
 )
 
-t.test('[http/static-assets.25] a file that is replaced all the time', async t => {
+t.test('[assets/static-assets.25] a file that is replaced all the time', async t => {
   const site = makeSite(t)
   const { tree } = site
   const path = tree.path('public/large.bin')
@@ -765,7 +765,7 @@ t.test('[http/static-assets.25] a file that is replaced all the time', async t =
   await replacing
 })
 
-t.test('[http/static-assets.2, http/public.2] a client that leaves while the disk is looked at', async t => {
+t.test('[assets/static-assets.2, http/public.2] a client that leaves while the disk is looked at', async t => {
   const { handle, runtime, finished } = makeSite(t, { routes: { '/hello': makeFn() } })
   const controller = new AbortController()
   const pending = fetchWith(handle, new Request('http://h/hello', { signal: controller.signal }))

@@ -1,21 +1,21 @@
 /**
- * Static files of the mount that the root's config names. Spec: §2.11, page http/static-assets.
+ * Static files of the mount that the root's config names. Spec: §2.11, page assets/static-assets.
  *
  *   run_worker_first false   file ─► route ─► page of the application ─► 404
  *   run_worker_first true    route ─► file ─► page of the application ─► 404
  */
 
-import { close, fstat, open } from 'node:fs'
+import { close, fstat, open, statSync } from 'node:fs'
 import type { AssetsMount } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError, toGatewayError } from '../core/errors.ts'
 import type { RouteTable } from '../router/route-table.ts'
-import { type Asset, type AssetForm, isSameState, toForm, toState } from './asset-file.ts'
-import { type AssetHead, CodingChoice, isNavigation, isPagePath, readAssetHead, toAssetName } from './asset-request.ts'
-import { AssetNames } from './asset-names.ts'
-import { AssetStore, MAX_ATTEMPTS, OPEN_FLAGS, toFileTrouble } from './asset-store.ts'
+import { type Asset, type AssetForm, isSameState, toForm, toState } from './file.ts'
+import { type AssetHead, CodingChoice, isNavigation, isPagePath, readAssetHead, toAssetName } from './request.ts'
+import { AssetNames } from './names.ts'
+import { AssetStore, MAX_ATTEMPTS, OPEN_FLAGS, toFileTrouble } from './store.ts'
 import { type Decision, decide } from './conditional.ts'
-import type { Exchange, Step } from './exchange.ts'
+import type { Exchange, Step } from '../http/exchange.ts'
 import { FileSender } from './file-sender.ts'
 
 /** Steps of the public walk around the routes. */
@@ -207,4 +207,18 @@ function sendForm(exchange: Exchange, form: AssetForm, decision: Decision): void
       }
     }
   }
+}
+
+/** True when a file of the mount answers at the path. Asked at a reload, which may wait for the disk. */
+export function isAsset(path: string, mount: AssetsMount | null): boolean {
+  const name = toAssetName(path)
+  if (mount === null || name === null) return false
+  const isFile = (file: string): boolean => {
+    try {
+      return statSync(file).isFile()
+    } catch {
+      return false
+    }
+  }
+  return isFile(`${mount.directory}/${name}`) || isFile(`${mount.directory}/${name}/index.html`)
 }

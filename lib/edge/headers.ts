@@ -4,7 +4,7 @@ import { showText, showValue } from '../config/findings.ts'
 import { isHeaderName, toScalarText } from '../config/texts.ts'
 import { GatewayError } from '../core/errors.ts'
 import { MAX_REPLY_HEADER_BYTES } from '../core/limits.ts'
-import { HOP_BY_HOP, INTERNAL_PREFIX } from './forwarded-headers.ts'
+import { HOP_BY_HOP, INTERNAL_PREFIX } from '../invocation/forwarded-headers.ts'
 
 /** CR and LF would start a header, or a request, of the handler's input's choice; the rest cannot be sent at all. */
 const BAD_VALUE = /[^\t\x20-\x7e\x80-\xff]/

@@ -1,12 +1,7 @@
 import t from 'tap'
-import {
-  type AddressKind,
-  classifyAddress,
-  OwnAddresses,
-  toCanonicalAddress,
-} from '../../lib/invocation/edge-addresses.ts'
+import { type AddressKind, classifyAddress, OwnAddresses, toCanonicalAddress } from '../../lib/edge/addresses.ts'
 
-t.test('[invocation/edge-passthrough.9] the kind of every special range, its edges and its neighbours', async t => {
+t.test('[edge/passthrough.9] the kind of every special range, its edges and its neighbours', async t => {
   const table: Record<AddressKind, string> = {
     public: `1.0.0.0 8.8.8.8 9.255.255.255 11.0.0.0 100.63.255.255 100.128.0.0 126.255.255.255 128.0.0.1 169.253.255.255
       169.255.0.0 172.15.255.255 172.32.0.0 192.0.1.0 192.0.3.0 192.88.98.255 192.167.255.255 192.169.0.0 198.17.255.255
@@ -29,7 +24,7 @@ t.test('[invocation/edge-passthrough.9] the kind of every special range, its edg
   t.equal(classifyAddress(''), 'never')
 })
 
-t.test('[invocation/edge-passthrough.9] one text for each address', async t => {
+t.test('[edge/passthrough.9] one text for each address', async t => {
   const rows: Record<string, string> = {
     '10.0.0.1': '10.0.0.1',
     '::ffff:10.0.0.1': '10.0.0.1',
@@ -43,7 +38,7 @@ t.test('[invocation/edge-passthrough.9] one text for each address', async t => {
   for (const [address, canonical] of Object.entries(rows)) t.equal(toCanonicalAddress(address), canonical, address)
 })
 
-t.test('[invocation/edge-passthrough.10, invocation/edge-passthrough.13] this machine and this gateway', async t => {
+t.test('[edge/passthrough.10, edge/passthrough.13] this machine and this gateway', async t => {
   const interfaces = ['127.0.0.1', '::1', '192.168.1.5', '2606:4700::5', 'fe80::1']
   const own = new OwnAddresses(
     () => [],

@@ -1,7 +1,7 @@
 import t from 'tap'
 import type { FunctionVersion, WorkerPoolPolicy } from '../../lib/core/catalog.ts'
 import type { GatewayError } from '../../lib/core/errors.ts'
-import { type Applicant, type FunctionPlaces, WorkerPool } from '../../lib/invocation/worker-pool.ts'
+import { type Applicant, type FunctionPlaces, WorkerPool } from '../../lib/invocation/admission.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { makeFn } from '../helpers/fn.ts'
 
@@ -62,7 +62,7 @@ function setup() {
   return { clock, pool, log, enter, counts }
 }
 
-t.test('[invocation/worker-pool.1, invocation/worker-pool.2] max_concurrency alone', async t => {
+t.test('[invocation/admission.1, invocation/admission.2] max_concurrency alone', async t => {
   for (const workerPool of [null, { ...POOL, enabled: false, maxWorkers: 9 }]) {
     const { pool, enter, counts } = setup()
     const fn = makeFn({ policy: { maxConcurrency: 2, workerPool } })
@@ -81,7 +81,7 @@ t.test('[invocation/worker-pool.1, invocation/worker-pool.2] max_concurrency alo
 })
 
 t.test(
-  '[invocation/worker-pool.3, invocation/worker-pool.4, invocation/worker-pool.10] workers, queue, overflow',
+  '[invocation/admission.3, invocation/admission.4, invocation/admission.10] workers, queue, overflow',
   async t => {
     for (const overflowStatus of [429, 503] as const) {
       const { enter, counts } = setup()
@@ -109,7 +109,7 @@ t.test(
   },
 )
 
-t.test('[invocation/worker-pool.5] first come, first served', async t => {
+t.test('[invocation/admission.5] first come, first served', async t => {
   const { pool, log, enter } = setup()
   const fn = pooled({ maxQueue: 100 })
   let running = enter(fn)
@@ -127,7 +127,7 @@ t.test('[invocation/worker-pool.5] first come, first served', async t => {
   )
 })
 
-t.test('[invocation/worker-pool.6] the wait ends', async t => {
+t.test('[invocation/admission.6] the wait ends', async t => {
   const { clock, pool, enter, counts } = setup()
   const fn = pooled()
   const running = enter(fn)
@@ -150,7 +150,7 @@ t.test('[invocation/worker-pool.6] the wait ends', async t => {
   t.match(enterNow(impatient).refusal, { message: 'worker pool queue timeout' })
 })
 
-t.test('[invocation/worker-pool.7] leaving the queue frees the place in it', async t => {
+t.test('[invocation/admission.7] leaving the queue frees the place in it', async t => {
   const { clock, pool, enter, counts } = setup()
   const fn = pooled({ maxQueue: 1 })
   enter(fn)
@@ -162,7 +162,7 @@ t.test('[invocation/worker-pool.7] leaving the queue frees the place in it', asy
   t.equal(enter(fn).admission, 'queued')
 })
 
-t.test('[invocation/worker-pool.8] counts return to zero, whatever happens in whatever order', async t => {
+t.test('[invocation/admission.8] counts return to zero, whatever happens in whatever order', async t => {
   for (let seed = 1; seed <= 30; seed++) {
     let state = seed
     const random = (below: number) => {
@@ -201,7 +201,7 @@ t.test('[invocation/worker-pool.8] counts return to zero, whatever happens in wh
   }
 })
 
-t.test('[invocation/worker-pool.9, invocation/worker-pool.12] a reload keeps counts and adopts limits', async t => {
+t.test('[invocation/admission.9, invocation/admission.12] a reload keeps counts and adopts limits', async t => {
   const { pool, log, enter, counts } = setup()
   const fn = pooled({ maxQueue: 5 })
   const calls = [enter(fn), enter(fn), enter(fn), enter(fn)]
@@ -223,7 +223,7 @@ t.test('[invocation/worker-pool.9, invocation/worker-pool.12] a reload keeps cou
   t.same(pool.snapshot(), [])
 })
 
-t.test('[invocation/worker-pool.11] ten thousand waiting calls that end at once', async t => {
+t.test('[invocation/admission.11] ten thousand waiting calls that end at once', async t => {
   const { pool, log, enter, counts } = setup()
   const fn = pooled({ maxQueue: 10_000 })
   const running = enter(fn)
@@ -233,7 +233,7 @@ t.test('[invocation/worker-pool.11] ten thousand waiting calls that end at once'
   t.same(counts(), { active: 0, queued: 0 })
 })
 
-t.test('[invocation/worker-pool.8] a callback that throws leaves the queue usable', async t => {
+t.test('[invocation/admission.8] a callback that throws leaves the queue usable', async t => {
   const { pool, log, enter } = setup()
   const fn = pooled()
   const running = enter(fn)
