@@ -20,7 +20,7 @@ class Control:
         self.greeted = False
         self.closing = False
         self.unsent = bytearray()
-        #: WorkerRecord by worker id.
+        #: WorkerProcess by worker id.
         self.workers = {}
         sock.setblocking(False)
         if sock.family in (socket.AF_INET, socket.AF_INET6):

@@ -34,32 +34,18 @@ import stat
 import time
 import traceback
 
-from _fngw import listening, loader, warm, wire, worker
+from _fngw import address, loader, warm, wire
 from _fngw.control import Control
-from _fngw.output import OutputPipe
-from _fngw.processes import children_of, kill_group, send_signal, signal_group, signal_name
+from _fngw.process import fork_worker
+from _fngw.system import adopt_orphans, kill_children, kill_group, load_prctl
 
-_PR_SET_CHILD_SUBREAPER = 36
 ACCEPT_PAUSE_SECONDS = 0.1
-
-
-class WorkerRecord:
-    """A worker as the daemon knows it."""
-
-    def __init__(self, worker_id, pid, control, socket_path):
-        self.id = worker_id
-        self.pid = pid
-        self.control = control
-        self.socket_path = socket_path
-        self.pipes = []
-        self.stopping = False
-        self.killed = False
 
 
 class Daemon:
     """One poll loop over the listening socket, control connections, worker output, child exits and standard input."""
 
-    def __init__(self, address, index, memory_mb, standalone):
+    def __init__(self, given_address, index, memory_mb, standalone):
         self.index = index
         self.pid = os.getpid()
         self.memory_mb = memory_mb
@@ -71,10 +57,9 @@ class Daemon:
         self.workers = {}
         self.worker_count = 0
         self.running = True
-        self.prctl = worker.load_prctl()
-        self.address = address
-        self.listener = listening.listen(address)
-        self.address = listening.bound_address(self.listener, address)
+        self.prctl = load_prctl()
+        self.listener = address.listen(given_address)
+        self.address = address.bound_address(self.listener, given_address)
         self.watch_listener()
 
     # Loop
@@ -83,9 +68,7 @@ class Daemon:
         """Serves until SIGTERM or the end of standard input; leaves no worker and no socket behind."""
         self.watch_signals()
         self.watch_stdin()
-        if self.prctl is not None:
-            # Orphans of workers come to this process, which ends them with itself.
-            self.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        adopt_orphans(self.prctl)
         warm.preload()
         loader.mark_loaded_modules()
         gc.collect()
@@ -174,81 +157,33 @@ class Daemon:
     def control_closed(self, control):
         """The workers of a gateway that is gone end with it."""
         self.controls.discard(control)
-        for record in list(self.workers.values()):
-            if record.control is control:
-                self.kill(record)
+        for process in list(self.workers.values()):
+            if process.control is control:
+                process.kill()
 
     # Workers
 
     def start_worker(self, control, start_id):
-        """Binds the worker's socket, forks it, and answers `started` or `error`."""
+        """Starts a worker and answers `started` or `error`."""
         self.worker_count += 1
-        worker_id = 'python-%s-%d' % (self.index, self.worker_count)
-        opened = []
-        listener = None
-        socket_path = None
         try:
-            listener, uri, socket_path = listening.listen_for_worker(self.address, control.sock, self.worker_count)
-            out_in, out_out = os.pipe()
-            opened += [out_in, out_out]
-            err_in, err_out = os.pipe()
-            opened += [err_in, err_out]
-            pid = os.fork()
-        except OSError as error:
-            for fd in opened:
-                os.close(fd)
-            if listener is not None:
-                listener.close()
-            listening.unlink(socket_path)
+            process = fork_worker(self, control, self.worker_count)
+        except (OSError, ValueError) as error:
             control.send_error(start_id, 'load', 'cannot start a worker: %s' % error)
             return
-        if pid == 0:
-            self.become_worker(listener, out_out, err_out, socket_path)
-        listener.close()
-        os.close(out_out)
-        os.close(err_out)
-        record = self.workers[pid] = WorkerRecord(worker_id, pid, control, socket_path)
-        record.pipes = [OutputPipe(self, record, out_in, 'stdout'), OutputPipe(self, record, err_in, 'stderr')]
-        control.workers[worker_id] = record
-        control.send(wire.STARTED, start_id, {'worker': worker_id, 'uri': uri, 'pid': pid})
-
-    def become_worker(self, listener, out_fd, err_fd, socket_path):
-        """The forked side; never returns."""
-        code = 70
-        try:
-            # Nothing of the daemon may be reached by the collector: its sockets' numbers belong to others here.
-            gc.enable()
-            listener.setblocking(True)
-            worker.guard(self.pid, self.prctl)
-            worker.isolate(listener, out_fd, err_fd, self.memory_mb)
-            code = worker.run(listener, socket_path, self.memory_mb)
-        except SystemExit as error:
-            code = error.code if isinstance(error.code, int) else 0 if error.code is None else 1
-        except BaseException:
-            try:
-                traceback.print_exc()
-            except BaseException:
-                pass
-        finally:
-            os._exit(code & 0xFF)
+        self.workers[process.pid] = process
+        control.workers[process.id] = process
+        control.send(wire.STARTED, start_id, {'worker': process.id, 'uri': process.uri, 'pid': process.pid})
 
     def stop_worker(self, control, worker_id, grace_ms):
-        record = control.workers.get(worker_id)
-        if record is None:
+        process = control.workers.get(worker_id)
+        if process is None:
             return
         if grace_ms <= 0:
-            self.kill(record)
-            return
-        if record.stopping:
-            return
-        record.stopping = True
-        signal_group(record.pid, signal.SIGTERM)
-        self.after(grace_ms / 1000, lambda: self.workers.get(record.pid) is record and self.kill(record))
-
-    def kill(self, record):
-        record.stopping = True
-        record.killed = True
-        kill_group(record.pid)
+            process.kill()
+        elif not process.stopping:
+            process.terminate()
+            self.after(grace_ms / 1000, lambda: self.workers.get(process.pid) is process and process.kill())
 
     def handle_signals(self, _events):
         try:
@@ -267,10 +202,10 @@ class Daemon:
                 return
             if pid == 0:
                 return
-            record = self.workers.pop(pid, None)
-            if record is not None:
+            process = self.workers.pop(pid, None)
+            if process is not None:
                 exited = os.WIFEXITED(status)
-                self.tell_exit(record, exited, os.WEXITSTATUS(status) if exited else os.WTERMSIG(status))
+                self.tell_exit(process, exited, os.WEXITSTATUS(status) if exited else os.WTERMSIG(status))
 
     def next_exit(self):
         """(pid, wait status) of a child that ended, pid 0 when none did; what is left of its group is killed."""
@@ -284,45 +219,24 @@ class Daemon:
             kill_group(ended.si_pid)
         return os.waitpid(ended.si_pid, 0)
 
-    def tell_exit(self, record, exited, status):
-        for pipe in record.pipes:
-            pipe.finish()
-        listening.unlink(record.socket_path)
-        control = record.control
-        if control not in self.controls:
-            return
-        control.workers.pop(record.id, None)
-        name = None if exited else signal_name(status)
-        if record.stopping:
-            reason = 'killed' if record.killed and not exited else 'stopped'
-        elif exited:
-            reason = 'exited with code %d' % status
-        else:
-            reason = 'ended by %s' % name + (', perhaps out of memory' if status == signal.SIGKILL else '')
-        control.send(
-            wire.EXITED, 0, {'worker': record.id, 'code': status if exited else None, 'signal': name, 'reason': reason}
-        )
+    def tell_exit(self, process, exited, status):
+        process.finish()
+        control = process.control
+        if control in self.controls:
+            control.workers.pop(process.id, None)
+            control.send(wire.EXITED, 0, process.to_exit(exited, status))
 
     def shut_down(self):
         signal.set_wakeup_fd(-1)
-        for record in self.workers.values():
-            kill_group(record.pid)
-            listening.unlink(record.socket_path)
+        for process in self.workers.values():
+            process.kill()
+            address.unlink(process.socket_path)
         self.listener.close()
-        listening.unlink(listening.path_of(self.address))
+        path = address.path_of(self.address)
+        address.unlink(path)
         if not self.standalone:
-            listening.remove_folder(listening.path_of(self.address))
-        pids = set(self.workers) | set(children_of(self.pid))
-        while pids:
-            for pid in pids:
-                send_signal(pid, signal.SIGKILL)
-            try:
-                for _ in pids:
-                    os.waitpid(-1, 0)
-            except ChildProcessError:
-                return
-            # Their own children are this process's now, and end in the next round.
-            pids = set(children_of(self.pid))
+            address.remove_folder(path)
+        kill_children(self.pid, self.workers)
 
 
 def report(text):

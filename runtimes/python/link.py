@@ -1,10 +1,15 @@
-"""What both kinds of worker need of their connection and function."""
+"""The worker's end of its connection: the greeting, and what both kinds of server need of connection and function."""
 
 import os
+import socket
 
 from . import adapters, capture, failure, loader, wire
 
 READ_BYTES = 65536
+#: Seconds a connection has to say what it wants; only then is the next one looked at.
+HANDSHAKE_SECONDS = 10
+#: Seconds a worker that gives up waits for the gateway to read why.
+LINGER_SECONDS = 2
 #: Exit code of a worker whose handler keeps all memory it may have.
 EXIT_MEMORY = 3
 #: What a call needs at least to have a chance.
@@ -59,3 +64,66 @@ class Link:
 
 def contract_frame(call_id, error):
     return wire.encode(wire.ERROR, call_id, wire.to_header({'code': 'contract', 'message': str(error)}))
+
+
+def accept_gateway(listener):
+    """(connection, decoder, fields of `start`) of the first peer that speaks the protocol."""
+    while True:
+        conn, _ = listener.accept()
+        if conn.family != getattr(socket, 'AF_UNIX', None):
+            conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        conn.settimeout(HANDSHAKE_SECONDS)
+        try:
+            check_hello(*read_frame(conn))
+            kind, _, header, _ = read_frame(conn)
+            if kind != wire.START:
+                raise wire.ProtocolError('UNEXPECTED_KIND', 'start must follow hello, got kind %d' % kind)
+            fields = wire.parse_header(header)
+        except wire.ProtocolError as error:
+            refuse(conn, {'code': 'protocol', 'message': str(error)})
+            continue
+        except OSError:
+            conn.close()
+            continue
+        conn.settimeout(None)
+        context = fields.get('context')
+        max_body = context.get('max_body_bytes') if isinstance(context, dict) else None
+        decoder = wire.Decoder(max_body if isinstance(max_body, int) and max_body > 0 else 0)
+        return conn, decoder, fields
+
+
+def read_frame(conn):
+    """Reads one frame and nothing behind it: how large the frames behind `start` may be is in `start`."""
+    decoder = wire.Decoder()
+    frames = decoder.feed(conn.recv(wire.PREFIX_BYTES) or hung_up())
+    while not frames:
+        frames = decoder.feed(conn.recv(min(decoder.missing, wire.MIB)) or hung_up())
+    return frames[0]
+
+
+def hung_up():
+    raise ConnectionResetError('closed during the handshake')
+
+
+def check_hello(kind, _id, header, body):
+    """Refuses a peer that does not say `hello` in a known version."""
+    if kind != wire.HELLO:
+        raise wire.ProtocolError('UNEXPECTED_KIND', 'the first frame must be hello, got kind %d' % kind)
+    if bytes(body) != bytes((wire.PROTOCOL_VERSION,)):
+        raise wire.ProtocolError('VERSION', 'protocol version %s is not known, this side speaks 1' % list(body))
+    if wire.parse_header(header).get('role') != 'worker':
+        raise wire.ProtocolError('ROLE', 'this socket takes connections of role worker')
+
+
+def refuse(conn, fields):
+    """Tells why on id 0 and closes when the peer has read it."""
+    try:
+        conn.settimeout(LINGER_SECONDS)
+        conn.sendall(wire.encode(wire.ERROR, 0, wire.to_header(fields)))
+        conn.shutdown(socket.SHUT_WR)
+        # Closing with unread calls in the buffer would reset the connection, perhaps before the reason is read.
+        while conn.recv(READ_BYTES):
+            pass
+    except OSError:
+        pass
+    conn.close()

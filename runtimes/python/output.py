@@ -18,11 +18,11 @@ MAX_RESIDUE_BYTES = wire.MIB
 
 
 class OutputPipe:
-    def __init__(self, daemon, record, fd, stream):
+    def __init__(self, daemon, process, fd, stream):
         self.daemon = daemon
-        self.record = record
+        self.process = process
         self.fd = fd
-        self.header = {'stream': stream, 'worker': record.id}
+        self.header = {'stream': stream, 'worker': process.id}
         self.decoder = codecs.getincrementaldecoder('utf-8')('replace')
         self.window_end = 0.0
         self.passed = 0
@@ -60,7 +60,7 @@ class OutputPipe:
             self.tell_dropped()
             self.window_end = now + WINDOW_SECONDS
             self.passed = 0
-        if self.passed + len(data) > WINDOW_BYTES or self.record.control.is_congested:
+        if self.passed + len(data) > WINDOW_BYTES or self.process.control.is_congested:
             self.dropped += len(data)
             return
         self.passed += len(data)
@@ -85,8 +85,8 @@ class OutputPipe:
             self.decoder.reset()
 
     def send(self, text):
-        if text and self.record.control in self.daemon.controls:
-            self.record.control.send(wire.LOG, 0, self.header, text.encode('utf-8', 'replace'))
+        if text and self.process.control in self.daemon.controls:
+            self.process.control.send(wire.LOG, 0, self.header, text.encode('utf-8', 'replace'))
 
     def finish(self):
         """Passes on what is left and closes. Others may still hold the other end; they are not waited for."""

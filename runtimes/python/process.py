@@ -1,0 +1,98 @@
+"""A worker as its daemon sees it: socket bound ahead, fork, stop, kill, end. Page: spec/runtime/daemon.md."""
+
+import gc
+import os
+import signal
+import traceback
+
+from . import address, guard, worker
+from .output import OutputPipe
+from .system import kill_group, signal_group, signal_name
+
+
+class WorkerProcess:
+    """A started worker."""
+
+    def __init__(self, worker_id, pid, control, uri, socket_path):
+        self.id = worker_id
+        self.pid = pid
+        self.control = control
+        self.uri = uri
+        self.socket_path = socket_path
+        self.pipes = []
+        self.stopping = False
+        self.killed = False
+
+    def terminate(self):
+        """Asks it, and what it started, to end."""
+        self.stopping = True
+        signal_group(self.pid, signal.SIGTERM)
+
+    def kill(self):
+        self.stopping = True
+        self.killed = True
+        kill_group(self.pid)
+
+    def finish(self):
+        """After its end: passes on what it wrote last, removes its socket."""
+        for pipe in self.pipes:
+            pipe.finish()
+        address.unlink(self.socket_path)
+
+    def to_exit(self, exited, status):
+        """Fields of `exited`; `status` is the exit code, or the number of the signal that ended it."""
+        name = None if exited else signal_name(status)
+        if self.stopping:
+            reason = 'killed' if self.killed and not exited else 'stopped'
+        elif exited:
+            reason = 'exited with code %d' % status
+        else:
+            reason = 'ended by %s' % name + (', perhaps out of memory' if status == signal.SIGKILL else '')
+        return {'worker': self.id, 'code': status if exited else None, 'signal': name, 'reason': reason}
+
+
+def fork_worker(daemon, control, number):
+    """Binds a worker's socket, forks it, and returns its WorkerProcess; in the worker it never returns.
+    Raises OSError or ValueError with the reason why none could be started."""
+    listener, uri, socket_path = address.listen_for_worker(daemon.address, control.sock, number)
+    opened = []
+    try:
+        for _ in range(2):
+            opened += os.pipe()
+        pid = os.fork()
+    except OSError:
+        for fd in opened:
+            os.close(fd)
+        listener.close()
+        address.unlink(socket_path)
+        raise
+    out_in, out_out, err_in, err_out = opened
+    if pid == 0:
+        _become_worker(daemon, listener, out_out, err_out, socket_path)
+    listener.close()
+    os.close(out_out)
+    os.close(err_out)
+    process = WorkerProcess('python-%s-%d' % (daemon.index, number), pid, control, uri, socket_path)
+    process.pipes = [OutputPipe(daemon, process, out_in, 'stdout'), OutputPipe(daemon, process, err_in, 'stderr')]
+    return process
+
+
+def _become_worker(daemon, listener, out_fd, err_fd, socket_path):
+    """The forked side; never returns."""
+    code = 70
+    try:
+        # Nothing of the daemon may be reached by the collector: its sockets' numbers belong to others here.
+        gc.enable()
+        listener.setblocking(True)
+        guard.guard(daemon.pid, daemon.prctl)
+        guard.isolate(listener, out_fd, err_fd, daemon.memory_mb)
+        code = worker.run(listener, socket_path, daemon.memory_mb)
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else 0 if error.code is None else 1
+    except BaseException:
+        try:
+            traceback.print_exc()
+        except BaseException:
+            pass
+    finally:
+        os._exit(code & 0xFF)
