@@ -13,7 +13,7 @@ const root = fileURLToPath(new URL('..', import.meta.url))
 const FILE_TIMEOUT_MS = 300_000
 
 if (!existsSync(`${root}/node_modules/tap`)) {
-  process.stderr.write('node_modules is missing or incomplete: run `npm install` first\n')
+  process.stderr.write('node_modules is missing or incomplete: run `npm ci` first\n')
   process.exit(1)
 }
 

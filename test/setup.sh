@@ -18,7 +18,7 @@ if ! command -v apt-get >/dev/null 2>&1 || [ "$(id -u)" != 0 ]; then
 fi
 
 export DEBIAN_FRONTEND=noninteractive
-log=/tmp/fngw-setup.$$
+log=$(mktemp)
 install() {
   echo "installing:$*"
   # shellcheck disable=SC2068
