@@ -4,6 +4,7 @@ import { GatewayError, toGatewayError } from '../core/errors.ts'
 import type { Settings } from '../config/settings.ts'
 import type { Exchange } from '../http/exchange.ts'
 import type { Responder } from '../http/respond.ts'
+import { isForwarded } from '../invocation/client-address.ts'
 import type { KeepWarmRow } from '../scheduler/keep-warm.ts'
 import { unescapeCanonical } from '../router/path.ts'
 import { type Caller, checkAccess, type EndpointAccess, maySeeDetails } from './access.ts'
@@ -146,14 +147,11 @@ export class ControlPlane {
     const { rawHeaders } = exchange.req
     for (let i = 0; i + 1 < rawHeaders.length; i += 2) headers.set(rawHeaders[i]!.toLowerCase(), rawHeaders[i + 1]!)
     const socketAddress = exchange.connection.address
-    const isForwarded = ['x-forwarded-for', 'x-forwarded-host', 'x-real-ip', 'forwarded'].some(name =>
-      headers.has(name),
-    )
     return {
       method: exchange.method,
       socketAddress,
       clientAddress: exchange.ip,
-      forwarded: isForwarded && !this.#options.isTrustedProxy(socketAddress),
+      forwarded: !this.#options.isTrustedProxy(socketAddress) && isForwarded(rawHeaders),
       host: exchange.host === '' ? null : exchange.host,
       origin: headers.get('origin') ?? null,
       fetchSite: headers.get('sec-fetch-site') ?? null,

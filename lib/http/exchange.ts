@@ -81,7 +81,7 @@ export class Exchange {
   readonly res: HttpResponse
   readonly responder: Responder
   readonly connection: ClientConnection
-  readonly head: RequestHead
+  head: RequestHead
   readonly method: string
   /** Request target as the client wrote it. */
   readonly target: string
@@ -93,6 +93,8 @@ export class Exchange {
 
   /** Canonical path, the raw target before it is checked; a step may change it, and the walk goes on with the new one. */
   path: string
+  /** Path and query as the client wrote them: the target, without scheme and host. */
+  rawPath: string
   /** The path before any step. */
   askedPath = ''
   /** What follows `?`, undecoded; empty when there is none. */
@@ -155,6 +157,7 @@ export class Exchange {
     this.method = req.method ?? 'GET'
     this.target = req.url ?? '/'
     this.path = this.target
+    this.rawPath = this.target
     this.connection = connection
     this.ip = connection.address
     connection.add(this)

@@ -235,7 +235,7 @@ function readRest(exchange: Exchange, params: Readonly<Record<string, string>>):
   return toCallRest({
     method: exchange.method,
     path: path.includes('%') ? unescapeCanonical(path) : path,
-    rawPath: exchange.target,
+    rawPath: exchange.rawPath,
     params,
     queryJson: exchange.search === '' ? '{}' : toQueryJson(exchange.search),
     headersJson: head.json,

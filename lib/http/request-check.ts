@@ -5,7 +5,8 @@
 
 import { GatewayError } from '../core/errors.ts'
 import { MAX_HEADER_BYTES, MAX_TARGET_BYTES } from '../core/limits.ts'
-import type { TrustedProxies } from '../invocation/client-address.ts'
+import { isForwarded, type TrustedProxies } from '../invocation/client-address.ts'
+import { withHost } from '../invocation/forwarded-headers.ts'
 import { normalizePath } from '../router/path.ts'
 import type { Exchange } from './exchange.ts'
 
@@ -33,7 +34,7 @@ export class RequestCheck {
   }
 
   /**
-   * Checks an exchange and sets its `path`, `search`, `host` and `ip`.
+   * Checks an exchange and sets its `path`, `rawPath`, `search`, `host` and `ip`; of an absolute target its `head` too.
    * @returns the refusal, after which the connection must close, or null
    */
   check(exchange: Exchange): GatewayError | null {
@@ -60,8 +61,7 @@ export class RequestCheck {
     exchange.host = head.host ?? ''
     const refused = target.charCodeAt(0) === 47 ? this.#readPath(exchange, target) : this.#readOtherTarget(exchange)
     if (refused !== null) return refused
-    if (!this.#proxies.isEmpty) this.#readForwarding(exchange)
-    return null
+    return this.#proxies.isEmpty ? null : this.#readForwarding(exchange)
   }
 
   #isHost(host: string): boolean {
@@ -90,17 +90,27 @@ export class RequestCheck {
     }
     const match = ABSOLUTE.exec(exchange.target)
     if (match === null || !HOST.test(match[1]!)) return bad('malformed request target')
-    // RFC 9112 3.2.2: the target's authority counts, whatever the Host header says.
-    exchange.host = match[1]!
-    return this.#readPath(exchange, `${match[2] ?? '/'}${match[3] ?? ''}`)
+    const [, host = '', path = '/', search = ''] = match
+    // RFC 9112 3.2.2: the target's authority takes the place of Host for everybody, or a handler would see another host
+    // than the one that was checked.
+    exchange.host = host
+    if (exchange.head.host !== host) exchange.head = withHost(exchange.head, host)
+    exchange.rawPath = path + search
+    return this.#readPath(exchange, exchange.rawPath)
   }
 
-  #readForwarding(exchange: Exchange): void {
+  #readForwarding(exchange: Exchange): GatewayError | null {
     const { head, connection } = exchange
-    if (!this.#proxies.isTrusted(connection.address)) return
-    exchange.ip = this.#proxies.clientAddress(connection.address, head.forwardedFor)
-    const host = (head.forwardedHost ?? '').split(',')[0]!.trim()
-    if (HOST.test(host)) exchange.host = host
+    if (!this.#proxies.isTrusted(connection.address)) return null
+    if (head.forwardedFor !== null) exchange.ip = this.#proxies.clientAddress(connection.address, head.forwardedFor)
+    // The proxy speaks for somebody and does not say for whom.
+    else if (isForwarded(head.raw)) exchange.ip = ''
+    if (head.forwardedHost === null) return null
+    // What stands left of the last entry was there when the request came to the proxy: its client wrote it.
+    const host = head.forwardedHost.slice(head.forwardedHost.lastIndexOf(',') + 1).trim()
+    if (!HOST.test(host)) return bad('malformed X-Forwarded-Host header')
+    exchange.host = host
+    return null
   }
 }
 

@@ -18,6 +18,7 @@ export class KnownRequest implements HeaderRest {
   readonly #method: string
   readonly #target: string
   readonly #path: string
+  readonly #rawPath: string
   readonly #search: string
   readonly #host: string
   readonly #ip: string
@@ -40,6 +41,7 @@ export class KnownRequest implements HeaderRest {
     this.#method = exchange.method
     this.#target = exchange.target
     this.#path = exchange.path
+    this.#rawPath = exchange.rawPath
     this.#search = exchange.search
     this.#host = exchange.host
     this.#ip = exchange.ip
@@ -62,6 +64,7 @@ export class KnownRequest implements HeaderRest {
     // Of the older version other rules hold.
     if (exchange.req.httpVersion !== '1.1' || this.#check !== check) return false
     exchange.path = this.#path
+    exchange.rawPath = this.#rawPath
     exchange.search = this.#search
     exchange.host = this.#host
     exchange.ip = this.#ip

@@ -32,18 +32,41 @@ export class TrustedProxies {
    * The client behind the proxies: the right-most address of X-Forwarded-For that is no trusted proxy, because
    * everything left of it was written by that client.
    * @param socketAddress - plain form, see toPlainAddress
+   * @param forwardedFor - X-Forwarded-For, repeated ones joined; null when the request has none
+   * @returns empty when an entry that counts is no address: to take the proxy for the client would make everybody local
    */
   clientAddress(socketAddress: string, forwardedFor: string | null): string {
     if (forwardedFor === null || !this.isTrusted(socketAddress)) return socketAddress
     let client = socketAddress
     for (const entry of forwardedFor.split(',').reverse()) {
-      const address = toPlainAddress(withoutPort(entry.trim()))
-      if (isIP(address) === 0) return client
-      client = address
-      if (!this.isTrusted(address)) return client
+      client = toPlainAddress(withoutPort(entry.trim()))
+      if (isIP(client) === 0) return ''
+      if (!this.isTrusted(client)) return client
     }
     return client
   }
+}
+
+const FORWARDED_PREFIX = 'x-forwarded-'
+/** Headers by which proxies and content networks tell whom they speak for, besides those with the prefix. */
+const FORWARDING: ReadonlySet<string> = new Set([
+  'via',
+  'forwarded',
+  'x-real-ip',
+  'cf-connecting-ip',
+  'true-client-ip',
+  'x-client-ip',
+  'x-cluster-client-ip',
+  'x-original-forwarded-for',
+])
+
+/** True when some header says that the request was passed on by somebody. Linear: for rare needs. */
+export function isForwarded(rawHeaders: readonly string[]): boolean {
+  for (let i = 0; i < rawHeaders.length; i += 2) {
+    const name = rawHeaders[i]!.toLowerCase()
+    if (name.startsWith(FORWARDED_PREFIX) || FORWARDING.has(name)) return true
+  }
+  return false
 }
 
 /** `::ffff:10.0.0.1` as `10.0.0.1`; an unknown address is empty. */

@@ -188,6 +188,15 @@ function readRepeated(rawHeaders: readonly string[]): RequestHead {
   return head
 }
 
+/** The head of the same request for another host. */
+export function withHost({ raw }: RequestHead, host: string): RequestHead {
+  const others: string[] = []
+  for (let i = 0; i + 1 < raw.length; i += 2) {
+    if (raw[i]!.toLowerCase() !== 'host') others.push(raw[i]!, raw[i + 1]!)
+  }
+  return readRepeated(['Host', host, ...others])
+}
+
 /** End-to-end headers that Connection cannot take away. */
 const PROTECTED: ReadonlySet<string> = new Set(['host', 'authorization', 'cookie', 'content-length', 'content-type'])
 

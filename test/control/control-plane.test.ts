@@ -65,6 +65,40 @@ t.test(
   },
 )
 
+const FORWARDING: readonly (readonly [name: string, value: string])[] = [
+  ['X-Forwarded-For', 'unknown'],
+  ['X-Forwarded-For', '203.0.113.9, unknown'],
+  ['X-Forwarded-For', '_hidden'],
+  ['X-Forwarded-For', ''],
+  ['X-Forwarded-For', '203.0.113.9'],
+  ['X-Forwarded-Host', 'localhost'],
+  ['X-Forwarded-Proto', 'https'],
+  ['X-Forwarded-Port', '443'],
+  ['X-Forwarded-Server', 'proxy'],
+  ['Forwarded', 'for=127.0.0.1'],
+  ['Via', '1.1 proxy'],
+  ['X-Real-IP', '127.0.0.1'],
+  ['CF-Connecting-IP', '127.0.0.1'],
+  ['True-Client-IP', '127.0.0.1'],
+  ['X-Client-IP', '127.0.0.1'],
+  ['X-Cluster-Client-IP', '127.0.0.1'],
+  ['X-Original-Forwarded-For', '127.0.0.1'],
+]
+
+t.test('[control/access.4] a caller that somebody speaks for is local only by an address that can be read', async t => {
+  const trusting = (await serve(t, { trustedProxyCidrs: ['127.0.0.1/32'] })).gateway
+  const alone = (await serve(t)).gateway
+  const ask = async (gateway: typeof alone, headers: Record<string, string>) =>
+    (await gateway.inject({ url: '/_fn/catalog', headers: { host: 'localhost', ...headers } })).status
+  t.equal(await ask(trusting, {}), 200, 'nobody speaks for it')
+  t.equal(await ask(alone, {}), 200, 'nobody speaks for it, no proxies')
+  t.equal(await ask(trusting, { 'X-Forwarded-For': '127.0.0.1' }), 200, 'a proxy of this machine and its own client')
+  for (const [name, value] of FORWARDING) {
+    t.equal(await ask(trusting, { [name]: value }), 403, `${name}: ${value} from a trusted proxy`)
+    t.equal(await ask(alone, { [name]: value }), 403, `${name}: ${value} from anything else`)
+  }
+})
+
 t.test('[control/control-plane.5, control/records.8] reload answers with counts', async t => {
   const { gateway, root } = await serve(t)
   for (const method of ['POST', 'GET']) {

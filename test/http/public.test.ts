@@ -211,14 +211,14 @@ t.test('[http/public.6] request ids', async t => {
 t.test('[http/public.16, invocation/event.6] forwarding headers count from trusted proxies only', async t => {
   const fn = makeFn({ policy: { allowHosts: ['api.example'] } })
   const { handle, runtime } = makePublic({ '/a': fn }, { trustedProxyCidrs: ['10.0.0.0/8'] })
-  const headers = { Host: 'gateway', 'X-Forwarded-For': '1.1.1.1, 203.0.113.9', 'X-Forwarded-Host': 'api.example, x' }
+  const headers = { Host: 'gateway', 'X-Forwarded-For': '1.1.1.1, 203.0.113.9', 'X-Forwarded-Host': 'x, api.example' }
   const trusted = await inject(handle, { url: '/a', headers, remoteAddress: '10.1.1.1' })
   t.equal(trusted.status, 200)
   t.match(headerOfCall(runtime.calls[0]!), { client: { ip: '203.0.113.9' } })
   const forged = await inject(handle, { url: '/a', headers, remoteAddress: '203.0.113.9' })
   t.equal(forged.status, 421)
   const odd = { ...headers, 'X-Forwarded-Host': 'a b' }
-  t.equal((await inject(handle, { url: '/a', headers: odd, remoteAddress: '10.1.1.1' })).status, 421)
+  t.equal((await inject(handle, { url: '/a', headers: odd, remoteAddress: '10.1.1.1' })).status, 400)
 })
 
 t.test('[http/public.17] bodies of every method', async t => {

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { TrustedProxies, toPlainAddress } from '../../lib/invocation/client-address.ts'
+import { isForwarded, TrustedProxies, toPlainAddress } from '../../lib/invocation/client-address.ts'
 
 t.test('[http/public.16] the client behind trusted proxies', async t => {
   const proxies = new TrustedProxies(['10.0.0.0/8', 'fd00::/8', '192.0.2.1', 'nonsense', '1.2.3.4/99'])
@@ -7,11 +7,15 @@ t.test('[http/public.16] the client behind trusted proxies', async t => {
     ['10.0.0.1', '203.0.113.9', '203.0.113.9'],
     ['10.0.0.1', '1.1.1.1, 203.0.113.9, 10.9.9.9', '203.0.113.9'],
     ['10.0.0.1', '10.0.0.2, 10.0.0.3', '10.0.0.2'],
-    ['10.0.0.1', '1.1.1.1, unknown, 10.0.0.3', '10.0.0.3'],
+    ['10.0.0.1', '1.1.1.1, unknown, 10.0.0.3', ''],
     ['10.0.0.1', '203.0.113.9:4711', '203.0.113.9'],
     ['10.0.0.1', '[2001:db8::1]:4711', '2001:db8::1'],
     ['10.0.0.1', '::ffff:203.0.113.9', '203.0.113.9'],
-    ['10.0.0.1', '', '10.0.0.1'],
+    ['10.0.0.1', '', ''],
+    ['10.0.0.1', 'unknown', ''],
+    ['10.0.0.1', '203.0.113.9, unknown', ''],
+    ['10.0.0.1', 'unknown, 203.0.113.9', '203.0.113.9'],
+    ['10.0.0.1', '_hidden', ''],
     ['10.0.0.1', null, '10.0.0.1'],
     ['fd00::5', '2001:db8::2', '2001:db8::2'],
     ['192.0.2.1', '203.0.113.9', '203.0.113.9'],
@@ -34,4 +38,17 @@ t.test('[invocation/event.6] plain addresses', async t => {
     [undefined, ''],
   ] as const)
     t.equal(toPlainAddress(address), expected)
+})
+
+t.test('[control/access.4] headers that say that a request was passed on', async t => {
+  for (const name of [
+    ...['X-Forwarded-For', 'X-Forwarded-Host', 'X-Forwarded-Proto', 'X-Forwarded-Port', 'X-Forwarded-Server'],
+    ...['X-Forwarded-Anything', 'Via', 'Forwarded', 'X-Real-IP', 'CF-Connecting-IP', 'True-Client-IP', 'X-Client-IP'],
+    ...['X-Cluster-Client-IP', 'X-Original-Forwarded-For'],
+  ]) {
+    t.equal(isForwarded(['Host', 'h', name, '']), true, name)
+    t.equal(isForwarded(['host', name, name.toLowerCase(), 'x']), true, name.toLowerCase())
+    t.equal(isForwarded(['Host', name]), false, `${name} as a value`)
+  }
+  for (const name of ['X-Forwarded', 'Forward', 'X-Viaduct', 'Host']) t.equal(isForwarded([name, 'x']), false, name)
 })
