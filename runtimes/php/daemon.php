@@ -11,38 +11,17 @@ declare(strict_types=1);
 
 namespace Fngw;
 
-if (\PHP_SAPI !== 'cli' || \PHP_VERSION_ID < 80000) {
-    \fwrite(\STDERR, 'the php runtime needs PHP 8.0 or newer, command line; this is ' . \PHP_VERSION . ' ' . \PHP_SAPI . "\n");
-    exit(1);
-}
-foreach (['pcntl_fork', 'pcntl_exec', 'posix_setsid', 'stream_socket_server', 'json_encode'] as $needed) {
-    if (!\function_exists($needed)) {
-        \fwrite(\STDERR, "the php runtime needs the function $needed: install or enable the extensions pcntl and posix\n");
-        exit(1);
-    }
-}
-
-// Once more, as the same process, with what only a start can set: without PHP's own error_log (see error-log.php), and
-// with a code cache, where the machine's php.ini wants one, that looks at a file's time before it serves old code.
+require __DIR__ . '/start.php';
+checkPhp();
 require __DIR__ . '/system.php';
-$system = new System();
-$saved = \getenv('FNGW_PHP_STARTED');
-if ($saved === false) {
-    $saved = $system->saveStandard();
-    \putenv("FNGW_PHP_STARTED=$saved");
-    $disabled = \trim(\ini_get('disable_functions') . ',error_log', ',');
-    \pcntl_exec(\PHP_BINARY, [
-        '-d', "disable_functions=$disabled", '-d', 'opcache.revalidate_freq=0', '-d', 'memory_limit=-1', ...$argv,
-    ]);
-}
-$system->restoreStandard($saved);
+startAgain(new System(), $argv);
 
 require __DIR__ . '/wire.php';
 require __DIR__ . '/address.php';
+require __DIR__ . '/output.php';
+require __DIR__ . '/guard.php';
 require __DIR__ . '/process.php';
-require __DIR__ . '/fork.php';
 require __DIR__ . '/control.php';
-require __DIR__ . '/supervisor.php';
 // What a worker needs is loaded here, once, and shared by every fork.
 require __DIR__ . '/capture.php';
 require __DIR__ . '/error-log.php';
@@ -53,6 +32,309 @@ require __DIR__ . '/failure.php';
 require __DIR__ . '/link.php';
 require __DIR__ . '/stream.php';
 require __DIR__ . '/worker.php';
+
+/** One loop over the listening socket, control connections, workers' output and ends, and standard input. */
+final class Daemon
+{
+    /** `select` watches descriptors below 1024, and each worker has two. */
+    private const MAX_WORKERS = 450;
+    /** Workers' ends are told by SIGCHLD. One that arrives just before the wait is noticed after this time, ms. */
+    private const CHECK_MS = 1000;
+    /** The same while an end is expected, ms. */
+    private const WATCH_MS = 2;
+    /** Time without accepting after one failed, ms. */
+    private const ACCEPT_PAUSE_MS = 50;
+    /** Longest wait without workers: nothing but a frame, a signal or the end of standard input matters then. */
+    private const IDLE_SECONDS = 3600;
+
+    private Address $address;
+    /** @var resource */
+    private $listener;
+    private Forker $forker;
+    private bool $standalone;
+    /** @var array<int, Control> by socket number */
+    private array $controls = [];
+    /** @var array<string, WorkerProcess> by worker id */
+    private array $workers = [];
+    /** @var array<string, Control> by worker id */
+    private array $owners = [];
+    private bool $stopping = false;
+    /** Monotonic ns before which no connection is accepted. */
+    private int $acceptAt = 0;
+    private ?Job $job = null;
+
+    public function __construct(Address $address, bool $standalone, int $memoryMb)
+    {
+        $this->address = $address;
+        $this->standalone = $standalone;
+        $system = new System();
+        $system->adoptOrphans();
+        $this->forker = new Forker($address, $system, $memoryMb);
+        $this->listener = $address->listen();
+        \pcntl_async_signals(true);
+        $end = function (): void {
+            $this->stopping = true;
+        };
+        \pcntl_signal(\SIGCHLD, static function (): void {
+        });
+        \pcntl_signal(\SIGTERM, $end);
+        // Ctrl-C of a terminal reaches the whole group; under a gateway the end of standard input tells the rest.
+        \pcntl_signal(\SIGINT, $standalone ? $end : \SIG_IGN);
+        \pcntl_signal(\SIGHUP, \SIG_IGN);
+    }
+
+    /** Serves until it is stopped. @return Job|null what to go on with in a forked worker; null in the daemon itself */
+    public function run(): ?Job
+    {
+        while (!$this->stopping) {
+            $this->wait();
+            if ($this->job !== null) {
+                return $this->job;
+            }
+            $this->reap();
+            $this->tick(\hrtime(true));
+        }
+        foreach ($this->workers as $worker) {
+            $worker->kill();
+            self::remove($worker->socketPath);
+        }
+        self::remove($this->address->path);
+        System::killChildren();
+        $folder = \dirname($this->address->path);
+        // The private folder of a gateway that is gone, once the last daemon in it has ended.
+        if (!$this->standalone && \preg_match('/^fngw-[A-Za-z0-9]{6}$/D', \basename($folder)) === 1) {
+            @\rmdir($folder);
+        }
+        return null;
+    }
+
+    private function wait(): void
+    {
+        $now = \hrtime(true);
+        $timeoutMs = self::CHECK_MS;
+        $read = $write = [];
+        if ($this->acceptAt <= $now) {
+            $read['listener'] = $this->listener;
+        } else {
+            $timeoutMs = self::ACCEPT_PAUSE_MS;
+        }
+        if (!$this->standalone) {
+            $read['stdin'] = \STDIN;
+        }
+        foreach ($this->controls as $number => $control) {
+            $read["c$number"] = $control->socket;
+            if ($control->unsent !== '') {
+                $write["c$number"] = $control->socket;
+            }
+        }
+        foreach ($this->workers as $id => $worker) {
+            if ($worker->killAt !== 0) {
+                $timeoutMs = \min($timeoutMs, 10);
+            }
+            if ($worker->watchUntil > $now) {
+                $timeoutMs = self::WATCH_MS;
+            }
+            foreach ($worker->outputs as $stream => $output) {
+                if (!$output->isPaused()) {
+                    $read["$stream $id"] = $output->pipe;
+                }
+                if ($output->windowEnd !== 0) {
+                    $timeoutMs = \min($timeoutMs, 50);
+                }
+            }
+        }
+        $except = null;
+        // Interrupted by a signal it warns and answers false; the caller then looks what the signal was about.
+        $isIdle = $this->workers === [] && isset($read['listener']);
+        $seconds = $isIdle ? self::IDLE_SECONDS : \intdiv($timeoutMs, 1000);
+        if (!@\stream_select($read, $write, $except, $seconds, $timeoutMs % 1000 * 1000)) {
+            return;
+        }
+        foreach ($write as $name => $_) {
+            ($this->controls[(int) \substr($name, 1)] ?? null)?->flush();
+        }
+        foreach ($read as $name => $_) {
+            if ($name === 'listener') {
+                $this->accept();
+            } elseif ($name === 'stdin') {
+                $this->readStdin();
+            } elseif ($name[0] === 'c') {
+                ($this->controls[(int) \substr($name, 1)] ?? null)?->read();
+            } else {
+                [$stream, $id] = \explode(' ', $name, 2);
+                $this->readOutput($id, $stream);
+            }
+            if ($this->job !== null) {
+                return;
+            }
+        }
+    }
+
+    private function accept(): void
+    {
+        $socket = @\stream_socket_accept($this->listener, 0);
+        if ($socket === false) {
+            // No descriptor left: the peer still waits, and asking again at once would be a busy loop.
+            $this->acceptAt = \hrtime(true) + self::ACCEPT_PAUSE_MS * 1_000_000;
+            return;
+        }
+        $this->controls[(int) $socket] = new Control($socket, $this);
+    }
+
+    private function readStdin(): void
+    {
+        $bytes = \fread(\STDIN, READ_BYTES);
+        if (($bytes === '' || $bytes === false) && \feof(\STDIN)) {
+            $this->stopping = true;
+        }
+    }
+
+    /** The workers of a gateway that is gone serve nobody. @internal called by Control */
+    public function close(Control $control): void
+    {
+        unset($this->controls[(int) $control->socket]);
+        \fclose($control->socket);
+        foreach ($this->owners as $id => $owner) {
+            if ($owner === $control) {
+                unset($this->owners[$id]);
+                $this->workers[$id]->stop(0, 'control connection closed', 0);
+            }
+        }
+    }
+
+    /** True when the process is a worker by now, and no frame of a control connection is its business. */
+    public function hasForked(): bool
+    {
+        return $this->job !== null;
+    }
+
+    /** Starts a worker and answers `started` or `error`. @internal called by Control */
+    public function start(Control $control, int $id): void
+    {
+        if (\count($this->workers) >= self::MAX_WORKERS) {
+            $most = self::MAX_WORKERS;
+            $this->refuseStart($control, $id, "a php daemon runs at most $most workers; raise FN_RUNTIME_DAEMONS (php=2)");
+            return;
+        }
+        try {
+            $worker = $this->forker->fork($control->socket);
+        } catch (\RuntimeException $error) {
+            $this->refuseStart($control, $id, $error->getMessage());
+            return;
+        }
+        if ($worker instanceof Job) {
+            $this->leaveToWorker();
+            $worker->guard();
+            $this->job = $worker;
+            return;
+        }
+        $this->workers[$worker->id] = $worker;
+        $this->owners[$worker->id] = $control;
+        $started = ['worker' => $worker->id, 'uri' => $worker->uri, 'pid' => $worker->pid];
+        $control->send(encodeFields(Kind::STARTED, $id, $started));
+    }
+
+    /** @internal called by Control */
+    public function stop(Control $control, string $worker, int $graceMs): void
+    {
+        if (($this->owners[$worker] ?? null) === $control) {
+            $this->workers[$worker]->stop($graceMs, 'stopped by the gateway', \hrtime(true));
+        }
+    }
+
+    private function refuseStart(Control $control, int $id, string $why): void
+    {
+        $control->send(encodeFields(Kind::ERROR, $id, ['code' => 'start', 'message' => $why]));
+    }
+
+    /** In the forked process: nothing of the daemon stays open, and its signals mean what they mean everywhere. */
+    private function leaveToWorker(): void
+    {
+        foreach ([\SIGCHLD, \SIGTERM, \SIGINT, \SIGHUP] as $signal) {
+            \pcntl_signal($signal, \SIG_DFL);
+        }
+        \fclose($this->listener);
+        foreach ($this->controls as $control) {
+            \fclose($control->socket);
+        }
+        foreach ($this->workers as $worker) {
+            foreach ($worker->outputs as $output) {
+                \fclose($output->pipe);
+            }
+        }
+        $this->controls = $this->workers = $this->owners = [];
+    }
+
+    private function readOutput(string $id, string $stream): void
+    {
+        $worker = $this->workers[$id];
+        $text = $worker->outputs[$stream]->read(\hrtime(true));
+        if ($text === null) {
+            // Closed by the worker itself; its end is told by its exit.
+            \fclose($worker->outputs[$stream]->pipe);
+            unset($worker->outputs[$stream]);
+            $worker->watch();
+            return;
+        }
+        $this->sendLog($id, $stream, $text);
+    }
+
+    private function sendLog(string $id, string $stream, string $text): void
+    {
+        if (isset($this->owners[$id])) {
+            $this->owners[$id]->sendLog($id, $stream, $text);
+        }
+    }
+
+    /** Tells the ends of workers, each once. */
+    private function reap(): void
+    {
+        while (($pid = \pcntl_waitpid(-1, $status, \WNOHANG)) > 0) {
+            foreach ($this->workers as $id => $worker) {
+                if ($worker->pid === $pid) {
+                    $this->handleExit($id, $worker, $status);
+                    break;
+                }
+            }
+        }
+    }
+
+    private function handleExit(string $id, WorkerProcess $worker, int $status): void
+    {
+        // Children it left behind in its group end with it.
+        @\posix_kill(-$worker->pid, \SIGKILL);
+        foreach ($worker->outputs as $stream => $output) {
+            $this->sendLog($id, $stream, $output->drain());
+            \fclose($output->pipe);
+        }
+        self::remove($worker->socketPath);
+        if (isset($this->owners[$id])) {
+            $this->owners[$id]->send(encodeFields(Kind::EXITED, 0, $worker->toExit($status)));
+        }
+        unset($this->workers[$id], $this->owners[$id]);
+    }
+
+    private function tick(int $now): void
+    {
+        foreach ($this->workers as $id => $worker) {
+            if ($worker->killAt !== 0 && $worker->killAt <= $now) {
+                $worker->kill();
+            }
+            foreach ($worker->outputs as $stream => $output) {
+                if ($output->windowEnd !== 0 && $output->windowEnd <= $now) {
+                    $this->sendLog($id, $stream, $output->renew());
+                }
+            }
+        }
+    }
+
+    private static function remove(string $path): void
+    {
+        if ($path !== '') {
+            @\unlink($path);
+        }
+    }
+}
 
 /** @return Job|null null in the daemon, after its end */
 function runDaemon(): ?Job
@@ -75,7 +357,6 @@ function runDaemon(): ?Job
     }
 }
 
-unset($disabled, $needed, $saved, $system);
 if (Worker::begin(runDaemon())) {
     // Included here and not in a function: the variables of a handler file's top level are globals.
     try {

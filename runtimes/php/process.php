@@ -1,102 +1,9 @@
 <?php
-/** A worker process as its daemon sees it: output within a budget, stop, kill, end. Page: runtime/daemon. */
+/** A worker as its daemon sees it: socket bound ahead, fork, stop, kill, end. Page: runtime/daemon. */
 
 declare(strict_types=1);
 
 namespace Fngw;
-
-/** Output of one descriptor of a worker, passed on within a budget. */
-final class OutputPipe
-{
-    /** Bytes of one stream that are passed on per second; the rest is dropped with a note. */
-    private const PASSED_PER_SECOND = 256 * 1024;
-    /** Bytes that are read per second: a flood slows its writer, not the daemon. */
-    private const READ_PER_SECOND = 16 * 1024 * 1024;
-    public const WINDOW_NS = 100_000_000;
-    private const PASSED_PER_WINDOW = self::PASSED_PER_SECOND / 10;
-    private const READ_PER_WINDOW = self::READ_PER_SECOND / 10;
-
-    /** @var resource */
-    public $pipe;
-    /** Monotonic ns at which the current window ends; 0 when nothing was read in it. */
-    public int $windowEnd = 0;
-    private int $windowBytes = 0;
-    private int $dropped = 0;
-    private string $partial = '';
-
-    public function __construct(int $descriptor, System $system)
-    {
-        $pipe = \fopen("php://fd/$descriptor", 'r');
-        $system->close($descriptor);
-        if ($pipe === false) {
-            throw new \RuntimeException('cannot open an output pipe: too many open files?');
-        }
-        \stream_set_blocking($pipe, false);
-        \stream_set_read_buffer($pipe, 0);
-        $this->pipe = $pipe;
-    }
-
-    public function isPaused(): bool
-    {
-        return $this->windowBytes >= self::READ_PER_WINDOW;
-    }
-
-    /** @return string|null text to pass on, may be ''; null when the stream has ended */
-    public function read(int $now): ?string
-    {
-        $bytes = \fread($this->pipe, READ_BYTES);
-        if ($bytes === '' || $bytes === false) {
-            return \feof($this->pipe) ? null : '';
-        }
-        if ($this->windowEnd === 0) {
-            $this->windowEnd = $now + self::WINDOW_NS;
-        }
-        $this->windowBytes += \strlen($bytes);
-        if ($this->windowBytes > self::PASSED_PER_WINDOW) {
-            $this->dropped += \strlen($bytes);
-            return '';
-        }
-        return $this->toText($bytes);
-    }
-
-    /** Ends the window. @return string a note of what was dropped in it, or '' */
-    public function renew(): string
-    {
-        $note = $this->dropped > 0 ? "[{$this->dropped} bytes of output dropped]\n" : '';
-        $this->windowEnd = 0;
-        $this->windowBytes = 0;
-        $this->dropped = 0;
-        return $note;
-    }
-
-    /** What is left when the worker has ended. */
-    public function drain(): string
-    {
-        $text = '';
-        for ($reads = 0; $reads < 4; $reads++) {
-            $more = $this->read(0);
-            if ($more === null || $more === '') {
-                break;
-            }
-            $text .= $more;
-        }
-        $text .= toUtf8($this->partial);
-        $this->partial = '';
-        return $text . $this->renew();
-    }
-
-    /** Holds back a character that is cut by the end of a read. */
-    private function toText(string $bytes): string
-    {
-        $bytes = $this->partial . $bytes;
-        $this->partial = '';
-        if (\preg_match('/(?:[\xc2-\xdf]|[\xe0-\xef][\x80-\xbf]?|[\xf0-\xf4][\x80-\xbf]{0,2})$/D', $bytes, $cut) === 1) {
-            $this->partial = $cut[0];
-            $bytes = \substr($bytes, 0, -\strlen($cut[0]));
-        }
-        return toUtf8($bytes);
-    }
-}
 
 /** A started worker. */
 final class WorkerProcess
@@ -177,6 +84,93 @@ final class WorkerProcess
         // The group takes the worker's children along. A worker that was forked this instant may have no group yet.
         if (!@\posix_kill(-$this->pid, $signal)) {
             @\posix_kill($this->pid, $signal);
+        }
+    }
+}
+
+/** Starts workers: the socket bound ahead, then a fork. */
+final class Forker
+{
+    private Address $address;
+    private System $system;
+    private int $memoryMb;
+    private int $number = 0;
+
+    public function __construct(Address $address, System $system, int $memoryMb)
+    {
+        $this->address = $address;
+        $this->system = $system;
+        $this->memoryMb = $memoryMb;
+    }
+
+    /**
+     * @param resource $control the connection that asked for it
+     * @return WorkerProcess|Job the worker in the daemon, what to go on with in the worker
+     * @throws \RuntimeException why no worker could be started
+     */
+    public function fork($control): WorkerProcess|Job
+    {
+        $this->number += 1;
+        $daemonPid = \posix_getpid();
+        // Bound before the fork: the gateway may connect while the worker still sets itself up.
+        $address = $this->address->forWorker($this->number, $control);
+        $job = new Job();
+        $job->listener = $address->listen();
+        $job->socketPath = $address->path;
+        $job->system = $this->system;
+        $job->memoryMb = $this->memoryMb;
+        $pipes = [$this->system->pipe(), $this->system->pipe()];
+        $pid = @\pcntl_fork();
+        if ($pid === 0) {
+            $this->setUpWorker($daemonPid, $pipes);
+            return $job;
+        }
+        try {
+            if ($pid === -1) {
+                throw new \RuntimeException('cannot start a process: ' . \pcntl_strerror(\pcntl_get_last_error()));
+            }
+            $worker = new WorkerProcess("$daemonPid-{$this->number}", $address->toUri($job->listener), $address->path, $pid);
+            foreach (['stdout', 'stderr'] as $index => $stream) {
+                if ($pipes[$index] !== null) {
+                    $worker->outputs[$stream] = new OutputPipe($pipes[$index][0], $this->system);
+                }
+            }
+            return $worker;
+        } catch (\RuntimeException $error) {
+            if ($pid > 0) {
+                \posix_kill($pid, \SIGKILL);
+            }
+            if ($address->path !== '') {
+                @\unlink($address->path);
+            }
+            throw $error;
+        } finally {
+            $this->closeEnds($pipes, $pid === -1 ? [0, 1] : [1]);
+        }
+    }
+
+    /** @param list<array{0: int, 1: int}|null> $pipes */
+    private function setUpWorker(int $daemonPid, array $pipes): void
+    {
+        \posix_setsid();
+        \umask(022);
+        $this->system->dieWithParent($daemonPid);
+        if ($pipes[0] !== null && $pipes[1] !== null) {
+            $this->system->redirectOutput($pipes[0][1], $pipes[1][1]);
+            $this->closeEnds($pipes, [0]);
+        }
+    }
+
+    /**
+     * @param list<array{0: int, 1: int}|null> $pipes
+     * @param list<int> $which 0 is a pipe's reading end, 1 its writing end
+     */
+    private function closeEnds(array $pipes, array $which): void
+    {
+        foreach ($pipes as $ends) {
+            foreach ($ends === null ? [] : $which as $end) {
+                $this->system->close($ends[$end]);
+            }
         }
     }
 }

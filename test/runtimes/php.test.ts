@@ -142,6 +142,11 @@ t.test(
       t.match(frame.header.message, message)
       await client.closed
     }
+    const foreign = new FrameClient(daemon.uri)
+    foreign.send(KIND.hello, 0, { role: 'control' }, Buffer.from([1]))
+    foreign.send(KIND.call, 1)
+    t.match((await foreign.wait(frame => frame.kind === KIND.error)).header.message, /does not take frames of kind 16/)
+    await foreign.closed
     daemon.control.send(KIND.ping, 77)
     t.ok(await daemon.control.wait(frame => frame.kind === KIND.pong && frame.id === 77))
     t.equal((await worker.call()).text, '"ok"')

@@ -1,0 +1,63 @@
+<?php
+/** A forked process becomes a worker: a process of its own that waits for it. Page: runtimes/php. */
+
+declare(strict_types=1);
+
+namespace Fngw;
+
+/** What a forked worker goes on with. */
+final class Job
+{
+    /** @var resource the worker's listening socket */
+    public $listener;
+    /** Path of that socket, '' for tcp. */
+    public string $socketPath = '';
+    public System $system;
+    public int $memoryMb = 0;
+
+    /**
+     * Forks the worker proper and returns in it. Its parent serves it alone, leads its process group, and ends with its
+     * status: a handler that kills its parent hits nobody else.
+     */
+    public function guard(): void
+    {
+        $guardPid = \posix_getpid();
+        // What is sent to the group is for the worker.
+        $signals = [\SIGTERM, \SIGHUP, \SIGINT];
+        foreach ($signals as $signal) {
+            \pcntl_signal($signal, \SIG_IGN);
+        }
+        $pid = @\pcntl_fork();
+        if ($pid > 0) {
+            $this->waitFor($pid);
+        }
+        foreach ($signals as $signal) {
+            \pcntl_signal($signal, \SIG_DFL);
+        }
+        // Without a second process the worker goes on as its own guard.
+        if ($pid === 0) {
+            $this->system->dieWithParent($guardPid);
+        }
+    }
+
+    private function waitFor(int $pid): never
+    {
+        \fclose($this->listener);
+        foreach ([0, 1, 2] as $descriptor) {
+            $this->system->close($descriptor);
+        }
+        do {
+            $ended = \pcntl_waitpid($pid, $status);
+        } while ($ended !== $pid && \pcntl_get_last_error() === \PCNTL_EINTR);
+        if (\pcntl_wifsignaled($status)) {
+            // It has left its core file, if any.
+            $this->system->limitResources(0);
+            $signal = \pcntl_wtermsig($status);
+            if ($signal !== \SIGKILL) {
+                \pcntl_signal($signal, \SIG_DFL);
+            }
+            \posix_kill(\posix_getpid(), $signal);
+        }
+        exit(\pcntl_wifexited($status) ? \pcntl_wexitstatus($status) : 1);
+    }
+}
