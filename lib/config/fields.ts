@@ -3,7 +3,7 @@
  * Every problem of a value is noted, none is thrown. Owner: page config/fields (§2.7, §2.14, §2.15).
  */
 
-import { itemOf, keyOf, type Place, report, reportUnknownKey, reportWrong } from './findings.ts'
+import { itemOf, keyOf, type Place, report, reportNoEffect, reportUnknownKey, reportWrong } from './findings.ts'
 import { parseJsonText } from './json-text.ts'
 
 export type JsonSchema = { readonly [keyword: string]: unknown }
@@ -15,6 +15,8 @@ export interface Field<T> {
   /** Other keys that mean the same field. */
   readonly aliases: readonly string[]
   readonly schema: JsonSchema
+  /** Why it changes nothing, for a key of an object that is accepted, checked, and read by nobody yet. */
+  readonly noEffect?: string
   /** Reads a JSON value; a wrong one is noted at `at` and gives undefined. */
   read(value: unknown, at: Place): T | undefined
   /** Reads a flag or variable. */
@@ -244,7 +246,7 @@ export function object<S extends Shape>(shape: S, options: ObjectOptions = {}): 
       if (name === undefined) {
         const why = noEffect.get(key)
         if (why === undefined) reportUnknownKey(keyOf(at, key), key, Object.keys(shape), 'key', options.strict)
-        else report(keyOf(at, key), 'CONFIG_NO_EFFECT', `has no effect: ${why}`, 'Remove it.')
+        else reportNoEffect(keyOf(at, key), why)
         continue
       }
       if (value[key] === null || value[key] === undefined) continue
@@ -261,6 +263,8 @@ export function object<S extends Shape>(shape: S, options: ObjectOptions = {}): 
         if (used === other) continue
       }
       keyUsed.set(name, key)
+      const { noEffect: why } = shape[name]!
+      if (why !== undefined && parsed !== undefined) reportNoEffect(keyOf(at, key), why)
       if (parsed !== undefined) result[toCamel(name)] = parsed
       else delete result[toCamel(name)]
     }

@@ -64,6 +64,11 @@ export function reportUnknownKey(at: Place, key: string, known: Iterable<string>
   report(at, isWrong ? 'CONFIG_VALUE' : 'CONFIG_UNKNOWN_KEY', text, hint, `a known ${what}`, showText(key))
 }
 
+/** Notes a value that is accepted and changes nothing. */
+export function reportNoEffect(at: Place, why: string): void {
+  report(at, 'CONFIG_NO_EFFECT', `has no effect: ${why}`, 'Remove it.')
+}
+
 /** Notes anything else; `text` continues the sentence that begins with the name. */
 export function report(at: Place, code: FindingCode, text: string, hint: string, rule = '', value = ''): void {
   const subject = [at.file === null ? '' : at.file, at.name].filter(part => part !== '').join(': ')

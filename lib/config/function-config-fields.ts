@@ -237,7 +237,16 @@ export const SCHEDULE_FIELDS = {
   ),
 }
 
-const schedule = object(SCHEDULE_FIELDS, { description: 'Calls by interval or cron.' })
+const schedule = withoutEffect(
+  object(SCHEDULE_FIELDS, { description: 'Calls by interval or cron.' }),
+  'schedules do not run yet',
+)
+
+/** A field whose part is not built yet: it is checked like any other, and its use is noted. */
+function withoutEffect<T>(field: Field<T>, why: string): Field<T> {
+  const description = `${field.schema.description} No effect: ${why}.`
+  return { ...field, noEffect: why, schema: { ...field.schema, description } }
+}
 
 const ORIGIN = /^(\*|null|[a-z][a-z0-9+.-]*:\/\/[^\s/?#]+)$/
 
@@ -339,11 +348,14 @@ export const FUNCTION_CONFIG = object(
     keep_warm: keepWarm,
     edge,
     schedule,
-    shared_deps: list(packName, {
-      aliases: ['sharedDeps', 'deps'],
-      rule: 'a list of pack names',
-      description: 'Shared dependency packs.',
-    }),
+    shared_deps: withoutEffect(
+      list(packName, {
+        aliases: ['sharedDeps', 'deps'],
+        rule: 'a list of pack names',
+        description: 'Shared dependency packs.',
+      }),
+      'shared packs are not used yet',
+    ),
     cors,
   },
   { noEffect: { strict_fs: 'handlers have the file access of their process' } },

@@ -25,6 +25,8 @@ export interface SettingOption<T> {
   readonly description: string
   /** True when its value must not be shown. */
   readonly secret: boolean
+  /** Why giving it changes nothing in this version; null for a setting that is read. */
+  readonly noEffect: string | null
   /** Makes relative paths full; `base` is the folder of the file that holds the value, or the working directory. */
   locate?(value: T, base: string): T
 }
@@ -47,31 +49,49 @@ interface Row<T> {
   fallback: NoInfer<T> | null
   unit?: string
   secret?: boolean
+  noEffect?: string
   locate?: (value: T, base: string) => T
 }
 
 function option<T>(section: Section, description: string, row: Row<T>): SettingOption<T> {
-  const { env, flags = [], keyAliases = [], unit = null, secret = false, locate } = row
+  const { env, flags = [], keyAliases = [], unit = null, secret = false, noEffect = null, locate } = row
+  const shown = noEffect === null ? description : `${description} No effect: ${noEffect}.`
   return {
     env: typeof env === 'string' ? [env] : env,
     key: row.key,
     keyAliases,
     flags: typeof flags === 'string' ? [flags] : flags,
-    field: { ...row.field, schema: { ...row.field.schema, description } },
+    field: { ...row.field, schema: { ...row.field.schema, description: shown } },
     fallback: row.fallback,
     unit,
     section,
-    description,
+    description: shown,
     secret,
+    noEffect,
     ...(locate ? { locate } : {}),
   }
 }
 
 /** A row for a boolean that is on (`true`) or off unless set. */
-function toggle(section: Section, env: string, fallback: boolean, description: string, flags: string[] = []) {
+function toggle(
+  section: Section,
+  env: string,
+  fallback: boolean,
+  description: string,
+  more: { flags?: string; noEffect?: string } = {},
+) {
   const key = env.replace(/^FN_/, '').toLowerCase().replaceAll('_', '-')
-  return option(section, description, { env, key, flags, field: boolean(), fallback })
+  return option(section, description, { env, key, field: boolean(), fallback, ...more })
 }
+
+/** Parts that are not built yet; their settings are accepted and checked, and say that they change nothing. */
+const UNBUILT = {
+  installs: { noEffect: 'packages are not installed yet' },
+  schedules: { noEffect: 'schedules do not run yet' },
+  jobs: { noEffect: 'there are no jobs yet' },
+  console: { noEffect: 'there is no console yet' },
+  container: { noEffect: 'there is no container mode yet' },
+} as const
 
 const SECONDS = 'seconds'
 const MAX_SECONDS = 86_400
@@ -89,6 +109,13 @@ export const BINARY_ENV = {
   cargo: 'FN_CARGO_BIN',
   docker: 'FN_DOCKER_BIN',
 } as const
+
+/** Programs that nothing runs in this version. */
+export const BINARY_WITHOUT_EFFECT: Readonly<Record<string, string>> = {
+  npm: UNBUILT.installs.noEffect,
+  composer: UNBUILT.installs.noEffect,
+  docker: UNBUILT.container.noEffect,
+}
 
 /** A program name is looked up on PATH; anything with a slash is a path. */
 export function toFullProgram(program: string, base: string): string {
@@ -217,7 +244,7 @@ export const SETTING_OPTIONS = {
     fallback: limits.DEFAULT_SHUTDOWN_TIMEOUT_MS,
     unit: 'ms',
   }),
-  accessLog: toggle('Gateway', 'FN_ACCESS_LOG', true, 'One line per request.', ['--no-access-log']),
+  accessLog: toggle('Gateway', 'FN_ACCESS_LOG', true, 'One line per request.', { flags: '--no-access-log' }),
   logLevel: option('Gateway', 'Least important lines that are written.', {
     env: 'FN_LOG_LEVEL',
     key: 'log-level',
@@ -241,7 +268,9 @@ export const SETTING_OPTIONS = {
     field: integer({ min: 1, max: limits.MAX_NAMESPACE_DEPTH }),
     fallback: limits.DEFAULT_NAMESPACE_DEPTH,
   }),
-  forceUrl: toggle('Routes', 'FN_FORCE_URL', false, 'Treat every route of a config as forced.', ['--force-url']),
+  forceUrl: toggle('Routes', 'FN_FORCE_URL', false, 'Treat every route of a config as forced.', {
+    flags: '--force-url',
+  }),
   homeFunction: option('Routes', 'Path that answers for /.', {
     env: 'FN_HOME_FUNCTION',
     key: 'home-function',
@@ -351,6 +380,7 @@ export const SETTING_OPTIONS = {
   }),
   runtimeImage: option('Runtimes', 'Image of container mode.', {
     env: 'FN_RUNTIME_IMAGE',
+    ...UNBUILT.container,
     key: 'runtime-image',
     flags: '--runtime-image <tag>',
     field: string({ rule: 'an image tag', pattern: /^[A-Za-z0-9][A-Za-z0-9._:/@-]*$/, maxLength: 500 }),
@@ -371,18 +401,32 @@ export const SETTING_OPTIONS = {
     unit: SECONDS,
   }),
 
-  autoRequirements: toggle('Dependencies', 'FN_AUTO_REQUIREMENTS', true, 'Install Python packages.'),
-  autoInferPyDeps: toggle('Dependencies', 'FN_AUTO_INFER_PY_DEPS', true, 'Find Python packages from imports.'),
+  autoRequirements: toggle('Dependencies', 'FN_AUTO_REQUIREMENTS', true, 'Install Python packages.', UNBUILT.installs),
+  autoInferPyDeps: toggle(
+    'Dependencies',
+    'FN_AUTO_INFER_PY_DEPS',
+    true,
+    'Find Python packages from imports.',
+    UNBUILT.installs,
+  ),
   pyInferBackend: option('Dependencies', 'How Python imports are found.', {
     env: 'FN_PY_INFER_BACKEND',
+    ...UNBUILT.installs,
     key: 'py-infer-backend',
     field: oneOf(['native', 'pipreqs']),
     fallback: 'native',
   }),
-  autoNodeDeps: toggle('Dependencies', 'FN_AUTO_NODE_DEPS', true, 'Install Node packages.'),
-  autoInferNodeDeps: toggle('Dependencies', 'FN_AUTO_INFER_NODE_DEPS', true, 'Find Node packages from imports.'),
+  autoNodeDeps: toggle('Dependencies', 'FN_AUTO_NODE_DEPS', true, 'Install Node packages.', UNBUILT.installs),
+  autoInferNodeDeps: toggle(
+    'Dependencies',
+    'FN_AUTO_INFER_NODE_DEPS',
+    true,
+    'Find Node packages from imports.',
+    UNBUILT.installs,
+  ),
   nodeInferBackend: option('Dependencies', 'How Node imports are found.', {
     env: 'FN_NODE_INFER_BACKEND',
+    ...UNBUILT.installs,
     key: 'node-infer-backend',
     field: oneOf(['native', 'detective', 'require-analyzer']),
     fallback: 'native',
@@ -392,34 +436,39 @@ export const SETTING_OPTIONS = {
     'FN_AUTO_INFER_WRITE_MANIFEST',
     true,
     'Write found packages into manifests.',
+    UNBUILT.installs,
   ),
   autoInferStrict: toggle(
     'Dependencies',
     'FN_AUTO_INFER_STRICT',
     true,
     'An import that is not resolved fails the function.',
+    UNBUILT.installs,
   ),
-  autoPhpDeps: toggle('Dependencies', 'FN_AUTO_PHP_DEPS', true, 'Install Composer packages.'),
+  autoPhpDeps: toggle('Dependencies', 'FN_AUTO_PHP_DEPS', true, 'Install Composer packages.', UNBUILT.installs),
   preinstallPyDepsOnStart: toggle(
     'Dependencies',
     'FN_PREINSTALL_PY_DEPS_ON_START',
     true,
     'Install Python packages at start.',
+    UNBUILT.installs,
   ),
   preinstallNodeDepsOnStart: toggle(
     'Dependencies',
     'FN_PREINSTALL_NODE_DEPS_ON_START',
     true,
     'Install Node packages at start.',
+    UNBUILT.installs,
   ),
   preinstallNodeDepsConcurrency: option('Dependencies', 'Node installs at once during the start.', {
     env: 'FN_PREINSTALL_NODE_DEPS_CONCURRENCY',
+    ...UNBUILT.installs,
     key: 'preinstall-node-deps-concurrency',
     field: integer({ min: 1, max: 64 }),
     fallback: limits.DEFAULT_PREINSTALL_NODE_DEPS_CONCURRENCY,
   }),
 
-  uiEnabled: toggle('Control plane', 'FN_UI_ENABLED', false, 'Serve /console.'),
+  uiEnabled: toggle('Control plane', 'FN_UI_ENABLED', false, 'Serve /console.', UNBUILT.console),
   consoleApiEnabled: toggle('Control plane', 'FN_CONSOLE_API_ENABLED', true, 'Serve /_fn beyond health.'),
   consoleWriteEnabled: toggle(
     'Control plane',
@@ -455,9 +504,11 @@ export const SETTING_OPTIONS = {
     'FN_SCHEDULER_PERSIST_ENABLED',
     true,
     'Keep schedule state on disk.',
+    UNBUILT.schedules,
   ),
   schedulerPersistIntervalSeconds: option('Scheduler and jobs', 'Time between writes of schedule state; clamped.', {
     env: 'FN_SCHEDULER_PERSIST_INTERVAL',
+    ...UNBUILT.schedules,
     key: 'scheduler-persist-interval',
     field: number({
       min: limits.SCHEDULER_PERSIST_SECONDS.min,
@@ -472,21 +523,24 @@ export const SETTING_OPTIONS = {
     'File of schedule state; default .svc/scheduler-state.json below the functions root.',
     {
       env: 'FN_SCHEDULER_STATE_PATH',
+      ...UNBUILT.schedules,
       key: 'scheduler-state-path',
       field: string({ rule: 'a file', maxLength: 4096 }),
       fallback: null,
       locate: toFull,
     },
   ),
-  jobsEnabled: toggle('Scheduler and jobs', 'FN_JOBS_ENABLED', true, 'Run jobs.'),
+  jobsEnabled: toggle('Scheduler and jobs', 'FN_JOBS_ENABLED', true, 'Run jobs.', UNBUILT.jobs),
   jobsMaxConcurrency: option('Scheduler and jobs', 'Jobs that run at once.', {
     env: 'FN_JOBS_MAX_CONCURRENCY',
+    ...UNBUILT.jobs,
     key: 'jobs-max-concurrency',
     field: integer({ min: 1, max: 1000 }),
     fallback: limits.DEFAULT_JOBS_MAX_CONCURRENCY,
   }),
   jobsMaxResultBytes: option('Scheduler and jobs', 'Largest stored body of a job result.', {
     env: 'FN_JOBS_MAX_RESULT_BYTES',
+    ...UNBUILT.jobs,
     key: 'jobs-max-result-bytes',
     field: integer({ min: 0, max: limits.MAX_BODY_BYTES }),
     fallback: limits.DEFAULT_JOBS_MAX_RESULT_BYTES,

@@ -10,6 +10,7 @@ import {
   keyOf,
   type Place,
   report,
+  reportNoEffect,
   reportUnknownKey,
   reportWrong,
   toPlace,
@@ -17,6 +18,7 @@ import {
 } from './findings.ts'
 import {
   BINARY_ENV,
+  BINARY_WITHOUT_EFFECT,
   ENV_WITHOUT_EFFECT,
   PROGRAM,
   SETTING_OPTIONS,
@@ -248,6 +250,7 @@ class Resolution {
       if (candidate === used && given !== undefined && !at.findings.some(isProblem)) {
         this.values.set(name, option.locate ? option.locate(given, base) : given)
         this.sources[name] = { source: candidate.source, name: candidate.name }
+        this.#checkEffect(candidate, option.noEffect)
       } else if (candidate !== used && used?.source === 'env' && candidate.source === 'env' && value !== used.value) {
         const findings: Finding[] = []
         const place = toPlace(at.file, at.name, findings)
@@ -255,6 +258,14 @@ class Resolution {
         this.take(findings, 'env', null)
       }
     }
+  }
+
+  /** A value that changes nothing must not look as if it did. */
+  #checkEffect({ at, source }: Candidate, noEffect: string | null): void {
+    if (noEffect === null) return
+    const findings: Finding[] = []
+    reportNoEffect({ ...at, findings }, noEffect)
+    this.take(findings, source, null)
   }
 
   /** Programs are settled tool by tool, so that a variable for one does not hide the file's others. */
@@ -271,12 +282,13 @@ class Resolution {
         const name = `${candidate.name}.${tool}`
         return map[tool] === undefined
           ? []
-          : [{ ...candidate, name, at: { ...candidate.at, findings: [] }, value: map[tool] }]
+          : [{ ...candidate, name, at: { ...keyOf(candidate.at, tool), findings: [] }, value: map[tool] }]
       }
       const strong = maps.filter(({ candidate }) => candidate.source === 'option').flatMap(toCandidate)
       const weak = maps.filter(({ candidate }) => candidate.source !== 'option').flatMap(toCandidate)
       this.settle(`binaries.${tool}`, [...strong, ...this.fromEnv(variable, 'binaries'), ...weak], {
         field: PROGRAM,
+        noEffect: BINARY_WITHOUT_EFFECT[tool] ?? null,
         locate: toFullProgram,
       })
       const program = this.values.get(`binaries.${tool}`)
@@ -301,7 +313,7 @@ class Resolution {
       )
       const why = Object.hasOwn(ENV_WITHOUT_EFFECT, variable) ? ENV_WITHOUT_EFFECT[variable] : undefined
       if (why === undefined) reportUnknownKey(at, variable, variables, 'variable')
-      else report(at, 'CONFIG_NO_EFFECT', `has no effect: ${why}`, 'Remove it.')
+      else reportNoEffect(at, why)
     }
     const keys = rows.flatMap(row => (row.key === null ? [] : [row.key, ...row.keyAliases]))
     for (const key of Object.keys(this.file)) {
@@ -346,6 +358,7 @@ class Resolution {
 /** What reading one value needs of a row. */
 interface Reader {
   readonly field: Field<unknown>
+  readonly noEffect: string | null
   locate?(value: unknown, base: string): unknown
 }
 

@@ -17,7 +17,11 @@ const DEFAULTS = { defaultTimeoutMs: 2500, defaultMaxConcurrency: 20, defaultMax
 const parse = (value: unknown) => parseFunctionConfigValue(value, FILE)
 const configOf = (value: unknown): FunctionConfig => {
   const { config, problems } = parse(value)
-  t.same(problems, [], JSON.stringify(value))
+  t.same(
+    problems.filter(({ code }) => code !== 'CONFIG_NO_EFFECT'),
+    [],
+    JSON.stringify(value),
+  )
   return config
 }
 /** Puts `value` at a dotted path. */
@@ -151,7 +155,9 @@ t.test(
     )
     for (const [field, good, path, value, bads] of FIELDS) {
       const parsed = parse(at(field, good))
-      t.same(parsed.problems, [], `${field}: ${JSON.stringify(good)}`)
+      const notes = field === 'shared_deps' ? [{ code: 'CONFIG_NO_EFFECT' }] : []
+      t.match(parsed.problems, notes, `${field}: ${JSON.stringify(good)}`)
+      t.equal(parsed.problems.length, notes.length)
       t.same(get(parsed.config, path), value, field)
       for (const bad of bads) {
         const { config, problems } = parse(at(field, bad))
@@ -270,6 +276,12 @@ t.test('[config/function-config.6] a broken list of hosts stays closed', async t
   })
 })
 
+/** Parses a schedule, without the note that schedules do not run yet. */
+function parseSchedule(schedule: object) {
+  const { config, problems } = parse({ schedule })
+  return { config, problems: problems.filter(({ code }) => code !== 'CONFIG_NO_EFFECT') }
+}
+
 t.test('[config/function-config.7] a schedule is read whole or not at all', async t => {
   t.same(configOf({ schedule: { every_seconds: 60 } }).schedule, {
     enabled: true,
@@ -328,13 +340,13 @@ t.test('[config/function-config.7] a schedule is read whole or not at all', asyn
     ['context', 'x'],
   ]
   for (const [field, value] of broken) {
-    const { config, problems } = parse({ schedule: { every_seconds: 60, [field]: value } })
+    const { config, problems } = parseSchedule({ every_seconds: 60, [field]: value })
     const name = `${field} ${JSON.stringify(value)}`
     t.equal(config.schedule, undefined, name)
     t.match(problems.at(-1)!.message, 'schedule is not used', name)
     t.equal(problems.length, 2, name)
   }
-  const neither = parse({ schedule: { enabled: true } })
+  const neither = parseSchedule({ enabled: true })
   t.equal(neither.config.schedule, undefined)
   t.match(neither.problems, [{ message: /neither every_seconds nor cron/ }])
 })
@@ -361,7 +373,7 @@ t.test(
       ['yes', null, 1],
     ]
     for (const [retry, expected, notes] of cases) {
-      const { config, problems } = parse({ schedule: { every_seconds: 60, retry } })
+      const { config, problems } = parseSchedule({ every_seconds: 60, retry })
       if (expected === null) t.equal(config.schedule?.retry, null)
       else t.match(config.schedule?.retry, expected, JSON.stringify(retry))
       t.equal(problems.length, notes, JSON.stringify(problems))
@@ -594,4 +606,22 @@ t.test('[config/function-config.17] worker_pool defaults', async t => {
   const warnings: Warning[] = []
   t.equal(pool({ max_concurrency: 4, worker_pool: { min_warm: 5 } }, warnings)?.minWarm, 4)
   t.match(warnings, [{ code: 'CONFIG_CLAMPED', path: 'a/fn.config.json', message: /min_warm is 5, 4 is used/ }])
+})
+
+t.test('[config/function-config.21] schedule and shared_deps are read and noted as without effect', async t => {
+  const { config, problems } = parse({ schedule: { every_seconds: 60 }, deps: 'base' })
+  t.match(config, { schedule: { everySeconds: 60 }, sharedDeps: ['base'] })
+  t.same(
+    problems.map(({ code, message }) => `${code} ${message}`),
+    [
+      `CONFIG_NO_EFFECT ${FILE}: schedule has no effect: schedules do not run yet`,
+      `CONFIG_NO_EFFECT ${FILE}: deps has no effect: shared packs are not used yet`,
+    ],
+  )
+  const wrong = parse({ schedule: 5, shared_deps: {} })
+  t.same(
+    wrong.problems.map(({ code }) => code),
+    ['CONFIG_VALUE', 'CONFIG_VALUE'],
+    'what is wrong is told as wrong only',
+  )
 })

@@ -1,6 +1,13 @@
-import { readFileSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import t from 'tap'
-import { BINARY_ENV, SETTING_OPTIONS, type SettingOption } from '../../lib/config/setting-options.ts'
+import {
+  BINARY_ENV,
+  BINARY_WITHOUT_EFFECT,
+  SETTING_OPTIONS,
+  type SettingOption,
+} from '../../lib/config/setting-options.ts'
 import { resolveSettings, type SettingInputs } from '../../lib/config/settings.ts'
 
 const CWD = '/project/work'
@@ -450,6 +457,73 @@ t.test(
       t.ok(page.includes(`| \`${tool}\` | \`${variable}\` |`), tool)
   },
 )
+
+const PACKAGE = fileURLToPath(new URL('../..', import.meta.url))
+
+/** Texts of every module outside `lib/config`: what a setting does is done there. */
+function productTexts(): string[] {
+  return ['lib', 'bin'].flatMap(folder =>
+    readdirSync(join(PACKAGE, folder), { recursive: true })
+      .map(file => join(folder, String(file)))
+      .filter(file => file.endsWith('.ts') && !file.startsWith(join('lib', 'config')))
+      .map(file => readFileSync(join(PACKAGE, file), 'utf8')),
+  )
+}
+
+/** Finds `settings.name`, `const { name } = this.settings`, `({ name }: Settings)` and `Pick<Settings, 'name'>`. */
+function toReadPattern(name: string): RegExp {
+  return new RegExp(
+    [
+      `ettings\\??\\.${name}\\b`,
+      `\\{[^{}]*\\b${name}\\b[^{}]*\\}(: \\w+)? = [\\w.#]*ettings\\b`,
+      `\\{[^{}]*\\b${name}\\b[^{}]*\\}: [^=;]*Settings\\b`,
+      `Pick<\\s*Settings,[^>]*'${name}'`,
+    ].join('|'),
+  )
+}
+
+t.test('[config/settings.21] a setting is read by the product or marked as without effect, never both', async t => {
+  const texts = productTexts()
+  const isRead = (name: string) => texts.some(text => toReadPattern(name).test(text))
+  t.equal(isRead('port'), true, 'the pattern finds a setting that is read')
+  t.equal(isRead('noSuchSetting'), false)
+  for (const [name, { noEffect }] of OPTIONS) {
+    if (name !== 'rustBuildTimeoutSeconds') t.equal(isRead(name), noEffect === null, name)
+  }
+  for (const tool of Object.keys(BINARY_ENV)) {
+    const isRun = texts.some(text => new RegExp(`tool: '${tool}'|binaries\\.${tool}\\b`).test(text))
+    t.equal(isRun, !Object.hasOwn(BINARY_WITHOUT_EFFECT, tool), tool)
+  }
+})
+
+t.test('[config/settings.21] giving a setting without effect is a warning, whatever gives it', async t => {
+  const inputs = [
+    { env: { FN_UI_ENABLED: '1' }, name: 'FN_UI_ENABLED' },
+    { file: { 'ui-enabled': true }, name: 'fngw.json: ui-enabled' },
+    { options: { uiEnabled: true }, name: 'options.uiEnabled' },
+    { flags: { uiEnabled: true }, name: '--uiEnabled' },
+  ]
+  for (const { name, ...given } of inputs) {
+    const { settings, warnings, problems } = resolve(given)
+    t.same(problems, [])
+    t.equal(settings.uiEnabled, true)
+    const message = `${name} has no effect: there is no console yet`
+    t.match(warnings, [{ code: 'CONFIG_NO_EFFECT', message, hint: 'Remove it.' }])
+  }
+  const binaries = resolve({
+    env: { FN_NPM_BIN: 'npm9' },
+    file: { 'runtime-binaries': { docker: 'podman', go: 'go' } },
+  })
+  t.same(
+    binaries.warnings.map(({ message }) => message),
+    [
+      'FN_NPM_BIN has no effect: packages are not installed yet',
+      'fngw.json: runtime-binaries.docker has no effect: there is no container mode yet',
+    ],
+  )
+  t.same(resolve({}).warnings, [], 'a default is no use of a setting')
+  t.match(resolve({ env: { FN_UI_ENABLED: 'x' } }), { warnings: [], problems: [{ name: 'FN_UI_ENABLED' }] })
+})
 
 /** The row of a setting on the page. */
 function toRow(name: string, { env, key, flags, field, fallback, unit, description }: SettingOption<unknown>): string {
