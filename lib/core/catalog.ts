@@ -2,6 +2,7 @@
 
 import type { AdapterName } from './adapters.ts'
 import type { Method, RuntimeName } from './identity.ts'
+import type { Pattern } from './pattern.ts'
 
 /** `worker_pool` of one function, checked (§2.8). */
 export interface WorkerPoolPolicy {
@@ -130,8 +131,7 @@ export type ClaimSource = 'file' | 'manifest' | 'config'
 
 /** One function's wish to answer a pattern. */
 export interface Claim {
-  /** Public pattern in canonical text: `/users/:id`, `/docs/:slug*`, `/docs/:slug*?`, `/hello/*`. */
-  pattern: string
+  pattern: Pattern
   methods: readonly Method[]
   /** Lower-case host rules: exact, `host:port` or `*.suffix`; empty means every host. */
   hosts: readonly string[]

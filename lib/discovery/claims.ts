@@ -9,10 +9,10 @@
 import type { Claim, ClaimSource, FunctionVersion } from '../core/catalog.ts'
 import type { Warning } from '../core/errors.ts'
 import { type Method, RESERVED_PREFIXES } from '../core/identity.ts'
-import { canonicalPattern, isReservedPattern } from '../core/pattern-text.ts'
+import { isReservedPattern, parsePattern } from '../core/pattern.ts'
 import { pathWarning } from './disk.ts'
 
-export interface Wish {
+export interface ClaimRequest {
   fn: FunctionVersion
   /** In any accepted spelling. */
   route: string
@@ -25,29 +25,29 @@ export interface Wish {
 }
 
 /** Makes a claim, or the warning why it cannot be one. */
-export function toClaim(wish: Wish): Claim | Warning {
-  const { fn, route, methods, source, forced, origin, implied } = wish
-  const text = canonicalPattern(route)
-  if (!text.ok) {
+export function toClaim(request: ClaimRequest): Claim | Warning {
+  const { fn, route, methods, source, forced, origin, implied } = request
+  const pattern = parsePattern(route)
+  if ('problem' in pattern) {
     const hint = 'Routes look like /users/:id, /docs/:slug*, /docs/:slug*? or /files/*.'
     return pathWarning(
       'INVALID_ROUTE',
       origin,
-      `cannot have the route ${JSON.stringify(route)}: it ${text.problem}`,
+      `cannot have the route ${JSON.stringify(route)}: it ${pattern.problem}`,
       hint,
     )
   }
-  if (isReservedPattern(text.pattern)) {
+  if (isReservedPattern(pattern)) {
     const reserved = RESERVED_PREFIXES.join(' and ')
     const hint = 'Rename the file or folder, or list another route in invoke.routes of fn.config.json.'
     return pathWarning(
       'RESERVED_PREFIX',
       origin,
-      `cannot have the route ${text.pattern}: ${reserved} are reserved`,
+      `cannot have the route ${pattern.text}: ${reserved} are reserved`,
       hint,
     )
   }
-  return { pattern: text.pattern, methods, hosts: fn.policy.allowHosts, fn, source, forced, origin, implied }
+  return { pattern, methods, hosts: fn.policy.allowHosts, fn, source, forced, origin, implied }
 }
 
 export function isWarning(outcome: Claim | Warning): outcome is Warning {

@@ -1,6 +1,6 @@
 /** The three config files of a folder, parsed once per text. Owner: §2.7, page config/function-config. */
 
-import { emptyConfig, type FunctionConfig, parseFunctionConfig } from '../config/function-config.ts'
+import { type FunctionConfig, parseFunctionConfig } from '../config/function-config.ts'
 import { parseFunctionEnv } from '../config/function-env.ts'
 import { parseRoutesFile, type RouteEntry } from '../config/routes-file.ts'
 import type { EnvValue } from '../core/catalog.ts'
@@ -106,6 +106,3 @@ export const SNAPSHOT_RULES: Pick<SnapshotOptions, 'isGood' | 'excluded'> = {
 function isProblem({ code }: Warning): boolean {
   return code === 'CONFIG_VALUE' || code === 'CONFIG_NOT_JSON'
 }
-
-/** Stands for a folder without `fn.config.json` where one is wanted. */
-export const EMPTY_CONFIG: FunctionConfig = Object.freeze(emptyConfig())

@@ -1,7 +1,7 @@
 /** `post.users.[id].js` to method and segments. Owner: §2.2, page discovery/layouts. */
 
 import { isMethod, isNameSegment, type Method, RUNTIME_OF_EXTENSION, type RuntimeName } from '../core/identity.ts'
-import { canonicalSegment, type PatternText } from '../core/pattern-text.ts'
+import { type PatternProblem, parseSegment, type Segment } from '../core/pattern.ts'
 
 /** Stems of files that stand for their folder. */
 const FOLDER_STEMS: ReadonlySet<string> = new Set(['handler', 'main', 'index'])
@@ -23,8 +23,8 @@ export interface RouteFile {
   extension: string
   /** The prefix, null without one. */
   method: Method | null
-  /** Canonical pattern segments after the folder's. */
-  segments: readonly string[]
+  /** Canonical text of what follows the folder's path, such as `users/:id`; empty when the file stands for its folder. */
+  path: string
   /** `handler`, `main` or `index` without prefix: the file stands for its folder. */
   isFolderFile: boolean
   /** Has a method prefix or a dynamic token: stays public inside a function's folder. */
@@ -114,38 +114,34 @@ export function parseFileName(fileName: string): FileName {
   const words = first === null ? tokens : tokens.slice(1)
   const isFolderFile = first === null && words.length === 1 && FOLDER_STEMS.has(stem)
   if (words.length > 0 && FOLDER_STEMS.has(words.at(-1)!)) words.pop()
-  const segments: string[] = []
+  const segments: Segment[] = []
   for (const word of words) {
     const segment = nameToSegment(word)
-    if (!segment.ok) {
+    if ('problem' in segment) {
       const message = segment.problem
       return { kind: 'bad', fileName, runtime, code: 'UNSUPPORTED_NAME', message, hint: NAME_HINT }
     }
-    segments.push(segment.pattern)
+    segments.push(segment)
   }
-  const isExplicit = first !== null || segments.some(isDynamic)
-  return { kind: 'route', fileName, runtime, stem, extension, method: first, segments, isFolderFile, isExplicit }
+  const isExplicit = first !== null || segments.some(({ kind }) => kind !== 'static')
+  const path = segments.map(({ canonical }) => canonical).join('/')
+  return { kind: 'route', fileName, runtime, stem, extension, method: first, path, isFolderFile, isExplicit }
 }
 
 export const NAME_HINT =
   'Use letters, digits, "_" and "-", or [id], [...slug], [[...slug]]; "_" in front makes it private.'
 
-/** A token of a file name or the name of a folder as a canonical pattern segment. */
-export function nameToSegment(name: string): PatternText {
-  if (isNameSegment(name)) return { ok: true, pattern: name }
+/** Reads a token of a file name, or the name of a folder: only brackets mark params there. */
+export function nameToSegment(name: string): Segment | PatternProblem {
+  if (isNameSegment(name)) return parseSegment(name)
   if (name.startsWith('[')) {
-    const segment = canonicalSegment(name)
-    if (segment.ok) return segment
+    const segment = parseSegment(name)
+    if (!('problem' in segment)) return segment
   }
   const shown = JSON.stringify(name)
-  if (name === '') return { ok: false, problem: 'has an empty part between two dots' }
-  if (/[[\]]/.test(name)) return { ok: false, problem: `has a malformed dynamic part ${shown}` }
-  return { ok: false, problem: `has characters outside the supported ASCII set in ${shown}` }
-}
-
-/** True for a canonical segment that takes its text from the request. */
-export function isDynamic(segment: string): boolean {
-  return segment.startsWith(':') || segment === '*'
+  if (name === '') return { problem: 'has an empty part between two dots' }
+  if (/[[\]]/.test(name)) return { problem: `has a malformed dynamic part ${shown}` }
+  return { problem: `has characters outside the supported ASCII set in ${shown}` }
 }
 
 function inertReason(stem: string, extension: string): string | null {

@@ -83,7 +83,7 @@ class Sorter {
       if (!file.isFolderFile && !visible.includes(file)) this.#ignore(file.fileName, this.#privateReason(kind))
     }
     const routes = this.#routes(visible)
-    const takenMethods = takenFrom(routes, [])
+    const takenMethods = takenFrom(routes, '')
     const helpers = this.#node.files.filter(({ name }) => !this.#handlers.has(name) && !this.#inert.has(name))
     return { kind, entry, takenMethods, routes, helpers, ignored: this.#ignored, warnings: this.#warnings }
   }
@@ -152,7 +152,7 @@ class Sorter {
   #routes(visible: readonly RouteFile[]): FileRoute[] {
     const groups = new Map<string, RouteFile[]>()
     for (const file of visible) {
-      const key = `${file.method ?? ''} ${file.segments.join('/')}`
+      const key = `${file.method ?? ''} ${file.path}`
       groups.set(key, [...(groups.get(key) ?? []), file])
     }
     const routes: FileRoute[] = []
@@ -168,7 +168,7 @@ class Sorter {
   /** A method prefix is more exact than none: `get.users.js` answers GET, `users.js` what is left. */
   #withoutTaken(route: FileRoute, all: readonly FileRoute[]): FileRoute[] {
     if (route.file.method !== null) return [route]
-    const taken = takenFrom(all, route.file.segments)
+    const taken = takenFrom(all, route.file.path)
     const methods = route.methods.filter(method => !taken.has(method))
     if (methods.length > 0) return [{ file: route.file, methods }]
     this.#ignore(route.file.fileName, 'files with a method prefix answer all its methods')
@@ -199,8 +199,7 @@ class Sorter {
 }
 
 /** Methods that prefixed files take on one path of the folder. */
-function takenFrom(routes: readonly FileRoute[], segments: readonly string[]): ReadonlySet<Method> {
-  const path = segments.join('/')
-  const taken = routes.filter(({ file }) => file.method !== null && file.segments.join('/') === path)
+function takenFrom(routes: readonly FileRoute[], path: string): ReadonlySet<Method> {
+  const taken = routes.filter(({ file }) => file.method !== null && file.path === path)
   return taken.length === 0 ? NO_METHODS : new Set(taken.flatMap(route => route.methods))
 }

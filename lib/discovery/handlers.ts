@@ -6,7 +6,7 @@ import type { FunctionVersion } from '../core/catalog.ts'
 import type { Warning } from '../core/errors.ts'
 import { isFunctionName, isVersion, METHODS } from '../core/identity.ts'
 import { pathWarning } from './disk.ts'
-import { extensionOf, isDynamic } from './file-name.ts'
+import { extensionOf } from './file-name.ts'
 import type { FunctionMaker, Handler, Identity } from './function-maker.ts'
 import { isVersionLike } from './layouts.ts'
 import { manifestsOf } from './signature.ts'
@@ -138,7 +138,7 @@ class Handlers {
     if (!isNamed || (prefix === '' && config?.name === undefined)) return this.#claimPath(fn, forced)
     const path = config?.name === undefined ? prefix : `/${config.name}`
     if (path === null) return false
-    const wish = {
+    const request = {
       fn,
       methods: fn.policy.methods,
       source: 'config',
@@ -146,8 +146,8 @@ class Handlers {
       origin: config === null ? fn.entryFile : this.#configPath,
       implied: true,
     } as const
-    if (!part.claim({ ...wish, route: path })) return false
-    return takesTheRest(path) || part.claim({ ...wish, route: `${path}/*` })
+    if (!part.claim({ ...request, route: path })) return false
+    return takesTheRest(path) || part.claim({ ...request, route: `${path}/*` })
   }
 
   /** Claims the folder's own path, as a file does. */
@@ -188,7 +188,7 @@ class Handlers {
         part.ignore(fn.entryFile, 'its folder has no public path')
         continue
       }
-      const route = `${prefix}/${file.segments.join('/')}`
+      const route = `${prefix}/${file.path}`
       const origin = fn.entryFile
       if (part.claim({ fn, route, methods, source: 'file', forced: false, origin, implied: false }))
         part.functions.push(fn)
@@ -235,8 +235,8 @@ class Handlers {
     const fn = this.#make(handler, { name, version: null, kind: 'file' }, { kind: 'file', methods }, false)
     let isClaimed = false
     for (const entry of entries) {
-      const wish = { fn, route: entry.path, methods: entry.methods, source: 'manifest', forced: false } as const
-      if (part.claim({ ...wish, origin, implied: false })) isClaimed = true
+      const request = { fn, route: entry.path, methods: entry.methods, source: 'manifest', forced: false } as const
+      if (part.claim({ ...request, origin, implied: false })) isClaimed = true
     }
     if (isClaimed) part.targets.push(fn)
   }
@@ -245,7 +245,7 @@ class Handlers {
     const { part, config, context } = this.#visit
     const { prefix } = context
     if (config?.home === undefined || prefix === null) return
-    if (prefix.split('/').some(isDynamic)) {
+    if (prefix.includes('/:')) {
       const hint = 'Set home in a folder without [..] in its path.'
       this.#visit.warn('HOME_IGNORED', `sets home, but the path of its folder is ${prefix}`, hint)
       return

@@ -2,7 +2,7 @@
 
 import type { AssetsMount, Claim, FunctionVersion, HomeAction, IgnoredPath } from '../core/catalog.ts'
 import type { Warning } from '../core/errors.ts'
-import { isWarning, toClaim, type Wish } from './claims.ts'
+import { type ClaimRequest, isWarning, toClaim } from './claims.ts'
 
 /** The outcome of a discovery: data, deeply equal for equal trees. */
 export interface Discovery {
@@ -37,8 +37,8 @@ export class Part {
   }
 
   /** Adds a claim, or the warning why it is none; true for a claim. */
-  claim(wish: Wish): boolean {
-    const outcome = toClaim(wish)
+  claim(request: ClaimRequest): boolean {
+    const outcome = toClaim(request)
     if (isWarning(outcome)) {
       this.warnings.push(outcome)
       return false

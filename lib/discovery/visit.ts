@@ -74,8 +74,8 @@ export class Visit {
     if (problem !== null && !isExpected && this.reader.hasHandlerBelow(dir, view)) this.part.warnings.push(problem)
     if (problem !== null && !canBeVersion) return this.#skip(dir, problem.message)
     const segment = nameToSegment(dir.name)
-    const hasPath = problem === null && prefix !== null && segment.ok
-    return { ...below, prefix: hasPath ? `${prefix}/${segment.pattern}` : null, name: toChild(name, dir.name) }
+    const hasPath = problem === null && prefix !== null && !('problem' in segment)
+    return { ...below, prefix: hasPath ? `${prefix}/${segment.canonical}` : null, name: toChild(name, dir.name) }
   }
 
   /** One helper file put into the folder of a runtime moves every function below it to another URL: that must be seen. */
@@ -101,7 +101,7 @@ export class Visit {
   /** Why a folder has no public path. */
   #pathProblem(dir: DirNode, level: number, groupDepth: number): Warning | null {
     const segment = nameToSegment(dir.name)
-    if (!segment.ok) return pathWarning('UNSUPPORTED_NAME', dir.path, segment.problem, NAME_HINT)
+    if ('problem' in segment) return pathWarning('UNSUPPORTED_NAME', dir.path, segment.problem, NAME_HINT)
     const { namespaceDepth } = this.reader.options
     if (groupDepth > namespaceDepth && !this.viewBelow.isInsideFunction) {
       const text = `is skipped: names below the folder of a runtime have at most ${namespaceDepth} segments`

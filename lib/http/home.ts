@@ -32,7 +32,7 @@ export interface HomeSteps {
 }
 
 /** One thing a home may do, and where it is written. */
-interface Wish {
+interface HomeChoice {
   kind: 'route' | 'redirect'
   target: string
   field: string
@@ -40,7 +40,7 @@ interface Wish {
 }
 
 interface Home {
-  wish: Wish
+  choice: HomeChoice
   /** Bits by index in METHODS that stay with the folder's own route; none for `/`, whose home comes first. */
   ownMethods: number
 }
@@ -50,15 +50,15 @@ export function toHomeSteps(options: HomeOptions): HomeSteps {
   const warnings: Warning[] = []
   const homes = new Map<string, Home>()
   for (const [folder, actions] of groupByFolder(options)) {
-    const wish = toWishes(folder, actions, options).find(wish => isUsable(wish, folder, options, warnings))
-    if (wish === undefined) continue
+    const choice = toChoices(folder, actions, options).find(choice => isUsable(choice, folder, options, warnings))
+    if (choice === undefined) continue
     const own = folder === '/' ? undefined : options.routes.leaves.find(leaf => leaf.pattern === folder)
     const ownMethods = own?.methods ?? 0
     if (hasMethod(ownMethods, 'GET')) {
-      const message = `${wish.origin}: ${wish.field} is not used for GET: ${folder} has a route of its own`
-      warnings.push({ code: 'HOME_IGNORED', path: wish.origin, message, hint: 'Remove the home, or the route.' })
+      const message = `${choice.origin}: ${choice.field} is not used for GET: ${folder} has a route of its own`
+      warnings.push({ code: 'HOME_IGNORED', path: choice.origin, message, hint: 'Remove the home, or the route.' })
     }
-    homes.set(folder, { wish, ownMethods })
+    homes.set(folder, { choice, ownMethods })
   }
   return { before: homes.size === 0 ? [] : [toStep(homes, options.routes)], warnings }
 }
@@ -80,10 +80,10 @@ function depthOf({ origin }: HomeAction): number {
 }
 
 /** In order of precedence. */
-function toWishes(folder: string, actions: readonly HomeAction[], options: HomeOptions): Wish[] {
-  const wishes: Wish[] = []
-  const add = (kind: Wish['kind'], target: string | null, field: string, origin: string): void => {
-    if (target !== null) wishes.push({ kind, target, field, origin })
+function toChoices(folder: string, actions: readonly HomeAction[], options: HomeOptions): HomeChoice[] {
+  const choices: HomeChoice[] = []
+  const add = (kind: HomeChoice['kind'], target: string | null, field: string, origin: string): void => {
+    if (target !== null) choices.push({ kind, target, field, origin })
   }
   if (folder === '/') {
     add('route', options.homeFunction, 'FN_HOME_FUNCTION', '.')
@@ -93,15 +93,15 @@ function toWishes(folder: string, actions: readonly HomeAction[], options: HomeO
     add('route', route, 'home.route', origin)
     add('redirect', redirect, 'home.redirect', origin)
   }
-  return wishes
+  return choices
 }
 
-function isUsable(wish: Wish, folder: string, options: HomeOptions, warnings: Warning[]): boolean {
-  if (wish.kind === 'redirect') return true
-  const { target, field, origin } = wish
+function isUsable(choice: HomeChoice, folder: string, options: HomeOptions, warnings: Warning[]): boolean {
+  if (choice.kind === 'redirect') return true
+  const { target, field, origin } = choice
   const path = normalizePath(target)
   if (typeof path === 'string' && path !== folder) {
-    wish.target = path
+    choice.target = path
     if (options.routes.candidates(path).length > 0 || options.isAsset(path)) return true
   }
   const where = origin === '.' ? field : `${origin}: ${field}`
@@ -121,13 +121,13 @@ function toStep(homes: ReadonlyMap<string, Home>, routes: HomeOptions['routes'])
   return exchange => {
     const home = homes.get(exchange.path)
     if (home === undefined) return false
-    const { wish, ownMethods } = home
+    const { choice, ownMethods } = home
     const method = methodOf(exchange)
     if (hasMethod(ownMethods, method)) return false
-    if (wish.kind === 'redirect') return redirect(exchange, wish.target, method, routes)
+    if (choice.kind === 'redirect') return redirect(exchange, choice.target, method, routes)
     // What the home's target cannot do stays with the route that the path has by itself.
-    if (has(routes, method, exchange) && !has(routes, method, exchange, wish.target)) return false
-    exchange.path = wish.target
+    if (has(routes, method, exchange) && !has(routes, method, exchange, choice.target)) return false
+    exchange.path = choice.target
     return false
   }
 }

@@ -69,7 +69,7 @@ export function explain(table: RouteTable, method: string, path: string, host: s
       } else if (leaf.settlement.barred.has(entry)) {
         losers.push(toLoserOf(entry, leaf.settlement.barred.get(entry)!))
       } else if (before !== null) {
-        losers.push(toLoser(entry, 'less-specific', before, `${before.pattern.text} is more specific`))
+        losers.push(toLoser(entry, 'less-specific', before, `${before.claim.pattern.text} is more specific`))
       } else if (holder !== null) {
         losers.push(toLoserOf(entry, holder))
       } else {
@@ -110,6 +110,7 @@ function toLoser(entry: RouteEntry, rule: LossRule, by: RouteEntry | null, reaso
 
 function toExplained(claim: Claim): ExplainedClaim {
   const { runtime, name, version, entryFile } = claim.fn
-  const { pattern, methods, hosts, source, origin, forced } = claim
+  const { methods, hosts, source, origin, forced } = claim
+  const pattern = claim.pattern.text
   return { runtime, name, version, file: entryFile, pattern, methods, hosts, source, origin, forced }
 }

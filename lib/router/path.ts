@@ -7,6 +7,8 @@
  * A canonical path is its own canonical path, so nothing is ever decoded twice, however often it passes through here.
  */
 
+import { decodeSegment, escapeSegment } from '../core/pattern.ts'
+
 const SLASH = 47
 const DOT = 46
 
@@ -99,22 +101,6 @@ function hexDigit(code: number): number {
   if (code >= 48 && code <= 57) return code - 48
   const upper = code & ~32
   return upper >= 65 && upper <= 70 ? upper - 55 : Number.NaN
-}
-
-/** Decodes the escapes of one raw segment once; null when one is malformed or not UTF-8 (`%zz`, `%c0%ae`). */
-export function decodeSegment(raw: string): string | null {
-  if (!raw.includes('%')) return raw
-  try {
-    return decodeURIComponent(raw)
-  } catch {
-    return null
-  }
-}
-
-/** A decoded segment in canonical form: only the two characters that would be misread stay escaped. */
-export function escapeSegment(text: string): string {
-  if (!text.includes('%') && !text.includes('/')) return text
-  return text.replaceAll('%', '%25').replaceAll('/', '%2F')
 }
 
 /** The text that a piece of a canonical path stands for. */

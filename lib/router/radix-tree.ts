@@ -19,8 +19,8 @@
  * up, and only then the path is brought into canonical form and walked again.
  */
 
+import type { Segment } from '../core/pattern.ts'
 import { hasCleanSegments, normalizePath, type PathProblem, unescapeCanonical } from './path.ts'
-import type { Segment } from './pattern.ts'
 
 const SLASH = 47
 const DOT = 46

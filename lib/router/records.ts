@@ -46,7 +46,7 @@ export function toRecords(table: RouteTable): RouteRecords {
     for (const entry of settlement.entries) {
       if (entry.isAddress) continue
       const methods = ownedMethods(settlement, entry)
-      if (methods.length > 0) listOf(routes, entry.pattern.text).push(toRecord(entry.claim, methods))
+      if (methods.length > 0) listOf(routes, entry.claim.pattern.text).push(toRecord(entry.claim, methods))
     }
     for (const { entries, methods } of settlement.conflicts) {
       const sides = entries.map(entry => toConflictRecord(entry, methods))
@@ -60,8 +60,8 @@ export function toRecords(table: RouteTable): RouteRecords {
   }
 }
 
-function toConflictRecord({ claim, pattern }: RouteEntry, methods: readonly Method[]): ConflictRecord {
-  return { route: pattern.text, ...toRecord(claim, methods) }
+function toConflictRecord({ claim }: RouteEntry, methods: readonly Method[]): ConflictRecord {
+  return { route: claim.pattern.text, ...toRecord(claim, methods) }
 }
 
 function toRecord(claim: Claim, methods: readonly Method[]): RouteRecord {

@@ -6,10 +6,10 @@
 import type { Claim, FunctionVersion } from '../core/catalog.ts'
 import type { Warning } from '../core/errors.ts'
 import { isFunctionName, isVersion } from '../core/identity.ts'
+import { parsePattern } from '../core/pattern.ts'
 import { type ClaimStanding, claimStrength } from '../core/transitions.ts'
 import { toVersionPath } from '../core/versions.ts'
 import { parseHost } from './hosts.ts'
-import { type Pattern, type PatternProblem, parsePattern } from './pattern.ts'
 import { type RouteLeaf, RouteTable } from './route-table.ts'
 import { compareText, type RouteEntry, settle } from './settle.ts'
 import { toRouteWarnings } from './warnings.ts'
@@ -36,8 +36,8 @@ interface Shape {
 /** Builds tables of claims that are mostly the ones of the table before; what it remembers never changes the outcome. */
 export class RouteTableBuilder {
   readonly #forceUrl: boolean
-  readonly #entries = new WeakMap<Claim, RouteEntry | PatternProblem>()
-  readonly #addresses = new WeakMap<FunctionVersion, Claim>()
+  readonly #entries = new WeakMap<Claim, RouteEntry>()
+  readonly #addresses = new WeakMap<FunctionVersion, RouteEntry | Warning>()
   /** Of the last table, in the order of its leaves. */
   #shapes: ReadonlyMap<string, Shape> = new Map()
 
@@ -49,19 +49,18 @@ export class RouteTableBuilder {
   build(claims: readonly Claim[], functions: readonly FunctionVersion[]): RouteTable {
     const warnings: Warning[] = []
     const claimed = new Map<string, RouteEntry[]>()
-    const add = (claim: Claim, isAddress: boolean): void => {
-      const entry = this.#entryOf(claim, isAddress)
-      if ('problem' in entry) {
-        warnings.push(toInvalidWarning(claim, entry.problem))
-        return
-      }
-      const known = claimed.get(entry.pattern.shape)
-      if (known === undefined) claimed.set(entry.pattern.shape, [entry])
+    const add = (entry: RouteEntry): void => {
+      const { shape } = entry.claim.pattern
+      const known = claimed.get(shape)
+      if (known === undefined) claimed.set(shape, [entry])
       else known.push(entry)
     }
-    for (const claim of claims) add(claim, false)
+    for (const claim of claims) add(this.#entryOf(claim))
     for (const fn of functions) {
-      if (fn.version !== null && isFunctionName(fn.name) && isVersion(fn.version)) add(this.#addressOf(fn), true)
+      if (fn.version === null || !isFunctionName(fn.name) || !isVersion(fn.version)) continue
+      const address = this.#addressOf(fn, fn.version)
+      if ('code' in address) warnings.push(address)
+      else add(address)
     }
     const shapes = this.#settleShapes(claimed)
     this.#shapes = shapes
@@ -88,54 +87,60 @@ export class RouteTableBuilder {
     return new Map(found)
   }
 
-  #entryOf(claim: Claim, isAddress: boolean): RouteEntry | PatternProblem {
+  #entryOf(claim: Claim): RouteEntry {
     let entry = this.#entries.get(claim)
     if (entry === undefined) {
-      const pattern = parsePattern(claim.pattern)
-      entry = 'problem' in pattern ? pattern : toEntry(claim, pattern, isAddress, this.#forceUrl)
+      entry = toEntry(claim, false, this.#forceUrl)
       this.#entries.set(claim, entry)
     }
     return entry
   }
 
   /** What a pinned version answers without any claim of its own (§9). */
-  #addressOf(fn: FunctionVersion): Claim {
+  #addressOf(fn: FunctionVersion, version: string): RouteEntry | Warning {
     let address = this.#addresses.get(fn)
     if (address === undefined) {
-      address = {
-        pattern: toVersionPath(fn.name, fn.version!),
-        methods: fn.policy.methods,
-        hosts: fn.policy.allowHosts,
-        fn,
-        source: 'config',
-        forced: false,
-        origin: fn.entryFile,
-        implied: true,
-      }
+      address = toAddress(fn, toVersionPath(fn.name, version))
       this.#addresses.set(fn, address)
     }
     return address
   }
 }
 
-function toEntry(claim: Claim, pattern: Pattern, isAddress: boolean, forceUrl: boolean): RouteEntry {
-  const standing: ClaimStanding = {
-    fnKey: claim.fn.key,
-    source: claim.source,
-    forced: claim.forced,
-    versioned: claim.fn.version !== null,
-    forceUrl: forceUrl && !isAddress,
+function toAddress(fn: FunctionVersion, path: string): RouteEntry | Warning {
+  const pattern = parsePattern(path)
+  if ('problem' in pattern) {
+    const message = `${fn.entryFile}: cannot have the address ${path}: it ${pattern.problem}`
+    return { code: 'INVALID_ROUTE', path: fn.entryFile, message, hint: 'Give the function a shorter name.' }
   }
-  return { claim, pattern, hosts: claim.hosts.map(parseHost), standing, strength: claimStrength(standing), isAddress }
+  const { methods, allowHosts } = fn.policy
+  const origin = fn.entryFile
+  const claim: Claim = {
+    pattern,
+    methods,
+    hosts: allowHosts,
+    fn,
+    source: 'config',
+    forced: false,
+    origin,
+    implied: true,
+  }
+  return toEntry(claim, true, false)
+}
+
+function toEntry(claim: Claim, isAddress: boolean, forceUrl: boolean): RouteEntry {
+  const { fn, source, forced } = claim
+  const standing: ClaimStanding = { fnKey: fn.key, source, forced, versioned: fn.version !== null, forceUrl }
+  return { claim, hosts: claim.hosts.map(parseHost), standing, strength: claimStrength(standing), isAddress }
 }
 
 function toShape(entries: RouteEntry[]): Shape {
   const settlement = settle(entries)
   let methods = 0
-  for (const [index, slot] of settlement.slots.entries()) if (slot !== null) methods |= 1 << index
-  const pattern = settlement.entries.map(entry => entry.pattern.text).sort(compareText)[0]!
-  const { segments } = settlement.entries[0]!.pattern
-  const leaf = { pattern, segments, settlement, slots: settlement.slots, methods }
+  for (const [index, owner] of settlement.owners.entries()) if (owner !== null) methods |= 1 << index
+  const pattern = settlement.entries.map(({ claim }) => claim.pattern.text).sort(compareText)[0]!
+  const { segments } = settlement.entries[0]!.claim.pattern
+  const leaf = { pattern, segments, settlement, owners: settlement.owners, methods }
   return { entries, leaf, warnings: toRouteWarnings(settlement) }
 }
 
@@ -143,13 +148,4 @@ function isSameList(a: readonly RouteEntry[], b: readonly RouteEntry[]): boolean
   if (a.length !== b.length) return false
   for (let i = 0; i < a.length; i++) if (a[i] !== b[i]) return false
   return true
-}
-
-function toInvalidWarning(claim: Claim, problem: string): Warning {
-  return {
-    code: 'INVALID_ROUTE',
-    path: claim.origin,
-    message: `${claim.origin}: route "${claim.pattern}": ${problem}; the route is left out`,
-    hint: 'mend the route; the forms are /users/:id, /docs/:rest*, /docs/:rest*? and /files/*',
-  }
 }

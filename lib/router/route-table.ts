@@ -4,10 +4,10 @@
 
 import type { ErrorCode, Warning } from '../core/errors.ts'
 import { METHODS } from '../core/identity.ts'
+import type { Segment } from '../core/pattern.ts'
 import { type HostRule, matchesHost, parseHost } from './hosts.ts'
-import type { Segment } from './pattern.ts'
 import { type Acceptor, RadixTree } from './radix-tree.ts'
-import type { RouteMatch, RouteParams, Settlement, Slot } from './settle.ts'
+import type { RouteMatch, RouteParams, Settlement, Owner } from './settle.ts'
 
 export interface RouteRefusal {
   readonly kind: 'refused'
@@ -26,7 +26,7 @@ export interface RouteLeaf {
   segments: readonly Segment[]
   settlement: Settlement
   /** Same as in the settlement, one field nearer. */
-  slots: (Slot | null)[]
+  owners: (Owner | null)[]
   /** Bit per index in METHODS. */
   methods: number
 }
@@ -81,9 +81,9 @@ export class RouteTable {
       const problem = this.#tree.problem
       return problem === null ? lookup.refusal() : refusal('BAD_REQUEST', problem.problem)
     }
-    const slot = lookup.slot!
-    if (slot.rivals.length > 0 && lookup.isDisputed(slot)) return CONFLICT
-    const { match, names } = slot
+    const owner = lookup.owner!
+    if (owner.rivals.length > 0 && lookup.isDisputed(owner)) return CONFLICT
+    const { match, names } = owner
     if (names === null) return match
     const params = new Params()
     this.#tree.capture(names, params)
@@ -103,7 +103,7 @@ export class RouteTable {
       if (leaf === null) return found
       seen.push(leaf)
       const params = new Params()
-      this.#tree.capture(leaf.settlement.entries[0]!.pattern.paramNames, params)
+      this.#tree.capture(leaf.settlement.entries[0]!.claim.pattern.paramNames, params)
       found.push({ leaf, params })
     }
   }
@@ -112,7 +112,7 @@ export class RouteTable {
 /** Takes the first leaf that has the method for the host, and remembers why the others would not do. */
 class Lookup implements Acceptor<RouteLeaf> {
   /** The owner, after a leaf was taken. */
-  slot: Slot | null = null
+  owner: Owner | null = null
   #method = -1
   #host = ''
   #parsedHost: HostRule | null = null
@@ -132,27 +132,27 @@ class Lookup implements Acceptor<RouteLeaf> {
   }
 
   accept(leaf: RouteLeaf): boolean {
-    const slot = this.#method < 0 ? null : leaf.slots[this.#method]!
-    if (slot === null || slot.hosts !== null) return this.#acceptForHost(leaf, slot)
-    this.slot = slot
+    const owner = this.#method < 0 ? null : leaf.owners[this.#method]!
+    if (owner === null || owner.hosts !== null) return this.#acceptForHost(leaf, owner)
+    this.owner = owner
     return true
   }
 
   /** The rare rest of `accept`, apart so that the common case is small enough to be compiled into the search. */
-  #acceptForHost(leaf: RouteLeaf, first: Slot | null): boolean {
+  #acceptForHost(leaf: RouteLeaf, first: Owner | null): boolean {
     if (first === null) this.#otherMethods |= leaf.methods
     else this.#isOtherHost = true
-    for (let slot = first; slot !== null; slot = slot.next) {
-      if (slot.hosts === null || this.#isHostOf(slot.hosts)) {
-        this.slot = slot
+    for (let owner = first; owner !== null; owner = owner.next) {
+      if (owner.hosts === null || this.#isHostOf(owner.hosts)) {
+        this.owner = owner
         return true
       }
     }
     return false
   }
 
-  isDisputed(slot: Slot): boolean {
-    return slot.rivals.some(rival => rival.hosts.length === 0 || this.#isHostOf(rival.hosts))
+  isDisputed(owner: Owner): boolean {
+    return owner.rivals.some(rival => rival.hosts.length === 0 || this.#isHostOf(rival.hosts))
   }
 
   refusal(): RouteRefusal {

@@ -4,14 +4,12 @@ import type { Claim, FunctionVersion } from '../core/catalog.ts'
 import { METHODS, type Method } from '../core/identity.ts'
 import { type ClaimStanding, decideClaim } from '../core/transitions.ts'
 import { type HostRule, hostsCover, hostsOverlap } from './hosts.ts'
-import type { Pattern } from './pattern.ts'
 
 const NO_PARAMS: RouteParams = Object.freeze(Object.create(null))
 
 /** A claim ready to be compared. */
 export interface RouteEntry {
   claim: Claim
-  pattern: Pattern
   hosts: readonly HostRule[]
   standing: ClaimStanding
   strength: number
@@ -31,13 +29,13 @@ export interface RouteMatch {
 }
 
 /** One owner of a method; `next` holds for other hosts. */
-export interface Slot {
+export interface Owner {
   entry: RouteEntry
   /** Claims of equal strength that want some of the same hosts: there the answer is 409. */
   rivals: readonly RouteEntry[]
   /** Null when every host may come. */
   hosts: readonly HostRule[] | null
-  next: Slot | null
+  next: Owner | null
   /** Names of the params, in path order; null when there are none. */
   names: readonly string[] | null
   /** The answer, complete when there are no params. */
@@ -59,7 +57,7 @@ export interface Conflict {
 
 export interface Settlement {
   /** By index in METHODS. */
-  slots: (Slot | null)[]
+  owners: (Owner | null)[]
   /** Strongest first; what is equal in strength in text order. */
   entries: readonly RouteEntry[]
   losses: readonly Loss[]
@@ -73,10 +71,10 @@ export function settle(claims: readonly RouteEntry[]): Settlement {
   const entries = [...claims].sort(compareEntries)
   const losses: (Loss & { methods: Method[] })[] = []
   const conflicts: (Conflict & { methods: Method[] })[] = []
-  const lone = new Map<RouteEntry, Slot>()
+  const lone = new Map<RouteEntry, Owner>()
   const barred = findBarred(entries)
   for (const [entry, winner] of barred) losses.push({ entry, winner, methods: [...entry.claim.methods] })
-  const slots = METHODS.map(method => {
+  const owners = METHODS.map(method => {
     const live: RouteEntry[] = []
     for (const entry of entries) {
       if (!entry.claim.methods.includes(method) || barred.has(entry)) continue
@@ -93,16 +91,16 @@ export function settle(claims: readonly RouteEntry[]): Settlement {
       }
       if (!isCovered) live.push(entry)
     }
-    const slot = toSlot(live, lone)
-    const disputed = disputedEntries(slot)
+    const owner = toOwners(live, lone)
+    const disputed = disputedEntries(owner)
     if (disputed.length > 0) {
       const conflict = conflicts.find(known => isSameList(known.entries, disputed))
       if (conflict === undefined) conflicts.push({ entries: disputed, methods: [method] })
       else conflict.methods.push(method)
     }
-    return slot
+    return owner
   })
-  return { slots, entries, losses, conflicts, barred }
+  return { owners, entries, losses, conflicts, barred }
 }
 
 /** A URL that is there is not free for a version, whatever methods it answers (§9). */
@@ -120,26 +118,26 @@ function findBarred(entries: readonly RouteEntry[]): Map<RouteEntry, RouteEntry>
 /** Methods of an entry that some host really reaches: not lost whole, not disputed whole. */
 export function ownedMethods(settlement: Settlement, entry: RouteEntry): Method[] {
   return METHODS.filter((_, index) => {
-    for (let slot = settlement.slots[index] ?? null; slot !== null; slot = slot.next) {
-      if (slot.entry === entry) return !slot.rivals.some(rival => hostsCover(rival.hosts, entry.hosts))
+    for (let owner = settlement.owners[index] ?? null; owner !== null; owner = owner.next) {
+      if (owner.entry === entry) return !owner.rivals.some(rival => hostsCover(rival.hosts, entry.hosts))
     }
     return false
   })
 }
 
-/** The chain of owners of one method, strongest first. A lone owner has one slot for all its methods. */
-function toSlot(live: readonly RouteEntry[], lone: Map<RouteEntry, Slot>): Slot | null {
+/** The chain of owners of one method, strongest first. A lone owner has one owner for all its methods. */
+function toOwners(live: readonly RouteEntry[], lone: Map<RouteEntry, Owner>): Owner | null {
   const first = live[0]
   if (first !== undefined && live.length === 1) {
-    const known = lone.get(first) ?? makeSlot(first, [], null)
+    const known = lone.get(first) ?? makeOwner(first, [], null)
     lone.set(first, known)
     return known
   }
-  return live.reduceRight<Slot | null>((next, entry) => makeSlot(entry, rivalsOf(entry, live), next), null)
+  return live.reduceRight<Owner | null>((next, entry) => makeOwner(entry, rivalsOf(entry, live), next), null)
 }
 
-function makeSlot(entry: RouteEntry, rivals: readonly RouteEntry[], next: Slot | null): Slot {
-  const { text, paramNames } = entry.pattern
+function makeOwner(entry: RouteEntry, rivals: readonly RouteEntry[], next: Owner | null): Owner {
+  const { text, paramNames } = entry.claim.pattern
   const match: RouteMatch = Object.freeze({ kind: 'match', fn: entry.claim.fn, params: NO_PARAMS, pattern: text })
   const hosts = entry.hosts.length === 0 ? null : entry.hosts
   const names = paramNames.length === 0 ? null : paramNames
@@ -155,9 +153,9 @@ function rivalsOf(entry: RouteEntry, live: readonly RouteEntry[]): RouteEntry[] 
   return everywhere === undefined ? rivals : [everywhere]
 }
 
-function disputedEntries(slot: Slot | null): RouteEntry[] {
+function disputedEntries(owner: Owner | null): RouteEntry[] {
   const disputed: RouteEntry[] = []
-  for (let at = slot; at !== null; at = at.next) {
+  for (let at = owner; at !== null; at = at.next) {
     if (at.rivals.length > 0) disputed.push(at.entry)
   }
   return disputed
@@ -172,7 +170,9 @@ function compareEntries(a: RouteEntry, b: RouteEntry): number {
 }
 
 function sortKey({ claim }: RouteEntry): string {
-  return [claim.pattern, claim.fn.key, claim.origin, claim.source, claim.hosts.join(), claim.methods.join()].join('\0')
+  return [claim.pattern.text, claim.fn.key, claim.origin, claim.source, claim.hosts.join(), claim.methods.join()].join(
+    '\0',
+  )
 }
 
 /** Order by code unit, the same on every machine. */

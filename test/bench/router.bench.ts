@@ -14,6 +14,7 @@ import { promisify } from 'node:util'
 import findMyWay from 'find-my-way'
 import type { Claim, FunctionVersion } from '../../lib/core/catalog.ts'
 import { buildRouteTable } from '../../lib/router/route-builder.ts'
+import { patternOf } from '../helpers/claims.ts'
 import { type BenchRow, printRows } from './rows.ts'
 
 interface Case {
@@ -200,16 +201,16 @@ function measure({ routes, requests }: Case): Figures {
   return { making, ours, plain: plainTime, compiled: compiledTime, alike: alikeTime }
 }
 
-function toClaim(pattern: string): Claim {
-  const fn = { key: `node${pattern}@default`, name: pattern, version: null, fnDir: '/', entryFile: pattern }
+function toClaim(text: string): Claim {
+  const fn = { key: `node${text}@default`, name: text, version: null, fnDir: '/', entryFile: text }
   return {
-    pattern,
+    pattern: patternOf(text),
     methods: ['GET'],
     hosts: [],
     fn: fn as FunctionVersion,
     source: 'file',
     forced: false,
-    origin: pattern,
+    origin: text,
     implied: false,
   }
 }

@@ -1,32 +1,29 @@
 import t from 'tap'
-import { parseVersionPath, toVersionPath } from '../../lib/core/versions.ts'
+import { toVersionPath } from '../../lib/core/versions.ts'
+import { buildRouteTable } from '../../lib/router/route-builder.ts'
 import { codesOf, discoverTree, fnOf, namesOf, routesOf } from '../helpers/discovery.ts'
+import { makeFn } from '../helpers/fn.ts'
 
 const config = (json: unknown) => ({ json })
 
-t.test('[core/versions.1] addresses of versions', async t => {
-  t.same(parseVersionPath('/hello@v2'), { name: 'hello', version: 'v2' })
-  t.same(parseVersionPath('/alice/hello@2.0'), { name: 'alice/hello', version: '2.0' })
+t.test('[core/versions.1, core/versions.2] addresses of versions', async t => {
   t.equal(toVersionPath('alice/hello', '2.0'), '/alice/hello@2.0')
-})
-
-t.test('[core/versions.2] what is no address', async t => {
-  for (const path of [
-    '/',
-    '/hello',
-    '/@v1',
-    '/hello@',
-    '/hello@.',
-    '/hello@..',
-    '/hello@a/b',
-    '/a@b@c',
-    '/h.i@v1',
-    '/a b@v',
-    '@v1',
-    '',
-  ]) {
-    t.equal(parseVersionPath(path), null, path)
-  }
+  const named: [string, string][] = [
+    ['hello', 'v2'],
+    ['alice/hello', '2.0'],
+    ['h.i', 'v1'],
+    ['a b', 'v1'],
+    ['users/[id]', 'v1'],
+    ['hello', '..'],
+    ['hello', 'a@b'],
+  ]
+  const functions = named.map(([name, version]) => makeFn({ name, version }))
+  const table = buildRouteTable([], { functions, forceUrl: false })
+  t.same(
+    table.leaves.map(leaf => leaf.pattern),
+    ['/alice/hello@2.0', '/hello@v2'],
+  )
+  t.same(table.warnings, [])
 })
 
 t.test('[core/versions.3, core/versions.4] child folders with a handler are versions, in every layout', async t => {
@@ -124,7 +121,7 @@ t.test('[core/versions.8] routes of a version are forced by FN_FORCE_URL alone',
   const forcedOf = (forceUrl: boolean) =>
     discoverTree(tree, { forceUrl })
       .claims.filter(claim => claim.fn.version === 'v2')
-      .map(claim => `${claim.pattern} ${claim.source} ${claim.forced}`)
+      .map(claim => `${claim.pattern.text} ${claim.source} ${claim.forced}`)
   t.same(forcedOf(false), ['/hello config false', '/new config false'])
   t.same(forcedOf(true), ['/hello config true', '/new config true'])
 })

@@ -233,7 +233,7 @@ t.test('[discovery/layouts.25] forced claims', async t => {
   const forced = (forceUrl: boolean) =>
     discoverTree(tree, { forceUrl })
       .claims.filter(claim => claim.forced)
-      .map(claim => claim.pattern)
+      .map(claim => claim.pattern.text)
   t.same(forced(false), ['/a', '/a/*'])
   t.same(forced(true), ['/a', '/a/*', '/b', '/b/*'])
 })
@@ -271,7 +271,7 @@ t.test('[discovery/layouts.27] nearest overlay wins', async t => {
   })
   t.match(fnOf(discovery, 'a/y').policy, { timeoutMs: 200, maxBodyBytes: 10, allowHosts: ['a.example'] })
   t.match(fnOf(discovery, 'z').policy, { timeoutMs: 100, maxBodyBytes: 10, maxConcurrency: 20 })
-  t.same(discovery.claims.find(claim => claim.pattern === '/a/b/c/x')?.hosts, ['b.example', '*.c.example'])
+  t.same(discovery.claims.find(claim => claim.pattern.text === '/a/b/c/x')?.hosts, ['b.example', '*.c.example'])
 })
 
 t.test('[discovery/layouts.28] whose schedule it is', async t => {

@@ -2,7 +2,15 @@
 
 import type { Claim, ClaimSource } from '../../lib/core/catalog.ts'
 import { METHODS, type Method, type RuntimeName } from '../../lib/core/identity.ts'
+import { type Pattern, parsePattern } from '../../lib/core/pattern.ts'
 import { makeFn } from './fn.ts'
+
+/** A pattern that is known to be one. */
+export function patternOf(text: string): Pattern {
+  const pattern = parsePattern(text)
+  if ('problem' in pattern) throw new Error(`${text}: it ${pattern.problem}`)
+  return pattern
+}
 
 export interface ClaimFields {
   /** Name of the function; two claims with one name are claims of one function. */
@@ -33,7 +41,7 @@ export function makeClaim(route: string, fields: ClaimFields): Claim {
   const source = fields.source ?? 'file'
   const origins = { file: fn.entryFile, manifest: 'fn.routes.json', config: `${folder}/fn.config.json` }
   return {
-    pattern: route.slice(space + 1),
+    pattern: patternOf(route.slice(space + 1)),
     methods,
     hosts: fields.hosts ?? [],
     fn,

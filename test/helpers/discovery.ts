@@ -28,7 +28,7 @@ export function discoverTree(entries: Record<string, TreeEntry>, options: Partia
 
 /** Sorted `GET,POST /path entry/file`. */
 export function routesOf({ claims }: Discovery): string[] {
-  return claims.map(claim => `${claim.methods.join()} ${claim.pattern} ${claim.fn.entryFile}`).sort()
+  return claims.map(claim => `${claim.methods.join()} ${claim.pattern.text} ${claim.fn.entryFile}`).sort()
 }
 
 /** Sorted `CODE path`. */

@@ -8,6 +8,7 @@ import { type EdgeHandler, Invoker } from '../../lib/invocation/invoke.ts'
 import { RequestIds } from '../../lib/invocation/request-ids.ts'
 import { WorkerPool } from '../../lib/invocation/admission.ts'
 import { buildRouteTable } from '../../lib/router/route-builder.ts'
+import { patternOf } from './claims.ts'
 import { FakeRuntime } from './fake-runtime.ts'
 
 export interface PublicSetup {
@@ -42,10 +43,10 @@ export function makePublic(routes: Record<string, FunctionVersion | FunctionVers
     edge: setup.edge ?? null,
     onLog: (_call, stream, text) => logs.push({ stream, text }),
   })
-  const claims = Object.entries(routes).flatMap(([pattern, fns]) =>
+  const claims = Object.entries(routes).flatMap(([route, fns]) =>
     [fns].flat().map(
       (fn): Claim => ({
-        pattern,
+        pattern: patternOf(route),
         methods: fn.policy.methods,
         hosts: fn.policy.allowHosts,
         fn,

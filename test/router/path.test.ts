@@ -1,12 +1,6 @@
 import t from 'tap'
-import {
-  decodeSegment,
-  escapeSegment,
-  hasCleanSegments,
-  isCleanPath,
-  normalizePath,
-  unescapeCanonical,
-} from '../../lib/router/path.ts'
+import { decodeSegment, escapeSegment } from '../../lib/core/pattern.ts'
+import { hasCleanSegments, isCleanPath, normalizePath, unescapeCanonical } from '../../lib/router/path.ts'
 
 t.test('[router/radix-tree.9, router/radix-tree.10, router/radix-tree.11] the canonical form of a path', async t => {
   const rows: [string, string][] = [

@@ -2,18 +2,14 @@ import t from 'tap'
 import type { Claim } from '../../lib/core/catalog.ts'
 import { claimStrength, type ClaimStanding } from '../../lib/core/transitions.ts'
 import { parseHost } from '../../lib/router/hosts.ts'
-import { parsePattern } from '../../lib/router/pattern.ts'
 import { compareText, ownedMethods, type RouteEntry, settle } from '../../lib/router/settle.ts'
 import { makeClaim } from '../helpers/claims.ts'
 
 function entryOf(claim: Claim): RouteEntry {
-  const pattern = parsePattern(claim.pattern)
-  if ('problem' in pattern) throw new Error(pattern.problem)
   const { source, forced, fn } = claim
   const standing: ClaimStanding = { fnKey: fn.key, source, forced, versioned: fn.version !== null, forceUrl: false }
   return {
     claim,
-    pattern,
     hosts: claim.hosts.map(parseHost),
     standing,
     strength: claimStrength(standing),
@@ -28,7 +24,7 @@ t.test('[router/route-table.2] one owner per method, the rest on record', async 
   const config = entryOf(makeClaim('GET,POST /x', { fn: 'config', source: 'config' }))
   const settlement = settle([config, file])
   t.same(
-    settlement.slots.map(slot => slot && nameOf(slot.entry)),
+    settlement.owners.map(owner => owner && nameOf(owner.entry)),
     ['file', 'config', 'file', null, null],
   )
   t.same(
@@ -37,7 +33,7 @@ t.test('[router/route-table.2] one owner per method, the rest on record', async 
   )
   t.same(ownedMethods(settlement, config), ['POST'])
   t.same(ownedMethods(settlement, file), ['GET', 'PUT'])
-  t.equal(settlement.slots[0], settlement.slots[2], 'methods with one owner share a slot')
+  t.equal(settlement.owners[0], settlement.owners[2], 'methods with one owner share a owner')
 })
 
 t.test('[router/route-table.6, router/route-table.18] rivals are those who want the same hosts', async t => {
@@ -45,10 +41,10 @@ t.test('[router/route-table.6, router/route-table.18] rivals are those who want 
   const b = entryOf(makeClaim('GET /x', { fn: 'b', hosts: ['b.test', 'ab.test'] }))
   const c = entryOf(makeClaim('GET /x', { fn: 'c', hosts: ['c.test'] }))
   const settlement = settle([c, b, a])
-  const slots = []
-  for (let slot = settlement.slots[0] ?? null; slot !== null; slot = slot.next) slots.push(slot)
+  const owners = []
+  for (let owner = settlement.owners[0] ?? null; owner !== null; owner = owner.next) owners.push(owner)
   t.same(
-    slots.map(({ entry, rivals }) => [nameOf(entry), rivals.map(nameOf)]),
+    owners.map(({ entry, rivals }) => [nameOf(entry), rivals.map(nameOf)]),
     [
       ['a', ['b']],
       ['b', ['a']],
@@ -68,7 +64,8 @@ t.test('[router/route-table.6] a thousand equal claims do not take the square of
   const entries = Array.from({ length: 1000 }, (_, index) => entryOf(makeClaim('GET /x', { fn: `f${index}` })))
   const settlement = settle(entries)
   t.equal(settlement.conflicts[0]?.entries.length, 1000)
-  for (let slot = settlement.slots[0] ?? null; slot !== null; slot = slot.next) if (slot.rivals.length !== 1) t.fail()
+  for (let owner = settlement.owners[0] ?? null; owner !== null; owner = owner.next)
+    if (owner.rivals.length !== 1) t.fail()
 })
 
 t.test('[router/route-table.1] text is ordered by code unit', async t => {

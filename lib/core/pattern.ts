@@ -1,0 +1,119 @@
+/** Route patterns: read once from any accepted spelling, carried by claims, walked by the router. Owner: §2.2, page discovery/layouts. */
+
+import { isReservedPath } from './identity.ts'
+import { MAX_PATTERN_CHARS, MAX_PATTERN_SEGMENTS } from './limits.ts'
+
+export type SegmentKind = 'static' | 'param' | 'catch-all' | 'optional-catch-all' | 'wildcard'
+
+export interface Segment {
+  kind: SegmentKind
+  /** Static: decoded, then escaped as in a canonical path (`escapeSegment`). Else the param's name. */
+  text: string
+  /** The segment as it stands in `Pattern.text`: `users`, `:id`, `:slug*`, `:slug*?`, `*`. */
+  canonical: string
+}
+
+export interface Pattern {
+  /** Canonical text: `/users/:id`, `/docs/:slug*`, `/docs/:slug*?`, `/hello/*`. */
+  text: string
+  segments: readonly Segment[]
+  /** Names of the params in path order. */
+  paramNames: readonly string[]
+  /** Equal for two patterns that match the same paths: the names of params are left out. */
+  shape: string
+}
+
+/** Which rule a text breaks; continues the sentence "the route ...". */
+export interface PatternProblem {
+  problem: string
+}
+
+/** The param that holds what a trailing `*` matched. */
+const WILDCARD_PARAM = 'wildcard'
+/** Param names are kept as they are written, case included. */
+const NAME = '([a-zA-Z0-9_-]+)'
+/** `:id {id} [id]`, then the same for the two catch-alls. */
+const DYNAMIC: readonly [SegmentKind, RegExp][] = [
+  ['param', new RegExp(`^(?::${NAME}|\\{${NAME}\\}|\\[${NAME}\\])$`)],
+  ['catch-all', new RegExp(`^(?::${NAME}\\*|\\{${NAME}\\*\\}|\\[\\.\\.\\.${NAME}\\])$`)],
+  ['optional-catch-all', new RegExp(`^(?::${NAME}\\*\\?|\\{${NAME}\\*\\?\\}|\\[\\[\\.\\.\\.${NAME}\\]\\])$`)],
+]
+const SUFFIX: Readonly<Record<string, string>> = { param: '', 'catch-all': '*', 'optional-catch-all': '*?' }
+/** RFC 3986 path characters without those that mark params. */
+const STATIC = /^(?:[a-zA-Z0-9._~!$&'()+,;=@-]|%[0-9a-fA-F]{2})+$/
+/** Cannot occur in static text, so a shape is never ambiguous. */
+const MARK = '\0'
+
+/**
+ * Reads a route. Params may be written `:id`, `{id}` or `[id]`, catch-alls (one or more segments) `:slug*` or
+ * `[...slug]`, optional ones (zero or more) `:slug*?` or `[[...slug]]`; a trailing `*` takes one or more segments as the
+ * param `wildcard`. Doubled and trailing slashes are dropped.
+ * @param text - as it stands in `invoke.routes` or `fn.routes.json`, or as it follows from file names
+ */
+export function parsePattern(text: string): Pattern | PatternProblem {
+  if (!text.startsWith('/')) return { problem: 'must start with "/"' }
+  if (text.length > MAX_PATTERN_CHARS) return { problem: `must have at most ${MAX_PATTERN_CHARS} characters` }
+  const parts = text.split('/').filter(part => part !== '')
+  if (parts.length > MAX_PATTERN_SEGMENTS) return { problem: `must have at most ${MAX_PATTERN_SEGMENTS} segments` }
+  const segments: Segment[] = []
+  const paramNames: string[] = []
+  for (const part of parts) {
+    const last = segments.at(-1)
+    if (last !== undefined && takesTheRest(last))
+      return { problem: `must have "${last.canonical}" as its last segment` }
+    const segment = parseSegment(part)
+    if ('problem' in segment) return segment
+    segments.push(segment)
+    if (segment.kind === 'static') continue
+    if (paramNames.includes(segment.text)) return { problem: `must not have the param "${segment.text}" twice` }
+    paramNames.push(segment.text)
+  }
+  const shape = segments.map(({ kind, text }) => (kind === 'static' ? text : MARK + kind)).join('/')
+  return { text: `/${segments.map(({ canonical }) => canonical).join('/')}`, segments, paramNames, shape }
+}
+
+/** Reads one segment in any accepted spelling. */
+export function parseSegment(part: string): Segment | PatternProblem {
+  if (part === '*') return { kind: 'wildcard', text: WILDCARD_PARAM, canonical: part }
+  for (const [kind, form] of DYNAMIC) {
+    const name = form
+      .exec(part)
+      ?.slice(1)
+      .find(group => group !== undefined)
+    if (name !== undefined) return { kind, text: name, canonical: `:${name}${SUFFIX[kind]}` }
+  }
+  if (/[:{}[\]*]/.test(part)) return { problem: `has a malformed param "${part}"` }
+  if (!STATIC.test(part)) return { problem: `has characters outside the supported ASCII set in "${part}"` }
+  const decoded = decodeSegment(part)
+  if (decoded === null) return { problem: `has a malformed percent escape in "${part}"` }
+  if (decoded === '.' || decoded === '..') return { problem: `must not contain the segment "${part}"` }
+  if (decoded.includes('\0')) return { problem: `has a NUL character in "${part}"` }
+  return { kind: 'static', text: escapeSegment(decoded), canonical: part }
+}
+
+/** True for a segment behind which nothing can follow. */
+export function takesTheRest({ kind }: Segment): boolean {
+  return kind !== 'static' && kind !== 'param'
+}
+
+/** True when every path of a pattern lies at or below a reserved prefix. */
+export function isReservedPattern({ segments }: Pattern): boolean {
+  const first = segments[0]
+  return first?.kind === 'static' && isReservedPath(`/${decodeSegment(first.canonical)}`)
+}
+
+/** Decodes the escapes of one raw segment once; null when one is malformed or not UTF-8 (`%zz`, `%c0%ae`). */
+export function decodeSegment(raw: string): string | null {
+  if (!raw.includes('%')) return raw
+  try {
+    return decodeURIComponent(raw)
+  } catch {
+    return null
+  }
+}
+
+/** A decoded segment in canonical form: only the two characters that would be misread stay escaped. */
+export function escapeSegment(text: string): string {
+  if (!text.includes('%') && !text.includes('/')) return text
+  return text.replaceAll('%', '%25').replaceAll('/', '%2F')
+}
