@@ -5,10 +5,8 @@
 
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { GatewayError } from '../core/errors.ts'
-import { toPlainAddress } from '../invocation/client-address.ts'
+import type { ReplyHead } from '../invocation/response.ts'
 import type { RequestHead } from '../invocation/forwarded-headers.ts'
-import type { KnownRequest } from './request-memo.ts'
-import type { Responder } from './respond.ts'
 
 export interface HttpSocket {
   remoteAddress?: string | undefined
@@ -76,11 +74,36 @@ export interface Abandonable {
   abandon(): void
 }
 
+/** What an exchange and its answer need of the client connection. */
+export interface ExchangeConnection {
+  /** Plain address of the socket's other end. */
+  readonly address: string
+  /** The exchange that began last, open or not. */
+  readonly latest: Exchange | null
+  /** True once an answer said that it is the last: what the client sends after that is no request. */
+  closing: boolean
+  /** The exchange is over. */
+  remove(exchange: Exchange): void
+}
+
+/** How steps and calls answer; Responder documents each way. */
+export interface ExchangeResponder {
+  send(exchange: Exchange, status: number, headers: string[], body: Buffer | string | null, isConstant?: boolean): void
+  sendDirectly(exchange: Exchange, head: ReplyHead, body: Buffer, answeredAt: number): boolean
+  sendJson(exchange: Exchange, status: number, value: unknown, headers?: string[]): void
+  sendError(exchange: Exchange, error: GatewayError, extra?: readonly string[]): void
+  openStream(exchange: Exchange, status: number, headers: string[], length: number | null): void
+  writeStream(exchange: Exchange, chunk: Buffer, isConstant?: boolean): boolean
+  onDrain(exchange: Exchange, callback: () => void): void
+  closeStream(exchange: Exchange, error: GatewayError | null): void
+  onDisconnect(exchange: Exchange): void
+}
+
 export class Exchange {
   readonly req: HttpRequest
   readonly res: HttpResponse
-  readonly responder: Responder
-  readonly connection: ClientConnection
+  readonly responder: ExchangeResponder
+  readonly connection: ExchangeConnection
   head: RequestHead
   readonly method: string
   /** Request target as the client wrote it. */
@@ -109,8 +132,6 @@ export class Exchange {
   /** The function that answers, and the route it answers at. */
   fn: FunctionVersion | null = null
   route: string | null = null
-  /** The last request of the connection, when this one is the same again. */
-  known: KnownRequest | null = null
   /** Goes on with a walk that a step holds up. */
   resume: (() => void) | null = null
   /** Cross-origin headers of the answer, names and values in turn; a handler's own are dropped for them. */
@@ -135,13 +156,14 @@ export class Exchange {
   /** True when the client left before that. */
   aborted = false
 
+  /** The next open one of the connection; owned by it. */
   nextOpen: Exchange | null = null
 
   constructor(
     req: HttpRequest,
     res: HttpResponse,
-    connection: ClientConnection,
-    responder: Responder,
+    connection: ExchangeConnection,
+    responder: ExchangeResponder,
     head: RequestHead,
     id: string,
     startedAt: number,
@@ -160,7 +182,6 @@ export class Exchange {
     this.rawPath = this.target
     this.connection = connection
     this.ip = connection.address
-    connection.add(this)
   }
 
   /** True when the message says that it has a body. */
@@ -192,62 +213,4 @@ export class Exchange {
     work?.abandon()
     this.responder.onDisconnect(this)
   }
-}
-
-const CONNECTION = Symbol('fngw.connection')
-
-/** What is open on one client connection. Kept on the socket, so that it costs no lookup and ends with it. */
-export class ClientConnection {
-  readonly address: string
-  /** Oldest open exchange; more than one when the client pipelines. */
-  first: Exchange | null = null
-  /** The one that began last, open or not: a broken connection closes after its answer. */
-  latest: Exchange | null = null
-  /** Its last request to a function: clients often send the same one again. */
-  lastRequest: KnownRequest | null = null
-  /** True once an answer said that it is the last: what the client sends after that is no request. */
-  closing = false
-
-  constructor(socket: HttpSocket) {
-    this.address = toPlainAddress(socket.remoteAddress)
-    // One listener per connection instead of one per request.
-    socket.once('close', () => this.#onClose())
-  }
-
-  add(exchange: Exchange): void {
-    this.latest = exchange
-    if (this.first === null) {
-      this.first = exchange
-      return
-    }
-    let last = this.first
-    while (last.nextOpen !== null) last = last.nextOpen
-    last.nextOpen = exchange
-  }
-
-  remove(exchange: Exchange): void {
-    if (this.first === exchange) {
-      this.first = exchange.nextOpen
-    } else {
-      let before = this.first
-      while (before !== null && before.nextOpen !== exchange) before = before.nextOpen
-      if (before !== null) before.nextOpen = exchange.nextOpen
-    }
-    exchange.nextOpen = null
-  }
-
-  #onClose(): void {
-    while (this.first !== null) {
-      const exchange = this.first
-      this.remove(exchange)
-      exchange.onDisconnect()
-    }
-  }
-}
-
-/** The open exchanges of a socket; attached at its first request. */
-export function connectionOf(socket: HttpSocket): ClientConnection {
-  const carrier = socket as HttpSocket & { [CONNECTION]?: ClientConnection }
-  carrier[CONNECTION] ??= new ClientConnection(socket)
-  return carrier[CONNECTION]
 }

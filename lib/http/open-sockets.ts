@@ -5,7 +5,7 @@
  */
 
 import type { Socket } from 'node:net'
-import { connectionOf } from './exchange.ts'
+import { connectionOf } from './client-connection.ts'
 
 /** What the last look saw. */
 interface Look {

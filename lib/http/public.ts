@@ -23,11 +23,12 @@ import { checkPolicy } from '../invocation/policy.ts'
 import type { RequestIds } from '../invocation/request-ids.ts'
 import { unescapeCanonical } from '../router/path.ts'
 import type { RouteRefusal, RouteTable } from '../router/route-table.ts'
+import { connectionOf } from './client-connection.ts'
 import { Cors } from './cors.ts'
 import type { DebugHeaders } from './debug-headers.ts'
-import { connectionOf, Exchange, type HttpRequest, type HttpResponse, type Step } from './exchange.ts'
+import { Exchange, type HttpRequest, type HttpResponse, type Step } from './exchange.ts'
 import { HttpCall } from './http-call.ts'
-import { KnownRequest } from './request-memo.ts'
+import { RequestMemo } from './request-memo.ts'
 import { readBody } from './read-body.ts'
 import { RequestCheck } from './request-check.ts'
 import type { Responder } from './respond.ts'
@@ -82,13 +83,14 @@ export class PublicHandler {
     const { clock, responder, requestIds } = this.#options
     const connection = connectionOf(req.socket)
     if (connection.closing) return
-    const known = connection.lastRequest
-    const head = this.#heads.read(req.rawHeaders, known === null ? null : known.head)
+    const last = connection.lastRequest
+    const head = this.#heads.read(req.rawHeaders, last === null ? null : last.head)
     const id = requestIds.take(head.requestId)
     const exchange = new Exchange(req, res, connection, responder, head, id, clock.monotonic(), expectsContinue)
+    connection.add(exchange)
     try {
-      if (known?.recognize(exchange, this.#check)) {
-        this.#before(exchange, this.#options.catalog(), next, 0)
+      if (last?.recognize(exchange, this.#check)) {
+        this.#before(exchange, this.#options.catalog(), last, next, 0)
         return
       }
       const refused = this.#check.check(exchange)
@@ -114,38 +116,43 @@ export class PublicHandler {
       this.#options.control(exchange)
       return
     }
-    this.#before(exchange, this.#options.catalog(), next, 0)
+    this.#before(exchange, this.#options.catalog(), null, next, 0)
   }
 
-  #before(exchange: Exchange, catalog: PublicCatalog, next: (() => void) | null, from: number): void {
+  /** @param memo - the last request of the connection, when this one is the same again */
+  #before(
+    exchange: Exchange,
+    catalog: PublicCatalog,
+    memo: RequestMemo | null,
+    next: (() => void) | null,
+    from: number,
+  ): void {
     const { before } = catalog
     if (from === 0) exchange.askedPath = exchange.path
     for (let i = from; i < before.length; i++) {
       const outcome = before[i]!(exchange)
       if (outcome === false) continue
-      if (outcome === 'later') this.#resume(exchange, () => this.#before(exchange, catalog, next, i + 1))
+      if (outcome === 'later') this.#resume(exchange, () => this.#before(exchange, catalog, memo, next, i + 1))
       return
     }
-    const found = this.#route(exchange, catalog)
+    const found = this.#route(exchange, catalog, memo)
     if (found === null) return
     if (found.code === 'NOT_FOUND') this.#after(exchange, catalog, next, 0)
     else this.#refuse(exchange, catalog, found)
   }
 
   /** Calls the function at the exchange's path. @returns the refusal when there is none */
-  #route(exchange: Exchange, catalog: PublicCatalog): RouteRefusal | null {
+  #route(exchange: Exchange, catalog: PublicCatalog, memo: RequestMemo | null): RouteRefusal | null {
     const { routes } = catalog
-    const { known } = exchange
-    if (known?.leads(exchange, routes.epoch)) {
-      exchange.route = known.route
-      this.#call(exchange, known.fn, NO_PARAMS, routes.epoch)
+    if (memo?.leads(exchange, routes.epoch)) {
+      exchange.route = memo.route
+      this.#call(exchange, memo.fn, NO_PARAMS, routes.epoch, memo)
       return null
     }
     const found = routes.find(exchange.method, exchange.path, exchange.host)
     if (found.kind === 'refused') return found
     exchange.route = found.pattern
-    exchange.known = null
-    this.#call(exchange, found.fn, found.params, routes.epoch)
+    this.#call(exchange, found.fn, found.params, routes.epoch, null)
     return null
   }
 
@@ -165,7 +172,7 @@ export class PublicHandler {
     }
     if (exchange.path !== path) {
       // A step that changed the path asks for the route of the new one.
-      const refused = this.#route(exchange, catalog)
+      const refused = this.#route(exchange, catalog, null)
       if (refused !== null) this.#refuse(exchange, catalog, refused)
     } else if (next === null) {
       this.#options.responder.sendError(exchange, NO_ROUTE)
@@ -196,8 +203,14 @@ export class PublicHandler {
     this.#options.responder.sendError(exchange, toRefusal(found))
   }
 
-  /** Runs a function for an exchange; the call header of a known request is at hand. */
-  #call(exchange: Exchange, fn: FunctionVersion, params: Readonly<Record<string, string>>, epoch: object): void {
+  /** Runs a function for an exchange; the call header of a repeated request is at hand. */
+  #call(
+    exchange: Exchange,
+    fn: FunctionVersion,
+    params: Readonly<Record<string, string>>,
+    epoch: object,
+    memo: RequestMemo | null,
+  ): void {
     const { invoker, clock, debug } = this.#options
     exchange.fn = fn
     if (fn.policy.cors !== null) this.#cors.add(exchange, fn.policy.cors)
@@ -210,14 +223,14 @@ export class PublicHandler {
       return
     }
     call.header = toCallStart(exchange.id, clock.wall())
-    if (exchange.known !== null) {
-      call.rest = exchange.known
+    if (memo !== null) {
+      call.rest = memo
     } else {
       const rest = readRest(exchange, params)
       call.header += rest
       // Where a step leads a request may change without the routes.
       if (exchange.path === exchange.askedPath)
-        exchange.connection.lastRequest = new KnownRequest(exchange, this.#check, fn, epoch, rest)
+        connectionOf(exchange.req.socket).lastRequest = new RequestMemo(exchange, this.#check, fn, epoch, rest)
     }
     if (!hasBody) {
       call.handedAt = exchange.startedAt

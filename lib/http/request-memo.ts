@@ -9,7 +9,7 @@ import type { HeaderRest } from '../runtime/call.ts'
 import type { Exchange } from './exchange.ts'
 import type { RequestCheck } from './request-check.ts'
 
-export class KnownRequest implements HeaderRest {
+export class RequestMemo implements HeaderRest {
   readonly head: RequestHead
   /** The call header behind id and time. */
   readonly text: string
@@ -68,7 +68,6 @@ export class KnownRequest implements HeaderRest {
     exchange.search = this.#search
     exchange.host = this.#host
     exchange.ip = this.#ip
-    exchange.known = this
     return true
   }
 

@@ -11,7 +11,7 @@ import { type Clock, WallTime } from '../core/clock.ts'
 import { type GatewayError, toErrorBody } from '../core/errors.ts'
 import { DISCARD_BODY_BYTES, JOINED_BODY_BYTES, LINGER_MS, MAX_STATUS, WRITE_STALL_TIMEOUT_MS } from '../core/limits.ts'
 import type { ReplyHead } from '../invocation/response.ts'
-import type { Exchange } from './exchange.ts'
+import type { Exchange, ExchangeResponder } from './exchange.ts'
 
 export interface ResponderOptions {
   clock: Clock
@@ -30,7 +30,7 @@ const NEUTRAL_MESSAGES: Readonly<Record<string, string>> = {
 
 const JSON_TYPE = 'application/json'
 
-export class Responder {
+export class Responder implements ExchangeResponder {
   readonly clock: Clock
   readonly #production: boolean
   readonly #lifecycle: { draining: boolean }

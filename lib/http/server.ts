@@ -20,8 +20,9 @@ import {
   RESERVED_DESCRIPTORS,
 } from '../core/limits.ts'
 import type { RequestIds } from '../invocation/request-ids.ts'
+import { connectionOf } from './client-connection.ts'
 import { DirectResponse } from './direct-response.ts'
-import { connectionOf, type Exchange } from './exchange.ts'
+import type { Exchange } from './exchange.ts'
 import { isIdle, OpenSockets } from './open-sockets.ts'
 import type { HttpHandler } from './public.ts'
 import { rejectConnection } from './respond.ts'

@@ -3,12 +3,21 @@
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { GatewayError } from '../core/errors.ts'
 import type { RuntimeName } from '../core/identity.ts'
-import type { Worker } from './worker.ts'
 
 /** The end of a header that many calls share, ready to be sent. */
 export interface HeaderRest {
   readonly text: string
   readonly bytes: Buffer
+}
+
+/** What has a call, as the call sees it: a worker. */
+export interface CallHost {
+  /** Index (from 1) of the socket it was started at. */
+  readonly socketIndex: number
+  /** The receiver of a stream took `bytes`. */
+  grant(call: RuntimeCall, bytes: number): void
+  /** Nobody waits for the call any more. */
+  abandon(call: RuntimeCall): void
 }
 
 /**
@@ -30,7 +39,7 @@ export abstract class RuntimeCall {
   // Owned by the runtime layer.
   /** Request id on the worker's connection; 0 before it is sent. */
   wireId = 0
-  worker: Worker | null = null
+  worker: CallHost | null = null
   /** True when the worker was not ready yet when it got the call. */
   cold = false
   /** Neighbours among the worker's open calls. */
@@ -61,7 +70,7 @@ export abstract class RuntimeCall {
    * @param stream - true when `onChunk` and `onEnd` follow
    */
   abstract onReply(header: string, body: Buffer, stream: boolean): void
-  /** One piece of a streamed body; a view that is valid during the call only. Answer with `Worker.grant(call, bytes)`. */
+  /** One piece of a streamed body; a view that is valid during the call only. Answer with `CallHost.grant(call, bytes)`. */
   abstract onChunk(body: Buffer): void
   /** The stream is over; an error means it was cut. */
   abstract onEnd(error: GatewayError | null): void

@@ -42,8 +42,8 @@ export class FunctionWorkers {
   }
 
   abandon(call: RuntimeCall): void {
-    const set = call.worker?.set ?? this.sets.get(call.fn.key)
-    if (set !== undefined) set.abandon(call)
+    if (call.worker !== null) call.worker.abandon(call)
+    // One that waits is passed over when its turn comes.
     else call.state = 'done'
   }
 

@@ -6,8 +6,7 @@ import { FLUSH_MESSAGES, WORKER_READY_TIMEOUT_MS } from '../core/limits.ts'
 import type { RuntimeCall } from './call.ts'
 import type { LuaThreads } from './lua-threads.ts'
 import { toRuntimeError } from './runtime-error.ts'
-import { Worker } from './worker.ts'
-import type { WorkerSet } from './worker-set.ts'
+import { Worker, type WorkerOwner } from './worker.ts'
 
 const FIELDS_OF_A_CALL = 3
 const EMPTY = Buffer.alloc(0)
@@ -30,7 +29,7 @@ export class LuaThread extends Worker {
    * @param startHeader - JSON text of `start`
    * @param onLoaded - called once the function is loaded or cannot be
    */
-  constructor(set: WorkerSet, threads: LuaThreads, startHeader: string, onLoaded: () => void) {
+  constructor(set: WorkerOwner, threads: LuaThreads, startHeader: string, onLoaded: () => void) {
     super(set)
     this.start = startHeader
     this.onLoaded = onLoaded

@@ -13,8 +13,7 @@ import {
 import type { RuntimeCall } from './call.ts'
 import { toRuntimeError } from './runtime-error.ts'
 import { FrameReader, FrameWriter, KIND, type Kind, parseHeader } from './wire-protocol.ts'
-import { Worker } from './worker.ts'
-import type { WorkerSet } from './worker-set.ts'
+import { Worker, type WorkerOwner } from './worker.ts'
 
 export interface WorkerExit {
   code: number | null
@@ -92,7 +91,7 @@ export class SocketWorker extends Worker {
   private isRead = true
 
   /** @param startHeader - JSON text of the worker's `start` frame */
-  constructor(set: WorkerSet, source: WorkerSource, startHeader: string) {
+  constructor(set: WorkerOwner, source: WorkerSource, startHeader: string) {
     super(set)
     this.writer = new FrameWriter(bytes => this.write(bytes))
     this.reader = new FrameReader(

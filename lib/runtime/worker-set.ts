@@ -19,7 +19,7 @@ import {
   STALL_MS,
 } from '../core/limits.ts'
 import type { RuntimeCall } from './call.ts'
-import type { Worker } from './worker.ts'
+import type { Worker, WorkerOwner } from './worker.ts'
 
 /** Several sockets of one runtime. */
 export interface Sockets {
@@ -50,7 +50,7 @@ export interface WorkerSetOptions {
   onEmpty(set: WorkerSet): void
 }
 
-export class WorkerSet {
+export class WorkerSet implements WorkerOwner {
   readonly fn: FunctionVersion
   readonly clock: Clock
   readonly workers: Worker[] = []
@@ -102,12 +102,10 @@ export class WorkerSet {
     this.grow(now)
   }
 
+  /** Nobody waits for the call any more; one in the backlog is passed over when its turn comes. */
   abandon(call: RuntimeCall): void {
-    if (call.state === 'waiting' || call.state === 'new') call.state = 'done'
-    else if (call.state !== 'done') {
-      call.worker?.abandon(call)
-      if (!this.isDrained()) this.grow(this.clock.monotonic())
-    }
+    if (call.worker !== null) call.worker.abandon(call)
+    else call.state = 'done'
   }
 
   /** How many workers the function has at a socket: the next start goes where there are fewest. */
@@ -144,6 +142,10 @@ export class WorkerSet {
   }
 
   // What workers report.
+
+  handleAbandoned(): void {
+    if (!this.isDrained()) this.grow(this.clock.monotonic())
+  }
 
   onLog(stream: 'stdout' | 'stderr', text: string): void {
     this.options.onLog(this.fn, stream, text)
@@ -199,7 +201,6 @@ export class WorkerSet {
     this.checkEmpty()
   }
 
-  /** No worker could be started at all (daemon down). */
   handleStartFailure(worker: Worker, error: GatewayError): void {
     this.forget(worker)
     if (this.workers.length === 0) this.failBacklog(error)

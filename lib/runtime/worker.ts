@@ -5,9 +5,10 @@
 
 import { GatewayError } from '../core/errors.ts'
 import { CANCEL_GRACE_MS, FAST_CALL_MS, MAX_INFLIGHT, PREFETCH, STALL_MS, STREAM_WINDOW_BYTES } from '../core/limits.ts'
-import type { RuntimeCall } from './call.ts'
+import type { FunctionVersion } from '../core/catalog.ts'
+import type { Clock } from '../core/clock.ts'
+import type { CallHost, RuntimeCall } from './call.ts'
 import { OpenCalls } from './open-calls.ts'
-import type { WorkerSet } from './worker-set.ts'
 
 /** Share of the newest call in the average of a worker's calls. */
 const CALL_MS_WEIGHT = 1 / 16
@@ -21,12 +22,40 @@ export interface WorkerEnd {
   complete: boolean
 }
 
+/** What a worker needs of the set it belongs to. */
+export interface WorkerOwner {
+  readonly fn: FunctionVersion
+  readonly clock: Clock
+  /** Answers of all workers so far. */
+  answers: number
+  /** How many workers the function has at a socket. */
+  readonly loadOf: (socketIndex: number) => number
+  /** Output outside any call. */
+  onLog(stream: 'stdout' | 'stderr', text: string): void
+  /** The worker takes nothing more. */
+  forget(worker: Worker): void
+  /** Tells a call that it failed; an answer that has begun is cut. */
+  fail(call: RuntimeCall, error: GatewayError): void
+  /** A call came to its end: the function works. */
+  handleSuccess(): void
+  /** The worker may have room for another call. */
+  handleRoom(worker: Worker, now: number): void
+  /** A client left a call, and its place may be needed. */
+  handleAbandoned(): void
+  /** The function cannot be loaded. */
+  handleLoadFailure(error: GatewayError): void
+  /** @param unbegun - calls that certainly were not begun, and may go to another worker */
+  handleWorkerEnd(unexpected: boolean, error: GatewayError, unbegun: RuntimeCall[]): void
+  /** No worker could be started at all (daemon down). */
+  handleStartFailure(worker: Worker, error: GatewayError): void
+}
+
 /**
  * One worker as the set sees it. A subclass moves bytes or messages: it implements the `send*` methods and `end*`
  * methods and reports through the `handle*` methods.
  */
-export abstract class Worker {
-  readonly set: WorkerSet
+export abstract class Worker implements CallHost {
+  readonly set: WorkerOwner
   state: 'starting' | 'ready' | 'ending' | 'dead' = 'starting'
   /** Index (from 1) of the daemon socket that started it, for the debug header. */
   socketIndex = 1
@@ -49,7 +78,7 @@ export abstract class Worker {
   private timer: NodeJS.Timeout | null = null
   private timerDue = 0
 
-  constructor(set: WorkerSet) {
+  constructor(set: WorkerOwner) {
     this.set = set
     this.idleSince = this.lastSign = set.clock.monotonic()
   }
@@ -116,10 +145,12 @@ export abstract class Worker {
 
   /** Nobody waits for this call any more. It may go on to its deadline, or until its place is needed. */
   abandon(call: RuntimeCall): void {
+    if (call.state === 'done') return
     call.state = 'done'
     this.gone++
     this.goneAt = this.set.clock.monotonic()
     this.sendCancel(call)
+    this.set.handleAbandoned()
   }
 
   /** True when it is busy for clients that left: a call that waits may have its place. */
