@@ -6,13 +6,15 @@
 import { GatewayError } from '../core/errors.ts'
 import { MAX_HEADER_BYTES, MAX_TARGET_BYTES } from '../core/limits.ts'
 import { isForwarded, type TrustedProxies } from '../invocation/client-address.ts'
-import { withHost } from '../invocation/forwarded-headers.ts'
+import { headerOf, withHost } from '../invocation/forwarded-headers.ts'
 import { normalizePath } from '../router/path.ts'
 import type { Exchange } from './exchange.ts'
 
 /** Host of RFC 9110 7.2: a registered name or an address, with an optional port. */
 const HOST = /^(?:[\w.~!$&'()*+,;=%-]+|\[[0-9a-f:.]+\])(?::\d{0,5})?$/i
 const ABSOLUTE = /^https?:\/\/([^/?#]*)(\/[^?#]*)?(\?[^#]*)?$/i
+
+const UPGRADE = /(?:^|[\s,])upgrade(?:$|[\s,])/i
 
 /** The parser counts names and values, not what stands between them: with few headers the difference is nothing. */
 const MANY_HEADERS = 400
@@ -35,6 +37,7 @@ export class RequestCheck {
 
   /**
    * Checks an exchange and sets its `path`, `rawPath`, `search`, `host` and `ip`; of an absolute target its `head` too.
+   * A request that asks for an upgrade is answered as any other and ends its connection.
    * @returns the refusal, after which the connection must close, or null
    */
   check(exchange: Exchange): GatewayError | null {
@@ -50,6 +53,16 @@ export class RequestCheck {
     } else if (head.hostCount !== 1) {
       // Two hosts: this gateway and a proxy before it may each believe another one.
       return bad(head.hostCount === 0 ? 'Host header is missing' : 'more than one Host header')
+    }
+    if (head.connection !== null && UPGRADE.test(head.connection)) {
+      const protocol = headerOf(head.raw, 'upgrade')
+      if (protocol?.toLowerCase().includes('websocket') === true) return webSocket()
+      // The parser drops what came in the same packet behind such a request: the next packet may begin in the middle of
+      // a message and be read as a request of its own.
+      if (protocol !== null) {
+        exchange.connection.closing = true
+        exchange.res.shouldKeepAlive = false
+      }
     }
     // The parser takes other codings before `chunked` and hands the body over as it is: the handler would take it for plain.
     if (head.transferEncoding !== null && head.transferEncoding.toLowerCase() !== 'chunked')
@@ -112,6 +125,13 @@ export class RequestCheck {
     exchange.host = host
     return null
   }
+}
+
+function webSocket(): GatewayError {
+  return new GatewayError(
+    'NOT_IMPLEMENTED',
+    'WebSocket is not supported: a handler can stream its answer, as server-sent events for example',
+  )
 }
 
 function bad(message: string): GatewayError {

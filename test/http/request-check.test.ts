@@ -96,6 +96,23 @@ t.test('[http/public.7, http/public.9, http/public.13] versions, expectations an
   }
 })
 
+t.test('[http/public.14] upgrades', async t => {
+  const cases: [name: string, headers: readonly string[], status: number, closes: boolean][] = [
+    ['to WebSocket', ['Connection', 'Upgrade', 'Upgrade', 'websocket'], 501, true],
+    ['to one of two', ['Connection', 'keep-alive, Upgrade', 'Upgrade', 'h2c, WebSocket'], 501, true],
+    ['to HTTP/2', ['Connection', 'Upgrade, HTTP2-Settings', 'Upgrade', 'h2c'], 200, true],
+    ['not meant for this connection', ['Upgrade', 'websocket'], 200, false],
+    ['to nothing', ['Connection', 'upgrade'], 200, false],
+    ['a word that only looks like it', ['Connection', 'x-upgrade', 'Upgrade', 'h2c'], 200, false],
+  ]
+  for (const [name, headers, status, closes] of cases) {
+    const seen = await check({ headers: [...HOST, ...headers] })
+    t.equal(seen.status, status, name)
+    t.equal(seen.closes, closes, name)
+    if (status === 501) t.match(seen.error, /^WebSocket is not supported/, name)
+  }
+})
+
 t.test('[http/public.10] the size of the header block counts what stands between names and values', async t => {
   // 1,000 names of three characters and 1,000 values of six, with their separators: 13 bytes each.
   const fill = (count: number, value: string) => Array.from({ length: count }, (_, i) => [`x${i % 90}`, value]).flat()

@@ -64,7 +64,9 @@ t.test('[http/public.5, http/public.8, http/public.9, http/public.14] unusual re
     ['asterisk', 'OPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n', 204, null],
     ['HTTP/1.0 without Host', 'GET /a HTTP/1.0\r\n\r\n', 200, '/a'],
     ['IPv6 host', 'GET /a HTTP/1.1\r\nHost: [::1]:80\r\n\r\n', 200, '/a'],
-    ['upgrade', 'GET /a HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n', 200, '/a'],
+    ['WebSocket', 'GET /a HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: WebSocket\r\n\r\n', 501, null],
+    ['upgrade', 'GET /a HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n', 200, '/a'],
+    ['no upgrade', 'GET /a HTTP/1.1\r\nHost: h\r\nConnection: x\r\nUpgrade: websocket\r\n\r\n', 200, '/a'],
     ['h2c', 'GET /a HTTP/1.1\r\nHost: h\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n\r\n', 200, '/a'],
     ['TRACE', 'TRACE /a HTTP/1.1\r\nHost: h\r\n\r\n', 405, null],
     ['OPTIONS', 'OPTIONS /a HTTP/1.1\r\nHost: h\r\n\r\n', 405, null],
@@ -82,6 +84,48 @@ t.test('[http/public.5, http/public.8, http/public.9, http/public.14] unusual re
     t.equal(runtime.calls.length - before, path === null ? 0 : 1, name)
     if (path !== null) t.equal(headerOfCall(runtime.calls.at(-1)!).path, path)
     connection.socket.destroy()
+  }
+})
+
+t.test('[http/public.14] a request that asks for an upgrade is the last of its connection', async t => {
+  const { open, runtime } = await serve(t)
+  const asks = (method: string, connection: string, rest: string) =>
+    `${method} /p/asked HTTP/1.1\r\nHost: h\r\nConnection: ${connection}\r\nUpgrade: x\r\n${rest}`
+  const hidden = 'GET /p/hidden HTTP/1.1\r\nHost: h\r\n\r\n'
+  const head = `POST /p/dropped HTTP/1.1\r\nHost: h\r\nContent-Length: ${hidden.length}\r\n\r\n`
+  for (const [name, packets] of [
+    ['a body in the next packet', [asks('GET', 'Upgrade', '\r\n') + head, hidden]],
+    ['a request in the same packet', [asks('GET', 'keep-alive, UPGRADE', '\r\n') + hidden]],
+    ['a request in the next packet', [asks('GET', 'upgrade', '\r\n'), hidden]],
+    ['behind a body', [asks('POST', 'Upgrade', 'Content-Length: 3\r\n\r\nabc') + head, hidden]],
+    ['in two headers', [asks('GET', 'x', 'Connection: upgrade\r\n\r\n') + head, hidden]],
+  ] as const) {
+    runtime.calls.length = 0
+    const held: (() => void)[] = []
+    runtime.answer = (call, own) => held.push(() => own.reply(call, 200, {}, 'asked'))
+    const connection = await open()
+    for (const [index, packet] of packets.entries()) {
+      connection.write(packet)
+      if (index === 0) await until(() => runtime.calls.length === 1)
+    }
+    // What was sent has been read when a later request on another connection was.
+    const probe = await open()
+    probe.write(GET)
+    await until(() => runtime.calls.length > 1)
+    for (const reply of held) reply()
+    await connection.closed()
+    const answers = parseAnswers(connection.text)
+    t.same(
+      answers.map(({ status, headers }) => [status, headers.connection]),
+      [[200, 'close']],
+      name,
+    )
+    t.same(
+      runtime.calls.map(call => headerOfCall(call).path),
+      ['/p/asked', '/a'],
+      name,
+    )
+    probe.socket.destroy()
   }
 })
 
