@@ -20,4 +20,5 @@ export type {
   FnResponse,
   FnWorkerContext,
 } from './handler-types.ts'
-export { createGateway, type Gateway, type GatewayOptions, type InvokeRequest, SettingsError } from './gateway.ts'
+export { createGateway } from './gateway.ts'
+export { type Gateway, type GatewayOptions, type InvokeRequest, SettingsError } from './gateway-types.ts'

@@ -8,6 +8,7 @@ import { fileURLToPath } from 'node:url'
 import t, { type Test } from 'tap'
 import { createGateway, type Gateway, type GatewayOptions, type ReloadRecord, SettingsError } from '../lib/index.ts'
 import { findProgram } from '../lib/runtime/binaries.ts'
+import { commandOf, listProcesses } from './helpers/processes.ts'
 import { makeTree } from './helpers/tree.ts'
 
 const POLYGLOT = {
@@ -121,6 +122,10 @@ t.test('[gateway.5] inject, fetch, handle and listen are one path', async t => {
   t.same(await (await fetch(`${base}/echo`, request)).json(), expected)
   t.equal(await (await fetch(`${base}/elsewhere`)).text(), 'host', 'what has no route goes on')
   t.equal((await fetch(`${base}/echo`)).status, 405, 'a wrong method does not')
+  await gateway.close()
+  const refused = await fetch(`${base}/echo`, request)
+  t.same([refused.status, await refused.json()], [503, { error: 'gateway is shutting down' }], 'nor a closed gateway')
+  t.match(Object.fromEntries(refused.headers), { 'retry-after': '1', connection: 'close' })
   host.closeAllConnections()
 })
 
@@ -224,6 +229,22 @@ t.test('[gateway.12, gateway.13] no request is lost while handlers change, and n
   await load
   t.same(wrong, [])
   t.ok(count > 15, `${count} requests`)
+})
+
+t.test('[gateway.15] inspect looks at the tree and starts nothing', async t => {
+  const { gateway } = await serve(t, POLYGLOT, { inspect: true, runtimes: ['node', 'python', 'php', 'lua'] })
+  t.match(gateway.explain('GET', '/js'), { winner: { file: 'js/handler.js' } })
+  for (const path of ['/js', '/ts', '/py', '/php', '/lua']) {
+    const response = await gateway.inject(path)
+    t.match([response.status, response.json()], [503, { error: /^runtime down: .*only looked at/ }], path)
+  }
+  await gateway.reload()
+  t.equal((await gateway.invoke('js')).status, 503)
+  const { functionsRoot } = gateway.settings
+  t.same(
+    listProcesses().filter(pid => commandOf(pid).includes(functionsRoot)),
+    [],
+  )
 })
 
 t.test('[gateway.14] reloads asked for during a reload are one more', async t => {

@@ -7,7 +7,7 @@ import { MAX_CONFIG_FILE_BYTES } from '../core/limits.ts'
 import { isPlainObject } from './fields.ts'
 import { type Finding, isProblem, report, reportWrong, showText, toPlace, toWarning } from './findings.ts'
 import { readJsonFile } from './json-text.ts'
-import { type ResolvedSettings, resolveSettings, type SettingInputs } from './settings.ts'
+import { type Problem, type ResolvedSettings, resolveSettings, type SettingInputs } from './settings.ts'
 
 export const PROJECT_FILE = 'fngw.json'
 /** Env files of a project; a later one wins. */
@@ -179,4 +179,16 @@ export function loadSettings({ explicit = null, env = {}, ...inputs }: LoadInput
     warnings: [...warnings, ...resolved.warnings],
     projectFile: project.file?.path ?? null,
   }
+}
+
+/** A mistyped functions root is a problem; one that goes away later is waited for. */
+export function checkRoot({ settings, sources }: Pick<ResolvedSettings, 'settings' | 'sources'>): Problem[] {
+  const { functionsRoot } = settings
+  if (statSync(functionsRoot, { throwIfNoEntry: false })?.isDirectory() === true) return []
+  const { source, name } = sources.functionsRoot ?? { source: 'default', name: 'functions root' }
+  const rule = 'a folder that exists'
+  const value = `${JSON.stringify(functionsRoot)} (string)`
+  const message = `${name} must be ${rule}, got ${value}`
+  const hint = 'make the folder, or name the one that holds the handler files'
+  return [{ code: 'CONFIG_VALUE', file: null, name, rule, value, message, hint, source }]
 }

@@ -7,3 +7,8 @@ export const DEFAULT_VERSION_LABEL = 'default'
 export function toVersionPath(name: string, version: string): string {
   return `/${name}@${version}`
 }
+
+/** The path that a call without a route shows to its handler. */
+export function toFunctionPath(name: string, version: string | null): string {
+  return version === null ? `/${name}` : toVersionPath(name, version)
+}

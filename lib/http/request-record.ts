@@ -1,8 +1,10 @@
 /** An ended exchange as a record for listeners and the access log. Owner: §6. */
 
+import { type Clock, WallTime } from '../core/clock.ts'
 import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
 import { isTraceparent } from '../invocation/event.ts'
 import type { RequestRecord } from '../observe/events.ts'
+import type { Journal } from '../observe/journal.ts'
 import type { Exchange } from './exchange.ts'
 
 /** Status in records of a client that left before its answer, after nginx's. */
@@ -34,5 +36,18 @@ export function toRequestRecord(exchange: Exchange, wall: number, monotonic: num
     userAgent: head.userAgent,
     traceId: trace !== null && isTraceparent(trace) ? trace.slice(3, 35) : null,
     error: exchange.error === null ? null : exchange.error.message,
+  }
+}
+
+/** Tells the journal of every exchange that ended, when somebody wants to know. */
+export function createRequestListener(
+  journal: Pick<Journal, 'wantsRequests' | 'request'>,
+  clock: Clock,
+): (exchange: Exchange) => void {
+  const wall = new WallTime(clock)
+  return exchange => {
+    if (!journal.wantsRequests) return
+    const now = exchange.answeredAt || clock.monotonic()
+    journal.request(toRequestRecord(exchange, wall.at(now), now))
   }
 }

@@ -5,7 +5,7 @@
  * bytes. Streams are written as they come, and the sender is told when the client has taken them.
  */
 
-import { STATUS_CODES } from 'node:http'
+import { type ServerResponse, STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
 import { type Clock, WallTime } from '../core/clock.ts'
 import { type GatewayError, toErrorBody } from '../core/errors.ts'
@@ -270,6 +270,12 @@ function replaceCors(headers: string[], cors: readonly string[]): void {
     if (headers[i]!.length > 15 && /^access-control-/i.test(headers[i]!)) headers.splice(i, 2)
   }
   headers.push(...cors)
+}
+
+/** Refuses a request before anything of it was looked at, and lets its connection end. */
+export function refuseRequest(res: ServerResponse, error: GatewayError): void {
+  res.writeHead(error.status, { 'Content-Type': JSON_TYPE, ...error.headers, Connection: 'close' })
+  res.end(toErrorBody(error.message))
 }
 
 /**

@@ -52,30 +52,30 @@ export interface TailQuery {
 
 export class LogStore {
   readonly #options: LogStoreOptions
-  readonly #journals: Record<LogFile, Journal>
+  readonly #writers: Record<LogFile, LogWriter>
 
   constructor(options: LogStoreOptions) {
     this.#options = options
-    this.#journals = {
-      error: new Journal('error', options),
-      access: new Journal('access', options),
-      runtime: new Journal('runtime', options),
+    this.#writers = {
+      error: new LogWriter('error', options),
+      access: new LogWriter('access', options),
+      runtime: new LogWriter('runtime', options),
     }
   }
 
   /** Reads what earlier runs left. Never rejects. */
   async open(): Promise<void> {
-    await Promise.all(LOG_FILES.map(file => this.#journals[file].open()))
+    await Promise.all(LOG_FILES.map(file => this.#writers[file].open()))
   }
 
   /** Adds one line; time and form are the caller's. */
   append(file: LogFile, text: string): void {
-    this.#journals[file].append(toLogLine(text))
+    this.#writers[file].append(toLogLine(text))
   }
 
   /** Adds an access line; AccessLogFormat makes it printable and bounded. */
   access(format: AccessLogFormat, record: RequestRecord): void {
-    this.#journals.access.appendRecord(format, record)
+    this.#writers.access.appendRecord(format, record)
   }
 
   /** Adds a word of the gateway itself to the error log. */
@@ -94,7 +94,7 @@ export class LogStore {
   /** The newest lines that match, oldest first. Filters apply to lines of captured output. */
   tail(query: TailQuery): string[] {
     const found: string[] = []
-    for (const line of this.#journals[query.file].newestFirst()) {
+    for (const line of this.#writers[query.file].newestFirst()) {
       if (found.length >= query.lines) break
       if (matches(line, query)) found.push(line)
     }
@@ -103,12 +103,12 @@ export class LogStore {
 
   /** Resolves when everything appended so far is in the files, or cannot be. */
   async flush(): Promise<void> {
-    await Promise.all(LOG_FILES.map(file => this.#journals[file].flush()))
+    await Promise.all(LOG_FILES.map(file => this.#writers[file].flush()))
   }
 
   /** Flushes; lines after that stay in memory. */
   async close(): Promise<void> {
-    await Promise.all(LOG_FILES.map(file => this.#journals[file].close()))
+    await Promise.all(LOG_FILES.map(file => this.#writers[file].close()))
   }
 
   #now(): string {
@@ -132,7 +132,7 @@ function matches(line: string, { runtime, fn, version, stream }: TailQuery): boo
 }
 
 /** One log file and its newest lines. */
-class Journal {
+class LogWriter {
   readonly #file: LogFile
   readonly #options: LogStoreOptions
   readonly #path: string | null

@@ -8,6 +8,7 @@ import type { RuntimeName } from '../core/identity.ts'
 import { findProgram, toInstallAdvice } from './binaries.ts'
 import type { Runtime, RuntimeHealth } from './call.ts'
 import type { DaemonEvent, Launch } from './daemon.ts'
+import { createInspectedRuntime } from './inspected-runtime.ts'
 import { runtimeFile, SocketFolder } from './package-files.ts'
 import { ProcessRuntime } from './process-runtime.ts'
 import { type OpenableRuntime, type Preparer, PreparingRuntime } from './preparing-runtime.ts'
@@ -31,6 +32,8 @@ export interface RuntimesOptions extends Pick<StartFacts, 'toContext' | 'toPackD
   clock: Clock
   /** Environment of this process; a daemon gets a few variables of it. */
   hostEnv: Readonly<Record<string, string | undefined>>
+  /** True starts nothing: every runtime refuses its calls. */
+  inspect?: boolean
   /** Makes what functions of a runtime need before their workers start; null or absent when they need nothing. */
   preparerOf?(name: RuntimeName): Preparer | null
   /** Lua, which needs no process. */
@@ -96,6 +99,10 @@ export class Runtimes {
   private add(name: RuntimeName): void {
     const { settings } = this.options
     this.missing.delete(name)
+    if (this.options.inspect === true) {
+      this.byName.set(name, createInspectedRuntime(name))
+      return
+    }
     if (name === 'lua') {
       this.byName.set(name, this.options.createLua())
       return

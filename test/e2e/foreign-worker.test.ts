@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import t, { type Test } from 'tap'
-import { createGateway, type Gateway, type GatewayOptions } from '../../lib/gateway.ts'
+import { createGateway, type Gateway, type GatewayOptions } from '../../lib/index.ts'
 import { makeTree } from '../helpers/tree.ts'
 import { until } from '../helpers/worker-client.ts'
 

@@ -1,6 +1,6 @@
 import { spawnSync } from 'node:child_process'
 import t from 'tap'
-import { createGateway, type Gateway } from '../../lib/gateway.ts'
+import { createGateway, type Gateway } from '../../lib/index.ts'
 import { listProcesses } from '../helpers/processes.ts'
 import { makeTree, type TreeEntry } from '../helpers/tree.ts'
 import { until } from '../helpers/worker-client.ts'

@@ -10,7 +10,7 @@ import { readFileSync } from 'node:fs'
 import { Agent, type IncomingMessage, request } from 'node:http'
 import { fileURLToPath } from 'node:url'
 import type { RuntimeName } from '../../lib/core/identity.ts'
-import { createGateway, type Gateway } from '../../lib/gateway.ts'
+import { createGateway, type Gateway } from '../../lib/index.ts'
 import type { LogRecord } from '../../lib/observe/events.ts'
 import { makeTree, type Tree, type TreeEntry } from './tree.ts'
 

@@ -1,7 +1,8 @@
 /** The functions root as one immutable catalog: what every request of one moment is answered from. Owner: §1. */
 
 import type { FunctionVersion } from './core/catalog.ts'
-import type { Warning } from './core/errors.ts'
+import { GatewayError, type Warning } from './core/errors.ts'
+import { toFunctionKey } from './core/identity.ts'
 import { SNAPSHOT_RULES } from './discovery/configs.ts'
 import { createDiscoverer, type Discoverer, type DiscoverOptions, type Discovery } from './discovery/discover.ts'
 import { readSnapshot, type Snapshot } from './discovery/snapshot.ts'
@@ -24,6 +25,34 @@ export interface Catalog extends PublicCatalog {
   readonly generatedAt: number
   /** Routes as the control plane shows them; made when first asked for. */
   readonly records: () => RouteRecords
+}
+
+/**
+ * The function of that name.
+ * @param version - null for the one without a version
+ * @param runtime - null for any
+ * @throws GatewayError NOT_FOUND; ROUTE_CONFLICT when several runtimes have it
+ */
+export function findFunction(
+  functions: readonly FunctionVersion[],
+  name: string,
+  version: string | null,
+  runtime: string | null,
+): FunctionVersion {
+  const found = functions.filter(
+    fn =>
+      fn.name === name &&
+      fn.version === version &&
+      (runtime === null || fn.runtime === runtime) &&
+      // A second one of that name in its runtime has a longer key, and a warning that says so.
+      fn.key === toFunctionKey(fn.runtime, name, version),
+  )
+  if (found.length > 1) {
+    const names = found.map(fn => fn.runtime).join(', ')
+    throw new GatewayError('ROUTE_CONFLICT', `ambiguous function: "${name}" exists in ${names}; name the runtime`)
+  }
+  if (found[0] === undefined) throw new GatewayError('NOT_FOUND', 'unknown function or version')
+  return found[0]
 }
 
 export interface CatalogSteps {

@@ -1,0 +1,86 @@
+/** What a program that embeds a gateway gives and gets. Owner: §1. */
+
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Problem, SettingSource, Settings, SettingsInput } from './config/settings.ts'
+import type { Clock } from './core/clock.ts'
+import type { Warning } from './core/errors.ts'
+import type { Explanation as IgnoredExplanation } from './discovery/explain.ts'
+import type { InjectRequest, InjectResponse } from './http/inject.ts'
+import type { Listening } from './http/server.ts'
+import type { InternalResult } from './invocation/internal-call.ts'
+import type { EventName, Listener } from './observe/events.ts'
+import type { Explanation } from './router/explain.ts'
+
+export interface GatewayOptions extends SettingsInput {
+  /** Variables to read settings from; none by default, `process.env` on the command line. */
+  env?: Readonly<Record<string, string | undefined>>
+  /** Reads the project file and env files: the one named, or with `explicit: null` the one found. None is read by default. */
+  project?: { explicit: string | null } | null
+  /** Full path that relative paths start from; the working directory by default. */
+  cwd?: string
+  /** Writes logs to `<functionsRoot>/.svc/logs`; false keeps the newest lines in memory. */
+  logFiles?: boolean
+  clock?: Clock
+  /** Reads the tree and starts no runtime: for looking at routes. Calls then answer 503. */
+  inspect?: boolean
+  /** Parsed command-line flags by setting name; stronger than the environment. */
+  flags?: Readonly<Record<string, unknown>>
+  /** Replaces defaults: the command line serves development with hot reload. */
+  defaults?: Readonly<Record<string, unknown>>
+}
+
+export interface InvokeRequest {
+  version?: string | null
+  runtime?: string
+  method?: string
+  query?: Readonly<Record<string, unknown>>
+  headers?: Readonly<Record<string, string>>
+  body?: string | Buffer | null
+  /** Becomes `event.context.user`. */
+  context?: Readonly<Record<string, unknown>> | null
+  /** Stops the call, wherever it is; the result then has status 0. */
+  signal?: AbortSignal
+}
+
+/** Who answers a request, who lost and why, and which files might have been meant and are not used. */
+export type GatewayExplanation = Explanation & IgnoredExplanation
+
+export interface Gateway extends AsyncDisposable {
+  readonly settings: Settings
+  /** Where each setting comes from. */
+  readonly sources: Readonly<Record<string, SettingSource>>
+  /** Problems of settings, tree and programs that do not keep the gateway from serving. */
+  readonly warnings: readonly Warning[]
+  /** Serves HTTP. @throws ListenError */
+  listen(address?: { port?: number; host?: string }): Promise<Listening>
+  /** Serves one request of a host application; `next` gets what has no route here. */
+  handle(req: IncomingMessage, res: ServerResponse, next?: () => void): void
+  /** Serves a web request. */
+  fetch(request: Request): Promise<Response>
+  /** Serves a request without a port. */
+  inject(request: InjectRequest | string): Promise<InjectResponse>
+  /** Runs a function by name through the same admission as HTTP. @throws GatewayError NOT_FOUND, ROUTE_CONFLICT */
+  invoke(name: string, request?: InvokeRequest): Promise<InternalResult>
+  /** Reads the tree again; resolves when the new catalog is in force. */
+  reload(): Promise<void>
+  /** As `GET /_fn/catalog`. */
+  catalog(): Record<string, unknown>
+  /** As `GET /_fn/health`. */
+  health(): Record<string, unknown>
+  /** Who answers a request and who lost. */
+  explain(method: string, path: string, host?: string): GatewayExplanation
+  /** Listens to `request reload warning log schedule`. @returns a function that stops listening */
+  on<Name extends EventName>(name: Name, listener: Listener<Name>): () => void
+  /** Stops accepting, finishes what runs up to the limit, ends every process. Later calls get the same promise. */
+  close(options?: { timeoutMs?: number }): Promise<void>
+}
+
+/** Settings that break their rules; every problem is in `problems` and in the message. */
+export class SettingsError extends Error {
+  readonly problems: readonly Problem[]
+  constructor(problems: readonly Problem[]) {
+    super(problems.map(problem => problem.message).join('\n'))
+    this.name = 'SettingsError'
+    this.problems = problems
+  }
+}

@@ -1,0 +1,22 @@
+/** The call by which a function is kept warm. Spec: §2.9. */
+
+import type { FunctionVersion } from '../core/catalog.ts'
+import { toFunctionPath } from '../core/versions.ts'
+import { invokeInternal } from '../invocation/internal-call.ts'
+import type { Invoker } from '../invocation/invoke.ts'
+import type { RequestIds } from '../invocation/request-ids.ts'
+import { type PingOutcome, pingMethod } from './keep-warm.ts'
+
+/** Calls a function through its own admission, marked as a ping. Never rejects. */
+export async function ping(invoker: Invoker, ids: RequestIds, fn: FunctionVersion): Promise<PingOutcome> {
+  const { status, error } = await invokeInternal(invoker, {
+    fn,
+    id: ids.next(),
+    method: pingMethod(fn),
+    path: toFunctionPath(fn.name, fn.version),
+    query: { __fn_keep_warm: '1' },
+    headers: { 'x-fn-trigger': 'keep_warm', 'user-agent': 'fngw-keep-warm' },
+    trigger: { type: 'keep_warm' },
+  })
+  return { status, error: error?.message ?? null }
+}

@@ -1,0 +1,77 @@
+import t from 'tap'
+import { CatalogLoader, findFunction } from '../lib/catalog-loader.ts'
+import type { FunctionVersion } from '../lib/core/catalog.ts'
+import { makeFn } from './helpers/fn.ts'
+import { makeTree, type TreeEntry } from './helpers/tree.ts'
+
+const DEFAULTS = { defaultTimeoutMs: 2500, defaultMaxConcurrency: 20, defaultMaxBodyBytes: 1024 }
+
+function setup(entries: Record<string, TreeEntry>) {
+  const tree = makeTree(entries)
+  const asked: number[] = []
+  const loader = new CatalogLoader({
+    rootPath: tree.root,
+    runtimes: ['node', 'python'],
+    namespaceDepth: 3,
+    forceUrl: false,
+    defaults: DEFAULTS,
+    now: () => 42,
+    steps: discovery => {
+      asked.push(discovery.functions.length)
+      return { before: [], after: [], warnings: [{ code: 'STEP', path: '.', message: 'm', hint: 'h' }] }
+    },
+  })
+  return { tree, loader, asked }
+}
+
+t.test('[gateway.4, gateway.11] a catalog is whole: functions, routes, steps and what is wrong', async t => {
+  const { tree, loader, asked } = setup({
+    'a.js': 'export const handler = () => 1\n',
+    'b/handler.py': 'def handler(event):\n    return 1\n',
+    'get.post.x.js': '',
+  })
+  t.teardown(tree.cleanup)
+  const catalog = await loader.load(null)
+  t.same([...catalog.functions.values()].map(fn => fn.entryFile).sort(), ['a.js', 'b/handler.py'])
+  t.same([catalog.isRead, catalog.generatedAt, asked], [true, 42, [2]])
+  const codes = catalog.warnings.map(warning => warning.code)
+  t.ok(codes.includes('STEP') && codes.length > 1, 'warnings of discovery and of the steps')
+  t.equal(catalog.records(), catalog.records(), 'made once')
+  t.same(Object.keys(catalog.records().mapped_routes).sort(), ['/a', '/b'])
+})
+
+t.test('[gateway.13] what did not change is the same object after a reload', async t => {
+  const { tree, loader } = setup({ 'a.js': 'export const handler = () => 1\n', 'b.js': '1\n' })
+  t.teardown(tree.cleanup)
+  const before = (await loader.load(null)).functions
+  tree.write({ 'b.js': 'export const handler = () => 22\n' })
+  const after = (await loader.load(['b.js'])).functions
+  t.equal(fileOf(after, 'a.js'), fileOf(before, 'a.js'))
+  t.not(fileOf(after, 'b.js'), fileOf(before, 'b.js'))
+})
+
+t.test('[gateway.7] a function is found by name, version and runtime', async t => {
+  const functions: FunctionVersion[] = [
+    makeFn({ name: 'a' }),
+    makeFn({ name: 'a', version: 'v2' }),
+    makeFn({ name: 'both' }),
+    makeFn({ name: 'both', runtime: 'python' }),
+    makeFn({ name: 'a', key: 'node/a#other.js', entryFile: 'other.js' }),
+  ]
+  t.equal(findFunction(functions, 'a', null, null), functions[0], 'not the second of that name')
+  t.equal(findFunction(functions, 'a', 'v2', 'node'), functions[1])
+  t.equal(findFunction(functions, 'both', null, 'python'), functions[3])
+  t.throws(() => findFunction(functions, 'both', null, null), { code: 'ROUTE_CONFLICT', message: /node, python/ })
+  for (const [name, version, runtime] of [
+    ['nope', null, null],
+    ['a', 'v3', null],
+    ['a', null, 'php'],
+  ] as const)
+    t.throws(() => findFunction(functions, name, version, runtime), { code: 'NOT_FOUND' })
+})
+
+function fileOf(functions: ReadonlyMap<string, FunctionVersion>, entryFile: string): FunctionVersion {
+  const found = [...functions.values()].find(fn => fn.entryFile === entryFile)
+  if (found === undefined) throw new Error(`no function of ${entryFile}`)
+  return found
+}

@@ -1,0 +1,111 @@
+import { readFileSync } from 'node:fs'
+import t, { type Test } from 'tap'
+import { GatewayError, type Warning } from '../../lib/core/errors.ts'
+import type { LogRecord } from '../../lib/observe/events.ts'
+import { Journal, type JournalOptions } from '../../lib/observe/journal.ts'
+import { FakeClock } from '../helpers/clock.ts'
+import { makeFn } from '../helpers/fn.ts'
+import { makeTree } from '../helpers/tree.ts'
+
+function setup(t: Test, options: Partial<JournalOptions> = {}) {
+  const tree = makeTree()
+  t.teardown(tree.cleanup)
+  const clock = new FakeClock()
+  const journal = new Journal({ clock, functionsRoot: tree.root, accessLog: true, ...options })
+  const logs: LogRecord[] = []
+  journal.events.on('log', record => logs.push(record))
+  const read = async (file: string): Promise<string> => {
+    await journal.close()
+    return readFileSync(tree.path(`.svc/logs/${file}.log`), 'utf8')
+  }
+  return { journal, clock, logs, read }
+}
+
+const FN = makeFn({ name: 'a', entryFile: 'a/handler.js' })
+const WARNING: Warning = { code: 'X', path: 'a', message: 'is wrong', hint: 'mend it' }
+
+t.test('[observe/events.6] words of the gateway reach listeners and the error log; debug only listeners', async t => {
+  const { journal, logs, read, clock } = setup(t)
+  journal.log('debug', 'up')
+  journal.log('warn', 'careful')
+  t.same(logs, [
+    { time: clock.wall(), level: 'debug', message: 'up' },
+    { time: clock.wall(), level: 'warn', message: 'careful' },
+  ])
+  t.match(await read('error'), /^\S+ warn careful\n$/)
+})
+
+t.test('[observe/events.6] output of a function carries its name, stream and call', async t => {
+  const { journal, logs, read } = setup(t)
+  journal.output(FN, 'stderr', 'oops\n', 'id-1')
+  journal.output(FN, 'stdout', '')
+  t.match(logs, [
+    { level: 'warn', message: 'oops\n', fn: 'a', version: 'default', stream: 'stderr', requestId: 'id-1' },
+  ])
+  t.equal(logs.length, 1)
+  t.match(await read('runtime'), / \[node\] \[fn:a@default stderr\] oops\n$/)
+})
+
+t.test('[observe/events.6] a warning is told while it is new, and again when it comes back', async t => {
+  const { journal, read } = setup(t)
+  const told: string[] = []
+  journal.events.on('warning', ({ message }) => told.push(message))
+  const other = { ...WARNING, message: 'is odd' }
+  for (const warnings of [[WARNING, WARNING], [WARNING, other], [other], [WARNING, other]]) journal.warnNew(warnings)
+  t.same(told, ['is wrong', 'is odd', 'is wrong'])
+  t.match(await read('error'), /warn X is wrong \(mend it\)\n/)
+})
+
+t.test('[observe/events.6] a failed function is named with its file, line and hint', async t => {
+  const { journal, logs } = setup(t)
+  const detail = { file: 'a/db.js', line: 7, hint: 'export it' }
+  journal.failure(FN, new GatewayError('LOAD_FAILED', 'no such export', { detail }))
+  journal.failure(FN, new GatewayError('WORKER_DIED', 'worker ended'))
+  t.same(
+    logs.map(({ message }) => message),
+    ['node/a@default: a/db.js:7: no such export (export it)', 'node/a@default: a/handler.js: worker ended'],
+  )
+})
+
+t.test('[observe/events.5, observe/log-store.10] a request is recorded when somebody wants it', async t => {
+  const record = {
+    time: 0,
+    id: 'i',
+    method: 'GET',
+    path: '/a',
+    route: '/a',
+    fn: 'a',
+    version: 'default',
+    runtime: 'node',
+    entryFile: 'a/handler.js',
+    status: 200,
+    durationMs: 1,
+    queuedMs: 0,
+    bytesIn: 0,
+    bytesOut: 2,
+    ip: '',
+    userAgent: null,
+    traceId: null,
+    error: null,
+  }
+  const quiet = setup(t, { accessLog: false })
+  t.equal(quiet.journal.wantsRequests, false)
+  const paths: string[] = []
+  quiet.journal.events.on('request', ({ path }) => paths.push(path))
+  t.equal(quiet.journal.wantsRequests, true)
+  quiet.journal.request(record)
+  t.same(paths, ['/a'])
+  const logged = setup(t)
+  t.equal(logged.journal.wantsRequests, true)
+  logged.journal.request(record)
+  t.match(JSON.parse(await logged.read('access')), { req_id: 'i', path: '/a', status: 200 })
+})
+
+t.test('[observe/events.3] a listener that throws is told as a log line', async t => {
+  const { journal, logs } = setup(t)
+  journal.events.on('warning', () => {
+    throw new Error('mine')
+  })
+  journal.warn(WARNING)
+  t.match(logs, [{ level: 'error', message: 'listener of "warning" threw: Error: mine' }])
+})
