@@ -5,11 +5,12 @@ import type { AssetsMount } from '../core/catalog.ts'
 import type { Warning } from '../core/errors.ts'
 import { ConfigReader } from './configs.ts'
 import { pathWarning } from './disk.ts'
-import { type DiscoverOptions, FolderReader } from './folder.ts'
-import { FunctionMaker } from './function-maker.ts'
-import { settleKeys } from './keys.ts'
-import type { Discovery } from './part.ts'
-import { findFolder, type Snapshot } from './snapshot.ts'
+import { type DiscoverOptions, FolderFacts } from './folder.ts'
+import { FunctionMaker, settleKeys } from './functions.ts'
+import { addHandlers } from './handlers.ts'
+import type { Discovery, Part } from './part.ts'
+import { type DirNode, findFolder, type Snapshot } from './snapshot.ts'
+import { type Context, ROOT_CONTEXT, sameContext, Visit } from './visit.ts'
 
 export type { DiscoverOptions } from './folder.ts'
 export type { Discovery } from './part.ts'
@@ -27,13 +28,13 @@ export function discover(snapshot: Snapshot, options: DiscoverOptions): Discover
 /** A discoverer with a memory for reloads; what it remembers never changes the outcome. */
 export function createDiscoverer(options: DiscoverOptions): Discoverer {
   const configs = new ConfigReader()
-  const folders = new FolderReader(configs, options)
+  const walk = new Walk(new FolderFacts(configs, options))
   let last: { snapshot: Snapshot; discovery: Discovery } | null = null
   return {
     discover(snapshot) {
       if (last?.snapshot === snapshot) return last.discovery
       const maker = new FunctionMaker(snapshot.rootPath, options.defaults, last?.discovery.byKey ?? new Map())
-      const part = folders.read(snapshot.root, maker)
+      const part = walk.folder(snapshot.root, ROOT_CONTEXT, maker)
       const { functions, claims, warnings } = settleKeys(part.functions, part.targets, part.claims, maker)
       const assets = findAssets(snapshot, configs, warnings)
       const discovery: Discovery = {
@@ -48,6 +49,31 @@ export function createDiscoverer(options: DiscoverOptions): Discoverer {
       last = { snapshot, discovery }
       return discovery
     },
+  }
+}
+
+/** Goes through the folders and remembers each outcome while the folder's object lives and its surroundings are the same. */
+class Walk {
+  readonly #facts: FolderFacts
+  readonly #parts = new WeakMap<DirNode, { context: Context; part: Part }>()
+
+  constructor(facts: FolderFacts) {
+    this.#facts = facts
+  }
+
+  /** The outcome of a folder and all below it. */
+  folder(node: DirNode, context: Context, maker: FunctionMaker): Part {
+    const known = this.#parts.get(node)
+    if (known !== undefined && sameContext(known.context, context)) return known.part
+    const visit = new Visit(node, context, this.#facts)
+    const { part } = visit
+    addHandlers(visit, maker)
+    for (const dir of node.dirs) {
+      const below = visit.enter(dir)
+      if (below !== null) part.add(this.folder(dir, below, maker))
+    }
+    this.#parts.set(node, { context, part })
+    return part
   }
 }
 

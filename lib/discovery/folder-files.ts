@@ -18,6 +18,10 @@ export interface FolderView {
   isInsideFunction: boolean
 }
 
+export function sameView(a: FolderView, b: FolderView): boolean {
+  return a.group === b.group && a.isInsideFunction === b.isInsideFunction
+}
+
 export interface FileRoute {
   file: RouteFile
   methods: readonly Method[]

@@ -1,17 +1,12 @@
-/** The walk over the folders, with a memory for what did not change. Owner: §2.2, page discovery/layouts. */
+/** What can be said of each folder by itself, remembered while the folder's object lives. Owner: §2.2, page discovery/layouts. */
 
 import type { PolicyDefaults } from '../config/function-config.ts'
 import type { RuntimeName } from '../core/identity.ts'
 import type { ConfigReader, FolderConfigs } from './configs.ts'
-import { type Context, ROOT_CONTEXT, sameContext, sameView } from './context.ts'
-import { type FolderFiles, type FolderView, sortFiles } from './folder-files.ts'
-import type { FunctionMaker } from './function-maker.ts'
-import { addHandlers } from './handlers.ts'
+import { type FolderFiles, type FolderView, sameView, sortFiles } from './folder-files.ts'
 import { privateReason } from './layouts.ts'
-import type { Part } from './part.ts'
 import { sourcesBelow } from './signature.ts'
 import type { DirNode, FileEntry } from './snapshot.ts'
-import { Visit } from './visit.ts'
 
 export interface DiscoverOptions {
   /** Enabled runtimes; files of others are ignored. */
@@ -23,37 +18,17 @@ export interface DiscoverOptions {
   defaults: PolicyDefaults
 }
 
-/** Reads folders and remembers each outcome while the folder's object lives and its surroundings are the same. */
-export class FolderReader {
+/** The facts about folders that the walk and the handlers ask for. */
+export class FolderFacts {
   readonly options: DiscoverOptions
   readonly enabled: ReadonlySet<RuntimeName>
   readonly #configs: ConfigReader
-  readonly #parts = new WeakMap<DirNode, { context: Context; part: Part }>()
   readonly #files = new WeakMap<DirNode, { view: FolderView; files: FolderFiles }>()
 
   constructor(configs: ConfigReader, options: DiscoverOptions) {
     this.#configs = configs
     this.options = options
     this.enabled = new Set(options.runtimes)
-  }
-
-  /** The outcome of the whole tree. */
-  read(root: DirNode, maker: FunctionMaker): Part {
-    return this.#read(root, ROOT_CONTEXT, maker)
-  }
-
-  #read(node: DirNode, context: Context, maker: FunctionMaker): Part {
-    const known = this.#parts.get(node)
-    if (known !== undefined && sameContext(known.context, context)) return known.part
-    const visit = new Visit(node, context, this)
-    const { part } = visit
-    addHandlers(visit, maker)
-    for (const dir of node.dirs) {
-      const below = visit.enter(dir)
-      if (below !== null) part.add(this.#read(dir, below, maker))
-    }
-    this.#parts.set(node, { context, part })
-    return part
   }
 
   configs(node: DirNode): FolderConfigs {

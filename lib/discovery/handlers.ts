@@ -6,12 +6,12 @@ import type { FunctionVersion } from '../core/catalog.ts'
 import type { Warning } from '../core/errors.ts'
 import { isFunctionName, isVersion, METHODS } from '../core/identity.ts'
 import { pathWarning } from './disk.ts'
+import { findTarget, type Target } from './entry-file.ts'
 import { extensionOf } from './file-name.ts'
-import type { FunctionMaker, Handler, Identity } from './function-maker.ts'
+import type { FunctionMaker, Handler, Identity } from './functions.ts'
 import { isVersionLike } from './layouts.ts'
 import { manifestsOf } from './signature.ts'
 import { toChild } from './snapshot.ts'
-import { findTarget, type Target } from './target.ts'
 import type { Visit } from './visit.ts'
 
 /** Adds to the visit's part what the folder itself contributes. */
@@ -45,11 +45,11 @@ class Handlers {
   }
 
   #entry(): Handler | null {
-    const { node, files, config, reader } = this.#visit
+    const { node, files, config, facts } = this.#visit
     const entrypoint = config?.entrypoint
     const path = entrypoint ?? files.entry?.fileName
     if (path === undefined) return null
-    const target = findTarget(node, path, reader.enabled)
+    const target = findTarget(node, path, facts.enabled)
     if (!target.ok) {
       this.#visit.warn('ENTRYPOINT', `entrypoint ${JSON.stringify(path)} ${target.problem}`, target.hint)
       return null
@@ -69,16 +69,16 @@ class Handlers {
 
   /** A declared function without a handler is a mistake, unless files or versions below it are what it is for. */
   #checkEntry(): void {
-    const { node, files, config, configs, reader, viewBelow } = this.#visit
+    const { node, files, config, configs, facts, viewBelow } = this.#visit
     if (config?.identity !== true || config.entrypoint !== undefined) return
     const { runtime } = config
-    if (runtime !== undefined && !reader.enabled.has(runtime)) {
+    if (runtime !== undefined && !facts.enabled.has(runtime)) {
       const text = `sets the runtime ${runtime}, which is not enabled`
       this.#visit.warn('RUNTIME_DISABLED', text, `Add ${runtime} to FN_RUNTIMES.`)
       return
     }
     const isUsed = files.routes.length > 0 || configs.routes.length > 0
-    if (isUsed || node.dirs.some(dir => reader.hasHandlerBelow(dir, viewBelow))) return
+    if (isUsed || node.dirs.some(dir => facts.hasHandlerBelow(dir, viewBelow))) return
     const what = runtime === undefined ? 'handler file' : `handler file for ${runtime}`
     const hint = 'Add a file such as handler.py or handler.js, or set "entrypoint".'
     this.#visit.warn('NO_ENTRY_FILE', `declares a function, but its folder has no ${what}`, hint)
@@ -103,7 +103,7 @@ class Handlers {
 
   /** A folder inside a function: `@version` of it, and by its path a route of its own. */
   #addVersion(handler: Handler): void {
-    const { part, config, context, node, reader } = this.#visit
+    const { part, config, context, node, facts } = this.#visit
     const { name, prefix } = context
     const parentName = context.parent!.name
     const isAddressed = isFunctionName(parentName)
@@ -120,14 +120,14 @@ class Handlers {
     part.functions.push(fn)
     if (config?.identity !== true || takesTheRest(prefix)) return
     const { methods } = fn.policy
-    const forced = reader.options.forceUrl
+    const forced = facts.options.forceUrl
     const origin = this.#configPath
     part.claim({ fn, route: `${prefix}/*`, methods, source: 'config', forced, origin, implied: true })
   }
 
   /** True when the function has a route, or asked for none. */
   #claimEntry(fn: FunctionVersion): boolean {
-    const { part, config, files, context, reader } = this.#visit
+    const { part, config, files, context, facts } = this.#visit
     const { prefix, view } = context
     const forced = config?.invoke.forceUrl === true
     if (config?.invoke.routes !== undefined) {
@@ -142,7 +142,7 @@ class Handlers {
       fn,
       methods: fn.policy.methods,
       source: 'config',
-      forced: forced || reader.options.forceUrl,
+      forced: forced || facts.options.forceUrl,
       origin: config === null ? fn.entryFile : this.#configPath,
       implied: true,
     } as const
@@ -165,8 +165,8 @@ class Handlers {
   }
 
   #claimListed(fn: FunctionVersion, forced: boolean): void {
-    const { part, config, reader } = this.#visit
-    const isForced = forced || reader.options.forceUrl
+    const { part, config, facts } = this.#visit
+    const isForced = forced || facts.options.forceUrl
     const origin = this.#configPath
     for (const route of config?.invoke.routes ?? []) {
       const { methods } = fn.policy
@@ -175,12 +175,12 @@ class Handlers {
   }
 
   #addFileRoutes(hasEntry: boolean): void {
-    const { part, node, files, config, context, reader } = this.#visit
+    const { part, node, files, config, context, facts } = this.#visit
     const { prefix, name } = context
     const { routes } = files
     const isLone = !hasEntry && routes.length === 1
     for (const { file, methods } of routes) {
-      const target = findTarget(node, file.fileName, reader.enabled)
+      const target = findTarget(node, file.fileName, facts.enabled)
       if (!target.ok) continue
       const identity: Identity = { name: toChild(name, file.stem), version: null, kind: 'file' }
       const fn = this.#make(this.#handler(target), identity, { kind: 'file', methods }, isLone)
@@ -209,15 +209,15 @@ class Handlers {
   }
 
   #addTarget(path: string, entries: readonly RouteEntry[]): void {
-    const { part, node, layers, configs, helpers, context, reader } = this.#visit
+    const { part, node, layers, configs, helpers, context, facts } = this.#visit
     const origin = toChild(node.path, 'fn.routes.json')
-    const target = findTarget(node, path, reader.enabled)
+    const target = findTarget(node, path, facts.enabled)
     if (!target.ok) {
       const text = `routes[${JSON.stringify(entries[0]!.definition)}]: the target ${JSON.stringify(path)} ${target.problem}`
       part.warnings.push(pathWarning('MANIFEST_TARGET', origin, text, target.hint))
       return
     }
-    const inner = target.folders.map(folder => reader.configs(folder))
+    const inner = target.folders.map(folder => facts.configs(folder))
     const { env } = inner.at(-1) ?? configs
     const handler: Handler = {
       runtime: target.runtime,

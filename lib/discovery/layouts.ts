@@ -26,7 +26,7 @@ export function privateReason(folderName: string): string | null {
 
 export type FolderKind = 'function' | 'routes' | 'group'
 
-export interface FolderFacts {
+export interface FolderTraits {
   isRoot: boolean
   /** The parent is the root. */
   isTopLevel: boolean
@@ -45,11 +45,11 @@ export interface FolderFacts {
  * the top and only while it holds no route file itself. The functions root has no name to be a function under, so
  * `index.*` there is its home page and hides nothing.
  */
-export function kindOf(facts: FolderFacts): FolderKind {
-  const { name, entryNames, enabled } = facts
-  if (facts.hasIdentity) return 'function'
-  if (facts.isRoot) return entryNames.some(entry => !entry.startsWith('index.')) ? 'function' : 'routes'
-  if (facts.isTopLevel && isRuntimeName(name) && enabled.has(name) && !facts.hasRouteFile) return 'group'
+export function kindOf(traits: FolderTraits): FolderKind {
+  const { name, entryNames, enabled } = traits
+  if (traits.hasIdentity) return 'function'
+  if (traits.isRoot) return entryNames.some(entry => !entry.startsWith('index.')) ? 'function' : 'routes'
+  if (traits.isTopLevel && isRuntimeName(name) && enabled.has(name) && !traits.hasRouteFile) return 'group'
   return entryNames.length > 0 ? 'function' : 'routes'
 }
 

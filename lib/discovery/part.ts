@@ -1,8 +1,17 @@
-/** What one folder and all below it contribute to a discovery. Owner: §2.2. */
+/**
+ * What one folder and all below it contribute to a discovery. Claims come from three sources; who wins is settled by the
+ * router. Owner: §1, page discovery/layouts.
+ *
+ *   file      a file's or folder's own path      users/[id].js         GET /users/:id
+ *   manifest  fn.routes.json                     "GET /items": "x.py"  GET /items
+ *   config    invoke.routes, or /<name> and /<name>/* of a named function
+ */
 
-import type { AssetsMount, Claim, FunctionVersion, HomeAction, IgnoredPath } from '../core/catalog.ts'
+import type { AssetsMount, Claim, ClaimSource, FunctionVersion, HomeAction, IgnoredPath } from '../core/catalog.ts'
 import type { Warning } from '../core/errors.ts'
-import { type ClaimRequest, isWarning, toClaim } from './claims.ts'
+import { type Method, RESERVED_PREFIXES } from '../core/identity.ts'
+import { isReservedPattern, parsePattern } from '../core/pattern.ts'
+import { pathWarning } from './disk.ts'
 
 /** The outcome of a discovery: data, deeply equal for equal trees. */
 export interface Discovery {
@@ -15,6 +24,18 @@ export interface Discovery {
   readonly assets: AssetsMount | null
   readonly warnings: readonly Warning[]
   readonly ignored: readonly IgnoredPath[]
+}
+
+export interface ClaimRequest {
+  fn: FunctionVersion
+  /** In any accepted spelling. */
+  route: string
+  methods: readonly Method[]
+  source: ClaimSource
+  forced: boolean
+  /** File that makes the claim, below the root. */
+  origin: string
+  implied: boolean
 }
 
 export class Part {
@@ -39,7 +60,7 @@ export class Part {
   /** Adds a claim, or the warning why it is none; true for a claim. */
   claim(request: ClaimRequest): boolean {
     const outcome = toClaim(request)
-    if (isWarning(outcome)) {
+    if ('code' in outcome) {
       this.warnings.push(outcome)
       return false
     }
@@ -54,4 +75,30 @@ export class Part {
   warn(warnings: readonly Warning[]): void {
     for (const warning of warnings) this.warnings.push(warning)
   }
+}
+
+/** Makes a claim, or the warning why it cannot be one. */
+function toClaim(request: ClaimRequest): Claim | Warning {
+  const { fn, route, methods, source, forced, origin, implied } = request
+  const pattern = parsePattern(route)
+  if ('problem' in pattern) {
+    const hint = 'Routes look like /users/:id, /docs/:slug*, /docs/:slug*? or /files/*.'
+    return pathWarning(
+      'INVALID_ROUTE',
+      origin,
+      `cannot have the route ${JSON.stringify(route)}: it ${pattern.problem}`,
+      hint,
+    )
+  }
+  if (isReservedPattern(pattern)) {
+    const reserved = RESERVED_PREFIXES.join(' and ')
+    const hint = 'Rename the file or folder, or list another route in invoke.routes of fn.config.json.'
+    return pathWarning(
+      'RESERVED_PREFIX',
+      origin,
+      `cannot have the route ${pattern.text}: ${reserved} are reserved`,
+      hint,
+    )
+  }
+  return { pattern, methods, hosts: fn.policy.allowHosts, fn, source, forced, origin, implied }
 }

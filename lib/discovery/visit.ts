@@ -5,21 +5,73 @@ import type { Warning } from '../core/errors.ts'
 import { isVersion } from '../core/identity.ts'
 import { MAX_NAMESPACE_DEPTH, MAX_ROUTE_DEPTH } from '../core/limits.ts'
 import type { FolderConfigs } from './configs.ts'
-import type { Context, Parent } from './context.ts'
 import { pathWarning } from './disk.ts'
 import { NAME_HINT, nameToSegment } from './file-name.ts'
-import type { FolderReader } from './folder.ts'
-import type { FolderFiles, FolderView } from './folder-files.ts'
+import type { FolderFacts } from './folder.ts'
+import { type FolderFiles, type FolderView, sameView } from './folder-files.ts'
 import { isVersionLike, privateReason } from './layouts.ts'
 import { Part } from './part.ts'
-import { addHelpers, type Helpers } from './signature.ts'
+import { addHelpers, type Helpers, NO_HELPERS, sameHelpers } from './signature.ts'
 import { type DirNode, toChild } from './snapshot.ts'
+
+/** The function or namespace right above a folder: the folder may be a version of it. */
+export interface Parent {
+  name: string
+  config: FunctionConfig | null
+  isFunction: boolean
+}
+
+export interface Context {
+  /** 0 is the root. */
+  level: number
+  /** Public path in canonical text, empty for the root; null when nothing in the folder has a path of its own. */
+  prefix: string | null
+  /** Name of the function that the folder may be. */
+  name: string
+  view: FolderView
+  /** Folder levels below the runtime's folder. */
+  groupDepth: number
+  /** Configs of the folders above, from the root down; null for a folder without one. */
+  layers: readonly (FunctionConfig | null)[]
+  /** Helper files in reach from above. */
+  helpers: Helpers
+  parent: Parent | null
+}
+
+export const ROOT_CONTEXT: Context = {
+  level: 0,
+  prefix: '',
+  name: '',
+  view: { group: null, isInsideFunction: false },
+  groupDepth: 0,
+  layers: [],
+  helpers: NO_HELPERS,
+  parent: null,
+}
+
+export function sameContext(a: Context, b: Context): boolean {
+  return (
+    a.prefix === b.prefix &&
+    a.name === b.name &&
+    a.groupDepth === b.groupDepth &&
+    sameView(a.view, b.view) &&
+    sameParent(a.parent, b.parent) &&
+    a.layers.length === b.layers.length &&
+    a.layers.every((layer, index) => layer === b.layers[index]) &&
+    sameHelpers(a.helpers, b.helpers)
+  )
+}
+
+function sameParent(a: Parent | null, b: Parent | null): boolean {
+  if (a === null || b === null) return a === b
+  return a.name === b.name && a.config === b.config && a.isFunction === b.isFunction
+}
 
 export class Visit {
   readonly part = new Part()
   readonly node: DirNode
   readonly context: Context
-  readonly reader: FolderReader
+  readonly facts: FolderFacts
   readonly configs: FolderConfigs
   readonly config: FunctionConfig | null
   readonly files: FolderFiles
@@ -29,16 +81,16 @@ export class Visit {
   /** Of the folders in it. */
   readonly viewBelow: FolderView
 
-  constructor(node: DirNode, context: Context, reader: FolderReader) {
+  constructor(node: DirNode, context: Context, facts: FolderFacts) {
     this.node = node
     this.context = context
-    this.reader = reader
-    this.configs = reader.configs(node)
+    this.facts = facts
+    this.configs = facts.configs(node)
     this.config = this.configs.config
-    this.files = reader.files(node, context.view)
-    this.helpers = addHelpers(context.helpers, reader.helpers(node, context.view))
+    this.files = facts.files(node, context.view)
+    this.helpers = addHelpers(context.helpers, facts.helpers(node, context.view))
     this.layers = [...context.layers, this.config]
-    this.viewBelow = reader.viewBelow(node, context.view)
+    this.viewBelow = facts.viewBelow(node, context.view)
     for (const warnings of [node.problems, this.configs.warnings, this.files.warnings]) this.part.warn(warnings)
     for (const { path, reason } of this.files.ignored) this.part.ignore(path, reason)
   }
@@ -64,14 +116,14 @@ export class Visit {
     const parent = this.#parent()
     const groupDepth = view.group === null ? 0 : this.context.groupDepth + 1
     const below = { level: level + 1, view, groupDepth, layers: this.layers, helpers: this.helpers, parent }
-    const isGroup = this.node.path === '' && this.reader.files(dir, view).kind === 'group'
+    const isGroup = this.node.path === '' && this.facts.files(dir, view).kind === 'group'
     if (isGroup) return { ...below, prefix, name }
     this.#checkGroup(dir)
     const problem = this.#pathProblem(dir, below.level, groupDepth)
     const canBeVersion = parent !== null && isVersion(dir.name) && (parent.isFunction || isVersionLike(dir.name))
     // A folder such as `1.0.3` in a function has an address; that it has no path of its own surprises nobody.
     const isExpected = canBeVersion && isVersionLike(dir.name)
-    if (problem !== null && !isExpected && this.reader.hasHandlerBelow(dir, view)) this.part.warnings.push(problem)
+    if (problem !== null && !isExpected && this.facts.hasHandlerBelow(dir, view)) this.part.warnings.push(problem)
     if (problem !== null && !canBeVersion) return this.#skip(dir, problem.message)
     const segment = nameToSegment(dir.name)
     const hasPath = problem === null && prefix !== null && !('problem' in segment)
@@ -80,13 +132,13 @@ export class Visit {
 
   /** One helper file put into the folder of a runtime moves every function below it to another URL: that must be seen. */
   #checkGroup(dir: DirNode): void {
-    const { reader, viewBelow, node } = this
-    if (node.path !== '' || !(reader.enabled as ReadonlySet<string>).has(dir.name)) return
-    const { kind, routes } = reader.files(dir, viewBelow)
+    const { facts, viewBelow, node } = this
+    if (node.path !== '' || !(facts.enabled as ReadonlySet<string>).has(dir.name)) return
+    const { kind, routes } = facts.files(dir, viewBelow)
     const file = routes[0]?.file.fileName
     if (kind !== 'routes' || file === undefined) return
-    const below = reader.viewBelow(dir, viewBelow)
-    if (!dir.dirs.some(kid => reader.hasHandlerBelow(kid, below))) return
+    const below = facts.viewBelow(dir, viewBelow)
+    if (!dir.dirs.some(kid => facts.hasHandlerBelow(kid, below))) return
     const text = `groups no ${dir.name} functions because it holds ${file}: paths below it begin with /${dir.name}`
     const hint = `Move ${file} elsewhere, or put "_" in front of its name when it is a helper.`
     this.part.warnings.push(pathWarning('GROUP_HAS_ROUTES', dir.path, text, hint))
@@ -102,7 +154,7 @@ export class Visit {
   #pathProblem(dir: DirNode, level: number, groupDepth: number): Warning | null {
     const segment = nameToSegment(dir.name)
     if ('problem' in segment) return pathWarning('UNSUPPORTED_NAME', dir.path, segment.problem, NAME_HINT)
-    const { namespaceDepth } = this.reader.options
+    const { namespaceDepth } = this.facts.options
     if (groupDepth > namespaceDepth && !this.viewBelow.isInsideFunction) {
       const text = `is skipped: names below the folder of a runtime have at most ${namespaceDepth} segments`
       const hint = `Move it up, or raise FN_NAMESPACE_DEPTH (at most ${MAX_NAMESPACE_DEPTH}).`

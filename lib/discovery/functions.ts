@@ -1,10 +1,98 @@
-/** One function version per handler and key. Owner: §2.1, page discovery/layouts. */
+/** Handler files to frozen function versions, one for each handler and key. Owner: §2.1 and §2.2, page discovery/layouts. */
 
-import type { Claim, FunctionVersion } from '../core/catalog.ts'
+import { join } from 'node:path'
+import { isDeepStrictEqual } from 'node:util'
+import {
+  type FunctionConfig,
+  mergePolicies,
+  type PolicyDefaults,
+  type PolicyTarget,
+} from '../config/function-config.ts'
+import { type AdapterName, hasAdapter } from '../core/adapters.ts'
+import type { Claim, EnvValue, FunctionVersion, Policy } from '../core/catalog.ts'
 import type { Warning } from '../core/errors.ts'
-import { METHODS } from '../core/identity.ts'
+import { METHODS, type RuntimeName, toFunctionKey } from '../core/identity.ts'
 import { pathWarning } from './disk.ts'
-import type { FunctionMaker } from './function-maker.ts'
+import { type Helpers, toSignature } from './signature.ts'
+import { type FileEntry, toChild } from './snapshot.ts'
+
+/** A handler file and what surrounds it. */
+export interface Handler {
+  runtime: RuntimeName
+  /** Folder of the file, below the root. */
+  folder: string
+  file: FileEntry
+  /** Folder of the function, below the root; another one only for an `entrypoint` further down. */
+  fnFolder: string
+  /** Configs from the root down, the function's own last. */
+  layers: readonly (FunctionConfig | null)[]
+  env: Readonly<Record<string, EnvValue>>
+  helpers: Helpers
+  /** Stamps of the manifests of a compiled function. */
+  manifests: string
+}
+
+export interface Identity {
+  name: string
+  version: string | null
+  kind: FunctionVersion['kind']
+}
+
+export class FunctionMaker {
+  readonly #rootPath: string
+  readonly #defaults: PolicyDefaults
+  /** The function versions of the discovery before, by key. */
+  readonly #known: ReadonlyMap<string, FunctionVersion>
+
+  constructor(rootPath: string, defaults: PolicyDefaults, known: ReadonlyMap<string, FunctionVersion>) {
+    this.#rootPath = rootPath
+    this.#defaults = defaults
+    this.#known = known
+  }
+
+  /**
+   * @param target - which layers are the function's own, and fixed methods
+   * @param isScheduled - false leaves out schedule and keep_warm, which one function of a folder carries
+   */
+  make(handler: Handler, identity: Identity, target: PolicyTarget, isScheduled: boolean): FunctionVersion {
+    const { runtime, env, helpers, manifests, layers } = handler
+    const entryFile = toChild(handler.folder, handler.file.name)
+    const merged = mergePolicies(layers, this.#defaults, target)
+    if (merged.adapter !== null && !hasAdapter(runtime, merged.adapter)) {
+      target.warnings?.push(toAdapterWarning(entryFile, runtime, merged.adapter, target.label ?? entryFile))
+    }
+    const policy: Policy = isScheduled ? merged : { ...merged, schedule: null, keepWarm: null }
+    return this.reuse({
+      key: toFunctionKey(runtime, identity.name, identity.version),
+      runtime,
+      ...identity,
+      fnDir: join(this.#rootPath, handler.fnFolder),
+      entryPath: join(this.#rootPath, entryFile),
+      entryFile,
+      policy,
+      env,
+      signature: toSignature(entryFile, handler.file, helpers[runtime], manifests, policy, env),
+    })
+  }
+
+  /** The object of the discovery before when nothing about the function changed. */
+  reuse(fn: FunctionVersion): FunctionVersion {
+    const known = this.#known.get(fn.key)
+    if (known !== undefined && isDeepStrictEqual(known, fn)) return known
+    Object.freeze(fn.policy)
+    return Object.freeze(fn)
+  }
+}
+
+/** Its calls answer 500 (§2.12); the routes stay, so that nothing else takes them silently. */
+function toAdapterWarning(entryFile: string, runtime: RuntimeName, adapter: AdapterName, path: string): Warning {
+  return {
+    code: 'ADAPTER_UNAVAILABLE',
+    path,
+    message: `${path}: invoke.adapter is "${adapter}", which ${runtime} does not have: calls of ${entryFile} answer 500`,
+    hint: 'Remove invoke.adapter, or write the handler for node or python.',
+  }
+}
 
 export interface Settled {
   /** By key, unique. */
