@@ -187,16 +187,16 @@ class Resolution {
     this.inputs = inputs
     this.fileLabel = inputs.fileLabel ?? (filePath ? relative(cwd, filePath) || filePath : 'fngw.json')
     this.fileDir = filePath ? dirname(filePath) : cwd
-    this.file = this.checkHolder(file, toPlace(this.fileLabel, '', []), 'file')
-    this.options = this.checkHolder(inputs.options, toPlace(null, 'options', []), 'option')
+    this.file = this.#checkHolder(file, toPlace(this.fileLabel, '', []), 'file')
+    this.options = this.#checkHolder(inputs.options, toPlace(null, 'options', []), 'option')
   }
 
   /** A file or `options` of another type is a problem and sets nothing. */
-  private checkHolder(holder: unknown, at: Place, source: SourceKind): Record<string, unknown> {
+  #checkHolder(holder: unknown, at: Place, source: SourceKind): Record<string, unknown> {
     if (isPlainObject(holder)) return holder
     if (holder !== undefined && holder !== null) {
       reportWrong(at, 'an object', holder, 'Write { "functions-dir": "functions" }, or functionsRoot in code.')
-      this.take(at.findings, source, null)
+      this.#take(at.findings, source, null)
     }
     return {}
   }
@@ -204,14 +204,14 @@ class Resolution {
   /** Where `name` is given, strongest first. */
   candidates(name: Name): Candidate[] {
     const { key, keyAliases } = OPTIONS[name]
-    const found = [...this.fromCode(name), ...OPTIONS[name].env.flatMap(variable => this.fromEnv(variable, name))]
+    const found = [...this.#fromCode(name), ...OPTIONS[name].env.flatMap(variable => this.fromEnv(variable, name))]
     for (const word of key === null ? [] : [key, ...keyAliases]) {
-      if (isGiven(this.file, word)) found.push(this.fromFile(word, this.file[word]))
+      if (isGiven(this.file, word)) found.push(this.#fromFile(word, this.file[word]))
     }
     return found
   }
 
-  private fromCode(name: Name): Candidate[] {
+  #fromCode(name: Name): Candidate[] {
     const { flags = {}, cwd } = this.inputs
     const found: Candidate[] = []
     const { secret, flags: spellings } = OPTIONS[name]
@@ -235,7 +235,7 @@ class Resolution {
     return [{ source: 'env', name: shown, at, value, base: path === null ? cwd : dirname(path) }]
   }
 
-  private fromFile(key: string, value: unknown): Candidate {
+  #fromFile(key: string, value: unknown): Candidate {
     const at = toPlace(this.fileLabel, key, [])
     return { source: 'file', name: `${this.fileLabel}: ${key}`, at, value, base: this.fileDir }
   }
@@ -246,7 +246,7 @@ class Resolution {
     for (const candidate of candidates) {
       const { at, value, base } = candidate
       const given = readCandidate(option.field, candidate)
-      this.take(at.findings, candidate.source, candidate === used ? null : used!.name)
+      this.#take(at.findings, candidate.source, candidate === used ? null : used!.name)
       if (candidate === used && given !== undefined && !at.findings.some(isProblem)) {
         this.values.set(name, option.locate ? option.locate(given, base) : given)
         this.sources[name] = { source: candidate.source, name: candidate.name }
@@ -255,7 +255,7 @@ class Resolution {
         const findings: Finding[] = []
         const place = toPlace(at.file, at.name, findings)
         report(place, 'CONFIG_REPEATED', `is not used, because ${used.name} is given`, 'Keep one of them.')
-        this.take(findings, 'env', null)
+        this.#take(findings, 'env', null)
       }
     }
   }
@@ -265,7 +265,7 @@ class Resolution {
     if (noEffect === null) return
     const findings: Finding[] = []
     reportNoEffect({ ...at, findings }, noEffect)
-    this.take(findings, source, null)
+    this.#take(findings, source, null)
   }
 
   /** Programs are settled tool by tool, so that a variable for one does not hide the file's others. */
@@ -273,7 +273,7 @@ class Resolution {
     const { field } = OPTIONS.binaries
     const maps = this.candidates('binaries').map(candidate => {
       const map = readCandidate(field, candidate)
-      this.take(candidate.at.findings, candidate.source, null)
+      this.#take(candidate.at.findings, candidate.source, null)
       return { candidate, map: map ?? {} }
     })
     const binaries: Record<string, string> = {}
@@ -324,11 +324,11 @@ class Resolution {
       const at = toPlace(null, `options.${name}`, findings)
       if (!Object.hasOwn(OPTIONS, name)) reportUnknownKey(at, name, Object.keys(OPTIONS), 'option')
     }
-    this.take(findings, 'env', null)
+    this.#take(findings, 'env', null)
   }
 
   /** Files findings under problems or warnings. `overriddenBy`: the name of the stronger source that made them harmless. */
-  private take(findings: readonly Finding[], source: SourceKind, overriddenBy: string | null): void {
+  #take(findings: readonly Finding[], source: SourceKind, overriddenBy: string | null): void {
     for (const finding of findings) {
       if (isProblem(finding) && overriddenBy === null) this.problems.push({ ...finding, source })
       else if (overriddenBy === null) this.warnings.push(toWarning(finding))

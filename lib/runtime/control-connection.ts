@@ -42,38 +42,40 @@ interface PendingStart {
 }
 
 export class ControlConnection {
-  private readonly uri: string
-  private readonly clock: Clock
-  private readonly events: ControlEvents
-  private readonly socket: net.Socket
-  private readonly starts = new Map<number, PendingStart>()
-  private nextId = 0
-  private isReady = false
-  private isOver = false
-  private misses = 0
-  private timer: NodeJS.Timeout | null = null
-  private problem: string | null = null
+  readonly #uri: string
+  readonly #clock: Clock
+  readonly #events: ControlEvents
+  readonly #socket: net.Socket
+  readonly #starts = new Map<number, PendingStart>()
+  #nextId = 0
+  #isReady = false
+  #isOver = false
+  #misses = 0
+  #timer: NodeJS.Timeout | null = null
+  #problem: string | null = null
 
   constructor(uri: string, clock: Clock, events: ControlEvents) {
-    this.uri = uri
-    this.clock = clock
-    this.events = events
-    const reader = new FrameReader((kind, id, header, body) => this.handleFrame(kind, id, header, body))
-    this.socket = net.connect({ ...parseSocketUri(uri), noDelay: true } as net.NetConnectOpts)
-    this.socket.on('data', chunk => {
-      if (this.isOver) return
+    this.#uri = uri
+    this.#clock = clock
+    this.#events = events
+    const reader = new FrameReader((kind, id, header, body) => this.#handleFrame(kind, id, header, body))
+    this.#socket = net.connect({ ...parseSocketUri(uri), noDelay: true } as net.NetConnectOpts)
+    this.#socket.on('data', chunk => {
+      if (this.#isOver) return
       try {
         reader.push(chunk)
       } catch (error) {
-        this.lose(`protocol error: ${(error as Error).message}`)
+        this.#lose(`protocol error: ${(error as Error).message}`)
       }
     })
-    this.socket.on('error', error => {
-      this.problem ??= error.message
+    this.#socket.on('error', error => {
+      this.#problem ??= error.message
     })
-    this.socket.on('close', () => this.lose(this.problem ?? 'connection closed'))
-    this.send(KIND.hello, 0, '{"role":"control"}', Buffer.from([PROTOCOL_VERSION]))
-    this.arm(DAEMON_READY_TIMEOUT_MS, () => this.lose(`no answer to hello within ${DAEMON_READY_TIMEOUT_MS / 1000} s`))
+    this.#socket.on('close', () => this.#lose(this.#problem ?? 'connection closed'))
+    this.#send(KIND.hello, 0, '{"role":"control"}', Buffer.from([PROTOCOL_VERSION]))
+    this.#arm(DAEMON_READY_TIMEOUT_MS, () =>
+      this.#lose(`no answer to hello within ${DAEMON_READY_TIMEOUT_MS / 1000} s`),
+    )
   }
 
   /**
@@ -82,41 +84,41 @@ export class ControlConnection {
    * @throws Error with the daemon's reason, the reason why the connection was lost, or that there was no answer in time
    */
   start(header: string): Promise<DaemonWorker> {
-    this.nextId += 1
-    const id = this.nextId
+    this.#nextId += 1
+    const id = this.#nextId
     return new Promise((resolve, reject) => {
-      if (this.isOver) {
+      if (this.#isOver) {
         reject(new Error('connection closed'))
         return
       }
-      const timer = this.clock.setTimeout(() => {
-        this.starts.delete(id)
+      const timer = this.#clock.setTimeout(() => {
+        this.#starts.delete(id)
         reject(new Error(`no answer to start within ${START_TIMEOUT_MS / 1000} s`))
       }, START_TIMEOUT_MS)
-      this.starts.set(id, { timer, resolve, reject })
-      this.send(KIND.start, id, header)
+      this.#starts.set(id, { timer, resolve, reject })
+      this.#send(KIND.start, id, header)
     })
   }
 
   stop(worker: string, graceMs: number): void {
-    this.send(KIND.stop, 0, JSON.stringify({ worker, grace_ms: graceMs }))
+    this.#send(KIND.stop, 0, JSON.stringify({ worker, grace_ms: graceMs }))
   }
 
   /** Ends the connection without `onLost`. */
   close(): void {
-    this.finish('connection closed')
+    this.#finish('connection closed')
   }
 
-  private handleFrame(kind: Kind, id: number, headerText: string, body: Buffer): void {
-    this.misses = 0
-    if (this.isOver) return
+  #handleFrame(kind: Kind, id: number, headerText: string, body: Buffer): void {
+    this.#misses = 0
+    if (this.#isOver) return
     const header = parseHeader(headerText)
     switch (kind) {
       case KIND.ready:
-        this.handleReady(header)
+        this.#handleReady(header)
         return
       case KIND.started: {
-        const start = this.takeStart(id)
+        const start = this.#takeStart(id)
         if (start === null) {
           // Nobody waits for it any more, and nobody would end it.
           this.stop(String(header.worker), 0)
@@ -125,7 +127,7 @@ export class ControlConnection {
         start.resolve({
           worker: String(header.worker),
           // Without a socket of its own the worker is reached through the daemon's.
-          uri: typeof header.uri === 'string' ? header.uri : this.uri,
+          uri: typeof header.uri === 'string' ? header.uri : this.#uri,
           pid: typeof header.pid === 'number' ? header.pid : 0,
         })
         return
@@ -133,87 +135,87 @@ export class ControlConnection {
       case KIND.error: {
         const reason = typeof header.message === 'string' ? header.message : 'daemon answered with an error'
         if (id === 0) {
-          this.lose(reason)
+          this.#lose(reason)
           return
         }
-        this.takeStart(id)?.reject(new Error(reason))
+        this.#takeStart(id)?.reject(new Error(reason))
         return
       }
       case KIND.exited:
-        this.events.onExited(String(header.worker), toExit(header))
+        this.#events.onExited(String(header.worker), toExit(header))
         return
       case KIND.log:
-        this.events.onLog(
+        this.#events.onLog(
           String(header.worker),
           header.stream === 'stderr' ? 'stderr' : 'stdout',
           body.toString('utf8'),
         )
         return
       case KIND.ping:
-        this.send(KIND.pong, id, '')
+        this.#send(KIND.pong, id, '')
         return
       default:
     }
   }
 
-  private takeStart(id: number): PendingStart | null {
-    const start = this.starts.get(id)
+  #takeStart(id: number): PendingStart | null {
+    const start = this.#starts.get(id)
     if (start === undefined) return null
-    this.starts.delete(id)
-    this.clock.clearTimeout(start.timer)
+    this.#starts.delete(id)
+    this.#clock.clearTimeout(start.timer)
     return start
   }
 
-  private handleReady(header: Record<string, unknown>): void {
-    if (this.isReady) return
-    this.isReady = true
-    this.clearTimer()
-    this.ping()
-    this.events.onReady({
+  #handleReady(header: Record<string, unknown>): void {
+    if (this.#isReady) return
+    this.#isReady = true
+    this.#clearTimer()
+    this.#ping()
+    this.#events.onReady({
       runtime: String(header.runtime ?? ''),
       version: String(header.version ?? ''),
       pid: Number(header.pid) || 0,
     })
   }
 
-  private ping(): void {
-    this.arm(PING_INTERVAL_MS, () => {
-      if (this.misses >= PING_MISSES) {
-        this.lose(`no answer for ${(PING_INTERVAL_MS * PING_MISSES) / 1000} s`)
+  #ping(): void {
+    this.#arm(PING_INTERVAL_MS, () => {
+      if (this.#misses >= PING_MISSES) {
+        this.#lose(`no answer for ${(PING_INTERVAL_MS * PING_MISSES) / 1000} s`)
         return
       }
-      this.misses += 1
-      this.send(KIND.ping, 0, '')
-      this.ping()
+      this.#misses += 1
+      this.#send(KIND.ping, 0, '')
+      this.#ping()
     })
   }
 
-  private send(kind: Kind, id: number, header: string, body: Buffer | null = null): void {
-    if (!this.isOver) this.socket.write(encodeFrame(kind, id, header, body))
+  #send(kind: Kind, id: number, header: string, body: Buffer | null = null): void {
+    if (!this.#isOver) this.#socket.write(encodeFrame(kind, id, header, body))
   }
 
-  private lose(reason: string): void {
-    if (this.isOver) return
-    this.finish(reason)
-    this.events.onLost(reason)
+  #lose(reason: string): void {
+    if (this.#isOver) return
+    this.#finish(reason)
+    this.#events.onLost(reason)
   }
 
-  private finish(reason: string): void {
-    if (this.isOver) return
-    this.isOver = true
-    this.clearTimer()
-    this.socket.destroy()
-    for (const id of [...this.starts.keys()]) this.takeStart(id)?.reject(new Error(reason))
+  #finish(reason: string): void {
+    if (this.#isOver) return
+    this.#isOver = true
+    this.#clearTimer()
+    this.#socket.destroy()
+    for (const id of [...this.#starts.keys()]) this.#takeStart(id)?.reject(new Error(reason))
   }
 
-  private arm(ms: number, act: () => void): void {
-    this.timer = this.clock.setTimeout(act, ms)
-    this.timer.unref?.()
+  #arm(ms: number, act: () => void): void {
+    this.#timer = this.#clock.setTimeout(act, ms)
+    this.#timer.unref?.()
   }
 
-  private clearTimer(): void {
-    if (this.timer !== null) this.clock.clearTimeout(this.timer)
-    this.timer = null
+  #clearTimer(): void {
+    if (this.#timer !== null) this.#clock.clearTimeout(this.#timer)
+    this.#timer = null
   }
 }
 

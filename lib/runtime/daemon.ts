@@ -71,35 +71,35 @@ export class Daemon {
   reason = 'not started: no functions'
   uri: string
   info: DaemonInfo | null = null
-  private readonly options: DaemonOptions
-  private readonly workers = new Map<string, LiveWorker>()
-  private child: ChildProcess | null = null
-  private control: ControlConnection | null = null
-  private timer: NodeJS.Timeout | null = null
-  private failures = 0
-  private upSince = 0
-  private retryAt = 0
-  private lastLine = ''
-  private lastFailure = ''
-  private changes: (() => void)[] = []
+  readonly #options: DaemonOptions
+  readonly #workers = new Map<string, LiveWorker>()
+  #child: ChildProcess | null = null
+  #control: ControlConnection | null = null
+  #timer: NodeJS.Timeout | null = null
+  #failures = 0
+  #upSince = 0
+  #retryAt = 0
+  #lastLine = ''
+  #lastFailure = ''
+  #changes: (() => void)[] = []
 
   constructor(options: DaemonOptions) {
-    this.options = options
+    this.#options = options
     this.index = options.index
     this.uri = options.externalUri ?? ''
   }
 
   /** Starts it when it was not yet needed. */
   ensureStarted(): void {
-    if (this.state === 'idle') this.attempt()
+    if (this.state === 'idle') this.#attempt()
   }
 
   health(): SocketHealth {
     const { index, uri } = this
     let { reason } = this
     if (this.state === 'waiting') {
-      const left = Math.max(0, Math.ceil(this.retryAt - this.options.clock.monotonic()))
-      reason = `${reason}; ${this.options.externalUri === null ? 'restarting' : 'reconnecting'} in ${left} ms`
+      const left = Math.max(0, Math.ceil(this.#retryAt - this.#options.clock.monotonic()))
+      reason = `${reason}; ${this.#options.externalUri === null ? 'restarting' : 'reconnecting'} in ${left} ms`
     }
     // One that nobody needs yet is not broken.
     return { index, uri, up: this.state === 'up' || this.state === 'idle', reason }
@@ -108,12 +108,12 @@ export class Daemon {
   /** Milliseconds until it may be up: 0 while starting, Infinity when it is not going to be. */
   delay(now: number): number {
     if (this.state === 'starting') return 0
-    return this.state === 'waiting' ? Math.max(0, this.retryAt - now) : Number.POSITIVE_INFINITY
+    return this.state === 'waiting' ? Math.max(0, this.#retryAt - now) : Number.POSITIVE_INFINITY
   }
 
   /** Resolves when the state changes next. */
   change(): Promise<void> {
-    return new Promise(resolve => this.changes.push(resolve))
+    return new Promise(resolve => this.#changes.push(resolve))
   }
 
   /**
@@ -122,30 +122,30 @@ export class Daemon {
    * @throws Error with a reason
    */
   async startWorker(key: string, header: string): Promise<StartedWorker> {
-    const control = this.control
+    const control = this.#control
     if (control === null || this.state !== 'up') throw new Error(this.reason)
     const { worker, uri, pid } = await control.start(header)
-    return this.follow(key, control, { worker, uri, pid })
+    return this.#follow(key, control, { worker, uri, pid })
   }
 
   /** Ends the daemon with its workers. */
   async close(): Promise<void> {
     if (this.state === 'closed') return
-    this.clearTimer()
-    this.set('closed', 'closed')
-    const { child } = this
-    this.control?.close()
-    this.control = null
-    if (child !== null && child.exitCode === null && child.signalCode === null) await this.endChild(child)
-    this.dropWorkers('daemon stopped')
-    this.removeSocket()
+    this.#clearTimer()
+    this.#set('closed', 'closed')
+    const child = this.#child
+    this.#control?.close()
+    this.#control = null
+    if (child !== null && child.exitCode === null && child.signalCode === null) await this.#endChild(child)
+    this.#dropWorkers('daemon stopped')
+    this.#removeSocket()
   }
 
-  private endChild(child: ChildProcess): Promise<void> {
+  #endChild(child: ChildProcess): Promise<void> {
     return new Promise(resolve => {
-      const timer = this.options.clock.setTimeout(() => killGroup(child.pid), DAEMON_STOP_GRACE_MS)
+      const timer = this.#options.clock.setTimeout(() => killGroup(child.pid), DAEMON_STOP_GRACE_MS)
       child.once('exit', () => {
-        this.options.clock.clearTimeout(timer)
+        this.#options.clock.clearTimeout(timer)
         resolve()
       })
       // The end of its control input tells it to end.
@@ -153,13 +153,13 @@ export class Daemon {
     })
   }
 
-  private follow(key: string, control: ControlConnection, started: DaemonWorker): StartedWorker {
+  #follow(key: string, control: ControlConnection, started: DaemonWorker): StartedWorker {
     const id = started.worker
-    const worker = this.workers.get(id) ?? { key: '', pid: 0, exit: null, listeners: [] }
+    const worker = this.#workers.get(id) ?? { key: '', pid: 0, exit: null, listeners: [] }
     worker.key = key
     worker.pid = started.pid
-    if (worker.exit === null) this.workers.set(id, worker)
-    else this.workers.delete(id)
+    if (worker.exit === null) this.#workers.set(id, worker)
+    else this.#workers.delete(id)
     return {
       id,
       uri: started.uri,
@@ -176,24 +176,24 @@ export class Daemon {
     }
   }
 
-  private attempt(): void {
-    const { options } = this
-    this.clearTimer()
-    this.lastLine = ''
-    this.set('starting', 'starting')
+  #attempt(): void {
+    const options = this.#options
+    this.#clearTimer()
+    this.#lastLine = ''
+    this.#set('starting', 'starting')
     if (options.externalUri !== null) {
-      this.connect(reason => this.fail(reason))
+      this.#connect(reason => this.#fail(reason))
       return
     }
     let launch: Launch
     try {
       launch = options.launch()
     } catch (error) {
-      this.fail((error as Error).message)
+      this.#fail((error as Error).message)
       return
     }
     this.uri = launch.uri
-    this.removeSocket()
+    this.#removeSocket()
     const child = spawn(launch.command, launch.args, {
       cwd: launch.cwd,
       env: launch.env,
@@ -201,20 +201,20 @@ export class Daemon {
       detached: true,
       stdio: ['pipe', 'pipe', 'pipe'],
     })
-    this.child = child
-    this.watch(child, launch)
+    this.#child = child
+    this.#watch(child, launch)
   }
 
-  private watch(child: ChildProcess, launch: Launch): void {
-    const { clock } = this.options
+  #watch(child: ChildProcess, launch: Launch): void {
+    const { clock } = this.#options
     const startedAt = clock.monotonic()
     child.stdin?.on('error', () => {})
-    child.stdout?.on('data', bytes => this.note(String(bytes), false))
-    child.stderr?.on('data', bytes => this.note(String(bytes), true))
-    child.once('error', error => this.handleChildEnd(child, `cannot run ${launch.command}: ${error.message}`))
+    child.stdout?.on('data', bytes => this.#note(String(bytes), false))
+    child.stderr?.on('data', bytes => this.#note(String(bytes), true))
+    child.once('error', error => this.#handleChildEnd(child, `cannot run ${launch.command}: ${error.message}`))
     child.once('exit', (code, signal) => {
       const end = signal === null ? `exited with code ${code}` : `ended by ${signal}`
-      const finish = () => this.handleChildEnd(child, this.lastLine === '' ? end : `${end}: ${this.lastLine}`)
+      const finish = () => this.#handleChildEnd(child, this.#lastLine === '' ? end : `${end}: ${this.#lastLine}`)
       // Its last line tells why, but a process it left behind may hold the pipe open.
       const timer = clock.setTimeout(finish, LAST_LINE_WAIT_MS)
       child.once('close', () => {
@@ -224,139 +224,139 @@ export class Daemon {
     })
     // It listens when it listens; until then a connection is refused.
     const retry = (reason: string) => {
-      if (this.child !== child || this.state !== 'starting') return
+      if (this.#child !== child || this.state !== 'starting') return
       if (clock.monotonic() - startedAt > DAEMON_READY_TIMEOUT_MS) {
-        this.lastLine = `not ready within ${DAEMON_READY_TIMEOUT_MS / 1000} s (${reason})`
+        this.#lastLine = `not ready within ${DAEMON_READY_TIMEOUT_MS / 1000} s (${reason})`
         killGroup(child.pid)
         return
       }
-      this.timer = clock.setTimeout(() => this.connect(retry), CONNECT_RETRY_MS)
+      this.#timer = clock.setTimeout(() => this.#connect(retry), CONNECT_RETRY_MS)
     }
-    this.connect(retry)
+    this.#connect(retry)
   }
 
   /** @param onRefused - the connection was lost before the daemon was ready */
-  private connect(onRefused: (reason: string) => void): void {
-    const control = new ControlConnection(this.uri, this.options.clock, {
-      onReady: info => this.handleReady(control, info),
+  #connect(onRefused: (reason: string) => void): void {
+    const control = new ControlConnection(this.uri, this.#options.clock, {
+      onReady: info => this.#handleReady(control, info),
       onLost: reason => {
-        if (this.control !== control) onRefused(reason)
-        else this.handleLost(reason)
+        if (this.#control !== control) onRefused(reason)
+        else this.#handleLost(reason)
       },
       onLog: (worker, stream, text) => {
-        const live = this.workers.get(worker)
-        if (live !== undefined) this.options.onLog(live.key, stream, text)
+        const live = this.#workers.get(worker)
+        if (live !== undefined) this.#options.onLog(live.key, stream, text)
       },
-      onExited: (worker, exit) => this.handleExited(worker, exit),
+      onExited: (worker, exit) => this.#handleExited(worker, exit),
     })
   }
 
-  private handleReady(control: ControlConnection, info: DaemonInfo): void {
+  #handleReady(control: ControlConnection, info: DaemonInfo): void {
     if (this.state !== 'starting') {
       control.close()
       return
     }
-    const problem = findVersionProblem(this.options.runtime, info.version)
+    const problem = findVersionProblem(this.#options.runtime, info.version)
     if (problem !== null) {
       control.close()
-      this.lastLine = problem
-      if (this.child === null) this.fail(problem)
-      else killGroup(this.child.pid)
+      this.#lastLine = problem
+      if (this.#child === null) this.#fail(problem)
+      else killGroup(this.#child.pid)
       return
     }
-    this.clearTimer()
-    this.control = control
+    this.#clearTimer()
+    this.#control = control
     this.info = info
-    this.lastFailure = ''
-    this.upSince = this.options.clock.monotonic()
-    this.set('up', 'ok')
-    this.emit('up', `${info.runtime} ${info.version}`)
+    this.#lastFailure = ''
+    this.#upSince = this.#options.clock.monotonic()
+    this.#set('up', 'ok')
+    this.#emit('up', `${info.runtime} ${info.version}`)
   }
 
   /** The connection is gone. A daemon of ours is then of no use: its end follows and starts the next one. */
-  private handleLost(reason: string): void {
-    this.control = null
-    if (this.child === null) {
-      this.dropWorkers(reason)
-      this.fail(reason)
+  #handleLost(reason: string): void {
+    this.#control = null
+    if (this.#child === null) {
+      this.#dropWorkers(reason)
+      this.#fail(reason)
       return
     }
-    this.lastLine ||= reason
-    this.set('starting', reason)
-    killGroup(this.child.pid)
+    this.#lastLine ||= reason
+    this.#set('starting', reason)
+    killGroup(this.#child.pid)
   }
 
-  private handleChildEnd(child: ChildProcess, reason: string): void {
-    if (this.child !== child) return
-    this.child = null
-    this.control?.close()
-    this.control = null
+  #handleChildEnd(child: ChildProcess, reason: string): void {
+    if (this.#child !== child) return
+    this.#child = null
+    this.#control?.close()
+    this.#control = null
     // Their sockets are private to this gateway; without the daemon nobody would end them.
-    this.dropWorkers(`daemon ${reason}`)
+    this.#dropWorkers(`daemon ${reason}`)
     killGroup(child.pid)
-    if (this.state !== 'closed') this.fail(reason)
+    if (this.state !== 'closed') this.#fail(reason)
   }
 
-  private handleExited(id: string, exit: WorkerExit): void {
-    const worker = this.workers.get(id)
+  #handleExited(id: string, exit: WorkerExit): void {
+    const worker = this.#workers.get(id)
     if (worker === undefined) {
       // It ended before its start was told to whoever asked.
-      this.workers.set(id, { key: '', pid: 0, exit, listeners: [] })
+      this.#workers.set(id, { key: '', pid: 0, exit, listeners: [] })
       return
     }
-    this.workers.delete(id)
+    this.#workers.delete(id)
     worker.exit = exit
     for (const listener of worker.listeners.splice(0)) listener(exit)
   }
 
-  private dropWorkers(reason: string): void {
-    const workers = [...this.workers.entries()]
-    const isLocal = this.options.externalUri === null
+  #dropWorkers(reason: string): void {
+    const workers = [...this.#workers.entries()]
+    const isLocal = this.#options.externalUri === null
     for (const [id, worker] of workers) {
       if (isLocal && worker.pid > 1) killGroup(worker.pid)
-      this.handleExited(id, { code: null, signal: null, reason })
+      this.#handleExited(id, { code: null, signal: null, reason })
     }
-    this.workers.clear()
+    this.#workers.clear()
   }
 
-  private fail(reason: string): void {
-    const { clock } = this.options
+  #fail(reason: string): void {
+    const { clock } = this.#options
     const now = clock.monotonic()
-    if (this.upSince > 0 && now - this.upSince >= RESTART_RESET_MS) this.failures = 0
-    this.upSince = 0
-    const delay = Math.min(RESTART_DELAY_MS.first * 2 ** Math.min(this.failures, 16), RESTART_DELAY_MS.max)
-    this.failures += 1
-    this.retryAt = now + delay
-    this.set('waiting', reason)
+    if (this.#upSince > 0 && now - this.#upSince >= RESTART_RESET_MS) this.#failures = 0
+    this.#upSince = 0
+    const delay = Math.min(RESTART_DELAY_MS.first * 2 ** Math.min(this.#failures, 16), RESTART_DELAY_MS.max)
+    this.#failures += 1
+    this.#retryAt = now + delay
+    this.#set('waiting', reason)
     // One line for a daemon that fails again and again for the same cause.
-    if (this.lastFailure !== reason) this.emit('down', reason)
-    this.lastFailure = reason
-    this.timer = clock.setTimeout(() => this.attempt(), delay)
+    if (this.#lastFailure !== reason) this.#emit('down', reason)
+    this.#lastFailure = reason
+    this.#timer = clock.setTimeout(() => this.#attempt(), delay)
   }
 
-  private note(text: string, isError: boolean): void {
-    this.emit('output', text)
+  #note(text: string, isError: boolean): void {
+    this.#emit('output', text)
     const line = text.trimEnd().split('\n').at(-1)?.trim() ?? ''
-    if (isError && line !== '') this.lastLine = line.slice(0, MAX_REASON_CHARS)
+    if (isError && line !== '') this.#lastLine = line.slice(0, MAX_REASON_CHARS)
   }
 
-  private emit(kind: DaemonEvent['kind'], text: string): void {
-    this.options.onEvent({ runtime: this.options.runtime, index: this.index, kind, text })
+  #emit(kind: DaemonEvent['kind'], text: string): void {
+    this.#options.onEvent({ runtime: this.#options.runtime, index: this.index, kind, text })
   }
 
-  private set(state: DaemonState, reason: string): void {
+  #set(state: DaemonState, reason: string): void {
     this.state = state
     this.reason = reason
-    for (const resolve of this.changes.splice(0)) resolve()
+    for (const resolve of this.#changes.splice(0)) resolve()
   }
 
-  private removeSocket(): void {
-    if (this.options.externalUri === null && this.uri !== '') rmSync(this.uri.slice('unix:'.length), { force: true })
+  #removeSocket(): void {
+    if (this.#options.externalUri === null && this.uri !== '') rmSync(this.uri.slice('unix:'.length), { force: true })
   }
 
-  private clearTimer(): void {
-    if (this.timer !== null) this.options.clock.clearTimeout(this.timer)
-    this.timer = null
+  #clearTimer(): void {
+    if (this.#timer !== null) this.#options.clock.clearTimeout(this.#timer)
+    this.#timer = null
   }
 }
 

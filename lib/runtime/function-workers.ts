@@ -23,22 +23,22 @@ export interface FunctionWorkersOptions {
 }
 
 export class FunctionWorkers {
-  private readonly options: FunctionWorkersOptions
-  private readonly sets = new Map<string, WorkerSet>()
+  readonly #options: FunctionWorkersOptions
+  readonly #sets = new Map<string, WorkerSet>()
   /** Sets that finish their last calls. */
-  private readonly leaving = new Set<WorkerSet>()
-  private functions: ReadonlyMap<string, FunctionVersion> = new Map()
-  private isClosing = false
-  private emptied: (() => void) | null = null
+  readonly #leaving = new Set<WorkerSet>()
+  #functions: ReadonlyMap<string, FunctionVersion> = new Map()
+  #isClosing = false
+  #emptied: (() => void) | null = null
 
   constructor(options: FunctionWorkersOptions) {
-    this.options = options
+    this.#options = options
   }
 
   dispatch(call: RuntimeCall): void {
-    const set = this.sets.get(call.fn.key)
+    const set = this.#sets.get(call.fn.key)
     if (set !== undefined) set.dispatch(call)
-    else this.dispatchFirst(call)
+    else this.#dispatchFirst(call)
   }
 
   abandon(call: RuntimeCall): void {
@@ -48,80 +48,80 @@ export class FunctionWorkers {
   }
 
   warm(fn: FunctionVersion, count: number): void {
-    if (!this.isClosing) this.setOf(fn).warm(count)
+    if (!this.#isClosing) this.#setOf(fn).warm(count)
   }
 
   /** Takes over a new catalog's functions: sets of changed and deleted ones finish and end. */
   retain(functions: ReadonlyMap<string, FunctionVersion>): void {
-    this.functions = functions
-    for (const [key, set] of this.sets) {
+    this.#functions = functions
+    for (const [key, set] of this.#sets) {
       const fn = functions.get(key)
-      if (fn === undefined || !isSame(fn, set.fn)) this.retire(key, set)
+      if (fn === undefined || !isSame(fn, set.fn)) this.#retire(key, set)
     }
-    if (this.isClosing) return
+    if (this.#isClosing) return
     for (const fn of functions.values()) {
-      if (fn.runtime === this.options.runtime && minWarmOf(fn) > 0) this.warm(fn, minWarmOf(fn))
+      if (fn.runtime === this.#options.runtime && minWarmOf(fn) > 0) this.warm(fn, minWarmOf(fn))
     }
   }
 
   /** True when the catalog has functions of this runtime. */
   get hasFunctions(): boolean {
-    for (const fn of this.functions.values()) if (fn.runtime === this.options.runtime) return true
+    for (const fn of this.#functions.values()) if (fn.runtime === this.#options.runtime) return true
     return false
   }
 
   /** Live workers of one function. */
   count(key: string): number {
-    return this.sets.get(key)?.workers.length ?? 0
+    return this.#sets.get(key)?.workers.length ?? 0
   }
 
   /** Workers of all functions. */
   get total(): number {
     let total = 0
-    for (const set of this.sets.values()) total += set.workers.length
-    for (const set of this.leaving) total += set.workers.length
+    for (const set of this.#sets.values()) total += set.workers.length
+    for (const set of this.#leaving) total += set.workers.length
     return total
   }
 
   /** Resolves when every call is over or `timeoutMs` ms have passed; what then still runs is killed. */
   async close(timeoutMs: number): Promise<void> {
-    const { clock } = this.options
-    this.isClosing = true
-    for (const [key, set] of this.sets) this.retire(key, set)
-    if (this.leaving.size > 0 && timeoutMs > 0) {
+    const { clock } = this.#options
+    this.#isClosing = true
+    for (const [key, set] of this.#sets) this.#retire(key, set)
+    if (this.#leaving.size > 0 && timeoutMs > 0) {
       await new Promise<void>(resolve => {
         const timer = clock.setTimeout(resolve, timeoutMs)
-        this.emptied = () => {
+        this.#emptied = () => {
           clock.clearTimeout(timer)
           resolve()
         }
       })
     }
-    for (const set of this.leaving) set.close()
+    for (const set of this.#leaving) set.close()
   }
 
   /** The first call of a function, or one of a catalog that is gone by now. */
-  private dispatchFirst(call: RuntimeCall): void {
-    if (this.isClosing) {
+  #dispatchFirst(call: RuntimeCall): void {
+    if (this.#isClosing) {
       call.state = 'done'
       call.onError(new GatewayError('SHUTTING_DOWN', 'gateway is shutting down'))
       return
     }
-    const set = this.setOf(call.fn)
+    const set = this.#setOf(call.fn)
     set.dispatch(call)
-    if (!this.functions.has(call.fn.key)) this.retire(call.fn.key, set)
+    if (!this.#functions.has(call.fn.key)) this.#retire(call.fn.key, set)
   }
 
-  private retire(key: string, set: WorkerSet): void {
-    this.sets.delete(key)
-    this.leaving.add(set)
+  #retire(key: string, set: WorkerSet): void {
+    this.#sets.delete(key)
+    this.#leaving.add(set)
     set.retire()
   }
 
-  private setOf(fn: FunctionVersion): WorkerSet {
-    const known = this.sets.get(fn.key)
+  #setOf(fn: FunctionVersion): WorkerSet {
+    const known = this.#sets.get(fn.key)
     if (known !== undefined) return known
-    const { options } = this
+    const options = this.#options
     const pool = fn.policy.workerPool
     const allowed = (pool?.enabled ? pool.maxWorkers : fn.policy.maxConcurrency) || MAX_WORKERS_UNLIMITED
     const set = new WorkerSet({
@@ -136,11 +136,11 @@ export class FunctionWorkers {
       onLog: options.onLog,
       onFailure: options.onFailure,
       onEmpty: empty => {
-        this.leaving.delete(empty)
-        if (this.leaving.size === 0) this.emptied?.()
+        this.#leaving.delete(empty)
+        if (this.#leaving.size === 0) this.#emptied?.()
       },
     })
-    this.sets.set(fn.key, set)
+    this.#sets.set(fn.key, set)
     return set
   }
 }

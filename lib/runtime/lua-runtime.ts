@@ -27,76 +27,76 @@ export function createLuaRuntime(options: LuaRuntimeOptions): LuaRuntime {
 
 export class LuaRuntime implements Runtime {
   readonly name = 'lua'
-  private readonly threads: LuaThreads
-  private readonly workers: FunctionWorkers
-  private closing: Promise<void> | null = null
+  readonly #threads: LuaThreads
+  readonly #workers: FunctionWorkers
+  #closing: Promise<void> | null = null
 
   constructor(options: LuaRuntimeOptions) {
-    this.threads = new LuaThreads(options.workerMemoryMb)
-    this.workers = new FunctionWorkers({
+    this.#threads = new LuaThreads(options.workerMemoryMb)
+    this.#workers = new FunctionWorkers({
       runtime: 'lua',
       clock: options.clock,
       maxWorkers: Math.min(Math.max(2 * availableParallelism(), LUA_THREADS.min), LUA_THREADS.max),
       onLog: options.onLog,
       onFailure: options.onFailure,
       // The next spare thread starts when this one is through and its answer is passed on: it would slow the first call.
-      spawn: set => new LuaThread(set, this.threads, toStartHeader(set.fn, options), this.keepSpareSoon),
+      spawn: set => new LuaThread(set, this.#threads, toStartHeader(set.fn, options), this.#keepSpareSoon),
     })
   }
 
   start(): Promise<void> {
-    this.keepSpare()
+    this.#keepSpare()
     return Promise.resolve()
   }
 
   health(): RuntimeHealth {
-    const up = this.closing === null
+    const up = this.#closing === null
     const reason = up ? 'in-process' : 'gateway is shutting down'
     return { routing: 'single', up, reason, sockets: [{ index: 1, uri: 'inprocess:lua', up, reason }] }
   }
 
   dispatch(call: RuntimeCall): void {
-    this.workers.dispatch(call)
+    this.#workers.dispatch(call)
   }
 
   abandon(call: RuntimeCall): void {
-    this.workers.abandon(call)
+    this.#workers.abandon(call)
   }
 
   warm(fn: FunctionVersion, count: number): void {
-    this.workers.warm(fn, count)
+    this.#workers.warm(fn, count)
   }
 
   retain(functions: ReadonlyMap<string, FunctionVersion>): void {
-    this.workers.retain(functions)
-    this.keepSpare()
+    this.#workers.retain(functions)
+    this.#keepSpare()
   }
 
   workerCount(key: string): number {
-    return this.workers.count(key)
+    return this.#workers.count(key)
   }
 
   /** Workers of all functions, for records. */
   get totalWorkers(): number {
-    return this.workers.total
+    return this.#workers.total
   }
 
   /** Threads that have not ended, the spare one included. */
   get threadCount(): number {
-    return this.threads.count
+    return this.#threads.count
   }
 
   close(timeoutMs: number): Promise<void> {
-    this.closing ??= this.workers.close(timeoutMs).then(() => this.threads.close())
-    return this.closing
+    this.#closing ??= this.#workers.close(timeoutMs).then(() => this.#threads.close())
+    return this.#closing
   }
 
-  private readonly keepSpareSoon = (): void => {
-    setImmediate(() => this.keepSpare())
+  readonly #keepSpareSoon = (): void => {
+    setImmediate(() => this.#keepSpare())
   }
 
   /** A gateway without Lua functions pays for no thread. */
-  private keepSpare(): void {
-    this.threads.keepSpare(this.workers.hasFunctions && this.closing === null)
+  #keepSpare(): void {
+    this.#threads.keepSpare(this.#workers.hasFunctions && this.#closing === null)
   }
 }

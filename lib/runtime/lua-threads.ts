@@ -14,48 +14,48 @@ export interface StartedThread {
 
 /** Starts threads and keeps one ready: loading the interpreter takes longer than most first calls may. */
 export class LuaThreads {
-  private readonly memoryMb: number
-  private readonly file = runtimeFile('lua/thread.mjs')
-  private spare: StartedThread | null = null
+  readonly #memoryMb: number
+  readonly #file = runtimeFile('lua/thread.mjs')
+  #spare: StartedThread | null = null
   /** Every thread that has not ended, the spare one included. */
-  private readonly live = new Set<Thread>()
-  private isClosed = false
+  readonly #live = new Set<Thread>()
+  #isClosed = false
 
   /** @param memoryMb - most that the Lua code of one thread may hold */
   constructor(memoryMb: number) {
-    this.memoryMb = memoryMb
+    this.#memoryMb = memoryMb
   }
 
   /** Threads that have not ended. */
   get count(): number {
-    return this.live.size
+    return this.#live.size
   }
 
   /** Makes sure that a started thread is waiting; without need for one, that none is. */
   keepSpare(isNeeded: boolean): void {
-    if (!isNeeded || this.isClosed) {
-      void this.spare?.thread.terminate()
-      this.spare = null
-    } else this.spare ??= this.start()
+    if (!isNeeded || this.#isClosed) {
+      void this.#spare?.thread.terminate()
+      this.#spare = null
+    } else this.#spare ??= this.#start()
   }
 
   /** A thread for one function: the spare one when there is one. */
   take(): StartedThread {
-    const started = this.spare ?? this.start()
-    this.spare = null
+    const started = this.#spare ?? this.#start()
+    this.#spare = null
     return started
   }
 
   /** Resolves when no thread is left. */
   async close(): Promise<void> {
-    this.isClosed = true
-    this.spare = null
-    await Promise.all([...this.live].map(thread => thread.terminate()))
+    this.#isClosed = true
+    this.#spare = null
+    await Promise.all([...this.#live].map(thread => thread.terminate()))
   }
 
-  private start(): StartedThread {
+  #start(): StartedThread {
     const progress = new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT)
-    const thread = new Thread(this.file, {
+    const thread = new Thread(this.#file, {
       name: 'fngw-lua',
       // Lua sees the environment of its function only.
       env: {},
@@ -66,28 +66,28 @@ export class LuaThreads {
       stderr: true,
       trackUnmanagedFds: false,
       workerData: {
-        memoryBytes: this.memoryMb * MIB,
+        memoryBytes: this.#memoryMb * MIB,
         loadTimeoutMs: WORKER_READY_TIMEOUT_MS,
         graceMs: CANCEL_GRACE_MS,
         progress,
       },
       // The thread watches itself and ends well below; the engine's own limit is the last resort.
       resourceLimits: {
-        maxOldGenerationSizeMb: this.memoryMb * LUA_THREAD_HEAP.factor + LUA_THREAD_HEAP.reserveMb,
+        maxOldGenerationSizeMb: this.#memoryMb * LUA_THREAD_HEAP.factor + LUA_THREAD_HEAP.reserveMb,
         maxYoungGenerationSizeMb: LUA_THREAD_HEAP.youngMb,
       },
     })
-    this.live.add(thread)
+    this.#live.add(thread)
     // A thread that cannot even start shows it to whoever took it.
-    thread.on('error', () => this.dropSpare(thread))
+    thread.on('error', () => this.#dropSpare(thread))
     thread.once('exit', () => {
-      this.live.delete(thread)
-      this.dropSpare(thread)
+      this.#live.delete(thread)
+      this.#dropSpare(thread)
     })
     return { thread, progress: new Int32Array(progress) }
   }
 
-  private dropSpare(thread: Thread): void {
-    if (this.spare?.thread === thread) this.spare = null
+  #dropSpare(thread: Thread): void {
+    if (this.#spare?.thread === thread) this.#spare = null
   }
 }

@@ -13,17 +13,17 @@ const EMPTY = Buffer.alloc(0)
 const OUT_OF_MEMORY = 'ERR_WORKER_OUT_OF_MEMORY'
 
 export class LuaThread extends Worker {
-  private readonly thread: Thread
-  private readonly progress: Int32Array
-  private readonly onLoaded: () => void
-  private start: string | undefined
-  private unsent: unknown[] = []
-  private isFlushing = false
+  readonly #thread: Thread
+  readonly #progress: Int32Array
+  readonly #onLoaded: () => void
+  #start: string | undefined
+  #unsent: unknown[] = []
+  #isFlushing = false
   /** Calls that were answered. */
-  private answered = 0
-  private isKilled = false
-  private reason: string | null = null
-  private loadTimer: NodeJS.Timeout | null
+  #answered = 0
+  #isKilled = false
+  #reason: string | null = null
+  #loadTimer: NodeJS.Timeout | null
 
   /**
    * @param startHeader - JSON text of `start`
@@ -31,23 +31,23 @@ export class LuaThread extends Worker {
    */
   constructor(set: WorkerOwner, threads: LuaThreads, startHeader: string, onLoaded: () => void) {
     super(set)
-    this.start = startHeader
-    this.onLoaded = onLoaded
+    this.#start = startHeader
+    this.#onLoaded = onLoaded
     const { thread, progress } = threads.take()
-    this.thread = thread
-    this.progress = progress
-    thread.on('message', (message: unknown[]) => this.read(message))
-    thread.on('error', error => this.handleThreadError(error))
-    thread.once('exit', () => this.handleExit())
-    this.loadTimer = set.clock.setTimeout(() => this.handleSlowLoad(), WORKER_READY_TIMEOUT_MS)
-    this.flushSoon()
+    this.#thread = thread
+    this.#progress = progress
+    thread.on('message', (message: unknown[]) => this.#read(message))
+    thread.on('error', error => this.#handleThreadError(error))
+    thread.once('exit', () => this.#handleExit())
+    this.#loadTimer = set.clock.setTimeout(() => this.#handleSlowLoad(), WORKER_READY_TIMEOUT_MS)
+    this.#flushSoon()
   }
 
   protected override sendCall(call: RuntimeCall): void {
-    this.unsent.push(call.wireId, call.wholeHeader, call.body)
+    this.#unsent.push(call.wireId, call.wholeHeader, call.body)
     // The thread shall begin while the rest of what the poll phase brought is still being read.
-    if (this.unsent.length === FLUSH_MESSAGES * FIELDS_OF_A_CALL) this.send()
-    else this.flushSoon()
+    if (this.#unsent.length === FLUSH_MESSAGES * FIELDS_OF_A_CALL) this.#send()
+    else this.#flushSoon()
   }
 
   // A running handler hears nothing; the set ends the thread at the deadline.
@@ -56,80 +56,81 @@ export class LuaThread extends Worker {
   protected override sendPing(): void {}
 
   protected override endNow(): void {
-    this.isKilled = true
-    this.clearLoadTimer()
+    this.#isKilled = true
+    this.#clearLoadTimer()
     // Stops Lua code in the middle of an instruction; what it said before is still read.
-    void this.thread.terminate()
+    void this.#thread.terminate()
   }
 
   protected override endGracefully(): void {
     this.endNow()
   }
 
-  private flushSoon(): void {
-    if (this.isFlushing) return
-    this.isFlushing = true
-    setImmediate(this.flush)
+  #flushSoon(): void {
+    if (this.#isFlushing) return
+    this.#isFlushing = true
+    setImmediate(this.#flush)
   }
 
-  private readonly flush = (): void => {
-    this.isFlushing = false
-    if (this.start !== undefined || this.unsent.length > 0) this.send()
+  readonly #flush = (): void => {
+    this.#isFlushing = false
+    if (this.#start !== undefined || this.#unsent.length > 0) this.#send()
   }
 
-  private send(): void {
-    const { start, unsent } = this
-    this.start = undefined
-    this.unsent = []
-    if (!this.isKilled) this.thread.postMessage({ start, calls: unsent })
+  #send(): void {
+    const start = this.#start
+    const unsent = this.#unsent
+    this.#start = undefined
+    this.#unsent = []
+    if (!this.#isKilled) this.#thread.postMessage({ start, calls: unsent })
   }
 
-  private read(message: unknown[]): void {
+  #read(message: unknown[]): void {
     for (let i = 0; i < message.length; i += 4) {
-      this.handleMessage(message[i] as string, message[i + 1] as number, message[i + 2] as string, message[i + 3])
+      this.#handleMessage(message[i] as string, message[i + 1] as number, message[i + 2] as string, message[i + 3])
     }
   }
 
-  private handleMessage(kind: string, id: number, text: string, body: unknown): void {
+  #handleMessage(kind: string, id: number, text: string, body: unknown): void {
     switch (kind) {
       case 'reply':
-        this.answered++
+        this.#answered++
         this.handleReply(id, text, toBody(body), false)
         return
       case 'error':
-        this.answered++
-        this.handleCallError(id, JSON.parse(text))
+        this.#answered++
+        this.#handleCallError(id, JSON.parse(text))
         return
       case 'stdout':
       case 'stderr':
         this.handleLog(id, kind, text)
         return
       case 'ready':
-        this.clearLoadTimer()
+        this.#clearLoadTimer()
         this.handleReady(1)
-        this.onLoaded()
+        this.#onLoaded()
         return
       case 'failed':
-        this.clearLoadTimer()
+        this.#clearLoadTimer()
         this.handleLoadError(toRuntimeError(JSON.parse(text), this.set.fn))
-        this.onLoaded()
+        this.#onLoaded()
         return
       case 'dying':
-        this.reason = text
+        this.#reason = text
         return
       default:
     }
   }
 
-  private handleCallError(id: number, fields: Record<string, unknown>): void {
+  #handleCallError(id: number, fields: Record<string, unknown>): void {
     if (fields.ends === true) this.handleLastError(id, toRuntimeError(fields, this.set.fn))
     // The thread ends a late call itself when this process is too busy to do it in time.
     else if (fields.code === 'timeout') this.handleError(id, new GatewayError('TIMEOUT', 'runtime timeout'))
     else this.handleError(id, toRuntimeError(fields, this.set.fn))
   }
 
-  private handleSlowLoad(): void {
-    this.loadTimer = null
+  #handleSlowLoad(): void {
+    this.#loadTimer = null
     this.handleLoadError(
       new GatewayError('LOAD_FAILED', `function did not load within ${WORKER_READY_TIMEOUT_MS / 1000} s`, {
         detail: { file: this.set.fn.entryPath, hint: 'move slow work out of the top level of the handler file' },
@@ -137,21 +138,21 @@ export class LuaThread extends Worker {
     )
   }
 
-  private handleThreadError(error: Error & { code?: string }): void {
-    this.reason ??= error.code === OUT_OF_MEMORY ? 'not enough memory' : `thread failed: ${error.message}`
+  #handleThreadError(error: Error & { code?: string }): void {
+    this.#reason ??= error.code === OUT_OF_MEMORY ? 'not enough memory' : `thread failed: ${error.message}`
   }
 
-  private handleExit(): void {
-    this.clearLoadTimer()
+  #handleExit(): void {
+    this.#clearLoadTimer()
     // Its count of begun calls tells whether answers are lost: then it is not known which of the open calls were begun.
-    const complete = Atomics.load(this.progress, 0) - this.answered <= 1
-    this.handleClosed({ reason: this.reason ?? 'thread ended', unexpected: !this.isKilled, complete })
-    this.onLoaded()
+    const complete = Atomics.load(this.#progress, 0) - this.#answered <= 1
+    this.handleClosed({ reason: this.#reason ?? 'thread ended', unexpected: !this.#isKilled, complete })
+    this.#onLoaded()
   }
 
-  private clearLoadTimer(): void {
-    if (this.loadTimer !== null) this.set.clock.clearTimeout(this.loadTimer)
-    this.loadTimer = null
+  #clearLoadTimer(): void {
+    if (this.#loadTimer !== null) this.set.clock.clearTimeout(this.#loadTimer)
+    this.#loadTimer = null
   }
 }
 

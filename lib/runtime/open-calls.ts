@@ -17,45 +17,45 @@ export class OpenCalls {
   size = 0
   /** Oldest and newest. */
   first: RuntimeCall | null = null
-  private last: RuntimeCall | null = null
-  private slots: (RuntimeCall | null)[] = Array.from({ length: FIRST_SLOTS }, () => null)
-  private mask = FIRST_SLOTS - 1
-  private lastId: number
+  #last: RuntimeCall | null = null
+  #slots: (RuntimeCall | null)[] = Array.from({ length: FIRST_SLOTS }, () => null)
+  #mask = FIRST_SLOTS - 1
+  #lastId: number
 
   /** @param lastId - ids are given out from the one behind it */
   constructor(lastId = 0) {
-    this.lastId = lastId
+    this.#lastId = lastId
   }
 
   /** Gives the call its wire id and its place behind all others. */
   add(call: RuntimeCall): void {
-    if (this.size * 2 >= this.slots.length) this.grow()
-    let id = this.lastId
+    if (this.size * 2 >= this.#slots.length) this.#grow()
+    let id = this.#lastId
     do id = (id % MAX_ID) + 1
-    while (this.slots[id & this.mask] !== null)
-    this.lastId = id
+    while (this.#slots[id & this.#mask] !== null)
+    this.#lastId = id
     call.wireId = id
-    this.slots[id & this.mask] = call
-    call.openBefore = this.last
+    this.#slots[id & this.#mask] = call
+    call.openBefore = this.#last
     call.openAfter = null
-    if (this.last === null) this.first = call
-    else this.last.openAfter = call
-    this.last = call
+    if (this.#last === null) this.first = call
+    else this.#last.openAfter = call
+    this.#last = call
     this.size++
   }
 
   get(id: number): RuntimeCall | undefined {
-    const call = this.slots[id & this.mask] ?? undefined
+    const call = this.#slots[id & this.#mask] ?? undefined
     return call?.wireId === id ? call : undefined
   }
 
   /** @param call - one of the open calls */
   remove(call: RuntimeCall): void {
-    this.slots[call.wireId & this.mask] = null
+    this.#slots[call.wireId & this.#mask] = null
     const { openBefore, openAfter } = call
     if (openBefore === null) this.first = openAfter
     else openBefore.openAfter = openAfter
-    if (openAfter === null) this.last = openBefore
+    if (openAfter === null) this.#last = openBefore
     else openAfter.openBefore = openBefore
     call.openBefore = call.openAfter = null
     this.size--
@@ -75,11 +75,11 @@ export class OpenCalls {
     return calls
   }
 
-  private grow(): void {
+  #grow(): void {
     // Twice the length keeps slots apart that were apart.
-    const slots: (RuntimeCall | null)[] = Array.from({ length: this.slots.length * 2 }, () => null)
-    this.mask = slots.length - 1
-    for (let call = this.first; call !== null; call = call.openAfter) slots[call.wireId & this.mask] = call
-    this.slots = slots
+    const slots: (RuntimeCall | null)[] = Array.from({ length: this.#slots.length * 2 }, () => null)
+    this.#mask = slots.length - 1
+    for (let call = this.first; call !== null; call = call.openAfter) slots[call.wireId & this.#mask] = call
+    this.#slots = slots
   }
 }

@@ -29,8 +29,8 @@ export function runtimeFile(relative: string): string {
 
 /** The private folder for the sockets of one gateway: made when first needed, readable by nobody else. */
 export class SocketFolder {
-  private readonly bases: readonly string[]
-  private made: string | null = null
+  readonly #bases: readonly string[]
+  #made: string | null = null
 
   /**
    * @param base - preferred parent
@@ -38,18 +38,18 @@ export class SocketFolder {
    */
   constructor(base: string = tmpdir(), short = '/tmp') {
     const fits = Buffer.byteLength(base) + FOLDER_PREFIX.length + 7 + SOCKET_NAME_BYTES <= MAX_SOCKET_PATH_BYTES
-    this.bases = base === short ? [base] : fits ? [base, short] : [short]
+    this.#bases = base === short ? [base] : fits ? [base, short] : [short]
   }
 
   /** @throws Error with a message for people when no parent is writable */
   path(): string {
-    if (this.made !== null && existsSync(this.made)) return this.made
+    if (this.#made !== null && existsSync(this.#made)) return this.#made
     const problems: string[] = []
-    for (const base of this.bases) {
+    for (const base of this.#bases) {
       try {
-        this.made = mkdtempSync(join(base, FOLDER_PREFIX))
-        chmodSync(this.made, 0o700)
-        return this.made
+        this.#made = mkdtempSync(join(base, FOLDER_PREFIX))
+        chmodSync(this.#made, 0o700)
+        return this.#made
       } catch (error) {
         problems.push((error as Error).message)
       }
@@ -59,17 +59,17 @@ export class SocketFolder {
 
   /** Deletes the folder with everything in it. */
   remove(): void {
-    if (this.made !== null) rmSync(this.made, { recursive: true, force: true })
-    this.made = null
+    if (this.#made !== null) rmSync(this.#made, { recursive: true, force: true })
+    this.#made = null
   }
 
   /** Deletes folders that gateways left behind when they were killed: ours by owner, with no socket that answers. */
   async removeStale(): Promise<void> {
-    for (const base of this.bases) {
+    for (const base of this.#bases) {
       for (const name of list(base)) {
         if (!/^fngw-[A-Za-z0-9]{6}$/.test(name)) continue
         const folder = join(base, name)
-        if (folder !== this.made && isOurs(folder) && (await isDead(folder))) {
+        if (folder !== this.#made && isOurs(folder) && (await isDead(folder))) {
           rmSync(folder, { recursive: true, force: true })
         }
       }

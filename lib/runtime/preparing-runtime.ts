@@ -35,168 +35,168 @@ interface Held {
 
 export class PreparingRuntime implements OpenableRuntime {
   readonly name: RuntimeName
-  private readonly inner: OpenableRuntime
-  private readonly preparer: Preparer
-  private readonly clock: Clock
+  readonly #inner: OpenableRuntime
+  readonly #preparer: Preparer
+  readonly #clock: Clock
   /** Versions whose workers may start, with their programs. */
-  private readonly ready = new WeakMap<FunctionVersion, string | null>()
-  private functions: ReadonlyMap<string, FunctionVersion> = new Map()
+  readonly #ready = new WeakMap<FunctionVersion, string | null>()
+  #functions: ReadonlyMap<string, FunctionVersion> = new Map()
   /** Calls that wait, by version. */
-  private readonly held = new Map<FunctionVersion, Set<Held>>()
-  private isClosing = false
+  readonly #held = new Map<FunctionVersion, Set<Held>>()
+  #isClosing = false
 
   constructor(inner: OpenableRuntime, preparer: Preparer, clock: Clock) {
     this.name = inner.name
-    this.inner = inner
-    this.preparer = preparer
-    this.clock = clock
+    this.#inner = inner
+    this.#preparer = preparer
+    this.#clock = clock
   }
 
   start(): Promise<void> {
-    return this.hasFunctions() ? this.inner.open() : Promise.resolve()
+    return this.#hasFunctions() ? this.#inner.open() : Promise.resolve()
   }
 
   open(): Promise<void> {
-    return this.inner.open()
+    return this.#inner.open()
   }
 
   health(): RuntimeHealth {
-    return this.inner.health()
+    return this.#inner.health()
   }
 
   /** Program of a version that is ready, null when it needs none. */
   binaryOf(fn: FunctionVersion): string | null {
-    return this.ready.get(fn) ?? null
+    return this.#ready.get(fn) ?? null
   }
 
   workerCount(key: string): number {
-    return this.inner.workerCount(key)
+    return this.#inner.workerCount(key)
   }
 
   dispatch(call: RuntimeCall): void {
-    if (this.ready.has(call.fn)) this.inner.dispatch(call)
-    else this.hold(call)
+    if (this.#ready.has(call.fn)) this.#inner.dispatch(call)
+    else this.#hold(call)
   }
 
   abandon(call: RuntimeCall): void {
-    const calls = this.held.get(call.fn)
+    const calls = this.#held.get(call.fn)
     for (const held of calls ?? []) {
       if (held.call !== call) continue
-      this.release(held, calls!)
+      this.#release(held, calls!)
       return
     }
-    this.inner.abandon(call)
+    this.#inner.abandon(call)
   }
 
   warm(fn: FunctionVersion, count: number): void {
-    if (this.ready.has(fn)) this.inner.warm(fn, count)
+    if (this.#ready.has(fn)) this.#inner.warm(fn, count)
     else
-      this.prepare(fn).then(
-        () => this.inner.warm(fn, count),
+      this.#prepare(fn).then(
+        () => this.#inner.warm(fn, count),
         () => {},
       )
   }
 
   /** Prepares every function of the runtime, so that first calls find it done. */
   retain(functions: ReadonlyMap<string, FunctionVersion>): void {
-    this.functions = functions
-    if (this.isClosing) return
-    this.retainReady()
-    if (!this.hasFunctions()) return
-    if (this.health().up) void this.inner.open()
+    this.#functions = functions
+    if (this.#isClosing) return
+    this.#retainReady()
+    if (!this.#hasFunctions()) return
+    if (this.health().up) void this.#inner.open()
     for (const fn of functions.values()) {
-      if (fn.runtime === this.name && !this.ready.has(fn)) this.prepare(fn).catch(() => {})
+      if (fn.runtime === this.name && !this.#ready.has(fn)) this.#prepare(fn).catch(() => {})
     }
   }
 
   async close(timeoutMs: number): Promise<void> {
-    this.isClosing = true
+    this.#isClosing = true
     const error = new GatewayError('SHUTTING_DOWN', 'gateway is shutting down')
-    for (const fn of [...this.held.keys()]) this.failAll(fn, error)
-    await this.inner.close(timeoutMs)
+    for (const fn of [...this.#held.keys()]) this.#failAll(fn, error)
+    await this.#inner.close(timeoutMs)
   }
 
-  private hasFunctions(): boolean {
-    for (const fn of this.functions.values()) if (fn.runtime === this.name) return true
+  #hasFunctions(): boolean {
+    for (const fn of this.#functions.values()) if (fn.runtime === this.name) return true
     return false
   }
 
   /** The runtime inside knows only functions that are ready: it may start workers of all it knows. */
-  private retainReady(): void {
+  #retainReady(): void {
     const known = new Map<string, FunctionVersion>()
-    for (const [key, fn] of this.functions) {
-      if (fn.runtime === this.name && this.ready.has(fn)) known.set(key, fn)
+    for (const [key, fn] of this.#functions) {
+      if (fn.runtime === this.name && this.#ready.has(fn)) known.set(key, fn)
     }
-    this.inner.retain(known)
+    this.#inner.retain(known)
   }
 
-  private async prepare(fn: FunctionVersion): Promise<void> {
-    const binary = await this.preparer.prepare(fn)
-    if (this.ready.has(fn) || this.isClosing) return
-    this.ready.set(fn, binary)
-    if (this.functions.get(fn.key) === fn) this.retainReady()
+  async #prepare(fn: FunctionVersion): Promise<void> {
+    const binary = await this.#preparer.prepare(fn)
+    if (this.#ready.has(fn) || this.#isClosing) return
+    this.#ready.set(fn, binary)
+    if (this.#functions.get(fn.key) === fn) this.#retainReady()
   }
 
-  private hold(call: RuntimeCall): void {
+  #hold(call: RuntimeCall): void {
     const { fn } = call
-    if (this.isClosing) {
+    if (this.#isClosing) {
       call.state = 'done'
       call.onError(new GatewayError('SHUTTING_DOWN', 'gateway is shutting down'))
       return
     }
-    const current = this.functions.get(fn.key)
+    const current = this.#functions.get(fn.key)
     if (current !== undefined && current !== fn) {
       // Its catalog is gone, and what it needed was never made: the version of today answers the next call.
       call.state = 'done'
-      call.onError(this.toPending(current))
+      call.onError(this.#toPending(current))
       return
     }
     call.state = 'waiting'
-    const calls = this.held.get(fn) ?? new Set()
-    const held: Held = { call, timer: this.clock.setTimeout(() => this.giveUp(held, calls), fn.policy.timeoutMs) }
+    const calls = this.#held.get(fn) ?? new Set()
+    const held: Held = { call, timer: this.#clock.setTimeout(() => this.#giveUp(held, calls), fn.policy.timeoutMs) }
     calls.add(held)
-    this.held.set(fn, calls)
-    this.prepare(fn).then(
-      () => this.dispatchAll(fn),
-      error => this.failAll(fn, toGatewayError(error)),
+    this.#held.set(fn, calls)
+    this.#prepare(fn).then(
+      () => this.#dispatchAll(fn),
+      error => this.#failAll(fn, toGatewayError(error)),
     )
   }
 
-  private giveUp(held: Held, calls: Set<Held>): void {
-    this.release(held, calls)
-    held.call.onError(this.toPending(held.call.fn))
+  #giveUp(held: Held, calls: Set<Held>): void {
+    this.#release(held, calls)
+    held.call.onError(this.#toPending(held.call.fn))
   }
 
-  private toPending(fn: FunctionVersion): GatewayError {
-    return new GatewayError('BUILD_PENDING', this.preparer.toStep(fn), {
+  #toPending(fn: FunctionVersion): GatewayError {
+    return new GatewayError('BUILD_PENDING', this.#preparer.toStep(fn), {
       headers: { 'Retry-After': String(BUILD_RETRY_AFTER_SECONDS) },
     })
   }
 
-  private dispatchAll(fn: FunctionVersion): void {
-    for (const call of this.takeAll(fn)) {
+  #dispatchAll(fn: FunctionVersion): void {
+    for (const call of this.#takeAll(fn)) {
       call.state = 'new'
-      this.inner.dispatch(call)
+      this.#inner.dispatch(call)
     }
   }
 
-  private failAll(fn: FunctionVersion, error: GatewayError): void {
-    for (const call of this.takeAll(fn)) call.onError(error)
+  #failAll(fn: FunctionVersion, error: GatewayError): void {
+    for (const call of this.#takeAll(fn)) call.onError(error)
   }
 
-  private takeAll(fn: FunctionVersion): RuntimeCall[] {
-    const calls = this.held.get(fn)
+  #takeAll(fn: FunctionVersion): RuntimeCall[] {
+    const calls = this.#held.get(fn)
     if (calls === undefined) return []
     return [...calls].map(held => {
-      this.release(held, calls)
+      this.#release(held, calls)
       return held.call
     })
   }
 
-  private release(held: Held, calls: Set<Held>): void {
+  #release(held: Held, calls: Set<Held>): void {
     calls.delete(held)
-    if (calls.size === 0) this.held.delete(held.call.fn)
-    this.clock.clearTimeout(held.timer)
+    if (calls.size === 0) this.#held.delete(held.call.fn)
+    this.#clock.clearTimeout(held.timer)
     held.call.state = 'done'
   }
 }

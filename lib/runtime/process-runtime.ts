@@ -20,15 +20,15 @@ export interface ProcessRuntimeOptions extends StartFacts {
 
 export class ProcessRuntime implements Runtime {
   readonly name: RuntimeName
-  private readonly sockets: SocketSet
-  private readonly workers: FunctionWorkers
-  private opened: Promise<void> | null = null
-  private closing: Promise<void> | null = null
+  readonly #sockets: SocketSet
+  readonly #workers: FunctionWorkers
+  #opened: Promise<void> | null = null
+  #closing: Promise<void> | null = null
 
   constructor(options: ProcessRuntimeOptions) {
     this.name = options.name
-    this.sockets = options.sockets
-    this.workers = new FunctionWorkers({
+    this.#sockets = options.sockets
+    this.#workers = new FunctionWorkers({
       runtime: options.name,
       clock: options.clock,
       sockets: options.sockets.sockets,
@@ -40,52 +40,52 @@ export class ProcessRuntime implements Runtime {
 
   /** A runtime without functions starts nothing: `retain` with the first function does. */
   start(): Promise<void> {
-    return this.workers.hasFunctions && this.closing === null ? this.open() : Promise.resolve()
+    return this.#workers.hasFunctions && this.#closing === null ? this.open() : Promise.resolve()
   }
 
   /** Starts the daemons, functions or not. */
   open(): Promise<void> {
-    this.opened ??= this.sockets.start()
-    return this.opened
+    this.#opened ??= this.#sockets.start()
+    return this.#opened
   }
 
   health(): RuntimeHealth {
-    return this.sockets.health()
+    return this.#sockets.health()
   }
 
   /** Version of the interpreter, null before a daemon was up. */
   get version(): string | null {
-    return this.sockets.version
+    return this.#sockets.version
   }
 
   dispatch(call: RuntimeCall): void {
-    this.workers.dispatch(call)
+    this.#workers.dispatch(call)
   }
 
   abandon(call: RuntimeCall): void {
-    this.workers.abandon(call)
+    this.#workers.abandon(call)
   }
 
   warm(fn: FunctionVersion, count: number): void {
-    this.workers.warm(fn, count)
+    this.#workers.warm(fn, count)
   }
 
   retain(functions: ReadonlyMap<string, FunctionVersion>): void {
-    this.workers.retain(functions)
+    this.#workers.retain(functions)
     void this.start()
   }
 
   workerCount(key: string): number {
-    return this.workers.count(key)
+    return this.#workers.count(key)
   }
 
   /** Workers of all functions, for records. */
   get totalWorkers(): number {
-    return this.workers.total
+    return this.#workers.total
   }
 
   close(timeoutMs: number): Promise<void> {
-    this.closing ??= this.workers.close(timeoutMs).then(() => this.sockets.close())
-    return this.closing
+    this.#closing ??= this.#workers.close(timeoutMs).then(() => this.#sockets.close())
+    return this.#closing
   }
 }

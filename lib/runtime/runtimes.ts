@@ -54,21 +54,21 @@ const MAX_NAMED_FILES = 5
 export class Runtimes {
   /** By name, in the order of the settings; a runtime whose program appears later is added on `retain`. */
   readonly byName = new Map<RuntimeName, Runtime>()
-  private readonly options: RuntimesOptions
-  private readonly folder = new SocketFolder()
+  readonly #options: RuntimesOptions
+  readonly #folder = new SocketFolder()
   /** Default runtimes that were left out, and why. */
-  private readonly missing = new Map<RuntimeName, string>()
-  private functions: ReadonlyMap<string, FunctionVersion> = new Map()
-  private isClosed = false
+  readonly #missing = new Map<RuntimeName, string>()
+  #functions: ReadonlyMap<string, FunctionVersion> = new Map()
+  #isClosed = false
 
   constructor(options: RuntimesOptions) {
-    this.options = options
-    for (const name of options.settings.runtimes) this.add(name)
+    this.#options = options
+    for (const name of options.settings.runtimes) this.#add(name)
   }
 
   /** Starts the runtimes that have functions; resolves when each is up or has a reason why not. */
   async start(): Promise<void> {
-    void this.folder.removeStale()
+    void this.#folder.removeStale()
     await Promise.all([...this.byName.values()].map(runtime => runtime.start()))
   }
 
@@ -77,12 +77,12 @@ export class Runtimes {
    * @returns warnings about functions whose runtime cannot run here
    */
   retain(functions: ReadonlyMap<string, FunctionVersion>): Warning[] {
-    if (this.isClosed) return []
-    this.functions = functions
+    if (this.#isClosed) return []
+    this.#functions = functions
     // What was missing may have been installed since.
-    for (const name of [...this.missing.keys()]) this.add(name)
+    for (const name of [...this.#missing.keys()]) this.#add(name)
     for (const runtime of this.byName.values()) runtime.retain(functions)
-    return [...this.missing].flatMap(([name, problem]) => this.toWarning(name, problem))
+    return [...this.#missing].flatMap(([name, problem]) => this.#toWarning(name, problem))
   }
 
   health(): Map<RuntimeName, RuntimeHealth> {
@@ -91,37 +91,37 @@ export class Runtimes {
 
   /** @param timeoutMs - milliseconds that open calls may still take */
   async close(timeoutMs: number): Promise<void> {
-    this.isClosed = true
+    this.#isClosed = true
     await Promise.all([...this.byName.values()].map(runtime => runtime.close(timeoutMs)))
-    this.folder.remove()
+    this.#folder.remove()
   }
 
-  private add(name: RuntimeName): void {
-    const { settings } = this.options
-    this.missing.delete(name)
-    if (this.options.inspect === true) {
+  #add(name: RuntimeName): void {
+    const { settings } = this.#options
+    this.#missing.delete(name)
+    if (this.#options.inspect === true) {
       this.byName.set(name, createInspectedRuntime(name))
       return
     }
     if (name === 'lua') {
-      this.byName.set(name, this.options.createLua())
+      this.byName.set(name, this.#options.createLua())
       return
     }
-    const isExternal = this.externalUris(name).length > 0
-    const problem = isExternal ? null : this.findProgram(name).problem
+    const isExternal = this.#externalUris(name).length > 0
+    const problem = isExternal ? null : this.#findProgram(name).problem
     if (problem !== null && !settings.runtimesExplicit) {
-      this.missing.set(name, problem)
+      this.#missing.set(name, problem)
       return
     }
     // A daemon that somebody else runs has programs of its own.
-    const runtime = this.createProcessRuntime(name, isExternal ? null : (this.options.preparerOf?.(name) ?? null))
+    const runtime = this.#createProcessRuntime(name, isExternal ? null : (this.#options.preparerOf?.(name) ?? null))
     this.byName.set(name, runtime)
     // Asked for by name, it is shown as down with the reason, functions or not.
     if (problem !== null) void runtime.open()
   }
 
-  private createProcessRuntime(name: RuntimeName, preparer: Preparer | null): OpenableRuntime {
-    const { options } = this
+  #createProcessRuntime(name: RuntimeName, preparer: Preparer | null): OpenableRuntime {
+    const options = this.#options
     const { settings } = options
     let preparing: PreparingRuntime | null = null
     const facts: StartFacts = {
@@ -130,20 +130,20 @@ export class Runtimes {
       toContext: options.toContext,
       toPackDirs: options.toPackDirs,
     }
-    const isOwnNode = name === 'node' && this.externalUris(name).length === 0
+    const isOwnNode = name === 'node' && this.#externalUris(name).length === 0
     const sockets = new SocketSet({
       runtime: name,
       clock: options.clock,
-      externalUris: this.externalUris(name),
+      externalUris: this.#externalUris(name),
       daemonCount: settings.runtimeDaemons[name] ?? 1,
-      launch: index => this.toLaunch(name, index),
+      launch: index => this.#toLaunch(name, index),
       toStartFields: fn => {
         const binary = preparing?.binaryOf(fn) ?? null
         if (binary !== null) return { binary }
         return isOwnNode ? { early: toStartHeader(fn, facts) } : {}
       },
       onLog: (key, stream, text) => {
-        const fn = this.functions.get(key)
+        const fn = this.#functions.get(key)
         if (fn !== undefined) options.onLog(fn, stream, text)
       },
       onEvent: options.onEvent,
@@ -161,48 +161,48 @@ export class Runtimes {
     return preparing
   }
 
-  private externalUris(name: RuntimeName): readonly string[] {
-    return this.options.settings.runtimeSockets[name] ?? []
+  #externalUris(name: RuntimeName): readonly string[] {
+    return this.#options.settings.runtimeSockets[name] ?? []
   }
 
-  private findProgram(name: RuntimeName) {
-    return findProgram(name, this.options.settings.binaries, this.options.hostEnv.PATH ?? '')
+  #findProgram(name: RuntimeName) {
+    return findProgram(name, this.#options.settings.binaries, this.#options.hostEnv.PATH ?? '')
   }
 
   /** @throws Error when the program or the folder for sockets is missing */
-  private toLaunch(name: RuntimeName, index: number): Launch {
-    const { settings } = this.options
-    const program = this.findProgram(name)
+  #toLaunch(name: RuntimeName, index: number): Launch {
+    const { settings } = this.#options
+    const program = this.#findProgram(name)
     if (program.path === null) throw new Error(program.problem)
-    const uri = `unix:${this.folder.path()}/${name}-${index}.sock`
+    const uri = `unix:${this.#folder.path()}/${name}-${index}.sock`
     const flags = ['--socket', uri.slice('unix:'.length), '--index', String(index), '--root', settings.functionsRoot]
     const [command, args] = toCommand(name, program.path)
-    return { command, args: [...args, ...flags], env: this.toEnv(name), cwd: settings.functionsRoot, uri }
+    return { command, args: [...args, ...flags], env: this.#toEnv(name), cwd: settings.functionsRoot, uri }
   }
 
-  private toEnv(name: RuntimeName): Record<string, string> {
+  #toEnv(name: RuntimeName): Record<string, string> {
     const env: Record<string, string> = {}
-    for (const [key, value] of Object.entries(this.options.hostEnv)) {
+    for (const [key, value] of Object.entries(this.#options.hostEnv)) {
       if (value !== undefined && HOST_VARIABLES.test(key)) env[key] = value
     }
     env.FNGW_RUNTIME = name
-    env.FNGW_WORKER_MEMORY_MB = String(this.options.settings.workerMemoryMb)
-    if (name === 'node') env.FNGW_STYLES = this.listNodeStyles()
+    env.FNGW_WORKER_MEMORY_MB = String(this.#options.settings.workerMemoryMb)
+    if (name === 'node') env.FNGW_STYLES = this.#listNodeStyles()
     return env
   }
 
   /** Which spare workers are worth keeping: TypeScript needs its compiler loaded. */
-  private listNodeStyles(): string {
+  #listNodeStyles(): string {
     const styles = new Set<string>()
-    for (const fn of this.functions.values()) {
+    for (const fn of this.#functions.values()) {
       if (fn.runtime === 'node') styles.add(/\.[mc]?ts$/.test(fn.entryPath) ? 'ts' : 'js')
     }
     return [...styles].sort().join(',') || 'js'
   }
 
-  private toWarning(name: RuntimeName, problem: string): Warning[] {
+  #toWarning(name: RuntimeName, problem: string): Warning[] {
     const files: string[] = []
-    for (const fn of this.functions.values()) if (fn.runtime === name) files.push(fn.entryFile)
+    for (const fn of this.#functions.values()) if (fn.runtime === name) files.push(fn.entryFile)
     const [first] = files.sort()
     if (first === undefined) return []
     const rest = files.length > MAX_NAMED_FILES ? ` and ${files.length - MAX_NAMED_FILES} more` : ''

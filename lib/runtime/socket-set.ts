@@ -27,11 +27,11 @@ export interface SocketSetOptions {
 
 export class SocketSet implements WorkerSource {
   readonly daemons: readonly Daemon[]
-  private readonly options: SocketSetOptions
-  private next = 0
+  readonly #options: SocketSetOptions
+  #next = 0
 
   constructor(options: SocketSetOptions) {
-    this.options = options
+    this.#options = options
     const count = options.externalUris.length || Math.max(1, options.daemonCount)
     this.daemons = Array.from(
       { length: count },
@@ -71,7 +71,7 @@ export class SocketSet implements WorkerSource {
     loadOf: (socketIndex: number) => number,
     onSocket: (socketIndex: number) => void,
   ): Promise<StartedWorker> {
-    const { clock, runtime } = this.options
+    const { clock, runtime } = this.#options
     const header = JSON.stringify({
       key: fn.key,
       runtime,
@@ -79,14 +79,14 @@ export class SocketSet implements WorkerSource {
       version: fn.version,
       dir: fn.fnDir,
       entry: fn.entryPath,
-      ...this.options.toStartFields(fn),
+      ...this.#options.toStartFields(fn),
     })
     const giveUpAt = clock.monotonic() + DAEMON_READY_TIMEOUT_MS
     const failed = new Set<Daemon>()
     let reason = ''
     for (const daemon of this.daemons) daemon.ensureStarted()
     for (;;) {
-      const daemon = this.pick(failed, loadOf)
+      const daemon = this.#pick(failed, loadOf)
       if (daemon !== null) {
         onSocket(daemon.index)
         try {
@@ -100,7 +100,7 @@ export class SocketSet implements WorkerSource {
       }
       const now = clock.monotonic()
       const coming = this.daemons.filter(candidate => candidate.delay(now) <= RESTART_WAIT_MS)
-      if (coming.length === 0 || now >= giveUpAt) throw this.toDown(reason)
+      if (coming.length === 0 || now >= giveUpAt) throw this.#toDown(reason)
       await Promise.race(coming.map(candidate => candidate.change()))
     }
   }
@@ -125,12 +125,12 @@ export class SocketSet implements WorkerSource {
   }
 
   /** Of the sockets that are up the one with the fewest workers of the function, in turn where several have. */
-  private pick(failed: ReadonlySet<Daemon>, loadOf: (socketIndex: number) => number): Daemon | null {
+  #pick(failed: ReadonlySet<Daemon>, loadOf: (socketIndex: number) => number): Daemon | null {
     const count = this.daemons.length
     let best = -1
     let bestLoad = Number.POSITIVE_INFINITY
     for (let step = 0; step < count; step++) {
-      const at = (this.next + step) % count
+      const at = (this.#next + step) % count
       const daemon = this.daemons[at]!
       if (daemon.state !== 'up' || failed.has(daemon)) continue
       const load = loadOf(daemon.index)
@@ -139,15 +139,15 @@ export class SocketSet implements WorkerSource {
       bestLoad = load
     }
     if (best === -1) return null
-    this.next = (best + 1) % count
+    this.#next = (best + 1) % count
     return this.daemons[best]!
   }
 
-  private toDown(reason: string): GatewayError {
+  #toDown(reason: string): GatewayError {
     const why = reason === '' ? this.daemons[0]!.reason : reason
     return new GatewayError('RUNTIME_DOWN', 'runtime down', {
       headers: { 'Retry-After': '1' },
-      detail: { hint: `${this.options.runtime}: ${why}` },
+      detail: { hint: `${this.#options.runtime}: ${why}` },
     })
   }
 }

@@ -69,69 +69,69 @@ function isStreamHead(header: string): boolean {
 }
 
 export class SocketWorker extends Worker {
-  private readonly writer: FrameWriter
-  private readonly reader: FrameReader
-  private unsent: Buffer[] = []
-  private flushing = false
-  private unflushed = 0
+  readonly #writer: FrameWriter
+  readonly #reader: FrameReader
+  #unsent: Buffer[] = []
+  #flushing = false
+  #unflushed = 0
   /** The last reply header that began no stream. */
-  private wholeHeader = ''
+  #wholeHeader = ''
   /** Monotonic ms of the last read. */
-  private readAt = 0
-  private socket: net.Socket | null = null
-  private started: StartedWorker | null = null
-  private exit: WorkerExit | null = null
-  private closed = false
-  private killed = false
-  private lifeTimer: NodeJS.Timeout | null = null
+  #readAt = 0
+  #socket: net.Socket | null = null
+  #started: StartedWorker | null = null
+  #exit: WorkerExit | null = null
+  #closed = false
+  #killed = false
+  #lifeTimer: NodeJS.Timeout | null = null
   /** How the worker broke the protocol, and how its connection failed: the lesser reason, often of an exit. */
-  private problem: string | null = null
-  private failure: string | null = null
+  #problem: string | null = null
+  #failure: string | null = null
   /** False when bytes it wrote may be lost: a failed write drops what was not read yet. */
-  private isRead = true
+  #isRead = true
 
   /** @param startHeader - JSON text of the worker's `start` frame */
   constructor(set: WorkerOwner, source: WorkerSource, startHeader: string) {
     super(set)
-    this.writer = new FrameWriter(bytes => this.write(bytes))
-    this.reader = new FrameReader(
-      (kind, id, header, body) => this.handleFrame(kind, id, header, body),
+    this.#writer = new FrameWriter(bytes => this.#write(bytes))
+    this.#reader = new FrameReader(
+      (kind, id, header, body) => this.#handleFrame(kind, id, header, body),
       set.fn.policy.maxBodyBytes,
     )
-    this.writer.add(KIND.hello, 0, '{"role":"worker"}', PROTOCOL_BYTE)
-    this.writer.add(KIND.start, 0, startHeader, null)
+    this.#writer.add(KIND.hello, 0, '{"role":"worker"}', PROTOCOL_BYTE)
+    this.#writer.add(KIND.start, 0, startHeader, null)
     const onSocket = (index: number) => {
       this.socketIndex = index
     }
     source.startWorker(set.fn, set.loadOf, onSocket).then(
-      started => this.connect(started),
-      error => this.failStart(toGatewayError(error)),
+      started => this.#connect(started),
+      error => this.#failStart(toGatewayError(error)),
     )
   }
 
   protected override sendCall(call: RuntimeCall): void {
-    this.send(KIND.call, call.wireId, call.header, call.body, call.rest?.bytes)
+    this.#send(KIND.call, call.wireId, call.header, call.body, call.rest?.bytes)
   }
 
   protected override sendCancel(call: RuntimeCall): void {
-    this.send(KIND.cancel, call.wireId, '', null)
+    this.#send(KIND.cancel, call.wireId, '', null)
   }
 
   protected override sendMore(call: RuntimeCall, bytes: number): void {
-    this.send(KIND.more, call.wireId, `{"bytes":${bytes}}`, null)
+    this.#send(KIND.more, call.wireId, `{"bytes":${bytes}}`, null)
   }
 
   protected override sendPing(): void {
-    this.send(KIND.ping, 0, '', null)
+    this.#send(KIND.ping, 0, '', null)
   }
 
   protected override endNow(): void {
-    this.killed = true
-    this.clearTimer()
-    if (this.closed) return
-    this.started?.kill(0)
+    this.#killed = true
+    this.#clearTimer()
+    if (this.#closed) return
+    this.#started?.kill(0)
     // What it wrote before it died is still read: a reply on its way tells which call had begun.
-    this.lifeTimer = this.set.clock.setTimeout(() => this.finishClose(), RESIDUE_WAIT_MS)
+    this.#lifeTimer = this.set.clock.setTimeout(() => this.#finishClose(), RESIDUE_WAIT_MS)
   }
 
   protected override handleOverrun(): void {
@@ -139,30 +139,30 @@ export class SocketWorker extends Worker {
   }
 
   protected override endGracefully(): void {
-    this.clearTimer()
-    this.flush()
-    this.socket?.end()
-    this.lifeTimer = this.set.clock.setTimeout(() => this.endNow(), WORKER_STOP_GRACE_MS)
-    this.lifeTimer.unref?.()
+    this.#clearTimer()
+    this.#flush()
+    this.#socket?.end()
+    this.#lifeTimer = this.set.clock.setTimeout(() => this.endNow(), WORKER_STOP_GRACE_MS)
+    this.#lifeTimer.unref?.()
   }
 
-  private connect(started: StartedWorker): void {
-    this.started = started
+  #connect(started: StartedWorker): void {
+    this.#started = started
     this.socketIndex = started.socketIndex
-    started.onExit(exit => this.handleExit(exit))
-    if (this.killed || this.state === 'ending') {
+    started.onExit(exit => this.#handleExit(exit))
+    if (this.#killed || this.state === 'ending') {
       started.kill(0)
-      this.finishClose()
+      this.#finishClose()
       return
     }
     let socket: net.Socket
     try {
-      const onread = { buffer: READ_BUFFER, callback: this.onRead }
+      const onread = { buffer: READ_BUFFER, callback: this.#onRead }
       socket = net.connect({ ...parseSocketUri(started.uri), noDelay: true, onread } as net.NetConnectOpts)
     } catch (error) {
       // Told by the daemon, which may be anybody's.
       started.kill(0)
-      this.failStart(
+      this.#failStart(
         new GatewayError('RUNTIME_DOWN', 'runtime down', {
           headers: { 'Retry-After': '1' },
           detail: { hint: `the daemon names a worker socket that cannot be used: ${(error as Error).message}` },
@@ -170,88 +170,88 @@ export class SocketWorker extends Worker {
       )
       return
     }
-    this.socket = socket
+    this.#socket = socket
     socket.on('error', error => {
-      this.failure ??= `connection failed: ${error.message}`
-      this.isRead = false
+      this.#failure ??= `connection failed: ${error.message}`
+      this.#isRead = false
     })
-    socket.on('close', () => this.handleSocketClose())
-    this.lifeTimer = this.set.clock.setTimeout(() => {
+    socket.on('close', () => this.#handleSocketClose())
+    this.#lifeTimer = this.set.clock.setTimeout(() => {
       this.handleLoadError(
         new GatewayError('LOAD_FAILED', `function did not load within ${WORKER_READY_TIMEOUT_MS / 1000} s`, {
           detail: { file: this.set.fn.entryFile, hint: 'move slow work out of the top level of the handler file' },
         }),
       )
     }, WORKER_READY_TIMEOUT_MS)
-    this.flush()
-    for (const bytes of this.unsent) socket.write(bytes)
-    this.unsent = []
+    this.#flush()
+    for (const bytes of this.#unsent) socket.write(bytes)
+    this.#unsent = []
   }
 
-  private failStart(error: GatewayError): void {
+  #failStart(error: GatewayError): void {
     if (this.state === 'dead') return
     this.state = 'dead'
     const calls = this.inflight.takeAll()
-    this.closed = true
+    this.#closed = true
     this.set.handleStartFailure(this, error)
     for (const call of calls) this.set.fail(call, error)
   }
 
-  private send(kind: Kind, id: number, header: string, body: Buffer | null, rest?: Buffer): void {
-    if (this.closed) return
-    this.writer.add(kind, id, header, body, rest)
-    this.unflushed += 1
+  #send(kind: Kind, id: number, header: string, body: Buffer | null, rest?: Buffer): void {
+    if (this.#closed) return
+    this.#writer.add(kind, id, header, body, rest)
+    this.#unflushed += 1
     // The worker shall begin while the rest of what the poll phase brought is still being read.
-    if (this.unflushed === FLUSH_FRAMES) this.flush()
-    if (this.flushing) return
-    this.flushing = true
-    setImmediate(this.flushLater)
+    if (this.#unflushed === FLUSH_FRAMES) this.#flush()
+    if (this.#flushing) return
+    this.#flushing = true
+    setImmediate(this.#flushLater)
   }
 
-  private readonly onRead = (length: number): boolean => {
-    this.read(length)
+  readonly #onRead = (length: number): boolean => {
+    this.#read(length)
     return true
   }
 
-  private readonly flushLater = (): void => {
-    this.flushing = false
-    this.flush()
+  readonly #flushLater = (): void => {
+    this.#flushing = false
+    this.#flush()
   }
 
-  private flush(): void {
-    this.unflushed = 0
-    if (!this.closed) this.writer.flush()
+  #flush(): void {
+    this.#unflushed = 0
+    if (!this.#closed) this.#writer.flush()
   }
 
   /** @returns true when the bytes are with the system */
-  private write(bytes: Buffer): boolean {
-    const { socket } = this
-    if (socket === null) this.unsent.push(bytes)
+  #write(bytes: Buffer): boolean {
+    const socket = this.#socket
+    if (socket === null) this.#unsent.push(bytes)
     else if (socket.writable) socket.write(bytes)
     return socket !== null && socket.writableLength === 0
   }
 
-  private read(length: number): void {
-    this.readAt = this.set.clock.monotonic()
+  #read(length: number): void {
+    this.#readAt = this.set.clock.monotonic()
     try {
-      this.reader.push(READ_BUFFER, length)
+      this.#reader.push(READ_BUFFER, length)
     } catch (error) {
-      this.breakOff(`protocol error: ${(error as Error).message}`)
+      this.#breakOff(`protocol error: ${(error as Error).message}`)
     }
   }
 
   /** A worker that breaks the protocol has said its last; as a failure it counts like a crash. */
-  private breakOff(problem: string): void {
-    this.problem ??= problem
-    this.isRead = false
-    this.finishClose()
+  #breakOff(problem: string): void {
+    this.#problem ??= problem
+    this.#isRead = false
+    this.#finishClose()
   }
 
-  private handleFrame(kind: Kind, id: number, header: string, body: Buffer): void {
+  #handleFrame(kind: Kind, id: number, header: string, body: Buffer): void {
     switch (kind) {
       case KIND.reply:
         // The header text goes on unparsed: equal texts are prepared once.
-        this.handleReply(id, header, body, this.isStream(header), this.readAt)
+        this.handleReply(id, header, body, this.#isStream(header), this.#readAt)
         return
       case KIND.chunk:
         this.handleChunk(id, body)
@@ -273,7 +273,7 @@ export class SocketWorker extends Worker {
         this.handleLog(id, parseHeader(header).stream === 'stderr' ? 'stderr' : 'stdout', body.toString('utf8'))
         return
       case KIND.ready: {
-        this.clearTimer()
+        this.#clearTimer()
         const { max_inflight: most } = parseHeader(header)
         this.handleReady(typeof most === 'number' && Number.isInteger(most) && most >= 0 ? most : 1)
         return
@@ -283,57 +283,57 @@ export class SocketWorker extends Worker {
         return
       case KIND.ping:
         // One that asks and never reads would make the answers pile up.
-        if ((this.socket?.writableLength ?? 0) < MAX_WAITING_PONG_BYTES) this.send(KIND.pong, id, '', null)
+        if ((this.#socket?.writableLength ?? 0) < MAX_WAITING_PONG_BYTES) this.#send(KIND.pong, id, '', null)
         return
       default:
     }
   }
 
-  private isStream(header: string): boolean {
-    if (header !== this.wholeHeader) {
+  #isStream(header: string): boolean {
+    if (header !== this.#wholeHeader) {
       if (isStreamHead(header)) return true
-      this.wholeHeader = header
+      this.#wholeHeader = header
     }
     return false
   }
 
-  private handleExit(exit: WorkerExit): void {
-    this.exit = exit
-    if (this.socket === null || this.socket.destroyed) this.finishClose()
+  #handleExit(exit: WorkerExit): void {
+    this.#exit = exit
+    if (this.#socket === null || this.#socket.destroyed) this.#finishClose()
     // A child of the worker may hold the connection open; what the worker itself wrote is here long before this.
-    else this.rearm(RESIDUE_WAIT_MS)
+    else this.#rearm(RESIDUE_WAIT_MS)
   }
 
-  private handleSocketClose(): void {
-    if (this.closed) return
-    if (this.exit !== null || this.killed) {
-      this.finishClose()
+  #handleSocketClose(): void {
+    if (this.#closed) return
+    if (this.#exit !== null || this.#killed) {
+      this.#finishClose()
       return
     }
     // No further call comes here. The reason of its end is about to; one that lives on is killed after the wait.
     this.set.forget(this)
-    this.rearm(this.state === 'ending' ? WORKER_STOP_GRACE_MS : EXIT_REASON_WAIT_MS)
+    this.#rearm(this.state === 'ending' ? WORKER_STOP_GRACE_MS : EXIT_REASON_WAIT_MS)
   }
 
-  private rearm(ms: number): void {
-    this.clearTimer()
-    this.lifeTimer = this.set.clock.setTimeout(() => this.finishClose(), ms)
-    if (this.state === 'ending') this.lifeTimer.unref?.()
+  #rearm(ms: number): void {
+    this.#clearTimer()
+    this.#lifeTimer = this.set.clock.setTimeout(() => this.#finishClose(), ms)
+    if (this.state === 'ending') this.#lifeTimer.unref?.()
   }
 
-  private finishClose(): void {
-    if (this.closed) return
-    const isAtEnd = this.socket === null || this.socket.destroyed
-    this.closed = true
-    this.clearTimer()
-    this.socket?.destroy()
-    if (this.exit === null) this.started?.kill(0)
-    const reason = this.problem ?? this.exit?.reason ?? this.failure ?? 'connection closed'
-    this.handleClosed({ reason, unexpected: !this.killed, complete: this.isRead && isAtEnd })
+  #finishClose(): void {
+    if (this.#closed) return
+    const isAtEnd = this.#socket === null || this.#socket.destroyed
+    this.#closed = true
+    this.#clearTimer()
+    this.#socket?.destroy()
+    if (this.#exit === null) this.#started?.kill(0)
+    const reason = this.#problem ?? this.#exit?.reason ?? this.#failure ?? 'connection closed'
+    this.handleClosed({ reason, unexpected: !this.#killed, complete: this.#isRead && isAtEnd })
   }
 
-  private clearTimer(): void {
-    if (this.lifeTimer !== null) this.set.clock.clearTimeout(this.lifeTimer)
-    this.lifeTimer = null
+  #clearTimer(): void {
+    if (this.#lifeTimer !== null) this.set.clock.clearTimeout(this.#lifeTimer)
+    this.#lifeTimer = null
   }
 }

@@ -88,18 +88,18 @@ export type FrameHandler = (kind: Kind, id: number, header: string, body: Buffer
 
 /** Cuts a byte stream into frames. One pass over each chunk; a frame that spans chunks is put together by one copy. */
 export class FrameReader {
-  private readonly onFrame: FrameHandler
-  private readonly maxFrameBytes: number
+  readonly #onFrame: FrameHandler
+  readonly #maxFrameBytes: number
   /** The unfinished frame: `held` bytes of it so far. As long as its length word while that is not complete. */
-  private unfinished: Buffer = NO_BYTES
-  private held = 0
+  #unfinished: Buffer = NO_BYTES
+  #held = 0
   /** The last short header, its bytes as characters and its text: a worker often sends the same one again. */
-  private lastBytes = ''
-  private lastHeader = ''
+  #lastBytes = ''
+  #lastHeader = ''
 
   constructor(onFrame: FrameHandler, maxBodyBytes = 0) {
-    this.onFrame = onFrame
-    this.maxFrameBytes = MAX_FRAME_BYTES + maxBodyBytes
+    this.#onFrame = onFrame
+    this.#maxFrameBytes = MAX_FRAME_BYTES + maxBodyBytes
   }
 
   /**
@@ -108,77 +108,77 @@ export class FrameReader {
    */
   push(chunk: Buffer, length = chunk.length): void {
     let at = 0
-    if (this.held > 0) {
-      at = this.fill(chunk, length)
-      if (this.held > 0) return
+    if (this.#held > 0) {
+      at = this.#fill(chunk, length)
+      if (this.#held > 0) return
     }
     while (length - at >= LENGTH_BYTES) {
-      const bytes = LENGTH_BYTES + this.checkLength(chunk.readUInt32BE(at))
+      const bytes = LENGTH_BYTES + this.#checkLength(chunk.readUInt32BE(at))
       if (at + bytes > length) {
-        this.hold(chunk, at, length, bytes)
+        this.#hold(chunk, at, length, bytes)
         return
       }
-      this.handOn(chunk, at, at + bytes)
+      this.#handOn(chunk, at, at + bytes)
       at += bytes
     }
-    if (at < length) this.hold(chunk, at, length, LENGTH_BYTES)
+    if (at < length) this.#hold(chunk, at, length, LENGTH_BYTES)
   }
 
-  private hold(chunk: Buffer, from: number, to: number, bytes: number): void {
-    this.unfinished = Buffer.allocUnsafe(bytes)
-    this.held = chunk.copy(this.unfinished, 0, from, to)
+  #hold(chunk: Buffer, from: number, to: number, bytes: number): void {
+    this.#unfinished = Buffer.allocUnsafe(bytes)
+    this.#held = chunk.copy(this.#unfinished, 0, from, to)
   }
 
   /** Adds to the unfinished frame and hands it on when it is complete. @returns how many bytes of the chunk it took */
-  private fill(chunk: Buffer, length: number): number {
+  #fill(chunk: Buffer, length: number): number {
     let at = 0
-    if (this.held < LENGTH_BYTES) {
-      at = chunk.copy(this.unfinished, this.held, 0, Math.min(length, LENGTH_BYTES - this.held))
-      this.held += at
-      if (this.held < LENGTH_BYTES) return at
-      this.hold(this.unfinished, 0, LENGTH_BYTES, LENGTH_BYTES + this.checkLength(this.unfinished.readUInt32BE(0)))
+    if (this.#held < LENGTH_BYTES) {
+      at = chunk.copy(this.#unfinished, this.#held, 0, Math.min(length, LENGTH_BYTES - this.#held))
+      this.#held += at
+      if (this.#held < LENGTH_BYTES) return at
+      this.#hold(this.#unfinished, 0, LENGTH_BYTES, LENGTH_BYTES + this.#checkLength(this.#unfinished.readUInt32BE(0)))
     }
-    const taken = chunk.copy(this.unfinished, this.held, at, length)
-    this.held += taken
-    if (this.held === this.unfinished.length) {
-      const frame = this.unfinished
-      this.unfinished = NO_BYTES
-      this.held = 0
-      this.handOn(frame, 0, frame.length)
+    const taken = chunk.copy(this.#unfinished, this.#held, at, length)
+    this.#held += taken
+    if (this.#held === this.#unfinished.length) {
+      const frame = this.#unfinished
+      this.#unfinished = NO_BYTES
+      this.#held = 0
+      this.#handOn(frame, 0, frame.length)
     }
     return at + taken
   }
 
-  private handOn(chunk: Buffer, from: number, to: number): void {
+  #handOn(chunk: Buffer, from: number, to: number): void {
     const kind = chunk[from + 4]!
     if (KNOWN[kind] === 0) throw new ProtocolError('UNKNOWN_KIND', `unknown frame kind ${kind}`)
     const headerBytes = chunk.readUInt32BE(from + 9)
     const bodyAt = from + PREFIX_BYTES + headerBytes
     if (bodyAt > to) throw new ProtocolError('HEADER_TOO_LONG', 'frame header is longer than its frame')
-    this.onFrame(
+    this.#onFrame(
       kind as Kind,
       chunk.readUInt32BE(from + 5),
-      headerBytes === 0 ? '' : this.readHeader(chunk, from + PREFIX_BYTES, bodyAt),
+      headerBytes === 0 ? '' : this.#readHeader(chunk, from + PREFIX_BYTES, bodyAt),
       bodyAt === to ? NO_BYTES : chunk.subarray(bodyAt, to),
     )
   }
 
   /** Equal texts are one string, so that whoever keeps what it made of the last one need not compare them. */
-  private readHeader(chunk: Buffer, from: number, to: number): string {
+  #readHeader(chunk: Buffer, from: number, to: number): string {
     if (to - from > REMEMBERED_HEADER_BYTES) return chunk.toString('utf8', from, to)
     const bytes = chunk.toString('latin1', from, to)
-    if (bytes !== this.lastBytes) {
-      this.lastBytes = bytes
-      this.lastHeader = chunk.toString('utf8', from, to)
+    if (bytes !== this.#lastBytes) {
+      this.#lastBytes = bytes
+      this.#lastHeader = chunk.toString('utf8', from, to)
     }
-    return this.lastHeader
+    return this.#lastHeader
   }
 
-  private checkLength(length: number): number {
+  #checkLength(length: number): number {
     if (length < FIXED_BYTES)
       throw new ProtocolError('FRAME_TOO_SHORT', `frame length ${length} is below ${FIXED_BYTES}`)
-    if (length > this.maxFrameBytes) {
-      throw new ProtocolError('FRAME_TOO_LONG', `frame length ${length} is above ${this.maxFrameBytes}`)
+    if (length > this.#maxFrameBytes) {
+      throw new ProtocolError('FRAME_TOO_LONG', `frame length ${length} is above ${this.#maxFrameBytes}`)
     }
     return length
   }
@@ -190,14 +190,14 @@ const SMALL_BODY_BYTES = 16 * 1024
 
 /** Joins frames into few writes. The owner calls `flush`. */
 export class FrameWriter {
-  private readonly write: (bytes: Buffer) => boolean
-  private block: Buffer = Buffer.allocUnsafe(BLOCK_BYTES)
-  private from = 0
-  private to = 0
+  readonly #write: (bytes: Buffer) => boolean
+  #block: Buffer = Buffer.allocUnsafe(BLOCK_BYTES)
+  #from = 0
+  #to = 0
 
   /** @param write - returns true when it has no use for the bytes any more */
   constructor(write: (bytes: Buffer) => boolean) {
-    this.write = write
+    this.#write = write
   }
 
   /**
@@ -209,41 +209,41 @@ export class FrameWriter {
     const bodyBytes = body === null ? 0 : body.length
     const copied = bodyBytes <= SMALL_BODY_BYTES ? bodyBytes : 0
     // Three bytes a UTF-16 unit is the most UTF-8 needs, so the header can be written before it is measured.
-    this.reserve(PREFIX_BYTES + header.length * 3 + rest.length + copied)
-    const at = this.to
-    let headerBytes = header === '' ? 0 : this.block.write(header, at + PREFIX_BYTES)
+    this.#reserve(PREFIX_BYTES + header.length * 3 + rest.length + copied)
+    const at = this.#to
+    let headerBytes = header === '' ? 0 : this.#block.write(header, at + PREFIX_BYTES)
     if (rest.length > 0) {
-      this.block.set(rest, at + PREFIX_BYTES + headerBytes)
+      this.#block.set(rest, at + PREFIX_BYTES + headerBytes)
       headerBytes += rest.length
     }
-    this.block.writeUInt32BE(FIXED_BYTES + headerBytes + bodyBytes, at)
-    this.block[at + 4] = kind
-    this.block.writeUInt32BE(id, at + 5)
-    this.block.writeUInt32BE(headerBytes, at + 9)
-    this.to = at + PREFIX_BYTES + headerBytes
+    this.#block.writeUInt32BE(FIXED_BYTES + headerBytes + bodyBytes, at)
+    this.#block[at + 4] = kind
+    this.#block.writeUInt32BE(id, at + 5)
+    this.#block.writeUInt32BE(headerBytes, at + 9)
+    this.#to = at + PREFIX_BYTES + headerBytes
     if (body === null) return
     if (copied === bodyBytes) {
-      body.copy(this.block, this.to)
-      this.to += bodyBytes
+      body.copy(this.#block, this.#to)
+      this.#to += bodyBytes
     } else {
       this.flush()
-      this.write(body)
+      this.#write(body)
     }
   }
 
   flush(): void {
-    if (this.to === this.from) return
-    const isGone = this.write(this.block.subarray(this.from, this.to))
-    if (isGone && this.from === 0) this.to = 0
-    this.from = this.to
+    if (this.#to === this.#from) return
+    const isGone = this.#write(this.#block.subarray(this.#from, this.#to))
+    if (isGone && this.#from === 0) this.#to = 0
+    this.#from = this.#to
   }
 
-  private reserve(bytes: number): void {
-    if (this.to + bytes <= this.block.length) return
+  #reserve(bytes: number): void {
+    if (this.#to + bytes <= this.#block.length) return
     this.flush()
     // The socket may still hold views of the old block.
-    this.block = Buffer.allocUnsafe(Math.max(BLOCK_BYTES, bytes))
-    this.from = 0
-    this.to = 0
+    this.#block = Buffer.allocUnsafe(Math.max(BLOCK_BYTES, bytes))
+    this.#from = 0
+    this.#to = 0
   }
 }

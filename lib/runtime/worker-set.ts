@@ -56,41 +56,41 @@ export class WorkerSet implements WorkerOwner {
   readonly workers: Worker[] = []
   /** Answers of all workers so far. */
   answers = 0
-  private answersAtLastLook = -1
-  private addedAt = Number.NEGATIVE_INFINITY
-  private readonly options: WorkerSetOptions
-  private backlog: RuntimeCall[] = []
-  private backlogAt = 0
-  private growTimer: NodeJS.Timeout | null = null
-  private idleTimer: NodeJS.Timeout | null = null
-  private warmTimer: NodeJS.Timeout | null = null
-  private minWarm: number
-  private failures = 0
-  private blockedUntil = 0
-  private lastError: GatewayError | null = null
-  private retired = false
+  #answersAtLastLook = -1
+  #addedAt = Number.NEGATIVE_INFINITY
+  readonly #options: WorkerSetOptions
+  #backlog: RuntimeCall[] = []
+  #backlogAt = 0
+  #growTimer: NodeJS.Timeout | null = null
+  #idleTimer: NodeJS.Timeout | null = null
+  #warmTimer: NodeJS.Timeout | null = null
+  #minWarm: number
+  #failures = 0
+  #blockedUntil = 0
+  #lastError: GatewayError | null = null
+  #retired = false
   /** Socket that got the last call, and when to look next whether every socket has a worker. */
-  private lastSocket: number
-  private spreadAt = 0
+  #lastSocket: number
+  #spreadAt = 0
 
   constructor(options: WorkerSetOptions) {
-    this.options = options
+    this.#options = options
     this.fn = options.fn
     this.clock = options.clock
-    this.minWarm = options.minWarm
-    this.lastSocket = options.sockets?.begin() ?? 0
+    this.#minWarm = options.minWarm
+    this.#lastSocket = options.sockets?.begin() ?? 0
   }
 
   /** Why starts are delayed at the moment, null when they are not; for health. */
   get problem(): string | null {
-    return this.blockedUntil > this.clock.monotonic() ? (this.lastError?.message ?? null) : null
+    return this.#blockedUntil > this.clock.monotonic() ? (this.#lastError?.message ?? null) : null
   }
 
   dispatch(call: RuntimeCall): void {
     const now = call.handedAt === 0 ? this.clock.monotonic() : call.handedAt
-    if (this.options.sockets !== null && now >= this.spreadAt) this.spread(now, this.options.sockets.up())
-    if (this.backlogAt === this.backlog.length) {
-      const worker = this.pick(now)
+    if (this.#options.sockets !== null && now >= this.#spreadAt) this.#spread(now, this.#options.sockets.up())
+    if (this.#backlogAt === this.#backlog.length) {
+      const worker = this.#pick(now)
       if (worker !== null) {
         worker.accept(call, now)
         return
@@ -98,8 +98,8 @@ export class WorkerSet implements WorkerOwner {
     }
     call.state = 'waiting'
     call.startedAt = now
-    this.backlog.push(call)
-    this.grow(now)
+    this.#backlog.push(call)
+    this.#grow(now)
   }
 
   /** Nobody waits for the call any more; one in the backlog is passed over when its turn comes. */
@@ -117,67 +117,67 @@ export class WorkerSet implements WorkerOwner {
 
   /** Starts workers until there are `count`, and keeps that many. */
   warm(count: number): void {
-    this.minWarm = Math.min(count, this.options.maxWorkers)
-    while (this.workers.length < this.minWarm && this.problem === null) this.start()
+    this.#minWarm = Math.min(count, this.#options.maxWorkers)
+    while (this.workers.length < this.#minWarm && this.problem === null) this.#start()
   }
 
   /** Runs what it has, takes nothing new, then ends. */
   retire(): void {
-    this.retired = true
-    this.minWarm = 0
-    if (this.warmTimer !== null) this.clock.clearTimeout(this.warmTimer)
-    this.warmTimer = null
+    this.#retired = true
+    this.#minWarm = 0
+    if (this.#warmTimer !== null) this.clock.clearTimeout(this.#warmTimer)
+    this.#warmTimer = null
     for (const worker of [...this.workers]) {
-      if (worker.inflight.size === 0 && this.isDrained()) worker.stop()
+      if (worker.inflight.size === 0 && this.#isDrained()) worker.stop()
     }
-    this.checkEmpty()
+    this.#checkEmpty()
   }
 
   /** Ends everything now; open calls fail with 503. */
   close(): void {
-    this.retired = true
-    this.clearTimers()
-    this.failBacklog(new GatewayError('SHUTTING_DOWN', 'gateway is shutting down'))
+    this.#retired = true
+    this.#clearTimers()
+    this.#failBacklog(new GatewayError('SHUTTING_DOWN', 'gateway is shutting down'))
     for (const worker of [...this.workers]) worker.kill()
   }
 
   // What workers report.
 
   handleAbandoned(): void {
-    if (!this.isDrained()) this.grow(this.clock.monotonic())
+    if (!this.#isDrained()) this.#grow(this.clock.monotonic())
   }
 
   onLog(stream: 'stdout' | 'stderr', text: string): void {
-    this.options.onLog(this.fn, stream, text)
+    this.#options.onLog(this.fn, stream, text)
   }
 
   handleSuccess(): void {
-    if (this.failures !== 0) {
-      this.failures = 0
-      this.blockedUntil = 0
+    if (this.#failures !== 0) {
+      this.#failures = 0
+      this.#blockedUntil = 0
     }
   }
 
   handleRoom(worker: Worker, now: number): void {
     if (worker.wantsCalls) {
-      while (this.backlogAt < this.backlog.length && worker.hasRoom(now)) {
-        const call = this.shift()
+      while (this.#backlogAt < this.#backlog.length && worker.hasRoom(now)) {
+        const call = this.#shift()
         if (call !== null) worker.accept(call, now)
       }
     }
     if (worker.inflight.size > 0 || worker.state !== 'ready') return
-    if (this.retired) {
-      if (this.isDrained()) worker.stop()
-    } else if (this.idleTimer === null && this.workers.length > this.minWarm) {
-      this.armIdle(this.options.idleTtlMs)
+    if (this.#retired) {
+      if (this.#isDrained()) worker.stop()
+    } else if (this.#idleTimer === null && this.workers.length > this.#minWarm) {
+      this.#armIdle(this.#options.idleTtlMs)
     }
   }
 
   handleLoadFailure(error: GatewayError): void {
-    this.note(error)
-    this.failBacklog(error)
-    this.options.onFailure(this.fn, error)
-    this.checkEmpty()
+    this.#note(error)
+    this.#failBacklog(error)
+    this.#options.onFailure(this.fn, error)
+    this.#checkEmpty()
   }
 
   handleWorkerEnd(unexpected: boolean, error: GatewayError, unbegun: RuntimeCall[]): void {
@@ -188,24 +188,24 @@ export class WorkerSet implements WorkerOwner {
         call.worker = null
         call.deadline = 0
       }
-      this.backlog = [...unbegun, ...this.backlog.slice(this.backlogAt)]
-      this.backlogAt = 0
+      this.#backlog = [...unbegun, ...this.#backlog.slice(this.#backlogAt)]
+      this.#backlogAt = 0
     }
     if (unexpected) {
-      this.note(error)
-      this.options.onFailure(this.fn, error)
-      if (this.workers.length === 0 && this.problem !== null) this.failBacklog(error)
+      this.#note(error)
+      this.#options.onFailure(this.fn, error)
+      if (this.workers.length === 0 && this.problem !== null) this.#failBacklog(error)
     }
-    if (!this.isDrained()) this.grow(now)
-    this.keepWarm(now)
-    this.checkEmpty()
+    if (!this.#isDrained()) this.#grow(now)
+    this.#keepWarm(now)
+    this.#checkEmpty()
   }
 
   handleStartFailure(worker: Worker, error: GatewayError): void {
     this.forget(worker)
-    if (this.workers.length === 0) this.failBacklog(error)
-    this.rewarm(REWARM_MS)
-    this.checkEmpty()
+    if (this.workers.length === 0) this.#failBacklog(error)
+    this.#rewarm(REWARM_MS)
+    this.#checkEmpty()
   }
 
   fail(call: RuntimeCall, error: GatewayError): void {
@@ -221,9 +221,9 @@ export class WorkerSet implements WorkerOwner {
     if (at >= 0) this.workers.splice(at, 1)
   }
 
-  private pick(now: number): Worker | null {
+  #pick(now: number): Worker | null {
     const { workers } = this
-    if (this.options.sockets !== null) return this.pickInTurn(now, this.options.sockets.count)
+    if (this.#options.sockets !== null) return this.#pickInTurn(now, this.#options.sockets.count)
     // The first with room, idle or not: few workers that are busy cost less than many that each wake up for one call.
     for (let i = 0; i < workers.length; i++) {
       const worker = workers[i]!
@@ -233,73 +233,73 @@ export class WorkerSet implements WorkerOwner {
   }
 
   /** Round robin over the sockets: of the idle workers, else of those with room, the one whose socket is next. */
-  private pickInTurn(now: number, socketCount: number): Worker | null {
+  #pickInTurn(now: number, socketCount: number): Worker | null {
     let best: Worker | null = null
     let bestRank = Number.POSITIVE_INFINITY
     for (const worker of this.workers) {
       if (!worker.hasRoom(now)) continue
-      const turn = (worker.socketIndex - this.lastSocket - 1 + socketCount) % socketCount
+      const turn = (worker.socketIndex - this.#lastSocket - 1 + socketCount) % socketCount
       const rank = (worker.inflight.size > 0 ? 2 : worker.state === 'ready' ? 0 : 1) * socketCount + turn
       if (rank >= bestRank) continue
       best = worker
       bestRank = rank
     }
-    if (best !== null) this.lastSocket = best.socketIndex
+    if (best !== null) this.#lastSocket = best.socketIndex
     return best
   }
 
   /** Gives every socket that is up a worker, at the cost of a spare one elsewhere when there are as many as may be. */
-  private spread(now: number, up: readonly number[]): void {
+  #spread(now: number, up: readonly number[]): void {
     // Not at every call: a socket that is up and yet starts nothing would be tried again and again.
-    this.spreadAt = now + SPREAD_INTERVAL_MS
-    if (this.retired || this.blockedUntil > now) return
+    this.#spreadAt = now + SPREAD_INTERVAL_MS
+    if (this.#retired || this.#blockedUntil > now) return
     for (const index of up) {
       if (this.loadOf(index) > 0) continue
-      if (this.workers.length >= this.options.maxWorkers) {
+      if (this.workers.length >= this.#options.maxWorkers) {
         const spare = this.workers.find(
           worker => worker.state === 'ready' && worker.inflight.size === 0 && this.loadOf(worker.socketIndex) > 1,
         )
         if (spare === undefined) return
         spare.stop()
       }
-      this.start()
+      this.#start()
     }
   }
 
-  private grow(now: number, isLooking = false): void {
+  #grow(now: number, isLooking = false): void {
     if (this.workers.length === 0) {
-      if (this.blockedUntil > now) this.failBacklog(this.lastError!)
+      if (this.#blockedUntil > now) this.#failBacklog(this.#lastError!)
       else {
-        const worker = this.start()
+        const worker = this.#start()
         // A start that fails at once has already failed the backlog.
-        const call = this.shift()
+        const call = this.#shift()
         if (call !== null) worker.accept(call, now)
       }
-      if (this.isDrained()) return
+      if (this.#isDrained()) return
     }
-    if (this.growTimer !== null) return
-    if (this.workers.length >= this.options.maxWorkers && !this.workers.some(worker => worker.isForNobody)) return
+    if (this.#growTimer !== null) return
+    if (this.workers.length >= this.#options.maxWorkers && !this.workers.some(worker => worker.isForNobody)) return
     const oneAtATime = this.workers.every(worker => worker.maxInflight === 1)
-    if (!isLooking) this.answersAtLastLook = oneAtATime ? -1 : this.answers
+    if (!isLooking) this.#answersAtLastLook = oneAtATime ? -1 : this.answers
     // A quick worker that is silent for so short a time waits for a processor, and another one would have to share it.
     const lookMs = this.workers.some(worker => worker.isQuick) ? FAST_CALL_MS : GROW_LOOK_MS
-    this.growTimer = this.clock.setTimeout(() => this.growNow(), oneAtATime ? lookMs : STALL_MS)
+    this.#growTimer = this.clock.setTimeout(() => this.#growNow(), oneAtATime ? lookMs : STALL_MS)
   }
 
   /** Doubles the workers while calls keep waiting; one that is starting counts as help on its way. */
-  private growNow(): void {
-    this.growTimer = null
+  #growNow(): void {
+    this.#growTimer = null
     const now = this.clock.monotonic()
-    const waiting = this.backlog.length - this.backlogAt
+    const waiting = this.#backlog.length - this.#backlogAt
     if (waiting === 0) return
     let starting = 0
     for (const worker of this.workers) if (worker.state === 'starting') starting++
-    if (starting === 0 && this.blockedUntil <= now) {
-      const room = this.options.maxWorkers - this.workers.length || this.reclaim(now)
-      for (let i = Math.min(waiting, room, this.growth(now)); i > 0; i--) this.start()
+    if (starting === 0 && this.#blockedUntil <= now) {
+      const room = this.#options.maxWorkers - this.workers.length || this.#reclaim(now)
+      for (let i = Math.min(waiting, room, this.#growth(now)); i > 0; i--) this.#start()
     }
-    this.drain(now)
-    if (!this.isDrained()) this.grow(now, true)
+    this.#drain(now)
+    if (!this.#isDrained()) this.#grow(now, true)
   }
 
   /**
@@ -307,118 +307,118 @@ export class WorkerSet implements WorkerOwner {
    * them; one is added for a call that waits long all the same. Two looks are compared, because a single one may fall
    * between an answer's arrival and its reading.
    */
-  private growth(now: number): number {
-    const isFlowing = this.answers !== this.answersAtLastLook
-    this.answersAtLastLook = this.answers
+  #growth(now: number): number {
+    const isFlowing = this.answers !== this.#answersAtLastLook
+    this.#answersAtLastLook = this.answers
     if (!isFlowing) return Math.max(1, this.workers.length)
-    const oldest = this.backlog[this.backlogAt]
+    const oldest = this.#backlog[this.#backlogAt]
     const waitsLong =
-      oldest !== undefined && now - oldest.startedAt >= SLOW_WAIT_MS && now - this.addedAt >= SLOW_WAIT_MS
-    if (waitsLong) this.addedAt = now
+      oldest !== undefined && now - oldest.startedAt >= SLOW_WAIT_MS && now - this.#addedAt >= SLOW_WAIT_MS
+    if (waitsLong) this.#addedAt = now
     return waitsLong ? 1 : 0
   }
 
   /** Ends a worker that is busy for a client that left. @returns how many may be started in its place */
-  private reclaim(now: number): number {
+  #reclaim(now: number): number {
     const worker = this.workers.find(one => one.isForNobody && one.hadTimeToObey(now))
     worker?.kill()
     return worker === undefined ? 0 : 1
   }
 
-  private drain(now: number): void {
-    while (!this.isDrained()) {
-      const worker = this.pick(now)
+  #drain(now: number): void {
+    while (!this.#isDrained()) {
+      const worker = this.#pick(now)
       if (worker === null) return
-      const call = this.shift()
+      const call = this.#shift()
       if (call !== null) worker.accept(call, now)
     }
   }
 
-  private start(): Worker {
-    const worker = this.options.spawn(this)
+  #start(): Worker {
+    const worker = this.#options.spawn(this)
     if (worker.state === 'starting') this.workers.push(worker)
     return worker
   }
 
   /** The oldest waiting call; null when it was abandoned meanwhile. */
-  private shift(): RuntimeCall | null {
-    const call = this.backlog[this.backlogAt++]
-    if (this.backlogAt === this.backlog.length) {
-      this.backlog.length = 0
-      this.backlogAt = 0
-    } else if (this.backlogAt > 1024) {
-      this.backlog.splice(0, this.backlogAt)
-      this.backlogAt = 0
+  #shift(): RuntimeCall | null {
+    const call = this.#backlog[this.#backlogAt++]
+    if (this.#backlogAt === this.#backlog.length) {
+      this.#backlog.length = 0
+      this.#backlogAt = 0
+    } else if (this.#backlogAt > 1024) {
+      this.#backlog.splice(0, this.#backlogAt)
+      this.#backlogAt = 0
     }
     return call === undefined || call.state === 'done' ? null : call
   }
 
-  private isDrained(): boolean {
-    return this.backlogAt === this.backlog.length
+  #isDrained(): boolean {
+    return this.#backlogAt === this.#backlog.length
   }
 
-  private failBacklog(error: GatewayError): void {
-    const calls = this.backlog.slice(this.backlogAt)
-    this.backlog = []
-    this.backlogAt = 0
+  #failBacklog(error: GatewayError): void {
+    const calls = this.#backlog.slice(this.#backlogAt)
+    this.#backlog = []
+    this.#backlogAt = 0
     for (const call of calls) this.fail(call, error)
   }
 
   /** Replaces warm workers that are gone, at once or when starts are no longer delayed: no call may come to do it. */
-  private keepWarm(now: number): void {
-    if (this.retired || this.workers.length >= this.minWarm) return
-    if (this.problem === null) this.warm(this.minWarm)
-    else this.rewarm(this.blockedUntil - now)
+  #keepWarm(now: number): void {
+    if (this.#retired || this.workers.length >= this.#minWarm) return
+    if (this.problem === null) this.warm(this.#minWarm)
+    else this.#rewarm(this.#blockedUntil - now)
   }
 
-  private rewarm(delayMs: number): void {
-    if (this.retired || this.warmTimer !== null || this.workers.length >= this.minWarm) return
-    this.warmTimer = this.clock.setTimeout(() => {
-      this.warmTimer = null
-      this.keepWarm(this.clock.monotonic())
+  #rewarm(delayMs: number): void {
+    if (this.#retired || this.#warmTimer !== null || this.workers.length >= this.#minWarm) return
+    this.#warmTimer = this.clock.setTimeout(() => {
+      this.#warmTimer = null
+      this.#keepWarm(this.clock.monotonic())
     }, delayMs)
   }
 
-  private note(error: GatewayError): void {
-    this.lastError = error
-    this.failures++
-    const over = this.failures - CRASH_LOOP.tolerated
+  #note(error: GatewayError): void {
+    this.#lastError = error
+    this.#failures++
+    const over = this.#failures - CRASH_LOOP.tolerated
     if (over < 0) return
     const delay = Math.min(CRASH_LOOP.firstDelayMs * 2 ** Math.min(over, 16), CRASH_LOOP.maxDelayMs)
-    this.blockedUntil = this.clock.monotonic() + delay
+    this.#blockedUntil = this.clock.monotonic() + delay
   }
 
-  private armIdle(delayMs: number): void {
-    this.idleTimer = this.clock.setTimeout(() => this.stopIdle(), Math.max(1, delayMs))
-    this.idleTimer.unref?.()
+  #armIdle(delayMs: number): void {
+    this.#idleTimer = this.clock.setTimeout(() => this.#stopIdle(), Math.max(1, delayMs))
+    this.#idleTimer.unref?.()
   }
 
-  private stopIdle(): void {
-    this.idleTimer = null
+  #stopIdle(): void {
+    this.#idleTimer = null
     const now = this.clock.monotonic()
     let next = Number.POSITIVE_INFINITY
     // From the back: the first workers are the ones that calls are given to.
-    for (let i = this.workers.length - 1; i >= 0 && this.workers.length > this.minWarm; i--) {
+    for (let i = this.workers.length - 1; i >= 0 && this.workers.length > this.#minWarm; i--) {
       const worker = this.workers[i]!
       if (worker.state !== 'ready' || worker.inflight.size > 0) continue
-      const left = worker.idleSince + this.options.idleTtlMs - now
+      const left = worker.idleSince + this.#options.idleTtlMs - now
       if (left <= 0) worker.stop()
       else next = Math.min(next, left)
     }
-    if (next !== Number.POSITIVE_INFINITY && this.workers.length > this.minWarm) this.armIdle(next)
+    if (next !== Number.POSITIVE_INFINITY && this.workers.length > this.#minWarm) this.#armIdle(next)
   }
 
-  private clearTimers(): void {
-    if (this.growTimer !== null) this.clock.clearTimeout(this.growTimer)
-    if (this.idleTimer !== null) this.clock.clearTimeout(this.idleTimer)
-    if (this.warmTimer !== null) this.clock.clearTimeout(this.warmTimer)
-    this.growTimer = this.idleTimer = this.warmTimer = null
+  #clearTimers(): void {
+    if (this.#growTimer !== null) this.clock.clearTimeout(this.#growTimer)
+    if (this.#idleTimer !== null) this.clock.clearTimeout(this.#idleTimer)
+    if (this.#warmTimer !== null) this.clock.clearTimeout(this.#warmTimer)
+    this.#growTimer = this.#idleTimer = this.#warmTimer = null
   }
 
-  private checkEmpty(): void {
-    if (this.retired && this.workers.length === 0 && this.isDrained()) {
-      this.clearTimers()
-      this.options.onEmpty(this)
+  #checkEmpty(): void {
+    if (this.#retired && this.workers.length === 0 && this.#isDrained()) {
+      this.#clearTimers()
+      this.#options.onEmpty(this)
     }
   }
 }

@@ -65,22 +65,22 @@ export abstract class Worker implements CallHost {
   readonly inflight = new OpenCalls()
   idleSince: number
   /** Open calls that nobody waits for, when one was left last, and how many of them are past their deadline. */
-  private gone = 0
-  private goneAt = 0
-  private late = 0
-  private lastSign: number
-  private pinged = false
-  private fastCalls = 0
+  #gone = 0
+  #goneAt = 0
+  #late = 0
+  #lastSign: number
+  #pinged = false
+  #fastCalls = 0
   /** What its calls took lately, milliseconds; not known to be quick at first. */
-  private callMs = FAST_CALL_MS
+  #callMs = FAST_CALL_MS
   /** Calls that a one-at-a-time worker may have open now. */
-  private depth = 1
-  private timer: NodeJS.Timeout | null = null
-  private timerDue = 0
+  #depth = 1
+  #timer: NodeJS.Timeout | null = null
+  #timerDue = 0
 
   constructor(set: WorkerOwner) {
     this.set = set
-    this.idleSince = this.lastSign = set.clock.monotonic()
+    this.idleSince = this.#lastSign = set.clock.monotonic()
   }
 
   /** Sends a `call`; may be used before the worker is ready. */
@@ -101,38 +101,38 @@ export abstract class Worker implements CallHost {
   hasRoom(now: number): boolean {
     const open = this.inflight.size
     if (this.state !== 'ready') return this.state === 'starting' && open === 0
-    if (this.pinged || this.late > 0) return false
+    if (this.#pinged || this.#late > 0) return false
     if (open === 0) return true
     if (this.maxInflight !== 1) {
       if (open >= (this.maxInflight || MAX_INFLIGHT)) return false
-      if (now - this.lastSign <= STALL_MS) return true
+      if (now - this.#lastSign <= STALL_MS) return true
       // Silent for a while with calls open: it may be stuck in a loop. Only a sign of life earns it another call.
-      this.pinged = true
+      this.#pinged = true
       this.sendPing()
       return false
     }
     // Sending ahead hides a round trip, but a call behind a stuck one would wait for its end: only for functions that
     // have proven fast, and never behind a call that already takes long.
-    return open < this.depth && now - this.inflight.first!.startedAt < FAST_CALL_MS
+    return open < this.#depth && now - this.inflight.first!.startedAt < FAST_CALL_MS
   }
 
   /** True when its calls took so little lately that it gets them ahead. */
   get isQuick(): boolean {
-    return this.depth > 1
+    return this.#depth > 1
   }
 
   /** False while at least half of what may be sent ahead is there still: calls go in bunches, each one write and one read. */
   get wantsCalls(): boolean {
-    return this.maxInflight !== 1 || this.inflight.size * 2 <= this.depth
+    return this.maxInflight !== 1 || this.inflight.size * 2 <= this.#depth
   }
 
   accept(call: RuntimeCall, now: number): void {
     call.worker = this
     call.cold = this.state === 'starting'
     call.state = 'sent'
-    if (this.inflight.size === 0) this.lastSign = now
+    if (this.inflight.size === 0) this.#lastSign = now
     this.inflight.add(call)
-    if (this.state === 'ready' && (this.maxInflight !== 1 || this.inflight.size === 1)) this.begin(call, now)
+    if (this.state === 'ready' && (this.maxInflight !== 1 || this.inflight.size === 1)) this.#begin(call, now)
     this.sendCall(call)
   }
 
@@ -147,27 +147,27 @@ export abstract class Worker implements CallHost {
   abandon(call: RuntimeCall): void {
     if (call.state === 'done') return
     call.state = 'done'
-    this.gone++
-    this.goneAt = this.set.clock.monotonic()
+    this.#gone++
+    this.#goneAt = this.set.clock.monotonic()
     this.sendCancel(call)
     this.set.handleAbandoned()
   }
 
   /** True when it is busy for clients that left: a call that waits may have its place. */
   get isForNobody(): boolean {
-    if (this.gone === 0 || this.state !== 'ready') return false
-    return this.maxInflight === 1 ? this.inflight.first?.state === 'done' : this.gone === this.inflight.size
+    if (this.#gone === 0 || this.state !== 'ready') return false
+    return this.maxInflight === 1 ? this.inflight.first?.state === 'done' : this.#gone === this.inflight.size
   }
 
   /** True when it heard of that long enough ago to have ended the calls. */
   hadTimeToObey(now: number): boolean {
-    return now - this.goneAt >= CANCEL_GRACE_MS
+    return now - this.#goneAt >= CANCEL_GRACE_MS
   }
 
   stop(): void {
     if (this.state === 'ending' || this.state === 'dead') return
     this.state = 'ending'
-    this.disarm()
+    this.#disarm()
     this.set.forget(this)
     this.endGracefully()
   }
@@ -176,7 +176,7 @@ export abstract class Worker implements CallHost {
     if (this.state === 'dead') return
     const first = this.state !== 'ending'
     this.state = 'ending'
-    this.disarm()
+    this.#disarm()
     if (first) this.set.forget(this)
     this.endNow()
   }
@@ -188,18 +188,18 @@ export abstract class Worker implements CallHost {
     this.state = 'ready'
     this.maxInflight = maxInflight
     const now = this.set.clock.monotonic()
-    this.lastSign = now
+    this.#lastSign = now
     for (const call of this.inflight.values()) {
-      this.begin(call, now)
+      this.#begin(call, now)
       if (maxInflight === 1) break
     }
     this.set.handleRoom(this, now)
   }
 
   handlePong(): void {
-    this.pinged = false
+    this.#pinged = false
     const now = this.set.clock.monotonic()
-    this.lastSign = now
+    this.#lastSign = now
     this.set.handleRoom(this, now)
   }
 
@@ -207,17 +207,17 @@ export abstract class Worker implements CallHost {
   handleReply(id: number, header: string, body: Buffer, stream: boolean, now = this.set.clock.monotonic()): void {
     const call = this.inflight.get(id)
     if (call === undefined) return
-    this.lastSign = now
+    this.#lastSign = now
     if (stream) {
       if (call.state === 'done' || call.state === 'streaming') return
       call.state = 'streaming'
       call.ungranted = body.length
-      this.extend(call, now)
+      this.#extend(call, now)
       call.onReply(header, body, true)
       return
     }
     const open = call.state !== 'done'
-    this.finish(call, now)
+    this.#finish(call, now)
     this.set.answers++
     if (open) call.onReply(header, body, false)
     this.set.handleSuccess()
@@ -228,8 +228,8 @@ export abstract class Worker implements CallHost {
     const call = this.inflight.get(id)
     if (call === undefined || call.state !== 'streaming') return
     const now = this.set.clock.monotonic()
-    this.lastSign = now
-    this.extend(call, now)
+    this.#lastSign = now
+    this.#extend(call, now)
     call.ungranted += body.length
     // The client is slow, and the worker goes on sending what nobody may hold for it. Twice: one piece may be on its way.
     if (call.ungranted > 2 * STREAM_WINDOW_BYTES) this.handleOverrun()
@@ -238,13 +238,13 @@ export abstract class Worker implements CallHost {
 
   /** @param problem - why the stream broke, null when it is complete */
   handleEnd(id: number, problem: string | null): void {
-    this.endCall(id, problem === null ? null : new GatewayError('HANDLER_FAILED', problem), null)
+    this.#endCall(id, problem === null ? null : new GatewayError('HANDLER_FAILED', problem), null)
   }
 
   handleError(id: number, error: GatewayError): void {
     if (this.inflight.get(id) === undefined) return
     this.set.handleSuccess()
-    this.endCall(id, error, error)
+    this.#endCall(id, error, error)
   }
 
   /**
@@ -252,13 +252,13 @@ export abstract class Worker implements CallHost {
    * @param cut - what its stream ends with, if it has one
    * @param error - what it gets otherwise; null when its worker gave no reason
    */
-  private endCall(id: number, cut: GatewayError | null, error: GatewayError | null): void {
+  #endCall(id: number, cut: GatewayError | null, error: GatewayError | null): void {
     const call = this.inflight.get(id)
     if (call === undefined) return
     const now = this.set.clock.monotonic()
-    this.lastSign = now
+    this.#lastSign = now
     const state = call.state
-    this.finish(call, now)
+    this.#finish(call, now)
     if (state === 'streaming') call.onEnd(cut)
     else if (state !== 'done')
       call.onError(error ?? new GatewayError('CONTRACT_BROKEN', 'invalid runtime response: no reply'))
@@ -270,7 +270,7 @@ export abstract class Worker implements CallHost {
     const call = this.inflight.get(id)
     if (call === undefined || this.state === 'dead') return
     this.inflight.remove(call)
-    const others = this.end().filter(other => other.state !== 'done')
+    const others = this.#end().filter(other => other.state !== 'done')
     this.set.fail(call, error)
     const unbegun = this.maxInflight === 1 ? others : []
     // They did nothing wrong: the error is not theirs.
@@ -288,7 +288,7 @@ export abstract class Worker implements CallHost {
   /** The function cannot be loaded: the worker is useless, and so is starting another one right away. */
   handleLoadError(error: GatewayError): void {
     if (this.state === 'dead') return
-    const calls = this.end()
+    const calls = this.#end()
     for (const call of calls) this.set.fail(call, error)
     this.set.handleLoadFailure(error)
     this.endNow()
@@ -299,7 +299,7 @@ export abstract class Worker implements CallHost {
     if (this.state === 'dead') return
     const wasStarting = this.state === 'starting'
     const unexpected = end.unexpected && this.state !== 'ending'
-    const calls = this.end()
+    const calls = this.#end()
     const error = toDeath(end.reason)
     const unbegun: RuntimeCall[] = []
     let first = true
@@ -314,68 +314,68 @@ export abstract class Worker implements CallHost {
     this.set.handleWorkerEnd(unexpected, error, unbegun)
   }
 
-  private end(): RuntimeCall[] {
+  #end(): RuntimeCall[] {
     this.state = 'dead'
-    this.disarm()
+    this.#disarm()
     this.set.forget(this)
     return this.inflight.takeAll()
   }
 
-  private begin(call: RuntimeCall, now: number): void {
+  #begin(call: RuntimeCall, now: number): void {
     if (call.state === 'sent') call.state = 'running'
     call.startedAt = now
-    this.extend(call, now)
-    if (this.timer === null) this.arm(call.deadline - now)
+    this.#extend(call, now)
+    if (this.#timer === null) this.#arm(call.deadline - now)
   }
 
-  private extend(call: RuntimeCall, now: number): void {
+  #extend(call: RuntimeCall, now: number): void {
     call.deadline = now + this.set.fn.policy.timeoutMs
   }
 
   /** Takes the call out; the next one of a one-at-a-time worker begins. */
-  private finish(call: RuntimeCall, now: number): void {
+  #finish(call: RuntimeCall, now: number): void {
     if (call.state === 'done') {
-      this.gone--
-      if (call.late) this.late--
+      this.#gone--
+      if (call.late) this.#late--
     }
     call.state = 'done'
     call.endedAt = now
     this.inflight.remove(call)
-    if (this.late > 0) this.killIfForNobody()
+    if (this.#late > 0) this.#killIfForNobody()
     if (this.maxInflight === 1) {
-      this.learn(now - call.startedAt)
-      if (this.inflight.size > 0) this.begin(this.inflight.first!, now)
+      this.#learn(now - call.startedAt)
+      if (this.inflight.size > 0) this.#begin(this.inflight.first!, now)
     }
     if (this.inflight.size === 0) this.idleSince = now
   }
 
-  private learn(tookMs: number): void {
-    this.fastCalls = tookMs < FAST_CALL_MS ? this.fastCalls + 1 : 0
-    this.callMs += (Math.min(tookMs, FAST_CALL_MS) - this.callMs) * CALL_MS_WEIGHT
-    const isQuick = this.fastCalls >= PREFETCH.afterFastCalls && this.callMs <= PREFETCH.maxCallMs
-    this.depth = isQuick ? Math.max(2, Math.min(PREFETCH.calls, Math.trunc(PREFETCH.workMs / this.callMs))) : 1
+  #learn(tookMs: number): void {
+    this.#fastCalls = tookMs < FAST_CALL_MS ? this.#fastCalls + 1 : 0
+    this.#callMs += (Math.min(tookMs, FAST_CALL_MS) - this.#callMs) * CALL_MS_WEIGHT
+    const isQuick = this.#fastCalls >= PREFETCH.afterFastCalls && this.#callMs <= PREFETCH.maxCallMs
+    this.#depth = isQuick ? Math.max(2, Math.min(PREFETCH.calls, Math.trunc(PREFETCH.workMs / this.#callMs))) : 1
   }
 
-  private arm(delayMs: number): void {
+  #arm(delayMs: number): void {
     const ms = Math.max(1, Math.ceil(delayMs))
-    this.timerDue = this.set.clock.monotonic() + ms
-    this.timer = this.set.clock.setTimeout(() => this.handleTimer(), ms)
+    this.#timerDue = this.set.clock.monotonic() + ms
+    this.#timer = this.set.clock.setTimeout(() => this.#handleTimer(), ms)
   }
 
-  private disarm(): void {
-    if (this.timer !== null) this.set.clock.clearTimeout(this.timer)
-    this.timer = null
+  #disarm(): void {
+    if (this.#timer !== null) this.set.clock.clearTimeout(this.#timer)
+    this.#timer = null
   }
 
   /** After a moment in which this process itself stood still answers may lie unread: they are read before anybody is late. */
-  private handleTimer(): void {
-    if (this.set.clock.monotonic() - this.timerDue <= STALL_MS) this.checkDeadlines()
-    else this.timer = this.set.clock.setTimeout(() => this.checkDeadlines(), 1)
+  #handleTimer(): void {
+    if (this.set.clock.monotonic() - this.#timerDue <= STALL_MS) this.#checkDeadlines()
+    else this.#timer = this.set.clock.setTimeout(() => this.#checkDeadlines(), 1)
   }
 
   /** One timer for all calls of the worker: it runs at the earliest deadline it knew and looks for the next one. */
-  private checkDeadlines(): void {
-    this.timer = null
+  #checkDeadlines(): void {
+    this.#timer = null
     const now = this.set.clock.monotonic()
     let next = Number.POSITIVE_INFINITY
     let overdue = false
@@ -387,13 +387,13 @@ export abstract class Worker implements CallHost {
       }
       if (call.state === 'done') {
         if (call.late || this.maxInflight === 1) overdue = true
-        else this.markLate(call, Number.POSITIVE_INFINITY)
+        else this.#markLate(call, Number.POSITIVE_INFINITY)
         continue
       }
       const streaming = call.state === 'streaming'
       call.state = 'done'
-      this.gone++
-      this.markLate(call, now + CANCEL_GRACE_MS)
+      this.#gone++
+      this.#markLate(call, now + CANCEL_GRACE_MS)
       next = Math.min(next, call.deadline)
       const error = new GatewayError('TIMEOUT', 'runtime timeout')
       if (streaming) call.onEnd(error)
@@ -406,20 +406,20 @@ export abstract class Worker implements CallHost {
       this.kill()
       return
     }
-    if (next !== Number.POSITIVE_INFINITY) this.arm(next - now)
-    if (this.late > 0) this.killIfForNobody()
+    if (next !== Number.POSITIVE_INFINITY) this.#arm(next - now)
+    if (this.#late > 0) this.#killIfForNobody()
   }
 
   /** The worker gets no further call: it is about to be killed. @param killAt - for its sake alone, whoever else is in it */
-  private markLate(call: RuntimeCall, killAt: number): void {
+  #markLate(call: RuntimeCall, killAt: number): void {
     call.late = true
     call.deadline = killAt
-    this.late++
+    this.#late++
   }
 
   /** Kills it when a call is past its deadline that a client left, and no other is open: one that left harms no other. */
-  private killIfForNobody(): void {
-    if (this.gone < this.inflight.size) return
+  #killIfForNobody(): void {
+    if (this.#gone < this.inflight.size) return
     for (const call of this.inflight.values()) {
       if (call.late && call.deadline !== Number.POSITIVE_INFINITY) return
     }
