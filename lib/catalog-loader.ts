@@ -8,7 +8,7 @@ import { createDiscoverer, type Discoverer, type DiscoverOptions, type Discovery
 import { readSnapshot, type Snapshot } from './discovery/snapshot.ts'
 import type { Step } from './http/exchange.ts'
 import type { PublicCatalog } from './http/public.ts'
-import { type RouteRecords, toRecords } from './router/records.ts'
+import { type RouteRecords, toRecords } from './router/route-records.ts'
 import { RouteTableBuilder } from './router/route-builder.ts'
 import type { RouteTable } from './router/route-table.ts'
 

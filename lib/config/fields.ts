@@ -4,6 +4,7 @@
  */
 
 import { itemOf, keyOf, type Place, report, reportNoEffect, reportUnknownKey, reportWrong } from './findings.ts'
+import { isObject } from '../core/json.ts'
 import { parseJsonText } from './json-text.ts'
 
 export type JsonSchema = { readonly [keyword: string]: unknown }
@@ -238,7 +239,7 @@ export function object<S extends Shape>(shape: S, options: ObjectOptions = {}): 
   }
   const noEffect = new Map(Object.entries(options.noEffect ?? {}))
   const read = (value: unknown, at: Place) => {
-    if (!isPlainObject(value)) return reportWrong(at, rule, value, options.hint)
+    if (!isObject(value)) return reportWrong(at, rule, value, options.hint)
     const result: Record<string, unknown> = {}
     const keyUsed = new Map<string, string>()
     for (const key of Object.keys(value)) {
@@ -294,7 +295,7 @@ export function mapOf<T>(item: Field<T>, options: MapOptions = {}): Field<Record
   const { keyPattern, keyRule = 'a known name' } = options
   const rule = 'an object'
   const read = (value: unknown, at: Place) => {
-    if (!isPlainObject(value)) return reportWrong(at, rule, value, options.hint)
+    if (!isObject(value)) return reportWrong(at, rule, value, options.hint)
     const result: Record<string, T> = Object.create(null)
     for (const key of Object.keys(value)) {
       const place = keyOf(at, key)
@@ -322,7 +323,7 @@ export function json(options: Common = {}): Field<unknown> {
 /** A JSON object, kept as it is. */
 export function jsonObject(options: Common = {}): Field<Record<string, unknown>> {
   const read = (value: unknown, at: Place) =>
-    isPlainObject(value) ? value : reportWrong(at, 'an object', value, options.hint)
+    isObject(value) ? value : reportWrong(at, 'an object', value, options.hint)
   return toField(options, 'an object', { type: 'object' }, read, (text, at) => readJson(text, 'an object', at, read))
 }
 
@@ -379,11 +380,6 @@ export function pairs<T>(field: Field<T>, example: string): Field<T> {
     read: (value, at) => (typeof value === 'string' ? readText(value, at) : field.read(value, at)),
     readText,
   }
-}
-
-/** True for what JSON calls an object. */
-export function isPlainObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
 function readJson<T>(text: string, rule: string, at: Place, read: (value: unknown, at: Place) => T | undefined) {

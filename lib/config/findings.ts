@@ -1,6 +1,7 @@
 /** What is wrong with outside data: one grammar of messages for files, variables, flags and options. Owner: page config/fields. */
 
 import type { Warning } from '../core/errors.ts'
+import { escapeUnsafe } from '../core/text.ts'
 
 /** `CONFIG_VALUE` and `CONFIG_NOT_JSON` mean that something was not used as written; the others are notes. */
 export type FindingCode =
@@ -102,13 +103,11 @@ export function toWarnings(findings: readonly Finding[]): Warning[] {
 }
 
 const MAX_SHOWN = 60
-// Control characters, line separators and text-direction marks: a value must not forge a line of a log or a terminal.
-const UNSAFE = /[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g
 
 /** Text on one line, without characters that could forge or hide output, at most 60 characters. */
 export function showText(text: string): string {
   const cut = text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN)}...` : text
-  return cut.replace(UNSAFE, char => `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`)
+  return escapeUnsafe(cut)
 }
 
 function showKey(key: string): string {

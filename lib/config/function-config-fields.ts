@@ -1,6 +1,6 @@
 /** Declarations of every field of `fn.config.json`. Spec: §2.7 to §2.10, §2.13; owner: page config/function-config. */
 
-import { ADAPTER_SPELLINGS, type AdapterName, ADAPTERS } from '../core/adapters.ts'
+import { ADAPTER_SPELLINGS, type AdapterName, ADAPTERS } from '../core/adapter-names.ts'
 import { METHODS, RUNTIMES, isFunctionName, isHandlerName } from '../core/identity.ts'
 import * as limits from '../core/limits.ts'
 import {

@@ -1,6 +1,6 @@
 /** `fn.config.json`: text to a checked config, and configs to the policy of a function. Spec: §2.7 to §2.10, §2.13. */
 
-import type { AdapterName } from '../core/adapters.ts'
+import type { AdapterName } from '../core/adapter-names.ts'
 import type {
   CorsPolicy,
   EdgePolicy,

@@ -2,7 +2,8 @@
 
 import type { EnvValue } from '../core/catalog.ts'
 import type { Warning } from '../core/errors.ts'
-import { isPlainObject, type JsonSchema } from './fields.ts'
+import type { JsonSchema } from './fields.ts'
+import { isObject } from '../core/json.ts'
 import { type Finding, keyOf, type Place, reportUnknownKey, reportWrong, toPlace, toWarnings } from './findings.ts'
 import { readJsonFile } from './json-text.ts'
 import { toScalarText } from './texts.ts'
@@ -66,7 +67,7 @@ function emptyEnv(): Record<string, EnvValue> {
 
 function readEnv(value: unknown, at: Place): Record<string, EnvValue> {
   const env = emptyEnv()
-  if (!isPlainObject(value)) {
+  if (!isObject(value)) {
     reportWrong(at, 'an object', value)
     return env
   }
@@ -86,7 +87,7 @@ function readEnv(value: unknown, at: Place): Record<string, EnvValue> {
 const ENTRY_RULE = 'a text, number, boolean or { value, is_secret }'
 
 function readEntry(key: string, given: unknown, at: Place): EnvValue | undefined {
-  if (!isPlainObject(given)) {
+  if (!isObject(given)) {
     const value = readScalar(given, at)
     return value === undefined ? undefined : { value, isSecret: isSecretName(key) }
   }

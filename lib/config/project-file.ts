@@ -4,7 +4,7 @@ import { existsSync, readFileSync, statSync } from 'node:fs'
 import { dirname, join, relative, resolve } from 'node:path'
 import { parseEnv } from 'node:util'
 import { MAX_CONFIG_FILE_BYTES } from '../core/limits.ts'
-import { isPlainObject } from './fields.ts'
+import { isObject } from '../core/json.ts'
 import { type Finding, isProblem, report, reportWrong, showText, toPlace, toWarning } from './findings.ts'
 import { readJsonFile } from './json-text.ts'
 import { type Problem, type ResolvedSettings, resolveSettings, type SettingInputs } from './settings.ts'
@@ -83,8 +83,8 @@ function readPackage(cwd: string, findings: Finding[]): ProjectFile | null {
   const bytes = readBytes(path, 'package.json', ignored, null)
   // A package.json that cannot be read says nothing about this project; its own tools complain about it.
   const value = bytes === null ? undefined : readJsonFile(bytes, 'package.json', ignored)
-  if (!isPlainObject(value) || !Object.hasOwn(value, 'fngw')) return null
-  if (isPlainObject(value.fngw)) return { path, label: 'package.json#fngw', value: value.fngw }
+  if (!isObject(value) || !Object.hasOwn(value, 'fngw')) return null
+  if (isObject(value.fngw)) return { path, label: 'package.json#fngw', value: value.fngw }
   reportWrong(toPlace('package.json', 'fngw', findings), 'an object', value.fngw, 'Write "fngw": {}.')
   return null
 }

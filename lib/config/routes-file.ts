@@ -2,7 +2,8 @@
 
 import type { Warning } from '../core/errors.ts'
 import { isMethod, METHODS, type Method } from '../core/identity.ts'
-import { isPlainObject, type JsonSchema } from './fields.ts'
+import type { JsonSchema } from './fields.ts'
+import { isObject } from '../core/json.ts'
 import {
   type Finding,
   keyOf,
@@ -49,7 +50,7 @@ export function parseRoutesFile(source: string | Uint8Array, fileLabel: string):
 
 function readRoutes(value: unknown, at: Place): RouteEntry[] {
   const hint = 'Write { "routes": { "GET /items": "items.js" } }.'
-  if (!isPlainObject(value)) {
+  if (!isObject(value)) {
     reportWrong(at, 'an object', value, hint)
     return []
   }
@@ -57,7 +58,7 @@ function readRoutes(value: unknown, at: Place): RouteEntry[] {
     if (key !== 'routes' && key !== '$schema') reportUnknownKey(keyOf(at, key), key, ['routes'])
   }
   const routes = Object.hasOwn(value, 'routes') ? value.routes : undefined
-  if (!isPlainObject(routes) || Object.keys(routes).length > MAX_ENTRIES) {
+  if (!isObject(routes) || Object.keys(routes).length > MAX_ENTRIES) {
     const rule = `an object of at most ${MAX_ENTRIES} routes`
     if (routes === undefined) report(keyOf(at, 'routes'), 'CONFIG_VALUE', 'is missing', hint, rule)
     else reportWrong(keyOf(at, 'routes'), rule, routes, hint)

@@ -3,7 +3,8 @@
 import { dirname, relative } from 'node:path'
 import type { Warning } from '../core/errors.ts'
 import type { RuntimeName } from '../core/identity.ts'
-import { type Field, isPlainObject } from './fields.ts'
+import { isObject } from '../core/json.ts'
+import type { Field } from './fields.ts'
 import {
   type Finding,
   isProblem,
@@ -193,7 +194,7 @@ class Resolution {
 
   /** A file or `options` of another type is a problem and sets nothing. */
   #checkHolder(holder: unknown, at: Place, source: SourceKind): Record<string, unknown> {
-    if (isPlainObject(holder)) return holder
+    if (isObject(holder)) return holder
     if (holder !== undefined && holder !== null) {
       reportWrong(at, 'an object', holder, 'Write { "functions-dir": "functions" }, or functionsRoot in code.')
       this.#take(at.findings, source, null)

@@ -7,7 +7,7 @@ import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
 import type { Settings } from '../config/settings.ts'
 import type { AdmissionSnapshot } from '../invocation/admission.ts'
 import { toAdmissionLimits } from '../invocation/concurrency.ts'
-import type { RouteRecords } from '../router/records.ts'
+import type { RouteRecords } from '../router/route-records.ts'
 import type { Runtime, RuntimeHealth } from '../runtime/call.ts'
 import type { KeepWarmRow } from '../scheduler/keep-warm.ts'
 

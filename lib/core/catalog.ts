@@ -1,6 +1,6 @@
 /** The shapes that discovery makes and everything after it reads. Data only. Spec: §1, §2.7. */
 
-import type { AdapterName } from './adapters.ts'
+import type { AdapterName } from './adapter-names.ts'
 import type { Method, RuntimeName } from './identity.ts'
 import type { Pattern } from './pattern.ts'
 

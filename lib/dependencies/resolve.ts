@@ -12,6 +12,7 @@ import { join } from 'node:path'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
+import { toToolHostEnv } from '../core/host-env.ts'
 import { BUILD_RETRY_MS, INSTALL_TIMEOUT_SECONDS, STALE_BUILD_FOLDER_MS } from '../core/limits.ts'
 import { type Builder, type BuildPlan, type BuildTools, isPassing, type Toolchain } from './build.ts'
 import { createGoBuilder } from './go.ts'
@@ -75,10 +76,6 @@ export function createBuilds(options: CompiledOptions): Builds {
     ],
   })
 }
-
-/** Variables that tools may see: programs and home, their caches and sources, proxies and certificates. */
-const TOOL_VARIABLES =
-  /^(?:PATH|HOME|LANG|TZ|LC_[A-Z]+|(?:HTTPS?|ALL|NO)_PROXY|(?:https?|all|no)_proxy|SSL_CERT_(?:FILE|DIR)|GO(?:PATH|CACHE|MODCACHE|ROOT|PROXY|PRIVATE|NOPROXY|SUMDB|NOSUMDB|INSECURE|TOOLCHAIN|ENV|FLAGS|EXPERIMENT|AMD64|ARM64)|CC|CXX|PKG_CONFIG_PATH|CGO_(?:CFLAGS|LDFLAGS)|CARGO_HOME|CARGO_(?:NET|HTTP|REGISTR(?:Y|IES)|SOURCE)_\w+|RUSTUP_(?:HOME|TOOLCHAIN))$/
 
 /** The programs of a gateway's compiled functions; shaped as a runtime's `Preparer`. */
 export class Builds {
@@ -216,10 +213,7 @@ export class Builds {
 
   #toTools({ timeoutMs }: Builder, folder: string, signal: AbortSignal): BuildTools {
     const { clock, hostEnv } = this.#options
-    const base: Record<string, string> = { TMPDIR: folder, GOTMPDIR: folder }
-    for (const [name, value] of Object.entries(hostEnv)) {
-      if (value !== undefined && TOOL_VARIABLES.test(name)) base[name] = value
-    }
+    const base = { ...toToolHostEnv(hostEnv), TMPDIR: folder, GOTMPDIR: folder }
     const endsAt = clock.monotonic() + timeoutMs
     return {
       // One limit for all steps of a build.

@@ -1,6 +1,6 @@
 /** Which symbol of a handler file is called, per runtime. Spec: §2.4. */
 
-import { hasAdapter } from '../core/adapters.ts'
+import { hasAdapter } from '../core/adapter-names.ts'
 import type { Policy } from '../core/catalog.ts'
 import type { RuntimeName } from '../core/identity.ts'
 

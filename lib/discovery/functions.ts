@@ -8,10 +8,11 @@ import {
   type PolicyDefaults,
   type PolicyTarget,
 } from '../config/function-config.ts'
-import { type AdapterName, hasAdapter } from '../core/adapters.ts'
+import { type AdapterName, hasAdapter } from '../core/adapter-names.ts'
 import type { Claim, EnvValue, FunctionVersion, Policy } from '../core/catalog.ts'
 import type { Warning } from '../core/errors.ts'
 import { METHODS, type RuntimeName, toFunctionKey } from '../core/identity.ts'
+import { compareText } from '../core/text.ts'
 import { pathWarning } from './disk.ts'
 import { type Helpers, toSignature } from './signature.ts'
 import { type FileEntry, toChild } from './snapshot.ts'
@@ -174,11 +175,6 @@ function latest(fn: FunctionVersion, replaced: Replacements): FunctionVersion {
 /** A function folder keeps the plain key before a file route, then the text order of files decides. */
 function compareFunctions(a: FunctionVersion, b: FunctionVersion): number {
   return compareText(a.key, b.key) || compareText(b.kind, a.kind) || compareText(a.entryFile, b.entryFile)
-}
-
-/** Order by code unit, the same on every machine. */
-function compareText(a: string, b: string): number {
-  return a < b ? -1 : a > b ? 1 : 0
 }
 
 function duplicateWarning(holder: FunctionVersion, fn: FunctionVersion): Warning {

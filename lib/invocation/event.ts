@@ -7,7 +7,7 @@ import type { FunctionVersion } from '../core/catalog.ts'
 import { GatewayError } from '../core/errors.ts'
 import { MAX_QUERY_PARAMS } from '../core/limits.ts'
 import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
-import { toJsonRecord, toJsonString, toJsonStringOrNull } from '../core/json-text.ts'
+import { toJsonRecord, toJsonString, toJsonStringOrNull } from '../core/json.ts'
 
 /** What a call's event is made of. Fields that end in `Json` are JSON text. */
 export interface EventParts {

@@ -6,7 +6,7 @@
  */
 
 import { KNOWN_HEADER_NAMES } from '../core/limits.ts'
-import { toJsonString } from '../core/json-text.ts'
+import { toJsonString } from '../core/json.ts'
 
 /** The cookie of the gateway's own session; no handler sees it. */
 export const SESSION_COOKIE = 'fngw_session'

@@ -6,7 +6,7 @@ import { MAX_FRAME_BYTES } from '../core/limits.ts'
 import { toCallHeader, toQueryJsonOf } from './event.ts'
 import { ADMIN_TOKEN_HEADER, isForwardedHeader, withoutSessionCookie } from './forwarded-headers.ts'
 import { InvokeCall, type Invoker } from './invoke.ts'
-import { toJsonRecord } from '../core/json-text.ts'
+import { toJsonRecord } from '../core/json.ts'
 import { checkPolicy, isMethodAllowed, toMethodError } from './policy.ts'
 import type { ReplyHead } from './response.ts'
 

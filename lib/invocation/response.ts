@@ -17,6 +17,7 @@ import {
   MAX_STATUS,
   MIN_STATUS,
 } from '../core/limits.ts'
+import { isObject } from '../core/json.ts'
 import { HOP_BY_HOP } from './forwarded-headers.ts'
 
 /** What goes out before the body. Frozen by use: one object serves many answers. */
@@ -151,10 +152,6 @@ function toHeaderList(headers: unknown): string[] {
 
 function toCodePoint(char: string): string {
   return `U+${char.charCodeAt(0).toString(16).toUpperCase().padStart(4, '0')}`
-}
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
 function describe(value: unknown): string {

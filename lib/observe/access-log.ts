@@ -1,12 +1,12 @@
 /** One line per request, for people or for machines. Owner: page observe/log-store. */
 
 import { MAX_LOG_LINE_BYTES } from '../core/limits.ts'
+import { escapeUnsafe, UNSAFE_CHARACTERS } from '../core/text.ts'
 import type { RequestRecord } from './events.ts'
 import { toLogLine } from './log-text.ts'
 
 /** What JSON escapes, and what would turn or break a line where the log is read. */
-const NEEDS_ESCAPE = /["\\\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069\ud800-\udfff]/
-const UNSAFE_ALL = /[\u007f-\u009f\u2028-\u202e\u2066-\u2069]/g
+const NEEDS_ESCAPE = new RegExp(`["\\\\${UNSAFE_CHARACTERS}\\ud800-\\udfff]`)
 
 /** Characters of a text from the client in a machine line; of an overlong line only the second so many. */
 const TEXT_CHARS = 1024
@@ -189,9 +189,7 @@ function putMs(bytes: Buffer, at: number, ms: number): number {
 function toText(text: string, chars: number): string {
   const kept = text.length > chars ? `${text.slice(0, chars)}...` : text
   if (!NEEDS_ESCAPE.test(kept)) return `"${kept}"`
-  return JSON.stringify(kept).replace(UNSAFE_ALL, character => {
-    return `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`
-  })
+  return escapeUnsafe(JSON.stringify(kept))
 }
 
 function toTextOrNull(text: string | null, chars: number): string {

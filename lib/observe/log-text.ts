@@ -1,23 +1,20 @@
 /** Text from outside as one readable, bounded line. Owner: page observe/log-store. */
 
 import { MAX_LOG_LINE_BYTES } from '../core/limits.ts'
-
-/** Controls of both blocks, and the characters that start a line or turn its direction in a terminal or editor. */
-const UNSAFE = /[\u0000-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]/
-const UNSAFE_ALL = new RegExp(UNSAFE.source, 'g')
+import { escapeUnsafe, toUnicodeEscape } from '../core/text.ts'
 
 const SHORT_ESCAPES: Readonly<Record<string, string>> = { '\n': '\\n', '\r': '\\r', '\t': '\\t' }
 
 /** Escapes what would break the line or command a terminal (an attacker's escape sequences in a path). */
 export function toPrintable(text: string): string {
-  return UNSAFE.test(text) ? text.replace(UNSAFE_ALL, escapeCharacter) : text
+  return escapeUnsafe(text, escapeCharacter)
 }
 
 function escapeCharacter(character: string): string {
   const short = SHORT_ESCAPES[character]
   if (short !== undefined) return short
   const code = character.charCodeAt(0)
-  return code < 256 ? `\\x${code.toString(16).padStart(2, '0')}` : `\\u${code.toString(16).padStart(4, '0')}`
+  return code < 256 ? `\\x${code.toString(16).padStart(2, '0')}` : toUnicodeEscape(character)
 }
 
 /** A printable line of at most MAX_LOG_LINE_BYTES in UTF-8; what is cut off is said at its end. */

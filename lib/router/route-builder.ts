@@ -11,7 +11,8 @@ import { type ClaimStanding, claimStrength } from '../core/transitions.ts'
 import { toVersionPath } from '../core/versions.ts'
 import { parseHost } from './hosts.ts'
 import { type RouteLeaf, RouteTable } from './route-table.ts'
-import { compareText, type RouteEntry, settle } from './settle.ts'
+import { compareText } from '../core/text.ts'
+import { isSameList, type RouteEntry, settle } from './settle.ts'
 import { toRouteWarnings } from './warnings.ts'
 
 export interface RouteTableOptions {
@@ -142,10 +143,4 @@ function toShape(entries: RouteEntry[]): Shape {
   const { segments } = settlement.entries[0]!.claim.pattern
   const leaf = { pattern, segments, settlement, owners: settlement.owners, methods }
   return { entries, leaf, warnings: toRouteWarnings(settlement) }
-}
-
-function isSameList(a: readonly RouteEntry[], b: readonly RouteEntry[]): boolean {
-  if (a.length !== b.length) return false
-  for (let i = 0; i < a.length; i++) if (a[i] !== b[i]) return false
-  return true
 }

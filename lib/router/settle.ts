@@ -2,6 +2,7 @@
 
 import type { Claim, FunctionVersion } from '../core/catalog.ts'
 import { METHODS, type Method } from '../core/identity.ts'
+import { compareText } from '../core/text.ts'
 import { type ClaimStanding, decideClaim } from '../core/transitions.ts'
 import { type HostRule, hostsCover, hostsOverlap } from './hosts.ts'
 
@@ -161,7 +162,8 @@ function disputedEntries(owner: Owner | null): RouteEntry[] {
   return disputed
 }
 
-function isSameList(a: readonly RouteEntry[], b: readonly RouteEntry[]): boolean {
+/** True for the same entries in the same order. */
+export function isSameList(a: readonly RouteEntry[], b: readonly RouteEntry[]): boolean {
   return a.length === b.length && a.every((entry, index) => entry === b[index])
 }
 
@@ -173,9 +175,4 @@ function sortKey({ claim }: RouteEntry): string {
   return [claim.pattern.text, claim.fn.key, claim.origin, claim.source, claim.hosts.join(), claim.methods.join()].join(
     '\0',
   )
-}
-
-/** Order by code unit, the same on every machine. */
-export function compareText(a: string, b: string): number {
-  return a < b ? -1 : a > b ? 1 : 0
 }

@@ -4,6 +4,7 @@ import type { Settings } from '../config/settings.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import type { GatewayError, Warning } from '../core/errors.ts'
+import { toFunctionHostEnv } from '../core/host-env.ts'
 import type { RuntimeName } from '../core/identity.ts'
 import { findProgram, toInstallAdvice } from './binaries.ts'
 import type { Runtime, RuntimeHealth } from './call.ts'
@@ -44,9 +45,6 @@ export interface RuntimesOptions extends Pick<StartFacts, 'toContext' | 'toPackD
   onEvent(event: DaemonEvent): void
 }
 
-/** Variables of the host that functions may see: programs, home, temp files, language, time zone, certificates. */
-const HOST_VARIABLES =
-  /^(PATH|HOME|USER|LOGNAME|LANG|LANGUAGE|LC_[A-Z]+|TZ|TMPDIR|TMP|TEMP|SSL_CERT_FILE|SSL_CERT_DIR)$/
 const NODE_DAEMON = 'node/daemon.mjs'
 /** Files of functions named in one warning. */
 const MAX_NAMED_FILES = 5
@@ -181,10 +179,7 @@ export class Runtimes {
   }
 
   #toEnv(name: RuntimeName): Record<string, string> {
-    const env: Record<string, string> = {}
-    for (const [key, value] of Object.entries(this.#options.hostEnv)) {
-      if (value !== undefined && HOST_VARIABLES.test(key)) env[key] = value
-    }
+    const env = toFunctionHostEnv(this.#options.hostEnv)
     env.FNGW_RUNTIME = name
     env.FNGW_WORKER_MEMORY_MB = String(this.#options.settings.workerMemoryMb)
     if (name === 'node') env.FNGW_STYLES = this.#listNodeStyles()

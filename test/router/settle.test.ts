@@ -2,7 +2,7 @@ import t from 'tap'
 import type { Claim } from '../../lib/core/catalog.ts'
 import { claimStrength, type ClaimStanding } from '../../lib/core/transitions.ts'
 import { parseHost } from '../../lib/router/hosts.ts'
-import { compareText, ownedMethods, type RouteEntry, settle } from '../../lib/router/settle.ts'
+import { ownedMethods, type RouteEntry, settle } from '../../lib/router/settle.ts'
 import { makeClaim } from '../helpers/claims.ts'
 
 function entryOf(claim: Claim): RouteEntry {
@@ -66,8 +66,4 @@ t.test('[router/route-table.6] a thousand equal claims do not take the square of
   t.equal(settlement.conflicts[0]?.entries.length, 1000)
   for (let owner = settlement.owners[0] ?? null; owner !== null; owner = owner.next)
     if (owner.rivals.length !== 1) t.fail()
-})
-
-t.test('[router/route-table.1] text is ordered by code unit', async t => {
-  t.same(['b', 'a', 'B', 'ä', ''].sort(compareText), ['', 'B', 'a', 'b', 'ä'])
 })

@@ -1,4 +1,9 @@
-/** JSON text put together from parts: for calls and log lines, which are mostly text that never changes. Owner: §2.5. */
+/** JSON values, and JSON text put together from parts that are mostly text that never changes. Owner: §2.5. */
+
+/** True for what JSON calls an object. */
+export function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
 
 /** What JSON escapes: quote, backslash, controls; lone surrogates are left to JSON.stringify as well. */
 const NEEDS_ESCAPE = /["\\\u0000-\u001f\ud800-\udfff]/

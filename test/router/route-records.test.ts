@@ -1,5 +1,5 @@
 import t from 'tap'
-import { toRecords } from '../../lib/router/records.ts'
+import { toRecords } from '../../lib/router/route-records.ts'
 import { buildRouteTable } from '../../lib/router/route-builder.ts'
 import { makeClaim } from '../helpers/claims.ts'
 

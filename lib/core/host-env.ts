@@ -1,0 +1,34 @@
+/** Variables of the gateway's own process that others may see; every other one stays here. Owner: §2.14, page config/function-env. */
+
+export type HostEnv = Readonly<Record<string, string | undefined>>
+
+/** What every program needs: where programs and home are, language, time zone, certificates. */
+const COMMON = 'PATH|HOME|LANG|TZ|LC_[A-Z]+|SSL_CERT_(?:FILE|DIR)'
+
+const FUNCTION_VARIABLES = new RegExp(`^(?:${COMMON}|USER|LOGNAME|LANGUAGE|TMPDIR|TMP|TEMP)$`)
+
+const GO_VARIABLES =
+  'GO(?:PATH|CACHE|MODCACHE|ROOT|PROXY|PRIVATE|NOPROXY|SUMDB|NOSUMDB|INSECURE|TOOLCHAIN|ENV|FLAGS|EXPERIMENT|AMD64|ARM64)'
+const C_VARIABLES = 'CC|CXX|PKG_CONFIG_PATH|CGO_(?:CFLAGS|LDFLAGS)'
+const RUST_VARIABLES = 'CARGO_HOME|CARGO_(?:NET|HTTP|REGISTR(?:Y|IES)|SOURCE)_\\w+|RUSTUP_(?:HOME|TOOLCHAIN)'
+const PROXY_VARIABLES = '(?:HTTPS?|ALL|NO)_PROXY|(?:https?|all|no)_proxy'
+
+const TOOL_VARIABLES = new RegExp(`^(?:${COMMON}|${PROXY_VARIABLES}|${GO_VARIABLES}|${C_VARIABLES}|${RUST_VARIABLES})$`)
+
+/** What workers of functions may see: nothing that could hold a secret of the gateway. */
+export function toFunctionHostEnv(hostEnv: HostEnv): Record<string, string> {
+  return pick(hostEnv, FUNCTION_VARIABLES)
+}
+
+/** What build tools may see: also their caches, package sources and proxies, with the credentials in these. */
+export function toToolHostEnv(hostEnv: HostEnv): Record<string, string> {
+  return pick(hostEnv, TOOL_VARIABLES)
+}
+
+function pick(hostEnv: HostEnv, names: RegExp): Record<string, string> {
+  const picked: Record<string, string> = {}
+  for (const [name, value] of Object.entries(hostEnv)) {
+    if (value !== undefined && names.test(name)) picked[name] = value
+  }
+  return picked
+}
