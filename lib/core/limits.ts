@@ -179,6 +179,10 @@ export const REQUEST_TIMEOUT_MS = 60_000
  */
 export const KEEP_ALIVE_TIMEOUT_MS = 65_000
 export const KEEP_ALIVE_RESERVE_MS = 5000
+/** Unanswered requests of one connection from which on nothing more is read from it, until half of them are answered. */
+export const MAX_OPEN_EXCHANGES = 64
+/** Requests of one connection after which the others get their turn. */
+export const REQUESTS_PER_TURN = 256
 /** Descriptors that clients may not take, so that workers, files and reloads have some: a share of the limit, and at least so many. */
 export const RESERVED_DESCRIPTORS = { share: 0.1, min: 64 } as const
 /** Milliseconds between two words about refused connections. */

@@ -1,5 +1,6 @@
 /** A client's connection: its open exchanges, oldest first, and what is remembered of its last request. Owner: §4.1. */
 
+import { MAX_OPEN_EXCHANGES, REQUESTS_PER_TURN } from '../core/limits.ts'
 import { toPlainAddress } from '../invocation/client-address.ts'
 import type { Exchange, ExchangeConnection, HttpSocket } from './exchange.ts'
 import type { RequestMemo } from './request-memo.ts'
@@ -18,7 +19,18 @@ export class ClientConnection implements ExchangeConnection {
   /** True once an answer said that it is the last: what the client sends after that is no request. */
   closing = false
 
+  readonly #socket: HttpSocket
+  #last: Exchange | null = null
+  /** Open exchanges. */
+  #open = 0
+  /** Requests begun since others had a turn. */
+  #begun = 0
+  /** True while nothing is read. */
+  #isHeld = false
+  #isGuarded = false
+
   constructor(socket: HttpSocket) {
+    this.#socket = socket
     this.address = toPlainAddress(socket.remoteAddress)
     // One listener per connection instead of one per request.
     socket.once('close', () => this.#onClose())
@@ -26,24 +38,59 @@ export class ClientConnection implements ExchangeConnection {
 
   add(exchange: Exchange): void {
     this.latest = exchange
-    if (this.first === null) {
-      this.first = exchange
-      return
-    }
-    let last = this.first
-    while (last.nextOpen !== null) last = last.nextOpen
-    last.nextOpen = exchange
+    const last = this.#last
+    exchange.previousOpen = last
+    if (last === null) this.first = exchange
+    else last.nextOpen = exchange
+    this.#last = exchange
+    this.#open += 1
+    this.#begun += 1
+    if (this.#begun === REQUESTS_PER_TURN) this.#giveTurn()
+    if (this.#open >= MAX_OPEN_EXCHANGES) this.#hold()
   }
 
   remove(exchange: Exchange): void {
-    if (this.first === exchange) {
-      this.first = exchange.nextOpen
-    } else {
-      let before = this.first
-      while (before !== null && before.nextOpen !== exchange) before = before.nextOpen
-      if (before !== null) before.nextOpen = exchange.nextOpen
-    }
+    const { previousOpen, nextOpen } = exchange
+    if (previousOpen === null && this.first !== exchange) return
+    if (previousOpen === null) this.first = nextOpen
+    else previousOpen.nextOpen = nextOpen
+    if (nextOpen === null) this.#last = previousOpen
+    else nextOpen.previousOpen = previousOpen
+    exchange.previousOpen = null
     exchange.nextOpen = null
+    this.#open -= 1
+    if (this.#isHeld) this.#letGo()
+  }
+
+  /**
+   * Stops reading: a client that sends on without waiting for answers would fill memory with what is open and keep the
+   * gateway from everybody else. What it has sent already waits in its system's buffers and ours.
+   */
+  #hold(): void {
+    this.#isHeld = true
+    if (!this.#isGuarded) {
+      this.#isGuarded = true
+      // Whoever begins to read a request's body resumes the socket for it.
+      this.#socket.on?.('resume', () => {
+        if (this.#isHeld) this.#socket.pause?.()
+      })
+    }
+    this.#socket.pause?.()
+  }
+
+  #letGo(): void {
+    if (this.#open > MAX_OPEN_EXCHANGES / 2 || this.#begun >= REQUESTS_PER_TURN) return
+    this.#isHeld = false
+    this.#socket.resume?.()
+  }
+
+  /** Answers that are at hand at once leave nothing open, so many of them would still take a whole turn of the loop. */
+  #giveTurn(): void {
+    this.#hold()
+    setImmediate(() => {
+      this.#begun = 0
+      this.#letGo()
+    })
   }
 
   #onClose(): void {

@@ -15,6 +15,10 @@ export interface HttpSocket {
   setTimeout(ms: number): unknown
   /** Nothing more will be written; reading goes on. */
   end(): unknown
+  /** A socket that is none of the system's has nothing to read. */
+  pause?(): unknown
+  resume?(): unknown
+  on?(event: 'resume', listener: () => void): unknown
 }
 
 /** What node's IncomingMessage is to the gateway. */
@@ -156,7 +160,8 @@ export class Exchange {
   /** True when the client left before that. */
   aborted = false
 
-  /** The next open one of the connection; owned by it. */
+  /** The open ones before and behind it on the connection, which owns these fields. */
+  previousOpen: Exchange | null = null
   nextOpen: Exchange | null = null
 
   constructor(

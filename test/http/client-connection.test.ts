@@ -1,17 +1,26 @@
 import { EventEmitter } from 'node:events'
 import t from 'tap'
+import { MAX_OPEN_EXCHANGES, REQUESTS_PER_TURN } from '../../lib/core/limits.ts'
 import { type ClientConnection, connectionOf } from '../../lib/http/client-connection.ts'
 import type { Exchange, HttpSocket } from '../../lib/http/exchange.ts'
 
 class FakeSocket extends EventEmitter implements HttpSocket {
   remoteAddress = '::ffff:10.0.0.7'
+  readonly seen: string[] = []
   setTimeout(): void {}
   end(): void {}
+  pause(): void {
+    this.seen.push('pause')
+  }
+  resume(): void {
+    this.seen.push('resume')
+    this.emit('resume')
+  }
 }
 
 /** As much of an exchange as its connection looks at. */
 function makeExchange(name: string, left: string[]): Exchange {
-  return { nextOpen: null, onDisconnect: () => left.push(name) } as never
+  return { previousOpen: null, nextOpen: null, onDisconnect: () => left.push(name) } as never
 }
 
 function listOpen(connection: ClientConnection, names: ReadonlyMap<Exchange, string>): string[] {
@@ -48,4 +57,52 @@ t.test('[http/public.19] open exchanges of a connection, in order, and what beco
   socket.emit('close')
   t.same(left, ['c', 'b'], 'those that are open are told, oldest first')
   t.equal(connection.first, null)
+})
+
+function openMany(connection: ClientConnection, count: number): Exchange[] {
+  const exchanges = Array.from({ length: count }, (_, i) => makeExchange(String(i), []))
+  for (const exchange of exchanges) connection.add(exchange)
+  return exchanges
+}
+
+t.test('[http/public.31] nothing is read while many are open, whoever wants to read', async t => {
+  const socket = new FakeSocket()
+  const connection = connectionOf(socket)
+  const open = openMany(connection, MAX_OPEN_EXCHANGES - 1)
+  t.same(socket.seen, [])
+  open.push(...openMany(connection, 1))
+  t.same(socket.seen, ['pause'])
+  socket.resume()
+  t.same(socket.seen.splice(0), ['pause', 'resume', 'pause'], 'a request that begins to read its body')
+  for (const exchange of open.splice(0, MAX_OPEN_EXCHANGES / 2 - 1)) connection.remove(exchange)
+  t.same(socket.seen, [], 'not yet')
+  connection.remove(open[0]!)
+  connection.remove(open[0]!)
+  t.same(socket.seen.splice(0), ['resume'], 'half of them were answered')
+  openMany(connection, MAX_OPEN_EXCHANGES / 2)
+  t.same(socket.seen, ['pause'], 'again')
+  t.equal(socket.listenerCount('resume'), 1, 'one listener')
+})
+
+t.test('[http/public.31] a client whose requests are answered at once gives others their turn', async t => {
+  const socket = new FakeSocket()
+  const connection = connectionOf(socket)
+  const answerMany = (count: number) => {
+    for (const exchange of openMany(connection, count)) connection.remove(exchange)
+  }
+  const turn = () => new Promise(setImmediate)
+  for (let i = 0; i < REQUESTS_PER_TURN - 1; i++) answerMany(1)
+  t.same(socket.seen, [])
+  answerMany(1)
+  t.same(socket.seen, ['pause'])
+  await turn()
+  t.same(socket.seen.splice(0), ['pause', 'resume'])
+  answerMany(1)
+  t.same(socket.seen, [])
+  const open = openMany(connection, REQUESTS_PER_TURN)
+  await turn()
+  t.notMatch(socket.seen, ['resume'], 'not while many are open')
+  for (const exchange of open) connection.remove(exchange)
+  t.equal(socket.seen.at(-1), 'resume')
+  t.same(listOpen(connection, new Map()), [])
 })

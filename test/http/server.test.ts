@@ -3,6 +3,8 @@ import { createServer } from 'node:net'
 import t from 'tap'
 import type { FunctionVersion } from '../../lib/core/catalog.ts'
 import { HttpServer, ListenError, type ServerOptions } from '../../lib/http/server.ts'
+import { MAX_OPEN_EXCHANGES } from '../../lib/core/limits.ts'
+import type { RuntimeCall } from '../../lib/runtime/call.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { headerOfCall } from '../helpers/fake-runtime.ts'
 import { makeFn } from '../helpers/fn.ts'
@@ -152,6 +154,38 @@ t.test('[http/public.12] pipelined answers come in order', async t => {
   t.same(
     (await connection.answers(5)).map(answer => answer.body),
     ['/p/0', '/p/1', '/p/2', '/p/3', '/p/4'],
+  )
+})
+
+t.test('[http/public.31] a client that sends without end has few requests open, and each is answered', async t => {
+  const { open, runtime } = await serve(t, {}, makeFn({ policy: { maxConcurrency: 0 } }))
+  const held: RuntimeCall[] = []
+  runtime.answer = call => held.push(call)
+  const total = 20_000
+  const flood = await open()
+  flood.write(Array.from({ length: total }, (_, i) => `GET /p/${i} HTTP/1.1\r\nHost: h\r\n\r\n`).join(''))
+  let answered = 0
+  let most = 0
+  while (answered < total) {
+    await until(() => held.length > 0)
+    // Whatever the gateway takes without an answer, it has taken by the time that others were answered.
+    const other = await open()
+    other.write(GET)
+    await until(() => held.some(call => headerOfCall(call).path === '/a'))
+    for (const call of held) if (headerOfCall(call).path === '/a') runtime.reply(call, 200)
+    await other.answers(1)
+    other.socket.destroy()
+    const calls = held.splice(0).filter(call => headerOfCall(call).path !== '/a')
+    most = Math.max(most, calls.length)
+    for (const call of calls) runtime.reply(call, 200, {}, String(headerOfCall(call).path))
+    answered += calls.length
+  }
+  // The limit, and what one packet of 64 KiB may hold beside it.
+  t.ok(most <= MAX_OPEN_EXCHANGES + 65_536 / 30, `${most} open at once`)
+  await flood.until(() => flood.text.endsWith(`/p/${total - 1}`))
+  t.same(
+    [...flood.text.matchAll(/\/p\/(\d+)/g)].map(match => Number(match[1])),
+    Array.from({ length: total }, (_, i) => i),
   )
 })
 
