@@ -95,6 +95,14 @@ export interface Policy {
   exampleContentType: string | null
 }
 
+/** Which symbol of a handler file is called, and how (§2.4). Goes to the worker as it is. */
+export interface Callable {
+  /** Symbols to look for, first found wins. */
+  readonly names: readonly string[]
+  /** How route params reach the callable beside `event.params`. */
+  readonly injection: 'keyword-arguments' | 'second-argument' | 'event-only'
+}
+
 /** A value of `fn.env.json` (§2.14). */
 export interface EnvValue {
   value: string
@@ -118,6 +126,7 @@ export interface FunctionVersion {
   /** Handler file below the functions root, posix separators. */
   entryFile: string
   policy: Policy
+  callable: Callable
   env: Readonly<Record<string, EnvValue>>
   /**
    * Text that differs when a worker started for the old one must not serve the new one: the handler and helper files'

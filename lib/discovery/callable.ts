@@ -1,33 +1,17 @@
-/** Which symbol of a handler file is called, per runtime. Spec: §2.4. */
+/** Which symbol of a handler file is called, per runtime. The loader of each language does as told here. Spec: §2.4. */
 
 import { hasAdapter } from '../core/adapter-names.ts'
-import type { Policy } from '../core/catalog.ts'
+import type { Callable, Policy } from '../core/catalog.ts'
 import type { RuntimeName } from '../core/identity.ts'
 
-export interface Callable {
-  /** Symbols to look for, first found wins. */
-  names: readonly string[]
-  /** How route params reach the callable beside `event.params`. */
-  injection: 'keyword-arguments' | 'second-argument' | 'event-only'
-}
-
-/** Symbols looked for when `invoke.handler` is not set. */
-const DEFAULT_NAMES: Readonly<Record<RuntimeName, readonly string[]>> = {
-  python: ['handler', 'main'],
-  node: ['handler'],
-  php: ['handler'],
-  lua: ['handler'],
-  go: ['handler', 'Handler'],
-  rust: ['handler'],
-}
-
-const INJECTION: Readonly<Record<RuntimeName, Callable['injection']>> = {
-  python: 'keyword-arguments',
-  node: 'second-argument',
-  php: 'second-argument',
-  lua: 'second-argument',
-  go: 'event-only',
-  rust: 'event-only',
+/** Of a function that names none. */
+const DEFAULTS: Readonly<Record<RuntimeName, Callable>> = {
+  python: toCallable(['handler', 'main'], 'keyword-arguments'),
+  node: toCallable(['handler'], 'second-argument'),
+  php: toCallable(['handler'], 'second-argument'),
+  lua: toCallable(['handler', 'main'], 'second-argument'),
+  go: toCallable(['handler', 'Handler'], 'event-only'),
+  rust: toCallable(['handler'], 'event-only'),
 }
 
 /**
@@ -35,7 +19,14 @@ const INJECTION: Readonly<Record<RuntimeName, Callable['injection']>> = {
  * mistake to show, not to guess around. The edge-worker adapter looks for `fetch` before any of them (§2.12).
  */
 export function callableOf(runtime: RuntimeName, policy: Pick<Policy, 'handler' | 'adapter'>): Callable {
-  const names = policy.handler === null ? DEFAULT_NAMES[runtime] : [policy.handler]
+  const own = DEFAULTS[runtime]
   const isEdgeWorker = policy.adapter === 'edge-worker' && hasAdapter(runtime, policy.adapter)
-  return { names: isEdgeWorker ? ['fetch', ...names] : names, injection: INJECTION[runtime] }
+  if (policy.handler === null && !isEdgeWorker) return own
+  const names = policy.handler === null ? own.names : [policy.handler]
+  return toCallable(isEdgeWorker ? ['fetch', ...names] : names, own.injection)
+}
+
+/** Frozen: one object may stand in thousands of functions. */
+function toCallable(names: readonly string[], injection: Callable['injection']): Callable {
+  return Object.freeze({ names: Object.freeze([...names]), injection })
 }

@@ -13,6 +13,7 @@ import type { Claim, EnvValue, FunctionVersion, Policy } from '../core/catalog.t
 import type { Warning } from '../core/errors.ts'
 import { METHODS, type RuntimeName, toFunctionKey } from '../core/identity.ts'
 import { compareText } from '../core/text.ts'
+import { callableOf } from './callable.ts'
 import { pathWarning } from './disk.ts'
 import { type Helpers, toSignature } from './signature.ts'
 import { type FileEntry, toChild } from './snapshot.ts'
@@ -71,6 +72,7 @@ export class FunctionMaker {
       entryPath: join(this.#rootPath, entryFile),
       entryFile,
       policy,
+      callable: callableOf(runtime, policy),
       env,
       signature: toSignature(entryFile, handler.file, helpers[runtime], manifests, policy, env),
     })

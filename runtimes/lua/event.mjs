@@ -12,7 +12,7 @@ import { LuaTable, toBytes } from './vm.mjs'
  * @property {string} root - functions root, full path
  * @property {string} dir - folder of the handler, full path
  * @property {string} entry - handler file, full path
- * @property {string | null} handler - callable name when one is set
+ * @property {{ names: string[] }} callable - symbols to look for, first found wins
  * @property {string | null} adapter
  * @property {Record<string, string>} env
  * @property {Record<string, unknown>} context - the part of `event.context` that is the same for every call

@@ -179,17 +179,18 @@ export function createLoader(state, files, fn) {
    * @param {ReadonlySet<string>} before - names of globals before it ran
    */
   const findCallable = (returned, before) => {
-    const own = values.ofTable(globals())
-    if (fn.handler !== null) {
-      const found = memberOf(returned, fn.handler) ?? memberOf(own, fn.handler)
-      if (found !== undefined) return found
-    } else {
-      if (returned.ttisfunction()) return returned
-      const found = memberOf(returned, 'handler') ?? memberOf(returned, 'main') ?? memberOf(own, 'handler')
-      if (found !== undefined) return found
-      if (isCallable(returned)) return returned
+    const { names: wantedNames } = fn.callable
+    // One name alone was chosen by the function's config, and nothing replaces it.
+    const isChosen = wantedNames.length === 1
+    if (!isChosen && returned.ttisfunction()) return returned
+    for (const holder of [returned, values.ofTable(globals())]) {
+      for (const name of wantedNames) {
+        const found = memberOf(holder, name)
+        if (found !== undefined) return found
+      }
     }
-    const wanted = fn.handler ?? 'handler'
+    if (!isChosen && isCallable(returned)) return returned
+    const [wanted = ''] = wantedNames
     const names = [...newGlobals(before), ...functionsOf(returned)]
     const listed = names.length === 0 ? 'it defines none' : `it defines ${names.sort().slice(0, 20).join(', ')}`
     throw new LoadError({

@@ -105,7 +105,7 @@ function warmUp() {
     root: dir,
     dir,
     entry: join(dir, 'warm-up.lua'),
-    handler: null,
+    callable: { names: ['handler'] },
     adapter: null,
     env: {},
     context: { timeout_ms: 1000 },

@@ -30,7 +30,8 @@ final class Loader
     public bool $takesParams = false;
     private string $dir;
     private string $root;
-    private string $name;
+    /** @var list<string> symbols to look for, first found wins */
+    private array $names;
 
     /** @param array<string, mixed> $start header of the worker's `start` frame */
     public function __construct(array $start)
@@ -41,7 +42,7 @@ final class Loader
             $this->entry = $this->dir . '/' . $this->entry;
         }
         $this->root = (string) ($start['root'] ?? $this->dir);
-        $this->name = (string) ($start['handler'] ?? 'handler');
+        $this->names = $start['callable']['names'];
         $adapter = $start['adapter'] ?? 'native';
         if ($adapter !== 'native') {
             throw new LoadError(
@@ -80,7 +81,7 @@ final class Loader
     public function findCallable(mixed $returned): \Closure
     {
         $function = $this->findFunction();
-        if ($function === null && $this->name === 'handler') {
+        if ($function === null && \in_array('handler', $this->names, true)) {
             if ($returned instanceof \Closure) {
                 $function = new \ReflectionFunction($returned);
             } elseif (\is_object($returned) && \is_callable($returned)) {
@@ -93,10 +94,10 @@ final class Loader
         }
         if ($function->getNumberOfRequiredParameters() > 2) {
             throw new LoadError(
-                "{$this->name}() requires {$function->getNumberOfRequiredParameters()} parameters, but is called with two",
+                "{$this->names[0]}() requires {$function->getNumberOfRequiredParameters()} parameters, but is called with two",
                 (string) $function->getFileName(),
                 (int) $function->getStartLine(),
-                "declare it as {$this->name}(array \$event) or {$this->name}(array \$event, array \$params)",
+                "declare it as {$this->names[0]}(array \$event) or {$this->names[0]}(array \$event, array \$params)",
             );
         }
         $this->takesParams = $function->getNumberOfParameters() > 1;
@@ -122,17 +123,28 @@ final class Loader
         return \str_starts_with($file, __DIR__ . '/');
     }
 
-    /** The function in the global namespace, else in one of the file's own. */
     private function findFunction(): ?\ReflectionFunction
     {
-        if (\function_exists($this->name)) {
-            $function = new \ReflectionFunction($this->name);
+        foreach ($this->names as $name) {
+            $function = $this->findNamed($name);
+            if ($function !== null) {
+                return $function;
+            }
+        }
+        return null;
+    }
+
+    /** The function in the global namespace, else in one of the file's own. */
+    private function findNamed(string $wanted): ?\ReflectionFunction
+    {
+        if (\function_exists($wanted)) {
+            $function = new \ReflectionFunction($wanted);
             if ($this->isOfUser($function)) {
                 return $function;
             }
         }
         $found = null;
-        $ending = '\\' . \strtolower($this->name);
+        $ending = '\\' . \strtolower($wanted);
         foreach (\get_defined_functions()['user'] as $name) {
             if (!\str_ends_with($name, $ending)) {
                 continue;
@@ -172,10 +184,10 @@ final class Loader
         }
         $list = $names === [] ? 'none' : \implode(', ', \array_slice($names, 0, 10));
         return new LoadError(
-            "{$this->shorten($this->entry)} has no function \"{$this->name}\" (it defines $list)",
+            "{$this->shorten($this->entry)} has no function \"{$this->names[0]}\" (it defines $list)",
             $this->entry,
             0,
-            "define function {$this->name}(array \$event), or name another function in invoke.handler",
+            "define function {$this->names[0]}(array \$event), or name another function in invoke.handler",
         );
     }
 

@@ -91,6 +91,7 @@ final class Worker
                 throw new ProtocolError('the second frame must be start');
             }
             $start = parseHeader($frame[2]);
+            self::checkStart($start);
         } catch (ProtocolError $error) {
             $this->link->refuse($error);
             return false;
@@ -116,6 +117,20 @@ final class Worker
         }
         self::$entry = $this->loader->entry;
         return true;
+    }
+
+    /**
+     * Which names a function is looked for by is the gateway's to say.
+     *
+     * @param array<string, mixed> $start
+     * @throws ProtocolError
+     */
+    private static function checkStart(array $start): void
+    {
+        $names = ((array) ($start['callable'] ?? []))['names'] ?? null;
+        if (!\is_array($names) || $names === [] || \array_filter($names, '\is_string') !== \array_values($names)) {
+            throw new ProtocolError('start must have callable.names, a list of symbols to look for');
+        }
     }
 
     private function finishLoading(): bool

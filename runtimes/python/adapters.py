@@ -3,13 +3,8 @@ Source: Invocation adapters; page spec/invocation/adapters.md."""
 
 from . import edge_adapter, injection, lambda_adapter, loader
 
-ALIASES = {
-    '': 'native', 'native': 'native', 'none': 'native', 'default': 'native',
-    'cloud-lambda': 'cloud-lambda', 'lambda': 'cloud-lambda', 'apigw-v2': 'cloud-lambda',
-    'api-gateway-v2': 'cloud-lambda', 'aws-lambda': 'cloud-lambda',
-    'edge-worker': 'edge-worker', 'worker': 'edge-worker', 'workers': 'edge-worker',
-    'cloudflare-worker': 'edge-worker', 'cloudflare-workers': 'edge-worker',
-}  # fmt: skip
+#: What `start` may say; other spellings are the gateway's to translate.
+ADAPTERS = ('native', 'cloud-lambda', 'edge-worker')
 
 
 class UnsupportedAdapter(Exception):
@@ -31,19 +26,15 @@ class Target:
 def make_target(start, background):
     """Loads the function of a `start` header. `background(awaitable)` runs what `waitUntil` is given.
     Raises failure.LoadError."""
-    given = start.get('adapter') or 'native'
-    adapter = ALIASES.get(given)
-    if adapter is None:
-        return Target(_refuse(given), False, False)
-    module = loader.load_module(start)
+    adapter = start.get('adapter') or 'native'
+    if adapter not in ADAPTERS:
+        return Target(_refuse(adapter), False, False)
+    fn = loader.pick(loader.load_module(start), start)
     if adapter == 'native':
-        fn = loader.pick(module, start)
         call = injection.bind(fn, loader.optional_params(start))
     elif adapter == 'cloud-lambda':
-        fn = loader.pick(module, start)
         call = lambda_adapter.make_call(injection.bind_positional(fn), start)
     else:
-        fn = loader.pick(module, start, first=('fetch',))
         has_upstream = (start.get('context') or {}).get('edge') is True
         call = edge_adapter.make_call(injection.bind_positional(fn), background, has_upstream)
     is_async = injection.is_async(fn)

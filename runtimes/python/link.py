@@ -78,7 +78,7 @@ def accept_gateway(listener):
             kind, _, header, _ = read_frame(conn)
             if kind != wire.START:
                 raise wire.ProtocolError('UNEXPECTED_KIND', 'start must follow hello, got kind %d' % kind)
-            fields = wire.parse_header(header)
+            fields = check_start(wire.parse_header(header))
         except wire.ProtocolError as error:
             refuse(conn, {'code': 'protocol', 'message': str(error)})
             continue
@@ -113,6 +113,15 @@ def check_hello(kind, _id, header, body):
         raise wire.ProtocolError('VERSION', 'protocol version %s is not known, this side speaks 1' % list(body))
     if wire.parse_header(header).get('role') != 'worker':
         raise wire.ProtocolError('ROLE', 'this socket takes connections of role worker')
+
+
+def check_start(fields):
+    """Refuses a `start` without the names to look for: which ones a function has is the gateway's to say."""
+    callable_fields = fields.get('callable')
+    names = callable_fields.get('names') if isinstance(callable_fields, dict) else None
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+        raise wire.ProtocolError('BAD_HEADER', 'start must have callable.names, a list of symbols to look for')
+    return fields
 
 
 def refuse(conn, fields):

@@ -10,9 +10,6 @@ import time
 
 from .failure import LoadError, describe, shorten_path
 
-#: Names tried when `invoke.handler` names none.
-DEFAULT_NAMES = ('handler', 'main')
-
 #: Parts of the standard library that may lie elsewhere than the rest of it.
 _STANDARD_ENDS = re.compile(r'[/\\](lib-dynload|python\d+\.zip)$')
 
@@ -128,10 +125,9 @@ def _hint(error, start):
     return None
 
 
-def pick(module, start, first=()):
-    """The function to call: one of `first`, else the configured name, else `handler`, else `main`. Raises LoadError."""
-    configured = start.get('handler')
-    names = tuple(first) + ((configured,) if configured else DEFAULT_NAMES)
+def pick(module, start):
+    """The function to call: the first there is of the names that the gateway gives. Raises LoadError."""
+    names = start['callable']['names']
     for name in names:
         fn = getattr(module, name, None)
         if fn is None:
@@ -151,8 +147,8 @@ def pick(module, start, first=()):
     hint = 'add: def %s(event): ...' % names[0]
     if known:
         hint = 'rename "%s" to "%s"' % (near[0] if near else known[0], names[0])
-    if not first:
-        hint += ', or %s invoke.handler in fn.config.json' % ('change' if configured else 'name the function in')
+    if names[0] != 'fetch':
+        hint += ', or %s invoke.handler in fn.config.json' % ('change' if len(names) == 1 else 'name the function in')
     raise LoadError(
         '%s has no function %s (it defines %s)' % (shown, ' or '.join('"%s"' % n for n in names), listed),
         file=shown,

@@ -11,7 +11,7 @@ t.test('[discovery/callable.1] default names of each runtime', async t => {
     'python: handler main',
     'node: handler',
     'php: handler',
-    'lua: handler',
+    'lua: handler main',
     'go: handler Handler',
     'rust: handler',
   ])

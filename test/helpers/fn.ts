@@ -1,5 +1,6 @@
 import type { FunctionVersion, Policy } from '../../lib/core/catalog.ts'
 import { toFunctionKey, type RuntimeName } from '../../lib/core/identity.ts'
+import { callableOf } from '../../lib/discovery/callable.ts'
 
 export const TEST_POLICY: Policy = {
   timeoutMs: 2500,
@@ -31,7 +32,9 @@ export function makeFn(
   const runtime: RuntimeName = fields.runtime ?? 'node'
   const name = fields.name ?? 'hello'
   const version = fields.version ?? null
+  const policy: Policy = { ...TEST_POLICY, ...fields.policy }
   return {
+    callable: callableOf(runtime, policy),
     key: toFunctionKey(runtime, name, version),
     runtime,
     name,
@@ -43,6 +46,6 @@ export function makeFn(
     env: {},
     signature: '1',
     ...fields,
-    policy: { ...TEST_POLICY, ...fields.policy },
+    policy,
   }
 }

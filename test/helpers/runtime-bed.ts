@@ -10,11 +10,11 @@ import { basename, dirname } from 'node:path'
 import type { FunctionVersion, Policy } from '../../lib/core/catalog.ts'
 import { systemClock } from '../../lib/core/clock.ts'
 import type { GatewayError } from '../../lib/core/errors.ts'
-import { RUNTIME_OF_EXTENSION, toFunctionKey } from '../../lib/core/identity.ts'
+import { RUNTIME_OF_EXTENSION } from '../../lib/core/identity.ts'
 import { RuntimeCall } from '../../lib/runtime/call.ts'
 import type { DaemonEvent } from '../../lib/runtime/daemon.ts'
 import { Runtimes, type RuntimesOptions } from '../../lib/runtime/runtimes.ts'
-import { TEST_POLICY } from './fn.ts'
+import { makeFn } from './fn.ts'
 import { makeTree, type Tree, type TreeEntry } from './tree.ts'
 import type { Fields } from './worker-client.ts'
 
@@ -157,20 +157,16 @@ export function makeRuntimes(
     fn: (file, policy = {}, fields = {}) => {
       const runtime = RUNTIME_OF_EXTENSION.get(file.slice(file.lastIndexOf('.')))!
       const name = basename(file).replace(/\.\w+$/, '')
-      const fn: FunctionVersion = {
-        key: toFunctionKey(runtime, name, null),
+      const fn = makeFn({
         runtime,
         name,
-        version: null,
         kind: 'file',
         fnDir: dirname(tree.path(file)),
         entryPath: tree.path(file),
         entryFile: file,
-        env: {},
-        signature: '1',
         ...fields,
-        policy: { ...TEST_POLICY, ...policy },
-      }
+        policy,
+      })
       functions.set(fn.key, fn)
       runtimes.retain(new Map(functions))
       return fn

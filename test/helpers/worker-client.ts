@@ -13,6 +13,9 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import net from 'node:net'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
+import type { AdapterName } from '../../lib/core/adapter-names.ts'
+import type { RuntimeName } from '../../lib/core/identity.ts'
+import { callableOf } from '../../lib/discovery/callable.ts'
 import { encodeFrame, FrameReader, KIND, type Kind, parseHeader } from '../../lib/runtime/wire-protocol.ts'
 
 const PROJECT = resolve(import.meta.dirname, '../..')
@@ -127,14 +130,16 @@ export class WorkerClient extends FrameClient {
     this.id = id
     this.pid = pid
     this.send(KIND.hello, 0, { role: 'worker' }, HELLO_BYTE)
+    const { handler = null, adapter = 'native' } = start
     this.send(KIND.start, 0, {
       key: `${runtime}/${start.name ?? 'test'}@default`,
       runtime,
       name: 'test',
       version: null,
       root: start.dir,
-      handler: null,
-      adapter: 'native',
+      callable: callableOf(runtime as RuntimeName, { handler, adapter: adapter as AdapterName }),
+      handler,
+      adapter,
       env: {},
       packs: [],
       production: false,

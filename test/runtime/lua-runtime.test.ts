@@ -334,6 +334,8 @@ t.test(
       ['return function() return "ok" end', null],
       ['return { handler = function() return "ok" end }', null],
       ['return { main = function() return "ok" end }', null],
+      ['function main() return "ok" end', null],
+      ['function main() return "no" end return { handler = function() return "ok" end }', null],
       ['function handler() return "no" end return function() return "ok" end', null],
       ['local M = {} function M.handler() return "ok" end function handler() return "no" end return M', null],
       ['handler = setmetatable({}, { __call = function() return "ok" end })', null],
@@ -801,8 +803,8 @@ t.test('[runtime/lua-runtime.18] a thread that nobody ends in time ends its call
     tree.cleanup()
   })
   const { root } = tree
-  const start = { key: 'f', name: 'f', version: null, root, dir: root, entry: tree.path('handler.lua'), handler: null }
-  const fn = { ...start, adapter: null, env: {}, context: { timeout_ms: 100 } }
+  const start = { key: 'f', name: 'f', version: null, root, dir: root, entry: tree.path('handler.lua') }
+  const fn = { ...start, callable: { names: ['handler'] }, adapter: null, env: {}, context: { timeout_ms: 100 } }
   const said: unknown[] = []
   thread.on('message', (message: unknown[]) => said.push(...message))
   const calls = [1, '{"query":{}}', null, 2, '{"query":{"ok":"1"}}', null]
