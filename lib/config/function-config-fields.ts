@@ -1,7 +1,7 @@
 /** Declarations of every field of `fn.config.json`. Spec: §2.7 to §2.10, §2.13; owner: page config/function-config. */
 
 import { ADAPTER_SPELLINGS, type AdapterName, ADAPTERS } from '../core/adapter-names.ts'
-import { METHODS, RUNTIMES, isFunctionName, isHandlerName } from '../core/identity.ts'
+import { isFunctionName, isHandlerName, MAX_NAME_CHARS, METHODS, RUNTIMES } from '../core/identity.ts'
 import * as limits from '../core/limits.ts'
 import {
   type Field,
@@ -319,7 +319,7 @@ export const FUNCTION_CONFIG = object(
       rule: 'segments of letters, digits, _ and - joined by /',
       parse: text => (isFunctionName(text) ? text : null),
       pattern: /^[a-zA-Z0-9_-]+(\/[a-zA-Z0-9_-]+)*$/,
-      maxLength: 512,
+      maxLength: MAX_NAME_CHARS,
       description: 'Name of the function; declares an identity.',
     }),
     version: string({ maxLength: 200, description: 'For people; versions come from folders.' }),

@@ -11,6 +11,9 @@ export const DEFAULT_RUNTIMES: readonly RuntimeName[] = ['python', 'node', 'php'
 export const METHODS = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'] as const
 export type Method = (typeof METHODS)[number]
 
+/** Characters of a function's name, its namespace included. */
+export const MAX_NAME_CHARS = 512
+
 const SEGMENT = /^[a-zA-Z0-9_-]+$/
 const VERSION = /^[a-zA-Z0-9_.-]+$/
 const HANDLER = /^[a-zA-Z_][a-zA-Z0-9_]*$/
@@ -40,7 +43,7 @@ export function isNameSegment(text: string): boolean {
 
 /** True for a flat or namespaced name, such as `hello` or `api/v1/users`. */
 export function isFunctionName(text: string): boolean {
-  return text.length <= 512 && text.split('/').every(isNameSegment)
+  return text.length <= MAX_NAME_CHARS && text.split('/').every(isNameSegment)
 }
 
 /** True for a version label, such as `v2` or `1.0.3`. `.` and `..` are folder words, never versions. */

@@ -101,61 +101,10 @@ export const MAX_REPLY_BODY_BYTES = MIB
 /** Bytes of a stream that may be under way before the receiver grants more. */
 export const STREAM_WINDOW_BYTES = 256 * KIB
 
-/** Bytes of a worker's input that may wait for it to read before its pings are not answered any more. */
-export const MAX_WAITING_PONG_BYTES = 64 * KIB
-
-/** Milliseconds a worker has to obey a `cancel` before it is killed. */
-export const CANCEL_GRACE_MS = 50
-/** Milliseconds a daemon has to answer `hello`. */
-export const DAEMON_READY_TIMEOUT_MS = 10_000
-/** Milliseconds a daemon has to answer a `start`. */
-export const START_TIMEOUT_MS = 15_000
-/** Milliseconds a worker has to load its function. */
-export const WORKER_READY_TIMEOUT_MS = 15_000
-/** Restart delay of a daemon that dies: first, largest. */
-export const RESTART_DELAY_MS = { first: 100, max: 8000 } as const
-/** Milliseconds a daemon must have been up for its next failure to count as the first. */
-export const RESTART_RESET_MS = 10_000
-/** Milliseconds between health pings of a daemon, and pings in a row without any answer after which it counts as lost. */
-export const PING_INTERVAL_MS = 2000
-export const PING_MISSES = 4
-/** Milliseconds a worker's start waits for a daemon that is about to be restarted. */
-export const RESTART_WAIT_MS = 1000
-/** Milliseconds a daemon has to end after its control input was closed. */
-export const DAEMON_STOP_GRACE_MS = 2000
-/** Milliseconds between two looks at calls that wait for one-at-a-time workers; two without an answer start another. */
-export const GROW_LOOK_MS = 2
-/** Milliseconds a call waits while others are answered before a worker is added for it. */
-export const SLOW_WAIT_MS = 50
-/** Milliseconds without a sign of life after which a multiplexing worker with calls is asked for one. */
-export const STALL_MS = 25
-/** Frames that wait for the end of a poll phase to leave in one write; so many leave at once. */
-export const FLUSH_FRAMES = 8
-/** The same for calls to a Lua thread, which leave in one message: a message costs more than a write. */
-export const FLUSH_MESSAGES = 32
-/**
- * Calls open at once on a one-at-a-time worker: as many as fit in `workMs` milliseconds by the average of its calls, at
- * most `calls`; one until `afterFastCalls` calls in a row were fast and the average is at most `maxCallMs`.
- */
-export const PREFETCH = { afterFastCalls: 64, maxCallMs: 1, workMs: 2, calls: 64 } as const
-/** A call of a one-at-a-time worker that takes longer is not fast, milliseconds. */
-export const FAST_CALL_MS = 5
-/** Milliseconds until warm workers that could not be started are tried again. */
-export const REWARM_MS = 1000
-/** Milliseconds between two looks whether every socket of a runtime has a worker of a function that is called. */
-export const SPREAD_INTERVAL_MS = 250
-/** Calls open at once on one multiplexing worker. */
-export const MAX_INFLIGHT = 1024
-/** Start failures in a row before starts are delayed, and the delays, milliseconds. */
-export const CRASH_LOOP = { tolerated: 3, firstDelayMs: 100, maxDelayMs: 5000 } as const
-/** Milliseconds a worker that ends in good order has to finish background work. */
-export const WORKER_STOP_GRACE_MS = 5000
 /** Processes of one function when its concurrency is unlimited. */
 export const MAX_WORKERS_UNLIMITED = 32
 /** Megabytes a worker may allocate unless `FN_WORKER_MEMORY_MB` says otherwise. */
 export const DEFAULT_WORKER_MEMORY_MB = 512
-/** Engine heap of a Lua thread: its memory limit times `factor` plus a reserve; and its young generation, megabytes. */
-export const LUA_THREAD_HEAP = { factor: 2, reserveMb: 64, youngMb: 8 } as const
 /** Threads of one Lua function: twice the cores, within these bounds. Lua code never waits, so more would only share them. */
 export const LUA_THREADS = { min: 4, max: 32 } as const
 

@@ -2,15 +2,17 @@
 
 import net from 'node:net'
 import type { Clock } from '../core/clock.ts'
-import {
-  DAEMON_READY_TIMEOUT_MS,
-  PING_INTERVAL_MS,
-  PING_MISSES,
-  PROTOCOL_VERSION,
-  START_TIMEOUT_MS,
-} from '../core/limits.ts'
+import { PROTOCOL_VERSION } from '../core/limits.ts'
 import { parseSocketUri, type WorkerExit } from './socket-worker.ts'
 import { encodeFrame, FrameReader, KIND, type Kind, parseHeader } from './wire-protocol.ts'
+
+/** Milliseconds a daemon has to answer `hello`. */
+export const DAEMON_READY_TIMEOUT_MS = 10_000
+/** Milliseconds a daemon has to answer a `start`. */
+const START_TIMEOUT_MS = 15_000
+/** Milliseconds between health pings of a daemon, and pings in a row without any answer after which it counts as lost. */
+const PING_INTERVAL_MS = 2000
+const PING_MISSES = 4
 
 /** What a daemon says of itself in `ready`. */
 export interface DaemonInfo {

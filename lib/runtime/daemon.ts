@@ -9,11 +9,17 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { rmSync } from 'node:fs'
 import type { Clock } from '../core/clock.ts'
 import type { RuntimeName } from '../core/identity.ts'
-import { DAEMON_READY_TIMEOUT_MS, DAEMON_STOP_GRACE_MS, RESTART_DELAY_MS, RESTART_RESET_MS } from '../core/limits.ts'
 import { findVersionProblem } from './binaries.ts'
 import type { SocketHealth } from './call.ts'
 import type { StartedWorker, WorkerExit } from './socket-worker.ts'
-import { ControlConnection, type DaemonInfo, type DaemonWorker } from './control-connection.ts'
+import { ControlConnection, type DaemonInfo, type DaemonWorker, DAEMON_READY_TIMEOUT_MS } from './control-connection.ts'
+
+/** Restart delay of a daemon that dies: first, largest. */
+const RESTART_DELAY_MS = { first: 100, max: 8000 } as const
+/** Milliseconds a daemon must have been up for its next failure to count as the first. */
+const RESTART_RESET_MS = 10_000
+/** Milliseconds a daemon has to end after its control input was closed. */
+const DAEMON_STOP_GRACE_MS = 2000
 
 /** How to start a daemon process. */
 export interface Launch {

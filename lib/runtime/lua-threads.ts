@@ -1,8 +1,11 @@
 /** Threads of this process that have the Lua interpreter loaded, and one of them in reserve. Page: runtime/lua-runtime. */
 
 import { Worker as Thread } from 'node:worker_threads'
-import { CANCEL_GRACE_MS, LUA_THREAD_HEAP, WORKER_READY_TIMEOUT_MS } from '../core/limits.ts'
 import { runtimeFile } from './package-files.ts'
+import { CANCEL_GRACE_MS, WORKER_READY_TIMEOUT_MS } from './worker.ts'
+
+/** Engine heap of a Lua thread: its memory limit times `factor` plus a reserve; and its young generation, megabytes. */
+const LUA_THREAD_HEAP = { factor: 2, reserveMb: 64, youngMb: 8 } as const
 
 const MIB = 1024 * 1024
 

@@ -2,11 +2,13 @@
 
 import type { Worker as Thread } from 'node:worker_threads'
 import { GatewayError } from '../core/errors.ts'
-import { FLUSH_MESSAGES, WORKER_READY_TIMEOUT_MS } from '../core/limits.ts'
 import type { RuntimeCall } from './call.ts'
 import type { LuaThreads } from './lua-threads.ts'
 import { toRuntimeError } from './runtime-error.ts'
-import { Worker, type WorkerOwner } from './worker.ts'
+import { Worker, type WorkerOwner, WORKER_READY_TIMEOUT_MS } from './worker.ts'
+
+/** Calls to a thread that wait for the end of a poll phase to leave in one message; so many leave at once. */
+const FLUSH_MESSAGES = 32
 
 const FIELDS_OF_A_CALL = 3
 const EMPTY = Buffer.alloc(0)

@@ -4,11 +4,14 @@ import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { RuntimeName } from '../core/identity.ts'
-import { DAEMON_READY_TIMEOUT_MS, RESTART_WAIT_MS } from '../core/limits.ts'
 import type { RuntimeHealth } from './call.ts'
 import type { StartedWorker, WorkerSource } from './socket-worker.ts'
 import { Daemon, type DaemonEvent, type Launch } from './daemon.ts'
 import type { Sockets } from './worker-set.ts'
+import { DAEMON_READY_TIMEOUT_MS } from './control-connection.ts'
+
+/** Milliseconds a worker's start waits for a daemon that is about to be restarted. */
+const RESTART_WAIT_MS = 1000
 
 export interface SocketSetOptions {
   runtime: RuntimeName

@@ -3,17 +3,18 @@
 import net from 'node:net'
 import type { FunctionVersion } from '../core/catalog.ts'
 import { GatewayError, toGatewayError } from '../core/errors.ts'
-import {
-  FLUSH_FRAMES,
-  MAX_REPLY_HEAD_CHARS,
-  MAX_WAITING_PONG_BYTES,
-  WORKER_READY_TIMEOUT_MS,
-  WORKER_STOP_GRACE_MS,
-} from '../core/limits.ts'
+import { MAX_REPLY_HEAD_CHARS } from '../core/limits.ts'
 import type { RuntimeCall } from './call.ts'
 import { toRuntimeError } from './runtime-error.ts'
 import { FrameReader, FrameWriter, KIND, type Kind, parseHeader } from './wire-protocol.ts'
-import { Worker, type WorkerOwner } from './worker.ts'
+import { Worker, type WorkerOwner, WORKER_READY_TIMEOUT_MS } from './worker.ts'
+
+/** Bytes of a worker's input that may wait for it to read before its pings are not answered any more. */
+const MAX_WAITING_PONG_BYTES = 64 * 1024
+/** Frames that wait for the end of a poll phase to leave in one write; so many leave at once. */
+const FLUSH_FRAMES = 8
+/** Milliseconds a worker that ends in good order has to finish background work. */
+const WORKER_STOP_GRACE_MS = 5000
 
 export interface WorkerExit {
   code: number | null
@@ -47,12 +48,13 @@ export interface WorkerSource {
 /** Milliseconds to wait for the reason of an end (a busy daemon tells it late), and for the rest of what a killed worker wrote. */
 const EXIT_REASON_WAIT_MS = 500
 const RESIDUE_WAIT_MS = 1000
+const READ_BUFFER_BYTES = 64 * 1024
 
 /**
  * What every worker's socket is read into: a read is handled before the next one begins, and what is kept of it is
  * copied. Without it each reply would cost a buffer and a walk through a stream's machinery.
  */
-const READ_BUFFER = Buffer.allocUnsafeSlow(64 * 1024)
+const READ_BUFFER = Buffer.allocUnsafeSlow(READ_BUFFER_BYTES)
 
 const PROTOCOL_BYTE = Buffer.from([1])
 

@@ -9,17 +9,21 @@
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
-import {
-  CRASH_LOOP,
-  FAST_CALL_MS,
-  GROW_LOOK_MS,
-  REWARM_MS,
-  SLOW_WAIT_MS,
-  SPREAD_INTERVAL_MS,
-  STALL_MS,
-} from '../core/limits.ts'
 import type { RuntimeCall } from './call.ts'
-import type { Worker, WorkerOwner } from './worker.ts'
+import { FAST_CALL_MS, STALL_MS, type Worker, type WorkerOwner } from './worker.ts'
+
+/** Milliseconds between two looks at calls that wait for one-at-a-time workers; two without an answer start another. */
+const GROW_LOOK_MS = 2
+/** Milliseconds a call waits while others are answered before a worker is added for it. */
+const SLOW_WAIT_MS = 50
+/** Places of answered calls at the front of the backlog that are kept before they are cut off all at once. */
+const SHIFTED_CALLS = 1024
+/** Milliseconds until warm workers that could not be started are tried again. */
+const REWARM_MS = 1000
+/** Milliseconds between two looks whether every socket of a runtime has a worker of a function that is called. */
+const SPREAD_INTERVAL_MS = 250
+/** Start failures in a row before starts are delayed, and the delays, milliseconds. */
+const CRASH_LOOP = { tolerated: 3, firstDelayMs: 100, maxDelayMs: 5000 } as const
 
 /** Several sockets of one runtime. */
 export interface Sockets {
@@ -346,7 +350,7 @@ export class WorkerSet implements WorkerOwner {
     if (this.#backlogAt === this.#backlog.length) {
       this.#backlog.length = 0
       this.#backlogAt = 0
-    } else if (this.#backlogAt > 1024) {
+    } else if (this.#backlogAt > SHIFTED_CALLS) {
       this.#backlog.splice(0, this.#backlogAt)
       this.#backlogAt = 0
     }

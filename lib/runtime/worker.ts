@@ -4,11 +4,27 @@
  */
 
 import { GatewayError } from '../core/errors.ts'
-import { CANCEL_GRACE_MS, FAST_CALL_MS, MAX_INFLIGHT, PREFETCH, STALL_MS, STREAM_WINDOW_BYTES } from '../core/limits.ts'
+import { STREAM_WINDOW_BYTES } from '../core/limits.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import type { CallHost, RuntimeCall } from './call.ts'
 import { OpenCalls } from './open-calls.ts'
+
+/** Milliseconds a worker has to obey a `cancel` before it is killed. */
+export const CANCEL_GRACE_MS = 50
+/** Milliseconds a worker has to load its function. */
+export const WORKER_READY_TIMEOUT_MS = 15_000
+/** Milliseconds without a sign of life after which a multiplexing worker with calls is asked for one. */
+export const STALL_MS = 25
+/**
+ * Calls open at once on a one-at-a-time worker: as many as fit in `workMs` milliseconds by the average of its calls, at
+ * most `calls`; one until `afterFastCalls` calls in a row were fast and the average is at most `maxCallMs`.
+ */
+export const PREFETCH = { afterFastCalls: 64, maxCallMs: 1, workMs: 2, calls: 64 } as const
+/** A call of a one-at-a-time worker that takes longer is not fast, milliseconds. */
+export const FAST_CALL_MS = 5
+/** Calls open at once on one multiplexing worker. */
+const MAX_INFLIGHT = 1024
 
 /** Share of the newest call in the average of a worker's calls. */
 const CALL_MS_WEIGHT = 1 / 16
