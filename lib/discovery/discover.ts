@@ -1,7 +1,7 @@
 /** The functions root to functions, claims and warnings: a pure function of the snapshot. Owner: §2.2, page discovery/layouts. */
 
 import { join } from 'node:path'
-import type { AssetsMount } from '../core/catalog.ts'
+import type { AssetsMount, FunctionVersion, IgnoredPath } from '../core/catalog.ts'
 import type { Warning } from '../core/errors.ts'
 import { ConfigReader } from './configs.ts'
 import { pathWarning } from './disk.ts'
@@ -44,7 +44,7 @@ export function createDiscoverer(options: DiscoverOptions): Discoverer {
         homes: part.homes,
         assets,
         warnings: [...part.warnings, ...warnings],
-        ignored: part.ignored,
+        ignored: withoutHandlers(part.ignored, functions),
       }
       last = { snapshot, discovery }
       return discovery
@@ -75,6 +75,12 @@ class Walk {
     this.#parts.set(node, { context, part })
     return part
   }
+}
+
+/** A file that publishes nothing by its name may be a handler because a config names it. */
+function withoutHandlers(ignored: readonly IgnoredPath[], functions: readonly FunctionVersion[]): IgnoredPath[] {
+  const handlers = new Set(functions.map(fn => fn.entryFile))
+  return ignored.filter(({ path }) => !handlers.has(path))
 }
 
 /** The static mount of the root's config, when its folder exists. */

@@ -36,25 +36,28 @@ export interface Choice {
 }
 
 /**
- * The handler among the files that stand for one folder (`handler.*`, `main.*`, `index.*`): the table's order, and after
- * it, such as `index.py`, the order of the runtimes.
- * @returns null when there is none
+ * The handlers among the files that stand for one folder (`handler.*`, `main.*`, `index.*`): the first one of the table.
+ * Without a file of the table, as with `index.py` and `main.js`, each language has one of equal right.
  */
-export function chooseEntry(files: readonly RouteFile[]): Choice | null {
-  return choose(
-    files.filter(file => file.isFolderFile),
-    compareEntries,
+export function chooseEntries(files: readonly RouteFile[]): Choice[] {
+  const folderFiles = files.filter(file => file.isFolderFile)
+  if (folderFiles.some(file => isEntryName(file.fileName))) return choose(folderFiles, compareEntries)
+  return chooseRoutes(folderFiles)
+}
+
+/** The files that answer, of several with the same route in the same folder: one of each language, the first extension. */
+export function chooseRoutes(files: readonly RouteFile[]): Choice[] {
+  return RUNTIMES.flatMap(runtime =>
+    choose(
+      files.filter(file => file.runtime === runtime),
+      compareRoutes,
+    ),
   )
 }
 
-/** The one of several files with the same route in the same folder: the runtimes' order, then the extensions'. */
-export function chooseRoute(files: readonly RouteFile[]): Choice | null {
-  return choose(files, compareRoutes)
-}
-
-function choose(files: readonly RouteFile[], compare: (a: RouteFile, b: RouteFile) => number): Choice | null {
+function choose(files: readonly RouteFile[], compare: (a: RouteFile, b: RouteFile) => number): Choice[] {
   const [chosen, ...ignored] = [...files].sort(compare)
-  return chosen === undefined ? null : { chosen, ignored }
+  return chosen === undefined ? [] : [{ chosen, ignored }]
 }
 
 function compareEntries(a: RouteFile, b: RouteFile): number {

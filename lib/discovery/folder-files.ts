@@ -5,7 +5,7 @@ import type { IgnoredPath } from '../core/catalog.ts'
 import type { Warning } from '../core/errors.ts'
 import type { Method, RuntimeName } from '../core/identity.ts'
 import { pathWarning } from './disk.ts'
-import { type Choice, chooseEntry, chooseRoute, isEntryName } from './entry-file.ts'
+import { type Choice, chooseEntries, chooseRoutes, isEntryName } from './entry-file.ts'
 import { type BadFile, parseFileName, type RouteFile } from './file-name.ts'
 import { type FolderKind, kindOf } from './layouts.ts'
 import { type DirNode, type FileEntry, toChild } from './snapshot.ts'
@@ -29,11 +29,11 @@ export interface FileRoute {
 
 export interface FolderFiles {
   kind: FolderKind
-  /** The file that stands for the folder; null without one, and when `entrypoint` names another. */
-  entry: RouteFile | null
-  /** Methods that prefixed files of the folder take from the entry. */
+  /** The file that stands for the folder, or one of each language; none when `entrypoint` names another. */
+  entries: readonly RouteFile[]
+  /** Methods that prefixed files of the folder take from a default entry file; an explicit `entrypoint` keeps all of its own. */
   takenMethods: ReadonlySet<Method>
-  /** The other public files, one for each route. */
+  /** The other public files, for each route one of each language. */
   routes: readonly FileRoute[]
   /** Source files that functions may load. */
   helpers: readonly FileEntry[]
@@ -75,7 +75,7 @@ class Sorter {
   sort(): FolderFiles {
     const files = this.#routeFiles()
     const kind = this.#kind(files)
-    const entry = this.#entry(files)
+    const entries = this.#entries(files)
     const isPrivateHere = this.#view.isInsideFunction || kind === 'function'
     for (const bad of this.#bad) {
       // A private helper may be called anything.
@@ -87,9 +87,9 @@ class Sorter {
       if (!file.isFolderFile && !visible.includes(file)) this.#ignore(file.fileName, this.#privateReason(kind))
     }
     const routes = this.#routes(visible)
-    const takenMethods = takenFrom(routes, '')
+    const takenMethods = this.#config?.entrypoint === undefined ? takenFrom(routes, '') : NO_METHODS
     const helpers = this.#node.files.filter(({ name }) => !this.#handlers.has(name) && !this.#inert.has(name))
-    return { kind, entry, takenMethods, routes, helpers, ignored: this.#ignored, warnings: this.#warnings }
+    return { kind, entries, takenMethods, routes, helpers, ignored: this.#ignored, warnings: this.#warnings }
   }
 
   /** Source files of enabled runtimes whose names are routes. */
@@ -135,22 +135,21 @@ class Sorter {
     })
   }
 
-  #entry(files: readonly RouteFile[]): RouteFile | null {
+  #entries(files: readonly RouteFile[]): RouteFile[] {
     const folderFiles = files.filter(file => file.isFolderFile)
     if (this.#config?.entrypoint !== undefined) {
       for (const { fileName } of folderFiles) this.#ignore(fileName, `entrypoint is ${this.#config.entrypoint}`)
-      return null
+      return []
     }
     const runtime = this.#config?.runtime
-    const choice = chooseEntry(folderFiles.filter(file => runtime === undefined || file.runtime === runtime))
+    const wanted = folderFiles.filter(file => runtime === undefined || file.runtime === runtime)
     for (const file of folderFiles) {
-      if (file !== choice?.chosen && !choice?.ignored.includes(file)) {
-        this.#ignore(file.fileName, `fn.config.json sets the runtime ${runtime}`)
-      }
+      if (!wanted.includes(file)) this.#ignore(file.fileName, `fn.config.json sets the runtime ${runtime}`)
     }
-    if (choice === null) return null
-    this.#settle(choice, 'DUPLICATE_ENTRY', 'is the handler of its folder', 'Delete them, or name one in "entrypoint".')
-    return choice.chosen
+    const choices = chooseEntries(wanted)
+    const hint = 'Delete them, or name one in "entrypoint".'
+    for (const choice of choices) this.#settle(choice, 'DUPLICATE_ENTRY', 'is the handler of its folder', hint)
+    return choices.map(({ chosen }) => chosen)
   }
 
   #routes(visible: readonly RouteFile[]): FileRoute[] {
@@ -161,18 +160,24 @@ class Sorter {
     }
     const routes: FileRoute[] = []
     for (const group of groups.values()) {
-      const choice = chooseRoute(group)!
-      this.#settle(choice, 'DUPLICATE_ROUTE', 'answers its route', 'Delete them, or rename them.')
-      const methods = choice.chosen.method === null ? (this.#config?.invoke.methods ?? ['GET']) : [choice.chosen.method]
-      routes.push({ file: choice.chosen, methods })
+      for (const choice of chooseRoutes(group)) {
+        this.#settle(choice, 'DUPLICATE_ROUTE', 'answers its route', 'Delete them, or rename them.')
+        const { method } = choice.chosen
+        const methods = method === null ? (this.#config?.invoke.methods ?? ['GET']) : [method]
+        routes.push({ file: choice.chosen, methods })
+      }
     }
     return routes.flatMap(route => this.#withoutTaken(route, routes))
   }
 
-  /** A method prefix is more exact than none: `get.users.js` answers GET, `users.js` what is left. */
+  /** In one language a method prefix is more exact than none: `get.users.js` answers GET, `users.js` what is left. */
   #withoutTaken(route: FileRoute, all: readonly FileRoute[]): FileRoute[] {
     if (route.file.method !== null) return [route]
-    const taken = takenFrom(all, route.file.path)
+    const { runtime } = route.file
+    const taken = takenFrom(
+      all.filter(({ file }) => file.runtime === runtime),
+      route.file.path,
+    )
     const methods = route.methods.filter(method => !taken.has(method))
     if (methods.length > 0) return [{ file: route.file, methods }]
     this.#ignore(route.file.fileName, 'files with a method prefix answer all its methods')

@@ -53,8 +53,8 @@ export class FolderFacts {
 
   /** True when the folder itself holds a handler. */
   hasHandler(node: DirNode, view: FolderView): boolean {
-    const { entry, routes } = this.files(node, view)
-    return entry !== null || routes.length > 0 || this.configs(node).config?.entrypoint !== undefined
+    const { entries, routes } = this.files(node, view)
+    return entries.length > 0 || routes.length > 0 || this.configs(node).config?.entrypoint !== undefined
   }
 
   /** True when the folder or one below it holds a handler. */

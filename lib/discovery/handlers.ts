@@ -4,10 +4,11 @@ import type { PolicyTarget } from '../config/function-config.ts'
 import type { RouteEntry } from '../config/routes-file.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { Warning } from '../core/errors.ts'
-import { isFunctionName, isVersion, METHODS } from '../core/identity.ts'
+import { isFunctionName, isVersion, METHODS, type Method } from '../core/identity.ts'
+import { parsePattern } from '../core/pattern.ts'
 import { pathWarning } from './disk.ts'
 import { findTarget, type Target } from './entry-file.ts'
-import { extensionOf } from './file-name.ts'
+import { extensionOf, type RouteFile } from './file-name.ts'
 import type { FunctionMaker, Handler, Identity } from './functions.ts'
 import { isVersionLike } from './layouts.ts'
 import { manifestsOf } from './signature.ts'
@@ -32,11 +33,13 @@ class Handlers {
 
   add(): void {
     const visit = this.#visit
-    const entry = this.#entry()
-    if (entry === null) this.#checkEntry()
-    else if (visit.isVersion) this.#addVersion(entry)
-    else this.#addFunction(entry)
-    this.#addFileRoutes(entry !== null)
+    const entries = this.#entries()
+    if (entries.length === 0) this.#checkEntry()
+    for (const entry of entries) {
+      if (visit.isVersion) this.#addVersion(entry)
+      else this.#addFunction(entry)
+    }
+    this.#addFileRoutes(entries)
     this.#addManifest()
     this.#addHome()
     if (visit.config?.assets !== undefined && visit.node.path !== '') {
@@ -44,21 +47,26 @@ class Handlers {
     }
   }
 
-  #entry(): Handler | null {
+  /** The handler that `entrypoint` names, else the folder's entry files. */
+  #entries(): Handler[] {
     const { node, files, config, facts } = this.#visit
-    const entrypoint = config?.entrypoint
-    const path = entrypoint ?? files.entry?.fileName
-    if (path === undefined) return null
+    const path = config?.entrypoint
+    if (path === undefined) {
+      return files.entries.flatMap(({ fileName }) => {
+        const target = findTarget(node, fileName, facts.enabled)
+        return target.ok ? [this.#handler(target)] : []
+      })
+    }
     const target = findTarget(node, path, facts.enabled)
     if (!target.ok) {
       this.#visit.warn('ENTRYPOINT', `entrypoint ${JSON.stringify(path)} ${target.problem}`, target.hint)
-      return null
+      return []
     }
-    const wanted = entrypoint === undefined ? target.runtime : (config?.runtime ?? target.runtime)
-    if (wanted === target.runtime) return this.#handler(target)
+    const wanted = config?.runtime ?? target.runtime
+    if (wanted === target.runtime) return [this.#handler(target)]
     const text = `entrypoint ${JSON.stringify(path)} is a ${target.runtime} file, but runtime is "${wanted}"`
     this.#visit.warn('ENTRYPOINT', text, 'Make the two agree, or leave out runtime.')
-    return null
+    return []
   }
 
   #handler({ runtime, folder, file }: Target): Handler {
@@ -174,14 +182,17 @@ class Handlers {
     }
   }
 
-  #addFileRoutes(hasEntry: boolean): void {
+  #addFileRoutes(entries: readonly Handler[]): void {
     const { part, node, files, config, context, facts } = this.#visit
     const { prefix, name } = context
     const { routes } = files
+    const hasEntry = entries.length > 0
     const isLone = !hasEntry && routes.length === 1
-    for (const { file, methods } of routes) {
+    for (const { file, methods: wanted } of routes) {
       const target = findTarget(node, file.fileName, facts.enabled)
       if (!target.ok) continue
+      const methods = hasEntry ? this.#leftByEntrypoint(file, wanted, entries[0]!) : wanted
+      if (methods.length === 0) continue
       const identity: Identity = { name: toChild(name, file.stem), version: null, kind: 'file' }
       const fn = this.#make(this.#handler(target), identity, { kind: 'file', methods }, isLone)
       if (prefix === null) {
@@ -198,6 +209,26 @@ class Handlers {
     const text = `sets schedule or keep_warm, but its folder has ${routes.length} handlers and none that stands for it`
     const hint = 'Move the block to the fn.config.json of a folder with one handler.'
     this.#visit.warn('SCHEDULE_WITHOUT_FUNCTION', text, hint)
+  }
+
+  /** An explicit `entrypoint` answers all its methods: what it leaves to another file of its folder with the same route. */
+  #leftByEntrypoint(file: RouteFile, methods: readonly Method[], entry: Handler): readonly Method[] {
+    const { part, node, config, context } = this.#visit
+    if (config?.entrypoint === undefined || context.prefix === null) return methods
+    const pattern = parsePattern(`${context.prefix}/${file.path}`)
+    if ('problem' in pattern) return methods
+    const held = new Set<Method>()
+    const entryFile = toChild(entry.folder, entry.file.name)
+    for (const claim of part.claims) {
+      if (claim.fn.entryFile !== entryFile || claim.pattern.shape !== pattern.shape) continue
+      for (const method of claim.methods) held.add(method)
+    }
+    const taken = methods.filter(method => held.has(method))
+    const path = toChild(node.path, file.fileName)
+    if (taken.length > 0 && path !== entryFile) {
+      part.ignore(path, `entrypoint is ${config.entrypoint}, which answers ${taken.join(', ')} of this path`)
+    }
+    return methods.filter(method => !held.has(method))
   }
 
   #addManifest(): void {

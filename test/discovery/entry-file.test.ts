@@ -1,8 +1,12 @@
 import t from 'tap'
-import { chooseEntry, chooseRoute, ENTRY_CANDIDATES, isEntryName } from '../../lib/discovery/entry-file.ts'
+import { ERROR_STATUS } from '../../lib/core/errors.ts'
+import type { Discovery } from '../../lib/discovery/discover.ts'
+import { chooseEntries, chooseRoutes, ENTRY_CANDIDATES, isEntryName } from '../../lib/discovery/entry-file.ts'
 import { parseFileName, type RouteFile } from '../../lib/discovery/file-name.ts'
 import { RUNTIMES } from '../../lib/core/identity.ts'
+import { buildRouteTable } from '../../lib/router/route-builder.ts'
 import { codesOf, discoverTree, routesOf } from '../helpers/discovery.ts'
+import type { TreeEntry } from '../helpers/tree.ts'
 
 const routeFile = (name: string): RouteFile => {
   const parsed = parseFileName(name)
@@ -10,6 +14,16 @@ const routeFile = (name: string): RouteFile => {
   return parsed
 }
 const config = (json: unknown) => ({ json })
+
+/** Who answers each `GET /path`: a handler file, or the status of the refusal. */
+function answers(discovery: Discovery, ...requests: string[]): (number | string)[] {
+  const table = buildRouteTable(discovery.claims, { functions: discovery.functions, forceUrl: false })
+  return requests.map(request => {
+    const [method = '', path = ''] = request.split(' ')
+    const found = table.find(method, path, '')
+    return found.kind === 'match' ? found.fn.entryFile : ERROR_STATUS[found.code]
+  })
+}
 const ALL_RUNTIMES = { runtimes: RUNTIMES }
 
 t.test('[discovery/entry-file.3, discovery/entry-file.4] the table, from first to last', async t => {
@@ -27,7 +41,7 @@ t.test('[discovery/entry-file.3, discovery/entry-file.4] the table, from first t
   ])
   const shuffled = [...order].reverse()
   for (const [index, name] of order.entries()) {
-    const choice = chooseEntry(shuffled.filter(other => order.indexOf(other) >= index).map(routeFile))
+    const choice = chooseEntries(shuffled.filter(other => order.indexOf(other) >= index).map(routeFile))[0]
     t.equal(choice?.chosen.fileName, name)
     t.same(
       choice?.ignored.map(file => file.fileName),
@@ -99,13 +113,34 @@ t.test('[discovery/entry-file.5] runtime narrows the choice without a warning', 
 })
 
 t.test('[discovery/entry-file.6] index.py is a route of its folder and hides nothing', async t => {
-  const discovery = discoverTree({ 'x/index.py': '', 'x/list.py': '', 'y/main.js': '' })
-  t.same(routesOf(discovery), ['GET /x x/index.py', 'GET /x/list x/list.py', 'GET /y y/main.js'])
+  const discovery = discoverTree({
+    'x/index.py': '',
+    'x/list.py': '',
+    'y/main.js': '',
+    'z/index.py': '',
+    'z/main.py': '',
+  })
+  t.same(routesOf(discovery), ['GET /x x/index.py', 'GET /x/list x/list.py', 'GET /y y/main.js', 'GET /z z/main.py'])
   t.same(
     discovery.functions.map(fn => `${fn.name} ${fn.kind}`),
-    ['y file', 'x/list file', 'x file'],
+    ['y file', 'x/list file', 'x file', 'z function'],
   )
+  t.same(codesOf(discovery), ['DUPLICATE_ENTRY z/main.py'])
 })
+
+t.test(
+  '[discovery/entry-file.6, discovery/entry-file.8] without a default entry file languages have equal right',
+  async t => {
+    const discovery = discoverTree({ 'x/index.py': '', 'x/main.js': '', 'x/main.mjs': '' })
+    t.same(routesOf(discovery), ['GET /x x/index.py', 'GET /x x/main.js'])
+    t.same(
+      discovery.functions.map(fn => fn.key),
+      ['node/x@default', 'python/x@default'],
+    )
+    t.same(codesOf(discovery), ['DUPLICATE_ENTRY x/main.js'])
+    t.same(answers(discovery, 'GET /x'), [409])
+  },
+)
 
 t.test('[discovery/entry-file.7] no fallback to the first file', async t => {
   const plain = discoverTree({ 'x/fn.config.json': config({ runtime: 'node', name: 'x' }), 'x/app.js': '' })
@@ -122,12 +157,71 @@ t.test('[discovery/entry-file.7] no fallback to the first file', async t => {
   t.same(codesOf(used), [])
 })
 
-t.test('[discovery/entry-file.8] one route in several languages and extensions', async t => {
-  t.equal(chooseRoute(['a.cts', 'a.mts', 'a.cjs', 'a.mjs', 'a.ts', 'a.js'].map(routeFile))?.chosen.fileName, 'a.js')
-  const discovery = discoverTree({ 'hello.js': '', 'hello.ts': '', 'hello.py': '', 'get.hello.lua': '' })
-  t.same(routesOf(discovery), ['GET /hello get.hello.lua'])
-  t.same(codesOf(discovery), ['DUPLICATE_ROUTE hello.py'])
-  t.match(discovery.warnings[0]?.message, /hello\.js, hello\.ts$/)
+t.test('[discovery/entry-file.8] one language twice is settled, two languages are two functions', async t => {
+  t.equal(chooseRoutes(['a.cts', 'a.mts', 'a.cjs', 'a.mjs', 'a.ts', 'a.js'].map(routeFile))[0]?.chosen.fileName, 'a.js')
+  const cases: [string, string[], string[], (number | string)[]][] = [
+    ['one language', ['a.js', 'a.ts'], ['DUPLICATE_ROUTE a.js'], ['a.js', 405]],
+    ['two languages', ['a.js', 'a.py'], [], [409, 405]],
+    ['a method prefix in another language', ['get.a.js', 'a.py'], [], [409, 405]],
+    ['a method prefix in the same', ['get.a.js', 'a.js'], [], ['get.a.js', 405]],
+    ['three languages and a duplicate', ['a.js', 'a.ts', 'a.py', 'get.a.lua'], ['DUPLICATE_ROUTE a.js'], [409, 405]],
+    ['other methods', ['a.js', 'post.a.py'], [], ['a.js', 'post.a.py']],
+    ['two prefixes', ['get.a.js', 'get.a.py', 'post.a.py'], [], [409, 'post.a.py']],
+    ['a param under two names', ['[id].js', '[name].py'], [], [409, 405]],
+    ['two folders', ['a.js', 'a/index.py'], [], [409, 405]],
+  ]
+  for (const [title, names, codes, answered] of cases) {
+    const discovery = discoverTree(Object.fromEntries(names.map(name => [name, ''])))
+    t.same(codesOf(discovery), codes, title)
+    t.same(answers(discovery, 'GET /a', 'POST /a'), answered, title)
+  }
+})
+
+t.test('[discovery/entry-file.1] a method file does not take a method from an explicit entrypoint', async t => {
+  const tree = (json: Record<string, unknown>, names: string): Record<string, TreeEntry> => ({
+    'x/app.py': '',
+    'x/fn.config.json': config({ entrypoint: 'app.py', ...json }),
+    ...Object.fromEntries(names.split(' ').map(name => [`x/${name}`, ''])),
+  })
+  const asked = ['GET /x', 'POST /x', 'GET /x/items', 'GET /y', 'GET /x/7']
+  const cases: [string, Record<string, TreeEntry>, (number | string)[]][] = [
+    ['all methods', tree({}, 'get.py post.js'), ['x/app.py', 'x/app.py', 'x/app.py', 404, 'x/app.py']],
+    ['what it leaves', tree({ methods: ['POST'] }, 'get.py post.js'), ['x/get.py', 'x/app.py', 405, 404, 405]],
+    ['other paths', tree({}, 'get.items.js [id].js'), ['x/app.py', 'x/app.py', 'x/get.items.js', 404, 'x/[id].js']],
+    ['routes elsewhere', tree({ routes: ['/y'] }, 'get.py'), ['x/get.py', 405, 404, 'x/app.py', 404]],
+    ['a listed route', tree({ routes: ['/x/{n}'] }, '[id].js'), [404, 404, 'x/app.py', 404, 'x/app.py']],
+    ['another name', tree({ name: 'y' }, 'get.py'), ['x/get.py', 405, 404, 'x/app.py', 404]],
+    ['a broken one', tree({ entrypoint: 'gone.py' }, 'get.py'), ['x/get.py', 405, 404, 404, 404]],
+    [
+      'the entrypoint itself',
+      tree({ entrypoint: 'get.py' }, 'get.py'),
+      ['x/get.py', 'x/get.py', 'x/get.py', 404, 'x/get.py'],
+    ],
+  ]
+  for (const [title, files, answered] of cases) t.same(answers(discoverTree(files), ...asked), answered, title)
+  const { ignored, functions, warnings } = discoverTree(tree({}, 'get.py post.js'))
+  t.same(
+    functions.map(fn => fn.entryFile),
+    ['x/app.py'],
+  )
+  t.match(ignored, [
+    { path: 'x/get.py', reason: /entrypoint is app\.py, which answers GET of this path/ },
+    { path: 'x/post.js', reason: /entrypoint is app\.py/ },
+  ])
+  t.same(warnings, [])
+  const itself = discoverTree(tree({ entrypoint: 'get.py' }, 'get.py'))
+  t.same(
+    itself.functions.map(fn => fn.name),
+    ['x'],
+  )
+  t.notOk(itself.ignored.some(({ path }) => path === 'x/get.py'))
+  const version = discoverTree({
+    'x/handler.py': '',
+    'x/v2/app.js': '',
+    'x/v2/get.py': '',
+    'x/v2/fn.config.json': config({ entrypoint: 'app.js' }),
+  })
+  t.same(answers(version, 'GET /x/v2', 'GET /x@v2'), ['x/v2/app.js', 'x/v2/app.js'])
 })
 
 t.test('[discovery/entry-file.9] files of other runtimes take no part', async t => {

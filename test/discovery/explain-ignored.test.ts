@@ -49,3 +49,18 @@ t.test('[discovery/layouts.40] what a URL might have meant', async t => {
     )
   }
 })
+
+t.test('[discovery/layouts.40] a handler is not among the ignored', async t => {
+  const discovery = discoverTree({
+    'hello/app.py': '',
+    'hello/util.py': '',
+    'hello/fn.config.json': { json: { entrypoint: 'app.py', invoke: { routes: ['/hello/app'] } } },
+    'fn.routes.json': { json: { routes: { '/hello/list': 'hello/_list.js' } } },
+    'hello/_list.js': '',
+  })
+  for (const path of ['/hello/app', '/hello/list']) t.same(explainIgnored(discovery, path).ignored, [], path)
+  t.same(
+    explainIgnored(discovery, '/hello/util').ignored.map(({ path }) => path),
+    ['hello/util.py'],
+  )
+})

@@ -851,3 +851,53 @@ t.test(
     t.match(bed.health().functions.summary, { pool_active: 0, pool_queued: 0 })
   },
 )
+
+t.test(
+  '[discovery/entry-file.1, discovery/entry-file.8, core/errors.3] one entrypoint, two languages, one route',
+  async t => {
+    const js = (text: string) => `exports.handler = () => ({ status: 200, body: '${text}' })\n`
+    const { url, gateway } = await serveTree(t, {
+      'twin.js': js('twin'),
+      'twin.py': 'def handler(event):\n    return "twin"\n',
+      'get.item.js': js('item'),
+      'item.py': 'def handler(event):\n    return "item"\n',
+      'post.item.js': js('posted'),
+      'whole/app.js': js('app'),
+      'whole/get.js': js('get'),
+      'whole/post.py': 'def handler(event):\n    return "post"\n',
+      'whole/get.more.js': js('more'),
+      'whole/fn.config.json': { json: { entrypoint: 'app.js' } },
+      'same.js': js('same'),
+      'same.mjs': 'export const handler = () => "mjs"\n',
+    })
+    const asked: [string, string, number, string][] = [
+      ['GET', '/twin', 409, 'ambiguous route'],
+      ['POST', '/twin', 405, 'method not allowed'],
+      ['GET', '/item', 409, 'ambiguous route'],
+      ['POST', '/item', 200, 'posted'],
+      ['GET', '/whole', 200, 'app'],
+      ['POST', '/whole', 200, 'app'],
+      ['GET', '/whole/more', 200, 'more'],
+      ['GET', '/same', 200, 'same'],
+      ['GET', '/none', 404, 'not found'],
+    ]
+    for (const [method, path, status, text] of asked) {
+      const response = await fetch(url + path, { method })
+      t.equal(response.status, status, `${method} ${path}`)
+      t.match(await response.text(), text, `${method} ${path}`)
+    }
+    const catalog = (await (await fetch(`${url}/_fn/catalog`)).json()) as { mapped_route_conflicts: object }
+    t.match(catalog.mapped_route_conflicts, {
+      '/twin': [{ file: 'twin.js' }, { file: 'twin.py' }],
+      '/item': [{ file: 'get.item.js' }, { file: 'item.py' }],
+    })
+    const explained = gateway.explain('GET', '/twin')
+    t.match(explained, { winner: null, refusal: { status: 409 }, losers: [{ rule: 'conflict' }, { rule: 'conflict' }] })
+    t.match(gateway.warnings, [
+      { code: 'DUPLICATE_ROUTE', path: 'same.js' },
+      { code: 'ROUTE_CONFLICT', message: /GET \/item .*get\.item\.js, .*item\.py/ },
+      { code: 'ROUTE_CONFLICT', message: /GET \/twin .*twin\.js, .*twin\.py/ },
+    ])
+    t.equal(gateway.warnings.length, 3)
+  },
+)
