@@ -6,8 +6,10 @@
  */
 
 import type { Clock } from './core/clock.ts'
-import { TREE_RETRY_MS } from './core/limits.ts'
 import type { Watcher, WatchOptions } from './discovery/watch.ts'
+
+/** Milliseconds after which a tree that could not be read for want of descriptors or memory is read again. */
+export const TREE_RETRY_MS = 1000
 
 /** Files and folders below the root that may have changed; null for all of them. */
 export type Changed = ReadonlySet<string> | null

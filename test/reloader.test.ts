@@ -1,6 +1,5 @@
 import t from 'tap'
-import { TREE_RETRY_MS } from '../lib/core/limits.ts'
-import { type Changed, Reloader } from '../lib/reloader.ts'
+import { type Changed, Reloader, TREE_RETRY_MS } from '../lib/reloader.ts'
 import { FakeClock } from './helpers/clock.ts'
 
 /** A reloader whose loads end when the test says so. */

@@ -34,20 +34,8 @@ export const INSTALL_TIMEOUT_SECONDS = 180
 /** Seconds a Go build may take unless `GO_BUILD_TIMEOUT_S` says otherwise. */
 export const DEFAULT_GO_BUILD_TIMEOUT_SECONDS = 180
 
-/** Bytes kept of a build tool's output; lines and characters of it that an error shows. */
-export const MAX_TOOL_OUTPUT_BYTES = 64 * KIB
-export const MAX_BUILD_TAIL_LINES = 8
-export const MAX_BUILD_TAIL_CHARS = 2000
-/** Programs kept of one handler: the newest and those before it that a draining worker may still be started from. */
-export const KEPT_BUILDS = 2
-/** Folder levels below a function's folder that are read for sources. */
-export const MAX_BUILD_FOLDER_DEPTH = 12
-/** Milliseconds after which a build that failed for no fault of its sources is tried again. */
-export const BUILD_RETRY_MS = 10_000
 /** `Retry-After` of a call that could not wait for a build, seconds. */
 export const BUILD_RETRY_AFTER_SECONDS = 2
-/** Milliseconds after which a tool's temporary folder counts as left behind. */
-export const STALE_BUILD_FOLDER_MS = 3_600_000
 
 /** Node installs at once during the start. */
 export const DEFAULT_PREINSTALL_NODE_DEPS_CONCURRENCY = 4
@@ -61,12 +49,6 @@ export const DEFAULT_NAMESPACE_DEPTH = 3
 export const MAX_NAMESPACE_DEPTH = 5
 /** Folder levels of zero-config file routes; the seventh is skipped with a warning. */
 export const MAX_ROUTE_DEPTH = 6
-/** Folder levels below the functions root that are read at all; helper sources may lie deeper than routes. */
-export const MAX_TREE_DEPTH = 12
-/** Folders of one tree that are read; the rest is skipped with a warning. */
-export const MAX_TREE_FOLDERS = 100_000
-/** Entries of one folder from which on a warning says that it slows every reload. */
-export const LARGE_FOLDER_ENTRIES = 10_000
 /** Segments and characters of a route pattern: they bound the depth of the route tree. */
 export const MAX_PATTERN_SEGMENTS = 64
 export const MAX_PATTERN_CHARS = 1024
@@ -175,33 +157,8 @@ export const IMMUTABLE_MAX_AGE_SECONDS = 31_536_000
 /** `Accept-Encoding` texts remembered as read. */
 export const KNOWN_ACCEPT_ENCODINGS = 64
 
-/** Newest log lines kept in memory, bytes per file, in pieces of so many; bytes of one line. */
-export const LOG_MEMORY_BYTES = MIB
-export const LOG_PIECE_BYTES = 64 * KIB
-export const MAX_LOG_LINE_BYTES = 8 * KIB
-/** Lines of output kept of one function: in a row, and after that a second. */
-export const OUTPUT_LINES = { burst: 10_000, perSecond: 2000 } as const
-/** Bytes of log lines that may wait for the disk. */
-export const MAX_LOG_PENDING_BYTES = 4 * MIB
-/** A log file of this many bytes is set aside, and so many old ones are kept. */
-export const MAX_LOG_FILE_BYTES = 16 * MIB
-export const KEPT_LOG_FILES = 3
-/** Bytes of a log file read to show what an earlier run left. */
-export const LOG_TAIL_BYTES = 256 * KIB
-/** Milliseconds log lines may wait for the disk. */
-export const LOG_FLUSH_MS = 100
-/** Bytes of a log that go to its file without waiting for that. */
-export const LOG_FLUSH_BYTES = 256 * KIB
 /** Milliseconds a stop waits for running requests. */
 export const DEFAULT_SHUTDOWN_TIMEOUT_MS = 10_000
-/** Milliseconds between the first file change and the reload it causes. */
-export const WATCH_DEBOUNCE_MS = 25
-/** Milliseconds between two looks at the tree where file changes cannot be watched. */
-export const WATCH_POLL_MS = 1000
-/** Milliseconds after which a tree that could not be read for want of descriptors or memory is read again. */
-export const TREE_RETRY_MS = 1000
-/** Milliseconds between two looks whether the functions root still is the folder that is watched. */
-export const WATCH_ROOT_CHECK_MS = 500
 
 /** `edge.max_response_bytes` when unset. */
 export const DEFAULT_EDGE_MAX_RESPONSE_BYTES = 2 * MIB

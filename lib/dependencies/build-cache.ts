@@ -20,7 +20,9 @@ import {
 } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import type { FunctionVersion } from '../core/catalog.ts'
-import { KEPT_BUILDS } from '../core/limits.ts'
+
+/** Programs kept of one handler: the newest and those before it that a draining worker may still be started from. */
+const KEPT_BUILDS = 2
 
 /** Names that survive every file system and tool: others are replaced, with a digest that keeps them apart. */
 const PLAIN_NAME = /^[A-Za-z0-9_][A-Za-z0-9_.-]{0,60}$/

@@ -4,8 +4,13 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { join, relative, sep } from 'node:path'
 import type { FunctionVersion } from '../core/catalog.ts'
 import { type ErrorDetail, GatewayError } from '../core/errors.ts'
-import { MAX_BUILD_FOLDER_DEPTH, MAX_BUILD_TAIL_LINES, MAX_BUILD_TAIL_CHARS } from '../core/limits.ts'
 import type { ToolResult, ToolRun } from './run-tool.ts'
+
+/** Lines and characters of a tool's output that an error shows. */
+const MAX_BUILD_TAIL_LINES = 8
+const MAX_BUILD_TAIL_CHARS = 2000
+/** Folder levels below a function's folder that are read for sources. */
+const MAX_BUILD_FOLDER_DEPTH = 12
 
 /** The program that builds, and everything about it that changes what it makes. */
 export interface Toolchain {

@@ -13,12 +13,17 @@ import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
 import { toToolHostEnv } from '../core/host-env.ts'
-import { BUILD_RETRY_MS, INSTALL_TIMEOUT_SECONDS, STALE_BUILD_FOLDER_MS } from '../core/limits.ts'
+import { INSTALL_TIMEOUT_SECONDS } from '../core/limits.ts'
 import { type Builder, type BuildPlan, type BuildTools, isPassing, type Toolchain } from './build.ts'
 import { createGoBuilder } from './go.ts'
 import { CargoHome } from './cargo-home.ts'
 import { createRustBuilder } from './rust.ts'
 import { runTool } from './run-tool.ts'
+
+/** Milliseconds after which a build that failed for no fault of its sources is tried again. */
+const BUILD_RETRY_MS = 10_000
+/** Milliseconds after which a tool's temporary folder counts as left behind. */
+const STALE_BUILD_FOLDER_MS = 3_600_000
 
 export interface BuildsOptions {
   clock: Clock

@@ -2,7 +2,12 @@
 
 import { readdirSync, readFileSync, realpathSync, statSync } from 'node:fs'
 import type { Warning } from '../core/errors.ts'
-import { LARGE_FOLDER_ENTRIES, MAX_CONFIG_FILE_BYTES, MAX_TREE_FOLDERS } from '../core/limits.ts'
+import { MAX_CONFIG_FILE_BYTES } from '../core/limits.ts'
+
+/** Folders of one tree that are read; the rest is skipped with a warning. */
+export const MAX_TREE_FOLDERS = 100_000
+/** Entries of one folder from which on a warning says that it slows every reload. */
+export const LARGE_FOLDER_ENTRIES = 10_000
 
 export interface DiskEntry {
   name: string

@@ -3,10 +3,14 @@
 import { join } from 'node:path'
 import { setImmediate } from 'node:timers/promises'
 import type { Warning } from '../core/errors.ts'
-import { LARGE_FOLDER_ENTRIES, MAX_CONFIG_FILE_BYTES, MAX_TREE_DEPTH, MAX_TREE_FOLDERS } from '../core/limits.ts'
+import { MAX_CONFIG_FILE_BYTES } from '../core/limits.ts'
 import * as disk from './disk.ts'
 import { isConfigName, isSourceName, manifestRuntime } from './file-name.ts'
 import { skippedReason } from './layouts.ts'
+import { MAX_TREE_FOLDERS, LARGE_FOLDER_ENTRIES } from './disk.ts'
+
+/** Folder levels below the functions root that are read at all; helper sources may lie deeper than routes. */
+export const MAX_TREE_DEPTH = 12
 
 export interface FileEntry {
   readonly name: string

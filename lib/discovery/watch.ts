@@ -11,19 +11,19 @@
 import { type Dirent, type FSWatcher, lstatSync, readdirSync, realpathSync, type Stats, statSync, watch } from 'node:fs'
 import { basename, join } from 'node:path'
 import type { Warning } from '../core/errors.ts'
-import {
-  MAX_TREE_DEPTH,
-  MAX_TREE_FOLDERS,
-  WATCH_DEBOUNCE_MS,
-  WATCH_POLL_MS,
-  WATCH_ROOT_CHECK_MS,
-} from '../core/limits.ts'
 import { ChangeQueue } from './change-queue.ts'
-import { pathWarning } from './disk.ts'
+import { pathWarning, MAX_TREE_FOLDERS } from './disk.ts'
 import { isConfigName, isSourceName } from './file-name.ts'
 import { skippedReason } from './layouts.ts'
 import { Poller } from './poll.ts'
-import { toChild } from './snapshot.ts'
+import { toChild, MAX_TREE_DEPTH } from './snapshot.ts'
+
+/** Milliseconds between the first file change and the reload it causes. */
+const WATCH_DEBOUNCE_MS = 25
+/** Milliseconds between two looks at the tree where file changes cannot be watched. */
+const WATCH_POLL_MS = 1000
+/** Milliseconds between two looks whether the functions root still is the folder that is watched. */
+const WATCH_ROOT_CHECK_MS = 500
 
 /** Files that decide which packages a function has, or how its source is read. */
 const DEPENDENCY_NAMES: ReadonlySet<string> = new Set(

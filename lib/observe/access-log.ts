@@ -1,9 +1,8 @@
 /** One line per request, for people or for machines. Owner: page observe/log-store. */
 
-import { MAX_LOG_LINE_BYTES } from '../core/limits.ts'
 import { escapeUnsafe, UNSAFE_CHARACTERS } from '../core/text.ts'
 import type { RequestRecord } from './events.ts'
-import { toLogLine } from './log-text.ts'
+import { toLogLine, MAX_LOG_LINE_BYTES } from './log-text.ts'
 
 /** What JSON escapes, and what would turn or break a line where the log is read. */
 const NEEDS_ESCAPE = new RegExp(`["\\\\${UNSAFE_CHARACTERS}\\ud800-\\udfff]`)

@@ -1,3 +1,4 @@
+import { MAX_LOG_LINE_BYTES } from './log-text.ts'
 /**
  * The newest lines of one log as bytes. Owner: page observe/log-store.
  *
@@ -5,7 +6,11 @@
  * pieces of LOG_PIECE_BYTES they cost one copy, the same bytes go to the disk, and their memory is used again.
  */
 
-import { LOG_MEMORY_BYTES, LOG_PIECE_BYTES, MAX_LOG_LINE_BYTES, MAX_LOG_PENDING_BYTES } from '../core/limits.ts'
+/** Newest lines kept in memory, bytes per file, in pieces of so many. */
+export const LOG_MEMORY_BYTES = 1024 * 1024
+const LOG_PIECE_BYTES = 64 * 1024
+/** Bytes of log lines that may wait for the disk. */
+const MAX_LOG_PENDING_BYTES = 4 * 1024 * 1024
 
 interface Piece {
   bytes: Buffer

@@ -10,11 +10,20 @@
 import { type FileHandle, mkdir, open, rename, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Clock } from '../core/clock.ts'
-import { KEPT_LOG_FILES, LOG_FLUSH_BYTES, LOG_FLUSH_MS, LOG_TAIL_BYTES, MAX_LOG_FILE_BYTES } from '../core/limits.ts'
 import type { AccessLogFormat } from './access-log.ts'
 import type { RequestRecord } from './events.ts'
 import { LineBuffer, type LineWriter } from './line-buffer.ts'
 import { toLogLine } from './log-text.ts'
+
+/** A log file of this many bytes is set aside, and so many old ones are kept. */
+const MAX_LOG_FILE_BYTES = 16 * 1024 * 1024
+const KEPT_LOG_FILES = 3
+/** Bytes of a log file read to show what an earlier run left. */
+const LOG_TAIL_BYTES = 256 * 1024
+/** Milliseconds log lines may wait for the disk. */
+const LOG_FLUSH_MS = 100
+/** Bytes of a log that go to its file without waiting for that. */
+const LOG_FLUSH_BYTES = 256 * 1024
 
 const NEWLINE = 10
 

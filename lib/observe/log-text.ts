@@ -1,7 +1,9 @@
 /** Text from outside as one readable, bounded line. Owner: page observe/log-store. */
 
-import { MAX_LOG_LINE_BYTES } from '../core/limits.ts'
 import { escapeUnsafe, toUnicodeEscape } from '../core/text.ts'
+
+/** Bytes of one log line. */
+export const MAX_LOG_LINE_BYTES = 8 * 1024
 
 const SHORT_ESCAPES: Readonly<Record<string, string>> = { '\n': '\\n', '\r': '\\r', '\t': '\\t' }
 

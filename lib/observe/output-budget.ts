@@ -6,7 +6,9 @@
  */
 
 import type { Clock } from '../core/clock.ts'
-import { OUTPUT_LINES } from '../core/limits.ts'
+
+/** Lines of output kept of one function: in a row, and after that a second. */
+const OUTPUT_LINES = { burst: 10_000, perSecond: 2000 } as const
 
 interface Bucket {
   /** Lines that may still come, and when that was true, monotonic ms. */
