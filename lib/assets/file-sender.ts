@@ -2,8 +2,10 @@
 
 import { close, read } from 'node:fs'
 import { GatewayError } from '../core/errors.ts'
-import { ASSET_CHUNK_BYTES } from '../core/limits.ts'
 import type { Abandonable, Exchange } from '../http/exchange.ts'
+
+/** Bytes of a file that are read at once. */
+const ASSET_CHUNK_BYTES = 256 * 1024
 
 export class FileSender implements Abandonable {
   readonly #exchange: Exchange

@@ -3,7 +3,9 @@
 import { createHash } from 'node:crypto'
 import type { Stats } from 'node:fs'
 import mime from 'mime'
-import { IMMUTABLE_MAX_AGE_SECONDS } from '../core/limits.ts'
+
+/** Seconds a file with a hash in its name may be kept by clients: a year. */
+const IMMUTABLE_MAX_AGE_SECONDS = 31_536_000
 
 /** What tells one state of a file from another. */
 export interface FileState {

@@ -1,8 +1,10 @@
 /** What a request for a static file says in its headers, and which name it asks for. Owner: §2.11. */
 
-import { KNOWN_ACCEPT_ENCODINGS } from '../core/limits.ts'
 import { unescapeCanonical } from '../router/path.ts'
 import type { Asset, AssetForm, Coding } from './file.ts'
+
+/** `Accept-Encoding` texts remembered as read. */
+const KNOWN_ACCEPT_ENCODINGS = 64
 
 /** Headers that decide about the answer; null when absent, repeated ones joined. */
 export interface AssetHead {

@@ -17,15 +17,16 @@ import { constants, type Stats, stat } from 'node:fs'
 import { type FileHandle, open, realpath, stat as statAsync } from 'node:fs/promises'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
-import {
-  ASSET_CACHE_BYTES,
-  ASSET_CACHE_FILES,
-  ASSET_SETTLE_MS,
-  ASSET_SIBLING_SLACK_MS,
-  MAX_CACHED_ASSET_BYTES,
-} from '../core/limits.ts'
 import { type Asset, type AssetForm, isSameState, type ReadFile, toAsset, toState } from './file.ts'
 import type { Exchange } from '../http/exchange.ts'
+import { ASSET_SETTLE_MS } from './names.ts'
+
+/** Files up to this size are kept in memory, so many bytes and files of them in all. */
+export const MAX_CACHED_ASSET_BYTES = 1024 * 1024
+const ASSET_CACHE_BYTES = 64 * 1024 * 1024
+const ASSET_CACHE_FILES = 4096
+/** A `.br` or `.gz` file may be so many milliseconds older than what it compresses; an older one is out of date. */
+const ASSET_SIBLING_SLACK_MS = 2000
 
 /** Takes what was found; null for nothing that may be served. Never called before `find` has returned. */
 export type OnAsset = (exchange: Exchange, asset: Asset | null, error: GatewayError | null) => void

@@ -2,7 +2,9 @@
 
 import * as http from 'node:http'
 import * as https from 'node:https'
-import { EDGE_CONNECTIONS } from '../core/limits.ts'
+
+/** Connections to one upstream at once, idle ones kept, and how long they are, ms. */
+const EDGE_CONNECTIONS = { max: 256, idle: 8, idleMs: 4000 } as const
 
 /** What a request adds to node's options. */
 export interface PinnedOptions extends https.RequestOptions {

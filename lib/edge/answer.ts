@@ -10,13 +10,19 @@
 import type { IncomingMessage } from 'node:http'
 import type { Clock } from '../core/clock.ts'
 import type { GatewayError } from '../core/errors.ts'
-import { EDGE_HOLD_BYTES, EDGE_HOLD_MS, EDGE_WINDOW_BYTES, MAX_STATUS } from '../core/limits.ts'
+import { MAX_STATUS } from '../core/limits.ts'
 import { type DecodedProblem, DecodedSize } from './decoded-size.ts'
 import { toTooLarge } from './errors.ts'
 import { toAnswerHeaders, toCodings } from './headers.ts'
 import { type EdgeRequest, failed } from './target.ts'
 import type { InvokeCall } from '../invocation/invoke.ts'
 import type { ReplyHead } from '../invocation/response.ts'
+
+/** The start of an upstream's answer that is held back, so that what ends or fails soon is answered whole: bytes, ms. */
+const EDGE_HOLD_BYTES = 64 * 1024
+export const EDGE_HOLD_MS = 25
+/** Bytes of an upstream's answer that may be under way to a slow client before the upstream has to wait. */
+export const EDGE_WINDOW_BYTES = 64 * 1024
 
 const NOTHING = Buffer.alloc(0)
 

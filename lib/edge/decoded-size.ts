@@ -7,7 +7,9 @@
 
 import type { Transform } from 'node:stream'
 import * as zlib from 'node:zlib'
-import { MAX_EDGE_CODINGS } from '../core/limits.ts'
+
+/** Content codings of one answer that are undone to count its length. */
+const MAX_EDGE_CODINGS = 4
 
 const CHUNK = { chunkSize: 64 * 1024 } as const
 

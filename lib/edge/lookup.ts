@@ -1,7 +1,9 @@
 /** Names to addresses for the edge proxy. Owner: §2.10. */
 
 import { lookup } from 'node:dns'
-import { EDGE_LOOKUPS } from '../core/limits.ts'
+
+/** Name look-ups at once: the system's resolver holds a thread of the pool that files need too. */
+export const EDGE_LOOKUPS = 2
 
 export interface ResolvedAddress {
   address: string

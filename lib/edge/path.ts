@@ -4,7 +4,9 @@
  */
 
 import { RESERVED_PREFIXES } from '../core/identity.ts'
-import { MAX_PATH_DECODINGS } from '../core/limits.ts'
+
+/** Times a path is unescaped to see what it may mean to a server behind the upstream. */
+const MAX_PATH_DECODINGS = 8
 
 const RESERVED: ReadonlySet<string> = new Set(RESERVED_PREFIXES.map(prefix => prefix.slice(1)))
 

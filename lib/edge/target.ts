@@ -5,9 +5,11 @@ import { showValue } from '../config/findings.ts'
 import type { EdgePolicy, FunctionVersion } from '../core/catalog.ts'
 import { GatewayError } from '../core/errors.ts'
 import { isMethod, METHODS } from '../core/identity.ts'
-import { MAX_EDGE_URL_CHARS } from '../core/limits.ts'
 import { broken, toRequestHeaders } from './headers.ts'
 import { climbs, isControlPath, readSpellings } from './path.ts'
+
+/** Characters of an edge target. */
+const MAX_EDGE_URL_CHARS = 16 * 1024
 
 export interface EdgeRequest {
   isTls: boolean

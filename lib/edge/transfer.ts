@@ -11,7 +11,7 @@ import { request as httpsRequest } from 'node:https'
 import { isIP, type LookupFunction } from 'node:net'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
-import { EDGE_ADDRESSES, MAX_REPLY_HEADER_BYTES } from '../core/limits.ts'
+import { MAX_REPLY_HEADER_BYTES } from '../core/limits.ts'
 import { classifyAddress, type OwnAddresses } from './addresses.ts'
 import type { EdgeAgents, PinnedOptions } from './agents.ts'
 import { type AnswerOwner, EdgeAnswer } from './answer.ts'
@@ -20,6 +20,9 @@ import type { EdgeLookup, ResolvedAddress } from './lookup.ts'
 import { namesControl } from './path.ts'
 import { controlDenied, type EdgeRequest, failed } from './target.ts'
 import type { InvokeCall } from '../invocation/invoke.ts'
+
+/** Addresses of one upstream that are tried. */
+const EDGE_ADDRESSES = 8
 
 /** Requests that may be sent again when a kept connection turns out to be closed (RFC 9110 9.2.2). */
 const IDEMPOTENT: ReadonlySet<string> = new Set(['GET', 'HEAD', 'PUT', 'DELETE'])

@@ -1,9 +1,13 @@
 /** A client's connection: its open exchanges, oldest first, and what is remembered of its last request. Owner: §4.1. */
 
-import { MAX_OPEN_EXCHANGES, REQUESTS_PER_TURN } from '../core/limits.ts'
 import { toPlainAddress } from '../invocation/client-address.ts'
 import type { Exchange, ExchangeConnection, HttpSocket } from './exchange.ts'
 import type { RequestMemo } from './request-memo.ts'
+
+/** Unanswered requests of one connection from which on nothing more is read from it, until half of them are answered. */
+export const MAX_OPEN_EXCHANGES = 64
+/** Requests of one connection after which the others get their turn. */
+export const REQUESTS_PER_TURN = 256
 
 const CONNECTION = Symbol('fngw.connection')
 

@@ -1,10 +1,12 @@
 /** Debug headers of a function that asks for them. Owner: §4.1, rule 3. */
 
 import type { FunctionVersion } from '../core/catalog.ts'
-import { OUTPUT_PREVIEW_BYTES } from '../core/limits.ts'
 import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
 import { toAdmissionLimits } from '../invocation/concurrency.ts'
 import type { InvokeCall } from '../invocation/invoke.ts'
+
+/** Longest `X-Fn-Stdout` or `X-Fn-Stderr` preview, bytes. */
+const OUTPUT_PREVIEW_BYTES = 1024
 
 /** How a call reached its worker. */
 export interface RoutingInfo {

@@ -1,6 +1,7 @@
 /** Hints in a handler's comments: `@summary @methods @query @body @content_type` in its first lines. Owner: §4.1, page http/openapi. */
 
-import { HINT_LINES } from '../core/limits.ts'
+/** Lines of a handler searched for `@summary` and the other hints. */
+const HINT_LINES = 80
 
 export interface HandlerHints {
   summary: string | null

@@ -9,9 +9,18 @@ import { type ServerResponse, STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
 import { type Clock, WallTime } from '../core/clock.ts'
 import { type GatewayError, toErrorBody } from '../core/errors.ts'
-import { DISCARD_BODY_BYTES, JOINED_BODY_BYTES, LINGER_MS, MAX_STATUS, WRITE_STALL_TIMEOUT_MS } from '../core/limits.ts'
+import { MAX_STATUS } from '../core/limits.ts'
 import type { ReplyHead } from '../invocation/response.ts'
 import type { Exchange, ExchangeResponder } from './exchange.ts'
+
+/** Declared bytes of a refused body that are read and dropped to keep the connection; with more it closes. */
+const DISCARD_BODY_BYTES = 64 * 1024
+/** Milliseconds a refused upload may go on after its answer, so that the client can read it before the close. */
+const LINGER_MS = 1000
+/** Milliseconds a client may take nothing of an answer that waits for it. */
+const WRITE_STALL_TIMEOUT_MS = 60_000
+/** Longest body that is joined with its head into one write, bytes. */
+const JOINED_BODY_BYTES = 16 * 1024
 
 export interface ResponderOptions {
   clock: Clock

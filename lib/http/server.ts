@@ -7,18 +7,7 @@ import { createServer, type IncomingMessage, type Server } from 'node:http'
 import { type AddressInfo, Server as NetServer, type Socket } from 'node:net'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
-import {
-  CONNECTION_CHECK_INTERVAL_MS,
-  DRAIN_SWEEP_MS,
-  HEADERS_TIMEOUT_MS,
-  KEEP_ALIVE_RESERVE_MS,
-  KEEP_ALIVE_TIMEOUT_MS,
-  MAX_HEADER_BYTES,
-  MAX_TARGET_BYTES,
-  REFUSED_NOTE_MS,
-  REQUEST_TIMEOUT_MS,
-  RESERVED_DESCRIPTORS,
-} from '../core/limits.ts'
+import { MAX_HEADER_BYTES, MAX_TARGET_BYTES } from '../core/limits.ts'
 import type { RequestIds } from '../invocation/request-ids.ts'
 import { connectionOf } from './client-connection.ts'
 import { DirectResponse } from './direct-response.ts'
@@ -26,6 +15,24 @@ import type { Exchange } from './exchange.ts'
 import { isIdle, OpenSockets } from './open-sockets.ts'
 import type { HttpHandler } from './public.ts'
 import { rejectConnection } from './respond.ts'
+
+/** Milliseconds a client has to send its header block, and the whole request. */
+const HEADERS_TIMEOUT_MS = 15_000
+const REQUEST_TIMEOUT_MS = 60_000
+/**
+ * Milliseconds an idle connection is kept: longer than load balancers keep theirs (60 s), which would send a request into
+ * a connection that is just being closed. Clients are told less, for the same reason.
+ */
+const KEEP_ALIVE_TIMEOUT_MS = 65_000
+const KEEP_ALIVE_RESERVE_MS = 5000
+/** Descriptors that clients may not take, so that workers, files and reloads have some: a share of the limit, and at least so many. */
+const RESERVED_DESCRIPTORS = { share: 0.1, min: 64 } as const
+/** Milliseconds between two words about refused connections. */
+const REFUSED_NOTE_MS = 10_000
+/** Milliseconds between two looks for connections past those limits of time. */
+const CONNECTION_CHECK_INTERVAL_MS = 1000
+/** Milliseconds a stopping gateway waits for a last request on a kept connection before it closes it, and looks again. */
+const DRAIN_SWEEP_MS = 50
 
 export interface ServerOptions {
   handle: HttpHandler

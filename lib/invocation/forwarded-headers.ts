@@ -5,8 +5,10 @@
  * request costs one lookup and one check per header and makes no object of its headers.
  */
 
-import { KNOWN_HEADER_NAMES } from '../core/limits.ts'
 import { toJsonString } from '../core/json.ts'
+
+/** Distinct header names remembered as prepared text; later ones are read without preparation. */
+const KNOWN_HEADER_NAMES = 512
 
 /** The cookie of the gateway's own session; no handler sees it. */
 export const SESSION_COOKIE = 'fngw_session'

@@ -13,10 +13,12 @@ import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError, toGatewayError } from '../core/errors.ts'
 import type { RuntimeName } from '../core/identity.ts'
-import { MAX_CAPTURED_OUTPUT_BYTES } from '../core/limits.ts'
 import { type Runtime, RuntimeCall } from '../runtime/call.ts'
 import { type ReplyHead, ReplyHeads } from './response.ts'
 import type { Applicant, FunctionPlaces, WorkerPool } from './admission.ts'
+
+/** Captured output of one call and stream, bytes; what follows is dropped with a note. */
+const MAX_CAPTURED_OUTPUT_BYTES = 64 * 1024
 
 /**
  * Performs the upstream request a handler asked for (§2.10) and answers through `call.answer`, `answerChunk`,

@@ -9,16 +9,13 @@
 import { STATUS_CODES } from 'node:http'
 import { showValue } from '../config/findings.ts'
 import { GatewayError } from '../core/errors.ts'
-import {
-  KNOWN_REPLY_HEAD_CHARS,
-  KNOWN_REPLY_HEADS,
-  MAX_REPLY_HEAD_CHARS,
-  MAX_REPLY_HEADER_BYTES,
-  MAX_STATUS,
-  MIN_STATUS,
-} from '../core/limits.ts'
+import { MAX_REPLY_HEAD_CHARS, MAX_REPLY_HEADER_BYTES, MAX_STATUS, MIN_STATUS } from '../core/limits.ts'
 import { isObject } from '../core/json.ts'
 import { HOP_BY_HOP } from './forwarded-headers.ts'
+
+/** Reply heads remembered as checked, and the longest one that is, characters. */
+const KNOWN_REPLY_HEADS = 256
+const KNOWN_REPLY_HEAD_CHARS = 1024
 
 /** What goes out before the body. Frozen by use: one object serves many answers. */
 export interface ReplyHead {

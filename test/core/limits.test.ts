@@ -57,6 +57,6 @@ t.test('[core/limits.11] every number is finite and not negative, every range ho
 
 t.test('[core/limits.12] limits that contain each other fit', async t => {
   t.ok(limits.MAX_TARGET_BYTES < limits.MAX_HEADER_BYTES)
-  t.ok(limits.MAX_REPLY_BODY_BYTES < limits.MAX_FRAME_BYTES)
+  t.ok(limits.STREAM_WINDOW_BYTES < limits.MAX_FRAME_BYTES)
   t.ok(limits.MAX_PATTERN_CHARS < limits.MAX_TARGET_BYTES)
 })

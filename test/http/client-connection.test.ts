@@ -1,7 +1,11 @@
 import { EventEmitter } from 'node:events'
 import t from 'tap'
-import { MAX_OPEN_EXCHANGES, REQUESTS_PER_TURN } from '../../lib/core/limits.ts'
-import { type ClientConnection, connectionOf } from '../../lib/http/client-connection.ts'
+import {
+  type ClientConnection,
+  connectionOf,
+  MAX_OPEN_EXCHANGES,
+  REQUESTS_PER_TURN,
+} from '../../lib/http/client-connection.ts'
 import type { Exchange, HttpSocket } from '../../lib/http/exchange.ts'
 
 class FakeSocket extends EventEmitter implements HttpSocket {

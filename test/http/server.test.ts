@@ -3,7 +3,6 @@ import { createServer } from 'node:net'
 import t from 'tap'
 import type { FunctionVersion } from '../../lib/core/catalog.ts'
 import { HttpServer, ListenError, type ServerOptions } from '../../lib/http/server.ts'
-import { MAX_OPEN_EXCHANGES } from '../../lib/core/limits.ts'
 import type { RuntimeCall } from '../../lib/runtime/call.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { headerOfCall } from '../helpers/fake-runtime.ts'
@@ -12,6 +11,7 @@ import { makePublic } from '../helpers/public.ts'
 import { parseAnswers, RawConnection } from '../helpers/raw-http.ts'
 import { REFUSED } from '../helpers/refused-requests.ts'
 import { until } from '../helpers/worker-client.ts'
+import { MAX_OPEN_EXCHANGES } from '../../lib/http/client-connection.ts'
 
 type Teardown = { teardown: (fn: () => Promise<void>) => void }
 
