@@ -6,26 +6,19 @@
  */
 
 import { createHash } from 'node:crypto'
-import {
-  accessSync,
-  constants,
-  existsSync,
-  mkdirSync,
-  readdirSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  statSync,
-  writeFileSync,
-} from 'node:fs'
-import { basename, dirname, join } from 'node:path'
+import { accessSync, constants, lstatSync } from 'node:fs'
+import { basename } from 'node:path'
 import type { FunctionVersion } from '../core/catalog.ts'
+import { OwnFolder } from '../files/own-folder.ts'
 
 /** Programs kept of one handler: the newest and those before it that a draining worker may still be started from. */
 const KEPT_BUILDS = 2
 
 /** Names that survive every file system and tool: others are replaced, with a digest that keeps them apart. */
 const PLAIN_NAME = /^[A-Za-z0-9_][A-Za-z0-9_.-]{0,60}$/
+
+/** Names of programs, finished or not: nothing else in their folder is the gateway's to delete. */
+const PROGRAM_NAME = /^\.?[0-9a-f]{32}$/
 
 /** Collects what decides about a build. */
 export class BuildKey {
@@ -46,26 +39,34 @@ export class BuildKey {
 
 /** The build folder of one handler. */
 export class Workspace {
-  /** Full path, `<function>/.go-build/handler`. */
-  readonly folder: string
-  readonly #root: string
+  readonly #root: OwnFolder
+  readonly #own: OwnFolder
+  readonly #programs: OwnFolder
 
   /** @param name - `.go-build` or `.rust-build` */
   constructor(fn: FunctionVersion, name: string) {
     const stem = basename(fn.entryPath).replace(/\.[^.]+$/, '')
-    this.#root = join(fn.fnDir, name)
-    this.folder = join(this.#root, toPlainName(stem))
+    this.#root = new OwnFolder(fn.fnDir, name)
+    this.#own = this.#root.below(toPlainName(stem))
+    this.#programs = this.#own.below('bin')
+  }
+
+  /** Full path, `<function>/.go-build/handler`. */
+  get folder(): string {
+    return this.#own.path
   }
 
   /** Full path of the program for a key, built or not. */
   binary(key: string): string {
-    return join(this.folder, 'bin', key)
+    return this.#programs.pathOf(key)
   }
 
   has(key: string): boolean {
+    const path = this.binary(key)
     try {
-      accessSync(this.binary(key), constants.X_OK)
-      return statSync(this.binary(key)).size > 0
+      accessSync(path, constants.X_OK)
+      const stats = lstatSync(path)
+      return stats.isFile() && stats.size > 0 && this.#programs.isThere()
     } catch {
       return false
     }
@@ -76,29 +77,38 @@ export class Workspace {
    * @throws Error when the folder cannot be written
    */
   prepare(): void {
-    mkdirSync(join(this.folder, 'bin'), { recursive: true })
-    const ignore = join(this.#root, '.gitignore')
-    if (!existsSync(ignore)) writeFileSync(ignore, '*\n')
+    this.#programs.make()
+    this.#own.checkEntries()
+    if (this.#root.read('.gitignore') === null) this.#root.write('.gitignore', '*\n')
   }
 
-  /** Writes a file below the folder, only when its content differs: tools look at times. @returns its full path */
+  /**
+   * Writes a file of the folder, only when its content differs: tools look at times. @returns its full path
+   * @param relative - a name, or `src/` and a name
+   */
   write(relative: string, text: string): string {
-    const path = join(this.folder, relative)
-    if (existsSync(path) && readFileSync(path).equals(Buffer.from(text))) return path
-    mkdirSync(dirname(path), { recursive: true })
-    writeFileSync(path, text)
-    return path
+    const names = relative.split('/')
+    const name = names.pop() ?? ''
+    const folder = this.#own.below(...names)
+    if (folder.read(name)?.equals(Buffer.from(text)) === true) return folder.pathOf(name)
+    return folder.write(name, text)
   }
 
-  /** Puts a finished program in place at once and forgets old ones; a worker that runs one of them is not disturbed. */
-  publish(key: string, built: string): void {
-    renameSync(built, this.binary(key))
-    const folder = join(this.folder, 'bin')
-    const others = readdirSync(folder)
-      .filter(name => name !== key)
-      .map(name => ({ path: join(folder, name), time: timeOf(join(folder, name)) }))
-      .sort((a, b) => b.time - a.time)
-    for (const { path } of others.slice(KEPT_BUILDS - 1)) rmSync(path, { recursive: true, force: true })
+  /** Where the tool puts a program that is not finished: nothing is there, so nothing leads it elsewhere. */
+  draft(key: string): string {
+    this.#programs.make()
+    this.#programs.remove(`.${key}`)
+    return this.#programs.pathOf(`.${key}`)
+  }
+
+  /** Puts a finished draft in place at once and forgets old programs; a worker that runs one of them is not disturbed. */
+  publish(key: string): void {
+    this.#programs.rename(`.${key}`, key)
+    const others = this.#programs
+      .list(PROGRAM_NAME)
+      .filter(({ name, stats }) => name !== key && stats.isFile())
+      .sort((a, b) => b.stats.mtimeMs - a.stats.mtimeMs)
+    for (const { name } of others.slice(KEPT_BUILDS - 1)) this.#programs.remove(name)
   }
 }
 
@@ -107,12 +117,4 @@ function toPlainName(text: string): string {
   const digest = createHash('sha256').update(text).digest('hex').slice(0, 8)
   const plain = text.replace(/[^A-Za-z0-9_-]+/g, '-').replace(/^-+|-+$/g, '')
   return `${plain.slice(0, 50) || 'file'}-${digest}`
-}
-
-function timeOf(path: string): number {
-  try {
-    return statSync(path).mtimeMs
-  } catch {
-    return 0
-  }
 }

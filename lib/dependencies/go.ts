@@ -133,7 +133,7 @@ class GoBuild {
     const root = await tools.run({ command: toolchain.program, args: ['env', 'GOROOT'], cwd, env })
     const replace = { ...this.#overlay(module, modFile), ...this.#standardLibrary(root.output.trim()) }
     const overlay = workspace.write('overlay.json', JSON.stringify({ Replace: replace }))
-    const output = join(workspace.folder, 'bin', `.${key}`)
+    const output = workspace.draft(key)
     const result = await tools.run({
       command: toolchain.program,
       args: [
@@ -154,7 +154,7 @@ class GoBuild {
       env,
     })
     if (result.code !== 0) throw this.#toError(result, mod !== null)
-    workspace.publish(key, output)
+    workspace.publish(key)
   }
 
   /** What the tool sees instead of what is there: by full path, '' for nothing. */

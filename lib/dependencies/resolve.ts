@@ -6,14 +6,13 @@
  *                                                                              -> failed, until the sources change
  */
 
-import { mkdirSync, mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
-import { join } from 'node:path'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
 import { toToolHostEnv } from '../core/host-env.ts'
 import { INSTALL_TIMEOUT_SECONDS } from '../core/limits.ts'
+import { OwnFolder } from '../files/own-folder.ts'
 import { type Builder, type BuildPlan, type BuildTools, isPassing, type Toolchain } from './build.ts'
 import { createGoBuilder } from './go.ts'
 import { CargoHome } from './cargo-home.ts'
@@ -28,7 +27,7 @@ const STALE_BUILD_FOLDER_MS = 3_600_000
 export interface BuildsOptions {
   clock: Clock
   /** Folder for temporary files of tools; made when needed. */
-  temporaryFolder: string
+  temporaryFolder: OwnFolder
   /** Environment of this process; tools get a part of it. */
   hostEnv: Readonly<Record<string, string | undefined>>
   builders: readonly Builder[]
@@ -59,10 +58,10 @@ export interface CompiledOptions extends Omit<BuildsOptions, 'builders' | 'tempo
 /** The builds of a functions root. */
 export function createBuilds(options: CompiledOptions): Builds {
   const { functionsRoot, goBuildTimeoutSeconds, workerFolder, hostEnv } = options
-  const folder = join(functionsRoot, '.svc', 'build')
+  const folder = new OwnFolder(functionsRoot, '.svc', 'build')
   return new Builds({
     ...options,
-    temporaryFolder: join(folder, 'tmp'),
+    temporaryFolder: folder.below('tmp'),
     builders: [
       createGoBuilder({
         functionsRoot,
@@ -74,13 +73,16 @@ export function createBuilds(options: CompiledOptions): Builds {
       createRustBuilder({
         functionsRoot,
         workerFolder: workerFolder('rust'),
-        targetFolder: join(folder, 'rust'),
         cargoHome: new CargoHome(folder, hostEnv),
         timeoutMs: INSTALL_TIMEOUT_SECONDS * 1000,
       }),
     ],
   })
 }
+
+/** Names of folders for temporary files of tools: nothing else beside them is the gateway's to delete. */
+const TEMPORARY_PREFIX = 'b-'
+const TEMPORARY_NAME = /^b-[A-Za-z0-9]{6}$/
 
 /** The programs of a gateway's compiled functions; shaped as a runtime's `Preparer`. */
 export class Builds {
@@ -182,10 +184,10 @@ export class Builds {
     const folder = this.#makeTemporaryFolder()
     try {
       if (build.abort.signal.aborted) throw stopped()
-      await plan.build(this.#toTools(builder, folder, build.abort.signal))
+      await plan.build(this.#toTools(builder, folder.path, build.abort.signal))
       return plan
     } finally {
-      rmSync(folder, { recursive: true, force: true })
+      folder.removeAll()
       this.#leavePlace(builder)
     }
   }
@@ -208,11 +210,11 @@ export class Builds {
   async #readToolchain(builder: Builder, program: string): Promise<Toolchain> {
     const folder = this.#makeTemporaryFolder()
     try {
-      const tools = this.#toTools(builder, folder, new AbortController().signal)
-      const version = await builder.readVersion(program, tools, folder)
+      const tools = this.#toTools(builder, folder.path, new AbortController().signal)
+      const version = await builder.readVersion(program, tools, folder.path)
       return { program, version: `${version}\n${process.platform} ${process.arch}` }
     } finally {
-      rmSync(folder, { recursive: true, force: true })
+      folder.removeAll()
     }
   }
 
@@ -254,16 +256,14 @@ export class Builds {
     if (at > 0) this.#waiting.unshift(...this.#waiting.splice(at, 1))
   }
 
-  #makeTemporaryFolder(): string {
+  #makeTemporaryFolder(): OwnFolder {
     const { temporaryFolder, clock } = this.#options
-    mkdirSync(temporaryFolder, { recursive: true })
+    temporaryFolder.make()
     // Left by a gateway that was killed.
-    for (const name of readdirSync(temporaryFolder)) {
-      const path = join(temporaryFolder, name)
-      const { mtimeMs } = statSync(path, { throwIfNoEntry: false }) ?? { mtimeMs: clock.wall() }
-      if (clock.wall() - mtimeMs > STALE_BUILD_FOLDER_MS) rmSync(path, { recursive: true, force: true })
+    for (const { name, stats } of temporaryFolder.list(TEMPORARY_NAME)) {
+      if (stats.isDirectory() && clock.wall() - stats.mtimeMs > STALE_BUILD_FOLDER_MS) temporaryFolder.remove(name)
     }
-    return mkdtempSync(join(temporaryFolder, 'b-'))
+    return temporaryFolder.makeTemporary(TEMPORARY_PREFIX)
   }
 
   #toError(thrown: unknown, build: Build): GatewayError {

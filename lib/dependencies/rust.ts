@@ -33,8 +33,6 @@ export interface RustOptions {
   functionsRoot: string
   /** Full path of the folder with the worker's package. */
   workerFolder: string
-  /** Full path of the folder for build results of all functions. */
-  targetFolder: string
   cargoHome: CargoHome
   timeoutMs: number
 }
@@ -200,7 +198,6 @@ class RustBuild {
         // A panic must be caught: one of a call does not end the process.
         env: {
           ...this.#options.cargoHome.prepare(),
-          CARGO_TARGET_DIR: this.#options.targetFolder,
           CARGO_PROFILE_RELEASE_PANIC: 'unwind',
         },
       })
@@ -208,9 +205,8 @@ class RustBuild {
     let result = await run(['--offline'])
     if (result.code !== 0 && /offline/i.test(result.output) && !result.timedOut) result = await run([])
     if (result.code !== 0) throw this.#toError(result, symbol, user !== null)
-    const output = join(workspace.folder, 'bin', `.${key}`)
-    copyFileSync(join(this.#options.targetFolder, 'release', `fn_${this.#id}`), output)
-    workspace.publish(key, output)
+    copyFileSync(join(this.#options.cargoHome.target, 'release', `fn_${this.#id}`), workspace.draft(key))
+    workspace.publish(key)
   }
 
   #toError(result: ToolResult, symbol: string, hasManifest: boolean): GatewayError {

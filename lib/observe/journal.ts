@@ -1,10 +1,10 @@
 /** Whatever a gateway has to say, told to its listeners and written to its logs. Owner: §6, page observe/events. */
 
-import { join } from 'node:path'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import type { GatewayError, Warning } from '../core/errors.ts'
 import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
+import { OwnFolder } from '../files/own-folder.ts'
 import { AccessLogFormat } from './access-log.ts'
 import { GatewayEvents, type LogRecord, type ReloadRecord, type RequestRecord } from './events.ts'
 import { LogStore } from './log-store.ts'
@@ -35,7 +35,7 @@ export class Journal {
     this.events = new GatewayEvents((name, error) => this.log('error', `listener of "${name}" threw: ${String(error)}`))
     this.#logs = new LogStore({
       clock,
-      directory: functionsRoot === null ? null : join(functionsRoot, '.svc', 'logs'),
+      directory: functionsRoot === null ? null : new OwnFolder(functionsRoot, '.svc', 'logs'),
       // Not into the log that cannot be written.
       onProblem: message => this.#emitLog('warn', message),
     })

@@ -7,9 +7,10 @@
  * Writing never waits for the disk and never fails: what cannot be written stays in memory and is told once.
  */
 
-import { type FileHandle, mkdir, open, rename, stat } from 'node:fs/promises'
-import { join } from 'node:path'
+import { rename } from 'node:fs/promises'
 import type { Clock } from '../core/clock.ts'
+import { openToAppend, openToRead } from '../files/own-file.ts'
+import type { OwnFolder } from '../files/own-folder.ts'
 import type { AccessLogFormat } from './access-log.ts'
 import type { RequestRecord } from './events.ts'
 import { LineBuffer, type LineWriter } from './line-buffer.ts'
@@ -33,7 +34,7 @@ export type LogFile = (typeof LOG_FILES)[number]
 export interface LogStoreOptions {
   clock: Clock
   /** Folder of the files, made when missing; null keeps lines in memory only. */
-  directory: string | null
+  directory: OwnFolder | null
   maxFileBytes?: number
   keptFiles?: number
   /** Told when the files cannot be written, once until they can be again. */
@@ -155,14 +156,14 @@ class LogWriter {
   constructor(file: LogFile, options: LogStoreOptions) {
     this.#file = file
     this.#options = options
-    this.#path = options.directory === null ? null : join(options.directory, `${file}.log`)
+    this.#path = options.directory?.pathOf(`${file}.log`) ?? null
     this.#lines = new LineBuffer(this.#path !== null)
   }
 
   async open(): Promise<void> {
     if (this.#path === null) return
     try {
-      await mkdir(this.#options.directory!, { recursive: true })
+      await this.#options.directory!.ensure()
       const { bytes, fileBytes } = await readTail(this.#path)
       this.#fileBytes = fileBytes
       this.#lines.prepend(bytes)
@@ -221,8 +222,9 @@ class LogWriter {
     const path = this.#path!
     try {
       const limit = this.#options.maxFileBytes ?? MAX_LOG_FILE_BYTES
+      await this.#options.directory!.ensure()
       if (this.#fileBytes > 0 && this.#fileBytes + bytes > limit) await this.#rotate(path)
-      const file = await openToAppend(path, this.#options.directory!)
+      const file = await openToAppend(path)
       try {
         for (const view of views) await file.appendFile(view)
       } finally {
@@ -253,29 +255,18 @@ class LogWriter {
   }
 }
 
-/** Opens for its owner only: handlers print what they like. */
-async function openToAppend(path: string, directory: string): Promise<FileHandle> {
-  try {
-    return await open(path, 'a', 0o600)
-  } catch (error) {
-    ignoreMissing(error as NodeJS.ErrnoException)
-    await mkdir(directory, { recursive: true })
-    return await open(path, 'a', 0o600)
-  }
-}
-
 function ignoreMissing(error: NodeJS.ErrnoException): void {
   if (error.code !== 'ENOENT') throw error
 }
 
 /** The last LOG_TAIL_BYTES of a file as whole lines, and its size. */
 async function readTail(path: string): Promise<{ bytes: Buffer; fileBytes: number }> {
-  const fileBytes = (await stat(path).then(found => found.size, ignoreMissing)) ?? 0
-  const from = Math.max(0, fileBytes - LOG_TAIL_BYTES)
-  const buffer = Buffer.alloc(fileBytes - from)
-  if (buffer.length === 0) return { bytes: buffer, fileBytes }
-  const handle = await open(path)
+  const handle = await openToRead(path)
+  if (handle === null) return { bytes: Buffer.alloc(0), fileBytes: 0 }
   try {
+    const fileBytes = (await handle.stat()).size
+    const from = Math.max(0, fileBytes - LOG_TAIL_BYTES)
+    const buffer = Buffer.alloc(fileBytes - from)
     const { bytesRead } = await handle.read(buffer, 0, buffer.length, from)
     const end = buffer.lastIndexOf(NEWLINE, bytesRead - 1) + 1
     return { bytes: buffer.subarray(from > 0 ? buffer.indexOf(NEWLINE) + 1 : 0, end), fileBytes }

@@ -1,10 +1,11 @@
 /** Where the files of this package and of this process lie: daemons, and the private folder for sockets. Owner: §1, page runtime/daemon. */
 
-import { chmodSync, existsSync, mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs'
+import { existsSync, lstatSync, readdirSync } from 'node:fs'
 import net from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { OwnFolder } from '../files/own-folder.ts'
 
 /** Longest socket path of every system, bytes (sockaddr_un), and what a file name in the folder may take of it. */
 const MAX_SOCKET_PATH_BYTES = 100
@@ -12,6 +13,11 @@ const SOCKET_NAME_BYTES = 24
 /** Milliseconds after which a folder without sockets is nobody's. */
 const EMPTY_FOLDER_AGE_MS = 60_000
 const FOLDER_PREFIX = 'fngw-'
+const FOLDER_NAME = /^fngw-[A-Za-z0-9]{6}$/
+const DAEMON_SOCKET = /^[a-z]+-\d+\.sock$/
+const SOCKET_NAME = /^[a-z]+-\d+(?:-w\d+)?\.sock$/
+/** Folders below a folder of sockets that are looked through. */
+const MAX_FOLDER_DEPTH = 2
 
 /**
  * Full path of a file of this package, from the sources as well as from the built package.
@@ -30,7 +36,7 @@ export function runtimeFile(relative: string): string {
 /** The private folder for the sockets of one gateway: made when first needed, readable by nobody else. */
 export class SocketFolder {
   readonly #bases: readonly string[]
-  #made: string | null = null
+  #made: OwnFolder | null = null
 
   /**
    * @param base - preferred parent
@@ -43,13 +49,13 @@ export class SocketFolder {
 
   /** @throws Error with a message for people when no parent is writable */
   path(): string {
-    if (this.#made !== null && existsSync(this.#made)) return this.#made
+    if (this.#made?.isThere() === true) return this.#made.path
     const problems: string[] = []
     for (const base of this.#bases) {
       try {
-        this.#made = mkdtempSync(join(base, FOLDER_PREFIX))
-        chmodSync(this.#made, 0o700)
-        return this.#made
+        // Made with a name that nobody knew before, for its owner only.
+        this.#made = new OwnFolder(base).makeTemporary(FOLDER_PREFIX)
+        return this.#made.path
       } catch (error) {
         problems.push((error as Error).message)
       }
@@ -59,46 +65,49 @@ export class SocketFolder {
 
   /** Deletes the folder with everything in it. */
   remove(): void {
-    if (this.#made !== null) rmSync(this.#made, { recursive: true, force: true })
+    this.#made?.removeAll()
     this.#made = null
   }
 
-  /** Deletes folders that gateways left behind when they were killed: ours by owner, with no socket that answers. */
+  /**
+   * Deletes folders that gateways left behind when they were killed: ours by owner, nothing in them but sockets, none of
+   * which answers. Never rejects: another gateway may be deleting the same ones.
+   */
   async removeStale(): Promise<void> {
     for (const base of this.#bases) {
-      for (const name of list(base)) {
-        if (!/^fngw-[A-Za-z0-9]{6}$/.test(name)) continue
-        const folder = join(base, name)
-        if (folder !== this.#made && isOurs(folder) && (await isDead(folder))) {
-          rmSync(folder, { recursive: true, force: true })
+      const parent = new OwnFolder(base)
+      for (const { name, stats } of parent.list(FOLDER_NAME)) {
+        const folder = parent.below(name)
+        const isOurs = stats.isDirectory() && stats.uid === process.getuid?.() && (stats.mode & 0o077) === 0
+        if (!isOurs || folder.path === this.#made?.path || !isOfSockets(folder.path)) continue
+        try {
+          if (await isDead(folder, stats.mtimeMs)) folder.removeAll()
+        } catch {
+          // Gone meanwhile, or not to be deleted: it harms nobody.
         }
       }
     }
   }
 }
 
-function list(folder: string): string[] {
+/** True when a folder holds nothing but what gateways and their daemons put there. */
+function isOfSockets(folder: string, depth = MAX_FOLDER_DEPTH): boolean {
   try {
-    return readdirSync(folder)
-  } catch {
-    return []
-  }
-}
-
-function isOurs(folder: string): boolean {
-  try {
-    const stat = statSync(folder)
-    return stat.isDirectory() && stat.uid === process.getuid?.() && (stat.mode & 0o077) === 0
+    return readdirSync(folder).every(name => {
+      const stats = lstatSync(join(folder, name))
+      if (stats.isDirectory()) return depth > 1 && isOfSockets(join(folder, name), depth - 1)
+      return stats.isSocket() || SOCKET_NAME.test(name)
+    })
   } catch {
     return false
   }
 }
 
 /** True when none of the folder's daemon sockets answers; one without any may be just being filled. */
-async function isDead(folder: string): Promise<boolean> {
-  const sockets = list(folder).filter(name => /^[a-z]+-\d+\.sock$/.test(name))
-  if (sockets.length === 0) return Date.now() - statSync(folder).mtimeMs > EMPTY_FOLDER_AGE_MS
-  const answers = await Promise.all(sockets.map(name => isAnswered(join(folder, name))))
+async function isDead(folder: OwnFolder, mtimeMs: number): Promise<boolean> {
+  const sockets = folder.list(DAEMON_SOCKET)
+  if (sockets.length === 0) return Date.now() - mtimeMs > EMPTY_FOLDER_AGE_MS
+  const answers = await Promise.all(sockets.map(({ name }) => isAnswered(folder.pathOf(name))))
   return answers.every(answered => !answered)
 }
 

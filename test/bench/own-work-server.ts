@@ -3,6 +3,7 @@
 import { systemClock } from '../../lib/core/clock.ts'
 import { toRequestRecord } from '../../lib/http/request-record.ts'
 import { HttpServer } from '../../lib/http/server.ts'
+import { OwnFolder } from '../../lib/files/own-folder.ts'
 import { AccessLogFormat } from '../../lib/observe/access-log.ts'
 import { LogStore } from '../../lib/observe/log-store.ts'
 import { makeFn } from '../helpers/fn.ts'
@@ -18,7 +19,7 @@ const frame = Buffer.alloc(64 * 1024)
 const [directory] = process.argv.slice(2)
 const logs = new LogStore({
   clock: systemClock,
-  directory: directory ?? null,
+  directory: directory === undefined ? null : new OwnFolder(directory),
   onProblem: text => process.stderr.write(text),
 })
 const format = new AccessLogFormat()

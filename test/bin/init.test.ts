@@ -25,8 +25,7 @@ t.test('[bin/init.1, bin/init.2] every template answers as it stands', async t =
     else t.comment(`${template} is not run: ${problem}`)
   }
   const runtimes = [...new Set(available.map(template => TEMPLATES[template as 'node'].runtime as RuntimeName))]
-  shareCrates(cwd)
-  const gateway = await createGateway({ functionsRoot: cwd, runtimes, env: process.env })
+  const gateway = await createGateway({ functionsRoot: cwd, runtimes, env: { ...process.env, ...shareCrates() } })
   t.teardown(() => gateway.close())
   for (const template of available) {
     const response = await injectBuilt(gateway, `/say/hello-${template}?name=Kim`)

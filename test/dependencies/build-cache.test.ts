@@ -1,5 +1,14 @@
-import { chmodSync, existsSync, readdirSync, readFileSync, utimesSync, writeFileSync } from 'node:fs'
-import { basename } from 'node:path'
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs'
+import { basename, dirname } from 'node:path'
 import t from 'tap'
 import { BuildKey, Workspace } from '../../lib/dependencies/build-cache.ts'
 import { blankOut, GO_TEXT, lineOf, RUST_TEXT, type TextRules } from '../../lib/dependencies/source-text.ts'
@@ -25,19 +34,59 @@ t.test('[dependencies/resolve.2] a program is there when it is whole and can be 
   workspace.prepare()
   t.equal(readFileSync(tree.path('f/.go-build/.gitignore'), 'utf8'), '*\n')
   t.notOk(workspace.has('a'))
-  ;['a', 'b', 'c'].forEach((key, at) => {
-    const built = tree.path(`f/.go-build/handler/bin/.${key}`)
-    writeFileSync(built, key, { mode: 0o755 })
-    utimesSync(built, at + 1, at + 1)
-    workspace.publish(key, built)
+  const [a, b, c] = ['a', 'b', 'c'].map(letter => letter.repeat(32)) as [string, string, string]
+  writeFileSync(tree.path(`f/.go-build/handler/bin/.${a}`), 'left by a build that was killed')
+  ;[a, b, c].forEach((key, at) => {
+    const draft = workspace.draft(key)
+    t.notOk(existsSync(draft))
+    writeFileSync(draft, key, { mode: 0o755 })
+    utimesSync(draft, at + 1, at + 1)
+    workspace.publish(key)
     t.ok(workspace.has(key))
-    t.notOk(existsSync(built))
+    t.notOk(existsSync(draft))
   })
-  t.same(readdirSync(tree.path('f/.go-build/handler/bin')).sort(), ['b', 'c'])
-  chmodSync(workspace.binary('b'), 0o644)
-  t.notOk(workspace.has('b'))
-  writeFileSync(workspace.binary('c'), '')
-  t.notOk(workspace.has('c'), 'a file without content is what a full disk leaves')
+  t.same(readdirSync(tree.path('f/.go-build/handler/bin')).sort(), [b, c])
+  chmodSync(workspace.binary(b), 0o644)
+  t.notOk(workspace.has(b))
+  writeFileSync(workspace.binary(c), '')
+  t.notOk(workspace.has(c), 'a file without content is what a full disk leaves')
+})
+
+t.test('[files/own-folder.8] a build folder that leads elsewhere: nothing there is deleted or written', async t => {
+  const tree = makeTree({ 'f/handler.go': '', 'mine/one': '1', 'mine/two': '2' })
+  t.teardown(() => tree.cleanup())
+  const fn = makeFn({ fnDir: tree.path('f'), entryPath: tree.path('f/handler.go') })
+  const key = 'a'.repeat(32)
+  for (const link of ['.go-build', '.go-build/handler', '.go-build/handler/bin', '.go-build/handler/src']) {
+    tree.remove('f/.go-build')
+    mkdirSync(dirname(tree.path(`f/${link}`)), { recursive: true })
+    symlinkSync(tree.path('mine'), tree.path(`f/${link}`))
+    const build = () => {
+      const workspace = new Workspace(fn, '.go-build')
+      workspace.prepare()
+      workspace.write('src/main.go', 'x')
+      writeFileSync(workspace.draft(key), 'program', { mode: 0o755 })
+      workspace.publish(key)
+    }
+    t.throws(build, { message: `${link} is a symbolic link` }, link)
+    t.same(readdirSync(tree.path('mine')).sort(), ['one', 'two'], link)
+  }
+  tree.remove('f/.go-build')
+  const workspace = new Workspace(fn, '.go-build')
+  workspace.prepare()
+  symlinkSync(tree.path('mine/one'), tree.path(`f/.go-build/handler/bin/.${key}`))
+  t.notOk(existsSync(workspace.draft(key)), 'a tool writes no program through a link')
+  symlinkSync('/bin/sh', workspace.binary(key))
+  t.notOk(workspace.has(key))
+  writeFileSync(tree.path('f/.go-build/handler/bin/notes'), 'of the user')
+  for (const letter of ['b', 'c', 'd']) {
+    writeFileSync(workspace.draft(letter.repeat(32)), 'x', { mode: 0o755 })
+    workspace.publish(letter.repeat(32))
+  }
+  t.ok(existsSync(tree.path('f/.go-build/handler/bin/notes')), 'names that are not ours stay')
+  symlinkSync(tree.path('mine/one'), tree.path('f/.go-build/handler/Cargo.lock'))
+  t.throws(() => workspace.prepare(), { message: '.go-build/handler/Cargo.lock is a symbolic link' })
+  t.same([readFileSync(tree.path('mine/one'), 'utf8'), readFileSync(tree.path('mine/two'), 'utf8')], ['1', '2'])
 })
 
 t.test('[dependencies/resolve.5] keys tell every two lists of inputs apart', async t => {

@@ -1,11 +1,21 @@
-import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import {
+  existsSync,
+  lutimesSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs'
+import { dirname, join } from 'node:path'
 import { setImmediate } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import type { FunctionVersion } from '../../lib/core/catalog.ts'
 import { GatewayError } from '../../lib/core/errors.ts'
 import { type Builder, type BuildTools, sourceError } from '../../lib/dependencies/build.ts'
 import { Builds, createBuilds } from '../../lib/dependencies/resolve.ts'
+import { OwnFolder } from '../../lib/files/own-folder.ts'
 import { runTool } from '../../lib/dependencies/run-tool.ts'
 import { systemClock } from '../../lib/core/clock.ts'
 import { FakeClock } from '../helpers/clock.ts'
@@ -48,7 +58,7 @@ function makeBed(t: Test, options: { concurrency?: number; env?: Record<string, 
   }
   const builds = new Builds({
     clock,
-    temporaryFolder: tree.path('tmp'),
+    temporaryFolder: new OwnFolder(tree.root, 'tmp'),
     hostEnv: options.env ?? {},
     builders: [builder],
     findProgram: () => (program === null ? { path: null, problem: 'go not found' } : { path: program, problem: null }),
@@ -195,7 +205,7 @@ t.test(
     const failures: string[] = []
     const builds = new Builds({
       clock: systemClock,
-      temporaryFolder: bed.tree.path('tmp'),
+      temporaryFolder: new OwnFolder(bed.tree.root, 'tmp'),
       hostEnv: { PATH: process.env.PATH },
       builders: [
         {
@@ -276,8 +286,8 @@ t.test('[dependencies/resolve.10] a tool sees few variables and a temporary fold
     TMPDIR: '/elsewhere',
   }
   const bed = makeBed(t, { env })
-  const stale = bed.tree.path('tmp/b-old')
-  bed.tree.write({ 'tmp/b-old/file': 'x' })
+  const stale = bed.tree.path('tmp/b-oldold')
+  bed.tree.write({ 'tmp/b-oldold/file': 'x' })
   bed.clock.jumpWall(Date.now() + 2 * 3_600_000 - bed.clock.wall())
   const building = bed.builds.prepare(fn('a'))
   await bed.isStarted('a')
@@ -343,3 +353,62 @@ function readPids(path: string): number[] {
   if (!existsSync(path)) return []
   return readFileSync(path, 'utf8').trim().split(/\s+/).map(Number)
 }
+
+t.test('[files/own-folder.8] a tree whose .svc leads elsewhere: nothing there is deleted or written', async t => {
+  const tree = makeTree({ 'f/handler.go': 'package f\nfunc handler(e map[string]any) map[string]any { return nil }\n' })
+  t.teardown(() => tree.cleanup())
+  const tool = join(tree.root, 'fake-go')
+  writeFileSync(tool, '#!/bin/sh\necho go1.26\n', { mode: 0o755 })
+  for (const link of ['.svc', '.svc/build', '.svc/build/tmp']) {
+    for (const name of ['.svc', 'mine']) tree.remove(name)
+    tree.write({ 'mine/b-aaaaaa/file': '1', 'mine/tmp/b-aaaaaa/file': '1', 'mine/build/tmp/notes': '1' })
+    const entries = () => readdirSync(tree.path('mine'), { recursive: true }).map(String).sort()
+    for (const name of entries()) utimesSync(tree.path(`mine/${name}`), 1, 1)
+    const before = entries()
+    mkdirSync(dirname(tree.path(link)), { recursive: true })
+    symlinkSync(tree.path('mine'), tree.path(link))
+    const builds = createBuilds({
+      clock: systemClock,
+      functionsRoot: tree.root,
+      goBuildTimeoutSeconds: 5,
+      hostEnv: { PATH: process.env.PATH },
+      workerFolder: runtime => join(import.meta.dirname, '../../runtimes', runtime, 'worker'),
+      findProgram: () => ({ path: tool, problem: null }),
+      onBuilt: () => {},
+      onFailure: () => {},
+    })
+    const handler = { fnDir: tree.path('f'), entryPath: tree.path('f/handler.go'), entryFile: 'f/handler.go' }
+    await t.rejects(
+      builds.prepare(makeFn({ runtime: 'go', name: 'f', ...handler })),
+      {
+        code: 'LOAD_FAILED',
+        message: `build failed: ${link} is a symbolic link, not a folder`,
+        detail: { hint: /\.svc/ },
+      },
+      link,
+    )
+    await builds.close()
+    t.same(entries(), before, link)
+  }
+})
+
+t.test('[dependencies/resolve.14] of the folder for temporary files only left-over ones of builds go', async t => {
+  const bed = makeBed(t)
+  bed.tree.write({
+    'tmp/b-aaaaaa/file': 'x',
+    'tmp/b-bbbbbb/file': 'x',
+    'tmp/notes/file': 'x',
+    'tmp/b-cccccc': 'a file',
+  })
+  bed.tree.write({ 'other/file': 'x', 'tmp/b-dddddd': { symlink: '../other' } })
+  const old = (bed.clock.wall() - 7_200_000) / 1000
+  for (const name of ['b-aaaaaa', 'notes', 'b-cccccc']) utimesSync(bed.tree.path(`tmp/${name}`), old, old)
+  lutimesSync(bed.tree.path('tmp/b-dddddd'), old, old)
+  utimesSync(bed.tree.path('tmp/b-bbbbbb'), bed.clock.wall() / 1000, bed.clock.wall() / 1000)
+  const building = bed.builds.prepare(fn('a'))
+  await bed.isStarted('a')
+  bed.finish('a')
+  await building
+  t.same(readdirSync(bed.tree.path('tmp')).sort(), ['b-bbbbbb', 'b-cccccc', 'b-dddddd', 'notes'])
+  t.same(readdirSync(bed.tree.path('other')), ['file'])
+})

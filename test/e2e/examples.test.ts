@@ -17,8 +17,7 @@ const EXAMPLES = fileURLToPath(new URL('../../examples/functions', import.meta.u
 async function serve(t: Test, name: string, settings: GatewayOptions = {}): Promise<Gateway> {
   const root = mkdtempSync(join(tmpdir(), 'fngw-example-'))
   cpSync(join(EXAMPLES, name), root, { recursive: true })
-  shareCrates(root)
-  const gateway = await createGateway({ functionsRoot: root, env: process.env, ...settings })
+  const gateway = await createGateway({ functionsRoot: root, env: { ...process.env, ...shareCrates() }, ...settings })
   t.teardown(async () => {
     await gateway.close()
     rmSync(root, { recursive: true, force: true })

@@ -1,7 +1,7 @@
 /** Real builds of go and rust functions for tests, and what holds for the workers of both. */
 
 import { spawnSync } from 'node:child_process'
-import { existsSync, mkdirSync, readdirSync, rmSync, statSync, symlinkSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, rmSync, statSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { Test } from 'tap'
@@ -41,10 +41,10 @@ export function missingToolchain(runtime: Compiled): string | null {
 }
 
 /**
- * Lets builds below a root use compiled crates of earlier test runs. What functions of temporary roots left there long
+ * Variables that let builds use compiled crates of earlier test runs. What functions of temporary roots left there long
  * ago is removed.
  */
-export function shareCrates(root: string): void {
+export function shareCrates(): { CARGO_TARGET_DIR: string } {
   const shared = fileURLToPath(new URL('../../node_modules/.cache/fngw-crates', import.meta.url))
   mkdirSync(shared, { recursive: true })
   for (const folder of ['release', 'release/deps', 'release/.fingerprint']) {
@@ -56,8 +56,7 @@ export function shareCrates(root: string): void {
         rmSync(join(path, name), { recursive: true, force: true })
     }
   }
-  mkdirSync(join(root, '.svc/build'), { recursive: true })
-  symlinkSync(shared, join(root, '.svc/build/rust'))
+  return { CARGO_TARGET_DIR: shared }
 }
 
 /** Asks until a function is built: until then the answer is 503 with `Retry-After`. */
@@ -86,10 +85,9 @@ export interface BuildBed {
 
 export function makeBuilds(entries: Record<string, TreeEntry>, options: Partial<CompiledOptions> = {}): BuildBed {
   const tree = makeTree(entries)
-  shareCrates(tree.root)
   const built: string[] = []
   const failures: GatewayError[] = []
-  const hostEnv = { ...process.env, ...options.hostEnv }
+  const hostEnv: CompiledOptions['hostEnv'] = { ...process.env, ...shareCrates(), ...options.hostEnv }
   const builds = createBuilds({
     clock: systemClock,
     functionsRoot: tree.root,
@@ -413,13 +411,13 @@ export class CompiledWorkers {
 export async function checkGateway(t: Test, runtime: Compiled, handler: (text: string) => string): Promise<void> {
   const file = runtime === 'go' ? 'handler.go' : 'handler.rs'
   const tree = makeTree({ [`hello/${file}`]: handler('one') })
-  shareCrates(tree.root)
+  const env = { ...process.env, ...shareCrates() }
   t.teardown(() => tree.cleanup())
   const open = async (settings: object = {}) => {
     const gateway = await createGateway({
       functionsRoot: tree.root,
       runtimes: [runtime],
-      env: process.env,
+      env,
       ...settings,
     })
     const messages: string[] = []

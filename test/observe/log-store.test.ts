@@ -1,8 +1,20 @@
-import { chmodSync, existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { spawnSync } from 'node:child_process'
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import t from 'tap'
 import { toLogLine, toPrintable, MAX_LOG_LINE_BYTES } from '../../lib/observe/log-text.ts'
 import { LogStore, type LogStoreOptions } from '../../lib/observe/log-store.ts'
 import { OutputBudget } from '../../lib/observe/output-budget.ts'
+import { OwnFolder } from '../../lib/files/own-folder.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { makeTree } from '../helpers/tree.ts'
 import { LOG_MEMORY_BYTES } from '../../lib/observe/line-buffer.ts'
@@ -15,7 +27,8 @@ function setup(t: Teardown, options: Partial<LogStoreOptions> = {}) {
   const problems: string[] = []
   const clock = new FakeClock()
   const directory = tree.path('.svc/logs')
-  const make = () => new LogStore({ clock, directory, onProblem: text => problems.push(text), ...options })
+  const folder = new OwnFolder(tree.root, '.svc', 'logs')
+  const make = () => new LogStore({ clock, directory: folder, onProblem: text => problems.push(text), ...options })
   const read = (file: string) => readFileSync(`${directory}/${file}`, 'utf8')
   return { tree, problems, clock, directory, make, read, store: make() }
 }
@@ -164,7 +177,10 @@ t.test('[observe/log-store.7] a disk that cannot be written', async t => {
     await store.flush()
   }
   t.equal(problems.filter(text => text.startsWith('access log')).length, 1)
-  t.match(problems.join(), /access log cannot be written, its lines are kept in memory only: E/)
+  t.match(
+    problems.join(),
+    /access log cannot be written, its lines are kept in memory only: \.svc is a file, not a folder/,
+  )
   t.equal(store.tail({ file: 'access', lines: 10 }).length, 5)
   rmSync(tree.path('.svc'))
   store.append('access', 'again')
@@ -204,3 +220,37 @@ t.test('[observe/log-store.11] so many lines of one function, and a word about t
   t.equal(budget.take('flood', whole), `[2 characters of output dropped]\n${whole}`)
   t.equal(budget.take('flood', '\n'), '')
 })
+
+t.test(
+  '[observe/log-store.12, files/own-folder.8] a link, pipe or folder in the place of a log is not written to',
+  async t => {
+    for (const kind of ['link', 'dangling', 'pipe', 'folder', 'svc link', 'logs link']) {
+      const { store, tree, directory, problems, make } = setup(t)
+      tree.write({ 'outside/access.log': 'precious\n', 'outside/logs/access.log': 'precious\n' })
+      if (!kind.endsWith(' link')) mkdirSync(directory, { recursive: true })
+      const path = `${directory}/access.log`
+      if (kind === 'link') symlinkSync(tree.path('outside/access.log'), path)
+      if (kind === 'dangling') symlinkSync(tree.path('outside/new.log'), path)
+      if (kind === 'pipe') t.equal(spawnSync('mkfifo', [path]).status, 0)
+      if (kind === 'folder') mkdirSync(path)
+      if (kind === 'svc link') symlinkSync(tree.path('outside'), tree.path('.svc'))
+      if (kind === 'logs link') {
+        mkdirSync(tree.path('.svc'))
+        symlinkSync(tree.path('outside'), directory)
+      }
+      await store.open()
+      store.append('access', 'of a client')
+      await store.close()
+      const problem = problems.find(text => text.startsWith('access log'))
+      t.match(problem, /^access log cannot be written, .*: (?:access\.log|\.svc|\.svc[/\\]logs) is /, kind)
+      t.same(store.tail({ file: 'access', lines: 2 }), ['of a client'], 'kept in memory')
+      t.same(readdirSync(tree.path('outside')).sort(), ['access.log', 'logs'])
+      for (const file of ['access.log', 'logs/access.log'])
+        t.equal(readFileSync(tree.path(`outside/${file}`), 'utf8'), 'precious\n', kind)
+      const next = make()
+      await next.open()
+      t.same(next.tail({ file: 'access', lines: 2 }), [], 'nothing is read through it either')
+      await next.close()
+    }
+  },
+)

@@ -1,22 +1,11 @@
 import { spawn } from 'node:child_process'
-import {
-  chmodSync,
-  existsSync,
-  mkdirSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  statSync,
-  utimesSync,
-  writeFileSync,
-} from 'node:fs'
+import { chmodSync, existsSync, readFileSync, statSync } from 'node:fs'
 import net from 'node:net'
-import { dirname, join } from 'node:path'
+import { dirname } from 'node:path'
 import t from 'tap'
 import type { FunctionVersion } from '../../lib/core/catalog.ts'
 import { findProgram, findVersionProblem } from '../../lib/runtime/binaries.ts'
 import { Daemon, type DaemonEvent } from '../../lib/runtime/daemon.ts'
-import { SocketFolder } from '../../lib/runtime/package-files.ts'
 import { encodeFrame, FrameReader, KIND } from '../../lib/runtime/wire-protocol.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { childrenOf, commandOf } from '../helpers/processes.ts'
@@ -153,46 +142,6 @@ t.test(
     t.notOk(existsSync(folder))
   },
 )
-
-t.test('[runtime/daemon.5] long, unwritable and left-over folders', async t => {
-  const tree = makeTree({})
-  t.teardown(() => tree.cleanup())
-  const long = tree.path(`${'x'.repeat(60)}/${'y'.repeat(60)}`)
-  mkdirSync(long, { recursive: true })
-  const short = new SocketFolder(long)
-  t.match(short.path(), /^\/tmp\/fngw-/, 'a socket path must fit')
-  short.remove()
-  const missing = new SocketFolder(tree.path('none'))
-  t.match(missing.path(), /^\/tmp\/fngw-/)
-  missing.remove()
-  const none = new SocketFolder('/proc/none', '/proc/self')
-  t.throws(() => none.path(), /^no folder for sockets: .*ENOENT.*; .*; set TMPDIR to a folder that can be written$/)
-
-  const left = join(tree.root, 'fngw-aaaaaa')
-  const emptied = join(tree.root, 'fngw-dddddd')
-  const fresh = join(tree.root, 'fngw-eeeeee')
-  const used = join(tree.root, 'fngw-bbbbbb')
-  const foreign = join(tree.root, 'fngw-cccccc')
-  for (const folder of [left, used, foreign, emptied, fresh]) mkdirSync(folder, { mode: 0o700 })
-  utimesSync(emptied, 1, 1)
-  chmodSync(foreign, 0o755)
-  writeFileSync(join(foreign, 'node-1.sock'), '')
-  writeFileSync(join(left, 'node-1.sock'), '')
-  const server = net.createServer().listen(join(used, 'node-1.sock'))
-  t.teardown(() => server.close())
-  await new Promise(done => server.once('listening', done))
-  const folder = new SocketFolder(tree.root)
-  const mine = folder.path()
-  await folder.removeStale()
-  t.strictSame(
-    readdirSync(tree.root)
-      .filter(name => name.startsWith('fngw-'))
-      .sort(),
-    ['fngw-bbbbbb', 'fngw-cccccc', 'fngw-eeeeee', mine.slice(-11)].sort(),
-  )
-  rmSync(mine, { recursive: true })
-  t.ok(existsSync(folder.path()), 'made again when somebody deleted it')
-})
 
 /** A daemon under a fake clock whose program is a script. */
 function makeDaemon(script: string, clock: FakeClock, options: { externalUri?: string } = {}) {

@@ -1,0 +1,252 @@
+/**
+ * Folders the gateway writes to, below folders that are somebody else's: `.svc`, `.go-build`, the socket folder.
+ * Owner: §1, page files/own-folder.
+ *
+ *   base (the user's; links on the way to it are the user's choice)
+ *    └─ .svc ─ build ─ tmp        each part a real folder: a link here came with a checked-out tree or from another
+ *                                 user, and writing or deleting behind it would reach files that are not ours
+ */
+
+import { randomBytes } from 'node:crypto'
+import {
+  closeSync,
+  constants,
+  fchmodSync,
+  fstatSync,
+  fsyncSync,
+  lstatSync,
+  mkdirSync,
+  mkdtempSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  type Stats,
+  writeFileSync,
+} from 'node:fs'
+import { lstat, mkdir } from 'node:fs/promises'
+import { join } from 'node:path'
+
+/** What stands where the gateway wants to write and must not be written to. `path` is the full path of it. */
+export class UnsafePathError extends Error {
+  readonly code = 'UNSAFE_PATH'
+  readonly path: string
+
+  constructor(path: string, shown: string, what: string, wanted: string) {
+    super(`${shown} is ${what}, not ${wanted}: the gateway writes nothing there; remove it`)
+    this.path = path
+  }
+}
+
+const LINK = 'a symbolic link'
+
+/** One entry of a folder, not followed when it is a link. */
+export interface OwnEntry {
+  name: string
+  stats: Stats
+}
+
+/** Never followed: a link as the last part of a path. Windows knows neither flag. */
+export const NOT_THROUGH_LINKS = (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0)
+
+/** A folder that the gateway makes, fills and empties. Nothing is made by the constructor. */
+export class OwnFolder {
+  /** Full path. */
+  readonly path: string
+  readonly #base: string
+  readonly #names: readonly string[]
+
+  /**
+   * @param base - full path of an existing folder
+   * @param names - the way from there, one plain name for each folder
+   */
+  constructor(base: string, ...names: string[]) {
+    for (const name of names) checkName(name)
+    this.#base = base
+    this.#names = names
+    this.path = join(base, ...names)
+  }
+
+  /** A folder below this one. */
+  below(...names: string[]): OwnFolder {
+    return new OwnFolder(this.#base, ...this.#names, ...names)
+  }
+
+  /** Full path of an entry. */
+  pathOf(name: string): string {
+    checkName(name)
+    return join(this.path, name)
+  }
+
+  /**
+   * Makes what is missing of it. @returns its full path
+   * @throws UnsafePathError when a part is a link or no folder; Error of the file system
+   */
+  make(): string {
+    for (const path of this.#parts()) {
+      try {
+        mkdirSync(path)
+      } catch (error) {
+        if (!hasCode(error, 'EEXIST')) throw error
+      }
+      this.#checkPart(path, lstatSync(path))
+    }
+    return this.path
+  }
+
+  /** As `make`, without holding up the process. */
+  async ensure(): Promise<string> {
+    for (const path of this.#parts()) {
+      const stats = await lstat(path).catch(nullIfMissing)
+      if (stats === null) await mkdir(path).catch(ignoreCode('EEXIST'))
+      this.#checkPart(path, stats ?? (await lstat(path)))
+    }
+    return this.path
+  }
+
+  /**
+   * Makes sure that a tool which is about to make or fill it cannot be led elsewhere. Nothing is made.
+   * @throws UnsafePathError when a part that is there is a link or no folder
+   */
+  check(): void {
+    for (const path of this.#parts()) {
+      const stats = lstatSync(path, { throwIfNoEntry: false })
+      if (stats === undefined) return
+      this.#checkPart(path, stats)
+    }
+  }
+
+  /**
+   * As `check`, and no entry of it may be a link, because a tool would write through it.
+   * @param except - names of links that are right
+   */
+  checkEntries(except: readonly string[] = []): void {
+    this.check()
+    for (const { name, stats } of this.list(/^/)) {
+      if (stats.isSymbolicLink() && !except.includes(name)) throw this.#toError(this.pathOf(name), LINK, 'a file')
+    }
+  }
+
+  /** True when it is there and no part of it is a link. */
+  isThere(): boolean {
+    return this.#parts().every(path => lstatSync(path, { throwIfNoEntry: false })?.isDirectory() === true)
+  }
+
+  /** Its entries whose names match, links as links; none when it is not there. */
+  list(pattern: RegExp): OwnEntry[] {
+    if (!this.isThere()) return []
+    const entries: OwnEntry[] = []
+    for (const name of namesIn(this.path)) {
+      if (!pattern.test(name)) continue
+      const stats = lstatSync(join(this.path, name), { throwIfNoEntry: false })
+      if (stats !== undefined) entries.push({ name, stats })
+    }
+    return entries
+  }
+
+  /** Content of a regular file, null when there is none or something else has the name. */
+  read(name: string): Buffer | null {
+    if (!this.isThere()) return null
+    let file: number
+    try {
+      file = openSync(this.pathOf(name), constants.O_RDONLY | NOT_THROUGH_LINKS)
+    } catch {
+      return null
+    }
+    try {
+      return fstatSync(file).isFile() ? readFileSync(file) : null
+    } finally {
+      closeSync(file)
+    }
+  }
+
+  /**
+   * Writes a file as a whole: whoever reads it, also after a crash, sees the old content or the new. Whatever had the
+   * name is replaced, a link too, never what it points to. @returns its full path
+   */
+  write(name: string, content: string | Uint8Array, mode = 0o644): string {
+    const path = this.pathOf(name)
+    const draft = join(this.make(), `.w-${randomBytes(8).toString('hex')}`)
+    const file = openSync(draft, constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL, mode)
+    try {
+      writeFileSync(file, content)
+      fchmodSync(file, mode)
+      fsyncSync(file)
+      renameSync(draft, path)
+    } catch (error) {
+      rmSync(draft, { force: true })
+      throw error
+    } finally {
+      closeSync(file)
+    }
+    return path
+  }
+
+  /** Gives an entry of this folder another name in it. */
+  rename(from: string, to: string): void {
+    const paths = [this.pathOf(from), this.pathOf(to)] as const
+    this.make()
+    renameSync(...paths)
+  }
+
+  /** Makes a folder in it with a new name that begins with `prefix`. */
+  makeTemporary(prefix: string): OwnFolder {
+    checkName(prefix)
+    return this.below(mkdtempSync(join(this.make(), prefix)).slice(this.path.length + 1))
+  }
+
+  /** Deletes an entry with everything in it; links are deleted, not followed. One that is gone is fine. */
+  remove(name: string): void {
+    if (this.isThere()) rmSync(this.pathOf(name), { recursive: true, force: true })
+  }
+
+  /** Deletes the folder with everything in it. */
+  removeAll(): void {
+    if (this.isThere()) rmSync(this.path, { recursive: true, force: true })
+  }
+
+  #parts(): string[] {
+    const paths: string[] = []
+    for (const name of this.#names) paths.push(join(paths.at(-1) ?? this.#base, name))
+    return paths
+  }
+
+  #checkPart(path: string, stats: Stats): void {
+    if (stats.isDirectory()) return
+    throw this.#toError(path, stats.isSymbolicLink() ? LINK : 'a file', 'a folder')
+  }
+
+  #toError(path: string, what: string, wanted: string): UnsafePathError {
+    return new UnsafePathError(path, path.slice(this.#base.length).replace(/^[/\\]+/, ''), what, wanted)
+  }
+}
+
+/** One name, not a way out of the folder. */
+function checkName(name: string): void {
+  if (name === '' || name === '.' || name === '..' || /[/\\\0]/.test(name))
+    throw new TypeError(`not the name of a file: ${JSON.stringify(name)}`)
+}
+
+function namesIn(folder: string): string[] {
+  try {
+    return readdirSync(folder)
+  } catch {
+    return []
+  }
+}
+
+function hasCode(error: unknown, code: string): boolean {
+  return (error as NodeJS.ErrnoException).code === code
+}
+
+function nullIfMissing(error: unknown): null {
+  if (!hasCode(error, 'ENOENT')) throw error
+  return null
+}
+
+function ignoreCode(code: string): (error: unknown) => void {
+  return error => {
+    if (!hasCode(error, code)) throw error
+  }
+}
