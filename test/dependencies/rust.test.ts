@@ -39,7 +39,10 @@ t.test(
   async t => {
     t.equal(await call(bed, daemon, 'good/handler.rs'), 'good')
     t.same(readdirSync(bed.tree.path('good')).sort(), ['.rust-build', 'handler.rs'])
-    t.same(readdirSync(bed.tree.path('.svc/build')).filter(name => name !== 'cargo'), ['tmp'])
+    t.same(
+      readdirSync(bed.tree.path('.svc/build')).filter(name => name !== 'cargo'),
+      ['tmp'],
+    )
     bed.tree.write({
       'more/handler.rs': `${USE}#[path = "_shared.rs"]\nmod shared;\nmod plain;\n\npub fn handler(_event: Value) -> Value {\n    json!({ "status": 200, "body": format!("{}{}{}", shared::text(), crate::plain::text(), include_str!("text.txt")) })\n}\n`,
       'more/_shared.rs': 'pub fn text() -> &\'static str {\n    "s"\n}\n',
