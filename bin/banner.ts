@@ -6,7 +6,7 @@ import { type RouteRow, toRouteRows, toTable } from './routes.ts'
 
 const MAX_ROWS = 20
 
-export interface BannerFacts {
+interface BannerFacts {
   gateway: Gateway
   url: string
   version: string

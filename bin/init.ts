@@ -7,7 +7,7 @@ import { runtimeFile } from '../lib/runtime/package-files.ts'
 import { UsageError } from './usage-error.ts'
 import { TEMPLATE_NAMES, TEMPLATES, type TemplateName, toConfigText } from './templates.ts'
 
-export interface InitResult {
+interface InitResult {
   /** Full path of the new folder. */
   folder: string
   /** Paths of the written files, relative to the folder given. */

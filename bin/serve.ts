@@ -5,7 +5,7 @@ import { toBanner } from './banner.ts'
 import type { Output } from './output.ts'
 import { CommandError } from './usage-error.ts'
 
-export interface ServeOptions {
+interface ServeOptions {
   gateway: GatewayOptions
   json: boolean
   output: Output

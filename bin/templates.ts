@@ -3,7 +3,7 @@
 export const TEMPLATE_NAMES = ['node', 'ts', 'python', 'php', 'lua', 'go', 'rust'] as const
 export type TemplateName = (typeof TEMPLATE_NAMES)[number]
 
-export interface Template {
+interface Template {
   runtime: string
   fileName: string
   fileText: string

@@ -61,7 +61,7 @@ export interface CatalogSteps {
   warnings: readonly Warning[]
 }
 
-export interface CatalogOptions extends DiscoverOptions {
+interface CatalogOptions extends DiscoverOptions {
   rootPath: string
   /** Wall clock, ms. */
   now: () => number

@@ -1,5 +1,5 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
 
@@ -70,6 +70,14 @@ t.test('every module, test and page is in the section map, and the map names not
     [...pages].filter(file => !existsSync(join(root, file))),
     [],
     'pages that are listed and missing',
+  )
+})
+
+t.test('no two modules have the same file name', async t => {
+  const names = [...filesBelow('lib', '.ts'), ...filesBelow('bin', '.ts')].map(file => basename(file))
+  t.same(
+    names.filter((name, i) => names.indexOf(name) !== i),
+    [],
   )
 })
 

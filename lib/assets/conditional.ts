@@ -2,13 +2,13 @@
 
 import type { AssetHead } from './request.ts'
 
-export interface Validators {
+interface Validators {
   readonly etag: string
   readonly modifiedSeconds: number
 }
 
 /** Bytes `start` to `end`, both sent. */
-export interface ByteRange {
+interface ByteRange {
   start: number
   end: number
 }

@@ -90,7 +90,7 @@ export function isNavigation(head: AssetHead): boolean {
 }
 
 /** Names of a list with their weights, lower-case; a weight that is no number counts as 0. */
-export function readQualities(text: string): Map<string, number> {
+function readQualities(text: string): Map<string, number> {
   const weights = new Map<string, number>()
   for (const item of text.toLowerCase().split(',')) {
     const [name = '', ...params] = item.split(';').map(part => part.trim())

@@ -19,7 +19,7 @@ import type { Exchange, Step } from '../http/exchange.ts'
 import { FileSender } from './file-sender.ts'
 
 /** Steps of the public walk around the routes. */
-export interface AssetSteps {
+interface AssetSteps {
   before: readonly Step[]
   after: readonly Step[]
 }

@@ -29,7 +29,7 @@ const ASSET_CACHE_FILES = 4096
 const ASSET_SIBLING_SLACK_MS = 2000
 
 /** Takes what was found; null for nothing that may be served. Never called before `find` has returned. */
-export type OnAsset = (exchange: Exchange, asset: Asset | null, error: GatewayError | null) => void
+type OnAsset = (exchange: Exchange, asset: Asset | null, error: GatewayError | null) => void
 
 /** Errors that mean: not here, or not for you. Anything else is the system's trouble and must not look like a missing file. */
 const ABSENT: ReadonlySet<string | undefined> = new Set([

@@ -202,7 +202,7 @@ function readItems<E, T>(items: readonly E[], at: Place, read: (item: E, at: Pla
 }
 
 /** `max_workers` and `force-url` to `maxWorkers` and `forceUrl`. */
-export type Camel<K extends string> = K extends `${infer Head}_${infer Tail}`
+type Camel<K extends string> = K extends `${infer Head}_${infer Tail}`
   ? `${Head}${Capitalize<Camel<Tail>>}`
   : K extends `${infer Head}-${infer Tail}`
     ? `${Head}${Capitalize<Camel<Tail>>}`
@@ -214,7 +214,7 @@ export type ObjectOf<S extends Shape> = {
   [K in keyof S as Camel<K & string>]?: S[K] extends Field<infer T> ? T : never
 }
 
-export function toCamel(key: string): string {
+function toCamel(key: string): string {
   return key.replace(/[-_]([a-z])/g, (_, letter: string) => letter.toUpperCase())
 }
 

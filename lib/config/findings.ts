@@ -4,7 +4,7 @@ import type { Warning } from '../core/errors.ts'
 import { escapeUnsafe } from '../core/text.ts'
 
 /** `CONFIG_VALUE` and `CONFIG_NOT_JSON` mean that something was not used as written; the others are notes. */
-export type FindingCode =
+type FindingCode =
   | 'CONFIG_NOT_JSON'
   | 'CONFIG_VALUE'
   | 'CONFIG_UNKNOWN_KEY'

@@ -59,14 +59,14 @@ export interface FunctionConfig {
 }
 
 /** `assets` as written; whether the directory exists is discovery's question. */
-export interface AssetsConfig {
+interface AssetsConfig {
   /** Below the functions root, posix separators. */
   directory: string
   notFoundHandling: '404' | 'single-page-application'
   runWorkerFirst: boolean
 }
 
-export interface ParsedConfig {
+interface ParsedConfig {
   config: FunctionConfig
   problems: Warning[]
 }

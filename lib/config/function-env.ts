@@ -8,7 +8,7 @@ import { type Finding, keyOf, type Place, reportUnknownKey, reportWrong, toPlace
 import { readJsonFile } from './json-text.ts'
 import { toScalarText } from './texts.ts'
 
-export interface ParsedEnv {
+interface ParsedEnv {
   /** Without prototype: a key may be any text. */
   env: Record<string, EnvValue>
   problems: Warning[]

@@ -3,7 +3,7 @@
 import { MAX_CONFIG_FILE_BYTES, MAX_JSON_DEPTH } from '../core/limits.ts'
 import { type Finding, report, showText, toPlace } from './findings.ts'
 
-export type JsonText =
+type JsonText =
   | { ok: true; value: unknown }
   | {
       ok: false

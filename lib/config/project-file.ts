@@ -9,11 +9,11 @@ import { type Finding, isProblem, report, reportWrong, showText, toPlace, toWarn
 import { readJsonFile } from './json-text.ts'
 import { type Problem, type ResolvedSettings, resolveSettings, type SettingInputs } from './settings.ts'
 
-export const PROJECT_FILE = 'fngw.json'
+const PROJECT_FILE = 'fngw.json'
 /** Env files of a project; a later one wins. */
-export const ENV_FILES = ['.env', '.env.local'] as const
+const ENV_FILES = ['.env', '.env.local'] as const
 
-export interface ProjectFile {
+interface ProjectFile {
   /** Full path. */
   path: string
   /** Name in messages: the path relative to the working directory, or `package.json#fngw`. */
@@ -22,13 +22,13 @@ export interface ProjectFile {
   value: unknown
 }
 
-export interface FoundProject {
+interface FoundProject {
   /** null: there is none, or it cannot be used (see `findings`). */
   file: ProjectFile | null
   findings: Finding[]
 }
 
-export interface ProjectSearch {
+interface ProjectSearch {
   cwd: string
   /** Value of `--config`. */
   explicit?: string | null
@@ -117,7 +117,7 @@ function toReason(error: unknown): string {
   return REASONS[code] ?? code
 }
 
-export interface ReadEnv {
+interface ReadEnv {
   /** `env` over the files' variables. */
   env: Record<string, string | undefined>
   /** Full path of the file a variable comes from; absent for those of the process. */
@@ -150,13 +150,13 @@ export function readEnvFiles(dir: string, env: Readonly<Record<string, string | 
   return { env: merged, envFiles, findings }
 }
 
-export interface LoadedSettings extends ResolvedSettings {
+interface LoadedSettings extends ResolvedSettings {
   /** Full path of the project file that was used, or null. */
   projectFile: string | null
 }
 
 /** What `loadSettings` needs from its caller; the rest it finds. */
-export type LoadInputs = Pick<SettingInputs, 'options' | 'flags' | 'env' | 'cwd' | 'defaults'> &
+type LoadInputs = Pick<SettingInputs, 'options' | 'flags' | 'env' | 'cwd' | 'defaults'> &
   Pick<ProjectSearch, 'explicit'>
 
 /** Finds the project file and the env files beside it (else in `cwd`), and resolves every setting. Never throws. */

@@ -29,7 +29,7 @@ export interface RouteEntry {
   definition: string
 }
 
-export interface ParsedRoutes {
+interface ParsedRoutes {
   routes: RouteEntry[]
   problems: Warning[]
 }

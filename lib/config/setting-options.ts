@@ -31,14 +31,7 @@ export interface SettingOption<T> {
   locate?(value: T, base: string): T
 }
 
-export type Section =
-  | 'Gateway'
-  | 'Routes'
-  | 'Limits'
-  | 'Runtimes'
-  | 'Dependencies'
-  | 'Control plane'
-  | 'Scheduler and jobs'
+type Section = 'Gateway' | 'Routes' | 'Limits' | 'Runtimes' | 'Dependencies' | 'Control plane' | 'Scheduler and jobs'
 
 interface Row<T> {
   env: string | readonly string[]

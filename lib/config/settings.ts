@@ -102,7 +102,7 @@ export interface Settings {
 export type SettingsInput = { [K in keyof Omit<Settings, Derived>]?: Settings[K] | null }
 type Derived = 'runtimesExplicit' | 'portExplicit'
 
-export type SourceKind = 'option' | 'flag' | 'env' | 'file' | 'default'
+type SourceKind = 'option' | 'flag' | 'env' | 'file' | 'default'
 
 /** Where a setting got its value; `name` is such as `options.port`, `--port`, `FN_PORT`, `fngw.json: port`. */
 export interface SettingSource {

@@ -64,7 +64,7 @@ export function publicPath(description?: string): Field<string> {
 }
 
 /** An absolute http or https URL without user, query and fragment; a trailing slash is dropped. */
-export function parseBaseUrl(text: string): string | null {
+function parseBaseUrl(text: string): string | null {
   const url = toUrl(text)
   if (url === null || url.username !== '' || url.password !== '' || url.search !== '' || url.hash !== '') return null
   return url.href.replace(/\/+$/, '')

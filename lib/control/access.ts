@@ -61,7 +61,7 @@ function isKnownHost(host: string | null, consoleHosts: readonly string[]): bool
 }
 
 /** Loopback client, not forwarded by a stranger, under a host that DNS rebinding cannot forge. */
-export function isLocalCaller(caller: Caller, consoleHosts: readonly string[]): boolean {
+function isLocalCaller(caller: Caller, consoleHosts: readonly string[]): boolean {
   return (
     isLoopback(caller.socketAddress) &&
     isLoopback(caller.clientAddress) &&

@@ -10,7 +10,7 @@ import { unescapeCanonical } from '../router/path.ts'
 import { type Caller, checkAccess, type EndpointAccess, maySeeDetails } from './access.ts'
 import { type GatewayState, toCatalogRecord, toHealthRecord, toReloadRecord, toSchedulesRecord } from './records.ts'
 
-export interface ControlOptions {
+interface ControlOptions {
   settings: Settings
   responder: Responder
   /** The state now; `details` tells whether paths and addresses may be shown. */
@@ -23,12 +23,12 @@ export interface ControlOptions {
   now: () => number
 }
 
-export interface ControlRequest {
+interface ControlRequest {
   exchange: Exchange
   details: boolean
 }
 
-export interface ControlReply {
+interface ControlReply {
   status: number
   body: unknown
 }

@@ -29,7 +29,7 @@ export const ERROR_STATUS = {
 
 export type ErrorCode = keyof typeof ERROR_STATUS
 
-export interface GatewayErrorOptions {
+interface GatewayErrorOptions {
   /** Overrides the status of the table (`overflow_status`, §2.8). */
   status?: number
   /** Response headers the status needs, such as `Allow` or `Retry-After`. */

@@ -1,6 +1,6 @@
 /** Variables of the gateway's own process that others may see; every other one stays here. Owner: §2.14, page config/function-env. */
 
-export type HostEnv = Readonly<Record<string, string | undefined>>
+type HostEnv = Readonly<Record<string, string | undefined>>
 
 /** What every program needs: where programs and home are, language, time zone, certificates. */
 const COMMON = 'PATH|HOME|LANG|TZ|LC_[A-Z]+|SSL_CERT_(?:FILE|DIR)'

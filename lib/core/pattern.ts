@@ -3,7 +3,7 @@
 import { isReservedPath } from './identity.ts'
 import { MAX_PATTERN_CHARS, MAX_PATTERN_SEGMENTS } from './limits.ts'
 
-export type SegmentKind = 'static' | 'param' | 'catch-all' | 'optional-catch-all' | 'wildcard'
+type SegmentKind = 'static' | 'param' | 'catch-all' | 'optional-catch-all' | 'wildcard'
 
 export interface Segment {
   kind: SegmentKind

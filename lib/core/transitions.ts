@@ -22,7 +22,7 @@ export interface ClaimStanding {
  * map: the route was free. merge: the same function asks again. reject: the holder keeps it.
  * replace: the claim takes it. conflict: nobody gets it, requests are answered 409.
  */
-export type ClaimDecision = 'map' | 'merge' | 'reject' | 'replace' | 'conflict'
+type ClaimDecision = 'map' | 'merge' | 'reject' | 'replace' | 'conflict'
 
 /** From this strength on a claim has been forced. */
 export const FORCED_STRENGTH = 4
@@ -47,7 +47,7 @@ export function decideClaim(holder: ClaimStanding | null, claim: ClaimStanding):
   return difference > 0 ? 'replace' : 'reject'
 }
 
-export interface AdmissionState {
+interface AdmissionState {
   /** Calls running now. */
   active: number
   /** Calls waiting now. */
@@ -58,7 +58,7 @@ export interface AdmissionState {
   maxQueue: number
 }
 
-export type Admission = 'run' | 'queue' | 'reject'
+type Admission = 'run' | 'queue' | 'reject'
 
 /** What a call that arrives now does. A worker that a waiting call is about to get is not free. Spec: §3 admission rows. */
 export function nextAdmission({ active, queued, maxWorkers, maxQueue }: AdmissionState): Admission {
@@ -66,7 +66,7 @@ export function nextAdmission({ active, queued, maxWorkers, maxQueue }: Admissio
   return queued < maxQueue ? 'queue' : 'reject'
 }
 
-export interface RunOutcome {
+interface RunOutcome {
   /** Status of the run; 0 when it never got one. */
   status: number
   /** Number of the run that ended, from 1. */
@@ -76,7 +76,7 @@ export interface RunOutcome {
   random: number
 }
 
-export interface RetryPlan {
+interface RetryPlan {
   /** Number of the next run. */
   attempt: number
   delaySeconds: number

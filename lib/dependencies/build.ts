@@ -85,7 +85,7 @@ export function toOldError(found: string, oldest: string): GatewayError {
 }
 
 /** The last lines of a tool's output, without empty ones. */
-export function toTail(lines: readonly string[]): string {
+function toTail(lines: readonly string[]): string {
   const full = lines.map(line => line.trimEnd()).filter(line => line.trim() !== '')
   return cut(full.slice(-MAX_BUILD_TAIL_LINES).join('\n'))
 }

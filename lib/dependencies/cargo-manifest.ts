@@ -5,7 +5,7 @@
 
 import { isAbsolute, join } from 'node:path'
 
-export interface ManifestOptions {
+interface ManifestOptions {
   /** Letters, digits and `_`, one for each handler file: all functions of a root share one folder of build results. */
   id: string
   /** Full path of the handler file. */

@@ -15,7 +15,7 @@ const SIGNATURE_HINT =
   'write func handler(event map[string]any) map[string]any; an error as second result, a context.Context as first parameter and any instead of map[string]any are fine too'
 
 /** One file of the package. */
-export interface Member {
+interface Member {
   name: string
   text: string
   /** Comments and texts blanked out. */

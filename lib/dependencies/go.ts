@@ -24,7 +24,7 @@ import { BuildKey, Workspace } from './build-cache.ts'
 import { GoPackage, OWN_MODULE } from './go-package.ts'
 import type { ToolResult } from './run-tool.ts'
 
-export interface GoOptions {
+interface GoOptions {
   functionsRoot: string
   /** Full path of the folder with the worker's package. */
   workerFolder: string

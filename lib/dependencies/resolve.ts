@@ -24,7 +24,7 @@ const BUILD_RETRY_MS = 10_000
 /** Milliseconds after which a tool's temporary folder counts as left behind. */
 const STALE_BUILD_FOLDER_MS = 3_600_000
 
-export interface BuildsOptions {
+interface BuildsOptions {
   clock: Clock
   /** Folder for temporary files of tools; made when needed. */
   temporaryFolder: OwnFolder

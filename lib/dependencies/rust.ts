@@ -29,7 +29,7 @@ import { toManifest } from './cargo-manifest.ts'
 import type { ToolResult } from './run-tool.ts'
 import { blankOut, lineOf, RUST_TEXT } from './source-text.ts'
 
-export interface RustOptions {
+interface RustOptions {
   functionsRoot: string
   /** Full path of the folder with the worker's package. */
   workerFolder: string

@@ -6,7 +6,7 @@ import type { EdgePolicy, FunctionVersion } from '../core/catalog.ts'
 import { GatewayError } from '../core/errors.ts'
 import { isMethod, METHODS } from '../core/identity.ts'
 import { broken, toRequestHeaders } from './headers.ts'
-import { climbs, isControlPath, readSpellings } from './path.ts'
+import { climbs, isControlPath, readSpellings } from './path-spellings.ts'
 
 /** Characters of an edge target. */
 const MAX_EDGE_URL_CHARS = 16 * 1024

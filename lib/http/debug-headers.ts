@@ -9,7 +9,7 @@ import type { InvokeCall } from '../invocation/invoke.ts'
 const OUTPUT_PREVIEW_BYTES = 1024
 
 /** How a call reached its worker. */
-export interface RoutingInfo {
+interface RoutingInfo {
   routing: 'single' | 'round_robin'
   /** From 1; null when the call reached no worker. */
   socketIndex: number | null
@@ -69,7 +69,7 @@ export class DebugHeaders {
 }
 
 /** Captured output as one line of at most OUTPUT_PREVIEW_BYTES: a header carries no line ends and no other alphabet. */
-export function toPreview(text: string): string {
+function toPreview(text: string): string {
   const head = text.slice(0, OUTPUT_PREVIEW_BYTES + 1)
   const line = head
     .trimEnd()

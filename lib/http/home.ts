@@ -26,7 +26,7 @@ export interface HomeOptions {
   isAsset(path: string): boolean
 }
 
-export interface HomeSteps {
+interface HomeSteps {
   before: readonly Step[]
   warnings: readonly Warning[]
 }

@@ -142,7 +142,7 @@ export class MemoryRequest extends Readable {
   }
 }
 
-export interface MemorySink {
+interface MemorySink {
   onHead: () => void
   /** @returns false when the reader is slow; `MemoryResponse.drained` tells that it caught up */
   onChunk: (chunk: Buffer) => boolean

@@ -12,7 +12,7 @@ const HINT_BYTES = 16 * 1024
 /** Files read at a time. */
 const READERS = 16
 
-export interface OpenApiStepOptions {
+interface OpenApiStepOptions {
   routes: () => readonly DocumentedRoute[]
   functions: readonly FunctionVersion[]
   publicBaseUrl: string | null

@@ -11,7 +11,7 @@ export interface DocumentedRoute {
   owners: readonly { fn: FunctionVersion; methods: readonly Method[] }[]
 }
 
-export interface OpenApiFacts {
+interface OpenApiFacts {
   routes: readonly DocumentedRoute[]
   /** Pinned versions, each at its own address. */
   versions: readonly FunctionVersion[]

@@ -42,7 +42,7 @@ export interface PublicCatalog {
   readonly after: readonly Step[]
 }
 
-export interface PublicOptions {
+interface PublicOptions {
   clock: Clock
   invoker: Invoker
   responder: Responder

@@ -8,7 +8,7 @@ import type { Journal } from '../observe/journal.ts'
 import type { Exchange } from './exchange.ts'
 
 /** Status in records of a client that left before its answer, after nginx's. */
-export const CLIENT_LEFT_STATUS = 499
+const CLIENT_LEFT_STATUS = 499
 
 /**
  * @param wall - wall clock at the end, ms

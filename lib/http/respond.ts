@@ -22,7 +22,7 @@ const WRITE_STALL_TIMEOUT_MS = 60_000
 /** Longest body that is joined with its head into one write, bytes. */
 const JOINED_BODY_BYTES = 16 * 1024
 
-export interface ResponderOptions {
+interface ResponderOptions {
   clock: Clock
   /** Neutral messages for failures of handlers. */
   production: boolean

@@ -160,7 +160,7 @@ export function isTraceparent(text: string): boolean {
 }
 
 /** The part of `event.context` that is the same for every call of a function; sent once, with a worker's `start`. */
-export interface StaticContext {
+interface StaticContext {
   runtime: string
   function_name: string
   version: string

@@ -27,7 +27,7 @@ const MAX_CAPTURED_OUTPUT_BYTES = 64 * 1024
  */
 export type EdgeHandler = (call: InvokeCall, directive: Readonly<Record<string, unknown>>, body: Buffer) => void
 
-export interface InvokerOptions {
+interface InvokerOptions {
   clock: Clock
   runtimes: ReadonlyMap<RuntimeName, Runtime>
   pool: WorkerPool

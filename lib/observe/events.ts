@@ -61,7 +61,7 @@ export interface ScheduleRecord {
   error: string | null
 }
 
-export interface GatewayEventMap {
+interface GatewayEventMap {
   request: RequestRecord
   reload: ReloadRecord
   warning: Warning

@@ -28,8 +28,8 @@ const LOG_FLUSH_BYTES = 256 * 1024
 
 const NEWLINE = 10
 
-export const LOG_FILES = ['error', 'access', 'runtime'] as const
-export type LogFile = (typeof LOG_FILES)[number]
+const LOG_FILES = ['error', 'access', 'runtime'] as const
+type LogFile = (typeof LOG_FILES)[number]
 
 export interface LogStoreOptions {
   clock: Clock
@@ -42,7 +42,7 @@ export interface LogStoreOptions {
 }
 
 /** What a handler or worker wrote. */
-export interface RuntimeOutput {
+interface RuntimeOutput {
   runtime: string
   fn: string
   version: string
@@ -50,7 +50,7 @@ export interface RuntimeOutput {
   text: string
 }
 
-export interface TailQuery {
+interface TailQuery {
   file: LogFile
   /** The newest so many lines. */
   lines: number

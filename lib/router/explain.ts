@@ -13,9 +13,9 @@ import type { RouteEntry, RouteParams } from './settle.ts'
  * conflict: another claim has equal right. method, host: the claim is not for this request.
  * less-specific: a more specific pattern answers. same-function: another claim of the same function answers.
  */
-export type LossRule = 'taken' | 'replaced' | 'conflict' | 'method' | 'host' | 'less-specific' | 'same-function'
+type LossRule = 'taken' | 'replaced' | 'conflict' | 'method' | 'host' | 'less-specific' | 'same-function'
 
-export interface ExplainedClaim {
+interface ExplainedClaim {
   runtime: RuntimeName
   name: string
   version: string | null
@@ -30,7 +30,7 @@ export interface ExplainedClaim {
   forced: boolean
 }
 
-export interface ExplainedLoser extends ExplainedClaim {
+interface ExplainedLoser extends ExplainedClaim {
   rule: LossRule
   /** The file that has the route instead, where there is one. */
   by: string | null

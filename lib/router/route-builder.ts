@@ -15,7 +15,7 @@ import { compareText } from '../core/text.ts'
 import { isSameList, type RouteEntry, settle } from './settle.ts'
 import { toRouteWarnings } from './warnings.ts'
 
-export interface RouteTableOptions {
+interface RouteTableOptions {
   /** Every function version of the catalog: those with a version get their address `/<name>@<version>`. */
   functions: readonly FunctionVersion[]
   /** `FN_FORCE_URL`. */

@@ -7,7 +7,7 @@ import type { RouteTable } from './route-table.ts'
 import { ownedMethods, type RouteEntry } from './settle.ts'
 
 /** One owner of a route, or one side of a conflict. */
-export interface RouteRecord {
+interface RouteRecord {
   runtime: RuntimeName
   name: string
   /** Same as `name`. */
@@ -26,7 +26,7 @@ export interface RouteRecord {
 }
 
 /** A side of a conflict names its own spelling of the route: `/users/:id` and `/users/:name` match the same paths. */
-export interface ConflictRecord extends RouteRecord {
+interface ConflictRecord extends RouteRecord {
   route: string
 }
 

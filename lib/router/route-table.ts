@@ -18,7 +18,7 @@ export interface RouteRefusal {
   readonly allow: string | null
 }
 
-export type RouteResult = RouteMatch | RouteRefusal
+type RouteResult = RouteMatch | RouteRefusal
 
 /** What stands in the tree at the end of one shape of path. */
 export interface RouteLeaf {

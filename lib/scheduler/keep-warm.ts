@@ -4,7 +4,7 @@ import type { FunctionVersion, KeepWarmPolicy } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 
 /** What is known of one function's pings. Times are wall clock, ms. */
-export interface KeepWarmState {
+interface KeepWarmState {
   /** Last good answer to a ping; null before the first. */
   warmAt: number | null
   next: number
@@ -25,7 +25,7 @@ export interface PingOutcome {
   error: string | null
 }
 
-export interface KeepWarmOptions {
+interface KeepWarmOptions {
   clock: Clock
   /** Milliseconds between two looks at the functions. */
   tickMs: number
@@ -41,12 +41,12 @@ export function pingMethod(fn: FunctionVersion): string {
 }
 
 /** When the next ping is due after one that ended at `now`, ms; the clock may have been set back meanwhile. */
-export function nextPing(policy: KeepWarmPolicy, now: number): number {
+function nextPing(policy: KeepWarmPolicy, now: number): number {
   return now + policy.pingEverySeconds * 1000
 }
 
 /** True when a ping is due; a `next` further away than one interval is a leftover of another clock. */
-export function isPingDue(state: KeepWarmState, policy: KeepWarmPolicy, now: number): boolean {
+function isPingDue(state: KeepWarmState, policy: KeepWarmPolicy, now: number): boolean {
   return now >= state.next || state.next - now > policy.pingEverySeconds * 1000
 }
 

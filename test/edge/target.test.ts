@@ -2,7 +2,7 @@ import t from 'tap'
 import type { EdgePolicy } from '../../lib/core/catalog.ts'
 import type { GatewayError } from '../../lib/core/errors.ts'
 import { toAnswerHeaders, toCodings, toRequestHeaders } from '../../lib/edge/headers.ts'
-import { climbs, isControlPath, namesControl, readSpellings } from '../../lib/edge/path.ts'
+import { climbs, isControlPath, namesControl, readSpellings } from '../../lib/edge/path-spellings.ts'
 import { type EdgeRequest, toEdgeRequest, toEdgeRules } from '../../lib/edge/target.ts'
 import { makeFn } from '../helpers/fn.ts'
 
