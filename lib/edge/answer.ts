@@ -77,6 +77,11 @@ export class EdgeAnswer {
     return this.#held === null
   }
 
+  /** Bytes of the body that came so far. */
+  get bytes(): number {
+    return this.#bytes
+  }
+
   read(): void {
     this.#call.grantEdge = bytes => this.#onGrant(bytes)
     this.#holdTimer = this.#clock.setTimeout(() => {

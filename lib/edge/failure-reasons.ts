@@ -2,6 +2,7 @@
 
 import { GatewayError } from '../core/errors.ts'
 import { failed } from './target.ts'
+import type { Overdue } from './time-limit.ts'
 
 const REASONS: Readonly<Record<string, string>> = {
   __proto__: null as never,
@@ -48,7 +49,13 @@ export function toTooLarge(maxBytes: number): GatewayError {
 }
 
 /** @param ownMs - `proxy.timeout_ms` when that was the limit @param policyMs - the function's `timeout_ms` */
-export function toTimeout(what: string, ownMs: number | null, policyMs: number): GatewayError {
+export function toTimeout({ who, ms }: Overdue, ownMs: number | null, policyMs: number): GatewayError {
   const limit = ownMs === null ? `timeout_ms ${policyMs}` : `proxy.timeout_ms ${ownMs}`
-  return new GatewayError('TIMEOUT', `edge proxy failed: upstream timeout: ${what} within ${limit}`)
+  const texts: Record<Overdue['who'], string> = {
+    answer: `upstream timeout: no answer within ${limit}`,
+    upstream: `upstream timeout: nothing more of the answer within ${limit}`,
+    client: `client timeout: too little of the answer taken within ${ms} ms`,
+    all: `upstream timeout: the answer was not complete within ${ms} ms`,
+  }
+  return new GatewayError('TIMEOUT', `edge proxy failed: ${texts[who]}`)
 }

@@ -19,6 +19,7 @@ import { toTimeout, toTransferError } from './failure-reasons.ts'
 import type { EdgeLookup, ResolvedAddress } from './lookup.ts'
 import { namesControl } from './path-spellings.ts'
 import { controlDenied, type EdgeRequest, failed } from './target.ts'
+import { TimeLimit } from './time-limit.ts'
 import type { InvokeCall } from '../invocation/invoke.ts'
 
 /** Addresses of one upstream that are tried. */
@@ -50,10 +51,7 @@ export class EdgeTransfer {
   #req: ClientRequest | null = null
   #answer: EdgeAnswer | null = null
   #isOver = false
-
-  /** Monotonic ms by when the next sign of the upstream must come; Infinity while the client is what is waited for. */
-  #deadline = 0
-  #timer: NodeJS.Timeout | null = null
+  readonly #time: TimeLimit
 
   constructor(context: EdgeContext, call: InvokeCall, request: EdgeRequest, allowPrivate: boolean, body: Buffer) {
     this.#context = context
@@ -61,6 +59,10 @@ export class EdgeTransfer {
     this.#request = request
     this.#allowPrivate = allowPrivate
     this.#body = body
+    const { timeoutMs } = call.fn.policy
+    this.#time = new TimeLimit(context.clock, request.timeoutMs ?? timeoutMs, overdue =>
+      this.fail(toTimeout(overdue, request.timeoutMs, timeoutMs)),
+    )
   }
 
   start(): void {
@@ -69,8 +71,7 @@ export class EdgeTransfer {
     const { startedAt, fn } = this.#call
     // The time of the handler counts: both together may take what the function may take.
     const left = startedAt === 0 ? fn.policy.timeoutMs : startedAt + fn.policy.timeoutMs - now
-    this.#deadline = now + Math.max(1, Math.min(left, this.#request.timeoutMs ?? left))
-    this.#arm()
+    this.#time.begin(Math.max(1, Math.min(left, this.#request.timeoutMs ?? left)))
     const { hostname } = this.#request
     const family = isIP(hostname)
     if (family !== 0) {
@@ -102,7 +103,7 @@ export class EdgeTransfer {
     this.#isOver = true
     this.#call.stopEdge = null
     this.#answer?.stop()
-    if (this.#timer !== null) this.#context.clock.clearTimeout(this.#timer)
+    this.#time.stop()
     this.#context.forget(this)
   }
 
@@ -188,54 +189,27 @@ export class EdgeTransfer {
       return
     }
     const { clock } = this.#context
+    let answer: EdgeAnswer
     try {
-      this.#answer = new EdgeAnswer(this.#call, this.#request, clock, this.#owner, res)
+      answer = new EdgeAnswer(this.#call, this.#request, clock, this.#owner, res)
     } catch (error) {
       this.fail(error as GatewayError)
       return
     }
-    this.#touch()
-    this.#answer.read()
+    this.#answer = answer
+    this.#time.onHead(() => answer.bytes)
+    answer.read()
   }
 
   readonly #owner: AnswerOwner = {
-    onSign: () => this.#touch(),
-    onClientSlow: () => {
-      this.#deadline = Number.POSITIVE_INFINITY
-    },
+    onSign: () => this.#time.onUpstream(),
+    onClientSlow: () => this.#time.onClient(),
     onFailed: error => this.fail(error),
     onComplete: () => {
       this.#end()
       // An answer before the whole request was taken: nothing more may be written on that connection.
       if (this.#req?.writableFinished === false) this.#req.destroy()
     },
-  }
-
-  /** Sign of life: the next one must come as soon. */
-  #touch(): void {
-    const { timeoutMs } = this.#call.fn.policy
-    this.#deadline = this.#context.clock.monotonic() + (this.#request.timeoutMs ?? timeoutMs)
-    if (this.#timer === null) this.#arm()
-  }
-
-  /** One timer that looks again when it was early, instead of one per piece. */
-  #arm(): void {
-    const { clock } = this.#context
-    const wait = this.#deadline - clock.monotonic()
-    this.#timer = clock.setTimeout(
-      () => {
-        this.#timer = null
-        if (this.#deadline === Number.POSITIVE_INFINITY) return
-        if (clock.monotonic() < this.#deadline) {
-          this.#arm()
-        } else {
-          const { timeoutMs } = this.#call.fn.policy
-          const what = this.#answer === null ? 'no answer' : 'nothing more of the answer'
-          this.fail(toTimeout(what, this.#request.timeoutMs, timeoutMs))
-        }
-      },
-      Math.max(1, wait),
-    )
   }
 }
 

@@ -21,6 +21,7 @@ import { makePublic } from '../helpers/public.ts'
 import { makeTree } from '../helpers/tree.ts'
 import { httpUpstream, makeCertificates, rawUpstream, tlsUpstream, type Upstream } from '../helpers/upstream.ts'
 import { EDGE_HOLD_MS, EDGE_WINDOW_BYTES } from '../../lib/edge/answer.ts'
+import { EDGE_ANSWER, EDGE_CLIENT_MS } from '../../lib/edge/time-limit.ts'
 
 const FAILED = 'edge proxy failed: '
 
@@ -460,41 +461,90 @@ class SlowCall extends InvokeCall {
   }
 }
 
-t.test('[edge/passthrough.19, edge/passthrough.21] a slow client stops the upstream, not the clock', async t => {
-  const total = 30_000_000
-  let sent = 0
-  const piece = Buffer.alloc(100_000)
-  const { url } = await upstreamFor(t, (_req, res) => {
-    const push = (): void => {
-      while (sent < total) {
-        sent += piece.length
-        if (!res.write(piece)) {
-          res.once('drain', push)
-          return
+t.test(
+  '[edge/passthrough.19, edge/passthrough.31] a slow client stops the upstream, and is cut when it takes nothing',
+  async t => {
+    const total = 30_000_000
+    let sent = 0
+    const piece = Buffer.alloc(100_000)
+    const { url } = await upstreamFor(t, (_req, res) => {
+      const push = (): void => {
+        while (sent < total) {
+          sent += piece.length
+          if (!res.write(piece)) {
+            res.once('drain', push)
+            return
+          }
         }
+        res.end()
       }
-      res.end()
-    }
-    push()
-  })
+      push()
+    })
+    const clock = new FakeClock()
+    const bed = makeBed(t, { clock, edge: { baseUrl: url, maxResponseBytes: total } })
+    const { direct, fn, invoker } = bed
+    direct({ path: '/' })
+    const call = new SlowCall(fn, invoker)
+    invoker.start(call)
+    await call.until(() => call.bytes >= EDGE_WINDOW_BYTES)
+    const handedOn = call.bytes
+    for (let round = 0; round < 50; round += 1) await new Promise(resolve => setImmediate(resolve))
+    t.equal(call.bytes, handedOn, 'nothing more before the client takes some')
+    t.ok(handedOn < EDGE_WINDOW_BYTES * 4, `${handedOn} bytes handed on`)
+    t.ok(sent < total)
+    clock.advance(EDGE_CLIENT_MS - 1)
+    t.same(call.seen, ['stream 200 '])
+    call.isTaking = true
+    call.grant(call.bytes)
+    await call.until(() => call.seen.length > 1)
+    t.equal(call.bytes, total)
+    t.same(call.seen, ['stream 200 ', 'end ok'])
+
+    sent = 0
+    const idle = new SlowCall(fn, invoker)
+    invoker.start(idle)
+    await idle.until(() => idle.bytes >= EDGE_WINDOW_BYTES)
+    t.equal(bed.pool.total(), 1)
+    clock.advance(EDGE_CLIENT_MS)
+    t.same(idle.seen, [
+      'stream 200 ',
+      `end ${FAILED}client timeout: too little of the answer taken within ${EDGE_CLIENT_MS} ms`,
+    ])
+    t.same([bed.pool.total(), bed.proxy.active, clock.pending], [0, 0, 0])
+  },
+)
+
+t.test('[edge/passthrough.32] an upstream that drips does not hold a place for ever', async t => {
   const clock = new FakeClock()
-  const { direct, fn, invoker } = makeBed(t, { clock, edge: { baseUrl: url, maxResponseBytes: total } })
+  let drip = () => {}
+  const { url } = await upstreamFor(t, (_req, res) => {
+    res.write('-')
+    drip = () => res.write('-')
+  })
+  const { direct, fn, invoker, pool, proxy } = makeBed(t, {
+    clock,
+    edge: { baseUrl: url },
+    policy: { timeoutMs: 5000 },
+  })
   direct({ path: '/' })
   const call = new SlowCall(fn, invoker)
-  invoker.start(call)
-  await call.until(() => call.bytes >= EDGE_WINDOW_BYTES)
-  const handedOn = call.bytes
-  for (let round = 0; round < 50; round += 1) await new Promise(resolve => setImmediate(resolve))
-  t.equal(call.bytes, handedOn, 'nothing more before the client takes some')
-  t.ok(handedOn < EDGE_WINDOW_BYTES * 4, `${handedOn} bytes handed on`)
-  t.ok(sent < total)
-  clock.advance(fn.policy.timeoutMs * 10)
-  t.same(call.seen, ['stream 200 '])
   call.isTaking = true
-  call.grant(call.bytes)
-  await call.until(() => call.seen.length > 1)
-  t.equal(call.bytes, total)
-  t.same(call.seen, ['stream 200 ', 'end ok'])
+  const startedAt = clock.monotonic()
+  invoker.start(call)
+  await call.until(() => {
+    clock.advance(EDGE_HOLD_MS)
+    setImmediate(() => call.wake())
+    return call.bytes > 0
+  })
+  while (call.seen.length === 1) {
+    const { bytes } = call
+    drip()
+    await call.until(() => call.bytes > bytes || call.seen.length > 1)
+    clock.advance(4000)
+  }
+  t.match(call.seen[1], new RegExp(`^end ${FAILED}upstream timeout: the answer was not complete within 600\\d\\d ms$`))
+  t.ok(clock.monotonic() - startedAt < EDGE_ANSWER.minMs + 10_000)
+  t.same([pool.total(), proxy.active, clock.pending], [0, 0, 0])
 })
 
 t.test('[edge/passthrough.21] time limits', async t => {
