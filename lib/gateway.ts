@@ -234,6 +234,7 @@ class FunctionGateway implements Gateway {
       runtimes,
       namespaceDepth,
       forceUrl,
+      hasFunctionsDir: this.sources.functionsRoot?.source === 'file',
       defaults: { defaultTimeoutMs, defaultMaxConcurrency, defaultMaxBodyBytes },
       now: () => this.#host.clock.wall(),
       steps: (discovery, routes) => this.#toSteps(discovery, routes),

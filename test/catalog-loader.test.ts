@@ -14,6 +14,7 @@ function setup(entries: Record<string, TreeEntry>) {
     runtimes: ['node', 'python'],
     namespaceDepth: 3,
     forceUrl: false,
+    hasFunctionsDir: false,
     defaults: DEFAULTS,
     now: () => 42,
     steps: discovery => {

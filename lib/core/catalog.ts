@@ -175,4 +175,6 @@ export interface AssetsMount {
 export interface IgnoredPath {
   path: string
   reason: string
+  /** `tool`: by its name it would be a route, but names like it belong to tests and tools. */
+  kind?: 'tool'
 }

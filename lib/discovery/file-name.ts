@@ -2,6 +2,7 @@
 
 import { isMethod, isNameSegment, type Method, RUNTIME_OF_EXTENSION, type RuntimeName } from '../core/identity.ts'
 import { type PatternProblem, parseSegment, type Segment } from '../core/pattern.ts'
+import { PUBLISH_TOOL } from './layouts.ts'
 
 /** Stems of files that stand for their folder. */
 const FOLDER_STEMS: ReadonlySet<string> = new Set(['handler', 'main', 'index'])
@@ -39,6 +40,8 @@ export interface PrivateFile {
   reason: string
   /** No function loads it: a test or a declaration. */
   isInert: boolean
+  /** A file of a test or tool, which would be a route by the other rules. */
+  isTool: boolean
 }
 
 /** A source file whose name breaks a rule. */
@@ -100,12 +103,19 @@ export function parseFileName(fileName: string): FileName {
   }
   const stem = fileName.slice(0, -extension.length)
   if (stem.startsWith('_')) {
-    return { kind: 'private', fileName, runtime, reason: 'private: the name starts with "_"', isInert: false }
+    const reason = 'private: the name starts with "_"'
+    return { kind: 'private', fileName, runtime, reason, isInert: false, isTool: false }
   }
-  const inert = inertReason(stem, extension)
-  if (inert !== null) return { kind: 'private', fileName, runtime, reason: inert, isInert: true }
+  if (stem.endsWith('.d') && /^\.[mc]?ts$/.test(extension)) {
+    return { kind: 'private', fileName, runtime, reason: 'a type declaration file', isInert: true, isTool: false }
+  }
   const tokens = splitTokens(stem)
   const first = toMethod(tokens[0])
+  const isTest = isTestName(stem, extension)
+  if (isTest || isToolName(stem, extension, first !== null)) {
+    const reason = `${isTest ? 'a test file' : 'a file of a tool'}; ${PUBLISH_TOOL}`
+    return { kind: 'private', fileName, runtime, reason, isInert: isTest, isTool: true }
+  }
   if (first !== null && toMethod(tokens[1]) !== null) {
     const message = `has two method prefixes, ${tokens[0]} and ${tokens[1]}: exactly one is allowed`
     const hint = 'Make one file for each method, or list the methods in invoke.methods of fn.config.json.'
@@ -144,10 +154,17 @@ export function nameToSegment(name: string): Segment | PatternProblem {
   return { problem: `has characters outside the supported ASCII set in ${shown}` }
 }
 
-function inertReason(stem: string, extension: string): string | null {
-  if (stem.endsWith('.test') || stem.endsWith('.spec')) return 'a test file'
-  if (stem.endsWith('.d') && /^\.[mc]?ts$/.test(extension)) return 'a type declaration file'
-  return null
+/** `x.test.js`, `x.spec.ts`, `x_test.go`, `test_x.py`, `conftest.py`. */
+function isTestName(stem: string, extension: string): boolean {
+  if (/(?:\.test|\.spec|_test)$/.test(stem)) return true
+  return extension === '.py' && (stem.startsWith('test_') || stem === 'conftest')
+}
+
+/** `vite.config.ts`, `gulpfile.babel.js`, `Gruntfile.js`, `setup.py`, `noxfile.py`; `get.config.js` is GET /config. */
+function isToolName(stem: string, extension: string, hasMethod: boolean): boolean {
+  if (/^(?:gulpfile|Gruntfile)(?:\.|$)/.test(stem)) return true
+  if (extension === '.py' && (stem === 'setup' || stem === 'noxfile')) return true
+  return stem.endsWith('.config') && !hasMethod
 }
 
 function toMethod(token: string | undefined): Method | null {

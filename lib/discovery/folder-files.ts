@@ -6,7 +6,7 @@ import type { Warning } from '../core/errors.ts'
 import type { Method, RuntimeName } from '../core/identity.ts'
 import { pathWarning } from './disk.ts'
 import { type Choice, chooseEntries, chooseRoutes, isEntryName } from './entry-file.ts'
-import { type BadFile, parseFileName, type RouteFile } from './file-name.ts'
+import { type BadFile, type PrivateFile, parseFileName, type RouteFile } from './file-name.ts'
 import { type FolderKind, kindOf } from './layouts.ts'
 import { type DirNode, type FileEntry, toChild } from './snapshot.ts'
 
@@ -61,6 +61,7 @@ class Sorter {
   readonly #ignored: IgnoredPath[] = []
   readonly #warnings: Warning[] = []
   readonly #bad: BadFile[] = []
+  readonly #tools: PrivateFile[] = []
   readonly #handlers = new Set<string>()
   /** Names of source files that no function loads. */
   readonly #inert = new Set<string>()
@@ -86,6 +87,10 @@ class Sorter {
     for (const file of files) {
       if (!file.isFolderFile && !visible.includes(file)) this.#ignore(file.fileName, this.#privateReason(kind))
     }
+    for (const { fileName, reason } of this.#tools) {
+      if (isPrivateHere) this.#ignore(fileName, this.#privateReason(kind))
+      else this.#ignored.push({ path: toChild(this.#node.path, fileName), reason, kind: 'tool' })
+    }
     const routes = this.#routes(visible)
     const takenMethods = this.#config?.entrypoint === undefined ? takenFrom(routes, '') : NO_METHODS
     const helpers = this.#node.files.filter(({ name }) => !this.#handlers.has(name) && !this.#inert.has(name))
@@ -103,7 +108,8 @@ class Sorter {
         this.#ignore(name, `the runtime ${parsed.runtime} is not enabled in FN_RUNTIMES`)
       } else if (parsed.kind === 'private') {
         if (parsed.isInert) this.#inert.add(name)
-        this.#ignore(name, parsed.reason)
+        if (parsed.isTool) this.#tools.push(parsed)
+        else this.#ignore(name, parsed.reason)
       } else if (parsed.kind === 'bad') {
         this.#ignore(name, parsed.message)
         this.#bad.push(parsed)

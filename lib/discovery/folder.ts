@@ -1,10 +1,11 @@
 /** What can be said of each folder by itself, remembered while the folder's object lives. Owner: §2.2, page discovery/layouts. */
 
 import type { PolicyDefaults } from '../config/function-config.ts'
+import type { IgnoredPath } from '../core/catalog.ts'
 import type { RuntimeName } from '../core/identity.ts'
 import type { ConfigReader, FolderConfigs } from './configs.ts'
 import { type FolderFiles, type FolderView, sameView, sortFiles } from './folder-files.ts'
-import { privateReason } from './layouts.ts'
+import { privateReason, toolFolderReason } from './layouts.ts'
 import { sourcesBelow } from './signature.ts'
 import type { DirNode, FileEntry } from './snapshot.ts'
 
@@ -15,6 +16,8 @@ export interface DiscoverOptions {
   namespaceDepth: number
   /** `FN_FORCE_URL`: every config route is forced. */
   forceUrl: boolean
+  /** The root was set aside for functions (`functions-dir`): `tests` and `scripts` at its top are folders like any other. */
+  hasFunctionsDir: boolean
   defaults: PolicyDefaults
 }
 
@@ -51,6 +54,22 @@ export class FolderFacts {
     return kind === 'function' && node.path !== '' ? { ...view, isInsideFunction: true } : view
   }
 
+  /** Why a folder publishes nothing, whatever its files are called; null when it may. */
+  closed(node: DirNode): Pick<IgnoredPath, 'reason' | 'kind'> | null {
+    if (node.skipped !== null) return { reason: node.skipped }
+    const toolReason = this.#toolReason(node)
+    if (toolReason !== null)
+      return sourcesBelow(node).length > 0 ? { reason: toolReason, kind: 'tool' } : { reason: toolReason }
+    const reason = privateReason(node.name)
+    return reason === null ? null : { reason }
+  }
+
+  /** A config that declares a function publishes its folder on purpose. */
+  #toolReason(node: DirNode): string | null {
+    if (this.options.hasFunctionsDir || node.path !== node.name) return null
+    return this.configs(node).config?.identity === true ? null : toolFolderReason(node.name)
+  }
+
   /** True when the folder itself holds a handler. */
   hasHandler(node: DirNode, view: FolderView): boolean {
     const { entries, routes } = this.files(node, view)
@@ -59,7 +78,7 @@ export class FolderFacts {
 
   /** True when the folder or one below it holds a handler. */
   hasHandlerBelow(node: DirNode, view: FolderView): boolean {
-    if (node.skipped !== null || privateReason(node.name) !== null) return false
+    if (this.closed(node) !== null) return false
     if (this.hasHandler(node, view)) return true
     const viewBelow = this.viewBelow(node, view)
     return node.dirs.some(dir => this.hasHandlerBelow(dir, viewBelow))
@@ -73,8 +92,10 @@ export class FolderFacts {
     const found = this.files(node, view).helpers.map(file => ({ folder: node.path, file }))
     const viewBelow = this.viewBelow(node, view)
     for (const dir of node.dirs) {
-      if (privateReason(dir.name) !== null) found.push(...sourcesBelow(dir))
-      else if (dir.skipped === null && !this.hasHandler(dir, viewBelow)) found.push(...this.helpers(dir, viewBelow))
+      const closed = this.closed(dir)
+      if (closed?.kind === 'tool') continue
+      if (closed !== null) found.push(...sourcesBelow(dir))
+      else if (!this.hasHandler(dir, viewBelow)) found.push(...this.helpers(dir, viewBelow))
     }
     return found
   }

@@ -5,6 +5,7 @@
  *         ├─ users/index.js       function  one function; explicit files below it stay routes
  *         ├─ python/hello/...     group     the runtime's name is not part of the path
  *         ├─ _lib/ src/           private   read for changes, never published
+ *         ├─ tests/ scripts/      tools     at the root alone, published only on purpose
  *         └─ node_modules/ .git/  skipped   never read
  */
 
@@ -22,6 +23,17 @@ export function skippedReason(folderName: string): string | null {
 export function privateReason(folderName: string): string | null {
   if (folderName.startsWith('_')) return 'private: the name starts with "_"'
   return folderName === 'src' ? 'a source folder of the function around it' : null
+}
+
+const TOOL_FOLDERS: ReadonlySet<string> = new Set(['tests', '__tests__', 'scripts'])
+
+/** How to publish what is taken for a tool's; ends the reason why it is not. */
+export const PUBLISH_TOOL = 'to publish it, name it in fn.routes.json or as "entrypoint" in fn.config.json'
+
+/** Why a folder at the top of a project publishes nothing by the names of its files; null when it may. */
+export function toolFolderReason(folderName: string): string | null {
+  if (!TOOL_FOLDERS.has(folderName)) return null
+  return `a folder of tests or scripts, as at the top of a project; ${PUBLISH_TOOL}, or set "functions-dir" in fngw.json`
 }
 
 export type FolderKind = 'function' | 'routes' | 'group'

@@ -1,6 +1,7 @@
 /** One folder on the walk: what it holds, and where its own folders stand. Owner: §2.2, page discovery/layouts. */
 
 import type { FunctionConfig } from '../config/function-config.ts'
+import type { IgnoredPath } from '../core/catalog.ts'
 import type { Warning } from '../core/errors.ts'
 import { isVersion } from '../core/identity.ts'
 import { MAX_NAMESPACE_DEPTH, MAX_ROUTE_DEPTH } from '../core/limits.ts'
@@ -9,7 +10,7 @@ import { pathWarning } from './disk.ts'
 import { NAME_HINT, nameToSegment } from './file-name.ts'
 import type { FolderFacts } from './folder.ts'
 import { type FolderFiles, type FolderView, sameView } from './folder-files.ts'
-import { isVersionLike, privateReason } from './layouts.ts'
+import { isVersionLike } from './layouts.ts'
 import { Part } from './part.ts'
 import { addHelpers, type Helpers, NO_HELPERS, sameHelpers } from './signature.ts'
 import { type DirNode, toChild } from './snapshot.ts'
@@ -92,7 +93,7 @@ export class Visit {
     this.layers = [...context.layers, this.config]
     this.viewBelow = facts.viewBelow(node, context.view)
     for (const warnings of [node.problems, this.configs.warnings, this.files.warnings]) this.part.warn(warnings)
-    for (const { path, reason } of this.files.ignored) this.part.ignore(path, reason)
+    for (const ignored of this.files.ignored) this.part.ignored.push(ignored)
   }
 
   /** True for a version folder: one right inside a function, unless it declares a name of its own. */
@@ -110,7 +111,7 @@ export class Visit {
   /** Where a folder of this one stands; null when it is not walked. */
   enter(dir: DirNode): Context | null {
     const { level, name, prefix } = this.context
-    const closed = dir.skipped ?? privateReason(dir.name)
+    const closed = this.facts.closed(dir) ?? this.#assetsOf(dir)
     if (closed !== null) return this.#skip(dir, closed)
     const view = this.viewBelow
     const parent = this.#parent()
@@ -124,7 +125,7 @@ export class Visit {
     // A folder such as `1.0.3` in a function has an address; that it has no path of its own surprises nobody.
     const isExpected = canBeVersion && isVersionLike(dir.name)
     if (problem !== null && !isExpected && this.facts.hasHandlerBelow(dir, view)) this.part.warnings.push(problem)
-    if (problem !== null && !canBeVersion) return this.#skip(dir, problem.message)
+    if (problem !== null && !canBeVersion) return this.#skip(dir, { reason: problem.message })
     const segment = nameToSegment(dir.name)
     const hasPath = problem === null && prefix !== null && !('problem' in segment)
     return { ...below, prefix: hasPath ? `${prefix}/${segment.canonical}` : null, name: toChild(name, dir.name) }
@@ -144,9 +145,22 @@ export class Visit {
     this.part.warnings.push(pathWarning('GROUP_HAS_ROUTES', dir.path, text, hint))
   }
 
-  #skip(dir: DirNode, reason: string): null {
-    this.part.ignore(dir.path, reason)
+  #skip(dir: DirNode, ignored: Omit<IgnoredPath, 'path'>): null {
+    this.part.ignored.push({ path: dir.path, ...ignored })
     this.part.warn(problemsBelow(dir))
+    return null
+  }
+
+  /** Files for browsers must not run here, also where `assets` has no effect because it is not in the root's config. */
+  #assetsOf(dir: DirNode): Omit<IgnoredPath, 'path'> | null {
+    const names = this.node.path.split('/')
+    for (const [level, config] of this.layers.entries()) {
+      const directory = config?.assets?.directory
+      if (level === 0 || directory === undefined) continue
+      const folder = names.slice(0, level).join('/')
+      if (toChild(folder, directory) === dir.path)
+        return { reason: `files for browsers: the assets of ${folder}/fn.config.json` }
+    }
     return null
   }
 

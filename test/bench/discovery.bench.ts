@@ -18,6 +18,7 @@ const OPTIONS = {
   runtimes: ['node', 'python', 'php', 'lua'],
   namespaceDepth: 3,
   forceUrl: false,
+  hasFunctionsDir: false,
   defaults: { defaultTimeoutMs: 2500, defaultMaxConcurrency: 20, defaultMaxBodyBytes: 1_048_576 },
 } as const
 const HANDLER = "export const handler = () => ({ message: 'hello' })\n"

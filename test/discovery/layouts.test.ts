@@ -1,6 +1,8 @@
 import t from 'tap'
-import { codesOf, discoverTree, namesOf, routesOf } from '../helpers/discovery.ts'
-import type { TreeEntry } from '../helpers/tree.ts'
+import { RUNTIMES } from '../../lib/core/identity.ts'
+import { createDiscoverer } from '../../lib/discovery/discover.ts'
+import { codesOf, discoverTree, namesOf, OPTIONS, routesOf, snapshotOf } from '../helpers/discovery.ts'
+import { makeTree, type TreeEntry } from '../helpers/tree.ts'
 
 type Entries = Record<string, TreeEntry>
 const ALL = 'GET,POST,PUT,PATCH,DELETE'
@@ -220,4 +222,125 @@ t.test('[discovery/layouts.9] FN_NAMESPACE_DEPTH counts name segments', async t 
   const tree = files('python/a/b/c/d/e/handler.py python/a/b/c/d/e/v1/handler.py')
   t.same(namesOf(discoverTree(tree, { namespaceDepth: 4 })), [])
   t.same(namesOf(discoverTree(tree, { namespaceDepth: 5 })), ['a/b/c/d/e', 'a/b/c/d/e@v1'])
+})
+
+const TOOL_NAMES =
+  'vite.config.ts jest.config.cjs app.config.js load_test.py load_test.go db.test.js db.spec.ts test_users.py conftest.py ' +
+  'setup.py noxfile.py gulpfile.js gulpfile.babel.js Gruntfile.js'
+
+t.test('[discovery/layouts.42] files of tests and tools are no routes, and say how to publish them', async t => {
+  const names = TOOL_NAMES.split(' ')
+  const discovery = discoverTree(files(`${TOOL_NAMES} api/${names.join(' api/')}`), { runtimes: RUNTIMES })
+  t.same(routesOf(discovery), [])
+  t.same(codesOf(discovery), [])
+  t.same(discovery.ignored.map(({ path }) => path).sort(), [...names, ...names.map(name => `api/${name}`)].sort())
+  for (const { path, reason, kind } of discovery.ignored) {
+    t.equal(kind, 'tool', path)
+    t.match(reason, /^a (?:test file|file of a tool); .*fn\.routes\.json or as "entrypoint"/, path)
+  }
+  const others = files(
+    'get.config.js configs.js contest.py test_users.js setup.js testing.py gulpfiles.js latest.js a/setup.php',
+  )
+  t.equal(discoverTree(others).claims.length, 9, 'names that only look alike are routes')
+  const inside = discoverTree(files('fn/handler.py fn/setup.py fn/vite.config.ts'))
+  t.ok(inside.ignored.every(({ kind, reason }) => kind === undefined && /private/.test(reason)))
+})
+
+t.test('[discovery/layouts.42] a tool file is published on purpose', async t => {
+  const discovery = discoverTree({
+    'app.config.js': '',
+    'fn.routes.json': { json: { routes: { '/config': 'app.config.js' } } },
+    'setup/setup.py': '',
+    'setup/fn.config.json': { json: { entrypoint: 'setup.py', methods: ['GET'] } },
+  })
+  t.same(routesOf(discovery), ['GET /config app.config.js', 'GET /setup setup/setup.py', 'GET /setup/* setup/setup.py'])
+  t.same(discovery.ignored, [])
+})
+
+t.test('[discovery/layouts.43] folders of tests and scripts at the top of a project', async t => {
+  const tree = files('tests/a.js scripts/deploy.py __tests__/b.js api/tests/c.js api/scripts/d.py test/e.js', {
+    'scripts/build.sh': '',
+  })
+  const discovery = discoverTree(tree)
+  t.same(routesOf(discovery), [
+    'GET /api/scripts/d api/scripts/d.py',
+    'GET /api/tests/c api/tests/c.js',
+    'GET /test/e test/e.js',
+  ])
+  t.same(
+    discovery.ignored.filter(({ kind }) => kind === 'tool').map(({ path }) => path),
+    ['__tests__', 'scripts', 'tests'],
+  )
+  t.match(
+    discovery.ignored.find(({ path }) => path === 'scripts')?.reason,
+    /fn\.routes\.json .* or set "functions-dir" in fngw\.json/,
+  )
+  t.same(codesOf(discovery), [])
+  const dedicated = discoverTree(tree, { hasFunctionsDir: true })
+  t.same(
+    routesOf(dedicated).filter(route => !/ api| test\//.test(route)),
+    ['GET /scripts/deploy scripts/deploy.py', 'GET /tests/a tests/a.js'],
+  )
+  const onPurpose = discoverTree({
+    'scripts/run.js': '',
+    'scripts/other.js': '',
+    'scripts/fn.config.json': { json: { entrypoint: 'run.js', methods: ['POST'] } },
+    'tests/fn.config.json': { json: { timeout_ms: 5 } },
+    'tests/x.js': '',
+    'fn.routes.json': { json: { routes: { '/x': 'tests/x.js' } } },
+  })
+  t.same(routesOf(onPurpose), ['GET /x tests/x.js', 'POST /scripts scripts/run.js', 'POST /scripts/* scripts/run.js'])
+  const empty = discoverTree(files('tests/notes.txt scripts/build.sh x.js'))
+  t.notOk(
+    empty.ignored.some(({ kind }) => kind === 'tool'),
+    'a folder without source files is nobody’s question',
+  )
+})
+
+t.test('[discovery/layouts.42, discovery/layouts.43] tests are no helpers, configurations may be', async t => {
+  const base = files('hello.js app.config.js db.test.js scripts/tool.js __tests__/a.js')
+  const tree = makeTree(base)
+  t.teardown(tree.cleanup)
+  const { discover } = createDiscoverer(OPTIONS)
+  let snapshot = snapshotOf(tree.root)
+  let before = discover(snapshot)
+  t.same(
+    before.functions.map(fn => fn.entryFile),
+    ['hello.js'],
+  )
+  for (const [path, isChanged] of [
+    ['db.test.js', false],
+    ['scripts/tool.js', false],
+    ['__tests__/a.js', false],
+    ['app.config.js', true],
+  ] as const) {
+    tree.write({ [path]: 'changed' })
+    snapshot = snapshotOf(tree.root, { previous: snapshot, changed: [path] })
+    const after = discover(snapshot)
+    t.equal(after.functions[0] !== before.functions[0], isChanged, path)
+    before = after
+  }
+})
+
+t.test('[discovery/layouts.32] the files of a nested assets folder are for browsers and never run', async t => {
+  const assets = (directory: string): TreeEntry => ({ json: { assets: { directory } } })
+  const discovery = discoverTree({
+    'shop/fn.config.json': assets('public/js'),
+    'shop/public/js/app.js': '',
+    'shop/public/js/deep/handler.js': '',
+    'shop/public/other.js': '',
+    'shop/deep/public/js/x.js': '',
+    'fn/handler.py': '',
+    'fn/fn.config.json': assets('site'),
+    'fn/site/index.js': '',
+  })
+  t.same(
+    routesOf(discovery).map(route => route.split(' ').at(-1)),
+    ['shop/deep/public/js/x.js', 'shop/public/other.js', 'fn/handler.py'],
+  )
+  t.same(codesOf(discovery), ['NESTED_ASSETS fn/fn.config.json', 'NESTED_ASSETS shop/fn.config.json'])
+  t.match(
+    discovery.ignored.find(({ path }) => path === 'shop/public/js')?.reason,
+    /browsers: the assets of shop\/fn\.config\.json/,
+  )
 })

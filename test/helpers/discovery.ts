@@ -9,6 +9,7 @@ export const OPTIONS: DiscoverOptions = {
   runtimes: ['python', 'node', 'php', 'lua'],
   namespaceDepth: 3,
   forceUrl: false,
+  hasFunctionsDir: false,
   defaults: { defaultTimeoutMs: 2500, defaultMaxConcurrency: 20, defaultMaxBodyBytes: 1_048_576 },
 }
 
