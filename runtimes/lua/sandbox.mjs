@@ -19,6 +19,7 @@ const QUANTIFIERS = new Set(toBytes('*+-?'))
 const EMPTY = toBytes('')
 const TAB = toBytes('\t')
 const NEW_LINE = toBytes('\n')
+const FROZEN_STRINGS = 'the metatable of strings cannot be changed: all strings of all calls share it'
 
 /** @typedef {ReturnType<typeof createState>} State */
 
@@ -152,6 +153,33 @@ export function createState({ vm, guard, host }) {
     lua.lua_setglobal(state, toBytes(name))
   }
 
+  /**
+   * `getmetatable`, which shows the metatable of strings but does not hand it out: a call that changed it would change
+   * what strings do in every later call.
+   */
+  const createGetmetatable = () => {
+    lua.lua_getglobal(state, toBytes('getmetatable'))
+    const original = lua.lua_tocfunction(state, -1)
+    lua.lua_pushstring(state, EMPTY)
+    lua.lua_getmetatable(state, -1)
+    const { value: stringMeta } = state.stack[state.top - 1]
+    lua.lua_newtable(state)
+    push(state, values.ofTable(values.without(stringMeta, [])))
+    lua.lua_setfield(state, -2, toBytes('__index'))
+    define({ __newindex: L => chunks.raise(L, FROZEN_STRINGS) })
+    lua.lua_pushboolean(state, false)
+    lua.lua_setfield(state, -2, toBytes('__metatable'))
+    const { value: viewMeta } = state.stack[state.top - 1]
+    lua.lua_settop(state, -5)
+    return (/** @type {any} */ L) => {
+      if (lua.lua_type(L, 1) !== lua.LUA_TSTRING) return original(L)
+      // Each time another one: `rawset` changes no more than what its caller holds.
+      const view = new LuaTable(L)
+      view.metatable = viewMeta
+      return push(L, values.ofTable(view))
+    }
+  }
+
   const defineOutput = () => {
     const io = new LuaTable(state)
     for (const stream of /** @type {const} */ (['stdout', 'stderr'])) {
@@ -179,7 +207,7 @@ export function createState({ vm, guard, host }) {
   }
 
   lua.lua_pushglobaltable(state)
-  define({ ...chunks.globals, print, collectgarbage })
+  define({ ...chunks.globals, print, collectgarbage, getmetatable: createGetmetatable() })
   lua.lua_getglobal(state, toBytes('string'))
   const patterns = Object.fromEntries(PATTERN_FUNCTIONS.map(name => [name, watchPattern(name)]))
   define({ ...patterns, rep, dump: null })

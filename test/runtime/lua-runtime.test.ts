@@ -599,6 +599,47 @@ t.test(
   },
 )
 
+t.test('[runtime/lua-runtime.30] no call changes what strings do in later calls', async t => {
+  const site = makeEvaluator()
+  t.teardown(() => site.close())
+  const attempts = [
+    'getmetatable("").__index = function() return "changed" end',
+    'getmetatable("x").__add = function() return "changed" end',
+    'rawset(getmetatable(""), "__add", function() return "changed" end)',
+    'rawset(getmetatable(""), "__index", function() return "changed" end)',
+    'setmetatable(getmetatable(""), { __index = { __index = 1 } })',
+    'getmetatable(getmetatable("")).__index = nil',
+    'for key in pairs(getmetatable("")) do getmetatable("")[key] = nil end',
+  ]
+  for (const lua of attempts) {
+    const after = 'return { ("a").upper ~= nil and ("a"):upper(), pcall(function() return "a" + 1 end) }'
+    await site.call('eval', {}, lua)
+    const { body, error } = await site.call('eval', {}, after)
+    t.equal(error, null, lua)
+    t.match(
+      error === null && JSON.parse(body.toString()),
+      ['A', false, /attempt to perform arithmetic on a string value/],
+      lua,
+    )
+  }
+  const seen: [lua: string, expected: unknown][] = [
+    ['return getmetatable("").__index == string', true],
+    ['return getmetatable("") ~= getmetatable("")', true],
+    ['return getmetatable(setmetatable({}, { __metatable = "mine" }))', 'mine'],
+    ['return getmetatable({}) == nil and getmetatable(1) == nil', true],
+    [
+      'return (select(2, pcall(function() getmetatable("").__mod = 1 end)))',
+      'case:1: the metatable of strings cannot be changed: all strings of all calls share it',
+    ],
+    ['return (select(2, pcall(getmetatable)))', "bad argument #1 to 'getmetatable' (value expected)"],
+  ]
+  for (const [lua, expected] of seen) {
+    const { body, error } = await site.call('eval', {}, lua)
+    t.equal(error, null, `${lua} ${error?.message}`)
+    t.same(JSON.parse(body.toString()), expected, lua)
+  }
+})
+
 t.test('[runtime/lua-runtime.22] files come from the function and the root alone', async t => {
   const site = makeLuaSite(
     {},
