@@ -28,7 +28,7 @@ export function packageFile(relative: string): string {
   return existsSync(fromSources) ? fromSources : fileURLToPath(new URL(`../../../${relative}`, import.meta.url))
 }
 
-/** Full path of a file below `runtimes/`, such as `node/daemon.mjs`. */
+/** Full path of a file below `runtimes/`, such as `daemon/daemon.mjs`. */
 export function runtimeFile(relative: string): string {
   return packageFile(`runtimes/${relative}`)
 }

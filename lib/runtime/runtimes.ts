@@ -45,7 +45,7 @@ export interface RuntimesOptions extends Pick<StartFacts, 'toContext' | 'toPackD
   onEvent(event: DaemonEvent): void
 }
 
-const NODE_DAEMON = 'node/daemon.mjs'
+const SHARED_DAEMON = 'daemon/daemon.mjs'
 /** Files of functions named in one warning. */
 const MAX_NAMED_FILES = 5
 
@@ -220,8 +220,8 @@ function toCommand(name: RuntimeName, program: string): [string, string[]] {
     case 'php':
       return [program, [runtimeFile('php/daemon.php')]]
     case 'node':
-      return [program, [runtimeFile(NODE_DAEMON)]]
+      return [program, [runtimeFile(SHARED_DAEMON)]]
     default:
-      return [process.execPath, [runtimeFile(NODE_DAEMON)]]
+      return [process.execPath, [runtimeFile(SHARED_DAEMON)]]
   }
 }

@@ -8,7 +8,7 @@ import { findCallable } from './loader.mjs'
 
 /** @typedef {import('./event.mjs').FunctionStart} FunctionStart */
 /** @typedef {import('./event.mjs').FnEvent} FnEvent */
-/** @typedef {import('./worker.mjs').Call} Call */
+/** @typedef {import('./call.mjs').Call} Call */
 /** @typedef {(event: FnEvent, call: Call) => unknown} Invoke */
 
 const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec']
@@ -34,20 +34,21 @@ const MEMORY_MB = /--max-old-space-size=(\d+)/.exec(process.execArgv.join(' '))?
  * @throws {LoadError}
  */
 export function toInvoke(fn, exports) {
-  const handler = fn.handler ?? 'handler'
+  const { names } = fn.callable
+  const name = names.at(-1)
   switch (fn.adapter ?? 'native') {
     case 'native': {
-      const { holder, call } = findCallable(fn, exports, [handler], `export function ${handler}(event) { ... }`)
+      const { holder, call } = findCallable(fn, exports, names, `export function ${name}(event) { ... }`)
       if (holder === undefined) return event => call(event, event.params)
       return event => call.call(holder, event, event.params)
     }
     case 'cloud-lambda': {
-      const callable = findCallable(fn, exports, [handler], `export async function ${handler}(event, context) { ... }`)
+      const callable = findCallable(fn, exports, names, `export async function ${name}(event, context) { ... }`)
       return (event, call) => invokeLambda(fn, callable, event, call)
     }
     case 'edge-worker': {
       const usage = 'export default { async fetch(request, env, ctx) { ... } }'
-      const callable = findCallable(fn, exports, ['fetch', handler], usage)
+      const callable = findCallable(fn, exports, names, usage)
       return (event, call) => invokeEdge(fn, callable, event, call)
     }
     default:

@@ -4,6 +4,7 @@
 
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { Writable } from 'node:stream'
+import { cutLog } from './wire.mjs'
 
 /** Bytes of one call and stream that are passed on. */
 const MAX_CAPTURED_BYTES = 64 * 1024
@@ -105,7 +106,7 @@ function add(output, name, text) {
 /**
  * @param {CallOutput} output
  * @param {boolean} isOutside - belongs to no call
- * @param {(stream: 'stdout' | 'stderr', text: string) => void} send
+ * @param {(stream: 'stdout' | 'stderr', piece: Buffer) => void} send
  */
 export function takeOutput(output, isOutside, send) {
   output.planned = false
@@ -117,6 +118,6 @@ export function takeOutput(output, isOutside, send) {
   const { stdout, stderr } = output
   output.stdout = ''
   output.stderr = ''
-  if (stdout !== '') send('stdout', stdout)
-  if (stderr !== '') send('stderr', stderr)
+  for (const piece of cutLog(Buffer.from(stdout))) send('stdout', piece)
+  for (const piece of cutLog(Buffer.from(stderr))) send('stderr', piece)
 }

@@ -4,7 +4,7 @@
 
 import { isUtf8 } from 'node:buffer'
 
-/** @typedef {import('./worker.mjs').Call} Call */
+/** @typedef {import('./call.mjs').Call} Call */
 
 /**
  * The function as told by the `start` frame.
@@ -16,6 +16,7 @@ import { isUtf8 } from 'node:buffer'
  * @property {string} root - functions root, full path
  * @property {string} dir - folder of the handler, full path
  * @property {string} entry - handler file, full path or relative to `dir`
+ * @property {{ names: string[] }} callable - symbols to look for, first found wins
  * @property {string | null} handler - callable name when one is set
  * @property {string | null} adapter - canonical name; null is `native`, any other text is unsupported
  * @property {Record<string, string>} env

@@ -5,7 +5,7 @@
 import { ContractError, show, toBytes, typeStream } from './envelope.mjs'
 import { KIND, MAX_REPLY_BODY_BYTES, STREAM_WINDOW_BYTES } from './wire.mjs'
 
-/** @typedef {import('./worker.mjs').Call} Call */
+/** @typedef {import('./call.mjs').Call} Call */
 /** @typedef {import('./envelope.mjs').Reply} Reply */
 
 /** The sending side of one call's stream: at most STREAM_WINDOW_BYTES are under way. */
@@ -53,10 +53,12 @@ export class Window {
  * @param {Uint8Array} body
  */
 export async function sendLarge(call, fields, body) {
-  call.window = new Window()
+  const window = new Window()
+  call.window = window
   call.send(KIND.reply, `{${fields},"stream":true,"length":${body.length}}`)
-  await call.window.send(call, body)
-  call.finish(KIND.end, call.canceled ? '{"canceled":true}' : '')
+  await window.send(call, body)
+  if (call.canceled) call.finishCanceled()
+  else call.finish(KIND.end, '')
 }
 
 /**
@@ -109,7 +111,7 @@ export async function sendStream(call, reply) {
       }
     }
   } catch (error) {
-    if (call.canceled) call.finish(KIND.end, '{"canceled":true}')
+    if (call.canceled) call.finishCanceled()
     else if (begun === null) call.fail(error)
     else {
       call.finish(
@@ -120,7 +122,7 @@ export async function sendStream(call, reply) {
     }
     return
   }
-  if (call.canceled) call.finish(KIND.end, '{"canceled":true}')
+  if (call.canceled) call.finishCanceled()
   else if (begun !== null) call.finish(KIND.end, '')
   else {
     if (reply.fields === '') typeStream(reply, '')

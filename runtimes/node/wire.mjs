@@ -1,5 +1,5 @@
 /**
- * Frames of the wire protocol, for the node daemon and its workers. Page: runtime/wire-protocol.
+ * Frames of the wire protocol, for node workers and the daemon of node, go and rust. Page: runtime/wire-protocol.
  *
  *   u32 length | u8 kind | u32 id | u32 header length | header: JSON text | body: raw bytes
  */
@@ -14,6 +14,7 @@ export const KIND = Object.freeze({
   stop: 5,
   exited: 6,
   log: 7,
+  loaded: 8,
   call: 16,
   reply: 17,
   chunk: 18,
@@ -25,9 +26,37 @@ export const KIND = Object.freeze({
   pong: 33,
 })
 
-const MIB = 1024 * 1024
-/** Largest frame before a function's `max_body_bytes` is added, bytes. */
-export const MAX_FRAME_BYTES = 16 * MIB
+const KIB = 1024
+const MIB = KIB * KIB
+/**
+ * Most bytes of header and body by kind, looked at before memory is taken for them. A call may have a function's
+ * `max_body_bytes` more.
+ * @type {Readonly<Record<string, readonly [number, number]>>}
+ */
+const LIMITS = {
+  hello: [4 * KIB, 16],
+  ready: [256 * KIB, 0],
+  start: [4 * MIB, 0],
+  started: [4 * KIB, 0],
+  stop: [4 * KIB, 0],
+  exited: [4 * KIB, 0],
+  log: [4 * KIB, 64 * KIB],
+  loaded: [256 * KIB, 0],
+  call: [MIB, 16 * MIB],
+  reply: [512 * KIB, 16 * MIB],
+  chunk: [4 * KIB, 256 * KIB],
+  end: [64 * KIB, 0],
+  cancel: [4 * KIB, 0],
+  error: [64 * KIB, 0],
+  more: [4 * KIB, 0],
+  ping: [4 * KIB, 64],
+  pong: [4 * KIB, 64],
+}
+/** Largest body of one `log` frame, bytes. */
+const MAX_LOG_BYTES = 64 * KIB
+/** Largest header of `ready` and `loaded`, and what it needs beside the names of files, bytes. */
+const MAX_FILES_BYTES = 256 * KIB
+const FILES_MARGIN_BYTES = 64
 /** Largest body of one `reply`, bytes; a larger one goes out as chunks. */
 export const MAX_REPLY_BODY_BYTES = MIB
 /** Bytes of a stream that may be under way, and of one chunk. */
@@ -35,12 +64,22 @@ export const STREAM_WINDOW_BYTES = 256 * 1024
 
 const PREFIX_BYTES = 13
 const FIXED_BYTES = 9
+/** Largest frame of any kind: a call, before its function's `max_body_bytes` is added, bytes. */
+const MAX_FRAME_BYTES = FIXED_BYTES + 17 * MIB
 const EMPTY = Buffer.alloc(0)
-const known = new Uint8Array(256)
-for (const kind of Object.values(KIND)) known[kind] = 1
+const MOST_HEADER_BYTES = new Int32Array(256).fill(-1)
+const MOST_BODY_BYTES = new Int32Array(256)
+/** @type {string[]} */
+const NAMES = []
+for (const [name, kind] of Object.entries(KIND)) {
+  const [header, body] = /** @type {readonly [number, number]} */ (LIMITS[name])
+  MOST_HEADER_BYTES[kind] = header
+  MOST_BODY_BYTES[kind] = body
+  NAMES[kind] = name
+}
 
 // Handlers may patch builtins; the frames of their own process must stay right.
-const { parse } = JSON
+const { parse, stringify } = JSON
 const { concat, allocUnsafe, byteLength } = Buffer
 
 export class ProtocolError extends Error {}
@@ -83,19 +122,64 @@ export function parseHeader(text) {
   return value
 }
 
+/**
+ * As many files as fit into a `ready` or `loaded` frame.
+ * @param {string[]} files
+ */
+export function cutFiles(files) {
+  let left = MAX_FILES_BYTES - FILES_MARGIN_BYTES
+  const end = files.findIndex(file => {
+    left -= byteLength(stringify(file)) + 1
+    return left < 0
+  })
+  return end === -1 ? files : files.slice(0, end)
+}
+
+/**
+ * Output in pieces that fit into `log` frames, cut between characters.
+ * @param {Buffer} bytes
+ * @returns {Buffer[]}
+ */
+export function cutLog(bytes) {
+  const pieces = []
+  for (let at = 0; at < bytes.length; ) {
+    let end = Math.min(bytes.length, at + MAX_LOG_BYTES)
+    // Text that is none is cut anywhere.
+    for (let back = 0; back < 3 && end < bytes.length && isInside(bytes, end); back++) end -= 1
+    pieces.push(bytes.subarray(at, end))
+    at = end
+  }
+  return pieces
+}
+
+/** True at a byte 10xxxxxx, which goes on with a character. @param {Buffer} bytes @param {number} at */
+function isInside(bytes, at) {
+  return (bytes.readUInt8(at) & 0xc0) === 0x80
+}
+
 /** Cuts a byte stream into frames, whatever way the transport splits it. */
 export class FrameReader {
-  /** Largest `length`; the owner raises it when it learns the function's `max_body_bytes`. */
-  maxFrameBytes = MAX_FRAME_BYTES
+  /** What the body of a `call` may have beyond the protocol's own limit: the function's `max_body_bytes`. */
+  maxBodyBytes = 0
   /** @type {Buffer[]} */
   #parts = []
   #held = 0
   #needed = PREFIX_BYTES
   #onFrame
+  /** The only kind taken, 0 for all. */
+  #only
 
-  /** @param {(kind: number, id: number, header: string, body: Buffer) => void} onFrame - `body` is a view to copy if kept */
-  constructor(onFrame) {
+  /**
+   * @param {(kind: number, id: number, header: string, body: Buffer) => void} onFrame - `body` is a view to copy if kept
+   * @param {number} [only] - the kind that the first frame must have; `acceptAll` ends that
+   */
+  constructor(onFrame, only = 0) {
     this.#onFrame = onFrame
+    this.#only = only
+  }
+
+  acceptAll() {
+    this.#only = 0
   }
 
   /**
@@ -115,32 +199,57 @@ export class FrameReader {
     }
     let at = 0
     this.#needed = PREFIX_BYTES
-    while (bytes.length - at >= 4) {
-      const length = bytes.readUInt32BE(at)
-      if (length < FIXED_BYTES) throw new ProtocolError(`frame length ${length} is below ${FIXED_BYTES}`)
-      if (length > this.maxFrameBytes) throw new ProtocolError(`frame length ${length} is above ${this.maxFrameBytes}`)
-      const next = at + 4 + length
+    while (bytes.length - at >= PREFIX_BYTES) {
+      const next = at + 4 + this.#check(bytes, at)
       if (next > bytes.length) {
-        this.#needed = 4 + length
+        this.#needed = next - at
         break
       }
-      const kind = /** @type {number} */ (bytes[at + 4])
-      if (known[kind] === 0) throw new ProtocolError(`unknown frame kind ${kind}`)
       const headerAt = at + PREFIX_BYTES
       const bodyAt = headerAt + bytes.readUInt32BE(at + 9)
-      if (bodyAt > next) throw new ProtocolError('frame header is longer than its frame')
       this.#onFrame(
-        kind,
+        /** @type {number} */ (bytes[at + 4]),
         bytes.readUInt32BE(at + 5),
         bodyAt === headerAt ? '' : bytes.toString('utf8', headerAt, bodyAt),
         bodyAt === next ? EMPTY : bytes.subarray(bodyAt, next),
       )
       at = next
     }
-    if (at < bytes.length) {
-      this.#parts = [at === 0 ? bytes : bytes.subarray(at)]
-      this.#held = bytes.length - at
-    }
+    const rest = bytes.length - at
+    if (rest === 0) return
+    // A length that cannot be right is told at once: nothing may follow it.
+    if (rest >= 4 && rest < PREFIX_BYTES) this.#checkLength(bytes.readUInt32BE(at))
+    this.#parts = [at === 0 ? bytes : bytes.subarray(at)]
+    this.#held = rest
+  }
+
+  /**
+   * @param {Buffer} bytes
+   * @param {number} at - where a frame begins, of which at least the fixed fields are here
+   * @returns {number} its length
+   */
+  #check(bytes, at) {
+    const length = this.#checkLength(bytes.readUInt32BE(at))
+    const kind = /** @type {number} */ (bytes[at + 4])
+    const mostHeader = /** @type {number} */ (MOST_HEADER_BYTES[kind])
+    if (mostHeader === -1) throw new ProtocolError(`unknown frame kind ${kind}`)
+    if (this.#only !== 0 && kind !== this.#only) throw new ProtocolError(`the first frame must be ${NAMES[this.#only]}`)
+    const header = bytes.readUInt32BE(at + 9)
+    const body = length - FIXED_BYTES - header
+    if (header > mostHeader)
+      throw new ProtocolError(`header of a ${NAMES[kind]} frame has ${header} bytes, above ${mostHeader}`)
+    if (body < 0) throw new ProtocolError('frame header is longer than its frame')
+    const mostBody = /** @type {number} */ (MOST_BODY_BYTES[kind]) + (kind === KIND.call ? this.maxBodyBytes : 0)
+    if (body > mostBody) throw new ProtocolError(`body of a ${NAMES[kind]} frame has ${body} bytes, above ${mostBody}`)
+    return length
+  }
+
+  /** @param {number} length */
+  #checkLength(length) {
+    const most = MAX_FRAME_BYTES + this.maxBodyBytes
+    if (length < FIXED_BYTES) throw new ProtocolError(`frame length ${length} is below ${FIXED_BYTES}`)
+    if (length > most) throw new ProtocolError(`frame length ${length} is above ${most}`)
+    return length
   }
 }
 

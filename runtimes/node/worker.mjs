@@ -1,207 +1,283 @@
 /**
- * Worker: one process that serves one function version over a socket of its own. Started ahead as a spare, it learns its
- * function from the `start` frame. Pages: runtime/daemon, runtime/wire-protocol.
+ * Worker: one process that serves one function version over a socket of its own. Started ahead as a spare, it is told later
+ * where to listen, and learns its function from the `start` frame. Pages: runtimes/node, runtime/wire-protocol.
  *
- *   node worker.mjs --socket <path | tcp://host:port> [--typescript]
- *   tells the uri it listens on in one line on descriptor 3
+ *   node worker.mjs --practise <address> [--typescript]    tells `warm` on descriptor 3; is told there where to listen
+ *   node worker.mjs --socket <address> [--typescript]      listens at once
+ *   An address is a path or tcp://host:port. The uri it listens on is told in one line on descriptor 3.
  */
 
 import { executionAsyncResource } from 'node:async_hooks'
 import { mkdirSync, statSync, writeSync } from 'node:fs'
-import { connect, createServer, Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { parseArgs } from 'node:util'
 import { toInvoke } from './adapters.mjs'
+import { Call } from './call.mjs'
 import { CallOutput, captureOutput, currentCall, takeOutput } from './capture.mjs'
-import { ContractError, toReply } from './envelope.mjs'
+import { toReply } from './envelope.mjs'
 import { FnEvent } from './event.mjs'
 import { toFailure } from './failure.mjs'
+import { Lifeline } from './lifeline.mjs'
+import { Link } from './link.mjs'
 import { loadModule, stopCompiler, warmUpCompiler } from './loader.mjs'
+import { exitNow, watchProcess } from './process.mjs'
 import { sendLarge, sendStream } from './stream.mjs'
-import {
-  encodeFrame,
-  FrameReader,
-  FrameWriter,
-  KIND,
-  MAX_FRAME_BYTES,
-  MAX_REPLY_BODY_BYTES,
-  PROTOCOL_VERSION,
-  ProtocolError,
-  parseHeader,
-} from './wire.mjs'
+import { cutFiles, KIND, MAX_REPLY_BODY_BYTES, ProtocolError, parseHeader } from './wire.mjs'
 
 const WARM_UP_CALLS = 3
-/** Milliseconds between looks at a gateway that sends nothing more. */
-const PROBE_INTERVAL_MS = 50
-/** A greeting is small; a peer that sends more is none, bytes. */
-const MAX_GREETING_BYTES = 1024
 // Captured before user code can patch them.
 const { parse, stringify } = JSON
-const exitNow = /** @type {any} */ (process).reallyExit.bind(process)
-const exitProperly = process.exit.bind(process)
 const runInCall = currentCall.run.bind(currentCall)
 const soon = setImmediate
 
-/**
- * One tick's object that is never let go: when a collection finds none alive the engine forgets how to build them fast.
- * @type {object | null}
- */
-export let keptTick = null
-process.nextTick(() => {
-  keptTick = executionAsyncResource()
-})
+/** @typedef {import('./event.mjs').FunctionStart} FunctionStart */
 
-/** @type {Map<number, Call>} */
-const calls = new Map()
-const outside = new CallOutput()
-/** Promises that outlive their calls; the worker ends in good order only when they are settled. */
-let backgroundCount = 0
-let closing = false
-/** @type {import('node:net').Socket | null} */
-let connection = null
-/** Of that connection. @type {FrameReader | null} */
-let reader = null
-/** @type {FrameWriter} */
-let writer = new FrameWriter(() => {})
-/** @type {import('./event.mjs').FunctionStart | null} */
-let fn = null
-/** @type {import('./adapters.mjs').Invoke | null} */
-let invoke = null
-/** Calls that came before the function was loaded, in order. @type {Map<number, () => void>} */
-const waiting = new Map()
-/** A function that is loaded before the gateway asks for it, by the text of its `start`. */
-const early = {
-  header: '',
-  /** @type {ReturnType<typeof load> | null} */
-  module: null,
-}
-
-/** One call from its frame to its answer. */
-export class Call extends CallOutput {
-  /** @type {number} */
-  id
-  /** Nobody waits for the answer any more. */
-  canceled = false
-  startedAt = performance.now()
-  /** @type {import('./stream.mjs').Window | null} */
-  window = null
-  /** @type {(() => unknown) | null} */
-  stopStream = null
-  /** @type {AbortController | null} */
-  controller = null
-
-  /** @param {number} id */
-  constructor(id) {
-    super()
-    this.id = id
+/** The worker of this process. */
+class Worker {
+  /**
+   * One tick's object that is never let go: when a collection finds none alive the engine forgets how to build them fast.
+   * @type {object | null}
+   */
+  keptTick = null
+  #link = new Link({
+    onFrame: (kind, id, header, body) => this.#handleFrame(kind, id, header, body),
+    onLastFrame: () => {
+      this.#closing = true
+      this.#endWhenDone()
+    },
+    onClose: () => exitNow(0),
+  })
+  /** What calls need of it. @type {import('./call.mjs').CallHost} */
+  #host = {
+    send: (kind, id, header, body) => this.#link.send(kind, id, header, body),
+    sendOutput: call => this.#sendOutput(call, call.id),
+    handleEnd: call => {
+      this.#calls.delete(call.id)
+      this.#endWhenDone()
+    },
+    addBackground: settled => {
+      this.#background += 1
+      settled.then(() => {
+        this.#background -= 1
+        this.#endWhenDone()
+      })
+    },
+  }
+  /** A private folder for compiled code; null when there is none. */
+  #cacheDir
+  /** @type {Map<number, Call>} */
+  #calls = new Map()
+  /** Calls that came before the function was loaded, in order. @type {Map<number, () => void>} */
+  #waiting = new Map()
+  #outside = new CallOutput()
+  /** Promises that outlive their calls; the worker ends in good order only when they are settled. */
+  #background = 0
+  #closing = false
+  /** @type {FunctionStart | null} */
+  #fn = null
+  /** @type {import('./adapters.mjs').Invoke | null} */
+  #invoke = null
+  /** A function that is loaded before the gateway asks for it, by the text of its `start`. */
+  #early = {
+    header: '',
+    /** @type {ReturnType<typeof loadModule> | null} */
+    module: null,
   }
 
-  get signal() {
-    if (this.controller === null) {
-      this.controller = new AbortController()
-      if (this.canceled) this.controller.abort(new Error('nobody waits for the answer any more'))
+  /** @param {string | null} cacheDir */
+  constructor(cacheDir) {
+    this.#cacheDir = cacheDir
+    process.nextTick(() => {
+      this.keptTick = executionAsyncResource()
+    })
+    captureOutput(this.#outside, output => soon(() => this.#sendOutput(output, output instanceof Call ? output.id : 0)))
+    watchProcess(() => this.#leave())
+  }
+
+  /**
+   * @param {string} address
+   * @returns {Promise<string>} the uri it listens on
+   */
+  async listen(address) {
+    try {
+      return await this.#link.listen(address)
+    } catch (error) {
+      writeSync(2, `worker cannot listen on ${address}: ${/** @type {Error} */ (error).message}\n`)
+      return exitNow(1)
     }
-    return this.controller.signal
+  }
+
+  /**
+   * The daemon knows the function before the gateway has connected: it is loaded meanwhile.
+   * @param {string} header - text of the `start` that will follow
+   */
+  loadEarly(header) {
+    if (this.#fn !== null || this.#early.module !== null) return
+    this.#early.header = header
+    this.#early.module = this.#load(toStart(header))
+    // Told when the gateway asks.
+    this.#early.module.catch(() => {})
+  }
+
+  /**
+   * Walks the way of a first call once, so that the real one finds everything loaded and compiled.
+   * @param {string} address - to listen on meanwhile
+   * @param {boolean} isTypeScript
+   */
+  async warmUp(address, isTypeScript) {
+    if (isTypeScript) warmUpCompiler(this.#cacheDir)
+    const dir = fileURLToPath(new URL('./warm-up', import.meta.url))
+    for (const entry of ['common.cjs', 'detected.js']) {
+      this.#fn = /** @type {any} */ ({ name: '', env: {}, context: {}, handler: null, root: dir, dir, entry })
+      await loadModule(/** @type {any} */ (this.#fn), this.#cacheDir)
+    }
+    this.#invoke = async () => ({ status: 200, headers: { a: 'b' }, body: { ready: true } })
+    for (let id = 1; id <= WARM_UP_CALLS; id++) this.#runCall(id, '{"raw_path":"/","headers":{}}', Buffer.from('x'))
+    await null
+    this.#fn = null
+    this.#invoke = null
+    await this.#link.practise(address)
   }
 
   /**
    * @param {number} kind
+   * @param {number} id
    * @param {string} header
-   * @param {Uint8Array | null} [body]
+   * @param {Buffer} body
    */
-  send(kind, header, body = null) {
-    if (!this.over) writer.add(kind, this.id, header, body)
+  #handleFrame(kind, id, header, body) {
+    switch (kind) {
+      case KIND.call:
+        if (this.#invoke !== null) this.#runCall(id, header, body)
+        else this.#waiting.set(id, () => this.#runCall(id, header, body))
+        return
+      case KIND.cancel:
+        if (this.#waiting.delete(id)) this.#link.send(KIND.end, id, '{"canceled":true}')
+        else this.#calls.get(id)?.cancel()
+        return
+      case KIND.more:
+        this.#calls.get(id)?.window?.grant(Number(parseHeader(header).bytes) || 0)
+        return
+      case KIND.ping:
+        this.#link.send(KIND.pong, id, '')
+        return
+      case KIND.start:
+        if (this.#fn !== null || (this.#early.module !== null && this.#early.header !== header))
+          throw new ProtocolError('a worker serves one function')
+        this.#start(toStart(header))
+        return
+      default:
+    }
   }
 
-  /** The last frame of the call; output captured so far goes out before it. @type {Call['send']} */
-  finish(kind, header, body = null) {
-    if (this.over) return
-    sendOutput(this)
-    this.end()
-    calls.delete(this.id)
-    writer.add(kind, this.id, header, body)
-    endWhenDone()
+  /** @param {FunctionStart} fn */
+  async #start(fn) {
+    this.#fn = fn
+    this.#link.allowBodies(Number(fn.context?.max_body_bytes) || 0)
+    this.#sendOutput(this.#outside, 0)
+    try {
+      const { exports, files } = await (this.#early.module ?? this.#load(fn))
+      this.#invoke = toInvoke(fn, exports)
+      stopCompiler()
+      this.#link.send(KIND.ready, 0, stringify({ max_inflight: 0, files: cutFiles(files) }))
+      // Before any handler runs: one that never returns must not keep the gateway waiting for this.
+      this.#link.flush()
+    } catch (error) {
+      this.#sendOutput(this.#outside, 0)
+      this.#link.send(KIND.error, 0, stringify(toFailure('load', error)))
+      this.#link.end(() => exitNow(1))
+      return
+    }
+    for (const [id, run] of this.#waiting) {
+      this.#waiting.delete(id)
+      run()
+    }
   }
 
   /**
-   * @param {unknown} error
-   * @param {boolean} [ends] - the worker ends with this call
+   * Prepares the process for a function and loads its module.
+   * @param {FunctionStart} fn
    */
-  fail(error, ends = false) {
-    if (this.over) return
-    if (this.canceled) {
-      this.finish(KIND.end, '{"canceled":true}')
+  async #load(fn) {
+    Object.assign(process.env, fn.env)
+    if (fn.production) process.env.NODE_ENV ??= 'production'
+    // Relative paths of a handler mean its own folder.
+    process.chdir(fn.dir)
+    delete process.env.PWD
+    return loadModule(fn, this.#cacheDir)
+  }
+
+  /**
+   * @param {number} id
+   * @param {string} header
+   * @param {Buffer} body
+   */
+  #runCall(id, header, body) {
+    const call = new Call(id, this.#host)
+    this.#calls.set(id, call)
+    let result
+    try {
+      const event = new FnEvent(/** @type {any} */ (this.#fn), parse(header), body, call)
+      result = runInCall(call, /** @type {any} */ (this.#invoke), event, call)
+      if (typeof result === 'object' && result !== null && typeof result.then === 'function') {
+        result.then(
+          (/** @type {unknown} */ value) => answer(call, value),
+          (/** @type {unknown} */ error) => call.fail(error),
+        )
+        return
+      }
+    } catch (error) {
+      call.fail(error)
       return
     }
-    const failure = toFailure(error instanceof ContractError ? 'contract' : 'exception', error)
-    this.finish(KIND.error, stringify(ends ? { ...failure, ends } : failure))
+    answer(call, result)
   }
 
-  cancel() {
-    if (this.canceled || this.over) return
-    this.canceled = true
-    this.controller?.abort(new Error('nobody waits for the answer any more'))
-    this.window?.wake()
-    if (this.stopStream === null) return
-    // A stream that can be stopped is over as soon as its own clean-up is.
-    const stop = async () => this.stopStream?.()
-    stop().then(
-      () => this.finish(KIND.end, '{"canceled":true}'),
-      () => this.finish(KIND.end, '{"canceled":true}'),
-    )
+  /**
+   * @param {CallOutput} output
+   * @param {number} id - of its call, 0 for none
+   */
+  #sendOutput(output, id) {
+    // Kept for the gateway while it is not here yet.
+    if (!this.#link.isConnected) return
+    if (output.stdout === '' && output.stderr === '') return
+    takeOutput(output, id === 0, (stream, bytes) => this.#link.send(KIND.log, id, `{"stream":"${stream}"}`, bytes))
   }
 
-  /** @param {Promise<unknown>} settled - never rejects */
-  background(settled) {
-    backgroundCount += 1
-    settled.then(() => {
-      backgroundCount -= 1
-      endWhenDone()
-    })
+  /** Says what is still to be said and hangs up at once: the gateway must not send another call to a process that ends. */
+  #leave() {
+    if (this.#link.isConnected) this.#sendOutput(this.#outside, 0)
+    else takeOutput(this.#outside, true, (stream, bytes) => writeSync(stream === 'stdout' ? 1 : 2, bytes))
+    this.#link.destroy()
   }
-}
 
-/** @param {CallOutput} output */
-function sendOutput(output) {
-  // Kept for the gateway, which is not here yet.
-  if (connection === null) return
-  if (output.stdout === '' && output.stderr === '') return
-  const id = output instanceof Call ? output.id : 0
-  takeOutput(output, id === 0, (stream, text) => writer.add(KIND.log, id, `{"stream":"${stream}"}`, Buffer.from(text)))
+  /** The gateway sends nothing more: what runs is finished, then the process ends. */
+  #endWhenDone() {
+    if (!this.#closing || this.#calls.size > 0 || this.#background > 0) return
+    this.#sendOutput(this.#outside, 0)
+    this.#link.end(() => exitNow(0))
+  }
 }
 
 /**
- * @param {number} id
- * @param {string} header
- * @param {Buffer} body
+ * @param {string} header - of a `start` frame
+ * @returns {FunctionStart}
+ * @throws {ProtocolError}
  */
-function runCall(id, header, body) {
-  const call = new Call(id)
-  calls.set(id, call)
-  let result
-  try {
-    const event = new FnEvent(/** @type {any} */ (fn), parse(header), body, call)
-    result = runInCall(call, /** @type {any} */ (invoke), event, call)
-    if (typeof result === 'object' && result !== null && typeof result.then === 'function') {
-      result.then(
-        (/** @type {unknown} */ value) => answer(call, value),
-        (/** @type {unknown} */ error) => call.fail(error),
-      )
-      return
-    }
-  } catch (error) {
-    call.fail(error)
-    return
-  }
-  answer(call, result)
+function toStart(header) {
+  const start = /** @type {any} */ (parseHeader(header))
+  if (!Array.isArray(start.callable?.names))
+    throw new ProtocolError('start must have callable.names, a list of symbols to look for')
+  return start
 }
 
 /** @param {Call} call @param {unknown} value */
 function answer(call, value) {
   if (call.over) return
   if (call.canceled) {
-    call.finish(KIND.end, '{"canceled":true}')
+    call.finishCanceled()
     return
   }
   try {
@@ -215,173 +291,11 @@ function answer(call, value) {
 }
 
 /**
- * @param {number} kind
- * @param {number} id
- * @param {string} header
- * @param {Buffer} body
+ * The folder for compiled code; null when the folder it would lie in is open to others.
+ * @param {string} address
  */
-function onFrame(kind, id, header, body) {
-  switch (kind) {
-    case KIND.call:
-      if (invoke !== null) runCall(id, header, body)
-      else waiting.set(id, () => runCall(id, header, body))
-      return
-    case KIND.cancel:
-      if (waiting.delete(id)) writer.add(KIND.end, id, '{"canceled":true}')
-      else calls.get(id)?.cancel()
-      return
-    case KIND.more:
-      calls.get(id)?.window?.grant(Number(parseHeader(header).bytes) || 0)
-      return
-    case KIND.ping:
-      writer.add(KIND.pong, id, '')
-      return
-    case KIND.start:
-      if (fn !== null || (early.module !== null && early.header !== header))
-        throw new ProtocolError('a worker serves one function')
-      start(header)
-      return
-    default:
-  }
-}
-
-/**
- * Prepares the process for a function and loads its module.
- * @param {import('./event.mjs').FunctionStart} started
- */
-async function load(started) {
-  Object.assign(process.env, started.env)
-  if (started.production) process.env.NODE_ENV ??= 'production'
-  // Relative paths of a handler mean its own folder.
-  process.chdir(started.dir)
-  delete process.env.PWD
-  return loadModule(started, cacheDir)
-}
-
-/**
- * The daemon knows the function before the gateway has connected: it is loaded meanwhile.
- * @param {string} header - text of the `start` that will follow
- */
-function loadEarly(header) {
-  if (fn !== null || early.module !== null) return
-  early.header = header
-  early.module = load(/** @type {any} */ (parseHeader(header)))
-  // Told when the gateway asks.
-  early.module.catch(() => {})
-}
-
-/** @param {string} header - of the `start` frame */
-async function start(header) {
-  const started = /** @type {import('./event.mjs').FunctionStart} */ (/** @type {unknown} */ (parseHeader(header)))
-  fn = started
-  if (reader !== null) reader.maxFrameBytes += Number(started.context?.max_body_bytes) || 0
-  sendOutput(outside)
-  try {
-    const { exports, files } = await (early.module ?? load(started))
-    invoke = toInvoke(started, exports)
-    stopCompiler()
-    writer.add(KIND.ready, 0, stringify({ max_inflight: 0, files }))
-    // Before any handler runs: one that never returns must not keep the gateway waiting for this.
-    writer.flush()
-  } catch (error) {
-    sendOutput(outside)
-    writer.add(KIND.error, 0, stringify(toFailure('load', error)))
-    finishConnection()
-    return
-  }
-  for (const [id, run] of waiting) {
-    waiting.delete(id)
-    run()
-  }
-}
-
-/**
- * @param {import('node:net').Socket} socket
- * @param {string} message
- */
-function refuse(socket, message) {
-  writer.flush()
-  socket.end(encodeFrame(KIND.error, 0, stringify({ code: 'protocol', message })))
-  socket.destroySoon()
-}
-
-function finishConnection() {
-  writer.flush()
-  connection?.end(() => exitNow(1))
-}
-
-/** Says what is still to be said and hangs up at once: the gateway must not send another call to a process that ends. */
-function leave() {
-  if (connection === null) takeOutput(outside, true, (stream, text) => writeSync(stream === 'stdout' ? 1 : 2, text))
-  else sendOutput(outside)
-  writer.flush()
-  connection?.destroy()
-}
-
-/** The gateway sends nothing more: what runs is finished, then the process ends. */
-function endWhenDone() {
-  if (!closing || calls.size > 0 || backgroundCount > 0) return
-  sendOutput(outside)
-  writer.flush()
-  connection?.end(() => exitNow(0))
-}
-
-/**
- * The first peer that greets is the gateway; nobody else gets in after it, and who does not greet takes nothing away.
- * @param {import('node:net').Socket} socket
- */
-function meet(socket) {
-  const own = new FrameReader((kind, id, header, body) => {
-    if (connection === socket) onFrame(kind, id, header, body)
-    else if (connection !== null || kind !== KIND.hello || parseHeader(header).role !== 'worker') {
-      throw new ProtocolError('this socket serves one gateway, which begins with hello in the role worker')
-    } else if (body[0] !== PROTOCOL_VERSION) {
-      throw new ProtocolError(`protocol version ${body[0]} is not spoken here`)
-    } else serve(socket, own)
-  })
-  own.maxFrameBytes = MAX_GREETING_BYTES
-  socket.on('error', () => {})
-  socket.on('data', chunk => {
-    try {
-      own.push(chunk)
-    } catch (error) {
-      refuse(socket, /** @type {Error} */ (error).message)
-    }
-  })
-  socket.on('end', () => {
-    if (connection !== socket) {
-      socket.end()
-      return
-    }
-    closing = true
-    endWhenDone()
-    // A gateway that closed for good cannot be told from one that still listens, unless by writing to it.
-    setInterval(() => writer.add(KIND.pong, 0, ''), PROBE_INTERVAL_MS)
-  })
-  socket.on('close', () => {
-    if (connection === socket) exitNow(0)
-  })
-}
-
-/**
- * @param {import('node:net').Socket} socket
- * @param {FrameReader} own - reader of the socket
- */
-function serve(socket, own) {
-  server.close()
-  connection = socket
-  reader = own
-  reader.maxFrameBytes = MAX_FRAME_BYTES
-  writer = new FrameWriter(bytes => {
-    if (!socket.destroyed) socket.write(bytes)
-  })
-}
-
-/**
- * A private folder for compiled code, null when there is none.
- * @param {string} folder
- */
-function privateFolder(folder) {
+function makeCacheDir(address) {
+  const folder = address.startsWith('tcp://') ? tmpdir() : dirname(address)
   const { mode, uid } = statSync(folder)
   if ((mode & 0o077) !== 0 || uid !== process.getuid?.()) return null
   const cache = join(folder, 'cache')
@@ -389,84 +303,21 @@ function privateFolder(folder) {
   return cache
 }
 
-/** Walks the way of a first call once, so that the real one finds everything loaded and compiled. */
-async function warmUp() {
-  if (process.argv.includes('--typescript')) warmUpCompiler(cacheDir)
-  const dir = fileURLToPath(new URL('./warm-up', import.meta.url))
-  for (const entry of ['common.cjs', 'detected.js']) {
-    fn = /** @type {any} */ ({ name: '', env: {}, context: {}, handler: null, root: dir, dir, entry })
-    await loadModule(/** @type {any} */ (fn), cacheDir)
+async function main() {
+  const { values } = parseArgs({
+    options: { practise: { type: 'string' }, socket: { type: 'string' }, typescript: { type: 'boolean' } },
+  })
+  const address = values.practise ?? values.socket ?? ''
+  const lifeline = new Lifeline(() => exitNow(0))
+  const worker = new Worker(makeCacheDir(address))
+  await worker.warmUp(address, values.typescript === true)
+  let told = { socket: address, start: null }
+  if (values.practise !== undefined) {
+    lifeline.tell('warm')
+    told = parse(await lifeline.hear())
   }
-  invoke = async () => ({ status: 200, headers: { a: 'b' }, body: { ready: true } })
-  for (let id = 1; id <= WARM_UP_CALLS; id++) runCall(id, '{"raw_path":"/","headers":{}}', Buffer.from('x'))
-  await null
-  fn = null
-  invoke = null
-  await greetSelf()
+  lifeline.tell(await worker.listen(told.socket))
+  if (told.start !== null) worker.loadEarly(told.start)
 }
 
-/** Connects as a gateway would and is refused. */
-function greetSelf() {
-  const bound = /** @type {string | import('node:net').AddressInfo} */ (server.address())
-  const socket = connect(typeof bound === 'string' ? { path: bound } : { host: bound.address, port: bound.port })
-  socket.on('error', () => {})
-  socket.resume()
-  socket.end(encodeFrame(KIND.hello, 0, '{"role":"practice"}', Buffer.from([PROTOCOL_VERSION])))
-  return new Promise(resolve => socket.once('close', resolve))
-}
-
-const address = process.argv[process.argv.indexOf('--socket') + 1] ?? ''
-const tcp = address.startsWith('tcp://') ? new URL(address) : null
-const cacheDir = tcp === null ? privateFolder(dirname(address)) : privateFolder(tmpdir())
-
-captureOutput(outside, output => soon(sendOutput, output))
-
-process.on('uncaughtException', error => {
-  const call = currentCall.getStore()
-  const { message, stack } = toFailure('exception', error)
-  process.stderr.write(`uncaught exception: ${stack || message}\n`)
-  if (call instanceof Call) call.fail(error, true)
-  // Its state is unknown from here on.
-  leave()
-  exitNow(1)
-})
-process.on('unhandledRejection', reason => {
-  const { message, stack } = toFailure('exception', reason)
-  process.stderr.write(`unhandled rejection: ${stack || message}\n`)
-})
-process.exit = /** @type {typeof process.exit} */ (
-  code => {
-    const call = currentCall.getStore()
-    if (call instanceof Call)
-      call.fail(new Error(`handler ended the process with exit code ${code ?? process.exitCode ?? 0}`), true)
-    leave()
-    return exitProperly(code)
-  }
-)
-
-const server = createServer({ allowHalfOpen: true, noDelay: true }, meet)
-server.on('error', error => {
-  process.stderr.write(`worker cannot listen on ${address}: ${error.message}\n`)
-  writer.flush()
-  exitNow(1)
-})
-server.listen(
-  tcp === null ? { path: address } : { host: tcp.hostname.replace(/^\[|\]$/g, ''), port: Number(tcp.port) },
-  () => {
-    const bound = server.address()
-    const uri = typeof bound === 'object' && bound !== null ? `tcp://${tcp?.hostname}:${bound.port}` : `unix:${address}`
-    // The daemon holds the other end of this pipe: where nothing else tells a worker of the daemon's end, this does.
-    const lifeline = new Socket({ fd: 3, readable: true, writable: true })
-    lifeline.on('error', () => {})
-    lifeline.on('close', () => exitNow(0))
-    let told = ''
-    lifeline.on('data', bytes => {
-      told += bytes
-      const end = told.indexOf('\n')
-      if (end === -1) return
-      loadEarly(told.slice(0, end))
-      told = told.slice(end + 1)
-    })
-    warmUp().then(() => lifeline.write(`${uri}\n`))
-  },
-)
+main()

@@ -239,6 +239,8 @@ export interface DaemonOptions {
   /** Environment beside a minimal one: `FNGW_*`. */
   env?: Record<string, string>
   args?: string[]
+  /** Open descriptors of this process that the daemon inherits, from 3 on. */
+  inherit?: number[]
   /** Address to listen on instead of a unix socket, such as `tcp://127.0.0.1:9001`. */
   socket?: string
 }
@@ -305,9 +307,9 @@ export class DaemonClient {
 }
 
 const COMMANDS: Record<string, [string, string[]]> = {
-  node: [process.execPath, [join(PROJECT, 'runtimes/node/daemon.mjs')]],
-  go: [process.execPath, [join(PROJECT, 'runtimes/node/daemon.mjs')]],
-  rust: [process.execPath, [join(PROJECT, 'runtimes/node/daemon.mjs')]],
+  node: [process.execPath, [join(PROJECT, 'runtimes/daemon/daemon.mjs')]],
+  go: [process.execPath, [join(PROJECT, 'runtimes/daemon/daemon.mjs')]],
+  rust: [process.execPath, [join(PROJECT, 'runtimes/daemon/daemon.mjs')]],
   python: ['python3', ['-u', join(PROJECT, 'runtimes/python/daemon.py')]],
   php: ['php', [join(PROJECT, 'runtimes/php/daemon.php')]],
 }
@@ -322,13 +324,13 @@ export async function startDaemon(runtime: string, options: DaemonOptions): Prom
     command,
     [...args, '--socket', socket, '--index', '1', '--root', options.root, ...(options.args ?? [])],
     {
-      stdio: ['pipe', 'pipe', 'pipe'],
+      stdio: ['pipe', 'pipe', 'pipe', ...(options.inherit ?? [])],
       detached: true,
       env: { PATH: process.env.PATH, HOME: process.env.HOME, FNGW_RUNTIME: runtime, ...options.env },
     },
   )
   let output = ''
-  child.stderr.on('data', bytes => (output += bytes))
+  child.stderr?.on('data', bytes => (output += bytes))
   for (;;) {
     const control = new FrameClient(uri)
     control.send(KIND.hello, 0, { role: 'control' }, HELLO_BYTE)

@@ -407,7 +407,7 @@ t.test(
     const launch = (uri: string) =>
       spawn(
         process.execPath,
-        [new URL('../../runtimes/node/daemon.mjs', import.meta.url).pathname, '--socket', uri, '--standalone'],
+        [new URL('../../runtimes/daemon/daemon.mjs', import.meta.url).pathname, '--socket', uri, '--standalone'],
         { stdio: 'ignore', env: { PATH: process.env.PATH } },
       )
     const own = uris.map(launch)

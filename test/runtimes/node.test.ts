@@ -1,6 +1,7 @@
 import { execFileSync, spawnSync } from 'node:child_process'
-import { existsSync, readFileSync } from 'node:fs'
+import { closeSync, existsSync, openSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import net from 'node:net'
+import { basename } from 'node:path'
 import t from 'tap'
 import { KIND } from '../../lib/runtime/wire-protocol.ts'
 import { encodeFrame as encodeNodeFrame, FrameReader as NodeFrameReader } from '../../runtimes/node/wire.mjs'
@@ -17,7 +18,7 @@ import {
   type WorkerStart,
 } from '../helpers/worker-client.ts'
 
-const DAEMON = new URL('../../runtimes/node/daemon.mjs', import.meta.url).pathname
+const DAEMON = new URL('../../runtimes/daemon/daemon.mjs', import.meta.url).pathname
 const WINDOW_BYTES = 256 * 1024
 const MEMORY_MB = 128
 
@@ -180,6 +181,38 @@ t.test('[runtimes/node.2] starts are answered by spares, also when a spare has d
   await withWorker('pass.mjs', {}, async worker => t.equal((await worker.call()).text, '"pass"'))
 })
 
+t.test('[runtimes/node.31] a spare has no socket, and a worker’s is its owner’s alone', async t => {
+  const umask = process.umask(0)
+  const open = await startDaemon('node', { root: tree.root, socket: `unix:${tree.path('spare.sock')}` })
+  process.umask(umask)
+  await until(() => childrenOf(open.child.pid!).length === 1)
+  const [spare] = childrenOf(open.child.pid!)
+  const before = readdirSync(tree.root)
+  const { uri, pid } = await open.startWorker({ entry: 'pass.mjs' })
+  t.equal(pid, spare)
+  t.match(uri, /\/spare-[0-9a-f]{10}\.sock$/)
+  t.notOk(before.includes(basename(uri)), 'nothing had its name before')
+  t.equal(statSync(uri.replace('unix:', '')).mode & 0o777, 0o600)
+  await open.close()
+})
+
+t.test('[runtimes/node.32] what the daemon inherited beyond its standard descriptors no worker has', async t => {
+  const fd = openSync(tree.path('pass.mjs'), 'r')
+  // Node closes the first descriptors by itself.
+  const heir = await startDaemon('node', { root: tree.root, inherit: Array.from({ length: 40 }, () => fd) })
+  closeSync(fd)
+  tree.write({
+    'open.mjs':
+      "import { readdirSync, readlinkSync } from 'node:fs'\nconst link = fd => { try { return readlinkSync('/proc/self/fd/' + fd) } catch {} }\nexport const handler = () => readdirSync('/proc/self/fd').map(link)\n",
+  })
+  const worker = await heir.worker({ dir: tree.root, entry: 'open.mjs' })
+  const links: string[] = JSON.parse((await worker.call()).text)
+  t.ok(links.some(link => link === '/dev/null'))
+  t.notOk(links.some(link => link?.endsWith('pass.mjs')))
+  await worker.close()
+  await heir.close()
+})
+
 t.test('[runtimes/node.30] a worker loads its function before the gateway connects', async t => {
   const files = {
     'early.mjs':
@@ -192,6 +225,7 @@ t.test('[runtimes/node.30] a worker loads its function before the gateway connec
     const start = { key: 'k', runtime: 'node', name: 'n', version: null, root: tree.root, dir: tree.root, entry }
     const early = JSON.stringify({
       ...start,
+      callable: { names: ['handler'] },
       handler: null,
       adapter: 'native',
       env: { A: 'b' },

@@ -10,7 +10,7 @@ mod base64;
 mod capture;
 mod envelope;
 mod event;
-mod meet;
+mod link;
 mod pool;
 mod system;
 mod wire;
@@ -98,9 +98,9 @@ extern "C" fn flush_output() {
 
 /// Answers calls with the handler until the gateway hangs up.
 pub fn serve<A: Answer>(handler: impl Fn(Value) -> A + Send + Sync + 'static) -> ! {
-    let (mut reader, writer) = meet::meet();
+    let (mut reader, writer) = link::meet();
     let writer = Arc::new(writer);
-    let function = match meet::start(&mut reader) {
+    let function = match link::start(&mut reader) {
         Ok(function) => function,
         Err(message) => {
             writer.send(wire::ERROR, 0, &json!({ "code": "load", "message": message }).to_string(), b"");

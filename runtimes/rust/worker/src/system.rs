@@ -15,6 +15,12 @@ struct Part {
     count: usize,
 }
 
+/// `mode_t`.
+#[cfg(target_os = "linux")]
+type Mode = u32;
+#[cfg(not(target_os = "linux"))]
+type Mode = u16;
+
 const POLLIN: i16 = 1;
 const F_SETFD: c_int = 2;
 const F_GETFL: c_int = 3;
@@ -34,6 +40,7 @@ extern "C" {
     fn read(fd: c_int, to: *mut c_void, most: usize) -> isize;
     fn writev(fd: c_int, parts: *const Part, count: c_int) -> isize;
     fn poll(fds: *mut PollFd, count: std::os::raw::c_ulong, timeout: c_int) -> c_int;
+    fn umask(mask: Mode) -> Mode;
     fn atexit(callback: extern "C" fn()) -> c_int;
 }
 
@@ -54,6 +61,13 @@ pub fn redirect(fd: c_int) -> Option<(c_int, c_int)> {
     Some((ends[0], outside))
 }
 
+/// Does something while new files have no bit of the mask.
+pub fn with_umask<T>(mask: u32, act: impl FnOnce() -> T) -> T {
+    let before = unsafe { umask(mask as Mode) };
+    let result = act();
+    unsafe { umask(before) };
+    result
+}
 
 pub fn keep_from_children(fd: c_int) {
     unsafe { fcntl(fd, F_SETFD, FD_CLOEXEC) };

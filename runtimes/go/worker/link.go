@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 )
 
 func fail(message string) {
@@ -17,7 +18,10 @@ func fail(message string) {
 
 func listen(address string) (net.Listener, string, error) {
 	if !strings.HasPrefix(address, "tcp://") {
+		// A socket is its owner's alone from the moment it has a name.
+		before := syscall.Umask(0177)
 		listener, err := net.Listen("unix", address)
+		syscall.Umask(before)
 		return listener, "unix:" + address, err
 	}
 	at, err := url.Parse(address)

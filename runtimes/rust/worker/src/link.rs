@@ -13,6 +13,9 @@ use std::process::exit;
 use std::sync::mpsc::{channel, Sender};
 use std::thread;
 
+/// A socket is its owner's alone from the moment it has a name.
+const SOCKET_UMASK: u32 = 0o177;
+
 enum Listener {
     Unix(UnixListener),
     Tcp(TcpListener),
@@ -20,7 +23,7 @@ enum Listener {
 
 fn listen(address: &str) -> std::io::Result<(Listener, String)> {
     match address.strip_prefix("tcp://") {
-        None => Ok((Listener::Unix(UnixListener::bind(address)?), format!("unix:{}", address))),
+        None => Ok((Listener::Unix(system::with_umask(SOCKET_UMASK, || UnixListener::bind(address))?), format!("unix:{}", address))),
         Some(host) => {
             let listener = TcpListener::bind(host)?;
             let port = listener.local_addr()?.port();

@@ -1,0 +1,53 @@
+/**
+ * The command line of a worker with the limits of this machine around it. Page: runtime/daemon.
+ */
+
+import { accessSync, constants } from 'node:fs'
+import { delimiter, join } from 'node:path'
+
+/** Megabytes of private memory a process needs beside what its function may allocate: code, stacks, reserved heap. */
+export const BASE_MEMORY_MB = 256
+
+// `ulimit -d` bounds native memory too; the kernel's own victim choice falls on workers first; no core files. The shell
+// stays as the worker's parent: a handler that kills its parent then hits nobody else.
+const GUARD_SCRIPT =
+  'ulimit -c 0 2>/dev/null; ulimit -d "$0" 2>/dev/null; echo 1000 2>/dev/null >/proc/self/oom_score_adj; "$@"; exit $?'
+
+/** Puts limits around command lines. */
+export class Guard {
+  /** Ends a process with its parent; null where the system has no such program. */
+  #setpriv = process.platform === 'linux' ? findProgram('setpriv') : null
+
+  /**
+   * @param {string} command
+   * @param {readonly string[]} args
+   * @param {number} memoryMb - megabytes the worker may allocate; 0 means no limit
+   * @returns {[string, string[]]}
+   */
+  wrap(command, args, memoryMb) {
+    if (process.platform === 'win32') return [command, [...args]]
+    // Each process dies with its parent, so all of them with the daemon, even when that is killed and cannot tell anybody.
+    const bound = this.#setpriv === null ? [] : [this.#setpriv, '--pdeathsig', 'KILL', '--']
+    const isLimited = memoryMb > 0 && process.platform === 'linux'
+    const limit = isLimited ? String((memoryMb + BASE_MEMORY_MB) * 1024) : 'unlimited'
+    const line = [...bound, '/bin/sh', '-c', GUARD_SCRIPT, limit, ...bound, command, ...args]
+    return [/** @type {string} */ (line[0]), line.slice(1)]
+  }
+}
+
+/**
+ * @param {string} name
+ * @returns {string | null} full path of a program on PATH
+ */
+function findProgram(name) {
+  for (const folder of (process.env.PATH ?? '').split(delimiter)) {
+    const path = join(folder, name)
+    try {
+      accessSync(path, constants.X_OK)
+      return path
+    } catch {
+      // Not in this folder.
+    }
+  }
+  return null
+}

@@ -1,0 +1,231 @@
+/**
+ * The workers of one daemon: started on request of a gateway or ahead of it, until their end. Page: runtimes/node.
+ */
+
+import { availableParallelism } from 'node:os'
+import { fileURLToPath } from 'node:url'
+import { KIND } from '../node/wire.mjs'
+import { removeSocket, toWorkerAddress } from './address.mjs'
+import { Guard } from './guard.mjs'
+import { WorkerProcess } from './process.mjs'
+
+/** Milliseconds without a `start` before the next spare is started: a first call shall have the processor for itself. */
+const SPARE_DELAY_MS = 50
+/** Worker processes that may be starting at once; further ones wait in order. */
+const MAX_STARTING = Math.max(2, availableParallelism() * 2)
+/** What functions see of the environment; tokens and settings of the host stay away from them. */
+const WORKER_VARIABLES =
+  /^(PATH|HOME|USER|LOGNAME|LANG|LANGUAGE|LC_[A-Z]+|TZ|TMPDIR|TMP|TEMP|SSL_CERT_FILE|SSL_CERT_DIR)$/
+/** Advice of node about module styles that work all the same would fill every function's log. */
+const NODE_FLAGS = ['--disable-warning=MODULE_TYPELESS_PACKAGE_JSON', '--disable-warning=ExperimentalWarning']
+const NODE_WORKER = fileURLToPath(new URL('../node/worker.mjs', import.meta.url))
+
+/**
+ * A gateway, as its workers see it.
+ * @typedef {object} Owner
+ * @property {(kind: number, id: number, header: object) => void} send
+ * @property {(worker: string, stream: string, text: string) => void} sendLog
+ */
+/**
+ * @typedef {object} Worker
+ * @property {string} id
+ * @property {string} style - `js`, or `ts` with the TypeScript compiler loaded
+ * @property {string} socket - where it will listen
+ * @property {Owner | null} owner - null for a spare
+ * @property {WorkerProcess} process
+ */
+
+/**
+ * @typedef {object} WorkersOptions
+ * @property {import('./address.mjs').Address} address - the daemon's own
+ * @property {string} root - functions root, full path
+ * @property {string} runtime - `node`, `go` or `rust`
+ * @property {number} memoryMb - megabytes a worker may allocate; 0 means no limit
+ * @property {number} spares - workers to keep ready of each style
+ * @property {string[]} styles - styles of which spares are wanted from the beginning
+ */
+
+export class Workers {
+  #options
+  #guard = new Guard()
+  #env = Object.fromEntries(Object.entries(process.env).filter(([name]) => WORKER_VARIABLES.test(name)))
+  /** @type {Map<string, Worker>} */
+  #all = new Map()
+  /** Started ahead and promised to nobody, oldest first. @type {Worker[]} */
+  #spares = []
+  /** Spares come in two styles; those in use are kept ready. */
+  #styles
+  /** Starts that wait for a process slot, in order. @type {(() => void)[]} */
+  #waiting = []
+  #starting = 0
+  #count = 0
+  /** @type {NodeJS.Timeout | null} */
+  #spareTimer = null
+  #stopping = false
+
+  /** @param {WorkersOptions} options */
+  constructor(options) {
+    this.#options = options
+    this.#styles = new Set(options.styles)
+  }
+
+  /**
+   * A listening worker for one gateway: the oldest spare, or a new process.
+   * @param {Owner} owner
+   * @param {Record<string, any>} header - of the `start` frame
+   * @returns {Promise<Worker>}
+   */
+  async take(owner, header) {
+    const { runtime } = this.#options
+    if (runtime !== 'node' && typeof header.binary !== 'string')
+      throw new Error(`start names no binary of the ${runtime} function`)
+    const style = /\.[mc]?ts$/.test(String(header.entry)) ? 'ts' : 'js'
+    const spare = typeof header.binary === 'string' ? undefined : this.#takeSpare(style)
+    this.#styles.add(style)
+    this.planSpares()
+    if (spare !== undefined) {
+      spare.owner = owner
+      try {
+        return await this.#introduce(spare, header)
+      } catch {
+        // The spare died unused, which says nothing about this function: start one for it.
+      }
+    }
+    if (this.#starting >= MAX_STARTING) await new Promise(resolve => this.#waiting.push(() => resolve(undefined)))
+    if (this.#stopping) throw new Error('daemon is stopping')
+    const worker = this.#spawn(header.binary, style)
+    worker.owner = owner
+    return this.#introduce(worker, header)
+  }
+
+  /**
+   * @param {Owner} owner
+   * @param {string} id
+   * @param {number} graceMs
+   */
+  stop(owner, id, graceMs) {
+    const worker = this.#all.get(id)
+    if (worker?.owner === owner) worker.process.kill(graceMs, 'stopped by the gateway')
+  }
+
+  /** Nobody is left to use or stop the workers of a gateway that left. @param {Owner} owner */
+  leave(owner) {
+    for (const worker of this.#all.values()) if (worker.owner === owner) worker.process.kill(0, 'gateway left')
+  }
+
+  /** Kills all of them. */
+  close() {
+    this.#stopping = true
+    for (const worker of this.#all.values()) {
+      worker.process.kill(0, 'daemon stopped')
+      this.#removeSocket(worker)
+    }
+  }
+
+  /** Starts the next spare when no `start` came for a moment; one at a time. */
+  planSpares() {
+    if (this.#spareTimer !== null) clearTimeout(this.#spareTimer)
+    this.#spareTimer = null
+    if (this.#stopping) return
+    const { spares } = this.#options
+    const missing = [...this.#styles].find(
+      style => this.#spares.filter(worker => worker.style === style).length < spares,
+    )
+    if (missing === undefined) return
+    this.#spareTimer = setTimeout(() => this.#addSpare(missing), this.#count === 0 ? 0 : SPARE_DELAY_MS)
+  }
+
+  /** @param {string} style */
+  #addSpare(style) {
+    this.#spareTimer = null
+    const worker = this.#spawn(undefined, style)
+    this.#spares.push(worker)
+    // A spare that cannot start is not tried again before the next `start`: a broken set-up must not spin.
+    worker.process.warm.then(
+      () => this.planSpares(),
+      () => {},
+    )
+  }
+
+  /**
+   * Tells a node worker where to listen, and its function when the gateway named it: it is loaded while the gateway is
+   * still on its way. Until then the worker has no socket that others could find.
+   * @param {Worker} worker
+   * @param {Record<string, any>} header - of the `start` frame
+   * @returns {Promise<Worker>} once it listens
+   */
+  async #introduce(worker, header) {
+    if (this.#options.runtime === 'node' && typeof header.binary !== 'string') {
+      const start = typeof header.early === 'string' ? header.early : null
+      worker.process.tell(JSON.stringify({ socket: worker.socket, start }))
+    }
+    await worker.process.ready
+    return worker
+  }
+
+  /**
+   * @param {string} style
+   * @returns {Worker | undefined} the oldest spare of the style, or else of the other: still faster than a new process
+   */
+  #takeSpare(style) {
+    const living = this.#spares.filter(spare => !spare.process.gone)
+    const spare = living.find(candidate => candidate.style === style) ?? living[0]
+    if (spare !== undefined) this.#spares.splice(this.#spares.indexOf(spare), 1)
+    return spare
+  }
+
+  /**
+   * @param {unknown} binary - program of a compiled function
+   * @param {string} style
+   * @returns {Worker}
+   */
+  #spawn(binary, style) {
+    const { address, memoryMb, root } = this.#options
+    this.#count += 1
+    const id = `${process.pid}-${this.#count}`
+    const socket = toWorkerAddress(address)
+    const [command, args] = typeof binary === 'string' ? [binary, ['--socket', socket]] : this.#toNodeCommand(style)
+    this.#starting += 1
+    /** @type {Worker} */
+    const worker = { id, style, socket, owner: null, process: /** @type {any} */ (undefined) }
+    worker.process = new WorkerProcess({
+      command,
+      args,
+      env: this.#env,
+      cwd: root,
+      memoryMb,
+      guard: this.#guard,
+      onOutput: (stream, text) => worker.owner?.sendLog(id, stream, text),
+      onExit: end => this.#handleExit(worker, end),
+    })
+    this.#all.set(id, worker)
+    const settle = () => {
+      this.#starting -= 1
+      this.#waiting.shift()?.()
+    }
+    worker.process.warm.then(settle, settle)
+    return worker
+  }
+
+  /** @param {string} style @returns {[string, string[]]} */
+  #toNodeCommand(style) {
+    const { address, memoryMb } = this.#options
+    const heap = memoryMb > 0 ? [`--max-old-space-size=${memoryMb}`] : []
+    const flags = ['--practise', toWorkerAddress(address), ...(style === 'ts' ? ['--typescript'] : [])]
+    return [process.execPath, [...NODE_FLAGS, ...heap, NODE_WORKER, ...flags]]
+  }
+
+  /** @param {Worker} worker @param {object} end */
+  #handleExit(worker, end) {
+    this.#all.delete(worker.id)
+    const at = this.#spares.indexOf(worker)
+    if (at !== -1) this.#spares.splice(at, 1)
+    worker.owner?.send(KIND.exited, 0, { worker: worker.id, ...end })
+    this.#removeSocket(worker)
+  }
+
+  /** @param {Worker} worker */
+  #removeSocket({ socket }) {
+    if (this.#options.address.path !== undefined) removeSocket(socket)
+  }
+}

@@ -1,0 +1,181 @@
+/**
+ * How a worker and its gateway find each other, and the connection between them. The first peer that greets is the
+ * gateway; nobody else gets in after it, and who does not greet takes nothing away. Page: runtime/wire-protocol.
+ */
+
+import { connect, createServer } from 'node:net'
+import { encodeFrame, FrameReader, FrameWriter, KIND, PROTOCOL_VERSION, ProtocolError, parseHeader } from './wire.mjs'
+
+/** Milliseconds between looks at a gateway that sends nothing more. */
+const PROBE_INTERVAL_MS = 50
+/** A socket is its owner's alone from the moment it has a name. */
+const SOCKET_UMASK = 0o177
+// Captured before user code can patch it.
+const { stringify } = JSON
+
+/** @typedef {import('node:net').Socket} Socket */
+/**
+ * @typedef {object} LinkEvents
+ * @property {(kind: number, id: number, header: string, body: Buffer) => void} onFrame
+ * @property {() => void} onLastFrame - the gateway sends nothing more
+ * @property {() => void} onClose
+ */
+
+export class Link {
+  #events
+  #server
+  /** @type {Socket | null} */
+  #connection = null
+  /** Of that connection. @type {FrameReader | null} */
+  #reader = null
+  #writer = new FrameWriter(() => {})
+
+  /** @param {LinkEvents} events */
+  constructor(events) {
+    this.#events = events
+    this.#server = createServer({ allowHalfOpen: true, noDelay: true }, socket => this.#meet(socket))
+  }
+
+  get isConnected() {
+    return this.#connection !== null
+  }
+
+  /**
+   * @param {string} address - a path, or `tcp://host:port`
+   * @returns {Promise<string>} the uri it listens on
+   */
+  listen(address) {
+    const server = this.#server
+    const tcp = address.startsWith('tcp://') ? new URL(address) : null
+    return new Promise((resolve, reject) => {
+      server.once('error', reject)
+      const onListening = () => {
+        server.off('error', reject)
+        const bound = server.address()
+        const isTcp = typeof bound === 'object' && bound !== null
+        resolve(isTcp ? `tcp://${tcp?.hostname}:${bound.port}` : `unix:${address}`)
+      }
+      if (tcp !== null) server.listen(Number(tcp.port), tcp.hostname.replace(/^\[|\]$/g, ''), onListening)
+      else {
+        // The name is made within the call.
+        const before = process.umask(SOCKET_UMASK)
+        try {
+          server.listen({ path: address }, onListening)
+        } finally {
+          process.umask(before)
+        }
+      }
+    })
+  }
+
+  /**
+   * Connects to itself as a gateway would, is refused, and listens no more: the real greeting then finds everything
+   * loaded and compiled.
+   * @param {string} address
+   */
+  async practise(address) {
+    const uri = await this.listen(address)
+    const { hostname, port } = new URL(uri)
+    const socket = uri.startsWith('tcp://')
+      ? connect(Number(port), hostname.replace(/^\[|\]$/g, ''))
+      : connect({ path: address })
+    socket.on('error', () => {})
+    socket.resume()
+    socket.end(encodeFrame(KIND.hello, 0, '{"role":"practice"}', Buffer.from([PROTOCOL_VERSION])))
+    await new Promise(resolve => socket.once('close', resolve))
+    await new Promise(resolve => this.#server.close(resolve))
+  }
+
+  /**
+   * @param {number} kind
+   * @param {number} id
+   * @param {string} header - JSON text, '' for no fields
+   * @param {Uint8Array | null} [body]
+   */
+  send(kind, id, header, body = null) {
+    this.#writer.add(kind, id, header, body)
+  }
+
+  flush() {
+    this.#writer.flush()
+  }
+
+  /** @param {number} bytes - what bodies of calls may have beyond the protocol's own limit */
+  allowBodies(bytes) {
+    if (this.#reader !== null) this.#reader.maxBodyBytes = bytes
+  }
+
+  /** Says what is left to say, then hangs up. @param {() => void} then */
+  end(then) {
+    this.flush()
+    this.#connection?.end(then)
+  }
+
+  /** Hangs up at once. */
+  destroy() {
+    this.flush()
+    this.#connection?.destroy()
+  }
+
+  /** @param {Socket} socket */
+  #meet(socket) {
+    const reader = new FrameReader((kind, id, header, body) => {
+      if (this.#connection === socket) this.#events.onFrame(kind, id, header, body)
+      else this.#greet(socket, reader, header, body)
+    }, KIND.hello)
+    socket.on('error', () => {})
+    socket.on('data', chunk => {
+      try {
+        reader.push(chunk)
+      } catch (error) {
+        this.#refuse(socket, /** @type {Error} */ (error).message)
+      }
+    })
+    socket.on('end', () => this.#handleLastFrame(socket))
+    socket.on('close', () => {
+      if (this.#connection === socket) this.#events.onClose()
+    })
+  }
+
+  /**
+   * @param {Socket} socket
+   * @param {FrameReader} reader - of the socket
+   * @param {string} header
+   * @param {Buffer} body
+   * @throws {ProtocolError}
+   */
+  #greet(socket, reader, header, body) {
+    if (this.#connection !== null || parseHeader(header).role !== 'worker') {
+      throw new ProtocolError('this socket serves one gateway, which begins with hello in the role worker')
+    }
+    if (body[0] !== PROTOCOL_VERSION) throw new ProtocolError(`protocol version ${body[0]} is not spoken here`)
+    this.#server.close()
+    this.#connection = socket
+    this.#reader = reader
+    reader.acceptAll()
+    this.#writer = new FrameWriter(bytes => {
+      if (!socket.destroyed) socket.write(bytes)
+    })
+  }
+
+  /** @param {Socket} socket */
+  #handleLastFrame(socket) {
+    if (this.#connection !== socket) {
+      socket.end()
+      return
+    }
+    this.#events.onLastFrame()
+    // A gateway that closed for good cannot be told from one that still listens, unless by writing to it.
+    setInterval(() => this.send(KIND.pong, 0, ''), PROBE_INTERVAL_MS)
+  }
+
+  /**
+   * @param {Socket} socket
+   * @param {string} message
+   */
+  #refuse(socket, message) {
+    this.flush()
+    socket.end(encodeFrame(KIND.error, 0, stringify({ code: 'protocol', message })))
+    socket.destroySoon()
+  }
+}
