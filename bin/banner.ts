@@ -1,6 +1,6 @@
 /** What `fngw dev` shows before it serves: runtimes, routes, warnings. Owner: page bin/dev. */
 
-import type { Gateway } from '../lib/index.ts'
+import type { Gateway, Warning } from '../lib/index.ts'
 import type { Output } from './output.ts'
 import { type RouteRow, toRouteRows, toTable } from './routes.ts'
 
@@ -10,30 +10,36 @@ interface BannerFacts {
   gateway: Gateway
   url: string
   version: string
-  style: Output['style']
+  output: Pick<Output, 'style' | 'clean'>
 }
 
 interface HealthRecord {
   runtimes: Record<string, { health: { up: boolean; reason: string } }>
 }
 
-export function toBanner({ gateway, url, version, style }: BannerFacts): string {
+/** A problem and how to mend it. */
+export function toWarningText(
+  { code, message, hint }: Warning,
+  { clean, style }: Pick<Output, 'clean' | 'style'>,
+): string {
+  return `${style('yellow', 'warning')} ${clean(`${code}: ${message}`)}\n  fix: ${clean(hint)}`
+}
+
+export function toBanner({ gateway, url, version, output }: BannerFacts): string {
+  const { style, clean } = output
   const { runtimes } = gateway.health() as unknown as HealthRecord
   const states = Object.entries(runtimes).map(([name, { health }]) =>
-    health.up ? name : `${name} ${style('red', `(${health.reason})`)}`,
+    health.up ? name : `${name} ${style('red', `(${clean(health.reason)})`)}`,
   )
   const rows: RouteRow[] = toRouteRows(gateway.catalog())
   const more = rows.length > MAX_ROWS ? [`  ... ${rows.length - MAX_ROWS} more: fngw routes`] : []
-  const warnings = gateway.warnings.flatMap(warning => [
-    `${style('yellow', 'warning')} ${warning.code}: ${warning.message}`,
-    `  fix: ${warning.hint}`,
-  ])
+  const warnings = gateway.warnings.map(warning => toWarningText(warning, output))
   return [
     `${style('bold', 'fngw')} ${version}  ${style('cyan', url)}`,
-    `  root      ${gateway.settings.functionsRoot}`,
+    `  root      ${clean(gateway.settings.functionsRoot)}`,
     `  runtimes  ${states.join(', ') || 'none'}`,
     '',
-    ...(rows.length === 0 ? ['  no routes yet: fngw init hello'] : toTable(rows.slice(0, MAX_ROWS))),
+    ...(rows.length === 0 ? ['  no routes yet: fngw init hello'] : toTable(rows.slice(0, MAX_ROWS)).map(clean)),
     ...more,
     ...(warnings.length === 0 ? [] : ['', ...warnings]),
     '',

@@ -7,6 +7,7 @@ import { SETTING_OPTIONS, type SettingOption } from '../lib/config/setting-optio
 import { createGateway, type Gateway, type GatewayOptions, SettingsError } from '../lib/index.ts'
 import { packageFile } from '../lib/runtime/package-files.ts'
 import { init, toInitText } from './init.ts'
+import { toWarningText } from './banner.ts'
 import { createOutput } from './output.ts'
 import { toExplanationText, toRouteRows, toTable } from './routes.ts'
 import { serve } from './serve.ts'
@@ -81,7 +82,7 @@ function addServe(
     .option('--json', 'One JSON object per line on standard output: ready, log, request, warning, reload.')
     .addHelpText('after', `\nExample:\n  fngw ${name} functions --native --port 8080`)
     .action(async (dir: string | undefined) => {
-      const gateway = { ...toGatewayOptions(command, dir, defaults), logFiles: true }
+      const gateway = toGatewayOptions(command, dir, defaults)
       process.exitCode = await serve({ gateway, json: command.opts<CommonFlags>().json === true, output, version })
     })
 }
@@ -95,10 +96,14 @@ function createProgram(): Command {
     .configureHelp({ subcommandTerm: command => command.name() })
     .showHelpAfterError('(fngw --help lists the commands)')
 
-  addServe(program, 'dev', 'Serve a functions root, with reload on change.', { hotReload: true })
+  addServe(program, 'dev', 'Serve a functions root, with reload on change.', {
+    hotReload: true,
+    logFormat: 'text',
+  })
   addServe(program, 'run', 'Serve a functions root for production: no watcher, neutral error texts.', {
     hotReload: false,
     production: true,
+    logFormat: 'json',
   })
 
   program
@@ -129,7 +134,7 @@ function createProgram(): Command {
         }
         for (const line of toTable(toRouteRows(catalog))) output.result(line)
         for (const warning of gateway.warnings) {
-          output.note(output.clean(`warning ${warning.code}: ${warning.message}\n  fix: ${warning.hint}`))
+          output.note(toWarningText(warning, output))
         }
       })
     })
@@ -161,7 +166,7 @@ function createProgram(): Command {
 }
 
 function fail(message: string, exitCode: number): void {
-  output.note(`fngw: ${output.clean(message)}`)
+  output.note(`fngw: ${message.split('\n').map(output.clean).join('\n')}`)
   process.exitCode = exitCode
 }
 

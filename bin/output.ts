@@ -1,25 +1,31 @@
 /** Where words go: results to standard output, everything for people to standard error. Owner: page bin/dev. */
 
+import type { Writable } from 'node:stream'
 import { styleText } from 'node:util'
 import { toPrintable } from '../lib/observe/log-text.ts'
 
 type Style = Parameters<typeof styleText>[0]
 
+/** Bytes that may wait for a reader of standard error; what comes after that is left out. */
+const MAX_WAITING_BYTES = 4 * 1024 * 1024
+
 export interface Output {
+  readonly stdout: Writable
   /** A result: the line that a program may read. */
   result(line: string): void
   /** Words for a person. */
   note(text: string): void
-  /** Text of others made harmless: no control sequences reach the terminal. */
+  /** Text of others as one harmless line: it neither starts another line nor steers the terminal. */
   clean(text: string): string
   /** Colours where the stream shows them. */
   style(style: Style, text: string): string
 }
 
-/** `NO_COLOR` and `TERM=dumb` turn colours off, `FORCE_COLOR` on; else a terminal has them. */
+/** `NO_COLOR` and `TERM=dumb` turn colours off; `FORCE_COLOR` turns them on, or off with `0`; else a terminal has them. */
 export function hasColour(env: Readonly<Record<string, string | undefined>>, isTerminal: boolean): boolean {
   if (env.NO_COLOR !== undefined && env.NO_COLOR !== '') return false
-  if (env.FORCE_COLOR !== undefined && env.FORCE_COLOR !== '' && env.FORCE_COLOR !== '0') return true
+  if (env.FORCE_COLOR === '0' || env.FORCE_COLOR === 'false') return false
+  if (env.FORCE_COLOR !== undefined && env.FORCE_COLOR !== '') return true
   return isTerminal && env.TERM !== 'dumb'
 }
 
@@ -31,10 +37,21 @@ export function createOutput(
   // A reader that went away (a closed terminal, `| head`) is no reason to stop serving.
   for (const stream of [stdout, stderr]) stream.on('error', () => {})
   const coloured = hasColour(env, stderr.isTTY === true)
+  let dropped = 0
   return {
+    stdout,
     result: line => void stdout.write(`${line}\n`),
-    note: text => void stderr.write(`${text}\n`),
-    clean: text => text.split('\n').map(toPrintable).join('\n'),
+    note: text => {
+      // A reader that has stopped would have every line kept in memory.
+      if (stderr.writableLength > MAX_WAITING_BYTES) {
+        dropped += 1
+        return
+      }
+      if (dropped > 0) stderr.write(`... ${dropped} lines were left out: nobody reads them fast enough\n`)
+      dropped = 0
+      stderr.write(`${text}\n`)
+    },
+    clean: toPrintable,
     style: (style, text) => (coloured ? styleText(style, text, { validateStream: false }) : text),
   }
 }

@@ -1,12 +1,16 @@
 /** `fngw dev` and `fngw run`: one gateway from settings to signal. Owner: §1, page bin/dev. */
 
-import { createGateway, type Gateway, type GatewayOptions, type Listening, type RequestRecord } from '../lib/index.ts'
-import { toBanner } from './banner.ts'
+import { createGateway, type Gateway, type GatewayOptions, type Listening } from '../lib/index.ts'
 import type { Output } from './output.ts'
+import { createEventShow } from './show-events.ts'
+import { createLogShow } from './show-log.ts'
+import { createTextShow } from './show-text.ts'
+import type { Show } from './show.ts'
 import { CommandError } from './usage-error.ts'
 
 interface ServeOptions {
   gateway: GatewayOptions
+  /** True shows every event as JSON. */
   json: boolean
   output: Output
   /** `fngw` version. */
@@ -16,7 +20,7 @@ interface ServeOptions {
 /** Ports tried after a busy default one. */
 const NEXT_PORTS = 20
 
-async function listen(gateway: Gateway, output: Output): Promise<Listening> {
+async function listen(gateway: Gateway, show: Show): Promise<Listening> {
   const { port, portExplicit } = gateway.settings
   for (let tries = 0; ; tries++) {
     try {
@@ -24,50 +28,15 @@ async function listen(gateway: Gateway, output: Output): Promise<Listening> {
     } catch (error) {
       const isBusy = (error as { code?: string }).code === 'EADDRINUSE'
       if (!isBusy || portExplicit || tries >= NEXT_PORTS) throw new CommandError((error as Error).message)
-      output.note(`port ${port + tries} is in use, trying ${port + tries + 1}`)
+      show.note(`port ${port + tries} is in use, trying ${port + tries + 1}`)
     }
   }
 }
 
-function toAccessLine(record: RequestRecord): string {
-  const time = new Date(record.time).toTimeString().slice(0, 8)
-  const handler = record.runtime === null ? '' : ` ${record.runtime} ${record.entryFile}`
-  return `${time} ${record.status} ${record.method} ${record.path}${handler} ${record.durationMs.toFixed(1)}ms ${record.bytesOut}B`
-}
-
-/** Shows what happens on the terminal, or as one JSON object per line. */
-function follow(gateway: Gateway, { json, output }: ServeOptions): void {
-  const emit = (event: string, record: object): void => output.result(JSON.stringify({ event, ...record }))
-  const { logLevel, accessLog } = gateway.settings
-  const levels = ['debug', 'info', 'warn', 'error', 'silent']
-  const isShown = (level: string): boolean => levels.indexOf(level) >= levels.indexOf(logLevel)
-  gateway.on('log', record => {
-    if (!isShown(record.level)) return
-    if (json) {
-      emit('log', record)
-      return
-    }
-    const prefix = record.fn === undefined ? '' : `[fn:${record.fn} ${record.stream}] `
-    for (const line of record.message.replace(/\n$/, '').split('\n')) output.note(output.clean(prefix + line))
-  })
-  gateway.on('warning', warning => {
-    if (json) emit('warning', warning)
-    else output.note(output.clean(`warning ${warning.code}: ${warning.message}\n  fix: ${warning.hint}`))
-  })
-  gateway.on('reload', record => {
-    if (json) emit('reload', record)
-    else
-      output.note(
-        `reloaded in ${record.durationMs.toFixed(0)} ms: ${record.functions} functions, ${record.warnings} warnings`,
-      )
-  })
-  if (accessLog && !gateway.settings.production) {
-    gateway.on('request', record => {
-      if (record.path === '/_fn/health') return
-      if (json) emit('request', record)
-      else output.note(output.clean(toAccessLine(record)))
-    })
-  }
+function createShow({ settings }: Gateway, { json, output, version }: ServeOptions): Show {
+  if (json) return createEventShow(output, settings.production)
+  if (settings.logFormat === 'json') return createLogShow(output)
+  return createTextShow({ output, version, production: settings.production })
 }
 
 /**
@@ -75,24 +44,18 @@ function follow(gateway: Gateway, { json, output }: ServeOptions): void {
  * @throws CommandError when it cannot start
  */
 export async function serve(options: ServeOptions): Promise<number> {
-  const { json, output, version } = options
   const ended = nextSignal()
   const gateway = await createGateway(options.gateway)
+  const show = createShow(gateway, options)
   try {
-    const { url } = await listen(gateway, output)
-    if (json) {
-      for (const warning of gateway.warnings) output.result(JSON.stringify({ event: 'warning', ...warning }))
-      output.result(JSON.stringify({ event: 'ready', url, pid: process.pid }))
-    } else {
-      output.note(toBanner({ gateway, url, version, style: output.style }))
-      output.result(`ready ${url}`)
-    }
-    follow(gateway, options)
-    const signal = await ended
-    if (!json) output.note(`${signal}: finishing what runs, once more to stop at once`)
+    const { url } = await listen(gateway, show)
+    show.ready(gateway, url)
+    show.follow(gateway)
+    show.stopping(await ended)
     return 0
   } finally {
     await gateway.close()
+    await show.close()
   }
 }
 

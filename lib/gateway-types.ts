@@ -18,8 +18,6 @@ export interface GatewayOptions extends SettingsInput {
   project?: { explicit: string | null } | null
   /** Full path that relative paths start from; the working directory by default. */
   cwd?: string
-  /** Writes logs to `<functionsRoot>/.svc/logs`; false keeps the newest lines in memory. */
-  logFiles?: boolean
   clock?: Clock
   /** Reads the tree and starts no runtime: for looking at routes. Calls then answer 503. */
   inspect?: boolean

@@ -43,7 +43,7 @@ import { HttpServer, type Listening } from './http/server.ts'
 import { WorkerPool } from './invocation/admission.ts'
 import { TrustedProxies } from './invocation/client-address.ts'
 import { toStaticContext } from './invocation/event.ts'
-import { type InternalResult, invokeInternal } from './invocation/internal-call.ts'
+import { type InternalRequest, type InternalResult, invokeInternal } from './invocation/internal-call.ts'
 import { Invoker } from './invocation/invoke.ts'
 import { RequestIds } from './invocation/request-ids.ts'
 import type { EventName, Listener } from './observe/events.ts'
@@ -70,7 +70,6 @@ export async function createGateway(options: GatewayOptions = {}): Promise<Gatew
     env = {},
     project = null,
     cwd = process.cwd(),
-    logFiles = false,
     inspect = false,
     clock = systemClock,
     flags = {},
@@ -81,7 +80,7 @@ export async function createGateway(options: GatewayOptions = {}): Promise<Gatew
   const resolved = project === null ? resolveSettings(inputs) : loadSettings({ ...inputs, explicit: project.explicit })
   const problems = [...resolved.problems, ...checkRoot(resolved)]
   if (problems.length > 0) throw new SettingsError(problems)
-  const gateway = new FunctionGateway(resolved, { clock, logFiles, inspect, hostEnv: { ...process.env, ...env } })
+  const gateway = new FunctionGateway(resolved, { clock, inspect, hostEnv: { ...process.env, ...env } })
   await gateway.start()
   return gateway
 }
@@ -91,7 +90,6 @@ const CLOSING = new GatewayError('SHUTTING_DOWN', 'gateway is shutting down', { 
 /** What a gateway is given beside its settings. */
 interface Host {
   clock: Clock
-  logFiles: boolean
   /** True reads the tree only. */
   inspect: boolean
   /** Environment of this process. */
@@ -117,6 +115,7 @@ class FunctionGateway implements Gateway {
   readonly #lifecycle = { draining: false }
   readonly #configLoadedAt: number
   #catalog!: Catalog
+  #logWarnings: readonly Warning[] = []
   #runtimeWarnings: readonly Warning[] = []
   #server: HttpServer | null = null
   #listening: Listening | null = null
@@ -129,7 +128,7 @@ class FunctionGateway implements Gateway {
     this.#host = host
     this.#settingWarnings = warnings
     this.#configLoadedAt = clock.wall()
-    const functionsRoot = host.logFiles ? settings.functionsRoot : null
+    const functionsRoot = settings.logFiles ? settings.functionsRoot : null
     this.#journal = new Journal({ clock, functionsRoot, accessLog: settings.accessLog })
     this.#pool = new WorkerPool(clock)
     this.#builds = this.#createBuilds()
@@ -146,7 +145,7 @@ class FunctionGateway implements Gateway {
       clock,
       tickMs: settings.schedulerIntervalSeconds * 1000,
       functions: () => this.#catalog.functions,
-      ping: fn => ping(this.#invoker, this.#ids, fn),
+      ping: fn => ping(request => this.#invokeInternal(request), this.#ids, fn),
     })
     this.#public = this.#createPublicHandler()
     this.#loader = this.#createLoader()
@@ -273,7 +272,7 @@ class FunctionGateway implements Gateway {
 
   /** Reads the tree and starts what it needs. */
   async start(): Promise<void> {
-    await this.#journal.open()
+    this.#logWarnings = await this.#journal.open()
     await this.#reloader.reload(null, 'start')
     if (this.#host.inspect) return
     await this.#runtimes.start()
@@ -306,7 +305,7 @@ class FunctionGateway implements Gateway {
   }
 
   get warnings(): readonly Warning[] {
-    return [...this.#settingWarnings, ...this.#runtimeWarnings, ...this.#catalog.warnings]
+    return [...this.#settingWarnings, ...this.#logWarnings, ...this.#runtimeWarnings, ...this.#catalog.warnings]
   }
 
   async listen(address: { port?: number; host?: string } = {}): Promise<Listening> {
@@ -350,7 +349,7 @@ class FunctionGateway implements Gateway {
     this.#assertOpen()
     const { functions } = this.#catalog.discovery
     const fn = findFunction(functions, name, request.version ?? null, request.runtime ?? null)
-    return invokeInternal(this.#invoker, {
+    return this.#invokeInternal({
       fn,
       id: this.#ids.next(),
       method: request.method ?? fn.policy.methods[0] ?? 'GET',
@@ -361,6 +360,13 @@ class FunctionGateway implements Gateway {
       user: request.context ?? null,
       ...(request.signal !== undefined && { signal: request.signal }),
     })
+  }
+
+  /** A call without a client: nobody but the log would hear of its failure. */
+  async #invokeInternal(request: InternalRequest): Promise<InternalResult> {
+    const result = await invokeInternal(this.#invoker, request)
+    if (result.error !== null) this.#journal.callFailed(request, result.error)
+    return result
   }
 
   reload(): Promise<void> {

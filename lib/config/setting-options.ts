@@ -238,6 +238,16 @@ export const SETTING_OPTIONS = {
     unit: 'ms',
   }),
   accessLog: toggle('Gateway', 'FN_ACCESS_LOG', true, 'One line per request.', { flags: '--no-access-log' }),
+  logFormat: option('Gateway', 'Form of what is printed while serving; dev: text, run: json.', {
+    env: 'FN_LOG_FORMAT',
+    key: 'log-format',
+    flags: '--log-format <format>',
+    field: oneOf(['json', 'text']),
+    fallback: 'json',
+  }),
+  logFiles: toggle('Gateway', 'FN_LOG_FILES', false, 'Write logs to .svc/logs of the functions root too.', {
+    flags: '--log-files',
+  }),
   logLevel: option('Gateway', 'Least important lines that are written.', {
     env: 'FN_LOG_LEVEL',
     key: 'log-level',

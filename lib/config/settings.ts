@@ -95,6 +95,10 @@ export interface Settings {
   jobsMaxResultBytes: number
   shutdownTimeoutMs: number
   accessLog: boolean
+  /** Form of what `fngw` prints while it serves. */
+  logFormat: 'json' | 'text'
+  /** True writes logs to `.svc/logs` of the functions root; else the newest lines are in memory only. */
+  logFiles: boolean
   logLevel: 'debug' | 'info' | 'warn' | 'error' | 'silent'
 }
 

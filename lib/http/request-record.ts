@@ -39,15 +39,17 @@ export function toRequestRecord(exchange: Exchange, wall: number, monotonic: num
   }
 }
 
-/** Tells the journal of every exchange that ended, when somebody wants to know. */
+/** Tells the journal of every exchange that ended, as far as somebody wants to know, and of every failure. */
 export function createRequestListener(
-  journal: Pick<Journal, 'wantsRequests' | 'request'>,
+  journal: Pick<Journal, 'wantsRequests' | 'request' | 'callFailed'>,
   clock: Clock,
 ): (exchange: Exchange) => void {
   const wall = new WallTime(clock)
   return exchange => {
-    if (!journal.wantsRequests) return
-    const now = exchange.answeredAt || clock.monotonic()
-    journal.request(toRequestRecord(exchange, wall.at(now), now))
+    if (journal.wantsRequests) {
+      const now = exchange.answeredAt || clock.monotonic()
+      journal.request(toRequestRecord(exchange, wall.at(now), now))
+    }
+    if (exchange.error !== null) journal.callFailed(exchange, exchange.error)
   }
 }

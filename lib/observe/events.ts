@@ -1,6 +1,6 @@
 /** What happens in a gateway, for the program that embeds it and for the logs. In process only. Spec: §6. */
 
-import type { Warning } from '../core/errors.ts'
+import type { ErrorCode, ErrorDetail, Warning } from '../core/errors.ts'
 
 /** One answered (or left) request of the public or control plane. */
 export interface RequestRecord {
@@ -50,6 +50,11 @@ export interface LogRecord {
   version?: string
   stream?: 'stdout' | 'stderr'
   requestId?: string
+  /** Of a failed call: what was asked for, and what is known of the failure. */
+  method?: string
+  path?: string
+  code?: ErrorCode
+  detail?: ErrorDetail
 }
 
 export interface ScheduleRecord {

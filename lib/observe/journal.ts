@@ -7,7 +7,9 @@ import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
 import { OwnFolder } from '../files/own-folder.ts'
 import { AccessLogFormat } from './access-log.ts'
 import { GatewayEvents, type LogRecord, type ReloadRecord, type RequestRecord } from './events.ts'
+import { isFailure, toFailureDetail, toFailureText } from './failure-text.ts'
 import { LogStore } from './log-store.ts'
+import { toPrintable } from './log-text.ts'
 import { OutputBudget } from './output-budget.ts'
 
 export interface JournalOptions {
@@ -18,6 +20,15 @@ export interface JournalOptions {
   accessLog: boolean
 }
 
+/** A call as its failure is told. */
+export interface FailedCall {
+  /** null when none was found yet. */
+  fn: FunctionVersion | null
+  id: string
+  method: string
+  path: string
+}
+
 export class Journal {
   readonly events: GatewayEvents
   readonly #clock: Clock
@@ -25,6 +36,8 @@ export class Journal {
   readonly #outputBudget: OutputBudget
   readonly #accessLog: boolean
   readonly #accessFormat = new AccessLogFormat()
+  /** Failures that were told of a call. */
+  readonly #told = new WeakSet<GatewayError>()
   /** Warnings that were told and still hold. */
   #known = new Set<string>()
 
@@ -41,9 +54,16 @@ export class Journal {
     })
   }
 
-  /** Reads what earlier runs left. Never rejects. */
-  open(): Promise<void> {
-    return this.#logs.open()
+  /**
+   * Reads what earlier runs left. Never rejects.
+   * @returns a warning when the log files cannot be written
+   */
+  async open(): Promise<Warning[]> {
+    const problem = await this.#logs.open()
+    if (problem === null) return []
+    const message = `log files cannot be written, the newest lines are kept in memory only: ${problem}`
+    const hint = 'make .svc/logs of the functions root writable, or serve without --log-files'
+    return [{ code: 'LOGS_NOT_WRITTEN', path: '.svc/logs', message, hint }]
   }
 
   /** Writes what is left. */
@@ -61,26 +81,48 @@ export class Journal {
   output(fn: FunctionVersion, stream: 'stdout' | 'stderr', written: string, requestId?: string): void {
     const text = this.#outputBudget.take(fn.key, written)
     if (text === '') return
-    const version = fn.version ?? DEFAULT_VERSION_LABEL
-    this.#logs.output({ runtime: fn.runtime, fn: fn.name, version, stream, text })
+    const fields = toFunctionFields(fn)
+    this.#logs.output({ ...fields, stream, text })
     if (!this.events.has('log')) return
     this.events.emit('log', {
       time: this.#clock.wall(),
       level: stream === 'stderr' ? 'warn' : 'info',
       message: text,
-      runtime: fn.runtime,
-      fn: fn.name,
-      version,
+      ...fields,
       stream,
       ...(requestId !== undefined && { requestId }),
     })
   }
 
-  /** A worker that could not load its function, or ended by itself. */
+  /** A function that could not be loaded, or whose worker ended by itself. */
   failure(fn: FunctionVersion, error: GatewayError): void {
-    const { file, line, hint } = error.detail ?? {}
-    const where = file === undefined ? fn.entryFile : line === undefined ? file : `${file}:${line}`
-    this.log('error', `${fn.key}: ${where}: ${error.message}${hint === undefined ? '' : ` (${hint})`}`)
+    // A call that waited for it has told.
+    if (!this.#told.has(error)) this.#tellFailure(error, toFunctionFields(fn), fn.entryFile)
+  }
+
+  /** A call that ended without an answer of its function: told when it is a failure, not when it is a refusal. */
+  callFailed({ fn, id, method, path }: FailedCall, error: GatewayError): void {
+    if (!isFailure(error)) return
+    this.#told.add(error)
+    const call = { requestId: id, method, path }
+    this.#tellFailure(error, fn === null ? call : { ...call, ...toFunctionFields(fn) }, fn?.entryFile ?? null)
+  }
+
+  #tellFailure(error: GatewayError, fields: Partial<LogRecord>, entryFile: string | null): void {
+    const detail = toFailureDetail(error)
+    const { headline, frames, hint } = toFailureText(error.message, entryFile, detail)
+    const { requestId, method, path, runtime, fn, version } = fields
+    const asked = requestId === undefined ? '' : `req=${requestId} `
+    const who = method === undefined ? `${runtime}/${fn}@${version}` : `${method} ${path}`
+    const lines = [`${who}: ${headline}${hint === null ? '' : ` (${hint})`}`, ...frames].map(toPrintable)
+    // A function that fails at full speed must not fill the logs.
+    const kept = this.#outputBudget.take(`failures of ${runtime}/${fn}`, lines.join('\n'))
+    if (kept === '') return
+    for (const line of kept.split('\n')) this.#logs.error('error', `${asked}${line}`)
+    const record = { time: this.#clock.wall(), level: 'error', message: headline, ...fields } as const
+    // The headline has the line of the stack that says the same.
+    const told = frames.length === 0 ? detail : { ...detail, stack: frames.join('\n') }
+    this.events.emit('log', { ...record, code: error.code, detail: told })
   }
 
   warn(warning: Warning): void {
@@ -116,4 +158,12 @@ export class Journal {
   #emitLog(level: LogRecord['level'], message: string): void {
     this.events.emit('log', { time: this.#clock.wall(), level, message })
   }
+}
+
+function toFunctionFields({ runtime, name, version }: FunctionVersion): {
+  runtime: string
+  fn: string
+  version: string
+} {
+  return { runtime, fn: name, version: version ?? DEFAULT_VERSION_LABEL }
 }

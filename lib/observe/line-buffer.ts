@@ -1,10 +1,11 @@
-import { MAX_LOG_LINE_BYTES } from './log-text.ts'
 /**
  * The newest lines of one log as bytes. Owner: page observe/log-store.
  *
  * Thousands of lines a second kept as strings would be copied by the garbage collector again and again; as bytes in
  * pieces of LOG_PIECE_BYTES they cost one copy, the same bytes go to the disk, and their memory is used again.
  */
+
+import { MAX_LOG_LINE_BYTES } from './log-text.ts'
 
 /** Newest lines kept in memory, bytes per file, in pieces of so many. */
 export const LOG_MEMORY_BYTES = 1024 * 1024

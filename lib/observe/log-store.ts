@@ -7,7 +7,7 @@
  * Writing never waits for the disk and never fails: what cannot be written stays in memory and is told once.
  */
 
-import { rename } from 'node:fs/promises'
+import { access, constants, rename } from 'node:fs/promises'
 import type { Clock } from '../core/clock.ts'
 import { openToAppend, openToRead } from '../files/own-file.ts'
 import type { OwnFolder } from '../files/own-folder.ts'
@@ -21,10 +21,10 @@ const MAX_LOG_FILE_BYTES = 16 * 1024 * 1024
 const KEPT_LOG_FILES = 3
 /** Bytes of a log file read to show what an earlier run left. */
 const LOG_TAIL_BYTES = 256 * 1024
-/** Milliseconds log lines may wait for the disk. */
-const LOG_FLUSH_MS = 100
-/** Bytes of a log that go to its file without waiting for that. */
-const LOG_FLUSH_BYTES = 256 * 1024
+/** Milliseconds log lines may wait for the disk or a stream. */
+export const LOG_FLUSH_MS = 100
+/** Bytes of a log that go there without waiting for that. */
+export const LOG_FLUSH_BYTES = 256 * 1024
 
 const NEWLINE = 10
 
@@ -73,9 +73,13 @@ export class LogStore {
     }
   }
 
-  /** Reads what earlier runs left. Never rejects. */
-  async open(): Promise<void> {
-    await Promise.all(LOG_FILES.map(file => this.#writers[file].open()))
+  /**
+   * Reads what earlier runs left. Never rejects.
+   * @returns why the files cannot be written; null when they can
+   */
+  async open(): Promise<string | null> {
+    const problems = await Promise.all(LOG_FILES.map(file => this.#writers[file].open()))
+    return problems.find(problem => problem !== null) ?? null
   }
 
   /** Adds one line; time and form are the caller's. */
@@ -160,15 +164,18 @@ class LogWriter {
     this.#lines = new LineBuffer(this.#path !== null)
   }
 
-  async open(): Promise<void> {
-    if (this.#path === null) return
+  /** @returns why the file cannot be written */
+  async open(): Promise<string | null> {
+    if (this.#path === null) return null
     try {
-      await this.#options.directory!.ensure()
+      await access(await this.#options.directory!.ensure(), constants.W_OK)
       const { bytes, fileBytes } = await readTail(this.#path)
       this.#fileBytes = fileBytes
       this.#lines.prepend(bytes)
+      return null
     } catch (error) {
       this.#report(error)
+      return toReason(error)
     }
   }
 
@@ -250,9 +257,14 @@ class LogWriter {
   #report(error: unknown): void {
     if (this.#isFailing) return
     this.#isFailing = true
-    const why = error instanceof Error ? error.message : String(error)
-    this.#options.onProblem(`${this.#file} log cannot be written, its lines are kept in memory only: ${why}`)
+    this.#options.onProblem(
+      `${this.#file} log cannot be written, its lines are kept in memory only: ${toReason(error)}`,
+    )
   }
+}
+
+function toReason(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
 }
 
 function ignoreMissing(error: NodeJS.ErrnoException): void {

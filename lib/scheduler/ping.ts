@@ -2,14 +2,17 @@
 
 import type { FunctionVersion } from '../core/catalog.ts'
 import { toFunctionPath } from '../core/versions.ts'
-import { invokeInternal } from '../invocation/internal-call.ts'
-import type { Invoker } from '../invocation/invoke.ts'
+import type { InternalRequest, InternalResult } from '../invocation/internal-call.ts'
 import type { RequestIds } from '../invocation/request-ids.ts'
 import { type PingOutcome, pingMethod } from './keep-warm.ts'
 
 /** Calls a function through its own admission, marked as a ping. Never rejects. */
-export async function ping(invoker: Invoker, ids: RequestIds, fn: FunctionVersion): Promise<PingOutcome> {
-  const { status, error } = await invokeInternal(invoker, {
+export async function ping(
+  invoke: (request: InternalRequest) => Promise<InternalResult>,
+  ids: RequestIds,
+  fn: FunctionVersion,
+): Promise<PingOutcome> {
+  const { status, error } = await invoke({
     fn,
     id: ids.next(),
     method: pingMethod(fn),

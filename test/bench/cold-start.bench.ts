@@ -225,7 +225,7 @@ async function withGateway(
 }
 
 async function withProgram(root: string, { name }: Language, use: (running: Running) => Promise<void>): Promise<void> {
-  const args = [PROGRAM, 'run', root, '--native', '--port', '0', '--json']
+  const args = [PROGRAM, 'run', root, '--native', '--port', '0', '--json', '--log-files']
   const child = spawn(process.execPath, args, {
     env: { ...process.env, FN_RUNTIMES: name },
     stdio: ['pipe', 'pipe', 'inherit'],

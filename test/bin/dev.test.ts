@@ -3,6 +3,7 @@ import net, { type AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import t from 'tap'
 import { hasColour } from '../../bin/output.ts'
+import { findProgram } from '../../lib/runtime/binaries.ts'
 import { runCli, startCli } from '../helpers/cli.ts'
 import { makeTree } from '../helpers/tree.ts'
 
@@ -116,18 +117,161 @@ t.test('[bin/dev.5] wrong settings and wrong usage: everything at once, exit cod
   t.equal(runCli(['dev', 'nowhere'], { cwd: root, env: { FN_PORT: '0' } }).status, 2, 'a root that does not exist')
 })
 
-t.test('[bin/dev.7, bin/dev.8] run is for production', async t => {
+t.test('[bin/dev.7, bin/dev.8, bin/dev.12] run is for production', async t => {
   const { root, cleanup } = await makeTree(NODE_TREE)
   t.teardown(cleanup)
-  const fngw = await startCli(['run', '--port', '0', '--json'], { cwd: root })
+  const fngw = await startCli(['run', '--port', '0', '--json', '--log-files'], { cwd: root })
   t.teardown(() => void fngw.child.kill('SIGKILL'))
   t.same(await (await fetch(`${fngw.url}/fail`)).json(), { error: 'function failed' })
   const health = (await (await fetch(`${fngw.url}/_fn/health`)).json()) as { hot_reload: { enabled: boolean } }
   t.equal(health.hot_reload.enabled, false)
   fngw.child.kill('SIGTERM')
   await fngw.ended
-  t.ok(existsSync(join(root, '.svc', 'logs', 'access.log')), 'requests are in the access log')
+  const events = fngw
+    .stdout()
+    .trim()
+    .split('\n')
+    .map(line => JSON.parse(line))
+  t.match(events, [{ event: 'ready' }, { event: 'request', path: '/fail' }, { event: 'log', code: 'HANDLER_FAILED' }])
+  t.match(readFileSync(join(root, '.svc', 'logs', 'access.log'), 'utf8'), /"path":"\/fail"/)
+  t.match(
+    readFileSync(join(root, '.svc', 'logs', 'error.log'), 'utf8'),
+    / req=\S+ GET \/fail: fail\.js:1: Error: inner secret\n/,
+  )
 })
+
+t.test(
+  '[bin/dev.7, bin/dev.11] run logs as JSON: access lines on standard output, failures with their request',
+  async t => {
+    const { root, cleanup } = await makeTree({
+      ...NODE_TREE,
+      'bad.js': 'export const handler = () => ({ status: 99 })\n',
+    })
+    t.teardown(cleanup)
+    const fngw = await startCli(['run', '--port', '0'], { cwd: root })
+    t.teardown(() => void fngw.child.kill('SIGKILL'))
+    const id = (await fetch(`${fngw.url}/fail?secret=1`)).headers.get('x-request-id')
+    for (const path of ['/bad', '/_fn/health', '/escape']) await (await fetch(fngw.url + path)).text()
+    fngw.child.kill('SIGTERM')
+    t.same(await fngw.ended, { code: 0, signal: null })
+    const [ready, ...access] = fngw.stdout().trim().split('\n')
+    t.match(ready, /^ready http/)
+    t.match(
+      access.map(line => JSON.parse(line)),
+      [
+        { msg: 'request', level: 'error', path: '/fail', status: 500, req_id: id, fn: 'fail' },
+        { path: '/bad', status: 502 },
+        { path: '/escape', status: 200 },
+      ],
+    )
+    t.equal(access.length, 3)
+    const logs = fngw
+      .stderr()
+      .trim()
+      .split('\n')
+      .map(line => JSON.parse(line))
+    t.match(logs[0], { level: 'info', msg: /^serving .* 5 routes$/ })
+    const failed = logs.filter(({ level }) => level === 'error')
+    t.match(failed, [
+      {
+        msg: 'fail.js:1: Error: inner secret',
+        req_id: id,
+        code: 'HANDLER_FAILED',
+        file: 'fail.js',
+        line: 1,
+        stack: /^ +at \S*handler/,
+      },
+      { msg: /^bad\.js: invalid runtime response: status must be/, code: 'CONTRACT_BROKEN' },
+    ])
+    t.match(
+      logs.find(({ stream }) => stream === 'stdout'),
+      { fn: 'escape', msg: '\u001b[2Jred', req_id: /./ },
+    )
+    t.notMatch(fngw.stderr(), /\u001b/)
+    t.equal(existsSync(join(root, '.svc', 'logs')), false, 'no files unless they are asked for')
+  },
+)
+
+t.test(
+  '[bin/dev.7, bin/dev.12] run logs as text when asked, and log files that cannot be written are a warning',
+  async t => {
+    const { root, cleanup } = await makeTree({ ...NODE_TREE, '.svc': 'no folder' })
+    t.teardown(cleanup)
+    const fngw = await startCli(['run', '--port', '0', '--log-format', 'text', '--log-files'], { cwd: root })
+    t.teardown(() => void fngw.child.kill('SIGKILL'))
+    t.match(fngw.stderr(), /warning LOGS_NOT_WRITTEN: log files cannot be written.*\n +fix: .*--log-files/)
+    t.equal((await fetch(`${fngw.url}/hello`)).status, 200)
+    await fetch(`${fngw.url}/fail`)
+    fngw.child.kill('SIGTERM')
+    await fngw.ended
+    t.match(fngw.stdout(), /^ready .*\n[\d:]+ 200 GET \/hello node hello\.js \S+ms \d+B\n[\d:]+ 500 GET \/fail /)
+    t.match(fngw.stderr(), /error fail\.js:1: Error: inner secret \(GET \/fail req=\S+\)\n +at /)
+  },
+)
+
+const THROWING: Record<string, [file: string, text: string, seen: RegExp]> = {
+  node: [
+    'a.js',
+    "const inner = () => {\n  throw new TypeError('boom')\n}\nexport const handler = () => inner()\n",
+    /error a\.js:2: TypeError: boom\n +at inner .*a\.js:2/,
+  ],
+  ts: [
+    'b.ts',
+    "const inner = (x: string): never => {\n  throw new RangeError(x)\n}\nexport const handler = () => inner('boom')\n",
+    /error b\.ts:2: RangeError: boom\n +at inner .*b\.ts:2/,
+  ],
+  python: [
+    'c.py',
+    'def inner():\n    raise ValueError("boom")\n\ndef handler(event):\n    return inner()\n',
+    /error c\.py:2: ValueError: boom\n[\s\S]*c\.py", line 2, in inner/,
+  ],
+  php: [
+    'd.php',
+    "<?php\nfunction inner() { throw new RuntimeException('boom'); }\nfunction handler($event) { return inner(); }\n",
+    /error d\.php:2: RuntimeException: boom\n[\s\S]*d\.php:2/,
+  ],
+  lua: [
+    'e.lua',
+    'local function inner()\n  error("boom")\nend\nfunction handler(event)\n  inner()\nend\n',
+    /error e\.lua:2: boom\n[\s\S]*e\.lua:2/,
+  ],
+}
+
+t.test(
+  '[bin/dev.10, bin/dev.11] dev shows what a handler throws, in every language, and no request forges a line',
+  async t => {
+    const cases = Object.entries(THROWING).filter(
+      ([name]) =>
+        name === 'ts' || name === 'lua' || findProgram(name as 'php', {}, process.env.PATH ?? '').path !== null,
+    )
+    const slow = {
+      'slow.js': 'export const handler = () => new Promise(() => {})\n',
+      'fn.config.json': '{ "timeout_ms": 300 }',
+    }
+    const { root, cleanup } = await makeTree({
+      ...slow,
+      ...Object.fromEntries(cases.map(([, [file, text]]) => [file, text])),
+    })
+    t.teardown(cleanup)
+    const fngw = await startCli(['dev', '--port', '0'], { cwd: root, env: { FORCE_COLOR: '1' } })
+    t.teardown(() => void fngw.child.kill('SIGKILL'))
+    for (const [, [file]] of cases) await (await fetch(`${fngw.url}/${file[0]}`)).text()
+    await (await fetch(`${fngw.url}/slow`)).text()
+    await (await fetch(`${fngw.url}/%0aFAKE%1b[2J`)).text()
+    fngw.child.kill('SIGTERM')
+    await fngw.ended
+    t.match(fngw.stderr(), /\u001b\[31merror\u001b\[39m \u001b\[31ma\.js:2: TypeError: boom/, 'in colour')
+    const text = fngw.stderr().replace(/\u001b\[\d+m/g, '')
+    for (const [name, [file, , seen]] of cases) {
+      t.match(text, seen, name)
+      const block = text.slice(text.indexOf(`error ${file}`)).split(/\n[\d:]+ \d{3} GET /)[0]!
+      t.notMatch(block, /runtimes\/|node:internal|tsx/, `${name}: no frames of ours`)
+    }
+    t.match(text, /504 GET \/slow .*\nerror slow\.js: runtime timeout/)
+    t.match(text, /404 GET \/\\nFAKE\\x1b\[2J /)
+    t.notMatch(text, /^FAKE/m)
+  },
+)
 
 t.test('[bin/dev.9] version, help and colours', async t => {
   const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8')) as {
@@ -150,7 +294,9 @@ t.test('[bin/dev.9] version, help and colours', async t => {
       hasColour({ TERM: 'dumb' }, true),
       hasColour({ FORCE_COLOR: '1' }, false),
       hasColour({ FORCE_COLOR: '1', NO_COLOR: '1' }, true),
+      hasColour({ FORCE_COLOR: '1', TERM: 'dumb' }, false),
+      hasColour({ FORCE_COLOR: '0' }, true),
     ],
-    [true, false, false, true, false, true, false],
+    [true, false, false, true, false, true, false, true, false],
   )
 })

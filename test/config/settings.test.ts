@@ -65,6 +65,8 @@ const CASES: Record<string, typeof SWITCH> = {
   ],
   shutdownTimeoutMs: count(0, -1, 600_001),
   accessLog: SWITCH,
+  logFormat: [[['JSON', 'json']], ['xml', '1'], [1, true, []]],
+  logFiles: SWITCH,
   logLevel: [[['WARN', 'warn']], ['verbose', '1'], [1, true, []]],
   docsEnabled: SWITCH,
   openapiIncludeInternal: SWITCH,

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import t, { type Test } from 'tap'
-import { GatewayError, type Warning } from '../../lib/core/errors.ts'
+import { ERROR_STATUS, type ErrorCode, GatewayError, type Warning } from '../../lib/core/errors.ts'
 import type { LogRecord } from '../../lib/observe/events.ts'
 import { Journal, type JournalOptions } from '../../lib/observe/journal.ts'
 import { FakeClock } from '../helpers/clock.ts'
@@ -56,15 +56,82 @@ t.test('[observe/events.6] a warning is told while it is new, and again when it 
   t.match(await read('error'), /warn X is wrong \(mend it\)\n/)
 })
 
-t.test('[observe/events.6] a failed function is named with its file, line and hint', async t => {
+t.test('[observe/log-store.14] a failed start is told with its file once, its line and its hint', async t => {
   const { journal, logs } = setup(t)
   const detail = { file: 'a/db.js', line: 7, hint: 'export it' }
   journal.failure(FN, new GatewayError('LOAD_FAILED', 'no such export', { detail }))
+  journal.failure(FN, new GatewayError('LOAD_FAILED', 'syntax error in a/db.js:7: x', { detail }))
   journal.failure(FN, new GatewayError('WORKER_DIED', 'worker ended'))
+  t.match(logs, [
+    {
+      level: 'error',
+      message: 'a/db.js:7: no such export',
+      code: 'LOAD_FAILED',
+      detail: { hint: 'export it' },
+      fn: 'a',
+    },
+    { message: 'syntax error in a/db.js:7: x' },
+    { message: 'a/handler.js: worker ended', code: 'WORKER_DIED' },
+  ])
+})
+
+t.test('[observe/log-store.13] a failed call is in the error log with its request, message and frames', async t => {
+  const { journal, logs, read } = setup(t)
+  const call = { fn: FN, id: 'r-1', method: 'GET', path: '/a\nFAKE' }
+  const stack = 'TypeError: boom\n    at inner (a/db.js:7:1)\n    at handler (a/handler.js:2:3)'
+  const error = new GatewayError('HANDLER_FAILED', 'boom', { detail: { file: 'a/db.js', line: 7, stack } })
+  journal.callFailed(call, error)
+  journal.failure(FN, error)
+  t.match(logs, [
+    {
+      level: 'error',
+      message: 'a/db.js:7: TypeError: boom',
+      requestId: 'r-1',
+      method: 'GET',
+      code: 'HANDLER_FAILED',
+      detail: { line: 7, stack: /^ {4}at inner[^\n]+\n {4}at handler[^\n]+$/ },
+    },
+  ])
+  t.equal(logs.length, 1, 'what a call has told is not told again')
+  const lines = (await read('error')).trimEnd().split('\n')
+  t.match(lines, [
+    /^\S+ error req=r-1 GET \/a\\nFAKE: a\/db\.js:7: TypeError: boom$/,
+    /^\S+ error req=r-1 {5}at inner /,
+    /^\S+ error req=r-1 {5}at handler /,
+  ])
+})
+
+t.test('[observe/log-store.13] failures are told, refusals are not', async t => {
+  const { journal, logs } = setup(t)
+  const call = { fn: FN, id: 'r', method: 'GET', path: '/a' }
+  for (const code of Object.keys(ERROR_STATUS) as ErrorCode[]) journal.callFailed(call, new GatewayError(code, 'why'))
   t.same(
-    logs.map(({ message }) => message),
-    ['node/a@default: a/db.js:7: no such export (export it)', 'node/a@default: a/handler.js: worker ended'],
+    logs.map(({ code }) => code).sort(),
+    'CONTRACT_BROKEN EDGE_FAILED HANDLER_FAILED INTERNAL LOAD_FAILED RUNTIME_DOWN TIMEOUT WORKER_DIED'.split(' '),
   )
+  const cause = new Error('ours')
+  journal.callFailed({ ...call, fn: null }, new GatewayError('INTERNAL', 'gateway exception', { cause }))
+  t.match(
+    logs.at(-1),
+    { message: 'gateway exception', detail: { stack: /Error: ours\n +at / } },
+    'its cause is told here only',
+  )
+})
+
+t.test('[observe/log-store.11] a function that fails at full speed does not fill the logs', async t => {
+  const { journal, logs } = setup(t)
+  const call = { fn: FN, id: 'r', method: 'GET', path: '/a' }
+  for (let i = 0; i < 20_000; i++) journal.callFailed(call, new GatewayError('TIMEOUT', 'runtime timeout'))
+  t.ok(logs.length <= 10_001, `${logs.length} of 20000`)
+})
+
+t.test('[observe/log-store.15] log files that cannot be written are a warning at the start', async t => {
+  const tree = makeTree({ '.svc': 'a file' })
+  t.teardown(tree.cleanup)
+  const journal = new Journal({ clock: new FakeClock(), functionsRoot: tree.root, accessLog: true })
+  t.match(await journal.open(), [{ code: 'LOGS_NOT_WRITTEN', path: '.svc/logs', hint: /--log-files/ }])
+  t.same(await setup(t).journal.open(), [])
+  t.same(await setup(t, { functionsRoot: null }).journal.open(), [])
 })
 
 t.test('[observe/events.5, observe/log-store.10] a request is recorded when somebody wants it', async t => {

@@ -1,0 +1,61 @@
+/**
+ * `fngw run`: access lines on standard output, everything else on standard error, one JSON object a line each.
+ * Owner: page bin/dev.
+ */
+
+import type { Gateway, LogRecord } from '../lib/index.ts'
+import { systemClock } from '../lib/core/clock.ts'
+import { AccessLogFormat } from '../lib/observe/access-log.ts'
+import { LineStream } from '../lib/observe/line-stream.ts'
+import { toJsonLogLines } from '../lib/observe/log-line.ts'
+import type { Output } from './output.ts'
+import { isShownLevel, isShownRequest, type Show } from './show.ts'
+
+export function createLogShow(output: Output): Show {
+  const format = new AccessLogFormat()
+  const lines = createOutputStream(output, toDropLine)
+  const log = (level: LogRecord['level'], message: string): void => put({ time: Date.now(), level, message })
+  const put = (record: LogRecord): void => {
+    for (const line of toJsonLogLines(record)) output.note(line)
+  }
+  return {
+    note: text => log('info', text),
+    ready(gateway, url) {
+      for (const { code, message, hint } of gateway.warnings) log('warn', `${code} ${message} (${hint})`)
+      log('info', toServingText(gateway, url))
+      output.result(`ready ${url}`)
+    },
+    follow(gateway) {
+      gateway.on('log', record => {
+        if (isShownLevel(record.level, gateway)) put(record)
+      })
+      gateway.on('warning', ({ code, message, hint }) => log('warn', `${code} ${message} (${hint})`))
+      gateway.on('reload', ({ functions, routes, durationMs }) =>
+        log('info', `reloaded in ${durationMs.toFixed(0)} ms: ${functions} functions, ${routes} routes`),
+      )
+      if (!gateway.settings.accessLog) return
+      gateway.on('request', record => {
+        if (isShownRequest(record.path, gateway)) lines.appendRecord(format, record)
+      })
+    },
+    stopping: signal => log('info', `${signal}: finishing what runs`),
+    close: () => lines.flush(),
+  }
+}
+
+/** Standard output in batches, which waits for its reader. */
+export function createOutputStream({ stdout }: Output, toDropLine: (count: number) => string): LineStream {
+  return new LineStream({ clock: systemClock, stream: stdout, toDropLine })
+}
+
+/** The line that stands for access lines that found no room. */
+function toDropLine(count: number): string {
+  const message = `${count} access lines were dropped: nobody takes them fast enough`
+  return toJsonLogLines({ time: Date.now(), level: 'warn', message })[0]!
+}
+
+function toServingText(gateway: Gateway, url: string): string {
+  const { functionsRoot } = gateway.settings
+  const routes = Object.keys(gateway.catalog().mapped_routes as object).length
+  return `serving ${functionsRoot} at ${url}: ${routes} routes`
+}

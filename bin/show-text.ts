@@ -1,0 +1,101 @@
+/** What a person sees at the terminal: requests, failures with their frames, output of functions. Owner: page bin/dev. */
+
+import type { Gateway, LogRecord, RequestRecord } from '../lib/index.ts'
+import { AccessLogFormat } from '../lib/observe/access-log.ts'
+import { toLines } from '../lib/observe/log-line.ts'
+import { toBanner, toWarningText } from './banner.ts'
+import type { Output } from './output.ts'
+import { createOutputStream } from './show-log.ts'
+import { isShownLevel, isShownRequest, type Show } from './show.ts'
+
+type Paint = Output['style']
+
+export interface TextOptions {
+  output: Output
+  /** `fngw` version. */
+  version: string
+  /** True writes access lines to standard output and names requests by id, as a log wants it. */
+  production: boolean
+}
+
+export function createTextShow({ output, version, production }: TextOptions): Show {
+  const { style } = output
+  const format = new AccessLogFormat()
+  const lines = production ? createOutputStream(output, toDropLine) : null
+  return {
+    note: text => output.note(text),
+    ready(gateway, url) {
+      output.note(toBanner({ gateway, url, version, output }))
+      output.result(`ready ${url}`)
+    },
+    follow(gateway) {
+      gateway.on('log', record => {
+        if (!isShownLevel(record.level, gateway)) return
+        // The access line before it says what was asked for.
+        const isAsked = record.method !== undefined && !production && gateway.settings.accessLog
+        for (const line of toLogText(record, output, !isAsked)) output.note(line)
+      })
+      gateway.on('warning', warning => output.note(toWarningText(warning, output)))
+      gateway.on('reload', ({ durationMs, functions, warnings }) => {
+        const found = warnings === 0 ? '' : `, ${warnings} ${warnings === 1 ? 'warning' : 'warnings'}`
+        output.note(style('dim', `reloaded in ${durationMs.toFixed(0)} ms: ${functions} functions${found}`))
+      })
+      followRequests(gateway, record => {
+        if (lines === null) output.note(toAccessText(format.toDevLine(record), record.status, style))
+        else lines.append(format.toDevLine(record))
+      })
+    },
+    stopping: signal => output.note(`${signal}: finishing what runs, once more to stop at once`),
+    close: () => lines?.flush() ?? Promise.resolve(),
+  }
+}
+
+function toDropLine(count: number): string {
+  return `... ${count} access lines were dropped: nobody takes them fast enough`
+}
+
+function followRequests(gateway: Gateway, show: (record: RequestRecord) => void): void {
+  if (!gateway.settings.accessLog) return
+  gateway.on('request', record => {
+    if (isShownRequest(record.path, gateway)) show(record)
+  })
+}
+
+/** Colours of an access line: the time aside, the status by its kind. */
+export function toAccessText(line: string, status: number, style: Paint): string {
+  const from = line.indexOf(' ')
+  const to = line.indexOf(' ', from + 1)
+  const colour = status >= 500 ? 'red' : status >= 400 ? 'yellow' : status >= 300 ? 'cyan' : 'green'
+  return `${style('dim', line.slice(0, from))} ${style(colour, line.slice(from + 1, to))}${line.slice(to)}`
+}
+
+/**
+ * Words of the gateway, a line of a function, or a failure with its frames.
+ * @param withCall - true says of a failure what was asked for
+ */
+export function toLogText(
+  record: LogRecord,
+  { clean, style }: Pick<Output, 'clean' | 'style'>,
+  withCall = true,
+): string[] {
+  if (record.stream !== undefined) {
+    const prefix = style(record.stream === 'stderr' ? 'yellow' : 'dim', clean(`[fn:${record.fn} ${record.stream}]`))
+    return toLines(record.message).map(line => `${prefix} ${clean(line)}`)
+  }
+  if (record.code !== undefined) return toFailureLines(record, withCall, clean, style)
+  const text = clean(record.message)
+  if (record.level === 'info' || record.level === 'debug') return [text]
+  return [`${style(record.level === 'error' ? 'red' : 'yellow', record.level)} ${text}`]
+}
+
+function toFailureLines(record: LogRecord, withCall: boolean, clean: Output['clean'], style: Paint): string[] {
+  const { requestId, method, path, runtime, fn, message, detail = {} } = record
+  const frames = (detail.stack ?? '').split('\n').filter(line => line.trim() !== '')
+  const who = method === undefined ? `${runtime}/${fn}` : `${method} ${path} req=${requestId}`
+  const call = withCall ? ` ${style('dim', clean(`(${who})`))}` : ''
+  return [
+    `${style('red', 'error')} ${style('red', clean(message))}${call}`,
+    ...frames.map(frame => style('dim', `    ${clean(frame.trimEnd().replaceAll('\t', '  '))}`)),
+    ...(detail.hint === undefined ? [] : [`  hint: ${clean(detail.hint)}`]),
+  ]
+}

@@ -1,0 +1,28 @@
+/** How `fngw dev` and `run` tell what happens: three forms, chosen once. Owner: page bin/dev. */
+
+import type { Gateway } from '../lib/index.ts'
+
+/** The control plane's own probe: asked every few seconds, it would drown everything else. */
+const QUIET_PATH = '/_fn/health'
+
+export interface Show {
+  /** Words before the gateway serves, such as a port that is in use. */
+  note(text: string): void
+  /** The gateway serves: what it serves, and the line that a program can wait for. */
+  ready(gateway: Gateway, url: string): void
+  /** Tells of everything from now on. */
+  follow(gateway: Gateway): void
+  stopping(signal: string): void
+  /** Resolves when every line is with the system. */
+  close(): Promise<void>
+}
+
+const LEVELS = ['debug', 'info', 'warn', 'error', 'silent']
+
+export function isShownLevel(level: string, { settings }: Gateway): boolean {
+  return LEVELS.indexOf(level) >= LEVELS.indexOf(settings.logLevel)
+}
+
+export function isShownRequest(path: string, { settings }: Gateway): boolean {
+  return settings.accessLog && path !== QUIET_PATH
+}
