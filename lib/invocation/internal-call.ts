@@ -10,7 +10,7 @@ import { toJsonRecord } from '../core/json.ts'
 import { checkPolicy, isMethodAllowed, toMethodError } from './policy.ts'
 import type { ReplyHead } from './response.ts'
 
-interface InternalRequest {
+export interface InternalRequest {
   fn: FunctionVersion
   /** Unique id of the call, see RequestIds. */
   id: string
