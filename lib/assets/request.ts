@@ -61,8 +61,10 @@ export function readAssetHead(rawHeaders: readonly string[]): AssetHead {
 
 /** Hidden or ambiguous names: a segment that begins with a dot, an escaped slash, a backslash, control characters. */
 const UNSAFE = /\/\.|%2F|[\\\u0000-\u001f\u007f]/
-/** The gateway's own files, should somebody name a folder that holds them. */
-const OWN_FILE = /(?:^|\/)(?:fngw\.json|fn\.(?:config|env|routes)\.json)$/i
+/** The gateway's own files, should somebody name a folder that holds them; copies too, whatever is appended to the name. */
+const OWN_FILE = /(?:^|\/)(?:fngw|fn\.(?:config|env|routes))\.json[^/]*$/i
+/** What editors and tools leave beside a file: its earlier content, perhaps with a secret that was taken out. */
+const BACKUP = /(?:~|\.(?:bak|backup|old|orig|rej|sw[nop]))$|(?:^|\/)#[^/]*#$/i
 
 /**
  * @param path - canonical path of the request
@@ -70,8 +72,9 @@ const OWN_FILE = /(?:^|\/)(?:fngw\.json|fn\.(?:config|env|routes)\.json)$/i
  */
 export function toAssetName(path: string): string | null {
   if (path === '/') return 'index.html'
-  if (UNSAFE.test(path) || OWN_FILE.test(path)) return null
-  return unescapeCanonical(path.slice(1))
+  if (UNSAFE.test(path)) return null
+  const name = unescapeCanonical(path.slice(1))
+  return OWN_FILE.test(name) || BACKUP.test(name) ? null : name
 }
 
 const API = /^\/api(?:[/-]|$)/

@@ -1,6 +1,7 @@
 /** Declarations of every field of `fn.config.json`. Spec: §2.7 to §2.10, §2.13; owner: page config/function-config. */
 
 import { ADAPTER_SPELLINGS, type AdapterName, ADAPTERS } from '../core/adapter-names.ts'
+import { isHeaderName } from '../core/http-text.ts'
 import { isFunctionName, isHandlerName, MAX_NAME_CHARS, METHODS, RUNTIMES } from '../core/identity.ts'
 import * as limits from '../core/limits.ts'
 import {
@@ -258,7 +259,7 @@ const origin = string({
 
 const headerName = string({
   rule: 'a header name, or *',
-  parse: text => (texts.isHeaderName(text) ? text.toLowerCase() : null),
+  parse: text => (isHeaderName(text) ? text.toLowerCase() : null),
   maxLength: 200,
 })
 

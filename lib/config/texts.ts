@@ -103,12 +103,6 @@ function toUrl(text: string): URL | null {
   }
 }
 
-const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/
-
-export function isHeaderName(text: string): boolean {
-  return HEADER_NAME.test(text)
-}
-
 /** True for a value without line breaks and NUL: nothing that could start another header. */
 export function isHeaderValue(text: string): boolean {
   return !/[\r\n\0]/.test(text)

@@ -1,6 +1,7 @@
 /** `/_fn/*`: one table of endpoints, each with its access rule. Spec: §4.2. */
 
 import { GatewayError, toGatewayError } from '../core/errors.ts'
+import { toAllow } from '../core/http-text.ts'
 import type { Settings } from '../config/settings.ts'
 import type { Exchange } from '../http/exchange.ts'
 import type { Responder } from '../http/respond.ts'
@@ -136,8 +137,9 @@ export class ControlPlane {
     if (refused !== null) throw refused
     if (methods === undefined) throw new GatewayError('NOT_FOUND', 'not found')
     if (endpoint === undefined) {
-      const names = [...methods.keys()].flatMap(name => (name === 'GET' ? ['GET', 'HEAD'] : [name]))
-      throw new GatewayError('METHOD_NOT_ALLOWED', 'method not allowed', { headers: { Allow: names.join(', ') } })
+      throw new GatewayError('METHOD_NOT_ALLOWED', 'method not allowed', {
+        headers: { Allow: toAllow([...methods.keys()]) },
+      })
     }
     return endpoint.handle({ exchange, details: maySeeDetails(caller, settings) }, this.#options)
   }

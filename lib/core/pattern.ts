@@ -1,5 +1,6 @@
 /** Route patterns: read once from any accepted spelling, carried by claims, walked by the router. Owner: §2.2, page discovery/layouts. */
 
+import { decodePercent } from './http-text.ts'
 import { isReservedPath } from './identity.ts'
 import { MAX_PATTERN_CHARS, MAX_PATTERN_SEGMENTS } from './limits.ts'
 
@@ -84,7 +85,7 @@ export function parseSegment(part: string): Segment | PatternProblem {
   }
   if (/[:{}[\]*]/.test(part)) return { problem: `has a malformed param "${part}"` }
   if (!STATIC.test(part)) return { problem: `has characters outside the supported ASCII set in "${part}"` }
-  const decoded = decodeSegment(part)
+  const decoded = decodePercent(part)
   if (decoded === null) return { problem: `has a malformed percent escape in "${part}"` }
   if (decoded === '.' || decoded === '..') return { problem: `must not contain the segment "${part}"` }
   if (decoded.includes('\0')) return { problem: `has a NUL character in "${part}"` }
@@ -99,17 +100,7 @@ export function takesTheRest({ kind }: Segment): boolean {
 /** True when every path of a pattern lies at or below a reserved prefix. */
 export function isReservedPattern({ segments }: Pattern): boolean {
   const first = segments[0]
-  return first?.kind === 'static' && isReservedPath(`/${decodeSegment(first.canonical)}`)
-}
-
-/** Decodes the escapes of one raw segment once; null when one is malformed or not UTF-8 (`%zz`, `%c0%ae`). */
-export function decodeSegment(raw: string): string | null {
-  if (!raw.includes('%')) return raw
-  try {
-    return decodeURIComponent(raw)
-  } catch {
-    return null
-  }
+  return first?.kind === 'static' && isReservedPath(`/${decodePercent(first.canonical)}`)
 }
 
 /** A decoded segment in canonical form: only the two characters that would be misread stay escaped. */

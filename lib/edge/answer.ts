@@ -68,8 +68,9 @@ export class EdgeAnswer {
     const isBodyless = !this.#head.hasBody || request.method === 'HEAD'
     if (!isBodyless && (this.#head.length ?? 0) > request.maxResponseBytes) throw toTooLarge(request.maxResponseBytes)
     const codings = isBodyless ? [] : toCodings(res.rawHeaders)
-    const isCounted = codings.length > 0 && DecodedSize.canCount(codings)
-    this.#decoded = isCounted ? new DecodedSize(codings, request.maxResponseBytes) : null
+    // What cannot be decoded cannot be counted: a few bytes of it may stand for more memory than whoever decodes it has.
+    if (!DecodedSize.canCount(codings)) throw failed('upstream answered with a Content-Encoding that cannot be counted')
+    this.#decoded = codings.length > 0 ? new DecodedSize(codings, request.maxResponseBytes) : null
   }
 
   /** True once the call has its head: an error can then only cut the answer. */
@@ -212,6 +213,10 @@ export class EdgeAnswer {
 function toHead(res: IncomingMessage): ReplyHead {
   const status = res.statusCode ?? 0
   if (status < 200 || status > MAX_STATUS) throw failed(`upstream answered with status ${status}`)
+  // The parser takes codings before the last one for part of the body, which would be passed on as if it were plain.
+  const coding = res.headers['transfer-encoding']?.toLowerCase() ?? 'chunked'
+  if (coding !== 'chunked' && coding !== 'identity')
+    throw failed('upstream answered with a Transfer-Encoding other than chunked')
   const headers = toAnswerHeaders(res.rawHeaders)
   if (headers === null) throw failed('upstream answered with a malformed header')
   const declared = res.headers['content-length']

@@ -1,13 +1,11 @@
 /** Headers of an upstream request and of its answer. Spec: §2.10. */
 
 import { showText, showValue } from '../config/findings.ts'
-import { isHeaderName, toScalarText } from '../config/texts.ts'
+import { toScalarText } from '../config/texts.ts'
 import { GatewayError } from '../core/errors.ts'
+import { findUnsendable, isHeaderName, withoutHeaders } from '../core/http-text.ts'
 import { MAX_REPLY_HEADER_BYTES } from '../core/limits.ts'
-import { HOP_BY_HOP, INTERNAL_PREFIX } from '../invocation/forwarded-headers.ts'
-
-/** CR and LF would start a header, or a request, of the handler's input's choice; the rest cannot be sent at all. */
-const BAD_VALUE = /[^\t\x20-\x7e\x80-\xff]/
+import { HOP_BY_HOP, INTERNAL_PREFIX, setsSession } from '../invocation/forwarded-headers.ts'
 
 /** What the gateway says itself, or what only one connection's two ends may say. */
 const NOT_SENT: ReadonlySet<string> = new Set([...HOP_BY_HOP, 'host', 'content-length', 'expect'])
@@ -32,13 +30,14 @@ export function toRequestHeaders(headers: unknown): string[] {
       const text = toScalarText(item)
       if (text === undefined)
         throw broken(`proxy.headers: ${name} must be a string or strings, got ${showValue(item, true)}`)
-      if (BAD_VALUE.test(text)) throw broken(`proxy.headers: ${name} holds a character that a header cannot carry`)
+      if (findUnsendable(text) !== null)
+        throw broken(`proxy.headers: ${name} holds a character that a header cannot carry`)
       bytes += name.length + text.length + 4
       if (bytes > MAX_REPLY_HEADER_BYTES) throw broken(`proxy.headers are larger than ${MAX_REPLY_HEADER_BYTES} bytes`)
       list.push(name, text)
     }
   }
-  return withoutHopByHop(list, NOT_SENT)
+  return withoutHeaders(list, name => NOT_SENT.has(name) || name.startsWith(INTERNAL_PREFIX))
 }
 
 /**
@@ -47,20 +46,12 @@ export function toRequestHeaders(headers: unknown): string[] {
  * @returns null when one cannot be sent again
  */
 export function toAnswerHeaders(rawHeaders: readonly string[]): string[] | null {
-  for (let i = 1; i < rawHeaders.length; i += 2) if (BAD_VALUE.test(rawHeaders[i]!)) return null
-  return withoutHopByHop(rawHeaders, NOT_PASSED_ON)
-}
-
-function withoutHopByHop(list: readonly string[], dropped: ReadonlySet<string>): string[] {
-  const named = new Set<string>()
-  for (let i = 0; i < list.length; i += 2) {
-    if (list[i]!.toLowerCase() !== 'connection') continue
-    for (const token of list[i + 1]!.toLowerCase().split(',')) named.add(token.trim())
-  }
-  return list.filter((_, index) => {
-    const name = list[index - (index % 2)]!.toLowerCase()
-    return !dropped.has(name) && !named.has(name) && !name.startsWith(INTERNAL_PREFIX)
-  })
+  for (let i = 1; i < rawHeaders.length; i += 2) if (findUnsendable(rawHeaders[i]!) !== null) return null
+  return withoutHeaders(
+    rawHeaders,
+    (name, value) =>
+      NOT_PASSED_ON.has(name) || name.startsWith(INTERNAL_PREFIX) || (name === 'set-cookie' && setsSession(value)),
+  )
 }
 
 /** The codings of an answer's body, outermost last; `identity` is none. */

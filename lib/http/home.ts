@@ -9,6 +9,7 @@
 
 import type { HomeAction } from '../core/catalog.ts'
 import { GatewayError, type Warning } from '../core/errors.ts'
+import { toAllow } from '../core/http-text.ts'
 import { METHODS } from '../core/identity.ts'
 import { headerOf } from '../invocation/forwarded-headers.ts'
 import { normalizePath } from '../router/path.ts'
@@ -150,8 +151,7 @@ function redirect(exchange: Exchange, target: string, method: string, routes: Ho
     return true
   }
   if (has(routes, method, exchange)) return false
-  const others = METHODS.filter(name => name !== 'GET' && has(routes, name, exchange))
-  const headers = { Allow: ['GET', 'HEAD', ...others].join(', ') }
+  const headers = { Allow: toAllow(METHODS.filter(name => name === 'GET' || has(routes, name, exchange))) }
   exchange.responder.sendError(exchange, new GatewayError('METHOD_NOT_ALLOWED', 'method not allowed', { headers }))
   return true
 }

@@ -14,7 +14,8 @@
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError, toGatewayError } from '../core/errors.ts'
-import { isReservedPath } from '../core/identity.ts'
+import { toAllow } from '../core/http-text.ts'
+import { isReservedPath, METHODS } from '../core/identity.ts'
 import { TrustedProxies } from '../invocation/client-address.ts'
 import { toCallRest, toCallStart, toQueryJson } from '../invocation/event.ts'
 import { HeadReader } from '../invocation/forwarded-headers.ts'
@@ -65,6 +66,7 @@ export type HttpHandler = (
 ) => void
 
 const NO_PARAMS: Readonly<Record<string, string>> = {}
+const EVERY_METHOD = toAllow([...METHODS, 'OPTIONS'])
 const NO_ROUTE = new GatewayError('NOT_FOUND', 'not found')
 
 export class PublicHandler {
@@ -109,7 +111,7 @@ export class PublicHandler {
 
   #walk(exchange: Exchange, next: (() => void) | null): void {
     if (exchange.path === '*') {
-      this.#options.responder.send(exchange, 204, ['Allow', 'GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS'], null)
+      this.#options.responder.send(exchange, 204, ['Allow', EVERY_METHOD], null)
       return
     }
     if (isReserved(exchange.path)) {

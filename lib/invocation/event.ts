@@ -5,6 +5,7 @@
 
 import type { FunctionVersion } from '../core/catalog.ts'
 import { GatewayError } from '../core/errors.ts'
+import { decodePercent } from '../core/http-text.ts'
 import { MAX_QUERY_PARAMS } from '../core/limits.ts'
 import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
 import { toJsonRecord, toJsonString, toJsonStringOrNull } from '../core/json.ts'
@@ -121,12 +122,7 @@ function joinQuery(values: Map<string, string>, repeated: Set<string>): string {
 /** `+` is a space; text whose escapes are no UTF-8 stays as it is written, so that nothing is lost. */
 function decodeQueryText(text: string): string {
   const spaced = text.includes('+') ? text.replaceAll('+', ' ') : text
-  if (!spaced.includes('%')) return spaced
-  try {
-    return decodeURIComponent(spaced)
-  } catch {
-    return spaced
-  }
+  return decodePercent(spaced) ?? spaced
 }
 
 /** Cookies that usually hold a session's id, first match wins. */

@@ -16,6 +16,8 @@ const SESSION_COOKIE = 'fngw_session'
 export const INTERNAL_PREFIX = 'x-fn-internal-'
 /** The admin token's header. */
 export const ADMIN_TOKEN_HEADER = 'x-fn-admin-token'
+/** Marks calls that the gateway makes by itself, such as pings; from a client it would be a forgery. */
+export const TRIGGER_HEADER = 'x-fn-trigger'
 
 /** Headers about one connection, not about the message (RFC 9110 7.6.1, RFC 2616 13.5.1). */
 export const HOP_BY_HOP: ReadonlySet<string> = new Set([
@@ -87,7 +89,12 @@ const FIELD_OF: ReadonlyMap<string, TextField> = new Map([
 
 /** True for a header that a handler may see, whatever its value. */
 export function isForwardedHeader(lowerName: string): boolean {
-  return lowerName !== ADMIN_TOKEN_HEADER && !HOP_BY_HOP.has(lowerName) && !lowerName.startsWith(INTERNAL_PREFIX)
+  return (
+    lowerName !== ADMIN_TOKEN_HEADER &&
+    lowerName !== TRIGGER_HEADER &&
+    !HOP_BY_HOP.has(lowerName) &&
+    !lowerName.startsWith(INTERNAL_PREFIX)
+  )
 }
 
 /** Reads header blocks; one per gateway, because it remembers the names it met. */
@@ -212,6 +219,14 @@ function namesHeaders(connection: string): boolean {
       const name = token.trim()
       return name !== '' && name !== 'close' && !HOP_BY_HOP.has(name)
     })
+}
+
+/** `Set-Cookie` of the gateway's session, written in any way that a browser takes for it: also as a cookie without a name. */
+const SETS_SESSION = new RegExp(`^[\\s=]*${SESSION_COOKIE}\\s*(?:[=;]|$)`)
+
+/** True for a `Set-Cookie` that would take the place of the gateway's session: whoever sets it chooses whose session it is. */
+export function setsSession(setCookie: string): boolean {
+  return SETS_SESSION.test(setCookie)
 }
 
 /** A Cookie header without the gateway's session; null when nothing is left. */

@@ -4,7 +4,7 @@ import type { FunctionVersion } from '../core/catalog.ts'
 import { GatewayError } from '../core/errors.ts'
 import { MAX_FRAME_BYTES } from '../core/limits.ts'
 import { toCallHeader, toQueryJsonOf } from './event.ts'
-import { ADMIN_TOKEN_HEADER, isForwardedHeader, withoutSessionCookie } from './forwarded-headers.ts'
+import { isForwardedHeader, TRIGGER_HEADER, withoutSessionCookie } from './forwarded-headers.ts'
 import { InvokeCall, type Invoker } from './invoke.ts'
 import { toJsonRecord } from '../core/json.ts'
 import { checkPolicy, isMethodAllowed, toMethodError } from './policy.ts'
@@ -158,7 +158,7 @@ function toPlainHeaders(headers: Readonly<Record<string, string>>): Record<strin
   const plain: Record<string, string> = Object.create(null)
   for (const [name, value] of Object.entries(headers)) {
     const lower = name.toLowerCase()
-    if (lower === ADMIN_TOKEN_HEADER || !isForwardedHeader(lower)) continue
+    if (lower !== TRIGGER_HEADER && !isForwardedHeader(lower)) continue
     const kept = lower === 'cookie' ? withoutSessionCookie(value) : value
     if (kept !== null) plain[lower] = kept
   }

@@ -2,16 +2,9 @@
 
 import type { FunctionVersion } from '../core/catalog.ts'
 import { GatewayError } from '../core/errors.ts'
+import { toAllow } from '../core/http-text.ts'
 import type { Method } from '../core/identity.ts'
 import { checkAdapter } from './adapters.ts'
-
-/**
- * The value of `Allow`: HEAD is answered wherever GET is.
- * @param methods - allowed methods in the order of METHODS
- */
-export function toAllow(methods: readonly Method[]): string {
-  return methods.flatMap(method => (method === 'GET' ? ['GET', 'HEAD'] : [method])).join(', ')
-}
 
 /** True when the policy allows the method; HEAD follows GET. */
 export function isMethodAllowed(fn: FunctionVersion, method: string): boolean {

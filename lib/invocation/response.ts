@@ -9,9 +9,10 @@
 import { STATUS_CODES } from 'node:http'
 import { showValue } from '../config/findings.ts'
 import { GatewayError } from '../core/errors.ts'
+import { findUnsendable, isHeaderName, withoutHeaders } from '../core/http-text.ts'
 import { MAX_REPLY_HEAD_CHARS, MAX_REPLY_HEADER_BYTES, MAX_STATUS, MIN_STATUS } from '../core/limits.ts'
 import { isObject } from '../core/json.ts'
-import { HOP_BY_HOP } from './forwarded-headers.ts'
+import { HOP_BY_HOP, setsSession } from './forwarded-headers.ts'
 
 /** Reply heads remembered as checked, and the longest one that is, characters. */
 const KNOWN_REPLY_HEADS = 256
@@ -117,34 +118,26 @@ function checkLength(length: unknown): number | null {
   return length
 }
 
-const HEADER_NAME = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/
-/** CR and LF would start a header of the handler's input's choice; the rest cannot be sent at all. */
-const BAD_VALUE = /[^\t\x20-\x7e\x80-\xff]/
-
 /** Headers that the gateway sets itself, or that speak of its own connection to the client. */
 const OWN_HEADERS: ReadonlySet<string> = new Set([...HOP_BY_HOP, 'content-length', 'x-request-id'])
 
 function toHeaderList(headers: unknown): string[] {
   if (!isObject(headers)) throw broken(`headers must be an object, got ${describe(headers)}`)
   const list: string[] = []
-  const named = new Set<string>()
   let bytes = 0
   for (const [name, value] of Object.entries(headers)) {
-    if (!HEADER_NAME.test(name)) throw broken(`header name ${JSON.stringify(name)} is not allowed in HTTP`)
-    const lower = name.toLowerCase()
+    if (!isHeaderName(name)) throw broken(`header name ${JSON.stringify(name)} is not allowed in HTTP`)
     for (const item of Array.isArray(value) ? value : [value]) {
       if (typeof item !== 'string') throw broken(`header "${name}" must be a string or strings, got ${describe(item)}`)
-      const bad = BAD_VALUE.exec(item)
+      const bad = findUnsendable(item)
       if (bad !== null)
-        throw broken(`header "${name}" holds the character ${toCodePoint(bad[0])}, which HTTP does not allow there`)
+        throw broken(`header "${name}" holds the character ${toCodePoint(bad)}, which HTTP does not allow there`)
       bytes += name.length + item.length + 4
       if (bytes > MAX_REPLY_HEADER_BYTES) throw broken(`headers are larger than ${MAX_REPLY_HEADER_BYTES} bytes`)
-      if (lower === 'connection') for (const token of item.toLowerCase().split(',')) named.add(token.trim())
-      if (!OWN_HEADERS.has(lower)) list.push(name, item)
+      list.push(name, item)
     }
   }
-  if (named.size === 0) return list
-  return list.filter((_, index) => !named.has(list[index - (index % 2)]!.toLowerCase()))
+  return withoutHeaders(list, (name, value) => OWN_HEADERS.has(name) || (name === 'set-cookie' && setsSession(value)))
 }
 
 function toCodePoint(char: string): string {

@@ -7,7 +7,8 @@
  * A canonical path is its own canonical path, so nothing is ever decoded twice, however often it passes through here.
  */
 
-import { decodeSegment, escapeSegment } from '../core/pattern.ts'
+import { decodePercent } from '../core/http-text.ts'
+import { escapeSegment } from '../core/pattern.ts'
 
 const SLASH = 47
 const DOT = 46
@@ -59,7 +60,7 @@ export function normalizePath(rawPath: string): string | PathProblem {
   const segments: string[] = []
   for (const raw of rawPath.split('/')) {
     if (raw === '') continue
-    const text = decodeSegment(raw)
+    const text = decodePercent(raw)
     if (text === null) return MALFORMED
     if (text.includes('\0')) return NUL
     if (text === '.') continue

@@ -3,6 +3,7 @@
  */
 
 import type { ErrorCode, Warning } from '../core/errors.ts'
+import { toAllow } from '../core/http-text.ts'
 import { METHODS } from '../core/identity.ts'
 import type { Segment } from '../core/pattern.ts'
 import { type HostRule, matchesHost, parseHost } from './hosts.ts'
@@ -36,7 +37,7 @@ const CONFLICT = refusal('ROUTE_CONFLICT', 'ambiguous route')
 const WRONG_HOST = refusal('HOST_NOT_ALLOWED', 'host not allowed')
 /** By bits of methods. */
 const WRONG_METHOD = Array.from({ length: 1 << METHODS.length }, (_, bits) =>
-  refusal('METHOD_NOT_ALLOWED', 'method not allowed', toAllow(bits)),
+  refusal('METHOD_NOT_ALLOWED', 'method not allowed', toAllow(METHODS.filter((_, i) => (bits & (1 << i)) !== 0))),
 )
 
 /**
@@ -183,12 +184,6 @@ function methodIndex(method: string): number {
     default:
       return -1
   }
-}
-
-function toAllow(bits: number): string {
-  const names: string[] = METHODS.filter((_, index) => (bits & (1 << index)) !== 0)
-  if (names[0] === 'GET') names.splice(1, 0, 'HEAD')
-  return names.join(', ')
 }
 
 function refusal(code: RouteRefusal['code'], message: string, allow: string | null = null): RouteRefusal {

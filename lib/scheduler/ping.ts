@@ -2,6 +2,7 @@
 
 import type { FunctionVersion } from '../core/catalog.ts'
 import { toFunctionPath } from '../core/versions.ts'
+import { TRIGGER_HEADER } from '../invocation/forwarded-headers.ts'
 import type { InternalRequest, InternalResult } from '../invocation/internal-call.ts'
 import type { RequestIds } from '../invocation/request-ids.ts'
 import { type PingOutcome, pingMethod } from './keep-warm.ts'
@@ -18,7 +19,7 @@ export async function ping(
     method: pingMethod(fn),
     path: toFunctionPath(fn.name, fn.version),
     query: { __fn_keep_warm: '1' },
-    headers: { 'x-fn-trigger': 'keep_warm', 'user-agent': 'fngw-keep-warm' },
+    headers: { [TRIGGER_HEADER]: 'keep_warm', 'user-agent': 'fngw-keep-warm' },
     trigger: { type: 'keep_warm' },
   })
   return { status, error: error?.message ?? null }

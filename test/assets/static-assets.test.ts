@@ -248,6 +248,18 @@ t.test('[assets/static-assets.7, assets/static-assets.10] paths that are never f
       'public/fngw.json': 'secret',
       'public/a%2Fb.txt': 'escaped',
       'public/back\\slash.txt': 'secret',
+      'public/fn.env.json.bak': 'secret',
+      'public/fn.env.json.gz': 'secret',
+      'public/sub/fn.env.json~': 'secret',
+      'public/app.js~': 'secret',
+      'public/app.js.bak': 'secret',
+      'public/app.js.OLD': 'secret',
+      'public/sub/app.js.orig': 'secret',
+      'public/sub/app.js.rej': 'secret',
+      'public/app.js.swp': 'secret',
+      'public/sub/#app.js#': 'secret',
+      'public/film.swf': 'flash',
+      'public/bak': 'bak',
       'public/100%.txt': 'percent',
       'public/a b+ü.txt': 'odd',
     },
@@ -263,6 +275,17 @@ t.test('[assets/static-assets.7, assets/static-assets.10] paths that are never f
     '/sub/FN.Config.json',
     '/fn.routes.json',
     '/fngw.json',
+    '/fn.env.json.bak',
+    '/fn.env.json.gz',
+    '/sub/fn.env.json~',
+    '/app.js~',
+    '/app.js%7E',
+    '/app.js.bak',
+    '/app.js.OLD',
+    '/sub/app.js.orig',
+    '/sub/app.js.rej',
+    '/app.js.s%77p',
+    '/sub/%23app.js%23',
     '/a%2Fb.txt',
     '/back%5Cslash.txt',
     '/back\\slash.txt',
@@ -289,6 +312,8 @@ t.test('[assets/static-assets.7, assets/static-assets.10] paths that are never f
   }
   t.equal((await ask('/a%252Fb.txt')).text(), 'escaped', 'decoded once')
   t.equal((await ask('/100%25.txt')).text(), 'percent')
+  t.equal((await ask('/film.swf')).text(), 'flash', 'no backup')
+  t.equal((await ask('/bak')).text(), 'bak', 'no backup')
   t.equal((await ask('/a%20b+%C3%BC.txt')).text(), 'odd')
 })
 

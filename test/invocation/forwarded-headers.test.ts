@@ -30,7 +30,7 @@ t.test('[invocation/forwarded-headers.2] repeated headers are joined', async t =
 })
 
 t.test('[invocation/forwarded-headers.3] the admin token and internal markers stay here', async t => {
-  for (const name of ['x-fn-admin-token', 'X-Fn-Admin-Token', 'X-FN-INTERNAL-CALL', 'x-fn-internal-']) {
+  for (const name of ['x-fn-admin-token', 'X-Fn-Admin-Token', 'X-FN-INTERNAL-CALL', 'x-fn-internal-', 'X-Fn-Trigger']) {
     t.same(forwarded(name, 'secret', 'accept', '*/*'), { accept: '*/*' }, name)
     t.same(forwarded(name, 'secret', 'a', '1', name, 'again', 'a', '2'), { a: '1, 2' }, `${name} repeated`)
   }

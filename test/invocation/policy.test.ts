@@ -1,5 +1,5 @@
 import t from 'tap'
-import { checkPolicy, isMethodAllowed, toAllow, toMethodError } from '../../lib/invocation/policy.ts'
+import { checkPolicy, isMethodAllowed, toMethodError } from '../../lib/invocation/policy.ts'
 import { makeFn } from '../helpers/fn.ts'
 
 t.test('[invocation/admission.13] declared length, adapter and method are checked', async t => {
@@ -26,5 +26,4 @@ t.test('[invocation/admission.13] declared length, adapter and method are checke
     t.equal(isMethodAllowed(fn, method), isAllowed, method)
   t.equal(isMethodAllowed(makeFn({ policy: { methods: ['POST'] } }), 'HEAD'), false)
   t.match(toMethodError(['GET', 'POST']), { status: 405, headers: { Allow: 'GET, HEAD, POST' } })
-  t.equal(toAllow(['POST', 'DELETE']), 'POST, DELETE')
 })

@@ -84,6 +84,23 @@ t.test('[invocation/response.4] headers of the connection are dropped', async t 
   t.same(toReplyHead({ status: 200, headers }).headers, ['x-kept', '2'])
 })
 
+t.test('[invocation/response.4] the cookie of the gateway is not set by a handler', async t => {
+  for (const cookie of [
+    'fngw_session=x',
+    ' fngw_session=x; Path=/',
+    'fngw_session',
+    '=fngw_session=x',
+    'fngw_session =x',
+  ])
+    t.same(
+      toReplyHead({ status: 200, headers: { 'Set-Cookie': ['a=1', cookie] } }).headers,
+      ['Set-Cookie', 'a=1'],
+      cookie,
+    )
+  for (const cookie of ['fngw_session2=x', 'a=fngw_session=x', 'FNGW_SESSION=x', 'x_fngw_session=1'])
+    t.same(toReplyHead({ status: 200, headers: { 'set-cookie': cookie } }).headers, ['set-cookie', cookie], cookie)
+})
+
 t.test('[invocation/response.5] the reason names field and value', async t => {
   t.equal(
     reasonOf('{"status":"200"}'),

@@ -1,0 +1,55 @@
+/** Rules of HTTP for texts: header names and values, `Allow`, percent escapes. Owner: page http/public. */
+
+const HEADER_NAME = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/
+/** CR and LF would start a header, or a message, of whoever chose the value; the rest cannot be sent at all. */
+const UNSENDABLE = /[^\t\x20-\x7e\x80-\xff]/
+
+/** True for a token of RFC 9110 5.6.2. */
+export function isHeaderName(text: string): boolean {
+  return HEADER_NAME.test(text)
+}
+
+/** The first character that a header value cannot carry; null when there is none. */
+export function findUnsendable(value: string): string | null {
+  return UNSENDABLE.exec(value)?.[0] ?? null
+}
+
+/**
+ * The value of `Allow`: HEAD is answered wherever GET is.
+ * @param methods - in the order in which they are shown
+ */
+export function toAllow(methods: readonly string[]): string {
+  return methods.flatMap(method => (method === 'GET' ? ['GET', 'HEAD'] : [method])).join(', ')
+}
+
+/**
+ * Headers without some, and without those that a `Connection` header among them names (RFC 9110 7.6.1).
+ * @param list - names and values in turn
+ * @param isDropped - of a lower-case name
+ */
+export function withoutHeaders(
+  list: readonly string[],
+  isDropped: (lowerName: string, value: string) => boolean,
+): string[] {
+  const named = new Set<string>()
+  for (let i = 0; i < list.length; i += 2) {
+    if (list[i]!.toLowerCase() !== 'connection') continue
+    for (const token of list[i + 1]!.toLowerCase().split(',')) named.add(token.trim())
+  }
+  const kept: string[] = []
+  for (let i = 0; i + 1 < list.length; i += 2) {
+    const name = list[i]!.toLowerCase()
+    if (!named.has(name) && !isDropped(name, list[i + 1]!)) kept.push(list[i]!, list[i + 1]!)
+  }
+  return kept
+}
+
+/** Text without its percent escapes, undone once; null when one is malformed or not UTF-8 (`%zz`, `%c0%ae`). */
+export function decodePercent(text: string): string | null {
+  if (!text.includes('%')) return text
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    return null
+  }
+}

@@ -1,0 +1,50 @@
+import t from 'tap'
+import { decodePercent, findUnsendable, isHeaderName, toAllow, withoutHeaders } from '../../lib/core/http-text.ts'
+
+t.test('[invocation/response.3, edge/passthrough.15] header names and values', async t => {
+  for (const name of ['X-A', 'x', "!#$%&'*+-.^_`|~09azAZ"]) t.ok(isHeaderName(name))
+  for (const name of ['', 'a b', 'a:', 'a\n', 'é', 'a\r\nb', '(a)', 'a/b', '"a"'])
+    t.notOk(isHeaderName(name), JSON.stringify(name))
+  for (const value of ['', 'a b', 'tab\tin it', 'caf\xe9', '\x80\xff', '~'])
+    t.equal(findUnsendable(value), null, JSON.stringify(value))
+  for (const [value, character] of [
+    ['a\rb', '\r'],
+    ['a\n', '\n'],
+    ['\0', '\0'],
+    ['a\x7f', '\x7f'],
+    ['a\x1b[m', '\x1b'],
+    ['x\u0100\n', '\u0100'],
+    ['\u2028', '\u2028'],
+  ] as const)
+    t.equal(findUnsendable(value), character)
+})
+
+t.test('[http/public.5] Allow', async t => {
+  t.equal(toAllow(['GET', 'POST']), 'GET, HEAD, POST')
+  t.equal(toAllow(['DELETE']), 'DELETE')
+  t.equal(toAllow([]), '')
+})
+
+t.test('[invocation/response.4, edge/passthrough.14] headers that are dropped, and that Connection names', async t => {
+  const list = ['A', '1', 'Connection', 'close, B', 'b', '2', 'C', '3', 'connection', ' c ', 'D', '4', 'D', '5']
+  t.same(
+    withoutHeaders(list, name => name === 'connection'),
+    ['A', '1', 'D', '4', 'D', '5'],
+  )
+  t.same(
+    withoutHeaders(['D', '4', 'D', '5'], (name, value) => name === 'd' && value === '4'),
+    ['D', '5'],
+  )
+})
+
+t.test('[invocation/event.3] percent escapes', async t => {
+  for (const [text, decoded] of [
+    ['a+b', 'a+b'],
+    ['%41%2f%C3%A9', 'A/é'],
+    ['%2541', '%41'],
+    ['%zz', null],
+    ['%', null],
+    ['%c0%ae', null],
+  ] as const)
+    t.equal(decodePercent(text), decoded, text)
+})
