@@ -1,5 +1,6 @@
 /** The functions root as one immutable catalog: what every request of one moment is answered from. Owner: §1. */
 
+import type { OuterEnv } from './config/env-layers.ts'
 import type { FunctionVersion } from './core/catalog.ts'
 import { GatewayError, type Warning } from './core/errors.ts'
 import { toFunctionKey } from './core/identity.ts'
@@ -65,6 +66,8 @@ interface CatalogOptions extends DiscoverOptions {
   rootPath: string
   /** Wall clock, ms. */
   now: () => number
+  /** What functions get from outside the root, read at each load. */
+  outerEnv: () => OuterEnv
   /** The steps around routing that a tree brings along: homes, assets. */
   steps: (discovery: Discovery, routes: RouteTable) => CatalogSteps
 }
@@ -91,10 +94,10 @@ export class CatalogLoader {
 
   /** @param changed - files and folders below the root that may have changed; null looks at all of them */
   async load(changed: Iterable<string> | null): Promise<Catalog> {
-    const { rootPath, now, steps } = this.#options
+    const { rootPath, now, outerEnv, steps } = this.#options
     this.#snapshot = await readSnapshot({ rootPath, previous: this.#snapshot, changed, ...SNAPSHOT_RULES })
     const { shortage } = this.#snapshot
-    const discovery = this.#discoverer.discover(this.#snapshot)
+    const discovery = this.#discoverer.discover(this.#snapshot, outerEnv())
     const routes = this.#routes.build(discovery.claims, discovery.functions)
     const { before, after, warnings } = steps(discovery, routes)
     let records: RouteRecords | null = null

@@ -9,7 +9,8 @@ import { randomBytes } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { isAsset, toAssetSteps } from './assets/static-assets.ts'
 import { type Catalog, CatalogLoader, type CatalogSteps, findFunction } from './catalog-loader.ts'
-import { checkRoot, loadSettings } from './config/project-file.ts'
+import type { OuterEnv } from './config/env-layers.ts'
+import { checkRoot, createOuterEnvReader, loadSettings } from './config/project-file.ts'
 import { type ResolvedSettings, resolveSettings, type SettingSource, type Settings } from './config/settings.ts'
 import { CONTROL_PATHS, ControlPlane } from './control/control-plane.ts'
 import { type GatewayState, toCatalogRecord, toHealthRecord } from './control/records.ts'
@@ -77,10 +78,13 @@ export async function createGateway(options: GatewayOptions = {}): Promise<Gatew
     ...given
   } = options
   const inputs = { options: given, env, cwd, flags, defaults: { hotReload: false, ...defaults } }
-  const resolved = project === null ? resolveSettings(inputs) : loadSettings({ ...inputs, explicit: project.explicit })
+  const loaded = project === null ? null : loadSettings({ ...inputs, explicit: project.explicit })
+  const resolved = loaded ?? resolveSettings(inputs)
   const problems = [...resolved.problems, ...checkRoot(resolved)]
   if (problems.length > 0) throw new SettingsError(problems)
-  const gateway = new FunctionGateway(resolved, { clock, inspect, hostEnv: { ...process.env, ...env } })
+  const outerEnv = createOuterEnvReader(loaded?.envDir ?? null, env)
+  const hostEnv = { ...process.env, ...env }
+  const gateway = new FunctionGateway(resolved, { clock, inspect, hostEnv, outerEnv })
   await gateway.start()
   return gateway
 }
@@ -94,6 +98,8 @@ interface Host {
   inspect: boolean
   /** Environment of this process. */
   hostEnv: Readonly<Record<string, string | undefined>>
+  /** What functions get from outside their root. */
+  outerEnv: () => OuterEnv
 }
 
 class FunctionGateway implements Gateway {
@@ -236,6 +242,7 @@ class FunctionGateway implements Gateway {
       hasFunctionsDir: this.sources.functionsRoot?.source === 'file',
       defaults: { defaultTimeoutMs, defaultMaxConcurrency, defaultMaxBodyBytes },
       now: () => this.#host.clock.wall(),
+      outerEnv: this.#host.outerEnv,
       steps: (discovery, routes) => this.#toSteps(discovery, routes),
     })
   }

@@ -3,6 +3,7 @@ import { CatalogLoader, findFunction } from '../lib/catalog-loader.ts'
 import type { FunctionVersion } from '../lib/core/catalog.ts'
 import { makeFn } from './helpers/fn.ts'
 import { makeTree, type TreeEntry } from './helpers/tree.ts'
+import { NO_OUTER_ENV } from '../lib/config/env-layers.ts'
 
 const DEFAULTS = { defaultTimeoutMs: 2500, defaultMaxConcurrency: 20, defaultMaxBodyBytes: 1024 }
 
@@ -17,6 +18,7 @@ function setup(entries: Record<string, TreeEntry>) {
     hasFunctionsDir: false,
     defaults: DEFAULTS,
     now: () => 42,
+    outerEnv: () => NO_OUTER_ENV,
     steps: discovery => {
       asked.push(discovery.functions.length)
       return { before: [], after: [], warnings: [{ code: 'STEP', path: '.', message: 'm', hint: 'h' }] }

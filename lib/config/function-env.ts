@@ -8,9 +8,11 @@ import { type Finding, keyOf, type Place, reportUnknownKey, reportWrong, toPlace
 import { readJsonFile } from './json-text.ts'
 import { toScalarText } from './texts.ts'
 
+/** Keys that a file names, with null for one that is to be left out. Without prototype: a key may be any text. */
+export type DeclaredEnv = Readonly<Record<string, EnvValue | null>>
+
 interface ParsedEnv {
-  /** Without prototype: a key may be any text. */
-  env: Record<string, EnvValue>
+  env: DeclaredEnv
   problems: Warning[]
 }
 
@@ -61,11 +63,11 @@ export function maskEnv(
   return masked
 }
 
-function emptyEnv(): Record<string, EnvValue> {
+function emptyEnv(): Record<string, EnvValue | null> {
   return Object.create(null)
 }
 
-function readEnv(value: unknown, at: Place): Record<string, EnvValue> {
+function readEnv(value: unknown, at: Place): DeclaredEnv {
   const env = emptyEnv()
   if (!isObject(value)) {
     reportWrong(at, 'an object', value)
@@ -78,7 +80,7 @@ function readEnv(value: unknown, at: Place): Record<string, EnvValue> {
       reportWrong(place, 'under a key of 1 to 256 characters without =', value[key], 'Rename the key.')
       continue
     }
-    const entry = value[key] === null ? undefined : readEntry(key, value[key], place)
+    const entry = value[key] === null ? null : readEntry(key, value[key], place)
     if (entry !== undefined) env[key] = entry
   }
   return env
@@ -86,7 +88,7 @@ function readEnv(value: unknown, at: Place): Record<string, EnvValue> {
 
 const ENTRY_RULE = 'a text, number, boolean or { value, is_secret }'
 
-function readEntry(key: string, given: unknown, at: Place): EnvValue | undefined {
+function readEntry(key: string, given: unknown, at: Place): EnvValue | null | undefined {
   if (!isObject(given)) {
     const value = readScalar(given, at)
     return value === undefined ? undefined : { value, isSecret: isSecretName(key) }
@@ -96,7 +98,8 @@ function readEntry(key: string, given: unknown, at: Place): EnvValue | undefined
   }
   const isSecret = readFlag(given, key, keyOf(at, 'is_secret'))
   if (!Object.hasOwn(given, 'value')) return reportWrong(at, ENTRY_RULE, given, 'Add "value".')
-  const value = given.value === null ? undefined : readScalar(given.value, keyOf(at, 'value'))
+  if (given.value === null) return null
+  const value = readScalar(given.value, keyOf(at, 'value'))
   return value === undefined ? undefined : { value, isSecret }
 }
 

@@ -2,10 +2,13 @@
 
 import { existsSync, readFileSync, statSync } from 'node:fs'
 import { dirname, join, relative, resolve } from 'node:path'
-import { parseEnv } from 'node:util'
+import { isDeepStrictEqual } from 'node:util'
+import type { HostEnv } from '../core/host-env.ts'
 import { MAX_CONFIG_FILE_BYTES } from '../core/limits.ts'
 import { isObject } from '../core/json.ts'
 import { type Finding, isProblem, report, reportWrong, showText, toPlace, toWarning } from './findings.ts'
+import { parseDotenv } from './dotenv.ts'
+import { type OuterEnv, toFunctionDefaults } from './env-layers.ts'
 import { readJsonFile } from './json-text.ts'
 import { type Problem, type ResolvedSettings, resolveSettings, type SettingInputs } from './settings.ts'
 
@@ -122,6 +125,8 @@ interface ReadEnv {
   env: Record<string, string | undefined>
   /** Full path of the file a variable comes from; absent for those of the process. */
   envFiles: Record<string, string>
+  /** What the files say, whatever the process has. */
+  values: Record<string, string>
   findings: Finding[]
 }
 
@@ -134,25 +139,44 @@ export function readEnvFiles(dir: string, env: Readonly<Record<string, string | 
   const findings: Finding[] = []
   const merged: Record<string, string | undefined> = Object.create(null)
   const envFiles: Record<string, string> = Object.create(null)
+  const values: Record<string, string> = Object.create(null)
   for (const name of ENV_FILES) {
     const path = join(dir, name)
     if (!existsSync(path)) continue
-    const bytes = readBytes(path, relative(cwd, path), findings, null)
+    const label = relative(cwd, path)
+    const bytes = readBytes(path, label, findings, null)
     if (bytes === null) continue
-    const text = new TextDecoder().decode(bytes)
-    for (const [key, value] of Object.entries(parseEnv(text))) {
+    for (const [key, value] of Object.entries(parseDotenv(new TextDecoder().decode(bytes), label, findings))) {
+      values[key] = value
       if (env[key] !== undefined) continue
       merged[key] = value
       envFiles[key] = path
     }
   }
   for (const [key, value] of Object.entries(env)) merged[key] = value
-  return { env: merged, envFiles, findings }
+  return { env: merged, envFiles, values, findings }
+}
+
+/**
+ * Reads what functions get from outside their root: the project's env files, anew at each call, and the process. The object
+ * is the same one while nothing changed. A file that cannot be read sets nothing; `loadSettings` has told why.
+ * @param dir - folder of the project's env files; null reads none
+ */
+export function createOuterEnvReader(dir: string | null, process: HostEnv): () => OuterEnv {
+  let last: OuterEnv = { defaults: {}, process }
+  return () => {
+    if (dir === null) return last
+    const defaults = toFunctionDefaults(readEnvFiles(dir, {}, dir).values)
+    if (!isDeepStrictEqual(defaults, last.defaults)) last = { defaults, process }
+    return last
+  }
 }
 
 interface LoadedSettings extends ResolvedSettings {
   /** Full path of the project file that was used, or null. */
   projectFile: string | null
+  /** Folder whose env files were read. */
+  envDir: string
 }
 
 /** What `loadSettings` needs from its caller; the rest it finds. */
@@ -163,7 +187,8 @@ type LoadInputs = Pick<SettingInputs, 'options' | 'flags' | 'env' | 'cwd' | 'def
 export function loadSettings({ explicit = null, env = {}, ...inputs }: LoadInputs): LoadedSettings {
   const { cwd } = inputs
   const project = findProjectFile({ cwd, explicit })
-  const read = readEnvFiles(project.file === null ? cwd : dirname(project.file.path), env, cwd)
+  const envDir = project.file === null ? cwd : dirname(project.file.path)
+  const read = readEnvFiles(envDir, env, cwd)
   const resolved = resolveSettings({
     ...inputs,
     env: read.env,
@@ -178,6 +203,7 @@ export function loadSettings({ explicit = null, env = {}, ...inputs }: LoadInput
     problems: [...problems, ...resolved.problems],
     warnings: [...warnings, ...resolved.warnings],
     projectFile: project.file?.path ?? null,
+    envDir,
   }
 }
 

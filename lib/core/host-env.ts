@@ -1,6 +1,6 @@
 /** Variables of the gateway's own process that others may see; every other one stays here. Owner: §2.14, page config/function-env. */
 
-type HostEnv = Readonly<Record<string, string | undefined>>
+export type HostEnv = Readonly<Record<string, string | undefined>>
 
 /** What every program needs: where programs and home are, language, time zone, certificates. */
 const COMMON = 'PATH|HOME|LANG|TZ|LC_[A-Z]+|SSL_CERT_(?:FILE|DIR)'
@@ -14,6 +14,11 @@ const RUST_VARIABLES = 'CARGO_HOME|CARGO_(?:NET|HTTP|REGISTR(?:Y|IES)|SOURCE)_\\
 const PROXY_VARIABLES = '(?:HTTPS?|ALL|NO)_PROXY|(?:https?|all|no)_proxy'
 
 const TOOL_VARIABLES = new RegExp(`^(?:${COMMON}|${PROXY_VARIABLES}|${GO_VARIABLES}|${C_VARIABLES}|${RUST_VARIABLES})$`)
+
+/** True for a variable that every worker gets from the host. */
+export function isFunctionHostVariable(name: string): boolean {
+  return FUNCTION_VARIABLES.test(name)
+}
 
 /** What workers of functions may see: nothing that could hold a secret of the gateway. */
 export function toFunctionHostEnv(hostEnv: HostEnv): Record<string, string> {

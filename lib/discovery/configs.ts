@@ -1,11 +1,14 @@
-/** The three config files of a folder, parsed once per text. Owner: §2.7, page config/function-config. */
+/** The config files of a folder, parsed once per text. Owner: §2.7, page config/function-config. */
 
 import { type FunctionConfig, parseFunctionConfig } from '../config/function-config.ts'
-import { parseFunctionEnv } from '../config/function-env.ts'
+import { parseDotenv } from '../config/dotenv.ts'
+import { mergeDeclared, toDeclared } from '../config/env-layers.ts'
+import { type Finding, toWarnings } from '../config/findings.ts'
+import { type DeclaredEnv, parseFunctionEnv } from '../config/function-env.ts'
 import { parseRoutesFile, type RouteEntry } from '../config/routes-file.ts'
-import type { EnvValue } from '../core/catalog.ts'
 import type { Warning } from '../core/errors.ts'
 import { pathWarning } from './disk.ts'
+import { CONFIG_FILES } from './file-name.ts'
 import type { ConfigKind, ConfigText, DirNode, SnapshotOptions } from './snapshot.ts'
 import { toChild } from './snapshot.ts'
 
@@ -14,7 +17,7 @@ export interface FolderConfigs {
   /** null without a file. */
   config: FunctionConfig | null
   routes: readonly RouteEntry[]
-  env: Readonly<Record<string, EnvValue>>
+  env: DeclaredEnv
   warnings: readonly Warning[]
 }
 
@@ -23,7 +26,7 @@ interface Parsed<T> {
   warnings: readonly Warning[]
 }
 
-const NO_ENV: Readonly<Record<string, EnvValue>> = Object.freeze(Object.create(null))
+const NO_ENV: DeclaredEnv = Object.freeze(Object.create(null))
 const NO_CONFIGS: FolderConfigs = { config: null, routes: [], env: NO_ENV, warnings: [] }
 
 /** Parses config files and remembers the outcome for as long as their texts live. */
@@ -31,16 +34,18 @@ export class ConfigReader {
   readonly #parsed = new WeakMap<ConfigText, Parsed<unknown>>()
 
   read(node: DirNode): FolderConfigs {
-    const { config, routes, env } = node.texts
-    if (config === null && routes === null && env === null) return NO_CONFIGS
+    const { config, routes, env, dotenv } = node.texts
+    if (config === null && routes === null && env === null && dotenv === null) return NO_CONFIGS
     const parsedConfig = this.#read(node, 'config', config, parseConfig)
     const parsedRoutes = this.#read(node, 'routes', routes, parseRoutes)
     const parsedEnv = this.#read(node, 'env', env, parseEnv)
-    const warnings = [parsedConfig, parsedRoutes, parsedEnv].flatMap(parsed => parsed?.warnings ?? [])
+    const parsedDotenv = this.#read(node, 'dotenv', dotenv, parseDotenvFile)
+    const warnings = [parsedConfig, parsedRoutes, parsedEnv, parsedDotenv].flatMap(parsed => parsed?.warnings ?? [])
+    const declared = parsedEnv?.value ?? NO_ENV
     return {
       config: parsedConfig?.value ?? null,
       routes: parsedRoutes?.value ?? [],
-      env: parsedEnv?.value ?? NO_ENV,
+      env: parsedDotenv === null ? declared : mergeDeclared(parsedDotenv.value, declared),
       warnings,
     }
   }
@@ -55,7 +60,7 @@ export class ConfigReader {
     const known = this.#parsed.get(text)
     // One text object belongs to one file, hence to one kind.
     if (known !== undefined) return known as Parsed<T>
-    const parsed = parseKept(text, toChild(node.path, `fn.${kind}.json`), parse)
+    const parsed = parseKept(text, toChild(node.path, CONFIG_FILES[kind]), parse)
     this.#parsed.set(text, parsed)
     return parsed
   }
@@ -86,12 +91,18 @@ function parseRoutes(text: string, label: string): Parsed<readonly RouteEntry[]>
   return { value: routes, warnings: problems }
 }
 
-function parseEnv(text: string, label: string): Parsed<Readonly<Record<string, EnvValue>>> {
+function parseEnv(text: string, label: string): Parsed<DeclaredEnv> {
   const { env, problems } = parseFunctionEnv(text, label)
   return { value: env, warnings: problems }
 }
 
-const PARSERS = { config: parseConfig, routes: parseRoutes, env: parseEnv }
+function parseDotenvFile(text: string, label: string): Parsed<DeclaredEnv> {
+  const findings: Finding[] = []
+  const values = parseDotenv(text, label, findings)
+  return { value: toDeclared(values), warnings: toWarnings(findings) }
+}
+
+const PARSERS = { config: parseConfig, routes: parseRoutes, env: parseEnv, dotenv: parseDotenvFile }
 
 /** How a snapshot of a functions root judges its config files: the part of its options that never differs. */
 export const SNAPSHOT_RULES: Pick<SnapshotOptions, 'isGood' | 'excluded'> = {

@@ -1,6 +1,7 @@
 /** The functions root to functions, claims and warnings: a pure function of the snapshot. Owner: §2.2, page discovery/layouts. */
 
 import { join } from 'node:path'
+import { NO_OUTER_ENV, type OuterEnv } from '../config/env-layers.ts'
 import type { AssetsMount, FunctionVersion, IgnoredPath } from '../core/catalog.ts'
 import type { Warning } from '../core/errors.ts'
 import { ConfigReader } from './configs.ts'
@@ -17,23 +18,27 @@ export type { Discovery } from './part.ts'
 
 export interface Discoverer {
   /** Reads a snapshot. Folders seen before in the same surroundings cost nothing, and unchanged functions keep their objects. */
-  discover: (snapshot: Snapshot) => Discovery
+  discover: (snapshot: Snapshot, outerEnv?: OuterEnv) => Discovery
 }
 
 /** Discovers once. Equal snapshots give deeply equal outcomes. Never throws: what is wrong is a warning. */
-export function discover(snapshot: Snapshot, options: DiscoverOptions): Discovery {
-  return createDiscoverer(options).discover(snapshot)
+export function discover(snapshot: Snapshot, options: DiscoverOptions, outerEnv?: OuterEnv): Discovery {
+  return createDiscoverer(options).discover(snapshot, outerEnv)
 }
 
 /** A discoverer with a memory for reloads; what it remembers never changes the outcome. */
 export function createDiscoverer(options: DiscoverOptions): Discoverer {
   const configs = new ConfigReader()
-  const walk = new Walk(new FolderFacts(configs, options))
-  let last: { snapshot: Snapshot; discovery: Discovery } | null = null
+  const facts = new FolderFacts(configs, options)
+  let walk = new Walk(facts)
+  let last: { snapshot: Snapshot; outerEnv: OuterEnv; discovery: Discovery } | null = null
   return {
-    discover(snapshot) {
-      if (last?.snapshot === snapshot) return last.discovery
-      const maker = new FunctionMaker(snapshot.rootPath, options.defaults, last?.discovery.byKey ?? new Map())
+    discover(snapshot, outerEnv = NO_OUTER_ENV) {
+      if (last?.snapshot === snapshot && last.outerEnv === outerEnv) return last.discovery
+      // What is remembered of folders holds environments.
+      if (last?.outerEnv !== outerEnv) walk = new Walk(facts)
+      const known = last?.discovery.byKey ?? new Map<string, FunctionVersion>()
+      const maker = new FunctionMaker(snapshot.rootPath, options.defaults, known, outerEnv)
       const part = walk.folder(snapshot.root, ROOT_CONTEXT, maker)
       const { functions, claims, warnings } = settleKeys(part.functions, part.targets, part.claims, maker)
       const assets = findAssets(snapshot, configs, warnings)
@@ -46,7 +51,7 @@ export function createDiscoverer(options: DiscoverOptions): Discoverer {
         warnings: [...part.warnings, ...warnings],
         ignored: withoutHandlers(part.ignored, functions),
       }
-      last = { snapshot, discovery }
+      last = { snapshot, outerEnv, discovery }
       return discovery
     },
   }

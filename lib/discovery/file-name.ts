@@ -12,7 +12,14 @@ const FOREIGN = new Set(
     ' ',
   ),
 )
-const CONFIG_NAMES: ReadonlySet<string> = new Set(['fn.config.json', 'fn.routes.json', 'fn.env.json'])
+/** Config files of a folder. */
+export const CONFIG_FILES = {
+  config: 'fn.config.json',
+  routes: 'fn.routes.json',
+  env: 'fn.env.json',
+  dotenv: '.env',
+} as const
+const CONFIG_NAMES: ReadonlySet<string> = new Set(Object.values(CONFIG_FILES))
 
 /** A file that may answer requests. */
 export interface RouteFile {

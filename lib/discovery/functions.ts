@@ -2,14 +2,16 @@
 
 import { join } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
+import { type OuterEnv, toFunctionEnv } from '../config/env-layers.ts'
 import {
   type FunctionConfig,
   mergePolicies,
   type PolicyDefaults,
   type PolicyTarget,
 } from '../config/function-config.ts'
+import type { DeclaredEnv } from '../config/function-env.ts'
 import { type AdapterName, hasAdapter } from '../core/adapter-names.ts'
-import type { Claim, EnvValue, FunctionVersion, Policy } from '../core/catalog.ts'
+import type { Claim, FunctionVersion, Policy } from '../core/catalog.ts'
 import type { Warning } from '../core/errors.ts'
 import { METHODS, type RuntimeName, toFunctionKey } from '../core/identity.ts'
 import { compareText } from '../core/text.ts'
@@ -28,7 +30,8 @@ export interface Handler {
   fnFolder: string
   /** Configs from the root down, the function's own last. */
   layers: readonly (FunctionConfig | null)[]
-  env: Readonly<Record<string, EnvValue>>
+  /** What the folder's files declare. */
+  env: DeclaredEnv
   helpers: Helpers
   /** Stamps of the manifests of a compiled function. */
   manifests: string
@@ -46,10 +49,19 @@ export class FunctionMaker {
   /** The function versions of the discovery before, by key. */
   readonly #known: ReadonlyMap<string, FunctionVersion>
 
-  constructor(rootPath: string, defaults: PolicyDefaults, known: ReadonlyMap<string, FunctionVersion>) {
+  readonly #outerEnv: OuterEnv
+  readonly #envs = new WeakMap<DeclaredEnv, FunctionVersion['env']>()
+
+  constructor(
+    rootPath: string,
+    defaults: PolicyDefaults,
+    known: ReadonlyMap<string, FunctionVersion>,
+    outerEnv: OuterEnv,
+  ) {
     this.#rootPath = rootPath
     this.#defaults = defaults
     this.#known = known
+    this.#outerEnv = outerEnv
   }
 
   /**
@@ -57,7 +69,8 @@ export class FunctionMaker {
    * @param isScheduled - false leaves out schedule and keep_warm, which one function of a folder carries
    */
   make(handler: Handler, identity: Identity, target: PolicyTarget, isScheduled: boolean): FunctionVersion {
-    const { runtime, env, helpers, manifests, layers } = handler
+    const { runtime, helpers, manifests, layers } = handler
+    const env = this.#envOf(handler.env)
     const entryFile = toChild(handler.folder, handler.file.name)
     const merged = mergePolicies(layers, this.#defaults, target)
     if (merged.adapter !== null && !hasAdapter(runtime, merged.adapter)) {
@@ -76,6 +89,15 @@ export class FunctionMaker {
       env,
       signature: toSignature(entryFile, handler.file, helpers[runtime], manifests, policy, env),
     })
+  }
+
+  /** Functions of one folder share their environment. */
+  #envOf(declared: DeclaredEnv): FunctionVersion['env'] {
+    const known = this.#envs.get(declared)
+    if (known !== undefined) return known
+    const env = toFunctionEnv(declared, this.#outerEnv)
+    this.#envs.set(declared, env)
+    return env
   }
 
   /** The object of the discovery before when nothing about the function changed. */

@@ -5,7 +5,7 @@ import { setImmediate } from 'node:timers/promises'
 import type { Warning } from '../core/errors.ts'
 import { MAX_CONFIG_FILE_BYTES } from '../core/limits.ts'
 import * as disk from './disk.ts'
-import { isConfigName, isSourceName, manifestRuntime } from './file-name.ts'
+import { CONFIG_FILES, isConfigName, isSourceName, manifestRuntime } from './file-name.ts'
 import { skippedReason } from './layouts.ts'
 import { MAX_TREE_FOLDERS, LARGE_FOLDER_ENTRIES } from './disk.ts'
 
@@ -19,7 +19,7 @@ export interface FileEntry {
   readonly mtimeMs: number
 }
 
-/** One of the three config files of a folder. */
+/** One of the config files of a folder. */
 export interface ConfigText {
   /** null when it cannot be read; a warning of the folder says why. */
   readonly text: string | null
@@ -31,9 +31,11 @@ export interface ConfigTexts {
   readonly config: ConfigText | null
   readonly routes: ConfigText | null
   readonly env: ConfigText | null
+  readonly dotenv: ConfigText | null
 }
 
 export type ConfigKind = keyof ConfigTexts
+const KINDS = Object.keys(CONFIG_FILES) as ConfigKind[]
 
 /** One folder. Never changed: a later snapshot holds the same object while nothing in or below the folder changed. */
 export interface DirNode {
@@ -81,7 +83,7 @@ export interface SnapshotOptions {
   disk?: disk.Disk
 }
 
-const NO_TEXTS: ConfigTexts = Object.freeze({ config: null, routes: null, env: null })
+const NO_TEXTS: ConfigTexts = Object.freeze({ config: null, routes: null, env: null, dotenv: null })
 const NONE: readonly never[] = Object.freeze([])
 /** Folders read before other work of the process gets its turn. */
 const FOLDERS_PER_TURN = 50
@@ -284,16 +286,21 @@ class Reader {
     const names = new Set(files.filter(file => isConfigName(file.name)).map(file => file.name))
     if (names.size === 0) return NO_TEXTS
     const read = (kind: ConfigKind) =>
-      names.has(`fn.${kind}.json`) ? this.#configText(folder, kind, before, problems) : null
-    const texts = { config: read('config'), routes: read('routes'), env: read('env') }
+      names.has(CONFIG_FILES[kind]) ? this.#configText(folder, kind, before, problems) : null
+    const texts: ConfigTexts = {
+      config: read('config'),
+      routes: read('routes'),
+      env: read('env'),
+      dotenv: read('dotenv'),
+    }
     const old = before?.texts
-    const isSame = old?.config === texts.config && old?.routes === texts.routes && old?.env === texts.env
+    const isSame = KINDS.every(kind => old?.[kind] === texts[kind])
     return isSame && old !== undefined ? old : texts
   }
 
   /** null when there is no such file. */
   #configText(folder: string, kind: ConfigKind, before: DirNode | null, problems: Warning[]): ConfigText | null {
-    const path = toChild(folder, `fn.${kind}.json`)
+    const path = toChild(folder, CONFIG_FILES[kind])
     const stat = this.#stat(path, false, problems)
     if (stat === null || !stat.isFile()) return null
     if (stat.size > MAX_CONFIG_FILE_BYTES) problems.push(disk.largeConfigWarning(path, stat.size))

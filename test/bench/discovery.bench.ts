@@ -9,6 +9,7 @@ import { join } from 'node:path'
 import { CatalogLoader } from '../../lib/catalog-loader.ts'
 import { median } from './load.ts'
 import type { BenchRow } from './rows.ts'
+import { NO_OUTER_ENV } from '../../lib/config/env-layers.ts'
 
 const GROUPS = 100
 const FUNCTIONS_OF_A_GROUP = 100
@@ -57,6 +58,7 @@ export async function run(): Promise<BenchRow[]> {
         ...OPTIONS,
         rootPath: root,
         now: () => Date.now(),
+        outerEnv: () => NO_OUTER_ENV,
         steps: () => ({ before: [], after: [], warnings: [] }),
       })
     const plain: number[] = []

@@ -1,4 +1,5 @@
 import t from 'tap'
+import { NO_OUTER_ENV, toFunctionEnv } from '../../lib/config/env-layers.ts'
 import {
   HIDDEN,
   isEnvKey,
@@ -94,7 +95,7 @@ t.test('[config/function-env.6] keys are plain data', async t => {
   t.same(problems, [])
   t.same(Object.keys(env), ['__proto__', 'constructor'])
   t.equal(Object.getPrototypeOf(env), null)
-  t.same(Object.keys(maskEnv(env)), ['__proto__', 'constructor'])
+  t.same(Object.keys(maskEnv(toFunctionEnv(env, NO_OUTER_ENV))), ['__proto__', 'constructor'])
   for (const key of ['A', 'a.b', 'ü', 'x'.repeat(256)]) t.ok(isEnvKey(key), key)
   for (const key of ['', 'A=B', 'A\0', 'x'.repeat(257)]) t.notOk(isEnvKey(key), key)
 })
@@ -102,7 +103,7 @@ t.test('[config/function-env.6] keys are plain data', async t => {
 t.test('[config/function-env.7] a shown environment hides the values of secrets', async t => {
   const { env } = parse({ MODE: 'dev', API_KEY: SECRET, OTHER: { value: SECRET, is_secret: true } })
   t.same(
-    { ...maskEnv(env) },
+    { ...maskEnv(toFunctionEnv(env, NO_OUTER_ENV)) },
     {
       MODE: { is_secret: false, value: 'dev' },
       API_KEY: { is_secret: true, value: HIDDEN },

@@ -1,0 +1,71 @@
+import t from 'tap'
+import { createGateway } from '../../lib/index.ts'
+import { handlerFile, RUNTIMES } from '../helpers/gateway-bed.ts'
+import { makeTree, type TreeEntry } from '../helpers/tree.ts'
+
+/** Answers with the environment of the event, and with that of the whole process where the language shows it. */
+const HANDLERS: Readonly<Record<string, string>> = {
+  node: 'exports.handler = event => ({ event: event.env, process: process.env })\n',
+  python: 'import os\ndef handler(event):\n    return {"event": event["env"], "process": dict(os.environ)}\n',
+  php: '<?php\nfunction handler($event) { return ["event" => $event["env"], "process" => getenv()]; }\n',
+  lua: 'function handler(event)\n  return { event = event.env, process = { PLANTED = os.getenv and os.getenv("PLANTED_HOST_SECRET") } }\nend\n',
+}
+
+const HOST_SECRET = 'hunter2-of-the-host'
+const GATEWAY_SECRET = 'hunter2-of-the-gateway'
+
+interface Shown {
+  event: Record<string, string>
+  process: Record<string, string>
+}
+
+t.test(
+  '[config/function-env.9, config/function-env.10, config/function-env.11, config/function-env.13] every language gets its files over the project, the process over both, and no secret of the host',
+  async t => {
+    const entries: Record<string, TreeEntry> = {
+      'project/.git/': '',
+      'project/fngw.json': { json: { 'functions-dir': 'functions' } },
+      'project/.env': `FN_ADMIN_TOKEN=${GATEWAY_SECRET}\nFN_ENV=production\nSHARED=project\nLOCAL=project\nOWN=project\n`,
+      'project/.env.local': 'LOCAL=local\n',
+    }
+    for (const runtime of RUNTIMES) {
+      entries[`project/functions/${runtime}-fn/${handlerFile(runtime)}`] = HANDLERS[runtime]!
+      entries[`project/functions/${runtime}-fn/.env`] = 'OWN=dotenv\nTOP=dotenv\nHOSTED=dotenv\n'
+      entries[`project/functions/${runtime}-fn/fn.env.json`] = {
+        json: { TOP: 'json', FN_ADMIN_TOKEN: 'of the function', GONE: null },
+      }
+    }
+    const tree = makeTree(entries)
+    t.teardown(tree.cleanup)
+    process.env.PLANTED_HOST_SECRET = HOST_SECRET
+    t.teardown(() => delete process.env.PLANTED_HOST_SECRET)
+    const gateway = await createGateway({
+      env: { ...process.env, HOSTED: 'container', FN_ADMIN_TOKEN: GATEWAY_SECRET, GONE: 'container' },
+      project: { explicit: null },
+      cwd: tree.path('project'),
+    })
+    t.teardown(() => gateway.close({ timeoutMs: 1000 }))
+    t.equal(gateway.settings.adminToken, GATEWAY_SECRET)
+    const expected = {
+      SHARED: 'project',
+      LOCAL: 'local',
+      OWN: 'dotenv',
+      TOP: 'json',
+      HOSTED: 'container',
+      FN_ADMIN_TOKEN: 'of the function',
+    }
+    const call = async (runtime: string): Promise<Shown> => {
+      const { status, text } = await gateway.inject(`/${runtime}-fn`)
+      const payload = text()
+      t.equal(status, 200, payload)
+      t.notMatch(payload, HOST_SECRET, `${runtime}: a secret of the host`)
+      t.notMatch(payload, GATEWAY_SECRET, `${runtime}: a secret of the gateway`)
+      return JSON.parse(payload) as Shown
+    }
+    for (const runtime of RUNTIMES) t.same((await call(runtime)).event, expected, runtime)
+
+    tree.write({ 'project/.env.local': 'LOCAL=changed\n' })
+    await gateway.reload()
+    for (const runtime of RUNTIMES) t.equal((await call(runtime)).event.LOCAL, 'changed', `${runtime} after a reload`)
+  },
+)
