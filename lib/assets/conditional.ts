@@ -1,5 +1,6 @@
 /** Conditions and ranges of a request, decided for one state of a file (RFC 9110 sections 13 and 14). Owner: §2.11. */
 
+import { matchesTag } from '../core/http-text.ts'
 import type { AssetHead } from './request.ts'
 
 interface Validators {
@@ -77,15 +78,6 @@ function parseRange(spec: string, size: number): ByteRange | null {
   if (last === '') return { start, end: size - 1 }
   const end = Number(last)
   return end < start ? null : { start, end: Math.min(end, size - 1) }
-}
-
-/** @param isWeak - true compares the tags' texts alone; false wants two strong tags */
-function matchesTag(list: string, etag: string, isWeak: boolean): boolean {
-  if (list.trim() === '*') return true
-  for (const [tag] of list.matchAll(/(?:W\/)?"[^"]*"/g)) {
-    if (tag === etag || (isWeak && tag === `W/${etag}`)) return true
-  }
-  return false
 }
 
 /** If-Range: the strong tag, or exactly the date that was sent with the first part. */

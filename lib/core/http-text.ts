@@ -53,3 +53,15 @@ export function decodePercent(text: string): string | null {
     return null
   }
 }
+
+/**
+ * True when a list of entity tags (`If-Match`, `If-None-Match`) names one, or is `*`.
+ * @param isWeak - true compares the tags' texts alone; false wants two strong tags
+ */
+export function matchesTag(list: string, etag: string, isWeak: boolean): boolean {
+  if (list.trim() === '*') return true
+  for (const [tag] of list.matchAll(/(?:W\/)?"[^"]*"/g)) {
+    if (tag === etag || (isWeak && tag === `W/${etag}`)) return true
+  }
+  return false
+}

@@ -3,7 +3,8 @@
 import { open } from 'node:fs/promises'
 import type { FunctionVersion } from '../core/catalog.ts'
 import { toGatewayError } from '../core/errors.ts'
-import type { Exchange, Step } from './exchange.ts'
+import { type ConstantAnswer, sendConstant, toConstantAnswer } from './constant-answer.ts'
+import type { Step } from './exchange.ts'
 import { type HandlerHints, parseHints } from './hints.ts'
 import { type DocumentedRoute, toOpenApi } from './openapi.ts'
 
@@ -45,21 +46,25 @@ async function readHints(functions: readonly FunctionVersion[]): Promise<Map<str
 
 /** A step of the public path that answers `/openapi.json`. */
 export function createOpenApiStep(options: OpenApiStepOptions): Step {
-  let hints: Promise<Map<string, HandlerHints>> | null = null
-  const answer = async (exchange: Exchange): Promise<void> => {
-    hints ??= readHints(options.functions)
+  const make = async (): Promise<ConstantAnswer> => {
     const document = toOpenApi({
       routes: options.routes(),
       versions: options.functions.filter(fn => fn.version !== null),
-      hints: await hints,
-      baseUrl: options.publicBaseUrl ?? `http://${exchange.host === '' ? 'localhost' : exchange.host}`,
+      hints: await readHints(options.functions),
+      baseUrl: options.publicBaseUrl ?? '/',
       internal: options.internal,
     })
-    exchange.responder.sendJson(exchange, 200, document, ['Cache-Control', 'no-cache'])
+    return toConstantAnswer(200, document)
   }
+  // Strangers may ask for it as often as they like, so it is made once and is the same for everybody.
+  let made: Promise<ConstantAnswer> | null = null
   return exchange => {
     if (exchange.path !== '/openapi.json' || (exchange.method !== 'GET' && exchange.method !== 'HEAD')) return false
-    answer(exchange).catch(error => exchange.responder.sendError(exchange, toGatewayError(error)))
+    made ??= make()
+    made.then(
+      answer => sendConstant(exchange, answer),
+      error => exchange.responder.sendError(exchange, toGatewayError(error)),
+    )
     return true
   }
 }

@@ -3,6 +3,7 @@
 import type { FunctionVersion } from '../core/catalog.ts'
 import { type Method, METHODS } from '../core/identity.ts'
 import { DEFAULT_VERSION_LABEL, toVersionPath } from '../core/versions.ts'
+import { ADMIN_TOKEN_HEADER } from '../invocation/forwarded-headers.ts'
 import type { HandlerHints } from './hints.ts'
 
 /** One mapped route: its pattern and who answers which methods. */
@@ -84,7 +85,9 @@ export function toOpenApi(facts: OpenApiFacts): Json {
         tags: ['internal'],
         summary: `${method} ${path}`,
         operationId: `${method.toLowerCase()}_internal${path.replace(/[^a-zA-Z0-9_]/g, '_')}`,
-        responses: { 200: { description: 'ok' }, 403: toErrorResponse('access refused') },
+        // Without the token too, for local callers.
+        security: [{}, { adminToken: [] }],
+        responses: { 200: { description: 'ok' }, default: toErrorResponse('access refused, or a failure') },
       }
     }
   }
@@ -92,10 +95,15 @@ export function toOpenApi(facts: OpenApiFacts): Json {
     openapi: '3.1.0',
     info: { title: 'fngw', version: '1.0.0', description: 'Functions served by this gateway.' },
     servers: [{ url: facts.baseUrl }],
+    // Functions authenticate their callers themselves, each in its own way.
+    security: [],
     tags: [{ name: 'functions' }, ...(facts.internal.length > 0 ? [{ name: 'internal' }] : [])],
     paths,
     components: {
       schemas: { Error: { type: 'object', required: ['error'], properties: { error: { type: 'string' } } } },
+      ...(facts.internal.length > 0
+        ? { securitySchemes: { adminToken: { type: 'apiKey', in: 'header', name: ADMIN_TOKEN_HEADER } } }
+        : {}),
     },
   }
 }
@@ -115,10 +123,11 @@ function toOperation(
   const version = fn.version === null ? '' : `@${fn.version}`
   const summary = policy.summary ?? hints?.summary ?? null
   const query = policy.exampleQuery ?? hints?.query ?? {}
-  const body = policy.exampleBody ?? hints?.body ?? null
   const contentType = policy.exampleContentType ?? hints?.contentType ?? 'application/json'
+  const body = toExample(policy.exampleBody ?? hints?.body ?? null, contentType)
   const responses: Json = { 200: { description: 'answer of the function' } }
   for (const [status, description] of ERRORS) responses[status] = toErrorResponse(description)
+  responses.default = { description: 'any other answer of the function' }
   return {
     tags: ['functions'],
     summary: summary === null ? `${method} invoke ${fn.runtime}/${fn.name}${version}` : `${method} ${summary}`,
@@ -136,6 +145,19 @@ function toOperation(
         }
       : {}),
     responses,
+  }
+}
+
+const JSON_TYPE = /^application\/(?:[\w.+-]+\+)?json(?:\s*;|$)/i
+
+/** An example of JSON that was written as a text is shown as what it says, or a reader would send it in quotes. */
+function toExample(body: unknown, contentType: string): unknown {
+  if (typeof body !== 'string' || !JSON_TYPE.test(contentType)) return body
+  try {
+    const value: unknown = JSON.parse(body)
+    return typeof value === 'object' && value !== null ? value : body
+  } catch {
+    return body
   }
 }
 

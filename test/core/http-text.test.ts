@@ -1,5 +1,12 @@
 import t from 'tap'
-import { decodePercent, findUnsendable, isHeaderName, toAllow, withoutHeaders } from '../../lib/core/http-text.ts'
+import {
+  decodePercent,
+  findUnsendable,
+  isHeaderName,
+  matchesTag,
+  toAllow,
+  withoutHeaders,
+} from '../../lib/core/http-text.ts'
 
 t.test('[invocation/response.3, edge/passthrough.15] header names and values', async t => {
   for (const name of ['X-A', 'x', "!#$%&'*+-.^_`|~09azAZ"]) t.ok(isHeaderName(name))
@@ -47,4 +54,20 @@ t.test('[invocation/event.3] percent escapes', async t => {
     ['%c0%ae', null],
   ] as const)
     t.equal(decodePercent(text), decoded, text)
+})
+
+t.test('[assets/static-assets.17, http/openapi.7] entity tags', async t => {
+  for (const [list, isWeak, matches] of [
+    ['"a"', false, true],
+    ['"b", "a"', false, true],
+    ['W/"a"', false, false],
+    ['W/"a"', true, true],
+    ['*', false, true],
+    [' * ', true, true],
+    ['"A"', true, false],
+    ['a', true, false],
+    ['', true, false],
+    ['"b', true, false],
+  ] as const)
+    t.equal(matchesTag(list, '"a"', isWeak), matches, `${list} ${isWeak}`)
 })

@@ -19,6 +19,8 @@ interface Operation {
 interface Document {
   openapi: string
   servers: { url: string }[]
+  security: unknown[]
+  components: Record<string, unknown>
   tags: { name: string }[]
   paths: Record<string, Record<string, Operation>>
 }
@@ -135,6 +137,62 @@ t.test('[http/openapi.4] summaries and examples from configs and hints', async t
   t.equal(parseHints(`${'\n'.repeat(80)}// @summary late`).summary, null)
 })
 
+t.test('[http/openapi.4, http/openapi.8] examples of JSON are JSON, and any status may come', async t => {
+  const invoke = (fields: object) => JSON.stringify({ runtime: 'node', invoke: { methods: ['POST'], ...fields } })
+  const handler = 'export const handler = () => 1\n'
+  const cases: [name: string, fields: object, type: string, example: unknown][] = [
+    ['text', { body: '{"a":[1]}' }, 'application/json', { a: [1] }],
+    [
+      'array',
+      { body: '[1]', content_type: 'application/vnd.x+json; charset=utf-8' },
+      'application/vnd.x+json; charset=utf-8',
+      [1],
+    ],
+    ['value', { body: { a: 1 } }, 'application/json', { a: 1 }],
+    ['word', { body: 'hello' }, 'application/json', 'hello'],
+    ['number', { body: '12' }, 'application/json', '12'],
+    ['plain', { body: '{"a":1}', content_type: 'text/plain' }, 'text/plain', '{"a":1}'],
+  ]
+  const tree = makeTree({
+    ...Object.fromEntries(
+      cases.flatMap(([name, fields]) => [
+        [`${name}/handler.js`, handler],
+        [`${name}/fn.config.json`, invoke(fields)],
+      ]),
+    ),
+    'hint/post.js': `// @body {"from":"a hint"}\n${handler}`,
+  })
+  t.teardown(tree.cleanup)
+  const gateway = await createGateway({ functionsRoot: tree.root, env: process.env })
+  t.teardown(() => gateway.close())
+  const { paths } = (await gateway.inject('/openapi.json')).json() as Document
+  for (const [name, , type, example] of cases) {
+    const { requestBody, responses } = paths[`/${name}`]!.post!
+    t.same(requestBody!.content[type]!.example, example, name)
+    t.match(responses.default, { description: /any other/ }, name)
+  }
+  t.same(paths['/hint']!.post!.requestBody!.content['application/json']!.example, { from: 'a hint' })
+})
+
+t.test('[http/openapi.7] the document is made once and need not be sent again', async t => {
+  const { gateway, root } = await serve(t)
+  const ask = (headers: Record<string, string> = {}) => gateway.inject({ url: '/openapi.json', headers })
+  const first = await ask()
+  const { etag } = first.headers
+  t.match(first.headers, { etag: /^"[\w-]{22}"$/, 'cache-control': 'no-cache', 'content-type': 'application/json' })
+  t.ok((await ask({ host: 'other.example' })).body.equals(first.body))
+  for (const known of [etag!, `W/${etag}`, `"x", ${etag}`, '*']) {
+    const again = await ask({ 'if-none-match': known })
+    t.match([again.status, again.body.length, again.headers.etag], [304, 0, etag], known)
+  }
+  t.equal((await ask({ 'if-none-match': '"x"' })).status, 200)
+  writeFileSync(join(root, 'new.js'), 'export const handler = () => 1\n')
+  await gateway.reload()
+  const changed = await ask({ 'if-none-match': etag! })
+  t.equal(changed.status, 200)
+  t.not(changed.headers.etag, etag)
+})
+
 t.test('[http/openapi.5] servers, internal paths, switched off', async t => {
   const one = await serve(t, { publicBaseUrl: 'https://api.example', openapiIncludeInternal: true })
   const document = await one.read()
@@ -142,5 +200,12 @@ t.test('[http/openapi.5] servers, internal paths, switched off', async t => {
   t.match(document.paths['/_fn/reload'], { post: { tags: ['internal'] } })
   const two = await serve(t, { docsEnabled: false })
   t.equal((await two.gateway.inject('/openapi.json')).status, 404)
-  t.same((await (await serve(t)).read()).servers, [{ url: 'http://api.example:8080' }])
+  t.same(document.security, [])
+  t.match(document.components.securitySchemes, {
+    adminToken: { type: 'apiKey', in: 'header', name: 'x-fn-admin-token' },
+  })
+  t.match(document.paths['/_fn/reload']!.post, { security: [{}, { adminToken: [] }] })
+  const three = await (await serve(t)).read()
+  t.same(three.servers, [{ url: '/' }], 'whatever Host a client sends')
+  t.notOk('securitySchemes' in three.components)
 })
