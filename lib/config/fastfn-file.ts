@@ -46,8 +46,5 @@ function withoutForeignPrograms(programs: unknown, at: Place): unknown {
 
 /** `functionsDir` and `functions_dir` to `functions-dir`. */
 function toKebab(key: string): string {
-  return key
-    .replace(/([a-z0-9])([A-Z])/g, '$1-$2')
-    .replaceAll('_', '-')
-    .toLowerCase()
+  return key.replace(/(?<=[a-z0-9])_?([A-Z])|(?<=[a-z0-9])_(?=[a-z0-9])/g, '-$1').toLowerCase()
 }
