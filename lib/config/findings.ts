@@ -11,7 +11,6 @@ type FindingCode =
   | 'CONFIG_CLAMPED'
   | 'CONFIG_REPEATED'
   | 'CONFIG_NO_EFFECT'
-  | 'CONFIG_FOREIGN_FILE'
 
 export interface Finding {
   code: FindingCode

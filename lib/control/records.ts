@@ -8,7 +8,7 @@ import type { Settings } from '../config/settings.ts'
 import type { AdmissionSnapshot } from '../invocation/admission.ts'
 import { toAdmissionLimits } from '../invocation/concurrency.ts'
 import type { RouteRecords } from '../router/route-records.ts'
-import type { Runtime, RuntimeHealth } from '../runtime/runtime.ts'
+import type { Runtime, RuntimeHealth } from '../runtime/call.ts'
 import type { KeepWarmRow } from '../scheduler/keep-warm.ts'
 
 /** What records are made from: the state of one gateway at one moment. */
@@ -18,9 +18,7 @@ export interface GatewayState {
   routes: RouteRecords
   warnings: readonly Warning[]
   ignored: readonly IgnoredPath[]
-  runtimes: ReadonlyMap<RuntimeName, Pick<Runtime, 'health'>>
-  /** Live workers of a function, by its key. */
-  workerCount(key: string): number
+  runtimes: ReadonlyMap<RuntimeName, Runtime>
   admission: readonly AdmissionSnapshot[]
   /** Wall clock, ms. */
   configLoadedAt: number
@@ -62,7 +60,7 @@ function toFunctionState(
   state: GatewayState,
   admission: ReadonlyMap<string, AdmissionSnapshot>,
 ): Record<string, unknown> {
-  const workers = state.workerCount(fn.key)
+  const workers = state.runtimes.get(fn.runtime)?.workerCount(fn.key) ?? 0
   const counts = admission.get(fn.key)
   const limits = toAdmissionLimits(fn.policy)
   return {
@@ -214,7 +212,7 @@ export function toSchedulesRecord(
     ts: toSeconds(now),
     schedules: [],
     keep_warm: rows.map(({ fn, policy, state: ping }) => {
-      const workers = state.workerCount(fn.key)
+      const workers = state.runtimes.get(fn.runtime)?.workerCount(fn.key) ?? 0
       const fields = {
         warm_state: workers > 0 ? 'warm' : 'cold',
         warm_at: ping.warmAt === null ? null : toSeconds(ping.warmAt),

@@ -196,7 +196,7 @@ export class SocketWorker extends Worker {
     const calls = this.inflight.takeAll()
     this.#closed = true
     this.set.handleStartFailure(this, error)
-    for (const call of calls) call.cut(error)
+    for (const call of calls) this.set.fail(call, error)
   }
 
   #send(kind: Kind, id: number, header: string, body: Buffer | null, rest?: Buffer): void {
@@ -280,6 +280,8 @@ export class SocketWorker extends Worker {
         this.handleReady(typeof most === 'number' && Number.isInteger(most) && most >= 0 ? most : 1)
         return
       }
+      case KIND.loaded:
+        return
       case KIND.pong:
         this.handlePong()
         return

@@ -15,6 +15,7 @@ export const KIND = {
   stop: 5,
   exited: 6,
   log: 7,
+  loaded: 8,
   call: 16,
   reply: 17,
   chunk: 18,

@@ -5,7 +5,7 @@ import platform
 import selectors
 import socket
 
-from . import wire
+from . import failure, wire
 
 READ_BYTES = 65536
 #: Unsent bytes above which captured output is dropped instead of kept.
@@ -85,7 +85,7 @@ class Control:
         self.flush()
 
     def send_error(self, frame_id, code, message):
-        self.send(wire.ERROR, frame_id, {'code': code, 'message': message})
+        self.send(wire.ERROR, frame_id, {'code': code, 'message': failure.cut_message(message)})
 
     def refuse(self, message):
         """Names the error and closes, when it is sent."""

@@ -34,7 +34,7 @@ import stat
 import time
 import traceback
 
-from _fngw import address, loader, warm, wire
+from _fngw import address, sources, warm, wire
 from _fngw.control import Control
 from _fngw.process import fork_worker
 from _fngw.system import adopt_orphans, kill_children, kill_group, load_prctl
@@ -70,7 +70,7 @@ class Daemon:
         self.watch_stdin()
         adopt_orphans(self.prctl)
         warm.preload()
-        loader.mark_loaded_modules()
+        sources.mark_loaded_modules()
         gc.collect()
         gc.freeze()
         gc.disable()
@@ -197,7 +197,7 @@ class Daemon:
         """Tells of every worker that ended, once, after the last of its output."""
         while True:
             try:
-                pid, status = self.next_exit()
+                pid, status, peak_kib = self.next_exit()
             except ChildProcessError:
                 return
             if pid == 0:
@@ -205,26 +205,26 @@ class Daemon:
             process = self.workers.pop(pid, None)
             if process is not None:
                 exited = os.WIFEXITED(status)
-                self.tell_exit(process, exited, os.WEXITSTATUS(status) if exited else os.WTERMSIG(status))
+                self.tell_exit(process, exited, os.WEXITSTATUS(status) if exited else os.WTERMSIG(status), peak_kib)
 
     def next_exit(self):
-        """(pid, wait status) of a child that ended, pid 0 when none did; what is left of its group is killed."""
+        """(pid, wait status, peak memory) of a child that ended, pid 0 when none did; the rest of its group is killed."""
         if not hasattr(os, 'waitid'):
-            return os.waitpid(-1, os.WNOHANG)
+            return _wait(-1)
         # Left as a zombie for a moment: its number, and so its group's, cannot be another process's yet.
         ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         if ended is None:
-            return 0, 0
+            return 0, 0, 0
         if ended.si_pid in self.workers:
             kill_group(ended.si_pid)
-        return os.waitpid(ended.si_pid, 0)
+        return _wait(ended.si_pid)
 
-    def tell_exit(self, process, exited, status):
+    def tell_exit(self, process, exited, status, peak_kib):
         process.finish()
         control = process.control
         if control in self.controls:
             control.workers.pop(process.id, None)
-            control.send(wire.EXITED, 0, process.to_exit(exited, status))
+            control.send(wire.EXITED, 0, process.to_exit(exited, status, peak_kib, self.memory_mb))
 
     def shut_down(self):
         signal.set_wakeup_fd(-1)
@@ -237,6 +237,12 @@ class Daemon:
         if not self.standalone:
             address.remove_folder(path)
         kill_children(self.pid, self.workers)
+
+
+def _wait(pid):
+    ended, status, usage = os.wait4(pid, os.WNOHANG)
+    # Of the process that waits for the worker, and so of the worker. In bytes on macOS.
+    return ended, status, usage.ru_maxrss // (1024 if sys.platform == 'darwin' else 1)
 
 
 def report(text):

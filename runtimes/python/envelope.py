@@ -7,6 +7,8 @@ import io
 import json
 import re
 
+from . import wire
+
 TEXT = 'text/plain; charset=utf-8'
 JSON = 'application/json'
 BINARY = 'application/octet-stream'
@@ -122,7 +124,14 @@ def _plain_head(status, content_type):
 
 
 def _head(status, headers):
-    return json.dumps({'status': status, 'headers': headers}, separators=(',', ':')).encode('ascii')
+    return _checked(wire.to_header({'status': status, 'headers': headers}))
+
+
+def _checked(head):
+    """A head that fits its frame; what `streaming` adds to it is in the margin."""
+    if len(head) > wire.LIMITS[wire.REPLY][0] - wire.KIB:
+        raise ContractError('status and headers are larger than 512 KiB')
+    return head
 
 
 JSON_HEAD = _plain_head(200, JSON)
@@ -232,7 +241,7 @@ def _from_proxy(proxy):
         headers = fields.setdefault('headers', {})
         if _content_type(headers) is None:
             headers['content-type'] = JSON
-    return b'{"proxy":' + to_json(fields) + b'}', data
+    return _checked(b'{"proxy":' + to_json(fields) + b'}'), data
 
 
 def _status(status):

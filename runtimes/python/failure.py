@@ -3,13 +3,13 @@
 import os
 import traceback
 
-MAX_MESSAGE_CHARS = 4096
-MAX_STACK_CHARS = 16384
-#: Frames shown of a long stack: the outermost and innermost ones carry the news.
-MAX_STACK_FRAMES = 40
+from .sources import users_path
 
-_OWN_FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
-_MACHINERY = '<frozen importlib'
+MAX_MESSAGE_CHARS = 4096
+#: Largest stack, bytes.
+MAX_STACK_BYTES = 8 * 1024
+#: Frames shown of a long stack, fewer when their text is too large: the outermost and innermost ones carry the news.
+MAX_STACK_FRAMES = (40, 20, 8, 2)
 
 
 class LoadError(Exception):
@@ -17,7 +17,7 @@ class LoadError(Exception):
 
     def __init__(self, message, **fields):
         super().__init__(message)
-        self.fields = {'code': 'load', 'message': message, **fields}
+        self.fields = {'code': 'load', 'message': cut_message(message), **fields}
 
 
 def to_message(error):
@@ -34,7 +34,16 @@ def to_message(error):
         message = text
     else:
         message = '%s: %s' % (name, text)
-    return message if len(message) <= MAX_MESSAGE_CHARS else message[:MAX_MESSAGE_CHARS] + '...'
+    return cut_message(message)
+
+
+def cut_message(message):
+    return message if len(message) <= MAX_MESSAGE_CHARS else message[: MAX_MESSAGE_CHARS - 3] + '...'
+
+
+def out_of_memory(limit_mb):
+    """The words of every runtime for it."""
+    return 'out of memory' + (': limit %d MB, FN_WORKER_MEMORY_MB' % limit_mb if limit_mb else '')
 
 
 def shorten_path(path, root):
@@ -43,70 +52,67 @@ def shorten_path(path, root):
 
 
 def describe(code, error, root, fn_dir):
-    """Fields of an `error` frame for an exception of user code, without the frames of this runtime."""
-    trace = _user_part(error.__traceback__)
+    """Fields of an `error` frame for an exception of user code."""
+    frames = _users_frames(error)
     fields = {'code': code, 'message': to_message(error)}
     if isinstance(error, SyntaxError) and error.filename:
         place = (error.filename, error.lineno)
         fields['message'] = error.msg
     else:
-        place = _place(trace, fn_dir, root)
+        place = _place(frames, fn_dir, root)
     if place is not None:
         fields['file'] = shorten_path(place[0], root)
         if place[1] is not None:
             fields['line'] = place[1]
-    fields['stack'] = _stack(error, trace)
+    fields['stack'] = _stack(error, frames)
     return fields
 
 
-def _user_part(trace):
-    """The traceback from the first frame that is not the runtime's own or the import machinery's."""
-    at = trace
-    while at is not None:
-        name = at.tb_frame.f_code.co_filename
-        if not name.startswith((_OWN_FOLDER, _MACHINERY)):
-            return at
-        at = at.tb_next
-    return None
+def _users_frames(error):
+    """Frames of the user's own files, outermost first; those of Python, packages and this runtime say nothing to them."""
+    return [frame for frame in traceback.extract_tb(error.__traceback__) if users_path(frame.filename) is not None]
 
 
-def _place(trace, fn_dir, root):
+def _place(frames, fn_dir, root):
     """(file, line) of the innermost frame in the function's folder, else below the root, else of any."""
     best, best_rank = None, 0
-    while trace is not None:
-        name = trace.tb_frame.f_code.co_filename
-        installed = os.sep + '.deps' + os.sep in name
-        rank = 1
-        if not installed and fn_dir and name.startswith(fn_dir + os.sep):
-            rank = 3
-        elif not installed and root and name.startswith(root + os.sep):
-            rank = 2
-        if not name.startswith((_OWN_FOLDER, '<')) and rank >= best_rank:
-            best, best_rank = (name, trace.tb_lineno), rank
-        trace = trace.tb_next
+    for frame in frames:
+        name = frame.filename
+        rank = 3 if fn_dir and name.startswith(fn_dir + os.sep) else 2 if root and name.startswith(root + os.sep) else 1
+        if rank >= best_rank:
+            best, best_rank = (name, frame.lineno), rank
     return best
 
 
-def _stack(error, trace):
-    frames = traceback.extract_tb(trace) if trace is not None else []
-    frames = [frame for frame in frames if not frame.filename.startswith(_MACHINERY)]
-    if len(frames) > MAX_STACK_FRAMES:
-        half = MAX_STACK_FRAMES // 2
-        lines = traceback.format_list(frames[:half])
-        lines.append('  ... %d more frames ...\n' % (len(frames) - 2 * half))
-        lines += traceback.format_list(frames[-half:])
-    else:
-        lines = traceback.format_list(frames)
-    if lines:
-        lines.insert(0, 'Traceback (most recent call last):\n')
-    lines += traceback.format_exception_only(type(error), error)
+def _stack(error, frames):
+    for most in MAX_STACK_FRAMES:
+        text = _format(error, frames, most)
+        data = text.encode('utf-8', 'replace')
+        if len(data) <= MAX_STACK_BYTES:
+            return text
+    return data[:MAX_STACK_BYTES].decode('utf-8', 'ignore')
+
+
+def _format(error, frames, most):
+    lines = []
+    if frames:
+        lines = ['Traceback (most recent call last):\n', *_format_frames(frames, most)]
+    try:
+        lines += traceback.format_exception_only(type(error), error)
+    except Exception:
+        lines.append(to_message(error))
     cause = error.__cause__
     if cause is None and not error.__suppress_context__:
         cause = error.__context__
     if cause is not None:
         lines.append('caused by %s\n' % to_message(cause))
-        inner = _user_part(cause.__traceback__)
-        if inner is not None:
-            lines += traceback.format_list(traceback.extract_tb(inner)[-MAX_STACK_FRAMES:])
-    text = ''.join(lines).rstrip('\n')
-    return text if len(text) <= MAX_STACK_CHARS else text[:MAX_STACK_CHARS] + '...'
+        lines += _format_frames(_users_frames(cause), most)
+    return ''.join(lines).rstrip('\n')
+
+
+def _format_frames(frames, most):
+    if len(frames) <= most:
+        return traceback.format_list(frames)
+    half = most // 2
+    left_out = '  ... %d more frames ...\n' % (len(frames) - 2 * half)
+    return [*traceback.format_list(frames[:half]), left_out, *traceback.format_list(frames[-half:])]

@@ -5,6 +5,10 @@ import functools
 import inspect
 
 
+#: The argument that gets all route parameters, where the route has none of that name.
+ALL_PARAMS = 'params'
+
+
 class MissingParameter(TypeError):
     """The handler asks for an argument that the route does not have."""
 
@@ -13,7 +17,7 @@ def bind(fn, optional=()):
     """Returns `call(event)`.
 
     The first positional parameter is the event; every further one, and every keyword-only one, is the route parameter
-    of its name; `**kwargs` takes all route parameters that are left, `*args` the event alone. A keyword-only parameter
+    of its name, and `params` the dict of them all; `**kwargs` takes all route parameters that are left, `*args` the event alone. A keyword-only parameter
     `event` is the event. Without parameters the handler is called without arguments. A parameter of the names in `optional`
     is None where the route has none."""
     accepts = _signature(fn, follow=False)
@@ -90,6 +94,8 @@ def _make_call(fn, parameters, optional):
                 keywords[name] = event
             elif name in params:
                 keywords[name] = params[name]
+            elif name == ALL_PARAMS:
+                keywords[name] = params
             elif default is inspect.Parameter.empty or default is None:
                 keywords[name] = _value(fn, params, name, default)
         if takes_rest and not has_event:
@@ -102,6 +108,8 @@ def _make_call(fn, parameters, optional):
 def _value(fn, params, name, default):
     if name in params:
         return params[name]
+    if name == ALL_PARAMS:
+        return params
     if default is not inspect.Parameter.empty:
         return default
     known = ', '.join(params) or 'none'

@@ -4,14 +4,15 @@ import os
 import socket
 
 from . import adapters, capture, failure, loader, wire
+from .sources import LoadedFiles
 
 READ_BYTES = 65536
 #: Seconds a connection has to say what it wants; only then is the next one looked at.
 HANDSHAKE_SECONDS = 10
 #: Seconds a worker that gives up waits for the gateway to read why.
 LINGER_SECONDS = 2
-#: Exit code of a worker whose handler keeps all memory it may have.
-EXIT_MEMORY = 3
+#: Exit code of a worker whose handler keeps all memory it may have; one that handlers hardly use themselves.
+EXIT_MEMORY = 99
 #: What a call needs at least to have a chance.
 SPARE_BYTES = 4 * wire.MIB
 
@@ -26,6 +27,8 @@ class Link:
         self.root = start.get('root') or ''
         self.fn_dir = loader.function_dir(start)
         self.ran_out = False
+        self.loaded = LoadedFiles()
+        self.is_watched = start.get('production') is not True
         self.streams = capture.install()
         #: Set by a server that has an event loop.
         self.background = None
@@ -38,6 +41,14 @@ class Link:
     def run_in_background(self, awaitable):
         self.background(awaitable)
 
+    def loaded_frame(self):
+        """The `loaded` frame of source files that calls have loaded since the last look, None when there are none. Only
+        where somebody edits them: in development."""
+        if not (self.is_watched and self.loaded.has_grown()):
+            return None
+        files = self.loaded.take_new()
+        return wire.encode(wire.LOADED, 0, wire.to_header({'files': wire.files_that_fit(files)})) if files else None
+
     def end_if_exhausted(self):
         """Ends the process when memory ran out and was not given back: every later call would fail."""
         if self.ran_out:
@@ -45,7 +56,6 @@ class Link:
             try:
                 bytearray(SPARE_BYTES)
             except MemoryError:
-                os.write(2, b'[fngw] worker ends: its memory limit is used up\n')
                 os._exit(EXIT_MEMORY)
 
     def failure_frame(self, call_id, error):
@@ -59,11 +69,13 @@ class Link:
         except (MemoryError, RecursionError):
             error.__traceback__ = None
             fields = {'code': 'exception', 'message': type(error).__name__}
-        return wire.encode(wire.ERROR, call_id, wire.to_header(fields))
+        if self.ran_out:
+            fields['message'] = '%s (%s)' % (failure.out_of_memory(self.start['memory_mb']), fields['message'])
+        return wire.encode(wire.ERROR, call_id, wire.error_header(fields))
 
 
 def contract_frame(call_id, error):
-    return wire.encode(wire.ERROR, call_id, wire.to_header({'code': 'contract', 'message': str(error)}))
+    return wire.encode(wire.ERROR, call_id, wire.error_header({'code': 'contract', 'message': failure.to_message(error)}))
 
 
 def accept_gateway(listener):
@@ -128,7 +140,7 @@ def refuse(conn, fields):
     """Tells why on id 0 and closes when the peer has read it."""
     try:
         conn.settimeout(LINGER_SECONDS)
-        conn.sendall(wire.encode(wire.ERROR, 0, wire.to_header(fields)))
+        conn.sendall(wire.encode(wire.ERROR, 0, wire.error_header(fields)))
         conn.shutdown(socket.SHUT_WR)
         # Closing with unread calls in the buffer would reset the connection, perhaps before the reason is read.
         while conn.recv(READ_BYTES):

@@ -19,8 +19,6 @@ BASE_ENV = (
 )  # fmt: skip
 
 
-_MARK = '_fngw.loaded_before'
-
 
 def prepare_process(start):
     """Environment, working folder, import path and arguments, as the function's `start` says. Raises LoadError."""
@@ -154,31 +152,3 @@ def pick(module, start):
         file=shown,
         hint=hint,
     )
-
-
-def loaded_files(start):
-    """Full paths of loaded source files below the functions root, without installed packages."""
-    root = start.get('root')
-    if not root:
-        return []
-    files = set()
-    # Newest first, up to what the daemon had loaded: looking at all of that would copy its memory pages.
-    for name in list(_newer_modules()):
-        path = getattr(sys.modules.get(name), '__file__', None)
-        if isinstance(path, str) and path.startswith(root + os.sep) and path.endswith('.py'):
-            below = path[len(root) :]
-            if '/.deps/' not in below and '/.svc/' not in below:
-                files.add(path)
-    return sorted(files)
-
-
-def mark_loaded_modules():
-    """Everything loaded so far belongs to the daemon. Called before the first fork."""
-    sys.modules[_MARK] = sys
-
-
-def _newer_modules():
-    for name in reversed(sys.modules):
-        if name == _MARK:
-            return
-        yield name

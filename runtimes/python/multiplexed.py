@@ -166,6 +166,9 @@ class Multiplexed:
             output.end()
         output.id = 0
         self.send(frame)
+        loaded = self.link.loaded_frame()
+        if loaded is not None:
+            self.send(loaded)
         del self.open[call.id]
         if self.link.ran_out:
             # After the turn in which the answer is sent.

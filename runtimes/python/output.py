@@ -85,8 +85,9 @@ class OutputPipe:
             self.decoder.reset()
 
     def send(self, text):
-        if text and self.process.control in self.daemon.controls:
-            self.process.control.send(wire.LOG, 0, self.header, text.encode('utf-8', 'replace'))
+        if self.process.control in self.daemon.controls:
+            for piece in wire.log_pieces(text.encode('utf-8', 'replace')):
+                self.process.control.send(wire.LOG, 0, self.header, piece)
 
     def finish(self):
         """Passes on what is left and closes. Others may still hold the other end; they are not waited for."""

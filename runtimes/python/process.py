@@ -6,8 +6,15 @@ import signal
 import traceback
 
 from . import address, guard, worker
+from .failure import out_of_memory
+from .link import EXIT_MEMORY
 from .output import OutputPipe
 from .system import kill_group, signal_group, signal_name
+
+
+#: Signals that end a worker which ran out of memory, and the share of its limit that it must have used then.
+MEMORY_SIGNALS = (signal.SIGKILL, signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS)
+NEARLY_FULL = 0.9
 
 
 class WorkerProcess:
@@ -39,15 +46,23 @@ class WorkerProcess:
             pipe.finish()
         address.unlink(self.socket_path)
 
-    def to_exit(self, exited, status):
-        """Fields of `exited`; `status` is the exit code, or the number of the signal that ended it."""
+    def to_exit(self, exited, status, peak_kib, memory_mb):
+        """Fields of `exited`; `status` is the exit code, or the number of the signal that ended it; `peak_kib` the most
+        memory that the worker had resident."""
         name = None if exited else signal_name(status)
         if self.stopping:
             reason = 'killed' if self.killed and not exited else 'stopped'
         elif exited:
             reason = 'exited with code %d' % status
+            if status == EXIT_MEMORY:
+                reason = out_of_memory(memory_mb)
         else:
-            reason = 'ended by %s' % name + (', perhaps out of memory' if status == signal.SIGKILL else '')
+            reason = 'ended by %s' % name
+            # Libraries that get no memory abort or crash; the kernel, when all memory is used up, kills.
+            if status in MEMORY_SIGNALS and memory_mb and peak_kib >= memory_mb * 1024 * NEARLY_FULL:
+                reason = '%s (%s)' % (out_of_memory(memory_mb), reason)
+            elif status == signal.SIGKILL:
+                reason += ', perhaps out of memory'
         return {'worker': self.id, 'code': status if exited else None, 'signal': name, 'reason': reason}
 
 

@@ -109,6 +109,9 @@ class Sequential:
             output.end()
         output.id = 0
         self.conn.sendall(frame)
+        loaded = self.link.loaded_frame()
+        if loaded is not None:
+            self.conn.sendall(loaded)
         if self.link.ran_out:
             self.link.end_if_exhausted()
 

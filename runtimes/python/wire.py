@@ -7,15 +7,23 @@
 import json
 import struct
 
-HELLO, READY, START, STARTED, STOP, EXITED, LOG = 1, 2, 3, 4, 5, 6, 7
+HELLO, READY, START, STARTED, STOP, EXITED, LOG, LOADED = 1, 2, 3, 4, 5, 6, 7, 8
 CALL, REPLY, CHUNK, END, CANCEL, ERROR, MORE = 16, 17, 18, 19, 20, 21, 22
 PING, PONG = 32, 33
-KINDS = frozenset((*range(HELLO, LOG + 1), *range(CALL, MORE + 1), PING, PONG))
 
 PROTOCOL_VERSION = 1
-MIB = 1024 * 1024
+KIB = 1024
+MIB = 1024 * KIB
 #: Largest frame, bytes after the length word; a worker adds its function's `max_body_bytes`.
 MAX_FRAME_BYTES = 16 * MIB
+#: Most bytes of header and body of each kind; a worker adds its function's `max_body_bytes` to the body of a call.
+LIMITS = {
+    HELLO: (4 * KIB, 16), READY: (256 * KIB, 0), START: (4 * MIB, 0), STARTED: (4 * KIB, 0), STOP: (4 * KIB, 0),
+    EXITED: (4 * KIB, 0), LOG: (4 * KIB, 64 * KIB), LOADED: (256 * KIB, 0), CALL: (MIB, 16 * MIB),
+    REPLY: (512 * KIB, 16 * MIB), CHUNK: (4 * KIB, 256 * KIB), END: (64 * KIB, 0), CANCEL: (4 * KIB, 0),
+    ERROR: (64 * KIB, 0), MORE: (4 * KIB, 0), PING: (4 * KIB, 64), PONG: (4 * KIB, 64),
+}  # fmt: skip
+KINDS = frozenset(LIMITS)
 #: Largest body of one `reply`; a larger one is sent as chunks.
 MAX_REPLY_BODY_BYTES = MIB
 #: Bytes of a stream that may be under way, and of one chunk.
@@ -49,6 +57,44 @@ def to_header(fields):
     return json.dumps(fields, separators=(',', ':')).encode('ascii')
 
 
+def error_header(fields):
+    """The header of an `error`, without what would make it too large; a message of 4096 characters always fits."""
+    header = to_header(fields)
+    for name in ('stack', 'hint', 'file'):
+        if len(header) <= LIMITS[ERROR][0]:
+            break
+        fields = {key: value for key, value in fields.items() if key != name}
+        header = to_header(fields)
+    return header
+
+
+def files_that_fit(files):
+    """As many of these paths as the header of one `ready` or `loaded` takes."""
+    left = LIMITS[READY][0] - KIB
+    for count, path in enumerate(files):
+        left -= len(json.dumps(path)) + 1
+        if left < 0:
+            return files[:count]
+    return files
+
+
+def log_pieces(data):
+    """Output in pieces of at most one `log` each, cut between characters."""
+    most = LIMITS[LOG][1]
+    pieces = []
+    at = 0
+    while at < len(data):
+        end = min(at + most, len(data))
+        # At most three bytes of a character follow its first one; what is no text is cut anywhere.
+        for back in range(4):
+            if end == len(data) or data[end - back] & 0xC0 != 0x80:
+                end -= back
+                break
+        pieces.append(data[at:end])
+        at = end
+    return pieces
+
+
 def parse_header(header):
     """Header bytes to a dict. Raises ProtocolError BAD_HEADER when they are not a JSON object."""
     if not header:
@@ -72,10 +118,11 @@ def parse_header(header):
 class Decoder:
     """Cuts a byte stream into frames; holds at most one unfinished frame plus the piece that was fed."""
 
-    __slots__ = ('limit', '_held', '_needed')
+    __slots__ = ('limit', '_limits', '_held', '_needed')
 
     def __init__(self, max_body_bytes=0):
         self.limit = MAX_FRAME_BYTES + max_body_bytes
+        self._limits = {**LIMITS, CALL: (LIMITS[CALL][0], LIMITS[CALL][1] + max_body_bytes)}
         self._held = None
         self._needed = 0
 
@@ -103,13 +150,12 @@ class Decoder:
             length, kind, frame_id, header_bytes = PREFIX.unpack_from(data, at)
             if not FIXED_BYTES <= length <= self.limit:
                 self._refuse(length)
-            if kind not in KINDS:
-                raise ProtocolError('UNKNOWN_KIND', 'unknown frame kind %d' % kind)
+            limits = self._limits.get(kind)
             header_at = at + PREFIX_BYTES
             body_at = header_at + header_bytes
             after = at + 4 + length
-            if body_at > after:
-                raise ProtocolError('HEADER_TOO_LONG', 'frame header is longer than its frame')
+            if limits is None or body_at > after or header_bytes > limits[0] or after - body_at > limits[1]:
+                self._refuse_frame(kind, header_bytes, after - body_at)
             if after > end:
                 needed = after - at
                 break
@@ -123,6 +169,17 @@ class Decoder:
             self._held = bytearray(data[at:])
             self._needed = needed
         return frames
+
+    def _refuse_frame(self, kind, header_bytes, body_bytes):
+        if kind not in self._limits:
+            raise ProtocolError('UNKNOWN_KIND', 'unknown frame kind %d' % kind)
+        if body_bytes < 0:
+            raise ProtocolError('HEADER_TOO_LONG', 'frame header is longer than its frame')
+        most_header, most_body = self._limits[kind]
+        text = '%s of a frame of kind %d is %d bytes, above %d'
+        if header_bytes > most_header:
+            raise ProtocolError('HEADER_TOO_LARGE', text % ('header', kind, header_bytes, most_header))
+        raise ProtocolError('BODY_TOO_LARGE', text % ('body', kind, body_bytes, most_body))
 
     def _refuse(self, length):
         if length < FIXED_BYTES:

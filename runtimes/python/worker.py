@@ -35,7 +35,7 @@ def run(listener, socket_path, memory_mb):
         refuse(conn, {**error.fields, 'code': 'load'})
         return EXIT_LOAD_FAILED
     server = (Multiplexed if target.needs_loop else Sequential)(link, target)
-    ready = {'max_inflight': 0 if target.is_async else 1, 'files': loader.loaded_files(start)}
+    ready = {'max_inflight': 0 if target.is_async else 1, 'files': wire.files_that_fit(link.loaded.take_new())}
     try:
         conn.sendall(wire.encode(wire.READY, 0, wire.to_header(ready)))
         server.serve()

@@ -91,7 +91,6 @@ async function connect(t: Test, startProblem: GatewayError | null = null): Promi
     minWarm: 0,
     idleTtlMs: 60_000,
     sockets: null,
-    preparer: null,
     spawn: owner =>
       new SocketWorker(
         owner,
@@ -153,7 +152,7 @@ t.test(
     peer.send(KIND.reply, sent[1]!.id, '{}', 'three')
     peer.send(KIND.reply, sent[0]!.id, '{}', 'two')
     t.same(await Promise.all(calls.map(one => one.answer)), ['{} two', '{} three'], 'in whatever order they come')
-    t.equal(calls[0]!.host!.socketIndex, 3)
+    t.equal(calls[0]!.worker!.socketIndex, 3)
   },
 )
 
@@ -213,7 +212,7 @@ t.test(
     const call = dispatch(peer.set, '{}')
     const [, , sent] = await peer.take(3)
     peer.send(KIND.ready, 0, '{"max_inflight":0}')
-    call.withdraw()
+    peer.set.abandon(call)
     t.match(await peer.take(1), [{ kind: KIND.cancel, id: sent!.id }])
     peer.send(KIND.end, sent!.id, '{"canceled":true}')
     peer.set.retire()

@@ -7,6 +7,7 @@ import { dirname, join, resolve } from 'node:path'
 import { promisify } from 'node:util'
 import t from 'tap'
 import { KIND } from '../../lib/runtime/wire-protocol.ts'
+import { makeTree } from '../helpers/tree.ts'
 import {
   type Answer,
   type DaemonClient,
@@ -164,15 +165,29 @@ t.test('[runtimes/python.4] a memory hog gets MemoryError, and its worker serves
   const worker = await load('failing.py')
   const answer = await worker.call(byCase('memory'))
   t.equal(answer.kind, 'error')
-  t.match(answer.header, { code: 'exception', message: /MemoryError/ })
+  const message = `out of memory: limit ${MEMORY_MB} MB, FN_WORKER_MEMORY_MB (MemoryError)`
+  t.match(answer.header, { code: 'exception', message, file: 'failing.py', line: 32 })
   t.equal(parsed(await worker.call(byCase('count'))), 2)
   await worker.close()
 
   for (const handler of ['handler', 'keep_async']) {
     const hoarder = await load('failing.py', { handler })
-    t.match((await hoarder.call(byCase('hoard'))).header, { code: 'exception', message: /MemoryError/ })
-    t.match((await daemon.ended(hoarder)).header, { code: 3 }, 'memory that is not given back ends the worker')
+    t.match((await hoarder.call(byCase('hoard'))).header, { code: 'exception', message })
+    const reason = `out of memory: limit ${MEMORY_MB} MB, FN_WORKER_MEMORY_MB`
+    t.match((await daemon.ended(hoarder)).header, { code: 99, reason }, 'memory that is not given back ends the worker')
   }
+  const aborting = await load('failing.py')
+  await t.rejects(aborting.call(byCase('memory abort')))
+  t.match((await daemon.ended(aborting)).header, {
+    signal: 'SIGABRT',
+    reason: /^out of memory: limit 256 MB, .*SIGABRT/,
+  })
+  const killed = await load('failing.py')
+  await t.rejects(killed.call(byCase('killed')))
+  t.match((await daemon.ended(killed)).header, {
+    signal: 'SIGKILL',
+    reason: /^ended by SIGKILL, perhaps out of memory$/,
+  })
 })
 
 t.test('[runtimes/python.5, runtime/wire-protocol.9] nothing outlives the end of standard input', async t => {
@@ -403,6 +418,10 @@ t.test(
       ['rest', ['GET', params]],
       ['only_rest', ['GET', '7']],
       ['any_count', [1, 'GET']],
+      ['whole', ['GET', params]],
+      ['whole_by_default', ['GET', params, '7']],
+      ['whole_by_position', ['GET', params]],
+      ['whole_and_rest', [params, params]],
       ['positional_only', ['GET', '7', '1']],
       ['decorated', ['wrapped', 'GET', '7']],
       ['an_object', ['object', 'GET', '7']],
@@ -415,6 +434,13 @@ t.test(
       t.same(parsed(await once('signatures.py', { handler }, { params })), expected, handler)
     }
     t.same(parsed(await once('signatures.py', { handler: 'shadowed' }, { params: { event: 'e', id: '1' } })), ['id'])
+    t.same(parsed(await once('signatures.py', { handler: 'whole' }, { params: {} })), ['GET', {}], 'always a dict')
+    const own = { params: { params: 'p', id: '1' } }
+    t.same(
+      parsed(await once('signatures.py', { handler: 'whole' }, own)),
+      ['GET', 'p'],
+      'a route parameter of that name',
+    )
     t.same(parsed(await once('docs.[[...slug]].py', {})), { slug: null }, 'an optional catch-all that matched nothing')
     t.same(parsed(await once('docs.[[...slug]].py', {}, { params: { slug: 'a/b' } })), { slug: 'a/b' })
     const missing = await once('signatures.py', { handler: 'missing' }, { params })
@@ -573,7 +599,7 @@ t.test(
     for (const handler of ['handler', 'asynchronous']) {
       const worker = await load('failing.py', { handler })
       const value = await worker.call(byCase('value'))
-      t.match(value.header, { code: 'exception', message: 'bad value', file: 'failing.py', line: 19 }, handler)
+      t.match(value.header, { code: 'exception', message: 'bad value', file: 'failing.py', line: 20 }, handler)
       t.match(value.header.stack, /^Traceback[\s\S]*in helper\n[\s\S]*ValueError: bad value$/)
       t.notMatch(value.header.stack, /runtimes\/python/)
       t.match((await worker.call(byCase('exit'))).header, { code: 'exception', message: 'SystemExit: 4' })
@@ -593,10 +619,14 @@ t.test(
     for (const [name, message] of cases) {
       const { header } = await worker.call(byCase(name))
       t.match(header, { code: 'exception', message }, name)
-      t.ok(header.stack.length <= 16 * 1024 + 3, name)
+      t.ok(Buffer.byteLength(header.stack) <= 8 * 1024, name)
     }
+    const { stack } = (await worker.call(byCase('library'))).header
+    t.match(stack, /in handler\n[\s\S]*in parse\n[\s\S]*JSONDecodeError: /)
+    t.notMatch(stack, /json\/|decoder\.py|lib\/python/, 'no frame of a library')
+    t.match((await worker.call(byCase('library'))).header, { file: 'failing.py', line: 24 })
     t.match((await worker.call(byCase('chained'))).header.stack, /LookupError: outer\ncaused by bad value\n/)
-    t.equal(parsed(await worker.call(byCase('count'))), cases.length + 2, 'each call ran once')
+    t.equal(parsed(await worker.call(byCase('count'))), cases.length + 4, 'each call ran once')
     await worker.close()
   },
 )
@@ -878,8 +908,90 @@ t.test(
   '[runtimes/python.25, runtime/wire-protocol.2, runtime/wire-protocol.3] the frame decoder takes every split and survives garbage',
   async t => {
     const vectors = resolve(import.meta.dirname, '../runtime/vectors.json')
-    const { stdout } = await promisify(execFile)('python3', [join(FIXTURES, 'fuzz_wire.py'), RUNTIME, '3000', vectors])
-    t.same(JSON.parse(stdout), { ran: 5, ok: true })
+    const limits = resolve(import.meta.dirname, '../runtime/frame-limits.json')
+    const args = [join(FIXTURES, 'fuzz_wire.py'), RUNTIME, '3000', vectors, limits]
+    const { stdout } = await promisify(execFile)('python3', args)
+    t.same(JSON.parse(stdout), { ran: 7, ok: true })
+  },
+)
+
+t.test(
+  '[runtimes/python.28, runtime/wire-protocol.3] frames above their kind’s limit are refused, and none is sent',
+  async t => {
+    const client = new FrameClient(daemon.uri)
+    client.send(KIND.hello, 0, { role: 'control' }, Buffer.from([1]))
+    await client.wait(frame => frame.kind === KIND.ready)
+    // Refused by its first bytes: the rest never comes.
+    client.socket.write(Buffer.from('00a00009050000000000a00000', 'hex'))
+    t.match((await client.wait(frame => frame.kind === KIND.error)).header.message, /HEADER_TOO_LARGE/)
+    await client.closed
+
+    const worker = await load('large.py')
+    t.match((await worker.call(byCase('header'))).header, { code: 'contract', message: /larger than 512 KiB$/ })
+    t.match((await worker.call(byCase('proxy'))).header, { code: 'contract', message: /larger than 512 KiB$/ })
+    t.match((await worker.call(byCase('message'))).header, { code: 'exception', message: /^\0{4093}\.\.\.$/ })
+    t.match((await worker.call(byCase('contract'))).header, { code: 'contract', message: /^header name "x+/ })
+    t.equal((await worker.call(byCase('raw'))).text, '"done"')
+    await worker.close()
+    await daemon.ended(worker)
+    const logs = daemon.control.frames.filter(f => f.kind === KIND.log && f.header.worker === worker.id)
+    t.ok(logs.length > 1)
+    for (const { body } of logs) t.ok(body.length <= 64 * 1024 && !body.toString().includes('\x80'), `${body.length}`)
+    t.equal((await daemon.worker({ dir: FIXTURES, entry: 'large.py' })).pid > 0, true, 'the daemon serves on')
+  },
+)
+
+t.test(
+  '[runtimes/python.29, runtime/wire-protocol.11] what is loaded is told, wherever it lies, also when a call loads it',
+  async t => {
+    const tree = makeTree({
+      'root/handler.py': `
+import os, sys
+sys.path.append(os.path.abspath('../elsewhere'))
+import helper, json, email.mime.text, installed, linked
+
+def handler(event, params):
+    if event['query'].get('lazy'):
+        import lazy, sqlite3, installed.more
+        return lazy.word
+    return [helper.word, linked.word]
+
+async def concurrent(event):
+    return handler(event, {})
+`,
+      'root/.deps/installed/__init__.py': '',
+      'root/.deps/installed/more.py': '',
+      'root/.deps/linked': { symlink: '../../workspace/linked' },
+      'workspace/linked/__init__.py': 'word = "linked"',
+      'elsewhere/helper.py': 'word = "helper"',
+      'elsewhere/lazy.py': 'word = "lazy"',
+    })
+    t.teardown(() => tree.cleanup())
+    const dir = tree.path('root')
+    for (const handler of ['handler', 'concurrent']) {
+      const worker = await daemon.worker({ dir, root: dir, entry: 'handler.py', handler })
+      const first = ['elsewhere/helper.py', 'root/handler.py', 'workspace/linked/__init__.py']
+      t.same((await worker.ready()).header.files, first.map(tree.path), handler)
+      t.same(parsed(await worker.call()), ['helper', 'linked'])
+      t.equal(parsed(await worker.call({ query: { lazy: '1' } })), 'lazy')
+      t.same((await worker.wait(frame => frame.kind === KIND.loaded)).header, {
+        files: [tree.path('elsewhere/lazy.py')],
+      })
+      t.equal(parsed(await worker.call({ query: { lazy: '1' } })), 'lazy')
+      t.notOk(
+        worker.frames.some(frame => frame.kind === KIND.loaded),
+        'told once',
+      )
+      await worker.close()
+    }
+    const worker = await daemon.worker({ dir, root: dir, entry: 'handler.py', production: true })
+    t.equal(parsed(await worker.call({ query: { lazy: '1' } })), 'lazy')
+    t.equal(parsed(await worker.call({ query: { lazy: '1' } })), 'lazy')
+    t.notOk(
+      worker.frames.some(frame => frame.kind === KIND.loaded),
+      'in development only',
+    )
+    await worker.close()
   },
 )
 
