@@ -72,8 +72,6 @@ interface CatalogOptions extends DiscoverOptions {
   steps: (discovery: Discovery, routes: RouteTable) => CatalogSteps
 }
 
-const NO_FOLDERS: ReadonlySet<string> = new Set()
-
 /** Reads and re-reads the root; what did not change is reused. */
 export class CatalogLoader {
   readonly #options: CatalogOptions
@@ -87,9 +85,9 @@ export class CatalogLoader {
     this.#routes = new RouteTableBuilder(options.forceUrl)
   }
 
-  /** Folders below the root that hold no functions and need no watching: the static assets. */
-  get excluded(): ReadonlySet<string> {
-    return this.#snapshot?.excluded ?? NO_FOLDERS
+  /** The tree of the last catalog; null before the first. */
+  get snapshot(): Snapshot | null {
+    return this.#snapshot
   }
 
   /** @param changed - files and folders below the root that may have changed; null looks at all of them */

@@ -271,7 +271,8 @@ class FunctionGateway implements Gateway {
           rootPath: this.settings.functionsRoot,
           onChange,
           onWarning: warning => this.#journal.warn(warning),
-          excluded: () => this.#loader.excluded,
+          clock: this.#host.clock,
+          snapshot: () => this.#loader.snapshot,
         }),
       onFailure: error => this.#journal.log('error', `reload failed: ${String(error)}`),
     })

@@ -1,12 +1,14 @@
 /** File changes found by looking, where they cannot be watched. Owner: §2.2, page discovery/layouts. */
 
-import { type DirNode, readSnapshot, type Snapshot } from './snapshot.ts'
+import type { Clock } from '../core/clock.ts'
+import { type DirNode, readSnapshot, type Snapshot, toChild } from './snapshot.ts'
 
 export interface PollOptions {
+  clock: Clock
   rootPath: string
   everyMs: number
   excluded: () => ReadonlySet<string>
-  /** Gets each folder whose files changed. */
+  /** Gets each changed file, and each folder in which something came or went. */
   mark: (path: string) => void
   /** Called once, after the first look. */
   onReady: () => void
@@ -26,33 +28,44 @@ export class Poller {
 
   close(): void {
     this.#isClosed = true
-    if (this.#timer !== null) clearTimeout(this.#timer)
+    if (this.#timer !== null) this.#options.clock.clearTimeout(this.#timer)
   }
 
   async #look(): Promise<void> {
-    const { rootPath, everyMs, excluded, mark, onReady } = this.#options
+    const { clock, rootPath, everyMs, excluded, mark, onReady } = this.#options
     const before = this.#snapshot
     const after = await readSnapshot({ rootPath, previous: before, isGood: () => true, excluded })
     if (this.#isClosed) return
     this.#snapshot = after
     if (before === null) onReady()
     else markChanges(before.root, after.root, mark)
-    this.#timer = setTimeout(() => void this.#look(), everyMs)
-    this.#timer.unref()
+    this.#timer = clock.setTimeout(() => void this.#look(), everyMs)
+    this.#timer.unref?.()
   }
 }
 
-/** Tells each folder that holds something else than before; unchanged ones are the same object. */
+/** Marks changed files, and folders in which something else came, went or changed. Unchanged folders are the same object. */
 function markChanges(before: DirNode, after: DirNode, mark: (path: string) => void): void {
   if (before === after) return
+  for (const name of changedFiles(before, after)) mark(toChild(after.path, name))
   const known = new Map(before.dirs.map(dir => [dir.name, dir]))
   let isOwn = before.dirs.length !== after.dirs.length || before.skipped !== after.skipped
-  isOwn ||= before.files !== after.files && JSON.stringify(before.files) !== JSON.stringify(after.files)
-  isOwn ||= before.texts !== after.texts || JSON.stringify(before.otherFiles) !== JSON.stringify(after.otherFiles)
+  isOwn ||= before.texts !== after.texts || before.otherFiles.join('/') !== after.otherFiles.join('/')
   for (const dir of after.dirs) {
     const old = known.get(dir.name)
     if (old === undefined) isOwn = true
     else markChanges(old, dir, mark)
   }
   if (isOwn) mark(after.path)
+}
+
+function changedFiles(before: DirNode, after: DirNode): Set<string> {
+  const stamps = new Map(before.files.map(({ name, size, mtimeMs }) => [name, `${size}|${mtimeMs}`]))
+  const changed = new Set<string>()
+  for (const { name, size, mtimeMs } of after.files) {
+    if (stamps.get(name) !== `${size}|${mtimeMs}`) changed.add(name)
+    stamps.delete(name)
+  }
+  for (const name of stamps.keys()) changed.add(name)
+  return changed
 }

@@ -368,6 +368,12 @@ export function findFolder(start: DirNode | null, path: string): DirNode | null 
   return node
 }
 
+/** The source, config or manifest file at a path below a folder, null when it is not there. */
+export function findFile(start: DirNode | null, path: string): FileEntry | null {
+  const folder = findFolder(start, parentOf(path))
+  return folder?.files.find(file => file.name === path.slice(path.lastIndexOf('/') + 1)) ?? null
+}
+
 /** The folder of a path below the root; the root's own is the root. */
 export function parentOf(path: string): string {
   return path.slice(0, Math.max(0, path.lastIndexOf('/')))

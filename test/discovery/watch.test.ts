@@ -1,9 +1,11 @@
 import { EventEmitter } from 'node:events'
-import { type FSWatcher, mkdirSync, renameSync, rmSync, watch, writeFileSync } from 'node:fs'
-import { basename } from 'node:path'
+import { type FSWatcher, rmSync, truncateSync, watch } from 'node:fs'
 import t, { type Test } from 'tap'
 import type { Warning } from '../../lib/core/errors.ts'
+import type { Snapshot } from '../../lib/discovery/snapshot.ts'
 import { watchTree, type WatchOptions } from '../../lib/discovery/watch.ts'
+import { FakeClock } from '../helpers/clock.ts'
+import { snapshotOf } from '../helpers/discovery.ts'
 import { makeTree, type Tree, type TreeEntry } from '../helpers/tree.ts'
 
 const DEBOUNCE_MS = 10
@@ -62,82 +64,6 @@ async function watching(t: Test, entries: Record<string, TreeEntry>, options: Pa
   return { tree, told, watcher, write, path: (relative: string) => tree.path(`root/${relative}`) }
 }
 
-t.test('[discovery/layouts.37] written, new, renamed and deleted files and folders are told', async t => {
-  const { told, write, path } = await watching(t, { 'a/x.js': '', 'b/y.py': '', 'b/c/z.lua': '' })
-  write({ 'a/x.js': 'changed' })
-  await told.until('a/x.js')
-  told.clear()
-  write({ 'a/fn.config.json': '{}', 'b/package.json': '{}' })
-  await told.until('a/fn.config.json', 'b/package.json')
-  told.clear()
-  write({ 'n/e/w/deep.js': '' })
-  await told.until('n', 'n/e', 'n/e/w')
-  told.clear()
-  write({ 'n/e/w/deep.js': 'in a folder that came up while watching' })
-  await told.until('n/e/w/deep.js')
-  told.clear()
-  renameSync(path('b'), path('moved'))
-  await told.until('b', 'moved', 'moved/c')
-  told.clear()
-  write({ 'moved/c/z.lua': 'x' })
-  await told.until('moved/c/z.lua')
-  told.clear()
-  rmSync(path('moved/c'), { recursive: true })
-  await told.until('moved/c')
-  told.clear()
-  rmSync(path('a'), { recursive: true })
-  write({ 'a/again.js': '' })
-  await told.until('a')
-  told.clear()
-  write({ 'a/again.js': 'in a folder made again' })
-  await told.until('a/again.js')
-  rmSync(path('a/again.js'))
-  t.same(told.warnings, [])
-})
-
-t.test('[discovery/layouts.37] data and folders that are not read cause nothing', async t => {
-  const { told, write } = await watching(
-    t,
-    { 'a/x.js': '', 'node_modules/p/index.js': '', 'site/s.js': '', '.git/HEAD': '' },
-    { excluded: () => new Set(['site']) },
-  )
-  write({
-    'a/data.db': 'x',
-    'a/notes.txt': 'x',
-    'a/.x.js.swp': 'x',
-    'node_modules/p/index.js': 'x',
-    'site/s.js': 'x',
-    'site/new/t.js': 'x',
-    '.git/HEAD': 'x',
-    'vendor/v.php': 'x',
-  })
-  write({ 'a/x.js': 'last' })
-  await told.until('a/x.js')
-  t.same(told.calls, [['a/x.js']])
-})
-
-t.test('[discovery/layouts.37] linked files and folders are watched where they lead', async t => {
-  const outside = makeTree({ 'pkg/lib.js': '', 'one.js': '' })
-  t.teardown(outside.cleanup)
-  const { told, write } = await watching(t, {
-    pkg: { symlink: outside.path('pkg') },
-    'one.js': { symlink: outside.path('one.js') },
-    'a/up': { symlink: '..' },
-  })
-  outside.write({ 'pkg/lib.js': 'x' })
-  await told.until('pkg/lib.js')
-  outside.write({ 'one.js': 'x' })
-  await told.until('one.js')
-  told.clear()
-  outside.write({ 'one.tmp': 'replaced at once, as editors do' })
-  renameSync(outside.path('one.tmp'), outside.path('one.js'))
-  await told.until('one.js')
-  told.clear()
-  write({ 'a/new.js': '' })
-  await told.until('a/new.js')
-  t.same(told.calls.flat(), ['a/new.js'], 'the loop is not followed')
-})
-
 t.test('[discovery/layouts.37] changes are told together, and during a reload afterwards', async t => {
   let finish: () => void = () => {}
   const calls: string[][] = []
@@ -170,30 +96,6 @@ t.test('[discovery/layouts.37] changes are told together, and during a reload af
   finish()
 })
 
-t.test('[discovery/layouts.38, discovery/layouts.36] the root goes and comes back', async t => {
-  const { told, path, tree } = await watching(t, { 'a.js': '' })
-  rmSync(path(''), { recursive: true })
-  await told.until('')
-  told.clear()
-  mkdirSync(path('sub'), { recursive: true })
-  writeFileSync(path('sub/b.js'), '')
-  await told.until('', 'sub')
-  told.clear()
-  writeFileSync(path('sub/b.js'), 'x')
-  await told.until('sub/b.js')
-  told.clear()
-  renameSync(path(''), tree.path('elsewhere'))
-  await told.until('')
-  writeFileSync(tree.path('elsewhere/lost.js'), '')
-  told.clear()
-  mkdirSync(path(''))
-  await told.until('')
-  told.clear()
-  writeFileSync(path('c.js'), '')
-  await told.until('c.js')
-  t.notOk(told.paths.has('lost.js'))
-})
-
 t.test('[discovery/layouts.38] closed, it tells nothing', async t => {
   const { told, write, watcher, path } = await watching(t, { 'a.js': '' })
   const probe = watch(path(''))
@@ -221,7 +123,7 @@ t.test('[discovery/layouts.39] without watches the tree is looked at', async t =
   await told.until('')
   told.clear()
   write({ 'a/x.js': 'changed', 'c/fn.config.json': '{"group": "g"}', 'd/new.js': '' })
-  await told.until('a', 'c', '')
+  await told.until('a/x.js', 'c/fn.config.json', '')
   t.notOk(told.paths.has('b'))
   told.clear()
   rmSync(path('b'), { recursive: true })
@@ -231,22 +133,71 @@ t.test('[discovery/layouts.39] without watches the tree is looked at', async t =
 t.test('[discovery/layouts.37] polling can be asked for', async t => {
   const { told, write } = await watching(t, { 'a/x.js': '' }, { poll: true, pollMs: 5 })
   write({ 'a/x.js': 'changed' })
-  await told.until('a')
+  await told.until('a/x.js')
   t.same(told.warnings, [])
 })
 
-t.test('[discovery/layouts.37] one watch for each folder that is read', async t => {
-  const folders: string[] = []
-  const { watcher } = await watching(
+/** Resolves when a change of a file in a folder has reached every watcher of this process that was there before. */
+function seen(folder: string, fileName: string): Promise<void> {
+  return new Promise(resolve => {
+    const probe = watch(folder, (_event, name) => {
+      if (name !== fileName) return
+      probe.close()
+      resolve()
+    })
+  })
+}
+
+t.test(
+  '[discovery/layouts.44] a half written file is told when it is whole, with all that changed meanwhile',
+  async t => {
+    const text = 'export const handler = () => ({ status: 200 })\n'
+    const clock = new FakeClock()
+    let snapshot: Snapshot | null = null
+    const { told, write, path } = await watching(
+      t,
+      { 'a.js': text, 'b.js': text },
+      { clock, snapshot: () => snapshot, debounceMs: 25 },
+    )
+    snapshot = snapshotOf(path(''))
+    const truncated = seen(path(''), 'a.js')
+    write({ 'b.js': `${text}// saved together` })
+    truncateSync(path('a.js'))
+    await truncated
+    clock.advance(25)
+    t.same(told.calls, [], 'the empty file holds both')
+    const whole = seen(path(''), 'a.js')
+    write({ 'a.js': `${text}// whole` })
+    await whole
+    clock.advance(99)
+    t.same(told.calls, [])
+    clock.advance(1)
+    t.same(told.calls, [['a.js', 'b.js']])
+  },
+)
+
+t.test('[discovery/layouts.44] a file that stays short was meant so', async t => {
+  const clock = new FakeClock()
+  let snapshot: Snapshot | null = null
+  const { told, path } = await watching(
     t,
-    { 'a/b/x.js': '', 'a/y.js': '', 'node_modules/p/q/r.js': '', '_lib/z.js': '' },
-    {
-      watchFolder: (path, listener) => {
-        folders.push(basename(path))
-        return watch(path, { persistent: false }, listener)
-      },
-    },
+    { 'a.js': 'x'.repeat(50) },
+    { clock, snapshot: () => snapshot, debounceMs: 25 },
   )
-  t.same(folders.sort(), ['_lib', 'a', 'b', 'root'])
-  watcher.close()
+  snapshot = snapshotOf(path(''))
+  const truncated = seen(path(''), 'a.js')
+  truncateSync(path('a.js'))
+  await truncated
+  clock.advance(125)
+  t.same(told.calls, [['a.js']])
+})
+
+t.test('[discovery/layouts.37] an ordinary save waits once', async t => {
+  const clock = new FakeClock()
+  const { told, write, path } = await watching(t, { 'a.js': '' }, { clock, debounceMs: 25 })
+  const saved = seen(path(''), 'a.js')
+  write({ 'a.js': 'export const handler = () => 1\n' })
+  await saved
+  clock.advance(25)
+  t.same(told.calls, [['a.js']])
 })

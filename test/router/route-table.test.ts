@@ -215,7 +215,7 @@ t.test('[router/route-table.8] claims of one function do not compete', async t =
 })
 
 t.test('[router/route-table.9] an address that cannot be a pattern is left out, the rest stands', async t => {
-  const functions = [makeFn({ name: 'a/'.repeat(64) + 'b', version: 'v1' }), makeFn({ name: 'a', version: 'v1' })]
+  const functions = [makeFn({ name: `${'a/'.repeat(64)}b`, version: 'v1' }), makeFn({ name: 'a', version: 'v1' })]
   const table = build([], { functions })
   t.equal(ask(table, 'GET /a@v1'), 'a@v1')
   t.match(table.warnings, [
