@@ -234,13 +234,14 @@ class FunctionGateway implements Gateway {
   #createLoader(): CatalogLoader {
     const { functionsRoot, runtimes, namespaceDepth, forceUrl, ...settings } = this.settings
     const { defaultTimeoutMs, defaultMaxConcurrency, defaultMaxBodyBytes } = settings
+    const defaultQueue = { maxQueue: settings.defaultMaxQueue, timeoutMs: settings.defaultQueueTimeoutMs }
     return new CatalogLoader({
       rootPath: functionsRoot,
       runtimes,
       namespaceDepth,
       forceUrl,
       hasFunctionsDir: this.sources.functionsRoot?.source === 'file',
-      defaults: { defaultTimeoutMs, defaultMaxConcurrency, defaultMaxBodyBytes },
+      defaults: { defaultTimeoutMs, defaultMaxConcurrency, defaultQueue, defaultMaxBodyBytes },
       now: () => this.#host.clock.wall(),
       outerEnv: this.#host.outerEnv,
       steps: (discovery, routes) => this.#toSteps(discovery, routes),

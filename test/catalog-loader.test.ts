@@ -5,7 +5,12 @@ import { makeFn } from './helpers/fn.ts'
 import { makeTree, type TreeEntry } from './helpers/tree.ts'
 import { NO_OUTER_ENV } from '../lib/config/env-layers.ts'
 
-const DEFAULTS = { defaultTimeoutMs: 2500, defaultMaxConcurrency: 20, defaultMaxBodyBytes: 1024 }
+const DEFAULTS = {
+  defaultTimeoutMs: 2500,
+  defaultMaxConcurrency: 20,
+  defaultQueue: { maxQueue: 500, timeoutMs: 5000 },
+  defaultMaxBodyBytes: 1024,
+}
 
 function setup(entries: Record<string, TreeEntry>) {
   const tree = makeTree(entries)

@@ -8,6 +8,7 @@ import type {
   Policy,
   RetryPolicy,
   SchedulePolicy,
+  QueuePolicy,
   WorkerPoolPolicy,
 } from '../core/catalog.ts'
 import type { Warning } from '../core/errors.ts'
@@ -226,6 +227,8 @@ function toCors(raw: Exclude<RawConfig['cors'], boolean>, at: Place): CorsPolicy
 export interface PolicyDefaults {
   defaultTimeoutMs: number
   defaultMaxConcurrency: number
+  /** Of functions that set no `max_concurrency`. */
+  defaultQueue: QueuePolicy
   defaultMaxBodyBytes: number
 }
 
@@ -258,11 +261,13 @@ export function mergePolicies(
   const last = layers.at(-1) ?? null
   const own = [last, target.kind === 'version' ? (layers.at(-2) ?? null) : null].flatMap(layer => layer ?? [])
   const ownInvoke = <K extends keyof FunctionConfig['invoke']>(key: K) => first(own, layer => layer.invoke[key])
-  const maxConcurrency = first(nearestFirst, layer => layer.maxConcurrency) ?? defaults.defaultMaxConcurrency
+  const givenConcurrency = first(nearestFirst, layer => layer.maxConcurrency)
+  const maxConcurrency = givenConcurrency ?? defaults.defaultMaxConcurrency
   const adapter = ownInvoke('adapter')
   return {
     timeoutMs: first(nearestFirst, layer => layer.timeoutMs) ?? defaults.defaultTimeoutMs,
     maxConcurrency,
+    defaultQueue: givenConcurrency === undefined ? defaults.defaultQueue : null,
     maxBodyBytes: first(nearestFirst, layer => layer.maxBodyBytes) ?? defaults.defaultMaxBodyBytes,
     methods: target.methods ?? ownInvoke('methods') ?? (target.kind === 'file' || own.length === 0 ? ['GET'] : METHODS),
     allowHosts: first(nearestFirst, layer => layer.invoke.allowHosts) ?? [],

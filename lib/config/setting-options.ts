@@ -309,6 +309,23 @@ export const SETTING_OPTIONS = {
     field: integer({ min: 0 }),
     fallback: limits.DEFAULT_MAX_CONCURRENCY,
   }),
+  defaultMaxQueue: option(
+    'Limits',
+    'Calls that may wait for a function that sets no max_concurrency; 0 refuses at once.',
+    {
+      env: 'FN_DEFAULT_MAX_QUEUE',
+      key: 'default-max-queue',
+      field: integer({ min: 0 }),
+      fallback: limits.DEFAULT_FUNCTION_MAX_QUEUE,
+    },
+  ),
+  defaultQueueTimeoutMs: option('Limits', 'Longest wait of such a call.', {
+    env: 'FN_DEFAULT_QUEUE_TIMEOUT_MS',
+    key: 'default-queue-timeout-ms',
+    field: integer({ min: 0, max: limits.MAX_TIMEOUT_MS }),
+    fallback: limits.DEFAULT_FUNCTION_QUEUE_TIMEOUT_MS,
+    unit: 'ms',
+  }),
   defaultMaxBodyBytes: option('Limits', 'max_body_bytes of a function that sets none.', {
     env: 'FN_DEFAULT_MAX_BODY_BYTES',
     key: 'default-max-body-bytes',

@@ -50,6 +50,9 @@ export interface Settings {
   host: string
   defaultTimeoutMs: number
   defaultMaxConcurrency: number
+  /** Calls that may wait for a function that sets no `max_concurrency`, and how long. */
+  defaultMaxQueue: number
+  defaultQueueTimeoutMs: number
   defaultMaxBodyBytes: number
   workerMemoryMb: number
   goBuildTimeoutSeconds: number

@@ -20,6 +20,13 @@ export interface WorkerPoolPolicy {
   overflowStatus: 429 | 503
 }
 
+/** Where calls wait that find `max_concurrency` reached. */
+export interface QueuePolicy {
+  /** Calls that may wait. */
+  maxQueue: number
+  timeoutMs: number
+}
+
 /** `keep_warm` of one function (§2.9). */
 export interface KeepWarmPolicy {
   enabled: boolean
@@ -74,6 +81,8 @@ export interface Policy {
   timeoutMs: number
   /** 0 means unlimited. */
   maxConcurrency: number
+  /** Null when `max_concurrency` was written down: whoever sets a limit wants it kept at once. */
+  defaultQueue: QueuePolicy | null
   maxBodyBytes: number
   methods: readonly Method[]
   allowHosts: readonly string[]

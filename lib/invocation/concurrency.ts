@@ -18,18 +18,24 @@ export interface AdmissionLimits {
 /** Seconds after which a refused client may try again: queues and calls are short, so the smallest that HTTP can say. */
 const RETRY_AFTER = { 'Retry-After': '1' }
 
-/** The pool's `max_workers` stands in place of `max_concurrency`, which is its default; without a pool nothing waits. */
+/**
+ * The pool's `max_workers` stands in place of `max_concurrency`, which is its default. Without a pool calls wait only when
+ * nobody wrote a limit down: then a burst shall not fail for a number that its author has never seen.
+ */
 export function toAdmissionLimits(policy: Policy): AdmissionLimits {
   const pool = policy.workerPool?.enabled ? policy.workerPool : null
   const options = { status: pool?.overflowStatus ?? ERROR_STATUS.CONCURRENCY_LIMIT, headers: RETRY_AFTER }
   return {
     maxWorkers: pool === null ? policy.maxConcurrency : pool.maxWorkers,
-    maxQueue: pool?.maxQueue ?? 0,
-    queueTimeoutMs: pool?.queueTimeoutMs ?? 0,
+    maxQueue: pool?.maxQueue ?? policy.defaultQueue?.maxQueue ?? 0,
+    queueTimeoutMs: pool?.queueTimeoutMs ?? policy.defaultQueue?.timeoutMs ?? 0,
     overflow:
       pool === null
         ? new GatewayError('CONCURRENCY_LIMIT', 'concurrency limit reached', options)
         : new GatewayError('POOL_OVERFLOW', 'worker pool overflow', options),
-    queueTimeout: new GatewayError('POOL_OVERFLOW', 'worker pool queue timeout', options),
+    queueTimeout:
+      pool === null
+        ? new GatewayError('CONCURRENCY_LIMIT', 'concurrency queue timeout', options)
+        : new GatewayError('POOL_OVERFLOW', 'worker pool queue timeout', options),
   }
 }

@@ -20,7 +20,12 @@ const OPTIONS = {
   namespaceDepth: 3,
   forceUrl: false,
   hasFunctionsDir: false,
-  defaults: { defaultTimeoutMs: 2500, defaultMaxConcurrency: 20, defaultMaxBodyBytes: 1_048_576 },
+  defaults: {
+    defaultTimeoutMs: 2500,
+    defaultMaxConcurrency: 20,
+    defaultQueue: { maxQueue: 500, timeoutMs: 5000 },
+    defaultMaxBodyBytes: 1_048_576,
+  },
 } as const
 const HANDLER = "export const handler = () => ({ message: 'hello' })\n"
 

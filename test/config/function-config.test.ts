@@ -12,7 +12,12 @@ import type { Warning } from '../../lib/core/errors.ts'
 import { METHODS } from '../../lib/core/identity.ts'
 
 const FILE = 'users/fn.config.json'
-const DEFAULTS = { defaultTimeoutMs: 2500, defaultMaxConcurrency: 20, defaultMaxBodyBytes: 1_048_576 }
+const DEFAULTS = {
+  defaultTimeoutMs: 2500,
+  defaultMaxConcurrency: 20,
+  defaultQueue: { maxQueue: 500, timeoutMs: 5000 },
+  defaultMaxBodyBytes: 1_048_576,
+}
 
 const parse = (value: unknown) => parseFunctionConfigValue(value, FILE)
 const configOf = (value: unknown): FunctionConfig => {
@@ -455,6 +460,7 @@ t.test('[config/function-config.12] without any config a policy has the defaults
   t.same(mergePolicies([null, null], DEFAULTS, { kind: 'function' }), {
     timeoutMs: 2500,
     maxConcurrency: 20,
+    defaultQueue: { maxQueue: 500, timeoutMs: 5000 },
     maxBodyBytes: 1_048_576,
     methods: ['GET'],
     allowHosts: [],

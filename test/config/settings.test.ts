@@ -95,6 +95,8 @@ const CASES: Record<string, typeof SWITCH> = {
   ],
   defaultTimeoutMs: count(1, 0, 86_400_001),
   defaultMaxConcurrency: count(0, -1),
+  defaultMaxQueue: count(0, -1),
+  defaultQueueTimeoutMs: count(0, -1, 86_400_001),
   defaultMaxBodyBytes: count(1, 0, 2 ** 31),
   workerMemoryMb: count(16, 15, 0),
   runtimes: [

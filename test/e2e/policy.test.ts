@@ -194,6 +194,46 @@ t.test(
   },
 )
 
+t.test(
+  '[invocation/admission.14] a burst at a function without a limit of its own is answered, each call in turn',
+  async t => {
+    const bed = await serveTree(
+      t,
+      {
+        'plain.js': GATED.node!,
+        'set/handler.js': GATED.node!,
+        'set/fn.config.json': { json: { max_concurrency: 20 } },
+      },
+      { defaultMaxQueue: 30, defaultTimeoutMs: 20_000 },
+    )
+    const gate = bed.tree.path('open')
+    const stateOf = (name: string) => bed.stateOf(keyOf('node', name)).worker_pool
+    const burst = (name: string, count: number) =>
+      Array.from({ length: count }, () => get(`${bed.url}/${name}?gate=${encodeURIComponent(gate)}`))
+    const kind = burst('plain', 50)
+    await bed.until(() => stateOf('plain').queued === 30, '20 run, 30 wait')
+    t.match(await get(`${bed.url}/plain`), { status: 429, body: { error: 'concurrency limit reached' } })
+    const strict = burst('set', 25)
+    const refused = await Promise.race(strict)
+    t.match(refused, { status: 429, body: { error: 'concurrency limit reached' } }, 'one that is set is kept at once')
+    writeFileSync(gate, '')
+    const answers = await Promise.all(kind)
+    t.ok(answers.every(({ status }) => status === 200))
+    t.same((await Promise.all(strict)).map(({ status }) => status).filter(status => status === 429).length, 5)
+
+    const short = await serveTree(
+      t,
+      { 'plain.js': GATED.node! },
+      { defaultMaxConcurrency: 1, defaultQueueTimeoutMs: 30, defaultTimeoutMs: 20_000 },
+    )
+    const late = short.tree.path('open')
+    const [running, waiting] = [1, 2].map(() => get(`${short.url}/plain?gate=${encodeURIComponent(late)}`))
+    t.match(await Promise.race([running, waiting]), { status: 429, body: { error: 'concurrency queue timeout' } })
+    writeFileSync(late, '')
+    t.equal((await running!).status + (await waiting!).status, 200 + 429)
+  },
+)
+
 const SOCKET = 'x-fn-runtime-socket-index'
 
 t.test(

@@ -10,7 +10,12 @@ export const OPTIONS: DiscoverOptions = {
   namespaceDepth: 3,
   forceUrl: false,
   hasFunctionsDir: false,
-  defaults: { defaultTimeoutMs: 2500, defaultMaxConcurrency: 20, defaultMaxBodyBytes: 1_048_576 },
+  defaults: {
+    defaultTimeoutMs: 2500,
+    defaultMaxConcurrency: 20,
+    defaultQueue: { maxQueue: 500, timeoutMs: 5000 },
+    defaultMaxBodyBytes: 1_048_576,
+  },
 }
 
 export function snapshotOf(rootPath: string, more: Partial<SnapshotOptions> = {}): Snapshot {

@@ -5,6 +5,7 @@ import { callableOf } from '../../lib/discovery/callable.ts'
 export const TEST_POLICY: Policy = {
   timeoutMs: 2500,
   maxConcurrency: 20,
+  defaultQueue: null,
   maxBodyBytes: 1024 * 1024,
   methods: ['GET'],
   allowHosts: [],

@@ -13,7 +13,16 @@ const POOL = {
   overflowStatus: 503 as const,
 }
 
-t.test('[invocation/admission.2, invocation/admission.3] limits of a policy', async t => {
+t.test('[invocation/admission.2, invocation/admission.3, invocation/admission.14] limits of a policy', async t => {
+  const defaultQueue = { maxQueue: 9, timeoutMs: 50 }
+  t.match(toAdmissionLimits({ ...TEST_POLICY, defaultQueue }), {
+    maxWorkers: 20,
+    maxQueue: 9,
+    queueTimeoutMs: 50,
+    overflow: { status: 429, message: 'concurrency limit reached' },
+    queueTimeout: { status: 429, message: 'concurrency queue timeout', headers: { 'Retry-After': '1' } },
+  })
+  t.match(toAdmissionLimits({ ...TEST_POLICY, defaultQueue, workerPool: POOL }), { maxQueue: 4, queueTimeoutMs: 5 })
   t.match(toAdmissionLimits(TEST_POLICY), { maxWorkers: 20, maxQueue: 0, overflow: { status: 429 } })
   t.match(toAdmissionLimits({ ...TEST_POLICY, workerPool: POOL }), {
     maxWorkers: 3,
