@@ -1,6 +1,12 @@
 /** `fngw dev` and `fngw run`: one gateway from settings to signal. Owner: §1, page bin/dev. */
 
-import { createGateway, type Gateway, type GatewayOptions, type Listening } from '../lib/index.ts'
+import {
+  createGateway,
+  type Gateway,
+  type GatewayListening,
+  type GatewayOptions,
+  type ListenError,
+} from '../lib/index.ts'
 import type { Output } from './output.ts'
 import { createEventShow } from './show-events.ts'
 import { createLogShow } from './show-log.ts'
@@ -20,13 +26,14 @@ interface ServeOptions {
 /** Ports tried after a busy default one. */
 const NEXT_PORTS = 20
 
-async function listen(gateway: Gateway, show: Show): Promise<Listening> {
+async function listen(gateway: Gateway, show: Show): Promise<GatewayListening> {
   const { port, portExplicit } = gateway.settings
   for (let tries = 0; ; tries++) {
     try {
       return await gateway.listen({ port: port + tries })
     } catch (error) {
-      const isBusy = (error as { code?: string }).code === 'EADDRINUSE'
+      const { code, port: refused } = error as ListenError
+      const isBusy = code === 'EADDRINUSE' && refused === port + tries
       if (!isBusy || portExplicit || tries >= NEXT_PORTS) throw new CommandError((error as Error).message)
       show.note(`port ${port + tries} is in use, trying ${port + tries + 1}`)
     }
@@ -48,7 +55,8 @@ export async function serve(options: ServeOptions): Promise<number> {
   const gateway = await createGateway(options.gateway)
   const show = createShow(gateway, options)
   try {
-    const { url } = await listen(gateway, show)
+    const { url, control } = await listen(gateway, show)
+    if (control !== null) show.note(`control plane at ${control.url}/_fn, and only there`)
     show.ready(gateway, url)
     show.follow(gateway)
     show.stopping(await ended)

@@ -6,8 +6,8 @@ import type { Clock } from './core/clock.ts'
 import type { Warning } from './core/errors.ts'
 import type { Explanation as IgnoredExplanation } from './discovery/explain-ignored.ts'
 import type { InjectRequest, InjectResponse } from './http/inject.ts'
-import type { Listening } from './http/server.ts'
 import type { InternalResult } from './invocation/internal-call.ts'
+import type { GatewayListening } from './listeners.ts'
 import type { EventName, Listener } from './observe/events.ts'
 import type { Explanation } from './router/explain.ts'
 
@@ -50,7 +50,7 @@ export interface Gateway extends AsyncDisposable {
   /** Problems of settings, tree and programs that do not keep the gateway from serving. */
   readonly warnings: readonly Warning[]
   /** Serves HTTP. @throws ListenError */
-  listen(address?: { port?: number; host?: string }): Promise<Listening>
+  listen(address?: { port?: number; host?: string }): Promise<GatewayListening>
   /** Serves one request of a host application; `next` gets what has no route here. */
   handle(req: IncomingMessage, res: ServerResponse, next?: () => void): void
   /** Serves a web request. */

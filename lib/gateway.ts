@@ -32,7 +32,7 @@ import {
 } from './gateway-types.ts'
 import { DebugHeaders } from './http/debug-headers.ts'
 import { readDescriptorLimit } from './http/descriptor-limit.ts'
-import type { HttpRequest, HttpResponse } from './http/exchange.ts'
+import type { Exchange, HttpRequest, HttpResponse } from './http/exchange.ts'
 import { fetchWith } from './http/fetch.ts'
 import { toHomeSteps } from './http/home.ts'
 import { type InjectRequest, type InjectResponse, inject } from './http/inject.ts'
@@ -40,7 +40,6 @@ import { createOpenApiStep } from './http/openapi-step.ts'
 import { PublicHandler } from './http/public.ts'
 import { createRequestListener } from './http/request-record.ts'
 import { refuseRequest, Responder } from './http/respond.ts'
-import { HttpServer, type Listening } from './http/server.ts'
 import { WorkerPool } from './invocation/admission.ts'
 import { TrustedProxies } from './invocation/client-address.ts'
 import { toStaticContext } from './invocation/event.ts'
@@ -49,7 +48,9 @@ import { Invoker } from './invocation/invoke.ts'
 import { RequestIds } from './invocation/request-ids.ts'
 import type { EventName, Listener } from './observe/events.ts'
 import { Journal } from './observe/journal.ts'
+import { type GatewayListening, Listeners } from './listeners.ts'
 import { type Changed, Reloader } from './reloader.ts'
+import { buildRouteTable } from './router/route-builder.ts'
 import { explain } from './router/explain.ts'
 import { toDocumentedRoutes } from './router/route-records.ts'
 import type { RouteTable } from './router/route-table.ts'
@@ -116,6 +117,7 @@ class FunctionGateway implements Gateway {
   readonly #ids = new RequestIds(randomBytes(6).toString('hex'))
   readonly #keepWarm: KeepWarm
   readonly #public: PublicHandler
+  readonly #listeners: Listeners
   readonly #loader: CatalogLoader
   readonly #reloader: Reloader
   readonly #lifecycle = { draining: false }
@@ -123,8 +125,6 @@ class FunctionGateway implements Gateway {
   #catalog!: Catalog
   #logWarnings: readonly Warning[] = []
   #runtimeWarnings: readonly Warning[] = []
-  #server: HttpServer | null = null
-  #listening: Listening | null = null
   #closing: Promise<void> | null = null
 
   constructor({ settings, sources, warnings }: ResolvedSettings, host: Host) {
@@ -139,7 +139,7 @@ class FunctionGateway implements Gateway {
     this.#pool = new WorkerPool(clock)
     this.#builds = this.#createBuilds()
     this.#runtimes = this.#createRuntimes()
-    this.#edge = new EdgeProxy({ clock, listening: () => (this.#listening === null ? [] : [this.#listening]) })
+    this.#edge = new EdgeProxy({ clock, listening: () => this.#listeners.all })
     this.#invoker = new Invoker({
       clock,
       runtimes: this.#runtimes.byName,
@@ -153,7 +153,17 @@ class FunctionGateway implements Gateway {
       functions: () => this.#catalog.functions,
       ping: fn => ping(request => this.#invokeInternal(request), this.#ids, fn),
     })
-    this.#public = this.#createPublicHandler()
+    const handlers = this.#createHandlers()
+    this.#public = handlers.public
+    this.#listeners = new Listeners({
+      public: handlers.public.handle,
+      control: handlers.control?.handle ?? null,
+      clock,
+      requestIds: this.#ids,
+      lifecycle: this.#lifecycle,
+      onProblem: message => this.#journal.log('warn', message),
+      descriptorLimit: readDescriptorLimit(),
+    })
     this.#loader = this.#createLoader()
     this.#reloader = this.#createReloader()
   }
@@ -196,7 +206,8 @@ class FunctionGateway implements Gateway {
     })
   }
 
-  #createPublicHandler(): PublicHandler {
+  /** The handler of the public socket, and that of the control plane's own, if it has one. */
+  #createHandlers(): { public: PublicHandler; control: PublicHandler | null } {
     const { settings } = this
     const { clock } = this.#host
     const responder = new Responder({
@@ -213,9 +224,9 @@ class FunctionGateway implements Gateway {
       keepWarm: () => this.#keepWarm.rows(),
       reload: () => this.reload(),
       isTrustedProxy: address => proxies.isTrusted(address),
-      now: () => clock.wall(),
+      clock,
     })
-    return new PublicHandler({
+    const shared = {
       clock,
       invoker: this.#invoker,
       responder,
@@ -226,9 +237,17 @@ class FunctionGateway implements Gateway {
         cold: call.cold,
       })),
       trustedProxyCidrs: settings.trustedProxyCidrs,
-      catalog: () => this.#catalog,
-      control: control.handle,
-    })
+    }
+    const catalog = () => this.#catalog
+    if (settings.controlPort === null)
+      return { public: new PublicHandler({ ...shared, catalog, control: control.handle }), control: null }
+    // Reserved paths stay reserved where nobody answers them.
+    const refuse = (exchange: Exchange) => responder.sendError(exchange, new GatewayError('NOT_FOUND', 'not found'))
+    const nothing = { routes: buildRouteTable([], { functions: [], forceUrl: false }), before: [], after: [] }
+    return {
+      public: new PublicHandler({ ...shared, catalog, control: refuse }),
+      control: new PublicHandler({ ...shared, catalog: () => nothing, control: control.handle }),
+    }
   }
 
   #createLoader(): CatalogLoader {
@@ -317,25 +336,10 @@ class FunctionGateway implements Gateway {
     return [...this.#settingWarnings, ...this.#logWarnings, ...this.#runtimeWarnings, ...this.#catalog.warnings]
   }
 
-  async listen(address: { port?: number; host?: string } = {}): Promise<Listening> {
-    if (this.#closing !== null) throw new GatewayError('SHUTTING_DOWN', 'gateway is closed')
-    if (this.#server !== null) throw new GatewayError('INTERNAL', 'gateway is already listening')
-    const server = new HttpServer({
-      handle: this.#public.handle,
-      clock: this.#host.clock,
-      requestIds: this.#ids,
-      lifecycle: this.#lifecycle,
-      onProblem: message => this.#journal.log('warn', message),
-      descriptorLimit: readDescriptorLimit(),
-    })
-    this.#server = server
-    try {
-      this.#listening = await server.listen(address.port ?? this.settings.port, address.host ?? this.settings.host)
-      return this.#listening
-    } catch (error) {
-      this.#server = null
-      throw error
-    }
+  async listen(address: { port?: number; host?: string } = {}): Promise<GatewayListening> {
+    this.#assertOpen()
+    const { port, host, controlPort } = this.settings
+    return this.#listeners.listen(address.port ?? port, address.host ?? host, controlPort)
   }
 
   readonly handle = (req: IncomingMessage, res: ServerResponse, next?: () => void): void => {
@@ -415,7 +419,7 @@ class FunctionGateway implements Gateway {
     this.#lifecycle.draining = true
     const reloading = this.#reloader.close()
     this.#keepWarm.stop()
-    await this.#server?.close(timeoutMs)
+    await this.#listeners.close(timeoutMs)
     await reloading
     await this.#builds.close()
     await this.#runtimes.close(left())

@@ -504,6 +504,17 @@ export const SETTING_OPTIONS = {
     fallback: null,
     secret: true,
   }),
+  controlPort: option(
+    'Control plane',
+    'TCP port on which /_fn and /console are served, and only there; 0 takes a free one.',
+    {
+      env: 'FN_CONTROL_PORT',
+      key: 'control-port',
+      flags: '--control-port <number>',
+      field: integer({ min: 0, max: 65_535 }),
+      fallback: null,
+    },
+  ),
   consoleHosts: option('Control plane', 'Host names, besides loopback and addresses, of a local control-plane call.', {
     env: 'FN_CONSOLE_HOSTS',
     key: 'console-hosts',

@@ -86,6 +86,8 @@ export interface Settings {
   consoleLocalOnly: boolean
   adminToken: string | null
   /** Host names besides loopback and addresses that a local control-plane call may carry. */
+  /** Null where the control plane shares the public port. */
+  controlPort: number | null
   consoleHosts: readonly string[]
   trustedProxyCidrs: readonly string[]
   schedulerEnabled: boolean

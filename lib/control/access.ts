@@ -3,6 +3,7 @@
 import { timingSafeEqual } from 'node:crypto'
 import { isIP } from 'node:net'
 import { GatewayError } from '../core/errors.ts'
+import { isJsonType } from '../core/http-text.ts'
 import type { Settings } from '../config/settings.ts'
 
 export type AccessFlags = Pick<
@@ -22,14 +23,22 @@ export interface Caller {
   host: string | null
   origin: string | null
   fetchSite: string | null
+  contentType: string | null
+  /** Value of REQUEST_MARK. */
+  mark: string | null
   token: string | null
 }
+
+/** A header that a page can send only by a script of its own origin: no form, image or link carries it. */
+export const REQUEST_MARK = 'x-fngw-request'
 
 export interface EndpointAccess {
   /** Answered even when the API is off or the caller is remote (health). */
   open: boolean
   /** Needs write permission for every method but GET, HEAD and OPTIONS. */
   write: boolean
+  /** Does something, whatever the method. */
+  acts: boolean
 }
 
 const SAFE_METHODS = new Set(['GET', 'HEAD', 'OPTIONS'])
@@ -72,7 +81,7 @@ function isLocalCaller(caller: Caller, consoleHosts: readonly string[]): boolean
 
 /** An unsafe call made by a page of another site. */
 function isCrossSite(caller: Caller): boolean {
-  if (caller.fetchSite === 'cross-site') return true
+  if (caller.fetchSite?.includes('cross-site') === true) return true
   if (caller.origin === null) return false
   try {
     return new URL(caller.origin).host !== caller.host
@@ -82,7 +91,18 @@ function isCrossSite(caller: Caller): boolean {
 }
 
 /**
- * Applies the rules in their order: surface off 404, wrong token 401, remote 403, cross-site 403, write 403.
+ * True when nothing but the caller's own code can have made the call: a mark or a type that no markup can send, or no
+ * browser at all. Browsers name the origin of every unsafe call or say where it came from, and a form names its type.
+ */
+function isDeliberate({ mark, contentType, origin, fetchSite }: Caller): boolean {
+  if (mark !== null || (contentType !== null && isJsonType(contentType))) return true
+  // "none" is somebody who typed the address.
+  return contentType === null && origin === null && (fetchSite === null || fetchSite === 'none')
+}
+
+/**
+ * Applies the rules in their order: surface off 404, wrong token 401, remote 403, cross-site 403, made by markup 403,
+ * write 403.
  * @returns null when the call may go on
  */
 export function checkAccess(caller: Caller, endpoint: EndpointAccess, flags: AccessFlags): GatewayError | null {
@@ -94,8 +114,10 @@ export function checkAccess(caller: Caller, endpoint: EndpointAccess, flags: Acc
   }
   const local = isLocalCaller(caller, flags.consoleHosts)
   if (flags.consoleLocalOnly && !local) return new GatewayError('FORBIDDEN', 'console api local-only')
-  if (SAFE_METHODS.has(caller.method)) return null
+  if (SAFE_METHODS.has(caller.method) && !endpoint.acts) return null
   if (isCrossSite(caller)) return new GatewayError('FORBIDDEN', 'cross-site request refused')
+  if (!isDeliberate(caller))
+    return new GatewayError('FORBIDDEN', 'send the header X-Fngw-Request: 1, or Content-Type: application/json')
   if (endpoint.write && !flags.consoleWriteEnabled) return new GatewayError('FORBIDDEN', 'console write disabled')
   return null
 }

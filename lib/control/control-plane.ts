@@ -1,17 +1,23 @@
 /** `/_fn/*`: one table of endpoints, each with its access rule. Spec: §4.2. */
 
+import type { Clock } from '../core/clock.ts'
 import { GatewayError, toGatewayError } from '../core/errors.ts'
 import { toAllow } from '../core/http-text.ts'
 import type { Settings } from '../config/settings.ts'
+import { type ConstantAnswer, sendConstant, toConstantAnswer } from '../http/constant-answer.ts'
 import type { Exchange } from '../http/exchange.ts'
 import type { Responder } from '../http/respond.ts'
 import { isForwarded } from '../invocation/client-address.ts'
-import type { KeepWarmRow } from '../scheduler/keep-warm.ts'
+import { ADMIN_TOKEN_HEADER, headerOf } from '../invocation/forwarded-headers.ts'
 import { unescapeCanonical } from '../router/path.ts'
-import { type Caller, checkAccess, type EndpointAccess, maySeeDetails } from './access.ts'
+import type { KeepWarmRow } from '../scheduler/keep-warm.ts'
+import { type Caller, checkAccess, type EndpointAccess, maySeeDetails, REQUEST_MARK } from './access.ts'
 import { type GatewayState, toCatalogRecord, toHealthRecord, toReloadRecord, toSchedulesRecord } from './records.ts'
 
-interface ControlOptions {
+/** Milliseconds for which strangers get the same health record: making it looks at every function. */
+export const STRANGERS_HEALTH_MS = 1000
+
+export interface ControlOptions {
   settings: Settings
   responder: Responder
   /** The state now; `details` tells whether paths and addresses may be shown. */
@@ -20,13 +26,7 @@ interface ControlOptions {
   /** Resolves when the new catalog is in force. */
   reload: () => Promise<void>
   isTrustedProxy: (address: string) => boolean
-  /** Wall clock, ms. */
-  now: () => number
-}
-
-interface ControlRequest {
-  exchange: Exchange
-  details: boolean
+  clock: Clock
 }
 
 interface ControlReply {
@@ -34,120 +34,113 @@ interface ControlReply {
   body: unknown
 }
 
+/** What an endpoint works with. */
+interface ControlContext extends ControlOptions {
+  /** Paths and addresses may be shown. */
+  details: boolean
+  strangersHealth: () => ConstantAnswer
+}
+
 interface Endpoint {
+  method: string
+  path: string
   access: EndpointAccess
-  handle: (request: ControlRequest, options: ControlOptions) => ControlReply | Promise<ControlReply>
+  handle: (context: ControlContext) => ControlReply | ConstantAnswer | Promise<ControlReply>
 }
 
-const OPEN: EndpointAccess = { open: true, write: false }
-const READ: EndpointAccess = { open: false, write: false }
+const OPEN: EndpointAccess = { open: true, write: false, acts: false }
+const READ: EndpointAccess = { open: false, write: false, acts: false }
+const ACT: EndpointAccess = { open: false, write: false, acts: true }
 
-const reload: Endpoint = {
-  access: READ,
-  handle: async ({ details }, options) => {
-    await options.reload()
-    return { status: 200, body: toReloadRecord(options.state(details), options.now()) }
-  },
+const ENDPOINTS: readonly Endpoint[] = [
+  { method: 'GET', path: '/_fn/health', access: OPEN, handle: readHealth },
+  { method: 'GET', path: '/_fn/catalog', access: READ, handle: readCatalog },
+  { method: 'GET', path: '/_fn/schedules', access: READ, handle: readSchedules },
+  { method: 'POST', path: '/_fn/reload', access: ACT, handle: reload },
+  // Watchers of older tools ask so.
+  { method: 'GET', path: '/_fn/reload', access: ACT, handle: reload },
+]
+
+function readHealth({ details, state, strangersHealth }: ControlContext): ControlReply | ConstantAnswer {
+  return details ? toHealthRecord(state(true)) : strangersHealth()
 }
 
-/** Path to method to endpoint. */
-const ENDPOINTS: ReadonlyMap<string, ReadonlyMap<string, Endpoint>> = new Map([
-  [
-    '/_fn/health',
-    new Map([
-      [
-        'GET',
-        {
-          access: OPEN,
-          handle: ({ details }: ControlRequest, options: ControlOptions) => toHealthRecord(options.state(details)),
-        },
-      ],
-    ]),
-  ],
-  [
-    '/_fn/catalog',
-    new Map([
-      [
-        'GET',
-        {
-          access: READ,
-          handle: ({ details }: ControlRequest, options: ControlOptions) => ({
-            status: 200,
-            body: toCatalogRecord(options.state(details)),
-          }),
-        },
-      ],
-    ]),
-  ],
-  [
-    '/_fn/schedules',
-    new Map([
-      [
-        'GET',
-        {
-          access: READ,
-          handle: ({ details }: ControlRequest, options: ControlOptions) => ({
-            status: 200,
-            body: toSchedulesRecord(options.keepWarm(), options.state(details), options.now()),
-          }),
-        },
-      ],
-    ]),
-  ],
-  // GET as well: a rescan harms nothing, and watchers of older tools use it.
-  [
-    '/_fn/reload',
-    new Map([
-      ['POST', reload],
-      ['GET', reload],
-    ]),
-  ],
-])
+function readCatalog({ details, state }: ControlContext): ControlReply {
+  return { status: 200, body: toCatalogRecord(state(details)) }
+}
+
+function readSchedules({ details, state, keepWarm, clock }: ControlContext): ControlReply {
+  return { status: 200, body: toSchedulesRecord(keepWarm(), state(details), clock.wall()) }
+}
+
+async function reload({ details, state, clock, ...options }: ControlContext): Promise<ControlReply> {
+  await options.reload()
+  return { status: 200, body: toReloadRecord(state(details), clock.wall()) }
+}
+
+/** Path to its endpoints. */
+const BY_PATH: ReadonlyMap<string, readonly Endpoint[]> = new Map(
+  ENDPOINTS.map(({ path }) => [path, ENDPOINTS.filter(endpoint => endpoint.path === path)]),
+)
 
 /** Every endpoint, for the OpenAPI document. */
-export const CONTROL_PATHS: readonly { path: string; methods: readonly string[] }[] = [...ENDPOINTS].map(
-  ([path, methods]) => ({ path, methods: [...methods.keys()] }),
+export const CONTROL_PATHS: readonly { path: string; methods: readonly string[] }[] = [...BY_PATH].map(
+  ([path, endpoints]) => ({ path, methods: endpoints.map(({ method }) => method) }),
 )
 
 /** Answers everything at or below `/_fn` and `/console`. */
 export class ControlPlane {
   readonly #options: ControlOptions
+  #strangers: { health: ConstantAnswer; madeAt: number } | null = null
 
   constructor(options: ControlOptions) {
     this.#options = options
   }
 
   readonly handle = (exchange: Exchange): void => {
+    const { responder } = this.#options
     this.#answer(exchange).then(
-      ({ status, body }) => this.#options.responder.sendJson(exchange, status, body, ['Cache-Control', 'no-store']),
-      error => this.#options.responder.sendError(exchange, toGatewayError(error), ['Cache-Control', 'no-store']),
+      reply => {
+        if ('etag' in reply) sendConstant(exchange, reply)
+        else responder.sendJson(exchange, reply.status, reply.body, ['Cache-Control', 'no-store'])
+      },
+      error => responder.sendError(exchange, toGatewayError(error), ['Cache-Control', 'no-store']),
     )
   }
 
-  async #answer(exchange: Exchange): Promise<ControlReply> {
+  async #answer(exchange: Exchange): Promise<ControlReply | ConstantAnswer> {
     const { settings } = this.#options
     const path = exchange.path.includes('%') ? unescapeCanonical(exchange.path) : exchange.path
     if (path === '/console' || path.startsWith('/console/')) throw new GatewayError('NOT_FOUND', 'console ui disabled')
-    const methods = ENDPOINTS.get(path)
+    const endpoints = BY_PATH.get(path)
     const method = exchange.method === 'HEAD' ? 'GET' : exchange.method
     const caller = this.#toCaller(exchange)
-    const endpoint = methods?.get(method)
+    const endpoint = endpoints?.find(one => one.method === method)
     // Refused before it is told whether the path exists.
     const refused = checkAccess(caller, endpoint?.access ?? READ, settings)
     if (refused !== null) throw refused
-    if (methods === undefined) throw new GatewayError('NOT_FOUND', 'not found')
+    if (endpoints === undefined) throw new GatewayError('NOT_FOUND', 'not found')
     if (endpoint === undefined) {
-      throw new GatewayError('METHOD_NOT_ALLOWED', 'method not allowed', {
-        headers: { Allow: toAllow([...methods.keys()]) },
-      })
+      const headers = { Allow: toAllow(endpoints.map(one => one.method)) }
+      throw new GatewayError('METHOD_NOT_ALLOWED', 'method not allowed', { headers })
     }
-    return endpoint.handle({ exchange, details: maySeeDetails(caller, settings) }, this.#options)
+    const details = maySeeDetails(caller, settings)
+    return endpoint.handle({ ...this.#options, details, strangersHealth: this.#strangersHealth })
+  }
+
+  /** Whoever may not see details gets what was made for another one a moment ago. */
+  readonly #strangersHealth = (): ConstantAnswer => {
+    const { clock, state } = this.#options
+    const now = clock.monotonic()
+    if (this.#strangers === null || now - this.#strangers.madeAt >= STRANGERS_HEALTH_MS) {
+      const { status, body } = toHealthRecord(state(false))
+      this.#strangers = { health: toConstantAnswer(status, body), madeAt: now }
+    }
+    return this.#strangers.health
   }
 
   #toCaller(exchange: Exchange): Caller {
-    const headers = new Map<string, string>()
     const { rawHeaders } = exchange.req
-    for (let i = 0; i + 1 < rawHeaders.length; i += 2) headers.set(rawHeaders[i]!.toLowerCase(), rawHeaders[i + 1]!)
     const socketAddress = exchange.connection.address
     return {
       method: exchange.method,
@@ -155,9 +148,11 @@ export class ControlPlane {
       clientAddress: exchange.ip,
       forwarded: !this.#options.isTrustedProxy(socketAddress) && isForwarded(rawHeaders),
       host: exchange.host === '' ? null : exchange.host,
-      origin: headers.get('origin') ?? null,
-      fetchSite: headers.get('sec-fetch-site') ?? null,
-      token: headers.get('x-fn-admin-token') ?? null,
+      origin: headerOf(rawHeaders, 'origin'),
+      fetchSite: headerOf(rawHeaders, 'sec-fetch-site'),
+      contentType: headerOf(rawHeaders, 'content-type'),
+      mark: headerOf(rawHeaders, REQUEST_MARK),
+      token: headerOf(rawHeaders, ADMIN_TOKEN_HEADER),
     }
   }
 }

@@ -55,6 +55,10 @@ function toRuntimeRecord(health: RuntimeHealth, state: GatewayState): Record<str
   }
 }
 
+function isWarm(fn: FunctionVersion, { runtimes }: GatewayState): boolean {
+  return (runtimes.get(fn.runtime)?.workerCount(fn.key) ?? 0) > 0
+}
+
 function toFunctionState(
   fn: FunctionVersion,
   state: GatewayState,
@@ -97,8 +101,7 @@ export function toHealthRecord(state: GatewayState): { status: number; body: Rec
     runtimes[name] = toRuntimeRecord(health, state)
   }
   const admission = new Map(state.admission.map(snapshot => [snapshot.key, snapshot]))
-  const states = state.functions.map(fn => toFunctionState(fn, state, admission))
-  const warm = states.filter(one => one.state === 'warm').length
+  const warm = state.functions.filter(fn => isWarm(fn, state)).length
   const sum = (field: 'active' | 'queued' | 'overflows' | 'queue_timeouts'): number =>
     state.admission.reduce((total, snapshot) => total + snapshot[field], 0)
   const body = {
@@ -113,10 +116,10 @@ export function toHealthRecord(state: GatewayState): { status: number; body: Rec
     },
     functions: {
       summary: {
-        total: states.length,
+        total: state.functions.length,
         warm,
         stale: 0,
-        cold: states.length - warm,
+        cold: state.functions.length - warm,
         keep_warm_enabled: state.functions.filter(fn => fn.policy.keepWarm?.enabled).length,
         pool_enabled: state.functions.filter(fn => fn.policy.workerPool?.enabled).length,
         pool_active: sum('active'),
@@ -125,7 +128,7 @@ export function toHealthRecord(state: GatewayState): { status: number; body: Rec
         pool_queue_overflow_drops: sum('overflows'),
         pool_queue_timeout_drops: sum('queue_timeouts'),
       },
-      states,
+      ...(state.details ? { states: state.functions.map(fn => toFunctionState(fn, state, admission)) } : {}),
     },
     runtimes,
   }

@@ -44,6 +44,13 @@ export function withoutHeaders(
   return kept
 }
 
+const JSON_TYPE = /^application\/(?:[\w.+-]+\+)?json\s*(?:;|$)/i
+
+/** True for a `Content-Type` of JSON: one that no plain form of a page can send. */
+export function isJsonType(contentType: string): boolean {
+  return JSON_TYPE.test(contentType.trim())
+}
+
 /** Text without its percent escapes, undone once; null when one is malformed or not UTF-8 (`%zz`, `%c0%ae`). */
 export function decodePercent(text: string): string | null {
   if (!text.includes('%')) return text

@@ -1,6 +1,7 @@
 /** The route table as an OpenAPI 3.1 document. Pure; the caller brings the hints. Spec: §1, 5; page http/openapi. */
 
 import type { FunctionVersion } from '../core/catalog.ts'
+import { isJsonType } from '../core/http-text.ts'
 import { type Method, METHODS } from '../core/identity.ts'
 import { DEFAULT_VERSION_LABEL, toVersionPath } from '../core/versions.ts'
 import { ADMIN_TOKEN_HEADER } from '../invocation/forwarded-headers.ts'
@@ -148,11 +149,9 @@ function toOperation(
   }
 }
 
-const JSON_TYPE = /^application\/(?:[\w.+-]+\+)?json(?:\s*;|$)/i
-
 /** An example of JSON that was written as a text is shown as what it says, or a reader would send it in quotes. */
 function toExample(body: unknown, contentType: string): unknown {
-  if (typeof body !== 'string' || !JSON_TYPE.test(contentType)) return body
+  if (typeof body !== 'string' || !isJsonType(contentType)) return body
   try {
     const value: unknown = JSON.parse(body)
     return typeof value === 'object' && value !== null ? value : body

@@ -40,6 +40,8 @@ export interface ServerOptions {
   requestIds: RequestIds
   /** Set to true by close. */
   lifecycle: { draining: boolean }
+  /** Flag by which the port is chosen, for messages. */
+  portFlag?: string
   /** Told of what goes wrong while listening, such as no descriptors left. */
   onProblem?: (message: string) => void
   /** Files that this process may have open; null or absent when unknown. Clients may take all but a reserve. */
@@ -59,11 +61,13 @@ export interface Listening {
 /** A port that cannot be listened on; `code` is the system's, such as EADDRINUSE. */
 export class ListenError extends Error {
   readonly code: string
+  readonly port: number
 
-  constructor(code: string, message: string, cause: unknown) {
+  constructor(code: string, port: number, message: string, cause: unknown) {
     super(message, { cause })
     this.name = 'ListenError'
     this.code = code
+    this.port = port
   }
 }
 
@@ -122,7 +126,8 @@ export class HttpServer {
    */
   listen(port: number, host: string): Promise<Listening> {
     return new Promise((resolve, reject) => {
-      const onError = (error: NodeJS.ErrnoException) => reject(toListenError(error, port, host))
+      const onError = (error: NodeJS.ErrnoException) =>
+        reject(toListenError(error, port, host, this.#options.portFlag ?? '--port'))
       this.#server.once('error', onError)
       this.#server.listen(port, host, () => {
         this.#server.removeListener('error', onError)
@@ -266,14 +271,14 @@ function toRefusal(error: NodeJS.ErrnoException & { rawPacket?: Buffer; bytesPar
   return new GatewayError('BAD_REQUEST', 'malformed request')
 }
 
-function toListenError(error: NodeJS.ErrnoException, port: number, host: string): ListenError {
+function toListenError(error: NodeJS.ErrnoException, port: number, host: string, flag: string): ListenError {
   const code = error.code ?? 'UNKNOWN'
   const reasons: Record<string, string> = {
-    EADDRINUSE: 'is in use: stop the program that listens there, or choose another port with --port',
-    EACCES: 'is not permitted: ports below 1024 need privileges, choose another with --port',
+    EADDRINUSE: `is in use: stop the program that listens there, or choose another port with ${flag}`,
+    EACCES: `is not permitted: ports below 1024 need privileges, choose another with ${flag}`,
     EADDRNOTAVAIL: 'is no address of this machine: choose another with --host',
     ENOTFOUND: 'is no known host: choose another with --host',
   }
   const reason = reasons[code] ?? `cannot be listened on: ${error.message}`
-  return new ListenError(code, `${host}:${port} ${reason}`, error)
+  return new ListenError(code, port, `${host}:${port} ${reason}`, error)
 }

@@ -155,6 +155,14 @@ const CASES: Record<string, typeof SWITCH> = {
   consoleWriteEnabled: SWITCH,
   consoleLocalOnly: SWITCH,
   adminToken: [[[' tok-en.1 ', 'tok-en.1']], ['two words', 'tökén', 'a\u0007b'], []],
+  controlPort: [
+    [
+      ['0', 0],
+      ['9000', 9000],
+    ],
+    ['70000', '-1', 'x', '1.5'],
+    [1.5, true, {}],
+  ],
   consoleHosts: [[['Dev.example,box:8080', ['dev.example', 'box:8080']]], ['http://x', 'a b'], [5, ['/x'], {}]],
   schedulerEnabled: SWITCH,
   schedulerIntervalSeconds: [[['2.5', 2.5]], ['x', '3601', '1m'], ['5', true, 3601]],

@@ -17,12 +17,15 @@ const local: Caller = {
   host: '127.0.0.1:8080',
   origin: null,
   fetchSite: null,
+  contentType: null,
+  mark: null,
   token: null,
 }
 const remote: Caller = { ...local, socketAddress: '10.1.2.3', clientAddress: '10.1.2.3' }
-const read = { open: false, write: false }
-const write = { open: false, write: true }
-const open = { open: true, write: false }
+const read = { open: false, write: false, acts: false }
+const write = { open: false, write: true, acts: false }
+const open = { open: true, write: false, acts: false }
+const act = { open: false, write: false, acts: true }
 
 function status(caller: Partial<Caller>, endpoint = read, changed: Partial<AccessFlags> = {}): number {
   return checkAccess({ ...local, ...caller }, endpoint, { ...flags, ...changed })?.status ?? 200
@@ -92,16 +95,65 @@ t.test('[control/access.5] a page of another site cannot act', async t => {
   const post = { method: 'POST' }
   const cases: [name: string, caller: Partial<Caller>, want: number][] = [
     ['no origin (curl)', post, 200],
-    ['own origin', { ...post, origin: 'http://127.0.0.1:8080' }, 200],
+    ['own origin', { ...post, origin: 'http://127.0.0.1:8080', mark: '1' }, 200],
     ['foreign origin', { ...post, origin: 'http://evil.example' }, 403],
     ['another port', { ...post, origin: 'http://127.0.0.1:9999' }, 403],
     ['origin null', { ...post, origin: 'null' }, 403],
     ['cross-site', { ...post, fetchSite: 'cross-site' }, 403],
-    ['same-origin', { ...post, fetchSite: 'same-origin' }, 200],
+    ['same-origin', { ...post, fetchSite: 'same-origin', mark: '1' }, 200],
+    ['cross-site with the mark', { ...post, fetchSite: 'cross-site', mark: '1' }, 403],
     ['a token exempts', { ...post, origin: 'http://evil.example', token: 's3cret-token' }, 200],
     ['a safe call', { method: 'GET', origin: 'http://evil.example' }, 200],
   ]
   for (const [name, caller, want] of cases) t.equal(status(caller), want, name)
+})
+
+/** What sends a call, as its headers tell. */
+const CALLERS: readonly (readonly [name: string, caller: Partial<Caller>, post: number, get: number])[] = [
+  ['curl -X POST', {}, 200, 200],
+  ['curl with JSON', { contentType: 'application/json' }, 200, 200],
+  ['curl -d', { contentType: 'application/x-www-form-urlencoded' }, 403, 403],
+  ['curl -d with the mark', { contentType: 'application/x-www-form-urlencoded', mark: '1' }, 200, 200],
+  ['an address that is typed', { fetchSite: 'none' }, 200, 200],
+  ['an image of its own origin', { fetchSite: 'same-origin' }, 403, 403],
+  ['an image of another port', { fetchSite: 'same-site' }, 403, 403],
+  ['an image of another site', { fetchSite: 'cross-site' }, 403, 403],
+  [
+    'a form of its own origin',
+    { origin: 'http://127.0.0.1:8080', fetchSite: 'same-origin', contentType: 'application/x-www-form-urlencoded' },
+    403,
+    403,
+  ],
+  ['a form of an older browser', { contentType: 'multipart/form-data; boundary=x' }, 403, 403],
+  ['a form that looks like JSON', { origin: 'http://127.0.0.1:8080', contentType: 'text/plain' }, 403, 403],
+  ['a beacon of its own origin', { origin: 'http://127.0.0.1:8080', fetchSite: 'same-origin' }, 403, 403],
+  [
+    'a script of its own origin, JSON',
+    { origin: 'http://127.0.0.1:8080', fetchSite: 'same-origin', contentType: 'application/json; charset=utf-8' },
+    200,
+    200,
+  ],
+  [
+    'a script of its own origin, mark',
+    { origin: 'http://127.0.0.1:8080', fetchSite: 'same-origin', mark: '1' },
+    200,
+    200,
+  ],
+  ['a script of another origin, JSON', { origin: 'http://evil.example', contentType: 'application/json' }, 403, 403],
+  ['a script of another origin, mark', { origin: 'http://evil.example', fetchSite: 'same-site', mark: '1' }, 403, 403],
+]
+
+t.test('[control/access.5, control/access.8] who may act: no markup of a page, whatever its origin', async t => {
+  for (const [name, caller, post, get] of CALLERS) {
+    t.equal(status({ ...caller, method: 'POST' }), post, `${name}: POST`)
+    t.equal(status({ ...caller, method: 'DELETE' }), post, `${name}: DELETE`)
+    t.equal(status({ ...caller, method: 'GET' }, act), get, `${name}: GET that acts`)
+    t.equal(status({ ...caller, method: 'GET' }), 200, `${name}: GET`)
+    t.equal(status({ ...caller, method: 'POST', token: 's3cret-token' }), 200, `${name}: with the token`)
+    t.equal(status({ ...caller, ...remote, method: 'POST', origin: null }), 403, `${name}: remote`)
+  }
+  const refused = checkAccess({ ...local, method: 'POST', contentType: 'text/plain' }, read, flags)
+  t.equal(refused?.message, 'send the header X-Fngw-Request: 1, or Content-Type: application/json')
 })
 
 t.test('[control/access.7] details are for local callers and token holders', async t => {

@@ -1,5 +1,7 @@
 import t from 'tap'
+import { STRANGERS_HEALTH_MS } from '../../lib/control/control-plane.ts'
 import { createGateway, type GatewayOptions } from '../../lib/index.ts'
+import { FakeClock } from '../helpers/clock.ts'
 import { makeTree } from '../helpers/tree.ts'
 
 type Json = Record<string, unknown>
@@ -42,7 +44,6 @@ t.test(
       ['GET', '/_fn', {}, 404],
       ['GET', '/console', {}, 404],
       ['GET', '/console/scheduler', {}, 404],
-      ['GET', '/_fn/health', REMOTE, 200],
       ['GET', '/_fn/catalog', REMOTE, 403],
       ['GET', '/_fn/nothing', REMOTE, 403],
       ['DELETE', '/_fn/catalog', REMOTE, 403],
@@ -52,6 +53,11 @@ t.test(
       ['GET', '/_fn/catalog', { headers: { 'x-forwarded-for': '127.0.0.1' } }, 403],
       ['POST', '/_fn/reload', { headers: { origin: 'http://evil.example' } }, 403],
       ['POST', '/_fn/reload', { headers: { 'sec-fetch-site': 'cross-site' } }, 403],
+      ['GET', '/_fn/reload', { headers: { 'sec-fetch-site': 'cross-site' } }, 403],
+      ['HEAD', '/_fn/reload', { headers: { 'sec-fetch-site': 'same-origin' } }, 403],
+      ['GET', '/_fn/reload', { headers: { 'sec-fetch-site': 'same-origin', 'x-fngw-request': '1' } }, 200],
+      ['POST', '/_fn/reload', { headers: { 'content-type': 'text/plain' }, body: '{}' }, 403],
+      ['POST', '/_fn/reload', { headers: { 'content-type': 'application/json' }, body: '{}' }, 200],
     ]
     for (const [method, url, extra, status] of cases) {
       const response = await gateway.inject({ method, url, ...extra })
@@ -59,7 +65,7 @@ t.test(
       t.equal(response.status, status, name)
       t.equal(response.headers['content-type'], 'application/json', name)
       t.equal(response.headers['cache-control'], 'no-store', name)
-      if (status >= 400) t.type((response.json() as Json).error, 'string', name)
+      if (status >= 400 && method !== 'HEAD') t.type((response.json() as Json).error, 'string', name)
       if (status === 405) t.equal(response.headers.allow, 'GET, HEAD', name)
     }
   },
@@ -97,6 +103,24 @@ t.test('[control/access.4] a caller that somebody speaks for is local only by an
     t.equal(await ask(trusting, { [name]: value }), 403, `${name}: ${value} from a trusted proxy`)
     t.equal(await ask(alone, { [name]: value }), 403, `${name}: ${value} from anything else`)
   }
+})
+
+t.test('[control/control-plane.6] the health that strangers see is made now and then, and has a tag', async t => {
+  const clock = new FakeClock()
+  const { gateway } = await serve(t, { clock, runtimes: ['lua'] })
+  const ask = (headers: Record<string, string> = {}) => gateway.inject({ url: '/_fn/health', headers, ...REMOTE })
+  const first = await ask()
+  t.match(first, { status: 200, headers: { 'cache-control': 'no-cache', etag: /^"[\w-]{22}"$/ } })
+  t.match(first.json(), { functions: { summary: { total: 1, warm: 0, cold: 1 } } })
+  await gateway.inject('/flag')
+  t.ok((await ask()).body.equals(first.body), 'the same for a moment')
+  const known = await ask({ 'if-none-match': first.headers.etag! })
+  t.match([known.status, known.body.length], [304, 0])
+  clock.advance(STRANGERS_HEALTH_MS)
+  t.match((await ask({ 'if-none-match': first.headers.etag! })).json(), { functions: { summary: { warm: 1 } } })
+  const own = await gateway.inject('/_fn/health')
+  t.match(own.json(), { functions: { states: [{ key: String }] } })
+  t.notOk('etag' in own.headers)
 })
 
 t.test('[control/control-plane.5, control/records.8] reload answers with counts', async t => {

@@ -3,6 +3,7 @@ import {
   decodePercent,
   findUnsendable,
   isHeaderName,
+  isJsonType,
   matchesTag,
   toAllow,
   withoutHeaders,
@@ -42,6 +43,24 @@ t.test('[invocation/response.4, edge/passthrough.14] headers that are dropped, a
     withoutHeaders(['D', '4', 'D', '5'], (name, value) => name === 'd' && value === '4'),
     ['D', '5'],
   )
+})
+
+t.test('[control/access.8, http/openapi.4] types of JSON', async t => {
+  for (const type of [
+    'application/json',
+    'Application/JSON; charset=utf-8',
+    ' application/problem+json ;x',
+    'application/vnd.a.b+json',
+  ])
+    t.ok(isJsonType(type), type)
+  for (const type of [
+    '',
+    'text/json',
+    'application/jsonp',
+    'application/x-www-form-urlencoded',
+    'text/plain, application/json',
+  ])
+    t.notOk(isJsonType(type), type)
 })
 
 t.test('[invocation/event.3] percent escapes', async t => {
