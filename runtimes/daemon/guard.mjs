@@ -5,9 +5,6 @@
 import { accessSync, constants } from 'node:fs'
 import { delimiter, join } from 'node:path'
 
-/** Megabytes of private memory a process needs beside what its function may allocate: code, stacks, reserved heap. */
-export const BASE_MEMORY_MB = 256
-
 // `ulimit -d` bounds native memory too; the kernel's own victim choice falls on workers first; no core files. The shell
 // stays as the worker's parent: a handler that kills its parent then hits nobody else.
 const GUARD_SCRIPT =
@@ -21,15 +18,14 @@ export class Guard {
   /**
    * @param {string} command
    * @param {readonly string[]} args
-   * @param {number} memoryMb - megabytes the worker may allocate; 0 means no limit
+   * @param {number} dataMb - megabytes of data the process may have; 0 means no limit
    * @returns {[string, string[]]}
    */
-  wrap(command, args, memoryMb) {
+  wrap(command, args, dataMb) {
     if (process.platform === 'win32') return [command, [...args]]
     // Each process dies with its parent, so all of them with the daemon, even when that is killed and cannot tell anybody.
     const bound = this.#setpriv === null ? [] : [this.#setpriv, '--pdeathsig', 'KILL', '--']
-    const isLimited = memoryMb > 0 && process.platform === 'linux'
-    const limit = isLimited ? String((memoryMb + BASE_MEMORY_MB) * 1024) : 'unlimited'
+    const limit = dataMb > 0 && process.platform === 'linux' ? String(dataMb * 1024) : 'unlimited'
     const line = [...bound, '/bin/sh', '-c', GUARD_SCRIPT, limit, ...bound, command, ...args]
     return [/** @type {string} */ (line[0]), line.slice(1)]
   }

@@ -5,12 +5,15 @@
 
 import { spawn } from 'node:child_process'
 import { constants } from 'node:os'
+import { BASE_MEMORY_MB, isOutOfMemory, MemoryWatch, toOutOfMemory } from './memory.mjs'
 import { followOutput } from './output.mjs'
 
 /** Milliseconds that output may still arrive after a worker's end. */
 const OUTPUT_DRAIN_MS = 50
 /** What a worker tells on descriptor 3 is short; one that writes more tells nothing, characters. */
 const MAX_LINE_CHARS = 4096
+/** Kept of what a worker wrote last to standard error, for the cause of its end, bytes. */
+const LAST_WORDS_BYTES = 8192
 /** The line of a worker that waits to be told where to listen. */
 const WARM = 'warm'
 
@@ -31,6 +34,7 @@ const SIGNAL_NAMES = new Map(
  * @property {NodeJS.ProcessEnv} env - the whole environment of the worker
  * @property {string} cwd
  * @property {number} memoryMb - megabytes the worker may allocate; 0 means no limit
+ * @property {boolean} isWatched - its memory is looked at; otherwise the system limits its data
  * @property {import('./guard.mjs').Guard} guard
  * @property {(stream: 'stdout' | 'stderr', text: string) => void} onOutput
  * @property {(end: { code: number | null, signal: string | null, reason: string }) => void} onExit - called once
@@ -56,11 +60,16 @@ export class WorkerProcess {
   #reason = null
   /** @type {NodeJS.Timeout | null} */
   #killTimer = null
+  /** @type {MemoryWatch | null} */
+  #watch = null
+  /** The end of what it wrote to standard error. @type {Buffer} */
+  #lastWords = Buffer.alloc(0)
 
   /** @param {SpawnOptions} options */
   constructor(options) {
     this.#options = options
-    const [command, args] = options.guard.wrap(options.command, options.args, options.memoryMb)
+    const limitMb = options.memoryMb > 0 ? options.memoryMb + BASE_MEMORY_MB : 0
+    const [command, args] = options.guard.wrap(options.command, options.args, options.isWatched ? 0 : limitMb)
     this.#child = spawn(command, args, {
       cwd: options.cwd,
       env: options.env,
@@ -69,6 +78,9 @@ export class WorkerProcess {
       stdio: ['ignore', 'pipe', 'pipe', 'pipe'],
     })
     this.pid = this.#child.pid ?? 0
+    if (options.isWatched && limitMb > 0 && this.pid > 0) {
+      this.#watch = new MemoryWatch(this.pid, limitMb, () => this.kill(0, toOutOfMemory(options.memoryMb)))
+    }
     const told = this.#readLines()
     this.warm = told.warm
     this.ready = told.ready
@@ -79,6 +91,7 @@ export class WorkerProcess {
     this.#child.once('error', error => this.#end(null, null, `cannot start ${options.command}: ${error.message}`))
     this.#child.once('exit', (code, signal) => {
       this.gone = true
+      this.#watch?.stop()
       // Children it left behind in its group end with it.
       this.#signalGroup()
       const timer = setTimeout(finish, OUTPUT_DRAIN_MS)
@@ -133,8 +146,15 @@ export class WorkerProcess {
     for (const stream of this.#child.stdio) stream?.destroy()
     // The shell tells the signal that ended the worker as 128 + its number.
     const name = signal ?? (code !== null && code > 128 ? (SIGNAL_NAMES.get(code - 128) ?? null) : null)
-    const reason = failure ?? this.#reason ?? (name === null ? `exited with code ${code}` : `ended by ${name}`)
+    const reason = failure ?? this.#reason ?? this.#toReason(code, name)
     this.#options.onExit({ code: name === null ? code : null, signal: name, reason })
+  }
+
+  /** @param {number | null} code @param {string | null} signal */
+  #toReason(code, signal) {
+    const end = signal === null ? `exited with code ${code}` : `ended by ${signal}`
+    if (!isOutOfMemory(signal ?? code, String(this.#lastWords))) return end
+    return `${toOutOfMemory(this.#options.memoryMb)} (${end})`
   }
 
   #readLines() {
@@ -165,12 +185,19 @@ export class WorkerProcess {
     return { warm: warm.promise, ready: ready.promise }
   }
 
+  /** @param {Buffer} bytes */
+  #keepLastWords(bytes) {
+    const words = bytes.length < LAST_WORDS_BYTES ? Buffer.concat([this.#lastWords, bytes]) : bytes
+    this.#lastWords = Buffer.from(words.subarray(-LAST_WORDS_BYTES))
+  }
+
   /**
    * @param {'stdout' | 'stderr'} name
    * @returns {Promise<void>}
    */
   #follow(name) {
     const pipe = this.#child[name]
+    if (name === 'stderr') pipe?.on('data', bytes => this.#keepLastWords(bytes))
     return pipe === null ? Promise.resolve() : followOutput(pipe, text => this.#options.onOutput(name, text))
   }
 }

@@ -7,6 +7,7 @@ import { fileURLToPath } from 'node:url'
 import { KIND } from '../node/wire.mjs'
 import { removeSocket, toWorkerAddress } from './address.mjs'
 import { Guard } from './guard.mjs'
+import { isDataReserved } from './memory.mjs'
 import { WorkerProcess } from './process.mjs'
 
 /** Milliseconds without a `start` before the next spare is started: a first call shall have the processor for itself. */
@@ -48,6 +49,7 @@ const NODE_WORKER = fileURLToPath(new URL('../node/worker.mjs', import.meta.url)
 export class Workers {
   #options
   #guard = new Guard()
+  #isWatched
   #env = Object.fromEntries(Object.entries(process.env).filter(([name]) => WORKER_VARIABLES.test(name)))
   /** @type {Map<string, Worker>} */
   #all = new Map()
@@ -66,6 +68,8 @@ export class Workers {
   /** @param {WorkersOptions} options */
   constructor(options) {
     this.#options = options
+    // Programs of go and rust reserve no data.
+    this.#isWatched = options.runtime === 'node' && isDataReserved()
     this.#styles = new Set(options.styles)
   }
 
@@ -194,6 +198,7 @@ export class Workers {
       env: this.#env,
       cwd: root,
       memoryMb,
+      isWatched: this.#isWatched,
       guard: this.#guard,
       onOutput: (stream, text) => worker.owner?.sendLog(id, stream, text),
       onExit: end => this.#handleExit(worker, end),

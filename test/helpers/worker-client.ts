@@ -239,8 +239,8 @@ export interface DaemonOptions {
   /** Environment beside a minimal one: `FNGW_*`. */
   env?: Record<string, string>
   args?: string[]
-  /** Open descriptors of this process that the daemon inherits, from 3 on. */
-  inherit?: number[]
+  /** A program that runs the daemon, with its arguments before those of the daemon. */
+  wrap?: string[]
   /** Address to listen on instead of a unix socket, such as `tcp://127.0.0.1:9001`. */
   socket?: string
 }
@@ -320,11 +320,12 @@ export async function startDaemon(runtime: string, options: DaemonOptions): Prom
   const uri = options.socket ?? `unix:${join(folder, 'd.sock')}`
   const [command, args] = COMMANDS[runtime]!
   const socket = uri.replace(/^unix:/, '')
+  const [program, ...before] = [...(options.wrap ?? []), command]
   const child = spawn(
-    command,
-    [...args, '--socket', socket, '--index', '1', '--root', options.root, ...(options.args ?? [])],
+    program!,
+    [...before, ...args, '--socket', socket, '--index', '1', '--root', options.root, ...(options.args ?? [])],
     {
-      stdio: ['pipe', 'pipe', 'pipe', ...(options.inherit ?? [])],
+      stdio: ['pipe', 'pipe', 'pipe'],
       detached: true,
       env: { PATH: process.env.PATH, HOME: process.env.HOME, FNGW_RUNTIME: runtime, ...options.env },
     },

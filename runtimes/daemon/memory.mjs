@@ -1,0 +1,122 @@
+/**
+ * How much memory workers may take, where the system's own limit does not fit, and how to tell that it was the cause of an
+ * end. Page: runtimes/node.
+ *
+ * Node reserves address space for compiled code. From version 24 on that is half a gigabyte for each thread, writable from
+ * the beginning, so that the system counts all of it: a limit on data that fits one thread stops the next one, and one
+ * that lets threads start bounds nothing. There a worker's memory is looked at instead, the more often the less is left.
+ */
+
+import { readFileSync } from 'node:fs'
+
+/** Megabytes of private memory a process needs beside what its function may allocate: code, stacks, reserved heap. */
+export const BASE_MEMORY_MB = 256
+/** Reserved megabytes above which a limit on data makes no sense. */
+const RESERVED_MB = 256
+/** How fast a process is taken to fill memory, megabytes a millisecond. */
+const FILL_MB_PER_MS = 1
+const LOOK_MS = { least: 20, most: 1000 }
+/** Milliseconds after which a worker's children are listed again. */
+const CHILDREN_MS = 1000
+/** Processes of one worker that are looked at. */
+const MAX_PROCESSES = 64
+const OUT_OF_MEMORY = /out of memory|cannot allocate memory|std::bad_alloc|memory allocation of \d+ bytes failed/i
+/** How a process ends that finds no memory: by its own hand. Go exits with 2. */
+const OWN_ENDS = new Set(['SIGABRT', 'SIGTRAP', 'SIGILL', 2])
+
+/** True when a node of this version reserves so much that its data cannot be limited. */
+export function isDataReserved() {
+  const own = readStatus(process.pid)
+  return own !== null && own.dataMb - own.privateMb > RESERVED_MB
+}
+
+/** @param {number} memoryMb */
+export function toOutOfMemory(memoryMb) {
+  return memoryMb > 0 ? `out of memory: limit ${memoryMb} MB, FN_WORKER_MEMORY_MB` : 'out of memory'
+}
+
+/**
+ * @param {string | number | null} end - signal or exit code
+ * @param {string} lastWords - the end of what it wrote to standard error
+ */
+export function isOutOfMemory(end, lastWords) {
+  return end !== null && OWN_ENDS.has(end) && OUT_OF_MEMORY.test(lastWords)
+}
+
+/** Looks at the memory of one worker and of the processes it started. */
+export class MemoryWatch {
+  #pid
+  #limitMb
+  #onExceeded
+  /** @type {number[]} */
+  #pids = []
+  #listedAt = Number.NEGATIVE_INFINITY
+  /** @type {NodeJS.Timeout | null} */
+  #timer = null
+
+  /**
+   * @param {number} pid - of the process that leads the worker's group
+   * @param {number} limitMb - megabytes of private memory
+   * @param {() => void} onExceeded - called once
+   */
+  constructor(pid, limitMb, onExceeded) {
+    this.#pid = pid
+    this.#limitMb = limitMb
+    this.#onExceeded = onExceeded
+    this.#plan(LOOK_MS.most)
+  }
+
+  stop() {
+    if (this.#timer !== null) clearTimeout(this.#timer)
+    this.#timer = null
+  }
+
+  /** @param {number} ms */
+  #plan(ms) {
+    this.#timer = setTimeout(() => this.#look(), ms)
+  }
+
+  #look() {
+    const now = performance.now()
+    if (now - this.#listedAt > CHILDREN_MS) {
+      this.#pids = listTree(this.#pid)
+      this.#listedAt = now
+    }
+    let usedMb = 0
+    for (const pid of this.#pids) usedMb += readStatus(pid)?.privateMb ?? 0
+    const left = this.#limitMb - usedMb
+    if (left < 0) this.#onExceeded()
+    else this.#plan(Math.min(LOOK_MS.most, Math.max(LOOK_MS.least, left / FILL_MB_PER_MS)))
+  }
+}
+
+/** @param {number} root @returns {number[]} a process and all that it started, directly or not */
+function listTree(root) {
+  const pids = [root]
+  for (const pid of pids) {
+    if (pids.length >= MAX_PROCESSES) break
+    try {
+      const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8')
+      pids.push(...children.split(' ').filter(Boolean).map(Number))
+    } catch {
+      // It has ended.
+    }
+  }
+  return pids
+}
+
+/** @param {number} pid @returns {{ dataMb: number, privateMb: number } | null} null when it has ended */
+function readStatus(pid) {
+  try {
+    const text = readFileSync(`/proc/${pid}/status`, 'utf8')
+    return { dataMb: toMb(text, 'VmData'), privateMb: toMb(text, 'RssAnon') + toMb(text, 'VmSwap') }
+  } catch {
+    return null
+  }
+}
+
+/** @param {string} text @param {string} field */
+function toMb(text, field) {
+  const at = text.indexOf(`${field}:`)
+  return at === -1 ? 0 : Number.parseInt(text.slice(at + field.length + 1, at + 40), 10) / 1024
+}
