@@ -20,9 +20,18 @@ const LOOK_MS = { least: 20, most: 1000 }
 const CHILDREN_MS = 1000
 /** Processes of one worker that are looked at. */
 const MAX_PROCESSES = 64
-const OUT_OF_MEMORY = /out of memory|cannot allocate memory|std::bad_alloc|memory allocation of \d+ bytes failed/i
-/** How a process ends that finds no memory: by its own hand. Go exits with 2. */
+/**
+ * Last words of a process that finds no memory. Go tells the cause itself only where its own process reads it; what comes
+ * here begins with the functions that asked the system in vain.
+ */
+const OUT_OF_MEMORY =
+  /out of memory|cannot allocate memory|std::bad_alloc|memory allocation of \d+ bytes failed|^runtime\.(?:sysMapOS|sysUsedOS|sysAllocOS|\(\*mcache\)\.(?:refill|allocLarge))\(/im
+/** How such a process ends: by its own hand. Go exits with 2. */
 const OWN_ENDS = new Set(['SIGABRT', 'SIGTRAP', 'SIGILL', 2])
+/** Milliseconds between the words and the end. */
+const LAST_WORDS_MS = 5000
+/** Longest phrase that may be cut in two by a read, bytes. */
+const PHRASE_BYTES = 64
 
 /** True when a node of this version reserves so much that its data cannot be limited. */
 export function isDataReserved() {
@@ -35,12 +44,22 @@ export function toOutOfMemory(memoryMb) {
   return memoryMb > 0 ? `out of memory: limit ${memoryMb} MB, FN_WORKER_MEMORY_MB` : 'out of memory'
 }
 
-/**
- * @param {string | number | null} end - signal or exit code
- * @param {string} lastWords - the end of what it wrote to standard error
- */
-export function isOutOfMemory(end, lastWords) {
-  return end !== null && OWN_ENDS.has(end) && OUT_OF_MEMORY.test(lastWords)
+/** Listens to what a worker writes to standard error, for the cause of its end. */
+export class LastWords {
+  #rest = ''
+  #spokenAt = Number.NEGATIVE_INFINITY
+
+  /** @param {Buffer} bytes */
+  add(bytes) {
+    const text = this.#rest + bytes.toString('latin1')
+    if (OUT_OF_MEMORY.test(text)) this.#spokenAt = performance.now()
+    this.#rest = text.slice(-PHRASE_BYTES)
+  }
+
+  /** @param {string | number | null} end - signal or exit code */
+  tellOutOfMemory(end) {
+    return end !== null && OWN_ENDS.has(end) && performance.now() - this.#spokenAt < LAST_WORDS_MS
+  }
 }
 
 /** Looks at the memory of one worker and of the processes it started. */

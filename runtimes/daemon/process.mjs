@@ -5,15 +5,13 @@
 
 import { spawn } from 'node:child_process'
 import { constants } from 'node:os'
-import { BASE_MEMORY_MB, isOutOfMemory, MemoryWatch, toOutOfMemory } from './memory.mjs'
+import { BASE_MEMORY_MB, LastWords, MemoryWatch, toOutOfMemory } from './memory.mjs'
 import { followOutput } from './output.mjs'
 
 /** Milliseconds that output may still arrive after a worker's end. */
 const OUTPUT_DRAIN_MS = 50
 /** What a worker tells on descriptor 3 is short; one that writes more tells nothing, characters. */
 const MAX_LINE_CHARS = 4096
-/** Kept of what a worker wrote last to standard error, for the cause of its end, bytes. */
-const LAST_WORDS_BYTES = 8192
 /** The line of a worker that waits to be told where to listen. */
 const WARM = 'warm'
 
@@ -62,8 +60,7 @@ export class WorkerProcess {
   #killTimer = null
   /** @type {MemoryWatch | null} */
   #watch = null
-  /** The end of what it wrote to standard error. @type {Buffer} */
-  #lastWords = Buffer.alloc(0)
+  #lastWords = new LastWords()
 
   /** @param {SpawnOptions} options */
   constructor(options) {
@@ -153,7 +150,7 @@ export class WorkerProcess {
   /** @param {number | null} code @param {string | null} signal */
   #toReason(code, signal) {
     const end = signal === null ? `exited with code ${code}` : `ended by ${signal}`
-    if (!isOutOfMemory(signal ?? code, String(this.#lastWords))) return end
+    if (!this.#lastWords.tellOutOfMemory(signal ?? code)) return end
     return `${toOutOfMemory(this.#options.memoryMb)} (${end})`
   }
 
@@ -185,19 +182,13 @@ export class WorkerProcess {
     return { warm: warm.promise, ready: ready.promise }
   }
 
-  /** @param {Buffer} bytes */
-  #keepLastWords(bytes) {
-    const words = bytes.length < LAST_WORDS_BYTES ? Buffer.concat([this.#lastWords, bytes]) : bytes
-    this.#lastWords = Buffer.from(words.subarray(-LAST_WORDS_BYTES))
-  }
-
   /**
    * @param {'stdout' | 'stderr'} name
    * @returns {Promise<void>}
    */
   #follow(name) {
     const pipe = this.#child[name]
-    if (name === 'stderr') pipe?.on('data', bytes => this.#keepLastWords(bytes))
+    if (name === 'stderr') pipe?.on('data', bytes => this.#lastWords.add(bytes))
     return pipe === null ? Promise.resolve() : followOutput(pipe, text => this.#options.onOutput(name, text))
   }
 }

@@ -276,6 +276,18 @@ export class CompiledWorkers {
     t.match(thrown.header.stack, new RegExp(`${file}:${line}`))
     t.match(failed.header, { code: 'exception', message: 'failed ü' })
     t.equal(next.text, '{"a":"b"}')
+    const { header: library } = await worker.call({ headers: { 'x-do': 'library' } })
+    t.match(library, { code: 'exception', message: /./ })
+    // Go tells where the handler was; Rust knows the place of a panic alone, and that one is the language's.
+    if (this.#daemon.runtime === 'go') t.match(library, { file, stack: /./ })
+    const frames: string[] = library.stack?.split('\n') ?? []
+    t.ok(
+      frames.every(frame => frame.includes(file)),
+      'frames of the language are not told',
+    )
+    const heads = (bytes: number) => worker.call({ headers: { 'x-do': 'heads' }, query: { bytes: String(bytes) } })
+    t.equal((await heads(500 << 10)).header.status, 200)
+    t.match((await heads(512 << 10)).header, { code: 'contract', message: /status and headers take .* above 512 KiB/ })
     await worker.close()
   }
 
@@ -363,6 +375,9 @@ export class CompiledWorkers {
     endless.open({ headers: { 'x-do': 'recurse' } })
     const end = (await this.#daemon.ended(endless)).header
     t.ok(end.signal !== null || end.code !== 0, 'a stack that overflows ends the worker')
+    const hungry = await this.worker()
+    hungry.open({ headers: { 'x-do': 'memory' } })
+    t.match((await this.#daemon.ended(hungry)).header.reason, /^out of memory: limit 128 MB, FN_WORKER_MEMORY_MB/)
     const open = await this.worker()
     const id = open.open({ headers: { 'x-do': 'late' }, query: { ms: '100', n: '1', file: '/dev/null' } })
     await open.ready()
@@ -395,6 +410,25 @@ export class CompiledWorkers {
       broken.socket.write(Buffer.from(bytes, 'hex'))
       broken.socket.end(Buffer.alloc(300))
       await this.#daemon.ended(broken)
+    }
+    for (const [kind, header, body] of [
+      [KIND.call, (1 << 20) + 1, 0],
+      [KIND.call, 0, (17 << 20) + 1],
+      [KIND.cancel, (4 << 10) + 1, 0],
+      [KIND.more, 0, 1],
+      [KIND.ping, 0, 65],
+    ] as const) {
+      const large = await this.worker()
+      await large.ready()
+      const prefix = Buffer.alloc(13)
+      prefix.writeUInt32BE(9 + header + body, 0)
+      prefix[4] = kind
+      prefix.writeUInt32BE(header, 9)
+      // Nothing of what it announces has to come.
+      large.socket.write(prefix)
+      const { header: told } = await large.wait(frame => frame.kind === KIND.error)
+      t.match(told, { code: 'protocol', message: /^(?:HEADER|FRAME)_TOO_LONG: .* frame has \d+ bytes, above \d+$/ })
+      await this.#daemon.ended(large)
     }
     t.equal((await worker.call({ headers: { 'x-do': 'args' } })).text, '{}')
     await worker.close()

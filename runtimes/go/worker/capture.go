@@ -14,6 +14,8 @@ import (
 // Captured output of one call and stream that is passed on.
 const maxCapturedBytes = 64 << 10
 
+var cutNote = "\n[output above " + strconv.Itoa(maxCapturedBytes>>10) + " KiB dropped]\n"
+
 // capture finds out whose output something is. What comes by way of package os belongs to the call whose goroutine, or
 // one that it started, writes it (attribution.go). Of what is written to descriptors 1 and 2 by other means nobody can
 // tell: it belongs to the one open call, and goes on to where the process's output went before when there are several.
@@ -212,10 +214,10 @@ func (c *capture) pass(stream *outputStream, owner *call, text []byte) {
 	}
 	text = append(output.rest, text...)
 	output.rest = nil
-	note := ""
+	isCut := false
 	if output.bytes+len(text) > maxCapturedBytes {
 		text = bytes.ToValidUTF8(text[:maxCapturedBytes-output.bytes], nil)
-		note = "\n[output above " + strconv.Itoa(maxCapturedBytes>>10) + " KiB dropped]\n"
+		isCut = true
 		output.bytes = maxCapturedBytes + 1
 	} else {
 		end := completeEnd(text)
@@ -223,8 +225,12 @@ func (c *capture) pass(stream *outputStream, owner *call, text []byte) {
 		text = text[:end]
 		output.bytes += len(text)
 	}
-	if len(text)+len(note) > 0 {
-		c.writer.send(kindLog, owner.id, stream.header(), append(text[:len(text):len(text)], note...))
+	if len(text) > 0 {
+		c.writer.send(kindLog, owner.id, stream.header(), text)
+	}
+	if isCut {
+		// By itself: together they might be more than a frame of output may have.
+		c.writer.send(kindLog, owner.id, stream.header(), []byte(cutNote))
 	}
 }
 

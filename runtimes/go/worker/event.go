@@ -13,7 +13,9 @@ type function struct {
 	root string
 	dir  string
 	// Folder of the handler file.
-	source  string
+	source string
+	// Import path of the function's module.
+	module  string
 	version string
 	env     map[string]any
 	context map[string]any

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"strconv"
 	"strings"
@@ -11,8 +12,10 @@ import (
 
 const (
 	maxMessageBytes = 4096
-	maxStackBytes   = 16384
+	maxStackBytes   = 8192
 	maxStackFrames  = 40
+	// What an error frame may have. Only a text full of control characters, each an escape of six bytes, comes near.
+	maxFailureBytes = 60 * kib
 )
 
 type failure struct {
@@ -24,6 +27,14 @@ type failure struct {
 }
 
 func (f failure) toJSON() string {
+	if text := f.toText(); len(text) <= maxFailureBytes {
+		return text
+	}
+	f.stack = ""
+	return f.toText()
+}
+
+func (f failure) toText() string {
 	text := `{"code":"` + f.code + `","message":` + quote(cut(f.message, maxMessageBytes))
 	if f.file != "" {
 		text += `,"file":` + quote(f.file) + `,"line":` + strconv.Itoa(f.line)
@@ -41,7 +52,8 @@ func cut(text string, most int) string {
 	return strings.ToValidUTF8(text[:most], "") + "..."
 }
 
-// describePanic is called in the deferred function that recovered `reason`, where the panicking frames still stand.
+// describePanic is called in the deferred function that recovered `reason`, where the panicking frames still stand. Of
+// those only the function's own are told.
 func (f *function) describePanic(reason any) failure {
 	failed := failure{code: "exception", message: toMessage(reason)}
 	var stack strings.Builder
@@ -50,21 +62,14 @@ func (f *function) describePanic(reason any) failure {
 	isBelowPanic := false
 	for count := 0; count < maxStackFrames; {
 		frame, more := frames.Next()
-		if strings.HasPrefix(frame.Function, "runtime.") {
-			isBelowPanic = isBelowPanic || frame.Function == "runtime.gopanic"
-		} else if strings.Contains(frame.Function, "/"+packageName+".") {
-			// The frames of this package are the same for every call.
-			if isBelowPanic {
-				break
-			}
-		} else if isBelowPanic {
-			file := f.toUserFile(frame)
-			if failed.file == "" && strings.HasPrefix(frame.Function, "main.") {
+		if file, isOwn := f.toUserFile(frame); isOwn && isBelowPanic {
+			if failed.file == "" {
 				failed.file, failed.line = file, frame.Line
 			}
 			fmt.Fprintf(&stack, "%s (%s:%d)\n", frame.Function, file, frame.Line)
 			count++
 		}
+		isBelowPanic = isBelowPanic || frame.Function == "runtime.gopanic"
 		if !more {
 			break
 		}
@@ -73,18 +78,28 @@ func (f *function) describePanic(reason any) failure {
 	return failed
 }
 
-const packageName = "fngwruntime"
-
-// toUserFile names a source file of the function as its owner knows it, below the functions root.
-func (f *function) toUserFile(frame runtime.Frame) string {
-	if strings.HasPrefix(frame.Function, "main.") {
-		name := path.Base(filepath.ToSlash(frame.File))
-		if below, err := filepath.Rel(f.root, filepath.Join(f.source, name)); err == nil {
-			return filepath.ToSlash(below)
-		}
-	}
-	return frame.File
+// ownModule is the import path of the module that this package was put into.
+func ownModule() string {
+	return path.Dir(reflect.TypeOf(function{}).PkgPath())
 }
+
+// toUserFile names a source file of the function as its owner knows it, below the functions root; false for code of
+// others: the language's, of modules it needs, and this package's.
+func (f *function) toUserFile(frame runtime.Frame) (string, bool) {
+	file := filepath.ToSlash(frame.File)
+	below, isOwn := "", false
+	if strings.HasPrefix(frame.Function, "main.") {
+		below, isOwn = filepath.Join(f.source, path.Base(file)), true
+	} else if strings.HasPrefix(frame.Function, f.module+"/") && !strings.HasPrefix(frame.Function, f.module+"/"+packageName+".") {
+		below, isOwn = filepath.Join(f.dir, strings.TrimPrefix(file, f.module+"/")), true
+	}
+	if name, err := filepath.Rel(f.root, below); isOwn && err == nil {
+		return filepath.ToSlash(name), true
+	}
+	return file, isOwn
+}
+
+const packageName = "fngwruntime"
 
 func toMessage(reason any) (text string) {
 	// An Error or String method of the user's may panic in turn.

@@ -61,16 +61,16 @@ func (w *worker) meet(listener net.Listener) {
 }
 
 func greet(conn net.Conn, greeted chan<- peer) {
-	reader := &frameReader{in: bufio.NewReaderSize(conn, 64<<10), limit: maxGreetingBytes}
+	reader := &frameReader{in: bufio.NewReaderSize(conn, 64<<10), only: kindHello}
 	first, err := reader.next()
 	fields, headerError := parseObject(first.header)
 	switch {
-	case err != nil || headerError != nil || first.kind != kindHello || fields["role"] != "worker":
+	case err != nil || headerError != nil || fields["role"] != "worker":
 		refuse(conn, "this socket serves one gateway, which begins with hello in the role worker")
 	case len(first.body) != 1 || first.body[0] != protocolVersion:
 		refuse(conn, "this protocol version is not spoken here")
 	default:
-		reader.limit = maxFrameBytes
+		reader.only = 0
 		greeted <- peer{conn, reader}
 	}
 }
@@ -92,6 +92,7 @@ func (w *worker) start() {
 	text := func(key string) string { value, _ := fields[key].(string); return value }
 	w.root, w.dir = text("root"), text("dir")
 	w.source = w.dir
+	w.module = ownModule()
 	if entry := text("entry"); filepath.IsAbs(entry) {
 		w.source = filepath.Dir(entry)
 	}
@@ -106,7 +107,7 @@ func (w *worker) start() {
 		}
 	}
 	if most, isNumber := w.context["max_body_bytes"].(float64); isNumber && most > 0 && most < 1<<31 {
-		w.reader.limit += uint32(most)
+		w.reader.maxBodyBytes = uint32(most)
 	}
 	// Relative paths of a handler mean its own folder.
 	if err := os.Chdir(w.dir); err != nil {

@@ -3,7 +3,6 @@ package fngwruntime
 import (
 	"bufio"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"runtime"
@@ -32,16 +31,32 @@ const (
 	protocolVersion = 1
 	prefixBytes     = 13
 	fixedBytes      = 9
+	kib             = 1 << 10
 	mib             = 1 << 20
-	// Largest frame, bytes after the length word; a worker adds its function's max_body_bytes.
-	maxFrameBytes = 16 * mib
 	// Largest body of one reply; a larger one is sent as chunks.
 	maxReplyBodyBytes = mib
 	// Bytes of a stream that may be under way, and of one chunk.
 	streamWindowBytes = 256 << 10
-	// A greeting is small; a peer that sends more is none.
-	maxGreetingBytes = 1024
+	// Largest header of a reply.
+	maxReplyHeadBytes = 512 * kib
 )
+
+// limit says how many bytes header and body of a kind may have, looked at before memory is taken for them.
+type limit struct {
+	name         string
+	header, body uint32
+}
+
+// limits has the kinds that a gateway sends.
+var limits = [256]limit{
+	kindHello:  {"hello", 4 * kib, 16},
+	kindStart:  {"start", 4 * mib, 0},
+	kindCall:   {"call", mib, 16 * mib},
+	kindCancel: {"cancel", 4 * kib, 0},
+	kindMore:   {"more", 4 * kib, 0},
+	kindPing:   {"ping", 4 * kib, 64},
+	kindPong:   {"pong", 4 * kib, 64},
+}
 
 type frame struct {
 	kind   byte
@@ -50,9 +65,21 @@ type frame struct {
 	body   []byte
 }
 
+// protocolError is how the gateway broke the protocol.
+type protocolError string
+
+func (e protocolError) Error() string { return string(e) }
+
+func protocolErrorf(format string, values ...any) error {
+	return protocolError(fmt.Sprintf(format, values...))
+}
+
 type frameReader struct {
-	in    *bufio.Reader
-	limit uint32
+	in *bufio.Reader
+	// What the body of a call may have beyond the protocol's own limit: the function's max_body_bytes.
+	maxBodyBytes uint32
+	// The only kind taken, 0 for all.
+	only byte
 }
 
 // next reads one frame; io.EOF after the last one.
@@ -63,23 +90,44 @@ func (r *frameReader) next() (frame, error) {
 	}
 	length := binary.BigEndian.Uint32(prefix[:4])
 	if length < fixedBytes {
-		return frame{}, fmt.Errorf("FRAME_TOO_SHORT: frame length %d is below %d", length, fixedBytes)
-	}
-	if length > r.limit {
-		return frame{}, fmt.Errorf("FRAME_TOO_LONG: frame length %d is above %d", length, r.limit)
+		return frame{}, protocolErrorf("FRAME_TOO_SHORT: frame length %d is below %d", length, fixedBytes)
 	}
 	if _, err := io.ReadFull(r.in, prefix[4:]); err != nil {
 		return frame{}, unexpected(err)
 	}
-	headerBytes := binary.BigEndian.Uint32(prefix[9:])
-	if headerBytes > length-fixedBytes {
-		return frame{}, errors.New("HEADER_TOO_LONG: frame header is longer than its frame")
+	kind, headerBytes := prefix[4], binary.BigEndian.Uint32(prefix[9:])
+	if err := r.check(kind, headerBytes, length-fixedBytes); err != nil {
+		return frame{}, err
 	}
 	rest := make([]byte, length-fixedBytes)
 	if _, err := io.ReadFull(r.in, rest); err != nil {
 		return frame{}, unexpected(err)
 	}
-	return frame{prefix[4], binary.BigEndian.Uint32(prefix[5:9]), rest[:headerBytes], rest[headerBytes:]}, nil
+	return frame{kind, binary.BigEndian.Uint32(prefix[5:9]), rest[:headerBytes], rest[headerBytes:]}, nil
+}
+
+// check tells why a frame of a kind cannot be, by the bytes of its header and of header and body.
+func (r *frameReader) check(kind byte, header, both uint32) error {
+	most := limits[kind]
+	if most.name == "" {
+		return protocolErrorf("UNKNOWN_KIND: a worker does not take frames of kind %d", kind)
+	}
+	if r.only != 0 && kind != r.only {
+		return protocolErrorf("UNEXPECTED_KIND: the first frame must be %s", limits[r.only].name)
+	}
+	if header > most.header {
+		return protocolErrorf("HEADER_TOO_LONG: header of a %s frame has %d bytes, above %d", most.name, header, most.header)
+	}
+	if header > both {
+		return protocolErrorf("HEADER_TOO_LONG: frame header is longer than its frame")
+	}
+	if kind == kindCall {
+		most.body += r.maxBodyBytes
+	}
+	if both-header > most.body {
+		return protocolErrorf("FRAME_TOO_LONG: body of a %s frame has %d bytes, above %d", most.name, both-header, most.body)
+	}
+	return nil
 }
 
 func unexpected(err error) error {

@@ -33,6 +33,9 @@ type Handler interface {
 		func(context.Context, map[string]any) (any, error)
 }
 
+// What a reply's header needs beside status and headers, at most.
+const headMarginBytes = 64
+
 // Where a recursion without end is stopped; the language's own limit is all of a machine's memory.
 const maxStackBytesOfCall = 64 * mib
 
@@ -128,6 +131,10 @@ func Serve[H Handler](handler H) {
 	one.writer.send(kindReady, 0, `{"max_inflight":0}`, nil)
 	for {
 		next, err := one.reader.next()
+		if broken, isProtocol := err.(protocolError); isProtocol {
+			refuse(one.conn, string(broken))
+			os.Exit(1)
+		}
 		if err != nil {
 			break
 		}
@@ -249,6 +256,9 @@ func (c *call) run(fields map[string]any, body []byte) {
 	var made answer
 	if err == nil {
 		made, err = toAnswer(value)
+	}
+	if err == nil && len(made.head) > maxReplyHeadBytes-headMarginBytes {
+		err = contractError("status and headers take " + strconv.Itoa(len(made.head)) + " bytes, above 512 KiB")
 	}
 	returned = true
 	if err != nil {

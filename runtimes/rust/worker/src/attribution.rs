@@ -1,25 +1,15 @@
-//! Which call a thread works for. What the program writes to descriptors 1 and 2, and the threads that it starts, come by
+//! Whose output something is, by the thread that writes it. What the program writes to descriptors 1 and 2, and the threads that it starts, come by
 //! here first: a function of a program has precedence over the C library's of the same name. What C code writes, and
 //! everything on systems other than Linux, comes by way of the descriptors.
 
-use std::cell::Cell;
-
-thread_local! {
-    /// Id of the call; 0 without one.
-    static CALL: Cell<u32> = const { Cell::new(0) };
-}
-
-/// The calling thread, and those that it starts, work for this call from now on; 0 for none.
-pub fn set(id: u32) {
-    CALL.with(|call| call.set(id));
-}
-
 #[cfg(target_os = "linux")]
 mod output {
-    use super::CALL;
-    use crate::capture;
+    use crate::{capture, current};
     use crate::system;
     use std::os::raw::{c_int, c_void};
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    static LAST_WORDS: AtomicBool = AtomicBool::new(false);
 
     /// The C library's `write`, with a look at whose output it is.
     ///
@@ -27,14 +17,34 @@ mod output {
     /// As of `write(2)`: `from` is valid for `count` bytes.
     #[no_mangle]
     pub unsafe extern "C" fn write(fd: c_int, from: *const c_void, count: usize) -> isize {
-        if (fd == 1 || fd == 2) && is_captured(fd, from, count) {
+        if (fd == 1 || fd == 2) && !is_last_word(from, count) && is_captured(fd, from, count) {
             return count as isize;
         }
         system::write(fd, from, count)
     }
 
+    /// What the allocator says before it ends the process. It goes straight to the daemon, which tells it as the cause: to
+    /// send it as a call's output would take memory.
+    unsafe fn is_last_word(from: *const c_void, count: usize) -> bool {
+        const BEGIN: &[u8] = b"memory allocation of ";
+        if LAST_WORDS.load(Ordering::Relaxed) {
+            return true;
+        }
+        let is_begin = !from.is_null()
+            && count >= BEGIN.len()
+            && std::slice::from_raw_parts(from.cast::<u8>(), BEGIN.len()) == BEGIN;
+        if is_begin {
+            // Written in pieces; nothing else is written any more.
+            LAST_WORDS.store(true, Ordering::Relaxed);
+            if let Some(capture) = capture::current() {
+                capture.step_aside();
+            }
+        }
+        is_begin
+    }
+
     unsafe fn is_captured(fd: c_int, from: *const c_void, count: usize) -> bool {
-        let id = CALL.with(|call| call.get());
+        let id = current::get();
         // Neither a handler of signals, which may have interrupted anything, nor a forked child may wait for a lock.
         if id == 0 || from.is_null() || count > isize::MAX as usize || system::is_in_signal() {
             return false;
@@ -49,7 +59,7 @@ mod output {
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod threads {
-    use super::{set, CALL};
+    use crate::current;
     use std::os::raw::{c_char, c_int, c_void};
 
     type Start = extern "C" fn(*mut c_void) -> *mut c_void;
@@ -84,7 +94,7 @@ mod threads {
             return EAGAIN;
         }
         let create: Create = std::mem::transmute(found);
-        let id = CALL.with(|call| call.get());
+        let id = current::get();
         if id == 0 {
             return create(thread, attributes, start, argument);
         }
@@ -98,7 +108,7 @@ mod threads {
 
     extern "C" fn begin(told: *mut c_void) -> *mut c_void {
         let Begin { id, start, argument } = *unsafe { Box::from_raw(told.cast::<Begin>()) };
-        set(id);
+        current::set(id);
         start(argument)
     }
 }

@@ -2,7 +2,7 @@
 //! (attribution.rs). Of what comes out of their pipes nobody can tell: it belongs to the one open call, and goes on to where
 //! the process's output went before when there are several.
 
-use crate::attribution;
+use crate::current;
 use crate::system;
 use crate::wire::{lock, FrameWriter, LOG};
 use std::io::Write;
@@ -15,9 +15,11 @@ const MAX_CAPTURED_BYTES: usize = 64 << 10;
 const NAMES: [&str; 2] = ["stdout", "stderr"];
 
 /// The one of this process, once it is there.
-static CURRENT: AtomicPtr<Capture> = AtomicPtr::new(ptr::null_mut());
+static PROCESS_CAPTURE: AtomicPtr<Capture> = AtomicPtr::new(ptr::null_mut());
 
 pub struct Capture {
+    /// Where standard error led before.
+    outside: i32,
     /// Id of the process that it belongs to; a forked child only has a copy.
     pub process: u32,
     state: Mutex<State>,
@@ -53,7 +55,7 @@ struct Output {
 
 pub fn current() -> Option<&'static Capture> {
     // Set once, and never taken back.
-    unsafe { CURRENT.load(Ordering::Acquire).as_ref() }
+    unsafe { PROCESS_CAPTURE.load(Ordering::Acquire).as_ref() }
 }
 
 impl Capture {
@@ -61,9 +63,10 @@ impl Capture {
     pub fn begin_process(writer: Arc<FrameWriter>) -> Option<&'static Self> {
         let stream = |fd| system::redirect(fd).map(|(pipe, outside)| Stream { pipe, outside });
         let streams = [stream(1)?, stream(2)?];
+        let outside = streams[1].outside;
         let state = State { writer, streams, open: Vec::new(), buffer: vec![0; 16 << 10] };
-        let made = Box::leak(Box::new(Capture { process: std::process::id(), state: Mutex::new(state) }));
-        CURRENT.store(made, Ordering::Release);
+        let made = Box::leak(Box::new(Capture { outside, process: std::process::id(), state: Mutex::new(state) }));
+        PROCESS_CAPTURE.store(made, Ordering::Release);
         Some(made)
     }
 
@@ -92,7 +95,7 @@ impl Capture {
     pub fn end(&self, id: u32) {
         // What `print!` holds back until the end of a line.
         let _ = std::io::stdout().flush();
-        attribution::set(0);
+        current::set(0);
         let mut state = lock(&self.state);
         if state.open.len() <= 2 {
             state.drain();
@@ -115,6 +118,11 @@ impl Capture {
             None => return false,
         }
         true
+    }
+
+    /// Standard error leads where it led before, without anything of this program on the way.
+    pub fn step_aside(&self) {
+        system::replace(self.outside, 2);
     }
 
     /// The last chance before the process is gone.
@@ -160,7 +168,6 @@ impl Open {
         if output.bytes + text.len() > MAX_CAPTURED_BYTES {
             text.truncate(MAX_CAPTURED_BYTES - output.bytes);
             text.truncate(complete_end(&text));
-            text.extend_from_slice(format!("\n[output above {} KiB dropped]\n", MAX_CAPTURED_BYTES >> 10).as_bytes());
             output.bytes = MAX_CAPTURED_BYTES + 1;
         } else {
             output.rest = text.split_off(complete_end(&text));
@@ -168,6 +175,11 @@ impl Open {
         }
         if !text.is_empty() {
             writer.send(LOG, self.id, &header(stream), &text);
+        }
+        if output.bytes > MAX_CAPTURED_BYTES {
+            // By itself: together they might be more than a frame of output may have.
+            let note = format!("\n[output above {} KiB dropped]\n", MAX_CAPTURED_BYTES >> 10);
+            writer.send(LOG, self.id, &header(stream), note.as_bytes());
         }
     }
 

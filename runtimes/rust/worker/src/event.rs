@@ -1,7 +1,7 @@
 //! From a `call` frame to the event a handler gets. Page invocation/event.
 
 use crate::base64;
-use crate::wire::{Frame, MAX_FRAME_BYTES};
+use crate::wire::Frame;
 use serde_json::{Map, Value};
 
 /// What the `start` frame says, the same for every call.
@@ -33,9 +33,8 @@ impl Function {
         Function { root, dir, version, env, context, adapter }
     }
 
-    pub fn frame_limit(&self) -> usize {
-        let body = self.context.get("max_body_bytes").and_then(Value::as_u64).unwrap_or(0);
-        MAX_FRAME_BYTES + body as usize
+    pub fn max_body_bytes(&self) -> usize {
+        self.context.get("max_body_bytes").and_then(Value::as_u64).unwrap_or(0) as usize
     }
 
     /// The fields of the header are the event's own; three of them belong into its context.

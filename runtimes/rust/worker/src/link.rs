@@ -2,7 +2,8 @@
 
 use crate::event::Function;
 use crate::wire::{self, Frame, FrameReader, FrameWriter};
-use crate::{fail, system};
+use crate::failure::fail;
+use crate::system;
 use serde_json::{json, Map, Value};
 use std::fs::File;
 use std::io::{Read, Write};
@@ -90,7 +91,7 @@ fn accept(listener: Listener, greeted: Sender<Peer>) {
 
 fn greet(mut reader: FrameReader, mut target: Box<dyn Write + Send>, greeted: Sender<Peer>) {
     let problem = match reader.next() {
-        Ok(Some(frame)) if frame.kind == wire::HELLO && is_worker_role(&frame) => match frame.body() {
+        Ok(Some(frame)) if is_worker_role(&frame) => match frame.body() {
             [wire::PROTOCOL_VERSION] => None,
             _ => Some("this protocol version is not spoken here"),
         },
@@ -102,7 +103,7 @@ fn greet(mut reader: FrameReader, mut target: Box<dyn Write + Send>, greeted: Se
         let _ = target.write_all(&frame);
         return;
     }
-    reader.limit = wire::MAX_FRAME_BYTES;
+    reader.only = None;
     let _ = greeted.send((reader, target));
 }
 
@@ -117,7 +118,7 @@ pub fn start(reader: &mut FrameReader) -> Result<Function, String> {
         _ => return Err("start must follow hello".into()),
     };
     let function = Function::new(fields);
-    reader.limit = function.frame_limit();
+    reader.max_body_bytes = function.max_body_bytes();
     if let Value::Object(env) = &function.env {
         for (name, value) in env {
             if let (Some(value), false) = (value.as_str(), name.is_empty() || name.contains('=')) {

@@ -61,6 +61,11 @@ pub fn redirect(fd: c_int) -> Option<(c_int, c_int)> {
     Some((ends[0], outside))
 }
 
+/// Makes a descriptor lead where another one leads.
+pub fn replace(from: c_int, fd: c_int) {
+    unsafe { dup2(from, fd) };
+}
+
 /// Does something while new files have no bit of the mask.
 pub fn with_umask<T>(mask: u32, act: impl FnOnce() -> T) -> T {
     let before = unsafe { umask(mask as Mode) };

@@ -1,7 +1,7 @@
 //! Frames: u32 length | u8 kind | u32 id | u32 header length | header: JSON object | body, integers big-endian.
 
-use serde_json::{Map, Value};
 use crate::system;
+use serde_json::{Map, Value};
 use std::io::{self, Read, Write};
 use std::os::unix::io::AsRawFd;
 use std::sync::{Condvar, Mutex, MutexGuard};
@@ -24,15 +24,28 @@ pub const PROTOCOL_VERSION: u8 = 1;
 const PREFIX_BYTES: usize = 13;
 const FIXED_BYTES: usize = 9;
 pub const MIB: usize = 1 << 20;
-/// Largest frame, bytes after the length word; a worker adds its function's `max_body_bytes`.
-pub const MAX_FRAME_BYTES: usize = 16 * MIB;
+const KIB: usize = 1 << 10;
 /// Largest body of one `reply`; a larger one is sent as chunks.
 pub const MAX_REPLY_BODY_BYTES: usize = MIB;
 /// Bytes of a stream that may be under way, and of one chunk.
 pub const STREAM_WINDOW_BYTES: usize = 256 << 10;
-/// A greeting is small; a peer that sends more is none.
-pub const MAX_GREETING_BYTES: usize = 1024;
+/// Largest header of a `reply`.
+pub const MAX_REPLY_HEAD_BYTES: usize = 512 * KIB;
 const READ_BYTES: usize = 64 << 10;
+
+/// Name, and most bytes of header and body, of a kind that a gateway sends; looked at before memory is taken for them.
+fn limit_of(kind: u8) -> Option<(&'static str, usize, usize)> {
+    match kind {
+        HELLO => Some(("hello", 4 * KIB, 16)),
+        START => Some(("start", 4 * MIB, 0)),
+        CALL => Some(("call", MIB, 16 * MIB)),
+        CANCEL => Some(("cancel", 4 * KIB, 0)),
+        MORE => Some(("more", 4 * KIB, 0)),
+        PING => Some(("ping", 4 * KIB, 64)),
+        PONG => Some(("pong", 4 * KIB, 64)),
+        _ => None,
+    }
+}
 
 pub struct Frame {
     pub kind: u8,
@@ -63,14 +76,17 @@ pub struct FrameReader {
     descriptor: i32,
     held: Vec<u8>,
     at: usize,
-    pub limit: usize,
+    /// What the body of a call may have beyond the protocol's own limit: the function's `max_body_bytes`.
+    pub max_body_bytes: usize,
+    /// The only kind taken; a reader begins with `HELLO`.
+    pub only: Option<u8>,
 }
 
 impl FrameReader {
     pub fn new<S: Read + AsRawFd + Send + 'static>(source: S) -> Self {
         let descriptor = source.as_raw_fd();
         let held = Vec::with_capacity(READ_BYTES);
-        FrameReader { source: Box::new(source), descriptor, held, at: 0, limit: MAX_GREETING_BYTES }
+        FrameReader { source: Box::new(source), descriptor, held, at: 0, max_body_bytes: 0, only: Some(HELLO) }
     }
 
     /// True when the next frame was read already.
@@ -93,20 +109,40 @@ impl FrameReader {
         if length < FIXED_BYTES {
             return Err(format!("FRAME_TOO_SHORT: frame length {} is below {}", length, FIXED_BYTES));
         }
-        if length > self.limit {
-            return Err(format!("FRAME_TOO_LONG: frame length {} is above {}", length, self.limit));
-        }
-        if !self.fill(4 + length)? {
+        if !self.fill(PREFIX_BYTES)? {
             return Ok(None);
         }
         let header_bytes = self.word(9);
-        if header_bytes > length - FIXED_BYTES {
-            return Err("HEADER_TOO_LONG: frame header is longer than its frame".into());
+        self.check(self.held[self.at + 4], header_bytes, length - FIXED_BYTES)?;
+        if !self.fill(4 + length)? {
+            return Ok(None);
         }
         let (kind, id) = (self.held[self.at + 4], self.word(5) as u32);
         let rest = self.held[self.at + PREFIX_BYTES..self.at + 4 + length].to_vec();
         self.at += 4 + length;
         Ok(Some(Frame { kind, id, rest, header_bytes }))
+    }
+
+    /// Why a frame of a kind cannot be, by the bytes of its header and of header and body.
+    fn check(&self, kind: u8, header: usize, both: usize) -> Result<(), String> {
+        let (name, most_header, most_body) = match limit_of(kind) {
+            Some(limit) => limit,
+            None => return Err(format!("UNKNOWN_KIND: a worker does not take frames of kind {}", kind)),
+        };
+        if self.only.map_or(false, |only| only != kind) {
+            return Err(format!("UNEXPECTED_KIND: a {} frame must not come first", name));
+        }
+        if header > most_header {
+            return Err(format!("HEADER_TOO_LONG: header of a {} frame has {} bytes, above {}", name, header, most_header));
+        }
+        if header > both {
+            return Err("HEADER_TOO_LONG: frame header is longer than its frame".into());
+        }
+        let most = most_body + if kind == CALL { self.max_body_bytes } else { 0 };
+        if both - header > most {
+            return Err(format!("FRAME_TOO_LONG: body of a {} frame has {} bytes, above {}", name, both - header, most));
+        }
+        Ok(())
     }
 
     fn word(&self, offset: usize) -> usize {
