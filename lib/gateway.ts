@@ -55,7 +55,6 @@ import { explain } from './router/explain.ts'
 import { toDocumentedRoutes } from './router/route-records.ts'
 import type { RouteTable } from './router/route-table.ts'
 import { findProgram } from './runtime/binaries.ts'
-import { createLuaRuntime } from './runtime/lua-runtime.ts'
 import { runtimeFile } from './runtime/package-files.ts'
 import { Runtimes } from './runtime/runtimes.ts'
 import { KeepWarm } from './scheduler/keep-warm.ts'
@@ -142,7 +141,7 @@ class FunctionGateway implements Gateway {
     this.#edge = new EdgeProxy({ clock, listening: () => this.#listeners.all })
     this.#invoker = new Invoker({
       clock,
-      runtimes: this.#runtimes.byName,
+      dispatcher: this.#runtimes.dispatcher,
       pool: this.#pool,
       edge: this.#edge.handle,
       onLog: (call, stream, text) => this.#journal.output(call.fn, stream, text, call.id),
@@ -170,11 +169,13 @@ class FunctionGateway implements Gateway {
 
   #createBuilds(): Builds {
     const { clock, hostEnv } = this.#host
-    const { functionsRoot, goBuildTimeoutSeconds, binaries } = this.settings
+    const { functionsRoot, goBuildTimeoutSeconds, binaries, production, depsWaitMs } = this.settings
     return createBuilds({
       clock,
       functionsRoot,
       goBuildTimeoutSeconds,
+      // In development a build that takes long is waited for; in production clients are many, and have limits of their own.
+      waitMs: production ? depsWaitMs : null,
       hostEnv,
       workerFolder: runtime => runtimeFile(`${runtime}/worker`),
       findProgram: runtime => findProgram(runtime, binaries, hostEnv.PATH ?? ''),
@@ -185,22 +186,16 @@ class FunctionGateway implements Gateway {
 
   #createRuntimes(): Runtimes {
     const { clock, hostEnv, inspect } = this.#host
-    const { workerMemoryMb, functionsRoot, production } = this.settings
-    const shared: Pick<ConstructorParameters<typeof Runtimes>[0], 'toContext' | 'toPackDirs' | 'onLog' | 'onFailure'> =
-      {
-        toContext: fn => toStaticContext(fn, process.pid),
-        toPackDirs: () => [],
-        onLog: (fn, stream, text) => this.#journal.output(fn, stream, text),
-        onFailure: (fn, error) => this.#journal.failure(fn, error),
-      }
     return new Runtimes({
-      ...shared,
       settings: this.settings,
       clock,
       hostEnv,
       inspect,
       preparerOf: name => (name === 'go' || name === 'rust' ? this.#builds : null),
-      createLua: () => createLuaRuntime({ ...shared, clock, workerMemoryMb, functionsRoot, production }),
+      toContext: fn => toStaticContext(fn, process.pid),
+      toPackDirs: () => [],
+      onLog: (fn, stream, text) => this.#journal.output(fn, stream, text),
+      onFailure: (fn, error) => this.#journal.failure(fn, error),
       onEvent: ({ kind, runtime, index, text }) =>
         this.#journal.log(kind === 'up' ? 'debug' : 'warn', `${runtime} daemon ${index}: ${text}`),
     })
@@ -233,7 +228,7 @@ class FunctionGateway implements Gateway {
       requestIds: this.#ids,
       debug: new DebugHeaders(call => ({
         routing: this.#runtimes.byName.get(call.fn.runtime)?.health().routing ?? 'single',
-        socketIndex: call.worker?.socketIndex ?? null,
+        socketIndex: call.host?.socketIndex ?? null,
         cold: call.cold,
       })),
       trustedProxyCidrs: settings.trustedProxyCidrs,
@@ -440,6 +435,7 @@ class FunctionGateway implements Gateway {
       warnings: this.warnings,
       ignored: catalog.discovery.ignored,
       runtimes: this.#runtimes.byName,
+      workerCount: key => this.#runtimes.dispatcher.workerCount(key),
       admission: this.#pool.snapshot(),
       configLoadedAt: this.#configLoadedAt,
       catalogGeneratedAt: catalog.generatedAt,

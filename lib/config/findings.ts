@@ -11,6 +11,7 @@ type FindingCode =
   | 'CONFIG_CLAMPED'
   | 'CONFIG_REPEATED'
   | 'CONFIG_NO_EFFECT'
+  | 'CONFIG_FOREIGN_FILE'
 
 export interface Finding {
   code: FindingCode

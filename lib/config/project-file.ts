@@ -1,11 +1,12 @@
 /** Finds and reads `fngw.json` and the env files beside it: the only file of this folder that touches the disk. Spec: §2.15. */
 
 import { existsSync, readFileSync, statSync } from 'node:fs'
-import { dirname, join, relative, resolve } from 'node:path'
+import { basename, dirname, join, relative, resolve } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
 import type { HostEnv } from '../core/host-env.ts'
 import { MAX_CONFIG_FILE_BYTES } from '../core/limits.ts'
 import { isObject } from '../core/json.ts'
+import { FASTFN_FILE, fromFastFn } from './fastfn-file.ts'
 import { type Finding, isProblem, report, reportWrong, showText, toPlace, toWarning } from './findings.ts'
 import { parseDotenv } from './dotenv.ts'
 import { type OuterEnv, toFunctionDefaults } from './env-layers.ts'
@@ -41,20 +42,24 @@ interface ProjectSearch {
 
 /**
  * Looks for the project file: `explicit`; else `fngw.json` in `cwd` and its parents up to the folder that holds `.git` (or
- * the file-system root); else the key `fngw` of `package.json` in `cwd`. Findings with code CONFIG_VALUE or CONFIG_NOT_JSON
- * are problems: a file that was found and cannot be used is never skipped silently.
+ * the file-system root); else the key `fngw` of `package.json` in `cwd`; else `fastfn.json` where `fngw.json` may be. Findings
+ * with code CONFIG_VALUE or CONFIG_NOT_JSON are problems: a file that was found and cannot be used is never skipped silently.
  */
 export function findProjectFile({ cwd, explicit = null, uid }: ProjectSearch): FoundProject {
   const findings: Finding[] = []
   if (explicit !== null) return { file: read(resolve(cwd, explicit), cwd, findings, '--config'), findings }
-  const path = search(cwd, uid === undefined ? (process.getuid?.() ?? null) : uid, findings)
-  const file = path === null ? readPackage(cwd, findings) : read(path, cwd, findings, null)
-  return { file, findings }
+  const owner = uid === undefined ? (process.getuid?.() ?? null) : uid
+  const own = search(PROJECT_FILE, cwd, owner, findings)
+  if (own !== null) return { file: read(own, cwd, findings, null), findings }
+  const inPackage = readPackage(cwd, findings)
+  if (inPackage !== null || findings.some(isProblem)) return { file: inPackage, findings }
+  const foreign = search(FASTFN_FILE, cwd, owner, findings)
+  return { file: foreign === null ? null : read(foreign, cwd, findings, null), findings }
 }
 
-function search(cwd: string, uid: number | null, findings: Finding[]): string | null {
+function search(name: string, cwd: string, uid: number | null, findings: Finding[]): string | null {
   for (let folder = resolve(cwd); ; folder = dirname(folder)) {
-    const path = join(folder, PROJECT_FILE)
+    const path = join(folder, name)
     if (existsSync(path) && (folder === resolve(cwd) || isTrusted(path, uid, cwd, findings))) return path
     if (existsSync(join(folder, '.git')) || dirname(folder) === folder) return null
   }
@@ -76,7 +81,8 @@ function read(path: string, cwd: string, findings: Finding[], askedBy: string | 
   const bytes = readBytes(path, label, findings, askedBy)
   if (bytes === null) return null
   const value = readJsonFile(bytes, label, findings)
-  return value === undefined ? null : { path, label, value }
+  if (value === undefined) return null
+  return { path, label, value: basename(path) === FASTFN_FILE ? fromFastFn(value, label, findings) : value }
 }
 
 function readPackage(cwd: string, findings: Finding[]): ProjectFile | null {

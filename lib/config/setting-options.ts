@@ -421,6 +421,13 @@ export const SETTING_OPTIONS = {
     unit: SECONDS,
   }),
 
+  depsWaitMs: option('Dependencies', 'In production: longest wait of a call for the build of its function.', {
+    env: 'FN_DEPS_WAIT_MS',
+    key: 'deps-wait-ms',
+    field: integer({ min: 0, max: limits.MAX_TIMEOUT_MS }),
+    fallback: limits.DEFAULT_DEPS_WAIT_MS,
+    unit: 'ms',
+  }),
   autoRequirements: toggle('Dependencies', 'FN_AUTO_REQUIREMENTS', true, 'Install Python packages.', UNBUILT.installs),
   autoInferPyDeps: toggle(
     'Dependencies',

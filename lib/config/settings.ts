@@ -57,6 +57,8 @@ export interface Settings {
   workerMemoryMb: number
   goBuildTimeoutSeconds: number
   rustBuildTimeoutSeconds: number
+  /** Most ms that a call waits for a build in production. */
+  depsWaitMs: number
   /** Installing packages, per runtime. */
   autoRequirements: boolean
   autoNodeDeps: boolean

@@ -8,7 +8,7 @@ import type { Settings } from '../config/settings.ts'
 import type { AdmissionSnapshot } from '../invocation/admission.ts'
 import { toAdmissionLimits } from '../invocation/concurrency.ts'
 import type { RouteRecords } from '../router/route-records.ts'
-import type { Runtime, RuntimeHealth } from '../runtime/call.ts'
+import type { Runtime, RuntimeHealth } from '../runtime/runtime.ts'
 import type { KeepWarmRow } from '../scheduler/keep-warm.ts'
 
 /** What records are made from: the state of one gateway at one moment. */
@@ -18,7 +18,9 @@ export interface GatewayState {
   routes: RouteRecords
   warnings: readonly Warning[]
   ignored: readonly IgnoredPath[]
-  runtimes: ReadonlyMap<RuntimeName, Runtime>
+  runtimes: ReadonlyMap<RuntimeName, Pick<Runtime, 'health'>>
+  /** Live workers of a function, by its key. */
+  workerCount(key: string): number
   admission: readonly AdmissionSnapshot[]
   /** Wall clock, ms. */
   configLoadedAt: number
@@ -55,16 +57,12 @@ function toRuntimeRecord(health: RuntimeHealth, state: GatewayState): Record<str
   }
 }
 
-function isWarm(fn: FunctionVersion, { runtimes }: GatewayState): boolean {
-  return (runtimes.get(fn.runtime)?.workerCount(fn.key) ?? 0) > 0
-}
-
 function toFunctionState(
   fn: FunctionVersion,
   state: GatewayState,
   admission: ReadonlyMap<string, AdmissionSnapshot>,
 ): Record<string, unknown> {
-  const workers = state.runtimes.get(fn.runtime)?.workerCount(fn.key) ?? 0
+  const workers = state.workerCount(fn.key)
   const counts = admission.get(fn.key)
   const limits = toAdmissionLimits(fn.policy)
   return {
@@ -101,7 +99,7 @@ export function toHealthRecord(state: GatewayState): { status: number; body: Rec
     runtimes[name] = toRuntimeRecord(health, state)
   }
   const admission = new Map(state.admission.map(snapshot => [snapshot.key, snapshot]))
-  const warm = state.functions.filter(fn => isWarm(fn, state)).length
+  const warm = state.functions.filter(fn => state.workerCount(fn.key) > 0).length
   const sum = (field: 'active' | 'queued' | 'overflows' | 'queue_timeouts'): number =>
     state.admission.reduce((total, snapshot) => total + snapshot[field], 0)
   const body = {
@@ -215,7 +213,7 @@ export function toSchedulesRecord(
     ts: toSeconds(now),
     schedules: [],
     keep_warm: rows.map(({ fn, policy, state: ping }) => {
-      const workers = state.runtimes.get(fn.runtime)?.workerCount(fn.key) ?? 0
+      const workers = state.workerCount(fn.key)
       const fields = {
         warm_state: workers > 0 ? 'warm' : 'cold',
         warm_at: ping.warmAt === null ? null : toSeconds(ping.warmAt),

@@ -31,6 +31,8 @@ interface BuildsOptions {
   /** Environment of this process; tools get a part of it. */
   hostEnv: Readonly<Record<string, string | undefined>>
   builders: readonly Builder[]
+  /** Most ms that a call waits for a build; null for as long as the build itself may take. */
+  waitMs: number | null
   /** The toolchain's program, or why there is none. */
   findProgram(runtime: Builder['runtime']): { path: string; problem: null } | { path: null; problem: string }
   onBuilt(fn: FunctionVersion, durationMs: number): void
@@ -131,6 +133,12 @@ export class Builds {
   /** What goes on, for a call that cannot wait for it. */
   toStep(fn: FunctionVersion): string {
     return `building ${fn.runtime} function ${fn.name}${fn.version === null ? '' : `@${fn.version}`}`
+  }
+
+  /** Most ms that a call waits for the build of its function. */
+  waitMsOf({ runtime }: FunctionVersion): number {
+    const { waitMs, builders } = this.#options
+    return waitMs ?? builders.find(builder => builder.runtime === runtime)?.timeoutMs ?? 0
   }
 
   /** Forgets functions that are gone and stops their builds. */

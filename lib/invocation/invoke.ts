@@ -12,8 +12,8 @@
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError, toGatewayError } from '../core/errors.ts'
-import type { RuntimeName } from '../core/identity.ts'
-import { type Runtime, RuntimeCall } from '../runtime/call.ts'
+import { RuntimeCall } from '../runtime/call.ts'
+import type { Dispatcher } from '../runtime/dispatcher.ts'
 import { type ReplyHead, ReplyHeads } from './response.ts'
 import type { Applicant, FunctionPlaces, WorkerPool } from './admission.ts'
 
@@ -27,9 +27,14 @@ const MAX_CAPTURED_OUTPUT_BYTES = 64 * 1024
  */
 export type EdgeHandler = (call: InvokeCall, directive: Readonly<Record<string, unknown>>, body: Buffer) => void
 
+/** Tells which workers serve a function. */
+interface CallDispatcher {
+  setOf(fn: FunctionVersion): Pick<ReturnType<Dispatcher['setOf']>, 'dispatch'>
+}
+
 interface InvokerOptions {
   clock: Clock
-  runtimes: ReadonlyMap<RuntimeName, Runtime>
+  dispatcher: CallDispatcher
   pool: WorkerPool
   edge: EdgeHandler | null
   /** Captured output of a call; null when nobody listens. */
@@ -149,7 +154,7 @@ export abstract class InvokeCall extends RuntimeCall implements Applicant {
   grant(bytes: number): void {
     if (this.settled) return
     if (this.grantEdge !== null) this.grantEdge(bytes)
-    else this.worker?.grant(this, bytes)
+    else this.host?.grant(this, bytes)
   }
 
   /** Nobody waits for the answer any more: work is stopped and the place is free. No callback follows. */
@@ -179,14 +184,14 @@ export class Invoker {
   readonly pool: WorkerPool
   readonly heads = new ReplyHeads()
   readonly onLog: InvokerOptions['onLog']
-  readonly #runtimes: ReadonlyMap<RuntimeName, Runtime>
+  readonly #dispatcher: CallDispatcher
   readonly #edge: EdgeHandler | null
 
   constructor(options: InvokerOptions) {
     this.clock = options.clock
     this.pool = options.pool
     this.onLog = options.onLog
-    this.#runtimes = options.runtimes
+    this.#dispatcher = options.dispatcher
     this.#edge = options.edge
   }
 
@@ -199,14 +204,9 @@ export class Invoker {
   }
 
   dispatch(call: InvokeCall): void {
-    const runtime = this.#runtimes.get(call.fn.runtime)
-    if (runtime === undefined) {
-      call.fail(new GatewayError('RUNTIME_DOWN', `runtime down: ${call.fn.runtime} is not enabled`))
-      return
-    }
     call.dispatched = true
     try {
-      runtime.dispatch(call)
+      this.#dispatcher.setOf(call.fn).dispatch(call)
     } catch (error) {
       call.onError(toGatewayError(error))
     }
@@ -214,7 +214,7 @@ export class Invoker {
 
   /** Tells the runtime that nobody waits. */
   stop(call: InvokeCall): void {
-    this.#runtimes.get(call.fn.runtime)?.abandon(call)
+    call.withdraw()
   }
 
   passToEdge(call: InvokeCall, directive: Readonly<Record<string, unknown>>, body: Buffer, stream: boolean): void {

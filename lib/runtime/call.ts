@@ -2,7 +2,6 @@
 
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { GatewayError } from '../core/errors.ts'
-import type { RuntimeName } from '../core/identity.ts'
 
 /** The end of a header that many calls share, ready to be sent. */
 export interface HeaderRest {
@@ -21,12 +20,24 @@ export interface CallHost {
 }
 
 /**
+ * Where a call is. It goes from left to right, and back only from `sent` to `waiting`, when a worker ends before it began.
+ *
+ *   new ─► queued ─► waiting ─► sent ─► running ─► streaming ─► upstream ─► done
+ *          for a     for a      to a    in its     its answer   the answer
+ *          slot      worker     worker  handler    has begun    is fetched
+ *
+ * `done` is reached from everywhere: answered, failed, or nobody waits. Only then its slot is free again.
+ */
+export type CallPhase = 'new' | 'queued' | 'waiting' | 'sent' | 'running' | 'streaming' | 'upstream' | 'done'
+
+/**
  * One call on its way through a worker. The invocation layer extends it and implements the callbacks; exactly one of
- * `onReply` and `onError` is called, once, and after an `onReply` with `stream` exactly one `onEnd`.
+ * `onReply` and `onError` is called, once, and after an `onReply` with `stream` exactly one `onEnd`; none once it is done.
  * A class with plain fields instead of closures or promises: this is the hot path.
  */
 export abstract class RuntimeCall {
   readonly fn: FunctionVersion
+  phase: CallPhase = 'new'
   /** JSON text of the `call` frame's header, or its beginning when `rest` has the rest. */
   header = '{}'
   rest: HeaderRest | null = null
@@ -39,13 +50,14 @@ export abstract class RuntimeCall {
   // Owned by the runtime layer.
   /** Request id on the worker's connection; 0 before it is sent. */
   wireId = 0
-  worker: CallHost | null = null
+  /** The worker that has it, or had it last; null before. */
+  host: CallHost | null = null
   /** True when the worker was not ready yet when it got the call. */
   cold = false
   /** Neighbours among the worker's open calls. */
   openBefore: RuntimeCall | null = null
   openAfter: RuntimeCall | null = null
-  /** Monotonic ms when the call began to run, and by when it must answer (or send its next chunk); 0 before it runs. */
+  /** Monotonic ms when it began to wait or to run, and by when it must answer (or send its next chunk); 0 before that. */
   startedAt = 0
   deadline = 0
   /** Monotonic ms when its answer was read; 0 before that. */
@@ -54,7 +66,6 @@ export abstract class RuntimeCall {
   late = false
   /** Stream bytes received and not yet granted again. */
   ungranted = 0
-  state: 'new' | 'waiting' | 'sent' | 'running' | 'streaming' | 'done' = 'new'
 
   constructor(fn: FunctionVersion) {
     this.fn = fn
@@ -62,6 +73,22 @@ export abstract class RuntimeCall {
 
   get wholeHeader(): string {
     return this.rest === null ? this.header : this.header + this.rest.text
+  }
+
+  /** Nobody waits for it any more: its worker is told, and where it waits it is passed over. No callback follows. */
+  withdraw(): void {
+    const { phase } = this
+    if (phase === 'running' || phase === 'sent' || phase === 'streaming') this.host!.abandon(this)
+    this.phase = 'done'
+  }
+
+  /** It ends without a whole answer; one that has begun is cut. */
+  cut(error: GatewayError): void {
+    if (this.phase === 'done') return
+    const hasBegun = this.phase === 'streaming'
+    this.phase = 'done'
+    if (hasBegun) this.onEnd(error)
+    else this.onError(error)
   }
 
   /**
@@ -76,38 +103,4 @@ export abstract class RuntimeCall {
   abstract onEnd(error: GatewayError | null): void
   abstract onLog(stream: 'stdout' | 'stderr', text: string): void
   abstract onError(error: GatewayError): void
-}
-
-export interface SocketHealth {
-  /** From 1. */
-  index: number
-  uri: string
-  up: boolean
-  reason: string
-}
-
-export interface RuntimeHealth {
-  routing: 'single' | 'round_robin'
-  up: boolean
-  reason: string
-  sockets: SocketHealth[]
-}
-
-/** One enabled runtime: python, node, php, go and rust behind daemons, lua on threads. */
-export interface Runtime {
-  readonly name: RuntimeName
-  /** Resolves when every socket is up or has a reason why not; never rejects. */
-  start(): Promise<void>
-  health(): RuntimeHealth
-  /** Runs a call that admission has let in. Never throws; failures arrive at `call.onError`. */
-  dispatch(call: RuntimeCall): void
-  /** The client left or the gateway stops: the call's callbacks are not used any more. */
-  abandon(call: RuntimeCall): void
-  /** Starts workers until the function has `count` of them. */
-  warm(fn: FunctionVersion, count: number): void
-  /** Workers of functions whose `key` is gone or whose `signature` changed finish their calls and end. */
-  retain(functions: ReadonlyMap<string, FunctionVersion>): void
-  /** Live workers of a function: for records, debug headers and tests. */
-  workerCount(key: string): number
-  close(timeoutMs: number): Promise<void>
 }

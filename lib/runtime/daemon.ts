@@ -10,7 +10,7 @@ import { rmSync } from 'node:fs'
 import type { Clock } from '../core/clock.ts'
 import type { RuntimeName } from '../core/identity.ts'
 import { findVersionProblem } from './binaries.ts'
-import type { SocketHealth } from './call.ts'
+import type { SocketHealth } from './runtime.ts'
 import type { StartedWorker, WorkerExit } from './socket-worker.ts'
 import { ControlConnection, type DaemonInfo, type DaemonWorker, DAEMON_READY_TIMEOUT_MS } from './control-connection.ts'
 

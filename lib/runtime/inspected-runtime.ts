@@ -2,20 +2,25 @@
 
 import { GatewayError } from '../core/errors.ts'
 import type { RuntimeName } from '../core/identity.ts'
-import type { Runtime } from './call.ts'
+import type { Preparer, Runtime } from './runtime.ts'
 
 const REASON = 'not started: the tree is only looked at'
 
 export function createInspectedRuntime(name: RuntimeName): Runtime {
+  const refusal = new GatewayError('RUNTIME_DOWN', `runtime down: ${name} is ${REASON}`)
+  // What a worker would need can never be had, so none is ever started.
+  const preparer: Preparer = { prepare: () => Promise.reject(refusal), toStep: () => REASON, waitMsOf: () => 0 }
   return {
     name,
+    sockets: null,
+    preparer,
+    maxWorkers: 1,
     start: () => Promise.resolve(),
+    rest: () => {},
+    spawn: () => {
+      throw refusal
+    },
     health: () => ({ up: false, reason: REASON, routing: 'single', sockets: [] }),
-    dispatch: call => call.onError(new GatewayError('RUNTIME_DOWN', `runtime down: ${name} is ${REASON}`)),
-    abandon: () => {},
-    warm: () => {},
-    retain: () => {},
-    workerCount: () => 0,
     close: () => Promise.resolve(),
   }
 }

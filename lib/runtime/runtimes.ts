@@ -7,14 +7,14 @@ import type { GatewayError, Warning } from '../core/errors.ts'
 import { toFunctionHostEnv } from '../core/host-env.ts'
 import type { RuntimeName } from '../core/identity.ts'
 import { findProgram, toInstallAdvice } from './binaries.ts'
-import type { Runtime, RuntimeHealth } from './call.ts'
 import type { DaemonEvent, Launch } from './daemon.ts'
+import { Dispatcher } from './dispatcher.ts'
 import { createInspectedRuntime } from './inspected-runtime.ts'
+import { LuaRuntime } from './lua-runtime.ts'
 import { runtimeFile, SocketFolder } from './package-files.ts'
-import { ProcessRuntime } from './process-runtime.ts'
-import { type OpenableRuntime, type Preparer, PreparingRuntime } from './preparing-runtime.ts'
+import type { Preparer, Runtime } from './runtime.ts'
 import { SocketSet } from './socket-set.ts'
-import { type StartFacts, toStartHeader } from './start-header.ts'
+import type { StartFacts } from './start-header.ts'
 
 export type RuntimeSettings = Pick<
   Settings,
@@ -37,8 +37,6 @@ export interface RuntimesOptions extends Pick<StartFacts, 'toContext' | 'toPackD
   inspect?: boolean
   /** Makes what functions of a runtime need before their workers start; null or absent when they need nothing. */
   preparerOf?(name: RuntimeName): Preparer | null
-  /** Lua, which needs no process. */
-  createLua(): Runtime
   onLog(fn: FunctionVersion, stream: 'stdout' | 'stderr', text: string): void
   /** A worker failed to load or ended by itself. */
   onFailure(fn: FunctionVersion, error: GatewayError): void
@@ -52,6 +50,8 @@ const MAX_NAMED_FILES = 5
 export class Runtimes {
   /** By name, in the order of the settings; a runtime whose program appears later is added on `retain`. */
   readonly byName = new Map<RuntimeName, Runtime>()
+  /** The worker sets of their functions. */
+  readonly dispatcher: Dispatcher
   readonly #options: RuntimesOptions
   readonly #folder = new SocketFolder()
   /** Default runtimes that were left out, and why. */
@@ -61,13 +61,16 @@ export class Runtimes {
 
   constructor(options: RuntimesOptions) {
     this.#options = options
+    this.dispatcher = new Dispatcher({ ...options, runtimes: this.byName })
     for (const name of options.settings.runtimes) this.#add(name)
   }
 
   /** Starts the runtimes that have functions; resolves when each is up or has a reason why not. */
   async start(): Promise<void> {
+    if (this.#options.inspect === true) return
     void this.#folder.removeStale()
-    await Promise.all([...this.byName.values()].map(runtime => runtime.start()))
+    const used = new Set([...this.#functions.values()].map(fn => fn.runtime))
+    await Promise.all([...used].map(name => this.byName.get(name)?.start()))
   }
 
   /**
@@ -79,84 +82,66 @@ export class Runtimes {
     this.#functions = functions
     // What was missing may have been installed since.
     for (const name of [...this.#missing.keys()]) this.#add(name)
-    for (const runtime of this.byName.values()) runtime.retain(functions)
+    if (this.#options.inspect !== true) this.dispatcher.retain(functions)
     return [...this.#missing].flatMap(([name, problem]) => this.#toWarning(name, problem))
-  }
-
-  health(): Map<RuntimeName, RuntimeHealth> {
-    return new Map([...this.byName].map(([name, runtime]) => [name, runtime.health()]))
   }
 
   /** @param timeoutMs - milliseconds that open calls may still take */
   async close(timeoutMs: number): Promise<void> {
     this.#isClosed = true
-    await Promise.all([...this.byName.values()].map(runtime => runtime.close(timeoutMs)))
+    await this.dispatcher.close(timeoutMs)
+    await Promise.all([...this.byName.values()].map(runtime => runtime.close()))
     this.#folder.remove()
   }
 
   #add(name: RuntimeName): void {
-    const { settings } = this.#options
+    const { settings, inspect } = this.#options
     this.#missing.delete(name)
-    if (this.#options.inspect === true) {
+    if (inspect === true) {
       this.byName.set(name, createInspectedRuntime(name))
       return
     }
     if (name === 'lua') {
-      this.byName.set(name, this.#options.createLua())
+      this.byName.set(name, new LuaRuntime(settings.workerMemoryMb, this.#toStartFacts()))
       return
     }
-    const isExternal = this.#externalUris(name).length > 0
-    const problem = isExternal ? null : this.#findProgram(name).problem
+    const problem = this.#externalUris(name).length > 0 ? null : this.#findProgram(name).problem
     if (problem !== null && !settings.runtimesExplicit) {
       this.#missing.set(name, problem)
       return
     }
-    // A daemon that somebody else runs has programs of its own.
-    const runtime = this.#createProcessRuntime(name, isExternal ? null : (this.#options.preparerOf?.(name) ?? null))
+    const runtime = this.#createSocketSet(name)
     this.byName.set(name, runtime)
     // Asked for by name, it is shown as down with the reason, functions or not.
-    if (problem !== null) void runtime.open()
+    if (problem !== null) void runtime.start()
   }
 
-  #createProcessRuntime(name: RuntimeName, preparer: Preparer | null): OpenableRuntime {
-    const options = this.#options
-    const { settings } = options
-    let preparing: PreparingRuntime | null = null
-    const facts: StartFacts = {
-      functionsRoot: settings.functionsRoot,
-      production: settings.production,
-      toContext: options.toContext,
-      toPackDirs: options.toPackDirs,
-    }
-    const isOwnNode = name === 'node' && this.#externalUris(name).length === 0
-    const sockets = new SocketSet({
+  #createSocketSet(name: RuntimeName): SocketSet {
+    const { clock, settings, preparerOf, onLog, onEvent } = this.#options
+    const externalUris = this.#externalUris(name)
+    // A daemon that somebody else runs has programs of its own.
+    const isOwn = externalUris.length === 0
+    return new SocketSet({
       runtime: name,
-      clock: options.clock,
-      externalUris: this.#externalUris(name),
+      clock,
+      externalUris,
       daemonCount: settings.runtimeDaemons[name] ?? 1,
       launch: index => this.#toLaunch(name, index),
-      toStartFields: fn => {
-        const binary = preparing?.binaryOf(fn) ?? null
-        if (binary !== null) return { binary }
-        return isOwnNode ? { early: toStartHeader(fn, facts) } : {}
-      },
+      preparer: isOwn ? (preparerOf?.(name) ?? null) : null,
+      facts: this.#toStartFacts(),
+      startsEarly: isOwn && name === 'node',
       onLog: (key, stream, text) => {
         const fn = this.#functions.get(key)
-        if (fn !== undefined) options.onLog(fn, stream, text)
+        if (fn !== undefined) onLog(fn, stream, text)
       },
-      onEvent: options.onEvent,
+      onEvent,
     })
-    const runtime = new ProcessRuntime({
-      name,
-      clock: options.clock,
-      sockets,
-      ...facts,
-      onLog: options.onLog,
-      onFailure: options.onFailure,
-    })
-    if (preparer === null) return runtime
-    preparing = new PreparingRuntime(runtime, preparer, options.clock)
-    return preparing
+  }
+
+  #toStartFacts(): StartFacts {
+    const { settings, toContext, toPackDirs } = this.#options
+    const { functionsRoot, production } = settings
+    return { functionsRoot, production, toContext, toPackDirs }
   }
 
   #externalUris(name: RuntimeName): readonly string[] {

@@ -4,10 +4,11 @@ import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { RuntimeName } from '../core/identity.ts'
-import type { RuntimeHealth } from './call.ts'
-import type { StartedWorker, WorkerSource } from './socket-worker.ts'
 import { Daemon, type DaemonEvent, type Launch } from './daemon.ts'
-import type { Sockets } from './worker-set.ts'
+import type { Preparer, Runtime, RuntimeHealth, Sockets } from './runtime.ts'
+import { type StartedWorker, SocketWorker, type WorkerSource } from './socket-worker.ts'
+import { type StartFacts, toStartHeader } from './start-header.ts'
+import type { WorkerOwner } from './worker.ts'
 import { DAEMON_READY_TIMEOUT_MS } from './control-connection.ts'
 
 /** Milliseconds a worker's start waits for a daemon that is about to be restarted. */
@@ -22,19 +23,32 @@ export interface SocketSetOptions {
   daemonCount: number
   /** @throws Error with a message for people */
   launch(index: number): Launch
-  /** Header fields of a `start` beside those every runtime gets, such as `binary`. */
-  toStartFields(fn: FunctionVersion): Readonly<Record<string, unknown>>
+  preparer: Preparer | null
+  facts: StartFacts
+  /** True when the daemon hands a worker its `start` itself, before the gateway is connected to it. */
+  startsEarly: boolean
   onLog(key: string, stream: 'stdout' | 'stderr', text: string): void
   onEvent(event: DaemonEvent): void
 }
 
-export class SocketSet implements WorkerSource {
+type StartArguments = Parameters<WorkerSource['startWorker']>
+
+/** A runtime whose functions run in worker processes behind daemons, started with its first function. */
+export class SocketSet implements Runtime {
+  readonly name: RuntimeName
+  readonly preparer: Preparer | null
+  readonly maxWorkers = Number.POSITIVE_INFINITY
+  readonly sockets: Sockets | null
   readonly daemons: readonly Daemon[]
   readonly #options: SocketSetOptions
   #next = 0
+  #started: Promise<void> | null = null
+  #isClosed = false
 
   constructor(options: SocketSetOptions) {
     this.#options = options
+    this.name = options.runtime
+    this.preparer = options.preparer
     const count = options.externalUris.length || Math.max(1, options.daemonCount)
     this.daemons = Array.from(
       { length: count },
@@ -49,28 +63,36 @@ export class SocketSet implements WorkerSource {
           onEvent: options.onEvent,
         }),
     )
+    this.sockets = toSockets(this.daemons)
   }
 
-  /** Starts what is not started; resolves when every daemon is up or has a reason why not. */
-  async start(): Promise<void> {
+  start(): Promise<void> {
+    if (this.#isClosed) return Promise.resolve()
+    this.#started ??= this.#start()
+    return this.#started
+  }
+
+  async #start(): Promise<void> {
     for (const daemon of this.daemons) daemon.ensureStarted()
     await Promise.all(this.daemons.map(daemon => (daemon.state === 'starting' ? daemon.change() : undefined)))
   }
 
-  /** The sockets as calls take them in turn; null when there is one. */
-  get sockets(): Sockets | null {
-    const { daemons } = this
-    if (daemons.length === 1) return null
-    let begun = 0
-    return {
-      begin: () => begun++ % daemons.length,
-      count: daemons.length,
-      up: () => daemons.filter(daemon => daemon.state === 'up').map(daemon => daemon.index),
+  /** Daemons stay: the next function shall not wait for them. */
+  rest(): void {}
+
+  spawn(set: WorkerOwner, program: string | null): SocketWorker {
+    const header = toStartHeader(set.fn, this.#options.facts)
+    const fields = program !== null ? { binary: program } : this.#options.startsEarly ? { early: header } : {}
+    const source = {
+      startWorker: (...[fn, loadOf, onSocket]: StartArguments) => this.#startWorker(fn, fields, loadOf, onSocket),
     }
+    return new SocketWorker(set, source, header)
   }
 
-  async startWorker(
+  /** @param fields - of the `start` header, beside those every runtime gets */
+  async #startWorker(
     fn: FunctionVersion,
+    fields: Readonly<Record<string, unknown>>,
     loadOf: (socketIndex: number) => number,
     onSocket: (socketIndex: number) => void,
   ): Promise<StartedWorker> {
@@ -82,7 +104,7 @@ export class SocketSet implements WorkerSource {
       version: fn.version,
       dir: fn.fnDir,
       entry: fn.entryPath,
-      ...this.#options.toStartFields(fn),
+      ...fields,
     })
     const giveUpAt = clock.monotonic() + DAEMON_READY_TIMEOUT_MS
     const failed = new Set<Daemon>()
@@ -118,12 +140,8 @@ export class SocketSet implements WorkerSource {
     return { routing: sockets.length > 1 ? 'round_robin' : 'single', up, reason, sockets }
   }
 
-  /** What the daemons said of themselves, such as the interpreter's version; null before one was up. */
-  get version(): string | null {
-    return this.daemons.find(daemon => daemon.info !== null)?.info?.version ?? null
-  }
-
   async close(): Promise<void> {
+    this.#isClosed = true
     await Promise.all(this.daemons.map(daemon => daemon.close()))
   }
 
@@ -152,5 +170,16 @@ export class SocketSet implements WorkerSource {
       headers: { 'Retry-After': '1' },
       detail: { hint: `${this.#options.runtime}: ${why}` },
     })
+  }
+}
+
+/** The sockets as calls take them in turn; null when there is one. */
+function toSockets(daemons: readonly Daemon[]): Sockets | null {
+  if (daemons.length === 1) return null
+  let begun = 0
+  return {
+    begin: () => begun++ % daemons.length,
+    count: daemons.length,
+    up: () => daemons.filter(daemon => daemon.state === 'up').map(daemon => daemon.index),
   }
 }

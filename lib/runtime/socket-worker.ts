@@ -196,7 +196,7 @@ export class SocketWorker extends Worker {
     const calls = this.inflight.takeAll()
     this.#closed = true
     this.set.handleStartFailure(this, error)
-    for (const call of calls) this.set.fail(call, error)
+    for (const call of calls) call.cut(error)
   }
 
   #send(kind: Kind, id: number, header: string, body: Buffer | null, rest?: Buffer): void {

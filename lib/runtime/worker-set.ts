@@ -4,35 +4,28 @@
  *
  *   dispatch -> a worker with room -> accept -> (reply | error | end)
  *            -> no room: backlog, in order -> the next worker that has room, or a new one after a short wait
+ *            -> not prepared (built, installed): backlog, until it is
  */
 
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
+import { Backlog } from './backlog.ts'
 import type { RuntimeCall } from './call.ts'
+import { Preparation } from './preparation.ts'
+import type { Preparer, Sockets } from './runtime.ts'
 import { FAST_CALL_MS, STALL_MS, type Worker, type WorkerOwner } from './worker.ts'
 
 /** Milliseconds between two looks at calls that wait for one-at-a-time workers; two without an answer start another. */
 const GROW_LOOK_MS = 2
 /** Milliseconds a call waits while others are answered before a worker is added for it. */
 const SLOW_WAIT_MS = 50
-/** Places of answered calls at the front of the backlog that are kept before they are cut off all at once. */
-const SHIFTED_CALLS = 1024
 /** Milliseconds until warm workers that could not be started are tried again. */
 const REWARM_MS = 1000
 /** Milliseconds between two looks whether every socket of a runtime has a worker of a function that is called. */
 const SPREAD_INTERVAL_MS = 250
 /** Start failures in a row before starts are delayed, and the delays, milliseconds. */
 const CRASH_LOOP = { tolerated: 3, firstDelayMs: 100, maxDelayMs: 5000 } as const
-
-/** Several sockets of one runtime. */
-export interface Sockets {
-  readonly count: number
-  /** Indexes (from 1) of those that can start workers now. */
-  up(): readonly number[]
-  /** Where a function's first call goes, another one for each function: an index from 0. */
-  begin(): number
-}
 
 export interface WorkerSetOptions {
   fn: FunctionVersion
@@ -44,8 +37,12 @@ export interface WorkerSetOptions {
   idleTtlMs: number
   /** The sockets that calls take in turn; null when there is one. */
   sockets: Sockets | null
-  /** Makes a worker in state `starting`. */
-  spawn(set: WorkerSet): Worker
+  /** Makes what the function needs before its first worker starts; null when it needs nothing. */
+  preparer: Preparer | null
+  /** True when no catalog has the function any more: the set serves what comes and ends when it is through. */
+  isRetired?: boolean
+  /** Makes a worker in state `starting`; `program` is what was prepared. */
+  spawn(set: WorkerSet, program: string | null): Worker
   /** Output outside any call. */
   onLog(fn: FunctionVersion, stream: 'stdout' | 'stderr', text: string): void
   /** A worker failed to load or ended by itself. */
@@ -63,8 +60,8 @@ export class WorkerSet implements WorkerOwner {
   #answersAtLastLook = -1
   #addedAt = Number.NEGATIVE_INFINITY
   readonly #options: WorkerSetOptions
-  #backlog: RuntimeCall[] = []
-  #backlogAt = 0
+  readonly #backlog = new Backlog()
+  readonly #preparation: Preparation
   #growTimer: NodeJS.Timeout | null = null
   #idleTimer: NodeJS.Timeout | null = null
   #warmTimer: NodeJS.Timeout | null = null
@@ -72,7 +69,7 @@ export class WorkerSet implements WorkerOwner {
   #failures = 0
   #blockedUntil = 0
   #lastError: GatewayError | null = null
-  #retired = false
+  #retired: boolean
   /** Socket that got the last call, and when to look next whether every socket has a worker. */
   #lastSocket: number
   #spreadAt = 0
@@ -83,6 +80,13 @@ export class WorkerSet implements WorkerOwner {
     this.clock = options.clock
     this.#minWarm = options.minWarm
     this.#lastSocket = options.sockets?.begin() ?? 0
+    this.#retired = options.isRetired ?? false
+    this.#preparation = new Preparation({
+      ...options,
+      backlog: this.#backlog,
+      onDone: () => this.#handlePrepared(),
+      onFailed: () => this.#checkEmpty(),
+    })
   }
 
   /** Why starts are delayed at the moment, null when they are not; for health. */
@@ -92,24 +96,23 @@ export class WorkerSet implements WorkerOwner {
 
   dispatch(call: RuntimeCall): void {
     const now = call.handedAt === 0 ? this.clock.monotonic() : call.handedAt
+    if (!this.#preparation.isDone) {
+      call.phase = 'waiting'
+      this.#preparation.hold(call, now)
+      return
+    }
     if (this.#options.sockets !== null && now >= this.#spreadAt) this.#spread(now, this.#options.sockets.up())
-    if (this.#backlogAt === this.#backlog.length) {
+    if (this.#backlog.isEmpty) {
       const worker = this.#pick(now)
       if (worker !== null) {
         worker.accept(call, now)
         return
       }
     }
-    call.state = 'waiting'
+    call.phase = 'waiting'
     call.startedAt = now
     this.#backlog.push(call)
     this.#grow(now)
-  }
-
-  /** Nobody waits for the call any more; one in the backlog is passed over when its turn comes. */
-  abandon(call: RuntimeCall): void {
-    if (call.worker !== null) call.worker.abandon(call)
-    else call.state = 'done'
   }
 
   /** How many workers the function has at a socket: the next start goes where there are fewest. */
@@ -122,6 +125,10 @@ export class WorkerSet implements WorkerOwner {
   /** Starts workers until there are `count`, and keeps that many. */
   warm(count: number): void {
     this.#minWarm = Math.min(count, this.#options.maxWorkers)
+    if (!this.#preparation.isDone) {
+      this.#preparation.begin()
+      return
+    }
     while (this.workers.length < this.#minWarm && this.problem === null) this.#start()
   }
 
@@ -132,23 +139,34 @@ export class WorkerSet implements WorkerOwner {
     if (this.#warmTimer !== null) this.clock.clearTimeout(this.#warmTimer)
     this.#warmTimer = null
     for (const worker of [...this.workers]) {
-      if (worker.inflight.size === 0 && this.#isDrained()) worker.stop()
+      if (worker.inflight.size === 0 && this.#backlog.isEmpty) worker.stop()
     }
     this.#checkEmpty()
+  }
+
+  /** Takes out the calls that wait for what is not prepared: a newer version of the function serves them. */
+  takeUnprepared(): RuntimeCall[] {
+    if (this.#preparation.isDone) return []
+    this.#preparation.stop()
+    const calls = this.#backlog.takeAll()
+    this.#checkEmpty()
+    return calls
   }
 
   /** Ends everything now; open calls fail with 503. */
   close(): void {
     this.#retired = true
     this.#clearTimers()
-    this.#failBacklog(new GatewayError('SHUTTING_DOWN', 'gateway is shutting down'))
+    this.#preparation.stop()
+    this.#backlog.fail(new GatewayError('SHUTTING_DOWN', 'gateway is shutting down'))
     for (const worker of [...this.workers]) worker.kill()
+    this.#checkEmpty()
   }
 
   // What workers report.
 
   handleAbandoned(): void {
-    if (!this.#isDrained()) this.#grow(this.clock.monotonic())
+    if (!this.#backlog.isEmpty) this.#grow(this.clock.monotonic())
   }
 
   onLog(stream: 'stdout' | 'stderr', text: string): void {
@@ -164,14 +182,14 @@ export class WorkerSet implements WorkerOwner {
 
   handleRoom(worker: Worker, now: number): void {
     if (worker.wantsCalls) {
-      while (this.#backlogAt < this.#backlog.length && worker.hasRoom(now)) {
-        const call = this.#shift()
+      while (!this.#backlog.isEmpty && worker.hasRoom(now)) {
+        const call = this.#backlog.shift()
         if (call !== null) worker.accept(call, now)
       }
     }
     if (worker.inflight.size > 0 || worker.state !== 'ready') return
     if (this.#retired) {
-      if (this.#isDrained()) worker.stop()
+      if (this.#backlog.isEmpty) worker.stop()
     } else if (this.#idleTimer === null && this.workers.length > this.#minWarm) {
       this.#armIdle(this.#options.idleTtlMs)
     }
@@ -179,7 +197,7 @@ export class WorkerSet implements WorkerOwner {
 
   handleLoadFailure(error: GatewayError): void {
     this.#note(error)
-    this.#failBacklog(error)
+    this.#backlog.fail(error)
     this.#options.onFailure(this.fn, error)
     this.#checkEmpty()
   }
@@ -188,41 +206,39 @@ export class WorkerSet implements WorkerOwner {
     const now = this.clock.monotonic()
     if (unbegun.length > 0) {
       for (const call of unbegun) {
-        call.state = 'waiting'
-        call.worker = null
+        call.phase = 'waiting'
+        call.host = null
         call.deadline = 0
       }
-      this.#backlog = [...unbegun, ...this.#backlog.slice(this.#backlogAt)]
-      this.#backlogAt = 0
+      this.#backlog.unshift(unbegun)
     }
     if (unexpected) {
       this.#note(error)
       this.#options.onFailure(this.fn, error)
-      if (this.workers.length === 0 && this.problem !== null) this.#failBacklog(error)
+      if (this.workers.length === 0 && this.problem !== null) this.#backlog.fail(error)
     }
-    if (!this.#isDrained()) this.#grow(now)
+    if (!this.#backlog.isEmpty) this.#grow(now)
     this.#keepWarm(now)
     this.#checkEmpty()
   }
 
   handleStartFailure(worker: Worker, error: GatewayError): void {
     this.forget(worker)
-    if (this.workers.length === 0) this.#failBacklog(error)
+    if (this.workers.length === 0) this.#backlog.fail(error)
     this.#rewarm(REWARM_MS)
     this.#checkEmpty()
-  }
-
-  fail(call: RuntimeCall, error: GatewayError): void {
-    if (call.state === 'done') return
-    const streaming = call.state === 'streaming'
-    call.state = 'done'
-    if (streaming) call.onEnd(error)
-    else call.onError(error)
   }
 
   forget(worker: Worker): void {
     const at = this.workers.indexOf(worker)
     if (at >= 0) this.workers.splice(at, 1)
+  }
+
+  #handlePrepared(): void {
+    const now = this.clock.monotonic()
+    if (!this.#backlog.isEmpty) this.#grow(now)
+    this.#keepWarm(now)
+    this.#checkEmpty()
   }
 
   #pick(now: number): Worker | null {
@@ -272,14 +288,14 @@ export class WorkerSet implements WorkerOwner {
 
   #grow(now: number, isLooking = false): void {
     if (this.workers.length === 0) {
-      if (this.#blockedUntil > now) this.#failBacklog(this.#lastError!)
+      if (this.#blockedUntil > now) this.#backlog.fail(this.#lastError!)
       else {
         const worker = this.#start()
         // A start that fails at once has already failed the backlog.
-        const call = this.#shift()
+        const call = this.#backlog.shift()
         if (call !== null) worker.accept(call, now)
       }
-      if (this.#isDrained()) return
+      if (this.#backlog.isEmpty) return
     }
     if (this.#growTimer !== null) return
     if (this.workers.length >= this.#options.maxWorkers && !this.workers.some(worker => worker.isForNobody)) return
@@ -294,7 +310,7 @@ export class WorkerSet implements WorkerOwner {
   #growNow(): void {
     this.#growTimer = null
     const now = this.clock.monotonic()
-    const waiting = this.#backlog.length - this.#backlogAt
+    const waiting = this.#backlog.size
     if (waiting === 0) return
     let starting = 0
     for (const worker of this.workers) if (worker.state === 'starting') starting++
@@ -303,7 +319,7 @@ export class WorkerSet implements WorkerOwner {
       for (let i = Math.min(waiting, room, this.#growth(now)); i > 0; i--) this.#start()
     }
     this.#drain(now)
-    if (!this.#isDrained()) this.#grow(now, true)
+    if (!this.#backlog.isEmpty) this.#grow(now, true)
   }
 
   /**
@@ -315,7 +331,7 @@ export class WorkerSet implements WorkerOwner {
     const isFlowing = this.answers !== this.#answersAtLastLook
     this.#answersAtLastLook = this.answers
     if (!isFlowing) return Math.max(1, this.workers.length)
-    const oldest = this.#backlog[this.#backlogAt]
+    const oldest = this.#backlog.first
     const waitsLong =
       oldest !== undefined && now - oldest.startedAt >= SLOW_WAIT_MS && now - this.#addedAt >= SLOW_WAIT_MS
     if (waitsLong) this.#addedAt = now
@@ -330,42 +346,18 @@ export class WorkerSet implements WorkerOwner {
   }
 
   #drain(now: number): void {
-    while (!this.#isDrained()) {
+    while (!this.#backlog.isEmpty) {
       const worker = this.#pick(now)
       if (worker === null) return
-      const call = this.#shift()
+      const call = this.#backlog.shift()
       if (call !== null) worker.accept(call, now)
     }
   }
 
   #start(): Worker {
-    const worker = this.#options.spawn(this)
+    const worker = this.#options.spawn(this, this.#preparation.program)
     if (worker.state === 'starting') this.workers.push(worker)
     return worker
-  }
-
-  /** The oldest waiting call; null when it was abandoned meanwhile. */
-  #shift(): RuntimeCall | null {
-    const call = this.#backlog[this.#backlogAt++]
-    if (this.#backlogAt === this.#backlog.length) {
-      this.#backlog.length = 0
-      this.#backlogAt = 0
-    } else if (this.#backlogAt > SHIFTED_CALLS) {
-      this.#backlog.splice(0, this.#backlogAt)
-      this.#backlogAt = 0
-    }
-    return call === undefined || call.state === 'done' ? null : call
-  }
-
-  #isDrained(): boolean {
-    return this.#backlogAt === this.#backlog.length
-  }
-
-  #failBacklog(error: GatewayError): void {
-    const calls = this.#backlog.slice(this.#backlogAt)
-    this.#backlog = []
-    this.#backlogAt = 0
-    for (const call of calls) this.fail(call, error)
   }
 
   /** Replaces warm workers that are gone, at once or when starts are no longer delayed: no call may come to do it. */
@@ -420,7 +412,7 @@ export class WorkerSet implements WorkerOwner {
   }
 
   #checkEmpty(): void {
-    if (this.#retired && this.workers.length === 0 && this.#isDrained()) {
+    if (this.#retired && this.workers.length === 0 && this.#backlog.isEmpty) {
       this.#clearTimers()
       this.#options.onEmpty(this)
     }

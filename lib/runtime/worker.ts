@@ -50,8 +50,6 @@ export interface WorkerOwner {
   onLog(stream: 'stdout' | 'stderr', text: string): void
   /** The worker takes nothing more. */
   forget(worker: Worker): void
-  /** Tells a call that it failed; an answer that has begun is cut. */
-  fail(call: RuntimeCall, error: GatewayError): void
   /** A call came to its end: the function works. */
   handleSuccess(): void
   /** The worker may have room for another call. */
@@ -143,9 +141,9 @@ export abstract class Worker implements CallHost {
   }
 
   accept(call: RuntimeCall, now: number): void {
-    call.worker = this
+    call.host = this
     call.cold = this.state === 'starting'
-    call.state = 'sent'
+    call.phase = 'sent'
     if (this.inflight.size === 0) this.#lastSign = now
     this.inflight.add(call)
     if (this.state === 'ready' && (this.maxInflight !== 1 || this.inflight.size === 1)) this.#begin(call, now)
@@ -154,15 +152,14 @@ export abstract class Worker implements CallHost {
 
   /** The receiver of a stream took `bytes`. */
   grant(call: RuntimeCall, bytes: number): void {
-    if (call.state !== 'streaming' || bytes <= 0) return
+    if (call.phase !== 'streaming' || bytes <= 0) return
     call.ungranted -= bytes
     this.sendMore(call, bytes)
   }
 
-  /** Nobody waits for this call any more. It may go on to its deadline, or until its place is needed. */
+  /** Nobody waits for this open call any more. It may go on to its deadline, or until its place is needed. */
   abandon(call: RuntimeCall): void {
-    if (call.state === 'done') return
-    call.state = 'done'
+    call.phase = 'done'
     this.#gone++
     this.#goneAt = this.set.clock.monotonic()
     this.sendCancel(call)
@@ -172,7 +169,7 @@ export abstract class Worker implements CallHost {
   /** True when it is busy for clients that left: a call that waits may have its place. */
   get isForNobody(): boolean {
     if (this.#gone === 0 || this.state !== 'ready') return false
-    return this.maxInflight === 1 ? this.inflight.first?.state === 'done' : this.#gone === this.inflight.size
+    return this.maxInflight === 1 ? this.inflight.first?.phase === 'done' : this.#gone === this.inflight.size
   }
 
   /** True when it heard of that long enough ago to have ended the calls. */
@@ -225,14 +222,14 @@ export abstract class Worker implements CallHost {
     if (call === undefined) return
     this.#lastSign = now
     if (stream) {
-      if (call.state === 'done' || call.state === 'streaming') return
-      call.state = 'streaming'
+      if (call.phase === 'done' || call.phase === 'streaming') return
+      call.phase = 'streaming'
       call.ungranted = body.length
       this.#extend(call, now)
       call.onReply(header, body, true)
       return
     }
-    const open = call.state !== 'done'
+    const open = call.phase !== 'done'
     this.#finish(call, now)
     this.set.answers++
     if (open) call.onReply(header, body, false)
@@ -242,7 +239,7 @@ export abstract class Worker implements CallHost {
 
   handleChunk(id: number, body: Buffer): void {
     const call = this.inflight.get(id)
-    if (call === undefined || call.state !== 'streaming') return
+    if (call === undefined || call.phase !== 'streaming') return
     const now = this.set.clock.monotonic()
     this.#lastSign = now
     this.#extend(call, now)
@@ -273,10 +270,10 @@ export abstract class Worker implements CallHost {
     if (call === undefined) return
     const now = this.set.clock.monotonic()
     this.#lastSign = now
-    const state = call.state
+    const { phase } = call
     this.#finish(call, now)
-    if (state === 'streaming') call.onEnd(cut)
-    else if (state !== 'done')
+    if (phase === 'streaming') call.onEnd(cut)
+    else if (phase !== 'done')
       call.onError(error ?? new GatewayError('CONTRACT_BROKEN', 'invalid runtime response: no reply'))
     this.set.handleRoom(this, now)
   }
@@ -286,18 +283,18 @@ export abstract class Worker implements CallHost {
     const call = this.inflight.get(id)
     if (call === undefined || this.state === 'dead') return
     this.inflight.remove(call)
-    const others = this.#end().filter(other => other.state !== 'done')
-    this.set.fail(call, error)
+    const others = this.#end().filter(other => other.phase !== 'done')
+    call.cut(error)
     const unbegun = this.maxInflight === 1 ? others : []
     // They did nothing wrong: the error is not theirs.
-    if (this.maxInflight !== 1) for (const other of others) this.set.fail(other, toDeath('another call ended it'))
+    if (this.maxInflight !== 1) for (const other of others) other.cut(toDeath('another call ended it'))
     this.endNow()
     this.set.handleWorkerEnd(false, error, unbegun)
   }
 
   handleLog(id: number, stream: 'stdout' | 'stderr', text: string): void {
     const call = id === 0 ? undefined : this.inflight.get(id)
-    if (call !== undefined && call.state !== 'done') call.onLog(stream, text)
+    if (call !== undefined && call.phase !== 'done') call.onLog(stream, text)
     else this.set.onLog(stream, text)
   }
 
@@ -305,7 +302,7 @@ export abstract class Worker implements CallHost {
   handleLoadError(error: GatewayError): void {
     if (this.state === 'dead') return
     const calls = this.#end()
-    for (const call of calls) this.set.fail(call, error)
+    for (const call of calls) call.cut(error)
     this.set.handleLoadFailure(error)
     this.endNow()
   }
@@ -323,8 +320,8 @@ export abstract class Worker implements CallHost {
       // Only a call that certainly was not begun may go to another worker: nothing is ever run twice.
       const begun = wasStarting || !end.complete || this.maxInflight !== 1 || first
       first = false
-      if (call.state === 'done') continue
-      if (begun) this.set.fail(call, error)
+      if (call.phase === 'done') continue
+      if (begun) call.cut(error)
       else unbegun.push(call)
     }
     this.set.handleWorkerEnd(unexpected, error, unbegun)
@@ -338,7 +335,7 @@ export abstract class Worker implements CallHost {
   }
 
   #begin(call: RuntimeCall, now: number): void {
-    if (call.state === 'sent') call.state = 'running'
+    if (call.phase === 'sent') call.phase = 'running'
     call.startedAt = now
     this.#extend(call, now)
     if (this.#timer === null) this.#arm(call.deadline - now)
@@ -350,11 +347,11 @@ export abstract class Worker implements CallHost {
 
   /** Takes the call out; the next one of a one-at-a-time worker begins. */
   #finish(call: RuntimeCall, now: number): void {
-    if (call.state === 'done') {
+    if (call.phase === 'done') {
       this.#gone--
       if (call.late) this.#late--
     }
-    call.state = 'done'
+    call.phase = 'done'
     call.endedAt = now
     this.inflight.remove(call)
     if (this.#late > 0) this.#killIfForNobody()
@@ -401,13 +398,13 @@ export abstract class Worker implements CallHost {
         next = Math.min(next, call.deadline)
         continue
       }
-      if (call.state === 'done') {
+      if (call.phase === 'done') {
         if (call.late || this.maxInflight === 1) overdue = true
         else this.#markLate(call, Number.POSITIVE_INFINITY)
         continue
       }
-      const streaming = call.state === 'streaming'
-      call.state = 'done'
+      const streaming = call.phase === 'streaming'
+      call.phase = 'done'
       this.#gone++
       this.#markLate(call, now + CANCEL_GRACE_MS)
       next = Math.min(next, call.deadline)

@@ -138,6 +138,14 @@ const CASES: Record<string, typeof SWITCH> = {
   runtimeImage: [[['ghcr.io/x/y:1@sha256:a', 'ghcr.io/x/y:1@sha256:a']], ['-rm', 'a b', '$(x)'], [5, '']],
   goBuildTimeoutSeconds: [[['1.5', 1.5]], ['0', '86401', 'x', '-5'], [0, '5', true]],
   rustBuildTimeoutSeconds: [[['60', 60]], ['0', '86401', 'x'], [0, '5', true]],
+  depsWaitMs: [
+    [
+      ['0', 0],
+      ['2500', 2500],
+    ],
+    ['-1', '1.5', 'x'],
+    [-1, '5', true],
+  ],
   autoRequirements: SWITCH,
   autoInferPyDeps: SWITCH,
   pyInferBackend: [[['pipreqs', 'pipreqs']], ['detective', '1'], [5, []]],

@@ -92,6 +92,7 @@ export function makeBuilds(entries: Record<string, TreeEntry>, options: Partial<
     clock: systemClock,
     functionsRoot: tree.root,
     goBuildTimeoutSeconds: 180,
+    waitMs: null,
     workerFolder: runtime => runtimeFile(`${runtime}/worker`),
     findProgram: runtime => findProgram(runtime, {}, hostEnv.PATH ?? ''),
     onBuilt: fn => built.push(fn.key),

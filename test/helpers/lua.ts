@@ -4,7 +4,8 @@ import { systemClock } from '../../lib/core/clock.ts'
 import type { FunctionVersion, Policy } from '../../lib/core/catalog.ts'
 import type { GatewayError } from '../../lib/core/errors.ts'
 import { RuntimeCall } from '../../lib/runtime/call.ts'
-import { createLuaRuntime, type LuaRuntime } from '../../lib/runtime/lua-runtime.ts'
+import { Dispatcher } from '../../lib/runtime/dispatcher.ts'
+import { LuaRuntime } from '../../lib/runtime/lua-runtime.ts'
 import { makeFn } from './fn.ts'
 import { makeTree, type Tree, type TreeEntry } from './tree.ts'
 
@@ -71,6 +72,7 @@ const CALL = {
 export interface LuaSite {
   tree: Tree
   runtime: LuaRuntime
+  dispatcher: Dispatcher
   /** Functions by name. */
   fns: Map<string, FunctionVersion>
   logs: string[]
@@ -81,6 +83,8 @@ export interface LuaSite {
   retain(): void
   start(name: string, fields?: object, body?: string | Uint8Array | null): TestCall
   call(name: string, fields?: object, body?: string | Uint8Array | null): Promise<LuaResult>
+  /** Ends calls, at most so many ms later, and threads. */
+  closeRuntime(timeoutMs: number): Promise<void>
   close(): Promise<void>
 }
 
@@ -92,13 +96,15 @@ export function makeLuaSite(
   const fns = new Map<string, FunctionVersion>()
   const logs: string[] = []
   const failures: string[] = []
-  const runtime = createLuaRuntime({
-    clock: systemClock,
-    workerMemoryMb: options.memoryMb ?? 128,
+  const runtime = new LuaRuntime(options.memoryMb ?? 128, {
     functionsRoot: tree.root,
     production: false,
     toContext: fn => ({ runtime: 'lua', function_name: fn.name, timeout_ms: fn.policy.timeoutMs }),
     toPackDirs: () => [],
+  })
+  const dispatcher = new Dispatcher({
+    clock: systemClock,
+    runtimes: new Map([['lua', runtime]]),
     onLog: (fn, stream, text) => logs.push(`${fn.name} ${stream} ${text}`),
     onFailure: (fn, error) => failures.push(`${fn.name} ${error.message}`),
   })
@@ -106,6 +112,7 @@ export function makeLuaSite(
   const site: LuaSite = {
     tree,
     runtime,
+    dispatcher,
     fns,
     logs,
     failures,
@@ -124,17 +131,21 @@ export function makeLuaSite(
       fns.set(name, fn)
       return fn
     },
-    retain: () => runtime.retain(new Map([...fns.values()].map(fn => [fn.key, fn]))),
+    retain: () => dispatcher.retain(new Map([...fns.values()].map(fn => [fn.key, fn]))),
     start: (name, fields = {}, body = null) => {
       const call = new TestCall(fns.get(name)!)
       call.header = JSON.stringify({ ...CALL, ...fields })
       call.body = body === null ? null : Buffer.from(body as Uint8Array)
-      runtime.dispatch(call)
+      dispatcher.setOf(call.fn).dispatch(call)
       return call
     },
     call: (name, fields, body) => site.start(name, fields, body).result,
+    closeRuntime: async timeoutMs => {
+      await dispatcher.close(timeoutMs)
+      await runtime.close()
+    },
     close: async () => {
-      await runtime.close(1000)
+      await site.closeRuntime(1000)
       tree.cleanup()
     },
   }

@@ -38,7 +38,7 @@ export function makePublic(routes: Record<string, FunctionVersion | FunctionVers
   const requestIds = new RequestIds('test')
   const invoker = new Invoker({
     clock,
-    runtimes: new Map([['node', runtime]]),
+    dispatcher: runtime,
     pool,
     edge: setup.edge ?? null,
     onLog: (_call, stream, text) => logs.push({ stream, text }),

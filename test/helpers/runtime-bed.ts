@@ -10,9 +10,10 @@ import { basename, dirname } from 'node:path'
 import type { FunctionVersion, Policy } from '../../lib/core/catalog.ts'
 import { systemClock } from '../../lib/core/clock.ts'
 import type { GatewayError } from '../../lib/core/errors.ts'
-import { RUNTIME_OF_EXTENSION } from '../../lib/core/identity.ts'
+import { RUNTIME_OF_EXTENSION, type RuntimeName } from '../../lib/core/identity.ts'
 import { RuntimeCall } from '../../lib/runtime/call.ts'
 import type { DaemonEvent } from '../../lib/runtime/daemon.ts'
+import type { RuntimeHealth } from '../../lib/runtime/runtime.ts'
 import { Runtimes, type RuntimesOptions } from '../../lib/runtime/runtimes.ts'
 import { makeFn } from './fn.ts'
 import { makeTree, type Tree, type TreeEntry } from './tree.ts'
@@ -74,7 +75,7 @@ export class TestCall extends RuntimeCall {
 
   override onChunk(body: Buffer): void {
     this.parts.push(Buffer.from(body))
-    this.worker?.grant(this, body.length)
+    this.host?.grant(this, body.length)
   }
 
   override onEnd(error: GatewayError | null): void {
@@ -107,6 +108,7 @@ export interface RuntimeBed {
   events: DaemonEvent[]
   /** A function of a file in the tree; the catalog then holds all made so far. */
   fn(file: string, policy?: Partial<Policy>, fields?: Partial<FunctionVersion>): FunctionVersion
+  health(name: RuntimeName): RuntimeHealth
   call(fn: FunctionVersion, header?: Fields, body?: Buffer | string | null): Promise<Outcome>
   close(): Promise<void>
 }
@@ -134,9 +136,6 @@ export function makeRuntimes(
     },
     clock: systemClock,
     hostEnv: options.hostEnv ?? process.env,
-    createLua: () => {
-      throw new Error('no lua here')
-    },
     toContext: fn => ({
       runtime: fn.runtime,
       function_name: fn.name,
@@ -173,9 +172,10 @@ export function makeRuntimes(
     },
     call: (fn, header, body = null) => {
       const call = new TestCall(fn, header, typeof body === 'string' ? Buffer.from(body) : body)
-      runtimes.byName.get(fn.runtime)!.dispatch(call)
+      runtimes.dispatcher.setOf(fn).dispatch(call)
       return call.outcome
     },
+    health: name => runtimes.byName.get(name)!.health(),
     close: async () => {
       await runtimes.close(0)
       tree.cleanup()

@@ -108,7 +108,7 @@ t.test('[http/public.28, http/public.22] a fetch reader that does not read stops
   const { handle, runtime } = makePublic({ '/a': makeFn() })
   let granted = 0
   runtime.answer = (call, own) => {
-    call.worker = {
+    call.host = {
       grant: (_call: unknown, bytes: number) => {
         granted += bytes
       },

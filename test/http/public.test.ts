@@ -30,7 +30,6 @@ t.test('[http/public.1] each step refuses with its own status, the first one win
     '/die': makeFn({ name: 'die' }),
     '/late': makeFn({ name: 'late' }),
     '/bad': makeFn({ name: 'bad' }),
-    '/php': makeFn({ name: 'php', runtime: 'php' }),
   })
   runtime.answer = (call, own) => {
     if (call.fn.name === 'die') own.fail(call)
@@ -52,7 +51,6 @@ t.test('[http/public.1] each step refuses with its own status, the first one win
     ['GET', '/die', null, 503, 'worker died'],
     ['GET', '/late', null, 504, 'runtime timeout'],
     ['GET', '/bad', null, 502, /^invalid runtime response: status/],
-    ['GET', '/php', null, 503, 'runtime down: php is not enabled'],
     ['POST', '/ok', '123', 200, undefined],
   ] as const) {
     const answer = await inject(handle, { method, url, body })

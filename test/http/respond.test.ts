@@ -152,7 +152,7 @@ t.test('[http/public.22] the worker may go on when the client has taken what was
   const { port, runtime } = await serve(t)
   let granted = 0
   runtime.answer = (call, own) => {
-    call.worker = {
+    call.host = {
       grant: (_call: unknown, bytes: number) => {
         granted += bytes
       },

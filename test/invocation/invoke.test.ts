@@ -39,7 +39,7 @@ function setup(edge: EdgeHandler | null = null) {
   const logs: string[] = []
   const invoker = new Invoker({
     clock,
-    runtimes: new Map([['node', runtime]]),
+    dispatcher: runtime,
     pool,
     edge,
     onLog: (_call, stream, text) => logs.push(`${stream} ${text}`),
@@ -128,9 +128,13 @@ t.test('[invocation/admission.5, invocation/admission.11] the next call starts w
   for (const call of waiting) t.same(call.seen, ['refused 503 runtime down'])
 })
 
-t.test('[invocation/response.10] a runtime that is not there, or throws', async t => {
+t.test('[invocation/response.10] no worker set for a function, or one that throws', async t => {
   const { runtime, pool, start } = setup()
-  t.same(start(makeFn({ runtime: 'php' })).seen, ['refused 503 runtime down: php is not enabled'])
+  runtime.setOf = () => {
+    throw new GatewayError('RUNTIME_DOWN', 'runtime down: php is not enabled')
+  }
+  t.same(start().seen, ['refused 503 runtime down: php is not enabled'])
+  runtime.setOf = () => runtime
   runtime.answer = () => {
     throw new Error('defect')
   }

@@ -94,7 +94,7 @@ t.test(
 
     const asked = makeRuntimes({}, { settings: { runtimes: ['python'] }, hostEnv })
     t.teardown(() => asked.close())
-    t.match(asked.runtimes.health().get('python'), {
+    t.match(asked.health('python'), {
       up: false,
       reason: /^python3 not found: .* or set FN_PYTHON_BIN; restarting in \d+ ms$/,
       sockets: [{ index: 1, up: false }],
@@ -119,11 +119,11 @@ t.test(
       },
     )
     await bed.runtimes.start()
-    t.match(bed.runtimes.health().get('node'), { routing: 'single', up: true, reason: 'not started: no functions' })
+    t.match(bed.health('node'), { routing: 'single', up: true, reason: 'not started: no functions' })
     t.strictSame(daemonPids(), [])
     const fn = bed.fn('a.mjs')
     await bed.runtimes.start()
-    const health = bed.runtimes.health().get('node')!
+    const health = bed.health('node')
     t.match(health, {
       up: true,
       reason: 'ok',
@@ -340,21 +340,21 @@ t.test(
     t.teardown(() => bed.close())
     const call = async (name: string) => {
       const test = new TestCall(bed.fn(`${name}.mjs`))
-      bed.runtimes.byName.get('node')!.dispatch(test)
+      bed.runtimes.dispatcher.setOf(test.fn).dispatch(test)
       const outcome = await test.outcome
       t.equal(outcome.error, null)
-      return test.worker?.socketIndex
+      return test.host?.socketIndex
     }
     bed.fn('a.mjs')
     await bed.runtimes.start()
     t.strictSame([await call('a'), await call('b'), await call('c')].sort(), [1, 1, 2])
-    await until(() => bed.runtimes.byName.get('node')!.workerCount('node/a@default') === 2)
+    await until(() => bed.runtimes.dispatcher.workerCount('node/a@default') === 2)
     // The second worker is ready when it has answered once.
     const seen: unknown[] = []
     while (new Set(seen).size < 2) seen.push(await call('a'))
     for (let i = 0; i < 4; i++) seen.push(await call('a'))
     for (let i = seen.length - 4; i < seen.length; i++) t.not(seen[i], seen[i - 1], 'in turn')
-    t.match(bed.runtimes.health().get('node'), {
+    t.match(bed.health('node'), {
       routing: 'round_robin',
       up: true,
       reason: 'ok',
@@ -366,16 +366,11 @@ t.test(
     const first = daemonPids().find(pid => commandOf(pid).includes('node-1.sock'))!
     chmodSync(tools.path('node'), 0o644)
     process.kill(first, 'SIGKILL')
-    await until(() => /^1 of 2 sockets down: FN_NODE_BIN is /.test(bed.runtimes.health().get('node')!.reason))
-    t.equal(bed.runtimes.health().get('node')!.up, true)
+    await until(() => /^1 of 2 sockets down: FN_NODE_BIN is /.test(bed.health('node').reason))
+    t.equal(bed.health('node').up, true)
     t.strictSame([await call('d'), await call('e')], [2, 2])
     chmodSync(tools.path('node'), 0o755)
-    await until(() =>
-      bed.runtimes
-        .health()
-        .get('node')!
-        .sockets.every(socket => socket.up),
-    )
+    await until(() => bed.health('node').sockets.every(socket => socket.up))
     t.strictSame([await call('f'), await call('g')].sort(), [1, 2])
 
     const broken = makeRuntimes({ 'a.mjs': HELLO, 'bin/node': '#!/bin/sh\necho "does not work" >&2\nexit 3\n' }, {})
@@ -418,13 +413,9 @@ t.test(
     )
     t.teardown(() => bed.close())
     const a = bed.fn('a.mjs')
-    const isUp = (count: number) => () =>
-      bed.runtimes
-        .health()
-        .get('node')!
-        .sockets.filter(socket => socket.up).length === count
+    const isUp = (count: number) => () => bed.health('node').sockets.filter(socket => socket.up).length === count
     await until(isUp(2))
-    t.match(bed.runtimes.health().get('node'), {
+    t.match(bed.health('node'), {
       routing: 'round_robin',
       sockets: [{ uri: uris[0] }, { uri: uris[1] }],
     })
@@ -432,7 +423,7 @@ t.test(
     t.equal((await bed.call(bed.fn('b.mjs'))).text, '"hello"', 'a worker on tcp')
     own[0]!.kill('SIGTERM')
     await until(isUp(1))
-    t.match(bed.runtimes.health().get('node')!.sockets[0]!.reason, /; reconnecting in \d+ ms$|^starting$/)
+    t.match(bed.health('node').sockets[0]!.reason, /; reconnecting in \d+ ms$|^starting$/)
     t.equal((await bed.call(bed.fn('c.mjs'))).text, '"hello"')
     own[0] = launch(uris[0]!)
     await until(isUp(2))
@@ -452,7 +443,7 @@ t.test('[runtime/daemon.12] a reload keeps the workers of unchanged functions an
     'gone.mjs': 'export const handler = () => process.pid',
   })
   t.teardown(() => bed.close())
-  const runtime = bed.runtimes.byName.get('node')!
+  const { dispatcher } = bed.runtimes
   const [same, old, gone] = ['same.mjs', 'new.mjs', 'gone.mjs'].map(file => bed.fn(file)) as [
     FunctionVersion,
     FunctionVersion,
@@ -467,9 +458,9 @@ t.test('[runtime/daemon.12] a reload keeps the workers of unchanged functions an
   t.not(fresh, pids[1])
   t.equal(Number((await open).text), pids[1], 'the open call ends where it began')
   await until(() => !isAlive(pids[1]!) && !isAlive(pids[2]!))
-  t.equal(runtime.workerCount(gone.key), 0)
+  t.equal(dispatcher.workerCount(gone.key), 0)
   t.equal((await bed.call(gone)).error, null, 'a call of the old catalog is still answered')
-  await until(() => runtime.workerCount(gone.key) === 0)
+  await until(() => dispatcher.workerCount(gone.key) === 0)
   bed.runtimes.retain(new Map([[changed.key, { ...changed, policy: { ...changed.policy, timeoutMs: 99 } }]]))
   await until(() => !isAlive(fresh))
   t.pass('a new policy is a new worker')
@@ -478,7 +469,7 @@ t.test('[runtime/daemon.12] a reload keeps the workers of unchanged functions an
 t.test('[runtime/daemon.13] min_warm workers are started ahead and kept', async t => {
   const bed = makeRuntimes({ 'a.mjs': 'export const handler = () => process.exit(1)', 'b.mjs': HELLO })
   t.teardown(() => bed.close())
-  const runtime = bed.runtimes.byName.get('node')!
+  const { dispatcher } = bed.runtimes
   const pool = {
     enabled: true,
     minWarm: 2,
@@ -491,9 +482,9 @@ t.test('[runtime/daemon.13] min_warm workers are started ahead and kept', async 
   }
   const a = bed.fn('a.mjs', { workerPool: pool })
   const b = bed.fn('b.mjs', { keepWarm: { enabled: true, minWarm: 1, pingEverySeconds: 45, idleTtlSeconds: 1 } })
-  await until(() => runtime.workerCount(a.key) === 2 && runtime.workerCount(b.key) === 1)
+  await until(() => dispatcher.workerCount(a.key) === 2 && dispatcher.workerCount(b.key) === 1)
   t.ok((await bed.call(a)).error)
-  await until(() => runtime.workerCount(a.key) === 2)
+  await until(() => dispatcher.workerCount(a.key) === 2)
 })
 
 t.test('[runtime/daemon.14] output outside calls comes with its function, load failures with their cause', async t => {
@@ -534,7 +525,5 @@ t.test('[runtime/daemon.15] close waits for open calls up to its limit', async t
   t.match((await open).error, { status: 503 })
   await stuck.close()
   t.strictSame(daemonPids(), [])
-  const late = new TestCall(fn)
-  bed.runtimes.byName.get('node')!.dispatch(late)
-  t.match((await late.outcome).error, { status: 503 }, 'a call after close is refused')
+  t.throws(() => bed.runtimes.dispatcher.setOf(fn), { code: 'SHUTTING_DOWN' }, 'a call after close is refused')
 })

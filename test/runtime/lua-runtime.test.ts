@@ -916,7 +916,7 @@ t.test(
       t.ok(error === null || [500, 502, 503, 504].includes(error.status), `${name}: ${text}`)
       t.equal((await site.call('other')).body.toString(), '"fine"', `another function after ${name}`)
       t.equal((await site.call(name, { query: { ok: '1' } })).body.toString(), '"ok"', `the next call after ${name}`)
-      site.runtime.retain(new Map([...site.fns.values()].filter(fn => fn.name !== name).map(fn => [fn.key, fn])))
+      site.dispatcher.retain(new Map([...site.fns.values()].filter(fn => fn.name !== name).map(fn => [fn.key, fn])))
     }
   },
 )
@@ -1011,7 +1011,6 @@ t.test(
   async t => {
     const site = makeLuaSite({})
     t.teardown(() => site.close())
-    await site.runtime.start()
     t.equal(site.runtime.threadCount, 0, 'no function, no thread')
     t.same(site.runtime.health(), {
       routing: 'single',
@@ -1033,9 +1032,9 @@ t.test(
     site.retain()
     t.equal(site.runtime.threadCount, 1, 'a spare one waits')
     await site.call('hello')
-    t.equal(site.runtime.workerCount(fn.key), 1)
+    t.equal(site.dispatcher.workerCount(fn.key), 1)
     await until(() => site.runtime.threadCount === 2, 'another takes its place')
-    await until(() => site.runtime.workerCount(fn.key) === 0, 'the idle worker ends')
+    await until(() => site.dispatcher.workerCount(fn.key) === 0, 'the idle worker ends')
     t.equal((await site.call('hello')).body.toString(), '1', 'and comes back')
     site.add('hello', 'function handler() return 2 end', { workerPool: pool })
     site.retain()
@@ -1049,7 +1048,7 @@ t.test(
     })
     site.retain()
     await Promise.all(Array.from({ length: 100 }, () => site.call('busy')).slice(0, 12))
-    t.ok(site.runtime.workerCount(site.fns.get('busy')!.key) <= 32, 'threads of one function are bounded')
+    t.ok(site.dispatcher.workerCount(site.fns.get('busy')!.key) <= 32, 'threads of one function are bounded')
   },
 )
 
@@ -1060,15 +1059,14 @@ t.test('[runtime/lua-runtime.2] close ends every thread and what runs on them', 
   )
   await site.call('hello')
   const running = site.start('loop')
-  await until(() => running.state === 'running', 'the loop runs')
-  await site.runtime.close(20)
+  await until(() => running.phase === 'running', 'the loop runs')
+  await site.closeRuntime(20)
   const { error } = await running.result
   t.equal(error?.status, 503)
   t.equal(site.runtime.threadCount, 0)
   t.equal(site.runtime.health().up, false)
   await site.close()
-  const after = await site.start('hello').result
-  t.equal(after.error?.status, 503, 'a call after the end is refused')
+  t.throws(() => site.start('hello'), { code: 'SHUTTING_DOWN' }, 'a call after the end is refused')
 })
 
 /** Waits for a condition that another thread brings about. */

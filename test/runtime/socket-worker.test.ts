@@ -91,6 +91,7 @@ async function connect(t: Test, startProblem: GatewayError | null = null): Promi
     minWarm: 0,
     idleTtlMs: 60_000,
     sockets: null,
+    preparer: null,
     spawn: owner =>
       new SocketWorker(
         owner,
@@ -152,7 +153,7 @@ t.test(
     peer.send(KIND.reply, sent[1]!.id, '{}', 'three')
     peer.send(KIND.reply, sent[0]!.id, '{}', 'two')
     t.same(await Promise.all(calls.map(one => one.answer)), ['{} two', '{} three'], 'in whatever order they come')
-    t.equal(calls[0]!.worker!.socketIndex, 3)
+    t.equal(calls[0]!.host!.socketIndex, 3)
   },
 )
 
@@ -212,7 +213,7 @@ t.test(
     const call = dispatch(peer.set, '{}')
     const [, , sent] = await peer.take(3)
     peer.send(KIND.ready, 0, '{"max_inflight":0}')
-    peer.set.abandon(call)
+    call.withdraw()
     t.match(await peer.take(1), [{ kind: KIND.cancel, id: sent!.id }])
     peer.send(KIND.end, sent!.id, '{"canceled":true}')
     peer.set.retire()

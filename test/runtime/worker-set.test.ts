@@ -2,58 +2,13 @@ import t from 'tap'
 import type { FunctionVersion } from '../../lib/core/catalog.ts'
 import { GatewayError } from '../../lib/core/errors.ts'
 import { STREAM_WINDOW_BYTES } from '../../lib/core/limits.ts'
-import { RuntimeCall } from '../../lib/runtime/call.ts'
-import { Worker, CANCEL_GRACE_MS, STALL_MS, PREFETCH } from '../../lib/runtime/worker.ts'
+import { CANCEL_GRACE_MS, STALL_MS, PREFETCH } from '../../lib/runtime/worker.ts'
 import { WorkerSet } from '../../lib/runtime/worker-set.ts'
 import { FakeClock } from '../helpers/clock.ts'
+import { FakeWorker, SeenCall } from '../helpers/fake-worker.ts'
 import { makeFn } from '../helpers/fn.ts'
 
 const NOTHING = Buffer.alloc(0)
-
-class TestCall extends RuntimeCall {
-  readonly seen: string[] = []
-  override onReply(header: string, _body: Buffer, stream: boolean): void {
-    this.seen.push(`${stream ? 'stream' : 'reply'} ${header}`)
-  }
-  override onChunk(body: Buffer): void {
-    this.seen.push(`chunk ${body.length}`)
-  }
-  override onEnd(error: GatewayError | null): void {
-    this.seen.push(`end ${error?.status ?? 'ok'}`)
-  }
-  override onLog(stream: string, text: string): void {
-    this.seen.push(`${stream} ${text}`)
-  }
-  override onError(error: GatewayError): void {
-    this.seen.push(`error ${error.status} ${error.message}`)
-  }
-}
-
-class FakeWorker extends Worker {
-  readonly log: string[] = []
-  readonly sent: RuntimeCall[] = []
-  protected override sendCall(call: RuntimeCall): void {
-    this.sent.push(call)
-  }
-  protected override sendCancel(call: RuntimeCall): void {
-    this.log.push(`cancel ${this.sent.indexOf(call)}`)
-  }
-  protected override sendMore(call: RuntimeCall, bytes: number): void {
-    this.log.push(`more ${this.sent.indexOf(call)} ${bytes}`)
-  }
-  protected override sendPing(): void {
-    this.log.push('ping')
-  }
-  protected override endNow(): void {
-    this.log.push('kill')
-  }
-  protected override endGracefully(): void {
-    this.log.push('stop')
-  }
-  reply(at: number): void {
-    this.handleReply(this.sent[at]!.wireId, `r${at}`, NOTHING, false)
-  }
-}
 
 interface Bed {
   clock: FakeClock
@@ -61,7 +16,7 @@ interface Bed {
   all: FakeWorker[]
   failures: string[]
   empty: () => boolean
-  call: () => TestCall
+  call: () => SeenCall
 }
 
 interface BedOptions {
@@ -86,6 +41,7 @@ function bed(options: BedOptions = {}): Bed {
     minWarm: options.minWarm ?? 0,
     idleTtlMs: options.idleTtlMs ?? 60_000,
     sockets: options.sockets ? { count: options.sockets.count, up: () => options.sockets!.up, begin: () => 0 } : null,
+    preparer: null,
     spawn: owner => {
       const worker = new FakeWorker(owner)
       const { up } = options.sockets ?? { up: [1] }
@@ -99,8 +55,8 @@ function bed(options: BedOptions = {}): Bed {
       empty = true
     },
   })
-  const call = (): TestCall => {
-    const made = new TestCall(fn)
+  const call = (): SeenCall => {
+    const made = new SeenCall(fn)
     set.dispatch(made)
     return made
   }
@@ -314,7 +270,7 @@ t.test('[runtime/worker-set.18] a stream far beyond its window ends its worker',
 })
 
 /** A worker that has calls sent ahead. */
-function ahead(): Bed & { worker: FakeWorker; calls: TestCall[] } {
+function ahead(): Bed & { worker: FakeWorker; calls: SeenCall[] } {
   const made = bed({ maxWorkers: 2, timeoutMs: 100 })
   made.call()
   const worker = made.all[0]!
@@ -422,17 +378,17 @@ t.test('[runtime/worker-set.10] load errors reach every waiting call, and a cras
 })
 
 t.test('[runtime/worker-set.11] a client that leaves frees its place', async t => {
-  const { all, call, set, clock } = bed({ maxWorkers: 1, timeoutMs: 100 })
+  const { all, call, clock } = bed({ maxWorkers: 1, timeoutMs: 100 })
   const running = call()
   const waiting = call()
   const last = call()
   all[0]!.handleReady(1)
-  set.abandon(waiting)
-  set.abandon(running)
+  waiting.withdraw()
+  running.withdraw()
   t.same(all[0]!.log, ['cancel 0'])
   all[0]!.reply(0)
   t.same(all[0]!.sent, [running, last])
-  set.abandon(last)
+  last.withdraw()
   clock.advance(100)
   t.ok(all[0]!.log.includes('kill'), 'one that does not end is ended at its deadline')
   t.same([running.seen, waiting.seen, last.seen], [[], [], []])
@@ -508,8 +464,8 @@ t.test('[runtime/worker-set.8, runtime/worker-set.15] every call is answered onc
   }
   for (let round = 0; round < 300; round++) {
     const { all, call, clock, set } = bed({ maxWorkers: 3, timeoutMs: 50 })
-    const calls: TestCall[] = []
-    const left = new Set<TestCall>()
+    const calls: SeenCall[] = []
+    const left = new Set<SeenCall>()
     for (let step = 0; step < 60; step++) {
       const worker = all[random(Math.max(1, all.length))]
       const dice = random(12)
@@ -518,7 +474,7 @@ t.test('[runtime/worker-set.8, runtime/worker-set.15] every call is answered onc
       else if (dice === 5 && calls.length > 0) {
         const gone = calls[random(calls.length)]!
         if (gone.seen.length === 0) left.add(gone)
-        set.abandon(gone)
+        gone.withdraw()
       } else if (worker === undefined) continue
       else if (dice === 6)
         worker.handleClosed({ reason: 'x', unexpected: !worker.log.includes('kill'), complete: true })
@@ -628,13 +584,13 @@ t.test('[runtime/worker-set.7] nothing is sent to a worker that is about to be k
 })
 
 t.test('[runtime/worker-set.11] a client that left harms no other call of a worker that takes many', async t => {
-  const { all, call, clock, set } = bed({ timeoutMs: 100, maxWorkers: 1 })
+  const { all, call, clock } = bed({ timeoutMs: 100, maxWorkers: 1 })
   const left = call()
   all[0]!.handleReady(0)
   clock.advance(60)
   all[0]!.handlePong()
   const other = call()
-  set.abandon(left)
+  left.withdraw()
   clock.advance(40)
   t.same(all[0]!.log, ['cancel 0'], 'past its deadline, while another call runs')
   const waiting = call()
@@ -647,7 +603,7 @@ t.test('[runtime/worker-set.11] a client that left harms no other call of a work
   t.same(all[1]!.sent, [waiting])
 
   const obedient = bed({ timeoutMs: 100, maxWorkers: 1 })
-  obedient.set.abandon(obedient.call())
+  obedient.call().withdraw()
   obedient.all[0]!.handleReady(0)
   obedient.clock.advance(50)
   obedient.all[0]!.handlePong()
@@ -660,11 +616,11 @@ t.test('[runtime/worker-set.11] a client that left harms no other call of a work
 
 t.test('[runtime/worker-set.11] a call that waits takes the place of one whose client left', async t => {
   for (const maxInflight of [1, 0]) {
-    const { all, call, clock, set } = bed({ timeoutMs: 60_000, maxWorkers: 1 })
+    const { all, call, clock } = bed({ timeoutMs: 60_000, maxWorkers: 1 })
     const left = call()
     all[0]!.handleReady(maxInflight)
     clock.advance(30)
-    set.abandon(left)
+    left.withdraw()
     if (maxInflight === 0) {
       // Stuck in a loop: it does not answer the ping.
       call()
@@ -682,7 +638,7 @@ t.test('[runtime/worker-set.11] a call that waits takes the place of one whose c
   const idle = bed({ timeoutMs: 60_000, maxWorkers: 1 })
   const alone = idle.call()
   idle.all[0]!.handleReady(1)
-  idle.set.abandon(alone)
+  alone.withdraw()
   idle.clock.advance(1000)
   t.same(idle.all[0]!.log, ['cancel 0'], 'left alone while nobody waits')
 })

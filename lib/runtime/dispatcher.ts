@@ -1,0 +1,160 @@
+/**
+ * Which worker set serves a function version: the one place that knows all sets of a gateway, through reloads and the stop.
+ * Owner: page runtime/worker-set.
+ *
+ *   fn.key ─► set ─(changed or deleted)─► leaving ─(its calls are over)─► gone
+ */
+
+import type { FunctionVersion } from '../core/catalog.ts'
+import type { Clock } from '../core/clock.ts'
+import { GatewayError } from '../core/errors.ts'
+import type { RuntimeName } from '../core/identity.ts'
+import { DEFAULT_IDLE_TTL_SECONDS, MAX_WORKERS_UNLIMITED } from '../core/limits.ts'
+import type { Runtime } from './runtime.ts'
+import { WorkerSet } from './worker-set.ts'
+
+export interface DispatcherOptions {
+  clock: Clock
+  /** The enabled runtimes; one may be added later. */
+  runtimes: ReadonlyMap<RuntimeName, Runtime>
+  /** Output outside any call. */
+  onLog(fn: FunctionVersion, stream: 'stdout' | 'stderr', text: string): void
+  /** A worker failed to load or ended by itself. */
+  onFailure(fn: FunctionVersion, error: GatewayError): void
+}
+
+export class Dispatcher {
+  readonly #options: DispatcherOptions
+  readonly #sets = new Map<string, WorkerSet>()
+  /** Sets that finish their last calls. */
+  readonly #leaving = new Set<WorkerSet>()
+  #functions: ReadonlyMap<string, FunctionVersion> = new Map()
+  #isClosing = false
+  #emptied: (() => void) | null = null
+
+  constructor(options: DispatcherOptions) {
+    this.#options = options
+  }
+
+  /**
+   * The set that serves a function.
+   * @throws GatewayError RUNTIME_DOWN when its runtime is not enabled, SHUTTING_DOWN
+   */
+  setOf(fn: FunctionVersion): WorkerSet {
+    return this.#sets.get(fn.key) ?? this.#makeSet(fn)
+  }
+
+  /** Starts workers until the function has `count` of them. */
+  warm(fn: FunctionVersion, count: number): void {
+    if (!this.#isClosing && this.#options.runtimes.has(fn.runtime)) this.setOf(fn).warm(count)
+  }
+
+  /** Live workers of one function: for records, debug headers and tests. */
+  workerCount(key: string): number {
+    return this.#sets.get(key)?.workers.length ?? 0
+  }
+
+  /** Takes over a new catalog's functions: sets of changed and deleted ones finish and end. */
+  retain(functions: ReadonlyMap<string, FunctionVersion>): void {
+    this.#functions = functions
+    if (this.#isClosing) return
+    for (const [key, set] of this.#sets) {
+      const fn = functions.get(key)
+      if (fn === undefined || !isSame(fn, set.fn)) this.#replace(key, set, fn)
+    }
+    const used = new Set<RuntimeName>()
+    for (const fn of functions.values()) {
+      const runtime = this.#options.runtimes.get(fn.runtime)
+      if (runtime === undefined) continue
+      if (!used.has(fn.runtime)) void runtime.start()
+      used.add(fn.runtime)
+      // Ahead of the first call; who waits for it is told when it fails.
+      runtime.preparer?.prepare(fn).catch(() => {})
+      if (minWarmOf(fn) > 0) this.warm(fn, minWarmOf(fn))
+    }
+    for (const runtime of this.#options.runtimes.values()) if (!used.has(runtime.name)) runtime.rest()
+  }
+
+  /** Resolves when every call is over or `timeoutMs` ms have passed; what then still runs is killed. */
+  async close(timeoutMs: number): Promise<void> {
+    const { clock } = this.#options
+    this.#isClosing = true
+    for (const [key, set] of this.#sets) this.#retire(key, set)
+    if (this.#leaving.size > 0 && timeoutMs > 0) {
+      await new Promise<void>(resolve => {
+        const timer = clock.setTimeout(resolve, timeoutMs)
+        this.#emptied = () => {
+          clock.clearTimeout(timer)
+          resolve()
+        }
+      })
+    }
+    for (const set of this.#leaving) set.close()
+  }
+
+  #retire(key: string, set: WorkerSet): void {
+    this.#sets.delete(key)
+    this.#leaving.add(set)
+    set.retire()
+  }
+
+  /** @param fn - the new version, undefined when the function is gone */
+  #replace(key: string, set: WorkerSet, fn: FunctionVersion | undefined): void {
+    // What was not prepared yet never will be: whoever waits for it gets the new version instead of an error.
+    const waiting = fn === undefined ? [] : set.takeUnprepared()
+    this.#retire(key, set)
+    for (const call of waiting) this.setOf(fn!).dispatch(call)
+  }
+
+  #makeSet(asked: FunctionVersion): WorkerSet {
+    const { runtimes, clock, onLog, onFailure } = this.#options
+    if (this.#isClosing) throw new GatewayError('SHUTTING_DOWN', 'gateway is shutting down')
+    const runtime = runtimes.get(asked.runtime)
+    if (runtime === undefined) throw new GatewayError('RUNTIME_DOWN', `runtime down: ${asked.runtime} is not enabled`)
+    // A call that began with an older catalog is served by the version of today, when there is one.
+    const current = this.#functions.get(asked.key)
+    const fn = current ?? asked
+    const set = new WorkerSet({
+      fn,
+      clock,
+      // `max_workers` bounds the calls; each socket has its turn all the same.
+      maxWorkers: Math.max(Math.min(maxWorkersOf(fn), runtime.maxWorkers), runtime.sockets?.count ?? 1),
+      minWarm: minWarmOf(fn),
+      idleTtlMs: idleTtlSecondsOf(fn) * 1000,
+      sockets: runtime.sockets,
+      preparer: runtime.preparer,
+      isRetired: current === undefined,
+      spawn: (owner, program) => runtime.spawn(owner, program),
+      onLog,
+      onFailure,
+      onEmpty: empty => {
+        this.#leaving.delete(empty)
+        if (this.#leaving.size === 0) this.#emptied?.()
+      },
+    })
+    if (current === undefined) this.#leaving.add(set)
+    else this.#sets.set(fn.key, set)
+    return set
+  }
+}
+
+/** True when workers started for one may serve the other. */
+function isSame(a: FunctionVersion, b: FunctionVersion): boolean {
+  return a === b || (a.signature === b.signature && JSON.stringify(a.policy) === JSON.stringify(b.policy))
+}
+
+function maxWorkersOf({ policy }: FunctionVersion): number {
+  const pool = policy.workerPool?.enabled ? policy.workerPool : null
+  return (pool === null ? policy.maxConcurrency : pool.maxWorkers) || MAX_WORKERS_UNLIMITED
+}
+
+function minWarmOf({ policy }: FunctionVersion): number {
+  const { workerPool, keepWarm } = policy
+  return Math.max(workerPool?.enabled ? workerPool.minWarm : 0, keepWarm?.enabled ? keepWarm.minWarm : 0)
+}
+
+function idleTtlSecondsOf({ policy }: FunctionVersion): number {
+  const { workerPool, keepWarm } = policy
+  if (workerPool?.enabled) return workerPool.idleTtlSeconds
+  return keepWarm?.enabled ? keepWarm.idleTtlSeconds : DEFAULT_IDLE_TTL_SECONDS
+}

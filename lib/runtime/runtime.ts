@@ -1,0 +1,66 @@
+/** What every runtime is to the gateway: how its workers are made and how its sockets are. Owner: §1, page runtime/daemon. */
+
+import type { FunctionVersion } from '../core/catalog.ts'
+import type { RuntimeName } from '../core/identity.ts'
+import type { Worker, WorkerOwner } from './worker.ts'
+
+export interface SocketHealth {
+  /** From 1. */
+  index: number
+  uri: string
+  up: boolean
+  reason: string
+}
+
+export interface RuntimeHealth {
+  routing: 'single' | 'round_robin'
+  up: boolean
+  reason: string
+  sockets: SocketHealth[]
+}
+
+/** Several sockets of one runtime. */
+export interface Sockets {
+  readonly count: number
+  /** Indexes (from 1) of those that can start workers now. */
+  up(): readonly number[]
+  /** Where a function's first call goes, another one for each function: an index from 0. */
+  begin(): number
+}
+
+/** Makes what functions need before a worker of them can start: a program, packages. */
+export interface Preparer {
+  /**
+   * Resolves when a worker may start; calls for one version share the work.
+   * @returns full path of the function's program; null for one that needs none
+   * @throws GatewayError
+   */
+  prepare(fn: FunctionVersion): Promise<string | null>
+  /** What goes on, for a call that could not wait: `building go function hello`. */
+  toStep(fn: FunctionVersion): string
+  /** Most ms that a call waits for it. */
+  waitMsOf(fn: FunctionVersion): number
+}
+
+/** One enabled runtime: python, node, php, go and rust behind daemons, lua on threads. */
+export interface Runtime {
+  readonly name: RuntimeName
+  /** The sockets that calls take in turn; null when there is one. */
+  readonly sockets: Sockets | null
+  /** Workers of one function that are of any use, whatever its policy allows. */
+  readonly maxWorkers: number
+  /** Null for a runtime whose functions need nothing. */
+  readonly preparer: Preparer | null
+  /** Starts what its workers need; resolves when every socket is up or has a reason why not. Never rejects. */
+  start(): Promise<void>
+  /** Its last function is gone: nothing need be kept ready. */
+  rest(): void
+  /**
+   * Makes a worker in state `starting`.
+   * @param program - what was prepared for its function, null for nothing
+   */
+  spawn(set: WorkerOwner, program: string | null): Worker
+  health(): RuntimeHealth
+  /** After its workers have ended. */
+  close(): Promise<void>
+}

@@ -1,0 +1,300 @@
+import t from 'tap'
+import type { FunctionVersion, WorkerPoolPolicy } from '../../lib/core/catalog.ts'
+import { GatewayError } from '../../lib/core/errors.ts'
+import { Dispatcher } from '../../lib/runtime/dispatcher.ts'
+import type { Preparer, Runtime } from '../../lib/runtime/runtime.ts'
+import { FakeClock } from '../helpers/clock.ts'
+import { FakeWorker, SeenCall } from '../helpers/fake-worker.ts'
+import { makeFn } from '../helpers/fn.ts'
+
+interface Work {
+  fn: FunctionVersion
+  resolve: (program: string | null) => void
+  reject: (error: Error) => void
+}
+
+interface BedOptions {
+  /** True: functions need something made first, and calls wait 100 ms for it. */
+  prepares?: boolean
+  sockets?: number
+  maxWorkers?: number
+}
+
+function makeBed({ prepares = false, sockets = 1, maxWorkers = 8 }: BedOptions = {}) {
+  const clock = new FakeClock()
+  const log: string[] = []
+  const workers: FakeWorker[] = []
+  const programs: (string | null)[] = []
+  const works: Work[] = []
+  const preparer: Preparer = {
+    prepare: fn => new Promise((resolve, reject) => works.push({ fn, resolve, reject })),
+    toStep: fn => `building go function ${fn.name}`,
+    waitMsOf: () => 100,
+  }
+  const runtime: Runtime = {
+    name: 'go',
+    sockets: sockets === 1 ? null : { count: sockets, up: () => [], begin: () => 0 },
+    preparer: prepares ? preparer : null,
+    maxWorkers,
+    start: async () => {
+      log.push('start')
+    },
+    rest: () => log.push('rest'),
+    spawn: (set, program) => {
+      const worker = new FakeWorker(set)
+      workers.push(worker)
+      programs.push(program)
+      return worker
+    },
+    health: () => ({ routing: 'single', up: true, reason: 'ok', sockets: [] }),
+    close: () => Promise.resolve(),
+  }
+  const dispatcher = new Dispatcher({
+    clock,
+    runtimes: new Map([['go', runtime]]),
+    onLog: () => {},
+    onFailure: (fn, error) => log.push(`${fn.name} failed: ${error.message}`),
+  })
+  return {
+    clock,
+    log,
+    workers,
+    programs,
+    works,
+    dispatcher,
+    retain: (...functions: FunctionVersion[]) => dispatcher.retain(new Map(functions.map(fn => [fn.key, fn]))),
+    call: (fn: FunctionVersion) => {
+      const call = new SeenCall(fn)
+      dispatcher.setOf(fn).dispatch(call)
+      return call
+    },
+    /** Settles all work for a function. */
+    finish: async (fn: FunctionVersion, outcome: string | Error) => {
+      for (const work of works) {
+        if (work.fn !== fn) continue
+        if (typeof outcome === 'string') work.resolve(outcome)
+        else work.reject(outcome)
+      }
+      await new Promise(setImmediate)
+    },
+  }
+}
+
+const POOL: WorkerPoolPolicy = {
+  enabled: true,
+  minWarm: 0,
+  maxWorkers: 4,
+  maxQueue: 0,
+  queueTimeoutMs: 0,
+  queuePollMs: 20,
+  idleTtlSeconds: 1,
+  overflowStatus: 429,
+}
+const makeGo = (name: string, signature = '1', workerPool: WorkerPoolPolicy | null = null) =>
+  makeFn({ runtime: 'go', name, signature, policy: { timeoutMs: 1000, workerPool } })
+
+t.test('[runtime/daemon.12] a reload keeps the sets of unchanged functions and retires the others', async t => {
+  const bed = makeBed()
+  const [same, old, gone] = [makeGo('same'), makeGo('changed'), makeGo('gone')]
+  bed.retain(same, old, gone)
+  const calls = [same, old, gone].map(bed.call)
+  for (const worker of bed.workers) worker.handleReady(0)
+  const sets = [same, old, gone].map(fn => bed.dispatcher.setOf(fn))
+  const young = makeGo('changed', '2')
+  bed.retain({ ...same }, young)
+  t.equal(bed.dispatcher.setOf(same), sets[0], 'an equal function keeps its workers')
+  t.same(
+    bed.workers.flatMap(worker => worker.log),
+    [],
+    'no open call is disturbed',
+  )
+  bed.call(young)
+  t.equal(bed.workers.length, 4, 'a changed one starts others')
+  for (const worker of bed.workers.slice(0, 3)) worker.reply(0)
+  t.same(
+    calls.flatMap(call => call.seen),
+    ['reply r0', 'reply r0', 'reply r0'],
+  )
+  t.same(
+    bed.workers.map(worker => worker.log.join()),
+    ['', 'stop', 'stop', ''],
+    'and the old ones end when they are through',
+  )
+  const late = bed.call(gone)
+  t.equal(bed.dispatcher.workerCount(gone.key), 0, 'a call of the old catalog has workers of its own')
+  bed.workers[4]!.handleReady(0)
+  bed.workers[4]!.reply(0)
+  t.same([late.seen, bed.workers[4]!.log], [['reply r0'], ['stop']])
+  const stale = bed.call(old)
+  t.same([bed.workers.length, bed.workers[3]!.sent.includes(stale)], [5, false], 'not ready yet')
+  bed.workers[3]!.handleReady(0)
+  t.ok(bed.workers[3]!.sent.includes(stale), 'one that has a newer version is served by it')
+  bed.retain(same, { ...young, policy: { ...young.policy, timeoutMs: 99 } })
+  t.equal(bed.dispatcher.workerCount(young.key), 0, 'another policy is another set')
+})
+
+t.test('[runtime/daemon.12] an old call whose function has no workers yet starts those of the new version', async t => {
+  const bed = makeBed()
+  const [old, young] = [makeGo('a'), makeGo('a', '2')]
+  bed.retain(young)
+  bed.call(old)
+  t.equal(bed.workers[0]!.set.fn, young)
+  t.equal(bed.dispatcher.workerCount(young.key), 1)
+})
+
+t.test('[runtime/worker-set.3] how many workers a set may have', async t => {
+  for (const [policy, options, most] of [
+    [{ maxConcurrency: 3 }, {}, 3],
+    [{ maxConcurrency: 0 }, { maxWorkers: 100 }, 32],
+    [{ maxConcurrency: 0 }, { maxWorkers: 8 }, 8],
+    [{ maxConcurrency: 3, workerPool: POOL }, {}, 4],
+    [{ maxConcurrency: 3, workerPool: { ...POOL, enabled: false } }, {}, 3],
+    [{ maxConcurrency: 1 }, { sockets: 2 }, 2],
+  ] as const) {
+    const bed = makeBed(options)
+    const fn = makeFn({ runtime: 'go', policy })
+    bed.retain(fn)
+    bed.dispatcher.warm(fn, 1000)
+    t.equal(bed.workers.length, most, JSON.stringify([policy, options]))
+  }
+})
+
+t.test(
+  '[runtime/daemon.3, runtime/daemon.13] runtimes start with functions and rest without; min_warm is started',
+  async t => {
+    const bed = makeBed()
+    bed.retain(makeFn({ name: 'node' }))
+    t.same(bed.log, ['rest'])
+    const warm = makeGo('warm', '1', { ...POOL, minWarm: 2 })
+    bed.retain(warm, makeGo('cold'))
+    t.same(bed.log, ['rest', 'start'])
+    t.same([bed.dispatcher.workerCount(warm.key), bed.workers.length], [2, 2])
+    bed.dispatcher.warm(makeFn({ name: 'other', runtime: 'php' }), 1)
+    t.throws(() => bed.call(makeFn({ runtime: 'php' })), { message: 'runtime down: php is not enabled', status: 503 })
+    bed.retain()
+    t.same(bed.log, ['rest', 'start', 'rest'])
+  },
+)
+
+t.test(
+  '[dependencies/resolve.6, dependencies/resolve.7] calls wait for what their function needs, then run in order',
+  async t => {
+    const bed = makeBed({ prepares: true })
+    const [a, b] = [makeGo('a'), makeGo('b', '1', { ...POOL, minWarm: 2 })]
+    bed.retain(a, b)
+    t.ok(
+      [a, b].every(fn => bed.works.some(work => work.fn === fn)),
+      'everything is made before anybody asks',
+    )
+    const calls = [bed.call(a), bed.call(a), bed.call(a)]
+    calls[1]!.withdraw()
+    t.same([calls.map(call => call.phase), bed.workers.length], [['waiting', 'done', 'waiting'], 0])
+    await bed.finish(a, '/bin/a')
+    const [worker] = bed.workers as [FakeWorker]
+    t.same(bed.programs, ['/bin/a'])
+    worker.handleReady(0)
+    bed.clock.advance(2)
+    t.same(worker.sent, [calls[0], calls[2]], 'the one that left is not run')
+    bed.call(a)
+    t.equal(worker.sent.length, 3, 'later ones do not wait')
+    t.equal(bed.dispatcher.workerCount(b.key), 0)
+    await bed.finish(b, '/bin/b')
+    t.same(bed.programs, ['/bin/a', '/bin/b', '/bin/b'], 'min_warm as soon as it can be')
+  },
+)
+
+t.test('[dependencies/resolve.7] a call waits so long, each from its own arrival', async t => {
+  const bed = makeBed({ prepares: true })
+  const a = makeGo('a')
+  bed.retain(a)
+  const [first, left] = [bed.call(a), bed.call(a)]
+  left.withdraw()
+  bed.clock.advance(60)
+  const second = bed.call(a)
+  bed.clock.advance(40)
+  t.same([first.seen, left.seen, second.seen], [['error 503 building go function a'], [], []])
+  bed.clock.advance(59)
+  t.same(second.seen, [])
+  bed.clock.advance(1)
+  t.same([second.seen, second.phase], [['error 503 building go function a'], 'done'])
+  t.equal(bed.clock.pending, 0, 'no timer stays')
+  const third = bed.call(a)
+  await bed.finish(a, '/bin/a')
+  t.same(bed.workers[0]!.sent, [third], 'none of those that gave up is run')
+  const wide = new SeenCall(a)
+  let headers: unknown
+  wide.onError = error => {
+    headers = error.headers
+  }
+  const other = makeGo('b')
+  bed.retain(a, other)
+  bed.dispatcher.setOf(other).dispatch(wide)
+  bed.clock.advance(100)
+  t.same(headers, { 'Retry-After': '2' })
+})
+
+t.test(
+  '[dependencies/resolve.7, dependencies/resolve.8] a failure answers everyone who waits, and the next call asks again',
+  async t => {
+    const bed = makeBed({ prepares: true })
+    const a = makeGo('a')
+    bed.retain(a)
+    const calls = [bed.call(a), bed.call(a)]
+    await bed.finish(a, new GatewayError('LOAD_FAILED', 'build failed: a/handler.go:1:1: bad'))
+    for (const call of calls) t.same(call.seen, ['error 500 build failed: a/handler.go:1:1: bad'])
+    t.same([bed.clock.pending, bed.workers.length], [0, 0])
+    const next = bed.call(a)
+    await bed.finish(a, '/bin/a')
+    t.same(bed.workers[0]!.sent, [next])
+  },
+)
+
+t.test('[dependencies/resolve.7] after a reload calls wait for the new version', async t => {
+  const bed = makeBed({ prepares: true })
+  const [old, young] = [makeGo('a'), makeGo('a', '2')]
+  bed.retain(old)
+  const waiting = bed.call(old)
+  bed.retain(young)
+  await bed.finish(old, new GatewayError('LOAD_FAILED', 'build was stopped'))
+  t.same(waiting.seen, [], 'the end of the old build is not theirs')
+  await bed.finish(young, '/bin/a2')
+  t.same([bed.workers[0]!.set.fn, bed.workers[0]!.sent], [young, [waiting]])
+  const gone = bed.call(makeGo('gone'))
+  const work = bed.works.at(-1)!
+  work.reject(new GatewayError('LOAD_FAILED', 'build was stopped'))
+  await new Promise(setImmediate)
+  t.same(gone.seen, ['error 500 build was stopped'], 'unless there is none')
+})
+
+t.test(
+  '[runtime/daemon.15, dependencies/resolve.7] close ends what waits and what runs, at most at its limit',
+  async t => {
+    const bed = makeBed({ prepares: true })
+    const [a, b] = [makeGo('a'), makeGo('b')]
+    bed.retain(a, b)
+    const running = bed.call(a)
+    await bed.finish(a, '/bin/a')
+    bed.workers[0]!.handleReady(0)
+    const waiting = bed.call(b)
+    const closing = bed.dispatcher.close(50)
+    t.throws(() => bed.call(a), { code: 'SHUTTING_DOWN' })
+    t.same(running.seen, [])
+    bed.clock.advance(50)
+    await closing
+    t.same(waiting.seen, ['error 503 gateway is shutting down'])
+    t.same(bed.workers[0]!.log, ['kill'])
+    await bed.finish(b, '/bin/b')
+    bed.retain(makeGo('c'))
+    t.equal(bed.workers.length, 1, 'nothing starts any more')
+
+    const quick = makeBed()
+    quick.retain(a)
+    quick.call(a)
+    quick.workers[0]!.handleReady(0)
+    const done = quick.dispatcher.close(60_000)
+    quick.workers[0]!.reply(0)
+    quick.workers[0]!.end()
+    await done
+    t.equal(quick.clock.pending, 0, 'it does not wait longer than calls last')
+  },
+)
