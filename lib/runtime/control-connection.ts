@@ -13,6 +13,8 @@ const START_TIMEOUT_MS = 15_000
 /** Milliseconds between health pings of a daemon, and pings in a row without any answer after which it counts as lost. */
 const PING_INTERVAL_MS = 2000
 const PING_MISSES = 4
+/** Bytes that may wait for a daemon to read before what it asks for is not answered any more. */
+const MAX_WAITING_BYTES = 64 * 1024
 
 /** What a daemon says of itself in `ready`. */
 export interface DaemonInfo {
@@ -123,7 +125,8 @@ export class ControlConnection {
         const start = this.#takeStart(id)
         if (start === null) {
           // Nobody waits for it any more, and nobody would end it.
-          this.stop(String(header.worker), 0)
+          if (this.#isRead()) this.stop(String(header.worker), 0)
+          else this.#lose('the daemon sends and does not read')
           return
         }
         start.resolve({
@@ -154,10 +157,15 @@ export class ControlConnection {
         )
         return
       case KIND.ping:
-        this.#send(KIND.pong, id, '')
+        if (this.#isRead()) this.#send(KIND.pong, id, '')
         return
       default:
     }
+  }
+
+  /** False when answers to what it sends would pile up. */
+  #isRead(): boolean {
+    return this.#socket.writableLength < MAX_WAITING_BYTES
   }
 
   #takeStart(id: number): PendingStart | null {

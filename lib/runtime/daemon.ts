@@ -67,6 +67,8 @@ interface LiveWorker {
 const CONNECT_RETRY_MS = 5
 /** Milliseconds to wait for the last line of a daemon that ended. */
 const LAST_LINE_WAIT_MS = 50
+/** Ends of workers kept while their starts are open: more are no daemon's that works. */
+const MAX_EARLY_EXITS = 64
 /** Kept of the daemon's last line on stderr, for the reason. */
 const MAX_REASON_CHARS = 300
 
@@ -79,6 +81,10 @@ export class Daemon {
   info: DaemonInfo | null = null
   readonly #options: DaemonOptions
   readonly #workers = new Map<string, LiveWorker>()
+  /** Starts whose answer is not here yet, or not taken over. */
+  #opening = 0
+  /** Ends that were told before the start they belong to; only while a start is open. */
+  readonly #earlyExits = new Map<string, WorkerExit>()
   #child: ChildProcess | null = null
   #control: ControlConnection | null = null
   #timer: NodeJS.Timeout | null = null
@@ -130,8 +136,13 @@ export class Daemon {
   async startWorker(key: string, header: string): Promise<StartedWorker> {
     const control = this.#control
     if (control === null || this.state !== 'up') throw new Error(this.reason)
-    const { worker, uri, pid } = await control.start(header)
-    return this.#follow(key, control, { worker, uri, pid })
+    this.#opening += 1
+    try {
+      return this.#follow(key, control, await control.start(header))
+    } finally {
+      this.#opening -= 1
+      if (this.#opening === 0) this.#earlyExits.clear()
+    }
   }
 
   /** Ends the daemon with its workers. */
@@ -161,11 +172,13 @@ export class Daemon {
 
   #follow(key: string, control: ControlConnection, started: DaemonWorker): StartedWorker {
     const id = started.worker
-    const worker = this.#workers.get(id) ?? { key: '', pid: 0, exit: null, listeners: [] }
+    const exit = this.#earlyExits.get(id) ?? null
+    this.#earlyExits.delete(id)
+    // A daemon that gives one id twice gets one record: all that hold it hear of its end.
+    const worker: LiveWorker = this.#workers.get(id) ?? { key: '', pid: 0, exit, listeners: [] }
     worker.key = key
     worker.pid = started.pid
     if (worker.exit === null) this.#workers.set(id, worker)
-    else this.#workers.delete(id)
     return {
       id,
       uri: started.uri,
@@ -306,8 +319,8 @@ export class Daemon {
   #handleExited(id: string, exit: WorkerExit): void {
     const worker = this.#workers.get(id)
     if (worker === undefined) {
-      // It ended before its start was told to whoever asked.
-      this.#workers.set(id, { key: '', pid: 0, exit, listeners: [] })
+      // It may have ended before its start was told to whoever asked. More than that is nobody's.
+      if (this.#opening > 0 && this.#earlyExits.size < MAX_EARLY_EXITS) this.#earlyExits.set(id, exit)
       return
     }
     this.#workers.delete(id)

@@ -6,7 +6,7 @@ import { GatewayError, toGatewayError } from '../core/errors.ts'
 import { MAX_REPLY_HEAD_CHARS } from '../core/limits.ts'
 import type { RuntimeCall } from './call.ts'
 import { toRuntimeError } from './runtime-error.ts'
-import { FrameReader, FrameWriter, KIND, type Kind, parseHeader } from './wire-protocol.ts'
+import { FrameReader, FrameWriter, KIND, type Kind, ProtocolError, parseHeader } from './wire-protocol.ts'
 import { Worker, type WorkerOwner, WORKER_READY_TIMEOUT_MS } from './worker.ts'
 
 /** Bytes of a worker's input that may wait for it to read before its pings are not answered any more. */
@@ -96,10 +96,7 @@ export class SocketWorker extends Worker {
   constructor(set: WorkerOwner, source: WorkerSource, startHeader: string) {
     super(set)
     this.#writer = new FrameWriter(bytes => this.#write(bytes))
-    this.#reader = new FrameReader(
-      (kind, id, header, body) => this.#handleFrame(kind, id, header, body),
-      set.fn.policy.maxBodyBytes,
-    )
+    this.#reader = new FrameReader((kind, id, header, body) => this.#handleFrame(kind, id, header, body))
     this.#writer.add(KIND.hello, 0, '{"role":"worker"}', PROTOCOL_BYTE)
     this.#writer.add(KIND.start, 0, startHeader, null)
     const onSocket = (index: number) => {
@@ -238,7 +235,11 @@ export class SocketWorker extends Worker {
     try {
       this.#reader.push(READ_BUFFER, length)
     } catch (error) {
-      this.#breakOff(`protocol error: ${(error as Error).message}`)
+      const { message } = error as Error
+      // The call it belongs to is told what was wrong; the others, that their worker ended.
+      if (error instanceof ProtocolError && error.id !== 0)
+        this.handleLastError(error.id, new GatewayError('CONTRACT_BROKEN', `invalid runtime response: ${message}`))
+      this.#breakOff(`protocol error: ${message}`)
     }
   }
 

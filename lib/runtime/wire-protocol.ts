@@ -29,8 +29,43 @@ export const KIND = {
 
 export type Kind = (typeof KIND)[keyof typeof KIND]
 
-const KNOWN = new Uint8Array(256)
-for (const kind of Object.values(KIND)) KNOWN[kind] = 1
+const KIB = 1024
+const MIB = 1024 * KIB
+
+/**
+ * Most bytes of the header and of the body of each kind. A peer that sends more is not read on: a header is a text in
+ * memory, and a frame is kept until it is whole. To the body of a call the function's `max_body_bytes` are added.
+ */
+export const FRAME_LIMITS: Readonly<Record<keyof typeof KIND, { header: number; body: number }>> = {
+  hello: { header: 4 * KIB, body: 16 },
+  ready: { header: 256 * KIB, body: 0 },
+  start: { header: 4 * MIB, body: 0 },
+  started: { header: 4 * KIB, body: 0 },
+  stop: { header: 4 * KIB, body: 0 },
+  exited: { header: 4 * KIB, body: 0 },
+  log: { header: 4 * KIB, body: 64 * KIB },
+  loaded: { header: 256 * KIB, body: 0 },
+  call: { header: MIB, body: MAX_FRAME_BYTES },
+  reply: { header: 512 * KIB, body: MAX_FRAME_BYTES },
+  chunk: { header: 4 * KIB, body: 256 * KIB },
+  end: { header: 64 * KIB, body: 0 },
+  cancel: { header: 4 * KIB, body: 0 },
+  error: { header: 64 * KIB, body: 0 },
+  more: { header: 4 * KIB, body: 0 },
+  ping: { header: 4 * KIB, body: 64 },
+  pong: { header: 4 * KIB, body: 64 },
+}
+
+/** Names and limits by number; -1 where there is no such kind. */
+const NAMES: string[] = []
+const MAX_HEADER = new Int32Array(256).fill(-1)
+const MAX_BODY = new Int32Array(256)
+for (const [name, kind] of Object.entries(KIND)) {
+  const { header, body } = FRAME_LIMITS[name as keyof typeof KIND]
+  NAMES[kind] = name
+  MAX_HEADER[kind] = header
+  MAX_BODY[kind] = body
+}
 
 /** Bytes of the length word, and of the fixed fields behind it. */
 const LENGTH_BYTES = 4
@@ -40,15 +75,25 @@ const PREFIX_BYTES = LENGTH_BYTES + FIXED_BYTES
 const NO_BYTES = Buffer.alloc(0)
 const REMEMBERED_HEADER_BYTES = 1024
 
-export type FrameProblem = 'FRAME_TOO_SHORT' | 'FRAME_TOO_LONG' | 'UNKNOWN_KIND' | 'HEADER_TOO_LONG' | 'BAD_HEADER'
+export type FrameProblem =
+  | 'FRAME_TOO_SHORT'
+  | 'FRAME_TOO_LONG'
+  | 'UNKNOWN_KIND'
+  | 'HEADER_TOO_LONG'
+  | 'HEADER_TOO_LARGE'
+  | 'BODY_TOO_LARGE'
+  | 'BAD_HEADER'
 
 /** A peer broke the protocol: the connection is closed, nothing else. */
 export class ProtocolError extends Error {
   readonly code: FrameProblem
-  constructor(code: FrameProblem, message: string) {
+  /** The call whose frame is too large; 0 when it is no call's, or another problem. */
+  readonly id: number
+  constructor(code: FrameProblem, message: string, id = 0) {
     super(message)
     this.name = 'ProtocolError'
     this.code = code
+    this.id = id
   }
 }
 
@@ -90,8 +135,10 @@ export type FrameHandler = (kind: Kind, id: number, header: string, body: Buffer
 /** Cuts a byte stream into frames. One pass over each chunk; a frame that spans chunks is put together by one copy. */
 export class FrameReader {
   readonly #onFrame: FrameHandler
+  /** Added to the limit of a call's body. */
+  readonly #moreBodyBytes: number
   readonly #maxFrameBytes: number
-  /** The unfinished frame: `held` bytes of it so far. As long as its length word while that is not complete. */
+  /** The unfinished frame: `held` bytes of it so far. As long as its fixed fields while these are not complete. */
   #unfinished: Buffer = NO_BYTES
   #held = 0
   /** The last short header, its bytes as characters and its text: a worker often sends the same one again. */
@@ -100,6 +147,7 @@ export class FrameReader {
 
   constructor(onFrame: FrameHandler, maxBodyBytes = 0) {
     this.#onFrame = onFrame
+    this.#moreBodyBytes = maxBodyBytes
     this.#maxFrameBytes = MAX_FRAME_BYTES + maxBodyBytes
   }
 
@@ -113,8 +161,8 @@ export class FrameReader {
       at = this.#fill(chunk, length)
       if (this.#held > 0) return
     }
-    while (length - at >= LENGTH_BYTES) {
-      const bytes = LENGTH_BYTES + this.#checkLength(chunk.readUInt32BE(at))
+    while (length - at >= PREFIX_BYTES) {
+      const bytes = this.#measure(chunk, at)
       if (at + bytes > length) {
         this.#hold(chunk, at, length, bytes)
         return
@@ -122,7 +170,9 @@ export class FrameReader {
       this.#handOn(chunk, at, at + bytes)
       at += bytes
     }
-    if (at < length) this.#hold(chunk, at, length, LENGTH_BYTES)
+    if (at === length) return
+    this.#hold(chunk, at, length, PREFIX_BYTES)
+    this.#checkHeldLength()
   }
 
   #hold(chunk: Buffer, from: number, to: number, bytes: number): void {
@@ -133,11 +183,12 @@ export class FrameReader {
   /** Adds to the unfinished frame and hands it on when it is complete. @returns how many bytes of the chunk it took */
   #fill(chunk: Buffer, length: number): number {
     let at = 0
-    if (this.#held < LENGTH_BYTES) {
-      at = chunk.copy(this.#unfinished, this.#held, 0, Math.min(length, LENGTH_BYTES - this.#held))
+    if (this.#held < PREFIX_BYTES) {
+      at = chunk.copy(this.#unfinished, this.#held, 0, Math.min(length, PREFIX_BYTES - this.#held))
       this.#held += at
-      if (this.#held < LENGTH_BYTES) return at
-      this.#hold(this.#unfinished, 0, LENGTH_BYTES, LENGTH_BYTES + this.#checkLength(this.#unfinished.readUInt32BE(0)))
+      this.#checkHeldLength()
+      if (this.#held < PREFIX_BYTES) return at
+      this.#hold(this.#unfinished, 0, PREFIX_BYTES, this.#measure(this.#unfinished, 0))
     }
     const taken = chunk.copy(this.#unfinished, this.#held, at, length)
     this.#held += taken
@@ -150,14 +201,35 @@ export class FrameReader {
     return at + taken
   }
 
+  /** Bytes of the frame whose fixed fields are here. Nothing is kept or made of it before this has passed. */
+  #measure(chunk: Buffer, at: number): number {
+    const length = this.#checkLength(chunk.readUInt32BE(at))
+    const kind = chunk[at + 4]!
+    const headerBytes = chunk.readUInt32BE(at + 9)
+    const bodyBytes = length - FIXED_BYTES - headerBytes
+    const maxHeader = MAX_HEADER[kind]!
+    if (maxHeader === -1) throw new ProtocolError('UNKNOWN_KIND', `unknown frame kind ${kind}`)
+    if (bodyBytes < 0) throw new ProtocolError('HEADER_TOO_LONG', 'frame header is longer than its frame')
+    const maxBody = MAX_BODY[kind]! + (kind === KIND.call ? this.#moreBodyBytes : 0)
+    if (headerBytes > maxHeader || bodyBytes > maxBody) {
+      const id = chunk.readUInt32BE(at + 5)
+      throw headerBytes > maxHeader
+        ? new ProtocolError('HEADER_TOO_LARGE', toLargeText('header', kind, headerBytes, maxHeader), id)
+        : new ProtocolError('BODY_TOO_LARGE', toLargeText('body', kind, bodyBytes, maxBody), id)
+    }
+    return LENGTH_BYTES + length
+  }
+
+  /** A wrong length is told as soon as it is here. */
+  #checkHeldLength(): void {
+    if (this.#held >= LENGTH_BYTES) this.#checkLength(this.#unfinished.readUInt32BE(0))
+  }
+
   #handOn(chunk: Buffer, from: number, to: number): void {
-    const kind = chunk[from + 4]!
-    if (KNOWN[kind] === 0) throw new ProtocolError('UNKNOWN_KIND', `unknown frame kind ${kind}`)
     const headerBytes = chunk.readUInt32BE(from + 9)
     const bodyAt = from + PREFIX_BYTES + headerBytes
-    if (bodyAt > to) throw new ProtocolError('HEADER_TOO_LONG', 'frame header is longer than its frame')
     this.#onFrame(
-      kind as Kind,
+      chunk[from + 4] as Kind,
       chunk.readUInt32BE(from + 5),
       headerBytes === 0 ? '' : this.#readHeader(chunk, from + PREFIX_BYTES, bodyAt),
       bodyAt === to ? NO_BYTES : chunk.subarray(bodyAt, to),
@@ -183,6 +255,10 @@ export class FrameReader {
     }
     return length
   }
+}
+
+function toLargeText(part: string, kind: number, bytes: number, limit: number): string {
+  return `${part} of a ${NAMES[kind]} frame is ${bytes} bytes, above ${limit}`
 }
 
 /** Bytes of one joined write; a body above SMALL_BODY_BYTES is handed on without copying. */

@@ -1,5 +1,7 @@
 /** The gateway against a daemon and workers that break the protocol in every way and at every moment. */
 
+import v8 from 'node:v8'
+import vm from 'node:vm'
 import t, { type Test } from 'tap'
 import { type Clock, systemClock } from '../../lib/core/clock.ts'
 import { createGateway, type Gateway } from '../../lib/index.ts'
@@ -21,6 +23,15 @@ const fastClock: Clock = {
   monotonic: () => performance.now() * 10,
   setTimeout: (callback, ms) => setTimeout(callback, ms / 10),
   clearTimeout: timer => clearTimeout(timer),
+}
+
+v8.setFlagsFromString('--expose-gc')
+const collectGarbage = vm.runInNewContext('gc') as () => void
+
+/** Bytes of the heap that are in use, without what nobody holds any more. */
+function heapBytes(): number {
+  collectGarbage()
+  return process.memoryUsage().heapUsed
 }
 
 interface Bed {
@@ -222,6 +233,29 @@ const CALL_ATTACKS: Record<string, Attack> = {
     },
     allowed: [200],
   },
+  'a log of 15 MB': {
+    act: (peer, id) => peer.send(KIND.log, id, '', Buffer.alloc(15_000_000, 120)),
+    allowed: [502],
+  },
+  'a log header of 15 MB': {
+    act: (peer, id) => peer.raw(encodeFrame(KIND.log, id, `{"a":[${'{},'.repeat(5_000_000)}0]}`, null)),
+    allowed: [502],
+  },
+  'an end of 15 MB': {
+    act: (peer, id) => peer.raw(encodeFrame(KIND.end, id, `{"error":"${'x'.repeat(15_000_000)}"}`, null)),
+    allowed: [502],
+  },
+  'a reply header of 15 MB': {
+    act: (peer, id) => peer.raw(reply(id, `{"status":200,"headers":{"a":"${'x'.repeat(15_000_000)}"}}`)),
+    allowed: [502],
+  },
+  'a chunk above the largest': {
+    act: (peer, id) => {
+      peer.send(KIND.reply, id, { status: 200, headers: {}, stream: true })
+      peer.send(KIND.chunk, id, '', Buffer.alloc(300_000))
+    },
+    allowed: ['cut', 502],
+  },
   'a second ready': {
     act: (peer, id) => {
       peer.send(KIND.ready, 0, { max_inflight: 1 })
@@ -245,7 +279,7 @@ const CALL_ATTACKS: Record<string, Attack> = {
   'logs of strange fields': {
     act: (peer, id) => {
       peer.send(KIND.log, id, { stream: 'nowhere' }, Buffer.from([0xff, 0xfe]))
-      peer.send(KIND.log, 99_999, '', Buffer.alloc(100_000, 10))
+      peer.send(KIND.log, 99_999, '', Buffer.alloc(65_536, 10))
       peer.reply(id)
     },
     allowed: [200],
@@ -477,6 +511,80 @@ t.test('[runtime/worker-set.18, reliability.2] a stream without end goes on only
   t.notMatch(slow.text.slice(-5), /0\r\n\r\n/, 'the client sees that it is not whole')
   daemon.reform()
   t.ok(await recovers(gateway))
+})
+
+/** Writes a piece again and again as fast as the peer reads it. */
+async function flood(peer: HostilePeer, rounds: number, piece: (round: number) => Buffer): Promise<void> {
+  for (let round = 0; round < rounds && !peer.isClosed; round++) {
+    if (peer.socket.write(piece(round))) await new Promise(setImmediate)
+    else
+      await new Promise<void>(resolve => {
+        for (const name of ['drain', 'close']) peer.socket.once(name, () => resolve())
+      })
+  }
+}
+
+t.test('[runtime/wire-protocol.22] ends of workers that nobody asked for are not remembered', async t => {
+  const { daemon, gateway } = await serve(t)
+  t.ok(await recovers(gateway))
+  const control = [...daemon.peers].find(peer => peer.role === 'control')!
+  const before = heapBytes()
+  // 100 MB of names.
+  await flood(control, 250, round =>
+    Buffer.concat(
+      Array.from({ length: 100 }, (_, i) =>
+        encodeFrame(KIND.exited, 0, JSON.stringify({ worker: `${round}-${i}-${'x'.repeat(4000)}` }), null),
+      ),
+    ),
+  )
+  t.ok(await recovers(gateway))
+  const kept = heapBytes() - before
+  t.ok(kept < 20_000_000, `${kept} bytes kept`)
+})
+
+t.test('[runtime/wire-protocol.22] a daemon that asks and does not read does not fill the memory', async t => {
+  for (const [name, frame] of [
+    ['pings', encodeFrame(KIND.ping, 1, '', Buffer.alloc(64))],
+    [
+      'starts that nobody asked for',
+      encodeFrame(KIND.started, 9999, JSON.stringify({ worker: 'x'.repeat(4000) }), null),
+    ],
+  ] as const) {
+    await t.test(name, async t => {
+      const { daemon, gateway } = await serve(t)
+      t.ok(await recovers(gateway))
+      const control = [...daemon.peers].find(peer => peer.role === 'control')!
+      control.socket.pause()
+      const piece = Buffer.concat(Array.from({ length: Math.ceil(400_000 / frame.length) }, () => frame))
+      const before = process.memoryUsage().arrayBuffers + heapBytes()
+      await flood(control, 200, () => piece)
+      const kept = process.memoryUsage().arrayBuffers + heapBytes() - before
+      t.ok(kept < 30_000_000, `${kept} bytes kept of ${200 * piece.length}`)
+      control.socket.resume()
+      daemon.reform()
+      t.ok(await recovers(gateway))
+    })
+  }
+})
+
+t.test('[runtime/wire-protocol.21, reliability.2] floods of large frames slow no other function', async t => {
+  const { daemon, gateway } = await serve(t)
+  const frames: [string, Buffer][] = [
+    ['logs', encodeFrame(KIND.log, 1, '', Buffer.alloc(15_000_000, 120))],
+    ['log headers', encodeFrame(KIND.log, 1, `[${'{},'.repeat(5_000_000)}0]`, null)],
+    ['ends', encodeFrame(KIND.end, 1, `{"a":[${'{},'.repeat(5_000_000)}0]}`, null)],
+  ]
+  for (const [name, frame] of frames) {
+    daemon.reform()
+    t.ok(await recovers(gateway), name)
+    const before = heapBytes()
+    daemon.onCall = peer => void flood(peer, 4, () => frame)
+    const hit = statusOf(gateway, '/hit', 4000)
+    t.equal(await statusOf(gateway, '/other', 2000), 200, name)
+    t.ok([502, 503].includes((await hit) as number), name)
+    const kept = heapBytes() - before
+    t.ok(kept < 20_000_000, `${name}: ${kept} bytes kept`)
+  }
 })
 
 t.test('[runtime/wire-protocol.19] pings of a worker that reads nothing do not pile up', async t => {

@@ -3,6 +3,7 @@ import t from 'tap'
 import { MAX_FRAME_BYTES } from '../../lib/core/limits.ts'
 import {
   encodeFrame,
+  FRAME_LIMITS,
   FrameReader,
   FrameWriter,
   KIND,
@@ -23,6 +24,12 @@ interface Vector {
 type Seen = [kind: number, id: number, header: string, body: string]
 
 const vectors = JSON.parse(readFileSync(new URL('./vectors.json', import.meta.url), 'utf8')) as Vector[]
+const limits = JSON.parse(readFileSync(new URL('./frame-limits.json', import.meta.url), 'utf8')) as {
+  kind: number
+  name: string
+  header: number
+  body: number
+}[]
 const all = Buffer.concat(vectors.map(vector => Buffer.from(vector.hex, 'hex')))
 const expected: Seen[] = vectors.map(vector => [vector.kind, vector.id, vector.header, vector.body])
 
@@ -121,6 +128,46 @@ t.test('[runtime/wire-protocol.3] a malformed frame is a named error', async t =
     t.throws(() => parseHeader(text), { code: 'BAD_HEADER' }, `header ${text}`)
   }
   t.same(parseHeader(''), {})
+})
+
+t.test('[runtime/wire-protocol.21] a frame above the limits of its kind is refused by its first 13 bytes', async t => {
+  t.same(
+    limits.map(({ kind, name, header, body }) => [kind, name, { header, body }]),
+    Object.entries(KIND).map(([name, kind]) => [kind, name, FRAME_LIMITS[name as keyof typeof KIND]]),
+    'the table for all languages is that of the gateway',
+  )
+  const prefix = (kind: number, headerBytes: number, bodyBytes: number): Buffer => {
+    const bytes = Buffer.alloc(13)
+    bytes.writeUInt32BE(9 + headerBytes + bodyBytes, 0)
+    bytes[4] = kind
+    bytes.writeUInt32BE(7, 5)
+    bytes.writeUInt32BE(headerBytes, 9)
+    return bytes
+  }
+  for (const { kind, name, header, body } of limits) {
+    const mostBody = kind === KIND.call ? body + 100 : Math.min(body, MAX_FRAME_BYTES - 9)
+    const accepted = [prefix(kind, header, 0), prefix(kind, 0, Math.min(mostBody, MAX_FRAME_BYTES - 9))]
+    for (const bytes of accepted) collect(100).reader.push(bytes)
+    const refused: [Buffer, string, RegExp][] = [
+      [
+        prefix(kind, header + 1, 0),
+        'HEADER_TOO_LARGE',
+        new RegExp(`^header of a ${name} frame is ${header + 1} bytes, above`),
+      ],
+      [prefix(kind, 15_000_000, 0), 'HEADER_TOO_LARGE', /above/],
+    ]
+    if (body < MAX_FRAME_BYTES)
+      refused.push([
+        prefix(kind, 0, body + 1),
+        'BODY_TOO_LARGE',
+        new RegExp(`^body of a ${name} frame is ${body + 1} bytes`),
+      ])
+    for (const [bytes, code, message] of refused) {
+      t.throws(() => collect(100).reader.push(bytes), { code, message, id: 7 }, `${name} ${code}`)
+      const split = collect(100).reader
+      t.throws(() => bytes.forEach(byte => split.push(Buffer.from([byte]))), { code }, `${name} ${code}, byte by byte`)
+    }
+  }
 })
 
 t.test('[runtime/wire-protocol.3] random bytes never hang, crash or hoard memory', async t => {
