@@ -192,7 +192,7 @@ class FunctionGateway implements Gateway {
       hostEnv,
       inspect,
       preparerOf: name => (name === 'go' || name === 'rust' ? this.#builds : null),
-      toContext: fn => toStaticContext(fn, process.pid),
+      toContext: fn => toStaticContext(fn),
       toPackDirs: () => [],
       onLog: (fn, stream, text) => this.#journal.output(fn, stream, text),
       onFailure: (fn, error) => this.#journal.failure(fn, error),

@@ -179,8 +179,8 @@ interface StaticContext {
   edge: boolean
 }
 
-/** @param gatewayPid - process id of the gateway, shown to handlers as `context.gateway.worker_pid` */
-export function toStaticContext(fn: FunctionVersion, gatewayPid: number): StaticContext {
+/** The same for every call of a function. */
+export function toStaticContext(fn: FunctionVersion): StaticContext {
   const { policy } = fn
   const pool = policy.workerPool
   return {
@@ -200,7 +200,8 @@ export function toStaticContext(fn: FunctionVersion, gatewayPid: number): Static
       idle_ttl_seconds: pool.idleTtlSeconds,
       overflow_status: pool.overflowStatus,
     },
-    gateway: { worker_pid: gatewayPid },
+    // Handlers expect the field. The real number would lead them to the gateway: to its environment, or to end it.
+    gateway: { worker_pid: 0 },
     debug: { enabled: policy.includeDebugHeaders },
     edge: policy.edge !== null,
   }

@@ -153,7 +153,7 @@ t.test('[invocation/event.9] a valid traceparent is handed on, nothing is made u
 })
 
 t.test('[invocation/event.11] the static part of context', async t => {
-  const plain = toStaticContext(makeFn({ name: 'api/users', policy: { includeDebugHeaders: true } }), 42)
+  const plain = toStaticContext(makeFn({ name: 'api/users', policy: { includeDebugHeaders: true } }))
   t.same(plain, {
     runtime: 'node',
     function_name: 'api/users',
@@ -162,7 +162,7 @@ t.test('[invocation/event.11] the static part of context', async t => {
     max_concurrency: 20,
     max_body_bytes: 1048576,
     worker_pool: null,
-    gateway: { worker_pid: 42 },
+    gateway: { worker_pid: 0 },
     debug: { enabled: true },
     edge: false,
   })
@@ -176,7 +176,7 @@ t.test('[invocation/event.11] the static part of context', async t => {
     idleTtlSeconds: 5,
     overflowStatus: 503 as const,
   }
-  const pooled = toStaticContext(makeFn({ version: 'v2', policy: { workerPool } }), 1)
+  const pooled = toStaticContext(makeFn({ version: 'v2', policy: { workerPool } }))
   t.equal(pooled.version, 'v2')
   t.same(pooled.worker_pool, {
     enabled: true,

@@ -165,7 +165,13 @@ t.test('[runtime/wire-protocol.21] a frame above the limits of its kind is refus
     for (const [bytes, code, message] of refused) {
       t.throws(() => collect(100).reader.push(bytes), { code, message, id: 7 }, `${name} ${code}`)
       const split = collect(100).reader
-      t.throws(() => bytes.forEach(byte => split.push(Buffer.from([byte]))), { code }, `${name} ${code}, byte by byte`)
+      t.throws(
+        () => {
+          for (const byte of bytes) split.push(Buffer.from([byte]))
+        },
+        { code },
+        `${name} ${code}, byte by byte`,
+      )
     }
   }
 })

@@ -423,7 +423,7 @@ t.test(
           max_concurrency: 200,
           max_body_bytes: 20 * 1024 * 1024,
           worker_pool: null,
-          gateway: { worker_pid: process.pid },
+          gateway: { worker_pid: 0 },
           debug: { enabled: true },
           edge: false,
           user: null,
