@@ -232,6 +232,7 @@ class FunctionGateway implements Gateway {
         cold: call.cold,
       })),
       trustedProxyCidrs: settings.trustedProxyCidrs,
+      namesRoutes: !settings.production,
     }
     const catalog = () => this.#catalog
     if (settings.controlPort === null)

@@ -30,13 +30,14 @@ import type { DebugHeaders } from './debug-headers.ts'
 import { Exchange, type HttpRequest, type HttpResponse, type Step } from './exchange.ts'
 import { HttpCall } from './http-call.ts'
 import { RequestMemo } from './request-memo.ts'
+import { nearestRoutes } from './nearest-routes.ts'
 import { readBody } from './read-body.ts'
 import { RequestCheck } from './request-check.ts'
 import type { Responder } from './respond.ts'
 
 /** What a request needs of the catalog it began with. */
 export interface PublicCatalog {
-  readonly routes: Pick<RouteTable, 'find' | 'epoch'>
+  readonly routes: Pick<RouteTable, 'find' | 'epoch' | 'leaves'>
   /** In order: docs, homes, assets that come first. Each may answer, change `path`, or do nothing. */
   readonly before: readonly Step[]
   /** In order, for paths without a route: assets. */
@@ -50,6 +51,8 @@ interface PublicOptions {
   requestIds: RequestIds
   debug: DebugHeaders
   trustedProxyCidrs: readonly string[]
+  /** A request without a route is told which ones are near: for developers alone. */
+  namesRoutes?: boolean
   /** The catalog in force now. */
   catalog: () => PublicCatalog
   /** Answers every path at or below `/_fn` and `/console`. */
@@ -177,11 +180,17 @@ export class PublicHandler {
       const refused = this.#route(exchange, catalog, null)
       if (refused !== null) this.#refuse(exchange, catalog, refused)
     } else if (next === null) {
-      this.#options.responder.sendError(exchange, NO_ROUTE)
+      this.#options.responder.sendError(exchange, this.#toNotFound(path, catalog))
     } else {
       exchange.passOn()
       next()
     }
+  }
+
+  #toNotFound(path: string, { routes }: PublicCatalog): GatewayError {
+    const near = this.#options.namesRoutes === true ? nearestRoutes(path, routes.leaves) : []
+    if (near.length === 0) return NO_ROUTE
+    return new GatewayError('NOT_FOUND', NO_ROUTE.message, { detail: { hint: `nearest routes: ${near.join(', ')}` } })
   }
 
   /** Lets a step that holds the walk up go on with it; not when the client left meanwhile. */
