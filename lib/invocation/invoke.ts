@@ -14,6 +14,7 @@ import type { Clock } from '../core/clock.ts'
 import { GatewayError, toGatewayError } from '../core/errors.ts'
 import { RuntimeCall } from '../runtime/call.ts'
 import type { Dispatcher } from '../runtime/dispatcher.ts'
+import { toBrokenContract } from '../runtime/runtime-error.ts'
 import { type ReplyHead, ReplyHeads } from './response.ts'
 import type { Applicant, FunctionPlaces, WorkerPool } from './admission.ts'
 
@@ -97,7 +98,7 @@ export abstract class InvokeCall extends RuntimeCall implements Applicant {
     try {
       head = this.invoker.heads.read(header)
     } catch (error) {
-      this.fail(toGatewayError(error))
+      this.fail(withFile(toGatewayError(error), this.fn))
       return
     }
     if (head.proxy === null) this.answer(head, body, stream)
@@ -178,6 +179,12 @@ export abstract class InvokeCall extends RuntimeCall implements Applicant {
   }
 }
 
+/** A refused answer with the file whose function gave it. */
+function withFile(error: GatewayError, { entryFile }: FunctionVersion): GatewayError {
+  const { code, message, status } = error
+  return new GatewayError(code, message, { status, detail: { file: entryFile, ...error.detail }, cause: error.cause })
+}
+
 /** Admission, dispatch and replies of all calls of a gateway. */
 export class Invoker {
   readonly clock: Clock
@@ -219,7 +226,7 @@ export class Invoker {
 
   passToEdge(call: InvokeCall, directive: Readonly<Record<string, unknown>>, body: Buffer, stream: boolean): void {
     if (stream) {
-      call.fail(new GatewayError('CONTRACT_BROKEN', 'invalid runtime response: a proxy directive cannot be streamed'))
+      call.fail(toBrokenContract('a proxy directive cannot be streamed', call.fn))
     } else if (this.#edge === null || call.fn.policy.edge === null) {
       call.fail(new GatewayError('EDGE_FAILED', 'edge proxy disabled for this function'))
     } else {

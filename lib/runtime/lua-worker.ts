@@ -126,8 +126,7 @@ export class LuaThread extends Worker {
 
   #handleCallError(id: number, fields: Record<string, unknown>): void {
     if (fields.ends === true) this.handleLastError(id, toRuntimeError(fields, this.set.fn))
-    // The thread ends a late call itself when this process is too busy to do it in time.
-    else if (fields.code === 'timeout') this.handleError(id, new GatewayError('TIMEOUT', 'runtime timeout'))
+    // Also a timeout: the thread ends a late call itself when this process is too busy to do it in time.
     else this.handleError(id, toRuntimeError(fields, this.set.fn))
   }
 

@@ -6,19 +6,38 @@ import { type ErrorDetail, GatewayError } from '../core/errors.ts'
 /**
  * @param fields - header of an `error` frame: `code message file line stack hint`
  * @param fn - the function that failed: a file below its functions root is named from there
- * @returns LOAD_FAILED or HANDLER_FAILED (500), CONTRACT_BROKEN (502)
+ * @returns LOAD_FAILED or HANDLER_FAILED (500), CONTRACT_BROKEN (502), TIMEOUT (504)
  */
 export function toRuntimeError(
   fields: Readonly<Record<string, unknown>>,
-  fn: Pick<FunctionVersion, 'entryPath' | 'entryFile'>,
+  fn: Pick<FunctionVersion, 'entryPath' | 'entryFile' | 'policy'>,
 ): GatewayError {
   const message = typeof fields.message === 'string' && fields.message !== '' ? fields.message : 'handler failed'
+  if (fields.code === 'timeout') return toTimeout(fn)
   const options = toOptions(fields, fn)
-  if (fields.code === 'contract')
-    return new GatewayError('CONTRACT_BROKEN', `invalid runtime response: ${message}`, options)
+  if (fields.code === 'contract') return toBrokenContract(message, fn, options.detail)
   // Loaders of some languages name files in full.
   if (fields.code === 'load') return new GatewayError('LOAD_FAILED', message.replaceAll(toRoot(fn), ''), options)
   return new GatewayError('HANDLER_FAILED', message, options)
+}
+
+/** 504 of a call that ran past the time limit of its function. */
+export function toTimeout({ policy, entryFile }: Pick<FunctionVersion, 'policy' | 'entryFile'>): GatewayError {
+  return new GatewayError('TIMEOUT', `runtime timeout after ${policy.timeoutMs} ms`, { detail: { file: entryFile } })
+}
+
+/**
+ * 502 of an answer that is none; it names the file whose function gave it.
+ * @param why - the rule that is broken
+ */
+export function toBrokenContract(
+  why: string,
+  { entryFile }: Pick<FunctionVersion, 'entryFile'>,
+  detail: ErrorDetail = {},
+): GatewayError {
+  return new GatewayError('CONTRACT_BROKEN', `invalid runtime response: ${why}`, {
+    detail: { file: entryFile, ...detail },
+  })
 }
 
 function toOptions(

@@ -9,6 +9,7 @@ import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import type { CallHost, RuntimeCall } from './call.ts'
 import { OpenCalls } from './open-calls.ts'
+import { toBrokenContract, toTimeout } from './runtime-error.ts'
 
 /** Milliseconds a worker has to obey a `cancel` before it is killed. */
 export const CANCEL_GRACE_MS = 50
@@ -273,8 +274,7 @@ export abstract class Worker implements CallHost {
     const { phase } = call
     this.#finish(call, now)
     if (phase === 'streaming') call.onEnd(cut)
-    else if (phase !== 'done')
-      call.onError(error ?? new GatewayError('CONTRACT_BROKEN', 'invalid runtime response: no reply'))
+    else if (phase !== 'done') call.onError(error ?? toBrokenContract('no reply', this.set.fn))
     this.set.handleRoom(this, now)
   }
 
@@ -408,7 +408,7 @@ export abstract class Worker implements CallHost {
       this.#gone++
       this.#markLate(call, now + CANCEL_GRACE_MS)
       next = Math.min(next, call.deadline)
-      const error = new GatewayError('TIMEOUT', 'runtime timeout')
+      const error = toTimeout(this.set.fn)
       if (streaming) call.onEnd(error)
       else call.onError(error)
       // A one-at-a-time worker is inside the handler and cannot hear a cancel.

@@ -24,7 +24,10 @@ class TestCall extends InvokeCall {
     this.seen.push(`end ${error?.code ?? 'ok'}`)
   }
 
+  refusal: GatewayError | null = null
+
   protected override refuse(error: GatewayError): void {
+    this.refusal = error
     this.seen.push(`refused ${error.status} ${error.message}`)
   }
 }
@@ -257,4 +260,18 @@ t.test('[invocation/response.11] captured output', async t => {
   t.equal(loud.stdout.length, 65536)
   t.equal(loud.stderr, 'c')
   t.equal(logs.length, 5)
+})
+
+t.test('[invocation/response.5] an answer that is none names the file of its function', t => {
+  const { runtime, start } = setup()
+  for (const [header, message] of [
+    ['{"status":99}', 'invalid runtime response: status must be an integer from 100 to 599, got 99 (number)'],
+    ['no json', 'invalid runtime response: the reply header is not JSON'],
+  ] as const) {
+    const call = start(makeFn({ entryFile: 'users/[id].js' }))
+    runtime.replyText(call, header)
+    t.match(call.refusal, { code: 'CONTRACT_BROKEN', status: 502, detail: { file: 'users/[id].js' } })
+    t.equal(call.refusal!.message, message)
+  }
+  t.end()
 })

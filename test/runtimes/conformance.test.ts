@@ -13,6 +13,7 @@ import {
   makeBed,
   readFixture,
   type SendOptions,
+  SHORT_TIMEOUT_MS,
 } from '../helpers/conformance.ts'
 import { listProcesses } from '../helpers/processes.ts'
 import { isAlive, until } from '../helpers/worker-client.ts'
@@ -652,14 +653,14 @@ t.test(
           })
         // Both would say so at about the same moment; only one may.
         const [cut, whole] = await Promise.all([wait('short', files.short), wait('all', files.long)])
-        t.same([cut.status, toError(cut)], [504, 'runtime timeout'], `${label}: cut`)
+        t.same([cut.status, toError(cut)], [504, `runtime timeout after ${SHORT_TIMEOUT_MS} ms`], `${label}: cut`)
         t.same([whole.status, whole.text], [200, 'late'], `${label}: the other function`)
       }),
     )
     await Promise.all(
       languages.map(async ({ label }) => {
         const loop = await bed.send({ path: `/${label}/short`, headers: { 'x-do': 'loop' } })
-        t.same([loop.status, toError(loop)], [504, 'runtime timeout'], `${label}: loop`)
+        t.same([loop.status, toError(loop)], [504, `runtime timeout after ${SHORT_TIMEOUT_MS} ms`], `${label}: loop`)
         const next = await bed.send({ path: `/${label}/short`, headers: { 'x-do': 'echo' } })
         t.equal(next.status, 200, `${label}: the next call`)
       }),
