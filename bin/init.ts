@@ -1,82 +1,144 @@
 /** `fngw init`: a function directory to start from. It never overwrites. Owner: §1, page bin/init. */
 
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
-import { join, relative, sep } from 'node:path'
-import { isFunctionName } from '../lib/core/identity.ts'
+import { dirname, join, relative, sep } from 'node:path'
+import { isFunctionName, isReservedPath } from '../lib/core/identity.ts'
+import { privateReason, skippedReason } from '../lib/discovery/layouts.ts'
 import { runtimeFile } from '../lib/runtime/package-files.ts'
+import { API_FILES, type StarterFile, toSpaFiles } from './starters.ts'
+import { isLanguage, TEMPLATE_NAMES, TEMPLATES, toConfigText } from './templates.ts'
 import { UsageError } from './usage-error.ts'
-import { TEMPLATE_NAMES, TEMPLATES, type TemplateName, toConfigText } from './templates.ts'
 
-interface InitResult {
-  /** Full path of the new folder. */
+export interface InitRequest {
+  /** Folder that paths are shown relative to. */
+  cwd: string
+  /** Full path of the folder that holds the functions; made when missing. */
+  functionsRoot: string
+  name: string
+  template: string
+  /** Methods of the function; null for those of the template. */
+  methods?: readonly string[] | null
+  /** Adds `_fngw_types.py`. */
+  withTypes?: boolean
+  /** Version of this package. */
+  version: string
+}
+
+export interface InitResult {
+  /** Full path of the new folder; of the functions root where the files belong there. */
   folder: string
-  /** Paths of the written files, relative to the folder given. */
+  /** Paths of the written files, relative to the working directory. */
   files: string[]
+  /** Where the function is expected to answer. */
   urlPath: string
 }
 
-function isTemplate(name: string): name is TemplateName {
-  return (TEMPLATE_NAMES as readonly string[]).includes(name)
-}
-
-/** The published schema when the package is installed in the project, so that editors complete the config. */
-function findSchema(cwd: string, folder: string): string | null {
-  const schema = join(cwd, 'node_modules', 'fngw', 'spec', 'schema', 'fn.config.schema.json')
-  return existsSync(schema) ? relative(folder, schema).split(sep).join('/') : null
+/** What is written: files below a folder, and the URL path of the first one to try. */
+interface Plan {
+  folder: string
+  files: readonly StarterFile[]
+  urlPath: string
 }
 
 /**
- * Writes `<cwd>/<name>/handler.<ext>` and `fn.config.json`; with types also `_fngw_types.py`, the event's types for Python.
+ * Writes a function, or one of the larger starters, below the functions root.
  * @throws UsageError for a bad name or template, or when a file is already there
  */
-export function init(cwd: string, name: string, templateName: string, withTypes = false): InitResult {
+export function init(request: InitRequest): InitResult {
+  const { cwd, name } = request
+  checkName(name)
+  const { folder, files, urlPath } = toPlan(request)
+  const paths = files.map(([path]) => join(folder, path))
+  for (const path of paths) {
+    if (!existsSync(path)) continue
+    throw new UsageError(
+      `${relative(cwd, path)} is already there and is left as it is; choose another name or remove it`,
+    )
+  }
+  for (const [index, path] of paths.entries()) {
+    mkdirSync(dirname(path), { recursive: true })
+    // `wx`: a file that appeared since the check is not overwritten either.
+    writeFileSync(path, files[index]![1], { flag: 'wx' })
+  }
+  return { folder, files: paths.map(path => toPosix(relative(cwd, path))), urlPath }
+}
+
+/** A name that discovery would not publish is refused before anything is written. */
+export function checkName(name: string): void {
   if (!isFunctionName(name)) {
     throw new UsageError(
       `name must be segments of letters, digits, _ and - joined by /, such as hello or api/users; got "${name}"`,
     )
   }
-  if (!isTemplate(templateName)) {
-    throw new UsageError(`--template must be one of ${TEMPLATE_NAMES.join(', ')}; got "${templateName}"`)
+  for (const segment of name.split('/')) {
+    const reason = skippedReason(segment) ?? privateReason(segment)
+    if (reason === null) continue
+    throw new UsageError(`a function in a folder "${segment}" is never served: ${reason}; got "${name}"`)
   }
-  const template = TEMPLATES[templateName]
-  const folder = join(cwd, name)
-  const files: [fileName: string, text: string][] = [
-    [template.fileName, template.fileText],
-    ['fn.config.json', toConfigText(template, findSchema(cwd, folder))],
+  if (isReservedPath(`/${name}`))
+    throw new UsageError(`/${name} is reserved for the gateway itself; choose another name`)
+}
+
+function toPlan({ cwd, functionsRoot, name, template, methods = null, withTypes = false, version }: InitRequest): Plan {
+  const folder = join(functionsRoot, name)
+  if (withTypes && template !== 'python') {
+    throw new UsageError('--types is for python; in TypeScript write: import type { FnEvent, FnResponse } from "fngw"')
+  }
+  if (methods !== null && !isLanguage(template))
+    throw new UsageError(`--method is for one function, not for ${template}`)
+  if (template === 'api') return { folder, files: API_FILES, urlPath: `/${name}` }
+  if (template === 'spa') {
+    return { folder: functionsRoot, files: toSpaFiles(name, toSchema(cwd, functionsRoot, version)), urlPath: '/' }
+  }
+  if (!isLanguage(template)) {
+    throw new UsageError(`--template must be one of ${TEMPLATE_NAMES.join(', ')}; got "${template}"`)
+  }
+  const { fileName, fileText } = TEMPLATES[template]
+  const config = toConfigText(TEMPLATES[template], toSchema(cwd, folder, version), methods ?? ['GET', 'POST'])
+  const files: StarterFile[] = [
+    [fileName, fileText],
+    ['fn.config.json', config],
   ]
-  if (withTypes) {
-    if (templateName !== 'python') {
-      throw new UsageError(
-        '--types is for python; in TypeScript write: import type { FnEvent, FnResponse } from "fngw"',
-      )
-    }
-    files.push(['_fngw_types.py', readFileSync(runtimeFile('python/_fngw_types.py'), 'utf8')])
+  if (withTypes) files.push(['_fngw_types.py', readFileSync(runtimeFile('python/_fngw_types.py'), 'utf8')])
+  return { folder, files, urlPath: `/${name}` }
+}
+
+const SCHEMA = 'spec/schema/fn.config.schema.json'
+
+/** Where editors find the schema: in the project's own packages, else in the registry's copy of this version. */
+function toSchema(cwd: string, folder: string, version: string): string {
+  for (let at = cwd; ; at = dirname(at)) {
+    const schema = join(at, 'node_modules', 'fngw', SCHEMA)
+    if (existsSync(schema)) return toPosix(relative(folder, schema))
+    if (dirname(at) === at) return `https://unpkg.com/fngw@${version}/${SCHEMA}`
   }
-  for (const [fileName] of files) {
-    const path = join(folder, fileName)
-    if (existsSync(path)) {
-      throw new UsageError(
-        `${relative(cwd, path)} is already there and is left as it is; choose another name or remove it`,
-      )
-    }
-  }
-  mkdirSync(folder, { recursive: true })
-  // `wx`: a file that appeared since the check is not overwritten either.
-  for (const [fileName, text] of files) writeFileSync(join(folder, fileName), text, { flag: 'wx' })
-  return { folder, files: files.map(([fileName]) => `${name}/${fileName}`), urlPath: `/${name}` }
+}
+
+function toPosix(path: string): string {
+  return path.split(sep).join('/')
+}
+
+export interface NextSteps {
+  /** How `fngw` is typed here. */
+  program: string
+  /** Port that `fngw dev` will take. */
+  port: number
+  methods: readonly string[]
+  /** What has to be installed first; null when nothing. */
+  missing: string | null
 }
 
 /** What to do next, for a person. */
-export function toInitText(result: InitResult): string {
-  const handler = result.files[0] ?? ''
-  const runtime = handler.endsWith('.go') ? 'go' : handler.endsWith('.rs') ? 'rust' : null
+export function toInitText({ files, urlPath }: InitResult, { program, port, methods, missing }: NextSteps): string {
+  const method = methods.includes('GET') ? '' : `-X ${methods[0]} `
+  const query = urlPath === '/' ? '' : '?name=you'
   return [
-    ...result.files.map(file => `created ${file}`),
+    ...files.map(file => `created ${file}`),
     '',
     'next:',
-    // Experimental runtimes serve only when they are asked for.
-    `  ${runtime === null ? '' : `FN_RUNTIMES=${runtime} `}fngw dev --native`,
-    `  curl 'http://127.0.0.1:8080${result.urlPath}?name=you'`,
+    ...(missing === null ? [] : [`  ${missing}`]),
+    `  ${program} dev`,
+    `  curl ${method}'http://127.0.0.1:${port === 0 ? '<port>' : port}${urlPath}${query}'`,
     '',
   ].join('\n')
 }

@@ -15,6 +15,8 @@ export interface Output {
   result(line: string): void
   /** Words for a person. */
   note(text: string): void
+  /** Empties the terminal; elsewhere it does nothing. */
+  clear(): void
   /** Text of others as one harmless line: it neither starts another line nor steers the terminal. */
   clean(text: string): string
   /** Colours where the stream shows them. */
@@ -50,6 +52,10 @@ export function createOutput(
       if (dropped > 0) stderr.write(`... ${dropped} lines were left out: nobody reads them fast enough\n`)
       dropped = 0
       stderr.write(`${text}\n`)
+    },
+    clear: () => {
+      // The screen and what was scrolled out of it.
+      if (stderr.isTTY === true) stderr.write('\u001b[2J\u001b[3J\u001b[H')
     },
     clean: toPrintable,
     style: (style, text) => (coloured ? styleText(style, text, { validateStream: false }) : text),

@@ -1,5 +1,7 @@
 /** `fngw routes` and `fngw explain`: the route table and its reasons, without serving. Owner: page bin/routes. */
 
+import { compareText } from '../lib/core/text.ts'
+import { toVersionPath } from '../lib/core/versions.ts'
 import type { Gateway } from '../lib/index.ts'
 
 export interface RouteRow {
@@ -9,49 +11,74 @@ export interface RouteRow {
   file: string
 }
 
-interface MappedRoute {
-  runtime: string
-  name: string
-  version: string | null
-  methods: string[]
-  origin: string
-  file: string
+/** The part of a catalog that makes rows. */
+interface RoutesRecord {
+  mapped_routes: Record<string, { runtime: string; methods: string[]; file: string }[]>
+  mapped_route_conflicts: Record<string, { file: string }[]>
+  homes: { folder: string; kind: 'route' | 'redirect'; target: string; origin: string }[]
+  runtimes: Record<string, { functions: VersionedRecord[] }>
 }
 
-/** The catalog's routes as rows, sorted by path; conflicts are rows too, marked so. */
+interface VersionedRecord {
+  name: string
+  version_files: Record<string, string>
+  versions_policy: Record<string, { methods: string[] }>
+}
+
+/** The catalog's routes as rows, sorted by path; homes, addresses of versions and conflicts are rows too, marked so. */
 export function toRouteRows(catalog: Record<string, unknown>): RouteRow[] {
-  const mapped = catalog.mapped_routes as Record<string, MappedRoute[]>
-  const conflicts = catalog.mapped_route_conflicts as Record<string, MappedRoute[]>
+  const { mapped_routes, mapped_route_conflicts, homes, runtimes } = catalog as unknown as RoutesRecord
   const rows: RouteRow[] = []
-  for (const [path, entries] of Object.entries(mapped)) {
-    for (const entry of entries) {
-      rows.push({ methods: entry.methods.join(','), path, runtime: entry.runtime, file: entry.file })
-    }
+  for (const { folder, kind, target, origin } of homes) {
+    const file = `${kind === 'redirect' ? 'redirect to ' : ''}${target}${origin === '.' ? '' : ` (${origin})`}`
+    rows.push({ methods: 'GET', path: folder, runtime: 'home', file })
   }
-  for (const [path, entries] of Object.entries(conflicts)) {
+  for (const [path, entries] of Object.entries(mapped_routes)) {
+    for (const { methods, runtime, file } of entries) rows.push({ methods: methods.join(','), path, runtime, file })
+  }
+  for (const [runtime, { functions }] of Object.entries(runtimes)) {
+    for (const fn of functions) rows.push(...toVersionRows(runtime, fn))
+  }
+  for (const [path, entries] of Object.entries(mapped_route_conflicts)) {
     rows.push({ methods: '409', path, runtime: 'conflict', file: entries.map(entry => entry.file).join(', ') })
   }
-  return rows.sort((a, b) => (a.path < b.path ? -1 : a.path > b.path ? 1 : a.methods < b.methods ? -1 : 1))
+  return rows.sort((a, b) => compareText(a.path, b.path) || compareText(a.methods, b.methods))
 }
 
+/** A version answers at its address, whatever its function's routes are. */
+function toVersionRows(runtime: string, { name, version_files, versions_policy }: VersionedRecord): RouteRow[] {
+  return Object.entries(version_files).map(([version, file]) => {
+    const methods = versions_policy[version]?.methods.join(',') ?? ''
+    return { methods, path: toVersionPath(name, version), runtime, file }
+  })
+}
+
+/** @param rows - at most so many are shown by who calls */
 export function toTable(rows: readonly RouteRow[]): string[] {
   const head: RouteRow = { methods: 'METHODS', path: 'PATH', runtime: 'RUNTIME', file: 'FILE' }
   const all = [head, ...rows]
-  const width = (field: keyof RouteRow): number => Math.max(...all.map(row => row[field].length))
+  const width = (field: keyof RouteRow): number => all.reduce((widest, row) => Math.max(widest, row[field].length), 0)
   const widths = { methods: width('methods'), path: width('path'), runtime: width('runtime') }
   return all.map(row =>
     `  ${row.methods.padEnd(widths.methods)}  ${row.path.padEnd(widths.path)}  ${row.runtime.padEnd(widths.runtime)}  ${row.file}`.trimEnd(),
   )
 }
 
+/** The whole table. */
+export function toRouteLines(catalog: Record<string, unknown>): string[] {
+  return toTable(toRouteRows(catalog))
+}
+
 /** Who answers, who lost and why, what was ignored; for a person. */
-export function toExplanationText(explained: ReturnType<Gateway['explain']>): string {
-  const { winner, losers, refusal, ignored, warnings } = explained
+export function toExplanationText(explained: ReturnType<Gateway['explain']>): string[] {
+  const { winner, losers, refusal, ignored, warnings, beside } = explained
   const lines: string[] = []
+  if (beside !== null) lines.push(`answered by ${beside.text}`)
   if (winner !== null) {
-    lines.push(`answered by ${winner.file} (${winner.runtime}, function ${winner.name}, route ${winner.pattern})`)
+    const verb = beside === null ? 'answered by' : 'behind it:'
+    lines.push(`${verb} ${winner.file} (${winner.runtime}, function ${winner.name}, route ${winner.pattern})`)
     for (const [name, value] of Object.entries(winner.params)) lines.push(`  ${name} = ${JSON.stringify(value)}`)
-  } else if (refusal !== null) {
+  } else if (refusal !== null && beside === null) {
     const allow = refusal.allow === null ? '' : `, Allow: ${refusal.allow}`
     lines.push(`nobody answers: ${refusal.status} ${refusal.message}${allow}`)
   }
@@ -59,5 +86,5 @@ export function toExplanationText(explained: ReturnType<Gateway['explain']>): st
     lines.push(`lost (${rule}): ${file}, route ${pattern}: ${reason}`)
   for (const { path, reason } of ignored) lines.push(`ignored: ${path}: ${reason}`)
   for (const { code, message, hint } of warnings) lines.push(`warning ${code}: ${message}`, `  fix: ${hint}`)
-  return lines.join('\n')
+  return lines
 }

@@ -7,7 +7,10 @@ import {
   type GatewayOptions,
   type ListenError,
 } from '../lib/index.ts'
+import { KEY_HELP, type KeyInput, listenForKeys } from './hot-keys.ts'
+import { openUrl } from './open-url.ts'
 import type { Output } from './output.ts'
+import { toRouteLines } from './routes.ts'
 import { createEventShow } from './show-events.ts'
 import { createLogShow } from './show-log.ts'
 import { createTextShow } from './show-text.ts'
@@ -18,9 +21,13 @@ interface ServeOptions {
   gateway: GatewayOptions
   /** True shows every event as JSON. */
   json: boolean
+  /** True opens the address in the browser. */
+  open: boolean
   output: Output
   /** `fngw` version. */
   version: string
+  /** Where keys are pressed; null where there is nobody. */
+  terminal: { input: KeyInput } | null
 }
 
 /** Ports tried after a busy default one. */
@@ -54,16 +61,50 @@ export async function serve(options: ServeOptions): Promise<number> {
   const ended = nextSignal()
   const gateway = await createGateway(options.gateway)
   const show = createShow(gateway, options)
+  let stopKeys = (): void => {}
   try {
     const { url, control } = await listen(gateway, show)
     if (control !== null) show.note(`control plane at ${control.url}/_fn, and only there`)
     show.ready(gateway, url)
     show.follow(gateway)
+    if (options.open) openUrl(url, () => show.note(`no browser could be opened: ${url}`))
+    stopKeys = followKeys(gateway, url, show, options)
     show.stopping(await ended)
     return 0
   } finally {
+    stopKeys()
     await gateway.close()
     await show.close()
+  }
+}
+
+/** Keys of `fngw dev` at a terminal. @returns a function that gives the terminal back */
+function followKeys(gateway: Gateway, url: string, show: Show, { json, output, terminal }: ServeOptions): () => void {
+  if (terminal === null || json || gateway.settings.production) return () => {}
+  const open = async (): Promise<void> => {
+    const { status } = await gateway.inject('/docs')
+    const address = status === 200 ? `${url}/docs` : url
+    openUrl(address, () => show.note(`no browser could be opened: ${address}`))
+  }
+  const stop = listenForKeys(terminal.input, {
+    open: () => void open().catch(() => {}),
+    reload: () => void gateway.reload().catch(error => show.note(`reload failed: ${output.clean(String(error))}`)),
+    routes: () => {
+      for (const line of toRouteLines(gateway.catalog())) show.note(output.clean(line))
+    },
+    clear: () => output.clear(),
+    quit: () => process.kill(process.pid, 'SIGINT'),
+    suspend: resume => {
+      process.once('SIGCONT', resume)
+      process.kill(process.pid, 'SIGTSTP')
+    },
+  })
+  // Whatever ends the process, the terminal is usable afterwards.
+  process.once('exit', stop)
+  show.note(KEY_HELP)
+  return () => {
+    process.off('exit', stop)
+    stop()
   }
 }
 

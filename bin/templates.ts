@@ -1,22 +1,32 @@
 /** What `fngw init` writes, one template per language. Owner: §1, page bin/init. */
 
-export const TEMPLATE_NAMES = ['node', 'ts', 'python', 'php', 'lua', 'go', 'rust'] as const
-export type TemplateName = (typeof TEMPLATE_NAMES)[number]
+import type { RuntimeName } from '../lib/core/identity.ts'
+
+/** Templates of one function, each in its language. */
+export const LANGUAGE_NAMES = ['node', 'ts', 'python', 'php', 'lua', 'go', 'rust'] as const
+export type LanguageName = (typeof LANGUAGE_NAMES)[number]
+
+/** All templates: `api` is three routes, `spa` a page with a function. */
+export const TEMPLATE_NAMES = [...LANGUAGE_NAMES, 'api', 'spa'] as const
+
+export function isLanguage(name: string): name is LanguageName {
+  return (LANGUAGE_NAMES as readonly string[]).includes(name)
+}
 
 interface Template {
-  runtime: string
+  runtime: RuntimeName
   fileName: string
   fileText: string
 }
 
-const NODE = `// Answers GET and POST. Whatever is returned becomes JSON; { status, headers, body } sets more.
+const NODE = `// Called for the methods in fn.config.json. Whatever is returned becomes JSON; { status, headers, body } sets more.
 export async function handler(event) {
   const name = event.query.name ?? 'world'
   return { message: \`Hello, \${name}!\`, method: event.method }
 }
 `
 
-const TS = `// Answers GET and POST. Whatever is returned becomes JSON; { status, headers, body } sets more.
+const TS = `// Called for the methods in fn.config.json. Whatever is returned becomes JSON; { status, headers, body } sets more.
 interface HelloEvent {
   method: string
   query: Record<string, string>
@@ -28,7 +38,7 @@ export async function handler(event: HelloEvent) {
 }
 `
 
-const PYTHON = `"""Answers GET and POST. Whatever is returned becomes JSON; status, headers and body set more."""
+const PYTHON = `"""Called for the methods in fn.config.json. Whatever is returned becomes JSON; status, headers and body set more."""
 
 
 def handler(event):
@@ -37,7 +47,7 @@ def handler(event):
 `
 
 const PHP = `<?php
-// Answers GET and POST. Whatever is returned becomes JSON; status, headers and body set more.
+// Called for the methods in fn.config.json. Whatever is returned becomes JSON; status, headers and body set more.
 function handler(array $event): array
 {
     $name = $event['query']['name'] ?? 'world';
@@ -45,14 +55,14 @@ function handler(array $event): array
 }
 `
 
-const LUA = `-- Answers GET and POST. Whatever is returned becomes JSON; status, headers and body set more.
+const LUA = `-- Called for the methods in fn.config.json. Whatever is returned becomes JSON; status, headers and body set more.
 function handler(event)
   local name = event.query.name or "world"
   return { message = "Hello, " .. name .. "!", method = event.method }
 end
 `
 
-const GO = `// Package hello answers GET and POST. An answer always has a status; headers and body are up to you.
+const GO = `// Package hello is called for the methods in fn.config.json. An answer always has a status; headers and body are up to you.
 package hello
 
 func handler(event map[string]any) map[string]any {
@@ -65,7 +75,7 @@ func handler(event map[string]any) map[string]any {
 }
 `
 
-const RUST = `// Answers GET and POST. An answer always has a status; headers and body are up to you.
+const RUST = `// Called for the methods in fn.config.json. An answer always has a status; headers and body are up to you.
 use serde_json::{json, Value};
 
 pub fn handler(event: Value) -> Value {
@@ -77,7 +87,7 @@ pub fn handler(event: Value) -> Value {
 }
 `
 
-export const TEMPLATES: Readonly<Record<TemplateName, Template>> = {
+export const TEMPLATES: Readonly<Record<LanguageName, Template>> = {
   node: { runtime: 'node', fileName: 'handler.js', fileText: NODE },
   ts: { runtime: 'node', fileName: 'handler.ts', fileText: TS },
   python: { runtime: 'python', fileName: 'handler.py', fileText: PYTHON },
@@ -88,13 +98,13 @@ export const TEMPLATES: Readonly<Record<TemplateName, Template>> = {
 }
 
 /** `fn.config.json` beside the handler: one explicit setting of each kind, ready to be changed. */
-export function toConfigText(template: Template, schemaPath: string | null): string {
+export function toConfigText(template: Template, schema: string, methods: readonly string[]): string {
   const config = {
-    ...(schemaPath === null ? {} : { $schema: schemaPath }),
+    $schema: schema,
     runtime: template.runtime,
     entrypoint: template.fileName,
     timeout_ms: 2500,
-    invoke: { methods: ['GET', 'POST'], summary: 'Says hello' },
+    invoke: { methods, summary: 'Says hello' },
   }
   return `${JSON.stringify(config, null, 2)}\n`
 }

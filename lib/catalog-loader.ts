@@ -8,6 +8,7 @@ import { SNAPSHOT_RULES } from './discovery/configs.ts'
 import { createDiscoverer, type Discoverer, type DiscoverOptions, type Discovery } from './discovery/discover.ts'
 import { readSnapshot, type Snapshot } from './discovery/snapshot.ts'
 import type { Step } from './http/exchange.ts'
+import type { ChosenHome } from './http/home.ts'
 import type { PublicCatalog } from './http/public.ts'
 import { type RouteRecords, toRecords } from './router/route-records.ts'
 import { RouteTableBuilder } from './router/route-builder.ts'
@@ -18,6 +19,8 @@ export interface Catalog extends PublicCatalog {
   /** By key. */
   readonly functions: ReadonlyMap<string, FunctionVersion>
   readonly routes: RouteTable
+  /** What answers for folders. */
+  readonly homes: readonly ChosenHome[]
   /** What is wrong in the tree. */
   readonly warnings: readonly Warning[]
   /** False when the machine had not enough left to read the tree: it has to be read again. */
@@ -59,6 +62,7 @@ export function findFunction(
 export interface CatalogSteps {
   before: readonly Step[]
   after: readonly Step[]
+  homes: readonly ChosenHome[]
   warnings: readonly Warning[]
 }
 
@@ -97,7 +101,7 @@ export class CatalogLoader {
     const { shortage } = this.#snapshot
     const discovery = this.#discoverer.discover(this.#snapshot, outerEnv())
     const routes = this.#routes.build(discovery.claims, discovery.functions)
-    const { before, after, warnings } = steps(discovery, routes)
+    const { before, after, homes, warnings } = steps(discovery, routes)
     let records: RouteRecords | null = null
     return {
       discovery,
@@ -105,6 +109,7 @@ export class CatalogLoader {
       routes,
       before,
       after,
+      homes,
       warnings: [...(shortage === null ? [] : [shortage]), ...discovery.warnings, ...routes.warnings, ...warnings],
       isRead: shortage === null,
       generatedAt: now(),

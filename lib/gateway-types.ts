@@ -40,8 +40,17 @@ export interface InvokeRequest {
   signal?: AbortSignal
 }
 
+/** What answers beside the routes: the control plane, a document, a home, a static file. */
+export interface BesideRoutes {
+  kind: 'control' | 'document' | 'home' | 'asset'
+  text: string
+}
+
 /** Who answers a request, who lost and why, and which files might have been meant and are not used. */
-export type GatewayExplanation = Explanation & IgnoredExplanation
+export interface GatewayExplanation extends Explanation, IgnoredExplanation {
+  /** Answers instead of `winner`, or where there is none; null when nothing does. */
+  beside: BesideRoutes | null
+}
 
 export interface Gateway extends AsyncDisposable {
   readonly settings: Settings

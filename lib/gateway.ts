@@ -20,9 +20,9 @@ import { keepTickShape } from './core/tick-shape.ts'
 import { toFunctionPath } from './core/versions.ts'
 import { type Builds, createBuilds } from './dependencies/resolve.ts'
 import type { Discovery } from './discovery/discover.ts'
-import { explainIgnored } from './discovery/explain-ignored.ts'
 import { watchTree } from './discovery/watch.ts'
 import { EdgeProxy } from './edge/passthrough.ts'
+import { explainRequest } from './gateway-explain.ts'
 import {
   type Gateway,
   type GatewayExplanation,
@@ -51,7 +51,6 @@ import { Journal } from './observe/journal.ts'
 import { type GatewayListening, Listeners } from './listeners.ts'
 import { type Changed, Reloader } from './reloader.ts'
 import { buildRouteTable } from './router/route-builder.ts'
-import { explain } from './router/explain.ts'
 import { toDocumentedRoutes } from './router/route-records.ts'
 import type { RouteTable } from './router/route-table.ts'
 import { findProgram } from './runtime/binaries.ts'
@@ -275,7 +274,7 @@ class FunctionGateway implements Gateway {
       internal: openapiIncludeInternal ? CONTROL_PATHS : [],
     })
     const before = [...(docsEnabled ? [openApi] : []), ...home.before, ...files.before]
-    return { before, after: files.after, warnings: home.warnings }
+    return { before, after: files.after, homes: home.homes, warnings: home.warnings }
   }
 
   #createReloader(): Reloader {
@@ -391,8 +390,7 @@ class FunctionGateway implements Gateway {
   }
 
   explain(method: string, path: string, host = ''): GatewayExplanation {
-    const { routes, discovery } = this.#catalog
-    return { ...explain(routes, method, path, host), ...explainIgnored(discovery, path) }
+    return explainRequest(this.#catalog, this.settings, method, path, host)
   }
 
   on<Name extends EventName>(name: Name, listener: Listener<Name>): () => void {
@@ -433,6 +431,7 @@ class FunctionGateway implements Gateway {
       settings: this.settings,
       functions: catalog.discovery.functions,
       routes: catalog.records(),
+      homes: catalog.homes,
       warnings: this.warnings,
       ignored: catalog.discovery.ignored,
       runtimes: this.#runtimes.byName,

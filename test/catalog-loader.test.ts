@@ -26,7 +26,7 @@ function setup(entries: Record<string, TreeEntry>) {
     outerEnv: () => NO_OUTER_ENV,
     steps: discovery => {
       asked.push(discovery.functions.length)
-      return { before: [], after: [], warnings: [{ code: 'STEP', path: '.', message: 'm', hint: 'h' }] }
+      return { before: [], after: [], homes: [], warnings: [{ code: 'STEP', path: '.', message: 'm', hint: 'h' }] }
     },
   })
   return { tree, loader, asked }

@@ -5,6 +5,7 @@ import type { Warning } from '../core/errors.ts'
 import type { RuntimeName } from '../core/identity.ts'
 import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
 import type { Settings } from '../config/settings.ts'
+import type { ChosenHome } from '../http/home.ts'
 import type { AdmissionSnapshot } from '../invocation/admission.ts'
 import { toAdmissionLimits } from '../invocation/concurrency.ts'
 import type { RouteRecords } from '../router/route-records.ts'
@@ -16,6 +17,7 @@ export interface GatewayState {
   settings: Settings
   functions: readonly FunctionVersion[]
   routes: RouteRecords
+  homes: readonly ChosenHome[]
   warnings: readonly Warning[]
   ignored: readonly IgnoredPath[]
   runtimes: ReadonlyMap<RuntimeName, Pick<Runtime, 'health'>>
@@ -169,6 +171,9 @@ export function toCatalogRecord(state: GatewayState): Record<string, unknown> {
         policy: Object.fromEntries(
           versions.filter(fn => fn.version === null).flatMap(fn => Object.entries(toPolicyRecord(fn))),
         ),
+        version_files: Object.fromEntries(
+          versions.flatMap(fn => (fn.version === null ? [] : [[fn.version, fn.entryFile]])),
+        ),
         versions_policy: Object.fromEntries(
           versions.flatMap(fn => (fn.version === null ? [] : [[fn.version, toPolicyRecord(fn)]])),
         ),
@@ -182,6 +187,7 @@ export function toCatalogRecord(state: GatewayState): Record<string, unknown> {
     runtime_order: [...state.runtimes.keys()],
     mapped_routes: state.routes.mapped_routes,
     mapped_route_conflicts: state.routes.mapped_route_conflicts,
+    homes: state.homes,
     runtimes,
     warnings: state.warnings,
     ignored: state.ignored,

@@ -11,6 +11,7 @@ import type { HomeAction } from '../core/catalog.ts'
 import { GatewayError, type Warning } from '../core/errors.ts'
 import { toAllow } from '../core/http-text.ts'
 import { METHODS } from '../core/identity.ts'
+import { compareText } from '../core/text.ts'
 import { headerOf } from '../invocation/forwarded-headers.ts'
 import { normalizePath } from '../router/path.ts'
 import type { RouteTable } from '../router/route-table.ts'
@@ -27,8 +28,19 @@ export interface HomeOptions {
   isAsset(path: string): boolean
 }
 
+/** What answers for a folder, for records. */
+export interface ChosenHome {
+  /** Public path of the folder. */
+  folder: string
+  kind: 'route' | 'redirect'
+  target: string
+  /** The config that says so; `.` for a setting. */
+  origin: string
+}
+
 interface HomeSteps {
   before: readonly Step[]
+  homes: readonly ChosenHome[]
   warnings: readonly Warning[]
 }
 
@@ -61,7 +73,19 @@ export function toHomeSteps(options: HomeOptions): HomeSteps {
     }
     homes.set(folder, { choice, ownMethods })
   }
-  return { before: homes.size === 0 ? [] : [toStep(homes, options.routes)], warnings }
+  return { before: homes.size === 0 ? [] : [toStep(homes, options.routes)], homes: toChosen(homes), warnings }
+}
+
+function toChosen(homes: ReadonlyMap<string, Home>): ChosenHome[] {
+  const chosen = [...homes].map(
+    ([
+      folder,
+      {
+        choice: { kind, target, origin },
+      },
+    ]) => ({ folder, kind, target, origin }),
+  )
+  return chosen.sort((a, b) => compareText(a.folder, b.folder))
 }
 
 function groupByFolder({ homes, homeFunction, homeRedirect }: HomeOptions): Map<string, HomeAction[]> {

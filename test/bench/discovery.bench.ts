@@ -64,7 +64,7 @@ export async function run(): Promise<BenchRow[]> {
         rootPath: root,
         now: () => Date.now(),
         outerEnv: () => NO_OUTER_ENV,
-        steps: () => ({ before: [], after: [], warnings: [] }),
+        steps: () => ({ before: [], after: [], homes: [], warnings: [] }),
       })
     const plain: number[] = []
     const first: number[] = []

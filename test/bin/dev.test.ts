@@ -2,7 +2,8 @@ import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import net, { type AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import t from 'tap'
-import { hasColour } from '../../bin/output.ts'
+import { createOutput, hasColour } from '../../bin/output.ts'
+import { createProgram } from '../../bin/program.ts'
 import { findProgram } from '../../lib/runtime/binaries.ts'
 import { runCli, startCli } from '../helpers/cli.ts'
 import { makeTree } from '../helpers/tree.ts'
@@ -28,6 +29,17 @@ function processesWith(text: string): string[] {
       return false
     }
   })
+}
+
+const PROGRAM = createProgram({
+  output: createOutput(process.stdout, process.stderr, {}),
+  version: '0',
+  terminal: null,
+})
+
+/** What `fngw <name> --help` prints. */
+function helpOf(name: string): string {
+  return PROGRAM.commands.find(command => command.name() === name)!.helpInformation()
 }
 
 t.test('[bin/dev.1, bin/dev.6, bin/dev.10] dev shows the table, says when it is ready, and ends cleanly', async t => {
@@ -93,7 +105,7 @@ t.test('[bin/dev.3, bin/dev.4] ports: asked for, busy, free', async t => {
     t.match(stderr, new RegExp(`127\\.0\\.0\\.1:${port} is in use.*--port`))
   }
   writeFileSync(join(root, 'fngw.json'), JSON.stringify({ port: 1 }))
-  const fngw = await startCli(['dev', '--port', '0'], { cwd: root, env: { FN_PORT: '2' } })
+  const fngw = await startCli(['dev', '-p', '0'], { cwd: root, env: { FN_PORT: '2' } })
   t.ok(Number(new URL(fngw.url).port) > 2, 'flag before environment before file')
   fngw.child.kill('SIGTERM')
   await fngw.ended
@@ -273,17 +285,34 @@ t.test(
   },
 )
 
+t.test('[bin/dev.3, bin/dev.13] help shows what matters to the command, with defaults and variables', async t => {
+  const help = (name: string) => helpOf(name).replace(/\s+/g, ' ')
+  const dev = help('dev')
+  t.match(dev, /-p, --port <number> TCP port to listen on; 0 takes a free one\. \(default 8080; FN_PORT\)/)
+  t.match(dev, /--log-format <format> .*\(default text; FN_LOG_FORMAT\)/)
+  t.match(dev, /--no-hot-reload .* --open /)
+  t.notMatch(dev, / --hot-reload| --runtime-image/, 'what holds anyway, or has no effect, is not shown')
+  const run = help('run')
+  t.match(run, /--hot-reload .*--log-format <format> .*\(default json; FN_LOG_FORMAT\)/)
+  t.notMatch(run, /--open/)
+  for (const name of ['routes', 'explain']) {
+    t.match(help(name), /--namespace-depth <count> .*\(default 3; FN_NAMESPACE_DEPTH\).*--runtimes/)
+    t.notMatch(help(name), /--port|--log-|--worker-memory/, name)
+  }
+  t.match(help('init'), /--template.*api.*spa.*--method.*--yes/)
+})
+
 t.test('[bin/dev.9] version, help and colours', async t => {
   const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8')) as {
     version: string
   }
   const cwd = t.testdir({})
   for (const args of [['version'], ['--version']]) t.same(runCli(args, { cwd }).stdout, `${version}\n`)
-  for (const args of [['--help'], ['dev', '--help'], ['explain', '--help']]) {
-    const { status, stdout } = runCli(args, { cwd })
-    t.equal(status, 0)
-    const widest = Math.max(...stdout.split('\n').map(line => line.length))
-    t.ok(widest <= 80, `${args.join(' ')} fits a terminal (${widest} columns)`)
+  const help = runCli(['--help'], { cwd })
+  t.equal(help.status, 0)
+  for (const text of [help.stdout, ...['dev', 'run', 'init', 'routes', 'explain'].map(helpOf)]) {
+    const widest = Math.max(...text.split('\n').map(line => line.length))
+    t.ok(widest <= 80, `${text.slice(0, 20)} fits a terminal (${widest} columns)`)
   }
   t.same(
     [

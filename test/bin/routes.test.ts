@@ -39,6 +39,39 @@ t.test('[bin/routes.1] routes prints the table and its problems', async t => {
   t.equal(json.mapped_route_conflicts['/twice'].length, 2)
 })
 
+t.test('[bin/routes.1] versions and homes are in the table', async t => {
+  const { root, cleanup } = await makeTree({
+    'fn.config.json': '{ "home": { "route": "/hello" } }',
+    'shop/fn.config.json': '{ "home": { "redirect": "/hello" } }',
+    'hello/handler.js': 'export const handler = () => 1\n',
+    'hello/v2/handler.py': 'def handler(event):\n    return 1\n',
+  })
+  t.teardown(cleanup)
+  const { stdout } = runCli(['routes'], { cwd: root, env: { FN_HOME_REDIRECT: '' } })
+  t.same(
+    stdout
+      .trimEnd()
+      .split('\n')
+      .slice(1)
+      .map(line => line.trim().split(/ {2,}/)),
+    [
+      ['GET', '/', 'home', '/hello (fn.config.json)'],
+      ['GET', '/hello', 'node', 'hello/handler.js'],
+      ['GET', '/hello/v2', 'python', 'hello/v2/handler.py'],
+      ['GET', '/hello@v2', 'python', 'hello/v2/handler.py'],
+      ['GET', '/shop', 'home', 'redirect to /hello (shop/fn.config.json)'],
+    ],
+  )
+})
+
+t.test('[bin/routes.2] the exit code says whether somebody answers', async t => {
+  const { root, cleanup } = await makeTree({ ...TREE, 'fn.config.json': '{ "home": { "redirect": "/hello" } }' })
+  t.teardown(cleanup)
+  const status = (method: string, path: string) => runCli(['explain', method, path], { cwd: root }).status
+  t.same([status('GET', '/users/7'), status('GET', '/'), status('GET', '/_fn/health')], [0, 0, 0])
+  t.same([status('GET', '/nope'), status('POST', '/users/7'), status('GET', '/twice')], [1, 1, 1])
+})
+
 t.test('[bin/routes.2] explain says who answers, who lost and what is ignored', async t => {
   const { root, cleanup } = await makeTree(TREE)
   t.teardown(cleanup)

@@ -1,0 +1,23 @@
+/** Opens an address in the browser of this machine. Owner: page bin/dev. */
+
+import { spawn } from 'node:child_process'
+
+const OPENERS: Readonly<Partial<Record<NodeJS.Platform, readonly string[]>>> = {
+  darwin: ['open'],
+  win32: ['cmd', '/c', 'start', ''],
+}
+
+/**
+ * @param url - of this gateway; no shell reads it
+ * @param onFailure - called when no browser could be started
+ */
+export function openUrl(url: string, onFailure: () => void): void {
+  const [command = 'xdg-open', ...args] = OPENERS[process.platform] ?? ['xdg-open']
+  const child = spawn(command, [...args, url], { stdio: 'ignore', detached: true })
+  child.once('error', onFailure)
+  child.once('exit', code => {
+    if (code !== 0) onFailure()
+  })
+  // The browser may stay after the gateway.
+  child.unref()
+}

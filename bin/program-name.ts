@@ -1,0 +1,16 @@
+/** How a person has to type `fngw` here. Owner: page bin/init. */
+
+import { relative } from 'node:path'
+
+/**
+ * @param script - full path of the program as it was started, `process.argv[1]`
+ * @param env - npm tells in it when it started the program
+ */
+export function toProgramName(script: string, env: Readonly<Record<string, string | undefined>>, cwd: string): string {
+  if (env.npm_command === 'exec' || /[/\\]node_modules[/\\]\.bin[/\\]/.test(script)) return 'npx fngw'
+  const name = script.split(/[/\\]/).at(-1) ?? ''
+  if (!/\.[cm]?[jt]s$/.test(name)) return 'fngw'
+  // Started as a file: from a checkout.
+  const path = relative(cwd, script) || script
+  return /ts$/.test(name) ? `npx tsx ${path}` : `node ${path}`
+}

@@ -1,0 +1,160 @@
+/** The commands of `fngw` and their flags. Owner: §1, page bin/dev. */
+
+import { Command, Option } from 'commander'
+import { METHODS } from '../lib/core/identity.ts'
+import { createGateway, type Gateway, type GatewayOptions } from '../lib/index.ts'
+import type { Terminal } from './ask.ts'
+import type { KeyInput } from './hot-keys.ts'
+import { toWarningText } from './banner.ts'
+import { type InitFlags, runInit } from './init-command.ts'
+import type { Output } from './output.ts'
+import { toProgramName } from './program-name.ts'
+import { toExplanationText, toRouteLines } from './routes.ts'
+import { serve } from './serve.ts'
+import { addSettingFlags, toFlags } from './setting-flags.ts'
+import { TEMPLATE_NAMES } from './templates.ts'
+
+export interface ProgramOptions {
+  output: Output
+  version: string
+  /** null where nobody can answer or press keys. */
+  terminal: (Terminal & { input: KeyInput }) | null
+}
+
+/** Commander's own attributes that are no settings. */
+interface CommonFlags {
+  json?: boolean
+  config?: string
+  native?: boolean
+}
+
+const DEV: GatewayOptions['defaults'] = { hotReload: true, logFormat: 'text' }
+const RUN: GatewayOptions['defaults'] = { hotReload: false, production: true, logFormat: 'json' }
+/** What decides which file answers; the rest is about serving. */
+const TREE_SETTINGS = ['namespaceDepth', 'forceUrl', 'runtimes']
+
+export function createProgram(options: ProgramOptions): Command {
+  const { output, version } = options
+  const program = new Command('fngw')
+    .description('Function gateway: a folder of handler files as an HTTP API.')
+    .version(version, '-V, --version')
+    .exitOverride()
+    // Names alone, so that the descriptions fit 80 columns; `fngw <command> --help` shows the arguments.
+    .configureHelp({ subcommandTerm: command => command.name() })
+    .showHelpAfterError('(fngw --help lists the commands)')
+  addServe(program, 'dev', 'Serve a functions root, with reload on change.', DEV, options)
+  addServe(program, 'run', 'Serve a functions root for production: no watcher, neutral error texts.', RUN, options)
+  addInit(program, options)
+  addRoutes(program, options)
+  addExplain(program, options)
+  program
+    .command('version')
+    .description('Print the version.')
+    .action(() => output.result(version))
+  return program
+}
+
+function toGatewayOptions(
+  command: Command,
+  dir: string | undefined,
+  defaults: GatewayOptions['defaults'],
+): GatewayOptions {
+  const flags = toFlags(command)
+  if (dir !== undefined) flags.functionsRoot = dir
+  const project = { explicit: command.opts<CommonFlags>().config ?? null }
+  return { env: process.env, project, flags, defaults: defaults ?? {} }
+}
+
+function addServe(
+  program: Command,
+  name: 'dev' | 'run',
+  description: string,
+  defaults: GatewayOptions['defaults'],
+  { output, version, terminal }: ProgramOptions,
+): void {
+  const command = program.command(name).description(description).argument('[dir]', 'Functions root.')
+  addSettingFlags(command, { defaults: defaults ?? {}, shown: null })
+    .option('--native', 'Use the runtimes installed on this machine (the default).')
+    .option('--json', 'One JSON object per line on standard output: ready, log, request, warning, reload.')
+  if (name === 'dev') command.option('--open', 'Open the address in the browser.')
+  command.addHelpText('after', `\nExample:\n  fngw ${name} functions --port 8080`)
+  command.action(async (dir: string | undefined) => {
+    const { json, open } = command.opts<CommonFlags & { open?: boolean }>()
+    const gateway = toGatewayOptions(command, dir, defaults)
+    process.exitCode = await serve({ gateway, json: json === true, open: open === true, output, version, terminal })
+  })
+}
+
+function addInit(program: Command, { output, version, terminal }: ProgramOptions): void {
+  program
+    .command('init')
+    .description('Write a function to start from; nothing is overwritten.')
+    .argument('[name]', 'Name and URL path of the function, such as hello or api/users.')
+    .addOption(
+      new Option('-t, --template <name>', 'Language, or a larger start: api, spa (default node).').choices([
+        ...TEMPLATE_NAMES,
+      ]),
+    )
+    .option('-m, --method <name>', `Method it answers: ${METHODS.join(', ')} (default GET and POST).`)
+    .option('--types', 'Add _fngw_types.py, the types of events and answers (python).')
+    .option('-y, --yes', 'Ask nothing: without a name it is hello.')
+    .option('--json', 'Print the result as JSON.')
+    .addHelpText('after', '\nIt goes into "functions-dir" of fngw.json.\n\nExample:\n  fngw init hello -t python')
+    .action(async (name: string | undefined, flags: InitFlags) => {
+      const cwd = process.cwd()
+      const called = toProgramName(process.argv[1] ?? 'fngw', process.env, cwd)
+      output.result(await runInit(name, flags, { cwd, env: process.env, terminal, program: called, version }))
+    })
+}
+
+/** Reads the tree without serving it. */
+async function withGateway<T>(command: Command, dir: string | undefined, use: (gateway: Gateway) => T): Promise<T> {
+  const options = toGatewayOptions(command, dir, { hotReload: false, accessLog: false })
+  const gateway = await createGateway({ ...options, inspect: true })
+  try {
+    return use(gateway)
+  } finally {
+    await gateway.close()
+  }
+}
+
+function addRoutes(program: Command, { output }: ProgramOptions): void {
+  const command = program.command('routes').description('Print the route table.').argument('[dir]', 'Functions root.')
+  addSettingFlags(command, { defaults: {}, shown: TREE_SETTINGS })
+    .option('--json', 'Routes, conflicts, warnings and ignored files as JSON.')
+    .addHelpText('after', '\nExample:\n  fngw routes functions --json')
+    .action(async (dir: string | undefined) => {
+      await withGateway(command, dir, gateway => {
+        const catalog = gateway.catalog()
+        if (command.opts<CommonFlags>().json === true) {
+          const { mapped_routes, mapped_route_conflicts, warnings, ignored } = catalog
+          output.result(JSON.stringify({ mapped_routes, mapped_route_conflicts, warnings, ignored }, null, 2))
+          return
+        }
+        for (const line of toRouteLines(catalog)) output.result(output.clean(line))
+        for (const warning of gateway.warnings) output.note(toWarningText(warning, output))
+      })
+    })
+}
+
+function addExplain(program: Command, { output }: ProgramOptions): void {
+  const command = program
+    .command('explain')
+    .description('Tell which file answers a request, which lost and why, and which files are ignored.')
+    .argument('<method>', 'Such as GET.')
+    .argument('<path>', 'Such as /users/7.')
+    .argument('[dir]', 'Functions root.')
+  addSettingFlags(command, { defaults: {}, shown: TREE_SETTINGS })
+    .option('--for-host <name>', 'Host header of the request, for functions with allow_hosts.')
+    .option('--json', 'The answer as JSON.')
+    .addHelpText('after', '\nExit code 1 when nobody answers.\n\nExample:\n  fngw explain GET /users/7 functions')
+    .action(async (method: string, path: string, dir: string | undefined) => {
+      const flags = command.opts<CommonFlags & { forHost?: string }>()
+      await withGateway(command, dir, gateway => {
+        const explained = gateway.explain(method.toUpperCase(), path, flags.forHost ?? '')
+        if (flags.json === true) output.result(JSON.stringify(explained, null, 2))
+        else for (const line of toExplanationText(explained)) output.result(output.clean(line))
+        if (explained.winner === null && explained.beside === null) process.exitCode = 1
+      })
+    })
+}

@@ -1,0 +1,49 @@
+/** Who answers a request and why: routes, and what is answered around them. Owner: §3, page bin/routes. */
+
+import { isAsset } from './assets/static-assets.ts'
+import type { Catalog } from './catalog-loader.ts'
+import type { Settings } from './config/settings.ts'
+import { isReservedPath } from './core/identity.ts'
+import { explainIgnored } from './discovery/explain-ignored.ts'
+import type { BesideRoutes, GatewayExplanation } from './gateway-types.ts'
+import { explain } from './router/explain.ts'
+
+type ExplainedSettings = Pick<Settings, 'docsEnabled'>
+
+/** Explains one request without running it. */
+export function explainRequest(
+  catalog: Catalog,
+  settings: ExplainedSettings,
+  method: string,
+  path: string,
+  host: string,
+): GatewayExplanation {
+  const explained = explain(catalog.routes, method, path, host)
+  const isRead = method === 'GET' || method === 'HEAD'
+  const beside = isReservedPath(path)
+    ? { kind: 'control' as const, text: 'the gateway itself: its control plane' }
+    : isRead
+      ? findBeside(catalog, settings, path, explained.winner !== null)
+      : null
+  return { ...explained, beside, ...explainIgnored(catalog.discovery, path) }
+}
+
+/** What answers a reading request before the routes or, where no route does, after them. */
+function findBeside(
+  { homes, discovery: { assets } }: Catalog,
+  { docsEnabled }: ExplainedSettings,
+  path: string,
+  hasRoute: boolean,
+): BesideRoutes | null {
+  if (docsEnabled && path === '/openapi.json') return { kind: 'document', text: 'the OpenAPI document' }
+  const home = homes.find(({ folder }) => folder === path)
+  // A folder's own route comes before its home; the root's comes after it.
+  if (home !== undefined && (path === '/' || !hasRoute)) {
+    const by = home.origin === '.' ? 'a setting' : home.origin
+    return { kind: 'home', text: `the home of ${path}: ${home.kind} ${home.target}, by ${by}` }
+  }
+  if (assets === null || (hasRoute && assets.runWorkerFirst)) return null
+  if (isAsset(path, assets)) return { kind: 'asset', text: `a file of the assets directory ${assets.directory}` }
+  if (hasRoute || assets.notFoundHandling !== 'single-page-application') return null
+  return { kind: 'asset', text: `index.html of the assets directory ${assets.directory} (single-page application)` }
+}
