@@ -10,6 +10,9 @@ import type { RequestHead } from '../invocation/forwarded-headers.ts'
 
 export interface HttpSocket {
   remoteAddress?: string | undefined
+  localPort?: number | undefined
+  /** True for TLS, which only a host application's server can have. */
+  encrypted?: boolean
   once(event: 'close', listener: () => void): unknown
   /** Ends a connection on which nothing moves for so many ms; 0 for never. */
   setTimeout(ms: number): unknown

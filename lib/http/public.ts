@@ -24,6 +24,7 @@ import { checkPolicy } from '../invocation/policy.ts'
 import type { RequestIds } from '../invocation/request-ids.ts'
 import { unescapeCanonical } from '../router/path.ts'
 import type { RouteRefusal, RouteTable } from '../router/route-table.ts'
+import { needsOwnHead, toAdapterHead } from './adapter-head.ts'
 import { connectionOf } from './client-connection.ts'
 import { Cors } from './cors.ts'
 import type { DebugHeaders } from './debug-headers.ts'
@@ -76,11 +77,13 @@ export class PublicHandler {
   readonly #options: PublicOptions
   readonly #heads = new HeadReader()
   readonly #check: RequestCheck
+  readonly #proxies: TrustedProxies
   readonly #cors = new Cors()
 
   constructor(options: PublicOptions) {
     this.#options = options
-    this.#check = new RequestCheck(new TrustedProxies(options.trustedProxyCidrs))
+    this.#proxies = new TrustedProxies(options.trustedProxyCidrs)
+    this.#check = new RequestCheck(this.#proxies)
   }
 
   /** @param expectsContinue - the client waits for `100 Continue`, and nobody has sent it yet */
@@ -237,7 +240,10 @@ export class PublicHandler {
     if (memo !== null) {
       call.rest = memo
     } else {
-      const rest = readRest(exchange, params)
+      const { connection, head } = exchange
+      const isPlain = !needsOwnHead(fn.policy.adapter)
+      const shown = isPlain ? head : toAdapterHead(exchange, this.#proxies.isTrusted(connection.address))
+      const rest = readRest(exchange, params, shown.json)
       call.header += rest
       // Where a step leads a request may change without the routes.
       if (exchange.path === exchange.askedPath)
@@ -254,7 +260,7 @@ export class PublicHandler {
 }
 
 /** The call header behind id and time. */
-function readRest(exchange: Exchange, params: Readonly<Record<string, string>>): string {
+function readRest(exchange: Exchange, params: Readonly<Record<string, string>>, headersJson: string): string {
   const { head, path } = exchange
   return toCallRest({
     method: exchange.method,
@@ -262,7 +268,7 @@ function readRest(exchange: Exchange, params: Readonly<Record<string, string>>):
     rawPath: exchange.rawPath,
     params,
     queryJson: exchange.search === '' ? '{}' : toQueryJson(exchange.search),
-    headersJson: head.json,
+    headersJson,
     ip: exchange.ip,
     userAgent: head.userAgent,
     cookie: head.cookie,

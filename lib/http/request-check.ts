@@ -6,7 +6,7 @@
 import { GatewayError } from '../core/errors.ts'
 import { MAX_HEADER_BYTES, MAX_TARGET_BYTES } from '../core/limits.ts'
 import { isForwarded, type TrustedProxies } from '../invocation/client-address.ts'
-import { headerOf, withHost } from '../invocation/forwarded-headers.ts'
+import { headerOf, withHeaders } from '../invocation/forwarded-headers.ts'
 import { normalizePath } from '../router/path.ts'
 import type { Exchange } from './exchange.ts'
 
@@ -107,7 +107,7 @@ export class RequestCheck {
     // RFC 9112 3.2.2: the target's authority takes the place of Host for everybody, or a handler would see another host
     // than the one that was checked.
     exchange.host = host
-    if (exchange.head.host !== host) exchange.head = withHost(exchange.head, host)
+    if (exchange.head.host !== host) exchange.head = withHeaders(exchange.head, { host })
     exchange.rawPath = path + search
     return this.#readPath(exchange, exchange.rawPath)
   }

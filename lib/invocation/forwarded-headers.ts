@@ -166,7 +166,10 @@ function isSame(a: readonly string[], b: readonly string[]): boolean {
 }
 
 /** The careful way, for repeated headers and for a Connection header that names others. */
-function readRepeated(rawHeaders: readonly string[]): RequestHead {
+function readRepeated(
+  rawHeaders: readonly string[],
+  isKept: (lowerName: string) => boolean = () => false,
+): RequestHead {
   const head = new RequestHead(rawHeaders)
   const values = new Map<string, string>()
   const dropped = new Set<string>()
@@ -189,7 +192,7 @@ function readRepeated(rawHeaders: readonly string[]): RequestHead {
     const field = FIELD_OF.get(name)
     if (field !== undefined) head[field] = value
     // A client may not make a header vanish that the gateway or a handler relies on by naming it in Connection.
-    const named = dropped.has(name) && !PROTECTED.has(name)
+    const named = dropped.has(name) && !PROTECTED.has(name) && !isKept(name)
     if (isForwardedHeader(name) && !named)
       json += `${json === '' ? '{' : ','}${toJsonString(name)}:${toJsonString(value)}`
   }
@@ -197,13 +200,17 @@ function readRepeated(rawHeaders: readonly string[]): RequestHead {
   return head
 }
 
-/** The head of the same request for another host. */
-export function withHost({ raw }: RequestHead, host: string): RequestHead {
-  const others: string[] = []
+/**
+ * The head of the same request with other values of some headers.
+ * @param changed - by lower-case name; null takes a header away
+ */
+export function withHeaders({ raw }: RequestHead, changed: Readonly<Record<string, string | null>>): RequestHead {
+  const list: string[] = []
+  for (const [name, value] of Object.entries(changed)) if (value !== null) list.push(name, value)
   for (let i = 0; i + 1 < raw.length; i += 2) {
-    if (raw[i]!.toLowerCase() !== 'host') others.push(raw[i]!, raw[i + 1]!)
+    if (!Object.hasOwn(changed, raw[i]!.toLowerCase())) list.push(raw[i]!, raw[i + 1]!)
   }
-  return readRepeated(['Host', host, ...others])
+  return readRepeated(list, name => Object.hasOwn(changed, name))
 }
 
 /** End-to-end headers that Connection cannot take away. */
