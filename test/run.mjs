@@ -1,13 +1,15 @@
-// Runs the test files and ends with one plain line: `N passed, N failed`.
-// Usage: node test/run.mjs [file ...]   JOBS=n sets how many files run at once.
+// Runs the test files and ends with one plain line: `N passed, N failed`. A module whose own test runs too little of it fails too.
+// Usage: node test/run.mjs [--coverage] [file ...]   JOBS=n sets how many files run at once.
+//   --coverage  only tests named for a module; shows for every module which lines did not run
 //
 // A tap test is a program. Each file is one process of its own, started plainly: tap's own runner puts its loader into
 // every process that a test starts, and these tests start the product's processes and look at their environment.
 import { spawn } from 'node:child_process'
-import { existsSync, readdirSync } from 'node:fs'
-import { availableParallelism, homedir } from 'node:os'
+import { existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { availableParallelism, homedir, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { namesakeOf, readCoverage, toCoverageReport } from './helpers/coverage.mjs'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 const FILE_TIMEOUT_MS = 300_000
@@ -17,21 +19,26 @@ if (!existsSync(`${root}/node_modules/tap`)) {
   process.exit(1)
 }
 
-const named = process.argv.slice(2)
-const files =
-  named.length > 0
-    ? named
-    : readdirSync(`${root}/test`, { recursive: true })
-        .map(String)
-        .filter(file => file.endsWith('.test.ts') && !file.includes('fixtures'))
-        .map(file => `test/${file}`)
-        .sort()
+const isCoverage = process.argv.includes('--coverage')
+const named = process.argv.slice(2).filter(word => word !== '--coverage')
+const all = readdirSync(`${root}/test`, { recursive: true })
+  .map(String)
+  .filter(file => file.endsWith('.test.ts') && !file.includes('fixtures'))
+  .map(file => `test/${file}`)
+  .sort()
+const chosen =
+  named.length > 0 ? named.flatMap(word => all.filter(file => file === word || file.startsWith(word))) : all
+const files = isCoverage ? chosen.filter(file => namesakeOf(root, file) !== null) : chosen
+if (files.length === 0) process.stderr.write(`no test file is named ${named.join(', ')}\n`)
 
 /** Runs one file in a process group of its own, so that whatever it leaves behind ends with it. */
 function run(file) {
   return new Promise(resolve => {
     const startedAt = performance.now()
-    const child = spawn(process.execPath, ['--import', 'tsx', file], {
+    const module = namesakeOf(root, file)
+    const folder = module === null ? null : mkdtempSync(join(tmpdir(), 'fngw-coverage-'))
+    const hook = folder === null ? [] : ['--import', './test/helpers/coverage-hook.mjs']
+    const child = spawn(process.execPath, [...hook, '--import', 'tsx', file], {
       cwd: root,
       detached: true,
       // tap's own limit is 30 s a file, too short for one that builds Rust on a busy machine.
@@ -40,6 +47,7 @@ function run(file) {
         CARGO_HOME: join(homedir(), '.cargo'),
         ...process.env,
         TAP_TIMEOUT: String(FILE_TIMEOUT_MS / 1000),
+        ...(folder !== null && { NODE_V8_COVERAGE: folder }),
       },
       stdio: ['ignore', 'pipe', 'pipe'],
     })
@@ -64,7 +72,10 @@ function run(file) {
     child.once('exit', () => end())
     child.once('close', code => {
       clearTimeout(timer)
-      resolve({ file, text, code, isLate, seconds: (performance.now() - startedAt) / 1000 })
+      const seconds = (performance.now() - startedAt) / 1000
+      const lines = folder === null ? null : readCoverage(root, folder, module)
+      if (folder !== null) rmSync(folder, { recursive: true, force: true })
+      resolve({ file, module, lines, text, code, isLate, seconds })
     })
   })
 }
@@ -88,11 +99,15 @@ function toReport({ text, isLate }) {
 }
 
 const sum = { passed: 0, failed: 0, skipped: 0 }
+/** Modules with what of them their own tests ran. */
+const covered = new Map()
 const queue = [...files]
 const work = async () => {
   for (let file = queue.shift(); file !== undefined; file = queue.shift()) {
     const outcome = await run(file)
     const totals = toTotals(outcome)
+    // What failed half-way says nothing about coverage.
+    if (outcome.module !== null && totals.failed === 0) covered.set(outcome.module, outcome.lines)
     for (const key of Object.keys(sum)) sum[key] += totals[key]
     const state = totals.failed === 0 ? 'ok' : 'not ok'
     process.stdout.write(
@@ -104,5 +119,7 @@ const work = async () => {
 }
 const jobs = Number(process.env.JOBS) || Math.min(4, availableParallelism())
 await Promise.all(Array.from({ length: jobs }, work))
+const { text: coverageText, isLow } = toCoverageReport(covered, { isLong: isCoverage, isWhole: named.length === 0 })
+process.stdout.write(coverageText)
 process.stdout.write(`${sum.passed} passed, ${sum.failed} failed${sum.skipped > 0 ? `, ${sum.skipped} skipped` : ''}\n`)
-process.exit(sum.failed === 0 && sum.passed > 0 ? 0 : 1)
+process.exit(sum.failed === 0 && sum.passed > 0 && !isLow ? 0 : 1)
