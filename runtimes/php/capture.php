@@ -123,7 +123,9 @@ final class Capture
         $frames = '';
         foreach ($this->held as $stream => $text) {
             if ($text !== '') {
-                $frames .= encodeFrame(Kind::LOG, $this->id, "{\"stream\":\"$stream\"}", toUtf8($text));
+                foreach (logPieces(toUtf8($text)) as $piece) {
+                    $frames .= encodeFrame(Kind::LOG, $this->id, "{\"stream\":\"$stream\"}", $piece);
+                }
                 $this->held[$stream] = '';
             }
         }

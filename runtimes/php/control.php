@@ -93,7 +93,7 @@ final class Control
     private function refuse(string $message): void
     {
         $this->closing = true;
-        $this->send(encodeFields(Kind::ERROR, 0, ['code' => 'protocol', 'message' => $message]));
+        $this->send(encodeError(0, ['code' => 'protocol', 'message' => $message]));
     }
 
     private function close(): void
@@ -121,7 +121,9 @@ final class Control
         }
         $note = $this->dropped > 0 ? "[{$this->dropped} bytes of output dropped]\n" : '';
         $this->dropped = 0;
-        $this->send(encodeFields(Kind::LOG, 0, ['worker' => $worker, 'stream' => $stream], $note . $text));
+        foreach (logPieces($note . $text) as $piece) {
+            $this->send(encodeFields(Kind::LOG, 0, ['worker' => $worker, 'stream' => $stream], $piece));
+        }
     }
 
     public function flush(): void

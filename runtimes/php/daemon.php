@@ -27,6 +27,7 @@ require __DIR__ . '/capture.php';
 require __DIR__ . '/error-log.php';
 require __DIR__ . '/event.php';
 require __DIR__ . '/envelope.php';
+require __DIR__ . '/sources.php';
 require __DIR__ . '/loader.php';
 require __DIR__ . '/failure.php';
 require __DIR__ . '/link.php';
@@ -52,6 +53,7 @@ final class Daemon
     private $listener;
     private Forker $forker;
     private bool $standalone;
+    private int $memoryMb;
     /** @var array<int, Control> by socket number */
     private array $controls = [];
     /** @var array<string, WorkerProcess> by worker id */
@@ -67,6 +69,7 @@ final class Daemon
     {
         $this->address = $address;
         $this->standalone = $standalone;
+        $this->memoryMb = $memoryMb;
         $system = new System();
         $system->adoptOrphans();
         $this->forker = new Forker($address, $system, $memoryMb);
@@ -244,7 +247,7 @@ final class Daemon
 
     private function refuseStart(Control $control, int $id, string $why): void
     {
-        $control->send(encodeFields(Kind::ERROR, $id, ['code' => 'start', 'message' => $why]));
+        $control->send(encodeError($id, ['code' => 'start', 'message' => $why]));
     }
 
     /** In the forked process: nothing of the daemon stays open, and its signals mean what they mean everywhere. */
@@ -289,17 +292,19 @@ final class Daemon
     /** Tells the ends of workers, each once. */
     private function reap(): void
     {
-        while (($pid = \pcntl_waitpid(-1, $status, \WNOHANG)) > 0) {
+        while (($pid = \pcntl_waitpid(-1, $status, \WNOHANG, $usage)) > 0) {
             foreach ($this->workers as $id => $worker) {
                 if ($worker->pid === $pid) {
-                    $this->handleExit($id, $worker, $status);
+                    $peakKib = (int) (((array) $usage)['ru_maxrss'] ?? 0);
+                    $this->handleExit($id, $worker, $worker->toExit($status, $peakKib, $this->memoryMb));
                     break;
                 }
             }
         }
     }
 
-    private function handleExit(string $id, WorkerProcess $worker, int $status): void
+    /** @param array<string, mixed> $exit fields of `exited` */
+    private function handleExit(string $id, WorkerProcess $worker, array $exit): void
     {
         // Children it left behind in its group end with it.
         @\posix_kill(-$worker->pid, \SIGKILL);
@@ -309,7 +314,7 @@ final class Daemon
         }
         self::remove($worker->socketPath);
         if (isset($this->owners[$id])) {
-            $this->owners[$id]->send(encodeFields(Kind::EXITED, 0, $worker->toExit($status)));
+            $this->owners[$id]->send(encodeFields(Kind::EXITED, 0, $exit));
         }
         unset($this->workers[$id], $this->owners[$id]);
     }

@@ -19,6 +19,9 @@ final class Reply
 
     public function __construct(string $header, string $body, ?\Generator $stream = null)
     {
+        if (\strlen($header) > Kind::LIMITS[Kind::REPLY][0] - 1024) {
+            throw new ContractError('status and headers are larger than 512 KiB');
+        }
         $this->header = $header;
         $this->body = $body;
         $this->stream = $stream;

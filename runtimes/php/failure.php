@@ -7,26 +7,39 @@ namespace Fngw;
 
 final class Failure
 {
-    /** Longest message and stack, bytes. */
-    private const MAX_TEXT_BYTES = 16 * 1024;
+    /** Longest message, bytes: with every character escaped it still fits its frame. */
+    private const MAX_MESSAGE_BYTES = 4 * 1024;
+    /** Longest stack, bytes. */
+    private const MAX_STACK_BYTES = 8 * 1024;
     /** Errors that end the script and cannot be caught. */
     private const FATAL = \E_ERROR | \E_CORE_ERROR | \E_COMPILE_ERROR | \E_PARSE | \E_USER_ERROR | \E_RECOVERABLE_ERROR;
 
-    /** @return array<string, mixed> */
-    public static function describe(\Throwable $error, string $code): array
+    private Sources $sources;
+
+    public function __construct(Sources $sources)
     {
-        $fields = ['code' => $code, 'message' => self::message($error)];
-        $fields += ['file' => $error->getFile(), 'line' => $error->getLine()];
-        return $fields + ['stack' => self::stack($error)];
+        $this->sources = $sources;
+    }
+
+    /** @return array<string, mixed> */
+    public function describe(\Throwable $error, string $code): array
+    {
+        return ['code' => $code, 'message' => self::message($error)] + $this->place($error) + ['stack' => $this->stack($error)];
     }
 
     /** @return array<string, mixed> fields for a function that cannot be loaded */
-    public static function describeLoad(\Throwable $error, ?Loader $loader): array
+    public function describeLoad(\Throwable $error): array
     {
-        if (!$error instanceof LoadError) {
-            $fields = self::atLoad(self::message($error), $error->getFile(), $error->getLine(), $loader);
-            return $error instanceof \ParseError ? $fields : $fields + ['stack' => self::stack($error)];
+        if ($error instanceof LoadError) {
+            return self::toRefusal($error);
         }
+        $fields = $this->atLoad(self::message($error), $error->getFile(), $error->getLine());
+        return $error instanceof \ParseError ? $fields : $fields + ['stack' => $this->stack($error)];
+    }
+
+    /** @return array<string, mixed> */
+    private static function toRefusal(LoadError $error): array
+    {
         $fields = ['code' => 'load', 'message' => self::message($error), 'file' => $error->getFile()];
         if ($error->getLine() > 0) {
             $fields['line'] = $error->getLine();
@@ -35,9 +48,9 @@ final class Failure
     }
 
     /** @return array<string, mixed> with the place in the message: it is the first thing to know, and a log shows no more */
-    private static function atLoad(string $message, string $file, int $line, ?Loader $loader): array
+    private function atLoad(string $message, string $file, int $line): array
     {
-        $place = ($loader === null ? $file : $loader->shorten($file)) . ":$line";
+        $place = $this->sources->shorten($file) . ":$line";
         $text = \preg_replace("/ \\(include_path='[^']*'\\)$/", '', $message);
         $message = \str_starts_with($message, 'syntax error, ')
             ? "syntax error in $place: " . \substr($message, \strlen('syntax error, '))
@@ -45,44 +58,81 @@ final class Failure
         return ['code' => 'load', 'message' => $message, 'file' => $file, 'line' => $line];
     }
 
-    /** @return array<string, mixed> fields for a script that ended in the middle of something */
-    public static function describeEnd(bool $isLoading, string $entry, Loader $loader): array
+    /**
+     * @param int $memoryMb the worker's limit, 0 for none
+     * @return array<string, mixed> fields for a script that ended in the middle of something
+     */
+    public function describeEnd(bool $isLoading, string $entry, int $memoryMb): array
     {
         $error = \error_get_last();
         $isFatal = $error !== null && ($error['type'] & self::FATAL) !== 0;
-        $message = $isFatal ? \substr($error['message'], 0, self::MAX_TEXT_BYTES) : '';
-        if ($isFatal && $isLoading) {
-            return self::atLoad($message, $error['file'], $error['line'], $loader);
+        if (!$isFatal) {
+            $message = ($isLoading ? 'the handler file' : 'the handler') . ' called exit() or die()';
+            $fields = ['code' => $isLoading ? 'load' : 'exception', 'message' => $message, 'file' => $entry];
+            return $fields + ['hint' => 'return a response instead'];
         }
-        $fields = ['code' => $isLoading ? 'load' : 'exception'];
-        if ($isFatal) {
-            return $fields + ['message' => $message, 'file' => $error['file'], 'line' => $error['line']];
+        $message = \substr($error['message'], 0, self::MAX_MESSAGE_BYTES);
+        if (\str_starts_with($message, 'Allowed memory size of ') || \str_starts_with($message, 'Out of memory')) {
+            $message = self::outOfMemory($memoryMb) . " ($message)";
         }
-        $message = ($isLoading ? 'the handler file' : 'the handler') . ' called exit() or die()';
-        return $fields + ['message' => $message, 'file' => $entry, 'hint' => 'return a response instead'];
+        if ($isLoading) {
+            return $this->atLoad($message, $error['file'], $error['line']);
+        }
+        return ['code' => 'exception', 'message' => $message, 'file' => $error['file'], 'line' => $error['line']];
+    }
+
+    /** The words of every runtime for it. */
+    public static function outOfMemory(int $memoryMb): string
+    {
+        return 'out of memory' . ($memoryMb > 0 ? ": limit $memoryMb MB, FN_WORKER_MEMORY_MB" : '');
     }
 
     public static function message(\Throwable $error): string
     {
         $message = $error->getMessage() === '' ? \get_class($error) : $error->getMessage();
-        return \substr($message, 0, self::MAX_TEXT_BYTES);
+        return \substr($message, 0, self::MAX_MESSAGE_BYTES);
     }
 
-    /** Frames of user code; those of this runtime say nothing to a function's author. */
-    private static function stack(\Throwable $error): string
+    /** @return array{file: string, line: int} of the innermost frame that is the user's own, else where it was thrown */
+    private function place(\Throwable $error): array
     {
-        $lines = [];
-        for ($cause = $error; $cause !== null && \count($lines) < 100; $cause = $cause->getPrevious()) {
-            $start = $cause === $error ? '' : 'caused by ';
-            $lines[] = $start . \get_class($cause) . ': ' . $cause->getMessage();
-            $lines[] = "    at {$cause->getFile()}:{$cause->getLine()}";
-            foreach (\array_slice($cause->getTrace(), 0, 50) as $frame) {
-                if (isset($frame['file']) && !Loader::isOwn($frame['file'])) {
-                    $name = ($frame['class'] ?? '') . ($frame['type'] ?? '') . $frame['function'];
-                    $lines[] = "    at {$frame['file']}:{$frame['line']} ($name)";
-                }
+        foreach ([['file' => $error->getFile(), 'line' => $error->getLine()], ...$error->getTrace()] as $frame) {
+            if (isset($frame['file']) && $this->sources->isUsers($frame['file'])) {
+                return ['file' => $frame['file'], 'line' => $frame['line']];
             }
         }
-        return \substr(\implode("\n", $lines), 0, self::MAX_TEXT_BYTES);
+        return ['file' => $error->getFile(), 'line' => $error->getLine()];
+    }
+
+    /** Frames of the user's own code; those of packages and of this runtime say nothing to a function's author. */
+    private function stack(\Throwable $error): string
+    {
+        $text = '';
+        for ($cause = $error; $cause !== null; $cause = $cause->getPrevious()) {
+            $title = ($cause === $error ? '' : 'caused by ') . \get_class($cause) . ': ' . self::message($cause);
+            foreach ([$title, ...$this->frames($cause)] as $line) {
+                if (\strlen($text) + \strlen($line) + 1 > self::MAX_STACK_BYTES) {
+                    return \rtrim($text, "\n");
+                }
+                $text .= "$line\n";
+            }
+        }
+        return \rtrim($text, "\n");
+    }
+
+    /** @return list<string> innermost first */
+    private function frames(\Throwable $error): array
+    {
+        $lines = [];
+        if ($this->sources->isUsers($error->getFile())) {
+            $lines[] = "    at {$error->getFile()}:{$error->getLine()}";
+        }
+        foreach ($error->getTrace() as $frame) {
+            if (isset($frame['file']) && $this->sources->isUsers($frame['file'])) {
+                $name = ($frame['class'] ?? '') . ($frame['type'] ?? '') . $frame['function'];
+                $lines[] = "    at {$frame['file']}:{$frame['line']} ($name)";
+            }
+        }
+        return $lines;
     }
 }

@@ -143,7 +143,7 @@ final class Link
 
     public function refuse(ProtocolError $error): void
     {
-        $this->write(encodeFields(Kind::ERROR, 0, ['code' => 'protocol', 'message' => $error->getMessage()]));
+        $this->write(encodeError(0, ['code' => 'protocol', 'message' => $error->getMessage()]));
         $this->hangUp();
     }
 

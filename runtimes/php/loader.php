@@ -29,19 +29,19 @@ final class Loader
     /** True when the callable declares more than one parameter: it then gets the route parameters as the second. */
     public bool $takesParams = false;
     private string $dir;
-    private string $root;
+    private Sources $sources;
     /** @var list<string> symbols to look for, first found wins */
     private array $names;
 
     /** @param array<string, mixed> $start header of the worker's `start` frame */
-    public function __construct(array $start)
+    public function __construct(array $start, Sources $sources)
     {
         $this->entry = (string) ($start['entry'] ?? '');
         $this->dir = (string) ($start['dir'] ?? \dirname($this->entry));
         if (!\str_starts_with($this->entry, '/')) {
             $this->entry = $this->dir . '/' . $this->entry;
         }
-        $this->root = (string) ($start['root'] ?? $this->dir);
+        $this->sources = $sources;
         $this->names = $start['callable']['names'];
         $adapter = $start['adapter'] ?? 'native';
         if ($adapter !== 'native') {
@@ -104,25 +104,6 @@ final class Loader
         return $function->isClosure() ? $returned : \Closure::fromCallable($function->getName());
     }
 
-    /** @return list<string> loaded files whose change asks for a new worker; of packages only Composer's own index */
-    public function files(): array
-    {
-        $files = [];
-        foreach (\get_included_files() as $file) {
-            $isPackage = \str_contains($file, '/vendor/') && !\str_contains($file, '/vendor/composer/');
-            if (!self::isOwn($file) && (!$isPackage || \str_ends_with($file, '/vendor/autoload.php'))) {
-                $files[] = $file;
-            }
-        }
-        return $files;
-    }
-
-    /** True for a file of this runtime: user code and its stack traces are everything else. */
-    public static function isOwn(string $file): bool
-    {
-        return \str_starts_with($file, __DIR__ . '/');
-    }
-
     private function findFunction(): ?\ReflectionFunction
     {
         foreach ($this->names as $name) {
@@ -164,13 +145,7 @@ final class Loader
     private function isOfUser(\ReflectionFunction $function): bool
     {
         $file = $function->getFileName();
-        return $file !== false && !self::isOwn($file) && !\str_starts_with($file, $this->dir . '/vendor/');
-    }
-
-    /** A file as its author knows it: below the functions root. */
-    public function shorten(string $file): string
-    {
-        return \str_starts_with($file, $this->root . '/') ? \substr($file, \strlen($this->root) + 1) : $file;
+        return $file !== false && $this->sources->isUsers($file);
     }
 
     private function toMissing(): LoadError
@@ -184,7 +159,7 @@ final class Loader
         }
         $list = $names === [] ? 'none' : \implode(', ', \array_slice($names, 0, 10));
         return new LoadError(
-            "{$this->shorten($this->entry)} has no function \"{$this->names[0]}\" (it defines $list)",
+            "{$this->sources->shorten($this->entry)} has no function \"{$this->names[0]}\" (it defines $list)",
             $this->entry,
             0,
             "define function {$this->names[0]}(array \$event), or name another function in invoke.handler",

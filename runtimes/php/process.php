@@ -16,6 +16,10 @@ final class WorkerProcess
         \SIGTERM => 'SIGTERM', \SIGXCPU => 'SIGXCPU', \SIGXFSZ => 'SIGXFSZ', \SIGSYS => 'SIGSYS',
     ];
 
+    /** Signals that end a worker which ran out of memory, and the share of its limit that it must have used then. */
+    private const MEMORY_SIGNALS = [\SIGKILL, \SIGABRT, \SIGSEGV, \SIGBUS];
+    private const NEARLY_FULL = 0.9;
+
     public string $id;
     public string $uri;
     public int $pid;
@@ -69,13 +73,25 @@ final class WorkerProcess
         $this->watchUntil = \hrtime(true) + self::WATCH_NS;
     }
 
-    /** @return array{worker: string, code: ?int, signal: ?string, reason: string} fields of `exited` */
-    public function toExit(int $status): array
+    /**
+     * @param int $peakKib most memory that it had resident
+     * @param int $memoryMb its limit, 0 for none
+     * @return array{worker: string, code: ?int, signal: ?string, reason: string} fields of `exited`
+     */
+    public function toExit(int $status, int $peakKib, int $memoryMb): array
     {
         $code = \pcntl_wifexited($status) ? \pcntl_wexitstatus($status) : null;
         $number = \pcntl_wifsignaled($status) ? \pcntl_wtermsig($status) : 0;
         $signal = $number === 0 ? null : self::SIGNALS[$number] ?? "signal $number";
         $reason = $this->reason ?? ($signal === null ? "exited with code $code" : "ended by $signal");
+        if ($this->reason === null && \in_array($number, self::MEMORY_SIGNALS, true)) {
+            // Libraries that get no memory abort or crash; the kernel, when all memory is used up, kills.
+            if ($memoryMb > 0 && $peakKib >= $memoryMb * 1024 * self::NEARLY_FULL) {
+                $reason = Failure::outOfMemory($memoryMb) . " ($reason)";
+            } elseif ($number === \SIGKILL) {
+                $reason .= ', perhaps out of memory';
+            }
+        }
         return ['worker' => $this->id, 'code' => $code, 'signal' => $signal, 'reason' => $reason];
     }
 
@@ -91,6 +107,10 @@ final class WorkerProcess
 /** Starts workers: the socket bound ahead, then a fork. */
 final class Forker
 {
+    private const STREAMS = ['stdout', 'stderr'];
+    /** Stands for an end of a pipe that is somebody else's to close. */
+    private const TAKEN = -1;
+
     private Address $address;
     private System $system;
     private int $memoryMb;
@@ -119,20 +139,27 @@ final class Forker
         $job->socketPath = $address->path;
         $job->system = $this->system;
         $job->memoryMb = $this->memoryMb;
-        $pipes = [$this->system->pipe(), $this->system->pipe()];
-        $pid = @\pcntl_fork();
-        if ($pid === 0) {
-            $this->setUpWorker($daemonPid, $pipes);
-            return $job;
-        }
+        $pipes = [];
+        $pid = -1;
         try {
+            foreach (self::STREAMS as $_) {
+                $pipes[] = $this->system->pipe();
+            }
+            $pid = @\pcntl_fork();
+            if ($pid === 0) {
+                $this->setUpWorker($daemonPid, $pipes);
+                $pipes = [];
+                return $job;
+            }
             if ($pid === -1) {
                 throw new \RuntimeException('cannot start a process: ' . \pcntl_strerror(\pcntl_get_last_error()));
             }
             $worker = new WorkerProcess("$daemonPid-{$this->number}", $address->toUri($job->listener), $address->path, $pid);
-            foreach (['stdout', 'stderr'] as $index => $stream) {
+            foreach (self::STREAMS as $index => $stream) {
                 if ($pipes[$index] !== null) {
-                    $worker->outputs[$stream] = new OutputPipe($pipes[$index][0], $this->system);
+                    $end = $pipes[$index][0];
+                    $pipes[$index][0] = self::TAKEN;
+                    $worker->outputs[$stream] = new OutputPipe($end, $this->system);
                 }
             }
             return $worker;
@@ -145,7 +172,8 @@ final class Forker
             }
             throw $error;
         } finally {
-            $this->closeEnds($pipes, $pid === -1 ? [0, 1] : [1]);
+            // Also the reading ends that nobody took, because something failed before.
+            $this->closeEnds($pipes, [0, 1]);
         }
     }
 
@@ -169,7 +197,9 @@ final class Forker
     {
         foreach ($pipes as $ends) {
             foreach ($ends === null ? [] : $which as $end) {
-                $this->system->close($ends[$end]);
+                if ($ends[$end] !== self::TAKEN) {
+                    $this->system->close($ends[$end]);
+                }
             }
         }
     }

@@ -34,6 +34,8 @@ function startAgain(System $system, array $arguments): void
 {
     $saved = \getenv('FNGW_PHP_STARTED');
     if ($saved === false) {
+        // What this process inherited beside its standard streams ends with it: a worker must not have it.
+        $system->closeOnExec();
         $saved = $system->saveStandard();
         \putenv("FNGW_PHP_STARTED=$saved");
         $disabled = \trim(\ini_get('disable_functions') . ',error_log', ',');

@@ -43,14 +43,20 @@ final class System
         }
     }
 
-    /** @return array{0: int, 1: int}|null descriptors of a pipe's reading and writing end */
+    /**
+     * @return array{0: int, 1: int}|null descriptors of a pipe's reading and writing end; null without FFI
+     * @throws \RuntimeException
+     */
     public function pipe(): ?array
     {
         if (!$this->available) {
             return null;
         }
         $ends = $this->libc->new('int[2]');
-        return $this->libc->pipe($ends) === 0 ? [$ends[0], $ends[1]] : null;
+        if ($this->libc->pipe($ends) !== 0) {
+            throw new \RuntimeException('cannot open an output pipe: too many open files?');
+        }
+        return [$ends[0], $ends[1]];
     }
 
     public function close(int $descriptor): void

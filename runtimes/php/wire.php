@@ -20,6 +20,7 @@ final class Kind
     public const STOP = 5;
     public const EXITED = 6;
     public const LOG = 7;
+    public const LOADED = 8;
     public const CALL = 16;
     public const REPLY = 17;
     public const CHUNK = 18;
@@ -30,8 +31,26 @@ final class Kind
     public const PING = 32;
     public const PONG = 33;
 
-    /** Bit n is set when kind n exists. */
-    public const ALL = 0b11_0000_0000_0111_1111_0000_0000_1111_1110;
+    /** Most bytes of header and body; to the body of a call a worker adds its function's `max_body_bytes`. */
+    public const LIMITS = [
+        self::HELLO => [4096, 16],
+        self::READY => [262144, 0],
+        self::START => [4194304, 0],
+        self::STARTED => [4096, 0],
+        self::STOP => [4096, 0],
+        self::EXITED => [4096, 0],
+        self::LOG => [4096, 65536],
+        self::LOADED => [262144, 0],
+        self::CALL => [1048576, 16777216],
+        self::REPLY => [524288, 16777216],
+        self::CHUNK => [4096, 262144],
+        self::END => [65536, 0],
+        self::CANCEL => [4096, 0],
+        self::ERROR => [65536, 0],
+        self::MORE => [4096, 0],
+        self::PING => [4096, 64],
+        self::PONG => [4096, 64],
+    ];
 }
 
 /** Largest frame before a function's `max_body_bytes` is added, bytes. */
@@ -72,6 +91,62 @@ function encodeFields(int $kind, int $id, array $fields, string $body = ''): str
 }
 
 /**
+ * An `error` without what would make it too large; a message of 4096 bytes always fits.
+ *
+ * @param array<string, mixed> $fields
+ */
+function encodeError(int $id, array $fields): string
+{
+    $frame = encodeFields(Kind::ERROR, $id, $fields);
+    foreach (['stack', 'hint', 'file'] as $name) {
+        if (\strlen($frame) <= PREFIX_BYTES + Kind::LIMITS[Kind::ERROR][0]) {
+            break;
+        }
+        unset($fields[$name]);
+        $frame = encodeFields(Kind::ERROR, $id, $fields);
+    }
+    return $frame;
+}
+
+/**
+ * As many of these paths as the header of one `ready` or `loaded` takes.
+ *
+ * @param list<string> $files
+ * @return list<string>
+ */
+function filesThatFit(array $files): array
+{
+    $left = Kind::LIMITS[Kind::READY][0] - 1024;
+    foreach ($files as $count => $file) {
+        $left -= \strlen((string) \json_encode($file, JSON_FLAGS | \JSON_INVALID_UTF8_SUBSTITUTE)) + 1;
+        if ($left < 0) {
+            return \array_slice($files, 0, $count);
+        }
+    }
+    return $files;
+}
+
+/**
+ * Output in pieces of at most one `log` each, cut between characters.
+ *
+ * @return list<string>
+ */
+function logPieces(string $text): array
+{
+    $most = Kind::LIMITS[Kind::LOG][1];
+    $pieces = [];
+    for ($at = 0; $at < \strlen($text); $at = $end) {
+        $end = \min($at + $most, \strlen($text));
+        // At most three bytes of a character follow its first one.
+        for ($back = 0; $back < 3 && $end < \strlen($text) && (\ord($text[$end]) & 0xc0) === 0x80; $back++) {
+            $end--;
+        }
+        $pieces[] = \substr($text, $at, $end - $at);
+    }
+    return $pieces;
+}
+
+/**
  * @param string $text header of a frame
  * @return array<string, mixed>
  * @throws ProtocolError
@@ -103,10 +178,18 @@ function toUtf8(string $text): string
 /** Cuts a byte stream into frames, whatever way the transport splits it. Holds at most one unfinished frame. */
 final class FrameReader
 {
-    /** Largest `length`; the owner raises it when it learns the function's `max_body_bytes`. */
-    public int $maxFrameBytes = MAX_FRAME_BYTES;
+    private int $maxFrameBytes = MAX_FRAME_BYTES;
+    /** Most bytes of a call's body. */
+    private int $maxCallBytes = Kind::LIMITS[Kind::CALL][1];
     private string $bytes = '';
     private int $at = 0;
+
+    /** The owner has learnt the function's `max_body_bytes`. */
+    public function allowBodies(int $bytes): void
+    {
+        $this->maxFrameBytes += $bytes;
+        $this->maxCallBytes += $bytes;
+    }
 
     public function push(string $chunk): void
     {
@@ -140,11 +223,10 @@ final class FrameReader
         if ($length < FIXED_BYTES || $length > $this->maxFrameBytes) {
             $this->checkLength($length);
         }
-        if ($kind > 33 || (Kind::ALL >> $kind & 1) === 0) {
-            throw new ProtocolError("unknown frame kind $kind");
-        }
-        if ($headerBytes > $length - FIXED_BYTES) {
-            throw new ProtocolError('frame header is longer than its frame');
+        [$maxHeader, $maxBody] = Kind::LIMITS[$kind] ?? [-1, -1];
+        $bodyBytes = $length - FIXED_BYTES - $headerBytes;
+        if ($headerBytes > $maxHeader || $bodyBytes < 0 || $bodyBytes > $maxBody) {
+            $this->checkParts($kind, $headerBytes, $bodyBytes);
         }
         if ($held < $length + 4) {
             return null;
@@ -158,6 +240,24 @@ final class FrameReader
             \substr($this->bytes, $headerAt, $headerBytes),
             $bodyAt === $this->at ? '' : \substr($this->bytes, $bodyAt, $this->at - $bodyAt),
         ];
+    }
+
+    private function checkParts(int $kind, int $headerBytes, int $bodyBytes): void
+    {
+        if (!isset(Kind::LIMITS[$kind])) {
+            throw new ProtocolError("unknown frame kind $kind");
+        }
+        if ($bodyBytes < 0) {
+            throw new ProtocolError('frame header is longer than its frame');
+        }
+        [$maxHeader, $maxBody] = Kind::LIMITS[$kind];
+        if ($headerBytes > $maxHeader) {
+            throw new ProtocolError("header of a frame of kind $kind is $headerBytes bytes, above $maxHeader");
+        }
+        $maxBody = $kind === Kind::CALL ? $this->maxCallBytes : $maxBody;
+        if ($bodyBytes > $maxBody) {
+            throw new ProtocolError("body of a frame of kind $kind is $bodyBytes bytes, above $maxBody");
+        }
     }
 
     private function checkLength(int $length): void

@@ -24,6 +24,12 @@ final class Worker
     private Link $link;
     private Capture $capture;
     private Loader $loader;
+    private Sources $sources;
+    private Failure $failures;
+    /** Megabytes the worker may allocate, 0 for no limit. */
+    private int $memoryMb;
+    /** True where somebody edits the files: what calls include is told. */
+    private bool $isWatched = false;
     private EventMaker $events;
     private EnvelopeMaker $envelopes;
     private \Closure $handler;
@@ -59,7 +65,7 @@ final class Worker
         if ($job->memoryMb > 0) {
             \ini_set('memory_limit', $job->memoryMb . 'M');
         }
-        self::$worker = new self($link);
+        self::$worker = new self($link, $job->memoryMb);
         return self::$worker->readStart(!$job->system->available);
     }
 
@@ -72,9 +78,10 @@ final class Worker
         }
     }
 
-    private function __construct(Link $link)
+    private function __construct(Link $link, int $memoryMb)
     {
         $this->link = $link;
+        $this->memoryMb = $memoryMb;
         $this->capture = new Capture(static function (string $frames) use ($link): void {
             $link->write($frames);
         });
@@ -98,18 +105,21 @@ final class Worker
         }
         $context = (array) ($start['context'] ?? []);
         $env = (array) ($start['env'] ?? []);
-        $this->link->reader->maxFrameBytes += (int) ($context['max_body_bytes'] ?? 0);
+        $this->link->reader->allowBodies(\max(0, (int) ($context['max_body_bytes'] ?? 0)));
         if ($needsAlarm) {
             $this->alarmSeconds = (int) \ceil(($context['timeout_ms'] ?? 0) / 1000) + self::ALARM_GRACE_SECONDS;
         }
         $this->events = new EventMaker($env, $context);
         $this->envelopes = new EnvelopeMaker();
         @\cli_set_process_title('fngw ' . ($start['key'] ?? 'php'));
+        $this->isWatched = ($start['production'] ?? null) !== true;
+        $this->sources = new Sources((string) ($start['root'] ?? $start['dir'] ?? ''));
+        $this->failures = new Failure($this->sources);
         \register_shutdown_function([$this, 'handleShutdown']);
         \pcntl_signal(\SIGTERM, [$this, 'handleTerm'], false);
         $this->capture->install();
         try {
-            $this->loader = new Loader($start);
+            $this->loader = new Loader($start, $this->sources);
             $this->loader->prepare($env);
         } catch (\Throwable $error) {
             $this->refuse($error);
@@ -147,7 +157,7 @@ final class Worker
         self::$returned = null;
         $this->takesParams = $this->loader->takesParams;
         $this->loading = false;
-        $ready = ['max_inflight' => 1, 'files' => $this->loader->files()];
+        $ready = ['max_inflight' => 1, 'files' => filesThatFit($this->sources->takeNew())];
         $this->link->write($this->capture->end() . encodeFields(Kind::READY, 0, $ready));
         return true;
     }
@@ -156,7 +166,7 @@ final class Worker
     private function refuse(\Throwable $error): void
     {
         $this->loading = false;
-        $this->link->write($this->capture->end() . encodeFields(Kind::ERROR, 0, Failure::describeLoad($error, $this->loader ?? null)));
+        $this->link->write($this->capture->end() . encodeError(0, $this->failures->describeLoad($error)));
         $this->link->hangUp();
     }
 
@@ -239,16 +249,27 @@ final class Worker
         } catch (ProtocolError | HungUp $error) {
             throw $error;
         } catch (ContractError $error) {
-            $frame = encodeFields(Kind::ERROR, $id, ['code' => 'contract', 'message' => $error->getMessage()]);
+            $frame = encodeError($id, ['code' => 'contract', 'message' => Failure::message($error)]);
         } catch (\Throwable $error) {
-            $frame = encodeFields(Kind::ERROR, $id, Failure::describe($error, 'exception'));
+            $frame = encodeError($id, $this->failures->describe($error, 'exception'));
         }
         // Only after the reply is written may the next call begin: a worker that dies in that one must not take this
         // reply with it, nor hold it back.
         $this->link->write($this->capture->end() . $frame);
+        if ($this->isWatched && $this->sources->hasGrown()) {
+            $this->tellLoaded();
+        }
         $this->id = 0;
         if ($this->alarmSeconds > 0) {
             \pcntl_alarm(0);
+        }
+    }
+
+    private function tellLoaded(): void
+    {
+        $files = $this->sources->takeNew();
+        if ($files !== []) {
+            $this->link->write(encodeFields(Kind::LOADED, 0, ['files' => filesThatFit($files)]));
         }
     }
 
@@ -285,9 +306,9 @@ final class Worker
         // Memory may be what was missing.
         \ini_set('memory_limit', '-1');
         // `ends`: calls sent behind this one were not begun and never will be here.
-        $fields = Failure::describeEnd($this->loading, self::$entry, $this->loader) + ['ends' => true];
+        $fields = $this->failures->describeEnd($this->loading, self::$entry, $this->memoryMb) + ['ends' => true];
         $id = $this->id;
-        $this->link->write($this->capture->end() . encodeFields(Kind::ERROR, $id, $fields));
+        $this->link->write($this->capture->end() . encodeError($id, $fields));
         $this->id = 0;
         $this->loading = false;
         $this->link->hangUp();

@@ -83,10 +83,12 @@ t.test(
     t.ok(peak < 4 * 1024 * 1024, `${peak} bytes`)
     // The rare ones depend on a byte of chance: none is unknown, the common ones came up.
     const known = [
+      'body of a frame of kind N is N bytes, above N',
       'frame header is longer than its frame',
       'frame header is not JSON',
       'frame length N is above N',
       'frame length N is below N',
+      'header of a frame of kind N is N bytes, above N',
       'unknown frame kind N',
     ]
     t.same(
@@ -343,10 +345,24 @@ t.test(
     t.equal(answer.kind, 'error')
     t.match(answer.header, {
       code: 'exception',
-      message: /^Allowed memory size of 33554432 bytes exhausted/,
+      message: /^out of memory: limit 32 MB, FN_WORKER_MEMORY_MB \(Allowed memory size of 33554432 bytes exhausted/,
       ends: true,
     })
     t.match((await own.ended(worker)).header, { code: 255 })
+    const native = await serve(
+      `function handler($event) { $memory = FFI::cdef('void *malloc(size_t); void *memset(void *, int, size_t); void abort(void);');
+        while (true) { $block = $memory->malloc(1000000); if ($block === null) $memory->abort(); $memory->memset($block, 1, 1000000); } }`,
+      {},
+      own,
+    )
+    await t.rejects(native.call())
+    t.match((await own.ended(native)).header, {
+      signal: 'SIGABRT',
+      reason: /^out of memory: limit 32 MB, .*SIGABRT\)$/,
+    })
+    const killed = await serve('function handler($event) { posix_kill(posix_getpid(), SIGKILL); }', {}, own)
+    await t.rejects(killed.call())
+    t.match((await own.ended(killed)).header, { reason: 'ended by SIGKILL, perhaps out of memory' })
     await own.close()
   },
 )
@@ -930,6 +946,140 @@ t.test('[runtimes/php.23] programs a handler starts get none of the worker’s d
   t.same(json(answer), ['0'])
 })
 
+t.test('[runtimes/php.23] what the gateway’s own process inherited stays out of daemon and workers', async t => {
+  tree.write({ secret: 'of somebody else' })
+  const path = tree.path('secret')
+  const own = await ownDaemon({ wrap: ['sh', '-c', `exec "$0" "$@" 3<${path} 6<${path} 9<${path}`] })
+  const worker = await serve(
+    `function handler($event) {
+      foreach ([posix_getpid(), posix_getppid(), ${own.child.pid}] as $pid)
+        foreach (glob("/proc/$pid/fd/*") as $fd) $open[] = @readlink($fd);
+      return array_values(array_filter($open, fn ($path) => str_contains((string) $path, 'secret')));
+    }`,
+    {},
+    own,
+  )
+  t.same(json(await worker.call()), [])
+  await worker.close()
+  await own.close()
+})
+
+t.test(
+  '[runtimes/php.26, runtime/wire-protocol.3] frames above their kind’s limit are refused, and none is sent',
+  async t => {
+    const limits = spawnSync('php', [join(FIXTURES, 'frame-limits.php')], { encoding: 'utf8' })
+    t.same(JSON.parse(limits.stdout), [], limits.stderr)
+    const client = new FrameClient(daemon.uri)
+    client.send(KIND.hello, 0, { role: 'control' }, Buffer.from([1]))
+    await client.wait(frame => frame.kind === KIND.ready)
+    // Refused by its first bytes: the rest never comes.
+    client.socket.write(Buffer.from('00a00009050000000000a00000', 'hex'))
+    t.match((await client.wait(frame => frame.kind === KIND.error)).header.message, /^header of a frame of kind 5 is/)
+    await client.closed
+    const worker = await serve(`function handler($event) {
+    switch ($event['path']) {
+      case '/header': return ['status' => 200, 'headers' => array_fill_keys(array_map(fn ($n) => "x-$n", range(1, 600)), str_repeat('v', 1000))];
+      case '/proxy': return ['proxy' => ['path' => str_repeat('x', 600000)]];
+      case '/message': throw new Exception(str_repeat("\0", 100000));
+      case '/contract': return ['status' => 200, 'headers' => [str_repeat('x', 100000) . ' ' => '1']];
+      case '/print': echo str_repeat("\\xff", 70000); return 1;
+      case '/raw': fwrite(STDOUT, str_repeat("\\x80", 25000)); return 'done';
+    }
+  }`)
+    t.match((await worker.call({ path: '/header' })).header, { code: 'contract', message: /larger than 512 KiB$/ })
+    t.match((await worker.call({ path: '/proxy' })).header, { code: 'contract', message: /larger than 512 KiB$/ })
+    t.match((await worker.call({ path: '/message' })).header, { code: 'exception', message: '\0'.repeat(4096) })
+    t.match((await worker.call({ path: '/contract' })).header, { code: 'contract', message: /^header name/ })
+    const printed = worker.open({ path: '/print' })
+    await worker.wait(frame => frame.kind === KIND.reply && frame.id === printed)
+    const captured = worker.frames.filter(frame => frame.kind === KIND.log && frame.id === printed)
+    t.ok(captured.length > 1)
+    for (const { body } of captured) t.ok(body.length <= 64 * 1024, `${body.length} bytes`)
+    t.equal((await worker.call({ path: '/raw' })).text, '"done"')
+    await worker.close()
+    await daemon.ended(worker)
+    const raw = daemon.control.frames.filter(f => f.kind === KIND.log && f.header.worker === worker.id)
+    t.ok(raw.length > 1)
+    for (const { body } of raw) t.ok(body.length <= 64 * 1024, `${body.length} bytes`)
+  },
+)
+
+t.test(
+  '[runtimes/php.27, runtime/wire-protocol.11] what is included is told, wherever it lies, also by a call',
+  async t => {
+    const site = makeTree({
+      'vendor/root/handler.php': `<?php
+      require '../../elsewhere/helper.php';
+      require 'vendor/autoload.php';
+      function handler($event) {
+        if (isset($event['query']['lazy'])) { require_once '../../elsewhere/lazy.php'; require_once 'vendor/installed/more.php'; return LAZY; }
+        return [HELPER, LINKED];
+      }`,
+      'vendor/root/vendor/autoload.php':
+        '<?php require __DIR__ . "/linked/a.php"; require __DIR__ . "/installed/b.php";',
+      'vendor/root/vendor/installed/b.php': '<?php',
+      'vendor/root/vendor/installed/more.php': '<?php',
+      'vendor/root/vendor/linked': { symlink: '../../../workspace/linked' },
+      'workspace/linked/a.php': '<?php const LINKED = "linked";',
+      'elsewhere/helper.php': '<?php const HELPER = "helper";',
+      'elsewhere/lazy.php': '<?php const LAZY = "lazy";',
+    })
+    t.teardown(() => site.cleanup())
+    const dir = site.path('vendor/root')
+    const start = { dir, root: dir, entry: `${dir}/handler.php` }
+    const worker = await daemon.worker(start)
+    const first = [
+      'elsewhere/helper.php',
+      'vendor/root/handler.php',
+      'vendor/root/vendor/autoload.php',
+      'workspace/linked/a.php',
+    ]
+    t.same((await worker.ready()).header.files.sort(), first.map(site.path))
+    t.same(json(await worker.call()), ['helper', 'linked'])
+    t.equal(json(await worker.call({ query: { lazy: '1' } })), 'lazy')
+    t.same((await worker.wait(frame => frame.kind === KIND.loaded)).header, {
+      files: [site.path('elsewhere/lazy.php')],
+    })
+    t.equal(json(await worker.call({ query: { lazy: '1' } })), 'lazy')
+    t.notOk(
+      worker.frames.some(frame => frame.kind === KIND.loaded),
+      'told once',
+    )
+    await worker.close()
+    const served = await daemon.worker({ ...start, production: true })
+    for (let i = 0; i < 2; i++) t.equal(json(await served.call({ query: { lazy: '1' } })), 'lazy')
+    t.notOk(
+      served.frames.some(frame => frame.kind === KIND.loaded),
+      'in development only',
+    )
+    await served.close()
+  },
+)
+
+t.test('[runtimes/php.17] a stack shows the user’s own frames, and the place is the innermost of them', async t => {
+  const worker = await serve(
+    `
+function parse() {
+  return Package::fail();
+}
+function deep($n) { return $n === 0 ? parse() : deep($n - 1); }
+function handler($event) { return deep((int) $event['query']['n']); }`,
+    {
+      files: {
+        'vendor/autoload.php': '<?php require __DIR__ . "/package.php";',
+        'vendor/package.php': '<?php class Package { static function fail() { throw new Exception("no good"); } }',
+      },
+    },
+  )
+  const { header } = await worker.call({ query: { n: '0' } })
+  t.match(header, { message: 'no good', file: /handler\.php$/, line: 4 })
+  t.match(header.stack, /^Exception: no good\n {4}at .*handler\.php:4 \(Package::fail\)\n/)
+  t.notMatch(header.stack, /vendor|runtimes\/php/)
+  const deep = (await worker.call({ query: { n: '5000' } })).header.stack
+  t.ok(Buffer.byteLength(deep) <= 8 * 1024 && deep.length > 6 * 1024, `${deep.length}`)
+  await worker.close()
+})
+
 t.test('[runtimes/php.24] without FFI: same answers, output through the daemon, an alarm against orphans', async t => {
   const own = await ownDaemon({ env: { PHP_INI_SCAN_DIR: `:${makeIniFolder()}` } })
   const worker = await serve(
@@ -962,6 +1112,10 @@ t.test(
     }
     t.match(why, /too many open files/i)
     t.ok(started.length > 3)
+    const count = () => readdirSync(`/proc/${own.child.pid}/fd`).length
+    const before = count()
+    for (let i = 0; i < 5; i++) await t.rejects(own.startWorker(), /too many open files/i)
+    t.equal(count(), before, 'a refused start leaves nothing open')
     const [first] = started
     own.control.send(KIND.stop, 0, { worker: first!.id, grace_ms: 0 })
     await own.ended(first!)
