@@ -2,9 +2,9 @@
  * Adapters: how a handler written for another platform is called. Page: invocation/adapters.
  */
 
+import { findCallable } from './callable.mjs'
 import { ContractError } from './envelope.mjs'
 import { LoadError, toFailure } from './failure.mjs'
-import { findCallable } from './loader.mjs'
 
 /** @typedef {import('./event.mjs').FunctionStart} FunctionStart */
 /** @typedef {import('./event.mjs').FnEvent} FnEvent */
@@ -62,7 +62,7 @@ export function toInvoke(fn, exports) {
 
 /**
  * @param {FunctionStart} fn
- * @param {import('./loader.mjs').Callable} callable
+ * @param {import('./callable.mjs').Callable} callable
  * @param {FnEvent} event
  * @param {Call} call
  */
@@ -189,7 +189,7 @@ function splitOnce(text, mark) {
 
 /**
  * @param {FunctionStart} fn
- * @param {import('./loader.mjs').Callable} callable
+ * @param {import('./callable.mjs').Callable} callable
  * @param {FnEvent} event
  * @param {Call} call
  */

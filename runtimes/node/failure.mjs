@@ -8,9 +8,13 @@ import { inspect } from 'node:util'
 
 // Captured before user code can patch it.
 const { stringify } = JSON
+const { byteLength } = Buffer
+const CUT_STEP = 0.8
 const OWN_FOLDER = dirname(fileURLToPath(import.meta.url))
-const MAX_STACK_LINES = 30
-const MAX_TEXT = 16 * 1024
+/** Most bytes of a field as JSON text; together they fit into an `error` frame. */
+const MOST_BYTES = { message: 24 * 1024, stack: 8 * 1024, file: 8 * 1024, hint: 8 * 1024 }
+/** Frames that are none of the user's: node's, this worker's, and those of the compiler. */
+const FOREIGN = /node:|\/node_modules\/(?:tsx|esbuild)\//
 /** `at fn (file:///a.mjs:3:5)`, `at /a.js:3:5`; the text between is greedy because paths may hold parentheses. */
 const FRAME = /^\s+at (?:.* \()?(?:file:\/\/)?(\/.*?):(\d+)(?::\d+)?\)?$/
 
@@ -57,17 +61,25 @@ export function toFailure(code, error) {
 /** @param {string} code @param {any} error @returns {Failure} */
 function describe(code, error) {
   if (!(error instanceof Error) && typeof error?.stack !== 'string') {
-    return { code, message: cut(typeof error === 'string' ? error : `handler threw ${show(error)}`) }
+    return { code, message: cut(typeof error === 'string' ? error : `handler threw ${show(error)}`, 'message') }
   }
-  const message = cut(String(error.message) || String(error.name))
+  const message = cut(String(error.message) || String(error.name), 'message')
+  const hint = cut(error.hint, 'hint')
   if (error instanceof LoadError) {
-    return { code, message, file: error.file, line: error.line, hint: error.hint, stack: error.userStack }
+    return {
+      code,
+      message,
+      file: cut(error.file, 'file'),
+      line: error.line,
+      hint,
+      stack: cut(error.userStack, 'stack'),
+    }
   }
   // It was found in the answer, not while the handler ran: there is no place to show.
-  if (code === 'contract') return { code, message, hint: error.hint }
+  if (code === 'contract') return { code, message, hint }
   const stack = toUserStack(String(error.stack))
   const place = toPlace(stack)
-  return { code, message, file: place?.file, line: place?.line, stack: cut(stack), hint: error.hint }
+  return { code, message, file: cut(place?.file, 'file'), line: place?.line, stack: cut(stack, 'stack'), hint }
 }
 
 /** A thrown value that is no error, as JSON where it has one. @param {unknown} value */
@@ -81,12 +93,23 @@ function show(value) {
   return inspect(value, { depth: 1 })
 }
 
-/** The stack without the frames of node and of this worker. @param {string} stack */
+/**
+ * The stack without the frames of others: node's, this worker's, the compiler's, and those of packages, unless nothing
+ * else is left.
+ * @param {string} stack
+ */
 export function toUserStack(stack) {
-  const lines = stack
-    .split('\n')
-    .filter(line => !/^\s+at /.test(line) || !(line.includes(OWN_FOLDER) || line.includes('node:')))
-  return lines.slice(0, MAX_STACK_LINES).join('\n')
+  const lines = stack.split('\n').filter(line => !isFrame(line) || !(line.includes(OWN_FOLDER) || FOREIGN.test(line)))
+  const isOwn = (/** @type {string} */ line) => !line.includes('/node_modules/')
+  const own = lines.some(line => isFrame(line) && isOwn(line))
+    ? lines.filter(line => !isFrame(line) || isOwn(line))
+    : lines
+  return own.join('\n')
+}
+
+/** @param {string} line - of a stack */
+function isFrame(line) {
+  return /^\s+at /.test(line)
 }
 
 /** File and line of the first frame in user code, outside packages when there is one. @param {string} stack */
@@ -112,7 +135,18 @@ function toPath(path) {
   }
 }
 
-/** @param {string} text */
-function cut(text) {
-  return text.length > MAX_TEXT ? `${text.slice(0, MAX_TEXT)}...` : text
+/**
+ * @template {string | undefined} T
+ * @param {T} text
+ * @param {keyof typeof MOST_BYTES} field
+ * @returns {T}
+ */
+function cut(text, field) {
+  if (typeof text !== 'string') return text
+  const most = MOST_BYTES[field]
+  // One character may take six bytes as JSON.
+  if (text.length * 6 <= most) return text
+  let end = Math.min(text.length, most)
+  while (byteLength(stringify(text.slice(0, end))) > most) end = Math.floor(end * CUT_STEP)
+  return /** @type {T} */ (end === text.length ? text : `${text.slice(0, end)}...`)
 }

@@ -3,7 +3,11 @@
  */
 
 import { ContractError, show, toBytes, typeStream } from './envelope.mjs'
+import { toFailure } from './failure.mjs'
 import { KIND, MAX_REPLY_BODY_BYTES, STREAM_WINDOW_BYTES } from './wire.mjs'
+
+// Captured before user code can patch it.
+const { stringify } = JSON
 
 /** @typedef {import('./call.mjs').Call} Call */
 /** @typedef {import('./envelope.mjs').Reply} Reply */
@@ -114,10 +118,7 @@ export async function sendStream(call, reply) {
     if (call.canceled) call.finishCanceled()
     else if (begun === null) call.fail(error)
     else {
-      call.finish(
-        KIND.end,
-        JSON.stringify({ error: `stream broke: ${String(/** @type {any} */ (error)?.message ?? error)}` }),
-      )
+      call.finish(KIND.end, stringify({ error: `stream broke: ${toFailure('exception', error).message}` }))
       await iterator.return?.()
     }
     return

@@ -59,6 +59,8 @@ const MAX_FILES_BYTES = 256 * KIB
 const FILES_MARGIN_BYTES = 64
 /** Largest body of one `reply`, bytes; a larger one goes out as chunks. */
 export const MAX_REPLY_BODY_BYTES = MIB
+/** Largest status and headers of a `reply`: its header has little more, bytes. */
+export const MAX_REPLY_FIELDS_BYTES = 512 * KIB - 64
 /** Bytes of a stream that may be under way, and of one chunk. */
 export const STREAM_WINDOW_BYTES = 256 * 1024
 

@@ -16,15 +16,15 @@ import { parseArgs } from 'node:util'
 import { toInvoke } from './adapters.mjs'
 import { Call } from './call.mjs'
 import { CallOutput, captureOutput, currentCall, takeOutput } from './capture.mjs'
-import { toReply } from './envelope.mjs'
+import { ContractError, toReply } from './envelope.mjs'
 import { FnEvent } from './event.mjs'
 import { toFailure } from './failure.mjs'
 import { Lifeline } from './lifeline.mjs'
 import { Link } from './link.mjs'
-import { loadModule, stopCompiler, warmUpCompiler } from './loader.mjs'
+import { Loader } from './loader.mjs'
 import { exitNow, watchProcess } from './process.mjs'
 import { sendLarge, sendStream } from './stream.mjs'
-import { cutFiles, KIND, MAX_REPLY_BODY_BYTES, ProtocolError, parseHeader } from './wire.mjs'
+import { cutFiles, KIND, MAX_REPLY_BODY_BYTES, MAX_REPLY_FIELDS_BYTES, ProtocolError, parseHeader } from './wire.mjs'
 
 const WARM_UP_CALLS = 3
 // Captured before user code can patch them.
@@ -55,6 +55,7 @@ class Worker {
     sendOutput: call => this.#sendOutput(call, call.id),
     handleEnd: call => {
       this.#calls.delete(call.id)
+      this.#tellSources()
       this.#endWhenDone()
     },
     addBackground: settled => {
@@ -65,8 +66,10 @@ class Worker {
       })
     },
   }
-  /** A private folder for compiled code; null when there is none. */
-  #cacheDir
+  #loader
+  /** Somebody wants to know of source files that are loaded later. */
+  #isWatched = false
+  #isTelling = false
   /** @type {Map<number, Call>} */
   #calls = new Map()
   /** Calls that came before the function was loaded, in order. @type {Map<number, () => void>} */
@@ -82,13 +85,13 @@ class Worker {
   /** A function that is loaded before the gateway asks for it, by the text of its `start`. */
   #early = {
     header: '',
-    /** @type {ReturnType<typeof loadModule> | null} */
+    /** @type {Promise<any> | null} */
     module: null,
   }
 
-  /** @param {string | null} cacheDir */
+  /** @param {string | null} cacheDir - private folder for compiled code; null when there is none */
   constructor(cacheDir) {
-    this.#cacheDir = cacheDir
+    this.#loader = new Loader(cacheDir)
     process.nextTick(() => {
       this.keptTick = executionAsyncResource()
     })
@@ -127,11 +130,11 @@ class Worker {
    * @param {boolean} isTypeScript
    */
   async warmUp(address, isTypeScript) {
-    if (isTypeScript) warmUpCompiler(this.#cacheDir)
+    if (isTypeScript) this.#loader.warmUpCompiler()
     const dir = fileURLToPath(new URL('./warm-up', import.meta.url))
     for (const entry of ['common.cjs', 'detected.js']) {
       this.#fn = /** @type {any} */ ({ name: '', env: {}, context: {}, handler: null, root: dir, dir, entry })
-      await loadModule(/** @type {any} */ (this.#fn), this.#cacheDir)
+      await this.#loader.load(/** @type {any} */ (this.#fn))
     }
     this.#invoke = async () => ({ status: 200, headers: { a: 'b' }, body: { ready: true } })
     for (let id = 1; id <= WARM_UP_CALLS; id++) this.#runCall(id, '{"raw_path":"/","headers":{}}', Buffer.from('x'))
@@ -178,14 +181,17 @@ class Worker {
     this.#link.allowBodies(Number(fn.context?.max_body_bytes) || 0)
     this.#sendOutput(this.#outside, 0)
     try {
-      const { exports, files } = await (this.#early.module ?? this.#load(fn))
+      const exports = await (this.#early.module ?? this.#load(fn))
       this.#invoke = toInvoke(fn, exports)
-      stopCompiler()
-      this.#link.send(KIND.ready, 0, stringify({ max_inflight: 0, files: cutFiles(files) }))
+      this.#loader.stopCompiler()
+      this.#link.send(KIND.ready, 0, stringify({ max_inflight: 0, files: this.#listSources() }))
+      this.#isWatched = !fn.production
       // Before any handler runs: one that never returns must not keep the gateway waiting for this.
       this.#link.flush()
     } catch (error) {
       this.#sendOutput(this.#outside, 0)
+      // An edit of any of them may mend it.
+      if (!fn.production) this.#link.send(KIND.loaded, 0, stringify({ files: this.#listSources() }))
       this.#link.send(KIND.error, 0, stringify(toFailure('load', error)))
       this.#link.end(() => exitNow(1))
       return
@@ -206,7 +212,7 @@ class Worker {
     // Relative paths of a handler mean its own folder.
     process.chdir(fn.dir)
     delete process.env.PWD
-    return loadModule(fn, this.#cacheDir)
+    return this.#loader.load(fn, () => this.#tellSources())
   }
 
   /**
@@ -246,6 +252,22 @@ class Worker {
     takeOutput(output, id === 0, (stream, bytes) => this.#link.send(KIND.log, id, `{"stream":"${stream}"}`, bytes))
   }
 
+  #listSources() {
+    return cutFiles(this.#loader.sources?.list() ?? [])
+  }
+
+  /** In development: tells files that were loaded since, such as by an `import()` of a call. */
+  #tellSources() {
+    if (!this.#isWatched || this.#isTelling) return
+    this.#isTelling = true
+    // Imports come in bunches.
+    soon(() => {
+      this.#isTelling = false
+      const files = cutFiles(this.#loader.sources?.takeNew() ?? [])
+      if (files.length > 0) this.#link.send(KIND.loaded, 0, stringify({ files }))
+    })
+  }
+
   /** Says what is still to be said and hangs up at once: the gateway must not send another call to a process that ends. */
   #leave() {
     if (this.#link.isConnected) this.#sendOutput(this.#outside, 0)
@@ -282,12 +304,24 @@ function answer(call, value) {
   }
   try {
     const reply = toReply(value)
+    checkHead(reply.fields)
     if (reply.stream !== null) runInCall(call, sendStream, call, reply).catch(error => call.fail(error))
     else if (reply.body !== null && reply.body.length > MAX_REPLY_BODY_BYTES) sendLarge(call, reply.fields, reply.body)
     else call.finish(KIND.reply, `{${reply.fields}}`, reply.body)
   } catch (error) {
     call.fail(error)
   }
+}
+
+/**
+ * @param {string} fields - of a reply's header
+ * @throws {ContractError} when they do not fit into its frame
+ */
+function checkHead(fields) {
+  // One UTF-16 unit takes at most three bytes.
+  if (fields.length * 3 <= MAX_REPLY_FIELDS_BYTES) return
+  const bytes = Buffer.byteLength(fields)
+  if (bytes > MAX_REPLY_FIELDS_BYTES) throw new ContractError(`status and headers take ${bytes} bytes, above 512 KiB`)
 }
 
 /**

@@ -1,5 +1,6 @@
 import { execFileSync, spawnSync } from 'node:child_process'
-import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, statSync, symlinkSync } from 'node:fs'
+import module from 'node:module'
 import net from 'node:net'
 import { basename } from 'node:path'
 import t from 'tap'
@@ -57,6 +58,7 @@ const cases = {
   textStatus: () => ({ status: '200', body: '' }), status99: () => ({ status: 99 }), status600: () => ({ status: 600 }),
   nan: () => ({ status: Number.NaN }), half: () => ({ status: 200.5 }), nullStatus: () => ({ status: null }),
   headerList: () => ({ status: 200, headers: ['a'] }), headerObject: () => ({ status: 200, headers: { a: {} } }),
+  longHeader: () => ({ status: 200, headers: { a: 'x'.repeat(512 * 1024) } }),
   headerBreak: () => ({ status: 200, headers: { a: 'b\\r\\nc: d' } }), headerName: () => ({ status: 200, headers: { 'a b': 'c' } }),
   cycle: () => { const a = {}; a.a = a; return a }, bigint: () => ({ status: 200, body: { n: 1n } }), function: () => () => 1,
   bad64: () => ({ status: 200, is_base64: true, body_base64: '%%' }), missing64: () => ({ status: 200, is_base64: true }),
@@ -64,6 +66,7 @@ const cases = {
   usedResponse: async () => { const r = new Response('x'); await r.text(); return r },
   // Failures.
   throw: () => { throw new TypeError('went wrong') }, reject: async () => { await null; throw new Error('later') },
+  longError: () => { throw Object.assign(new Error('\\u0001'.repeat(100_000)), { hint: '\\u0001'.repeat(100_000) }) },
   throwText: () => { throw 'just text' }, throwNull: () => { throw null },
   throwTrap: () => { throw { get message() { throw 1 }, get stack() { throw 2 } } },
   trap: () => new Proxy({}, { get() { throw new Error('trap') }, has() { throw new Error('trap') } }),
@@ -523,6 +526,72 @@ t.test('[runtimes/node.12] ready lists the sources a handler is made of', async 
   }
 })
 
+t.test(
+  '[runtimes/node.12] files outside the root and linked packages are told, installed packages are not',
+  async t => {
+    tree.write({
+      'elsewhere/helper.mjs': 'export { deep } from "./deep.mjs"',
+      'elsewhere/deep.mjs': 'export const deep = 1',
+      'elsewhere/shared.cjs': 'exports.shared = 1',
+      'packages/linked/package.json': { json: { name: 'linked', main: 'index.cjs' } },
+      'packages/linked/index.cjs': 'exports.linked = require("./part.cjs")',
+      'packages/linked/part.cjs': '',
+      'inside/node_modules/installed/package.json': { json: { name: 'installed', main: 'index.js' } },
+      'inside/node_modules/installed/index.js': 'exports.installed = 1',
+      'inside/esm.mjs':
+        'import { deep } from "../elsewhere/helper.mjs"; import "linked"; import "installed"; export const handler = () => deep',
+      'inside/cjs.cjs':
+        'require("../elsewhere/shared.cjs"); require("linked"); require("installed"); exports.handler = () => 1',
+      'inside/types.ts':
+        'import { deep } from "../elsewhere/helper.mjs"\nimport "linked"\nexport const handler = (): number => deep',
+      'inside/broken.mjs': 'import "../elsewhere/typo.mjs"; export const handler = () => 1',
+      'elsewhere/typo.mjs': 'export const = 1',
+    })
+    symlinkSync('../../packages/linked', tree.path('inside/node_modules/linked'))
+    const linked = ['packages/linked/index.cjs', 'packages/linked/part.cjs']
+    for (const [entry, files] of [
+      ['esm.mjs', ['elsewhere/helper.mjs', 'elsewhere/deep.mjs', ...linked]],
+      ['cjs.cjs', ['elsewhere/shared.cjs', ...linked]],
+      ['types.ts', ['elsewhere/helper.mjs', 'elsewhere/deep.mjs', ...linked]],
+    ] as const) {
+      const worker = await load(entry, { dir: tree.path('inside'), root: tree.path('inside') })
+      const { header } = await worker.ready()
+      t.strictSame([...header.files].sort(), [`inside/${entry}`, ...files].map(file => tree.path(file)).sort(), entry)
+      await worker.close()
+    }
+    const broken = await load('broken.mjs', { dir: tree.path('inside'), root: tree.path('inside') })
+    const { header } = await broken.wait(frame => frame.kind === KIND.loaded)
+    t.ok(header.files.includes(tree.path('elsewhere/typo.mjs')), 'what keeps it from loading is watched too')
+    t.equal((await broken.ready()).kind, KIND.error)
+    await broken.closed
+  },
+)
+
+t.test('[runtimes/node.12] what is loaded by a call is told in development', async t => {
+  tree.write({
+    'lazy/main.cjs': 'exports.handler = () => require("./" + "part")()',
+    'lazy/part.js': 'module.exports = () => require("../later/more.cjs")',
+    'later/more.cjs': 'module.exports = 1',
+    'lazy/main.mjs': 'export const handler = async event => (await import("../later/" + event.query.name)).more',
+    'later/more.mjs': 'export const more = 2',
+  })
+  const told = async (entry: string, production: boolean) => {
+    const worker = await load(entry, { dir: tree.path('lazy'), production })
+    const { header } = await worker.ready()
+    t.equal(header.files.length, 1)
+    for (let call = 0; call < 2; call++) t.ok(Number((await worker.call({ query: { name: 'more.mjs' } })).text) > 0)
+    // Whatever came with these calls is here with the answer of the next one.
+    await worker.call()
+    const files = worker.frames.filter(frame => frame.kind === KIND.loaded).flatMap(frame => frame.header.files)
+    await worker.close()
+    return files
+  }
+  t.strictSame(await told('main.cjs', false), [tree.path('lazy/part.js'), tree.path('later/more.cjs')], 'once')
+  t.strictSame(await told('main.cjs', true), [])
+  // An ES module's name that is made while it runs is seen by node's own hooks alone.
+  if ('registerHooks' in module) t.strictSame(await told('main.mjs', false), [tree.path('later/more.mjs')])
+})
+
 t.test('[runtimes/node.13] the event has every field, and is the handler’s own', async t => {
   const context = { runtime: 'node', timeout_ms: 9, max_body_bytes: 32 * 1024 * 1024, worker_pool: { max_workers: 2 } }
   await withWorker('cases.mjs', { env: { A: 'b' }, context, version: 'v2' }, async worker => {
@@ -650,6 +719,7 @@ t.test('[runtimes/node.15] a broken contract names field, rule, value and type',
     ['flag64', /is_base64 must be true or false, got "yes" \(string\)/],
     ['badProxy', /proxy must be an object, got "x" \(string\)/],
     ['usedResponse', /already read/],
+    ['longHeader', /status and headers take \d+ bytes, above 512 KiB/],
     ['badPiece', /a piece of a streamed body must be text or bytes, got an object/],
   ]
   await withWorker('cases.mjs', {}, async worker => {
@@ -669,7 +739,10 @@ t.test('[runtimes/node.16] an exception tells message, file and line of the user
       stack: /^TypeError: went wrong\n {4}at /,
     })
     t.equal(header.line, CASES.split('\n').findIndex(line => line.includes('went wrong')) + 1)
-    t.notMatch(header.stack, /runtimes\/node|node:internal/)
+    t.notMatch(header.stack, /runtimes\/node|node:|node_modules/)
+    const long = (await worker.call(byCase('longError'))).header
+    t.ok(Buffer.byteLength(long.stack) <= 8 * 1024 + 3)
+    t.ok(long.message.length > 1000)
     t.match((await worker.call(byCase('reject'))).header, { code: 'exception', message: 'later' })
     t.match((await worker.call(byCase('throwText'))).header, { code: 'exception', message: 'just text' })
     t.match((await worker.call(byCase('throwNull'))).header, { code: 'exception', message: 'handler threw null' })
@@ -678,7 +751,9 @@ t.test('[runtimes/node.16] an exception tells message, file and line of the user
     t.match((await worker.call(byCase('deep'))).header, { code: 'exception', message: /call stack/ })
   })
   await withWorker('boom.ts', {}, async worker => {
-    t.match((await worker.call()).header, { message: '0', file: tree.path('boom.ts'), line: 7 }, 'TypeScript lines')
+    const { header } = await worker.call()
+    t.match(header, { message: '0', file: tree.path('boom.ts'), line: 7 }, 'TypeScript lines')
+    t.match(header.stack, /^Error: 0\n {4}at .*boom\.ts:7:\d+\)?$/, 'and no frame of the compiler or node')
   })
 })
 
@@ -877,6 +952,28 @@ t.test('[runtimes/node.24] the frame decoder takes every split, and names what i
   ]
   for (const [hex, message] of broken)
     t.throws(() => new NodeFrameReader(() => {}).push(Buffer.from(hex, 'hex')), message)
+  // Limits are looked at as soon as the fixed fields are here.
+  const prefixOf = (kind: number, header: number, body: number) => {
+    const prefix = Buffer.alloc(13)
+    prefix.writeUInt32BE(9 + header + body, 0)
+    prefix[4] = kind
+    prefix.writeUInt32BE(header, 9)
+    return prefix
+  }
+  const limits = JSON.parse(readFileSync(new URL('../runtime/frame-limits.json', import.meta.url), 'utf8'))
+  t.equal(limits.length, Object.keys(KIND).length)
+  for (const { kind, name, header, body } of limits) {
+    const push = (...sizes: [number, number]) => new NodeFrameReader(() => {}).push(prefixOf(kind, ...sizes))
+    push(header, body)
+    t.throws(
+      () => push(header + 1, 0),
+      new RegExp(`header of a ${name} frame has ${header + 1} bytes, above ${header}$`),
+    )
+    t.throws(() => push(0, body + 1), /above/, name)
+  }
+  const larger = new NodeFrameReader(() => {})
+  larger.maxBodyBytes = 1000
+  larger.push(prefixOf(KIND.call, 0, 16 * 1024 * 1024 + 1000))
 })
 
 const LAMBDA = `

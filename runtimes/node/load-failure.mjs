@@ -1,0 +1,97 @@
+/**
+ * Why a handler cannot be loaded: file and line as far as they can be found, and what to do. Page: runtimes/node.
+ */
+
+import { readFileSync } from 'node:fs'
+import { basename, relative } from 'node:path'
+import { LoadError, toPlace, toUserStack } from './failure.mjs'
+
+/** @typedef {import('./event.mjs').FunctionStart} FunctionStart */
+
+/**
+ * A load failure with its file and line, as far as they can be found.
+ * @param {FunctionStart} fn
+ * @param {string} file
+ * @param {any} error
+ * @param {() => { file: string, line?: number } | undefined} findSyntaxError - looks for one in the sources
+ */
+export function explain(fn, file, error, findSyntaxError) {
+  if (error instanceof LoadError) return error
+  const message = messageOf(error)
+  const stack = String(error?.stack ?? '')
+  const [transformed] = transformErrors(message)
+  const isSyntax = error instanceof SyntaxError || transformed !== undefined
+  /** @type {{ file: string, line?: number }} */
+  const place = transformed ??
+    headPlace(stack) ??
+    importPlace(message) ??
+    (isSyntax ? findSyntaxError() : undefined) ??
+    toPlace(toUserStack(stack)) ?? { file }
+  const where = `${shown(fn, place.file)}${place.line === undefined ? '' : `:${place.line}`}`
+  const text = (transformed?.text ?? message).split('\n')[0]
+  return new LoadError(isSyntax ? `syntax error in ${where}: ${text}` : `cannot load ${where}: ${text}`, {
+    file: place.file,
+    line: place.line,
+    hint: hintFor(error, message),
+    stack: isSyntax ? undefined : toUserStack(stack),
+  })
+}
+
+/** @param {any} error @param {string} message */
+function hintFor(error, message) {
+  const missing = /Cannot find (?:package|module) '([^'./][^']*)'/.exec(message)?.[1]
+  if (missing !== undefined && !missing.startsWith('/'))
+    return `npm install ${missing
+      .split('/')
+      .slice(0, missing.startsWith('@') ? 2 : 1)
+      .join('/')}`
+  if (/ERR_MODULE_NOT_FOUND|MODULE_NOT_FOUND/.test(String(error?.code)))
+    return 'check the path of the import; ES modules need the file extension'
+  return undefined
+}
+
+/** `/path/file.ts:3:1: ERROR: text` lines of esbuild. @param {string} message */
+export function transformErrors(message) {
+  return [...message.matchAll(/^(\/.*?)(?:\?[^:]*)?:(\d+):\d+: ERROR: (.*)$/gm)].map(match => ({
+    file: /** @type {string} */ (match[1]),
+    line: Number(match[2]),
+    text: /** @type {string} */ (match[3]),
+  }))
+}
+
+/** The place that node puts on the first line of a syntax error's stack. @param {string} stack */
+function headPlace(stack) {
+  const match = /^(?:file:\/\/)?(\/.*?):(\d+)\n/.exec(stack)
+  return match === null ? undefined : { file: /** @type {string} */ (match[1]), line: Number(match[2]) }
+}
+
+/** The line of an import that finds no file: node names the two files only. @param {string} message */
+function importPlace(message) {
+  const match =
+    /^Cannot find (?:module|package) '([^']+)' imported from (\/.*)$/m.exec(message) ??
+    /^Cannot find module '([^']+)'\nRequire stack:\n- (\/.*)$/m.exec(message)
+  if (match === null) return undefined
+  const [, wanted, file] = /** @type {[string, string, string]} */ (/** @type {unknown} */ (match))
+  let lines
+  try {
+    lines = readFileSync(file, 'utf8').split('\n')
+  } catch {
+    return undefined
+  }
+  const name = basename(wanted)
+  const at = lines.findIndex(
+    line => line.includes(`/${name}`) || line.includes(`'${name}`) || line.includes(`"${name}`),
+  )
+  return at === -1 ? { file } : { file, line: at + 1 }
+}
+
+/** @param {any} error */
+export function messageOf(error) {
+  return typeof error === 'object' && error !== null ? String(error.message ?? '') : String(error)
+}
+
+/** A path as the user knows it: below the functions root. @param {FunctionStart} fn @param {string} file */
+export function shown(fn, file) {
+  const path = relative(fn.root ?? fn.dir, file)
+  return path.startsWith('..') ? file : path
+}
