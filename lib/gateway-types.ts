@@ -6,6 +6,7 @@ import type { Clock } from './core/clock.ts'
 import type { Warning } from './core/errors.ts'
 import type { Explanation as IgnoredExplanation } from './discovery/explain-ignored.ts'
 import type { InjectRequest, InjectResponse } from './http/inject.ts'
+import type { WrappedRequest, WrappedResponse } from './http/parsed-body.ts'
 import type { InternalResult } from './invocation/internal-call.ts'
 import type { GatewayListening } from './listeners.ts'
 import type { EventName, Listener } from './observe/events.ts'
@@ -60,10 +61,13 @@ export interface Gateway extends AsyncDisposable {
   readonly warnings: readonly Warning[]
   /** Serves HTTP. @throws ListenError */
   listen(address?: { port?: number; host?: string }): Promise<GatewayListening>
-  /** Serves one request of a host application; `next` gets what has no route here. */
-  handle(req: IncomingMessage, res: ServerResponse, next?: () => void): void
-  /** Serves a web request. */
-  fetch(request: Request): Promise<Response>
+  /**
+   * Serves one request of a host application, node's or Fastify's; `next` gets what has no route here. A body that the host has
+   * parsed is taken from `rawBody` or `body` of the request.
+   */
+  handle(req: IncomingMessage | WrappedRequest, res: ServerResponse | WrappedResponse, next?: () => void): void
+  /** Serves a web request, given as such or as `fetch` takes it; a path alone is one of `http://localhost`. */
+  fetch(request: Request | string | URL, init?: RequestInit): Promise<Response>
   /** Serves a request without a port. */
   inject(request: InjectRequest | string): Promise<InjectResponse>
   /** Runs a function by name through the same admission as HTTP. @throws GatewayError NOT_FOUND, ROUTE_CONFLICT */

@@ -6,7 +6,6 @@
  */
 
 import { randomBytes } from 'node:crypto'
-import type { IncomingMessage, ServerResponse } from 'node:http'
 import { isAsset, toAssetSteps } from './assets/static-assets.ts'
 import { type Catalog, CatalogLoader, type CatalogSteps, findFunction } from './catalog-loader.ts'
 import type { OuterEnv } from './config/env-layers.ts'
@@ -33,10 +32,11 @@ import {
 import { DebugHeaders } from './http/debug-headers.ts'
 import { readDescriptorLimit } from './http/descriptor-limit.ts'
 import type { Exchange, HttpRequest, HttpResponse } from './http/exchange.ts'
-import { fetchWith } from './http/fetch.ts'
+import { fetchWith, toWebRequest } from './http/fetch.ts'
 import { toHomeSteps } from './http/home.ts'
 import { type InjectRequest, type InjectResponse, inject } from './http/inject.ts'
 import { createOpenApiStep } from './http/openapi-step.ts'
+import { unwrap } from './http/parsed-body.ts'
 import { PublicHandler } from './http/public.ts'
 import { createRequestListener } from './http/request-record.ts'
 import { refuseRequest, Responder } from './http/respond.ts'
@@ -337,15 +337,16 @@ class FunctionGateway implements Gateway {
     return this.#listeners.listen(address.port ?? port, address.host ?? host, controlPort)
   }
 
-  readonly handle = (req: IncomingMessage, res: ServerResponse, next?: () => void): void => {
+  readonly handle: Gateway['handle'] = (request, response, next) => {
+    const { req, res } = unwrap(request, response)
     // A host application may still pass requests on after close.
     if (this.#closing === null) this.#public.handle(req as HttpRequest, res as HttpResponse, false, next ?? null)
     else refuseRequest(res, CLOSING)
   }
 
-  async fetch(request: Request): Promise<Response> {
+  async fetch(request: Request | string | URL, init?: RequestInit): Promise<Response> {
     this.#assertOpen()
-    return fetchWith(this.#public.handle, request)
+    return fetchWith(this.#public.handle, toWebRequest(request, init))
   }
 
   async inject(request: InjectRequest | string): Promise<InjectResponse> {

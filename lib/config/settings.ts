@@ -169,6 +169,9 @@ interface Candidate extends SettingSource {
   base: string
 }
 
+/** Options of `createGateway` that are no settings. */
+const HOST_OPTIONS = ['env', 'project', 'cwd', 'clock', 'inspect', 'flags', 'defaults']
+
 /**
  * Every setting from option, flag, environment, project file and default, in this order. Nothing is thrown: all problems
  * come back at once. A wrong value that a stronger source overrides is a warning.
@@ -332,10 +335,14 @@ class Resolution {
       if (key !== '$schema' && !keys.includes(key))
         reportUnknownKey(keyOf(toPlace(this.fileLabel, '', findings), key), key, keys)
     }
+    const wrong: Finding[] = []
     for (const name of Object.keys(this.options)) {
-      const at = toPlace(null, `options.${name}`, findings)
-      if (!Object.hasOwn(OPTIONS, name)) reportUnknownKey(at, name, Object.keys(OPTIONS), 'option')
+      if (Object.hasOwn(OPTIONS, name)) continue
+      // Written by a programmer, who reads what is thrown; a file may be meant for a newer version.
+      const known = [...Object.keys(OPTIONS), ...HOST_OPTIONS]
+      reportUnknownKey(toPlace(null, `options.${name}`, wrong), name, known, 'option', true)
     }
+    this.#take(wrong, 'option', null)
     this.#take(findings, 'env', null)
   }
 

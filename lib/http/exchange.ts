@@ -33,8 +33,10 @@ export interface HttpRequest {
   rawHeaders: string[]
   /** True when the whole message was received. */
   complete: boolean
-  /** True when somebody has read the body to its end already. */
+  /** True when somebody has read the body to its end already; what he made of it may be in `body` and `rawBody`. */
   readonly readableEnded: boolean
+  readonly body?: unknown
+  readonly rawBody?: unknown
   socket: HttpSocket
   on(event: 'data', listener: (chunk: Buffer) => void): unknown
   on(event: 'end', listener: () => void): unknown
@@ -145,6 +147,8 @@ export class Exchange {
   cors: readonly string[] | null = null
   /** Work to stop when the client leaves. */
   work: Abandonable | null = null
+  /** The body, where a host application's parser has read it. */
+  parsedBody: Buffer | null = null
   /** Waiting for the rest of the body. */
   bodyReceiver: BodyReceiver | null = null
 

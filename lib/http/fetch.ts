@@ -6,6 +6,11 @@ import type { HttpHandler } from './public.ts'
 /** Statuses whose Response may not have a body (fetch standard). */
 const NULL_BODY_STATUS: ReadonlySet<number> = new Set([204, 205, 304])
 
+/** What `fetch` takes as a Request; a path alone is one of `http://localhost`. */
+export function toWebRequest(request: Request | string | URL, init?: RequestInit): Request {
+  return new Request(typeof request === 'string' ? new URL(request, 'http://localhost') : request, init)
+}
+
 /**
  * Answers a web Request. Aborting its signal, or cancelling the response's body, is the client leaving.
  * @throws the signal's reason when aborted before the head; TypeError when the answer is cut off before it

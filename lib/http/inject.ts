@@ -11,7 +11,12 @@ export interface InjectRequest {
   url: string
   /** Values that are arrays repeat the header. */
   headers?: Readonly<Record<string, string | readonly string[]>>
-  body?: string | Buffer | Uint8Array | null
+  /** Text or bytes as they are; anything else is sent as JSON. */
+  body?: unknown
+  /** Another name of `body`. */
+  payload?: unknown
+  /** Goes behind the URL's own query; a list repeats the key. */
+  query?: string | Readonly<Record<string, unknown>>
   /** Address the request seems to come from; loopback when absent. */
   remoteAddress?: string
 }
@@ -32,8 +37,9 @@ export interface InjectResponse {
  * @throws Error when the answer was cut off
  */
 export function inject(handle: HttpHandler, request: InjectRequest): Promise<InjectResponse> {
-  const body = request.body === undefined || request.body === null ? null : Buffer.from(request.body)
-  const { url, headers } = toTarget(request.url, toRawHeaders(request.headers ?? {}))
+  const raw = toRawHeaders(request.headers ?? {})
+  const body = toBody(request.body ?? request.payload ?? null, raw)
+  const { url, headers } = toTarget(withQuery(request.url, request.query), raw)
   if (body !== null && !hasHeader(headers, 'content-length') && !hasHeader(headers, 'transfer-encoding'))
     headers.push('Content-Length', String(body.length))
   return new Promise((resolve, reject) => {
@@ -210,6 +216,31 @@ export class MemoryResponse extends EventEmitter implements HttpResponse {
   drained(): void {
     this.emit('drain')
   }
+}
+
+/** Bytes of a body; one that is written as JSON gets the type of JSON, unless there is one. */
+function toBody(body: unknown, headers: string[]): Buffer | null {
+  if (body === null) return null
+  if (typeof body === 'string') return Buffer.from(body)
+  if (body instanceof Uint8Array) return Buffer.from(body)
+  if (!hasHeader(headers, 'content-type')) headers.push('Content-Type', 'application/json')
+  return Buffer.from(JSON.stringify(body))
+}
+
+function withQuery(url: string, query: InjectRequest['query']): string {
+  if (query === undefined) return url
+  const [before = '', hash] = url.split('#', 2)
+  const text = typeof query === 'string' ? query.replace(/^\?/, '') : toSearch(query)
+  const joined = text === '' ? before : `${before}${before.includes('?') ? '&' : '?'}${text}`
+  return hash === undefined ? joined : `${joined}#${hash}`
+}
+
+function toSearch(query: Readonly<Record<string, unknown>>): string {
+  const search = new URLSearchParams()
+  for (const [name, value] of Object.entries(query)) {
+    for (const item of Array.isArray(value) ? value : [value]) if (item !== undefined) search.append(name, String(item))
+  }
+  return search.toString()
 }
 
 function toRawHeaders(headers: Readonly<Record<string, string | readonly string[]>>): string[] {

@@ -32,6 +32,7 @@ import { Exchange, type HttpRequest, type HttpResponse, type Step } from './exch
 import { HttpCall } from './http-call.ts'
 import { RequestMemo } from './request-memo.ts'
 import { nearestRoutes } from './nearest-routes.ts'
+import { takeParsedBody } from './parsed-body.ts'
 import { readBody } from './read-body.ts'
 import { RequestCheck } from './request-check.ts'
 import type { Responder } from './respond.ts'
@@ -96,6 +97,7 @@ export class PublicHandler {
     const id = requestIds.take(head.requestId)
     const exchange = new Exchange(req, res, connection, responder, head, id, clock.monotonic(), expectsContinue)
     connection.add(exchange)
+    if (req.readableEnded && exchange.hasBody) takeParsedBody(exchange)
     try {
       if (last?.recognize(exchange, this.#check)) {
         this.#before(exchange, this.#options.catalog(), last, next, 0)

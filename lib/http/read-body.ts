@@ -14,9 +14,16 @@ export function readBody(exchange: Exchange, limit: number): void {
     finish(exchange, null)
     return
   }
+  if (exchange.parsedBody !== null) {
+    exchange.bytesIn = exchange.parsedBody.length
+    if (exchange.bytesIn > limit) fail(exchange, toBodyError(limit))
+    else finish(exchange, exchange.parsedBody)
+    return
+  }
   if (exchange.req.readableEnded) {
     // Waiting for its end would be waiting for ever.
-    fail(exchange, new GatewayError('INTERNAL', 'request body was already read by the host application'))
+    const why = 'request body was already read by the host application, and nothing of it is in req.body or req.rawBody'
+    fail(exchange, new GatewayError('INTERNAL', why))
     return
   }
   if (exchange.declaredLength > limit) {

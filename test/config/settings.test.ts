@@ -333,9 +333,16 @@ t.test('[config/settings.8] names that nothing reads are warnings with the neare
       FN_GO_BIN: 'go',
     },
     file: { $schema: 'x', prot: 1, 'function-dir': 'x', functionsDir: 'x', __proto: 1, 'swagger-include-admin': true },
-    options: { prot: 1 },
+    options: { prot: 1, clok: null, nonsense: 1 },
   })
-  t.same(problems, [])
+  t.same(
+    problems.map(({ source, message }) => [source, message]),
+    [
+      ['option', 'options.prot is not a known option, did you mean port?'],
+      ['option', 'options.clok is not a known option, did you mean clock?'],
+      ['option', 'options.nonsense is not a known option'],
+    ],
+  )
   t.same(
     warnings.map(({ code, message }) => `${code} ${message}`),
     [
@@ -347,7 +354,6 @@ t.test('[config/settings.8] names that nothing reads are warnings with the neare
       'CONFIG_UNKNOWN_KEY fngw.json: function-dir is not a known key, did you mean functions-dir?',
       'CONFIG_UNKNOWN_KEY fngw.json: functionsDir is not a known key, did you mean functions-dir?',
       'CONFIG_UNKNOWN_KEY fngw.json: __proto is not a known key',
-      'CONFIG_UNKNOWN_KEY options.prot is not a known option, did you mean port?',
     ],
   )
   t.match(resolve({ file: { 'swagger-include-admin': true } }).settings, { openapiIncludeInternal: true })

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { fetchWith } from '../../lib/http/fetch.ts'
+import { fetchWith, toWebRequest } from '../../lib/http/fetch.ts'
 import { inject } from '../../lib/http/inject.ts'
 import { headerOfCall } from '../helpers/fake-runtime.ts'
 import { makeFn } from '../helpers/fn.ts'
@@ -139,4 +139,51 @@ t.test('[http/public.28, http/public.17] a fetch body over the limit', async t =
     t.equal((await fetchWith(handle, request)).status, status)
   }
   t.equal(runtime.calls.length, 1)
+})
+
+t.test('[http/public.28] what inject takes', async t => {
+  const { handle, runtime } = makePublic({ '/a': makeFn({ policy: { methods: ['GET', 'POST'] } }) })
+  const bodies: [name: string, request: object, bytes: string | null, type: string | undefined][] = [
+    ['nothing', {}, null, undefined],
+    ['an object', { body: { a: [1] } }, '{"a":[1]}', 'application/json'],
+    ['an empty object', { body: {} }, '{}', 'application/json'],
+    ['a list', { payload: [1, 2] }, '[1,2]', 'application/json'],
+    ['false', { payload: false }, 'false', 'application/json'],
+    ['text', { payload: 'x' }, 'x', undefined],
+    ['bytes', { payload: Buffer.from('b') }, 'b', undefined],
+    ['a type of its own', { body: { a: 1 }, headers: { 'content-TYPE': 'text/x' } }, '{"a":1}', 'text/x'],
+    ['both', { body: 'b', payload: 'p' }, 'b', undefined],
+    ['null', { body: null, payload: null }, null, undefined],
+  ]
+  for (const [name, request, bytes, type] of bodies) {
+    await inject(handle, { method: 'POST', url: '/a', ...request })
+    const call = runtime.calls.at(-1)!
+    t.equal(call.body?.toString() ?? null, bytes, name)
+    t.equal((headerOfCall(call).headers as Record<string, string>)['content-type'], type, name)
+  }
+  const queries: [url: string, query: string | Record<string, unknown>, rawPath: string][] = [
+    ['/a', { x: 1, y: ['a b', '&'] }, '/a?x=1&y=a+b&y=%26'],
+    ['/a?z=0', { x: true, none: undefined }, '/a?z=0&x=true'],
+    ['http://h/a?z=0#end', 'x=1', '/a?z=0&x=1'],
+    ['/a', '?x=1', '/a?x=1'],
+    ['/a', {}, '/a'],
+    ['http://h.example/a', { x: 1 }, '/a?x=1'],
+  ]
+  for (const [url, query, rawPath] of queries) {
+    await inject(handle, { url, query })
+    t.equal(headerOfCall(runtime.calls.at(-1)!).raw_path, rawPath, url)
+  }
+})
+
+t.test('[http/public.28] what fetch takes', async t => {
+  for (const [input, init, url, method] of [
+    ['http://h.example/a?x=1', undefined, 'http://h.example/a?x=1', 'GET'],
+    ['/a', { method: 'POST', body: 'x' }, 'http://localhost/a', 'POST'],
+    [new URL('https://h.example/b'), undefined, 'https://h.example/b', 'GET'],
+    [new Request('http://h.example/c', { method: 'PUT' }), undefined, 'http://h.example/c', 'PUT'],
+    [new Request('http://h.example/c'), { method: 'DELETE' }, 'http://h.example/c', 'DELETE'],
+  ] as const) {
+    const request = toWebRequest(input, init)
+    t.same([request.url, request.method], [url, method])
+  }
 })

@@ -434,7 +434,7 @@ t.test('[http/public.29] in a host application', async t => {
   t.equal(runtime.calls[0]!.body!.toString(), 'hello')
   const late = await fetch(`${url}/a`, { ...post, headers: { 'x-read': '1' } })
   t.equal(late.status, 500)
-  t.match(await late.json(), { error: 'request body was already read by the host application' })
+  t.match(await late.json(), { error: /^request body was already read by the host application/ })
   host.closeAllConnections()
 })
 
