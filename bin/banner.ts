@@ -15,6 +15,7 @@ interface BannerFacts {
 
 interface HealthRecord {
   runtimes: Record<string, { health: { up: boolean; reason: string } }>
+  functions: { states: { runtime: string }[] }
 }
 
 /** A problem and how to mend it. */
@@ -27,8 +28,11 @@ export function toWarningText(
 
 export function toBanner({ gateway, url, version, output }: BannerFacts): string {
   const { style, clean } = output
-  const { runtimes } = gateway.health() as unknown as HealthRecord
-  const states = Object.entries(runtimes).map(([name, { health }]) =>
+  const { runtimes, functions } = gateway.health() as unknown as HealthRecord
+  const used = new Set(functions.states.map(state => state.runtime))
+  // Those without functions are not started; one that cannot be is worth a word all the same.
+  const shown = Object.entries(runtimes).filter(([name, { health }]) => used.has(name) || !health.up)
+  const states = shown.map(([name, { health }]) =>
     health.up ? name : `${name} ${style('red', `(${clean(health.reason)})`)}`,
   )
   const rows: RouteRow[] = toRouteRows(gateway.catalog())

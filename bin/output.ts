@@ -9,12 +9,19 @@ type Style = Parameters<typeof styleText>[0]
 /** Bytes that may wait for a reader of standard error; what comes after that is left out. */
 const MAX_WAITING_BYTES = 4 * 1024 * 1024
 
+/** To the start of the line, and empties it. */
+const CLEAR_LINE = '\r\u001b[2K'
+
 export interface Output {
   readonly stdout: Writable
   /** A result: the line that a program may read. */
   result(line: string): void
   /** Words for a person. */
   note(text: string): void
+  /** True where a line can be drawn over again. */
+  readonly hasStatus: boolean
+  /** A line that stays below what is printed, in place of the one before; null for none. Only where `hasStatus`. */
+  status(text: string | null): void
   /** Empties the terminal; elsewhere it does nothing. */
   clear(): void
   /** Text of others as one harmless line: it neither starts another line nor steers the terminal. */
@@ -39,10 +46,26 @@ export function createOutput(
   // A reader that went away (a closed terminal, `| head`) is no reason to stop serving.
   for (const stream of [stdout, stderr]) stream.on('error', () => {})
   const coloured = hasColour(env, stderr.isTTY === true)
+  const hasStatus = stderr.isTTY === true && env.TERM !== 'dumb'
+  let status: string | null = null
   let dropped = 0
+  /** Prints above the status line. */
+  const put = (write: () => void): void => {
+    if (status !== null) stderr.write(CLEAR_LINE)
+    write()
+    if (status !== null) stderr.write(status)
+  }
   return {
     stdout,
-    result: line => void stdout.write(`${line}\n`),
+    hasStatus,
+    status: text => {
+      if (!hasStatus) return
+      if (status !== null) stderr.write(CLEAR_LINE)
+      // A line that is broken by the terminal could not be taken away again.
+      status = text === null ? null : [...text].slice(0, (stderr.columns ?? 80) - 1).join('')
+      if (status !== null) stderr.write(status)
+    },
+    result: line => put(() => stdout.write(`${line}\n`)),
     note: text => {
       // A reader that has stopped would have every line kept in memory.
       if (stderr.writableLength > MAX_WAITING_BYTES) {
@@ -51,7 +74,7 @@ export function createOutput(
       }
       if (dropped > 0) stderr.write(`... ${dropped} lines were left out: nobody reads them fast enough\n`)
       dropped = 0
-      stderr.write(`${text}\n`)
+      put(() => stderr.write(`${text}\n`))
     },
     clear: () => {
       // The screen and what was scrolled out of it.

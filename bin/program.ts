@@ -1,7 +1,7 @@
 /** The commands of `fngw` and their flags. Owner: §1, page bin/dev. */
 
 import { Command, Option } from 'commander'
-import { METHODS } from '../lib/core/identity.ts'
+import { METHODS, RUNTIMES } from '../lib/core/identity.ts'
 import { createGateway, type Gateway, type GatewayOptions } from '../lib/index.ts'
 import type { Terminal } from './ask.ts'
 import type { KeyInput } from './hot-keys.ts'
@@ -28,8 +28,11 @@ interface CommonFlags {
   native?: boolean
 }
 
-const DEV: GatewayOptions['defaults'] = { hotReload: true, logFormat: 'text' }
+// Every language of the tree whose tool is there; the others are warned of.
+const DEV: GatewayOptions['defaults'] = { hotReload: true, logFormat: 'text', runtimes: RUNTIMES }
 const RUN: GatewayOptions['defaults'] = { hotReload: false, production: true, logFormat: 'json' }
+/** The tree as `dev` sees it. */
+const TREE: GatewayOptions['defaults'] = { hotReload: false, accessLog: false, runtimes: RUNTIMES }
 /** What decides which file answers; the rest is about serving. */
 const TREE_SETTINGS = ['namespaceDepth', 'forceUrl', 'runtimes']
 
@@ -109,7 +112,7 @@ function addInit(program: Command, { output, version, terminal }: ProgramOptions
 
 /** Reads the tree without serving it. */
 async function withGateway<T>(command: Command, dir: string | undefined, use: (gateway: Gateway) => T): Promise<T> {
-  const options = toGatewayOptions(command, dir, { hotReload: false, accessLog: false })
+  const options = toGatewayOptions(command, dir, TREE)
   const gateway = await createGateway({ ...options, inspect: true })
   try {
     return use(gateway)
@@ -120,7 +123,7 @@ async function withGateway<T>(command: Command, dir: string | undefined, use: (g
 
 function addRoutes(program: Command, { output }: ProgramOptions): void {
   const command = program.command('routes').description('Print the route table.').argument('[dir]', 'Functions root.')
-  addSettingFlags(command, { defaults: {}, shown: TREE_SETTINGS })
+  addSettingFlags(command, { defaults: TREE ?? {}, shown: TREE_SETTINGS })
     .option('--json', 'Routes, conflicts, warnings and ignored files as JSON.')
     .addHelpText('after', '\nExample:\n  fngw routes functions --json')
     .action(async (dir: string | undefined) => {
@@ -144,7 +147,7 @@ function addExplain(program: Command, { output }: ProgramOptions): void {
     .argument('<method>', 'Such as GET.')
     .argument('<path>', 'Such as /users/7.')
     .argument('[dir]', 'Functions root.')
-  addSettingFlags(command, { defaults: {}, shown: TREE_SETTINGS })
+  addSettingFlags(command, { defaults: TREE ?? {}, shown: TREE_SETTINGS })
     .option('--for-host <name>', 'Host header of the request, for functions with allow_hosts.')
     .option('--json', 'The answer as JSON.')
     .addHelpText('after', '\nExit code 1 when nobody answers.\n\nExample:\n  fngw explain GET /users/7 functions')

@@ -23,6 +23,7 @@ export function createEventShow(output: Output, production: boolean): Show {
         if (isShownLevel(record.level, gateway)) emit('log', record)
       })
       gateway.on('warning', warning => emit('warning', warning))
+      gateway.on('build', record => emit('build', record))
       gateway.on('reload', record => emit('reload', record))
       if (!gateway.settings.accessLog) return
       gateway.on('request', record => {

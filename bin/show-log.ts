@@ -29,6 +29,9 @@ export function createLogShow(output: Output): Show {
       gateway.on('log', record => {
         if (isShownLevel(record.level, gateway)) put(record)
       })
+      gateway.on('build', ({ state, key }) => {
+        if (state === 'began') log('info', `building ${key}`)
+      })
       gateway.on('warning', ({ code, message, hint }) => log('warn', `${code} ${message} (${hint})`))
       gateway.on('reload', ({ functions, routes, durationMs }) =>
         log('info', `reloaded in ${durationMs.toFixed(0)} ms: ${functions} functions, ${routes} routes`),

@@ -6,6 +6,7 @@ import { toLines } from '../lib/observe/log-line.ts'
 import { toBanner, toWarningText } from './banner.ts'
 import type { Output } from './output.ts'
 import { createOutputStream } from './show-log.ts'
+import { BuildStatus } from './status-line.ts'
 import { isShownLevel, isShownRequest, type Show } from './show.ts'
 
 type Paint = Output['style']
@@ -21,6 +22,7 @@ export interface TextOptions {
 export function createTextShow({ output, version, production }: TextOptions): Show {
   const { style } = output
   const format = new AccessLogFormat()
+  const status = output.hasStatus ? createBuildStatus(output) : null
   const lines = production ? createOutputStream(output, toDropLine) : null
   return {
     note: text => output.note(text),
@@ -35,6 +37,10 @@ export function createTextShow({ output, version, production }: TextOptions): Sh
         const isAsked = record.method !== undefined && !production && gateway.settings.accessLog
         for (const line of toLogText(record, output, !isAsked)) output.note(line)
       })
+      gateway.on('build', record => {
+        if (status !== null) status.on(record)
+        else if (record.state === 'began') output.note(`building ${record.key}`)
+      })
       gateway.on('warning', warning => output.note(toWarningText(warning, output)))
       gateway.on('reload', ({ durationMs, functions, warnings }) => {
         const found = warnings === 0 ? '' : `, ${warnings} ${warnings === 1 ? 'warning' : 'warnings'}`
@@ -46,8 +52,23 @@ export function createTextShow({ output, version, production }: TextOptions): Sh
       })
     },
     stopping: signal => output.note(`${signal}: finishing what runs, once more to stop at once`),
-    close: () => lines?.flush() ?? Promise.resolve(),
+    close: () => {
+      status?.close()
+      return lines?.flush() ?? Promise.resolve()
+    },
   }
+}
+
+function createBuildStatus(output: Output): BuildStatus {
+  return new BuildStatus({
+    show: text => output.status(text === null ? null : output.clean(text)),
+    now: () => performance.now(),
+    every: (callback, ms) => {
+      const timer = setInterval(callback, ms)
+      timer.unref()
+      return () => clearInterval(timer)
+    },
+  })
 }
 
 function toDropLine(count: number): string {

@@ -80,7 +80,7 @@ export interface Gateway extends AsyncDisposable {
   health(): Record<string, unknown>
   /** Who answers a request and who lost. */
   explain(method: string, path: string, host?: string): GatewayExplanation
-  /** Listens to `request reload warning log schedule`. @returns a function that stops listening */
+  /** Listens to `request reload warning log build schedule`; a new listener of `build` hears of those that go on. @returns a function that stops listening */
   on<Name extends EventName>(name: Name, listener: Listener<Name>): () => void
   /** Stops accepting, finishes what runs up to the limit, ends every process. Later calls get the same promise. */
   close(options?: { timeoutMs?: number }): Promise<void>

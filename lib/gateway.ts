@@ -19,6 +19,7 @@ import { keepTickShape } from './core/tick-shape.ts'
 import { toFunctionPath } from './core/versions.ts'
 import { type Builds, createBuilds } from './dependencies/resolve.ts'
 import type { Discovery } from './discovery/discover.ts'
+import { toOffWarnings } from './discovery/runtime-off.ts'
 import { watchTree } from './discovery/watch.ts'
 import { EdgeProxy } from './edge/passthrough.ts'
 import { explainRequest } from './gateway-explain.ts'
@@ -178,6 +179,8 @@ class FunctionGateway implements Gateway {
       hostEnv,
       workerFolder: runtime => runtimeFile(`${runtime}/worker`),
       findProgram: runtime => findProgram(runtime, binaries, hostEnv.PATH ?? ''),
+      onBegin: fn => this.#journal.buildBegan(fn),
+      onEnd: fn => this.#journal.buildEnded(fn),
       onBuilt: (fn, durationMs) => this.#journal.log('info', `built ${fn.key} in ${(durationMs / 1000).toFixed(1)} s`),
       onFailure: (fn, error) => this.#journal.failure(fn, error),
     })
@@ -263,8 +266,16 @@ class FunctionGateway implements Gateway {
   }
 
   /** What is answered around routing: documents, homes, assets. */
-  #toSteps({ homes, assets, functions }: Discovery, routes: RouteTable): CatalogSteps {
-    const { homeFunction, homeRedirect, docsEnabled, publicBaseUrl, openapiIncludeInternal } = this.settings
+  #toSteps({ homes, assets, functions, ignored }: Discovery, routes: RouteTable): CatalogSteps {
+    const {
+      homeFunction,
+      homeRedirect,
+      docsEnabled,
+      publicBaseUrl,
+      openapiIncludeInternal,
+      runtimes,
+      runtimesExplicit,
+    } = this.settings
     const home = toHomeSteps({ homes, homeFunction, homeRedirect, routes, isAsset: path => isAsset(path, assets) })
     const files = toAssetSteps(assets, routes, this.#host.clock)
     const openApi = createOpenApiStep({
@@ -274,7 +285,8 @@ class FunctionGateway implements Gateway {
       internal: openapiIncludeInternal ? CONTROL_PATHS : [],
     })
     const before = [...(docsEnabled ? [openApi] : []), ...home.before, ...files.before]
-    return { before, after: files.after, homes: home.homes, warnings: home.warnings }
+    const off = runtimesExplicit ? [] : toOffWarnings(ignored, runtimes)
+    return { before, after: files.after, homes: home.homes, warnings: [...off, ...home.warnings] }
   }
 
   #createReloader(): Reloader {
@@ -395,7 +407,10 @@ class FunctionGateway implements Gateway {
   }
 
   on<Name extends EventName>(name: Name, listener: Listener<Name>): () => void {
-    return this.#journal.events.on(name, listener)
+    const stop = this.#journal.events.on(name, listener)
+    // A build may have begun before anybody could listen, and takes long.
+    if (name === 'build') for (const build of this.#journal.builds) (listener as Listener<'build'>)(build)
+    return stop
   }
 
   close({ timeoutMs = this.settings.shutdownTimeoutMs }: { timeoutMs?: number } = {}): Promise<void> {

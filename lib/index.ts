@@ -9,7 +9,15 @@ export type { InjectRequest, InjectResponse } from './http/inject.ts'
 export { type Listening, ListenError } from './http/server.ts'
 export type { GatewayListening } from './listeners.ts'
 export type { InternalResult } from './invocation/internal-call.ts'
-export type { EventName, Listener, LogRecord, ReloadRecord, RequestRecord, ScheduleRecord } from './observe/events.ts'
+export type {
+  BuildRecord,
+  EventName,
+  Listener,
+  LogRecord,
+  ReloadRecord,
+  RequestRecord,
+  ScheduleRecord,
+} from './observe/events.ts'
 export type {
   FnContext,
   FnEnvelope,

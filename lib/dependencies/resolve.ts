@@ -35,6 +35,9 @@ interface BuildsOptions {
   waitMs: number | null
   /** The toolchain's program, or why there is none. */
   findProgram(runtime: Builder['runtime']): { path: string; problem: null } | { path: null; problem: string }
+  /** A tool begins to work for a function; `onEnd` follows, whatever becomes of it. */
+  onBegin(fn: FunctionVersion): void
+  onEnd(fn: FunctionVersion): void
   onBuilt(fn: FunctionVersion, durationMs: number): void
   onFailure(fn: FunctionVersion, error: GatewayError): void
 }
@@ -192,11 +195,21 @@ export class Builds {
     const folder = this.#makeTemporaryFolder()
     try {
       if (build.abort.signal.aborted) throw stopped()
-      await plan.build(this.#toTools(builder, folder.path, build.abort.signal))
+      await this.#watched(fn, () => plan.build(this.#toTools(builder, folder.path, build.abort.signal)))
       return plan
     } finally {
       folder.removeAll()
       this.#leavePlace(builder)
+    }
+  }
+
+  async #watched(fn: FunctionVersion, work: () => Promise<void>): Promise<void> {
+    const { onBegin, onEnd } = this.#options
+    onBegin(fn)
+    try {
+      await work()
+    } finally {
+      onEnd(fn)
     }
   }
 

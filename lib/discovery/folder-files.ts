@@ -8,6 +8,7 @@ import { pathWarning } from './disk.ts'
 import { type Choice, chooseEntries, chooseRoutes, isEntryName } from './entry-file.ts'
 import { type BadFile, type PrivateFile, parseFileName, type RouteFile } from './file-name.ts'
 import { type FolderKind, kindOf } from './layouts.ts'
+import { toOffReason } from './runtime-off.ts'
 import { type DirNode, type FileEntry, toChild } from './snapshot.ts'
 
 /** Where a folder stands. */
@@ -105,7 +106,7 @@ class Sorter {
       if (parsed.kind === 'other') this.#inert.add(name)
       else if (!this.#enabled.has(parsed.runtime)) {
         this.#inert.add(name)
-        this.#ignore(name, `the runtime ${parsed.runtime} is not enabled in FN_RUNTIMES`)
+        this.#ignore(name, parsed.kind === 'private' ? parsed.reason : toOffReason(parsed.runtime))
       } else if (parsed.kind === 'private') {
         if (parsed.isInert) this.#inert.add(name)
         if (parsed.isTool) this.#tools.push(parsed)

@@ -57,6 +57,17 @@ export interface LogRecord {
   detail?: ErrorDetail
 }
 
+/** A tool begins or ends to build a function. */
+export interface BuildRecord {
+  time: number
+  state: 'began' | 'ended'
+  /** `runtime/name@version`. */
+  key: string
+  runtime: string
+  fn: string
+  version: string
+}
+
 export interface ScheduleRecord {
   time: number
   fn: string
@@ -71,13 +82,14 @@ interface GatewayEventMap {
   reload: ReloadRecord
   warning: Warning
   log: LogRecord
+  build: BuildRecord
   schedule: ScheduleRecord
 }
 
 export type EventName = keyof GatewayEventMap
 export type Listener<Name extends EventName> = (record: GatewayEventMap[Name]) => void
 
-export const EVENT_NAMES: readonly EventName[] = ['request', 'reload', 'warning', 'log', 'schedule']
+export const EVENT_NAMES: readonly EventName[] = ['request', 'reload', 'warning', 'log', 'build', 'schedule']
 
 /** Typed listeners of one gateway. A listener that throws disturbs neither the gateway nor the other listeners. */
 export class GatewayEvents {
@@ -86,6 +98,7 @@ export class GatewayEvents {
     reload: [],
     warning: [],
     log: [],
+    build: [],
     schedule: [],
   }
   readonly #onListenerError: (name: EventName, error: unknown) => void

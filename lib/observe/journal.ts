@@ -6,7 +6,7 @@ import type { GatewayError, Warning } from '../core/errors.ts'
 import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
 import { OwnFolder } from '../files/own-folder.ts'
 import { AccessLogFormat } from './access-log.ts'
-import { GatewayEvents, type LogRecord, type ReloadRecord, type RequestRecord } from './events.ts'
+import { type BuildRecord, GatewayEvents, type LogRecord, type ReloadRecord, type RequestRecord } from './events.ts'
 import { isFailure, toFailureDetail, toFailureText } from './failure-text.ts'
 import { LogStore } from './log-store.ts'
 import { toPrintable } from './log-text.ts'
@@ -36,6 +36,8 @@ export class Journal {
   readonly #outputBudget: OutputBudget
   readonly #accessLog: boolean
   readonly #accessFormat = new AccessLogFormat()
+  /** Builds that go on, by key. */
+  readonly #builds = new Map<string, BuildRecord>()
   /** Failures that were told of a call. */
   readonly #told = new WeakSet<GatewayError>()
   /** Warnings that were told and still hold. */
@@ -123,6 +125,24 @@ export class Journal {
     // The headline has the line of the stack that says the same.
     const told = frames.length === 0 ? detail : { ...detail, stack: frames.join('\n') }
     this.events.emit('log', { ...record, code: error.code, detail: told })
+  }
+
+  /** A tool begins to build a function. */
+  buildBegan(fn: FunctionVersion): void {
+    this.#logs.error('info', `building ${fn.key}`)
+    const record = { time: this.#clock.wall(), state: 'began', key: fn.key, ...toFunctionFields(fn) } as const
+    this.#builds.set(fn.key, record)
+    this.events.emit('build', record)
+  }
+
+  buildEnded(fn: FunctionVersion): void {
+    this.#builds.delete(fn.key)
+    this.events.emit('build', { time: this.#clock.wall(), state: 'ended', key: fn.key, ...toFunctionFields(fn) })
+  }
+
+  /** Builds that go on, for who begins to listen. */
+  get builds(): Iterable<BuildRecord> {
+    return this.#builds.values()
   }
 
   warn(warning: Warning): void {

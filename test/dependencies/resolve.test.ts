@@ -31,6 +31,7 @@ function makeBed(t: Test, options: { concurrency?: number; env?: Record<string, 
   const clock = new FakeClock()
   const started: string[] = []
   const events: string[] = []
+  const told: string[] = []
   const gates = new Map<string, (error?: Error) => void>()
   const seen: BuildTools[] = []
   let program: string | null = SHELL
@@ -63,6 +64,8 @@ function makeBed(t: Test, options: { concurrency?: number; env?: Record<string, 
     builders: [builder],
     waitMs: null,
     findProgram: () => (program === null ? { path: null, problem: 'go not found' } : { path: program, problem: null }),
+    onBegin: fn => told.push(`began ${fn.name}`),
+    onEnd: fn => told.push(`ended ${fn.name}`),
     onBuilt: fn => events.push(`built ${fn.name}`),
     onFailure: (fn, error) => events.push(`${fn.name}: ${error.message}`),
   })
@@ -77,6 +80,7 @@ function makeBed(t: Test, options: { concurrency?: number; env?: Record<string, 
     builds,
     started,
     events,
+    told,
     seen,
     setProgram: (path: string | null) => (program = path),
     setBuilt: (...keys: string[]) => (built = new Set(keys)),
@@ -114,6 +118,24 @@ t.test(
     t.equal(bed.started.filter(name => name === 'a').length, 1)
   },
 )
+
+t.test('[observe/events.7] a build is told from its beginning to its end, whatever becomes of it', async t => {
+  const bed = makeBed(t, { concurrency: 1 })
+  const [good, bad, gone] = ['good', 'bad', 'gone'].map(name => bed.builds.prepare(fn(name)))
+  await bed.isStarted('good')
+  t.same(bed.told, ['began good'], 'not while it waits for a place')
+  bed.finish('good')
+  await bed.isStarted('bad')
+  bed.finish('bad', new Error('no'))
+  await bed.isStarted('gone')
+  bed.builds.retain(new Map())
+  bed.finish('gone')
+  await Promise.allSettled([good, bad, gone])
+  t.same(bed.told, ['began good', 'ended good', 'began bad', 'ended bad', 'began gone', 'ended gone'])
+  bed.setBuilt('go/there@default')
+  await bed.builds.prepare(fn('there'))
+  t.equal(bed.told.length, 6, 'nothing is built that is there')
+})
 
 t.test('[dependencies/resolve.5] a program that is there is not built again', async t => {
   const bed = makeBed(t)
@@ -185,6 +207,8 @@ t.test('[dependencies/resolve.11] without a toolchain the runtime is down, until
     hostEnv: { PATH: `${tree.root}:${process.env.PATH}` },
     workerFolder: runtime => join(import.meta.dirname, '../../runtimes', runtime, 'worker'),
     findProgram: () => ({ path: tree.path('old'), problem: null }),
+    onBegin: () => {},
+    onEnd: () => {},
     onBuilt: () => {},
     onFailure: () => {},
   })
@@ -226,6 +250,8 @@ t.test(
         },
       ],
       findProgram: () => ({ path: SHELL, problem: null }),
+      onBegin: () => {},
+      onEnd: () => {},
       onBuilt: () => {},
       onFailure: (_fn, error) => failures.push(error.message),
     })
@@ -339,6 +365,8 @@ t.test('[dependencies/resolve.3] builds write to .svc/build and the build folder
     hostEnv: { PATH: process.env.PATH },
     workerFolder: runtime => join(import.meta.dirname, '../../runtimes', runtime, 'worker'),
     findProgram: () => ({ path: tool, problem: null }),
+    onBegin: () => {},
+    onEnd: () => {},
     onBuilt: () => {},
     onFailure: () => {},
   })
@@ -379,6 +407,8 @@ t.test('[files/own-folder.8] a tree whose .svc leads elsewhere: nothing there is
       hostEnv: { PATH: process.env.PATH },
       workerFolder: runtime => join(import.meta.dirname, '../../runtimes', runtime, 'worker'),
       findProgram: () => ({ path: tool, problem: null }),
+      onBegin: () => {},
+      onEnd: () => {},
       onBuilt: () => {},
       onFailure: () => {},
     })

@@ -95,6 +95,8 @@ export function makeBuilds(entries: Record<string, TreeEntry>, options: Partial<
     waitMs: null,
     workerFolder: runtime => runtimeFile(`${runtime}/worker`),
     findProgram: runtime => findProgram(runtime, {}, hostEnv.PATH ?? ''),
+    onBegin: () => {},
+    onEnd: () => {},
     onBuilt: fn => built.push(fn.key),
     onFailure: (_fn, error) => failures.push(error),
     ...options,

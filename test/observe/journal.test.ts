@@ -176,3 +176,18 @@ t.test('[observe/events.3] a listener that throws is told as a log line', async 
   journal.warn(WARNING)
   t.match(logs, [{ level: 'error', message: 'listener of "warning" threw: Error: mine' }])
 })
+
+t.test('[observe/events.7] builds are told while they go on', async t => {
+  const { journal, read } = setup(t)
+  const told: string[] = []
+  journal.events.on('build', ({ state, key }) => told.push(`${state} ${key}`))
+  journal.buildBegan(FN)
+  t.same(
+    [...journal.builds].map(({ key }) => key),
+    [FN.key],
+  )
+  journal.buildEnded(FN)
+  t.same([...journal.builds], [])
+  t.same(told, [`began ${FN.key}`, `ended ${FN.key}`])
+  t.match(await read('error'), / info building node\/a@default\n/)
+})

@@ -1,0 +1,53 @@
+/** One line at the bottom of the terminal that tells what goes on, such as builds. Owner: page bin/dev. */
+
+import type { BuildRecord } from '../lib/index.ts'
+
+const FRAMES = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏']
+const FRAME_MS = 100
+
+export interface StatusOptions {
+  /** Shows a line in place of the last one; null takes it away. */
+  show: (text: string | null) => void
+  /** Monotonic ms. */
+  now: () => number
+  /** Calls back again and again. @returns a function that ends that */
+  every: (callback: () => void, ms: number) => () => void
+}
+
+/** Follows builds: while one goes on, the line turns and counts. */
+export class BuildStatus {
+  readonly #options: StatusOptions
+  readonly #began = new Map<string, number>()
+  #frame = 0
+  #stop: (() => void) | null = null
+
+  constructor(options: StatusOptions) {
+    this.#options = options
+  }
+
+  on({ state, key }: Pick<BuildRecord, 'state' | 'key'>): void {
+    const { now, every } = this.#options
+    if (state === 'began') this.#began.set(key, now())
+    else this.#began.delete(key)
+    if (this.#began.size === 0) {
+      this.close()
+      return
+    }
+    this.#stop ??= every(() => this.#draw(), FRAME_MS)
+    this.#draw()
+  }
+
+  close(): void {
+    this.#stop?.()
+    this.#stop = null
+    this.#began.clear()
+    this.#options.show(null)
+  }
+
+  #draw(): void {
+    const now = this.#options.now()
+    this.#frame = (this.#frame + 1) % FRAMES.length
+    const builds = [...this.#began].map(([key, at]) => `${key} ${Math.floor((now - at) / 1000)} s`)
+    this.#options.show(`${FRAMES[this.#frame]} building ${builds.join(', ')}`)
+  }
+}

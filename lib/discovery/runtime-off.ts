@@ -1,0 +1,40 @@
+/** Handler files of languages that are not enabled. Owner: §2.2, page discovery/layouts. */
+
+import type { IgnoredPath } from '../core/catalog.ts'
+import type { Warning } from '../core/errors.ts'
+import { RUNTIME_OF_EXTENSION, type RuntimeName } from '../core/identity.ts'
+
+/** Files named in one warning. */
+const MAX_NAMED_FILES = 5
+
+/** Why a file of a language that is off is ignored. */
+export function toOffReason(runtime: RuntimeName): string {
+  return `the runtime ${runtime} is not enabled in FN_RUNTIMES`
+}
+
+/**
+ * One warning for each language that would serve files and that nobody turned on or off.
+ * @param enabled - runtimes that are on by default
+ */
+export function toOffWarnings(ignored: readonly IgnoredPath[], enabled: readonly RuntimeName[]): Warning[] {
+  const files = new Map<RuntimeName, string[]>()
+  for (const { path, reason } of ignored) {
+    const runtime = RUNTIME_OF_EXTENSION.get(path.slice(path.lastIndexOf('.')))
+    if (runtime === undefined || reason !== toOffReason(runtime)) continue
+    const known = files.get(runtime)
+    if (known === undefined) files.set(runtime, [path])
+    else known.push(path)
+  }
+  const all = [...enabled, ...files.keys()].join(',')
+  return [...files].map(([runtime, paths]) => toWarning(runtime, paths, all))
+}
+
+function toWarning(runtime: RuntimeName, paths: readonly string[], all: string): Warning {
+  const rest = paths.length > MAX_NAMED_FILES ? ` and ${paths.length - MAX_NAMED_FILES} more` : ''
+  return {
+    code: 'RUNTIME_OFF',
+    path: paths[0]!,
+    message: `${runtime} is not enabled by default; not served: ${paths.slice(0, MAX_NAMED_FILES).join(', ')}${rest}`,
+    hint: `Turn it on: --runtimes ${all} (FN_RUNTIMES=${all}).`,
+  }
+}
