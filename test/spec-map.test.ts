@@ -93,10 +93,6 @@ lib/assets/file.ts
 lib/assets/names.ts
 lib/assets/request.ts
 lib/assets/store.ts
-lib/config/findings.ts
-lib/config/function-config-fields.ts
-lib/config/setting-options.ts
-lib/config/texts.ts
 lib/dependencies/build.ts
 lib/dependencies/go-package.ts
 lib/dependencies/run-tool.ts
