@@ -41,7 +41,7 @@ import { unwrap } from './http/parsed-body.ts'
 import { PublicHandler } from './http/public.ts'
 import { createRequestListener } from './http/request-record.ts'
 import { refuseRequest, Responder } from './http/respond.ts'
-import { WorkerPool } from './invocation/admission.ts'
+import { Admission } from './invocation/admission.ts'
 import { TrustedProxies } from './invocation/client-address.ts'
 import { toStaticContext } from './invocation/event.ts'
 import { type InternalRequest, type InternalResult, invokeInternal } from './invocation/internal-call.ts'
@@ -108,7 +108,7 @@ class FunctionGateway implements Gateway {
   readonly #host: Host
   readonly #settingWarnings: readonly Warning[]
   readonly #journal: Journal
-  readonly #pool: WorkerPool
+  readonly #admission: Admission
   readonly #builds: Builds
   readonly #runtimes: Runtimes
   readonly #edge: EdgeProxy
@@ -135,14 +135,14 @@ class FunctionGateway implements Gateway {
     this.#configLoadedAt = clock.wall()
     const functionsRoot = settings.logFiles ? settings.functionsRoot : null
     this.#journal = new Journal({ clock, functionsRoot, accessLog: settings.accessLog })
-    this.#pool = new WorkerPool(clock)
+    this.#admission = new Admission(clock)
     this.#builds = this.#createBuilds()
     this.#runtimes = this.#createRuntimes()
     this.#edge = new EdgeProxy({ clock, listening: () => this.#listeners.all })
     this.#invoker = new Invoker({
       clock,
       dispatcher: this.#runtimes.dispatcher,
-      pool: this.#pool,
+      admission: this.#admission,
       edge: this.#edge.handle,
       onLog: (call, stream, text) => this.#journal.output(call.fn, stream, text, call.id),
     })
@@ -324,7 +324,7 @@ class FunctionGateway implements Gateway {
     const startedAt = clock.monotonic()
     const catalog = await this.#loader.load(changed)
     this.#catalog = catalog
-    this.#pool.adopt(catalog.functions)
+    this.#admission.adopt(catalog.functions)
     this.#builds.retain(catalog.functions)
     this.#runtimeWarnings = this.#runtimes.retain(catalog.functions)
     this.#journal.warnNew(this.warnings)
@@ -452,7 +452,7 @@ class FunctionGateway implements Gateway {
       ignored: catalog.discovery.ignored,
       runtimes: this.#runtimes.byName,
       workerCount: key => this.#runtimes.dispatcher.workerCount(key),
-      admission: this.#pool.snapshot(),
+      admission: this.#admission.snapshot(),
       configLoadedAt: this.#configLoadedAt,
       catalogGeneratedAt: catalog.generatedAt,
       watching: this.#reloader.isWatching,

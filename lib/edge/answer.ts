@@ -15,7 +15,7 @@ import { type DecodedProblem, DecodedSize } from './decoded-size.ts'
 import { toTooLarge } from './failure-reasons.ts'
 import { toAnswerHeaders, toCodings } from './headers.ts'
 import { type EdgeRequest, failed } from './target.ts'
-import type { InvokeCall } from '../invocation/invoke.ts'
+import type { Call } from '../invocation/invoke.ts'
 import type { ReplyHead } from '../invocation/response.ts'
 
 /** The start of an upstream's answer that is held back, so that what ends or fails soon is answered whole: bytes, ms. */
@@ -38,7 +38,7 @@ export interface AnswerOwner {
 }
 
 export class EdgeAnswer {
-  readonly #call: InvokeCall
+  readonly #call: Call
   readonly #request: EdgeRequest
   readonly #clock: Clock
   readonly #owner: AnswerOwner
@@ -58,7 +58,7 @@ export class EdgeAnswer {
   #isOver = false
 
   /** @throws GatewayError for a head that cannot be passed on */
-  constructor(call: InvokeCall, request: EdgeRequest, clock: Clock, owner: AnswerOwner, res: IncomingMessage) {
+  constructor(call: Call, request: EdgeRequest, clock: Clock, owner: AnswerOwner, res: IncomingMessage) {
     this.#call = call
     this.#request = request
     this.#clock = clock

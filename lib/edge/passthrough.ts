@@ -14,7 +14,7 @@ import { EdgeAgents } from './agents.ts'
 import { EdgeLookup, type Resolve, systemResolve } from './lookup.ts'
 import { type EdgeRules, toEdgeRequest, toEdgeRules } from './target.ts'
 import { type EdgeContext, EdgeTransfer } from './transfer.ts'
-import type { EdgeHandler, InvokeCall } from '../invocation/invoke.ts'
+import type { EdgeHandler, Call } from '../invocation/invoke.ts'
 
 export interface EdgeOptions {
   clock: Clock
@@ -96,7 +96,7 @@ export class EdgeProxy implements EdgeContext {
 }
 
 /** The call keeps no method of its own; the event, made once, has it. */
-function methodOf(call: InvokeCall): string {
+function methodOf(call: Call): string {
   const { method } = JSON.parse(call.wholeHeader) as { method?: unknown }
   return typeof method === 'string' ? method : 'GET'
 }

@@ -20,7 +20,7 @@ import type { EdgeLookup, ResolvedAddress } from './lookup.ts'
 import { namesControl } from './path-spellings.ts'
 import { controlDenied, type EdgeRequest, failed } from './target.ts'
 import { TimeLimit } from './time-limit.ts'
-import type { InvokeCall } from '../invocation/invoke.ts'
+import type { Call } from '../invocation/invoke.ts'
 
 /** Addresses of one upstream that are tried. */
 const EDGE_ADDRESSES = 8
@@ -43,7 +43,7 @@ export interface EdgeContext {
 
 export class EdgeTransfer {
   readonly #context: EdgeContext
-  readonly #call: InvokeCall
+  readonly #call: Call
   readonly #request: EdgeRequest
   readonly #allowPrivate: boolean
   readonly #body: Buffer
@@ -53,7 +53,7 @@ export class EdgeTransfer {
   #isOver = false
   readonly #time: TimeLimit
 
-  constructor(context: EdgeContext, call: InvokeCall, request: EdgeRequest, allowPrivate: boolean, body: Buffer) {
+  constructor(context: EdgeContext, call: Call, request: EdgeRequest, allowPrivate: boolean, body: Buffer) {
     this.#context = context
     this.#call = call
     this.#request = request

@@ -3,7 +3,7 @@
 import type { FunctionVersion } from '../core/catalog.ts'
 import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
 import { toAdmissionLimits } from '../invocation/concurrency.ts'
-import type { InvokeCall } from '../invocation/invoke.ts'
+import type { Call } from '../invocation/invoke.ts'
 
 /** Longest `X-Fn-Stdout` or `X-Fn-Stderr` preview, bytes. */
 const OUTPUT_PREVIEW_BYTES = 1024
@@ -20,14 +20,14 @@ interface RoutingInfo {
 /** Makes the headers; one per gateway, because it keeps each function's fixed part. */
 export class DebugHeaders {
   readonly #fixed = new WeakMap<FunctionVersion, readonly string[]>()
-  readonly #describe: (call: InvokeCall) => RoutingInfo
+  readonly #describe: (call: Call) => RoutingInfo
 
-  constructor(describe: (call: InvokeCall) => RoutingInfo) {
+  constructor(describe: (call: Call) => RoutingInfo) {
     this.#describe = describe
   }
 
   /** @returns names and values in turn */
-  of(call: InvokeCall, latencyMs: number): string[] {
+  of(call: Call, latencyMs: number): string[] {
     const { routing, socketIndex, cold } = this.#describe(call)
     const headers = [
       ...this.#fixedOf(call.fn),

@@ -1,14 +1,16 @@
-/** A call that came over public HTTP: its answer goes to the exchange. Owner: §4.1. */
+/** A call that came over public HTTP: the request's body goes in, the answer goes to the exchange. Owner: §4.1. */
 
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { GatewayError } from '../core/errors.ts'
-import { InvokeCall, type Invoker } from '../invocation/invoke.ts'
+import { Call, type CallReceiver, type Invoker } from '../invocation/invoke.ts'
 import type { ReplyHead } from '../invocation/response.ts'
 import type { DebugHeaders } from './debug-headers.ts'
 import type { BodyReceiver, Exchange } from './exchange.ts'
 
-export class HttpCall extends InvokeCall implements BodyReceiver {
-  readonly exchange: Exchange
+export class HttpCall implements CallReceiver, BodyReceiver {
+  readonly call: Call
+  readonly #invoker: Invoker
+  readonly #exchange: Exchange
   readonly #debug: DebugHeaders | null
   /** Stream bytes written while the client was slow. */
   #blockedBytes = 0
@@ -16,25 +18,27 @@ export class HttpCall extends InvokeCall implements BodyReceiver {
 
   /** @param debug - null when the function wants no debug headers */
   constructor(fn: FunctionVersion, invoker: Invoker, exchange: Exchange, debug: DebugHeaders | null) {
-    super(fn, invoker)
-    this.exchange = exchange
-    this.id = exchange.id
+    this.call = new Call(fn, invoker, this)
+    this.call.id = exchange.id
+    this.#invoker = invoker
+    this.#exchange = exchange
     this.#debug = debug
   }
 
   onBody(body: Buffer | null): void {
-    this.body = body
-    this.invoker.start(this)
+    this.call.body = body
+    this.#invoker.start(this.call)
   }
 
   onBodyError(error: GatewayError): void {
-    this.fail(error)
+    this.call.fail(error)
   }
 
-  protected override deliver(head: ReplyHead, body: Buffer, stream: boolean): void {
-    const { exchange } = this
-    exchange.queuedMs = this.queuedMs
-    if (!stream && this.#debug === null && exchange.responder.sendDirectly(exchange, head, body, this.endedAt)) return
+  onHead(head: ReplyHead, body: Buffer, stream: boolean): void {
+    const exchange = this.#exchange
+    exchange.queuedMs = this.call.queuedMs
+    if (!stream && this.#debug === null && exchange.responder.sendDirectly(exchange, head, body, this.call.endedAt))
+      return
     const headers = head.headers.slice()
     if (this.#debug !== null) this.#addDebugHeaders(headers)
     if (!stream) {
@@ -43,46 +47,46 @@ export class HttpCall extends InvokeCall implements BodyReceiver {
     }
     if (exchange.method === 'HEAD' || !head.hasBody) {
       // Nobody will read the stream: it is stopped instead of thrown away piece by piece.
-      this.abandon()
+      this.call.abandon()
       exchange.responder.send(exchange, head.status, headers, null)
       return
     }
     addEventStreamHeaders(headers)
     exchange.responder.openStream(exchange, head.status, headers, head.length)
-    if (body.length > 0) this.deliverChunk(body)
+    if (body.length > 0) this.onChunk(body)
   }
 
-  protected override deliverChunk(body: Buffer): void {
+  onChunk(body: Buffer): void {
     const bytes = body.length
-    const isTaken = this.exchange.responder.writeStream(this.exchange, body)
+    const isTaken = this.#exchange.responder.writeStream(this.#exchange, body)
     if (this.#isBlocked) {
       this.#blockedBytes += bytes
     } else if (isTaken) {
-      this.grant(bytes)
+      this.call.grant(bytes)
     } else {
       this.#isBlocked = true
       this.#blockedBytes = bytes
-      this.exchange.responder.onDrain(this.exchange, () => {
+      this.#exchange.responder.onDrain(this.#exchange, () => {
         this.#isBlocked = false
-        this.grant(this.#blockedBytes)
+        this.call.grant(this.#blockedBytes)
       })
     }
   }
 
-  protected override deliverEnd(error: GatewayError | null): void {
-    this.exchange.responder.closeStream(this.exchange, error)
+  onEnd(error: GatewayError | null): void {
+    this.#exchange.responder.closeStream(this.#exchange, error)
   }
 
-  protected override refuse(error: GatewayError): void {
-    this.exchange.queuedMs = this.queuedMs
+  onError(error: GatewayError): void {
+    this.#exchange.queuedMs = this.call.queuedMs
     const headers: string[] = []
     if (this.#debug !== null) this.#addDebugHeaders(headers)
-    this.exchange.responder.sendError(this.exchange, error, headers)
+    this.#exchange.responder.sendError(this.#exchange, error, headers)
   }
 
   #addDebugHeaders(headers: string[]): void {
-    const latencyMs = this.invoker.clock.monotonic() - this.exchange.startedAt
-    for (const text of this.#debug!.of(this, latencyMs)) headers.push(text)
+    const latencyMs = this.#invoker.clock.monotonic() - this.#exchange.startedAt
+    for (const text of this.#debug!.of(this.call, latencyMs)) headers.push(text)
   }
 }
 

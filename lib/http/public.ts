@@ -230,7 +230,8 @@ export class PublicHandler {
     const { invoker, clock, debug } = this.#options
     exchange.fn = fn
     if (fn.policy.cors !== null) this.#cors.add(exchange, fn.policy.cors)
-    const call = new HttpCall(fn, invoker, exchange, fn.policy.includeDebugHeaders ? debug : null)
+    const httpCall = new HttpCall(fn, invoker, exchange, fn.policy.includeDebugHeaders ? debug : null)
+    const { call } = httpCall
     exchange.work = call
     const { hasBody } = exchange
     const refused = checkPolicy(fn, hasBody ? exchange.declaredLength : 0)
@@ -253,10 +254,10 @@ export class PublicHandler {
     }
     if (!hasBody) {
       call.handedAt = exchange.startedAt
-      call.onBody(null)
+      httpCall.onBody(null)
       return
     }
-    exchange.bodyReceiver = call
+    exchange.bodyReceiver = httpCall
     readBody(exchange, fn.policy.maxBodyBytes)
   }
 }

@@ -1,46 +1,49 @@
 /**
- * Places and queue of each function, one counter for every door. Spec: §2.8, §3 admission rows.
+ * Slots and queue of each function, one counter for every door. Spec: §2.8, §3 admission rows.
  *
  *   enter ──run──► active ──leave──► gone          leave also admits the first of the queue
- *     ├──queue──► queued ──(place free)──► active
+ *     ├──queue──► queued ──(slot free)──► active
  *     │             ├──queue_timeout_ms──► refused
  *     │             └──leave (client left)──► gone
  *     └──reject──► refused
  *
  * A call is in exactly one of these states, and `leave` may be called in any of them, any number of times: whatever path
- * a call takes, its place comes back once.
+ * a call takes, its slot comes back once.
  */
 
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import type { GatewayError } from '../core/errors.ts'
+import type { CallPhase } from '../runtime/call.ts'
 import { nextAdmission } from '../core/transitions.ts'
 import { type AdmissionLimits, toAdmissionLimits } from './concurrency.ts'
 
-/** A call as admission sees it. The fields belong to this module. */
-export interface Applicant {
+/** A call as admission sees it. All fields but `fn` and `phase` belong to this module. */
+export interface AdmissionCall {
   readonly fn: FunctionVersion
-  admission: 'outside' | 'queued' | 'active'
-  places: FunctionPlaces | null
-  queuePrevious: Applicant | null
-  queueNext: Applicant | null
+  /** `queued` and `admitted` are set here. */
+  phase: CallPhase
+  /** Where it is queued or has its slot; null before and after. */
+  slots: FunctionSlots | null
+  queuePrevious: AdmissionCall | null
+  queueNext: AdmissionCall | null
   queueTimer: NodeJS.Timeout | null
-  /** A queued call got its place. */
+  /** A queued call got its slot. */
   onAdmitted(): void
-  /** A queued call waited too long. */
+  /** A queued call waited too long; it has left the queue already. */
   onRefused(error: GatewayError): void
 }
 
-/** Places and queue of one function. */
-export interface FunctionPlaces {
+/** Slots and queue of one function. */
+export interface FunctionSlots {
   readonly key: string
   /** The version whose policy made `limits`: a reload brings another object. */
   fn: FunctionVersion
   limits: AdmissionLimits
   active: number
   queued: number
-  first: Applicant | null
-  last: Applicant | null
+  first: AdmissionCall | null
+  last: AdmissionCall | null
   /** True while the queue is being admitted: a call that ends at once must not start a second round inside the first. */
   admitting: boolean
   overflows: number
@@ -59,55 +62,54 @@ export interface AdmissionSnapshot {
 }
 
 /** Admission of all functions of a gateway. */
-export class WorkerPool {
+export class Admission {
   readonly #clock: Clock
-  readonly #functions = new Map<string, FunctionPlaces>()
+  readonly #functions = new Map<string, FunctionSlots>()
 
   constructor(clock: Clock) {
     this.#clock = clock
   }
 
   /**
-   * Asks for a place.
+   * Asks for a slot.
    * @returns null when the call may run now; the refusal when it may not; `'queued'` when `onAdmitted` or `onRefused`
    *   will tell, unless `leave` comes first
    */
-  enter(call: Applicant): null | 'queued' | GatewayError {
-    const places = this.#placesOf(call.fn)
-    const { limits } = places
+  enter(call: AdmissionCall): null | 'queued' | GatewayError {
+    const slots = this.#slotsOf(call.fn)
+    const { limits } = slots
     const decision = nextAdmission({
-      active: places.active,
-      queued: places.queued,
+      active: slots.active,
+      queued: slots.queued,
       maxWorkers: limits.maxWorkers,
       maxQueue: limits.maxQueue,
     })
     if (decision === 'run') {
-      places.active += 1
-      call.places = places
-      call.admission = 'active'
+      slots.active += 1
+      call.slots = slots
+      call.phase = 'admitted'
       return null
     }
     if (decision === 'reject') {
-      places.overflows += 1
+      slots.overflows += 1
       return limits.overflow
     }
     if (limits.queueTimeoutMs <= 0) {
-      places.queueTimeouts += 1
+      slots.queueTimeouts += 1
       return limits.queueTimeout
     }
-    this.#append(places, call)
+    this.#append(slots, call)
     return 'queued'
   }
 
-  /** Gives back the place or leaves the queue; does nothing for a call that has neither. */
-  leave(call: Applicant): void {
-    const places = call.places
-    if (places === null) return
-    call.places = null
-    if (call.admission === 'active') places.active -= 1
-    else this.#unlink(places, call)
-    call.admission = 'outside'
-    if (places.queued > 0) this.#admit(places)
+  /** Gives back the slot or leaves the queue; does nothing for a call that has neither. */
+  leave(call: AdmissionCall): void {
+    const slots = call.slots
+    if (slots === null) return
+    call.slots = null
+    if (call.phase === 'queued') this.#unlink(slots, call)
+    else slots.active -= 1
+    if (slots.queued > 0) this.#admit(slots)
   }
 
   /**
@@ -115,14 +117,14 @@ export class WorkerPool {
    * @param functions - the new catalog's versions by key
    */
   adopt(functions: ReadonlyMap<string, FunctionVersion>): void {
-    for (const [key, places] of this.#functions) {
+    for (const [key, slots] of this.#functions) {
       const fn = functions.get(key)
       if (fn === undefined) {
-        if (places.active === 0 && places.queued === 0) this.#functions.delete(key)
-      } else if (fn !== places.fn) {
-        places.fn = fn
-        places.limits = toAdmissionLimits(fn.policy)
-        this.#admit(places)
+        if (slots.active === 0 && slots.queued === 0) this.#functions.delete(key)
+      } else if (fn !== slots.fn) {
+        slots.fn = fn
+        slots.limits = toAdmissionLimits(fn.policy)
+        this.#admit(slots)
       }
     }
   }
@@ -130,14 +132,14 @@ export class WorkerPool {
   /** Functions that were called, by key. */
   snapshot(): AdmissionSnapshot[] {
     return [...this.#functions.values()]
-      .map(places => ({
-        key: places.key,
-        active: places.active,
-        queued: places.queued,
-        max_workers: places.limits.maxWorkers,
-        max_queue: places.limits.maxQueue,
-        overflows: places.overflows,
-        queue_timeouts: places.queueTimeouts,
+      .map(slots => ({
+        key: slots.key,
+        active: slots.active,
+        queued: slots.queued,
+        max_workers: slots.limits.maxWorkers,
+        max_queue: slots.limits.maxQueue,
+        overflows: slots.overflows,
+        queue_timeouts: slots.queueTimeouts,
       }))
       .sort((a, b) => (a.key < b.key ? -1 : 1))
   }
@@ -145,14 +147,14 @@ export class WorkerPool {
   /** Calls running and waiting over all functions: a stop waits for 0. */
   total(): number {
     let total = 0
-    for (const places of this.#functions.values()) total += places.active + places.queued
+    for (const slots of this.#functions.values()) total += slots.active + slots.queued
     return total
   }
 
-  #placesOf(fn: FunctionVersion): FunctionPlaces {
+  #slotsOf(fn: FunctionVersion): FunctionSlots {
     const known = this.#functions.get(fn.key)
     if (known !== undefined) return known
-    const places: FunctionPlaces = {
+    const slots: FunctionSlots = {
       key: fn.key,
       fn,
       limits: toAdmissionLimits(fn.policy),
@@ -164,55 +166,55 @@ export class WorkerPool {
       overflows: 0,
       queueTimeouts: 0,
     }
-    this.#functions.set(fn.key, places)
-    return places
+    this.#functions.set(fn.key, slots)
+    return slots
   }
 
-  #append(places: FunctionPlaces, call: Applicant): void {
-    const { limits } = places
-    call.places = places
-    call.admission = 'queued'
-    call.queuePrevious = places.last
+  #append(slots: FunctionSlots, call: AdmissionCall): void {
+    const { limits } = slots
+    call.slots = slots
+    call.phase = 'queued'
+    call.queuePrevious = slots.last
     call.queueNext = null
-    if (places.last === null) places.first = call
-    else places.last.queueNext = call
-    places.last = call
-    places.queued += 1
+    if (slots.last === null) slots.first = call
+    else slots.last.queueNext = call
+    slots.last = call
+    slots.queued += 1
     call.queueTimer = this.#clock.setTimeout(() => {
-      places.queueTimeouts += 1
+      slots.queueTimeouts += 1
       this.leave(call)
       call.onRefused(limits.queueTimeout)
     }, limits.queueTimeoutMs)
   }
 
-  #unlink(places: FunctionPlaces, call: Applicant): void {
+  #unlink(slots: FunctionSlots, call: AdmissionCall): void {
     if (call.queueTimer !== null) this.#clock.clearTimeout(call.queueTimer)
     call.queueTimer = null
-    if (call.queuePrevious === null) places.first = call.queueNext
+    if (call.queuePrevious === null) slots.first = call.queueNext
     else call.queuePrevious.queueNext = call.queueNext
-    if (call.queueNext === null) places.last = call.queuePrevious
+    if (call.queueNext === null) slots.last = call.queuePrevious
     else call.queueNext.queuePrevious = call.queuePrevious
     call.queuePrevious = null
     call.queueNext = null
-    places.queued -= 1
+    slots.queued -= 1
   }
 
   /** Lets waiting calls in, first come first served, as far as there is room. */
-  #admit(places: FunctionPlaces): void {
-    if (places.admitting) return
-    places.admitting = true
+  #admit(slots: FunctionSlots): void {
+    if (slots.admitting) return
+    slots.admitting = true
     try {
-      while (places.first !== null) {
-        const { maxWorkers } = places.limits
-        if (maxWorkers !== 0 && places.active >= maxWorkers) break
-        const call = places.first
-        this.#unlink(places, call)
-        places.active += 1
-        call.admission = 'active'
+      while (slots.first !== null) {
+        const { maxWorkers } = slots.limits
+        if (maxWorkers !== 0 && slots.active >= maxWorkers) break
+        const call = slots.first
+        this.#unlink(slots, call)
+        slots.active += 1
+        call.phase = 'admitted'
         call.onAdmitted()
       }
     } finally {
-      places.admitting = false
+      slots.admitting = false
     }
   }
 }

@@ -5,7 +5,7 @@ import { GatewayError } from '../core/errors.ts'
 import { MAX_FRAME_BYTES } from '../core/limits.ts'
 import { toCallHeader, toQueryJsonOf } from './event.ts'
 import { isForwardedHeader, TRIGGER_HEADER, withoutSessionCookie } from './forwarded-headers.ts'
-import { InvokeCall, type Invoker } from './invoke.ts'
+import { Call, type CallReceiver, type Invoker } from './invoke.ts'
 import { toJsonRecord } from '../core/json.ts'
 import { checkPolicy, isMethodAllowed, toMethodError } from './policy.ts'
 import type { ReplyHead } from './response.ts'
@@ -49,14 +49,17 @@ export interface InternalResult {
 /** Runs a call through the same admission as public HTTP. Never rejects. */
 export function invokeInternal(invoker: Invoker, request: InternalRequest): Promise<InternalResult> {
   return new Promise(resolve => {
-    const call = new InternalCall(request, invoker, resolve)
-    const refused = call.prepare(request)
+    const { call, refused } = new InternalCall(request, invoker, resolve)
     if (refused === null) invoker.start(call)
     else call.fail(refused)
   })
 }
 
-class InternalCall extends InvokeCall {
+class InternalCall implements CallReceiver {
+  readonly call: Call
+  /** Why the call cannot be made, or null. */
+  readonly refused: GatewayError | null
+  readonly #invoker: Invoker
   readonly #resolve: (result: InternalResult) => void
   readonly #begunAt: number
   readonly #signal: AbortSignal | null
@@ -65,25 +68,26 @@ class InternalCall extends InvokeCall {
   #bytes = 0
 
   constructor(request: InternalRequest, invoker: Invoker, resolve: (result: InternalResult) => void) {
-    super(request.fn, invoker)
-    this.id = request.id
-    this.capture = true
+    this.call = new Call(request.fn, invoker, this)
+    this.call.id = request.id
+    this.call.capture = true
+    this.#invoker = invoker
     this.#resolve = resolve
     this.#begunAt = invoker.clock.monotonic()
     this.#signal = request.signal ?? null
+    this.refused = this.#prepare(request)
   }
 
-  /** @returns why the call cannot be made, or null */
-  prepare(request: InternalRequest): GatewayError | null {
+  #prepare(request: InternalRequest): GatewayError | null {
     const body = typeof request.body === 'string' ? Buffer.from(request.body) : (request.body ?? null)
-    this.body = body !== null && body.length > 0 ? body : null
+    this.call.body = body !== null && body.length > 0 ? body : null
     if (!isMethodAllowed(request.fn, request.method)) return toMethodError(request.fn.policy.methods)
     const refused = checkPolicy(request.fn, body?.length ?? 0)
     if (refused !== null) return refused
     const headers = toPlainHeaders(request.headers ?? {})
-    this.header = toCallHeader({
+    this.call.header = toCallHeader({
       id: request.id,
-      ts: this.invoker.clock.wall(),
+      ts: this.#invoker.clock.wall(),
       method: request.method,
       path: request.path,
       rawPath: request.rawPath ?? request.path,
@@ -102,28 +106,30 @@ class InternalCall extends InvokeCall {
     return null
   }
 
-  readonly #onAbort = (): void => this.fail(canceled())
+  readonly #onAbort = (): void => this.call.fail(canceled())
 
-  protected override deliver(head: ReplyHead, body: Buffer, stream: boolean): void {
+  onHead(head: ReplyHead, body: Buffer, stream: boolean): void {
     this.#head = head
     this.#take(body)
     if (!stream) this.#finish(null)
   }
 
-  protected override deliverChunk(body: Buffer): void {
+  onChunk(body: Buffer): void {
     this.#take(body)
     if (this.#bytes > MAX_FRAME_BYTES) {
-      this.fail(new GatewayError('CONTRACT_BROKEN', `answer too large to keep: the limit is ${MAX_FRAME_BYTES} bytes`))
+      this.call.fail(
+        new GatewayError('CONTRACT_BROKEN', `answer too large to keep: the limit is ${MAX_FRAME_BYTES} bytes`),
+      )
     } else {
-      this.grant(body.length)
+      this.call.grant(body.length)
     }
   }
 
-  protected override deliverEnd(error: GatewayError | null): void {
+  onEnd(error: GatewayError | null): void {
     this.#finish(error)
   }
 
-  protected override refuse(error: GatewayError): void {
+  onError(error: GatewayError): void {
     this.#finish(error)
   }
 
@@ -140,10 +146,10 @@ class InternalCall extends InvokeCall {
       status: answered ? this.#head!.status : (error?.status ?? 0),
       headers: answered ? this.#head!.headers : [],
       body: answered && this.#head!.hasBody ? Buffer.concat(this.#chunks) : Buffer.alloc(0),
-      stdout: this.stdout,
-      stderr: this.stderr,
-      latencyMs: this.invoker.clock.monotonic() - this.#begunAt,
-      queuedMs: this.queuedMs,
+      stdout: this.call.stdout,
+      stderr: this.call.stderr,
+      latencyMs: this.#invoker.clock.monotonic() - this.#begunAt,
+      queuedMs: this.call.queuedMs,
       error,
     })
   }

@@ -22,13 +22,22 @@ export interface CallHost {
 /**
  * Where a call is. It goes from left to right, and back only from `sent` to `waiting`, when a worker ends before it began.
  *
- *   new ─► queued ─► waiting ─► sent ─► running ─► streaming ─► upstream ─► done
- *          for a     for a      to a    in its     its answer   the answer
- *          slot      worker     worker  handler    has begun    is fetched
+ *   new ─► queued ─► admitted ─► waiting ─► sent ─► running ─► streaming ─► upstream ─► done
+ *          for a     has its     for a      to a    in its     its answer   its answer
+ *          slot      slot        worker     worker  handler    has begun    is fetched elsewhere
  *
- * `done` is reached from everywhere: answered, failed, or nobody waits. Only then its slot is free again.
+ * `done` is reached from everywhere: the runtime is through with it, it failed, or nobody waits any more.
  */
-export type CallPhase = 'new' | 'queued' | 'waiting' | 'sent' | 'running' | 'streaming' | 'upstream' | 'done'
+export type CallPhase =
+  | 'new'
+  | 'queued'
+  | 'admitted'
+  | 'waiting'
+  | 'sent'
+  | 'running'
+  | 'streaming'
+  | 'upstream'
+  | 'done'
 
 /**
  * One call on its way through a worker. The invocation layer extends it and implements the callbacks; exactly one of

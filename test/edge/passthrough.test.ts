@@ -6,15 +6,14 @@ import { brotliCompressSync, gzipSync } from 'node:zlib'
 import { createGateway } from '../../lib/gateway.ts'
 import type { EdgePolicy, Policy } from '../../lib/core/catalog.ts'
 import { systemClock } from '../../lib/core/clock.ts'
-import type { GatewayError } from '../../lib/core/errors.ts'
+import type { FunctionVersion } from '../../lib/core/catalog.ts'
 import { METHODS } from '../../lib/core/identity.ts'
 import { type InjectRequest, inject } from '../../lib/http/inject.ts'
 import { HttpServer } from '../../lib/http/server.ts'
 import { EdgeLookup, EDGE_LOOKUPS } from '../../lib/edge/lookup.ts'
 import { type EdgeOptions, EdgeProxy } from '../../lib/edge/passthrough.ts'
 import { invokeInternal } from '../../lib/invocation/internal-call.ts'
-import { InvokeCall } from '../../lib/invocation/invoke.ts'
-import type { ReplyHead } from '../../lib/invocation/response.ts'
+import { Call, type Invoker } from '../../lib/invocation/invoke.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { makeFn } from '../helpers/fn.ts'
 import { makePublic } from '../helpers/public.ts'
@@ -121,13 +120,13 @@ t.test('[edge/passthrough.2] without an edge block', async t => {
 })
 
 t.test('[edge/passthrough.3, edge/passthrough.15] refusals reach the client as 502', async t => {
-  const { refusal, pool } = makeBed(t)
+  const { refusal, admission } = makeBed(t)
   t.equal(await refusal({}), `502 ${FAILED}proxy.url or proxy.path is required`)
   t.equal(
     await refusal({ url: 'http://127.0.0.1/', headers: { 'x-a': 'b\r\nc' } }),
     '502 invalid runtime response: proxy.headers: x-a holds a character that a header cannot carry',
   )
-  t.equal(pool.total(), 0)
+  t.equal(admission.total(), 0)
 })
 
 t.test('[edge/passthrough.8, edge/passthrough.9] private and special addresses', async t => {
@@ -306,7 +305,7 @@ t.test('[edge/passthrough.16, edge/passthrough.22] answers on the edge of HTTP',
   ]
   for (const [title, bytes, expected] of rows) {
     const upstream = await rawFor(t, bytes)
-    const { ask, pool, proxy } = makeBed(t, { edge: { baseUrl: upstream.url } })
+    const { ask, admission, proxy } = makeBed(t, { edge: { baseUrl: upstream.url } })
     const answer = await ask({ path: '/secret-path' })
     const text = `${answer.status} ${answer.text()}`
     if (typeof expected === 'string') {
@@ -316,7 +315,7 @@ t.test('[edge/passthrough.16, edge/passthrough.22] answers on the edge of HTTP',
       t.equal(answer.status, 502, title)
       t.notMatch(text, /127\.0\.0\.1|secret-path|\d{5}/, title)
     }
-    t.same([pool.total(), proxy.active], [0, 0], title)
+    t.same([admission.total(), proxy.active], [0, 0], title)
   }
 })
 
@@ -394,7 +393,7 @@ t.test('[edge/passthrough.5, edge/passthrough.18] the limit on received bytes', 
     200,
     'a HEAD answer only names a length',
   )
-  t.same([large.pool.total(), large.proxy.active], [0, 0])
+  t.same([large.admission.total(), large.proxy.active], [0, 0])
 })
 
 t.test('[edge/passthrough.20] the limit on decoded bytes; the body itself is passed on as it is', async t => {
@@ -419,7 +418,7 @@ t.test('[edge/passthrough.20] the limit on decoded bytes; the body itself is pas
     res.write(body.subarray(0, body.length / 2))
     res.end(body.subarray(body.length / 2))
   })
-  const { ask, refusal, pool } = makeBed(t, { edge: { baseUrl: url } })
+  const { ask, refusal, admission } = makeBed(t, { edge: { baseUrl: url } })
   for (const name of ['small', 'large']) {
     const answer = await ask({ path: `/${name}` })
     t.match(answer.headers, { 'content-encoding': bodies[name]!.coding }, name)
@@ -445,33 +444,35 @@ t.test('[edge/passthrough.20] the limit on decoded bytes; the body itself is pas
     )
   for (const name of ['bomb', 'unknown'])
     t.equal((await ask({ path: `/${name}` }, '', { method: 'HEAD' })).status, 200, 'nothing to decode')
-  t.equal(pool.total(), 0)
+  t.equal(admission.total(), 0)
 })
 
 /** Writes down what arrives and takes nothing until it is told to. */
-class SlowCall extends InvokeCall {
-  readonly seen: string[] = []
+class SlowCall extends Call {
+  readonly seen: string[]
   bytes = 0
   isTaking = false
   wake = () => {}
 
-  protected override deliver(head: ReplyHead, body: Buffer, stream: boolean): void {
-    this.seen.push(`${stream ? 'stream' : 'answer'} ${head.status} ${body}`)
-    this.wake()
+  constructor(fn: FunctionVersion, invoker: Invoker) {
+    const seen: string[] = []
+    const note = (text: string): void => {
+      seen.push(text)
+      this.wake()
+    }
+    super(fn, invoker, {
+      onHead: (head, body, stream) => note(`${stream ? 'stream' : 'answer'} ${head.status} ${body}`),
+      onChunk: body => {
+        this.bytes += body.length
+        if (this.isTaking) this.grant(body.length)
+        this.wake()
+      },
+      onEnd: error => note(`end ${error?.message ?? 'ok'}`),
+      onError: error => note(`refused ${error.status} ${error.message}`),
+    })
+    this.seen = seen
   }
-  protected override deliverChunk(body: Buffer): void {
-    this.bytes += body.length
-    if (this.isTaking) this.grant(body.length)
-    this.wake()
-  }
-  protected override deliverEnd(error: GatewayError | null): void {
-    this.seen.push(`end ${error?.message ?? 'ok'}`)
-    this.wake()
-  }
-  protected override refuse(error: GatewayError): void {
-    this.seen.push(`refused ${error.status} ${error.message}`)
-    this.wake()
-  }
+
   async until(done: () => boolean): Promise<void> {
     while (!done()) {
       await new Promise<void>(resolve => {
@@ -524,13 +525,13 @@ t.test(
     const idle = new SlowCall(fn, invoker)
     invoker.start(idle)
     await idle.until(() => idle.bytes >= EDGE_WINDOW_BYTES)
-    t.equal(bed.pool.total(), 1)
+    t.equal(bed.admission.total(), 1)
     clock.advance(EDGE_CLIENT_MS)
     t.same(idle.seen, [
       'stream 200 ',
       `end ${FAILED}client timeout: too little of the answer taken within ${EDGE_CLIENT_MS} ms`,
     ])
-    t.same([bed.pool.total(), bed.proxy.active, clock.pending], [0, 0, 0])
+    t.same([bed.admission.total(), bed.proxy.active, clock.pending], [0, 0, 0])
   },
 )
 
@@ -541,7 +542,7 @@ t.test('[edge/passthrough.32] an upstream that drips does not hold a place for e
     res.write('-')
     drip = () => res.write('-')
   })
-  const { direct, fn, invoker, pool, proxy } = makeBed(t, {
+  const { direct, fn, invoker, admission, proxy } = makeBed(t, {
     clock,
     edge: { baseUrl: url },
     policy: { timeoutMs: 5000 },
@@ -564,7 +565,7 @@ t.test('[edge/passthrough.32] an upstream that drips does not hold a place for e
   }
   t.match(call.seen[1], new RegExp(`^end ${FAILED}upstream timeout: the answer was not complete within 600\\d\\d ms$`))
   t.ok(clock.monotonic() - startedAt < EDGE_ANSWER.minMs + 10_000)
-  t.same([pool.total(), proxy.active, clock.pending], [0, 0, 0])
+  t.same([admission.total(), proxy.active, clock.pending], [0, 0, 0])
 })
 
 t.test('[edge/passthrough.21] time limits', async t => {
@@ -577,7 +578,11 @@ t.test('[edge/passthrough.21] time limits', async t => {
     }
     onRequest()
   })
-  const { direct, fn, invoker, pool, proxy } = makeBed(t, { clock, edge: { baseUrl: url }, policy: { timeoutMs: 500 } })
+  const { direct, fn, invoker, admission, proxy } = makeBed(t, {
+    clock,
+    edge: { baseUrl: url },
+    policy: { timeoutMs: 500 },
+  })
   const begin = async (directive: Record<string, unknown>, startedAt = 0) => {
     const asked = new Promise<void>(resolve => {
       onRequest = resolve
@@ -611,7 +616,7 @@ t.test('[edge/passthrough.21] time limits', async t => {
   })
   clock.advance(500)
   t.same(call.seen, ['stream 200 ', `end ${FAILED}upstream timeout: nothing more of the answer within timeout_ms 500`])
-  t.same([pool.total(), proxy.active, clock.pending], [0, 0, 0])
+  t.same([admission.total(), proxy.active, clock.pending], [0, 0, 0])
 })
 
 t.test('[edge/passthrough.21] a name server that is silent', async t => {
@@ -672,7 +677,7 @@ t.test(
       res.once('close', () => onGone())
       onRequest()
     })
-    const { direct, handle, requestIds, lifecycle, pool, proxy } = makeBed(t, { edge: { baseUrl: url } })
+    const { direct, handle, requestIds, lifecycle, admission, proxy } = makeBed(t, { edge: { baseUrl: url } })
     const server = new HttpServer({ handle, clock: systemClock, requestIds, lifecycle })
     const { port } = await server.listen(0, '127.0.0.1')
     t.teardown(() => server.close(0))
@@ -688,10 +693,10 @@ t.test(
       client.write('GET /f HTTP/1.1\r\nHost: h\r\n\r\n')
       await asked
       if (path === '/begun') await once(client, 'data')
-      t.equal(pool.total(), 1, path)
+      t.equal(admission.total(), 1, path)
       client.destroy()
       await gone
-      t.same([pool.total(), proxy.active], [0, 0], path)
+      t.same([admission.total(), proxy.active], [0, 0], path)
     }
   },
 )
@@ -762,7 +767,7 @@ t.test('[edge/passthrough.28] the doors without a client', async t => {
     if (req.url === '/large') res.write(Buffer.alloc(300_000, 'x'))
     res.end(`${req.method} ${body}`)
   })
-  const { direct, fn, invoker, pool } = makeBed(t, { edge: { baseUrl: url } })
+  const { direct, fn, invoker, admission } = makeBed(t, { edge: { baseUrl: url } })
   const request = { fn, id: 'i', method: 'PUT', path: '/f' }
   direct({ path: '/' }, 'in')
   const small = await invokeInternal(invoker, request)
@@ -776,7 +781,7 @@ t.test('[edge/passthrough.28] the doors without a client', async t => {
   const stopped = invokeInternal(invoker, { ...request, signal: controller.signal })
   controller.abort()
   t.match(await stopped, { status: 0 })
-  t.equal(pool.total(), 0)
+  t.equal(admission.total(), 0)
 })
 
 t.test('[edge/passthrough.29] close', async t => {

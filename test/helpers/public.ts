@@ -6,7 +6,7 @@ import { PublicHandler } from '../../lib/http/public.ts'
 import { Responder } from '../../lib/http/respond.ts'
 import { type EdgeHandler, Invoker } from '../../lib/invocation/invoke.ts'
 import { RequestIds } from '../../lib/invocation/request-ids.ts'
-import { WorkerPool } from '../../lib/invocation/admission.ts'
+import { Admission } from '../../lib/invocation/admission.ts'
 import { buildRouteTable } from '../../lib/router/route-builder.ts'
 import { patternOf } from './claims.ts'
 import { FakeRuntime } from './fake-runtime.ts'
@@ -25,7 +25,7 @@ export interface PublicSetup {
 export function makePublic(routes: Record<string, FunctionVersion | FunctionVersion[]>, setup: PublicSetup = {}) {
   const clock = setup.clock ?? systemClock
   const runtime = new FakeRuntime()
-  const pool = new WorkerPool(clock)
+  const admission = new Admission(clock)
   const lifecycle = { draining: false }
   const finished: Exchange[] = []
   const logs: { stream: string; text: string }[] = []
@@ -39,7 +39,7 @@ export function makePublic(routes: Record<string, FunctionVersion | FunctionVers
   const invoker = new Invoker({
     clock,
     dispatcher: runtime,
-    pool,
+    admission,
     edge: setup.edge ?? null,
     onLog: (_call, stream, text) => logs.push({ stream, text }),
   })
@@ -72,5 +72,5 @@ export function makePublic(routes: Record<string, FunctionVersion | FunctionVers
     catalog: () => catalog,
     control: setup.control ?? (exchange => responder.sendJson(exchange, 200, { control: exchange.path })),
   })
-  return { handle, runtime, pool, invoker, responder, requestIds, lifecycle, finished, logs, clock, catalog }
+  return { handle, runtime, admission, invoker, responder, requestIds, lifecycle, finished, logs, clock, catalog }
 }

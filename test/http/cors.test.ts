@@ -1,4 +1,5 @@
 import t from 'tap'
+import { GatewayError } from '../../lib/core/errors.ts'
 import type { CorsPolicy, Policy } from '../../lib/core/catalog.ts'
 import { createGateway } from '../../lib/gateway.ts'
 import type { Step } from '../../lib/http/exchange.ts'
@@ -107,10 +108,12 @@ t.test('[http/cors.5] errors', async t => {
     '/small': fn('small', { methods: ['POST'], maxBodyBytes: 3, cors: cors() }),
     '/busy': fn('busy', { maxConcurrency: 1, cors: cors() }),
     '/odd': fn('odd', { adapter: null, cors: cors() }),
-    '/down': makeFn({ name: 'down', runtime: 'php', policy: { cors: cors() } }),
+    '/down': fn('down', { cors: cors() }),
     '/two': [fn('c', { cors: cors() }), fn('d', { cors: cors() })],
   })
-  runtime.answer = () => {}
+  runtime.answer = (call, own) => {
+    if (call.fn.name === 'down') own.fail(call, new GatewayError('RUNTIME_DOWN', 'runtime down'))
+  }
   void ask('/busy')
   for (const [method, path, status] of [
     ['POST', '/small', 413],

@@ -69,14 +69,14 @@ t.test('[http/public.28] fetch streams both ways', async t => {
 })
 
 t.test('[http/public.28, http/public.19] aborting a fetch is the client leaving', async t => {
-  const { handle, runtime, pool } = makePublic({ '/a': makeFn({ policy: { methods: ['GET', 'POST'] } }) })
+  const { handle, runtime, admission } = makePublic({ '/a': makeFn({ policy: { methods: ['GET', 'POST'] } }) })
   runtime.answer = () => {}
   const early = new AbortController()
   const pending = fetchWith(handle, new Request('http://h/a', { signal: early.signal }))
-  t.equal(pool.total(), 1)
+  t.equal(admission.total(), 1)
   early.abort()
   await t.rejects(pending, { name: 'AbortError' })
-  t.equal(pool.total(), 0)
+  t.equal(admission.total(), 0)
   t.equal(runtime.abandoned.length, 1)
   await t.rejects(fetchWith(handle, new Request('http://h/a', { signal: early.signal })), { name: 'AbortError' })
   t.equal(runtime.calls.length, 1)
@@ -101,7 +101,7 @@ t.test('[http/public.28, http/public.19] aborting a fetch is the client leaving'
   const request = new Request('http://h/a', { method: 'POST', body: broken, duplex: 'half' } as RequestInit)
   await t.rejects(fetchWith(handle, request), /source failed/)
   t.equal(runtime.calls.length, 3)
-  t.equal(pool.total(), 0)
+  t.equal(admission.total(), 0)
 })
 
 t.test('[http/public.28, http/public.22] a fetch reader that does not read stops the worker', async t => {

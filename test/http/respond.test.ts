@@ -126,7 +126,7 @@ t.test('[http/public.22, http/public.23] streams arrive piece by piece', async t
 })
 
 t.test('[http/public.22] a stream that is not whole cuts the connection', async t => {
-  const { url, runtime, pool } = await serve(t)
+  const { url, runtime, admission } = await serve(t)
   for (const [head, steps] of [
     [{}, ['abc', 'error']],
     [{ length: 5 }, ['abc', 'end']],
@@ -144,7 +144,7 @@ t.test('[http/public.22] a stream that is not whole cuts the connection', async 
       fetch(`${url}/a`).then(answer => answer.text()),
       JSON.stringify([head, steps]),
     )
-    t.equal(pool.total(), 0)
+    t.equal(admission.total(), 0)
   }
 })
 
@@ -182,10 +182,10 @@ t.test('[http/public.22] the worker may go on when the client has taken what was
 })
 
 t.test('[http/public.22, http/public.5] a stream for HEAD is stopped', async t => {
-  const { url, runtime, pool } = await serve(t)
+  const { url, runtime, admission } = await serve(t)
   runtime.answer = (call, own) => own.stream(call, { headers: { 'x-a': 'b' } })
   const answer = await fetch(`${url}/a`, { method: 'HEAD' })
   t.equal(answer.headers.get('x-a'), 'b')
   t.equal(runtime.abandoned.length, 1)
-  t.equal(pool.total(), 0)
+  t.equal(admission.total(), 0)
 })

@@ -335,14 +335,14 @@ t.test('[http/public.17, http/public.18] 413 and what becomes of the connection'
 })
 
 t.test('[http/public.19, invocation/admission.7] a client that hangs up frees everything', async t => {
-  const { open, runtime, pool, finished } = await serve(t)
+  const { open, runtime, admission, finished } = await serve(t)
   runtime.answer = () => {}
   const running = await open()
   running.write(GET + GET)
   while (runtime.calls.length < 2) await new Promise(setImmediate)
   running.socket.destroy()
   while (runtime.abandoned.length < 2) await new Promise(setImmediate)
-  t.equal(pool.total(), 0)
+  t.equal(admission.total(), 0)
   const uploading = await open()
   uploading.write(`${POST}Content-Length: 100\r\n\r\nhalf`)
   const begun = finished.length
@@ -403,7 +403,7 @@ t.test('[http/public.27] closing answers what was received', async t => {
 })
 
 t.test('[http/public.27] closing does not wait for ever', async t => {
-  const { open, runtime, server, pool } = await serve(t)
+  const { open, runtime, server, admission } = await serve(t)
   runtime.answer = () => {}
   const stuck = await open()
   stuck.write(GET)
@@ -412,7 +412,7 @@ t.test('[http/public.27] closing does not wait for ever', async t => {
   await stuck.closed()
   t.equal(stuck.text, '')
   t.equal(runtime.abandoned.length, 1)
-  t.equal(pool.total(), 0)
+  t.equal(admission.total(), 0)
 })
 
 t.test('[http/public.29] in a host application', async t => {
@@ -489,7 +489,7 @@ const WORDS = [
 ]
 
 t.test('[http/public.30, http/public.12] generated nonsense among good requests', async t => {
-  const { open, runtime, pool } = await serve(t)
+  const { open, runtime, admission } = await serve(t)
   runtime.answer = (call, own) => own.reply(call, 200, {}, String(headerOfCall(call).path))
   let state = 20261121
   const random = (below: number) => {
@@ -523,5 +523,5 @@ t.test('[http/public.30, http/public.12] generated nonsense among good requests'
   for (let round = 0; round < 400; round += 8) {
     await Promise.all(Array.from({ length: 8 }, (_, i) => run(round + i)))
   }
-  t.equal(pool.total(), 0)
+  t.equal(admission.total(), 0)
 })

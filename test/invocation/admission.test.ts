@@ -1,7 +1,7 @@
 import t from 'tap'
 import type { FunctionVersion, WorkerPoolPolicy } from '../../lib/core/catalog.ts'
 import type { GatewayError } from '../../lib/core/errors.ts'
-import { type Applicant, type FunctionPlaces, WorkerPool } from '../../lib/invocation/admission.ts'
+import { Admission, type AdmissionCall, type FunctionSlots } from '../../lib/invocation/admission.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { makeFn } from '../helpers/fn.ts'
 
@@ -19,11 +19,11 @@ const POOL: WorkerPoolPolicy = {
 const pooled = (fields: Partial<WorkerPoolPolicy> = {}, name = 'hello') =>
   makeFn({ name, policy: { workerPool: { ...POOL, ...fields } } })
 
-class Call implements Applicant {
-  admission: 'outside' | 'queued' | 'active' = 'outside'
-  places: FunctionPlaces | null = null
-  queuePrevious: Applicant | null = null
-  queueNext: Applicant | null = null
+class Call implements AdmissionCall {
+  phase: AdmissionCall['phase'] = 'new'
+  slots: FunctionSlots | null = null
+  queuePrevious: AdmissionCall | null = null
+  queueNext: AdmissionCall | null = null
   queueTimer: NodeJS.Timeout | null = null
   refusal: GatewayError | null = null
   readonly fn: FunctionVersion
@@ -33,6 +33,11 @@ class Call implements Applicant {
   constructor(fn: FunctionVersion, log: Call[] = []) {
     this.fn = fn
     this.log = log
+  }
+
+  get where(): 'outside' | 'queued' | 'active' {
+    if (this.slots === null) return 'outside'
+    return this.phase === 'queued' ? 'queued' : 'active'
   }
 
   onAdmitted(): void {
@@ -47,31 +52,31 @@ class Call implements Applicant {
 
 function setup() {
   const clock = new FakeClock()
-  const pool = new WorkerPool(clock)
+  const admission = new Admission(clock)
   const log: Call[] = []
   const enter = (fn: FunctionVersion) => {
     const call = new Call(fn, log)
-    const outcome = pool.enter(call)
+    const outcome = admission.enter(call)
     if (outcome !== null && outcome !== 'queued') call.refusal = outcome
     return call
   }
   const counts = (index = 0) => {
-    const { active, queued } = pool.snapshot()[index]!
+    const { active, queued } = admission.snapshot()[index]!
     return { active, queued }
   }
-  return { clock, pool, log, enter, counts }
+  return { clock, admission, log, enter, counts }
 }
 
 t.test('[invocation/admission.1, invocation/admission.2] max_concurrency alone', async t => {
   for (const workerPool of [null, { ...POOL, enabled: false, maxWorkers: 9 }]) {
-    const { pool, enter, counts } = setup()
+    const { admission, enter, counts } = setup()
     const fn = makeFn({ policy: { maxConcurrency: 2, workerPool } })
     const first = enter(fn)
     enter(fn)
     const third = enter(fn)
     t.match(third.refusal, { status: 429, message: 'concurrency limit reached', headers: { 'Retry-After': '1' } })
     t.same(counts(), { active: 2, queued: 0 })
-    pool.leave(first)
+    admission.leave(first)
     t.equal(enter(fn).refusal, null)
     t.equal(enter(makeFn({ version: 'v2', policy: { maxConcurrency: 2 } })).refusal, null, 'another version')
   }
@@ -88,7 +93,7 @@ t.test(
       const fn = pooled({ maxWorkers: 2, maxQueue: 1, overflowStatus })
       const calls = [enter(fn), enter(fn), enter(fn), enter(fn)]
       t.same(
-        calls.map(call => call.admission),
+        calls.map(call => call.where),
         ['active', 'active', 'queued', 'outside'],
       )
       t.match(calls[3]!.refusal, {
@@ -98,27 +103,27 @@ t.test(
         headers: { 'Retry-After': '1' },
       })
       t.same(counts(), { active: 2, queued: 1 })
-      t.equal(enter(pooled({}, 'other')).admission, 'active', 'another function is free')
+      t.equal(enter(pooled({}, 'other')).where, 'active', 'another function is free')
     }
     const { enter } = setup()
     const wide = makeFn({ policy: { maxConcurrency: 1, workerPool: { ...POOL, maxWorkers: 3 } } })
     t.same(
-      [enter(wide), enter(wide), enter(wide), enter(wide)].map(call => call.admission),
+      [enter(wide), enter(wide), enter(wide), enter(wide)].map(call => call.where),
       ['active', 'active', 'active', 'queued'],
     )
   },
 )
 
 t.test('[invocation/admission.5] first come, first served', async t => {
-  const { pool, log, enter } = setup()
+  const { admission, log, enter } = setup()
   const fn = pooled({ maxQueue: 100 })
   let running = enter(fn)
   const waiting = Array.from({ length: 20 }, () => enter(fn))
-  for (const index of [3, 0, 19, 7]) pool.leave(waiting[index]!)
+  for (const index of [3, 0, 19, 7]) admission.leave(waiting[index]!)
   const late = enter(fn)
   const expected = [...waiting.filter((_, index) => ![3, 0, 19, 7].includes(index)), late]
   for (const _ of expected) {
-    pool.leave(running)
+    admission.leave(running)
     running = log.at(-1)!
   }
   t.same(
@@ -128,7 +133,7 @@ t.test('[invocation/admission.5] first come, first served', async t => {
 })
 
 t.test('[invocation/admission.6] the wait ends', async t => {
-  const { clock, pool, enter, counts } = setup()
+  const { clock, admission, enter, counts } = setup()
   const fn = pooled()
   const running = enter(fn)
   const first = enter(fn)
@@ -139,8 +144,8 @@ t.test('[invocation/admission.6] the wait ends', async t => {
   clock.advance(1)
   t.match(first.refusal, { status: 503, message: 'worker pool queue timeout', headers: { 'Retry-After': '1' } })
   t.same(counts(), { active: 1, queued: 1 })
-  pool.leave(running)
-  t.equal(second.admission, 'active')
+  admission.leave(running)
+  t.equal(second.where, 'active')
   clock.advance(5000)
   t.equal(second.refusal, null, 'no timer is left')
   t.equal(clock.pending, 0)
@@ -151,15 +156,15 @@ t.test('[invocation/admission.6] the wait ends', async t => {
 })
 
 t.test('[invocation/admission.7] leaving the queue frees the place in it', async t => {
-  const { clock, pool, enter, counts } = setup()
+  const { clock, admission, enter, counts } = setup()
   const fn = pooled({ maxQueue: 1 })
   enter(fn)
   const waiting = enter(fn)
   t.ok(enter(fn).refusal)
-  pool.leave(waiting)
+  admission.leave(waiting)
   t.same(counts(), { active: 1, queued: 0 })
   t.equal(clock.pending, 0)
-  t.equal(enter(fn).admission, 'queued')
+  t.equal(enter(fn).where, 'queued')
 })
 
 t.test('[invocation/admission.8] counts return to zero, whatever happens in whatever order', async t => {
@@ -169,7 +174,7 @@ t.test('[invocation/admission.8] counts return to zero, whatever happens in what
       state = (state * 1103515245 + 12345) % 2147483648
       return Math.floor((state / 2147483648) * below)
     }
-    const { clock, pool, enter } = setup()
+    const { clock, admission, enter } = setup()
     const limits = { maxWorkers: 1 + random(4), maxQueue: random(6), queueTimeoutMs: random(3) * 50 }
     const fns = [pooled(limits, 'a'), pooled(limits, 'b'), makeFn({ name: 'c', policy: { maxConcurrency: 2 } })]
     const calls: Call[] = []
@@ -178,63 +183,63 @@ t.test('[invocation/admission.8] counts return to zero, whatever happens in what
       if (action < 5) {
         const call = enter(fns[random(3)]!)
         // Some end the moment they are admitted, as with a runtime that is down.
-        if (random(4) === 0) call.admitted = admitted => pool.leave(admitted)
+        if (random(4) === 0) call.admitted = admitted => admission.leave(admitted)
         calls.push(call)
       } else if (action < 9) {
         const call = calls[random(calls.length)]
-        if (call !== undefined) for (let times = random(3); times >= 0; times--) pool.leave(call)
+        if (call !== undefined) for (let times = random(3); times >= 0; times--) admission.leave(call)
       } else {
         clock.advance(random(60))
       }
-      for (const { active, queued, max_workers, max_queue, key } of pool.snapshot()) {
+      for (const { active, queued, max_workers, max_queue, key } of admission.snapshot()) {
         const own = calls.filter(call => call.fn.key === key)
         if (active > max_workers || queued > max_queue) t.fail(`seed ${seed}: over the limits`)
         if (queued > 0 && active < max_workers) t.fail(`seed ${seed}: a call waits while a worker is free`)
-        if (active !== own.filter(call => call.admission === 'active').length) t.fail(`seed ${seed}: active drifts`)
-        if (queued !== own.filter(call => call.admission === 'queued').length) t.fail(`seed ${seed}: queued drifts`)
+        if (active !== own.filter(call => call.where === 'active').length) t.fail(`seed ${seed}: active drifts`)
+        if (queued !== own.filter(call => call.where === 'queued').length) t.fail(`seed ${seed}: queued drifts`)
       }
     }
-    for (const call of calls) pool.leave(call)
-    for (const call of calls) pool.leave(call)
-    t.equal(pool.total(), 0, `seed ${seed}`)
+    for (const call of calls) admission.leave(call)
+    for (const call of calls) admission.leave(call)
+    t.equal(admission.total(), 0, `seed ${seed}`)
     t.equal(clock.pending, 0, `seed ${seed}: no timer is left`)
   }
 })
 
 t.test('[invocation/admission.9, invocation/admission.12] a reload keeps counts and adopts limits', async t => {
-  const { pool, log, enter, counts } = setup()
+  const { admission, log, enter, counts } = setup()
   const fn = pooled({ maxQueue: 5 })
   const calls = [enter(fn), enter(fn), enter(fn), enter(fn)]
   const wider = pooled({ maxWorkers: 3, maxQueue: 5 })
-  pool.adopt(new Map([[wider.key, wider]]))
+  admission.adopt(new Map([[wider.key, wider]]))
   t.same(counts(), { active: 3, queued: 1 })
   t.same(log, calls.slice(1, 3))
   const narrower = pooled({ maxWorkers: 1, maxQueue: 0 })
-  pool.adopt(new Map([[narrower.key, narrower]]))
+  admission.adopt(new Map([[narrower.key, narrower]]))
   t.same(counts(), { active: 3, queued: 1 }, 'who is in stays in')
   t.ok(enter(narrower).refusal)
-  t.same(pool.snapshot(), [
+  t.same(admission.snapshot(), [
     { key: fn.key, active: 3, queued: 1, max_workers: 1, max_queue: 0, overflows: 1, queue_timeouts: 0 },
   ])
-  pool.adopt(new Map())
-  t.equal(pool.snapshot().length, 1, 'a function that is gone and still busy')
-  for (const call of calls) pool.leave(call)
-  pool.adopt(new Map())
-  t.same(pool.snapshot(), [])
+  admission.adopt(new Map())
+  t.equal(admission.snapshot().length, 1, 'a function that is gone and still busy')
+  for (const call of calls) admission.leave(call)
+  admission.adopt(new Map())
+  t.same(admission.snapshot(), [])
 })
 
 t.test('[invocation/admission.11] ten thousand waiting calls that end at once', async t => {
-  const { pool, log, enter, counts } = setup()
+  const { admission, log, enter, counts } = setup()
   const fn = pooled({ maxQueue: 10_000 })
   const running = enter(fn)
-  for (let i = 0; i < 10_000; i++) enter(fn).admitted = call => pool.leave(call)
-  pool.leave(running)
+  for (let i = 0; i < 10_000; i++) enter(fn).admitted = call => admission.leave(call)
+  admission.leave(running)
   t.equal(log.length, 10_000)
   t.same(counts(), { active: 0, queued: 0 })
 })
 
 t.test('[invocation/admission.8] a callback that throws leaves the queue usable', async t => {
-  const { pool, log, enter } = setup()
+  const { admission, log, enter } = setup()
   const fn = pooled()
   const running = enter(fn)
   const bad = enter(fn)
@@ -242,7 +247,7 @@ t.test('[invocation/admission.8] a callback that throws leaves the queue usable'
   bad.admitted = () => {
     throw new Error('bad')
   }
-  t.throws(() => pool.leave(running), /bad/)
-  pool.leave(bad)
+  t.throws(() => admission.leave(running), /bad/)
+  admission.leave(bad)
   t.equal(log.at(-1), good)
 })

@@ -51,7 +51,7 @@ t.test(
 )
 
 t.test('[invocation/admission.1, invocation/event.12] one counter for all doors, and refusals as values', async t => {
-  const { handle, invoker, runtime, pool } = makePublic({ '/hello': makeFn({ policy: { maxConcurrency: 1 } }) })
+  const { handle, invoker, runtime, admission } = makePublic({ '/hello': makeFn({ policy: { maxConcurrency: 1 } }) })
   const fn = makeFn({ policy: { maxConcurrency: 1, maxBodyBytes: 3, methods: ['GET'] } })
   const request = { fn, id: 'i', method: 'GET', path: '/hello' }
   runtime.answer = () => {}
@@ -68,7 +68,7 @@ t.test('[invocation/admission.1, invocation/event.12] one counter for all doors,
   t.match(await invokeInternal(invoker, { ...request, body: '1234' }), { status: 413 })
   const odd = makeFn({ name: 'odd', policy: { adapter: null, adapterName: 'x' } })
   t.match(await invokeInternal(invoker, { ...request, fn: odd }), { status: 500, error: { code: 'LOAD_FAILED' } })
-  t.equal(pool.total(), 0)
+  t.equal(admission.total(), 0)
 })
 
 t.test('[invocation/event.12] streams are collected, up to a limit', async t => {
@@ -97,16 +97,16 @@ t.test('[invocation/event.12] streams are collected, up to a limit', async t => 
 })
 
 t.test('[invocation/event.13] an internal call can be stopped', async t => {
-  const { invoker, runtime, pool } = makePublic({})
+  const { invoker, runtime, admission } = makePublic({})
   runtime.answer = () => {}
   const request = { fn: makeFn(), id: 'i', method: 'GET', path: '/' }
   const stop = new AbortController()
   const running = invokeInternal(invoker, { ...request, signal: stop.signal })
-  t.equal(pool.total(), 1)
+  t.equal(admission.total(), 1)
   stop.abort()
   t.match(await running, { status: 0, error: { message: 'call canceled' } })
   t.equal(runtime.abandoned.length, 1)
   t.match(await invokeInternal(invoker, { ...request, signal: stop.signal }), { status: 0 })
   t.equal(runtime.calls.length, 1)
-  t.equal(pool.total(), 0)
+  t.equal(admission.total(), 0)
 })

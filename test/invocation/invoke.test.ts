@@ -1,34 +1,29 @@
 import t from 'tap'
 import type { FunctionVersion } from '../../lib/core/catalog.ts'
 import { GatewayError } from '../../lib/core/errors.ts'
-import { type EdgeHandler, InvokeCall, Invoker } from '../../lib/invocation/invoke.ts'
-import type { ReplyHead } from '../../lib/invocation/response.ts'
-import { WorkerPool } from '../../lib/invocation/admission.ts'
+import { Call, type EdgeHandler, Invoker } from '../../lib/invocation/invoke.ts'
+import { Admission } from '../../lib/invocation/admission.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { FakeRuntime } from '../helpers/fake-runtime.ts'
 import { makeFn } from '../helpers/fn.ts'
 
 /** Writes down what arrives. */
-class TestCall extends InvokeCall {
-  readonly seen: string[] = []
-
-  protected override deliver(head: ReplyHead, body: Buffer, stream: boolean): void {
-    this.seen.push(`${stream ? 'stream' : 'answer'} ${head.status} ${body}`)
-  }
-
-  protected override deliverChunk(body: Buffer): void {
-    this.seen.push(`chunk ${body}`)
-  }
-
-  protected override deliverEnd(error: GatewayError | null): void {
-    this.seen.push(`end ${error?.code ?? 'ok'}`)
-  }
-
+class TestCall extends Call {
+  readonly seen: string[]
   refusal: GatewayError | null = null
 
-  protected override refuse(error: GatewayError): void {
-    this.refusal = error
-    this.seen.push(`refused ${error.status} ${error.message}`)
+  constructor(fn: FunctionVersion, invoker: Invoker) {
+    const seen: string[] = []
+    super(fn, invoker, {
+      onHead: (head, body, stream) => seen.push(`${stream ? 'stream' : 'answer'} ${head.status} ${body}`),
+      onChunk: body => seen.push(`chunk ${body}`),
+      onEnd: error => seen.push(`end ${error?.code ?? 'ok'}`),
+      onError: error => {
+        this.refusal = error
+        seen.push(`refused ${error.status} ${error.message}`)
+      },
+    })
+    this.seen = seen
   }
 }
 
@@ -38,12 +33,12 @@ function setup(edge: EdgeHandler | null = null) {
   const clock = new FakeClock()
   const runtime = new FakeRuntime()
   runtime.answer = () => {}
-  const pool = new WorkerPool(clock)
+  const admission = new Admission(clock)
   const logs: string[] = []
   const invoker = new Invoker({
     clock,
     dispatcher: runtime,
-    pool,
+    admission,
     edge,
     onLog: (_call, stream, text) => logs.push(`${stream} ${text}`),
   })
@@ -52,7 +47,7 @@ function setup(edge: EdgeHandler | null = null) {
     invoker.start(call)
     return call
   }
-  return { clock, runtime, pool, invoker, logs, start }
+  return { clock, runtime, admission, invoker, logs, start }
 }
 
 t.test('[invocation/response.8, invocation/admission.8] a call is settled once, whatever comes after', async t => {
@@ -84,12 +79,12 @@ t.test('[invocation/response.8, invocation/admission.8] a call is settled once, 
     [['stream', 'abandon', 'chunk', 'end'], ['stream 200 ']],
   ]
   for (const [steps, expected] of cases) {
-    const { pool, start } = setup()
+    const { admission, start } = setup()
     const call = start()
-    t.equal(pool.total(), 1)
+    t.equal(admission.total(), 1)
     for (const step of steps) events[step]!(call)
     t.same(call.seen, expected, steps.join(' '))
-    t.equal(pool.total(), 0, steps.join(' '))
+    t.equal(admission.total(), 0, steps.join(' '))
   }
 })
 
@@ -132,7 +127,7 @@ t.test('[invocation/admission.5, invocation/admission.11] the next call starts w
 })
 
 t.test('[invocation/response.10] no worker set for a function, or one that throws', async t => {
-  const { runtime, pool, start } = setup()
+  const { runtime, admission, start } = setup()
   runtime.setOf = () => {
     throw new GatewayError('RUNTIME_DOWN', 'runtime down: php is not enabled')
   }
@@ -142,7 +137,7 @@ t.test('[invocation/response.10] no worker set for a function, or one that throw
     throw new Error('defect')
   }
   t.same(start().seen, ['refused 500 gateway exception'])
-  t.equal(pool.total(), 0)
+  t.equal(admission.total(), 0)
 })
 
 t.test('[invocation/response.9] the edge directive', async t => {
@@ -152,9 +147,9 @@ t.test('[invocation/response.9] the edge directive', async t => {
   without.runtime.replyText(call, '{"proxy":{"path":"/x"}}')
   t.same(call.seen, [why], 'no proxy to do it')
 
-  let pending: InvokeCall | null = null
+  let pending: Call | null = null
   let stopped = 0
-  const { runtime, pool, start } = setup((edgeCall, directive, body) => {
+  const { runtime, admission, start } = setup((edgeCall, directive, body) => {
     pending = edgeCall
     edgeCall.stopEdge = () => {
       stopped += 1
@@ -168,7 +163,7 @@ t.test('[invocation/response.9] the edge directive', async t => {
   const fn = makeFn({ policy: { edge: EDGE } })
   const proxied = start(fn)
   runtime.replyText(proxied, '{"proxy":{"path":"/x"}}')
-  t.equal(pool.total(), 1, 'the place is kept')
+  t.equal(admission.total(), 1, 'the place is kept')
   pending!.answer({ status: 200, headers: [], hasBody: true, length: null, proxy: null }, Buffer.from('up'), true)
   pending!.answerChunk(Buffer.from('x'))
   let taken = 0
@@ -179,7 +174,7 @@ t.test('[invocation/response.9] the edge directive', async t => {
   t.equal(taken, 7)
   pending!.answerEnd(null)
   t.same(proxied.seen, ['stream 200 up', 'chunk x', 'end ok'])
-  t.equal(pool.total(), 0)
+  t.equal(admission.total(), 0)
 
   const left = start(fn)
   runtime.replyText(left, '{"proxy":{"path":"/x"}}')
@@ -192,7 +187,7 @@ t.test('[invocation/response.9] the edge directive', async t => {
   const streamed = start(fn)
   streamed.onReply('{"proxy":{}}', Buffer.alloc(0), true)
   t.match(streamed.seen, [/^refused 502 invalid runtime response: a proxy directive cannot be streamed/])
-  t.equal(pool.total(), 0)
+  t.equal(admission.total(), 0)
 })
 
 t.test('[invocation/admission.8] random aborts, timeouts, crashes and exceptions leave no place taken', async t => {
@@ -208,12 +203,7 @@ t.test('[invocation/admission.8] random aborts, timeouts, crashes and exceptions
       policy: { edge: EDGE, workerPool: { ...pool, maxWorkers, maxQueue: 3, overflowStatus: 503 } },
     }),
   )
-  const {
-    clock,
-    runtime,
-    pool: places,
-    start,
-  } = setup(call => {
+  const { clock, runtime, admission, start } = setup(call => {
     if (random(2) === 0) throw new Error('edge defect')
     call.answer(
       { status: 200, headers: [], hasBody: true, length: null, proxy: null },
@@ -243,7 +233,7 @@ t.test('[invocation/admission.8] random aborts, timeouts, crashes and exceptions
     if (calls.length > 50) calls.shift()!.abandon()
   }
   for (const call of calls) call.abandon()
-  t.equal(places.total(), 0)
+  t.equal(admission.total(), 0)
   t.equal(clock.pending, 0)
 })
 
@@ -273,5 +263,21 @@ t.test('[invocation/response.5] an answer that is none names the file of its fun
     t.match(call.refusal, { code: 'CONTRACT_BROKEN', status: 502, detail: { file: 'users/[id].js' } })
     t.equal(call.refusal!.message, message)
   }
+  t.end()
+})
+
+t.test('[invocation/admission.6] a call that waited too long is told so, once', t => {
+  const { runtime, admission, clock, start } = setup()
+  const fn = makeFn({ policy: { maxConcurrency: 1, defaultQueue: { maxQueue: 5, timeoutMs: 100 } } })
+  const running = start(fn)
+  const waiting = start(fn)
+  t.equal(waiting.phase, 'queued')
+  clock.advance(100)
+  t.same([waiting.seen, waiting.phase], [['refused 429 concurrency queue timeout'], 'done'])
+  waiting.fail(new GatewayError('INTERNAL', 'again'))
+  waiting.abandon()
+  t.equal(waiting.seen.length, 1)
+  runtime.reply(running, 200)
+  t.same([runtime.calls.length, admission.total(), clock.pending], [1, 0, 0])
   t.end()
 })
