@@ -1,5 +1,5 @@
 import { execFileSync, spawnSync } from 'node:child_process'
-import { cpSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -44,19 +44,31 @@ t.test('[package.2] one lowest version of Node', async t => {
   t.match(readFileSync(join(root, 'README.md'), 'utf8'), `Node ${major}.${minor} or later`)
 })
 
-t.test('[package.3, package.4] what is packed resolves, and runs nothing when it is installed', async t => {
+const tsc = join(root, 'node_modules/typescript/bin/tsc')
+
+/** The package as it is packed, in a folder of its own. Building takes seconds: it is done once. */
+function buildPackage() {
   const folder = mkdtempSync(join(tmpdir(), 'fngw-pack-'))
   t.teardown(() => rmSync(folder, { recursive: true, force: true }))
   const manifest = readJson('package.json')
   for (const name of ['package.json', ...manifest.files.filter((name: string) => name !== 'dist')])
     cpSync(join(root, name), join(folder, name), { recursive: true })
-  const tsc = join(root, 'node_modules/typescript/bin/tsc')
-  const built = spawnSync(process.execPath, [tsc, '-p', 'tsconfig.build.json', '--outDir', join(folder, 'dist')], {
-    cwd: root,
-    encoding: 'utf8',
-  })
-  t.equal(built.status, 0, built.stdout)
+  const { status, stdout } = spawnSync(
+    process.execPath,
+    [tsc, '-p', 'tsconfig.build.json', '--outDir', join(folder, 'dist')],
+    {
+      cwd: root,
+      encoding: 'utf8',
+    },
+  )
+  if (status !== 0) throw new Error(stdout)
+  return { folder, manifest }
+}
 
+const built = buildPackage()
+
+t.test('[package.3, package.4] what is packed resolves, and runs nothing when it is installed', async t => {
+  const { folder, manifest } = built
   const { messages } = await publint({ pkgDir: folder, strict: true, pack: false })
   t.same(
     messages.map(message => formatMessage(message, manifest)),
@@ -74,4 +86,63 @@ t.test('[package.3, package.4] what is packed resolves, and runs nothing when it
     [],
   )
   for (const script of ['preinstall', 'install', 'postinstall', 'prepare']) t.notOk(script in manifest.scripts, script)
+})
+
+/** A program of somebody who uses the package; every name is used as a value, a type, or both. */
+const PROGRAM = `
+const make: (options?: GatewayOptions) => Promise<Gateway> = createGateway
+export async function main(): Promise<number> {
+  const gateway = await make({ functionsRoot: '.', port: 0 })
+  const answer: InjectResponse = await gateway.inject({ url: '/x', query: { a: 1 }, payload: {} })
+  const page: Response = await gateway.fetch('http://localhost/x')
+  const { url, control }: GatewayListening = await gateway.listen()
+  const handler: FnHandler = (event: FnEvent) => ({ status: 200, body: event.method + url + (control?.url ?? '') })
+  try {
+    await gateway.close()
+  } catch (error) {
+    if (error instanceof GatewayError) console.log(error.code satisfies ErrorCode)
+    if (error instanceof ListenError) console.log(error.port)
+    if (error instanceof SettingsError) console.log(error.problems.length)
+  }
+  // @ts-expect-error: the types are there, not any.
+  gateway.nonsense()
+  return answer.status + page.status + handler.length
+}
+`
+const NAMES =
+  'createGateway, GatewayError, ListenError, SettingsError, type ErrorCode, type FnEvent, type FnHandler, type Gateway, type GatewayListening, type GatewayOptions, type InjectResponse'
+
+t.test('[package.5] types and values are found by modules and by CommonJS', async t => {
+  const { folder } = built
+  symlinkSync(join(root, 'node_modules'), join(folder, 'node_modules'))
+  const user = join(folder, 'user')
+  mkdirSync(join(user, 'node_modules/@types'), { recursive: true })
+  symlinkSync(folder, join(user, 'node_modules/fngw'))
+  for (const name of ['@types/node', 'undici-types'])
+    symlinkSync(join(root, 'node_modules', name), join(user, 'node_modules', name))
+  writeFileSync(join(user, 'package.json'), '{}')
+  writeFileSync(join(user, 'program.cts'), `import { ${NAMES} } from 'fngw'\n${PROGRAM}`)
+  writeFileSync(join(user, 'program.mts'), `import { ${NAMES} } from 'fngw'\n${PROGRAM}`)
+  for (const [files, ...options] of [
+    [['program.cts', 'program.mts'], '--module', 'node16'],
+    [['program.cts', 'program.mts'], '--module', 'nodenext'],
+    [['program.mts'], '--module', 'esnext', '--moduleResolution', 'bundler'],
+  ] as const) {
+    const given = ['--noEmit', '--strict', '--target', 'es2022', '--types', 'node', ...options, ...files]
+    const { stdout } = spawnSync(process.execPath, [tsc, ...given], { cwd: user, encoding: 'utf8' })
+    t.equal(stdout, '', options.join(' '))
+  }
+
+  const run = (text: string, ...options: string[]): string =>
+    execFileSync(process.execPath, [...options, '--eval', text], { cwd: user, encoding: 'utf8' }).trim()
+  const required = run("console.log(Object.keys(require('fngw')).sort().join())")
+  const imported = run("console.log(Object.keys(await import('fngw')).sort().join())", '--input-type=module')
+  t.equal(required.replace('__esModule,', ''), imported, 'the same values')
+  const declared = readFileSync(join(root, 'cjs/index.d.cts'), 'utf8').matchAll(/declare const (\w+)/g)
+  t.same([...declared].map(([, name]) => name).sort(), imported.split(','), 'every value is declared')
+  t.equal(
+    run("import('fngw').then(m => console.log(m.createGateway === require('fngw').createGateway))"),
+    'true',
+    'one copy',
+  )
 })
