@@ -7,11 +7,13 @@ import { SettingsError } from '../lib/index.ts'
 import { packageFile } from '../lib/runtime/package-files.ts'
 import { createOutput } from './output.ts'
 import { createProgram } from './program.ts'
+import { toProgramName } from './program-name.ts'
 import { CommandError, UsageError } from './usage-error.ts'
 
 const { version } = JSON.parse(readFileSync(packageFile('package.json'), 'utf8')) as { version: string }
 const { stdin, stdout, stderr } = process
 const output = createOutput(stdout, stderr, process.env)
+const program = toProgramName(process.argv[1] ?? 'fngw', process.env, process.cwd())
 const terminal = stdin.isTTY && stderr.isTTY ? { input: stdin, output: stderr } : null
 
 function fail(message: string, exitCode: number): void {
@@ -20,7 +22,7 @@ function fail(message: string, exitCode: number): void {
 }
 
 try {
-  await createProgram({ output, version, terminal }).parseAsync()
+  await createProgram({ output, version, program, terminal }).parseAsync()
 } catch (error) {
   // Commander has printed its own message; help and version are no failures.
   if (error instanceof CommanderError) process.exitCode = error.exitCode === 0 ? 0 : 2

@@ -8,7 +8,6 @@ import type { KeyInput } from './hot-keys.ts'
 import { toWarningText } from './banner.ts'
 import { type InitFlags, runInit } from './init-command.ts'
 import type { Output } from './output.ts'
-import { toProgramName } from './program-name.ts'
 import { toExplanationText, toRouteLines } from './routes.ts'
 import { serve } from './serve.ts'
 import { addSettingFlags, toFlags } from './setting-flags.ts'
@@ -17,6 +16,8 @@ import { TEMPLATE_NAMES } from './templates.ts'
 export interface ProgramOptions {
   output: Output
   version: string
+  /** How `fngw` is typed here. */
+  program: string
   /** null where nobody can answer or press keys. */
   terminal: (Terminal & { input: KeyInput }) | null
 }
@@ -73,7 +74,7 @@ function addServe(
   name: 'dev' | 'run',
   description: string,
   defaults: GatewayOptions['defaults'],
-  { output, version, terminal }: ProgramOptions,
+  { output, version, program: called, terminal }: ProgramOptions,
 ): void {
   const command = program.command(name).description(description).argument('[dir]', 'Functions root.')
   addSettingFlags(command, { defaults: defaults ?? {}, shown: null })
@@ -84,11 +85,19 @@ function addServe(
   command.action(async (dir: string | undefined) => {
     const { json, open } = command.opts<CommonFlags & { open?: boolean }>()
     const gateway = toGatewayOptions(command, dir, defaults)
-    process.exitCode = await serve({ gateway, json: json === true, open: open === true, output, version, terminal })
+    process.exitCode = await serve({
+      gateway,
+      json: json === true,
+      open: open === true,
+      output,
+      version,
+      program: called,
+      terminal,
+    })
   })
 }
 
-function addInit(program: Command, { output, version, terminal }: ProgramOptions): void {
+function addInit(program: Command, { output, version, program: called, terminal }: ProgramOptions): void {
   program
     .command('init')
     .description('Write a function to start from; nothing is overwritten.')
@@ -105,7 +114,6 @@ function addInit(program: Command, { output, version, terminal }: ProgramOptions
     .addHelpText('after', '\nIt goes into "functions-dir" of fngw.json.\n\nExample:\n  fngw init hello -t python')
     .action(async (name: string | undefined, flags: InitFlags) => {
       const cwd = process.cwd()
-      const called = toProgramName(process.argv[1] ?? 'fngw', process.env, cwd)
       output.result(await runInit(name, flags, { cwd, env: process.env, terminal, program: called, version }))
     })
 }

@@ -26,6 +26,8 @@ interface ServeOptions {
   output: Output
   /** `fngw` version. */
   version: string
+  /** How `fngw` is typed here. */
+  program: string
   /** Where keys are pressed; null where there is nobody. */
   terminal: { input: KeyInput } | null
 }
@@ -47,10 +49,10 @@ async function listen(gateway: Gateway, show: Show): Promise<GatewayListening> {
   }
 }
 
-function createShow({ settings }: Gateway, { json, output, version }: ServeOptions): Show {
+function createShow({ settings }: Gateway, { json, output, version, program }: ServeOptions): Show {
   if (json) return createEventShow(output, settings.production)
   if (settings.logFormat === 'json') return createLogShow(output)
-  return createTextShow({ output, version, production: settings.production })
+  return createTextShow({ output, version, program, production: settings.production })
 }
 
 /**

@@ -15,11 +15,13 @@ export interface TextOptions {
   output: Output
   /** `fngw` version. */
   version: string
+  /** How `fngw` is typed here. */
+  program: string
   /** True writes access lines to standard output and names requests by id, as a log wants it. */
   production: boolean
 }
 
-export function createTextShow({ output, version, production }: TextOptions): Show {
+export function createTextShow({ output, version, program, production }: TextOptions): Show {
   const { style } = output
   const format = new AccessLogFormat()
   const status = output.hasStatus ? createBuildStatus(output) : null
@@ -27,7 +29,7 @@ export function createTextShow({ output, version, production }: TextOptions): Sh
   return {
     note: text => output.note(text),
     ready(gateway, url) {
-      output.note(toBanner({ gateway, url, version, output }))
+      output.note(toBanner({ gateway, url, version, program, output }))
       output.result(`ready ${url}`)
     },
     follow(gateway) {

@@ -11,6 +11,7 @@ import { type Catalog, CatalogLoader, type CatalogSteps, findFunction } from './
 import type { OuterEnv } from './config/env-layers.ts'
 import { checkRoot, createOuterEnvReader, loadSettings } from './config/project-file.ts'
 import { type ResolvedSettings, resolveSettings, type SettingSource, type Settings } from './config/settings.ts'
+import { toAccessWarnings } from './control/access.ts'
 import { CONTROL_PATHS, ControlPlane } from './control/control-plane.ts'
 import { type GatewayState, toCatalogRecord, toHealthRecord } from './control/records.ts'
 import { type Clock, systemClock } from './core/clock.ts'
@@ -131,7 +132,7 @@ class FunctionGateway implements Gateway {
     this.settings = settings
     this.sources = sources
     this.#host = host
-    this.#settingWarnings = warnings
+    this.#settingWarnings = [...warnings, ...toAccessWarnings(settings)]
     this.#configLoadedAt = clock.wall()
     const functionsRoot = settings.logFiles ? settings.functionsRoot : null
     this.#journal = new Journal({ clock, functionsRoot, accessLog: settings.accessLog })

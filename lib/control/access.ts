@@ -2,7 +2,7 @@
 
 import { timingSafeEqual } from 'node:crypto'
 import { isIP } from 'node:net'
-import { GatewayError } from '../core/errors.ts'
+import { GatewayError, type Warning } from '../core/errors.ts'
 import { isJsonType } from '../core/http-text.ts'
 import type { Settings } from '../config/settings.ts'
 
@@ -125,4 +125,18 @@ export function checkAccess(caller: Caller, endpoint: EndpointAccess, flags: Acc
 /** True when paths, addresses and other inner facts may be shown: a local caller, or one with the token. */
 export function maySeeDetails(caller: Caller, flags: AccessFlags): boolean {
   return isAdminToken(caller.token, flags.adminToken) || isLocalCaller(caller, flags.consoleHosts)
+}
+
+/** A token beside an open door looks safer than it is: worth a word at the start. */
+export function toAccessWarnings({ consoleApiEnabled, consoleLocalOnly, adminToken }: AccessFlags): Warning[] {
+  if (!consoleApiEnabled || consoleLocalOnly || adminToken === null) return []
+  return [
+    {
+      code: 'CONTROL_OPEN',
+      path: '.',
+      message:
+        'FN_CONSOLE_LOCAL_ONLY is off: everybody may read /_fn/catalog and its like and reload, without the admin token',
+      hint: 'Leave FN_CONSOLE_LOCAL_ONLY on: callers with the token are let in from anywhere all the same.',
+    },
+  ]
 }

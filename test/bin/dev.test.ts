@@ -34,6 +34,7 @@ function processesWith(text: string): string[] {
 const PROGRAM = createProgram({
   output: createOutput(process.stdout, process.stderr, {}),
   version: '0',
+  program: 'fngw',
   terminal: null,
 })
 

@@ -1,5 +1,12 @@
 import t from 'tap'
-import { type AccessFlags, type Caller, checkAccess, isAdminToken, maySeeDetails } from '../../lib/control/access.ts'
+import {
+  type AccessFlags,
+  type Caller,
+  checkAccess,
+  isAdminToken,
+  maySeeDetails,
+  toAccessWarnings,
+} from '../../lib/control/access.ts'
 
 const flags: AccessFlags = {
   consoleApiEnabled: true,
@@ -160,4 +167,13 @@ t.test('[control/access.7] details are for local callers and token holders', asy
   t.ok(maySeeDetails(local, flags))
   t.notOk(maySeeDetails(remote, flags))
   t.ok(maySeeDetails({ ...remote, token: 's3cret-token' }, flags))
+})
+
+t.test('[control/access.10] a token beside an open door is a warning', async t => {
+  const open = { ...flags, consoleApiEnabled: true, consoleLocalOnly: false, adminToken: 'a'.repeat(32) }
+  t.match(toAccessWarnings(open), [
+    { code: 'CONTROL_OPEN', message: /without the admin token/, hint: /FN_CONSOLE_LOCAL_ONLY/ },
+  ])
+  for (const safe of [{ consoleLocalOnly: true }, { adminToken: null }, { consoleApiEnabled: false }])
+    t.same(toAccessWarnings({ ...open, ...safe }), [])
 })
