@@ -6,6 +6,7 @@ import { GatewayError, type Warning } from './core/errors.ts'
 import { toFunctionKey } from './core/identity.ts'
 import { SNAPSHOT_RULES } from './discovery/configs.ts'
 import { createDiscoverer, type Discoverer, type DiscoverOptions, type Discovery } from './discovery/discover.ts'
+import type { Revisions } from './discovery/functions.ts'
 import { readSnapshot, type Snapshot } from './discovery/snapshot.ts'
 import type { Step } from './http/exchange.ts'
 import type { ChosenHome } from './http/home.ts'
@@ -68,6 +69,8 @@ export interface CatalogSteps {
 
 interface CatalogOptions extends DiscoverOptions {
   rootPath: string
+  /** How often files changed that functions had loaded; without it no such file matters. */
+  revisions?: () => Revisions
   /** Wall clock, ms. */
   now: () => number
   /** What functions get from outside the root, read at each load. */
@@ -96,10 +99,10 @@ export class CatalogLoader {
 
   /** @param changed - files and folders below the root that may have changed; null looks at all of them */
   async load(changed: Iterable<string> | null): Promise<Catalog> {
-    const { rootPath, now, outerEnv, steps } = this.#options
+    const { rootPath, now, outerEnv, revisions, steps } = this.#options
     this.#snapshot = await readSnapshot({ rootPath, previous: this.#snapshot, changed, ...SNAPSHOT_RULES })
     const { shortage } = this.#snapshot
-    const discovery = this.#discoverer.discover(this.#snapshot, outerEnv())
+    const discovery = this.#discoverer.discover(this.#snapshot, outerEnv(), revisions?.())
     const routes = this.#routes.build(discovery.claims, discovery.functions)
     const { before, after, homes, warnings } = steps(discovery, routes)
     let records: RouteRecords | null = null

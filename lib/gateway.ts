@@ -20,6 +20,7 @@ import { keepTickShape } from './core/tick-shape.ts'
 import { toFunctionPath } from './core/versions.ts'
 import { type Builds, createBuilds } from './dependencies/resolve.ts'
 import type { Discovery } from './discovery/discover.ts'
+import { LoadedFiles } from './discovery/loaded-files.ts'
 import { toOffWarnings } from './discovery/runtime-off.ts'
 import { watchTree } from './discovery/watch.ts'
 import { EdgeProxy } from './edge/passthrough.ts'
@@ -120,6 +121,8 @@ class FunctionGateway implements Gateway {
   readonly #listeners: Listeners
   readonly #loader: CatalogLoader
   readonly #reloader: Reloader
+  /** Null where nobody edits the files. */
+  readonly #loaded: LoadedFiles | null
   readonly #lifecycle = { draining: false }
   readonly #configLoadedAt: number
   #catalog!: Catalog
@@ -137,6 +140,7 @@ class FunctionGateway implements Gateway {
     const functionsRoot = settings.logFiles ? settings.functionsRoot : null
     this.#journal = new Journal({ clock, functionsRoot, accessLog: settings.accessLog })
     this.#admission = new Admission(clock)
+    this.#loaded = settings.hotReload ? new LoadedFiles(settings.functionsRoot) : null
     this.#builds = this.#createBuilds()
     this.#runtimes = this.#createRuntimes()
     this.#edge = new EdgeProxy({ clock, listening: () => this.#listeners.all })
@@ -198,6 +202,7 @@ class FunctionGateway implements Gateway {
       toContext: fn => toStaticContext(fn),
       toPackDirs: () => [],
       onLog: (fn, stream, text) => this.#journal.output(fn, stream, text),
+      ...(this.#loaded && { onFiles: (fn, files) => this.#loaded?.report(fn, files) }),
       onFailure: (fn, error) => this.#journal.failure(fn, error),
       onEvent: ({ kind, runtime, index, text }) =>
         this.#journal.log(kind === 'up' ? 'debug' : 'warn', `${runtime} daemon ${index}: ${text}`),
@@ -258,6 +263,7 @@ class FunctionGateway implements Gateway {
       runtimes,
       namespaceDepth,
       forceUrl,
+      ...(this.#loaded && { revisions: () => this.#loaded!.revisions }),
       hasFunctionsDir: this.sources.functionsRoot?.source === 'file',
       defaults: { defaultTimeoutMs, defaultMaxConcurrency, defaultQueue, defaultMaxBodyBytes },
       now: () => this.#host.clock.wall(),
@@ -301,6 +307,7 @@ class FunctionGateway implements Gateway {
           onWarning: warning => this.#journal.warn(warning),
           clock: this.#host.clock,
           snapshot: () => this.#loader.snapshot,
+          loaded: this.#loaded,
         }),
       onFailure: error => this.#journal.log('error', `reload failed: ${String(error)}`),
     })
@@ -326,6 +333,7 @@ class FunctionGateway implements Gateway {
     const catalog = await this.#loader.load(changed)
     this.#catalog = catalog
     this.#admission.adopt(catalog.functions)
+    this.#loaded?.adopt(catalog.functions)
     this.#builds.retain(catalog.functions)
     this.#runtimeWarnings = this.#runtimes.retain(catalog.functions)
     this.#journal.warnNew(this.warnings)

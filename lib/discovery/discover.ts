@@ -7,7 +7,7 @@ import type { Warning } from '../core/errors.ts'
 import { ConfigReader } from './configs.ts'
 import { pathWarning } from './disk.ts'
 import { type DiscoverOptions, FolderFacts } from './folder.ts'
-import { FunctionMaker, settleKeys } from './functions.ts'
+import { FunctionMaker, type Revisions, settleKeys } from './functions.ts'
 import { addHandlers } from './handlers.ts'
 import type { Discovery, Part } from './part.ts'
 import { type DirNode, findFolder, type Snapshot } from './snapshot.ts'
@@ -16,9 +16,14 @@ import { type Context, ROOT_CONTEXT, sameContext, Visit } from './visit.ts'
 export type { DiscoverOptions } from './folder.ts'
 export type { Discovery } from './part.ts'
 
+const NO_REVISIONS: Revisions = new Map()
+
 export interface Discoverer {
-  /** Reads a snapshot. Folders seen before in the same surroundings cost nothing, and unchanged functions keep their objects. */
-  discover: (snapshot: Snapshot, outerEnv?: OuterEnv) => Discovery
+  /**
+   * Reads a snapshot. Folders seen before in the same surroundings cost nothing, and unchanged functions keep their objects.
+   * @param revisions - by key, how often a file that the function loaded has changed: no worker outlives one
+   */
+  discover: (snapshot: Snapshot, outerEnv?: OuterEnv, revisions?: Revisions) => Discovery
 }
 
 /** Discovers once. Equal snapshots give deeply equal outcomes. Never throws: what is wrong is a warning. */
@@ -31,16 +36,17 @@ export function createDiscoverer(options: DiscoverOptions): Discoverer {
   const configs = new ConfigReader()
   const facts = new FolderFacts(configs, options)
   let walk = new Walk(facts)
-  let last: { snapshot: Snapshot; outerEnv: OuterEnv; discovery: Discovery } | null = null
+  let last: { snapshot: Snapshot; outerEnv: OuterEnv; revisions: Revisions; discovery: Discovery } | null = null
   return {
-    discover(snapshot, outerEnv = NO_OUTER_ENV) {
-      if (last?.snapshot === snapshot && last.outerEnv === outerEnv) return last.discovery
+    discover(snapshot, outerEnv = NO_OUTER_ENV, revisions = NO_REVISIONS) {
+      const isSame = last?.snapshot === snapshot && last.outerEnv === outerEnv && last.revisions === revisions
+      if (last !== null && isSame) return last.discovery
       // What is remembered of folders holds environments.
       if (last?.outerEnv !== outerEnv) walk = new Walk(facts)
       const known = last?.discovery.byKey ?? new Map<string, FunctionVersion>()
       const maker = new FunctionMaker(snapshot.rootPath, options.defaults, known, outerEnv)
       const part = walk.folder(snapshot.root, ROOT_CONTEXT, maker)
-      const { functions, claims, warnings } = settleKeys(part.functions, part.targets, part.claims, maker)
+      const { functions, claims, warnings } = settleKeys(part, revisions, maker)
       const assets = findAssets(snapshot, configs, warnings)
       const discovery: Discovery = {
         functions,
@@ -51,7 +57,7 @@ export function createDiscoverer(options: DiscoverOptions): Discoverer {
         warnings: [...part.warnings, ...warnings],
         ignored: withoutHandlers(part.ignored, functions),
       }
-      last = { snapshot, outerEnv, discovery }
+      last = { snapshot, outerEnv, revisions, discovery }
       return discovery
     },
   }

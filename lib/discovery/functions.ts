@@ -128,34 +128,60 @@ export interface Settled {
 
 type Replacements = Map<FunctionVersion, FunctionVersion>
 
-/**
- * @param functions - what folders and file names made
- * @param targets - what `fn.routes.json` names; a handler that is a function already is not made twice
- */
-export function settleKeys(
-  functions: readonly FunctionVersion[],
-  targets: readonly FunctionVersion[],
-  claims: readonly Claim[],
-  maker: FunctionMaker,
-): Settled {
+/** By key of a function. */
+export type Revisions = ReadonlyMap<string, number>
+
+/** What a walk over the folders made, before keys are settled. */
+export interface Made {
+  /** What folders and file names made. */
+  functions: readonly FunctionVersion[]
+  /** What `fn.routes.json` names; a handler that is a function already is not made twice. */
+  targets: readonly FunctionVersion[]
+  claims: readonly Claim[]
+}
+
+/** Gives each function a key of its own, and a signature of its own to those whose loaded files changed. */
+export function settleKeys({ functions, targets, claims }: Made, revisions: Revisions, maker: FunctionMaker): Settled {
   const replaced: Replacements = new Map()
   const joined = targets.length === 0 ? [...functions] : joinTargets(functions, targets, replaced, maker)
   joined.sort(compareFunctions)
+  const warnings = renameDuplicates(joined, replaced, maker)
+  if (revisions.size > 0) revise(joined, revisions, replaced, maker)
+  if (replaced.size === 0) return { functions: joined, claims, warnings }
+  joined.sort((a, b) => compareText(a.key, b.key))
+  return { functions: joined, claims: claims.map(claim => withLatest(claim, replaced)), warnings }
+}
+
+/** @param functions - by key; the first of several with one key keeps it */
+function renameDuplicates(functions: FunctionVersion[], replaced: Replacements, maker: FunctionMaker): Warning[] {
   const warnings: Warning[] = []
   let holder: FunctionVersion | null = null
-  for (const [index, fn] of joined.entries()) {
+  for (const [index, fn] of functions.entries()) {
     if (holder === null || fn.key !== holder.key) {
       holder = fn
       continue
     }
     const renamed = maker.reuse({ ...fn, key: `${fn.key}#${fn.entryFile}` })
-    joined[index] = renamed
+    functions[index] = renamed
     replaced.set(fn, renamed)
     warnings.push(duplicateWarning(holder, fn))
   }
-  if (replaced.size === 0) return { functions: joined, claims, warnings }
-  joined.sort((a, b) => compareText(a.key, b.key))
-  return { functions: joined, claims: claims.map(claim => withLatest(claim, replaced)), warnings }
+  return warnings
+}
+
+function revise(
+  functions: FunctionVersion[],
+  revisions: Revisions,
+  replaced: Replacements,
+  maker: FunctionMaker,
+): void {
+  for (const [index, fn] of functions.entries()) {
+    const revision = revisions.get(fn.key)
+    if (revision === undefined) continue
+    const revised = maker.reuse({ ...fn, signature: `${fn.signature}.${revision}` })
+    functions[index] = revised
+    replaced.set(fn, revised)
+  }
 }
 
 function joinTargets(

@@ -1,16 +1,22 @@
 /**
  * File changes to one reload. Owner: §2.2, page discovery/layouts.
  *
- *   tree-watcher.ts, or poll.ts without watches ──► changed paths ──wait──► half saved? ──► onChange(paths)
+ *   tree-watcher.ts, or poll.ts without watches ─┐
+ *   outside-watcher.ts ──────────────────────────┴► changed paths ──wait──► half saved? ──► onChange(paths)
  */
 
+import { realpathSync } from 'node:fs'
+import { basename, isAbsolute } from 'node:path'
 import { type Clock, systemClock } from '../core/clock.ts'
 import type { Warning } from '../core/errors.ts'
 import { ChangeQueue } from './change-queue.ts'
 import { pathWarning } from './disk.ts'
 import { HalfSaved } from './half-saved.ts'
+import { skippedReason } from './layouts.ts'
+import type { LoadedFiles } from './loaded-files.ts'
+import { OutsideWatcher } from './outside-watcher.ts'
 import { Poller } from './poll.ts'
-import { findFile, type Snapshot } from './snapshot.ts'
+import { findFile, parentOf, type Snapshot } from './snapshot.ts'
 import { TreeWatcher, type WatchFolder, watchPlain } from './tree-watcher.ts'
 
 /** Milliseconds between the first file change and the reload it causes. */
@@ -23,12 +29,15 @@ export interface WatchOptions {
   rootPath: string
   /**
    * Gets the changed files and folders below the root, `''` for the root itself: what `readSnapshot` takes as `changed`.
-   * Calls do not overlap: changes during a pending promise are told after it. Must not reject.
+   * Calls do not overlap: changes during a pending promise are told after it. None of them is there when only files
+   * elsewhere changed that functions had loaded. Must not reject.
    */
   onChange: (paths: ReadonlySet<string>) => void | Promise<void>
   onWarning: (warning: Warning) => void
   /** The tree that serves: its excluded folders need no watch, and a file much shorter than in it may be half saved. */
   snapshot?: () => Snapshot | null
+  /** Files that functions loaded: they are watched wherever they lie, and learn of every change before `onChange`. */
+  loaded?: LoadedFiles | null
   debounceMs?: number
   pollMs?: number
   /** True looks at the tree every `pollMs` from the start, for file systems that report no changes. */
@@ -57,6 +66,8 @@ class FileWatcher implements Watcher {
   readonly #changes: ChangeQueue
   #tree: TreeWatcher | null = null
   #poller: Poller | null = null
+  readonly #outside: OutsideWatcher | null
+  #isLimited = false
   #isClosed = false
   #setReady: () => void = () => {}
 
@@ -67,10 +78,11 @@ class FileWatcher implements Watcher {
     this.ready = new Promise(resolve => {
       this.#setReady = resolve
     })
-    const halfSaved = new HalfSaved({
-      rootPath,
-      sizeOf: path => findFile(snapshot()?.root ?? null, path)?.size ?? null,
-    })
+    const sizeOf = (path: string): number | null =>
+      isAbsolute(path)
+        ? (options.loaded?.sizeOf(path) ?? null)
+        : (findFile(snapshot()?.root ?? null, path)?.size ?? null)
+    const halfSaved = new HalfSaved({ rootPath, sizeOf })
     this.#changes = new ChangeQueue({
       clock,
       delayMs: debounceMs,
@@ -79,6 +91,7 @@ class FileWatcher implements Watcher {
     })
     if (options.poll === true) this.#poll()
     else this.#watch(options.watchFolder ?? watchPlain)
+    this.#outside = options.loaded ? this.#watchOutside(options.loaded) : null
   }
 
   close(): void {
@@ -86,6 +99,7 @@ class FileWatcher implements Watcher {
     this.#changes.close()
     this.#tree?.close()
     this.#poller?.close()
+    this.#outside?.close()
     this.#setReady()
   }
 
@@ -103,10 +117,7 @@ class FileWatcher implements Watcher {
   }
 
   #handleLimit(code: string): void {
-    const { onWarning, pollMs = POLL_MS } = this.#options
-    const text = `cannot be watched for changes (${code}): it is looked at every ${pollMs} ms instead`
-    const hint = 'Raise fs.inotify.max_user_watches and the limit of open files.'
-    onWarning(pathWarning('WATCH_LIMITED', '', text, hint))
+    this.#warnLimit(code)
     // What changed between the last watch and the first look is unknown.
     this.#poll(() => this.#mark(''))
   }
@@ -132,8 +143,55 @@ class FileWatcher implements Watcher {
 
   readonly #excluded = (): ReadonlySet<string> => this.#options.snapshot?.()?.excluded ?? NO_FOLDERS
 
-  async #tell(paths: ReadonlySet<string>): Promise<void> {
-    await this.#options.onChange(paths)
+  #watchOutside(loaded: LoadedFiles): OutsideWatcher {
+    const { rootPath, pollMs = POLL_MS, watchFolder = watchPlain } = this.#options
+    const realRoot = realPathOf(rootPath)
+    const watcher = new OutsideWatcher({
+      clock: this.#clock,
+      everyMs: pollMs,
+      isCovered: folder =>
+        folder === realRoot || (folder.startsWith(`${realRoot}/`) && this.#isRead(folder.slice(realRoot.length + 1))),
+      isChanged: file => loaded.isChanged(file),
+      watchFolder,
+      mark: this.#mark,
+      onLimit: code => this.#warnLimit(code),
+    })
+    loaded.follow(watcher.follow)
+    return watcher
+  }
+
+  /** True for a folder below the root that discovery reads. */
+  #isRead(folder: string): boolean {
+    const excluded = this.#excluded()
+    for (let path = folder; path !== ''; path = parentOf(path)) {
+      if (excluded.has(path) || skippedReason(basename(path)) !== null) return false
+    }
+    return true
+  }
+
+  /** Told once, though the tree and the files elsewhere may both have no watches left. */
+  #warnLimit(code: string): void {
+    if (this.#isLimited) return
+    this.#isLimited = true
+    const { onWarning, pollMs = POLL_MS } = this.#options
+    const text = `cannot be watched for changes (${code}): it is looked at every ${pollMs} ms instead`
+    const hint = 'Raise fs.inotify.max_user_watches and the limit of open files.'
+    onWarning(pathWarning('WATCH_LIMITED', '', text, hint))
+  }
+
+  async #tell(changed: ReadonlySet<string>): Promise<void> {
+    const isLoaded = this.#options.loaded?.note(changed) === true
+    const paths = new Set([...changed].filter(path => !isAbsolute(path)))
+    if (paths.size > 0 || isLoaded) await this.#options.onChange(paths)
     if (paths.has('fn.config.json')) this.#tree?.rescan()
+  }
+}
+
+/** As loaded files are named; a root that is not there yet has no files to load. */
+function realPathOf(path: string): string {
+  try {
+    return realpathSync(path)
+  } catch {
+    return path
   }
 }

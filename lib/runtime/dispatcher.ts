@@ -19,6 +19,8 @@ export interface DispatcherOptions {
   runtimes: ReadonlyMap<RuntimeName, Runtime>
   /** Output outside any call. */
   onLog(fn: FunctionVersion, stream: 'stdout' | 'stderr', text: string): void
+  /** A worker loaded these source files: full real paths. Absent where nobody asks. */
+  onFiles?(fn: FunctionVersion, files: readonly string[]): void
   /** A worker failed to load or ended by itself. */
   onFailure(fn: FunctionVersion, error: GatewayError): void
 }
@@ -107,7 +109,7 @@ export class Dispatcher {
   }
 
   #makeSet(asked: FunctionVersion): WorkerSet {
-    const { runtimes, clock, onLog, onFailure } = this.#options
+    const { runtimes, clock, onLog, onFailure, onFiles } = this.#options
     if (this.#isClosing) throw new GatewayError('SHUTTING_DOWN', 'gateway is shutting down')
     const runtime = runtimes.get(asked.runtime)
     if (runtime === undefined) throw new GatewayError('RUNTIME_DOWN', `runtime down: ${asked.runtime} is not enabled`)
@@ -127,6 +129,7 @@ export class Dispatcher {
       spawn: (owner, program) => runtime.spawn(owner, program),
       onLog,
       onFailure,
+      ...(onFiles && { onFiles }),
       onEmpty: empty => {
         this.#leaving.delete(empty)
         if (this.#leaving.size === 0) this.#emptied?.()

@@ -38,6 +38,8 @@ export interface RuntimesOptions extends Pick<StartFacts, 'toContext' | 'toPackD
   /** Makes what functions of a runtime need before their workers start; null or absent when they need nothing. */
   preparerOf?(name: RuntimeName): Preparer | null
   onLog(fn: FunctionVersion, stream: 'stdout' | 'stderr', text: string): void
+  /** A worker loaded these source files: full real paths. Absent where nobody asks. */
+  onFiles?(fn: FunctionVersion, files: readonly string[]): void
   /** A worker failed to load or ended by itself. */
   onFailure(fn: FunctionVersion, error: GatewayError): void
   onEvent(event: DaemonEvent): void

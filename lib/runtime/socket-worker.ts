@@ -1,6 +1,7 @@
 /** A worker process behind a socket of its own: frames in, frames out. Owner: §1, page runtime/wire-protocol. */
 
 import net from 'node:net'
+import { isAbsolute } from 'node:path'
 import type { FunctionVersion } from '../core/catalog.ts'
 import { GatewayError, toGatewayError } from '../core/errors.ts'
 import { MAX_REPLY_HEAD_CHARS } from '../core/limits.ts'
@@ -277,11 +278,13 @@ export class SocketWorker extends Worker {
         return
       case KIND.ready: {
         this.#clearTimer()
-        const { max_inflight: most } = parseHeader(header)
+        const { max_inflight: most, files } = parseHeader(header)
+        this.#tellFiles(files)
         this.handleReady(typeof most === 'number' && Number.isInteger(most) && most >= 0 ? most : 1)
         return
       }
       case KIND.loaded:
+        this.#tellFiles(parseHeader(header).files)
         return
       case KIND.pong:
         this.handlePong()
@@ -292,6 +295,10 @@ export class SocketWorker extends Worker {
         return
       default:
     }
+  }
+
+  #tellFiles(files: unknown): void {
+    if (Array.isArray(files)) this.set.onFiles(files.filter(file => typeof file === 'string' && isAbsolute(file)))
   }
 
   #isStream(header: string): boolean {

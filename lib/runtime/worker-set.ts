@@ -45,6 +45,8 @@ export interface WorkerSetOptions {
   spawn(set: WorkerSet, program: string | null): Worker
   /** Output outside any call. */
   onLog(fn: FunctionVersion, stream: 'stdout' | 'stderr', text: string): void
+  /** A worker loaded these source files: full real paths. Absent where nobody asks. */
+  onFiles?(fn: FunctionVersion, files: readonly string[]): void
   /** A worker failed to load or ended by itself. */
   onFailure(fn: FunctionVersion, error: GatewayError): void
   /** A retired set has no workers left. */
@@ -171,6 +173,10 @@ export class WorkerSet implements WorkerOwner {
 
   onLog(stream: 'stdout' | 'stderr', text: string): void {
     this.#options.onLog(this.fn, stream, text)
+  }
+
+  onFiles(files: readonly string[]): void {
+    this.#options.onFiles?.(this.fn, files)
   }
 
   handleSuccess(): void {

@@ -49,6 +49,8 @@ export interface WorkerOwner {
   readonly loadOf: (socketIndex: number) => number
   /** Output outside any call. */
   onLog(stream: 'stdout' | 'stderr', text: string): void
+  /** A worker loaded these source files: full real paths. */
+  onFiles(files: readonly string[]): void
   /** The worker takes nothing more. */
   forget(worker: Worker): void
   /** A call came to its end: the function works. */

@@ -488,3 +488,44 @@ t.test('[discovery/layouts.3, discovery/layouts.35] names of Object and deep or 
   ])
   t.equal(fnOf(discovery, 'a/x').policy.timeoutMs, 2500)
 })
+
+t.test(
+  '[discovery/layouts.46, discovery/layouts.2] a changed loaded file is another signature, and nothing else',
+  async t => {
+    const tree = makeTree({
+      'a/handler.js': '',
+      'b.js': '',
+      'c/index.py': '',
+      'fn.routes.json': config({ routes: { '/r': 'b.js' } }),
+    })
+    t.teardown(tree.cleanup)
+    const { discover: remember } = createDiscoverer(OPTIONS)
+    const snapshot = snapshotOf(tree.root)
+    const before = remember(snapshot)
+    const revisions = new Map([
+      ['node/a@default', 1],
+      ['node/b@default', 3],
+      ['node/gone@default', 1],
+    ])
+    const after = remember(snapshot, undefined, revisions)
+    const changed = after.functions.filter(fn => !before.functions.includes(fn))
+    t.same(
+      changed.map(fn => fn.signature),
+      [`${fnOf(before, 'a').signature}.1`, `${fnOf(before, 'b').signature}.3`],
+    )
+    t.same({ ...changed[0], signature: '' }, { ...fnOf(before, 'a'), signature: '' })
+    t.ok(after.claims.every(claim => after.functions.includes(claim.fn)))
+    t.equal(after.byKey.get('node/a@default'), changed[0])
+    t.equal(remember(snapshot, undefined, revisions), after, 'the same again')
+    const more = remember(snapshot, undefined, new Map([...revisions, ['python/c@default', 1]]))
+    t.equal(fnOf(more, 'a'), changed[0], 'what did not change keeps its object')
+    tree.write({ 'a/handler.js': 'changed' })
+    const edited = remember(
+      snapshotOf(tree.root, { previous: snapshot, changed: ['a/handler.js'] }),
+      undefined,
+      revisions,
+    )
+    t.not(fnOf(edited, 'a').signature, changed[0]?.signature)
+    t.match(fnOf(edited, 'a').signature, /\.1$/)
+  },
+)

@@ -2,10 +2,12 @@ import { EventEmitter } from 'node:events'
 import { type FSWatcher, rmSync, truncateSync, watch } from 'node:fs'
 import t, { type Test } from 'tap'
 import type { Warning } from '../../lib/core/errors.ts'
+import { LoadedFiles } from '../../lib/discovery/loaded-files.ts'
 import type { Snapshot } from '../../lib/discovery/snapshot.ts'
 import { watchTree, type WatchOptions } from '../../lib/discovery/watch.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { snapshotOf } from '../helpers/discovery.ts'
+import { makeFn } from '../helpers/fn.ts'
 import { makeTree, type Tree, type TreeEntry } from '../helpers/tree.ts'
 
 const DEBOUNCE_MS = 10
@@ -200,4 +202,40 @@ t.test('[discovery/layouts.37] an ordinary save waits once', async t => {
   await saved
   clock.advance(25)
   t.same(told.calls, [['a.js']])
+})
+
+t.test('[discovery/layouts.46] files that functions loaded are told with the changes of the tree', async t => {
+  const outside = makeTree({ 'lib/x.js': 'x', 'lib/other.js': '' })
+  t.teardown(outside.cleanup)
+  const clock = new FakeClock()
+  const fn = makeFn({ name: 'one' })
+  const loaded = new LoadedFiles('/nowhere')
+  loaded.adopt(new Map([[fn.key, fn]]))
+  const { told, write, path, watcher } = await watching(
+    t,
+    { 'a.js': '', 'node_modules/p/y.js': '' },
+    { clock, loaded, debounceMs: 25 },
+  )
+  loaded.report(fn, [outside.path('lib/x.js'), path('a.js'), path('node_modules/p/y.js')])
+  const saved = async (folder: string, name: string, save: () => void): Promise<void> => {
+    const event = seen(folder, name)
+    save()
+    await event
+    clock.advance(25)
+  }
+  await saved(outside.path('lib'), 'x.js', () => outside.write({ 'lib/x.js': 'changed' }))
+  t.same(told.calls, [[]], 'no file of the tree, and yet something to do')
+  t.equal(loaded.revisions.get(fn.key), 1)
+  await saved(outside.path('lib'), 'other.js', () => outside.write({ 'lib/other.js': 'changed' }))
+  t.equal(told.calls.length, 1, 'nobody loaded that')
+  await saved(path('node_modules/p'), 'y.js', () => write({ 'node_modules/p/y.js': 'changed' }))
+  t.same(told.calls, [[], []], 'in a folder that discovery does not read')
+  await saved(path(''), 'a.js', () => write({ 'a.js': 'changed' }))
+  t.same(told.calls, [[], [], ['a.js']])
+  t.equal(loaded.revisions.get(fn.key), 2)
+  await saved(outside.path('lib'), 'x.js', () => truncateSync(outside.path('lib/x.js')))
+  t.equal(told.calls.length, 3, 'half saved: it waits')
+  clock.advance(100)
+  t.equal(told.calls.length, 4)
+  watcher.close()
 })

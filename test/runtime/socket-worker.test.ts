@@ -48,6 +48,8 @@ interface Peer {
   hangUp: () => void
   exit: (exit: WorkerExit) => void
   kills: number[]
+  /** Files that workers said they had loaded. */
+  files: string[][]
 }
 
 async function connect(t: Test, startProblem: GatewayError | null = null): Promise<Peer> {
@@ -71,6 +73,7 @@ async function connect(t: Test, startProblem: GatewayError | null = null): Promi
   await new Promise<void>(done => server.listen(0, '127.0.0.1', done))
   const { port } = server.address() as AddressInfo
   const kills: number[] = []
+  const files: string[][] = []
   let onExit: (exit: WorkerExit) => void = () => {}
   const started: StartedWorker = {
     id: 'w1',
@@ -99,6 +102,7 @@ async function connect(t: Test, startProblem: GatewayError | null = null): Promi
         '{"key":"node/hello@default"}',
       ),
     onLog: () => {},
+    onFiles: (_fn, paths) => files.push([...paths]),
     onFailure: () => {},
     onEmpty: () => {},
   })
@@ -123,6 +127,7 @@ async function connect(t: Test, startProblem: GatewayError | null = null): Promi
     hangUp: () => socket.end(),
     exit: exit => onExit(exit),
     kills,
+    files,
   }
 }
 
@@ -221,6 +226,18 @@ t.test(
     t.equal(peer.set.workers.length, 0)
   },
 )
+
+t.test('[runtime/wire-protocol.11] loaded files are passed on, and what is no full path is not', async t => {
+  const peer = await connect(t)
+  const call = dispatch(peer.set, '{}')
+  const [, , sent] = await peer.take(3)
+  peer.send(KIND.ready, 0, '{"max_inflight":1,"files":["/a/b.py","c.py",7,null]}')
+  peer.send(KIND.loaded, 0, '{"files":["/a/lazy.py"]}')
+  for (const header of ['{}', '{"files":"/a"}', '{"files":{"0":"/a"}}', '']) peer.send(KIND.loaded, 0, header)
+  peer.send(KIND.reply, sent!.id, '{"status":200}', 'ok')
+  t.equal(await call.answer, '{"status":200} ok')
+  t.same(peer.files, [['/a/b.py'], ['/a/lazy.py']])
+})
 
 t.test('[runtime/wire-protocol.5] addresses of sockets', async t => {
   t.same(parseSocketUri('unix:/tmp/a b.sock'), { path: '/tmp/a b.sock' })

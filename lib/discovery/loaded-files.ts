@@ -1,0 +1,178 @@
+/**
+ * Which source files the workers of each function loaded, wherever they lie, and which functions a change of one makes out
+ * of date. Owner: §2.2, page discovery/layouts.
+ *
+ *   worker ──files──► report ──► folders to watch        changed file ──► revision of each function that loaded it
+ */
+
+import { realpathSync, statSync } from 'node:fs'
+import { basename, dirname, join, resolve } from 'node:path'
+import type { FunctionVersion } from '../core/catalog.ts'
+
+/** Files remembered at most; what is loaded beyond them is not seen when it changes. */
+export const MAX_LOADED_FILES = 10_000
+
+/** Full paths of the loaded files of each folder. */
+export type LoadedFolders = ReadonlyMap<string, ReadonlySet<string>>
+
+interface LoadedFile {
+  /** Size and time when it was last looked at. */
+  stamp: string
+  /** Keys of the functions that loaded it. */
+  keys: Set<string>
+}
+
+interface Reported {
+  /** Of the function version that reported. */
+  signature: string
+  files: Set<string>
+}
+
+export class LoadedFiles {
+  readonly #rootPath: string
+  readonly #files = new Map<string, LoadedFile>()
+  readonly #folders = new Map<string, Set<string>>()
+  readonly #reports = new Map<string, Reported>()
+  /** Signatures of the functions in force. */
+  #signatures: ReadonlyMap<string, string> = new Map()
+  #revisions: ReadonlyMap<string, number> = new Map()
+  #onFolders: ((folders: LoadedFolders) => void) | null = null
+
+  /** @param rootPath - what relative paths start from */
+  constructor(rootPath: string) {
+    this.#rootPath = rootPath
+  }
+
+  /** By key of a function: how often a file that it had loaded has changed. Another map after each change. */
+  get revisions(): ReadonlyMap<string, number> {
+    return this.#revisions
+  }
+
+  /** Tells, now and whenever they change, in which folders loaded files lie. */
+  follow(onFolders: (folders: LoadedFolders) => void): void {
+    this.#onFolders = onFolders
+    onFolders(this.#folders)
+  }
+
+  /** Takes over the functions in force: reports of others are over. */
+  adopt(functions: ReadonlyMap<string, FunctionVersion>): void {
+    this.#signatures = new Map([...functions.values()].map(fn => [fn.key, fn.signature]))
+    const gone = [...this.#reports.keys()].filter(key => !functions.has(key))
+    for (const key of gone) this.#forget(key)
+    if (gone.length > 0) this.#onFolders?.(this.#folders)
+  }
+
+  /**
+   * A worker of the function has loaded these files.
+   * @param paths - full real paths
+   */
+  report(fn: FunctionVersion, paths: readonly string[]): void {
+    // A worker that still finishes its calls says nothing about the version that serves.
+    if (this.#signatures.get(fn.key) !== fn.signature) return
+    let known = this.#reports.get(fn.key)
+    // What the version before had loaded is watched until now: an edit while a worker starts must not be missed.
+    if (known !== undefined && known.signature !== fn.signature) {
+      this.#forget(fn.key)
+      known = undefined
+    }
+    known ??= { signature: fn.signature, files: new Set() }
+    this.#reports.set(fn.key, known)
+    const fresh = paths.filter(path => !known.files.has(path))
+    for (const path of fresh) this.#add(fn.key, known, path)
+    if (fresh.length > 0) this.#onFolders?.(this.#folders)
+  }
+
+  /**
+   * Notes changes: files or folders, full or below the root, `''` for everything.
+   * @returns true when a function had loaded one that is different now
+   */
+  note(paths: Iterable<string>): boolean {
+    const bumped = new Set<string>()
+    for (const path of paths) {
+      for (const file of this.#filesAt(path)) {
+        if (!this.isChanged(file)) continue
+        const known = this.#files.get(file)!
+        known.stamp = stampOf(file)
+        for (const key of known.keys) bumped.add(key)
+      }
+    }
+    if (bumped.size === 0) return false
+    const revisions = new Map(this.#revisions)
+    for (const key of bumped) revisions.set(key, (revisions.get(key) ?? 0) + 1)
+    this.#revisions = revisions
+    return true
+  }
+
+  /** True when a loaded file is different from what was last known. */
+  isChanged(file: string): boolean {
+    const known = this.#files.get(file)
+    return known !== undefined && known.stamp !== stampOf(file)
+  }
+
+  /** Bytes of a loaded file when it was last looked at, null for other files. */
+  sizeOf(file: string): number | null {
+    const known = this.#files.get(file)
+    return known === undefined || known.stamp === GONE ? null : Number.parseInt(known.stamp, 10)
+  }
+
+  #add(key: string, report: Reported, path: string): void {
+    let file = this.#files.get(path)
+    if (file === undefined) {
+      const stamp = stampOf(path)
+      if (stamp === GONE || this.#files.size >= MAX_LOADED_FILES) return
+      file = { stamp, keys: new Set() }
+      this.#files.set(path, file)
+      const folder = dirname(path)
+      const known = this.#folders.get(folder)
+      if (known === undefined) this.#folders.set(folder, new Set([path]))
+      else known.add(path)
+    }
+    file.keys.add(key)
+    report.files.add(path)
+  }
+
+  #forget(key: string): void {
+    for (const path of this.#reports.get(key)?.files ?? []) {
+      const file = this.#files.get(path)!
+      file.keys.delete(key)
+      if (file.keys.size > 0) continue
+      this.#files.delete(path)
+      const folder = this.#folders.get(dirname(path))!
+      folder.delete(path)
+      if (folder.size === 0) this.#folders.delete(dirname(path))
+    }
+    this.#reports.delete(key)
+  }
+
+  /** The loaded files that a changed path stands for. */
+  #filesAt(path: string): string[] {
+    if (path === '') return [...this.#files.keys()]
+    const real = realPathOf(resolve(this.#rootPath, path))
+    if (this.#files.has(real)) return [real]
+    const found: string[] = []
+    for (const [folder, files] of this.#folders) {
+      if (folder === real || folder.startsWith(`${real}/`)) found.push(...files)
+    }
+    return found
+  }
+}
+
+const GONE = 'gone'
+
+function stampOf(path: string): string {
+  try {
+    const { size, mtimeMs } = statSync(path)
+    return `${size}|${mtimeMs}`
+  } catch {
+    return GONE
+  }
+}
+
+/** Without links; of a path that is gone those of its folder are followed. */
+function realPathOf(path: string): string {
+  try {
+    return realpathSync(path)
+  } catch {
+    return path === dirname(path) ? path : join(realPathOf(dirname(path)), basename(path))
+  }
+}
