@@ -12,6 +12,7 @@ type FindingCode =
   | 'CONFIG_REPEATED'
   | 'CONFIG_NO_EFFECT'
   | 'CONFIG_FOREIGN_FILE'
+  | 'CONFIG_IGNORED_LINE'
 
 export interface Finding {
   code: FindingCode

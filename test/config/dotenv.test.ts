@@ -29,7 +29,7 @@ t.test('[config/function-env.12, config/function-env.5] a broken line is told wi
     const { values, findings } = parse(`${text}\nGOOD=1\n`)
     t.equal(values.GOOD, '1', 'the other lines are used')
     t.same(Object.keys(values), ['GOOD'], text)
-    t.match(findings, [{ code: 'CONFIG_VALUE', file: 'users/.env', hint: 'Write one KEY=value to a line.' }])
+    t.match(findings, [{ code: 'CONFIG_IGNORED_LINE', file: 'users/.env', hint: 'Write one KEY=value to a line.' }])
     t.notMatch(JSON.stringify(findings), SECRET)
   }
 })

@@ -2,7 +2,13 @@ import { execFileSync } from 'node:child_process'
 import { chmodSync, chownSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { findProjectFile, loadSettings, readEnvFiles } from '../../lib/config/project-file.ts'
+import {
+  checkRoot,
+  createOuterEnvReader,
+  findProjectFile,
+  loadSettings,
+  readEnvFiles,
+} from '../../lib/config/project-file.ts'
 import { MAX_CONFIG_FILE_BYTES } from '../../lib/core/limits.ts'
 import { makeTree, type TreeEntry } from '../helpers/tree.ts'
 
@@ -175,4 +181,44 @@ t.test('[config/settings.11, config/settings.19, config/settings.20] everything 
   t.equal(missing.projectFile, null)
   const gone = loadSettings({ cwd: join(tree.root, 'never', 'was'), env: {} })
   t.equal(gone.settings.port, 2, 'a missing working directory throws nothing')
+})
+
+t.test(
+  '[config/function-env.13] what functions get of the project is read anew, and is the same object while nothing changed',
+  async t => {
+    const tree = treeOf(t, { '.env': 'A=1\nB=1\nFN_PORT=5\n', '.env.local': 'B=2\n' })
+    const process = { A: 'host' }
+    const read = createOuterEnvReader(tree.root, process)
+    const first = read()
+    t.same(first, { defaults: { A: '1', B: '2' }, process })
+    t.equal(read(), first)
+    tree.write({ '.env.local': 'B=3\n' })
+    t.same(read().defaults, { A: '1', B: '3' })
+    tree.remove('.env')
+    tree.remove('.env.local')
+    t.same(read().defaults, {})
+    t.same(createOuterEnvReader(null, process)(), { defaults: {}, process }, 'no project, no files')
+  },
+)
+
+t.test('[config/function-env.12] a line of another form in an env file keeps nobody from starting', async t => {
+  const tree = treeOf(t, { '.git/': '', '.env': 'GOOD=1\nnot a line\nSPOILT=hunter2\nFN_PORT=7\n' })
+  const { problems, warnings, settings } = loadSettings({ cwd: tree.root, env: {} })
+  t.same(problems, [])
+  t.equal(settings.port, 7)
+  t.match(warnings, [{ code: 'CONFIG_IGNORED_LINE', path: '.env', message: /^\.env: "not a line.*is ignored/ }])
+  t.notMatch(JSON.stringify(warnings), 'hunter2')
+})
+
+t.test('[config/settings.2] a functions root that does not exist is a problem that names its source', async t => {
+  const tree = treeOf(t, { '.git/': '', 'fngw.json': { json: { 'functions-dir': 'nowhere' } }, file: '' })
+  t.match(checkRoot(loadSettings({ cwd: tree.root })), [
+    {
+      code: 'CONFIG_VALUE',
+      source: 'file',
+      message: /^fngw\.json: functions-dir must be a folder that exists, got ".*nowhere" \(string\)$/,
+    },
+  ])
+  t.match(checkRoot(loadSettings({ cwd: tree.root, flags: { functionsRoot: 'file' } })), [{ source: 'flag' }])
+  t.same(checkRoot(loadSettings({ cwd: tree.root, options: { functionsRoot: tree.root } })), [])
 })

@@ -1,3 +1,4 @@
+import type { FunctionVersion } from '../../lib/core/catalog.ts'
 import { GatewayError } from '../../lib/core/errors.ts'
 import type { CallHost, RuntimeCall } from '../../lib/runtime/call.ts'
 
@@ -11,8 +12,11 @@ export class FakeRuntime implements CallHost {
   granted = 0
   answer: (call: RuntimeCall, runtime: FakeRuntime) => void = (call, runtime) => runtime.reply(call, 200, {}, 'ok')
 
-  /** As a dispatcher: it serves every function. */
-  setOf: () => FakeRuntime = () => this
+  /** As a dispatcher of a gateway where php is not enabled: it serves every other function. */
+  setOf({ runtime }: Pick<FunctionVersion, 'runtime'>): FakeRuntime {
+    if (runtime === 'php') throw new GatewayError('RUNTIME_DOWN', 'runtime down: php is not enabled')
+    return this
+  }
 
   dispatch(call: RuntimeCall): void {
     call.phase = 'running'
