@@ -481,7 +481,10 @@ export async function checkGateway(t: Test, runtime: Compiled, handler: (text: s
   await first.gateway.reload()
   answer = await send(first.gateway)
   t.match(answer, { status: 500, text: new RegExp(`build failed: hello/${file}:\\d+:\\d+: .*nope`) })
-  t.ok(first.messages.some(message => message.startsWith(`${runtime}/hello@default: hello/${file}:`)))
+  t.ok(
+    first.messages.some(message => message.startsWith(`build failed: hello/${file}:`)),
+    first.messages.join('\n'),
+  )
   tree.write({ [`hello/${file}`]: handler('edited') })
   await first.gateway.close()
 
