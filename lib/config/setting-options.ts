@@ -342,6 +342,13 @@ export const SETTING_OPTIONS = {
     fallback: limits.DEFAULT_WORKER_MEMORY_MB,
     unit: 'MB',
   }),
+  luaMemoryMb: option('Limits', 'Memory that all Lua functions may hold together; never less than one of them may.', {
+    env: 'FN_LUA_MEMORY_MB',
+    key: 'lua-memory-mb',
+    field: integer({ min: 16, max: 1_048_576 }),
+    fallback: limits.DEFAULT_LUA_MEMORY_MB,
+    unit: 'MB',
+  }),
 
   runtimes: option('Runtimes', 'Enabled runtimes; one that is named and missing is shown as down.', {
     env: 'FN_RUNTIMES',

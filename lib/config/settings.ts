@@ -55,6 +55,7 @@ export interface Settings {
   defaultQueueTimeoutMs: number
   defaultMaxBodyBytes: number
   workerMemoryMb: number
+  luaMemoryMb: number
   goBuildTimeoutSeconds: number
   rustBuildTimeoutSeconds: number
   /** Most ms that a call waits for a build in production. */

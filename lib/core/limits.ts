@@ -88,6 +88,8 @@ export const STREAM_WINDOW_BYTES = 256 * KIB
 export const MAX_WORKERS_UNLIMITED = 32
 /** Megabytes a worker may allocate unless `FN_WORKER_MEMORY_MB` says otherwise. */
 export const DEFAULT_WORKER_MEMORY_MB = 512
+/** Megabytes that all Lua threads may hold together unless `FN_LUA_MEMORY_MB` says otherwise. */
+export const DEFAULT_LUA_MEMORY_MB = 1024
 /** Threads of one Lua function: twice the cores, within these bounds. Lua code never waits, so more would only share them. */
 export const LUA_THREADS = { min: 4, max: 32 } as const
 

@@ -1,6 +1,7 @@
 /** The Lua runtime: one thread of this process per worker, no daemon and no socket. Owner: §1, page runtime/lua-runtime. */
 
 import { availableParallelism } from 'node:os'
+import type { Settings } from '../config/settings.ts'
 import { LUA_THREADS } from '../core/limits.ts'
 import { LuaThreads } from './lua-threads.ts'
 import { LuaThread } from './lua-worker.ts'
@@ -18,15 +19,20 @@ export class LuaRuntime implements Runtime {
   #isNeeded = false
   #isClosed = false
 
-  /** @param workerMemoryMb - most megabytes the Lua code of one thread may hold */
-  constructor(workerMemoryMb: number, facts: StartFacts) {
+  /** @param memory - most megabytes that the Lua code of one thread may hold, and that of all together */
+  constructor(memory: Pick<Settings, 'workerMemoryMb' | 'luaMemoryMb'>, facts: StartFacts) {
     this.#facts = facts
-    this.#threads = new LuaThreads(workerMemoryMb)
+    this.#threads = new LuaThreads(memory.workerMemoryMb, memory.luaMemoryMb)
   }
 
   /** Threads that have not ended, the spare one included. */
   get threadCount(): number {
     return this.#threads.count
+  }
+
+  /** Megabytes that all threads hold together, as they said last. */
+  get heldMb(): number {
+    return this.#threads.heldMb
   }
 
   start(): Promise<void> {

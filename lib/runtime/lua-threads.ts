@@ -8,25 +8,43 @@ import { CANCEL_GRACE_MS, WORKER_READY_TIMEOUT_MS } from './worker.ts'
 const LUA_THREAD_HEAP = { factor: 2, reserveMb: 64, youngMb: 8 } as const
 
 const MIB = 1024 * 1024
+const KIB_PER_MIB = 1024
+/** Items of the memory all threads share, and of what each shares with the gateway. */
+const [TOTAL, THREADS, LIMIT, MEMORY_ITEMS] = [0, 1, 2, 3]
+const [OWN_KIB, PROGRESS_ITEMS] = [1, 2]
 
 export interface StartedThread {
   thread: Thread
-  /** First item: calls the thread has begun, shared with it; true even when nothing else comes from it any more. */
+  /**
+   * Shared with the thread, and true even when nothing else comes from it any more: calls it has begun, KiB it holds.
+   */
   progress: Int32Array
 }
 
 /** Starts threads and keeps one ready: loading the interpreter takes longer than most first calls may. */
 export class LuaThreads {
   readonly #memoryMb: number
-  readonly #file = runtimeFile('lua/thread.mjs')
+  readonly #file = runtimeFile('lua/worker.mjs')
   #spare: StartedThread | null = null
   /** Every thread that has not ended, the spare one included. */
   readonly #live = new Set<Thread>()
   #isClosed = false
 
-  /** @param memoryMb - most that the Lua code of one thread may hold */
-  constructor(memoryMb: number) {
+  /** What all threads hold together, as page runtime/lua-runtime draws it: KiB held, threads, KiB allowed. */
+  readonly #memory = new Int32Array(new SharedArrayBuffer(MEMORY_ITEMS * Int32Array.BYTES_PER_ELEMENT))
+
+  /**
+   * @param memoryMb - most that the Lua code of one thread may hold
+   * @param totalMemoryMb - most that all threads may hold together; no less than one of them
+   */
+  constructor(memoryMb: number, totalMemoryMb: number) {
     this.#memoryMb = memoryMb
+    this.#memory[LIMIT] = Math.max(memoryMb, totalMemoryMb) * KIB_PER_MIB
+  }
+
+  /** Megabytes that all threads hold together, as they said last. */
+  get heldMb(): number {
+    return Atomics.load(this.#memory, TOTAL) / KIB_PER_MIB
   }
 
   /** Threads that have not ended. */
@@ -57,7 +75,7 @@ export class LuaThreads {
   }
 
   #start(): StartedThread {
-    const progress = new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT)
+    const progress = new SharedArrayBuffer(PROGRESS_ITEMS * Int32Array.BYTES_PER_ELEMENT)
     const thread = new Thread(this.#file, {
       name: 'fngw-lua',
       // Lua sees the environment of its function only.
@@ -73,6 +91,7 @@ export class LuaThreads {
         loadTimeoutMs: WORKER_READY_TIMEOUT_MS,
         graceMs: CANCEL_GRACE_MS,
         progress,
+        memory: this.#memory.buffer,
       },
       // The thread watches itself and ends well below; the engine's own limit is the last resort.
       resourceLimits: {
@@ -81,10 +100,13 @@ export class LuaThreads {
       },
     })
     this.#live.add(thread)
+    Atomics.add(this.#memory, THREADS, 1)
     // A thread that cannot even start shows it to whoever took it.
     thread.on('error', () => this.#dropSpare(thread))
     thread.once('exit', () => {
       this.#live.delete(thread)
+      Atomics.sub(this.#memory, THREADS, 1)
+      Atomics.sub(this.#memory, TOTAL, Atomics.exchange(new Int32Array(progress), OWN_KIB, 0))
       this.#dropSpare(thread)
     })
     return { thread, progress: new Int32Array(progress) }

@@ -140,7 +140,7 @@ export class LuaThread extends Worker {
   }
 
   #handleThreadError(error: Error & { code?: string }): void {
-    this.#reason ??= error.code === OUT_OF_MEMORY ? 'not enough memory' : `thread failed: ${error.message}`
+    this.#reason ??= error.code === OUT_OF_MEMORY ? 'out of memory' : `thread failed: ${error.message}`
   }
 
   #handleExit(): void {

@@ -26,6 +26,7 @@ export type RuntimeSettings = Pick<
   | 'binaries'
   | 'production'
   | 'workerMemoryMb'
+  | 'luaMemoryMb'
 >
 
 export interface RuntimesOptions extends Pick<StartFacts, 'toContext' | 'toPackDirs'> {
@@ -104,7 +105,7 @@ export class Runtimes {
       return
     }
     if (name === 'lua') {
-      this.byName.set(name, new LuaRuntime(settings.workerMemoryMb, this.#toStartFacts()))
+      this.byName.set(name, new LuaRuntime(settings, this.#toStartFacts()))
       return
     }
     const problem = this.#externalUris(name).length > 0 ? null : this.#findProgram(name).problem

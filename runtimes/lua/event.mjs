@@ -15,6 +15,7 @@ import { LuaTable, toBytes } from './vm.mjs'
  * @property {{ names: string[] }} callable - symbols to look for, first found wins
  * @property {string | null} adapter
  * @property {Record<string, string>} env
+ * @property {boolean} [production] - true where nobody edits the files
  * @property {Record<string, unknown>} context - the part of `event.context` that is the same for every call
  */
 

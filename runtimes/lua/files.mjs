@@ -31,8 +31,20 @@ export class SourceFiles {
     this.root = root
     this.dir = dir
     this.allowed = [...new Set([realpathSync(root), realpathSync(dir)])]
-    /** Full paths of everything read. @type {Set<string>} */
+    /** Full real paths of everything read. @type {Set<string>} */
     this.loaded = new Set()
+    this.told = 0
+  }
+
+  get hasNew() {
+    return this.loaded.size > this.told
+  }
+
+  /** Files that were not given before, in the order they were read. */
+  takeNew() {
+    const files = [...this.loaded].slice(this.told)
+    this.told = this.loaded.size
+    return files
   }
 
   /**

@@ -5,10 +5,16 @@ import { createEvents } from './event.mjs'
 import { SourceFiles } from './files.mjs'
 import { LimitError } from './guard.mjs'
 import { createLoader } from './loader.mjs'
-import { createOutput } from './output.mjs'
+import { createOutput } from './capture.mjs'
 import { createState } from './sandbox.mjs'
 
-/** @typedef {(id: number, header: string, body: Uint8Array | null) => void} Serve */
+/**
+ * @typedef {object} LuaFunction
+ * @property {(id: number, header: string, body: Uint8Array | null) => void} serve - runs a call and sends what comes of it;
+ *   never throws
+ * @property {() => boolean} hasNewFiles - true when a call has read source files, where somebody edits them
+ * @property {() => string[]} takeFiles - full real paths of source files that were not given before
+ */
 
 /**
  * Everything a function needs that does not depend on which function it is: a spare thread has it ready.
@@ -33,7 +39,7 @@ export function prepare({ vm, guard, send }) {
  * @param {Prepared} prepared - used up by it
  * @param {import('./event.mjs').FunctionStart} fn
  * @param {number} graceMs - the gateway ends a late call; this much later the thread does it itself
- * @returns {Serve} runs a call and sends what comes of it; never throws
+ * @returns {LuaFunction}
  * @throws {import('./loader.mjs').LoadError}
  */
 export function createFunction({ guard, send, output, host, state }, fn, graceMs) {
@@ -63,7 +69,7 @@ export function createFunction({ guard, send, output, host, state }, fn, graceMs
   let current = 0
   guard.sendOutput = () => output.flush(current, false)
 
-  /** @type {Serve} */
+  /** @type {LuaFunction['serve']} */
   const run = (id, header, body) => {
     current = id
     guard.begin(performance.now() + timeoutMs)
@@ -85,7 +91,8 @@ export function createFunction({ guard, send, output, host, state }, fn, graceMs
     send('reply', id, reply.head, reply.body)
   }
 
-  return (id, header, body) => {
+  /** @type {LuaFunction['serve']} */
+  const serve = (id, header, body) => {
     try {
       run(id, header, body)
     } catch (error) {
@@ -97,5 +104,11 @@ export function createFunction({ guard, send, output, host, state }, fn, graceMs
       )
     }
     lua.lua_settop(L, 0)
+  }
+  const isWatched = fn.production !== true
+  return {
+    serve,
+    hasNewFiles: () => isWatched && files.hasNew,
+    takeFiles: () => files.takeNew(),
   }
 }

@@ -41,10 +41,12 @@ function findCollector() {
 export class Guard {
   /**
    * @param {number} memoryBytes - most the thread may hold
+   * @param {import('./budget.mjs').Budget} budget - what all threads may hold together
    * @param {() => void} beforeSlow - sends what waits: work that is about to take long may end with the thread
    */
-  constructor(memoryBytes, beforeSlow) {
+  constructor(memoryBytes, budget, beforeSlow) {
     this.memoryBytes = memoryBytes
+    this.budget = budget
     this.collect = findCollector()
     this.beforeSlow = beforeSlow
     /** Longest string: a copy or two of it still fits. */
@@ -62,14 +64,17 @@ export class Guard {
 
   /** @param {number} deadline - on `performance.now()` */
   begin(deadline) {
+    // What was allocated since the last look still counts: many small calls fill the memory as one large one does.
     this.deadline = deadline
-    this.bytes = 0
-    this.items = 0
     this.outputAt = 0
   }
 
+  /** No call runs. While memory is short a thread that waits keeps no garbage. */
   end() {
     this.deadline = Number.POSITIVE_INFINITY
+    if (!this.budget.isExceededWith(this.usedBytes())) return
+    this.collect()
+    this.budget.isExceededWith(this.usedBytes())
   }
 
   /** Heap and string bytes of the thread, not yet collected ones included. */
@@ -78,14 +83,25 @@ export class Guard {
     return heap + external
   }
 
-  /** What is garbage only does not count, but to know that costs a collection. */
-  isFull() {
+  /**
+   * What is garbage only does not count, but to know that costs a collection.
+   * @returns {string} why the thread must end, '' when it may go on
+   */
+  findShortage() {
     // Strings are freed beside the collection that finds them dead; the next collection waits for that.
     for (let i = 0; i < COLLECTIONS; i++) {
-      if (this.usedBytes() <= this.memoryBytes) return false
+      if (this.#problem() === '') return ''
       this.collect()
     }
-    return this.usedBytes() > this.memoryBytes
+    return this.#problem()
+  }
+
+  #problem() {
+    const used = this.usedBytes()
+    const isExceeded = this.budget.isExceededWith(used)
+    if (used > this.memoryBytes) return `out of memory: limit ${toMb(this.memoryBytes)} MB, FN_WORKER_MEMORY_MB`
+    if (!isExceeded) return ''
+    return `out of memory: limit ${this.budget.limitMb} MB for all Lua functions, FN_LUA_MEMORY_MB; this one holds ${toMb(used)} MB`
   }
 
   /** Looks at clock and memory. */
@@ -99,10 +115,11 @@ export class Guard {
     this.bytes = 0
     this.items = 0
     if (this.condemned === '') {
-      if (this.isFull()) {
-        this.condemned = `not enough memory: the function used more than ${Math.round(this.memoryBytes / 2 ** 20)} MB`
-      } else if (performance.now() <= this.deadline) return
-      else throw new LimitError('runtime timeout')
+      this.condemned = this.findShortage()
+      if (this.condemned === '') {
+        if (performance.now() <= this.deadline) return
+        throw new LimitError('runtime timeout')
+      }
     }
     throw new LimitError(this.condemned)
   }
@@ -130,4 +147,9 @@ export class Guard {
     this.items += count
     if (this.items > POLL_ITEMS) this.poll()
   }
+}
+
+/** @param {number} bytes */
+function toMb(bytes) {
+  return Math.round(bytes / 2 ** 20)
 }

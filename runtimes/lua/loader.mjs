@@ -4,7 +4,8 @@ import { resolve } from 'node:path'
 import { SourceError } from './files.mjs'
 import { LuaTable, toBytes, toText } from './vm.mjs'
 
-const MAX_TEXT = 16 * 1024
+const MAX_MESSAGE = 16 * 1024
+const MAX_STACK_BYTES = 8 * 1024
 /** `users/handler.lua:12: text`, as Lua says where. */
 const PLACE = /^(?!\[string )([^\n:]+):(\d+): /
 /** The first line of a traceback that is in a file. */
@@ -36,6 +37,20 @@ const HINTS = [
  * @property {string} [stack]
  * @property {string} [hint]
  */
+
+/**
+ * A traceback without the frames of the interpreter's own functions.
+ * @param {string} traceback - its title, then one line for each frame, innermost first
+ */
+function toUsersFrames(traceback) {
+  const lines = traceback.split('\n').filter(line => !line.startsWith('\t[C]: '))
+  let text = ''
+  for (const line of lines) {
+    if (Buffer.byteLength(text) + Buffer.byteLength(line) + 1 > MAX_STACK_BYTES) break
+    text += `${line}\n`
+  }
+  return text.trimEnd()
+}
 
 /** A function that cannot be loaded, with what is wrong and how to mend it. */
 export class LoadError extends Error {
@@ -118,7 +133,7 @@ export function createLoader(state, files, fn) {
   /** @param {string} code @param {any} value - the error's TValue @returns {Failure} */
   const toFailure = (code, value) => {
     const text = describe(value)
-    const message = text.length > MAX_TEXT ? `${text.slice(0, MAX_TEXT)}...` : text
+    const message = text.length > MAX_MESSAGE ? `${text.slice(0, MAX_MESSAGE)}...` : text
     /** @type {Failure} */
     const failure = { code, message }
     const place = PLACE.exec(message) ?? TRACED_PLACE.exec(stack)
@@ -128,7 +143,7 @@ export function createLoader(state, files, fn) {
       // Told beside the message, it need not be in it, unless nothing else says where a file cannot be loaded.
       if (code === 'exception' && message.startsWith(place[0])) failure.message = message.slice(place[0].length)
     }
-    if (stack !== '') failure.stack = stack.slice(0, MAX_TEXT)
+    if (stack !== '') failure.stack = toUsersFrames(stack)
     const hint = HINTS.find(([pattern]) => pattern.test(message))
     if (hint !== undefined) failure.hint = hint[1]
     return failure

@@ -98,6 +98,7 @@ const CASES: Record<string, typeof SWITCH> = {
   defaultQueueTimeoutMs: count(0, -1, 86_400_001),
   defaultMaxBodyBytes: count(1, 0, 2 ** 31),
   workerMemoryMb: count(16, 15, 0),
+  luaMemoryMb: count(16, 15, 0),
   runtimes: [
     [['Node, python', ['node', 'python']]],
     ['ruby', 'node;python', 'node,ruby', ','],

@@ -90,18 +90,27 @@ export interface LuaSite {
 
 export function makeLuaSite(
   sources: Record<string, string>,
-  options: { memoryMb?: number; files?: Record<string, TreeEntry>; policy?: Partial<Policy> } = {},
+  options: {
+    memoryMb?: number
+    totalMemoryMb?: number
+    files?: Record<string, TreeEntry>
+    policy?: Partial<Policy>
+  } = {},
 ): LuaSite {
   const tree = makeTree(options.files)
   const fns = new Map<string, FunctionVersion>()
   const logs: string[] = []
   const failures: string[] = []
-  const runtime = new LuaRuntime(options.memoryMb ?? 128, {
-    functionsRoot: tree.root,
-    production: false,
-    toContext: fn => ({ runtime: 'lua', function_name: fn.name, timeout_ms: fn.policy.timeoutMs }),
-    toPackDirs: () => [],
-  })
+  const workerMemoryMb = options.memoryMb ?? 128
+  const runtime = new LuaRuntime(
+    { workerMemoryMb, luaMemoryMb: options.totalMemoryMb ?? 1024 },
+    {
+      functionsRoot: tree.root,
+      production: false,
+      toContext: fn => ({ runtime: 'lua', function_name: fn.name, timeout_ms: fn.policy.timeoutMs }),
+      toPackDirs: () => [],
+    },
+  )
   const dispatcher = new Dispatcher({
     clock: systemClock,
     runtimes: new Map([['lua', runtime]]),

@@ -132,6 +132,7 @@ export function makeRuntimes(
       binaries: {},
       production: false,
       workerMemoryMb: 512,
+      luaMemoryMb: 1024,
       ...options.settings,
     },
     clock: systemClock,

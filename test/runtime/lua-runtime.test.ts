@@ -1,9 +1,9 @@
 import { execFileSync } from 'node:child_process'
 import { Worker } from 'node:worker_threads'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { runtimeFile } from '../../lib/runtime/package-files.ts'
 import { type LuaSite, makeLuaSite } from '../helpers/lua.ts'
-import { makeTree } from '../helpers/tree.ts'
+import { makeTree, type Tree } from '../helpers/tree.ts'
 
 /** Runs the request body as Lua: one thread serves a whole table of cases. */
 const EVALUATE = 'function handler(event, params) return assert(load(event.body, "=case"))(event, params) end'
@@ -18,6 +18,34 @@ function makeEvaluator(memoryMb = 128): LuaSite {
   site.add('eval', EVALUATE, {}, { env: { NAME: { value: 'wért', isSecret: false } } })
   site.retain()
   return site
+}
+
+/** A thread without a gateway that serves `handler.lua` of a tree; `said` gets four items for each message from it. */
+function startThread(t: Test, tree: Tree, fields: object = {}) {
+  const memory = new Int32Array(new SharedArrayBuffer(12))
+  memory.set([0, 1, 1024 * 1024])
+  const thread = new Worker(runtimeFile('lua/worker.mjs'), {
+    env: {},
+    workerData: {
+      memoryBytes: 128 * 1024 * 1024,
+      loadTimeoutMs: 10_000,
+      graceMs: 50,
+      progress: new SharedArrayBuffer(8),
+      memory: memory.buffer,
+    },
+  })
+  t.teardown(() => thread.terminate())
+  const { root } = tree
+  const start = { key: 'f', name: 'f', version: null, root, dir: root, entry: tree.path('handler.lua'), adapter: null }
+  const fn = { ...start, callable: { names: ['handler'] }, env: {}, context: { timeout_ms: 100 }, ...fields }
+  const said: unknown[] = []
+  thread.on('message', (message: unknown[]) => said.push(...message))
+  let isStarted = false
+  const send = (calls: unknown[]): void => {
+    thread.postMessage({ ...(isStarted ? {} : { start: JSON.stringify(fn) }), calls })
+    isStarted = true
+  }
+  return { send, said, memory }
 }
 
 t.test('[runtime/lua-runtime.12, runtime/lua-runtime.16] a value without envelope fields is a JSON body', async t => {
@@ -458,6 +486,14 @@ t.test('[runtime/lua-runtime.17] what a handler raises is told with file, line a
   t.equal(error?.detail?.file, 'deep/handler.lua')
   t.equal(error?.detail?.line, 2)
   t.match(error?.detail?.stack, /deep\/handler\.lua:2: in upvalue 'inner'\n\tdeep\/handler\.lua:4: in function/)
+  t.notMatch(error?.detail?.stack, /\[C\]|\[JS\]|\.mjs/, 'only frames of the function')
+  site.add(
+    'far',
+    'local function f(n) if n == 0 then error(("é"):rep(3000)) end return 1 + f(n - 1) end\nfunction handler() f(100) end',
+  )
+  site.retain()
+  const { stack } = (await site.call('far')).error?.detail ?? {}
+  t.ok(stack !== undefined && Buffer.byteLength(stack) <= 8 * 1024, 'at most 8 KiB')
   t.equal((await site.call('index')).error?.message, "attempt to index a nil value (field 'nothing')")
   const cases: [lua: string, message: RegExp][] = [
     ['error("plain", 0)', /^plain$/],
@@ -829,27 +865,10 @@ t.test('[runtime/lua-runtime.18] a thread that nobody ends in time ends its call
       while true do pcall(co) end
     end`,
   })
+  t.teardown(() => tree.cleanup())
   // The thread alone, without the set whose timer would end it first.
-  const thread = new Worker(runtimeFile('lua/thread.mjs'), {
-    env: {},
-    workerData: {
-      memoryBytes: 128 * 1024 * 1024,
-      loadTimeoutMs: 10_000,
-      graceMs: 50,
-      progress: new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT),
-    },
-  })
-  t.teardown(async () => {
-    await thread.terminate()
-    tree.cleanup()
-  })
-  const { root } = tree
-  const start = { key: 'f', name: 'f', version: null, root, dir: root, entry: tree.path('handler.lua') }
-  const fn = { ...start, callable: { names: ['handler'] }, adapter: null, env: {}, context: { timeout_ms: 100 } }
-  const said: unknown[] = []
-  thread.on('message', (message: unknown[]) => said.push(...message))
-  const calls = [1, '{"query":{}}', null, 2, '{"query":{"ok":"1"}}', null]
-  thread.postMessage({ start: JSON.stringify(fn), calls })
+  const { send, said } = startThread(t, tree)
+  send([1, '{"query":{}}', null, 2, '{"query":{"ok":"1"}}', null])
   await until(() => said.length >= 12, 'both calls are answered')
   t.same(said.slice(0, 2), ['ready', 0])
   t.same(said.slice(4, 6), ['error', 1])
@@ -931,6 +950,88 @@ t.test('[runtime/lua-runtime.19] garbage alone ends nothing', async t => {
   for (const [name, expected] of Object.entries({ tables: '"ok"', strings: '1000004', grow: '200000' })) {
     const { error, body } = await site.call(name)
     t.equal(error?.message ?? body.toString(), expected, name)
+  }
+})
+
+t.test('[runtime/lua-runtime.19] memory that many small calls fill is noticed as that of a large one', async t => {
+  const site = makeLuaSite({}, { memoryMb: 64 })
+  t.teardown(() => site.close())
+  site.add('keep', 'kept = {} function handler() kept[#kept + 1] = ("x"):rep(3e6) .. #kept return #kept end')
+  site.retain()
+  let most = 0
+  let failed = 0
+  for (let i = 0; i < 40; i++) {
+    const { error, body } = await site.call('keep')
+    if (error === null) most = Math.max(most, Number(body))
+    else {
+      failed++
+      t.match(error.message, 'out of memory: limit 64 MB, FN_WORKER_MEMORY_MB')
+    }
+  }
+  t.ok(failed >= 1, `${failed} calls failed`)
+  t.ok(most * 3 < 64, `${most * 3} MB were kept`)
+})
+
+t.test('[runtime/lua-runtime.31] all threads together hold no more than their limit; small ones go on', async t => {
+  const site = makeLuaSite({}, { memoryMb: 64, totalMemoryMb: 128, policy: { timeoutMs: 20_000 } })
+  t.teardown(() => site.close())
+  const hogs = ['a', 'b', 'c', 'd', 'e', 'f']
+  const keep =
+    'kept = {} function handler(e) for i = 1, 20 do kept[#kept + 1] = ("x"):rep(1e6) .. i end return #kept end'
+  for (const name of hogs) site.add(name, keep)
+  site.add('small', 'count = 0 function handler() count = count + 1 return count end')
+  site.retain()
+  t.equal((await site.call('small')).body.toString(), '1')
+  const told: string[] = []
+  for (let round = 0; round < 2; round++) {
+    // Each holds 20 MB, then 40: less than one may, and together more than all may.
+    const answers = await Promise.all(hogs.map(name => site.call(name)))
+    for (const { error } of answers) if (error !== null) told.push(error.message)
+    t.ok(site.runtime.heldMb < 128 + 20, `${site.runtime.heldMb} MB are held`)
+    t.equal((await site.call('small')).body.toString(), String(round + 2), 'the same thread serves on')
+  }
+  t.ok(told.length >= 1)
+  for (const text of told)
+    t.match(text, /^out of memory: limit 128 MB for all Lua functions, FN_LUA_MEMORY_MB; this one holds \d+ MB$/)
+  await site.closeRuntime(0)
+  t.equal(site.runtime.heldMb, 0, 'threads that ended hold nothing')
+})
+
+t.test('[runtime/lua-runtime.32] a thread tells which files it read, also when a call reads them', async t => {
+  const tree = makeTree({
+    'handler.lua': `local helper = require("helper")
+      function handler(e)
+        if e.query.lazy then return require("lazy") .. dofile("more.lua") end
+        return helper
+      end`,
+    'helper.lua': 'return "helper"',
+    'lazy.lua': 'return "lazy"',
+    'more.lua': 'return "more"',
+  })
+  t.teardown(() => tree.cleanup())
+  const call = (id: number, query: object) => [id, JSON.stringify({ query }), null]
+  for (const production of [false, true]) {
+    const { send, said } = startThread(t, tree, { production })
+    send([...call(1, {}), ...call(2, { lazy: '1' }), ...call(3, { lazy: '1' })])
+    await until(() => said.includes(3), 'the last call is answered')
+    const messages: unknown[][] = []
+    for (let i = 0; i < said.length; i += 4) messages.push(said.slice(i, i + 4))
+    const files = (...names: string[]) => JSON.stringify({ files: names.map(tree.path) })
+    t.same(
+      messages.filter(([kind]) => kind !== 'reply'),
+      [
+        ['ready', 0, files('handler.lua', 'helper.lua'), ''],
+        ...(production ? [] : [['loaded', 0, files('lazy.lua', 'more.lua'), '']]),
+      ],
+    )
+    t.same(
+      messages.filter(([kind]) => kind === 'reply').map(([, id, , body]) => [id, body]),
+      [
+        [1, '"helper"'],
+        [2, '"lazymore"'],
+        [3, '"lazymore"'],
+      ],
+    )
   }
 })
 

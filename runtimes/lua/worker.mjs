@@ -10,6 +10,7 @@
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parentPort, workerData } from 'node:worker_threads'
+import { Budget } from './budget.mjs'
 import { createFunction, prepare } from './function.mjs'
 import { Guard } from './guard.mjs'
 import { LoadError } from './loader.mjs'
@@ -26,16 +27,16 @@ let out = []
 /** @type {ArrayBuffer[]} */
 let transfers = []
 let flushedAt = 0
-const guard = new Guard(workerData.memoryBytes, () => {
+/** Calls begun and KiB held, where the gateway sees it even when nothing else comes from here any more. */
+const progress = new Int32Array(workerData.progress)
+const guard = new Guard(workerData.memoryBytes, new Budget(workerData.memory, progress), () => {
   if (out.length > 0) flush(performance.now())
 })
-/** Calls begun, where the gateway sees it even when nothing else comes from here any more. */
-const progress = new Int32Array(workerData.progress)
 const vm = loadVm(guard)
 warmUp()
 const prepared = prepare({ vm, guard, send })
-/** @type {import('./function.mjs').Serve | null} */
-let serve = null
+/** @type {import('./function.mjs').LuaFunction | null} */
+let served = null
 
 /** @param {number} now */
 function flush(now) {
@@ -70,8 +71,8 @@ function load(start) {
   try {
     const fn = JSON.parse(start)
     guard.begin(performance.now() + workerData.loadTimeoutMs)
-    serve = createFunction(prepared, fn, workerData.graceMs)
-    send('ready', 0, '')
+    served = createFunction(prepared, fn, workerData.graceMs)
+    send('ready', 0, toFiles(served.takeFiles()))
   } catch (error) {
     const failure = error instanceof LoadError ? error.failure : { code: 'load', message: `cannot load: ${error}` }
     // The gateway ends a thread that cannot load its function.
@@ -81,13 +82,19 @@ function load(start) {
   flush(performance.now())
 }
 
+/** @param {string[]} files */
+function toFiles(files) {
+  return JSON.stringify({ files })
+}
+
 port.on('message', ({ start, calls }) => {
   if (start !== undefined) load(start)
-  if (serve !== null) {
+  if (served !== null) {
     for (let i = 0; i < calls.length; i += 3) {
       Atomics.add(progress, 0, 1)
-      serve(calls[i], calls[i + 1], calls[i + 2])
+      served.serve(calls[i], calls[i + 1], calls[i + 2])
       if (guard.condemned !== '') die()
+      if (served.hasNewFiles()) send('loaded', 0, toFiles(served.takeFiles()))
       const now = performance.now()
       if (now - flushedAt > FLUSH_MS) flush(now)
     }
@@ -123,7 +130,7 @@ function warmUp() {
       query,
       headers: {},
     }
-    practice(i, JSON.stringify(header), Buffer.from('body'))
+    practice.serve(i, JSON.stringify(header), Buffer.from('body'))
   }
   guard.end()
 }
