@@ -1,7 +1,7 @@
 /** The text of a `.env` file to values. Owner: §2.14, page config/function-env. */
 
 import { parseEnv } from 'node:util'
-import { type Finding, keyOf, report, toPlace } from './findings.ts'
+import { type Finding, report, toPlace } from './findings.ts'
 
 const KEY = /^[A-Za-z_][A-Za-z0-9_.-]{0,255}$/
 
@@ -13,13 +13,26 @@ const KEY = /^[A-Za-z_][A-Za-z0-9_.-]{0,255}$/
  */
 export function parseDotenv(text: string, label: string, findings: Finding[]): Record<string, string> {
   const values: Record<string, string> = Object.create(null)
-  for (const [key, value] of Object.entries(parseEnv(text.replace(/^\uFEFF/, '')))) {
+  const plain = text.replace(/^\uFEFF/, '')
+  for (const [key, value] of Object.entries(parseEnv(plain))) {
     if (KEY.test(key) && value !== undefined && !value.includes('\0')) values[key] = value
     else {
-      const at = keyOf(toPlace(label, '', findings, true), key)
-      const text = 'is ignored: it is no line of the form KEY=value'
-      report(at, 'CONFIG_IGNORED_LINE', text, 'Write one KEY=value to a line.')
+      // The line may be a piece of a key or certificate: it is named by its number.
+      const at = toPlace(label, `line ${lineOf(plain, key)}`, findings)
+      const what = 'is ignored: it is not of the form KEY=value'
+      report(
+        at,
+        'CONFIG_IGNORED_LINE',
+        what,
+        'Write one KEY=value to a line, and quotes around a value of several lines.',
+      )
     }
   }
   return values
+}
+
+/** Number of the line that a key, or the first line of what was taken for one, stands on; from 1. */
+function lineOf(text: string, key: string): number {
+  const [start = ''] = key.split('\n')
+  return text.split(/\r?\n/).findIndex(line => line.includes(start)) + 1
 }

@@ -202,11 +202,11 @@ t.test(
 )
 
 t.test('[config/function-env.12] a line of another form in an env file keeps nobody from starting', async t => {
-  const tree = treeOf(t, { '.git/': '', '.env': 'GOOD=1\nnot a line\nSPOILT=hunter2\nFN_PORT=7\n' })
+  const tree = treeOf(t, { '.git/': '', '.env': 'GOOD=1\nnot hunter2 a line\nSPOILT=hunter2\nFN_PORT=7\n' })
   const { problems, warnings, settings } = loadSettings({ cwd: tree.root, env: {} })
   t.same(problems, [])
   t.equal(settings.port, 7)
-  t.match(warnings, [{ code: 'CONFIG_IGNORED_LINE', path: '.env', message: /^\.env: "not a line.*is ignored/ }])
+  t.match(warnings, [{ code: 'CONFIG_IGNORED_LINE', path: '.env', message: /^\.env: line 2 is ignored: / }])
   t.notMatch(JSON.stringify(warnings), 'hunter2')
 })
 
