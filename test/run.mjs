@@ -10,6 +10,7 @@ import { availableParallelism, homedir, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { namesakeOf, readCoverage, toCoverageReport } from './helpers/coverage.mjs'
+import { otherVersionRuns } from './node-versions.mjs'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 const FILE_TIMEOUT_MS = 300_000
@@ -32,13 +33,14 @@ const files = isCoverage ? chosen.filter(file => namesakeOf(root, file) !== null
 if (files.length === 0) process.stderr.write(`no test file is named ${named.join(', ')}\n`)
 
 /** Runs one file in a process group of its own, so that whatever it leaves behind ends with it. */
-function run(file) {
+function run({ file, program = process.execPath, version = null, env = {} }) {
   return new Promise(resolve => {
     const startedAt = performance.now()
-    const module = namesakeOf(root, file)
+    // Coverage is counted once.
+    const module = version === null ? namesakeOf(root, file) : null
     const folder = module === null ? null : mkdtempSync(join(tmpdir(), 'fngw-coverage-'))
     const hook = folder === null ? [] : ['--import', './test/helpers/coverage-hook.mjs']
-    const child = spawn(process.execPath, [...hook, '--import', 'tsx', file], {
+    const child = spawn(program, [...hook, '--import', 'tsx', file], {
       cwd: root,
       detached: true,
       // tap's own limit is 30 s a file, too short for one that builds Rust on a busy machine.
@@ -46,6 +48,7 @@ function run(file) {
       env: {
         CARGO_HOME: join(homedir(), '.cargo'),
         ...process.env,
+        ...env,
         TAP_TIMEOUT: String(FILE_TIMEOUT_MS / 1000),
         ...(folder !== null && { NODE_V8_COVERAGE: folder }),
       },
@@ -75,7 +78,15 @@ function run(file) {
       const seconds = (performance.now() - startedAt) / 1000
       const lines = folder === null ? null : readCoverage(root, folder, module)
       if (folder !== null) rmSync(folder, { recursive: true, force: true })
-      resolve({ file, module, lines, text, code, isLate, seconds })
+      resolve({
+        file: version === null ? file : `${file} (node ${version})`,
+        module,
+        lines,
+        text,
+        code,
+        isLate,
+        seconds,
+      })
     })
   })
 }
@@ -101,10 +112,13 @@ function toReport({ text, isLate }) {
 const sum = { passed: 0, failed: 0, skipped: 0 }
 /** Modules with what of them their own tests ran. */
 const covered = new Map()
-const queue = [...files]
+const again = named.length > 0 || isCoverage ? { runs: [], note: null } : await otherVersionRuns(root)
+if (again.note !== null) process.stdout.write(`${again.note}\n`)
+const queue = [...files.map(file => ({ file })), ...again.runs]
 const work = async () => {
-  for (let file = queue.shift(); file !== undefined; file = queue.shift()) {
-    const outcome = await run(file)
+  for (let next = queue.shift(); next !== undefined; next = queue.shift()) {
+    const outcome = await run(next)
+    const { file } = outcome
     const totals = toTotals(outcome)
     // What failed half-way says nothing about coverage.
     if (outcome.module !== null && totals.failed === 0) covered.set(outcome.module, outcome.lines)

@@ -69,7 +69,7 @@ function headPlace(stack) {
 function importPlace(message) {
   const match =
     /^Cannot find (?:module|package) '([^']+)' imported from (\/.*)$/m.exec(message) ??
-    /^Cannot find module '([^']+)'\nRequire stack:\n- (\/.*)$/m.exec(message)
+    /^Cannot find module '([^']+)'\nRequire stack:\n- (\/.*?)(?:\?namespace=\d+)?$/m.exec(message)
   if (match === null) return undefined
   const [, wanted, file] = /** @type {[string, string, string]} */ (/** @type {unknown} */ (match))
   let lines

@@ -37,7 +37,7 @@ export interface Language {
   compiled?: true
 }
 
-export const LANGUAGES: readonly Language[] = [
+const ALL: readonly Language[] = [
   { label: 'js', runtime: 'node', extension: '.js', handler: 'all/handler.js', beside: {}, program: 'node' },
   {
     label: 'cjs',
@@ -88,6 +88,11 @@ export const LANGUAGES: readonly Language[] = [
     compiled: true,
   },
 ]
+
+const only = process.env.FNGW_TEST_LANGUAGES?.split(',')
+
+/** Those that are tested: all, or the labels named by `FNGW_TEST_LANGUAGES`. */
+export const LANGUAGES = ALL.filter(({ label }) => only === undefined || only.includes(label))
 
 export interface Bed {
   gateway: Gateway
