@@ -9,6 +9,7 @@ import { close, fstat, open, statSync } from 'node:fs'
 import type { AssetsMount } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError, toGatewayError } from '../core/errors.ts'
+import { toAllow } from '../core/http-text.ts'
 import type { RouteTable } from '../router/route-table.ts'
 import { type Asset, type AssetForm, isSameState, toForm, toState } from './file.ts'
 import { type AssetHead, CodingChoice, isNavigation, isPagePath, readAssetHead, toAssetName } from './request.ts'
@@ -98,7 +99,9 @@ class StaticAssets {
 
   readonly #onOtherMethod = (exchange: Exchange, asset: Asset | null, error: GatewayError | null): void => {
     if (exchange.ended) return
-    const refused = new GatewayError('METHOD_NOT_ALLOWED', 'method not allowed', { headers: { Allow: 'GET, HEAD' } })
+    const refused = new GatewayError('METHOD_NOT_ALLOWED', 'method not allowed', {
+      headers: { Allow: toAllow(['GET']) },
+    })
     if (error !== null) exchange.responder.sendError(exchange, error)
     else if (asset === null) exchange.resume?.()
     else exchange.responder.sendError(exchange, refused)

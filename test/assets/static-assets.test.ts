@@ -7,7 +7,6 @@ import {
   readdirSync,
   readlinkSync,
   renameSync,
-  statSync,
   symlinkSync,
   truncateSync,
   utimesSync,
@@ -19,11 +18,8 @@ import { join } from 'node:path'
 import t from 'tap'
 import type { AssetsMount, FunctionVersion } from '../../lib/core/catalog.ts'
 import { type Clock, systemClock } from '../../lib/core/clock.ts'
-import { toCacheControl, toContentType } from '../../lib/assets/file.ts'
-import { type Asset, toAsset } from '../../lib/assets/file.ts'
-import { CodingChoice } from '../../lib/assets/request.ts'
-import { AssetStore, toFileTrouble, MAX_CACHED_ASSET_BYTES } from '../../lib/assets/store.ts'
-import type { Exchange, Step } from '../../lib/http/exchange.ts'
+import { MAX_CACHED_ASSET_BYTES } from '../../lib/assets/store.ts'
+import type { Step } from '../../lib/http/exchange.ts'
 import { fetchWith } from '../../lib/http/fetch.ts'
 import { inject } from '../../lib/http/inject.ts'
 import { HttpServer } from '../../lib/http/server.ts'
@@ -408,66 +404,6 @@ t.test('[assets/static-assets.9] a file that may not be read', async t => {
   }
 })
 
-t.test('[assets/static-assets.12] trouble is not absence', async t => {
-  for (const code of ['ENOENT', 'ENOTDIR', 'EACCES', 'ELOOP', 'ENAMETOOLONG'])
-    t.equal(toFileTrouble(Object.assign(new Error(), { code })), null, code)
-  for (const code of ['EMFILE', 'ENFILE', 'EIO', 'ENOMEM'])
-    t.match(toFileTrouble(Object.assign(new Error(), { code })), { status: 503 }, code)
-})
-
-t.test('[assets/static-assets.13] types', async t => {
-  for (const [name, type] of [
-    ['a.html', 'text/html; charset=utf-8'],
-    ['A.HTML', 'text/html; charset=utf-8'],
-    ['a.css', 'text/css; charset=utf-8'],
-    ['a.min.js', 'text/javascript; charset=utf-8'],
-    ['a.mjs', 'text/javascript; charset=utf-8'],
-    ['a.cjs', 'text/javascript; charset=utf-8'],
-    ['a.ts', 'text/plain; charset=utf-8'],
-    ['a.mts', 'text/plain; charset=utf-8'],
-    ['a.py', 'text/plain; charset=utf-8'],
-    ['a.json', 'application/json'],
-    ['a.js.map', 'application/json'],
-    ['a.svg', 'image/svg+xml'],
-    ['a.png', 'image/png'],
-    ['a.woff2', 'font/woff2'],
-    ['a.wasm', 'application/wasm'],
-    ['a.webmanifest', 'application/manifest+json'],
-    ['a.unknown', 'application/octet-stream'],
-    ['a.constructor', 'application/octet-stream'],
-    ['html', 'application/octet-stream'],
-    ['dir.html/noext', 'application/octet-stream'],
-  ] as const)
-    t.equal(toContentType(`/srv/${name}`), type, name)
-})
-
-t.test('[assets/static-assets.14] names with a hash', async t => {
-  for (const name of [
-    'app.3f2a1b9c.js',
-    'app-3F2A1B9C.js',
-    'app_3f2a1b9c4d.css',
-    '3f2a1b9c.js',
-    'a.12345678.js',
-    'logo.deadbeef.min.svg',
-    'a-20241301.js',
-    'f00dcafe',
-  ])
-    t.match(toCacheControl(`/srv/${name}`), /^public, max-age=31536000, immutable$/, name)
-  for (const name of [
-    'app.js',
-    'app.3f2a1b9.js',
-    'app3f2a1b9c.js',
-    'app.3f2a1b9cx.js',
-    'report-20240131.pdf',
-    'shot_20240131123000.png',
-    'index.html',
-    '3f2a1b9c/app.js',
-  ])
-    t.match(toCacheControl(`/srv/${name}`), /^public, max-age=0, must-revalidate$/, name)
-  const { ask } = makeSite(t, { files: { 'public/a.3f2a1b9c.js': 'x' } })
-  t.match((await ask('/a.3f2a1b9c.js')).headers['cache-control'], /immutable/)
-})
-
 t.test('[assets/static-assets.15, assets/static-assets.16] a change is seen by the next request', async t => {
   const { ask, status, tree } = makeSite(t)
   const path = tree.path('public/app.js')
@@ -498,31 +434,6 @@ t.test('[assets/static-assets.15, assets/static-assets.16] a change is seen by t
   tree.remove('public/app.js')
   tree.write({ 'public/app.js': 'file' })
   t.equal((await ask('/app.js')).text(), 'file')
-})
-
-t.test('[assets/static-assets.16] memory is bounded, and a file that just changed is not kept', async t => {
-  const tree = makeTree({ 'index.html': 'x' })
-  t.teardown(tree.cleanup)
-  const find = (store: AssetStore, name: string) =>
-    new Promise<Asset | null>(resolve => store.find(name, true, {} as Exchange, (_, asset) => resolve(asset)))
-  tree.write({ 'now.txt': 'now' })
-  const justNow = statSync(tree.path('now.txt')).ctimeMs + 10
-  const fresh = new AssetStore(tree.root, { ...systemClock, wall: () => justNow })
-  await find(fresh, 'now.txt')
-  t.equal(fresh.cachedBytes, 0)
-  const store = new AssetStore(tree.root, LATE_CLOCK)
-  const block = Buffer.alloc(MAX_CACHED_ASSET_BYTES)
-  for (let i = 0; i < 70; i++) tree.write({ [`${i}.bin`]: block })
-  for (let i = 0; i < 70; i++) t.equal((await find(store, `${i}.bin`))?.plain.body?.length, block.length)
-  t.equal(store.cachedBytes, 64 * MAX_CACHED_ASSET_BYTES)
-  tree.write({ 'large.bin': Buffer.alloc(MAX_CACHED_ASSET_BYTES + 1) })
-  t.equal((await find(store, 'large.bin'))?.plain.body, null)
-  for (let i = 0; i < 70; i++) tree.write({ [`${i}.bin`]: 'small' })
-  for (let i = 0; i < 70; i++) await find(store, `${i}.bin`)
-  t.equal(store.cachedBytes, 70 * 'small'.length, 'what is replaced is not counted any more')
-  // Requests of one moment share what is found.
-  const [a, b] = await Promise.all([find(store, 'index.html'), find(store, 'index.html')])
-  t.equal(a, b)
 })
 
 t.test(
@@ -592,45 +503,6 @@ t.test('[assets/static-assets.26] a route is not looked for on the disk for ever
   now = 200
   t.ok(await isRun('/hello'), 'the directory is gone')
   t.ok(await isRun('/hello'))
-})
-
-t.test('[assets/static-assets.22] the form that a client likes best', async t => {
-  const file = (text: string) => ({
-    path: '/a.js',
-    state: { dev: 1, ino: 1, size: 1, mtimeMs: 0, ctimeMs: 0 },
-    body: Buffer.from(text),
-  })
-  const choice = new CodingChoice()
-  const both = toAsset('a.js', file('plain'), file('br'), file('gz'))
-  for (const [accept, form] of [
-    [null, 'plain'],
-    ['', 'plain'],
-    ['gzip, deflate, br, zstd', 'br'],
-    ['br', 'br'],
-    ['gzip', 'gzip'],
-    ['x-gzip', 'gzip'],
-    ['GZIP', 'gzip'],
-    ['br;q=0.5, gzip;q=0.8', 'gzip'],
-    ['br;q=0.5, gzip;q=0.5', 'br'],
-    ['br;q=0, gzip', 'gzip'],
-    ['br;q=0,gzip;q=0', 'plain'],
-    ['*', 'br'],
-    ['*;q=0', 'plain'],
-    ['br;q=0, *', 'gzip'],
-    ['identity', 'plain'],
-    ['identity;q=1, br;q=0.5', 'plain'],
-    ['identity;q=0.5, br;q=1.0', 'br'],
-    ['br;q=x', 'plain'],
-    ['br;q=-1', 'plain'],
-    ['deflate', 'plain'],
-    ['brotli', 'plain'],
-  ] as const) {
-    // Twice: read, remembered.
-    for (let i = 0; i < 2; i++) t.equal(choice.choose(both, accept).meta.coding ?? 'plain', form, String(accept))
-  }
-  const gzipOnly = toAsset('a.js', file('plain'), null, file('gz'))
-  t.equal(choice.choose(gzipOnly, 'br, gzip;q=0.1').meta.coding, 'gzip')
-  t.equal(choice.choose(toAsset('a.js', file('plain'), null, null), 'br').meta.coding, null)
 })
 
 t.test('[assets/static-assets.22, assets/static-assets.23] compressed files beside a file', async t => {

@@ -10,7 +10,6 @@ import type { FunctionVersion } from '../../lib/core/catalog.ts'
 import { METHODS } from '../../lib/core/identity.ts'
 import { type InjectRequest, inject } from '../../lib/http/inject.ts'
 import { HttpServer } from '../../lib/http/server.ts'
-import { EdgeLookup, EDGE_LOOKUPS } from '../../lib/edge/lookup.ts'
 import { type EdgeOptions, EdgeProxy } from '../../lib/edge/passthrough.ts'
 import { invokeInternal } from '../../lib/invocation/internal-call.ts'
 import { Call, type Invoker } from '../../lib/invocation/invoke.ts'
@@ -727,38 +726,6 @@ t.test('[edge/passthrough.26] kept connections', async t => {
   t.equal((await again.ask({ path: '/' })).status, 200)
   t.equal((await again.ask({ path: '/' })).text(), 'ok', 'sent again on a new connection')
   t.same([...counts.values()], [2, 1])
-})
-
-t.test('[edge/passthrough.27] look-ups are few, and one for a name', async t => {
-  const open = new Map<string, (() => void)[]>()
-  const lookup = new EdgeLookup(
-    name =>
-      new Promise((resolve, reject) => {
-        const end = name.startsWith('bad')
-          ? () => reject(new Error('no'))
-          : () => resolve([{ address: name, family: 4 }])
-        open.set(name, [...(open.get(name) ?? []), end])
-      }),
-  )
-  const names = ['bad-1', ...Array.from({ length: EDGE_LOOKUPS + 2 }, (_, index) => `name-${index}`)]
-  const results = names.map(name =>
-    lookup.addresses(name).then(
-      list => list[0]!.address,
-      () => 'failed',
-    ),
-  )
-  const same = lookup.addresses('name-0')
-  t.equal(open.size, EDGE_LOOKUPS)
-  for (const name of names) {
-    open.get(name)![0]!()
-    await Promise.all([results[names.indexOf(name)]])
-    await new Promise(resolve => setImmediate(resolve))
-  }
-  t.same(await Promise.all(results), ['failed', ...names.slice(1)])
-  t.equal((await same)[0]!.address, 'name-0')
-  t.equal(open.get('name-0')!.length, 1)
-  void lookup.addresses('name-0')
-  t.equal(open.get('name-0')!.length, 2, 'looked up anew')
 })
 
 t.test('[edge/passthrough.28] the doors without a client', async t => {

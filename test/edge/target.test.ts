@@ -1,8 +1,6 @@
 import t from 'tap'
 import type { EdgePolicy } from '../../lib/core/catalog.ts'
 import type { GatewayError } from '../../lib/core/errors.ts'
-import { toAnswerHeaders, toCodings, toRequestHeaders } from '../../lib/edge/headers.ts'
-import { climbs, isControlPath, namesControl, readSpellings } from '../../lib/edge/path-spellings.ts'
 import { type EdgeRequest, toEdgeRequest, toEdgeRules } from '../../lib/edge/target.ts'
 import { makeFn } from '../helpers/fn.ts'
 
@@ -215,81 +213,4 @@ t.test('[edge/passthrough.12] the control plane in every spelling', async t => {
   for (const path of ['/_fnx', '/x_fn', '/consoles', '/x/_fn', '/x/console', '/?q=/_fn', '/100%', '/%zz', '/%c0%ae'])
     t.equal(refusal({ url: `http://other.test${path}` }), 'no refusal', path)
   t.equal(refusal({ url: 'http://other.test/x#/_fn' }), 'no refusal', 'a fragment is not sent')
-})
-
-t.test('[edge/passthrough.12, edge/passthrough.13] readings of a path', async t => {
-  const rows: [string, boolean, boolean, boolean][] = [
-    ['/a/b', false, false, false],
-    ['/a/_fn', false, true, false],
-    ['/a/b%2f%5ffn/x', false, true, false],
-    ['/a/../_fn', true, true, true],
-    ['/_fn/../a', true, true, true],
-    ['/a/%2e%2e/b', false, false, true],
-  ]
-  for (const [path, isControl, isNamed, isClimbing] of rows) {
-    const spellings = readSpellings(path)!
-    t.same(
-      [isControlPath(spellings), namesControl(spellings), climbs(spellings)],
-      [isControl, isNamed, isClimbing],
-      path,
-    )
-  }
-  const startedAt = performance.now()
-  readSpellings(`/${'%25'.repeat(5000)}${'/..'.repeat(1000)}`)
-  t.ok(performance.now() - startedAt < 500, 'linear')
-})
-
-t.test('[edge/passthrough.14, edge/passthrough.15] headers of the request', async t => {
-  t.same(toRequestHeaders(undefined), [])
-  t.same(toRequestHeaders(null), [])
-  t.same(toRequestHeaders([]), [])
-  t.same(toRequestHeaders({ 'X-A': 'é', 'x-b': ['1', 2, null, true], 'x-c': null, ['__proto__']: 'p' }), [
-    ...['X-A', 'é', 'x-b', '1', 'x-b', '2', 'x-b', 'true', '__proto__', 'p'],
-  ])
-  const own =
-    'Host Content-Length Connection Keep-Alive Proxy-Connection Proxy-Authorization TE Trailer Transfer-Encoding'
-  const dropped = Object.fromEntries(
-    `${own} Upgrade Expect X-Fn-Internal-Edge X-Named`.split(' ').map(name => [name, 'x']),
-  )
-  t.same(toRequestHeaders({ ...dropped, Connection: 'close, X-Named', 'X-Kept': '1' }), ['X-Kept', '1'])
-  const rows: [unknown, RegExp][] = [
-    ['x', /proxy\.headers must be an object, got "x" \(string\)/],
-    [['a'], /proxy\.headers must be an object, got an array of 1 item/],
-    [{ 'a b': '1' }, /proxy\.headers: "a b" is no header name/],
-    [{ 'a\r\nX-Evil': '1' }, /proxy\.headers: "a\\u000d\\u000aX-Evil" is no header name/],
-    [{ '': '1' }, /"" is no header name/],
-    [{ 'x-a': 'b\r\nX-Evil: 1' }, /proxy\.headers: x-a holds a character that a header cannot carry/],
-    [{ 'x-a': 'b\nc' }, /x-a holds a character/],
-    [{ 'x-a': '\0' }, /x-a holds a character/],
-    [{ 'x-a': '€' }, /x-a holds a character/],
-    [{ 'x-a': ['ok', 'b\rc'] }, /x-a holds a character/],
-    [{ 'x-a': {} }, /proxy\.headers: x-a must be a string or strings, got an object/],
-    [{ 'x-a': 'x'.repeat(65_536) }, /proxy\.headers are larger than 65536 bytes/],
-  ]
-  for (const [headers, message] of rows)
-    t.throws(
-      () => toRequestHeaders(headers),
-      { status: 502, code: 'CONTRACT_BROKEN', message },
-      JSON.stringify(headers).slice(0, 60),
-    )
-})
-
-t.test('[edge/passthrough.16] headers of the answer', async t => {
-  const raw = [
-    'Set-Cookie',
-    'a=1',
-    'Set-Cookie',
-    'b=2',
-    'Connection',
-    'X-Named, close',
-    'X-Named',
-    '1',
-    'Content-Length',
-    '5',
-  ]
-  t.same(toAnswerHeaders([...raw, 'Transfer-Encoding', 'chunked', 'X-Request-Id', '1', 'Location', '/x']), [
-    ...['Set-Cookie', 'a=1', 'Set-Cookie', 'b=2', 'Location', '/x'],
-  ])
-  t.equal(toAnswerHeaders(['X-A', 'a\u0001']), null)
-  t.same(toCodings(['Content-Encoding', 'GZIP, identity', 'content-encoding', 'br']), ['gzip', 'br'])
 })
