@@ -6,22 +6,19 @@
  */
 
 import { randomBytes } from 'node:crypto'
-import { isAsset, toAssetSteps } from './assets/static-assets.ts'
-import { type Catalog, CatalogLoader, type CatalogSteps, findFunction } from './catalog-loader.ts'
+import { type Catalog, CatalogLoader, findFunction } from './catalog-loader.ts'
+import { toCatalogSteps } from './catalog-steps.ts'
 import type { OuterEnv } from './config/env-layers.ts'
 import { checkRoot, createOuterEnvReader, loadSettings } from './config/project-file.ts'
 import { type ResolvedSettings, resolveSettings, type SettingSource, type Settings } from './config/settings.ts'
 import { toAccessWarnings } from './control/access.ts'
-import { CONTROL_PATHS, ControlPlane } from './control/control-plane.ts'
 import { type GatewayState, toCatalogRecord, toHealthRecord } from './control/records.ts'
 import { type Clock, systemClock } from './core/clock.ts'
 import { GatewayError, type Warning } from './core/errors.ts'
 import { keepTickShape } from './core/tick-shape.ts'
 import { toFunctionPath } from './core/versions.ts'
 import { type Builds, createBuilds } from './dependencies/resolve.ts'
-import type { Discovery } from './discovery/discover.ts'
 import { LoadedFiles } from './discovery/loaded-files.ts'
-import { toOffWarnings } from './discovery/runtime-off.ts'
 import { watchTree } from './discovery/watch.ts'
 import { EdgeProxy } from './edge/passthrough.ts'
 import { explainRequest } from './gateway-explain.ts'
@@ -32,19 +29,15 @@ import {
   type InvokeRequest,
   SettingsError,
 } from './gateway-types.ts'
-import { DebugHeaders } from './http/debug-headers.ts'
+import { createHttpHandlers } from './http-handlers.ts'
 import { readDescriptorLimit } from './http/descriptor-limit.ts'
-import type { Exchange, HttpRequest, HttpResponse } from './http/exchange.ts'
+import type { HttpRequest, HttpResponse } from './http/exchange.ts'
 import { fetchWith, toWebRequest } from './http/fetch.ts'
-import { toHomeSteps } from './http/home.ts'
 import { type InjectRequest, type InjectResponse, inject } from './http/inject.ts'
-import { createOpenApiStep } from './http/openapi-step.ts'
 import { unwrap } from './http/parsed-body.ts'
-import { PublicHandler } from './http/public.ts'
-import { createRequestListener } from './http/request-record.ts'
-import { refuseRequest, Responder } from './http/respond.ts'
+import type { PublicHandler } from './http/public.ts'
+import { refuseRequest } from './http/respond.ts'
 import { Admission } from './invocation/admission.ts'
-import { TrustedProxies } from './invocation/client-address.ts'
 import { toStaticContext } from './invocation/event.ts'
 import { type InternalRequest, type InternalResult, invokeInternal } from './invocation/internal-call.ts'
 import { Invoker } from './invocation/invoke.ts'
@@ -53,9 +46,6 @@ import type { EventName, Listener } from './observe/events.ts'
 import { Journal } from './observe/journal.ts'
 import { type GatewayListening, Listeners } from './listeners.ts'
 import { type Changed, Reloader } from './reloader.ts'
-import { buildRouteTable } from './router/route-builder.ts'
-import { toDocumentedRoutes } from './router/route-records.ts'
-import type { RouteTable } from './router/route-table.ts'
 import { findProgram } from './runtime/binaries.ts'
 import { runtimeFile } from './runtime/package-files.ts'
 import { Runtimes } from './runtime/runtimes.ts'
@@ -157,7 +147,19 @@ class FunctionGateway implements Gateway {
       functions: () => this.#catalog.functions,
       ping: fn => ping(request => this.#invokeInternal(request), this.#ids, fn),
     })
-    const handlers = this.#createHandlers()
+    const handlers = createHttpHandlers({
+      settings,
+      clock,
+      journal: this.#journal,
+      invoker: this.#invoker,
+      runtimes: this.#runtimes,
+      requestIds: this.#ids,
+      lifecycle: this.#lifecycle,
+      catalog: () => this.#catalog,
+      state: details => this.#state(details),
+      keepWarm: () => this.#keepWarm.rows(),
+      reload: () => this.reload(),
+    })
     this.#public = handlers.public
     this.#listeners = new Listeners({
       public: handlers.public.handle,
@@ -209,51 +211,6 @@ class FunctionGateway implements Gateway {
     })
   }
 
-  /** The handler of the public socket, and that of the control plane's own, if it has one. */
-  #createHandlers(): { public: PublicHandler; control: PublicHandler | null } {
-    const { settings } = this
-    const { clock } = this.#host
-    const responder = new Responder({
-      clock,
-      production: settings.production,
-      lifecycle: this.#lifecycle,
-      onFinished: createRequestListener(this.#journal, clock),
-    })
-    const proxies = new TrustedProxies(settings.trustedProxyCidrs)
-    const control = new ControlPlane({
-      settings,
-      responder,
-      state: details => this.#state(details),
-      keepWarm: () => this.#keepWarm.rows(),
-      reload: () => this.reload(),
-      isTrustedProxy: address => proxies.isTrusted(address),
-      clock,
-    })
-    const shared = {
-      clock,
-      invoker: this.#invoker,
-      responder,
-      requestIds: this.#ids,
-      debug: new DebugHeaders(call => ({
-        routing: this.#runtimes.byName.get(call.fn.runtime)?.health().routing ?? 'single',
-        socketIndex: call.host?.socketIndex ?? null,
-        cold: call.cold,
-      })),
-      trustedProxyCidrs: settings.trustedProxyCidrs,
-      namesRoutes: !settings.production,
-    }
-    const catalog = () => this.#catalog
-    if (settings.controlPort === null)
-      return { public: new PublicHandler({ ...shared, catalog, control: control.handle }), control: null }
-    // Reserved paths stay reserved where nobody answers them.
-    const refuse = (exchange: Exchange) => responder.sendError(exchange, new GatewayError('NOT_FOUND', 'not found'))
-    const nothing = { routes: buildRouteTable([], { functions: [], forceUrl: false }), before: [], after: [] }
-    return {
-      public: new PublicHandler({ ...shared, catalog, control: refuse }),
-      control: new PublicHandler({ ...shared, catalog: () => nothing, control: control.handle }),
-    }
-  }
-
   #createLoader(): CatalogLoader {
     const { functionsRoot, runtimes, namespaceDepth, forceUrl, ...settings } = this.settings
     const { defaultTimeoutMs, defaultMaxConcurrency, defaultMaxBodyBytes } = settings
@@ -268,32 +225,8 @@ class FunctionGateway implements Gateway {
       defaults: { defaultTimeoutMs, defaultMaxConcurrency, defaultQueue, defaultMaxBodyBytes },
       now: () => this.#host.clock.wall(),
       outerEnv: this.#host.outerEnv,
-      steps: (discovery, routes) => this.#toSteps(discovery, routes),
+      steps: (discovery, routes) => toCatalogSteps(this.settings, this.#host.clock, discovery, routes),
     })
-  }
-
-  /** What is answered around routing: documents, homes, assets. */
-  #toSteps({ homes, assets, functions, ignored }: Discovery, routes: RouteTable): CatalogSteps {
-    const {
-      homeFunction,
-      homeRedirect,
-      docsEnabled,
-      publicBaseUrl,
-      openapiIncludeInternal,
-      runtimes,
-      runtimesExplicit,
-    } = this.settings
-    const home = toHomeSteps({ homes, homeFunction, homeRedirect, routes, isAsset: path => isAsset(path, assets) })
-    const files = toAssetSteps(assets, routes, this.#host.clock)
-    const openApi = createOpenApiStep({
-      functions,
-      routes: () => toDocumentedRoutes(routes),
-      publicBaseUrl,
-      internal: openapiIncludeInternal ? CONTROL_PATHS : [],
-    })
-    const before = [...(docsEnabled ? [openApi] : []), ...home.before, ...files.before]
-    const off = runtimesExplicit ? [] : toOffWarnings(ignored, runtimes)
-    return { before, after: files.after, homes: home.homes, warnings: [...off, ...home.warnings] }
   }
 
   #createReloader(): Reloader {

@@ -1,0 +1,34 @@
+/** What a tree brings along beside its routes: documents, homes, assets. Owner: §4.1. */
+
+import { isAsset, toAssetSteps } from './assets/static-assets.ts'
+import type { CatalogSteps } from './catalog-loader.ts'
+import type { Settings } from './config/settings.ts'
+import { CONTROL_PATHS } from './control/control-plane.ts'
+import type { Clock } from './core/clock.ts'
+import type { Discovery } from './discovery/discover.ts'
+import { toOffWarnings } from './discovery/runtime-off.ts'
+import { toHomeSteps } from './http/home.ts'
+import { createOpenApiStep } from './http/openapi-step.ts'
+import { toDocumentedRoutes } from './router/route-records.ts'
+import type { RouteTable } from './router/route-table.ts'
+
+/** The steps of one catalog, in the order of the public path, and what is wrong with them. */
+export function toCatalogSteps(
+  settings: Settings,
+  clock: Clock,
+  { homes, assets, functions, ignored }: Discovery,
+  routes: RouteTable,
+): CatalogSteps {
+  const { homeFunction, homeRedirect, docsEnabled, publicBaseUrl, openapiIncludeInternal } = settings
+  const home = toHomeSteps({ homes, homeFunction, homeRedirect, routes, isAsset: path => isAsset(path, assets) })
+  const files = toAssetSteps(assets, routes, clock)
+  const openApi = createOpenApiStep({
+    functions,
+    routes: () => toDocumentedRoutes(routes),
+    publicBaseUrl,
+    internal: openapiIncludeInternal ? CONTROL_PATHS : [],
+  })
+  const before = [...(docsEnabled ? [openApi] : []), ...home.before, ...files.before]
+  const off = settings.runtimesExplicit ? [] : toOffWarnings(ignored, settings.runtimes)
+  return { before, after: files.after, homes: home.homes, warnings: [...off, ...home.warnings] }
+}

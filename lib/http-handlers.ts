@@ -1,0 +1,78 @@
+/** The handlers of a gateway's sockets: the public one, and one of the control plane's own. Owner: §4.1, §4.2. */
+
+import type { Settings } from './config/settings.ts'
+import { ControlPlane, type ControlOptions } from './control/control-plane.ts'
+import type { Clock } from './core/clock.ts'
+import { GatewayError } from './core/errors.ts'
+import { DebugHeaders } from './http/debug-headers.ts'
+import type { Exchange } from './http/exchange.ts'
+import { PublicHandler, type PublicCatalog } from './http/public.ts'
+import { createRequestListener } from './http/request-record.ts'
+import { Responder } from './http/respond.ts'
+import { TrustedProxies } from './invocation/client-address.ts'
+import type { Invoker } from './invocation/invoke.ts'
+import type { RequestIds } from './invocation/request-ids.ts'
+import type { Journal } from './observe/journal.ts'
+import { buildRouteTable } from './router/route-builder.ts'
+import type { Runtimes } from './runtime/runtimes.ts'
+
+export interface HttpHandlersOptions extends Pick<ControlOptions, 'state' | 'keepWarm' | 'reload'> {
+  settings: Settings
+  clock: Clock
+  journal: Journal
+  invoker: Invoker
+  runtimes: Runtimes
+  requestIds: RequestIds
+  /** `draining` is true while the gateway stops. */
+  lifecycle: { draining: boolean }
+  /** The catalog in force now. */
+  catalog: () => PublicCatalog
+}
+
+export interface HttpHandlers {
+  public: PublicHandler
+  /** Serves the control plane alone; null where it shares the public socket. */
+  control: PublicHandler | null
+}
+
+export function createHttpHandlers(options: HttpHandlersOptions): HttpHandlers {
+  const { settings, clock, journal, invoker, runtimes, requestIds, lifecycle, catalog } = options
+  const responder = new Responder({
+    clock,
+    production: settings.production,
+    lifecycle,
+    onFinished: createRequestListener(journal, clock),
+  })
+  const proxies = new TrustedProxies(settings.trustedProxyCidrs)
+  const control = new ControlPlane({
+    settings,
+    responder,
+    state: options.state,
+    keepWarm: options.keepWarm,
+    reload: options.reload,
+    isTrustedProxy: address => proxies.isTrusted(address),
+    clock,
+  })
+  const shared = {
+    clock,
+    invoker,
+    responder,
+    requestIds,
+    debug: new DebugHeaders(call => ({
+      routing: runtimes.byName.get(call.fn.runtime)?.health().routing ?? 'single',
+      socketIndex: call.host?.socketIndex ?? null,
+      cold: call.cold,
+    })),
+    trustedProxyCidrs: settings.trustedProxyCidrs,
+    namesRoutes: !settings.production,
+  }
+  if (settings.controlPort === null)
+    return { public: new PublicHandler({ ...shared, catalog, control: control.handle }), control: null }
+  // Reserved paths stay reserved where nobody answers them.
+  const refuse = (exchange: Exchange) => responder.sendError(exchange, new GatewayError('NOT_FOUND', 'not found'))
+  const nothing = { routes: buildRouteTable([], { functions: [], forceUrl: false }), before: [], after: [] }
+  return {
+    public: new PublicHandler({ ...shared, catalog, control: refuse }),
+    control: new PublicHandler({ ...shared, catalog: () => nothing, control: control.handle }),
+  }
+}
