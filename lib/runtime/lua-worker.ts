@@ -109,8 +109,12 @@ export class LuaThread extends Worker {
         return
       case 'ready':
         this.#clearLoadTimer()
+        this.set.onFiles(JSON.parse(text).files)
         this.handleReady(1)
         this.#onLoaded()
+        return
+      case 'loaded':
+        this.set.onFiles(JSON.parse(text).files)
         return
       case 'failed':
         this.#clearLoadTimer()

@@ -77,6 +77,8 @@ export interface LuaSite {
   fns: Map<string, FunctionVersion>
   logs: string[]
   failures: string[]
+  /** Source files that threads told of, below the root. */
+  files: string[]
   /** Adds or replaces a function: `name/handler.lua`. */
   add(name: string, source: string, policy?: Partial<Policy>, fields?: Partial<FunctionVersion>): FunctionVersion
   /** Tells the runtime of all functions there are. */
@@ -101,6 +103,7 @@ export function makeLuaSite(
   const fns = new Map<string, FunctionVersion>()
   const logs: string[] = []
   const failures: string[] = []
+  const files: string[] = []
   const workerMemoryMb = options.memoryMb ?? 128
   const runtime = new LuaRuntime(
     { workerMemoryMb, luaMemoryMb: options.totalMemoryMb ?? 1024 },
@@ -114,6 +117,7 @@ export function makeLuaSite(
   const dispatcher = new Dispatcher({
     clock: systemClock,
     runtimes: new Map([['lua', runtime]]),
+    onFiles: (fn, found) => files.push(...found.map(file => `${fn.name} ${file.slice(tree.root.length + 1)}`)),
     onLog: (fn, stream, text) => logs.push(`${fn.name} ${stream} ${text}`),
     onFailure: (fn, error) => failures.push(`${fn.name} ${error.message}`),
   })
@@ -125,6 +129,7 @@ export function makeLuaSite(
     fns,
     logs,
     failures,
+    files,
     add: (name, source, policy = {}, fields = {}) => {
       tree.write({ [`${name}/handler.lua`]: source })
       const fn = makeFn({

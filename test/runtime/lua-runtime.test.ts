@@ -1035,6 +1035,19 @@ t.test('[runtime/lua-runtime.32] a thread tells which files it read, also when a
   }
 })
 
+t.test('[runtime/lua-runtime.32] the gateway hears of files that a thread read', async t => {
+  const site = makeLuaSite(
+    { f: 'function handler(e) if e.query.lazy then require("lazy") end return 1 end' },
+    { files: { 'f/lazy.lua': 'return 1' } },
+  )
+  t.teardown(() => site.close())
+  t.equal((await site.call('f')).body.toString(), '1')
+  t.same(site.files, ['f f/handler.lua'])
+  t.equal((await site.call('f', { query: { lazy: '1' } })).body.toString(), '1')
+  await until(() => site.files.length > 1, 'the file of the call is told')
+  t.same(site.files, ['f f/handler.lua', 'f f/lazy.lua'])
+})
+
 t.test('[runtime/lua-runtime.27] a function that fails to load is not tried without end', async t => {
   const site = makeLuaSite({ bad: 'x = = 1' })
   t.teardown(() => site.close())
