@@ -9,7 +9,7 @@ import { randomBytes } from 'node:crypto'
 import { type Catalog, CatalogLoader, findFunction } from './catalog-loader.ts'
 import { toCatalogSteps } from './catalog-steps.ts'
 import type { OuterEnv } from './config/env-layers.ts'
-import { checkRoot, createOuterEnvReader, loadSettings } from './config/project-file.ts'
+import { checkRoot, createOuterEnvReader, ENV_FILES, loadSettings } from './config/project-file.ts'
 import { type ResolvedSettings, resolveSettings, type SettingSource, type Settings } from './config/settings.ts'
 import { toAccessWarnings } from './control/access.ts'
 import { type GatewayState, toCatalogRecord, toHealthRecord } from './control/records.ts'
@@ -19,7 +19,8 @@ import { keepTickShape } from './core/tick-shape.ts'
 import { toFunctionPath } from './core/versions.ts'
 import { type Builds, createBuilds } from './dependencies/resolve.ts'
 import { LoadedFiles } from './discovery/loaded-files.ts'
-import { watchTree } from './discovery/watch.ts'
+import { watchEnvFiles } from './discovery/env-watcher.ts'
+import { type Watcher, watchTree } from './discovery/watch.ts'
 import { EdgeProxy } from './edge/passthrough.ts'
 import { explainRequest } from './gateway-explain.ts'
 import {
@@ -74,9 +75,10 @@ export async function createGateway(options: GatewayOptions = {}): Promise<Gatew
   const resolved = loaded ?? resolveSettings(inputs)
   const problems = [...resolved.problems, ...checkRoot(resolved)]
   if (problems.length > 0) throw new SettingsError(problems)
-  const outerEnv = createOuterEnvReader(loaded?.envDir ?? null, env)
+  const envDir = loaded?.envDir ?? null
+  const outerEnv = createOuterEnvReader(envDir, env)
   const hostEnv = { ...process.env, ...env }
-  const gateway = new FunctionGateway(resolved, { clock, inspect, hostEnv, outerEnv })
+  const gateway = new FunctionGateway(resolved, { clock, inspect, hostEnv, envDir, outerEnv })
   await gateway.start()
   return gateway
 }
@@ -90,6 +92,8 @@ interface Host {
   inspect: boolean
   /** Environment of this process. */
   hostEnv: Readonly<Record<string, string | undefined>>
+  /** Folder of the project's env files; null when none are read. */
+  envDir: string | null
   /** What functions get from outside their root. */
   outerEnv: () => OuterEnv
 }
@@ -233,17 +237,37 @@ class FunctionGateway implements Gateway {
     return new Reloader({
       clock: this.#host.clock,
       load: (changed, cause) => this.#load(changed, cause),
-      watch: onChange =>
-        watchTree({
-          rootPath: this.settings.functionsRoot,
-          onChange,
-          onWarning: warning => this.#journal.warn(warning),
-          clock: this.#host.clock,
-          snapshot: () => this.#loader.snapshot,
-          loaded: this.#loaded,
-        }),
+      watch: onChange => this.#watch(onChange),
       onFailure: error => this.#journal.log('error', `reload failed: ${String(error)}`),
     })
+  }
+
+  /** Watches the tree, and the project's env files where those are no part of it. */
+  #watch(onChange: (paths: ReadonlySet<string>) => void | Promise<void>): Watcher {
+    const { clock, envDir } = this.#host
+    const rootPath = this.settings.functionsRoot
+    const tree = watchTree({
+      rootPath,
+      onChange,
+      onWarning: warning => this.#journal.warn(warning),
+      clock,
+      snapshot: () => this.#loader.snapshot,
+      loaded: this.#loaded,
+    })
+    if (envDir === null) return tree
+    const closeEnv = watchEnvFiles({
+      clock,
+      folder: envDir,
+      names: ENV_FILES,
+      onChange: async () => onChange(new Set()),
+    })
+    return {
+      ready: tree.ready,
+      close: () => {
+        tree.close()
+        closeEnv()
+      },
+    }
   }
 
   /** Reads the tree and starts what it needs. */

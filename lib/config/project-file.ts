@@ -15,7 +15,7 @@ import { type Problem, type ResolvedSettings, resolveSettings, type SettingInput
 
 const PROJECT_FILE = 'fngw.json'
 /** Env files of a project; a later one wins. */
-const ENV_FILES = ['.env', '.env.local'] as const
+export const ENV_FILES = ['.env', '.env.local'] as const
 
 interface ProjectFile {
   /** Full path. */
