@@ -1,10 +1,12 @@
-/** What a tree brings along beside its routes: documents, homes, assets. Owner: §4.1. */
+/** What a tree brings along beside its routes: documents, homes, assets, and packages that are missing. Owner: §4.1. */
 
 import { isAsset, toAssetSteps } from './assets/static-assets.ts'
 import type { CatalogSteps } from './catalog-loader.ts'
 import type { Settings } from './config/settings.ts'
 import { CONTROL_PATHS } from './control/control-plane.ts'
 import type { Clock } from './core/clock.ts'
+import { SharedPacks } from './dependencies/shared-packs.ts'
+import { findUnmet } from './dependencies/unmet.ts'
 import type { Discovery } from './discovery/discover.ts'
 import { toOffWarnings } from './discovery/runtime-off.ts'
 import { toHomeSteps } from './http/home.ts'
@@ -16,7 +18,7 @@ import type { RouteTable } from './router/route-table.ts'
 export function toCatalogSteps(
   settings: Settings,
   clock: Clock,
-  { homes, assets, functions, ignored }: Discovery,
+  { homes, assets, functions, ignored, manifests }: Discovery,
   routes: RouteTable,
 ): CatalogSteps {
   const { homeFunction, homeRedirect, docsEnabled, publicBaseUrl, openapiIncludeInternal } = settings
@@ -30,5 +32,7 @@ export function toCatalogSteps(
   })
   const before = [...(docsEnabled ? [openApi] : []), ...home.before, ...files.before]
   const off = settings.runtimesExplicit ? [] : toOffWarnings(ignored, settings.runtimes)
-  return { before, after: files.after, homes: home.homes, warnings: [...off, ...home.warnings] }
+  const { functionsRoot } = settings
+  const missing = [...new SharedPacks(functionsRoot).check(functions), ...findUnmet(manifests, functionsRoot)]
+  return { before, after: files.after, homes: home.homes, warnings: [...off, ...home.warnings, ...missing] }
 }

@@ -18,6 +18,7 @@ import { GatewayError, type Warning } from './core/errors.ts'
 import { keepTickShape } from './core/tick-shape.ts'
 import { toFunctionPath } from './core/versions.ts'
 import { type Builds, createBuilds } from './dependencies/resolve.ts'
+import { SharedPacks } from './dependencies/shared-packs.ts'
 import { LoadedFiles } from './discovery/loaded-files.ts'
 import { watchEnvFiles } from './discovery/env-watcher.ts'
 import { type Watcher, watchTree } from './discovery/watch.ts'
@@ -115,6 +116,7 @@ class FunctionGateway implements Gateway {
   readonly #listeners: Listeners
   readonly #loader: CatalogLoader
   readonly #reloader: Reloader
+  readonly #packs: SharedPacks
   /** Null where nobody edits the files. */
   readonly #loaded: LoadedFiles | null
   readonly #lifecycle = { draining: false }
@@ -134,6 +136,7 @@ class FunctionGateway implements Gateway {
     const functionsRoot = settings.logFiles ? settings.functionsRoot : null
     this.#journal = new Journal({ clock, functionsRoot, accessLog: settings.accessLog })
     this.#admission = new Admission(clock)
+    this.#packs = new SharedPacks(settings.functionsRoot)
     this.#loaded = settings.hotReload ? new LoadedFiles(settings.functionsRoot) : null
     this.#builds = this.#createBuilds()
     this.#runtimes = this.#createRuntimes()
@@ -206,7 +209,7 @@ class FunctionGateway implements Gateway {
       inspect,
       preparerOf: name => (name === 'go' || name === 'rust' ? this.#builds : null),
       toContext: fn => toStaticContext(fn),
-      toPackDirs: () => [],
+      toPackDirs: fn => this.#packs.dirsOf(fn),
       onLog: (fn, stream, text) => this.#journal.output(fn, stream, text),
       ...(this.#loaded && { onFiles: (fn, files) => this.#loaded?.report(fn, files) }),
       onFailure: (fn, error) => this.#journal.failure(fn, error),

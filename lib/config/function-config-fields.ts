@@ -349,14 +349,11 @@ export const FUNCTION_CONFIG = object(
     keep_warm: keepWarm,
     edge,
     schedule,
-    shared_deps: withoutEffect(
-      list(packName, {
-        aliases: ['sharedDeps', 'deps'],
-        rule: 'a list of pack names',
-        description: 'Shared dependency packs.',
-      }),
-      'shared packs are not used yet',
-    ),
+    shared_deps: list(packName, {
+      aliases: ['sharedDeps', 'deps'],
+      rule: 'a list of pack names',
+      description: 'Shared dependency packs.',
+    }),
     cors,
   },
   { noEffect: { strict_fs: 'handlers have the file access of their process' } },

@@ -180,6 +180,13 @@ export interface AssetsMount {
   runWorkerFirst: boolean
 }
 
+/** A list of packages in the folder of a function, without a folder of installed ones beside it. */
+export interface PackageManifest {
+  runtime: RuntimeName
+  /** Below the functions root. */
+  folder: string
+}
+
 /** A file or folder that exposes nothing, and why; shown by `fngw explain`. */
 export interface IgnoredPath {
   path: string

@@ -56,6 +56,7 @@ export function createDiscoverer(options: DiscoverOptions): Discoverer {
         assets,
         warnings: [...part.warnings, ...warnings],
         ignored: withoutHandlers(part.ignored, functions),
+        manifests: part.manifests,
       }
       last = { snapshot, outerEnv, revisions, discovery }
       return discovery

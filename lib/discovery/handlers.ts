@@ -11,7 +11,7 @@ import { findTarget, type Target } from './entry-file.ts'
 import { extensionOf, type RouteFile } from './file-name.ts'
 import type { FunctionMaker, Handler, Identity } from './functions.ts'
 import { isVersionLike } from './layouts.ts'
-import { manifestsOf } from './signature.ts'
+import { lacksPackages, manifestsOf } from './signature.ts'
 import { toChild } from './snapshot.ts'
 import type { Visit } from './visit.ts'
 
@@ -70,8 +70,9 @@ class Handlers {
   }
 
   #handler({ runtime, folder, file }: Target): Handler {
-    const { node, layers, helpers, configs } = this.#visit
+    const { node, layers, helpers, configs, part } = this.#visit
     const manifests = manifestsOf(node, runtime)
+    if (lacksPackages(node, runtime)) part.manifests.push({ runtime, folder: node.path })
     return { runtime, folder, file, fnFolder: node.path, layers, env: configs.env, helpers, manifests }
   }
 

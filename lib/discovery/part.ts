@@ -7,7 +7,15 @@
  *   config    invoke.routes, or /<name> and /<name>/* of a named function
  */
 
-import type { AssetsMount, Claim, ClaimSource, FunctionVersion, HomeAction, IgnoredPath } from '../core/catalog.ts'
+import type {
+  AssetsMount,
+  Claim,
+  ClaimSource,
+  FunctionVersion,
+  HomeAction,
+  IgnoredPath,
+  PackageManifest,
+} from '../core/catalog.ts'
 import type { Warning } from '../core/errors.ts'
 import { type Method, RESERVED_PREFIXES } from '../core/identity.ts'
 import { isReservedPattern, parsePattern } from '../core/pattern.ts'
@@ -24,6 +32,8 @@ export interface Discovery {
   readonly assets: AssetsMount | null
   readonly warnings: readonly Warning[]
   readonly ignored: readonly IgnoredPath[]
+  /** Of functions; one folder may come up several times. */
+  readonly manifests: readonly PackageManifest[]
 }
 
 export interface ClaimRequest {
@@ -46,6 +56,7 @@ export class Part {
   readonly homes: HomeAction[] = []
   readonly warnings: Warning[] = []
   readonly ignored: IgnoredPath[] = []
+  readonly manifests: PackageManifest[] = []
 
   /** Adds the outcome of a folder below. */
   add(part: Part): void {
@@ -55,6 +66,7 @@ export class Part {
     for (const home of part.homes) this.homes.push(home)
     this.warn(part.warnings)
     for (const ignored of part.ignored) this.ignored.push(ignored)
+    for (const manifest of part.manifests) this.manifests.push(manifest)
   }
 
   /** Adds a claim, or the warning why it is none; true for a claim. */

@@ -28,6 +28,20 @@ export function manifestsOf(node: DirNode, runtime: RuntimeName): string {
   return found.map(file => stampOf(node.path, file)).join('\n')
 }
 
+/** Per runtime the list of packages beside a function, and the folder they are installed into. */
+const PACKAGES: Partial<Record<RuntimeName, readonly [manifest: string, installed: string]>> = {
+  python: ['requirements.txt', '.deps'],
+  node: ['package.json', 'node_modules'],
+  php: ['composer.json', 'vendor'],
+}
+
+/** True for a folder with a list of packages and no folder of installed ones. */
+export function lacksPackages(node: DirNode, runtime: RuntimeName): boolean {
+  const names = PACKAGES[runtime]
+  if (names === undefined || !node.otherFiles.includes(names[0])) return false
+  return !node.dirs.some(dir => dir.name === names[1])
+}
+
 /** Adds the helpers of one folder to those in reach from above. */
 export function addHelpers(above: Helpers, found: readonly { folder: string; file: FileEntry }[]): Helpers {
   if (found.length === 0) return above

@@ -463,15 +463,12 @@ t.test('[config/function-config.17] worker_pool defaults', async t => {
   t.match(warnings, [{ code: 'CONFIG_CLAMPED', path: 'a/fn.config.json', message: /min_warm is 5, 4 is used/ }])
 })
 
-t.test('[config/function-config.21] schedule and shared_deps are read and noted as without effect', async t => {
+t.test('[config/function-config.21] schedule is read and noted as without effect', async t => {
   const { config, problems } = parse({ schedule: { every_seconds: 60 }, deps: 'base' })
   t.match(config, { schedule: { everySeconds: 60 }, sharedDeps: ['base'] })
   t.same(
     problems.map(({ code, message }) => `${code} ${message}`),
-    [
-      `CONFIG_NO_EFFECT ${FILE}: schedule has no effect: schedules do not run yet`,
-      `CONFIG_NO_EFFECT ${FILE}: deps has no effect: shared packs are not used yet`,
-    ],
+    [`CONFIG_NO_EFFECT ${FILE}: schedule has no effect: schedules do not run yet`],
   )
   const wrong = parse({ schedule: 5, shared_deps: {} })
   t.same(

@@ -1,0 +1,107 @@
+/** Shared packs: the names in `shared_deps` to folders. Owner: §2.16 (8), page dependencies/shared-packs. */
+
+import { statSync } from 'node:fs'
+import { basename, dirname, join, relative } from 'node:path'
+import type { FunctionVersion } from '../core/catalog.ts'
+import type { Warning } from '../core/errors.ts'
+import { isNameSegment, isRuntimeName } from '../core/identity.ts'
+
+const PACKS_FOLDER = '.svc/packs'
+/** Where FastFN keeps packs; looked into after our own folder. */
+const FASTFN_PACKS_FOLDER = '.fastfn/packs'
+
+interface PackKind {
+  /** Folder of a pack that holds its packages. */
+  installed: string
+  manifest: string
+  /** What installs it, in the pack's folder. */
+  command: string
+}
+
+/** The runtimes that have packs. */
+const KINDS: ReadonlyMap<string, PackKind> = new Map([
+  ['python', { installed: '.deps', manifest: 'requirements.txt', command: 'pip install -r requirements.txt -t .deps' }],
+  ['node', { installed: 'node_modules', manifest: 'package.json', command: 'npm install' }],
+])
+
+export class SharedPacks {
+  readonly #rootPath: string
+  /** Folders that hold packs by runtime, in order. */
+  readonly #bases: readonly string[]
+
+  /** @param rootPath - functions root; one of a single runtime shares the packs of the folder above it */
+  constructor(rootPath: string) {
+    this.#rootPath = rootPath
+    const roots = isRuntimeName(basename(rootPath)) ? [rootPath, dirname(rootPath)] : [rootPath]
+    this.#bases = [PACKS_FOLDER, FASTFN_PACKS_FOLDER].flatMap(folder => roots.map(root => join(root, folder)))
+  }
+
+  /** Full paths of a function's packs that are there, in the order of `shared_deps`. */
+  dirsOf({ runtime, policy }: Pick<FunctionVersion, 'runtime' | 'policy'>): string[] {
+    return policy.sharedDeps.flatMap(name => this.#find(runtime, name) ?? [])
+  }
+
+  /** What the functions ask for and do not get: one warning for each pack. */
+  check(functions: readonly FunctionVersion[]): Warning[] {
+    const users = new Map<string, FunctionVersion[]>()
+    for (const fn of functions) {
+      for (const name of fn.policy.sharedDeps) {
+        const key = `${fn.runtime}/${name}`
+        users.set(key, [...(users.get(key) ?? []), fn])
+      }
+    }
+    const packs = [...users].flatMap(([key, fns]) => this.#checkPack(key, fns))
+    return this.#isForeignUsed(functions) ? [...packs, toForeignWarning()] : packs
+  }
+
+  #checkPack(key: string, functions: readonly FunctionVersion[]): Warning[] {
+    const { runtime, entryFile: path } = functions[0]!
+    const name = key.slice(runtime.length + 1)
+    const kind = KINDS.get(runtime)
+    const shown = functions.map(fn => fn.entryFile).join(', ')
+    if (kind === undefined) {
+      const hint = `Remove "${name}" from shared_deps, or bring its packages with the function.`
+      return [
+        {
+          code: 'PACK_MISSING',
+          path,
+          message: `${shown}: shared_deps names "${name}", and ${runtime} has no packs`,
+          hint,
+        },
+      ]
+    }
+    const dir = this.#find(runtime, name)
+    if (dir === null) {
+      const places = this.#bases.map(base => this.#shorten(join(base, runtime, name))).join(', ')
+      const message = `${shown}: shared pack not found: ${name} (looked in: ${places})`
+      const hint = `Make ${PACKS_FOLDER}/${runtime}/${name}/${kind.manifest}, or remove "${name}" from shared_deps.`
+      return [{ code: 'PACK_MISSING', path, message, hint }]
+    }
+    if (isFolder(join(dir, kind.installed))) return []
+    const message = `${this.#shorten(dir)} is not installed: it has no ${kind.installed}; used by ${shown}`
+    return [{ code: 'PACK_NOT_INSTALLED', path: this.#shorten(dir), message, hint: `Run in it: ${kind.command}` }]
+  }
+
+  #isForeignUsed(functions: readonly FunctionVersion[]): boolean {
+    return functions.some(fn => this.dirsOf(fn).some(dir => dir.includes(`/${FASTFN_PACKS_FOLDER}/`)))
+  }
+
+  /** Full path of a pack, null when there is none. */
+  #find(runtime: string, name: string): string | null {
+    if (!isNameSegment(name) || !KINDS.has(runtime)) return null
+    return this.#bases.map(base => join(base, runtime, name)).find(isFolder) ?? null
+  }
+
+  #shorten(path: string): string {
+    return relative(this.#rootPath, path)
+  }
+}
+
+function toForeignWarning(): Warning {
+  const message = `${FASTFN_PACKS_FOLDER} is read for packs that ${PACKS_FOLDER} does not have`
+  return { code: 'FASTFN_PACKS', path: FASTFN_PACKS_FOLDER, message, hint: `Move its folders to ${PACKS_FOLDER}.` }
+}
+
+function isFolder(path: string): boolean {
+  return statSync(path, { throwIfNoEntry: false })?.isDirectory() === true
+}
