@@ -19,17 +19,35 @@ t.test('[config/function-env.12] the text of an env file', async t => {
   t.same(parse('').values, parse('\n# nothing\n').values)
 })
 
-t.test('[config/function-env.12, config/function-env.5] a broken line is told without its value', async t => {
-  for (const text of [
-    `no equals sign ${SECRET}\nKEY=${SECRET}`,
-    `1KEY=${SECRET}`,
-    `K Y=${SECRET}`,
-    `${'K'.repeat(300)}=${SECRET}`,
-  ]) {
-    const { values, findings } = parse(`${text}\nGOOD=1\n`)
-    t.equal(values.GOOD, '1', 'the other lines are used')
-    t.same(Object.keys(values), ['GOOD'], text)
-    t.match(findings, [{ code: 'CONFIG_IGNORED_LINE', message: /^users\/\.env: line 1 is ignored: / }])
-    t.notMatch(JSON.stringify(findings), SECRET)
-  }
-})
+t.test(
+  '[config/function-env.12] quotes may span lines, and what stands in them is no line of another form',
+  async t => {
+    const { values, findings } = parse(
+      'PEM="-----BEGIN\nMIIE+x/y==\n-----END"\nTICK=`a\n"b"\nc`\nOPEN="never closed\nNEXT=1\nIT=\'s\nfine\'\n',
+    )
+    t.same(findings, [])
+    t.match(values, { PEM: '-----BEGIN\nMIIE+x/y==\n-----END', TICK: 'a\n"b"\nc', NEXT: '1', IT: 's\nfine' })
+  },
+)
+
+t.test(
+  '[config/function-env.12, config/function-env.5] a line of another form is named by its number, the rest is used',
+  async t => {
+    const cases = [
+      `no equals sign ${SECRET}`,
+      `1KEY=${SECRET}`,
+      `K Y=${SECRET}`,
+      `${'K'.repeat(300)}=${SECRET}`,
+      `KEY=${SECRET}\0`,
+      `=${SECRET}`,
+      `: ${SECRET}`,
+    ]
+    for (const line of cases) {
+      const { values, findings } = parse(`FIRST=1\n${line}\nGOOD=1\n`)
+      t.same({ ...values }, { FIRST: '1', GOOD: '1' }, JSON.stringify(line))
+      t.match(findings, [{ code: 'CONFIG_IGNORED_LINE', message: /^users\/\.env: line 2 is ignored: / }])
+      t.equal(findings.length, 1)
+      t.notMatch(JSON.stringify(findings), SECRET)
+    }
+  },
+)
