@@ -7,6 +7,7 @@ import { toFunctionKey } from './core/identity.ts'
 import { SNAPSHOT_RULES } from './discovery/configs.ts'
 import { createDiscoverer, type Discoverer, type DiscoverOptions, type Discovery } from './discovery/discover.ts'
 import type { Revisions } from './discovery/functions.ts'
+import { LuaChecks } from './discovery/lua-check.ts'
 import { readSnapshot, type Snapshot } from './discovery/snapshot.ts'
 import type { Step } from './http/exchange.ts'
 import type { ChosenHome } from './http/home.ts'
@@ -71,6 +72,8 @@ interface CatalogOptions extends DiscoverOptions {
   rootPath: string
   /** How often files changed that functions had loaded; without it no such file matters. */
   revisions?: () => Revisions
+  /** True where somebody edits the files: mistakes that a look at the sources shows are told before a call meets them. */
+  checksSources: boolean
   /** Wall clock, ms. */
   now: () => number
   /** What functions get from outside the root, read at each load. */
@@ -84,10 +87,12 @@ export class CatalogLoader {
   readonly #options: CatalogOptions
   readonly #discoverer: Discoverer
   readonly #routes: RouteTableBuilder
+  readonly #lua: LuaChecks | null
   #snapshot: Snapshot | null = null
 
   constructor(options: CatalogOptions) {
     this.#options = options
+    this.#lua = options.checksSources ? new LuaChecks() : null
     this.#discoverer = createDiscoverer(options)
     this.#routes = new RouteTableBuilder(options.forceUrl)
   }
@@ -103,6 +108,7 @@ export class CatalogLoader {
     this.#snapshot = await readSnapshot({ rootPath, previous: this.#snapshot, changed, ...SNAPSHOT_RULES })
     const { shortage } = this.#snapshot
     const discovery = this.#discoverer.discover(this.#snapshot, outerEnv(), revisions?.())
+    const sourceWarnings = (await this.#lua?.check(discovery.functions)) ?? []
     const routes = this.#routes.build(discovery.claims, discovery.functions)
     const { before, after, homes, warnings } = steps(discovery, routes)
     let records: RouteRecords | null = null
@@ -113,7 +119,13 @@ export class CatalogLoader {
       before,
       after,
       homes,
-      warnings: [...(shortage === null ? [] : [shortage]), ...discovery.warnings, ...routes.warnings, ...warnings],
+      warnings: [
+        ...(shortage === null ? [] : [shortage]),
+        ...discovery.warnings,
+        ...sourceWarnings,
+        ...routes.warnings,
+        ...warnings,
+      ],
       isRead: shortage === null,
       generatedAt: now(),
       records: () => {

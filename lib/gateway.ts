@@ -228,6 +228,7 @@ class FunctionGateway implements Gateway {
       namespaceDepth,
       forceUrl,
       ...(this.#loaded && { revisions: () => this.#loaded!.revisions }),
+      checksSources: !settings.production,
       hasFunctionsDir: this.sources.functionsRoot?.source === 'file',
       defaults: { defaultTimeoutMs, defaultMaxConcurrency, defaultQueue, defaultMaxBodyBytes },
       now: () => this.#host.clock.wall(),

@@ -21,6 +21,7 @@ function setup(entries: Record<string, TreeEntry>) {
     namespaceDepth: 3,
     forceUrl: false,
     hasFunctionsDir: false,
+    checksSources: false,
     defaults: DEFAULTS,
     now: () => 42,
     outerEnv: () => NO_OUTER_ENV,

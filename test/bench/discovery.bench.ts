@@ -20,6 +20,7 @@ const OPTIONS = {
   namespaceDepth: 3,
   forceUrl: false,
   hasFunctionsDir: false,
+  checksSources: false,
   defaults: {
     defaultTimeoutMs: 2500,
     defaultMaxConcurrency: 20,
