@@ -1,8 +1,7 @@
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
-import net, { type AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import t from 'tap'
-import { createOutput, hasColour } from '../../bin/output.ts'
+import { createOutput } from '../../bin/output.ts'
 import { createProgram } from '../../bin/program.ts'
 import { findProgram } from '../../lib/runtime/binaries.ts'
 import { runCli, startCli } from '../helpers/cli.ts'
@@ -88,28 +87,6 @@ t.test('[bin/dev.2] --json prints one object a line', async t => {
   t.same(await fngw.ended, { code: 0, signal: null })
   for (const line of fngw.stdout().trim().split('\n')) t.type(JSON.parse(line).event, 'string')
   t.equal(JSON.parse(fngw.stdout().split('\n')[0]!).pid, fngw.child.pid)
-})
-
-t.test('[bin/dev.3, bin/dev.4] ports: asked for, busy, free', async t => {
-  const { root, cleanup } = await makeTree(NODE_TREE)
-  t.teardown(cleanup)
-  const busy = net.createServer().listen(0, '127.0.0.1')
-  await new Promise(done => busy.once('listening', done))
-  t.teardown(() => busy.close())
-  const { port } = busy.address() as AddressInfo
-  for (const [args, env] of [
-    [['--port', String(port)], {}],
-    [[], { FN_PORT: String(port) }],
-  ] as [string[], Record<string, string>][]) {
-    const { status, stderr, stdout } = runCli(['dev', ...args], { cwd: root, env })
-    t.same([status, stdout], [1, ''])
-    t.match(stderr, new RegExp(`127\\.0\\.0\\.1:${port} is in use.*--port`))
-  }
-  writeFileSync(join(root, 'fngw.json'), JSON.stringify({ port: 1 }))
-  const fngw = await startCli(['dev', '-p', '0'], { cwd: root, env: { FN_PORT: '2' } })
-  t.ok(Number(new URL(fngw.url).port) > 2, 'flag before environment before file')
-  fngw.child.kill('SIGTERM')
-  await fngw.ended
 })
 
 t.test('[bin/dev.5] wrong settings and wrong usage: everything at once, exit code 2', async t => {
@@ -286,23 +263,6 @@ t.test(
   },
 )
 
-t.test('[bin/dev.3, bin/dev.13] help shows what matters to the command, with defaults and variables', async t => {
-  const help = (name: string) => helpOf(name).replace(/\s+/g, ' ')
-  const dev = help('dev')
-  t.match(dev, /-p, --port <number> TCP port to listen on; 0 takes a free one\. \(default 8080; FN_PORT\)/)
-  t.match(dev, /--log-format <format> .*\(default text; FN_LOG_FORMAT\)/)
-  t.match(dev, /--no-hot-reload .* --open /)
-  t.notMatch(dev, / --hot-reload| --runtime-image/, 'what holds anyway, or has no effect, is not shown')
-  const run = help('run')
-  t.match(run, /--hot-reload .*--log-format <format> .*\(default json; FN_LOG_FORMAT\)/)
-  t.notMatch(run, /--open/)
-  for (const name of ['routes', 'explain']) {
-    t.match(help(name), /--namespace-depth <count> .*\(default 3; FN_NAMESPACE_DEPTH\).*--runtimes/)
-    t.notMatch(help(name), /--port|--log-|--worker-memory/, name)
-  }
-  t.match(help('init'), /--template.*api.*spa.*--method.*--yes/)
-})
-
 t.test('[bin/dev.9] version, help and colours', async t => {
   const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8')) as {
     version: string
@@ -315,18 +275,4 @@ t.test('[bin/dev.9] version, help and colours', async t => {
     const widest = Math.max(...text.split('\n').map(line => line.length))
     t.ok(widest <= 80, `${text.slice(0, 20)} fits a terminal (${widest} columns)`)
   }
-  t.same(
-    [
-      hasColour({}, true),
-      hasColour({}, false),
-      hasColour({ NO_COLOR: '1' }, true),
-      hasColour({ NO_COLOR: '' }, true),
-      hasColour({ TERM: 'dumb' }, true),
-      hasColour({ FORCE_COLOR: '1' }, false),
-      hasColour({ FORCE_COLOR: '1', NO_COLOR: '1' }, true),
-      hasColour({ FORCE_COLOR: '1', TERM: 'dumb' }, false),
-      hasColour({ FORCE_COLOR: '0' }, true),
-    ],
-    [true, false, false, true, false, true, false, true, false],
-  )
 })

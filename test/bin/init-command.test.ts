@@ -1,0 +1,66 @@
+import { existsSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { PassThrough } from 'node:stream'
+import t from 'tap'
+import { type InitFlags, type InitSurroundings, runInit } from '../../bin/init-command.ts'
+
+/** Runs the command with a person who gives these answers; null is nobody. */
+async function command(cwd: string, name: string | undefined, flags: InitFlags, answers: string[] | null = null) {
+  const input = new PassThrough()
+  const output = new PassThrough()
+  let asked = ''
+  output.on('data', chunk => {
+    asked += String(chunk)
+    // One answer per question, as a person gives them.
+    if (/\): $/.test(asked) && answers !== null) {
+      const answer = answers.shift()
+      if (answer === undefined) input.end()
+      else input.write(`${answer}\n`)
+      asked += '\n'
+    }
+  })
+  const surroundings: InitSurroundings = {
+    cwd,
+    env: { PATH: process.env.PATH },
+    terminal: answers === null ? null : { input, output },
+    program: 'fngw',
+    version: '0.0.0',
+  }
+  const text = await runInit(name, flags, surroundings)
+  return { text, asked }
+}
+
+t.test('[bin/init.9] the project file says where functions are and which port', async t => {
+  const cwd = t.testdir({ 'fngw.json': '{ "functions-dir": "functions", "port": 4000 }' })
+  const { text } = await command(cwd, 'api/a', {})
+  t.match(text, /created functions\/api\/a\/handler\.js[\s\S]*curl 'http:\/\/127\.0\.0\.1:4000\/api\/a\?name=you'/)
+  t.ok(existsSync(join(cwd, 'functions', 'api', 'a', 'handler.js')))
+  const grouped = await command(cwd, 'python/b', { template: 'python', json: true })
+  t.equal(JSON.parse(grouped.text).urlPath, '/b', "a runtime's folder is no part of the path")
+  const broken = t.testdir({ 'fngw.json': '{ "port": "many" }' })
+  await t.rejects(command(broken, 'a', {}), { name: 'SettingsError', message: /port must be/ })
+  const named = t.testdir({ 'fngw.json': '{ "runtimes": ["python"] }' })
+  t.match((await command(named, 'a', {})).text, /next:\n {2}add node to the runtimes that are named/)
+})
+
+t.test('[bin/init.10] without a name it asks at a terminal, and only there', async t => {
+  const cwd = t.testdir({})
+  const { text, asked } = await command(cwd, undefined, {}, ['_no', 'pets', 'cobol', 'python', 'post', 'POST'])
+  t.match(text, /created pets\/handler\.py[\s\S]*curl -X POST /)
+  t.match(asked, /Name[\s\S]*never served[\s\S]*Name[\s\S]*Language[\s\S]*one of node[\s\S]*Method[\s\S]*one of GET/)
+  t.same(JSON.parse(readFileSync(join(cwd, 'pets', 'fn.config.json'), 'utf8')).invoke.methods, ['POST'])
+  t.match(
+    (await command(cwd, undefined, {}, ['', '', ''])).text,
+    /created hello\/handler\.js/,
+    'empty answers are defaults',
+  )
+  await t.rejects(command(cwd, undefined, {}, ['other']), { message: /no answer/ })
+  await t.rejects(command(cwd, undefined, {}), { message: /name is missing.*-y/, exitCode: 2 })
+  t.match(
+    (await command(t.testdir({}), undefined, { yes: true }, [])).text,
+    /created hello\/handler\.js/,
+    '-y asks nothing',
+  )
+  t.match((await command(cwd, 'named', { template: 'lua' }, [])).text, /created named\/handler\.lua/)
+  await t.rejects(command(cwd, 'm', { method: 'BREW' }), { message: /--method must be one of GET/, exitCode: 2 })
+})

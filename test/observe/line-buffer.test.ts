@@ -1,0 +1,74 @@
+import t from 'tap'
+import { LineBuffer, type LineWriter, LOG_MEMORY_BYTES } from '../../lib/observe/line-buffer.ts'
+import { MAX_LOG_LINE_BYTES } from '../../lib/observe/log-text.ts'
+
+const textOf = ({ views }: { views: Buffer[] }): string => Buffer.concat(views).toString()
+
+t.test('[observe/log-store.5] lines come out as bytes, in order, each once', async t => {
+  const lines = new LineBuffer(true)
+  lines.append('a')
+  lines.append('é€😀')
+  t.equal(lines.pendingBytes, Buffer.byteLength('a\né€😀\n'))
+  t.equal(textOf(lines.take()), 'a\né€😀\n')
+  t.equal(lines.pendingBytes, 0)
+  lines.append('b')
+  lines.giveBack()
+  t.equal(textOf(lines.take()), 'b\n')
+  t.equal(textOf(lines.take()), '')
+})
+
+t.test('[observe/log-store.5] a record goes straight into the memory', async t => {
+  const lines = new LineBuffer(true)
+  const writer: LineWriter<string> = {
+    write: (record, bytes, from) => {
+      t.ok(bytes.length - from >= MAX_LOG_LINE_BYTES, 'with room for a line')
+      return from + bytes.write(record, from)
+    },
+  }
+  for (let i = 0; i < 100; i++) lines.appendRecord(writer, `${i}${'x'.repeat(MAX_LOG_LINE_BYTES - 10)}`)
+  t.equal(textOf(lines.take()).split('\n').length, 101)
+})
+
+t.test('[observe/log-store.2] the newest lines are kept, and those of an earlier run come first', async t => {
+  for (const isWritten of [true, false]) {
+    const lines = new LineBuffer(isWritten)
+    lines.prepend(Buffer.from('old 1\nold 2\n'))
+    lines.prepend(Buffer.alloc(0))
+    lines.append('new')
+    t.same([...lines.newestFirst()], ['new', 'old 2', 'old 1'])
+    t.equal(textOf(lines.take()), isWritten ? 'new\n' : '', 'what is on the disk is not written again')
+    lines.giveBack()
+    const line = 'x'.repeat(1000)
+    for (let i = 0; i < 5000; i++) {
+      lines.append(`${i} ${line}`)
+      lines.take()
+      lines.giveBack()
+    }
+    const kept = [...lines.newestFirst()]
+    t.equal(kept[0], `4999 ${line}`)
+    const bytes = kept.reduce((sum, one) => sum + one.length + 1, 0)
+    t.ok(bytes <= LOG_MEMORY_BYTES && bytes > LOG_MEMORY_BYTES / 2, `${bytes} bytes`)
+  }
+})
+
+t.test('[observe/log-store.8] what waits is bounded, what found no room is counted', async t => {
+  const lines = new LineBuffer(true)
+  const line = 'x'.repeat(8000)
+  for (let i = 0; i < 1000; i++) lines.append(line)
+  const { views, dropped } = lines.take()
+  const written = Buffer.concat(views).length / 8001
+  t.equal(written + dropped, 1000)
+  t.ok(dropped > 400, `${dropped} of 8 MB`)
+  t.equal(lines.take().dropped, 0, 'told once')
+  lines.append('again')
+  t.equal(textOf(lines.take()), 'again\n')
+})
+
+t.test('[observe/log-store.5] bytes that the disk still reads are not used again', async t => {
+  const lines = new LineBuffer(true)
+  lines.append('first')
+  const lent = lines.take()
+  for (let i = 0; i < 300; i++) lines.append('y'.repeat(8000))
+  t.equal(textOf(lent), 'first\n')
+  lines.giveBack()
+})
