@@ -183,11 +183,13 @@ class FunctionGateway implements Gateway {
 
   #createBuilds(): Builds {
     const { clock, hostEnv } = this.#host
-    const { functionsRoot, goBuildTimeoutSeconds, binaries, production, depsWaitMs } = this.settings
+    const { functionsRoot, goBuildTimeoutSeconds, rustBuildTimeoutSeconds, binaries, production, depsWaitMs } =
+      this.settings
     return createBuilds({
       clock,
       functionsRoot,
       goBuildTimeoutSeconds,
+      rustBuildTimeoutSeconds,
       // In development a build that takes long is waited for; in production clients are many, and have limits of their own.
       waitMs: production ? depsWaitMs : null,
       hostEnv,

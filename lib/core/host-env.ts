@@ -10,7 +10,9 @@ const FUNCTION_VARIABLES = new RegExp(`^(?:${COMMON}|USER|LOGNAME|LANGUAGE|TMPDI
 const GO_VARIABLES =
   'GO(?:PATH|CACHE|MODCACHE|ROOT|PROXY|PRIVATE|NOPROXY|SUMDB|NOSUMDB|INSECURE|TOOLCHAIN|ENV|FLAGS|EXPERIMENT|AMD64|ARM64)'
 const C_VARIABLES = 'CC|CXX|PKG_CONFIG_PATH|CGO_(?:CFLAGS|LDFLAGS)'
-const RUST_VARIABLES = 'CARGO_HOME|CARGO_(?:NET|HTTP|REGISTR(?:Y|IES)|SOURCE)_\\w+|RUSTUP_(?:HOME|TOOLCHAIN)'
+/** Without tokens: the ones for publishing are the same variables, and a build runs code of every crate. */
+const RUST_VARIABLES =
+  'CARGO_HOME|CARGO_(?:NET|HTTP|REGISTR(?:Y|IES)|SOURCE)_(?!\\w*(?:TOKEN|SECRET_KEY)$)\\w+|RUSTUP_(?:HOME|TOOLCHAIN)'
 const PROXY_VARIABLES = '(?:HTTPS?|ALL|NO)_PROXY|(?:https?|all|no)_proxy'
 
 const TOOL_VARIABLES = new RegExp(`^(?:${COMMON}|${PROXY_VARIABLES}|${GO_VARIABLES}|${C_VARIABLES}|${RUST_VARIABLES})$`)
@@ -25,7 +27,7 @@ export function toFunctionHostEnv(hostEnv: HostEnv): Record<string, string> {
   return pick(hostEnv, FUNCTION_VARIABLES)
 }
 
-/** What build tools may see: also their caches, package sources and proxies, with the credentials in these. */
+/** What build tools may see: also their caches, package sources and proxies, with the credentials in these, but no token. */
 export function toToolHostEnv(hostEnv: HostEnv): Record<string, string> {
   return pick(hostEnv, TOOL_VARIABLES)
 }

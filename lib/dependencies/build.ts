@@ -78,6 +78,42 @@ export function toolError(action: string, result: ToolResult, timeoutMs: number,
   return new GatewayError('LOAD_FAILED', `build failed: ${tail === '' ? why : tail}`, { detail })
 }
 
+/** What a compiler said, as the owner of the sources reads it. */
+export interface CompilerErrors {
+  lines: readonly string[]
+  /** Of the first error in a file of the function's; null when there is none. */
+  first: Place | null
+}
+
+/**
+ * The error for a compiler that ended badly: its first lines with the place of the first one, or what else it said.
+ * @param hint - what to do, when that is known
+ */
+export function compilerError(
+  action: string,
+  result: ToolResult,
+  timeoutMs: number,
+  { lines, first }: CompilerErrors,
+  hint: string | undefined,
+): GatewayError {
+  if (first === null) return toolError(action, result, timeoutMs, hint)
+  return sourceError(`build failed: ${toHead(lines)}`, { ...first, ...(hint !== undefined && { hint }) })
+}
+
+/** Sources of a runtime's worker, read when they are first needed: by path below their folder. */
+export function workerSources(folder: string, isWanted: (name: string) => boolean): () => ReadonlyMap<string, string> {
+  let sources: Map<string, string> | null = null
+  return () => {
+    sources ??= new Map(filesBelow(folder, isWanted).map(path => [below(folder, path), readFileSync(path, 'utf8')]))
+    return sources
+  }
+}
+
+/** A folder of a function as people name it in a command or a hint. */
+export function toFolderName(functionsRoot: string, folder: string): string {
+  return below(functionsRoot, folder) || '.'
+}
+
 /** The error for a toolchain that cannot build. */
 export function toOldError(found: string, oldest: string): GatewayError {
   const hint = `${found} is too old: ${oldest} or newer is needed`
@@ -91,7 +127,7 @@ function toTail(lines: readonly string[]): string {
 }
 
 /** The first lines: where a compiler begins with the error that matters. */
-export function toHead(lines: readonly string[]): string {
+function toHead(lines: readonly string[]): string {
   const rest = lines.length - MAX_BUILD_TAIL_LINES
   const shown = rest > 0 ? [...lines.slice(0, MAX_BUILD_TAIL_LINES), `and ${rest} more`] : lines
   return cut(shown.join('\n'))

@@ -5,7 +5,7 @@
  */
 
 import { readdirSync, readFileSync } from 'node:fs'
-import { basename, join } from 'node:path'
+import { join } from 'node:path'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { GatewayError } from '../core/errors.ts'
 import {
@@ -13,12 +13,14 @@ import {
   type BuildPlan,
   type BuildTools,
   below,
+  compilerError,
+  type Place,
   readOptional,
-  sourceError,
   type Toolchain,
-  toHead,
+  toFolderName,
   toOldError,
   toolError,
+  workerSources,
 } from './build.ts'
 import { BuildKey, Workspace } from './build-cache.ts'
 import { GoPackage, OWN_MODULE } from './go-package.ts'
@@ -44,22 +46,14 @@ const WORKER_PACKAGE = 'fngwruntime'
 const MAIN_FILE = 'fngw_main.go'
 
 export function createGoBuilder(options: GoOptions): Builder {
-  let worker: Map<string, string> | null = null
+  const worker = workerSources(options.workerFolder, name => name.endsWith('.go'))
   return {
     runtime: 'go',
     concurrency: options.concurrency,
     timeoutMs: options.timeoutMs,
     readVersion: (program, tools, cwd) => readVersion(program, tools, cwd, options.timeoutMs),
-    plan: (fn, toolchain) => {
-      worker ??= readWorker(options.workerFolder)
-      return new GoBuild(fn, options, worker).plan(toolchain)
-    },
+    plan: (fn, toolchain) => new GoBuild(fn, options, worker()).plan(toolchain),
   }
-}
-
-function readWorker(folder: string): Map<string, string> {
-  const names = readdirSync(folder).filter(name => name.endsWith('.go'))
-  return new Map(names.sort().map(name => [join(folder, name), readFileSync(join(folder, name), 'utf8')]))
 }
 
 async function readVersion(program: string, tools: BuildTools, cwd: string, timeoutMs: number): Promise<string> {
@@ -77,11 +71,11 @@ async function readVersion(program: string, tools: BuildTools, cwd: string, time
 class GoBuild {
   readonly #fn: FunctionVersion
   readonly #options: GoOptions
-  readonly #worker: Map<string, string>
+  readonly #worker: ReadonlyMap<string, string>
   readonly #workspace: Workspace
   readonly #package: GoPackage
 
-  constructor(fn: FunctionVersion, options: GoOptions, worker: Map<string, string>) {
+  constructor(fn: FunctionVersion, options: GoOptions, worker: ReadonlyMap<string, string>) {
     this.#fn = fn
     this.#options = options
     this.#worker = worker
@@ -102,7 +96,7 @@ class GoBuild {
       .add('go.mod', mod)
       .add('go.sum', sum)
       .add('vendor', readOptional(join(fnDir, 'vendor', 'modules.txt')))
-    for (const [path, text] of this.#worker) key.add(basename(path), text)
+    for (const [name, text] of this.#worker) key.add(name, text)
     for (const { name, text } of members) key.add(name, text)
     for (const path of this.#package.otherInputs(mod !== null)) key.add(below(fnDir, path), readFileSync(path))
     const id = key.toString()
@@ -175,7 +169,8 @@ class GoBuild {
       `func main() { ${WORKER_PACKAGE}.Serve(${symbol}) }`,
     ]
     replace[join(folder, MAIN_FILE)] = this.#workspace.write('src/main.go', `${lines.join('\n')}\n`)
-    for (const path of this.#worker.keys()) replace[join(this.#fn.fnDir, WORKER_PACKAGE, basename(path))] = path
+    for (const name of this.#worker.keys())
+      replace[join(this.#fn.fnDir, WORKER_PACKAGE, name)] = join(this.#options.workerFolder, name)
     return replace
   }
 
@@ -193,7 +188,7 @@ class GoBuild {
   #toError(result: ToolResult, hasModule: boolean): GatewayError {
     if (result.timedOut || result.problem !== null) return toolError('go build', result, this.#options.timeoutMs)
     const lines: string[] = []
-    let first: { file: string; line: number } | null = null
+    let first: Place | null = null
     for (const line of result.output.split('\n')) {
       if (line.trim() === '' || line.startsWith('# ') || line.startsWith('go: downloading')) continue
       if (line.includes(`${MAIN_FILE}:`)) return this.#package.signatureError()
@@ -216,11 +211,10 @@ class GoBuild {
       lines.push(`${file}:${lineText}${column === undefined ? '' : `:${column}`}: ${message}`)
     }
     const isModuleMissing = /no required module provides|missing go\.sum entry|is not in std/.test(result.output)
-    const where = below(this.#options.functionsRoot, this.#fn.fnDir) || '.'
+    const where = toFolderName(this.#options.functionsRoot, this.#fn.fnDir)
     const steps = hasModule ? 'go mod tidy' : 'go mod init function && go mod tidy'
     const hint = isModuleMissing ? `run \`${steps}\` in ${where} and keep go.mod and go.sum` : undefined
-    if (first === null) return toolError('go build', result, this.#options.timeoutMs, hint)
-    return sourceError(`build failed: ${toHead(lines)}`, { ...first, ...(hint !== undefined && { hint }) })
+    return compilerError('go build', result, this.#options.timeoutMs, { lines, first }, hint)
   }
 
   #shorten(path: string): string {

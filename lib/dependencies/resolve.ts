@@ -11,7 +11,6 @@ import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
 import { toToolHostEnv } from '../core/host-env.ts'
-import { INSTALL_TIMEOUT_SECONDS } from '../core/limits.ts'
 import { OwnFolder } from '../files/own-folder.ts'
 import { type Builder, type BuildPlan, type BuildTools, isPassing, type Toolchain } from './build.ts'
 import { createGoBuilder } from './go.ts'
@@ -56,13 +55,14 @@ interface Build {
 export interface CompiledOptions extends Omit<BuildsOptions, 'builders' | 'temporaryFolder'> {
   functionsRoot: string
   goBuildTimeoutSeconds: number
+  rustBuildTimeoutSeconds: number
   /** Full path of the folder with the sources of a runtime's worker. */
   workerFolder(runtime: Builder['runtime']): string
 }
 
 /** The builds of a functions root. */
 export function createBuilds(options: CompiledOptions): Builds {
-  const { functionsRoot, goBuildTimeoutSeconds, workerFolder, hostEnv } = options
+  const { functionsRoot, goBuildTimeoutSeconds, rustBuildTimeoutSeconds, workerFolder, hostEnv } = options
   const folder = new OwnFolder(functionsRoot, '.svc', 'build')
   return new Builds({
     ...options,
@@ -79,7 +79,7 @@ export function createBuilds(options: CompiledOptions): Builds {
         functionsRoot,
         workerFolder: workerFolder('rust'),
         cargoHome: new CargoHome(folder, hostEnv),
-        timeoutMs: INSTALL_TIMEOUT_SECONDS * 1000,
+        timeoutMs: rustBuildTimeoutSeconds * 1000,
       }),
     ],
   })

@@ -14,14 +14,16 @@ import {
   type BuildPlan,
   type BuildTools,
   below,
+  compilerError,
   filesBelow,
   type Place,
   readOptional,
   sourceError,
   type Toolchain,
-  toHead,
+  toFolderName,
   toOldError,
   toolError,
+  workerSources,
 } from './build.ts'
 import { BuildKey, Workspace } from './build-cache.ts'
 import type { CargoHome } from './cargo-home.ts'
@@ -56,23 +58,15 @@ const SIGNATURE_HINT =
   'write pub fn handler(event: serde_json::Value) -> serde_json::Value, or -> Result<serde_json::Value, E> where E: Display'
 
 export function createRustBuilder(options: RustOptions): Builder {
-  let worker: Map<string, string> | null = null
+  const worker = workerSources(options.workerFolder, name => /\.(?:rs|toml)$/.test(name))
   return {
     runtime: 'rust',
     // Cargo lets one build at a time into the shared folder of results.
     concurrency: 1,
     timeoutMs: options.timeoutMs,
     readVersion: (program, tools, cwd) => readVersion(program, tools, cwd, options.timeoutMs),
-    plan: (fn, toolchain) => {
-      worker ??= readWorker(options.workerFolder)
-      return new RustBuild(fn, options, worker).plan(toolchain)
-    },
+    plan: (fn, toolchain) => new RustBuild(fn, options, worker()).plan(toolchain),
   }
-}
-
-function readWorker(folder: string): Map<string, string> {
-  const paths = filesBelow(folder, name => /\.(?:rs|toml)$/.test(name))
-  return new Map(paths.map(path => [below(folder, path), readFileSync(path, 'utf8')]))
 }
 
 async function readVersion(program: string, tools: BuildTools, cwd: string, timeoutMs: number): Promise<string> {
@@ -223,13 +217,12 @@ class RustBuild {
       if (path.startsWith(root)) first ??= { file, line: Number(lineText) }
       lines.push(`${file}:${lineText}:${column}: ${message}`)
     }
-    const where = below(this.#options.functionsRoot, this.#fn.fnDir) || '.'
+    const where = toFolderName(this.#options.functionsRoot, this.#fn.fnDir)
     const isCrateMissing = /unresolved import|undeclared crate|unlinked crate|E0432|E0433/.test(result.output)
     const hint = isCrateMissing
       ? `name the crate under [dependencies] in ${where === '.' ? '' : `${where}/`}Cargo.toml${hasManifest ? '' : ' (there is none yet)'}`
       : undefined
-    if (first === null) return toolError('cargo build', result, this.#options.timeoutMs, hint)
-    return sourceError(`build failed: ${toHead(lines)}`, { ...first, ...(hint !== undefined && { hint }) })
+    return compilerError('cargo build', result, this.#options.timeoutMs, { lines, first }, hint)
   }
 
   /** The compiler speaks of the generated call; the fault is in the handler's signature. */

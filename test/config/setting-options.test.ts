@@ -296,7 +296,7 @@ t.test('[config/settings.21] a setting is read by the product or marked as witho
   t.equal(isRead('port'), true, 'the pattern finds a setting that is read')
   t.equal(isRead('noSuchSetting'), false)
   for (const [name, { noEffect }] of OPTIONS) {
-    if (name !== 'rustBuildTimeoutSeconds') t.equal(isRead(name), noEffect === null, name)
+    t.equal(isRead(name), noEffect === null, name)
   }
   for (const tool of Object.keys(BINARY_ENV)) {
     const isRun = texts.some(text => new RegExp(`tool: '${tool}'|binaries\\.${tool}\\b`).test(text))

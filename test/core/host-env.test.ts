@@ -6,6 +6,10 @@ const PLANTED: Readonly<Record<string, string>> = {
   AWS_SECRET_ACCESS_KEY: 's',
   DATABASE_URL: 's',
   NPM_TOKEN: 's',
+  NODE_AUTH_TOKEN: 's',
+  CARGO_REGISTRY_TOKEN: 's',
+  CARGO_REGISTRIES_X_TOKEN: 's',
+  CARGO_REGISTRIES_X_SECRET_KEY: 's',
   NODE_OPTIONS: '--require=/tmp/x.js',
   LD_PRELOAD: '/tmp/x.so',
   PYTHONPATH: '/tmp',
@@ -28,7 +32,8 @@ t.test(
       CC: 'clang',
       CGO_CFLAGS: '-O2',
       CARGO_HOME: '/c',
-      CARGO_REGISTRIES_X_TOKEN: 't',
+      CARGO_REGISTRIES_X_INDEX: 'sparse+https://crates.example/',
+      CARGO_NET_OFFLINE: '1',
       RUSTUP_HOME: '/r',
     }
     const host = { ...PLANTED, ...forFunctions, ...forTools, EMPTY: undefined, TERM: undefined }

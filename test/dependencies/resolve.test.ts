@@ -203,6 +203,7 @@ t.test('[dependencies/resolve.11] without a toolchain the runtime is down, until
     clock: systemClock,
     functionsRoot: tree.root,
     goBuildTimeoutSeconds: 5,
+    rustBuildTimeoutSeconds: 5,
     waitMs: null,
     hostEnv: { PATH: `${tree.root}:${process.env.PATH}` },
     workerFolder: runtime => join(import.meta.dirname, '../../runtimes', runtime, 'worker'),
@@ -312,6 +313,11 @@ t.test('[dependencies/resolve.10] a tool sees few variables and a temporary fold
     SECRET: 's',
     AWS_KEY: 'k',
     RUSTFLAGS: 'x',
+    CARGO_REGISTRY_TOKEN: 't',
+    CARGO_REGISTRIES_OURS_TOKEN: 't',
+    CARGO_REGISTRIES_OURS_INDEX: 'sparse+https://crates.example/',
+    NPM_TOKEN: 't',
+    NODE_AUTH_TOKEN: 't',
     TMPDIR: '/elsewhere',
   }
   const bed = makeBed(t, { env })
@@ -333,7 +339,14 @@ t.test('[dependencies/resolve.10] a tool sees few variables and a temporary fold
       .map(line => [line.slice(0, line.indexOf('=')), line.slice(line.indexOf('=') + 1)]),
   )
   const { TMPDIR, GOTMPDIR, PWD, ...rest } = names
-  t.same(rest, { PATH: env.PATH, HOME: '/h', GOPROXY: 'off', CARGO_HOME: '/c', GOWORK: 'off' })
+  t.same(rest, {
+    PATH: env.PATH,
+    HOME: '/h',
+    GOPROXY: 'off',
+    CARGO_HOME: '/c',
+    CARGO_REGISTRIES_OURS_INDEX: env.CARGO_REGISTRIES_OURS_INDEX,
+    GOWORK: 'off',
+  })
   t.equal(TMPDIR, GOTMPDIR)
   t.ok(TMPDIR!.startsWith(bed.tree.path('tmp/')))
   t.notOk(existsSync(stale), 'what a killed gateway left is removed')
@@ -361,6 +374,7 @@ t.test('[dependencies/resolve.3] builds write to .svc/build and the build folder
     clock: systemClock,
     functionsRoot: tree.root,
     goBuildTimeoutSeconds: 5,
+    rustBuildTimeoutSeconds: 5,
     waitMs: null,
     hostEnv: { PATH: process.env.PATH },
     workerFolder: runtime => join(import.meta.dirname, '../../runtimes', runtime, 'worker'),
@@ -403,6 +417,7 @@ t.test('[files/own-folder.8] a tree whose .svc leads elsewhere: nothing there is
       clock: systemClock,
       functionsRoot: tree.root,
       goBuildTimeoutSeconds: 5,
+      rustBuildTimeoutSeconds: 5,
       waitMs: null,
       hostEnv: { PATH: process.env.PATH },
       workerFolder: runtime => join(import.meta.dirname, '../../runtimes', runtime, 'worker'),

@@ -188,3 +188,12 @@ t.test(
     await t.rejects(bed.builds.prepare(named), { message: 'good/handler.rs: no function pub fn process' })
   },
 )
+
+t.test('[dependencies/resolve.9] FN_RUST_BUILD_TIMEOUT_S ends a build', async t => {
+  const bed = makeBuilds({ 'slow/handler.rs': USE + GOOD }, { rustBuildTimeoutSeconds: 0.001 })
+  t.teardown(() => bed.close())
+  t.match(
+    (await bed.failure('slow/handler.rs')).message,
+    /^build failed: .* took longer than 0\.001 s and was stopped$/,
+  )
+})

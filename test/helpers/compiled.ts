@@ -92,6 +92,7 @@ export function makeBuilds(entries: Record<string, TreeEntry>, options: Partial<
     clock: systemClock,
     functionsRoot: tree.root,
     goBuildTimeoutSeconds: 180,
+    rustBuildTimeoutSeconds: 180,
     waitMs: null,
     workerFolder: runtime => runtimeFile(`${runtime}/worker`),
     findProgram: runtime => findProgram(runtime, {}, hostEnv.PATH ?? ''),
@@ -156,7 +157,8 @@ export class CompiledWorkers {
     t.equal(ready.kind, KIND.ready)
     const header = {
       headers: { 'x-do': 'echo', cookie: 'a=b' },
-      params: { id: 'é\u2028"\\\n' },
+      // Where no field has its name a param is in the event itself too.
+      params: { id: 'é\u2028"\\\n', slug: 'a/b' },
       query: { a: ['1', '2'], b: '' },
       session: { id: 's', raw: 'sid=s', cookies: { sid: 's' } },
       trigger: { type: 'schedule', n: 1.5, deep: [true, null, { x: -2e-3 }] },
@@ -172,6 +174,7 @@ export class CompiledWorkers {
       path: '/test',
       raw_path: '/test',
       params: header.params,
+      slug: 'a/b',
       path_params: header.params,
       query: header.query,
       headers: header.headers,

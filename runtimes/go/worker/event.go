@@ -60,7 +60,18 @@ func (f *function) toEvent(fields map[string]any, body []byte) map[string]any {
 	fields["version"] = f.version
 	fields["env"] = clone(f.env)
 	fields["context"] = context
+	mergeParams(fields)
 	return fields
+}
+
+// mergeParams gives params a name of their own in the event, where no field has it.
+func mergeParams(event map[string]any) {
+	params, _ := event["params"].(map[string]any)
+	for name, value := range params {
+		if _, isTaken := event[name]; !isTaken {
+			event[name] = clone(value)
+		}
+	}
 }
 
 func clone(value any) any {

@@ -65,6 +65,12 @@ impl Function {
         event.insert("version".into(), self.version.clone());
         event.insert("env".into(), self.env.clone());
         event.insert("context".into(), Value::Object(context));
+        // Params have a name of their own in the event, where no field has it.
+        if let Some(Value::Object(params)) = event.get("params").cloned() {
+            for (name, value) in params {
+                event.entry(name).or_insert(value);
+            }
+        }
         Ok(Value::Object(event))
     }
 }
