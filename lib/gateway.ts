@@ -183,8 +183,8 @@ class FunctionGateway implements Gateway {
 
   #createBuilds(): Builds {
     const { clock, hostEnv } = this.#host
-    const { functionsRoot, goBuildTimeoutSeconds, rustBuildTimeoutSeconds, binaries, production, depsWaitMs } =
-      this.settings
+    const { functionsRoot, binaries, production, depsWaitMs } = this.settings
+    const { goBuildTimeoutSeconds, rustBuildTimeoutSeconds } = this.settings
     return createBuilds({
       clock,
       functionsRoot,
