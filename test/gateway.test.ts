@@ -91,8 +91,8 @@ t.test('[gateway.3, gateway.4] what is missing or broken is told, and the rest s
   const text = gateway.warnings
     .map(warning => `${warning.code} ${warning.path} ${warning.message} | ${warning.hint}`)
     .join('\n')
-  t.match(text, /RUNTIME_MISSING php\/handler\.php .*php[\s\S]*apt-get install php-cli/)
-  t.match(text, /RUNTIME_MISSING py\/handler\.py .*python[\s\S]*apt-get install python3/)
+  t.match(text, /RUNTIME_MISSING php\/handler\.php .*php[\s\S]*install it [\s\S]*FN_PHP_BIN/)
+  t.match(text, /RUNTIME_MISSING py\/handler\.py .*python[\s\S]*install it [\s\S]*FN_PYTHON_BIN/)
   t.match(text, /broken\/fn\.config\.json.*(not JSON|JSON)/)
   t.match(text, /wrong\/fn\.config\.json: timeout_ms must be an integer.*got "soon" \(string\)/)
   t.match(text, /handlers.*handler/)

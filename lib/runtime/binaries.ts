@@ -3,6 +3,7 @@
 import { accessSync, constants, statSync } from 'node:fs'
 import { delimiter, isAbsolute, join, resolve } from 'node:path'
 import type { RuntimeName } from '../core/identity.ts'
+import { toInstallHint } from './install-hint.ts'
 
 interface ProgramInfo {
   /** Key in `Settings.binaries`. */
@@ -10,8 +11,6 @@ interface ProgramInfo {
   setting: string
   /** Names searched on PATH, in order; none when this process's own program is the default. */
   names: readonly string[]
-  /** How to get it. */
-  install: string
   /** Oldest version that works, as numbers; null when any does. */
   oldest: readonly [number, number] | null
 }
@@ -21,19 +20,17 @@ const PROGRAMS: Readonly<Partial<Record<RuntimeName, ProgramInfo>>> = {
     tool: 'python',
     setting: 'FN_PYTHON_BIN',
     names: ['python3', 'python'],
-    install: 'apt-get install python3',
     oldest: [3, 9],
   },
-  node: { tool: 'node', setting: 'FN_NODE_BIN', names: [], install: 'https://nodejs.org', oldest: [20, 19] },
+  node: { tool: 'node', setting: 'FN_NODE_BIN', names: [], oldest: [20, 19] },
   php: {
     tool: 'php',
     setting: 'FN_PHP_BIN',
     names: ['php'],
-    install: 'apt-get install php-cli',
     oldest: [8, 0],
   },
-  go: { tool: 'go', setting: 'FN_GO_BIN', names: ['go'], install: 'apt-get install golang-go', oldest: [1, 20] },
-  rust: { tool: 'cargo', setting: 'FN_CARGO_BIN', names: ['cargo'], install: 'https://rustup.rs', oldest: [1, 70] },
+  go: { tool: 'go', setting: 'FN_GO_BIN', names: ['go'], oldest: [1, 20] },
+  rust: { tool: 'cargo', setting: 'FN_CARGO_BIN', names: ['cargo'], oldest: [1, 70] },
 }
 
 /** A program that was found, or why not. */
@@ -65,7 +62,7 @@ export function findProgram(
     const path = search(name, pathText)
     if (path !== null) return { path, problem: null }
   }
-  return { path: null, problem: `${info.names[0]} not found: ${toInstallHint(info)} or set ${info.setting}` }
+  return { path: null, problem: `${info.names[0]} not found: ${toInstallHint(runtime)} or set ${info.setting}` }
 }
 
 /**
@@ -79,17 +76,13 @@ export function findVersionProblem(runtime: RuntimeName, version: string): strin
   const [major, minor] = info.oldest
   const given = [Number(match[1]), Number(match[2])] as const
   if (given[0] > major || (given[0] === major && given[1] >= minor)) return null
-  return `${runtime} ${version} is too old: ${major}.${minor} or newer is needed; ${toInstallHint(info)} or set ${info.setting}`
+  return `${runtime} ${version} is too old: ${major}.${minor} or newer is needed; ${toInstallHint(runtime, true)} or set ${info.setting}`
 }
 
 /** How to get the runtime's program, for warnings. */
 export function toInstallAdvice(runtime: RuntimeName): string {
   const info = PROGRAMS[runtime]
-  return info === undefined ? '' : `${toInstallHint(info)}, or set ${info.setting} to its full path`
-}
-
-function toInstallHint({ install }: ProgramInfo): string {
-  return install.startsWith('https://') ? `install it from ${install}` : `install it (${install})`
+  return info === undefined ? '' : `${toInstallHint(runtime)}, or set ${info.setting} to its full path`
 }
 
 function search(name: string, pathText: string): string | null {

@@ -5,6 +5,7 @@ import { dirname } from 'node:path'
 import t from 'tap'
 import type { FunctionVersion } from '../../lib/core/catalog.ts'
 import { findProgram, findVersionProblem } from '../../lib/runtime/binaries.ts'
+import { toInstallHint } from '../../lib/runtime/install-hint.ts'
 import { Daemon, type DaemonEvent } from '../../lib/runtime/daemon.ts'
 import { encodeFrame, FrameReader, KIND } from '../../lib/runtime/wire-protocol.ts'
 import { FakeClock } from '../helpers/clock.ts'
@@ -31,11 +32,7 @@ t.test('[runtime/daemon.1] the program of a runtime is the configured one or the
     ['a name', ['python', { python: 'mine' }, path], { path: tree.path('b/mine') }],
     ['a path', ['php', { php: tree.path('b/mine') }, ''], { path: tree.path('b/mine') }],
     ['own node', ['node', {}, ''], { path: process.execPath }],
-    [
-      'missing',
-      ['php', {}, path],
-      { path: null, problem: 'php not found: install it (apt-get install php-cli) or set FN_PHP_BIN' },
-    ],
+    ['missing', ['php', {}, path], { path: null, problem: `php not found: ${toInstallHint('php')} or set FN_PHP_BIN` }],
     [
       'missing name',
       ['node', { node: 'nope' }, path],
@@ -47,7 +44,7 @@ t.test('[runtime/daemon.1] the program of a runtime is the configured one or the
   const versions: [Parameters<typeof findVersionProblem>, RegExp | null][] = [
     [
       ['python', '3.8.10'],
-      /^python 3\.8\.10 is too old: 3\.9 or newer is needed; install it \(apt-get install python3\) or set FN_PYTHON_BIN$/,
+      /^python 3\.8\.10 is too old: 3\.9 or newer is needed; install it from https:\/\/www\.python\.org\S+ or set FN_PYTHON_BIN$/,
     ],
     [['python', '3.9.0'], null],
     [['python', '3.13.1'], null],
@@ -82,8 +79,8 @@ t.test(
       {
         code: 'RUNTIME_MISSING',
         path: 'a.php',
-        message: 'php not found: install it (apt-get install php-cli) or set FN_PHP_BIN; not served: a.php, b.php',
-        hint: /apt-get install php-cli/,
+        message: `php not found: ${toInstallHint('php')} or set FN_PHP_BIN; not served: a.php, b.php`,
+        hint: /^install it /,
       },
     ])
     t.strictSame(bed.runtimes.retain(new Map()), [], 'nobody misses a language that is not used')

@@ -1,0 +1,56 @@
+/** How to get a runtime's program on this machine: a command only where its package manager is. Owner: §2.15, page runtime/daemon. */
+
+import { existsSync } from 'node:fs'
+import type { RuntimeName } from '../core/identity.ts'
+
+interface Source {
+  /** Packages by manager. Only those that give a program new enough, under the name that is looked for. */
+  packages: Readonly<Partial<Record<Manager, string>>>
+  website: string
+}
+
+const MANAGERS = {
+  'apt-get': { paths: ['/usr/bin/apt-get'], command: 'apt-get install' },
+  dnf: { paths: ['/usr/bin/dnf'], command: 'dnf install' },
+  pacman: { paths: ['/usr/bin/pacman'], command: 'pacman -S' },
+  apk: { paths: ['/sbin/apk'], command: 'apk add' },
+  brew: { paths: ['/opt/homebrew/bin/brew', '/usr/local/bin/brew'], command: 'brew install' },
+} as const
+type Manager = keyof typeof MANAGERS
+
+const SOURCES: Readonly<Partial<Record<RuntimeName, Source>>> = {
+  python: {
+    packages: { 'apt-get': 'python3', dnf: 'python3', pacman: 'python', apk: 'python3', brew: 'python' },
+    website: 'https://www.python.org/downloads/',
+  },
+  node: { packages: {}, website: 'https://nodejs.org' },
+  // Process control is a package of its own with dnf; apk has it under names with a version only.
+  php: {
+    packages: { 'apt-get': 'php-cli', dnf: 'php-cli php-process', pacman: 'php', brew: 'php' },
+    website: 'https://www.php.net/downloads',
+  },
+  // Stable Debian's is older than what is needed.
+  go: { packages: { dnf: 'golang', pacman: 'go', apk: 'go', brew: 'go' }, website: 'https://go.dev/dl/' },
+  rust: { packages: {}, website: 'https://rustup.rs' },
+}
+
+/**
+ * Words such as `install it (apt-get install php-cli)`.
+ * @param isTooOld - true when the program is there: the package manager would give the same one again
+ * @param exists - whether a file is there
+ */
+export function toInstallHint(
+  runtime: RuntimeName,
+  isTooOld = false,
+  exists: (path: string) => boolean = existsSync,
+): string {
+  const source = SOURCES[runtime]
+  if (source === undefined) return ''
+  if (!isTooOld) {
+    for (const [name, { paths, command }] of Object.entries(MANAGERS)) {
+      const packages = source.packages[name as Manager]
+      if (packages !== undefined && paths.some(exists)) return `install it (${command} ${packages})`
+    }
+  }
+  return `install it from ${source.website}`
+}
