@@ -118,7 +118,7 @@ function toPosix(path: string): string {
   return path.split(sep).join('/')
 }
 
-export interface NextSteps {
+interface NextSteps {
   /** How `fngw` is typed here. */
   program: string
   /** Port that `fngw dev` will take. */

@@ -13,7 +13,7 @@ import { serve } from './serve.ts'
 import { addSettingFlags, toFlags } from './setting-flags.ts'
 import { TEMPLATE_NAMES } from './templates.ts'
 
-export interface ProgramOptions {
+interface ProgramOptions {
   output: Output
   version: string
   /** How `fngw` is typed here. */

@@ -5,7 +5,7 @@ import { SETTING_OPTIONS, type SettingOption } from '../lib/config/setting-optio
 
 const SHORT: Readonly<Record<string, string>> = { port: '-p' }
 
-export interface FlagChoice {
+interface FlagChoice {
   /** Defaults of this command, over those of the settings. */
   defaults: Readonly<Record<string, unknown>>
   /** Names of the settings that matter to the command; null for all. Others are taken and not shown. */

@@ -5,7 +5,7 @@ import type { BuildRecord } from '../lib/index.ts'
 const FRAMES = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏']
 const FRAME_MS = 100
 
-export interface StatusOptions {
+interface StatusOptions {
   /** Shows a line in place of the last one; null takes it away. */
   show: (text: string | null) => void
   /** Monotonic ms. */

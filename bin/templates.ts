@@ -4,7 +4,7 @@ import type { RuntimeName } from '../lib/core/identity.ts'
 
 /** Templates of one function, each in its language. */
 export const LANGUAGE_NAMES = ['node', 'ts', 'python', 'php', 'lua', 'go', 'rust'] as const
-export type LanguageName = (typeof LANGUAGE_NAMES)[number]
+type LanguageName = (typeof LANGUAGE_NAMES)[number]
 
 /** All templates: `api` is three routes, `spa` a page with a function. */
 export const TEMPLATE_NAMES = [...LANGUAGE_NAMES, 'api', 'spa'] as const

@@ -16,7 +16,7 @@ import type { Journal } from './observe/journal.ts'
 import { buildRouteTable } from './router/route-builder.ts'
 import type { Runtimes } from './runtime/runtimes.ts'
 
-export interface HttpHandlersOptions extends Pick<ControlOptions, 'state' | 'keepWarm' | 'reload'> {
+interface HttpHandlersOptions extends Pick<ControlOptions, 'state' | 'keepWarm' | 'reload'> {
   settings: Settings
   clock: Clock
   journal: Journal
@@ -29,7 +29,7 @@ export interface HttpHandlersOptions extends Pick<ControlOptions, 'state' | 'kee
   catalog: () => PublicCatalog
 }
 
-export interface HttpHandlers {
+interface HttpHandlers {
   public: PublicHandler
   /** Serves the control plane alone; null where it shares the public socket. */
   control: PublicHandler | null

@@ -4,7 +4,7 @@ import { GatewayError } from './core/errors.ts'
 import type { HttpHandler } from './http/public.ts'
 import { HttpServer, type Listening, type ServerOptions } from './http/server.ts'
 
-export interface ListenersOptions extends Omit<ServerOptions, 'handle' | 'portFlag'> {
+interface ListenersOptions extends Omit<ServerOptions, 'handle' | 'portFlag'> {
   public: HttpHandler
   /** Serves the control plane alone; null where it shares the public socket. */
   control: HttpHandler | null

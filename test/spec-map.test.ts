@@ -140,6 +140,21 @@ t.test('a module that is not small has a test of its own', async t => {
   )
 })
 
+t.test('what a module exports has a user in another file', async t => {
+  const texts = new Map([...filesBelow('lib', '.ts'), ...filesBelow('bin', '.ts')].map(file => [file, read(file)]))
+  const users = new Map([...texts, ...filesBelow('test', '.ts').map((file): [string, string] => [file, read(file)])])
+  const words = new Map([...users].map(([file, text]) => [file, new Set(text.match(/\w+/g))]))
+  for (const [file, text] of texts) {
+    // The public names are used by others.
+    if (file === 'lib/index.ts') continue
+    for (const [, name] of text.matchAll(/^export (?:async )?(?:const|function|class|interface|type) (\w+)/gm)) {
+      const isUsed = [...words].some(([other, used]) => other !== file && used.has(name as string))
+      if (!isUsed) t.fail(`${file} exports ${name}, which no other file uses: leave out "export"`)
+    }
+  }
+  t.ok(texts.size > 0)
+})
+
 t.test('no two modules have the same file name', async t => {
   const names = [...filesBelow('lib', '.ts'), ...filesBelow('bin', '.ts')].map(file => basename(file))
   t.same(

@@ -79,7 +79,7 @@ export function toolError(action: string, result: ToolResult, timeoutMs: number,
 }
 
 /** What a compiler said, as the owner of the sources reads it. */
-export interface CompilerErrors {
+interface CompilerErrors {
   lines: readonly string[]
   /** Of the first error in a file of the function's; null when there is none. */
   first: Place | null

@@ -7,7 +7,7 @@ const SETTLE_MS = 100
 /** Waits in a row, after which a file that still changes is told all the same. */
 const MAX_SETTLES = 20
 
-export interface ChangeQueueOptions {
+interface ChangeQueueOptions {
   clock: Clock
   /** From the first change to the call: later changes do not put it off, or a steady stream would for ever. */
   delayMs: number

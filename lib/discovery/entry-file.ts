@@ -84,7 +84,7 @@ export interface Target {
   file: FileEntry
 }
 
-export interface NoTarget {
+interface NoTarget {
   ok: false
   /** Continues the sentence that begins with the path. */
   problem: string

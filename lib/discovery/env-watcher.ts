@@ -12,7 +12,7 @@ const DEBOUNCE_MS = 25
 /** Milliseconds between two looks where changes cannot be watched. */
 const POLL_MS = 1000
 
-export interface EnvWatchOptions {
+interface EnvWatchOptions {
   clock: Clock
   /** Full path of the folder. */
   folder: string

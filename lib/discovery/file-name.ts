@@ -63,13 +63,13 @@ export interface BadFile {
 }
 
 /** Not source of any runtime. `reason` is null for plain data. */
-export interface OtherFile {
+interface OtherFile {
   kind: 'other'
   fileName: string
   reason: string | null
 }
 
-export type FileName = RouteFile | PrivateFile | BadFile | OtherFile
+type FileName = RouteFile | PrivateFile | BadFile | OtherFile
 
 /** True for the three files that configure a folder. */
 export function isConfigName(fileName: string): boolean {

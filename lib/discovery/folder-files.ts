@@ -23,7 +23,7 @@ export function sameView(a: FolderView, b: FolderView): boolean {
   return a.group === b.group && a.isInsideFunction === b.isInsideFunction
 }
 
-export interface FileRoute {
+interface FileRoute {
   file: RouteFile
   methods: readonly Method[]
 }

@@ -119,7 +119,7 @@ function toAdapterWarning(entryFile: string, runtime: RuntimeName, adapter: Adap
   }
 }
 
-export interface Settled {
+interface Settled {
   /** By key, unique. */
   functions: FunctionVersion[]
   claims: readonly Claim[]
@@ -132,7 +132,7 @@ type Replacements = Map<FunctionVersion, FunctionVersion>
 export type Revisions = ReadonlyMap<string, number>
 
 /** What a walk over the folders made, before keys are settled. */
-export interface Made {
+interface Made {
   /** What folders and file names made. */
   functions: readonly FunctionVersion[]
   /** What `fn.routes.json` names; a handler that is a function already is not made twice. */

@@ -9,7 +9,7 @@ const SHORTER_SHARE = 0.5
 /** Larger files are not read to see how they end. */
 const MAX_LOOKED_AT_BYTES = 256 * 1024
 
-export interface HalfSavedOptions {
+interface HalfSavedOptions {
   /** What relative paths start from. */
   rootPath: string
   /** Bytes of the file that serves, null when there is none. */

@@ -38,7 +38,7 @@ export function toolFolderReason(folderName: string): string | null {
 
 export type FolderKind = 'function' | 'routes' | 'group'
 
-export interface FolderTraits {
+interface FolderTraits {
   isRoot: boolean
   /** The parent is the root. */
   isTopLevel: boolean

@@ -36,7 +36,7 @@ export interface Discovery {
   readonly manifests: readonly PackageManifest[]
 }
 
-export interface ClaimRequest {
+interface ClaimRequest {
   fn: FunctionVersion
   /** In any accepted spelling. */
   route: string

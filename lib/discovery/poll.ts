@@ -3,7 +3,7 @@
 import type { Clock } from '../core/clock.ts'
 import { type DirNode, readSnapshot, type Snapshot, toChild } from './snapshot.ts'
 
-export interface PollOptions {
+interface PollOptions {
   clock: Clock
   rootPath: string
   everyMs: number

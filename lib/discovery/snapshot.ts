@@ -27,7 +27,7 @@ export interface ConfigText {
   readonly lastGood: string | null
 }
 
-export interface ConfigTexts {
+interface ConfigTexts {
   readonly config: ConfigText | null
   readonly routes: ConfigText | null
   readonly env: ConfigText | null

@@ -16,7 +16,7 @@ import { addHelpers, type Helpers, NO_HELPERS, sameHelpers } from './signature.t
 import { type DirNode, toChild } from './snapshot.ts'
 
 /** The function or namespace right above a folder: the folder may be a version of it. */
-export interface Parent {
+interface Parent {
   name: string
   config: FunctionConfig | null
   isFunction: boolean

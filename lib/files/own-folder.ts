@@ -42,7 +42,7 @@ export class UnsafePathError extends Error {
 const LINK = 'a symbolic link'
 
 /** One entry of a folder, not followed when it is a link. */
-export interface OwnEntry {
+interface OwnEntry {
   name: string
   stats: Stats
 }

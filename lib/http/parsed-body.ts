@@ -9,7 +9,7 @@ import { headerOf, withHeaders } from '../invocation/forwarded-headers.ts'
 import type { Exchange } from './exchange.ts'
 
 /** What parsers leave beside a request. */
-export interface ParsedRequest {
+interface ParsedRequest {
   /** The bytes as they came, where the host keeps them. */
   rawBody?: unknown
   body?: unknown

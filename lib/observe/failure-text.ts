@@ -24,7 +24,7 @@ export function toFailureDetail({ detail, cause }: GatewayError): ErrorDetail {
   return cause instanceof Error && cause.stack !== undefined ? { stack: cause.stack } : {}
 }
 
-export interface FailureText {
+interface FailureText {
   /** `users/[id].js:3: TypeError: x is undefined`: file and line stand there once. */
   headline: string
   /** The frames, without the line that repeats the message. */

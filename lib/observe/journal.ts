@@ -21,7 +21,7 @@ export interface JournalOptions {
 }
 
 /** A call as its failure is told. */
-export interface FailedCall {
+interface FailedCall {
   /** null when none was found yet. */
   fn: FunctionVersion | null
   id: string

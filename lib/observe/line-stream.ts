@@ -10,7 +10,7 @@ import type { Clock } from '../core/clock.ts'
 import { LineBuffer, type LineWriter } from './line-buffer.ts'
 import { LOG_FLUSH_BYTES, LOG_FLUSH_MS } from './log-store.ts'
 
-export interface LineStreamOptions {
+interface LineStreamOptions {
   clock: Clock
   stream: Writable
   /** The line that stands for so many that found no room. */

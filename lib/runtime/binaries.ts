@@ -34,7 +34,7 @@ const PROGRAMS: Readonly<Partial<Record<RuntimeName, ProgramInfo>>> = {
 }
 
 /** A program that was found, or why not. */
-export type Program = { path: string; problem: null } | { path: null; problem: string }
+type Program = { path: string; problem: null } | { path: null; problem: string }
 
 /**
  * The program a runtime needs. Lua needs none.

@@ -31,7 +31,7 @@ export interface DaemonWorker {
   pid: number
 }
 
-export interface ControlEvents {
+interface ControlEvents {
   onReady(info: DaemonInfo): void
   /** Called once; pending starts are rejected before it. Not called after `close`. */
   onLost(reason: string): void

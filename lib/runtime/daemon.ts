@@ -54,7 +54,7 @@ export interface DaemonOptions {
   onEvent(event: DaemonEvent): void
 }
 
-export type DaemonState = 'idle' | 'starting' | 'up' | 'waiting' | 'closed'
+type DaemonState = 'idle' | 'starting' | 'up' | 'waiting' | 'closed'
 
 interface LiveWorker {
   key: string

@@ -13,7 +13,7 @@ import { DEFAULT_IDLE_TTL_SECONDS, MAX_WORKERS_UNLIMITED } from '../core/limits.
 import type { Runtime } from './runtime.ts'
 import { WorkerSet } from './worker-set.ts'
 
-export interface DispatcherOptions {
+interface DispatcherOptions {
   clock: Clock
   /** The enabled runtimes; one may be added later. */
   runtimes: ReadonlyMap<RuntimeName, Runtime>

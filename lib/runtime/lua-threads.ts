@@ -13,7 +13,7 @@ const KIB_PER_MIB = 1024
 const [TOTAL, THREADS, LIMIT, MEMORY_ITEMS] = [0, 1, 2, 3]
 const [OWN_KIB, PROGRESS_ITEMS] = [1, 2]
 
-export interface StartedThread {
+interface StartedThread {
   thread: Thread
   /**
    * Shared with the thread, and true even when nothing else comes from it any more: calls it has begun, KiB it holds.

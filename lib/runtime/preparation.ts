@@ -14,7 +14,7 @@ import type { Backlog } from './backlog.ts'
 import type { RuntimeCall } from './call.ts'
 import type { Preparer } from './runtime.ts'
 
-export interface PreparationOptions {
+interface PreparationOptions {
   fn: FunctionVersion
   clock: Clock
   preparer: Preparer | null

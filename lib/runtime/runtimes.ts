@@ -16,7 +16,7 @@ import type { Preparer, Runtime } from './runtime.ts'
 import { SocketSet } from './socket-set.ts'
 import type { StartFacts } from './start-header.ts'
 
-export type RuntimeSettings = Pick<
+type RuntimeSettings = Pick<
   Settings,
   | 'functionsRoot'
   | 'runtimes'

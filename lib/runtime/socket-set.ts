@@ -14,7 +14,7 @@ import { DAEMON_READY_TIMEOUT_MS } from './control-connection.ts'
 /** Milliseconds a worker's start waits for a daemon that is about to be restarted. */
 const RESTART_WAIT_MS = 1000
 
-export interface SocketSetOptions {
+interface SocketSetOptions {
   runtime: RuntimeName
   clock: Clock
   /** Sockets of daemons that somebody else runs; then none is spawned. */

@@ -75,7 +75,7 @@ const PREFIX_BYTES = LENGTH_BYTES + FIXED_BYTES
 const NO_BYTES = Buffer.alloc(0)
 const REMEMBERED_HEADER_BYTES = 1024
 
-export type FrameProblem =
+type FrameProblem =
   | 'FRAME_TOO_SHORT'
   | 'FRAME_TOO_LONG'
   | 'UNKNOWN_KIND'
@@ -130,7 +130,7 @@ export function parseHeader(header: string): Record<string, unknown> {
 }
 
 /** Receives one frame; `body` is a view that is valid during the call only. */
-export type FrameHandler = (kind: Kind, id: number, header: string, body: Buffer) => void
+type FrameHandler = (kind: Kind, id: number, header: string, body: Buffer) => void
 
 /** Cuts a byte stream into frames. One pass over each chunk; a frame that spans chunks is put together by one copy. */
 export class FrameReader {

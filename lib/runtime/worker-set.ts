@@ -27,7 +27,7 @@ const SPREAD_INTERVAL_MS = 250
 /** Start failures in a row before starts are delayed, and the delays, milliseconds. */
 const CRASH_LOOP = { tolerated: 3, firstDelayMs: 100, maxDelayMs: 5000 } as const
 
-export interface WorkerSetOptions {
+interface WorkerSetOptions {
   fn: FunctionVersion
   clock: Clock
   /** Most workers at once. */

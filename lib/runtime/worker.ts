@@ -31,7 +31,7 @@ const MAX_INFLIGHT = 1024
 const CALL_MS_WEIGHT = 1 / 16
 
 /** How a worker came to its end. */
-export interface WorkerEnd {
+interface WorkerEnd {
   reason: string
   /** False when the gateway asked for it. */
   unexpected: boolean
