@@ -10,6 +10,8 @@ import { type Catalog, CatalogLoader, findFunction } from './catalog-loader.ts'
 import { toCatalogSteps } from './catalog-steps.ts'
 import type { OuterEnv } from './config/env-layers.ts'
 import { checkRoot, createOuterEnvReader, ENV_FILES, loadSettings } from './config/project-file.ts'
+import { checkIsolation, readPowers } from './config/isolation.ts'
+import { readAdminToken } from './config/secret-file.ts'
 import { type ResolvedSettings, resolveSettings, type SettingSource, type Settings } from './config/settings.ts'
 import { toAccessWarnings } from './control/access.ts'
 import { type GatewayState, toCatalogRecord, toHealthRecord } from './control/records.ts'
@@ -73,8 +75,9 @@ export async function createGateway(options: GatewayOptions = {}): Promise<Gatew
   } = options
   const inputs = { options: given, env, cwd, flags, defaults: { hotReload: false, ...defaults } }
   const loaded = project === null ? null : loadSettings({ ...inputs, explicit: project.explicit })
-  const resolved = loaded ?? resolveSettings(inputs)
-  const problems = [...resolved.problems, ...checkRoot(resolved)]
+  const written = loaded ?? resolveSettings(inputs)
+  const resolved = readAdminToken(written, written.settings.adminTokenFile)
+  const problems = [...resolved.problems, ...checkRoot(resolved), ...checkIsolation(resolved, readPowers())]
   if (problems.length > 0) throw new SettingsError(problems)
   const envDir = loaded?.envDir ?? null
   const outerEnv = createOuterEnvReader(envDir, env)

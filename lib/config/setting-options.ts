@@ -7,6 +7,7 @@ import * as limits from '../core/limits.ts'
 import { boolean, type Field, integer, list, mapped, number, object, oneOf, pairs, string } from './fields.ts'
 import { reportWrong } from './findings.ts'
 import * as texts from './texts.ts'
+import { uidRange } from './uid-range.ts'
 
 /** One setting: where it may come from, what it may be, what it is when nobody sets it. */
 export interface SettingOption<T> {
@@ -334,6 +335,18 @@ export const SETTING_OPTIONS = {
     fallback: limits.DEFAULT_MAX_BODY_BYTES,
     unit: 'bytes',
   }),
+  isolation: option('Runtimes', 'What keeps functions apart: processes, or a user of its own for each.', {
+    env: 'FN_ISOLATION',
+    key: 'isolation',
+    field: oneOf(['process', 'user']),
+    fallback: 'process',
+  }),
+  isolationUids: option('Runtimes', 'User ids for functions, one each, with FN_ISOLATION=user.', {
+    env: 'FN_ISOLATION_UIDS',
+    key: 'isolation-uids',
+    field: uidRange(),
+    fallback: '20000-29999',
+  }),
   workerMemoryMb: option('Limits', 'Memory that one worker may allocate.', {
     env: 'FN_WORKER_MEMORY_MB',
     key: 'worker-memory-mb',
@@ -517,6 +530,13 @@ export const SETTING_OPTIONS = {
     field: string({ rule: 'visible ASCII characters without blanks', pattern: /^[\x21-\x7e]+$/ }),
     fallback: null,
     secret: true,
+  }),
+  adminTokenFile: option('Control plane', 'File that holds the token, instead of FN_ADMIN_TOKEN.', {
+    env: 'FN_ADMIN_TOKEN_FILE',
+    key: 'admin-token-file',
+    field: string({ rule: 'a file', maxLength: 4096 }),
+    fallback: null,
+    locate: toFull,
   }),
   controlPort: option(
     'Control plane',

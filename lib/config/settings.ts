@@ -54,6 +54,10 @@ export interface Settings {
   defaultMaxQueue: number
   defaultQueueTimeoutMs: number
   defaultMaxBodyBytes: number
+  /** What keeps functions apart: processes, or users too. */
+  isolation: 'process' | 'user'
+  /** Such as `20000-29999`. */
+  isolationUids: string
   workerMemoryMb: number
   luaMemoryMb: number
   goBuildTimeoutSeconds: number
@@ -88,6 +92,8 @@ export interface Settings {
   consoleWriteEnabled: boolean
   consoleLocalOnly: boolean
   adminToken: string | null
+  /** Full path. */
+  adminTokenFile: string | null
   /** Host names besides loopback and addresses that a local control-plane call may carry. */
   /** Null where the control plane shares the public port. */
   controlPort: number | null

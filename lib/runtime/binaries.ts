@@ -53,13 +53,13 @@ export function findProgram(
     const path =
       isAbsolute(configured) || configured.includes('/')
         ? toExecutable(resolve(configured))
-        : search(configured, pathText)
+        : findOnPath(configured, pathText)
     if (path !== null) return { path, problem: null }
     return { path: null, problem: `${info.setting} is ${configured}, which is no program that can be run` }
   }
   if (info.names.length === 0) return { path: process.execPath, problem: null }
   for (const name of info.names) {
-    const path = search(name, pathText)
+    const path = findOnPath(name, pathText)
     if (path !== null) return { path, problem: null }
   }
   return { path: null, problem: `${info.names[0]} not found: ${toInstallHint(runtime)} or set ${info.setting}` }
@@ -85,7 +85,8 @@ export function toInstallAdvice(runtime: RuntimeName): string {
   return info === undefined ? '' : `${toInstallHint(runtime)}, or set ${info.setting} to its full path`
 }
 
-function search(name: string, pathText: string): string | null {
+/** Full path of a program, null when no folder of PATH has it. */
+export function findOnPath(name: string, pathText: string): string | null {
   for (const folder of pathText.split(delimiter)) {
     const found = folder === '' ? null : toExecutable(join(folder, name))
     if (found !== null) return found

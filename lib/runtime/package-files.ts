@@ -1,11 +1,12 @@
 /** Where the files of this package and of this process lie: daemons, and the private folder for sockets. Owner: §1, page runtime/daemon. */
 
-import { existsSync, lstatSync, readdirSync } from 'node:fs'
+import { chmodSync, existsSync, lstatSync, readdirSync } from 'node:fs'
 import net from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { OwnFolder } from '../files/own-folder.ts'
+import { USERS_FOLDER } from './function-users.ts'
 
 /** Longest socket path of every system, bytes (sockaddr_un), and what a file name in the folder may take of it. */
 const MAX_SOCKET_PATH_BYTES = 100
@@ -18,6 +19,7 @@ const DAEMON_SOCKET = /^[a-z]+-\d+\.sock$/
 const SOCKET_NAME = /^[a-z]+-\d+(?:-w\d+)?\.sock$/
 /** Folders below a folder of sockets that are looked through. */
 const MAX_FOLDER_DEPTH = 2
+const OWN_FOLDERS: ReadonlySet<string> = new Set(['cache', USERS_FOLDER])
 
 /**
  * Full path of a file of this package, from the sources as well as from the built package.
@@ -36,13 +38,16 @@ export function runtimeFile(relative: string): string {
 /** The private folder for the sockets of one gateway: made when first needed, readable by nobody else. */
 export class SocketFolder {
   readonly #bases: readonly string[]
+  readonly #mode: number
   #made: OwnFolder | null = null
 
   /**
    * @param base - preferred parent
    * @param short - parent that serves when paths below `base` would be too long for a socket, or `base` cannot be written
+   * @param isEntered - other users have folders in it: they may enter it, and see nothing of it
    */
-  constructor(base: string = tmpdir(), short = '/tmp') {
+  constructor(base: string = tmpdir(), short = '/tmp', isEntered = false) {
+    this.#mode = isEntered ? 0o711 : 0o700
     const fits = Buffer.byteLength(base) + FOLDER_PREFIX.length + 7 + SOCKET_NAME_BYTES <= MAX_SOCKET_PATH_BYTES
     this.#bases = base === short ? [base] : fits ? [base, short] : [short]
   }
@@ -55,6 +60,7 @@ export class SocketFolder {
       try {
         // Made with a name that nobody knew before, for its owner only.
         this.#made = new OwnFolder(base).makeTemporary(FOLDER_PREFIX)
+        chmodSync(this.#made.path, this.#mode)
         return this.#made.path
       } catch (error) {
         problems.push((error as Error).message)
@@ -78,7 +84,7 @@ export class SocketFolder {
       const parent = new OwnFolder(base)
       for (const { name, stats } of parent.list(FOLDER_NAME)) {
         const folder = parent.below(name)
-        const isOurs = stats.isDirectory() && stats.uid === process.getuid?.() && (stats.mode & 0o077) === 0
+        const isOurs = stats.isDirectory() && stats.uid === process.getuid?.() && (stats.mode & 0o066) === 0
         if (!isOurs || folder.path === this.#made?.path || !isOfSockets(folder.path)) continue
         try {
           if (await isDead(folder, stats.mtimeMs)) folder.removeAll()
@@ -95,6 +101,8 @@ function isOfSockets(folder: string, depth = MAX_FOLDER_DEPTH): boolean {
   try {
     return readdirSync(folder).every(name => {
       const stats = lstatSync(join(folder, name))
+      // What functions and compilers left there is theirs to name.
+      if (stats.isDirectory() && depth === MAX_FOLDER_DEPTH && OWN_FOLDERS.has(name)) return true
       if (stats.isDirectory()) return depth > 1 && isOfSockets(join(folder, name), depth - 1)
       return stats.isSocket() || SOCKET_NAME.test(name)
     })

@@ -1,14 +1,17 @@
 /** The enabled runtimes of one gateway. Owner: §1, §2.15 (`FN_RUNTIMES`, daemons, sockets, programs), page runtime/daemon. */
 
+import { realpathSync } from 'node:fs'
 import type { Settings } from '../config/settings.ts'
+import { toUidRange } from '../config/uid-range.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import type { GatewayError, Warning } from '../core/errors.ts'
 import { toFunctionHostEnv } from '../core/host-env.ts'
 import type { RuntimeName } from '../core/identity.ts'
-import { findProgram, toInstallAdvice } from './binaries.ts'
+import { findOnPath, findProgram, toInstallAdvice } from './binaries.ts'
 import type { DaemonEvent, Launch } from './daemon.ts'
 import { Dispatcher } from './dispatcher.ts'
+import { findClosedFolder, FunctionUsers } from './function-users.ts'
 import { createInspectedRuntime } from './inspected-runtime.ts'
 import { LuaRuntime } from './lua-runtime.ts'
 import { runtimeFile, SocketFolder } from './package-files.ts'
@@ -27,6 +30,8 @@ type RuntimeSettings = Pick<
   | 'production'
   | 'workerMemoryMb'
   | 'luaMemoryMb'
+  | 'isolation'
+  | 'isolationUids'
 >
 
 export interface RuntimesOptions extends Pick<StartFacts, 'toContext' | 'toPackDirs'> {
@@ -56,7 +61,9 @@ export class Runtimes {
   /** The worker sets of their functions. */
   readonly dispatcher: Dispatcher
   readonly #options: RuntimesOptions
-  readonly #folder = new SocketFolder()
+  readonly #folder: SocketFolder
+  /** Null where all functions run as the gateway's user. */
+  readonly #users: FunctionUsers | null
   /** Default runtimes that were left out, and why. */
   readonly #missing = new Map<RuntimeName, string>()
   #functions: ReadonlyMap<string, FunctionVersion> = new Map()
@@ -64,6 +71,9 @@ export class Runtimes {
 
   constructor(options: RuntimesOptions) {
     this.#options = options
+    const { isolation, isolationUids, functionsRoot } = options.settings
+    this.#users = isolation === 'user' ? new FunctionUsers(toUidRange(isolationUids)!, functionsRoot) : null
+    this.#folder = new SocketFolder(undefined, undefined, this.#users !== null)
     this.dispatcher = new Dispatcher({ ...options, runtimes: this.byName })
     for (const name of options.settings.runtimes) this.#add(name)
   }
@@ -85,8 +95,9 @@ export class Runtimes {
     this.#functions = functions
     // What was missing may have been installed since.
     for (const name of [...this.#missing.keys()]) this.#add(name)
+    const warnings = this.#users?.retain(functions) ?? []
     if (this.#options.inspect !== true) this.dispatcher.retain(functions)
-    return [...this.#missing].flatMap(([name, problem]) => this.#toWarning(name, problem))
+    return [...warnings, ...[...this.#missing].flatMap(([name, problem]) => this.#toWarning(name, problem))]
   }
 
   /** @param timeoutMs - milliseconds that open calls may still take */
@@ -132,6 +143,7 @@ export class Runtimes {
       launch: index => this.#toLaunch(name, index),
       preparer: isOwn ? (preparerOf?.(name) ?? null) : null,
       facts: this.#toStartFacts(),
+      userOf: fn => (isOwn ? (this.#users?.userOf(fn, this.#folder.path()) ?? null) : null),
       startsEarly: isOwn && name === 'node',
       onLog: (key, stream, text) => {
         const fn = this.#functions.get(key)
@@ -163,7 +175,10 @@ export class Runtimes {
     const uri = `unix:${this.#folder.path()}/${name}-${index}.sock`
     const flags = ['--socket', uri.slice('unix:'.length), '--index', String(index), '--root', settings.functionsRoot]
     const [command, args] = toCommand(name, program.path)
-    return { command, args: [...args, ...flags], env: this.#toEnv(name), cwd: settings.functionsRoot, uri }
+    const launch = { command, args: [...args, ...flags], env: this.#toEnv(name), cwd: settings.functionsRoot, uri }
+    if (this.#users === null) return launch
+    checkReachable([command, settings.functionsRoot, runtimeFile(SHARED_DAEMON)])
+    return withoutNewPrivileges(launch, this.#options.hostEnv.PATH ?? '')
   }
 
   #toEnv(name: RuntimeName): Record<string, string> {
@@ -198,6 +213,25 @@ export class Runtimes {
       },
     ]
   }
+}
+
+/** @throws Error when users of functions could not read what they need */
+function checkReachable(paths: readonly string[]): void {
+  for (const path of paths) {
+    const closed = findClosedFolder(realpathSync(path))
+    if (closed !== null)
+      throw new Error(`users of functions cannot reach ${path}: ${closed} is closed to them; chmod o+x ${closed}`)
+  }
+}
+
+/**
+ * No program that it or its workers run gains rights by its file: neither `sudo` nor `ping` is more than its caller.
+ * @throws Error when the system has no program for it
+ */
+function withoutNewPrivileges(launch: Launch, path: string): Launch {
+  const setpriv = findOnPath('setpriv', path)
+  if (setpriv === null) throw new Error('FN_ISOLATION=user needs setpriv: install it (apt-get install util-linux)')
+  return { ...launch, command: setpriv, args: ['--no-new-privs', '--', launch.command, ...launch.args] }
 }
 
 /** Program and arguments of a runtime's daemon; go and rust are served by the node daemon. */

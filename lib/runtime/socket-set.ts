@@ -5,6 +5,7 @@ import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { RuntimeName } from '../core/identity.ts'
 import { Daemon, type DaemonEvent, type Launch } from './daemon.ts'
+import type { FunctionUser } from './function-users.ts'
 import type { Preparer, Runtime, RuntimeHealth, Sockets } from './runtime.ts'
 import { type StartedWorker, SocketWorker, type WorkerSource } from './socket-worker.ts'
 import { type StartFacts, toStartHeader } from './start-header.ts'
@@ -25,6 +26,8 @@ interface SocketSetOptions {
   launch(index: number): Launch
   preparer: Preparer | null
   facts: StartFacts
+  /** The user that workers of a function run as; null when it is the daemon's. @throws Error with a message for people */
+  userOf(fn: FunctionVersion): FunctionUser | null
   /** True when the daemon hands a worker its `start` itself, before the gateway is connected to it. */
   startsEarly: boolean
   onLog(key: string, stream: 'stdout' | 'stderr', text: string): void
@@ -97,6 +100,7 @@ export class SocketSet implements Runtime {
     onSocket: (socketIndex: number) => void,
   ): Promise<StartedWorker> {
     const { clock, runtime } = this.#options
+    const user = this.#userOf(fn)
     const header = JSON.stringify({
       key: fn.key,
       runtime,
@@ -104,6 +108,7 @@ export class SocketSet implements Runtime {
       version: fn.version,
       dir: fn.fnDir,
       entry: fn.entryPath,
+      ...(user !== null && { user }),
       ...fields,
     })
     const giveUpAt = clock.monotonic() + DAEMON_READY_TIMEOUT_MS
@@ -127,6 +132,14 @@ export class SocketSet implements Runtime {
       const coming = this.daemons.filter(candidate => candidate.delay(now) <= RESTART_WAIT_MS)
       if (coming.length === 0 || now >= giveUpAt) throw this.#toDown(reason)
       await Promise.race(coming.map(candidate => candidate.change()))
+    }
+  }
+
+  #userOf(fn: FunctionVersion): FunctionUser | null {
+    try {
+      return this.#options.userOf(fn)
+    } catch (error) {
+      throw this.#toDown((error as Error).message)
     }
   }
 

@@ -85,7 +85,7 @@ export function removeSocket(path) {
 export function removeFolder(folder) {
   if (!/^fngw-[A-Za-z0-9]{6}$/.test(basename(folder))) return
   try {
-    rmSync(join(folder, 'cache'), { recursive: true, force: true })
+    for (const name of ['cache', 'u']) rmSync(join(folder, name), { recursive: true, force: true })
     rmdirSync(folder)
   } catch {
     // Another daemon is still there.

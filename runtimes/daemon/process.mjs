@@ -12,6 +12,8 @@ import { followOutput } from './output.mjs'
 const OUTPUT_DRAIN_MS = 50
 /** What a worker tells on descriptor 3 is short; one that writes more tells nothing, characters. */
 const MAX_LINE_CHARS = 4096
+/** No rights for group and others. */
+const PRIVATE_UMASK = 0o077
 /** The line of a worker that waits to be told where to listen. */
 const WARM = 'warm'
 
@@ -31,6 +33,7 @@ const SIGNAL_NAMES = new Map(
  * @property {string[]} args
  * @property {NodeJS.ProcessEnv} env - the whole environment of the worker
  * @property {string} cwd
+ * @property {number | null} uid - user and group it begins as; null: those of the daemon
  * @property {number} memoryMb - megabytes the worker may allocate; 0 means no limit
  * @property {boolean} isWatched - its memory is looked at; otherwise the system limits its data
  * @property {import('./guard.mjs').Guard} guard
@@ -67,13 +70,17 @@ export class WorkerProcess {
     this.#options = options
     const limitMb = options.memoryMb > 0 ? options.memoryMb + BASE_MEMORY_MB : 0
     const [command, args] = options.guard.wrap(options.command, options.args, options.isWatched ? 0 : limitMb)
+    // What a user of its own writes is for that user.
+    const umask = options.uid === null ? null : process.umask(PRIVATE_UMASK)
     this.#child = spawn(command, args, {
       cwd: options.cwd,
       env: options.env,
+      ...(options.uid !== null && { uid: options.uid, gid: options.uid }),
       // A session and group of its own: a terminal's Ctrl-C does not reach it, and one kill takes its children along.
       detached: true,
       stdio: ['ignore', 'pipe', 'pipe', 'pipe'],
     })
+    if (umask !== null) process.umask(umask)
     this.pid = this.#child.pid ?? 0
     if (options.isWatched && limitMb > 0 && this.pid > 0) {
       this.#watch = new MemoryWatch(this.pid, limitMb, () => this.kill(0, toOutOfMemory(options.memoryMb)))

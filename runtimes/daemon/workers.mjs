@@ -3,12 +3,14 @@
  */
 
 import { availableParallelism } from 'node:os'
+import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { KIND } from '../node/wire.mjs'
 import { removeSocket, toWorkerAddress } from './address.mjs'
 import { Guard } from './guard.mjs'
 import { isDataReserved } from './memory.mjs'
 import { WorkerProcess } from './process.mjs'
+import { parseUser, withUserFolders } from './user.mjs'
 
 /** Milliseconds without a `start` before the next spare is started: a first call shall have the processor for itself. */
 const SPARE_DELAY_MS = 50
@@ -83,6 +85,7 @@ export class Workers {
     const { runtime } = this.#options
     if (runtime !== 'node' && typeof header.binary !== 'string')
       throw new Error(`start names no binary of the ${runtime} function`)
+    const user = parseUser(header)
     const style = /\.[mc]?ts$/.test(String(header.entry)) ? 'ts' : 'js'
     const spare = typeof header.binary === 'string' ? undefined : this.#takeSpare(style)
     this.#styles.add(style)
@@ -90,16 +93,16 @@ export class Workers {
     if (spare !== undefined) {
       spare.owner = owner
       try {
-        return await this.#introduce(spare, header)
+        return await this.#introduce(spare, header, user)
       } catch {
         // The spare died unused, which says nothing about this function: start one for it.
       }
     }
     if (this.#starting >= MAX_STARTING) await new Promise(resolve => this.#waiting.push(() => resolve(undefined)))
     if (this.#stopping) throw new Error('daemon is stopping')
-    const worker = this.#spawn(header.binary, style)
+    const worker = this.#spawn(header.binary, style, user)
     worker.owner = owner
-    return this.#introduce(worker, header)
+    return this.#introduce(worker, header, user)
   }
 
   /**
@@ -142,7 +145,7 @@ export class Workers {
   /** @param {string} style */
   #addSpare(style) {
     this.#spareTimer = null
-    const worker = this.#spawn(undefined, style)
+    const worker = this.#spawn(undefined, style, null)
     this.#spares.push(worker)
     // A spare that cannot start is not tried again before the next `start`: a broken set-up must not spin.
     worker.process.warm.then(
@@ -156,12 +159,13 @@ export class Workers {
    * still on its way. Until then the worker has no socket that others could find.
    * @param {Worker} worker
    * @param {Record<string, any>} header - of the `start` frame
+   * @param {import('./user.mjs').User | null} user - whom a node worker becomes before it loads anything
    * @returns {Promise<Worker>} once it listens
    */
-  async #introduce(worker, header) {
+  async #introduce(worker, header, user) {
     if (this.#options.runtime === 'node' && typeof header.binary !== 'string') {
       const start = typeof header.early === 'string' ? header.early : null
-      worker.process.tell(JSON.stringify({ socket: worker.socket, start }))
+      worker.process.tell(JSON.stringify({ socket: worker.socket, start, user }))
     }
     await worker.process.ready
     return worker
@@ -181,13 +185,16 @@ export class Workers {
   /**
    * @param {unknown} binary - program of a compiled function
    * @param {string} style
+   * @param {import('./user.mjs').User | null} user - whom the program of a compiled function runs as
    * @returns {Worker}
    */
-  #spawn(binary, style) {
+  #spawn(binary, style, user) {
     const { address, memoryMb, root } = this.#options
     this.#count += 1
     const id = `${process.pid}-${this.#count}`
-    const socket = toWorkerAddress(address)
+    const runsAs = typeof binary === 'string' ? user : null
+    // A program that begins as its user can make its socket in a folder of that user only.
+    const socket = runsAs === null ? toWorkerAddress(address) : toWorkerAddress({ path: join(runsAs.folder, 'w.sock') })
     const [command, args] = typeof binary === 'string' ? [binary, ['--socket', socket]] : this.#toNodeCommand(style)
     this.#starting += 1
     /** @type {Worker} */
@@ -195,7 +202,8 @@ export class Workers {
     worker.process = new WorkerProcess({
       command,
       args,
-      env: this.#env,
+      env: runsAs === null ? this.#env : withUserFolders(this.#env, runsAs),
+      uid: runsAs?.uid ?? null,
       cwd: root,
       memoryMb,
       isWatched: this.#isWatched,

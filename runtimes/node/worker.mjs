@@ -13,6 +13,7 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
+import { becomeUser } from '../daemon/user.mjs'
 import { toInvoke } from './adapters.mjs'
 import { Call } from './call.mjs'
 import { CallOutput, captureOutput, currentCall, takeOutput } from './capture.mjs'
@@ -345,12 +346,14 @@ async function main() {
   const lifeline = new Lifeline(() => exitNow(0))
   const worker = new Worker(makeCacheDir(address))
   await worker.warmUp(address, values.typescript === true)
-  let told = { socket: address, start: null }
+  let told = { socket: address, start: null, user: null }
   if (values.practise !== undefined) {
     lifeline.tell('warm')
     told = parse(await lifeline.hear())
   }
-  lifeline.tell(await worker.listen(told.socket))
+  const uri = await worker.listen(told.socket)
+  if (told.user !== null) becomeUser(told.user)
+  lifeline.tell(uri)
   if (told.start !== null) worker.loadEarly(told.start)
 }
 

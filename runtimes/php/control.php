@@ -58,7 +58,7 @@ final class Control
         if (!$this->greeted) {
             $this->greet($kind, $header, $body);
         } elseif ($kind === Kind::START) {
-            $this->daemon->start($this, $id);
+            $this->daemon->start($this, $id, $header);
         } elseif ($kind === Kind::STOP) {
             [$worker, $grace] = [$header['worker'] ?? null, $header['grace_ms'] ?? 0];
             if (\is_string($worker)) {

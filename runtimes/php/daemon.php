@@ -20,6 +20,7 @@ require __DIR__ . '/wire.php';
 require __DIR__ . '/address.php';
 require __DIR__ . '/output.php';
 require __DIR__ . '/guard.php';
+require __DIR__ . '/user.php';
 require __DIR__ . '/process.php';
 require __DIR__ . '/control.php';
 // What a worker needs is loaded here, once, and shared by every fork.
@@ -211,8 +212,13 @@ final class Daemon
         return $this->job !== null;
     }
 
-    /** Starts a worker and answers `started` or `error`. @internal called by Control */
-    public function start(Control $control, int $id): void
+    /**
+     * Starts a worker and answers `started` or `error`.
+     *
+     * @param array<string, mixed> $header of the `start`
+     * @internal called by Control
+     */
+    public function start(Control $control, int $id, array $header): void
     {
         if (\count($this->workers) >= self::MAX_WORKERS) {
             $most = self::MAX_WORKERS;
@@ -220,6 +226,7 @@ final class Daemon
             return;
         }
         try {
+            $user = User::parse($header);
             $worker = $this->forker->fork($control->socket);
         } catch (\RuntimeException $error) {
             $this->refuseStart($control, $id, $error->getMessage());
@@ -227,7 +234,7 @@ final class Daemon
         }
         if ($worker instanceof Job) {
             $this->leaveToWorker();
-            $worker->guard();
+            $worker->guard($user);
             $this->job = $worker;
             return;
         }

@@ -18,8 +18,10 @@ final class Job
     /**
      * Forks the worker proper and returns in it. Its parent serves it alone, leads its process group, and ends with its
      * status: a handler that kills its parent hits nobody else.
+     *
+     * @param User|null $user whom the worker proper becomes
      */
-    public function guard(): void
+    public function guard(?User $user): void
     {
         $guardPid = \posix_getpid();
         // What is sent to the group is for the worker.
@@ -34,6 +36,8 @@ final class Job
         foreach ($signals as $signal) {
             \pcntl_signal($signal, \SIG_DFL);
         }
+        $user?->become();
+        // After that: the kernel forgets with the user whom this process ends with.
         // Without a second process the worker goes on as its own guard.
         if ($pid === 0) {
             $this->system->dieWithParent($guardPid);

@@ -59,7 +59,7 @@ class Control:
         if not self.greeted:
             self.greet(kind, fields, body)
         elif kind == wire.START:
-            self.daemon.start_worker(self, frame_id)
+            self.daemon.start_worker(self, frame_id, fields)
         elif kind == wire.STOP:
             grace_ms = fields.get('grace_ms')
             grace_ms = grace_ms if isinstance(grace_ms, (int, float)) and not isinstance(grace_ms, bool) else 0

@@ -37,6 +37,7 @@ import traceback
 from _fngw import address, sources, warm, wire
 from _fngw.control import Control
 from _fngw.process import fork_worker
+from _fngw.user import parse_user
 from _fngw.system import adopt_orphans, kill_children, kill_group, load_prctl
 
 ACCEPT_PAUSE_SECONDS = 0.1
@@ -163,11 +164,11 @@ class Daemon:
 
     # Workers
 
-    def start_worker(self, control, start_id):
+    def start_worker(self, control, start_id, fields):
         """Starts a worker and answers `started` or `error`."""
         self.worker_count += 1
         try:
-            process = fork_worker(self, control, self.worker_count)
+            process = fork_worker(self, control, self.worker_count, parse_user(fields))
         except (OSError, ValueError) as error:
             control.send_error(start_id, 'load', 'cannot start a worker: %s' % error)
             return

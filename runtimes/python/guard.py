@@ -11,7 +11,7 @@ from .wire import MIB
 
 
 def guard(daemon_pid, prctl):
-    """Forks the worker proper and returns in it. Its parent serves it alone, leads its process group, and ends with its
+    """Forks the worker proper and returns its parent's number in it. That parent serves it alone, leads its process group, and ends with its
     status: a handler that kills its parent hits nobody else."""
     os.setsid()
     die_with(daemon_pid, prctl)
@@ -23,7 +23,7 @@ def guard(daemon_pid, prctl):
     pid = os.fork()
     if pid == 0:
         die_with(guard_pid, prctl)
-        return
+        return guard_pid
     close_all_but(())
     status = os.waitpid(pid, 0)[1]
     if os.WIFSIGNALED(status):

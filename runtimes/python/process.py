@@ -9,7 +9,8 @@ from . import address, guard, worker
 from .failure import out_of_memory
 from .link import EXIT_MEMORY
 from .output import OutputPipe
-from .system import kill_group, signal_group, signal_name
+from .system import die_with, kill_group, signal_group, signal_name
+from .user import become
 
 
 #: Signals that end a worker which ran out of memory, and the share of its limit that it must have used then.
@@ -66,8 +67,8 @@ class WorkerProcess:
         return {'worker': self.id, 'code': status if exited else None, 'signal': name, 'reason': reason}
 
 
-def fork_worker(daemon, control, number):
-    """Binds a worker's socket, forks it, and returns its WorkerProcess; in the worker it never returns.
+def fork_worker(daemon, control, number, user):
+    """Binds a worker's socket, forks it, lets it become the user if there is one, and returns its WorkerProcess; in the worker it never returns.
     Raises OSError or ValueError with the reason why none could be started."""
     listener, uri, socket_path = address.listen_for_worker(daemon.address, control.sock, number)
     opened = []
@@ -83,7 +84,7 @@ def fork_worker(daemon, control, number):
         raise
     out_in, out_out, err_in, err_out = opened
     if pid == 0:
-        _become_worker(daemon, listener, out_out, err_out, socket_path)
+        _become_worker(daemon, listener, out_out, err_out, socket_path, user)
     listener.close()
     os.close(out_out)
     os.close(err_out)
@@ -92,15 +93,19 @@ def fork_worker(daemon, control, number):
     return process
 
 
-def _become_worker(daemon, listener, out_fd, err_fd, socket_path):
+def _become_worker(daemon, listener, out_fd, err_fd, socket_path, user):
     """The forked side; never returns."""
     code = 70
     try:
         # Nothing of the daemon may be reached by the collector: its sockets' numbers belong to others here.
         gc.enable()
         listener.setblocking(True)
-        guard.guard(daemon.pid, daemon.prctl)
+        guard_pid = guard.guard(daemon.pid, daemon.prctl)
         guard.isolate(listener, out_fd, err_fd, daemon.memory_mb)
+        if user is not None:
+            become(user)
+            # The kernel forgets with the user whom this process ends with.
+            die_with(guard_pid, daemon.prctl)
         code = worker.run(listener, socket_path, daemon.memory_mb)
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else 0 if error.code is None else 1

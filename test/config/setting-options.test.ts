@@ -97,6 +97,8 @@ const CASES: Record<string, typeof SWITCH> = {
   defaultMaxQueue: count(0, -1),
   defaultQueueTimeoutMs: count(0, -1, 86_400_001),
   defaultMaxBodyBytes: count(1, 0, 2 ** 31),
+  isolation: [[['USER', 'user']], ['root', '1'], [1, true, []]],
+  isolationUids: [[['5-9', '5-9']], ['9-5', '0-1', 'x'], [5, [], {}]],
   workerMemoryMb: count(16, 15, 0),
   luaMemoryMb: count(16, 15, 0),
   runtimes: [
@@ -163,6 +165,7 @@ const CASES: Record<string, typeof SWITCH> = {
   consoleWriteEnabled: SWITCH,
   consoleLocalOnly: SWITCH,
   adminToken: [[[' tok-en.1 ', 'tok-en.1']], ['two words', 'tökén', 'a\u0007b'], []],
+  adminTokenFile: [[['a/b', '/project/work/a/b']], ['a\nb'], [5, [], '']],
   controlPort: [
     [
       ['0', 0],

@@ -524,23 +524,26 @@ async function flood(peer: HostilePeer, rounds: number, piece: (round: number) =
   }
 }
 
-t.test('[runtime/wire-protocol.22] ends of workers that nobody asked for are not remembered', async t => {
-  const { daemon, gateway } = await serve(t)
-  t.ok(await recovers(gateway))
-  const control = [...daemon.peers].find(peer => peer.role === 'control')!
-  const before = heapBytes()
-  // 100 MB of names.
-  await flood(control, 250, round =>
-    Buffer.concat(
-      Array.from({ length: 100 }, (_, i) =>
-        encodeFrame(KIND.exited, 0, JSON.stringify({ worker: `${round}-${i}-${'x'.repeat(4000)}` }), null),
+t.test(
+  '[runtime/wire-protocol.22, reliability.5] ends of workers that nobody asked for are not remembered',
+  async t => {
+    const { daemon, gateway } = await serve(t)
+    t.ok(await recovers(gateway))
+    const control = [...daemon.peers].find(peer => peer.role === 'control')!
+    const before = heapBytes()
+    // 100 MB of names.
+    await flood(control, 250, round =>
+      Buffer.concat(
+        Array.from({ length: 100 }, (_, i) =>
+          encodeFrame(KIND.exited, 0, JSON.stringify({ worker: `${round}-${i}-${'x'.repeat(4000)}` }), null),
+        ),
       ),
-    ),
-  )
-  t.ok(await recovers(gateway))
-  const kept = heapBytes() - before
-  t.ok(kept < 20_000_000, `${kept} bytes kept`)
-})
+    )
+    t.ok(await recovers(gateway))
+    const kept = heapBytes() - before
+    t.ok(kept < 20_000_000, `${kept} bytes kept`)
+  },
+)
 
 t.test('[runtime/wire-protocol.22] a daemon that asks and does not read does not fill the memory', async t => {
   for (const [name, frame] of [
@@ -567,25 +570,28 @@ t.test('[runtime/wire-protocol.22] a daemon that asks and does not read does not
   }
 })
 
-t.test('[runtime/wire-protocol.21, reliability.2] floods of large frames slow no other function', async t => {
-  const { daemon, gateway } = await serve(t)
-  const frames: [string, Buffer][] = [
-    ['logs', encodeFrame(KIND.log, 1, '', Buffer.alloc(15_000_000, 120))],
-    ['log headers', encodeFrame(KIND.log, 1, `[${'{},'.repeat(5_000_000)}0]`, null)],
-    ['ends', encodeFrame(KIND.end, 1, `{"a":[${'{},'.repeat(5_000_000)}0]}`, null)],
-  ]
-  for (const [name, frame] of frames) {
-    daemon.reform()
-    t.ok(await recovers(gateway), name)
-    const before = heapBytes()
-    daemon.onCall = peer => void flood(peer, 4, () => frame)
-    const hit = statusOf(gateway, '/hit', 4000)
-    t.equal(await statusOf(gateway, '/other', 2000), 200, name)
-    t.ok([502, 503].includes((await hit) as number), name)
-    const kept = heapBytes() - before
-    t.ok(kept < 20_000_000, `${name}: ${kept} bytes kept`)
-  }
-})
+t.test(
+  '[runtime/wire-protocol.21, reliability.2, reliability.5] floods of large frames slow no other function',
+  async t => {
+    const { daemon, gateway } = await serve(t)
+    const frames: [string, Buffer][] = [
+      ['logs', encodeFrame(KIND.log, 1, '', Buffer.alloc(15_000_000, 120))],
+      ['log headers', encodeFrame(KIND.log, 1, `[${'{},'.repeat(5_000_000)}0]`, null)],
+      ['ends', encodeFrame(KIND.end, 1, `{"a":[${'{},'.repeat(5_000_000)}0]}`, null)],
+    ]
+    for (const [name, frame] of frames) {
+      daemon.reform()
+      t.ok(await recovers(gateway), name)
+      const before = heapBytes()
+      daemon.onCall = peer => void flood(peer, 4, () => frame)
+      const hit = statusOf(gateway, '/hit', 4000)
+      t.equal(await statusOf(gateway, '/other', 2000), 200, name)
+      t.ok([502, 503].includes((await hit) as number), name)
+      const kept = heapBytes() - before
+      t.ok(kept < 20_000_000, `${name}: ${kept} bytes kept`)
+    }
+  },
+)
 
 t.test('[runtime/wire-protocol.19] pings of a worker that reads nothing do not pile up', async t => {
   const { daemon, gateway } = await serve(t, { timeout_ms: 1500 })

@@ -133,6 +133,8 @@ export function makeRuntimes(
       production: false,
       workerMemoryMb: 512,
       luaMemoryMb: 1024,
+      isolation: 'process',
+      isolationUids: '20000-29999',
       ...options.settings,
     },
     clock: systemClock,

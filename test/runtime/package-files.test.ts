@@ -88,7 +88,7 @@ t.test('[runtime/daemon.5] a folder that only looks like one of ours keeps its f
   t.same(gatewayFolders(tree.root).sort(), ['fngw-abcdef', 'fngw-backup'])
 })
 
-t.test('[runtime/daemon.5] gateways that start together among left-over folders all start', async t => {
+t.test('[runtime/daemon.5, reliability.6] gateways that start together among left-over folders all start', async t => {
   const tree = makeTree({})
   t.teardown(() => tree.cleanup())
   const moduleUrl = new URL('../../lib/runtime/package-files.ts', import.meta.url).href

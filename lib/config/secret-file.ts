@@ -1,0 +1,42 @@
+/** A secret that is given as the name of a file: what is in the environment of a process is easier to read. Owner: §2.15. */
+
+import { readFileSync, statSync } from 'node:fs'
+import { type Finding, report, toPlace, toWarning } from './findings.ts'
+import { SETTING_OPTIONS } from './setting-options.ts'
+import type { ResolvedSettings } from './settings.ts'
+
+/** A token is one line; a larger file is another one, named by mistake. */
+const MAX_SECRET_FILE_BYTES = 4096
+
+/**
+ * Takes the admin token out of a file. `FN_ADMIN_TOKEN` itself is stronger.
+ * @param path - `settings.adminTokenFile`
+ */
+export function readAdminToken(resolved: ResolvedSettings, path: string | null): ResolvedSettings {
+  const { settings, sources, problems, warnings } = resolved
+  if (path === null) return resolved
+  const { source, name } = sources.adminTokenFile!
+  const findings: Finding[] = []
+  const at = toPlace(null, name, findings, true)
+  if (settings.adminToken !== null) {
+    report(at, 'CONFIG_REPEATED', `is not used, because ${sources.adminToken!.name} is given`, 'Keep one of them.')
+    return { ...resolved, warnings: [...warnings, ...findings.map(toWarning)] }
+  }
+  const text = readText(path)
+  const adminToken = text === null ? undefined : SETTING_OPTIONS.adminToken.field.readText(text, at)
+  if (text === null)
+    report(at, 'CONFIG_VALUE', 'must name a file of one line that can be read', 'Check its name and its permissions.')
+  // A gateway that goes on without its token would be open to whom the token keeps out.
+  if (adminToken === undefined)
+    return { ...resolved, problems: [...problems, ...findings.map(found => ({ ...found, source }))] }
+  return { ...resolved, settings: { ...settings, adminToken }, sources: { ...sources, adminToken: { source, name } } }
+}
+
+function readText(path: string): string | null {
+  try {
+    const stats = statSync(path)
+    return stats.isFile() && stats.size <= MAX_SECRET_FILE_BYTES ? readFileSync(path, 'utf8') : null
+  } catch {
+    return null
+  }
+}

@@ -1,0 +1,71 @@
+import { join } from 'node:path'
+import t from 'tap'
+import { checkIsolation, type ProcessPowers, readPowers } from '../../lib/config/isolation.ts'
+import { readAdminToken } from '../../lib/config/secret-file.ts'
+import { resolveSettings } from '../../lib/config/settings.ts'
+import { toUidRange } from '../../lib/config/uid-range.ts'
+import { makeTree } from '../helpers/tree.ts'
+
+const ALL = 0x1ffffffffffn
+
+t.test('[runtime/isolation.3] user needs Linux, root and five capabilities; process needs nothing', async t => {
+  const resolved = resolveSettings({ env: { FN_ISOLATION: 'user' }, cwd: '/' })
+  t.same(resolved.problems, [])
+  const root: ProcessPowers = { platform: 'linux', uid: 0, capabilities: ALL }
+  const cases: [name: string, powers: ProcessPowers, message: RegExp | null][] = [
+    ['root', root, null],
+    ['a system that tells no capabilities', { ...root, capabilities: null }, null],
+    ['a user', { ...root, uid: 1000 }, /^FN_ISOLATION cannot be user: it needs root, this process runs as user 1000$/],
+    ['macOS', { ...root, platform: 'darwin' }, /it needs Linux, this is darwin$/],
+    ['Windows', { platform: 'win32', uid: null, capabilities: null }, /it needs Linux, this is win32$/],
+    ['no CAP_SETUID', { ...root, capabilities: ALL & ~(1n << 7n) }, /root was started without CAP_SETUID$/],
+    ['none', { ...root, capabilities: 0n }, /without CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_KILL, CAP_SETGID, CAP_SETUID$/],
+  ]
+  for (const [name, powers, message] of cases) {
+    const problems = checkIsolation(resolved, powers)
+    if (message === null) t.same(problems, [], name)
+    else t.match(problems, [{ code: 'CONFIG_VALUE', message, hint: /Start the gateway as root/, source: 'env' }], name)
+  }
+  const byProcess = resolveSettings({ cwd: '/' })
+  t.equal(byProcess.settings.isolation, 'process')
+  t.same(checkIsolation(byProcess, { platform: 'win32', uid: null, capabilities: null }), [])
+  t.match(readPowers(), { platform: process.platform, uid: process.geteuid?.() })
+})
+
+t.test('[runtime/isolation.5] ids are a range above root', async t => {
+  const read = (text: string) => resolveSettings({ env: { FN_ISOLATION_UIDS: text }, cwd: '/' })
+  t.same(read('').settings.isolationUids, '20000-29999')
+  t.equal(read(' 5 - 9 ').settings.isolationUids, '5-9')
+  t.same([toUidRange('5-9'), toUidRange('9-5')], [{ first: 5, last: 9 }, null])
+  for (const text of ['0-5', '9-5', '5', '5-', '-5', 'a-b', '1-99999999999', '1-4294967295', '1.5-3', '1-2-3'])
+    t.match(read(text).problems, [{ message: /^FN_ISOLATION_UIDS must be a range of user ids such as/ }], text)
+})
+
+t.test('[runtime/isolation.2] the admin token may be in a file', async t => {
+  const tree = makeTree({
+    good: ' t0ken \n',
+    empty: '\n',
+    two: 'planted\nplanted\n',
+    large: 'x'.repeat(5000),
+    'folder/x': '',
+    odd: 'tökén',
+  })
+  t.teardown(() => tree.cleanup())
+  const read = (file: string, env: object = {}) => {
+    const resolved = resolveSettings({ env: { FN_ADMIN_TOKEN_FILE: file, ...env }, cwd: tree.root })
+    return readAdminToken(resolved, resolved.settings.adminTokenFile)
+  }
+  const good = read('good')
+  t.same([good.settings.adminToken, good.problems, good.sources.adminToken?.name], ['t0ken', [], 'FN_ADMIN_TOKEN_FILE'])
+  t.equal(read(join(tree.root, 'good')).settings.adminToken, 't0ken')
+  for (const file of ['empty', 'two', 'large', 'folder', 'odd', 'none']) {
+    const { problems } = read(file)
+    t.match(problems, [{ code: 'CONFIG_VALUE', message: /^FN_ADMIN_TOKEN_FILE /, source: 'env' }], file)
+    t.notMatch(JSON.stringify(problems), /tökén|planted/, 'what is in the file is not shown')
+  }
+  const both = read('good', { FN_ADMIN_TOKEN: 'direct' })
+  t.equal(both.settings.adminToken, 'direct')
+  t.match(both.warnings, [{ code: 'CONFIG_REPEATED', message: /FN_ADMIN_TOKEN_FILE is not used/ }])
+  const without = resolveSettings({ cwd: '/' })
+  t.equal(readAdminToken(without, null), without)
+})

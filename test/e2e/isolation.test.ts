@@ -1,0 +1,350 @@
+/** What functions can do to the gateway and to each other, at each level of FN_ISOLATION. */
+
+import {
+  chmodSync,
+  chownSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { createGateway, type Gateway } from '../../lib/index.ts'
+import { findProgram } from '../../lib/runtime/binaries.ts'
+import { injectBuilt, missingToolchain, shareCrates } from '../helpers/compiled.ts'
+import { childrenOf, commandOf } from '../helpers/processes.ts'
+import { makeTree } from '../helpers/tree.ts'
+import { until } from '../helpers/worker-client.ts'
+
+t.setTimeout(240_000)
+
+/** Each runs its body as a shell command and answers with what that wrote: one set of attempts for all languages. */
+const HANDLERS = {
+  node: [
+    'handler.js',
+    `import { spawnSync } from 'node:child_process'
+export const handler = event => ({ status: 200, body: spawnSync('sh', ['-c', event.body], { encoding: 'utf8' }).output.join('') })`,
+  ],
+  ts: [
+    'handler.ts',
+    `import { spawnSync } from 'node:child_process'
+export const handler = (event: { body: string }): { status: number; body: string } => ({ status: 200, body: spawnSync('sh', ['-c', event.body], { encoding: 'utf8' }).output.join('') })`,
+  ],
+  python: [
+    'handler.py',
+    `import subprocess
+def handler(event):
+    done = subprocess.run(['sh', '-c', event['body']], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return {'status': 200, 'body': done.stdout}`,
+  ],
+  php: [
+    'handler.php',
+    `<?php function handler($event) { return ['status' => 200, 'body' => (string) shell_exec('(' . $event['body'] . ') 2>&1')]; }`,
+  ],
+  go: [
+    'handler.go',
+    `package fn
+
+import "os/exec"
+
+func handler(event map[string]any) map[string]any {
+	out, _ := exec.Command("sh", "-c", event["body"].(string)).CombinedOutput()
+	return map[string]any{"status": 200, "body": string(out)}
+}`,
+  ],
+  rust: [
+    'handler.rs',
+    `use serde_json::{json, Value};
+
+pub fn handler(event: Value) -> Value {
+    let line = format!("({}) 2>&1", event["body"].as_str().unwrap_or(""));
+    let out = std::process::Command::new("sh").arg("-c").arg(line).output().unwrap();
+    json!({ "status": 200, "body": String::from_utf8_lossy(&out.stdout) })
+}`,
+  ],
+} as const
+
+type Language = keyof typeof HANDLERS
+
+const PATH = process.env.PATH ?? ''
+/** The first one that other users may run: a home folder's is closed to them. */
+const PYTHON = ['/usr/bin/python3', '/usr/local/bin/python3'].find(path => existsSync(path)) ?? 'python3'
+
+function findObstacle(language: Language): string | null {
+  // Its workers are started as those of go are, and a build takes longer than all the rest.
+  if (language === 'rust' && process.env.FNGW_ATTACK === undefined) return 'it runs with npm run attack'
+  if (language === 'go' || language === 'rust') return missingToolchain(language)
+  return findProgram(language === 'ts' ? 'node' : language, { python: PYTHON }, PATH).problem
+}
+
+const LANGUAGES = (Object.keys(HANDLERS) as Language[]).filter(language => {
+  const problem = findObstacle(language)
+  if (problem !== null) t.comment(`${language} is left out: ${problem}`)
+  return problem === null
+})
+
+const SECRET = 'planted-in-fn-env'
+const TOKEN = 'planted-admin-token'
+
+function makeRoot(t: Test, languages: readonly Language[]): ReturnType<typeof makeTree> {
+  const tree = makeTree()
+  t.teardown(() => tree.cleanup())
+  chmodSync(tree.root, 0o755)
+  for (const language of languages) {
+    const [file, source] = HANDLERS[language]
+    tree.write({
+      [`${language}/${file}`]: source,
+      [`${language}/fn.config.json`]: { json: { timeout_ms: 20_000, invoke: { methods: ['POST'] } } },
+      [`${language}/fn.env.json`]: { json: { OWN: `${SECRET}-${language}` } },
+    })
+    chmodSync(tree.path(`${language}/fn.env.json`), 0o600)
+  }
+  return tree
+}
+
+async function serve(
+  t: Test,
+  languages: readonly Language[],
+  settings: object,
+): Promise<{ gateway: Gateway; root: string }> {
+  const tree = makeRoot(t, languages)
+  const gateway = await createGateway({
+    functionsRoot: tree.root,
+    runtimes: [...new Set(languages.map(language => (language === 'ts' ? 'node' : language)))],
+    binaries: { python: PYTHON },
+    env: { ...process.env, ...shareCrates() },
+    ...settings,
+  })
+  t.teardown(() => gateway.close())
+  return { gateway, root: tree.root }
+}
+
+async function run(gateway: Gateway, language: Language, command: string): Promise<string> {
+  const answer = await injectBuilt(gateway, { method: 'POST', url: `/${language}`, body: command })
+  return answer.status === 200 ? answer.text().trim() : `status ${answer.status}: ${answer.text()}`
+}
+
+/** Runs named commands in one call. @returns what each wrote, and why it failed */
+async function runAll(
+  gateway: Gateway,
+  language: Language,
+  commands: Record<string, string>,
+): Promise<Record<string, string>> {
+  const script = Object.entries(commands).map(([name, command]) => `echo '@@ ${name}'; ( ${command} ) 2>&1`)
+  const text = await run(gateway, language, script.join('\n'))
+  const found = Object.fromEntries(
+    text.split(/^@@ /m).map(part => [part.split('\n', 1)[0]!, part.slice(part.indexOf('\n') + 1).trim()]),
+  )
+  return Object.fromEntries(Object.keys(commands).map(name => [name, found[name] ?? `not run: ${text.slice(0, 200)}`]))
+}
+
+/** The process of a function's worker: the parent of the shell that it starts. */
+const pidOf = async (gateway: Gateway, language: Language) => Number(await run(gateway, language, 'echo $PPID'))
+
+t.test(
+  '[runtime/isolation.1, runtime/isolation.2] process: nothing a function is given leads to the gateway',
+  async t => {
+    const folder = t.testdir({ token: `${TOKEN}\n` })
+    const languages = LANGUAGES.filter(name => name !== 'go' && name !== 'rust')
+    const { gateway } = await serve(t, languages, { adminTokenFile: join(folder, 'token') })
+    t.equal(gateway.settings.adminToken, TOKEN)
+    for (const language of languages) {
+      t.notMatch(await run(gateway, language, 'env'), new RegExp(TOKEN), `${language}: environment`)
+      t.equal(await run(gateway, language, 'echo $OWN'), `${SECRET}-${language}`)
+    }
+    t.notMatch(readFileSync('/proc/self/environ', 'latin1'), TOKEN, 'nor has the gateway it in its own')
+  },
+)
+
+/** One gateway for the tests of a level: compiled functions take seconds. */
+let isolated: Promise<{ gateway: Gateway; root: string }> | null = null
+const serveIsolated = () => (isolated ??= serve(t, LANGUAGES, { isolation: 'user' }))
+
+const NO_ROOT =
+  process.platform !== 'linux' || process.geteuid?.() !== 0 ? 'changing users needs Linux and root' : false
+
+const DENIED = /ermission denied|not permitted|annot create/
+
+t.test(
+  '[runtime/isolation.4, runtime/isolation.5] user: each function is a user of its own, for good',
+  { skip: NO_ROOT },
+  async t => {
+    const { gateway, root } = await serveIsolated()
+    const uids = new Set<string>()
+    for (const language of LANGUAGES) {
+      const seen = await runAll(gateway, language, {
+        uid: 'id -u',
+        groups: 'echo $(id -g) $(id -G)',
+        worker: 'cat /proc/$PPID/status',
+        child: 'cat /proc/self/status',
+        umask: 'umask',
+        own: 'echo $OWN',
+      })
+      const { uid } = seen as { uid: string }
+      t.match(uid, /^2\d{4}$/, language)
+      uids.add(uid)
+      t.equal(seen.groups, `${uid} ${uid}`, `${language}: no other group`)
+      for (const status of [seen.worker!, seen.child!]) {
+        t.match(status, /CapEff:\s*0+$/m)
+        for (const name of ['CapPrm', 'CapEff', 'CapInh', 'CapAmb'])
+          t.notMatch(status, new RegExp(`${name}:\\s*0*[1-9a-f]`), `${language}: ${name}`)
+        t.match(status, /NoNewPrivs:\s*1/, `${language}: no new privileges`)
+        for (const name of ['Uid', 'Gid'])
+          t.match(status, new RegExp(`^${name}:(?:\\s${uid}){4}$`, 'm'), `${language}: real, effective, saved ${name}`)
+      }
+      t.equal(seen.umask, '0077', language)
+      t.equal(seen.own, `${SECRET}-${language}`)
+    }
+    t.equal(uids.size, LANGUAGES.length, 'none is shared')
+    const state = JSON.parse(readFileSync(join(root, '.svc/isolation.json'), 'utf8'))
+    t.same(Object.values(state.users).sort(), [...uids].map(Number).sort())
+    t.equal(statSync(join(root, '.svc/isolation.json')).mode & 0o777, 0o600)
+  },
+)
+
+t.test('[runtime/isolation.6] user: temporary files are private', { skip: NO_ROOT }, async t => {
+  const { gateway } = await serveIsolated()
+  const folders = new Map<Language, string>()
+  for (const language of LANGUAGES) {
+    const seen = await runAll(gateway, language, {
+      folder: 'echo $TMPDIR',
+      home: 'echo $HOME',
+      write: 'echo mine > $TMPDIR/file && cat $TMPDIR/file && stat -c %a $TMPDIR $TMPDIR/file',
+    })
+    folders.set(language, seen.folder!)
+    t.equal(seen.home, seen.folder)
+    t.equal(seen.write, 'mine\n700\n600', language)
+  }
+  for (const language of LANGUAGES) {
+    const attempts: Record<string, string> = {}
+    for (const [other, folder] of folders) {
+      if (other === language) continue
+      attempts[`reads ${other}`] = `cat ${folder}/file`
+      attempts[`lists ${other}`] = `ls ${folder}`
+      attempts[`writes ${other}`] = `echo x > ${folder}/new`
+    }
+    for (const [name, outcome] of Object.entries(await runAll(gateway, language, attempts)))
+      t.match(outcome, DENIED, `${language} ${name}`)
+  }
+})
+
+t.test(
+  '[runtime/isolation.7, runtime/isolation.8] user: the gateway, its daemons and other functions cannot be read, ended or posed as',
+  { skip: NO_ROOT },
+  async t => {
+    const { gateway, root } = await serveIsolated()
+    const pids = new Map<Language, number>()
+    for (const language of LANGUAGES) pids.set(language, await pidOf(gateway, language))
+    const daemons = childrenOf(process.pid).filter(pid => /daemon\.(?:mjs|py|php)/.test(commandOf(pid)))
+    t.ok(daemons.length >= 1)
+    for (const language of LANGUAGES) {
+      const others = LANGUAGES.filter(other => other !== language)
+      const targets = [process.pid, ...daemons, ...others.map(other => pids.get(other)!)]
+      const attempts: Record<string, string> = {}
+      for (const pid of targets) {
+        for (const file of ['environ', 'mem', 'maps', 'fd/0', 'cwd/.'])
+          attempts[`reads ${file} of ${pid}`] = `cat /proc/${pid}/${file}`
+        // Signal 0: nothing is sent, only the right to send is checked.
+        attempts[`signals ${pid}`] = `kill -0 ${pid}`
+      }
+      const sockets = '$TMPDIR/../../..'
+      attempts['lists sockets'] = `ls ${sockets}`
+      attempts['lists users'] = `ls ${sockets}/u`
+      attempts['adds a socket'] = `touch ${sockets}/x`
+      attempts['renames a socket'] = `mv ${sockets}/node-1.sock ${sockets}/y`
+      attempts['deletes a socket'] = `rm ${sockets}/node-1.sock`
+      for (const other of others) {
+        attempts[`reads secrets of ${other}`] = `cat ${root}/${other}/fn.env.json`
+        attempts[`writes code of ${other}`] = `echo x >> ${root}/${other}/${HANDLERS[other][0]}`
+      }
+      attempts['reads the state'] = `cat ${root}/.svc/isolation.json`
+      attempts['writes state'] = `touch ${root}/.svc/x`
+      for (const [name, outcome] of Object.entries(await runAll(gateway, language, attempts)))
+        t.match(outcome, DENIED, `${language} ${name}`)
+    }
+    for (const [language, pid] of pids) t.equal(await pidOf(gateway, language), pid, `${language} is unharmed`)
+    const folder = await run(gateway, 'node', 'echo $TMPDIR')
+    t.ok(existsSync(folder))
+    await gateway.close()
+    t.notOk(existsSync(folder), 'temporary files are gone with the gateway')
+  },
+)
+
+t.test(
+  '[runtime/isolation.9] user: a folder that belongs to a user of the range is run as that user, closed to all others',
+  { skip: NO_ROOT },
+  async t => {
+    const tree = makeRoot(t, ['node', 'python'])
+    const closed = tree.path('node')
+    chownSync(closed, 20_777, 20_777)
+    for (const name of readdirSync(closed)) chownSync(join(closed, name), 20_777, 20_777)
+    chmodSync(join(closed, 'handler.js'), 0o600)
+    chmodSync(closed, 0o700)
+    const gateway = await createGateway({
+      functionsRoot: tree.root,
+      runtimes: ['node', 'python'],
+      binaries: { python: PYTHON },
+      isolation: 'user',
+    })
+    t.teardown(() => gateway.close())
+    t.equal(await run(gateway, 'node', 'id -u'), '20777')
+    t.match(await run(gateway, 'python', `cat ${closed}/handler.js`), /ermission denied/)
+  },
+)
+
+t.test(
+  '[runtime/isolation.10] user: what is open to all, or closed to its own function, is a warning',
+  { skip: NO_ROOT },
+  async t => {
+    const tree = makeRoot(t, ['node', 'python'])
+    chmodSync(tree.path('node/fn.env.json'), 0o644)
+    chmodSync(tree.path('python/handler.py'), 0o600)
+    const gateway = await createGateway({
+      functionsRoot: tree.root,
+      runtimes: ['node', 'python'],
+      binaries: { python: PYTHON },
+      isolation: 'user',
+    })
+    t.teardown(() => gateway.close())
+    const found = gateway.warnings.filter(({ code }) => code.startsWith('ISOLATION_'))
+    t.match(
+      found.map(({ code, path }) => [code, path]),
+      [
+        ['ISOLATION_READABLE', 'node/fn.env.json'],
+        ['ISOLATION_UNREADABLE', 'python/handler.py'],
+      ],
+    )
+    t.match(found[0]!.hint, 'chmod o-r node/fn.env.json')
+  },
+)
+
+t.test(
+  '[runtime/isolation.11, reliability.7] user: a root or program that functions cannot reach is named, nothing runs as root instead',
+  { skip: NO_ROOT },
+  async t => {
+    const tree = makeRoot(t, ['node', 'python'])
+    chmodSync(tree.root, 0o700)
+    const gateway = await createGateway({ functionsRoot: tree.root, runtimes: ['node'], isolation: 'user' })
+    t.teardown(() => gateway.close())
+    const answer = await gateway.inject({ method: 'POST', url: '/node', body: 'id -u' })
+    t.equal(answer.status, 503)
+    const { reason } = (gateway.health() as { runtimes: Record<string, { health: { reason: string } }> }).runtimes.node!
+      .health
+    t.match(reason, `${tree.root} is closed to them; chmod o+x ${tree.root}`)
+  },
+)
+
+t.test('[runtime/isolation.12] user: what a killed gateway leaves is removed', { skip: NO_ROOT }, async t => {
+  const { SocketFolder } = await import('../../lib/runtime/package-files.ts')
+  const tree = makeTree({ 'fngw-aaaaaa/u/20001/tmp/file': 'of a function' })
+  t.teardown(() => tree.cleanup())
+  writeFileSync(tree.path('fngw-aaaaaa/node-1.sock'), '')
+  mkdirSync(tree.path('fngw-aaaaaa/cache'))
+  chmodSync(tree.path('fngw-aaaaaa'), 0o711)
+  await new SocketFolder(tree.root).removeStale()
+  await until(() => !existsSync(tree.path('fngw-aaaaaa')))
+  t.notOk(existsSync(tree.path('fngw-aaaaaa')))
+})
