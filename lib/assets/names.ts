@@ -12,7 +12,7 @@ import { type FileState, isSameState, toState } from './file.ts'
 /** A file changed less than so many milliseconds ago is not kept: its next change may bear the same time. */
 export const ASSET_SETTLE_MS = 50
 /** Milliseconds for which a list of the names in the assets directory may stand for a look at the disk. */
-const ASSET_LISTING_MS = 50
+export const ASSET_LISTING_MS = 50
 
 export class AssetNames {
   readonly #directory: string

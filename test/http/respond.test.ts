@@ -1,6 +1,11 @@
+import { EventEmitter } from 'node:events'
 import t from 'tap'
 import { GatewayError } from '../../lib/core/errors.ts'
+import { Exchange, type ExchangeConnection, type HttpResponse } from '../../lib/http/exchange.ts'
+import { refuseRequest, rejectConnection, Responder } from '../../lib/http/respond.ts'
 import { HttpServer } from '../../lib/http/server.ts'
+import { HeadReader } from '../../lib/invocation/forwarded-headers.ts'
+import { FakeClock } from '../helpers/clock.ts'
 import { inject } from '../../lib/http/inject.ts'
 import { makeFn } from '../helpers/fn.ts'
 import { makePublic, type PublicSetup } from '../helpers/public.ts'
@@ -188,4 +193,371 @@ t.test('[http/public.22, http/public.5] a stream for HEAD is stopped', async t =
   t.equal(answer.headers.get('x-a'), 'b')
   t.equal(runtime.abandoned.length, 1)
   t.equal(admission.total(), 0)
+})
+
+/** A response that notes what is done with it. */
+class NotedResponse extends EventEmitter implements HttpResponse {
+  readonly seen: unknown[][] = []
+  readonly socket = { end: () => this.seen.push(['half close']), once: () => {}, setTimeout: () => {} }
+  shouldKeepAlive = true
+  headersSent = false
+  writableFinished = false
+  isDirect = true
+  isTaking = true
+  readonly #note = (...what: unknown[]): void => {
+    this.seen.push(what)
+  }
+  writeContinue(): void {}
+  writeHead(status: number, headers: string[]): void {
+    this.headersSent = true
+    this.#note('head', status, headers)
+  }
+  flushHeaders(): void {
+    this.#note('flush')
+  }
+  write(chunk: Buffer | string, encoding?: string): boolean {
+    this.#note('write', chunk, encoding)
+    return this.isTaking
+  }
+  end(chunk?: Buffer | string, encoding?: string): void {
+    this.#note('end', chunk, encoding)
+  }
+  destroy(): void {
+    this.#note('destroy')
+  }
+  sendWhole(status: number, head: string, body: string): void {
+    this.#note('whole', status, head, body)
+  }
+}
+
+interface Given {
+  method?: string
+  headers?: string[]
+  /** The request was received to its end. */
+  complete?: boolean
+  expectsContinue?: boolean
+}
+
+function makeExchange({ method = 'GET', headers = [], complete = true, expectsContinue = false }: Given = {}) {
+  const clock = new FakeClock()
+  const finished: Exchange[] = []
+  const lifecycle = { draining: false }
+  const responder = new Responder({ clock, production: false, lifecycle, onFinished: one => finished.push(one) })
+  const timeouts: number[] = []
+  const req = Object.assign(new EventEmitter(), {
+    method,
+    url: '/',
+    httpVersion: '1.1',
+    rawHeaders: headers,
+    complete,
+    readableEnded: false,
+    isResumed: false,
+    socket: { remoteAddress: '10.0.0.1', once: () => {}, end: () => {}, setTimeout: (ms: number) => timeouts.push(ms) },
+    resume() {
+      this.isResumed = true
+    },
+  })
+  const res = new NotedResponse()
+  const connection: ExchangeConnection & { latest: Exchange | null; removed: Exchange[] } = {
+    address: '10.0.0.1',
+    latest: null,
+    closing: false,
+    removed: [],
+    remove: one => connection.removed.push(one),
+  }
+  const head = new HeadReader().read(headers)
+  const exchange = new Exchange(req, res, connection, responder, head, 'id-1', 0, expectsContinue)
+  connection.latest = exchange
+  return { clock, finished, lifecycle, responder, timeouts, req, res, connection, exchange }
+}
+
+const ID = ['X-Request-Id', 'id-1']
+const long = Buffer.alloc(16 * 1024 + 1, 'x')
+
+t.test('[http/public.21, http/public.6] what goes out of a whole answer', async t => {
+  const cases: [
+    name: string,
+    method: string,
+    status: number,
+    body: Buffer | string | null,
+    headers: string[],
+    end: unknown[],
+  ][] = [
+    ['text', 'GET', 200, 'h\u00e9', ['Content-Length', '3'], ['h\u00e9', 'utf8']],
+    ['bytes', 'GET', 200, Buffer.from([0, 255]), ['Content-Length', '2'], ['\0\u00ff', 'latin1']],
+    ['none', 'GET', 200, null, ['Content-Length', '0'], []],
+    ['204', 'GET', 204, Buffer.from('x'), [], []],
+    ['304', 'GET', 304, 'x', [], []],
+    ['HEAD', 'HEAD', 200, 'four', ['Content-Length', '4'], []],
+    ['HEAD without a body', 'HEAD', 200, null, [], []],
+    ['HEAD, 204', 'HEAD', 204, 'x', [], []],
+  ]
+  for (const [name, method, status, body, headers, end] of cases) {
+    const { responder, exchange, res, finished, connection } = makeExchange({ method })
+    responder.send(exchange, status, ['A', 'b'], body)
+    t.same(
+      res.seen,
+      [
+        ['head', status, ['A', 'b', ...headers, ...ID]],
+        ['end', end[0], end[1]],
+      ],
+      name,
+    )
+    t.equal(exchange.bytesOut, end.length === 0 ? 0 : Number(headers[1]), name)
+    t.match(exchange, { status, ended: true }, name)
+    t.same([finished, connection.removed], [[exchange], [exchange]], name)
+    t.equal(connection.closing, false)
+    responder.send(exchange, 500, [], 'again')
+    responder.sendError(exchange, new GatewayError('INTERNAL', 'again'))
+    responder.openStream(exchange, 200, [], null)
+    responder.closeStream(exchange, null)
+    t.equal(responder.writeStream(exchange, Buffer.from('x')), true)
+    t.equal(res.seen.length, 2, `${name}: an answer is one answer`)
+    t.equal(finished.length, 1)
+  }
+})
+
+t.test(
+  '[http/public.21, http/public.15] a long body is bytes of its own, and a client that takes nothing is cut',
+  async t => {
+    for (const isConstant of [false, true]) {
+      const { responder, exchange, res, timeouts } = makeExchange()
+      responder.send(exchange, 200, [], long, isConstant)
+      const [, [what, sent] = []] = res.seen
+      t.equal(what, 'end')
+      t.equal(sent === long, isConstant, 'copied unless it never changes')
+      t.ok((sent as Buffer).equals(long))
+      t.same(timeouts, [60_000])
+      res.emit('finish')
+      t.same(timeouts, [60_000, 0])
+    }
+    const { responder, exchange, timeouts } = makeExchange()
+    responder.send(exchange, 200, [], long.subarray(1))
+    t.same(timeouts, [], 'a short one leaves at once')
+    const hosted = makeExchange()
+    Object.defineProperty(hosted.res, 'sendWhole', { value: undefined })
+    hosted.responder.send(hosted.exchange, 200, [], long)
+    hosted.res.emit('finish')
+    t.same(hosted.timeouts, [60_000], "a host application's server has a limit of its own")
+  },
+)
+
+t.test(
+  '[http/public.27, http/public.12] while the gateway stops the last answer of a connection closes it',
+  async t => {
+    for (const [draining, isLatest, closes] of [
+      [false, true, false],
+      [true, true, true],
+      [true, false, false],
+    ] as const) {
+      const { responder, exchange, res, lifecycle, connection } = makeExchange()
+      lifecycle.draining = draining
+      if (!isLatest) connection.latest = null
+      responder.send(exchange, 200, [], null)
+      t.same([!res.shouldKeepAlive, connection.closing], [closes, closes], `${draining} ${isLatest}`)
+    }
+  },
+)
+
+t.test('[http/public.18] an answer that overtakes its request', async t => {
+  const cases: [name: string, given: Given, lingers: boolean][] = [
+    ['received', { headers: ['Content-Length', '70000'], complete: true }, false],
+    ['short', { headers: ['Content-Length', '65536'] }, false],
+    ['long', { headers: ['Content-Length', '65537'] }, true],
+    ['of unknown length', { headers: ['Transfer-Encoding', 'chunked'] }, true],
+    ['one that waits for 100', { headers: ['Content-Length', '5'], expectsContinue: true }, true],
+    ['none', { headers: ['Content-Length', '0'] }, false],
+  ]
+  for (const [name, given, lingers] of cases) {
+    for (const body of ['no', null]) {
+      const { responder, exchange, res, req, clock } = makeExchange({ method: 'POST', complete: false, ...given })
+      responder.send(exchange, 413, [], body)
+      t.equal(res.shouldKeepAlive, !lingers, name)
+      t.equal(
+        res.seen.some(([what]) => what === 'half close'),
+        lingers,
+        name,
+      )
+      t.equal(clock.pending, lingers ? 1 : 0, name)
+      const ends = () => res.seen.filter(([what]) => what === 'end').length
+      t.equal(ends(), lingers ? 0 : 1, name)
+      if (!lingers) continue
+      t.equal(req.isResumed, true, 'the rest is read and dropped')
+      t.equal(
+        res.seen.some(([what]) => what === 'write'),
+        body !== null,
+      )
+      if (body === null) clock.advance(1000)
+      else req.emit('end')
+      t.equal(ends(), 1, `${name}: after a moment, or when all of it came`)
+      t.equal(clock.pending, 0)
+    }
+  }
+  const { responder, exchange, res, clock, connection } = makeExchange({
+    method: 'POST',
+    headers: ['Content-Length', '5'],
+    complete: false,
+  })
+  connection.closing = true
+  responder.send(exchange, 400, [], null)
+  t.equal(clock.pending, 1, 'on a connection that closes a short rest may be the start of anything')
+  res.emit('close')
+  t.equal(clock.pending, 0)
+})
+
+t.test('[http/public.21, http/public.6] the short way is taken for usual answers alone', async t => {
+  const head = { status: 201, headers: [], hasBody: true, length: null, proxy: null, text: 'HTTP/1.1 201 Created\r\n' }
+  const usual = makeExchange()
+  const at = usual.clock.monotonic()
+  t.equal(usual.responder.sendDirectly(usual.exchange, head, Buffer.from([104, 255]), at), true)
+  const [[what, status, text, body] = []] = usual.res.seen
+  t.same([what, status, body], ['whole', 201, 'h\u00ff'])
+  t.match(text, /^HTTP\/1\.1 201 Created\r\nContent-Length: 2\r\nX-Request-Id: id-1\r\nDate: \w{3}, .* GMT\r\n$/)
+  t.match(usual.exchange, { status: 201, bytesOut: 2, answeredAt: at, ended: true })
+  t.same([usual.finished, usual.connection.removed], [[usual.exchange], [usual.exchange]])
+  const unusual: [
+    name: string,
+    change: (made: ReturnType<typeof makeExchange>) => void,
+    given?: Given,
+    bytes?: Buffer,
+  ][] = [
+    ['a host application', ({ res }) => Object.assign(res, { isDirect: false })],
+    ['ended', ({ exchange }) => Object.assign(exchange, { ended: true })],
+    ['HEAD', () => {}, { method: 'HEAD' }],
+    ['cors', ({ exchange }) => Object.assign(exchange, { cors: [] })],
+    ['more headers', ({ exchange }) => Object.assign(exchange, { extraHeaders: [] })],
+    ['draining', ({ lifecycle }) => Object.assign(lifecycle, { draining: true })],
+    ['a body that still comes', () => {}, { headers: ['Content-Length', '5'], complete: false }],
+    ['a long answer', () => {}, {}, long],
+  ]
+  for (const [name, change, given, bytes = Buffer.from('x')] of unusual) {
+    const made = makeExchange(given)
+    change(made)
+    t.equal(made.responder.sendDirectly(made.exchange, head, bytes, 0), false, name)
+    t.same(made.res.seen, [], name)
+  }
+  const { text: _, ...untold } = head
+  const made = makeExchange()
+  t.equal(
+    made.responder.sendDirectly(made.exchange, untold, Buffer.from('x'), 0),
+    false,
+    'a head that was not prepared',
+  )
+  const received = makeExchange({ headers: ['Content-Length', '5'], complete: true })
+  t.equal(received.responder.sendDirectly(received.exchange, head, Buffer.alloc(0), 0), true)
+})
+
+t.test('[http/public.22] streams keep their promise of a length', async t => {
+  const open = (length: number | null) => {
+    const made = makeExchange()
+    made.responder.openStream(made.exchange, 200, ['A', 'b'], length)
+    return made
+  }
+  const free = open(null)
+  t.same(free.res.seen, [['head', 200, ['A', 'b', ...ID]], ['flush']])
+  const piece = Buffer.from('abc')
+  t.equal(free.responder.writeStream(free.exchange, piece), true)
+  t.equal(free.responder.writeStream(free.exchange, Buffer.alloc(0)), true, 'nothing is written for nothing')
+  free.res.isTaking = false
+  t.equal(free.responder.writeStream(free.exchange, piece, true), false)
+  t.equal(free.res.seen.length, 4)
+  t.not(free.res.seen[2]![1], piece, 'copied')
+  t.equal(free.res.seen[3]![1], piece, 'not copied')
+  free.responder.closeStream(free.exchange, null)
+  t.same(free.res.seen.at(-1)!.slice(0, 1), ['end'])
+  t.equal(free.exchange.bytesOut, 6)
+
+  for (const [name, pieces, error, last] of [
+    ['exact', ['ab', 'cde'], null, 'end'],
+    ['short', ['ab'], null, 'destroy'],
+    ['too much', ['ab', 'cdef'], null, 'destroy'],
+    ['whole and then an error', ['abcde'], new GatewayError('WORKER_DIED', 'x'), 'destroy'],
+  ] as const) {
+    const made = open(5)
+    t.same(made.res.seen[0]![2], ['A', 'b', 'Content-Length', '5', ...ID])
+    for (const text of pieces) made.responder.writeStream(made.exchange, Buffer.from(text))
+    made.responder.closeStream(made.exchange, error)
+    t.equal(made.res.seen.at(-1)![0], last, name)
+    t.equal(made.exchange.error, error, name)
+    t.notMatch(made.res.seen.filter(([what]) => what === 'write').join(), 'cdef', 'nothing beyond the promise')
+  }
+})
+
+t.test('[http/public.22, http/public.15] a slow client', async t => {
+  const { responder, exchange, res, timeouts } = makeExchange()
+  let drained = 0
+  responder.onDrain(exchange, () => (drained += 1))
+  t.same([timeouts, drained], [[60_000], 0])
+  res.emit('drain')
+  res.emit('drain')
+  t.same([timeouts, drained], [[60_000, 0], 1])
+})
+
+t.test('[http/public.20, http/public.22] an error behind a head that is sent cuts the connection', async t => {
+  const { responder, exchange, res, finished } = makeExchange()
+  responder.openStream(exchange, 200, [], null)
+  const error = new GatewayError('TIMEOUT', 'late')
+  responder.sendError(exchange, error)
+  t.equal(res.seen.at(-1)![0], 'destroy')
+  t.equal(exchange.error, error)
+  t.same(finished, [exchange])
+})
+
+t.test('[http/public.19] a client that left ends its exchange', async t => {
+  const { responder, exchange, connection, finished, res } = makeExchange()
+  exchange.work = { abandon: () => {} }
+  exchange.bodyReceiver = { onBody: () => {}, onBodyError: () => {} }
+  responder.onDisconnect(exchange)
+  t.match(exchange, { ended: true, work: null, bodyReceiver: null })
+  t.same([connection.removed, finished, res.seen], [[exchange], [exchange], []])
+})
+
+t.test("[http/cors.10] the gateway's cross-origin headers take the place of a handler's", async t => {
+  const { responder, exchange, res } = makeExchange()
+  exchange.cors = ['Access-Control-Allow-Origin', 'https://a.example']
+  exchange.extraHeaders = ['X-Extra', '1']
+  const own = [
+    'access-control-allow-origin',
+    '*',
+    'A',
+    'b',
+    'Access-Control-Expose-Headers',
+    'x',
+    'Access-Controls',
+    'c',
+  ]
+  responder.send(exchange, 200, own, null)
+  t.same(res.seen[0]![2], [
+    ...['A', 'b', 'Access-Controls', 'c', 'Content-Length', '0', ...ID],
+    ...['Access-Control-Allow-Origin', 'https://a.example', 'X-Extra', '1'],
+  ])
+})
+
+t.test('[http/public.10, http/public.27] refusals before there is an exchange', async t => {
+  const res = new NotedResponse()
+  const closing = new GatewayError('SHUTTING_DOWN', 'gateway is shutting down', { headers: { 'Retry-After': '1' } })
+  refuseRequest(res as never, closing)
+  t.match(res.seen, [
+    ['head', 503, { 'Content-Type': 'application/json', 'Retry-After': '1', Connection: 'close' }],
+    ['end', '{"error":"gateway is shutting down"}'],
+  ])
+  const clock = new FakeClock()
+  const written: string[] = []
+  let destroyed = 0
+  const socket = Object.assign(new EventEmitter(), {
+    end: (text: string) => written.push(text),
+    destroy: () => (destroyed += 1),
+  })
+  for (const closes of [true, false]) {
+    rejectConnection(socket as never, clock, new GatewayError('BAD_REQUEST', 'malformed'), 'id-9')
+    if (closes) socket.emit('close')
+    clock.advance(1000)
+    t.equal(destroyed, closes ? 0 : 1)
+    t.equal(clock.pending, 0)
+  }
+  t.equal(
+    written[0],
+    'HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nContent-Length: 21\r\nX-Request-Id: id-9\r\n' +
+      'Connection: close\r\n\r\n{"error":"malformed"}',
+  )
 })
