@@ -39,7 +39,9 @@ function run({ file, program = process.execPath, version = null, env = {} }) {
     // Coverage is counted once.
     const module = version === null ? namesakeOf(root, file) : null
     const folder = module === null ? null : mkdtempSync(join(tmpdir(), 'fngw-coverage-'))
-    const hook = folder === null ? [] : ['--import', './test/helpers/coverage-hook.mjs']
+    // The command line is tried as a program: what counts for it runs in processes that its tests start.
+    const isInside = folder !== null && !file.startsWith('test/bin/')
+    const hook = isInside ? ['--import', './test/helpers/coverage-hook.mjs'] : []
     const child = spawn(program, [...hook, '--import', 'tsx', file], {
       cwd: root,
       detached: true,
