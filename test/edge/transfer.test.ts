@@ -1,0 +1,210 @@
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import t, { type Test } from 'tap'
+import type { GatewayError } from '../../lib/core/errors.ts'
+import { OwnAddresses } from '../../lib/edge/addresses.ts'
+import { EdgeAgents } from '../../lib/edge/agents.ts'
+import { EdgeLookup } from '../../lib/edge/lookup.ts'
+import { readSpellings } from '../../lib/edge/path-spellings.ts'
+import type { EdgeRequest } from '../../lib/edge/target.ts'
+import { type EdgeContext, EdgeTransfer } from '../../lib/edge/transfer.ts'
+import type { ReplyHead } from '../../lib/invocation/response.ts'
+import { FakeClock } from '../helpers/clock.ts'
+import { makeFn } from '../helpers/fn.ts'
+import { waitUntil } from '../helpers/gateway-bed.ts'
+import { httpUpstream, rawUpstream } from '../helpers/upstream.ts'
+
+interface Given extends Partial<EdgeRequest> {
+  allowPrivate?: boolean
+  body?: string
+  startedAt?: (now: number) => number
+}
+
+function makeBed(t: Test, names: Record<string, string[]> = {}, listening: { host: string; port: number }[] = []) {
+  const clock = new FakeClock()
+  const agents = new EdgeAgents()
+  t.teardown(() => agents.close())
+  let forgotten = 0
+  const context: EdgeContext = {
+    clock,
+    own: new OwnAddresses(
+      () => listening,
+      () => ['127.0.0.1', '192.0.2.77'],
+    ),
+    lookup: new EdgeLookup(async name => {
+      if (names[name] === undefined) throw new Error('no such name')
+      return names[name].map(address => ({ address, family: address.includes(':') ? 6 : 4 }))
+    }),
+    agents,
+    ca: null,
+    forget: () => {
+      forgotten += 1
+    },
+  }
+  const begin = ({ allowPrivate = true, body = '', startedAt = () => 0, ...given }: Given) => {
+    const hostname = given.hostname ?? '127.0.0.1'
+    const request: EdgeRequest = {
+      isTls: false,
+      hostname,
+      port: 80,
+      host: 'up.test',
+      target: '/x',
+      spellings: readSpellings(given.target ?? '/x')!,
+      method: 'GET',
+      headers: [],
+      timeoutMs: null,
+      maxResponseBytes: 1000,
+      ...given,
+    }
+    const seen: string[] = []
+    const call = {
+      fn: makeFn({ policy: { timeoutMs: 500 } }),
+      startedAt: startedAt(clock.monotonic()),
+      stopEdge: null as (() => void) | null,
+      grantEdge: null,
+      answer: (head: ReplyHead, bytes: Buffer) => seen.push(`${head.status} ${bytes}`),
+      answerChunk: (bytes: Buffer) => seen.push(`chunk ${bytes}`),
+      answerEnd: (error: GatewayError | null) => seen.push(`end ${error?.message ?? 'ok'}`),
+      fail: (error: GatewayError) => seen.push(`${error.status} ${error.message.replace('edge proxy failed: ', '')}`),
+    }
+    const transfer = new EdgeTransfer(context, call as never, request, allowPrivate, Buffer.from(body))
+    call.stopEdge = () => transfer.stop()
+    transfer.start()
+    const settled = async () => {
+      await waitUntil(() => seen.length > 0, 'the transfer ends')
+      return seen[0]!
+    }
+    return { seen, call, transfer, settled }
+  }
+  return { clock, begin, forgotten: () => forgotten }
+}
+
+async function listen(t: Test, handler: (req: IncomingMessage, res: ServerResponse) => void) {
+  const upstream = await httpUpstream(handler)
+  t.teardown(upstream.close)
+  return upstream
+}
+
+t.test('[edge/passthrough.8, edge/passthrough.9, edge/passthrough.10] which addresses are refused', async t => {
+  const upstream = await listen(t, () => t.fail('reached'))
+  const { begin, clock, forgotten } = makeBed(t, {
+    'mixed.test': ['8.8.8.8', '127.0.0.1'],
+    'own.test': ['192.0.2.77'],
+    'meta.test': ['169.254.169.254'],
+    'none.test': [],
+  })
+  const rows: [given: Given, expected: string][] = [
+    [{ allowPrivate: false }, '502 proxy denied: private host not allowed'],
+    [{ hostname: 'mixed.test', allowPrivate: false }, '502 proxy denied: private host not allowed'],
+    [{ hostname: 'own.test', allowPrivate: false }, '502 proxy denied: private host not allowed'],
+    [{ hostname: 'meta.test', allowPrivate: false }, '502 proxy denied: private host not allowed'],
+    [{ hostname: 'meta.test' }, '502 proxy denied: special address not allowed'],
+    [{ hostname: '0.0.0.0' }, '502 proxy denied: special address not allowed'],
+    [{ hostname: 'none.test' }, '502 proxy request failed: name not resolved'],
+    [{ hostname: 'unknown.test' }, '502 proxy request failed: name not resolved'],
+  ]
+  for (const [given, expected] of rows)
+    t.equal(await begin({ port: upstream.port, ...given }).settled(), expected, JSON.stringify(given))
+  t.equal(forgotten(), rows.length)
+  t.equal(clock.pending, 0)
+})
+
+t.test('[edge/passthrough.12, edge/passthrough.13] this gateway as an upstream', async t => {
+  const upstream = await listen(t, (_req, res) => res.end('page'))
+  const { port } = upstream
+  const { begin } = makeBed(t, {}, [{ host: '127.0.0.1', port }])
+  for (const [target, expected] of [
+    ['/page', '200 page'],
+    ['/prefix/_fn/health', '502 proxy denied: control-plane path not allowed'],
+    ['/a/%5ffn', '502 proxy denied: control-plane path not allowed'],
+  ] as const)
+    t.equal(await begin({ port, target }).settled(), expected, target)
+  const elsewhere = makeBed(t, {}, [{ host: '127.0.0.1', port: port + 1 }])
+  t.equal(await elsewhere.begin({ port, target: '/prefix/_fn/health' }).settled(), '200 page')
+})
+
+t.test('[edge/passthrough.14, edge/passthrough.26] what is sent, over which connection', async t => {
+  const heads: string[] = []
+  const upstream = await listen(t, (req, res) => {
+    heads.push(`${req.method} ${req.headers.host} ${req.headers['content-length'] ?? 'none'} ${req.headers.connection}`)
+    req.resume().on('end', () => res.end())
+  })
+  const { begin } = makeBed(t)
+  for (const [method, body, expected] of [
+    ['GET', '', 'GET up.test none keep-alive'],
+    ['HEAD', '', 'HEAD up.test none keep-alive'],
+    ['PUT', '', 'PUT up.test 0 keep-alive'],
+    ['DELETE', 'x', 'DELETE up.test 1 keep-alive'],
+    ['POST', 'abc', 'POST up.test 3 close'],
+    ['PATCH', '', 'PATCH up.test 0 close'],
+  ] as const) {
+    await begin({ port: upstream.port, method, body }).settled()
+    t.equal(heads.at(-1), expected)
+  }
+  t.ok(upstream.connections() < heads.length, 'one is used again')
+})
+
+t.test('[edge/passthrough.26] a kept connection that turns out to be closed', async t => {
+  let count = 0
+  const upstream = await rawUpstream(socket => {
+    count += 1
+    // The second request of a connection finds it closed.
+    if (count === 2) socket.destroy()
+    else socket.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok')
+  })
+  t.teardown(upstream.close)
+  const { begin } = makeBed(t)
+  t.equal(await begin({ port: upstream.port }).settled(), '200 ok')
+  t.equal(await begin({ port: upstream.port }).settled(), '200 ok', 'sent once more on a new one')
+  t.equal(count, 3)
+  const never = await rawUpstream(socket => socket.destroy())
+  t.teardown(never.close)
+  t.equal(await begin({ port: never.port }).settled(), '502 proxy request failed: connection reset', 'and not for ever')
+  t.equal(never.connections(), 1)
+})
+
+t.test('[edge/passthrough.21] the time of the handler counts, and a directive only lowers', async t => {
+  const upstream = await listen(t, () => {})
+  const { begin, clock } = makeBed(t)
+  for (const [given, ms, limit] of [
+    [{}, 500, 'timeout_ms 500'],
+    [{ timeoutMs: 40 }, 40, 'proxy.timeout_ms 40'],
+    [{ startedAt: (now: number) => now - 300 }, 200, 'timeout_ms 500'],
+    [{ startedAt: (now: number) => now - 900 }, 1, 'timeout_ms 500'],
+  ] as const) {
+    const { seen, call } = begin({ port: upstream.port, ...given })
+    clock.advance(ms - 1)
+    t.same(seen, [], limit)
+    clock.advance(1)
+    t.same(seen, [`504 upstream timeout: no answer within ${limit}`])
+    t.equal(call.stopEdge, null)
+    t.equal(clock.pending, 0)
+  }
+})
+
+t.test(
+  '[edge/passthrough.22, edge/passthrough.24] changes of protocol, refusals, and a client that leaves',
+  async t => {
+    const upgrading = await rawUpstream(socket =>
+      socket.write('HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n'),
+    )
+    t.teardown(upgrading.close)
+    const { begin, forgotten, clock } = makeBed(t)
+    t.equal(await begin({ port: upgrading.port }).settled(), '502 upstream asked for another protocol')
+    t.equal(await begin({ port: 1 }).settled(), '502 proxy request failed: connection refused')
+    let isGone = false
+    let isAsked = false
+    const silent = await listen(t, (_req, res) => {
+      isAsked = true
+      res.on('close', () => (isGone = true))
+    })
+    const { call, seen, transfer } = begin({ port: silent.port })
+    await waitUntil(() => isAsked, 'the upstream is asked')
+    call.stopEdge!()
+    await waitUntil(() => isGone, 'the upstream sees the client leave')
+    transfer.stop()
+    transfer.fail({ message: 'late' } as GatewayError)
+    t.same(seen, [], 'nobody is told')
+    t.equal(forgotten(), 3)
+    t.equal(clock.pending, 0)
+  },
+)
