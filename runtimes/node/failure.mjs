@@ -13,6 +13,9 @@ const CUT_STEP = 0.8
 const OWN_FOLDER = dirname(fileURLToPath(import.meta.url))
 /** Most bytes of a field as JSON text; together they fit into an `error` frame. */
 const MOST_BYTES = { message: 24 * 1024, stack: 8 * 1024, file: 8 * 1024, hint: 8 * 1024 }
+const NO_MEMORY = /allocation failed|could not allocate|out of memory/i
+/** What the worker's heap may take, which is what its function was given. */
+const LIMIT_MB = /--max-old-space-size=(\d+)/.exec(process.execArgv.join(' '))?.[1]
 /** Frames that are none of the user's: node's, this worker's, and those of the compiler. */
 const FOREIGN = /node:|\/node_modules\/(?:tsx|esbuild)\//
 /** `at fn (file:///a.mjs:3:5)`, `at /a.js:3:5`; the text between is greedy because paths may hold parentheses. */
@@ -64,7 +67,7 @@ function describe(code, error) {
     return { code, message: cut(typeof error === 'string' ? error : `handler threw ${show(error)}`, 'message') }
   }
   const message = cut(String(error.message) || String(error.name), 'message')
-  const hint = cut(error.hint, 'hint')
+  const hint = cut(error.hint ?? toMemoryHint(error, message), 'hint')
   if (error instanceof LoadError) {
     return {
       code,
@@ -80,6 +83,13 @@ function describe(code, error) {
   const stack = toUserStack(String(error.stack))
   const place = toPlace(stack)
   return { code, message, file: cut(place?.file, 'file'), line: place?.line, stack: cut(stack, 'stack'), hint }
+}
+
+/** Memory that the system refuses is an exception like any other. @param {any} error @param {string} message */
+function toMemoryHint(error, message) {
+  if (!(error instanceof RangeError) || !NO_MEMORY.test(message)) return undefined
+  const limit = LIMIT_MB === undefined ? '' : `: limit ${LIMIT_MB} MB, FN_WORKER_MEMORY_MB`
+  return `out of memory${limit}`
 }
 
 /** A thrown value that is no error, as JSON where it has one. @param {unknown} value */

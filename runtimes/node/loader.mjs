@@ -5,9 +5,9 @@
  *   .ts .mts .cts   the compiler
  */
 
-import { existsSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import Module, { register } from 'node:module'
-import { delimiter, extname, join, resolve } from 'node:path'
+import { delimiter, dirname, extname, join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { Compiler } from './compiler.mjs'
 import { LoadError } from './failure.mjs'
@@ -18,6 +18,9 @@ const TYPESCRIPT = new Set(['.ts', '.mts', '.cts'])
 /** Syntax that node refuses because package.json says the file is of the other style. */
 const WRONG_STYLE =
   /^Cannot use import statement outside a module|^Unexpected token 'export'|^Cannot use 'import\.meta' outside a module| is not defined in ES module scope/
+
+/** A line that only an ES module has. */
+const MODULE = /^(?:import\s*(?:[\w*{'"])|export\s+(?:default|const|let|var|function|async|class|\*)|export\s*\{)/m
 
 /** @typedef {import('./event.mjs').FunctionStart} FunctionStart */
 
@@ -63,16 +66,45 @@ export class Loader {
 
   /** @param {string} file */
   async #loadJavaScript(file) {
+    // tsx prefers `x.ts` where both exist; then node's own error stands.
+    const mayCompile = !existsSync(file.replace(/\.(\w?)js$/, '.$1ts'))
+    if (mayCompile && isModuleAmongScripts(file)) {
+      try {
+        return await this.#compiler.load(file)
+      } catch (error) {
+        if (!(error instanceof LoadError)) throw error
+        // Without the compiler node says what is wrong.
+      }
+    }
     try {
       return await import(pathToFileURL(file).href)
     } catch (error) {
-      // tsx prefers `x.ts` where both exist; then the first error stands.
-      if (!WRONG_STYLE.test(messageOf(error)) || existsSync(file.replace(/\.(\w?)js$/, '.$1ts'))) throw error
+      if (!mayCompile || !WRONG_STYLE.test(messageOf(error))) throw error
       try {
         return await this.#compiler.load(file)
       } catch (second) {
         throw second instanceof LoadError ? error : second
       }
+    }
+  }
+}
+
+/**
+ * True for an ES module whose package.json says that it is none: node would try it, fail, and fill the log with advice.
+ * @param {string} file
+ */
+function isModuleAmongScripts(file) {
+  return extname(file) === '.js' && packageType(dirname(file)) === 'commonjs' && MODULE.test(readFileSync(file, 'utf8'))
+}
+
+/** @param {string} folder @returns {unknown} `type` of the package.json that holds for it */
+function packageType(folder) {
+  for (let at = folder; ; at = dirname(at)) {
+    try {
+      return JSON.parse(readFileSync(join(at, 'package.json'), 'utf8')).type
+    } catch (error) {
+      // One that is no JSON node complains about itself.
+      if (/** @type {any} */ (error).code !== 'ENOENT' || dirname(at) === at) return undefined
     }
   }
 }

@@ -290,7 +290,11 @@ const isMemoryWatched = Number(process.versions.node.split('.')[0]) >= 24
 t.test('[runtimes/node.4] memory is bounded, and an end for want of it says so', async t => {
   const worker = await load('cases.mjs')
   if (!isMemoryWatched) {
-    t.match((await worker.call(byCase('native'))).header, { code: 'exception', message: /allocation failed/ })
+    t.match((await worker.call(byCase('native'))).header, {
+      code: 'exception',
+      message: /allocation failed/,
+      hint: OUT_OF_MEMORY,
+    })
     t.equal((await worker.call(byCase('string'))).text, '"text"')
   } else {
     worker.open(byCase('native'))
@@ -412,6 +416,12 @@ t.test('[runtimes/node.8] handlers of every module style load, in folders of eve
       await withWorker(entry, { dir: tree.path(type) }, async worker => {
         const answer = await worker.call()
         t.equal(answer.text, text, `${entry} with type ${type}: ${answer.header.message ?? ''}`)
+        const logs = [...daemon.control.frames.filter(frame => frame.header.worker === worker.id), ...worker.frames]
+        t.same(
+          logs.filter(frame => frame.kind === KIND.log).map(frame => frame.body.toString()),
+          [],
+          'without advice about styles in the log',
+        )
       })
     }
   }
