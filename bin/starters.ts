@@ -9,9 +9,9 @@ const items = [
   { id: '2', name: 'second' },
 ]
 
-const listItems = () => items
+export const listItems = () => items
 
-const findItem = id => items.find(item => item.id === id) ?? null
+export const findItem = id => items.find(item => item.id === id) ?? null
 `
 
 const API_LIST = `import { listItems } from './_items.js'
