@@ -174,25 +174,6 @@ t.test('[http/openapi.4, http/openapi.8] examples of JSON are JSON, and any stat
   t.same(paths['/hint']!.post!.requestBody!.content['application/json']!.example, { from: 'a hint' })
 })
 
-t.test('[http/openapi.7] the document is made once and need not be sent again', async t => {
-  const { gateway, root } = await serve(t)
-  const ask = (headers: Record<string, string> = {}) => gateway.inject({ url: '/openapi.json', headers })
-  const first = await ask()
-  const { etag } = first.headers
-  t.match(first.headers, { etag: /^"[\w-]{22}"$/, 'cache-control': 'no-cache', 'content-type': 'application/json' })
-  t.ok((await ask({ host: 'other.example' })).body.equals(first.body))
-  for (const known of [etag!, `W/${etag}`, `"x", ${etag}`, '*']) {
-    const again = await ask({ 'if-none-match': known })
-    t.match([again.status, again.body.length, again.headers.etag], [304, 0, etag], known)
-  }
-  t.equal((await ask({ 'if-none-match': '"x"' })).status, 200)
-  writeFileSync(join(root, 'new.js'), 'export const handler = () => 1\n')
-  await gateway.reload()
-  const changed = await ask({ 'if-none-match': etag! })
-  t.equal(changed.status, 200)
-  t.not(changed.headers.etag, etag)
-})
-
 t.test('[http/openapi.5] servers, internal paths, switched off', async t => {
   const one = await serve(t, { publicBaseUrl: 'https://api.example', openapiIncludeInternal: true })
   const document = await one.read()
