@@ -4,6 +4,7 @@ import { execFile, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { readdirSync, readFileSync } from 'node:fs'
 import { connect, type Socket } from 'node:net'
+import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 
 const run = promisify(execFile)
@@ -27,8 +28,16 @@ function toMicroseconds(text: string): number {
   return Number(number) * factor
 }
 
-export async function load(url: string, connections: number, seconds: number): Promise<LoadResult> {
-  const { stdout } = await run('wrk', ['-t1', `-c${connections}`, `-d${seconds}s`, '--latency', url])
+/** @param script - what is sent instead of one and the same GET: a file beside this one */
+export async function load(
+  url: string,
+  connections: number,
+  seconds: number,
+  script: string | null = null,
+): Promise<LoadResult> {
+  const scripted = script === null ? [] : ['-s', fileURLToPath(new URL(script, import.meta.url))]
+  const args = ['-t1', `-c${connections}`, `-d${seconds}s`, '--latency', ...scripted, url]
+  const { stdout } = await run('wrk', args)
   const text = (pattern: RegExp): string => pattern.exec(stdout)?.[1] ?? '0'
   const errors = /Socket errors: connect (\d+), read (\d+), write (\d+), timeout (\d+)/.exec(stdout) ?? []
   return {

@@ -11,7 +11,7 @@ import { makePublic } from '../helpers/public.ts'
 
 const made = makePublic({
   '/hello': makeFn({ policy: { maxConcurrency: 0 } }),
-  '/users/:id': makeFn({ name: 'users' }),
+  '/users/:id': makeFn({ name: 'users', policy: { maxConcurrency: 0, methods: ['GET', 'POST'] } }),
 })
 const header = '{"status":200,"headers":{"content-type":"application/json"}}'
 const body = Buffer.from('{"message":"hello"}')
