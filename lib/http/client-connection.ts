@@ -2,6 +2,7 @@
 
 import { toPlainAddress } from '../invocation/client-address.ts'
 import type { Exchange, ExchangeConnection, HttpSocket } from './exchange.ts'
+import type { RequestHead } from '../invocation/forwarded-headers.ts'
 import type { RequestMemo } from './request-memo.ts'
 
 /** Unanswered requests of one connection from which on nothing more is read from it, until half of them are answered. */
@@ -18,8 +19,13 @@ export class ClientConnection implements ExchangeConnection {
   first: Exchange | null = null
   /** The one that began last, open or not: a broken connection closes after its answer. */
   latest: Exchange | null = null
-  /** Its last request to a function: clients often send the same one again. */
-  lastRequest: RequestMemo | null = null
+  /** Head and target of its last request: clients often send the same ones again. */
+  lastHead: RequestHead | null = null
+  lastTarget: string | undefined = undefined
+  /** True when its newest request has the head and target of the one before. */
+  isRepeating = false
+  /** What became of the last request that came twice in a row: one that comes once is not worth remembering. */
+  memo: RequestMemo | null = null
   /** True once an answer said that it is the last: what the client sends after that is no request. */
   closing = false
 
@@ -38,6 +44,13 @@ export class ClientConnection implements ExchangeConnection {
     this.address = toPlainAddress(socket.remoteAddress)
     // One listener per connection instead of one per request.
     socket.once('close', () => this.#onClose())
+  }
+
+  /** Takes note of a request for the comparison with the next one. */
+  note(head: RequestHead, target: string | undefined): void {
+    this.isRepeating = head === this.lastHead && target === this.lastTarget
+    this.lastHead = head
+    this.lastTarget = target
   }
 
   add(exchange: Exchange): void {

@@ -14,6 +14,8 @@ interface Internals {
 }
 
 export class DirectResponse extends ServerResponse<IncomingMessage> {
+  #connectionLines = '\r\n'
+
   /** True when the next thing the connection carries may be this answer, and more may follow on the connection. */
   get isDirect(): boolean {
     return (
@@ -31,29 +33,30 @@ export class DirectResponse extends ServerResponse<IncomingMessage> {
    */
   sendWhole(status: number, head: string, body: string): void {
     const internals = this as unknown as Internals
-    if (internals._keepAliveTimeout !== keptMs) {
-      keptMs = internals._keepAliveTimeout
-      keptText = toKept(keptMs)
-    }
     this.statusCode = status
     internals._header = head
     internals._headerSent = true
-    this.socket!.write(head + keptText + body, 'latin1')
+    this.socket!.write(head + this.#connectionLines + body, 'latin1')
     this.end()
   }
 
   /** Tells the client to give its idle connection up before the server does. */
-  tellKeepAlive(ms: number): void {
+  tellKeepAlive({ ms, lines }: KeepAlive): void {
     const internals = this as unknown as Internals
     internals._keepAliveTimeout = ms
+    this.#connectionLines = lines
   }
 }
 
-function toKept(ms: number): string {
-  const seconds = Math.floor(ms / 1000)
-  return `Connection: keep-alive\r\n${seconds > 0 ? `Keep-Alive: timeout=${seconds}\r\n` : ''}\r\n`
+/** How long an idle connection is kept, as answers tell it; made once for a server. */
+export interface KeepAlive {
+  readonly ms: number
+  /** The header lines of the connection, with the end of the head. */
+  readonly lines: string
 }
 
-/** The lines of the connection as they were last; servers of one process hardly differ in it. */
-let keptMs = 0
-let keptText = toKept(keptMs)
+export function toKeepAlive(ms: number): KeepAlive {
+  const seconds = Math.floor(ms / 1000)
+  const lines = `Connection: keep-alive\r\n${seconds > 0 ? `Keep-Alive: timeout=${seconds}\r\n` : ''}\r\n`
+  return { ms, lines }
+}

@@ -92,15 +92,15 @@ export class PublicHandler {
     const { clock, responder, requestIds } = this.#options
     const connection = connectionOf(req.socket)
     if (connection.closing) return
-    const last = connection.lastRequest
-    const head = this.#heads.read(req.rawHeaders, last === null ? null : last.head)
+    const head = this.#heads.read(req.rawHeaders, connection.lastHead)
+    connection.note(head, req.url)
     const id = requestIds.take(head.requestId)
     const exchange = new Exchange(req, res, connection, responder, head, id, clock.monotonic(), expectsContinue)
     connection.add(exchange)
     if (req.readableEnded && exchange.hasBody) takeParsedBody(exchange)
     try {
-      if (last?.recognize(exchange, this.#check)) {
-        this.#before(exchange, this.#options.catalog(), last, next, 0)
+      if (connection.isRepeating && connection.memo?.recognize(exchange, this.#check)) {
+        this.#before(exchange, this.#options.catalog(), connection.memo, next, 0)
         return
       }
       const refused = this.#check.check(exchange)
@@ -249,8 +249,9 @@ export class PublicHandler {
       const rest = readRest(exchange, params, shown.json)
       call.header += rest
       // Where a step leads a request may change without the routes.
-      if (exchange.path === exchange.askedPath)
-        connectionOf(exchange.req.socket).lastRequest = new RequestMemo(exchange, this.#check, fn, epoch, rest)
+      const owner = connectionOf(exchange.req.socket)
+      if (owner.isRepeating && exchange.path === exchange.askedPath)
+        owner.memo = new RequestMemo(exchange, this.#check, fn, epoch, rest)
     }
     if (!hasBody) {
       call.handedAt = exchange.startedAt

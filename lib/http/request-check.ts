@@ -28,8 +28,6 @@ function sizeOf(rawHeaders: readonly string[]): number {
 
 export class RequestCheck {
   readonly #proxies: TrustedProxies
-  /** The last host found valid: most clients send the same one again. */
-  #knownHost: string | null = null
 
   constructor(proxies: TrustedProxies) {
     this.#proxies = proxies
@@ -70,18 +68,11 @@ export class RequestCheck {
     if (req.rawHeaders.length > MANY_HEADERS && sizeOf(req.rawHeaders) > MAX_HEADER_BYTES)
       return new GatewayError('HEADERS_TOO_LARGE', `request headers are larger than ${MAX_HEADER_BYTES} bytes`)
     if (target.length > MAX_TARGET_BYTES) return new GatewayError('TARGET_TOO_LONG', 'request target is too long')
-    if (head.host !== null && !this.#isHost(head.host)) return bad('malformed Host header')
+    if (head.host !== null && !HOST.test(head.host)) return bad('malformed Host header')
     exchange.host = head.host ?? ''
     const refused = target.charCodeAt(0) === 47 ? this.#readPath(exchange, target) : this.#readOtherTarget(exchange)
     if (refused !== null) return refused
     return this.#proxies.isEmpty ? null : this.#readForwarding(exchange)
-  }
-
-  #isHost(host: string): boolean {
-    if (host === this.#knownHost) return true
-    if (!HOST.test(host)) return false
-    this.#knownHost = host
-    return true
   }
 
   #readPath(exchange: Exchange, target: string): GatewayError | null {

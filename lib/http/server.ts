@@ -10,7 +10,7 @@ import { GatewayError } from '../core/errors.ts'
 import { MAX_HEADER_BYTES, MAX_TARGET_BYTES } from '../core/limits.ts'
 import type { RequestIds } from '../invocation/request-ids.ts'
 import { connectionOf } from './client-connection.ts'
-import { DirectResponse } from './direct-response.ts'
+import { DirectResponse, toKeepAlive } from './direct-response.ts'
 import type { Exchange } from './exchange.ts'
 import { isIdle, OpenSockets } from './open-sockets.ts'
 import type { HttpHandler } from './public.ts'
@@ -83,7 +83,7 @@ export class HttpServer {
   constructor(options: ServerOptions) {
     this.#options = options
     const { handle } = options
-    const toldMs = Math.max(0, (options.keepAliveTimeoutMs ?? KEEP_ALIVE_TIMEOUT_MS) - KEEP_ALIVE_RESERVE_MS)
+    const told = toKeepAlive(Math.max(0, (options.keepAliveTimeoutMs ?? KEEP_ALIVE_TIMEOUT_MS) - KEEP_ALIVE_RESERVE_MS))
     this.#server = createServer({
       ServerResponse: DirectResponse,
       // A lenient parser would let two servers read one byte stream as different requests.
@@ -99,7 +99,7 @@ export class HttpServer {
     // The block's size is limited already; a limit by count would drop late headers without a word.
     this.#server.maxHeadersCount = 0
     const take = (req: IncomingMessage, res: DirectResponse, expectsContinue?: boolean): void => {
-      res.tellKeepAlive(toldMs)
+      res.tellKeepAlive(told)
       handle(req, res, expectsContinue)
     }
     this.#server.on('request', take)

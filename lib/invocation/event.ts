@@ -37,17 +37,9 @@ export function toCallHeader(parts: EventParts): string {
   return toCallStart(parts.id, parts.ts) + toCallRest(parts)
 }
 
-let lastTs = 0
-let lastTsText = '0'
-
 /** The part of a `call` header that is another one for each call. */
 export function toCallStart(id: string, ts: number): string {
-  // Many calls come in one millisecond, and a number of this size is dear to print.
-  if (ts !== lastTs) {
-    lastTs = ts
-    lastTsText = String(ts)
-  }
-  return `{"id":"${id}","ts":${lastTsText}`
+  return `{"id":"${id}","ts":${ts}`
 }
 
 /** The part that is the same text for the same request of the same client. */

@@ -36,17 +36,14 @@ export interface ReplyHead {
 /** Checks reply heads and remembers the usual ones; one per gateway. */
 export class ReplyHeads {
   readonly #known = new Map<string, ReplyHead>()
-  #lastText = ''
-  #lastHead: ReplyHead | null = null
 
   /**
    * @param text - JSON text of a `reply` header
    * @throws GatewayError CONTRACT_BROKEN with `invalid runtime response: <why>`
    */
   read(text: string): ReplyHead {
-    if (this.#lastHead !== null && text === this.#lastText) return this.#lastHead
     const known = this.#known.get(text)
-    if (known !== undefined) return this.#remember(text, known)
+    if (known !== undefined) return known
     if (text.length > MAX_REPLY_HEAD_CHARS)
       throw broken(`status and headers are larger than ${MAX_REPLY_HEAD_CHARS / 1024} KiB`)
     const head = toReplyHead(parseHeader(text))
@@ -55,14 +52,7 @@ export class ReplyHeads {
       const sent = toHeadText(head)
       if (sent !== null) head.text = sent
       this.#known.set(text, head)
-      this.#remember(text, head)
     }
-    return head
-  }
-
-  #remember(text: string, head: ReplyHead): ReplyHead {
-    this.#lastText = text
-    this.#lastHead = head
     return head
   }
 }

@@ -77,8 +77,6 @@ export class SocketWorker extends Worker {
   #unsent: Buffer[] = []
   #flushing = false
   #unflushed = 0
-  /** The last reply header that began no stream. */
-  #wholeHeader = ''
   /** Monotonic ms of the last read. */
   #readAt = 0
   #socket: net.Socket | null = null
@@ -255,7 +253,7 @@ export class SocketWorker extends Worker {
     switch (kind) {
       case KIND.reply:
         // The header text goes on unparsed: equal texts are prepared once.
-        this.handleReply(id, header, body, this.#isStream(header), this.#readAt)
+        this.handleReply(id, header, body, isStreamHead(header), this.#readAt)
         return
       case KIND.chunk:
         this.handleChunk(id, body)
@@ -299,14 +297,6 @@ export class SocketWorker extends Worker {
 
   #tellFiles(files: unknown): void {
     if (Array.isArray(files)) this.set.onFiles(files.filter(file => typeof file === 'string' && isAbsolute(file)))
-  }
-
-  #isStream(header: string): boolean {
-    if (header !== this.#wholeHeader) {
-      if (isStreamHead(header)) return true
-      this.#wholeHeader = header
-    }
-    return false
   }
 
   #handleExit(exit: WorkerExit): void {

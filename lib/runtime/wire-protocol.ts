@@ -73,8 +73,6 @@ const FIXED_BYTES = 9
 const PREFIX_BYTES = LENGTH_BYTES + FIXED_BYTES
 
 const NO_BYTES = Buffer.alloc(0)
-const REMEMBERED_HEADER_BYTES = 1024
-
 type FrameProblem =
   | 'FRAME_TOO_SHORT'
   | 'FRAME_TOO_LONG'
@@ -141,9 +139,6 @@ export class FrameReader {
   /** The unfinished frame: `held` bytes of it so far. As long as its fixed fields while these are not complete. */
   #unfinished: Buffer = NO_BYTES
   #held = 0
-  /** The last short header, its bytes as characters and its text: a worker often sends the same one again. */
-  #lastBytes = ''
-  #lastHeader = ''
 
   constructor(onFrame: FrameHandler, maxBodyBytes = 0) {
     this.#onFrame = onFrame
@@ -231,20 +226,9 @@ export class FrameReader {
     this.#onFrame(
       chunk[from + 4] as Kind,
       chunk.readUInt32BE(from + 5),
-      headerBytes === 0 ? '' : this.#readHeader(chunk, from + PREFIX_BYTES, bodyAt),
+      headerBytes === 0 ? '' : chunk.toString('utf8', from + PREFIX_BYTES, bodyAt),
       bodyAt === to ? NO_BYTES : chunk.subarray(bodyAt, to),
     )
-  }
-
-  /** Equal texts are one string, so that whoever keeps what it made of the last one need not compare them. */
-  #readHeader(chunk: Buffer, from: number, to: number): string {
-    if (to - from > REMEMBERED_HEADER_BYTES) return chunk.toString('utf8', from, to)
-    const bytes = chunk.toString('latin1', from, to)
-    if (bytes !== this.#lastBytes) {
-      this.#lastBytes = bytes
-      this.#lastHeader = chunk.toString('utf8', from, to)
-    }
-    return this.#lastHeader
   }
 
   #checkLength(length: number): number {
