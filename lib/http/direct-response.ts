@@ -49,7 +49,7 @@ export class DirectResponse extends ServerResponse<IncomingMessage> {
 }
 
 /** How long an idle connection is kept, as answers tell it; made once for a server. */
-export interface KeepAlive {
+interface KeepAlive {
   readonly ms: number
   /** The header lines of the connection, with the end of the head. */
   readonly lines: string
