@@ -1,0 +1,123 @@
+/** One function version per handler and key. Owner: §2.1, page discovery/layouts. */
+
+import type { Claim, FunctionVersion } from '../core/catalog.ts'
+import type { Warning } from '../core/errors.ts'
+import { METHODS } from '../core/identity.ts'
+import { compareText } from '../core/text.ts'
+import { pathWarning } from './disk.ts'
+import type { FunctionMaker } from './functions.ts'
+
+interface Settled {
+  /** By key, unique. */
+  functions: FunctionVersion[]
+  claims: readonly Claim[]
+  warnings: Warning[]
+}
+
+type Replacements = Map<FunctionVersion, FunctionVersion>
+
+/** By key of a function. */
+export type Revisions = ReadonlyMap<string, number>
+
+/** What a walk over the folders made, before keys are settled. */
+export interface Made {
+  /** What folders and file names made. */
+  functions: readonly FunctionVersion[]
+  /** What `fn.routes.json` names; a handler that is a function already is not made twice. */
+  targets: readonly FunctionVersion[]
+  claims: readonly Claim[]
+}
+
+/** Gives each function a key of its own, and a signature of its own to those whose loaded files changed. */
+export function settleKeys({ functions, targets, claims }: Made, revisions: Revisions, maker: FunctionMaker): Settled {
+  const replaced: Replacements = new Map()
+  const joined = targets.length === 0 ? [...functions] : joinTargets(functions, targets, replaced, maker)
+  joined.sort(compareFunctions)
+  const warnings = renameDuplicates(joined, replaced, maker)
+  if (revisions.size > 0) revise(joined, revisions, replaced, maker)
+  if (replaced.size === 0) return { functions: joined, claims, warnings }
+  joined.sort((a, b) => compareText(a.key, b.key))
+  return { functions: joined, claims: claims.map(claim => withLatest(claim, replaced)), warnings }
+}
+
+/** @param functions - by key; the first of several with one key keeps it */
+function renameDuplicates(functions: FunctionVersion[], replaced: Replacements, maker: FunctionMaker): Warning[] {
+  const warnings: Warning[] = []
+  let holder: FunctionVersion | null = null
+  for (const [index, fn] of functions.entries()) {
+    if (holder === null || fn.key !== holder.key) {
+      holder = fn
+      continue
+    }
+    const renamed = maker.reuse({ ...fn, key: `${fn.key}#${fn.entryFile}` })
+    functions[index] = renamed
+    replaced.set(fn, renamed)
+    warnings.push(duplicateWarning(holder, fn))
+  }
+  return warnings
+}
+
+function revise(
+  functions: FunctionVersion[],
+  revisions: Revisions,
+  replaced: Replacements,
+  maker: FunctionMaker,
+): void {
+  for (const [index, fn] of functions.entries()) {
+    const revision = revisions.get(fn.key)
+    if (revision === undefined) continue
+    const revised = maker.reuse({ ...fn, signature: `${fn.signature}.${revision}` })
+    functions[index] = revised
+    replaced.set(fn, revised)
+  }
+}
+
+function joinTargets(
+  functions: readonly FunctionVersion[],
+  targets: readonly FunctionVersion[],
+  replaced: Replacements,
+  maker: FunctionMaker,
+): FunctionVersion[] {
+  const byFile = new Map<string, FunctionVersion>()
+  const all = new Set(functions)
+  for (const fn of functions) if (fn.version === null) byFile.set(fn.entryFile, fn)
+  for (const target of targets) {
+    const same = byFile.get(target.entryFile)
+    const fn = same === undefined ? target : withMethodsOf(same, target, maker)
+    if (same !== undefined) all.delete(same)
+    all.add(fn)
+    if (same !== undefined && same !== fn) replaced.set(same, fn)
+    if (target !== fn) replaced.set(target, fn)
+    byFile.set(fn.entryFile, fn)
+  }
+  return [...all]
+}
+
+/** The function's own methods limit every call, so they must hold those of all its routes. */
+function withMethodsOf(fn: FunctionVersion, target: FunctionVersion, maker: FunctionMaker): FunctionVersion {
+  const wanted = new Set([...fn.policy.methods, ...target.policy.methods])
+  if (wanted.size === fn.policy.methods.length) return fn
+  return maker.reuse({ ...fn, policy: { ...fn.policy, methods: METHODS.filter(method => wanted.has(method)) } })
+}
+
+function withLatest(claim: Claim, replaced: Replacements): Claim {
+  const fn = latest(claim.fn, replaced)
+  return fn === claim.fn ? claim : { ...claim, fn }
+}
+
+function latest(fn: FunctionVersion, replaced: Replacements): FunctionVersion {
+  const next = replaced.get(fn)
+  return next === undefined ? fn : latest(next, replaced)
+}
+
+/** A function folder keeps the plain key before a file route, then the text order of files decides. */
+function compareFunctions(a: FunctionVersion, b: FunctionVersion): number {
+  return compareText(a.key, b.key) || compareText(b.kind, a.kind) || compareText(a.entryFile, b.entryFile)
+}
+
+function duplicateWarning(holder: FunctionVersion, fn: FunctionVersion): Warning {
+  const name = fn.version === null ? fn.name : `${fn.name}@${fn.version}`
+  const text = `has the name ${name} of ${holder.entryFile} in the same runtime`
+  const hint = 'Rename one of them: calls by name reach the other.'
+  return pathWarning('DUPLICATE_NAME', fn.entryFile, text, hint)
+}

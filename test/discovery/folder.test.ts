@@ -1,0 +1,107 @@
+import t from 'tap'
+import { ConfigReader } from '../../lib/discovery/configs.ts'
+import { FolderFacts } from '../../lib/discovery/folder.ts'
+import type { FolderView } from '../../lib/discovery/folder-files.ts'
+import { findFolder, type Snapshot } from '../../lib/discovery/snapshot.ts'
+import { OPTIONS, snapshotOf } from '../helpers/discovery.ts'
+import { makeTree, type TreeEntry } from '../helpers/tree.ts'
+
+const TOP: FolderView = { group: null, isInsideFunction: false }
+
+function setUp(t: { teardown: (fn: () => void) => void }, entries: Record<string, TreeEntry>, hasFunctionsDir = false) {
+  const tree = makeTree(entries)
+  t.teardown(tree.cleanup)
+  const snapshot: Snapshot = snapshotOf(tree.root)
+  const facts = new FolderFacts(new ConfigReader(), { ...OPTIONS, hasFunctionsDir })
+  return { facts, at: (path: string) => findFolder(snapshot.root, path)! }
+}
+
+t.test('[discovery/layouts.17, discovery/layouts.18, discovery/layouts.43] folders that publish nothing', async t => {
+  const entries = {
+    '_lib/a.js': '',
+    'src/a.js': '',
+    'node_modules/a.js': '',
+    '.git/a.js': '',
+    'tests/a.js': '',
+    'scripts/readme.md': '',
+    'deep/tests/a.js': '',
+    'open/a.js': '',
+  }
+  const { facts, at } = setUp(t, entries)
+  t.match(facts.closed(at('_lib')), { reason: /"_"/ })
+  t.match(facts.closed(at('src')), { reason: /source folder/ })
+  t.match(facts.closed(at('node_modules')), { reason: /packages/ })
+  t.match(facts.closed(at('.git')), { reason: /"\."/ })
+  t.match(facts.closed(at('tests')), { reason: /tests or scripts/, kind: 'tool' })
+  t.match(facts.closed(at('scripts')), { reason: /tests or scripts/, kind: undefined })
+  t.equal(facts.closed(at('deep/tests')), null)
+  t.equal(facts.closed(at('open')), null)
+  const dedicated = setUp(t, entries, true)
+  t.equal(dedicated.facts.closed(dedicated.at('tests')), null)
+  const declared = setUp(t, { 'tests/a.js': '', 'tests/fn.config.json': { json: { runtime: 'node' } } })
+  t.equal(declared.facts.closed(declared.at('tests')), null)
+})
+
+t.test('[discovery/layouts.5] where handlers are', async t => {
+  const { facts, at } = setUp(t, {
+    'fn/handler.js': '',
+    'fn/util/plain.js': '',
+    'fn/util/get.js': '',
+    'fn/data/plain.js': '',
+    'named/fn.config.json': { json: { entrypoint: 'src/app.js' } },
+    'named/src/app.js': '',
+    'far/a/b/c.py': '',
+    'none/_a.js': '',
+    'none/_deep/a.js': '',
+    'none/notes.txt': '',
+  })
+  const inside = facts.viewBelow(at('fn'), TOP)
+  t.same(inside, { group: null, isInsideFunction: true })
+  t.ok(facts.hasHandler(at('fn'), TOP))
+  t.ok(facts.hasHandler(at('fn/util'), inside))
+  t.notOk(facts.hasHandler(at('fn/data'), inside))
+  t.ok(facts.hasHandler(at('fn/data'), TOP), 'elsewhere its files are routes')
+  t.ok(facts.hasHandler(at('named'), TOP))
+  t.notOk(facts.hasHandler(at('far'), TOP))
+  t.ok(facts.hasHandlerBelow(at('far'), TOP))
+  t.notOk(facts.hasHandlerBelow(at('none'), TOP))
+  t.notOk(facts.hasHandlerBelow(at('none/_deep'), TOP))
+})
+
+t.test('[discovery/layouts.7, discovery/layouts.8] what the folders below are told', async t => {
+  const { facts, at } = setUp(t, { 'handler.js': '', 'python/x/handler.py': '', 'plain/a.js': '' })
+  t.same(facts.viewBelow(at(''), TOP), TOP, 'the root is no function around others')
+  t.same(facts.viewBelow(at('python'), TOP), { group: 'python', isInsideFunction: false })
+  t.same(facts.viewBelow(at('plain'), TOP), TOP)
+})
+
+t.test('[discovery/layouts.33] helpers in reach of a folder', async t => {
+  const { facts, at } = setUp(t, {
+    'fn/handler.js': '',
+    'fn/util.js': '',
+    'fn/util.test.js': '',
+    'fn/_private/deep/x.js': '',
+    'fn/lib/plain.js': '',
+    'fn/lib/more/plain.py': '',
+    'fn/route/get.js': '',
+    'fn/node_modules/p/i.js': '',
+    'tests/t.js': '',
+    '_shared.js': '',
+  })
+  const names = (path: string) =>
+    facts
+      .helpers(at(path), TOP)
+      .map(({ folder, file }) => `${folder}/${file.name}`)
+      .sort()
+  t.same(names('fn'), ['fn/_private/deep/x.js', 'fn/lib/more/plain.py', 'fn/lib/plain.js', 'fn/util.js'])
+  t.same(names(''), ['/_shared.js'], 'of folders with handlers and of tests none')
+})
+
+t.test('[discovery/layouts.2] what is known of a folder is kept for the same view', async t => {
+  const { facts, at } = setUp(t, { 'a/x.js': '' })
+  const first = facts.files(at('a'), TOP)
+  t.equal(facts.files(at('a'), { ...TOP }), first)
+  const inside = facts.files(at('a'), { group: null, isInsideFunction: true })
+  t.not(inside, first)
+  t.equal(inside.routes.length, 0)
+})

@@ -1,0 +1,70 @@
+import t from 'tap'
+import { Part } from '../../lib/discovery/part.ts'
+import { makeFn } from '../helpers/fn.ts'
+
+const FN = makeFn({ policy: { allowHosts: ['a.test'] } })
+const request = (route: string): Parameters<Part['claim']>[0] => ({
+  fn: FN,
+  route,
+  methods: ['GET'],
+  source: 'config',
+  forced: true,
+  origin: 'a/fn.config.json',
+  implied: false,
+})
+
+t.test('[discovery/layouts.23, discovery/layouts.25] a request becomes a claim', async t => {
+  const part = new Part()
+  t.equal(part.claim(request('/users/{id}/')), true)
+  t.match(part.claims, [
+    {
+      pattern: { text: '/users/:id' },
+      methods: ['GET'],
+      hosts: ['a.test'],
+      source: 'config',
+      forced: true,
+      implied: false,
+    },
+  ])
+  t.equal(part.claims[0]?.fn, FN)
+  t.equal(part.claims[0]?.origin, 'a/fn.config.json')
+})
+
+t.test('[discovery/layouts.13, discovery/layouts.19] or the warning why it is none', async t => {
+  const part = new Part()
+  const rows: [string, string, RegExp][] = [
+    ['users', 'INVALID_ROUTE', /route "users": it must start with "\/"/],
+    ['/a/*/b', 'INVALID_ROUTE', /last segment/],
+    ['/_fn/x', 'RESERVED_PREFIX', /route \/_fn\/x: \/_fn and \/console are reserved/],
+    ['/%63onsole', 'RESERVED_PREFIX', /reserved/],
+  ]
+  for (const [route, code, message] of rows) {
+    t.equal(part.claim(request(route)), false)
+    t.match(part.warnings.pop(), { code, path: 'a/fn.config.json', message })
+  }
+  t.same(part.claims, [])
+})
+
+t.test('[discovery/layouts.2] a folder takes over what is below it, in order', async t => {
+  const below = new Part()
+  below.functions.push(FN)
+  below.targets.push(FN)
+  below.claim(request('/x'))
+  below.homes.push({ folder: '/', route: '/x', redirect: null, origin: 'fn.config.json' })
+  below.warn([{ code: 'A', path: 'a', message: 'a', hint: 'a' }])
+  below.ignore('b.js', 'why')
+  below.manifests.push({ runtime: 'node', folder: 'a' })
+  const part = new Part()
+  part.ignore('first.js', 'why')
+  part.add(below)
+  const { functions, targets, claims, homes, warnings, ignored, manifests } = part
+  t.same(
+    [functions.length, targets.length, claims.length, homes.length, warnings.length, manifests.length],
+    Array(6).fill(1),
+  )
+  t.same(
+    ignored.map(({ path }) => path),
+    ['first.js', 'b.js'],
+  )
+  t.equal(claims[0], below.claims[0])
+})

@@ -1,0 +1,58 @@
+/** One folder of a temporary tree, visited as the walk does. */
+
+import { NO_OUTER_ENV } from '../../lib/config/env-layers.ts'
+import { ConfigReader } from '../../lib/discovery/configs.ts'
+import { FolderFacts } from '../../lib/discovery/folder.ts'
+import { FunctionMaker } from '../../lib/discovery/functions.ts'
+import type { Part } from '../../lib/discovery/part.ts'
+import { findFolder } from '../../lib/discovery/snapshot.ts'
+import { ROOT_CONTEXT, Visit } from '../../lib/discovery/visit.ts'
+import type { DiscoverOptions } from '../../lib/discovery/discover.ts'
+import { OPTIONS, snapshotOf } from './discovery.ts'
+import { makeTree, type TreeEntry } from './tree.ts'
+
+export interface Visited {
+  part: Part
+  /** Sorted `GET,POST /path file`. */
+  claims: string[]
+  /** Names of the functions, with versions. */
+  names: string[]
+  codes: string[]
+}
+
+/** Makes a tree, goes down to one folder, does something there, and says what came of it. */
+export function visitFolder(
+  entries: Record<string, TreeEntry>,
+  path: string,
+  work: (visit: Visit, maker: FunctionMaker) => void,
+  options: Partial<DiscoverOptions> = {},
+): Visited {
+  const tree = makeTree(entries)
+  try {
+    const { root } = snapshotOf(tree.root)
+    const facts = new FolderFacts(new ConfigReader(), { ...OPTIONS, ...options })
+    let visit = new Visit(root, ROOT_CONTEXT, facts)
+    const names = path === '' ? [] : path.split('/')
+    for (const index of names.keys()) {
+      const node = findFolder(root, names.slice(0, index + 1).join('/'))!
+      visit = new Visit(node, visit.enter(node)!, facts)
+    }
+    const { part } = visit
+    part.warnings.length = 0
+    part.ignored.length = 0
+    work(visit, new FunctionMaker(tree.root, OPTIONS.defaults, new Map(), NO_OUTER_ENV))
+    return {
+      part,
+      claims: part.claims
+        .map(
+          claim =>
+            `${claim.methods.join()} ${claim.pattern.text} ${claim.fn.entryFile}${claim.forced ? ' forced' : ''}`,
+        )
+        .sort(),
+      names: part.functions.map(fn => (fn.version === null ? fn.name : `${fn.name}@${fn.version}`)),
+      codes: part.warnings.map(({ code }) => code),
+    }
+  } finally {
+    tree.cleanup()
+  }
+}

@@ -1,0 +1,81 @@
+import t from 'tap'
+import { buildRouteTable, RouteTableBuilder } from '../../lib/router/route-builder.ts'
+import { makeClaim } from '../helpers/claims.ts'
+import { makeFn } from '../helpers/fn.ts'
+
+const leavesOf = (table: ReturnType<typeof buildRouteTable>) =>
+  table.leaves.map(({ pattern, methods }) => `${pattern} ${methods.toString(2)}`)
+
+t.test('[router/route-table.1, router/radix-tree.5] one leaf for each shape, in the order of patterns', async t => {
+  const claims = [
+    makeClaim('GET /b', { fn: 'b' }),
+    makeClaim('POST /a/:id', { fn: 'post' }),
+    makeClaim('GET,DELETE /a/:name', { fn: 'get' }),
+    makeClaim('GET /a', { fn: 'a' }),
+  ]
+  const table = buildRouteTable(claims, { functions: [], forceUrl: false })
+  t.same(leavesOf(table), ['/a 1', '/a/:id 10011', '/b 1'])
+  t.same(leavesOf(buildRouteTable([...claims].reverse(), { functions: [], forceUrl: false })), leavesOf(table))
+})
+
+t.test('[router/route-table.10, router/route-table.9, router/route-table.11] addresses of versions', async t => {
+  const functions = [
+    makeFn({ name: 'a' }),
+    makeFn({ name: 'a', version: 'v1', policy: { methods: ['POST'] } }),
+    makeFn({ name: 'users/[id]', version: 'v1' }),
+    makeFn({ name: 'a', version: 'v 2' }),
+    makeFn({ name: `${'n/'.repeat(70)}x`, version: 'v1' }),
+  ]
+  for (const forceUrl of [false, true]) {
+    const table = buildRouteTable([], { functions, forceUrl })
+    t.same(leavesOf(table), ['/a@v1 10'])
+    t.equal(table.leaves[0]?.settlement.entries[0]?.isAddress, true)
+    t.equal(table.leaves[0]?.settlement.entries[0]?.strength, 0, 'an address is never forced')
+    t.match(table.warnings, [{ code: 'INVALID_ROUTE', message: /cannot have the address/, hint: /shorter/ }])
+  }
+})
+
+t.test('[router/route-table.5] FN_FORCE_URL forces config routes and those of versions', async t => {
+  const claims = [
+    makeClaim('/x', { fn: 'file' }),
+    makeClaim('/x', { fn: 'config', source: 'config' }),
+    makeClaim('/y', { fn: 'file' }),
+    makeClaim('/y', { fn: 'v', version: 'v1', source: 'config' }),
+  ]
+  const owner = (forceUrl: boolean, index: number) =>
+    buildRouteTable(claims, { functions: [], forceUrl }).leaves[index]?.owners[0]?.entry.claim.fn.name
+  t.same([owner(false, 0), owner(false, 1)], ['file', 'file'])
+  t.same([owner(true, 0), owner(true, 1)], ['config', 'v'])
+})
+
+t.test('[router/route-table.22] a reload settles what changed and keeps the rest', async t => {
+  const builder = new RouteTableBuilder(false)
+  const a = makeClaim('GET /a', { fn: 'a' })
+  const b = makeClaim('GET /b', { fn: 'b' })
+  const versions = [makeFn({ name: 'a', version: 'v1' })]
+  const first = builder.build([a, b], versions)
+  const [leafA, address, leafB] = first.leaves
+  const second = builder.build([b, a], versions)
+  t.same(
+    second.leaves.map((leaf, index) => leaf === first.leaves[index]),
+    [true, true, true],
+  )
+  const rival = makeClaim('GET /b', { fn: 'rival' })
+  const third = builder.build([a, b, rival, makeClaim('GET /aa', { fn: 'aa' })], versions)
+  t.same(
+    third.leaves.map(({ pattern }) => pattern),
+    ['/a', '/a@v1', '/aa', '/b'],
+  )
+  t.equal(third.leaves[0], leafA)
+  t.equal(third.leaves[1], address)
+  t.not(third.leaves[3], leafB)
+  t.match(third.warnings, [{ code: 'ROUTE_CONFLICT' }])
+  t.same(builder.build([a, b, rival], versions).warnings, third.warnings, 'warnings of kept routes stay')
+  const last = builder.build([b], [])
+  t.same(
+    last.leaves.map(({ pattern }) => pattern),
+    ['/b'],
+  )
+  t.same(last.warnings, [])
+  t.same(leavesOf(last), leavesOf(buildRouteTable([b], { functions: [], forceUrl: false })))
+})
