@@ -1,6 +1,6 @@
 /** What a handler prints, gathered per call and bounded. Owner: §4.2, page runtime/lua-runtime. */
 
-import { toText } from './vm.mjs'
+import { toText } from './text.mjs'
 
 /** Bytes of one call and stream; what follows is dropped with a note. Same figure as MAX_CAPTURED_OUTPUT_BYTES. */
 const MAX_BYTES = 64 * 1024

@@ -5,151 +5,163 @@
 
 import { isUtf8 } from 'node:buffer'
 import { JsonError } from './json.mjs'
-import { fromLatin1, LuaTable, toBytes, toText } from './vm.mjs'
+import { argumentOf, push, topOf } from './stack.mjs'
+import { LuaTable } from './table.mjs'
+import { fromLatin1, toBytes, toText } from './text.mjs'
 
 const MAX_DECODE_DEPTH = 1000
 
 /** Values that stand for something else; lightuserdata, like lua-cjson's own. */
 export const MARKS = { nullValue: null, emptyArray: Object.freeze({ name: 'empty_array' }) }
 
-/**
- * @param {any} vm - from `loadVm`
- * @param {any} L
- * @param {import('./guard.mjs').Guard} guard
- * @param {import('./values.mjs').Values} values
- * @param {import('./json.mjs').JsonWriter} writer - shares its options with the answers of the handler
- * @param {{ arrayMeta: LuaTable, emptyArrayMeta: LuaTable }} metas
- * @returns {{ open(L: any): number, openSafe(L: any): number }} openers for `package.preload`
- */
-export function createCjson(vm, L, guard, values, writer, metas) {
-  const { lua, lauxlib } = vm
-  const { LUA_TLIGHTUSERDATA } = vm.types
-  const options = { arraysWithMeta: false, maxDepth: MAX_DECODE_DEPTH }
-  const ofNull = () => new vm.TValue(LUA_TLIGHTUSERDATA, MARKS.nullValue)
+/** Makes the modules; their functions share options, which handlers may set, with the answers of the handler. */
+export class Cjson {
+  #lua
+  #lauxlib
+  #L
+  #guard
+  #values
+  #writer
+  #metas
+  #options = { arraysWithMeta: false, maxDepth: MAX_DECODE_DEPTH }
 
-  /** @param {unknown} value @param {number} depth @returns {any} a TValue */
-  const toLua = (value, depth) => {
-    if (value === null) return ofNull()
-    if (typeof value !== 'object') return values.ofJson(value)
-    if (depth >= options.maxDepth) throw new JsonError(` is nested deeper than ${options.maxDepth}`)
-    const table = new LuaTable(L)
-    if (Array.isArray(value)) {
-      guard.count(value.length)
-      for (let i = 0; i < value.length; i++) values.putItem(table, i + 1, toLua(value[i], depth + 1))
-      if (options.arraysWithMeta) table.metatable = metas.arrayMeta
-    } else {
-      for (const [name, item] of Object.entries(value)) {
-        guard.count(1)
-        values.put(table, name, toLua(item, depth + 1))
+  /**
+   * @param {any} vm - from `loadVm`
+   * @param {any} L
+   * @param {import('./guard.mjs').Guard} guard
+   * @param {import('./values.mjs').Values} values
+   * @param {import('./json.mjs').JsonWriter} writer
+   * @param {{ arrayMeta: LuaTable, emptyArrayMeta: LuaTable }} metas
+   */
+  constructor(vm, L, guard, values, writer, metas) {
+    this.#lua = vm.lua
+    this.#lauxlib = vm.lauxlib
+    this.#L = L
+    this.#guard = guard
+    this.#values = values
+    this.#writer = writer
+    this.#metas = metas
+  }
+
+  /** Opener of `cjson` for `package.preload`. @param {any} L */
+  open = L => {
+    this.#build(L, false)
+    return 1
+  }
+
+  /** Opener of `cjson.safe`. @param {any} L */
+  openSafe = L => {
+    this.#build(L, true)
+    return 1
+  }
+
+  /** @param {any} L @param {boolean} safe */
+  #build(L, safe) {
+    const values = this.#values
+    this.#lauxlib.luaL_newlib(L, this.#functions(safe))
+    const { value: table } = topOf(L)
+    values.put(table, 'null', values.ofMark(MARKS.nullValue))
+    values.put(table, 'empty_array', values.ofMark(MARKS.emptyArray))
+    values.put(table, 'array_mt', values.ofTable(this.#metas.arrayMeta))
+    values.put(table, 'empty_array_mt', values.ofTable(this.#metas.emptyArrayMeta))
+    values.put(table, '_NAME', values.ofText('cjson'))
+    values.put(table, '_VERSION', values.ofText('fngw'))
+  }
+
+  /** @param {boolean} safe @returns {Record<string, (L: any) => number>} */
+  #functions(safe) {
+    const { options } = this.#writer
+    return {
+      decode: this.#guarded(L => this.#decode(this.#lauxlib.luaL_checkstring(L, 1)), 'the text', safe),
+      encode: this.#guarded(L => this.#encode(L), 'the value', safe),
+      new: L => {
+        this.#build(L, safe)
+        return 1
+      },
+      encode_empty_table_as_object: this.#flag(options, 'emptyTableAsObject'),
+      decode_array_with_array_mt: this.#flag(this.#options, 'arraysWithMeta'),
+      encode_max_depth: this.#depth(options),
+      decode_max_depth: this.#depth(this.#options),
+    }
+  }
+
+  /** A function of the module, whose problems are raised or returned. @param {(L: any) => any} work @param {string} subject @param {boolean} safe */
+  #guarded(work, subject, safe) {
+    return (/** @type {any} */ L) => {
+      try {
+        return push(L, work(L))
+      } catch (error) {
+        if (!(error instanceof JsonError)) throw error
+        const message = toBytes(subject + error.message)
+        if (!safe) return this.#lauxlib.luaL_error(L, toBytes('%s'), message)
+        this.#lua.lua_pushnil(L)
+        this.#lua.lua_pushstring(L, message)
+        return 2
       }
     }
-    return values.ofTable(table)
+  }
+
+  /** A function that sets an option when it gets one, and answers what it is. @param {any} options @param {string} name */
+  #flag(options, name) {
+    return (/** @type {any} */ L) => {
+      if (this.#lua.lua_gettop(L) > 0) options[name] = this.#lua.lua_toboolean(L, 1)
+      return push(L, this.#values.ofBoolean(options[name]))
+    }
+  }
+
+  /** @param {{ maxDepth: number }} options */
+  #depth(options) {
+    return (/** @type {any} */ L) => {
+      if (this.#lua.lua_gettop(L) > 0) options.maxDepth = this.#depthArgument(L)
+      return push(L, this.#values.ofNumber(options.maxDepth))
+    }
+  }
+
+  /** @param {any} L */
+  #depthArgument(L) {
+    const depth = this.#lauxlib.luaL_checkinteger(L, 1)
+    const isRight = depth >= 1 && depth <= MAX_DECODE_DEPTH
+    this.#lauxlib.luaL_argcheck(L, isRight, 1, toBytes(`depth from 1 to ${MAX_DECODE_DEPTH} expected`))
+    return depth
+  }
+
+  /** @param {any} L @returns {any} a TValue */
+  #encode(L) {
+    this.#lauxlib.luaL_checkany(L, 1)
+    const text = this.#writer.write(argumentOf(L, 1))
+    return this.#values.ofBytes(typeof text === 'string' ? fromLatin1(text) : text)
   }
 
   /** @param {Uint8Array} bytes @returns {any} a TValue */
-  const decode = bytes => {
+  #decode(bytes) {
     if (!isUtf8(bytes)) throw new JsonError(' is not valid UTF-8')
-    guard.reserve(bytes.length * 2)
+    this.#guard.reserve(bytes.length * 2)
     let value
     try {
       value = JSON.parse(toText(bytes))
     } catch (error) {
       throw new JsonError(` is not JSON: ${/** @type {Error} */ (error).message}`)
     }
-    return toLua(value, 1)
+    return this.#toLua(value, 1)
   }
 
-  /** @param {any} value @returns {any} a TValue */
-  const encode = value => {
-    const text = writer.write(value)
-    return values.ofBytes(typeof text === 'string' ? fromLatin1(text) : text)
-  }
-
-  /** @param {any} L @param {any} value */
-  const push = (L, value) => {
-    L.stack[L.top] = value
-    L.top++
-    return 1
-  }
-
-  /** @param {any} L @param {number} n */
-  const argument = (L, n) => {
-    lauxlib.luaL_checkany(L, n)
-    return L.stack[L.ci.funcOff + n]
-  }
-
-  /** @param {(L: any) => any} work @param {string} subject @param {boolean} safe */
-  const wrap = (work, subject, safe) => (/** @type {any} */ L) => {
-    try {
-      return push(L, work(L))
-    } catch (error) {
-      if (!(error instanceof JsonError)) throw error
-      const message = toBytes(subject + error.message)
-      if (!safe) return lauxlib.luaL_error(L, toBytes('%s'), message)
-      lua.lua_pushnil(L)
-      lua.lua_pushstring(L, message)
-      return 2
+  /** @param {unknown} value @param {number} depth @returns {any} a TValue */
+  #toLua(value, depth) {
+    const values = this.#values
+    if (value === null) return values.ofMark(MARKS.nullValue)
+    if (typeof value !== 'object') return values.ofJson(value)
+    if (depth >= this.#options.maxDepth) throw new JsonError(` is nested deeper than ${this.#options.maxDepth}`)
+    const table = new LuaTable(this.#L)
+    if (Array.isArray(value)) {
+      this.#guard.count(value.length)
+      for (let i = 0; i < value.length; i++) values.putItem(table, i + 1, this.#toLua(value[i], depth + 1))
+      if (this.#options.arraysWithMeta) table.metatable = this.#metas.arrayMeta
+      return values.ofTable(table)
     }
-  }
-
-  /** @param {boolean} safe */
-  const functions = safe => ({
-    decode: wrap(L => decode(lauxlib.luaL_checkstring(L, 1)), 'the text', safe),
-    encode: wrap(L => encode(argument(L, 1)), 'the value', safe),
-    new: (/** @type {any} */ L) => {
-      build(L, safe)
-      return 1
-    },
-    encode_empty_table_as_object: (/** @type {any} */ L) => {
-      if (lua.lua_gettop(L) > 0) writer.options.emptyTableAsObject = lua.lua_toboolean(L, 1)
-      return push(L, values.ofBoolean(writer.options.emptyTableAsObject))
-    },
-    decode_array_with_array_mt: (/** @type {any} */ L) => {
-      if (lua.lua_gettop(L) > 0) options.arraysWithMeta = lua.lua_toboolean(L, 1)
-      return push(L, values.ofBoolean(options.arraysWithMeta))
-    },
-    encode_max_depth: (/** @type {any} */ L) => {
-      if (lua.lua_gettop(L) > 0) writer.options.maxDepth = depthArgument(L)
-      return push(L, values.ofNumber(writer.options.maxDepth))
-    },
-    decode_max_depth: (/** @type {any} */ L) => {
-      if (lua.lua_gettop(L) > 0) options.maxDepth = depthArgument(L)
-      return push(L, values.ofNumber(options.maxDepth))
-    },
-  })
-
-  /** @param {any} L */
-  const depthArgument = L => {
-    const depth = lauxlib.luaL_checkinteger(L, 1)
-    lauxlib.luaL_argcheck(
-      L,
-      depth >= 1 && depth <= MAX_DECODE_DEPTH,
-      1,
-      toBytes(`depth from 1 to ${MAX_DECODE_DEPTH} expected`),
-    )
-    return depth
-  }
-
-  /** @param {any} L @param {boolean} safe */
-  const build = (L, safe) => {
-    lauxlib.luaL_newlib(L, functions(safe))
-    const { value: table } = L.stack[L.top - 1]
-    values.put(table, 'null', ofNull())
-    values.put(table, 'empty_array', new vm.TValue(LUA_TLIGHTUSERDATA, MARKS.emptyArray))
-    values.put(table, 'array_mt', values.ofTable(metas.arrayMeta))
-    values.put(table, 'empty_array_mt', values.ofTable(metas.emptyArrayMeta))
-    values.put(table, '_NAME', values.ofText('cjson'))
-    values.put(table, '_VERSION', values.ofText('fngw'))
-  }
-
-  return {
-    open: L => {
-      build(L, false)
-      return 1
-    },
-    openSafe: L => {
-      build(L, true)
-      return 1
-    },
+    for (const [name, item] of Object.entries(value)) {
+      this.#guard.count(1)
+      values.put(table, name, this.#toLua(item, depth + 1))
+    }
+    return values.ofTable(table)
   }
 }

@@ -3,6 +3,8 @@
 import { isUtf8 } from 'node:buffer'
 import { MARKS } from './cjson.mjs'
 import { JsonError } from './json.mjs'
+import { bytesOf } from './stack.mjs'
+import { nextOf } from './table.mjs'
 
 const HEADER_NAME = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/
 /** What HTTP cannot carry in a header value; one character is one byte here. */
@@ -35,119 +37,143 @@ export class ContractError extends Error {
  * @property {string | Uint8Array} body - one character per byte, or bytes
  */
 
-/**
- * @param {import('./sandbox.mjs').State} state
- * @returns {(value: any) => Reply} throws ContractError
- */
-export function createEnvelopes({ vm, values, writer }) {
-  const { LUA_TNUMINT, LUA_TNUMFLT, LUA_TLNGSTR, LUA_TBOOLEAN, LUA_TTABLE, LUA_TLIGHTUSERDATA } = vm.types
-  const hashOf = vm.hash
+/** Makes replies of what handlers of one state return. */
+export class Envelopes {
+  #vm
+  #types
+  #values
+  #writer
+
+  /** @param {import('./sandbox.mjs').State} state */
+  constructor({ vm, values, writer }) {
+    this.#vm = vm
+    this.#types = vm.types
+    this.#values = values
+    this.#writer = writer
+  }
 
   /** nil and cjson.null. @param {any} value */
-  const isAbsent = value =>
-    values.isNil(value) || (value.type === LUA_TLIGHTUSERDATA && value.value === MARKS.nullValue)
+  #isAbsent(value) {
+    return (
+      this.#values.isNil(value) || (value.type === this.#types.LUA_TLIGHTUSERDATA && value.value === MARKS.nullValue)
+    )
+  }
 
   /** A value with its type, short enough for a message; the same words in every runtime. @param {any} value */
-  const show = value => {
-    if (isAbsent(value)) return 'null'
+  #show(value) {
+    if (this.#isAbsent(value)) return 'null'
     switch (value.type) {
-      case LUA_TLNGSTR: {
-        const text = Buffer.from(hashOf(value.value), 'latin1').toString()
+      case this.#types.LUA_TLNGSTR: {
+        const text = Buffer.from(this.#vm.hash(value.value), 'latin1').toString()
         return `${JSON.stringify(text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN)}...` : text)} (string)`
       }
-      case LUA_TNUMINT:
-      case LUA_TNUMFLT:
+      case this.#types.LUA_TNUMINT:
+      case this.#types.LUA_TNUMFLT:
         return `${value.value} (number)`
-      case LUA_TBOOLEAN:
+      case this.#types.LUA_TBOOLEAN:
         return `${value.value} (boolean)`
-      case LUA_TTABLE: {
-        const count = listLength(value.value)
+      case this.#types.LUA_TTABLE: {
+        const count = this.#listLength(value.value)
         return count === 0 ? 'an object' : `an array of ${count} item${count === 1 ? '' : 's'}`
       }
       default:
-        return `a ${vm.typeName(value)}`
+        return `a ${this.#vm.typeName(value)}`
     }
   }
 
-  /** Items of a table that counts from 1 without a gap, else 0. @param {any} table */
-  const listLength = table => {
-    let count = 0
-    for (let entry = table.f; entry !== undefined; entry = entry.n) count++
-    for (let i = 1; i <= count; i++) if (!table.strong.has(i)) return 0
-    return count
+  /** Items of a table that counts from 1 without a gap, else 0. @param {import('./table.mjs').LuaTable} table */
+  #listLength(table) {
+    const { size } = table
+    for (let i = 1; i <= size; i++) if (table.entry(i) === undefined) return 0
+    return size
   }
 
   /** @param {any} value @param {string} what - its name in a message */
-  const toJson = (value, what) => {
+  #toJson(value, what) {
     try {
-      return writer.write(value)
+      return this.#writer.write(value)
     } catch (error) {
       if (!(error instanceof JsonError)) throw error
       throw new ContractError(`${what}${error.message}`)
     }
   }
 
-  /** @param {any} value @returns {Reply} */
-  const toReply = value => {
-    if (isAbsent(value)) return { head: EMPTY_200, body: '' }
-    if (value.type === LUA_TTABLE && isEnvelope(value.value)) return fromEnvelope(value.value)
-    return { head: JSON_200, body: toJson(value, 'the answer') }
+  /**
+   * @param {any} value - a TValue
+   * @returns {Reply}
+   * @throws {ContractError}
+   */
+  toReply(value) {
+    if (this.#isAbsent(value)) return { head: EMPTY_200, body: '' }
+    if (value.type === this.#types.LUA_TTABLE && this.#isEnvelope(value.value)) return this.#fromEnvelope(value.value)
+    return { head: JSON_200, body: this.#toJson(value, 'the answer') }
   }
 
   /** A table is an envelope when it says so by one of its fields; any other table is a JSON body. @param {any} table */
-  const isEnvelope = table => {
-    const has = (/** @type {string} */ name) => values.get(table, name) !== undefined
+  #isEnvelope(table) {
+    const has = (/** @type {string} */ name) => this.#values.get(table, name) !== undefined
     return has('status') || has('statusCode') || has('proxy') || has('body_base64') || (has('headers') && has('body'))
   }
 
   /** @param {any} table @returns {Reply} */
-  const fromEnvelope = table => {
-    const proxy = values.get(table, 'proxy')
-    if (!isAbsent(proxy)) return fromProxy(proxy)
-    const status = toStatus(values.get(table, 'status') ?? values.get(table, 'statusCode'))
-    const head = toHeaders(values.get(table, 'headers'))
-    const decoded = takeBase64(table)
-    if (decoded !== null) return typed(status, head, BYTES_TYPE, decoded)
-    const body = values.get(table, 'body')
-    if (isAbsent(body)) return { head: `{"status":${status},"headers":{${head.text}}}`, body: '' }
-    if (body.type !== LUA_TLNGSTR) return typed(status, head, JSON_TYPE, toJson(body, 'body'))
-    return typed(status, head, head.typed ? '' : typeOfText(body.value), toRaw(body.value))
+  #fromEnvelope(table) {
+    const proxy = this.#values.get(table, 'proxy')
+    if (!this.#isAbsent(proxy)) return this.#fromProxy(proxy)
+    const status = this.#toStatus(this.#values.get(table, 'status') ?? this.#values.get(table, 'statusCode'))
+    const head = this.#toHeaders(this.#values.get(table, 'headers'))
+    const decoded = this.#takeBase64(table)
+    if (decoded !== null) return this.#typed(status, head, BYTES_TYPE, decoded)
+    const body = this.#values.get(table, 'body')
+    if (this.#isAbsent(body)) return { head: `{"status":${status},"headers":{${head.text}}}`, body: '' }
+    if (body.type !== this.#types.LUA_TLNGSTR) return this.#typed(status, head, JSON_TYPE, this.#toJson(body, 'body'))
+    return this.#typed(status, head, head.typed ? '' : this.#typeOfText(body.value), this.#toRaw(body.value))
   }
 
   /** @param {any} string - TString @returns {string | Uint8Array} */
-  const toRaw = string => (string.realstring.length > vm.longBody ? string.realstring : hashOf(string))
+  #toRaw(string) {
+    const bytes = bytesOf(string)
+    return bytes.length > this.#vm.longBody ? bytes : this.#vm.hash(string)
+  }
 
   /** @param {any} string - TString */
-  const typeOfText = string => {
-    const { realstring: bytes } = string
-    const isText = bytes.length > vm.longBody ? isUtf8(bytes) : !NOT_ASCII.test(hashOf(string)) || isUtf8(bytes)
+  #typeOfText(string) {
+    const bytes = bytesOf(string)
+    const isText =
+      bytes.length > this.#vm.longBody ? isUtf8(bytes) : !NOT_ASCII.test(this.#vm.hash(string)) || isUtf8(bytes)
     return isText ? TEXT_TYPE : BYTES_TYPE
   }
 
   /** @param {any} proxy - edge proxy directive; its body travels beside it @returns {Reply} */
-  const fromProxy = proxy => {
-    if (proxy.type !== LUA_TTABLE) {
-      throw new ContractError(`proxy must be an object, got ${show(proxy)}`, 'return { proxy = { path = "/..." } }')
+  #fromProxy(proxy) {
+    if (proxy.type !== this.#types.LUA_TTABLE) {
+      throw new ContractError(
+        `proxy must be an object, got ${this.#show(proxy)}`,
+        'return { proxy = { path = "/..." } }',
+      )
     }
     const table = proxy.value
-    if (listLength(table) > 0) throw new ContractError(`proxy must be an object, got ${show(proxy)}`)
-    const decoded = takeBase64(table)
-    const body = values.get(table, 'body')
-    const rest = values.without(table, ['body', 'body_base64', 'is_base64'])
-    const json = toJson(values.ofTable(rest), 'proxy')
+    if (this.#listLength(table) > 0) throw new ContractError(`proxy must be an object, got ${this.#show(proxy)}`)
+    const decoded = this.#takeBase64(table)
+    const body = this.#values.get(table, 'body')
+    const rest = this.#values.without(table, ['body', 'body_base64', 'is_base64'])
+    const json = this.#toJson(this.#values.ofTable(rest), 'proxy')
     const head = `{"proxy":${typeof json === 'string' ? Buffer.from(json, 'latin1').toString() : json}}`
     if (decoded !== null) return { head, body: decoded }
-    if (isAbsent(body)) return { head, body: '' }
-    return { head, body: body.type === LUA_TLNGSTR ? toRaw(body.value) : toJson(body, 'proxy.body') }
+    if (this.#isAbsent(body)) return { head, body: '' }
+    return {
+      head,
+      body: body.type === this.#types.LUA_TLNGSTR ? this.#toRaw(body.value) : this.#toJson(body, 'proxy.body'),
+    }
   }
 
   /** @param {any} status - a TValue */
-  const toStatus = status => {
-    if (values.isNil(status)) return 200
-    const number = status.type === LUA_TNUMINT || status.type === LUA_TNUMFLT ? status.value : Number.NaN
+  #toStatus(status) {
+    if (this.#values.isNil(status)) return 200
+    const number =
+      status.type === this.#types.LUA_TNUMINT || status.type === this.#types.LUA_TNUMFLT ? status.value : Number.NaN
     if (Number.isInteger(number) && number >= 100 && number <= 599) return number
     throw new ContractError(
-      `status must be an integer from 100 to 599, got ${show(status)}`,
+      `status must be an integer from 100 to 599, got ${this.#show(status)}`,
       'to answer with a table that has a field "status", return { status = 200, body = { ... } }',
     )
   }
@@ -156,54 +182,58 @@ export function createEnvelopes({ vm, values, writer }) {
    * @param {any} headers - a TValue: table of strings, numbers, booleans or lists of them
    * @returns {{ text: string, typed: boolean }} inner JSON text; `typed` when a content type is among them
    */
-  const toHeaders = headers => {
+  #toHeaders(headers) {
     const head = { text: '', typed: false }
-    if (isAbsent(headers)) return head
-    if (headers.type !== LUA_TTABLE || listLength(headers.value) > 0) {
+    if (this.#isAbsent(headers)) return head
+    if (headers.type !== this.#types.LUA_TTABLE || this.#listLength(headers.value) > 0) {
       throw new ContractError(
-        `headers must be an object, got ${show(headers)}`,
+        `headers must be an object, got ${this.#show(headers)}`,
         'headers = { ["content-type"] = "text/html" }',
       )
     }
-    for (let entry = headers.value.f; entry !== undefined; entry = entry.n) {
-      if (entry.key.type !== LUA_TLNGSTR) {
-        throw new ContractError(`header names must be strings, got ${show(entry.key)}`)
+    for (let entry = headers.value.firstField(); entry !== undefined; entry = nextOf(entry)) {
+      if (entry.key.type !== this.#types.LUA_TLNGSTR) {
+        throw new ContractError(`header names must be strings, got ${this.#show(entry.key)}`)
       }
-      addHeader(head, hashOf(entry.key.value), entry.value)
+      this.#addHeader(head, this.#vm.hash(entry.key.value), entry.value)
     }
     return head
   }
 
   /** @param {{ text: string, typed: boolean }} head @param {string} name @param {any} value */
-  const addHeader = (head, name, value) => {
-    if (isAbsent(value)) return
+  #addHeader(head, name, value) {
+    if (this.#isAbsent(value)) return
     if (!HEADER_NAME.test(name)) {
       const shown = Buffer.from(name, 'latin1').toString()
       throw new ContractError(`header name ${JSON.stringify(shown)} is not allowed in HTTP`)
     }
     let text
-    if (value.type === LUA_TTABLE) {
+    if (value.type === this.#types.LUA_TTABLE) {
       const items = []
-      const { strong: map } = value.value
-      for (let i = 1; i <= map.size; i++) {
-        const entry = map.get(i)
-        if (entry === undefined) throw badValue(name, value)
-        items.push(headerValue(name, entry.value))
+      const { value: table } = value
+      for (let i = 1; i <= table.size; i++) {
+        const entry = table.entry(i)
+        if (entry === undefined) throw this.#badValue(name, value)
+        items.push(this.#headerValue(name, entry.value))
       }
       text = `[${items.join()}]`
-    } else text = headerValue(name, value)
+    } else text = this.#headerValue(name, value)
     head.text += `${head.text === '' ? '' : ','}"${name}":${text}`
     if (name.length === 12 && name.toLowerCase() === 'content-type') head.typed = true
   }
 
   /** @param {string} name @param {any} value @returns {string} JSON text */
-  const headerValue = (name, value) => {
+  #headerValue(name, value) {
     let text
-    if (value.type === LUA_TLNGSTR) text = hashOf(value.value)
-    else if (value.type === LUA_TNUMINT || value.type === LUA_TNUMFLT || value.type === LUA_TBOOLEAN) {
+    if (value.type === this.#types.LUA_TLNGSTR) text = this.#vm.hash(value.value)
+    else if (
+      value.type === this.#types.LUA_TNUMINT ||
+      value.type === this.#types.LUA_TNUMFLT ||
+      value.type === this.#types.LUA_TBOOLEAN
+    ) {
       text = String(value.value)
-    } else throw badValue(name, value)
-    if (NOT_ASCII.test(text)) text = toText(name, text)
+    } else throw this.#badValue(name, value)
+    if (NOT_ASCII.test(text)) text = this.#toText(name, text)
     const bad = BAD_HEADER_VALUE.exec(text)
     if (bad !== null) {
       const code = Number(text.codePointAt(bad.index)).toString(16).toUpperCase().padStart(4, '0')
@@ -213,52 +243,54 @@ export function createEnvelopes({ vm, values, writer }) {
   }
 
   /** A header goes out as Latin-1, whatever bytes a Lua string has for its text. @param {string} name @param {string} raw */
-  const toText = (name, raw) => {
+  #toText(name, raw) {
     const bytes = Buffer.from(raw, 'latin1')
     if (isUtf8(bytes)) return bytes.toString()
     throw new ContractError(`header "${name}" holds bytes that are not UTF-8, which HTTP does not allow there`)
   }
 
   /** @param {string} name @param {any} value */
-  const badValue = (name, value) =>
-    new ContractError(`header "${name}" must be a string, a number, a boolean or a list of them, got ${show(value)}`)
+  #badValue(name, value) {
+    return new ContractError(
+      `header "${name}" must be a string, a number, a boolean or a list of them, got ${this.#show(value)}`,
+    )
+  }
 
   /**
    * The bytes of a body given as base64, null when it is not given that way.
    * @param {any} table
    */
-  const takeBase64 = table => {
-    const body = values.get(table, 'body')
-    const encoded = values.get(table, 'body_base64')
-    const flag = values.get(table, 'is_base64')
-    if (!isAbsent(flag) && flag.type !== LUA_TBOOLEAN) {
-      throw new ContractError(`is_base64 must be true or false, got ${show(flag)}`)
+  #takeBase64(table) {
+    const body = this.#values.get(table, 'body')
+    const encoded = this.#values.get(table, 'body_base64')
+    const flag = this.#values.get(table, 'is_base64')
+    if (!this.#isAbsent(flag) && flag.type !== this.#types.LUA_TBOOLEAN) {
+      throw new ContractError(`is_base64 must be true or false, got ${this.#show(flag)}`)
     }
-    const isEncoded = !isAbsent(flag) && flag.value === true
-    if (!isAbsent(encoded)) return isEncoded || isAbsent(body) ? fromBase64('body_base64', encoded) : null
+    const isEncoded = !this.#isAbsent(flag) && flag.value === true
+    if (!this.#isAbsent(encoded))
+      return isEncoded || this.#isAbsent(body) ? this.#fromBase64('body_base64', encoded) : null
     if (isEncoded) throw new ContractError('is_base64 is true, but body_base64 is missing')
-    const alias = values.get(table, 'isBase64Encoded')
-    const isAlias = !isAbsent(alias) && alias.type === LUA_TBOOLEAN && alias.value === true
-    return isAlias && !isAbsent(body) ? fromBase64('body', body) : null
+    const alias = this.#values.get(table, 'isBase64Encoded')
+    const isAlias = !this.#isAbsent(alias) && alias.type === this.#types.LUA_TBOOLEAN && alias.value === true
+    return isAlias && !this.#isAbsent(body) ? this.#fromBase64('body', body) : null
   }
 
   /** @param {string} name @param {any} value @returns {Uint8Array} */
-  const fromBase64 = (name, value) => {
-    if (value.type === LUA_TLNGSTR) {
-      const text = hashOf(value.value)
+  #fromBase64(name, value) {
+    if (value.type === this.#types.LUA_TLNGSTR) {
+      const text = this.#vm.hash(value.value)
       const padding = BASE64.exec(text)?.[1]
       // Padding may be left out, but not be wrong.
       const isWhole = padding === '' ? text.length % 4 !== 1 : text.length % 4 === 0
       if (padding !== undefined && isWhole) return Buffer.from(text, 'base64')
     }
-    throw new ContractError(`${name} must be base64 text, got ${show(value)}`)
+    throw new ContractError(`${name} must be base64 text, got ${this.#show(value)}`)
   }
 
   /** @param {number} status @param {{ text: string, typed: boolean }} head @param {string} type @param {string | Uint8Array} body */
-  const typed = (status, head, type, body) => {
+  #typed(status, head, type, body) {
     const headers = head.typed ? head.text : `${head.text}${head.text === '' ? '' : ','}"content-type":"${type}"`
     return { head: `{"status":${status},"headers":{${headers}}}`, body }
   }
-
-  return toReply
 }

@@ -1,7 +1,8 @@
 /** A call as the event table of a Lua handler, made as far as the handler looks. Page: invocation/event. */
 
 import { isUtf8 } from 'node:buffer'
-import { LuaTable, toBytes } from './vm.mjs'
+import { LuaTable } from './table.mjs'
+import { toBytes } from './text.mjs'
 
 /**
  * The function as told by `start` (page runtime/wire-protocol, statement 10).

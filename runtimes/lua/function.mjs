@@ -1,20 +1,14 @@
 /** One Lua function: its state, its handler, and what becomes of a call. Page: runtime/lua-runtime. */
 
-import { ContractError, createEnvelopes } from './envelope.mjs'
+import { createOutput } from './capture.mjs'
+import { ContractError, Envelopes } from './envelope.mjs'
 import { createEvents } from './event.mjs'
+import { Failures } from './failure.mjs'
 import { SourceFiles } from './files.mjs'
 import { LimitError } from './guard.mjs'
-import { createLoader } from './loader.mjs'
-import { createOutput } from './capture.mjs'
+import { Loader } from './loader.mjs'
 import { createState } from './sandbox.mjs'
-
-/**
- * @typedef {object} LuaFunction
- * @property {(id: number, header: string, body: Uint8Array | null) => void} serve - runs a call and sends what comes of it;
- *   never throws
- * @property {() => boolean} hasNewFiles - true when a call has read source files, where somebody edits them
- * @property {() => string[]} takeFiles - full real paths of source files that were not given before
- */
+import { push, topOf } from './stack.mjs'
 
 /**
  * Everything a function needs that does not depend on which function it is: a spare thread has it ready.
@@ -34,81 +28,103 @@ export function prepare({ vm, guard, send }) {
   return { guard, send, output, host, state: createState({ vm, guard, host }) }
 }
 
-/**
- * Loads a function.
- * @param {Prepared} prepared - used up by it
- * @param {import('./event.mjs').FunctionStart} fn
- * @param {number} graceMs - the gateway ends a late call; this much later the thread does it itself
- * @returns {LuaFunction}
- * @throws {import('./loader.mjs').LoadError}
- */
-export function createFunction({ guard, send, output, host, state }, fn, graceMs) {
-  const files = new SourceFiles(fn.root, fn.dir)
-  host.files = files
-  host.env = fn.env
-  const loader = createLoader(state, files, fn)
-  /** @type {any} */
-  let handler
-  try {
-    handler = loader.load()
-  } finally {
-    output.flush(0)
-  }
-  const toArguments = createEvents(state.L, state.values, fn)
-  const toReply = createEnvelopes(state)
-  const timeoutMs = Number(fn.context.timeout_ms) + graceMs
-  const { L } = state
-  const { TValue, lua } = state.vm
+export class LuaFunction {
+  #guard
+  #send
+  #output
+  #state
+  #files
+  #failures
+  #handler
+  #toArguments
+  #envelopes
+  #timeoutMs
+  #isWatched
+  /** Id of the call that runs. */
+  #current = 0
 
-  /** @param {number} id @param {import('./loader.mjs').Failure} failure */
-  const fail = (id, failure) => {
-    const isLast = guard.condemned !== ''
-    send('error', id, JSON.stringify(isLast ? { ...failure, message: guard.condemned, ends: true } : failure))
-  }
-
-  let current = 0
-  guard.sendOutput = () => output.flush(current, false)
-
-  /** @type {LuaFunction['serve']} */
-  const run = (id, header, body) => {
-    current = id
-    guard.begin(performance.now() + timeoutMs)
-    const { event, params } = toArguments(header, body)
-    // Each slot its own TValue: what stands on the stack is written over.
-    L.stack[L.top++] = new TValue(handler.type, handler.value)
-    L.stack[L.top++] = state.values.ofTable(event)
-    L.stack[L.top++] = state.values.ofTable(params)
-    const failure = loader.run(2, 'exception')
-    output.flush(id)
-    if (failure !== null) {
-      if (performance.now() > guard.deadline) failure.code = 'timeout'
-      fail(id, failure)
-      return
-    }
-    const reply = toReply(L.stack[L.top - 1])
-    // Out of memory, but in a pcall: the thread ends all the same.
-    if (guard.condemned !== '') throw new LimitError(guard.condemned)
-    send('reply', id, reply.head, reply.body)
-  }
-
-  /** @type {LuaFunction['serve']} */
-  const serve = (id, header, body) => {
+  /**
+   * Loads the function.
+   * @param {Prepared} prepared - used up by it
+   * @param {import('./event.mjs').FunctionStart} fn
+   * @param {number} graceMs - the gateway ends a late call; this much later the thread does it itself
+   * @throws {import('./loader.mjs').LoadError}
+   */
+  constructor({ guard, send, output, host, state }, fn, graceMs) {
+    this.#guard = guard
+    this.#send = send
+    this.#output = output
+    this.#state = state
+    this.#files = new SourceFiles(fn.root, fn.dir)
+    host.files = this.#files
+    host.env = fn.env
+    this.#failures = new Failures(state, fn.root)
     try {
-      run(id, header, body)
+      this.#handler = new Loader(state, this.#failures, this.#files, fn).load()
+    } finally {
+      output.flush(0)
+    }
+    this.#toArguments = createEvents(state.L, state.values, fn)
+    this.#envelopes = new Envelopes(state)
+    this.#timeoutMs = Number(fn.context.timeout_ms) + graceMs
+    this.#isWatched = fn.production !== true
+    guard.sendOutput = () => output.flush(this.#current, false)
+  }
+
+  /** True when a call has read source files, where somebody edits them. */
+  get hasNewFiles() {
+    return this.#isWatched && this.#files.hasNew
+  }
+
+  /** Full real paths of source files that were not given before. */
+  takeFiles() {
+    return this.#files.takeNew()
+  }
+
+  /**
+   * Runs a call and sends what comes of it; never throws.
+   * @param {number} id
+   * @param {string} header - JSON text
+   * @param {Uint8Array | null} body
+   */
+  serve(id, header, body) {
+    try {
+      this.#run(id, header, body)
     } catch (error) {
       const { message, hint } = /** @type {{ message: string, hint?: string }} */ (error)
-      send(
-        'error',
-        id,
-        JSON.stringify({ code: error instanceof ContractError ? 'contract' : 'exception', message, hint }),
-      )
+      const code = error instanceof ContractError ? 'contract' : 'exception'
+      this.#send('error', id, JSON.stringify({ code, message, hint }))
     }
-    lua.lua_settop(L, 0)
+    this.#state.vm.lua.lua_settop(this.#state.L, 0)
   }
-  const isWatched = fn.production !== true
-  return {
-    serve,
-    hasNewFiles: () => isWatched && files.hasNew,
-    takeFiles: () => files.takeNew(),
+
+  /** @param {number} id @param {string} header @param {Uint8Array | null} body */
+  #run(id, header, body) {
+    const { L, values } = this.#state
+    const guard = this.#guard
+    this.#current = id
+    guard.begin(performance.now() + this.#timeoutMs)
+    const { event, params } = this.#toArguments(header, body)
+    push(L, values.copy(this.#handler))
+    push(L, values.ofTable(event))
+    push(L, values.ofTable(params))
+    const failure = this.#failures.run(2, 'exception')
+    this.#output.flush(id)
+    if (failure !== null) {
+      if (performance.now() > guard.deadline) failure.code = 'timeout'
+      this.#fail(id, failure)
+      return
+    }
+    const reply = this.#envelopes.toReply(topOf(L))
+    // Out of memory, but in a pcall: the thread ends all the same.
+    if (guard.condemned !== '') throw new LimitError(guard.condemned)
+    this.#send('reply', id, reply.head, reply.body)
+  }
+
+  /** @param {number} id @param {import('./failure.mjs').Failure} failure */
+  #fail(id, failure) {
+    const { condemned } = this.#guard
+    const fields = condemned === '' ? failure : { ...failure, message: condemned, ends: true }
+    this.#send('error', id, JSON.stringify(fields))
   }
 }

@@ -4,22 +4,18 @@
  * Owner: page runtime/lua-runtime.
  */
 
-import { createChunks } from './chunks.mjs'
-import { createCjson, MARKS } from './cjson.mjs'
-import { createJsonWriter } from './json.mjs'
+import { Chunks } from './chunks.mjs'
+import { Cjson, MARKS } from './cjson.mjs'
+import { JsonWriter } from './json.mjs'
+import { createIo, createPrint } from './output.mjs'
+import { hookCount, push, topOf } from './stack.mjs'
+import { createGetmetatable, createStringFunctions } from './strings.mjs'
+import { LuaTable } from './table.mjs'
+import { toBytes, toText } from './text.mjs'
 import { createTimeFunctions } from './time.mjs'
-import { createValues } from './values.mjs'
-import { LuaTable, toBytes, toText } from './vm.mjs'
+import { Values } from './values.mjs'
 
 const LIBRARIES = ['coroutine', 'table', 'string', 'math', 'utf8']
-const PATTERN_FUNCTIONS = ['find', 'match', 'gmatch', 'gsub']
-/** Steps of a match that take about a millisecond. */
-const SLOW_STEPS = 100_000
-const QUANTIFIERS = new Set(toBytes('*+-?'))
-const EMPTY = toBytes('')
-const TAB = toBytes('\t')
-const NEW_LINE = toBytes('\n')
-const FROZEN_STRINGS = 'the metatable of strings cannot be changed: all strings of all calls share it'
 
 /** @typedef {ReturnType<typeof createState>} State */
 
@@ -32,6 +28,17 @@ const FROZEN_STRINGS = 'the metatable of strings cannot be changed: all strings 
  */
 
 /**
+ * What the functions of a state need.
+ * @typedef {object} Parts
+ * @property {any} vm - from `loadVm`
+ * @property {any} L
+ * @property {import('./guard.mjs').Guard} guard
+ * @property {Host} host
+ * @property {Values} values
+ * @property {Chunks} chunks
+ */
+
+/**
  * A Lua state for one function.
  * @param {object} options
  * @param {any} options.vm - from `loadVm`
@@ -39,208 +46,116 @@ const FROZEN_STRINGS = 'the metatable of strings cannot be changed: all strings 
  * @param {Host} options.host
  */
 export function createState({ vm, guard, host }) {
-  const { lua, lauxlib, lualib } = vm
-  const state = vm.newState()
+  const L = vm.newState()
+  openLibraries(vm, L)
+  const values = new Values(vm, L)
+  const chunks = new Chunks(vm, L, guard, values, host)
+  /** @type {Parts} */
+  const parts = { vm, L, guard, host, values, chunks }
+  defineGlobals(parts)
+  const writer = defineCjson(parts)
+  vm.lua.lua_settop(L, 0)
+  vm.lua.lua_sethook(L, createHook(vm, guard), vm.lua.LUA_MASKCOUNT, vm.hookInstructions)
+  return {
+    vm,
+    L,
+    values,
+    writer,
+    /** @param {any} L @param {import('./files.mjs').Source} source */
+    compileFile: (L, source) => chunks.compileFile(L, source),
+  }
+}
+
+/** @param {any} vm @param {any} L */
+function openLibraries({ lua, lauxlib, lualib }, L) {
   for (const name of ['_G', ...LIBRARIES]) {
-    lauxlib.luaL_requiref(state, toBytes(name), lualib[`luaopen_${name === '_G' ? 'base' : name}`], 1)
-    lua.lua_settop(state, 0)
+    lauxlib.luaL_requiref(L, toBytes(name), lualib[`luaopen_${name === '_G' ? 'base' : name}`], 1)
+    lua.lua_settop(L, 0)
   }
-  const values = createValues(vm, state)
-  const metas = { arrayMeta: new LuaTable(state), emptyArrayMeta: new LuaTable(state) }
-  const writer = createJsonWriter(vm, guard, { ...MARKS, ...metas })
-  const chunks = createChunks(vm, state, guard, values, host)
+}
 
-  /** @param {any} L @param {any} value - a TValue */
-  const push = (L, value) => {
-    L.stack[L.top] = value
-    L.top++
-    return 1
+/** @param {Parts} parts */
+function defineGlobals(parts) {
+  const { vm, L, values, chunks } = parts
+  const { lua } = vm
+  const getmetatable = createGetmetatable(parts)
+  const print = createPrint(parts)
+  lua.lua_pushglobaltable(L)
+  define(parts, { ...chunks.globals, print, getmetatable, collectgarbage: createCollectgarbage(parts) })
+  lua.lua_getglobal(L, toBytes('string'))
+  define(parts, createStringFunctions(parts))
+  lua.lua_settop(L, 0)
+  lua.lua_getglobal(L, toBytes('table'))
+  lua.lua_getfield(L, -1, toBytes('unpack'))
+  lua.lua_setglobal(L, toBytes('unpack'))
+  lua.lua_settop(L, 0)
+  lua.lua_newtable(L)
+  define(parts, { ...createTimeFunctions(vm, values), getenv: createGetenv(parts) })
+  publish(parts, 'os')
+  lua.lua_newtable(L)
+  define(parts, { traceback: createTraceback(parts) })
+  publish(parts, 'debug')
+  chunks.pushPackage()
+  publish(parts, 'package')
+  push(L, values.ofTable(createIo(parts)))
+  publish(parts, 'io')
+}
+
+/** Adds functions to the table on top of the stack. @param {Parts} parts @param {Record<string, ((L: any) => number) | null>} functions - null removes */
+function define({ vm: { lua }, L }, functions) {
+  for (const [name, fn] of Object.entries(functions)) {
+    if (fn === null) lua.lua_pushnil(L)
+    else lua.lua_pushcfunction(L, fn)
+    lua.lua_setfield(L, -2, toBytes(name))
   }
+}
 
-  /** Values from index `first` on as text. @param {any} L @param {number} first @param {Uint8Array} separator */
-  const joinArguments = (L, first, separator) => {
-    const count = lua.lua_gettop(L)
-    /** @type {Uint8Array[]} */
-    const pieces = []
-    for (let i = first; i <= count; i++) {
-      if (i > first) pieces.push(separator)
-      pieces.push(lauxlib.luaL_tolstring(L, i))
-      lua.lua_settop(L, count)
-    }
-    return pieces
-  }
+/** Makes the table on top of the stack a global that `require` knows too. @param {Parts} parts @param {string} name */
+function publish({ vm, L, chunks }, name) {
+  chunks.provide(name, topOf(L))
+  vm.lua.lua_setglobal(L, toBytes(name))
+}
 
-  /** @param {any} L */
-  const print = L => {
-    host.write('stdout', Buffer.concat([...joinArguments(L, 1, TAB), NEW_LINE]))
-    return 0
-  }
+/** @param {Parts} parts @returns {JsonWriter} which writes the answers too */
+function defineCjson({ vm, L, guard, values, chunks }) {
+  const metas = { arrayMeta: new LuaTable(L), emptyArrayMeta: new LuaTable(L) }
+  const writer = new JsonWriter(vm, guard, { ...MARKS, ...metas })
+  const cjson = new Cjson(vm, L, guard, values, writer, metas)
+  chunks.preload('cjson', cjson.open)
+  chunks.preload('cjson.safe', cjson.openSafe)
+  return writer
+}
 
-  /** @param {any} L */
-  const collectgarbage = L => {
+/** @param {Parts} parts @returns {(L: any) => number} */
+function createCollectgarbage({ vm: { lua, lauxlib }, guard }) {
+  return L => {
     const option = toText(lauxlib.luaL_optstring(L, 1, toBytes('collect')))
     if (option === 'count') lua.lua_pushnumber(L, guard.usedBytes() / 1024)
     else if (option === 'step' || option === 'isrunning') lua.lua_pushboolean(L, true)
     else lua.lua_pushinteger(L, 0)
     return 1
   }
+}
 
-  /** Refused before it is built when it would not fit. @param {any} L */
-  const rep = L => {
-    const text = lauxlib.luaL_checkstring(L, 1)
-    const times = lauxlib.luaL_checkinteger(L, 2)
-    const separator = lauxlib.luaL_optstring(L, 3, EMPTY)
-    const unit = text.length + separator.length
-    if (times <= 0 || unit === 0) return push(L, values.ofBytes(EMPTY))
-    const size = unit * times - separator.length
-    if (size > guard.maxStringBytes) return chunks.raise(L, `resulting string of ${size} bytes is too large`)
-    const bytes = new Uint8Array(size)
-    bytes.set(text)
-    if (times > 1) bytes.set(separator, text.length)
-    // Doubles what is there.
-    for (let done = unit; done < size; done *= 2) bytes.copyWithin(done, 0, Math.min(done, size - done))
-    return push(L, values.ofBytes(bytes))
-  }
-
-  /**
-   * A pattern function of the library, which looks at no clock. A subject and pattern that may take long to match let
-   * the answers that wait go first: the gateway then knows which call is the slow one.
-   * @param {string} name
-   */
-  const watchPattern = name => {
-    lua.lua_getglobal(state, toBytes('string'))
-    lua.lua_getfield(state, -1, toBytes(name))
-    const original = lua.lua_tocfunction(state, -1)
-    lua.lua_settop(state, -3)
-    return (/** @type {any} */ L) => {
-      const subject = lua.lua_tostring(L, 1)
-      const pattern = lua.lua_tostring(L, 2)
-      if (subject !== null && pattern !== null && mayBeSlow(subject.length, pattern)) guard.beforeSlow()
-      return original(L)
-    }
-  }
-
-  /** @param {any} L */
-  const getenv = L => {
+/** @param {Parts} parts @returns {(L: any) => number} */
+function createGetenv({ vm: { lua, lauxlib }, host, values }) {
+  return L => {
     const name = toText(lauxlib.luaL_checkstring(L, 1))
     const { env } = host
     if (Object.hasOwn(env, name)) return push(L, values.ofText(String(env[name])))
     lua.lua_pushnil(L)
     return 1
   }
+}
 
-  /** @param {any} L */
-  const traceback = L => {
+/** @param {Parts} parts @returns {(L: any) => number} */
+function createTraceback({ vm: { lua, lauxlib } }) {
+  return L => {
     const message = lua.lua_tostring(L, 1)
     if (message === null && !lua.lua_isnoneornil(L, 1)) lua.lua_pushvalue(L, 1)
     else lauxlib.luaL_traceback(L, L, message, lauxlib.luaL_optinteger(L, 2, 1))
     return 1
   }
-
-  /** @param {Record<string, ((L: any) => number) | null>} functions - into the table on top of the stack; null removes */
-  const define = functions => {
-    for (const [name, fn] of Object.entries(functions)) {
-      if (fn === null) lua.lua_pushnil(state)
-      else lua.lua_pushcfunction(state, fn)
-      lua.lua_setfield(state, -2, toBytes(name))
-    }
-  }
-
-  /** Makes the table on top of the stack a global that `require` knows too. @param {string} name */
-  const publish = name => {
-    const table = state.stack[state.top - 1]
-    chunks.provide(name, table)
-    lua.lua_setglobal(state, toBytes(name))
-  }
-
-  /**
-   * `getmetatable`, which shows the metatable of strings but does not hand it out: a call that changed it would change
-   * what strings do in every later call.
-   */
-  const createGetmetatable = () => {
-    lua.lua_getglobal(state, toBytes('getmetatable'))
-    const original = lua.lua_tocfunction(state, -1)
-    lua.lua_pushstring(state, EMPTY)
-    lua.lua_getmetatable(state, -1)
-    const { value: stringMeta } = state.stack[state.top - 1]
-    lua.lua_newtable(state)
-    push(state, values.ofTable(values.without(stringMeta, [])))
-    lua.lua_setfield(state, -2, toBytes('__index'))
-    define({ __newindex: L => chunks.raise(L, FROZEN_STRINGS) })
-    lua.lua_pushboolean(state, false)
-    lua.lua_setfield(state, -2, toBytes('__metatable'))
-    const { value: viewMeta } = state.stack[state.top - 1]
-    lua.lua_settop(state, -5)
-    return (/** @type {any} */ L) => {
-      if (lua.lua_type(L, 1) !== lua.LUA_TSTRING) return original(L)
-      // Each time another one: `rawset` changes no more than what its caller holds.
-      const view = new LuaTable(L)
-      view.metatable = viewMeta
-      return push(L, values.ofTable(view))
-    }
-  }
-
-  const defineOutput = () => {
-    const io = new LuaTable(state)
-    for (const stream of /** @type {const} */ (['stdout', 'stderr'])) {
-      const file = new LuaTable(state)
-      values.put(file, 'write', values.ofFunction(writeTo(stream, file, 2)))
-      for (const name of ['flush', 'setvbuf', 'close']) values.put(file, name, values.ofFunction(doNothing))
-      values.put(io, stream, values.ofTable(file))
-      if (stream === 'stdout') values.put(io, 'write', values.ofFunction(writeTo(stream, file, 1)))
-    }
-    push(state, values.ofTable(io))
-    publish('io')
-  }
-
-  /** @param {'stdout' | 'stderr'} stream @param {LuaTable} file - returned, so that calls can be chained @param {number} first */
-  const writeTo = (stream, file, first) => (/** @type {any} */ L) => {
-    for (let i = first; i <= lua.lua_gettop(L); i++) lauxlib.luaL_checkstring(L, i)
-    host.write(stream, Buffer.concat(joinArguments(L, first, EMPTY)))
-    return push(L, values.ofTable(file))
-  }
-
-  /** @param {any} L */
-  const doNothing = L => {
-    lua.lua_pushboolean(L, true)
-    return 1
-  }
-
-  lua.lua_pushglobaltable(state)
-  define({ ...chunks.globals, print, collectgarbage, getmetatable: createGetmetatable() })
-  lua.lua_getglobal(state, toBytes('string'))
-  const patterns = Object.fromEntries(PATTERN_FUNCTIONS.map(name => [name, watchPattern(name)]))
-  define({ ...patterns, rep, dump: null })
-  lua.lua_settop(state, 0)
-  lua.lua_getglobal(state, toBytes('table'))
-  lua.lua_getfield(state, -1, toBytes('unpack'))
-  lua.lua_setglobal(state, toBytes('unpack'))
-  lua.lua_settop(state, 0)
-  lua.lua_newtable(state)
-  define({ ...createTimeFunctions(vm, values), getenv })
-  publish('os')
-  lua.lua_newtable(state)
-  define({ traceback })
-  publish('debug')
-  chunks.pushPackage()
-  publish('package')
-  defineOutput()
-  const cjson = createCjson(vm, state, guard, values, writer, metas)
-  chunks.preload('cjson', cjson.open)
-  chunks.preload('cjson.safe', cjson.openSafe)
-  lua.lua_settop(state, 0)
-  lua.lua_sethook(state, createHook(vm, guard), lua.LUA_MASKCOUNT, vm.hookInstructions)
-
-  return { vm, L: state, values, writer, compileFile: chunks.compileFile }
-}
-
-/** A match backtracks through every way its quantifiers can share the subject. @param {number} length @param {Uint8Array} pattern */
-function mayBeSlow(length, pattern) {
-  let steps = length
-  for (let i = 0; i < pattern.length && steps <= SLOW_STEPS; i++) {
-    if (QUANTIFIERS.has(/** @type {number} */ (pattern[i]))) steps *= length
-  }
-  return steps > SLOW_STEPS
 }
 
 /**
@@ -259,7 +174,7 @@ function createHook(vm, guard) {
       lua.lua_sethook(L, hook, lua.LUA_MASKCOUNT, 1)
       throw error
     }
-    if (L.basehookcount === 1) lua.lua_sethook(L, hook, lua.LUA_MASKCOUNT, vm.hookInstructions)
+    if (hookCount(L) === 1) lua.lua_sethook(L, hook, lua.LUA_MASKCOUNT, vm.hookInstructions)
   }
   return hook
 }

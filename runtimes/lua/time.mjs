@@ -3,7 +3,8 @@
  * 32 bits here: a later time is a float. Owner: page runtime/lua-runtime.
  */
 
-import { toBytes, toText } from './vm.mjs'
+import { push } from './stack.mjs'
+import { toBytes, toText } from './text.mjs'
 
 /** @type {any[]} */
 const DAYS = ['Sunday', 'Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday', 'Saturday']
@@ -133,11 +134,7 @@ export function createTimeFunctions(vm, values) {
   const { lua, lauxlib } = vm
 
   /** @param {any} L @param {number} number */
-  const pushNumber = (L, number) => {
-    L.stack[L.top] = values.ofNumber(number)
-    L.top++
-    return 1
-  }
+  const pushNumber = (L, number) => push(L, values.ofNumber(number))
 
   /** @param {any} L @param {number} index */
   const timeArgument = (L, index) => {

@@ -10,6 +10,8 @@
 import { isUtf8 } from 'node:buffer'
 import { createRequire } from 'node:module'
 import { HOOK_INSTRUCTIONS, LimitError } from './guard.mjs'
+import { LuaTable } from './table.mjs'
+import { Bytes, toBytes, toLatin1, toText } from './text.mjs'
 
 /** Slots of one Lua stack: bounds what a single instruction can make (vararg lists, unpack). */
 const MAX_STACK_SLOTS = 200_000
@@ -19,60 +21,6 @@ const MAX_SOURCE_NAME = 512
 const LONG_BODY = 64 * 1024
 /** Room that reporting an error takes. */
 const ERROR_SLOTS = 4
-/** Up to here a byte loop beats the native conversion. */
-const SHORT = 48
-
-const Bytes = globalThis.Uint8Array
-const { latin1Slice, latin1Write, utf8Slice } = /** @type {any} */ (Buffer.prototype)
-const encoder = new TextEncoder()
-
-/**
- * Lua bytes of a JavaScript text.
- * @param {string} text
- * @returns {Uint8Array}
- */
-export function toBytes(text) {
-  const { length } = text
-  if (length > SHORT) return encoder.encode(text)
-  const bytes = new Bytes(length)
-  for (let i = 0; i < length; i++) {
-    const code = text.charCodeAt(i)
-    if (code > 127) return encoder.encode(text)
-    bytes[i] = code
-  }
-  return bytes
-}
-
-/**
- * One character per byte: how strings travel between threads and are used as table keys.
- * @param {Uint8Array} bytes
- * @returns {string}
- */
-export function toLatin1(bytes) {
-  return bytes.length > SHORT
-    ? latin1Slice.call(bytes, 0, bytes.length)
-    : String.fromCharCode.apply(null, /** @type {any} */ (bytes))
-}
-
-/**
- * @param {string} text - characters up to U+00FF
- * @returns {Uint8Array}
- */
-export function fromLatin1(text) {
-  const bytes = new Bytes(text.length)
-  latin1Write.call(bytes, text, 0, text.length)
-  return bytes
-}
-
-/**
- * Text for people: invalid UTF-8 becomes U+FFFD.
- * @param {Uint8Array} bytes
- * @returns {string}
- */
-export function toText(bytes) {
-  return utf8Slice.call(bytes, 0, bytes.length)
-}
-
 /**
  * A JavaScript error as the Lua error it stands for.
  * @param {unknown} error
@@ -84,101 +32,6 @@ function describeNativeError(error) {
     return /call stack/.test(error.message) ? 'stack overflow' : `not enough memory: ${error.message}`
   }
   return `internal error: ${error instanceof Error ? error.message : String(error)}`
-}
-
-/** @typedef {{ key: any, value: any, p: Entry | undefined, n: Entry | undefined }} Entry */
-
-/**
- * Stands in for fengari's Table, whose two Maps cost 700 bytes and most of the time of making one. The map is made when
- * the table is first used, and so are the fields of a table that has a `fill`: a handler pays for the parts of the
- * event it reads, and nothing it can do shows the difference. The table itself plays the empty map of removed keys.
- */
-export class LuaTable {
-  /**
-   * @param {any} L
-   * @param {((table: LuaTable) => void) | null} fill - adds the fields when one is asked for
-   */
-  constructor(L, fill = null) {
-    this.id = L.l_G.id_counter++
-    /** @type {Map<any, Entry> | null} */
-    this.map = null
-    /** @type {Map<any, Entry> | null} */
-    this.dead = null
-    /** @type {unknown} */
-    this.dead_weak = undefined
-    /** @type {Entry | undefined} */
-    this.first = undefined
-    /** @type {Entry | undefined} */
-    this.last = undefined
-    /** @type {LuaTable | null} */
-    this.metatable = null
-    this.flags = ~0
-    this.fill = fill
-  }
-
-  get strong() {
-    return this.map ?? this.open()
-  }
-
-  get f() {
-    if (this.fill !== null) this.open()
-    return this.first
-  }
-
-  set f(entry) {
-    this.first = entry
-  }
-
-  get l() {
-    return this.last
-  }
-
-  set l(entry) {
-    this.last = entry
-  }
-
-  /** @returns {unknown} */
-  get dead_strong() {
-    return this.dead ?? this
-  }
-
-  /** @returns {Map<any, Entry>} */
-  open() {
-    this.map = new Map()
-    const { fill } = this
-    if (fill !== null) {
-      this.fill = null
-      fill(this)
-    }
-    return this.map
-  }
-
-  /**
-   * Adds a field that is not there yet.
-   * @param {any} hash - what fengari files the key under
-   * @param {any} key
-   * @param {any} value
-   */
-  add(hash, key, value) {
-    const previous = this.last
-    const entry = { key, value, p: previous, n: undefined }
-    if (previous === undefined) this.first = entry
-    else previous.n = entry
-    this.strong.set(hash, entry)
-    this.last = entry
-  }
-
-  // The empty map of removed keys.
-  clear() {}
-
-  get() {
-    return undefined
-  }
-
-  /** @param {any} hash @param {Entry} entry */
-  set(hash, entry) {
-    this.dead = new Map([[hash, entry]])
-  }
 }
 
 /**

@@ -11,10 +11,11 @@ import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parentPort, workerData } from 'node:worker_threads'
 import { Budget } from './budget.mjs'
-import { createFunction, prepare } from './function.mjs'
+import { LuaFunction, prepare } from './function.mjs'
 import { Guard } from './guard.mjs'
 import { LoadError } from './loader.mjs'
-import { loadVm, toLatin1 } from './vm.mjs'
+import { toLatin1 } from './text.mjs'
+import { loadVm } from './vm.mjs'
 
 /** Milliseconds after which an answer no longer waits for those of the calls behind it. */
 const FLUSH_MS = 1
@@ -35,7 +36,7 @@ const guard = new Guard(workerData.memoryBytes, new Budget(workerData.memory, pr
 const vm = loadVm(guard)
 warmUp()
 const prepared = prepare({ vm, guard, send })
-/** @type {import('./function.mjs').LuaFunction | null} */
+/** @type {LuaFunction | null} */
 let served = null
 
 /** @param {number} now */
@@ -71,7 +72,7 @@ function load(start) {
   try {
     const fn = JSON.parse(start)
     guard.begin(performance.now() + workerData.loadTimeoutMs)
-    served = createFunction(prepared, fn, workerData.graceMs)
+    served = new LuaFunction(prepared, fn, workerData.graceMs)
     send('ready', 0, toFiles(served.takeFiles()))
   } catch (error) {
     const failure = error instanceof LoadError ? error.failure : { code: 'load', message: `cannot load: ${error}` }
@@ -94,7 +95,7 @@ port.on('message', ({ start, calls }) => {
       Atomics.add(progress, 0, 1)
       served.serve(calls[i], calls[i + 1], calls[i + 2])
       if (guard.condemned !== '') die()
-      if (served.hasNewFiles()) send('loaded', 0, toFiles(served.takeFiles()))
+      if (served.hasNewFiles) send('loaded', 0, toFiles(served.takeFiles()))
       const now = performance.now()
       if (now - flushedAt > FLUSH_MS) flush(now)
     }
@@ -117,7 +118,7 @@ function warmUp() {
     env: {},
     context: { timeout_ms: 1000 },
   }
-  const practice = createFunction(prepare({ vm, guard, send: () => {} }), fn, 0)
+  const practice = new LuaFunction(prepare({ vm, guard, send: () => {} }), fn, 0)
   for (let i = 0; i < WARM_UP_CALLS; i++) {
     const query = { name: `n${i}`, ...(i % 2 === 0 ? { envelope: '1' } : {}) }
     const header = {
