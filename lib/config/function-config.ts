@@ -1,18 +1,16 @@
-/** `fn.config.json`: text to a checked config, and configs to the policy of a function. Spec: §2.7 to §2.10, §2.13. */
+/** `fn.config.json`: text to a checked config. Spec: §2.7 to §2.10, §2.13. */
 
 import type { AdapterName } from '../core/adapter-names.ts'
 import type {
   CorsPolicy,
   EdgePolicy,
   KeepWarmPolicy,
-  Policy,
   RetryPolicy,
   SchedulePolicy,
-  QueuePolicy,
   WorkerPoolPolicy,
 } from '../core/catalog.ts'
 import type { Warning } from '../core/errors.ts'
-import { METHODS, type Method, type RuntimeName } from '../core/identity.ts'
+import type { Method, RuntimeName } from '../core/identity.ts'
 import * as limits from '../core/limits.ts'
 import type { ObjectOf } from './fields.ts'
 import { type Finding, keyOf, type Place, report, toPlace, toWarnings } from './findings.ts'
@@ -95,13 +93,13 @@ export function parseFunctionConfigValue(value: unknown, fileLabel: string): Par
   const findings: Finding[] = []
   const at = toPlace(fileLabel, '', findings)
   const raw = FUNCTION_CONFIG.read(value, at)
-  const config = raw === undefined ? emptyConfig() : toConfig(raw, at)
+  const config = raw === undefined ? emptyConfig() : readConfig(raw, at)
   return { config, problems: toWarnings(findings) }
 }
 
 type RawConfig = NonNullable<ReturnType<typeof FUNCTION_CONFIG.read>>
 
-function toConfig(raw: RawConfig, at: Place): FunctionConfig {
+function readConfig(raw: RawConfig, at: Place): FunctionConfig {
   const { invoke = {} } = raw
   const listed = invoke.routes ?? (invoke.route === undefined ? raw.routes : [])
   const routes = invoke.route === undefined ? listed : [...new Set([...(listed ?? []), invoke.route])]
@@ -132,10 +130,10 @@ function toConfig(raw: RawConfig, at: Place): FunctionConfig {
     assets: toAssets(raw.assets),
     workerPool: raw.workerPool && { ...raw.workerPool },
     keepWarm: toKeepWarm(raw.keepWarm),
-    edge: toEdge(raw.edge, keyOf(at, 'edge')),
-    schedule: toSchedule(raw.schedule, keyOf(at, 'schedule')),
+    edge: readEdge(raw.edge, keyOf(at, 'edge')),
+    schedule: readSchedule(raw.schedule, keyOf(at, 'schedule')),
     sharedDeps: raw.sharedDeps,
-    cors: raw.cors === false ? null : toCors(raw.cors, keyOf(at, 'cors')),
+    cors: raw.cors === false ? null : readCors(raw.cors, keyOf(at, 'cors')),
   }
 }
 
@@ -155,7 +153,7 @@ function toKeepWarm(raw: RawConfig['keepWarm']): KeepWarmPolicy | undefined {
   }
 }
 
-function toEdge(raw: RawConfig['edge'], at: Place): EdgePolicy | undefined {
+function readEdge(raw: RawConfig['edge'], at: Place): EdgePolicy | undefined {
   if (raw === undefined) return undefined
   const { baseUrl, allowHosts = [], allowPrivate = false, maxResponseBytes } = raw
   // A broken list must not open the whole network to the proxy (§2.10).
@@ -172,7 +170,7 @@ function toEdge(raw: RawConfig['edge'], at: Place): EdgePolicy | undefined {
 
 type RawSchedule = ObjectOf<typeof SCHEDULE_FIELDS>
 
-function toSchedule(raw: RawSchedule | undefined, at: Place): SchedulePolicy | undefined {
+function readSchedule(raw: RawSchedule | undefined, at: Place): SchedulePolicy | undefined {
   if (raw === undefined) return undefined
   // A run at the wrong time or with the wrong input is worse than none; only `retry` may be wrong and fall back.
   const broken = at.findings.find(
@@ -209,7 +207,7 @@ function toRetry(raw: RawSchedule['retry']): RetryPolicy | null {
   }
 }
 
-function toCors(raw: Exclude<RawConfig['cors'], boolean>, at: Place): CorsPolicy | undefined {
+function readCors(raw: Exclude<RawConfig['cors'], boolean>, at: Place): CorsPolicy | undefined {
   if (raw === undefined) return undefined
   const { origins = [], methods = [], headers = [], expose = [], credentials = false } = raw
   if (origins.length === 0) return reportUnused(at, 'it has no origins', 'Add "origins": ["https://example.com"].')
@@ -221,111 +219,4 @@ function toCors(raw: Exclude<RawConfig['cors'], boolean>, at: Place): CorsPolicy
   }
   const maxAgeSeconds = raw.maxAge ?? limits.DEFAULT_CORS_MAX_AGE_SECONDS
   return { origins, methods, headers, expose, credentials: credentials && !unsafe, maxAgeSeconds }
-}
-
-/** Policy values where no config sets one: the settings of the same name. */
-export interface PolicyDefaults {
-  defaultTimeoutMs: number
-  defaultMaxConcurrency: number
-  /** Of functions that set no `max_concurrency`. */
-  defaultQueue: QueuePolicy
-  defaultMaxBodyBytes: number
-}
-
-export interface PolicyTarget {
-  /**
-   * `file`: a file route, its last layer is the overlay of its own folder. `function`: a function folder, the last layer is its
-   * config. `version`: the last layer is the version's config, the one before it the function's. Other layers are overlays
-   * of parent folders.
-   */
-  kind: 'file' | 'function' | 'version'
-  /** Methods that the file's name fixes; they win over every config. */
-  methods?: readonly Method[] | undefined
-  /** Handler file for messages, and where they go. */
-  label?: string
-  warnings?: Warning[]
-}
-
-/**
- * The policy of one function version: nearest layer wins, `invoke` and `response` key by key, other blocks whole (§2.7).
- * Callable, adapter, packs, methods and OpenAPI texts belong to the function's own layers; schedule and keep_warm to the
- * last one alone, so that a version is not run on its function's schedule.
- * @param layers - configs from the functions root down; null for a folder without one. The own layer is always the last.
- */
-export function mergePolicies(
-  layers: readonly (FunctionConfig | null)[],
-  defaults: PolicyDefaults,
-  target: PolicyTarget,
-): Policy {
-  const nearestFirst = layers.flatMap(layer => (layer === null ? [] : [layer])).reverse()
-  const last = layers.at(-1) ?? null
-  const own = [last, target.kind === 'version' ? (layers.at(-2) ?? null) : null].flatMap(layer => layer ?? [])
-  const ownInvoke = <K extends keyof FunctionConfig['invoke']>(key: K) => first(own, layer => layer.invoke[key])
-  const givenConcurrency = first(nearestFirst, layer => layer.maxConcurrency)
-  const maxConcurrency = givenConcurrency ?? defaults.defaultMaxConcurrency
-  const adapter = ownInvoke('adapter')
-  return {
-    timeoutMs: first(nearestFirst, layer => layer.timeoutMs) ?? defaults.defaultTimeoutMs,
-    maxConcurrency,
-    defaultQueue: givenConcurrency === undefined ? defaults.defaultQueue : null,
-    maxBodyBytes: first(nearestFirst, layer => layer.maxBodyBytes) ?? defaults.defaultMaxBodyBytes,
-    methods: target.methods ?? ownInvoke('methods') ?? (target.kind === 'file' || own.length === 0 ? ['GET'] : METHODS),
-    allowHosts: first(nearestFirst, layer => layer.invoke.allowHosts) ?? [],
-    handler: ownInvoke('handler') ?? null,
-    adapter: adapter === undefined ? 'native' : adapter.name,
-    adapterName: adapter?.name ?? adapter?.given ?? 'native',
-    workerPool: toWorkerPool(
-      first(nearestFirst, layer => layer.workerPool),
-      maxConcurrency,
-      target,
-    ),
-    keepWarm: last?.keepWarm ?? null,
-    edge: first(nearestFirst, layer => layer.edge) ?? null,
-    schedule: last?.schedule ?? null,
-    cors: first(nearestFirst, layer => layer.cors) ?? null,
-    sharedDeps: first(own, layer => layer.sharedDeps) ?? [],
-    includeDebugHeaders: first(nearestFirst, layer => layer.response.includeDebugHeaders) ?? false,
-    group: first(nearestFirst, layer => layer.group) ?? null,
-    summary: ownInvoke('summary') ?? null,
-    exampleQuery: ownInvoke('query') ?? null,
-    exampleBody: ownInvoke('body') ?? null,
-    exampleContentType: ownInvoke('contentType') ?? null,
-  }
-}
-
-function first<T>(layers: readonly FunctionConfig[], pick: (layer: FunctionConfig) => T | undefined): T | undefined {
-  for (const layer of layers) {
-    const value = pick(layer)
-    if (value !== undefined) return value
-  }
-  return undefined
-}
-
-function toWorkerPool(
-  given: Partial<WorkerPoolPolicy> | undefined,
-  maxConcurrency: number,
-  target: PolicyTarget,
-): WorkerPoolPolicy | null {
-  if (given === undefined) return null
-  const maxWorkers = given.maxWorkers ?? maxConcurrency
-  const minWarm = given.minWarm ?? 0
-  const isCapped = maxWorkers > 0 && minWarm > maxWorkers
-  if (isCapped) {
-    target.warnings?.push({
-      code: 'CONFIG_CLAMPED',
-      path: target.label ?? '.',
-      message: `${target.label ?? '.'}: worker_pool.min_warm is ${minWarm}, ${maxWorkers} is used: there are no more workers`,
-      hint: 'Raise worker_pool.max_workers, or lower min_warm.',
-    })
-  }
-  return {
-    enabled: given.enabled ?? true,
-    minWarm: isCapped ? maxWorkers : minWarm,
-    maxWorkers,
-    maxQueue: given.maxQueue ?? limits.DEFAULT_MAX_QUEUE,
-    queueTimeoutMs: given.queueTimeoutMs ?? limits.DEFAULT_QUEUE_TIMEOUT_MS,
-    queuePollMs: given.queuePollMs ?? limits.DEFAULT_QUEUE_POLL_MS,
-    idleTtlSeconds: given.idleTtlSeconds ?? limits.DEFAULT_IDLE_TTL_SECONDS,
-    overflowStatus: given.overflowStatus ?? limits.DEFAULT_OVERFLOW_STATUS,
-  }
 }

@@ -1,6 +1,6 @@
 /** Function versions of one folder: what all its handlers share. Owner: §2.2. */
 
-import type { PolicyTarget } from '../config/function-config.ts'
+import type { PolicyTarget } from '../config/policy-layers.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { Warning } from '../core/errors.ts'
 import type { Target } from './entry-file.ts'

@@ -1,6 +1,6 @@
 /** What can be said of each folder by itself, remembered while the folder's object lives. Owner: §2.2, page discovery/layouts. */
 
-import type { PolicyDefaults } from '../config/function-config.ts'
+import type { PolicyDefaults } from '../config/policy-layers.ts'
 import type { IgnoredPath } from '../core/catalog.ts'
 import type { RuntimeName } from '../core/identity.ts'
 import type { ConfigReader, FolderConfigs } from './configs.ts'

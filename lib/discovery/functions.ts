@@ -3,12 +3,8 @@
 import { join } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
 import { type OuterEnv, toFunctionEnv } from '../config/env-layers.ts'
-import {
-  type FunctionConfig,
-  mergePolicies,
-  type PolicyDefaults,
-  type PolicyTarget,
-} from '../config/function-config.ts'
+import type { FunctionConfig } from '../config/function-config.ts'
+import { mergePolicies, type PolicyDefaults, type PolicyTarget } from '../config/policy-layers.ts'
 import type { DeclaredEnv } from '../config/function-env.ts'
 import { type AdapterName, hasAdapter } from '../core/adapter-names.ts'
 import type { FunctionVersion, Policy } from '../core/catalog.ts'
