@@ -97,8 +97,8 @@ export class PublicHandler {
     const id = requestIds.take(head.requestId)
     const exchange = new Exchange(req, res, connection, responder, head, id, clock.monotonic(), expectsContinue)
     connection.add(exchange)
-    if (req.readableEnded && exchange.hasBody) takeParsedBody(exchange)
     try {
+      if (req.readableEnded && exchange.hasBody) takeParsedBody(exchange)
       if (connection.isRepeating && connection.memo?.recognize(exchange, this.#check)) {
         this.#before(exchange, this.#options.catalog(), connection.memo, next, 0)
         return

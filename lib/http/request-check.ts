@@ -52,7 +52,7 @@ export class RequestCheck {
       // Two hosts: this gateway and a proxy before it may each believe another one.
       return bad(head.hostCount === 0 ? 'Host header is missing' : 'more than one Host header')
     }
-    if (head.connection !== null && UPGRADE.test(head.connection)) {
+    if (head.connection !== null && head.connection !== 'keep-alive' && UPGRADE.test(head.connection)) {
       const protocol = headerOf(head.raw, 'upgrade')
       if (protocol?.toLowerCase().includes('websocket') === true) return webSocket()
       // The parser drops what came in the same packet behind such a request: the next packet may begin in the middle of

@@ -46,6 +46,7 @@ t.test('[http/public.29] behind the parser of a host application', async t => {
     const text = Buffer.concat(chunks).toString()
     if (req.headers['x-keep'] !== undefined) req.rawBody = Buffer.from(text)
     if (req.headers['x-lose'] === undefined) req.body = JSON.parse(text)
+    if (req.headers['x-odd'] !== undefined) req.body = { big: 1n }
     handle(req, res)
   })
   await new Promise<void>(resolve => host.listen(0, '127.0.0.1', resolve))
@@ -74,6 +75,9 @@ t.test('[http/public.29] behind the parser of a host application', async t => {
   const lost = await post('{}', { 'x-lose': '1' })
   t.equal(lost.status, 500)
   t.match(await lost.json(), { error: /already read by the host application, and nothing of it is in req.body/ })
+  const odd = await post('{}', { 'x-odd': '1' })
+  t.equal(odd.status, 500, 'what JSON cannot say')
+  t.same(await odd.json(), { error: 'gateway exception' })
   host.closeAllConnections()
 })
 
