@@ -491,6 +491,23 @@ export async function checkGateway(t: Test, runtime: Compiled, handler: (text: s
   tree.write({ [`hello/${file}`]: handler('edited') })
   await first.gateway.close()
 
+  // An edit is built anew: the call waits for it, however much less its own time limit is.
+  const waiting = await open({ defaultTimeoutMs: 200 })
+  tree.write({ [`hello/${file}`]: handler('waited for') })
+  await waiting.gateway.reload()
+  const patient = await waiting.gateway.inject('/hello')
+  t.match({ status: patient.status, text: patient.text() }, { status: 200, text: 'waited for' })
+  await waiting.gateway.close()
+
+  const hasty = await open({ production: true, depsWaitMs: 0 })
+  tree.write({ [`hello/${file}`]: handler('another') })
+  await hasty.gateway.reload()
+  const refused = await hasty.gateway.inject('/hello')
+  t.match(refused, { status: 503, headers: { 'retry-after': '2' } })
+  t.same(refused.json(), { error: `building ${runtime} function hello` })
+  await hasty.gateway.close()
+  tree.write({ [`hello/${file}`]: handler('edited') })
+
   const second = await open({ production: true })
   t.teardown(() => second.gateway.close())
   answer = await send(second.gateway)

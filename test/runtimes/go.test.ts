@@ -41,11 +41,13 @@ t.test('[runtimes/go.13] protocol', async t => {
   await t.rejects(daemon.startWorker(start), { message: 'start names no binary of the go function' })
 })
 
-t.test('[runtimes/go.14, dependencies/resolve.6, dependencies/resolve.8] through a gateway', t =>
-  checkGateway(
-    t,
-    'go',
-    text =>
-      `package hello\n\nfunc handler(event map[string]any) map[string]any {\n\treturn map[string]any{"status": 200, "body": "${text}"}\n}\n`,
-  ),
+t.test(
+  '[runtimes/go.14, dependencies/resolve.6, dependencies/resolve.7, dependencies/resolve.8] through a gateway',
+  t =>
+    checkGateway(
+      t,
+      'go',
+      text =>
+        `package hello\n\nfunc handler(event map[string]any) map[string]any {\n\treturn map[string]any{"status": 200, "body": "${text}"}\n}\n`,
+    ),
 )

@@ -37,11 +37,13 @@ t.test('[runtimes/rust.10] concurrency', t => workers.concurrency(t))
 t.test('[runtimes/rust.11] endings', t => workers.endings(t))
 t.test('[runtimes/rust.12] protocol', t => workers.protocol(t))
 
-t.test('[runtimes/rust.13, dependencies/resolve.6, dependencies/resolve.8] through a gateway', t =>
-  checkGateway(
-    t,
-    'rust',
-    text =>
-      `use serde_json::{json, Value};\n\npub fn handler(_event: Value) -> Value {\n    json!({ "status": 200, "body": "${text}" })\n}\n`,
-  ),
+t.test(
+  '[runtimes/rust.13, dependencies/resolve.6, dependencies/resolve.7, dependencies/resolve.8] through a gateway',
+  t =>
+    checkGateway(
+      t,
+      'rust',
+      text =>
+        `use serde_json::{json, Value};\n\npub fn handler(_event: Value) -> Value {\n    json!({ "status": 200, "body": "${text}" })\n}\n`,
+    ),
 )
