@@ -14,10 +14,10 @@ import { isShownLevel, isShownRequest, type Show } from './show.ts'
 export function createLogShow(output: Output): Show {
   const format = new AccessLogFormat()
   const lines = createOutputStream(output, toDropLine)
-  const log = (level: LogRecord['level'], message: string): void => put({ time: Date.now(), level, message })
   const put = (record: LogRecord): void => {
     for (const line of toJsonLogLines(record)) output.note(line)
   }
+  const log = (level: LogRecord['level'], message: string): void => put({ time: Date.now(), level, message })
   return {
     note: text => log('info', text),
     ready(gateway, url) {
@@ -26,15 +26,17 @@ export function createLogShow(output: Output): Show {
       output.result(`ready ${url}`)
     },
     follow(gateway) {
-      gateway.on('log', record => {
+      const tell = (record: LogRecord): void => {
         if (isShownLevel(record.level, gateway)) put(record)
-      })
+      }
+      const say = (level: LogRecord['level'], message: string) => tell({ time: Date.now(), level, message })
+      gateway.on('log', tell)
       gateway.on('build', ({ state, key }) => {
-        if (state === 'began') log('info', `building ${key}`)
+        if (state === 'began') say('info', `building ${key}`)
       })
-      gateway.on('warning', ({ code, message, hint }) => log('warn', `${code} ${message} (${hint})`))
+      gateway.on('warning', ({ code, message, hint }) => say('warn', `${code} ${message} (${hint})`))
       gateway.on('reload', ({ functions, routes, durationMs }) =>
-        log('info', `reloaded in ${durationMs.toFixed(0)} ms: ${functions} functions, ${routes} routes`),
+        say('info', `reloaded in ${durationMs.toFixed(0)} ms: ${functions} functions, ${routes} routes`),
       )
       if (!gateway.settings.accessLog) return
       gateway.on('request', record => {

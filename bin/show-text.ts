@@ -41,10 +41,13 @@ export function createTextShow({ output, version, program, production }: TextOpt
       })
       gateway.on('build', record => {
         if (status !== null) status.on(record)
-        else if (record.state === 'began') output.note(`building ${record.key}`)
+        else if (record.state === 'began' && isShownLevel('info', gateway)) output.note(`building ${record.key}`)
       })
-      gateway.on('warning', warning => output.note(toWarningText(warning, output)))
+      gateway.on('warning', warning => {
+        if (isShownLevel('warn', gateway)) output.note(toWarningText(warning, output))
+      })
       gateway.on('reload', ({ durationMs, functions, warnings }) => {
+        if (!isShownLevel('info', gateway)) return
         const found = warnings === 0 ? '' : `, ${warnings} ${warnings === 1 ? 'warning' : 'warnings'}`
         output.note(style('dim', `reloaded in ${durationMs.toFixed(0)} ms: ${functions} functions${found}`))
       })

@@ -2,6 +2,7 @@ import { Writable } from 'node:stream'
 import t from 'tap'
 import { createEventShow } from '../../bin/show-events.ts'
 import { createLogShow, createOutputStream } from '../../bin/show-log.ts'
+import { createTextShow } from '../../bin/show-text.ts'
 import type { Output } from '../../bin/output.ts'
 import { followed, REQUEST } from '../helpers/shown.ts'
 
@@ -95,3 +96,31 @@ t.test(
     }
   },
 )
+
+t.test('[bin/dev.17] the level holds for all that is printed', async t => {
+  const forms = [
+    createLogShow,
+    (output: Output) => createTextShow({ output, version: '1', program: 'fngw', production: false }),
+  ]
+  for (const [level, count] of [
+    ['info', 5],
+    ['warn', 3],
+    ['error', 1],
+    ['silent', 0],
+  ] as const) {
+    for (const form of forms) {
+      const { events, stderr } = followed(form, { logLevel: level })
+      const from = stderr().length
+      events.emit('log', { time: 0, level: 'error', message: 'e' })
+      events.emit('log', { time: 0, level: 'warn', message: 'w' })
+      events.emit('warning', { code: 'X', path: '.', message: 'm', hint: 'h' })
+      events.emit('build', { ...BUILD, state: 'began' })
+      events.emit('reload', RELOAD)
+      const lines = stderr()
+        .slice(from)
+        .split('\n')
+        .filter(line => line !== '' && !line.startsWith('  fix'))
+      t.equal(lines.length, count, `${level}: ${lines.join(' | ')}`)
+    }
+  }
+})
