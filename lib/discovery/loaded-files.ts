@@ -26,6 +26,8 @@ interface Reported {
   /** Of the function version that reported. */
   signature: string
   files: Set<string>
+  /** Paths it was told, files or not: a handler that writes frames of its own must not keep the gateway looking. */
+  told: number
 }
 
 export class LoadedFiles {
@@ -75,8 +77,10 @@ export class LoadedFiles {
       this.#forget(fn.key)
       known = undefined
     }
-    known ??= { signature: fn.signature, files: new Set() }
+    known ??= { signature: fn.signature, files: new Set(), told: 0 }
     this.#reports.set(fn.key, known)
+    known.told += paths.length
+    if (known.told > MAX_LOADED_FILES * 2) return
     const fresh = paths.filter(path => !known.files.has(path))
     for (const path of fresh) this.#add(fn.key, known, path)
     if (fresh.length > 0) this.#onFolders?.(this.#folders)

@@ -110,3 +110,18 @@ t.test('[discovery/layouts.46] the number of files is bounded, and files that ar
   loaded.report(two, [tree.path('many/0.js'), tree.path('lib/a.js')])
   t.same(shown(), { many: MAX_LOADED_FILES }, 'one that is known already has another user')
 })
+
+t.test('[discovery/layouts.46] a version that tells without end is not listened to', async t => {
+  const { tree, loaded, version, adopt, one, two, shown } = setUp(t)
+  const nowhere = Array.from({ length: MAX_LOADED_FILES }, (_, index) => `/nowhere/${index}`)
+  loaded.report(one, nowhere)
+  loaded.report(one, nowhere)
+  loaded.report(one, [tree.path('lib/a.js')])
+  t.same(shown(), {})
+  loaded.report(two, [tree.path('lib/a.js')])
+  t.same(shown(), { lib: 1 }, 'others are')
+  const next = version('one', '2')
+  adopt(next, two)
+  loaded.report(next, [tree.path('other/d.py')])
+  t.same(shown(), { lib: 1, other: 1 }, 'and so is the next version')
+})
