@@ -20,10 +20,12 @@ MAX_HELD = 8192
 class Output:
     """The two captured streams of one call. Only the thread that owns the connection sends; others leave their text."""
 
-    __slots__ = ('id', 'emit', 'dirty', 'parts', 'held', 'room', 'dropped', 'sending')
+    __slots__ = ('id', 'emit', 'thread', 'dirty', 'parts', 'held', 'room', 'dropped', 'sending')
 
     def __init__(self, emit):
         self.emit = emit
+        #: The one that owns the connection.
+        self.thread = threading.get_ident()
         self.sending = False
         self.begin(0)
 
@@ -54,7 +56,7 @@ class Output:
             self.parts[stream].append(data)
             self.held[stream] += len(data)
             is_due = data.endswith(b'\n') or self.held[stream] > MAX_HELD
-            if is_due and threading.get_ident() == _MAIN and not self.sending:
+            if is_due and threading.get_ident() == self.thread and not self.sending:
                 self._send(stream)
 
     def end(self):
@@ -80,9 +82,6 @@ class Output:
             self.emit(wire.encode(wire.LOG, self.id, _HEADERS[stream], data))
         finally:
             self.sending = False
-
-
-_MAIN = threading.get_ident()
 
 
 def _nobody():
@@ -166,8 +165,6 @@ class _Bytes(io.RawIOBase):
 
 def install():
     """Replaces `sys.stdout` and `sys.stderr` of this process, once: handlers keep references to them."""
-    global _MAIN
-    _MAIN = threading.get_ident()
     sys.stdout = CapturedStream(0)
     sys.stderr = CapturedStream(1)
     return sys.stdout, sys.stderr

@@ -3,6 +3,7 @@ Source: Handler response; page spec/invocation/response.md."""
 
 import base64
 import binascii
+import functools
 import io
 import json
 import re
@@ -111,16 +112,10 @@ def to_json(value):
         raise ContractError('the answer cannot be written as JSON: %s' % error) from None
 
 
-_heads = {}
-
-
+@functools.lru_cache(maxsize=None)
 def _plain_head(status, content_type):
-    """The head with nothing but a status and a type; the same text every time, which readers may rely on."""
-    head = _heads.get((status, content_type))
-    if head is None:
-        headers = {} if content_type is None else {'content-type': content_type}
-        head = _heads[(status, content_type)] = _head(status, headers)
-    return head
+    """The head with nothing but a status and one of our own types; the same text every time, which readers may rely on."""
+    return _head(status, {} if content_type is None else {'content-type': content_type})
 
 
 def _head(status, headers):
