@@ -28,7 +28,8 @@ export function toCatalogSteps(
     functions,
     routes: () => toDocumentedRoutes(routes),
     publicBaseUrl,
-    internal: openapiIncludeInternal ? CONTROL_PATHS : [],
+    // On another origin they are not below this document's server.
+    internal: openapiIncludeInternal && settings.controlPort === null ? CONTROL_PATHS : [],
   })
   const before = [...(docsEnabled ? [openApi] : []), ...home.before, ...files.before]
   const off = settings.runtimesExplicit ? [] : toOffWarnings(ignored, settings.runtimes)

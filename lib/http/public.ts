@@ -31,7 +31,7 @@ import type { DebugHeaders } from './debug-headers.ts'
 import { Exchange, type HttpRequest, type HttpResponse, type Step } from './exchange.ts'
 import { HttpCall } from './http-call.ts'
 import { RequestMemo } from './request-memo.ts'
-import { nearestRoutes } from './nearest-routes.ts'
+import { NearestRoutes } from './nearest-routes.ts'
 import { takeParsedBody } from './parsed-body.ts'
 import { readBody } from './read-body.ts'
 import { RequestCheck } from './request-check.ts'
@@ -80,11 +80,14 @@ export class PublicHandler {
   readonly #check: RequestCheck
   readonly #proxies: TrustedProxies
   readonly #cors = new Cors()
+  /** Null in production. */
+  readonly #nearest: NearestRoutes | null
 
   constructor(options: PublicOptions) {
     this.#options = options
     this.#proxies = new TrustedProxies(options.trustedProxyCidrs)
     this.#check = new RequestCheck(this.#proxies)
+    this.#nearest = options.namesRoutes === true ? new NearestRoutes(options.clock) : null
   }
 
   /** @param expectsContinue - the client waits for `100 Continue`, and nobody has sent it yet */
@@ -193,7 +196,7 @@ export class PublicHandler {
   }
 
   #toNotFound(path: string, { routes }: PublicCatalog): GatewayError {
-    const near = this.#options.namesRoutes === true ? nearestRoutes(path, routes.leaves) : []
+    const near = this.#nearest?.find(path, routes.leaves) ?? []
     if (near.length === 0) return NO_ROUTE
     return new GatewayError('NOT_FOUND', NO_ROUTE.message, { detail: { hint: `nearest routes: ${near.join(', ')}` } })
   }

@@ -1,6 +1,7 @@
 import t from 'tap'
-import { nearestRoutes } from '../../lib/http/nearest-routes.ts'
+import { NearestRoutes, nearestRoutes } from '../../lib/http/nearest-routes.ts'
 import { createGateway } from '../../lib/index.ts'
+import { FakeClock } from '../helpers/clock.ts'
 import { makeTree } from '../helpers/tree.ts'
 
 const GET = 1
@@ -36,6 +37,26 @@ t.test('[http/public.32] the routes that may have been meant', async t => {
   t.same(nearestRoutes('/x', []), [])
   const many = Array.from({ length: 20_000 }, (_, i) => ({ pattern: `/route-${i}`, methods: GET }))
   t.same(nearestRoutes('/route-1x', many)[0], 'GET /route-1', 'bounded')
+})
+
+t.test('[http/public.32] looking takes a small part of the time', async t => {
+  const clock = new FakeClock()
+  const nearest = new NearestRoutes(clock)
+  /** Leaves that take 2 ms to look at. */
+  const slow = Object.assign([...leaves], {
+    slice: () => {
+      clock.stall(2)
+      return leaves
+    },
+  })
+  t.same(nearest.find('/helo', slow), ['GET,POST /hello'])
+  t.same(nearest.find('/helo', slow), [])
+  clock.advance(39)
+  t.same(nearest.find('/helo', slow), [], 'for twenty times as long')
+  clock.advance(1)
+  t.same(nearest.find('/helo', slow), ['GET,POST /hello'])
+  const quick = new NearestRoutes(clock)
+  for (let i = 0; i < 3; i++) t.same(quick.find('/helo', leaves), ['GET,POST /hello'])
 })
 
 t.test('[http/public.32] a 404 names them in development, never in production', async t => {
