@@ -1,0 +1,78 @@
+import { existsSync } from 'node:fs'
+import t from 'tap'
+import type { Clock } from '../../lib/core/clock.ts'
+import { systemClock } from '../../lib/core/clock.ts'
+import { runTool, type ToolRun } from '../../lib/dependencies/run-tool.ts'
+import { FakeClock } from '../helpers/clock.ts'
+
+function run(more: Partial<ToolRun>, clock: Clock = systemClock) {
+  return runTool(
+    {
+      command: process.execPath,
+      args: [],
+      cwd: '/',
+      env: { PATH: process.env.PATH ?? '' },
+      timeoutMs: 60_000,
+      signal: new AbortController().signal,
+      ...more,
+    },
+    clock,
+  )
+}
+
+const script = (text: string): Pick<ToolRun, 'args'> => ({ args: ['-e', text] })
+const shell = (text: string): Pick<ToolRun, 'command' | 'args'> => ({ command: '/bin/sh', args: ['-c', text] })
+
+t.test('[dependencies/resolve.8] both streams and the exit code of a tool', async t => {
+  const both = await run(script('console.log("out"); console.error("err"); process.exitCode = 3'))
+  t.match(both, { code: 3, timedOut: false, problem: null })
+  t.match(both.output, /out\n/)
+  t.match(both.output, /err\n/)
+  t.match(await run(script('')), { code: 0, output: '', timedOut: false, problem: null })
+})
+
+t.test('[dependencies/resolve.10] a tool sees the environment it is given and nothing else', async t => {
+  const names = 'console.log(Object.keys(process.env).sort().join()); console.log(process.cwd())'
+  const { output } = await run({ ...script(names), env: { A: '1', PATH: '/bin' }, cwd: '/tmp' })
+  t.equal(output, 'A,PATH\n/tmp\n')
+})
+
+t.test('[dependencies/resolve.8] of a long text the beginning and the end are kept', async t => {
+  const { output } = await run(script('process.stdout.write("first" + "x".repeat(200_000) + "last")'))
+  t.ok(Buffer.byteLength(output) < 66_000, String(Buffer.byteLength(output)))
+  t.match(output, /^firstx+\n\[134473 bytes left out\]\nx+last$/)
+})
+
+t.test('[dependencies/resolve.8] a tool that cannot be started is a problem, not a throw', async t => {
+  t.match(await run({ ...script(''), cwd: '/no/such/folder' }), { code: null, problem: /^cannot run .*ENOENT/ })
+  const missing = await run({ command: '/no/such/tool', args: [] })
+  t.ok(missing.code !== 0, JSON.stringify(missing))
+  t.match(await run(shell('kill -TERM $$')), { problem: '/bin/sh was ended by SIGTERM', timedOut: false })
+})
+
+t.test(
+  '[dependencies/resolve.9] the whole group of a tool ends: at its limit, at an abort, and with the tool',
+  async t => {
+    const clock = new FakeClock()
+    const late = run({ ...shell('sleep 600 & sleep 600'), timeoutMs: 5000 }, clock)
+    clock.advance(4999)
+    clock.advance(1)
+    t.match(await late, { code: null, timedOut: true, problem: null })
+    t.equal(clock.pending, 0, 'no timer is left')
+
+    const stop = new AbortController()
+    const aborted = run({ ...shell('sleep 600'), signal: stop.signal }, clock)
+    stop.abort()
+    t.match(await aborted, { code: null, timedOut: false, problem: /ended by SIGKILL/ })
+    t.match(await run({ ...shell('sleep 600'), signal: AbortSignal.abort() }, clock), { problem: /ended by SIGKILL/ })
+
+    // The child it leaves behind holds the pipe open; it is killed, or this would last ten minutes.
+    const { output, code } = await run(shell('sleep 600 & echo $!'))
+    t.equal(code, 0)
+    t.notOk(isRunning(Number(output)), 'the child left behind')
+  },
+)
+
+function isRunning(pid: number): boolean {
+  return existsSync(`/proc/${pid}/exe`)
+}
