@@ -29,6 +29,10 @@ const FOLDER_WORDS = new Set(['index', 'handler', 'main'])
 
 /** True when a file, or what a folder could hold, might stand for the path. */
 function couldMean(path: string, wanted: readonly string[]): boolean {
+  // The name of the file itself may be asked for, with or without its extension.
+  const asked = wanted.join('/')
+  const literal = path.toLowerCase()
+  if (asked !== '' && (literal === asked || literal.replace(/\.[a-z]+$/, '') === asked)) return true
   const names = path.split('/')
   const last = names.pop()!
   if (/^fn\.\w+\.json$/.test(last)) return startsWith(wanted, names.flatMap(toWords))

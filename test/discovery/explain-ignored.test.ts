@@ -16,6 +16,7 @@ const TREE = {
   'python/a/b/c/d/handler.py': '',
   'shop/fn.config.json': '{',
   'shop/handler.js': '',
+  'tools/vite.config.ts': '',
 }
 
 t.test('[discovery/layouts.40] what a URL might have meant', async t => {
@@ -32,6 +33,9 @@ t.test('[discovery/layouts.40] what a URL might have meant', async t => {
     ['/tool', ['go/tool/handler.go'], []],
     ['/a/b/c/d', ['python/a/b/c/d'], ['NAMESPACE_DEPTH']],
     ['/shop/x', [], ['CONFIG_NOT_JSON']],
+    ['/tools/vite.config', ['tools/vite.config.ts'], []],
+    ['/tools/vite.config.ts', ['tools/vite.config.ts'], []],
+    ['/tools/vite/config', ['tools/vite.config.ts'], []],
     ['/nothing', [], []],
     ['/', [], []],
   ]
