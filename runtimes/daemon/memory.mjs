@@ -8,6 +8,7 @@
  */
 
 import { readFileSync } from 'node:fs'
+import { listChildren } from './children.mjs'
 
 /** Megabytes of private memory a process needs beside what its function may allocate: code, stacks, reserved heap. */
 export const BASE_MEMORY_MB = 256
@@ -114,12 +115,7 @@ function listTree(root) {
   const pids = [root]
   for (const pid of pids) {
     if (pids.length >= MAX_PROCESSES) break
-    try {
-      const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8')
-      pids.push(...children.split(' ').filter(Boolean).map(Number))
-    } catch {
-      // It has ended.
-    }
+    pids.push(...listChildren(pid))
   }
   return pids
 }

@@ -2,9 +2,13 @@
  * What a handler can do to the process it runs in: end it, or let an exception escape. Page: runtimes/node.
  */
 
+import { isRunning, listChildren } from '../daemon/children.mjs'
 import { currentCall } from './capture.mjs'
 import { Call } from './call.mjs'
 import { toFailure } from './failure.mjs'
+
+/** Milliseconds, about, that a helper process may take to end. */
+const CHILDREN_END_MS = 2000
 
 /**
  * Ends the process without running anything of the user's.
@@ -32,6 +36,15 @@ export function watchProcess(leave) {
       return exitProperly(code)
     }
   )
+}
+
+/** Waits until no process runs that this one started; false when one does not end in time. */
+export async function haveChildrenEnded() {
+  for (let ms = 0; ms < CHILDREN_END_MS; ms++) {
+    if (!listChildren(process.pid).some(isRunning)) return true
+    await new Promise(resolve => setTimeout(resolve, 1))
+  }
+  return false
 }
 
 /** @param {unknown} error - of the call that ends the worker */

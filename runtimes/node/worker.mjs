@@ -23,7 +23,7 @@ import { toFailure } from './failure.mjs'
 import { Lifeline } from './lifeline.mjs'
 import { Link } from './link.mjs'
 import { Loader } from './loader.mjs'
-import { exitNow, watchProcess } from './process.mjs'
+import { exitNow, haveChildrenEnded, watchProcess } from './process.mjs'
 import { sendLarge, sendStream } from './stream.mjs'
 import { cutFiles, KIND, MAX_REPLY_BODY_BYTES, MAX_REPLY_FIELDS_BYTES, ProtocolError, parseHeader } from './wire.mjs'
 
@@ -111,6 +111,16 @@ class Worker {
       writeSync(2, `worker cannot listen on ${address}: ${/** @type {Error} */ (error).message}\n`)
       return exitNow(1)
     }
+  }
+
+  /**
+   * Gives up root. The compiler's helper process does what it is told: it must not go on as root for what follows.
+   * @param {import('../daemon/user.mjs').User} user
+   */
+  async becomeUser(user) {
+    this.#loader.stopCompiler()
+    if (await haveChildrenEnded()) becomeUser(user)
+    else exitNow(1)
   }
 
   /**
@@ -352,7 +362,7 @@ async function main() {
     told = parse(await lifeline.hear())
   }
   const uri = await worker.listen(told.socket)
-  if (told.user !== null) becomeUser(told.user)
+  if (told.user !== null) await worker.becomeUser(told.user)
   lifeline.tell(uri)
   if (told.start !== null) worker.loadEarly(told.start)
 }

@@ -1,5 +1,5 @@
 import { execFileSync, spawnSync } from 'node:child_process'
-import { existsSync, readdirSync, readFileSync, statSync, symlinkSync } from 'node:fs'
+import { chmodSync, chownSync, existsSync, mkdirSync, readdirSync, readFileSync, statSync, symlinkSync } from 'node:fs'
 import module from 'node:module'
 import net from 'node:net'
 import { basename } from 'node:path'
@@ -220,6 +220,39 @@ t.test('[runtimes/node.32] what the daemon inherited beyond its standard descrip
   t.notOk(links.some(link => link?.endsWith('pass.mjs')))
   await worker.close()
   await heir.close()
+})
+
+const notRoot = process.getuid?.() === 0 ? false : 'only root can start a worker as another user'
+t.test('[runtimes/node.34] nothing of what the worker was before goes on as that user', { skip: notRoot }, async t => {
+  const uid = 54_321
+  tree.write({
+    'helpers.ts': `import { readdirSync, readFileSync } from 'node:fs'
+const field = (text: string, name: string): string => new RegExp('^' + name + ':\\\\s+(\\\\d+)', 'm').exec(text)?.[1] ?? ''
+const status = (pid: string): string => { try { return readFileSync('/proc/' + pid + '/status', 'utf8') } catch { return '' } }
+// While the module is loaded, before anything is told to be ready.
+const mine = readdirSync('/proc').filter(pid => field(status(pid), 'PPid') === String(process.pid) && !status(pid).includes('zombie'))
+const users = mine.map(pid => Number(field(status(pid), 'Uid')))
+export const handler = () => ({ uid: process.getuid!(), users })
+`,
+  })
+  const folder = tree.path('user')
+  mkdirSync(`${folder}/tmp`, { recursive: true })
+  for (const path of [folder, `${folder}/tmp`]) chownSync(path, uid, uid)
+  chmodSync(tree.root, 0o755)
+  // The spare for TypeScript has the compiler running.
+  await until(() => childrenOf(daemon.child.pid!).length >= 2)
+  const start = { dir: tree.root, entry: 'helpers.ts' }
+  const { id, uri, pid } = await daemon.startWorker({ ...start, user: { uid, folder } } as never)
+  const worker = daemon.connect(uri, id, pid, start)
+  const { header, text } = await worker.call()
+  t.match(header, { status: 200 })
+  const { uid: own, users } = JSON.parse(text)
+  t.equal(own, uid)
+  t.ok(
+    users.every((user: number) => user === uid),
+    `helper processes run as ${users.join(', ')}`,
+  )
+  await worker.close()
 })
 
 t.test('[runtimes/node.30] a worker loads its function before the gateway connects', async t => {
