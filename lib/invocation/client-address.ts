@@ -75,8 +75,8 @@ export function toPlainAddress(address: string | undefined): string {
   return address.startsWith('::ffff:') && address.includes('.') ? address.slice(7) : address
 }
 
+/** `10.0.0.1:80` and `[::1]:80` without the port; what is neither stays as it is, and is then no address. */
 function withoutPort(text: string): string {
-  if (text.startsWith('[')) return text.slice(1, text.indexOf(']'))
-  const colon = text.indexOf(':')
-  return colon !== -1 && colon === text.lastIndexOf(':') ? text.slice(0, colon) : text
+  const match = /^(?:\[([^[\]]*)\]|([^:[\]]*))(?::\d{1,5})?$/.exec(text)
+  return match === null ? text : (match[1] ?? match[2] ?? text)
 }

@@ -32,12 +32,12 @@ export class Window {
   }
 
   /**
-   * Sends all of `bytes`, waiting for credit. Stops early when the call is over.
+   * Sends all of `bytes`, waiting for credit. Stops early when the call is over, or nobody waits for its answer.
    * @param {Call} call
    * @param {Uint8Array} bytes
    */
   async send(call, bytes) {
-    for (let at = 0; at < bytes.length && !call.over; ) {
+    for (let at = 0; at < bytes.length && !call.over && !call.canceled; ) {
       if (this.#credit <= 0) {
         await /** @type {Promise<void>} */ (new Promise(resolve => (this.#resume = resolve)))
         continue

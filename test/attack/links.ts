@@ -27,9 +27,14 @@ const PLACES = [
   '.svc/build',
   '.svc/build/tmp',
   '.svc/build/cargo',
+  '.svc/logs/runtime.log',
   'slug/.go-build',
-  'slug/.go-build/handler.go',
-  'slug/.go-build/handler.go/bin',
+  'slug/.go-build/.gitignore',
+  'slug/.go-build/handler',
+  'slug/.go-build/handler/bin',
+  'slug/.go-build/handler/src',
+  'slug/.go-build/handler/go.mod',
+  'slug/.go-build/handler/overlay.json',
 ]
 
 const LONG_AGO = new Date(Date.now() - 86_400_000)
@@ -52,7 +57,7 @@ async function attackPlace(product: Product, place: string): Promise<string | nu
     'slug/handler.go':
       'package main\n\nfunc handler(event map[string]any) map[string]any {\n\treturn map[string]any{"status": 200, "headers": map[string]any{}, "body": "slug"}\n}\n',
   })
-  const isFile = place.endsWith('.log')
+  const isFile = /\.(?:log|mod|json|gitignore)$/.test(place)
   for (const folder of ['old', 'bin', 'tmp', 'logs', 'build/tmp/old']) fill(join(outside, folder))
   fill(outside)
   const link = join(tree.root, place)

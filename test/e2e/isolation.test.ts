@@ -75,7 +75,8 @@ const PYTHON = ['/usr/bin/python3', '/usr/local/bin/python3'].find(path => exist
 
 function findObstacle(language: Language): string | null {
   // Its workers are started as those of go are, and a build takes longer than all the rest.
-  if (language === 'rust' && process.env.FNGW_ATTACK === undefined) return 'it runs with npm run attack'
+  if (language === 'rust' && process.env.FNGW_TEST_RUST_USERS === undefined)
+    return 'set FNGW_TEST_RUST_USERS to build it'
   if (language === 'go' || language === 'rust') return missingToolchain(language)
   return findProgram(language === 'ts' ? 'node' : language, { python: PYTHON }, PATH).problem
 }

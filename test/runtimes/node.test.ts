@@ -873,6 +873,13 @@ t.test('[runtimes/node.19] cancel aborts the signal, stops a stream and is confi
     worker.send(KIND.cancel, endless)
     await worker.wait(f => f.id === endless && f.kind === KIND.end && f.header.canceled === true)
     t.strictSame(parsed(await worker.call(byCase('state'))), ['finally'])
+    const large = worker.open(byCase('large'))
+    await worker.wait(f => f.id === large && f.kind === KIND.reply)
+    let sent = 0
+    while (sent < WINDOW_BYTES) sent += (await worker.wait(f => f.id === large && f.kind === KIND.chunk)).body.length
+    worker.send(KIND.cancel, large)
+    const end = await worker.wait(f => f.id === large)
+    t.match(end, { kind: KIND.end, header: { canceled: true } }, 'also a large body whose reader takes no more')
     worker.send(KIND.cancel, 4_000_000)
     worker.send(KIND.more, 4_000_000, { bytes: 5 })
     t.equal((await worker.call(byCase('string'))).text, '"text"', 'frames for unknown calls are ignored')
