@@ -80,8 +80,6 @@ const OWN_TEST_LINES = 60
 const WITHOUT_OWN_TEST = new Set(
   `
 lib/http/http-call.ts
-lib/runtime/call.ts
-lib/runtime/control-connection.ts
 lib/runtime/lua-threads.ts
 lib/runtime/lua-worker.ts
 lib/runtime/runtimes.ts

@@ -106,14 +106,14 @@ function readNumbers(piece) {
 
 /** Share of its lines in percent that the modules of a folder must have run by their own tests together. */
 const FLOORS = {
-  bin: 80,
+  bin: 84,
   lib: 85,
   'lib/assets': 90,
   'lib/config': 90,
   'lib/control': 85,
   'lib/core': 90,
-  'lib/dependencies': 88,
-  'lib/discovery': 88,
+  'lib/dependencies': 92,
+  'lib/discovery': 90,
   'lib/edge': 94,
   'lib/files': 90,
   'lib/http': 90,
