@@ -96,8 +96,7 @@ export class GoPackage {
   }
 
   #findSymbol(): string {
-    const wanted = this.#fn.policy.handler
-    const names = wanted === null ? ['handler', 'Handler'] : [wanted]
+    const { names } = this.#fn.callable
     const symbol = names.find(name => declarationOf(name).test(this.#entry.code))
     if (symbol !== undefined) return symbol
     const place = this.#place(this.#entry.name, 1)

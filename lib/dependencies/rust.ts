@@ -101,7 +101,7 @@ class RustBuild {
   }
 
   plan(toolchain: Toolchain): BuildPlan {
-    const symbol = this.#fn.policy.handler ?? 'handler'
+    const [symbol] = this.#fn.callable.names as [string]
     this.#checkSymbol(symbol)
     const { fnDir } = this.#fn
     const user = readOptional(join(fnDir, 'Cargo.toml'))

@@ -576,33 +576,36 @@ function boomLine(language: Language): number {
   )
 }
 
-t.test('[runtimes/conformance.2] a thrown error is its bare message, with file and line', async t => {
-  await each(t, {}, async (t, language) => {
-    const answer = await ask(language, 'throw')
-    const { error, detail } = toJson(answer.text) as { error: string; detail: Record<string, unknown> }
-    const file = `${language.label}/all/handler${language.extension}`
-    t.same([answer.status, error, detail.file, detail.line], [500, 'boom ü', file, boomLine(language)])
-    const stack = String(detail.stack)
-    t.match(stack, `handler${language.extension}`, 'with frames of the function')
-    t.notMatch(stack, /runtimes\/|node:|node_modules|\[C\]|lib\/python/, 'and no other ones')
-    t.ok(Buffer.byteLength(stack) <= 8 * 1024)
-    t.equal((await ask(language, 'echo')).status, 200, 'the next call is served')
-  })
-  const panics = 'a panic is made of its message'
-  const noText: Lacks = {
-    golang: panics,
-    rs: panics,
-    py: 'only exceptions can be raised',
-    pya: 'only exceptions can be raised',
-    php8: 'only Throwable can be thrown',
-  }
-  await each(t, noText, async (t, language) => {
-    t.equal(toError(await ask(language, 'throw-text')), 'just text')
-  })
-  await each(t, noText, async (t, language) => {
-    t.equal(toError(await ask(language, 'throw-object')), 'handler threw {"code":7}')
-  })
-})
+t.test(
+  '[runtimes/conformance.2, runtime/wire-protocol.14] a thrown error is its bare message, with file and line',
+  async t => {
+    await each(t, {}, async (t, language) => {
+      const answer = await ask(language, 'throw')
+      const { error, detail } = toJson(answer.text) as { error: string; detail: Record<string, unknown> }
+      const file = `${language.label}/all/handler${language.extension}`
+      t.same([answer.status, error, detail.file, detail.line], [500, 'boom ü', file, boomLine(language)])
+      const stack = String(detail.stack)
+      t.match(stack, `handler${language.extension}`, 'with frames of the function')
+      t.notMatch(stack, /runtimes\/|node:|node_modules|\[C\]|lib\/python/, 'and no other ones')
+      t.ok(Buffer.byteLength(stack) <= 8 * 1024)
+      t.equal((await ask(language, 'echo')).status, 200, 'the next call is served')
+    })
+    const panics = 'a panic is made of its message'
+    const noText: Lacks = {
+      golang: panics,
+      rs: panics,
+      py: 'only exceptions can be raised',
+      pya: 'only exceptions can be raised',
+      php8: 'only Throwable can be thrown',
+    }
+    await each(t, noText, async (t, language) => {
+      t.equal(toError(await ask(language, 'throw-text')), 'just text')
+    })
+    await each(t, noText, async (t, language) => {
+      t.equal(toError(await ask(language, 'throw-object')), 'handler threw {"code":7}')
+    })
+  },
+)
 
 t.test('[runtimes/conformance.3, discovery/callable.2] what cannot be loaded says where and why', async t => {
   const compiled: Lacks = { golang: 'compiled: see page runtimes/go', rs: 'compiled: see page runtimes/rust' }
