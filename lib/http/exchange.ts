@@ -108,12 +108,38 @@ export interface ExchangeResponder {
   onDisconnect(exchange: Exchange): void
 }
 
+/**
+ * What a client asked for. Host, path and address are what was received until the check has been through it; after that
+ * nothing of it changes, and a request that comes again shares it.
+ */
+export class Asked {
+  head: RequestHead
+  /** Canonical path. */
+  path: string
+  /** Path and query as the client wrote them: the target, without scheme and host. */
+  rawPath: string
+  /** What follows `?`, undecoded; empty when there is none. */
+  search = ''
+  /** Host that routes see; empty when there is none. */
+  host = ''
+  /** Address of the client, believed proxies taken off. */
+  ip: string
+
+  constructor(head: RequestHead, target: string, address: string) {
+    this.head = head
+    this.path = target
+    this.rawPath = target
+    this.ip = address
+  }
+}
+
+/** One request and how it is answered. */
 export class Exchange {
   readonly req: HttpRequest
   readonly res: HttpResponse
   readonly responder: ExchangeResponder
   readonly connection: ExchangeConnection
-  head: RequestHead
+  readonly asked: Readonly<Asked>
   readonly method: string
   /** Request target as the client wrote it. */
   readonly target: string
@@ -123,18 +149,8 @@ export class Exchange {
   /** True while the client waits for `100 Continue` before it sends the body. */
   expectsContinue: boolean
 
-  /** Canonical path, the raw target before it is checked; a step may change it, and the walk goes on with the new one. */
+  /** The path that is answered: the one that was asked for, unless a step has changed it, and the walk goes on with the new one. */
   path: string
-  /** Path and query as the client wrote them: the target, without scheme and host. */
-  rawPath: string
-  /** The path before any step. */
-  askedPath = ''
-  /** What follows `?`, undecoded; empty when there is none. */
-  search = ''
-  /** Host that routes see; empty when there is none. */
-  host = ''
-  /** Address of the client, believed proxies taken off. */
-  ip = ''
   /** Extra response headers, names and values in turn: go out with whatever is answered. */
   extraHeaders: string[] | null = null
 
@@ -176,7 +192,7 @@ export class Exchange {
     res: HttpResponse,
     connection: ExchangeConnection,
     responder: ExchangeResponder,
-    head: RequestHead,
+    asked: Readonly<Asked>,
     id: string,
     startedAt: number,
     expectsContinue: boolean,
@@ -184,16 +200,30 @@ export class Exchange {
     this.req = req
     this.res = res
     this.responder = responder
-    this.head = head
+    this.asked = asked
     this.id = id
     this.startedAt = startedAt
     this.expectsContinue = expectsContinue
     this.method = req.method ?? 'GET'
     this.target = req.url ?? '/'
-    this.path = this.target
-    this.rawPath = this.target
+    this.path = asked.path
     this.connection = connection
-    this.ip = connection.address
+  }
+
+  get head(): RequestHead {
+    return this.asked.head
+  }
+
+  get search(): string {
+    return this.asked.search
+  }
+
+  get host(): string {
+    return this.asked.host
+  }
+
+  get ip(): string {
+    return this.asked.ip
   }
 
   /** True when the message says that it has a body. */

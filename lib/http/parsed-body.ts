@@ -6,7 +6,7 @@
 import { IncomingMessage, ServerResponse } from 'node:http'
 import { isJsonType } from '../core/http-text.ts'
 import { headerOf, withHeaders } from '../invocation/forwarded-headers.ts'
-import type { Exchange } from './exchange.ts'
+import type { Asked, Exchange } from './exchange.ts'
 
 /** What parsers leave beside a request. */
 interface ParsedRequest {
@@ -44,14 +44,15 @@ function isWrapped(req: IncomingMessage | WrappedRequest): req is WrappedRequest
 /**
  * Gives an exchange the body that was read before it came here, and headers that are true of it: written anew or unpacked, it
  * has another length than what the client sent.
+ * @param asked - of the exchange, not checked yet
  */
-export function takeParsedBody(exchange: Exchange): void {
-  const { head } = exchange
+export function takeParsedBody(exchange: Exchange, asked: Asked): void {
+  const { head } = asked
   const bytes = toBodyBytes(exchange.req, headerOf(head.raw, 'content-type'))
   if (bytes === undefined) return
   exchange.parsedBody = bytes
   const length = String(bytes.length)
-  exchange.head = withHeaders(head, {
+  asked.head = withHeaders(head, {
     'content-length': length,
     'content-encoding': null,
     'transfer-encoding': null,

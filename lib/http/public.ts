@@ -18,17 +18,17 @@ import { toAllow } from '../core/http-text.ts'
 import { isReservedPath, METHODS } from '../core/identity.ts'
 import { TrustedProxies } from '../invocation/client-address.ts'
 import { toCallRest, toCallStart, toQueryJson } from '../invocation/event.ts'
-import { HeadReader } from '../invocation/forwarded-headers.ts'
+import { HeadReader, type RequestHead } from '../invocation/forwarded-headers.ts'
 import type { Invoker } from '../invocation/invoke.ts'
 import { checkPolicy } from '../invocation/policy.ts'
 import type { RequestIds } from '../invocation/request-ids.ts'
 import { unescapeCanonical } from '../router/path.ts'
 import type { RouteRefusal, RouteTable } from '../router/route-table.ts'
 import { needsOwnHead, toAdapterHead } from './adapter-head.ts'
-import { connectionOf } from './client-connection.ts'
+import { type ClientConnection, connectionOf } from './client-connection.ts'
 import { Cors } from './cors.ts'
 import type { DebugHeaders } from './debug-headers.ts'
-import { Exchange, type HttpRequest, type HttpResponse, type Step } from './exchange.ts'
+import { Asked, Exchange, type HttpRequest, type HttpResponse, type Step } from './exchange.ts'
 import { HttpCall } from './http-call.ts'
 import { RequestMemo } from './request-memo.ts'
 import { NearestRoutes } from './nearest-routes.ts'
@@ -98,15 +98,18 @@ export class PublicHandler {
     const head = this.#heads.read(req.rawHeaders, connection.lastHead)
     connection.note(head, req.url)
     const id = requestIds.take(head.requestId)
-    const exchange = new Exchange(req, res, connection, responder, head, id, clock.monotonic(), expectsContinue)
+    const memo = this.#recall(connection, req, head)
+    const asked = memo?.asked ?? new Asked(head, req.url ?? '/', connection.address)
+    const exchange = new Exchange(req, res, connection, responder, asked, id, clock.monotonic(), expectsContinue)
     connection.add(exchange)
     try {
-      if (req.readableEnded && exchange.hasBody) takeParsedBody(exchange)
-      if (connection.isRepeating && connection.memo?.recognize(exchange, this.#check)) {
-        this.#before(exchange, this.#options.catalog(), connection.memo, next, 0)
+      if (memo !== null) {
+        this.#before(exchange, this.#options.catalog(), memo, next, 0)
         return
       }
-      const refused = this.#check.check(exchange)
+      if (req.readableEnded && exchange.hasBody) takeParsedBody(exchange, asked)
+      const refused = this.#check.check(exchange, asked)
+      exchange.path = asked.path
       if (refused === null) {
         this.#walk(exchange, next)
       } else {
@@ -118,6 +121,12 @@ export class PublicHandler {
     } catch (error) {
       responder.sendError(exchange, toGatewayError(error))
     }
+  }
+
+  /** What became of this request when it came before; null when it is another one, or its body was read elsewhere. */
+  #recall({ isRepeating, memo }: ClientConnection, req: HttpRequest, head: RequestHead): RequestMemo | null {
+    if (!isRepeating || memo === null || req.readableEnded) return null
+    return memo.isSame(req, head, this.#check) ? memo : null
   }
 
   #walk(exchange: Exchange, next: (() => void) | null): void {
@@ -141,7 +150,6 @@ export class PublicHandler {
     from: number,
   ): void {
     const { before } = catalog
-    if (from === 0) exchange.askedPath = exchange.path
     for (let i = from; i < before.length; i++) {
       const outcome = before[i]!(exchange)
       if (outcome === false) continue
@@ -253,7 +261,7 @@ export class PublicHandler {
       call.header += rest
       // Where a step leads a request may change without the routes.
       const owner = connectionOf(exchange.req.socket)
-      if (owner.isRepeating && exchange.path === exchange.askedPath)
+      if (owner.isRepeating && exchange.path === exchange.asked.path)
         owner.memo = new RequestMemo(exchange, this.#check, fn, epoch, rest)
     }
     if (!hasBody) {
@@ -272,7 +280,7 @@ function readRest(exchange: Exchange, params: Readonly<Record<string, string>>, 
   return toCallRest({
     method: exchange.method,
     path: path.includes('%') ? unescapeCanonical(path) : path,
-    rawPath: exchange.rawPath,
+    rawPath: exchange.asked.rawPath,
     params,
     queryJson: exchange.search === '' ? '{}' : toQueryJson(exchange.search),
     headersJson,

@@ -6,22 +6,17 @@
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { RequestHead } from '../invocation/forwarded-headers.ts'
 import type { HeaderRest } from '../runtime/call.ts'
-import type { Exchange } from './exchange.ts'
+import type { Asked, Exchange, HttpRequest } from './exchange.ts'
 import type { RequestCheck } from './request-check.ts'
 
 export class RequestMemo implements HeaderRest {
-  readonly head: RequestHead
+  readonly asked: Readonly<Asked>
   /** The call header behind id and time. */
   readonly text: string
   readonly fn: FunctionVersion
   readonly route: string | null
   readonly #method: string
   readonly #target: string
-  readonly #path: string
-  readonly #rawPath: string
-  readonly #search: string
-  readonly #host: string
-  readonly #ip: string
   /** Another gateway on the same connection may believe other proxies. */
   readonly #check: RequestCheck
   /** Of the routes it was found in: those of another catalog may lead elsewhere. */
@@ -34,17 +29,12 @@ export class RequestMemo implements HeaderRest {
    * @param epoch - of the routes
    */
   constructor(exchange: Exchange, check: RequestCheck, fn: FunctionVersion, epoch: object, text: string) {
-    this.head = exchange.head
+    this.asked = exchange.asked
     this.text = text
     this.fn = fn
     this.route = exchange.route
     this.#method = exchange.method
     this.#target = exchange.target
-    this.#path = exchange.path
-    this.#rawPath = exchange.rawPath
-    this.#search = exchange.search
-    this.#host = exchange.host
-    this.#ip = exchange.ip
     this.#check = check
     this.#epoch = epoch
   }
@@ -55,24 +45,22 @@ export class RequestMemo implements HeaderRest {
   }
 
   /**
-   * Gives an exchange of the same connection what the check would, when its request is the same.
-   * @returns false when it is not
+   * True when a request of the same connection asks for the same, so that the check would find the same.
+   * @param head - as received: one that was replaced since is of its own request only
    */
-  recognize(exchange: Exchange, check: RequestCheck): boolean {
-    if (this.head !== exchange.head || this.#target !== exchange.target || this.#method !== exchange.method)
-      return false
-    // Of the older version other rules hold.
-    if (exchange.req.httpVersion !== '1.1' || this.#check !== check) return false
-    exchange.path = this.#path
-    exchange.rawPath = this.#rawPath
-    exchange.search = this.#search
-    exchange.host = this.#host
-    exchange.ip = this.#ip
-    return true
+  isSame(req: HttpRequest, head: RequestHead, check: RequestCheck): boolean {
+    return (
+      this.asked.head === head &&
+      this.#target === req.url &&
+      this.#method === req.method &&
+      // Of the older version other rules hold.
+      req.httpVersion === '1.1' &&
+      this.#check === check
+    )
   }
 
   /** True when the exchange goes to the same function by the same route: no step has changed its path meanwhile. */
   leads(exchange: Exchange, epoch: object): boolean {
-    return this.#epoch === epoch && exchange.path === this.#path
+    return this.#epoch === epoch && exchange.path === this.asked.path
   }
 }

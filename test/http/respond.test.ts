@@ -1,7 +1,7 @@
 import { EventEmitter } from 'node:events'
 import t from 'tap'
 import { GatewayError } from '../../lib/core/errors.ts'
-import { Exchange, type ExchangeConnection, type HttpResponse } from '../../lib/http/exchange.ts'
+import { Asked, Exchange, type ExchangeConnection, type HttpResponse } from '../../lib/http/exchange.ts'
 import { refuseRequest, rejectConnection, Responder } from '../../lib/http/respond.ts'
 import { HttpServer } from '../../lib/http/server.ts'
 import { HeadReader } from '../../lib/invocation/forwarded-headers.ts'
@@ -265,8 +265,8 @@ function makeExchange({ method = 'GET', headers = [], complete = true, expectsCo
     removed: [],
     remove: one => connection.removed.push(one),
   }
-  const head = new HeadReader().read(headers)
-  const exchange = new Exchange(req, res, connection, responder, head, 'id-1', 0, expectsContinue)
+  const asked = new Asked(new HeadReader().read(headers), '/a', connection.address)
+  const exchange = new Exchange(req, res, connection, responder, asked, 'id-1', 0, expectsContinue)
   connection.latest = exchange
   return { clock, finished, lifecycle, responder, timeouts, req, res, connection, exchange }
 }
