@@ -1,7 +1,8 @@
 import t from 'tap'
-import { toRecords } from '../../lib/router/route-records.ts'
+import { toDocumentedRoutes, toRecords } from '../../lib/router/route-records.ts'
 import { buildRouteTable } from '../../lib/router/route-builder.ts'
 import { makeClaim } from '../helpers/claims.ts'
+import { makeFn } from '../helpers/fn.ts'
 
 t.test('[router/route-table.19] owners with the methods they own, in text order', async t => {
   const claims = [
@@ -53,3 +54,28 @@ t.test('[router/route-table.19] owners with the methods they own, in text order'
   )
   t.equal(warnings.length, 4)
 })
+
+t.test(
+  '[router/route-table.19, http/openapi.1] the routes of the document, without addresses and disputed methods',
+  async t => {
+    const claims = [
+      makeClaim('GET /b', { fn: 'b' }),
+      makeClaim('GET,POST /a/:id', { fn: 'one' }),
+      makeClaim('GET /a/:id', { fn: 'two' }),
+      makeClaim('PUT /a/:name', { fn: 'put' }),
+      makeClaim('GET /b', { fn: 'lost', source: 'config' }),
+    ]
+    const functions = [makeFn({ name: 'b', version: 'v1' })]
+    const documented = toDocumentedRoutes(buildRouteTable(claims, { functions, forceUrl: false }))
+    t.same(
+      documented.map(({ pattern, owners }) => [
+        pattern,
+        owners.map(({ fn, methods }) => `${fn.name} ${methods.join()}`).sort(),
+      ]),
+      [
+        ['/a/:id', ['one POST', 'put PUT']],
+        ['/b', ['b GET']],
+      ],
+    )
+  },
+)

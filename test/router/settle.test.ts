@@ -67,3 +67,82 @@ t.test('[router/route-table.6] a thousand equal claims do not take the square of
   for (let owner = settlement.owners[0] ?? null; owner !== null; owner = owner.next)
     if (owner.rivals.length !== 1) t.fail()
 })
+
+t.test(
+  '[router/route-table.3, router/route-table.4, router/route-table.5, router/route-table.7] the stronger claim has the route',
+  async t => {
+    const claims = {
+      file: entryOf(makeClaim('GET /x', { fn: 'file' })),
+      manifest: entryOf(makeClaim('GET /x', { fn: 'manifest', source: 'manifest' })),
+      config: entryOf(makeClaim('GET /x', { fn: 'config', source: 'config' })),
+      forced: entryOf(makeClaim('GET /x', { fn: 'forced', source: 'config', forced: true })),
+      rival: entryOf(makeClaim('GET /x', { fn: 'rival' })),
+    }
+    const ownerOf = (...names: (keyof typeof claims)[]) => {
+      const { owners, losses, conflicts } = settle(names.map(name => claims[name]))
+      const lost = losses.map(({ entry, winner }) => `${nameOf(entry)} to ${nameOf(winner)}`)
+      return [owners[0] && nameOf(owners[0].entry), lost, conflicts.length]
+    }
+    t.same(ownerOf('config', 'file'), ['file', ['config to file'], 0])
+    t.same(ownerOf('file', 'manifest'), ['manifest', ['file to manifest'], 0])
+    t.same(ownerOf('forced', 'manifest', 'file'), ['forced', ['manifest to forced', 'file to forced'], 0])
+    t.same(
+      ownerOf('file', 'rival', 'manifest'),
+      ['manifest', ['file to manifest', 'rival to manifest'], 0],
+      'no dispute is left',
+    )
+    t.equal(ownerOf('file', 'rival')[2], 1)
+  },
+)
+
+t.test('[router/route-table.8] claims of one function are one', async t => {
+  const two = [
+    entryOf(makeClaim('GET,PUT /x', { fn: 'a' })),
+    entryOf(makeClaim('GET /x', { fn: 'a', source: 'config' })),
+  ]
+  const { owners, losses, conflicts } = settle(two)
+  t.same([losses, conflicts], [[], []])
+  t.equal(owners[0]?.entry, two[0])
+  t.equal(owners[0]?.next, null)
+})
+
+t.test('[router/route-table.11] a listed route of a version is barred from a URL that is there', async t => {
+  const version = entryOf(makeClaim('POST /x', { fn: 'v', version: 'v1', source: 'config' }))
+  const get = entryOf(makeClaim('GET /x', { fn: 'get' }))
+  const barred = settle([version, get])
+  t.equal(barred.barred.get(version), get, 'whatever the methods')
+  t.equal(barred.owners[1], null)
+  t.match(
+    barred.losses.map(({ entry, winner, methods }) => [nameOf(entry), nameOf(winner), methods]),
+    [['v', 'get', ['POST']]],
+  )
+  const elsewhere = entryOf(makeClaim('GET /x', { fn: 'other', hosts: ['a.test'] }))
+  const own = entryOf(makeClaim('POST /x', { fn: 'v', version: 'v1', source: 'config', hosts: ['b.test'] }))
+  const free = settle([own, elsewhere])
+  t.equal(free.barred.size, 0, 'for other hosts it is free')
+  t.equal(free.owners[1]?.entry, own)
+  t.equal(settle([version]).owners[1]?.entry, version)
+  const address = { ...version, isAddress: true }
+  t.equal(settle([address, get]).barred.size, 0, 'an address is its own')
+})
+
+t.test(
+  '[router/route-table.2, router/route-table.17] hosts share a method, and what is covered is not asked',
+  async t => {
+    const everywhere = entryOf(makeClaim('GET /x', { fn: 'all', source: 'config' }))
+    const some = entryOf(makeClaim('GET /x', { fn: 'some', hosts: ['a.test'] }))
+    const { owners, losses } = settle([everywhere, some])
+    const chain = []
+    for (let owner = owners[0] ?? null; owner !== null; owner = owner.next)
+      chain.push([nameOf(owner.entry), owner.hosts?.length ?? 0])
+    t.same(chain, [
+      ['some', 1],
+      ['all', 0],
+    ])
+    t.equal(losses.length, 1, 'for a.test')
+    const covered = settle([entryOf(makeClaim('GET /x', { fn: 'c', source: 'config', hosts: ['a.test'] })), some])
+    t.equal(covered.owners[0]?.next, null)
+    const params = settle([entryOf(makeClaim('GET /x/:id', { fn: 'p' }))])
+    t.same([params.owners[0]?.names, owners[0]?.names], [['id'], null])
+  },
+)
