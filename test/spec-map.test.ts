@@ -80,10 +80,8 @@ const OWN_TEST_LINES = 60
 const WITHOUT_OWN_TEST = new Set(
   `
 lib/http/http-call.ts
-lib/runtime/lua-threads.ts
 lib/runtime/lua-worker.ts
 lib/runtime/runtimes.ts
-lib/runtime/socket-set.ts
 lib/runtime/worker.ts
 `
     .trim()
