@@ -185,6 +185,7 @@ export class Runtimes {
     const env = toFunctionHostEnv(this.#options.hostEnv)
     env.FNGW_RUNTIME = name
     env.FNGW_WORKER_MEMORY_MB = String(this.#options.settings.workerMemoryMb)
+    if (this.#users !== null) env.FNGW_ISOLATION = 'user'
     if (name === 'node') env.FNGW_STYLES = this.#listNodeStyles()
     return env
   }

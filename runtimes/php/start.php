@@ -39,8 +39,10 @@ function startAgain(System $system, array $arguments): void
         $saved = $system->saveStandard();
         \putenv("FNGW_PHP_STARTED=$saved");
         $disabled = \trim(\ini_get('disable_functions') . ',error_log', ',');
+        // The code cache is memory that all workers share: none for functions that must not reach each other.
+        $cache = \getenv('FNGW_ISOLATION') === 'user' ? ['-d', 'opcache.enable=0'] : [];
         \pcntl_exec(\PHP_BINARY, [
-            '-d', "disable_functions=$disabled", '-d', 'opcache.revalidate_freq=0', '-d', 'memory_limit=-1', ...$arguments,
+            '-d', "disable_functions=$disabled", '-d', 'opcache.revalidate_freq=0', '-d', 'memory_limit=-1', ...$cache, ...$arguments,
         ]);
     }
     $system->restoreStandard($saved);

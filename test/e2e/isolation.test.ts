@@ -241,6 +241,8 @@ t.test(
     for (const language of LANGUAGES) pids.set(language, await pidOf(gateway, language))
     const daemons = childrenOf(process.pid).filter(pid => /daemon\.(?:mjs|py|php)/.test(commandOf(pid)))
     t.ok(daemons.length >= 1)
+    for (const pid of daemons.filter(pid => commandOf(pid).includes('daemon.php')))
+      t.match(commandOf(pid), 'opcache.enable=0', 'no memory for code that workers share')
     for (const language of LANGUAGES) {
       const others = LANGUAGES.filter(other => other !== language)
       const targets = [process.pid, ...daemons, ...others.map(other => pids.get(other)!)]
