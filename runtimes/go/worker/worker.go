@@ -16,25 +16,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
-	"unsafe"
 )
-
-// Handler lists the accepted signatures.
-type Handler interface {
-	func(map[string]any) map[string]any |
-		func(map[string]any) (map[string]any, error) |
-		func(map[string]any) any |
-		func(map[string]any) (any, error) |
-		func(any) any |
-		func(any) (any, error) |
-		func(context.Context, map[string]any) map[string]any |
-		func(context.Context, map[string]any) (map[string]any, error) |
-		func(context.Context, map[string]any) any |
-		func(context.Context, map[string]any) (any, error)
-}
-
-// What a reply's header needs beside status and headers, at most.
-const headMarginBytes = 64
 
 // Where a recursion without end is stopped; the language's own limit is all of a machine's memory.
 const maxStackBytesOfCall = 64 * mib
@@ -46,35 +28,6 @@ const (
 	slowCall       = time.Millisecond
 	callsOfAverage = 16
 )
-
-type invoke func(context.Context, map[string]any) (any, error)
-
-// toInvoke also tells whether the handler looks at its context: one is only made for those that do.
-func toInvoke(handler any) (made invoke, wantsContext bool) {
-	switch handler := handler.(type) {
-	case func(map[string]any) map[string]any:
-		return func(_ context.Context, event map[string]any) (any, error) { return handler(event), nil }, false
-	case func(map[string]any) (map[string]any, error):
-		return func(_ context.Context, event map[string]any) (any, error) { return handler(event) }, false
-	case func(map[string]any) any:
-		return func(_ context.Context, event map[string]any) (any, error) { return handler(event), nil }, false
-	case func(map[string]any) (any, error):
-		return func(_ context.Context, event map[string]any) (any, error) { return handler(event) }, false
-	case func(any) any:
-		return func(_ context.Context, event map[string]any) (any, error) { return handler(event), nil }, false
-	case func(any) (any, error):
-		return func(_ context.Context, event map[string]any) (any, error) { return handler(event) }, false
-	case func(context.Context, map[string]any) map[string]any:
-		return func(ctx context.Context, event map[string]any) (any, error) { return handler(ctx, event), nil }, true
-	case func(context.Context, map[string]any) (map[string]any, error):
-		return func(ctx context.Context, event map[string]any) (any, error) { return handler(ctx, event) }, true
-	case func(context.Context, map[string]any) any:
-		return func(ctx context.Context, event map[string]any) (any, error) { return handler(ctx, event), nil }, true
-	case func(context.Context, map[string]any) (any, error):
-		return func(ctx context.Context, event map[string]any) (any, error) { return handler(ctx, event) }, true
-	}
-	return nil, false
-}
 
 type worker struct {
 	function
@@ -206,91 +159,12 @@ func (w *worker) take(next frame) string {
 	return ""
 }
 
-// call is one call from its frame to its answer.
-type call struct {
-	id     uint32
-	worker *worker
-	// What its frame brought.
-	fields    map[string]any
-	body      []byte
-	startedAt time.Time
-	// nil unless the handler takes one.
-	ctx           context.Context
-	cancelContext context.CancelFunc
-
-	// Of capture, under its lock: of the call's goroutines, and what they wrote to stdout and stderr.
-	label  unsafe.Pointer
-	output [2]callOutput
-
-	mu       sync.Mutex
-	changed  sync.Cond
-	credit   int
-	canceled bool
-}
-
 // runCalls runs a call and then those it is given, in one goroutine: its stack has grown to what they need.
 func (w *worker) runCalls(first *call) {
 	for next := first; next != nil; next = <-w.idle {
 		next.run(next.fields, next.body)
 		unlabelGoroutine()
 	}
-}
-
-func (c *call) run(fields map[string]any, body []byte) {
-	defer c.worker.running.Done()
-	returned := false
-	defer func() {
-		if returned {
-			return
-		}
-		// Neither a panic nor runtime.Goexit of one call ends the process under the others.
-		failed := failure{code: "exception", message: "handler ended its goroutine"}
-		if reason := recover(); reason != nil {
-			failed = c.worker.describePanic(reason)
-		}
-		c.finish(kindError, failed.toJSON(), nil)
-	}()
-	c.startedAt = time.Now()
-	c.worker.capture.own(c)
-	value, err := c.worker.invoke(c.ctx, c.worker.toEvent(fields, body))
-	var made answer
-	if err == nil {
-		made, err = toAnswer(value)
-	}
-	if err == nil && len(made.head) > maxReplyHeadBytes-headMarginBytes {
-		err = contractError("status and headers take " + strconv.Itoa(len(made.head)) + " bytes, above 512 KiB")
-	}
-	returned = true
-	if err != nil {
-		failed := failure{code: "exception", message: toMessage(err)}
-		if broken, isBroken := err.(contractError); isBroken {
-			failed = failure{code: "contract", message: string(broken)}
-		}
-		c.finish(kindError, failed.toJSON(), nil)
-	} else if len(made.body) <= maxReplyBodyBytes {
-		c.finish(kindReply, made.head+"}", made.body)
-	} else {
-		c.stream(made)
-	}
-}
-
-// finish sends the call's last frame, after all of its output.
-func (c *call) finish(kind byte, header string, body []byte) {
-	w := c.worker
-	w.learn(time.Since(c.startedAt))
-	w.capture.end(c)
-	w.mu.Lock()
-	delete(w.calls, c.id)
-	w.mu.Unlock()
-	c.mu.Lock()
-	if c.canceled {
-		kind, header, body = kindEnd, `{"canceled":true}`, nil
-	}
-	c.mu.Unlock()
-	if c.cancelContext != nil {
-		c.cancelContext()
-	}
-	w.writer.send(kind, c.id, header, body)
 }
 
 // learn keeps the average of what calls take: while they are quick, answers may wait for each other.
@@ -302,56 +176,4 @@ func (w *worker) learn(took time.Duration) {
 	average += (int64(took) - average) / callsOfAverage
 	w.average.Store(average)
 	w.writer.isPatient.Store(average < int64(quickCall))
-}
-
-// stream sends a large body in pieces, as far as the gateway grants them.
-func (c *call) stream(made answer) {
-	head := made.head + `,"stream":true,"length":` + strconv.Itoa(len(made.body)) + "}"
-	c.worker.writer.send(kindReply, c.id, head, nil)
-	for rest := made.body; len(rest) > 0; {
-		size := c.takeCredit(len(rest))
-		if size == 0 {
-			break
-		}
-		c.worker.writer.send(kindChunk, c.id, "", rest[:size])
-		rest = rest[size:]
-	}
-	c.finish(kindEnd, "", nil)
-}
-
-// takeCredit waits for bytes that may be sent; 0 when nobody wants them any more.
-func (c *call) takeCredit(wanted int) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for c.credit == 0 && !c.canceled {
-		c.changed.Wait()
-	}
-	if c.canceled {
-		return 0
-	}
-	if wanted > c.credit {
-		wanted = c.credit
-	}
-	c.credit -= wanted
-	return wanted
-}
-
-func (c *call) grant(bytes int) {
-	c.mu.Lock()
-	c.credit += bytes
-	if c.credit > streamWindowBytes {
-		c.credit = streamWindowBytes
-	}
-	c.mu.Unlock()
-	c.changed.Signal()
-}
-
-func (c *call) cancel() {
-	c.mu.Lock()
-	c.canceled = true
-	c.mu.Unlock()
-	c.changed.Signal()
-	if c.cancelContext != nil {
-		c.cancelContext()
-	}
 }
