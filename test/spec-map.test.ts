@@ -79,10 +79,8 @@ const OWN_TEST_LINES = 60
 /** Modules that still lean on another one's test; this list may only get shorter. */
 const WITHOUT_OWN_TEST = new Set(
   `
-lib/http/http-call.ts
 lib/runtime/lua-worker.ts
 lib/runtime/runtimes.ts
-lib/runtime/worker.ts
 `
     .trim()
     .split('\n'),
