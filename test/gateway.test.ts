@@ -288,6 +288,8 @@ t.test('[gateway.9, gateway.10] the process ends by itself after close, and kill
     const child = spawn(process.execPath, ['--import', import.meta.resolve('tsx'), script, root, mode], {
       stdio: ['ignore', 'pipe', 'inherit'],
     })
+    // Asked for at once: on a busy machine its end may be told before its last words.
+    const exited = new Promise(done => child.once('exit', done))
     const lines: string[] = []
     const reader = createInterface({ input: child.stdout })
     await new Promise<void>(done => {
@@ -300,7 +302,7 @@ t.test('[gateway.9, gateway.10] the process ends by itself after close, and kill
     const group = JSON.parse(lines[0] ?? '[]') as number[]
     t.ok(group.length >= 2, `${group.length} runtime processes were seen`)
     if (mode === 'stay') child.kill('SIGKILL')
-    const code = await new Promise(done => child.once('exit', done))
+    const code = await exited
     if (mode === 'close') t.equal(code, 0)
     // The daemons end when their standard input does; that takes a moment, and no notice of it reaches a third process.
     for (let tries = 0; group.some(isAlive) && tries < 500; tries++) await new Promise(done => setTimeout(done, 10))
