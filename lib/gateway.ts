@@ -19,7 +19,7 @@ import { type Clock, systemClock } from './core/clock.ts'
 import { GatewayError, type Warning } from './core/errors.ts'
 import { keepTickShape } from './core/tick-shape.ts'
 import { toFunctionPath } from './core/versions.ts'
-import { type Builds, createBuilds } from './dependencies/resolve.ts'
+import type { Builds } from './dependencies/resolve.ts'
 import { SharedPacks } from './dependencies/shared-packs.ts'
 import { LoadedFiles } from './discovery/loaded-files.ts'
 import { watchEnvFiles } from './discovery/env-watcher.ts'
@@ -42,7 +42,6 @@ import { unwrap } from './http/parsed-body.ts'
 import type { PublicHandler } from './http/public.ts'
 import { refuseRequest } from './http/respond.ts'
 import { Admission } from './invocation/admission.ts'
-import { toStaticContext } from './invocation/event.ts'
 import { type InternalRequest, type InternalResult, invokeInternal } from './invocation/internal-call.ts'
 import { Invoker } from './invocation/invoke.ts'
 import { RequestIds } from './invocation/request-ids.ts'
@@ -50,9 +49,8 @@ import type { EventName, Listener } from './observe/events.ts'
 import { Journal } from './observe/journal.ts'
 import { type GatewayListening, Listeners } from './listeners.ts'
 import { type Changed, Reloader } from './reloader.ts'
-import { findProgram } from './runtime/binaries.ts'
-import { runtimeFile } from './runtime/package-files.ts'
-import { Runtimes } from './runtime/runtimes.ts'
+import { createRuntimeParts } from './runtime-parts.ts'
+import type { Runtimes } from './runtime/runtimes.ts'
 import { KeepWarm } from './scheduler/keep-warm.ts'
 import { ping } from './scheduler/ping.ts'
 
@@ -141,8 +139,15 @@ class FunctionGateway implements Gateway {
     this.#admission = new Admission(clock)
     this.#packs = new SharedPacks(settings.functionsRoot)
     this.#loaded = settings.hotReload ? new LoadedFiles(settings.functionsRoot) : null
-    this.#builds = this.#createBuilds()
-    this.#runtimes = this.#createRuntimes()
+    const parts = createRuntimeParts({
+      ...host,
+      settings,
+      journal: this.#journal,
+      packs: this.#packs,
+      loaded: this.#loaded,
+    })
+    this.#builds = parts.builds
+    this.#runtimes = parts.runtimes
     this.#edge = new EdgeProxy({ clock, listening: () => this.#listeners.all })
     this.#invoker = new Invoker({
       clock,
@@ -182,45 +187,6 @@ class FunctionGateway implements Gateway {
     })
     this.#loader = this.#createLoader()
     this.#reloader = this.#createReloader()
-  }
-
-  #createBuilds(): Builds {
-    const { clock, hostEnv } = this.#host
-    const { functionsRoot, binaries, production, depsWaitMs } = this.settings
-    const { goBuildTimeoutSeconds, rustBuildTimeoutSeconds } = this.settings
-    return createBuilds({
-      clock,
-      functionsRoot,
-      goBuildTimeoutSeconds,
-      rustBuildTimeoutSeconds,
-      // In development a build that takes long is waited for; in production clients are many, and have limits of their own.
-      waitMs: production ? depsWaitMs : null,
-      hostEnv,
-      workerFolder: runtime => runtimeFile(`${runtime}/worker`),
-      findProgram: runtime => findProgram(runtime, binaries, hostEnv.PATH ?? ''),
-      onBegin: fn => this.#journal.buildBegan(fn),
-      onEnd: fn => this.#journal.buildEnded(fn),
-      onBuilt: (fn, durationMs) => this.#journal.log('info', `built ${fn.key} in ${(durationMs / 1000).toFixed(1)} s`),
-      onFailure: (fn, error) => this.#journal.failure(fn, error),
-    })
-  }
-
-  #createRuntimes(): Runtimes {
-    const { clock, hostEnv, inspect } = this.#host
-    return new Runtimes({
-      settings: this.settings,
-      clock,
-      hostEnv,
-      inspect,
-      preparerOf: name => (name === 'go' || name === 'rust' ? this.#builds : null),
-      toContext: fn => toStaticContext(fn),
-      toPackDirs: fn => this.#packs.dirsOf(fn),
-      onLog: (fn, stream, text) => this.#journal.output(fn, stream, text),
-      ...(this.#loaded && { onFiles: (fn, files) => this.#loaded?.report(fn, files) }),
-      onFailure: (fn, error) => this.#journal.failure(fn, error),
-      onEvent: ({ kind, runtime, index, text }) =>
-        this.#journal.log(kind === 'up' ? 'debug' : 'warn', `${runtime} daemon ${index}: ${text}`),
-    })
   }
 
   #createLoader(): CatalogLoader {

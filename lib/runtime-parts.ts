@@ -1,0 +1,69 @@
+/** The runtimes of a gateway and the builds that two of them need, telling its journal. Owner: §1, §2.16. */
+
+import type { Settings } from './config/settings.ts'
+import type { Clock } from './core/clock.ts'
+import { type Builds, createBuilds } from './dependencies/resolve.ts'
+import type { SharedPacks } from './dependencies/shared-packs.ts'
+import type { LoadedFiles } from './discovery/loaded-files.ts'
+import { toStaticContext } from './invocation/event.ts'
+import type { Journal } from './observe/journal.ts'
+import { findProgram } from './runtime/binaries.ts'
+import { runtimeFile } from './runtime/package-files.ts'
+import { Runtimes } from './runtime/runtimes.ts'
+
+export interface RuntimePartsOptions {
+  settings: Settings
+  clock: Clock
+  /** Environment of this process. */
+  hostEnv: Readonly<Record<string, string | undefined>>
+  /** True starts nothing. */
+  inspect: boolean
+  journal: Journal
+  packs: SharedPacks
+  /** null where nobody edits the files. */
+  loaded: LoadedFiles | null
+}
+
+export function createRuntimeParts(options: RuntimePartsOptions): { builds: Builds; runtimes: Runtimes } {
+  const builds = createJournalledBuilds(options)
+  return { builds, runtimes: createJournalledRuntimes(options, builds) }
+}
+
+function createJournalledBuilds({ settings, clock, hostEnv, journal }: RuntimePartsOptions): Builds {
+  const { functionsRoot, binaries, production, depsWaitMs, goBuildTimeoutSeconds, rustBuildTimeoutSeconds } = settings
+  return createBuilds({
+    clock,
+    functionsRoot,
+    goBuildTimeoutSeconds,
+    rustBuildTimeoutSeconds,
+    // In development a build that takes long is waited for; in production clients are many, and have limits of their own.
+    waitMs: production ? depsWaitMs : null,
+    hostEnv,
+    workerFolder: runtime => runtimeFile(`${runtime}/worker`),
+    findProgram: runtime => findProgram(runtime, binaries, hostEnv.PATH ?? ''),
+    onBegin: fn => journal.buildBegan(fn),
+    onEnd: fn => journal.buildEnded(fn),
+    onBuilt: (fn, durationMs) => journal.log('info', `built ${fn.key} in ${(durationMs / 1000).toFixed(1)} s`),
+    onFailure: (fn, error) => journal.failure(fn, error),
+  })
+}
+
+function createJournalledRuntimes(
+  { settings, clock, hostEnv, inspect, journal, packs, loaded }: RuntimePartsOptions,
+  builds: Builds,
+): Runtimes {
+  return new Runtimes({
+    settings,
+    clock,
+    hostEnv,
+    inspect,
+    preparerOf: name => (name === 'go' || name === 'rust' ? builds : null),
+    toContext: fn => toStaticContext(fn),
+    toPackDirs: fn => packs.dirsOf(fn),
+    onLog: (fn, stream, text) => journal.output(fn, stream, text),
+    ...(loaded && { onFiles: (fn, files) => loaded.report(fn, files) }),
+    onFailure: (fn, error) => journal.failure(fn, error),
+    onEvent: ({ kind, runtime, index, text }) =>
+      journal.log(kind === 'up' ? 'debug' : 'warn', `${runtime} daemon ${index}: ${text}`),
+  })
+}
