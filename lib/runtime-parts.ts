@@ -11,7 +11,7 @@ import { findProgram } from './runtime/binaries.ts'
 import { runtimeFile } from './runtime/package-files.ts'
 import { Runtimes } from './runtime/runtimes.ts'
 
-export interface RuntimePartsOptions {
+interface RuntimePartsOptions {
   settings: Settings
   clock: Clock
   /** Environment of this process. */
