@@ -394,6 +394,7 @@ export class CompiledWorkers {
 
   async protocol(t: Test): Promise<void> {
     const { id, uri, pid } = await this.#daemon.startWorker(this.#start)
+    t.equal(statSync(uri.replace('unix:', '')).mode & 0o777, 0o600, 'the socket is its owner’s alone')
     for (const [kind, header, byte] of [
       [KIND.call, {}, 1],
       [KIND.hello, { role: 'control' }, 1],
