@@ -987,7 +987,8 @@ t.test('[runtime/lua-runtime.31] all threads together hold no more than their li
     // Each holds 20 MB, then 40: less than one may, and together more than all may.
     const answers = await Promise.all(hogs.map(name => site.call(name)))
     for (const { error } of answers) if (error !== null) told.push(error.message)
-    t.ok(site.runtime.heldMb < 128 + 20, `${site.runtime.heldMb} MB are held`)
+    // What a thread held is given back when it has ended, a moment after its call was told.
+    await until(() => site.runtime.heldMb <= 128, 'no more is held than all may')
     t.equal((await site.call('small')).body.toString(), String(round + 2), 'the same thread serves on')
   }
   t.ok(told.length >= 1)
