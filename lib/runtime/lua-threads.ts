@@ -13,6 +13,13 @@ const KIB_PER_MIB = 1024
 const [TOTAL, THREADS, LIMIT, MEMORY_ITEMS] = [0, 1, 2, 3]
 const [OWN_KIB, PROGRESS_ITEMS] = [1, 2]
 
+/** The worker that a thread serves. */
+interface ThreadUser {
+  /** True while it has no open call. */
+  readonly isIdle: boolean
+  stop(): void
+}
+
 interface StartedThread {
   thread: Thread
   /**
@@ -28,6 +35,8 @@ export class LuaThreads {
   #spare: StartedThread | null = null
   /** Every thread that has not ended, the spare one included. */
   readonly #live = new Set<Thread>()
+  /** Who serves a function with a thread, and what that thread says of itself. */
+  readonly #users = new Map<Thread, { user: ThreadUser; progress: Int32Array }>()
   #isClosed = false
 
   /** What all threads hold together, as page runtime/lua-runtime draws it: KiB held, threads, KiB allowed. */
@@ -61,10 +70,28 @@ export class LuaThreads {
   }
 
   /** A thread for one function: the spare one when there is one. */
-  take(): StartedThread {
+  take(user: ThreadUser): StartedThread {
     const started = this.#spare ?? this.#start()
     this.#spare = null
+    this.#users.set(started.thread, { user, progress: started.progress })
     return started
+  }
+
+  /**
+   * Ends threads that hold much and do nothing while all together hold too much, the largest first: one that runs looks at
+   * its memory itself, one that waits does not.
+   */
+  relieve(): void {
+    let excess = Atomics.load(this.#memory, TOTAL) - this.#memory[LIMIT]!
+    if (excess <= 0) return
+    const share = this.#memory[LIMIT]! / Math.max(1, this.#memory[THREADS]!)
+    const idle = [...this.#users.values()].filter(({ user }) => user.isIdle)
+    const held = idle.map(({ user, progress }) => ({ user, kib: Atomics.load(progress, OWN_KIB) }))
+    for (const { user, kib } of held.sort((a, b) => b.kib - a.kib)) {
+      if (excess <= 0 || kib <= share) return
+      user.stop()
+      excess -= kib
+    }
   }
 
   /** Resolves when no thread is left. */
@@ -105,6 +132,7 @@ export class LuaThreads {
     thread.on('error', () => this.#dropSpare(thread))
     thread.once('exit', () => {
       this.#live.delete(thread)
+      this.#users.delete(thread)
       Atomics.sub(this.#memory, THREADS, 1)
       Atomics.sub(this.#memory, TOTAL, Atomics.exchange(new Int32Array(progress), OWN_KIB, 0))
       this.#dropSpare(thread)

@@ -16,6 +16,7 @@ const OUT_OF_MEMORY = 'ERR_WORKER_OUT_OF_MEMORY'
 
 export class LuaThread extends Worker {
   readonly #thread: Thread
+  readonly #threads: LuaThreads
   readonly #progress: Int32Array
   readonly #onLoaded: () => void
   #start: string | undefined
@@ -35,7 +36,8 @@ export class LuaThread extends Worker {
     super(set)
     this.#start = startHeader
     this.#onLoaded = onLoaded
-    const { thread, progress } = threads.take()
+    this.#threads = threads
+    const { thread, progress } = threads.take(this)
     this.#thread = thread
     this.#progress = progress
     thread.on('message', (message: unknown[]) => this.#read(message))
@@ -43,6 +45,10 @@ export class LuaThread extends Worker {
     thread.once('exit', () => this.#handleExit())
     this.#loadTimer = set.clock.setTimeout(() => this.#handleSlowLoad(), WORKER_READY_TIMEOUT_MS)
     this.#flushSoon()
+  }
+
+  get isIdle(): boolean {
+    return this.inflight.size === 0 && this.state === 'ready'
   }
 
   protected override sendCall(call: RuntimeCall): void {
@@ -91,6 +97,7 @@ export class LuaThread extends Worker {
     for (let i = 0; i < message.length; i += 4) {
       this.#handleMessage(message[i] as string, message[i + 1] as number, message[i + 2] as string, message[i + 3])
     }
+    this.#threads.relieve()
   }
 
   #handleMessage(kind: string, id: number, text: string, body: unknown): void {
