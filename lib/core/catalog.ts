@@ -104,12 +104,10 @@ export interface Policy {
   exampleContentType: string | null
 }
 
-/** Which symbol of a handler file is called, and how (§2.4). Goes to the worker as it is. */
+/** Which symbol of a handler file is called (§2.4). Goes to the worker as it is. */
 export interface Callable {
   /** Symbols to look for, first found wins. */
   readonly names: readonly string[]
-  /** How route params reach the callable beside `event.params`. */
-  readonly injection: 'keyword-arguments' | 'second-argument' | 'event-only'
 }
 
 /** A value of `fn.env.json` (§2.14). */

@@ -6,12 +6,13 @@ import type { RuntimeName } from '../core/identity.ts'
 
 /** Of a function that names none. */
 const DEFAULTS: Readonly<Record<RuntimeName, Callable>> = {
-  python: toCallable(['handler', 'main'], 'keyword-arguments'),
-  node: toCallable(['handler'], 'second-argument'),
-  php: toCallable(['handler'], 'second-argument'),
-  lua: toCallable(['handler', 'main'], 'second-argument'),
-  go: toCallable(['handler', 'Handler'], 'event-only'),
-  rust: toCallable(['handler'], 'event-only'),
+  python: toCallable(['handler', 'main']),
+  // `export default function` and `module.exports = function` need no name.
+  node: toCallable(['handler', 'default']),
+  php: toCallable(['handler']),
+  lua: toCallable(['handler', 'main']),
+  go: toCallable(['handler', 'Handler']),
+  rust: toCallable(['handler']),
 }
 
 /**
@@ -23,10 +24,10 @@ export function callableOf(runtime: RuntimeName, policy: Pick<Policy, 'handler' 
   const isEdgeWorker = policy.adapter === 'edge-worker' && hasAdapter(runtime, policy.adapter)
   if (policy.handler === null && !isEdgeWorker) return own
   const names = policy.handler === null ? own.names : [policy.handler]
-  return toCallable(isEdgeWorker ? ['fetch', ...names] : names, own.injection)
+  return toCallable(isEdgeWorker ? ['fetch', ...names] : names)
 }
 
 /** Frozen: one object may stand in thousands of functions. */
-function toCallable(names: readonly string[], injection: Callable['injection']): Callable {
-  return Object.freeze({ names: Object.freeze([...names]), injection })
+function toCallable(names: readonly string[]): Callable {
+  return Object.freeze({ names: Object.freeze([...names]) })
 }

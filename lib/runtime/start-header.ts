@@ -24,7 +24,6 @@ export function toStartHeader(fn: FunctionVersion, facts: StartFacts): string {
     dir: fn.fnDir,
     entry: fn.entryPath,
     callable: fn.callable,
-    handler: fn.policy.handler,
     // An unknown name is told as it is written: the worker refuses it by name.
     adapter: fn.policy.adapter ?? fn.policy.adapterName,
     env,

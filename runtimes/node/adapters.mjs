@@ -2,7 +2,7 @@
  * Adapters: how a handler written for another platform is called. Page: invocation/adapters.
  */
 
-import { findCallable } from './callable.mjs'
+import { findCallable, symbolsOf } from './callable.mjs'
 import { ContractError } from './envelope.mjs'
 import { LoadError, toFailure } from './failure.mjs'
 
@@ -35,7 +35,7 @@ const MEMORY_MB = /--max-old-space-size=(\d+)/.exec(process.execArgv.join(' '))?
  */
 export function toInvoke(fn, exports) {
   const { names } = fn.callable
-  const name = names.at(-1)
+  const name = symbolsOf(names).at(-1)
   switch (fn.adapter ?? 'native') {
     case 'native': {
       const { holder, call } = findCallable(fn, exports, names, `export function ${name}(event) { ... }`)

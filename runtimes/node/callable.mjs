@@ -9,6 +9,18 @@ import { shown } from './load-failure.mjs'
 /** @typedef {import('./event.mjs').FunctionStart} FunctionStart */
 /** @typedef {{ holder: any, call: (...args: any[]) => unknown }} Callable - the function and the object it is a method of */
 
+/** Stands for what a module exports without a name: its default export, or the `module.exports` of CommonJS. */
+const DEFAULT_EXPORT = 'default'
+
+/**
+ * The names that a message shows: the default export is the short way of writing the others.
+ * @param {string[]} names
+ */
+export function symbolsOf(names) {
+  const symbols = names.filter(name => name !== DEFAULT_EXPORT)
+  return symbols.length === 0 ? names : symbols
+}
+
 /**
  * Finds the callable in what a module exports: by its name, in the default export, or the default export itself.
  * @param {FunctionStart} fn
@@ -21,22 +33,24 @@ import { shown } from './load-failure.mjs'
 export function findCallable(fn, exports, names, usage) {
   const fallback = exports?.default ?? exports?.['module.exports']
   for (const name of names) {
+    if (name === DEFAULT_EXPORT) {
+      // It is called without an object before it, as it has no name there.
+      for (const found of [fallback, fallback?.default, exports])
+        if (typeof found === 'function') return { holder: undefined, call: found }
+      continue
+    }
     for (const holder of [exports, fallback, fallback?.default]) {
       const found = memberOf(holder, name)
       if (typeof found === 'function') return { holder, call: found }
     }
   }
-  // `export default function` and `module.exports = function` need no name; a configured name must be there.
-  if (fn.handler === null || fn.handler === undefined) {
-    for (const found of [fallback, fallback?.default, exports])
-      if (typeof found === 'function') return { holder: undefined, call: found }
-  }
   const file = resolve(fn.dir, fn.entry)
-  const [wanted] = names
+  const symbols = symbolsOf(names)
+  const [wanted] = symbols
   const other = memberOf(exports, /** @type {string} */ (wanted)) ?? memberOf(fallback, /** @type {string} */ (wanted))
   const problem =
     other === undefined
-      ? `has no function "${names.join('" or "')}" (${listExports(exports, fallback)})`
+      ? `has no function "${symbols.join('" or "')}" (${listExports(exports, fallback)})`
       : `has "${wanted}", but it is ${other === null ? 'null' : `a value of type ${typeof other}`}, not a function`
   throw new LoadError(`${shown(fn, file)} ${problem}`, {
     file,

@@ -17,7 +17,6 @@ import { isUtf8 } from 'node:buffer'
  * @property {string} dir - folder of the handler, full path
  * @property {string} entry - handler file, full path or relative to `dir`
  * @property {{ names: string[] }} callable - symbols to look for, first found wins
- * @property {string | null} handler - callable name when one is set
  * @property {string | null} adapter - canonical name; null is `native`, any other text is unsupported
  * @property {Record<string, string>} env
  * @property {string[]} packs - folders of shared packs

@@ -20,6 +20,8 @@ const LIMIT_MB = /--max-old-space-size=(\d+)/.exec(process.execArgv.join(' '))?.
 const FOREIGN = /node:|\/node_modules\/(?:tsx|esbuild)\//
 /** `at fn (file:///a.mjs:3:5)`, `at /a.js:3:5`; the text between is greedy because paths may hold parentheses. */
 const FRAME = /^\s+at (?:.* \()?(?:file:\/\/)?(\/.*?):(\d+)(?::\d+)?\)?$/
+/** The file of a frame where it is an address. */
+const FILE_URL = /file:\/\/(\/.*?)(?=:\d+(?::\d+)?\)?$)/
 
 /**
  * @typedef {object} Failure
@@ -66,7 +68,7 @@ function describe(code, error) {
   if (!(error instanceof Error) && typeof error?.stack !== 'string') {
     return { code, message: cut(typeof error === 'string' ? error : `handler threw ${show(error)}`, 'message') }
   }
-  const message = cut(String(error.message) || String(error.name), 'message')
+  const message = cut(withoutRequireStack(String(error.message)) || String(error.name), 'message')
   const hint = cut(error.hint ?? toMemoryHint(error, message), 'hint')
   if (error instanceof LoadError) {
     return {
@@ -105,16 +107,27 @@ function show(value) {
 
 /**
  * The stack without the frames of others: node's, this worker's, the compiler's, and those of packages, unless nothing
- * else is left.
+ * else is left. Files are shown by their paths, as the editor knows them, not by escaped addresses.
  * @param {string} stack
  */
 export function toUserStack(stack) {
-  const lines = stack.split('\n').filter(line => !isFrame(line) || !(line.includes(OWN_FOLDER) || FOREIGN.test(line)))
+  const lines = withoutRequireStack(stack)
+    .split('\n')
+    .filter(line => !isFrame(line) || !(line.includes(OWN_FOLDER) || FOREIGN.test(line)))
+    .map(line => (isFrame(line) ? line.replace(FILE_URL, (_, url) => toPath(url)) : line))
   const isOwn = (/** @type {string} */ line) => !line.includes('/node_modules/')
   const own = lines.some(line => isFrame(line) && isOwn(line))
     ? lines.filter(line => !isFrame(line) || isOwn(line))
     : lines
   return own.join('\n')
+}
+
+/**
+ * Below a module that is not found node lists who required it, up to this worker and the compiler; who asked is in the frames.
+ * @param {string} text
+ */
+function withoutRequireStack(text) {
+  return text.replace(/\nRequire stack:(?:\n- .*)+/g, '')
 }
 
 /** @param {string} line - of a stack */
@@ -136,7 +149,7 @@ export function toPlace(stack) {
 }
 
 /** @param {string} path - of a stack frame; a file URL's may be escaped */
-function toPath(path) {
+export function toPath(path) {
   const bare = path.replace(/\?.*$/, '')
   try {
     return bare.includes('%') ? decodeURIComponent(bare) : bare

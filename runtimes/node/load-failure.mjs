@@ -4,7 +4,7 @@
 
 import { readFileSync } from 'node:fs'
 import { basename, relative } from 'node:path'
-import { LoadError, toPlace, toUserStack } from './failure.mjs'
+import { LoadError, toPath, toPlace, toUserStack } from './failure.mjs'
 
 /** @typedef {import('./event.mjs').FunctionStart} FunctionStart */
 
@@ -62,7 +62,7 @@ export function transformErrors(message) {
 /** The place that node puts on the first line of a syntax error's stack. @param {string} stack */
 function headPlace(stack) {
   const match = /^(?:file:\/\/)?(\/.*?):(\d+)\n/.exec(stack)
-  return match === null ? undefined : { file: /** @type {string} */ (match[1]), line: Number(match[2]) }
+  return match === null ? undefined : { file: toPath(/** @type {string} */ (match[1])), line: Number(match[2]) }
 }
 
 /** The line of an import that finds no file: node names the two files only. @param {string} message */

@@ -144,7 +144,8 @@ class Worker {
     if (isTypeScript) this.#loader.warmUpCompiler()
     const dir = fileURLToPath(new URL('./warm-up', import.meta.url))
     for (const entry of ['common.cjs', 'detected.js']) {
-      this.#fn = /** @type {any} */ ({ name: '', env: {}, context: {}, handler: null, root: dir, dir, entry })
+      const callable = { names: ['handler', 'default'] }
+      this.#fn = /** @type {any} */ ({ name: '', env: {}, context: {}, callable, root: dir, dir, entry })
       await this.#loader.load(/** @type {any} */ (this.#fn))
     }
     this.#invoke = async () => ({ status: 200, headers: { a: 'b' }, body: { ready: true } })

@@ -9,7 +9,7 @@ t.test('[discovery/callable.1] default names of each runtime', async t => {
   const names = RUNTIMES.map(runtime => `${runtime}: ${callableOf(runtime, PLAIN).names.join(' ')}`)
   t.same(names, [
     'python: handler main',
-    'node: handler',
+    'node: handler default',
     'php: handler',
     'lua: handler main',
     'go: handler Handler',
@@ -35,19 +35,7 @@ t.test('[discovery/callable.3] what a callable may be called', async t => {
 
 t.test('[discovery/callable.4] edge-worker looks for fetch first, where it exists', async t => {
   const adapter = 'edge-worker'
-  t.same(callableOf('node', { handler: null, adapter }).names, ['fetch', 'handler'])
+  t.same(callableOf('node', { handler: null, adapter }).names, ['fetch', 'handler', 'default'])
   t.same(callableOf('python', { handler: 'run', adapter }).names, ['fetch', 'run'])
   t.same(callableOf('php', { handler: null, adapter }).names, ['handler'])
-})
-
-t.test('[discovery/callable.5] injection of params', async t => {
-  const kinds = RUNTIMES.map(runtime => callableOf(runtime, PLAIN).injection)
-  t.same(kinds, [
-    'keyword-arguments',
-    'second-argument',
-    'second-argument',
-    'second-argument',
-    'event-only',
-    'event-only',
-  ])
 })

@@ -48,7 +48,7 @@ async function checkCalls(t: Test, gateway: Gateway): Promise<void> {
   t.match(first.rawHeaders.join('\n'), /set-cookie\na=1\nset-cookie\nb=2/i)
   t.same(first.json(), {
     name: 'hello',
-    callable: { names: ['handler', 'main'], injection: 'keyword-arguments' },
+    callable: { names: ['handler', 'main'] },
     env: { KEY: 'ü' },
     method: 'GET',
     path: '/hello',

@@ -138,7 +138,6 @@ export class WorkerClient extends FrameClient {
       version: null,
       root: start.dir,
       callable: callableOf(runtime as RuntimeName, { handler, adapter: adapter as AdapterName }),
-      handler,
       adapter,
       env: {},
       packs: [],

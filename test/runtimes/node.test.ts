@@ -268,7 +268,6 @@ t.test('[runtimes/node.30] a worker loads its function before the gateway connec
     const early = JSON.stringify({
       ...start,
       callable: { names: ['handler'] },
-      handler: null,
       adapter: 'native',
       env: { A: 'b' },
       packs: [],
@@ -477,6 +476,7 @@ t.test(
       ['class.mjs', null, '"class"'],
       ['function.cjs', null, '"GET"'],
       ['function.cjs', 'other', '"other"'],
+      ['default.mjs', 'default', '"GET"'],
     ]
     for (const [entry, handler, text] of cases) {
       await withWorker(entry, { handler }, async worker =>
@@ -500,6 +500,12 @@ t.test('[runtimes/node.10] what cannot be loaded says which file and line, why, 
     'bad/relative.cjs': '\nrequire("./nope")',
     'bad/throws.mjs': '\nthrow new Error("at load")\n',
     'bad/import.mjs': '\nimport { nope } from "node:fs"\nexport const handler = 1',
+    'bad/[id].mjs': '\nimport x from "./nope.mjs"\nexport const handler = 1',
+    'bad/[id].ts': 'import x from "./nope.js"\nexport const handler = () => x',
+    'bad/[q].mjs': 'import { nope } from "./none.js"\nexport const handler = 1',
+    'bad/[s].mjs': 'export const = 1',
+    'bad/[t].mjs': 'throw new Error("at load")',
+    'bad/named.mjs': 'export default () => 1',
   })
   const cases: [string, object, Partial<WorkerStart>?][] = [
     [
@@ -521,10 +527,24 @@ t.test('[runtimes/node.10] what cannot be loaded says which file and line, why, 
     ],
     ['throws.mjs', { message: /cannot load bad\/throws\.mjs:2: at load/, line: 2 }],
     ['import.mjs', { message: /does not provide an export named 'nope'/, line: 2 }],
+    [
+      '[id].mjs',
+      { message: /^cannot load bad\/\[id\]\.mjs:2: Cannot find module/, file: tree.path('bad/[id].mjs'), line: 2 },
+    ],
+    [
+      '[id].ts',
+      { message: /^cannot load bad\/\[id\]\.ts:1: Cannot find module/, file: tree.path('bad/[id].ts'), line: 1 },
+    ],
+    ['[q].mjs', { message: /^syntax error in bad\/\[q\]\.mjs:1: Named export 'nope'/, line: 1 }],
+    ['[s].mjs', { message: /^syntax error in bad\/\[s\]\.mjs:1: / }],
+    ['[t].mjs', { message: /^cannot load bad\/\[t\]\.mjs:1: at load/, line: 1 }],
+    ['named.mjs', { message: /has no function "other" \(it exports nothing\)/ }, { handler: 'other' }],
   ]
   for (const [entry, expected, start] of cases) {
     const header = await loadError(entry, { dir: tree.path('bad'), root: tree.root, ...start })
     t.match(header, { code: 'load', ...expected }, `${entry}: ${header.message}`)
+    for (const key of ['message', 'file', 'stack'])
+      t.notMatch(String(header[key]), /%5B|\?namespace|\/tsx\/|compiler\.mjs|Require stack/, `${entry}: ${key}`)
   }
 })
 

@@ -23,7 +23,7 @@ const FIXTURES = resolve(import.meta.dirname, '../fixtures/python')
 const RUNTIME = resolve(import.meta.dirname, '../../runtimes/python')
 const MEMORY_MB = 256
 const WINDOW_BYTES = 256 * 1024
-const CALLABLE = { names: ['handler', 'main'], injection: 'keyword-arguments' }
+const CALLABLE = { names: ['handler', 'main'] }
 
 // The many processes of a busy machine may take longer than the 30 seconds of a file that is run by itself.
 t.setTimeout(180_000)
