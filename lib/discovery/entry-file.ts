@@ -2,6 +2,7 @@
 
 import { RUNTIME_OF_EXTENSION, RUNTIMES, type RuntimeName } from '../core/identity.ts'
 import { extensionOf, type RouteFile } from './file-name.ts'
+import { toTurnOnHint } from './runtime-off.ts'
 import type { DirNode, FileEntry } from './snapshot.ts'
 
 /** Default entry files in order of precedence; the same stem with another module extension comes after them. */
@@ -121,7 +122,7 @@ export function findTarget(start: DirNode, path: string, enabled: ReadonlySet<Ru
   if (file === undefined) return missing(start, path)
   if (!enabled.has(runtime)) {
     const problem = `needs the runtime ${runtime}, which is not enabled`
-    return { ok: false, problem, hint: `Add ${runtime} to FN_RUNTIMES.` }
+    return { ok: false, problem, hint: toTurnOnHint([...enabled, runtime]) }
   }
   return { ok: true, runtime, folders, folder: node.path, file }
 }

@@ -12,6 +12,12 @@ export function toOffReason(runtime: RuntimeName): string {
   return `the runtime ${runtime} is not enabled in FN_RUNTIMES`
 }
 
+/** What to type: with all that is on now, because a list turns off what it does not name. */
+export function toTurnOnHint(runtimes: Iterable<RuntimeName>): string {
+  const all = [...runtimes].join(',')
+  return `Turn it on: --runtimes ${all} (FN_RUNTIMES=${all}).`
+}
+
 /**
  * One warning for each language that would serve files and that nobody turned on or off.
  * @param enabled - runtimes that are on by default
@@ -25,16 +31,16 @@ export function toOffWarnings(ignored: readonly IgnoredPath[], enabled: readonly
     if (known === undefined) files.set(runtime, [path])
     else known.push(path)
   }
-  const all = [...enabled, ...files.keys()].join(',')
-  return [...files].map(([runtime, paths]) => toWarning(runtime, paths, all))
+  const hint = toTurnOnHint([...enabled, ...files.keys()])
+  return [...files].map(([runtime, paths]) => toWarning(runtime, paths, hint))
 }
 
-function toWarning(runtime: RuntimeName, paths: readonly string[], all: string): Warning {
+function toWarning(runtime: RuntimeName, paths: readonly string[], hint: string): Warning {
   const rest = paths.length > MAX_NAMED_FILES ? ` and ${paths.length - MAX_NAMED_FILES} more` : ''
   return {
     code: 'RUNTIME_OFF',
     path: paths[0]!,
     message: `${runtime} is not enabled by default; not served: ${paths.slice(0, MAX_NAMED_FILES).join(', ')}${rest}`,
-    hint: `Turn it on: --runtimes ${all} (FN_RUNTIMES=${all}).`,
+    hint,
   }
 }

@@ -98,6 +98,9 @@ t.test('[discovery/entry-file.2] a broken entrypoint is a warning and nothing is
     })
     t.same(routesOf(discovery), [], title)
     t.same(codesOf(discovery), ['ENTRYPOINT x/fn.config.json'], title)
+    // With `FN_RUNTIMES=go` alone the other languages would be off.
+    if (title === 'not enabled')
+      t.match(discovery.warnings[0]?.hint, /--runtimes python,node,php,lua,go \(FN_RUNTIMES=python,node,php,lua,go\)/)
     t.match(discovery.warnings[0]?.message, message)
   }
   const outside = discoverTree({ 'secret.py': '', 'x/fn.config.json': config({ entrypoint: '../secret.py' }) })

@@ -635,7 +635,7 @@ t.test(
   },
 )
 
-t.test('[runtime/lua-runtime.30] no call changes what strings do in later calls', async t => {
+t.test('[runtime/lua-runtime.30] no call changes the metatable of strings', async t => {
   const site = makeEvaluator()
   t.teardown(() => site.close())
   const attempts = [
