@@ -9,6 +9,7 @@ import { FolderMaker } from './folder-maker.ts'
 import type { FunctionMaker, Handler, Identity } from './functions.ts'
 import { isVersionLike } from './layouts.ts'
 import { addManifest } from './manifest.ts'
+import { toTurnOnHint } from './runtime-off.ts'
 import type { Visit } from './visit.ts'
 
 /** Adds to the visit's part what the folder itself contributes. */
@@ -70,7 +71,7 @@ class Handlers {
     const { runtime } = config
     if (runtime !== undefined && !facts.enabled.has(runtime)) {
       const text = `sets the runtime ${runtime}, which is not enabled`
-      this.#visit.warn('RUNTIME_DISABLED', text, `Add ${runtime} to FN_RUNTIMES.`)
+      this.#visit.warn('RUNTIME_DISABLED', text, toTurnOnHint([...facts.enabled, runtime]))
       return
     }
     const isUsed = files.routes.length > 0 || configs.routes.length > 0

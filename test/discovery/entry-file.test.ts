@@ -151,6 +151,7 @@ t.test('[discovery/entry-file.7] no fallback to the first file', async t => {
   t.same(codesOf(plain), ['NO_ENTRY_FILE x/fn.config.json'])
   const off = discoverTree({ 'x/fn.config.json': config({ runtime: 'go' }), 'x/handler.go': '' })
   t.same(codesOf(off), ['RUNTIME_DISABLED x/fn.config.json'])
+  t.match(off.warnings[0]?.hint, /^Turn it on: --runtimes [a-z]+(,[a-z]+)+ /, 'with the languages that are on')
   const used = discoverTree({
     'x/fn.config.json': config({ name: 'x' }),
     'x/get.js': '',

@@ -506,6 +506,7 @@ t.test('[runtimes/node.10] what cannot be loaded says which file and line, why, 
     'bad/[s].mjs': 'export const = 1',
     'bad/[t].mjs': 'throw new Error("at load")',
     'bad/named.mjs': 'export default () => 1',
+    'bad/lazy.cjs': 'exports.handler = () => require("./gone")',
   })
   const cases: [string, object, Partial<WorkerStart>?][] = [
     [
@@ -546,6 +547,11 @@ t.test('[runtimes/node.10] what cannot be loaded says which file and line, why, 
     for (const key of ['message', 'file', 'stack'])
       t.notMatch(String(header[key]), /%5B|\?namespace|\/tsx\/|compiler\.mjs|Require stack/, `${entry}: ${key}`)
   }
+  await withWorker('lazy.cjs', { dir: tree.path('bad'), root: tree.root }, async worker => {
+    const { header } = await worker.call()
+    t.match(header, { code: 'exception', message: /^Cannot find module '\.\/gone'$/, line: 1 })
+    t.notMatch(String(header.stack), /Require stack/)
+  })
 })
 
 t.test('[runtimes/node.11] shared packs serve import and require, after the function’s own packages', async t => {
