@@ -28,6 +28,9 @@ import { sendLarge, sendStream } from './stream.mjs'
 import { cutFiles, KIND, MAX_REPLY_BODY_BYTES, MAX_REPLY_FIELDS_BYTES, ProtocolError, parseHeader } from './wire.mjs'
 
 const WARM_UP_CALLS = 3
+// Node's ten may all be frames of its module loader and of the compiler, so that none of the user's would be left to show.
+const MAX_STACK_FRAMES = 30
+Error.stackTraceLimit = MAX_STACK_FRAMES
 // Captured before user code can patch them.
 const { parse, stringify } = JSON
 const runInCall = currentCall.run.bind(currentCall)
