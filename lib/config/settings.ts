@@ -94,9 +94,9 @@ export interface Settings {
   adminToken: string | null
   /** Full path. */
   adminTokenFile: string | null
-  /** Host names besides loopback and addresses that a local control-plane call may carry. */
   /** Null where the control plane shares the public port. */
   controlPort: number | null
+  /** Host names besides loopback and addresses that a local control-plane call may carry. */
   consoleHosts: readonly string[]
   trustedProxyCidrs: readonly string[]
   schedulerEnabled: boolean
@@ -345,7 +345,8 @@ class Resolution {
     const wrong: Finding[] = []
     for (const name of Object.keys(this.options)) {
       if (Object.hasOwn(OPTIONS, name)) continue
-      // Written by a programmer, who reads what is thrown; a file may be meant for a newer version.
+      // An unknown option is an error, because the programmer sees it at once; an unknown key of a file, which may be
+      // meant for a newer version, is a warning.
       const known = [...Object.keys(OPTIONS), ...HOST_OPTIONS]
       reportUnknownKey(toPlace(null, `options.${name}`, wrong), name, known, 'option', true)
     }

@@ -259,7 +259,7 @@ export class PublicHandler {
       const shown = isPlain ? head : toAdapterHead(exchange, this.#proxies.isTrusted(connection.address))
       const rest = readRest(exchange, params, shown.json)
       call.header += rest
-      // Where a step leads a request may change without the routes.
+      // A step (a home, an asset) may send the same request elsewhere next time, so its outcome is not remembered.
       const owner = connectionOf(exchange.req.socket)
       if (owner.isRepeating && exchange.path === exchange.asked.path)
         owner.memo = new RequestMemo(exchange, this.#check, fn, epoch, rest)

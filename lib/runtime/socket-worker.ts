@@ -85,7 +85,7 @@ export class SocketWorker extends Worker {
   #closed = false
   #killed = false
   #lifeTimer: NodeJS.Timeout | null = null
-  /** How the worker broke the protocol, and how its connection failed: the lesser reason, often of an exit. */
+  /** How the worker broke the protocol, and how its connection failed; the second is told only when nothing better is known. */
   #problem: string | null = null
   #failure: string | null = null
   /** False when bytes it wrote may be lost: a failed write drops what was not read yet. */

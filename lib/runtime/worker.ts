@@ -78,7 +78,7 @@ export abstract class Worker implements CallHost {
   socketIndex = 1
   /** Calls it takes at once; 0 means many. */
   maxInflight = 1
-  /** One of a one-at-a-time worker that is not the first has not begun. */
+  /** Open calls, oldest first. A one-at-a-time worker runs the first of them; the others have not begun. */
   readonly inflight = new OpenCalls()
   idleSince: number
   /** Open calls that nobody waits for, when one was left last, and how many of them are past their deadline. */
@@ -425,14 +425,14 @@ export abstract class Worker implements CallHost {
     if (this.#late > 0) this.#killIfForNobody()
   }
 
-  /** The worker gets no further call: it is about to be killed. @param killAt - for its sake alone, whoever else is in it */
+  /** The worker gets no further call. @param killAt - when it is killed because of this call, even with other calls open */
   #markLate(call: RuntimeCall, killAt: number): void {
     call.late = true
     call.deadline = killAt
     this.#late++
   }
 
-  /** Kills it when a call is past its deadline that a client left, and no other is open: one that left harms no other. */
+  /** Kills it when only calls without a client are open and one is past its deadline; with others open it lives on. */
   #killIfForNobody(): void {
     if (this.#gone < this.inflight.size) return
     for (const call of this.inflight.values()) {
