@@ -51,11 +51,12 @@ export class FunctionUsers {
   retain(functions: ReadonlyMap<string, FunctionVersion>): Warning[] {
     const before = JSON.stringify([...this.#uids])
     const warnings: Warning[] = []
-    for (const fn of functions.values()) {
-      if (fn.runtime === 'lua') continue
-      this.#settle(fn, functions)
-      warnings.push(...this.#checkFiles(fn))
-    }
+    const started = [...functions.values()].filter(fn => fn.runtime !== 'lua')
+    // Owners first: an id that somebody gave a folder to must not be chosen for another function.
+    const held = new Set<number>()
+    const rest = started.filter(fn => !this.#takeOwner(fn, held))
+    for (const fn of rest) this.#settle(fn, held, functions)
+    for (const fn of started) warnings.push(...this.#checkFiles(fn))
     if (JSON.stringify([...this.#uids]) !== before) warnings.push(...this.#write())
     return warnings
   }
@@ -85,18 +86,29 @@ export class FunctionUsers {
     return { uid, folder: own.path }
   }
 
-  #settle(fn: FunctionVersion, functions: ReadonlyMap<string, FunctionVersion>): void {
-    const { first, last } = this.#range
+  /** True for a function whose folder belongs to a user of the range: it runs as that one, whose id is added to `held`. */
+  #takeOwner(fn: FunctionVersion, held: Set<number>): boolean {
     const owner = lstatSync(fn.fnDir, { throwIfNoEntry: false })?.uid ?? 0
-    if (owner >= first && owner <= last) {
-      this.#uids.set(fn.key, owner)
-      return
+    if (!this.#isInRange(owner)) return false
+    this.#uids.set(fn.key, owner)
+    held.add(owner)
+    return true
+  }
+
+  /** @param held - ids that are another function's already; the one chosen is added */
+  #settle(fn: FunctionVersion, held: Set<number>, functions: ReadonlyMap<string, FunctionVersion>): void {
+    let uid = this.#uids.get(fn.key) ?? null
+    if (uid === null || !this.#isInRange(uid) || held.has(uid)) {
+      this.#uids.delete(fn.key)
+      uid = this.#free(fn.key) ?? this.#reclaim(functions, held)
     }
-    const known = this.#uids.get(fn.key)
-    if (known !== undefined && known >= first && known <= last) return
-    this.#uids.delete(fn.key)
-    const uid = this.#free(fn.key) ?? this.#reclaim(functions)
-    if (uid !== null) this.#uids.set(fn.key, uid)
+    if (uid === null) return
+    this.#uids.set(fn.key, uid)
+    held.add(uid)
+  }
+
+  #isInRange(uid: number): boolean {
+    return uid >= this.#range.first && uid <= this.#range.last
   }
 
   #free(key: string): number | null {
@@ -113,9 +125,9 @@ export class FunctionUsers {
   }
 
   /** All are taken: one of a function that is gone is used again. */
-  #reclaim(functions: ReadonlyMap<string, FunctionVersion>): number | null {
+  #reclaim(functions: ReadonlyMap<string, FunctionVersion>, held: ReadonlySet<number>): number | null {
     for (const [key, uid] of this.#uids) {
-      if (functions.has(key)) continue
+      if (functions.has(key) || held.has(uid) || !this.#isInRange(uid)) continue
       this.#uids.delete(key)
       return uid
     }

@@ -48,6 +48,46 @@ t.test(
 )
 
 t.test(
+  '[runtime/isolation.5] [runtime/isolation.9] the owner of a folder shares the id with no other function',
+  { skip: NO_ROOT },
+  async t => {
+    const tree = makeTree({ 'sockets/': '' })
+    t.teardown(() => tree.cleanup())
+    const range = { first: 20_000, last: 20_003 }
+    const other = fnIn(tree, 'other')
+    const owned = fnIn(tree, 'owned')
+    const users = new FunctionUsers(range, tree.root)
+    users.retain(toMap(other, owned))
+    const [taken] = uidsOf(users, [other], tree.path('sockets'))
+    chownSync(tree.path('owned'), taken!, taken!)
+    for (const [name, order] of [
+      ['after a reload', users],
+      ['after a restart', new FunctionUsers(range, tree.root)],
+      ['of nothing known', new FunctionUsers(range, tree.path('sockets'))],
+    ] as const) {
+      order.retain(toMap(other, owned))
+      const [otherUid, ownedUid] = uidsOf(order, [other, owned], tree.path('sockets'))
+      t.equal(ownedUid, taken, name)
+      t.not(otherUid, ownedUid, name)
+    }
+  },
+)
+
+t.test('[runtime/isolation.5] a list that gives one id twice is not believed', { skip: NO_ROOT }, async t => {
+  const tree = makeTree({ 'sockets/': '' })
+  t.teardown(() => tree.cleanup())
+  const [a, b] = [fnIn(tree, 'a'), fnIn(tree, 'b')]
+  mkdirSync(tree.path('.svc'))
+  writeFileSync(
+    tree.path('.svc/isolation.json'),
+    JSON.stringify({ version: 1, users: { [a.key]: 20_007, [b.key]: 20_007 } }),
+  )
+  const users = new FunctionUsers(RANGE, tree.root)
+  users.retain(toMap(a, b))
+  t.equal(new Set(uidsOf(users, [a, b], tree.path('sockets'))).size, 2)
+})
+
+t.test(
   '[runtime/isolation.5] ids that run out go to those that are there; the rest is refused',
   { skip: NO_ROOT },
   async t => {
