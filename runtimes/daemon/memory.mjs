@@ -19,7 +19,7 @@ const FILL_MB_PER_MS = 1
 const LOOK_MS = { least: 20, most: 1000 }
 /** Milliseconds after which a worker's children are listed again. */
 const CHILDREN_MS = 1000
-/** Processes of one worker that are looked at. */
+/** Processes of one worker that are looked at: one that starts thousands must not keep the daemon busy. */
 const MAX_PROCESSES = 64
 /**
  * Last words of a process that finds no memory. Go tells the cause itself only where its own process reads it; what comes
@@ -111,11 +111,11 @@ export class MemoryWatch {
 }
 
 /** @param {number} root @returns {number[]} a process and all that it started, directly or not */
-function listTree(root) {
+export function listTree(root) {
   const pids = [root]
   for (const pid of pids) {
     if (pids.length >= MAX_PROCESSES) break
-    pids.push(...listChildren(pid))
+    pids.push(...listChildren(pid).slice(0, MAX_PROCESSES - pids.length))
   }
   return pids
 }

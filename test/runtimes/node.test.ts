@@ -1,10 +1,12 @@
-import { execFileSync, spawnSync } from 'node:child_process'
+import { execFileSync, spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
 import { chmodSync, chownSync, existsSync, mkdirSync, readdirSync, readFileSync, statSync, symlinkSync } from 'node:fs'
 import module from 'node:module'
 import net from 'node:net'
 import { basename } from 'node:path'
 import t from 'tap'
 import { KIND } from '../../lib/runtime/wire-protocol.ts'
+import { listTree } from '../../runtimes/daemon/memory.mjs'
 import { encodeFrame as encodeNodeFrame, FrameReader as NodeFrameReader } from '../../runtimes/node/wire.mjs'
 import { childrenOf, killIfThere } from '../helpers/processes.ts'
 import { makeTree } from '../helpers/tree.ts'
@@ -347,6 +349,23 @@ t.test('[runtimes/node.33] a handler may start threads', async t => {
     t.same(parsed(await worker.call(byCase('threads'))), [1, 2, 3])
   })
 })
+
+t.test(
+  '[runtimes/node.4] of a worker with many children so many are looked at, and no more',
+  { skip: process.platform === 'linux' ? false : 'the system tells no children' },
+  async t => {
+    // Each child reads from the pipe, so all end when it does.
+    const script = 'i=0; while [ $i -lt 90 ]; do cat <&3 & i=$((i+1)); done; echo up; wait'
+    const child = spawn('/bin/sh', ['-c', script], { stdio: ['ignore', 'pipe', 'inherit', 'pipe'] })
+    const pipe = child.stdio[3] as net.Socket
+    t.teardown(() => pipe.destroy())
+    await once(child.stdout!, 'data')
+    t.equal(listTree(child.pid!).length, 64)
+    t.equal(listTree(child.pid!)[0], child.pid, 'the worker first')
+    pipe.destroy()
+    await once(child, 'exit')
+  },
+)
 
 t.test('[runtimes/node.5] no process outlives the daemon, however it ends', async t => {
   const ends: [string, (daemon: DaemonClient) => void][] = [
