@@ -104,7 +104,7 @@ function readQualities(text: string): Map<string, number> {
 }
 
 /** How much a client wants each form. */
-interface Wish {
+interface CodingQualities {
   br: number
   gzip: number
   plain: number
@@ -112,7 +112,7 @@ interface Wish {
 
 /** Reads `Accept-Encoding`; remembers texts, because browsers send few different ones. */
 export class CodingChoice {
-  readonly #known = new Map<string, Wish>()
+  readonly #known = new Map<string, CodingQualities>()
 
   /** The form of an asset that a client likes best; of equals the smaller one. The plain one when it likes none. */
   choose(asset: Asset, acceptEncoding: string | null): AssetForm {
@@ -125,7 +125,7 @@ export class CodingChoice {
     return asset.plain
   }
 
-  #read(text: string): Wish {
+  #read(text: string): CodingQualities {
     const known = this.#known.get(text)
     if (known !== undefined) return known
     const weights = readQualities(text)

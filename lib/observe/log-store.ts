@@ -194,7 +194,7 @@ class LogWriter {
       if (this.#isClosed || this.#path === null) return
       this.#timer = this.#options.clock.setTimeout(this.#onTimer, LOG_FLUSH_MS)
     } else if (this.#writing === null && this.#lines.pendingBytes >= LOG_FLUSH_BYTES) {
-      // While the bytes are still in the processor's cache, and with few of them to hold.
+      // Written early rather than at the next tick of the clock: the bytes are still in the processor's cache, and few wait.
       void this.flush()
     }
   }

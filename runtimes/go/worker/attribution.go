@@ -8,7 +8,7 @@ import (
 )
 
 // fileOutput is asked before a file is written. The build puts the variable and a look at it into package os; a program
-// that was built without has no one who asks, and all output comes by way of the descriptors.
+// that was built without them never calls it, and all its output comes by way of the descriptors.
 //
 //go:linkname fileOutput os.fngwOutput
 var fileOutput func(file *os.File, text []byte) bool

@@ -14,7 +14,7 @@ const (
 	maxMessageBytes = 4096
 	maxStackBytes   = 8192
 	maxStackFrames  = 40
-	// What an error frame may have. Only a text full of control characters, each an escape of six bytes, comes near.
+	// Most bytes of an error frame's header. Only a text full of control characters comes near: each takes six bytes.
 	maxFailureBytes = 60 * kib
 )
 
