@@ -393,6 +393,7 @@ class FunctionGateway implements Gateway {
       ignored: catalog.discovery.ignored,
       runtimes: this.#runtimes.byName,
       workerCount: key => this.#runtimes.dispatcher.workerCount(key),
+      isWarm: key => this.#runtimes.dispatcher.isWarm(key),
       admission: this.#admission.snapshot(),
       configLoadedAt: this.#configLoadedAt,
       catalogGeneratedAt: catalog.generatedAt,

@@ -23,6 +23,8 @@ export interface GatewayState {
   runtimes: ReadonlyMap<RuntimeName, Pick<Runtime, 'health'>>
   /** Live workers of a function, by its key. */
   workerCount(key: string): number
+  /** True when one of them has started. */
+  isWarm(key: string): boolean
   admission: readonly AdmissionSnapshot[]
   /** Wall clock, ms. */
   configLoadedAt: number
@@ -64,7 +66,6 @@ function toFunctionState(
   state: GatewayState,
   admission: ReadonlyMap<string, AdmissionSnapshot>,
 ): Record<string, unknown> {
-  const workers = state.workerCount(fn.key)
   const counts = admission.get(fn.key)
   const limits = toAdmissionLimits(fn.policy)
   return {
@@ -72,8 +73,8 @@ function toFunctionState(
     name: fn.name,
     version: fn.version ?? DEFAULT_VERSION_LABEL,
     key: fn.key,
-    state: workers > 0 ? 'warm' : 'cold',
-    workers,
+    state: state.isWarm(fn.key) ? 'warm' : 'cold',
+    workers: state.workerCount(fn.key),
     worker_pool: {
       enabled: fn.policy.workerPool?.enabled ?? false,
       max_workers: limits.maxWorkers,
@@ -101,7 +102,7 @@ export function toHealthRecord(state: GatewayState): { status: number; body: Rec
     runtimes[name] = toRuntimeRecord(health, state)
   }
   const admission = new Map(state.admission.map(snapshot => [snapshot.key, snapshot]))
-  const warm = state.functions.filter(fn => state.workerCount(fn.key) > 0).length
+  const warm = state.functions.filter(fn => state.isWarm(fn.key)).length
   const sum = (field: 'active' | 'queued' | 'overflows' | 'queue_timeouts'): number =>
     state.admission.reduce((total, snapshot) => total + snapshot[field], 0)
   const body = {
@@ -219,9 +220,8 @@ export function toSchedulesRecord(
     ts: toSeconds(now),
     schedules: [],
     keep_warm: rows.map(({ fn, policy, state: ping }) => {
-      const workers = state.workerCount(fn.key)
       const fields = {
-        warm_state: workers > 0 ? 'warm' : 'cold',
+        warm_state: state.isWarm(fn.key) ? 'warm' : 'cold',
         warm_at: ping.warmAt === null ? null : toSeconds(ping.warmAt),
         next: toSeconds(ping.next),
         last: ping.last === null ? null : toSeconds(ping.last),

@@ -51,9 +51,14 @@ export class Dispatcher {
     if (!this.#isClosing && this.#options.runtimes.has(fn.runtime)) this.setOf(fn).warm(count)
   }
 
-  /** Live workers of one function: for records, debug headers and tests. */
+  /** Live workers of one function, those that are starting too: for records, debug headers and tests. */
   workerCount(key: string): number {
     return this.#sets.get(key)?.workers.length ?? 0
+  }
+
+  /** True when a worker of the function has started. */
+  isWarm(key: string): boolean {
+    return this.#sets.get(key)?.isWarm ?? false
   }
 
   /** Takes over a new catalog's functions: sets of changed and deleted ones finish and end. */

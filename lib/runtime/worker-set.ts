@@ -117,6 +117,11 @@ export class WorkerSet implements WorkerOwner {
     this.#grow(now)
   }
 
+  /** True when a call would find a worker that has started. */
+  get isWarm(): boolean {
+    return this.workers.some(worker => worker.state === 'ready')
+  }
+
   /** How many workers the function has at a socket: the next start goes where there are fewest. */
   readonly loadOf = (socketIndex: number): number => {
     let count = 0
@@ -251,11 +256,15 @@ export class WorkerSet implements WorkerOwner {
     const { workers } = this
     if (this.#options.sockets !== null) return this.#pickInTurn(now, this.#options.sockets.count)
     // The first with room, idle or not: few workers that are busy cost less than many that each wake up for one call.
+    let starting: Worker | null = null
     for (let i = 0; i < workers.length; i++) {
       const worker = workers[i]!
-      if (worker.hasRoom(now)) return worker
+      if (!worker.hasRoom(now)) continue
+      if (worker.state === 'ready') return worker
+      starting ??= worker
     }
-    return null
+    // Only when none that is ready has room: a call would wait for the start.
+    return starting
   }
 
   /** Round robin over the sockets: of the idle workers, else of those with room, the one whose socket is next. */

@@ -81,6 +81,19 @@ t.test('[runtime/worker-set.1] idle first, then in order of arrival', async t =>
   t.same(calls[0]!.seen, ['reply r0'])
 })
 
+t.test(
+  '[runtime/worker-set.1, runtime/worker-set.13] a call goes to a worker that has started, not to one that starts',
+  async t => {
+    const { all, call, set } = bed({ minWarm: 2, maxWorkers: 2 })
+    set.warm(2)
+    t.equal(set.isWarm, false, 'both start')
+    all[1]!.handleReady(1)
+    t.equal(set.isWarm, true)
+    const [first, second] = [call(), call()]
+    t.same([all[0]!.sent, all[1]!.sent], [[second], [first]], 'the one that starts is the second choice')
+  },
+)
+
 t.test('[runtime/worker-set.2] the first call travels behind the start', async t => {
   const { all, call, clock } = bed({ timeoutMs: 100 })
   const only = call()
