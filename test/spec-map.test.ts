@@ -190,6 +190,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
 /** Of other folders the command line takes the public names, and helpers that hold nothing and start nothing. */
 const PLAIN_HELPERS = new Set([
   'lib/index.ts',
+  'lib/control/access.ts',
+  'lib/invocation/forwarded-headers.ts',
   'lib/discovery/layouts.ts',
   'lib/runtime/binaries.ts',
   'lib/runtime/package-files.ts',
