@@ -6,33 +6,21 @@
  */
 
 import { randomBytes } from 'node:crypto'
-import { type Catalog, CatalogLoader, findFunction } from './catalog-loader.ts'
-import { toCatalogSteps } from './catalog-steps.ts'
-import type { OuterEnv } from './config/env-layers.ts'
-import { checkRoot, createOuterEnvReader, ENV_FILES, loadSettings } from './config/project-file.ts'
-import { checkIsolation, readPowers } from './config/isolation.ts'
-import { readAdminToken } from './config/secret-file.ts'
-import { type ResolvedSettings, resolveSettings, type SettingSource, type Settings } from './config/settings.ts'
+import type { Catalog, CatalogLoader } from './catalog-loader.ts'
+import type { ResolvedSettings, SettingSource, Settings } from './config/settings.ts'
 import { toAccessWarnings } from './control/access.ts'
 import { type GatewayState, toCatalogRecord, toHealthRecord } from './control/records.ts'
-import { type Clock, systemClock } from './core/clock.ts'
 import { GatewayError, type Warning } from './core/errors.ts'
 import { keepTickShape } from './core/tick-shape.ts'
-import { toFunctionPath } from './core/versions.ts'
 import type { Builds } from './dependencies/resolve.ts'
 import { SharedPacks } from './dependencies/shared-packs.ts'
 import { LoadedFiles } from './discovery/loaded-files.ts'
-import { watchEnvFiles } from './discovery/env-watcher.ts'
-import { type Watcher, watchTree } from './discovery/watch.ts'
+import type { Watcher, WatchOptions } from './discovery/watch.ts'
 import { EdgeProxy } from './edge/passthrough.ts'
 import { explainRequest } from './gateway-explain.ts'
-import {
-  type Gateway,
-  type GatewayExplanation,
-  type GatewayOptions,
-  type InvokeRequest,
-  SettingsError,
-} from './gateway-types.ts'
+import { FunctionCalls } from './function-calls.ts'
+import { type Host, readGatewayInputs } from './gateway-inputs.ts'
+import type { Gateway, GatewayExplanation, GatewayOptions, InvokeRequest } from './gateway-types.ts'
 import { createHttpHandlers } from './http-handlers.ts'
 import { readDescriptorLimit } from './http/descriptor-limit.ts'
 import type { HttpRequest, HttpResponse } from './http/exchange.ts'
@@ -42,17 +30,17 @@ import { unwrap } from './http/parsed-body.ts'
 import type { PublicHandler } from './http/public.ts'
 import { refuseRequest } from './http/respond.ts'
 import { Admission } from './invocation/admission.ts'
-import { type InternalRequest, type InternalResult, invokeInternal } from './invocation/internal-call.ts'
+import type { InternalResult } from './invocation/internal-call.ts'
 import { Invoker } from './invocation/invoke.ts'
 import { RequestIds } from './invocation/request-ids.ts'
 import type { EventName, Listener } from './observe/events.ts'
 import { Journal } from './observe/journal.ts'
 import { type GatewayListening, Listeners } from './listeners.ts'
+import { createCatalogLoader, watchProject } from './reload-parts.ts'
 import { type Changed, Reloader } from './reloader.ts'
 import { createRuntimeParts } from './runtime-parts.ts'
 import type { Runtimes } from './runtime/runtimes.ts'
 import { KeepWarm } from './scheduler/keep-warm.ts'
-import { ping } from './scheduler/ping.ts'
 
 /**
  * Builds a gateway: reads the tree, starts the runtimes that have functions. It prints nothing, sets no signal handler and
@@ -61,44 +49,13 @@ import { ping } from './scheduler/ping.ts'
  */
 export async function createGateway(options: GatewayOptions = {}): Promise<Gateway> {
   keepTickShape()
-  const {
-    env = {},
-    project = null,
-    cwd = process.cwd(),
-    inspect = false,
-    clock = systemClock,
-    flags = {},
-    defaults,
-    ...given
-  } = options
-  const inputs = { options: given, env, cwd, flags, defaults: { hotReload: false, ...defaults } }
-  const loaded = project === null ? null : loadSettings({ ...inputs, explicit: project.explicit })
-  const written = loaded ?? resolveSettings(inputs)
-  const resolved = readAdminToken(written, written.settings.adminTokenFile)
-  const problems = [...resolved.problems, ...checkRoot(resolved), ...checkIsolation(resolved, readPowers())]
-  if (problems.length > 0) throw new SettingsError(problems)
-  const envDir = loaded?.envDir ?? null
-  const outerEnv = createOuterEnvReader(envDir, env)
-  const hostEnv = { ...process.env, ...env }
-  const gateway = new FunctionGateway(resolved, { clock, inspect, hostEnv, envDir, outerEnv })
+  const { resolved, host } = readGatewayInputs(options)
+  const gateway = new FunctionGateway(resolved, host)
   await gateway.start()
   return gateway
 }
 
 const CLOSING = new GatewayError('SHUTTING_DOWN', 'gateway is shutting down', { headers: { 'Retry-After': '1' } })
-
-/** What a gateway is given beside its settings. */
-interface Host {
-  clock: Clock
-  /** True reads the tree only. */
-  inspect: boolean
-  /** Environment of this process. */
-  hostEnv: Readonly<Record<string, string | undefined>>
-  /** Folder of the project's env files; null when none are read. */
-  envDir: string | null
-  /** What functions get from outside their root. */
-  outerEnv: () => OuterEnv
-}
 
 class FunctionGateway implements Gateway {
   readonly settings: Settings
@@ -112,6 +69,7 @@ class FunctionGateway implements Gateway {
   readonly #edge: EdgeProxy
   readonly #invoker: Invoker
   readonly #ids = new RequestIds(randomBytes(6).toString('hex'))
+  readonly #calls: FunctionCalls
   readonly #keepWarm: KeepWarm
   readonly #public: PublicHandler
   readonly #listeners: Listeners
@@ -156,11 +114,17 @@ class FunctionGateway implements Gateway {
       edge: this.#edge.handle,
       onLog: (call, stream, text) => this.#journal.output(call.fn, stream, text, call.id),
     })
+    this.#calls = new FunctionCalls({
+      invoker: this.#invoker,
+      requestIds: this.#ids,
+      journal: this.#journal,
+      catalog: () => this.#catalog,
+    })
     this.#keepWarm = new KeepWarm({
       clock,
       tickMs: settings.schedulerIntervalSeconds * 1000,
       functions: () => this.#catalog.functions,
-      ping: fn => ping(request => this.#invokeInternal(request), this.#ids, fn),
+      ping: fn => this.#calls.ping(fn),
     })
     const handlers = createHttpHandlers({
       settings,
@@ -185,64 +149,13 @@ class FunctionGateway implements Gateway {
       onProblem: message => this.#journal.log('warn', message),
       descriptorLimit: readDescriptorLimit(),
     })
-    this.#loader = this.#createLoader()
-    this.#reloader = this.#createReloader()
-  }
-
-  #createLoader(): CatalogLoader {
-    const { functionsRoot, runtimes, namespaceDepth, forceUrl, ...settings } = this.settings
-    const { defaultTimeoutMs, defaultMaxConcurrency, defaultMaxBodyBytes } = settings
-    const defaultQueue = { maxQueue: settings.defaultMaxQueue, timeoutMs: settings.defaultQueueTimeoutMs }
-    return new CatalogLoader({
-      rootPath: functionsRoot,
-      runtimes,
-      namespaceDepth,
-      forceUrl,
-      ...(this.#loaded && { revisions: () => this.#loaded!.revisions }),
-      checksSources: !settings.production,
-      hasFunctionsDir: this.sources.functionsRoot?.source === 'file',
-      defaults: { defaultTimeoutMs, defaultMaxConcurrency, defaultQueue, defaultMaxBodyBytes },
-      now: () => this.#host.clock.wall(),
-      outerEnv: this.#host.outerEnv,
-      steps: (discovery, routes) => toCatalogSteps(this.settings, this.#host.clock, discovery, routes),
-    })
-  }
-
-  #createReloader(): Reloader {
-    return new Reloader({
-      clock: this.#host.clock,
+    this.#loader = createCatalogLoader({ ...host, settings, sources, loaded: this.#loaded })
+    this.#reloader = new Reloader({
+      clock,
       load: (changed, cause) => this.#load(changed, cause),
       watch: onChange => this.#watch(onChange),
       onFailure: error => this.#journal.log('error', `reload failed: ${String(error)}`),
     })
-  }
-
-  /** Watches the tree, and the project's env files where those are no part of it. */
-  #watch(onChange: (paths: ReadonlySet<string>) => void | Promise<void>): Watcher {
-    const { clock, envDir } = this.#host
-    const rootPath = this.settings.functionsRoot
-    const tree = watchTree({
-      rootPath,
-      onChange,
-      onWarning: warning => this.#journal.warn(warning),
-      clock,
-      snapshot: () => this.#loader.snapshot,
-      loaded: this.#loaded,
-    })
-    if (envDir === null) return tree
-    const closeEnv = watchEnvFiles({
-      clock,
-      folder: envDir,
-      names: ENV_FILES,
-      onChange: async () => onChange(new Set()),
-    })
-    return {
-      ready: tree.ready,
-      close: () => {
-        tree.close()
-        closeEnv()
-      },
-    }
   }
 
   /** Reads the tree and starts what it needs. */
@@ -280,6 +193,17 @@ class FunctionGateway implements Gateway {
     return catalog.isRead
   }
 
+  #watch(onChange: WatchOptions['onChange']): Watcher {
+    return watchProject({
+      ...this.#host,
+      functionsRoot: this.settings.functionsRoot,
+      journal: this.#journal,
+      loaded: this.#loaded,
+      snapshot: () => this.#loader.snapshot,
+      onChange,
+    })
+  }
+
   get warnings(): readonly Warning[] {
     return [...this.#settingWarnings, ...this.#logWarnings, ...this.#runtimeWarnings, ...this.#catalog.warnings]
   }
@@ -309,26 +233,7 @@ class FunctionGateway implements Gateway {
 
   async invoke(name: string, request: InvokeRequest = {}): Promise<InternalResult> {
     this.#assertOpen()
-    const { functions } = this.#catalog.discovery
-    const fn = findFunction(functions, name, request.version ?? null, request.runtime ?? null)
-    return this.#invokeInternal({
-      fn,
-      id: this.#ids.next(),
-      method: request.method ?? fn.policy.methods[0] ?? 'GET',
-      path: toFunctionPath(fn.name, fn.version),
-      query: request.query ?? {},
-      headers: request.headers ?? {},
-      body: request.body ?? null,
-      user: request.context ?? null,
-      ...(request.signal !== undefined && { signal: request.signal }),
-    })
-  }
-
-  /** A call without a client: nobody but the log would hear of its failure. */
-  async #invokeInternal(request: InternalRequest): Promise<InternalResult> {
-    const result = await invokeInternal(this.#invoker, request)
-    if (result.error !== null) this.#journal.callFailed(request, result.error)
-    return result
+    return this.#calls.byName(name, request)
   }
 
   reload(): Promise<void> {

@@ -1,0 +1,50 @@
+/** What a gateway is made from: its options, the project's files and this process's environment, read and checked. Owner: §1. */
+
+import type { OuterEnv } from './config/env-layers.ts'
+import { checkIsolation, readPowers } from './config/isolation.ts'
+import { checkRoot, createOuterEnvReader, loadSettings } from './config/project-file.ts'
+import { readAdminToken } from './config/secret-file.ts'
+import { type ResolvedSettings, resolveSettings } from './config/settings.ts'
+import { type Clock, systemClock } from './core/clock.ts'
+import { type GatewayOptions, SettingsError } from './gateway-types.ts'
+
+/** What a gateway is given beside its settings. */
+export interface Host {
+  clock: Clock
+  /** True reads the tree only. */
+  inspect: boolean
+  /** Environment of this process. */
+  hostEnv: Readonly<Record<string, string | undefined>>
+  /** Folder of the project's env files; null when none are read. */
+  envDir: string | null
+  /** What functions get from outside their root. */
+  outerEnv: () => OuterEnv
+}
+
+interface GatewayInputs {
+  resolved: ResolvedSettings
+  host: Host
+}
+
+/** @throws SettingsError with every problem at once */
+export function readGatewayInputs(options: GatewayOptions): GatewayInputs {
+  const {
+    env = {},
+    project = null,
+    cwd = process.cwd(),
+    inspect = false,
+    clock = systemClock,
+    flags = {},
+    defaults,
+    ...given
+  } = options
+  const inputs = { options: given, env, cwd, flags, defaults: { hotReload: false, ...defaults } }
+  const loaded = project === null ? null : loadSettings({ ...inputs, explicit: project.explicit })
+  const written = loaded ?? resolveSettings(inputs)
+  const resolved = readAdminToken(written, written.settings.adminTokenFile)
+  const problems = [...resolved.problems, ...checkRoot(resolved), ...checkIsolation(resolved, readPowers())]
+  if (problems.length > 0) throw new SettingsError(problems)
+  const envDir = loaded?.envDir ?? null
+  const outerEnv = createOuterEnvReader(envDir, env)
+  return { resolved, host: { clock, inspect, hostEnv: { ...process.env, ...env }, envDir, outerEnv } }
+}

@@ -1,0 +1,61 @@
+/** What reads the tree of a gateway, and what watches the files it is read from. Owner: §1. */
+
+import { CatalogLoader } from './catalog-loader.ts'
+import { toCatalogSteps } from './catalog-steps.ts'
+import { ENV_FILES } from './config/project-file.ts'
+import type { ResolvedSettings } from './config/settings.ts'
+import { watchEnvFiles } from './discovery/env-watcher.ts'
+import type { LoadedFiles } from './discovery/loaded-files.ts'
+import { type Watcher, type WatchOptions, watchTree } from './discovery/watch.ts'
+import type { Host } from './gateway-inputs.ts'
+import type { Journal } from './observe/journal.ts'
+
+interface LoaderOptions extends Pick<ResolvedSettings, 'settings' | 'sources'>, Pick<Host, 'clock' | 'outerEnv'> {
+  /** Null where nobody edits the files. */
+  loaded: LoadedFiles | null
+}
+
+export function createCatalogLoader({ settings, sources, clock, outerEnv, loaded }: LoaderOptions): CatalogLoader {
+  const { defaultTimeoutMs, defaultMaxConcurrency, defaultMaxBodyBytes } = settings
+  const defaultQueue = { maxQueue: settings.defaultMaxQueue, timeoutMs: settings.defaultQueueTimeoutMs }
+  return new CatalogLoader({
+    rootPath: settings.functionsRoot,
+    runtimes: settings.runtimes,
+    namespaceDepth: settings.namespaceDepth,
+    forceUrl: settings.forceUrl,
+    ...(loaded && { revisions: () => loaded.revisions }),
+    checksSources: !settings.production,
+    hasFunctionsDir: sources.functionsRoot?.source === 'file',
+    defaults: { defaultTimeoutMs, defaultMaxConcurrency, defaultQueue, defaultMaxBodyBytes },
+    now: () => clock.wall(),
+    outerEnv,
+    steps: (discovery, routes) => toCatalogSteps(settings, clock, discovery, routes),
+  })
+}
+
+interface ProjectWatchOptions extends Pick<Host, 'clock' | 'envDir'>, Pick<WatchOptions, 'onChange' | 'snapshot'> {
+  functionsRoot: string
+  journal: Pick<Journal, 'warn'>
+  loaded: LoadedFiles | null
+}
+
+/** Watches the tree, and the project's env files, which lie beside it: a change of those asks for a reload without paths. */
+export function watchProject(options: ProjectWatchOptions): Watcher {
+  const { functionsRoot, clock, envDir, journal, onChange, snapshot, loaded } = options
+  const onWarning: WatchOptions['onWarning'] = warning => journal.warn(warning)
+  const tree = watchTree({ rootPath: functionsRoot, onChange, onWarning, clock, snapshot, loaded })
+  if (envDir === null) return tree
+  const closeEnv = watchEnvFiles({
+    clock,
+    folder: envDir,
+    names: ENV_FILES,
+    onChange: async () => onChange(new Set()),
+  })
+  return {
+    ready: tree.ready,
+    close: () => {
+      tree.close()
+      closeEnv()
+    },
+  }
+}

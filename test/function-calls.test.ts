@@ -1,0 +1,51 @@
+import t from 'tap'
+import type { Catalog } from '../lib/catalog-loader.ts'
+import { GatewayError } from '../lib/core/errors.ts'
+import { FunctionCalls } from '../lib/function-calls.ts'
+import { RequestIds } from '../lib/invocation/request-ids.ts'
+import { headerOfCall } from './helpers/fake-runtime.ts'
+import { makeFn } from './helpers/fn.ts'
+import { makePublic } from './helpers/public.ts'
+
+function setUp() {
+  const functions = [
+    makeFn({ name: 'one', policy: { methods: ['POST', 'GET'] } }),
+    makeFn({ name: 'two' }),
+    makeFn({ name: 'two', runtime: 'python' }),
+  ]
+  const { invoker, runtime } = makePublic({})
+  const failures: string[] = []
+  const calls = new FunctionCalls({
+    invoker,
+    requestIds: new RequestIds('own'),
+    journal: { callFailed: ({ id }, error) => failures.push(`${id} ${error.code}`) },
+    catalog: () => ({ discovery: { functions } }) as unknown as Catalog,
+  })
+  return { calls, functions, runtime, failures }
+}
+
+t.test('[gateway.7] a call by name takes what its function answers first, and ids of its own', async t => {
+  const { calls, runtime } = setUp()
+  t.match(await calls.byName('one', {}), { status: 200, error: null })
+  await calls.byName('one', { method: 'GET', query: { a: 1 }, headers: { 'X-B': 'b' }, context: { name: 'u' } })
+  const [plain, given] = runtime.calls.map(headerOfCall)
+  t.match(plain, { id: 'own-1', method: 'POST', path: '/one', query: {}, user: null })
+  t.match(given, { id: 'own-2', method: 'GET', query: { a: '1' }, headers: { 'x-b': 'b' }, user: { name: 'u' } })
+})
+
+t.test('[gateway.7] an unknown name is not found, one of several runtimes has to be told apart', async t => {
+  const { calls } = setUp()
+  await t.rejects(calls.byName('none', {}), { code: 'NOT_FOUND' })
+  await t.rejects(calls.byName('one', { version: 'v9' }), { code: 'NOT_FOUND' })
+  await t.rejects(calls.byName('two', {}), { code: 'ROUTE_CONFLICT' })
+  t.match(await calls.byName('two', { runtime: 'python' }), { status: 200 })
+})
+
+t.test('[gateway.7, scheduler/keep-warm.1] what fails without a client is told to the journal, a ping too', async t => {
+  const { calls, functions, runtime, failures } = setUp()
+  runtime.answer = call => call.onError(new GatewayError('RUNTIME_DOWN', 'runtime down'))
+  t.match(await calls.byName('one', {}), { status: 503, error: { code: 'RUNTIME_DOWN' } })
+  t.same(await calls.ping(functions[0]!), { status: 503, error: 'runtime down' })
+  t.match(headerOfCall(runtime.calls[1]!), { trigger: { type: 'keep_warm' } })
+  t.same(failures, ['own-1 RUNTIME_DOWN', 'own-2 RUNTIME_DOWN'])
+})

@@ -1,0 +1,68 @@
+import t from 'tap'
+import { NO_OUTER_ENV } from '../lib/config/env-layers.ts'
+import { resolveSettings } from '../lib/config/settings.ts'
+import { systemClock } from '../lib/core/clock.ts'
+import type { Warning } from '../lib/core/errors.ts'
+import { createCatalogLoader, watchProject } from '../lib/reload-parts.ts'
+import { makeTree } from './helpers/tree.ts'
+
+t.test('[gateway.1, gateway.4] the loader takes defaults and rules from the settings', async t => {
+  const tree = makeTree({ 'a.js': 'export const handler = () => 1\n', 'b.lua': 'function handler(\n' })
+  t.teardown(tree.cleanup)
+  const load = async (production: boolean) => {
+    const { settings, sources } = resolveSettings({
+      options: { functionsRoot: tree.root, runtimes: ['node', 'lua'], defaultTimeoutMs: 777, production },
+      cwd: '/',
+    })
+    const clock = { ...systemClock, wall: () => 42 }
+    return createCatalogLoader({ settings, sources, clock, outerEnv: () => NO_OUTER_ENV, loaded: null }).load(null)
+  }
+  const catalog = await load(false)
+  t.equal(catalog.generatedAt, 42)
+  t.same(
+    [...catalog.functions.values()].map(fn => fn.policy.timeoutMs),
+    [777, 777],
+  )
+  t.match(
+    catalog.warnings.map(warning => warning.path),
+    ['b.lua'],
+    'sources are looked at where somebody edits them',
+  )
+  t.same((await load(true)).warnings, [])
+})
+
+t.test(
+  '[gateway.12, config/function-env.13] a change of the tree names its files, one of the env files none',
+  async t => {
+    const tree = makeTree({ 'functions/a.js': '1', '.env': 'A=1' })
+    t.teardown(tree.cleanup)
+    const warnings: Warning[] = []
+    let told: (paths: ReadonlySet<string>) => void = () => {}
+    const watcher = watchProject({
+      functionsRoot: tree.path('functions'),
+      clock: systemClock,
+      envDir: tree.root,
+      journal: { warn: warning => void warnings.push(warning) },
+      loaded: null,
+      snapshot: () => null,
+      onChange: paths => told(paths),
+    })
+    t.teardown(() => watcher.close())
+    // A watch keeps no process alive; the test has to.
+    const alive = setInterval(() => {}, 60_000)
+    t.teardown(() => clearInterval(alive))
+    await watcher.ready
+    const change = async (name: string, text: string, isIt: (paths: ReadonlySet<string>) => boolean) => {
+      const seen = new Promise<void>(resolve => {
+        told = paths => {
+          if (isIt(paths)) resolve()
+        }
+      })
+      tree.write({ [name]: text })
+      await seen
+    }
+    await change('functions/a.js', '2', paths => paths.has('a.js'))
+    await change('.env', 'A=2', paths => paths.size === 0)
+    t.same(warnings, [])
+  },
+)
