@@ -328,7 +328,7 @@ t.test(
           t.ok(await recovers(gateway, path), 'serves before')
           daemon.onCall = act
           const calls = Array.from({ length: CALLS }, () => statusOf(gateway, path, limitMs))
-          const other = await statusOf(gateway, '/other', 4000)
+          const other = await statusOf(gateway, '/other', 10_000)
           const statuses = await Promise.all(calls)
           // Calls that share a worker with an attack on it go down with it.
           const all = [...allowed, 503]
@@ -442,7 +442,7 @@ t.test('[reliability.1, reliability.3] a daemon may answer a start with anything
         [],
         `${statuses}`,
       )
-      t.equal(await statusOf(gateway, '/other', 2000), 200, 'another function')
+      t.equal(await statusOf(gateway, '/other', 10_000), 200, 'another function')
       daemon.reform()
       t.ok(await recovers(gateway), 'serves when the daemon does')
       t.equal(activeOf(gateway), 0)

@@ -438,7 +438,7 @@ t.test(
   '[http/public.24, http/public.25] debug headers on every answer of a function that wants them, and on no other',
   async t => {
     const pool = { max_workers: 7, max_queue: 3 }
-    const methods = { invoke: { methods: ['GET'] }, timeout_ms: 300 }
+    const methods = { invoke: { methods: ['GET'] }, timeout_ms: 1000 }
     const bed = await serveTree(t, {
       ...inEach('on', { ...methods, worker_pool: pool, response: { include_debug_headers: true } }, FAILING),
       ...inEach('off', methods, FAILING),

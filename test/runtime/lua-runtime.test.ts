@@ -15,7 +15,7 @@ const SLOW = { timeoutMs: 400 }
 
 function makeEvaluator(memoryMb = 128): LuaSite {
   const site = makeLuaSite({}, { memoryMb })
-  site.add('eval', EVALUATE, {}, { env: { NAME: { value: 'wért', isSecret: false } } })
+  site.add('eval', EVALUATE, { timeoutMs: 20_000 }, { env: { NAME: { value: 'wért', isSecret: false } } })
   site.retain()
   return site
 }
@@ -266,7 +266,7 @@ t.test(
           request_id: 'req-1',
           runtime: 'lua',
           function_name: 'eval',
-          timeout_ms: 2500,
+          timeout_ms: 20_000,
           user: { roles: ['admin', null, 'x'], n: 1.5, big: 5e9, deep: {} },
         },
       ],
@@ -796,8 +796,9 @@ t.test('[runtime/lua-runtime.24] what a handler prints belongs to its call', asy
   t.ok(flood.stdout.length <= 64 * 1024 + 30)
   t.match(flood.stdout, /\n\[output truncated\]\n$/)
   t.equal(flood.body.toString(), '1')
-  site.add('hangs', 'function handler() for i = 1, 3 do print(i) end while true do end end', { timeoutMs: 300 })
-  site.add('chatters', 'function handler() while true do print(("x"):rep(99)) end end', { timeoutMs: 300 })
+  site.add('hangs', 'function handler() for i = 1, 3 do print(i) end while true do end end', SLOW)
+  // Long enough to print 600 lines on a busy machine.
+  site.add('chatters', 'function handler() while true do print(("x"):rep(99)) end end', { timeoutMs: 2000 })
   site.retain()
   const hung = await site.call('hangs')
   t.match(hung, { error: { status: 504 }, stdout: '1\n2\n3\n' }, 'what it printed tells where it hangs')
