@@ -3,7 +3,7 @@
 import { isAsset, toAssetSteps } from './assets/static-assets.ts'
 import type { CatalogSteps } from './catalog-loader.ts'
 import type { Settings } from './config/settings.ts'
-import { CONTROL_PATHS } from './control/control-plane.ts'
+import type { EndpointPath } from './control/endpoint-table.ts'
 import type { Clock } from './core/clock.ts'
 import { SharedPacks } from './dependencies/shared-packs.ts'
 import { findUnmet } from './dependencies/unmet.ts'
@@ -20,6 +20,7 @@ export function toCatalogSteps(
   clock: Clock,
   { homes, assets, functions, ignored, manifests }: Discovery,
   routes: RouteTable,
+  controlPaths: readonly EndpointPath[],
 ): CatalogSteps {
   const { homeFunction, homeRedirect, docsEnabled, publicBaseUrl, openapiIncludeInternal } = settings
   const home = toHomeSteps({ homes, homeFunction, homeRedirect, routes, isAsset: path => isAsset(path, assets) })
@@ -29,7 +30,7 @@ export function toCatalogSteps(
     routes: () => toDocumentedRoutes(routes),
     publicBaseUrl,
     // On another origin they are not below this document's server.
-    internal: openapiIncludeInternal && settings.controlPort === null ? CONTROL_PATHS : [],
+    internal: openapiIncludeInternal && settings.controlPort === null ? controlPaths : [],
   })
   const before = [...(docsEnabled ? [openApi] : []), ...home.before, ...files.before]
   const off = settings.runtimesExplicit ? [] : toOffWarnings(ignored, settings.runtimes)

@@ -9,6 +9,8 @@ import { randomBytes } from 'node:crypto'
 import type { Catalog, CatalogLoader } from './catalog-loader.ts'
 import type { ResolvedSettings, SettingSource, Settings } from './config/settings.ts'
 import { toAccessWarnings } from './control/access.ts'
+import { createControlEndpoints } from './control-parts.ts'
+import { toEndpointPaths } from './control/endpoint-table.ts'
 import { type GatewayState, toCatalogRecord, toHealthRecord } from './control/records.ts'
 import { GatewayError, type Warning } from './core/errors.ts'
 import { keepTickShape } from './core/tick-shape.ts'
@@ -126,6 +128,12 @@ class FunctionGateway implements Gateway {
       functions: () => this.#catalog.functions,
       ping: fn => this.#calls.ping(fn),
     })
+    const endpoints = createControlEndpoints({
+      clock,
+      state: details => this.#state(details),
+      keepWarm: () => this.#keepWarm.rows(),
+      reload: () => this.reload(),
+    })
     const handlers = createHttpHandlers({
       settings,
       clock,
@@ -135,9 +143,7 @@ class FunctionGateway implements Gateway {
       requestIds: this.#ids,
       lifecycle: this.#lifecycle,
       catalog: () => this.#catalog,
-      state: details => this.#state(details),
-      keepWarm: () => this.#keepWarm.rows(),
-      reload: () => this.reload(),
+      endpoints,
     })
     this.#public = handlers.public
     this.#listeners = new Listeners({
@@ -149,7 +155,13 @@ class FunctionGateway implements Gateway {
       onProblem: message => this.#journal.log('warn', message),
       descriptorLimit: readDescriptorLimit(),
     })
-    this.#loader = createCatalogLoader({ ...host, settings, sources, loaded: this.#loaded })
+    this.#loader = createCatalogLoader({
+      ...host,
+      settings,
+      sources,
+      loaded: this.#loaded,
+      controlPaths: toEndpointPaths(endpoints),
+    })
     this.#reloader = new Reloader({
       clock,
       load: (changed, cause) => this.#load(changed, cause),

@@ -1,7 +1,8 @@
 /** The handlers of a gateway's sockets: the public one, and one of the control plane's own. Owner: §4.1, §4.2. */
 
 import type { Settings } from './config/settings.ts'
-import { ControlPlane, type ControlOptions } from './control/control-plane.ts'
+import { ControlPlane } from './control/control-plane.ts'
+import type { Endpoint } from './control/endpoint.ts'
 import type { Clock } from './core/clock.ts'
 import { GatewayError } from './core/errors.ts'
 import { DebugHeaders } from './http/debug-headers.ts'
@@ -16,7 +17,7 @@ import type { Journal } from './observe/journal.ts'
 import { buildRouteTable } from './router/route-builder.ts'
 import type { Runtimes } from './runtime/runtimes.ts'
 
-interface HttpHandlersOptions extends Pick<ControlOptions, 'state' | 'keepWarm' | 'reload'> {
+interface HttpHandlersOptions {
   settings: Settings
   clock: Clock
   journal: Journal
@@ -27,6 +28,8 @@ interface HttpHandlersOptions extends Pick<ControlOptions, 'state' | 'keepWarm' 
   lifecycle: { draining: boolean }
   /** The catalog in force now. */
   catalog: () => PublicCatalog
+  /** Of the control plane. */
+  endpoints: readonly Endpoint[]
 }
 
 interface HttpHandlers {
@@ -47,11 +50,8 @@ export function createHttpHandlers(options: HttpHandlersOptions): HttpHandlers {
   const control = new ControlPlane({
     settings,
     responder,
-    state: options.state,
-    keepWarm: options.keepWarm,
-    reload: options.reload,
+    endpoints: options.endpoints,
     isTrustedProxy: address => proxies.isTrusted(address),
-    clock,
   })
   const shared = {
     clock,

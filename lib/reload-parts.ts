@@ -4,6 +4,7 @@ import { CatalogLoader } from './catalog-loader.ts'
 import { toCatalogSteps } from './catalog-steps.ts'
 import { ENV_FILES } from './config/project-file.ts'
 import type { ResolvedSettings } from './config/settings.ts'
+import type { EndpointPath } from './control/endpoint-table.ts'
 import { watchEnvFiles } from './discovery/env-watcher.ts'
 import type { LoadedFiles } from './discovery/loaded-files.ts'
 import { type Watcher, type WatchOptions, watchTree } from './discovery/watch.ts'
@@ -13,9 +14,18 @@ import type { Journal } from './observe/journal.ts'
 interface LoaderOptions extends Pick<ResolvedSettings, 'settings' | 'sources'>, Pick<Host, 'clock' | 'outerEnv'> {
   /** Null where nobody edits the files. */
   loaded: LoadedFiles | null
+  /** Paths of the control plane, for the OpenAPI document. */
+  controlPaths: readonly EndpointPath[]
 }
 
-export function createCatalogLoader({ settings, sources, clock, outerEnv, loaded }: LoaderOptions): CatalogLoader {
+export function createCatalogLoader({
+  settings,
+  sources,
+  clock,
+  outerEnv,
+  loaded,
+  controlPaths,
+}: LoaderOptions): CatalogLoader {
   const { defaultTimeoutMs, defaultMaxConcurrency, defaultMaxBodyBytes } = settings
   const defaultQueue = { maxQueue: settings.defaultMaxQueue, timeoutMs: settings.defaultQueueTimeoutMs }
   return new CatalogLoader({
@@ -29,7 +39,7 @@ export function createCatalogLoader({ settings, sources, clock, outerEnv, loaded
     defaults: { defaultTimeoutMs, defaultMaxConcurrency, defaultQueue, defaultMaxBodyBytes },
     now: () => clock.wall(),
     outerEnv,
-    steps: (discovery, routes) => toCatalogSteps(settings, clock, discovery, routes),
+    steps: (discovery, routes) => toCatalogSteps(settings, clock, discovery, routes, controlPaths),
   })
 }
 

@@ -1,4 +1,5 @@
 import t, { type Test } from 'tap'
+import { createControlEndpoints } from '../lib/control-parts.ts'
 import { createHttpHandlers } from '../lib/http-handlers.ts'
 import { resolveSettings } from '../lib/config/settings.ts'
 import { systemClock } from '../lib/core/clock.ts'
@@ -38,12 +39,15 @@ function setup(t: Test, options: Record<string, unknown> = {}) {
     requestIds: new RequestIds('t'),
     lifecycle: { draining: false },
     catalog: () => ({ routes, before: [], after: [] }),
-    state: details => ({ details }) as never,
-    keepWarm: () => [],
-    reload: async () => {
-      reloads += 1
-      throw new Error('no disk')
-    },
+    endpoints: createControlEndpoints({
+      clock,
+      state: details => ({ details }) as never,
+      keepWarm: () => [],
+      reload: async () => {
+        reloads += 1
+        throw new Error('no disk')
+      },
+    }),
   })
   return { handlers, requests, reloads: () => reloads }
 }

@@ -15,7 +15,14 @@ t.test('[gateway.1, gateway.4] the loader takes defaults and rules from the sett
       cwd: '/',
     })
     const clock = { ...systemClock, wall: () => 42 }
-    return createCatalogLoader({ settings, sources, clock, outerEnv: () => NO_OUTER_ENV, loaded: null }).load(null)
+    return createCatalogLoader({
+      settings,
+      sources,
+      clock,
+      outerEnv: () => NO_OUTER_ENV,
+      loaded: null,
+      controlPaths: [],
+    }).load(null)
   }
   const catalog = await load(false)
   t.equal(catalog.generatedAt, 42)

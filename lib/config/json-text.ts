@@ -19,11 +19,12 @@ type JsonText =
 /**
  * Reads JSON text or the bytes of a JSON file. A byte-order mark is accepted; of a repeated key the last one counts.
  * Never throws: size and depth are checked before anything is built.
+ * @param maxBytes - more is not read
  */
-export function parseJsonText(source: string | Uint8Array): JsonText {
+export function parseJsonText(source: string | Uint8Array, maxBytes: number = MAX_CONFIG_FILE_BYTES): JsonText {
   const size = typeof source === 'string' ? Buffer.byteLength(source) : source.byteLength
-  if (size > MAX_CONFIG_FILE_BYTES) {
-    return nowhere(`${size} bytes, at most ${MAX_CONFIG_FILE_BYTES} are read`, 'Make the file smaller.')
+  if (size > maxBytes) {
+    return nowhere(`${size} bytes, at most ${maxBytes} are read`, 'Make the file smaller.')
   }
   const text = typeof source === 'string' ? source.replace(/^\uFEFF/, '') : decode(source)
   if (text === null) return nowhere('the file is not UTF-8 text', 'Save the file as UTF-8.')

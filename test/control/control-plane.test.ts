@@ -1,5 +1,5 @@
 import t from 'tap'
-import { STRANGERS_HEALTH_MS } from '../../lib/control/control-plane.ts'
+import { STRANGERS_HEALTH_MS } from '../../lib/control/state-endpoints.ts'
 import { createGateway, type GatewayOptions } from '../../lib/index.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { makeTree } from '../helpers/tree.ts'

@@ -1,0 +1,36 @@
+import type { Test } from 'tap'
+import { resolveSettings } from '../../lib/config/settings.ts'
+import type { Endpoint } from '../../lib/control/endpoint.ts'
+import { systemClock } from '../../lib/core/clock.ts'
+import { createHttpHandlers } from '../../lib/http-handlers.ts'
+import { inject, type InjectRequest, type InjectResponse } from '../../lib/http/inject.ts'
+import { Admission } from '../../lib/invocation/admission.ts'
+import { Invoker } from '../../lib/invocation/invoke.ts'
+import { RequestIds } from '../../lib/invocation/request-ids.ts'
+import { Journal } from '../../lib/observe/journal.ts'
+import { buildRouteTable } from '../../lib/router/route-builder.ts'
+import type { Runtimes } from '../../lib/runtime/runtimes.ts'
+import { FakeRuntime } from './fake-runtime.ts'
+
+/** Serves endpoints as a gateway without functions would; asks them without a port, as a local caller. */
+export function serveEndpoints(
+  t: Test,
+  endpoints: readonly Endpoint[],
+  options: Record<string, unknown> = {},
+): (request: InjectRequest) => Promise<InjectResponse> {
+  const clock = systemClock
+  const { settings } = resolveSettings({ options: { functionsRoot: t.testdir({}), ...options }, cwd: '/' })
+  const admission = new Admission(clock)
+  const { public: handler } = createHttpHandlers({
+    settings,
+    clock,
+    journal: new Journal({ clock, functionsRoot: null, accessLog: false }),
+    invoker: new Invoker({ clock, dispatcher: new FakeRuntime(), admission, edge: null, onLog: null }),
+    runtimes: { byName: new Map() } as unknown as Runtimes,
+    requestIds: new RequestIds('t'),
+    lifecycle: { draining: false },
+    catalog: () => ({ routes: buildRouteTable([], { functions: [], forceUrl: false }), before: [], after: [] }),
+    endpoints,
+  })
+  return request => inject(handler.handle, request)
+}
