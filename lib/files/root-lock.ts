@@ -1,0 +1,181 @@
+/**
+ * One gateway at a time keeps what lives in `.svc` of a functions root: jobs, schedules. Owner: page files/root-lock.
+ *
+ *   draft ─link─► gateway.lock      made whole at once; fails when somebody has it
+ *                     │ its process is gone
+ *                     └─► gateway.lock.<id of the dead one>   the right to remove it, itself such a lock
+ *
+ * Who finds a dead holder's lock may not simply remove it: between the look and the removal another one may have done so
+ * and have it now. So the right to remove exactly that one is taken first, and the lock looked at again.
+ */
+
+import { randomBytes } from 'node:crypto'
+import { closeSync, linkSync, openSync, rmSync, writeFileSync } from 'node:fs'
+import { utimes } from 'node:fs/promises'
+import { UnsafePathError, type OwnFolder } from './own-folder.ts'
+import { isAlive, ownMark, type ProcessMark } from './process-mark.ts'
+
+const NAME = 'gateway.lock'
+/** Milliseconds between two signs of life, and without one after which a holder that cannot be asked counts as gone. */
+export const LOCK_BEAT_MS = 5000
+export const LOCK_SILENCE_MS = 30_000
+/** Dead holders of the right to remove a dead holder's lock, and so on. */
+const MAX_DEAD = 16
+
+/** Who has the lock. */
+export interface LockHolder extends ProcessMark {
+  /** Of this one taking of the lock. */
+  id: string
+  /** Wall clock, ms. */
+  since: number
+}
+
+interface LockClock {
+  wall(): number
+  setTimeout(callback: () => void, ms: number): NodeJS.Timeout
+  clearTimeout(timer: NodeJS.Timeout): void
+}
+
+/** The lock of one functions root; the parts of a gateway share one object. */
+export class RootLock {
+  readonly #folder: OwnFolder
+  readonly #clock: LockClock
+  #held: LockHolder | null = null
+  #timer: NodeJS.Timeout | null = null
+
+  /** @param folder - `.svc` of the root; made when the lock is asked for */
+  constructor(folder: OwnFolder, clock: LockClock) {
+    this.#folder = folder
+    this.#clock = clock
+  }
+
+  get isHeld(): boolean {
+    return this.#held !== null
+  }
+
+  /**
+   * Takes the lock, or finds that this object has it already.
+   * @returns null when it is ours; else who has it
+   * @throws UnsafePathError for a link or folder in its place; Error of the file system when nothing can be written
+   */
+  acquire(): LockHolder | null {
+    if (this.#held !== null) return null
+    this.#folder.make()
+    const mine: LockHolder = { ...ownMark(), id: randomBytes(8).toString('hex'), since: this.#clock.wall() }
+    const holder = this.#take(NAME, mine, 0)
+    if (holder !== null) return holder
+    this.#held = mine
+    this.#beat()
+    return null
+  }
+
+  /** Gives it to whoever asks next. */
+  release(): void {
+    if (this.#timer !== null) this.#clock.clearTimeout(this.#timer)
+    this.#timer = null
+    if (this.#held === null) return
+    if (this.#read(NAME)?.id === this.#held.id) this.#folder.remove(NAME)
+    this.#held = null
+  }
+
+  #take(name: string, mine: LockHolder, dead: number): LockHolder | null {
+    for (;;) {
+      if (this.#create(name, mine)) return null
+      const holder = this.#read(name)
+      if (holder === null) continue
+      if (dead === MAX_DEAD || this.#isAlive(name, holder)) return holder
+      const right = `${NAME}.${holder.id}`
+      const rival = this.#take(right, mine, dead + 1)
+      // Somebody else is about to remove it; it may be theirs then.
+      if (rival !== null) return rival
+      try {
+        if (this.#read(name)?.id === holder.id) this.#folder.remove(name)
+      } finally {
+        this.#folder.remove(right)
+      }
+    }
+  }
+
+  /** @returns false when the name is taken */
+  #create(name: string, mine: LockHolder): boolean {
+    const draft = `.lock-${mine.id}`
+    const path = this.#folder.pathOf(name)
+    const text = JSON.stringify(mine)
+    this.#folder.write(draft, text, 0o600)
+    try {
+      linkSync(this.#folder.pathOf(draft), path)
+      return true
+    } catch (error) {
+      const { code } = error as NodeJS.ErrnoException
+      if (code === 'EEXIST') return false
+      if (!WITHOUT_LINKS.has(code ?? '')) throw error
+      return createExclusively(path, text)
+    } finally {
+      rmSync(this.#folder.pathOf(draft), { force: true })
+    }
+  }
+
+  /** @returns null when it is gone. What cannot be read was cut off by a crash of the machine; its age decides. */
+  #read(name: string): LockHolder | null {
+    const entry = this.#folder.list(/^gateway\.lock/).find(one => one.name === name)
+    if (entry === undefined) return null
+    if (!entry.stats.isFile()) {
+      const what = entry.stats.isSymbolicLink() ? 'a symbolic link' : 'a folder or device'
+      throw new UnsafePathError(this.#folder.pathOf(name), `.svc/${name}`, what, 'a file')
+    }
+    const text = this.#folder.read(name)
+    return text === null ? null : toHolder(text.toString('utf8'))
+  }
+
+  #isAlive(name: string, holder: LockHolder): boolean {
+    const known = isAlive(holder)
+    if (known !== null) return known
+    // A process of another container or machine that shares the folder: only its signs of life can be seen.
+    const entry = this.#folder.list(/^gateway\.lock/).find(one => one.name === name)
+    return entry !== undefined && Math.abs(this.#clock.wall() - entry.stats.mtimeMs) < LOCK_SILENCE_MS
+  }
+
+  #beat(): void {
+    this.#timer = this.#clock.setTimeout(() => {
+      const now = this.#clock.wall() / 1000
+      // A folder that was removed meanwhile is somebody's wish.
+      utimes(this.#folder.pathOf(NAME), now, now).catch(() => {})
+      this.#beat()
+    }, LOCK_BEAT_MS)
+    this.#timer.unref?.()
+  }
+}
+
+/** What file systems without hard links say. */
+const WITHOUT_LINKS: ReadonlySet<string> = new Set(['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS', 'EMLINK'])
+
+function createExclusively(path: string, text: string): boolean {
+  let file: number
+  try {
+    file = openSync(path, 'wx', 0o600)
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false
+    throw error
+  }
+  try {
+    writeFileSync(file, text)
+  } finally {
+    closeSync(file)
+  }
+  return true
+}
+
+function toHolder(text: string): LockHolder {
+  try {
+    const value: unknown = JSON.parse(text)
+    if (isHolder(value)) return value
+  } catch {
+    // Told below.
+  }
+  return { id: 'unreadable', pid: 0, host: '', started: null, boot: null, space: null, since: 0 }
+}
+
+function isHolder(value: unknown): value is LockHolder {
+  const { id, pid, host } = (value ?? {}) as Partial<LockHolder>
+  return typeof id === 'string' && /^[0-9a-f]{16}$/.test(id) && typeof pid === 'number' && typeof host === 'string'
+}
