@@ -5,14 +5,19 @@ import type { CatalogSteps } from './catalog-loader.ts'
 import type { Settings } from './config/settings.ts'
 import type { EndpointPath } from './control/endpoint-table.ts'
 import type { Clock } from './core/clock.ts'
+import { METHODS } from './core/identity.ts'
 import { SharedPacks } from './dependencies/shared-packs.ts'
 import { findUnmet } from './dependencies/unmet.ts'
 import type { Discovery } from './discovery/discover.ts'
 import { toOffWarnings } from './discovery/runtime-off.ts'
+import { DOCS_PATH, type DocsPage, toDocsWarning } from './http/docs-page.ts'
 import { toHomeSteps } from './http/home.ts'
 import { createOpenApiStep } from './http/openapi-step.ts'
 import { toDocumentedRoutes } from './router/route-records.ts'
 import type { RouteTable } from './router/route-table.ts'
+
+/** Routes that answer GET, in the bits of a leaf. */
+const READ_BIT = 1 << METHODS.indexOf('GET')
 
 /** The steps of one catalog, in the order of the public path, and what is wrong with them. */
 export function toCatalogSteps(
@@ -20,6 +25,7 @@ export function toCatalogSteps(
   clock: Clock,
   { homes, assets, functions, ignored, manifests }: Discovery,
   routes: RouteTable,
+  docs: DocsPage,
   controlPaths: readonly EndpointPath[],
 ): CatalogSteps {
   const { homeFunction, homeRedirect, docsEnabled, publicBaseUrl, openapiIncludeInternal } = settings
@@ -32,9 +38,17 @@ export function toCatalogSteps(
     // On another origin they are not below this document's server.
     internal: openapiIncludeInternal && settings.controlPort === null ? controlPaths : [],
   })
-  const before = [...(docsEnabled ? [openApi] : []), ...home.before, ...files.before]
+  const patterns = routes.leaves.filter(leaf => (leaf.methods & READ_BIT) !== 0).map(({ pattern }) => pattern)
+  const hidden = docsEnabled ? toDocsWarning(patterns, assets !== null && isAsset(DOCS_PATH, assets)) : null
+  const documents = !docsEnabled ? [] : hidden === null ? [openApi, docs.step] : [openApi]
+  const before = [...documents, ...home.before, ...files.before]
   const off = settings.runtimesExplicit ? [] : toOffWarnings(ignored, settings.runtimes)
   const { functionsRoot } = settings
   const missing = [...new SharedPacks(functionsRoot).check(functions), ...findUnmet(manifests, functionsRoot)]
-  return { before, after: files.after, homes: home.homes, warnings: [...off, ...home.warnings, ...missing] }
+  return {
+    before,
+    after: files.after,
+    homes: home.homes,
+    warnings: [...off, ...(hidden === null ? [] : [hidden]), ...home.warnings, ...missing],
+  }
 }

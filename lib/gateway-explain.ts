@@ -5,6 +5,7 @@ import type { Catalog } from './catalog-loader.ts'
 import type { Settings } from './config/settings.ts'
 import { isReservedPath } from './core/identity.ts'
 import { explainIgnored } from './discovery/explain-ignored.ts'
+import { DOCS_PATH } from './http/docs-page.ts'
 import type { BesideRoutes, GatewayExplanation } from './gateway-types.ts'
 import { explain } from './router/explain.ts'
 
@@ -30,12 +31,14 @@ export function explainRequest(
 
 /** What answers a reading request before the routes or, where no route does, after them. */
 function findBeside(
-  { homes, discovery: { assets } }: Catalog,
+  { homes, warnings, discovery: { assets } }: Catalog,
   { docsEnabled }: ExplainedSettings,
   path: string,
   hasRoute: boolean,
 ): BesideRoutes | null {
   if (docsEnabled && path === '/openapi.json') return { kind: 'document', text: 'the OpenAPI document' }
+  const hasDocs = docsEnabled && !warnings.some(({ code }) => code === 'DOCS_HIDDEN')
+  if (hasDocs && path === DOCS_PATH) return { kind: 'document', text: 'the documentation page' }
   const home = homes.find(({ folder }) => folder === path)
   // A folder's own route comes before its home; the root's comes after it.
   if (home !== undefined && (path === '/' || !hasRoute)) {

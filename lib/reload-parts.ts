@@ -9,6 +9,7 @@ import { watchEnvFiles } from './discovery/env-watcher.ts'
 import type { LoadedFiles } from './discovery/loaded-files.ts'
 import { type Watcher, type WatchOptions, watchTree } from './discovery/watch.ts'
 import type { Host } from './gateway-inputs.ts'
+import { DocsPage } from './http/docs-page.ts'
 import type { Journal } from './observe/journal.ts'
 
 interface LoaderOptions extends Pick<ResolvedSettings, 'settings' | 'sources'>, Pick<Host, 'clock' | 'outerEnv'> {
@@ -28,6 +29,7 @@ export function createCatalogLoader({
 }: LoaderOptions): CatalogLoader {
   const { defaultTimeoutMs, defaultMaxConcurrency, defaultMaxBodyBytes } = settings
   const defaultQueue = { maxQueue: settings.defaultMaxQueue, timeoutMs: settings.defaultQueueTimeoutMs }
+  const docs = new DocsPage(settings.publicBaseUrl)
   return new CatalogLoader({
     rootPath: settings.functionsRoot,
     runtimes: settings.runtimes,
@@ -39,7 +41,7 @@ export function createCatalogLoader({
     defaults: { defaultTimeoutMs, defaultMaxConcurrency, defaultQueue, defaultMaxBodyBytes },
     now: () => clock.wall(),
     outerEnv,
-    steps: (discovery, routes) => toCatalogSteps(settings, clock, discovery, routes, controlPaths),
+    steps: (discovery, routes) => toCatalogSteps(settings, clock, discovery, routes, docs, controlPaths),
   })
 }
 

@@ -56,6 +56,11 @@ t.test('[bin/routes.2] a single-page application answers what nobody else does; 
   t.same(explain('GET', '/both').slice(0, 2), ['both.js', null])
 })
 
+t.test('[bin/routes.2] the documentation page is named where it is served', async t => {
+  const explain = await explainer(t, { '[...all].js': handler })
+  t.match(explain('GET', '/docs'), ['[...all].js', 'document', 'the documentation page'])
+})
+
 t.test('[bin/routes.2] the answer is the one a request gets', async t => {
   const { root, cleanup } = makeTree(TREE)
   t.teardown(cleanup)

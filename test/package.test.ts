@@ -62,6 +62,7 @@ function buildPackage() {
     },
   )
   if (status !== 0) throw new Error(stdout)
+  execFileSync(process.execPath, ['build/copy-docs.mjs', join(folder, 'dist')], { cwd: root })
   return { folder, manifest }
 }
 
@@ -81,6 +82,9 @@ t.test('[package.3, package.4] what is packed resolves, and runs nothing when it
   const files: string[] = packed.files.map((file: { path: string }) => file.path)
   for (const file of ['dist/bin/fngw.js', 'dist/lib/index.js', 'dist/lib/index.d.ts', 'runtimes/python/daemon.py'])
     t.ok(files.includes(file), file)
+  for (const name of ['swagger-ui-bundle.js', 'swagger-ui.css', 'LICENSE', 'NOTICE'])
+    t.ok(files.includes(`dist/docs/${name}`), name)
+  t.equal(manifest.dependencies['swagger-ui-dist'], undefined, 'twelve megabytes for two')
   t.same(
     files.filter(file => /\.test\.|^test\/|\.env$|node_modules/.test(file)),
     [],

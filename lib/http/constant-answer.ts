@@ -9,20 +9,34 @@ export interface ConstantAnswer {
   readonly status: number
   readonly body: Buffer
   readonly etag: string
+  /** JSON where it is absent. */
+  readonly contentType?: string
+  /** Headers of its own, names and values in turn. */
+  readonly headers?: readonly string[]
 }
 
 export function toConstantAnswer(status: number, value: unknown): ConstantAnswer {
-  const body = Buffer.from(JSON.stringify(value))
-  return { status, body, etag: `"${createHash('sha256').update(body).digest('base64url').slice(0, 22)}"` }
+  return toConstantBytes(status, Buffer.from(JSON.stringify(value)), 'application/json')
+}
+
+export function toConstantBytes(
+  status: number,
+  body: Buffer,
+  contentType: string,
+  headers: readonly string[] = [],
+): ConstantAnswer {
+  const etag = `"${createHash('sha256').update(body).digest('base64url').slice(0, 22)}"`
+  return { status, body, etag, contentType, headers }
 }
 
 /** Sends the document, or 304 to a client that has it. Caches ask each time: it may have changed. */
-export function sendConstant(exchange: Exchange, { status, body, etag }: ConstantAnswer): void {
-  const headers = ['ETag', etag, 'Cache-Control', 'no-cache']
+export function sendConstant(exchange: Exchange, answer: ConstantAnswer): void {
+  const { status, body, etag, contentType = 'application/json', headers: own = [] } = answer
+  const headers = ['ETag', etag, 'Cache-Control', 'no-cache', ...own]
   const known = headerOf(exchange.req.rawHeaders, 'if-none-match')
   if (status === 200 && known !== null && matchesTag(known, etag, true)) {
     exchange.responder.send(exchange, 304, headers, null)
   } else {
-    exchange.responder.send(exchange, status, ['Content-Type', 'application/json', ...headers], body, true)
+    exchange.responder.send(exchange, status, ['Content-Type', contentType, ...headers], body, true)
   }
 }

@@ -1,0 +1,170 @@
+/**
+ * `GET /docs`: Swagger UI over this gateway's own OpenAPI document, from files of the package. Owner: page http/docs-page.
+ *
+ * The page has no script and no style of its own in it, so the policy it is sent with forbids both: text of a handler
+ * that found its way into the document cannot run.
+ */
+
+import { existsSync } from 'node:fs'
+import { readFile } from 'node:fs/promises'
+import { promisify } from 'node:util'
+import { gzip } from 'node:zlib'
+import type { Warning } from '../core/errors.ts'
+import { GatewayError } from '../core/errors.ts'
+import { headerOf } from '../invocation/forwarded-headers.ts'
+import { packageFile } from '../runtime/package-files.ts'
+import { type ConstantAnswer, sendConstant, toConstantBytes } from './constant-answer.ts'
+import type { Exchange, Step } from './exchange.ts'
+
+export const DOCS_PATH = '/docs'
+/** Names that begin with `_` are nobody's route. */
+const FILES_PATH = '/docs/_ui/'
+/** A route that a tree gives to `/docs` itself. */
+const OWN_ROUTE = /^\/docs(?:$|\/:[^/]*\*\?$)/
+
+const FILES: ReadonlyMap<string, string> = new Map([
+  ['swagger-ui-bundle.js', 'text/javascript; charset=utf-8'],
+  ['swagger-ui.css', 'text/css; charset=utf-8'],
+  ['favicon-32x32.png', 'image/png'],
+])
+
+const START = `'use strict'
+const config = document.querySelector('meta[name="openapi"]')
+window.ui = SwaggerUIBundle({
+  url: config.content,
+  dom_id: '#docs',
+  deepLinking: true,
+  presets: [SwaggerUIBundle.presets.apis],
+  layout: 'BaseLayout',
+  validatorUrl: null,
+  tryItOutEnabled: true,
+  displayRequestDuration: true,
+})
+`
+
+const STYLE = `body { margin: 0; background: #fff }
+noscript, .failed { display: block; margin: 2rem; font: 16px/1.5 system-ui, sans-serif }
+`
+
+/** @param base - path from the page's address to the folder it seems to lie in */
+function toPage(base: string): string {
+  return `<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<meta name="openapi" content="${base}openapi.json">
+<title>API documentation</title>
+<link rel="icon" href="${base}docs/_ui/favicon-32x32.png">
+<link rel="stylesheet" href="${base}docs/_ui/swagger-ui.css">
+<link rel="stylesheet" href="${base}docs/_ui/page.css">
+<body>
+<div id="docs"></div>
+<noscript>This page needs JavaScript. The document itself is <a href="${base}openapi.json">openapi.json</a>.</noscript>
+<script src="${base}docs/_ui/swagger-ui-bundle.js" defer></script>
+<script src="${base}docs/_ui/start.js" defer></script>
+</html>
+`
+}
+
+/** @param apiOrigin - where requests of the page go when that is elsewhere */
+function toPolicy(apiOrigin: string | null): string {
+  const connect = apiOrigin === null ? `'self'` : `'self' ${apiOrigin}`
+  return (
+    `default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src ${connect}; ` +
+    `base-uri 'none'; form-action 'none'; frame-ancestors 'none'`
+  )
+}
+
+const pack = promisify(gzip)
+
+/** One file in both forms; most clients take the packed one. */
+interface PageFile {
+  plain: ConstantAnswer
+  packed: ConstantAnswer
+}
+
+/** The files of the page; each is read when it is first asked for, and kept. One per gateway. */
+export class DocsPage {
+  readonly #files = new Map<string, Promise<PageFile>>()
+  readonly #pages: readonly ConstantAnswer[]
+
+  /** @param publicBaseUrl - where the document says that requests go; null for the page's own origin */
+  constructor(publicBaseUrl: string | null) {
+    const origin = publicBaseUrl === null ? null : new URL(publicBaseUrl).origin
+    const headers = [
+      ...['Content-Security-Policy', toPolicy(origin)],
+      ...['X-Content-Type-Options', 'nosniff', 'Referrer-Policy', 'no-referrer'],
+    ]
+    // The address `/docs/` is one folder deeper for the browser.
+    this.#pages = ['', '../'].map(base =>
+      toConstantBytes(200, Buffer.from(toPage(base)), 'text/html; charset=utf-8', headers),
+    )
+  }
+
+  /** Answers the page and its files. */
+  readonly step: Step = exchange => {
+    const { path, method } = exchange
+    if (!path.startsWith(DOCS_PATH) || (method !== 'GET' && method !== 'HEAD')) return false
+    if (path === DOCS_PATH) {
+      const isFolder = exchange.asked.rawPath.split('?', 1)[0]!.endsWith('/')
+      sendConstant(exchange, this.#pages[isFolder ? 1 : 0]!)
+      return true
+    }
+    if (!path.startsWith(FILES_PATH)) return false
+    void this.#sendFile(exchange, path.slice(FILES_PATH.length))
+    return true
+  }
+
+  async #sendFile(exchange: Exchange, name: string): Promise<void> {
+    const known = this.#files.get(name) ?? this.#load(name)
+    if (known === null) {
+      exchange.responder.sendError(exchange, new GatewayError('NOT_FOUND', 'not found'))
+      return
+    }
+    this.#files.set(name, known)
+    try {
+      const { plain, packed } = await known
+      const accepted = headerOf(exchange.req.rawHeaders, 'accept-encoding') ?? ''
+      sendConstant(exchange, /\bgzip\b(?!;q=0(?:\D|$))/.test(accepted) ? packed : plain)
+    } catch (cause) {
+      this.#files.delete(name)
+      const text = `${name} is not installed: run "npm install" in the sources, or install the package again`
+      exchange.responder.sendError(exchange, new GatewayError('INTERNAL', text, { cause }))
+    }
+  }
+
+  /** Null for a name that is no file of the page. */
+  #load(name: string): Promise<PageFile> | null {
+    if (name === 'start.js') return toFile(Buffer.from(START), FILES.get('swagger-ui-bundle.js')!)
+    if (name === 'page.css') return toFile(Buffer.from(STYLE), FILES.get('swagger-ui.css')!)
+    const type = FILES.get(name)
+    return type === undefined ? null : readFile(toFilePath(name)).then(bytes => toFile(bytes, type))
+  }
+}
+
+async function toFile(bytes: Buffer, type: string): Promise<PageFile> {
+  const shared = ['X-Content-Type-Options', 'nosniff', 'Vary', 'Accept-Encoding']
+  return {
+    plain: toConstantBytes(200, bytes, type, shared),
+    packed: toConstantBytes(200, await pack(bytes), type, ['Content-Encoding', 'gzip', ...shared]),
+  }
+}
+
+/** In the built package beside the code; in the sources where npm has put it. */
+function toFilePath(name: string): string {
+  const built = packageFile(`docs/${name}`)
+  return existsSync(built) ? built : packageFile(`node_modules/swagger-ui-dist/${name}`)
+}
+
+/** What stands where the page would be, in words; null when nothing does. */
+export function toDocsWarning(patterns: Iterable<string>, isAsset: boolean): Warning | null {
+  const route = [...patterns].find(pattern => OWN_ROUTE.test(pattern))
+  if (route === undefined && !isAsset) return null
+  const what = route === undefined ? 'a file of the assets' : `the route ${route}`
+  return {
+    code: 'DOCS_HIDDEN',
+    path: '.',
+    message: `${DOCS_PATH} is ${what}: the documentation page is not served`,
+    hint: 'Rename it, or set FN_DOCS_ENABLED=0 when it is meant so.',
+  }
+}

@@ -1,0 +1,21 @@
+/** A browser for tests, where one is installed. */
+
+import { existsSync } from 'node:fs'
+import type { Browser } from 'playwright-core'
+
+const PLACES = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome']
+
+/** Full path of a Chromium, or why there is none. */
+export function findChromium(): { path: string } | { reason: string } {
+  const given = process.env.FN_TEST_CHROMIUM
+  const path = [...(given === undefined ? [] : [given]), ...PLACES].find(place => existsSync(place))
+  return path === undefined
+    ? { reason: 'no Chromium is installed: apt-get install chromium, or set FN_TEST_CHROMIUM' }
+    : { path }
+}
+
+export async function launchChromium(path: string): Promise<Browser> {
+  const { chromium } = await import('playwright-core')
+  // Its own sandbox cannot be made by root, as in containers.
+  return chromium.launch({ executablePath: path, args: process.getuid?.() === 0 ? ['--no-sandbox'] : [] })
+}
