@@ -12,15 +12,14 @@ import {
   type Place,
   report,
   reportNoEffect,
-  reportUnknownKey,
   reportWrong,
   toPlace,
   toWarning,
 } from './findings.ts'
+import { checkFileKeys, checkOptionNames, checkVariableNames } from './setting-names.ts'
 import {
   BINARY_ENV,
   BINARY_WITHOUT_EFFECT,
-  ENV_WITHOUT_EFFECT,
   PROGRAM,
   SETTING_OPTIONS,
   type SettingOption,
@@ -176,9 +175,6 @@ interface Candidate extends SettingSource {
   base: string
 }
 
-/** Options of `createGateway` that are no settings. */
-const HOST_OPTIONS = ['env', 'project', 'cwd', 'clock', 'inspect', 'flags', 'defaults']
-
 /**
  * Every setting from option, flag, environment, project file and default, in this order. Nothing is thrown: all problems
  * come back at once. A wrong value that a stronger source overrides is a warning.
@@ -320,38 +316,11 @@ class Resolution {
     this.sources.binaries ??= { source: 'default', name: 'default' }
   }
 
-  /** Names that nothing reads: a typing error would otherwise be a silent default. */
+  /** Names that nothing reads. */
   checkNames(): void {
-    const { env = {}, envFiles = {}, cwd } = this.inputs
-    const rows = Object.values(OPTIONS)
-    const findings: Finding[] = []
-    const variables = new Set([...rows.flatMap(row => row.env), ...Object.values(BINARY_ENV)])
-    for (const variable of Object.keys(env).sort()) {
-      if (!variable.startsWith('FN_') || variables.has(variable) || env[variable] === undefined) continue
-      const at = toPlace(
-        Object.hasOwn(envFiles, variable) ? relative(cwd, envFiles[variable]!) : null,
-        variable,
-        findings,
-      )
-      const why = Object.hasOwn(ENV_WITHOUT_EFFECT, variable) ? ENV_WITHOUT_EFFECT[variable] : undefined
-      if (why === undefined) reportUnknownKey(at, variable, variables, 'variable')
-      else reportNoEffect(at, why)
-    }
-    const keys = rows.flatMap(row => (row.key === null ? [] : [row.key, ...row.keyAliases]))
-    for (const key of Object.keys(this.file)) {
-      if (key !== '$schema' && !keys.includes(key))
-        reportUnknownKey(keyOf(toPlace(this.fileLabel, '', findings), key), key, keys)
-    }
-    const wrong: Finding[] = []
-    for (const name of Object.keys(this.options)) {
-      if (Object.hasOwn(OPTIONS, name)) continue
-      // An unknown option is an error, because the programmer sees it at once; an unknown key of a file, which may be
-      // meant for a newer version, is a warning.
-      const known = [...Object.keys(OPTIONS), ...HOST_OPTIONS]
-      reportUnknownKey(toPlace(null, `options.${name}`, wrong), name, known, 'option', true)
-    }
-    this.#take(wrong, 'option', null)
-    this.#take(findings, 'env', null)
+    this.#take(checkOptionNames(this.options), 'option', null)
+    this.#take(checkVariableNames(this.inputs), 'env', null)
+    this.#take(checkFileKeys(this.file, this.fileLabel), 'file', null)
   }
 
   /** Files findings under problems or warnings. `overriddenBy`: the name of the stronger source that made them harmless. */

@@ -15,8 +15,11 @@ const MAX_ID = 0xffffffff
 
 export class OpenCalls {
   size = 0
-  /** Oldest and newest. */
+  /** The oldest. */
   first: RuntimeCall | null = null
+  /** How many of them nobody waits for, and how many of those are past their deadline. */
+  left = 0
+  late = 0
   #last: RuntimeCall | null = null
   #slots: (RuntimeCall | null)[] = Array.from({ length: FIRST_SLOTS }, () => null)
   #mask = FIRST_SLOTS - 1
@@ -49,8 +52,25 @@ export class OpenCalls {
     return call?.wireId === id ? call : undefined
   }
 
-  /** @param call - one of the open calls */
+  /** Nobody waits for this open call any more. */
+  leave(call: RuntimeCall): void {
+    call.phase = 'done'
+    this.left++
+  }
+
+  /** A call that was left is past its deadline: its worker gets nothing more. @param killAt - when the worker is killed for it */
+  markLate(call: RuntimeCall, killAt: number): void {
+    call.late = true
+    call.deadline = killAt
+    this.late++
+  }
+
+  /** @param call - one of the open calls, in the phase it ends in: one that is done was left before */
   remove(call: RuntimeCall): void {
+    if (call.phase === 'done') {
+      this.left--
+      if (call.late) this.late--
+    }
     this.#slots[call.wireId & this.#mask] = null
     const { openBefore, openAfter } = call
     if (openBefore === null) this.first = openAfter

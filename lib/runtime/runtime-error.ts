@@ -59,3 +59,8 @@ function toOptions(
 function toRoot({ entryPath, entryFile }: Pick<FunctionVersion, 'entryPath' | 'entryFile'>): string {
   return entryPath.slice(0, -entryFile.length)
 }
+
+/** What an open call is told when its worker is gone. */
+export function toDeath(reason: string): GatewayError {
+  return new GatewayError('WORKER_DIED', `runtime worker ended: ${reason}`, { headers: { 'Retry-After': '1' } })
+}

@@ -12,20 +12,18 @@ import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
 import { Backlog } from './backlog.ts'
 import type { RuntimeCall } from './call.ts'
+import { FAST_CALL_MS } from './call-pace.ts'
+import { CrashLoop } from './crash-loop.ts'
+import { Growth } from './growth.ts'
 import { Preparation } from './preparation.ts'
 import type { Preparer, Sockets } from './runtime.ts'
-import { FAST_CALL_MS, STALL_MS, type Worker, type WorkerOwner } from './worker.ts'
+import { SocketTurns } from './socket-turns.ts'
+import { STALL_MS, type Worker, type WorkerOwner } from './worker.ts'
 
 /** Milliseconds between two looks at calls that wait for one-at-a-time workers; two without an answer start another. */
 const GROW_LOOK_MS = 2
-/** Milliseconds a call waits while others are answered before a worker is added for it. */
-const SLOW_WAIT_MS = 50
 /** Milliseconds until warm workers that could not be started are tried again. */
 const REWARM_MS = 1000
-/** Milliseconds between two looks whether every socket of a runtime has a worker of a function that is called. */
-const SPREAD_INTERVAL_MS = 250
-/** Start failures in a row before starts are delayed, and the delays, milliseconds. */
-const CRASH_LOOP = { tolerated: 3, firstDelayMs: 100, maxDelayMs: 5000 } as const
 
 interface WorkerSetOptions {
   fn: FunctionVersion
@@ -59,29 +57,26 @@ export class WorkerSet implements WorkerOwner {
   readonly workers: Worker[] = []
   /** Answers of all workers so far. */
   answers = 0
-  #answersAtLastLook = -1
-  #addedAt = Number.NEGATIVE_INFINITY
   readonly #options: WorkerSetOptions
   readonly #backlog = new Backlog()
   readonly #preparation: Preparation
+  readonly #growth = new Growth()
   #growTimer: NodeJS.Timeout | null = null
   #idleTimer: NodeJS.Timeout | null = null
   #warmTimer: NodeJS.Timeout | null = null
   #minWarm: number
-  #failures = 0
-  #blockedUntil = 0
-  #lastError: GatewayError | null = null
+  readonly #crashLoop: CrashLoop
   #retired: boolean
-  /** Socket that got the last call, and when to look next whether every socket has a worker. */
-  #lastSocket: number
-  #spreadAt = 0
+  /** Null when there is one socket. */
+  readonly #turns: SocketTurns | null
 
   constructor(options: WorkerSetOptions) {
     this.#options = options
     this.fn = options.fn
     this.clock = options.clock
     this.#minWarm = options.minWarm
-    this.#lastSocket = options.sockets?.begin() ?? 0
+    this.#crashLoop = new CrashLoop(options.clock)
+    this.#turns = options.sockets === null ? null : new SocketTurns(options.sockets)
     this.#retired = options.isRetired ?? false
     this.#preparation = new Preparation({
       ...options,
@@ -93,7 +88,7 @@ export class WorkerSet implements WorkerOwner {
 
   /** Why starts are delayed at the moment, null when they are not; for health. */
   get problem(): string | null {
-    return this.#blockedUntil > this.clock.monotonic() ? (this.#lastError?.message ?? null) : null
+    return this.#crashLoop.errorAt(this.clock.monotonic())?.message ?? null
   }
 
   dispatch(call: RuntimeCall): void {
@@ -103,7 +98,7 @@ export class WorkerSet implements WorkerOwner {
       this.#preparation.hold(call, now)
       return
     }
-    if (this.#options.sockets !== null && now >= this.#spreadAt) this.#spread(now, this.#options.sockets.up())
+    if (this.#turns?.isDue(now) === true) this.#spread(now, this.#turns.up())
     if (this.#backlog.isEmpty) {
       const worker = this.#pick(now)
       if (worker !== null) {
@@ -185,10 +180,7 @@ export class WorkerSet implements WorkerOwner {
   }
 
   handleSuccess(): void {
-    if (this.#failures !== 0) {
-      this.#failures = 0
-      this.#blockedUntil = 0
-    }
+    this.#crashLoop.clear()
   }
 
   handleRoom(worker: Worker, now: number): void {
@@ -207,7 +199,7 @@ export class WorkerSet implements WorkerOwner {
   }
 
   handleLoadFailure(error: GatewayError): void {
-    this.#note(error)
+    this.#crashLoop.note(error)
     this.#backlog.fail(error)
     this.#options.onFailure(this.fn, error)
     this.#checkEmpty()
@@ -224,7 +216,7 @@ export class WorkerSet implements WorkerOwner {
       this.#backlog.unshift(unbegun)
     }
     if (unexpected) {
-      this.#note(error)
+      this.#crashLoop.note(error)
       this.#options.onFailure(this.fn, error)
       if (this.workers.length === 0 && this.problem !== null) this.#backlog.fail(error)
     }
@@ -254,7 +246,7 @@ export class WorkerSet implements WorkerOwner {
 
   #pick(now: number): Worker | null {
     const { workers } = this
-    if (this.#options.sockets !== null) return this.#pickInTurn(now, this.#options.sockets.count)
+    if (this.#turns !== null) return this.#turns.pick(workers, now)
     // The first with room, idle or not: few workers that are busy cost less than many that each wake up for one call.
     let starting: Worker | null = null
     for (let i = 0; i < workers.length; i++) {
@@ -267,27 +259,9 @@ export class WorkerSet implements WorkerOwner {
     return starting
   }
 
-  /** Round robin over the sockets: of the idle workers, else of those with room, the one whose socket is next. */
-  #pickInTurn(now: number, socketCount: number): Worker | null {
-    let best: Worker | null = null
-    let bestRank = Number.POSITIVE_INFINITY
-    for (const worker of this.workers) {
-      if (!worker.hasRoom(now)) continue
-      const turn = (worker.socketIndex - this.#lastSocket - 1 + socketCount) % socketCount
-      const rank = (worker.inflight.size > 0 ? 2 : worker.state === 'ready' ? 0 : 1) * socketCount + turn
-      if (rank >= bestRank) continue
-      best = worker
-      bestRank = rank
-    }
-    if (best !== null) this.#lastSocket = best.socketIndex
-    return best
-  }
-
   /** Gives every socket that is up a worker, at the cost of a spare one elsewhere when there are as many as may be. */
   #spread(now: number, up: readonly number[]): void {
-    // Not at every call: a socket that is up and yet starts nothing would be tried again and again.
-    this.#spreadAt = now + SPREAD_INTERVAL_MS
-    if (this.#retired || this.#blockedUntil > now) return
+    if (this.#retired || this.#crashLoop.errorAt(now) !== null) return
     for (const index of up) {
       if (this.loadOf(index) > 0) continue
       if (this.workers.length >= this.#options.maxWorkers) {
@@ -303,7 +277,8 @@ export class WorkerSet implements WorkerOwner {
 
   #grow(now: number, isLooking = false): void {
     if (this.workers.length === 0) {
-      if (this.#blockedUntil > now) this.#backlog.fail(this.#lastError!)
+      const error = this.#crashLoop.errorAt(now)
+      if (error !== null) this.#backlog.fail(error)
       else {
         const worker = this.#start()
         // A start that fails at once has already failed the backlog.
@@ -315,7 +290,7 @@ export class WorkerSet implements WorkerOwner {
     if (this.#growTimer !== null) return
     if (this.workers.length >= this.#options.maxWorkers && !this.workers.some(worker => worker.isForNobody)) return
     const oneAtATime = this.workers.every(worker => worker.maxInflight === 1)
-    if (!isLooking) this.#answersAtLastLook = oneAtATime ? -1 : this.answers
+    if (!isLooking) this.#growth.begin(oneAtATime ? null : this.answers)
     // A quick worker that is silent for so short a time waits for a processor, and another one would have to share it.
     const lookMs = this.workers.some(worker => worker.isQuick) ? FAST_CALL_MS : GROW_LOOK_MS
     this.#growTimer = this.clock.setTimeout(() => this.#growNow(), oneAtATime ? lookMs : STALL_MS)
@@ -329,28 +304,17 @@ export class WorkerSet implements WorkerOwner {
     if (waiting === 0) return
     let starting = 0
     for (const worker of this.workers) if (worker.state === 'starting') starting++
-    if (starting === 0 && this.#blockedUntil <= now) {
+    if (starting === 0 && this.#crashLoop.errorAt(now) === null) {
       const room = this.#options.maxWorkers - this.workers.length || this.#reclaim(now)
-      for (let i = Math.min(waiting, room, this.#growth(now)); i > 0; i--) this.#start()
+      for (let i = Math.min(waiting, room, this.#countToAdd(now)); i > 0; i--) this.#start()
     }
     this.#drain(now)
     if (!this.#backlog.isEmpty) this.#grow(now, true)
   }
 
-  /**
-   * How many workers to add. While answers keep coming the processors are the limit, and more workers would only share
-   * them; one is added for a call that waits long all the same. Two looks are compared, because a single one may fall
-   * between an answer's arrival and its reading.
-   */
-  #growth(now: number): number {
-    const isFlowing = this.answers !== this.#answersAtLastLook
-    this.#answersAtLastLook = this.answers
-    if (!isFlowing) return Math.max(1, this.workers.length)
-    const oldest = this.#backlog.first
-    const waitsLong =
-      oldest !== undefined && now - oldest.startedAt >= SLOW_WAIT_MS && now - this.#addedAt >= SLOW_WAIT_MS
-    if (waitsLong) this.#addedAt = now
-    return waitsLong ? 1 : 0
+  #countToAdd(now: number): number {
+    const waitsSince = this.#backlog.first?.startedAt ?? null
+    return this.#growth.toAdd({ now, answers: this.answers, workerCount: this.workers.length, waitsSince })
   }
 
   /** Ends a worker that is busy for a client that left. @returns how many may be started in its place */
@@ -379,7 +343,7 @@ export class WorkerSet implements WorkerOwner {
   #keepWarm(now: number): void {
     if (this.#retired || this.workers.length >= this.#minWarm) return
     if (this.problem === null) this.warm(this.#minWarm)
-    else this.#rewarm(this.#blockedUntil - now)
+    else this.#rewarm(this.#crashLoop.blockedUntil - now)
   }
 
   #rewarm(delayMs: number): void {
@@ -388,15 +352,6 @@ export class WorkerSet implements WorkerOwner {
       this.#warmTimer = null
       this.#keepWarm(this.clock.monotonic())
     }, delayMs)
-  }
-
-  #note(error: GatewayError): void {
-    this.#lastError = error
-    this.#failures++
-    const over = this.#failures - CRASH_LOOP.tolerated
-    if (over < 0) return
-    const delay = Math.min(CRASH_LOOP.firstDelayMs * 2 ** Math.min(over, 16), CRASH_LOOP.maxDelayMs)
-    this.#blockedUntil = this.clock.monotonic() + delay
   }
 
   #armIdle(delayMs: number): void {

@@ -8,8 +8,10 @@ import { STREAM_WINDOW_BYTES } from '../core/limits.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import type { CallHost, RuntimeCall } from './call.ts'
+import { CallPace, FAST_CALL_MS } from './call-pace.ts'
+import { DeadlineTimer } from './deadline-timer.ts'
 import { OpenCalls } from './open-calls.ts'
-import { toBrokenContract, toTimeout } from './runtime-error.ts'
+import { toBrokenContract, toDeath, toTimeout } from './runtime-error.ts'
 
 /** Milliseconds a worker has to obey a `cancel` before it is killed. */
 export const CANCEL_GRACE_MS = 50
@@ -17,18 +19,8 @@ export const CANCEL_GRACE_MS = 50
 export const WORKER_READY_TIMEOUT_MS = 15_000
 /** Milliseconds without a sign of life after which a multiplexing worker with calls is asked for one. */
 export const STALL_MS = 25
-/**
- * Calls open at once on a one-at-a-time worker: as many as fit in `workMs` milliseconds by the average of its calls, at
- * most `calls`; one until `afterFastCalls` calls in a row were fast and the average is at most `maxCallMs`.
- */
-export const PREFETCH = { afterFastCalls: 64, maxCallMs: 1, workMs: 2, calls: 64 } as const
-/** A call of a one-at-a-time worker that takes longer is not fast, milliseconds. */
-export const FAST_CALL_MS = 5
 /** Calls open at once on one multiplexing worker. */
 const MAX_INFLIGHT = 1024
-
-/** Share of the newest call in the average of a worker's calls. */
-const CALL_MS_WEIGHT = 1 / 16
 
 /** How a worker came to its end. */
 interface WorkerEnd {
@@ -81,23 +73,18 @@ export abstract class Worker implements CallHost {
   /** Open calls, oldest first. A one-at-a-time worker runs the first of them; the others have not begun. */
   readonly inflight = new OpenCalls()
   idleSince: number
-  /** Open calls that nobody waits for, when one was left last, and how many of them are past their deadline. */
-  #gone = 0
-  #goneAt = 0
-  #late = 0
+  /** Monotonic ms when a client left a call last. */
+  #leftAt = 0
   #lastSign: number
   #pinged = false
-  #fastCalls = 0
-  /** What its calls took lately, milliseconds; not known to be quick at first. */
-  #callMs = FAST_CALL_MS
-  /** Calls that a one-at-a-time worker may have open now. */
-  #depth = 1
-  #timer: NodeJS.Timeout | null = null
-  #timerDue = 0
+  readonly #pace = new CallPace()
+  /** Runs at the earliest deadline that was known when it was set. */
+  readonly #timer: DeadlineTimer
 
   constructor(set: WorkerOwner) {
     this.set = set
     this.idleSince = this.#lastSign = set.clock.monotonic()
+    this.#timer = new DeadlineTimer(set.clock, () => this.#checkDeadlines())
   }
 
   /** Sends a `call`; may be used before the worker is ready. */
@@ -118,7 +105,7 @@ export abstract class Worker implements CallHost {
   hasRoom(now: number): boolean {
     const open = this.inflight.size
     if (this.state !== 'ready') return this.state === 'starting' && open === 0
-    if (this.#pinged || this.#late > 0) return false
+    if (this.#pinged || this.inflight.late > 0) return false
     if (open === 0) return true
     if (this.maxInflight !== 1) {
       if (open >= (this.maxInflight || MAX_INFLIGHT)) return false
@@ -130,17 +117,17 @@ export abstract class Worker implements CallHost {
     }
     // Sending ahead hides a round trip, but a call behind a stuck one would wait for its end: only for functions that
     // have proven fast, and never behind a call that already takes long.
-    return open < this.#depth && now - this.inflight.first!.startedAt < FAST_CALL_MS
+    return open < this.#pace.depth && now - this.inflight.first!.startedAt < FAST_CALL_MS
   }
 
   /** True when its calls took so little lately that it gets them ahead. */
   get isQuick(): boolean {
-    return this.#depth > 1
+    return this.#pace.depth > 1
   }
 
   /** False while at least half of what may be sent ahead is there still: calls go in bunches, each one write and one read. */
   get wantsCalls(): boolean {
-    return this.maxInflight !== 1 || this.inflight.size * 2 <= this.#depth
+    return this.maxInflight !== 1 || this.inflight.size * 2 <= this.#pace.depth
   }
 
   accept(call: RuntimeCall, now: number): void {
@@ -162,28 +149,28 @@ export abstract class Worker implements CallHost {
 
   /** Nobody waits for this open call any more. It may go on to its deadline, or until its place is needed. */
   abandon(call: RuntimeCall): void {
-    call.phase = 'done'
-    this.#gone++
-    this.#goneAt = this.set.clock.monotonic()
+    this.inflight.leave(call)
+    this.#leftAt = this.set.clock.monotonic()
     this.sendCancel(call)
     this.set.handleAbandoned()
   }
 
   /** True when it is busy for clients that left: a call that waits may have its place. */
   get isForNobody(): boolean {
-    if (this.#gone === 0 || this.state !== 'ready') return false
-    return this.maxInflight === 1 ? this.inflight.first?.phase === 'done' : this.#gone === this.inflight.size
+    const { left, size, first } = this.inflight
+    if (left === 0 || this.state !== 'ready') return false
+    return this.maxInflight === 1 ? first?.phase === 'done' : left === size
   }
 
   /** True when it heard of that long enough ago to have ended the calls. */
   hadTimeToObey(now: number): boolean {
-    return now - this.#goneAt >= CANCEL_GRACE_MS
+    return now - this.#leftAt >= CANCEL_GRACE_MS
   }
 
   stop(): void {
     if (this.state === 'ending' || this.state === 'dead') return
     this.state = 'ending'
-    this.#disarm()
+    this.#timer.disarm()
     this.set.forget(this)
     this.endGracefully()
   }
@@ -192,7 +179,7 @@ export abstract class Worker implements CallHost {
     if (this.state === 'dead') return
     const first = this.state !== 'ending'
     this.state = 'ending'
-    this.#disarm()
+    this.#timer.disarm()
     if (first) this.set.forget(this)
     this.endNow()
   }
@@ -331,7 +318,7 @@ export abstract class Worker implements CallHost {
 
   #end(): RuntimeCall[] {
     this.state = 'dead'
-    this.#disarm()
+    this.#timer.disarm()
     this.set.forget(this)
     return this.inflight.takeAll()
   }
@@ -340,7 +327,7 @@ export abstract class Worker implements CallHost {
     if (call.phase === 'sent') call.phase = 'running'
     call.startedAt = now
     this.#extend(call, now)
-    if (this.#timer === null) this.#arm(call.deadline - now)
+    if (!this.#timer.isArmed) this.#timer.arm(call.deadline - now)
   }
 
   #extend(call: RuntimeCall, now: number): void {
@@ -349,48 +336,19 @@ export abstract class Worker implements CallHost {
 
   /** Takes the call out; the next one of a one-at-a-time worker begins. */
   #finish(call: RuntimeCall, now: number): void {
-    if (call.phase === 'done') {
-      this.#gone--
-      if (call.late) this.#late--
-    }
+    this.inflight.remove(call)
     call.phase = 'done'
     call.endedAt = now
-    this.inflight.remove(call)
-    if (this.#late > 0) this.#killIfForNobody()
+    if (this.inflight.late > 0) this.#killIfForNobody()
     if (this.maxInflight === 1) {
-      this.#learn(now - call.startedAt)
+      this.#pace.learn(now - call.startedAt)
       if (this.inflight.size > 0) this.#begin(this.inflight.first!, now)
     }
     if (this.inflight.size === 0) this.idleSince = now
   }
 
-  #learn(tookMs: number): void {
-    this.#fastCalls = tookMs < FAST_CALL_MS ? this.#fastCalls + 1 : 0
-    this.#callMs += (Math.min(tookMs, FAST_CALL_MS) - this.#callMs) * CALL_MS_WEIGHT
-    const isQuick = this.#fastCalls >= PREFETCH.afterFastCalls && this.#callMs <= PREFETCH.maxCallMs
-    this.#depth = isQuick ? Math.max(2, Math.min(PREFETCH.calls, Math.trunc(PREFETCH.workMs / this.#callMs))) : 1
-  }
-
-  #arm(delayMs: number): void {
-    const ms = Math.max(1, Math.ceil(delayMs))
-    this.#timerDue = this.set.clock.monotonic() + ms
-    this.#timer = this.set.clock.setTimeout(() => this.#handleTimer(), ms)
-  }
-
-  #disarm(): void {
-    if (this.#timer !== null) this.set.clock.clearTimeout(this.#timer)
-    this.#timer = null
-  }
-
-  /** After a moment in which this process itself stood still answers may lie unread: they are read before anybody is late. */
-  #handleTimer(): void {
-    if (this.set.clock.monotonic() - this.#timerDue <= STALL_MS) this.#checkDeadlines()
-    else this.#timer = this.set.clock.setTimeout(() => this.#checkDeadlines(), 1)
-  }
-
-  /** One timer for all calls of the worker: it runs at the earliest deadline it knew and looks for the next one. */
+  /** Ends what is past its deadline, and sets the timer for the next one. */
   #checkDeadlines(): void {
-    this.#timer = null
     const now = this.set.clock.monotonic()
     let next = Number.POSITIVE_INFINITY
     let overdue = false
@@ -402,13 +360,12 @@ export abstract class Worker implements CallHost {
       }
       if (call.phase === 'done') {
         if (call.late || this.maxInflight === 1) overdue = true
-        else this.#markLate(call, Number.POSITIVE_INFINITY)
+        else this.inflight.markLate(call, Number.POSITIVE_INFINITY)
         continue
       }
       const streaming = call.phase === 'streaming'
-      call.phase = 'done'
-      this.#gone++
-      this.#markLate(call, now + CANCEL_GRACE_MS)
+      this.inflight.leave(call)
+      this.inflight.markLate(call, now + CANCEL_GRACE_MS)
       next = Math.min(next, call.deadline)
       const error = toTimeout(this.set.fn)
       if (streaming) call.onEnd(error)
@@ -421,28 +378,16 @@ export abstract class Worker implements CallHost {
       this.kill()
       return
     }
-    if (next !== Number.POSITIVE_INFINITY) this.#arm(next - now)
-    if (this.#late > 0) this.#killIfForNobody()
-  }
-
-  /** The worker gets no further call. @param killAt - when it is killed because of this call, even with other calls open */
-  #markLate(call: RuntimeCall, killAt: number): void {
-    call.late = true
-    call.deadline = killAt
-    this.#late++
+    if (next !== Number.POSITIVE_INFINITY) this.#timer.arm(next - now)
+    if (this.inflight.late > 0) this.#killIfForNobody()
   }
 
   /** Kills it when only calls without a client are open and one is past its deadline; with others open it lives on. */
   #killIfForNobody(): void {
-    if (this.#gone < this.inflight.size) return
+    if (this.inflight.left < this.inflight.size) return
     for (const call of this.inflight.values()) {
       if (call.late && call.deadline !== Number.POSITIVE_INFINITY) return
     }
     this.kill()
   }
-}
-
-/** What an open call is told when its worker is gone. */
-function toDeath(reason: string): GatewayError {
-  return new GatewayError('WORKER_DIED', `runtime worker ended: ${reason}`, { headers: { 'Retry-After': '1' } })
 }
