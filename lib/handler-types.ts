@@ -28,8 +28,10 @@ export interface FnContext {
   user: unknown
   /** What called, when it was no client: `{ type: 'schedule' | 'keep_warm', ... }`. */
   trigger: { type: string; [field: string]: unknown } | null
-  /** Valid `traceparent` of the request. */
-  trace: string | null
+  /** W3C `traceparent` of the call: the client's, or one that the gateway began. */
+  trace: string
+  /** W3C `tracestate` that the client sent beside it. */
+  trace_state: string | null
 }
 
 /** What a handler receives. Absent values are null. */

@@ -146,6 +146,9 @@ export class Exchange {
   readonly id: string
   /** Monotonic ms. */
   readonly startedAt: number
+  /** `traceparent` and `tracestate` of what is done for it. */
+  trace = ''
+  traceState: string | null = null
   /** True while the client waits for `100 Continue` before it sends the body. */
   expectsContinue: boolean
 

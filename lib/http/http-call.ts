@@ -20,6 +20,8 @@ export class HttpCall implements CallReceiver, BodyReceiver {
   constructor(fn: FunctionVersion, invoker: Invoker, exchange: Exchange, debug: DebugHeaders | null) {
     this.call = new Call(fn, invoker, this)
     this.call.id = exchange.id
+    this.call.trace = exchange.trace
+    this.call.traceState = exchange.traceState
     this.#invoker = invoker
     this.#exchange = exchange
     this.#debug = debug

@@ -92,7 +92,7 @@ export class PublicHandler {
 
   /** @param expectsContinue - the client waits for `100 Continue`, and nobody has sent it yet */
   readonly handle: HttpHandler = (req, res, expectsContinue = false, next = null) => {
-    const { clock, responder, requestIds } = this.#options
+    const { clock, responder, requestIds, invoker } = this.#options
     const connection = connectionOf(req.socket)
     if (connection.closing) return
     const head = this.#heads.read(req.rawHeaders, connection.lastHead)
@@ -102,6 +102,7 @@ export class PublicHandler {
     const asked = memo?.asked ?? new Asked(head, req.url ?? '/', connection.address)
     const exchange = new Exchange(req, res, connection, responder, asked, id, clock.monotonic(), expectsContinue)
     connection.add(exchange)
+    invoker.traceIds.join(exchange, head.traceparent, head.tracestate)
     try {
       if (memo !== null) {
         this.#before(exchange, this.#options.catalog(), memo, next, 0)
@@ -250,7 +251,7 @@ export class PublicHandler {
       call.fail(refused)
       return
     }
-    call.header = toCallStart(exchange.id, clock.wall())
+    call.header = toCallStart(exchange.id, clock.wall(), exchange.trace, exchange.traceState)
     if (memo !== null) {
       call.rest = memo
     } else {
@@ -289,7 +290,6 @@ function readRest(exchange: Exchange, params: Readonly<Record<string, string>>, 
     cookie: head.cookie,
     userJson: 'null',
     triggerJson: 'null',
-    traceparent: head.traceparent,
   })
 }
 

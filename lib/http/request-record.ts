@@ -2,7 +2,7 @@
 
 import { type Clock, WallTime } from '../core/clock.ts'
 import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
-import { isTraceparent } from '../invocation/event.ts'
+import { traceIdOf } from '../invocation/trace.ts'
 import type { RequestRecord } from '../observe/events.ts'
 import type { Journal } from '../observe/journal.ts'
 import type { Exchange } from './exchange.ts'
@@ -16,7 +16,6 @@ const CLIENT_LEFT_STATUS = 499
  */
 export function toRequestRecord(exchange: Exchange, wall: number, monotonic: number): RequestRecord {
   const { fn, head } = exchange
-  const trace = head.traceparent
   return {
     time: wall,
     id: exchange.id,
@@ -34,7 +33,7 @@ export function toRequestRecord(exchange: Exchange, wall: number, monotonic: num
     bytesOut: exchange.bytesOut,
     ip: exchange.ip,
     userAgent: head.userAgent,
-    traceId: trace !== null && isTraceparent(trace) ? trace.slice(3, 35) : null,
+    traceId: traceIdOf(exchange.trace),
     error: exchange.error === null ? null : exchange.error.message,
   }
 }

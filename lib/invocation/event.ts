@@ -29,32 +29,33 @@ export interface EventParts {
   cookie: string | null
   userJson: string
   triggerJson: string
-  traceparent: string | null
+  /** As TraceIds and readTracestate return them. */
+  trace: string
+  traceState: string | null
 }
 
 /** The `call` header (page runtime/wire-protocol, statement 12). */
 export function toCallHeader(parts: EventParts): string {
-  return toCallStart(parts.id, parts.ts) + toCallRest(parts)
+  return toCallStart(parts.id, parts.ts, parts.trace, parts.traceState) + toCallRest(parts)
 }
 
 /** The part of a `call` header that is another one for each call. */
-export function toCallStart(id: string, ts: number): string {
-  return `{"id":"${id}","ts":${ts}`
+export function toCallStart(id: string, ts: number, trace: string, traceState: string | null): string {
+  const start = `{"id":"${id}","ts":${ts},"trace":"${trace}"`
+  return traceState === null ? start : `${start},"trace_state":${toJsonString(traceState)}`
 }
 
 /** The part that is the same text for the same request of the same client. */
-export function toCallRest(parts: Omit<EventParts, 'id' | 'ts'>): string {
+export function toCallRest(parts: Omit<EventParts, 'id' | 'ts' | 'trace' | 'traceState'>): string {
   const path = toJsonString(parts.path)
   const rawPath = parts.rawPath === parts.path ? path : toJsonString(parts.rawPath)
   const params = parts.params === null ? '{}' : toJsonRecord(parts.params)
   const session = parts.cookie === null ? 'null' : toSessionJson(parts.cookie)
-  const trace =
-    parts.traceparent !== null && isTraceparent(parts.traceparent) ? toJsonString(parts.traceparent) : 'null'
   return (
     `,"method":"${parts.method}","path":${path},"raw_path":${rawPath}` +
     `,"params":${params},"query":${parts.queryJson},"headers":${parts.headersJson}` +
     `,"client":{"ip":${parts.ip === '' ? 'null' : toJsonString(parts.ip)},"ua":${toJsonStringOrNull(parts.userAgent)}}` +
-    `,"session":${session},"user":${parts.userJson},"trigger":${parts.triggerJson},"trace":${trace}}`
+    `,"session":${session},"user":${parts.userJson},"trigger":${parts.triggerJson}}`
   )
 }
 
@@ -138,13 +139,6 @@ export function toSessionJson(cookie: string): string {
 
 function unquote(value: string): string {
   return value.length >= 2 && value.startsWith('"') && value.endsWith('"') ? value.slice(1, -1) : value
-}
-
-const TRACEPARENT = /^(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$/
-
-/** True for a W3C traceparent of any version but ff, with ids that are not all zero. */
-export function isTraceparent(text: string): boolean {
-  return TRACEPARENT.test(text)
 }
 
 /** The part of `event.context` that is the same for every call of a function; sent once, with a worker's `start`. */

@@ -49,6 +49,7 @@ export class RequestHead {
   cookie: string | null = null
   origin: string | null = null
   traceparent: string | null = null
+  tracestate: string | null = null
   forwardedFor: string | null = null
   forwardedHost: string | null = null
   forwardedProto: string | null = null
@@ -82,6 +83,7 @@ const FIELD_OF: ReadonlyMap<string, TextField> = new Map([
   ['cookie', 'cookie'],
   ['origin', 'origin'],
   ['traceparent', 'traceparent'],
+  ['tracestate', 'tracestate'],
   ['x-forwarded-for', 'forwardedFor'],
   ['x-forwarded-host', 'forwardedHost'],
   ['x-forwarded-proto', 'forwardedProto'],

@@ -81,10 +81,11 @@ class InternalCall implements CallReceiver {
   #prepare(request: InternalRequest): GatewayError | null {
     const body = typeof request.body === 'string' ? Buffer.from(request.body) : (request.body ?? null)
     this.call.body = body !== null && body.length > 0 ? body : null
+    const headers = toPlainHeaders(request.headers ?? {})
+    this.#invoker.traceIds.join(this.call, headers.traceparent ?? null, headers.tracestate ?? null)
     if (!isMethodAllowed(request.fn, request.method)) return toMethodError(request.fn.policy.methods)
     const refused = checkPolicy(request.fn, body?.length ?? 0)
     if (refused !== null) return refused
-    const headers = toPlainHeaders(request.headers ?? {})
     this.call.header = toCallHeader({
       id: request.id,
       ts: this.#invoker.clock.wall(),
@@ -99,7 +100,8 @@ class InternalCall implements CallReceiver {
       cookie: headers.cookie ?? null,
       userJson: JSON.stringify(request.user ?? null),
       triggerJson: JSON.stringify(request.trigger ?? null),
-      traceparent: headers.traceparent ?? null,
+      trace: this.call.trace,
+      traceState: this.call.traceState,
     })
     if (this.#signal?.aborted) return canceled()
     this.#signal?.addEventListener('abort', this.#onAbort, { once: true })

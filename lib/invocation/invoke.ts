@@ -16,6 +16,7 @@ import { RuntimeCall } from '../runtime/call.ts'
 import type { Dispatcher } from '../runtime/dispatcher.ts'
 import { toBrokenContract } from '../runtime/runtime-error.ts'
 import { type ReplyHead, ReplyHeads } from './response.ts'
+import { TraceIds } from './trace.ts'
 import type { Admission, AdmissionCall, FunctionSlots } from './admission.ts'
 
 /** Captured output of one call and stream, bytes; what follows is dropped with a note. */
@@ -65,6 +66,9 @@ export class Call extends RuntimeCall implements AdmissionCall {
   readonly #invoker: Invoker
   readonly #receiver: CallReceiver
   id = ''
+  /** `traceparent` and `tracestate` of what it does. */
+  trace = ''
+  traceState: string | null = null
   /** True when captured output is wanted in `stdout` and `stderr`. */
   capture: boolean
   stdout = ''
@@ -194,6 +198,7 @@ export class Invoker {
   readonly clock: Clock
   readonly admission: Admission
   readonly heads = new ReplyHeads()
+  readonly traceIds = new TraceIds()
   readonly onLog: InvokerOptions['onLog']
   readonly #dispatcher: CallDispatcher
   readonly #edge: EdgeHandler | null

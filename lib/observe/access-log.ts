@@ -45,9 +45,11 @@ export class AccessLogFormat {
   readonly #time = new Segment()
   readonly #head = new Segment()
   readonly #tail = new Segment()
-  /** What the head and the tail say; null before the first line. */
+  readonly #end = new Segment()
+  /** What the head, the tail and the end say; nothing before the first line. */
   #headOf: RequestRecord | null = null
   #tailOf: RequestRecord | null = null
+  #endOf: string | null | undefined
   #scratch: Buffer | null = null
 
   /** `12:03:04 200 GET /users/7 node users/[id].js 3.1ms 312B`, in local time. */
@@ -75,7 +77,7 @@ export class AccessLogFormat {
     this.#readSecond(record.time)
     this.#readSegments(record, TEXT_CHARS)
     const idText = PLAIN_ID.test(record.id) ? null : toText(record.id, SHORT_TEXT_CHARS)
-    if (this.#head.bytes.length + this.#tail.bytes.length > MAX_LOG_LINE_BYTES - NUMBER_BYTES - SHORT_TEXT_CHARS * 6)
+    if (this.#bytesOfTexts > MAX_LOG_LINE_BYTES - NUMBER_BYTES - SHORT_TEXT_CHARS * 6)
       this.#readSegments(record, SHORT_TEXT_CHARS)
     let at = put(bytes, from, this.#time.bytes)
     at = putThousandths(bytes, at, Math.trunc(record.time) % 1000)
@@ -93,7 +95,13 @@ export class AccessLogFormat {
       at = put(bytes, at, BYTES_OUT)
     }
     at = putInteger(bytes, at, record.bytesOut)
-    return put(bytes, at, this.#tail.bytes)
+    at = put(bytes, at, this.#tail.bytes)
+    at = putPlain(bytes, at, record.traceId)
+    return put(bytes, at, this.#end.bytes)
+  }
+
+  get #bytesOfTexts(): number {
+    return this.#head.bytes.length + this.#tail.bytes.length + this.#end.bytes.length
   }
 
   #readSecond(time: number): void {
@@ -118,12 +126,14 @@ export class AccessLogFormat {
       )
     }
     if (chars !== TEXT_CHARS || this.#tailOf === null || !isSameTail(this.#tailOf, record)) {
-      const { ip, userAgent, traceId, error } = record
+      const { ip, userAgent } = record
       this.#tailOf = chars === TEXT_CHARS ? record : null
-      this.#tail.set(
-        `,"ip":${toText(ip, chars)},"ua":${toTextOrNull(userAgent, chars)},"trace_id":${toTextOrNull(traceId, chars)}` +
-          `${error === null ? '' : `,"error":${toText(error, chars)}`}}`,
-      )
+      this.#tail.set(`,"ip":${toText(ip, chars)},"ua":${toTextOrNull(userAgent, chars)},"trace_id":`)
+    }
+    const { error } = record
+    if (chars !== TEXT_CHARS || this.#endOf !== error) {
+      this.#endOf = chars === TEXT_CHARS ? error : undefined
+      this.#end.set(error === null ? '}' : `,"error":${toText(error, chars)}}`)
     }
   }
 }
@@ -141,7 +151,7 @@ function isSameHead(a: RequestRecord, b: RequestRecord): boolean {
 }
 
 function isSameTail(a: RequestRecord, b: RequestRecord): boolean {
-  return a.ip === b.ip && a.userAgent === b.userAgent && a.traceId === b.traceId && a.error === b.error
+  return a.ip === b.ip && a.userAgent === b.userAgent
 }
 
 function put(bytes: Buffer, at: number, segment: Buffer): number {

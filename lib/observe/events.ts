@@ -25,7 +25,8 @@ export interface RequestRecord {
   bytesOut: number
   ip: string
   userAgent: string | null
-  traceId: string | null
+  /** 32 digits. */
+  traceId: string
   /** Message of the gateway's own refusal or failure. */
   error: string | null
 }

@@ -76,8 +76,8 @@ export function createEvents(L, values, fn) {
       values.put(table, 'version', values.ofText(version))
       // Made anew for each call: what a handler changes, the next call does not see.
       values.put(table, 'env', values.ofTable(values.lazyRecord(fn.env)))
-      const { id, user, trigger, trace } = call
-      const context = { request_id: id, ...fn.context, user, trigger, trace }
+      const { id, user, trigger, trace, trace_state } = call
+      const context = { request_id: id, ...fn.context, user, trigger, trace, trace_state }
       values.put(table, 'context', values.ofTable(values.lazyRecord(context)))
     })
     return { event, params }

@@ -77,7 +77,7 @@ const shapes = new WeakMap()
 
 /** @param {FunctionStart} fn @returns {ContextShape} */
 function toShape(fn) {
-  const template = { request_id: '', ...fn.context, user: null, trigger: null, trace: null }
+  const template = { request_id: '', ...fn.context, user: null, trigger: null, trace: null, trace_state: null }
   const nested = Object.keys(fn.context).filter(key => typeof fn.context[key] === 'object' && fn.context[key] !== null)
   const shape = { template, nested }
   shapes.set(fn, shape)
@@ -92,6 +92,7 @@ function toContext(fn, header) {
   context.user = header.user ?? null
   context.trigger = header.trigger ?? null
   context.trace = header.trace ?? null
+  context.trace_state = header.trace_state ?? null
   for (const key of nested) context[key] = { ...template[key] }
   return context
 }

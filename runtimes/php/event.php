@@ -32,7 +32,7 @@ final class EventMaker
             'session' => null,
             'client' => ['ip' => null, 'ua' => null],
             'env' => $env,
-            'context' => ['request_id' => null] + $context + ['user' => null, 'trigger' => null, 'trace' => null],
+            'context' => ['request_id' => null] + $context + ['user' => null, 'trigger' => null, 'trace' => null, 'trace_state' => null],
             'version' => $context['version'] ?? 'default',
         ];
     }
@@ -64,6 +64,9 @@ final class EventMaker
         }
         if (isset($call['trace'])) {
             $event['context']['trace'] = $call['trace'];
+        }
+        if (isset($call['trace_state'])) {
+            $event['context']['trace_state'] = $call['trace_state'];
         }
         if ($body !== '') {
             if (\preg_match('//u', $body) === 1) {

@@ -34,6 +34,7 @@ class FnContext(TypedDict):
     user: Any
     trigger: Optional[Dict[str, Any]]
     trace: Optional[str]
+    trace_state: Optional[str]
 
 
 class FnEvent(TypedDict):

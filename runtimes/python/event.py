@@ -29,6 +29,7 @@ def make_event_factory(start):
             'user': get('user'),
             'trigger': get('trigger'),
             'trace': get('trace'),
+            'trace_state': get('trace_state'),
         }
         for key in nested:
             context[key] = _copy(static[key])

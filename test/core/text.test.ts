@@ -45,7 +45,7 @@ const RECORD: RequestRecord = {
   bytesOut: 0,
   ip: '127.0.0.1',
   userAgent: null,
-  traceId: null,
+  traceId: '4bf92f3577b34da6a3ce929d0e0e4736',
   error: null,
 }
 

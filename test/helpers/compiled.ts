@@ -163,6 +163,7 @@ export class CompiledWorkers {
       session: { id: 's', raw: 'sid=s', cookies: { sid: 's' } },
       trigger: { type: 'schedule', n: 1.5, deep: [true, null, { x: -2e-3 }] },
       trace: 't',
+      trace_state: 'a=1',
       client: { ip: '::1', ua: 'x' },
     }
     const answer = await worker.call(header, 'ünï')
@@ -195,6 +196,7 @@ export class CompiledWorkers {
         user: null,
         trigger: header.trigger,
         trace: 't',
+        trace_state: 'a=1',
       },
     })
     const binary = JSON.parse((await worker.call({ headers: { 'x-do': 'echo' } }, Buffer.from([0xff, 0]))).text)

@@ -24,7 +24,7 @@ export const REQUEST: RequestRecord = {
   bytesOut: 312,
   ip: '127.0.0.1',
   userAgent: null,
-  traceId: null,
+  traceId: '4bf92f3577b34da6a3ce929d0e0e4736',
   error: null,
 }
 

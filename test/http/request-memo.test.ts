@@ -44,6 +44,8 @@ t.test('[invocation/event.1] the same request again on a connection is told anew
   )
   const ids = made.runtime.calls.map(call => headerOfCall(call).id)
   t.equal(new Set(ids).size, ids.length, 'but for the id')
+  const traces = made.runtime.calls.map(call => headerOfCall(call).trace)
+  t.equal(new Set(traces).size, traces.length, 'and the trace')
   const known = made.runtime.calls.filter(call => call.rest !== null)
   t.ok(known.length >= requests.length)
   for (const call of known) {
@@ -133,7 +135,7 @@ async function tell(port: number, calls: Parameters<typeof headerOfCall>[0][], r
   }
   raw.socket.destroy()
   return calls.slice(from).map(call => {
-    const { id: _, ts: __, ...rest } = headerOfCall(call)
+    const { id: _, ts: __, trace: ___, ...rest } = headerOfCall(call)
     return rest
   })
 }

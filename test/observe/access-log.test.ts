@@ -20,7 +20,7 @@ const RECORD: RequestRecord = {
   bytesOut: 312,
   ip: '127.0.0.1',
   userAgent: 'curl/8',
-  traceId: null,
+  traceId: '4bf92f3577b34da6a3ce929d0e0e4736',
   error: null,
 }
 const HOSTILE = '\u001b[2J\r\nGET /fake 200 \u0000\u202e"\\\u2028\u0085é'
@@ -62,7 +62,7 @@ t.test('[observe/log-store.10] the line for machines', async t => {
     bytes_out: 312,
     ip: '127.0.0.1',
     ua: 'curl/8',
-    trace_id: null,
+    trace_id: '4bf92f3577b34da6a3ce929d0e0e4736',
   })
   for (const field of ['id', 'method', 'path', 'route', 'fn', 'ip', 'userAgent', 'error'] as const) {
     const text = format.toJsonLine({ ...RECORD, [field]: HOSTILE })
@@ -77,11 +77,13 @@ t.test('[observe/log-store.10] the line for machines', async t => {
   }
   // Each character takes six bytes, in every text there is.
   const worst = '\ud800'.repeat(5000)
-  const texts = ['id', 'method', 'path', 'route', 'fn', 'version', 'runtime', 'ip', 'userAgent', 'traceId', 'error']
+  const texts = ['id', 'method', 'path', 'route', 'fn', 'version', 'runtime', 'ip', 'userAgent', 'error']
   const full = { ...RECORD, ...Object.fromEntries(texts.map(field => [field, worst])) }
   const most = format.write(full, Buffer.alloc(2 * MAX_LOG_LINE_BYTES), 0)
   t.ok(most <= MAX_LOG_LINE_BYTES, `${most} bytes`)
   t.equal(JSON.parse(format.toJsonLine(full)).ua.length, 99)
+  t.equal(JSON.parse(format.toJsonLine(RECORD)).error, undefined, 'what one line says of a failure the next does not')
+  t.equal(JSON.parse(format.toJsonLine({ ...RECORD, traceId: '0'.repeat(32) })).trace_id, '0'.repeat(32))
   t.equal(JSON.parse(format.toJsonLine({ ...RECORD, durationMs: 12.3456, queuedMs: 0.0004 })).dur_ms, 12.346)
   t.equal(JSON.parse(format.toJsonLine({ ...RECORD, status: 503 })).level, 'error')
   t.equal(JSON.parse(format.toJsonLine({ ...RECORD, status: 404 })).level, 'warn')

@@ -152,7 +152,7 @@ t.test('[observe/events.5, observe/log-store.10] a request is recorded when some
     bytesOut: 2,
     ip: '',
     userAgent: null,
-    traceId: null,
+    traceId: '4bf92f3577b34da6a3ce929d0e0e4736',
     error: null,
   }
   const quiet = setup(t, { accessLog: false })

@@ -169,7 +169,7 @@ interface Echo {
   body: string | null
   query: Record<string, unknown>
   headers: Record<string, string>
-  context: { user: { who: string; deep: unknown[] } }
+  context: { user: { who: string; deep: unknown[] }; trace: string }
 }
 
 const JSON_TYPE = 'application/json'
@@ -373,7 +373,7 @@ t.test('[invocation/response.18] explicit envelopes alone in compiled languages'
 })
 
 t.test(
-  '[invocation/event.1, invocation/event.2, invocation/event.7, invocation/event.11, invocation/event.14] every field of the event',
+  '[invocation/event.1, invocation/event.2, invocation/event.7, invocation/event.11, invocation/event.14, invocation/trace.4] every field of the event',
   async t => {
     const trace = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'
     await each(t, {}, async (t, language) => {
@@ -383,6 +383,7 @@ t.test(
         'user-agent': 'test/1',
         cookie: 'a=1; sid=s1',
         traceparent: trace,
+        tracestate: 'vendor="a\\b"',
       }
       const path = `/${language.label}/all`
       const before = Date.now()
@@ -405,6 +406,7 @@ t.test(
           'user-agent': 'test/1',
           cookie: 'a=1; sid=s1',
           traceparent: trace,
+          tracestate: 'vendor="a\\b"',
           host: `127.0.0.1:${bed.port}`,
           'content-length': '7',
         },
@@ -430,11 +432,13 @@ t.test(
           user: null,
           trigger: null,
           trace,
+          trace_state: 'vendor="a\\b"',
         },
       })
       const bare = toJson((await ask(language, 'echo')).text) as Echo
       t.match(bare, { params: {}, query: {}, body: null, is_base64: false, body_base64: null, session: null })
-      t.match(bare, { client: { ua: null }, context: { user: null, trigger: null, trace: null } })
+      t.match(bare, { client: { ua: null }, context: { user: null, trigger: null, trace_state: null } })
+      t.match(bare.context.trace, /^00-[0-9a-f]{32}-[0-9a-f]{16}-01$/)
       const called = await bed.gateway.invoke(`${language.label}/all`, {
         method: 'PUT',
         headers: { 'X-Do': 'echo' },

@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// Fields of a complete call header, without the three that go into the context.
+// Fields of a complete call header, without those that go into the context.
 const eventFields = 10
 
 // function is what the start frame says, the same for every call.
@@ -21,15 +21,15 @@ type function struct {
 	context map[string]any
 }
 
-// toEvent makes the handler's event of a call. The fields of the header are the event's own; three of them belong into
+// toEvent makes the handler's event of a call. The fields of the header are the event's own; some of them belong into
 // its context. Nothing in it is shared between calls.
 func (f *function) toEvent(fields map[string]any, body []byte) map[string]any {
-	context := make(map[string]any, len(f.context)+4)
+	context := make(map[string]any, len(f.context)+5)
 	for key, value := range f.context {
 		context[key] = clone(value)
 	}
 	context["request_id"] = fields["id"]
-	for _, key := range [...]string{"user", "trigger", "trace"} {
+	for _, key := range [...]string{"user", "trigger", "trace", "trace_state"} {
 		context[key] = fields[key]
 		delete(fields, key)
 	}

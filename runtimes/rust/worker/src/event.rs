@@ -37,11 +37,11 @@ impl Function {
         self.context.get("max_body_bytes").and_then(Value::as_u64).unwrap_or(0) as usize
     }
 
-    /// The fields of the header are the event's own; three of them belong into its context.
+    /// The fields of the header are the event's own; some of them belong into its context.
     pub fn to_event(&self, frame: &Frame) -> Result<Value, String> {
         let mut event = frame.fields()?;
         let mut context = self.context.clone();
-        for key in ["user", "trigger", "trace"] {
+        for key in ["user", "trigger", "trace", "trace_state"] {
             context.insert(key.into(), event.remove(key).unwrap_or(Value::Null));
         }
         for key in ["id", "ts", "method", "path", "raw_path", "client", "session"] {
