@@ -39,8 +39,11 @@ export function createLogShow(output: Output): Show {
         say('info', `reloaded in ${durationMs.toFixed(0)} ms: ${functions} functions, ${routes} routes`),
       )
       if (!gateway.settings.accessLog) return
-      gateway.on('request', record => {
-        if (isShownRequest(record.path, gateway)) lines.appendRecord(format, record)
+      gateway.on('request', (record, line) => {
+        if (!isShownRequest(record.path, gateway)) return
+        // To make the line once more would cost half a microsecond a request.
+        if (line === null) lines.appendRecord(format, record)
+        else lines.appendCopy(line)
       })
     },
     stopping: signal => log('info', `${signal}: finishing what runs`),

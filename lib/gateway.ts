@@ -267,7 +267,7 @@ class FunctionGateway implements Gateway {
   on<Name extends EventName>(name: Name, listener: Listener<Name>): () => void {
     const stop = this.#journal.events.on(name, listener)
     // A build may have begun before anybody could listen, and takes long.
-    if (name === 'build') for (const build of this.#journal.builds) (listener as Listener<'build'>)(build)
+    if (name === 'build') for (const build of this.#journal.builds) (listener as Listener<'build'>)(build, null)
     return stop
   }
 

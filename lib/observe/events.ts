@@ -1,6 +1,7 @@
 /** What happens in a gateway, for the program that embeds it and for the logs. In process only. Spec: §6. */
 
 import type { ErrorCode, ErrorDetail, Warning } from '../core/errors.ts'
+import type { WrittenLine } from './line-buffer.ts'
 
 /** One answered (or left) request of the public or control plane. */
 export interface RequestRecord {
@@ -88,7 +89,8 @@ interface GatewayEventMap {
 }
 
 export type EventName = keyof GatewayEventMap
-export type Listener<Name extends EventName> = (record: GatewayEventMap[Name]) => void
+/** @param line - the access line of a `request`, valid during the call only; null where none was written, and for other events */
+export type Listener<Name extends EventName> = (record: GatewayEventMap[Name], line: WrittenLine | null) => void
 
 export const EVENT_NAMES: readonly EventName[] = ['request', 'reload', 'warning', 'log', 'build', 'schedule']
 
@@ -129,12 +131,12 @@ export class GatewayEvents {
     return this.#listeners[name].length > 0
   }
 
-  emit<Name extends EventName>(name: Name, record: GatewayEventMap[Name]): void {
+  emit<Name extends EventName>(name: Name, record: GatewayEventMap[Name], line: WrittenLine | null = null): void {
     const list = this.#listeners[name] as Listener<Name>[]
     if (list.length === 0) return
     for (const listener of [...list]) {
       try {
-        listener(record)
+        listener(record, line)
       } catch (error) {
         this.#onListenerError(name, error)
       }

@@ -171,8 +171,8 @@ export class Journal {
   }
 
   request(record: RequestRecord): void {
-    if (this.#accessLog) this.#logs.access(this.#accessFormat, record)
-    if (this.events.has('request')) this.events.emit('request', record)
+    const line = this.#accessLog ? this.#logs.access(this.#accessFormat, record) : null
+    if (this.events.has('request')) this.events.emit('request', record, line)
   }
 
   #emitLog(level: LogRecord['level'], message: string): void {

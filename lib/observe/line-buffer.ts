@@ -29,6 +29,13 @@ export interface LineWriter<T> {
   write(record: T, bytes: Buffer, from: number): number
 }
 
+/** A line in the memory where it was written: valid until the next one is. */
+export interface WrittenLine {
+  readonly bytes: Buffer
+  readonly from: number
+  readonly to: number
+}
+
 const NEWLINE = 10
 /** Pieces whose memory waits to be used again. */
 const SPARE_PIECES = 8
@@ -42,10 +49,21 @@ export class LineBuffer {
   /** True while the disk reads what was taken. */
   #isLent = false
   readonly #isWritten: boolean
+  readonly #keptBytes: number
+  /** One object for all lines: it is made for each request. */
+  readonly #newest: { -readonly [Field in keyof WrittenLine]: WrittenLine[Field] } = {
+    bytes: Buffer.alloc(0),
+    from: 0,
+    to: 0,
+  }
 
-  /** @param isWritten - false when nobody takes the bytes */
-  constructor(isWritten: boolean) {
+  /**
+   * @param isWritten - false when nobody takes the bytes
+   * @param keptBytes - of lines that were taken, so many are kept
+   */
+  constructor(isWritten: boolean, keptBytes = LOG_MEMORY_BYTES) {
     this.#isWritten = isWritten
+    this.#keptBytes = keptBytes
   }
 
   /** Bytes to take. */
@@ -61,11 +79,24 @@ export class LineBuffer {
     this.#end(piece, piece.length + piece.bytes.write(line, piece.length))
   }
 
-  /** Adds the line that `writer` makes of a record. */
-  appendRecord<T>(writer: LineWriter<T>, record: T): void {
-    if (this.#isFull()) return
+  /** Adds the line that `writer` makes of a record. @returns null when it found no room */
+  appendRecord<T>(writer: LineWriter<T>, record: T): WrittenLine | null {
+    if (this.#isFull()) return null
     const piece = this.#pieceWith(MAX_LOG_LINE_BYTES + 1)
-    this.#end(piece, writer.write(record, piece.bytes, piece.length))
+    const newest = this.#newest
+    newest.bytes = piece.bytes
+    newest.from = piece.length
+    newest.to = writer.write(record, piece.bytes, piece.length)
+    this.#end(piece, newest.to)
+    return newest
+  }
+
+  /** Adds a line that was written elsewhere. */
+  appendCopy({ bytes, from, to }: WrittenLine): void {
+    if (this.#isFull()) return
+    const piece = this.#pieceWith(to - from + 1)
+    bytes.copy(piece.bytes, piece.length, from, to)
+    this.#end(piece, piece.length + to - from)
   }
 
   /** Puts lines of an earlier run before all others. */
@@ -134,7 +165,7 @@ export class LineBuffer {
     for (const { length } of this.#pieces) kept += length
     while (this.#pieces.length > 1) {
       const oldest = this.#pieces[0]!
-      if (kept <= LOG_MEMORY_BYTES - LOG_PIECE_BYTES || oldest.taken < oldest.length) return
+      if (kept <= Math.max(0, this.#keptBytes - LOG_PIECE_BYTES) || oldest.taken < oldest.length) return
       kept -= oldest.length
       this.#pieces.shift()
       if (oldest.bytes.length === LOG_PIECE_BYTES && this.#spare.length < SPARE_PIECES) this.#spare.push(oldest.bytes)

@@ -7,7 +7,7 @@
 
 import type { Writable } from 'node:stream'
 import type { Clock } from '../core/clock.ts'
-import { LineBuffer, type LineWriter } from './line-buffer.ts'
+import { LineBuffer, type LineWriter, type WrittenLine } from './line-buffer.ts'
 import { LOG_FLUSH_BYTES, LOG_FLUSH_MS } from './log-store.ts'
 
 interface LineStreamOptions {
@@ -19,7 +19,8 @@ interface LineStreamOptions {
 
 export class LineStream {
   readonly #options: LineStreamOptions
-  readonly #lines = new LineBuffer(true)
+  /** Nobody asks for lines that the stream has. */
+  readonly #lines = new LineBuffer(true, 0)
   #timer: NodeJS.Timeout | null = null
   #writing: Promise<void> | null = null
   #isGone = false
@@ -41,6 +42,11 @@ export class LineStream {
 
   appendRecord<T>(writer: LineWriter<T>, record: T): void {
     this.#lines.appendRecord(writer, record)
+    this.#flushSoon()
+  }
+
+  appendCopy(line: WrittenLine): void {
+    this.#lines.appendCopy(line)
     this.#flushSoon()
   }
 

@@ -13,7 +13,7 @@ import { openToAppend, openToRead } from '../files/own-file.ts'
 import type { OwnFolder } from '../files/own-folder.ts'
 import type { AccessLogFormat } from './access-log.ts'
 import type { RequestRecord } from './events.ts'
-import { LineBuffer, type LineWriter } from './line-buffer.ts'
+import { LineBuffer, type LineWriter, type WrittenLine } from './line-buffer.ts'
 import { toLogLine } from './log-text.ts'
 
 /** A log file of this many bytes is set aside, and so many old ones are kept. */
@@ -87,9 +87,9 @@ export class LogStore {
     this.#writers[file].append(toLogLine(text))
   }
 
-  /** Adds an access line; AccessLogFormat makes it printable and bounded. */
-  access(format: AccessLogFormat, record: RequestRecord): void {
-    this.#writers.access.appendRecord(format, record)
+  /** Adds an access line; AccessLogFormat makes it printable and bounded. @returns where it is; null when it found no room */
+  access(format: AccessLogFormat, record: RequestRecord): WrittenLine | null {
+    return this.#writers.access.appendRecord(format, record)
   }
 
   /** Adds a word of the gateway itself to the error log. */
@@ -184,9 +184,10 @@ class LogWriter {
     this.#flushSoon()
   }
 
-  appendRecord<T>(writer: LineWriter<T>, record: T): void {
-    this.#lines.appendRecord(writer, record)
+  appendRecord<T>(writer: LineWriter<T>, record: T): WrittenLine | null {
+    const line = this.#lines.appendRecord(writer, record)
     this.#flushSoon()
+    return line
   }
 
   #flushSoon(): void {

@@ -43,6 +43,21 @@ t.test('[bin/dev.7] a log for machines: access lines on standard output, the res
   )
 })
 
+t.test('[bin/dev.7] the access line that the gateway wrote is shown as it is', async t => {
+  const { events, show, stdout } = followed(createLogShow)
+  const bytes = Buffer.from('before{"path":"/written"}after')
+  events.emit('request', REQUEST, { bytes, from: 6, to: bytes.length - 5 })
+  events.emit('request', { ...REQUEST, path: '/_fn/health' }, { bytes, from: 0, to: 6 })
+  // What was written may be overwritten with the next line.
+  bytes.fill('x')
+  events.emit('request', { ...REQUEST, path: '/made' }, null)
+  await show.close()
+  const [, written, made, ...rest] = linesOf(stdout())
+  t.equal(written, '{"path":"/written"}')
+  t.equal(JSON.parse(made!).path, '/made')
+  t.same(rest, [])
+})
+
 t.test('[bin/dev.7] without an access log no request is listened for', async t => {
   const { events } = followed(createLogShow, { accessLog: false })
   t.equal(events.has('request'), false)

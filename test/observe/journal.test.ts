@@ -5,6 +5,7 @@ import type { LogRecord } from '../../lib/observe/events.ts'
 import { Journal, type JournalOptions } from '../../lib/observe/journal.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { makeFn } from '../helpers/fn.ts'
+import { REQUEST } from '../helpers/shown.ts'
 import { makeTree } from '../helpers/tree.ts'
 
 function setup(t: Test, options: Partial<JournalOptions> = {}) {
@@ -54,6 +55,27 @@ t.test('[observe/events.6] a warning is told while it is new, and again when it 
   for (const warnings of [[WARNING, WARNING], [WARNING, other], [other], [WARNING, other]]) journal.warnNew(warnings)
   t.same(told, ['is wrong', 'is odd', 'is wrong'])
   t.match(await read('error'), /warn X is wrong \(mend it\)\n/)
+})
+
+t.test('[observe/log-store.10] a listener of requests gets the access line that was written', async t => {
+  for (const accessLog of [true, false]) {
+    const { journal, read } = setup(t, { accessLog })
+    const told: (string | null)[] = []
+    journal.events.on('request', (_record, line) => {
+      told.push(line === null ? null : line.bytes.toString('utf8', line.from, line.to))
+    })
+    journal.request({ ...REQUEST, path: '/one' })
+    journal.request({ ...REQUEST, path: '/two' })
+    if (!accessLog) {
+      t.same(told, [null, null], 'none is written')
+      continue
+    }
+    t.equal(`${told.join('\n')}\n`, await read('access'))
+    t.match(
+      told.map(line => JSON.parse(line!)),
+      [{ path: '/one' }, { path: '/two' }],
+    )
+  }
 })
 
 t.test('[observe/log-store.14] a failed start is told with its file once, its line and its hint', async t => {

@@ -29,6 +29,45 @@ t.test('[observe/log-store.5] a record goes straight into the memory', async t =
   t.equal(textOf(lines.take()).split('\n').length, 101)
 })
 
+t.test('[observe/log-store.10] a line that was written is told, and copied into another memory', async t => {
+  const writer: LineWriter<string> = { write: (record, bytes, from) => from + bytes.write(record, from) }
+  const lines = new LineBuffer(true)
+  const copies = new LineBuffer(true, 0)
+  for (const record of ['one', 'é€😀', '', 'x'.repeat(MAX_LOG_LINE_BYTES)]) {
+    const { bytes, from, to } = lines.appendRecord(writer, record)!
+    t.equal(bytes.toString('utf8', from, to), record)
+    copies.appendCopy({ bytes, from, to })
+  }
+  const taken = copies.take()
+  t.equal(textOf(taken), textOf(lines.take()))
+  t.equal(textOf(copies.take()), '')
+})
+
+t.test('[observe/log-store.8] a line that finds no room is not told, as a copy neither is it kept', async t => {
+  const writer: LineWriter<string> = { write: (record, bytes, from) => from + bytes.write(record, from) }
+  const lines = new LineBuffer(true)
+  const record = 'x'.repeat(8000)
+  const line = lines.appendRecord(writer, record)!
+  const copies = new LineBuffer(true, 0)
+  for (let i = 0; i < 1000; i++) copies.appendCopy(line)
+  const { views, dropped } = copies.take()
+  t.equal(Buffer.concat(views).length / 8001 + dropped, 1000)
+  while (lines.appendRecord(writer, record) !== null) t.ok(lines.pendingBytes < 8 * 1024 * 1024)
+  t.equal(lines.take().dropped, 1)
+})
+
+t.test('[observe/log-store.16] a memory that keeps nothing uses the same pieces again', async t => {
+  const lines = new LineBuffer(true, 0)
+  const memory = new Set<ArrayBufferLike>()
+  const line = 'x'.repeat(8000)
+  for (let i = 0; i < 1000; i++) {
+    lines.append(line)
+    for (const view of lines.take().views) memory.add(view.buffer)
+    lines.giveBack()
+  }
+  t.ok(memory.size <= 3, `${memory.size} pieces for 8 MB`)
+})
+
 t.test('[observe/log-store.2] the newest lines are kept, and those of an earlier run come first', async t => {
   for (const isWritten of [true, false]) {
     const lines = new LineBuffer(isWritten)

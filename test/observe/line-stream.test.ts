@@ -38,6 +38,17 @@ t.test('[observe/log-store.16] lines are written in batches, in order', async t 
   t.equal(writes.length, 2, 'nothing to write is no write')
 })
 
+t.test('[observe/log-store.16] lines and copies of lines keep their order', async t => {
+  const { writes, lines } = setup()
+  const bytes = Buffer.from('..b..')
+  lines.append('a')
+  lines.appendCopy({ bytes, from: 2, to: 3 })
+  lines.appendRecord({ write: (record: string, to, from) => from + to.write(record, from) }, 'c')
+  bytes.fill('x')
+  await lines.flush()
+  t.same(writes, ['a\nb\nc\n'])
+})
+
 t.test('[observe/log-store.16] many bytes do not wait', async t => {
   const { writes, lines } = setup()
   const line = 'x'.repeat(8000)
