@@ -1,11 +1,32 @@
-/** The control plane's endpoints, all families in the order of the documents. Owner: §4.2. */
+/** What the control plane is made of: its endpoints, all families in the order of the documents, and who may use them. Owner: §4.2. */
 
+import type { Settings } from './config/settings.ts'
+import { AccessState } from './control/access-state.ts'
 import type { Endpoint } from './control/endpoint.ts'
+import { createSessionEndpoints } from './control/session-endpoints.ts'
+import { Sessions } from './control/sessions.ts'
 import { createStateEndpoints, type StateEndpointsDeps } from './control/state-endpoints.ts'
+import { createUiStateEndpoints } from './control/ui-state-endpoints.ts'
 
 /** What the endpoints need of the gateway. */
-type ControlDeps = StateEndpointsDeps
+interface ControlDeps extends StateEndpointsDeps {
+  settings: Settings
+}
 
-export function createControlEndpoints(deps: ControlDeps): readonly Endpoint[] {
-  return [...createStateEndpoints(deps)]
+export interface ControlParts {
+  endpoints: readonly Endpoint[]
+  access: AccessState
+  sessions: Sessions
+}
+
+export function createControlParts(deps: ControlDeps): ControlParts {
+  const { clock, settings } = deps
+  const access = new AccessState(settings)
+  const sessions = new Sessions({ clock, ttlMs: settings.consoleSessionTtlSeconds * 1000 })
+  const endpoints = [
+    ...createStateEndpoints(deps),
+    ...createSessionEndpoints({ clock, settings, sessions, access }),
+    ...createUiStateEndpoints({ access }),
+  ]
+  return { endpoints, access, sessions }
 }

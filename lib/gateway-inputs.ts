@@ -3,7 +3,7 @@
 import type { OuterEnv } from './config/env-layers.ts'
 import { checkIsolation, readPowers } from './config/isolation.ts'
 import { checkRoot, createOuterEnvReader, loadSettings } from './config/project-file.ts'
-import { readAdminToken } from './config/secret-file.ts'
+import { readAdminToken, readPasswordHash } from './config/secret-file.ts'
 import { type ResolvedSettings, resolveSettings } from './config/settings.ts'
 import { type Clock, systemClock } from './core/clock.ts'
 import { type GatewayOptions, SettingsError } from './gateway-types.ts'
@@ -41,7 +41,8 @@ export function readGatewayInputs(options: GatewayOptions): GatewayInputs {
   const inputs = { options: given, env, cwd, flags, defaults: { hotReload: false, ...defaults } }
   const loaded = project === null ? null : loadSettings({ ...inputs, explicit: project.explicit })
   const written = loaded ?? resolveSettings(inputs)
-  const resolved = readAdminToken(written, written.settings.adminTokenFile)
+  const withToken = readAdminToken(written, written.settings.adminTokenFile)
+  const resolved = readPasswordHash(withToken, written.settings.consoleLoginPasswordHashFile)
   const problems = [...resolved.problems, ...checkRoot(resolved), ...checkIsolation(resolved, readPowers())]
   if (problems.length > 0) throw new SettingsError(problems)
   const envDir = loaded?.envDir ?? null

@@ -9,7 +9,7 @@ import { randomBytes } from 'node:crypto'
 import type { Catalog, CatalogLoader } from './catalog-loader.ts'
 import type { ResolvedSettings, SettingSource, Settings } from './config/settings.ts'
 import { toAccessWarnings } from './control/access.ts'
-import { createControlEndpoints } from './control-parts.ts'
+import { createControlParts } from './control-parts.ts'
 import { toEndpointPaths } from './control/endpoint-table.ts'
 import { type GatewayState, toCatalogRecord, toHealthRecord } from './control/records.ts'
 import { GatewayError, type Warning } from './core/errors.ts'
@@ -128,7 +128,8 @@ class FunctionGateway implements Gateway {
       functions: () => this.#catalog.functions,
       ping: fn => this.#calls.ping(fn),
     })
-    const endpoints = createControlEndpoints({
+    const controlParts = createControlParts({
+      settings,
       clock,
       state: details => this.#state(details),
       keepWarm: () => this.#keepWarm.rows(),
@@ -143,7 +144,7 @@ class FunctionGateway implements Gateway {
       requestIds: this.#ids,
       lifecycle: this.#lifecycle,
       catalog: () => this.#catalog,
-      endpoints,
+      controlParts,
     })
     this.#public = handlers.public
     this.#listeners = new Listeners({
@@ -160,7 +161,7 @@ class FunctionGateway implements Gateway {
       settings,
       sources,
       loaded: this.#loaded,
-      controlPaths: toEndpointPaths(endpoints),
+      controlPaths: toEndpointPaths(controlParts.endpoints),
     })
     this.#reloader = new Reloader({
       clock,

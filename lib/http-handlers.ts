@@ -1,8 +1,8 @@
 /** The handlers of a gateway's sockets: the public one, and one of the control plane's own. Owner: §4.1, §4.2. */
 
 import type { Settings } from './config/settings.ts'
+import type { ControlParts } from './control-parts.ts'
 import { ControlPlane } from './control/control-plane.ts'
-import type { Endpoint } from './control/endpoint.ts'
 import type { Clock } from './core/clock.ts'
 import { GatewayError } from './core/errors.ts'
 import { DebugHeaders } from './http/debug-headers.ts'
@@ -28,8 +28,7 @@ interface HttpHandlersOptions {
   lifecycle: { draining: boolean }
   /** The catalog in force now. */
   catalog: () => PublicCatalog
-  /** Of the control plane. */
-  endpoints: readonly Endpoint[]
+  controlParts: ControlParts
 }
 
 interface HttpHandlers {
@@ -48,9 +47,8 @@ export function createHttpHandlers(options: HttpHandlersOptions): HttpHandlers {
   })
   const proxies = new TrustedProxies(settings.trustedProxyCidrs)
   const control = new ControlPlane({
-    settings,
+    ...options.controlParts,
     responder,
-    endpoints: options.endpoints,
     isTrustedProxy: address => proxies.isTrusted(address),
   })
   const shared = {

@@ -1,5 +1,5 @@
 import t, { type Test } from 'tap'
-import { createControlEndpoints } from '../lib/control-parts.ts'
+import { createControlParts } from '../lib/control-parts.ts'
 import { createHttpHandlers } from '../lib/http-handlers.ts'
 import { resolveSettings } from '../lib/config/settings.ts'
 import { systemClock } from '../lib/core/clock.ts'
@@ -39,7 +39,8 @@ function setup(t: Test, options: Record<string, unknown> = {}) {
     requestIds: new RequestIds('t'),
     lifecycle: { draining: false },
     catalog: () => ({ routes, before: [], after: [] }),
-    endpoints: createControlEndpoints({
+    controlParts: createControlParts({
+      settings,
       clock,
       state: details => ({ details }) as never,
       keepWarm: () => [],

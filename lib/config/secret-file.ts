@@ -8,28 +8,44 @@ import type { ResolvedSettings } from './settings.ts'
 /** A token is one line; a larger file is another one, named by mistake. */
 const MAX_SECRET_FILE_BYTES = 4096
 
+/** A setting that is a secret, and the one that names a file which holds it. */
+const FILE_OF = { adminToken: 'adminTokenFile', consoleLoginPasswordHash: 'consoleLoginPasswordHashFile' } as const
+
 /**
  * Takes the admin token out of a file. `FN_ADMIN_TOKEN` itself is stronger.
  * @param path - `settings.adminTokenFile`
  */
 export function readAdminToken(resolved: ResolvedSettings, path: string | null): ResolvedSettings {
+  return readSecret(resolved, 'adminToken', path)
+}
+
+/** As `readAdminToken`, for the hash of the password to log in with. */
+export function readPasswordHash(resolved: ResolvedSettings, path: string | null): ResolvedSettings {
+  return readSecret(resolved, 'consoleLoginPasswordHash', path)
+}
+
+function readSecret(resolved: ResolvedSettings, secret: keyof typeof FILE_OF, path: string | null): ResolvedSettings {
   const { settings, sources, problems, warnings } = resolved
   if (path === null) return resolved
-  const { source, name } = sources.adminTokenFile!
+  const { source, name } = sources[FILE_OF[secret]]!
   const findings: Finding[] = []
   const at = toPlace(null, name, findings, true)
-  if (settings.adminToken !== null) {
-    report(at, 'CONFIG_REPEATED', `is not used, because ${sources.adminToken!.name} is given`, 'Keep one of them.')
+  if (settings[secret] !== null) {
+    report(at, 'CONFIG_REPEATED', `is not used, because ${sources[secret]!.name} is given`, 'Keep one of them.')
     return { ...resolved, warnings: [...warnings, ...findings.map(toWarning)] }
   }
   const text = readText(path)
-  const adminToken = text === null ? undefined : SETTING_OPTIONS.adminToken.field.readText(text, at)
+  const value = text === null ? undefined : SETTING_OPTIONS[secret].field.readText(text, at)
   if (text === null)
     report(at, 'CONFIG_VALUE', 'must name a file of one line that can be read', 'Check its name and its permissions.')
-  // A gateway that goes on without its token would be open to whom the token keeps out.
-  if (adminToken === undefined)
+  // A gateway that goes on without it would be open to whom it keeps out.
+  if (value === undefined)
     return { ...resolved, problems: [...problems, ...findings.map(found => ({ ...found, source }))] }
-  return { ...resolved, settings: { ...settings, adminToken }, sources: { ...sources, adminToken: { source, name } } }
+  return {
+    ...resolved,
+    settings: { ...settings, [secret]: value },
+    sources: { ...sources, [secret]: { source, name } },
+  }
 }
 
 function readText(path: string): string | null {

@@ -7,6 +7,7 @@ import * as limits from '../core/limits.ts'
 import { boolean, type Field, integer, list, mapped, number, object, oneOf, pairs, string } from './fields.ts'
 import { reportWrong } from './findings.ts'
 import * as texts from './texts.ts'
+import { parsePasswordHash } from './password-hash.ts'
 import { uidRange } from './uid-range.ts'
 
 /** One setting: where it may come from, what it may be, what it is when nobody sets it. */
@@ -83,7 +84,6 @@ const UNBUILT = {
   installs: { noEffect: 'packages are not installed yet' },
   schedules: { noEffect: 'schedules do not run yet' },
   jobs: { noEffect: 'there are no jobs yet' },
-  console: { noEffect: 'there is no console yet' },
   container: { noEffect: 'there is no container mode yet' },
 } as const
 
@@ -515,7 +515,7 @@ export const SETTING_OPTIONS = {
     fallback: limits.DEFAULT_PREINSTALL_NODE_DEPS_CONCURRENCY,
   }),
 
-  uiEnabled: toggle('Control plane', 'FN_UI_ENABLED', false, 'Serve /console.', UNBUILT.console),
+  uiEnabled: toggle('Control plane', 'FN_UI_ENABLED', false, 'Let people log in to the console.'),
   consoleApiEnabled: toggle('Control plane', 'FN_CONSOLE_API_ENABLED', true, 'Serve /_fn beyond health.'),
   consoleWriteEnabled: toggle(
     'Control plane',
@@ -537,6 +537,42 @@ export const SETTING_OPTIONS = {
     field: string({ rule: 'a file', maxLength: 4096 }),
     fallback: null,
     locate: toFull,
+  }),
+  consoleLoginApi: toggle(
+    'Control plane',
+    'FN_CONSOLE_LOGIN_API',
+    false,
+    'Ask for a session, or the token, everywhere below /_fn.',
+  ),
+  consoleLoginUsername: option('Control plane', 'Name to log in with.', {
+    env: 'FN_CONSOLE_LOGIN_USERNAME',
+    key: 'console-login-username',
+    field: string({ rule: 'a text of 1 to 200 characters on one line', maxLength: 200 }),
+    fallback: 'admin',
+  }),
+  consoleLoginPasswordHash: option('Control plane', 'Hash of the password to log in with.', {
+    env: 'FN_CONSOLE_LOGIN_PASSWORD_HASH',
+    key: null,
+    field: string({
+      rule: 'scrypt:<N>:<r>:<p>:<salt hex>:<digest hex> or pbkdf2-sha256:<iterations>:<salt hex>:<digest hex>',
+      parse: text => (parsePasswordHash(text) === null ? null : text),
+    }),
+    fallback: null,
+    secret: true,
+  }),
+  consoleLoginPasswordHashFile: option('Control plane', 'File that holds the hash instead.', {
+    env: 'FN_CONSOLE_LOGIN_PASSWORD_HASH_FILE',
+    key: 'console-login-password-hash-file',
+    field: string({ rule: 'a file', maxLength: 4096 }),
+    fallback: null,
+    locate: toFull,
+  }),
+  consoleSessionTtlSeconds: option('Control plane', 'How long a login lasts.', {
+    env: 'FN_CONSOLE_SESSION_TTL_S',
+    key: 'console-session-ttl-s',
+    field: integer({ min: 60, max: 2_592_000 }),
+    fallback: 43_200,
+    unit: SECONDS,
   }),
   controlPort: option(
     'Control plane',

@@ -90,6 +90,14 @@ export interface Settings {
   consoleApiEnabled: boolean
   consoleWriteEnabled: boolean
   consoleLocalOnly: boolean
+  /** True: `/_fn` wants a session or the token, of local callers too. */
+  consoleLoginApi: boolean
+  consoleLoginUsername: string
+  /** As page control/session describes it. */
+  consoleLoginPasswordHash: string | null
+  /** Full path. */
+  consoleLoginPasswordHashFile: string | null
+  consoleSessionTtlSeconds: number
   adminToken: string | null
   /** Full path. */
   adminTokenFile: string | null

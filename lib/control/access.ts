@@ -5,11 +5,22 @@ import { isIP } from 'node:net'
 import { GatewayError, type Warning } from '../core/errors.ts'
 import { isJsonType } from '../core/http-text.ts'
 import type { Settings } from '../config/settings.ts'
+import type { Session } from './sessions.ts'
 
-export type AccessFlags = Pick<
-  Settings,
-  'consoleApiEnabled' | 'consoleWriteEnabled' | 'consoleLocalOnly' | 'adminToken' | 'consoleHosts'
->
+export interface AccessFlags
+  extends Pick<
+    Settings,
+    | 'uiEnabled'
+    | 'consoleApiEnabled'
+    | 'consoleWriteEnabled'
+    | 'consoleLocalOnly'
+    | 'consoleLoginApi'
+    | 'adminToken'
+    | 'consoleHosts'
+  > {
+  /** The API was switched off while the gateway runs; the token can switch it on again. */
+  readonly apiOffByState: boolean
+}
 
 /** What the rules look at. Header values as received, null when absent. */
 export interface Caller {
@@ -27,6 +38,8 @@ export interface Caller {
   /** Value of REQUEST_MARK. */
   mark: string | null
   token: string | null
+  /** Of the cookie; null for nobody who is logged in. */
+  session: Session | null
 }
 
 /** A header that a page can send only by a script of its own origin: no form, image or link carries it. */
@@ -39,6 +52,8 @@ export interface EndpointAccess {
   write: boolean
   /** Does something, whatever the method. */
   acts: boolean
+  /** Answered before anybody has logged in (login, logout). */
+  beforeLogin?: boolean
 }
 
 const SAFE_METHODS = new Set(['GET', 'HEAD', 'OPTIONS'])
@@ -101,35 +116,46 @@ function isDeliberate({ mark, contentType, origin, fetchSite }: Caller): boolean
 }
 
 /**
- * Applies the rules in their order: surface off 404, wrong token 401, remote 403, cross-site 403, made by markup 403,
- * write 403.
+ * Applies the rules in their order: surface off 404, wrong token 401, remote 403, not logged in 401, cross-site 403, made by
+ * markup 403, write 403.
  * @returns null when the call may go on
  */
 export function checkAccess(caller: Caller, endpoint: EndpointAccess, flags: AccessFlags): GatewayError | null {
   if (endpoint.open) return null
-  if (!flags.consoleApiEnabled) return new GatewayError('NOT_FOUND', 'console api disabled')
-  if (flags.adminToken !== null && caller.token !== null) {
-    if (isAdminToken(caller.token, flags.adminToken)) return null
-    return new GatewayError('UNAUTHORIZED', 'wrong admin token')
-  }
-  const local = isLocalCaller(caller, flags.consoleHosts)
-  if (flags.consoleLocalOnly && !local) return new GatewayError('FORBIDDEN', 'console api local-only')
+  const hasToken = isAdminToken(caller.token, flags.adminToken)
+  if (!flags.consoleApiEnabled && !(flags.apiOffByState && hasToken))
+    return new GatewayError('NOT_FOUND', 'console api disabled')
+  if (hasToken) return null
+  if (flags.adminToken !== null && caller.token !== null) return new GatewayError('UNAUTHORIZED', 'wrong admin token')
+  const isAdmin = isAdministrator(caller, flags)
+  if (flags.consoleLocalOnly && !isAdmin && !isLocalCaller(caller, flags.consoleHosts))
+    return new GatewayError('FORBIDDEN', 'console api local-only')
+  if (flags.consoleLoginApi && caller.session === null && endpoint.beforeLogin !== true)
+    return new GatewayError('UNAUTHORIZED', 'login required')
   if (SAFE_METHODS.has(caller.method) && !endpoint.acts) return null
   if (isCrossSite(caller)) return new GatewayError('FORBIDDEN', 'cross-site request refused')
   if (!isDeliberate(caller))
     return new GatewayError('FORBIDDEN', 'send the header X-Fngw-Request: 1, or Content-Type: application/json')
-  if (endpoint.write && !flags.consoleWriteEnabled) return new GatewayError('FORBIDDEN', 'console write disabled')
+  if (endpoint.write && !isAdmin && !flags.consoleWriteEnabled)
+    return new GatewayError('FORBIDDEN', 'console write disabled')
   return null
 }
 
-/** True when paths, addresses and other inner facts may be shown: a local caller, or one with the token. */
+/** True for the token, or for who logged in with it. */
+export function isAdministrator(caller: Caller, flags: AccessFlags): boolean {
+  return isAdminToken(caller.token, flags.adminToken) || caller.session?.rights === 'admin'
+}
+
+/** True when paths, addresses and other inner facts may be shown: a local caller, one with the token, or one who logged in. */
 export function maySeeDetails(caller: Caller, flags: AccessFlags): boolean {
-  return isAdminToken(caller.token, flags.adminToken) || isLocalCaller(caller, flags.consoleHosts)
+  const isKnown = caller.session !== null || isAdminToken(caller.token, flags.adminToken)
+  return isKnown || (!flags.consoleLoginApi && isLocalCaller(caller, flags.consoleHosts))
 }
 
 /** A token beside an open door looks safer than it is: worth a word at the start. */
-export function toAccessWarnings({ consoleApiEnabled, consoleLocalOnly, adminToken }: AccessFlags): Warning[] {
-  if (!consoleApiEnabled || consoleLocalOnly || adminToken === null) return []
+export function toAccessWarnings(flags: Omit<AccessFlags, 'apiOffByState'>): Warning[] {
+  const { consoleApiEnabled, consoleLocalOnly, consoleLoginApi, adminToken } = flags
+  if (!consoleApiEnabled || consoleLocalOnly || consoleLoginApi || adminToken === null) return []
   return [
     {
       code: 'CONTROL_OPEN',

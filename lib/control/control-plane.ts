@@ -1,24 +1,27 @@
 /** `/_fn/*`: finds the endpoint of a request, decides whether the caller may, and sends the answer. Spec: §4.2. */
 
-import type { Settings } from '../config/settings.ts'
 import { GatewayError, toGatewayError } from '../core/errors.ts'
 import { toAllow } from '../core/http-text.ts'
 import { sendConstant } from '../http/constant-answer.ts'
+import { toProto } from '../http/adapter-head.ts'
 import type { Exchange } from '../http/exchange.ts'
 import type { Responder } from '../http/respond.ts'
 import { isForwarded } from '../invocation/client-address.ts'
 import { ADMIN_TOKEN_HEADER, headerOf } from '../invocation/forwarded-headers.ts'
 import { unescapeCanonical } from '../router/path.ts'
+import type { AccessState } from './access-state.ts'
 import { type Caller, checkAccess, maySeeDetails, REQUEST_MARK } from './access.ts'
 import { ControlQuery } from './control-query.ts'
 import { ControlRequest } from './control-request.ts'
 import { type ControlReply, type Endpoint, READ } from './endpoint.ts'
 import { EndpointTable } from './endpoint-table.ts'
+import type { Sessions } from './sessions.ts'
 
 interface ControlOptions {
-  settings: Settings
   responder: Responder
   endpoints: readonly Endpoint[]
+  access: AccessState
+  sessions: Sessions
   isTrustedProxy: (address: string) => boolean
 }
 
@@ -51,7 +54,7 @@ export class ControlPlane {
   }
 
   async #answer(exchange: Exchange): Promise<ControlReply> {
-    const { settings } = this.#options
+    const { flags } = this.#options.access
     const path = exchange.path.includes('%') ? unescapeCanonical(exchange.path) : exchange.path
     if (path === '/console' || path.startsWith('/console/')) throw new GatewayError('NOT_FOUND', 'console ui disabled')
     const found = this.#table.find(path)
@@ -59,7 +62,7 @@ export class ControlPlane {
     const caller = this.#toCaller(exchange)
     const endpoint = found?.endpoints.find(one => one.method === method)
     // Refused before it is told whether the path exists.
-    const refused = checkAccess(caller, endpoint?.access ?? READ, settings)
+    const refused = checkAccess(caller, endpoint?.access ?? READ, flags)
     if (refused !== null) throw refused
     if (found === null) throw new GatewayError('NOT_FOUND', 'not found')
     if (endpoint === undefined) {
@@ -67,11 +70,17 @@ export class ControlPlane {
       throw new GatewayError('METHOD_NOT_ALLOWED', 'method not allowed', { headers })
     }
     const query = ControlQuery.parse(exchange.search, endpoint.query ?? [])
-    const details = maySeeDetails(caller, settings)
-    return endpoint.handle(new ControlRequest({ exchange, params: found.params, query, caller, details }))
+    const details = maySeeDetails(caller, flags)
+    const isSecure = this.#isSecure(exchange)
+    return endpoint.handle(new ControlRequest({ exchange, params: found.params, query, caller, details, isSecure }))
+  }
+
+  #isSecure(exchange: Exchange): boolean {
+    return toProto(exchange, this.#options.isTrustedProxy(exchange.connection.address)) === 'https'
   }
 
   #toCaller(exchange: Exchange): Caller {
+    const { access, sessions } = this.#options
     const { rawHeaders } = exchange.req
     const socketAddress = exchange.connection.address
     return {
@@ -85,6 +94,7 @@ export class ControlPlane {
       contentType: headerOf(rawHeaders, 'content-type'),
       mark: headerOf(rawHeaders, REQUEST_MARK),
       token: headerOf(rawHeaders, ADMIN_TOKEN_HEADER),
+      session: access.flags.uiEnabled ? sessions.find(headerOf(rawHeaders, 'cookie')) : null,
     }
   }
 }

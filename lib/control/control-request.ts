@@ -21,6 +21,7 @@ interface ControlRequestParts {
   query: ControlQuery
   caller: Caller
   details: boolean
+  isSecure: boolean
 }
 
 export class ControlRequest {
@@ -31,13 +32,16 @@ export class ControlRequest {
   readonly caller: Caller
   /** Paths, addresses and other inner facts may be shown. */
   readonly details: boolean
+  /** The client uses https. */
+  readonly isSecure: boolean
 
-  constructor({ exchange, params, query, caller, details }: ControlRequestParts) {
+  constructor({ exchange, params, query, caller, details, isSecure }: ControlRequestParts) {
     this.exchange = exchange
     this.params = params
     this.query = query
     this.caller = caller
     this.details = details
+    this.isSecure = isSecure
   }
 
   /** A header by its lower-case name; null when it is absent. */

@@ -34,5 +34,7 @@ export const OPEN: EndpointAccess = { open: true, write: false, acts: false }
 export const READ: EndpointAccess = { open: false, write: false, acts: false }
 /** Does something, and changes no file. */
 export const ACT: EndpointAccess = { open: false, write: false, acts: true }
+/** Begins or ends a session: asked by those who have none. */
+export const LOGIN: EndpointAccess = { open: false, write: false, acts: true, beforeLogin: true }
 /** Needs write permission. */
 export const WRITE: EndpointAccess = { open: false, write: true, acts: true }

@@ -27,7 +27,8 @@ export function toAdapterHead(exchange: Exchange, isTrusted: boolean): RequestHe
   })
 }
 
-function toProto({ head, req }: Exchange, isTrusted: boolean): string {
+/** `https` or `http`, as the client uses it. */
+export function toProto({ head, req }: Exchange, isTrusted: boolean): string {
   const told = isTrusted ? lastEntry(head.forwardedProto).toLowerCase() : ''
   if (told === 'http' || told === 'https') return told
   return req.socket.encrypted === true ? 'https' : 'http'

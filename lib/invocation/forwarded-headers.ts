@@ -11,7 +11,7 @@ import { toJsonString } from '../core/json.ts'
 const KNOWN_HEADER_NAMES = 512
 
 /** The cookie of the gateway's own session; no handler sees it. */
-const SESSION_COOKIE = 'fngw_session'
+export const SESSION_COOKIE = 'fngw_session'
 /** Headers with this start are markers between parts of the gateway. */
 export const INTERNAL_PREFIX = 'x-fn-internal-'
 /** The admin token's header. */

@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import t from 'tap'
 import { checkIsolation, type ProcessPowers, readPowers } from '../../lib/config/isolation.ts'
-import { readAdminToken } from '../../lib/config/secret-file.ts'
+import { readAdminToken, readPasswordHash } from '../../lib/config/secret-file.ts'
 import { resolveSettings } from '../../lib/config/settings.ts'
 import { toUidRange } from '../../lib/config/uid-range.ts'
 import { makeTree } from '../helpers/tree.ts'
@@ -49,6 +49,7 @@ t.test('[runtime/isolation.2] the admin token may be in a file', async t => {
     large: 'x'.repeat(5000),
     'folder/x': '',
     odd: 'tökén',
+    hash: `scrypt:16384:8:1:${'ab'.repeat(16)}:${'cd'.repeat(32)}\n`,
   })
   t.teardown(() => tree.cleanup())
   const read = (file: string, env: object = {}) => {
@@ -68,4 +69,10 @@ t.test('[runtime/isolation.2] the admin token may be in a file', async t => {
   t.match(both.warnings, [{ code: 'CONFIG_REPEATED', message: /FN_ADMIN_TOKEN_FILE is not used/ }])
   const without = resolveSettings({ cwd: '/' })
   t.equal(readAdminToken(without, null), without)
+  const readHash = (file: string) => {
+    const resolved = resolveSettings({ env: { FN_CONSOLE_LOGIN_PASSWORD_HASH_FILE: file }, cwd: tree.root })
+    return readPasswordHash(resolved, resolved.settings.consoleLoginPasswordHashFile)
+  }
+  t.match(readHash('hash').settings.consoleLoginPasswordHash, /^scrypt:16384/)
+  t.match(readHash('good').problems, [{ message: /^FN_CONSOLE_LOGIN_PASSWORD_HASH_FILE must be scrypt:/ }])
 })

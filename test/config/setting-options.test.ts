@@ -166,6 +166,20 @@ const CASES: Record<string, typeof SWITCH> = {
   consoleLocalOnly: SWITCH,
   adminToken: [[[' tok-en.1 ', 'tok-en.1']], ['two words', 'tökén', 'a\u0007b'], []],
   adminTokenFile: [[['a/b', '/project/work/a/b']], ['a\nb'], [5, [], '']],
+  consoleLoginApi: SWITCH,
+  consoleLoginUsername: [[[' ann ', 'ann']], ['a\u0007b', 'a'.repeat(201)], [5, [], '']],
+  consoleLoginPasswordHash: [
+    [
+      [
+        ` scrypt:16384:8:1:${'ab'.repeat(16)}:${'cd'.repeat(32)} `,
+        `scrypt:16384:8:1:${'ab'.repeat(16)}:${'cd'.repeat(32)}`,
+      ],
+    ],
+    ['secret', `sha256:${'ab'.repeat(32)}`, `scrypt:2:8:1:${'ab'.repeat(16)}:${'cd'.repeat(32)}`],
+    [],
+  ],
+  consoleLoginPasswordHashFile: [[['a/b', '/project/work/a/b']], ['a\nb'], [5, [], '']],
+  consoleSessionTtlSeconds: count(3600, 59, 2_592_001),
   controlPort: [
     [
       ['0', 0],

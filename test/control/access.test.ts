@@ -9,6 +9,9 @@ import {
 } from '../../lib/control/access.ts'
 
 const flags: AccessFlags = {
+  uiEnabled: false,
+  consoleLoginApi: false,
+  apiOffByState: false,
   consoleApiEnabled: true,
   consoleWriteEnabled: false,
   consoleLocalOnly: true,
@@ -27,6 +30,7 @@ const local: Caller = {
   contentType: null,
   mark: null,
   token: null,
+  session: null,
 }
 const remote: Caller = { ...local, socketAddress: '10.1.2.3', clientAddress: '10.1.2.3' }
 const read = { open: false, write: false, acts: false }

@@ -1,6 +1,9 @@
 import type { Test } from 'tap'
-import { resolveSettings } from '../../lib/config/settings.ts'
+import { resolveSettings, type Settings } from '../../lib/config/settings.ts'
+import type { ControlParts } from '../../lib/control-parts.ts'
+import { AccessState } from '../../lib/control/access-state.ts'
 import type { Endpoint } from '../../lib/control/endpoint.ts'
+import { Sessions } from '../../lib/control/sessions.ts'
 import { systemClock } from '../../lib/core/clock.ts'
 import { createHttpHandlers } from '../../lib/http-handlers.ts'
 import { inject, type InjectRequest, type InjectResponse } from '../../lib/http/inject.ts'
@@ -12,14 +15,18 @@ import { buildRouteTable } from '../../lib/router/route-builder.ts'
 import type { Runtimes } from '../../lib/runtime/runtimes.ts'
 import { FakeRuntime } from './fake-runtime.ts'
 
+type Ask = (request: InjectRequest) => Promise<InjectResponse>
+
 /** Serves endpoints as a gateway without functions would; asks them without a port, as a local caller. */
-export function serveEndpoints(
-  t: Test,
-  endpoints: readonly Endpoint[],
-  options: Record<string, unknown> = {},
-): (request: InjectRequest) => Promise<InjectResponse> {
-  const clock = systemClock
+export function serveEndpoints(t: Test, endpoints: readonly Endpoint[], options: Record<string, unknown> = {}): Ask {
   const { settings } = resolveSettings({ options: { functionsRoot: t.testdir({}), ...options }, cwd: '/' })
+  const sessions = new Sessions({ clock: systemClock, ttlMs: 1000 })
+  return serveParts(settings, { endpoints, access: new AccessState(settings), sessions })
+}
+
+/** As `serveEndpoints`, with parts of the test's own. */
+export function serveParts(settings: Settings, controlParts: ControlParts): Ask {
+  const clock = systemClock
   const admission = new Admission(clock)
   const { public: handler } = createHttpHandlers({
     settings,
@@ -30,7 +37,7 @@ export function serveEndpoints(
     requestIds: new RequestIds('t'),
     lifecycle: { draining: false },
     catalog: () => ({ routes: buildRouteTable([], { functions: [], forceUrl: false }), before: [], after: [] }),
-    endpoints,
+    controlParts,
   })
   return request => inject(handler.handle, request)
 }
