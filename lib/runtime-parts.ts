@@ -34,6 +34,7 @@ function createJournalledBuilds({ settings, clock, hostEnv, journal }: RuntimePa
   return createBuilds({
     clock,
     functionsRoot,
+    isPrivate: settings.isolation === 'user',
     goBuildTimeoutSeconds,
     rustBuildTimeoutSeconds,
     // In development a build that takes long is waited for; in production clients are many, and have limits of their own.

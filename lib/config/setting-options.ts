@@ -341,12 +341,26 @@ export const SETTING_OPTIONS = {
     field: oneOf(['process', 'user']),
     fallback: 'process',
   }),
-  isolationUids: option('Runtimes', 'User ids for functions, one each, with FN_ISOLATION=user.', {
-    env: 'FN_ISOLATION_UIDS',
-    key: 'isolation-uids',
-    field: uidRange(),
-    fallback: '20000-29999',
-  }),
+  isolationFiles: option(
+    'Runtimes',
+    'With FN_ISOLATION=user: what is done with functions whose files others can read.',
+    {
+      env: 'FN_ISOLATION_FILES',
+      key: 'isolation-files',
+      field: oneOf(['refuse', 'close', 'warn']),
+      fallback: 'refuse',
+    },
+  ),
+  isolationUids: option(
+    'Runtimes',
+    'User ids with FN_ISOLATION=user: the first is the gateway, one for each function.',
+    {
+      env: 'FN_ISOLATION_UIDS',
+      key: 'isolation-uids',
+      field: uidRange(),
+      fallback: '20000-29999',
+    },
+  ),
   workerMemoryMb: option('Limits', 'Memory that one worker may allocate.', {
     env: 'FN_WORKER_MEMORY_MB',
     key: 'worker-memory-mb',

@@ -55,6 +55,8 @@ export interface Settings {
   defaultMaxBodyBytes: number
   /** What keeps functions apart: processes, or users too. */
   isolation: 'process' | 'user'
+  /** What is done, where users keep functions apart, with one whose files others can read. */
+  isolationFiles: 'refuse' | 'close' | 'warn'
   /** Such as `20000-29999`. */
   isolationUids: string
   workerMemoryMb: number

@@ -6,7 +6,7 @@
  */
 
 import { createHash } from 'node:crypto'
-import { accessSync, constants, lstatSync } from 'node:fs'
+import { accessSync, chmodSync, constants, lstatSync } from 'node:fs'
 import { basename } from 'node:path'
 import type { FunctionVersion } from '../core/catalog.ts'
 import { OwnFolder } from '../files/own-folder.ts'
@@ -42,9 +42,14 @@ export class Workspace {
   readonly #root: OwnFolder
   readonly #own: OwnFolder
   readonly #programs: OwnFolder
+  readonly #isPrivate: boolean
 
-  /** @param name - `.go-build` or `.rust-build` */
-  constructor(fn: FunctionVersion, name: string) {
+  /**
+   * @param name - `.go-build` or `.rust-build`
+   * @param isPrivate - others must not see what it holds; whoever runs the program is let in when it is started
+   */
+  constructor(fn: FunctionVersion, name: string, isPrivate = false) {
+    this.#isPrivate = isPrivate
     const stem = basename(fn.entryPath).replace(/\.[^.]+$/, '')
     this.#root = new OwnFolder(fn.fnDir, name)
     this.#own = this.#root.below(toPlainName(stem))
@@ -77,7 +82,9 @@ export class Workspace {
    * @throws Error when the folder cannot be written
    */
   prepare(): void {
+    const isNew = !this.#own.isThere()
     this.#programs.make()
+    if (isNew && this.#isPrivate) chmodSync(this.#own.path, 0o700)
     this.#own.checkEntries()
     if (this.#root.read('.gitignore') === null) this.#root.write('.gitignore', '*\n')
   }

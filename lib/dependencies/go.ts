@@ -28,6 +28,7 @@ import type { ToolResult } from './run-tool.ts'
 
 interface GoOptions {
   functionsRoot: string
+  isPrivate: boolean
   /** Full path of the folder with the worker's package. */
   workerFolder: string
   timeoutMs: number
@@ -79,7 +80,7 @@ class GoBuild {
     this.#fn = fn
     this.#options = options
     this.#worker = worker
-    this.#workspace = new Workspace(fn, '.go-build')
+    this.#workspace = new Workspace(fn, '.go-build', options.isPrivate)
     this.#package = new GoPackage(fn, options.functionsRoot)
   }
 

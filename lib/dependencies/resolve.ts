@@ -54,6 +54,8 @@ interface Build {
 
 export interface CompiledOptions extends Omit<BuildsOptions, 'builders' | 'temporaryFolder'> {
   functionsRoot: string
+  /** What is built is closed to other users of the machine. */
+  isPrivate: boolean
   goBuildTimeoutSeconds: number
   rustBuildTimeoutSeconds: number
   /** Full path of the folder with the sources of a runtime's worker. */
@@ -62,7 +64,7 @@ export interface CompiledOptions extends Omit<BuildsOptions, 'builders' | 'tempo
 
 /** The builds of a functions root. */
 export function createBuilds(options: CompiledOptions): Builds {
-  const { functionsRoot, goBuildTimeoutSeconds, rustBuildTimeoutSeconds, workerFolder, hostEnv } = options
+  const { functionsRoot, isPrivate, goBuildTimeoutSeconds, rustBuildTimeoutSeconds, workerFolder, hostEnv } = options
   const folder = new OwnFolder(functionsRoot, '.svc', 'build')
   return new Builds({
     ...options,
@@ -70,6 +72,7 @@ export function createBuilds(options: CompiledOptions): Builds {
     builders: [
       createGoBuilder({
         functionsRoot,
+        isPrivate,
         workerFolder: workerFolder('go'),
         timeoutMs: goBuildTimeoutSeconds * 1000,
         concurrency: availableParallelism(),
@@ -77,6 +80,7 @@ export function createBuilds(options: CompiledOptions): Builds {
       }),
       createRustBuilder({
         functionsRoot,
+        isPrivate,
         workerFolder: workerFolder('rust'),
         cargoHome: new CargoHome(folder, hostEnv),
         timeoutMs: rustBuildTimeoutSeconds * 1000,

@@ -33,6 +33,7 @@ import { blankOut, lineOf, RUST_TEXT } from './source-text.ts'
 
 interface RustOptions {
   functionsRoot: string
+  isPrivate: boolean
   /** Full path of the folder with the worker's package. */
   workerFolder: string
   cargoHome: CargoHome
@@ -96,7 +97,7 @@ class RustBuild {
     this.#fn = fn
     this.#options = options
     this.#worker = worker
-    this.#workspace = new Workspace(fn, '.rust-build')
+    this.#workspace = new Workspace(fn, '.rust-build', options.isPrivate)
     this.#id = createHash('sha256').update(fn.entryPath).digest('hex').slice(0, 12)
   }
 

@@ -13,10 +13,19 @@ import { DEFAULT_IDLE_TTL_SECONDS, MAX_WORKERS_UNLIMITED } from '../core/limits.
 import type { Runtime } from './runtime.ts'
 import { WorkerSet } from './worker-set.ts'
 
+/** As whom functions run, where that is not all the same. */
+interface Tenancy {
+  /** Why a function is not served; null when it is. */
+  refusalOf(fn: FunctionVersion): string | null
+  /** Text that differs when workers started before must not serve it any more. */
+  stampOf(fn: FunctionVersion): string
+}
+
 interface DispatcherOptions {
   clock: Clock
   /** The enabled runtimes; one may be added later. */
   runtimes: ReadonlyMap<RuntimeName, Runtime>
+  tenancy: Tenancy | null
   /** Output outside any call. */
   onLog(fn: FunctionVersion, stream: 'stdout' | 'stderr', text: string): void
   /** A worker loaded these source files: full real paths. Absent where nobody asks. */
@@ -30,6 +39,8 @@ export class Dispatcher {
   readonly #sets = new Map<string, WorkerSet>()
   /** Sets that finish their last calls. */
   readonly #leaving = new Set<WorkerSet>()
+  /** Of the functions that have a set. */
+  readonly #stamps = new Map<string, string>()
   #functions: ReadonlyMap<string, FunctionVersion> = new Map()
   #isClosing = false
   #emptied: (() => void) | null = null
@@ -40,7 +51,7 @@ export class Dispatcher {
 
   /**
    * The set that serves a function.
-   * @throws GatewayError RUNTIME_DOWN when its runtime is not enabled, SHUTTING_DOWN
+   * @throws GatewayError RUNTIME_DOWN when its runtime is not enabled or the function refused, SHUTTING_DOWN
    */
   setOf(fn: FunctionVersion): WorkerSet {
     return this.#sets.get(fn.key) ?? this.#makeSet(fn)
@@ -48,7 +59,8 @@ export class Dispatcher {
 
   /** Starts workers until the function has `count` of them. */
   warm(fn: FunctionVersion, count: number): void {
-    if (!this.#isClosing && this.#options.runtimes.has(fn.runtime)) this.setOf(fn).warm(count)
+    if (this.#isClosing || !this.#options.runtimes.has(fn.runtime) || this.#refusalOf(fn) !== null) return
+    this.setOf(fn).warm(count)
   }
 
   /** Live workers of one function, those that are starting too: for records, debug headers and tests. */
@@ -61,13 +73,18 @@ export class Dispatcher {
     return this.#sets.get(key)?.isWarm ?? false
   }
 
+  /** True while workers of a function may run. */
+  isServed(key: string): boolean {
+    return this.#sets.has(key) || [...this.#leaving].some(set => set.fn.key === key)
+  }
+
   /** Takes over a new catalog's functions: sets of changed and deleted ones finish and end. */
   retain(functions: ReadonlyMap<string, FunctionVersion>): void {
     this.#functions = functions
     if (this.#isClosing) return
     for (const [key, set] of this.#sets) {
       const fn = functions.get(key)
-      if (fn === undefined || !isSame(fn, set.fn)) this.#replace(key, set, fn)
+      if (fn === undefined || !isSame(fn, set.fn) || this.#isMoved(fn)) this.#replace(key, set, fn)
     }
     const used = new Set<RuntimeName>()
     for (const fn of functions.values()) {
@@ -75,6 +92,7 @@ export class Dispatcher {
       if (runtime === undefined) continue
       if (!used.has(fn.runtime)) void runtime.start()
       used.add(fn.runtime)
+      if (this.#refusalOf(fn) !== null) continue
       // Ahead of the first call; who waits for it is told when it fails.
       runtime.preparer?.prepare(fn).catch(() => {})
       if (minWarmOf(fn) > 0) this.warm(fn, minWarmOf(fn))
@@ -101,6 +119,7 @@ export class Dispatcher {
 
   #retire(key: string, set: WorkerSet): void {
     this.#sets.delete(key)
+    this.#stamps.delete(key)
     this.#leaving.add(set)
     set.retire()
   }
@@ -110,7 +129,23 @@ export class Dispatcher {
     // What was not prepared yet never will be: whoever waits for it gets the new version instead of an error.
     const waiting = fn === undefined ? [] : set.takeUnprepared()
     this.#retire(key, set)
-    for (const call of waiting) this.setOf(fn!).dispatch(call)
+    const refusal = fn === undefined ? null : this.#refusalOf(fn)
+    for (const call of waiting) {
+      if (refusal === null) this.setOf(fn!).dispatch(call)
+      else call.cut(refusal)
+    }
+  }
+
+  /** True for a function that runs as another user from now on, or not at all. */
+  #isMoved(fn: FunctionVersion): boolean {
+    const { tenancy } = this.#options
+    if (tenancy === null) return false
+    return tenancy.refusalOf(fn) !== null || tenancy.stampOf(fn) !== this.#stamps.get(fn.key)
+  }
+
+  #refusalOf(fn: FunctionVersion): GatewayError | null {
+    const hint = this.#options.tenancy?.refusalOf(fn) ?? null
+    return hint === null ? null : new GatewayError('RUNTIME_DOWN', 'runtime down', { detail: { hint } })
   }
 
   #makeSet(asked: FunctionVersion): WorkerSet {
@@ -118,6 +153,8 @@ export class Dispatcher {
     if (this.#isClosing) throw new GatewayError('SHUTTING_DOWN', 'gateway is shutting down')
     const runtime = runtimes.get(asked.runtime)
     if (runtime === undefined) throw new GatewayError('RUNTIME_DOWN', `runtime down: ${asked.runtime} is not enabled`)
+    const refusal = this.#refusalOf(asked)
+    if (refusal !== null) throw refusal
     // A call that began with an older catalog is served by the version of today, when there is one.
     const current = this.#functions.get(asked.key)
     const fn = current ?? asked
@@ -141,7 +178,10 @@ export class Dispatcher {
       },
     })
     if (current === undefined) this.#leaving.add(set)
-    else this.#sets.set(fn.key, set)
+    else {
+      this.#sets.set(fn.key, set)
+      this.#stamps.set(fn.key, this.#options.tenancy?.stampOf(fn) ?? '')
+    }
     return set
   }
 }

@@ -1,19 +1,21 @@
 /**
  * Which user each function runs as, with `FN_ISOLATION=user`. Owner: page runtime/isolation.
  *
- *   function's folder belongs to a user of the range  -> that user
- *   otherwise  .svc/isolation.json knows the function -> the same user as ever: it may own files elsewhere
- *              not yet                                -> the next free one, by a digest of its key
+ *   file or folder belongs to a user or group of the range  -> that one, the nearest
+ *   otherwise  .svc/isolation.json knows the function       -> the same user as ever: it may own files elsewhere
+ *              not yet                                      -> the next free one, by a digest of its key
  */
 
 import { createHash } from 'node:crypto'
-import { chmodSync, chownSync, lstatSync } from 'node:fs'
+import { chmodSync, chownSync, lchownSync, lstatSync } from 'node:fs'
 import { dirname, join } from 'node:path'
+import type { Settings } from '../config/settings.ts'
 import type { UidRange } from '../config/uid-range.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { Warning } from '../core/errors.ts'
 import { isObject } from '../core/json.ts'
 import { OwnFolder } from '../files/own-folder.ts'
+import { FunctionFiles, type OpenPath, toCloseCommand, toShown } from './function-files.ts'
 
 /** As it stands in a `start` for a daemon. */
 export interface FunctionUser {
@@ -23,56 +25,82 @@ export interface FunctionUser {
   folder: string
 }
 
+interface FunctionUsersOptions {
+  /** Ids that are functions'. */
+  range: UidRange
+  /** `.svc` in it remembers who is who. */
+  functionsRoot: string
+  /** What is done with functions whose files others can read. */
+  files: Settings['isolationFiles']
+  /** True while workers of a function that is gone may still run. */
+  isServed(key: string): boolean
+}
+
 const STATE_FILE = 'isolation.json'
 /** Name of the folder of users' folders, short because paths of sockets must be. */
 export const USERS_FOLDER = 'u'
-const SECRET_FILES = ['fn.env.json', '.env', '.env.local']
-const OTHERS_READ = 0o004
 const OTHERS_ENTER = 0o001
+/** Open files named in one warning. */
+const MAX_NAMED = 5
 
 export class FunctionUsers {
+  readonly #options: FunctionUsersOptions
   readonly #range: UidRange
   readonly #state: OwnFolder
   /** By function key, of this run and earlier ones. */
   readonly #uids: Map<string, number>
+  /** Why functions are not served, by key. */
+  readonly #refused = new Map<string, string>()
   readonly #made = new Set<string>()
+  /** Which function had the folder of an id last. */
+  readonly #dwellers = new Map<number, string>()
+  #functions: ReadonlyMap<string, FunctionVersion> = new Map()
 
-  /** @param functionsRoot - `.svc` in it remembers who is who */
-  constructor(range: UidRange, functionsRoot: string) {
-    this.#range = range
-    this.#state = new OwnFolder(functionsRoot, '.svc')
+  constructor(options: FunctionUsersOptions) {
+    this.#options = options
+    this.#range = options.range
+    this.#state = new OwnFolder(options.functionsRoot, '.svc')
     this.#uids = readState(this.#state)
   }
 
   /**
-   * Gives every function its user.
+   * Gives every function its user and looks whether its files are closed to the others. Those of Lua have one too, as the
+   * group that their files are closed with: they run in the gateway.
    * @returns warnings about what functions cannot read, or others can
    */
   retain(functions: ReadonlyMap<string, FunctionVersion>): Warning[] {
     const before = JSON.stringify([...this.#uids])
-    const warnings: Warning[] = []
-    const started = [...functions.values()].filter(fn => fn.runtime !== 'lua')
+    this.#closeOwnFolders()
+    this.#functions = functions
     // Owners first: an id that somebody gave a folder to must not be chosen for another function.
     const held = new Set<number>()
-    const rest = started.filter(fn => !this.#takeOwner(fn, held))
-    for (const fn of rest) this.#settle(fn, held, functions)
-    for (const fn of started) warnings.push(...this.#checkFiles(fn))
+    const rest = [...functions.values()].filter(fn => !this.#takeOwner(fn, held))
+    for (const fn of rest) this.#settle(fn, held)
+    const warnings = this.#checkFiles()
     if (JSON.stringify([...this.#uids]) !== before) warnings.push(...this.#write())
     return warnings
   }
 
+  /** Why a function is not served; null when it is. */
+  refusalOf({ key }: FunctionVersion): string | null {
+    return this.#refused.get(key) ?? null
+  }
+
+  /** Text that differs when workers started before must not serve a function any more. */
+  stampOf({ key }: FunctionVersion): string {
+    return String(this.#uids.get(key))
+  }
+
   /**
-   * The user of a function, with its folder made.
+   * The user of a function, with its folder made and its program let be run by it.
    * @param sockets - full path of the gateway's folder for sockets
+   * @param program - full path of a compiled function's program; null for others
    * @throws Error with a message for people
    */
-  userOf(fn: FunctionVersion, sockets: string): FunctionUser {
-    const uid = this.#uids.get(fn.key)
-    if (uid === undefined) {
-      const { first, last } = this.#range
-      throw new Error(`no user id is left for this function: FN_ISOLATION_UIDS is ${first}-${last}`)
-    }
+  userOf(fn: FunctionVersion, sockets: string, program: string | null = null): FunctionUser {
+    const uid = this.#uids.get(fn.key) ?? this.#settleLate(fn)
     const own = new OwnFolder(sockets, USERS_FOLDER, String(uid))
+    this.#moveIn(uid, fn.key, own)
     if (!this.#made.has(own.path) || !own.isThere()) {
       own.below('tmp').make()
       // The parent is entered by all and read by nobody; each folder below it is its user's alone.
@@ -83,28 +111,63 @@ export class FunctionUsers {
       }
       this.#made.add(own.path)
     }
+    if (program !== null) openBuild(program, uid)
     return { uid, folder: own.path }
   }
 
-  /** True for a function whose folder belongs to a user of the range: it runs as that one, whose id is added to `held`. */
+  /** What the gateway keeps in `.svc`, such as builds, is not for functions; shared packs are. */
+  #closeOwnFolders(): void {
+    for (const { name, stats } of this.#state.list(/^(?!packs$)/)) {
+      if (stats.isDirectory() && (stats.mode & 0o077) !== 0) chmodSync(this.#state.pathOf(name), 0o700)
+    }
+  }
+
+  /** A function that has its id from one that is gone finds nothing of that one in its folder. */
+  #moveIn(uid: number, key: string, own: OwnFolder): void {
+    const before = this.#dwellers.get(uid)
+    if (before !== undefined && before !== key && !this.#functions.has(before)) own.removeAll()
+    this.#dwellers.set(uid, key)
+  }
+
+  /** True for a function whose files are a user's or group's of the range: it runs as that one, added to `held`. */
   #takeOwner(fn: FunctionVersion, held: Set<number>): boolean {
-    const owner = lstatSync(fn.fnDir, { throwIfNoEntry: false })?.uid ?? 0
-    if (!this.#isInRange(owner)) return false
+    const owner = this.#findOwner(fn)
+    if (owner === null) return false
     this.#uids.set(fn.key, owner)
     held.add(owner)
     return true
   }
 
+  #findOwner({ entryPath }: FunctionVersion): number | null {
+    for (let path = entryPath; path.startsWith(this.#options.functionsRoot); path = dirname(path)) {
+      const stats = lstatSync(path, { throwIfNoEntry: false })
+      if (stats === undefined) continue
+      if (this.#isInRange(stats.uid)) return stats.uid
+      if (this.#isInRange(stats.gid)) return stats.gid
+    }
+    return null
+  }
+
   /** @param held - ids that are another function's already; the one chosen is added */
-  #settle(fn: FunctionVersion, held: Set<number>, functions: ReadonlyMap<string, FunctionVersion>): void {
+  #settle(fn: FunctionVersion, held: Set<number>): number | null {
     let uid = this.#uids.get(fn.key) ?? null
     if (uid === null || !this.#isInRange(uid) || held.has(uid)) {
       this.#uids.delete(fn.key)
-      uid = this.#free(fn.key) ?? this.#reclaim(functions, held)
+      uid = this.#free(fn.key) ?? this.#reclaim(held)
     }
-    if (uid === null) return
+    if (uid === null) return null
     this.#uids.set(fn.key, uid)
     held.add(uid)
+    return uid
+  }
+
+  /** An id that became free since the files were read: the last worker of a function that is gone has ended. */
+  #settleLate(fn: FunctionVersion): number {
+    const held = new Set([...this.#functions.keys()].flatMap(key => this.#uids.get(key) ?? []))
+    const uid = this.#settle(fn, held)
+    if (uid !== null) return uid
+    const { first, last } = this.#range
+    throw new Error(`no user id is left for this function: FN_ISOLATION_UIDS gives functions ${first}-${last}`)
   }
 
   #isInRange(uid: number): boolean {
@@ -124,40 +187,62 @@ export class FunctionUsers {
     return null
   }
 
-  /** All are taken: one of a function that is gone is used again. */
-  #reclaim(functions: ReadonlyMap<string, FunctionVersion>, held: ReadonlySet<number>): number | null {
+  /** All are taken: one of a function that is gone, with its last worker, is used again. */
+  #reclaim(held: ReadonlySet<number>): number | null {
     for (const [key, uid] of this.#uids) {
-      if (functions.has(key) || held.has(uid) || !this.#isInRange(uid)) continue
+      const isNeeded = this.#functions.has(key) || held.has(uid) || this.#options.isServed(key)
+      if (isNeeded || !this.#isInRange(uid)) continue
       this.#uids.delete(key)
       return uid
     }
     return null
   }
 
-  #checkFiles(fn: FunctionVersion): Warning[] {
-    const uid = this.#uids.get(fn.key)
-    const folder = dirname(fn.entryFile)
+  #checkFiles(): Warning[] {
+    const { functionsRoot } = this.#options
+    const files = new FunctionFiles(this.#range, functionsRoot, this.#functions.values())
     const warnings: Warning[] = []
-    for (const name of SECRET_FILES) {
-      const stats = lstatSync(join(fn.fnDir, name), { throwIfNoEntry: false })
-      if (stats === undefined || (stats.mode & OTHERS_READ) === 0) continue
-      warnings.push({
-        code: 'ISOLATION_READABLE',
-        path: join(folder, name),
-        message: `${join(folder, name)} can be read by every user, and so by every function`,
-        hint: `chmod o-r ${join(folder, name)}; the gateway reads it as root`,
-      })
-    }
-    const stats = lstatSync(fn.entryPath, { throwIfNoEntry: false })
-    if (stats?.isFile() === true && uid !== undefined && stats.uid !== uid && (stats.mode & OTHERS_READ) === 0) {
+    this.#refused.clear()
+    for (const fn of this.#functions.values()) {
+      const uid = this.#uids.get(fn.key)
+      if (uid === undefined) continue
+      const open = this.#closeFiles(files, fn, uid)
+      if (open.length > 0) warnings.push(this.#toOpenWarning(fn, uid, open))
+      const closed = fn.runtime === 'lua' ? null : files.findUnreadable(fn, uid)
+      if (closed === null) continue
+      const shown = toShown(closed.path, functionsRoot)
       warnings.push({
         code: 'ISOLATION_UNREADABLE',
         path: fn.entryFile,
-        message: `${fn.entryFile} cannot be read by user ${uid}, as whom it runs`,
-        hint: `chown -R ${uid}:${uid} ${folder}, or chmod o+r ${fn.entryFile}`,
+        message: `${shown} (${toOctal(closed.mode)}) is closed to user ${uid}, as whom ${fn.entryFile} runs`,
+        hint: toCloseCommand([shown], uid),
       })
     }
     return warnings
+  }
+
+  /** @returns what is open to other functions, after closing it where that was asked for */
+  #closeFiles(files: FunctionFiles, fn: FunctionVersion, uid: number): OpenPath[] {
+    const open = files.findOpen(fn, uid)
+    if (open.length === 0 || this.#options.files !== 'close') return open
+    try {
+      for (const path of open) files.close(path, uid)
+    } catch {
+      // Not ours to change: whoever owns them is told what to type.
+    }
+    return files.findOpen(fn, uid)
+  }
+
+  #toOpenWarning(fn: FunctionVersion, uid: number, open: readonly OpenPath[]): Warning {
+    const { functionsRoot, files } = this.#options
+    const named = open.slice(0, MAX_NAMED).map(({ path, mode }) => `${toShown(path, functionsRoot)} (${toOctal(mode)})`)
+    const more = open.length > MAX_NAMED ? ` and ${open.length - MAX_NAMED} more` : ''
+    const what = `other functions can read ${named.join(', ')}${more}`
+    const shown = open.map(({ path }) => toShown(path, functionsRoot))
+    const hint = `in the functions root: ${toCloseCommand(shown, uid)}`
+    if (files !== 'warn') this.#refused.set(fn.key, `not served with FN_ISOLATION=user: ${what}; ${hint}`)
+    const message = `${what}${files === 'warn' ? '' : `: ${fn.entryFile} is not served`}`
+    return { code: 'ISOLATION_READABLE', path: shown[0]!, message, hint }
   }
 
   #write(): Warning[] {
@@ -170,6 +255,19 @@ export class FunctionUsers {
       return [{ code: 'ISOLATION_STATE', path: `.svc/${STATE_FILE}`, message, hint: 'Make .svc writable.' }]
     }
   }
+}
+
+/** `<function>/.go-build/<handler>/bin/<program>`: the handler's folder is for its user and for whoever builds. */
+function openBuild(program: string, uid: number): void {
+  const folder = dirname(dirname(program))
+  const { gid, mode } = lstatSync(folder)
+  if (gid === uid && (mode & 0o777) === 0o750) return
+  lchownSync(folder, -1, uid)
+  chmodSync(folder, 0o750)
+}
+
+function toOctal(mode: number): string {
+  return mode.toString(8).padStart(3, '0')
 }
 
 /** The folder on the way to a path that other users may not enter; null when there is none. */

@@ -2,7 +2,7 @@
 
 import { realpathSync } from 'node:fs'
 import type { Settings } from '../config/settings.ts'
-import { toUidRange } from '../config/uid-range.ts'
+import { toUsers } from '../config/uid-range.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import type { GatewayError, Warning } from '../core/errors.ts'
@@ -31,6 +31,7 @@ type RuntimeSettings = Pick<
   | 'workerMemoryMb'
   | 'luaMemoryMb'
   | 'isolation'
+  | 'isolationFiles'
   | 'isolationUids'
 >
 
@@ -71,10 +72,9 @@ export class Runtimes {
 
   constructor(options: RuntimesOptions) {
     this.#options = options
-    const { isolation, isolationUids, functionsRoot } = options.settings
-    this.#users = isolation === 'user' ? new FunctionUsers(toUidRange(isolationUids)!, functionsRoot) : null
+    this.#users = options.settings.isolation === 'user' ? this.#createUsers(options.settings) : null
     this.#folder = new SocketFolder(undefined, undefined, this.#users !== null)
-    this.dispatcher = new Dispatcher({ ...options, runtimes: this.byName })
+    this.dispatcher = new Dispatcher({ ...options, runtimes: this.byName, tenancy: this.#users })
     for (const name of options.settings.runtimes) this.#add(name)
   }
 
@@ -106,6 +106,15 @@ export class Runtimes {
     await this.dispatcher.close(timeoutMs)
     await Promise.all([...this.byName.values()].map(runtime => runtime.close()))
     this.#folder.remove()
+  }
+
+  #createUsers({ isolationUids, isolationFiles, functionsRoot }: RuntimeSettings): FunctionUsers {
+    return new FunctionUsers({
+      range: toUsers(isolationUids).functions,
+      functionsRoot,
+      files: isolationFiles,
+      isServed: key => this.dispatcher.isServed(key),
+    })
   }
 
   #add(name: RuntimeName): void {
@@ -143,7 +152,7 @@ export class Runtimes {
       launch: index => this.#toLaunch(name, index),
       preparer: isOwn ? (preparerOf?.(name) ?? null) : null,
       facts: this.#toStartFacts(),
-      userOf: fn => (isOwn ? (this.#users?.userOf(fn, this.#folder.path()) ?? null) : null),
+      userOf: (fn, program) => (isOwn ? (this.#users?.userOf(fn, this.#folder.path(), program) ?? null) : null),
       startsEarly: isOwn && name === 'node',
       onLog: (key, stream, text) => {
         const fn = this.#functions.get(key)

@@ -26,8 +26,8 @@ interface SocketSetOptions {
   launch(index: number): Launch
   preparer: Preparer | null
   facts: StartFacts
-  /** The user that workers of a function run as; null when it is the daemon's. @throws Error with a message for people */
-  userOf(fn: FunctionVersion): FunctionUser | null
+  /** The user that workers of a function, or its program, run as; null when it is the daemon's. @throws Error with a message for people */
+  userOf(fn: FunctionVersion, program: string | null): FunctionUser | null
   /** True when the daemon hands a worker its `start` itself, before the gateway is connected to it. */
   startsEarly: boolean
   onLog(key: string, stream: 'stdout' | 'stderr', text: string): void
@@ -87,7 +87,8 @@ export class SocketSet implements Runtime {
     const header = toStartHeader(set.fn, this.#options.facts)
     const fields = program !== null ? { binary: program } : this.#options.startsEarly ? { early: header } : {}
     const source = {
-      startWorker: (...[fn, loadOf, onSocket]: StartArguments) => this.#startWorker(fn, fields, loadOf, onSocket),
+      startWorker: (...[fn, loadOf, onSocket]: StartArguments) =>
+        this.#startWorker(fn, program, fields, loadOf, onSocket),
     }
     return new SocketWorker(set, source, header)
   }
@@ -95,12 +96,13 @@ export class SocketSet implements Runtime {
   /** @param fields - of the `start` header, beside those every runtime gets */
   async #startWorker(
     fn: FunctionVersion,
+    program: string | null,
     fields: Readonly<Record<string, unknown>>,
     loadOf: (socketIndex: number) => number,
     onSocket: (socketIndex: number) => void,
   ): Promise<StartedWorker> {
     const { clock, runtime } = this.#options
-    const user = this.#userOf(fn)
+    const user = this.#userOf(fn, program)
     const header = JSON.stringify({
       key: fn.key,
       runtime,
@@ -135,9 +137,9 @@ export class SocketSet implements Runtime {
     }
   }
 
-  #userOf(fn: FunctionVersion): FunctionUser | null {
+  #userOf(fn: FunctionVersion, program: string | null): FunctionUser | null {
     try {
-      return this.#options.userOf(fn)
+      return this.#options.userOf(fn, program)
     } catch (error) {
       throw this.#toDown((error as Error).message)
     }

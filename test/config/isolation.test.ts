@@ -3,7 +3,7 @@ import t from 'tap'
 import { checkIsolation, type ProcessPowers, readPowers } from '../../lib/config/isolation.ts'
 import { readAdminToken, readPasswordHash } from '../../lib/config/secret-file.ts'
 import { resolveSettings } from '../../lib/config/settings.ts'
-import { toUidRange } from '../../lib/config/uid-range.ts'
+import { toUidRange, toUsers } from '../../lib/config/uid-range.ts'
 import { makeTree } from '../helpers/tree.ts'
 
 const ALL = 0x1ffffffffffn
@@ -36,9 +36,27 @@ t.test('[runtime/isolation.5] ids are a range above root', async t => {
   const read = (text: string) => resolveSettings({ env: { FN_ISOLATION_UIDS: text }, cwd: '/' })
   t.same(read('').settings.isolationUids, '20000-29999')
   t.equal(read(' 5 - 9 ').settings.isolationUids, '5-9')
-  t.same([toUidRange('5-9'), toUidRange('9-5')], [{ first: 5, last: 9 }, null])
-  for (const text of ['0-5', '9-5', '5', '5-', '-5', 'a-b', '1-99999999999', '1-4294967295', '1.5-3', '1-2-3'])
-    t.match(read(text).problems, [{ message: /^FN_ISOLATION_UIDS must be a range of user ids such as/ }], text)
+  t.same([toUidRange('5-9'), toUidRange('9-5'), toUidRange('5-5')], [{ first: 5, last: 9 }, null, null])
+  t.same(toUsers('5-9'), { gateway: 5, functions: { first: 6, last: 9 } }, 'the first is the gateway')
+  for (const text of [
+    '0-5',
+    '9-5',
+    '5',
+    '5-',
+    '-5',
+    'a-b',
+    '1-99999999999',
+    '1-4294967295',
+    '1.5-3',
+    '1-2-3',
+    '7-7',
+    '1-65537',
+  ])
+    t.match(
+      read(text).problems,
+      [{ message: /^FN_ISOLATION_UIDS must be a range of 2 to 65536 user ids such as/ }],
+      text,
+    )
 })
 
 t.test('[runtime/isolation.2] the admin token may be in a file', async t => {

@@ -98,6 +98,7 @@ const CASES: Record<string, typeof SWITCH> = {
   defaultQueueTimeoutMs: count(0, -1, 86_400_001),
   defaultMaxBodyBytes: count(1, 0, 2 ** 31),
   isolation: [[['USER', 'user']], ['root', '1'], [1, true, []]],
+  isolationFiles: [[['close', 'close']], ['open', '1'], [5, [], {}]],
   isolationUids: [[['5-9', '5-9']], ['9-5', '0-1', 'x'], [5, [], {}]],
   workerMemoryMb: count(16, 15, 0),
   luaMemoryMb: count(16, 15, 0),

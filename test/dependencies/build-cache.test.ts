@@ -4,6 +4,7 @@ import {
   mkdirSync,
   readdirSync,
   readFileSync,
+  statSync,
   symlinkSync,
   utimesSync,
   writeFileSync,
@@ -138,4 +139,16 @@ t.test('[runtimes/go.2, runtimes/rust.3] comments and quoted text are no code', 
   const started = performance.now()
   for (const piece of ['/*', '"', "'", 'r#"', '`', '\\']) blankOut(piece.repeat(100_000), RUST_TEXT)
   t.ok(performance.now() - started < 2000)
+})
+
+t.test('[runtime/isolation.10] a private build is its owner’s alone until somebody is let in', async t => {
+  const tree = makeTree({ 'f/handler.go': '' })
+  t.teardown(() => tree.cleanup())
+  const fn = makeFn({ fnDir: tree.path('f'), entryPath: tree.path('f/handler.go') })
+  const workspace = new Workspace(fn, '.go-build', true)
+  workspace.prepare()
+  t.equal(statSync(workspace.folder).mode & 0o777, 0o700)
+  chmodSync(workspace.folder, 0o750)
+  workspace.prepare()
+  t.equal(statSync(workspace.folder).mode & 0o777, 0o750, 'a later build shuts nobody out')
 })

@@ -200,6 +200,7 @@ t.test('[dependencies/resolve.11] without a toolchain the runtime is down, until
   })
   writeFileSync(tree.path('rustc'), '#!/bin/sh\necho "rustc 1.62.0"\n', { mode: 0o755 })
   const builds = createBuilds({
+    isPrivate: false,
     clock: systemClock,
     functionsRoot: tree.root,
     goBuildTimeoutSeconds: 5,
@@ -371,6 +372,7 @@ t.test('[dependencies/resolve.3] builds write to .svc/build and the build folder
     { mode: 0o755 },
   )
   const builds = createBuilds({
+    isPrivate: false,
     clock: systemClock,
     functionsRoot: tree.root,
     goBuildTimeoutSeconds: 5,
@@ -414,6 +416,7 @@ t.test('[files/own-folder.8] a tree whose .svc leads elsewhere: nothing there is
     mkdirSync(dirname(tree.path(link)), { recursive: true })
     symlinkSync(tree.path('mine'), tree.path(link))
     const builds = createBuilds({
+      isPrivate: false,
       clock: systemClock,
       functionsRoot: tree.root,
       goBuildTimeoutSeconds: 5,

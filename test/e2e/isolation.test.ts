@@ -10,6 +10,7 @@ import {
   statSync,
   writeFileSync,
 } from 'node:fs'
+import { execFileSync } from 'node:child_process'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { createGateway, type Gateway } from '../../lib/index.ts'
@@ -162,7 +163,7 @@ t.test(
 
 /** One gateway for the tests of a level: compiled functions take seconds. */
 let isolated: Promise<{ gateway: Gateway; root: string }> | null = null
-const serveIsolated = () => (isolated ??= serve(t, LANGUAGES, { isolation: 'user' }))
+const serveIsolated = () => (isolated ??= serve(t, LANGUAGES, { isolation: 'user', isolationFiles: 'close' }))
 
 const NO_ROOT =
   process.platform !== 'linux' || process.geteuid?.() !== 0 ? 'changing users needs Linux and root' : false
@@ -261,8 +262,12 @@ t.test(
       attempts['deletes a socket'] = `rm ${sockets}/node-1.sock`
       for (const other of others) {
         attempts[`reads secrets of ${other}`] = `cat ${root}/${other}/fn.env.json`
+        attempts[`reads code of ${other}`] = `cat ${root}/${other}/${HANDLERS[other][0]}`
+        attempts[`lists the files of ${other}`] = `ls ${root}/${other}`
+        attempts[`looks for programs of ${other}`] = `ls ${root}/${other}/.${other}-build/*`
         attempts[`writes code of ${other}`] = `echo x >> ${root}/${other}/${HANDLERS[other][0]}`
       }
+      attempts['writes its own code'] = `echo x >> ${root}/${language}/${HANDLERS[language][0]}`
       attempts['reads the state'] = `cat ${root}/.svc/isolation.json`
       attempts['writes state'] = `touch ${root}/.svc/x`
       for (const [name, outcome] of Object.entries(await runAll(gateway, language, attempts)))
@@ -291,6 +296,7 @@ t.test(
       runtimes: ['node', 'python'],
       binaries: { python: PYTHON },
       isolation: 'user',
+      isolationFiles: 'close',
     })
     t.teardown(() => gateway.close())
     t.equal(await run(gateway, 'node', 'id -u'), '20777')
@@ -299,28 +305,65 @@ t.test(
 )
 
 t.test(
-  '[runtime/isolation.10] user: what is open to all, or closed to its own function, is a warning',
+  '[runtime/isolation.10] user: functions whose files others can read are not served, and it is told what to type',
   { skip: NO_ROOT },
   async t => {
-    const tree = makeRoot(t, ['node', 'python'])
-    chmodSync(tree.path('node/fn.env.json'), 0o644)
+    const tree = makeRoot(t, ['node', 'python', 'php'])
+    tree.write({ 'lua/handler.lua': 'return function() return { status = 200, body = "lua" } end' })
     chmodSync(tree.path('python/handler.py'), 0o600)
-    const gateway = await createGateway({
+    const settings = {
       functionsRoot: tree.root,
-      runtimes: ['node', 'python'],
+      runtimes: ['node', 'python', 'php', 'lua'] as const,
       binaries: { python: PYTHON },
       isolation: 'user',
-    })
+    } as const
+    const gateway = await createGateway(settings)
     t.teardown(() => gateway.close())
-    const found = gateway.warnings.filter(({ code }) => code.startsWith('ISOLATION_'))
-    t.match(
-      found.map(({ code, path }) => [code, path]),
-      [
-        ['ISOLATION_READABLE', 'node/fn.env.json'],
-        ['ISOLATION_UNREADABLE', 'python/handler.py'],
-      ],
+    const found = gateway.warnings.filter(({ code }) => code === 'ISOLATION_READABLE')
+    t.same(found.map(({ path }) => path).sort(), ['lua', 'node', 'php', 'python'])
+    for (const name of ['lua', 'node', 'php', 'python']) {
+      const { hint, message } = found.find(({ path }) => path === name)!
+      t.match(message, `other functions can read ${name} (755): ${name}/handler.`)
+      const url = `/${name}`
+      const method = name === 'lua' ? 'GET' : 'POST'
+      const answer = await gateway.inject({ method, url, body: method === 'GET' ? null : 'true' })
+      t.equal(answer.status, 503, name)
+      t.match(answer.text(), 'chgrp', 'in development the answer says it too')
+      const command = hint.slice(hint.indexOf('chgrp'))
+      t.match(command, new RegExp(`^chgrp 2\\d{4} ${name} && chmod g=rX,o= ${name}$`))
+      execFileSync('sh', ['-c', command], { cwd: tree.root })
+    }
+    const [unreadable] = gateway.warnings.filter(({ code }) => code === 'ISOLATION_UNREADABLE')
+    t.match(unreadable, { path: 'python/handler.py', message: /^python\/handler\.py \(600\) is closed to user 2\d{4}/ })
+    execFileSync('sh', ['-c', unreadable!.hint], { cwd: tree.root })
+    await gateway.reload()
+    t.same(
+      gateway.warnings.filter(({ code }) => code.startsWith('ISOLATION_')),
+      [],
     )
-    t.match(found[0]!.hint, 'chmod o-r node/fn.env.json')
+    for (const name of ['node', 'python', 'php'] as const) t.match(await run(gateway, name, 'id -u'), /^2\d{4}$/, name)
+    t.equal((await gateway.inject('/lua')).text(), 'lua')
+    chmodSync(tree.path('node'), 0o755)
+    await gateway.reload()
+    t.match(await run(gateway, 'node', 'true'), /^status 503/, 'opened again while it is served')
+    await gateway.close()
+    const warned = await createGateway({ ...settings, isolationFiles: 'warn' })
+    t.teardown(() => warned.close())
+    t.match(await run(warned, 'node', 'id -u'), /^2\d{4}$/, 'unless only a warning is wanted')
+    t.match(warned.warnings, [{ code: 'ISOLATION_READABLE', path: 'node' }])
+  },
+)
+
+t.test(
+  '[runtime/isolation.9] user: a folder that is given to another user gets new workers',
+  { skip: NO_ROOT },
+  async t => {
+    const { gateway, root } = await serve(t, ['node'], { isolation: 'user', isolationFiles: 'close' })
+    const before = await run(gateway, 'node', 'id -u')
+    const other = before === '20123' ? 20_124 : 20_123
+    chownSync(join(root, 'node'), 0, other)
+    await gateway.reload()
+    t.equal(await run(gateway, 'node', 'id -u'), String(other))
   },
 )
 
@@ -330,7 +373,8 @@ t.test(
   async t => {
     const tree = makeRoot(t, ['node', 'python'])
     chmodSync(tree.root, 0o700)
-    const gateway = await createGateway({ functionsRoot: tree.root, runtimes: ['node'], isolation: 'user' })
+    const settings = { functionsRoot: tree.root, runtimes: ['node'], isolation: 'user' } as const
+    const gateway = await createGateway(settings)
     t.teardown(() => gateway.close())
     const answer = await gateway.inject({ method: 'POST', url: '/node', body: 'id -u' })
     t.equal(answer.status, 503)

@@ -89,6 +89,7 @@ export function makeBuilds(entries: Record<string, TreeEntry>, options: Partial<
   const failures: GatewayError[] = []
   const hostEnv: CompiledOptions['hostEnv'] = { ...process.env, ...shareCrates(), ...options.hostEnv }
   const builds = createBuilds({
+    isPrivate: false,
     clock: systemClock,
     functionsRoot: tree.root,
     goBuildTimeoutSeconds: 180,

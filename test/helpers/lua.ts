@@ -115,6 +115,7 @@ export function makeLuaSite(
     },
   )
   const dispatcher = new Dispatcher({
+    tenancy: null,
     clock: systemClock,
     runtimes: new Map([['lua', runtime]]),
     onFiles: (fn, found) => files.push(...found.map(file => `${fn.name} ${file.slice(tree.root.length + 1)}`)),

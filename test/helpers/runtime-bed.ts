@@ -134,6 +134,7 @@ export function makeRuntimes(
       workerMemoryMb: 512,
       luaMemoryMb: 1024,
       isolation: 'process',
+      isolationFiles: 'refuse',
       isolationUids: '20000-29999',
       ...options.settings,
     },

@@ -50,6 +50,7 @@ function makeBed({ prepares = false, sockets = 1, maxWorkers = 8 }: BedOptions =
     close: () => Promise.resolve(),
   }
   const dispatcher = new Dispatcher({
+    tenancy: null,
     clock,
     runtimes: new Map([['go', runtime]]),
     onLog: () => {},

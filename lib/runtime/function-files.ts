@@ -1,0 +1,195 @@
+/**
+ * Which files of a function other functions could read. Owner: page runtime/isolation.
+ *
+ *   /srv/functions        0755   everybody enters
+ *    ├─ orders            0750   group 20001: its function and the gateway enter, and nobody else: all in it is closed
+ *    └─ users             0755   two functions in one folder: each file is looked at by itself
+ *        ├─ get.js        0640   group 20002: closed
+ *        └─ post.js       0644   open: every function can read it
+ */
+
+import {
+  closeSync,
+  constants,
+  fchmodSync,
+  fchownSync,
+  fstatSync,
+  openSync,
+  readdirSync,
+  realpathSync,
+  type Stats,
+  statSync,
+} from 'node:fs'
+import { dirname, join, relative, sep } from 'node:path'
+import type { UidRange } from '../config/uid-range.ts'
+import type { FunctionVersion } from '../core/catalog.ts'
+import { NOT_THROUGH_LINKS } from '../files/own-folder.ts'
+
+/** A file or folder that functions of other users can read. */
+export interface OpenPath {
+  /** Full path. */
+  path: string
+  /** Permission bits. */
+  mode: number
+}
+
+const SECRET_FILES = ['fn.env.json', '.env', '.env.local']
+/** In the folder of a function, and not its own: packages, and what the gateway keeps closed itself. */
+const SHARED_FOLDERS: ReadonlySet<string> = new Set([
+  'node_modules',
+  'vendor',
+  '.deps',
+  '.svc',
+  '.go-build',
+  '.rust-build',
+  '__pycache__',
+])
+/** Helpers that functions share have names that begin so. */
+const SHARED_PREFIX = '_'
+const OTHERS = { read: 0o004, enter: 0o001 } as const
+const GROUP = { read: 0o040, enter: 0o010 } as const
+
+/** One look at the files of a catalog: what it saw once it does not look at again. */
+export class FunctionFiles {
+  readonly #users: UidRange
+  readonly #root: string
+  /** Handlers of all functions. */
+  readonly #entries = new Set<string>()
+  /** Functions in or below each folder on the way to one. */
+  readonly #counts = new Map<string, number>()
+  readonly #seen = new Map<string, Stats | null>()
+
+  /**
+   * @param users - ids that are functions'
+   * @param root - full path of the functions root
+   */
+  constructor(users: UidRange, root: string, functions: Iterable<FunctionVersion>) {
+    this.#users = users
+    this.#root = root
+    for (const { entryPath, fnDir } of functions) {
+      this.#entries.add(entryPath)
+      for (let folder = fnDir; folder.startsWith(root); folder = dirname(folder))
+        this.#counts.set(folder, (this.#counts.get(folder) ?? 0) + 1)
+    }
+  }
+
+  /** What users of other functions can read of a function. @param uid - its own user */
+  findOpen(fn: FunctionVersion, uid: number): OpenPath[] {
+    if (this.#isClosed(fn.fnDir, uid)) return []
+    return this.#listOwn(fn).flatMap(path => {
+      const stats = this.#look(path)
+      if (stats === null || !this.#isOpen(stats, uid) || this.#isClosed(path, uid)) return []
+      return [{ path, mode: stats.mode & 0o777 }]
+    })
+  }
+
+  /** The first path on the way to a function's handler that its user cannot pass or read; null when there is none. */
+  findUnreadable(fn: FunctionVersion, uid: number): OpenPath | null {
+    const folders: string[] = []
+    for (let folder = fn.fnDir; folder.startsWith(this.#root); folder = dirname(folder)) folders.unshift(folder)
+    for (const path of [...folders, fn.entryPath]) {
+      const stats = this.#look(path)
+      if (stats === null) return null
+      const needed = stats.isDirectory() ? OTHERS.enter : OTHERS.read
+      const shift = stats.uid === uid ? 6 : stats.gid === uid ? 3 : 0
+      if (((stats.mode >> shift) & needed) === 0) return { path, mode: stats.mode & 0o777 }
+    }
+    return null
+  }
+
+  /**
+   * Lets nobody in but its owner and the function. Links, which may lead out of the tree, are not followed.
+   * @throws Error with a message for people, or of the file system
+   */
+  close({ path }: OpenPath, uid: number): void {
+    if (!isBelow(toReal(path), toReal(this.#root))) throw new Error(`${path} is not in the functions root`)
+    const file = openSync(path, constants.O_RDONLY | NOT_THROUGH_LINKS)
+    try {
+      const stats = fstatSync(file)
+      // A second name of a file may be somebody else's.
+      if (!stats.isDirectory() && (!stats.isFile() || stats.nlink > 1)) throw new Error(`${path} is no plain file`)
+      const isEntered = stats.isDirectory() || (stats.mode & 0o111) !== 0
+      fchownSync(file, -1, uid)
+      fchmodSync(file, (stats.mode & 0o700) | GROUP.read | (isEntered ? GROUP.enter : 0))
+    } finally {
+      closeSync(file)
+      this.#seen.clear()
+    }
+  }
+
+  /** The folder as a whole where all in it is the function's, else each of its files; its secrets in any case. */
+  #listOwn(fn: FunctionVersion): string[] {
+    const secrets = SECRET_FILES.map(name => join(fn.fnDir, name)).filter(path => this.#look(path) !== null)
+    if (fn.kind === 'file') return [fn.entryPath, ...secrets]
+    if (fn.fnDir !== this.#root && this.#counts.get(fn.fnDir) === 1) return [fn.fnDir]
+    const own: string[] = []
+    for (const name of readdirSync(fn.fnDir)) {
+      const path = join(fn.fnDir, name)
+      if (name.startsWith(SHARED_PREFIX) || SHARED_FOLDERS.has(name) || this.#counts.has(path)) continue
+      if (path === fn.entryPath || !this.#entries.has(path)) own.push(path)
+    }
+    return own
+  }
+
+  /** True when a folder on the real way to a path lets no other function in. */
+  #isClosed(path: string, uid: number): boolean {
+    const stats = this.#look(path)
+    let folder = toReal(path)
+    if (stats?.isDirectory() !== true) folder = dirname(folder)
+    for (; ; folder = dirname(folder)) {
+      const way = this.#look(folder)
+      if (way !== null && (way.mode & OTHERS.enter) === 0 && !this.#isGivenToOther(way, GROUP.enter, uid)) return true
+      if (dirname(folder) === folder) return false
+    }
+  }
+
+  #isOpen(stats: Stats, uid: number): boolean {
+    const others = stats.isDirectory() ? OTHERS.read | OTHERS.enter : OTHERS.read
+    const group = stats.isDirectory() ? GROUP.read | GROUP.enter : GROUP.read
+    return (stats.mode & others) !== 0 || this.#isGivenToOther(stats, group, uid)
+  }
+
+  /** True when another function owns it, or gets in by its group. */
+  #isGivenToOther(stats: Stats, bits: number, uid: number): boolean {
+    const isOther = (id: number): boolean => id !== uid && id >= this.#users.first && id <= this.#users.last
+    return isOther(stats.uid) || (isOther(stats.gid) && (stats.mode & bits) !== 0)
+  }
+
+  #look(path: string): Stats | null {
+    let stats = this.#seen.get(path)
+    if (stats === undefined) {
+      stats = statSync(path, { throwIfNoEntry: false }) ?? null
+      this.#seen.set(path, stats)
+    }
+    return stats
+  }
+}
+
+/** What to type so that only its owner and the function read it. @param shown - paths below the functions root */
+export function toCloseCommand(shown: readonly string[], uid: number): string {
+  const names = shown.map(quote).join(' ')
+  return `chgrp ${uid} ${names} && chmod g=rX,o= ${names}`
+}
+
+/** A path as the operator sees it. */
+export function toShown(path: string, root: string): string {
+  return relative(root, path).split(sep).join('/') || '.'
+}
+
+function quote(text: string): string {
+  // Not taken for an option.
+  const name = text.startsWith('-') ? `./${text}` : text
+  return /^[\w./@%+=:,-]+$/.test(name) ? name : `'${name.replaceAll("'", String.raw`'\''`)}'`
+}
+
+function isBelow(path: string, root: string): boolean {
+  return path.startsWith(root + sep)
+}
+
+function toReal(path: string): string {
+  try {
+    return realpathSync(path)
+  } catch {
+    return path
+  }
+}
