@@ -4,6 +4,7 @@ import type { OuterEnv } from './config/env-layers.ts'
 import type { FunctionVersion } from './core/catalog.ts'
 import { GatewayError, type Warning } from './core/errors.ts'
 import { toFunctionKey } from './core/identity.ts'
+import { DEFAULT_VERSION_LABEL } from './core/versions.ts'
 import { SNAPSHOT_RULES } from './discovery/configs.ts'
 import { createDiscoverer, type Discoverer, type DiscoverOptions, type Discovery } from './discovery/discover.ts'
 import type { Revisions } from './discovery/keys.ts'
@@ -35,7 +36,7 @@ export interface Catalog extends PublicCatalog {
 
 /**
  * The function of that name.
- * @param version - null for the one without a version
+ * @param version - null for the one without a version, which records call `default`; a folder of that name comes first
  * @param runtime - null for any
  * @throws GatewayError NOT_FOUND; ROUTE_CONFLICT when several runtimes have it
  */
@@ -57,6 +58,7 @@ export function findFunction(
     const names = found.map(fn => fn.runtime).join(', ')
     throw new GatewayError('ROUTE_CONFLICT', `ambiguous function: "${name}" exists in ${names}; name the runtime`)
   }
+  if (found[0] === undefined && version === DEFAULT_VERSION_LABEL) return findFunction(functions, name, null, runtime)
   if (found[0] === undefined) throw new GatewayError('NOT_FOUND', 'unknown function or version')
   return found[0]
 }

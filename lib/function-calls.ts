@@ -8,6 +8,8 @@ import { type InternalRequest, type InternalResult, invokeInternal } from './inv
 import type { Invoker } from './invocation/invoke.ts'
 import type { RequestIds } from './invocation/request-ids.ts'
 import type { Journal } from './observe/journal.ts'
+import { findCallRoute } from './router/call-route.ts'
+import type { RouteTable } from './router/route-table.ts'
 import type { PingOutcome } from './scheduler/keep-warm.ts'
 import { ping } from './scheduler/ping.ts'
 
@@ -16,7 +18,19 @@ interface FunctionCallsOptions {
   requestIds: RequestIds
   journal: Pick<Journal, 'callFailed'>
   /** The catalog in force now. */
-  catalog: () => Pick<Catalog, 'discovery'>
+  catalog: () => Pick<Catalog, 'discovery' | 'routes'>
+}
+
+/** Who asks for a call: the id of the request it was asked for with, and the address that it came from. */
+interface Asker {
+  id?: string
+  ip?: string
+}
+
+/** A call by name, ready to run. */
+export interface NamedCall extends InternalRequest {
+  /** The route that was asked for; null for the name alone. */
+  pattern: string | null
 }
 
 export class FunctionCalls {
@@ -34,25 +48,47 @@ export class FunctionCalls {
     return result
   }
 
-  /** @throws GatewayError NOT_FOUND; ROUTE_CONFLICT when several runtimes have that name */
+  /** @throws GatewayError as `prepare` does */
   async byName(name: string, request: InvokeRequest): Promise<InternalResult> {
-    const { functions } = this.#options.catalog().discovery
-    const fn = findFunction(functions, name, request.version ?? null, request.runtime ?? null)
-    return this.run({
+    return this.run(this.prepare(name, request))
+  }
+
+  /**
+   * What `run` takes, for a function by its name.
+   * @throws GatewayError NOT_FOUND; ROUTE_CONFLICT when several runtimes have that name; BAD_REQUEST for a route or params that are not its own
+   */
+  prepare(name: string, request: InvokeRequest, { id, ip = '' }: Asker = {}): NamedCall {
+    const { discovery, routes } = this.#options.catalog()
+    const fn = findFunction(discovery.functions, name, request.version ?? null, request.runtime ?? null)
+    const method = request.method ?? fn.policy.methods[0] ?? 'GET'
+    return {
       fn,
-      id: this.#options.requestIds.next(),
-      method: request.method ?? fn.policy.methods[0] ?? 'GET',
-      path: toFunctionPath(fn.name, fn.version),
+      id: id ?? this.#options.requestIds.next(),
+      method,
+      ...toPlace(routes, fn, method, request),
       query: request.query ?? {},
       headers: request.headers ?? {},
       body: request.body ?? null,
       user: request.context ?? null,
+      ip,
       ...(request.signal !== undefined && { signal: request.signal }),
-    })
+    }
   }
 
   /** Keeps a function warm. Never rejects. */
   ping(fn: FunctionVersion): Promise<PingOutcome> {
     return ping(request => this.run(request), this.#options.requestIds, fn)
   }
+}
+
+/** Where a call by name seems to come in: at the route that was asked for, else under the function's own name. */
+function toPlace(
+  routes: RouteTable,
+  fn: FunctionVersion,
+  method: string,
+  { route = null, params = null, headers = {} }: InvokeRequest,
+): Pick<NamedCall, 'path' | 'params' | 'pattern'> {
+  if (route === null && params === null) return { path: toFunctionPath(fn.name, fn.version), params: {}, pattern: null }
+  const host = Object.entries(headers).find(([name]) => name.toLowerCase() === 'host')?.[1] ?? ''
+  return findCallRoute(routes, fn, { method, route, params: params ?? {}, host })
 }

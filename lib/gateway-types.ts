@@ -37,6 +37,10 @@ export interface InvokeRequest {
   body?: string | Buffer | null
   /** Becomes `event.context.user`. */
   context?: Readonly<Record<string, unknown>> | null
+  /** A path at which the function answers (`/users/7`), or one of its routes (`/users/:id`) for `params`; its name's own path by default. */
+  route?: string | null
+  /** Values for the params of `route`, or of the function's route that has these params. */
+  params?: Readonly<Record<string, string>> | null
   /** Stops the call, wherever it is; the result then has status 0. */
   signal?: AbortSignal
 }

@@ -12,14 +12,17 @@ function setUp() {
     makeFn({ name: 'one', policy: { methods: ['POST', 'GET'] } }),
     makeFn({ name: 'two' }),
     makeFn({ name: 'two', runtime: 'python' }),
+    makeFn({ name: 'users/[id]', kind: 'file' }),
+    makeFn({ name: 'three' }),
+    makeFn({ name: 'three', version: 'default', policy: { methods: ['PUT'] } }),
   ]
-  const { invoker, runtime } = makePublic({})
+  const { invoker, runtime, catalog } = makePublic({ '/users/:id': functions[3]!, '/one': functions[0]! })
   const failures: string[] = []
   const calls = new FunctionCalls({
     invoker,
     requestIds: new RequestIds('own'),
     journal: { callFailed: ({ id }, error) => failures.push(`${id} ${error.code}`) },
-    catalog: () => ({ discovery: { functions } }) as unknown as Catalog,
+    catalog: () => ({ discovery: { functions }, routes: catalog.routes }) as unknown as Catalog,
   })
   return { calls, functions, runtime, failures }
 }
@@ -48,4 +51,29 @@ t.test('[gateway.7, scheduler/keep-warm.1] what fails without a client is told t
   t.same(await calls.ping(functions[0]!), { status: 503, error: 'runtime down' })
   t.match(headerOfCall(runtime.calls[1]!), { trigger: { type: 'keep_warm' } })
   t.same(failures, ['own-1 RUNTIME_DOWN', 'own-2 RUNTIME_DOWN'])
+})
+
+t.test('[control/invoke.4] "default" is the version that has no label, unless a folder has that name', async t => {
+  const { calls, runtime } = setUp()
+  await calls.byName('one', { version: 'default' })
+  await calls.byName('three', { version: 'default' })
+  t.same(
+    runtime.calls.map(call => call.fn.key),
+    ['node/one@default', 'node/three@default'],
+  )
+  t.same(
+    runtime.calls.map(call => call.fn.version),
+    [null, 'default'],
+  )
+})
+
+t.test('[control/invoke.7] a route gives path and params, a name alone its own path', async t => {
+  const { calls, runtime } = setUp()
+  const named = calls.prepare('users/[id]', {}, { id: 'i-1', ip: '192.0.2.1' })
+  t.match(named, { id: 'i-1', ip: '192.0.2.1', path: '/users/[id]', params: {}, pattern: null })
+  const routed = calls.prepare('users/[id]', { params: { id: 'a/b' } })
+  t.match(routed, { path: '/users/a/b', pattern: '/users/:id' })
+  await calls.run(routed)
+  t.match(headerOfCall(runtime.calls[0]!), { path: '/users/a/b', params: { id: 'a/b' } })
+  await t.rejects(calls.byName('one', { method: 'GET', route: '/users/7' }), { code: 'BAD_REQUEST' })
 })

@@ -7,6 +7,7 @@ import { toCallHeader, toQueryJsonOf } from './event.ts'
 import { isForwardedHeader, TRIGGER_HEADER, withoutSessionCookie } from './forwarded-headers.ts'
 import { Call, type CallReceiver, type Invoker } from './invoke.ts'
 import { toJsonRecord } from '../core/json.ts'
+import { FRAME_LIMITS } from '../runtime/wire-protocol.ts'
 import { checkPolicy, isMethodAllowed, toMethodError } from './policy.ts'
 import type { ReplyHead } from './response.ts'
 
@@ -63,6 +64,8 @@ class InternalCall implements CallReceiver {
   readonly #resolve: (result: InternalResult) => void
   readonly #begunAt: number
   readonly #signal: AbortSignal | null
+  /** The body of an answer to HEAD is for nobody. */
+  readonly #isHead: boolean
   #head: ReplyHead | null = null
   #chunks: Buffer[] = []
   #bytes = 0
@@ -75,6 +78,7 @@ class InternalCall implements CallReceiver {
     this.#resolve = resolve
     this.#begunAt = invoker.clock.monotonic()
     this.#signal = request.signal ?? null
+    this.#isHead = request.method === 'HEAD'
     this.refused = this.#prepare(request)
   }
 
@@ -86,7 +90,20 @@ class InternalCall implements CallReceiver {
     if (!isMethodAllowed(request.fn, request.method)) return toMethodError(request.fn.policy.methods)
     const refused = checkPolicy(request.fn, body?.length ?? 0)
     if (refused !== null) return refused
-    this.call.header = toCallHeader({
+    try {
+      this.call.header = this.#toHeader(request, headers)
+    } catch (error) {
+      return toNoJson(error)
+    }
+    // The largest that a worker reads; a client of HTTP cannot send so much.
+    if (Buffer.byteLength(this.call.header) > FRAME_LIMITS.call.header) return toLargeHeader()
+    if (this.#signal?.aborted) return canceled()
+    this.#signal?.addEventListener('abort', this.#onAbort, { once: true })
+    return null
+  }
+
+  #toHeader(request: InternalRequest, headers: Readonly<Record<string, string>>): string {
+    return toCallHeader({
       id: request.id,
       ts: this.#invoker.clock.wall(),
       method: request.method,
@@ -98,20 +115,23 @@ class InternalCall implements CallReceiver {
       ip: request.ip ?? '',
       userAgent: headers['user-agent'] ?? null,
       cookie: headers.cookie ?? null,
-      userJson: JSON.stringify(request.user ?? null),
-      triggerJson: JSON.stringify(request.trigger ?? null),
+      userJson: JSON.stringify(request.user ?? null) ?? 'null',
+      triggerJson: JSON.stringify(request.trigger ?? null) ?? 'null',
       trace: this.call.trace,
       traceState: this.call.traceState,
     })
-    if (this.#signal?.aborted) return canceled()
-    this.#signal?.addEventListener('abort', this.#onAbort, { once: true })
-    return null
   }
 
   readonly #onAbort = (): void => this.call.fail(canceled())
 
   onHead(head: ReplyHead, body: Buffer, stream: boolean): void {
     this.#head = head
+    if (stream && (this.#isHead || !head.hasBody)) {
+      // Nobody would read it.
+      this.call.abandon()
+      this.#finish(null)
+      return
+    }
     this.#take(body)
     if (!stream) this.#finish(null)
   }
@@ -147,7 +167,7 @@ class InternalCall implements CallReceiver {
     this.#resolve({
       status: answered ? this.#head!.status : (error?.status ?? 0),
       headers: answered ? this.#head!.headers : [],
-      body: answered && this.#head!.hasBody ? Buffer.concat(this.#chunks) : Buffer.alloc(0),
+      body: answered && this.#head!.hasBody && !this.#isHead ? Buffer.concat(this.#chunks) : Buffer.alloc(0),
       stdout: this.call.stdout,
       stderr: this.call.stderr,
       latencyMs: this.#invoker.clock.monotonic() - this.#begunAt,
@@ -155,6 +175,15 @@ class InternalCall implements CallReceiver {
       error,
     })
   }
+}
+
+function toNoJson(error: unknown): GatewayError {
+  return new GatewayError('BAD_REQUEST', `query, headers and context must be JSON values: ${(error as Error).message}`)
+}
+
+function toLargeHeader(): GatewayError {
+  const limit = FRAME_LIMITS.call.header
+  return new GatewayError('BODY_TOO_LARGE', `query, headers and context are too large: together at most ${limit} bytes`)
 }
 
 function canceled(): GatewayError {

@@ -110,3 +110,38 @@ t.test('[invocation/event.13] an internal call can be stopped', async t => {
   t.equal(runtime.calls.length, 1)
   t.equal(admission.total(), 0)
 })
+
+t.test('[invocation/event.16] what cannot be handed to a worker is refused as a value', async t => {
+  const { invoker, runtime } = makePublic({})
+  const request = { fn: makeFn(), id: 'i', method: 'GET', path: '/' }
+  const loop: Record<string, unknown> = {}
+  loop.self = loop
+  let deep: unknown = 1
+  for (let i = 0; i < 200_000; i++) deep = [deep]
+  for (const user of [loop, { big: 1n }, deep])
+    t.match(await invokeInternal(invoker, { ...request, user }), {
+      status: 400,
+      error: { code: 'BAD_REQUEST', message: /^query, headers and context must be JSON values: / },
+    })
+  const large = 'x'.repeat(1024 * 1024)
+  for (const more of [{ user: large }, { query: { large } }, { headers: { 'X-Large': large } }])
+    t.match(await invokeInternal(invoker, { ...request, ...more }), {
+      status: 413,
+      error: { message: 'query, headers and context are too large: together at most 1048576 bytes' },
+    })
+  t.equal(runtime.calls.length, 0)
+  await invokeInternal(invoker, { ...request, user: () => {} })
+  t.equal(headerOfCall(runtime.calls[0]!).user, null)
+})
+
+t.test('[invocation/event.17] the answer to HEAD has no body, and a stream for nobody is stopped', async t => {
+  const { invoker, runtime, admission } = makePublic({})
+  const request = { fn: makeFn(), id: 'i', method: 'HEAD', path: '/' }
+  t.match(await invokeInternal(invoker, request), { status: 200, body: { length: 0 }, error: null })
+  runtime.answer = (call, own) => own.stream(call, { status: 200, headers: { 'X-A': 'a' } })
+  t.match(await invokeInternal(invoker, request), { status: 200, headers: ['X-A', 'a'], body: { length: 0 } })
+  runtime.answer = (call, own) => own.stream(call, { status: 204 })
+  t.match(await invokeInternal(invoker, { ...request, method: 'GET' }), { status: 204 })
+  t.equal(runtime.abandoned.length, 2)
+  t.equal(admission.total(), 0)
+})

@@ -1,0 +1,120 @@
+/** A call of a function as JSON: which fields it has, and what each may be. Owner: page control/invoke. */
+
+import { boolean, jsonObject, json, mapOf, mapped, object, oneOf, string } from '../config/fields.ts'
+import { type Finding, isProblem, reportWrong, toPlace } from '../config/findings.ts'
+import { toScalarText } from '../config/texts.ts'
+import { GatewayError } from '../core/errors.ts'
+import { findUnsendable, isHeaderName } from '../core/http-text.ts'
+import { isVersion, MAX_NAME_CHARS, METHODS, RUNTIMES, type RuntimeName } from '../core/identity.ts'
+
+/** A call as it was asked for, checked; what was left out is null. */
+export interface CallFields {
+  name: string
+  runtime: RuntimeName | null
+  version: string | null
+  /** Any method of HTTP that a function could be asked with; whether it allows it is checked with the call. */
+  method: string
+  query: Readonly<Record<string, unknown>> | null
+  /** Names as written; lists are joined. */
+  headers: Readonly<Record<string, string>>
+  body: Buffer | null
+  context: Readonly<Record<string, unknown>> | null
+  /** A path at which the function answers, or one of its routes to put `params` into. */
+  route: string | null
+  params: Readonly<Record<string, string>> | null
+}
+
+/** Problems that are told at once. */
+const MAX_TOLD = 5
+const MAX_HEADER_CHARS = 16 * 1024
+/** The type of a body that is written as JSON. */
+const JSON_TYPE = 'application/json'
+
+/** A list is one header with its texts joined, as when a client repeats it. */
+const headerValue = mapped(json(), (value, at) => {
+  const texts = (Array.isArray(value) ? value : [value]).map(toScalarText)
+  const text = texts.includes(undefined) ? null : texts.join(', ')
+  const isRight = text !== null && text.length <= MAX_HEADER_CHARS && findUnsendable(text) === null
+  return isRight ? text : reportWrong(at, 'text that a header can carry, or a list of texts', value)
+})
+
+const param = mapped(json(), (value, at) => {
+  const text = toScalarText(value)
+  // Half a character has no percent escape.
+  if (text === undefined || text === '' || /\p{Surrogate}/u.test(text))
+    return reportWrong(at, 'text that is not empty, or a number', value)
+  return text
+})
+
+const base64 = mapped(string({ multiline: true, rule: 'base64 text' }), (text, at) => {
+  const isBase64 = text.length % 4 === 0 && /^[A-Za-z0-9+/]*={0,2}$/.test(text)
+  return isBase64 ? Buffer.from(text, 'base64') : reportWrong(at, 'base64 text, with its padding', text)
+})
+
+const CALL = object(
+  {
+    name: string({ rule: 'the name of a function', maxLength: MAX_NAME_CHARS }),
+    runtime: oneOf(RUNTIMES),
+    version: string({ rule: 'the label of a version', parse: text => (isVersion(text) ? text : null) }),
+    method: oneOf([...METHODS, 'HEAD', 'OPTIONS']),
+    query: jsonObject(),
+    headers: mapOf(headerValue, { keyRule: 'a header name' }),
+    body: json(),
+    is_base64: boolean(),
+    body_base64: base64,
+    context: jsonObject(),
+    route: string({ rule: 'a path that starts with /', pattern: /^\// }),
+    params: mapOf(param),
+  },
+  { required: ['name', 'method'], strict: true },
+)
+
+/**
+ * Reads a call.
+ * @throws GatewayError BAD_REQUEST that names every wrong field with its rule and its value
+ */
+export function readCallFields(value: Readonly<Record<string, unknown>>): CallFields {
+  const findings: Finding[] = []
+  const at = toPlace(null, '', findings)
+  const call = CALL.read(value, at)
+  for (const name of Object.keys(call?.headers ?? {})) {
+    if (!isHeaderName(name)) reportWrong({ ...at, name: 'headers' }, 'an object of header names', name)
+  }
+  const { body, bodyBase64 } = call ?? {}
+  if (body !== undefined && bodyBase64 !== undefined)
+    reportWrong({ ...at, name: 'body_base64' }, 'absent where body is given', 'both')
+  if (call?.isBase64 === true && bodyBase64 === undefined)
+    reportWrong({ ...at, name: 'is_base64' }, 'false where body_base64 is not given', true)
+  const problems = findings.filter(isProblem)
+  if (call === undefined || problems.length > 0) throw toRefusal(problems)
+  return {
+    name: call.name!,
+    runtime: call.runtime ?? null,
+    version: call.version ?? null,
+    method: call.method!,
+    query: call.query ?? null,
+    headers: toHeaders(call.headers ?? {}, body),
+    body: bodyBase64 ?? toBytes(body),
+    context: call.context ?? null,
+    route: call.route ?? null,
+    params: call.params ?? null,
+  }
+}
+
+function toBytes(body: unknown): Buffer | null {
+  if (body === undefined) return null
+  return Buffer.from(typeof body === 'string' ? body : JSON.stringify(body))
+}
+
+/** A body that is written here as JSON says so, unless the caller gave it another type. */
+function toHeaders(headers: Readonly<Record<string, string>>, body: unknown): Readonly<Record<string, string>> {
+  if (body === undefined || typeof body === 'string') return headers
+  if (Object.keys(headers).some(name => name.toLowerCase() === 'content-type')) return headers
+  return { ...headers, 'Content-Type': JSON_TYPE }
+}
+
+function toRefusal(problems: readonly Finding[]): GatewayError {
+  const told = problems.slice(0, MAX_TOLD).map(({ message }) => message)
+  const more = problems.length - told.length
+  return new GatewayError('BAD_REQUEST', `${told.join('; ')}${more > 0 ? `; and ${more} more` : ''}`)
+}

@@ -1,0 +1,48 @@
+/** What came of a call as the answer of `POST /_fn/invoke`. Owner: page control/invoke. */
+
+import { isUtf8 } from 'node:buffer'
+import type { InternalResult } from '../invocation/internal-call.ts'
+
+/**
+ * A result of a function; the gateway's own refusals are no records.
+ * @param route - the path that the handler saw
+ * @param template - the route it was matched by; null for a call by name alone
+ */
+export function toInvokeRecord(
+  result: InternalResult,
+  route: string,
+  template: string | null,
+): Record<string, unknown> {
+  const { status, headers, body, stdout, stderr, latencyMs } = result
+  return {
+    status,
+    latency_ms: Math.round(latencyMs * 1000) / 1000,
+    route,
+    route_template: template,
+    headers: toHeaderRecord(headers),
+    ...toBodyFields(body),
+    stdout,
+    stderr,
+  }
+}
+
+/** Names as they are sent; one that comes again has a list. */
+function toHeaderRecord(headers: readonly string[]): Record<string, string | string[]> {
+  const record: Record<string, string | string[]> = Object.create(null)
+  const names = new Map<string, string>()
+  for (let i = 0; i + 1 < headers.length; i += 2) {
+    const lower = headers[i]!.toLowerCase()
+    const name = names.get(lower) ?? headers[i]!
+    names.set(lower, name)
+    const value = headers[i + 1]!
+    const before = record[name]
+    record[name] = before === undefined ? value : [before, value].flat()
+  }
+  return record
+}
+
+/** Text as text; other bytes as base64. */
+function toBodyFields(body: Buffer): Record<string, unknown> {
+  if (isUtf8(body)) return { body: body.toString('utf8') }
+  return { is_base64: true, body_base64: body.toString('base64') }
+}
