@@ -3,13 +3,14 @@
 import type { Settings } from './config/settings.ts'
 import { AccessState } from './control/access-state.ts'
 import type { Endpoint } from './control/endpoint.ts'
+import { createInvokeEndpoints, type InvokeEndpointsDeps } from './control/invoke-endpoints.ts'
 import { createSessionEndpoints } from './control/session-endpoints.ts'
 import { Sessions } from './control/sessions.ts'
 import { createStateEndpoints, type StateEndpointsDeps } from './control/state-endpoints.ts'
 import { createUiStateEndpoints } from './control/ui-state-endpoints.ts'
 
 /** What the endpoints need of the gateway. */
-interface ControlDeps extends StateEndpointsDeps {
+interface ControlDeps extends StateEndpointsDeps, InvokeEndpointsDeps {
   settings: Settings
 }
 
@@ -25,6 +26,7 @@ export function createControlParts(deps: ControlDeps): ControlParts {
   const sessions = new Sessions({ clock, ttlMs: settings.consoleSessionTtlSeconds * 1000 })
   const endpoints = [
     ...createStateEndpoints(deps),
+    ...createInvokeEndpoints(deps),
     ...createSessionEndpoints({ clock, settings, sessions, access }),
     ...createUiStateEndpoints({ access }),
   ]

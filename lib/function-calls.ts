@@ -28,7 +28,7 @@ interface Asker {
 }
 
 /** A call by name, ready to run. */
-export interface NamedCall extends InternalRequest {
+interface NamedCall extends InternalRequest {
   /** The route that was asked for; null for the name alone. */
   pattern: string | null
 }

@@ -8,23 +8,32 @@ import { explainIgnored } from './discovery/explain-ignored.ts'
 import { DOCS_PATH } from './http/docs-page.ts'
 import type { BesideRoutes, GatewayExplanation } from './gateway-types.ts'
 import { explain } from './router/explain.ts'
+import { normalizePath, unescapeCanonical } from './router/path.ts'
 
 type ExplainedSettings = Pick<Settings, 'docsEnabled'>
 
-/** Explains one request without running it. */
+/**
+ * Explains one request without running it.
+ * @param target - path in any spelling; a query is cut off
+ */
 export function explainRequest(
   catalog: Catalog,
   settings: ExplainedSettings,
   method: string,
-  path: string,
+  target: string,
   host: string,
 ): GatewayExplanation {
-  const explained = explain(catalog.routes, method, path, host)
+  const [asked = ''] = target.split(/[?#]/, 1)
+  const canonical = normalizePath(asked)
+  const explained = explain(catalog.routes, method, asked, host)
+  // What cannot be read is answered 400, whoever has such a path.
+  if (typeof canonical !== 'string') return { ...explained, beside: null, ...explainIgnored(catalog.discovery, asked) }
+  const path = unescapeCanonical(canonical)
   const isRead = method === 'GET' || method === 'HEAD'
   const beside = isReservedPath(path)
     ? { kind: 'control' as const, text: 'the gateway itself: its control plane' }
     : isRead
-      ? findBeside(catalog, settings, path, explained.winner !== null)
+      ? findBeside(catalog, settings, canonical, explained.winner !== null)
       : null
   return { ...explained, beside, ...explainIgnored(catalog.discovery, path) }
 }

@@ -134,6 +134,8 @@ class FunctionGateway implements Gateway {
       state: details => this.#state(details),
       keepWarm: () => this.#keepWarm.rows(),
       reload: () => this.reload(),
+      calls: this.#calls,
+      explain: (method, path, host) => this.explain(method, path, host),
     })
     const handlers = createHttpHandlers({
       settings,

@@ -41,6 +41,13 @@ t.test('[bin/routes.2] what answers beside the routes is named', async t => {
     ['GET', '/_fn/health', null, 'control'],
     ['POST', '/console', null, 'control'],
     ['GET', '/nope', null, null],
+    ['GET', '/docs/?a=1#b', 'docs/index.js', null],
+    ['GET', '//docs/.', 'docs/index.js', null],
+    ['GET', '//shop/', null, 'home'],
+    ['GET', '//style.css?v=2', null, 'asset'],
+    ['GET', '/x/../_fn%2Fhealth', null, 'control'],
+    ['GET', '/../style.css', null, null],
+    ['GET', '/%zz', null, null],
   ]
   for (const [method, path, file, kind, text] of cases) {
     const [foundFile, foundKind, foundText] = explain(method, path)

@@ -42,13 +42,14 @@ function setup(t: Test, options: Record<string, unknown> = {}) {
     controlParts: createControlParts({
       settings,
       clock,
-      state: details => ({ details }) as never,
+      state: (details: boolean) => ({ details }) as never,
       keepWarm: () => [],
       reload: async () => {
         reloads += 1
         throw new Error('no disk')
       },
-    }),
+      // Nothing here is asked for more.
+    } as unknown as Parameters<typeof createControlParts>[0]),
   })
   return { handlers, requests, reloads: () => reloads }
 }

@@ -26,17 +26,13 @@ export function toInvokeRecord(
   }
 }
 
-/** Names as they are sent; one that comes again has a list. */
+/** Lower-case names, whatever each language writes; one that comes again has a list. */
 function toHeaderRecord(headers: readonly string[]): Record<string, string | string[]> {
   const record: Record<string, string | string[]> = Object.create(null)
-  const names = new Map<string, string>()
   for (let i = 0; i + 1 < headers.length; i += 2) {
-    const lower = headers[i]!.toLowerCase()
-    const name = names.get(lower) ?? headers[i]!
-    names.set(lower, name)
-    const value = headers[i + 1]!
+    const name = headers[i]!.toLowerCase()
     const before = record[name]
-    record[name] = before === undefined ? value : [before, value].flat()
+    record[name] = before === undefined ? headers[i + 1]! : [before, headers[i + 1]!].flat()
   }
   return record
 }

@@ -85,7 +85,7 @@ class InternalCall implements CallReceiver {
   #prepare(request: InternalRequest): GatewayError | null {
     const body = typeof request.body === 'string' ? Buffer.from(request.body) : (request.body ?? null)
     this.call.body = body !== null && body.length > 0 ? body : null
-    const headers = toPlainHeaders(request.headers ?? {})
+    const headers = toPlainHeaders(request)
     this.#invoker.traceIds.join(this.call, headers.traceparent ?? null, headers.tracestate ?? null)
     if (!isMethodAllowed(request.fn, request.method)) return toMethodError(request.fn.policy.methods)
     const refused = checkPolicy(request.fn, body?.length ?? 0)
@@ -191,13 +191,14 @@ function canceled(): GatewayError {
 }
 
 /** Lower-case names in a record without prototype; what a public request may not pass on, this one may not either. */
-function toPlainHeaders(headers: Readonly<Record<string, string>>): Record<string, string> {
+function toPlainHeaders({ headers = {}, trigger = null }: InternalRequest): Record<string, string> {
   const plain: Record<string, string> = Object.create(null)
   for (const [name, value] of Object.entries(headers)) {
     const lower = name.toLowerCase()
-    if (lower !== TRIGGER_HEADER && !isForwardedHeader(lower)) continue
-    const kept = lower === 'cookie' ? withoutSessionCookie(value) : value
-    if (kept !== null) plain[lower] = kept
+    // The gateway's own mark says what its trigger says; without one it would be a forgery.
+    const isPassed = lower === TRIGGER_HEADER ? trigger !== null : isForwardedHeader(lower)
+    const kept = isPassed && lower === 'cookie' ? withoutSessionCookie(value) : value
+    if (isPassed && kept !== null) plain[lower] = kept
   }
   return plain
 }

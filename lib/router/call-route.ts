@@ -7,7 +7,7 @@ import { type Pattern, parsePattern, type Segment } from '../core/pattern.ts'
 import { normalizePath, unescapeCanonical } from './path.ts'
 import type { RouteTable } from './route-table.ts'
 
-export interface CallRoute {
+interface CallRoute {
   /** Decoded. */
   path: string
   params: Readonly<Record<string, string>>

@@ -19,7 +19,7 @@ t.test('[control/invoke.1, control/invoke.3] a result as a record', async t => {
     latency_ms: 1.235,
     route: '/users/7',
     route_template: '/users/:id',
-    headers: JSON.parse('{"Content-Type":"text/plain","Set-Cookie":["a=1","b=2"],"__proto__":"p"}'),
+    headers: JSON.parse('{"content-type":"text/plain","set-cookie":["a=1","b=2"],"__proto__":"p"}'),
     body: 'héllo',
     stdout: 'out',
     stderr: 'err',

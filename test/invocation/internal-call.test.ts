@@ -145,3 +145,14 @@ t.test('[invocation/event.17] the answer to HEAD has no body, and a stream for n
   t.equal(runtime.abandoned.length, 2)
   t.equal(admission.total(), 0)
 })
+
+t.test('[invocation/event.18] the mark of the gateway comes with a trigger only', async t => {
+  const { invoker, runtime } = makePublic({})
+  const request = { fn: makeFn(), id: 'i', method: 'GET', path: '/', headers: { 'X-Fn-Trigger': 'keep_warm' } }
+  await invokeInternal(invoker, request)
+  await invokeInternal(invoker, { ...request, trigger: { type: 'keep_warm' } })
+  t.same(
+    runtime.calls.map(call => headerOfCall(call).headers),
+    [{}, { 'x-fn-trigger': 'keep_warm' }],
+  )
+})
