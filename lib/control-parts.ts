@@ -4,13 +4,14 @@ import type { Settings } from './config/settings.ts'
 import { AccessState } from './control/access-state.ts'
 import type { Endpoint } from './control/endpoint.ts'
 import { createInvokeEndpoints, type InvokeEndpointsDeps } from './control/invoke-endpoints.ts'
+import { createLogEndpoints, type LogEndpointsDeps } from './control/log-endpoints.ts'
 import { createSessionEndpoints } from './control/session-endpoints.ts'
 import { Sessions } from './control/sessions.ts'
 import { createStateEndpoints, type StateEndpointsDeps } from './control/state-endpoints.ts'
 import { createUiStateEndpoints } from './control/ui-state-endpoints.ts'
 
 /** What the endpoints need of the gateway. */
-interface ControlDeps extends StateEndpointsDeps, InvokeEndpointsDeps {
+interface ControlDeps extends StateEndpointsDeps, InvokeEndpointsDeps, LogEndpointsDeps {
   settings: Settings
 }
 
@@ -27,6 +28,7 @@ export function createControlParts(deps: ControlDeps): ControlParts {
   const endpoints = [
     ...createStateEndpoints(deps),
     ...createInvokeEndpoints(deps),
+    ...createLogEndpoints(deps),
     ...createSessionEndpoints({ clock, settings, sessions, access }),
     ...createUiStateEndpoints({ access }),
   ]

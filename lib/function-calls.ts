@@ -44,7 +44,7 @@ export class FunctionCalls {
   async run(request: InternalRequest): Promise<InternalResult> {
     const { invoker, journal } = this.#options
     const result = await invokeInternal(invoker, request)
-    if (result.error !== null) journal.callFailed(request, result.error)
+    if (result.error !== null) journal.callFailed({ ...request, trace: result.trace }, result.error)
     return result
   }
 

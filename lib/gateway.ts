@@ -11,6 +11,7 @@ import type { ResolvedSettings, SettingSource, Settings } from './config/setting
 import { toAccessWarnings } from './control/access.ts'
 import { createControlParts } from './control-parts.ts'
 import { toEndpointPaths } from './control/endpoint-table.ts'
+import { OpenStreams } from './control/open-streams.ts'
 import { type GatewayState, toCatalogRecord, toHealthRecord } from './control/records.ts'
 import { GatewayError, type Warning } from './core/errors.ts'
 import { keepTickShape } from './core/tick-shape.ts'
@@ -80,6 +81,7 @@ class FunctionGateway implements Gateway {
   readonly #packs: SharedPacks
   /** Null where nobody edits the files. */
   readonly #loaded: LoadedFiles | null
+  readonly #streams = new OpenStreams()
   readonly #lifecycle = { draining: false }
   readonly #configLoadedAt: number
   #catalog!: Catalog
@@ -114,7 +116,7 @@ class FunctionGateway implements Gateway {
       dispatcher: this.#runtimes.dispatcher,
       admission: this.#admission,
       edge: this.#edge.handle,
-      onLog: (call, stream, text) => this.#journal.output(call.fn, stream, text, call.id),
+      onLog: (call, stream, text) => this.#journal.output(call.fn, stream, text, call),
     })
     this.#calls = new FunctionCalls({
       invoker: this.#invoker,
@@ -131,6 +133,8 @@ class FunctionGateway implements Gateway {
     const controlParts = createControlParts({
       settings,
       clock,
+      journal: this.#journal,
+      streams: this.#streams,
       state: details => this.#state(details),
       keepWarm: () => this.#keepWarm.rows(),
       reload: () => this.reload(),
@@ -290,6 +294,7 @@ class FunctionGateway implements Gateway {
     this.#lifecycle.draining = true
     const reloading = this.#reloader.close()
     this.#keepWarm.stop()
+    this.#streams.close()
     await this.#listeners.close(timeoutMs)
     await reloading
     await this.#builds.close()

@@ -1,4 +1,5 @@
 import t, { type Test } from 'tap'
+import { OpenStreams } from '../lib/control/open-streams.ts'
 import { createControlParts } from '../lib/control-parts.ts'
 import { createHttpHandlers } from '../lib/http-handlers.ts'
 import { resolveSettings } from '../lib/config/settings.ts'
@@ -42,6 +43,8 @@ function setup(t: Test, options: Record<string, unknown> = {}) {
     controlParts: createControlParts({
       settings,
       clock,
+      journal,
+      streams: new OpenStreams(),
       state: (details: boolean) => ({ details }) as never,
       keepWarm: () => [],
       reload: async () => {

@@ -2,7 +2,7 @@
 
 import { type Clock, WallTime } from '../core/clock.ts'
 import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
-import { traceIdOf } from '../invocation/trace.ts'
+import { traceIdOf } from '../observe/trace.ts'
 import type { RequestRecord } from '../observe/events.ts'
 import type { Journal } from '../observe/journal.ts'
 import type { Exchange } from './exchange.ts'

@@ -40,6 +40,8 @@ export interface InternalResult {
   body: Buffer
   stdout: string
   stderr: string
+  /** `traceparent` of the call. */
+  trace: string
   /** From admission to the end, and waiting for a place; ms. */
   latencyMs: number
   queuedMs: number
@@ -170,6 +172,7 @@ class InternalCall implements CallReceiver {
       body: answered && this.#head!.hasBody && !this.#isHead ? Buffer.concat(this.#chunks) : Buffer.alloc(0),
       stdout: this.call.stdout,
       stderr: this.call.stderr,
+      trace: this.call.trace,
       latencyMs: this.#invoker.clock.monotonic() - this.#begunAt,
       queuedMs: this.call.queuedMs,
       error,

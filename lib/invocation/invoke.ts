@@ -16,7 +16,7 @@ import { RuntimeCall } from '../runtime/call.ts'
 import type { Dispatcher } from '../runtime/dispatcher.ts'
 import { toBrokenContract } from '../runtime/runtime-error.ts'
 import { type ReplyHead, ReplyHeads } from './response.ts'
-import { TraceIds } from './trace.ts'
+import { TraceIds } from '../observe/trace.ts'
 import type { Admission, AdmissionCall, FunctionSlots } from './admission.ts'
 
 /** Captured output of one call and stream, bytes; what follows is dropped with a note. */

@@ -52,6 +52,7 @@ export interface LogRecord {
   version?: string
   stream?: 'stdout' | 'stderr'
   requestId?: string
+  traceId?: string
   /** Of a failed call: what was asked for, and what is known of the failure. */
   method?: string
   path?: string

@@ -8,9 +8,11 @@ import { OwnFolder } from '../files/own-folder.ts'
 import { AccessLogFormat } from './access-log.ts'
 import { type BuildRecord, GatewayEvents, type LogRecord, type ReloadRecord, type RequestRecord } from './events.ts'
 import { isFailure, toFailureDetail, toFailureText } from './failure-text.ts'
-import { LogStore } from './log-store.ts'
+import type { LogOrigin } from './log-origin.ts'
+import { type LogQuery, LogStore } from './log-store.ts'
 import { toPrintable } from './log-text.ts'
 import { OutputBudget } from './output-budget.ts'
+import { traceIdOf } from './trace.ts'
 
 export interface JournalOptions {
   clock: Clock
@@ -25,6 +27,8 @@ interface FailedCall {
   /** null when none was found yet. */
   fn: FunctionVersion | null
   id: string
+  /** Its `traceparent`. */
+  trace: string
   method: string
   path: string
 }
@@ -80,19 +84,22 @@ export class Journal {
   }
 
   /** What a function wrote, within its budget. */
-  output(fn: FunctionVersion, stream: 'stdout' | 'stderr', written: string, requestId?: string): void {
+  output(
+    fn: FunctionVersion,
+    stream: 'stdout' | 'stderr',
+    written: string,
+    call: Pick<FailedCall, 'id' | 'trace'> | null = null,
+  ): void {
     const text = this.#outputBudget.take(fn.key, written)
     if (text === '') return
-    const fields = toFunctionFields(fn)
-    this.#logs.output({ ...fields, stream, text })
+    const fields = { ...toFunctionFields(fn), stream, ...(call !== null && toCallFields(call)) }
+    this.#logs.output({ ...fields, text })
     if (!this.events.has('log')) return
     this.events.emit('log', {
       time: this.#clock.wall(),
       level: stream === 'stderr' ? 'warn' : 'info',
       message: text,
       ...fields,
-      stream,
-      ...(requestId !== undefined && { requestId }),
     })
   }
 
@@ -103,24 +110,23 @@ export class Journal {
   }
 
   /** A call that ended without an answer of its function: told when it is a failure, not when it is a refusal. */
-  callFailed({ fn, id, method, path }: FailedCall, error: GatewayError): void {
+  callFailed({ fn, id, trace, method, path }: FailedCall, error: GatewayError): void {
     if (!isFailure(error)) return
     this.#told.add(error)
-    const call = { requestId: id, method, path }
+    const call = { ...toCallFields({ id, trace }), method, path }
     this.#tellFailure(error, fn === null ? call : { ...call, ...toFunctionFields(fn) }, fn?.entryFile ?? null)
   }
 
   #tellFailure(error: GatewayError, fields: Partial<LogRecord>, entryFile: string | null): void {
     const detail = toFailureDetail(error)
     const { headline, frames, hint } = toFailureText(error.message, entryFile, detail)
-    const { requestId, method, path, runtime, fn, version } = fields
-    const asked = requestId === undefined ? '' : `req=${requestId} `
-    const who = method === undefined ? `${runtime}/${fn}@${version}` : `${method} ${path}`
-    const lines = [`${who}: ${headline}${hint === null ? '' : ` (${hint})`}`, ...frames].map(toPrintable)
+    const { method, path, runtime, fn } = fields
+    const asked = method === undefined ? '' : `${method} ${path}: `
+    const lines = [`${asked}${headline}${hint === null ? '' : ` (${hint})`}`, ...frames].map(toPrintable)
     // A function that fails at full speed must not fill the logs.
     const kept = this.#outputBudget.take(`failures of ${runtime}/${fn}`, lines.join('\n'))
     if (kept === '') return
-    for (const line of kept.split('\n')) this.#logs.error('error', `${asked}${line}`)
+    for (const line of kept.split('\n')) this.#logs.error('error', line, fields)
     const record = { time: this.#clock.wall(), level: 'error', message: headline, ...fields } as const
     // The headline has the line of the stack that says the same.
     const told = frames.length === 0 ? detail : { ...detail, stack: frames.join('\n') }
@@ -165,6 +171,16 @@ export class Journal {
     this.events.emit('reload', record)
   }
 
+  /** The newest lines of a log, oldest first. */
+  tail(query: LogQuery & { lines: number }): string[] {
+    return this.#logs.tail(query)
+  }
+
+  /** Tells every line of a log that comes from now on. @returns a function that ends it */
+  follow(query: LogQuery, onLine: (line: string) => void): () => void {
+    return this.#logs.follow(query, onLine)
+  }
+
   /** False while nobody wants to know of requests: then no record need be made. */
   get wantsRequests(): boolean {
     return this.#accessLog || this.events.has('request')
@@ -178,6 +194,10 @@ export class Journal {
   #emitLog(level: LogRecord['level'], message: string): void {
     this.events.emit('log', { time: this.#clock.wall(), level, message })
   }
+}
+
+function toCallFields({ id, trace }: Pick<FailedCall, 'id' | 'trace'>): LogOrigin {
+  return { requestId: id, traceId: traceIdOf(trace) }
 }
 
 function toFunctionFields({ runtime, name, version }: FunctionVersion): {

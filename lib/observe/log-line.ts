@@ -30,13 +30,14 @@ function toPieces(text: string): string[] {
 }
 
 function toLine(record: LogRecord, text: string): string {
-  const { time, level, requestId, method, path, runtime, fn, version, stream, code, detail = {} } = record
+  const { time, level, requestId, traceId, method, path, runtime, fn, version, stream, code, detail = {} } = record
   return escapeUnsafe(
     JSON.stringify({
       time: new Date(time).toISOString(),
       level,
       msg: text,
       req_id: cut(requestId),
+      trace_id: traceId,
       method: cut(method),
       path: cut(path),
       runtime,

@@ -14,6 +14,7 @@ import type { OwnFolder } from '../files/own-folder.ts'
 import type { AccessLogFormat } from './access-log.ts'
 import type { RequestRecord } from './events.ts'
 import { LineBuffer, type LineWriter, type WrittenLine } from './line-buffer.ts'
+import { createLineFilter, type LogFilter, type LogOrigin, toOriginText } from './log-origin.ts'
 import { toLogLine } from './log-text.ts'
 
 /** A log file of this many bytes is set aside, and so many old ones are kept. */
@@ -28,7 +29,7 @@ export const LOG_FLUSH_BYTES = 256 * 1024
 
 const NEWLINE = 10
 
-const LOG_FILES = ['error', 'access', 'runtime'] as const
+export const LOG_FILES = ['error', 'access', 'runtime'] as const
 type LogFile = (typeof LOG_FILES)[number]
 
 export interface LogStoreOptions {
@@ -42,22 +43,17 @@ export interface LogStoreOptions {
 }
 
 /** What a handler or worker wrote. */
-interface RuntimeOutput {
-  runtime: string
-  fn: string
-  version: string
-  stream: 'stdout' | 'stderr'
+interface RuntimeOutput extends LogOrigin {
   text: string
 }
 
-interface TailQuery {
+export interface LogQuery extends LogFilter {
   file: LogFile
+}
+
+interface TailQuery extends LogQuery {
   /** The newest so many lines. */
   lines: number
-  runtime?: string
-  fn?: string
-  version?: string
-  stream?: 'stdout' | 'stderr'
 }
 
 export class LogStore {
@@ -93,26 +89,38 @@ export class LogStore {
   }
 
   /** Adds a word of the gateway itself to the error log. */
-  error(level: 'info' | 'warn' | 'error', message: string): void {
-    this.append('error', `${this.#now()} ${level} ${message}`)
+  error(level: 'info' | 'warn' | 'error', message: string, origin: LogOrigin = {}): void {
+    this.append('error', `${this.#now()} ${level} ${toOriginText(origin)}${message}`)
   }
 
-  /** Adds captured output, one line per line: `<time> [node] [fn:hello@default stdout] text`. */
-  output({ runtime, fn, version, stream, text }: RuntimeOutput): void {
-    const start = `${this.#now()} [${runtime}] [fn:${fn}@${version} ${stream}] `
+  /** Adds captured output, one line per line. */
+  output({ text, ...origin }: RuntimeOutput): void {
+    const start = `${this.#now()} ${toOriginText(origin)}`
     const isEnded = text.endsWith('\n')
     for (const line of (isEnded ? text.slice(0, -1) : text).split('\n'))
       this.append('runtime', start + (line.endsWith('\r') ? line.slice(0, -1) : line))
   }
 
-  /** The newest lines that match, oldest first. Filters apply to lines of captured output. */
-  tail(query: TailQuery): string[] {
+  /** The newest lines that match, oldest first. */
+  tail({ file, lines, ...filter }: TailQuery): string[] {
+    const isWanted = createLineFilter(file, filter)
     const found: string[] = []
-    for (const line of this.#writers[query.file].newestFirst()) {
-      if (found.length >= query.lines) break
-      if (matches(line, query)) found.push(line)
+    if (lines === 0) return found
+    for (const line of this.#writers[file].newestFirst()) {
+      if (isWanted !== null && !isWanted(line)) continue
+      found.push(line)
+      if (found.length >= lines) break
     }
     return found.reverse()
+  }
+
+  /**
+   * Tells every line that matches and comes from now on.
+   * @returns a function that ends it
+   */
+  follow({ file, ...filter }: LogQuery, onLine: (line: string) => void): () => void {
+    const isWanted = createLineFilter(file, filter)
+    return this.#writers[file].follow(isWanted === null ? onLine : line => isWanted(line) && onLine(line))
   }
 
   /** Resolves when everything appended so far is in the files, or cannot be. */
@@ -130,27 +138,13 @@ export class LogStore {
   }
 }
 
-/** Time, then the two brackets of captured output. */
-const OUTPUT_LINE = /^\S+ \[(\w+)\] \[fn:(\S+)@(\S+) (stdout|stderr)\] /
-
-function matches(line: string, { runtime, fn, version, stream }: TailQuery): boolean {
-  if (runtime === undefined && fn === undefined && version === undefined && stream === undefined) return true
-  const match = OUTPUT_LINE.exec(line)
-  return (
-    match !== null &&
-    (runtime === undefined || match[1] === runtime) &&
-    (fn === undefined || match[2] === fn) &&
-    (version === undefined || match[3] === version) &&
-    (stream === undefined || match[4] === stream)
-  )
-}
-
 /** One log file and its newest lines. */
 class LogWriter {
   readonly #file: LogFile
   readonly #options: LogStoreOptions
   readonly #path: string | null
   readonly #lines: LineBuffer
+  readonly #followers = new Set<(line: string) => void>()
   #timer: NodeJS.Timeout | null = null
   #writing: Promise<void> | null = null
   #fileBytes = 0
@@ -182,12 +176,24 @@ class LogWriter {
   append(line: string): void {
     this.#lines.append(line)
     this.#flushSoon()
+    for (const tell of this.#followers) tell(line)
   }
 
   appendRecord<T>(writer: LineWriter<T>, record: T): WrittenLine | null {
     const line = this.#lines.appendRecord(writer, record)
     this.#flushSoon()
+    if (this.#followers.size > 0 && line !== null) {
+      const text = line.bytes.toString('utf8', line.from, line.to)
+      for (const tell of this.#followers) tell(text)
+    }
     return line
+  }
+
+  follow(onLine: (line: string) => void): () => void {
+    // One of its own, so that a listener that comes twice is two followers.
+    const tell = (line: string): void => onLine(line)
+    this.#followers.add(tell)
+    return () => this.#followers.delete(tell)
   }
 
   #flushSoon(): void {

@@ -9,6 +9,7 @@ const RESULT = {
   stderr: 'err',
   latencyMs: 1.23456,
   queuedMs: 0,
+  trace: '',
   error: null,
 }
 

@@ -23,6 +23,7 @@ function setup(t: Test, options: Partial<JournalOptions> = {}) {
 }
 
 const FN = makeFn({ name: 'a', entryFile: 'a/handler.js' })
+const TRACE = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01'
 const WARNING: Warning = { code: 'X', path: 'a', message: 'is wrong', hint: 'mend it' }
 
 t.test('[observe/events.6] words of the gateway reach listeners and the error log; debug only listeners', async t => {
@@ -38,13 +39,24 @@ t.test('[observe/events.6] words of the gateway reach listeners and the error lo
 
 t.test('[observe/events.6] output of a function carries its name, stream and call', async t => {
   const { journal, logs, read } = setup(t)
-  journal.output(FN, 'stderr', 'oops\n', 'id-1')
+  journal.output(FN, 'stderr', 'oops\n', { id: 'id-1', trace: TRACE })
   journal.output(FN, 'stdout', '')
   t.match(logs, [
-    { level: 'warn', message: 'oops\n', fn: 'a', version: 'default', stream: 'stderr', requestId: 'id-1' },
+    {
+      level: 'warn',
+      message: 'oops\n',
+      fn: 'a',
+      version: 'default',
+      stream: 'stderr',
+      requestId: 'id-1',
+      traceId: TRACE.slice(3, 35),
+    },
   ])
   t.equal(logs.length, 1)
-  t.match(await read('runtime'), / \[node\] \[fn:a@default stderr\] oops\n$/)
+  t.match(
+    await read('runtime'),
+    /^\S+ req=id-1 trace=4bf92f3577b34da6a3ce929d0e0e4736 \[node\] \[fn:a@default stderr\] oops\n$/,
+  )
 })
 
 t.test('[observe/events.6] a warning is told while it is new, and again when it comes back', async t => {
@@ -99,7 +111,7 @@ t.test('[observe/log-store.14] a failed start is told with its file once, its li
 
 t.test('[observe/log-store.13] a failed call is in the error log with its request, message and frames', async t => {
   const { journal, logs, read } = setup(t)
-  const call = { fn: FN, id: 'r-1', method: 'GET', path: '/a\nFAKE' }
+  const call = { fn: FN, id: 'r-1', trace: TRACE, method: 'GET', path: '/a\nFAKE' }
   const stack = 'TypeError: boom\n    at inner (a/db.js:7:1)\n    at handler (a/handler.js:2:3)'
   const error = new GatewayError('HANDLER_FAILED', 'boom', { detail: { file: 'a/db.js', line: 7, stack } })
   journal.callFailed(call, error)
@@ -117,15 +129,15 @@ t.test('[observe/log-store.13] a failed call is in the error log with its reques
   t.equal(logs.length, 1, 'what a call has told is not told again')
   const lines = (await read('error')).trimEnd().split('\n')
   t.match(lines, [
-    /^\S+ error req=r-1 GET \/a\\nFAKE: a\/db\.js:7: TypeError: boom$/,
-    /^\S+ error req=r-1 {5}at inner /,
-    /^\S+ error req=r-1 {5}at handler /,
+    /^\S+ error req=r-1 trace=\w{32} \[node\] \[fn:a@default\] GET \/a\\nFAKE: a\/db\.js:7: TypeError: boom$/,
+    /^\S+ error req=r-1 trace=\w{32} \[node\] \[fn:a@default\] {5}at inner /,
+    /^\S+ error req=r-1 trace=\w{32} \[node\] \[fn:a@default\] {5}at handler /,
   ])
 })
 
 t.test('[observe/log-store.13] failures are told, refusals are not', async t => {
   const { journal, logs } = setup(t)
-  const call = { fn: FN, id: 'r', method: 'GET', path: '/a' }
+  const call = { fn: FN, id: 'r', trace: TRACE, method: 'GET', path: '/a' }
   for (const code of Object.keys(ERROR_STATUS) as ErrorCode[]) journal.callFailed(call, new GatewayError(code, 'why'))
   t.same(
     logs.map(({ code }) => code).sort(),
@@ -142,7 +154,7 @@ t.test('[observe/log-store.13] failures are told, refusals are not', async t => 
 
 t.test('[observe/log-store.11] a function that fails at full speed does not fill the logs', async t => {
   const { journal, logs } = setup(t)
-  const call = { fn: FN, id: 'r', method: 'GET', path: '/a' }
+  const call = { fn: FN, id: 'r', trace: TRACE, method: 'GET', path: '/a' }
   for (let i = 0; i < 20_000; i++) journal.callFailed(call, new GatewayError('TIMEOUT', 'runtime timeout'))
   t.ok(logs.length <= 10_001, `${logs.length} of 20000`)
 })

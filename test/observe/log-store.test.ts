@@ -254,3 +254,28 @@ t.test(
     }
   },
 )
+
+t.test('[observe/log-store.19] who follows a log hears every line that matches, from then on', async t => {
+  const { store } = setup(t, { directory: null })
+  const heard: string[] = []
+  store.output({ ...OUTPUT, text: 'before' })
+  const stop = store.follow({ file: 'runtime', fn: 'hello' }, line => heard.push(line.replace(/^\S+ /, '')))
+  const all: string[] = []
+  const stopAll = store.follow({ file: 'runtime' }, line => all.push(line))
+  store.output({ ...OUTPUT, text: 'one\ntwo\u001b[2J' })
+  store.output({ ...OUTPUT, fn: 'other', text: 'other' })
+  store.append('error', 'another file')
+  stop()
+  stop()
+  store.output({ ...OUTPUT, text: 'after' })
+  t.same(heard, ['[node] [fn:hello@default stdout] one', '[node] [fn:hello@default stdout] two\\x1b[2J'])
+  t.equal(all.length, 4)
+  stopAll()
+  const lines: string[] = []
+  store.follow({ file: 'access' }, line => lines.push(line))
+  const writer = {
+    write: (text: string, bytes: Buffer, from: number) => from + bytes.write(text, from),
+  }
+  for (const text of ['{"a":"é"}', '{"b":2}']) store.access(writer as never, text as never)
+  t.same(lines, ['{"a":"é"}', '{"b":2}'])
+})

@@ -373,7 +373,7 @@ t.test('[invocation/response.18] explicit envelopes alone in compiled languages'
 })
 
 t.test(
-  '[invocation/event.1, invocation/event.2, invocation/event.7, invocation/event.11, invocation/event.14, invocation/trace.4] every field of the event',
+  '[invocation/event.1, invocation/event.2, invocation/event.7, invocation/event.11, invocation/event.14, observe/trace.4] every field of the event',
   async t => {
     const trace = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'
     await each(t, {}, async (t, language) => {

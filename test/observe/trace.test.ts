@@ -1,9 +1,9 @@
 import t from 'tap'
-import { readTraceparent, readTracestate, TraceIds, traceIdOf } from '../../lib/invocation/trace.ts'
+import { readTraceparent, readTracestate, TraceIds, traceIdOf } from '../../lib/observe/trace.ts'
 
 const VALID = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01'
 
-t.test('[invocation/trace.1] a well-formed traceparent is taken, any other is not', async t => {
+t.test('[observe/trace.1] a well-formed traceparent is taken, any other is not', async t => {
   for (const [text, expected] of [
     [VALID, VALID],
     [VALID.replace(/01$/, '00'), VALID.replace(/01$/, '00')],
@@ -26,7 +26,7 @@ t.test('[invocation/trace.1] a well-formed traceparent is taken, any other is no
   t.equal(traceIdOf(VALID), '4bf92f3577b34da6a3ce929d0e0e4736')
 })
 
-t.test('[invocation/trace.2] a tracestate is taken whole or not at all', async t => {
+t.test('[observe/trace.2] a tracestate is taken whole or not at all', async t => {
   const many = (count: number): string => Array.from({ length: count }, (_, i) => `k${i}=v`).join(',')
   for (const [text, expected] of [
     ['congo=t61rcWkgMzE', 'congo=t61rcWkgMzE'],
@@ -55,7 +55,7 @@ t.test('[invocation/trace.2] a tracestate is taken whole or not at all', async t
   }
 })
 
-t.test('[invocation/trace.3] without a trace of the client a new one begins', async t => {
+t.test('[observe/trace.3] without a trace of the client a new one begins', async t => {
   const ids = new TraceIds()
   const call = () => ({ trace: '', traceState: null as string | null })
   const joined = (traceparent: string | null, tracestate: string | null) => {

@@ -1,6 +1,6 @@
 /**
  * Which trace a call belongs to, by the rules of W3C Trace Context: taken from the client when well-formed, else begun here.
- * Owner: page invocation/trace.
+ * Owner: page observe/trace.
  */
 
 import { randomFillSync } from 'node:crypto'

@@ -1,0 +1,70 @@
+/**
+ * Where a line of a log comes from, as text in the line, and the choice of lines by it. Owner: page observe/log-store.
+ *
+ *   runtime  <time> [req=<id> trace=<id>] [node] [fn:hello@default stdout] text
+ *   error    <time> <level> [req=<id> trace=<id>] [[node] [fn:hello@default]] text
+ *   access   one JSON object
+ *
+ * Everything before the text is the gateway's: ids are checked and names have no blanks, so no text can pass for it.
+ */
+
+import { isObject } from '../core/json.ts'
+
+/** What is known of a line. */
+export interface LogOrigin {
+  requestId?: string | undefined
+  traceId?: string | undefined
+  runtime?: string | undefined
+  fn?: string | undefined
+  version?: string | undefined
+  stream?: 'stdout' | 'stderr' | undefined
+}
+
+/** Which lines are wanted; what is null or absent does not matter. */
+export interface LogFilter {
+  runtime?: string | null
+  fn?: string | null
+  version?: string | null
+  stream?: 'stdout' | 'stderr' | null
+}
+
+/** The part of a line between its time and its text, with a blank at its end; empty when nothing is known. */
+export function toOriginText({ requestId, traceId, runtime, fn, version, stream }: LogOrigin): string {
+  let text = ''
+  if (requestId !== undefined) text += `req=${requestId} `
+  if (traceId !== undefined) text += `trace=${traceId} `
+  if (fn !== undefined) text += `[${runtime}] [fn:${fn}@${version}${stream === undefined ? '' : ` ${stream}`}] `
+  return text
+}
+
+const ORIGIN =
+  /^\S+ (?:(?:info|warn|error) )?(?:req=\S+ )?(?:trace=\S+ )?\[(\w+)\] \[fn:(\S+)@(\S+?)(?: (stdout|stderr))?\] /
+
+/** @returns what tells whether a line is wanted; null when every line is */
+export function createLineFilter(
+  file: 'error' | 'access' | 'runtime',
+  filter: LogFilter,
+): ((line: string) => boolean) | null {
+  const wanted = Object.entries(filter).filter(([, value]) => value !== null && value !== undefined)
+  if (wanted.length === 0) return null
+  const read = file === 'access' ? readAccessOrigin : readOrigin
+  return line => {
+    const origin = read(line)
+    return origin !== null && wanted.every(([name, value]) => origin[name as keyof LogFilter] === value)
+  }
+}
+
+function readOrigin(line: string): Record<keyof LogFilter, unknown> | null {
+  const match = ORIGIN.exec(line)
+  return match && { runtime: match[1], fn: match[2], version: match[3], stream: match[4] }
+}
+
+function readAccessOrigin(line: string): Record<keyof LogFilter, unknown> | null {
+  try {
+    const value: unknown = JSON.parse(line)
+    return isObject(value) ? { runtime: value.runtime, fn: value.fn, version: value.version, stream: undefined } : null
+  } catch {
+    // A line of an earlier run may have been cut.
+    return null
+  }
+}
