@@ -19,6 +19,8 @@ import type { RouteTable } from './router/route-table.ts'
 
 export interface Catalog extends PublicCatalog {
   readonly discovery: Discovery
+  /** The tree it was made from. */
+  readonly snapshot: Snapshot
   /** By key. */
   readonly functions: ReadonlyMap<string, FunctionVersion>
   readonly routes: RouteTable
@@ -116,6 +118,7 @@ export class CatalogLoader {
     let records: RouteRecords | null = null
     return {
       discovery,
+      snapshot: this.#snapshot,
       functions: discovery.byKey,
       routes,
       before,

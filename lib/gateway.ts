@@ -107,6 +107,7 @@ class FunctionGateway implements Gateway {
       journal: this.#journal,
       packs: this.#packs,
       loaded: this.#loaded,
+      snapshot: () => this.#catalog.snapshot,
     })
     this.#builds = parts.builds
     this.#runtimes = parts.runtimes

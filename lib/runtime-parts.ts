@@ -1,10 +1,13 @@
 /** The runtimes of a gateway and the builds that two of them need, telling its journal. Owner: §1, §2.16. */
 
 import type { Settings } from './config/settings.ts'
+import type { FunctionVersion } from './core/catalog.ts'
 import type { Clock } from './core/clock.ts'
 import { type Builds, createBuilds } from './dependencies/resolve.ts'
 import type { SharedPacks } from './dependencies/shared-packs.ts'
+import { findChange } from './discovery/disk-change.ts'
 import type { LoadedFiles } from './discovery/loaded-files.ts'
+import type { Snapshot } from './discovery/snapshot.ts'
 import { toStaticContext } from './invocation/event.ts'
 import type { Journal } from './observe/journal.ts'
 import { findProgram } from './runtime/binaries.ts'
@@ -22,6 +25,8 @@ interface RuntimePartsOptions {
   packs: SharedPacks
   /** null where nobody edits the files. */
   loaded: LoadedFiles | null
+  /** The tree that serves. */
+  snapshot: () => Snapshot
 }
 
 export function createRuntimeParts(options: RuntimePartsOptions): { builds: Builds; runtimes: Runtimes } {
@@ -29,7 +34,8 @@ export function createRuntimeParts(options: RuntimePartsOptions): { builds: Buil
   return { builds, runtimes: createJournalledRuntimes(options, builds) }
 }
 
-function createJournalledBuilds({ settings, clock, hostEnv, journal }: RuntimePartsOptions): Builds {
+function createJournalledBuilds(options: RuntimePartsOptions): Builds {
+  const { settings, clock, hostEnv, journal } = options
   const { functionsRoot, binaries, production, depsWaitMs, goBuildTimeoutSeconds, rustBuildTimeoutSeconds } = settings
   return createBuilds({
     clock,
@@ -41,6 +47,7 @@ function createJournalledBuilds({ settings, clock, hostEnv, journal }: RuntimePa
     waitMs: production ? depsWaitMs : null,
     hostEnv,
     workerFolder: runtime => runtimeFile(`${runtime}/worker`),
+    changeOf: changesOf(options),
     findProgram: runtime => findProgram(runtime, binaries, hostEnv.PATH ?? ''),
     onBegin: fn => journal.buildBegan(fn),
     onEnd: fn => journal.buildEnded(fn),
@@ -49,10 +56,8 @@ function createJournalledBuilds({ settings, clock, hostEnv, journal }: RuntimePa
   })
 }
 
-function createJournalledRuntimes(
-  { settings, clock, hostEnv, inspect, journal, packs, loaded }: RuntimePartsOptions,
-  builds: Builds,
-): Runtimes {
+function createJournalledRuntimes(options: RuntimePartsOptions, builds: Builds): Runtimes {
+  const { settings, clock, hostEnv, inspect, journal, packs, loaded } = options
   return new Runtimes({
     settings,
     clock,
@@ -60,6 +65,7 @@ function createJournalledRuntimes(
     inspect,
     preparerOf: name => (name === 'go' || name === 'rust' ? builds : null),
     toContext: fn => toStaticContext(fn),
+    changeOf: changesOf(options),
     toPackDirs: fn => packs.dirsOf(fn),
     onLog: (fn, stream, text) => journal.output(fn, stream, text),
     ...(loaded && { onFiles: (fn, files) => loaded.report(fn, files) }),
@@ -67,4 +73,9 @@ function createJournalledRuntimes(
     onEvent: ({ kind, runtime, index, text }) =>
       journal.log(kind === 'up' ? 'debug' : 'warn', `${runtime} daemon ${index}: ${text}`),
   })
+}
+
+/** What a function's files are on disk, where that is not what was discovered or loaded. */
+function changesOf({ snapshot, loaded }: RuntimePartsOptions): (fn: FunctionVersion) => string | null {
+  return fn => [findChange(snapshot(), fn), loaded?.changesOf(fn.key)].filter(Boolean).join('\n') || null
 }

@@ -231,6 +231,46 @@ t.test('[gateway.12, gateway.13] no request is lost while handlers change, and n
   t.ok(count > 15, `${count} requests`)
 })
 
+/** A handler cut off in the middle, which says so when it is loaded, and the whole one. */
+const HALF_SAVED: Record<string, { half: string; whole: string }> = {
+  'node.js': {
+    half: 'console.log("half")\nthrow new Error("cut off")\n',
+    whole: 'export const handler = () => "whole"\n',
+  },
+  'python.py': {
+    half: 'print("half")\nraise ValueError("cut off")\n',
+    whole: 'def handler(event):\n    return "whole"\n',
+  },
+  'php.php': {
+    half: '<?php\nfwrite(STDERR, "half\\n");\nthrow new Exception("cut off");\n',
+    whole: '<?php\nfunction handler($event) { return "whole"; }\n',
+  },
+  'lua.lua': { half: 'print("half")\nerror("cut off")\n', whole: 'function handler(event) return "whole" end\n' },
+}
+
+t.test('[gateway.12, runtime/worker-set.19] a worker that starts in the middle of a save fails no call', async t => {
+  for (const [file, { half, whole }] of Object.entries(HALF_SAVED)) {
+    const [name] = file.split('.') as [string]
+    if (name === 'php' && findProgram('php', {}, process.env.PATH ?? '').path === null) continue
+    const { root, gateway } = await serve(t, { [file]: whole })
+    writeFileSync(join(root, file), half)
+    const isLoaded = new Promise<void>(resolve => {
+      gateway.on('log', ({ message }) => {
+        if (/half/.test(message)) resolve()
+      })
+    })
+    const answer = gateway.inject(`/${name}`)
+    await isLoaded
+    writeFileSync(join(root, file), whole)
+    const response = await answer
+    t.match([response.status, response.text()], [200, /whole/], file)
+    writeFileSync(join(root, file), half)
+    await gateway.reload()
+    t.equal((await gateway.inject(`/${name}`)).status, 500, `${file}: one that is meant so fails`)
+    await gateway.close()
+  }
+})
+
 t.test('[gateway.15] inspect looks at the tree and starts nothing', async t => {
   const { gateway } = await serve(t, POLYGLOT, { inspect: true, runtimes: ['node', 'python', 'php', 'lua'] })
   t.match(gateway.explain('GET', '/js'), { winner: { file: 'js/handler.js' } })

@@ -2,6 +2,8 @@ import t from 'tap'
 import { resolveSettings } from '../lib/config/settings.ts'
 import { systemClock } from '../lib/core/clock.ts'
 import { SharedPacks } from '../lib/dependencies/shared-packs.ts'
+import { SNAPSHOT_RULES } from '../lib/discovery/configs.ts'
+import { readSnapshotSync } from '../lib/discovery/snapshot.ts'
 import { Journal } from '../lib/observe/journal.ts'
 import { createRuntimeParts } from '../lib/runtime-parts.ts'
 import { makeFn } from './helpers/fn.ts'
@@ -23,6 +25,7 @@ t.test('[observe/events.7, observe/log-store.14] what builds and runtimes tell r
     journal,
     packs: new SharedPacks(root),
     loaded: null,
+    snapshot: () => readSnapshotSync({ rootPath: root, ...SNAPSHOT_RULES }),
   })
   t.teardown(() => runtimes.close(0))
   t.teardown(() => builds.close())
@@ -46,6 +49,7 @@ t.test('[gateway.15] to inspect starts nothing', async t => {
     journal,
     packs: new SharedPacks(root),
     loaded: null,
+    snapshot: () => readSnapshotSync({ rootPath: root, ...SNAPSHOT_RULES }),
   })
   await runtimes.start()
   for (const runtime of runtimes.byName.values()) t.match(runtime.health(), { up: false, reason: /only looked at/ })

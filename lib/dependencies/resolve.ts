@@ -32,6 +32,8 @@ interface BuildsOptions {
   builders: readonly Builder[]
   /** Most ms that a call waits for a build; null for as long as the build itself may take. */
   waitMs: number | null
+  /** What of a function's files on disk is not as it was discovered, as text; null when nothing is. */
+  changeOf?(fn: FunctionVersion): string | null
   /** The toolchain's program, or why there is none. */
   findProgram(runtime: Builder['runtime']): { path: string; problem: null } | { path: null; problem: string }
   /** A tool begins to work for a function; `onEnd` follows, whatever becomes of it. */
@@ -46,6 +48,8 @@ interface Build {
   state: 'pending' | 'ready' | 'failed'
   error: GatewayError | null
   failedAt: number
+  /** What had changed on disk when its sources were read. */
+  change: string | null
   done: Promise<string>
   abort: AbortController
   /** Lets it run when it waits for a place. */
@@ -126,6 +130,7 @@ export class Builds {
       state: 'pending',
       error: null,
       failedAt: 0,
+      change: null,
       done: Promise.resolve(''),
       abort: new AbortController(),
       go: null,
@@ -164,8 +169,15 @@ export class Builds {
     await Promise.allSettled([...this.#builds.values()].map(build => build.done))
   }
 
-  #mayRetry({ state, error, failedAt }: Build): boolean {
-    return state === 'failed' && isPassing(error!) && this.#options.clock.monotonic() - failedAt >= BUILD_RETRY_MS
+  #mayRetry({ fn, state, error, failedAt, change }: Build): boolean {
+    if (state !== 'failed') return false
+    if (isPassing(error!) && this.#options.clock.monotonic() - failedAt >= BUILD_RETRY_MS) return true
+    // Its sources may have been half saved.
+    return this.#changeOf(fn) !== change
+  }
+
+  #changeOf(fn: FunctionVersion): string | null {
+    return this.#options.changeOf?.(fn) ?? null
   }
 
   async #run(build: Build): Promise<string> {
@@ -173,6 +185,7 @@ export class Builds {
     // Not within the caller's turn: reading sources of many functions must not hold up a reload.
     await new Promise(resolve => setImmediate(resolve))
     const startedAt = clock.monotonic()
+    build.change = this.#changeOf(build.fn)
     try {
       const plan = await this.#ensure(build)
       build.state = 'ready'

@@ -107,6 +107,12 @@ export class LoadedFiles {
     return true
   }
 
+  /** What of the files that a function had loaded is different from what was last known, as text; empty when nothing is. */
+  changesOf(key: string): string {
+    const changed = [...(this.#reports.get(key)?.files ?? [])].filter(file => this.isChanged(file))
+    return changed.map(file => `${file}|${stampOf(file)}`).join('\n')
+  }
+
   /** True when a loaded file is different from what was last known. */
   isChanged(file: string): boolean {
     const known = this.#files.get(file)

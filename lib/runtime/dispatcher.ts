@@ -26,6 +26,8 @@ interface DispatcherOptions {
   /** The enabled runtimes; one may be added later. */
   runtimes: ReadonlyMap<RuntimeName, Runtime>
   tenancy: Tenancy | null
+  /** What of a function's files on disk is not as it was discovered, as text; null when nothing is. */
+  changeOf?(fn: FunctionVersion): string | null
   /** Output outside any call. */
   onLog(fn: FunctionVersion, stream: 'stdout' | 'stderr', text: string): void
   /** A worker loaded these source files: full real paths. Absent where nobody asks. */
@@ -126,8 +128,8 @@ export class Dispatcher {
 
   /** @param fn - the new version, undefined when the function is gone */
   #replace(key: string, set: WorkerSet, fn: FunctionVersion | undefined): void {
-    // What was not prepared yet never will be: whoever waits for it gets the new version instead of an error.
-    const waiting = fn === undefined ? [] : set.takeUnprepared()
+    // What was not prepared yet, or half saved, never will be: whoever waits for it gets the new version instead of an error.
+    const waiting = fn === undefined ? [] : set.takeHeld()
     this.#retire(key, set)
     const refusal = fn === undefined ? null : this.#refusalOf(fn)
     for (const call of waiting) {
@@ -148,8 +150,14 @@ export class Dispatcher {
     return hint === null ? null : new GatewayError('RUNTIME_DOWN', 'runtime down', { detail: { hint } })
   }
 
+  #successorOf(fn: FunctionVersion): WorkerSet | null {
+    const current = this.#functions.get(fn.key)
+    if (current === undefined || this.#isClosing || isSame(current, fn)) return null
+    return this.#refusalOf(current) === null ? this.setOf(current) : null
+  }
+
   #makeSet(asked: FunctionVersion): WorkerSet {
-    const { runtimes, clock, onLog, onFailure, onFiles } = this.#options
+    const { runtimes, clock, onLog, onFailure, onFiles, changeOf } = this.#options
     if (this.#isClosing) throw new GatewayError('SHUTTING_DOWN', 'gateway is shutting down')
     const runtime = runtimes.get(asked.runtime)
     if (runtime === undefined) throw new GatewayError('RUNTIME_DOWN', `runtime down: ${asked.runtime} is not enabled`)
@@ -168,6 +176,8 @@ export class Dispatcher {
       sockets: runtime.sockets,
       preparer: runtime.preparer,
       isRetired: current === undefined,
+      changeOf: () => changeOf?.(fn) ?? null,
+      successor: () => this.#successorOf(fn),
       spawn: (owner, program) => runtime.spawn(owner, program),
       onLog,
       onFailure,

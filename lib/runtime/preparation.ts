@@ -4,6 +4,7 @@
  *
  *   idle ─► working ─► done
  *             └─ failed: every call that waits is told, and the next call asks again ─► idle
+ *                        (after a moment it is asked again by itself when the files were being saved)
  */
 
 import type { FunctionVersion } from '../core/catalog.ts'
@@ -12,6 +13,7 @@ import { GatewayError, toGatewayError } from '../core/errors.ts'
 import { BUILD_RETRY_AFTER_SECONDS } from '../core/limits.ts'
 import type { Backlog } from './backlog.ts'
 import type { RuntimeCall } from './call.ts'
+import type { LoadRetry } from './load-retry.ts'
 import type { Preparer } from './runtime.ts'
 
 interface PreparationOptions {
@@ -20,6 +22,8 @@ interface PreparationOptions {
   preparer: Preparer | null
   /** Where its calls wait. */
   backlog: Backlog
+  /** Tells whether a failure may be that of a file which was being saved. */
+  retry: LoadRetry
   /** Workers may start from now on. */
   onDone(): void
   /** The calls that waited were told already. */
@@ -53,12 +57,13 @@ export class Preparation {
 
   /** Asks for it unless that is under way. */
   begin(): void {
-    if (this.#isWorking || this.isDone || this.#isStopped) return
+    if (this.#isWorking || this.isDone || this.#isStopped || this.#options.retry.isWaiting) return
     this.#isWorking = true
+    const startedAt = this.#options.clock.monotonic()
     const { preparer, fn } = this.#options
     preparer!.prepare(fn).then(
       program => this.#handleDone(program),
-      error => this.#handleFailed(toGatewayError(error)),
+      error => this.#handleFailed(toGatewayError(error), startedAt),
     )
   }
 
@@ -77,10 +82,11 @@ export class Preparation {
     this.#options.onDone()
   }
 
-  #handleFailed(error: GatewayError): void {
+  #handleFailed(error: GatewayError, startedAt: number): void {
     if (this.#isStopped) return
-    this.#disarm()
     this.#isWorking = false
+    if (this.#options.retry.wait(startedAt)) return
+    this.#disarm()
     this.#options.backlog.fail(error)
     this.#options.onFailed()
   }

@@ -44,6 +44,8 @@ export interface RuntimesOptions extends Pick<StartFacts, 'toContext' | 'toPackD
   inspect?: boolean
   /** Makes what functions of a runtime need before their workers start; null or absent when they need nothing. */
   preparerOf?(name: RuntimeName): Preparer | null
+  /** What of a function's files on disk is not as it was discovered, as text; null when nothing is. */
+  changeOf?(fn: FunctionVersion): string | null
   onLog(fn: FunctionVersion, stream: 'stdout' | 'stderr', text: string): void
   /** A worker loaded these source files: full real paths. Absent where nobody asks. */
   onFiles?(fn: FunctionVersion, files: readonly string[]): void

@@ -15,6 +15,7 @@ import type { RuntimeCall } from './call.ts'
 import { FAST_CALL_MS } from './call-pace.ts'
 import { CrashLoop } from './crash-loop.ts'
 import { Growth } from './growth.ts'
+import { LoadRetry } from './load-retry.ts'
 import { Preparation } from './preparation.ts'
 import type { Preparer, Sockets } from './runtime.ts'
 import { SocketTurns } from './socket-turns.ts'
@@ -39,6 +40,10 @@ interface WorkerSetOptions {
   preparer: Preparer | null
   /** True when no catalog has the function any more: the set serves what comes and ends when it is through. */
   isRetired?: boolean
+  /** What of the function's files on disk is not as it was discovered, as text; null when nothing is. */
+  changeOf?(): string | null
+  /** The set of a newer version of the function; null while this one is in force, or when there is none. */
+  successor?(): WorkerSet | null
   /** Makes a worker in state `starting`; `program` is what was prepared. */
   spawn(set: WorkerSet, program: string | null): Worker
   /** Output outside any call. */
@@ -61,6 +66,7 @@ export class WorkerSet implements WorkerOwner {
   readonly #backlog = new Backlog()
   readonly #preparation: Preparation
   readonly #growth = new Growth()
+  readonly #loadRetry: LoadRetry
   #growTimer: NodeJS.Timeout | null = null
   #idleTimer: NodeJS.Timeout | null = null
   #warmTimer: NodeJS.Timeout | null = null
@@ -78,8 +84,14 @@ export class WorkerSet implements WorkerOwner {
     this.#crashLoop = new CrashLoop(options.clock)
     this.#turns = options.sockets === null ? null : new SocketTurns(options.sockets)
     this.#retired = options.isRetired ?? false
+    this.#loadRetry = new LoadRetry({
+      clock: options.clock,
+      changeOf: options.changeOf ?? (() => null),
+      onDue: () => this.#handleSettled(),
+    })
     this.#preparation = new Preparation({
       ...options,
+      retry: this.#loadRetry,
       backlog: this.#backlog,
       onDone: () => this.#handlePrepared(),
       onFailed: () => this.#checkEmpty(),
@@ -131,6 +143,7 @@ export class WorkerSet implements WorkerOwner {
       this.#preparation.begin()
       return
     }
+    if (this.#loadRetry.isWaiting) return
     while (this.workers.length < this.#minWarm && this.problem === null) this.#start()
   }
 
@@ -146,10 +159,11 @@ export class WorkerSet implements WorkerOwner {
     this.#checkEmpty()
   }
 
-  /** Takes out the calls that wait for what is not prepared: a newer version of the function serves them. */
-  takeUnprepared(): RuntimeCall[] {
-    if (this.#preparation.isDone) return []
+  /** Takes out the calls that wait for what is not prepared or was half saved: a newer version of the function serves them. */
+  takeHeld(): RuntimeCall[] {
+    if (this.#preparation.isDone && !this.#loadRetry.isWaiting) return []
     this.#preparation.stop()
+    this.#loadRetry.stop()
     const calls = this.#backlog.takeAll()
     this.#checkEmpty()
     return calls
@@ -198,7 +212,13 @@ export class WorkerSet implements WorkerOwner {
     }
   }
 
-  handleLoadFailure(error: GatewayError): void {
+  handleLoadFailure(worker: Worker, error: GatewayError, unbegun: RuntimeCall[]): void {
+    this.#putBack(unbegun)
+    if (this.#retired && this.#handOver()) return
+    if (this.#loadRetry.wait(worker.startedAt)) {
+      this.#drain(this.clock.monotonic())
+      return
+    }
     this.#crashLoop.note(error)
     this.#backlog.fail(error)
     this.#options.onFailure(this.fn, error)
@@ -207,14 +227,7 @@ export class WorkerSet implements WorkerOwner {
 
   handleWorkerEnd(unexpected: boolean, error: GatewayError, unbegun: RuntimeCall[]): void {
     const now = this.clock.monotonic()
-    if (unbegun.length > 0) {
-      for (const call of unbegun) {
-        call.phase = 'waiting'
-        call.host = null
-        call.deadline = 0
-      }
-      this.#backlog.unshift(unbegun)
-    }
+    this.#putBack(unbegun)
     if (unexpected) {
       this.#crashLoop.note(error)
       this.#options.onFailure(this.fn, error)
@@ -235,6 +248,32 @@ export class WorkerSet implements WorkerOwner {
   forget(worker: Worker): void {
     const at = this.workers.indexOf(worker)
     if (at >= 0) this.workers.splice(at, 1)
+  }
+
+  /** Calls that a worker had and certainly did not begin wait for another one, before all others. */
+  #putBack(unbegun: RuntimeCall[]): void {
+    if (unbegun.length === 0) return
+    for (const call of unbegun) {
+      call.phase = 'waiting'
+      call.host = null
+      call.deadline = 0
+    }
+    this.#backlog.unshift(unbegun)
+  }
+
+  /** Gives what waits to the newer version of the function. @returns false when there is none */
+  #handOver(): boolean {
+    const successor = this.#options.successor?.() ?? null
+    if (successor === null) return false
+    for (const call of this.#backlog.takeAll()) successor.dispatch(call)
+    this.#checkEmpty()
+    return true
+  }
+
+  /** Files that could not be loaded while they were saved are whole by now. */
+  #handleSettled(): void {
+    if (this.#preparation.isDone) this.#handlePrepared()
+    else this.#preparation.begin()
   }
 
   #handlePrepared(): void {
@@ -276,6 +315,7 @@ export class WorkerSet implements WorkerOwner {
   }
 
   #grow(now: number, isLooking = false): void {
+    if (this.#loadRetry.isWaiting) return
     if (this.workers.length === 0) {
       const error = this.#crashLoop.errorAt(now)
       if (error !== null) this.#backlog.fail(error)
@@ -379,6 +419,7 @@ export class WorkerSet implements WorkerOwner {
     if (this.#idleTimer !== null) this.clock.clearTimeout(this.#idleTimer)
     if (this.#warmTimer !== null) this.clock.clearTimeout(this.#warmTimer)
     this.#growTimer = this.#idleTimer = this.#warmTimer = null
+    this.#loadRetry.stop()
   }
 
   #checkEmpty(): void {

@@ -51,8 +51,8 @@ export interface WorkerOwner {
   handleRoom(worker: Worker, now: number): void
   /** A client left a call, and its place may be needed. */
   handleAbandoned(): void
-  /** The function cannot be loaded. */
-  handleLoadFailure(error: GatewayError): void
+  /** The function cannot be loaded. @param unbegun - calls that came with the start: none of their code ran */
+  handleLoadFailure(worker: Worker, error: GatewayError, unbegun: RuntimeCall[]): void
   /** @param unbegun - calls that certainly were not begun, and may go to another worker */
   handleWorkerEnd(unexpected: boolean, error: GatewayError, unbegun: RuntimeCall[]): void
   /** No worker could be started at all (daemon down). */
@@ -73,6 +73,8 @@ export abstract class Worker implements CallHost {
   /** Open calls, oldest first. A one-at-a-time worker runs the first of them; the others have not begun. */
   readonly inflight = new OpenCalls()
   idleSince: number
+  /** Monotonic ms. */
+  readonly startedAt: number
   /** Monotonic ms when a client left a call last. */
   #leftAt = 0
   #lastSign: number
@@ -83,7 +85,7 @@ export abstract class Worker implements CallHost {
 
   constructor(set: WorkerOwner) {
     this.set = set
-    this.idleSince = this.#lastSign = set.clock.monotonic()
+    this.startedAt = this.idleSince = this.#lastSign = set.clock.monotonic()
     this.#timer = new DeadlineTimer(set.clock, () => this.#checkDeadlines())
   }
 
@@ -290,9 +292,10 @@ export abstract class Worker implements CallHost {
   /** The function cannot be loaded: the worker is useless, and so is starting another one right away. */
   handleLoadError(error: GatewayError): void {
     if (this.state === 'dead') return
+    const wasStarting = this.state === 'starting'
     const calls = this.#end()
-    for (const call of calls) call.cut(error)
-    this.set.handleLoadFailure(error)
+    if (!wasStarting) for (const call of calls) call.cut(error)
+    this.set.handleLoadFailure(this, error, wasStarting ? calls.filter(call => call.phase !== 'done') : [])
     this.endNow()
   }
 

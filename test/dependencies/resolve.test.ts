@@ -34,6 +34,7 @@ function makeBed(t: Test, options: { concurrency?: number; env?: Record<string, 
   const told: string[] = []
   const gates = new Map<string, (error?: Error) => void>()
   const seen: BuildTools[] = []
+  const disk = { change: null as string | null }
   let program: string | null = SHELL
   let built: ReadonlySet<string> = new Set()
   const builder: Builder = {
@@ -63,6 +64,7 @@ function makeBed(t: Test, options: { concurrency?: number; env?: Record<string, 
     hostEnv: options.env ?? {},
     builders: [builder],
     waitMs: null,
+    changeOf: () => disk.change,
     findProgram: () => (program === null ? { path: null, problem: 'go not found' } : { path: program, problem: null }),
     onBegin: fn => told.push(`began ${fn.name}`),
     onEnd: fn => told.push(`ended ${fn.name}`),
@@ -82,6 +84,7 @@ function makeBed(t: Test, options: { concurrency?: number; env?: Record<string, 
     events,
     told,
     seen,
+    disk,
     setProgram: (path: string | null) => (program = path),
     setBuilt: (...keys: string[]) => (built = new Set(keys)),
     finish: (name: string, error?: Error) => gates.get(name)!(error),
@@ -142,6 +145,23 @@ t.test('[dependencies/resolve.5] a program that is there is not built again', as
   bed.setBuilt('go/a@default')
   t.equal(await bed.builds.prepare(fn('a')), '/bin/a-go1.26')
   t.same(bed.events, [])
+})
+
+t.test('[dependencies/resolve.8, runtime/worker-set.19] sources that were half saved are built again', async t => {
+  const { builds, started, finish, isStarted, disk } = makeBed(t)
+  const fn = makeFn({ runtime: 'go', name: 'a' })
+  const builtCount = () => started.filter(name => name === 'a').length
+  const first = builds.prepare(fn)
+  await isStarted('a')
+  finish('a', sourceError('syntax error', { file: 'a.go' }))
+  await t.rejects(first, { code: 'LOAD_FAILED' })
+  await t.rejects(builds.prepare(fn), { code: 'LOAD_FAILED' })
+  t.equal(builtCount(), 1)
+  disk.change = 'whole'
+  const second = builds.prepare(fn)
+  await until(() => builtCount() === 2)
+  finish('a')
+  t.match(await second, '/bin/a-')
 })
 
 t.test(

@@ -1,6 +1,7 @@
 import t from 'tap'
 import { GatewayError } from '../../lib/core/errors.ts'
 import { Backlog } from '../../lib/runtime/backlog.ts'
+import { LoadRetry } from '../../lib/runtime/load-retry.ts'
 import { Preparation } from '../../lib/runtime/preparation.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { SeenCall } from '../helpers/fake-worker.ts'
@@ -12,10 +13,13 @@ function makeBed(waitMs = 100) {
   const backlog = new Backlog()
   const told: string[] = []
   const works: { resolve: (program: string | null) => void; reject: (error: Error) => void }[] = []
-  const preparation = new Preparation({
+  const disk = { change: null as string | null }
+  const retry = new LoadRetry({ clock, changeOf: () => disk.change, onDue: () => preparation.begin() })
+  const preparation: Preparation = new Preparation({
     fn,
     clock,
     backlog,
+    retry,
     preparer: {
       prepare: () => new Promise((resolve, reject) => works.push({ resolve, reject })),
       toStep: () => 'building',
@@ -30,7 +34,7 @@ function makeBed(waitMs = 100) {
     preparation.hold(call, clock.monotonic())
     return call
   }
-  return { fn, clock, backlog, told, works, preparation, hold }
+  return { fn, clock, backlog, told, works, preparation, hold, disk, retry }
 }
 
 const settled = () => new Promise(setImmediate)
@@ -95,9 +99,28 @@ t.test('[dependencies/resolve.7] stopped, it reports nothing and asks for nothin
 })
 
 t.test('[runtime/worker-set.2] a function that needs nothing is ready', async t => {
-  const { fn, clock, backlog } = makeBed()
+  const { fn, clock, backlog, retry } = makeBed()
   const onDone = () => t.fail('nothing to do')
-  const preparation = new Preparation({ fn, clock, backlog, preparer: null, onDone, onFailed: onDone })
+  const preparation = new Preparation({ fn, clock, backlog, retry, preparer: null, onDone, onFailed: onDone })
   preparation.begin()
   t.same([preparation.isDone, preparation.program, clock.pending], [true, null, 0])
 })
+
+t.test(
+  '[runtime/worker-set.19] what failed while the sources were saved is tried again, and calls wait for it',
+  async t => {
+    const { preparation, works, told, hold, clock, disk } = makeBed(1000)
+    const call = hold()
+    disk.change = 'half'
+    works[0]!.reject(new Error('syntax'))
+    await settled()
+    t.same([call.seen, told, works.length], [[], [], 1])
+    hold()
+    t.equal(works.length, 1, 'not before its time')
+    clock.advance(100)
+    t.equal(works.length, 2)
+    works[1]!.reject(new Error('syntax'))
+    await settled()
+    t.match([call.seen, told, preparation.isDone], [[/^error 500/], ['failed'], false], 'it is meant so')
+  },
+)

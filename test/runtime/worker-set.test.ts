@@ -27,6 +27,9 @@ interface BedOptions {
   idleTtlMs?: number
   /** Indexes of the sockets that are up. */
   sockets?: { count: number; up: number[] }
+  /** What has changed on disk; null while nothing has. */
+  disk?: { change: string | null }
+  successor?: () => WorkerSet | null
 }
 
 function bed(options: BedOptions = {}): Bed {
@@ -43,6 +46,8 @@ function bed(options: BedOptions = {}): Bed {
     idleTtlMs: options.idleTtlMs ?? 60_000,
     sockets: options.sockets ? { count: options.sockets.count, up: () => options.sockets!.up, begin: () => 0 } : null,
     preparer: null,
+    changeOf: () => options.disk?.change ?? null,
+    ...(options.successor && { successor: options.successor }),
     spawn: owner => {
       const worker = new FakeWorker(owner)
       const { up } = options.sockets ?? { up: [1] }
@@ -684,3 +689,86 @@ t.test(
     t.equal(all.length, last, 'not for a function that is gone')
   },
 )
+
+const cut = new GatewayError('LOAD_FAILED', 'unexpected end of file')
+
+t.test('[runtime/worker-set.19] calls of a function whose file is half saved wait for the whole one', async t => {
+  const disk = { change: null as string | null }
+  const { all, call, clock, failures, set } = bed({ disk, minWarm: 1 })
+  const first = call()
+  const second = call()
+  disk.change = 'empty'
+  all[0]!.handleLoadError(cut)
+  const third = call()
+  set.warm(1)
+  t.same([all.length, first.phase, set.problem, failures], [1, 'waiting', null, []], 'nothing starts or fails yet')
+  clock.advance(100)
+  t.equal(all.length, 2)
+  all[1]!.handleReady(0)
+  t.same(all[1]!.sent, [first, second, third], 'in their order')
+  t.same([first.seen, second.seen], [[], []])
+})
+
+t.test('[runtime/worker-set.19] a file that stays as it is was meant so: one wait, then the failure', async t => {
+  const disk = { change: 'broken' }
+  const { all, call, clock, failures } = bed({ disk })
+  const first = call()
+  all[0]!.handleLoadError(cut)
+  clock.advance(100)
+  all[1]!.handleLoadError(cut)
+  t.same([first.seen, failures], [['error 500 unexpected end of file'], ['unexpected end of file']])
+  const next = call()
+  all[2]!.handleLoadError(cut)
+  t.same(next.seen, ['error 500 unexpected end of file'], 'no call waits for it again')
+  t.equal(clock.pending, 0)
+})
+
+t.test('[runtime/worker-set.19] a worker that serves takes the calls of one that cannot load any more', async t => {
+  const disk = { change: null as string | null }
+  const { all, call, clock } = bed({ disk, maxWorkers: 2 })
+  const calls = [call(), call()]
+  all[0]!.handleReady(1)
+  clock.advance(4)
+  const [, moved] = calls
+  t.same(all[1]!.sent, [moved])
+  disk.change = 'empty'
+  all[1]!.handleLoadError(cut)
+  t.same(moved!.seen, [])
+  all[0]!.reply(0)
+  t.same(all[0]!.sent, calls)
+  const late = call()
+  all[0]!.reply(1)
+  t.same([all[0]!.sent.at(-1), all.length], [late, 2])
+})
+
+t.test(
+  '[runtime/worker-set.19, runtime/worker-set.14] a newer version takes what waits, held or failed later',
+  async t => {
+    const disk = { change: 'empty' as string | null }
+    const newer = bed()
+    const held = bed({ disk })
+    const call = held.call()
+    held.all[0]!.handleLoadError(cut)
+    t.same(held.set.takeHeld(), [call])
+    t.same(held.set.takeHeld(), [])
+    t.equal(held.clock.pending, 0)
+    const older = bed({ successor: () => newer.set })
+    const late = older.call()
+    older.set.retire()
+    older.all[0]!.handleLoadError(cut)
+    t.same([late.seen, newer.all[0]!.sent, older.empty()], [[], [late], true])
+    const deleted = bed({ successor: () => null })
+    const last = deleted.call()
+    deleted.set.retire()
+    deleted.all[0]!.handleLoadError(cut)
+    t.same([last.seen, deleted.empty()], [['error 500 unexpected end of file'], true])
+  },
+)
+
+t.test('[runtime/worker-set.19] what a worker that had started says last is the failure of its calls', async t => {
+  const { all, call } = bed({ disk: { change: 'empty' } })
+  const running = call()
+  all[0]!.handleReady(1)
+  all[0]!.handleLoadError(cut)
+  t.same(running.seen, ['error 500 unexpected end of file'], 'it may have begun')
+})

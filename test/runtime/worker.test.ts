@@ -25,7 +25,10 @@ function makeBed(maxInflight = 1, timeoutMs = 1000) {
     handleSuccess: () => {},
     handleRoom: () => {},
     handleAbandoned: () => told.push('abandoned'),
-    handleLoadFailure: error => told.push(`load ${error.message}`),
+    handleLoadFailure: (_worker, error, calls) => {
+      told.push(`load ${error.message}`)
+      unbegun.push(...calls)
+    },
     handleWorkerEnd: (unexpected, error, calls) => {
       told.push(`end ${unexpected} ${error.message}`)
       unbegun.push(...calls)
@@ -204,7 +207,8 @@ t.test('[runtime/worker-set.8, runtime/worker-set.10] what becomes of its calls 
   const useless = makeBed()
   const waiting = useless.accept()
   useless.worker.handleLoadError(new GatewayError('LOAD_FAILED', 'no such module'))
-  t.same([waiting.seen, useless.told], [['error 500 no such module'], ['forget', 'load no such module']])
+  t.same([useless.unbegun, useless.told], [[waiting], ['forget', 'load no such module']])
+  t.same(waiting.seen, [], "what becomes of it is the set's to say")
   const exiting = makeBed()
   exiting.ready()
   const [own, behind] = [exiting.accept(), exiting.accept()]
