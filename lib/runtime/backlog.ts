@@ -28,9 +28,15 @@ export class Backlog {
     this.#calls.push(call)
   }
 
-  /** Puts calls before all others, in their order. */
-  unshift(calls: readonly RuntimeCall[]): void {
-    this.#calls = [...calls, ...this.#calls.slice(this.#at)]
+  /** Calls that a worker had and certainly did not begin wait for another one, before all others and in their order. */
+  putBack(unbegun: readonly RuntimeCall[]): void {
+    if (unbegun.length === 0) return
+    for (const call of unbegun) {
+      call.phase = 'waiting'
+      call.host = null
+      call.deadline = 0
+    }
+    this.#calls = [...unbegun, ...this.#calls.slice(this.#at)]
     this.#at = 0
   }
 

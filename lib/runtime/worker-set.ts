@@ -15,6 +15,7 @@ import type { RuntimeCall } from './call.ts'
 import { FAST_CALL_MS } from './call-pace.ts'
 import { CrashLoop } from './crash-loop.ts'
 import { Growth } from './growth.ts'
+import { IdleWorkers } from './idle-workers.ts'
 import { LoadRetry } from './load-retry.ts'
 import { Preparation } from './preparation.ts'
 import type { Preparer, Sockets } from './runtime.ts'
@@ -68,7 +69,7 @@ export class WorkerSet implements WorkerOwner {
   readonly #growth = new Growth()
   readonly #loadRetry: LoadRetry
   #growTimer: NodeJS.Timeout | null = null
-  #idleTimer: NodeJS.Timeout | null = null
+  readonly #idle: IdleWorkers
   #warmTimer: NodeJS.Timeout | null = null
   #minWarm: number
   readonly #crashLoop: CrashLoop
@@ -84,6 +85,7 @@ export class WorkerSet implements WorkerOwner {
     this.#crashLoop = new CrashLoop(options.clock)
     this.#turns = options.sockets === null ? null : new SocketTurns(options.sockets)
     this.#retired = options.isRetired ?? false
+    this.#idle = new IdleWorkers({ ...options, workers: this.workers, minWarm: () => this.#minWarm })
     this.#loadRetry = new LoadRetry({
       clock: options.clock,
       changeOf: options.changeOf ?? (() => null),
@@ -207,13 +209,11 @@ export class WorkerSet implements WorkerOwner {
     if (worker.inflight.size > 0 || worker.state !== 'ready') return
     if (this.#retired) {
       if (this.#backlog.isEmpty) worker.stop()
-    } else if (this.#idleTimer === null && this.workers.length > this.#minWarm) {
-      this.#armIdle(this.#options.idleTtlMs)
-    }
+    } else this.#idle.watch()
   }
 
   handleLoadFailure(worker: Worker, error: GatewayError, unbegun: RuntimeCall[]): void {
-    this.#putBack(unbegun)
+    this.#backlog.putBack(unbegun)
     if (this.#retired && this.#handOver()) return
     if (this.#loadRetry.wait(worker.startedAt)) {
       this.#drain(this.clock.monotonic())
@@ -227,7 +227,7 @@ export class WorkerSet implements WorkerOwner {
 
   handleWorkerEnd(unexpected: boolean, error: GatewayError, unbegun: RuntimeCall[]): void {
     const now = this.clock.monotonic()
-    this.#putBack(unbegun)
+    this.#backlog.putBack(unbegun)
     if (unexpected) {
       this.#crashLoop.note(error)
       this.#options.onFailure(this.fn, error)
@@ -248,17 +248,6 @@ export class WorkerSet implements WorkerOwner {
   forget(worker: Worker): void {
     const at = this.workers.indexOf(worker)
     if (at >= 0) this.workers.splice(at, 1)
-  }
-
-  /** Calls that a worker had and certainly did not begin wait for another one, before all others. */
-  #putBack(unbegun: RuntimeCall[]): void {
-    if (unbegun.length === 0) return
-    for (const call of unbegun) {
-      call.phase = 'waiting'
-      call.host = null
-      call.deadline = 0
-    }
-    this.#backlog.unshift(unbegun)
   }
 
   /** Gives what waits to the newer version of the function. @returns false when there is none */
@@ -345,16 +334,13 @@ export class WorkerSet implements WorkerOwner {
     let starting = 0
     for (const worker of this.workers) if (worker.state === 'starting') starting++
     if (starting === 0 && this.#crashLoop.errorAt(now) === null) {
+      const waitsSince = this.#backlog.first?.startedAt ?? null
+      const look = { now, answers: this.answers, workerCount: this.workers.length, waitsSince }
       const room = this.#options.maxWorkers - this.workers.length || this.#reclaim(now)
-      for (let i = Math.min(waiting, room, this.#countToAdd(now)); i > 0; i--) this.#start()
+      for (let i = Math.min(waiting, room, this.#growth.toAdd(look)); i > 0; i--) this.#start()
     }
     this.#drain(now)
     if (!this.#backlog.isEmpty) this.#grow(now, true)
-  }
-
-  #countToAdd(now: number): number {
-    const waitsSince = this.#backlog.first?.startedAt ?? null
-    return this.#growth.toAdd({ now, answers: this.answers, workerCount: this.workers.length, waitsSince })
   }
 
   /** Ends a worker that is busy for a client that left. @returns how many may be started in its place */
@@ -394,31 +380,11 @@ export class WorkerSet implements WorkerOwner {
     }, delayMs)
   }
 
-  #armIdle(delayMs: number): void {
-    this.#idleTimer = this.clock.setTimeout(() => this.#stopIdle(), Math.max(1, delayMs))
-    this.#idleTimer.unref?.()
-  }
-
-  #stopIdle(): void {
-    this.#idleTimer = null
-    const now = this.clock.monotonic()
-    let next = Number.POSITIVE_INFINITY
-    // From the back: the first workers are the ones that calls are given to.
-    for (let i = this.workers.length - 1; i >= 0 && this.workers.length > this.#minWarm; i--) {
-      const worker = this.workers[i]!
-      if (worker.state !== 'ready' || worker.inflight.size > 0) continue
-      const left = worker.idleSince + this.#options.idleTtlMs - now
-      if (left <= 0) worker.stop()
-      else next = Math.min(next, left)
-    }
-    if (next !== Number.POSITIVE_INFINITY && this.workers.length > this.#minWarm) this.#armIdle(next)
-  }
-
   #clearTimers(): void {
     if (this.#growTimer !== null) this.clock.clearTimeout(this.#growTimer)
-    if (this.#idleTimer !== null) this.clock.clearTimeout(this.#idleTimer)
     if (this.#warmTimer !== null) this.clock.clearTimeout(this.#warmTimer)
-    this.#growTimer = this.#idleTimer = this.#warmTimer = null
+    this.#growTimer = this.#warmTimer = null
+    this.#idle.close()
     this.#loadRetry.stop()
   }
 

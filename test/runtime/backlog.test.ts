@@ -16,7 +16,7 @@ t.test('[runtime/worker-set.1] calls come out in their order, those that nobody 
     const added = calls.slice(next, next + 1 + (round % 7))
     next += added.length
     if (round % 11 === 0) {
-      backlog.unshift(added)
+      backlog.putBack(added)
       expected.unshift(...added)
     } else {
       for (const call of added) backlog.push(call)
