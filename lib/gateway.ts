@@ -9,7 +9,7 @@ import { randomBytes } from 'node:crypto'
 import type { Catalog, CatalogLoader } from './catalog-loader.ts'
 import type { ResolvedSettings, SettingSource, Settings } from './config/settings.ts'
 import { toAccessWarnings } from './control/access.ts'
-import { createControlParts } from './control-parts.ts'
+import { type ControlParts, createControlParts } from './control-parts.ts'
 import { toEndpointPaths } from './control/endpoint-table.ts'
 import { OpenStreams } from './control/open-streams.ts'
 import { type GatewayState, toCatalogRecord, toHealthRecord } from './control/records.ts'
@@ -81,7 +81,7 @@ class FunctionGateway implements Gateway {
   readonly #packs: SharedPacks
   /** Null where nobody edits the files. */
   readonly #loaded: LoadedFiles | null
-  readonly #streams = new OpenStreams()
+  readonly #controlParts: ControlParts
   readonly #lifecycle = { draining: false }
   readonly #configLoadedAt: number
   #catalog!: Catalog
@@ -131,11 +131,11 @@ class FunctionGateway implements Gateway {
       functions: () => this.#catalog.functions,
       ping: fn => this.#calls.ping(fn),
     })
-    const controlParts = createControlParts({
+    this.#controlParts = createControlParts({
       settings,
       clock,
       journal: this.#journal,
-      streams: this.#streams,
+      streams: new OpenStreams(),
       state: details => this.#state(details),
       keepWarm: () => this.#keepWarm.rows(),
       reload: () => this.reload(),
@@ -151,7 +151,7 @@ class FunctionGateway implements Gateway {
       requestIds: this.#ids,
       lifecycle: this.#lifecycle,
       catalog: () => this.#catalog,
-      controlParts,
+      controlParts: this.#controlParts,
     })
     this.#public = handlers.public
     this.#listeners = new Listeners({
@@ -168,7 +168,7 @@ class FunctionGateway implements Gateway {
       settings,
       sources,
       loaded: this.#loaded,
-      controlPaths: toEndpointPaths(controlParts.endpoints),
+      controlPaths: toEndpointPaths(this.#controlParts.endpoints),
     })
     this.#reloader = new Reloader({
       clock,
@@ -295,7 +295,7 @@ class FunctionGateway implements Gateway {
     this.#lifecycle.draining = true
     const reloading = this.#reloader.close()
     this.#keepWarm.stop()
-    this.#streams.close()
+    this.#controlParts.close()
     await this.#listeners.close(timeoutMs)
     await reloading
     await this.#builds.close()

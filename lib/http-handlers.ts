@@ -28,7 +28,7 @@ interface HttpHandlersOptions {
   lifecycle: { draining: boolean }
   /** The catalog in force now. */
   catalog: () => PublicCatalog
-  controlParts: ControlParts
+  controlParts: Omit<ControlParts, 'close'>
 }
 
 interface HttpHandlers {

@@ -25,7 +25,7 @@ export function serveEndpoints(t: Test, endpoints: readonly Endpoint[], options:
 }
 
 /** As `serveEndpoints`, with parts of the test's own. */
-export function serveParts(settings: Settings, controlParts: ControlParts): Ask {
+export function serveParts(settings: Settings, controlParts: Omit<ControlParts, 'close'>): Ask {
   const clock = systemClock
   const admission = new Admission(clock)
   const { public: handler } = createHttpHandlers({
