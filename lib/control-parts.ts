@@ -7,6 +7,7 @@ import type { Endpoint } from './control/endpoint.ts'
 import { createEventsEndpoints } from './control/events-endpoints.ts'
 import { createInvokeEndpoints, type InvokeEndpointsDeps } from './control/invoke-endpoints.ts'
 import { createLogEndpoints, type LogEndpointsDeps } from './control/log-endpoints.ts'
+import { createMetricsEndpoints, type MetricsEndpointsDeps } from './control/metrics-endpoints.ts'
 import { createSessionEndpoints } from './control/session-endpoints.ts'
 import { Sessions } from './control/sessions.ts'
 import { createStateEndpoints, type StateEndpointsDeps } from './control/state-endpoints.ts'
@@ -15,7 +16,7 @@ import { EventFeed } from './observe/event-feed.ts'
 import type { Journal } from './observe/journal.ts'
 
 /** What the endpoints need of the gateway. */
-interface ControlDeps extends StateEndpointsDeps, InvokeEndpointsDeps, LogEndpointsDeps {
+interface ControlDeps extends StateEndpointsDeps, InvokeEndpointsDeps, LogEndpointsDeps, MetricsEndpointsDeps {
   settings: Settings
   journal: Journal
 }
@@ -39,6 +40,7 @@ export function createControlParts(deps: ControlDeps): ControlParts {
     ...createInvokeEndpoints(deps),
     ...createEventsEndpoints({ feed }),
     ...createLogEndpoints(deps),
+    ...createMetricsEndpoints(deps),
     ...createSessionEndpoints({ clock, settings, sessions, access }),
     ...createUiStateEndpoints({ access }),
   ]

@@ -10,6 +10,7 @@ import type { RequestIds } from './invocation/request-ids.ts'
 import type { Journal } from './observe/journal.ts'
 import { findCallRoute } from './router/call-route.ts'
 import type { RouteTable } from './router/route-table.ts'
+import type { Metrics } from './observe/metrics.ts'
 import type { PingOutcome } from './scheduler/keep-warm.ts'
 import { ping } from './scheduler/ping.ts'
 
@@ -17,6 +18,7 @@ interface FunctionCallsOptions {
   invoker: Invoker
   requestIds: RequestIds
   journal: Pick<Journal, 'callFailed'>
+  metrics: Pick<Metrics, 'functions'>
   /** The catalog in force now. */
   catalog: () => Pick<Catalog, 'discovery' | 'routes'>
 }
@@ -42,8 +44,9 @@ export class FunctionCalls {
 
   /** Runs a call through the same admission as public HTTP. Never rejects; nobody but the log would hear of its failure. */
   async run(request: InternalRequest): Promise<InternalResult> {
-    const { invoker, journal } = this.#options
+    const { invoker, journal, metrics } = this.#options
     const result = await invokeInternal(invoker, request)
+    metrics.functions.count(request.fn, result.status, result.latencyMs, result.queuedMs)
     if (result.error !== null) journal.callFailed({ ...request, trace: result.trace }, result.error)
     return result
   }

@@ -38,7 +38,9 @@ import { Invoker } from './invocation/invoke.ts'
 import { RequestIds } from './invocation/request-ids.ts'
 import type { EventName, Listener } from './observe/events.ts'
 import { Journal } from './observe/journal.ts'
+import type { Metrics } from './observe/metrics.ts'
 import { type GatewayListening, Listeners } from './listeners.ts'
+import { createMetrics } from './metrics-parts.ts'
 import { createCatalogLoader, watchProject } from './reload-parts.ts'
 import { type Changed, Reloader } from './reloader.ts'
 import { createRuntimeParts } from './runtime-parts.ts'
@@ -70,6 +72,7 @@ class FunctionGateway implements Gateway {
   readonly #builds: Builds
   readonly #runtimes: Runtimes
   readonly #edge: EdgeProxy
+  readonly #metrics: Metrics
   readonly #invoker: Invoker
   readonly #ids = new RequestIds(randomBytes(6).toString('hex'))
   readonly #calls: FunctionCalls
@@ -112,17 +115,26 @@ class FunctionGateway implements Gateway {
     this.#builds = parts.builds
     this.#runtimes = parts.runtimes
     this.#edge = new EdgeProxy({ clock, listening: () => this.#listeners.all })
+    this.#metrics = createMetrics({
+      admission: this.#admission,
+      runtimes: this.#runtimes,
+      edge: this.#edge,
+      journal: this.#journal,
+      functions: () => this.#catalog.functions,
+    })
     this.#invoker = new Invoker({
       clock,
       dispatcher: this.#runtimes.dispatcher,
       admission: this.#admission,
       edge: this.#edge.handle,
       onLog: (call, stream, text) => this.#journal.output(call.fn, stream, text, call),
+      onCold: fn => this.#metrics.functions.coldStart(fn),
     })
     this.#calls = new FunctionCalls({
       invoker: this.#invoker,
       requestIds: this.#ids,
       journal: this.#journal,
+      metrics: this.#metrics,
       catalog: () => this.#catalog,
     })
     this.#keepWarm = new KeepWarm({
@@ -135,6 +147,7 @@ class FunctionGateway implements Gateway {
       settings,
       clock,
       journal: this.#journal,
+      metrics: this.#metrics,
       streams: new OpenStreams(),
       state: details => this.#state(details),
       keepWarm: () => this.#keepWarm.rows(),
@@ -146,6 +159,7 @@ class FunctionGateway implements Gateway {
       settings,
       clock,
       journal: this.#journal,
+      metrics: this.#metrics,
       invoker: this.#invoker,
       runtimes: this.#runtimes,
       requestIds: this.#ids,
@@ -174,7 +188,10 @@ class FunctionGateway implements Gateway {
       clock,
       load: (changed, cause) => this.#load(changed, cause),
       watch: onChange => this.#watch(onChange),
-      onFailure: error => this.#journal.log('error', `reload failed: ${String(error)}`),
+      onFailure: error => {
+        this.#metrics.reload('failed')
+        this.#journal.log('error', `reload failed: ${String(error)}`)
+      },
     })
   }
 
@@ -198,6 +215,7 @@ class FunctionGateway implements Gateway {
     const catalog = await this.#loader.load(changed)
     this.#catalog = catalog
     this.#admission.adopt(catalog.functions)
+    this.#metrics.functions.adopt(catalog.functions)
     this.#loaded?.adopt(catalog.functions)
     this.#builds.retain(catalog.functions)
     this.#runtimeWarnings = this.#runtimes.retain(catalog.functions)

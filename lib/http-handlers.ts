@@ -14,6 +14,7 @@ import { TrustedProxies } from './invocation/client-address.ts'
 import type { Invoker } from './invocation/invoke.ts'
 import type { RequestIds } from './invocation/request-ids.ts'
 import type { Journal } from './observe/journal.ts'
+import type { Metrics } from './observe/metrics.ts'
 import { buildRouteTable } from './router/route-builder.ts'
 import type { Runtimes } from './runtime/runtimes.ts'
 
@@ -21,6 +22,7 @@ interface HttpHandlersOptions {
   settings: Settings
   clock: Clock
   journal: Journal
+  metrics: Metrics
   invoker: Invoker
   runtimes: Runtimes
   requestIds: RequestIds
@@ -43,7 +45,7 @@ export function createHttpHandlers(options: HttpHandlersOptions): HttpHandlers {
     clock,
     production: settings.production,
     lifecycle,
-    onFinished: createRequestListener(journal, clock),
+    onFinished: createRequestListener(journal, clock, options.metrics),
   })
   const proxies = new TrustedProxies(settings.trustedProxyCidrs)
   const control = new ControlPlane({

@@ -1,3 +1,4 @@
+import { Metrics } from '../lib/observe/metrics.ts'
 import t from 'tap'
 import type { Catalog } from '../lib/catalog-loader.ts'
 import { GatewayError } from '../lib/core/errors.ts'
@@ -19,6 +20,7 @@ function setUp() {
   const { invoker, runtime, catalog } = makePublic({ '/users/:id': functions[3]!, '/one': functions[0]! })
   const failures: string[] = []
   const calls = new FunctionCalls({
+    metrics: new Metrics(),
     invoker,
     requestIds: new RequestIds('own'),
     journal: { callFailed: ({ id }, error) => failures.push(`${id} ${error.code}`) },

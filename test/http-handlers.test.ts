@@ -8,6 +8,7 @@ import { inject } from '../lib/http/inject.ts'
 import { Admission } from '../lib/invocation/admission.ts'
 import { Invoker } from '../lib/invocation/invoke.ts'
 import { RequestIds } from '../lib/invocation/request-ids.ts'
+import { Metrics } from '../lib/observe/metrics.ts'
 import { Journal } from '../lib/observe/journal.ts'
 import { buildRouteTable } from '../lib/router/route-builder.ts'
 import type { Runtimes } from '../lib/runtime/runtimes.ts'
@@ -30,11 +31,13 @@ function setup(t: Test, options: Record<string, unknown> = {}) {
     functions: [fn],
     forceUrl: false,
   })
+  const metrics = new Metrics()
   let reloads = 0
   const handlers = createHttpHandlers({
     settings,
     clock,
     journal,
+    metrics,
     invoker,
     runtimes: { byName: new Map() } as unknown as Runtimes,
     requestIds: new RequestIds('t'),
@@ -45,6 +48,7 @@ function setup(t: Test, options: Record<string, unknown> = {}) {
       clock,
       journal,
       streams: new OpenStreams(),
+      metrics,
       state: (details: boolean) => ({ details }) as never,
       keepWarm: () => [],
       reload: async () => {

@@ -7,7 +7,7 @@ export type PasswordHash =
 
 const HEX = '((?:[0-9a-f]{2}){16,64})'
 const SCRYPT = new RegExp(`^scrypt:(\\d{4,6}):(\\d{1,2}):(\\d):${HEX}:${HEX}$`, 'i')
-const PBKDF2 = new RegExp(`^pbkdf2-sha256:(\\d{6,7}):((?:[0-9a-f]{2}){8,64}):((?:[0-9a-f]{2}){32})$`, 'i')
+const PBKDF2 = /^pbkdf2-sha256:(\d{6,7}):((?:[0-9a-f]{2}){8,64}):((?:[0-9a-f]{2}){32})$/i
 
 /** Checking one password may take this much memory, bytes. */
 export const MAX_SCRYPT_BYTES = 128 * 1024 * 1024

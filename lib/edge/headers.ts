@@ -5,7 +5,7 @@ import { toScalarText } from '../config/texts.ts'
 import { GatewayError } from '../core/errors.ts'
 import { findUnsendable, isHeaderName, withoutHeaders } from '../core/http-text.ts'
 import { MAX_REPLY_HEADER_BYTES } from '../core/limits.ts'
-import { HOP_BY_HOP, INTERNAL_PREFIX, setsSession } from '../invocation/forwarded-headers.ts'
+import { headerOf, HOP_BY_HOP, INTERNAL_PREFIX, setsSession } from '../invocation/forwarded-headers.ts'
 
 /** What the gateway says itself, or what only one connection's two ends may say. */
 const NOT_SENT: ReadonlySet<string> = new Set([...HOP_BY_HOP, 'host', 'content-length', 'expect'])
@@ -38,6 +38,20 @@ export function toRequestHeaders(headers: unknown): string[] {
     }
   }
   return withoutHeaders(list, name => NOT_SENT.has(name) || name.startsWith(INTERNAL_PREFIX))
+}
+
+/**
+ * What tells the upstream whose trace the request is part of; nothing when the handler says so itself.
+ * @param headers - of the directive, names and values in turn
+ */
+export function toTraceHeaders(
+  headers: readonly string[],
+  { trace, traceState }: { trace: string; traceState: string | null },
+): string[] {
+  if (headerOf(headers, 'traceparent') !== null) return []
+  const added = ['traceparent', trace]
+  if (traceState !== null && headerOf(headers, 'tracestate') === null) added.push('tracestate', traceState)
+  return added
 }
 
 /**

@@ -12,7 +12,7 @@ import { GatewayError } from '../core/errors.ts'
 import { OwnAddresses, type ListeningSocket } from './addresses.ts'
 import { EdgeAgents } from './agents.ts'
 import { EdgeLookup, type Resolve, systemResolve } from './lookup.ts'
-import { type EdgeRules, toEdgeRequest, toEdgeRules } from './target.ts'
+import { type EdgeRequest, type EdgeRules, toEdgeRequest, toEdgeRules } from './target.ts'
 import { type EdgeContext, EdgeTransfer } from './transfer.ts'
 import type { EdgeHandler, Call } from '../invocation/invoke.ts'
 
@@ -34,6 +34,8 @@ export class EdgeProxy implements EdgeContext {
   readonly own: OwnAddresses
   readonly lookup: EdgeLookup
   readonly agents = new EdgeAgents()
+  /** Directives so far, by what became of them: `left` is one whose client went away. */
+  readonly results = { answered: 0, failed: 0, refused: 0, left: 0 }
   readonly ca: string | null
   readonly #rules = new WeakMap<EdgePolicy, EdgeRules>()
   readonly #transfers = new Set<EdgeTransfer>()
@@ -61,14 +63,24 @@ export class EdgeProxy implements EdgeContext {
       rules = toEdgeRules(edge)
       this.#rules.set(edge, rules)
     }
-    const request = toEdgeRequest(directive, rules, call.fn, methodOf(call))
+    const request = this.#toRequest(call, directive, rules)
     const transfer = new EdgeTransfer(this, call, request, edge.allowPrivate, Buffer.from(body))
     this.#transfers.add(transfer)
     call.stopEdge = () => transfer.stop()
     transfer.start()
   }
 
+  #toRequest(call: Call, directive: Readonly<Record<string, unknown>>, rules: EdgeRules): EdgeRequest {
+    try {
+      return toEdgeRequest(directive, rules, call.fn, methodOf(call))
+    } catch (error) {
+      this.results.refused += 1
+      throw error
+    }
+  }
+
   forget(transfer: EdgeTransfer): void {
+    this.results[transfer.result] += 1
     this.#transfers.delete(transfer)
     if (this.#transfers.size === 0) this.#onIdle?.()
   }

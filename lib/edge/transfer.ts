@@ -15,6 +15,7 @@ import { MAX_REPLY_HEADER_BYTES } from '../core/limits.ts'
 import { classifyAddress, type OwnAddresses } from './addresses.ts'
 import type { EdgeAgents, PinnedOptions } from './agents.ts'
 import { type AnswerOwner, EdgeAnswer } from './answer.ts'
+import { toTraceHeaders } from './headers.ts'
 import { toTimeout, toTransferError } from './failure-reasons.ts'
 import type { EdgeLookup, ResolvedAddress } from './lookup.ts'
 import { namesControl } from './path-spellings.ts'
@@ -51,6 +52,8 @@ export class EdgeTransfer {
   #req: ClientRequest | null = null
   #answer: EdgeAnswer | null = null
   #isOver = false
+  /** What became of it; `left` unless something else did. */
+  result: 'answered' | 'failed' | 'left' = 'left'
   readonly #time: TimeLimit
 
   constructor(context: EdgeContext, call: Call, request: EdgeRequest, allowPrivate: boolean, body: Buffer) {
@@ -94,6 +97,7 @@ export class EdgeTransfer {
   /** Ends the call with an error: as its answer, or by cutting the answer that has begun. */
   fail(error: GatewayError): void {
     if (this.#isOver) return
+    this.result = 'failed'
     this.stop()
     if (this.#answer?.isBegun === true) this.#call.answerEnd(error)
     else this.#call.fail(error)
@@ -134,7 +138,7 @@ export class EdgeTransfer {
   /** @param isFresh - not over a kept connection, which may be closed just now */
   #send(isFresh: boolean): void {
     const { isTls, hostname, port, host, target, method } = this.#request
-    const headers = ['Host', host, ...this.#request.headers]
+    const headers = ['Host', host, ...this.#request.headers, ...toTraceHeaders(this.#request.headers, this.#call)]
     if (this.#body.length > 0 || WITH_BODY.has(method)) headers.push('Content-Length', String(this.#body.length))
     const options: PinnedOptions = {
       host: hostname,
@@ -206,6 +210,7 @@ export class EdgeTransfer {
     onClientSlow: () => this.#time.onClient(),
     onFailed: error => this.fail(error),
     onComplete: () => {
+      this.result = 'answered'
       this.#end()
       // An answer before the whole request was taken: nothing more may be written on that connection.
       if (this.#req?.writableFinished === false) this.#req.destroy()

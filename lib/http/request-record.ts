@@ -5,6 +5,7 @@ import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
 import { traceIdOf } from '../observe/trace.ts'
 import type { RequestRecord } from '../observe/events.ts'
 import type { Journal } from '../observe/journal.ts'
+import type { Metrics } from '../observe/metrics.ts'
 import type { Exchange } from './exchange.ts'
 
 /** Status in records of a client that left before its answer, after nginx's. */
@@ -26,7 +27,7 @@ export function toRequestRecord(exchange: Exchange, wall: number, monotonic: num
     version: fn === null ? null : (fn.version ?? DEFAULT_VERSION_LABEL),
     runtime: fn === null ? null : fn.runtime,
     entryFile: fn === null ? null : fn.entryFile,
-    status: exchange.aborted && exchange.status === 0 ? CLIENT_LEFT_STATUS : exchange.status,
+    status: statusOf(exchange),
     durationMs: monotonic - exchange.startedAt,
     queuedMs: exchange.queuedMs,
     bytesIn: exchange.bytesIn,
@@ -38,17 +39,21 @@ export function toRequestRecord(exchange: Exchange, wall: number, monotonic: num
   }
 }
 
-/** Tells the journal of every exchange that ended, as far as somebody wants to know, and of every failure. */
+function statusOf({ aborted, status }: Exchange): number {
+  return aborted && status === 0 ? CLIENT_LEFT_STATUS : status
+}
+
+/** Counts every exchange that ended, and tells the journal of it, as far as somebody wants to know, and of every failure. */
 export function createRequestListener(
   journal: Pick<Journal, 'wantsRequests' | 'request' | 'callFailed'>,
   clock: Clock,
+  metrics: Pick<Metrics, 'request'>,
 ): (exchange: Exchange) => void {
   const wall = new WallTime(clock)
   return exchange => {
-    if (journal.wantsRequests) {
-      const now = exchange.answeredAt || clock.monotonic()
-      journal.request(toRequestRecord(exchange, wall.at(now), now))
-    }
+    const now = exchange.answeredAt || clock.monotonic()
+    metrics.request(exchange.method, statusOf(exchange), exchange.fn, now - exchange.startedAt, exchange.queuedMs)
+    if (journal.wantsRequests) journal.request(toRequestRecord(exchange, wall.at(now), now))
     if (exchange.error !== null) journal.callFailed(exchange, exchange.error)
   }
 }

@@ -41,6 +41,8 @@ interface InvokerOptions {
   edge: EdgeHandler | null
   /** Captured output of a call; null when nobody listens. */
   onLog: ((call: Call, stream: 'stdout' | 'stderr', text: string) => void) | null
+  /** A call was given to a worker that was still starting. */
+  onCold?: (fn: FunctionVersion) => void
 }
 
 /**
@@ -184,6 +186,7 @@ export class Call extends RuntimeCall implements AdmissionCall {
   #end(): void {
     this.#invoker.admission.leave(this)
     this.phase = 'done'
+    if (this.cold) this.#invoker.onCold?.(this.fn)
   }
 }
 
@@ -200,6 +203,7 @@ export class Invoker {
   readonly heads = new ReplyHeads()
   readonly traceIds = new TraceIds()
   readonly onLog: InvokerOptions['onLog']
+  readonly onCold: InvokerOptions['onCold']
   readonly #dispatcher: CallDispatcher
   readonly #edge: EdgeHandler | null
 
@@ -207,6 +211,7 @@ export class Invoker {
     this.clock = options.clock
     this.admission = options.admission
     this.onLog = options.onLog
+    this.onCold = options.onCold
     this.#dispatcher = options.dispatcher
     this.#edge = options.edge
   }

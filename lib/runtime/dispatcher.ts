@@ -11,6 +11,7 @@ import { GatewayError } from '../core/errors.ts'
 import type { RuntimeName } from '../core/identity.ts'
 import { DEFAULT_IDLE_TTL_SECONDS, MAX_WORKERS_UNLIMITED } from '../core/limits.ts'
 import type { Runtime } from './runtime.ts'
+import type { Worker } from './worker.ts'
 import { WorkerSet } from './worker-set.ts'
 
 /** As whom functions run, where that is not all the same. */
@@ -34,6 +35,12 @@ interface DispatcherOptions {
   onFiles?(fn: FunctionVersion, files: readonly string[]): void
   /** A worker failed to load or ended by itself. */
   onFailure(fn: FunctionVersion, error: GatewayError): void
+}
+
+/** How many workers a function has of each kind. */
+interface FunctionWorkers {
+  fn: FunctionVersion
+  counts: Record<Worker['activity'], number>
 }
 
 export class Dispatcher {
@@ -68,6 +75,17 @@ export class Dispatcher {
   /** Live workers of one function, those that are starting too: for records, debug headers and tests. */
   workerCount(key: string): number {
     return this.#sets.get(key)?.workers.length ?? 0
+  }
+
+  /** Workers of each function by what they do, those of its older versions too: for metrics. */
+  workerStates(): Iterable<FunctionWorkers> {
+    const byKey = new Map<string, FunctionWorkers>()
+    for (const { fn, workers } of [...this.#sets.values(), ...this.#leaving]) {
+      const row = byKey.get(fn.key) ?? { fn, counts: { starting: 0, idle: 0, busy: 0, ending: 0 } }
+      byKey.set(fn.key, row)
+      for (const worker of workers) row.counts[worker.activity] += 1
+    }
+    return byKey.values()
   }
 
   /** True when a worker of the function has started. */

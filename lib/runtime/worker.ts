@@ -103,6 +103,13 @@ export abstract class Worker implements CallHost {
     this.kill()
   }
 
+  /** What it does, in the words of metrics. */
+  get activity(): 'starting' | 'idle' | 'busy' | 'ending' {
+    if (this.state === 'starting') return 'starting'
+    if (this.state !== 'ready') return 'ending'
+    return this.inflight.size === 0 ? 'idle' : 'busy'
+  }
+
   /** True when a call sent now would be begun at once, or soon enough. */
   hasRoom(now: number): boolean {
     const open = this.inflight.size

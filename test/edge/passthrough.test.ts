@@ -89,15 +89,35 @@ const echo: RequestListener = async (req: IncomingMessage, res: ServerResponse) 
 t.test('[edge/passthrough.1, edge/passthrough.4, edge/passthrough.14] what the upstream sees', async t => {
   const { port, url } = await upstreamFor(t, echo)
   const { ask } = makeBed(t, { edge: { baseUrl: `${url}/api` } })
-  const client = { headers: { Authorization: 'secret', Cookie: 'sid=1', 'X-Client': '1' } }
+  const traceparent = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01'
+  const client = { headers: { Authorization: 'secret', Cookie: 'sid=1', 'X-Client': '1', traceparent } }
   t.same((await ask({ path: '/x?a=1' }, '', client)).json(), {
     method: 'GET',
     url: '/api/x?a=1',
-    headers: ['Host', `127.0.0.1:${port}`, 'Connection', 'keep-alive'],
+    headers: ['Host', `127.0.0.1:${port}`, 'traceparent', traceparent, 'Connection', 'keep-alive'],
     body: '',
   })
-  const headers = { Host: 'evil.test', 'content-length': '999', 'Transfer-Encoding': 'chunked', 'X-Two': ['1', '2'] }
-  const own = ['Host', `127.0.0.1:${port}`, 'X-Two', '1', 'X-Two', '2', 'Content-Length', '7', 'Connection', 'close']
+  const headers = {
+    traceparent,
+    Host: 'evil.test',
+    'content-length': '999',
+    'Transfer-Encoding': 'chunked',
+    'X-Two': ['1', '2'],
+  }
+  const trace = ['traceparent', traceparent]
+  const own = [
+    'Host',
+    `127.0.0.1:${port}`,
+    ...trace,
+    'X-Two',
+    '1',
+    'X-Two',
+    '2',
+    'Content-Length',
+    '7',
+    'Connection',
+    'close',
+  ]
   t.same((await ask({ url: `${url}/y`, headers }, 'h\u00e9llo!', { method: 'POST', body: 'own' })).json(), {
     method: 'POST',
     url: '/y',
@@ -800,8 +820,29 @@ t.test('[edge/passthrough.1, edge/passthrough.30] handlers of every language', a
   for (const name of ['n', 'p', 'h', 'l']) {
     const answer = await gateway.inject(`/${name}`)
     t.equal(answer.status, 200, name)
-    t.match(answer.json(), { method: 'POST', url: '/x?a=1', headers: /x-a,1,Content-Length,2/, body: 'hi' }, name)
+    t.match(
+      answer.json(),
+      { method: 'POST', url: '/x?a=1', headers: /x-a,1,traceparent,[^,]+,Content-Length,2/, body: 'hi' },
+      name,
+    )
   }
   t.match((await gateway.inject('/w')).text(), 'edge proxy disabled for this function')
   t.match(await gateway.invoke('n'), { status: 200, error: null })
+})
+
+t.test('[observe/trace.5, observe/metrics.7] an upstream request carries the trace of its call', async t => {
+  const trace = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01'
+  const own = '00-11111111111111111111111111111111-2222222222222222-00'
+  const { url } = await upstreamFor(t, ({ headers }, res) => {
+    res.end(JSON.stringify({ parent: headers.traceparent, state: headers.tracestate }))
+  })
+  const { ask, proxy } = makeBed(t)
+  const headers = { traceparent: trace, tracestate: 'a=1' }
+  t.same((await ask({ url }, '', { headers })).json(), { parent: trace, state: 'a=1' })
+  t.same((await ask({ url, headers: { TraceParent: own } }, '', { headers })).json(), { parent: own })
+  t.same((await ask({ url, headers: { tracestate: 'b=2' } }, '', { headers })).json(), { parent: trace, state: 'b=2' })
+  t.match((await ask({ url })).json(), { parent: /^00-[0-9a-f]{32}-[0-9a-f]{16}-01$/ })
+  t.equal((await ask({ url: 'ftp://x' })).status, 502)
+  t.equal((await ask({ url: 'http://127.0.0.1:1/' })).status, 502)
+  t.same(proxy.results, { answered: 4, failed: 1, refused: 1, left: 0 })
 })

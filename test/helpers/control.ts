@@ -11,6 +11,7 @@ import { Admission } from '../../lib/invocation/admission.ts'
 import { Invoker } from '../../lib/invocation/invoke.ts'
 import { RequestIds } from '../../lib/invocation/request-ids.ts'
 import { Journal } from '../../lib/observe/journal.ts'
+import { Metrics } from '../../lib/observe/metrics.ts'
 import { buildRouteTable } from '../../lib/router/route-builder.ts'
 import type { Runtimes } from '../../lib/runtime/runtimes.ts'
 import { FakeRuntime } from './fake-runtime.ts'
@@ -31,6 +32,7 @@ export function serveParts(settings: Settings, controlParts: Omit<ControlParts, 
   const { public: handler } = createHttpHandlers({
     settings,
     clock,
+    metrics: new Metrics(),
     journal: new Journal({ clock, functionsRoot: null, accessLog: false }),
     invoker: new Invoker({ clock, dispatcher: new FakeRuntime(), admission, edge: null, onLog: null }),
     runtimes: { byName: new Map() } as unknown as Runtimes,

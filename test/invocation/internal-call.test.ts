@@ -156,3 +156,19 @@ t.test('[invocation/event.18] the mark of the gateway comes with a trigger only'
     [{}, { 'x-fn-trigger': 'keep_warm' }],
   )
 })
+
+t.test('[observe/trace.6] an internal call is part of the trace of its headers, or begins one', async t => {
+  const { invoker, runtime } = makePublic({})
+  runtime.answer = (call, own) => own.reply(call, 200, {}, '')
+  const request = { fn: makeFn({ policy: { methods: ['GET'] } }), id: 'i', method: 'GET', path: '/hello' }
+  const traceparent = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01'
+  const named = await invokeInternal(invoker, { ...request, headers: { Traceparent: traceparent, TraceState: 'a=1' } })
+  t.equal(named.trace, traceparent)
+  t.match(headerOfCall(runtime.calls[0]!), { trace: traceparent, trace_state: 'a=1' })
+  const begun = await invokeInternal(invoker, { ...request, headers: { traceparent: 'x', tracestate: 'a=1' } })
+  t.match(begun.trace, /^00-[0-9a-f]{32}-[0-9a-f]{16}-01$/)
+  t.equal(headerOfCall(runtime.calls[1]!).trace, begun.trace)
+  t.notOk('trace_state' in headerOfCall(runtime.calls[1]!))
+  const refused = await invokeInternal(invoker, { ...request, method: 'PUT' })
+  t.match(refused, { status: 405, trace: /^00-/ })
+})

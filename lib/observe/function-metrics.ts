@@ -1,0 +1,121 @@
+/** What is counted of each function: calls by status class, how long they took and waited, cold starts. Owner: page observe/metrics. */
+
+import type { FunctionVersion } from '../core/catalog.ts'
+import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
+import { Histogram } from './histogram.ts'
+import { toFamilyHead, toLabels, toSample } from './metrics-text.ts'
+
+const CLASSES = ['1xx', '2xx', '3xx', '4xx', '5xx'] as const
+
+/** Numbers of one function, made at its first call. */
+interface Series {
+  labels: string
+  durations: Histogram
+  waits: Histogram
+  coldStarts: number
+}
+
+/** Labels of a function. */
+export function toFunctionLabels({ runtime, name, version }: FunctionVersion): {
+  runtime: string
+  fn: string
+  version: string
+} {
+  return { runtime, fn: name, version: version ?? DEFAULT_VERSION_LABEL }
+}
+
+export class FunctionMetrics {
+  readonly #series = new Map<string, Series>()
+  #functions: ReadonlyMap<string, FunctionVersion> = new Map()
+
+  /** A new catalog: what it has no more is forgotten, so that series cannot grow without end. */
+  adopt(functions: ReadonlyMap<string, FunctionVersion>): void {
+    this.#functions = functions
+    for (const key of this.#series.keys()) if (!functions.has(key)) this.#series.delete(key)
+  }
+
+  /** @param queuedMs - waiting for a slot; 0 for a call that did not */
+  count(fn: FunctionVersion, status: number, durationMs: number, queuedMs: number): void {
+    const series = this.#series.get(fn.key) ?? this.#begin(fn)
+    if (series === null) return
+    series.durations.observe(toClass(status), durationMs)
+    if (queuedMs > 0) series.waits.observe(0, queuedMs)
+  }
+
+  coldStart(fn: FunctionVersion): void {
+    const series = this.#series.get(fn.key) ?? this.#begin(fn)
+    if (series !== null) series.coldStarts += 1
+  }
+
+  /** @returns null for a function that is in the catalog no more, and whose last calls end now */
+  #begin(fn: FunctionVersion): Series | null {
+    if (!this.#functions.has(fn.key)) return null
+    const series = {
+      labels: toLabels(toFunctionLabels(fn)),
+      durations: new Histogram(CLASSES.length),
+      waits: new Histogram(1),
+      coldStarts: 0,
+    }
+    this.#series.set(fn.key, series)
+    return series
+  }
+
+  /** Families of functions that were called, in pieces. */
+  *toText(): Generator<string> {
+    if (this.#series.size === 0) return
+    const calls = 'fn_invocations_total'
+    yield toFamilyHead(calls, 'counter', 'Calls of functions that ended, through every door.')
+    for (const { labels, durations } of this.#series.values()) yield toClassText(calls, labels, durations)
+    const duration = 'fn_invocation_duration_seconds'
+    yield toFamilyHead(
+      duration,
+      'histogram',
+      'From the request, or the asking of an internal call, to the whole answer.',
+    )
+    for (const { labels, durations } of this.#series.values())
+      for (const [index, name] of CLASSES.entries())
+        yield durations.toText(index, duration, `${labels},status_class="${name}"`)
+    yield* this.#toShort(
+      'fn_queue_wait_seconds',
+      'histogram',
+      'Waiting for a slot, of calls that waited.',
+      ({ waits, labels }, name) => waits.toText(0, name, labels),
+    )
+    yield* this.#toShort(
+      'fn_cold_starts_total',
+      'counter',
+      'Calls given to a worker that was still starting.',
+      ({ coldStarts, labels }, name) => (coldStarts === 0 ? '' : toSample(name, labels, coldStarts)),
+    )
+  }
+
+  /** A family that many functions have nothing for; without any it is left out. */
+  *#toShort(
+    name: string,
+    type: 'counter' | 'histogram',
+    help: string,
+    toText: (series: Series, name: string) => string,
+  ): Generator<string> {
+    let head = toFamilyHead(name, type, help)
+    for (const series of this.#series.values()) {
+      const text = toText(series, name)
+      if (text === '') continue
+      yield head + text
+      head = ''
+    }
+  }
+}
+
+function toClassText(name: string, labels: string, durations: Histogram): string {
+  let text = ''
+  for (const [index, status] of CLASSES.entries()) {
+    const count = durations.countOf(index)
+    if (count > 0) text += toSample(name, `${labels},status_class="${status}"`, count)
+  }
+  return text
+}
+
+/** A call that was stopped has status 0; whoever stopped it counts as a client that left. */
+function toClass(status: number): number {
+  return status < 100 ? 3 : Math.min(5, Math.trunc(status / 100)) - 1
+}

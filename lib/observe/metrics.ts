@@ -1,0 +1,84 @@
+/**
+ * What a gateway counts, and the text in which a scraper reads it. Counting costs a few additions to arrays that are there;
+ * everything else is read where it is kept, when somebody asks. Owner: page observe/metrics.
+ */
+
+import type { FunctionVersion } from '../core/catalog.ts'
+import { METHODS } from '../core/identity.ts'
+import { FunctionMetrics } from './function-metrics.ts'
+import { Histogram } from './histogram.ts'
+import { type MetricSource, toFamily, toFamilyHead } from './metrics-text.ts'
+
+/** Methods by name; the last stands for all that nobody lists, because a client may make them up. */
+const COUNTED_METHODS = [...METHODS, 'HEAD', 'OPTIONS', 'other'] as const
+const METHOD_INDEX: ReadonlyMap<string, number> = new Map(COUNTED_METHODS.map((name, index) => [name, index]))
+const OTHER = COUNTED_METHODS.length - 1
+/** Statuses run below this. */
+const STATUSES = 600
+
+type Result = 'ok' | 'failed'
+
+export class Metrics {
+  readonly functions = new FunctionMetrics()
+  readonly #requests = new Float64Array(COUNTED_METHODS.length * STATUSES)
+  readonly #durations = new Histogram(1)
+  readonly #reloads: Record<Result, number> = { ok: 0, failed: 0 }
+  readonly #scheduleRuns: Record<Result, number> = { ok: 0, failed: 0 }
+  readonly #sources: MetricSource[] = [() => this.#toText(), () => this.functions.toText()]
+
+  /** Adds families of somebody who keeps numbers himself: jobs by state, workers, the process. */
+  register(source: MetricSource): void {
+    this.#sources.push(source)
+  }
+
+  /**
+   * Counts an answered request.
+   * @param fn - that it was for; null for none
+   * @param queuedMs - waiting for a slot
+   */
+  request(method: string, status: number, fn: FunctionVersion | null, durationMs: number, queuedMs: number): void {
+    const index = (METHOD_INDEX.get(method) ?? OTHER) * STATUSES + (status < STATUSES ? status : 0)
+    this.#requests[index]! += 1
+    this.#durations.observe(0, durationMs)
+    if (fn !== null) this.functions.count(fn, status, durationMs, queuedMs)
+  }
+
+  reload(result: Result): void {
+    this.#reloads[result] += 1
+  }
+
+  scheduleRun(result: Result): void {
+    this.#scheduleRuns[result] += 1
+  }
+
+  /** Every family, in pieces. */
+  *toText(): Generator<string> {
+    for (const source of this.#sources) yield* source()
+  }
+
+  *#toText(): Generator<string> {
+    yield toFamily('http_requests_total', 'counter', 'Requests that were answered or left.', this.#toRequests())
+    const duration = 'http_request_duration_seconds'
+    const help = 'From the request to the whole answer.'
+    const text = this.#durations.toText(0, duration, '')
+    if (text !== '') yield toFamilyHead(duration, 'histogram', help) + text
+    yield toFamily('fn_reload_total', 'counter', 'Readings of the functions root.', toResults(this.#reloads))
+    yield toFamily('fn_schedule_runs_total', 'counter', 'Runs of schedules.', toResults(this.#scheduleRuns))
+  }
+
+  *#toRequests(): Generator<[Readonly<Record<string, string>>, number]> {
+    for (const [method, from] of COUNTED_METHODS.map((name, index) => [name, index * STATUSES] as const)) {
+      for (let status = 0; status < STATUSES; status++) {
+        const count = this.#requests[from + status]!
+        if (count > 0) yield [{ method, code: String(status) }, count]
+      }
+    }
+  }
+}
+
+function toResults(counts: Readonly<Record<Result, number>>): [Readonly<Record<string, string>>, number][] {
+  return [
+    [{ result: 'ok' }, counts.ok],
+    [{ result: 'failed' }, counts.failed],
+  ]
+}

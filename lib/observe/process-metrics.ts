@@ -1,0 +1,50 @@
+/** The gateway's process as metrics, under the names that tools know from other programs. Owner: page observe/metrics. */
+
+import { readdir } from 'node:fs/promises'
+import { performance } from 'node:perf_hooks'
+import type { Clock } from '../core/clock.ts'
+import { toFamily } from './metrics-text.ts'
+
+type Row = readonly [name: string, type: 'counter' | 'gauge', help: string, value: number]
+
+/**
+ * @param openFiles - see countOpenFiles
+ * @param descriptorLimit - files this process may have open; null where the system does not tell
+ */
+export function toProcessText(clock: Clock, openFiles: number | null, descriptorLimit: number | null): string {
+  const { user, system } = process.cpuUsage()
+  const { rss, heapUsed, heapTotal, external } = process.memoryUsage()
+  const rows: Row[] = [
+    ['process_cpu_seconds_total', 'counter', 'Processor time of the gateway, seconds.', (user + system) / 1e6],
+    ['process_resident_memory_bytes', 'gauge', 'Memory of the gateway, bytes.', rss],
+    [
+      'process_start_time_seconds',
+      'gauge',
+      'When the process began, seconds since the epoch.',
+      (clock.wall() - process.uptime() * 1000) / 1000,
+    ],
+    ['nodejs_heap_size_used_bytes', 'gauge', 'JavaScript heap in use, bytes.', heapUsed],
+    ['nodejs_heap_size_total_bytes', 'gauge', 'JavaScript heap, bytes.', heapTotal],
+    ['nodejs_external_memory_bytes', 'gauge', 'Memory of buffers and the like, bytes.', external],
+    [
+      'nodejs_eventloop_active_seconds_total',
+      'counter',
+      'Time in which the event loop did something, seconds.',
+      performance.eventLoopUtilization().active / 1000,
+    ],
+  ]
+  if (openFiles !== null) rows.push(['process_open_fds', 'gauge', 'Open files and sockets.', openFiles])
+  if (descriptorLimit !== null)
+    rows.push(['process_max_fds', 'gauge', 'Files and sockets that may be open.', descriptorLimit])
+  return rows.map(([name, type, help, value]) => toFamily(name, type, help, [[{}, value]])).join('')
+}
+
+/** Open files of this process; null where the system does not tell. */
+export async function countOpenFiles(): Promise<number | null> {
+  try {
+    // The one that reads is gone afterwards.
+    return (await readdir('/proc/self/fd')).length - 1
+  } catch {
+    return null
+  }
+}

@@ -1,0 +1,68 @@
+/** What counting and tracing cost each request. */
+
+import { Metrics } from '../../lib/observe/metrics.ts'
+import { TraceIds } from '../../lib/observe/trace.ts'
+import { makeFn } from '../helpers/fn.ts'
+import type { BenchRow } from './rows.ts'
+
+const COUNT = 1_000_000
+const FUNCTIONS = 1000
+
+export async function run(): Promise<BenchRow[]> {
+  const functions = Array.from({ length: FUNCTIONS }, (_, i) => makeFn({ name: `f${i}` }))
+  const metrics = new Metrics()
+  metrics.functions.adopt(new Map(functions.map(fn => [fn.key, fn])))
+  const ids = new TraceIds()
+  const call = { trace: '', traceState: null }
+  let at = 0
+  const next = () => {
+    at = (at + 7) % FUNCTIONS
+    return functions[at]!
+  }
+  const rows = [
+    toRow(
+      'counting a request, one function',
+      300,
+      time(() => metrics.request('GET', 200, functions[0]!, 0.7, 0)),
+    ),
+    toRow(
+      'counting a request, 1000 functions',
+      300,
+      time(() => metrics.request('GET', 200, next(), 0.7, 0)),
+    ),
+    toRow(
+      'a trace that begins here',
+      300,
+      time(() => ids.join(call, null, null)),
+    ),
+    toRow(
+      'a trace of the client',
+      300,
+      time(() => ids.join(call, '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01', null)),
+    ),
+  ]
+  const startedAt = performance.now()
+  let chars = 0
+  for (const piece of metrics.toText()) chars += piece.length
+  rows.push({
+    name: `the text of 1000 functions, ${(chars / 1e6).toFixed(1)} MB`,
+    value: performance.now() - startedAt,
+    unit: 'ms',
+  })
+  return rows
+}
+
+function toRow(name: string, goalNs: number, ns: number): BenchRow {
+  return { name, value: ns, unit: 'ns', goal: `at most ${goalNs}`, ok: ns <= goalNs }
+}
+
+/** Least nanoseconds of several rounds: what else the machine does only adds to it. */
+function time(work: () => void): number {
+  let least = Number.POSITIVE_INFINITY
+  for (let round = 0; round < 7; round++) {
+    const startedAt = performance.now()
+    for (let i = 0; i < COUNT; i++) work()
+    least = Math.min(least, performance.now() - startedAt)
+  }
+  return (least * 1e6) / COUNT
+}
