@@ -50,8 +50,13 @@ export class ApiClient {
   async json(method: string, path: string, request: ApiRequest = {}): Promise<unknown> {
     const answer = await this.send(method, path, request)
     if (answer.status >= 400) throw this.toRefusal(answer)
+    return this.parse(answer)
+  }
+
+  /** The JSON of an answer. @throws CommandError when it is none */
+  parse(answer: ApiAnswer): unknown {
     const value = parse(answer)
-    if (value === undefined) throw this.#toStrange(`${method} ${path}`)
+    if (value === undefined) throw this.#toStrange('no JSON')
     return value
   }
 

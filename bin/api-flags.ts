@@ -30,7 +30,7 @@ export function addApiFlags(command: Command): Command {
 }
 
 /** Adds `--url` and `--token-file` alone, to a command that has the flags of settings. */
-function addTargetFlags(command: Command): Command {
+export function addTargetFlags(command: Command): Command {
   return command
     .option('--url <address>', 'Running gateway, such as http://127.0.0.1:8080 (default: by host and port).')
     .option('--token-file <file>', 'File that holds the admin token (default: the variable FN_ADMIN_TOKEN).')

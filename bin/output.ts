@@ -14,6 +14,8 @@ const CLEAR_LINE = '\r\u001b[2K'
 
 export interface Output {
   readonly stdout: Writable
+  /** True where a person reads standard output. */
+  readonly isTerminal: boolean
   /** A result: the line that a program may read. */
   result(line: string): void
   /** Words for a person. */
@@ -57,6 +59,7 @@ export function createOutput(
   }
   return {
     stdout,
+    isTerminal: stdout.isTTY === true,
     hasStatus,
     status: text => {
       if (!hasStatus) return

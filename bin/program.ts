@@ -3,10 +3,12 @@
 import { Command, Option } from 'commander'
 import { METHODS, RUNTIMES } from '../lib/core/identity.ts'
 import { createGateway, type Gateway, type GatewayOptions } from '../lib/index.ts'
+import { addTargetFlags, toApiClient } from './api-flags.ts'
 import type { Terminal } from './ask.ts'
 import type { KeyInput } from './hot-keys.ts'
 import { toWarningText } from './banner.ts'
 import { type InitFlags, runInit } from './init-command.ts'
+import { type InvokeCommandFlags, runInvoke } from './invoke-command.ts'
 import type { Output } from './output.ts'
 import { toExplanationText, toRouteLines } from './routes.ts'
 import { serve } from './serve.ts'
@@ -43,6 +45,8 @@ export function createProgram(options: ProgramOptions): Command {
     .description('Function gateway: a folder of handler files as an HTTP API.')
     .version(version, '-V, --version')
     .exitOverride()
+    // What follows a command is its own: `fngw invoke hello --version v2` names a version of the function.
+    .enablePositionalOptions()
     // Names alone, so that the descriptions fit 80 columns; `fngw <command> --help` shows the arguments.
     .configureHelp({ subcommandTerm: command => command.name() })
     .showHelpAfterError('(fngw --help lists the commands)')
@@ -51,6 +55,7 @@ export function createProgram(options: ProgramOptions): Command {
   addInit(program, options)
   addRoutes(program, options)
   addExplain(program, options)
+  addInvoke(program, options)
   program
     .command('version')
     .description('Print the version.')
@@ -166,6 +171,42 @@ function addExplain(program: Command, { output }: ProgramOptions): void {
         if (flags.json === true) output.result(JSON.stringify(explained, null, 2))
         else for (const line of toExplanationText(explained)) output.result(output.clean(line))
         if (explained.winner === null && explained.beside === null) process.exitCode = 1
+      })
+    })
+}
+
+/** Takes a flag that may be given several times. */
+function collect(value: string, before: string[] | undefined): string[] {
+  return [...(before ?? []), value]
+}
+
+function addInvoke(program: Command, { output }: ProgramOptions): void {
+  const command = program
+    .command('invoke')
+    .description('Run a function by its name, in the running gateway or without one.')
+    .argument('<name>', 'Name of the function, such as hello, api/users or users/[id].')
+    .argument('[dir]', 'Functions root, for --local.')
+    .option('-X, --method <name>', 'Method (default GET, with -d POST).')
+    .option('-d, --data <text>', 'Body: text, @FILE, or @- for standard input.')
+    .option('-H, --header <line>', 'Header, such as "Accept: text/plain"; may be repeated.', collect)
+    .option('-q, --query <pair>', 'Query parameter, name=value; may be repeated.', collect)
+    .option('--route <path>', 'Path at which it is called, such as /users/7 or /users/:id with --param.')
+    .option('--param <pair>', 'Route parameter, name=value; may be repeated.', collect)
+    .option('--version <label>', 'Version of the function.')
+    .option('--runtime <name>', `Where several languages have the name: ${RUNTIMES.join(', ')}.`)
+    .option('--context <json>', 'JSON object for event.context.user, or @FILE.')
+    .option('-i, --include', 'Print status and headers too, on standard error.')
+    .option('--json', 'Print the whole answer as JSON.')
+    .option('--local', 'Run it in a gateway of its own, which ends afterwards.')
+  addTargetFlags(addSettingFlags(command, { defaults: TREE ?? {}, shown: ['host', 'port', 'controlPort'] }))
+    .addHelpText('after', '\nExit code 1 when the answer is 400 or more.')
+    .addHelpText('after', `\nExample:\n  fngw invoke hello -d '{"name":"you"}' -i`)
+    .action(async (name: string, dir: string | undefined) => {
+      process.exitCode = await runInvoke(name, command.opts<InvokeCommandFlags>(), {
+        output,
+        stdin: process.stdin,
+        api: () => toApiClient(command, { cwd: process.cwd(), env: process.env }),
+        gateway: toGatewayOptions(command, dir, TREE),
       })
     })
 }

@@ -3,7 +3,7 @@
 import { type Catalog, findFunction } from './catalog-loader.ts'
 import type { FunctionVersion } from './core/catalog.ts'
 import { toFunctionPath } from './core/versions.ts'
-import type { InvokeRequest } from './gateway-types.ts'
+import type { InvokeRequest, InvokeResult } from './gateway-types.ts'
 import { type InternalRequest, type InternalResult, invokeInternal } from './invocation/internal-call.ts'
 import type { Invoker } from './invocation/invoke.ts'
 import type { RequestIds } from './invocation/request-ids.ts'
@@ -52,8 +52,9 @@ export class FunctionCalls {
   }
 
   /** @throws GatewayError as `prepare` does */
-  async byName(name: string, request: InvokeRequest): Promise<InternalResult> {
-    return this.run(this.prepare(name, request))
+  async byName(name: string, request: InvokeRequest): Promise<InvokeResult> {
+    const call = this.prepare(name, request)
+    return { ...(await this.run(call)), path: call.path, route: call.pattern }
   }
 
   /**

@@ -45,6 +45,13 @@ export interface InvokeRequest {
   signal?: AbortSignal
 }
 
+export interface InvokeResult extends InternalResult {
+  /** The path that the handler saw. */
+  path: string
+  /** The route that it was matched by; null for a call by name alone. */
+  route: string | null
+}
+
 /** What answers beside the routes: the control plane, a document, a home, a static file. */
 export interface BesideRoutes {
   kind: 'control' | 'document' | 'home' | 'asset'
@@ -75,7 +82,7 @@ export interface Gateway extends AsyncDisposable {
   /** Serves a request without a port. */
   inject(request: InjectRequest | string): Promise<InjectResponse>
   /** Runs a function by name through the same admission as HTTP. @throws GatewayError NOT_FOUND, ROUTE_CONFLICT */
-  invoke(name: string, request?: InvokeRequest): Promise<InternalResult>
+  invoke(name: string, request?: InvokeRequest): Promise<InvokeResult>
   /** Reads the tree again; resolves when the new catalog is in force. */
   reload(): Promise<void>
   /** As `GET /_fn/catalog`. */

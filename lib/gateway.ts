@@ -23,7 +23,7 @@ import { EdgeProxy } from './edge/passthrough.ts'
 import { explainRequest } from './gateway-explain.ts'
 import { FunctionCalls } from './function-calls.ts'
 import { type Host, readGatewayInputs } from './gateway-inputs.ts'
-import type { Gateway, GatewayExplanation, GatewayOptions, InvokeRequest } from './gateway-types.ts'
+import type { Gateway, GatewayExplanation, GatewayOptions, InvokeRequest, InvokeResult } from './gateway-types.ts'
 import { createHttpHandlers } from './http-handlers.ts'
 import { readDescriptorLimit } from './http/descriptor-limit.ts'
 import type { HttpRequest, HttpResponse } from './http/exchange.ts'
@@ -33,7 +33,6 @@ import { unwrap } from './http/parsed-body.ts'
 import type { PublicHandler } from './http/public.ts'
 import { refuseRequest } from './http/respond.ts'
 import { Admission } from './invocation/admission.ts'
-import type { InternalResult } from './invocation/internal-call.ts'
 import { Invoker } from './invocation/invoke.ts'
 import { RequestIds } from './invocation/request-ids.ts'
 import type { EventName, Listener } from './observe/events.ts'
@@ -269,7 +268,7 @@ class FunctionGateway implements Gateway {
     return inject(this.#public.handle, typeof request === 'string' ? { url: request } : request)
   }
 
-  async invoke(name: string, request: InvokeRequest = {}): Promise<InternalResult> {
+  async invoke(name: string, request: InvokeRequest = {}): Promise<InvokeResult> {
     this.#assertOpen()
     return this.#calls.byName(name, request)
   }

@@ -30,4 +30,10 @@ export type {
   FnWorkerContext,
 } from './handler-types.ts'
 export { createGateway } from './gateway.ts'
-export { type Gateway, type GatewayOptions, type InvokeRequest, SettingsError } from './gateway-types.ts'
+export {
+  type Gateway,
+  type GatewayOptions,
+  type InvokeRequest,
+  type InvokeResult,
+  SettingsError,
+} from './gateway-types.ts'

@@ -191,6 +191,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
 const PLAIN_HELPERS = new Set([
   'lib/index.ts',
   'lib/control/access.ts',
+  'lib/control/call-fields.ts',
+  'lib/control/invoke-record.ts',
   'lib/invocation/forwarded-headers.ts',
   'lib/discovery/layouts.ts',
   'lib/runtime/binaries.ts',
