@@ -9,7 +9,7 @@ import { Cjson, MARKS } from './cjson.mjs'
 import { JsonWriter } from './json.mjs'
 import { createIo, createPrint } from './output.mjs'
 import { hookCount, push, topOf } from './stack.mjs'
-import { createGetmetatable, createStringFunctions } from './strings.mjs'
+import { createGetmetatable, createStringFunctions, separateMethods } from './strings.mjs'
 import { LuaTable } from './table.mjs'
 import { toBytes, toText } from './text.mjs'
 import { createTimeFunctions } from './time.mjs'
@@ -85,6 +85,7 @@ function defineGlobals(parts) {
   lua.lua_getglobal(L, toBytes('string'))
   define(parts, createStringFunctions(parts))
   lua.lua_settop(L, 0)
+  separateMethods(parts)
   lua.lua_getglobal(L, toBytes('table'))
   lua.lua_getfield(L, -1, toBytes('unpack'))
   lua.lua_setglobal(L, toBytes('unpack'))

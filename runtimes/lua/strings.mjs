@@ -1,4 +1,10 @@
-/** Functions of `string` that look at memory and clock, and `getmetatable` for strings. Owner: page runtime/lua-runtime. */
+/**
+ * Functions of `string` that look at memory and clock, the methods of strings, and `getmetatable` for strings.
+ * Owner: page runtime/lua-runtime.
+ *
+ *   ("x"):upper()  ─► methods: the functions of the library as they were at the start, out of everybody's reach
+ *   ("x"):trim()   ─► not among them ─► `string`, where a function may have put its own
+ */
 
 import { push, topOf } from './stack.mjs'
 import { LuaTable } from './table.mjs'
@@ -70,6 +76,26 @@ function mayBeSlow(length, pattern) {
 }
 
 /**
+ * Gives strings methods of their own: `string.upper = f` changes what the function's code finds in its library, as any
+ * module variable would, and not what `("x"):upper()` does in every later call.
+ * @param {import('./sandbox.mjs').Parts} parts
+ */
+export function separateMethods({ vm: { lua }, L, values }) {
+  lua.lua_getglobal(L, toBytes('string'))
+  const { value: library } = topOf(L)
+  const methods = values.without(library, [])
+  lua.lua_newtable(L)
+  push(L, values.ofTable(library))
+  lua.lua_setfield(L, -2, toBytes('__index'))
+  methods.metatable = topOf(L).value
+  lua.lua_pushstring(L, EMPTY)
+  lua.lua_getmetatable(L, -1)
+  push(L, values.ofTable(methods))
+  lua.lua_setfield(L, -2, toBytes('__index'))
+  lua.lua_settop(L, 0)
+}
+
+/**
  * `getmetatable`, which shows the metatable of strings but does not hand it out: a call that changed it would change
  * what strings do in every later call.
  * @param {import('./sandbox.mjs').Parts} parts
@@ -89,7 +115,7 @@ export function createGetmetatable(parts) {
   }
 }
 
-/** The metatable of such a view: reads from a copy, refuses to be written. @param {import('./sandbox.mjs').Parts} parts */
+/** The metatable of such a view: reads from a copy, whose `__index` is the library itself, and refuses to be written. @param {import('./sandbox.mjs').Parts} parts */
 function createViewMeta({ vm: { lua }, L: state, values, chunks }) {
   lua.lua_pushstring(state, EMPTY)
   lua.lua_getmetatable(state, -1)

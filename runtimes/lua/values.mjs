@@ -175,7 +175,7 @@ export class Values {
   }
 
   /**
-   * A copy that lacks some fields.
+   * A copy that lacks some fields. A field is written in place, so each has a value of its own: neither table changes with the other.
    * @param {LuaTable} table
    * @param {readonly string[]} names
    */
@@ -184,7 +184,7 @@ export class Values {
     for (let entry = table.firstField(); entry !== undefined; entry = nextOf(entry)) {
       const { key, value } = entry
       const hash = key.type === this.#types.LUA_TLNGSTR ? this.#hashOf(key.value) : key.value
-      if (!names.includes(hash)) copy.add(hash, this.copy(key), value)
+      if (!names.includes(hash)) copy.add(hash, this.copy(key), this.copy(value))
     }
     return copy
   }

@@ -676,6 +676,40 @@ t.test('[runtime/lua-runtime.30] no call changes the metatable of strings', asyn
   }
 })
 
+t.test(
+  "[runtime/lua-runtime.34] a library is the function's own; methods of strings are not changed by it",
+  async t => {
+    const site = makeEvaluator()
+    t.teardown(() => site.close())
+    const steps: [lua: string, expected: unknown][] = [
+      ['string.upper = function() return "changed" end return ("a"):upper()', 'A'],
+      ['return { ("a"):upper(), string.upper("a") }', ['A', 'changed']],
+      ['function string.trim(s) return (s:gsub("^%s+", "")) end return ("  a"):trim()', 'a'],
+      ['return ("  b"):trim()', 'b'],
+      ['for name in pairs(string) do string[name] = nil end return ("a"):upper()', 'A'],
+      ['return { ("a"):rep(3), ("%d"):format(7), pcall(function() return ("a"):trim() end) }', ['aaa', '7', false]],
+      ['string = nil return ("abc"):sub(2)', 'bc'],
+      ['return getmetatable("").__index.upper == nil', true],
+      ['getmetatable("").__index.upper = function() return "changed" end return ("a"):upper()', 'A'],
+      [
+        'setmetatable(getmetatable("").__index, { __index = function() return "added" end }) return ("a").nothing',
+        'added',
+      ],
+      ['math.floor = nil table.mine = 1 return { math.floor == nil, table.mine }', [true, 1]],
+      ['return { math.floor == nil, table.mine }', [true, 1]],
+    ]
+    for (const [lua, expected] of steps) {
+      const { body, error } = await site.call('eval', {}, lua)
+      t.equal(error, null, `${lua} ${error?.message}`)
+      if (error === null) t.match(JSON.parse(body.toString()), expected, lua)
+    }
+    const fresh = makeEvaluator()
+    t.teardown(() => fresh.close())
+    const { body } = await fresh.call('eval', {}, 'local n = 0 for _ in pairs(string) do n = n + 1 end return n')
+    t.equal(JSON.parse(body.toString()), 16, 'nothing is added to what a program sees')
+  },
+)
+
 t.test('[runtime/lua-runtime.22] files come from the function and the root alone', async t => {
   const site = makeLuaSite(
     {},
