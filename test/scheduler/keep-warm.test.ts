@@ -1,9 +1,10 @@
 import t, { type Test } from 'tap'
 import type { FunctionVersion, KeepWarmPolicy } from '../../lib/core/catalog.ts'
-import { createGateway } from '../../lib/index.ts'
+import { createGateway, type Gateway } from '../../lib/index.ts'
 import { KeepWarm, pingMethod, type PingOutcome } from '../../lib/scheduler/keep-warm.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { makeFn } from '../helpers/fn.ts'
+import { waitUntil } from '../helpers/gateway-bed.ts'
 import { makeTree } from '../helpers/tree.ts'
 
 const POLICY: KeepWarmPolicy = { enabled: true, minWarm: 1, pingEverySeconds: 45, idleTtlSeconds: 300 }
@@ -89,6 +90,9 @@ const HANDLERS: Record<string, string> = {
   'lua/handler.lua': 'function handler(event) print(event.context.trigger.type) return 1 end\n',
 }
 
+const warmOf = (gateway: Gateway): number =>
+  (gateway.health() as { functions: { summary: { warm: number } } }).functions.summary.warm
+
 async function serve(t: Test, schedulerEnabled: boolean) {
   const config = JSON.stringify({ keep_warm: { enabled: true, min_warm: 2, ping_every_seconds: 3600 } })
   const files = Object.fromEntries(
@@ -117,6 +121,7 @@ t.test(
       'keep_warm',
       'keep_warm',
     ])
+    await waitUntil(() => warmOf(gateway) === 3, 'all are warm')
     const { functions } = gateway.health() as { functions: { summary: object; states: { workers: number }[] } }
     t.match(functions.summary, { keep_warm_enabled: 3, warm: 3 })
     t.same(
@@ -145,5 +150,5 @@ t.test('[scheduler/keep-warm.7] the scheduler switched off', async t => {
   const gateway = await serve(t, false)
   const body = (await gateway.inject('/_fn/schedules')).json()
   t.match(body, { ts: Number, schedules: [], keep_warm: [{ last: null }, { last: null }, { last: null }] })
-  t.match((gateway.health() as { functions: object }).functions, { summary: { warm: 3 } })
+  await waitUntil(() => warmOf(gateway) === 3, 'their workers start all the same')
 })
