@@ -1,6 +1,7 @@
 import t from 'tap'
 import { createGateway } from '../../lib/index.ts'
 import { handlerFile, RUNTIMES } from '../helpers/gateway-bed.ts'
+import { commandOf, environOf, listProcesses } from '../helpers/processes.ts'
 import { makeTree, type TreeEntry } from '../helpers/tree.ts'
 
 /** Answers with the environment of the event, and with that of the whole process where the language shows it. */
@@ -17,6 +18,24 @@ const GATEWAY_SECRET = 'hunter2-of-the-gateway'
 interface Shown {
   event: Record<string, string>
   process: Record<string, string>
+}
+
+/**
+ * Daemons clean the environment of their workers themselves, so what a function sees does not tell whether the gateway has
+ * handed its own to the daemon: every process between the two is looked at.
+ */
+function checkProcesses(t: import('tap').Test): void {
+  const processes = listProcesses().map(pid => ({ command: commandOf(pid), environ: environOf(pid) }))
+  const readable = processes.filter(({ environ }) => environ.includes('PATH='))
+  // Lua has no process; a php worker writes its name over its environment.
+  t.ok(readable.length >= RUNTIMES.length - 1, 'every daemon was read')
+  for (const { command, environ } of processes) {
+    const name = command.replaceAll('\0', ' ').trim()
+    for (const secret of [HOST_SECRET, GATEWAY_SECRET]) {
+      t.notOk(environ.includes(secret), `${secret} is not in the environment of ${name}`)
+      t.notOk(command.includes(secret), `${secret} is not in the command line of ${name}`)
+    }
+  }
 }
 
 t.test(
@@ -63,6 +82,7 @@ t.test(
       return JSON.parse(payload) as Shown
     }
     for (const runtime of RUNTIMES) t.same((await call(runtime)).event, expected, runtime)
+    if (process.platform === 'linux') checkProcesses(t)
 
     tree.write({ 'project/.env.local': 'LOCAL=changed\n' })
     await gateway.reload()

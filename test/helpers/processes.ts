@@ -33,6 +33,11 @@ export function commandOf(pid: number): string {
   return readOrEmpty(`/proc/${pid}/cmdline`)
 }
 
+/** The environment that a process was started with, its parts apart by NUL; empty of one that is gone. */
+export function environOf(pid: number): string {
+  return readOrEmpty(`/proc/${pid}/environ`)
+}
+
 /** Kills a process, or a group by its negative id; one that has just ended by itself is as good. */
 export function killIfThere(pid: number): void {
   try {
