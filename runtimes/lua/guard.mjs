@@ -17,6 +17,8 @@ const COLLECTIONS = 2
 const COLLECTOR_TRIES = 100
 /** Milliseconds between two times that a call which takes long sends what it has printed. */
 const OUTPUT_MS = 20
+/** Milliseconds after a look at the memory in which a thread that has run nothing of size since need not look again. */
+const REST_MS = 5
 /** Smaller allocations are left to the instruction hook. */
 const LARGE_BYTES = 4096
 
@@ -56,6 +58,8 @@ export class Guard {
     this.condemned = ''
     this.bytes = 0
     this.items = 0
+    /** When the memory was looked at between calls; long ago when a call has looked since. */
+    this.lookedAt = Number.NEGATIVE_INFINITY
     /** Sends what the call has printed: one that hangs is ended from outside, and what it printed tells where. */
     this.sendOutput = () => {}
     /** When to do so next; 0 before the first look of a call. */
@@ -69,9 +73,14 @@ export class Guard {
     this.outputAt = 0
   }
 
-  /** No call runs. While memory is short a thread that waits keeps no garbage. */
-  end() {
+  /**
+   * No call runs. While memory is short a thread that waits keeps no garbage.
+   * @param {number} now - on `performance.now()`
+   */
+  end(now) {
     this.deadline = Number.POSITIVE_INFINITY
+    if (now - this.lookedAt < REST_MS) return
+    this.lookedAt = now
     if (!this.budget.isExceededWith(this.usedBytes())) return
     this.collect()
     this.budget.isExceededWith(this.usedBytes())
@@ -107,6 +116,7 @@ export class Guard {
   /** Looks at clock and memory. */
   poll() {
     const now = performance.now()
+    this.lookedAt = Number.NEGATIVE_INFINITY
     if (now >= this.outputAt) {
       if (this.outputAt !== 0) this.sendOutput()
       this.outputAt = now + OUTPUT_MS

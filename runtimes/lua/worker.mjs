@@ -100,8 +100,9 @@ port.on('message', ({ start, calls }) => {
       if (now - flushedAt > FLUSH_MS) flush(now)
     }
   }
-  guard.end()
-  flush(performance.now())
+  const now = performance.now()
+  guard.end(now)
+  flush(now)
 })
 
 function warmUp() {
@@ -133,5 +134,5 @@ function warmUp() {
     }
     practice.serve(i, JSON.stringify(header), Buffer.from('body'))
   }
-  guard.end()
+  guard.end(performance.now())
 }

@@ -1,6 +1,8 @@
 import { once } from 'node:events'
 import t from 'tap'
 import { LuaThreads } from '../../lib/runtime/lua-threads.ts'
+import type { Budget } from '../../runtimes/lua/budget.mjs'
+import { Guard } from '../../runtimes/lua/guard.mjs'
 
 const user = { isIdle: true, stop: () => {} }
 
@@ -44,3 +46,32 @@ t.test('[runtime/lua-runtime.2] a thread that ended is no spare one', async t =>
   await ended
   t.equal(threads.count, 0)
 })
+
+t.test(
+  '[runtime/lua-runtime.31] what a thread holds is said between calls, not after each of many small ones',
+  async t => {
+    const said: number[] = []
+    const isShort = { value: false }
+    const budget = {
+      limitMb: 1,
+      isExceededWith: (bytes: number) => {
+        said.push(bytes)
+        return isShort.value
+      },
+    } as unknown as Budget
+    const guard = new Guard(1e12, budget, () => {})
+    for (const now of [1000, 1001, 1004.9]) guard.end(now)
+    t.equal(said.length, 1, 'once for all that came at once')
+    guard.end(1005)
+    t.equal(said.length, 2)
+    guard.begin(Number.POSITIVE_INFINITY)
+    guard.poll()
+    const looks = said.length
+    guard.end(1005.1)
+    t.equal(said.length, looks + 1, 'a call that was large enough to be looked at is looked at in the end')
+    isShort.value = true
+    guard.end(1010.1)
+    t.equal(said.length, looks + 3, 'what is over the limit is collected, and what is left is said')
+    t.ok(said.every(bytes => bytes > 0))
+  },
+)
