@@ -16,6 +16,7 @@ import type { PublicCatalog } from './http/public.ts'
 import { type RouteRecords, toRecords } from './router/route-records.ts'
 import { RouteTableBuilder } from './router/route-builder.ts'
 import type { RouteTable } from './router/route-table.ts'
+import type { SchemaStore } from './validation/schema-store.ts'
 
 export interface Catalog extends PublicCatalog {
   readonly discovery: Discovery
@@ -80,6 +81,8 @@ interface CatalogOptions extends DiscoverOptions {
   checksSources: boolean
   /** Wall clock, ms. */
   now: () => number
+  /** Reads what functions say of their requests. */
+  schemas?: SchemaStore
   /** What functions get from outside the root, read at each load. */
   outerEnv: () => OuterEnv
   /** The steps around routing that a tree brings along: homes, assets. */
@@ -113,6 +116,7 @@ export class CatalogLoader {
     const { shortage } = this.#snapshot
     const discovery = this.#discoverer.discover(this.#snapshot, outerEnv(), revisions?.())
     const sourceWarnings = (await this.#lua?.check(discovery.functions)) ?? []
+    const schemaWarnings = (await this.#options.schemas?.load(discovery.functions)) ?? []
     const routes = this.#routes.build(discovery.claims, discovery.functions)
     const { before, after, homes, warnings } = steps(discovery, routes)
     let records: RouteRecords | null = null
@@ -128,6 +132,7 @@ export class CatalogLoader {
         ...(shortage === null ? [] : [shortage]),
         ...discovery.warnings,
         ...sourceWarnings,
+        ...schemaWarnings,
         ...routes.warnings,
         ...warnings,
       ],

@@ -43,6 +43,7 @@ import { createMetrics } from './metrics-parts.ts'
 import { createCatalogLoader, watchProject } from './reload-parts.ts'
 import { type Changed, Reloader } from './reloader.ts'
 import { createRuntimeParts } from './runtime-parts.ts'
+import { createSchemaParts } from './schema-parts.ts'
 import type { Runtimes } from './runtime/runtimes.ts'
 import { KeepWarm } from './scheduler/keep-warm.ts'
 
@@ -121,7 +122,9 @@ class FunctionGateway implements Gateway {
       journal: this.#journal,
       functions: () => this.#catalog.functions,
     })
+    const schemas = createSchemaParts(settings, this.#journal)
     this.#invoker = new Invoker({
+      schemas: schemas.gate,
       clock,
       dispatcher: this.#runtimes.dispatcher,
       admission: this.#admission,
@@ -182,6 +185,7 @@ class FunctionGateway implements Gateway {
       sources,
       loaded: this.#loaded,
       controlPaths: toEndpointPaths(this.#controlParts.endpoints),
+      schemas: schemas.store,
     })
     this.#reloader = new Reloader({
       clock,

@@ -10,6 +10,7 @@ import type { LoadedFiles } from './discovery/loaded-files.ts'
 import { type Watcher, type WatchOptions, watchTree } from './discovery/watch.ts'
 import type { Host } from './gateway-inputs.ts'
 import { DocsPage } from './http/docs-page.ts'
+import type { SchemaStore } from './validation/schema-store.ts'
 import type { Journal } from './observe/journal.ts'
 
 interface LoaderOptions extends Pick<ResolvedSettings, 'settings' | 'sources'>, Pick<Host, 'clock' | 'outerEnv'> {
@@ -17,6 +18,7 @@ interface LoaderOptions extends Pick<ResolvedSettings, 'settings' | 'sources'>, 
   loaded: LoadedFiles | null
   /** Paths of the control plane, for the OpenAPI document. */
   controlPaths: readonly EndpointPath[]
+  schemas: SchemaStore
 }
 
 export function createCatalogLoader({
@@ -26,6 +28,7 @@ export function createCatalogLoader({
   outerEnv,
   loaded,
   controlPaths,
+  schemas,
 }: LoaderOptions): CatalogLoader {
   const { defaultTimeoutMs, defaultMaxConcurrency, defaultMaxBodyBytes } = settings
   const defaultQueue = { maxQueue: settings.defaultMaxQueue, timeoutMs: settings.defaultQueueTimeoutMs }
@@ -41,6 +44,7 @@ export function createCatalogLoader({
     defaults: { defaultTimeoutMs, defaultMaxConcurrency, defaultQueue, defaultMaxBodyBytes },
     now: () => clock.wall(),
     outerEnv,
+    schemas,
     steps: (discovery, routes) => toCatalogSteps(settings, clock, discovery, routes, docs, controlPaths),
   })
 }

@@ -1,4 +1,5 @@
 import t from 'tap'
+import { SchemaStore } from '../lib/validation/schema-store.ts'
 import { NO_OUTER_ENV } from '../lib/config/env-layers.ts'
 import { resolveSettings } from '../lib/config/settings.ts'
 import { systemClock } from '../lib/core/clock.ts'
@@ -22,6 +23,7 @@ t.test('[gateway.1, gateway.4] the loader takes defaults and rules from the sett
       outerEnv: () => NO_OUTER_ENV,
       loaded: null,
       controlPaths: [],
+      schemas: new SchemaStore(tree.root),
     }).load(null)
   }
   const catalog = await load(false)

@@ -164,7 +164,7 @@ t.test('every statement has a test and every test names statements', async t => 
   t.ok(statements.size > 0)
 })
 
-const LOWER = ['core', 'files', 'config', 'observe', 'router', 'discovery', 'runtime', 'dependencies']
+const LOWER = ['core', 'files', 'config', 'observe', 'validation', 'router', 'discovery', 'runtime', 'dependencies']
 const UPPER = ['invocation', 'edge', 'http', 'assets', 'scheduler', 'control']
 
 /** Folder to the folders it may import from, besides itself; `lib` stands for the files right in it. */
@@ -173,12 +173,13 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   files: [],
   config: ['core'],
   observe: ['core', 'files'],
+  validation: ['core', 'config'],
   router: ['core'],
   discovery: ['core', 'config'],
   runtime: ['core', 'files', 'config', 'observe'],
   dependencies: ['core', 'files', 'config', 'observe'],
-  invocation: ['core', 'config', 'observe', 'runtime', 'dependencies'],
-  http: ['core', 'config', 'observe', 'router', 'runtime', 'invocation'],
+  invocation: ['core', 'config', 'observe', 'validation', 'runtime', 'dependencies'],
+  http: ['core', 'config', 'observe', 'validation', 'router', 'runtime', 'invocation'],
   edge: ['core', 'config', 'observe', 'runtime', 'invocation'],
   assets: ['core', 'config', 'router', 'http'],
   scheduler: ['core', 'config', 'observe', 'runtime', 'invocation'],

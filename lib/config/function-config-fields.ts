@@ -302,6 +302,7 @@ const invoke = object({
   methods,
   allow_hosts: texts.hostAllowList('Hosts that may call; default every host.'),
   'force-url': forceUrl,
+  validate: boolean({ description: 'Check requests against schema.json beside the handler; default false.' }),
   summary: string({ maxLength: 500, description: 'Summary in the OpenAPI document.' }),
   query: jsonObject({ description: 'Example query of the OpenAPI document.' }),
   body: json({ description: 'Example body of the OpenAPI document.' }),

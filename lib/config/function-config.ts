@@ -39,6 +39,7 @@ export interface FunctionConfig {
     methods?: readonly Method[] | undefined
     allowHosts?: readonly string[] | undefined
     forceUrl?: boolean | undefined
+    validate?: boolean | undefined
     summary?: string | undefined
     query?: Readonly<Record<string, unknown>> | undefined
     body?: unknown
@@ -120,6 +121,7 @@ function readConfig(raw: RawConfig, at: Place): FunctionConfig {
       methods: invoke.methods ?? raw.methods,
       allowHosts: invoke.allowHosts,
       forceUrl: invoke.forceUrl ?? raw.forceUrl,
+      validate: invoke.validate,
       summary: invoke.summary,
       query: invoke.query,
       body: invoke.body,

@@ -69,6 +69,7 @@ export function mergePolicies(
     sharedDeps: first(own, layer => layer.sharedDeps) ?? [],
     includeDebugHeaders: first(nearestFirst, layer => layer.response.includeDebugHeaders) ?? false,
     group: first(nearestFirst, layer => layer.group) ?? null,
+    validate: ownInvoke('validate') ?? false,
     summary: ownInvoke('summary') ?? null,
     exampleQuery: ownInvoke('query') ?? null,
     exampleBody: ownInvoke('body') ?? null,

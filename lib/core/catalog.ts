@@ -98,6 +98,8 @@ export interface Policy {
   sharedDeps: readonly string[]
   includeDebugHeaders: boolean
   group: string | null
+  /** True: requests are checked against the function's `schema.json` before it is called. */
+  validate: boolean
   summary: string | null
   exampleQuery: Readonly<Record<string, unknown>> | null
   exampleBody: unknown
@@ -140,6 +142,16 @@ export interface FunctionVersion {
    * size and mtime, the callable, adapter, environment, shared packs.
    */
   signature: string
+  /** The `schema.json` that describes its requests; null without one. No worker reads it. */
+  schema: SchemaFileRef | null
+}
+
+/** A file as it was found. */
+export interface SchemaFileRef {
+  /** Below the functions root. */
+  path: string
+  size: number
+  mtimeMs: number
 }
 
 /** Where a claim on a route comes from, lowest rank first. */

@@ -21,6 +21,22 @@ export const CONFIG_FILES = {
 } as const
 const CONFIG_NAMES: ReadonlySet<string> = new Set(Object.values(CONFIG_FILES))
 
+export const SCHEMA_NAME = 'schema.json'
+
+/** True for a file that describes the requests of handlers beside it. */
+export function isSchemaName(fileName: string): boolean {
+  return fileName === SCHEMA_NAME || (fileName.endsWith(`.${SCHEMA_NAME}`) && !fileName.startsWith('.'))
+}
+
+/**
+ * Names of the file that describes a handler's requests, the first that exists counts: `[id].schema.json` for `[id].js`, and
+ * `schema.json` for what stands for its folder.
+ */
+export function schemaNamesOf(fileName: string, standsForFolder: boolean): string[] {
+  const own = `${fileName.slice(0, -extensionOf(fileName).length)}.${SCHEMA_NAME}`
+  return standsForFolder ? [own, SCHEMA_NAME] : [own]
+}
+
 /** A file that may answer requests. */
 export interface RouteFile {
   kind: 'route'

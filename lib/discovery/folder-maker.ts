@@ -5,6 +5,7 @@ import type { FunctionVersion } from '../core/catalog.ts'
 import type { Warning } from '../core/errors.ts'
 import type { Target } from './entry-file.ts'
 import type { FunctionMaker, Handler, Identity } from './functions.ts'
+import { FolderSchemas } from './schema-names.ts'
 import { lacksPackages, manifestsOf } from './signature.ts'
 import { toChild } from './snapshot.ts'
 import type { Visit } from './visit.ts'
@@ -13,11 +14,13 @@ export class FolderMaker {
   readonly visit: Visit
   /** `fn.config.json` of the folder, below the root; it need not exist. */
   readonly configPath: string
+  readonly schemas: FolderSchemas
   readonly #maker: FunctionMaker
 
   constructor(visit: Visit, maker: FunctionMaker) {
     this.visit = visit
     this.#maker = maker
+    this.schemas = new FolderSchemas(visit.node)
     this.configPath = toChild(visit.node.path, 'fn.config.json')
   }
 
@@ -26,7 +29,9 @@ export class FolderMaker {
     const { node, layers, helpers, configs, part } = this.visit
     const manifests = manifestsOf(node, runtime)
     if (lacksPackages(node, runtime)) part.manifests.push({ runtime, folder: node.path })
-    return { runtime, folder, file, fnFolder: node.path, layers, env: configs.env, helpers, manifests }
+    // An entrypoint further down stands for the folder of its function.
+    const schema = this.schemas.of(node, file, folder !== node.path)
+    return { runtime, folder, file, fnFolder: node.path, layers, env: configs.env, helpers, manifests, schema }
   }
 
   /** What is wrong with the folder's config for this function becomes a warning of the folder. */

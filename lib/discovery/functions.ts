@@ -7,7 +7,7 @@ import type { FunctionConfig } from '../config/function-config.ts'
 import { mergePolicies, type PolicyDefaults, type PolicyTarget } from '../config/policy-layers.ts'
 import type { DeclaredEnv } from '../config/function-env.ts'
 import { type AdapterName, hasAdapter } from '../core/adapter-names.ts'
-import type { FunctionVersion, Policy } from '../core/catalog.ts'
+import type { FunctionVersion, Policy, SchemaFileRef } from '../core/catalog.ts'
 import type { Warning } from '../core/errors.ts'
 import { type RuntimeName, toFunctionKey } from '../core/identity.ts'
 import { callableOf } from './callable.ts'
@@ -29,6 +29,7 @@ export interface Handler {
   helpers: Helpers
   /** Stamps of the manifests of a compiled function. */
   manifests: string
+  schema: SchemaFileRef | null
 }
 
 export interface Identity {
@@ -82,6 +83,7 @@ export class FunctionMaker {
       callable: callableOf(runtime, policy),
       env,
       signature: toSignature(entryFile, handler.file, helpers[runtime], manifests, policy, env),
+      schema: handler.schema,
     })
   }
 

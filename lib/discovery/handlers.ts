@@ -36,6 +36,7 @@ class Handlers {
     }
     addFileRoutes(this.#folder, entries)
     addManifest(this.#folder)
+    this.#visit.part.warnings.push(...this.#folder.schemas.check())
     this.#addHome()
     if (visit.config?.assets !== undefined && visit.node.path !== '') {
       visit.warn('NESTED_ASSETS', 'sets assets, which only the fn.config.json of the root can', 'Move it to the root.')

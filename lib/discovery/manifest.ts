@@ -30,6 +30,7 @@ function addTarget(folder: FolderMaker, path: string, entries: readonly RouteEnt
   }
   const inner = target.folders.map(folder => facts.configs(folder))
   const { env } = inner.at(-1) ?? configs
+  const targetNode = target.folders.at(-1) ?? node
   const handler: Handler = {
     runtime: target.runtime,
     folder: target.folder,
@@ -38,7 +39,8 @@ function addTarget(folder: FolderMaker, path: string, entries: readonly RouteEnt
     layers: [...layers, ...inner.map(({ config }) => config)],
     env,
     helpers,
-    manifests: manifestsOf(target.folders.at(-1) ?? node, target.runtime),
+    manifests: manifestsOf(targetNode, target.runtime),
+    schema: folder.schemas.of(targetNode, target.file),
   }
   const named = new Set(entries.flatMap(entry => entry.methods))
   const methods = METHODS.filter(method => named.has(method))

@@ -5,7 +5,7 @@ import { setImmediate } from 'node:timers/promises'
 import type { Warning } from '../core/errors.ts'
 import { MAX_CONFIG_FILE_BYTES } from '../core/limits.ts'
 import * as disk from './disk.ts'
-import { CONFIG_FILES, isConfigName, isSourceName, manifestRuntime } from './file-name.ts'
+import { CONFIG_FILES, isConfigName, isSchemaName, isSourceName, manifestRuntime } from './file-name.ts'
 import { skippedReason } from './layouts.ts'
 import { MAX_TREE_FOLDERS, LARGE_FOLDER_ENTRIES } from './disk.ts'
 
@@ -44,7 +44,7 @@ export interface DirNode {
   /** Below the root, posix separators; empty for the root. */
   readonly path: string
   readonly realPath: string
-  /** Source and config files and manifests of compiled functions, sorted by name. */
+  /** Source, config and schema files and manifests of compiled functions, sorted by name. */
   readonly files: readonly FileEntry[]
   /** Names of the other files, sorted. Their sizes and times matter to nobody here: data may change at every call. */
   readonly otherFiles: readonly string[]
@@ -232,7 +232,8 @@ class Reader {
         dirs.push(yield* this.#kid(place, name, join(realPath, name), kidsBefore.get(name) ?? null))
         continue
       }
-      const isWanted = isSourceName(name) || isConfigName(name) || manifestRuntime(name) !== undefined
+      const isWanted =
+        isSourceName(name) || isConfigName(name) || isSchemaName(name) || manifestRuntime(name) !== undefined
       const stat = isWanted || !entry.isFile() ? this.#stat(path, entry.isSymbolicLink(), problems) : null
       if (stat?.isDirectory()) {
         const target = this.#linkTarget(path, place.chain, problems)

@@ -11,7 +11,7 @@ import { type Dirent, type FSWatcher, lstatSync, readdirSync, realpathSync, type
 import { basename, join } from 'node:path'
 import type { Clock } from '../core/clock.ts'
 import { MAX_TREE_FOLDERS } from './disk.ts'
-import { isConfigName, isSourceName } from './file-name.ts'
+import { isConfigName, isSchemaName, isSourceName } from './file-name.ts'
 import { skippedReason } from './layouts.ts'
 import { MAX_TREE_DEPTH, parentOf, toChild } from './snapshot.ts'
 
@@ -242,7 +242,7 @@ export class TreeWatcher {
 
 function isRelevant(path: string): boolean {
   const fileName = basename(path)
-  return isSourceName(fileName) || isConfigName(fileName) || DEPENDENCY_NAMES.has(fileName)
+  return isSourceName(fileName) || isConfigName(fileName) || isSchemaName(fileName) || DEPENDENCY_NAMES.has(fileName)
 }
 
 /** Device and inode; empty when there is no folder. */

@@ -4,6 +4,7 @@ import type { FunctionVersion } from '../core/catalog.ts'
 import type { GatewayError } from '../core/errors.ts'
 import { Call, type CallReceiver, type Invoker } from '../invocation/invoke.ts'
 import type { ReplyHead } from '../invocation/response.ts'
+import { headerOf } from '../invocation/forwarded-headers.ts'
 import type { DebugHeaders } from './debug-headers.ts'
 import type { BodyReceiver, Exchange } from './exchange.ts'
 
@@ -29,7 +30,18 @@ export class HttpCall implements CallReceiver, BodyReceiver {
 
   onBody(body: Buffer | null): void {
     this.call.body = body
+    const wrong = this.call.checkedAs === null ? null : this.#checkBody(body)
+    if (wrong !== null) {
+      this.call.fail(wrong)
+      return
+    }
     this.#invoker.start(this.call)
+  }
+
+  #checkBody(body: Buffer | null): GatewayError | null {
+    const { method, req } = this.#exchange
+    const type = headerOf(req.rawHeaders, 'content-type')
+    return this.#invoker.schemas!.checkBody(this.call.fn, method, type, body)
   }
 
   onBodyError(error: GatewayError): void {

@@ -22,6 +22,7 @@ import { HeadReader, type RequestHead } from '../invocation/forwarded-headers.ts
 import type { Invoker } from '../invocation/invoke.ts'
 import { checkPolicy } from '../invocation/policy.ts'
 import type { RequestIds } from '../invocation/request-ids.ts'
+import type { RequestTexts } from '../validation/request-schema.ts'
 import { unescapeCanonical } from '../router/path.ts'
 import type { RouteRefusal, RouteTable } from '../router/route-table.ts'
 import { needsOwnHead, toAdapterHead } from './adapter-head.ts'
@@ -251,6 +252,15 @@ export class PublicHandler {
       call.fail(refused)
       return
     }
+    if (fn.policy.validate && invoker.schemas !== null) {
+      call.checkedAs = exchange.method
+      // The same request again was found right before.
+      const wrong = memo === null ? invoker.schemas.checkTexts(fn, toTexts(exchange, params)) : null
+      if (wrong !== null) {
+        call.fail(wrong)
+        return
+      }
+    }
     call.header = toCallStart(exchange.id, clock.wall(), exchange.trace, exchange.traceState)
     if (memo !== null) {
       call.rest = memo
@@ -273,6 +283,11 @@ export class PublicHandler {
     exchange.bodyReceiver = httpCall
     readBody(exchange, fn.policy.maxBodyBytes)
   }
+}
+
+/** What a schema says something about, beside the body. */
+function toTexts({ method, search, head }: Exchange, params: Readonly<Record<string, string>>): RequestTexts {
+  return { method, params, queryJson: search === '' ? '{}' : toQueryJson(search), headersJson: head.json }
 }
 
 /** The call header behind id and time. */

@@ -28,6 +28,8 @@ export interface InternalRequest {
   trigger?: unknown
   /** Address of whoever asked; empty for the gateway itself. */
   ip?: string
+  /** True for a call that is nobody's request, such as a ping: it need not be what the function's schema asks for. */
+  isUnchecked?: boolean
   /** Stops the call. */
   signal?: AbortSignal
 }
@@ -93,6 +95,9 @@ class InternalCall implements CallReceiver {
     const refused = checkPolicy(request.fn, body?.length ?? 0)
     if (refused !== null) return refused
     try {
+      const isChecked = request.fn.policy.validate && !request.isUnchecked
+      const wrong = isChecked ? this.#checkSchema(request, headers) : null
+      if (wrong !== null) return wrong
       this.call.header = this.#toHeader(request, headers)
     } catch (error) {
       return toNoJson(error)
@@ -102,6 +107,21 @@ class InternalCall implements CallReceiver {
     if (this.#signal?.aborted) return canceled()
     this.#signal?.addEventListener('abort', this.#onAbort, { once: true })
     return null
+  }
+
+  /** As a request of HTTP is checked. @returns the refusal, or null */
+  #checkSchema({ fn, method, params, query }: InternalRequest, headers: Record<string, string>): GatewayError | null {
+    const { schemas } = this.#invoker
+    if (schemas === null) return null
+    this.call.checkedAs = method
+    const texts = {
+      method,
+      params: params ?? null,
+      queryJson: toQueryJsonOf(query ?? {}),
+      headersJson: toJsonRecord(headers),
+    }
+    const type = headers['content-type'] ?? null
+    return schemas.checkTexts(fn, texts) ?? schemas.checkBody(fn, method, type, this.call.body)
   }
 
   #toHeader(request: InternalRequest, headers: Readonly<Record<string, string>>): string {

@@ -17,6 +17,7 @@ import type { Dispatcher } from '../runtime/dispatcher.ts'
 import { toBrokenContract } from '../runtime/runtime-error.ts'
 import { type ReplyHead, ReplyHeads } from './response.ts'
 import { TraceIds } from '../observe/trace.ts'
+import type { SchemaGate } from './schema-check.ts'
 import type { Admission, AdmissionCall, FunctionSlots } from './admission.ts'
 
 /** Captured output of one call and stream, bytes; what follows is dropped with a note. */
@@ -43,6 +44,8 @@ interface InvokerOptions {
   onLog: ((call: Call, stream: 'stdout' | 'stderr', text: string) => void) | null
   /** A call was given to a worker that was still starting. */
   onCold?: (fn: FunctionVersion) => void
+  /** Checks of functions that ask for them; absent where there are no schemas. */
+  schemas?: SchemaGate
 }
 
 /**
@@ -75,6 +78,8 @@ export class Call extends RuntimeCall implements AdmissionCall {
   capture: boolean
   stdout = ''
   stderr = ''
+  /** Method of a request that was checked against its schema, so that the answer is looked at too; null without a check. */
+  checkedAs: string | null = null
   /** Monotonic ms: when a slot was asked for, and how long the call waited for it. */
   enteredAt = 0
   queuedMs = 0
@@ -121,6 +126,7 @@ export class Call extends RuntimeCall implements AdmissionCall {
   /** Ends the wait for an answer: used by `onReply` and by the edge handler. */
   answer(head: ReplyHead, body: Buffer, stream: boolean): void {
     if (this.slots === null) return
+    if (this.checkedAs !== null && !stream) this.#invoker.schemas?.look(this.fn, this.checkedAs, head, body)
     if (!stream) this.#end()
     this.#receiver.onHead(head, body, stream)
   }
@@ -204,6 +210,7 @@ export class Invoker {
   readonly traceIds = new TraceIds()
   readonly onLog: InvokerOptions['onLog']
   readonly onCold: InvokerOptions['onCold']
+  readonly schemas: SchemaGate | null
   readonly #dispatcher: CallDispatcher
   readonly #edge: EdgeHandler | null
 
@@ -212,6 +219,7 @@ export class Invoker {
     this.admission = options.admission
     this.onLog = options.onLog
     this.onCold = options.onCold
+    this.schemas = options.schemas ?? null
     this.#dispatcher = options.dispatcher
     this.#edge = options.edge
   }

@@ -21,6 +21,7 @@ export async function ping(
     query: { __fn_keep_warm: '1' },
     headers: { [TRIGGER_HEADER]: 'keep_warm', 'user-agent': 'fngw-keep-warm' },
     trigger: { type: 'keep_warm' },
+    isUnchecked: true,
   })
   return { status, error: error?.message ?? null }
 }

@@ -65,6 +65,7 @@ const FIELDS: [field: string, good: unknown, path: string, value: unknown, bad: 
   ['invoke.route', '/one', 'invoke.routes', ['/one'], ['one', '/_fn', ...NOT_TEXT]],
   ['invoke.methods', ['delete', 'DELETE'], 'invoke.methods', ['DELETE'], [['OPTIONS'], 'ANY', [5]]],
   ['invoke.force-url', true, 'invoke.forceUrl', true, NOT_BOOLEAN],
+  ['invoke.validate', true, 'invoke.validate', true, NOT_BOOLEAN],
   ['invoke.summary', 'Lists users', 'invoke.summary', 'Lists users', ['x'.repeat(501), ...NOT_TEXT]],
   ['invoke.query', { a: [1] }, 'invoke.query', { a: [1] }, NOT_OBJECT],
   ['invoke.body', [1, { a: null }], 'invoke.body', [1, { a: null }], []],

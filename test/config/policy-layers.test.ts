@@ -40,6 +40,7 @@ t.test('[config/function-config.12] without any config a policy has the defaults
     sharedDeps: [],
     includeDebugHeaders: false,
     group: null,
+    validate: false,
     summary: null,
     exampleQuery: null,
     exampleBody: null,

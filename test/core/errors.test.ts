@@ -27,6 +27,7 @@ t.test('[core/errors.3, core/errors.4] every condition has the status of the tab
     [409, ['ROUTE_CONFLICT']],
     [413, ['BODY_TOO_LARGE']],
     [414, ['TARGET_TOO_LONG']],
+    [415, ['UNSUPPORTED_TYPE']],
     [421, ['HOST_NOT_ALLOWED']],
     [429, ['CONCURRENCY_LIMIT', 'POOL_OVERFLOW']],
     [431, ['HEADERS_TOO_LARGE']],

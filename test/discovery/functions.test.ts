@@ -19,6 +19,7 @@ const HANDLER: Handler = {
   layers: [],
   env: parseFunctionEnv('{}', '').env,
   helpers: NO_HELPERS,
+  schema: null,
   manifests: '',
 }
 const IDENTITY = { name: 'a', version: null, kind: 'function' } as const

@@ -66,6 +66,34 @@ t.test('[discovery/layouts.22, discovery/layouts.20] the routes of a function', 
   t.match(taken.part.ignored, [{ path: 'x/index.js', reason: /method prefix answer all/ }])
 })
 
+t.test('[validation/schema-file.8] the file that describes a handler', async t => {
+  const schemasOf = (entries: Record<string, TreeEntry>, path: string) => {
+    const { part } = visitFolder(entries, path, addHandlers)
+    return [
+      ...part.functions.map(fn => `${fn.entryFile} ${fn.schema?.path ?? '-'}`),
+      ...part.warnings.map(warning => `${warning.code} ${warning.path}`),
+    ]
+  }
+  const rows: [Record<string, TreeEntry>, string[]][] = [
+    [{ 'x/handler.js': '', 'x/schema.json': '{}' }, ['x/handler.js x/schema.json']],
+    [
+      { 'x/index.py': '', 'x/schema.json': '{}', 'x/index.schema.json': '{}' },
+      ['x/index.py x/index.schema.json', 'SCHEMA_UNUSED x/schema.json'],
+    ],
+    [
+      { 'x/get.js': '', 'x/post.php': '', 'x/schema.json': '{}', 'x/post.schema.json': '{}' },
+      ['x/get.js x/schema.json', 'x/post.php x/post.schema.json'],
+    ],
+    [{ 'x/[id].lua': '', 'x/schema.json': '{}' }, ['x/[id].lua -', 'SCHEMA_UNUSED x/schema.json']],
+    [{ 'x/[id].lua': '', 'x/[id].schema.json': '{}', 'x/mine.schema.json': '{}' }, ['x/[id].lua x/[id].schema.json']],
+    [
+      { 'x/src/app.js': '', 'x/fn.config.json': config({ entrypoint: 'src/app.js' }), 'x/schema.json': '{}' },
+      ['x/src/app.js x/schema.json'],
+    ],
+  ]
+  for (const [entries, expected] of rows) t.same(schemasOf(entries, 'x'), expected)
+})
+
 t.test('[discovery/layouts.25] forced claims', async t => {
   const entries = (force: boolean) => ({
     'x/handler.js': '',

@@ -20,6 +20,7 @@ export const TEST_POLICY: Policy = {
   sharedDeps: [],
   includeDebugHeaders: false,
   group: null,
+  validate: false,
   summary: null,
   exampleQuery: null,
   exampleBody: null,
@@ -46,6 +47,7 @@ export function makeFn(
     entryFile: `${name}/handler.js`,
     env: {},
     signature: '1',
+    schema: null,
     ...fields,
     policy,
   }

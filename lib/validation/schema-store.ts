@@ -1,0 +1,177 @@
+/** The schemas of a tree: read and compiled at a reload, kept while their files do not change. Owner: page validation/schema-file. */
+
+import { constants } from 'node:fs'
+import { open } from 'node:fs/promises'
+import { join } from 'node:path'
+import { setImmediate } from 'node:timers/promises'
+import type { FunctionVersion, SchemaFileRef } from '../core/catalog.ts'
+import { GatewayError, type Warning } from '../core/errors.ts'
+import { MAX_CONFIG_FILE_BYTES } from '../core/limits.ts'
+import { RequestSchema } from './request-schema.ts'
+import { SchemaCompiler } from './schema-compiler.ts'
+import { parseSchemaFile, type SchemaFile } from './schema-file.ts'
+
+/** Checks that one compiler makes: it remembers what it made them of, and is then replaced. */
+const CHECKS_PER_COMPILER = 1000
+/** Checks made before other work of the process gets its turn. */
+const CHECKS_PER_TURN = 5
+/** Files read at a time. */
+const READERS = 16
+
+interface Loaded {
+  stamp: string
+  /** The last version that could be used; null when none could. */
+  file: SchemaFile | null
+  warnings: readonly Warning[]
+}
+
+/** What a function's requests are checked with. */
+interface Checked {
+  schema: RequestSchema | GatewayError
+  warnings: readonly Warning[]
+}
+
+export class SchemaStore {
+  readonly #rootPath: string
+  #files = new Map<string, Loaded>()
+  readonly #checked = new WeakMap<FunctionVersion, Checked>()
+  #compiler: SchemaCompiler | null = null
+  #compiled = 0
+
+  constructor(rootPath: string) {
+    this.#rootPath = rootPath
+  }
+
+  /** Makes ready what the functions of a catalog need. Never rejects. @returns what is wrong with their schemas */
+  async load(functions: readonly FunctionVersion[]): Promise<Warning[]> {
+    await this.#readAll(functions)
+    const warnings = [...this.#files.values()].flatMap(loaded => loaded.warnings)
+    for (const fn of functions) if (fn.policy.validate) warnings.push(...(await this.#check(fn)).warnings)
+    return warnings
+  }
+
+  /** What a function's file says; null without one. */
+  fileOf(fn: FunctionVersion): SchemaFile | null {
+    return fn.schema === null ? null : (this.#files.get(fn.schema.path)?.file ?? null)
+  }
+
+  /**
+   * What a function's requests are checked with.
+   * @returns an error that answers every call where the check is asked for and cannot be made
+   */
+  checkOf(fn: FunctionVersion): RequestSchema | GatewayError {
+    return this.#checked.get(fn)?.schema ?? toBroken('schema.json was not read')
+  }
+
+  async #readAll(functions: readonly FunctionVersion[]): Promise<void> {
+    const wanted = new Map(functions.flatMap(({ schema }) => (schema === null ? [] : [[schema.path, schema]])))
+    const files = new Map<string, Loaded>()
+    const left = [...wanted.values()]
+    const read = async (): Promise<void> => {
+      for (let ref = left.pop(); ref !== undefined; ref = left.pop()) {
+        const known = this.#files.get(ref.path)
+        const isSame = known?.stamp === stampOf(ref)
+        files.set(ref.path, isSame ? known : await this.#read(ref, known?.file ?? null))
+      }
+    }
+    await Promise.all(Array.from({ length: Math.min(READERS, left.length) }, read))
+    // In the order of the functions, whichever was read first: warnings have an order.
+    this.#files = new Map([...wanted.keys()].map(path => [path, files.get(path)!]))
+  }
+
+  async #read(ref: SchemaFileRef, lastGood: SchemaFile | null): Promise<Loaded> {
+    const { path } = ref
+    const stamp = stampOf(ref)
+    let source: Uint8Array
+    try {
+      source = await readRegular(join(this.#rootPath, path))
+    } catch (error) {
+      const message = `${path}: cannot be read: ${(error as NodeJS.ErrnoException).code ?? (error as Error).message}`
+      // Read again at the next load, whatever its stamp.
+      return {
+        stamp: '',
+        file: lastGood,
+        warnings: [toWarning('SCHEMA_UNREADABLE', path, message, 'Make it a readable file.')],
+      }
+    }
+    const { file, warnings } = parseSchemaFile(source, path)
+    if (file !== null || lastGood === null) return { stamp, file, warnings }
+    const kept = `${path}: is not used: its last good version stays in force`
+    return { stamp, file: lastGood, warnings: [...warnings, toWarning('CONFIG_KEPT', path, kept, 'Mend the file.')] }
+  }
+
+  async #check(fn: FunctionVersion): Promise<Checked> {
+    const known = this.#checked.get(fn)
+    // A file that could not be read may be readable now, without a change that shows.
+    if (known !== undefined && (known.schema instanceof RequestSchema || this.fileOf(fn) === null)) return known
+    const checked = await this.#compile(fn)
+    this.#checked.set(fn, checked)
+    return checked
+  }
+
+  async #compile(fn: FunctionVersion): Promise<Checked> {
+    const file = this.fileOf(fn)
+    if (file === null) {
+      const what =
+        fn.schema === null ? 'there is no schema.json beside the handler' : `${fn.schema.path} cannot be used`
+      return toUnusable(
+        fn,
+        what,
+        fn.schema === null ? 'Write one, or remove invoke.validate.' : 'Mend it, or remove invoke.validate.',
+      )
+    }
+    try {
+      const compiler = await this.#nextCompiler()
+      return {
+        schema: new RequestSchema(file, fn.policy.methods, fn.policy.exampleContentType, compiler),
+        warnings: [],
+      }
+    } catch (error) {
+      return toUnusable(fn, `${fn.schema!.path}: ${(error as Error).message}`, 'Mend the schema.')
+    }
+  }
+
+  async #nextCompiler(): Promise<SchemaCompiler> {
+    if (this.#compiler === null || this.#compiled >= CHECKS_PER_COMPILER) {
+      this.#compiler = await SchemaCompiler.load()
+      this.#compiled = 0
+    }
+    this.#compiled += 1
+    // Requests go on while many are compiled.
+    if (this.#compiled % CHECKS_PER_TURN === 0) await setImmediate()
+    return this.#compiler
+  }
+}
+
+function stampOf({ size, mtimeMs }: SchemaFileRef): string {
+  return `${size}|${mtimeMs}`
+}
+
+/** A pipe in the file's place must not hold the reload up, nor a file without an end fill the memory. */
+async function readRegular(path: string): Promise<Uint8Array> {
+  const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK)
+  try {
+    const stat = await file.stat()
+    if (!stat.isFile()) throw new Error('it is no regular file')
+    // One byte more than is read: the parser then says that it is too large.
+    const bytes = Buffer.alloc(Math.min(stat.size, MAX_CONFIG_FILE_BYTES + 1))
+    const { bytesRead } = await file.read(bytes, 0, bytes.length, 0)
+    return bytes.subarray(0, bytesRead)
+  } finally {
+    await file.close()
+  }
+}
+
+function toBroken(why: string): GatewayError {
+  return new GatewayError('LOAD_FAILED', `requests of this function cannot be checked: ${why}`)
+}
+
+/** Calls answer 500: a handler that relies on the check must not get what was not checked. */
+function toUnusable(fn: FunctionVersion, why: string, hint: string): Checked {
+  const message = `${fn.entryFile}: invoke.validate is true, but ${why}: its calls answer 500`
+  return { schema: toBroken(why), warnings: [toWarning('SCHEMA_UNUSABLE', fn.entryFile, message, hint)] }
+}
+
+function toWarning(code: string, path: string, message: string, hint: string): Warning {
+  return { code, path, message, hint }
+}

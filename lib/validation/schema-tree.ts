@@ -1,0 +1,100 @@
+/** Where schemas stand in a schema, and a copy of one with its references changed. Owner: page validation/schema-file. */
+
+import { isObject } from '../core/json.ts'
+
+/** A JSON Schema: an object of keywords, or true for everything and false for nothing. */
+export type Schema = boolean | Readonly<Record<string, unknown>>
+
+/** Keywords whose value is a schema, a list of them, or a map to them. Everything else is plain data. */
+const SINGLE: ReadonlySet<string> = new Set(
+  'additionalProperties items contains not if then else propertyNames unevaluatedItems unevaluatedProperties contentSchema'.split(
+    ' ',
+  ),
+)
+const LISTS: ReadonlySet<string> = new Set(['allOf', 'anyOf', 'oneOf', 'prefixItems'])
+const MAPS: ReadonlySet<string> = new Set([
+  'properties',
+  'patternProperties',
+  'dependentSchemas',
+  '$defs',
+  'definitions',
+])
+
+/** Keywords that look at the same value again, not at a part of it. */
+const SAME_VALUE: ReadonlySet<string> = new Set([
+  'allOf',
+  'anyOf',
+  'oneOf',
+  'not',
+  'if',
+  'then',
+  'else',
+  'dependentSchemas',
+])
+
+interface Child {
+  keyword: string
+  /** Keys from the schema to the child. */
+  path: readonly string[]
+  value: unknown
+}
+
+/** What stands where a schema has to stand. */
+export function childrenOf(schema: Readonly<Record<string, unknown>>): Child[] {
+  const children: Child[] = []
+  for (const [keyword, value] of Object.entries(schema)) {
+    if (SINGLE.has(keyword)) children.push({ keyword, path: [keyword], value })
+    else if (LISTS.has(keyword) && Array.isArray(value)) {
+      for (const [index, item] of value.entries())
+        children.push({ keyword, path: [keyword, String(index)], value: item })
+    } else if (MAPS.has(keyword) && isObject(value)) {
+      for (const [name, item] of Object.entries(value)) children.push({ keyword, path: [keyword, name], value: item })
+    }
+  }
+  return children
+}
+
+/** Schemas that a value of this one has to pass as well. */
+export function sameValueChildren(schema: Readonly<Record<string, unknown>>): Schema[] {
+  return childrenOf(schema).flatMap(({ keyword, value }) => (SAME_VALUE.has(keyword) && isSchema(value) ? [value] : []))
+}
+
+export function isSchema(value: unknown): value is Schema {
+  return typeof value === 'boolean' || isObject(value)
+}
+
+/** Keywords that name a schema or a dialect: within one file `#` is name enough. Definitions are collected elsewhere. */
+const LEFT_OUT: ReadonlySet<string> = new Set([
+  '$id',
+  '$schema',
+  '$anchor',
+  '$dynamicAnchor',
+  '$vocabulary',
+  '$defs',
+  'definitions',
+])
+
+/** A copy without definitions and names, each `$ref` replaced by what `rename` makes of it. */
+export function copySchema(schema: Schema, rename: (reference: string) => string): Schema {
+  if (typeof schema === 'boolean') return schema
+  const copy: Record<string, unknown> = {}
+  for (const [keyword, value] of Object.entries(schema)) {
+    if (!LEFT_OUT.has(keyword)) define(copy, keyword, copyValue(keyword, value, rename))
+  }
+  return copy
+}
+
+function copyValue(keyword: string, value: unknown, rename: (reference: string) => string): unknown {
+  if (keyword === '$ref' && typeof value === 'string') return rename(value)
+  if (SINGLE.has(keyword) && isSchema(value)) return copySchema(value, rename)
+  if (LISTS.has(keyword) && Array.isArray(value)) return value.map(item => copySchema(item as Schema, rename))
+  if (!MAPS.has(keyword) || !isObject(value)) return value
+  const copy: Record<string, unknown> = {}
+  for (const [name, item] of Object.entries(value)) define(copy, name, copySchema(item as Schema, rename))
+  return copy
+}
+
+/** As `copy[name] = value`, for names that mean something to objects too: `__proto__`. */
+function define(copy: Record<string, unknown>, name: string, value: unknown): void {
+  Object.defineProperty(copy, name, { value, enumerable: true, writable: true, configurable: true })
+}
