@@ -10,6 +10,7 @@ import {
 import { KEY_HELP, type KeyInput, listenForKeys } from './hot-keys.ts'
 import { openUrl } from './open-url.ts'
 import type { Output } from './output.ts'
+import { serveAsOwnUser } from './own-user.ts'
 import { toRouteLines } from './routes.ts'
 import { createEventShow } from './show-events.ts'
 import { createLogShow } from './show-log.ts'
@@ -60,6 +61,8 @@ function createShow({ settings }: Gateway, { json, output, version, program }: S
  * @throws CommandError when it cannot start
  */
 export async function serve(options: ServeOptions): Promise<number> {
+  const code = await serveAsOwnUser(options.gateway)
+  if (code !== null) return code
   const ended = nextSignal()
   const gateway = await createGateway(options.gateway)
   const show = createShow(gateway, options)

@@ -26,26 +26,23 @@ interface GatewayInputs {
   host: Host
 }
 
+/** Settings alone, with their problems: nothing is checked against this machine. */
+export function readSettings(options: GatewayOptions): ResolvedSettings & { envDir: string | null } {
+  const { env = {}, project = null, cwd = process.cwd(), inspect, clock, flags = {}, defaults, ...given } = options
+  const inputs = { options: given, env, cwd, flags, defaults: { hotReload: false, ...defaults } }
+  return project === null
+    ? { ...resolveSettings(inputs), envDir: null }
+    : loadSettings({ ...inputs, explicit: project.explicit })
+}
+
 /** @throws SettingsError with every problem at once */
 export function readGatewayInputs(options: GatewayOptions): GatewayInputs {
-  const {
-    env = {},
-    project = null,
-    cwd = process.cwd(),
-    inspect = false,
-    clock = systemClock,
-    flags = {},
-    defaults,
-    ...given
-  } = options
-  const inputs = { options: given, env, cwd, flags, defaults: { hotReload: false, ...defaults } }
-  const loaded = project === null ? null : loadSettings({ ...inputs, explicit: project.explicit })
-  const written = loaded ?? resolveSettings(inputs)
+  const { env = {}, inspect = false, clock = systemClock } = options
+  const { envDir, ...written } = readSettings(options)
   const withToken = readAdminToken(written, written.settings.adminTokenFile)
   const resolved = readPasswordHash(withToken, written.settings.consoleLoginPasswordHashFile)
   const problems = [...resolved.problems, ...checkRoot(resolved), ...checkIsolation(resolved, readPowers())]
   if (problems.length > 0) throw new SettingsError(problems)
-  const envDir = loaded?.envDir ?? null
   const outerEnv = createOuterEnvReader(envDir, env)
   return { resolved, host: { clock, inspect, hostEnv: { ...process.env, ...env }, envDir, outerEnv } }
 }

@@ -30,6 +30,8 @@ interface BuildsOptions {
   /** Environment of this process; tools get a part of it. */
   hostEnv: Readonly<Record<string, string | undefined>>
   builders: readonly Builder[]
+  /** What is built is closed to other users of the machine, and tools have no capability of this process. */
+  isPrivate: boolean
   /** Most ms that a call waits for a build; null for as long as the build itself may take. */
   waitMs: number | null
   /** What of a function's files on disk is not as it was discovered, as text; null when nothing is. */
@@ -58,8 +60,6 @@ interface Build {
 
 export interface CompiledOptions extends Omit<BuildsOptions, 'builders' | 'temporaryFolder'> {
   functionsRoot: string
-  /** What is built is closed to other users of the machine. */
-  isPrivate: boolean
   goBuildTimeoutSeconds: number
   rustBuildTimeoutSeconds: number
   /** Full path of the folder with the sources of a runtime's worker. */
@@ -257,14 +257,22 @@ export class Builds {
   }
 
   #toTools({ timeoutMs }: Builder, folder: string, signal: AbortSignal): BuildTools {
-    const { clock, hostEnv } = this.#options
+    const { clock, hostEnv, isPrivate } = this.#options
     const base = { ...toToolHostEnv(hostEnv), TMPDIR: folder, GOTMPDIR: folder }
     const endsAt = clock.monotonic() + timeoutMs
     return {
       // One limit for all steps of a build.
       run: ({ command, args, cwd, env }) =>
         runTool(
-          { command, args, cwd, env: { ...base, ...env }, timeoutMs: Math.max(1, endsAt - clock.monotonic()), signal },
+          {
+            command,
+            args,
+            cwd,
+            env: { ...base, ...env },
+            timeoutMs: Math.max(1, endsAt - clock.monotonic()),
+            isPlain: isPrivate,
+            signal,
+          },
           clock,
         ),
     }

@@ -16,6 +16,8 @@ export interface ToolRun {
   /** The whole environment. */
   env: Readonly<Record<string, string>>
   timeoutMs: number
+  /** True takes from it what capabilities this process has. */
+  isPlain: boolean
   /** Aborting kills it. */
   signal: AbortSignal
 }
@@ -30,6 +32,7 @@ export interface ToolResult {
   problem: string | null
 }
 
+const PLAIN = ['--no-new-privs', '--inh-caps=-all', '--ambient-caps=-all']
 /** Ends a tool with the process that started it, where the system offers that. */
 const SETPRIV = '/usr/bin/setpriv'
 /** Milliseconds that output may still come after a tool's end: a child it left behind may hold the pipe open. */
@@ -40,7 +43,7 @@ export function runTool(run: ToolRun, clock: Clock): Promise<ToolResult> {
   return new Promise(resolve => {
     const output = new BoundedText(MAX_TOOL_OUTPUT_BYTES)
     const [command, ...args] = existsSync(SETPRIV)
-      ? [SETPRIV, '--pdeathsig', 'KILL', '--', run.command, ...run.args]
+      ? [SETPRIV, '--pdeathsig', 'KILL', ...(run.isPlain ? PLAIN : []), '--', run.command, ...run.args]
       : [run.command, ...run.args]
     const child = spawn(command as string, args, {
       cwd: run.cwd,

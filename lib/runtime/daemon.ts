@@ -13,6 +13,7 @@ import { findVersionProblem } from './binaries.ts'
 import type { SocketHealth } from './runtime.ts'
 import type { StartedWorker, WorkerExit } from './socket-worker.ts'
 import { ControlConnection, type DaemonInfo, type DaemonWorker, DAEMON_READY_TIMEOUT_MS } from './control-connection.ts'
+import { killAsUser } from './user-folders.ts'
 
 /** Restart delay of a daemon that dies: first, largest. */
 const RESTART_DELAY_MS = { first: 100, max: 8000 } as const
@@ -59,6 +60,8 @@ type DaemonState = 'idle' | 'starting' | 'up' | 'waiting' | 'closed'
 interface LiveWorker {
   key: string
   pid: number
+  /** User of its handler, null for the daemon's. */
+  uid: number | null
   exit: WorkerExit | null
   listeners: ((exit: WorkerExit) => void)[]
 }
@@ -131,14 +134,15 @@ export class Daemon {
   /**
    * @param key - of the function, given back with the worker's output
    * @param header - JSON text of the `start` frame
+   * @param uid - user that the header names, null for none
    * @throws Error with a reason
    */
-  async startWorker(key: string, header: string): Promise<StartedWorker> {
+  async startWorker(key: string, header: string, uid: number | null): Promise<StartedWorker> {
     const control = this.#control
     if (control === null || this.state !== 'up') throw new Error(this.reason)
     this.#opening += 1
     try {
-      return this.#follow(key, control, await control.start(header))
+      return this.#follow(key, uid, control, await control.start(header))
     } finally {
       this.#opening -= 1
       if (this.#opening === 0) this.#earlyExits.clear()
@@ -170,14 +174,15 @@ export class Daemon {
     })
   }
 
-  #follow(key: string, control: ControlConnection, started: DaemonWorker): StartedWorker {
+  #follow(key: string, uid: number | null, control: ControlConnection, started: DaemonWorker): StartedWorker {
     const id = started.worker
     const exit = this.#earlyExits.get(id) ?? null
     this.#earlyExits.delete(id)
     // A daemon that gives one id twice gets one record: all that hold it hear of its end.
-    const worker: LiveWorker = this.#workers.get(id) ?? { key: '', pid: 0, exit, listeners: [] }
+    const worker: LiveWorker = this.#workers.get(id) ?? { key: '', pid: 0, uid, exit, listeners: [] }
     worker.key = key
     worker.pid = started.pid
+    worker.uid = uid
     if (worker.exit === null) this.#workers.set(id, worker)
     return {
       id,
@@ -332,7 +337,10 @@ export class Daemon {
     const workers = [...this.#workers.entries()]
     const isLocal = this.#options.externalUri === null
     for (const [id, worker] of workers) {
-      if (isLocal && worker.pid > 1) killGroup(worker.pid)
+      if (isLocal && worker.pid > 1) {
+        if (worker.uid !== null) killAsUser(worker.pid, worker.uid)
+        killGroup(worker.pid)
+      }
       this.#handleExited(id, { code: null, signal: null, reason })
     }
     this.#workers.clear()

@@ -33,7 +33,8 @@ export interface OpenPath {
   mode: number
 }
 
-const SECRET_FILES = ['fn.env.json', '.env', '.env.local']
+/** Files beside a handler that set its environment. */
+export const SECRET_FILES = ['fn.env.json', '.env', '.env.local']
 /** In the folder of a function, and not its own: packages, and what the gateway keeps closed itself. */
 const SHARED_FOLDERS: ReadonlySet<string> = new Set([
   'node_modules',

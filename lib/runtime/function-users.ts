@@ -7,8 +7,8 @@
  */
 
 import { createHash } from 'node:crypto'
-import { chmodSync, chownSync, lchownSync, lstatSync } from 'node:fs'
-import { dirname, join } from 'node:path'
+import { chmodSync, lchownSync, lstatSync } from 'node:fs'
+import { dirname } from 'node:path'
 import type { Settings } from '../config/settings.ts'
 import type { UidRange } from '../config/uid-range.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
@@ -16,6 +16,7 @@ import type { Warning } from '../core/errors.ts'
 import { isObject } from '../core/json.ts'
 import { OwnFolder } from '../files/own-folder.ts'
 import { FunctionFiles, type OpenPath, toCloseCommand, toShown } from './function-files.ts'
+import { makeUserFolder, removeUserFolder, userFolder } from './user-folders.ts'
 
 /** As it stands in a `start` for a daemon. */
 export interface FunctionUser {
@@ -37,9 +38,6 @@ interface FunctionUsersOptions {
 }
 
 const STATE_FILE = 'isolation.json'
-/** Name of the folder of users' folders, short because paths of sockets must be. */
-export const USERS_FOLDER = 'u'
-const OTHERS_ENTER = 0o001
 /** Open files named in one warning. */
 const MAX_NAMED = 5
 
@@ -99,16 +97,10 @@ export class FunctionUsers {
    */
   userOf(fn: FunctionVersion, sockets: string, program: string | null = null): FunctionUser {
     const uid = this.#uids.get(fn.key) ?? this.#settleLate(fn)
-    const own = new OwnFolder(sockets, USERS_FOLDER, String(uid))
-    this.#moveIn(uid, fn.key, own)
+    const own = userFolder(sockets, uid)
+    if (this.#moveIn(uid, fn.key)) removeUserFolder(own, uid)
     if (!this.#made.has(own.path) || !own.isThere()) {
-      own.below('tmp').make()
-      // The parent is entered by all and read by nobody; each folder below it is its user's alone.
-      chmodSync(dirname(own.path), 0o711)
-      for (const path of [join(own.path, 'tmp'), own.path]) {
-        chmodSync(path, 0o700)
-        chownSync(path, uid, uid)
-      }
+      makeUserFolder(own, uid)
       this.#made.add(own.path)
     }
     if (program !== null) openBuild(program, uid)
@@ -122,11 +114,11 @@ export class FunctionUsers {
     }
   }
 
-  /** A function that has its id from one that is gone finds nothing of that one in its folder. */
-  #moveIn(uid: number, key: string, own: OwnFolder): void {
-    const before = this.#dwellers.get(uid)
-    if (before !== undefined && before !== key && !this.#functions.has(before)) own.removeAll()
+  /** True for a function that has its id from one that is gone: it must find nothing of that one in its folder. */
+  #moveIn(uid: number, key: string): boolean {
+    const before = this.#dwellers.get(uid) ?? key
     this.#dwellers.set(uid, key)
+    return before !== key && !this.#functions.has(before)
   }
 
   /** True for a function whose files are a user's or group's of the range: it runs as that one, added to `held`. */
@@ -268,15 +260,6 @@ function openBuild(program: string, uid: number): void {
 
 function toOctal(mode: number): string {
   return mode.toString(8).padStart(3, '0')
-}
-
-/** The folder on the way to a path that other users may not enter; null when there is none. */
-export function findClosedFolder(path: string): string | null {
-  for (let folder = path; ; folder = dirname(folder)) {
-    const stats = lstatSync(folder, { throwIfNoEntry: false })
-    if (stats?.isDirectory() === true && (stats.mode & OTHERS_ENTER) === 0) return folder
-    if (dirname(folder) === folder) return null
-  }
 }
 
 function readState(folder: OwnFolder): Map<string, number> {

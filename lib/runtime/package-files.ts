@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { OwnFolder } from '../files/own-folder.ts'
-import { USERS_FOLDER } from './function-users.ts'
+import { removeUserFolders, USERS_FOLDER } from './user-folders.ts'
 
 /** Longest socket path of every system, bytes (sockaddr_un), and what a file name in the folder may take of it. */
 const MAX_SOCKET_PATH_BYTES = 100
@@ -71,7 +71,7 @@ export class SocketFolder {
 
   /** Deletes the folder with everything in it. */
   remove(): void {
-    this.#made?.removeAll()
+    if (this.#made !== null) removeAll(this.#made)
     this.#made = null
   }
 
@@ -87,13 +87,18 @@ export class SocketFolder {
         const isOurs = stats.isDirectory() && stats.uid === process.getuid?.() && (stats.mode & 0o066) === 0
         if (!isOurs || folder.path === this.#made?.path || !isOfSockets(folder.path)) continue
         try {
-          if (await isDead(folder, stats.mtimeMs)) folder.removeAll()
+          if (await isDead(folder, stats.mtimeMs)) removeAll(folder)
         } catch {
           // Gone meanwhile, or not to be deleted: it harms nobody.
         }
       }
     }
   }
+}
+
+function removeAll(folder: OwnFolder): void {
+  removeUserFolders(folder)
+  folder.removeAll()
 }
 
 /** True when a folder holds nothing but what gateways and their daemons put there. */

@@ -1,6 +1,5 @@
 /** The enabled runtimes of one gateway. Owner: §1, §2.15 (`FN_RUNTIMES`, daemons, sockets, programs), page runtime/daemon. */
 
-import { realpathSync } from 'node:fs'
 import type { Settings } from '../config/settings.ts'
 import { toUsers } from '../config/uid-range.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
@@ -11,10 +10,11 @@ import type { RuntimeName } from '../core/identity.ts'
 import { findOnPath, findProgram, toInstallAdvice } from './binaries.ts'
 import type { DaemonEvent, Launch } from './daemon.ts'
 import { Dispatcher } from './dispatcher.ts'
-import { findClosedFolder, FunctionUsers } from './function-users.ts'
+import { FunctionUsers } from './function-users.ts'
 import { createInspectedRuntime } from './inspected-runtime.ts'
 import { LuaRuntime } from './lua-runtime.ts'
 import { runtimeFile, SocketFolder } from './package-files.ts'
+import { checkReachable } from './reachable.ts'
 import type { Preparer, Runtime } from './runtime.ts'
 import { SocketSet } from './socket-set.ts'
 import type { StartFacts } from './start-header.ts'
@@ -54,6 +54,8 @@ export interface RuntimesOptions extends Pick<StartFacts, 'toContext' | 'toPackD
   onEvent(event: DaemonEvent): void
 }
 
+/** What a daemon that is not root may do, as `setpriv` takes it: nothing but give each worker its user. */
+const CHANGE_USER = '-all,+setuid,+setgid'
 const SHARED_DAEMON = 'daemon/daemon.mjs'
 /** Files of functions named in one warning. */
 const MAX_NAMED_FILES = 5
@@ -227,15 +229,6 @@ export class Runtimes {
   }
 }
 
-/** @throws Error when users of functions could not read what they need */
-function checkReachable(paths: readonly string[]): void {
-  for (const path of paths) {
-    const closed = findClosedFolder(realpathSync(path))
-    if (closed !== null)
-      throw new Error(`users of functions cannot reach ${path}: ${closed} is closed to them; chmod o+x ${closed}`)
-  }
-}
-
 /**
  * No program that it or its workers run gains rights by its file: neither `sudo` nor `ping` is more than its caller.
  * @throws Error when the system has no program for it
@@ -243,7 +236,9 @@ function checkReachable(paths: readonly string[]): void {
 function withoutNewPrivileges(launch: Launch, path: string): Launch {
   const setpriv = findOnPath('setpriv', path)
   if (setpriv === null) throw new Error('FN_ISOLATION=user needs setpriv: install it (apt-get install util-linux)')
-  return { ...launch, command: setpriv, args: ['--no-new-privs', '--', launch.command, ...launch.args] }
+  const powers = process.geteuid?.() === 0 ? [] : [`--inh-caps=${CHANGE_USER}`, `--ambient-caps=${CHANGE_USER}`]
+  const args = ['--no-new-privs', ...powers, '--', launch.command, ...launch.args]
+  return { ...launch, command: setpriv, args }
 }
 
 /** Program and arguments of a runtime's daemon; go and rust are served by the node daemon. */

@@ -122,7 +122,7 @@ export class SocketSet implements Runtime {
       if (daemon !== null) {
         onSocket(daemon.index)
         try {
-          return await daemon.startWorker(fn.key, header)
+          return await daemon.startWorker(fn.key, header, user?.uid ?? null)
         } catch (error) {
           // The next socket may do better; this one is asked again only when it has been restarted.
           reason = (error as Error).message

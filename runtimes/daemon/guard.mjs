@@ -19,15 +19,27 @@ export class Guard {
    * @param {string} command
    * @param {readonly string[]} args
    * @param {number} dataMb - megabytes of data the process may have; 0 means no limit
+   * @param {number | null} uid - user and group that the command runs as, with no capability; null: those of this process
    * @returns {[string, string[]]}
    */
-  wrap(command, args, dataMb) {
+  wrap(command, args, dataMb, uid) {
     if (process.platform === 'win32') return [command, [...args]]
     // Each process dies with its parent, so all of them with the daemon, even when that is killed and cannot tell anybody.
     const bound = this.#setpriv === null ? [] : [this.#setpriv, '--pdeathsig', 'KILL', '--']
     const limit = dataMb > 0 && process.platform === 'linux' ? String(dataMb * 1024) : 'unlimited'
-    const line = [...bound, '/bin/sh', '-c', GUARD_SCRIPT, limit, ...bound, command, ...args]
+    const line = [...bound, '/bin/sh', '-c', GUARD_SCRIPT, limit, ...this.#toUser(bound, uid), command, ...args]
     return [/** @type {string} */ (line[0]), line.slice(1)]
+  }
+
+  /**
+   * @param {string[]} bound - command line that ends a process with its parent
+   * @param {number | null} uid
+   */
+  #toUser(bound, uid) {
+    if (uid === null) return bound
+    if (this.#setpriv === null) throw new Error(`a worker cannot run as user ${uid}: there is no setpriv (util-linux)`)
+    const user = ['--reuid', String(uid), '--regid', String(uid), '--clear-groups']
+    return [...bound.slice(0, -1), ...user, '--inh-caps=-all', '--ambient-caps=-all', '--']
   }
 }
 

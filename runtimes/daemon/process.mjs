@@ -7,6 +7,7 @@ import { spawn } from 'node:child_process'
 import { constants } from 'node:os'
 import { BASE_MEMORY_MB, LastWords, MemoryWatch, toOutOfMemory } from './memory.mjs'
 import { followOutput } from './output.mjs'
+import { killGroup } from './user.mjs'
 
 /** Milliseconds that output may still arrive after a worker's end. */
 const OUTPUT_DRAIN_MS = 50
@@ -33,7 +34,7 @@ const SIGNAL_NAMES = new Map(
  * @property {string[]} args
  * @property {NodeJS.ProcessEnv} env - the whole environment of the worker
  * @property {string} cwd
- * @property {number | null} uid - user and group it begins as; null: those of the daemon
+ * @property {number | null} uid - user and group that its program begins as; null: those of the daemon
  * @property {number} memoryMb - megabytes the worker may allocate; 0 means no limit
  * @property {boolean} isWatched - its memory is looked at; otherwise the system limits its data
  * @property {import('./guard.mjs').Guard} guard
@@ -55,6 +56,8 @@ export class WorkerProcess {
   /** The process is gone; `onExit` follows when its last output is read. */
   gone = false
   ended = false
+  /** User that it runs as beside the daemon's. @type {number | null} */
+  uid
   #child
   #options
   /** @type {string | null} first cause, told instead of the signal's name */
@@ -68,14 +71,19 @@ export class WorkerProcess {
   /** @param {SpawnOptions} options */
   constructor(options) {
     this.#options = options
+    this.uid = options.uid
     const limitMb = options.memoryMb > 0 ? options.memoryMb + BASE_MEMORY_MB : 0
-    const [command, args] = options.guard.wrap(options.command, options.args, options.isWatched ? 0 : limitMb)
+    const [command, args] = options.guard.wrap(
+      options.command,
+      options.args,
+      options.isWatched ? 0 : limitMb,
+      options.uid,
+    )
     // What a user of its own writes is for that user.
     const umask = options.uid === null ? null : process.umask(PRIVATE_UMASK)
     this.#child = spawn(command, args, {
       cwd: options.cwd,
       env: options.env,
-      ...(options.uid !== null && { uid: options.uid, gid: options.uid }),
       // A session and group of its own: a terminal's Ctrl-C does not reach it, and one kill takes its children along.
       detached: true,
       stdio: ['ignore', 'pipe', 'pipe', 'pipe'],
@@ -132,11 +140,7 @@ export class WorkerProcess {
   #signalGroup() {
     if (this.#killTimer !== null) clearTimeout(this.#killTimer)
     if (this.pid === 0) return
-    try {
-      process.kill(-this.pid, 'SIGKILL')
-    } catch {
-      // Already gone.
-    }
+    killGroup(this.pid, this.uid)
   }
 
   /**

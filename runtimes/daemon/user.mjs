@@ -2,7 +2,11 @@
  * The user that a worker runs as, where the gateway keeps functions apart by users. Page: runtime/isolation.
  */
 
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
+
+/** Of Linux: `CAP_SETGID` and `CAP_SETUID`. */
+const NEEDED_CAPABILITIES = (1n << 6n) | (1n << 7n)
 
 /** @typedef {{ uid: number, folder: string }} User - `folder` is its own: sockets, and temporary files in `tmp` */
 
@@ -16,8 +20,55 @@ export function parseUser({ user }) {
   const { uid, folder } = user
   if (!Number.isInteger(uid) || uid < 1 || typeof folder !== 'string')
     throw new Error('user must have uid, above 0, and folder')
-  if (process.geteuid?.() !== 0) throw new Error(`a worker cannot run as user ${uid}: the daemon is not root`)
+  if (!canChangeUser())
+    throw new Error(`a worker cannot run as user ${uid}: the daemon has neither root nor CAP_SETUID and CAP_SETGID`)
   return { uid, folder }
+}
+
+function canChangeUser() {
+  if (process.geteuid?.() === 0) return true
+  try {
+    const digits = /^CapEff:\s*([0-9a-f]+)$/m.exec(readFileSync('/proc/self/status', 'utf8'))?.[1]
+    return digits !== undefined && (BigInt(`0x${digits}`) & NEEDED_CAPABILITIES) === NEEDED_CAPABILITIES
+  } catch {
+    return false
+  }
+}
+
+/**
+ * Does something as another user, who cannot get at this process meanwhile. Root may do all of it as itself.
+ * @param {number | null} uid - null: as who it is
+ * @param {() => void} act
+ */
+export function asUser(uid, act) {
+  const own = process.geteuid?.() ?? 0
+  if (uid === null || own === 0 || uid === own) {
+    act()
+    return
+  }
+  process.seteuid?.(uid)
+  try {
+    act()
+  } finally {
+    process.seteuid?.(own)
+  }
+}
+
+/**
+ * Kills a process group, also the part of it that runs as another user.
+ * @param {number} pid - of its leader
+ * @param {number | null} uid
+ */
+export function killGroup(pid, uid) {
+  for (const sender of uid === null ? [null] : [uid, null]) {
+    asUser(sender, () => {
+      try {
+        process.kill(-pid, 'SIGKILL')
+      } catch {
+        // Already gone.
+      }
+    })
+  }
 }
 
 /**
@@ -32,7 +83,8 @@ export function withUserFolders(env, { folder }) {
 }
 
 /**
- * Gives up root for good. What the process did before is the product's own; what follows may be a function's.
+ * Gives up root, or the capabilities to become anybody, for good. What the process did before is the product's own; what
+ * follows may be a function's.
  * @param {User} user
  */
 export function becomeUser(user) {
@@ -40,6 +92,8 @@ export function becomeUser(user) {
   process.umask(0o077)
   process.setgroups?.([])
   process.setgid?.(uid)
+  // Only who leaves root loses all capabilities with it.
+  if (process.geteuid?.() !== 0) process.setuid?.(0)
   process.setuid?.(uid)
   const env = withUserFolders(process.env, user)
   for (const name of Object.keys(process.env)) if (!(name in env)) delete process.env[name]

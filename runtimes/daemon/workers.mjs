@@ -2,6 +2,7 @@
  * The workers of one daemon: started on request of a gateway or ahead of it, until their end. Page: runtimes/node.
  */
 
+import { chmodSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -10,7 +11,7 @@ import { removeSocket, toWorkerAddress } from './address.mjs'
 import { Guard } from './guard.mjs'
 import { isDataReserved } from './memory.mjs'
 import { WorkerProcess } from './process.mjs'
-import { parseUser, withUserFolders } from './user.mjs'
+import { asUser, parseUser, withUserFolders } from './user.mjs'
 
 /** Milliseconds without a `start` before the next spare is started: a first call shall have the processor for itself. */
 const SPARE_DELAY_MS = 50
@@ -21,6 +22,8 @@ const WORKER_VARIABLES =
   /^(PATH|HOME|USER|LOGNAME|LANG|LANGUAGE|LC_[A-Z]+|TZ|TMPDIR|TMP|TEMP|SSL_CERT_FILE|SSL_CERT_DIR)$/
 /** Advice of node about module styles that work all the same would fill every function's log. */
 const NODE_FLAGS = ['--disable-warning=MODULE_TYPELESS_PACKAGE_JSON', '--disable-warning=ExperimentalWarning']
+/** Read and write for the owner and its group. */
+const GROUP_SOCKET_MODE = 0o660
 const NODE_WORKER = fileURLToPath(new URL('../node/worker.mjs', import.meta.url))
 
 /**
@@ -165,9 +168,13 @@ export class Workers {
   async #introduce(worker, header, user) {
     if (this.#options.runtime === 'node' && typeof header.binary !== 'string') {
       const start = typeof header.early === 'string' ? header.early : null
+      worker.process.uid = user?.uid ?? null
       worker.process.tell(JSON.stringify({ socket: worker.socket, start, user }))
     }
     await worker.process.ready
+    // Made by the user; a gateway that is not root is in its group.
+    if (user !== null && typeof header.binary === 'string' && process.geteuid?.() !== 0)
+      asUser(user.uid, () => chmodSync(worker.socket, GROUP_SOCKET_MODE))
     return worker
   }
 

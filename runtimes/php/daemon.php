@@ -238,6 +238,7 @@ final class Daemon
             $this->job = $worker;
             return;
         }
+        $worker->uid = $user?->uid;
         $this->workers[$worker->id] = $worker;
         $this->owners[$worker->id] = $control;
         $started = ['worker' => $worker->id, 'uri' => $worker->uri, 'pid' => $worker->pid];
@@ -314,7 +315,7 @@ final class Daemon
     private function handleExit(string $id, WorkerProcess $worker, array $exit): void
     {
         // Children it left behind in its group end with it.
-        @\posix_kill(-$worker->pid, \SIGKILL);
+        User::asEach($worker->uid, static fn() => @\posix_kill(-$worker->pid, \SIGKILL));
         foreach ($worker->outputs as $stream => $output) {
             $this->sendLog($id, $stream, $output->drain());
             \fclose($output->pipe);

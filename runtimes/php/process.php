@@ -30,6 +30,8 @@ final class WorkerProcess
     public int $killAt = 0;
     /** Monotonic ns until which its end is looked for often: it was killed, or closed an output. */
     public int $watchUntil = 0;
+    /** User that its handler runs as; null for the daemon's. */
+    public ?int $uid = null;
     /** First cause of its end, told instead of the signal's name. */
     private ?string $reason = null;
 
@@ -98,9 +100,11 @@ final class WorkerProcess
     private function signal(int $signal): void
     {
         // The group takes the worker's children along. A worker that was forked this instant may have no group yet.
-        if (!@\posix_kill(-$this->pid, $signal)) {
-            @\posix_kill($this->pid, $signal);
-        }
+        User::asEach($this->uid, function () use ($signal): void {
+            if (!@\posix_kill(-$this->pid, $signal)) {
+                @\posix_kill($this->pid, $signal);
+            }
+        });
     }
 }
 

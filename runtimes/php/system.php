@@ -139,7 +139,7 @@ final class System
                 return;
             }
             foreach ($children as $pid) {
-                \posix_kill((int) $pid, \SIGKILL);
+                User::asEach(User::of((int) $pid), static fn() => @\posix_kill((int) $pid, \SIGKILL));
             }
             \usleep(500);
             while (\pcntl_waitpid(-1, $status, \WNOHANG) > 0) {

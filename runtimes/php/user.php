@@ -7,7 +7,10 @@ namespace Fngw;
 
 final class User
 {
-    private int $uid;
+    /** Of Linux: `CAP_SETGID` and `CAP_SETUID`. */
+    private const NEEDED_CAPABILITIES = 1 << 6 | 1 << 7;
+
+    public int $uid;
     private string $folder;
 
     private function __construct(int $uid, string $folder)
@@ -33,19 +36,54 @@ final class User
         if (!\is_int($uid) || $uid < 1 || !\is_string($folder)) {
             throw new \RuntimeException('user must have uid, above 0, and folder');
         }
-        if (\posix_geteuid() !== 0) {
-            throw new \RuntimeException("a worker cannot run as user $uid: the daemon is not root");
+        if (!self::canChange()) {
+            $why = 'the daemon has neither root nor CAP_SETUID and CAP_SETGID';
+            throw new \RuntimeException("a worker cannot run as user $uid: $why");
         }
         return new self($uid, $folder);
     }
 
-    /** Gives up root for good. What the worker did before is the product's own; what follows may be a function's. */
+    private static function canChange(): bool
+    {
+        if (\posix_geteuid() === 0) {
+            return true;
+        }
+        $status = (string) @\file_get_contents('/proc/self/status');
+        return \preg_match('/^CapEff:\s*([0-9a-f]+)$/m', $status, $found) === 1
+            && (\hexdec(\substr($found[1], -8)) & self::NEEDED_CAPABILITIES) === self::NEEDED_CAPABILITIES;
+    }
+
+    /**
+     * Does something as another user, who cannot get at this process meanwhile, and as who it is. Root needs no other.
+     *
+     * @param int|null $uid
+     */
+    public static function asEach(?int $uid, \Closure $act): void
+    {
+        $own = \posix_geteuid();
+        if ($uid !== null && $own !== 0 && $own !== $uid && \posix_seteuid($uid)) {
+            $act();
+            \posix_seteuid($own);
+        }
+        $act();
+    }
+
+    /** The user that a process runs as; null when it is gone. */
+    public static function of(int $pid): ?int
+    {
+        $status = (string) @\file_get_contents("/proc/$pid/status");
+        return \preg_match('/^Uid:\s*(\d+)/m', $status, $found) === 1 ? (int) $found[1] : null;
+    }
+
+    /** Gives up root, or the capabilities to become anybody, for good. What the worker did before is the product's own; what follows may be a function's. */
     public function become(): void
     {
         $id = $this->uid;
         \umask(077);
         // Nobody has this name, so its groups are the one that is given.
-        $isDone = @\posix_initgroups("fngw-$id", $id) && \posix_setgid($id) && \posix_setuid($id);
+        $isDone = @\posix_initgroups("fngw-$id", $id) && \posix_setgid($id)
+            // Only who leaves root loses all capabilities with it.
+            && (\posix_geteuid() === 0 || \posix_setuid(0)) && \posix_setuid($id);
         if (!$isDone || \posix_getuid() !== $id || \posix_geteuid() !== $id || \posix_getgid() !== $id) {
             \fwrite(\STDERR, "cannot become user $id\n");
             exit(70);

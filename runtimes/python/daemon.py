@@ -217,7 +217,7 @@ class Daemon:
         if ended is None:
             return 0, 0, 0
         if ended.si_pid in self.workers:
-            kill_group(ended.si_pid)
+            kill_group(ended.si_pid, self.workers[ended.si_pid].uid)
         return _wait(ended.si_pid)
 
     def tell_exit(self, process, exited, status, peak_kib):

@@ -21,12 +21,14 @@ NEARLY_FULL = 0.9
 class WorkerProcess:
     """A started worker."""
 
-    def __init__(self, worker_id, pid, control, uri, socket_path):
+    def __init__(self, worker_id, pid, control, uri, socket_path, uid):
         self.id = worker_id
         self.pid = pid
         self.control = control
         self.uri = uri
         self.socket_path = socket_path
+        #: User that its handler runs as, None for the daemon's.
+        self.uid = uid
         self.pipes = []
         self.stopping = False
         self.killed = False
@@ -34,12 +36,12 @@ class WorkerProcess:
     def terminate(self):
         """Asks it, and what it started, to end."""
         self.stopping = True
-        signal_group(self.pid, signal.SIGTERM)
+        signal_group(self.pid, signal.SIGTERM, self.uid)
 
     def kill(self):
         self.stopping = True
         self.killed = True
-        kill_group(self.pid)
+        kill_group(self.pid, self.uid)
 
     def finish(self):
         """After its end: passes on what it wrote last, removes its socket."""
@@ -88,7 +90,7 @@ def fork_worker(daemon, control, number, user):
     listener.close()
     os.close(out_out)
     os.close(err_out)
-    process = WorkerProcess('python-%s-%d' % (daemon.index, number), pid, control, uri, socket_path)
+    process = WorkerProcess('python-%s-%d' % (daemon.index, number), pid, control, uri, socket_path, user and user[0])
     process.pipes = [OutputPipe(daemon, process, out_in, 'stdout'), OutputPipe(daemon, process, err_in, 'stderr')]
     return process
 

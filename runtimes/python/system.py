@@ -48,24 +48,44 @@ def close_all_but(kept):
                 pass
 
 
-def send_signal(pid, number):
-    try:
-        os.kill(pid, number)
-    except OSError:
-        pass
+def send_signal(pid, number, uid=None):
+    """`uid` is a user that the process may run as: who is not root may signal its own processes only."""
+    _as_each(uid, lambda: os.kill(pid, number))
 
 
-def signal_group(pid, number):
-    try:
-        os.killpg(pid, number)
-    except OSError:
-        pass
+def signal_group(pid, number, uid=None):
+    """Signals a process group, also the part of it that runs as the user `uid`."""
+    _as_each(uid, lambda: os.killpg(pid, number))
 
 
-def kill_group(pid):
+def kill_group(pid, uid=None):
     """Kills a worker and everything in its process group; also one that has not made its group yet."""
-    send_signal(pid, signal.SIGKILL)
-    signal_group(pid, signal.SIGKILL)
+    send_signal(pid, signal.SIGKILL, uid)
+    signal_group(pid, signal.SIGKILL, uid)
+
+
+def _as_each(uid, act):
+    """Does it as the user `uid`, who cannot get at this process meanwhile, and as who it is. Root needs no other."""
+    own = os.geteuid()
+    for sender in (own,) if uid is None or own in (0, uid) else (uid, own):
+        try:
+            if sender != own:
+                os.seteuid(sender)
+            act()
+        except OSError:
+            pass
+        finally:
+            if sender != own:
+                os.seteuid(own)
+
+
+def uid_of(pid):
+    """The user that a process runs as, None when it is gone."""
+    try:
+        with open('/proc/%d/status' % pid) as file:
+            return next(int(line.split()[1]) for line in file if line.startswith('Uid:'))
+    except (OSError, StopIteration, ValueError):
+        return None
 
 
 def children_of(pid):
@@ -101,7 +121,7 @@ def kill_children(pid, known):
     pids = set(known) | set(children_of(pid))
     while pids:
         for child in pids:
-            send_signal(child, signal.SIGKILL)
+            send_signal(child, signal.SIGKILL, uid_of(child))
         try:
             for _ in pids:
                 os.waitpid(-1, 0)

@@ -3,6 +3,9 @@
 import os
 import sys
 
+#: Of Linux: CAP_SETGID and CAP_SETUID.
+_NEEDED_CAPABILITIES = 1 << 6 | 1 << 7
+
 
 def parse_user(fields):
     """(uid, folder) of a `start`, None when it names no user. Raises ValueError with the reason why it cannot be done."""
@@ -13,17 +16,32 @@ def parse_user(fields):
     folder = user.get('folder') if isinstance(user, dict) else None
     if isinstance(uid, bool) or not isinstance(uid, int) or uid < 1 or not isinstance(folder, str):
         raise ValueError('user must have uid, above 0, and folder')
-    if os.geteuid() != 0:
-        raise ValueError('a worker cannot run as user %d: the daemon is not root' % uid)
+    if not _can_change_user():
+        raise ValueError('a worker cannot run as user %d: the daemon has neither root nor CAP_SETUID and CAP_SETGID' % uid)
     return uid, folder
 
 
+def _can_change_user():
+    if os.geteuid() == 0:
+        return True
+    try:
+        with open('/proc/self/status') as file:
+            effective = next(line for line in file if line.startswith('CapEff:'))
+    except (OSError, StopIteration):
+        return False
+    return int(effective.split()[1], 16) & _NEEDED_CAPABILITIES == _NEEDED_CAPABILITIES
+
+
 def become(user):
-    """Gives up root for good. What the worker did before is the product's own; what follows may be a function's."""
+    """Gives up root, or the capabilities to become anybody, for good. What the worker did before is the product's own; what
+    follows may be a function's."""
     uid, folder = user
     os.umask(0o077)
     os.setgroups([])
     os.setresgid(uid, uid, uid)
+    # Only who leaves root loses all capabilities with it.
+    if os.geteuid() != 0:
+        os.setresuid(0, 0, 0)
     os.setresuid(uid, uid, uid)
     private = os.path.join(folder, 'tmp')
     os.environ.update({'HOME': private, 'TMPDIR': private})

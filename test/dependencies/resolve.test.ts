@@ -59,6 +59,7 @@ function makeBed(t: Test, options: { concurrency?: number; env?: Record<string, 
     }),
   }
   const builds = new Builds({
+    isPrivate: false,
     clock,
     temporaryFolder: new OwnFolder(tree.root, 'tmp'),
     hostEnv: options.env ?? {},
@@ -252,6 +253,7 @@ t.test(
     const builder = { runtime: 'go', concurrency: 1, timeoutMs: 60_000, readVersion: async () => 'go1.26' } as const
     const failures: string[] = []
     const builds = new Builds({
+      isPrivate: false,
       waitMs: null,
       clock: systemClock,
       temporaryFolder: new OwnFolder(bed.tree.root, 'tmp'),
@@ -306,7 +308,15 @@ t.test('[dependencies/resolve.9] a tool has one time limit for all its steps and
   const signal = new AbortController().signal
   const run = (script: string, timeoutMs = 60_000) =>
     runTool(
-      { command: SHELL, args: ['-c', script], cwd: tree.root, env: { PATH: process.env.PATH! }, timeoutMs, signal },
+      {
+        isPlain: false,
+        command: SHELL,
+        args: ['-c', script],
+        cwd: tree.root,
+        env: { PATH: process.env.PATH! },
+        timeoutMs,
+        signal,
+      },
       systemClock,
     )
   const slow = await run(`sleep 60 & echo $$ $! >> ${pids}; echo begun; wait`, 150)
@@ -321,7 +331,15 @@ t.test('[dependencies/resolve.9] a tool has one time limit for all its steps and
   t.match(chatty.output, /^first\n.*\n\[\d+ bytes left out\]\n.*last\n$/s)
   t.ok(chatty.output.length < 66_000)
   t.match(await run('kill -9 $$'), { code: null, problem: /ended by SIGKILL/ })
-  const missing = { command: '/nowhere/go', args: [], cwd: tree.path('nowhere'), env: {}, timeoutMs: 1000, signal }
+  const missing = {
+    command: '/nowhere/go',
+    args: [],
+    cwd: tree.path('nowhere'),
+    env: {},
+    timeoutMs: 1000,
+    isPlain: false,
+    signal,
+  }
   t.match(await runTool(missing, systemClock), { code: null, problem: /cannot run/ })
 })
 

@@ -13,6 +13,7 @@ function run(more: Partial<ToolRun>, clock: Clock = systemClock) {
       cwd: '/',
       env: { PATH: process.env.PATH ?? '' },
       timeoutMs: 60_000,
+      isPlain: false,
       signal: new AbortController().signal,
       ...more,
     },

@@ -16,7 +16,8 @@ import t, { type Test } from 'tap'
 import { createGateway, type Gateway } from '../../lib/index.ts'
 import { findProgram } from '../../lib/runtime/binaries.ts'
 import { injectBuilt, missingToolchain, shareCrates } from '../helpers/compiled.ts'
-import { childrenOf, commandOf } from '../helpers/processes.ts'
+import { startCli } from '../helpers/cli.ts'
+import { childrenOf, commandOf, descendantsOf, isRunning, statusOf } from '../helpers/processes.ts'
 import { makeTree } from '../helpers/tree.ts'
 import { until } from '../helpers/worker-client.ts'
 
@@ -171,7 +172,7 @@ const NO_ROOT =
 const DENIED = /ermission denied|not permitted|annot create/
 
 t.test(
-  '[runtime/isolation.4, runtime/isolation.5] user: each function is a user of its own, for good',
+  '[runtime/isolation.4, runtime/isolation.5, runtime/isolation.14] user: each function is a user of its own, for good',
   { skip: NO_ROOT },
   async t => {
     const { gateway, root } = await serveIsolated()
@@ -201,6 +202,7 @@ t.test(
       t.equal(seen.own, `${SECRET}-${language}`)
     }
     t.equal(uids.size, LANGUAGES.length, 'none is shared')
+    t.equal(process.geteuid?.(), 0, 'the program that embeds a gateway stays who it is')
     const state = JSON.parse(readFileSync(join(root, '.svc/isolation.json'), 'utf8'))
     t.same(Object.values(state.users).sort(), [...uids].map(Number).sort())
     t.equal(statSync(join(root, '.svc/isolation.json')).mode & 0o777, 0o600)
@@ -281,6 +283,142 @@ t.test(
   },
 )
 
+/** Ways to start `fngw run` that end with a gateway that is not root. */
+const TWO_CAPABILITIES = '-all,+setuid,+setgid'
+const AS_USER = ['--reuid', '20000', '--regid', '20000', '--clear-groups']
+const STARTS = {
+  root: [],
+  'root with two capabilities': ['setpriv', `--bounding-set=${TWO_CAPABILITIES}`, '--inh-caps=-all', '--'],
+  'a user with two capabilities': [
+    'setpriv',
+    ...AS_USER,
+    `--inh-caps=${TWO_CAPABILITIES}`,
+    `--ambient-caps=${TWO_CAPABILITIES}`,
+    `--bounding-set=${TWO_CAPABILITIES}`,
+    '--',
+  ],
+} as const
+
+/** Languages whose functions need no build: they have one more, which may run for half a second. */
+const QUICK = LANGUAGES.filter(language => language === 'node' || language === 'python' || language === 'php')
+
+/** The tree of the isolated gateway, which is closed: what it built is there already. */
+async function prepareTree(): Promise<string> {
+  const { gateway, root } = await serveIsolated()
+  await gateway.close()
+  for (const language of QUICK) {
+    const [file, source] = HANDLERS[language]
+    mkdirSync(join(root, `${language}-stuck`), { recursive: true })
+    writeFileSync(join(root, `${language}-stuck`, file), source)
+    const config = '{"timeout_ms": 500, "invoke": {"methods": ["POST"]}}'
+    writeFileSync(join(root, `${language}-stuck`, 'fn.config.json'), config)
+  }
+  return root
+}
+
+const DAEMON = /runtimes\/\w+\/daemon\.(?:mjs|py|php)/
+/** Workers of python and php have the command line of their daemon. */
+const daemonsOf = (gateway: number) => childrenOf(gateway).filter(child => DAEMON.test(commandOf(child)))
+/** Writes its own process id and that of a process it starts, and never ends. */
+const HANG = 'echo $$ > $TMPDIR/pids; sleep 1000 & echo $! >> $TMPDIR/pids; wait'
+
+for (const [name, prefix] of Object.entries(STARTS)) {
+  t.test(
+    `[runtime/isolation.3, runtime/isolation.13] fngw run by ${name}: a gateway that is not root`,
+    {
+      skip: NO_ROOT,
+    },
+    async t => {
+      const root = await prepareTree()
+      const runtimes = [...new Set(LANGUAGES.map(language => (language === 'ts' ? 'node' : language)))].join(',')
+      const env = { FN_ISOLATION: 'user', FN_ISOLATION_FILES: 'close', FN_PYTHON_BIN: PYTHON }
+      const args = ['run', root, '--native', '--port', '0', '--runtimes', runtimes]
+      const fngw = await startCli(args, { cwd: root, env, prefix })
+      t.teardown(() => void fngw.child.kill('SIGKILL'))
+      const ask = async (fn: string, command: string): Promise<string> => {
+        const answer = await fetch(`${fngw.url}/${fn}`, { method: 'POST', body: command })
+        const text = (await answer.text()).trim()
+        return answer.status === 200 ? text : `status ${answer.status}: ${text}`
+      }
+      const workers = new Map<Language, number>()
+      for (const language of LANGUAGES) workers.set(language, Number(await ask(language, 'echo $PPID')))
+      const started = fngw.child.pid!
+      const all = [started, ...descendantsOf(started)]
+      const gateway = name === 'a user with two capabilities' ? started : childrenOf(started)[0]!
+      const daemons = daemonsOf(gateway)
+      t.equal(daemons.length, runtimes.split(',').length)
+      for (const pid of all) t.notMatch(statusOf(pid), /^[UG]id:.*\s0\b/m, `not root: ${commandOf(pid).slice(0, 80)}`)
+      for (const pid of [gateway, ...daemons]) t.match(statusOf(pid), /^Uid:(?:\s20000){4}$/m)
+      for (const language of LANGUAGES) {
+        const status = statusOf(workers.get(language)!)
+        for (const set of ['CapPrm', 'CapEff', 'CapAmb'])
+          t.match(status, new RegExp(`^${set}:\\s0+$`, 'm'), `${language}: ${set}`)
+        t.match(status, /^NoNewPrivs:\s1$/m)
+        t.match(status, /^Uid:\s(2\d{4})\s\1\s\1\s\1$/m)
+        t.notMatch(status, /^Uid:\s20000/m)
+        const attempts: string[] = ['ls $TMPDIR/../../..', 'setpriv --reuid 0 true', `cat ${root}/.svc/isolation.json`]
+        for (const pid of [gateway, ...daemons]) attempts.push(`kill -0 ${pid}`, `cat /proc/${pid}/environ`)
+        for (const other of LANGUAGES.filter(other => other !== language)) {
+          attempts.push(`cat ${root}/${other}/${HANDLERS[other][0]}`, `kill -0 ${workers.get(other)}`)
+          attempts.push(`cat ${root}/${other}/fn.env.json`)
+        }
+        const script = attempts.map(command => `echo "$(${command} 2>&1)" | tr '\\n' ' '; echo`).join('\n')
+        const outcomes = (await ask(language, script)).split('\n')
+        for (const [at, command] of attempts.entries()) t.match(outcomes[at], DENIED, `${language}: ${command}`)
+        const files = 'mkdir -p $TMPDIR/a && chmod 700 $TMPDIR/a && echo x > $TMPDIR/a/b && stat -c %a $TMPDIR'
+        t.equal(await ask(language, files), '700', `${language}: a folder of its own`)
+        t.equal(await ask(language, 'echo $OWN'), `${SECRET}-${language}`)
+      }
+      for (const language of QUICK) {
+        const pids = await hang(ask, `${language}-stuck`)
+        t.match(await pids.answer, /^status 504/, language)
+        await until(() => !pids.list().some(isRunning), 30_000)
+        t.pass(`${language}: what a worker started is killed with it`)
+      }
+      for (const language of QUICK) {
+        const pids = await hang(ask, language)
+        const daemon = daemonsOf(gateway).find(pid => commandOf(pid).includes(`/${language}-1.sock`))!
+        process.kill(daemon, 'SIGKILL')
+        t.match(await pids.answer, /^status 50/, language)
+        await until(() => !pids.list().some(isRunning), 30_000)
+        t.pass(`${language}: also when their daemon dies`)
+        let last = ''
+        const isServed = async () => {
+          last = await ask(language, 'echo again')
+          return last === 'again'
+        }
+        await until(isServed, 30_000).catch(() => {})
+        t.equal(last, 'again', 'the next daemon can start workers too')
+      }
+      const folder = await ask('node', 'cd $TMPDIR/../../.. && pwd')
+      const left = [started, ...descendantsOf(started)]
+      fngw.child.kill('SIGTERM')
+      t.match(await fngw.ended, { code: 0, signal: null })
+      t.notOk(existsSync(folder), 'what functions closed to the gateway is deleted too')
+      t.same(left.filter(isRunning), [], 'no process is left')
+    },
+  )
+}
+
+/** A call that never ends by itself, once it runs. */
+async function hang(ask: (fn: string, command: string) => Promise<string>, fn: string) {
+  const folder = await ask(fn, 'rm -f $TMPDIR/pids; echo $TMPDIR')
+  const answer = ask(fn, HANG)
+  const list = () => {
+    try {
+      return readFileSync(`${folder}/pids`, 'utf8').trim().split('\n').map(Number)
+    } catch {
+      return []
+    }
+  }
+  let pids: number[] = []
+  await until(() => {
+    pids = list()
+    return pids.length === 2
+  }, 30_000)
+  return { answer, list: () => pids }
+}
+
 t.test(
   '[runtime/isolation.9] user: a folder that belongs to a user of the range is run as that user, closed to all others',
   { skip: NO_ROOT },
@@ -345,7 +483,8 @@ t.test(
     t.equal((await gateway.inject('/lua')).text(), 'lua')
     chmodSync(tree.path('node'), 0o755)
     await gateway.reload()
-    t.match(await run(gateway, 'node', 'true'), /^status 503/, 'opened again while it is served')
+    const opened = await gateway.inject({ method: 'POST', url: '/node', body: 'true' })
+    t.equal(opened.status, 503, 'opened again while it is served')
     await gateway.close()
     const warned = await createGateway({ ...settings, isolationFiles: 'warn' })
     t.teardown(() => warned.close())

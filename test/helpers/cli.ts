@@ -8,6 +8,8 @@ const TSX = import.meta.resolve('tsx')
 export interface CliOptions {
   cwd: string
   env?: Record<string, string>
+  /** Command line that starts the program, such as `setpriv`. */
+  prefix?: readonly string[]
 }
 
 function toEnv(extra: Record<string, string> = {}): Record<string, string | undefined> {
@@ -39,8 +41,9 @@ export interface RunningCli {
 }
 
 /** Starts `fngw dev` or `run` and resolves at its readiness line. */
-export async function startCli(args: string[], { cwd, env }: CliOptions): Promise<RunningCli> {
-  const child = spawn(process.execPath, ['--import', TSX, PROGRAM, ...args], {
+export async function startCli(args: string[], { cwd, env, prefix = [] }: CliOptions): Promise<RunningCli> {
+  const [command, ...rest] = [...prefix, process.execPath, '--import', TSX, PROGRAM, ...args]
+  const child = spawn(command!, rest, {
     cwd,
     env: toEnv(env),
     stdio: ['ignore', 'pipe', 'pipe'],

@@ -55,3 +55,18 @@ function readOrEmpty(path: string): string {
     return ''
   }
 }
+
+/** What the system says of a process; empty of one that is gone. */
+export function statusOf(pid: number): string {
+  return readOrEmpty(`/proc/${pid}/status`)
+}
+
+/** False for one that has ended, also while nobody has asked for its exit code. */
+export function isRunning(pid: number): boolean {
+  return /^State:\s+[^ZX]/m.test(statusOf(pid))
+}
+
+/** All that a process started, directly or not. */
+export function descendantsOf(pid: number): number[] {
+  return childrenOf(pid).flatMap(child => [child, ...descendantsOf(child)])
+}

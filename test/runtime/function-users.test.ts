@@ -10,7 +10,8 @@ import {
 } from 'node:fs'
 import t from 'tap'
 import type { FunctionVersion } from '../../lib/core/catalog.ts'
-import { findClosedFolder, FunctionUsers } from '../../lib/runtime/function-users.ts'
+import { FunctionUsers } from '../../lib/runtime/function-users.ts'
+import { findClosedFolder } from '../../lib/runtime/reachable.ts'
 import { makeFn } from '../helpers/fn.ts'
 import { makeTree, type Tree } from '../helpers/tree.ts'
 

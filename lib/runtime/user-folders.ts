@@ -1,0 +1,81 @@
+/**
+ * The folders of functions' users, made and removed by root or by a gateway that is in their groups. Owner: page runtime/isolation.
+ *
+ *   <socket folder>/u        0711  the gateway's: a way, and nothing to see
+ *    └─ 20001                0700  the user's; for a gateway that is not root its own, 0770 with the user's group
+ *        ├─ tmp              0700  the user's
+ *        └─ w-1f0c.sock            of a compiled function
+ */
+
+import { spawn, spawnSync } from 'node:child_process'
+import { chmodSync, chownSync } from 'node:fs'
+import { dirname } from 'node:path'
+import { OwnFolder } from '../files/own-folder.ts'
+
+/** Name of the folder of users' folders, short because paths of sockets must be. */
+export const USERS_FOLDER = 'u'
+const TEMPORARY = 'tmp'
+const USER_NAME = /^\d{1,10}$/
+
+/** The folder of one user, not made yet. @param sockets - full path of the gateway's folder for sockets */
+export function userFolder(sockets: string, uid: number): OwnFolder {
+  return new OwnFolder(sockets, USERS_FOLDER, String(uid))
+}
+
+/** @throws Error with a message for people, or of the file system */
+export function makeUserFolder(folder: OwnFolder, uid: number): void {
+  folder.make()
+  chmodSync(dirname(folder.path), 0o711)
+  const temporary = folder.below(TEMPORARY)
+  if (isRoot()) {
+    temporary.make()
+    for (const { path } of [temporary, folder]) {
+      chmodSync(path, 0o700)
+      chownSync(path, uid, uid)
+    }
+    return
+  }
+  chownSync(folder.path, -1, uid)
+  chmodSync(folder.path, 0o770)
+  if (temporary.isThere()) return
+  const { status, stderr } = runAs(uid, 'mkdir', ['-m', '700', '--', temporary.path])
+  if (status !== 0) throw new Error(`user ${uid} cannot make ${temporary.path}: ${String(stderr).trim()}`)
+}
+
+/** Deletes a user's folder with everything in it: what the user closed to the gateway, as that user. */
+export function removeUserFolder(folder: OwnFolder, uid: number): void {
+  try {
+    folder.removeAll()
+  } catch {
+    if (!folder.isThere()) return
+    runAs(uid, 'rm', ['-rf', '--', folder.below(TEMPORARY).path])
+    folder.removeAll()
+  }
+}
+
+/** Deletes all of them. @param sockets - folder of a gateway, this one's or one's that is gone */
+export function removeUserFolders(sockets: OwnFolder): void {
+  const users = sockets.below(USERS_FOLDER)
+  for (const { name, stats } of users.list(USER_NAME)) {
+    // The group was given with the folder; nothing is done as anybody else.
+    if (stats.isDirectory() && stats.gid === Number(name)) removeUserFolder(users.below(name), stats.gid)
+  }
+}
+
+/** Kills the processes of a group that run as a user, whom a gateway that is not root may not signal as itself. */
+export function killAsUser(pid: number, uid: number): void {
+  if (isRoot()) return
+  const child = spawn('/bin/sh', ['-c', `kill -KILL -${pid}`], { uid, gid: uid, stdio: 'ignore' })
+  // Nobody is left to hear of it.
+  child.once('error', () => {})
+  child.unref()
+}
+
+/** Runs a program of the system, never a function's: it keeps the gateway's capabilities. */
+function runAs(uid: number, command: string, args: readonly string[]) {
+  return spawnSync(command, args, { uid, gid: uid, stdio: ['ignore', 'ignore', 'pipe'] })
+}
+
+function isRoot(): boolean {
+  return process.geteuid?.() === 0
+}
