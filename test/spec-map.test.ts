@@ -198,6 +198,7 @@ const PLAIN_HELPERS = new Set([
   'lib/discovery/layouts.ts',
   'lib/runtime/binaries.ts',
   'lib/runtime/package-files.ts',
+  'lib/own-user-plan.ts',
 ])
 
 function folderOf(file: string): string {
