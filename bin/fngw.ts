@@ -16,6 +16,11 @@ const output = createOutput(stdout, stderr, process.env)
 const program = toProgramName(process.argv[1] ?? 'fngw', process.env, process.cwd())
 const terminal = stdin.isTTY && stderr.isTTY ? { input: stdin, output: stderr } : null
 
+/** As warnings are shown. */
+function toProblemText({ message, hint }: SettingsError['problems'][number]): string {
+  return `${message}\n  fix: ${hint}`
+}
+
 function fail(message: string, exitCode: number): void {
   output.note(`fngw: ${message.split('\n').map(output.clean).join('\n')}`)
   process.exitCode = exitCode
@@ -28,6 +33,6 @@ try {
   if (error instanceof CommanderError) process.exitCode = error.exitCode === 0 ? 0 : 2
   else if (error instanceof UsageError || error instanceof CommandError) fail(error.message, error.exitCode)
   else if (error instanceof SettingsError)
-    fail(`${error.problems.length} problem(s) in the settings\n${error.message}`, 2)
+    fail([`${error.problems.length} problem(s) in the settings`, ...error.problems.map(toProblemText)].join('\n'), 2)
   else fail(`unexpected: ${(error as Error).stack ?? String(error)}`, 1)
 }

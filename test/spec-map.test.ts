@@ -240,3 +240,22 @@ t.test('every import runs one way, and none in a circle, types included', async 
   for (const file of imports.keys()) visit(file, [])
   t.ok(imports.size > 0)
 })
+
+t.test('every path of this repository that a page names is there', async t => {
+  const pages = ['README.md', 'CONTRIBUTING.md', 'SECURITY.md', ...filesBelow('spec', '.md')]
+  let count = 0
+  for (const page of pages) {
+    for (const [, path] of read(page).matchAll(/`((?:lib|bin|test|spec|runtimes|examples)\/[\w./-]+\.[a-z]{2,4})`/g)) {
+      count++
+      // `lib/a/b.ts` stands for any file.
+      if (!/\/a\/b\./.test(path as string) && !existsSync(join(root, path as string)))
+        t.fail(`${page} names ${path}, which is not there`)
+    }
+    for (const [, target] of read(page).matchAll(/\]\(([^)#:\s]+)(?:#[^)]*)?\)/g)) {
+      count++
+      if (!existsSync(join(root, page, '..', target as string)))
+        t.fail(`${page} links to ${target}, which is not there`)
+    }
+  }
+  t.ok(count > 100, `${count} paths`)
+})

@@ -111,6 +111,8 @@ export class PublicHandler {
       }
       if (req.readableEnded && exchange.hasBody) takeParsedBody(exchange, asked)
       const refused = this.#check.check(exchange, asked)
+      // From here on others rely on what was checked, the connection's next request among them.
+      Object.freeze(asked)
       exchange.path = asked.path
       if (refused === null) {
         this.#walk(exchange, next)

@@ -6,7 +6,9 @@ import type { Method, RuntimeName } from '../core/identity.ts'
 import { decideClaim, FORCED_STRENGTH } from '../core/transitions.ts'
 import { matchesHost, parseHost } from './hosts.ts'
 import type { RouteRefusal, RouteTable } from './route-table.ts'
-import type { RouteEntry, RouteParams } from './settle.ts'
+import type { RouteEntry, RouteParams, Settlement } from './settle.ts'
+
+const EQUAL_RIGHT = 'another claim has equal right to the route'
 
 /**
  * taken: a stronger kind of claim has the route. replaced: it was taken from this claim by force or by a manifest.
@@ -32,7 +34,7 @@ interface ExplainedClaim {
 
 interface ExplainedLoser extends ExplainedClaim {
   rule: LossRule
-  /** The file that has the route instead, where there is one. */
+  /** The file that has the route instead, or as much right to it; null where there is none. */
   by: string | null
   /** The rule in words. */
   reason: string
@@ -75,7 +77,8 @@ export function explain(table: RouteTable, method: string, path: string, host: s
       } else {
         holder = entry
         if (result.kind === 'match') winner = { ...toExplained(claim), params: result.params }
-        else losers.push(toLoser(entry, 'conflict', null, 'another claim has equal right to the route'))
+        else
+          losers.push(toLoser(entry, 'conflict', findRival(leaf.settlement, entry, wanted, requestHost), EQUAL_RIGHT))
       }
     }
   }
@@ -86,12 +89,27 @@ function toRefusal({ code, message, allow }: RouteRefusal): Explanation['refusal
   return { status: ERROR_STATUS[code], code, message, allow }
 }
 
+/** The first of the claims that keep an entry from having its route for this request. */
+function findRival(
+  { entries }: Settlement,
+  entry: RouteEntry,
+  method: string,
+  host: ReturnType<typeof parseHost>,
+): RouteEntry | null {
+  const isRival = (other: RouteEntry): boolean =>
+    other !== entry &&
+    other.claim.methods.some(name => name === method) &&
+    (other.hosts.length === 0 || matchesHost(other.hosts, host)) &&
+    decideClaim(entry.standing, other.standing) === 'conflict'
+  return entries.find(isRival) ?? null
+}
+
 /** A claim on the same pattern, beside the one that holds it. */
 function toLoserOf(entry: RouteEntry, holder: RouteEntry): ExplainedLoser {
   const { source } = holder.claim
   switch (decideClaim(holder.standing, entry.standing)) {
     case 'conflict':
-      return toLoser(entry, 'conflict', holder, 'another claim has equal right to the route')
+      return toLoser(entry, 'conflict', holder, EQUAL_RIGHT)
     case 'merge':
       return toLoser(entry, 'same-function', holder, 'another claim of the same function answers')
     default:

@@ -99,6 +99,7 @@ t.test('[bin/dev.5] wrong settings and wrong usage: everything at once, exit cod
   t.same([status, stdout], [2, ''])
   for (const text of [/fngw\.json: port must be/, /--namespace-depth.*5.*9/, /FN_RUNTIMES.*cobol/])
     t.match(stderr, text)
+  t.equal(stderr.match(/^ {2}fix: \S/gm)?.length, 3, 'each with how to mend it')
   for (const args of [['nonsense'], ['dev', '--nope'], ['explain'], ['init']]) {
     const run = runCli(args, { cwd: root })
     t.equal(run.status, 2, args.join(' '))

@@ -265,3 +265,20 @@ t.test('[http/public.24, http/public.25] debug headers', async t => {
   const failed = await inject(handle, { url: '/on' })
   t.match(failed, { status: 500, headers: { 'x-fn-stderr': 'Traceback', 'x-fn-function': 'on' } })
 })
+
+t.test('[http/public.33] what a client asked for does not change once it was checked', async t => {
+  const seen: Exchange[] = []
+  const change = (exchange: Exchange): boolean => {
+    seen.push(exchange)
+    exchange.path = '/real'
+    return false
+  }
+  const { handle } = makePublic({ '/real': makeFn() }, { before: [change], trustedProxyCidrs: ['127.0.0.0/8'] })
+  for (const target of ['/asked?x=1', 'http://other.test/asked?x=1'])
+    t.equal((await inject(handle, { url: target })).status, 200, target)
+  for (const { asked, path } of seen) {
+    t.same([asked.path, asked.search, path], ['/asked', 'x=1', '/real'])
+    t.throws(() => Object.assign(asked, { host: 'evil.test' }), TypeError)
+  }
+  t.equal(seen.length, 2)
+})

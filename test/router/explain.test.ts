@@ -75,12 +75,28 @@ t.test('[router/route-table.20] requests that nobody answers', async t => {
   t.equal(conflict.winner, null)
   t.match(conflict.refusal, { status: 409, code: 'ROUTE_CONFLICT', message: 'ambiguous route' })
   t.same(
-    conflict.losers.map(({ name, rule }) => [name, rule]),
+    conflict.losers.map(({ name, rule, by }) => [name, rule, by]),
     [
-      ['a', 'conflict'],
-      ['b', 'conflict'],
-      ['c', 'less-specific'],
+      ['a', 'conflict', 'b/b.js'],
+      ['b', 'conflict', 'a/a.js'],
+      ['c', 'less-specific', 'a/a.js'],
     ],
+  )
+  const hosted = [
+    makeClaim('GET /x', { fn: 'a', hosts: ['a.test'] }),
+    makeClaim('GET /x', { fn: 'b', hosts: ['b.test'] }),
+    makeClaim('GET /x', { fn: 'c', hosts: ['a.test', 'b.test'] }),
+  ]
+  t.match(
+    explained(hosted, 'GET', '/x', 'a.test')
+      .losers.map(({ name, rule, by }) => [name, rule, by])
+      .sort(),
+    [
+      ['a', 'conflict', 'c/c.js'],
+      ['b', 'host', null],
+      ['c', 'conflict', 'a/a.js'],
+    ],
+    'the one it is in conflict with on this host',
   )
   t.match(explained(CLAIMS, 'DELETE', '/other/x').refusal, { status: 404, allow: null })
   t.match(explained([makeClaim('GET /x', { fn: 'a' })], 'POST', '/x').refusal, { status: 405, allow: 'GET, HEAD' })
