@@ -9,7 +9,7 @@ import { findProgram, toInstallAdvice } from '../lib/runtime/binaries.ts'
 import { ask, oneOfQuestion, type Question, type Terminal } from './ask.ts'
 import { checkName, init, type InitResult, toInitText } from './init.ts'
 import { toRouteRows } from './routes.ts'
-import { isLanguage, LANGUAGE_NAMES, TEMPLATES } from './templates.ts'
+import { isLanguage, LANGUAGE_NAMES, TEMPLATES } from '../lib/core/templates.ts'
 import { UsageError } from './usage-error.ts'
 
 const DEFAULT_NAME = 'hello'

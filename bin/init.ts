@@ -2,11 +2,11 @@
 
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join, relative, sep } from 'node:path'
-import { isFunctionName, isReservedPath } from '../lib/core/identity.ts'
-import { privateReason, skippedReason } from '../lib/discovery/layouts.ts'
+import { isFunctionName } from '../lib/core/identity.ts'
+import { unservedReason } from '../lib/discovery/layouts.ts'
 import { runtimeFile } from '../lib/runtime/package-files.ts'
 import { API_FILES, type StarterFile, toSpaFiles } from './starters.ts'
-import { isLanguage, TEMPLATE_NAMES, TEMPLATES, toConfigText } from './templates.ts'
+import { isLanguage, TEMPLATE_NAMES, TEMPLATES, toConfigText } from '../lib/core/templates.ts'
 import { UsageError } from './usage-error.ts'
 
 export interface InitRequest {
@@ -70,13 +70,8 @@ export function checkName(name: string): void {
       `name must be segments of letters, digits, _ and - joined by /, such as hello or api/users; got "${name}"`,
     )
   }
-  for (const segment of name.split('/')) {
-    const reason = skippedReason(segment) ?? privateReason(segment)
-    if (reason === null) continue
-    throw new UsageError(`a function in a folder "${segment}" is never served: ${reason}; got "${name}"`)
-  }
-  if (isReservedPath(`/${name}`))
-    throw new UsageError(`/${name} is reserved for the gateway itself; choose another name`)
+  const reason = unservedReason(name)
+  if (reason !== null) throw new UsageError(`${reason}; got "${name}"`)
 }
 
 function toPlan({ cwd, functionsRoot, name, template, methods = null, withTypes = false, version }: InitRequest): Plan {

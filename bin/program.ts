@@ -13,7 +13,7 @@ import type { Output } from './output.ts'
 import { toExplanationText, toRouteLines } from './routes.ts'
 import { serve } from './serve.ts'
 import { addSettingFlags, toFlags } from './setting-flags.ts'
-import { TEMPLATE_NAMES } from './templates.ts'
+import { TEMPLATE_NAMES } from '../lib/core/templates.ts'
 
 interface ProgramOptions {
   output: Output

@@ -1,22 +1,33 @@
 /** What the control plane is made of: its endpoints, all families in the order of the documents, and who may use them. Owner: §4.2. */
 
 import { randomBytes } from 'node:crypto'
+import { findFunction } from './catalog-loader.ts'
 import type { Settings } from './config/settings.ts'
 import { AccessState } from './control/access-state.ts'
 import type { Endpoint } from './control/endpoint.ts'
 import { createEventsEndpoints } from './control/events-endpoints.ts'
+import { createFunctionEditEndpoints } from './control/function-edit-endpoints.ts'
+import { createFunctionEndpoints } from './control/function-endpoints.ts'
 import { createInvokeEndpoints, type InvokeEndpointsDeps } from './control/invoke-endpoints.ts'
 import { createLogEndpoints, type LogEndpointsDeps } from './control/log-endpoints.ts'
 import { createMetricsEndpoints, type MetricsEndpointsDeps } from './control/metrics-endpoints.ts'
+import { createPackEndpoints, type PackEndpointsDeps } from './control/pack-endpoints.ts'
 import { createSessionEndpoints } from './control/session-endpoints.ts'
 import { Sessions } from './control/sessions.ts'
+import { SourceFiles } from './control/source-files.ts'
 import { createStateEndpoints, type StateEndpointsDeps } from './control/state-endpoints.ts'
 import { createUiStateEndpoints } from './control/ui-state-endpoints.ts'
+import { unservedReason } from './discovery/layouts.ts'
 import { EventFeed } from './observe/event-feed.ts'
 import type { Journal } from './observe/journal.ts'
 
 /** What the endpoints need of the gateway. */
-interface ControlDeps extends StateEndpointsDeps, InvokeEndpointsDeps, LogEndpointsDeps, MetricsEndpointsDeps {
+interface ControlDeps
+  extends StateEndpointsDeps,
+    InvokeEndpointsDeps,
+    LogEndpointsDeps,
+    MetricsEndpointsDeps,
+    Pick<PackEndpointsDeps, 'packs'> {
   settings: Settings
   journal: Journal
 }
@@ -37,6 +48,8 @@ export function createControlParts(deps: ControlDeps): ControlParts {
   const feed = new EventFeed({ clock, id, events: journal.events, builds: () => journal.builds })
   const endpoints = [
     ...createStateEndpoints(deps),
+    ...createPackEndpoints(deps),
+    ...createFileEndpoints(deps),
     ...createInvokeEndpoints(deps),
     ...createEventsEndpoints({ feed }),
     ...createLogEndpoints(deps),
@@ -49,4 +62,21 @@ export function createControlParts(deps: ControlDeps): ControlParts {
     deps.streams.close()
   }
   return { endpoints, access, sessions, close }
+}
+
+/** The endpoints that read and write the files of functions. */
+function createFileEndpoints({ settings, state, reload }: ControlDeps): readonly Endpoint[] {
+  const { functionsRoot, runtimes } = settings
+  const functions = () => state(false).functions
+  const shared = {
+    files: new SourceFiles({ functionsRoot, reload }),
+    find: (name: string, version: string | null, runtime: string | null) =>
+      findFunction(functions(), name, version, runtime),
+    functions,
+    state,
+  }
+  return [
+    ...createFunctionEndpoints({ ...shared, functionsRoot, runtimes, unservedReason }),
+    ...createFunctionEditEndpoints(shared),
+  ]
 }

@@ -154,6 +154,7 @@ class FunctionGateway implements Gateway {
       state: details => this.#state(details),
       keepWarm: () => this.#keepWarm.rows(),
       reload: () => this.reload(),
+      packs: this.#packs,
       calls: this.#calls,
       explain: (method, path, host) => this.explain(method, path, host),
     })

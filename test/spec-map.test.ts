@@ -183,7 +183,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   edge: ['core', 'config', 'observe', 'runtime', 'invocation'],
   assets: ['core', 'config', 'router', 'http'],
   scheduler: ['core', 'config', 'observe', 'runtime', 'invocation'],
-  control: ['core', 'config', 'observe', 'router', 'runtime', 'invocation', 'http', 'scheduler'],
+  control: ['core', 'files', 'config', 'observe', 'router', 'runtime', 'invocation', 'http', 'scheduler'],
   lib: [...LOWER, ...UPPER],
   bin: ['core', 'config', 'observe'],
 }

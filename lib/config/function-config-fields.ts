@@ -288,7 +288,8 @@ const packName = string({
   maxLength: 200,
 })
 
-const invoke = object({
+/** Fields of `invoke`. */
+export const INVOKE_FIELDS = {
   handler: string({
     rule: 'a name that matches ^[a-zA-Z_][a-zA-Z0-9_]*$',
     parse: text => (isHandlerName(text) ? text : null),
@@ -310,55 +311,57 @@ const invoke = object({
   default_method: method('Accepted, unused.'),
   home,
   'home-route': { ...homeRoute, aliases: ['home_route'] },
-})
+}
+
+/** Fields of the file. */
+export const CONFIG_FIELDS = {
+  $schema: string({ maxLength: 2000 }),
+  runtime: oneOf(RUNTIMES, { description: 'Runtime of the function; declares an identity.' }),
+  name: string({
+    rule: 'segments of letters, digits, _ and - joined by /',
+    parse: text => (isFunctionName(text) ? text : null),
+    pattern: /^[a-zA-Z0-9_-]+(\/[a-zA-Z0-9_-]+)*$/,
+    maxLength: MAX_NAME_CHARS,
+    description: 'Name of the function; declares an identity.',
+  }),
+  version: string({ maxLength: 200, description: 'For people; versions come from folders.' }),
+  entrypoint: texts.relativePath('Handler file; declares an identity.', 'a file of the function folder'),
+  group: string({ maxLength: 80, description: 'Label for lists.' }),
+  timeout_ms: integer({
+    min: 1,
+    max: limits.MAX_TIMEOUT_MS,
+    description: 'Longest run of a call, ms; default 2500.',
+  }),
+  max_concurrency: integer({ min: 0, description: 'Calls at once; default 20, 0 means no limit.' }),
+  max_body_bytes: integer({
+    min: 1,
+    max: limits.MAX_BODY_BYTES,
+    description: 'Largest request body, bytes; default 1048576.',
+  }),
+  methods: { ...methods, schema: { ...methods.schema, description: 'Same as invoke.methods, which wins.' } },
+  routes: { ...routes, schema: { ...routes.schema, description: 'Same as invoke.routes, which wins.' } },
+  'force-url': forceUrl,
+  include_debug_headers: includeDebugHeaders,
+  invoke: object(INVOKE_FIELDS),
+  response: object({ include_debug_headers: includeDebugHeaders }),
+  home,
+  assets,
+  worker_pool: workerPool,
+  keep_warm: keepWarm,
+  edge,
+  schedule,
+  shared_deps: list(packName, {
+    aliases: ['sharedDeps', 'deps'],
+    rule: 'a list of pack names',
+    description: 'Shared dependency packs.',
+  }),
+  cors,
+}
 
 /** The whole file. */
-export const FUNCTION_CONFIG = object(
-  {
-    $schema: string({ maxLength: 2000 }),
-    runtime: oneOf(RUNTIMES, { description: 'Runtime of the function; declares an identity.' }),
-    name: string({
-      rule: 'segments of letters, digits, _ and - joined by /',
-      parse: text => (isFunctionName(text) ? text : null),
-      pattern: /^[a-zA-Z0-9_-]+(\/[a-zA-Z0-9_-]+)*$/,
-      maxLength: MAX_NAME_CHARS,
-      description: 'Name of the function; declares an identity.',
-    }),
-    version: string({ maxLength: 200, description: 'For people; versions come from folders.' }),
-    entrypoint: texts.relativePath('Handler file; declares an identity.', 'a file of the function folder'),
-    group: string({ maxLength: 80, description: 'Label for lists.' }),
-    timeout_ms: integer({
-      min: 1,
-      max: limits.MAX_TIMEOUT_MS,
-      description: 'Longest run of a call, ms; default 2500.',
-    }),
-    max_concurrency: integer({ min: 0, description: 'Calls at once; default 20, 0 means no limit.' }),
-    max_body_bytes: integer({
-      min: 1,
-      max: limits.MAX_BODY_BYTES,
-      description: 'Largest request body, bytes; default 1048576.',
-    }),
-    methods: { ...methods, schema: { ...methods.schema, description: 'Same as invoke.methods, which wins.' } },
-    routes: { ...routes, schema: { ...routes.schema, description: 'Same as invoke.routes, which wins.' } },
-    'force-url': forceUrl,
-    include_debug_headers: includeDebugHeaders,
-    invoke,
-    response: object({ include_debug_headers: includeDebugHeaders }),
-    home,
-    assets,
-    worker_pool: workerPool,
-    keep_warm: keepWarm,
-    edge,
-    schedule,
-    shared_deps: list(packName, {
-      aliases: ['sharedDeps', 'deps'],
-      rule: 'a list of pack names',
-      description: 'Shared dependency packs.',
-    }),
-    cors,
-  },
-  { noEffect: { strict_fs: 'handlers have the file access of their process' } },
-)
+export const FUNCTION_CONFIG = object(CONFIG_FIELDS, {
+  noEffect: { strict_fs: 'handlers have the file access of their process' },
+})
 
 /** Notes a block that is not used at all because of its content. */
 export function reportUnused(at: Place, why: string, hint: string): undefined {

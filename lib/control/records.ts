@@ -137,7 +137,7 @@ export function toHealthRecord(state: GatewayState): { status: number; body: Rec
 }
 
 /** `worker_pool`, `keep_warm` and the rest of a policy under the names of fn.config.json. */
-function toPolicyRecord(fn: FunctionVersion): Record<string, unknown> {
+export function toPolicyRecord(fn: FunctionVersion): Record<string, unknown> {
   const { policy } = fn
   return {
     timeout_ms: policy.timeoutMs,

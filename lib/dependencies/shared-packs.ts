@@ -1,6 +1,6 @@
 /** Shared packs: the names in `shared_deps` to folders. Owner: §2.16 (8), page dependencies/shared-packs. */
 
-import { statSync } from 'node:fs'
+import { readdirSync, statSync } from 'node:fs'
 import { basename, dirname, join, relative } from 'node:path'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { Warning } from '../core/errors.ts'
@@ -24,6 +24,25 @@ const KINDS: ReadonlyMap<string, PackKind> = new Map([
   ['node', { installed: 'node_modules', manifest: 'package.json', command: 'npm install' }],
 ])
 
+/** A pack that is there. */
+interface Pack {
+  runtime: string
+  name: string
+  /** Full path. */
+  dir: string
+  /** What the pack has, under the names of its language. */
+  facts: Record<string, unknown>
+}
+
+const FACTS: Readonly<Record<string, (dir: string) => Record<string, unknown>>> = {
+  python: dir => ({ requirements_txt: isFile(join(dir, 'requirements.txt')), deps_dir: isFolder(join(dir, '.deps')) }),
+  node: dir => ({
+    package_json: isFile(join(dir, 'package.json')),
+    lock_file: ['package-lock.json', 'npm-shrinkwrap.json'].find(name => isFile(join(dir, name))) ?? null,
+    node_modules: isFolder(join(dir, 'node_modules')),
+  }),
+}
+
 export class SharedPacks {
   readonly #rootPath: string
   /** Folders that hold packs by runtime, in order. */
@@ -34,6 +53,22 @@ export class SharedPacks {
     this.#rootPath = rootPath
     const roots = isRuntimeName(basename(rootPath)) ? [rootPath, dirname(rootPath)] : [rootPath]
     this.#bases = [PACKS_FOLDER, FASTFN_PACKS_FOLDER].flatMap(folder => roots.map(root => join(root, folder)))
+  }
+
+  /** Full path of the folder that is looked into first. */
+  get root(): string {
+    return this.#bases[0]!
+  }
+
+  /** Every pack by runtime and name; of two of a name the one that functions get. */
+  list(): Pack[] {
+    return [...KINDS.keys()].flatMap(runtime => {
+      const names = this.#bases.flatMap(base => namesIn(join(base, runtime)))
+      return [...new Set(names)].sort().flatMap(name => {
+        const dir = this.#find(runtime, name)
+        return dir === null ? [] : [{ runtime, name, dir, facts: FACTS[runtime]!(dir) }]
+      })
+    })
   }
 
   /** Full paths of a function's packs that are there, in the order of `shared_deps`. */
@@ -100,6 +135,18 @@ export class SharedPacks {
 function toForeignWarning(): Warning {
   const message = `${FASTFN_PACKS_FOLDER} is read for packs that ${PACKS_FOLDER} does not have`
   return { code: 'FASTFN_PACKS', path: FASTFN_PACKS_FOLDER, message, hint: `Move its folders to ${PACKS_FOLDER}.` }
+}
+
+function namesIn(folder: string): string[] {
+  try {
+    return readdirSync(folder)
+  } catch {
+    return []
+  }
+}
+
+function isFile(path: string): boolean {
+  return statSync(path, { throwIfNoEntry: false })?.isFile() === true
 }
 
 function isFolder(path: string): boolean {

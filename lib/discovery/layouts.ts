@@ -9,7 +9,7 @@
  *         └─ node_modules/ .git/  skipped   never read
  */
 
-import { isRuntimeName, type RuntimeName } from '../core/identity.ts'
+import { isReservedPath, isRuntimeName, type RuntimeName } from '../core/identity.ts'
 
 const SKIPPED: ReadonlySet<string> = new Set(['node_modules', 'vendor', '__pycache__', 'target'])
 
@@ -23,6 +23,15 @@ export function skippedReason(folderName: string): string | null {
 export function privateReason(folderName: string): string | null {
   if (folderName.startsWith('_')) return 'private: the name starts with "_"'
   return folderName === 'src' ? 'a source folder of the function around it' : null
+}
+
+/** Why nothing in a folder of that name would ever be served; null for a name that a function may have. */
+export function unservedReason(name: string): string | null {
+  for (const segment of name.split('/')) {
+    const reason = skippedReason(segment) ?? privateReason(segment)
+    if (reason !== null) return `a function in a folder "${segment}" is never served: ${reason}`
+  }
+  return isReservedPath(`/${name}`) ? `/${name} is reserved for the gateway itself; choose another name` : null
 }
 
 const TOOL_FOLDERS: ReadonlySet<string> = new Set(['tests', '__tests__', 'scripts'])

@@ -12,6 +12,7 @@ import {
   closeSync,
   constants,
   fchmodSync,
+  fchownSync,
   fstatSync,
   fsyncSync,
   lstatSync,
@@ -40,6 +41,9 @@ export class UnsafePathError extends Error {
 }
 
 const LINK = 'a symbolic link'
+
+/** User and group of a file. */
+type FileOwner = Pick<Stats, 'uid' | 'gid'>
 
 /** One entry of a folder, not followed when it is a link. */
 interface OwnEntry {
@@ -145,6 +149,19 @@ export class OwnFolder {
     return entries
   }
 
+  /**
+   * What has the name, null when nothing has.
+   * @throws UnsafePathError when it is no regular file, or a part of the folder is a link
+   */
+  statFile(name: string): Stats | null {
+    this.check()
+    const path = this.pathOf(name)
+    const stats = lstatSync(path, { throwIfNoEntry: false })
+    if (stats === undefined || stats.isFile()) return stats ?? null
+    const what = stats.isSymbolicLink() ? LINK : stats.isDirectory() ? 'a folder' : 'a pipe or device'
+    throw this.#toError(path, what, 'a regular file')
+  }
+
   /** Content of a regular file, null when there is none or something else has the name. */
   read(name: string): Buffer | null {
     if (!this.isThere()) return null
@@ -164,13 +181,15 @@ export class OwnFolder {
   /**
    * Writes a file as a whole: whoever reads it, also after a crash, sees the old content or the new. Whatever had the
    * name is replaced, a link too, never what it points to. @returns its full path
+   * @param owner - whose file it is to be, where this process may give files away
    */
-  write(name: string, content: string | Uint8Array, mode = 0o644): string {
+  write(name: string, content: string | Uint8Array, mode = 0o644, owner: FileOwner | null = null): string {
     const path = this.pathOf(name)
     const draft = join(this.make(), `.w-${randomBytes(8).toString('hex')}`)
     const file = openSync(draft, constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL, mode)
     try {
       writeFileSync(file, content)
+      if (owner !== null && process.geteuid?.() === 0) fchownSync(file, owner.uid, owner.gid)
       fchmodSync(file, mode)
       fsyncSync(file)
       renameSync(draft, path)

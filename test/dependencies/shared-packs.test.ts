@@ -90,3 +90,38 @@ t.test(
     t.equal(gateway.warnings.length, 2)
   },
 )
+
+t.test('[dependencies/shared-packs.5] the packs that are there, as the control plane lists them', async t => {
+  const { gateway, tree } = await serveTree(t, {
+    ...TREE,
+    '.svc/packs/node/base/package-lock.json': '{}',
+    '.svc/packs/node/a b/x': '',
+  })
+  const { json } = await gateway.inject('/_fn/packs')
+  const python = { requirements_txt: false, deps_dir: true }
+  t.match(json(), { generated_at: Number, packs_root: tree.path('.svc/packs') })
+  t.same((json() as { runtimes: unknown }).runtimes, {
+    python: {
+      packs: [
+        { name: 'bare', dir: tree.path('.svc/packs/python/bare'), requirements_txt: true, deps_dir: false },
+        { name: 'base', dir: tree.path('.svc/packs/python/base'), ...python },
+        { name: 'old', dir: tree.path('.fastfn/packs/python/old'), ...python },
+      ],
+    },
+    node: {
+      packs: [
+        {
+          name: 'base',
+          dir: tree.path('.svc/packs/node/base'),
+          package_json: false,
+          lock_file: 'package-lock.json',
+          node_modules: true,
+        },
+      ],
+    },
+  })
+  const none = await serveTree(t, {}, { consoleLocalOnly: false })
+  const empty = (await none.gateway.inject({ url: '/_fn/packs', remoteAddress: '203.0.113.9' })).json()
+  t.same(Object.keys(empty as object), ['generated_at', 'runtimes'])
+  t.same((empty as { runtimes: unknown }).runtimes, {})
+})

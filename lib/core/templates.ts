@@ -1,6 +1,6 @@
-/** What `fngw init` writes, one template per language. Owner: §1, page bin/init. */
+/** What `fngw init` and `POST /_fn/function` write, one template per language. Owner: §1, page bin/init. */
 
-import type { RuntimeName } from '../lib/core/identity.ts'
+import type { RuntimeName } from './identity.ts'
 
 /** Templates of one function, each in its language. */
 export const LANGUAGE_NAMES = ['node', 'ts', 'python', 'php', 'lua', 'go', 'rust'] as const

@@ -1,0 +1,115 @@
+/** What `PUT /_fn/function-config` makes of a file: fields are merged in, checked, and everything else stays. Owner: page control/function-config. */
+
+import { isObject } from '../core/json.ts'
+import { parseFunctionConfig, parseFunctionConfigValue } from './function-config.ts'
+import { CONFIG_FIELDS, INVOKE_FIELDS } from './function-config-fields.ts'
+import { editJsonObject, findIndent, findJsonValue, toJsonAt } from './json-edit.ts'
+
+/** What a file becomes, or why it stays as it is. */
+export type FileChange =
+  | {
+      ok: true
+      text: string
+      /** What was given and not used as written. */
+      warnings: string[]
+    }
+  | { ok: false; problems: string[] }
+
+type Fields = Readonly<Record<string, { readonly aliases: readonly string[] }>>
+type Json = Record<string, unknown>
+
+/** Fields of the top level that mean one of a block, which then wins: they are written there. */
+const NESTED: readonly (readonly [key: string, block: 'invoke' | 'response'])[] = [
+  ['methods', 'invoke'],
+  ['routes', 'invoke'],
+  ['force-url', 'invoke'],
+  ['include_debug_headers', 'response'],
+]
+const BLOCKS = { invoke: INVOKE_FIELDS, response: { include_debug_headers: CONFIG_FIELDS.include_debug_headers } }
+
+/**
+ * @param text - of the file that is there, which is a JSON object; null when there is none
+ * @param body - fields to set; null takes one out. `invoke` and `response` are merged field by field, all others replaced whole
+ * @param label - name of the file in messages
+ */
+export function changeConfig(text: string | null, body: Json, label: string): FileChange {
+  const { problems, warnings } = check(body)
+  if (problems.length > 0) return { ok: false, problems }
+  const indent = findIndent(text)
+  const changed = `${editJsonObject(text, toEdits(text, toNested(toKnown(body, CONFIG_FIELDS)), indent), indent)}\n`
+  // What was right by itself may not fit to the rest, and a file with a fault would not come into force.
+  const broken = parseFunctionConfig(changed, label).problems.filter(({ code }) => isProblem(code))
+  if (broken.length > 0) return { ok: false, problems: broken.map(({ message }) => message) }
+  return { ok: true, text: changed, warnings }
+}
+
+function check(body: Json): { problems: string[]; warnings: string[] } {
+  const found = parseFunctionConfigValue(body, 'body').problems
+  const problems = found.filter(({ code }) => isProblem(code)).map(({ message }) => message)
+  const warnings = found.filter(({ code }) => !isProblem(code)).map(({ message }) => message)
+  for (const block of ['invoke', 'response'])
+    if (Object.hasOwn(body, block) && !isObject(body[block]) && body[block] !== null)
+      problems.push(`body: ${block} must be an object`)
+  return { problems: [...new Set(problems)], warnings }
+}
+
+function isProblem(code: string): boolean {
+  return code === 'CONFIG_VALUE' || code === 'CONFIG_NOT_JSON'
+}
+
+/** The known fields under their own names: what is unknown was told, and is not written. */
+function toKnown(value: Json, fields: Fields): Json {
+  const known: Json = Object.create(null)
+  for (const [name, { aliases }] of Object.entries(fields)) {
+    const key = [name, ...aliases].find(spelling => Object.hasOwn(value, spelling))
+    if (key !== undefined) known[name] = value[key]
+  }
+  return known
+}
+
+function toNested(body: Json): Json {
+  const result: Json = { ...body }
+  for (const block of ['invoke', 'response'] as const) {
+    if (isObject(result[block])) result[block] = toKnown(result[block], BLOCKS[block])
+  }
+  for (const [key, block] of NESTED) {
+    if (!Object.hasOwn(result, key)) continue
+    const inner = result[block] ?? {}
+    if (isObject(inner) && !Object.hasOwn(inner, key)) result[block] = { ...inner, [key]: result[key] }
+    delete result[key]
+  }
+  return result
+}
+
+/** What to write at the top level of the file. */
+function toEdits(text: string | null, body: Json, indent: string): Map<string, string | null> {
+  const edits = new Map<string, string | null>()
+  for (const [key, value] of Object.entries(body)) {
+    for (const alias of aliasesOf(CONFIG_FIELDS, key)) edits.set(alias, null)
+    if (key !== 'invoke' && key !== 'response') edits.set(key, value === null ? null : toJsonAt(value, indent, 1))
+    else edits.set(key, value === null ? null : toBlock(text, key, value as Json, indent))
+    for (const [outer, block] of NESTED) {
+      const isTaken = block === key && (value === null || Object.hasOwn(value as Json, outer))
+      if (isTaken) for (const name of [outer, ...aliasesOf(CONFIG_FIELDS, outer)]) edits.set(name, null)
+    }
+  }
+  return edits
+}
+
+/** A block of the file with some fields changed; null when nothing is left of it. */
+function toBlock(text: string | null, block: 'invoke' | 'response', value: Json, indent: string): string | null {
+  const edits = new Map<string, string | null>()
+  for (const [key, field] of Object.entries(value)) {
+    for (const alias of aliasesOf(BLOCKS[block], key)) edits.set(alias, null)
+    edits.set(key, field === null ? null : toJsonAt(field, indent, 2))
+  }
+  // Both are joined when the file is read: who sets the list means the list.
+  if (edits.has('routes') && !edits.has('route')) edits.set('route', null)
+  const old = text === null ? null : findJsonValue(text, block)
+  const changed = editJsonObject(old?.startsWith('{') === true ? old : null, edits, indent, 1)
+  return changed === '{}' ? null : changed
+}
+
+function aliasesOf(fields: Fields, key: string): readonly string[] {
+  return fields[key]?.aliases ?? []
+}

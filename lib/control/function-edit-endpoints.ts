@@ -1,0 +1,200 @@
+/** `/_fn/function-config`, `/_fn/function-env` and `/_fn/function-code`: the files of a function, read and changed. Owner: §4.2. */
+
+import { changeConfig, type FileChange } from '../config/config-change.ts'
+import { changeEnv } from '../config/env-change.ts'
+import { parseJsonText } from '../config/json-text.ts'
+import type { FunctionVersion } from '../core/catalog.ts'
+import { GatewayError } from '../core/errors.ts'
+import { isObject } from '../core/json.ts'
+import { MAX_CONFIG_FILE_BYTES } from '../core/limits.ts'
+import type { ControlRequest } from './control-request.ts'
+import { type ControlReply, type Endpoint, READ, WRITE } from './endpoint.ts'
+import {
+  MAX_CODE_BYTES,
+  toConfigPath,
+  toEnvPath,
+  toEnvRecord,
+  toFileWarnings,
+  toFunctionRecord,
+  toIdentityRecord,
+} from './function-record.ts'
+import { findTarget, type FindFunction, TARGET_FIELDS } from './function-target.ts'
+import type { GatewayState } from './records.ts'
+import { checkMatch, type SourceFile, type SourceFiles } from './source-files.ts'
+
+/** JSON may write a byte of code in six. */
+const CODE_BODY_BYTES = 6 * MAX_CODE_BYTES
+
+export interface FunctionEditDeps {
+  files: SourceFiles
+  find: FindFunction
+  functions: () => readonly FunctionVersion[]
+  state: (details: boolean) => GatewayState
+}
+
+/** A file of a function that a request changes, in turn with others. */
+interface Edit {
+  fn: FunctionVersion
+  path: string
+  file: SourceFile
+  /** Messages of the catalog before the change. */
+  known: ReadonlySet<string>
+}
+
+export function createFunctionEditEndpoints(deps: FunctionEditDeps): readonly Endpoint[] {
+  const editor = new FunctionEditor(deps)
+  const query = TARGET_FIELDS
+  return [
+    { method: 'GET', path: '/_fn/function-config', access: READ, query, handle: request => editor.readConfig(request) },
+    { method: 'PUT', path: '/_fn/function-config', access: WRITE, query, handle: request => editor.putConfig(request) },
+    { method: 'GET', path: '/_fn/function-env', access: READ, query, handle: request => editor.readEnv(request) },
+    { method: 'PUT', path: '/_fn/function-env', access: WRITE, query, handle: request => editor.putEnv(request) },
+    { method: 'PUT', path: '/_fn/function-code', access: WRITE, query, handle: request => editor.putCode(request) },
+  ]
+}
+
+class FunctionEditor {
+  readonly #deps: FunctionEditDeps
+
+  constructor(deps: FunctionEditDeps) {
+    this.#deps = deps
+  }
+
+  readConfig(request: ControlRequest): ControlReply {
+    const fn = this.#find(request)
+    const file = this.#deps.files.read(toConfigPath(fn), MAX_CONFIG_FILE_BYTES)
+    return this.#configReply(request, fn, file)
+  }
+
+  async putConfig(request: ControlRequest): Promise<ControlReply> {
+    const body = await request.readJson()
+    return this.#edit(request, toConfigPath, async edit => {
+      const change = changeConfig(toText(edit.file), body, edit.file.label)
+      const warnings = this.#write(edit, change)
+      await this.#deps.files.reload()
+      const fn = this.#findAfter(edit)
+      if (fn === null) throw await this.#undo(edit)
+      const file = this.#deps.files.read(edit.path, MAX_CONFIG_FILE_BYTES)
+      return this.#configReply(request, fn, file, warnings)
+    })
+  }
+
+  readEnv(request: ControlRequest): ControlReply {
+    const fn = this.#find(request)
+    return this.#envReply(request, fn, [])
+  }
+
+  async putEnv(request: ControlRequest): Promise<ControlReply> {
+    const body = await request.readJson()
+    return this.#edit(request, toEnvPath, async edit => {
+      const warnings = this.#write(edit, changeEnv(toText(edit.file), body, new Set(Object.keys(edit.fn.env))), 0o600)
+      await this.#deps.files.reload()
+      return this.#envReply(request, this.#findAfter(edit) ?? edit.fn, warnings)
+    })
+  }
+
+  async putCode(request: ControlRequest): Promise<ControlReply> {
+    const { code, ...rest } = await request.readJson(CODE_BODY_BYTES)
+    if (typeof code !== 'string') throw new GatewayError('BAD_REQUEST', 'body field code must be a text')
+    if (Buffer.byteLength(code) > MAX_CODE_BYTES)
+      throw new GatewayError('BODY_TOO_LARGE', `payload too large: code may have ${MAX_CODE_BYTES} bytes`)
+    return this.#edit(
+      request,
+      fn => fn.entryPath,
+      async edit => {
+        this.#deps.files.write(edit.path, code)
+        await this.#deps.files.reload()
+        const fn = this.#findAfter(edit) ?? edit.fn
+        const file = this.#deps.files.read(edit.path, MAX_CODE_BYTES)
+        const state = this.#deps.state(request.details)
+        const unknown = Object.keys(rest).map(key => `body: ${key.slice(0, 60)} is not a known key`)
+        const record = toFunctionRecord(fn, state, this.#deps.files)
+        const warnings = [...unknown, ...toFileWarnings(fn, state)]
+        return toReply({ ...record, code, code_truncated: false, warnings }, file)
+      },
+    )
+  }
+
+  #find({ query }: ControlRequest): FunctionVersion {
+    return findTarget(query, this.#deps.find)
+  }
+
+  /** Changes one file of the function that is there when its turn has come. */
+  #edit(
+    request: ControlRequest,
+    toPath: (fn: FunctionVersion) => string,
+    change: (edit: Edit) => Promise<ControlReply>,
+  ): Promise<ControlReply> {
+    const { files } = this.#deps
+    return files.inTurn(async () => {
+      const fn = this.#find(request)
+      const path = toPath(fn)
+      const file = files.read(path, path === fn.entryPath ? Number.MAX_SAFE_INTEGER : MAX_CONFIG_FILE_BYTES)
+      checkMatch(file, request.header('if-match'))
+      const known = new Set(this.#deps.state(false).warnings.map(({ message }) => message))
+      return change({ fn, path, file, known })
+    })
+  }
+
+  /** @returns what to tell; @throws GatewayError BAD_REQUEST with what is wrong, and then nothing is written */
+  #write({ path }: Edit, change: FileChange, mode?: number): string[] {
+    if (!change.ok) throw new GatewayError('BAD_REQUEST', change.problems.slice(0, 5).join('; '))
+    if (Buffer.byteLength(change.text) > MAX_CONFIG_FILE_BYTES)
+      throw new GatewayError('BODY_TOO_LARGE', `payload too large: the file may have ${MAX_CONFIG_FILE_BYTES} bytes`)
+    this.#deps.files.write(path, change.text, mode)
+    return change.warnings
+  }
+
+  /** The function after its files were changed: a new name or entrypoint does not make it another one. */
+  #findAfter({ fn }: Edit): FunctionVersion | null {
+    const near = this.#deps.functions().filter(one => one.fnDir === fn.fnDir && one.runtime === fn.runtime)
+    return (
+      near.find(one => one.key === fn.key) ??
+      near.find(one => one.version === fn.version && one.kind === fn.kind) ??
+      null
+    )
+  }
+
+  /** Takes a change back that nothing serves any more. @returns why */
+  async #undo({ path, file, known }: Edit): Promise<GatewayError> {
+    const { files, state } = this.#deps
+    const news = state(false).warnings.find(({ message }) => !known.has(message))
+    const why = news?.message ?? 'the function would not be served with it'
+    files.restore(path, file)
+    await files.reload()
+    return new GatewayError('BAD_REQUEST', `${why}; the file is as it was`)
+  }
+
+  #configReply(request: ControlRequest, fn: FunctionVersion, file: SourceFile, notes: string[] = []): ControlReply {
+    const { state, files } = this.#deps
+    const now = state(request.details)
+    const parsed = file.bytes === null ? null : parseJsonText(file.bytes)
+    const record = toFunctionRecord(fn, now, files)
+    const warnings = [...new Set([...notes, ...toFileWarnings(fn, now)])]
+    return toReply({ ...record, config: parsed?.ok === true ? parsed.value : null, warnings }, file)
+  }
+
+  #envReply(request: ControlRequest, fn: FunctionVersion, warnings: readonly string[]): ControlReply {
+    const { files } = this.#deps
+    const file = files.read(toEnvPath(fn), MAX_CONFIG_FILE_BYTES)
+    const fnEnv = toEnvRecord(fn, files, request.details)
+    const others = Object.keys(fn.env).filter(key => !Object.hasOwn(fnEnv, key))
+    const record = { ...toIdentityRecord(fn), file: file.label, fn_env: fnEnv, other_keys: others.sort(), warnings }
+    return toReply(record, file)
+  }
+}
+
+function toReply(body: Record<string, unknown>, { etag }: SourceFile): ControlReply {
+  return { status: 200, body: { ...body, etag }, headers: ['ETag', etag] }
+}
+
+/** The text of a file that is to be changed. @throws GatewayError CONFLICT when it is no JSON object */
+function toText({ bytes, label }: SourceFile): string | null {
+  if (bytes === null) return null
+  const parsed = parseJsonText(bytes)
+  if (parsed.ok && isObject(parsed.value)) return bytes.toString('utf8').replace(/^\uFEFF/, '')
+  const why = parsed.ok
+    ? 'is no JSON object'
+    : `is not JSON (line ${parsed.line}, column ${parsed.column}): ${parsed.reason}`
+  throw new GatewayError('CONFLICT', `${label} ${why}; mend it by hand first`)
+}
