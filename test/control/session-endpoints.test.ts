@@ -1,8 +1,12 @@
 import { scryptSync } from 'node:crypto'
 import t, { type Test } from 'tap'
-import { createControlParts } from '../../lib/control-parts.ts'
 import { resolveSettings } from '../../lib/config/settings.ts'
+import { AccessState } from '../../lib/control/access-state.ts'
 import type { JsonObject } from '../../lib/control/control-request.ts'
+import { ACT } from '../../lib/control/endpoint.ts'
+import { createSessionEndpoints } from '../../lib/control/session-endpoints.ts'
+import { Sessions } from '../../lib/control/sessions.ts'
+import { createUiStateEndpoints } from '../../lib/control/ui-state-endpoints.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { serveParts } from '../helpers/control.ts'
 
@@ -15,14 +19,14 @@ function setup(t: Test, options: Record<string, unknown> = {}) {
   const clock = new FakeClock()
   const { settings, problems } = resolveSettings({ options: { functionsRoot: '/r', ...LOGIN, ...options }, cwd: '/' })
   t.same(problems, [])
-  const parts = createControlParts({
-    settings,
-    clock,
-    state: () => ({}) as never,
-    keepWarm: () => [],
-    reload: async () => {},
-  } as never)
-  const ask = serveParts(settings, parts)
+  const access = new AccessState(settings)
+  const sessions = new Sessions({ clock, ttlMs: settings.consoleSessionTtlSeconds * 1000 })
+  const endpoints = [
+    ...createSessionEndpoints({ clock, settings, sessions, access }),
+    ...createUiStateEndpoints({ access }),
+    { method: 'POST', path: '/_fn/reload', access: ACT, handle: () => ({ status: 200, body: {} }) } as const,
+  ]
+  const ask = serveParts(settings, { endpoints, access, sessions })
   const login = (body: unknown, more: object = {}) =>
     ask({ method: 'POST', url: '/_fn/login', headers: { 'content-type': 'application/json' }, body, ...more })
   return { ask, login, clock }
