@@ -34,6 +34,8 @@ export interface Caller {
   host: string | null
   origin: string | null
   fetchSite: string | null
+  /** It names itself a browser, or the page it comes from: some say neither origin nor site of an image. */
+  isBrowser: boolean
   contentType: string | null
   /** Value of REQUEST_MARK. */
   mark: string | null
@@ -109,10 +111,10 @@ function isCrossSite(caller: Caller): boolean {
  * True when nothing but the caller's own code can have made the call: a mark or a type that no markup can send, or no
  * browser at all. Browsers name the origin of every unsafe call or say where it came from, and a form names its type.
  */
-function isDeliberate({ mark, contentType, origin, fetchSite }: Caller): boolean {
+function isDeliberate({ mark, contentType, origin, fetchSite, isBrowser }: Caller): boolean {
   if (mark !== null || (contentType !== null && isJsonType(contentType))) return true
   // "none" is somebody who typed the address.
-  return contentType === null && origin === null && (fetchSite === null || fetchSite === 'none')
+  return contentType === null && origin === null && (fetchSite === null ? !isBrowser : fetchSite === 'none')
 }
 
 /**

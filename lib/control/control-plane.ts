@@ -91,10 +91,18 @@ export class ControlPlane {
       host: exchange.host === '' ? null : exchange.host,
       origin: headerOf(rawHeaders, 'origin'),
       fetchSite: headerOf(rawHeaders, 'sec-fetch-site'),
+      isBrowser: isFromBrowser(rawHeaders),
       contentType: headerOf(rawHeaders, 'content-type'),
       mark: headerOf(rawHeaders, REQUEST_MARK),
       token: headerOf(rawHeaders, ADMIN_TOKEN_HEADER),
       session: access.flags.uiEnabled ? sessions.find(headerOf(rawHeaders, 'cookie')) : null,
     }
   }
+}
+
+/** Every browser calls itself so, and a page cannot make it call itself anything else. */
+const BROWSER = /^Mozilla\//
+
+function isFromBrowser(rawHeaders: readonly string[]): boolean {
+  return headerOf(rawHeaders, 'referer') !== null || BROWSER.test(headerOf(rawHeaders, 'user-agent') ?? '')
 }

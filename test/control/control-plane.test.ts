@@ -56,6 +56,10 @@ t.test(
       ['GET', '/_fn/reload', { headers: { 'sec-fetch-site': 'cross-site' } }, 403],
       ['HEAD', '/_fn/reload', { headers: { 'sec-fetch-site': 'same-origin' } }, 403],
       ['GET', '/_fn/reload', { headers: { 'sec-fetch-site': 'same-origin', 'x-fngw-request': '1' } }, 200],
+      // Safari before 16.4, for an image.
+      ['GET', '/_fn/reload', { headers: { 'user-agent': 'Mozilla/5.0 (Macintosh)', accept: 'image/*' } }, 403],
+      ['GET', '/_fn/reload', { headers: { referer: 'http://evil.example/' } }, 403],
+      ['GET', '/_fn/catalog', { headers: { 'user-agent': 'Mozilla/5.0 (Macintosh)' } }, 200],
       ['POST', '/_fn/reload', { headers: { 'content-type': 'text/plain' }, body: '{}' }, 403],
       ['POST', '/_fn/reload', { headers: { 'content-type': 'application/json' }, body: '{}' }, 200],
     ]
