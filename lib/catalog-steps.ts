@@ -15,6 +15,7 @@ import { toHomeSteps } from './http/home.ts'
 import { createOpenApiStep } from './http/openapi-step.ts'
 import { toDocumentedRoutes } from './router/route-records.ts'
 import type { RouteTable } from './router/route-table.ts'
+import type { SchemaStore } from './validation/schema-store.ts'
 
 /** Routes that answer GET, in the bits of a leaf. */
 const READ_BIT = 1 << METHODS.indexOf('GET')
@@ -26,6 +27,7 @@ export function toCatalogSteps(
   { homes, assets, functions, ignored, manifests }: Discovery,
   routes: RouteTable,
   docs: DocsPage,
+  schemas: SchemaStore,
   controlPaths: readonly EndpointPath[],
 ): CatalogSteps {
   const { homeFunction, homeRedirect, docsEnabled, publicBaseUrl, openapiIncludeInternal } = settings
@@ -33,6 +35,7 @@ export function toCatalogSteps(
   const files = toAssetSteps(assets, routes, clock)
   const openApi = createOpenApiStep({
     functions,
+    schemaOf: fn => schemas.fileOf(fn),
     routes: () => toDocumentedRoutes(routes),
     publicBaseUrl,
     // On another origin they are not below this document's server.

@@ -45,7 +45,7 @@ export function createCatalogLoader({
     now: () => clock.wall(),
     outerEnv,
     schemas,
-    steps: (discovery, routes) => toCatalogSteps(settings, clock, discovery, routes, docs, controlPaths),
+    steps: (discovery, routes) => toCatalogSteps(settings, clock, discovery, routes, docs, schemas, controlPaths),
   })
 }
 

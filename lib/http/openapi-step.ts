@@ -3,6 +3,7 @@
 import { open } from 'node:fs/promises'
 import type { FunctionVersion } from '../core/catalog.ts'
 import { toGatewayError } from '../core/errors.ts'
+import type { SchemaFile } from '../validation/schema-file.ts'
 import { type ConstantAnswer, sendConstant, toConstantAnswer } from './constant-answer.ts'
 import type { Step } from './exchange.ts'
 import { type HandlerHints, parseHints } from './hints.ts'
@@ -16,6 +17,7 @@ const READERS = 16
 interface OpenApiStepOptions {
   routes: () => readonly DocumentedRoute[]
   functions: readonly FunctionVersion[]
+  schemaOf: (fn: FunctionVersion) => SchemaFile | null
   publicBaseUrl: string | null
   internal: readonly { path: string; methods: readonly string[] }[]
 }
@@ -51,6 +53,7 @@ export function createOpenApiStep(options: OpenApiStepOptions): Step {
       routes: options.routes(),
       versions: options.functions.filter(fn => fn.version !== null),
       hints: await readHints(options.functions),
+      schemaOf: options.schemaOf,
       baseUrl: options.publicBaseUrl ?? '/',
       internal: options.internal,
     })

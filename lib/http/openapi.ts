@@ -1,16 +1,19 @@
-/** The route table as an OpenAPI 3.1 document. Pure; the caller brings the hints. Spec: §1, 5; page http/openapi. */
+/** The route table as an OpenAPI 3.1 document. Pure; the caller brings hints and schemas. Spec: §1, 5; page http/openapi. */
 
 import type { FunctionVersion } from '../core/catalog.ts'
-import { isJsonType } from '../core/http-text.ts'
 import { type Method, METHODS } from '../core/identity.ts'
-import { DEFAULT_VERSION_LABEL, toVersionPath } from '../core/versions.ts'
+import { toVersionPath } from '../core/versions.ts'
 import { ADMIN_TOKEN_HEADER } from '../invocation/forwarded-headers.ts'
+import type { SchemaFile } from '../validation/schema-file.ts'
 import type { HandlerHints } from './hints.ts'
+import { ERROR_COMPONENT, toErrorComponents, toErrorResponse } from './openapi-errors.ts'
+import { toOperation, toOperationId } from './openapi-operation.ts'
+import { OpenApiSchemas } from './openapi-schemas.ts'
 
-/** One mapped route: its pattern and who answers which methods. */
+/** One mapped route: its pattern and who answers which methods, each with its own spelling of the route. */
 export interface DocumentedRoute {
   pattern: string
-  owners: readonly { fn: FunctionVersion; methods: readonly Method[] }[]
+  owners: readonly { fn: FunctionVersion; methods: readonly Method[]; pattern?: string }[]
 }
 
 interface OpenApiFacts {
@@ -18,6 +21,8 @@ interface OpenApiFacts {
   /** Pinned versions, each at its own address. */
   versions: readonly FunctionVersion[]
   hints: ReadonlyMap<string, HandlerHints>
+  /** What a function's `schema.json` says; null without one. */
+  schemaOf: (fn: FunctionVersion) => SchemaFile | null
   /** Base address in `servers`. */
   baseUrl: string
   /** Paths of the control plane with their methods; empty unless they are wanted. */
@@ -26,29 +31,21 @@ interface OpenApiFacts {
 
 type Json = Record<string, unknown>
 
-const ERRORS: readonly [status: number, description: string][] = [
-  [404, 'not found'],
-  [405, 'method not allowed'],
-  [413, 'payload too large'],
-  [429, 'concurrency limit reached'],
-  [502, 'invalid runtime response'],
-  [503, 'runtime down'],
-  [504, 'runtime timeout'],
-]
-const WITH_BODY: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH', 'DELETE'])
-const ERROR_REF = { $ref: '#/components/schemas/Error' }
+interface TemplateParam {
+  name: string
+  /** A catch-all. */
+  isRest: boolean
+}
 
 /** `/users/:id` to `/users/{id}`; an optional catch-all has two paths, with and without it. */
-export function toOpenApiPaths(pattern: string): { path: string; params: string[] }[] {
-  const params: string[] = []
+export function toOpenApiPaths(pattern: string): { path: string; params: TemplateParam[] }[] {
+  const params: TemplateParam[] = []
   const segments = pattern.split('/').map(segment => {
-    if (segment === '*') {
-      params.push('wildcard')
-      return '{wildcard}'
-    }
-    if (!segment.startsWith(':')) return segment
-    const name = segment.slice(1).replace(/\*\??$/, '')
-    params.push(name)
+    if (!segment.startsWith(':') && segment !== '*') return segment
+    const wanted = segment === '*' ? 'wildcard' : segment.slice(1).replace(/\*\??$/, '')
+    // A template has each name once.
+    const name = params.some(param => param.name === wanted) ? `${wanted}2` : wanted
+    params.push({ name, isRest: segment.endsWith('*') || segment.endsWith('*?') })
     return `{${name}}`
   })
   const path = segments.join('/') || '/'
@@ -59,111 +56,93 @@ export function toOpenApiPaths(pattern: string): { path: string; params: string[
   ]
 }
 
-/** `<method>_<runtime>_<name>_<version>`; every other character is `_`. */
-export function toOperationId(method: string, fn: FunctionVersion): string {
-  const text = `${method.toLowerCase()}_${fn.runtime}_${fn.name}_${fn.version ?? DEFAULT_VERSION_LABEL}`
-  return text.replace(/[^a-zA-Z0-9_]/g, '_')
+export function toOpenApi(facts: OpenApiFacts): Json {
+  const document = new OpenApiDocument(facts)
+  for (const { pattern, owners } of facts.routes)
+    for (const { fn, methods, pattern: own = pattern } of owners) document.add(pattern, own, fn, methods)
+  for (const fn of facts.versions) {
+    const path = toVersionPath(fn.name, fn.version!)
+    document.add(path, path, fn, fn.policy.methods)
+  }
+  for (const { path, methods } of facts.internal) document.addInternal(path, methods)
+  return document.toJson()
 }
 
-export function toOpenApi(facts: OpenApiFacts): Json {
-  const paths: Record<string, Json> = Object.create(null)
-  const usedIds = new Set<string>()
-  const add = (pattern: string, fn: FunctionVersion, methods: readonly Method[]): void => {
+class OpenApiDocument {
+  readonly #facts: OpenApiFacts
+  readonly #paths: Record<string, Json> = Object.create(null)
+  readonly #usedIds = new Set<string>()
+  readonly #schemas = new OpenApiSchemas()
+
+  constructor(facts: OpenApiFacts) {
+    this.#facts = facts
+  }
+
+  /** @param own - the function's own spelling of the route */
+  add(pattern: string, own: string, fn: FunctionVersion, methods: readonly Method[]): void {
+    const { hints, schemaOf } = this.#facts
+    const schemas = this.#schemas.add(fn, schemaOf(fn))
+    const ownParams = toOpenApiPaths(own).at(-1)!.params
     for (const { path, params } of toOpenApiPaths(pattern)) {
+      const named = params.map((param, index) => ({ ...param, own: ownParams[index]?.name ?? param.name }))
       for (const method of METHODS) {
-        if (!methods.includes(method)) continue
-        paths[path] ??= Object.create(null) as Json
-        paths[path][method.toLowerCase()] ??= toOperation(method, fn, params, facts.hints.get(fn.key), usedIds)
+        const key = method.toLowerCase()
+        const operations = this.#operationsOf(path)
+        if (!methods.includes(method) || key in operations) continue
+        const operationId = this.#toFreeId(toOperationId(method, fn))
+        operations[key] = toOperation({ method, fn, params: named, hints: hints.get(fn.key), schemas, operationId })
       }
     }
   }
-  for (const { pattern, owners } of facts.routes) for (const { fn, methods } of owners) add(pattern, fn, methods)
-  for (const fn of facts.versions) add(toVersionPath(fn.name, fn.version!), fn, fn.policy.methods)
-  for (const { path, methods } of facts.internal) {
+
+  addInternal(pattern: string, methods: readonly string[]): void {
+    const { path, params } = toOpenApiPaths(pattern)[0]!
     for (const method of methods) {
-      paths[path] ??= Object.create(null) as Json
-      paths[path][method.toLowerCase()] = {
+      this.#operationsOf(path)[method.toLowerCase()] = {
         tags: ['internal'],
         summary: `${method} ${path}`,
-        operationId: `${method.toLowerCase()}_internal${path.replace(/[^a-zA-Z0-9_]/g, '_')}`,
+        operationId: this.#toFreeId(`${method.toLowerCase()}_internal${path.replace(/[^a-zA-Z0-9_]/g, '_')}`),
+        parameters: params.map(({ name }) => ({ name, in: 'path', required: true, schema: { type: 'string' } })),
         // Without the token too, for local callers.
         security: [{}, { adminToken: [] }],
         responses: { 200: { description: 'ok' }, default: toErrorResponse('access refused, or a failure') },
       }
     }
   }
-  return {
-    openapi: '3.1.0',
-    info: { title: 'fngw', version: '1.0.0', description: 'Functions served by this gateway.' },
-    servers: [{ url: facts.baseUrl }],
-    // Functions authenticate their callers themselves, each in its own way.
-    security: [],
-    tags: [{ name: 'functions' }, ...(facts.internal.length > 0 ? [{ name: 'internal' }] : [])],
-    paths,
-    components: {
-      schemas: { Error: { type: 'object', required: ['error'], properties: { error: { type: 'string' } } } },
-      ...(facts.internal.length > 0
-        ? { securitySchemes: { adminToken: { type: 'apiKey', in: 'header', name: ADMIN_TOKEN_HEADER } } }
-        : {}),
-    },
+
+  toJson(): Json {
+    const { baseUrl, internal } = this.#facts
+    const hasInternal = internal.length > 0
+    const { schemas, securitySchemes } = this.#schemas
+    if (hasInternal) securitySchemes.adminToken = { type: 'apiKey', in: 'header', name: ADMIN_TOKEN_HEADER }
+    for (const [path, operations] of Object.entries(this.#paths))
+      if (Object.keys(operations).length === 0) delete this.#paths[path]
+    return {
+      openapi: '3.1.0',
+      info: { title: 'fngw', version: '1.0.0', description: 'Functions served by this gateway.' },
+      servers: [{ url: baseUrl }],
+      // Functions authenticate their callers themselves, each in its own way.
+      security: [],
+      tags: [{ name: 'functions' }, ...(hasInternal ? [{ name: 'internal' }] : [])],
+      paths: this.#paths,
+      components: {
+        schemas: { Error: ERROR_COMPONENT, ...schemas },
+        responses: toErrorComponents(),
+        ...(Object.keys(securitySchemes).length > 0 && { securitySchemes }),
+      },
+    }
   }
-}
 
-function toErrorResponse(description: string): Json {
-  return { description, content: { 'application/json': { schema: ERROR_REF } } }
-}
-
-function toOperation(
-  method: Method,
-  fn: FunctionVersion,
-  params: readonly string[],
-  hints: HandlerHints | undefined,
-  usedIds: Set<string>,
-): Json {
-  const { policy } = fn
-  const version = fn.version === null ? '' : `@${fn.version}`
-  const summary = policy.summary ?? hints?.summary ?? null
-  const query = policy.exampleQuery ?? hints?.query ?? {}
-  const contentType = policy.exampleContentType ?? hints?.contentType ?? 'application/json'
-  const body = toExample(policy.exampleBody ?? hints?.body ?? null, contentType)
-  const responses: Json = { 200: { description: 'answer of the function' } }
-  for (const [status, description] of ERRORS) responses[status] = toErrorResponse(description)
-  responses.default = { description: 'any other answer of the function' }
-  return {
-    tags: ['functions'],
-    summary: summary === null ? `${method} invoke ${fn.runtime}/${fn.name}${version}` : `${method} ${summary}`,
-    operationId: toFreeId(toOperationId(method, fn), usedIds),
-    parameters: [
-      ...params.map(name => ({ name, in: 'path', required: true, schema: { type: 'string' } })),
-      ...Object.entries(query).map(([name, example]) => ({ name, in: 'query', required: false, schema: {}, example })),
-    ],
-    ...(WITH_BODY.has(method)
-      ? {
-          requestBody: {
-            required: false,
-            content: { [contentType]: body === null ? { schema: {} } : { schema: {}, example: body } },
-          },
-        }
-      : {}),
-    responses,
+  #operationsOf(path: string): Json {
+    this.#paths[path] ??= Object.create(null) as Json
+    return this.#paths[path]
   }
-}
 
-/** An example of JSON that was written as a text is shown as what it says, or a reader would send it in quotes. */
-function toExample(body: unknown, contentType: string): unknown {
-  if (typeof body !== 'string' || !isJsonType(contentType)) return body
-  try {
-    const value: unknown = JSON.parse(body)
-    return typeof value === 'object' && value !== null ? value : body
-  } catch {
-    return body
+  /** The ids of a document are unique: a function with several routes gets a number behind the second one's. */
+  #toFreeId(id: string): string {
+    let free = id
+    for (let count = 2; this.#usedIds.has(free); count++) free = `${id}_${count}`
+    this.#usedIds.add(free)
+    return free
   }
-}
-
-/** The ids of a document are unique: a function with several routes gets a number behind the second one's. */
-function toFreeId(id: string, used: Set<string>): string {
-  let free = id
-  for (let count = 2; used.has(free); count++) free = `${id}_${count}`
-  used.add(free)
-  return free
 }

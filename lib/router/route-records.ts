@@ -97,11 +97,11 @@ function toSortedObject<T>(lists: Map<string, T[]>): Record<string, T[]> {
 /** Owners by pattern for the OpenAPI document, in text order. Version addresses are not among them. */
 export function toDocumentedRoutes(
   table: RouteTable,
-): { pattern: string; owners: { fn: FunctionVersion; methods: Method[] }[] }[] {
+): { pattern: string; owners: { fn: FunctionVersion; methods: Method[]; pattern: string }[] }[] {
   return table.leaves.flatMap(({ pattern, settlement }) => {
     const owners = settlement.entries.flatMap(entry => {
       const methods = entry.isAddress ? [] : ownedMethods(settlement, entry)
-      return methods.length === 0 ? [] : [{ fn: entry.claim.fn, methods }]
+      return methods.length === 0 ? [] : [{ fn: entry.claim.fn, methods, pattern: entry.claim.pattern.text }]
     })
     return owners.length === 0 ? [] : [{ pattern, owners }]
   })

@@ -131,7 +131,7 @@ function toChecks(file: SchemaFile, method: Method, bodyType: string | null, com
 }
 
 /** The type that a schema gives its value: `contentMediaType`. */
-function mediaTypeOf(schema: Schema): string | null {
+export function mediaTypeOf(schema: Schema): string | null {
   return typeof schema === 'object' && typeof schema.contentMediaType === 'string' ? schema.contentMediaType : null
 }
 

@@ -20,7 +20,7 @@ import { SchemaLinker } from './schema-linker.ts'
 import type { Schema } from './schema-tree.ts'
 
 /** What is said of one method. Absent means that nothing is. */
-interface Sections {
+export interface Sections {
   /** Objects whose properties are the parameters. */
   params?: Schema
   query?: Schema

@@ -48,6 +48,7 @@ t.test('[http/openapi.4, http/openapi.7] hints are read once, and a file that ca
       asked += 1
       return functions.map(fn => ({ pattern: `/${fn.name}`, owners: [{ fn, methods: ['GET'] }] }))
     },
+    schemaOf: () => null,
     publicBaseUrl: null,
     internal: [],
   })
@@ -78,6 +79,7 @@ t.test('[http/openapi.7] a document that cannot be made is a 500, for everybody 
     routes: () => {
       throw new Error('secret')
     },
+    schemaOf: () => null,
     publicBaseUrl: null,
     internal: [],
   })

@@ -2,7 +2,8 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { parseHints } from '../../lib/http/hints.ts'
-import { toOpenApiPaths, toOperationId } from '../../lib/http/openapi.ts'
+import { toOpenApiPaths } from '../../lib/http/openapi.ts'
+import { toOperationId } from '../../lib/http/openapi-operation.ts'
 import { createGateway, type GatewayOptions } from '../../lib/index.ts'
 import { makeFn } from '../helpers/fn.ts'
 import { makeTree } from '../helpers/tree.ts'
@@ -74,13 +75,16 @@ t.test('[http/openapi.1, http/openapi.6] every route with exactly its methods, a
 })
 
 t.test('[http/openapi.2] patterns as templates', async t => {
-  t.same(toOpenApiPaths('/'), [{ path: '/', params: [] }])
-  t.same(toOpenApiPaths('/a/:id/b/:rest*'), [{ path: '/a/{id}/b/{rest}', params: ['id', 'rest'] }])
-  t.same(toOpenApiPaths('/a/*'), [{ path: '/a/{wildcard}', params: ['wildcard'] }])
-  t.same(toOpenApiPaths('/:slug*?'), [
-    { path: '/', params: [] },
-    { path: '/{slug}', params: ['slug'] },
-  ])
+  const shown = (pattern: string) =>
+    toOpenApiPaths(pattern).map(({ path, params }) => [
+      path,
+      ...params.map(({ name, isRest }) => (isRest ? `${name}...` : name)),
+    ])
+  t.same(shown('/'), [['/']])
+  t.same(shown('/a/:id/b/:rest*'), [['/a/{id}/b/{rest}', 'id', 'rest...']])
+  t.same(shown('/a/*'), [['/a/{wildcard}', 'wildcard...']])
+  t.same(shown('/:wildcard/*'), [['/{wildcard}/{wildcard2}', 'wildcard', 'wildcard2...']])
+  t.same(shown('/:slug*?'), [['/'], ['/{slug}', 'slug...']])
   const { read } = await serve(t)
   for (const [path, methods] of Object.entries((await read()).paths)) {
     const wanted = [...path.matchAll(/\{([^}]+)\}/g)].map(match => match[1])
@@ -189,4 +193,80 @@ t.test('[http/openapi.5] servers, internal paths, switched off', async t => {
   const three = await (await serve(t)).read()
   t.same(three.servers, [{ url: '/' }], 'whatever Host a client sends')
   t.notOk('securitySchemes' in three.components)
+})
+
+t.test('[http/openapi.9] schema.json says what parameters, bodies and answers are', async t => {
+  const schema = {
+    $defs: { Item: { type: 'object', properties: { kids: { type: 'array', items: { $ref: '#/$defs/Item' } } } } },
+    params: { properties: { id: { type: 'integer' } } },
+    query: { properties: { page: { type: 'integer' }, filter: { type: 'object' } }, required: ['page'] },
+    headers: { properties: { 'X-Kind': { enum: ['a'] }, Accept: { type: 'string' } } },
+    body: { $ref: '#/$defs/Item' },
+    responses: { 201: { $ref: '#/$defs/Item', description: 'made' }, 204: true, 404: { type: 'string' }, default: {} },
+    security: ['bearer', 'none', 'header:X-Key'],
+  }
+  const tree = makeTree({
+    'items/[id].js': 'export const handler = () => 1\n',
+    'items/[id].schema.json': { json: schema },
+    'items/[id].post.js': '',
+    'orders/put.[key].js': '// @query {"page":"3","extra":"x"}\nexport const handler = () => 1\n',
+    'orders/put.[key].schema.json': { json: { ...schema, params: { properties: { key: { type: 'integer' } } } } },
+    'plain.js': 'export const handler = () => 1\n',
+  })
+  t.teardown(tree.cleanup)
+  const gateway = await createGateway({ functionsRoot: tree.root, inspect: true })
+  t.teardown(() => gateway.close())
+  const { paths, components } = (await gateway.inject('/openapi.json')).json() as Document
+  const item = { $ref: '#/components/schemas/node_orders_put._key__default_Item' }
+  const put = paths['/orders/{key}']!.put!
+  t.same(put.parameters, [
+    { name: 'key', in: 'path', required: true, schema: { type: 'integer' } },
+    { name: 'page', in: 'query', required: true, schema: { type: 'integer' }, example: '3' },
+    { name: 'filter', in: 'query', required: false, content: { 'application/json': { schema: { type: 'object' } } } },
+    { name: 'extra', in: 'query', required: false, schema: {}, example: 'x' },
+    { name: 'X-Kind', in: 'header', required: false, schema: { enum: ['a'] } },
+  ])
+  t.same(put.requestBody, { required: true, content: { 'application/json': { schema: item } } })
+  t.same(put.responses[201], {
+    description: 'made',
+    content: { 'application/json': { schema: { ...item, description: 'made' } } },
+  })
+  t.same(put.responses[204], { description: 'No Content' })
+  t.same(put.responses[404], {
+    description: 'Not Found',
+    content: {
+      'application/json': { schema: { anyOf: [{ type: 'string' }, { $ref: '#/components/schemas/Error' }] } },
+    },
+  })
+  t.same(put.responses[503], { $ref: '#/components/responses/Error503' })
+  t.notOk('200' in put.responses, 'its success is 201 and 204')
+  t.same((put as unknown as { security: unknown }).security, [{ bearer: [] }, {}, { 'header_X-Key': [] }])
+  const { schemas, securitySchemes } = components as Record<string, Record<string, unknown>>
+  t.same(schemas!['node_orders_put._key__default_Item'], {
+    type: 'object',
+    properties: { kids: { type: 'array', items: item } },
+  })
+  t.same(securitySchemes, {
+    bearer: { type: 'http', scheme: 'bearer' },
+    'header_X-Key': { type: 'apiKey', in: 'header', name: 'X-Key' },
+  })
+  t.notOk('security' in paths['/plain']!.get!, 'only where a function says so')
+  t.notOk('requestBody' in paths['/items/{id}']!.get!, 'a GET has no body')
+})
+
+t.test('[http/openapi.2] owners of one path name its params differently', async t => {
+  const params = (name: string) => ({ json: { params: { properties: { [name]: { type: 'integer' } } } } })
+  const tree = makeTree({
+    'a/get.[id].js': '',
+    'a/get.[id].schema.json': params('id'),
+    'a/put.[name].js': '',
+    'a/put.[name].schema.json': params('name'),
+  })
+  t.teardown(tree.cleanup)
+  const gateway = await createGateway({ functionsRoot: tree.root, inspect: true })
+  t.teardown(() => gateway.close())
+  const { paths } = (await gateway.inject('/openapi.json')).json() as Document
+  t.same(Object.keys(paths), ['/a/{id}'], 'one template')
+  for (const operation of Object.values(paths['/a/{id}']!))
+    t.same(operation.parameters, [{ name: 'id', in: 'path', required: true, schema: { type: 'integer' } }])
 })

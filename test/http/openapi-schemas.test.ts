@@ -1,0 +1,18 @@
+import t from 'tap'
+import { OpenApiSchemas } from '../../lib/http/openapi-schemas.ts'
+import { parseSchemaFile } from '../../lib/validation/schema-file.ts'
+import { makeFn } from '../helpers/fn.ts'
+
+const parse = (value: unknown) => parseSchemaFile(JSON.stringify(value), 'x').file
+
+t.test('[http/openapi.9] definitions of different functions do not meet', async t => {
+  const all = new OpenApiSchemas()
+  const file = parse({ $defs: { A: { type: 'string' } }, body: { $ref: '#/$defs/A' } })
+  const first = makeFn({ name: 'a/b' })
+  const second = makeFn({ name: 'a_b' })
+  const added = all.add(first, file)
+  t.equal(all.add(first, file), added, 'once')
+  t.same(all.add(second, file)!.embed({ $ref: '#/$defs/A' }), { $ref: '#/components/schemas/node_a_b_default_A_2' })
+  t.same(all.schemas, { node_a_b_default_A: { type: 'string' }, node_a_b_default_A_2: { type: 'string' } })
+  t.equal(all.add(makeFn({ name: 'c' }), null), null)
+})
