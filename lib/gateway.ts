@@ -38,6 +38,7 @@ import { RequestIds } from './invocation/request-ids.ts'
 import type { EventName, Listener } from './observe/events.ts'
 import { Journal } from './observe/journal.ts'
 import type { Metrics } from './observe/metrics.ts'
+import { findSpans } from './observe/spans.ts'
 import { type GatewayListening, Listeners } from './listeners.ts'
 import { createMetrics } from './metrics-parts.ts'
 import { createCatalogLoader, watchProject } from './reload-parts.ts'
@@ -201,6 +202,7 @@ class FunctionGateway implements Gateway {
 
   /** Reads the tree and starts what it needs. */
   async start(): Promise<void> {
+    this.#invoker.spans = await findSpans()
     this.#logWarnings = await this.#journal.open()
     await this.#reloader.reload(null, 'start')
     if (this.#host.inspect) return

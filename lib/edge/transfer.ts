@@ -22,6 +22,7 @@ import { namesControl } from './path-spellings.ts'
 import { controlDenied, type EdgeRequest, failed } from './target.ts'
 import { TimeLimit } from './time-limit.ts'
 import type { Call } from '../invocation/invoke.ts'
+import type { OpenSpan } from '../observe/spans.ts'
 
 /** Addresses of one upstream that are tried. */
 const EDGE_ADDRESSES = 8
@@ -54,6 +55,9 @@ export class EdgeTransfer {
   #isOver = false
   /** What became of it; `left` unless something else did. */
   result: 'answered' | 'failed' | 'left' = 'left'
+  /** Status of the upstream; 0 before it answered. */
+  #status = 0
+  readonly #span: OpenSpan | null
   readonly #time: TimeLimit
 
   constructor(context: EdgeContext, call: Call, request: EdgeRequest, allowPrivate: boolean, body: Buffer) {
@@ -62,6 +66,7 @@ export class EdgeTransfer {
     this.#request = request
     this.#allowPrivate = allowPrivate
     this.#body = body
+    this.#span = call.span?.upstream(request.method, request.hostname, request.port) ?? null
     const { timeoutMs } = call.fn.policy
     this.#time = new TimeLimit(context.clock, request.timeoutMs ?? timeoutMs, overdue =>
       this.fail(toTimeout(overdue, request.timeoutMs, timeoutMs)),
@@ -108,6 +113,8 @@ export class EdgeTransfer {
     this.#call.stopEdge = null
     this.#answer?.stop()
     this.#time.stop()
+    const { result } = this
+    this.#span?.end({ status: this.#status, ...(result !== 'answered' && { failure: result }) })
     this.#context.forget(this)
   }
 
@@ -138,7 +145,12 @@ export class EdgeTransfer {
   /** @param isFresh - not over a kept connection, which may be closed just now */
   #send(isFresh: boolean): void {
     const { isTls, hostname, port, host, target, method } = this.#request
-    const headers = ['Host', host, ...this.#request.headers, ...toTraceHeaders(this.#request.headers, this.#call)]
+    const headers = [
+      'Host',
+      host,
+      ...this.#request.headers,
+      ...toTraceHeaders(this.#request.headers, this.#span ?? this.#call),
+    ]
     if (this.#body.length > 0 || WITH_BODY.has(method)) headers.push('Content-Length', String(this.#body.length))
     const options: PinnedOptions = {
       host: hostname,
@@ -201,6 +213,7 @@ export class EdgeTransfer {
       return
     }
     this.#answer = answer
+    this.#status = res.statusCode ?? 0
     this.#time.onHead(() => answer.bytes)
     answer.read()
   }

@@ -6,6 +6,7 @@
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { GatewayError } from '../core/errors.ts'
 import type { ReplyHead } from '../invocation/response.ts'
+import type { OpenSpan } from '../observe/spans.ts'
 import type { RequestHead } from '../invocation/forwarded-headers.ts'
 
 export interface HttpSocket {
@@ -149,6 +150,7 @@ export class Exchange {
   /** `traceparent` and `tracestate` of what is done for it. */
   trace = ''
   traceState: string | null = null
+  span: OpenSpan | null = null
   /** True while the client waits for `100 Continue` before it sends the body. */
   expectsContinue: boolean
 

@@ -23,6 +23,7 @@ export class HttpCall implements CallReceiver, BodyReceiver {
     this.call.id = exchange.id
     this.call.trace = exchange.trace
     this.call.traceState = exchange.traceState
+    this.call.span = exchange.span
     this.#invoker = invoker
     this.#exchange = exchange
     this.#debug = debug

@@ -103,7 +103,10 @@ export class PublicHandler {
     const asked = memo?.asked ?? new Asked(head, req.url ?? '/', connection.address)
     const exchange = new Exchange(req, res, connection, responder, asked, id, clock.monotonic(), expectsContinue)
     connection.add(exchange)
-    invoker.traceIds.join(exchange, head.traceparent, head.tracestate)
+    const { spans, traceIds } = invoker
+    const { traceparent, tracestate } = head
+    exchange.span = spans === null ? null : spans.request(exchange.method, exchange.path, traceparent, tracestate)
+    traceIds.join(exchange, traceparent, tracestate)
     try {
       if (memo !== null) {
         this.#before(exchange, this.#options.catalog(), memo, next, 0)

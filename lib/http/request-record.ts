@@ -7,6 +7,7 @@ import type { RequestRecord } from '../observe/events.ts'
 import type { Journal } from '../observe/journal.ts'
 import type { Metrics } from '../observe/metrics.ts'
 import type { Exchange } from './exchange.ts'
+import { endRequestSpan } from './request-span.ts'
 
 /** Status in records of a client that left before its answer, after nginx's. */
 const CLIENT_LEFT_STATUS = 499
@@ -54,6 +55,7 @@ export function createRequestListener(
     const now = exchange.answeredAt || clock.monotonic()
     metrics.request(exchange.method, statusOf(exchange), exchange.fn, now - exchange.startedAt, exchange.queuedMs)
     if (journal.wantsRequests) journal.request(toRequestRecord(exchange, wall.at(now), now))
+    if (exchange.span !== null) endRequestSpan(exchange.span, exchange, statusOf(exchange))
     if (exchange.error !== null) journal.callFailed(exchange, exchange.error)
   }
 }

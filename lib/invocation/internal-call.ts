@@ -90,7 +90,10 @@ class InternalCall implements CallReceiver {
     const body = typeof request.body === 'string' ? Buffer.from(request.body) : (request.body ?? null)
     this.call.body = body !== null && body.length > 0 ? body : null
     const headers = toPlainHeaders(request)
-    this.#invoker.traceIds.join(this.call, headers.traceparent ?? null, headers.tracestate ?? null)
+    const { spans, traceIds } = this.#invoker
+    const { traceparent = null, tracestate = null } = headers as Partial<typeof headers>
+    this.call.span = spans === null ? null : spans.call(request.fn.key, traceparent, tracestate)
+    traceIds.join(this.call, traceparent, tracestate)
     if (!isMethodAllowed(request.fn, request.method)) return toMethodError(request.fn.policy.methods)
     const refused = checkPolicy(request.fn, body?.length ?? 0)
     if (refused !== null) return refused
@@ -186,8 +189,10 @@ class InternalCall implements CallReceiver {
   #finish(error: GatewayError | null): void {
     this.#signal?.removeEventListener('abort', this.#onAbort)
     const answered = error === null && this.#head !== null
+    const status = answered ? this.#head!.status : (error?.status ?? 0)
+    this.call.span?.end({ status })
     this.#resolve({
-      status: answered ? this.#head!.status : (error?.status ?? 0),
+      status,
       headers: answered ? this.#head!.headers : [],
       body: answered && this.#head!.hasBody && !this.#isHead ? Buffer.concat(this.#chunks) : Buffer.alloc(0),
       stdout: this.call.stdout,

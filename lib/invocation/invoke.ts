@@ -16,6 +16,7 @@ import { RuntimeCall } from '../runtime/call.ts'
 import type { Dispatcher } from '../runtime/dispatcher.ts'
 import { toBrokenContract } from '../runtime/runtime-error.ts'
 import { type ReplyHead, ReplyHeads } from './response.ts'
+import type { OpenSpan, Spans } from '../observe/spans.ts'
 import { TraceIds } from '../observe/trace.ts'
 import type { SchemaGate } from './schema-check.ts'
 import type { Admission, AdmissionCall, FunctionSlots } from './admission.ts'
@@ -74,6 +75,8 @@ export class Call extends RuntimeCall implements AdmissionCall {
   /** `traceparent` and `tracestate` of what it does. */
   trace = ''
   traceState: string | null = null
+  /** Its span, where the host application traces. */
+  span: OpenSpan | null = null
   /** True when captured output is wanted in `stdout` and `stderr`. */
   capture: boolean
   stdout = ''
@@ -208,6 +211,8 @@ export class Invoker {
   readonly admission: Admission
   readonly heads = new ReplyHeads()
   readonly traceIds = new TraceIds()
+  /** Null where nobody traces. */
+  spans: Spans | null = null
   readonly onLog: InvokerOptions['onLog']
   readonly onCold: InvokerOptions['onCold']
   readonly schemas: SchemaGate | null

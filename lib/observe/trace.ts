@@ -55,6 +55,8 @@ export function traceIdOf(traceparent: string): string {
 interface Traced {
   trace: string
   traceState: string | null
+  /** A span that it has already decides. */
+  span: { readonly trace: string; readonly traceState: string | null } | null
 }
 
 const ID_BYTES = 24
@@ -79,6 +81,11 @@ export class TraceIds {
    * @param call - without a trace
    */
   join(call: Traced, traceparent: string | null, tracestate: string | null): void {
+    if (call.span !== null) {
+      call.trace = call.span.trace
+      call.traceState = call.span.traceState
+      return
+    }
     const taken = traceparent === null ? null : readTraceparent(traceparent)
     call.trace = taken ?? this.next()
     // What others noted about a trace that does not go on is about nothing here.

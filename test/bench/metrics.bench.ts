@@ -13,7 +13,7 @@ export async function run(): Promise<BenchRow[]> {
   const metrics = new Metrics()
   metrics.functions.adopt(new Map(functions.map(fn => [fn.key, fn])))
   const ids = new TraceIds()
-  const call = { trace: '', traceState: null }
+  const call = { trace: '', traceState: null, span: null }
   let at = 0
   const next = () => {
     at = (at + 7) % FUNCTIONS

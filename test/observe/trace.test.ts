@@ -57,19 +57,24 @@ t.test('[observe/trace.2] a tracestate is taken whole or not at all', async t =>
 
 t.test('[observe/trace.3] without a trace of the client a new one begins', async t => {
   const ids = new TraceIds()
-  const call = () => ({ trace: '', traceState: null as string | null })
+  const call = () => ({ trace: '', traceState: null as string | null, span: null })
   const joined = (traceparent: string | null, tracestate: string | null) => {
     const target = call()
     ids.join(target, traceparent, tracestate)
     return target
   }
-  t.same(joined(VALID, 'a=1'), { trace: VALID, traceState: 'a=1' })
-  t.same(joined(VALID, 'A'), { trace: VALID, traceState: null })
-  t.same(joined(VALID, null), { trace: VALID, traceState: null })
+  t.same(joined(VALID, 'a=1'), { trace: VALID, traceState: 'a=1', span: null })
+  t.same(joined(VALID, 'A'), { trace: VALID, traceState: null, span: null })
+  t.same(joined(VALID, null), { trace: VALID, traceState: null, span: null })
   const fresh = joined('nonsense', 'a=1')
-  t.match(fresh, { trace: /^00-[0-9a-f]{32}-[0-9a-f]{16}-01$/, traceState: null })
+  t.match(fresh, { trace: /^00-[0-9a-f]{32}-[0-9a-f]{16}-01$/, traceState: null, span: null })
   t.equal(readTraceparent(fresh.trace), fresh.trace)
   t.equal(joined(null, 'a=1').traceState, null)
+
+  const span = { trace: VALID, traceState: 'b=2' }
+  const spanned = { trace: '', traceState: null, span }
+  ids.join(spanned, fresh.trace, 'a=1')
+  t.match(spanned, { trace: VALID, traceState: 'b=2' }, 'a span decides')
 
   // More than one filling of the pool.
   const made = Array.from({ length: 2000 }, () => ids.next())
