@@ -1,23 +1,7 @@
 import { readFileSync } from 'node:fs'
 import t from 'tap'
 import type { EndpointAccess } from '../lib/control/access.ts'
-import { createControlParts } from '../lib/control-parts.ts'
-import { resolveSettings } from '../lib/config/settings.ts'
-import { systemClock } from '../lib/core/clock.ts'
-import { Journal } from '../lib/observe/journal.ts'
-
-/** The endpoints of a gateway; nothing is asked of the rest of it before a request comes. */
-function listEndpoints() {
-  const { settings } = resolveSettings({ options: { functionsRoot: '/r' }, cwd: '/' })
-  const journal = new Journal({ clock: systemClock, functionsRoot: null, accessLog: false })
-  const never = new Proxy({}, { get: () => () => undefined })
-  const deps = new Proxy({ settings, clock: systemClock, journal } as Record<string, unknown>, {
-    get: (known, name) => known[name as string] ?? never,
-  })
-  const { endpoints, access, sessions, close } = createControlParts(deps as never)
-  close()
-  return { endpoints, access, sessions }
-}
+import { listEndpoints } from './helpers/control.ts'
 
 /** The word of an access rule in the table of the page. */
 function toWord({ open, write, acts, beforeLogin = false }: EndpointAccess): string {
@@ -34,14 +18,14 @@ t.test('[control/control-plane.10] the page lists every endpoint with its access
     for (const method of methods?.split(', ') ?? [])
       for (const [, path] of paths!.matchAll(/`([^`]+)`/g)) rows.add(`${method} ${path} ${access}`)
   }
-  const endpoints = listEndpoints().endpoints.map(({ method, path, access }) => `${method} ${path} ${toWord(access)}`)
+  const endpoints = listEndpoints().map(({ method, path, access }) => `${method} ${path} ${toWord(access)}`)
   t.same([...rows].sort(), [...endpoints].sort())
   t.ok(endpoints.length >= 20)
   t.end()
 })
 
 t.test('[control/access.6] what writes is a write, and nothing that answers GET is one', t => {
-  for (const { method, path, access } of listEndpoints().endpoints) {
+  for (const { method, path, access } of listEndpoints()) {
     if (access.write) t.not(method, 'GET', path)
     if (method === 'PUT' || method === 'DELETE' || method === 'PATCH') t.ok(access.write, `${method} ${path}`)
     if (method === 'POST') t.ok(access.acts, path)

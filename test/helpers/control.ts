@@ -1,6 +1,6 @@
 import type { Test } from 'tap'
 import { resolveSettings, type Settings } from '../../lib/config/settings.ts'
-import type { ControlParts } from '../../lib/control-parts.ts'
+import { type ControlParts, createControlParts } from '../../lib/control-parts.ts'
 import { AccessState } from '../../lib/control/access-state.ts'
 import type { Endpoint } from '../../lib/control/endpoint.ts'
 import { Sessions } from '../../lib/control/sessions.ts'
@@ -42,4 +42,17 @@ export function serveParts(settings: Settings, controlParts: Omit<ControlParts, 
     controlParts,
   })
   return request => inject(handler.handle, request)
+}
+
+/** The endpoints of a gateway; nothing is asked of the rest of it before a request comes. */
+export function listEndpoints(): readonly Endpoint[] {
+  const { settings } = resolveSettings({ options: { functionsRoot: '/r' }, cwd: '/' })
+  const journal = new Journal({ clock: systemClock, functionsRoot: null, accessLog: false })
+  const never = new Proxy({}, { get: () => () => undefined })
+  const deps = new Proxy({ settings, clock: systemClock, journal } as Record<string, unknown>, {
+    get: (known, name) => known[name as string] ?? never,
+  })
+  const { endpoints, close } = createControlParts(deps as never)
+  close()
+  return endpoints
 }
