@@ -23,7 +23,7 @@ interface ThreadUser {
 interface StartedThread {
   thread: Thread
   /**
-   * Shared with the thread, and true even when nothing else comes from it any more: calls it has begun, KiB it holds.
+   * Memory shared with the thread, which can be read even when the thread hangs: calls it has begun, KiB it holds.
    */
   progress: Int32Array
 }
@@ -35,7 +35,7 @@ export class LuaThreads {
   #spare: StartedThread | null = null
   /** Every thread that has not ended, the spare one included. */
   readonly #live = new Set<Thread>()
-  /** Who serves a function with a thread, and what that thread says of itself. */
+  /** Threads that serve a function, with their workers and what they say of themselves. */
   readonly #users = new Map<Thread, { user: ThreadUser; progress: Int32Array }>()
   #isClosed = false
 
@@ -128,7 +128,7 @@ export class LuaThreads {
     })
     this.#live.add(thread)
     Atomics.add(this.#memory, THREADS, 1)
-    // A thread that cannot even start shows it to whoever took it.
+    // The error of a thread that cannot start is handled by the worker that takes the thread.
     thread.on('error', () => this.#dropSpare(thread))
     thread.once('exit', () => {
       this.#live.delete(thread)

@@ -53,12 +53,12 @@ export class LuaThread extends Worker {
 
   protected override sendCall(call: RuntimeCall): void {
     this.#unsent.push(call.wireId, call.wholeHeader, call.body)
-    // The thread shall begin while the rest of what the poll phase brought is still being read.
+    // So the thread begins while this process still reads the rest of what the poll phase brought.
     if (this.#unsent.length === FLUSH_MESSAGES * FIELDS_OF_A_CALL) this.#send()
     else this.#flushSoon()
   }
 
-  // A running handler hears nothing; the set ends the thread at the deadline.
+  // A thread that runs a handler reads no messages; the set ends it at the deadline.
   protected override sendCancel(): void {}
   protected override sendMore(): void {}
   protected override sendPing(): void {}

@@ -4,7 +4,7 @@
  *
  *   shared: [ KiB of all threads, threads, KiB they may hold ]   own: [ calls begun, KiB of this thread ]
  *
- * The gateway counts the threads and takes the KiB of one that has ended out again: it may end anywhere.
+ * The gateway counts the threads, and subtracts what one held that has ended: a thread can be ended anywhere and cannot do it.
  */
 
 const TOTAL = 0

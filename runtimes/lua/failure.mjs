@@ -104,7 +104,8 @@ export class Failures {
     if (place !== null) {
       failure.file = resolve(this.#root, /** @type {string} */ (place[1]))
       failure.line = Number(place[2])
-      // Told beside the message, it need not be in it, unless nothing else says where a file cannot be loaded.
+      // File and line have fields of their own, so the message need not repeat them. That of a load failure keeps them: it is
+      // all that some readers see.
       if (code === 'exception' && message.startsWith(place[0])) failure.message = message.slice(place[0].length)
     }
     if (this.#stack !== '') failure.stack = toUsersFrames(this.#stack)

@@ -116,7 +116,7 @@ export class LuaFunction {
       return
     }
     const reply = this.#envelopes.toReply(topOf(L))
-    // Out of memory, but in a pcall: the thread ends all the same.
+    // The handler ran out of memory and caught that with `pcall`: the thread ends all the same.
     if (guard.condemned !== '') throw new LimitError(guard.condemned)
     this.#send('reply', id, reply.head, reply.body)
   }

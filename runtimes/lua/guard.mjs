@@ -12,7 +12,7 @@ export const HOOK_INSTRUCTIONS = 1000
 /** Bytes of large allocations, and table items made by one library call, between two looks. */
 const POLL_BYTES = 4 * 1024 * 1024
 const POLL_ITEMS = 4096
-/** Collections before memory counts as used. */
+/** Collections after which what is still there counts as used. */
 const COLLECTIONS = 2
 const COLLECTOR_TRIES = 100
 /** Milliseconds between two times that a call which takes long sends what it has printed. */
@@ -93,7 +93,7 @@ export class Guard {
   }
 
   /**
-   * What is garbage only does not count, but to know that costs a collection.
+   * Garbage does not count as used memory, but only a collection shows how much of it is garbage.
    * @returns {string} why the thread must end, '' when it may go on
    */
   findShortage() {

@@ -9,7 +9,7 @@ import { nextOf } from './table.mjs'
 import { fromLatin1 } from './text.mjs'
 
 const MAX_DEPTH = 128
-/** Characters of text gathered before they become bytes: a long rope of pieces costs more than its text. */
+/** Characters of text gathered before they become bytes: the engine keeps joined texts as a tree of their pieces, which takes more memory. */
 const CHUNK = 64 * 1024
 /** A list with holes is written with nulls when it is short or at least half full, else as an object. */
 const SPARSE_SHORT = 10

@@ -5,7 +5,7 @@
  */
 
 /**
- * Puts a value on the stack as it is: what stands there may be written over, so it must be nobody else's.
+ * Puts a value on the stack without a copy. The interpreter writes into values on the stack, so no table may hold the same one.
  * @param {any} L
  * @param {any} value - a TValue
  * @returns {number} 1, what a function that returns it has to return

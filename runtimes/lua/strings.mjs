@@ -18,7 +18,7 @@ const EMPTY = toBytes('')
 const FROZEN_STRINGS = 'the metatable of strings cannot be changed: all strings of all calls share it'
 
 /**
- * Functions for the `string` library of a state, which has fengari's own by now.
+ * Functions that replace those of the `string` library that fengari has put into the state.
  * @param {import('./sandbox.mjs').Parts} parts
  * @returns {Record<string, ((L: any) => number) | null>}
  */
@@ -41,7 +41,7 @@ function createRep({ vm, values, guard, chunks }) {
     const bytes = new Uint8Array(size)
     bytes.set(text)
     if (times > 1) bytes.set(separator, text.length)
-    // Doubles what is there.
+    // Each step copies all that is there already: few steps for a long text.
     for (let done = unit; done < size; done *= 2) bytes.copyWithin(done, 0, Math.min(done, size - done))
     return push(L, values.ofBytes(bytes))
   }
@@ -108,7 +108,7 @@ export function createGetmetatable(parts) {
   const viewMeta = createViewMeta(parts)
   return (/** @type {any} */ L) => {
     if (lua.lua_type(L, 1) !== lua.LUA_TSTRING) return original(L)
-    // Each time another one: `rawset` changes no more than what its caller holds.
+    // Each caller gets a view of its own, so that `rawset` on it changes nothing for anybody else.
     const view = new LuaTable(L)
     view.metatable = viewMeta
     return push(L, parts.values.ofTable(view))

@@ -5,7 +5,8 @@
 /**
  * Stands in for fengari's Table, whose two Maps cost 700 bytes and most of the time of making one. The map is made when
  * the table is first used, and so are the fields of a table that has a `fill`: a handler pays for the parts of the
- * event it reads, and nothing it can do shows the difference. The table itself plays the empty map of removed keys.
+ * event it reads, and cannot tell the difference. Where fengari asks for the map of removed keys, it gets the table itself,
+ * which answers as an empty map until the first key is removed.
  */
 export class LuaTable {
   /**
@@ -97,7 +98,7 @@ export class LuaTable {
     return this.strong.size
   }
 
-  // The empty map of removed keys.
+  // What fengari asks its map of removed keys: these answer as an empty one.
   clear() {}
 
   get() {

@@ -4,7 +4,7 @@ import { assign } from './stack.mjs'
 import { LuaTable, nextOf } from './table.mjs'
 import { toBytes } from './text.mjs'
 
-/** Names kept as ready keys; the ones after that are made anew each time. */
+/** Field names whose Lua strings are kept for the next use; those beyond are made anew each time. */
 const MAX_KNOWN_NAMES = 512
 
 /** Makes and reads the values of one Lua state. */

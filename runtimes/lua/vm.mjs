@@ -19,7 +19,7 @@ const MAX_STACK_SLOTS = 200_000
 const MAX_SOURCE_NAME = 512
 /** Bytes from which a body travels as a transferred buffer instead of text. */
 const LONG_BODY = 64 * 1024
-/** Room that reporting an error takes. */
+/** Stack slots that reporting an error takes. */
 const ERROR_SLOTS = 4
 /**
  * A JavaScript error as the Lua error it stands for.
@@ -41,7 +41,7 @@ function describeNativeError(error) {
  */
 export function loadVm(guard) {
   process.env.FENGARICONF = JSON.stringify({ LUAI_MAXSTACK: MAX_STACK_SLOTS, LUA_IDSIZE: MAX_SOURCE_NAME })
-  // Under another name, because fengari has no types to be looked up.
+  // Not called `require`: the type checker would look for types of fengari, which has none.
   const load = createRequire(import.meta.url)
   watchAllocations(guard)
   // The order matters: a module takes what it needs from another when it is loaded.
@@ -81,7 +81,7 @@ export function loadVm(guard) {
       lua.lua_atnativeerror(L, handleNativeError)
       return L
     },
-    /** Text of a string, one character per byte; kept with the string. */
+    /** A string as text of one character per byte; computed once and kept with the string. */
     hash: strings.luaS_hashlongstr,
     TString: strings.TString,
     TValue: load('fengari/src/lobject.js').TValue,

@@ -19,7 +19,7 @@ import { loadVm } from './vm.mjs'
 
 /** Milliseconds after which an answer no longer waits for those of the calls behind it. */
 const FLUSH_MS = 1
-/** Calls that a spare thread makes for practice. */
+/** Calls that a spare thread makes so that the engine has compiled the code before the first real one. */
 const WARM_UP_CALLS = 20
 
 const port = /** @type {import('node:worker_threads').MessagePort} */ (parentPort)
@@ -28,7 +28,7 @@ let out = []
 /** @type {ArrayBuffer[]} */
 let transfers = []
 let flushedAt = 0
-/** Calls begun and KiB held, where the gateway sees it even when nothing else comes from here any more. */
+/** Calls begun and KiB held, in memory shared with the gateway: it can read them even when the thread hangs. */
 const progress = new Int32Array(workerData.progress)
 const guard = new Guard(workerData.memoryBytes, new Budget(workerData.memory, progress), () => {
   if (out.length > 0) flush(performance.now())

@@ -12,7 +12,7 @@ import { LoadError, toFailure } from './failure.mjs'
 /** @typedef {(event: FnEvent, call: Call) => unknown} Invoke */
 
 const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec']
-/** Of the connection to the gateway, not of the request. */
+/** Headers of the client's connection to the gateway: they say nothing of the request. */
 const CONNECTION_HEADERS = new Set([
   'connection',
   'content-length',

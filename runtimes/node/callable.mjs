@@ -34,7 +34,7 @@ export function findCallable(fn, exports, names, usage) {
   const fallback = exports?.default ?? exports?.['module.exports']
   for (const name of names) {
     if (name === DEFAULT_EXPORT) {
-      // It is called without an object before it, as it has no name there.
+      // A default export has no name in an object, so it is called as a plain function, without `this`.
       for (const found of [fallback, fallback?.default, exports])
         if (typeof found === 'function') return { holder: undefined, call: found }
       continue

@@ -110,7 +110,7 @@ function add(output, name, text) {
  */
 export function takeOutput(output, isOutside, send) {
   output.planned = false
-  // A call's budget is for all of it; what belongs to no call has one for each time.
+  // A call has one limit for all it prints; output of no call has the same limit anew each time it is sent.
   if (isOutside) {
     output.stdoutBytes = 0
     output.stderrBytes = 0

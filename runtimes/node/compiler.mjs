@@ -32,7 +32,7 @@ export class Compiler {
     const { emitWarning } = process
     process.emitWarning = /** @type {typeof emitWarning} */ (
       (warning, ...rest) => {
-        // Node's advice before tsx takes over.
+        // Node advises to change package.json before tsx compiles the file; the author need not do that.
         if (!String(warning).startsWith('To load an ES module')) Reflect.apply(emitWarning, process, [warning, ...rest])
       }
     )

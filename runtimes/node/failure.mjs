@@ -14,7 +14,7 @@ const OWN_FOLDER = dirname(fileURLToPath(import.meta.url))
 /** Most bytes of a field as JSON text; together they fit into an `error` frame. */
 const MOST_BYTES = { message: 24 * 1024, stack: 8 * 1024, file: 8 * 1024, hint: 8 * 1024 }
 const NO_MEMORY = /allocation failed|could not allocate|out of memory/i
-/** What the worker's heap may take, which is what its function was given. */
+/** Megabytes that the worker's heap may take: the memory that its function was given. */
 const LIMIT_MB = /--max-old-space-size=(\d+)/.exec(process.execArgv.join(' '))?.[1]
 /** Frames that are none of the user's: node's, this worker's, and those of the compiler. */
 const FOREIGN = /node:|\/node_modules\/(?:tsx|esbuild)\//
@@ -80,7 +80,7 @@ function describe(code, error) {
       stack: cut(error.userStack, 'stack'),
     }
   }
-  // It was found in the answer, not while the handler ran: there is no place to show.
+  // The handler had returned when its answer was found to be wrong, so no line of it can be shown.
   if (code === 'contract') return { code, message, hint }
   const stack = toUserStack(String(error.stack))
   const place = toPlace(stack)

@@ -1,12 +1,12 @@
 /**
  * How a worker and its gateway find each other, and the connection between them. The first peer that greets is the
- * gateway; nobody else gets in after it, and who does not greet takes nothing away. Page: runtime/wire-protocol.
+ * gateway, and nobody gets in after it; a peer that does not greet is dropped, and the worker waits on. Page: runtime/wire-protocol.
  */
 
 import { connect, createServer } from 'node:net'
 import { encodeFrame, FrameReader, FrameWriter, KIND, PROTOCOL_VERSION, ProtocolError, parseHeader } from './wire.mjs'
 
-/** Milliseconds between looks at a gateway that sends nothing more. */
+/** Milliseconds between two checks whether a gateway that sends nothing more is still there to read. */
 const PROBE_INTERVAL_MS = 50
 /** A socket is its owner's alone from the moment it has a name. */
 const SOCKET_UMASK = 0o177
@@ -57,7 +57,7 @@ export class Link {
       }
       if (tcp !== null) server.listen(Number(tcp.port), tcp.hostname.replace(/^\[|\]$/g, ''), onListening)
       else {
-        // The name is made within the call.
+        // `listen` makes the socket's file before it returns, so the mask has to hold for this call only.
         const before = process.umask(SOCKET_UMASK)
         try {
           server.listen({ path: address }, onListening)

@@ -28,7 +28,7 @@ export class Sources {
   #root
   /** Real paths, told or to be told. @type {Set<string>} */
   #files = new Set()
-  /** How many of them were told. */
+  /** How many of them the gateway was told of. */
   #told = 0
   #cached = 0
 

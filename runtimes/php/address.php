@@ -96,7 +96,7 @@ final class Address
     /** A file nobody listens on was left by a daemon that was killed; a live one is not ours to take. */
     private function removeStale(): void
     {
-        // A worker's socket has a fresh name: only what is there needs a look.
+        // The socket of a worker has a name that nobody used before, so mostly there is no file to look at.
         if ($this->path === '' || !@\is_link($this->path) && !\file_exists($this->path)) {
             return;
         }

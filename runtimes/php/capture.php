@@ -20,7 +20,7 @@ final class Capture
 {
     private const CUT_NOTE = "\n[output beyond 64 KiB dropped]\n";
 
-    /** The worker's own one, for `error_log`. */
+    /** The capture of this worker, for `error_log`, which is a plain function. */
     public static ?self $current = null;
 
     /** @var \Closure(string): void */
@@ -134,7 +134,7 @@ final class Capture
 
     private function openBuffer(): void
     {
-        // Chunk size 1: the callback gets every print at once and nothing is kept.
+        // With a chunk size of 1 the callback gets every print at once and PHP keeps nothing.
         \ob_start(function (string $text): string {
             $this->write('stdout', $text);
             return '';

@@ -5,7 +5,7 @@ declare(strict_types=1);
 
 namespace Fngw;
 
-/** It must never block the daemon. */
+/** No peer may block the daemon: sockets do not wait, and what they do not take is kept up to a limit. */
 final class Control
 {
     /** Output waiting to be sent above which further output is dropped, bytes. */

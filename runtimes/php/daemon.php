@@ -281,7 +281,7 @@ final class Daemon
         $worker = $this->workers[$id];
         $text = $worker->outputs[$stream]->read(\hrtime(true));
         if ($text === null) {
-            // Closed by the worker itself; its end is told by its exit.
+            // The worker has closed the pipe itself. That it ended is told when it exits.
             \fclose($worker->outputs[$stream]->pipe);
             unset($worker->outputs[$stream]);
             $worker->watch();

@@ -24,7 +24,7 @@ final class Job
     public function guard(?User $user): void
     {
         $guardPid = \posix_getpid();
-        // What is sent to the group is for the worker.
+        // A signal to the whole group is meant for the worker: this process stays to report its end.
         $signals = [\SIGTERM, \SIGHUP, \SIGINT];
         foreach ($signals as $signal) {
             \pcntl_signal($signal, \SIG_IGN);
@@ -37,7 +37,7 @@ final class Job
             \pcntl_signal($signal, \SIG_DFL);
         }
         $user?->become();
-        // After that: the kernel forgets with the user whom this process ends with.
+        // Not before the user has changed: with it the kernel clears the rule that this process ends with its parent.
         // Without a second process the worker goes on as its own guard.
         if ($pid === 0) {
             $this->system->dieWithParent($guardPid);
@@ -54,7 +54,7 @@ final class Job
             $ended = \pcntl_waitpid($pid, $status);
         } while ($ended !== $pid && \pcntl_get_last_error() === \PCNTL_EINTR);
         if (\pcntl_wifsignaled($status)) {
-            // It has left its core file, if any.
+            // This process ends by the same signal, and must not write a core file over the worker's.
             $this->system->limitResources(0);
             $signal = \pcntl_wtermsig($status);
             if ($signal !== \SIGKILL) {

@@ -47,7 +47,8 @@ final class Stream
     public function sendPieces(string $header, \Generator $pieces): string
     {
         if (!\str_contains($header, '"text/event-stream')) {
-            // What it does before its first piece may still fail as a whole. Events wait for nothing.
+            // Runs the generator up to its first piece: until then a failure is still an error and no cut answer. The head of
+            // server-sent events goes out at once, as the first event may be long in coming.
             $pieces->rewind();
         }
         $this->begin($header, '');

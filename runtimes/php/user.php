@@ -54,7 +54,8 @@ final class User
     }
 
     /**
-     * Does something as another user, who cannot get at this process meanwhile, and as who it is. Root needs no other.
+     * Does something twice, as another user and as the own one: neither alone may signal all processes of a worker. The other
+     * user cannot signal or trace this process meanwhile. Root does it once, being allowed everything.
      *
      * @param int|null $uid
      */
@@ -80,9 +81,9 @@ final class User
     {
         $id = $this->uid;
         \umask(077);
-        // Nobody has this name, so its groups are the one that is given.
+        // No account has this name, so the group that is given here is the only one that the process gets.
         $isDone = @\posix_initgroups("fngw-$id", $id) && \posix_setgid($id)
-            // Only who leaves root loses all capabilities with it.
+            // The kernel takes all capabilities from a process that stops being root, so it becomes root first.
             && (\posix_geteuid() === 0 || \posix_setuid(0)) && \posix_setuid($id);
         if (!$isDone || \posix_getuid() !== $id || \posix_geteuid() !== $id || \posix_getgid() !== $id) {
             \fwrite(\STDERR, "cannot become user $id\n");

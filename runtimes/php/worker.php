@@ -303,7 +303,7 @@ final class Worker
         if (($this->id === 0 && !$this->loading) || $this->link->isClosed) {
             return;
         }
-        // Memory may be what was missing.
+        // The limit of memory may be what ended the script, and telling so takes some.
         \ini_set('memory_limit', '-1');
         // `ends`: calls sent behind this one were not begun and never will be here.
         $fields = $this->failures->describeEnd($this->loading, self::$entry, $this->memoryMb) + ['ends' => true];

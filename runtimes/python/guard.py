@@ -16,7 +16,7 @@ def guard(daemon_pid, prctl):
     os.setsid()
     die_with(daemon_pid, prctl)
     signal.set_wakeup_fd(-1)
-    # What is sent to the group is for the worker.
+    # A signal to the whole group is meant for the worker: this process stays to report its end.
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
     guard_pid = os.getpid()

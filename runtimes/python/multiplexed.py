@@ -158,7 +158,7 @@ class Multiplexed:
         except ContractError as error:
             frame = contract_frame(call.id, error)
         except BaseException as error:
-            # Not passed on: SystemExit or KeyboardInterrupt of one call must not end the loop under the others.
+            # Every exception ends here: SystemExit or KeyboardInterrupt of one call must not end the loop that runs the others.
             frame = self.link.failure_frame(call.id, error)
         if call.canceled:
             frame = wire.encode(wire.END, call.id, b'{"canceled":true}')

@@ -106,7 +106,7 @@ def _become_worker(daemon, listener, out_fd, err_fd, socket_path, user):
         guard.isolate(listener, out_fd, err_fd, daemon.memory_mb)
         if user is not None:
             become(user)
-            # The kernel forgets with the user whom this process ends with.
+            # Once more: with the user's change the kernel cleared the rule that this process ends with its parent.
             die_with(guard_pid, daemon.prctl)
         code = worker.run(listener, socket_path, daemon.memory_mb)
     except SystemExit as error:

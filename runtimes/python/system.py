@@ -65,7 +65,8 @@ def kill_group(pid, uid=None):
 
 
 def _as_each(uid, act):
-    """Does it as the user `uid`, who cannot get at this process meanwhile, and as who it is. Root needs no other."""
+    """Does something twice, as the user `uid` and as the own one: neither alone may signal all processes of a worker. That
+    user cannot signal or trace this process meanwhile. Root does it once, being allowed everything."""
     own = os.geteuid()
     for sender in (own,) if uid is None or own in (0, uid) else (uid, own):
         try:

@@ -39,7 +39,7 @@ def become(user):
     os.umask(0o077)
     os.setgroups([])
     os.setresgid(uid, uid, uid)
-    # Only who leaves root loses all capabilities with it.
+    # The kernel takes all capabilities from a process that stops being root, so it becomes root first.
     if os.geteuid() != 0:
         os.setresuid(0, 0, 0)
     os.setresuid(uid, uid, uid)
@@ -49,5 +49,5 @@ def become(user):
         os.environ.pop(name, None)
     tempfile = sys.modules.get('tempfile')
     if tempfile is not None:
-        # It remembers the folder of its first question.
+        # The module keeps the folder that it found first, which is that of another user.
         tempfile.tempdir = None

@@ -127,7 +127,7 @@ t.test('[bin/dev.7, bin/dev.8, bin/dev.12] run is for production', async t => {
   t.match(readFileSync(join(root, '.svc', 'logs', 'access.log'), 'utf8'), /"path":"\/fail"/)
   t.match(
     readFileSync(join(root, '.svc', 'logs', 'error.log'), 'utf8'),
-    / req=\S+ GET \/fail: fail\.js:1: Error: inner secret\n/,
+    / req=\S+ trace=\S+ .*GET \/fail: fail\.js:1: Error: inner secret\n/,
   )
 })
 

@@ -1,6 +1,6 @@
-//! Whose output something is, by the thread that writes it. What the program writes to descriptors 1 and 2, and the threads that it starts, come by
-//! here first: a function of a program has precedence over the C library's of the same name. What C code writes, and
-//! everything on systems other than Linux, comes by way of the descriptors.
+//! Tells which call a piece of output belongs to, by the thread that writes it. The program has a `write` and a `pthread_create` of its own, which
+//! the linker prefers to those of the C library: what the program writes to descriptors 1 and 2 and the threads it starts pass
+//! through here. What C code writes, and everything on systems other than Linux, is read from the descriptors instead.
 
 #[cfg(target_os = "linux")]
 mod output {
@@ -11,7 +11,7 @@ mod output {
 
     static LAST_WORDS: AtomicBool = AtomicBool::new(false);
 
-    /// The C library's `write`, with a look at whose output it is.
+    /// Takes the place of the C library's `write`: output of a call is kept for that call, the rest is written as usual.
     ///
     /// # Safety
     /// As of `write(2)`: `from` is valid for `count` bytes.
@@ -23,8 +23,8 @@ mod output {
         system::write(fd, from, count)
     }
 
-    /// What the allocator says before it ends the process. It goes straight to the daemon, which tells it as the cause: to
-    /// send it as a call's output would take memory.
+    /// The message that the allocator writes before it aborts the process. It goes straight to the daemon, which reports it as
+    /// the cause of the end: to send it as a call's output would take memory, of which there is none.
     unsafe fn is_last_word(from: *const c_void, count: usize) -> bool {
         const BEGIN: &[u8] = b"memory allocation of ";
         if LAST_WORDS.load(Ordering::Relaxed) {
@@ -34,7 +34,7 @@ mod output {
             && count >= BEGIN.len()
             && std::slice::from_raw_parts(from.cast::<u8>(), BEGIN.len()) == BEGIN;
         if is_begin {
-            // Written in pieces; nothing else is written any more.
+            // The message comes in several writes, and nothing follows it.
             LAST_WORDS.store(true, Ordering::Relaxed);
             if let Some(capture) = capture::current() {
                 capture.step_aside();

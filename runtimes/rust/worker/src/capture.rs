@@ -1,6 +1,6 @@
-//! What user code prints. What a call's thread writes to descriptors 1 and 2, or one that it started, belongs to the call
-//! (attribution.rs). Of what comes out of their pipes nobody can tell: it belongs to the one open call, and goes on to where
-//! the process's output went before when there are several.
+//! Captures what user code prints. What a call's thread, or one that it started, writes to descriptors 1 and 2 belongs to the
+//! call (attribution.rs). Everything else comes through the pipes that stand in for the two descriptors, where its writer is
+//! not known: it belongs to the open call when there is just one, and else goes on to where the process's output went before.
 
 use crate::current;
 use crate::system;
@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 const MAX_CAPTURED_BYTES: usize = 64 << 10;
 const NAMES: [&str; 2] = ["stdout", "stderr"];
 
-/// The one of this process, once it is there.
+/// The capture of this process, once it was installed.
 static PROCESS_CAPTURE: AtomicPtr<Capture> = AtomicPtr::new(ptr::null_mut());
 
 pub struct Capture {
@@ -59,7 +59,7 @@ pub fn current() -> Option<&'static Capture> {
 }
 
 impl Capture {
-    /// Puts itself before the descriptors, until the end of the process.
+    /// Puts pipes in the place of descriptors 1 and 2, until the end of the process.
     pub fn begin_process(writer: Arc<FrameWriter>) -> Option<&'static Self> {
         let stream = |fd| system::redirect(fd).map(|(pipe, outside)| Stream { pipe, outside });
         let streams = [stream(1)?, stream(2)?];
@@ -70,7 +70,7 @@ impl Capture {
         Some(made)
     }
 
-    /// Reads what is written while nobody looks for it, so that no writer waits.
+    /// Empties the pipes again and again, so that no writer waits for room in them.
     pub fn follow(&self) {
         let pipes = {
             let state = lock(&self.state);
@@ -82,7 +82,7 @@ impl Capture {
         }
     }
 
-    /// Called before a call runs; output up to here belongs to whoever was alone until now.
+    /// Called before a call runs: what is in the pipes by now belongs to the call that was alone until now, if there was one.
     pub fn begin(&self, id: u32) {
         let mut state = lock(&self.state);
         if state.open.len() <= 1 {
@@ -120,7 +120,7 @@ impl Capture {
         true
     }
 
-    /// Standard error leads where it led before, without anything of this program on the way.
+    /// Lets standard error lead where it led before; nothing of it is captured any more.
     pub fn step_aside(&self) {
         system::replace(self.outside, 2);
     }
@@ -157,7 +157,7 @@ impl State {
 }
 
 impl Open {
-    /// Sends output as the call's, as far as it has room.
+    /// Sends output of a call, as far as its limit allows.
     fn pass(&mut self, stream: usize, writer: &FrameWriter, bytes: &[u8]) {
         let output = &mut self.output[stream];
         if output.bytes > MAX_CAPTURED_BYTES {
@@ -177,13 +177,13 @@ impl Open {
             writer.send(LOG, self.id, &header(stream), &text);
         }
         if output.bytes > MAX_CAPTURED_BYTES {
-            // By itself: together they might be more than a frame of output may have.
+            // In a frame of its own: both together might be more than one frame may hold.
             let note = format!("\n[output above {} KiB dropped]\n", MAX_CAPTURED_BYTES >> 10);
             writer.send(LOG, self.id, &header(stream), note.as_bytes());
         }
     }
 
-    /// Sends what was kept for a character's rest.
+    /// Sends the bytes that were kept because the rest of their character had not come.
     fn settle(&self, writer: &FrameWriter) {
         for (at, output) in self.output.iter().enumerate() {
             if !output.rest.is_empty() {

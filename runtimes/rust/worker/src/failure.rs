@@ -1,4 +1,4 @@
-//! What a handler that fails is told of: message and place, without ending the process. Page: runtime/wire-protocol.
+//! A panic of a handler as the fields of an `error` frame: message, file and line. It does not end the process. Page: runtime/wire-protocol.
 
 use serde_json::{json, Value};
 use std::cell::{Cell, RefCell};

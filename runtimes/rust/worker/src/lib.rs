@@ -44,7 +44,7 @@ impl<E: Display> Answer for Result<Value, E> {
     }
 }
 
-/// For the end of the process, which is told to a plain function.
+/// Sends the output that is left. The C library calls it at the end of the process, and it takes plain functions only.
 extern "C" fn flush_output() {
     if let Some(capture) = capture::current() {
         capture.flush();

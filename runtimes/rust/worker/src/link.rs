@@ -36,7 +36,7 @@ fn listen(address: &str) -> std::io::Result<(Listener, String)> {
 
 type Peer = (FrameReader, Box<dyn Write + Send>);
 
-/// Waits for the first peer that greets, which is the gateway. Who does not greet takes nothing away.
+/// Waits for the first peer that greets, which is the gateway. A peer that does not greet is dropped, and the next one has its turn.
 pub fn meet() -> (FrameReader, FrameWriter) {
     let mut args = std::env::args().skip(1);
     let address = match (args.next().as_deref(), args.next()) {
@@ -56,7 +56,7 @@ pub fn meet() -> (FrameReader, FrameWriter) {
     }
 }
 
-/// The daemon holds the other end: where nothing else tells a worker of the daemon's end, this does.
+/// Ends the worker with its daemon, which holds the other end of this pipe: it closes when the daemon is gone.
 fn tell_daemon(uri: &str) {
     system::keep_from_children(3);
     let mut lifeline = unsafe { File::from_raw_fd(3) };

@@ -23,9 +23,9 @@ struct Shared {
 struct Queue {
     tasks: VecDeque<Task>,
     threads: usize,
-    /// Threads that wait and are not called yet.
+    /// Threads that sleep and were not woken yet.
     idle: usize,
-    /// Threads that are called and have not noticed yet.
+    /// Threads that were woken and do not run yet.
     called: usize,
 }
 
@@ -40,7 +40,7 @@ impl Pool {
         lock(&self.shared.queue).tasks.push_back(task);
     }
 
-    /// Puts threads on the calls that were added, when as many as were read at once are there.
+    /// Wakes threads for the calls that were added. Called once for all calls that were read together.
     pub fn wake(&self) {
         let mut queue = lock(&self.shared.queue);
         let busy = queue.threads - queue.idle;

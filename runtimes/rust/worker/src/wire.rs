@@ -188,7 +188,7 @@ pub fn append_frame(to: &mut Vec<u8>, kind: u8, id: u32, header: &str, body: &[u
     to.extend_from_slice(body);
 }
 
-/// Joins frames: whoever finds nobody writing writes, and takes along what others add meanwhile.
+/// Joins the frames of several threads: the first one writes, and takes along what others add while it does.
 pub struct FrameWriter {
     queue: Mutex<Queue>,
     idle: Condvar,
@@ -233,7 +233,7 @@ impl FrameWriter {
             }
         }
         queue.writing = false;
-        // A system call even when nobody waits.
+        // Not without somebody who waits: it is a system call in any case.
         if queue.waiting > 0 {
             self.idle.notify_all();
         }
