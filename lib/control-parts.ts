@@ -8,6 +8,7 @@ import type { Endpoint } from './control/endpoint.ts'
 import { createEventsEndpoints } from './control/events-endpoints.ts'
 import { createFunctionEditEndpoints } from './control/function-edit-endpoints.ts'
 import { createFunctionEndpoints } from './control/function-endpoints.ts'
+import { createJobsEndpoints, type JobsEndpointsDeps } from './control/jobs-endpoints.ts'
 import { createInvokeEndpoints, type InvokeEndpointsDeps } from './control/invoke-endpoints.ts'
 import { createLogEndpoints, type LogEndpointsDeps } from './control/log-endpoints.ts'
 import { createMetricsEndpoints, type MetricsEndpointsDeps } from './control/metrics-endpoints.ts'
@@ -25,6 +26,7 @@ import type { Journal } from './observe/journal.ts'
 interface ControlDeps
   extends StateEndpointsDeps,
     InvokeEndpointsDeps,
+    JobsEndpointsDeps,
     LogEndpointsDeps,
     MetricsEndpointsDeps,
     Pick<PackEndpointsDeps, 'packs'> {
@@ -51,6 +53,7 @@ export function createControlParts(deps: ControlDeps): ControlParts {
     ...createPackEndpoints(deps),
     ...createFileEndpoints(deps),
     ...createInvokeEndpoints(deps),
+    ...createJobsEndpoints(deps),
     ...createEventsEndpoints({ feed }),
     ...createLogEndpoints(deps),
     ...createMetricsEndpoints(deps),

@@ -9,6 +9,7 @@ import type { InjectRequest, InjectResponse } from './http/inject.ts'
 import type { WrappedRequest, WrappedResponse } from './http/parsed-body.ts'
 import type { InternalResult } from './invocation/internal-call.ts'
 import type { GatewayListening } from './listeners.ts'
+import type { GatewayJobs } from './jobs/gateway-jobs.ts'
 import type { EventName, Listener } from './observe/events.ts'
 import type { Explanation } from './router/explain.ts'
 
@@ -83,6 +84,8 @@ export interface Gateway extends AsyncDisposable {
   inject(request: InjectRequest | string): Promise<InjectResponse>
   /** Runs a function by name through the same admission as HTTP. @throws GatewayError NOT_FOUND, ROUTE_CONFLICT */
   invoke(name: string, request?: InvokeRequest): Promise<InvokeResult>
+  /** Calls that are made later and kept until they are done. */
+  readonly jobs: GatewayJobs
   /** Reads the tree again; resolves when the new catalog is in force. */
   reload(): Promise<void>
   /** As `GET /_fn/catalog`. */
@@ -91,7 +94,7 @@ export interface Gateway extends AsyncDisposable {
   health(): Record<string, unknown>
   /** Who answers a request and who lost. */
   explain(method: string, path: string, host?: string): GatewayExplanation
-  /** Listens to `request reload warning log build schedule`; a new listener of `build` hears of those that go on. @returns a function that stops listening */
+  /** Listens to `request reload warning log build schedule job`; a new listener of `build` hears of those that go on. @returns a function that stops listening */
   on<Name extends EventName>(name: Name, listener: Listener<Name>): () => void
   /** Stops accepting, finishes what runs up to the limit, ends every process. Later calls get the same promise. */
   close(options?: { timeoutMs?: number }): Promise<void>

@@ -36,6 +36,10 @@ import { Admission } from './invocation/admission.ts'
 import { Invoker } from './invocation/invoke.ts'
 import { RequestIds } from './invocation/request-ids.ts'
 import type { EventName, Listener } from './observe/events.ts'
+import type { Jobs } from './jobs/jobs.ts'
+import { createJobs } from './jobs-parts.ts'
+import { OwnFolder } from './files/own-folder.ts'
+import { RootLock } from './files/root-lock.ts'
 import { Journal } from './observe/journal.ts'
 import type { Metrics } from './observe/metrics.ts'
 import { findSpans } from './observe/spans.ts'
@@ -77,6 +81,8 @@ class FunctionGateway implements Gateway {
   readonly #invoker: Invoker
   readonly #ids = new RequestIds(randomBytes(6).toString('hex'))
   readonly #calls: FunctionCalls
+  readonly #lock: RootLock
+  readonly jobs: Jobs
   readonly #keepWarm: KeepWarm
   readonly #public: PublicHandler
   readonly #listeners: Listeners
@@ -146,12 +152,25 @@ class FunctionGateway implements Gateway {
       functions: () => this.#catalog.functions,
       ping: fn => this.#calls.ping(fn),
     })
+    this.#lock = new RootLock(new OwnFolder(settings.functionsRoot, '.svc'), clock)
+    this.jobs = createJobs({
+      ...host,
+      settings,
+      journal: this.#journal,
+      lock: this.#lock,
+      admission: this.#admission,
+      edge: this.#edge,
+      calls: this.#calls,
+      requestIds: this.#ids,
+      catalog: () => this.#catalog,
+    })
     this.#controlParts = createControlParts({
       settings,
       clock,
       journal: this.#journal,
       metrics: this.#metrics,
       streams: new OpenStreams(),
+      jobs: this.jobs,
       state: details => this.#state(details),
       keepWarm: () => this.#keepWarm.rows(),
       reload: () => this.reload(),
@@ -207,6 +226,7 @@ class FunctionGateway implements Gateway {
     await this.#reloader.reload(null, 'start')
     if (this.#host.inspect) return
     await this.#runtimes.start()
+    await this.jobs.start()
     if (this.settings.schedulerEnabled) {
       this.#keepWarm.tick()
       this.#keepWarm.start()
@@ -249,7 +269,8 @@ class FunctionGateway implements Gateway {
   }
 
   get warnings(): readonly Warning[] {
-    return [...this.#settingWarnings, ...this.#logWarnings, ...this.#runtimeWarnings, ...this.#catalog.warnings]
+    const own = [...this.#settingWarnings, ...this.#logWarnings, ...this.#runtimeWarnings, ...this.jobs.warnings]
+    return [...own, ...this.#catalog.warnings]
   }
 
   async listen(address: { port?: number; host?: string } = {}): Promise<GatewayListening> {
@@ -322,9 +343,11 @@ class FunctionGateway implements Gateway {
     this.#controlParts.close()
     await this.#listeners.close(timeoutMs)
     await reloading
+    await this.jobs.close(left())
     await this.#builds.close()
     await this.#runtimes.close(left())
     await this.#edge.close(left())
+    this.#lock.release()
     await this.#journal.close()
   }
 

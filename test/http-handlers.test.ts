@@ -51,6 +51,7 @@ function setup(t: Test, options: Record<string, unknown> = {}) {
       metrics,
       state: (details: boolean) => ({ details }) as never,
       keepWarm: () => [],
+      jobs: null as never,
       reload: async () => {
         reloads += 1
         throw new Error('no disk')

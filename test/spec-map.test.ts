@@ -165,7 +165,7 @@ t.test('every statement has a test and every test names statements', async t => 
 })
 
 const LOWER = ['core', 'files', 'config', 'observe', 'validation', 'router', 'discovery', 'runtime', 'dependencies']
-const UPPER = ['invocation', 'edge', 'http', 'assets', 'scheduler', 'control']
+const UPPER = ['invocation', 'edge', 'http', 'assets', 'scheduler', 'jobs', 'control']
 
 /** Folder to the folders it may import from, besides itself; `lib` stands for the files right in it. */
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
@@ -183,7 +183,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   edge: ['core', 'config', 'observe', 'runtime', 'invocation'],
   assets: ['core', 'config', 'router', 'http'],
   scheduler: ['core', 'config', 'observe', 'runtime', 'invocation'],
-  control: ['core', 'files', 'config', 'observe', 'router', 'runtime', 'invocation', 'http', 'scheduler'],
+  jobs: ['core', 'files', 'config', 'observe', 'invocation', 'edge'],
+  control: ['core', 'files', 'config', 'observe', 'router', 'runtime', 'invocation', 'http', 'jobs', 'scheduler'],
   lib: [...LOWER, ...UPPER],
   bin: ['core', 'config', 'observe'],
 }

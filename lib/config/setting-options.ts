@@ -83,7 +83,6 @@ function toggle(
 const UNBUILT = {
   installs: { noEffect: 'packages are not installed yet' },
   schedules: { noEffect: 'schedules do not run yet' },
-  jobs: { noEffect: 'there are no jobs yet' },
   container: { noEffect: 'there is no container mode yet' },
 } as const
 
@@ -645,22 +644,24 @@ export const SETTING_OPTIONS = {
       locate: toFull,
     },
   ),
-  jobsEnabled: toggle('Scheduler and jobs', 'FN_JOBS_ENABLED', true, 'Run jobs.', UNBUILT.jobs),
+  jobsEnabled: toggle('Scheduler and jobs', 'FN_JOBS_ENABLED', true, 'Run jobs.'),
   jobsMaxConcurrency: option('Scheduler and jobs', 'Jobs that run at once.', {
     env: 'FN_JOBS_MAX_CONCURRENCY',
-    ...UNBUILT.jobs,
     key: 'jobs-max-concurrency',
     field: integer({ min: 1, max: 1000 }),
     fallback: limits.DEFAULT_JOBS_MAX_CONCURRENCY,
   }),
-  jobsMaxResultBytes: option('Scheduler and jobs', 'Largest stored body of a job result.', {
-    env: 'FN_JOBS_MAX_RESULT_BYTES',
-    ...UNBUILT.jobs,
-    key: 'jobs-max-result-bytes',
-    field: integer({ min: 0, max: limits.MAX_BODY_BYTES }),
-    fallback: limits.DEFAULT_JOBS_MAX_RESULT_BYTES,
-    unit: 'bytes',
-  }),
+  jobsMaxResultBytes: option(
+    'Scheduler and jobs',
+    'Bytes of a job result that are kept, 0 for all; the rest is cut off.',
+    {
+      env: 'FN_JOBS_MAX_RESULT_BYTES',
+      key: 'jobs-max-result-bytes',
+      field: integer({ min: 0 }),
+      fallback: limits.DEFAULT_JOBS_MAX_RESULT_BYTES,
+      unit: 'bytes',
+    },
+  ),
 }
 
 /** A number that is raised to `min` with a note and refused above `max`: §8 gives a smallest effective value only. */

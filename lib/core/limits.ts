@@ -45,9 +45,18 @@ export const BUILD_RETRY_AFTER_SECONDS = 2
 /** Node installs at once during the start. */
 export const DEFAULT_PREINSTALL_NODE_DEPS_CONCURRENCY = 4
 
-/** Jobs that run at once, and bytes of a stored job result. */
+/** Jobs that run at once, and bytes of a job's result that are kept: more than any answer but an endless one. */
 export const DEFAULT_JOBS_MAX_CONCURRENCY = 2
-export const DEFAULT_JOBS_MAX_RESULT_BYTES = 256 * KIB
+export const DEFAULT_JOBS_MAX_RESULT_BYTES = 1024 * MIB
+/** Attempts of a job, and milliseconds before the first and between two of them. */
+export const JOB_MAX_ATTEMPTS = { min: 1, max: 10, default: 1 } as const
+export const JOB_RETRY_DELAY_MS = { min: 0, max: 3_600_000, default: 1000 } as const
+export const JOB_BACKOFF = { min: 1, max: 10, default: 1 } as const
+export const MAX_JOB_DELAY_MS = 7 * 86_400_000
+/** Jobs that wait or run; one more is refused. Finished ones that are kept, and for how long, ms. */
+export const MAX_OPEN_JOBS = 100_000
+export const KEPT_JOBS = 250
+export const KEPT_JOB_MS = 86_400_000
 
 /** Name segments below a runtime folder. */
 export const DEFAULT_NAMESPACE_DEPTH = 3

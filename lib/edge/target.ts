@@ -2,7 +2,7 @@
 
 import { isIP } from 'node:net'
 import { showValue } from '../config/findings.ts'
-import type { EdgePolicy, FunctionVersion } from '../core/catalog.ts'
+import type { EdgePolicy } from '../core/catalog.ts'
 import { GatewayError } from '../core/errors.ts'
 import { isMethod, METHODS } from '../core/identity.ts'
 import { broken, toRequestHeaders } from './headers.ts'
@@ -54,7 +54,7 @@ export function toEdgeRules(policy: EdgePolicy): EdgeRules {
 export function toEdgeRequest(
   directive: Readonly<Record<string, unknown>>,
   rules: EdgeRules,
-  fn: FunctionVersion,
+  fn: { readonly policy: { readonly timeoutMs: number } },
   method: string,
 ): EdgeRequest {
   const { policy } = rules

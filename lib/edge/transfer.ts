@@ -6,26 +6,21 @@
  *     504                504        504
  */
 
-import { type ClientRequest, type IncomingMessage, request as httpRequest } from 'node:http'
-import { request as httpsRequest } from 'node:https'
-import { isIP, type LookupFunction } from 'node:net'
+import type { ClientRequest, IncomingMessage } from 'node:http'
+import { isIP } from 'node:net'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
-import { MAX_REPLY_HEADER_BYTES } from '../core/limits.ts'
-import { classifyAddress, type OwnAddresses } from './addresses.ts'
-import type { EdgeAgents, PinnedOptions } from './agents.ts'
+import type { OwnAddresses } from './addresses.ts'
+import type { EdgeAgents } from './agents.ts'
 import { type AnswerOwner, EdgeAnswer } from './answer.ts'
 import { toTraceHeaders } from './headers.ts'
 import { toTimeout, toTransferError } from './failure-reasons.ts'
 import type { EdgeLookup, ResolvedAddress } from './lookup.ts'
-import { namesControl } from './path-spellings.ts'
-import { controlDenied, type EdgeRequest, failed } from './target.ts'
+import { checkAddresses, openPinned } from './pinned-request.ts'
+import { type EdgeRequest, failed } from './target.ts'
 import { TimeLimit } from './time-limit.ts'
 import type { Call } from '../invocation/invoke.ts'
 import type { OpenSpan } from '../observe/spans.ts'
-
-/** Addresses of one upstream that are tried. */
-const EDGE_ADDRESSES = 8
 
 /** Requests that may be sent again when a kept connection turns out to be closed (RFC 9110 9.2.2). */
 const IDEMPOTENT: ReadonlySet<string> = new Set(['GET', 'HEAD', 'PUT', 'DELETE'])
@@ -122,63 +117,20 @@ export class EdgeTransfer {
   #connectTo(addresses: readonly ResolvedAddress[]): void {
     if (this.#isOver) return
     try {
-      this.#check(addresses)
-      this.#addresses = addresses.slice(0, EDGE_ADDRESSES)
+      this.#addresses = checkAddresses(addresses, this.#request, this.#allowPrivate, this.#context.own)
       this.#send(!IDEMPOTENT.has(this.#request.method))
     } catch (error) {
       this.fail(error instanceof GatewayError ? error : toTransferError(error as Error))
     }
   }
 
-  #check(addresses: readonly ResolvedAddress[]): void {
-    if (addresses.length === 0) throw failed('proxy request failed: name not resolved')
-    const { own } = this.#context
-    for (const { address } of addresses) {
-      const kind = classifyAddress(address)
-      if (!this.#allowPrivate && (kind !== 'public' || own.isOfThisMachine(address)))
-        throw failed('proxy denied: private host not allowed')
-      if (kind === 'never') throw failed('proxy denied: special address not allowed')
-      if (own.isThisGateway(address, this.#request.port) && namesControl(this.#request.spellings)) throw controlDenied()
-    }
-  }
-
   /** @param isFresh - not over a kept connection, which may be closed just now */
   #send(isFresh: boolean): void {
-    const { isTls, hostname, port, host, target, method } = this.#request
-    const headers = [
-      'Host',
-      host,
-      ...this.#request.headers,
-      ...toTraceHeaders(this.#request.headers, this.#span ?? this.#call),
-    ]
-    if (this.#body.length > 0 || WITH_BODY.has(method)) headers.push('Content-Length', String(this.#body.length))
-    const options: PinnedOptions = {
-      host: hostname,
-      port,
-      method,
-      path: target,
-      headers,
-      agent: this.#context.agents.get(isTls, isFresh),
-      lookup: this.#lookup,
-      pinned: this.#addresses
-        .map(({ address }) => address)
-        .sort()
-        .join(),
-      setHost: false,
-      // A lenient parser would read one byte stream differently from whoever wrote it.
-      insecureHTTPParser: false,
-      maxHeaderSize: MAX_REPLY_HEADER_BYTES,
-    }
-    if (isTls) {
-      // Whatever the environment says: an unverified upstream is anybody.
-      options.rejectUnauthorized = true
-      options.servername = isIP(hostname) === 0 ? hostname : ''
-      if (this.#context.ca !== null) options.ca = this.#context.ca
-    }
-    const req = (isTls ? httpsRequest : httpRequest)(options)
+    const length = this.#body.length > 0 || WITH_BODY.has(this.#request.method) ? this.#body.length : null
+    const { headers } = this.#request
+    const request = { ...this.#request, headers: [...headers, ...toTraceHeaders(headers, this.#span ?? this.#call)] }
+    const req = openPinned(this.#context, request, this.#addresses, length, isFresh)
     this.#req = req
-    // The block's size is limited; a limit by count would drop headers without a word.
-    req.maxHeadersCount = 0
     req.on('response', res => this.#onHead(req, res))
     req.on('upgrade', (_res, socket) => {
       socket.destroy()
@@ -190,12 +142,6 @@ export class EdgeTransfer {
       else this.fail(toTransferError(error))
     })
     req.end(this.#body.length > 0 ? this.#body : undefined)
-  }
-
-  readonly #lookup: LookupFunction = (_hostname, options, callback) => {
-    const list = this.#addresses.map(({ address, family }) => ({ address, family }))
-    if (options.all === true) callback(null, list)
-    else callback(null, list[0]!.address, list[0]!.family)
   }
 
   #onHead(req: ClientRequest, res: IncomingMessage): void {

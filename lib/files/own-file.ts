@@ -23,6 +23,31 @@ export async function openToRead(path: string): Promise<FileHandle | null> {
   }
 }
 
+/** Opens a regular file to read and change it, made for its owner only when it is missing. @throws as `openToAppend` */
+export function openToUpdate(path: string): Promise<FileHandle> {
+  return openRegular(path, constants.O_RDWR | constants.O_CREAT)
+}
+
+/** Makes a file that is not there yet, for its owner only. @throws Error EEXIST when anything has the name */
+export function openNew(path: string): Promise<FileHandle> {
+  return openRegular(path, constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL)
+}
+
+/** Brings to the disk which files a folder has, so that a new name survives a loss of power. */
+export async function syncFolder(path: string): Promise<void> {
+  const folder = await open(path, constants.O_RDONLY)
+  try {
+    await folder.sync()
+  } catch (error) {
+    // Some file systems keep names safe by themselves and refuse to be asked.
+    if (!UNSYNCED.has((error as NodeJS.ErrnoException).code ?? '')) throw error
+  } finally {
+    await folder.close()
+  }
+}
+
+const UNSYNCED: ReadonlySet<string> = new Set(['EINVAL', 'EPERM', 'EISDIR', 'ENOTSUP'])
+
 async function openRegular(path: string, flags: number): Promise<FileHandle> {
   let file: FileHandle
   try {

@@ -46,6 +46,8 @@ export interface FunctionSlots {
   last: AdmissionCall | null
   /** True while the queue is being admitted: a call that ends at once must not start a second round inside the first. */
   admitting: boolean
+  /** Told once when a call may enter again; null while nobody asked. */
+  onRoom: (() => void) | null
   overflows: number
   queueTimeouts: number
 }
@@ -59,6 +61,12 @@ export interface AdmissionSnapshot {
   max_queue: number
   overflows: number
   queue_timeouts: number
+}
+
+function hasRoom({ active, queued, limits }: FunctionSlots): boolean {
+  const { maxWorkers, maxQueue, queueTimeoutMs } = limits
+  const decision = nextAdmission({ active, queued, maxWorkers, maxQueue })
+  return decision === 'run' || (decision === 'queue' && queueTimeoutMs > 0)
 }
 
 /** Admission of all functions of a gateway. */
@@ -110,6 +118,25 @@ export class Admission {
     if (call.phase === 'queued') this.#unlink(slots, call)
     else slots.active -= 1
     if (slots.queued > 0) this.#admit(slots)
+    if (slots.onRoom !== null) this.#tellRoom(slots)
+  }
+
+  /** True when a call would run or may wait: `enter` would not refuse it now. */
+  canEnter(fn: FunctionVersion): boolean {
+    const slots = this.#functions.get(fn.key)
+    return slots === undefined || hasRoom(slots)
+  }
+
+  /** Calls back once, when `canEnter` has become true or may have. One asker a function. */
+  onceRoom(fn: FunctionVersion, callback: () => void): void {
+    this.#slotsOf(fn).onRoom = callback
+  }
+
+  #tellRoom(slots: FunctionSlots): void {
+    if (!hasRoom(slots)) return
+    const callback = slots.onRoom
+    slots.onRoom = null
+    callback?.()
   }
 
   /**
@@ -125,6 +152,7 @@ export class Admission {
         slots.fn = fn
         slots.limits = toAdmissionLimits(fn.policy)
         this.#admit(slots)
+        this.#tellRoom(slots)
       }
     }
   }
@@ -163,6 +191,7 @@ export class Admission {
       first: null,
       last: null,
       admitting: false,
+      onRoom: null,
       overflows: 0,
       queueTimeouts: 0,
     }

@@ -1,7 +1,7 @@
 /** The doors without a client connection: `/_fn/invoke`, jobs, schedules, `gateway.invoke()`. Owner: §1. */
 
 import type { FunctionVersion } from '../core/catalog.ts'
-import { GatewayError } from '../core/errors.ts'
+import { GatewayError, toGatewayError } from '../core/errors.ts'
 import { MAX_FRAME_BYTES } from '../core/limits.ts'
 import { toCallHeader, toQueryJsonOf } from './event.ts'
 import { isForwardedHeader, TRIGGER_HEADER, withoutSessionCookie } from './forwarded-headers.ts'
@@ -10,6 +10,14 @@ import { toJsonRecord } from '../core/json.ts'
 import { FRAME_LIMITS } from '../runtime/wire-protocol.ts'
 import { checkPolicy, isMethodAllowed, toMethodError } from './policy.ts'
 import type { ReplyHead } from './response.ts'
+
+/** Takes the body of an answer of any size, at its own speed. */
+export interface BodySink {
+  /** The answer has begun; not told when there is none. @param headers - names and values in turn */
+  begin(status: number, headers: readonly string[]): void
+  /** Resolves when there is room for more; a rejection ends the call with its reason. */
+  write(piece: Buffer): Promise<void>
+}
 
 export interface InternalRequest {
   fn: FunctionVersion
@@ -32,6 +40,10 @@ export interface InternalRequest {
   isUnchecked?: boolean
   /** Stops the call. */
   signal?: AbortSignal
+  /** True ends the handler too when the call is stopped, instead of letting it go on to its deadline for nobody. */
+  mustEnd?: boolean
+  /** Gets the body instead of `InternalResult.body`, which then stays empty. */
+  sink?: BodySink
 }
 
 export interface InternalResult {
@@ -70,6 +82,10 @@ class InternalCall implements CallReceiver {
   readonly #signal: AbortSignal | null
   /** The body of an answer to HEAD is for nobody. */
   readonly #isHead: boolean
+  readonly #sink: BodySink | null
+  /** What the sink was given so far. */
+  #sunk: Promise<void> = Promise.resolve()
+  #sinkError: GatewayError | null = null
   #head: ReplyHead | null = null
   #chunks: Buffer[] = []
   #bytes = 0
@@ -78,11 +94,13 @@ class InternalCall implements CallReceiver {
     this.call = new Call(request.fn, invoker, this)
     this.call.id = request.id
     this.call.capture = true
+    this.call.mustEnd = request.mustEnd ?? false
     this.#invoker = invoker
     this.#resolve = resolve
     this.#begunAt = invoker.clock.monotonic()
     this.#signal = request.signal ?? null
     this.#isHead = request.method === 'HEAD'
+    this.#sink = request.sink ?? null
     this.refused = this.#prepare(request)
   }
 
@@ -154,15 +172,18 @@ class InternalCall implements CallReceiver {
     if (stream && (this.#isHead || !head.hasBody)) {
       // Nobody would read it.
       this.call.abandon()
+      this.#sink?.begin(head.status, head.headers)
       this.#finish(null)
       return
     }
+    this.#sink?.begin(head.status, head.headers)
     this.#take(body)
     if (!stream) this.#finish(null)
   }
 
   onChunk(body: Buffer): void {
     this.#take(body)
+    if (this.#sink !== null) return
     if (this.#bytes > MAX_FRAME_BYTES) {
       this.call.fail(
         new GatewayError('CONTRACT_BROKEN', `answer too large to keep: the limit is ${MAX_FRAME_BYTES} bytes`),
@@ -181,13 +202,33 @@ class InternalCall implements CallReceiver {
   }
 
   #take(body: Buffer): void {
-    if (body.length === 0) return
+    if (body.length === 0 || !this.#head!.hasBody) return
+    if (this.#sink !== null) {
+      this.#pass(Buffer.from(body))
+      return
+    }
     this.#chunks.push(Buffer.from(body))
     this.#bytes += body.length
   }
 
+  /** The worker may send more when the sink took what came; before that it is held back. */
+  #pass(piece: Buffer): void {
+    this.#sunk = this.#sunk
+      .then(() => (this.#sinkError === null ? this.#sink!.write(piece) : undefined))
+      .then(() => this.call.grant(piece.length))
+      .catch(error => {
+        this.#sinkError ??= toGatewayError(error)
+        this.call.fail(this.#sinkError)
+      })
+  }
+
   #finish(error: GatewayError | null): void {
     this.#signal?.removeEventListener('abort', this.#onAbort)
+    if (this.#sink === null) this.#settle(error)
+    else void this.#sunk.then(() => this.#settle(error ?? this.#sinkError))
+  }
+
+  #settle(error: GatewayError | null): void {
     const answered = error === null && this.#head !== null
     const status = answered ? this.#head!.status : (error?.status ?? 0)
     this.call.span?.end({ status })

@@ -80,6 +80,20 @@ export interface ScheduleRecord {
   error: string | null
 }
 
+/** A step of a job. */
+export interface JobEventRecord {
+  time: number
+  id: string
+  /** Of its function version: `runtime/name@version`. */
+  key: string
+  state: 'queued' | 'running' | 'done' | 'failed' | 'canceled'
+  /** Runs that began. */
+  attempt: number
+  /** Of the last answer; null when there is none. */
+  status: number | null
+  error: string | null
+}
+
 interface GatewayEventMap {
   request: RequestRecord
   reload: ReloadRecord
@@ -87,13 +101,14 @@ interface GatewayEventMap {
   log: LogRecord
   build: BuildRecord
   schedule: ScheduleRecord
+  job: JobEventRecord
 }
 
 export type EventName = keyof GatewayEventMap
 /** @param line - the access line of a `request`, valid during the call only; null where none was written, and for other events */
 export type Listener<Name extends EventName> = (record: GatewayEventMap[Name], line: WrittenLine | null) => void
 
-export const EVENT_NAMES: readonly EventName[] = ['request', 'reload', 'warning', 'log', 'build', 'schedule']
+export const EVENT_NAMES: readonly EventName[] = ['request', 'reload', 'warning', 'log', 'build', 'schedule', 'job']
 
 /** Typed listeners of one gateway. A listener that throws disturbs neither the gateway nor the other listeners. */
 export class GatewayEvents {
@@ -104,6 +119,7 @@ export class GatewayEvents {
     log: [],
     build: [],
     schedule: [],
+    job: [],
   }
   readonly #onListenerError: (name: EventName, error: unknown) => void
 

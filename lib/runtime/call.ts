@@ -71,6 +71,8 @@ export abstract class RuntimeCall {
   deadline = 0
   /** Monotonic ms when its answer was read; 0 before that. */
   endedAt = 0
+  /** True when its handler must end if it is withdrawn, and not go on to its deadline for nobody. */
+  mustEnd = false
   /** True when it is past its deadline and still open in the worker. */
   late = false
   /** Stream bytes received and not yet granted again. */

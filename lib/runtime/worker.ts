@@ -161,7 +161,16 @@ export abstract class Worker implements CallHost {
     this.inflight.leave(call)
     this.#leftAt = this.set.clock.monotonic()
     this.sendCancel(call)
+    // A one-at-a-time worker is inside the handler and cannot hear a cancel.
+    if (call.mustEnd && call.deadline !== 0) this.#hasten(call, this.maxInflight === 1 ? 0 : CANCEL_GRACE_MS)
     this.set.handleAbandoned()
+  }
+
+  /** A call that must end is at its deadline now, or when it had time to hear of it. */
+  #hasten(call: RuntimeCall, graceMs: number): void {
+    call.deadline = this.set.clock.monotonic() + graceMs
+    this.#timer.disarm()
+    this.#timer.arm(graceMs)
   }
 
   /** True when it is busy for clients that left: a call that waits may have its place. */
@@ -337,6 +346,7 @@ export abstract class Worker implements CallHost {
     if (call.phase === 'sent') call.phase = 'running'
     call.startedAt = now
     this.#extend(call, now)
+    if (call.mustEnd && call.phase === 'done') this.#hasten(call, CANCEL_GRACE_MS)
     if (!this.#timer.isArmed) this.#timer.arm(call.deadline - now)
   }
 

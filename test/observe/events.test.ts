@@ -11,7 +11,7 @@ const RECORD: ScheduleRecord = { time: 1, fn: 'f', status: 200, attempt: 1, dura
 
 t.test('[observe/events.1] names', async t => {
   const events = new GatewayEvents(() => {})
-  t.same(EVENT_NAMES, ['request', 'reload', 'warning', 'log', 'build', 'schedule'])
+  t.same(EVENT_NAMES, ['request', 'reload', 'warning', 'log', 'build', 'schedule', 'job'])
   for (const name of ['requests', '', '__proto__', 'constructor', undefined])
     t.throws(() => events.on(name as never, () => {}), {
       name: 'TypeError',

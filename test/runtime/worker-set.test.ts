@@ -772,3 +772,43 @@ t.test('[runtime/worker-set.19] what a worker that had started says last is the 
   all[0]!.handleLoadError(cut)
   t.same(running.seen, ['error 500 unexpected end of file'], 'it may have begun')
 })
+
+t.test('[runtime/worker-set.20] a call whose handler must end is at its deadline when it is withdrawn', async t => {
+  const one = bed({ timeoutMs: 60_000, maxWorkers: 1 })
+  const running = one.call()
+  running.mustEnd = true
+  one.all[0]!.handleReady(1)
+  running.withdraw()
+  one.clock.advance(1)
+  t.same(one.all[0]!.log, ['cancel 0', 'kill'], 'one at a time: it cannot hear')
+
+  const many = bed({ timeoutMs: 60_000, maxWorkers: 1 })
+  const deaf = many.call()
+  deaf.mustEnd = true
+  many.all[0]!.handleReady(0)
+  deaf.withdraw()
+  many.clock.advance(CANCEL_GRACE_MS - 1)
+  t.same(many.all[0]!.log, ['cancel 0'])
+  many.clock.advance(1)
+  t.same(many.all[0]!.log, ['cancel 0', 'kill'], 'it did not obey')
+
+  const shared = bed({ timeoutMs: 60_000, maxWorkers: 1 })
+  const left = shared.call()
+  left.mustEnd = true
+  shared.all[0]!.handleReady(0)
+  shared.all[0]!.handlePong()
+  const other = shared.call()
+  left.withdraw()
+  shared.clock.advance(CANCEL_GRACE_MS)
+  t.same(shared.all[0]!.log, ['cancel 0'], 'another call goes on')
+  shared.all[0]!.reply(1)
+  t.same([shared.all[0]!.log, other.seen], [['cancel 0', 'kill'], ['reply r1']])
+
+  const early = bed({ timeoutMs: 60_000, maxWorkers: 1 })
+  const unsent = early.call()
+  unsent.mustEnd = true
+  unsent.withdraw()
+  early.all[0]!.handleReady(1)
+  early.clock.advance(CANCEL_GRACE_MS)
+  t.same(early.all[0]!.log, ['cancel 0', 'kill'], 'withdrawn before it began, and begun all the same')
+})

@@ -1,0 +1,123 @@
+/** `/_fn/jobs`: make, list, read, cancel and delete jobs, and read what they answered. Spec: page control/jobs-endpoints. */
+
+import { GatewayError, toGatewayError } from '../core/errors.ts'
+import type { Exchange } from '../http/exchange.ts'
+import { JOB_STATES, type JobState } from '../jobs/job.ts'
+import type { JobResult } from '../jobs/job-result.ts'
+import type { Jobs } from '../jobs/jobs.ts'
+import { toResultJson } from '../jobs/result-json.ts'
+import { type ControlReply, type Endpoint, READ, WRITE } from './endpoint.ts'
+import type { ControlRequest } from './control-request.ts'
+import { PieceSender } from './piece-sender.ts'
+
+/** Bytes of a request: a body of a function may be a part of it. */
+const JOB_REQUEST_BYTES = 16 * 1024 * 1024
+const LIST_LIMIT = { min: 1, max: 200, default: 50 } as const
+
+export interface JobsEndpointsDeps {
+  jobs: Jobs
+}
+
+export function createJobsEndpoints({ jobs }: JobsEndpointsDeps): readonly Endpoint[] {
+  return [
+    {
+      method: 'GET',
+      path: '/_fn/jobs',
+      access: READ,
+      query: ['limit', 'cursor', 'state', 'fn'],
+      handle: request => list(jobs, request),
+    },
+    { method: 'POST', path: '/_fn/jobs', access: WRITE, handle: request => create(jobs, request) },
+    {
+      method: 'GET',
+      path: '/_fn/jobs/:id',
+      access: READ,
+      handle: async ({ params }) => ({ status: 200, body: await jobs.get(params.id!) }),
+    },
+    {
+      method: 'DELETE',
+      path: '/_fn/jobs/:id',
+      access: WRITE,
+      handle: async ({ params }) => {
+        const { record, deleted } = await jobs.cancel(params.id!)
+        return { status: 200, body: { ...record, deleted } }
+      },
+    },
+    {
+      method: 'GET',
+      path: '/_fn/jobs/:id/result',
+      access: READ,
+      query: ['raw'],
+      handle: request => readResult(jobs, request),
+    },
+  ]
+}
+
+async function list(jobs: Jobs, { query }: ControlRequest): Promise<ControlReply> {
+  const cursor = query.integer('cursor', { min: 0, max: Number.MAX_SAFE_INTEGER, default: 0 })
+  const state = query.oneOf<JobState | ''>('state', JOB_STATES, '')
+  const { jobs: records, next } = await jobs.list({
+    limit: query.integer('limit', LIST_LIMIT),
+    before: cursor === 0 ? null : cursor,
+    state: state === '' ? null : state,
+    fn: query.text('fn'),
+  })
+  return { status: 200, body: { jobs: records, next_cursor: next === null ? null : String(next) } }
+}
+
+async function create(jobs: Jobs, request: ControlRequest): Promise<ControlReply> {
+  const key = request.header('idempotency-key')
+  const { record, replayed } = await jobs.create(await request.readJson(JOB_REQUEST_BYTES), key)
+  const headers = ['Location', `/_fn/jobs/${record.id}`]
+  if (replayed) headers.push('Idempotency-Replayed', 'true')
+  return { status: replayed ? 200 : 201, body: record, headers }
+}
+
+async function readResult(jobs: Jobs, { params, query }: ControlRequest): Promise<ControlReply> {
+  const id = params.id!
+  const isRaw = query.flag('raw')
+  const { id: jobId, status, attempt, max_attempts, retry_delay_ms, result_bytes } = await jobs.get(id)
+  if (status === 'queued' || status === 'running') {
+    const facts = { attempt, max_attempts, retry_delay_ms }
+    return { status: 202, body: { id: jobId, status, error: 'result not ready', ...facts } }
+  }
+  if (result_bytes === null) return { status: 404, body: { error: 'result not found', id: jobId, status } }
+  // Opened when it is sent: nobody would close what nobody reads.
+  return { send: exchange => void sendResult(exchange, jobs, id, isRaw) }
+}
+
+async function sendResult(exchange: Exchange, jobs: Jobs, id: string, isRaw: boolean): Promise<void> {
+  const { responder } = exchange
+  try {
+    const { result } = await jobs.result(id)
+    if (result === null) throw new GatewayError('NOT_FOUND', 'result not found')
+    if (exchange.ended) await result.body.return()
+    else if (isRaw) sendRaw(exchange, result)
+    else sendPieces(exchange, ['Content-Type', 'application/json'], null, toResultJson(result))
+  } catch (error) {
+    responder.sendError(exchange, toGatewayError(error), ['Cache-Control', 'no-store'])
+  }
+}
+
+/** The bytes alone, as something to be saved: shown as a page it would run in the origin of the control plane. */
+function sendRaw(exchange: Exchange, result: JobResult): void {
+  const headers = ['Content-Type', 'application/octet-stream', 'X-Content-Type-Options', 'nosniff']
+  headers.push('Content-Disposition', `attachment; filename="${result.id}"`, 'X-Job-Status', String(result.status))
+  sendPieces(exchange, headers, result.bytes, result.body)
+}
+
+function sendPieces(
+  exchange: Exchange,
+  headers: string[],
+  length: number | null,
+  pieces: AsyncGenerator<Buffer, void>,
+): void {
+  headers.push('Cache-Control', 'no-store')
+  if (exchange.method === 'HEAD') {
+    void pieces.return()
+    exchange.responder.send(exchange, 200, headers, null)
+    return
+  }
+  exchange.responder.openStream(exchange, 200, headers, length)
+  new PieceSender(exchange, pieces).start()
+}

@@ -1,0 +1,90 @@
+/** The jobs of a gateway: where they are kept, and what of the gateway they use. Owner: page jobs/jobs. */
+
+import { type Catalog, findFunction } from './catalog-loader.ts'
+import type { Settings } from './config/settings.ts'
+import type { FunctionVersion } from './core/catalog.ts'
+import type { Clock } from './core/clock.ts'
+import type { Method } from './core/identity.ts'
+import type { EdgeProxy } from './edge/passthrough.ts'
+import { OwnFolder } from './files/own-folder.ts'
+import type { RootLock } from './files/root-lock.ts'
+import type { FunctionCalls } from './function-calls.ts'
+import type { Admission } from './invocation/admission.ts'
+import type { RequestIds } from './invocation/request-ids.ts'
+import { CallbackSender } from './jobs/callback-sender.ts'
+import { FileStore } from './jobs/file-store.ts'
+import { Jobs } from './jobs/jobs.ts'
+import type { Journal } from './observe/journal.ts'
+import type { RouteRecords } from './router/route-records.ts'
+
+interface JobsPartsOptions {
+  settings: Settings
+  /** True starts nothing. */
+  inspect: boolean
+  clock: Clock
+  journal: Journal
+  lock: RootLock
+  admission: Admission
+  edge: EdgeProxy
+  calls: FunctionCalls
+  requestIds: RequestIds
+  /** The catalog in force now. */
+  catalog: () => Catalog
+}
+
+export function createJobs(options: JobsPartsOptions): Jobs {
+  const { settings, clock, journal, admission, edge, calls, requestIds, catalog } = options
+  const folder = new OwnFolder(settings.functionsRoot, '.svc', 'jobs')
+  const onLog = (level: 'warn' | 'error', message: string): void => journal.log(level, message)
+  const functionOf = (key: string): FunctionVersion | null => catalog().functions.get(key) ?? null
+  const store = new FileStore({
+    folder,
+    lock: options.lock,
+    now: () => clock.wall(),
+    onProblem: message => onLog('warn', message),
+  })
+  return new Jobs({
+    clock,
+    enabled: settings.jobsEnabled && !options.inspect,
+    maxConcurrency: settings.jobsMaxConcurrency,
+    maxResultBytes: settings.jobsMaxResultBytes,
+    store,
+    hasStored: () => folder.isThere(),
+    call: request => calls.run(request),
+    nextId: () => requestIds.next(),
+    functionOf,
+    admission,
+    find: (name, version, runtime) => findFunction(catalog().discovery.functions, name, version, runtime),
+    routesOf: createRoutesOf(() => catalog().records()),
+    callbacks: new CallbackSender({ network: edge, store, functionOf, onLog }),
+    onEvent: record => journal.events.emit('job', record),
+    onLog,
+  })
+}
+
+/** Routes by function and method; looked up once for each catalog, since every job asks. */
+export function createRoutesOf(
+  records: () => Pick<RouteRecords, 'mapped_routes'>,
+): (fn: FunctionVersion, method: Method) => readonly string[] {
+  let known: { of: object; routes: Map<string, string[]> } | null = null
+  return ({ runtime, name, version }, method) => {
+    const { mapped_routes: mapped } = records()
+    if (known?.of !== mapped) known = { of: mapped, routes: toRoutes(mapped) }
+    return known.routes.get(`${runtime} ${name} ${version} ${method}`) ?? []
+  }
+}
+
+function toRoutes(mapped: RouteRecords['mapped_routes']): Map<string, string[]> {
+  const routes = new Map<string, string[]>()
+  for (const [route, owners] of Object.entries(mapped)) {
+    for (const { runtime, name, version, methods } of owners) {
+      for (const method of methods) {
+        const key = `${runtime} ${name} ${version} ${method}`
+        const list = routes.get(key)
+        if (list === undefined) routes.set(key, [route])
+        else list.push(route)
+      }
+    }
+  }
+  return routes
+}

@@ -1,0 +1,101 @@
+/**
+ * One POST to the `callback_url` of a job, held to the rules of edge requests: every address of the name is checked and only
+ * those are reached, redirects are not followed, certificates are always checked. Spec: page jobs/callback-sender.
+ */
+
+import { isIP } from 'node:net'
+import type { Clock } from '../core/clock.ts'
+import type { EdgePolicy } from '../core/catalog.ts'
+import type { OwnAddresses } from '../edge/addresses.ts'
+import type { EdgeAgents } from '../edge/agents.ts'
+import { toTransferError } from '../edge/failure-reasons.ts'
+import type { EdgeLookup, ResolvedAddress } from '../edge/lookup.ts'
+import { checkAddresses, openPinned } from '../edge/pinned-request.ts'
+import { toEdgeRequest, toEdgeRules } from '../edge/target.ts'
+
+/** Milliseconds within which an answer must have begun. */
+export const CALLBACK_TIMEOUT_MS = 10_000
+
+/** What the edge proxy of the gateway has and callbacks share. */
+export interface CallbackNetwork {
+  readonly clock: Clock
+  readonly own: OwnAddresses
+  readonly lookup: EdgeLookup
+  readonly agents: EdgeAgents
+  /** Authorities to trust instead of the usual ones, PEM. */
+  readonly ca: string | null
+}
+
+/** Where nothing else is said: every public host, nothing private. */
+const PUBLIC_ONLY: EdgePolicy = { baseUrl: null, allowHosts: [], allowPrivate: false, maxResponseBytes: 1 }
+const LIMITS = { policy: { timeoutMs: CALLBACK_TIMEOUT_MS } }
+
+/**
+ * @param policy - `edge` of the function: its hosts, and whether they may be private; null for none
+ * @param signal - gives up
+ * @returns null when the answer is 2xx, else why it is none
+ */
+export async function sendCallback(
+  network: CallbackNetwork,
+  url: string,
+  policy: EdgePolicy | null,
+  body: Buffer,
+  jobId: string,
+  signal: AbortSignal,
+): Promise<string | null> {
+  const edge = policy ?? PUBLIC_ONLY
+  try {
+    const headers = { 'content-type': 'application/json', 'user-agent': 'fngw-jobs', 'x-job-id': jobId }
+    const request = toEdgeRequest({ url, method: 'POST', headers }, toEdgeRules(edge), LIMITS, 'POST')
+    const family = isIP(request.hostname)
+    const found = family === 0 ? await resolve(network, request.hostname) : [{ address: request.hostname, family }]
+    signal.throwIfAborted()
+    const addresses = checkAddresses(found, request, edge.allowPrivate, network.own)
+    const status = await post(network, request, addresses, body, signal)
+    return status >= 200 && status < 300 ? null : `HTTP ${status}`
+  } catch (error) {
+    return toReason(error)
+  }
+}
+
+function resolve({ lookup }: CallbackNetwork, hostname: string): Promise<readonly ResolvedAddress[]> {
+  return lookup.addresses(hostname).catch(error => {
+    throw toTransferError(error)
+  })
+}
+
+/** @returns the status; the body of the answer is not wanted */
+function post(
+  { clock, agents, ca }: CallbackNetwork,
+  request: ReturnType<typeof toEdgeRequest>,
+  addresses: ReturnType<typeof checkAddresses>,
+  body: Buffer,
+  signal: AbortSignal,
+): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const req = openPinned({ agents, ca }, request, addresses, body.length, true)
+    const timer = clock.setTimeout(() => end(new Error('no answer in time')), CALLBACK_TIMEOUT_MS)
+    const onAbort = () => end(new Error('given up'))
+    const end = (outcome: number | Error) => {
+      clock.clearTimeout(timer)
+      signal.removeEventListener('abort', onAbort)
+      req.destroy()
+      if (typeof outcome === 'number') resolve(outcome)
+      else reject(outcome)
+    }
+    signal.addEventListener('abort', onAbort, { once: true })
+    req.on('response', res => end(res.statusCode ?? 0))
+    req.on('upgrade', (_res, socket) => {
+      socket.destroy()
+      end(new Error('asked for another protocol'))
+    })
+    req.on('error', error => end(toTransferError(error)))
+    req.end(body)
+  })
+}
+
+/** The words of edge failures, without the part that names the proxy. */
+function toReason(error: unknown): string {
+  const message = error instanceof Error ? error.message : String(error)
+  return message.replace(/^edge proxy failed: (?:proxy (?:request failed|denied): )?/, '').replaceAll('proxy.url', 'it')
+}

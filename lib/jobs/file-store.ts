@@ -1,0 +1,283 @@
+/**
+ * Jobs in `.svc/jobs` of the functions root. Spec: page jobs/file-store.
+ *
+ *   log                each step of each job, see LineLog; written anew without what is outdated when that is most of it
+ *   bodies/<id>        a request body that is too long for a line
+ *   results/<id>       the answer of a job: a line of JSON (status, headers), then the bytes of its body
+ *   log.set-aside-*    what was found in the place of the log and could not be used
+ */
+
+import { copyFile, type FileHandle, link, rename, rm } from 'node:fs/promises'
+import { Readable } from 'node:stream'
+import type { Warning } from '../core/errors.ts'
+import { isObject } from '../core/json.ts'
+import { openNew, syncFolder } from '../files/own-file.ts'
+import { type OwnFolder, UnsafePathError } from '../files/own-folder.ts'
+import type { LockHolder, RootLock } from '../files/root-lock.ts'
+import { type Job, type JobRequest, JOB_STATES, isJobId } from './job.ts'
+import { ForeignLogError, LineLog, type LinePlace, LOG_HEADER, placeOf, toLine } from './line-log.ts'
+import { PartFiles } from './part-files.ts'
+import type { JobChange, JobPart, JobStore, PartWriter } from './job-store.ts'
+
+const LOG_NAME = 'log'
+const DRAFT_NAME = 'log.new'
+/** Outdated bytes from which on the log is written anew, if the rest is less than that. */
+const OUTDATED_BYTES = 4 * 1024 * 1024
+/** Bytes written at once while that is done. */
+const REWRITE_BYTES = 256 * 1024
+
+/** What the store remembers of a job. */
+interface Entry {
+  job: Job
+  /** The line with its request, and bytes of the line with its last step. */
+  request: LinePlace
+  stepBytes: number
+}
+
+interface FileStoreOptions {
+  /** `.svc/jobs`. */
+  folder: OwnFolder
+  /** Of the functions root; taken by `open`, given back by whoever made it. */
+  lock: RootLock
+  /** Wall clock, ms. */
+  now: () => number
+  /** Told when the log cannot be written anew; it then grows on. */
+  onProblem: (message: string) => void
+  outdatedBytes?: number
+}
+
+export class FileStore implements JobStore {
+  readonly #options: FileStoreOptions
+  readonly #parts: Readonly<Record<'body' | 'result', PartFiles>>
+  readonly #entries = new Map<string, Entry>()
+  #log: LineLog | null = null
+  /** Everything that changes the log, in its order; a rewriting of it stands between two others. */
+  #turn: Promise<unknown> = Promise.resolve()
+  #isRewriting = false
+
+  constructor(options: FileStoreOptions) {
+    this.#options = options
+    const { folder } = options
+    this.#parts = { body: new PartFiles(folder.below('bodies')), result: new PartFiles(folder.below('results')) }
+  }
+
+  async open(): Promise<{ jobs: Job[]; warnings: Warning[] }> {
+    const { folder, lock } = this.#options
+    const holder = lock.acquire()
+    if (holder !== null) throw new Error(toHeldText(holder))
+    await folder.ensure()
+    await rm(folder.pathOf(DRAFT_NAME), { force: true, recursive: true })
+    const warnings: Warning[] = []
+    const { log, damaged } = await this.#openLog(warnings)
+    this.#log = log
+    if (damaged > 0) {
+      const aside = this.#asideName()
+      await keepBeside(folder.pathOf(LOG_NAME), folder.pathOf(aside))
+      await this.#rewrite()
+      warnings.push(toWarning(`${damaged} lines of .svc/jobs/log were damaged and left out; it is kept as ${aside}`))
+    }
+    await syncFolder(folder.path)
+    this.#parts.body.sweep(id => this.#entries.has(id))
+    this.#parts.result.sweep(id => this.#entries.get(id)?.job.result != null)
+    const jobs = [...this.#entries.values()].map(({ job }) => job).sort((a, b) => a.seq - b.seq)
+    return { jobs, warnings }
+  }
+
+  /** What cannot be used is set aside, and a new one begun. */
+  async #openLog(warnings: Warning[]): Promise<{ log: LineLog; damaged: number }> {
+    const { folder } = this.#options
+    const path = folder.pathOf(LOG_NAME)
+    try {
+      return await LineLog.open(path, (json, place) => this.#load(json, place))
+    } catch (error) {
+      if (!(error instanceof ForeignLogError) && !(error instanceof UnsafePathError)) throw error
+      const aside = this.#asideName()
+      await rename(path, folder.pathOf(aside))
+      warnings.push(toWarning(`.svc/jobs/log could not be used (${error.message}) and is now ${aside}`))
+      this.#entries.clear()
+      return LineLog.open(path, () => false)
+    }
+  }
+
+  #asideName(): string {
+    return `log.set-aside-${this.#options.now()}`
+  }
+
+  async save(changes: readonly JobChange[]): Promise<void> {
+    const lines = changes.map(change => toLine(JSON.stringify(change)))
+    while (this.#isRewriting) await this.#turn
+    if (this.#log === null) throw new Error('the store of jobs is closed')
+    await this.#log.append(lines, places => {
+      for (const [index, change] of changes.entries()) this.#take(change, places[index]!)
+    })
+    for (const change of changes) if ('gone' in change) await this.#removeParts(change.gone)
+    this.#rewriteIfDue()
+  }
+
+  async read(id: string, part: JobPart): Promise<Readable | null> {
+    if (part !== 'request') return this.#parts[part].read(id)
+    while (this.#isRewriting) await this.#turn
+    const entry = this.#entries.get(id)
+    if (entry === undefined || this.#log === null) return null
+    const { request } = JSON.parse(await this.#log.read(entry.request)) as { request: JobRequest }
+    return Readable.from([Buffer.from(JSON.stringify(request))])
+  }
+
+  write(id: string, part: 'body' | 'result'): Promise<PartWriter> {
+    if (!isJobId(id)) throw new TypeError(`not the id of a job: ${JSON.stringify(id)}`)
+    return this.#parts[part].write(id)
+  }
+
+  async close(): Promise<void> {
+    await this.#turn
+    const log = this.#log
+    this.#log = null
+    await log?.close()
+    this.#entries.clear()
+  }
+
+  async #removeParts(id: string): Promise<void> {
+    await Promise.all([this.#parts.body.remove(id), this.#parts.result.remove(id)])
+  }
+
+  /** @returns false for a line that says nothing */
+  #load(json: string, place: LinePlace): boolean {
+    const change: unknown = JSON.parse(json)
+    if (!isChange(change)) return false
+    this.#take(change, place)
+    return true
+  }
+
+  #take(change: JobChange, place: LinePlace): void {
+    if ('gone' in change) {
+      this.#entries.delete(change.gone)
+      return
+    }
+    const known = this.#entries.get(change.job.id)
+    if (change.request !== undefined)
+      this.#entries.set(change.job.id, { job: change.job, request: place, stepBytes: 0 })
+    else if (known !== undefined) {
+      known.job = change.job
+      known.stepBytes = place.bytes
+    }
+  }
+
+  #rewriteIfDue(): void {
+    if (this.#isRewriting || this.#log === null) return
+    const limit = this.#options.outdatedBytes ?? OUTDATED_BYTES
+    if (this.#log.size < limit) return
+    let needed = 0
+    for (const { request, stepBytes } of this.#entries.values()) needed += request.bytes + stepBytes
+    if (this.#log.size - needed < Math.max(limit, needed)) return
+    this.#isRewriting = true
+    this.#turn = this.#rewrite()
+      .catch(error => this.#options.onProblem(`.svc/jobs/log cannot be written anew, it grows on: ${String(error)}`))
+      .finally(() => {
+        this.#isRewriting = false
+      })
+  }
+
+  /** Writes what counts to a new file and puts that in the place of the log. */
+  async #rewrite(): Promise<void> {
+    const { folder } = this.#options
+    const old = this.#log!
+    await old.idle()
+    const draft = folder.pathOf(DRAFT_NAME)
+    await rm(draft, { force: true })
+    const writer = await LogDraft.open(draft)
+    const entries = [...this.#entries.values()]
+    const places: LinePlace[] = []
+    try {
+      for (const { job, request } of entries) {
+        const whole = { ...JSON.parse(await old.read(request)), job }
+        places.push(await writer.add(toLine(JSON.stringify(whole))))
+      }
+    } finally {
+      await writer.close()
+    }
+    await rename(draft, folder.pathOf(LOG_NAME))
+    await syncFolder(folder.path)
+    this.#log = await LineLog.adopt(folder.pathOf(LOG_NAME), writer.size)
+    for (const [index, entry] of entries.entries()) {
+      entry.request = places[index]!
+      entry.stepBytes = 0
+    }
+    await old.close()
+  }
+}
+
+/** A log that is written from its beginning. */
+class LogDraft {
+  readonly #file: FileHandle
+  #pieces: Buffer[] = [Buffer.from(LOG_HEADER)]
+  #waiting = LOG_HEADER.length
+  size = LOG_HEADER.length
+
+  private constructor(file: FileHandle) {
+    this.#file = file
+  }
+
+  static async open(path: string): Promise<LogDraft> {
+    return new LogDraft(await openNew(path))
+  }
+
+  async add(line: Buffer): Promise<LinePlace> {
+    const place = placeOf(line, this.size)
+    this.#pieces.push(line)
+    this.size += line.length
+    this.#waiting += line.length
+    if (this.#waiting >= REWRITE_BYTES) await this.#flush()
+    return place
+  }
+
+  async close(): Promise<void> {
+    try {
+      await this.#flush()
+      await this.#file.sync()
+    } finally {
+      await this.#file.close()
+    }
+  }
+
+  async #flush(): Promise<void> {
+    await this.#file.appendFile(Buffer.concat(this.#pieces))
+    this.#pieces = []
+    this.#waiting = 0
+  }
+}
+
+function toHeldText({ pid, host, since }: LockHolder): string {
+  const who =
+    pid === 0 ? 'another gateway' : `the gateway with process ${pid} on ${host}, since ${new Date(since).toISOString()}`
+  return `.svc of this functions root is kept by ${who}: it runs the jobs`
+}
+
+/** Gives a file a second name, or makes a copy where there are no second names. */
+async function keepBeside(path: string, other: string): Promise<void> {
+  await link(path, other).catch(() => copyFile(path, other))
+}
+
+function toWarning(message: string): Warning {
+  const hint = 'Look whether it holds jobs that are missed; delete it when not.'
+  return { code: 'JOBS_SET_ASIDE', path: '.svc/jobs', message, hint }
+}
+
+function isChange(value: unknown): value is JobChange {
+  if (!isObject(value)) return false
+  if ('gone' in value) return typeof value.gone === 'string'
+  const { job, request } = value
+  return isJob(job) && (request === undefined || isObject(request))
+}
+
+function isJob(value: unknown): value is Job {
+  if (!isObject(value)) return false
+  const { id, key, seq, state, attempt, retry, createdAt, dueAt } = value
+  return (
+    typeof id === 'string' &&
+    isJobId(id) &&
+    typeof key === 'string' &&
+    [seq, attempt, createdAt, dueAt].every(Number.isFinite) &&
+    (JOB_STATES as readonly unknown[]).includes(state) &&
+    isObject(retry)
+  )
+}

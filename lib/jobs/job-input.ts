@@ -1,0 +1,205 @@
+/** What somebody who makes a job may say, checked field by field; every problem is told at once. Spec: page jobs/jobs. */
+
+import { nearest, showText, showValue } from '../config/findings.ts'
+import { GatewayError } from '../core/errors.ts'
+import { findUnsendable, isHeaderName } from '../core/http-text.ts'
+import {
+  isFunctionName,
+  isMethod,
+  isRuntimeName,
+  isVersion,
+  METHODS,
+  type Method,
+  RUNTIMES,
+  type RuntimeName,
+} from '../core/identity.ts'
+import { isObject } from '../core/json.ts'
+import { JOB_BACKOFF, JOB_MAX_ATTEMPTS, JOB_RETRY_DELAY_MS, MAX_JOB_DELAY_MS } from '../core/limits.ts'
+import type { JobRetry } from './job.ts'
+
+/** The fields of `POST /_fn/jobs` and of `gateway.jobs.create()`. */
+export interface JobInput {
+  name: string
+  runtime?: RuntimeName | null
+  version?: string | null
+  method?: Method
+  /** One of the function's routes; by default the first one that allows the method. */
+  route?: string | null
+  params?: Readonly<Record<string, string | number | boolean>>
+  query?: Readonly<Record<string, unknown>>
+  headers?: Readonly<Record<string, string>>
+  /** Text, or a JSON value that becomes its text; bytes in base64 as `body_base64`. */
+  body?: unknown
+  body_base64?: string
+  /** Becomes `event.context.user`. */
+  context?: Readonly<Record<string, unknown>> | null
+  max_attempts?: number
+  retry_delay_ms?: number
+  /** Each delay is so many times the one before it. */
+  backoff?: number
+  /** Milliseconds before the first attempt. */
+  delay_ms?: number
+  /** Told of the end of the job by a POST. */
+  callback_url?: string | null
+}
+
+/** A checked input with its defaults. */
+export interface CheckedInput {
+  name: string
+  runtime: RuntimeName | null
+  version: string | null
+  /** null: the function's own choice. */
+  method: Method | null
+  route: string | null
+  params: Readonly<Record<string, string>>
+  query: Readonly<Record<string, unknown>>
+  headers: Readonly<Record<string, string>>
+  body: Buffer | null
+  context: Readonly<Record<string, unknown>> | null
+  retry: JobRetry
+  delayMs: number
+  callbackUrl: string | null
+}
+
+const FIELDS = [
+  ...['name', 'runtime', 'version', 'method', 'route', 'params', 'query', 'headers', 'body', 'body_base64'],
+  ...['context', 'max_attempts', 'retry_delay_ms', 'backoff', 'delay_ms', 'callback_url'],
+]
+const MAX_ROUTE_CHARS = 4096
+const MAX_URL_CHARS = 4096
+const BASE64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/
+const IDEMPOTENCY_KEY = /^[\x21-\x7e]{1,255}$/
+
+/** @throws GatewayError BAD_REQUEST that names every field that is wrong, its rule and its value */
+export function checkJobInput(input: unknown): CheckedInput {
+  if (!isObject(input)) throw refuse([`a job must be an object, got ${showValue(input)}`])
+  const reader = new InputReader(input)
+  const checked: CheckedInput = {
+    name: reader.required('name', 'the name of a function', isName),
+    runtime: reader.optional('runtime', `one of ${RUNTIMES.join(', ')}`, isRuntimeName),
+    version: reader.optional('version', 'the name of a version', isVersionText),
+    method: reader.optional('method', `one of ${METHODS.join(', ')}`, isMethod),
+    route: reader.optional('route', 'a route such as /users/:id', isRoute),
+    params: toTexts(reader.optional('params', 'an object of texts, numbers and booleans', isScalars)),
+    query: reader.optional('query', 'an object', isObject) ?? {},
+    headers: reader.optional('headers', 'an object of header names and texts', isHeaders) ?? {},
+    body: reader.body(),
+    context: reader.optional('context', 'an object', isObject),
+    retry: {
+      maxAttempts: reader.number('max_attempts', { ...JOB_MAX_ATTEMPTS, whole: true }),
+      delayMs: reader.number('retry_delay_ms', { ...JOB_RETRY_DELAY_MS, whole: true }),
+      backoff: reader.number('backoff', { ...JOB_BACKOFF, whole: false }),
+    },
+    delayMs: reader.number('delay_ms', { min: 0, max: MAX_JOB_DELAY_MS, default: 0, whole: true }),
+    callbackUrl: reader.optional('callback_url', 'an http or https URL without a user name', isCallbackUrl),
+  }
+  reader.end()
+  return checked
+}
+
+/** @throws GatewayError BAD_REQUEST */
+export function checkIdempotencyKey(key: string | null): string | null {
+  if (key === null || IDEMPOTENCY_KEY.test(key)) return key
+  throw refuse([`Idempotency-Key must be 1 to 255 visible ASCII characters, got ${showValue(key)}`])
+}
+
+class InputReader {
+  readonly #input: Readonly<Record<string, unknown>>
+  readonly #problems: string[] = []
+
+  constructor(input: Readonly<Record<string, unknown>>) {
+    this.#input = input
+    for (const key of Object.keys(input)) {
+      if (FIELDS.includes(key)) continue
+      const near = nearest(key, FIELDS)
+      this.#problems.push(`"${showText(key)}" is no field of a job${near === null ? '' : `, did you mean ${near}?`}`)
+    }
+  }
+
+  required<T>(name: string, rule: string, check: (value: unknown) => value is T): T {
+    const value = this.#input[name]
+    if (value === undefined || value === null) this.#problems.push(`${name} is required`)
+    else if (!check(value)) this.#wrong(name, rule, value)
+    return value as T
+  }
+
+  /** null is as good as absent. */
+  optional<T>(name: string, rule: string, check: (value: unknown) => value is T): T | null {
+    const value = this.#input[name] ?? null
+    if (value === null || check(value)) return value
+    this.#wrong(name, rule, value)
+    return null
+  }
+
+  number(name: string, rule: { min: number; max: number; default: number; whole: boolean }): number {
+    const value = this.#input[name] ?? rule.default
+    const fits = rule.whole ? Number.isInteger : Number.isFinite
+    if (typeof value === 'number' && fits(value) && value >= rule.min && value <= rule.max) return value
+    this.#wrong(name, `${rule.whole ? 'an integer' : 'a number'} from ${rule.min} to ${rule.max}`, value)
+    return rule.default
+  }
+
+  body(): Buffer | null {
+    const { body = null, body_base64: encoded = null } = this.#input
+    if (encoded === null) {
+      if (body === null) return null
+      return Buffer.from(typeof body === 'string' ? body : JSON.stringify(body))
+    }
+    if (body !== null) this.#problems.push('body and body_base64 must not both be given')
+    if (typeof encoded === 'string' && BASE64.test(encoded)) return Buffer.from(encoded, 'base64')
+    this.#wrong('body_base64', 'base64 text', encoded)
+    return null
+  }
+
+  /** @throws when anything was wrong */
+  end(): void {
+    if (this.#problems.length > 0) throw refuse(this.#problems)
+  }
+
+  #wrong(name: string, rule: string, value: unknown): void {
+    this.#problems.push(`${name} must be ${rule}, got ${showValue(value)}`)
+  }
+}
+
+/** Problems that are told of one input. */
+const MAX_PROBLEMS = 10
+
+function refuse(problems: readonly string[]): GatewayError {
+  return new GatewayError('BAD_REQUEST', problems.slice(0, MAX_PROBLEMS).join('; '))
+}
+
+function isName(value: unknown): value is string {
+  // A file route is called by its path, brackets included.
+  return typeof value === 'string' && isFunctionName(value.replace(/\[{1,2}(?:\.\.\.)?([\w-]+)\]{1,2}/g, '$1'))
+}
+
+function isVersionText(value: unknown): value is string {
+  return typeof value === 'string' && isVersion(value)
+}
+
+function isRoute(value: unknown): value is string {
+  return typeof value === 'string' && value.startsWith('/') && value.length <= MAX_ROUTE_CHARS
+}
+
+function isScalars(value: unknown): value is Record<string, string | number | boolean> {
+  return isObject(value) && Object.values(value).every(one => ['string', 'number', 'boolean'].includes(typeof one))
+}
+
+function toTexts(values: Readonly<Record<string, unknown>> | null): Record<string, string> {
+  const texts: Record<string, string> = Object.create(null)
+  for (const [name, value] of Object.entries(values ?? {})) texts[name] = String(value)
+  return texts
+}
+
+function isHeaders(value: unknown): value is Record<string, string> {
+  if (!isObject(value)) return false
+  return Object.entries(value).every(
+    ([name, text]) => isHeaderName(name) && typeof text === 'string' && findUnsendable(text) === null,
+  )
+}
+
+function isCallbackUrl(value: unknown): value is string {
+  if (typeof value !== 'string' || value.length > MAX_URL_CHARS || !URL.canParse(value)) return false
+  const { protocol, username, password } = new URL(value)
+  return (protocol === 'http:' || protocol === 'https:') && username === '' && password === ''
+}

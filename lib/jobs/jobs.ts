@@ -1,0 +1,419 @@
+/**
+ * Jobs: calls that are made later, kept on disk until they are done. Spec: page jobs/jobs.
+ *
+ *   create ─► checked ─► kept ─► acknowledged ─► runner ─► kept ─► result, callback ─► 250 jobs or 24 h later gone
+ */
+
+import { createHash, randomBytes } from 'node:crypto'
+import type { FunctionVersion } from '../core/catalog.ts'
+import type { Clock } from '../core/clock.ts'
+import { GatewayError, type Warning } from '../core/errors.ts'
+import type { Method } from '../core/identity.ts'
+import { KEPT_JOB_MS, MAX_OPEN_JOBS } from '../core/limits.ts'
+import { checkPolicy, isMethodAllowed, toMethodError } from '../invocation/policy.ts'
+import type { JobEventRecord } from '../observe/events.ts'
+import { readRequest } from './attempt.ts'
+import type { CallbackSender } from './callback-sender.ts'
+import { isFinished, isJobId, type Job, type JobRequest, type JobState } from './job.ts'
+import type { GatewayJobs, JobListOptions } from './gateway-jobs.ts'
+import { type CheckedInput, checkIdempotencyKey, checkJobInput, type JobInput } from './job-input.ts'
+import { type JobRecord, toJobRecord } from './job-record.ts'
+import { type JobResult, openResult } from './job-result.ts'
+import { JobRunner, type JobRunnerOptions, STORE_RETRY_MS } from './job-runner.ts'
+import { afterInterruption, cancel } from './job-steps.ts'
+import { JobTable } from './job-table.ts'
+import { toJobTarget } from './job-target.ts'
+import type { JobChange } from './job-store.ts'
+
+/** Bytes of a body that is kept with its job; a longer one is a part of its own. */
+const INLINE_BODY_BYTES = 16 * 1024
+/** Jobs of one page, where nothing is said. */
+const LIST_LIMIT = 50
+/** Milliseconds between two looks for jobs whose time is over. */
+const SWEEP_MS = KEPT_JOB_MS / 24
+/** Milliseconds until a store that cannot be had is asked for again. */
+const REOPEN_MS = 10_000
+
+export interface JobsOptions extends Omit<JobRunnerOptions, 'keep' | 'onProblem'> {
+  clock: Clock
+  /** False where `FN_JOBS_ENABLED` is off. */
+  enabled: boolean
+  /** The function of that name. @throws GatewayError NOT_FOUND, ROUTE_CONFLICT */
+  find: (name: string, version: string | null, runtime: string | null) => FunctionVersion
+  /** Routes of a function and method, in text order. */
+  routesOf: (fn: FunctionVersion, method: Method) => readonly string[]
+  callbacks: CallbackSender
+  /** Jobs that may wait or run; MAX_OPEN_JOBS by default. */
+  maxOpen?: number
+  /** True when an earlier run may have left jobs; nothing is made on the disk before the first job is. */
+  hasStored: () => boolean
+  onEvent: (record: JobEventRecord) => void
+  onLog: (level: 'warn' | 'error', message: string) => void
+}
+
+interface JobList {
+  jobs: JobRecord[]
+  /** Number to ask for what follows; null at the end. */
+  next: number | null
+}
+
+interface CreatedJob {
+  record: JobRecord
+  /** True when an earlier job of the same key is told. */
+  replayed: boolean
+}
+
+export class Jobs implements GatewayJobs {
+  readonly #options: JobsOptions
+  #table = new JobTable()
+  readonly #runner: JobRunner
+  /** Jobs that are being made, by idempotency key. */
+  readonly #making = new Map<string, Promise<unknown>>()
+  #opening: Promise<void> | null = null
+  #isOpen = false
+  #isClosed = false
+  #problem: string | null = null
+  #timer: NodeJS.Timeout | null = null
+
+  constructor(options: JobsOptions) {
+    this.#options = options
+    this.#runner = new JobRunner({
+      ...options,
+      keep: job => this.#keep(job),
+      onProblem: message => options.onLog('warn', message),
+    })
+  }
+
+  /** Jobs by state, for the metrics. */
+  counts(): Readonly<Record<JobState, number>> {
+    return this.#table.counts()
+  }
+
+  /** Why jobs cannot be kept, as a warning of the gateway. */
+  get warnings(): Warning[] {
+    if (this.#problem === null) return []
+    const hint = 'Make .svc of the functions root writable, or stop the other gateway; it is tried again by itself.'
+    return [{ code: 'JOBS_NOT_KEPT', path: '.svc/jobs', message: `jobs do not run: ${this.#problem}`, hint }]
+  }
+
+  /** Reads what earlier runs left and goes on with it. Never rejects: what keeps it from that is a warning, and tried again. */
+  async start(): Promise<void> {
+    const { enabled, hasStored } = this.#options
+    if (enabled && (hasStored() || this.#problem !== null)) await this.#open().catch(() => {})
+  }
+
+  /**
+   * Makes a job; it is kept when this resolves.
+   * @param idempotencyKey - the same key and request give the same job
+   * @throws GatewayError BAD_REQUEST, NOT_FOUND, ROUTE_CONFLICT, METHOD_NOT_ALLOWED, BODY_TOO_LARGE, CONCURRENCY_LIMIT
+   */
+  async create(input: JobInput | unknown, idempotencyKey: string | null = null): Promise<CreatedJob> {
+    const key = checkIdempotencyKey(idempotencyKey)
+    const checked = checkJobInput(input)
+    await this.#ready(true)
+    if (key === null) return { record: await this.#make(checked, null), replayed: false }
+    // Two that ask at once: the second one looks when the first one's job is kept.
+    while (this.#making.has(key)) await this.#making.get(key)
+    const digest = digestOf(checked)
+    const known = this.#table.withKey(key)
+    if (known !== null) return this.#replay(known, digest)
+    const making = this.#make(checked, { key, digest })
+    this.#making.set(
+      key,
+      making.catch(() => {}),
+    )
+    try {
+      return { record: await making, replayed: false }
+    } finally {
+      this.#making.delete(key)
+    }
+  }
+
+  /** @throws GatewayError NOT_FOUND */
+  async get(id: string): Promise<JobRecord> {
+    await this.#ready()
+    return this.#toRecord(this.#find(id))
+  }
+
+  async list({ limit = LIST_LIMIT, before = null, state = null, fn = null }: JobListOptions = {}): Promise<JobList> {
+    await this.#ready()
+    const { jobs, more } = this.#table.list({ limit, before, state, fn })
+    const records = await Promise.all(jobs.map(job => this.#toRecord(job).catch(() => null)))
+    // One that went away while the page was read.
+    return { jobs: records.filter(record => record !== null), next: more ? jobs.at(-1)!.seq : null }
+  }
+
+  /**
+   * Cancels a job that waits or runs, deletes one that is over.
+   * @returns its record, and whether it is deleted
+   * @throws GatewayError NOT_FOUND
+   */
+  async cancel(id: string): Promise<{ record: JobRecord; deleted: boolean }> {
+    await this.#ready()
+    if (isFinished(this.#find(id))) return this.#delete(this.#find(id))
+    await this.#runner.cancel(id)
+    const job = this.#find(id)
+    // It ended before it could be stopped: what it did is told, and not thrown away.
+    if (isFinished(job)) return { record: await this.#toRecord(job), deleted: false }
+    this.#runner.withdraw(id)
+    const canceled = cancel(job, this.#options.clock.wall())
+    try {
+      await this.#keep(canceled)
+    } catch (error) {
+      if (job.state === 'queued') this.#runner.add(job)
+      else void this.#keepLater(canceled)
+      throw notKept(error)
+    }
+    return { record: await this.#toRecord(canceled), deleted: false }
+  }
+
+  /** @returns null while there is none, or none any more @throws GatewayError NOT_FOUND */
+  async result(id: string): Promise<{ record: JobRecord; result: JobResult | null }> {
+    await this.#ready()
+    const job = this.#find(id)
+    return {
+      record: await this.#toRecord(job),
+      result: isFinished(job) ? await openResult(job, this.#options.store) : null,
+    }
+  }
+
+  /** Begins nothing more, lets what runs finish within the time, keeps what is left. */
+  async close(timeoutMs: number): Promise<void> {
+    this.#isClosed = true
+    if (this.#timer !== null) this.#options.clock.clearTimeout(this.#timer)
+    await this.#opening?.catch(() => {})
+    await this.#runner.close(timeoutMs)
+    await this.#options.callbacks.close()
+    if (this.#isOpen) await this.#options.store.close()
+    this.#isOpen = false
+  }
+
+  async #ready(writes = false): Promise<void> {
+    const { enabled, hasStored } = this.#options
+    if (!enabled) throw new GatewayError('NOT_FOUND', 'jobs disabled')
+    if (this.#isClosed) throw new GatewayError('SHUTTING_DOWN', 'gateway is shutting down')
+    if (this.#isOpen || (!writes && !hasStored())) return
+    try {
+      await this.#open()
+    } catch (error) {
+      throw notKept(error)
+    }
+  }
+
+  #open(): Promise<void> {
+    this.#opening ??= this.#load().finally(() => {
+      this.#opening = null
+    })
+    return this.#opening
+  }
+
+  async #load(): Promise<void> {
+    if (this.#isOpen || this.#isClosed) return
+    const { store, clock, onLog } = this.#options
+    try {
+      const { jobs, warnings } = await store.open()
+      for (const { message } of warnings) onLog('warn', message)
+      await this.#recover(jobs)
+    } catch (error) {
+      this.#table = new JobTable()
+      await store.close().catch(() => {})
+      this.#tell((error as Error).message)
+      // Whoever has it may end; a disk may be mended.
+      if (this.#timer !== null) clock.clearTimeout(this.#timer)
+      this.#timer = clock.setTimeout(() => void this.start(), REOPEN_MS)
+      this.#timer.unref?.()
+      throw error
+    }
+    this.#isOpen = true
+    this.#problem = null
+    this.#sweepLater()
+  }
+
+  #tell(problem: string): void {
+    if (this.#problem !== problem) this.#options.onLog('warn', `jobs do not run: ${problem}`)
+    this.#problem = problem
+  }
+
+  /** Jobs that ran when the process ended run again, where another attempt is left, or have failed. */
+  async #recover(jobs: readonly Job[]): Promise<void> {
+    const { clock, store } = this.#options
+    const now = clock.wall()
+    const steps = jobs.map(job => (job.state === 'running' ? afterInterruption(job, now, 'the gateway ended') : job))
+    for (const job of steps) this.#table.put(job)
+    const changed = steps.filter((job, index) => job !== jobs[index])
+    if (changed.length > 0) await store.save(changed.map(job => ({ job })))
+    await this.#dropOutdated()
+    for (const job of changed) this.#told(job)
+    this.#runner.addAll(steps.filter(job => job.state === 'queued'))
+    for (const job of steps) if (isFinished(job)) this.#callBack(job)
+  }
+
+  async #make(input: CheckedInput, idempotency: Job['idempotency']): Promise<JobRecord> {
+    const { find, clock, store, maxOpen = MAX_OPEN_JOBS } = this.#options
+    if (this.#table.open >= maxOpen)
+      throw new GatewayError('CONCURRENCY_LIMIT', `${maxOpen} jobs wait already`, {
+        headers: { 'Retry-After': '10' },
+      })
+    const fn = find(input.name, input.version, input.runtime)
+    const method = input.method ?? (fn.policy.methods.includes('GET') ? 'GET' : (fn.policy.methods[0] ?? 'GET'))
+    if (!isMethodAllowed(fn, method)) throw toMethodError(fn.policy.methods)
+    const refused = checkPolicy(fn, input.body?.length ?? 0)
+    if (refused !== null) throw refused
+    const request = this.#toRequest(input, fn, method)
+    const now = clock.wall()
+    const seq = this.#table.nextSeq()
+    const job: Job = {
+      id: `job-${now}-${seq}-${randomBytes(6).toString('hex')}`,
+      seq,
+      key: fn.key,
+      state: 'queued',
+      attempt: 0,
+      retry: input.retry,
+      createdAt: now,
+      updatedAt: now,
+      dueAt: now + input.delayMs,
+      finishedAt: null,
+      resultStatus: null,
+      lastError: null,
+      result: null,
+      callback: input.callbackUrl === null ? null : { state: 'pending', attempts: 0, lastError: null },
+      idempotency,
+    }
+    try {
+      if (request.hasBodyPart) {
+        const part = await store.write(job.id, 'body')
+        await part.write(input.body!)
+        await part.end()
+      }
+      await store.save([{ job, request }])
+    } catch (error) {
+      throw notKept(error)
+    }
+    this.#table.put(job)
+    this.#told(job)
+    this.#runner.add(job)
+    return toJobRecord(job, request)
+  }
+
+  #toRequest(input: CheckedInput, fn: FunctionVersion, method: Method): JobRequest {
+    const { body, query, headers, context, callbackUrl } = input
+    const target = toJobTarget(fn, method, input.route, this.#options.routesOf(fn, method), input.params)
+    const hasBodyPart = body !== null && body.length > INLINE_BODY_BYTES
+    return {
+      runtime: fn.runtime,
+      name: fn.name,
+      version: fn.version,
+      method,
+      ...target,
+      query,
+      headers,
+      context,
+      body: body === null || hasBodyPart ? null : body.toString('base64'),
+      hasBodyPart,
+      callbackUrl,
+    }
+  }
+
+  async #replay(job: Job, digest: string): Promise<CreatedJob> {
+    if (job.idempotency?.digest !== digest)
+      throw new GatewayError('ROUTE_CONFLICT', 'this Idempotency-Key was used for another request')
+    return { record: await this.#toRecord(job), replayed: true }
+  }
+
+  #find(id: string): Job {
+    const job = isJobId(id) ? this.#table.get(id) : null
+    if (job === null) throw new GatewayError('NOT_FOUND', 'job not found')
+    return job
+  }
+
+  async #toRecord(job: Job): Promise<JobRecord> {
+    return toJobRecord(job, await readRequest(job, this.#options.store))
+  }
+
+  async #delete(job: Job): Promise<{ record: JobRecord; deleted: boolean }> {
+    const record = await this.#toRecord(job)
+    this.#options.callbacks.cancel(job.id)
+    try {
+      await this.#options.store.save([{ gone: job.id }])
+    } catch (error) {
+      throw notKept(error)
+    }
+    this.#table.remove(job.id)
+    return { record, deleted: true }
+  }
+
+  /** A step of a job: kept first, told then. */
+  async #keep(job: Job): Promise<void> {
+    await this.#options.store.save([{ job }])
+    this.#table.put(job)
+    this.#told(job)
+    if (!isFinished(job)) return
+    this.#callBack(job)
+    await this.#dropOutdated().catch(() => {})
+  }
+
+  #told({ id, key, state, attempt, resultStatus, lastError }: Job): void {
+    const time = this.#options.clock.wall()
+    this.#options.onEvent({ time, id, key, state, attempt, status: resultStatus, error: lastError })
+  }
+
+  /** A handler was stopped, and that could not be kept: it is tried until it can, so that nothing is stuck. */
+  async #keepLater(job: Job): Promise<void> {
+    const { clock } = this.#options
+    while (!this.#isClosed) {
+      await new Promise<void>(resolve => clock.setTimeout(resolve, STORE_RETRY_MS).unref?.())
+      const isKept = await this.#keep(job).then(
+        () => true,
+        () => false,
+      )
+      if (isKept) return
+    }
+  }
+
+  /** Tells the `callback_url` of a finished job. */
+  #callBack(job: Job): void {
+    if (job.callback?.state !== 'pending') return
+    this.#options.callbacks.tell(job, async callback => {
+      const now = this.#table.get(job.id)
+      if (now === null) return
+      const told = { ...now, callback }
+      this.#table.put(told)
+      await this.#options.store.save([{ job: told }])
+      if (callback.state !== 'pending') await this.#dropOutdated()
+    })
+  }
+
+  async #dropOutdated(): Promise<void> {
+    const outdated = this.#table.outdated(this.#options.clock.wall())
+    if (outdated.length === 0) return
+    for (const { id } of outdated) this.#table.remove(id)
+    const changes: JobChange[] = outdated.map(({ id }) => ({ gone: id }))
+    await this.#options.store.save(changes)
+  }
+
+  #sweepLater(): void {
+    if (this.#isClosed) return
+    const { clock } = this.#options
+    this.#timer = clock.setTimeout(() => {
+      this.#dropOutdated().catch(error => this.#options.onLog('warn', `old jobs cannot be deleted: ${String(error)}`))
+      this.#sweepLater()
+    }, SWEEP_MS)
+    this.#timer.unref?.()
+  }
+}
+
+function digestOf(input: CheckedInput): string {
+  const { body, ...rest } = input
+  return createHash('sha256')
+    .update(JSON.stringify(rest))
+    .update(body ?? '')
+    .digest('hex')
+    .slice(0, 32)
+}
+
+function notKept(error: unknown): GatewayError {
+  if (error instanceof GatewayError) return error
+  const seconds = String(Math.ceil(STORE_RETRY_MS / 1000))
+  const message = `jobs cannot be kept: ${(error as Error).message}`
+  return new GatewayError('RUNTIME_DOWN', message, { headers: { 'Retry-After': seconds }, cause: error })
+}
