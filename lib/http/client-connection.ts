@@ -38,12 +38,35 @@ export class ClientConnection implements ExchangeConnection {
   /** True while nothing is read. */
   #isHeld = false
   #isGuarded = false
+  /** Begin requests that came in the same packet as the one that filled the connection: a packet is always parsed whole. */
+  #waiting: (() => void)[] = []
+  #isTurnPlanned = false
 
   constructor(socket: HttpSocket) {
     this.#socket = socket
     this.address = toPlainAddress(socket.remoteAddress)
     // One listener per connection instead of one per request.
     socket.once('close', () => this.#onClose())
+  }
+
+  /** True when it takes no further request: give it to `wait`. */
+  get isFull(): boolean {
+    return this.#isHeld
+  }
+
+  /** True when requests wait that were not begun. */
+  get hasWaiting(): boolean {
+    return this.#waiting.length > 0
+  }
+
+  /** @param begin - called when others were answered, in order; never when the connection ends before */
+  wait(begin: () => void): void {
+    this.#waiting.push(begin)
+  }
+
+  /** Requests that wait are not begun any more. */
+  dropWaiting(): void {
+    this.#waiting = []
   }
 
   /** Takes note of a request for the comparison with the next one. */
@@ -97,8 +120,28 @@ export class ClientConnection implements ExchangeConnection {
 
   #letGo(): void {
     if (this.#open > MAX_OPEN_EXCHANGES / 2 || this.#begun >= REQUESTS_PER_TURN) return
+    if (this.#waiting.length > 0) {
+      // Not at once: whoever is just being answered is not through yet.
+      if (!this.#isTurnPlanned) setImmediate(() => this.#beginWaiting())
+      this.#isTurnPlanned = true
+      return
+    }
     this.#isHeld = false
     this.#socket.resume?.()
+  }
+
+  #beginWaiting(): void {
+    this.#isTurnPlanned = false
+    const waiting = this.#waiting
+    this.#isHeld = false
+    let begun = 0
+    while (begun < waiting.length && !this.#isHeld) waiting[begun++]!()
+    // One that ended the connection has dropped the others.
+    if (this.#waiting === waiting) this.#waiting = waiting.slice(begun)
+    if (!this.#isHeld) {
+      this.#isHeld = true
+      this.#letGo()
+    }
   }
 
   /** Answers that are at hand at once leave nothing open, so many of them would still take a whole turn of the loop. */
@@ -111,6 +154,7 @@ export class ClientConnection implements ExchangeConnection {
   }
 
   #onClose(): void {
+    this.dropWaiting()
     while (this.first !== null) {
       const exchange = this.first
       this.remove(exchange)

@@ -90,6 +90,8 @@ export interface ExchangeConnection {
   readonly address: string
   /** The exchange that began last, open or not. */
   readonly latest: Exchange | null
+  /** True when requests wait behind that one. */
+  readonly hasWaiting: boolean
   /** True once an answer said that it is the last: what the client sends after that is no request. */
   closing: boolean
   /** The exchange is over. */

@@ -46,5 +46,6 @@ export class OpenSockets implements Iterable<Socket> {
 
 /** True when no request is open and every answer is with the system. */
 export function isIdle(socket: Socket): boolean {
-  return connectionOf(socket).first === null && socket.writableLength === 0
+  const connection = connectionOf(socket)
+  return connection.first === null && !connection.hasWaiting && socket.writableLength === 0
 }

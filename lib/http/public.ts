@@ -96,6 +96,10 @@ export class PublicHandler {
     const { clock, responder, requestIds, invoker } = this.#options
     const connection = connectionOf(req.socket)
     if (connection.closing) return
+    if (connection.isFull) {
+      connection.wait(() => this.handle(req, res, expectsContinue, next))
+      return
+    }
     const head = this.#heads.read(req.rawHeaders, connection.lastHead)
     connection.note(head, req.url)
     const id = requestIds.take(head.requestId)

@@ -228,7 +228,8 @@ export class Responder implements ExchangeResponder {
     exchange.status = status
     const { connection } = exchange
     // A pipelined request behind this one was accepted too: the last one's answer says close.
-    if (this.#lifecycle.draining && connection.latest === exchange) res.shouldKeepAlive = false
+    if (this.#lifecycle.draining && connection.latest === exchange && !connection.hasWaiting)
+      res.shouldKeepAlive = false
     const lingers = exchange.hasBody && !exchange.req.complete && this.#leaveBody(exchange)
     if (!res.shouldKeepAlive) connection.closing = true
     res.writeHead(status, headers)

@@ -214,7 +214,12 @@ export class HttpServer {
     if (connection.closing) return
     connection.closing = true
     const { latest } = connection
-    if (latest === null || latest.res.writableFinished) {
+    if (connection.hasWaiting && latest !== null) {
+      // Its answer would be taken for that of one that waits: those are not begun, and the connection ends.
+      connection.dropWaiting()
+      if (latest.res.writableFinished) socket.destroySoon()
+      else closeAfter(latest, socket)
+    } else if (latest === null || latest.res.writableFinished) {
       rejectConnection(socket, this.#options.clock, refusal, this.#options.requestIds.next())
     } else if (latest.bodyReceiver !== null && !latest.req.complete) {
       latest.res.shouldKeepAlive = false

@@ -110,3 +110,63 @@ t.test('[http/public.31] a client whose requests are answered at once gives othe
   t.equal(socket.seen.at(-1), 'resume')
   t.same(listOpen(connection, new Map()), [])
 })
+
+t.test(
+  '[http/public.31] requests of a packet that are too many wait, in order, and end with the connection',
+  async t => {
+    const socket = new FakeSocket()
+    const connection = connectionOf(socket)
+    const turn = () => new Promise(setImmediate)
+    const open = openMany(connection, MAX_OPEN_EXCHANGES)
+    const begun: number[] = []
+    for (let i = 0; i < 200; i++) {
+      t.ok(connection.isFull)
+      connection.wait(() => {
+        begun.push(i)
+        open.push(...openMany(connection, 1))
+      })
+    }
+    t.ok(connection.hasWaiting)
+    await turn()
+    t.same(begun, [], 'nothing was answered yet')
+    for (const exchange of open.splice(0, MAX_OPEN_EXCHANGES / 2)) connection.remove(exchange)
+    t.same(begun, [], 'not inside the answer of another')
+    await turn()
+    t.equal(begun.length, MAX_OPEN_EXCHANGES / 2, 'as many as there is room for')
+    while (begun.length < 200) {
+      for (const exchange of open.splice(0)) connection.remove(exchange)
+      await turn()
+    }
+    t.same(begun, [...begun.keys()], 'in order, each once')
+    for (const exchange of open.splice(0)) connection.remove(exchange)
+    await turn()
+    t.notOk(connection.isFull)
+    t.equal(socket.seen.at(-1), 'resume')
+    openMany(connection, MAX_OPEN_EXCHANGES)
+    connection.wait(() => t.fail('begun after the end'))
+    socket.emit('close')
+    await turn()
+    t.notOk(connection.hasWaiting)
+  },
+)
+
+t.test('[http/public.31] requests that are answered at once are begun in turns', async t => {
+  const connection = connectionOf(new FakeSocket())
+  const open = openMany(connection, MAX_OPEN_EXCHANGES)
+  let begun = 0
+  let most = 0
+  for (let i = 0; i < 1000; i++) {
+    connection.wait(() => {
+      begun += 1
+      for (const exchange of openMany(connection, 1)) connection.remove(exchange)
+    })
+  }
+  for (const exchange of open) connection.remove(exchange)
+  while (connection.hasWaiting) {
+    const before = begun
+    await new Promise(setImmediate)
+    most = Math.max(most, begun - before)
+  }
+  t.equal(begun, 1000)
+  t.ok(most <= 2 * REQUESTS_PER_TURN, `${most} in one turn`)
+})

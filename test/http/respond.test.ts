@@ -258,9 +258,10 @@ function makeExchange({ method = 'GET', headers = [], complete = true, expectsCo
     },
   })
   const res = new NotedResponse()
-  const connection: ExchangeConnection & { latest: Exchange | null; removed: Exchange[] } = {
+  const connection: ExchangeConnection & { latest: Exchange | null; hasWaiting: boolean; removed: Exchange[] } = {
     address: '10.0.0.1',
     latest: null,
+    hasWaiting: false,
     closing: false,
     removed: [],
     remove: one => connection.removed.push(one),
@@ -345,16 +346,18 @@ t.test(
 t.test(
   '[http/public.27, http/public.12] while the gateway stops the last answer of a connection closes it',
   async t => {
-    for (const [draining, isLatest, closes] of [
-      [false, true, false],
-      [true, true, true],
-      [true, false, false],
+    for (const [draining, isLatest, hasWaiting, closes] of [
+      [false, true, false, false],
+      [true, true, false, true],
+      [true, false, false, false],
+      [true, true, true, false],
     ] as const) {
       const { responder, exchange, res, lifecycle, connection } = makeExchange()
       lifecycle.draining = draining
       if (!isLatest) connection.latest = null
+      connection.hasWaiting = hasWaiting
       responder.send(exchange, 200, [], null)
-      t.same([!res.shouldKeepAlive, connection.closing], [closes, closes], `${draining} ${isLatest}`)
+      t.same([!res.shouldKeepAlive, connection.closing], [closes, closes], `${draining} ${isLatest} ${hasWaiting}`)
     }
   },
 )
