@@ -4,6 +4,7 @@ import os
 import re
 import socket
 import stat
+import struct
 
 #: Longest path of a unix socket, bytes without the final zero.
 MAX_PATH_BYTES = 107 if os.uname().sysname == 'Linux' else 103
@@ -57,6 +58,17 @@ def listen_for_worker(address, control, number):
         # The address by which the gateway reached this host is one it can reach again.
         host = control.getsockname()[0]
     return listener, _to_uri(host, listener.getsockname()[1]), None
+
+
+def peer_of(connection):
+    """(process, user, group) at the other end of a unix socket, as the system tells it; None where it does not."""
+    option = getattr(socket, 'SO_PEERCRED', None)
+    if option is None or connection.family != socket.AF_UNIX:
+        return None
+    try:
+        return struct.unpack('3i', connection.getsockopt(socket.SOL_SOCKET, option, struct.calcsize('3i')))
+    except OSError:
+        return None
 
 
 def unlink(path):

@@ -3,7 +3,7 @@
 import os
 import socket
 
-from . import adapters, capture, failure, loader, wire
+from . import adapters, address, capture, failure, loader, wire
 from .sources import LoadedFiles
 
 READ_BYTES = 65536
@@ -78,10 +78,15 @@ def contract_frame(call_id, error):
     return wire.encode(wire.ERROR, call_id, wire.error_header({'code': 'contract', 'message': failure.to_message(error)}))
 
 
-def accept_gateway(listener):
-    """(connection, decoder, fields of `start`) of the first peer that speaks the protocol."""
+def accept_gateway(listener, gateway):
+    """(connection, decoder, fields of `start`) of the first peer that speaks the protocol and is the process that asked for
+    the worker, where the system tells who a peer is."""
     while True:
         conn, _ = listener.accept()
+        if gateway is not None and address.peer_of(conn) != gateway:
+            # Without a word: a stranger who does not hang up must not keep the gateway waiting.
+            conn.close()
+            continue
         if conn.family != getattr(socket, 'AF_UNIX', None):
             conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         conn.settimeout(HANDSHAKE_SECONDS)

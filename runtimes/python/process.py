@@ -73,6 +73,7 @@ def fork_worker(daemon, control, number, user):
     """Binds a worker's socket, forks it, lets it become the user if there is one, and returns its WorkerProcess; in the worker it never returns.
     Raises OSError or ValueError with the reason why none could be started."""
     listener, uri, socket_path = address.listen_for_worker(daemon.address, control.sock, number)
+    gateway = address.peer_of(control.sock)
     opened = []
     try:
         for _ in range(2):
@@ -86,7 +87,7 @@ def fork_worker(daemon, control, number, user):
         raise
     out_in, out_out, err_in, err_out = opened
     if pid == 0:
-        _become_worker(daemon, listener, out_out, err_out, socket_path, user)
+        _become_worker(daemon, listener, out_out, err_out, socket_path, user, gateway)
     listener.close()
     os.close(out_out)
     os.close(err_out)
@@ -95,7 +96,7 @@ def fork_worker(daemon, control, number, user):
     return process
 
 
-def _become_worker(daemon, listener, out_fd, err_fd, socket_path, user):
+def _become_worker(daemon, listener, out_fd, err_fd, socket_path, user, gateway):
     """The forked side; never returns."""
     code = 70
     try:
@@ -108,7 +109,7 @@ def _become_worker(daemon, listener, out_fd, err_fd, socket_path, user):
             become(user)
             # Once more: with the user's change the kernel cleared the rule that this process ends with its parent.
             die_with(guard_pid, daemon.prctl)
-        code = worker.run(listener, socket_path, daemon.memory_mb)
+        code = worker.run(listener, socket_path, daemon.memory_mb, gateway)
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else 0 if error.code is None else 1
     except BaseException:

@@ -16,9 +16,10 @@ from .sequential import Sequential
 EXIT_OK, EXIT_LOAD_FAILED, EXIT_PROTOCOL = 0, 1, 2
 
 
-def run(listener, socket_path, memory_mb):
-    """Serves the function that the gateway names, until it hangs up. Returns the exit code."""
-    conn, decoder, start = accept_gateway(listener)
+def run(listener, socket_path, memory_mb, gateway):
+    """Serves the function that the gateway names, until it hangs up. Returns the exit code. `gateway` is who asked for the
+    worker, as the system tells peers of sockets; None where it does not."""
+    conn, decoder, start = accept_gateway(listener, gateway)
     listener.close()
     if socket_path is not None:
         try:

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { dirname, join, resolve } from 'node:path'
 import { promisify } from 'node:util'
 import t from 'tap'
-import { KIND } from '../../lib/runtime/wire-protocol.ts'
+import { encodeFrame, KIND } from '../../lib/runtime/wire-protocol.ts'
 import { makeTree } from '../helpers/tree.ts'
 import {
   type Answer,
@@ -1032,5 +1032,42 @@ t.test(
       [],
       'no bytecode beside the runtime',
     )
+  },
+)
+
+t.test(
+  '[runtimes/python.30] a worker takes its start from the process that asked for it, and from no other',
+  { skip: process.platform === 'linux' ? false : 'only Linux tells who the peer of a socket is here' },
+  async t => {
+    const tree = makeTree({ 'own.py': 'def handler(event):\n    return "own"\n' })
+    t.teardown(() => tree.cleanup())
+    const { id, uri, pid } = await daemon.startWorker()
+    const start = {
+      dir: tree.root,
+      root: tree.root,
+      entry: 'own.py',
+      callable: { names: ['handler'] },
+      env: {},
+      context: {},
+    }
+    const greeting = Buffer.concat([
+      encodeFrame(KIND.hello, 0, '{"role":"worker"}', Buffer.from([1])),
+      encodeFrame(KIND.start, 0, JSON.stringify(start), null),
+    ]).toString('hex')
+    // Speaks as a gateway does and tells what it got.
+    const stranger = `import socket, sys
+peer = socket.socket(socket.AF_UNIX)
+peer.connect(sys.argv[1])
+try:
+    peer.sendall(bytes.fromhex(sys.argv[2]))
+    print('got', peer.recv(100))
+except ConnectionError:
+    print('got', b'')`
+    const { stdout } = await promisify(execFile)('python3', ['-c', stranger, uri.slice('unix:'.length), greeting])
+    t.equal(stdout, "got b''\n")
+    const worker = daemon.connect(uri, id, pid, { dir: tree.root, entry: 'own.py' })
+    t.match(await worker.ready(), { kind: KIND.ready })
+    t.match(await worker.call(), { text: '"own"' })
+    await worker.close()
   },
 )
