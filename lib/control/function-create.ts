@@ -1,7 +1,8 @@
 /** What `POST /_fn/function` writes: a folder with a handler and its config, as a whole or not at all. Owner: page control/function. */
 
-import { rmdirSync } from 'node:fs'
-import { basename, extname, join } from 'node:path'
+import { randomBytes } from 'node:crypto'
+import { chownSync, lstatSync, rmdirSync, type Stats } from 'node:fs'
+import { basename, dirname, extname, join } from 'node:path'
 import { changeConfig } from '../config/config-change.ts'
 import { showText, showValue } from '../config/findings.ts'
 import { GatewayError } from '../core/errors.ts'
@@ -76,6 +77,8 @@ export function checkNewName(name: string, version: string | null, unserved: (na
   if (reason !== null) throw new GatewayError('BAD_REQUEST', reason)
 }
 
+const FILE_MODE = 0o644
+
 /** What was written, for the case that it must go again. */
 export interface Written {
   remove: () => void
@@ -93,10 +96,15 @@ export function writeNewFunction(root: string, names: readonly string[], fn: New
   const undo = (): void => {
     for (const path of made) removeEmpty(path)
   }
-  const draft = parent.makeTemporary('.new-')
+  parent.make()
+  // Made as any folder is: one for temporary files would be closed to the users that functions run as.
+  const draft = parent.below(`.new-${randomBytes(8).toString('hex')}`)
   try {
-    draft.write(fn.fileName, fn.code)
-    draft.write('fn.config.json', fn.config)
+    draft.make()
+    const owner = lstatSync(made.length === 0 ? parent.path : dirname(made.at(-1)!))
+    for (const path of [...made, draft.path]) giveTo(path, owner)
+    draft.write(fn.fileName, fn.code, FILE_MODE, owner)
+    draft.write('fn.config.json', fn.config, FILE_MODE, owner)
     parent.rename(basename(draft.path), name)
   } catch (error) {
     draft.removeAll()
@@ -113,8 +121,9 @@ export function writeNewFunction(root: string, names: readonly string[], fn: New
 
 /** Puts the files into a folder that holds other things already: versions, routes. */
 export function writeIntoFolder(folder: OwnFolder, fn: NewFunction): Written {
-  folder.write('fn.config.json', fn.config)
-  folder.write(fn.fileName, fn.code)
+  const owner = lstatSync(folder.path)
+  folder.write('fn.config.json', fn.config, FILE_MODE, owner)
+  folder.write(fn.fileName, fn.code, FILE_MODE, owner)
   return {
     remove: () => {
       folder.remove(fn.fileName)
@@ -131,6 +140,11 @@ function missingParents(root: string, names: readonly string[]): string[] {
     if (!folder.isThere()) missing.push(folder.path)
   }
   return missing
+}
+
+/** A gateway that runs as root leaves no folders of root in the tree of somebody else. */
+function giveTo(path: string, { uid, gid }: Stats): void {
+  if (process.geteuid?.() === 0) chownSync(path, uid, gid)
 }
 
 function removeEmpty(path: string): void {

@@ -1,4 +1,13 @@
-import { existsSync, lstatSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import {
+  chownSync,
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
 import t from 'tap'
 import { RUNTIMES } from '../../lib/core/identity.ts'
 import { makeControlBed } from '../helpers/control-bed.ts'
@@ -166,6 +175,24 @@ t.test('[control/function.5] what cannot be made is refused, and nothing is left
   }
   t.same(readdirSync(tree.root, { recursive: true }).sort(), before)
   t.same(readdirSync(outside.root), ['kept'])
+})
+
+t.test('[control/function.9] what is made has the mode of any folder, and the owner of the tree', async t => {
+  const { say, tree } = await makeControlBed(t, {})
+  const isRoot = process.geteuid?.() === 0
+  if (isRoot) chownSync(tree.root, 12_345, 54_321)
+  mkdirSync(tree.path('plain'))
+  t.equal((await say('POST', '/_fn/function?runtime=lua&name=api/v1/hello', {}))[0], 201)
+  const names = ['api', 'api/v1', 'api/v1/hello', 'api/v1/hello/handler.lua', 'api/v1/hello/fn.config.json']
+  for (const name of names) {
+    const { mode, uid, gid } = statSync(tree.path(name))
+    const wanted = name.includes('.') ? 0o644 : statSync(tree.path('plain')).mode & 0o777
+    t.equal(mode & 0o777, wanted, name)
+    if (isRoot) t.same([uid, gid], [12_345, 54_321], name)
+  }
+  if (isRoot) chownSync(tree.path('api/v1/hello/handler.lua'), 777, 777)
+  await say('PUT', '/_fn/function-code?name=api/v1/hello', { code: 'function handler() return 1 end\n' })
+  if (isRoot) t.equal(statSync(tree.path('api/v1/hello/handler.lua')).uid, 777, 'a file keeps its owner')
 })
 
 t.test('[control/function.6] a folder of one function goes with everything in it', async t => {
