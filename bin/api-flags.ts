@@ -36,8 +36,15 @@ export function addTargetFlags(command: Command): Command {
     .option('--token-file <file>', 'File that holds the admin token (default: the variable FN_ADMIN_TOKEN).')
 }
 
-/** @throws UsageError, SettingsError, CommandError when there is no address */
-export function toApiClient(command: Command, { cwd, env }: Surroundings): ApiClient {
+/**
+ * @param port - `public` calls what everybody may use, also where the control plane has a port of its own
+ * @throws UsageError, SettingsError, CommandError when there is no address
+ */
+export function toApiClient(
+  command: Command,
+  { cwd, env }: Surroundings,
+  port: 'control' | 'public' = 'control',
+): ApiClient {
   const { url, tokenFile, config } = command.opts<ApiFlags>()
   const loaded = loadSettings({ env, cwd, flags: toFlags(command), explicit: config ?? null })
   const resolved = withToken(loaded, tokenFile ?? null)
@@ -45,7 +52,7 @@ export function toApiClient(command: Command, { cwd, env }: Surroundings): ApiCl
   const problems = resolved.problems.filter(({ name }) => url === undefined || /TOKEN|token/.test(name))
   if (problems.length > 0) throw new SettingsError(problems)
   return new ApiClient({
-    url: url === undefined ? toUrl(resolved) : checkUrl(url),
+    url: url === undefined ? toUrl(resolved, port) : checkUrl(url),
     token: resolved.settings.adminToken,
   })
 }
@@ -58,8 +65,8 @@ function withToken(resolved: ResolvedSettings, file: string | null): ResolvedSet
 }
 
 /** Where a gateway with these settings listens. */
-function toUrl({ settings }: ResolvedSettings): string {
-  const port = settings.controlPort ?? settings.port
+function toUrl({ settings }: ResolvedSettings, wanted: 'control' | 'public'): string {
+  const port = (wanted === 'control' ? settings.controlPort : null) ?? settings.port
   if (port === 0)
     throw new CommandError('port 0 is another one at each start: give the address of the gateway with --url')
   const host = ANY_ADDRESS[settings.host] ?? settings.host

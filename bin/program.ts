@@ -3,12 +3,14 @@
 import { Command, Option } from 'commander'
 import { METHODS, RUNTIMES } from '../lib/core/identity.ts'
 import { createGateway, type Gateway, type GatewayOptions } from '../lib/index.ts'
-import { addTargetFlags, toApiClient } from './api-flags.ts'
+import { addApiFlags, addTargetFlags, toApiClient } from './api-flags.ts'
 import type { Terminal } from './ask.ts'
 import type { KeyInput } from './hot-keys.ts'
 import { toWarningText } from './banner.ts'
 import { type InitFlags, runInit } from './init-command.ts'
 import { type InvokeCommandFlags, runInvoke } from './invoke-command.ts'
+import { runOpen } from './open-command.ts'
+import { runOpenApi } from './openapi-command.ts'
 import type { Output } from './output.ts'
 import { toExplanationText, toRouteLines } from './routes.ts'
 import { serve } from './serve.ts'
@@ -38,6 +40,8 @@ const RUN: GatewayOptions['defaults'] = { hotReload: false, production: true, lo
 const TREE: GatewayOptions['defaults'] = { hotReload: false, accessLog: false, runtimes: RUNTIMES }
 /** What decides which file answers; the rest is about serving. */
 const TREE_SETTINGS = ['namespaceDepth', 'forceUrl', 'runtimes']
+/** What the OpenAPI document says beside the tree. */
+const DOCUMENT_SETTINGS = ['publicBaseUrl']
 
 export function createProgram(options: ProgramOptions): Command {
   const { output, version } = options
@@ -55,6 +59,8 @@ export function createProgram(options: ProgramOptions): Command {
   addInit(program, options)
   addRoutes(program, options)
   addExplain(program, options)
+  addOpenApi(program, options)
+  addOpen(program, options)
   addInvoke(program, options)
   program
     .command('version')
@@ -171,6 +177,36 @@ function addExplain(program: Command, { output }: ProgramOptions): void {
         if (flags.json === true) output.result(JSON.stringify(explained, null, 2))
         else for (const line of toExplanationText(explained)) output.result(output.clean(line))
         if (explained.winner === null && explained.beside === null) process.exitCode = 1
+      })
+    })
+}
+
+function addOpenApi(program: Command, { output }: ProgramOptions): void {
+  const command = program
+    .command('openapi')
+    .description('Print the OpenAPI document of a tree, or write it to a file.')
+    .argument('[dir]', 'Functions root.')
+  addSettingFlags(command, { defaults: TREE ?? {}, shown: [...TREE_SETTINGS, ...DOCUMENT_SETTINGS] })
+    .option('-o, --out <file>', 'Write the document there.')
+    .addHelpText('after', '\nNo gateway has to run.\n\nExample:\n  fngw openapi functions --out openapi.json')
+    .action(async (dir: string | undefined) => {
+      await runOpenApi(toGatewayOptions(command, dir, TREE), command.opts<{ out?: string }>().out, output)
+    })
+}
+
+function addOpen(program: Command, { output }: ProgramOptions): void {
+  const command = program
+    .command('open')
+    .description('Open the console of the running gateway, or its documentation, in the browser.')
+  addApiFlags(command)
+    .addHelpText('after', '\nThe address is printed too.\n\nExample:\n  fngw open --port 8080')
+    .action(async () => {
+      const surroundings = { cwd: process.cwd(), env: process.env }
+      await runOpen({
+        output,
+        env: process.env,
+        publicApi: toApiClient(command, surroundings, 'public'),
+        controlApi: toApiClient(command, surroundings),
       })
     })
 }
