@@ -5,7 +5,7 @@
  *                  ▲ reload: a new catalog beside the old one, then one reference is swapped
  */
 
-import { randomBytes } from 'node:crypto'
+import { type CallParts, createCallParts } from './call-parts.ts'
 import type { Catalog, CatalogLoader } from './catalog-loader.ts'
 import type { ResolvedSettings, SettingSource, Settings } from './config/settings.ts'
 import { toAccessWarnings } from './control/access.ts'
@@ -19,9 +19,7 @@ import type { Builds } from './dependencies/resolve.ts'
 import { SharedPacks } from './dependencies/shared-packs.ts'
 import { LoadedFiles } from './discovery/loaded-files.ts'
 import type { Watcher, WatchOptions } from './discovery/watch.ts'
-import { EdgeProxy } from './edge/passthrough.ts'
 import { explainRequest } from './gateway-explain.ts'
-import { FunctionCalls } from './function-calls.ts'
 import { type Host, readGatewayInputs } from './gateway-inputs.ts'
 import type { Gateway, GatewayExplanation, GatewayOptions, InvokeRequest, InvokeResult } from './gateway-types.ts'
 import { createHttpHandlers } from './http-handlers.ts'
@@ -32,25 +30,19 @@ import { type InjectRequest, type InjectResponse, inject } from './http/inject.t
 import { unwrap } from './http/parsed-body.ts'
 import type { PublicHandler } from './http/public.ts'
 import { refuseRequest } from './http/respond.ts'
-import { Admission } from './invocation/admission.ts'
-import { Invoker } from './invocation/invoke.ts'
-import { RequestIds } from './invocation/request-ids.ts'
 import type { EventName, Listener } from './observe/events.ts'
 import type { Jobs } from './jobs/jobs.ts'
 import { createJobs } from './jobs-parts.ts'
 import { OwnFolder } from './files/own-folder.ts'
 import { RootLock } from './files/root-lock.ts'
 import { Journal } from './observe/journal.ts'
-import type { Metrics } from './observe/metrics.ts'
 import { findSpans } from './observe/spans.ts'
 import { type GatewayListening, Listeners } from './listeners.ts'
-import { createMetrics } from './metrics-parts.ts'
 import { createCatalogLoader, watchProject } from './reload-parts.ts'
 import { type Changed, Reloader } from './reloader.ts'
 import { createRuntimeParts } from './runtime-parts.ts'
 import { createSchemaParts } from './schema-parts.ts'
 import type { Runtimes } from './runtime/runtimes.ts'
-import { KeepWarm } from './scheduler/keep-warm.ts'
 
 /**
  * Builds a gateway: reads the tree, starts the runtimes that have functions. It prints nothing, sets no signal handler and
@@ -73,17 +65,11 @@ class FunctionGateway implements Gateway {
   readonly #host: Host
   readonly #settingWarnings: readonly Warning[]
   readonly #journal: Journal
-  readonly #admission: Admission
   readonly #builds: Builds
   readonly #runtimes: Runtimes
-  readonly #edge: EdgeProxy
-  readonly #metrics: Metrics
-  readonly #invoker: Invoker
-  readonly #ids = new RequestIds(randomBytes(6).toString('hex'))
-  readonly #calls: FunctionCalls
   readonly #lock: RootLock
   readonly jobs: Jobs
-  readonly #keepWarm: KeepWarm
+  readonly #call: CallParts
   readonly #public: PublicHandler
   readonly #listeners: Listeners
   readonly #loader: CatalogLoader
@@ -108,7 +94,6 @@ class FunctionGateway implements Gateway {
     this.#configLoadedAt = clock.wall()
     const functionsRoot = settings.logFiles ? settings.functionsRoot : null
     this.#journal = new Journal({ clock, functionsRoot, accessLog: settings.accessLog })
-    this.#admission = new Admission(clock)
     this.#packs = new SharedPacks(settings.functionsRoot)
     this.#loaded = settings.hotReload ? new LoadedFiles(settings.functionsRoot) : null
     const parts = createRuntimeParts({
@@ -121,71 +106,45 @@ class FunctionGateway implements Gateway {
     })
     this.#builds = parts.builds
     this.#runtimes = parts.runtimes
-    this.#edge = new EdgeProxy({ clock, listening: () => this.#listeners.all })
-    this.#metrics = createMetrics({
-      admission: this.#admission,
-      runtimes: this.#runtimes,
-      edge: this.#edge,
-      journal: this.#journal,
-      functions: () => this.#catalog.functions,
-    })
     const schemas = createSchemaParts(settings, this.#journal)
-    this.#invoker = new Invoker({
-      schemas: schemas.gate,
+    this.#call = createCallParts({
+      settings,
       clock,
-      dispatcher: this.#runtimes.dispatcher,
-      admission: this.#admission,
-      edge: this.#edge.handle,
-      onLog: (call, stream, text) => this.#journal.output(call.fn, stream, text, call),
-      onCold: fn => this.#metrics.functions.coldStart(fn),
-    })
-    this.#calls = new FunctionCalls({
-      invoker: this.#invoker,
-      requestIds: this.#ids,
       journal: this.#journal,
-      metrics: this.#metrics,
+      runtimes: this.#runtimes,
+      schemas: schemas.gate,
+      listening: () => this.#listeners.all,
       catalog: () => this.#catalog,
-    })
-    this.#keepWarm = new KeepWarm({
-      clock,
-      tickMs: settings.schedulerIntervalSeconds * 1000,
-      functions: () => this.#catalog.functions,
-      ping: fn => this.#calls.ping(fn),
     })
     this.#lock = new RootLock(new OwnFolder(settings.functionsRoot, '.svc'), clock)
     this.jobs = createJobs({
       ...host,
+      ...this.#call,
       settings,
       journal: this.#journal,
       lock: this.#lock,
-      admission: this.#admission,
-      edge: this.#edge,
-      calls: this.#calls,
-      requestIds: this.#ids,
       catalog: () => this.#catalog,
     })
     this.#controlParts = createControlParts({
       settings,
       clock,
       journal: this.#journal,
-      metrics: this.#metrics,
+      metrics: this.#call.metrics,
       streams: new OpenStreams(),
       jobs: this.jobs,
       state: details => this.#state(details),
-      keepWarm: () => this.#keepWarm.rows(),
+      keepWarm: () => this.#call.keepWarm.rows(),
       reload: () => this.reload(),
       packs: this.#packs,
-      calls: this.#calls,
+      calls: this.#call.calls,
       explain: (method, path, host) => this.explain(method, path, host),
     })
     const handlers = createHttpHandlers({
       settings,
       clock,
       journal: this.#journal,
-      metrics: this.#metrics,
-      invoker: this.#invoker,
+      ...this.#call,
       runtimes: this.#runtimes,
-      requestIds: this.#ids,
       lifecycle: this.#lifecycle,
       catalog: () => this.#catalog,
       controlParts: this.#controlParts,
@@ -195,7 +154,7 @@ class FunctionGateway implements Gateway {
       public: handlers.public.handle,
       control: handlers.control?.handle ?? null,
       clock,
-      requestIds: this.#ids,
+      requestIds: this.#call.requestIds,
       lifecycle: this.#lifecycle,
       onProblem: message => this.#journal.log('warn', message),
       descriptorLimit: readDescriptorLimit(),
@@ -213,7 +172,7 @@ class FunctionGateway implements Gateway {
       load: (changed, cause) => this.#load(changed, cause),
       watch: onChange => this.#watch(onChange),
       onFailure: error => {
-        this.#metrics.reload('failed')
+        this.#call.metrics.reload('failed')
         this.#journal.log('error', `reload failed: ${String(error)}`)
       },
     })
@@ -221,15 +180,15 @@ class FunctionGateway implements Gateway {
 
   /** Reads the tree and starts what it needs. */
   async start(): Promise<void> {
-    this.#invoker.spans = await findSpans()
+    this.#call.invoker.spans = await findSpans()
     this.#logWarnings = await this.#journal.open()
     await this.#reloader.reload(null, 'start')
     if (this.#host.inspect) return
     await this.#runtimes.start()
     await this.jobs.start()
     if (this.settings.schedulerEnabled) {
-      this.#keepWarm.tick()
-      this.#keepWarm.start()
+      this.#call.keepWarm.tick()
+      this.#call.keepWarm.start()
     }
     if (this.settings.hotReload) await this.#reloader.watch()
   }
@@ -240,8 +199,8 @@ class FunctionGateway implements Gateway {
     const startedAt = clock.monotonic()
     const catalog = await this.#loader.load(changed)
     this.#catalog = catalog
-    this.#admission.adopt(catalog.functions)
-    this.#metrics.functions.adopt(catalog.functions)
+    this.#call.admission.adopt(catalog.functions)
+    this.#call.metrics.functions.adopt(catalog.functions)
     this.#loaded?.adopt(catalog.functions)
     this.#builds.retain(catalog.functions)
     this.#runtimeWarnings = this.#runtimes.retain(catalog.functions)
@@ -298,7 +257,7 @@ class FunctionGateway implements Gateway {
 
   async invoke(name: string, request: InvokeRequest = {}): Promise<InvokeResult> {
     this.#assertOpen()
-    return this.#calls.byName(name, request)
+    return this.#call.calls.byName(name, request)
   }
 
   reload(): Promise<void> {
@@ -318,10 +277,7 @@ class FunctionGateway implements Gateway {
   }
 
   on<Name extends EventName>(name: Name, listener: Listener<Name>): () => void {
-    const stop = this.#journal.events.on(name, listener)
-    // A build may have begun before anybody could listen, and takes long.
-    if (name === 'build') for (const build of this.#journal.builds) (listener as Listener<'build'>)(build, null)
-    return stop
+    return this.#journal.on(name, listener)
   }
 
   close({ timeoutMs = this.settings.shutdownTimeoutMs }: { timeoutMs?: number } = {}): Promise<void> {
@@ -339,14 +295,14 @@ class FunctionGateway implements Gateway {
     const left = (): number => Math.max(0, deadline - clock.monotonic())
     this.#lifecycle.draining = true
     const reloading = this.#reloader.close()
-    this.#keepWarm.stop()
+    this.#call.keepWarm.stop()
     this.#controlParts.close()
     await this.#listeners.close(timeoutMs)
     await reloading
     await this.jobs.close(left())
     await this.#builds.close()
     await this.#runtimes.close(left())
-    await this.#edge.close(left())
+    await this.#call.edge.close(left())
     this.#lock.release()
     await this.#journal.close()
   }
@@ -367,7 +323,7 @@ class FunctionGateway implements Gateway {
       runtimes: this.#runtimes.byName,
       workerCount: key => this.#runtimes.dispatcher.workerCount(key),
       isWarm: key => this.#runtimes.dispatcher.isWarm(key),
-      admission: this.#admission.snapshot(),
+      admission: this.#call.admission.snapshot(),
       configLoadedAt: this.#configLoadedAt,
       catalogGeneratedAt: catalog.generatedAt,
       watching: this.#reloader.isWatching,

@@ -36,7 +36,7 @@ interface CallDispatcher {
   setOf(fn: FunctionVersion): Pick<ReturnType<Dispatcher['setOf']>, 'dispatch'>
 }
 
-interface InvokerOptions {
+export interface InvokerOptions {
   clock: Clock
   dispatcher: CallDispatcher
   admission: Admission

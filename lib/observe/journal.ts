@@ -6,7 +6,15 @@ import type { GatewayError, Warning } from '../core/errors.ts'
 import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
 import { OwnFolder } from '../files/own-folder.ts'
 import { AccessLogFormat } from './access-log.ts'
-import { type BuildRecord, GatewayEvents, type LogRecord, type ReloadRecord, type RequestRecord } from './events.ts'
+import {
+  type BuildRecord,
+  type EventName,
+  GatewayEvents,
+  type Listener,
+  type LogRecord,
+  type ReloadRecord,
+  type RequestRecord,
+} from './events.ts'
 import { isFailure, toFailureDetail, toFailureText } from './failure-text.ts'
 import type { LogOrigin } from './log-origin.ts'
 import { type LogQuery, LogStore } from './log-store.ts'
@@ -144,6 +152,13 @@ export class Journal {
   buildEnded(fn: FunctionVersion): void {
     this.#builds.delete(fn.key)
     this.events.emit('build', { time: this.#clock.wall(), state: 'ended', key: fn.key, ...toFunctionFields(fn) })
+  }
+
+  /** As GatewayEvents.on; who listens for builds is told of those that run, which may have begun before anybody could listen. */
+  on<Name extends EventName>(name: Name, listener: Listener<Name>): () => void {
+    const stop = this.events.on(name, listener)
+    if (name === 'build') for (const build of this.builds) (listener as Listener<'build'>)(build, null)
+    return stop
   }
 
   /** Builds that go on, for who begins to listen. */

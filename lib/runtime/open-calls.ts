@@ -65,6 +65,11 @@ export class OpenCalls {
     this.late++
   }
 
+  /** True while a call that is late may still heed its `cancel`. */
+  mayObey(): boolean {
+    return this.values().some(call => call.late && call.deadline !== Number.POSITIVE_INFINITY)
+  }
+
   /** @param call - one of the open calls, in the phase it ends in: one that is done was left before */
   remove(call: RuntimeCall): void {
     if (call.phase === 'done') {

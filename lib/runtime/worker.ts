@@ -404,10 +404,6 @@ export abstract class Worker implements CallHost {
 
   /** Kills it when only calls without a client are open and one is past its deadline; with others open it lives on. */
   #killIfForNobody(): void {
-    if (this.inflight.left < this.inflight.size) return
-    for (const call of this.inflight.values()) {
-      if (call.late && call.deadline !== Number.POSITIVE_INFINITY) return
-    }
-    this.kill()
+    if (this.inflight.left === this.inflight.size && !this.inflight.mayObey()) this.kill()
   }
 }

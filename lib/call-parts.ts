@@ -1,0 +1,61 @@
+/** What runs calls, from whatever door they come, and what counts them. Owner: §1, §2.8. */
+
+import { randomBytes } from 'node:crypto'
+import type { Catalog } from './catalog-loader.ts'
+import type { Settings } from './config/settings.ts'
+import type { Clock } from './core/clock.ts'
+import { EdgeProxy } from './edge/passthrough.ts'
+import { FunctionCalls } from './function-calls.ts'
+import { Admission } from './invocation/admission.ts'
+import { Invoker, type InvokerOptions } from './invocation/invoke.ts'
+import { RequestIds } from './invocation/request-ids.ts'
+import type { Journal } from './observe/journal.ts'
+import type { Metrics } from './observe/metrics.ts'
+import type { Listeners } from './listeners.ts'
+import { createMetrics } from './metrics-parts.ts'
+import type { Runtimes } from './runtime/runtimes.ts'
+import { KeepWarm } from './scheduler/keep-warm.ts'
+
+interface CallPartsOptions {
+  settings: Pick<Settings, 'schedulerIntervalSeconds'>
+  clock: Clock
+  journal: Journal
+  runtimes: Runtimes
+  schemas: InvokerOptions['schemas']
+  /** Every socket that is listened on now. */
+  listening: () => Listeners['all']
+  /** The catalog in force now. */
+  catalog: () => Pick<Catalog, 'discovery' | 'functions' | 'routes'>
+}
+
+export interface CallParts {
+  requestIds: RequestIds
+  admission: Admission
+  edge: EdgeProxy
+  metrics: Metrics
+  invoker: Invoker
+  calls: FunctionCalls
+  keepWarm: KeepWarm
+}
+
+export function createCallParts(options: CallPartsOptions): CallParts {
+  const { settings, clock, journal, runtimes, schemas, listening, catalog } = options
+  const requestIds = new RequestIds(randomBytes(6).toString('hex'))
+  const admission = new Admission(clock)
+  const edge = new EdgeProxy({ clock, listening })
+  const functions = () => catalog().functions
+  const metrics = createMetrics({ admission, runtimes, edge, journal, functions })
+  const invoker = new Invoker({
+    schemas,
+    clock,
+    dispatcher: runtimes.dispatcher,
+    admission,
+    edge: edge.handle,
+    onLog: (call, stream, text) => journal.output(call.fn, stream, text, call),
+    onCold: fn => metrics.functions.coldStart(fn),
+  })
+  const calls = new FunctionCalls({ invoker, requestIds, journal, metrics, catalog })
+  const tickMs = settings.schedulerIntervalSeconds * 1000
+  const keepWarm = new KeepWarm({ clock, tickMs, functions, ping: fn => calls.ping(fn) })
+  return { requestIds, admission, edge, metrics, invoker, calls, keepWarm }
+}
