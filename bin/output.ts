@@ -30,6 +30,8 @@ export interface Output {
   clean(text: string): string
   /** Colours where the stream shows them. */
   style(style: Style, text: string): string
+  /** The same for results, which may go elsewhere than words. */
+  styleResult(style: Style, text: string): string
 }
 
 /** `NO_COLOR` and `TERM=dumb` turn colours off; `FORCE_COLOR` turns them on, or off with `0`; else a terminal has them. */
@@ -47,7 +49,10 @@ export function createOutput(
 ): Output {
   // A reader that went away (a closed terminal, `| head`) is no reason to stop serving.
   for (const stream of [stdout, stderr]) stream.on('error', () => {})
-  const coloured = hasColour(env, stderr.isTTY === true)
+  const paint = (stream: NodeJS.WriteStream): Output['style'] =>
+    hasColour(env, stream.isTTY === true)
+      ? (style, text) => styleText(style, text, { validateStream: false })
+      : (_style, text) => text
   const hasStatus = stderr.isTTY === true && env.TERM !== 'dumb'
   let status: string | null = null
   let dropped = 0
@@ -84,6 +89,7 @@ export function createOutput(
       if (stderr.isTTY === true) stderr.write('\u001b[2J\u001b[3J\u001b[H')
     },
     clean: toPrintable,
-    style: (style, text) => (coloured ? styleText(style, text, { validateStream: false }) : text),
+    style: paint(stderr),
+    styleResult: paint(stdout),
   }
 }

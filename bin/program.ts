@@ -2,6 +2,7 @@
 
 import { Command, Option } from 'commander'
 import { METHODS, RUNTIMES } from '../lib/core/identity.ts'
+import { LOG_FILES } from '../lib/observe/log-store.ts'
 import { createGateway, type Gateway, type GatewayOptions } from '../lib/index.ts'
 import { addApiFlags, addTargetFlags, toApiClient } from './api-flags.ts'
 import type { Terminal } from './ask.ts'
@@ -9,6 +10,7 @@ import type { KeyInput } from './hot-keys.ts'
 import { toWarningText } from './banner.ts'
 import { type InitFlags, runInit } from './init-command.ts'
 import { type InvokeCommandFlags, runInvoke } from './invoke-command.ts'
+import { type LogsFlags, runLogs } from './logs-command.ts'
 import { runOpen } from './open-command.ts'
 import { runOpenApi } from './openapi-command.ts'
 import type { Output } from './output.ts'
@@ -62,6 +64,7 @@ export function createProgram(options: ProgramOptions): Command {
   addOpenApi(program, options)
   addOpen(program, options)
   addInvoke(program, options)
+  addLogs(program, options)
   program
     .command('version')
     .description('Print the version.')
@@ -214,6 +217,27 @@ function addOpen(program: Command, { output }: ProgramOptions): void {
 /** Takes a flag that may be given several times. */
 function collect(value: string, before: string[] | undefined): string[] {
   return [...(before ?? []), value]
+}
+
+function addLogs(program: Command, { output }: ProgramOptions): void {
+  const command = program
+    .command('logs')
+    .description('Show the logs of the running gateway.')
+    .option('-f, --follow', 'Go on with every line that comes.')
+    .addOption(new Option('--file <name>', 'Which log (default all).').choices([...LOG_FILES, 'all']))
+    .option('-n, --lines <count>', 'How many lines there are already, at most (default 200).')
+    .option('--fn <name>', 'Lines of one function, such as hello or users/[id].')
+    .option('--version <label>', 'Lines of one version of it.')
+    .addOption(new Option('--runtime <name>', 'Lines of functions in one language.').choices([...RUNTIMES]))
+    .addOption(new Option('--stream <name>', 'Output of functions alone.').choices(['stdout', 'stderr']))
+    .option('--raw', 'Lines as the gateway has them.')
+    .option('--json', 'One JSON object per line.')
+  addApiFlags(command)
+    .addHelpText('after', '\nExample:\n  fngw logs -f --fn hello')
+    .action(async () => {
+      const api = toApiClient(command, { cwd: process.cwd(), env: process.env })
+      await runLogs(command.opts<LogsFlags>(), api, output)
+    })
 }
 
 function addInvoke(program: Command, { output }: ProgramOptions): void {

@@ -6,6 +6,7 @@ import { GatewayError } from '../core/errors.ts'
 import { isVersion, RUNTIMES } from '../core/identity.ts'
 import type { Exchange } from '../http/exchange.ts'
 import type { Journal } from '../observe/journal.ts'
+import type { LogFilter } from '../observe/log-origin.ts'
 import { LOG_FILES, type LogQuery } from '../observe/log-store.ts'
 import type { ControlQuery } from './control-query.ts'
 import { type ControlReply, type Endpoint, READ } from './endpoint.ts'
@@ -31,7 +32,7 @@ export function createLogEndpoints(deps: LogEndpointsDeps): readonly Endpoint[] 
 }
 
 function readLogs(deps: LogEndpointsDeps, query: ControlQuery): ControlReply {
-  const logQuery = toLogQuery(query)
+  const logQuery = toFilesQuery(query)
   const format = query.oneOf('format', ['text', 'json'], 'text')
   // More than there ever is to read is no mistake.
   const lines = Math.min(MAX_LINES, query.integer('lines', { min: 0, max: 1e15, default: DEFAULT_LINES }))
@@ -39,14 +40,41 @@ function readLogs(deps: LogEndpointsDeps, query: ControlQuery): ControlReply {
     const form = format === 'json' ? JSON_LINES : TEXT
     return { send: exchange => followLog(exchange, deps, logQuery, lines, form) }
   }
-  const data = deps.journal.tail({ ...logQuery, lines })
+  const data = tail(deps, logQuery, lines)
   if (format === 'json') return { status: 200, body: toRecord(logQuery, data) }
   const text = data.map(line => `${line}\n`).join('')
   return { send: exchange => exchange.responder.send(exchange, 200, toHeaders(TEXT), text) }
 }
 
-function toLogQuery(query: ControlQuery): LogQuery {
-  const file = query.oneOf('file', LOG_FILES, 'error')
+/** One log, or all of them as one. */
+interface FilesQuery extends LogFilter {
+  file: (typeof LOG_FILES)[number] | 'all'
+}
+
+function toQueries({ file, ...filter }: FilesQuery): LogQuery[] {
+  return (file === 'all' ? LOG_FILES : [file]).map(one => ({ file: one, ...filter }))
+}
+
+/** The newest lines, oldest first; those of several logs by their time. */
+function tail({ journal }: LogEndpointsDeps, query: FilesQuery, lines: number): string[] {
+  const logs = toQueries(query).map(one => journal.tail({ ...one, lines }))
+  if (logs.length === 1) return logs[0]!
+  const all = logs.flat().map(line => ({ line, time: timeOf(line) }))
+  all.sort((a, b) => (a.time < b.time ? -1 : a.time > b.time ? 1 : 0))
+  return all.slice(Math.max(0, all.length - lines)).map(({ line }) => line)
+}
+
+/** Every line begins with its time, those of the access log behind the first name. */
+function timeOf(line: string): string {
+  const from = line.startsWith(ACCESS_START) ? ACCESS_START.length : 0
+  return line.slice(from, from + ISO_CHARS)
+}
+
+const ACCESS_START = '{"time":"'
+const ISO_CHARS = 24
+
+function toFilesQuery(query: ControlQuery): FilesQuery {
+  const file = query.oneOf('file', [...LOG_FILES, 'all'], 'error')
   const runtime = query.text('runtime') === null ? null : query.oneOf('runtime', RUNTIMES, 'node')
   const fn = query.text('fn')
   if (fn !== null && !isPlainName(fn)) throw refuse('fn', 'the name of a function, such as hello', fn)
@@ -67,7 +95,10 @@ function refuse(name: string, what: string, got: string): GatewayError {
   return new GatewayError('BAD_REQUEST', `query field ${name} must be ${what}, got "${showText(got)}"`)
 }
 
-function toRecord({ file, runtime, fn, version, stream }: LogQuery, data: readonly string[]): Record<string, unknown> {
+function toRecord(
+  { file, runtime, fn, version, stream }: FilesQuery,
+  data: readonly string[],
+): Record<string, unknown> {
   return {
     file,
     lines: data.length,
@@ -102,8 +133,8 @@ function toHeaders({ type }: AnswerForm): string[] {
 
 function followLog(
   exchange: Exchange,
-  { clock, journal, streams }: LogEndpointsDeps,
-  query: LogQuery,
+  deps: LogEndpointsDeps,
+  query: FilesQuery,
   lines: number,
   form: AnswerForm,
 ): void {
@@ -113,9 +144,13 @@ function followLog(
     return
   }
   responder.openStream(exchange, 200, [...toHeaders(form), 'X-Accel-Buffering', 'no'], null)
+  const { clock, journal, streams } = deps
   const stream = new LogStream(exchange, clock, form)
-  stream.begin(journal.tail({ ...query, lines }))
-  const unfollow = journal.follow(query, line => stream.push(line))
+  stream.begin(tail(deps, query, lines))
+  const stops = toQueries(query).map(one => journal.follow(one, line => stream.push(line)))
+  const unfollow = (): void => {
+    for (const stop of stops) stop()
+  }
   const forget = streams.add(() => {
     unfollow()
     stream.end()

@@ -37,8 +37,26 @@ export function toOriginText({ requestId, traceId, runtime, fn, version, stream 
   return text
 }
 
-const ORIGIN =
-  /^\S+ (?:(?:info|warn|error) )?(?:req=\S+ )?(?:trace=\S+ )?\[(\w+)\] \[fn:(\S+)@(\S+?)(?: (stdout|stderr))?\] /
+const LINE =
+  /^(\d\S+) (?:(info|warn|error) )?(?:req=(\S+) )?(?:trace=([0-9a-f]{32}) )?(?:\[(\w+)\] \[fn:(\S+)@(\S+?)(?: (stdout|stderr))?\] )?(.*)$/
+
+/** A line of the error or runtime log in its parts; what it does not say is undefined. */
+interface LogLine extends LogOrigin {
+  /** As ISO 8601 has it. */
+  time: string
+  /** Of the error log. */
+  level: 'info' | 'warn' | 'error' | undefined
+  text: string
+}
+
+/** @returns null for a line that is none of those: one of the access log, or a note about lines that are missing */
+export function readLogLine(line: string): LogLine | null {
+  const match = LINE.exec(line)
+  if (match === null) return null
+  const [, time, level, requestId, traceId, runtime, fn, version, stream, text] = match
+  const origin = { requestId, traceId, runtime, fn, version, stream: stream as LogOrigin['stream'] }
+  return { time: time!, level: level as LogLine['level'], ...origin, text: text! }
+}
 
 /** @returns what tells whether a line is wanted; null when every line is */
 export function createLineFilter(
@@ -47,16 +65,11 @@ export function createLineFilter(
 ): ((line: string) => boolean) | null {
   const wanted = Object.entries(filter).filter(([, value]) => value !== null && value !== undefined)
   if (wanted.length === 0) return null
-  const read = file === 'access' ? readAccessOrigin : readOrigin
+  const read = file === 'access' ? readAccessOrigin : readLogLine
   return line => {
     const origin = read(line)
     return origin !== null && wanted.every(([name, value]) => origin[name as keyof LogFilter] === value)
   }
-}
-
-function readOrigin(line: string): Record<keyof LogFilter, unknown> | null {
-  const match = ORIGIN.exec(line)
-  return match && { runtime: match[1], fn: match[2], version: match[3], stream: match[4] }
 }
 
 function readAccessOrigin(line: string): Record<keyof LogFilter, unknown> | null {

@@ -73,7 +73,7 @@ t.test('[control/logs.3] as JSON, with the fields that were asked for', async t 
 t.test('[control/logs.4] malformed fields are 400 with field, rule and value', async t => {
   const { get } = await setup(t)
   for (const [query, message] of [
-    ['?file=secrets', 'query field file must be one of error, access, runtime, got "secrets"'],
+    ['?file=secrets', 'query field file must be one of error, access, runtime, all, got "secrets"'],
     ['?file=../../etc/passwd', /^query field file must be one of/],
     ['?lines=many', /^query field lines must be an integer from 0 /],
     ['?lines=-1', /^query field lines must be an integer/],
