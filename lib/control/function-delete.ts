@@ -1,7 +1,6 @@
 /** What `DELETE /_fn/function` takes away: a function's own files, never another function's. Owner: page control/function. */
 
 import { randomBytes } from 'node:crypto'
-import { renameSync } from 'node:fs'
 import { basename, dirname, extname, relative, sep } from 'node:path'
 import type { FunctionVersion } from '../core/catalog.ts'
 import { GatewayError } from '../core/errors.ts'
@@ -49,9 +48,8 @@ function deleteFolder(root: string, fn: FunctionVersion, files: SourceFiles): vo
   const parent = files.folder(dirname(fn.fnDir))
   const trash = new OwnFolder(root, '.svc', 'trash')
   const name = `d-${randomBytes(8).toString('hex')}`
-  trash.make()
   try {
-    renameSync(fn.fnDir, trash.pathOf(name))
+    parent.moveTo(basename(fn.fnDir), trash, name)
   } catch (error) {
     // The state folder may be a mount of its own.
     if ((error as NodeJS.ErrnoException).code !== 'EXDEV') throw error

@@ -28,6 +28,7 @@ import {
 } from 'node:fs'
 import { lstat, mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
+import { inHeldFolder } from './held-folder.ts'
 
 /** What stands where the gateway wants to write and must not be written to. `path` is the full path of it. */
 export class UnsafePathError extends Error {
@@ -185,28 +186,51 @@ export class OwnFolder {
    */
   write(name: string, content: string | Uint8Array, mode = 0o644, owner: FileOwner | null = null): string {
     const path = this.pathOf(name)
-    const draft = join(this.make(), `.w-${randomBytes(8).toString('hex')}`)
-    const file = openSync(draft, constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL, mode)
-    try {
-      writeFileSync(file, content)
-      if (owner !== null && process.geteuid?.() === 0) fchownSync(file, owner.uid, owner.gid)
-      fchmodSync(file, mode)
-      fsyncSync(file)
-      renameSync(draft, path)
-    } catch (error) {
-      rmSync(draft, { force: true })
-      throw error
-    } finally {
-      closeSync(file)
-    }
+    this.make()
+    this.#hold(folder => {
+      const draft = join(folder, `.w-${randomBytes(8).toString('hex')}`)
+      const file = openSync(draft, constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL, mode)
+      try {
+        writeFileSync(file, content)
+        if (owner !== null && process.geteuid?.() === 0) fchownSync(file, owner.uid, owner.gid)
+        fchmodSync(file, mode)
+        fsyncSync(file)
+        renameSync(draft, join(folder, name))
+      } catch (error) {
+        rmSync(draft, { force: true })
+        throw error
+      } finally {
+        closeSync(file)
+      }
+    })
     return path
+  }
+
+  /** Works in the folder by a path that nobody can make lead elsewhere meanwhile. @throws UnsafePathError */
+  #hold<T>(work: (folder: string) => T): T {
+    try {
+      return inHeldFolder(this.#base, this.#names, this.path, work)
+    } catch (error) {
+      // A part that is no folder is told by its name.
+      if (hasCode(error, 'ENOTDIR') || hasCode(error, 'ELOOP')) this.check()
+      throw error
+    }
   }
 
   /** Gives an entry of this folder another name in it. */
   rename(from: string, to: string): void {
-    const paths = [this.pathOf(from), this.pathOf(to)] as const
+    checkName(from)
+    checkName(to)
     this.make()
-    renameSync(...paths)
+    this.#hold(folder => renameSync(join(folder, from), join(folder, to)))
+  }
+
+  /** Moves an entry to another folder of the same disk, under a new name. */
+  moveTo(name: string, target: OwnFolder, newName: string): void {
+    checkName(name)
+    checkName(newName)
+    target.make()
+    this.#hold(from => target.#hold(to => renameSync(join(from, name), join(to, newName))))
   }
 
   /** Makes a folder in it with a new name that begins with `prefix`. */
@@ -217,7 +241,8 @@ export class OwnFolder {
 
   /** Deletes an entry with everything in it; links are deleted, not followed. One that is gone is fine. */
   remove(name: string): void {
-    if (this.isThere()) rmSync(this.pathOf(name), { recursive: true, force: true })
+    checkName(name)
+    if (this.isThere()) this.#hold(folder => rmSync(join(folder, name), { recursive: true, force: true }))
   }
 
   /** Deletes the folder with everything in it. */

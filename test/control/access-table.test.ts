@@ -256,7 +256,7 @@ async function logIn({ ask }: ControlBed, session: CallerRow['session']): Promis
   return { cookie }
 }
 
-t.test('[control/access.13] every endpoint has a sample, and every sample an endpoint', t => {
+t.test('[control/access.13] every endpoint has a sample', t => {
   const names = ENDPOINTS.map(({ method, path }) => `${method} ${path}`)
   t.same(
     names.filter(name => SAMPLES[name] === undefined),

@@ -7,6 +7,8 @@ import {
   readdirSync,
   readFileSync,
   realpathSync,
+  renameSync,
+  rmdirSync,
   rmSync,
   statSync,
   symlinkSync,
@@ -14,6 +16,7 @@ import {
 } from 'node:fs'
 import { dirname, join } from 'node:path'
 import t from 'tap'
+import { inHeldFolder } from '../../lib/files/held-folder.ts'
 import { openToAppend, openToRead } from '../../lib/files/own-file.ts'
 import { OwnFolder } from '../../lib/files/own-folder.ts'
 import { makeTree, type Tree } from '../helpers/tree.ts'
@@ -263,4 +266,45 @@ t.test('[files/own-folder.9] a file that grows is a regular one; a pipe is not w
   }
   await t.rejects(openToAppend(tree.path('none/x.log')), { code: 'ENOENT' })
   t.same([readdirSync(tree.path('outside')), readFileSync(tree.path('outside/file'), 'utf8')], [['file'], 'precious'])
+})
+
+t.test('[files/own-folder.11] what is put in the place of a folder meanwhile is not written to', async t => {
+  const tree = makeTree({ 'base/a/b/kept': '1', 'far/b/kept': '2' })
+  t.teardown(() => tree.cleanup())
+  const done = inHeldFolder(tree.path('base'), ['a', 'b'], tree.path('base/a/b'), held => {
+    renameSync(tree.path('base/a'), tree.path('moved'))
+    symlinkSync('../far', tree.path('base/a'))
+    writeFileSync(join(held, 'new'), '')
+    rmSync(join(held, 'kept'))
+    return process.platform === 'linux'
+  })
+  if (done) {
+    t.same(readdirSync(tree.path('moved/b')), ['new'], 'the folder that was looked at')
+    t.same(readdirSync(tree.path('far/b')), ['kept'])
+    t.throws(() => inHeldFolder(tree.path('base'), ['a', 'b'], tree.path('base/a/b'), () => 1), {
+      code: /^(ELOOP|ENOTDIR)$/,
+    } as never)
+    const message = `ENOENT: no such file or directory, rmdir '${tree.path('far/none')}'`
+    t.throws(() => inHeldFolder(tree.root, ['far'], tree.path('far'), held => rmdirSync(join(held, 'none'))), {
+      message,
+    })
+  }
+  const folder = new OwnFolder(tree.path('base'), 'a', 'b')
+  for (const work of [
+    () => folder.write('x', ''),
+    () => folder.rename('kept', 'y'),
+    () => folder.moveTo('kept', folder, 'z'),
+  ])
+    t.throws(work, { code: 'UNSAFE_PATH' } as never)
+  folder.remove('kept')
+  t.same(readdirSync(tree.path('far/b')), ['kept'])
+  const countOpen = () => (done ? readdirSync('/proc/self/fd').length : 0)
+  const before = countOpen()
+  for (let i = 0; i < 20; i++) t.throws(() => folder.write('x', ''))
+  t.ok(countOpen() <= before + 2, 'nothing stays open')
+  const own = new OwnFolder(tree.path('base'), 'own')
+  own.write('f', '1')
+  own.moveTo('f', own.below('deep'), 'g')
+  t.same(readdirSync(own.path), ['deep'])
+  t.equal(own.below('deep').read('g')?.toString(), '1')
 })
