@@ -5,12 +5,11 @@
 
 import { GatewayError } from '../core/errors.ts'
 import { STREAM_WINDOW_BYTES } from '../core/limits.ts'
-import type { FunctionVersion } from '../core/catalog.ts'
-import type { Clock } from '../core/clock.ts'
 import type { CallHost, RuntimeCall } from './call.ts'
 import { CallPace, FAST_CALL_MS } from './call-pace.ts'
 import { DeadlineTimer } from './deadline-timer.ts'
 import { OpenCalls } from './open-calls.ts'
+import type { OwnerOf } from './worker-owner.ts'
 import { toBrokenContract, toDeath, toTimeout } from './runtime-error.ts'
 
 /** Milliseconds a worker has to obey a `cancel` before it is killed. */
@@ -32,32 +31,7 @@ interface WorkerEnd {
 }
 
 /** What a worker needs of the set it belongs to. */
-export interface WorkerOwner {
-  readonly fn: FunctionVersion
-  readonly clock: Clock
-  /** Answers of all workers so far. */
-  answers: number
-  /** How many workers the function has at a socket. */
-  readonly loadOf: (socketIndex: number) => number
-  /** Output outside any call. */
-  onLog(stream: 'stdout' | 'stderr', text: string): void
-  /** A worker loaded these source files: full real paths. */
-  onFiles(files: readonly string[]): void
-  /** The worker takes nothing more. */
-  forget(worker: Worker): void
-  /** A call came to its end: the function works. */
-  handleSuccess(): void
-  /** The worker may have room for another call. */
-  handleRoom(worker: Worker, now: number): void
-  /** A client left a call, and its place may be needed. */
-  handleAbandoned(): void
-  /** The function cannot be loaded. @param unbegun - calls that came with the start: none of their code ran */
-  handleLoadFailure(worker: Worker, error: GatewayError, unbegun: RuntimeCall[]): void
-  /** @param unbegun - calls that certainly were not begun, and may go to another worker */
-  handleWorkerEnd(unexpected: boolean, error: GatewayError, unbegun: RuntimeCall[]): void
-  /** No worker could be started at all (daemon down). */
-  handleStartFailure(worker: Worker, error: GatewayError): void
-}
+export type WorkerOwner = OwnerOf<Worker>
 
 /**
  * One worker as the set sees it. A subclass moves bytes or messages: it implements the `send*` methods and `end*`
