@@ -3,7 +3,7 @@
  *
  *   <socket folder>/u        0711  the gateway's: a way, and nothing to see
  *    └─ 20001                0700  the user's; for a gateway that is not root its own, 0770 with the user's group
- *        ├─ tmp              0700  the user's
+ *        ├─ tmp                    likewise
  *        └─ w-1f0c.sock            of a compiled function
  */
 
@@ -35,11 +35,12 @@ export function makeUserFolder(folder: OwnFolder, uid: number): void {
     }
     return
   }
-  chownSync(folder.path, -1, uid)
-  chmodSync(folder.path, 0o770)
-  if (temporary.isThere()) return
-  const { status, stderr } = runAs(uid, 'mkdir', ['-m', '700', '--', temporary.path])
-  if (status !== 0) throw new Error(`user ${uid} cannot make ${temporary.path}: ${String(stderr).trim()}`)
+  // Nobody but root gives files away: they stay the gateway's, and the user has them by its group.
+  temporary.make()
+  for (const { path } of [temporary, folder]) {
+    chownSync(path, -1, uid)
+    chmodSync(path, 0o770)
+  }
 }
 
 /** Deletes a user's folder with everything in it: what the user closed to the gateway, as that user. */
@@ -48,7 +49,8 @@ export function removeUserFolder(folder: OwnFolder, uid: number): void {
     folder.removeAll()
   } catch {
     if (!folder.isThere()) return
-    runAs(uid, 'rm', ['-rf', '--', folder.below(TEMPORARY).path])
+    // Folders that the user closed: emptied as that user, before the gateway deletes its own. A program of the system.
+    spawnSync('rm', ['-rf', '--', folder.below(TEMPORARY).path], { uid, gid: uid, stdio: 'ignore' })
     folder.removeAll()
   }
 }
@@ -69,11 +71,6 @@ export function killAsUser(pid: number, uid: number): void {
   // Nobody is left to hear of it.
   child.once('error', () => {})
   child.unref()
-}
-
-/** Runs a program of the system, never a function's: it keeps the gateway's capabilities. */
-function runAs(uid: number, command: string, args: readonly string[]) {
-  return spawnSync(command, args, { uid, gid: uid, stdio: ['ignore', 'ignore', 'pipe'] })
 }
 
 function isRoot(): boolean {

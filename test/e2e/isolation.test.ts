@@ -366,7 +366,11 @@ for (const [name, prefix] of Object.entries(STARTS)) {
         const outcomes = (await ask(language, script)).split('\n')
         for (const [at, command] of attempts.entries()) t.match(outcomes[at], DENIED, `${language}: ${command}`)
         const files = 'mkdir -p $TMPDIR/a && chmod 700 $TMPDIR/a && echo x > $TMPDIR/a/b && stat -c %a $TMPDIR'
-        t.equal(await ask(language, files), '700', `${language}: a folder of its own`)
+        t.equal(
+          await ask(language, files),
+          '770',
+          `${language}: a folder of its group, which is its own and the gateway's`,
+        )
         t.equal(await ask(language, 'echo $OWN'), `${SECRET}-${language}`)
       }
       for (const language of QUICK) {
