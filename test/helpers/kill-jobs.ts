@@ -215,7 +215,7 @@ export async function killGateways(kills: number, seed: number, say: (text: stri
         const running = await startGateway(tree.root)
         const working = work(running.url, random, known, JOBS_OF_A_ROUND)
         // Early moments more often: that is when most is written.
-        await new Promise(resolve => setTimeout(resolve, random(1 + random(300))))
+        await new Promise(resolve => setTimeout(resolve, random(1 + random(900))))
         await kill(running)
         await working
         report.kills += 1
@@ -243,11 +243,15 @@ const { RootLock } = await import(${moduleUrl('files/root-lock.ts')})
 const { systemClock } = await import(${moduleUrl('core/clock.ts')})
 const root = process.argv[1]
 const lock = new RootLock(new OwnFolder(root, '.svc'), systemClock)
+// The reader may be slow, and nothing may be said later than it is true.
+const say = text => {
+  for (;;) try { return writeSync(1, text + '\\n') } catch (error) { if (error.code !== 'EAGAIN') throw error }
+}
 const store = new FileStore({
-  folder: new OwnFolder(root, '.svc', 'jobs'), lock, now: Date.now, onProblem: text => writeSync(1, 'problem ' + text + '\\n'), outdatedBytes: 8192,
+  folder: new OwnFolder(root, '.svc', 'jobs'), lock, now: Date.now, onProblem: text => say('problem ' + text), outdatedBytes: 8192,
 })
 const { jobs, warnings } = await store.open()
-writeSync(1, 'opened ' + JSON.stringify({ jobs: jobs.map(job => [job.id, job.attempt]), warnings }) + '\\n')
+say('opened ' + JSON.stringify({ jobs: jobs.map(job => [job.id, job.attempt]), warnings }))
 let seq = jobs.reduce((most, job) => Math.max(most, job.seq), 0)
 const retry = { maxAttempts: 1, delayMs: 0, backoff: 1 }
 const make = () => ({ id: 'job-1-' + ++seq + '-' + String(seq).padStart(12, '0'), seq, key: 'node/a@default', state: 'queued', attempt: 0,
@@ -256,16 +260,16 @@ const lane = async () => {
   for (;;) {
     let job = make()
     await store.save([{ job, request: { pad: 'x'.repeat(seq % 700) } }])
-    writeSync(1, 'kept ' + job.id + ' 0\\n')
+    say('kept ' + job.id + ' 0')
     for (let attempt = 1; attempt < 6; attempt++) {
       job = { ...job, attempt }
       await store.save([{ job }])
-      writeSync(1, 'kept ' + job.id + ' ' + attempt + '\\n')
+      say('kept ' + job.id + ' ' + attempt)
     }
     if (seq % 3 === 0) continue
-    writeSync(1, 'goes ' + job.id + '\\n')
+    say('goes ' + job.id)
     await store.save([{ gone: job.id }])
-    writeSync(1, 'gone ' + job.id + '\\n')
+    say('gone ' + job.id)
   }
 }
 await Promise.all([lane(), lane(), lane(), lane()])`

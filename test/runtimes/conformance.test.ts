@@ -822,6 +822,60 @@ t.test('[runtimes/conformance.9] 100 calls at once never cross', async t => {
   })
 })
 
+t.test('[jobs/jobs.6, jobs/jobs.11] jobs run in every language, and a canceled one does nothing more', async t => {
+  const { jobs } = bed.gateway
+  const reached = (id: string, ...states: string[]): Promise<void> =>
+    new Promise((resolve, reject) => {
+      const look = (state: string): void => {
+        if (states.includes(state)) resolve()
+      }
+      bed.gateway.on('job', event => {
+        if (event.id === id) look(event.state)
+      })
+      // It may have come there before anybody listened.
+      jobs.get(id).then(({ status }) => look(status), reject)
+    })
+  const from = bed.logs.length
+  await Promise.all(
+    bed.languages.map(async ({ label, runtime }) => {
+      const name = `${label}/all`
+      const echo = (await jobs.create({ name, runtime, headers: { 'x-do': 'echo' }, context: { by: 'me' } })).record
+      await reached(echo.id, 'done', 'failed')
+      const { result } = await jobs.result(echo.id)
+      let text = ''
+      for await (const piece of result!.body) text += String(piece)
+      const event = JSON.parse(text) as { context: { user: unknown; trigger: unknown } }
+      const trigger = { type: 'job', id: echo.id, attempt: 1, max_attempts: 1 }
+      t.match(event.context, { user: { by: 'me' }, trigger }, label)
+
+      const file = bed.tree.path(`${label}-job.txt`)
+      const query = { ms: 1000, n: `${label}-job`, file }
+      const late = (await jobs.create({ name, runtime, headers: { 'x-do': 'late' }, query })).record
+      const pass = (ms: number) =>
+        bed.send({
+          path: `/${label}/short?ms=${ms}&n=pass&file=${encodeURIComponent(bed.tree.path(`${label}-pass.txt`))}`,
+          headers: { 'x-do': 'late' },
+        })
+      await reached(late.id, 'running')
+      await pass(SHORT_TIMEOUT_MS / 3)
+      t.match(await jobs.cancel(late.id), { deleted: false, record: { status: 'canceled' } }, label)
+      // Calls that take longer together than the handler would have.
+      for (let waited = 0; waited < 1200; waited += SHORT_TIMEOUT_MS / 3) await pass(SHORT_TIMEOUT_MS / 3)
+      t.notOk(existsSync(file), `${label}: wrote nothing after its end`)
+      t.equal(
+        (await ask(bed.languages.find(one => one.label === label)!, 'echo')).status,
+        200,
+        `${label}: the next call`,
+      )
+    }),
+  )
+  const said = bed.logs
+    .slice(from)
+    .map(({ message }) => message)
+    .join('')
+  for (const { label } of bed.languages) t.notMatch(said, `late ${label}-job`, `${label}: said nothing after its end`)
+})
+
 t.test('[runtimes/conformance.10] closing the gateway ends every process', async t => {
   const pids = listProcesses()
   const daemons = new Set(bed.languages.map(({ runtime }) => runtime).filter(runtime => runtime !== 'lua'))
