@@ -1,6 +1,6 @@
 /** A call of a function as JSON: which fields it has, and what each may be. Owner: page control/invoke. */
 
-import { boolean, jsonObject, json, mapOf, mapped, object, oneOf, string } from '../config/fields.ts'
+import { boolean, type Field, jsonObject, json, mapOf, mapped, object, oneOf, string } from '../config/fields.ts'
 import { type Finding, isProblem, reportWrong, toPlace } from '../config/findings.ts'
 import { toScalarText } from '../config/texts.ts'
 import { GatewayError } from '../core/errors.ts'
@@ -51,20 +51,25 @@ const base64 = mapped(string({ multiline: true, rule: 'base64 text' }), (text, a
   return isBase64 ? Buffer.from(text, 'base64') : reportWrong(at, 'base64 text, with its padding', text)
 })
 
+/** What a call carries may be secret, and a refusal is written to the log: its values are not shown. */
+function hidden<T>(field: Field<T>): Field<T> {
+  return { ...field, read: (value, at) => field.read(value, { ...at, hidden: true }) }
+}
+
 const CALL = object(
   {
     name: string({ rule: 'the name of a function', maxLength: MAX_NAME_CHARS }),
     runtime: oneOf(RUNTIMES),
     version: string({ rule: 'the label of a version', parse: text => (isVersion(text) ? text : null) }),
     method: oneOf([...METHODS, 'HEAD', 'OPTIONS']),
-    query: jsonObject(),
-    headers: mapOf(headerValue, { keyRule: 'a header name' }),
+    query: hidden(jsonObject()),
+    headers: hidden(mapOf(headerValue, { keyRule: 'a header name' })),
     body: json(),
     is_base64: boolean(),
-    body_base64: base64,
-    context: jsonObject(),
+    body_base64: hidden(base64),
+    context: hidden(jsonObject()),
     route: string({ rule: 'a path that starts with /', pattern: /^\// }),
-    params: mapOf(param),
+    params: hidden(mapOf(param)),
   },
   { required: ['name', 'method'], strict: true },
 )

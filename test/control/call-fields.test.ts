@@ -69,7 +69,7 @@ t.test('[control/invoke.2] a wrong field is 400 with field, rule and value', asy
     [{ version: '../v1' }, /^version must be the label of a version/],
     [{ version: '..' }, /^version must be/],
     [{ version: 2 }, /^version must be/],
-    [{ query: 'a=1' }, /^query must be an object, got "a=1" \(string\)/],
+    [{ query: 'a=1' }, /^query must be an object, got a hidden value \(string\)/],
     [{ headers: ['a'] }, /^headers must be an object, got an array/],
     [{ headers: { 'a b': 'x' } }, /^headers must be an object of header names, got "a b"/],
     [{ headers: { a: 'x\r\nb: y' } }, /^headers\.a must be text that a header can carry/],
