@@ -71,7 +71,11 @@ export class SocketFolder {
 
   /** Deletes the folder with everything in it. */
   remove(): void {
-    if (this.#made !== null) removeAll(this.#made)
+    try {
+      if (this.#made !== null) removeAll(this.#made)
+    } catch {
+      // What a function left in the way: the next gateway tries again.
+    }
     this.#made = null
   }
 

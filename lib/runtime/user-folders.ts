@@ -15,6 +15,8 @@ import { OwnFolder } from '../files/own-folder.ts'
 /** Name of the folder of users' folders, short because paths of sockets must be. */
 export const USERS_FOLDER = 'u'
 const TEMPORARY = 'tmp'
+/** A user may have closed its folders to itself. */
+const EMPTY = 'chmod -R u+rwx "$0"; rm -rf "$0"'
 const USER_NAME = /^\d{1,10}$/
 
 /** The folder of one user, not made yet. @param sockets - full path of the gateway's folder for sockets */
@@ -43,15 +45,20 @@ export function makeUserFolder(folder: OwnFolder, uid: number): void {
   }
 }
 
-/** Deletes a user's folder with everything in it: what the user closed to the gateway, as that user. */
+/** Deletes a user's folder with everything in it: what the user closed to the gateway, as that user. Never throws. */
 export function removeUserFolder(folder: OwnFolder, uid: number): void {
+  if (tryRemove(folder) || isRoot()) return
+  // Programs of the system alone: they keep the gateway's capabilities.
+  spawnSync('/bin/sh', ['-c', EMPTY, folder.path], { uid, gid: uid, stdio: 'ignore' })
+  tryRemove(folder)
+}
+
+function tryRemove(folder: OwnFolder): boolean {
   try {
     folder.removeAll()
+    return true
   } catch {
-    if (!folder.isThere()) return
-    // Folders that the user closed: emptied as that user, before the gateway deletes its own. A program of the system.
-    spawnSync('rm', ['-rf', '--', folder.below(TEMPORARY).path], { uid, gid: uid, stdio: 'ignore' })
-    folder.removeAll()
+    return false
   }
 }
 

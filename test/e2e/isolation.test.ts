@@ -365,7 +365,8 @@ for (const [name, prefix] of Object.entries(STARTS)) {
         const script = attempts.map(command => `echo "$(${command} 2>&1)" | tr '\\n' ' '; echo`).join('\n')
         const outcomes = (await ask(language, script)).split('\n')
         for (const [at, command] of attempts.entries()) t.match(outcomes[at], DENIED, `${language}: ${command}`)
-        const files = 'mkdir -p $TMPDIR/a && chmod 700 $TMPDIR/a && echo x > $TMPDIR/a/b && stat -c %a $TMPDIR'
+        const closed = 'mkdir -p $TMPDIR/a $TMPDIR/../b/c && echo x > $TMPDIR/a/d && chmod 0 $TMPDIR/a $TMPDIR/../b/c'
+        const files = `${closed} && stat -c %a $TMPDIR`
         t.equal(
           await ask(language, files),
           '770',
