@@ -11,6 +11,7 @@ import { KEY_HELP, type KeyInput, listenForKeys } from './hot-keys.ts'
 import { openUrl } from './open-url.ts'
 import type { Output } from './output.ts'
 import { serveAsOwnUser } from './own-user.ts'
+import { followParent } from './parent-watch.ts'
 import { toRouteLines } from './routes.ts'
 import { createEventShow } from './show-events.ts'
 import { createLogShow } from './show-log.ts'
@@ -115,6 +116,7 @@ function followKeys(gateway: Gateway, url: string, show: Show, { json, output, t
 
 /** The first of SIGINT, SIGTERM, SIGHUP; a second one ends the process with its conventional code. */
 function nextSignal(): Promise<NodeJS.Signals> {
+  followParent(process.env, () => process.kill(process.pid, 'SIGTERM'))
   const codes = { SIGHUP: 129, SIGINT: 130, SIGTERM: 143 } as const
   return new Promise(resolve => {
     let received = false

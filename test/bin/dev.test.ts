@@ -89,6 +89,23 @@ t.test('[bin/dev.2] --json prints one object a line', async t => {
   t.equal(JSON.parse(fngw.stdout().split('\n')[0]!).pid, fngw.child.pid)
 })
 
+t.test('[bin/dev.18] the shell of npx is gone: fngw ends too', async t => {
+  const { root, cleanup } = await makeTree(NODE_TREE)
+  t.teardown(cleanup)
+  const fngw = await startCli(['dev', '--port', '0', '--json'], {
+    cwd: root,
+    env: { npm_command: 'exec' },
+    // As npm starts it; the shell waits for it.
+    prefix: ['sh', '-c', '"$@" & wait', 'sh'],
+  })
+  const { pid } = JSON.parse(fngw.stdout().split('\n')[0]!) as { pid: number }
+  t.not(pid, fngw.child.pid)
+  const ended = new Promise(resolve => fngw.child.stdout!.once('close', resolve))
+  fngw.child.kill('SIGTERM')
+  await ended
+  t.equal((await fngw.ended).signal, 'SIGTERM', 'the shell has ended by it')
+})
+
 t.test('[bin/dev.5] wrong settings and wrong usage: everything at once, exit code 2', async t => {
   const { root, cleanup } = await makeTree({ ...NODE_TREE, 'fngw.json': '{ "port": "many", "hots": "x" }' })
   t.teardown(cleanup)
