@@ -1,6 +1,7 @@
 import t from 'tap'
 import { INVOKE_BODY_BYTES } from '../../lib/control/invoke-endpoints.ts'
 import { createGateway } from '../../lib/index.ts'
+import { injectBuilt, missingToolchain, shareCrates } from '../helpers/compiled.ts'
 import { RUNTIMES, serveTree } from '../helpers/gateway-bed.ts'
 import { httpUpstream } from '../helpers/upstream.ts'
 
@@ -33,6 +34,8 @@ const TREE = {
 }
 
 type Json = Record<string, unknown>
+
+t.setTimeout(180_000)
 
 async function serve(t: import('tap').Test, extra: Record<string, string> = {}) {
   const bed = await serveTree(t, { ...TREE, ...extra }, { runtimes: ['node', 'lua'], adminToken: 'right' })
@@ -233,3 +236,45 @@ t.test(
     }
   },
 )
+
+const GO = `package main
+
+import "fmt"
+
+func handler(event map[string]interface{}) interface{} {
+	fmt.Println("out")
+	user := event["context"].(map[string]interface{})["user"].(map[string]interface{})
+	return map[string]interface{}{"status": 200, "body": map[string]interface{}{"m": event["method"], "b": event["body"], "u": user["n"]}}
+}
+`
+
+const RUST = `use serde_json::{json, Value};
+
+pub fn handler(event: Value) -> Value {
+    println!("out");
+    json!({ "status": 200, "body": { "m": event["method"], "b": event["body"], "u": event["context"]["user"]["n"] } })
+}
+`
+
+for (const [runtime, file, code] of [
+  ['go', 'handler.go', GO],
+  ['rust', 'handler.rs', RUST],
+] as const) {
+  t.test(
+    '[control/invoke.1] a compiled language is invoked alike',
+    { skip: missingToolchain(runtime) ?? false },
+    async t => {
+      const { gateway } = await serveTree(
+        t,
+        { [`${runtime}-fn/${file}`]: code, 'fn.config.json': '{ "timeout_ms": 60000 }' },
+        { runtimes: [runtime], env: { ...process.env, ...shareCrates() } },
+      )
+      const body = { name: `${runtime}-fn`, method: 'GET', body: 'b', context: { n: 'u' } }
+      const answer = await injectBuilt(gateway, { method: 'POST', url: '/_fn/invoke', body })
+      t.equal(answer.status, 200, answer.text())
+      const record = answer.json() as Json
+      t.match(record, { status: 200, stdout: 'out\n' })
+      t.same(JSON.parse(record.body as string), { m: 'GET', b: 'b', u: 'u' })
+    },
+  )
+}
