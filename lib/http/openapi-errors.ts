@@ -26,9 +26,14 @@ export function toErrorResponse(description: string): Json {
   return { description, content: { 'application/json': { schema: ERROR_SCHEMA } } }
 }
 
-/** The `components.responses` that `toErrorRef` names. */
-export function toErrorComponents(): Json {
-  return Object.fromEntries(REFUSALS.map(([status, description]) => [`Error${status}`, toErrorResponse(description)]))
+/** The `components.responses` that some of the operations name by `toErrorRef`. */
+export function toErrorComponents(used: ReadonlySet<string>): Json {
+  return Object.fromEntries(
+    REFUSALS.filter(([status]) => used.has(toErrorRef(status).$ref as string)).map(([status, description]) => [
+      `Error${status}`,
+      toErrorResponse(description),
+    ]),
+  )
 }
 
 export const ERROR_COMPONENT = {

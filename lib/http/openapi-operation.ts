@@ -22,6 +22,9 @@ const NO_PARAMETERS: ReadonlySet<string> = new Set(['accept', 'content-type', 'a
 /** Answers without a body. */
 const BODYLESS = /^(?:1(?:\d\d|XX)|204|304)$/
 
+/** One operation; a refusal of the gateway is named by its `$ref`. */
+type Operation = Json & { responses: Record<string, { $ref?: string }> }
+
 export interface OperationFacts {
   method: Method
   fn: FunctionVersion
@@ -39,7 +42,7 @@ export function toOperationId(method: string, fn: FunctionVersion): string {
   return text.replace(/[^a-zA-Z0-9_]/g, '_')
 }
 
-export function toOperation({ method, fn, params, hints, schemas, operationId }: OperationFacts): Json {
+export function toOperation({ method, fn, params, hints, schemas, operationId }: OperationFacts): Operation {
   const { policy } = fn
   const version = fn.version === null ? '' : `@${fn.version}`
   const summary = policy.summary ?? hints?.summary ?? null
@@ -151,10 +154,10 @@ function toResponses(
   hasBody: boolean,
   { responses }: Sections,
   schemas: FunctionSchemas | null,
-): Json {
+): Operation['responses'] {
   const own = new Map(responses ?? [])
   const refusals = refusalsOf(fn, hasBody)
-  const answers: Json = {}
+  const answers: Record<string, Json> = {}
   const saysSuccess = [...own.keys()].some(status => status.startsWith('2'))
   if (!saysSuccess) answers[200] = { description: 'answer of the function' }
   for (const [status, schema] of own)
@@ -182,8 +185,10 @@ function toResponse(status: string, schema: Schema, isShared: boolean, schemas: 
   if (BODYLESS.test(status)) return { description }
   const embedded = schemas.embed(schema)
   const type = mediaTypeOf(schema) ?? JSON_TYPE
+  // A schema that takes everything takes the refusal too.
+  const hasBoth = isShared && Object.keys(embedded).length > 0
   return {
     description,
-    content: { [type]: { schema: isShared ? { anyOf: [embedded, ERROR_SCHEMA] } : embedded } },
+    content: { [type]: { schema: hasBoth ? { anyOf: [embedded, ERROR_SCHEMA] } : embedded } },
   }
 }

@@ -32,7 +32,7 @@ export class OpenApiSchemas {
     const names = new Map([...file.definitions.keys()].map(name => [name, this.#freeName(fn, name)]))
     const rename = (reference: string) =>
       `#/components/schemas/${names.get(reference.slice(DEFINITIONS.length)) ?? 'Error'}`
-    const embed = (schema: Schema) => copySchema(schema, rename)
+    const embed = (schema: Schema) => copySchema(schema, { rename, spellsOut: true })
     for (const [name, schema] of file.definitions) this.schemas[names.get(name)!] = embed(schema)
     const added = { file, embed, security: (file.security ?? []).map(way => this.#toRequirement(way)) }
     this.#byFunction.set(fn, added)

@@ -31,6 +31,11 @@ interface OpenApiFacts {
 
 type Json = Record<string, unknown>
 
+const TAGS = [
+  { name: 'functions', description: 'Routes of functions.' },
+  { name: 'internal', description: 'The control plane of the gateway.' },
+]
+
 interface TemplateParam {
   name: string
   /** A catch-all. */
@@ -72,6 +77,7 @@ class OpenApiDocument {
   readonly #facts: OpenApiFacts
   readonly #paths: Record<string, Json> = Object.create(null)
   readonly #usedIds = new Set<string>()
+  readonly #usedErrors = new Set<string>()
   readonly #schemas = new OpenApiSchemas()
 
   constructor(facts: OpenApiFacts) {
@@ -90,7 +96,9 @@ class OpenApiDocument {
         const operations = this.#operationsOf(path)
         if (!methods.includes(method) || key in operations) continue
         const operationId = this.#toFreeId(toOperationId(method, fn))
-        operations[key] = toOperation({ method, fn, params: named, hints: hints.get(fn.key), schemas, operationId })
+        const operation = toOperation({ method, fn, params: named, hints: hints.get(fn.key), schemas, operationId })
+        for (const { $ref } of Object.values(operation.responses)) if ($ref !== undefined) this.#usedErrors.add($ref)
+        operations[key] = operation
       }
     }
   }
@@ -123,11 +131,11 @@ class OpenApiDocument {
       servers: [{ url: baseUrl }],
       // Functions authenticate their callers themselves, each in its own way.
       security: [],
-      tags: [{ name: 'functions' }, ...(hasInternal ? [{ name: 'internal' }] : [])],
+      tags: hasInternal ? TAGS : TAGS.slice(0, 1),
       paths: this.#paths,
       components: {
         schemas: { Error: ERROR_COMPONENT, ...schemas },
-        responses: toErrorComponents(),
+        responses: toErrorComponents(this.#usedErrors),
         ...(Object.keys(securitySchemes).length > 0 && { securitySchemes }),
       },
     }

@@ -38,7 +38,7 @@ export class SchemaLinker {
     // One reference has one meaning in one section.
     const references = new Map<string, string>()
     this.#check(schema, section, at, references)
-    return copySchema(schema, reference => references.get(reference) ?? DEFINITIONS)
+    return copySchema(schema, { rename: reference => references.get(reference) ?? DEFINITIONS })
   }
 
   /** Looks at the shape of a schema and of all in it, and settles their references. */

@@ -74,23 +74,31 @@ const LEFT_OUT: ReadonlySet<string> = new Set([
   'definitions',
 ])
 
-/** A copy without definitions and names, each `$ref` replaced by what `rename` makes of it. */
-export function copySchema(schema: Schema, rename: (reference: string) => string): Schema {
-  if (typeof schema === 'boolean') return schema
+interface CopyOptions {
+  /** What a `$ref` becomes. */
+  rename: (reference: string) => string
+  /** True writes `{}` for true and `{ "not": {} }` for false: tools of OpenAPI take objects only. */
+  spellsOut?: boolean
+}
+
+/** A copy without definitions and names. */
+export function copySchema(schema: Schema, options: CopyOptions): Schema {
+  if (typeof schema === 'boolean') return options.spellsOut !== true ? schema : schema ? {} : { not: {} }
   const copy: Record<string, unknown> = {}
   for (const [keyword, value] of Object.entries(schema)) {
-    if (!LEFT_OUT.has(keyword)) define(copy, keyword, copyValue(keyword, value, rename))
+    if (!LEFT_OUT.has(keyword)) define(copy, keyword, copyValue(keyword, value, options))
   }
   return copy
 }
 
-function copyValue(keyword: string, value: unknown, rename: (reference: string) => string): unknown {
-  if (keyword === '$ref' && typeof value === 'string') return rename(value)
-  if (SINGLE.has(keyword) && isSchema(value)) return copySchema(value, rename)
-  if (LISTS.has(keyword) && Array.isArray(value)) return value.map(item => copySchema(item as Schema, rename))
+function copyValue(keyword: string, value: unknown, options: CopyOptions): unknown {
+  if (keyword === '$ref' && typeof value === 'string') return options.rename(value)
+  // Everybody takes `additionalProperties: false` and the like.
+  if (SINGLE.has(keyword) && isObject(value)) return copySchema(value, options)
+  if (LISTS.has(keyword) && Array.isArray(value)) return value.map(item => copySchema(item as Schema, options))
   if (!MAPS.has(keyword) || !isObject(value)) return value
   const copy: Record<string, unknown> = {}
-  for (const [name, item] of Object.entries(value)) define(copy, name, copySchema(item as Schema, rename))
+  for (const [name, item] of Object.entries(value)) define(copy, name, copySchema(item as Schema, options))
   return copy
 }
 

@@ -47,6 +47,36 @@ t.test('[gateway.2] node-notes keeps notes in a file', async t => {
   t.equal(((await gateway.inject('/notes')).json() as unknown[]).length, 1)
 })
 
+t.test(
+  '[gateway.2, validation/request-schema.9] checked-api refuses what its schemas do not allow',
+  { skip: NO_PHP },
+  async t => {
+    const gateway = await serve(t, 'checked-api')
+    const quote = (body: object) =>
+      gateway.inject({
+        method: 'POST',
+        url: '/quotes',
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify(body),
+      })
+    const made = await quote({ items: [{ sku: 'A-1', count: 2 }] })
+    t.match([made.status, made.json()], [201, { currency: 'EUR', total: 25 }])
+    const cases: [answer: Promise<{ status: number; text: () => string }>, status: number, text: RegExp][] = [
+      [quote({ items: [{ sku: 'Z-1', count: 2 }] }), 400, /body\.items\[0\]\.sku must be a text that matches/],
+      [quote({ items: [] }), 400, /body\.items must be at least 1 items long/],
+      [gateway.inject('/convert/EUR/USD?amount=2'), 200, /"result":2\.2/],
+      [gateway.inject('/convert/EUR/XXX?amount=2'), 400, /params\.to must be one of/],
+      [gateway.inject('/convert/EUR/USD?amount=ten'), 400, /query\.amount must be of type number/],
+      [gateway.inject('/labels?text=a&times=2'), 200, /^a\na$/],
+      [gateway.inject('/labels'), 400, /query\.text is required/],
+      [gateway.inject('/slots?day=2024-02-29&from=17'), 200, /"2024-02-29T17:00:00Z"/],
+      [gateway.inject('/slots?day=2024-02-30'), 400, /query\.day must be a valid date/],
+    ]
+    for (const [answer, status, text] of cases) t.match([(await answer).status, (await answer).text()], [status, text])
+    t.equal((await gateway.inject('/openapi.json')).status, 200)
+  },
+)
+
 t.test('[gateway.2] ts-webhook accepts a right signature only', async t => {
   const gateway = await serve(t, 'ts-webhook')
   const body = '{"action":"opened"}'

@@ -23,14 +23,18 @@ t.test('[validation/schema-file.2] a copy has its references renamed, and no nam
     '{"$id":"x","$schema":"y","$defs":{"A":true},"$ref":"#/a","properties":{"__proto__":{"$ref":"#/b"}},"enum":[{"$ref":"#/c"}]}',
   ) as Schema
   const seen: string[] = []
-  const copy = copySchema(schema, reference => {
-    seen.push(reference)
-    return `new ${reference}`
+  const copy = copySchema(schema, {
+    rename: reference => {
+      seen.push(reference)
+      return `new ${reference}`
+    },
   })
   t.same(seen, ['#/a', '#/b'])
   t.equal(
     JSON.stringify(copy),
     '{"$ref":"new #/a","properties":{"__proto__":{"$ref":"new #/b"}},"enum":[{"$ref":"#/c"}]}',
   )
-  t.equal(copySchema(true, String), true)
+  t.equal(copySchema(true, { rename: String }), true)
+  const spelled = copySchema({ anyOf: [true, false], additionalProperties: false }, { rename: String, spellsOut: true })
+  t.same(spelled, { anyOf: [{}, { not: {} }], additionalProperties: false })
 })
