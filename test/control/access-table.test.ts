@@ -8,6 +8,9 @@ import type { GatewayOptions } from '../../lib/index.ts'
 import { type ControlBed, makeControlBed } from '../helpers/control-bed.ts'
 import { listEndpoints } from '../helpers/control.ts'
 
+// A machine with other work to do is many times slower.
+t.setTimeout(180_000)
+
 const TREE = {
   'hello/handler.lua': 'function handler() return 1 end\n',
   'hello/fn.config.json': '{ "runtime": "lua" }\n',
@@ -343,7 +346,6 @@ const BODIES: readonly (readonly [what: string, body: string | Buffer, statuses:
   ['a byte too many', '{} x', [400]],
   ['a deep list', DEEP, [400]],
   ['a deep object', `{"name":${DEEP}}`, [400]],
-  ['14 MB', `{"name":"${'x'.repeat(14_000_000)}"}`, [413]],
 ]
 
 t.test(
@@ -382,6 +384,8 @@ t.test(
         t.ok(statuses.includes(answer.status), `${method} ${path} with ${what}: ${answer.status}`)
         t.type((answer.json() as { error: unknown }).error, 'string')
       }
+      const huge = await bed.ask(method, url, '{}', { 'content-length': '1000000000' })
+      t.match([huge.status, huge.json()], [413, { error: String }], `${method} ${path} with 1 GB: ${huge.status}`)
     }
     t.equal(hashTree(bed.tree.root), before, 'nothing is changed')
   },

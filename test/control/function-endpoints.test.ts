@@ -13,6 +13,9 @@ import { RUNTIMES } from '../../lib/core/identity.ts'
 import { makeControlBed } from '../helpers/control-bed.ts'
 import { makeTree } from '../helpers/tree.ts'
 
+// A machine with other work to do is many times slower.
+t.setTimeout(180_000)
+
 const LUA = 'function handler() return { n = 1 } end\n'
 const NODE = 'export const handler = () => ({ n: 1 })\n'
 
