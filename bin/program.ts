@@ -10,6 +10,7 @@ import type { KeyInput } from './hot-keys.ts'
 import { toWarningText } from './banner.ts'
 import { type InitFlags, runInit } from './init-command.ts'
 import { type InvokeCommandFlags, runInvoke } from './invoke-command.ts'
+import { addJobs } from './jobs-program.ts'
 import { type LogsFlags, runLogs } from './logs-command.ts'
 import { runOpen } from './open-command.ts'
 import { runOpenApi } from './openapi-command.ts'
@@ -64,6 +65,7 @@ export function createProgram(options: ProgramOptions): Command {
   addOpenApi(program, options)
   addOpen(program, options)
   addInvoke(program, options)
+  addJobs(program, output)
   addLogs(program, options)
   program
     .command('version')

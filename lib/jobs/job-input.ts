@@ -31,6 +31,8 @@ export interface JobInput {
   /** Text, or a JSON value that becomes its text; bytes in base64 as `body_base64`. */
   body?: unknown
   body_base64?: string
+  /** Said beside `body_base64`, as in answers; it changes nothing. */
+  is_base64?: boolean
   /** Becomes `event.context.user`. */
   context?: Readonly<Record<string, unknown>> | null
   max_attempts?: number
@@ -62,7 +64,19 @@ export interface CheckedInput {
 }
 
 const FIELDS = [
-  ...['name', 'runtime', 'version', 'method', 'route', 'params', 'query', 'headers', 'body', 'body_base64'],
+  ...[
+    'name',
+    'runtime',
+    'version',
+    'method',
+    'route',
+    'params',
+    'query',
+    'headers',
+    'body',
+    'body_base64',
+    'is_base64',
+  ],
   ...['context', 'max_attempts', 'retry_delay_ms', 'backoff', 'delay_ms', 'callback_url'],
 ]
 const MAX_ROUTE_CHARS = 4096
