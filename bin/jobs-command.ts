@@ -71,7 +71,12 @@ export async function createJob(
     ...call,
     // The function's own first method where nothing is said.
     ...((flags.method !== undefined || flags.data !== undefined) && { method }),
-    headers: Object.fromEntries(Object.entries(headers as Record<string, string | string[]>).map(([key, value]) => [key, [value].flat().join(', ')])),
+    headers: Object.fromEntries(
+      Object.entries(headers as Record<string, string | string[]>).map(([key, value]) => [
+        key,
+        [value].flat().join(', '),
+      ]),
+    ),
     ...toNumbers(flags),
     ...(flags.callback !== undefined && { callback_url: flags.callback }),
   }
