@@ -11,7 +11,7 @@ import type { ControlRequest } from './control-request.ts'
 import { PieceSender } from './piece-sender.ts'
 
 /** Bytes of a request: a body of a function may be a part of it. */
-const JOB_REQUEST_BYTES = 16 * 1024 * 1024
+const JOB_REQUEST_BYTES = 8 * 1024 * 1024
 const LIST_LIMIT = { min: 1, max: 200, default: 50 } as const
 
 export interface JobsEndpointsDeps {

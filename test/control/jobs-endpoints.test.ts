@@ -149,7 +149,7 @@ t.test('[control/jobs-endpoints.4] what is malformed is told, and nothing is kep
       413,
       /payload too large/,
     ],
-    ['POST', '/_fn/jobs', 'x'.repeat(16 * 1024 * 1024 + 1), 413, /too large/],
+    ['POST', '/_fn/jobs', 'x'.repeat(8 * 1024 * 1024 + 1), 413, /too large/],
     ['GET', '/_fn/jobs?limit=0', undefined, 400, /limit must be an integer from 1 to 200/],
     ['GET', '/_fn/jobs?limit=x', undefined, 400, /limit/],
     ['GET', '/_fn/jobs?cursor=-1', undefined, 400, /cursor/],
