@@ -19,11 +19,9 @@ export interface LogsFlags {
 }
 
 /** @throws CommandError for a refusal, and when nobody answers */
-export async function runLogs(
-  { json, raw, follow, ...flags }: LogsFlags,
-  api: ApiClient,
-  output: Output,
-): Promise<void> {
+export async function runLogs(flags: LogsFlags, api: ApiClient, output: Output): Promise<void> {
+  // One by one: beside these a command has the flags of settings.
+  const { json, raw, follow, lines, fn, version, runtime, stream } = flags
   const { stdout } = output
   const stopped = new AbortController()
   const onGone = (): void => stopped.abort()
@@ -37,11 +35,11 @@ export async function runLogs(
     return raw === true ? clean : toShownLine(clean, output.styleResult)
   }
   // Output of one stream is in the runtime log alone.
-  const file = flags.file ?? (flags.stream === undefined ? 'all' : 'runtime')
-  const query = { ...flags, file, follow: follow === true ? 1 : null }
+  const file = flags.file ?? (stream === undefined ? 'all' : 'runtime')
+  const query = { file, lines, fn, version, runtime, stream, follow: follow === true ? 1 : null }
   try {
-    for await (const lines of readLines(api.stream('GET', '/_fn/logs', { query, signal: stopped.signal }))) {
-      if (stdout.write(lines.map(line => `${show(line)}\n`).join(''))) continue
+    for await (const some of readLines(api.stream('GET', '/_fn/logs', { query, signal: stopped.signal }))) {
+      if (stdout.write(some.map(line => `${show(line)}\n`).join(''))) continue
       // The gateway then counts what it leaves out, instead of this program keeping it.
       await Promise.race([once(stdout, 'drain', { signal: stopped.signal }), once(stopped.signal, 'abort')]).catch(
         () => {},

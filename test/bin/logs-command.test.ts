@@ -4,7 +4,7 @@ import t, { type Test } from 'tap'
 import { ApiClient } from '../../bin/api-client.ts'
 import { type LogsFlags, runLogs } from '../../bin/logs-command.ts'
 import { createOutput } from '../../bin/output.ts'
-import { runCli } from '../helpers/cli.ts'
+import { runCli, runCliBeside } from '../helpers/cli.ts'
 import { serveTree } from '../helpers/gateway-bed.ts'
 
 /** A command whose standard output is read here. */
@@ -98,7 +98,17 @@ t.test('[bin/logs.4] characters that come in two pieces, and a last line without
 })
 
 t.test('[bin/logs.5] the command line', async t => {
-  const { tree } = await serve(t)
+  const { gateway, url, tree } = await serve(t)
+  await gateway.inject('/hello?say=one')
+  const said = await runCliBeside(['logs', '--url', url, '--fn', 'hello', '--stream', 'stdout'], { cwd: tree.root })
+  t.match(said, { status: 0, stderr: '', stdout: /^\S+ hello said one \S+\n$/ })
+  const coloured = ['logs', '--url', url, '-n', '1', '--file', 'runtime', '--runtime', 'lua', '--version', 'default']
+  t.match(
+    (await runCliBeside(coloured, { cwd: tree.root, env: { FORCE_COLOR: '1' } })).stdout,
+    '\u001b[36mhello\u001b[39m',
+  )
+  const wrong = await runCliBeside(['logs', '--url', url, '-n', 'x'], { cwd: tree.root })
+  t.match(wrong, { status: 1, stdout: '', stderr: /query field lines must be an integer/ })
   const help = runCli(['logs', '--help'], { cwd: tree.root })
   t.match(help.stdout, /-f, --follow.*--file <name>.*fngw logs -f --fn hello/s)
   t.ok(help.stdout.split('\n').every(line => line.length <= 80))
