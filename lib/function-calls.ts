@@ -23,10 +23,12 @@ interface FunctionCallsOptions {
   catalog: () => Pick<Catalog, 'discovery' | 'routes'>
 }
 
-/** Who asks for a call: the id of the request it was asked for with, and the address that it came from. */
+/** Who asks for a call: the id and trace of the request it was asked for with, and the address that it came from. */
 interface Asker {
   id?: string
   ip?: string
+  trace?: string
+  traceState?: string | null
 }
 
 /** A call by name, ready to run. */
@@ -61,7 +63,7 @@ export class FunctionCalls {
    * What `run` takes, for a function by its name.
    * @throws GatewayError NOT_FOUND; ROUTE_CONFLICT when several runtimes have that name; BAD_REQUEST for a route or params that are not its own
    */
-  prepare(name: string, request: InvokeRequest, { id, ip = '' }: Asker = {}): NamedCall {
+  prepare(name: string, request: InvokeRequest, { id, ip = '', trace, traceState }: Asker = {}): NamedCall {
     const { discovery, routes } = this.#options.catalog()
     const fn = findFunction(discovery.functions, name, request.version ?? null, request.runtime ?? null)
     const method = request.method ?? fn.policy.methods[0] ?? 'GET'
@@ -75,6 +77,8 @@ export class FunctionCalls {
       body: request.body ?? null,
       user: request.context ?? null,
       ip,
+      trace: trace ?? null,
+      traceState: traceState ?? null,
       ...(request.signal !== undefined && { signal: request.signal }),
     }
   }

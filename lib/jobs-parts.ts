@@ -14,7 +14,9 @@ import type { RequestIds } from './invocation/request-ids.ts'
 import { CallbackSender } from './jobs/callback-sender.ts'
 import { FileStore } from './jobs/file-store.ts'
 import { Jobs } from './jobs/jobs.ts'
+import { toJobsText } from './metrics-parts.ts'
 import type { Journal } from './observe/journal.ts'
+import type { Metrics } from './observe/metrics.ts'
 import type { RouteRecords } from './router/route-records.ts'
 
 interface JobsPartsOptions {
@@ -27,6 +29,7 @@ interface JobsPartsOptions {
   admission: Admission
   edge: EdgeProxy
   calls: FunctionCalls
+  metrics: Pick<Metrics, 'register'>
   requestIds: RequestIds
   /** The catalog in force now. */
   catalog: () => Catalog
@@ -43,7 +46,7 @@ export function createJobs(options: JobsPartsOptions): Jobs {
     now: () => clock.wall(),
     onProblem: message => onLog('warn', message),
   })
-  return new Jobs({
+  const jobs = new Jobs({
     clock,
     enabled: settings.jobsEnabled && !options.inspect,
     maxConcurrency: settings.jobsMaxConcurrency,
@@ -60,6 +63,8 @@ export function createJobs(options: JobsPartsOptions): Jobs {
     onEvent: record => journal.events.emit('job', record),
     onLog,
   })
+  options.metrics.register(() => [toJobsText(jobs.counts())])
+  return jobs
 }
 
 /** Routes by function and method; looked up once for each catalog, since every job asks. */

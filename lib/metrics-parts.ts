@@ -63,3 +63,9 @@ function* toOthersText({ runtimes, edge }: MetricsDeps): Generator<string> {
   yield toFamily('fn_edge_requests_total', 'counter', 'Upstream requests that functions asked for, by result.', results)
   yield toFamily('fn_edge_in_flight', 'gauge', 'Upstream requests under way.', [[{}, edge.active]])
 }
+
+/** @param counts - jobs by state */
+export function toJobsText(counts: Readonly<Record<string, number>>): string {
+  const rows = Object.entries(counts).map(([state, count]) => [{ state }, count] as const)
+  return toFamily('fn_jobs', 'gauge', 'Jobs that are kept, by state.', rows)
+}

@@ -79,6 +79,8 @@ t.test(
       ['fn_edge_in_flight', {}, 0],
       ['fn_reload_total', { result: 'ok' }, 2],
       ['fn_schedule_runs_total', { result: 'ok' }, 0],
+      ['fn_jobs', { state: 'queued' }, 0],
+      ['fn_jobs', { state: 'done' }, 0],
     ] as const)
       t.equal(sampleOf(text, name, labels), expected, `${name} ${JSON.stringify(labels)}`)
     for (const name of ['process_cpu_seconds_total', 'process_resident_memory_bytes', 'nodejs_heap_size_used_bytes'])

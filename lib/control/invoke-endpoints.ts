@@ -25,7 +25,7 @@ interface NamedCalls {
       query: Readonly<Record<string, unknown>>
       signal: AbortSignal
     },
-    asker: { id: string; ip: string },
+    asker: Pick<Exchange, 'id' | 'ip' | 'trace' | 'traceState'>,
   ): InternalRequest & { readonly pattern: string | null }
   /** Never rejects. */
   run(request: InternalRequest): Promise<InternalResult>
@@ -68,7 +68,7 @@ async function invoke(calls: NamedCalls, request: ControlRequest): Promise<Contr
   const call = calls.prepare(
     name,
     { ...fields, ...(runtime !== null && { runtime }), query: query ?? {}, signal: stopWith(exchange) },
-    { id: exchange.id, ip: exchange.ip },
+    { id: exchange.id, ip: exchange.ip, trace: exchange.trace, traceState: exchange.traceState },
   )
   const result = await calls.run(call)
   if (result.error !== null) throw result.error

@@ -38,6 +38,9 @@ export interface InternalRequest {
   ip?: string
   /** True for a call that is nobody's request, such as a ping: it need not be what the function's schema asks for. */
   isUnchecked?: boolean
+  /** `traceparent` and `tracestate` of whoever asked; those among the headers come first. */
+  trace?: string | null
+  traceState?: string | null
   /** Stops the call. */
   signal?: AbortSignal
   /** True ends the handler too when the call is stopped, instead of letting it go on to its deadline for nobody. */
@@ -109,7 +112,9 @@ class InternalCall implements CallReceiver {
     this.call.body = body !== null && body.length > 0 ? body : null
     const headers = toPlainHeaders(request)
     const { spans, traceIds } = this.#invoker
-    const { traceparent = null, tracestate = null } = headers as Partial<typeof headers>
+    const isAskers = headers.traceparent === undefined
+    const traceparent = (isAskers ? request.trace : headers.traceparent) ?? null
+    const tracestate = (isAskers ? request.traceState : headers.tracestate) ?? null
     this.call.span = spans === null ? null : spans.call(request.fn.key, traceparent, tracestate)
     traceIds.join(this.call, traceparent, tracestate)
     if (!isMethodAllowed(request.fn, request.method)) return toMethodError(request.fn.policy.methods)

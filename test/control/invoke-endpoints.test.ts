@@ -278,3 +278,14 @@ for (const [runtime, file, code] of [
     },
   )
 }
+
+t.test('[observe/trace.6] the call is part of the trace of the request that asks for it', async t => {
+  const traced = 'exports.handler = ({ context }) => ({ status: 200, body: [context.trace, context.trace_state] })\n'
+  const { invoke } = await serve(t, { 'traced.js': traced })
+  const traceparent = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01'
+  const own = '00-11111111111111111111111111111111-2222222222222222-00'
+  const asked = { traceparent, tracestate: 'a=1' }
+  t.same(JSON.parse((await invoke({ name: 'traced', method: 'GET' }, asked)).body.body as string), [traceparent, 'a=1'])
+  const headers = { traceparent: own }
+  t.same(JSON.parse((await invoke({ name: 'traced', method: 'GET', headers }, asked)).body.body as string), [own, null])
+})
