@@ -51,6 +51,7 @@ export function createCallParts(options: CallPartsOptions): CallParts {
     dispatcher: runtimes.dispatcher,
     admission,
     edge: edge.handle,
+    secrets: journal.secrets,
     onLog: (call, stream, text) => journal.output(call.fn, stream, text, call),
     onCold: fn => metrics.functions.coldStart(fn),
   })

@@ -67,9 +67,9 @@ function createJournalledRuntimes(options: RuntimePartsOptions, builds: Builds):
     toContext: fn => toStaticContext(fn),
     changeOf: changesOf(options),
     toPackDirs: fn => packs.dirsOf(fn),
-    onLog: (fn, stream, text) => journal.output(fn, stream, text),
+    onLog: (fn, stream, text) => journal.output(fn, stream, journal.secrets.hide(fn, text)),
     ...(loaded && { onFiles: (fn, files) => loaded.report(fn, files) }),
-    onFailure: (fn, error) => journal.failure(fn, error),
+    onFailure: (fn, error) => journal.failure(fn, journal.secrets.hideIn(fn, error)),
     onEvent: ({ kind, runtime, index, text }) =>
       journal.log(kind === 'up' ? 'debug' : 'warn', `${runtime} daemon ${index}: ${text}`),
   })

@@ -2,7 +2,8 @@
 
 import { isObject } from '../core/json.ts'
 import type { FileChange } from './config-change.ts'
-import { HIDDEN, isSecretName, parseFunctionEnvValue } from './function-env.ts'
+import { HIDDEN } from '../core/text.ts'
+import { isSecretName, parseFunctionEnvValue } from './function-env.ts'
 import { editJsonObject, findIndent, findJsonValue, toJsonAt } from './json-edit.ts'
 
 type Json = Record<string, unknown>

@@ -4,6 +4,7 @@ import type { EnvValue } from '../core/catalog.ts'
 import type { Warning } from '../core/errors.ts'
 import type { JsonSchema } from './fields.ts'
 import { isObject } from '../core/json.ts'
+import { HIDDEN } from '../core/text.ts'
 import { type Finding, keyOf, type Place, reportUnknownKey, reportWrong, toPlace, toWarnings } from './findings.ts'
 import { readJsonFile } from './json-text.ts'
 import { toScalarText } from './texts.ts'
@@ -15,9 +16,6 @@ interface ParsedEnv {
   env: DeclaredEnv
   problems: Warning[]
 }
-
-/** What a secret's value looks like wherever it is shown. */
-export const HIDDEN = '<hidden>'
 
 // A key becomes the name of a process variable in the worker.
 const ENV_KEY = /^[^=\0]{1,256}$/

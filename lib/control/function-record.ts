@@ -1,10 +1,11 @@
 /** A function with its files as the JSON shape of the control plane. Owner: page control/function. */
 
 import { join } from 'node:path'
-import { HIDDEN, maskEnv, parseFunctionEnv } from '../config/function-env.ts'
+import { maskEnv, parseFunctionEnv } from '../config/function-env.ts'
 import type { EnvValue, FunctionVersion } from '../core/catalog.ts'
 import { isObject } from '../core/json.ts'
 import { MAX_CONFIG_FILE_BYTES } from '../core/limits.ts'
+import { HIDDEN } from '../core/text.ts'
 import { toFunctionPath } from '../core/versions.ts'
 import { type GatewayState, toPolicyRecord } from './records.ts'
 import type { SourceFiles } from './source-files.ts'

@@ -20,6 +20,9 @@ export function toUnicodeEscape(character: string): string {
   return `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`
 }
 
+/** What the value of a secret looks like wherever it is shown. */
+export const HIDDEN = '<hidden>'
+
 /** Order by UTF-16 unit: the same on every machine, unlike that of a locale. */
 export function compareText(a: string, b: string): number {
   return a < b ? -1 : a > b ? 1 : 0

@@ -16,6 +16,7 @@ import { RuntimeCall } from '../runtime/call.ts'
 import type { Dispatcher } from '../runtime/dispatcher.ts'
 import { toBrokenContract } from '../runtime/runtime-error.ts'
 import { type ReplyHead, ReplyHeads } from './response.ts'
+import { SecretMask } from '../observe/secret-mask.ts'
 import type { OpenSpan, Spans } from '../observe/spans.ts'
 import { TraceIds } from '../observe/trace.ts'
 import type { SchemaGate } from './schema-check.ts'
@@ -47,6 +48,8 @@ export interface InvokerOptions {
   onCold?: (fn: FunctionVersion) => void
   /** Checks of functions that ask for them; absent where there are no schemas. */
   schemas?: SchemaGate
+  /** Shared with whoever else tells of functions; one of its own by default. */
+  secrets?: SecretMask
 }
 
 /**
@@ -141,7 +144,7 @@ export class Call extends RuntimeCall implements AdmissionCall {
   answerEnd(error: GatewayError | null): void {
     if (this.slots === null) return
     this.#end()
-    this.#receiver.onEnd(error)
+    this.#receiver.onEnd(error && this.#invoker.secrets.hideIn(this.fn, error))
   }
 
   override onChunk(body: Buffer): void {
@@ -156,7 +159,8 @@ export class Call extends RuntimeCall implements AdmissionCall {
     this.fail(error)
   }
 
-  override onLog(stream: 'stdout' | 'stderr', text: string): void {
+  override onLog(stream: 'stdout' | 'stderr', written: string): void {
+    const text = this.#invoker.secrets.hide(this.fn, written)
     if (this.capture && this[stream].length < MAX_CAPTURED_OUTPUT_BYTES) {
       this[stream] = (this[stream] + text).slice(0, MAX_CAPTURED_OUTPUT_BYTES)
     }
@@ -167,7 +171,7 @@ export class Call extends RuntimeCall implements AdmissionCall {
   fail(error: GatewayError): void {
     if (this.slots === null && this.phase !== 'new') return
     this.#stop()
-    this.#receiver.onError(error)
+    this.#receiver.onError(this.#invoker.secrets.hideIn(this.fn, error))
   }
 
   /** The receiver took `bytes` of a stream. */
@@ -216,6 +220,8 @@ export class Invoker {
   readonly onLog: InvokerOptions['onLog']
   readonly onCold: InvokerOptions['onCold']
   readonly schemas: SchemaGate | null
+  /** Takes secrets out of what functions print and throw. */
+  readonly secrets: SecretMask
   readonly #dispatcher: CallDispatcher
   readonly #edge: EdgeHandler | null
 
@@ -225,6 +231,7 @@ export class Invoker {
     this.onLog = options.onLog
     this.onCold = options.onCold
     this.schemas = options.schemas ?? null
+    this.secrets = options.secrets ?? new SecretMask()
     this.#dispatcher = options.dispatcher
     this.#edge = options.edge
   }

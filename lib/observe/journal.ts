@@ -20,6 +20,7 @@ import type { LogOrigin } from './log-origin.ts'
 import { type LogQuery, LogStore } from './log-store.ts'
 import { toPrintable } from './log-text.ts'
 import { OutputBudget } from './output-budget.ts'
+import { SecretMask } from './secret-mask.ts'
 import { traceIdOf } from './trace.ts'
 
 export interface JournalOptions {
@@ -43,6 +44,8 @@ interface FailedCall {
 
 export class Journal {
   readonly events: GatewayEvents
+  /** For what functions print and throw, before it is told here or shown elsewhere. */
+  readonly secrets = new SecretMask()
   readonly #clock: Clock
   readonly #logs: LogStore
   readonly #outputBudget: OutputBudget

@@ -1,7 +1,7 @@
 import t from 'tap'
+import { HIDDEN } from '../../lib/core/text.ts'
 import { NO_OUTER_ENV, toFunctionEnv } from '../../lib/config/env-layers.ts'
 import {
-  HIDDEN,
   isEnvKey,
   isSecretName,
   maskEnv,
