@@ -154,10 +154,30 @@ export function maySeeDetails(caller: Caller, flags: AccessFlags): boolean {
   return isKnown || (!flags.consoleLoginApi && isLocalCaller(caller, flags.consoleHosts))
 }
 
-/** A token beside an open door looks safer than it is: worth a word at the start. */
-export function toAccessWarnings(flags: Omit<AccessFlags, 'apiOffByState'>): Warning[] {
-  const { consoleApiEnabled, consoleLocalOnly, consoleLoginApi, adminToken } = flags
-  if (!consoleApiEnabled || consoleLocalOnly || consoleLoginApi || adminToken === null) return []
+type AccessSettings = Omit<AccessFlags, 'apiOffByState'> & Pick<Settings, 'consoleLoginPasswordHash'>
+
+/** Flags that do not mean what they look like: worth a word at the start. */
+export function toAccessWarnings(settings: AccessSettings): Warning[] {
+  if (!settings.consoleApiEnabled) return []
+  return settings.consoleLoginApi ? toLoginWarnings(settings) : toOpenWarnings(settings)
+}
+
+/** Nobody can do what is asked of everybody. */
+function toLoginWarnings({ adminToken, uiEnabled, consoleLoginPasswordHash }: AccessSettings): Warning[] {
+  if (adminToken !== null || (uiEnabled && consoleLoginPasswordHash !== null)) return []
+  return [
+    {
+      code: 'LOGIN_IMPOSSIBLE',
+      path: '.',
+      message: 'FN_CONSOLE_LOGIN_API is on and nobody can log in: everything below /_fn but health answers 401',
+      hint: 'Set FN_ADMIN_TOKEN, or FN_UI_ENABLED=1 and FN_CONSOLE_LOGIN_PASSWORD_HASH.',
+    },
+  ]
+}
+
+/** A token beside an open door looks safer than it is. */
+function toOpenWarnings({ consoleLocalOnly, adminToken }: AccessSettings): Warning[] {
+  if (consoleLocalOnly || adminToken === null) return []
   return [
     {
       code: 'CONTROL_OPEN',

@@ -177,10 +177,21 @@ t.test('[control/access.7] details are for local callers and token holders', asy
 })
 
 t.test('[control/access.10] a token beside an open door is a warning', async t => {
-  const open = { ...flags, consoleApiEnabled: true, consoleLocalOnly: false, adminToken: 'a'.repeat(32) }
+  const open = {
+    ...flags,
+    consoleApiEnabled: true,
+    consoleLocalOnly: false,
+    adminToken: 'a'.repeat(32),
+    consoleLoginPasswordHash: null,
+  }
   t.match(toAccessWarnings(open), [
     { code: 'CONTROL_OPEN', message: /without the admin token/, hint: /FN_CONSOLE_LOCAL_ONLY/ },
   ])
   for (const safe of [{ consoleLocalOnly: true }, { adminToken: null }, { consoleApiEnabled: false }])
     t.same(toAccessWarnings({ ...open, ...safe }), [])
+  const login = { ...open, adminToken: null, consoleLoginApi: true }
+  for (const more of [{}, { uiEnabled: true }, { consoleLoginPasswordHash: 'scrypt' }])
+    t.match(toAccessWarnings({ ...login, ...more }), [{ code: 'LOGIN_IMPOSSIBLE', message: /nobody can log in/ }])
+  for (const more of [{ adminToken: 't' }, { uiEnabled: true, consoleLoginPasswordHash: 'scrypt' }])
+    t.same(toAccessWarnings({ ...login, ...more }), [])
 })

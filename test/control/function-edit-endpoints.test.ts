@@ -1,5 +1,6 @@
 import { chmodSync, lstatSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import t from 'tap'
+import { findProgram } from '../../lib/runtime/binaries.ts'
 import { makeControlBed } from '../helpers/control-bed.ts'
 import { makeTree } from '../helpers/tree.ts'
 
@@ -200,4 +201,45 @@ t.test('[control/function-config.9] writers at once: each sees the work of the o
   const [, { etag }] = await say('GET', ENV_URL)
   const tagged = await Promise.all([1, 2, 3].map(n => say('PUT', ENV_URL, { A: n }, { 'if-match': etag as string })))
   t.same(tagged.map(([status]) => status).sort(), [200, 409, 409])
+})
+
+const LANGUAGES: Readonly<Record<string, (n: number) => string>> = {
+  node: n => `export const handler = event => ({ n: ${n}, a: event.env.A })\n`,
+  python: n => `def handler(event):\n    return {"n": ${n}, "a": event["env"].get("A")}\n`,
+  php: n =>
+    `<?php\nfunction handler(array $event): array { return ['n' => ${n}, 'a' => $event['env']['A'] ?? null]; }\n`,
+  lua: n => `function handler(event) return { n = ${n}, a = event.env.A } end\n`,
+}
+
+t.test(
+  '[control/function-code.1, control/function-env.5, control/function.3] in every language the next request sees the change',
+  async t => {
+    for (const [runtime, toCode] of Object.entries(LANGUAGES)) {
+      const { problem } = findProgram(runtime as 'node', {}, process.env.PATH ?? '')
+      if (problem !== null) {
+        t.comment(`${runtime} is not run: ${problem}`)
+        continue
+      }
+      const { ask, say } = await makeControlBed(t, {}, { runtimes: [runtime as 'node'], env: process.env })
+      const call = async () => (await ask('GET', '/hello')).json()
+      t.equal((await say('POST', `/_fn/function?runtime=${runtime}&name=hello`, { code: toCode(1) }))[0], 201, runtime)
+      t.match(await call(), { n: 1 }, runtime)
+      t.equal((await say('PUT', ENV_URL, { A: 'x' }))[0], 200)
+      t.match(await call(), { n: 1, a: 'x' }, runtime)
+      t.equal((await say('PUT', CODE_URL, { code: toCode(2) }))[0], 200)
+      t.match(await call(), { n: 2, a: 'x' }, runtime)
+      t.equal((await say('PUT', CONFIG_URL, { invoke: { methods: ['POST'] } }))[0], 200)
+      t.equal((await ask('GET', '/hello')).status, 405, runtime)
+      t.equal((await say('DELETE', '/_fn/function?name=hello'))[0], 200)
+      t.equal((await ask('POST', '/hello')).status, 404, runtime)
+    }
+  },
+)
+
+t.test('[control/function.1] of a long file the beginning is shown, and it has no tag', async t => {
+  const { ask, say } = await makeControlBed(t, { 'hello/handler.lua': `${LUA}--${'x'.repeat(2 * 1024 * 1024)}` })
+  const answer = await ask('GET', '/_fn/function?name=hello')
+  const { code, ...rest } = answer.json() as { code: string; code_truncated: boolean; etag: unknown }
+  t.match([code.length, rest.code_truncated, rest.etag, answer.headers.etag], [2 * 1024 * 1024, true, null, undefined])
+  t.equal((await say('PUT', CODE_URL, { code: LUA }))[0], 200, 'it can be replaced all the same')
 })
