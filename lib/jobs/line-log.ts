@@ -70,6 +70,8 @@ export class LineLog {
     try {
       const { size, damaged } = await readLines(file, onLine)
       const log = new LineLog(file, size)
+      // A torn end must not be read together with what is written over it.
+      await file.truncate(size)
       if (size === 0) await log.#writeAt(Buffer.from(LOG_HEADER))
       return { log, damaged }
     } catch (error) {

@@ -237,6 +237,7 @@ export async function killGateways(kills: number, seed: number, say: (text: stri
 /** Keeps steps of jobs in a log that is written anew all the time, and says each one that was kept. */
 const KEEPER = `
 const { writeSync } = await import('node:fs')
+const { randomBytes } = await import('node:crypto')
 const { FileStore } = await import(${moduleUrl('jobs/file-store.ts')})
 const { OwnFolder } = await import(${moduleUrl('files/own-folder.ts')})
 const { RootLock } = await import(${moduleUrl('files/root-lock.ts')})
@@ -254,7 +255,7 @@ const { jobs, warnings } = await store.open()
 say('opened ' + JSON.stringify({ jobs: jobs.map(job => [job.id, job.attempt]), warnings }))
 let seq = jobs.reduce((most, job) => Math.max(most, job.seq), 0)
 const retry = { maxAttempts: 1, delayMs: 0, backoff: 1 }
-const make = () => ({ id: 'job-1-' + ++seq + '-' + String(seq).padStart(12, '0'), seq, key: 'node/a@default', state: 'queued', attempt: 0,
+const make = () => ({ id: 'job-1-' + ++seq + '-' + randomBytes(6).toString('hex'), seq, key: 'node/a@default', state: 'queued', attempt: 0,
   retry, createdAt: 0, updatedAt: 0, dueAt: 0, finishedAt: null, resultStatus: null, lastError: null, result: null, callback: null, idempotency: null })
 const lane = async () => {
   for (;;) {
