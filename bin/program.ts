@@ -18,6 +18,7 @@ import type { Output } from './output.ts'
 import { toExplanationText, toRouteLines } from './routes.ts'
 import { serve } from './serve.ts'
 import { addSettingFlags, toFlags } from './setting-flags.ts'
+import { UsageError } from './usage-error.ts'
 import { TEMPLATE_NAMES } from '../lib/core/templates.ts'
 
 interface ProgramOptions {
@@ -264,7 +265,12 @@ function addInvoke(program: Command, { output }: ProgramOptions): void {
     .addHelpText('after', '\nExit code 1 when the answer is 400 or more.')
     .addHelpText('after', `\nExample:\n  fngw invoke hello -d '{"name":"you"}' -i`)
     .action(async (name: string, dir: string | undefined) => {
-      process.exitCode = await runInvoke(name, command.opts<InvokeCommandFlags>(), {
+      const flags = command.opts<InvokeCommandFlags>()
+      if (dir !== undefined && flags.local !== true)
+        throw new UsageError(
+          `the functions root ${JSON.stringify(dir)} is for --local: the running gateway has its own`,
+        )
+      process.exitCode = await runInvoke(name, flags, {
         output,
         stdin: process.stdin,
         api: () => toApiClient(command, { cwd: process.cwd(), env: process.env }),

@@ -75,6 +75,10 @@ t.test('[control/invoke.7] a route gives path and params, a name alone its own p
   t.match(named, { id: 'i-1', ip: '192.0.2.1', path: '/users/[id]', params: {}, pattern: null })
   const routed = calls.prepare('users/[id]', { params: { id: 'a/b' } })
   t.match(routed, { path: '/users/a/b', pattern: '/users/:id' })
+  const params = { id: 'x' }
+  t.match(await calls.byName('users/[id]', { params }), { path: '/users/x', route: '/users/:id', status: 200 })
+  t.match(await calls.byName('one', {}), { path: '/one', route: null })
+  runtime.calls.length = 0
   await calls.run(routed)
   t.match(headerOfCall(runtime.calls[0]!), { path: '/users/a/b', params: { id: 'a/b' } })
   await t.rejects(calls.byName('one', { method: 'GET', route: '/users/7' }), { code: 'BAD_REQUEST' })

@@ -58,3 +58,12 @@ t.test('[bin/dev.5, bin/dev.9] wrong usage throws, the version is a result', asy
   t.match((await run('init')).error, { exitCode: 2, message: /name is missing/ })
   t.match((await run('routes', '/nowhere/at/all')).error, { name: 'SettingsError' })
 })
+
+t.test('[bin/invoke.6, bin/dev.9] what follows a command is its own, and a folder is for --local', async t => {
+  const { root, cleanup } = makeTree({ 'a.js': handler, 'v/handler.js': handler, 'v/two/handler.js': handler })
+  t.teardown(cleanup)
+  t.match((await run('invoke', 'a', root)).error, { exitCode: 2, message: /is for --local/ })
+  const versioned = await run('invoke', 'v', root, '--local', '--version', 'two', '--json', '--runtimes', 'node')
+  t.match(JSON.parse(versioned.stdout), { status: 200, route: '/v@two', body: '1' })
+  t.match((await run('invoke', 'v', '--url', 'nonsense')).error, { exitCode: 2, message: /^--url must be/ })
+})
