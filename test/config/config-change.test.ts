@@ -1,4 +1,5 @@
 import t from 'tap'
+import { CONFIG_FIELDS, INVOKE_FIELDS } from '../../lib/config/function-config-fields.ts'
 import { changeConfig } from '../../lib/config/config-change.ts'
 import { parseFunctionConfig } from '../../lib/config/function-config.ts'
 
@@ -31,6 +32,7 @@ const EVERY: Record<string, unknown> = {
     query: { a: 1 },
     body: [1],
     content_type: 'text/plain',
+    validate: true,
     default_method: 'GET',
     home: '/x',
     'home-route': '/x',
@@ -49,6 +51,9 @@ const EVERY: Record<string, unknown> = {
 t.test(
   '[control/function-config.1] every documented field is taken, merged into what is there, and taken out by null',
   t => {
+    const nested = ['methods', 'routes', 'force-url', 'include_debug_headers']
+    t.same([...Object.keys(EVERY), ...nested].sort(), Object.keys(CONFIG_FIELDS).sort(), 'none is left out')
+    t.same(Object.keys(EVERY.invoke as object).sort(), Object.keys(INVOKE_FIELDS).sort())
     const all = change({ mine: 1 }, EVERY)
     t.same(all.value, { mine: 1, ...EVERY })
     t.same(
