@@ -4,7 +4,7 @@ import t, { type Test } from 'tap'
 import { ApiClient } from '../../bin/api-client.ts'
 import { type LogsFlags, runLogs } from '../../bin/logs-command.ts'
 import { createOutput } from '../../bin/output.ts'
-import { runCli, runCliBeside } from '../helpers/cli.ts'
+import { createProgram } from '../../bin/program.ts'
 import { serveTree } from '../helpers/gateway-bed.ts'
 
 /** A command whose standard output is read here. */
@@ -97,22 +97,32 @@ t.test('[bin/logs.4] characters that come in two pieces, and a last line without
   t.equal(text(), 'one é\ntwo ü\n')
 })
 
-t.test('[bin/logs.5] the command line', async t => {
-  const { gateway, url, tree } = await serve(t)
-  await gateway.inject('/hello?say=one')
-  const said = await runCliBeside(['logs', '--url', url, '--fn', 'hello', '--stream', 'stdout'], { cwd: tree.root })
-  t.match(said, { status: 0, stderr: '', stdout: /^\S+ hello said one \S+\n$/ })
-  const coloured = ['logs', '--url', url, '-n', '1', '--file', 'runtime', '--runtime', 'lua', '--version', 'default']
-  t.match(
-    (await runCliBeside(coloured, { cwd: tree.root, env: { FORCE_COLOR: '1' } })).stdout,
-    '\u001b[36mhello\u001b[39m',
+/** `fngw` with these arguments, in this process. */
+async function run(args: string[], env: Record<string, string> = { NO_COLOR: '1' }) {
+  const stdout = new PassThrough()
+  const stderr = new PassThrough()
+  const output = createOutput(stdout as never, stderr as never, env)
+  const program = createProgram({ output, version: '0', program: 'fngw', terminal: null })
+  const logs = program.commands.find(command => command.name() === 'logs')!
+  logs.exitOverride().configureOutput({ writeOut: text => stdout.write(text), writeErr: () => {} })
+  const failure = await program.parseAsync(['logs', ...args], { from: 'user' }).then(
+    () => null,
+    (error: unknown) => error as { message: string; exitCode: number },
   )
-  const wrong = await runCliBeside(['logs', '--url', url, '-n', 'x'], { cwd: tree.root })
-  t.match(wrong, { status: 1, stdout: '', stderr: /query field lines must be an integer/ })
-  const help = runCli(['logs', '--help'], { cwd: tree.root })
-  t.match(help.stdout, /-f, --follow.*--file <name>.*fngw logs -f --fn hello/s)
-  t.ok(help.stdout.split('\n').every(line => line.length <= 80))
-  t.match(runCli(['logs', '--file', 'x'], { cwd: tree.root }), { status: 2, stderr: /error, access, runtime, all/ })
-  const nobody = runCli(['logs', '--url', 'http://127.0.0.1:1'], { cwd: tree.root })
-  t.match(nobody, { status: 1, stderr: /nobody answers at/ })
+  return { failure, stdout: String(stdout.read() ?? '') }
+}
+
+t.test('[bin/logs.5] the command line', async t => {
+  const { gateway, url } = await serve(t)
+  await gateway.inject('/hello?say=one')
+  const said = await run(['--url', url, '--fn', 'hello', '--stream', 'stdout'])
+  t.match(said, { failure: null, stdout: /^\S+ hello said one \S+\n$/ })
+  const chosen = ['--url', url, '-n', '1', '--file', 'runtime', '--runtime', 'lua', '--version', 'default']
+  t.match((await run(chosen, { FORCE_COLOR: '1' })).stdout, '\u001b[36mhello\u001b[39m')
+  t.match((await run(['--url', url, '-n', 'x'])).failure, { message: /lines must be an integer/, exitCode: 1 })
+  t.match((await run(['--file', 'x'])).failure, { message: /error, access, runtime, all/ })
+  t.match((await run(['--url', 'http://127.0.0.1:1'])).failure, { message: /nobody answers at/, exitCode: 1 })
+  const help = (await run(['--help'])).stdout
+  t.match(help, /-f, --follow.*--file <name>.*fngw logs -f --fn hello/s)
+  t.ok(help.split('\n').every(line => line.length <= 80))
 })

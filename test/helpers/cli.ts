@@ -1,5 +1,4 @@
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
-import { once } from 'node:events'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 
@@ -27,24 +26,6 @@ export function runCli(
   { cwd, env }: CliOptions,
 ): { status: number | null; stdout: string; stderr: string } {
   return spawnSync(process.execPath, ['--import', TSX, PROGRAM, ...args], { cwd, env: toEnv(env), encoding: 'utf8' })
-}
-
-/** The same while this process goes on: what it calls may run in here. */
-export async function runCliBeside(
-  args: string[],
-  { cwd, env }: CliOptions,
-): Promise<{ status: number | null; stdout: string; stderr: string }> {
-  const child = spawn(process.execPath, ['--import', TSX, PROGRAM, ...args], {
-    cwd,
-    env: toEnv(env),
-    stdio: ['ignore', 'pipe', 'pipe'],
-  })
-  const ended = once(child, 'close')
-  const [stdout, stderr] = await Promise.all(
-    [child.stdout, child.stderr].map(stream => stream.setEncoding('utf8').toArray()),
-  )
-  const [status] = (await ended) as [number | null]
-  return { status, stdout: stdout!.join(''), stderr: stderr!.join('') }
 }
 
 export interface RunningCli {
