@@ -14,7 +14,7 @@ export function createSchemaParts(
   { functionsRoot, production }: Pick<Settings, 'functionsRoot' | 'production'>,
   journal: Pick<Journal, 'warn'>,
 ): SchemaParts {
-  const store = new SchemaStore(functionsRoot)
+  const store = new SchemaStore(functionsRoot, !production)
   const tell: DifferenceListener = (fn, method, status, { name, text }) => {
     const path = fn.schema?.path ?? fn.entryFile
     journal.warn({

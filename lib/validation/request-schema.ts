@@ -5,7 +5,7 @@ import { GatewayError } from '../core/errors.ts'
 import { isJsonType } from '../core/http-text.ts'
 import { type Method, METHODS } from '../core/identity.ts'
 import type { Check, Difference, SchemaCompiler } from './schema-compiler.ts'
-import { type SchemaFile, sectionsOf } from './schema-file.ts'
+import { type SchemaFile, type Sections, sectionsOf } from './schema-file.ts'
 import type { Schema } from './schema-tree.ts'
 import { type Parameter, parametersOf, readText } from './text-values.ts'
 
@@ -38,20 +38,39 @@ interface MethodChecks {
   responses: ReadonlyMap<string, Check>
 }
 
+interface RequestSchemaOptions {
+  methods: readonly Method[]
+  /** `Content-Type` of bodies of which the file says nothing. */
+  bodyType: string | null
+  compiler: SchemaCompiler
+  /** False leaves out the checks of answers: where nobody looks at them. */
+  checksAnswers?: boolean
+}
+
+type Compile = (schema: Schema, name: string, hidesValues?: boolean) => Check
+
 /** How a function's requests are checked. Made at reload; a check compiles nothing. */
 export class RequestSchema {
   readonly #methods: ReadonlyMap<string, MethodChecks>
 
   /**
-   * @param bodyType - `Content-Type` of bodies of which the file says nothing
    * @throws Error whose message says what is wrong with the schemas
    */
-  constructor(file: SchemaFile, methods: readonly Method[], bodyType: string | null, compiler: SchemaCompiler) {
+  constructor(file: SchemaFile, options: RequestSchemaOptions) {
+    const { methods, bodyType, compiler, checksAnswers = true } = options
+    const made = new Map<Schema, Check>()
+    // Most methods share most sections; compiling takes a millisecond.
+    const compile: Compile = (schema, name, hidesValues) => {
+      const check = made.get(schema) ?? compiler.compile(schema, file.definitions, name, hidesValues)
+      if (typeof schema === 'object') made.set(schema, check)
+      return check
+    }
     this.#methods = new Map(
-      METHODS.filter(method => methods.includes(method)).map(method => [
-        method,
-        toChecks(file, method, bodyType, compiler),
-      ]),
+      METHODS.filter(method => methods.includes(method)).map(method => {
+        const { responses, ...sections } = sectionsOf(file, method)
+        const checked = checksAnswers && responses !== undefined ? { ...sections, responses } : sections
+        return [method, toChecks(checked, file.definitions, bodyType, compile)]
+      }),
     )
   }
 
@@ -102,11 +121,12 @@ function toRefusal({ name, text }: Difference): GatewayError {
   return new GatewayError('BAD_REQUEST', `${name} ${text}`)
 }
 
-function toChecks(file: SchemaFile, method: Method, bodyType: string | null, compiler: SchemaCompiler): MethodChecks {
-  const { definitions } = file
-  const sections = sectionsOf(file, method)
-  const compile = (schema: Schema, name: string, hidesValues = false): Check =>
-    compiler.compile(schema, definitions, name, hidesValues)
+function toChecks(
+  sections: Sections,
+  definitions: SchemaFile['definitions'],
+  bodyType: string | null,
+  compile: Compile,
+): MethodChecks {
   const toTexts = (name: 'params' | 'query' | 'headers', separator: string | null) => {
     const schema = sections[name]
     if (schema === undefined) return null

@@ -33,13 +33,16 @@ interface Checked {
 
 export class SchemaStore {
   readonly #rootPath: string
+  readonly #checksAnswers: boolean
   #files = new Map<string, Loaded>()
   readonly #checked = new WeakMap<FunctionVersion, Checked>()
   #compiler: SchemaCompiler | null = null
   #compiled = 0
 
-  constructor(rootPath: string) {
+  /** @param checksAnswers - true in development */
+  constructor(rootPath: string, checksAnswers = true) {
     this.#rootPath = rootPath
+    this.#checksAnswers = checksAnswers
   }
 
   /** Makes ready what the functions of a catalog need. Never rejects. @returns what is wrong with their schemas */
@@ -122,8 +125,14 @@ export class SchemaStore {
     }
     try {
       const compiler = await this.#nextCompiler()
+      const { methods, exampleContentType } = fn.policy
       return {
-        schema: new RequestSchema(file, fn.policy.methods, fn.policy.exampleContentType, compiler),
+        schema: new RequestSchema(file, {
+          methods,
+          bodyType: exampleContentType,
+          compiler,
+          checksAnswers: this.#checksAnswers,
+        }),
         warnings: [],
       }
     } catch (error) {

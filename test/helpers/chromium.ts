@@ -17,5 +17,9 @@ export function findChromium(): { path: string } | { reason: string } {
 export async function launchChromium(path: string): Promise<Browser> {
   const { chromium } = await import('playwright-core')
   // Its own sandbox cannot be made by root, as in containers.
-  return chromium.launch({ executablePath: path, args: process.getuid?.() === 0 ? ['--no-sandbox'] : [] })
+  return chromium.launch({
+    executablePath: path,
+    timeout: 120_000,
+    args: process.getuid?.() === 0 ? ['--no-sandbox'] : [],
+  })
 }

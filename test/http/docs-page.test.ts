@@ -5,6 +5,8 @@ import { createGateway, type GatewayOptions } from '../../lib/index.ts'
 import { findChromium, launchChromium } from '../helpers/chromium.ts'
 import { makeTree, type TreeEntry } from '../helpers/tree.ts'
 
+t.setTimeout(180_000)
+
 const HANDLER = 'export const handler = event => ({ seen: event.params, query: event.query })\n'
 
 async function serve(t: Test, tree: Record<string, TreeEntry>, options: GatewayOptions = {}) {
@@ -103,6 +105,8 @@ t.test('[http/docs-page.1, http/docs-page.3] a browser shows it and calls a func
   t.teardown(() => browser.close())
   for (const address of ['/docs', '/docs/']) {
     const page = await browser.newPage()
+    // A busy machine is no failure of the page.
+    page.setDefaultTimeout(120_000)
     const problems: string[] = []
     page.on('console', message => message.type() === 'error' && problems.push(message.text()))
     page.on('pageerror', error => problems.push(error.message))

@@ -9,7 +9,7 @@ const compiler = await SchemaCompiler.load()
 function make(value: unknown, bodyType: string | null = null): RequestSchema {
   const { file, warnings } = parseSchemaFile(JSON.stringify(value), 'schema.json')
   if (file === null) throw new Error(JSON.stringify(warnings))
-  return new RequestSchema(file, ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'], bodyType, compiler)
+  return new RequestSchema(file, { methods: ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'], bodyType, compiler })
 }
 
 interface Given {
