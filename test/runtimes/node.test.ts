@@ -716,7 +716,14 @@ t.test('[runtimes/node.13] the event has every field, and is the handler’s own
       session: { id: 's' },
       version: 'v2',
       env: { A: 'b' },
-      context: { request_id: 'req-9', ...context, user: { u: 1 }, trigger: { type: 'schedule' }, trace: '00-1' },
+      context: {
+        request_id: 'req-9',
+        ...context,
+        user: { u: 1 },
+        trigger: { type: 'schedule' },
+        trace: '00-1',
+        trace_state: null,
+      },
     })
     t.strictSame(params, { id: '7' })
     t.ok(signal)

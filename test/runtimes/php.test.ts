@@ -553,6 +553,7 @@ t.test('[runtimes/php.13] the event is an array with every field present', async
       user: null,
       trigger: null,
       trace: null,
+      trace_state: null,
     },
     version: 'v2',
   })

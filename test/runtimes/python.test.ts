@@ -481,7 +481,7 @@ t.test('[runtimes/python.13, runtime/wire-protocol.12] the event holds every fie
     body_base64: null,
     version: 'v2',
     env: { A: '1' },
-    context: { ...context, request_id: 'req-9', user, trigger, trace },
+    context: { ...context, request_id: 'req-9', user, trigger, trace, trace_state: null },
   })
   const id = 4_294_967_295
   worker.send(KIND.call, id)
