@@ -44,4 +44,6 @@ t.test('[jobs/jobs.8, jobs/jobs.17] a program makes jobs that count in the admis
     t.equal(text, '{"most":1}')
     t.equal((await gateway.jobs.get(record.id)).attempt, 1)
   }
+  const { body } = await gateway.inject('/_fn/metrics')
+  t.match(String(body), 'fn_jobs{state="done"} 6\n', 'the metrics count them by state')
 })
