@@ -4,17 +4,14 @@
  *   create ─► checked ─► kept ─► acknowledged ─► runner ─► kept ─► result, callback ─► 250 jobs or 24 h later gone
  */
 
-import { createHash, randomBytes } from 'node:crypto'
-import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError, type Warning } from '../core/errors.ts'
-import type { Method } from '../core/identity.ts'
 import { KEPT_JOB_MS, MAX_OPEN_JOBS } from '../core/limits.ts'
-import { checkPolicy, isMethodAllowed, toMethodError } from '../invocation/policy.ts'
 import type { JobEventRecord } from '../observe/events.ts'
 import { readRequest } from './attempt.ts'
 import type { CallbackSender } from './callback-sender.ts'
-import { isFinished, isJobId, type Job, type JobRequest, type JobState } from './job.ts'
+import { isFinished, isJobId, type Job, type JobState } from './job.ts'
+import { digestOf, type DraftOptions, draftJob } from './job-draft.ts'
 import type { GatewayJobs, JobListOptions } from './gateway-jobs.ts'
 import { type CheckedInput, checkIdempotencyKey, checkJobInput, type JobInput } from './job-input.ts'
 import { type JobRecord, toJobRecord } from './job-record.ts'
@@ -22,11 +19,8 @@ import { type JobResult, openResult } from './job-result.ts'
 import { JobRunner, type JobRunnerOptions, STORE_RETRY_MS } from './job-runner.ts'
 import { afterInterruption, cancel } from './job-steps.ts'
 import { JobTable } from './job-table.ts'
-import { toJobTarget } from './job-target.ts'
 import type { JobChange } from './job-store.ts'
 
-/** Bytes of a body that is kept with its job; a longer one is a part of its own. */
-const INLINE_BODY_BYTES = 16 * 1024
 /** Jobs of one page, where nothing is said. */
 const LIST_LIMIT = 50
 /** Milliseconds between two looks for jobs whose time is over. */
@@ -34,14 +28,10 @@ const SWEEP_MS = KEPT_JOB_MS / 24
 /** Milliseconds until a store that cannot be had is asked for again. */
 const REOPEN_MS = 10_000
 
-export interface JobsOptions extends Omit<JobRunnerOptions, 'keep' | 'onProblem'> {
+export interface JobsOptions extends Omit<JobRunnerOptions, 'keep' | 'onProblem'>, DraftOptions {
   clock: Clock
   /** False where `FN_JOBS_ENABLED` is off. */
   enabled: boolean
-  /** The function of that name. @throws GatewayError NOT_FOUND, ROUTE_CONFLICT */
-  find: (name: string, version: string | null, runtime: string | null) => FunctionVersion
-  /** Routes of a function and method, in text order. */
-  routesOf: (fn: FunctionVersion, method: Method) => readonly string[]
   callbacks: CallbackSender
   /** Jobs that may wait or run; MAX_OPEN_JOBS by default. */
   maxOpen?: number
@@ -249,36 +239,12 @@ export class Jobs implements GatewayJobs {
   }
 
   async #make(input: CheckedInput, idempotency: Job['idempotency']): Promise<JobRecord> {
-    const { find, clock, store, maxOpen = MAX_OPEN_JOBS } = this.#options
+    const { clock, store, maxOpen = MAX_OPEN_JOBS } = this.#options
     if (this.#table.open >= maxOpen)
       throw new GatewayError('CONCURRENCY_LIMIT', `${maxOpen} jobs wait already`, {
         headers: { 'Retry-After': '10' },
       })
-    const fn = find(input.name, input.version, input.runtime)
-    const method = input.method ?? (fn.policy.methods.includes('GET') ? 'GET' : (fn.policy.methods[0] ?? 'GET'))
-    if (!isMethodAllowed(fn, method)) throw toMethodError(fn.policy.methods)
-    const refused = checkPolicy(fn, input.body?.length ?? 0)
-    if (refused !== null) throw refused
-    const request = this.#toRequest(input, fn, method)
-    const now = clock.wall()
-    const seq = this.#table.nextSeq()
-    const job: Job = {
-      id: `job-${now}-${seq}-${randomBytes(6).toString('hex')}`,
-      seq,
-      key: fn.key,
-      state: 'queued',
-      attempt: 0,
-      retry: input.retry,
-      createdAt: now,
-      updatedAt: now,
-      dueAt: now + input.delayMs,
-      finishedAt: null,
-      resultStatus: null,
-      lastError: null,
-      result: null,
-      callback: input.callbackUrl === null ? null : { state: 'pending', attempts: 0, lastError: null },
-      idempotency,
-    }
+    const { job, request } = draftJob(input, this.#options, clock.wall(), () => this.#table.nextSeq(), idempotency)
     try {
       if (request.hasBodyPart) {
         const part = await store.write(job.id, 'body')
@@ -293,25 +259,6 @@ export class Jobs implements GatewayJobs {
     this.#told(job)
     this.#runner.add(job)
     return toJobRecord(job, request)
-  }
-
-  #toRequest(input: CheckedInput, fn: FunctionVersion, method: Method): JobRequest {
-    const { body, query, headers, context, callbackUrl } = input
-    const target = toJobTarget(fn, method, input.route, this.#options.routesOf(fn, method), input.params)
-    const hasBodyPart = body !== null && body.length > INLINE_BODY_BYTES
-    return {
-      runtime: fn.runtime,
-      name: fn.name,
-      version: fn.version,
-      method,
-      ...target,
-      query,
-      headers,
-      context,
-      body: body === null || hasBodyPart ? null : body.toString('base64'),
-      hasBodyPart,
-      callbackUrl,
-    }
   }
 
   async #replay(job: Job, digest: string): Promise<CreatedJob> {
@@ -400,15 +347,6 @@ export class Jobs implements GatewayJobs {
     }, SWEEP_MS)
     this.#timer.unref?.()
   }
-}
-
-function digestOf(input: CheckedInput): string {
-  const { body, ...rest } = input
-  return createHash('sha256')
-    .update(JSON.stringify(rest))
-    .update(body ?? '')
-    .digest('hex')
-    .slice(0, 32)
 }
 
 function notKept(error: unknown): GatewayError {
