@@ -79,6 +79,8 @@ const FIELDS = [
   ],
   ...['context', 'max_attempts', 'retry_delay_ms', 'backoff', 'delay_ms', 'callback_url'],
 ]
+/** What a job carries may be secret, and a refusal is written to the log: their values are not shown. */
+const CARRIED: ReadonlySet<string> = new Set(['params', 'query', 'headers', 'body_base64', 'context', 'callback_url'])
 const MAX_ROUTE_CHARS = 4096
 const MAX_URL_CHARS = 4096
 const BASE64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/
@@ -171,7 +173,7 @@ class InputReader {
   }
 
   #wrong(name: string, rule: string, value: unknown): void {
-    this.#problems.push(`${name} must be ${rule}, got ${showValue(value)}`)
+    this.#problems.push(`${name} must be ${rule}, got ${showValue(value, CARRIED.has(name))}`)
   }
 }
 

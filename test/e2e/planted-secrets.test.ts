@@ -331,16 +331,24 @@ async function walk(t: Test, one: Sweep): Promise<void> {
     context: SECRETS['Authorization of a client'],
     body_base64: SECRETS['body of a client'],
   }
-  for (const [field, value] of Object.entries(wrong))
-    await one.ask(
-      {
-        method: 'POST',
-        url: '/_fn/invoke',
-        headers: OWNER,
-        body: { name: toName(FIRST), method: 'GET', [field]: value },
-      },
-      `POST /_fn/invoke, wrong ${field}`,
-    )
+  const wrongJob = { callback_url: `http://user@x/?token=${SECRETS['URL of a callback']}`, ...wrong }
+  for (const [url, fields] of [
+    ['/_fn/invoke', wrong],
+    ['/_fn/jobs', wrongJob],
+  ] as const) {
+    for (const [field, value] of Object.entries(fields)) {
+      const body = { name: toName(FIRST), method: 'GET', [field]: value }
+      const answer = await one.ask({ method: 'POST', url, headers: OWNER, body }, `POST ${url}, wrong ${field}`)
+      t.match([answer.status, answer.text()], [400, field], `${url}: ${field} is refused by its name`)
+    }
+  }
+  for (const body of [
+    { username: 'admin', password: `${PASSWORD}x` },
+    { username: PASSWORD, password: [PASSWORD] },
+    { token: { is: SECRETS['admin token'] } },
+    { token: SECRETS['admin token'], [PASSWORD]: 1 },
+  ])
+    await one.ask({ method: 'POST', url: '/_fn/login', body }, 'POST /_fn/login, wrong')
   await one.ask(
     {
       method: 'PUT',
