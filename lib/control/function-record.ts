@@ -3,6 +3,7 @@
 import { join } from 'node:path'
 import { maskEnv, parseFunctionEnv } from '../config/function-env.ts'
 import type { EnvValue, FunctionVersion } from '../core/catalog.ts'
+import type { Warning } from '../core/errors.ts'
 import { isObject } from '../core/json.ts'
 import { MAX_CONFIG_FILE_BYTES } from '../core/limits.ts'
 import { HIDDEN } from '../core/text.ts'
@@ -92,11 +93,14 @@ function toSnake(value: unknown): unknown {
 
 const USER_VALUES: ReadonlySet<string> = new Set(['query', 'headers', 'body', 'context'])
 
-/** What the catalog says about the files of a function. */
+/** What the catalog says about the folder and the files of a function, also where another function's file comes first. */
 export function toFileWarnings(fn: FunctionVersion, state: GatewayState): string[] {
-  const label = fn.entryFile.slice(0, fn.entryFile.lastIndexOf('/') + 1)
-  const own = new Set([fn.entryFile, `${label}fn.config.json`, `${label}fn.env.json`])
-  return state.warnings.filter(({ path }) => own.has(path)).map(({ message }) => message)
+  const folder = fn.entryFile.slice(0, Math.max(0, fn.entryFile.lastIndexOf('/')))
+  const inFolder = (name: string): string => (folder === '' ? name : `${folder}/${name}`)
+  const files = new Set([fn.entryFile, inFolder('fn.config.json'), inFolder('fn.env.json')])
+  const isOwn = ({ path, message }: Warning): boolean =>
+    files.has(path) || (path === folder && folder !== '') || message.split(/[\s,;:()]+/).some(word => files.has(word))
+  return state.warnings.filter(isOwn).map(({ message, hint }) => (hint === '' ? message : `${message}; ${hint}`))
 }
 
 /** What `fn.env.json` says; a caller who may see no details gets no value at all. */

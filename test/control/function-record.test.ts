@@ -44,7 +44,9 @@ t.test('[control/function.1, control/function.2] what is shown of a function, wi
     warnings: [
       { code: 'A', path: 'hello/fn.config.json', message: 'own', hint: '' },
       { code: 'A', path: 'hello/v2/fn.config.json', message: 'of a version', hint: '' },
-      { code: 'A', path: 'other/fn.config.json', message: 'of another', hint: '' },
+      { code: 'A', path: 'other/fn.config.json', message: 'of another, not xhello/handler.lua', hint: '' },
+      { code: 'A', path: 'b/c.js', message: 'claimed by b/c.js (b), hello/fn.config.json (hello)', hint: '' },
+      { code: 'A', path: 'hello', message: 'of the folder', hint: 'Close it.' },
     ],
   } as never
   const record = toFunctionRecord(fn, state, files)
@@ -60,9 +62,10 @@ t.test('[control/function.1, control/function.2] what is shown of a function, wi
       env: { exists: true },
       endpoints: { public_route: '/hello', mapped_routes: ['/hello/*', '/hello'], version_route: null },
     },
-    warnings: ['own'],
+    warnings: ['own', /claimed by/, 'of the folder; Close it.'],
   })
-  t.same(toFileWarnings(fn, state), ['own'])
+  t.match(toFileWarnings(fn, state), ['own', /claimed by/, 'of the folder; Close it.'])
+  t.equal(toFileWarnings(fn, state).length, 3)
   t.same(
     { ...toEnvRecord(fn, files, true) },
     {
