@@ -103,13 +103,19 @@ t.test(
   '[files/root-lock.2] a process that ended and was not waited for is gone',
   { skip: process.platform !== 'linux' },
   async t => {
-    // The shell starts a child, becomes another program that never waits for it, and so leaves it a zombie.
-    const child = spawn('sh', ['-c', 'true & echo $!; exec sleep 60'], { stdio: ['ignore', 'pipe', 'ignore'] })
+    const child = spawn('sh', ['-c', 'sleep 60 & echo $!; wait'], { stdio: ['ignore', 'pipe', 'ignore'] })
     t.teardown(() => child.kill('SIGKILL'))
     const { value } = await createInterface({ input: child.stdout })[Symbol.asyncIterator]().next()
-    const stat = () => readFileSync(`/proc/${value}/stat`, 'latin1')
-    while (!/\) Z /.test(stat())) await new Promise(resolve => setImmediate(resolve))
-    const text = stat()
+    const stat = (pid: number): string => readFileSync(`/proc/${pid}/stat`, 'latin1')
+    const until = async (pid: number, state: RegExp): Promise<void> => {
+      while (!state.test(stat(pid))) await new Promise(resolve => setImmediate(resolve))
+    }
+    // A shell that is stopped does not wait for its child.
+    child.kill('SIGSTOP')
+    await until(child.pid!, /\) T /)
+    process.kill(Number(value), 'SIGKILL')
+    await until(Number(value), /\) Z /)
+    const text = stat(Number(value))
     const started = text.slice(text.lastIndexOf(')') + 2).split(' ')[19]!
     t.equal(isAlive({ ...ownMark(), pid: Number(value), started }), false)
   },
