@@ -91,8 +91,10 @@ async function sendResult(exchange: Exchange, jobs: Jobs, id: string, isRaw: boo
   try {
     const { result } = await jobs.result(id)
     if (result === null) throw new GatewayError('NOT_FOUND', 'result not found')
-    if (exchange.ended) await result.body.return()
-    else if (isRaw) sendRaw(exchange, result)
+    // Nobody reads the body: what is made of it below does not close it.
+    if (exchange.ended || exchange.method === 'HEAD') await result.body.return()
+    if (exchange.ended) return
+    if (isRaw) sendRaw(exchange, result)
     else sendPieces(exchange, ['Content-Type', 'application/json'], null, toResultJson(result))
   } catch (error) {
     responder.sendError(exchange, toGatewayError(error), ['Cache-Control', 'no-store'])
@@ -114,7 +116,6 @@ function sendPieces(
 ): void {
   headers.push('Cache-Control', 'no-store')
   if (exchange.method === 'HEAD') {
-    void pieces.return()
     exchange.responder.send(exchange, 200, headers, null)
     return
   }

@@ -27,7 +27,17 @@ export async function openResult(job: Job, store: JobStore): Promise<JobResult |
     part.destroy()
     return null
   }
-  return { id: job.id, ...head, ...job.result, body: readBody(part, pieces, rest) }
+  return { id: job.id, ...head, ...job.result, body: closing(readBody(part, pieces, rest), part) }
+}
+
+/** A generator that was not begun runs nothing when it is returned from: the part is closed beside it. */
+function closing(body: AsyncGenerator<Buffer, void>, part: Readable): AsyncGenerator<Buffer, void> {
+  const end = body.return.bind(body)
+  body.return = value => {
+    part.destroy()
+    return end(value)
+  }
+  return body
 }
 
 async function readHead(pieces: AsyncIterator<Buffer>): Promise<{ head: ResultHead | null; rest: Buffer }> {

@@ -196,6 +196,10 @@ t.test(
     res.on('error', () => {})
     req.destroy()
     await until(() => openParts() === 0, 'the file is closed')
+    for (const query of ['', '?raw=1']) {
+      t.equal((await fetch(`${url}/_fn/jobs/${id}/result${query}`, { method: 'HEAD' })).status, 200)
+      await until(() => openParts() === 0, `HEAD${query} leaves no file open`)
+    }
     const { body } = await call('GET', `/_fn/jobs/${id}/result`)
     t.equal(Buffer.from(String(body.body_base64), 'base64').length, 200 * 65536, 'and another one gets all of it')
   },
