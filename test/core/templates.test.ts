@@ -9,6 +9,9 @@ import { createGateway } from '../../lib/index.ts'
 import { findProgram } from '../../lib/runtime/binaries.ts'
 import { injectBuilt, shareCrates } from '../helpers/compiled.ts'
 
+// Builds of go and rust on a machine with other work to do.
+t.setTimeout(180_000)
+
 t.test('[bin/init.1, bin/init.2] every template of a language answers as it stands', async t => {
   const cwd = t.testdir({})
   const available: string[] = []
