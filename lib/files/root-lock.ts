@@ -40,13 +40,18 @@ interface LockClock {
 export class RootLock {
   readonly #folder: OwnFolder
   readonly #clock: LockClock
+  readonly #link: typeof linkSync
   #held: LockHolder | null = null
   #timer: NodeJS.Timeout | null = null
 
-  /** @param folder - `.svc` of the root; made when the lock is asked for */
-  constructor(folder: OwnFolder, clock: LockClock) {
+  /**
+   * @param folder - `.svc` of the root; made when the lock is asked for
+   * @param link - gives a file a second name, where the file system can
+   */
+  constructor(folder: OwnFolder, clock: LockClock, link: typeof linkSync = linkSync) {
     this.#folder = folder
     this.#clock = clock
+    this.#link = link
   }
 
   get isHeld(): boolean {
@@ -103,7 +108,7 @@ export class RootLock {
     const text = JSON.stringify(mine)
     this.#folder.write(draft, text, 0o600)
     try {
-      linkSync(this.#folder.pathOf(draft), path)
+      this.#link(this.#folder.pathOf(draft), path)
       return true
     } catch (error) {
       const { code } = error as NodeJS.ErrnoException

@@ -88,6 +88,7 @@ export class JobRunner {
     const stopAll = () => {
       for (const { stop } of this.#runs.values()) stop.abort()
     }
+    if (timeoutMs <= 0) stopAll()
     const timer = clock.setTimeout(stopAll, timeoutMs)
     await Promise.all([...this.#runs.values()].map(({ ended }) => ended))
     clock.clearTimeout(timer)

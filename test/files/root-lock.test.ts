@@ -193,6 +193,36 @@ t.test('[files/root-lock.5] what is no file is not touched', async t => {
   t.throws(() => lockOf(tree).acquire(), /\.svc is a symbolic link/)
 })
 
+t.test('[files/root-lock.1] a file system without second names has locks too', async t => {
+  const tree = makeTree()
+  t.teardown(tree.cleanup)
+  const refuse = (code: string) => () => {
+    throw Object.assign(new Error(code), { code })
+  }
+  const folder = new OwnFolder(tree.root, '.svc')
+  const [first, second] = [1, 2].map(() => new RootLock(folder, new FakeClock(), refuse('EPERM')))
+  t.equal(first!.acquire(), null)
+  t.match(second!.acquire(), { pid: process.pid })
+  first!.release()
+  t.equal(second!.acquire(), null)
+  second!.release()
+  t.same(readdirSync(tree.path('.svc')), [])
+  t.throws(() => new RootLock(folder, new FakeClock(), refuse('EIO')).acquire(), { code: 'EIO' })
+  t.same(readdirSync(tree.path('.svc')), [], 'and no draft is left')
+})
+
+t.test('[files/root-lock.3] a chain of dead holders without end is left alone', async t => {
+  const tree = makeTree({ '.svc/': '' })
+  t.teardown(tree.cleanup)
+  let name = 'gateway.lock'
+  for (let count = 0; count < 20; count++) {
+    const dead: LockHolder = { ...ownMark(), pid: 2 ** 22 + 1, id: hex(count), since: 0 }
+    writeFileSync(tree.path(`.svc/${name}`), JSON.stringify(dead))
+    name = `gateway.lock.${dead.id}`
+  }
+  t.match(lockOf(tree).acquire(), { id: hex(16) })
+})
+
 function hex(count: number): string {
   return count.toString(16).padStart(16, '0')
 }

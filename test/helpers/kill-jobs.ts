@@ -74,6 +74,8 @@ interface Known {
   status: number
   bytes: number
   isCanceled: boolean
+  /** True when it was to be deleted if it is over, and nobody was told whether it is. */
+  mayBeGone: boolean
 }
 
 interface Record {
@@ -131,14 +133,15 @@ async function work(
       })
       if (made?.status !== 201) return
       const { id } = made.body as Record
-      const job: Known = { maxAttempts, status, bytes, isCanceled: false }
+      const job: Known = { maxAttempts, status, bytes, isCanceled: false, mayBeGone: isForCancel }
       known.set(id, job)
       if (!isForCancel) return
       const canceled = await call(`${url}/_fn/jobs/${id}`, 'DELETE')
       if (canceled?.status !== 200) return
       const { status: state, deleted } = canceled.body as { status: string; deleted: boolean }
       if (deleted) known.delete(id)
-      else job.isCanceled = state === 'canceled'
+      job.mayBeGone = false
+      if (!deleted) job.isCanceled = state === 'canceled'
     }),
   )
 }
@@ -175,12 +178,12 @@ async function check(url: string, tree: Tree, known: Map<string, Known>, report:
   const records = new Map((await settle(url)).map(record => [record.id, record]))
   const runs = countRuns(tree)
   const wrong = (id: string, what: string) => report.wrong.push(`${id} ${what}: ${JSON.stringify(records.get(id))}`)
-  for (const [id, { maxAttempts, status, bytes, isCanceled }] of known) {
+  for (const [id, { maxAttempts, status, bytes, isCanceled, mayBeGone }] of known) {
     const record = records.get(id)
     const ran = runs.get(id) ?? 0
     report.runs += ran
     if (record === undefined) {
-      wrong(id, 'was acknowledged and is lost')
+      if (!mayBeGone) wrong(id, 'was acknowledged and is lost')
       continue
     }
     if (ran > maxAttempts) wrong(id, `ran ${ran} times, at most ${maxAttempts} are allowed`)

@@ -3,10 +3,11 @@ import t from 'tap'
 import { KEPT_JOBS } from '../../lib/core/limits.ts'
 import type { InternalRequest } from '../../lib/invocation/internal-call.ts'
 import type { JobInput } from '../../lib/jobs/job-input.ts'
-import { readWhole } from '../../lib/jobs/job-store.ts'
+import { type JobStore, readWhole } from '../../lib/jobs/job-store.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { makeFn } from '../helpers/fn.ts'
-import { answer, makeJobs, untilStopped } from '../helpers/jobs-bed.ts'
+import { STORE_RETRY_MS } from '../../lib/jobs/job-runner.ts'
+import { answer, makeJobs, makeStore, untilStopped } from '../helpers/jobs-bed.ts'
 import { makeTree } from '../helpers/tree.ts'
 
 const HELLO: JobInput = { name: 'hello' }
@@ -240,4 +241,53 @@ t.test('[jobs/jobs.10] so many jobs may wait or run, and one more is refused', a
   await t.rejects(jobs.create(HELLO), { status: 429, message: '2 jobs wait already', headers: { 'Retry-After': '10' } })
   await jobs.cancel(record.id)
   t.equal((await jobs.create(HELLO)).record.status, 'queued')
+})
+
+t.test(
+  '[jobs/jobs.14, jobs/jobs.11] a full disk: what cannot be kept is told, and a stopped job is canceled as soon as it can be',
+  async t => {
+    const tree = makeTree()
+    t.teardown(tree.cleanup)
+    const clock = new FakeClock()
+    const real = makeStore(tree.root, clock)
+    let isFull = false
+    const store: JobStore = {
+      open: () => real.open(),
+      read: (id, part) => real.read(id, part),
+      write: (id, part) => real.write(id, part),
+      close: () => real.close(),
+      save: changes => (isFull ? Promise.reject(new Error('ENOSPC: no space left on device')) : real.save(changes)),
+    }
+    const { jobs, reached } = makeJobs({ root: tree.root, clock, store, call: untilStopped, maxConcurrency: 1 })
+    t.teardown(() => jobs.close(0))
+    const running = (await jobs.create(HELLO)).record
+    const queued = (await jobs.create(HELLO)).record
+    await reached(running.id, 'running')
+    isFull = true
+    const refused = { status: 503, message: 'jobs cannot be kept: ENOSPC: no space left on device' }
+    await t.rejects(jobs.create(HELLO), refused)
+    await t.rejects(jobs.cancel(queued.id), refused)
+    t.equal((await jobs.get(queued.id)).status, 'queued', 'nothing changed')
+    await t.rejects(jobs.cancel(running.id), refused)
+    t.equal((await jobs.get(running.id)).status, 'running')
+    isFull = false
+    let isOver = false
+    const over = Promise.all([reached(running.id, 'canceled'), reached(queued.id, 'running')]).then(() => {
+      isOver = true
+    })
+    while (!isOver) {
+      clock.advance(STORE_RETRY_MS)
+      await new Promise(resolve => setImmediate(resolve))
+    }
+    await over
+  },
+)
+
+t.test('[jobs/jobs.12] a job of yesterday is deleted without anybody asking', async t => {
+  const clock = new FakeClock()
+  const { jobs, reached } = setup(t, { clock })
+  const { record } = await jobs.create(HELLO)
+  await reached(record.id, 'done')
+  for (let hour = 0; hour <= 24; hour++) clock.advance(3_600_000)
+  await t.rejects(jobs.get(record.id), { code: 'NOT_FOUND' })
 })
