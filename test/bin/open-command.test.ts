@@ -5,6 +5,8 @@ import type { Output } from '../../bin/output.ts'
 import { createGateway, type GatewayOptions } from '../../lib/index.ts'
 import { makeTree } from '../helpers/tree.ts'
 
+t.setTimeout(180_000)
+
 async function serve(t: Test, options: GatewayOptions = {}) {
   const { root, cleanup } = makeTree({ 'hello.js': '' })
   t.teardown(cleanup)

@@ -3,6 +3,8 @@ import t from 'tap'
 import { runCli } from '../helpers/cli.ts'
 import { makeTree } from '../helpers/tree.ts'
 
+t.setTimeout(180_000)
+
 const TREE = {
   'hello.js': '// @summary Says hello\nthrow new Error("not to be run")\n',
   'bad/get.js': '',

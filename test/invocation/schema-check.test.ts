@@ -4,6 +4,8 @@ import type { Warning } from '../../lib/core/errors.ts'
 import { createGateway, type GatewayOptions } from '../../lib/index.ts'
 import { makeTree, type TreeEntry } from '../helpers/tree.ts'
 
+t.setTimeout(180_000)
+
 const ECHO =
   'export const handler = event => ({ status: 200, headers: { "content-type": "application/json" }, body: event.body || "{}" })\n'
 const VALIDATE = { json: { invoke: { validate: true } } }

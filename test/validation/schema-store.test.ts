@@ -8,6 +8,8 @@ import { SchemaStore } from '../../lib/validation/schema-store.ts'
 import { makeFn } from '../helpers/fn.ts'
 import { makeTree, type Tree } from '../helpers/tree.ts'
 
+t.setTimeout(180_000)
+
 const GOOD = '{ "body": { "type": "object" } }'
 
 /** A function as discovery makes it of the file as it is now. */
