@@ -1,7 +1,7 @@
 /** What the keywords of a schema may hold: the meta-schema of JSON Schema 2020-12, with messages for people. Owner: page validation/schema-file. */
 
 import { isObject } from '../core/json.ts'
-import { keyOf, type Place, report, reportWrong } from '../config/findings.ts'
+import { keyOf, nearest, type Place, report, reportUnknownKey, reportWrong } from '../config/findings.ts'
 import { parsePattern } from './pattern-parser.ts'
 
 const TYPES = ['string', 'number', 'integer', 'boolean', 'object', 'array', 'null']
@@ -63,17 +63,32 @@ function toRows(kind: Kind, keywords: string): [string, Kind][] {
   return keywords.split(' ').map(keyword => [keyword, kind])
 }
 
-/** Keywords whose meaning depends on who refers to the schema. */
-const IMPOSSIBLE = ['$dynamicRef', '$recursiveRef']
+/** Keywords that would be passed over, or mean something else to everybody, with what to write instead. */
+const IMPOSSIBLE: readonly [keyword: string, hint: string][] = [
+  ['$dynamicRef', 'Write a plain $ref.'],
+  ['$recursiveRef', 'Write a plain $ref.'],
+  ['dependencies', 'Write dependentRequired or dependentSchemas.'],
+  ['additionalItems', 'Write prefixItems and items.'],
+]
+
+/** Keywords that may hold anything that a schema, or a value, may be. */
+const OTHERS =
+  'additionalProperties items contains not if then else propertyNames unevaluatedItems unevaluatedProperties contentSchema const default'
+/** Words that OpenAPI knows beside JSON Schema. */
+const OPENAPI = new Set(['example', 'nullable', 'discriminator', 'externalDocs', 'xml'])
+const KNOWN = new Set([...KINDS.keys(), ...OTHERS.split(' ')])
 
 /** Reports keywords of one schema that hold something else than they may, and patterns that are not taken. */
 export function checkKeywords(schema: Readonly<Record<string, unknown>>, at: Place): void {
   for (const [keyword, value] of Object.entries(schema)) {
     const kind = KINDS.get(keyword)
     if (kind !== undefined && !kind.accepts(value)) reportWrong(keyOf(at, keyword), kind.rule, value)
+    // Words of other tools are none of ours; one that is nearly a keyword is a slip that would check nothing.
+    if (!KNOWN.has(keyword) && !OPENAPI.has(keyword) && nearest(keyword, KNOWN) !== null)
+      reportUnknownKey(keyOf(at, keyword), keyword, KNOWN, 'keyword')
   }
-  for (const keyword of IMPOSSIBLE)
-    if (keyword in schema) report(keyOf(at, keyword), 'CONFIG_VALUE', 'is not possible here', 'Write a plain $ref.')
+  for (const [keyword, hint] of IMPOSSIBLE)
+    if (Object.hasOwn(schema, keyword)) report(keyOf(at, keyword), 'CONFIG_VALUE', 'is not possible here', hint)
   const { pattern, properties, patternProperties } = schema
   // ajv passes over it, so it would go unchecked.
   if (isObject(properties) && Object.hasOwn(properties, '__proto__'))

@@ -31,3 +31,20 @@ t.test('[validation/schema-file.3] what each keyword may hold', async t => {
   }
   t.same(check({ patternProperties: { '(?<=a)b': true } }), ['body.patternProperties."(?<=a)b"'])
 })
+
+t.test(
+  '[validation/schema-file.3] a slip is noted, words of others are not, and what went out of use is refused',
+  async t => {
+    const findings: Finding[] = []
+    const schema = { minimun: 1, addtionalProperties: false, example: 1, 'x-y': 1, nullable: true, readonly: true }
+    checkKeywords(schema, toPlace('x', 'body', findings))
+    t.match(findings, [
+      { code: 'CONFIG_UNKNOWN_KEY', message: /body\.minimun is not a known keyword, did you mean minimum/ },
+      { code: 'CONFIG_UNKNOWN_KEY', message: /did you mean additionalProperties/ },
+      { code: 'CONFIG_UNKNOWN_KEY', message: /did you mean readOnly/ },
+    ])
+    t.equal(findings.length, 3)
+    t.same(check({ dependencies: {} }), ['body.dependencies'])
+    t.same(check({ additionalItems: false }), ['body.additionalItems'])
+  },
+)
