@@ -29,8 +29,8 @@ export async function invokeLocally(
 ): Promise<Record<string, unknown>> {
   const gateway = await createGateway({ ...options, ...FOR_ONE_CALL })
   try {
-    gateway.on('build', ({ state, key }) => {
-      if (state === 'began') output.note(`building ${output.clean(key)} ...`)
+    gateway.on('build', ({ state, key, action }) => {
+      if (state === 'began') output.note(`${action} ${output.clean(key)} ...`)
     })
     const { name, runtime, query, ...fields } = readCallFields(call)
     const request = { ...fields, ...(runtime !== null && { runtime }), ...(query !== null && { query }) }

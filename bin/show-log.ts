@@ -31,8 +31,8 @@ export function createLogShow(output: Output): Show {
       }
       const say = (level: LogRecord['level'], message: string) => tell({ time: Date.now(), level, message })
       gateway.on('log', tell)
-      gateway.on('build', ({ state, key }) => {
-        if (state === 'began') say('info', `building ${key}`)
+      gateway.on('build', ({ state, key, action }) => {
+        if (state === 'began') say('info', `${action} ${key}`)
       })
       gateway.on('warning', ({ code, message, hint }) => say('warn', `${code} ${message} (${hint})`))
       gateway.on('reload', ({ functions, routes, durationMs }) =>

@@ -41,7 +41,8 @@ export function createTextShow({ output, version, program, production }: TextOpt
       })
       gateway.on('build', record => {
         if (status !== null) status.on(record)
-        else if (record.state === 'began' && isShownLevel('info', gateway)) output.note(`building ${record.key}`)
+        else if (record.state === 'began' && isShownLevel('info', gateway))
+          output.note(`${record.action} ${record.key}`)
       })
       gateway.on('warning', warning => {
         if (isShownLevel('warn', gateway)) output.note(toWarningText(warning, output))

@@ -17,7 +17,7 @@ interface StatusOptions {
 /** Follows builds: while one goes on, the line turns and counts. */
 export class BuildStatus {
   readonly #options: StatusOptions
-  readonly #began = new Map<string, number>()
+  readonly #began = new Map<string, { action: string; at: number }>()
   #frame = 0
   #stop: (() => void) | null = null
 
@@ -25,9 +25,9 @@ export class BuildStatus {
     this.#options = options
   }
 
-  on({ state, key }: Pick<BuildRecord, 'state' | 'key'>): void {
+  on({ state, key, action }: Pick<BuildRecord, 'state' | 'key' | 'action'>): void {
     const { now, every } = this.#options
-    if (state === 'began') this.#began.set(key, now())
+    if (state === 'began') this.#began.set(key, { action, at: now() })
     else this.#began.delete(key)
     if (this.#began.size === 0) {
       this.close()
@@ -47,7 +47,13 @@ export class BuildStatus {
   #draw(): void {
     const now = this.#options.now()
     this.#frame = (this.#frame + 1) % FRAMES.length
-    const builds = [...this.#began].map(([key, at]) => `${key} ${Math.floor((now - at) / 1000)} s`)
-    this.#options.show(`${FRAMES[this.#frame]} building ${builds.join(', ')}`)
+    const byAction = new Map<string, string[]>()
+    for (const [key, { action, at }] of this.#began) {
+      const shown = byAction.get(action) ?? []
+      byAction.set(action, shown)
+      shown.push(`${key} ${Math.floor((now - at) / 1000)} s`)
+    }
+    const texts = [...byAction].map(([action, shown]) => `${action} ${shown.join(', ')}`)
+    this.#options.show(`${FRAMES[this.#frame]} ${texts.join('; ')}`)
   }
 }

@@ -3,11 +3,13 @@
 import type { Settings } from './config/settings.ts'
 import type { FunctionVersion } from './core/catalog.ts'
 import type { Clock } from './core/clock.ts'
+import type { Builder } from './dependencies/build.ts'
 import { type Builds, createBuilds } from './dependencies/resolve.ts'
 import type { SharedPacks } from './dependencies/shared-packs.ts'
 import { findChange } from './discovery/disk-change.ts'
 import type { LoadedFiles } from './discovery/loaded-files.ts'
 import type { Snapshot } from './discovery/snapshot.ts'
+import { createInstallers } from './install-parts.ts'
 import { toStaticContext } from './invocation/event.ts'
 import type { Journal } from './observe/journal.ts'
 import { findProgram } from './runtime/binaries.ts'
@@ -30,11 +32,13 @@ interface RuntimePartsOptions {
 }
 
 export function createRuntimeParts(options: RuntimePartsOptions): { builds: Builds; runtimes: Runtimes } {
-  const builds = createJournalledBuilds(options)
-  return { builds, runtimes: createJournalledRuntimes(options, builds) }
+  const installers = createInstallers(options)
+  const builds = createJournalledBuilds(options, installers)
+  const prepared: ReadonlySet<string> = new Set(['go', 'rust', ...installers.map(({ runtime }) => runtime)])
+  return { builds, runtimes: createJournalledRuntimes(options, builds, prepared) }
 }
 
-function createJournalledBuilds(options: RuntimePartsOptions): Builds {
+function createJournalledBuilds(options: RuntimePartsOptions, installers: readonly Builder[]): Builds {
   const { settings, clock, hostEnv, journal } = options
   const { functionsRoot, binaries, production, depsWaitMs, goBuildTimeoutSeconds, rustBuildTimeoutSeconds } = settings
   return createBuilds({
@@ -46,24 +50,33 @@ function createJournalledBuilds(options: RuntimePartsOptions): Builds {
     // In development a build that takes long is waited for; in production clients are many, and have limits of their own.
     waitMs: production ? depsWaitMs : null,
     hostEnv,
+    installers,
     workerFolder: runtime => runtimeFile(`${runtime}/worker`),
     changeOf: changesOf(options),
     findProgram: runtime => findProgram(runtime, binaries, hostEnv.PATH ?? ''),
-    onBegin: fn => journal.buildBegan(fn),
-    onEnd: fn => journal.buildEnded(fn),
-    onBuilt: (fn, durationMs) => journal.log('info', `built ${fn.key} in ${(durationMs / 1000).toFixed(1)} s`),
+    onBegin: (fn, action) => journal.buildBegan(fn, action),
+    onEnd: (fn, action) => journal.buildEnded(fn, action),
+    onBuilt: (fn, durationMs, what) => {
+      const made = what === '' ? `built ${fn.key}` : `installed packages of ${fn.key}`
+      const note = what === '' ? '' : `: ${what}`
+      journal.log('info', `${made} in ${(durationMs / 1000).toFixed(1)} s${note}`)
+    },
     onFailure: (fn, error) => journal.failure(fn, error),
   })
 }
 
-function createJournalledRuntimes(options: RuntimePartsOptions, builds: Builds): Runtimes {
+function createJournalledRuntimes(
+  options: RuntimePartsOptions,
+  builds: Builds,
+  prepared: ReadonlySet<string>,
+): Runtimes {
   const { settings, clock, hostEnv, inspect, journal, packs, loaded } = options
   return new Runtimes({
     settings,
     clock,
     hostEnv,
     inspect,
-    preparerOf: name => (name === 'go' || name === 'rust' ? builds : null),
+    preparerOf: name => (prepared.has(name) ? builds : null),
     toContext: fn => toStaticContext(fn),
     changeOf: changesOf(options),
     toPackDirs: fn => packs.dirsOf(fn),

@@ -3,6 +3,8 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { join, relative, sep } from 'node:path'
 import type { FunctionVersion } from '../core/catalog.ts'
+import type { HostEnv } from '../core/host-env.ts'
+import type { RuntimeName } from '../core/identity.ts'
 import { type ErrorDetail, GatewayError } from '../core/errors.ts'
 import type { ToolResult, ToolRun } from './run-tool.ts'
 
@@ -20,31 +22,51 @@ export interface Toolchain {
   version: string
 }
 
-/** One build that is to be done. */
+/** One build or install that is to be done. */
 export interface BuildPlan {
   key: string
-  /** True when the program for the key is there. */
+  /** True when what the key stands for is there. */
   isBuilt: boolean
-  /** Full path of the program. */
-  binary: string
-  /** Builds it and puts it in place. @throws GatewayError LOAD_FAILED, or any error of the file system */
-  build(tools: BuildTools): Promise<void>
+  /** Full path of the program; null where packages are installed and there is none. */
+  binary: string | null
+  /**
+   * Makes it and puts it in place. @returns what was made, for people; nothing where the name of the function says it all
+   * @throws GatewayError LOAD_FAILED, or any error of the file system
+   */
+  build(tools: BuildTools): Promise<string | void>
 }
 
 export interface BuildTools {
+  /** Aborted when nobody wants the work any more; its tools are killed then. */
+  readonly signal: AbortSignal
   /** Runs a program with the build environment. */
   run(run: Pick<ToolRun, 'command' | 'args' | 'cwd'> & { env?: Readonly<Record<string, string>> }): Promise<ToolResult>
 }
 
+/** One language's way from sources to what a worker needs: `go` and `rust` build, an `Installer` installs packages. */
 export interface Builder {
-  runtime: 'go' | 'rust'
+  runtime: RuntimeName
   /** Builds that may run at once. */
   concurrency: number
   timeoutMs: number
+  /** What goes on, before `<runtime> function <name>`; default `building`. */
+  action?: string
+  /** False where nothing is done before a call asks for it; default true. */
+  isAhead?: boolean
+  /** False for a function that certainly needs nothing, so that no tool is looked for; absent where each needs something. */
+  isNeeded?(fn: FunctionVersion): boolean
+  /** The environment of its tools; default that of builds. */
+  toEnv?(hostEnv: HostEnv): Record<string, string>
+  /** The functions of a new catalog. */
+  retain?(functions: ReadonlyMap<string, FunctionVersion>): void
   /** Reads the version of a toolchain. @throws GatewayError LOAD_FAILED */
   readVersion(program: string, tools: BuildTools, cwd: string): Promise<string>
-  /** Reads the sources. @throws GatewayError LOAD_FAILED when they cannot be a function */
-  plan(fn: FunctionVersion, toolchain: Toolchain): BuildPlan
+  /**
+   * Reads the sources.
+   * @param tools - programs that only look at them
+   * @throws GatewayError LOAD_FAILED when they cannot be a function
+   */
+  plan(fn: FunctionVersion, toolchain: Toolchain, tools: BuildTools): BuildPlan | Promise<BuildPlan>
 }
 
 /** A place in a source file: path below the functions root, line from 1. */

@@ -1,5 +1,6 @@
 /**
- * What a function needs before a worker of it can start: for go and rust, its program. Spec: §2.16.
+ * What a function needs before a worker of it can start: for go and rust its program, for python, node and php its packages.
+ * Spec: §2.16.
  *
  *   prepare(fn) -> plan: read sources, digest -> program is there ------------------------> ready
  *                                             -> waits for a place -> tool runs -> in place -> ready
@@ -11,8 +12,9 @@ import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
 import { toToolHostEnv } from '../core/host-env.ts'
+import type { RuntimeName } from '../core/identity.ts'
 import { OwnFolder } from '../files/own-folder.ts'
-import { type Builder, type BuildPlan, type BuildTools, isPassing, type Toolchain } from './build.ts'
+import { type Builder, type BuildTools, isPassing, type Toolchain } from './build.ts'
 import { createGoBuilder } from './go.ts'
 import { CargoHome } from './cargo-home.ts'
 import { createRustBuilder } from './rust.ts'
@@ -37,11 +39,12 @@ interface BuildsOptions {
   /** What of a function's files on disk is not as it was discovered, as text; null when nothing is. */
   changeOf?(fn: FunctionVersion): string | null
   /** The toolchain's program, or why there is none. */
-  findProgram(runtime: Builder['runtime']): { path: string; problem: null } | { path: null; problem: string }
+  findProgram(runtime: RuntimeName): { path: string; problem: null } | { path: null; problem: string }
   /** A tool begins to work for a function; `onEnd` follows, whatever becomes of it. */
-  onBegin(fn: FunctionVersion): void
-  onEnd(fn: FunctionVersion): void
-  onBuilt(fn: FunctionVersion, durationMs: number): void
+  onBegin(fn: FunctionVersion, action: string): void
+  onEnd(fn: FunctionVersion, action: string): void
+  /** @param what - what was made, empty where the function's name says it all */
+  onBuilt(fn: FunctionVersion, durationMs: number, what: string): void
   onFailure(fn: FunctionVersion, error: GatewayError): void
 }
 
@@ -52,7 +55,7 @@ interface Build {
   failedAt: number
   /** What had changed on disk when its sources were read. */
   change: string | null
-  done: Promise<string>
+  done: Promise<string | null>
   abort: AbortController
   /** Lets it run when it waits for a place. */
   go: (() => void) | null
@@ -63,10 +66,12 @@ export interface CompiledOptions extends Omit<BuildsOptions, 'builders' | 'tempo
   goBuildTimeoutSeconds: number
   rustBuildTimeoutSeconds: number
   /** Full path of the folder with the sources of a runtime's worker. */
-  workerFolder(runtime: Builder['runtime']): string
+  workerFolder(runtime: 'go' | 'rust'): string
+  /** What installs packages of the other languages. */
+  installers?: readonly Builder[]
 }
 
-/** The builds of a functions root. */
+/** The builds and installs of a functions root. */
 export function createBuilds(options: CompiledOptions): Builds {
   const { functionsRoot, isPrivate, goBuildTimeoutSeconds, rustBuildTimeoutSeconds, workerFolder, hostEnv } = options
   const folder = new OwnFolder(functionsRoot, '.svc', 'build')
@@ -89,6 +94,7 @@ export function createBuilds(options: CompiledOptions): Builds {
         cargoHome: new CargoHome(folder, hostEnv),
         timeoutMs: rustBuildTimeoutSeconds * 1000,
       }),
+      ...(options.installers ?? []),
     ],
   })
 }
@@ -97,7 +103,7 @@ export function createBuilds(options: CompiledOptions): Builds {
 const TEMPORARY_PREFIX = 'b-'
 const TEMPORARY_NAME = /^b-[A-Za-z0-9]{6}$/
 
-/** The programs of a gateway's compiled functions; shaped as a runtime's `Preparer`. */
+/** What a gateway's functions need before they run: programs and packages; shaped as a runtime's `Preparer`. */
 export class Builds {
   readonly #options: BuildsOptions
   readonly #builds = new Map<string, Build>()
@@ -114,10 +120,10 @@ export class Builds {
   /**
    * Builds a function unless it is built already; calls for one version share one build. Asking again for a build that
    * waits puts it first in line.
-   * @returns full path of the program
+   * @returns full path of the program, null for packages
    * @throws GatewayError LOAD_FAILED with a short tail of the tool's output; SHUTTING_DOWN
    */
-  prepare(fn: FunctionVersion): Promise<string> {
+  prepare(fn: FunctionVersion): Promise<string | null> {
     if (this.#isClosed) return Promise.reject(new GatewayError('SHUTTING_DOWN', 'gateway is shutting down'))
     const known = this.#builds.get(fn.key)
     if (known !== undefined && isSame(known.fn, fn) && !this.#mayRetry(known)) {
@@ -131,7 +137,7 @@ export class Builds {
       error: null,
       failedAt: 0,
       change: null,
-      done: Promise.resolve(''),
+      done: Promise.resolve(null),
       abort: new AbortController(),
       go: null,
     }
@@ -144,17 +150,22 @@ export class Builds {
 
   /** What goes on, for a call that cannot wait for it. */
   toStep(fn: FunctionVersion): string {
-    return `building ${fn.runtime} function ${fn.name}${fn.version === null ? '' : `@${fn.version}`}`
+    return `${this.#builderOf(fn)?.action ?? 'building'} ${fn.runtime} function ${fn.name}${fn.version === null ? '' : `@${fn.version}`}`
   }
 
   /** Most ms that a call waits for the build of its function. */
-  waitMsOf({ runtime }: FunctionVersion): number {
-    const { waitMs, builders } = this.#options
-    return waitMs ?? builders.find(builder => builder.runtime === runtime)?.timeoutMs ?? 0
+  waitMsOf(fn: FunctionVersion): number {
+    return this.#options.waitMs ?? this.#builderOf(fn)?.timeoutMs ?? 0
+  }
+
+  /** True when it is made ready before a call asks for it. */
+  isAhead(fn: FunctionVersion): boolean {
+    return this.#builderOf(fn)?.isAhead ?? true
   }
 
   /** Forgets functions that are gone and stops their builds. */
   retain(functions: ReadonlyMap<string, FunctionVersion>): void {
+    for (const builder of this.#options.builders) builder.retain?.(functions)
     for (const [key, build] of this.#builds) {
       if (functions.has(key)) continue
       build.abort.abort()
@@ -180,17 +191,21 @@ export class Builds {
     return this.#options.changeOf?.(fn) ?? null
   }
 
-  async #run(build: Build): Promise<string> {
+  #builderOf({ runtime }: FunctionVersion): Builder | undefined {
+    return this.#options.builders.find(builder => builder.runtime === runtime)
+  }
+
+  async #run(build: Build): Promise<string | null> {
     const { clock, onBuilt, onFailure } = this.#options
     // Not within the caller's turn: reading sources of many functions must not hold up a reload.
     await new Promise(resolve => setImmediate(resolve))
     const startedAt = clock.monotonic()
     build.change = this.#changeOf(build.fn)
     try {
-      const plan = await this.#ensure(build)
+      const { binary, made } = await this.#ensure(build)
       build.state = 'ready'
-      if (!plan.isBuilt) onBuilt(build.fn, clock.monotonic() - startedAt)
-      return plan.binary
+      if (made !== null) onBuilt(build.fn, clock.monotonic() - startedAt, made)
+      return binary
     } catch (thrown) {
       const error = this.#toError(thrown, build)
       build.error = error
@@ -201,32 +216,47 @@ export class Builds {
     }
   }
 
-  async #ensure(build: Build): Promise<BuildPlan> {
+  /** @returns the program, and what was made: null when all was there */
+  async #ensure(build: Build): Promise<{ binary: string | null; made: string | null }> {
     const { fn } = build
-    const builder = this.#options.builders.find(({ runtime }) => runtime === fn.runtime)
+    const builder = this.#builderOf(fn)
     if (builder === undefined) throw new GatewayError('INTERNAL', `nothing builds ${fn.runtime} functions`)
+    if (builder.isNeeded?.(fn) === false) return { binary: null, made: null }
     const toolchain = await this.#toolchainOf(builder)
-    const plan = builder.plan(fn, toolchain)
-    if (plan.isBuilt) return plan
+    const { signal } = build.abort
+    const plan = await this.#withTools(builder, signal, tools => builder.plan(fn, toolchain, tools))
+    if (plan.isBuilt) return { binary: plan.binary, made: null }
     await this.#takePlace(build, builder)
-    const folder = this.#makeTemporaryFolder()
     try {
-      if (build.abort.signal.aborted) throw stopped()
-      await this.#watched(fn, () => plan.build(this.#toTools(builder, folder.path, build.abort.signal)))
-      return plan
+      if (signal.aborted) throw stopped()
+      const made = await this.#withTools(builder, signal, tools => this.#watched(builder, fn, () => plan.build(tools)))
+      return { binary: plan.binary, made: made ?? '' }
     } finally {
-      folder.removeAll()
       this.#leavePlace(builder)
     }
   }
 
-  async #watched(fn: FunctionVersion, work: () => Promise<void>): Promise<void> {
-    const { onBegin, onEnd } = this.#options
-    onBegin(fn)
+  /** The folder for temporary files is made when the first tool runs: most functions are ready as they are. */
+  async #withTools<T>(builder: Builder, signal: AbortSignal, work: (tools: BuildTools) => T | Promise<T>): Promise<T> {
+    let folder: OwnFolder | null = null
+    const toFolder = (): string => {
+      folder ??= this.#makeTemporaryFolder()
+      return folder.path
+    }
     try {
-      await work()
+      return await work(this.#toTools(builder, toFolder, signal))
     } finally {
-      onEnd(fn)
+      ;(folder as OwnFolder | null)?.removeAll()
+    }
+  }
+
+  async #watched<T>({ action = 'building' }: Builder, fn: FunctionVersion, work: () => Promise<T>): Promise<T> {
+    const { onBegin, onEnd } = this.#options
+    onBegin(fn, action)
+    try {
+      return await work()
+    } finally {
+      onEnd(fn, action)
     }
   }
 
@@ -248,7 +278,7 @@ export class Builds {
   async #readToolchain(builder: Builder, program: string): Promise<Toolchain> {
     const folder = this.#makeTemporaryFolder()
     try {
-      const tools = this.#toTools(builder, folder.path, new AbortController().signal)
+      const tools = this.#toTools(builder, () => folder.path, new AbortController().signal)
       const version = await builder.readVersion(program, tools, folder.path)
       return { program, version: `${version}\n${process.platform} ${process.arch}` }
     } finally {
@@ -256,11 +286,12 @@ export class Builds {
     }
   }
 
-  #toTools({ timeoutMs }: Builder, folder: string, signal: AbortSignal): BuildTools {
+  #toTools({ timeoutMs, toEnv = toToolHostEnv }: Builder, toFolder: () => string, signal: AbortSignal): BuildTools {
     const { clock, hostEnv, isPrivate } = this.#options
-    const base = { ...toToolHostEnv(hostEnv), TMPDIR: folder, GOTMPDIR: folder }
+    const toBase = () => ({ ...toEnv(hostEnv), TMPDIR: toFolder(), GOTMPDIR: toFolder() })
     const endsAt = clock.monotonic() + timeoutMs
     return {
+      signal,
       // One limit for all steps of a build.
       run: ({ command, args, cwd, env }) =>
         runTool(
@@ -268,7 +299,7 @@ export class Builds {
             command,
             args,
             cwd,
-            env: { ...base, ...env },
+            env: { ...toBase(), ...env },
             timeoutMs: Math.max(1, endsAt - clock.monotonic()),
             isPlain: isPrivate,
             signal,

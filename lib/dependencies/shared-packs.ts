@@ -3,7 +3,7 @@
 import { readdirSync, statSync } from 'node:fs'
 import { basename, dirname, join, relative } from 'node:path'
 import type { FunctionVersion } from '../core/catalog.ts'
-import type { Warning } from '../core/errors.ts'
+import { GatewayError, type Warning } from '../core/errors.ts'
 import { isNameSegment, isRuntimeName } from '../core/identity.ts'
 
 const PACKS_FOLDER = '.svc/packs'
@@ -76,6 +76,19 @@ export class SharedPacks {
     return policy.sharedDeps.flatMap(name => this.#find(runtime, name) ?? [])
   }
 
+  /**
+   * As `dirsOf`, for a function that is about to run.
+   * @throws GatewayError LOAD_FAILED naming the places looked at when one is missing
+   */
+  require(fn: Pick<FunctionVersion, 'runtime' | 'policy' | 'entryFile'>): string[] {
+    if (!KINDS.has(fn.runtime)) return []
+    const missing = fn.policy.sharedDeps.find(name => this.#find(fn.runtime, name) === null)
+    if (missing === undefined) return this.dirsOf(fn)
+    throw new GatewayError('LOAD_FAILED', this.#toMissing(fn.runtime, missing), {
+      detail: { file: fn.entryFile, hint: this.#toMissingHint(fn.runtime, missing) },
+    })
+  }
+
   /** What the functions ask for and do not get: one warning for each pack. */
   check(functions: readonly FunctionVersion[]): Warning[] {
     const users = new Map<string, FunctionVersion[]>()
@@ -107,14 +120,22 @@ export class SharedPacks {
     }
     const dir = this.#find(runtime, name)
     if (dir === null) {
-      const places = this.#bases.map(base => this.#shorten(join(base, runtime, name))).join(', ')
-      const message = `${shown}: shared pack not found: ${name} (looked in: ${places})`
-      const hint = `Make ${PACKS_FOLDER}/${runtime}/${name}/${kind.manifest}, or remove "${name}" from shared_deps.`
-      return [{ code: 'PACK_MISSING', path, message, hint }]
+      const message = `${shown}: ${this.#toMissing(runtime, name)}`
+      return [{ code: 'PACK_MISSING', path, message, hint: this.#toMissingHint(runtime, name) }]
     }
     if (isFolder(join(dir, kind.installed))) return []
     const message = `${this.#shorten(dir)} is not installed: it has no ${kind.installed}; used by ${shown}`
     return [{ code: 'PACK_NOT_INSTALLED', path: this.#shorten(dir), message, hint: `Run in it: ${kind.command}` }]
+  }
+
+  #toMissing(runtime: string, name: string): string {
+    const places = this.#bases.map(base => this.#shorten(join(base, runtime, name))).join(', ')
+    return `shared pack not found: ${name} (looked in: ${places})`
+  }
+
+  #toMissingHint(runtime: string, name: string): string {
+    const file = `${PACKS_FOLDER}/${runtime}/${name}/${KINDS.get(runtime)!.manifest}`
+    return `Make ${file}, or remove "${name}" from shared_deps.`
   }
 
   #isForeignUsed(functions: readonly FunctionVersion[]): boolean {

@@ -98,9 +98,14 @@ const MANIFESTS: ReadonlyMap<string, RuntimeName> = new Map([
   ['go.sum', 'go'],
   ['Cargo.toml', 'rust'],
   ['Cargo.lock', 'rust'],
+  ['requirements.txt', 'python'],
+  ['package.json', 'node'],
+  ['package-lock.json', 'node'],
+  ['composer.json', 'php'],
+  ['composer.lock', 'php'],
 ])
 
-/** The runtime whose programs a manifest decides about, undefined for any other file. */
+/** The runtime whose programs or packages a manifest decides about, undefined for any other file. */
 export function manifestRuntime(fileName: string): RuntimeName | undefined {
   return MANIFESTS.get(fileName)
 }

@@ -22,7 +22,7 @@ export function sourcesBelow(node: DirNode): { folder: string; file: FileEntry }
   return [...own, ...node.dirs.flatMap(sourcesBelow)]
 }
 
-/** A text that changes when a manifest of a folder's compiled functions does; empty without one. */
+/** A text that changes when a manifest of a folder's functions does; empty without one. */
 export function manifestsOf(node: DirNode, runtime: RuntimeName): string {
   const found = node.files.filter(file => manifestRuntime(file.name) === runtime)
   return found.map(file => stampOf(node.path, file)).join('\n')
@@ -38,7 +38,7 @@ const PACKAGES: Partial<Record<RuntimeName, readonly [manifest: string, installe
 /** True for a folder with a list of packages and no folder of installed ones. */
 export function lacksPackages(node: DirNode, runtime: RuntimeName): boolean {
   const names = PACKAGES[runtime]
-  if (names === undefined || !node.otherFiles.includes(names[0])) return false
+  if (names === undefined || !node.files.some(file => file.name === names[0])) return false
   return !node.dirs.some(dir => dir.name === names[1])
 }
 

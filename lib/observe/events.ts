@@ -60,9 +60,11 @@ export interface LogRecord {
   detail?: ErrorDetail
 }
 
-/** A tool begins or ends to build a function. */
+/** A tool begins or ends to build a function or to install its packages. */
 export interface BuildRecord {
   time: number
+  /** `building`, or `installing packages of`. */
+  action: string
   state: 'began' | 'ended'
   /** `runtime/name@version`. */
   key: string

@@ -144,17 +144,18 @@ export class Journal {
     this.events.emit('log', { ...record, code: error.code, detail: told })
   }
 
-  /** A tool begins to build a function. */
-  buildBegan(fn: FunctionVersion): void {
-    this.#logs.error('info', `building ${fn.key}`)
-    const record = { time: this.#clock.wall(), state: 'began', key: fn.key, ...toFunctionFields(fn) } as const
+  /** A tool begins to work for a function. @param action - `building` */
+  buildBegan(fn: FunctionVersion, action: string): void {
+    this.#logs.error('info', `${action} ${fn.key}`)
+    const record = { time: this.#clock.wall(), action, state: 'began', key: fn.key, ...toFunctionFields(fn) } as const
     this.#builds.set(fn.key, record)
     this.events.emit('build', record)
   }
 
-  buildEnded(fn: FunctionVersion): void {
+  buildEnded(fn: FunctionVersion, action: string): void {
     this.#builds.delete(fn.key)
-    this.events.emit('build', { time: this.#clock.wall(), state: 'ended', key: fn.key, ...toFunctionFields(fn) })
+    const time = this.#clock.wall()
+    this.events.emit('build', { time, action, state: 'ended', key: fn.key, ...toFunctionFields(fn) })
   }
 
   /** As GatewayEvents.on; who listens for builds is told of those that run, which may have begun before anybody could listen. */

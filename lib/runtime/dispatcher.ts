@@ -114,7 +114,7 @@ export class Dispatcher {
       used.add(fn.runtime)
       if (this.#refusalOf(fn) !== null) continue
       // Ahead of the first call; who waits for it is told when it fails.
-      runtime.preparer?.prepare(fn).catch(() => {})
+      if (runtime.preparer?.isAhead(fn) === true) runtime.preparer.prepare(fn).catch(() => {})
       if (minWarmOf(fn) > 0) this.warm(fn, minWarmOf(fn))
     }
     for (const runtime of this.#options.runtimes.values()) if (!used.has(runtime.name)) runtime.rest()

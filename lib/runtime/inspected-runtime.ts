@@ -9,7 +9,12 @@ const REASON = 'not started: the tree is only looked at'
 export function createInspectedRuntime(name: RuntimeName): Runtime {
   const refusal = new GatewayError('RUNTIME_DOWN', `runtime down: ${name} is ${REASON}`)
   // What a worker would need can never be had, so none is ever started.
-  const preparer: Preparer = { prepare: () => Promise.reject(refusal), toStep: () => REASON, waitMsOf: () => 0 }
+  const preparer: Preparer = {
+    prepare: () => Promise.reject(refusal),
+    toStep: () => REASON,
+    waitMsOf: () => 0,
+    isAhead: () => false,
+  }
   return {
     name,
     sockets: null,

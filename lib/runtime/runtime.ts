@@ -40,6 +40,8 @@ export interface Preparer {
   toStep(fn: FunctionVersion): string
   /** Most ms that a call waits for it. */
   waitMsOf(fn: FunctionVersion): number
+  /** True when it is to be made before a call asks for it. */
+  isAhead(fn: FunctionVersion): boolean
 }
 
 /** One enabled runtime: python, node, php, go and rust behind daemons, lua on threads. */

@@ -6,7 +6,7 @@ import { createTextShow } from '../../bin/show-text.ts'
 import type { Output } from '../../bin/output.ts'
 import { followed, REQUEST } from '../helpers/shown.ts'
 
-const BUILD = { time: 0, key: 'go/a@default', runtime: 'go', fn: 'a', version: 'default' } as const
+const BUILD = { time: 0, action: 'building', key: 'go/a@default', runtime: 'go', fn: 'a', version: 'default' } as const
 const RELOAD = { time: 0, cause: 'api', functions: 3, routes: 2, warnings: 0, durationMs: 4.4 }
 const linesOf = (text: string) => text.trimEnd().split('\n')
 

@@ -31,7 +31,15 @@ t.test('[bin/dev.1] a person sees the start, the address, and what happens', asy
   events.emit('log', { ...RECORD, level: 'debug' })
   events.emit('log', RECORD)
   events.emit('warning', { code: 'X', path: '.', message: 'm', hint: 'h' })
-  events.emit('build', { time: 0, state: 'began', key: 'go/a@default', runtime: 'go', fn: 'a', version: 'default' })
+  events.emit('build', {
+    time: 0,
+    action: 'building',
+    state: 'began',
+    key: 'go/a@default',
+    runtime: 'go',
+    fn: 'a',
+    version: 'default',
+  })
   const reload = { time: 0, cause: 'watch', functions: 3, routes: 2, durationMs: 4.4 }
   events.emit('reload', { ...reload, warnings: 0 })
   events.emit('reload', { ...reload, warnings: 1 })

@@ -96,7 +96,7 @@ t.test(
     const before = readdirSync(bed.tree.path('hello')).sort()
     const call = async (file: string): Promise<string> => {
       const fn = bed.fn(file)
-      const binary = await bed.builds.prepare(fn)
+      const binary = (await bed.builds.prepare(fn))!
       const worker = await daemon.worker({ dir: fn.fnDir, entry: fn.entryPath, binary })
       const { text } = await worker.call()
       await worker.close()
@@ -162,7 +162,7 @@ t.test(
     await Promise.all(
       Object.keys(results).map(async file => {
         const fn = bed.fn(file, {}, { kind: 'file' })
-        const binary = await bed.builds.prepare(fn)
+        const binary = (await bed.builds.prepare(fn))!
         const worker = await daemon.worker({ dir: fn.fnDir, entry: fn.entryPath, binary })
         t.equal((await worker.call()).text, `shared ${file}`)
         await worker.close()

@@ -27,7 +27,7 @@ t.teardown(async () => {
 
 async function call(on: BuildBed, through: DaemonClient, file: string): Promise<string> {
   const fn = on.fn(file)
-  const binary = await on.builds.prepare(fn)
+  const binary = (await on.builds.prepare(fn))!
   const worker = await through.worker({ dir: fn.fnDir, entry: fn.entryPath, binary })
   const { text } = await worker.call()
   await worker.close()
@@ -114,7 +114,7 @@ t.test("[dependencies/resolve.4, runtimes/rust.2] the user's Cargo.toml is respe
   })
   t.equal(await call(bed, daemon, 'own/handler.rs'), 'mine inner true')
   const own = bed.fn('own/handler.rs')
-  const worker = await daemon.worker({ dir: own.fnDir, entry: own.entryPath, binary: await bed.builds.prepare(own) })
+  const worker = await daemon.worker({ dir: own.fnDir, entry: own.entryPath, binary: (await bed.builds.prepare(own))! })
   t.match((await worker.call({ path: '/panic' })).header, { code: 'exception', message: 'caught' })
   await worker.close()
   bed.tree.write({ 'own/inner/src/lib.rs': 'pub fn text() -> &\'static str {\n    "changed"\n}\n' })

@@ -120,7 +120,7 @@ t.test('[discovery/layouts.33, discovery/layouts.37] kinds of names', async t =>
   for (const name of ['.a.js', 'a.json', 'a.rb', 'js']) t.notOk(isSourceName(name), name)
   for (const name of ['fn.config.json', 'fn.routes.json', 'fn.env.json']) t.ok(isConfigName(name), name)
   for (const name of ['fn.x.json', 'config.json', 'xfn.config.json']) t.notOk(isConfigName(name), name)
-  t.same(['go.mod', 'go.sum', 'Cargo.toml', 'Cargo.lock', 'go.work', 'package.json'].map(manifestRuntime), [
+  t.same(['go.mod', 'go.sum', 'Cargo.toml', 'Cargo.lock', 'go.work', 'tsconfig.json'].map(manifestRuntime), [
     'go',
     'go',
     'rust',

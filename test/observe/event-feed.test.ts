@@ -224,6 +224,7 @@ t.test('[observe/event-feed.7] so many followers and no more; a stop ends all', 
 t.test('[observe/event-feed.8] a new follower hears of builds that go on', async t => {
   const build: BuildRecord = {
     time: 1,
+    action: 'building',
     state: 'began',
     key: 'go/a@default',
     runtime: 'go',

@@ -215,12 +215,12 @@ t.test('[observe/events.7] builds are told while they go on', async t => {
   const { journal, read } = setup(t)
   const told: string[] = []
   journal.events.on('build', ({ state, key }) => told.push(`${state} ${key}`))
-  journal.buildBegan(FN)
+  journal.buildBegan(FN, 'building')
   t.same(
     [...journal.builds].map(({ key }) => key),
     [FN.key],
   )
-  journal.buildEnded(FN)
+  journal.buildEnded(FN, 'building')
   t.same([...journal.builds], [])
   t.same(told, [`began ${FN.key}`, `ended ${FN.key}`])
   t.match(await read('error'), / info building node\/a@default\n/)

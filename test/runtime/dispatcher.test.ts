@@ -30,6 +30,7 @@ function makeBed({ prepares = false, sockets = 1, maxWorkers = 8 }: BedOptions =
     prepare: fn => new Promise((resolve, reject) => works.push({ fn, resolve, reject })),
     toStep: fn => `building go function ${fn.name}`,
     waitMsOf: () => 100,
+    isAhead: () => true,
   }
   const runtime: Runtime = {
     name: 'go',

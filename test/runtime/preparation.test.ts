@@ -24,6 +24,7 @@ function makeBed(waitMs = 100) {
       prepare: () => new Promise((resolve, reject) => works.push({ resolve, reject })),
       toStep: () => 'building',
       waitMsOf: () => waitMs,
+      isAhead: () => true,
     },
     onDone: () => told.push('done'),
     onFailed: () => told.push('failed'),

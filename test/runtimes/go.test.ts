@@ -25,7 +25,7 @@ const workers = new CompiledWorkers(daemon, {
   root: bed.tree.root,
   dir: all.fnDir,
   entry: all.entryPath,
-  binary: await bed.builds.prepare(all),
+  binary: (await bed.builds.prepare(all))!,
 })
 
 t.test('[runtimes/go.6] event', t => workers.event(t))

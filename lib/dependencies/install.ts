@@ -1,0 +1,366 @@
+/**
+ * Packages of python, node and php functions: one mechanism, and a step for each language. Owner: §2.16, page dependencies/install.
+ *
+ *   plan(function) ─ signature is that of the state file, its set in place ─────────────────────► ready
+ *                  └ step.plan: reads manifest and imports ─► nothing wanted ───────────────────► ready
+ *                                                          ─► key ─ set in place ───────────────► ready
+ *   build ─► set of the key, filled once for all functions ─► step.check ─► linked beside, renamed in ─► step.settle ─► state file
+ *
+ * `Builds` (resolve.ts) asks an `Installer` as it asks the builders of go and rust: it shares the work of calls for one function,
+ * bounds how many tools run, tells progress, and keeps a failure until the function's files change.
+ *
+ * WHAT A STEP HAS TO PROVIDE is `InstallStep`: fields for the mechanism, `plan` to say what a folder wants, and in the plan
+ * `fill` (run the tool in an empty folder), `check` (strict rules), `settle` (manifests and lock files beside the function).
+ * It throws `installError` for what only an edit mends (kept until then) and `passingError` for what may pass (network, time).
+ */
+
+import { lstatSync, type Stats } from 'node:fs'
+import { join, relative, sep } from 'node:path'
+import type { FunctionVersion } from '../core/catalog.ts'
+import type { Clock } from '../core/clock.ts'
+import { GatewayError } from '../core/errors.ts'
+import type { HostEnv } from '../core/host-env.ts'
+import { INSTALL_TIMEOUT_SECONDS } from '../core/limits.ts'
+import { OwnFolder } from '../files/own-folder.ts'
+import type { Builder, BuildPlan, BuildTools, Toolchain } from './build.ts'
+import { BuildKey } from './build-cache.ts'
+import { type DependencyFacts, type DependencyRecord, readState, writeState } from './dependency-state.ts'
+import { PackageFolder, type PackageSet, PackageSets, type SetOutcome } from './package-set.ts'
+
+/** A folder that wants packages: that of functions, or a shared pack. */
+export interface InstallUnit {
+  /** Full path. */
+  folder: string
+  /** Below the functions root, `.` for the root itself; as messages name it. */
+  label: string
+  /** Of this language, in this folder: file routes of one folder share its packages. None for a pack. */
+  functions: readonly FunctionVersion[]
+  isPack: boolean
+  /** Names of the shared packs of its functions. */
+  packs: readonly string[]
+}
+
+/** How one language's packages are installed. */
+export interface InstallStep {
+  readonly runtime: 'python' | 'node' | 'php'
+  /** Folder of installed packages in a function's folder. */
+  readonly target: '.deps' | 'node_modules' | 'vendor'
+  /** Files in a function's folder that decide, lock files that are used among them. */
+  readonly manifests: readonly string[]
+  /** Installs that may run at once. */
+  readonly concurrency: number
+  /** Made before the first call (`FN_PREINSTALL_*_ON_START`). */
+  readonly isAhead: boolean
+  /** False when the setting says so: nothing is read and nothing written. */
+  readonly isOn: boolean
+  /** What turns it off, for records: `FN_AUTO_REQUIREMENTS`. */
+  readonly setting: string
+  /** Settings that decide about the outcome, as text: part of the signature. */
+  readonly rules: string
+  /** The tools' environment: what they may see of the host's. */
+  toEnv(hostEnv: HostEnv): Record<string, string>
+  /** A quick look, done for every function at every reload: false when nothing can be wanted. */
+  isWanted(unit: InstallUnit): boolean
+  /** What of the interpreter decides about the packages: version, system. `program` is the runtime's own. */
+  readVersion(program: string, tools: BuildTools, cwd: string): Promise<string>
+  /**
+   * Reads what a folder wants. Nothing is written.
+   * @returns null when it wants nothing
+   * @throws GatewayError by `installError`
+   */
+  plan(unit: InstallUnit, toolchain: Toolchain, tools: BuildTools): Promise<InstallPlan | null>
+}
+
+export interface InstallPlan {
+  /** Digest of everything that decides about the files (`BuildKey`): packages asked for, lock file, toolchain. */
+  key: string
+  facts: DependencyFacts
+  /**
+   * Fills an empty folder of the gateway's: the packages into `draft.below(target)`, and what `settle` needs beside it. Run
+   * once for all folders with this key; nothing of the result may depend on the folder that asked first.
+   */
+  fill(draft: OwnFolder, tools: BuildTools): Promise<SetOutcome>
+  /** Refuses a set that this function must not run with (`FN_AUTO_INFER_STRICT`). @throws GatewayError by `installError` */
+  check?(outcome: SetOutcome): void
+  /**
+   * Writes manifests and lock files beside the function, after the set is in place. Done again when something was touched
+   * that decided nothing: then `set.folder` is the function's own.
+   */
+  settle?(set: PackageSet): Settled
+}
+
+export interface Settled {
+  /** The manifest was made by the gateway. */
+  isManifestGenerated: boolean
+  /** Name of the manifest, null when there is none. */
+  manifest: string | null
+  /** Name of the lock file, null when there is none. */
+  lockFile: string | null
+}
+
+/** Where a failure comes from: file below the functions root, line from 1. */
+export interface InstallPlace {
+  file: string
+  line?: number
+}
+
+/** A failure that lasts until a file changes. */
+export function installError(message: string, place: InstallPlace, hint?: string): GatewayError {
+  const detail = { ...place, ...(hint !== undefined && { hint }) }
+  return new GatewayError('LOAD_FAILED', `install failed: ${message}`, { detail })
+}
+
+/** A failure that may be over when it is tried again after a while: network, disk, time. */
+export function passingError(message: string, hint?: string): GatewayError {
+  return new GatewayError('LOAD_FAILED', `install failed: ${message}`, hint === undefined ? {} : { detail: { hint } })
+}
+
+interface InstallerOptions {
+  functionsRoot: string
+  clock: Clock
+  /** As of `Builds`. */
+  isPrivate: boolean
+  /** Finds shared packs. @throws GatewayError when one that a function names is missing */
+  packsOf(fn: FunctionVersion): readonly string[]
+}
+
+/** A unit that is looked at: ready, or with what is to be done. */
+interface Look {
+  unit: InstallUnit
+  folder: PackageFolder
+  signature: string
+  /** null: nothing to do. */
+  plan: InstallPlan | null
+}
+
+/** Installs for one runtime, shaped as a `Builder`. */
+export class Installer implements Builder {
+  readonly runtime: InstallStep['runtime']
+  readonly concurrency: number
+  readonly timeoutMs = INSTALL_TIMEOUT_SECONDS * 1000
+  readonly action = 'installing packages of'
+  readonly isAhead: boolean
+  readonly #step: InstallStep
+  readonly #options: InstallerOptions
+  readonly #sets: PackageSets
+  /** Ends of the work in each folder: one after the other. */
+  readonly #turns = new Map<string, Promise<unknown>>()
+  readonly #records = new Map<string, DependencyRecord>()
+  #functions: ReadonlyMap<string, FunctionVersion> = new Map()
+
+  constructor(step: InstallStep, options: InstallerOptions) {
+    this.#step = step
+    this.#options = options
+    this.runtime = step.runtime
+    this.concurrency = step.concurrency
+    this.isAhead = step.isAhead
+    this.#sets = new PackageSets(new OwnFolder(options.functionsRoot, '.svc', 'deps'), options)
+  }
+
+  toEnv(hostEnv: HostEnv): Record<string, string> {
+    return this.#step.toEnv(hostEnv)
+  }
+
+  readVersion(program: string, tools: BuildTools, cwd: string): Promise<string> {
+    return this.#step.readVersion(program, tools, cwd)
+  }
+
+  retain(functions: ReadonlyMap<string, FunctionVersion>): void {
+    this.#functions = functions
+  }
+
+  /** A missing pack fails here, before any tool is looked for, and also where packages are not installed. */
+  isNeeded(fn: FunctionVersion): boolean {
+    const packs = this.#options.packsOf(fn)
+    if (!this.#step.isOn) return false
+    return packs.length > 0 || this.#step.isWanted(this.#unitOf(fn))
+  }
+
+  async plan(fn: FunctionVersion, toolchain: Toolchain, tools: BuildTools): Promise<BuildPlan> {
+    const units = [...this.#options.packsOf(fn).map(folder => this.#packUnit(folder)), this.#unitOf(fn)]
+    const looks = await Promise.all(units.map(unit => this.#inTurn(unit, () => this.#look(unit, toolchain, tools))))
+    const open = looks.filter(({ plan }) => plan !== null)
+    return {
+      key: open.map(({ plan }) => plan!.key).join(' '),
+      isBuilt: open.length === 0,
+      binary: null,
+      build: async work => {
+        const made: string[] = []
+        for (const look of open) made.push(await this.#inTurn(look.unit, () => this.#install(look, work)))
+        return made.join('; ')
+      },
+    }
+  }
+
+  /** What is known of a function's packages; null when nothing is. */
+  recordOf(fn: FunctionVersion): DependencyRecord | null {
+    const known = this.#records.get(fn.fnDir) ?? readState(fn.fnDir)
+    if (this.#step.isOn || known === null) return known
+    return {
+      ...known,
+      last_install_status: 'skipped',
+      last_error: `nothing is installed: ${this.#step.setting} is off`,
+    }
+  }
+
+  /** Asks a folder's disk whether anything is to be done. */
+  async #look(unit: InstallUnit, toolchain: Toolchain, tools: BuildTools): Promise<Look> {
+    const folder = new PackageFolder(unit.folder, this.#step.target)
+    const signature = this.#signatureOf(unit, toolchain)
+    const done: Look = { unit, folder, signature, plan: null }
+    if (!this.#step.isWanted(unit)) return done
+    folder.recover()
+    const state = readState(unit.folder)
+    const set = folder.set
+    const isOk = state?.last_install_status === 'ok' && state.install_signature === signature
+    if (isOk && set !== null && set.key === state.set) return done
+    const plan = await this.#step.plan(unit, toolchain, tools)
+    if (plan === null) return done
+    if (folder.isForeign) {
+      this.#note(unit, plan, signature, {
+        status: 'skipped',
+        error: `${this.#step.target} was not put there by the gateway and is used as it is: delete it to have it made`,
+      })
+      return done
+    }
+    if (set?.key !== plan.key) return { ...done, plan }
+    // Something was touched that decides nothing.
+    plan.check?.(set)
+    const isPrivate = this.#options.isPrivate
+    this.#settle(unit, plan, signature, { folder: new OwnFolder(unit.folder), outcome: set, isPrivate })
+    return done
+  }
+
+  async #install({ unit, folder, plan, signature }: Look, tools: BuildTools): Promise<string> {
+    try {
+      const set = await this.#ensure(plan!, tools)
+      plan!.check?.(set.outcome)
+      if (folder.set?.key !== plan!.key) await folder.put(set)
+      this.#settle(unit, plan!, signature, set)
+      return set.outcome.resolvedPackages.join(', ')
+    } catch (thrown) {
+      const error = this.#toError(thrown)
+      if (!tools.signal.aborted) this.#note(unit, plan!, signature, { status: 'error', error: error.message })
+      throw error
+    }
+  }
+
+  #ensure(plan: InstallPlan, tools: BuildTools): Promise<PackageSet> {
+    const { runtime, target } = this.#step
+    return this.#sets.ensure({
+      id: `${runtime}-${plan.key}`,
+      key: plan.key,
+      target,
+      signal: tools.signal,
+      fill: draft => plan.fill(draft, tools),
+    })
+  }
+
+  #settle(unit: InstallUnit, plan: InstallPlan, signature: string, set: PackageSet): void {
+    const [read = '', rest] = signature.split(' ')
+    const isUntouched = this.#manifestStamp(unit) === read
+    const settled = plan.settle?.(set)
+    // What the gateway writes itself is not to look like an edit; what somebody wrote meanwhile is.
+    const now = isUntouched ? `${this.#manifestStamp(unit)} ${rest}` : signature
+    this.#note(unit, plan, now, { status: 'ok', error: null, set, ...(settled && { settled }) })
+  }
+
+  #note(
+    unit: InstallUnit,
+    { facts, key }: InstallPlan,
+    signature: string,
+    { status, error, set, settled }: Noted,
+  ): void {
+    const manifest = settled?.manifest ?? facts.manifest
+    const before = readState(unit.folder)
+    const record: DependencyRecord = {
+      runtime: this.runtime,
+      mode: facts.mode,
+      manifest_path: manifest === null ? null : toChild(unit.label, manifest),
+      manifest_generated: settled?.isManifestGenerated ?? before?.manifest_generated ?? false,
+      infer_backend: facts.inferBackend,
+      inference_duration_ms: facts.inferenceDurationMs,
+      inferred_imports: facts.inferredImports,
+      resolved_packages: set?.outcome.resolvedPackages ?? [],
+      unresolved_imports: set?.outcome.unresolvedImports ?? facts.inferredImports,
+      last_install_status: status,
+      last_error: error,
+      lockfile_path: settled?.lockFile == null ? null : toChild(unit.label, settled.lockFile),
+      install_signature: signature,
+      set: set === undefined ? (before?.set ?? null) : key,
+      updated_at: new Date(this.#options.clock.wall()).toISOString(),
+    }
+    this.#records.set(unit.folder, record)
+    try {
+      writeState(unit.folder, record)
+    } catch {
+      // A folder that cannot be written keeps its packages in the shared store; the record is shown all the same.
+    }
+  }
+
+  #toError(thrown: unknown): GatewayError {
+    if (thrown instanceof GatewayError) return thrown
+    const { message } = thrown as Error
+    const hint = `the gateway writes ${this.#step.target} into the function's folder and to .svc in the functions root`
+    return passingError(message, hint)
+  }
+
+  #unitOf(fn: FunctionVersion): InstallUnit {
+    const functions: FunctionVersion[] = []
+    for (const other of this.#functions.values())
+      if (other.runtime === fn.runtime && other.fnDir === fn.fnDir && other.key !== fn.key) functions.push(other)
+    functions.push(fn)
+    functions.sort((a, b) => (a.entryFile < b.entryFile ? -1 : 1))
+    const packs = [...new Set(functions.flatMap(({ policy }) => policy.sharedDeps))]
+    return { folder: fn.fnDir, label: this.#toLabel(fn.fnDir), functions, isPack: false, packs }
+  }
+
+  #packUnit(folder: string): InstallUnit {
+    return { folder, label: this.#toLabel(folder), functions: [], isPack: true, packs: [] }
+  }
+
+  #toLabel(folder: string): string {
+    return relative(this.#options.functionsRoot, folder).split(sep).join('/') || '.'
+  }
+
+  /** Two parts: the files that the gateway may write itself, and the rest. */
+  #signatureOf(unit: InstallUnit, toolchain: Toolchain): string {
+    const key = new BuildKey().add('rules', this.#step.rules).add('toolchain', toolchain.version)
+    for (const fn of unit.functions) key.add(fn.entryFile, stampOf(fn.entryPath)).add('packs', unit.packs.join(' '))
+    return `${this.#manifestStamp(unit)} ${key}`
+  }
+
+  #manifestStamp(unit: InstallUnit): string {
+    const key = new BuildKey()
+    for (const name of this.#step.manifests) key.add(name, stampOf(join(unit.folder, name)))
+    return key.toString()
+  }
+
+  /** One look or install at a time in a folder. */
+  #inTurn<T>({ folder }: InstallUnit, work: () => Promise<T>): Promise<T> {
+    const turn = (this.#turns.get(folder) ?? Promise.resolve()).then(work)
+    const end = turn
+      .catch(() => {})
+      .then(() => {
+        if (this.#turns.get(folder) === end) this.#turns.delete(folder)
+      })
+    this.#turns.set(folder, end)
+    return turn
+  }
+}
+
+interface Noted {
+  status: DependencyRecord['last_install_status']
+  error: string | null
+  set?: PackageSet
+  settled?: Settled
+}
+
+function stampOf(path: string): string | null {
+  const stats: Stats | undefined = lstatSync(path, { throwIfNoEntry: false })
+  return stats === undefined ? null : `${stats.size} ${stats.mtimeMs}`
+}
+
+function toChild(label: string, name: string): string {
+  return label === '.' ? name : `${label}/${name}`
+}

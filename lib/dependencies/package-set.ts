@@ -1,0 +1,228 @@
+/**
+ * Sets of installed packages: kept once by what they were made from, and linked into the folders that use them.
+ * Owner: §2.16, page dependencies/install.
+ *
+ *   <root>/.svc/deps/<runtime>-<key>/<target>/...      the set; <target> is `.deps`, `node_modules` or `vendor`
+ *                                            /.fngw-set   its key and what is known of it: written last
+ *   <function>/<target>/...                            the same files by hard links, put in place by a rename
+ *   <function>/.svc-deps/new-*, old                    only while that goes on
+ */
+
+import { randomBytes } from 'node:crypto'
+import { lstatSync } from 'node:fs'
+import { copyFile, link, mkdir, readdir, readlink, symlink } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { Clock } from '../core/clock.ts'
+import { isObject } from '../core/json.ts'
+import { OwnFolder } from '../files/own-folder.ts'
+
+/** File of a set that tells what it is. */
+const MARK = '.fngw-set'
+/** Folder of a function in which a set is made ready. */
+const BESIDE = '.svc-deps'
+const OLD = 'old'
+const DRAFT_PREFIX = 'd-'
+const DRAFT_NAME = /^d-[A-Za-z0-9]{6}$/
+/** Milliseconds after which a draft counts as left behind. */
+const STALE_DRAFT_MS = 3_600_000
+/** Files of one folder that are linked at once. */
+const LINKS_AT_ONCE = 16
+
+/** What is known of a set beside its files. JSON. */
+export interface SetOutcome {
+  /** Names that imports and manifests came to, such as `requests==2.32.3`. */
+  resolvedPackages: readonly string[]
+  /** Imports that no package of the set has. */
+  unresolvedImports: readonly string[]
+}
+
+interface SetMark extends SetOutcome {
+  key: string
+}
+
+interface SetRequest {
+  /** `python-<key>`. */
+  id: string
+  key: string
+  target: string
+  /** Aborted when who asks has no use for it any more. */
+  signal: AbortSignal
+  /** Puts `<target>` and what else it wants to keep into an empty folder. */
+  fill: (draft: OwnFolder) => Promise<SetOutcome>
+}
+
+/** The sets of one functions root, `<root>/.svc/deps`. */
+export class PackageSets {
+  readonly #folder: OwnFolder
+  readonly #clock: Clock
+  /** True copies instead: other users get rights on a function's own files only. */
+  readonly #isPrivate: boolean
+  readonly #filling = new Map<string, { signal: AbortSignal; done: Promise<PackageSet> }>()
+
+  constructor(folder: OwnFolder, { clock, isPrivate }: { clock: Clock; isPrivate: boolean }) {
+    this.#folder = folder
+    this.#clock = clock
+    this.#isPrivate = isPrivate
+  }
+
+  /**
+   * The set of an id, filled when it is not there; who asks meanwhile waits for the same.
+   */
+  async ensure(request: SetRequest): Promise<PackageSet> {
+    const { id, signal } = request
+    for (;;) {
+      const filling = this.#filling.get(id)
+      if (filling === undefined) break
+      try {
+        return await filling.done
+      } catch (error) {
+        // Stopped because the function that asked first is gone, which is no reason for the others.
+        if (!filling.signal.aborted || signal.aborted) throw error
+      }
+    }
+    const done = this.#ensure(request).finally(() => this.#filling.delete(id))
+    this.#filling.set(id, { signal, done })
+    return done
+  }
+
+  async #ensure({ id, key, target, fill }: SetRequest): Promise<PackageSet> {
+    const folder = this.#folder.below(id)
+    const known = readMark(folder.below(target))
+    if (known !== null) return { folder, outcome: known, isPrivate: this.#isPrivate }
+    this.#forgetStale()
+    this.#folder.make()
+    const draft = this.#folder.makeTemporary(DRAFT_PREFIX)
+    try {
+      const outcome = await fill(draft)
+      const mark: SetMark = { key, ...outcome }
+      draft.below(target).write(MARK, `${JSON.stringify(mark)}\n`)
+      // What has the name is no whole set.
+      this.#folder.remove(id)
+      this.#folder.rename(draft.path.slice(this.#folder.path.length + 1), id)
+      return { folder, outcome, isPrivate: this.#isPrivate }
+    } finally {
+      draft.removeAll()
+    }
+  }
+
+  /** Deletes sets that are not wanted any more. @returns their ids */
+  prune(wanted: ReadonlySet<string>): string[] {
+    const gone = this.#folder.list(/^(?:python|node|php)-[0-9a-f]{32}$/).filter(({ name }) => !wanted.has(name))
+    for (const { name } of gone) this.#folder.remove(name)
+    this.#forgetStale()
+    return gone.map(({ name }) => name)
+  }
+
+  /** Left by a gateway that was killed. */
+  #forgetStale(): void {
+    for (const { name, stats } of this.#folder.list(DRAFT_NAME)) {
+      if (stats.isDirectory() && this.#clock.wall() - stats.mtimeMs > STALE_DRAFT_MS) this.#folder.remove(name)
+    }
+  }
+}
+
+/** A whole set. */
+export interface PackageSet {
+  /** Holds the target and what else its step keeps, such as a lock file. */
+  folder: OwnFolder
+  outcome: SetOutcome
+  isPrivate: boolean
+}
+
+/** The packages of one folder: `.deps`, `node_modules` or `vendor` in it. */
+export class PackageFolder {
+  readonly target: string
+  readonly #folder: OwnFolder
+  readonly #beside: OwnFolder
+
+  /** @param folder - full path of the function's or pack's folder */
+  constructor(folder: string, target: string) {
+    this.#folder = new OwnFolder(folder)
+    this.#beside = new OwnFolder(folder, BESIDE)
+    this.target = target
+  }
+
+  /** The set that is in place; null when there is none, or when somebody else installed what is there. */
+  get set(): SetMark | null {
+    return readMark(this.#folder.below(this.target))
+  }
+
+  /** True for packages, or a link to some, that the gateway did not put there: they stay as they are. */
+  get isForeign(): boolean {
+    const stats = lstatSync(this.#folder.pathOf(this.target), { throwIfNoEntry: false })
+    if (stats === undefined || this.set !== null) return false
+    return !stats.isDirectory() || this.#folder.below(this.target).list(/^/).length > 0
+  }
+
+  /** A gateway that was killed between two renames left the set that it was about to replace beside its place. */
+  recover(): void {
+    const isThere = lstatSync(this.#folder.pathOf(this.target), { throwIfNoEntry: false }) !== undefined
+    if (isThere || !this.#beside.below(OLD).isThere()) return
+    this.#beside.moveTo(OLD, this.#folder, this.target)
+  }
+
+  /** Puts a set in the place of what is there. */
+  async put(set: PackageSet): Promise<void> {
+    const name = `new-${randomBytes(6).toString('hex')}`
+    this.#beside.make()
+    for (const left of this.#beside.list(/^(?:new-[0-9a-f]{12}|old)$/)) this.#beside.remove(left.name)
+    const fresh = this.#beside.below(name)
+    fresh.make()
+    try {
+      await linkTree(set.folder.below(this.target).path, fresh.path, set.isPrivate)
+      if (lstatSync(this.#folder.pathOf(this.target), { throwIfNoEntry: false }) !== undefined)
+        this.#folder.moveTo(this.target, this.#beside, OLD)
+      this.#beside.moveTo(name, this.#folder, this.target)
+    } finally {
+      this.recover()
+      this.#beside.removeAll()
+    }
+  }
+
+  /** Deletes what the gateway put there. @returns true when there was something */
+  remove(): boolean {
+    if (this.set === null) return false
+    this.#folder.remove(this.target)
+    return true
+  }
+}
+
+function readMark(folder: OwnFolder): SetMark | null {
+  const bytes = folder.read(MARK)
+  if (bytes === null) return null
+  try {
+    const value: unknown = JSON.parse(bytes.toString('utf8'))
+    if (!isObject(value) || typeof value.key !== 'string') return null
+    return {
+      key: value.key,
+      resolvedPackages: toTexts(value.resolvedPackages),
+      unresolvedImports: toTexts(value.unresolvedImports),
+    }
+  } catch {
+    return null
+  }
+}
+
+function toTexts(value: unknown): string[] {
+  return Array.isArray(value) ? value.filter(item => typeof item === 'string') : []
+}
+
+/** Links stay links: those in a set are its own. Files are linked, or copied where that is not possible. */
+async function linkTree(from: string, to: string, isCopied: boolean): Promise<void> {
+  const entries = await readdir(from, { withFileTypes: true })
+  for (let at = 0; at < entries.length; at += LINKS_AT_ONCE) {
+    const some = entries.slice(at, at + LINKS_AT_ONCE)
+    await Promise.all(
+      some.map(async entry => {
+        const source = join(from, entry.name)
+        const place = join(to, entry.name)
+        if (entry.isDirectory()) {
+          await mkdir(place)
+          await linkTree(source, place, isCopied)
+        } else if (entry.isSymbolicLink()) await symlink(await readlink(source), place)
+        else if (isCopied) await copyFile(source, place)
+        else await link(source, place).catch(() => copyFile(source, place))
+      }),
+    )
+  }
+}

@@ -1,0 +1,306 @@
+import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import type { FunctionVersion } from '../../lib/core/catalog.ts'
+import { systemClock } from '../../lib/core/clock.ts'
+import { GatewayError } from '../../lib/core/errors.ts'
+import {
+  Installer,
+  type InstallPlace,
+  type InstallPlan,
+  type InstallStep,
+  type InstallUnit,
+  installError,
+  passingError,
+} from '../../lib/dependencies/install.ts'
+import { Builds } from '../../lib/dependencies/resolve.ts'
+import { OwnFolder } from '../../lib/files/own-folder.ts'
+import { makeFn } from '../helpers/fn.ts'
+import { makeTree, type TreeEntry } from '../helpers/tree.ts'
+import { until } from '../helpers/worker-client.ts'
+
+interface BedOptions {
+  isOn?: boolean
+  isPrivate?: boolean
+  packs?: Record<string, string[]>
+}
+
+/** An installer whose manifest `wants.txt` is the set, and whose fills wait when the test says so. */
+function makeBed(
+  t: Test,
+  entries: Record<string, TreeEntry>,
+  { isOn = true, isPrivate = false, packs = {} }: BedOptions = {},
+) {
+  const tree = makeTree(entries)
+  const seen = { fills: [] as string[], plans: [] as string[], told: [] as string[], failures: [] as string[] }
+  const held = new Map<string, () => void>()
+  const holds = new Set<string>()
+  const step: InstallStep = {
+    runtime: 'python',
+    target: '.deps',
+    manifests: ['wants.txt'],
+    concurrency: 4,
+    isAhead: true,
+    isOn,
+    setting: 'FN_AUTO_TEST',
+    rules: '1',
+    toEnv: () => ({}),
+    isWanted: ({ folder }) => existsSync(join(folder, 'wants.txt')),
+    readVersion: async () => 'tool 1',
+    plan: async ({ folder, label, isPack }: InstallUnit): Promise<InstallPlan> => {
+      const text = readFileSync(join(folder, 'wants.txt'), 'utf8').trim()
+      seen.plans.push(label)
+      return {
+        key: Buffer.from(text.padEnd(16, '.').slice(0, 16)).toString('hex'),
+        facts: {
+          mode: 'manifest',
+          manifest: 'wants.txt',
+          inferBackend: null,
+          inferenceDurationMs: 0,
+          inferredImports: ['a'],
+        },
+        fill: async (draft, { signal }) => {
+          seen.fills.push(text)
+          if (holds.has(text)) {
+            await new Promise<void>((resolve, reject) => {
+              held.set(text, resolve)
+              signal.addEventListener('abort', () => reject(new Error('killed')))
+            })
+          }
+          const place: InstallPlace = { file: `${label}/wants.txt`, line: 1 }
+          if (text.startsWith('bad')) throw installError(`no package ${text}`, place)
+          if (text.startsWith('away')) throw passingError('no network', 'try again')
+          draft.below('.deps', 'pack').write('code.py', `# ${text}`)
+          return { resolvedPackages: [text], unresolvedImports: [] }
+        },
+        check: () => {
+          if (text.startsWith('strict')) throw installError('an import is not resolved', { file: label })
+        },
+        settle: () => {
+          if (!isPack) new OwnFolder(folder).write('wants.lock', text)
+          return { isManifestGenerated: false, manifest: 'wants.txt', lockFile: 'wants.lock' }
+        },
+      }
+    },
+  }
+  const installer = new Installer(step, {
+    functionsRoot: tree.root,
+    clock: systemClock,
+    isPrivate,
+    packsOf: fn =>
+      fn.policy.sharedDeps.flatMap(name => {
+        const found = packs[name]
+        if (found === undefined) throw new GatewayError('LOAD_FAILED', `shared pack not found: ${name}`)
+        return found.map(tree.path)
+      }),
+  })
+  const makeBuilds = (using: Installer) =>
+    new Builds({
+      isPrivate,
+      clock: systemClock,
+      temporaryFolder: new OwnFolder(tree.root, '.svc', 'build', 'tmp'),
+      hostEnv: {},
+      builders: [using],
+      waitMs: null,
+      findProgram: () => ({ path: '/bin/sh', problem: null }),
+      onBegin: (fn, action) => seen.told.push(`${action} ${fn.name}`),
+      onEnd: () => {},
+      onBuilt: (fn, _ms, what) => seen.told.push(`${fn.name}: ${what}`),
+      onFailure: (fn, error) => seen.failures.push(`${fn.name}: ${error.message}`),
+    })
+  const builds = makeBuilds(installer)
+  t.teardown(async () => {
+    for (const open of held.values()) open()
+    await builds.close()
+    tree.cleanup()
+  })
+  const fn = (name: string, fields: Parameters<typeof makeFn>[0] = {}): FunctionVersion =>
+    makeFn({
+      runtime: 'python',
+      name,
+      key: `python/${fields.entryFile ?? name}@default`,
+      fnDir: tree.path(name),
+      entryPath: tree.path(`${name}/handler.py`),
+      entryFile: `${name}/handler.py`,
+      ...fields,
+    })
+  return {
+    tree,
+    installer,
+    builds,
+    seen,
+    fn,
+    /** A gateway that starts again. */
+    again: () => {
+      const fresh = makeBuilds(
+        new Installer(step, { functionsRoot: tree.root, clock: systemClock, isPrivate, packsOf: () => [] }),
+      )
+      t.teardown(() => fresh.close())
+      return fresh
+    },
+    hold: (text: string) => holds.add(text),
+    isHeld: (text: string) => until(() => held.has(text)),
+    go: (text: string) => {
+      holds.delete(text)
+      held.get(text)!()
+    },
+    code: (name: string) => readFileSync(tree.path(`${name}/.deps/pack/code.py`), 'utf8'),
+  }
+}
+
+t.test(
+  '[dependencies/install.2, dependencies/install.1] equal wishes are installed once and share their files',
+  async t => {
+    const bed = makeBed(t, { 'a/wants.txt': 'flask', 'b/wants.txt': 'flask', 'c/wants.txt': 'django' })
+    await Promise.all(['a', 'b', 'c'].map(name => bed.builds.prepare(bed.fn(name))))
+    t.same([...bed.seen.fills].sort(), ['django', 'flask'])
+    t.equal(bed.code('a'), '# flask')
+    t.equal(bed.code('c'), '# django')
+    const inode = (name: string) => statSync(bed.tree.path(`${name}/.deps/pack/code.py`)).ino
+    t.equal(inode('a'), inode('b'))
+    t.ok(bed.seen.told.includes('installing packages of a'))
+    t.ok(bed.seen.told.includes('a: flask'))
+    t.equal(bed.builds.toStep(bed.fn('a')), 'installing packages of python function a')
+  },
+)
+
+t.test('[dependencies/install.2] other users run functions: files are copied', async t => {
+  const bed = makeBed(t, { 'a/wants.txt': 'flask', 'b/wants.txt': 'flask' }, { isPrivate: true })
+  await Promise.all(['a', 'b'].map(name => bed.builds.prepare(bed.fn(name))))
+  t.same(bed.seen.fills, ['flask'])
+  const inode = (name: string) => statSync(bed.tree.path(`${name}/.deps/pack/code.py`)).ino
+  t.not(inode('a'), inode('b'))
+})
+
+t.test('[dependencies/install.1] handlers of one folder share one install', async t => {
+  const bed = makeBed(t, { 'a/wants.txt': 'flask' })
+  const routes = ['get', 'post'].map(name =>
+    bed.fn('a', { entryFile: `a/${name}.py`, entryPath: bed.tree.path(`a/${name}.py`) }),
+  )
+  bed.builds.retain(new Map(routes.map(fn => [fn.key, fn])))
+  await Promise.all(routes.map(fn => bed.builds.prepare(fn)))
+  t.same(bed.seen.fills, ['flask'])
+  t.same(readdirSync(bed.tree.path('a')).sort(), ['.deps', '.svc-deps-state.json', 'wants.lock', 'wants.txt'])
+})
+
+t.test('[dependencies/install.4] nothing is looked at again until something changes', async t => {
+  const bed = makeBed(t, { 'a/wants.txt': 'flask' })
+  await bed.builds.prepare(bed.fn('a'))
+  await bed.again().prepare(bed.fn('a'))
+  t.equal(bed.seen.plans.length, 1, 'the signature says that nothing changed')
+  t.match(JSON.parse(readFileSync(bed.tree.path('a/.svc-deps-state.json'), 'utf8')), {
+    runtime: 'python',
+    mode: 'manifest',
+    manifest_path: 'a/wants.txt',
+    manifest_generated: false,
+    inferred_imports: ['a'],
+    resolved_packages: ['flask'],
+    unresolved_imports: [],
+    last_install_status: 'ok',
+    last_error: null,
+    lockfile_path: 'a/wants.lock',
+  })
+  writeFileSync(bed.tree.path('a/handler.py'), '# touched')
+  await bed.again().prepare(bed.fn('a', { signature: '2' }))
+  t.equal(bed.seen.plans.length, 2)
+  t.same(bed.seen.fills, ['flask'], 'the same key needs no install')
+  writeFileSync(bed.tree.path('a/wants.txt'), 'django')
+  await bed.builds.prepare(bed.fn('a', { signature: '3' }))
+  t.equal(bed.code('a'), '# django')
+})
+
+t.test('[dependencies/install.3] a failed or refused install leaves the old set and is told by the record', async t => {
+  const bed = makeBed(t, { 'a/wants.txt': 'flask' })
+  await bed.builds.prepare(bed.fn('a'))
+  for (const [signature, text, message] of [
+    ['2', 'bad one', 'install failed: no package bad one'],
+    ['3', 'strict one', 'install failed: an import is not resolved'],
+  ] as const) {
+    writeFileSync(bed.tree.path('a/wants.txt'), text)
+    const fn = bed.fn('a', { signature })
+    await t.rejects(bed.builds.prepare(fn), { message })
+    await t.rejects(bed.builds.prepare(fn), { message })
+    t.equal(bed.seen.fills.filter(fill => fill === text).length, 1, 'kept until a file changes')
+    t.equal(bed.code('a'), '# flask')
+    t.match(bed.installer.recordOf(fn), { last_install_status: 'error', last_error: message })
+  }
+  writeFileSync(bed.tree.path('a/wants.txt'), 'away')
+  const passing = { message: 'install failed: no network', detail: { hint: 'try again' } }
+  await t.rejects(bed.builds.prepare(bed.fn('a', { signature: '4' })), passing)
+  t.notOk(existsSync(bed.tree.path('a/.svc-deps')))
+})
+
+t.test('[dependencies/install.3] what a kill left half done is put back or finished', async t => {
+  const bed = makeBed(t, { 'a/wants.txt': 'flask' })
+  await bed.builds.prepare(bed.fn('a'))
+  const { renameSync, rmSync } = await import('node:fs')
+  // Killed between the two renames: the old set is beside its place, the new one is not there yet.
+  mkdirSync(bed.tree.path('a/.svc-deps'))
+  renameSync(bed.tree.path('a/.deps'), bed.tree.path('a/.svc-deps/old'))
+  mkdirSync(bed.tree.path('a/.svc-deps/new-0123456789ab'))
+  await bed.again().prepare(bed.fn('a'))
+  t.equal(bed.code('a'), '# flask')
+  t.same(bed.seen.fills, ['flask'])
+  // Killed while a set was filled: half a set has another name.
+  rmSync(bed.tree.path('.svc/deps'), { recursive: true })
+  rmSync(bed.tree.path('a/.deps'), { recursive: true })
+  mkdirSync(bed.tree.path('.svc/deps/d-abcdef/.deps'), { recursive: true })
+  const [name = ''] = ['python-', Buffer.from('flask...........').toString('hex')].join('').split(' ')
+  mkdirSync(bed.tree.path(`.svc/deps/${name}/.deps`), { recursive: true })
+  await bed.again().prepare(bed.fn('a'))
+  t.equal(bed.code('a'), '# flask')
+  t.same(bed.seen.fills, ['flask', 'flask'])
+})
+
+t.test('[dependencies/install.5] what somebody else installed stays as it is', async t => {
+  const bed = makeBed(t, { 'a/wants.txt': 'flask', 'a/.deps/mine/code.py': '# mine' })
+  await bed.builds.prepare(bed.fn('a'))
+  t.same(bed.seen.fills, [])
+  t.equal(readFileSync(bed.tree.path('a/.deps/mine/code.py'), 'utf8'), '# mine')
+  t.match(bed.installer.recordOf(bed.fn('a')), {
+    last_install_status: 'skipped',
+    last_error: /delete it to have it made/,
+  })
+})
+
+t.test('[dependencies/install.6] off, or nothing wanted: nothing is read or written', async t => {
+  const off = makeBed(t, { 'a/wants.txt': 'flask' }, { isOn: false })
+  t.equal(await off.builds.prepare(off.fn('a')), null)
+  t.same(off.seen.plans, [])
+  t.same(readdirSync(off.tree.path('a')), ['wants.txt'])
+  const none = makeBed(t, { 'a/handler.py': '' })
+  t.equal(await none.builds.prepare(none.fn('a')), null)
+  t.same(readdirSync(none.tree.path('a')), ['handler.py'])
+  t.notOk(existsSync(none.tree.path('.svc')))
+  t.equal(none.installer.recordOf(none.fn('a')), null)
+})
+
+t.test('[dependencies/install.7] a function that goes away does not take the install from another', async t => {
+  const bed = makeBed(t, { 'a/wants.txt': 'flask', 'b/wants.txt': 'flask' })
+  bed.hold('flask')
+  const [a, b] = [bed.fn('a'), bed.fn('b')]
+  bed.builds.retain(new Map([a, b].map(fn => [fn.key, fn])))
+  const first = bed.builds.prepare(a)
+  await bed.isHeld('flask')
+  const second = bed.builds.prepare(b)
+  await until(() => bed.seen.told.includes('installing packages of b'))
+  bed.seen.fills.length = 0
+  bed.builds.retain(new Map([[b.key, b]]))
+  await t.rejects(first, { message: 'build was stopped' })
+  await until(() => bed.seen.fills.length === 1)
+  bed.go('flask')
+  await second
+  t.equal(bed.code('b'), '# flask')
+})
+
+t.test('[dependencies/install.8] packs come before the function, and a missing one fails it', async t => {
+  const entries = { 'a/handler.py': '', 'p/wants.txt': 'numpy' }
+  const bed = makeBed(t, entries, { packs: { science: ['p'] } })
+  await bed.builds.prepare(bed.fn('a', { policy: { sharedDeps: ['science'] } }))
+  t.equal(bed.code('p'), '# numpy')
+  t.notOk(existsSync(bed.tree.path('a/.deps')))
+  const missing = bed.fn('a', { signature: '2', policy: { sharedDeps: ['none'] } })
+  await t.rejects(bed.builds.prepare(missing), { message: 'shared pack not found: none' })
+  const off = makeBed(t, entries, { isOn: false })
+  await t.rejects(off.builds.prepare(off.fn('a', { policy: { sharedDeps: ['none'] } })), { message: /^shared pack/ })
+})

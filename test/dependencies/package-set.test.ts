@@ -1,0 +1,102 @@
+import {
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  symlinkSync,
+  utimesSync,
+} from 'node:fs'
+import t, { type Test } from 'tap'
+import { systemClock } from '../../lib/core/clock.ts'
+import { PackageFolder, PackageSets } from '../../lib/dependencies/package-set.ts'
+import { OwnFolder } from '../../lib/files/own-folder.ts'
+import { makeTree } from '../helpers/tree.ts'
+
+const KEY = '0123456789abcdef0123456789abcdef'
+const OUTCOME = { resolvedPackages: ['flask==3'], unresolvedImports: ['yaml'] }
+
+function makeBed(t: Test) {
+  const tree = makeTree({ 'fn/handler.py': '' })
+  t.teardown(tree.cleanup)
+  const sets = new PackageSets(new OwnFolder(tree.root, '.svc', 'deps'), { clock: systemClock, isPrivate: false })
+  const ensure = (fill: (draft: OwnFolder) => Promise<void>, { signal } = new AbortController()) =>
+    sets.ensure({
+      id: `python-${KEY}`,
+      key: KEY,
+      target: '.deps',
+      signal,
+      fill: async draft => {
+        await fill(draft)
+        return OUTCOME
+      },
+    })
+  return { tree, sets, ensure, folder: new PackageFolder(tree.path('fn'), '.deps') }
+}
+
+t.test('[dependencies/install.2] a set comes with its folders, links and what is known of it', async t => {
+  const { tree, ensure, folder } = makeBed(t)
+  const set = await ensure(async draft => {
+    draft.below('.deps', 'pack', 'deep').write('code.py', 'x = 1')
+    symlinkSync('pack/deep/code.py', draft.below('.deps').pathOf('short.py'))
+  })
+  t.same(set.outcome, OUTCOME)
+  await folder.put(set)
+  t.match(folder.set, { key: KEY, ...OUTCOME })
+  t.equal(readFileSync(tree.path('fn/.deps/short.py'), 'utf8'), 'x = 1')
+  t.equal(readlinkSync(tree.path('fn/.deps/short.py')), 'pack/deep/code.py')
+  t.same(readdirSync(tree.path('fn')).sort(), ['.deps', 'handler.py'])
+  t.notOk(folder.isForeign)
+  t.ok(folder.remove())
+  t.notOk(folder.remove())
+})
+
+t.test('[dependencies/install.3] a fill that fails leaves nothing; the next one is whole', async t => {
+  const { tree, ensure } = makeBed(t)
+  await t.rejects(
+    ensure(async draft => {
+      draft.below('.deps').write('half.py', '')
+      throw new Error('disk full')
+    }),
+    { message: 'disk full' },
+  )
+  t.same(readdirSync(tree.path('.svc/deps')), [])
+  const set = await ensure(async draft => void draft.below('.deps').write('whole.py', ''))
+  t.ok(existsSync(`${set.folder.path}/.deps/whole.py`))
+})
+
+t.test(
+  '[dependencies/install.3] drafts that a killed gateway left are deleted after an hour, and sets nobody wants when asked',
+  async t => {
+    const { tree, sets, ensure } = makeBed(t)
+    mkdirSync(tree.path('.svc/deps/d-aaaaaa'), { recursive: true })
+    mkdirSync(tree.path('.svc/deps/d-bbbbbb'))
+    mkdirSync(tree.path('.svc/deps/mine'))
+    const old = Date.now() / 1000 - 7200
+    utimesSync(tree.path('.svc/deps/d-aaaaaa'), old, old)
+    await ensure(async draft => void draft.below('.deps').make())
+    t.same(readdirSync(tree.path('.svc/deps')).sort(), ['d-bbbbbb', 'mine', `python-${KEY}`])
+    t.same(sets.prune(new Set([`python-${KEY}`])), [])
+    t.same(sets.prune(new Set()), [`python-${KEY}`])
+    t.same(readdirSync(tree.path('.svc/deps')).sort(), ['d-bbbbbb', 'mine'])
+  },
+)
+
+t.test('[dependencies/install.5] links, files and folders of others are foreign; an empty folder is not', async t => {
+  const { tree, folder, ensure } = makeBed(t)
+  t.notOk(folder.isForeign)
+  symlinkSync('/somewhere/else', tree.path('fn/.deps'))
+  t.ok(folder.isForeign)
+  t.equal(folder.set, null)
+  const set = await ensure(async draft => void draft.below('.deps').write('a.py', ''))
+  await folder.put(set)
+  t.ok(lstatSync(tree.path('fn/.deps')).isDirectory(), 'who asks for it replaces the link, not what it leads to')
+  const outside = makeTree()
+  t.teardown(outside.cleanup)
+  const linked = makeTree()
+  t.teardown(linked.cleanup)
+  symlinkSync(outside.root, linked.path('.svc-deps'))
+  await t.rejects(new PackageFolder(linked.root, '.deps').put(set), { code: 'UNSAFE_PATH' })
+  t.same(readdirSync(outside.root), [])
+})
