@@ -60,3 +60,14 @@ t.test('[core/limits.12] limits that contain each other fit', async t => {
   t.ok(limits.STREAM_WINDOW_BYTES < limits.MAX_FRAME_BYTES)
   t.ok(limits.MAX_PATTERN_CHARS < limits.MAX_TARGET_BYTES)
 })
+
+t.test('[core/limits.14] jobs', async t => {
+  t.same(limits.JOB_MAX_ATTEMPTS, { min: 1, max: 10, default: 1 })
+  t.same(limits.JOB_RETRY_DELAY_MS, { min: 0, max: 3_600_000, default: 1000 })
+  t.same(limits.JOB_BACKOFF, { min: 1, max: 10, default: 1 })
+  const { MAX_JOB_DELAY_MS, MAX_OPEN_JOBS, KEPT_JOBS, KEPT_JOB_MS, DEFAULT_JOBS_MAX_RESULT_BYTES } = limits
+  t.same(
+    [MAX_JOB_DELAY_MS, MAX_OPEN_JOBS, KEPT_JOBS, KEPT_JOB_MS, DEFAULT_JOBS_MAX_RESULT_BYTES],
+    [604_800_000, 100_000, 250, 86_400_000, 1_073_741_824],
+  )
+})
