@@ -13,6 +13,8 @@ import { makeFn } from '../helpers/fn.ts'
 import { waitUntil } from '../helpers/gateway-bed.ts'
 import { httpUpstream, rawUpstream } from '../helpers/upstream.ts'
 
+const TRACE = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'
+
 interface Given extends Partial<EdgeRequest> {
   allowPrivate?: boolean
   body?: string
@@ -59,6 +61,8 @@ function makeBed(t: Test, names: Record<string, string[]> = {}, listening: { hos
     const call = {
       fn: makeFn({ policy: { timeoutMs: 500 } }),
       startedAt: startedAt(clock.monotonic()),
+      trace: TRACE,
+      traceState: null,
       stopEdge: null as (() => void) | null,
       grantEdge: null,
       answer: (head: ReplyHead, bytes: Buffer) => seen.push(`${head.status} ${bytes}`),
