@@ -286,9 +286,14 @@ export class Builds {
     }
   }
 
-  #toTools({ timeoutMs, toEnv = toToolHostEnv }: Builder, toFolder: () => string, signal: AbortSignal): BuildTools {
+  #toTools(builder: Builder, toFolder: () => string, signal: AbortSignal): BuildTools {
     const { clock, hostEnv, isPrivate } = this.#options
-    const toBase = () => ({ ...toEnv(hostEnv), TMPDIR: toFolder(), GOTMPDIR: toFolder() })
+    const { timeoutMs } = builder
+    const toBase = () => ({
+      ...(builder.toEnv?.(hostEnv) ?? toToolHostEnv(hostEnv)),
+      TMPDIR: toFolder(),
+      GOTMPDIR: toFolder(),
+    })
     const endsAt = clock.monotonic() + timeoutMs
     return {
       signal,

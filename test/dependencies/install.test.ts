@@ -32,7 +32,7 @@ function makeBed(
   { isOn = true, isPrivate = false, packs = {} }: BedOptions = {},
 ) {
   const tree = makeTree(entries)
-  const seen = { fills: [] as string[], plans: [] as string[], told: [] as string[], failures: [] as string[] }
+  const seen = { fills: [] as string[], plans: [] as string[], told: [] as string[], failures: [] as string[], env: '' }
   const held = new Map<string, () => void>()
   const holds = new Set<string>()
   const step: InstallStep = {
@@ -44,7 +44,7 @@ function makeBed(
     isOn,
     setting: 'FN_AUTO_TEST',
     rules: '1',
-    toEnv: () => ({}),
+    toEnv: ({ HOST }) => ({ SEEN: HOST ?? '' }),
     isWanted: ({ folder }) => existsSync(join(folder, 'wants.txt')),
     readVersion: async () => 'tool 1',
     plan: async ({ folder, label, isPack }: InstallUnit): Promise<InstallPlan> => {
@@ -59,8 +59,12 @@ function makeBed(
           inferenceDurationMs: 0,
           inferredImports: ['a'],
         },
-        fill: async (draft, { signal }) => {
+        fill: async (draft, tools) => {
+          const { signal } = tools
           seen.fills.push(text)
+          const command = '/bin/sh'
+          const { output } = await tools.run({ command, args: ['-c', 'echo $SEEN$SECRET'], cwd: draft.path })
+          seen.env = output.trim()
           if (holds.has(text)) {
             await new Promise<void>((resolve, reject) => {
               held.set(text, resolve)
@@ -99,7 +103,7 @@ function makeBed(
       isPrivate,
       clock: systemClock,
       temporaryFolder: new OwnFolder(tree.root, '.svc', 'build', 'tmp'),
-      hostEnv: {},
+      hostEnv: { HOST: 'host', SECRET: 'secret' },
       builders: [using],
       waitMs: null,
       findProgram: () => ({ path: '/bin/sh', problem: null }),
@@ -159,6 +163,7 @@ t.test(
     const inode = (name: string) => statSync(bed.tree.path(`${name}/.deps/pack/code.py`)).ino
     t.equal(inode('a'), inode('b'))
     t.ok(bed.seen.told.includes('installing packages of a'))
+    t.equal(bed.seen.env, 'host', 'tools see what the step lets them')
     t.ok(bed.seen.told.includes('a: flask'))
     t.equal(bed.builds.toStep(bed.fn('a')), 'installing packages of python function a')
   },
