@@ -2,7 +2,6 @@
 
 import { randomBytes } from 'node:crypto'
 import type { Catalog } from './catalog-loader.ts'
-import type { Settings } from './config/settings.ts'
 import type { Clock } from './core/clock.ts'
 import { EdgeProxy } from './edge/passthrough.ts'
 import { FunctionCalls } from './function-calls.ts'
@@ -14,10 +13,8 @@ import type { Metrics } from './observe/metrics.ts'
 import type { Listeners } from './listeners.ts'
 import { createMetrics } from './metrics-parts.ts'
 import type { Runtimes } from './runtime/runtimes.ts'
-import { KeepWarm } from './scheduler/keep-warm.ts'
 
 interface CallPartsOptions {
-  settings: Pick<Settings, 'schedulerIntervalSeconds'>
   clock: Clock
   journal: Journal
   runtimes: Runtimes
@@ -35,11 +32,10 @@ export interface CallParts {
   metrics: Metrics
   invoker: Invoker
   calls: FunctionCalls
-  keepWarm: KeepWarm
 }
 
 export function createCallParts(options: CallPartsOptions): CallParts {
-  const { settings, clock, journal, runtimes, schemas, listening, catalog } = options
+  const { clock, journal, runtimes, schemas, listening, catalog } = options
   const requestIds = new RequestIds(randomBytes(6).toString('hex'))
   const admission = new Admission(clock)
   const edge = new EdgeProxy({ clock, listening })
@@ -56,7 +52,5 @@ export function createCallParts(options: CallPartsOptions): CallParts {
     onCold: fn => metrics.functions.coldStart(fn),
   })
   const calls = new FunctionCalls({ invoker, requestIds, journal, metrics, catalog })
-  const tickMs = settings.schedulerIntervalSeconds * 1000
-  const keepWarm = new KeepWarm({ clock, tickMs, functions, ping: fn => calls.ping(fn) })
-  return { requestIds, admission, edge, metrics, invoker, calls, keepWarm }
+  return { requestIds, admission, edge, metrics, invoker, calls }
 }

@@ -7,12 +7,14 @@ import { AccessState } from './control/access-state.ts'
 import type { Endpoint } from './control/endpoint.ts'
 import { createEventsEndpoints } from './control/events-endpoints.ts'
 import { createFunctionEditEndpoints } from './control/function-edit-endpoints.ts'
+import type { FindFunction } from './control/function-target.ts'
 import { createFunctionEndpoints } from './control/function-endpoints.ts'
 import { createJobsEndpoints, type JobsEndpointsDeps } from './control/jobs-endpoints.ts'
 import { createInvokeEndpoints, type InvokeEndpointsDeps } from './control/invoke-endpoints.ts'
 import { createLogEndpoints, type LogEndpointsDeps } from './control/log-endpoints.ts'
 import { createMetricsEndpoints, type MetricsEndpointsDeps } from './control/metrics-endpoints.ts'
 import { createPackEndpoints, type PackEndpointsDeps } from './control/pack-endpoints.ts'
+import { createScheduleEndpoints, type ScheduleEndpointsDeps } from './control/schedule-endpoints.ts'
 import { createSessionEndpoints } from './control/session-endpoints.ts'
 import { Sessions } from './control/sessions.ts'
 import { SourceFiles } from './control/source-files.ts'
@@ -29,6 +31,7 @@ interface ControlDeps
     JobsEndpointsDeps,
     LogEndpointsDeps,
     MetricsEndpointsDeps,
+    Pick<ScheduleEndpointsDeps, 'scheduler'>,
     Pick<PackEndpointsDeps, 'packs'> {
   settings: Settings
   journal: Journal
@@ -54,6 +57,7 @@ export function createControlParts(deps: ControlDeps): ControlParts {
     ...createFileEndpoints(deps),
     ...createInvokeEndpoints(deps),
     ...createJobsEndpoints(deps),
+    ...createScheduleEndpoints({ ...deps, find: toFind(deps) }),
     ...createEventsEndpoints({ feed }),
     ...createLogEndpoints(deps),
     ...createMetricsEndpoints(deps),
@@ -67,14 +71,18 @@ export function createControlParts(deps: ControlDeps): ControlParts {
   return { endpoints, access, sessions, close }
 }
 
+/** Looks a function up in the catalog in force. */
+function toFind({ state }: Pick<ControlDeps, 'state'>): FindFunction {
+  return (name, version, runtime) => findFunction(state(false).functions, name, version, runtime)
+}
+
 /** The endpoints that read and write the files of functions. */
 function createFileEndpoints({ settings, state, reload }: ControlDeps): readonly Endpoint[] {
   const { functionsRoot, runtimes } = settings
   const functions = () => state(false).functions
   const shared = {
     files: new SourceFiles({ functionsRoot, reload }),
-    find: (name: string, version: string | null, runtime: string | null) =>
-      findFunction(functions(), name, version, runtime),
+    find: toFind({ state }),
     functions,
     state,
   }

@@ -43,6 +43,8 @@ import { type Changed, Reloader } from './reloader.ts'
 import { createRuntimeParts } from './runtime-parts.ts'
 import { createSchemaParts } from './schema-parts.ts'
 import type { Runtimes } from './runtime/runtimes.ts'
+import type { Scheduler } from './scheduler/scheduler.ts'
+import { createScheduler } from './scheduler-parts.ts'
 
 /**
  * Builds a gateway: reads the tree, starts the runtimes that have functions. It prints nothing, sets no signal handler and
@@ -69,6 +71,7 @@ class FunctionGateway implements Gateway {
   readonly #runtimes: Runtimes
   readonly #lock: RootLock
   readonly jobs: Jobs
+  readonly #scheduler: Scheduler
   readonly #call: CallParts
   readonly #public: PublicHandler
   readonly #listeners: Listeners
@@ -108,7 +111,6 @@ class FunctionGateway implements Gateway {
     this.#runtimes = parts.runtimes
     const schemas = createSchemaParts(settings, this.#journal)
     this.#call = createCallParts({
-      settings,
       clock,
       journal: this.#journal,
       runtimes: this.#runtimes,
@@ -117,14 +119,10 @@ class FunctionGateway implements Gateway {
       catalog: () => this.#catalog,
     })
     this.#lock = new RootLock(new OwnFolder(settings.functionsRoot, '.svc'), clock)
-    this.jobs = createJobs({
-      ...host,
-      ...this.#call,
-      settings,
-      journal: this.#journal,
-      lock: this.#lock,
-      catalog: () => this.#catalog,
-    })
+    const kept = { settings, journal: this.#journal, lock: this.#lock, catalog: () => this.#catalog }
+    const later = { ...host, ...this.#call, ...kept }
+    this.jobs = createJobs(later)
+    this.#scheduler = createScheduler(later)
     this.#controlParts = createControlParts({
       settings,
       clock,
@@ -133,7 +131,7 @@ class FunctionGateway implements Gateway {
       streams: new OpenStreams(),
       jobs: this.jobs,
       state: details => this.#state(details),
-      keepWarm: () => this.#call.keepWarm.rows(),
+      scheduler: this.#scheduler,
       reload: () => this.reload(),
       packs: this.#packs,
       calls: this.#call.calls,
@@ -186,10 +184,7 @@ class FunctionGateway implements Gateway {
     if (this.#host.inspect) return
     await this.#runtimes.start()
     await this.jobs.start()
-    if (this.settings.schedulerEnabled) {
-      this.#call.keepWarm.tick()
-      this.#call.keepWarm.start()
-    }
+    await this.#scheduler.start()
     if (this.settings.hotReload) await this.#reloader.watch()
   }
 
@@ -200,6 +195,7 @@ class FunctionGateway implements Gateway {
     const catalog = await this.#loader.load(changed)
     this.#catalog = catalog
     this.#call.admission.adopt(catalog.functions)
+    this.#scheduler.adopt(catalog.functions)
     this.#call.metrics.functions.adopt(catalog.functions)
     this.#loaded?.adopt(catalog.functions)
     this.#builds.retain(catalog.functions)
@@ -228,8 +224,8 @@ class FunctionGateway implements Gateway {
   }
 
   get warnings(): readonly Warning[] {
-    const own = [...this.#settingWarnings, ...this.#logWarnings, ...this.#runtimeWarnings, ...this.jobs.warnings]
-    return [...own, ...this.#catalog.warnings]
+    const own = [...this.#settingWarnings, ...this.#logWarnings, ...this.#runtimeWarnings]
+    return [...own, ...this.jobs.warnings, ...this.#scheduler.warnings, ...this.#catalog.warnings]
   }
 
   async listen(address: { port?: number; host?: string } = {}): Promise<GatewayListening> {
@@ -295,11 +291,11 @@ class FunctionGateway implements Gateway {
     const left = (): number => Math.max(0, deadline - clock.monotonic())
     this.#lifecycle.draining = true
     const reloading = this.#reloader.close()
-    this.#call.keepWarm.stop()
+    this.#scheduler.stop()
     this.#controlParts.close()
     await this.#listeners.close(timeoutMs)
     await reloading
-    await this.jobs.close(left())
+    await Promise.all([this.jobs.close(left()), this.#scheduler.close(left())])
     await this.#builds.close()
     await this.#runtimes.close(left())
     await this.#call.edge.close(left())

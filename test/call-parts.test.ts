@@ -11,7 +11,6 @@ t.test('[gateway.7, invocation/admission.1] calls of every door go through one a
   const fn = makeFn({ name: 'a' })
   const dispatcher = new FakeRuntime()
   const parts = createCallParts({
-    settings: { schedulerIntervalSeconds: 1 },
     clock: systemClock,
     journal: new Journal({ clock: systemClock, functionsRoot: null, accessLog: false }),
     runtimes: { dispatcher, byName: new Map() } as unknown as Runtimes,

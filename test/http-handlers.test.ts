@@ -50,7 +50,7 @@ function setup(t: Test, options: Record<string, unknown> = {}) {
       streams: new OpenStreams(),
       metrics,
       state: (details: boolean) => ({ details }) as never,
-      keepWarm: () => [],
+      scheduler: { schedules: null, keepWarm: null } as never,
       jobs: null as never,
       reload: async () => {
         reloads += 1

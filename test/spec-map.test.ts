@@ -182,7 +182,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   http: ['core', 'config', 'observe', 'validation', 'router', 'runtime', 'invocation'],
   edge: ['core', 'config', 'observe', 'runtime', 'invocation'],
   assets: ['core', 'config', 'router', 'http'],
-  scheduler: ['core', 'config', 'observe', 'runtime', 'invocation'],
+  scheduler: ['core', 'files', 'config', 'observe', 'runtime', 'invocation'],
   jobs: ['core', 'files', 'config', 'observe', 'invocation', 'edge'],
   control: ['core', 'files', 'config', 'observe', 'router', 'runtime', 'invocation', 'http', 'jobs', 'scheduler'],
   lib: [...LOWER, ...UPPER],

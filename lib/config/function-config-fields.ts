@@ -1,9 +1,11 @@
 /** Declarations of every field of `fn.config.json`. Spec: §2.7 to §2.10, §2.13; owner: page config/function-config. */
 
 import { ADAPTER_SPELLINGS, type AdapterName, ADAPTERS } from '../core/adapter-names.ts'
+import { CRON_RULE, parseCron } from '../core/cron.ts'
 import { isHeaderName } from '../core/http-text.ts'
 import { isFunctionName, isHandlerName, MAX_NAME_CHARS, METHODS, RUNTIMES } from '../core/identity.ts'
 import * as limits from '../core/limits.ts'
+import { parseTimezone, TIMEZONE_RULE } from '../core/timezone.ts'
 import {
   type Field,
   boolean,
@@ -176,21 +178,18 @@ function toRange({ min, max }: { min: number; max: number }) {
   return { min, max, clamp: true, description: `${min} to ${max}.` }
 }
 
-const CRON_MACROS = ['@hourly', '@daily', '@midnight', '@weekly', '@monthly', '@yearly', '@annually']
+const cronText = string({
+  rule: CRON_RULE,
+  maxLength: 200,
+  description: 'min hour dom mon dow, with seconds in front when there are 6 fields.',
+})
 
-function parseCron(text: string): string | null {
-  const cron = text.trim().replace(/\s+/g, ' ')
-  if (cron.startsWith('@')) return CRON_MACROS.includes(cron.toLowerCase()) ? cron.toLowerCase() : null
-  const fields = cron.split(' ')
-  return (fields.length === 5 || fields.length === 6) && fields.every(field => /^[\w*?,/-]+$/.test(field)) ? cron : null
-}
-
-const OFFSET = /^[+-](0\d|1[0-4]):?[0-5]\d$/
-
-function parseTimezone(text: string): string | null {
-  const known = { utc: 'UTC', z: 'Z', local: 'local' }[text.toLowerCase()]
-  return known ?? (OFFSET.test(text) ? text : null)
-}
+/** A text that is no cron text is told with what is wrong in it. */
+const cron = mapped(cronText, (text, at): string | undefined => {
+  const parsed = parseCron(text)
+  if (!('problem' in parsed)) return parsed.text
+  return reportWrong(at, `${CRON_RULE}; ${parsed.problem}`, text, 'Such as "*/5 * * * *", or "0 9 * * MON-FRI".')
+})
 
 const scalarText: Field<string> = {
   rule: 'a text, number or boolean',
@@ -213,18 +212,12 @@ const headers = mapped(
 export const SCHEDULE_FIELDS = {
   enabled: boolean({ description: 'Default true once the block exists.' }),
   every_seconds: integer({ min: 1, max: 31_536_000, description: 'Interval; wins over cron.' }),
-  cron: string({
-    rule: `a cron text of 5 or 6 fields, or one of ${CRON_MACROS.join(' ')}`,
-    parse: parseCron,
-    maxLength: 200,
-    description: 'min hour dom mon dow, with seconds in front when there are 6 fields.',
-  }),
+  cron,
   timezone: string({
-    rule: 'UTC, Z, local, or an offset such as +02:00 or -0500',
+    rule: TIMEZONE_RULE,
     parse: parseTimezone,
     aliases: ['tz'],
     description: 'Default local.',
-    hint: 'Names of regions are not supported: write the offset.',
   }),
   method: method('Default GET.'),
   query: jsonObject(),
@@ -238,16 +231,7 @@ export const SCHEDULE_FIELDS = {
   ),
 }
 
-const schedule = withoutEffect(
-  object(SCHEDULE_FIELDS, { description: 'Calls by interval or cron.' }),
-  'schedules do not run yet',
-)
-
-/** A field whose part is not built yet: it is checked like any other, and its use is noted. */
-function withoutEffect<T>(field: Field<T>, why: string): Field<T> {
-  const description = `${field.schema.description} No effect: ${why}.`
-  return { ...field, noEffect: why, schema: { ...field.schema, description } }
-}
+const schedule = object(SCHEDULE_FIELDS, { description: 'Calls by interval or cron.' })
 
 const ORIGIN = /^(\*|null|[a-z][a-z0-9+.-]*:\/\/[^\s/?#]+)$/
 

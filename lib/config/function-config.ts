@@ -53,6 +53,8 @@ export interface FunctionConfig {
   keepWarm?: KeepWarmPolicy | undefined
   edge?: EdgePolicy | undefined
   schedule?: SchedulePolicy | undefined
+  /** Why the schedule that is written down is not used. */
+  scheduleProblem?: string | undefined
   sharedDeps?: readonly string[] | undefined
   /** null: switched off here although a parent folder has it. */
   cors?: CorsPolicy | null | undefined
@@ -133,7 +135,7 @@ function readConfig(raw: RawConfig, at: Place): FunctionConfig {
     workerPool: raw.workerPool && { ...raw.workerPool },
     keepWarm: toKeepWarm(raw.keepWarm),
     edge: readEdge(raw.edge, keyOf(at, 'edge')),
-    schedule: readSchedule(raw.schedule, keyOf(at, 'schedule')),
+    ...readSchedule(raw.schedule, keyOf(at, 'schedule')),
     sharedDeps: raw.sharedDeps,
     cors: raw.cors === false ? null : readCors(raw.cors, keyOf(at, 'cors')),
   }
@@ -172,18 +174,23 @@ function readEdge(raw: RawConfig['edge'], at: Place): EdgePolicy | undefined {
 
 type RawSchedule = ObjectOf<typeof SCHEDULE_FIELDS>
 
-function readSchedule(raw: RawSchedule | undefined, at: Place): SchedulePolicy | undefined {
-  if (raw === undefined) return undefined
+function readSchedule(raw: RawSchedule | undefined, at: Place): Pick<FunctionConfig, 'schedule' | 'scheduleProblem'> {
   // A run at the wrong time or with the wrong input is worse than none; only `retry` may be wrong and fall back.
   const broken = at.findings.find(
     ({ code, name }) =>
-      code === 'CONFIG_VALUE' && name.startsWith(`${at.name}.`) && !name.startsWith(`${at.name}.retry`),
+      code === 'CONFIG_VALUE' &&
+      (name === at.name || (name.startsWith(`${at.name}.`) && !name.startsWith(`${at.name}.retry`))),
   )
-  if (broken) return reportUnused(at, `${broken.name} is wrong`, `Mend ${broken.name}.`)
-  if (raw.everySeconds === undefined && raw.cron === undefined) {
-    return reportUnused(at, 'it has neither every_seconds nor cron', 'Add "every_seconds": 60 or "cron": "* * * * *".')
+  if (raw === undefined) return broken === undefined ? {} : { scheduleProblem: broken.message }
+  if (broken !== undefined) {
+    reportUnused(at, `${broken.name} is wrong`, `Mend ${broken.name}.`)
+    return { scheduleProblem: broken.message }
   }
-  return {
+  if (raw.everySeconds === undefined && raw.cron === undefined) {
+    reportUnused(at, 'it has neither every_seconds nor cron', 'Add "every_seconds": 60 or "cron": "* * * * *".')
+    return { scheduleProblem: at.findings.at(-1)!.message }
+  }
+  const schedule = {
     enabled: raw.enabled ?? true,
     everySeconds: raw.everySeconds ?? null,
     cron: raw.cron ?? null,
@@ -195,6 +202,7 @@ function readSchedule(raw: RawSchedule | undefined, at: Place): SchedulePolicy |
     context: raw.context ?? null,
     retry: toRetry(raw.retry),
   }
+  return { schedule }
 }
 
 function toRetry(raw: RawSchedule['retry']): RetryPolicy | null {

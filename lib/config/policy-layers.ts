@@ -65,6 +65,7 @@ export function mergePolicies(
     keepWarm: last?.keepWarm ?? null,
     edge: first(nearestFirst, layer => layer.edge) ?? null,
     schedule: last?.schedule ?? null,
+    scheduleProblem: last?.scheduleProblem ?? null,
     cors: first(nearestFirst, layer => layer.cors) ?? null,
     sharedDeps: first(own, layer => layer.sharedDeps) ?? [],
     includeDebugHeaders: first(nearestFirst, layer => layer.response.includeDebugHeaders) ?? false,

@@ -82,7 +82,6 @@ function toggle(
 /** Parts that are not built yet; their settings are accepted and checked, and say that they change nothing. */
 const UNBUILT = {
   installs: { noEffect: 'packages are not installed yet' },
-  schedules: { noEffect: 'schedules do not run yet' },
   container: { noEffect: 'there is no container mode yet' },
 } as const
 
@@ -618,11 +617,9 @@ export const SETTING_OPTIONS = {
     'FN_SCHEDULER_PERSIST_ENABLED',
     true,
     'Keep schedule state on disk.',
-    UNBUILT.schedules,
   ),
   schedulerPersistIntervalSeconds: option('Scheduler and jobs', 'Time between writes of schedule state; clamped.', {
     env: 'FN_SCHEDULER_PERSIST_INTERVAL',
-    ...UNBUILT.schedules,
     key: 'scheduler-persist-interval',
     field: number({
       min: limits.SCHEDULER_PERSIST_SECONDS.min,
@@ -637,7 +634,6 @@ export const SETTING_OPTIONS = {
     'File of schedule state; default .svc/scheduler-state.json below the functions root.',
     {
       env: 'FN_SCHEDULER_STATE_PATH',
-      ...UNBUILT.schedules,
       key: 'scheduler-state-path',
       field: string({ rule: 'a file', maxLength: 4096 }),
       fallback: null,

@@ -10,7 +10,6 @@ import type { AdmissionSnapshot } from '../invocation/admission.ts'
 import { toAdmissionLimits } from '../invocation/concurrency.ts'
 import type { RouteRecords } from '../router/route-records.ts'
 import type { Runtime, RuntimeHealth } from '../runtime/runtime.ts'
-import type { KeepWarmRow } from '../scheduler/keep-warm.ts'
 
 /** What records are made from: the state of one gateway at one moment. */
 export interface GatewayState {
@@ -34,7 +33,7 @@ export interface GatewayState {
   details: boolean
 }
 
-const toSeconds = (ms: number): number => ms / 1000
+export const toSeconds = (ms: number): number => ms / 1000
 
 function toDefaults({ settings }: GatewayState): Record<string, unknown> {
   return {
@@ -207,41 +206,5 @@ export function toReloadRecord(state: GatewayState, reloadedAt: number): Record<
     routes: Object.keys(state.routes.mapped_routes).length,
     conflicts: Object.keys(state.routes.mapped_route_conflicts).length,
     warnings: state.warnings.length,
-  }
-}
-
-/** `GET /_fn/schedules`. */
-export function toSchedulesRecord(
-  rows: readonly KeepWarmRow[],
-  state: GatewayState,
-  now: number,
-): Record<string, unknown> {
-  return {
-    ts: toSeconds(now),
-    schedules: [],
-    keep_warm: rows.map(({ fn, policy, state: ping }) => {
-      const fields = {
-        warm_state: state.isWarm(fn.key) ? 'warm' : 'cold',
-        warm_at: ping.warmAt === null ? null : toSeconds(ping.warmAt),
-        next: toSeconds(ping.next),
-        last: ping.last === null ? null : toSeconds(ping.last),
-        last_status: ping.lastStatus,
-        last_error: ping.lastError ?? '',
-      }
-      return {
-        runtime: fn.runtime,
-        name: fn.name,
-        version: fn.version ?? DEFAULT_VERSION_LABEL,
-        key: fn.key,
-        keep_warm: {
-          enabled: policy.enabled,
-          min_warm: policy.minWarm,
-          ping_every_seconds: policy.pingEverySeconds,
-          idle_ttl_seconds: policy.idleTtlSeconds,
-        },
-        state: fields,
-        ...fields,
-      }
-    }),
   }
 }

@@ -1,10 +1,9 @@
-/** Health, catalog, schedules and reload: the state of the gateway as records. Owner: §4.2, §2.17. */
+/** Health, catalog and reload: the state of the gateway as records. Owner: §4.2, §2.17. */
 
 import type { Clock } from '../core/clock.ts'
 import { type ConstantAnswer, toConstantAnswer } from '../http/constant-answer.ts'
-import type { KeepWarmRow } from '../scheduler/keep-warm.ts'
 import { ACT, type ControlReply, type Endpoint, OPEN, READ } from './endpoint.ts'
-import { type GatewayState, toCatalogRecord, toHealthRecord, toReloadRecord, toSchedulesRecord } from './records.ts'
+import { type GatewayState, toCatalogRecord, toHealthRecord, toReloadRecord } from './records.ts'
 
 /** Milliseconds for which strangers get the same health record: making it looks at every function. */
 export const STRANGERS_HEALTH_MS = 1000
@@ -13,12 +12,11 @@ export interface StateEndpointsDeps {
   clock: Clock
   /** The state now; `details` tells whether paths and addresses may be shown. */
   state: (details: boolean) => GatewayState
-  keepWarm: () => readonly KeepWarmRow[]
   /** Resolves when the new catalog is in force. */
   reload: () => Promise<void>
 }
 
-export function createStateEndpoints({ clock, state, keepWarm, reload }: StateEndpointsDeps): readonly Endpoint[] {
+export function createStateEndpoints({ clock, state, reload }: StateEndpointsDeps): readonly Endpoint[] {
   const strangers = createStrangersHealth(clock, state)
   const reloaded = async (details: boolean): Promise<ControlReply> => {
     await reload()
@@ -38,12 +36,6 @@ export function createStateEndpoints({ clock, state, keepWarm, reload }: StateEn
       path: '/_fn/catalog',
       access: READ,
       handle: ({ details }) => ({ status: 200, body: toCatalogRecord(state(details)) }),
-    },
-    {
-      method: 'GET',
-      path: '/_fn/schedules',
-      access: READ,
-      handle: ({ details }) => ({ status: 200, body: toSchedulesRecord(keepWarm(), state(details), clock.wall()) }),
     },
     { method: 'POST', path: '/_fn/reload', access: ACT, handle: ({ details }) => reloaded(details) },
     // Watchers of older tools ask so.

@@ -94,6 +94,8 @@ export interface Policy {
   keepWarm: KeepWarmPolicy | null
   edge: EdgePolicy | null
   schedule: SchedulePolicy | null
+  /** Why a schedule that is written down is not used; null without one, and for a good one. */
+  scheduleProblem: string | null
   cors: CorsPolicy | null
   sharedDeps: readonly string[]
   includeDebugHeaders: boolean

@@ -71,7 +71,7 @@ export class FunctionMaker {
     if (merged.adapter !== null && !hasAdapter(runtime, merged.adapter)) {
       target.warnings?.push(toAdapterWarning(entryFile, runtime, merged.adapter, target.label ?? entryFile))
     }
-    const policy: Policy = isScheduled ? merged : { ...merged, schedule: null, keepWarm: null }
+    const policy: Policy = isScheduled ? merged : { ...merged, schedule: null, scheduleProblem: null, keepWarm: null }
     return this.reuse({
       key: toFunctionKey(runtime, identity.name, identity.version),
       runtime,

@@ -73,12 +73,20 @@ export interface BuildRecord {
   version: string
 }
 
+/** A run of a schedule ended. */
 export interface ScheduleRecord {
   time: number
+  /** `runtime/name@version`. */
+  key: string
+  runtime: string
   fn: string
+  version: string
+  /** Of the answer; 0 when there is none. */
   status: number
+  /** From 1; more than that is a retry. */
   attempt: number
   durationMs: number
+  /** null for a good answer. */
   error: string | null
 }
 

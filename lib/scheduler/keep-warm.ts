@@ -2,6 +2,7 @@
 
 import type { FunctionVersion, KeepWarmPolicy } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
+import type { Work, WorkQueue } from './work-queue.ts'
 
 /** What is known of one function's pings. Times are wall clock, ms. */
 interface KeepWarmState {
@@ -27,10 +28,7 @@ export interface PingOutcome {
 
 interface KeepWarmOptions {
   clock: Clock
-  /** Milliseconds between two looks at the functions. */
-  tickMs: number
-  /** Functions of the catalog in force, by key. */
-  functions: () => ReadonlyMap<string, FunctionVersion>
+  queue: WorkQueue
   /** Calls the function through its own admission. Never rejects. */
   ping: (fn: FunctionVersion) => Promise<PingOutcome>
 }
@@ -40,103 +38,88 @@ export function pingMethod(fn: FunctionVersion): string {
   return fn.policy.methods.includes('GET') ? 'GET' : (fn.policy.methods[0] ?? 'GET')
 }
 
-/** When the next ping is due after one that ended at `now`, ms; the clock may have been set back meanwhile. */
-function nextPing(policy: KeepWarmPolicy, now: number): number {
-  return now + policy.pingEverySeconds * 1000
-}
-
-/** True when a ping is due; a `next` further away than one interval is a leftover of another clock. */
-function isPingDue(state: KeepWarmState, policy: KeepWarmPolicy, now: number): boolean {
-  return now >= state.next || state.next - now > policy.pingEverySeconds * 1000
-}
-
 function policyOf(fn: FunctionVersion): KeepWarmPolicy | null {
   const { keepWarm } = fn.policy
   return keepWarm?.enabled && keepWarm.minWarm > 0 ? keepWarm : null
 }
 
-interface Entry {
-  signature: string
-  state: KeepWarmState
-  running: boolean
+/** One function that is pinged. A function that changed has another one. */
+class Entry implements Work {
+  heapIndex = -1
+  dueAt = Infinity
+  fn: FunctionVersion
+  policy: KeepWarmPolicy
+  readonly state: KeepWarmState
+  readonly onDue: () => void
+
+  constructor(fn: FunctionVersion, policy: KeepWarmPolicy, now: number, onDue: (entry: Entry) => void) {
+    this.fn = fn
+    this.policy = policy
+    this.state = { warmAt: null, next: now, last: null, lastStatus: null, lastError: null }
+    this.onDue = () => onDue(this)
+  }
 }
 
-/** Pings what is due, once per tick; a ping that still runs is not joined by another. */
+/** Pings what is due; a ping that still runs is not joined by another. */
 export class KeepWarm {
   readonly #options: KeepWarmOptions
   readonly #entries = new Map<string, Entry>()
-  #timer: NodeJS.Timeout | null = null
-  #isStopped = false
 
   constructor(options: KeepWarmOptions) {
     this.#options = options
   }
 
-  start(): void {
-    if (this.#timer === null && !this.#isStopped) this.#arm()
-  }
-
-  stop(): void {
-    this.#isStopped = true
-    if (this.#timer !== null) this.#options.clock.clearTimeout(this.#timer)
-    this.#timer = null
-  }
-
-  /** One look at all functions. A function that is gone or changed loses its state with its old self. */
-  tick(): void {
-    const { clock, functions } = this.#options
+  /** Takes the functions of a catalog. One that is gone or changed loses its state with its old self. */
+  adopt(functions: ReadonlyMap<string, FunctionVersion>): void {
+    const { clock, queue } = this.#options
     const now = clock.wall()
-    const current = functions()
-    for (const key of this.#entries.keys()) {
-      const fn = current.get(key)
-      if (fn === undefined || policyOf(fn) === null) this.#entries.delete(key)
+    for (const [key, entry] of this.#entries) {
+      const fn = functions.get(key)
+      const policy = fn === undefined ? null : policyOf(fn)
+      if (fn !== undefined && policy !== null && fn.signature === entry.fn.signature) {
+        entry.fn = fn
+        entry.policy = policy
+        continue
+      }
+      this.#entries.delete(key)
+      queue.remove(entry)
     }
-    for (const fn of current.values()) {
+    for (const fn of functions.values()) {
       const policy = policyOf(fn)
-      if (policy === null) continue
-      const entry = this.#entryOf(fn, now)
-      if (!entry.running && isPingDue(entry.state, policy, now)) void this.#ping(fn, policy, entry)
+      if (policy === null || this.#entries.has(fn.key)) continue
+      const entry = new Entry(fn, policy, now, one => void this.#ping(one))
+      this.#entries.set(fn.key, entry)
+      queue.put(entry, now)
+    }
+  }
+
+  /** A clock that was set back does not stop the pings: one that is further away than an interval is due now. */
+  setBack(now: number): void {
+    const { queue } = this.#options
+    for (const entry of this.#entries.values()) {
+      const { state, policy } = entry
+      if (entry.heapIndex < 0 || state.next - now <= policy.pingEverySeconds * 1000) continue
+      state.next = now
+      queue.put(entry, now)
     }
   }
 
   /** By key. */
   rows(): KeepWarmRow[] {
-    const rows: KeepWarmRow[] = []
-    for (const fn of this.#options.functions().values()) {
-      const policy = policyOf(fn)
-      if (policy !== null) rows.push({ fn, policy, state: this.#entryOf(fn, this.#options.clock.wall()).state })
-    }
+    const rows = [...this.#entries.values()].map(({ fn, policy, state }) => ({ fn, policy, state }))
     return rows.sort((a, b) => (a.fn.key < b.fn.key ? -1 : 1))
   }
 
-  #entryOf(fn: FunctionVersion, now: number): Entry {
-    const known = this.#entries.get(fn.key)
-    if (known?.signature === fn.signature) return known
-    const state = { warmAt: null, next: now, last: null, lastStatus: null, lastError: null }
-    const entry = { signature: fn.signature, state, running: false }
-    this.#entries.set(fn.key, entry)
-    return entry
-  }
-
-  async #ping(fn: FunctionVersion, policy: KeepWarmPolicy, entry: Entry): Promise<void> {
-    const { clock, ping } = this.#options
-    entry.running = true
-    const { status, error } = await ping(fn)
+  async #ping(entry: Entry): Promise<void> {
+    const { clock, queue, ping } = this.#options
+    const { state } = entry
+    const { status, error } = await ping(entry.fn)
     const now = clock.wall()
-    entry.running = false
-    entry.state.last = now
-    entry.state.lastStatus = status
-    entry.state.lastError = error
-    if (error === null && status > 0 && status < 500) entry.state.warmAt = now
-    entry.state.next = nextPing(policy, now)
-  }
-
-  #arm(): void {
-    const { clock, tickMs } = this.#options
-    this.#timer = clock.setTimeout(() => {
-      this.tick()
-      this.#arm()
-    }, tickMs)
-    this.#timer.unref?.()
+    state.last = now
+    state.lastStatus = status
+    state.lastError = error
+    if (error === null && status > 0 && status < 500) state.warmAt = now
+    state.next = now + entry.policy.pingEverySeconds * 1000
+    if (this.#entries.get(entry.fn.key) === entry) queue.put(entry, state.next)
   }
 }

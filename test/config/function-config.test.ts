@@ -128,10 +128,8 @@ t.test('[config/function-config.6] a broken list of hosts stays closed', async t
   })
 })
 
-/** Parses a schedule, without the note that schedules do not run yet. */
 function parseSchedule(schedule: object) {
-  const { config, problems } = parse({ schedule })
-  return { config, problems: problems.filter(({ code }) => code !== 'CONFIG_NO_EFFECT') }
+  return parse({ schedule })
 }
 
 t.test('[config/function-config.7] a schedule is read whole or not at all', async t => {
@@ -169,7 +167,7 @@ t.test('[config/function-config.7] a schedule is read whole or not at all', asyn
   for (const cron of ['@Daily', '@hourly', '* * * * *', '0 0 1 1 *', '*/10 * * * * *', '0 12 ? * 7']) {
     t.ok(configOf({ schedule: { cron } }).schedule, cron)
   }
-  for (const timezone of ['UTC', 'utc', 'Z', 'LOCAL', '+02:00', '-0500'])
+  for (const timezone of ['UTC', 'utc', 'Z', 'LOCAL', '+02:00', '-0500', 'Europe/Berlin'])
     t.ok(configOf({ schedule: { cron: '@daily', timezone } }).schedule)
   const broken: [field: string, value: unknown][] = [
     ['enabled', 'yes'],
@@ -179,7 +177,8 @@ t.test('[config/function-config.7] a schedule is read whole or not at all', asyn
     ['cron', '* * * * * * *'],
     ['cron', '@reboot'],
     ['cron', '* * * * ;'],
-    ['timezone', 'Europe/Berlin'],
+    ['cron', '0 0 30 2 *'],
+    ['timezone', 'Europe/Nowhere'],
     ['timezone', '+2'],
     ['timezone', '+15:00'],
     ['timezone', '+02:60'],
@@ -197,6 +196,7 @@ t.test('[config/function-config.7] a schedule is read whole or not at all', asyn
     t.equal(config.schedule, undefined, name)
     t.match(problems.at(-1)!.message, 'schedule is not used', name)
     t.equal(problems.length, 2, name)
+    t.equal(config.scheduleProblem, problems[0]!.message, 'it is what its row says')
   }
   const neither = parseSchedule({ enabled: true })
   t.equal(neither.config.schedule, undefined)
@@ -303,17 +303,13 @@ t.test('[config/function-config.11] keys without effect and unknown keys are not
   )
 })
 
-t.test('[config/function-config.21] schedule is read and noted as without effect', async t => {
-  const { config, problems } = parse({ schedule: { every_seconds: 60 }, deps: 'base' })
-  t.match(config, { schedule: { everySeconds: 60 }, sharedDeps: ['base'] })
-  t.same(
-    problems.map(({ code, message }) => `${code} ${message}`),
-    [`CONFIG_NO_EFFECT ${FILE}: schedule has no effect: schedules do not run yet`],
-  )
+t.test('[config/function-config.21] a schedule that is not used says why in the config', async t => {
+  t.equal(configOf({ schedule: { every_seconds: 60 } }).scheduleProblem, undefined)
   const wrong = parse({ schedule: 5, shared_deps: {} })
   t.same(
     wrong.problems.map(({ code }) => code),
     ['CONFIG_VALUE', 'CONFIG_VALUE'],
-    'what is wrong is told as wrong only',
   )
+  t.match(wrong.config.scheduleProblem, `${FILE}: schedule must be an object, got 5 (number)`)
+  t.match(configOf({ schedule: {} }).scheduleProblem, 'neither every_seconds nor cron')
 })

@@ -36,6 +36,7 @@ t.test('[config/function-config.12] without any config a policy has the defaults
     keepWarm: null,
     edge: null,
     schedule: null,
+    scheduleProblem: null,
     cors: null,
     sharedDeps: [],
     includeDebugHeaders: false,

@@ -29,14 +29,13 @@ t.test(
       if (fails) throw new Error('no disk')
       steps.push('reloaded')
     }
-    const ask = serveEndpoints(t, createStateEndpoints({ clock: systemClock, state, keepWarm: () => [], reload }))
+    const ask = serveEndpoints(t, createStateEndpoints({ clock: systemClock, state, reload }))
     t.match((await ask({ url: '/_fn/health?probe=%zz' })).json(), { functions_root: '/r' })
     const stranger = await ask({ url: '/_fn/health', remoteAddress: '203.0.113.9' })
     t.equal(stranger.status, 200)
     t.notMatch(stranger.json(), { functions_root: '/r' })
     t.match((await ask({ method: 'POST', url: '/_fn/reload' })).json(), { ok: true })
     t.same(steps, ['reloaded'])
-    t.match((await ask({ url: '/_fn/schedules' })).json(), { schedules: [], keep_warm: [] })
     t.equal((await ask({ url: '/_fn/catalog?x=1' })).status, 400)
     fails = true
     t.match(await ask({ method: 'POST', url: '/_fn/reload' }), { status: 500 })

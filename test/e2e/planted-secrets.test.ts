@@ -97,6 +97,7 @@ function toTree(leak: string, upstream: string): Record<string, TreeEntry> {
         timeout_ms: 20_000,
         response: { include_debug_headers: true },
         edge: { base_url: upstream, allow_private: true },
+        schedule: { every_seconds: 31_536_000 },
       },
     }
   }
@@ -145,6 +146,8 @@ const ROWS: Readonly<Record<string, Ask>> = {
   'GET /_fn/health': plainly,
   'GET /_fn/catalog': plainly,
   'GET /_fn/schedules': plainly,
+  'GET /_fn/schedules/next': ofFirst,
+  'POST /_fn/schedules/run': () => ({ body: { name: toName(FIRST), runtime: FIRST } }),
   'POST /_fn/reload': plainly,
   'GET /_fn/reload': plainly,
   'POST /_fn/invoke': () => ({ body: { name: toName(FIRST), method: 'GET', ...CLIENT_FIELDS } }),

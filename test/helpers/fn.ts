@@ -16,6 +16,7 @@ export const TEST_POLICY: Policy = {
   keepWarm: null,
   edge: null,
   schedule: null,
+  scheduleProblem: null,
   cors: null,
   sharedDeps: [],
   includeDebugHeaders: false,

@@ -7,7 +7,17 @@ import { FakeClock } from '../helpers/clock.ts'
 import { makeFn } from '../helpers/fn.ts'
 import { makePublic } from '../helpers/public.ts'
 
-const RECORD: ScheduleRecord = { time: 1, fn: 'f', status: 200, attempt: 1, durationMs: 2, error: null }
+const RECORD: ScheduleRecord = {
+  time: 1,
+  key: 'node/f@default',
+  runtime: 'node',
+  fn: 'f',
+  version: 'default',
+  status: 200,
+  attempt: 1,
+  durationMs: 2,
+  error: null,
+}
 
 t.test('[observe/events.1] names', async t => {
   const events = new GatewayEvents(() => {})

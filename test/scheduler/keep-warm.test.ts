@@ -2,6 +2,7 @@ import t, { type Test } from 'tap'
 import type { FunctionVersion, KeepWarmPolicy } from '../../lib/core/catalog.ts'
 import { createGateway, type Gateway } from '../../lib/index.ts'
 import { KeepWarm, pingMethod, type PingOutcome } from '../../lib/scheduler/keep-warm.ts'
+import { WorkQueue } from '../../lib/scheduler/work-queue.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { makeFn } from '../helpers/fn.ts'
 import { waitUntil } from '../helpers/gateway-bed.ts'
@@ -14,10 +15,10 @@ function bed(...made: FunctionVersion[]) {
   const functions = new Map(made.map(fn => [fn.key, fn]))
   const pinged: string[] = []
   const open: ((outcome: PingOutcome) => void)[] = []
+  const queue = new WorkQueue({ clock, tickMs: 1000, onSetBack: now => keepWarm.setBack(now) })
   const keepWarm = new KeepWarm({
     clock,
-    tickMs: 1000,
-    functions: () => functions,
+    queue,
     ping: fn => {
       pinged.push(`${fn.name} ${fn.signature}`)
       return new Promise(resolve => open.push(resolve))
@@ -28,15 +29,16 @@ function bed(...made: FunctionVersion[]) {
     await Promise.resolve()
     await Promise.resolve()
   }
-  keepWarm.start()
-  return { clock, functions, pinged, keepWarm, answer }
+  keepWarm.adopt(functions)
+  queue.start()
+  return { clock, functions, pinged, keepWarm, queue, answer }
 }
 
 const warm = (name: string, policy: Partial<KeepWarmPolicy> = {}, signature = '1') =>
   makeFn({ name, signature, policy: { keepWarm: { ...POLICY, ...policy } } })
 
 t.test('[scheduler/keep-warm.3] due at once, then an interval after the end, never twice at a time', async t => {
-  const { clock, pinged, answer, keepWarm } = bed(
+  const { clock, pinged, answer, queue } = bed(
     warm('a'),
     warm('off', { enabled: false }),
     warm('none', { minWarm: 0 }),
@@ -55,17 +57,18 @@ t.test('[scheduler/keep-warm.3] due at once, then an interval after the end, nev
   clock.jumpWall(-3_600_000)
   clock.advance(1000)
   t.equal(pinged.length, 3, 'a clock that was set back an hour')
-  keepWarm.stop()
+  queue.stop()
   t.equal(clock.pending, 0)
 })
 
 t.test('[scheduler/keep-warm.4] deleted and changed functions', async t => {
-  const { clock, functions, pinged, answer, keepWarm } = bed(warm('a'), warm('b'))
+  const { clock, functions, pinged, answer, keepWarm, queue } = bed(warm('a'), warm('b'))
   clock.advance(1000)
   await answer()
   functions.clear()
   const changed = warm('a', {}, '2')
   functions.set(changed.key, changed)
+  keepWarm.adopt(functions)
   clock.advance(1000)
   t.same(pinged, ['a 1', 'b 1', 'a 2'], 'the new code is pinged at once, the deleted function no more')
   await answer({ status: 0, error: 'runtime down' })
@@ -75,7 +78,7 @@ t.test('[scheduler/keep-warm.4] deleted and changed functions', async t => {
     ['b 1'],
   )
   t.match(keepWarm.rows(), [{ fn: { name: 'a' }, state: { lastError: 'runtime down', lastStatus: 0, warmAt: null } }])
-  keepWarm.stop()
+  queue.stop()
 })
 
 t.test('[scheduler/keep-warm.2] the method of a ping', async t => {

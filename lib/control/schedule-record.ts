@@ -1,0 +1,93 @@
+/** Schedules and pings as `/_fn/schedules` shows them. Owner: page control/schedules. */
+
+import { toSeconds } from './records.ts'
+import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
+import type { FunctionVersion, SchedulePolicy } from '../core/catalog.ts'
+import { toZonedText } from '../core/timezone.ts'
+import type { KeepWarmRow } from '../scheduler/keep-warm.ts'
+import type { ScheduleRow } from '../scheduler/schedules.ts'
+
+type Json = Record<string, unknown>
+
+/**
+ * `GET /_fn/schedules`.
+ * @param isWarm - whether a function has a worker that could take a call now
+ */
+export function toSchedulesRecord(
+  rows: readonly ScheduleRow[],
+  pings: readonly KeepWarmRow[],
+  isWarm: (key: string) => boolean,
+  now: number,
+): Json {
+  return {
+    ts: toSeconds(now),
+    schedules: rows.map(toScheduleRecord),
+    keep_warm: pings.map(row => toKeepWarmRecord(row, isWarm(row.fn.key))),
+  }
+}
+
+export function toScheduleRecord({ fn, policy, problem, state, rule, isRunning }: ScheduleRow): Json {
+  const isRetrying = state.retryDue !== null
+  // Flat as the specification names them, and in `state` for tools that look there.
+  const fields = {
+    next: toTime(state.next),
+    ...(isRetrying ? { retry_due: toTime(state.retryDue), retry_attempt: state.retryAttempt } : {}),
+    last: toTime(state.last),
+    last_status: state.lastStatus,
+    last_error: problem ?? state.lastError ?? '',
+  }
+  return {
+    ...toIdentity(fn),
+    schedule: policy && toPolicyRecord(policy),
+    next_at: state.next === null || rule === null ? null : toZonedText(state.next, rule.zone),
+    running: isRunning,
+    state: fields,
+    ...fields,
+  }
+}
+
+/** Without what is sent along: headers and bodies may be secret, and are read by `/_fn/function-config`. */
+function toPolicyRecord({ enabled, everySeconds, cron, timezone, method, retry }: SchedulePolicy): Json {
+  return {
+    enabled,
+    ...(everySeconds === null ? { cron } : { every_seconds: everySeconds }),
+    timezone,
+    method,
+    retry: retry && {
+      max_attempts: retry.maxAttempts,
+      base_delay_seconds: retry.baseDelaySeconds,
+      max_delay_seconds: retry.maxDelaySeconds,
+      jitter: retry.jitter,
+    },
+  }
+}
+
+function toKeepWarmRecord({ fn, policy, state }: KeepWarmRow, isWarm: boolean): Json {
+  const fields = {
+    warm_state: isWarm ? 'warm' : 'cold',
+    warm_at: toTime(state.warmAt),
+    next: toTime(state.next),
+    last: toTime(state.last),
+    last_status: state.lastStatus,
+    last_error: state.lastError ?? '',
+  }
+  return {
+    ...toIdentity(fn),
+    keep_warm: {
+      enabled: policy.enabled,
+      min_warm: policy.minWarm,
+      ping_every_seconds: policy.pingEverySeconds,
+      idle_ttl_seconds: policy.idleTtlSeconds,
+    },
+    state: fields,
+    ...fields,
+  }
+}
+
+function toIdentity({ runtime, name, version, key }: FunctionVersion): Json {
+  return { runtime, name, version: version ?? DEFAULT_VERSION_LABEL, key }
+}
+
+function toTime(at: number | null): number | null {
+  return at === null ? null : toSeconds(at)
+}

@@ -1,0 +1,200 @@
+/**
+ * Runs of schedules, from the moment that one is due to what is kept of it. Owner: page scheduler/schedule.
+ *
+ *   due ─► noted on the disk ─► call ─► outcome kept, told ─► put in the queue again
+ *
+ * Noted first: a gateway that is killed during a run knows afterwards that it was begun, and does not begin it again.
+ */
+
+import type { FunctionVersion, SchedulePolicy } from '../core/catalog.ts'
+import type { Clock } from '../core/clock.ts'
+import { GatewayError } from '../core/errors.ts'
+import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
+import type { InternalResult } from '../invocation/internal-call.ts'
+import type { ScheduleRecord } from '../observe/events.ts'
+import { INTERRUPTED, type RunResult, type Schedule } from './schedule.ts'
+import type { ScheduleState, ScheduleStore } from './schedule-store.ts'
+
+/** What a run is for. */
+export interface ScheduledRun {
+  fn: FunctionVersion
+  policy: SchedulePolicy
+  /** From 1. */
+  attempt: number
+  /** True when somebody asked for it, instead of the clock. */
+  isManual: boolean
+  signal: AbortSignal
+}
+
+export interface ScheduleRunnerOptions {
+  clock: Clock
+  store: ScheduleStore
+  /** Calls the function through its own admission. Never rejects. */
+  call: (run: ScheduledRun) => Promise<Pick<InternalResult, 'status' | 'error' | 'latencyMs'>>
+  onEvent: (record: ScheduleRecord) => void
+  onLog: (level: 'warn', message: string) => void
+  /** In [0, 1). */
+  random?: () => number
+}
+
+/** A schedule that may run, one run at a time. */
+export interface Runnable {
+  readonly schedule: Schedule
+  /** Ends its run; null while none goes on. */
+  stop: AbortController | null
+  /** No config has it any more. */
+  isGone: boolean
+  /** A run has ended: it may wait for its time again. */
+  onIdle(): void
+}
+
+export interface RunOutcome extends RunResult {
+  latencyMs: number
+}
+
+interface BegunRun {
+  entry: Runnable
+  attempt: number
+  /** The state to go back to when it does not take place. */
+  before: ScheduleState
+}
+
+export class ScheduleRunner {
+  readonly #options: ScheduleRunnerOptions
+  readonly #random: () => number
+  readonly #runs = new Map<Runnable, Promise<unknown>>()
+  /** Noted together: all that is due in one turn. */
+  #begun: BegunRun[] = []
+  #isClosed = false
+  #hasProblem = false
+
+  constructor(options: ScheduleRunnerOptions) {
+    this.#options = options
+    this.#random = options.random ?? Math.random
+  }
+
+  /** Begins a run that is due. */
+  begin(entry: Runnable, now: number): void {
+    const before = entry.schedule.state
+    const attempt = entry.schedule.begin(now)
+    entry.stop = new AbortController()
+    this.#begun.push({ entry, attempt, before })
+    if (this.#begun.length === 1) queueMicrotask(() => void this.#start())
+  }
+
+  /** Runs a schedule once, now, whatever its times are; its retries and due times stay. @throws GatewayError CONFLICT while it runs */
+  async runNow(entry: Runnable): Promise<RunOutcome> {
+    const { schedule } = entry
+    if (entry.stop !== null) throw new GatewayError('CONFLICT', `the schedule of ${schedule.fn.key} runs right now`)
+    entry.stop = new AbortController()
+    const run = this.#call(entry, 1, true)
+    this.#track(entry, run)
+    return run
+  }
+
+  /** Keeps states as they are now. Never rejects: schedules run on when nothing can be kept, and somebody is told once. */
+  async keep(changes: ReadonlyMap<string, ScheduleState | null>): Promise<void> {
+    if (changes.size === 0) return
+    try {
+      await this.#options.store.save(changes)
+      this.#hasProblem = false
+    } catch (error) {
+      this.tellProblem(error)
+    }
+  }
+
+  tellProblem(error: unknown): void {
+    if (!this.#hasProblem)
+      this.#options.onLog('warn', `the state of schedules cannot be kept: ${(error as Error).message}`)
+    this.#hasProblem = true
+  }
+
+  /** Lets runs end within a time, then ends them. */
+  async close(timeoutMs: number): Promise<void> {
+    this.#isClosed = true
+    // What was begun in this turn is noted first.
+    await Promise.resolve()
+    const { clock } = this.#options
+    const timer = clock.setTimeout(() => {
+      for (const { stop } of this.#runs.keys()) stop?.abort()
+    }, timeoutMs)
+    while (this.#runs.size > 0) await Promise.all(this.#runs.values())
+    clock.clearTimeout(timer)
+  }
+
+  async #start(): Promise<void> {
+    const begun = this.#begun
+    this.#begun = []
+    const kept = this.keep(new Map(begun.map(({ entry }) => [entry.schedule.fn.key, entry.schedule.state])))
+    for (const { entry } of begun) this.#track(entry, kept)
+    await kept
+    for (const run of begun) {
+      const { entry, attempt, before } = run
+      if (!this.#isClosed && !entry.isGone && entry.schedule.policy !== null) {
+        this.#track(entry, this.#runDue(entry, attempt))
+        continue
+      }
+      // It was noted and did not take place.
+      entry.schedule.undo(before)
+      await this.#settle(entry)
+    }
+  }
+
+  async #runDue(entry: Runnable, attempt: number): Promise<void> {
+    await this.#call(entry, attempt, false)
+  }
+
+  #track(entry: Runnable, run: Promise<unknown>): void {
+    const tracked: Promise<unknown> = run
+      .catch(() => {})
+      .then(() => {
+        if (this.#runs.get(entry) === tracked) this.#runs.delete(entry)
+      })
+    this.#runs.set(entry, tracked)
+  }
+
+  async #call(entry: Runnable, attempt: number, isManual: boolean): Promise<RunOutcome> {
+    const { clock, call } = this.#options
+    const { schedule } = entry
+    const { signal } = entry.stop!
+    const { fn } = schedule
+    const { status, error, latencyMs } = await call({ fn, policy: schedule.policy!, attempt, isManual, signal })
+    const result = signal.aborted ? INTERRUPTED : { status, error: toReason(status, error) }
+    const now = clock.wall()
+    const wasFine = schedule.state.lastError === null
+    if (isManual) schedule.note(result, now)
+    else schedule.end(attempt, result, now, this.#random())
+    this.#tell(fn, attempt, result, latencyMs, wasFine)
+    await this.#settle(entry)
+    return { ...result, latencyMs }
+  }
+
+  /** A schedule has no run any more. */
+  async #settle(entry: Runnable): Promise<void> {
+    const { schedule } = entry
+    entry.stop = null
+    entry.onIdle()
+    await this.keep(new Map([[schedule.fn.key, entry.isGone ? null : schedule.state]]))
+  }
+
+  #tell(
+    fn: FunctionVersion,
+    attempt: number,
+    { status, error }: RunResult,
+    durationMs: number,
+    wasFine: boolean,
+  ): void {
+    const { clock, onEvent, onLog } = this.#options
+    const { runtime, name, key } = fn
+    const version = fn.version ?? DEFAULT_VERSION_LABEL
+    onEvent({ time: clock.wall(), key, runtime, fn: name, version, status, attempt, durationMs, error })
+    // One that fails every second is told once.
+    if (error !== null && wasFine) onLog('warn', `schedule of ${key} failed: ${error}`)
+  }
+}
+
+/** An answer of the function that is no good one is told by its status. */
+function toReason(status: number, error: GatewayError | null): string | null {
+  if (error !== null) return error.message
+  return status >= 400 ? `HTTP ${status}` : null
+}

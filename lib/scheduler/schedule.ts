@@ -1,0 +1,160 @@
+/**
+ * One schedule: when it is due, what its runs leave, and what a restart, a changed config or a changed clock make of it.
+ * It calls nobody. Spec: §2.13, page scheduler/schedule.
+ *
+ *   idle ─ due ─► begin ─► run ─► end ─┬─ fine, or no attempt left ─► idle, due next
+ *     ▲                                └─ failed, attempts left ────► retry pending ─ retry due ─► begin
+ *     └── due times that pass meanwhile are one late run
+ */
+
+import type { FunctionVersion, SchedulePolicy } from '../core/catalog.ts'
+import { nextRetry } from '../core/transitions.ts'
+import type { Rule } from './rule.ts'
+import type { ScheduleState } from './schedule-store.ts'
+
+/** A clock that goes back at most this far was right before: no due time of it comes again. Further, it was wrong. */
+export const SMALL_SET_BACK_MS = 3 * 3_600_000
+
+/** How a run ended. */
+export interface RunResult {
+  /** 0 when there is none. */
+  status: number
+  /** Why there is no good answer; null when there is one. */
+  error: string | null
+}
+
+/** Why a run has no end of its own. */
+export const INTERRUPTED: RunResult = { status: 0, error: 'the gateway ended during the run' }
+
+export class Schedule {
+  fn: FunctionVersion
+  /** null: it does not run, because it is switched off or wrong. */
+  policy: SchedulePolicy | null = null
+  rule: Rule | null = null
+  state: ScheduleState
+
+  constructor(fn: FunctionVersion) {
+    this.fn = fn
+    this.state = {
+      rule: '',
+      next: null,
+      retryDue: null,
+      retryAttempt: null,
+      last: null,
+      lastStatus: null,
+      lastError: null,
+      doneUpTo: null,
+      running: null,
+    }
+  }
+
+  /** When something is to be done; Infinity for never. */
+  get nextDue(): number {
+    if (this.policy === null) return Infinity
+    return this.state.retryDue ?? this.state.next ?? Infinity
+  }
+
+  /** Takes what the config says now. @param rule - of the policy; null without one. @returns true when the state changed */
+  adopt(fn: FunctionVersion, policy: SchedulePolicy | null, rule: Rule | null, now: number): boolean {
+    this.fn = fn
+    this.policy = policy
+    this.rule = rule
+    const text = rule?.text ?? ''
+    const isNew = text !== this.state.rule
+    if (isNew) this.state = { ...this.state, rule: text, next: this.#nextAfter(now) }
+    return this.#dropRetry() || isNew
+  }
+
+  /**
+   * Takes what an earlier process kept. A due time that passed since is one late run; a run that was cut off has failed.
+   * @param random - in [0, 1)
+   */
+  restore(kept: ScheduleState, now: number, random: number): void {
+    const isSame = kept.rule === this.state.rule
+    const { rule } = this.state
+    this.state = { ...kept, rule }
+    const isMissed = isSame && kept.next !== null && kept.next <= now
+    if (!isMissed) this.state.next = this.#nextAfter(now)
+    if (kept.running !== null) this.end(kept.running, INTERRUPTED, now, random)
+    this.#dropRetry()
+    this.#boundRetry(now)
+  }
+
+  /** The clock was set back: what is due at a time of the old one is due by the new one. */
+  setBack(now: number): void {
+    const { next } = this.state
+    if (next !== null && next > now) this.state.next = this.#nextAfter(now)
+    this.#boundRetry(now)
+  }
+
+  /** A run begins that is due. @returns its number */
+  begin(now: number): number {
+    const { retryDue, retryAttempt, doneUpTo } = this.state
+    if (retryDue !== null) {
+      const attempt = retryAttempt ?? 1
+      this.state = { ...this.state, retryDue: null, retryAttempt: null, running: attempt }
+      return attempt
+    }
+    this.state = { ...this.state, running: 1, doneUpTo: Math.max(now, isAhead(doneUpTo, now) ? doneUpTo : 0) }
+    this.state.next = this.#nextAfter(now)
+    return 1
+  }
+
+  /** A run that was begun did not take place, and is due again. @param before - the state before `begin` */
+  undo(before: ScheduleState): void {
+    const { retryDue, retryAttempt } = before
+    const isSame = before.rule === this.state.rule
+    this.state = isSame ? before : { ...this.state, retryDue, retryAttempt, running: null }
+  }
+
+  end(attempt: number, { status, error }: RunResult, now: number, random: number): void {
+    const retry = this.policy?.retry ?? null
+    const plan = nextRetry({ status, attempt, retry, random })
+    const ended = { ...this.state, running: null, last: now, lastStatus: status }
+    if (plan === null) {
+      this.state = { ...ended, lastError: error }
+      return
+    }
+    const wait = plan.delaySeconds.toFixed(2)
+    this.state = {
+      ...ended,
+      lastError: `retrying ${plan.attempt}/${retry!.maxAttempts} in ${wait}s: ${error ?? `HTTP ${status}`}`,
+      retryDue: now + Math.round(plan.delaySeconds * 1000),
+      retryAttempt: plan.attempt,
+    }
+  }
+
+  /** A run that somebody asked for has ended. */
+  note({ status, error }: RunResult, now: number): void {
+    this.state = { ...this.state, last: now, lastStatus: status, lastError: error }
+  }
+
+  #nextAfter(now: number): number | null {
+    if (this.rule === null) return null
+    const { doneUpTo } = this.state
+    return this.rule.nextAfter(this.rule.isCron && isAhead(doneUpTo, now) ? doneUpTo : now)
+  }
+
+  /** A retry that the config allows no more. @returns true when there was one */
+  #dropRetry(): boolean {
+    const { retryAttempt, retryDue } = this.state
+    if (retryDue === null || this.policy === null) return false
+    const { retry } = this.policy
+    if (retry !== null && (retryAttempt ?? 1) <= retry.maxAttempts) return false
+    this.state = { ...this.state, retryDue: null, retryAttempt: null }
+    return true
+  }
+
+  /** No retry is further away than its longest delay, whatever the clock was when it was planned. */
+  #boundRetry(now: number): void {
+    const retry = this.policy?.retry ?? null
+    if (this.state.retryDue === null || retry === null) return
+    const longest = now + retry.maxDelaySeconds * (1 + retry.jitter) * 1000
+    this.state.retryDue = Math.min(this.state.retryDue, longest)
+  }
+}
+
+/** True for a moment that a clock which was set back a little has yet to reach again. */
+function isAhead(moment: number | null, now: number): moment is number {
+  return moment !== null && moment > now && moment - now <= SMALL_SET_BACK_MS
+}

@@ -1,0 +1,125 @@
+import t from 'tap'
+import { GatewayError } from '../../lib/core/errors.ts'
+import { Rules } from '../../lib/scheduler/rule.ts'
+import { Schedule } from '../../lib/scheduler/schedule.ts'
+import { type Runnable, ScheduleRunner, type ScheduledRun } from '../../lib/scheduler/schedule-runner.ts'
+import { FakeClock } from '../helpers/clock.ts'
+import { MemoryStore, RETRY, scheduled, settle } from '../helpers/schedules-bed.ts'
+
+async function bed() {
+  const clock = new FakeClock()
+  const store = new MemoryStore()
+  await store.open()
+  const open: { run: ScheduledRun; end: (status: number, error?: GatewayError) => void }[] = []
+  const logs: string[] = []
+  const events: string[] = []
+  const runner = new ScheduleRunner({
+    clock,
+    store,
+    random: () => 0.5,
+    call: run =>
+      new Promise(resolve => {
+        const end = (status: number, error: GatewayError | null = null) => resolve({ status, error, latencyMs: 2 })
+        open.push({ run, end })
+        run.signal.addEventListener('abort', () => end(0))
+      }),
+    onEvent: ({ fn, attempt, status, error }) => events.push(`${fn} ${attempt} ${status} ${error}`),
+    onLog: (_, message) => logs.push(message),
+  })
+  const make = (name: string): Runnable & { idle: number } => {
+    const fn = scheduled(name, { everySeconds: 60, retry: RETRY })
+    const schedule = new Schedule(fn)
+    const policy = fn.policy.schedule!
+    schedule.adopt(fn, policy, new Rules().of(policy), clock.wall())
+    return {
+      schedule,
+      stop: null,
+      isGone: false,
+      idle: 0,
+      onIdle() {
+        this.idle += 1
+      },
+    }
+  }
+  return { clock, store, open, logs, events, runner, make }
+}
+
+t.test('[scheduler/schedule-store.3] all that is due in one turn is noted at once, and begins afterwards', async t => {
+  const { clock, store, open, runner, make } = await bed()
+  const entries = ['a', 'b', 'c'].map(make)
+  for (const entry of entries) runner.begin(entry, clock.wall())
+  t.equal(open.length, 0)
+  await settle()
+  t.equal(store.saves, 1)
+  t.same(
+    [...store.kept.values()].map(({ running }) => running),
+    [1, 1, 1],
+  )
+  t.equal(open.length, 3)
+  for (const { end } of open) end(200)
+  await settle()
+  t.same(
+    [...store.kept.values()].map(({ running, lastStatus }) => [running, lastStatus]),
+    Array(3).fill([null, 200]),
+  )
+  t.same(
+    entries.map(({ idle, stop }) => [idle, stop]),
+    Array(3).fill([1, null]),
+  )
+})
+
+t.test('[scheduler/schedule.11] what went between the note and the run does not run', async t => {
+  const { clock, store, open, runner, make } = await bed()
+  const gone = make('gone')
+  const off = make('off')
+  runner.begin(gone, clock.wall())
+  runner.begin(off, clock.wall())
+  gone.isGone = true
+  off.schedule.adopt(off.schedule.fn, null, null, clock.wall())
+  await settle()
+  t.equal(open.length, 0)
+  t.same([...store.kept.keys()], ['node/off@default'])
+  t.equal(off.schedule.state.running, null)
+})
+
+t.test('[scheduler/schedule.10, scheduler/scheduler.4] outcomes are told, a failure that goes on once', async t => {
+  const { clock, open, logs, events, runner, make } = await bed()
+  const entry = make('a')
+  for (const [status, error] of [
+    [500, null],
+    [503, new GatewayError('RUNTIME_DOWN', 'runtime down')],
+    [200, null],
+    [404, null],
+  ] as const) {
+    runner.begin(entry, clock.wall())
+    await settle()
+    open.at(-1)!.end(status, error ?? undefined)
+    await settle()
+  }
+  t.same(events, ['a 1 500 HTTP 500', 'a 2 503 runtime down', 'a 3 200 null', 'a 1 404 HTTP 404'])
+  t.same(logs, ['schedule of node/a@default failed: HTTP 500', 'schedule of node/a@default failed: HTTP 404'])
+})
+
+t.test('[scheduler/schedule.15] a stop lets runs end, then ends them; what was noted last does not begin', async t => {
+  const { clock, store, open, runner, make } = await bed()
+  const quick = make('quick')
+  const slow = make('slow')
+  runner.begin(quick, clock.wall())
+  runner.begin(slow, clock.wall())
+  await settle()
+  const late = make('late')
+  runner.begin(late, clock.wall())
+  const { state } = make('late').schedule
+  let isClosed = false
+  const closing = runner.close(1000).then(() => (isClosed = true))
+  await settle()
+  t.equal(open.length, 2)
+  t.same(late.schedule.state, state, 'it is due again at the next start')
+  open[0]!.end(200)
+  await settle()
+  t.equal(isClosed, false)
+  clock.advance(1000)
+  await closing
+  t.match(store.kept.get('node/quick@default'), { lastStatus: 200 })
+  t.match(store.kept.get('node/slow@default'), { running: null, retryAttempt: 2, lastError: /gateway ended/ })
+})
