@@ -9,6 +9,7 @@ import { METHODS } from './core/identity.ts'
 import { SharedPacks } from './dependencies/shared-packs.ts'
 import { findUnmet } from './dependencies/unmet.ts'
 import type { Discovery } from './discovery/discover.ts'
+import { installedRuntimes } from './install-parts.ts'
 import { toOffWarnings } from './discovery/runtime-off.ts'
 import { DOCS_PATH, type DocsPage, toDocsWarning } from './http/docs-page.ts'
 import { toHomeSteps } from './http/home.ts'
@@ -47,7 +48,9 @@ export function toCatalogSteps(
   const before = [...documents, ...home.before, ...files.before]
   const off = settings.runtimesExplicit ? [] : toOffWarnings(ignored, settings.runtimes)
   const { functionsRoot } = settings
-  const missing = [...new SharedPacks(functionsRoot).check(functions), ...findUnmet(manifests, functionsRoot)]
+  const isInstalling = (runtime: string) => installedRuntimes(settings).has(runtime)
+  const packs = new SharedPacks(functionsRoot).check(functions, isInstalling)
+  const missing = [...packs, ...findUnmet(manifests, functionsRoot, isInstalling)]
   return {
     before,
     after: files.after,

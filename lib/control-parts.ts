@@ -3,6 +3,7 @@
 import { randomBytes } from 'node:crypto'
 import { findFunction } from './catalog-loader.ts'
 import type { Settings } from './config/settings.ts'
+import type { FunctionVersion } from './core/catalog.ts'
 import { AccessState } from './control/access-state.ts'
 import type { Endpoint } from './control/endpoint.ts'
 import { createEventsEndpoints } from './control/events-endpoints.ts'
@@ -35,6 +36,8 @@ interface ControlDeps
     Pick<PackEndpointsDeps, 'packs'> {
   settings: Settings
   journal: Journal
+  /** `metadata.dependency_resolution` of a function. */
+  dependenciesOf: (fn: FunctionVersion) => object | null
 }
 
 export interface ControlParts {
@@ -77,7 +80,7 @@ function toFind({ state }: Pick<ControlDeps, 'state'>): FindFunction {
 }
 
 /** The endpoints that read and write the files of functions. */
-function createFileEndpoints({ settings, state, reload }: ControlDeps): readonly Endpoint[] {
+function createFileEndpoints({ settings, state, reload, dependenciesOf }: ControlDeps): readonly Endpoint[] {
   const { functionsRoot, runtimes } = settings
   const functions = () => state(false).functions
   const shared = {
@@ -87,7 +90,7 @@ function createFileEndpoints({ settings, state, reload }: ControlDeps): readonly
     state,
   }
   return [
-    ...createFunctionEndpoints({ ...shared, functionsRoot, runtimes, unservedReason }),
+    ...createFunctionEndpoints({ ...shared, functionsRoot, runtimes, unservedReason, dependenciesOf }),
     ...createFunctionEditEndpoints(shared),
   ]
 }

@@ -134,6 +134,7 @@ class FunctionGateway implements Gateway {
       scheduler: this.#scheduler,
       reload: () => this.reload(),
       packs: this.#packs,
+      dependenciesOf: fn => this.#builds.recordOf(fn),
       calls: this.#call.calls,
       explain: (method, path, host) => this.explain(method, path, host),
     })

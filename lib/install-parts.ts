@@ -2,8 +2,13 @@
 
 import type { Settings } from './config/settings.ts'
 import type { Clock } from './core/clock.ts'
+import { toPythonHostEnv } from './core/host-env.ts'
 import { Installer, type InstallStep } from './dependencies/install.ts'
+import { createPythonStep } from './dependencies/python.ts'
+import { PythonImports } from './dependencies/python-imports.ts'
 import type { SharedPacks } from './dependencies/shared-packs.ts'
+import { findTool } from './runtime/binaries.ts'
+import { runtimeFile } from './runtime/package-files.ts'
 
 interface InstallPartsOptions {
   settings: Settings
@@ -23,6 +28,18 @@ export function createInstallers(options: InstallPartsOptions): Installer[] {
 }
 
 /** A language's step is made of the settings that are its own; each file says what they are. */
-function createSteps(_options: InstallPartsOptions): InstallStep[] {
-  return []
+function createSteps(options: InstallPartsOptions): InstallStep[] {
+  return [createPython(options)]
+}
+
+function createPython({ settings, clock, hostEnv }: InstallPartsOptions): InstallStep {
+  const { functionsRoot } = settings
+  const imports = new PythonImports({ clock, script: runtimeFile('python/infer.py'), env: toPythonHostEnv(hostEnv) })
+  const findUv = () => findTool({ tool: 'uv', binaries: settings.binaries, path: hostEnv.PATH ?? '' })
+  return createPythonStep({ settings, functionsRoot, imports, findUv })
+}
+
+/** Runtimes whose packages the gateway installs: what is missing there is no warning but work. */
+export function installedRuntimes({ autoRequirements }: Settings): ReadonlySet<string> {
+  return new Set(autoRequirements ? ['python'] : [])
 }

@@ -79,6 +79,7 @@ export interface Settings {
   /** True: an import that is not resolved fails the function. */
   autoInferStrict: boolean
   preinstallPyDepsOnStart: boolean
+  pyRequirementsOptions: boolean
   preinstallNodeDepsOnStart: boolean
   /** Installs at once. */
   preinstallNodeDepsConcurrency: number

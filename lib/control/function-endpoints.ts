@@ -33,6 +33,8 @@ interface FunctionEndpointsDeps extends FunctionEditDeps {
   runtimes: readonly RuntimeName[]
   /** Why a function of that name would never be served; null when it would. */
   unservedReason: (name: string) => string | null
+  /** What is known of its packages; null when nothing is. */
+  dependenciesOf: (fn: FunctionVersion) => object | null
 }
 
 export function createFunctionEndpoints(deps: FunctionEndpointsDeps): readonly Endpoint[] {
@@ -143,7 +145,8 @@ class FunctionKeeper {
     withCode: boolean,
     notes: readonly string[],
   ): Promise<ControlReply> {
-    const record = toFunctionRecord(fn, this.#deps.state(details), this.#deps.files)
+    const dependencies = this.#deps.dependenciesOf(fn)
+    const record = toFunctionRecord(fn, this.#deps.state(details), this.#deps.files, dependencies)
     const warnings = [...new Set([...notes, ...(record.warnings as string[])])]
     // Whoever may see no paths may see no sources either.
     if (!withCode || !details) return { status, body: { ...record, warnings } }

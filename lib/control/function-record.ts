@@ -27,6 +27,7 @@ export function toFunctionRecord(
   fn: FunctionVersion,
   state: GatewayState,
   files: SourceFiles,
+  dependencies: object | null = null,
 ): Record<string, unknown> {
   const routes = Object.entries(state.routes.mapped_routes).filter(([, owners]) => owners.some(one => isOf(one, fn)))
   const { policy } = fn
@@ -49,6 +50,8 @@ export function toFunctionRecord(
       response: { include_debug_headers: policy.includeDebugHeaders },
       schedule: { configured: toSnake(policy.schedule) },
       shared_deps: { configured: [...policy.sharedDeps] },
+      // Absent where no package was ever wanted.
+      ...(dependencies !== null && { dependency_resolution: dependencies }),
       env: {
         exists: files.read(toEnvPath(fn), MAX_CONFIG_FILE_BYTES).bytes !== null,
         keys: Object.keys(fn.env).sort(),

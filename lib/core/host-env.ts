@@ -17,6 +17,14 @@ const PROXY_VARIABLES = '(?:HTTPS?|ALL|NO)_PROXY|(?:https?|all|no)_proxy'
 
 const TOOL_VARIABLES = new RegExp(`^(?:${COMMON}|${PROXY_VARIABLES}|${GO_VARIABLES}|${C_VARIABLES}|${RUST_VARIABLES})$`)
 
+const PYTHON_TOOL_VARIABLES = new RegExp(
+  `^(?:${COMMON}|${PROXY_VARIABLES}|XDG_(?:CACHE|CONFIG)_HOME|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE|` +
+    'PIP_(?:INDEX_URL|EXTRA_INDEX_URL|NO_INDEX|FIND_LINKS|TRUSTED_HOST|CERT|CLIENT_CERT|PROXY|CACHE_DIR|NO_CACHE_DIR|CONFIG_FILE|' +
+    'DEFAULT_TIMEOUT|TIMEOUT|RETRIES|ONLY_BINARY|NO_BINARY|PREFER_BINARY|CONSTRAINT|REQUIRE_HASHES)|' +
+    'UV_(?:DEFAULT_INDEX|INDEX|INDEX_URL|EXTRA_INDEX_URL|INDEX_STRATEGY|NO_INDEX|FIND_LINKS|INSECURE_HOST|NATIVE_TLS|SYSTEM_CERTS|CACHE_DIR|NO_CACHE|' +
+    'CONFIG_FILE|HTTP_TIMEOUT|OFFLINE|NO_BUILD|ONLY_BINARY|CONSTRAINT|REQUIRE_HASHES|KEYRING_PROVIDER))$',
+)
+
 /** True for a variable that every worker gets from the host. */
 export function isFunctionHostVariable(name: string): boolean {
   return FUNCTION_VARIABLES.test(name)
@@ -30,6 +38,11 @@ export function toFunctionHostEnv(hostEnv: HostEnv): Record<string, string> {
 /** What build tools may see: also their caches, package sources and proxies, with the credentials in these, but no token. */
 export function toToolHostEnv(hostEnv: HostEnv): Record<string, string> {
   return pick(hostEnv, TOOL_VARIABLES)
+}
+
+/** What pip and uv may see: where packages come from, caches and proxies. */
+export function toPythonHostEnv(hostEnv: HostEnv): Record<string, string> {
+  return pick(hostEnv, PYTHON_TOOL_VARIABLES)
 }
 
 function pick(hostEnv: HostEnv, names: RegExp): Record<string, string> {

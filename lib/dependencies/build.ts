@@ -57,6 +57,8 @@ export interface Builder {
   isNeeded?(fn: FunctionVersion): boolean
   /** The environment of its tools; default that of builds. */
   toEnv?(hostEnv: HostEnv): Record<string, string>
+  /** What is known of a function's packages, under the names of the control plane; null when nothing is. */
+  recordOf?(fn: FunctionVersion): object | null
   /** The functions of a new catalog. */
   retain?(functions: ReadonlyMap<string, FunctionVersion>): void
   /** Reads the version of a toolchain. @throws GatewayError LOAD_FAILED */

@@ -38,6 +38,8 @@ export interface InstallUnit {
   isPack: boolean
   /** Names of the shared packs of its functions. */
   packs: readonly string[]
+  /** Full paths of their folders. They are installed before the step looks at the unit. */
+  packFolders: readonly string[]
 }
 
 /** How one language's packages are installed. */
@@ -177,9 +179,13 @@ export class Installer implements Builder {
   }
 
   async plan(fn: FunctionVersion, toolchain: Toolchain, tools: BuildTools): Promise<BuildPlan> {
-    const units = [...this.#options.packsOf(fn).map(folder => this.#packUnit(folder)), this.#unitOf(fn)]
-    const looks = await Promise.all(units.map(unit => this.#inTurn(unit, () => this.#look(unit, toolchain, tools))))
+    const packs = this.#options.packsOf(fn).map(folder => this.#packUnit(folder))
+    const looks = await Promise.all(packs.map(unit => this.#lookInTurn(unit, toolchain, tools)))
     const open = looks.filter(({ plan }) => plan !== null)
+    const unit = this.#unitOf(fn)
+    // What a function's imports need is known when its packs are there.
+    const own = open.length > 0 ? null : await this.#lookInTurn(unit, toolchain, tools)
+    if (own !== null && own.plan !== null) open.push(own)
     return {
       key: open.map(({ plan }) => plan!.key).join(' '),
       isBuilt: open.length === 0,
@@ -187,9 +193,15 @@ export class Installer implements Builder {
       build: async work => {
         const made: string[] = []
         for (const look of open) made.push(await this.#inTurn(look.unit, () => this.#install(look, work)))
-        return made.join('; ')
+        const late = own ?? (await this.#lookInTurn(unit, toolchain, work))
+        if (own === null && late.plan !== null) made.push(await this.#inTurn(unit, () => this.#install(late, work)))
+        return made.filter(text => text !== '').join('; ') || 'nothing'
       },
     }
+  }
+
+  #lookInTurn(unit: InstallUnit, toolchain: Toolchain, tools: BuildTools): Promise<Look> {
+    return this.#inTurn(unit, () => this.#look(unit, toolchain, tools))
   }
 
   /** What is known of a function's packages; null when nothing is. */
@@ -312,11 +324,21 @@ export class Installer implements Builder {
     functions.push(fn)
     functions.sort((a, b) => (a.entryFile < b.entryFile ? -1 : 1))
     const packs = [...new Set(functions.flatMap(({ policy }) => policy.sharedDeps))]
-    return { folder: fn.fnDir, label: this.#toLabel(fn.fnDir), functions, isPack: false, packs }
+    const packFolders = [...new Set(functions.flatMap(one => this.#packsOrNone(one)))]
+    return { folder: fn.fnDir, label: this.#toLabel(fn.fnDir), functions, isPack: false, packs, packFolders }
   }
 
   #packUnit(folder: string): InstallUnit {
-    return { folder, label: this.#toLabel(folder), functions: [], isPack: true, packs: [] }
+    return { folder, label: this.#toLabel(folder), functions: [], isPack: true, packs: [], packFolders: [] }
+  }
+
+  /** A pack that another function of the folder lacks is that function's trouble. */
+  #packsOrNone(fn: FunctionVersion): readonly string[] {
+    try {
+      return this.#options.packsOf(fn)
+    } catch {
+      return []
+    }
   }
 
   #toLabel(folder: string): string {

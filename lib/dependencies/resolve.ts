@@ -163,6 +163,11 @@ export class Builds {
     return this.#builderOf(fn)?.isAhead ?? true
   }
 
+  /** `metadata.dependency_resolution` of a function; null when nothing is known. */
+  recordOf(fn: FunctionVersion): object | null {
+    return this.#builderOf(fn)?.recordOf?.(fn) ?? null
+  }
+
   /** Forgets functions that are gone and stops their builds. */
   retain(functions: ReadonlyMap<string, FunctionVersion>): void {
     for (const builder of this.#options.builders) builder.retain?.(functions)

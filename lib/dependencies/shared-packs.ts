@@ -89,8 +89,11 @@ export class SharedPacks {
     })
   }
 
-  /** What the functions ask for and do not get: one warning for each pack. */
-  check(functions: readonly FunctionVersion[]): Warning[] {
+  /**
+   * What the functions ask for and do not get: one warning for each pack.
+   * @param isInstalling - true for a runtime whose packages the gateway installs itself
+   */
+  check(functions: readonly FunctionVersion[], isInstalling: (runtime: string) => boolean = () => false): Warning[] {
     const users = new Map<string, FunctionVersion[]>()
     for (const fn of functions) {
       for (const name of fn.policy.sharedDeps) {
@@ -98,11 +101,15 @@ export class SharedPacks {
         users.set(key, [...(users.get(key) ?? []), fn])
       }
     }
-    const packs = [...users].flatMap(([key, fns]) => this.#checkPack(key, fns))
+    const packs = [...users].flatMap(([key, fns]) => this.#checkPack(key, fns, isInstalling))
     return this.#isForeignUsed(functions) ? [...packs, toForeignWarning()] : packs
   }
 
-  #checkPack(key: string, functions: readonly FunctionVersion[]): Warning[] {
+  #checkPack(
+    key: string,
+    functions: readonly FunctionVersion[],
+    isInstalling: (runtime: string) => boolean,
+  ): Warning[] {
     const { runtime, entryFile: path } = functions[0]!
     const name = key.slice(runtime.length + 1)
     const kind = KINDS.get(runtime)
@@ -123,7 +130,7 @@ export class SharedPacks {
       const message = `${shown}: ${this.#toMissing(runtime, name)}`
       return [{ code: 'PACK_MISSING', path, message, hint: this.#toMissingHint(runtime, name) }]
     }
-    if (isFolder(join(dir, kind.installed))) return []
+    if (isFolder(join(dir, kind.installed)) || isInstalling(runtime)) return []
     const message = `${this.#shorten(dir)} is not installed: it has no ${kind.installed}; used by ${shown}`
     return [{ code: 'PACK_NOT_INSTALLED', path: this.#shorten(dir), message, hint: `Run in it: ${kind.command}` }]
   }

@@ -34,9 +34,15 @@ const KINDS: ReadonlyMap<string, Kind> = new Map<string, Kind>([
 /**
  * One warning for each runtime whose functions lack packages.
  * @param manifests - those without a folder of installed packages beside them
+ * @param isInstalling - true for a runtime whose packages the gateway installs itself
  */
-export function findUnmet(manifests: readonly PackageManifest[], rootPath: string): Warning[] {
+export function findUnmet(
+  manifests: readonly PackageManifest[],
+  rootPath: string,
+  isInstalling: (runtime: string) => boolean = () => false,
+): Warning[] {
   return [...KINDS].flatMap(([runtime, kind]) => {
+    if (isInstalling(runtime)) return []
     const own = manifests.filter(manifest => manifest.runtime === runtime)
     return toWarning(
       kind,

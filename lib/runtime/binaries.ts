@@ -85,6 +85,22 @@ export function toInstallAdvice(runtime: RuntimeName): string {
   return info === undefined ? '' : `${toInstallHint(runtime)}, or set ${info.setting} to its full path`
 }
 
+/** A tool that is no runtime, such as `uv`. */
+interface Tool {
+  tool: string
+  /** `Settings.binaries`. */
+  binaries: Readonly<Record<string, string>>
+  /** The PATH to search. */
+  path: string
+}
+
+/** Full path of a tool; null when it is not there. */
+export function findTool({ tool, binaries, path }: Tool): string | null {
+  const configured = binaries[tool] ?? ''
+  if (configured.includes('/')) return toExecutable(resolve(configured))
+  return findOnPath(configured === '' ? tool : configured, path)
+}
+
 /** Full path of a program, null when no folder of PATH has it. */
 export function findOnPath(name: string, pathText: string): string | null {
   for (const folder of pathText.split(delimiter)) {

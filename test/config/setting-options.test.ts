@@ -159,6 +159,7 @@ const CASES: Record<string, typeof SWITCH> = {
   autoInferStrict: SWITCH,
   autoPhpDeps: SWITCH,
   preinstallPyDepsOnStart: SWITCH,
+  pyRequirementsOptions: SWITCH,
   preinstallNodeDepsOnStart: SWITCH,
   preinstallNodeDepsConcurrency: count(4, 0, 65),
   uiEnabled: SWITCH,

@@ -226,16 +226,16 @@ t.test('[config/settings.14] the admin token comes from the environment or code,
 
 t.test('[config/settings.21] giving a setting without effect is a warning, whatever gives it', async t => {
   const inputs = [
-    { env: { FN_AUTO_INFER_STRICT: '1' }, name: 'FN_AUTO_INFER_STRICT' },
-    { file: { 'auto-infer-strict': true }, name: 'fngw.json: auto-infer-strict' },
-    { options: { autoInferStrict: true }, name: 'options.autoInferStrict' },
-    { flags: { autoInferStrict: true }, name: '--autoInferStrict' },
+    { env: { FN_RUNTIME_IMAGE: 'image' }, name: 'FN_RUNTIME_IMAGE' },
+    { file: { 'runtime-image': 'image' }, name: 'fngw.json: runtime-image' },
+    { options: { runtimeImage: 'image' }, name: 'options.runtimeImage' },
+    { flags: { runtimeImage: 'image' }, name: '--runtime-image' },
   ]
   for (const { name, ...given } of inputs) {
     const { settings, warnings, problems } = resolve(given)
     t.same(problems, [])
-    t.equal(settings.autoInferStrict, true)
-    const message = `${name} has no effect: packages are not installed yet`
+    t.equal(settings.runtimeImage, 'image')
+    const message = `${name} has no effect: there is no container mode yet`
     t.match(warnings, [{ code: 'CONFIG_NO_EFFECT', message, hint: 'Remove it.' }])
   }
   const binaries = resolve({

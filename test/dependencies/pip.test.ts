@@ -1,0 +1,78 @@
+import t from 'tap'
+import type { BuildTools } from '../../lib/dependencies/build.ts'
+import { listDistributions, listModules, type PipFailure, runPip } from '../../lib/dependencies/pip.ts'
+import { makeTree } from '../helpers/tree.ts'
+
+async function fail(output: string, uv: string | null = null): Promise<PipFailure> {
+  const tools: BuildTools = {
+    signal: new AbortController().signal,
+    run: async () => ({ code: 1, output, timedOut: false, problem: null }),
+  }
+  const failure = await runPip({ python: '/p', uv, target: '/t', files: ['/r'], cwd: '/' }, tools)
+  return failure!
+}
+
+const CASES: [what: string, output: string, expected: Partial<Record<keyof PipFailure, unknown>>][] = [
+  [
+    'no such package',
+    'Looking in links: /x\nERROR: Could not find a version that satisfies the requirement foo_bar==9 (from versions: none)\nERROR: No matching distribution found for foo_bar==9\n',
+    { missing: 'foo-bar', isPassing: false, message: /^Could not find .* \| No matching/ },
+  ],
+  [
+    'uv: no such package',
+    'error: No solution found when resolving dependencies\n  Caused by: Because foo was not found in the package registry\n',
+    { missing: 'foo', isPassing: false, message: /Because foo/ },
+  ],
+  [
+    'no network',
+    "WARNING: Retrying after connection broken by 'NewConnectionError'\nERROR: No matching distribution found for foo\n",
+    { missing: null, isPassing: true, hint: /tried again/ },
+  ],
+  ['no pip', '/usr/bin/python3: No module named pip\n', { isPassing: true, hint: /python3-pip/ }],
+  ['something else', 'one\ntwo\nthree\nfour\nfive\n', { message: 'two | three | four | five', missing: null }],
+]
+
+t.test('[dependencies/python.7] what the tool says is cut to the lines that matter', async t => {
+  for (const [what, output, expected] of CASES) t.match(await fail(output), expected, what)
+})
+
+t.test('[dependencies/python.3] names go into a file and never onto the command line', async t => {
+  const asked: { command: string; args: readonly string[] }[] = []
+  const tools: BuildTools = {
+    signal: new AbortController().signal,
+    run: async run => {
+      asked.push(run)
+      return { code: 0, output: '', timedOut: false, problem: null }
+    },
+  }
+  for (const uv of [null, '/uv'])
+    t.equal(await runPip({ python: '/p', uv, target: '/t', files: ['/r'], cwd: '/' }, tools), null)
+  t.same(
+    asked.map(({ command }) => command),
+    ['/p', '/uv'],
+  )
+  for (const { args } of asked) t.same(args.slice(-2), ['--requirement', '/r'])
+})
+
+t.test('[dependencies/python.1] what is installed is read from its own metadata', async t => {
+  const tree = makeTree({
+    'b_c-1.dist-info/METADATA': 'Name: B.c\nVersion: 1\n\nName: not\n',
+    'a-2.dist-info/METADATA': 'Name: a\nVersion: 2\n',
+    'broken.dist-info/METADATA': '',
+    'empty.dist-info/RECORD': '',
+    'a/__init__.py': '',
+    'six.py': '',
+    'fast.cpython-311-x86_64-linux-gnu.so': '',
+    'slow.abi3.so': '',
+    'a.libs/x.so': '',
+    'bin/tool': '',
+    '__pycache__/six.pyc': '',
+  })
+  t.teardown(tree.cleanup)
+  t.same(listDistributions(tree.root), [
+    { name: 'a', version: '2' },
+    { name: 'B.c', version: '1' },
+  ])
+  t.same([...listModules(tree.root)].sort(), ['a', 'fast', 'six', 'slow'])
+  t.same(listDistributions(tree.path('none')), [])
+})

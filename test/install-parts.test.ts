@@ -1,0 +1,20 @@
+import t from 'tap'
+import { resolveSettings } from '../lib/config/settings.ts'
+import { systemClock } from '../lib/core/clock.ts'
+import { SharedPacks } from '../lib/dependencies/shared-packs.ts'
+import { createInstallers, installedRuntimes } from '../lib/install-parts.ts'
+import { makeTree } from './helpers/tree.ts'
+
+t.test(
+  '[dependencies/install.6] each language has its installer; one that is off warns of missing packages again',
+  async t => {
+    const { root, cleanup } = makeTree()
+    t.teardown(cleanup)
+    const { settings } = resolveSettings({ options: { functionsRoot: root, autoRequirements: false }, cwd: '/' })
+    const packs = new SharedPacks(root)
+    const installers = createInstallers({ settings, clock: systemClock, hostEnv: {}, packs })
+    t.ok(installers.some(({ runtime }) => runtime === 'python'))
+    t.notOk(installedRuntimes(settings).has('python'))
+    t.ok(installedRuntimes({ ...settings, autoRequirements: true }).has('python'))
+  },
+)
