@@ -16,6 +16,7 @@ import { runOpen } from './open-command.ts'
 import { runOpenApi } from './openapi-command.ts'
 import type { Output } from './output.ts'
 import { toExplanationText, toRouteLines } from './routes.ts'
+import { addSchedule } from './schedule-command.ts'
 import { serve } from './serve.ts'
 import { addSettingFlags, toFlags } from './setting-flags.ts'
 import { UsageError } from './usage-error.ts'
@@ -67,6 +68,7 @@ export function createProgram(options: ProgramOptions): Command {
   addOpen(program, options)
   addInvoke(program, options)
   addJobs(program, output)
+  addSchedule(program, output)
   addLogs(program, options)
   program
     .command('version')

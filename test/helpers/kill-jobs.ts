@@ -45,7 +45,7 @@ interface Running {
   url: string
 }
 
-async function startGateway(root: string): Promise<Running> {
+export async function startGateway(root: string): Promise<Running> {
   const child = spawn(
     process.execPath,
     ['--import', import.meta.resolve('tsx'), '--input-type=module', '-e', GATEWAY, root],
@@ -56,7 +56,7 @@ async function startGateway(root: string): Promise<Running> {
 }
 
 /** The gateway alone is killed; what it started notices by itself, and is ended so that nothing piles up. */
-async function kill({ child }: Running): Promise<void> {
+export async function killGateway({ child }: Running): Promise<void> {
   const ended = new Promise(resolve => child.once('exit', resolve))
   child.kill('SIGKILL')
   await ended
@@ -219,13 +219,13 @@ export async function killGateways(kills: number, seed: number, say: (text: stri
         const working = work(running.url, random, known, JOBS_OF_A_ROUND)
         // Early moments more often: that is when most is written.
         await new Promise(resolve => setTimeout(resolve, random(1 + random(900))))
-        await kill(running)
+        await killGateway(running)
         await working
         report.kills += 1
       }
       const last = await startGateway(tree.root)
       await check(last.url, tree, known, report)
-      await kill(last)
+      await killGateway(last)
       report.acknowledged += known.size
       say(
         `${report.kills} kills, ${report.acknowledged} jobs acknowledged, ${report.runs} runs, ${report.interrupted} failed for a kill`,
