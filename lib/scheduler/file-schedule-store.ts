@@ -24,6 +24,8 @@ import {
 
 const VERSION = 1
 const FILE_NAME = 'scheduler-state.json'
+/** Bytes of the log from which on everything is written anew without waiting for its time. */
+const MAX_LOG_BYTES = 4 * 1024 * 1024
 
 interface FileScheduleStoreOptions {
   /** `.svc` of the functions root. */
@@ -36,6 +38,7 @@ interface FileScheduleStoreOptions {
   lock: RootLock
   /** Wall clock, ms. */
   now: () => number
+  maxLogBytes?: number
 }
 
 export class FileScheduleStore implements ScheduleStore {
@@ -48,6 +51,9 @@ export class FileScheduleStore implements ScheduleStore {
   /** Number of the last change. */
   #seq = 0
   #flushedSeq = 0
+  #logBytes = 0
+  /** A line could not be written whole: whatever followed it in the log would be lost with it. */
+  #isTorn = false
   #log: FileHandle | null = null
   #isOpen = false
   /** Whatever writes waits for what wrote before. */
@@ -99,14 +105,11 @@ export class FileScheduleStore implements ScheduleStore {
       else this.#texts.set(key, text)
       lines += `{"seq":${++this.#seq},"key":${JSON.stringify(key)},"state":${text}}\n`
     }
-    return this.#inTurn(async () => {
-      await this.#log?.appendFile(lines)
-      await this.#log?.datasync()
-    })
+    return this.#inTurn(() => this.#append(lines))
   }
 
   flush(): Promise<void> {
-    if (!this.#isOpen || this.#seq === this.#flushedSeq) return Promise.resolve()
+    if (!this.#isOpen || (this.#seq === this.#flushedSeq && !this.#isTorn)) return Promise.resolve()
     return this.#inTurn(() => this.#writeAll())
   }
 
@@ -116,6 +119,17 @@ export class FileScheduleStore implements ScheduleStore {
     await this.#turn
     await this.#log?.close().catch(() => {})
     this.#log = null
+  }
+
+  async #append(lines: string): Promise<void> {
+    const { maxLogBytes = MAX_LOG_BYTES } = this.#options
+    // What is to be added is among all states already.
+    if (this.#isTorn || this.#logBytes + lines.length > maxLogBytes) return this.#writeAll()
+    this.#isTorn = true
+    await this.#log?.appendFile(lines)
+    await this.#log?.datasync()
+    this.#isTorn = false
+    this.#logBytes += lines.length
   }
 
   #inTurn(work: () => Promise<void>): Promise<void> {
@@ -133,6 +147,8 @@ export class FileScheduleStore implements ScheduleStore {
     this.#folder.write(this.#name, `${head}\n${states}\n}}\n`, 0o600)
     await this.#log?.truncate(0)
     this.#flushedSeq = seq
+    this.#logBytes = 0
+    this.#isTorn = false
   }
 
   #read(warnings: Warning[]): Map<string, unknown> {

@@ -1,4 +1,5 @@
 import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import { open } from 'node:fs/promises'
 import t, { type Test } from 'tap'
 import { systemClock } from '../../lib/core/clock.ts'
 import { OwnFolder } from '../../lib/files/own-folder.ts'
@@ -26,12 +27,14 @@ function makeRoot(t: Test, entries: Record<string, TreeEntry> = {}): Tree {
 }
 
 /** A store of a gateway of its own: another lock, as another process has. */
-function makeStore(t: Test, tree: Tree, more: { path?: string; persists?: boolean } = {}) {
+function makeStore(t: Test, tree: Tree, more: { path?: string; persists?: boolean; maxLogBytes?: number } = {}) {
   const folder = new OwnFolder(tree.root, '.svc')
   const lock = new RootLock(folder, systemClock)
   t.teardown(() => lock.release())
-  const { path = null, persists = true } = more
-  return Object.assign(new FileScheduleStore({ folder, lock, path, persists, now: () => 42 }), { lock })
+  const { path = null, persists = true, maxLogBytes = 1e6 } = more
+  const store = new FileScheduleStore({ folder, lock, path, persists, maxLogBytes, now: () => 42 })
+  t.teardown(() => store.close())
+  return Object.assign(store, { lock })
 }
 
 async function read(t: Test, tree: Tree, more: Parameters<typeof makeStore>[2] = {}) {
@@ -193,3 +196,35 @@ t.test('[scheduler/schedule-store.1] another file by FN_SCHEDULER_STATE_PATH', a
   t.same([...(await read(t, tree, { path })).states], [['k', STATE]])
   t.notOk(existsSync(tree.path('.svc/scheduler-state.json')))
 })
+
+t.test(
+  '[scheduler/schedule-store.2] a log that grows long, or got a broken line, gives way to the whole file',
+  async t => {
+    const tree = makeRoot(t)
+    const store = makeStore(t, tree, { maxLogBytes: 2000 })
+    await store.open()
+    for (let i = 0; i < 50; i++) {
+      await store.save(new Map([['k', { ...STATE, lastStatus: i }]]))
+      t.ok(readFileSync(tree.path('.svc/scheduler-state.json.log')).length <= 2000)
+    }
+    await store.save(new Map([['k', { ...STATE, lastStatus: 50 }]]))
+    const file = await open(tree.path('x'), 'w')
+    const handle = Object.getPrototypeOf(file)
+    await file.close()
+    const { appendFile } = handle
+    handle.appendFile = async function (text: string): Promise<void> {
+      await appendFile.call(this, text.slice(0, 30))
+      throw new Error('no space left on device')
+    }
+    t.teardown(() => (handle.appendFile = appendFile))
+    await t.rejects(store.save(new Map([['k', { ...STATE, lastStatus: 51 }]])), { message: /no space/ })
+    handle.appendFile = appendFile
+    await store.save(new Map([['l', STATE]]))
+    await store.save(new Map([['k', { ...STATE, lastStatus: 52 }]]))
+    store.lock.release()
+    const { states, warnings } = await read(t, tree)
+    t.same(warnings, [])
+    t.equal(states.get('k')?.lastStatus, 52)
+    t.equal(states.size, 2)
+  },
+)

@@ -98,6 +98,9 @@ t.test('[scheduler/schedule.15] what a restart makes of what was kept', async t 
   const last = make({ retry: RETRY })
   last.restore(kept({ running: 3 }), NOON, 0.5)
   t.match(last.state, { retryAttempt: null, lastError: INTERRUPTED.error })
+  const without = make({})
+  without.restore(kept({ retryDue: NOON + 5000, retryAttempt: 2 }), NOON, 0.5)
+  t.match(without.state, { retryDue: null, retryAttempt: null }, 'its config has no retry any more')
 })
 
 /** One schedule lived through years: what happens to it, and what is noted of every run. */
@@ -113,6 +116,7 @@ function live(seed: number, policy: Partial<SchedulePolicy>, step: number, until
   let owed = rule.nextAfter(now)!
   let runs = 0
   let retries = 0
+  let latest = now
   const tick = (): void => {
     if (running !== null && now >= running.endsAt) {
       schedule.end(running.attempt, { status: [200, 200, 500, 429][random(4)]!, error: null }, now, random(100) / 100)
@@ -144,7 +148,11 @@ function live(seed: number, policy: Partial<SchedulePolicy>, step: number, until
       schedule.restore(kept, now, random(100) / 100)
       kept = schedule.state
       running = null
+    } else if (what === 7 && policy.cron && now > latest - HOUR) {
+      now -= random(2 * HOUR)
+      schedule.setBack(now)
     } else if (what === 6) take(schedule, { ...policy, body: String(now) }, now)
+    latest = Math.max(latest, now)
     tick()
     // All that is due has a run that goes on, a retry on its way, or begins now.
     const isBusy = running !== null || schedule.state.retryDue !== null
