@@ -8,6 +8,7 @@ import { addApiFlags, addTargetFlags, toApiClient } from './api-flags.ts'
 import type { Terminal } from './ask.ts'
 import type { KeyInput } from './hot-keys.ts'
 import { toWarningText } from './banner.ts'
+import { addDeps } from './deps-command.ts'
 import { type InitFlags, runInit } from './init-command.ts'
 import { type InvokeCommandFlags, runInvoke } from './invoke-command.ts'
 import { addJobs } from './jobs-program.ts'
@@ -69,6 +70,11 @@ export function createProgram(options: ProgramOptions): Command {
   addInvoke(program, options)
   addJobs(program, output)
   addSchedule(program, output)
+  addDeps(program, {
+    output,
+    toOptions: (command, dir) => toGatewayOptions(command, dir, TREE),
+    addFlags: command => addSettingFlags(command, { defaults: TREE ?? {}, shown: TREE_SETTINGS }),
+  })
   addLogs(program, options)
   program
     .command('version')

@@ -9,6 +9,7 @@ import type { InjectRequest, InjectResponse } from './http/inject.ts'
 import type { WrappedRequest, WrappedResponse } from './http/parsed-body.ts'
 import type { InternalResult } from './invocation/internal-call.ts'
 import type { GatewayListening } from './listeners.ts'
+import type { Dependencies } from './dependencies/dependencies.ts'
 import type { GatewayJobs } from './jobs/gateway-jobs.ts'
 import type { EventName, Listener } from './observe/events.ts'
 import type { Explanation } from './router/explain.ts'
@@ -86,6 +87,8 @@ export interface Gateway extends AsyncDisposable {
   invoke(name: string, request?: InvokeRequest): Promise<InvokeResult>
   /** Calls that are made later and kept until they are done. */
   readonly jobs: GatewayJobs
+  /** The packages of the tree. */
+  readonly dependencies: Pick<Dependencies, 'list' | 'install' | 'why' | 'clean'>
   /** Reads the tree again; resolves when the new catalog is in force. */
   reload(): Promise<void>
   /** As `GET /_fn/catalog`. */

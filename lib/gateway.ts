@@ -15,7 +15,7 @@ import { OpenStreams } from './control/open-streams.ts'
 import { type GatewayState, toCatalogRecord, toHealthRecord } from './control/records.ts'
 import { GatewayError, type Warning } from './core/errors.ts'
 import { keepTickShape } from './core/tick-shape.ts'
-import type { Builds } from './dependencies/resolve.ts'
+import type { Dependencies } from './dependencies/dependencies.ts'
 import { SharedPacks } from './dependencies/shared-packs.ts'
 import { LoadedFiles } from './discovery/loaded-files.ts'
 import type { Watcher, WatchOptions } from './discovery/watch.ts'
@@ -67,7 +67,7 @@ class FunctionGateway implements Gateway {
   readonly #host: Host
   readonly #settingWarnings: readonly Warning[]
   readonly #journal: Journal
-  readonly #builds: Builds
+  readonly dependencies: Dependencies
   readonly #runtimes: Runtimes
   readonly #lock: RootLock
   readonly jobs: Jobs
@@ -107,7 +107,7 @@ class FunctionGateway implements Gateway {
       loaded: this.#loaded,
       snapshot: () => this.#catalog.snapshot,
     })
-    this.#builds = parts.builds
+    this.dependencies = parts.dependencies
     this.#runtimes = parts.runtimes
     const schemas = createSchemaParts(settings, this.#journal)
     this.#call = createCallParts({
@@ -134,7 +134,7 @@ class FunctionGateway implements Gateway {
       scheduler: this.#scheduler,
       reload: () => this.reload(),
       packs: this.#packs,
-      dependenciesOf: fn => this.#builds.recordOf(fn),
+      dependenciesOf: fn => this.dependencies.recordOf(fn),
       calls: this.#call.calls,
       explain: (method, path, host) => this.explain(method, path, host),
     })
@@ -199,7 +199,7 @@ class FunctionGateway implements Gateway {
     this.#scheduler.adopt(catalog.functions)
     this.#call.metrics.functions.adopt(catalog.functions)
     this.#loaded?.adopt(catalog.functions)
-    this.#builds.retain(catalog.functions)
+    this.dependencies.retain(catalog.functions)
     this.#runtimeWarnings = this.#runtimes.retain(catalog.functions)
     this.#journal.warnNew(this.warnings)
     this.#journal.reloaded({
@@ -297,7 +297,7 @@ class FunctionGateway implements Gateway {
     await this.#listeners.close(timeoutMs)
     await reloading
     await Promise.all([this.jobs.close(left()), this.#scheduler.close(left())])
-    await this.#builds.close()
+    await this.dependencies.close()
     await this.#runtimes.close(left())
     await this.#call.edge.close(left())
     this.#lock.release()

@@ -4,6 +4,7 @@ import type { Settings } from './config/settings.ts'
 import type { FunctionVersion } from './core/catalog.ts'
 import type { Clock } from './core/clock.ts'
 import type { Builder } from './dependencies/build.ts'
+import { Dependencies } from './dependencies/dependencies.ts'
 import { type Builds, createBuilds } from './dependencies/resolve.ts'
 import type { SharedPacks } from './dependencies/shared-packs.ts'
 import { findChange } from './discovery/disk-change.ts'
@@ -31,11 +32,19 @@ interface RuntimePartsOptions {
   snapshot: () => Snapshot
 }
 
-export function createRuntimeParts(options: RuntimePartsOptions): { builds: Builds; runtimes: Runtimes } {
+interface RuntimeParts {
+  builds: Builds
+  dependencies: Dependencies
+  runtimes: Runtimes
+}
+
+export function createRuntimeParts(options: RuntimePartsOptions): RuntimeParts {
   const installers = createInstallers(options)
   const builds = createJournalledBuilds(options, installers)
   const prepared: ReadonlySet<string> = new Set(['go', 'rust', ...installers.map(({ runtime }) => runtime)])
-  return { builds, runtimes: createJournalledRuntimes(options, builds, prepared) }
+  const { settings, clock, packs } = options
+  const dependencies = new Dependencies({ functionsRoot: settings.functionsRoot, clock, builds, packs })
+  return { builds, dependencies, runtimes: createJournalledRuntimes(options, builds, prepared) }
 }
 
 function createJournalledBuilds(options: RuntimePartsOptions, installers: readonly Builder[]): Builds {

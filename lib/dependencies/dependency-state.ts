@@ -52,3 +52,7 @@ export function readState(folder: string): DependencyRecord | null {
 export function writeState(folder: string, record: DependencyRecord): void {
   new OwnFolder(folder).write(STATE_FILE, `${JSON.stringify(record, null, 2)}\n`)
 }
+
+export function removeState(folder: string): void {
+  new OwnFolder(folder).remove(STATE_FILE)
+}

@@ -194,7 +194,8 @@ class PythonFolder {
     ])
     const byName = new Map<string, PythonImport>()
     for (const one of lists.flat()) {
-      if (packed.has(one.name)) continue
+      // No package is called like a private file; that it is not there is the worker's to tell.
+      if (packed.has(one.name) || one.name.startsWith('_')) continue
       const known = byName.get(one.name)
       if (known === undefined || (known.optional && !one.optional)) byName.set(one.name, one)
     }

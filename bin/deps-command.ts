@@ -1,0 +1,106 @@
+/** `fngw deps`: the packages of a tree, without a running gateway. Owner: page bin/deps. */
+
+import type { Command } from 'commander'
+import { createGateway, type Gateway, type GatewayOptions } from '../lib/index.ts'
+import type { Output } from './output.ts'
+
+interface DepsFlags {
+  json?: boolean
+  all?: boolean
+}
+
+interface DepsOptions {
+  output: Output
+  /** The tree that a command speaks of. */
+  toOptions: (command: Command, dir: string | undefined) => GatewayOptions
+  /** Adds the flags of settings. */
+  addFlags: (command: Command) => Command
+}
+
+type Work = (gateway: Gateway, flags: DepsFlags) => void | Promise<void>
+
+export function addDeps(program: Command, options: DepsOptions): void {
+  const { output } = options
+  const deps = program.command('deps').description('Show, install and clean the packages of functions.')
+  const say = (value: unknown, isJson: boolean, lines: readonly string[], none: string): void => {
+    if (isJson) output.result(JSON.stringify(value, null, 2))
+    else if (lines.length === 0) output.note(none)
+    for (const line of isJson ? [] : lines) output.result(output.clean(line))
+  }
+  add(
+    deps,
+    'ls',
+    'List what is installed for each function and shared pack.',
+    options,
+    ({ dependencies }, { json }) => {
+      const rows = dependencies.list()
+      const lines = rows.map(({ key, record, installed }) => {
+        const problem = record?.last_error == null ? '' : `  ${record.last_install_status}: ${record.last_error}`
+        return `${key}  ${installed.join(', ') || 'nothing'}${problem}`
+      })
+      say(rows, json === true, lines, 'no packages')
+    },
+  )
+  add(deps, 'install', 'Install what functions need, as their first calls would.', options, ({ dependencies }, flags) =>
+    install(dependencies, flags, output),
+  )
+  const clean = add(deps, 'clean', 'Delete sets of packages that nothing uses any more.', options, (gateway, flags) => {
+    const gone = gateway.dependencies.clean(flags.all === true)
+    say(
+      gone,
+      flags.json === true,
+      gone.map(name => `deleted ${name}`),
+      'nothing to delete',
+    )
+  })
+  clean.option('--all', 'Those in use too, with what the gateway installed beside functions.')
+  addWhy(deps, options, say)
+}
+
+function addWhy(
+  deps: Command,
+  options: DepsOptions,
+  say: (value: unknown, isJson: boolean, lines: readonly string[], none: string) => void,
+): void {
+  const why = deps
+    .command('why')
+    .description('Tell which functions have a package, and because of what.')
+    .argument('<name>', 'Name of the package.')
+    .argument('[dir]', 'Functions root.')
+    .option('--json', 'As JSON.')
+  options.addFlags(why).action(async (name: string, dir: string | undefined) => {
+    await withTree(options.toOptions(why, dir), ({ dependencies }) => {
+      const reasons = dependencies.why(name)
+      const lines = reasons.map(({ key, way }) => `${key}  ${way.join(' > ')}`)
+      say(reasons, why.opts<DepsFlags>().json === true, lines, `nothing has ${options.output.clean(name)}`)
+      if (reasons.length === 0) process.exitCode = 1
+    })
+  })
+}
+
+function add(deps: Command, name: string, description: string, options: DepsOptions, work: Work): Command {
+  const command = deps.command(name).description(description).argument('[dir]', 'Functions root.')
+  command.option('--json', 'As JSON.')
+  return options.addFlags(command).action(async (dir: string | undefined) => {
+    await withTree(options.toOptions(command, dir), gateway => work(gateway, command.opts<DepsFlags>()))
+  })
+}
+
+async function install(dependencies: Gateway['dependencies'], { json }: DepsFlags, output: Output): Promise<void> {
+  const outcomes = await dependencies.install(({ key, error }) => {
+    if (json !== true) output.note(output.clean(error === null ? `ready ${key}` : `failed ${key}: ${error.message}`))
+  })
+  const shown = outcomes.map(({ key, error }) => ({ key, error: error?.message ?? null }))
+  if (json === true) output.result(JSON.stringify(shown, null, 2))
+  if (shown.some(({ error }) => error !== null)) process.exitCode = 1
+}
+
+/** Reads the tree without serving it. */
+async function withTree(options: GatewayOptions, use: (gateway: Gateway) => void | Promise<void>): Promise<void> {
+  const gateway = await createGateway({ ...options, inspect: true })
+  try {
+    await use(gateway)
+  } finally {
+    await gateway.close()
+  }
+}

@@ -1,0 +1,137 @@
+/** The packages of a whole tree, for those who look after it: what is there, install now, who needs it, clean up. Owner: page bin/deps. */
+
+import type { FunctionVersion } from '../core/catalog.ts'
+import type { Clock } from '../core/clock.ts'
+import { OwnFolder } from '../files/own-folder.ts'
+import { type DependencyRecord, readState, removeState } from './dependency-state.ts'
+import { PackageFolder, PackageSets } from './package-set.ts'
+import type { Builds } from './resolve.ts'
+import type { SharedPacks } from './shared-packs.ts'
+import { findWay, listInstalled } from './why.ts'
+
+/** Folder of installed packages by runtime. */
+const TARGETS: Readonly<Record<string, string>> = { python: '.deps', node: 'node_modules', php: 'vendor' }
+
+interface DependencyRow {
+  /** Function or pack: `python/users@default`, `pack python/science`. */
+  key: string
+  runtime: string
+  /** null when nothing is known of it. */
+  record: DependencyRecord | null
+  /** Such as `requests 2.32.3`. */
+  installed: readonly string[]
+}
+
+interface DependencyOutcome {
+  key: string
+  /** null when it is ready. */
+  error: Error | null
+}
+
+interface DependencyReason {
+  key: string
+  /** From what the function itself asks for to the package, each with its version. */
+  way: readonly string[]
+}
+
+interface DependenciesOptions {
+  functionsRoot: string
+  clock: Clock
+  builds: Builds
+  packs: SharedPacks
+}
+
+export class Dependencies {
+  readonly #options: DependenciesOptions
+  #functions: readonly FunctionVersion[] = []
+
+  constructor(options: DependenciesOptions) {
+    this.#options = options
+  }
+
+  /** Takes over a new catalog's functions. */
+  retain(functions: ReadonlyMap<string, FunctionVersion>): void {
+    this.#functions = [...functions.values()]
+    this.#options.builds.retain(functions)
+  }
+
+  /** `metadata.dependency_resolution` of a function; null when nothing is known. */
+  recordOf(fn: FunctionVersion): object | null {
+    return this.#options.builds.recordOf(fn)
+  }
+
+  close(): Promise<void> {
+    return this.#options.builds.close()
+  }
+
+  /** Functions that have or wanted packages, and packs. */
+  list(): DependencyRow[] {
+    return this.#places()
+      .map(({ key, runtime, folder, record }) => {
+        const installed = listInstalled(runtime, folder).map(({ name, version }) => `${name} ${version}`)
+        return { key, runtime, record, installed }
+      })
+      .filter(({ record, installed }) => record !== null || installed.length > 0)
+  }
+
+  /** Makes every function ready, as its first call would. @param onDone - one is ready, or failed */
+  async install(onDone: (outcome: DependencyOutcome) => void): Promise<readonly DependencyOutcome[]> {
+    const work = this.#functions.map(async fn => {
+      const error = await this.#options.builds.prepare(fn).then(
+        () => null,
+        (thrown: Error) => thrown,
+      )
+      const outcome = { key: fn.key, error }
+      onDone(outcome)
+      return outcome
+    })
+    return Promise.all(work)
+  }
+
+  /** Who has a package, and because of what. */
+  why(name: string): DependencyReason[] {
+    return this.#places().flatMap(({ key, runtime, folder }) => {
+      const way = findWay(listInstalled(runtime, folder), name)
+      return way === null ? [] : [{ key, way }]
+    })
+  }
+
+  /**
+   * Deletes sets of packages that no function and no pack uses any more.
+   * @param isAll - deletes those in use too, with what the gateway put beside functions but manifests and lock files
+   * @returns what is gone, below the functions root
+   */
+  clean(isAll: boolean): string[] {
+    const { functionsRoot, clock } = this.#options
+    const gone: string[] = []
+    const places = this.#places()
+    if (isAll) {
+      for (const { key, runtime, folder, record } of places) {
+        if (new PackageFolder(folder, TARGETS[runtime]!).remove()) gone.push(`${TARGETS[runtime]} of ${key}`)
+        if (record !== null) removeState(folder)
+      }
+    }
+    const wanted = new Set(isAll ? [] : places.map(({ runtime, record }) => `${runtime}-${record?.set}`))
+    const sets = new PackageSets(new OwnFolder(functionsRoot, '.svc', 'deps'), { clock, isPrivate: false })
+    return [...gone, ...sets.prune(wanted).map(id => `.svc/deps/${id}`)]
+  }
+
+  /** Folders with packages: of file routes one function stands for its folder. */
+  #places(): { key: string; runtime: string; folder: string; record: DependencyRecord | null }[] {
+    const byFolder = new Map<string, FunctionVersion>()
+    for (const fn of this.#functions) {
+      const id = `${fn.runtime} ${fn.fnDir}`
+      if (TARGETS[fn.runtime] !== undefined && !byFolder.has(id)) byFolder.set(id, fn)
+    }
+    const own = [...byFolder.values()].map(fn => ({ key: fn.key, runtime: fn.runtime, folder: fn.fnDir }))
+    const packs = this.#options.packs.list().map(({ runtime, name, dir }) => ({
+      key: `pack ${runtime}/${name}`,
+      runtime: runtime as string,
+      folder: dir,
+    }))
+    return [...own, ...packs].map(place => {
+      const record = readState(place.folder)
+      return { ...place, record: record?.runtime === place.runtime ? record : null }
+    })
+  }
+}

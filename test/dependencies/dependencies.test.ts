@@ -1,0 +1,52 @@
+import { readdirSync } from 'node:fs'
+import t from 'tap'
+import { systemClock } from '../../lib/core/clock.ts'
+import { Dependencies } from '../../lib/dependencies/dependencies.ts'
+import { PackageFolder, PackageSets } from '../../lib/dependencies/package-set.ts'
+import type { Builds } from '../../lib/dependencies/resolve.ts'
+import { SharedPacks } from '../../lib/dependencies/shared-packs.ts'
+import { OwnFolder } from '../../lib/files/own-folder.ts'
+import { makeFn } from '../helpers/fn.ts'
+import { makeTree } from '../helpers/tree.ts'
+
+t.test('[bin/deps.2, bin/deps.4] what is asked for goes to the builds; sets in use stay', async t => {
+  const { root, path, cleanup } = makeTree({ 'a/handler.py': '', 'a/.svc-deps-state.json': '' })
+  t.teardown(cleanup)
+  const asked: string[] = []
+  const builds = {
+    retain: () => asked.push('retain'),
+    recordOf: () => ({ mode: 'manifest' }),
+    close: async () => void asked.push('close'),
+    prepare: async ({ name }: { name: string }) => {
+      if (name === 'bad') throw new Error('install failed: x')
+      return null
+    },
+  } as unknown as Builds
+  const packs = new SharedPacks(root)
+  const dependencies = new Dependencies({ functionsRoot: root, clock: systemClock, builds, packs })
+  const fns = ['a', 'bad'].map(name => makeFn({ runtime: 'python', name, fnDir: path(name) }))
+  dependencies.retain(new Map(fns.map(fn => [fn.key, fn])))
+  t.same(dependencies.recordOf(fns[0]!), { mode: 'manifest' })
+  const told: string[] = []
+  const outcomes = await dependencies.install(({ key, error }) => told.push(`${key} ${error?.message ?? 'ready'}`))
+  t.same(told, ['python/a@default ready', 'python/bad@default install failed: x'])
+  t.equal(outcomes.length, 2)
+
+  const keys = ['1', '2'].map(digit => digit.repeat(32))
+  const sets = new PackageSets(new OwnFolder(root, '.svc', 'deps'), { clock: systemClock, isPrivate: false })
+  for (const key of keys) {
+    const { signal } = new AbortController()
+    const fill = async (draft: OwnFolder) => {
+      draft.below('.deps').make()
+      return { resolvedPackages: [], unresolvedImports: [] }
+    }
+    const set = await sets.ensure({ id: `python-${key}`, key, target: '.deps', signal, fill })
+    if (key === keys[0]) await new PackageFolder(path('a'), '.deps').put(set)
+  }
+  new OwnFolder(path('a')).write('.svc-deps-state.json', JSON.stringify({ runtime: 'python', set: keys[0] }))
+  t.same(dependencies.clean(false), [`.svc/deps/python-${keys[1]}`])
+  t.same(dependencies.clean(true), ['.deps of python/a@default', `.svc/deps/python-${keys[0]}`])
+  t.same(readdirSync(path('a')), ['handler.py'])
+  await dependencies.close()
+  t.same(asked, ['retain', 'close'])
+})
