@@ -89,13 +89,13 @@ export class Schedule {
 
   /** A run begins that is due. @returns its number */
   begin(now: number): number {
-    const { retryDue, retryAttempt, doneUpTo } = this.state
+    const { retryDue, retryAttempt } = this.state
     if (retryDue !== null) {
       const attempt = retryAttempt ?? 1
       this.state = { ...this.state, retryDue: null, retryAttempt: null, running: attempt }
       return attempt
     }
-    this.state = { ...this.state, running: 1, doneUpTo: Math.max(now, isAhead(doneUpTo, now) ? doneUpTo : 0) }
+    this.state = { ...this.state, running: 1, doneUpTo: now }
     this.state.next = this.#nextAfter(now)
     return 1
   }
