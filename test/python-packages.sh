@@ -1,9 +1,9 @@
 #!/bin/sh
-# Installs the Python packages that tests check answers with, into a folder of their own. Without them those tests say so and are left out.
+# Installs the Python packages that tests check answers with, and the installer uv, into a folder of their own. Without them those tests say so and are left out.
 set -eu
 cd "$(dirname "$0")/.."
 folder=node_modules/.cache/fngw-python
-wanted='prometheus-client==0.22.1'
+wanted='prometheus-client==0.22.1 uv==0.13.9'
 [ "$(cat "$folder/.installed" 2>/dev/null)" != "$wanted" ] || exit 0
 rm -rf "$folder"
 # shellcheck disable=SC2086

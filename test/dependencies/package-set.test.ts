@@ -5,9 +5,12 @@ import {
   readdirSync,
   readFileSync,
   readlinkSync,
+  rmSync,
   symlinkSync,
   utimesSync,
 } from 'node:fs'
+import { spawnSync } from 'node:child_process'
+import { fileURLToPath } from 'node:url'
 import t, { type Test } from 'tap'
 import { systemClock } from '../../lib/core/clock.ts'
 import { PackageFolder, PackageSets } from '../../lib/dependencies/package-set.ts'
@@ -100,3 +103,42 @@ t.test('[dependencies/install.5] links, files and folders of others are foreign;
   await t.rejects(new PackageFolder(linked.root, '.deps').put(set), { code: 'UNSAFE_PATH' })
   t.same(readdirSync(outside.root), [])
 })
+
+t.test(
+  '[dependencies/install.3] killed at any step: the old set or the new one, whole, and the next time the new one',
+  async t => {
+    t.setTimeout(180_000)
+    const program = fileURLToPath(new URL('../helpers/put-and-die.ts', import.meta.url))
+    const run = (root: string, version: string, step: number) =>
+      spawnSync(process.execPath, ['--import', 'tsx', program, root, version, String(step)], { encoding: 'utf8' })
+    const prepare = (): string => {
+      const tree = makeTree({ 'fn/handler.py': '' })
+      t.teardown(tree.cleanup)
+      t.equal(run(tree.root, '1', 1_000_000).status, 0)
+      return tree.root
+    }
+    const versionsIn = (root: string) =>
+      ['a', 'b', 'c'].map(name => readFileSync(`${root}/fn/.deps/${name}/code.py`, 'utf8'))
+    const root = prepare()
+    const { stdout } = run(root, '2', 1_000_000)
+    const steps = Number(stdout)
+    t.ok(steps > 20, `${steps} steps`)
+    t.same(versionsIn(root), ['2', '2', '2'])
+
+    const random = prepare()
+    for (let count = 0; count < 10; count++) {
+      const step = 1 + Math.floor(Math.random() * steps)
+      const before = versionsIn(random)[0]!
+      const next = before === '1' ? '2' : '1'
+      // Sets are filled again, as after an edit.
+      rmSync(`${random}/.svc/deps/python-${next.repeat(32)}`, { recursive: true, force: true })
+      t.equal(run(random, next, step).signal, 'SIGKILL', `step ${step}`)
+      new PackageFolder(`${random}/fn`, '.deps').recover()
+      const [found] = versionsIn(random)
+      t.same(versionsIn(random), [found, found, found], `step ${step} leaves a whole set`)
+      t.equal(run(random, next, 1_000_000).status, 0)
+      t.same(versionsIn(random), [next, next, next], `after step ${step}`)
+      t.same(readdirSync(`${random}/fn`).sort(), ['.deps', 'handler.py'])
+    }
+  },
+)

@@ -1,5 +1,5 @@
 import { existsSync, readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
-import { availableParallelism } from 'node:os'
+import { fileURLToPath } from 'node:url'
 import t, { type Test } from 'tap'
 import { resolveSettings } from '../../lib/config/settings.ts'
 import type { FunctionVersion } from '../../lib/core/catalog.ts'
@@ -20,7 +20,8 @@ const WHEELS = [
   { name: 'beta', version: '1.0', needs: ['alpha<2'] },
   { name: 'gamma-tools', version: '3.1', files: { 'gam/__init__.py': '' } },
 ]
-const uv = findTool({ tool: 'uv', binaries: {}, path: process.env.PATH ?? '' })
+const CACHED = fileURLToPath(new URL('../../node_modules/.cache/fngw-python/bin', import.meta.url))
+const uv = findTool({ tool: 'uv', binaries: {}, path: `${CACHED}:${process.env.PATH ?? ''}` })
 
 interface BedOptions {
   settings?: Record<string, unknown>
@@ -301,7 +302,6 @@ t.test(
     )
     const inode = (name: string) => statSync(bed.tree.path(`${name}/.deps/alpha/__init__.py`)).ino
     t.equal(inode('a'), inode('b'))
-    t.ok(availableParallelism() > 0)
   },
 )
 
