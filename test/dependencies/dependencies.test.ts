@@ -9,6 +9,9 @@ import { OwnFolder } from '../../lib/files/own-folder.ts'
 import { makeFn } from '../helpers/fn.ts'
 import { makeTree } from '../helpers/tree.ts'
 
+// Interpreters and installers are slow on a busy machine.
+t.setTimeout(180_000)
+
 t.test('[bin/deps.2, bin/deps.4] what is asked for goes to the builds; sets in use stay', async t => {
   const { root, path, cleanup } = makeTree({ 'a/handler.py': '', 'a/.svc-deps-state.json': '' })
   t.teardown(cleanup)

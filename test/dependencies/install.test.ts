@@ -19,6 +19,9 @@ import { makeFn } from '../helpers/fn.ts'
 import { makeTree, type TreeEntry } from '../helpers/tree.ts'
 import { until } from '../helpers/worker-client.ts'
 
+// Interpreters and installers are slow on a busy machine.
+t.setTimeout(180_000)
+
 interface BedOptions {
   isOn?: boolean
   isPrivate?: boolean

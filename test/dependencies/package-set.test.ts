@@ -17,6 +17,9 @@ import { PackageFolder, PackageSets } from '../../lib/dependencies/package-set.t
 import { OwnFolder } from '../../lib/files/own-folder.ts'
 import { makeTree } from '../helpers/tree.ts'
 
+// Interpreters and installers are slow on a busy machine.
+t.setTimeout(180_000)
+
 const KEY = '0123456789abcdef0123456789abcdef'
 const OUTCOME = { resolvedPackages: ['flask==3'], unresolvedImports: ['yaml'] }
 
@@ -107,7 +110,6 @@ t.test('[dependencies/install.5] links, files and folders of others are foreign;
 t.test(
   '[dependencies/install.3] killed at any step: the old set or the new one, whole, and the next time the new one',
   async t => {
-    t.setTimeout(180_000)
     const program = fileURLToPath(new URL('../helpers/put-and-die.ts', import.meta.url))
     const run = (root: string, version: string, step: number) =>
       spawnSync(process.execPath, ['--import', 'tsx', program, root, version, String(step)], { encoding: 'utf8' })

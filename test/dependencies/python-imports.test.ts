@@ -5,6 +5,9 @@ import { PythonImports } from '../../lib/dependencies/python-imports.ts'
 import { runtimeFile } from '../../lib/runtime/package-files.ts'
 import { makeTree, type TreeEntry } from '../helpers/tree.ts'
 
+// Interpreters and installers are slow on a busy machine.
+t.setTimeout(180_000)
+
 function makeImports(): PythonImports {
   const env = { PATH: process.env.PATH ?? '' }
   return new PythonImports({ clock: systemClock, script: runtimeFile('python/infer.py'), env })

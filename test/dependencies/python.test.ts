@@ -14,6 +14,9 @@ import { makeFn } from '../helpers/fn.ts'
 import { makeTree, type TreeEntry } from '../helpers/tree.ts'
 import { makeWheels } from '../helpers/wheels.ts'
 
+// Interpreters and installers are slow on a busy machine.
+t.setTimeout(180_000)
+
 const WHEELS = [
   { name: 'alpha', version: '1.0' },
   { name: 'alpha', version: '2.0' },
