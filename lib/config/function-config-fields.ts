@@ -272,6 +272,12 @@ const packName = string({
   maxLength: 200,
 })
 
+const nodePackageName = string({
+  rule: 'the name of an npm package, such as esbuild or @scope/name',
+  pattern: /^(?:@[A-Za-z0-9][A-Za-z0-9._~-]*\/)?[A-Za-z0-9][A-Za-z0-9._~-]*$/,
+  maxLength: 214,
+})
+
 /** Fields of `invoke`. */
 export const INVOKE_FIELDS = {
   handler: string({
@@ -338,6 +344,11 @@ export const CONFIG_FIELDS = {
     aliases: ['sharedDeps', 'deps'],
     rule: 'a list of pack names',
     description: 'Shared dependency packs.',
+  }),
+  allow_scripts: list(nodePackageName, {
+    aliases: ['allowScripts'],
+    rule: 'a list of names of npm packages',
+    description: 'Node packages whose install scripts may run; those of all others do not.',
   }),
   cors,
 }

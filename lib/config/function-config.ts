@@ -56,6 +56,7 @@ export interface FunctionConfig {
   /** Why the schedule that is written down is not used. */
   scheduleProblem?: string | undefined
   sharedDeps?: readonly string[] | undefined
+  allowScripts?: readonly string[] | undefined
   /** null: switched off here although a parent folder has it. */
   cors?: CorsPolicy | null | undefined
 }
@@ -137,6 +138,7 @@ function readConfig(raw: RawConfig, at: Place): FunctionConfig {
     edge: readEdge(raw.edge, keyOf(at, 'edge')),
     ...readSchedule(raw.schedule, keyOf(at, 'schedule')),
     sharedDeps: raw.sharedDeps,
+    allowScripts: raw.allowScripts,
     cors: raw.cors === false ? null : readCors(raw.cors, keyOf(at, 'cors')),
   }
 }

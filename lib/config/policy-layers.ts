@@ -68,6 +68,7 @@ export function mergePolicies(
     scheduleProblem: last?.scheduleProblem ?? null,
     cors: first(nearestFirst, layer => layer.cors) ?? null,
     sharedDeps: first(own, layer => layer.sharedDeps) ?? [],
+    allowScripts: first(own, layer => layer.allowScripts) ?? [],
     includeDebugHeaders: first(nearestFirst, layer => layer.response.includeDebugHeaders) ?? false,
     group: first(nearestFirst, layer => layer.group) ?? null,
     validate: ownInvoke('validate') ?? false,

@@ -98,6 +98,8 @@ export interface Policy {
   scheduleProblem: string | null
   cors: CorsPolicy | null
   sharedDeps: readonly string[]
+  /** Node packages whose install scripts may run. */
+  allowScripts: readonly string[]
   includeDebugHeaders: boolean
   group: string | null
   /** True: requests are checked against the function's `schema.json` before it is called. */

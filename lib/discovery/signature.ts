@@ -74,8 +74,8 @@ export function toSignature(
   policy: Policy,
   env: Readonly<Record<string, EnvValue>>,
 ): string {
-  const { handler, adapterName, sharedDeps } = policy
-  const started = JSON.stringify([handler, adapterName, sharedDeps, Object.entries(env)])
+  const { handler, adapterName, sharedDeps, allowScripts } = policy
+  const started = JSON.stringify([handler, adapterName, sharedDeps, allowScripts, Object.entries(env)])
   return digest(`${entryFile}|${entry.size}|${entry.mtimeMs}|${helpers}|${manifests}|${started}`)
 }
 

@@ -39,6 +39,7 @@ t.test('[config/function-config.12] without any config a policy has the defaults
     scheduleProblem: null,
     cors: null,
     sharedDeps: [],
+    allowScripts: [],
     includeDebugHeaders: false,
     group: null,
     validate: false,

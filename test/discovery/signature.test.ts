@@ -60,6 +60,7 @@ t.test('[discovery/layouts.33, discovery/layouts.34] what a signature holds, and
     sign(undefined, '', '', { ...TEST_POLICY, handler: 'run' }),
     sign(undefined, '', '', { ...TEST_POLICY, adapterName: 'edge-worker' }),
     sign(undefined, '', '', { ...TEST_POLICY, sharedDeps: ['pack'] }),
+    sign(undefined, '', '', { ...TEST_POLICY, allowScripts: ['esbuild'] }),
     sign(undefined, '', '', TEST_POLICY, { KEY: { value: 'v', isSecret: false } }),
     sign(undefined, '', '', TEST_POLICY, { KEY: { value: 'w', isSecret: true } }),
     sign(undefined, '', '', TEST_POLICY, {}, 'b/handler.js'),

@@ -19,6 +19,7 @@ export const TEST_POLICY: Policy = {
   scheduleProblem: null,
   cors: null,
   sharedDeps: [],
+  allowScripts: [],
   includeDebugHeaders: false,
   group: null,
   validate: false,

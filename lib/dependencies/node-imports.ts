@@ -1,0 +1,154 @@
+/** Which packages functions of one folder import: a quick look, then a real parse by a program of its own. Owner: page dependencies/node. */
+
+import { readFileSync, statSync } from 'node:fs'
+import { dirname, join, relative, resolve, sep } from 'node:path'
+import { isObject } from '../core/json.ts'
+import type { BuildTools } from './build.ts'
+import { below } from './build.ts'
+import { passingError } from './install.ts'
+import { toImportTarget } from './node-names.ts'
+
+/** A package, and where it is first imported: file below the functions root. */
+export interface ImportedPackage {
+  name: string
+  file: string
+  line: number
+}
+
+export interface NodeImports {
+  packages: readonly ImportedPackage[]
+  /** Imports of nothing that could be installed, `name` as it is written. */
+  unresolved: readonly ImportedPackage[]
+  /** What the backend could not do. */
+  problem: string | null
+}
+
+export type NodeInferBackend = 'native' | 'detective' | 'require-analyzer'
+
+const MARK = 'fngw-imports '
+/** Files that the quick look reads at most, and the bytes of one. */
+const MAX_LOOKED_FILES = 200
+const MAX_LOOKED_BYTES = 1024 * 1024
+/** Every text that may be imported, and many that are not: the parse decides. */
+const MAYBE_IMPORTED =
+  /(?:\bfrom|\bimport|\brequire(?:\s*\.\s*resolve)?)(?:\s|\/\*[^]*?\*\/|\()*(?:'([^'\n]+)'|"([^"\n]+)"|`([^`\n]+)`)/g
+const EXTENSIONS = ['', '.js', '.mjs', '.cjs', '.ts', '.mts', '.cts', '.tsx', '.jsx']
+
+/**
+ * True when files or what they import beside them may name a package; most functions are known not to without a parse.
+ * @param entries - full paths
+ */
+export function mayImportPackages(
+  folder: string,
+  entries: readonly string[],
+  isLeftOut: (name: string) => boolean,
+): boolean {
+  const files = new Set(entries)
+  for (const file of files) {
+    const text = readLooked(file)
+    if (text === null) return true
+    for (const [, single, double, tick] of text.matchAll(MAYBE_IMPORTED)) {
+      const specifier = (single ?? double ?? tick) as string
+      const target = toImportTarget(specifier)
+      if (target.kind === 'unresolved' || (target.kind === 'package' && !isLeftOut(target.name))) return true
+      const found = /^\.\.?\//.test(specifier) ? findSource(resolve(dirname(file), specifier)) : null
+      if (found !== null && isOwn(folder, found)) files.add(found)
+      if (files.size > MAX_LOOKED_FILES) return true
+    }
+  }
+  return false
+}
+
+interface Search {
+  /** Full path of `find-imports.mjs`. */
+  script: string
+  functionsRoot: string
+  folder: string
+  entries: readonly string[]
+  backend: NodeInferBackend
+}
+
+/** @throws GatewayError when the backend is not installed or does not work */
+export async function findNodeImports(search: Search, tools: BuildTools): Promise<NodeImports> {
+  const { script, functionsRoot, folder, entries, backend } = search
+  const result = await tools.run({
+    command: process.execPath,
+    args: [script, JSON.stringify({ folder, entries, backend })],
+    cwd: folder,
+  })
+  const answer = toAnswer(result.output)
+  if (answer === null || result.code !== 0) throw toProblem(backend, answer, result.problem ?? result.output)
+  const packages = new Map<string, ImportedPackage>()
+  const unresolved = new Map<string, ImportedPackage>()
+  for (const { specifier, file, line } of answer.found) {
+    const target = toImportTarget(specifier)
+    if (target.kind === 'none') continue
+    const [name, list] = target.kind === 'package' ? [target.name, packages] : [specifier, unresolved]
+    if (!list.has(name)) list.set(name, { name, file: below(functionsRoot, join(folder, file)), line })
+  }
+  return { packages: [...packages.values()], unresolved: [...unresolved.values()], problem: answer.problem }
+}
+
+/** The folder from which node takes a package without an install: a `node_modules` above; null when there is none. */
+export function providerOf(name: string, folder: string): string | null {
+  for (let at = dirname(folder); ; at = dirname(at)) {
+    if (statSync(join(at, 'node_modules', name), { throwIfNoEntry: false }) !== undefined) return at
+    if (at === dirname(at)) return null
+  }
+}
+
+interface Answer {
+  found: readonly { specifier: string; file: string; line: number }[]
+  problem: string | null
+  isMissing: boolean
+}
+
+function toAnswer(output: string): Answer | null {
+  const line = output.split('\n').findLast(text => text.startsWith(MARK))
+  if (line === undefined) return null
+  try {
+    const value: unknown = JSON.parse(line.slice(MARK.length))
+    return isObject(value) && Array.isArray(value.found) ? (value as unknown as Answer) : null
+  } catch {
+    return null
+  }
+}
+
+function toProblem(backend: NodeInferBackend, answer: Answer | null, output: string): Error {
+  const setting = 'FN_NODE_INFER_BACKEND'
+  if (answer?.isMissing === true && backend !== 'native')
+    return passingError(
+      `${setting} is ${backend}, and the package ${backend} is not installed`,
+      `npm install ${backend} beside fngw, or ${setting}=native`,
+    )
+  const why = answer?.problem ?? output.trim().split('\n').at(-1)?.slice(0, 300) ?? ''
+  return passingError(
+    `imports could not be read with ${backend}: ${why}`,
+    `${setting}=native, or FN_AUTO_INFER_NODE_DEPS=0`,
+  )
+}
+
+function readLooked(file: string): string | null {
+  try {
+    const stats = statSync(file)
+    return stats.isFile() && stats.size <= MAX_LOOKED_BYTES ? readFileSync(file, 'utf8') : null
+  } catch {
+    return ''
+  }
+}
+
+/** The file an import of a path means, tried as node, tsx and bundlers do. */
+function findSource(path: string): string | null {
+  const bases = [path, path.replace(/\.([mc]?)js$/, '.$1ts'), join(path, 'index')]
+  for (const base of bases) {
+    for (const extension of EXTENSIONS) {
+      if (statSync(base + extension, { throwIfNoEntry: false })?.isFile() === true) return base + extension
+    }
+  }
+  return null
+}
+
+function isOwn(folder: string, file: string): boolean {
+  const path = relative(folder, file)
+  return !path.startsWith('..') && !path.split(sep).includes('node_modules')
+}

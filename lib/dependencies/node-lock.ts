@@ -1,0 +1,132 @@
+/** Lock files beside a function: which one is used, what it may say, and what it pins. Owner: page dependencies/node. */
+
+import { statSync } from 'node:fs'
+import { join } from 'node:path'
+import { isObject } from '../core/json.ts'
+import { BuildKey } from './build-cache.ts'
+import { installError } from './install.ts'
+import { type NodeManifest, readSmallFile } from './node-manifest.ts'
+
+/** What npm reads, first found wins; as npm does it. */
+export const NODE_LOCKS = ['npm-shrinkwrap.json', 'package-lock.json'] as const
+export const NODE_LOCK = 'package-lock.json'
+/** Of other package managers: not read, and told. */
+export const FOREIGN_LOCKS: ReadonlyMap<string, string> = new Map([
+  ['pnpm-lock.yaml', 'pnpm'],
+  ['yarn.lock', 'yarn'],
+  ['bun.lock', 'bun'],
+  ['bun.lockb', 'bun'],
+])
+/** Where a lock's packages lie, below the folder of the manifest. */
+const PACKAGE_PATH = /(?:^|\/)node_modules\/((?:@[^/]+\/)?[^/]+)$/
+
+interface LockedPackage {
+  /** `node_modules/a/node_modules/b`. */
+  path: string
+  name: string
+  fields: Readonly<Record<string, unknown>>
+}
+
+export class NodeLock {
+  readonly fileName: string
+  readonly text: string
+  readonly #json: Readonly<Record<string, unknown>>
+
+  /** @throws GatewayError when it is no lock file */
+  constructor(fileName: string, text: string, label: string) {
+    this.fileName = fileName
+    this.text = text
+    const fail = (why: string) =>
+      installError(`${label}: ${why}`, { file: label }, `delete it, and it is made again from package.json`)
+    let json: unknown
+    try {
+      json = JSON.parse(text)
+    } catch {
+      throw fail('no JSON')
+    }
+    if (!isObject(json)) throw fail('must be a JSON object')
+    this.#json = json
+  }
+
+  /** All but the manifest's own entry; none of a lock in the format before npm 7. */
+  get packages(): LockedPackage[] {
+    const packages = isObject(this.#json.packages) ? this.#json.packages : {}
+    return Object.entries(packages).flatMap(([path, fields]) => {
+      const name = PACKAGE_PATH.exec(path)?.[1]
+      return name !== undefined && isObject(fields) ? { path, name, fields } : []
+    })
+  }
+
+  /** True when it was made from these wishes: what `npm ci` asks of it. */
+  isOf(field: string, ranges: Readonly<Record<string, unknown>>): boolean {
+    const packages = isObject(this.#json.packages) ? this.#json.packages : {}
+    const root = isObject(packages['']) ? packages[''] : {}
+    const own = isObject(root[field]) ? root[field] : {}
+    const names = Object.keys(own)
+    return names.length === Object.keys(ranges).length && names.every(name => own[name] === ranges[name])
+  }
+
+  /** Version of a package right in `node_modules`. */
+  versionOf(name: string): string | null {
+    const version = this.packages.find(({ path }) => path === `node_modules/${name}`)?.fields.version
+    return typeof version === 'string' ? version : null
+  }
+
+  /** Where packages come from that are neither of a registry nor of this folder: `git+ssh://...`. */
+  get addresses(): string[] {
+    return this.packages.flatMap(({ fields: { resolved } }) =>
+      typeof resolved === 'string' && /^[a-z][a-z0-9+.-]*:/i.test(resolved) && !/^(?:https?|file):/i.test(resolved)
+        ? resolved
+        : [],
+    )
+  }
+
+  /** Digest of all that it pins, whatever the manifest around it is called. */
+  get digest(): string {
+    const key = new BuildKey()
+    for (const { path, fields } of this.packages) key.add(path, JSON.stringify(fields))
+    return key.toString()
+  }
+
+  /** The text as npm writes it beside a manifest, with the manifest's name, version and wishes. */
+  toTextFor(manifest: NodeManifest): string {
+    const { name: _name, version: _version, packages, ...rest } = this.#json
+    const all = isObject(packages) ? packages : {}
+    const { '': root, ...others } = all
+    const { name: _own, version: _old, ...fields } = isObject(root) ? root : {}
+    const title = {
+      ...(typeof manifest.name === 'string' && { name: manifest.name }),
+      ...(typeof manifest.version === 'string' && { version: manifest.version }),
+    }
+    const wishes: Record<string, unknown> = {}
+    for (const field of ['dependencies', 'optionalDependencies'] as const)
+      if (Object.keys(manifest.of(field)).length > 0) wishes[field] = manifest.of(field)
+    const json = { ...title, ...rest, packages: { '': { ...title, ...fields, ...wishes }, ...others } }
+    return `${JSON.stringify(json, null, 2)}\n`
+  }
+}
+
+/** @returns null when the folder has none of npm's */
+export function readNodeLock(folder: string, folderLabel: string): NodeLock | null {
+  for (const name of NODE_LOCKS) {
+    const label = folderLabel === '.' ? name : `${folderLabel}/${name}`
+    const text = readSmallFile(join(folder, name), label)
+    if (text !== null) return new NodeLock(name, text, label)
+  }
+  return null
+}
+
+/** What is said of a lock file that is not read; null when there is none or npm's is beside it. */
+export function foreignLockNote(folder: string, label: string, lock: NodeLock | null): string | null {
+  if (lock !== null) return null
+  for (const [name, manager] of FOREIGN_LOCKS) {
+    if (statSync(join(folder, name), { throwIfNoEntry: false }) === undefined) continue
+    const at = label === '.' ? name : `${label}/${name}`
+    return (
+      `${at} is not read: packages are installed by npm from package.json, and versions may differ. ` +
+      `Run npm install --package-lock-only in the folder, or ${manager} install there: ` +
+      'a node_modules that is there already is used as it is'
+    )
+  }
+  return null
+}

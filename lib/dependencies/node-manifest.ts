@@ -1,0 +1,133 @@
+/** `package.json` beside a function: read, checked, completed and made. Owner: page dependencies/node. */
+
+import { readFileSync, statSync } from 'node:fs'
+import { join } from 'node:path'
+import type { GatewayError } from '../core/errors.ts'
+import { editJsonObject, findIndent, findJsonValue } from '../config/json-edit.ts'
+import { parseJsonText } from '../config/json-text.ts'
+import { isObject } from '../core/json.ts'
+import { installError } from './install.ts'
+import { lineOf } from './source-text.ts'
+
+export const NODE_MANIFEST = 'package.json'
+/** Bytes of a manifest or lock file that is read. */
+const MAX_MANIFEST_BYTES = 8 * 1024 * 1024
+/** Tells a manifest of the gateway's from one of the author's. */
+const GENERATED = 'Made from the imports of the function. Edit it freely: what stands here is kept.'
+/** Fields that decide about packages; nothing else of a manifest reaches the installer, its scripts least of all. */
+const FIELDS = [
+  'dependencies',
+  'devDependencies',
+  'optionalDependencies',
+  'peerDependencies',
+  'peerDependenciesMeta',
+  'overrides',
+] as const
+type Field = (typeof FIELDS)[number]
+/** Names to ranges. */
+export type Ranges = Readonly<Record<string, unknown>>
+
+/** A manifest that was read. */
+export class NodeManifest {
+  readonly #text: string
+  readonly #json: Record<string, unknown>
+  /** Below the functions root, for messages. */
+  readonly label: string
+
+  /** @throws GatewayError when it is no JSON object, or a field has the wrong type */
+  constructor(text: string, label: string) {
+    this.#text = text.replace(/^\uFEFF/, '')
+    this.label = label
+    this.#json = parse(this.#text, label)
+    for (const field of FIELDS) {
+      const value = this.#json[field]
+      if (value !== undefined && !isObject(value)) {
+        const message = `${label}: ${field} must be an object of names and version ranges, got ${JSON.stringify(value)}`
+        throw this.error(message, field, 'write { "name": "^1.0.0" }')
+      }
+    }
+  }
+
+  get name(): unknown {
+    return this.#json.name
+  }
+
+  /** Of `package-lock.json`'s first entry: what a lock repeats of the manifest beside the packages. */
+  get version(): unknown {
+    return this.#json.version
+  }
+
+  /** True for one that the gateway made. */
+  get isGenerated(): boolean {
+    return this.#json.description === GENERATED
+  }
+
+  of(field: Field): Ranges {
+    const value = this.#json[field]
+    return isObject(value) ? value : {}
+  }
+
+  /** What decides about packages, with further packages to install. */
+  toStaged(more: Readonly<Record<string, string>>): Record<string, unknown> {
+    const staged: Record<string, unknown> = { name: STAGED_NAME, private: true }
+    for (const field of FIELDS) if (Object.keys(this.of(field)).length > 0) staged[field] = this.of(field)
+    if (Object.keys(more).length > 0) staged.dependencies = { ...this.of('dependencies'), ...more }
+    return staged
+  }
+
+  /** The text with more dependencies: what is there keeps its order, indentation and line ends. */
+  append(more: Readonly<Record<string, string>>): string {
+    const indent = findIndent(this.#text)
+    const before = findJsonValue(this.#text, 'dependencies')
+    const entries = Object.entries(more).map(([name, range]) => [name, JSON.stringify(range)] as const)
+    const dependencies = editJsonObject(before, new Map(entries), indent, 1)
+    const isWindows = before === null && this.#text.includes('\r\n')
+    const value = isWindows ? dependencies.replaceAll('\n', '\r\n') : dependencies
+    const end = /\s*$/.exec(this.#text)?.[0] ?? ''
+    return editJsonObject(this.#text, new Map([['dependencies', value]]), indent) + end
+  }
+
+  /** A failure that names the line of a word of the manifest. */
+  error(message: string, word: string, hint: string): GatewayError {
+    const at = this.#text.indexOf(JSON.stringify(word))
+    const line = at === -1 ? 1 : lineOf(this.#text, at)
+    return installError(message.replace(this.label, `${this.label}:${line}`), { file: this.label, line }, hint)
+  }
+}
+
+/** Name of the package that is installed from: one for all functions, so that equal wishes share one set. */
+const STAGED_NAME = 'fngw-function'
+
+/** @returns null when the folder has none @throws GatewayError when it cannot be used */
+export function readNodeManifest(folder: string, folderLabel: string): NodeManifest | null {
+  const label = folderLabel === '.' ? NODE_MANIFEST : `${folderLabel}/${NODE_MANIFEST}`
+  const text = readSmallFile(join(folder, NODE_MANIFEST), label)
+  return text === null ? null : new NodeManifest(text, label)
+}
+
+/** A manifest for a function without one. @param slug - from the function's name */
+export function makeNodeManifest(slug: string, ranges: Readonly<Record<string, string>>): string {
+  const name = `fn-${slug.toLowerCase().replace(/[^a-z0-9]+/g, '-')}`.replace(/-+$/, '').slice(0, 100)
+  const json = { name, version: '1.0.0', private: true, description: GENERATED, dependencies: ranges }
+  return `${JSON.stringify(json, null, 2)}\n`
+}
+
+/** @returns null when it is not there @throws GatewayError when it is too large or no file */
+export function readSmallFile(path: string, label: string): string | null {
+  const stats = statSync(path, { throwIfNoEntry: false })
+  if (stats === undefined) return null
+  const isRight = stats.isFile() && stats.size <= MAX_MANIFEST_BYTES
+  if (isRight) return readFileSync(path, 'utf8')
+  const what = stats.isFile() ? `has ${stats.size} bytes; ${MAX_MANIFEST_BYTES} are the most` : 'is no regular file'
+  throw installError(`${label} ${what}`, { file: label })
+}
+
+function parse(text: string, label: string): Record<string, unknown> {
+  const parsed = parseJsonText(text, MAX_MANIFEST_BYTES)
+  if (!parsed.ok) {
+    const line = Math.max(1, parsed.line)
+    throw installError(`${label}:${line}: is not JSON: ${parsed.reason}`, { file: label, line }, parsed.hint)
+  }
+  if (isObject(parsed.value)) return parsed.value
+  throw installError(`${label}: must be a JSON object`, { file: label, line: 1 }, 'write { "dependencies": { } }')
+}
