@@ -4,9 +4,11 @@ import type { Settings } from './config/settings.ts'
 import type { Clock } from './core/clock.ts'
 import { toPythonHostEnv } from './core/host-env.ts'
 import { Installer, type InstallStep } from './dependencies/install.ts'
+import { createNodeStep } from './dependencies/node-step.ts'
 import { createPythonStep } from './dependencies/python.ts'
 import { PythonImports } from './dependencies/python-imports.ts'
 import type { SharedPacks } from './dependencies/shared-packs.ts'
+import type { Journal } from './observe/journal.ts'
 import { findTool } from './runtime/binaries.ts'
 import { runtimeFile } from './runtime/package-files.ts'
 
@@ -16,6 +18,7 @@ interface InstallPartsOptions {
   /** Environment of this process. */
   hostEnv: Readonly<Record<string, string | undefined>>
   packs: SharedPacks
+  journal: Journal
 }
 
 export function createInstallers(options: InstallPartsOptions): Installer[] {
@@ -29,7 +32,7 @@ export function createInstallers(options: InstallPartsOptions): Installer[] {
 
 /** A language's step is made of the settings that are its own; each file says what they are. */
 function createSteps(options: InstallPartsOptions): InstallStep[] {
-  return [createPython(options)]
+  return [createPython(options), createNode(options)]
 }
 
 function createPython({ settings, clock, hostEnv }: InstallPartsOptions): InstallStep {
@@ -39,7 +42,24 @@ function createPython({ settings, clock, hostEnv }: InstallPartsOptions): Instal
   return createPythonStep({ settings, functionsRoot, imports, findUv })
 }
 
+function createNode({ settings, hostEnv, journal }: InstallPartsOptions): InstallStep {
+  return createNodeStep({
+    functionsRoot: settings.functionsRoot,
+    isOn: settings.autoNodeDeps,
+    infers: settings.autoInferNodeDeps,
+    backend: settings.nodeInferBackend,
+    writesManifest: settings.autoInferWriteManifest,
+    isStrict: settings.autoInferStrict,
+    isAhead: settings.preinstallNodeDepsOnStart,
+    concurrency: settings.preinstallNodeDepsConcurrency,
+    allowSources: settings.nodePackageSources,
+    importsScript: runtimeFile('node/find-imports.mjs'),
+    findNpm: () => findTool({ tool: 'npm', binaries: settings.binaries, path: hostEnv.PATH ?? '' }),
+    onNote: text => journal.log('warn', text),
+  })
+}
+
 /** Runtimes whose packages the gateway installs: what is missing there is no warning but work. */
-export function installedRuntimes({ autoRequirements }: Settings): ReadonlySet<string> {
-  return new Set(autoRequirements ? ['python'] : [])
+export function installedRuntimes({ autoRequirements, autoNodeDeps }: Settings): ReadonlySet<string> {
+  return new Set([...(autoRequirements ? ['python'] : []), ...(autoNodeDeps ? ['node'] : [])])
 }

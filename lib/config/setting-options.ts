@@ -105,7 +105,6 @@ export const BINARY_ENV = {
 
 /** Programs that nothing runs in this version. */
 export const BINARY_WITHOUT_EFFECT: Readonly<Record<string, string>> = {
-  npm: UNBUILT.installs.noEffect,
   composer: UNBUILT.installs.noEffect,
   docker: UNBUILT.container.noEffect,
 }
@@ -470,21 +469,20 @@ export const SETTING_OPTIONS = {
     field: oneOf(['native', 'pipreqs']),
     fallback: 'native',
   }),
-  autoNodeDeps: toggle('Dependencies', 'FN_AUTO_NODE_DEPS', true, 'Install Node packages.', UNBUILT.installs),
-  autoInferNodeDeps: toggle(
-    'Dependencies',
-    'FN_AUTO_INFER_NODE_DEPS',
-    true,
-    'Find Node packages from imports.',
-    UNBUILT.installs,
-  ),
+  autoNodeDeps: toggle('Dependencies', 'FN_AUTO_NODE_DEPS', true, 'Install Node packages.'),
+  autoInferNodeDeps: toggle('Dependencies', 'FN_AUTO_INFER_NODE_DEPS', true, 'Find Node packages from imports.'),
   nodeInferBackend: option('Dependencies', 'How Node imports are found.', {
     env: 'FN_NODE_INFER_BACKEND',
-    ...UNBUILT.installs,
     key: 'node-infer-backend',
     field: oneOf(['native', 'detective', 'require-analyzer']),
     fallback: 'native',
   }),
+  nodePackageSources: toggle(
+    'Dependencies',
+    'FN_NODE_PACKAGE_SOURCES',
+    false,
+    'Allow repositories and URLs in package.json.',
+  ),
   autoInferWriteManifest: toggle(
     'Dependencies',
     'FN_AUTO_INFER_WRITE_MANIFEST',
@@ -515,11 +513,9 @@ export const SETTING_OPTIONS = {
     'FN_PREINSTALL_NODE_DEPS_ON_START',
     true,
     'Install Node packages at start.',
-    UNBUILT.installs,
   ),
   preinstallNodeDepsConcurrency: option('Dependencies', 'Node installs at once during the start.', {
     env: 'FN_PREINSTALL_NODE_DEPS_CONCURRENCY',
-    ...UNBUILT.installs,
     key: 'preinstall-node-deps-concurrency',
     field: integer({ min: 1, max: 64 }),
     fallback: limits.DEFAULT_PREINSTALL_NODE_DEPS_CONCURRENCY,

@@ -74,6 +74,8 @@ export interface Settings {
   autoInferNodeDeps: boolean
   pyInferBackend: 'native' | 'pipreqs'
   nodeInferBackend: 'native' | 'detective' | 'require-analyzer'
+  /** True: packages may come from repositories and URLs. */
+  nodePackageSources: boolean
   /** False: found packages are installed and manifests stay as they are. */
   autoInferWriteManifest: boolean
   /** True: an import that is not resolved fails the function. */

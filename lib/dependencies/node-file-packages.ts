@@ -90,7 +90,7 @@ function pathsOf(manifest: NodeManifest, allowSources: boolean): { name: string;
       }
       if (source.kind === 'address' && !allowSources) {
         const message = `${manifest.label}: ${field}: ${name} comes from ${JSON.stringify(spec)}, not from the registry`
-        throw manifest.error(message, name, 'name a version, or set FN_DEPS_ALLOW_SOURCES=1')
+        throw manifest.error(message, name, 'name a version, or set FN_NODE_PACKAGE_SOURCES=1')
       }
       return []
     }),

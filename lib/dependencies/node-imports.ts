@@ -31,7 +31,7 @@ const MAX_LOOKED_FILES = 200
 const MAX_LOOKED_BYTES = 1024 * 1024
 /** Every text that may be imported, and many that are not: the parse decides. */
 const MAYBE_IMPORTED =
-  /(?:\bfrom|\bimport|\brequire(?:\s*\.\s*resolve)?)(?:\s|\/\*[^]*?\*\/|\()*(?:'([^'\n]+)'|"([^"\n]+)"|`([^`\n]+)`)/g
+  /(?:\bfrom|\bimport|\brequire(?:\s*\.\s*resolve)?)(?:\s|\/\*[\s\S]*?\*\/|\()*(?:'([^'\n]+)'|"([^"\n]+)"|`([^`\n]+)`)/g
 const EXTENSIONS = ['', '.js', '.mjs', '.cjs', '.ts', '.mts', '.cts', '.tsx', '.jsx']
 
 /**

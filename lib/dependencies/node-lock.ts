@@ -11,7 +11,7 @@ import { type NodeManifest, readSmallFile } from './node-manifest.ts'
 export const NODE_LOCKS = ['npm-shrinkwrap.json', 'package-lock.json'] as const
 export const NODE_LOCK = 'package-lock.json'
 /** Of other package managers: not read, and told. */
-export const FOREIGN_LOCKS: ReadonlyMap<string, string> = new Map([
+const FOREIGN_LOCKS: ReadonlyMap<string, string> = new Map([
   ['pnpm-lock.yaml', 'pnpm'],
   ['yarn.lock', 'yarn'],
   ['bun.lock', 'bun'],

@@ -18,7 +18,7 @@ export function isPackageName(name: string): boolean {
 }
 
 /** What one import stands for. */
-export type ImportTarget =
+type ImportTarget =
   | { kind: 'package'; name: string }
   /** Comes with node, with the function, or from an address that node reads itself. */
   | { kind: 'none' }
@@ -27,7 +27,8 @@ export type ImportTarget =
 
 /** @param specifier - the text between the quotes of an import */
 export function toImportTarget(specifier: string): ImportTarget {
-  if (/^\.\.?(?:\/|$)|^\/|^#/.test(specifier) || /^[A-Za-z]:[\\/]/.test(specifier)) return { kind: 'none' }
+  // `@/x` and `~/x` are what a tsconfig.json makes of them.
+  if (/^\.\.?(?:\/|$)|^\/|^#|^[@~]\//.test(specifier) || /^[A-Za-z]:[\\/]/.test(specifier)) return { kind: 'none' }
   if (SCHEME.test(specifier)) return { kind: /^(?:node|data|file):/i.test(specifier) ? 'none' : 'unresolved' }
   const name = specifier.split('/', specifier.startsWith('@') ? 2 : 1).join('/')
   // `punycode/` is the package of that name, `punycode` what node brings.
@@ -36,7 +37,7 @@ export function toImportTarget(specifier: string): ImportTarget {
 }
 
 /** What a manifest asks for under one name. */
-export type PackageSource =
+type PackageSource =
   | { kind: 'registry' }
   /** A folder or archive on this machine, as it is written after `file:`. */
   | { kind: 'file'; path: string }

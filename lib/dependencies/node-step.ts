@@ -48,12 +48,12 @@ export interface NodeStepOptions {
   /** `FN_PREINSTALL_NODE_DEPS_ON_START` and its `CONCURRENCY`. */
   isAhead: boolean
   concurrency: number
-  /** Packages may come from repositories and addresses: `FN_DEPS_ALLOW_SOURCES`. */
+  /** Packages may come from repositories and addresses: `FN_NODE_PACKAGE_SOURCES`. */
   allowSources: boolean
   /** Full path of `find-imports.mjs`. */
   importsScript: string
-  /** npm's program, or why there is none. */
-  findNpm(): { path: string; problem: null } | { path: null; problem: string }
+  /** Full path of npm; null when it is not there. */
+  findNpm(): string | null
   /** Something that a person should know and that stops nothing. */
   onNote(text: string): void
 }
@@ -208,7 +208,7 @@ class NodePlan {
     if (address === undefined || this.#options.allowSources) return
     const file = this.#labelOf(this.#lock!.fileName)
     const message = `${file}: a package comes from ${JSON.stringify(address)}, not from the registry`
-    throw installError(message, { file }, 'delete the lock file, or set FN_DEPS_ALLOW_SOURCES=1')
+    throw installError(message, { file }, 'delete the lock file, or set FN_NODE_PACKAGE_SOURCES=1')
   }
 
   /** True for a lock file that a clean install takes. */
@@ -251,15 +251,18 @@ class NodePlan {
   }
 
   async #fill(draft: OwnFolder, tools: BuildTools): Promise<SetOutcome> {
-    const found = this.#options.findNpm()
-    if (found.path === null)
-      throw passingError(`${this.#unit.label}: ${found.problem}`, 'set FN_NPM_BIN, or FN_AUTO_NODE_DEPS=0')
+    const npm = this.#options.findNpm()
+    if (npm === null)
+      throw passingError(
+        `${this.#unit.label}: npm is not on PATH`,
+        'install npm, set FN_NPM_BIN to it, or set FN_AUTO_NODE_DEPS=0',
+      )
     const wanted = this.#staged()
     const cwd = this.#toWorkFolder(draft)
     writeFileSync(join(cwd.path, NODE_MANIFEST), `${JSON.stringify(wanted.toStaged({}), null, 2)}\n`)
     if (this.#lock !== null) writeFileSync(join(cwd.path, NODE_LOCK), this.#lock.text)
     const install = {
-      npm: found.path,
+      npm,
       cwd: cwd.path,
       hasLock: this.#lock !== null,
       allowSources: this.#options.allowSources,

@@ -98,7 +98,9 @@ interface Reading {
 const REGISTRY_HINT = 'check the network and the registry (npm config get registry); it is tried again after a while'
 const READINGS: readonly Reading[] = [
   {
-    pattern: /404\s+'?((?:@[\w.~-]+\/)?[\w.~-]+)@[^\n]*|E404[^]*?GET \S+\/((?:@[\w.~-]+(?:%2f|\/))?[\w.~-]+) -/i,
+    // Without a name in quotes the address has it.
+    pattern:
+      /404\s+'((?:@[\w.~-]+\/)?[\w.~-]+)@|E404(?![\s\S]*'\S+@)[\s\S]*?GET \S+?\/((?:@[\w.~-]+(?:%2f|\/))?[\w.~-]+) -/i,
     isLasting: true,
     hint: found =>
       `${nameIn(found)} is not in the registry: correct the name, or add it to package.json with its source`,
@@ -109,7 +111,7 @@ const READINGS: readonly Reading[] = [
     hint: found => `no such version of ${nameIn(found)}: npm view ${nameIn(found)} versions lists those there are`,
   },
   {
-    pattern: /ERESOLVE[^]*/,
+    pattern: /ERESOLVE[\s\S]*/,
     isLasting: true,
     hint: () => 'two packages want different versions of a third: change one of the ranges',
   },

@@ -155,6 +155,7 @@ const CASES: Record<string, typeof SWITCH> = {
   autoNodeDeps: SWITCH,
   autoInferNodeDeps: SWITCH,
   nodeInferBackend: [[['require-analyzer', 'require-analyzer']], ['pipreqs', '1'], [5, []]],
+  nodePackageSources: SWITCH,
   autoInferWriteManifest: SWITCH,
   autoInferStrict: SWITCH,
   autoPhpDeps: SWITCH,
@@ -318,7 +319,9 @@ t.test('[config/settings.21] a setting is read by the product or marked as witho
     t.equal(isRead(name), noEffect === null, name)
   }
   for (const tool of Object.keys(BINARY_ENV)) {
-    const isRun = texts.some(text => new RegExp(`tool: '${tool}'|binaries\\.${tool}\\b`).test(text))
+    const isRun = texts.some(text =>
+      new RegExp(`tool: '${tool}'|binaries\\.${tool}\\b|findTool\\('${tool}'`).test(text),
+    )
     t.equal(isRun, !Object.hasOwn(BINARY_WITHOUT_EFFECT, tool), tool)
   }
 })

@@ -244,10 +244,7 @@ t.test('[config/settings.21] giving a setting without effect is a warning, whate
   })
   t.same(
     binaries.warnings.map(({ message }) => message),
-    [
-      'FN_NPM_BIN has no effect: packages are not installed yet',
-      'fngw.json: runtime-binaries.docker has no effect: there is no container mode yet',
-    ],
+    ['fngw.json: runtime-binaries.docker has no effect: there is no container mode yet'],
   )
   t.same(resolve({}).warnings, [], 'a default is no use of a setting')
   t.match(resolve({ env: { FN_UI_ENABLED: 'x' } }), { warnings: [], problems: [{ name: 'FN_UI_ENABLED' }] })

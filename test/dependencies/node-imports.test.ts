@@ -39,7 +39,7 @@ export const handler = async (): Promise<unknown> => [_, x, fs, s, await import(
 `
 const HELPER = `const a = require('helper-pkg'), b = require(process.argv[2])
 try { require('-g') } catch {}
-require('./gone'); require('~/alias'); require('../node_modules/own')
+require('./gone'); require('~/alias'); require('https://x/y'); require('../node_modules/own')
 `
 
 t.test(
@@ -62,7 +62,7 @@ t.test(
     ])
     t.same(found.unresolved, [
       { name: '-g', file: 'f/lib/helper.js', line: 2 },
-      { name: '~/alias', file: 'f/lib/helper.js', line: 3 },
+      { name: 'https://x/y', file: 'f/lib/helper.js', line: 3 },
     ])
   },
 )

@@ -54,6 +54,8 @@ t.test('[dependencies/node.2] an import is a package by its first part, nothing,
     '..',
     '/x',
     '#internal',
+    '@/components',
+    '~/lib',
     'fs',
     'fs/promises',
     'node:test',
@@ -61,7 +63,7 @@ t.test('[dependencies/node.2] an import is a package by its first part, nothing,
     'file:///x',
   ]
   for (const specifier of [...none, 'C:\\x']) t.same(toImportTarget(specifier), { kind: 'none' }, specifier)
-  const unresolved = ['@/components', '~/lib', '-g', 'https://esm.sh/x', 'bun:sqlite', '', '@scope', '_x', 'a b']
+  const unresolved = ['-g', 'https://esm.sh/x', 'bun:sqlite', '', '@scope', '_x', 'a b']
   for (const specifier of unresolved) t.same(toImportTarget(specifier), { kind: 'unresolved' }, specifier)
 })
 

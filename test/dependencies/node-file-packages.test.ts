@@ -1,0 +1,68 @@
+import { existsSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { BuildKey } from '../../lib/dependencies/build-cache.ts'
+import { addFilePackages, checkSources, copyFilePackages } from '../../lib/dependencies/node-file-packages.ts'
+import { NodeManifest } from '../../lib/dependencies/node-manifest.ts'
+import { makeTree } from '../helpers/tree.ts'
+
+const manifestOf = (dependencies: Record<string, string>) =>
+  new NodeManifest(JSON.stringify({ dependencies }, null, 2), 'a/f/package.json')
+
+t.test(
+  '[dependencies/node.4] packages named by paths are read with those they name, without links and packages',
+  async t => {
+    const tree = makeTree({
+      'a/f/package.json': '{}',
+      'a/lib/package.json': '{"dependencies":{"deep":"file:../../deep"}}',
+      'a/lib/index.js': '1',
+      'a/lib/node_modules/x/index.js': 'no',
+      'deep/package.json': '{"dependencies":{"lib":"file:../a/lib"}}',
+      'deep/src/i.js': '2',
+      'outside.txt': 'secret',
+    })
+    t.teardown(() => tree.cleanup())
+    symlinkSync(tree.path('outside.txt'), tree.path('a/lib/link.txt'))
+    const checks = { root: tree.root, allowSources: false }
+    const found = checkSources(manifestOf({ lib: 'file:../lib' }), tree.path('a/f'), checks)
+    const names = ['a/lib/index.js', 'a/lib/package.json', 'deep/package.json', 'deep/src/i.js']
+    t.same(
+      [...found.files].sort(),
+      names.map(name => tree.path(name)),
+    )
+    const copy = t.testdir()
+    copyFilePackages(found, tree.root, copy)
+    t.equal(readFileSync(join(copy, 'deep/src/i.js'), 'utf8'), '2')
+    t.notOk(existsSync(join(copy, 'a/lib/link.txt')))
+    const digest = () => {
+      const key = new BuildKey()
+      addFilePackages(key, found, tree.root)
+      return key.toString()
+    }
+    const before = digest()
+    t.equal(digest(), before)
+    writeFileSync(tree.path('deep/src/i.js'), '3')
+    t.not(digest(), before)
+  },
+)
+
+t.test(
+  '[dependencies/node.4] paths out of the functions root, also by a link, and other sources are refused with their line',
+  async t => {
+    const away = t.testdir({ 'package.json': '{}' })
+    const tree = makeTree({ 'a/f/package.json': '{}', 'bad/package.json': '{"dependencies":{"x":"git://h/x"}}' })
+    t.teardown(() => tree.cleanup())
+    symlinkSync(away, tree.path('a/link'))
+    const check =
+      (spec: string, allowSources = false) =>
+      () =>
+        checkSources(manifestOf({ ok: '1', lib: spec }), tree.path('a/f'), { root: tree.root, allowSources })
+    for (const spec of [`file:${away}`, 'file:../link', 'file:../none', 'file:../../..', 'file:']) {
+      const inFolder = spec === 'file:' ? null : /a\/f\/package\.json:4: lib: file:.* is not in the functions root/
+      if (inFolder !== null) t.throws(check(spec), { message: inFolder }, spec)
+    }
+    t.throws(check('git://h/x'), { message: /:4: dependencies: lib comes from "git:\/\/h\/x", not from the registry/ })
+    t.same(check('git://h/x', true)(), { files: [] })
+    t.throws(check('file:../../bad'), { message: /bad\/package\.json:1: dependencies: x comes from "git/ })
+  },
+)
