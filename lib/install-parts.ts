@@ -18,7 +18,7 @@ interface InstallPartsOptions {
   /** Environment of this process. */
   hostEnv: Readonly<Record<string, string | undefined>>
   packs: SharedPacks
-  journal: Journal
+  journal: Pick<Journal, 'log'>
 }
 
 export function createInstallers(options: InstallPartsOptions): Installer[] {

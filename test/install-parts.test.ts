@@ -12,9 +12,16 @@ t.test(
     t.teardown(cleanup)
     const { settings } = resolveSettings({ options: { functionsRoot: root, autoRequirements: false }, cwd: '/' })
     const packs = new SharedPacks(root)
-    const installers = createInstallers({ settings, clock: systemClock, hostEnv: {}, packs })
+    const installers = createInstallers({
+      settings,
+      clock: systemClock,
+      hostEnv: {},
+      packs,
+      journal: { log: () => {} },
+    })
     t.ok(installers.some(({ runtime }) => runtime === 'python'))
     t.notOk(installedRuntimes(settings).has('python'))
     t.ok(installedRuntimes({ ...settings, autoRequirements: true }).has('python'))
+    t.same([...installedRuntimes({ ...settings, autoNodeDeps: false })], [])
   },
 )

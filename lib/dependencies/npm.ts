@@ -100,7 +100,7 @@ const READINGS: readonly Reading[] = [
   {
     // Without a name in quotes the address has it.
     pattern:
-      /404\s+'((?:@[\w.~-]+\/)?[\w.~-]+)@|E404(?![\s\S]*'\S+@)[\s\S]*?GET \S+?\/((?:@[\w.~-]+(?:%2f|\/))?[\w.~-]+) -/i,
+      /404 [^'\n]*'((?:@[\w.~-]+\/)?[\w.~-]+)@|E404(?![\s\S]*'\S+@)[\s\S]*?GET \S+?\/((?:@[\w.~-]+(?:%2f|\/))?[\w.~-]+) -/i,
     isLasting: true,
     hint: found =>
       `${nameIn(found)} is not in the registry: correct the name, or add it to package.json with its source`,

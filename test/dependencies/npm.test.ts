@@ -107,6 +107,8 @@ t.test('[dependencies/node.16] what npm says becomes a line, a place and what to
   t.match(await failureOf(E404.replaceAll('lefft', '@a/other')), {
     detail: { file: 'shop/cart/package.json', hint: /^@a\/other is not in the registry/ },
   })
+  const newer = E404.replace("'lefft@*' is not in", "The requested resource 'lefft@*' could not be found in")
+  t.match(await failureOf(newer), { detail: { file: 'shop/cart/handler.js', line: 7 } })
   const short = 'npm error code E404\nnpm error 404 Not Found - GET https://r/npm/@a%2fother - Not found'
   t.match(await failureOf(short), { detail: { hint: /^@a\/other is not in the registry/ } })
   const lasting: [string, RegExp][] = [

@@ -45,7 +45,13 @@ function makeBed(t: Test, entries: Record<string, TreeEntry>, { settings = {}, e
   const packs = new SharedPacks(tree.root)
   const runs: string[] = []
   const makeBuilds = () => {
-    const installers = createInstallers({ settings: resolved.settings, clock: systemClock, hostEnv, packs })
+    const installers = createInstallers({
+      settings: resolved.settings,
+      clock: systemClock,
+      hostEnv,
+      packs,
+      journal: { log: () => {} },
+    })
     return new Builds({
       isPrivate: false,
       clock: systemClock,
