@@ -30,10 +30,10 @@ export interface BuildPlan {
   /** Full path of the program; null where packages are installed and there is none. */
   binary: string | null
   /**
-   * Makes it and puts it in place. @returns what was made, for people; nothing where the name of the function says it all
+   * Makes it and puts it in place. @returns a text of what was made, for people; anything else where the name of the function says it all
    * @throws GatewayError LOAD_FAILED, or any error of the file system
    */
-  build(tools: BuildTools): Promise<string | void>
+  build(tools: BuildTools): Promise<unknown>
 }
 
 export interface BuildTools {

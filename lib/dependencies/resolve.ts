@@ -235,7 +235,7 @@ export class Builds {
     try {
       if (signal.aborted) throw stopped()
       const made = await this.#withTools(builder, signal, tools => this.#watched(builder, fn, () => plan.build(tools)))
-      return { binary: plan.binary, made: made ?? '' }
+      return { binary: plan.binary, made: typeof made === 'string' ? made : '' }
     } finally {
       this.#leavePlace(builder)
     }
