@@ -52,7 +52,7 @@ function makeBed(t: Test, options: { concurrency?: number; env?: Record<string, 
       build: tools => {
         started.push(fn.name)
         seen.push(tools)
-        return new Promise((resolve, reject) =>
+        return new Promise<void>((resolve, reject) =>
           gates.set(fn.name, error => (error === undefined ? resolve() : reject(error))),
         )
       },
