@@ -83,7 +83,7 @@ export function createNodeStep(options: NodeStepOptions): InstallStep {
 }
 
 function isWanted({ folder, functions, packs, isPack }: InstallUnit, { infers }: NodeStepOptions): boolean {
-  if (lstatSync(join(folder, NODE_MANIFEST), { throwIfNoEntry: false }) !== undefined) return true
+  if (isThere(join(folder, NODE_MANIFEST))) return true
   if (isPack || !infers) return false
   const entries = functions.map(fn => fn.entryPath)
   return mayImportPackages(folder, entries, name => packs.includes(name) || providerOf(name, folder) !== null)
@@ -190,11 +190,15 @@ class NodePlan {
     for (const { name } of this.#imports.packages) {
       if (name === manifest?.name || Object.hasOwn(declared, name)) continue
       if (manifest !== null && Object.hasOwn(manifest.of('dependencies'), name)) continue
-      if (providerOf(name, folder) !== null) continue
+      if (providerOf(name, folder) !== null || this.#isInPack(name)) continue
       const forDevelopment = manifest?.of('devDependencies')[name]
       added[name] = typeof forDevelopment === 'string' ? forDevelopment : '*'
     }
     return added
+  }
+
+  #isInPack(name: string): boolean {
+    return this.#unit.packFolders.some(pack => isThere(join(pack, TARGET, name)))
   }
 
   /** The manifest that npm gets. */
@@ -374,6 +378,10 @@ class NodePlan {
 
 function countOf(manifest: NodeManifest): number {
   return Object.keys(manifest.of('dependencies')).length + Object.keys(manifest.of('optionalDependencies')).length
+}
+
+function isThere(path: string): boolean {
+  return lstatSync(path, { throwIfNoEntry: false }) !== undefined
 }
 
 /** False for a link: what it leads to is not the gateway's to write. */

@@ -288,3 +288,13 @@ t.test('[dependencies/node.12] a pnpm lock file is told; npm that is missing is 
   t.match(error, { message: 'install failed: f: npm is not on PATH', detail: { hint: /FN_NPM_BIN/ } })
   rmSync(bed.tree.path('f/node_modules'), { recursive: true })
 })
+
+t.test('[dependencies/node.8] a pack is installed in its folder, and what it has is not installed again', async t => {
+  const bed = await makeNpmBed(t, {
+    '.svc/packs/node/base/package.json': '{"dependencies":{"left":"^1.0.0"}}',
+    'f/handler.js': "require('left'); require('@test/right')",
+  })
+  await bed.builds.prepare(bed.fn('f', { sharedDeps: ['base'] }))
+  t.equal(print(bed, '.svc/packs/node/base', "require('left')"), 'left 1')
+  t.same(Object.keys(json(bed, 'f/package.json').dependencies), ['@test/right'])
+})

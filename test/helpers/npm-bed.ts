@@ -1,5 +1,6 @@
 /** Installs of node functions by the real npm from a registry on loopback. */
 
+import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Test } from 'tap'
 import type { FunctionVersion, Policy } from '../../lib/core/catalog.ts'
@@ -66,7 +67,12 @@ export async function makeNpmBed(t: Test, entries: Record<string, TreeEntry>, op
         npm_config_script_shell: '/bin/false',
       },
       builders: [
-        new Installer(step, { functionsRoot: tree.root, clock: systemClock, isPrivate: false, packsOf: () => [] }),
+        new Installer(step, {
+          functionsRoot: tree.root,
+          clock: systemClock,
+          isPrivate: false,
+          packsOf: fn => fn.policy.sharedDeps.map(name => tree.path(`.svc/packs/node/${name}`)).filter(existsSync),
+        }),
       ],
       waitMs: null,
       findProgram: () => ({ path: process.execPath, problem: null }),
