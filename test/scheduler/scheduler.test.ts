@@ -14,7 +14,7 @@ function firstRuns(gateway: Awaited<ReturnType<typeof createGateway>>, count: nu
   const runs = new Map<string, ScheduleRecord>()
   return new Promise<Map<string, ScheduleRecord>>(resolve => {
     const stop = gateway.on('schedule', record => {
-      if (!runs.has(record.fn)) runs.set(record.fn, record)
+      if (record.fn !== 'fails' && !runs.has(record.fn)) runs.set(record.fn, record)
       if (runs.size < count) return
       stop()
       resolve(runs)
@@ -48,16 +48,22 @@ t.test(
       'lua/handler.lua': 'function handler() return { status = 200, headers = {}, body = "" } end',
       'lua/fn.config.json': config({ every_seconds: 1 }),
     })
-    const runs = await firstRuns(gateway, 6)
+    const runs = await firstRuns(gateway, 5)
     t.same([...runs.values()].map(({ fn, status, attempt }) => [fn, status, attempt]).sort(), [
-      ['fails', 500, 1],
       ['fine', 201, 1],
       ['large', 413, 1],
       ['lua', 200, 1],
       ['method', 405, 1],
       ['one/only', 200, 1],
     ])
-    const [, { schedules }] = (await say('GET', '/_fn/schedules')) as [number, { schedules: { key: string }[] }]
+    type Rows = { schedules: { key: string; last_status: number | null }[] }
+    const read = async () => ((await say('GET', '/_fn/schedules'))[1] as unknown as Rows).schedules
+    let schedules = await read()
+    // It runs once, maybe before anybody listened.
+    while (schedules[1]?.last_status === null) {
+    await new Promise(setImmediate)
+    schedules = await read()
+  }
     t.match(
       schedules.map(({ key }) => key),
       [
