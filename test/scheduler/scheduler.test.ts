@@ -61,9 +61,9 @@ t.test(
     let schedules = await read()
     // It runs once, maybe before anybody listened.
     while (schedules[1]?.last_status === null) {
-    await new Promise(setImmediate)
-    schedules = await read()
-  }
+      await new Promise(setImmediate)
+      schedules = await read()
+    }
     t.match(
       schedules.map(({ key }) => key),
       [
