@@ -1,0 +1,55 @@
+import t from 'tap'
+import { serveTree } from '../helpers/gateway-bed.ts'
+import { startNpmRegistry } from '../helpers/npm-registry.ts'
+import { TEST_PACKAGES } from '../helpers/npm-bed.ts'
+
+t.setTimeout(120_000)
+
+const HANDLER = "const left = require('left')\nexports.handler = () => ({ left })\n"
+const manifest = (range: string) => JSON.stringify({ dependencies: { left: range } })
+
+t.test(
+  '[dependencies/node.14] two functions with conflicting versions answer side by side, and one without any',
+  async t => {
+    const registry = await startNpmRegistry(TEST_PACKAGES)
+    t.teardown(() => registry.close())
+    const cache = t.testdir()
+    const { url } = await serveTree(
+      t,
+      {
+        'old/handler.js': HANDLER,
+        'old/package.json': manifest('^1.0.0'),
+        'new/handler.mjs': "import left from 'left'\nexport const handler = () => ({ left })\n",
+        'inferred/handler.ts': "import left from 'left'\nexport const handler = (): unknown => ({ left })\n",
+        'plain/handler.js': 'exports.handler = () => ({ left: null })\n',
+        'wrong/handler.js': "\nrequire('lefft')\nexports.handler = () => 1\n",
+        'new/package.json': manifest('^2.0.0'),
+      },
+      {
+        runtimes: ['node'],
+        logLevel: 'silent',
+        env: { ...process.env, npm_config_registry: registry.url, npm_config_cache: cache },
+      },
+    )
+    const names = ['old', 'new', 'inferred', 'plain']
+    const answers = await Promise.all(names.map(async name => (await fetch(`${url}/${name}`)).json()))
+    t.same(answers, [{ left: 'left 1' }, { left: 'left 2' }, { left: 'left 2' }, { left: null }])
+    const wrong = await fetch(`${url}/wrong`)
+    t.equal(wrong.status, 500)
+    t.match(await wrong.json(), {
+      error: /install failed: wrong\/handler\.js:2: wrong: npm: code E404/,
+      hint: /^lefft is not in the registry: correct the name/,
+    })
+    const record = await fetch(`${url}/_fn/function?runtime=node&name=inferred`)
+    t.match(await record.json(), {
+      metadata: {
+        dependency_resolution: {
+          mode: 'inferred',
+          manifest_generated: true,
+          resolved_packages: ['left@2.1.0'],
+          last_install_status: 'ok',
+        },
+      },
+    })
+  },
+)
