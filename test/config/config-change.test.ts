@@ -45,6 +45,7 @@ const EVERY: Record<string, unknown> = {
   edge: { base_url: 'https://a.b' },
   schedule: { every_seconds: 5 },
   shared_deps: ['p'],
+  allow_scripts: ['esbuild'],
   cors: { origins: ['*'] },
 }
 

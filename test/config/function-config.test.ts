@@ -311,5 +311,5 @@ t.test('[config/function-config.21] a schedule that is not used says why in the 
     ['CONFIG_VALUE', 'CONFIG_VALUE'],
   )
   t.match(wrong.config.scheduleProblem, `${FILE}: schedule must be an object, got 5 (number)`)
-  t.match(configOf({ schedule: {} }).scheduleProblem, 'neither every_seconds nor cron')
+  t.match(parse({ schedule: {} }).config.scheduleProblem, 'neither every_seconds nor cron')
 })

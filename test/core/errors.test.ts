@@ -24,7 +24,7 @@ t.test('[core/errors.3, core/errors.4] every condition has the status of the tab
     [403, ['FORBIDDEN']],
     [404, ['NOT_FOUND']],
     [405, ['METHOD_NOT_ALLOWED']],
-    [409, ['ROUTE_CONFLICT']],
+    [409, ['ROUTE_CONFLICT', 'CONFLICT']],
     [413, ['BODY_TOO_LARGE']],
     [414, ['TARGET_TOO_LONG']],
     [415, ['UNSUPPORTED_TYPE']],

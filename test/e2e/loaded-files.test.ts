@@ -88,7 +88,13 @@ for (const [runtime, sample] of Object.entries(SAMPLES)) {
         [`root/lazy.${extension}`]: sample.lazy(at(lazyHelper)),
         [`root/alone.${extension}`]: sample.alone,
       })
-      const gateway = await createGateway({ functionsRoot: outside.path('root'), env: process.env, hotReload: true })
+      const gateway = await createGateway({
+        functionsRoot: outside.path('root'),
+        env: process.env,
+        hotReload: true,
+        // What it imports by a path of its own is no package to install.
+        autoInferPyDeps: false,
+      })
       t.teardown(() => gateway.close({ timeoutMs: 1000 }))
       const { url } = await gateway.listen({ port: 0, host: '127.0.0.1' })
       const call = async (path: string) =>
