@@ -3,12 +3,15 @@
 import { spawn } from 'node:child_process'
 import type { Clock } from '../core/clock.ts'
 import { isObject } from '../core/json.ts'
+import { passingError } from './install.ts'
 
 /** Milliseconds that the interpreter may take for one question. */
 const ANSWER_MS = 60_000
 /** Handlers in one question. */
 const MAX_ENTRIES = 500
 /** Bytes of an answer. */
+/** Times that one question is asked at most. */
+const ASKS = 3
 const MAX_ANSWER_BYTES = 32 * 1024 * 1024
 
 export interface PythonImport {
@@ -95,7 +98,17 @@ export class PythonImports {
     }
   }
 
-  #ask(program: string, flags: readonly string[], question: object): Promise<unknown[]> {
+  /** Asks again when somebody else ended the process that was to answer: it says nothing about the handler. */
+  async #ask(program: string, flags: readonly string[], question: object): Promise<unknown[]> {
+    for (let left = ASKS; ; left--) {
+      const answer = await this.#askOnce(program, flags, question)
+      if (answer !== null) return answer
+      if (left === 1) throw passingError(`${program} was ended while it read imports`)
+    }
+  }
+
+  /** @returns null when the process was ended from outside */
+  #askOnce(program: string, flags: readonly string[], question: object): Promise<unknown[] | null> {
     const { clock, script, env } = this.#options
     return new Promise((resolve, reject) => {
       const child = spawn(program, ['-I', '-B', ...flags, script], { env, stdio: ['pipe', 'pipe', 'pipe'] })
@@ -120,8 +133,12 @@ export class PythonImports {
         clock.clearTimeout(timer)
         reject(error)
       })
-      child.once('close', () => {
+      child.once('close', (_code, signal) => {
         clock.clearTimeout(timer)
+        if (signal !== null && problem === '') {
+          resolve(null)
+          return
+        }
         const answer = parseAnswer(Buffer.concat(parts).toString('utf8'))
         if (answer === null) reject(new Error(`${program} cannot read imports: ${problem.trim()}`))
         else resolve(answer)

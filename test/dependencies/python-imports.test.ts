@@ -1,4 +1,4 @@
-import { chmodSync } from 'node:fs'
+import { chmodSync, readFileSync } from 'node:fs'
 import t from 'tap'
 import { systemClock } from '../../lib/core/clock.ts'
 import { PythonImports } from '../../lib/dependencies/python-imports.ts'
@@ -91,4 +91,18 @@ t.test('[dependencies/python.4] an interpreter that gives no answer is an error'
   const entry = { entry: tree.path('handler.py'), folder: tree.root }
   await t.rejects(makeImports().read(tree.path('python'), entry), { message: /cannot read imports: broken/ })
   await t.rejects(makeImports().read(tree.path('none'), entry), { code: 'ENOENT' })
+})
+
+t.test('[dependencies/python.4] an interpreter that somebody ends is asked again, three times at most', async t => {
+  const tree = makeTree({
+    once: '#!/bin/sh\nif [ ! -e "$0.ran" ]; then touch "$0.ran"; kill -9 $$; fi\nexec python3 "$@"\n',
+    always: '#!/bin/sh\necho x >> "$0.ran"\nkill -9 $$\n',
+    'handler.py': 'import a\n',
+  })
+  t.teardown(tree.cleanup)
+  for (const name of ['once', 'always']) chmodSync(tree.path(name), 0o755)
+  const entry = { entry: tree.path('handler.py'), folder: tree.root }
+  t.match(await makeImports().read(tree.path('once'), entry), [{ name: 'a' }])
+  await t.rejects(makeImports().read(tree.path('always'), entry), { message: /was ended while it read imports/ })
+  t.equal(readFileSync(tree.path('always.ran'), 'utf8'), 'x\n'.repeat(3))
 })

@@ -791,7 +791,12 @@ t.test(
         idle_ttl_seconds: 1,
       },
     })
-    const bed = await serveTree(t, inEach('f', configOf(), UNRULY), { runtimeDaemons: { node: 2, python: 2, php: 2 } })
+    const bed = await serveTree(t, inEach('f', configOf(), UNRULY), {
+      runtimeDaemons: { node: 2, python: 2, php: 2 },
+      // Only workers and daemons are to be killed.
+      autoInferPyDeps: false,
+      autoInferNodeDeps: false,
+    })
     const runtimeProcesses = () =>
       processesBelow(process.pid).filter(({ args }) => args.some(arg => /\/runtimes\//.test(arg)))
     const endsAt = performance.now() + CHAOS_MS

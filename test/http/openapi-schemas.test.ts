@@ -16,3 +16,16 @@ t.test('[http/openapi.9] definitions of different functions do not meet', async 
   t.same(all.schemas, { node_a_b_default_A: { type: 'string' }, node_a_b_default_A_2: { type: 'string' } })
   t.equal(all.add(makeFn({ name: 'c' }), null), null)
 })
+
+t.test('[http/openapi.9] ways to show who one is are named once, for all functions that ask for them', async t => {
+  const all = new OpenApiSchemas()
+  const ways = ['bearer', 'basic', 'none', 'header:X-Key']
+  const added = all.add(makeFn({ name: 'a' }), parse({ security: ways }))
+  t.same(added?.security, [{ bearer: [] }, { basic: [] }, {}, { 'header_X-Key': [] }])
+  all.add(makeFn({ name: 'b' }), parse({ security: ['bearer'] }))
+  t.same(all.securitySchemes, {
+    bearer: { type: 'http', scheme: 'bearer' },
+    basic: { type: 'http', scheme: 'basic' },
+    'header_X-Key': { type: 'apiKey', in: 'header', name: 'X-Key' },
+  })
+})

@@ -66,3 +66,13 @@ t.test('[http/public.17, http/public.4] the control plane reads bodies the same 
     [4, 0, 0],
   )
 })
+
+t.test('[http/public.17] a body that the host application has read is taken from it, within the limit', async t => {
+  /** What becomes of a body of which the host application has this. */
+  const end = (parsedBody: Buffer | null, limit: number): Promise<Buffer | null> =>
+    collectBody({ hasBody: true, parsedBody, req: { readableEnded: true } } as unknown as Exchange, limit)
+  t.same(await end(Buffer.from('1234'), 4), Buffer.from('1234'))
+  t.equal(await end(Buffer.alloc(0), 0), null)
+  await t.rejects(end(Buffer.from('12345'), 4), { code: 'BODY_TOO_LARGE' })
+  await t.rejects(end(null, 4), { code: 'INTERNAL', message: /already read by the host application/ })
+})
