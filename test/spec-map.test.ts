@@ -183,7 +183,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   edge: ['core', 'config', 'observe', 'runtime', 'invocation'],
   assets: ['core', 'config', 'router', 'http'],
   scheduler: ['core', 'files', 'config', 'observe', 'runtime', 'invocation'],
-  jobs: ['core', 'files', 'config', 'observe', 'invocation', 'edge'],
+  jobs: ['core', 'files', 'config', 'observe', 'router', 'invocation', 'edge'],
   control: ['core', 'files', 'config', 'observe', 'router', 'runtime', 'invocation', 'http', 'jobs', 'scheduler'],
   lib: [...LOWER, ...UPPER],
   bin: ['core', 'config', 'observe'],

@@ -6,6 +6,7 @@ import { toScalarText } from '../config/texts.ts'
 import { GatewayError } from '../core/errors.ts'
 import { findUnsendable, isHeaderName } from '../core/http-text.ts'
 import { isVersion, MAX_NAME_CHARS, METHODS, RUNTIMES, type RuntimeName } from '../core/identity.ts'
+import { toCallBody, withBodyType } from '../invocation/call-body.ts'
 
 /** A call as it was asked for, checked; what was left out is null. */
 export interface CallFields {
@@ -27,8 +28,6 @@ export interface CallFields {
 /** Problems that are told at once. */
 const MAX_TOLD = 5
 const MAX_HEADER_CHARS = 16 * 1024
-/** The type of a body that is written as JSON. */
-const JSON_TYPE = 'application/json'
 
 /** A list is one header with its texts joined, as when a client repeats it. */
 const headerValue = mapped(json(), (value, at) => {
@@ -98,24 +97,12 @@ export function readCallFields(value: Readonly<Record<string, unknown>>): CallFi
     version: call.version ?? null,
     method: call.method!,
     query: call.query ?? null,
-    headers: toHeaders(call.headers ?? {}, body),
-    body: bodyBase64 ?? toBytes(body),
+    headers: withBodyType(call.headers ?? {}, body),
+    body: bodyBase64 ?? toCallBody(body),
     context: call.context ?? null,
     route: call.route ?? null,
     params: call.params ?? null,
   }
-}
-
-function toBytes(body: unknown): Buffer | null {
-  if (body === undefined) return null
-  return Buffer.from(typeof body === 'string' ? body : JSON.stringify(body))
-}
-
-/** A body that is written here as JSON says so, unless the caller gave it another type. */
-function toHeaders(headers: Readonly<Record<string, string>>, body: unknown): Readonly<Record<string, string>> {
-  if (body === undefined || typeof body === 'string') return headers
-  if (Object.keys(headers).some(name => name.toLowerCase() === 'content-type')) return headers
-  return { ...headers, 'Content-Type': JSON_TYPE }
 }
 
 function toRefusal(problems: readonly Finding[]): GatewayError {

@@ -15,6 +15,7 @@ import {
 } from '../core/identity.ts'
 import { isObject } from '../core/json.ts'
 import { JOB_BACKOFF, JOB_MAX_ATTEMPTS, JOB_RETRY_DELAY_MS, MAX_JOB_DELAY_MS } from '../core/limits.ts'
+import { toCallBody, withBodyType } from '../invocation/call-body.ts'
 import type { JobRetry } from './job.ts'
 
 /** The fields of `POST /_fn/jobs` and of `gateway.jobs.create()`. */
@@ -98,7 +99,10 @@ export function checkJobInput(input: unknown): CheckedInput {
     route: reader.optional('route', 'a route such as /users/:id', isRoute),
     params: toTexts(reader.optional('params', 'an object of texts, numbers and booleans', isScalars)),
     query: reader.optional('query', 'an object', isObject) ?? {},
-    headers: reader.optional('headers', 'an object of header names and texts', isHeaders) ?? {},
+    headers: withBodyType(
+      reader.optional('headers', 'an object of header names and texts', isHeaders) ?? {},
+      input.body_base64 == null ? input.body : null,
+    ),
     body: reader.body(),
     context: reader.optional('context', 'an object', isObject),
     retry: {
@@ -157,10 +161,7 @@ class InputReader {
 
   body(): Buffer | null {
     const { body = null, body_base64: encoded = null } = this.#input
-    if (encoded === null) {
-      if (body === null) return null
-      return Buffer.from(typeof body === 'string' ? body : JSON.stringify(body))
-    }
+    if (encoded === null) return toCallBody(body)
     if (body !== null) this.#problems.push('body and body_base64 must not both be given')
     if (typeof encoded === 'string' && BASE64.test(encoded)) return Buffer.from(encoded, 'base64')
     this.#wrong('body_base64', 'base64 text', encoded)

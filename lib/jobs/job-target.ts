@@ -4,8 +4,10 @@ import { showText } from '../config/findings.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { Method } from '../core/identity.ts'
-import { parsePattern, type Segment } from '../core/pattern.ts'
+import { parsePattern } from '../core/pattern.ts'
 import { toFunctionPath } from '../core/versions.ts'
+import { fillRoute } from '../router/call-route.ts'
+import { normalizePath, unescapeCanonical } from '../router/path.ts'
 
 interface JobTarget {
   /** null for a function that no route leads to. */
@@ -18,7 +20,7 @@ interface JobTarget {
 /**
  * @param route - as asked for; null takes the first one
  * @param routes - of the function and method, in text order
- * @throws GatewayError NOT_FOUND for a route that is none of them, BAD_REQUEST for params that are missing
+ * @throws GatewayError NOT_FOUND for a route that is none of them, BAD_REQUEST for params that are missing, not its own, or fit no path
  */
 export function toJobTarget(
   fn: FunctionVersion,
@@ -32,20 +34,10 @@ export function toJobTarget(
     const path = toFunctionPath(fn.name, fn.version)
     return { routeTemplate: null, path, rawPath: path, params }
   }
-  const pattern = parsePattern(template)
-  if ('problem' in pattern) throw new GatewayError('INTERNAL', 'gateway exception', { cause: pattern.problem })
-  const missing = pattern.segments.filter(segment => isNeeded(segment) && !params[segment.text])
-  if (missing.length > 0) {
-    const names = missing.map(({ text }) => text).join(', ')
-    throw new GatewayError('BAD_REQUEST', `missing required path params: ${names} (route ${template})`)
-  }
-  const parts = pattern.segments.flatMap(segment => toParts(segment, params))
-  return {
-    routeTemplate: template,
-    path: `/${parts.join('/')}`,
-    rawPath: `/${parts.map(encodeURIComponent).join('/')}`,
-    params,
-  }
+  const rawPath = fillRoute(template, params)
+  const canonical = normalizePath(rawPath)
+  if (typeof canonical !== 'string') throw new GatewayError('BAD_REQUEST', `params: ${canonical.problem}`)
+  return { routeTemplate: template, path: unescapeCanonical(canonical), rawPath, params }
 }
 
 function findRoute(fn: FunctionVersion, method: Method, route: string, routes: readonly string[]): string {
@@ -53,15 +45,4 @@ function findRoute(fn: FunctionVersion, method: Method, route: string, routes: r
   if (!('problem' in wanted) && routes.includes(wanted.text)) return wanted.text
   const has = routes.length === 0 ? 'it has none' : `it has ${routes.slice(0, 10).join(', ')}`
   throw new GatewayError('NOT_FOUND', `"${showText(route)}" is no route of ${fn.key} for ${method}: ${has}`)
-}
-
-function isNeeded({ kind }: Segment): boolean {
-  return kind !== 'static' && kind !== 'optional-catch-all'
-}
-
-/** Decoded segments that one of the pattern stands for. */
-function toParts({ kind, text }: Segment, params: Readonly<Record<string, string>>): string[] {
-  if (kind === 'static') return [decodeURIComponent(text)]
-  const value = params[text] ?? ''
-  return kind === 'param' ? [value] : value.split('/').filter(part => part !== '')
 }

@@ -10,6 +10,8 @@ import type { RouteTable } from './route-table.ts'
 interface CallRoute {
   /** Decoded. */
   path: string
+  /** As a URL would have it. */
+  rawPath: string
   params: Readonly<Record<string, string>>
   /** The route that was matched. */
   pattern: string
@@ -30,7 +32,7 @@ interface AskedRoute {
  */
 export function findCallRoute(table: RouteTable, fn: FunctionVersion, asked: AskedRoute): CallRoute {
   const { method, route, params, host } = asked
-  const path = /[:{[*]/.test(route ?? ':') ? fillIn(route ?? findOwn(table, fn, params), params) : route!
+  const path = /[:{[*]/.test(route ?? ':') ? fillRoute(route ?? findOwn(table, fn, params), params) : route!
   if (route !== null && path === route && Object.keys(params).length > 0)
     throw refuse(`params must be absent: route ${JSON.stringify(route)} has none`)
   const canonical = normalizePath(path)
@@ -42,7 +44,7 @@ export function findCallRoute(table: RouteTable, fn: FunctionVersion, asked: Ask
     throw new GatewayError(found.code, found.message, found.allow === null ? {} : { headers: { Allow: found.allow } })
   }
   if (found.fn.key !== fn.key) throw refuse(`route ${JSON.stringify(path)} leads to ${found.fn.key}, not to ${fn.key}`)
-  return { path: unescapeCanonical(canonical), params: found.params, pattern: found.pattern }
+  return { path: unescapeCanonical(canonical), rawPath: path, params: found.params, pattern: found.pattern }
 }
 
 /** The route of a function that has exactly these params. */
@@ -62,8 +64,12 @@ function hasAll({ paramNames }: Pattern, names: readonly string[]): boolean {
   return names.every(name => paramNames.includes(name))
 }
 
-/** A route with values in the place of its params, percent-encoded. */
-function fillIn(route: string, params: Readonly<Record<string, string>>): string {
+/**
+ * A route with values in the place of its params.
+ * @returns a path, percent-encoded, that a client could have asked for
+ * @throws GatewayError BAD_REQUEST that names the param
+ */
+export function fillRoute(route: string, params: Readonly<Record<string, string>>): string {
   const pattern = parsePattern(route)
   if ('problem' in pattern) throw refuse(`route ${JSON.stringify(route)} ${pattern.problem}`)
   const unknown = Object.keys(params).find(name => !pattern.paramNames.includes(name))
@@ -77,11 +83,21 @@ function toTexts(
   route: string,
 ): string[] {
   if (kind === 'static') return [canonical]
-  const value = params[text]
-  if (value === undefined && kind === 'optional-catch-all') return []
-  if (value === undefined) throw refuse(`params.${text} is missing: the route is ${route}`)
+  const value = params[text] ?? ''
   // What takes several segments keeps their slashes.
-  return kind === 'param' ? [encodeURIComponent(value)] : String(value).split('/').map(encodeURIComponent)
+  const parts = kind === 'param' ? [value] : value.split('/').filter(part => part !== '')
+  if (value === '' || parts.length === 0) {
+    if (kind === 'optional-catch-all') return []
+    throw refuse(`params.${text} is missing: the route is ${route}`)
+  }
+  return parts.map(part => encodeSegment(part, text))
+}
+
+/** Dots alone would lead to another path, and half a character has no escape: no URL can have them there. */
+function encodeSegment(part: string, name: string): string {
+  if (part === '.' || part === '..' || /\p{Surrogate}|\0/u.test(part))
+    throw refuse(`params.${name} must be text that a segment of a path can hold, and not . or ..`)
+  return encodeURIComponent(part)
 }
 
 function refuse(message: string): GatewayError {

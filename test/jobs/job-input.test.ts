@@ -52,6 +52,11 @@ t.test('[jobs/jobs.5] what is not given has its default', async t => {
     callbackUrl: null,
   })
   t.equal(checkJobInput({ name: 'a', body: { b: 1 } }).body?.toString(), '{"b":1}')
+  const json = { 'Content-Type': 'application/json' }
+  t.same(checkJobInput({ name: 'a', body: { b: 1 } }).headers, json, 'JSON says that it is JSON')
+  const own = { 'content-type': 'text/x' }
+  t.same(checkJobInput({ name: 'a', body: [1], headers: own }).headers, own, 'unless the caller says otherwise')
+  t.same(checkJobInput({ name: 'a', body: 'text' }).headers, {})
   t.equal(checkJobInput({ name: 'a', body: 'text' }).body?.toString(), 'text')
   t.equal(checkJobInput({ name: 'a', body: false }).body?.toString(), 'false')
   t.same(checkJobInput({ name: 'a', body_base64: '/wA=' }).body, Buffer.from([255, 0]))

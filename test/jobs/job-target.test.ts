@@ -27,11 +27,25 @@ t.test('[jobs/jobs.5] a route that is none of its, and params that are missing, 
   t.throws(() => toJobTarget(fn, 'GET', '/c', [], {}), { message: /it has none/ })
   t.throws(() => toJobTarget(fn, 'GET', null, routes, {}), {
     code: 'BAD_REQUEST',
-    message: 'missing required path params: id (route /a/:id)',
+    message: 'params.id is missing: the route is /a/:id',
   })
   t.match(
     toJobTarget(fn, 'GET', null, [], {}),
     { routeTemplate: null, path: '/hello' },
     'a function without a route is called by its name',
   )
+})
+
+t.test('[jobs/jobs.6] params that no URL could carry are refused, and so are those of no route', async t => {
+  for (const id of ['', '.', '..', '\ud800', 'a\0b'])
+    t.throws(
+      () => toJobTarget(fn, 'GET', null, ['/a/:id'], { id }),
+      { code: 'BAD_REQUEST', message: /^params\.id / },
+      id,
+    )
+  t.throws(() => toJobTarget(fn, 'GET', null, ['/docs/:slug*'], { slug: 'a/../../b' }), { message: /^params\.slug / })
+  t.throws(() => toJobTarget(fn, 'GET', null, ['/docs/:slug*'], { slug: '//' }), { message: /is missing/ })
+  t.throws(() => toJobTarget(fn, 'GET', null, ['/a/:id'], { id: '1', ids: '2' }), {
+    message: /^params\.ids is no param/,
+  })
 })
