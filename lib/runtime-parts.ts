@@ -49,15 +49,14 @@ export function createRuntimeParts(options: RuntimePartsOptions): RuntimeParts {
 
 function createJournalledBuilds(options: RuntimePartsOptions, installers: readonly Builder[]): Builds {
   const { settings, clock, hostEnv, journal } = options
-  const { functionsRoot, binaries, production, depsWaitMs, goBuildTimeoutSeconds, rustBuildTimeoutSeconds } = settings
+  const { functionsRoot, binaries, depsWaitMs, goBuildTimeoutSeconds, rustBuildTimeoutSeconds } = settings
   return createBuilds({
     clock,
     functionsRoot,
     isPrivate: settings.isolation === 'user',
     goBuildTimeoutSeconds,
     rustBuildTimeoutSeconds,
-    // In development a build that takes long is waited for; in production clients are many, and have limits of their own.
-    waitMs: production ? depsWaitMs : null,
+    waitMs: depsWaitMs,
     hostEnv,
     installers,
     workerFolder: runtime => runtimeFile(`${runtime}/worker`),

@@ -454,7 +454,7 @@ export const SETTING_OPTIONS = {
     unit: SECONDS,
   }),
 
-  depsWaitMs: option('Dependencies', 'In production: longest wait of a call for the build of its function.', {
+  depsWaitMs: option('Dependencies', 'Longest wait of a call for the build or the packages of its function.', {
     env: 'FN_DEPS_WAIT_MS',
     key: 'deps-wait-ms',
     field: integer({ min: 0, max: limits.MAX_TIMEOUT_MS }),

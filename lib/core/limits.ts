@@ -36,7 +36,7 @@ export const DEFAULT_PING_EVERY_SECONDS = 45
 export const INSTALL_TIMEOUT_SECONDS = 180
 /** Seconds a Go build may take unless `GO_BUILD_TIMEOUT_S` says otherwise. */
 export const DEFAULT_GO_BUILD_TIMEOUT_SECONDS = 180
-/** Milliseconds a call waits in production for the build of its function unless `FN_DEPS_WAIT_MS` says otherwise. */
+/** Milliseconds a call waits for the build or the packages of its function unless `FN_DEPS_WAIT_MS` says otherwise. */
 export const DEFAULT_DEPS_WAIT_MS = 15_000
 
 /** `Retry-After` of a call that could not wait for a build, seconds. */

@@ -55,6 +55,8 @@ export interface Builder {
   isAhead?: boolean
   /** False for a function that certainly needs nothing, so that no tool is looked for; absent where each needs something. */
   isNeeded?(fn: FunctionVersion): boolean
+  /** True when its sources are looked at only after work of another function; default false. */
+  isBusy?(fn: FunctionVersion): boolean
   /** The environment of its tools; default that of builds. */
   toEnv?(hostEnv: HostEnv): Record<string, string>
   /** What is known of a function's packages, under the names of the control plane; null when nothing is. */

@@ -25,6 +25,7 @@ import { OwnFolder } from '../files/own-folder.ts'
 import type { Builder, BuildPlan, BuildTools, Toolchain } from './build.ts'
 import { BuildKey } from './build-cache.ts'
 import { type DependencyFacts, type DependencyRecord, readState, writeState } from './dependency-state.ts'
+import { FolderTurns } from './folder-turns.ts'
 import { PackageFolder, type PackageSet, PackageSets, type SetOutcome } from './package-set.ts'
 
 /** A folder that wants packages: that of functions, or a shared pack. */
@@ -145,8 +146,7 @@ export class Installer implements Builder {
   readonly #step: InstallStep
   readonly #options: InstallerOptions
   readonly #sets: PackageSets
-  /** Ends of the work in each folder: one after the other. */
-  readonly #turns = new Map<string, Promise<unknown>>()
+  readonly #turns = new FolderTurns()
   readonly #records = new Map<string, DependencyRecord>()
   #functions: ReadonlyMap<string, FunctionVersion> = new Map()
 
@@ -178,6 +178,10 @@ export class Installer implements Builder {
     return packs.length > 0 || this.#step.isWanted(this.#unitOf(fn))
   }
 
+  isBusy(fn: FunctionVersion): boolean {
+    return [fn.fnDir, ...this.#options.packsOf(fn)].some(folder => this.#turns.hasLong(folder))
+  }
+
   async plan(fn: FunctionVersion, toolchain: Toolchain, tools: BuildTools): Promise<BuildPlan> {
     const packs = this.#options.packsOf(fn).map(folder => this.#packUnit(folder))
     const looks = await Promise.all(packs.map(unit => this.#lookInTurn(unit, toolchain, tools)))
@@ -192,16 +196,20 @@ export class Installer implements Builder {
       binary: null,
       build: async work => {
         const made: string[] = []
-        for (const look of open) made.push(await this.#inTurn(look.unit, () => this.#install(look, work)))
+        for (const look of open) made.push(await this.#installInTurn(look, work))
         const late = own ?? (await this.#lookInTurn(unit, toolchain, work))
-        if (own === null && late.plan !== null) made.push(await this.#inTurn(unit, () => this.#install(late, work)))
+        if (own === null && late.plan !== null) made.push(await this.#installInTurn(late, work))
         return made.filter(text => text !== '').join('; ') || 'nothing'
       },
     }
   }
 
   #lookInTurn(unit: InstallUnit, toolchain: Toolchain, tools: BuildTools): Promise<Look> {
-    return this.#inTurn(unit, () => this.#look(unit, toolchain, tools))
+    return this.#turns.take(unit.folder, () => this.#look(unit, toolchain, tools))
+  }
+
+  #installInTurn(look: Look, tools: BuildTools): Promise<string> {
+    return this.#turns.take(look.unit.folder, () => this.#install(look, tools), true)
   }
 
   /** What is known of a function's packages; null when nothing is. */
@@ -356,18 +364,6 @@ export class Installer implements Builder {
     const key = new BuildKey()
     for (const name of this.#step.manifests) key.add(name, stampOf(join(unit.folder, name)))
     return key.toString()
-  }
-
-  /** One look or install at a time in a folder. */
-  #inTurn<T>({ folder }: InstallUnit, work: () => Promise<T>): Promise<T> {
-    const turn = (this.#turns.get(folder) ?? Promise.resolve()).then(work)
-    const end = turn
-      .catch(() => {})
-      .then(() => {
-        if (this.#turns.get(folder) === end) this.#turns.delete(folder)
-      })
-    this.#turns.set(folder, end)
-    return turn
   }
 }
 

@@ -34,8 +34,8 @@ interface BuildsOptions {
   builders: readonly Builder[]
   /** What is built is closed to other users of the machine, and tools have no capability of this process. */
   isPrivate: boolean
-  /** Most ms that a call waits for a build; null for as long as the build itself may take. */
-  waitMs: number | null
+  /** Most ms that a call waits for a build. */
+  waitMs: number
   /** What of a function's files on disk is not as it was discovered, as text; null when nothing is. */
   changeOf?(fn: FunctionVersion): string | null
   /** The toolchain's program, or why there is none. */
@@ -59,6 +59,9 @@ interface Build {
   abort: AbortController
   /** Lets it run when it waits for a place. */
   go: (() => void) | null
+  /** True when a tool has to work for it, and who is to be told. */
+  isWork: boolean
+  onWork: (() => void)[]
 }
 
 export interface CompiledOptions extends Omit<BuildsOptions, 'builders' | 'temporaryFolder'> {
@@ -120,14 +123,17 @@ export class Builds {
   /**
    * Builds a function unless it is built already; calls for one version share one build. Asking again for a build that
    * waits puts it first in line.
+   * @param onWork - called when a tool has to work for it; not when all is there
    * @returns full path of the program, null for packages
    * @throws GatewayError LOAD_FAILED with a short tail of the tool's output; SHUTTING_DOWN
    */
-  prepare(fn: FunctionVersion): Promise<string | null> {
+  prepare(fn: FunctionVersion, onWork?: () => void): Promise<string | null> {
     if (this.#isClosed) return Promise.reject(new GatewayError('SHUTTING_DOWN', 'gateway is shutting down'))
     const known = this.#builds.get(fn.key)
     if (known !== undefined && isSame(known.fn, fn) && !this.#mayRetry(known)) {
       this.#putFirst(known)
+      if (known.isWork) onWork?.()
+      else if (onWork !== undefined) known.onWork.push(onWork)
       return known.done
     }
     known?.abort.abort()
@@ -140,6 +146,8 @@ export class Builds {
       done: Promise.resolve(null),
       abort: new AbortController(),
       go: null,
+      isWork: false,
+      onWork: onWork === undefined ? [] : [onWork],
     }
     this.#builds.set(fn.key, build)
     build.done = this.#run(build)
@@ -153,9 +161,9 @@ export class Builds {
     return `${this.#builderOf(fn)?.action ?? 'building'} ${fn.runtime} function ${fn.name}${fn.version === null ? '' : `@${fn.version}`}`
   }
 
-  /** Most ms that a call waits for the build of its function. */
-  waitMsOf(fn: FunctionVersion): number {
-    return this.#options.waitMs ?? this.#builderOf(fn)?.timeoutMs ?? 0
+  /** Most ms that a call waits for what its function needs. */
+  get waitMs(): number {
+    return this.#options.waitMs
   }
 
   /** True when it is made ready before a call asks for it. */
@@ -229,8 +237,10 @@ export class Builds {
     if (builder.isNeeded?.(fn) === false) return { binary: null, made: null }
     const toolchain = await this.#toolchainOf(builder)
     const { signal } = build.abort
+    if (builder.isBusy?.(fn) === true) this.#tellWork(build)
     const plan = await this.#withTools(builder, signal, tools => builder.plan(fn, toolchain, tools))
     if (plan.isBuilt) return { binary: plan.binary, made: null }
+    this.#tellWork(build)
     await this.#takePlace(build, builder)
     try {
       if (signal.aborted) throw stopped()
@@ -239,6 +249,11 @@ export class Builds {
     } finally {
       this.#leavePlace(builder)
     }
+  }
+
+  #tellWork(build: Build): void {
+    build.isWork = true
+    for (const tell of build.onWork.splice(0)) tell()
   }
 
   /** The folder for temporary files is made when the first tool runs: most functions are ready as they are. */

@@ -18,11 +18,14 @@ export class DeadlineTimer {
     this.#onDue = onDue
   }
 
-  get isArmed(): boolean {
-    return this.#timer !== null
+  /** True when it runs by then, or no later than a standstill is long: calls of one moment need one timer. @param deadline - monotonic ms */
+  isArmedBy(deadline: number): boolean {
+    return this.#timer !== null && this.#dueAt <= deadline + STANDSTILL_MS
   }
 
+  /** In place of the time it was armed for before. */
   arm(delayMs: number): void {
+    this.disarm()
     const ms = Math.max(1, Math.ceil(delayMs))
     this.#dueAt = this.#clock.monotonic() + ms
     this.#timer = this.#clock.setTimeout(() => this.#handleTimer(), ms)

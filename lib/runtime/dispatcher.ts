@@ -2,7 +2,7 @@
  * Which worker set serves a function version: the one place that knows all sets of a gateway, through reloads and the stop.
  * Owner: page runtime/worker-set.
  *
- *   fn.key ─► set ─(changed or deleted)─► leaving ─(its calls are over)─► gone
+ *   fn.key ─► set ─(changed or deleted)─► leaving ─(the version after it is ready, its calls are over)─► gone
  */
 
 import type { FunctionVersion } from '../core/catalog.ts'
@@ -11,6 +11,7 @@ import { GatewayError } from '../core/errors.ts'
 import type { RuntimeName } from '../core/identity.ts'
 import { DEFAULT_IDLE_TTL_SECONDS, MAX_WORKERS_UNLIMITED } from '../core/limits.ts'
 import type { Runtime } from './runtime.ts'
+import type { OlderSet } from './stand-in.ts'
 import type { Worker } from './worker.ts'
 import { WorkerSet } from './worker-set.ts'
 
@@ -46,7 +47,7 @@ interface FunctionWorkers {
 export class Dispatcher {
   readonly #options: DispatcherOptions
   readonly #sets = new Map<string, WorkerSet>()
-  /** Sets that finish their last calls. */
+  /** Sets that finish their last calls, or serve until a newer version is ready. */
   readonly #leaving = new Set<WorkerSet>()
   /** Of the functions that have a set. */
   readonly #stamps = new Map<string, string>()
@@ -74,7 +75,7 @@ export class Dispatcher {
 
   /** Live workers of one function, those that are starting too: for records, debug headers and tests. */
   workerCount(key: string): number {
-    return this.#sets.get(key)?.workers.length ?? 0
+    return this.#sets.get(key)?.serving.workers.length ?? 0
   }
 
   /** Workers of each function by what they do, those of its older versions too: for metrics. */
@@ -90,7 +91,7 @@ export class Dispatcher {
 
   /** True when a worker of the function has started. */
   isWarm(key: string): boolean {
-    return this.#sets.get(key)?.isWarm ?? false
+    return this.#sets.get(key)?.serving.isWarm ?? false
   }
 
   /** True while workers of a function may run. */
@@ -138,20 +139,32 @@ export class Dispatcher {
   }
 
   #retire(key: string, set: WorkerSet): void {
+    this.#leave(key, set)
+    set.retire()
+  }
+
+  #leave(key: string, set: WorkerSet): void {
     this.#sets.delete(key)
     this.#stamps.delete(key)
     this.#leaving.add(set)
-    set.retire()
   }
 
   /** @param fn - the new version, undefined when the function is gone */
   #replace(key: string, set: WorkerSet, fn: FunctionVersion | undefined): void {
+    if (fn === undefined) {
+      this.#retire(key, set)
+      return
+    }
     // What was not prepared yet, or half saved, never will be: whoever waits for it gets the new version instead of an error.
-    const waiting = fn === undefined ? [] : set.takeHeld()
-    this.#retire(key, set)
-    const refusal = fn === undefined ? null : this.#refusalOf(fn)
+    const waiting = set.takeHeld()
+    const older = this.#isMoved(fn) ? null : set.standIn()
+    this.#leave(key, set)
+    if (older !== set) set.retire()
+    // Nobody may call before it is ready: it is prepared now, so that the older one can go.
+    if (older !== null) this.#makeSet(fn, older).prepare()
+    const refusal = this.#refusalOf(fn)
     for (const call of waiting) {
-      if (refusal === null) this.setOf(fn!).dispatch(call)
+      if (refusal === null) this.setOf(fn).dispatch(call)
       else call.cut(refusal)
     }
   }
@@ -168,13 +181,13 @@ export class Dispatcher {
     return hint === null ? null : new GatewayError('RUNTIME_DOWN', 'runtime down', { detail: { hint } })
   }
 
-  #successorOf(fn: FunctionVersion): WorkerSet | null {
-    const current = this.#functions.get(fn.key)
-    if (current === undefined || this.#isClosing || isSame(current, fn)) return null
+  #successorOf(key: string): WorkerSet | null {
+    const current = this.#functions.get(key)
+    if (current === undefined || this.#isClosing) return null
     return this.#refusalOf(current) === null ? this.setOf(current) : null
   }
 
-  #makeSet(asked: FunctionVersion): WorkerSet {
+  #makeSet(asked: FunctionVersion, older: OlderSet | null = null): WorkerSet {
     const { runtimes, clock, onLog, onFailure, onFiles, changeOf } = this.#options
     if (this.#isClosing) throw new GatewayError('SHUTTING_DOWN', 'gateway is shutting down')
     const runtime = runtimes.get(asked.runtime)
@@ -184,7 +197,7 @@ export class Dispatcher {
     // A call that began with an older catalog is served by the version of today, when there is one.
     const current = this.#functions.get(asked.key)
     const fn = current ?? asked
-    const set = new WorkerSet({
+    const set: WorkerSet = new WorkerSet({
       fn,
       clock,
       // `max_workers` bounds the calls; each socket has its turn all the same.
@@ -193,15 +206,16 @@ export class Dispatcher {
       idleTtlMs: idleTtlSecondsOf(fn) * 1000,
       sockets: runtime.sockets,
       preparer: runtime.preparer,
+      older,
       isRetired: current === undefined,
       changeOf: () => changeOf?.(fn) ?? null,
-      successor: () => this.#successorOf(fn),
+      successor: () => this.#successorOf(fn.key),
       spawn: (owner, program) => runtime.spawn(owner, program),
       onLog,
       onFailure,
       ...(onFiles && { onFiles }),
-      onEmpty: empty => {
-        this.#leaving.delete(empty)
+      onEmpty: () => {
+        this.#leaving.delete(set)
         if (this.#leaving.size === 0) this.#emptied?.()
       },
     })

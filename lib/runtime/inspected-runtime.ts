@@ -12,7 +12,7 @@ export function createInspectedRuntime(name: RuntimeName): Runtime {
   const preparer: Preparer = {
     prepare: () => Promise.reject(refusal),
     toStep: () => REASON,
-    waitMsOf: () => 0,
+    waitMs: 0,
     isAhead: () => false,
   }
   return {

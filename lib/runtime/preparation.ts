@@ -1,6 +1,6 @@
 /**
  * What one function needs before its first worker can start. It is asked for once, and calls wait for it in the backlog,
- * each at most so long. Owner: §2.16, page runtime/worker-set.
+ * each at most so long, unless the version before serves meanwhile. Owner: §2.16, page runtime/worker-set.
  *
  *   idle ─► working ─► done
  *             └─ failed: every call that waits is told, and the next call asks again ─► idle
@@ -15,6 +15,7 @@ import type { Backlog } from './backlog.ts'
 import type { RuntimeCall } from './call.ts'
 import type { LoadRetry } from './load-retry.ts'
 import type { Preparer } from './runtime.ts'
+import type { StandIn } from './stand-in.ts'
 
 interface PreparationOptions {
   fn: FunctionVersion
@@ -24,6 +25,8 @@ interface PreparationOptions {
   backlog: Backlog
   /** Tells whether a failure may be that of a file which was being saved. */
   retry: LoadRetry
+  /** What serves while a tool works. */
+  standIn: StandIn
   /** Workers may start from now on. */
   onDone(): void
   /** The calls that waited were told already. */
@@ -44,11 +47,12 @@ export class Preparation {
   constructor(options: PreparationOptions) {
     this.#options = options
     this.isDone = options.preparer === null
-    this.#waitMs = options.preparer?.waitMsOf(options.fn) ?? 0
+    this.#waitMs = options.preparer?.waitMs ?? 0
   }
 
   /** Puts a call into the backlog until it is done, or the call has waited too long. */
   hold(call: RuntimeCall, now: number): void {
+    if (this.#options.standIn.take(call)) return
     this.#options.backlog.push(call)
     call.startedAt = now
     if (this.#timer === null) this.#arm(this.#waitMs)
@@ -61,16 +65,22 @@ export class Preparation {
     this.#isWorking = true
     const startedAt = this.#options.clock.monotonic()
     const { preparer, fn } = this.#options
-    preparer!.prepare(fn).then(
-      program => this.#handleDone(program),
-      error => this.#handleFailed(toGatewayError(error), startedAt),
-    )
+    preparer!
+      .prepare(fn, () => this.#handleWork())
+      .then(
+        program => this.#handleDone(program),
+        error => this.#handleFailed(toGatewayError(error), startedAt),
+      )
   }
 
   /** Nothing is waited for or reported any more. */
   stop(): void {
     this.#isStopped = true
     this.#disarm()
+  }
+
+  #handleWork(): void {
+    if (!this.#isStopped) this.#options.standIn.begin(this.#options.backlog)
   }
 
   #handleDone(program: string | null): void {
@@ -80,6 +90,7 @@ export class Preparation {
     this.isDone = true
     this.program = program
     this.#options.onDone()
+    this.#options.standIn.end(true)
   }
 
   #handleFailed(error: GatewayError, startedAt: number): void {
@@ -87,6 +98,7 @@ export class Preparation {
     this.#isWorking = false
     if (this.#options.retry.wait(startedAt)) return
     this.#disarm()
+    this.#options.standIn.end(false)
     this.#options.backlog.fail(error)
     this.#options.onFailed()
   }
@@ -110,6 +122,7 @@ export class Preparation {
     const { preparer, fn } = this.#options
     return new GatewayError('BUILD_PENDING', preparer!.toStep(fn), {
       headers: { 'Retry-After': String(BUILD_RETRY_AFTER_SECONDS) },
+      detail: { hint: `it goes on in the background; a call waits ${this.#waitMs} ms for it (FN_DEPS_WAIT_MS)` },
     })
   }
 

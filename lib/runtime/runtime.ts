@@ -32,14 +32,15 @@ export interface Sockets {
 export interface Preparer {
   /**
    * Resolves when a worker may start; calls for one version share the work.
+   * @param onWork - called when a tool has to work for it, which may take long; not called when all is there
    * @returns full path of the function's program; null for one that needs none
    * @throws GatewayError
    */
-  prepare(fn: FunctionVersion): Promise<string | null>
+  prepare(fn: FunctionVersion, onWork?: () => void): Promise<string | null>
   /** What goes on, for a call that could not wait: `building go function hello`. */
   toStep(fn: FunctionVersion): string
   /** Most ms that a call waits for it. */
-  waitMsOf(fn: FunctionVersion): number
+  readonly waitMs: number
   /** True when it is to be made before a call asks for it. */
   isAhead(fn: FunctionVersion): boolean
 }

@@ -18,46 +18,18 @@ import { Growth } from './growth.ts'
 import { IdleWorkers } from './idle-workers.ts'
 import { LoadRetry } from './load-retry.ts'
 import { Preparation } from './preparation.ts'
-import type { Preparer, Sockets } from './runtime.ts'
 import { SocketTurns } from './socket-turns.ts'
+import { type OlderSet, StandIn } from './stand-in.ts'
+import { WarmWorkers } from './warm-workers.ts'
 import { STALL_MS, type Worker, type WorkerOwner } from './worker.ts'
+import type { WorkerSetOptions } from './worker-set-options.ts'
 
 /** Milliseconds between two looks at calls that wait for one-at-a-time workers; two without an answer start another. */
 const GROW_LOOK_MS = 2
 /** Milliseconds until warm workers that could not be started are tried again. */
 const REWARM_MS = 1000
 
-interface WorkerSetOptions {
-  fn: FunctionVersion
-  clock: Clock
-  /** Most workers at once. */
-  maxWorkers: number
-  /** Workers that stay however long they idle. */
-  minWarm: number
-  idleTtlMs: number
-  /** The sockets that calls take in turn; null when there is one. */
-  sockets: Sockets | null
-  /** Makes what the function needs before its first worker starts; null when it needs nothing. */
-  preparer: Preparer | null
-  /** True when no catalog has the function any more: the set serves what comes and ends when it is through. */
-  isRetired?: boolean
-  /** What of the function's files on disk is not as it was discovered, as text; null when nothing is. */
-  changeOf?(): string | null
-  /** The set of a newer version of the function; null while this one is in force, or when there is none. */
-  successor?(): WorkerSet | null
-  /** Makes a worker in state `starting`; `program` is what was prepared. */
-  spawn(set: WorkerSet, program: string | null): Worker
-  /** Output outside any call. */
-  onLog(fn: FunctionVersion, stream: 'stdout' | 'stderr', text: string): void
-  /** A worker loaded these source files: full real paths. Absent where nobody asks. */
-  onFiles?(fn: FunctionVersion, files: readonly string[]): void
-  /** A worker failed to load or ended by itself. */
-  onFailure(fn: FunctionVersion, error: GatewayError): void
-  /** A retired set has no workers left. */
-  onEmpty(set: WorkerSet): void
-}
-
-export class WorkerSet implements WorkerOwner {
+export class WorkerSet implements WorkerOwner, OlderSet {
   readonly fn: FunctionVersion
   readonly clock: Clock
   readonly workers: Worker[] = []
@@ -66,14 +38,16 @@ export class WorkerSet implements WorkerOwner {
   readonly #options: WorkerSetOptions
   readonly #backlog = new Backlog()
   readonly #preparation: Preparation
+  readonly #standIn: StandIn
   readonly #growth = new Growth()
   readonly #loadRetry: LoadRetry
   #growTimer: NodeJS.Timeout | null = null
   readonly #idle: IdleWorkers
-  #warmTimer: NodeJS.Timeout | null = null
-  #minWarm: number
+  readonly #warm: WarmWorkers
   readonly #crashLoop: CrashLoop
   #retired: boolean
+  /** True when the function's files are those of a newer version: no worker that would read them may start. */
+  #isFrozen = false
   /** Null when there is one socket. */
   readonly #turns: SocketTurns | null
 
@@ -81,11 +55,18 @@ export class WorkerSet implements WorkerOwner {
     this.#options = options
     this.fn = options.fn
     this.clock = options.clock
-    this.#minWarm = options.minWarm
     this.#crashLoop = new CrashLoop(options.clock)
     this.#turns = options.sockets === null ? null : new SocketTurns(options.sockets)
     this.#retired = options.isRetired ?? false
-    this.#idle = new IdleWorkers({ ...options, workers: this.workers, minWarm: () => this.#minWarm })
+    this.#standIn = new StandIn(options.older ?? null)
+    this.#warm = new WarmWorkers(options.minWarm, {
+      clock: options.clock,
+      crashLoop: this.#crashLoop,
+      count: () => this.workers.length,
+      mayStart: () => this.#preparation.isDone && !this.#loadRetry.isWaiting && !this.#isFrozen,
+      start: () => this.#start(),
+    })
+    this.#idle = new IdleWorkers({ ...options, workers: this.workers, minWarm: () => this.#warm.wanted })
     this.#loadRetry = new LoadRetry({
       clock: options.clock,
       changeOf: options.changeOf ?? (() => null),
@@ -94,6 +75,7 @@ export class WorkerSet implements WorkerOwner {
     this.#preparation = new Preparation({
       ...options,
       retry: this.#loadRetry,
+      standIn: this.#standIn,
       backlog: this.#backlog,
       onDone: () => this.#handlePrepared(),
       onFailed: () => this.#checkEmpty(),
@@ -140,21 +122,48 @@ export class WorkerSet implements WorkerOwner {
 
   /** Starts workers until there are `count`, and keeps that many. */
   warm(count: number): void {
-    this.#minWarm = Math.min(count, this.#options.maxWorkers)
-    if (!this.#preparation.isDone) {
-      this.#preparation.begin()
-      return
-    }
-    if (this.#loadRetry.isWaiting) return
-    while (this.workers.length < this.#minWarm && this.problem === null) this.#start()
+    this.#warm.wanted = Math.min(count, this.#maxWorkers)
+    this.prepare()
+    this.#warm.fill()
+  }
+
+  /** Begins to make what its workers need, before a call asks for it. */
+  prepare(): void {
+    this.#preparation.begin()
+  }
+
+  /** The set whose workers take its calls: that of the version before while this one is prepared. */
+  get serving(): OlderSet {
+    return this.#standIn.serving ?? this
+  }
+
+  /**
+   * A newer version that has to be prepared is in force: takes this set out of it.
+   * @returns the set that runs until the newer one is ready: itself, the one it waited with, or null when nothing runs
+   */
+  standIn(): OlderSet | null {
+    if (!this.#preparation.isDone) return this.#standIn.pass()
+    if (this.#options.preparer === null || this.#loadRetry.isWaiting || !this.isWarm) return null
+    // A program of its own stays what it was; other workers read the folder when they start.
+    this.#isFrozen = this.#preparation.program === null
+    if (this.#isFrozen) this.#warm.wanted = this.workers.length
+    return this
+  }
+
+  get canServe(): boolean {
+    return !this.#isFrozen || this.isWarm
+  }
+
+  leave(isReplaced: boolean): void {
+    if (isReplaced) this.#handOver()
+    this.retire()
   }
 
   /** Runs what it has, takes nothing new, then ends. */
   retire(): void {
     this.#retired = true
-    this.#minWarm = 0
-    if (this.#warmTimer !== null) this.clock.clearTimeout(this.#warmTimer)
-    this.#warmTimer = null
+    this.#warm.end()
+    this.#standIn.end(false)
     for (const worker of [...this.workers]) {
       if (worker.inflight.size === 0 && this.#backlog.isEmpty) worker.stop()
     }
@@ -214,7 +223,7 @@ export class WorkerSet implements WorkerOwner {
 
   handleLoadFailure(worker: Worker, error: GatewayError, unbegun: RuntimeCall[]): void {
     this.#backlog.putBack(unbegun)
-    if (this.#retired && this.#handOver()) return
+    if ((this.#retired || this.#isFrozen) && this.#handOver()) return
     if (this.#loadRetry.wait(worker.startedAt)) {
       this.#drain(this.clock.monotonic())
       return
@@ -234,14 +243,14 @@ export class WorkerSet implements WorkerOwner {
       if (this.workers.length === 0 && this.problem !== null) this.#backlog.fail(error)
     }
     if (!this.#backlog.isEmpty) this.#grow(now)
-    this.#keepWarm(now)
+    this.#warm.fill()
     this.#checkEmpty()
   }
 
   handleStartFailure(worker: Worker, error: GatewayError): void {
     this.forget(worker)
     if (this.workers.length === 0) this.#backlog.fail(error)
-    this.#rewarm(REWARM_MS)
+    this.#warm.fillLater(REWARM_MS)
     this.#checkEmpty()
   }
 
@@ -250,7 +259,7 @@ export class WorkerSet implements WorkerOwner {
     if (at >= 0) this.workers.splice(at, 1)
   }
 
-  /** Gives what waits to the newer version of the function. @returns false when there is none */
+  /** Gives what waits to the set that is in force. @returns false when there is none */
   #handOver(): boolean {
     const successor = this.#options.successor?.() ?? null
     if (successor === null) return false
@@ -266,10 +275,13 @@ export class WorkerSet implements WorkerOwner {
   }
 
   #handlePrepared(): void {
-    const now = this.clock.monotonic()
-    if (!this.#backlog.isEmpty) this.#grow(now)
-    this.#keepWarm(now)
+    if (!this.#backlog.isEmpty) this.#grow(this.clock.monotonic())
+    this.#warm.fill()
     this.#checkEmpty()
+  }
+
+  get #maxWorkers(): number {
+    return this.#isFrozen ? 0 : this.#options.maxWorkers
   }
 
   #pick(now: number): Worker | null {
@@ -289,10 +301,10 @@ export class WorkerSet implements WorkerOwner {
 
   /** Gives every socket that is up a worker, at the cost of a spare one elsewhere when there are as many as may be. */
   #spread(now: number, up: readonly number[]): void {
-    if (this.#retired || this.#crashLoop.errorAt(now) !== null) return
+    if (this.#retired || this.#isFrozen || this.#crashLoop.errorAt(now) !== null) return
     for (const index of up) {
       if (this.loadOf(index) > 0) continue
-      if (this.workers.length >= this.#options.maxWorkers) {
+      if (this.workers.length >= this.#maxWorkers) {
         const spare = this.workers.find(
           worker => worker.state === 'ready' && worker.inflight.size === 0 && this.loadOf(worker.socketIndex) > 1,
         )
@@ -306,6 +318,7 @@ export class WorkerSet implements WorkerOwner {
   #grow(now: number, isLooking = false): void {
     if (this.#loadRetry.isWaiting) return
     if (this.workers.length === 0) {
+      if (this.#isFrozen && this.#handOver()) return
       const error = this.#crashLoop.errorAt(now)
       if (error !== null) this.#backlog.fail(error)
       else {
@@ -317,7 +330,7 @@ export class WorkerSet implements WorkerOwner {
       if (this.#backlog.isEmpty) return
     }
     if (this.#growTimer !== null) return
-    if (this.workers.length >= this.#options.maxWorkers && !this.workers.some(worker => worker.isForNobody)) return
+    if (this.workers.length >= this.#maxWorkers && !this.workers.some(worker => worker.isForNobody)) return
     const oneAtATime = this.workers.every(worker => worker.maxInflight === 1)
     if (!isLooking) this.#growth.begin(oneAtATime ? null : this.answers)
     // A quick worker that is silent for so short a time waits for a processor, and another one would have to share it.
@@ -336,7 +349,7 @@ export class WorkerSet implements WorkerOwner {
     if (starting === 0 && this.#crashLoop.errorAt(now) === null) {
       const waitsSince = this.#backlog.first?.startedAt ?? null
       const look = { now, answers: this.answers, workerCount: this.workers.length, waitsSince }
-      const room = this.#options.maxWorkers - this.workers.length || this.#reclaim(now)
+      const room = this.#maxWorkers - this.workers.length || this.#reclaim(now)
       for (let i = Math.min(waiting, room, this.#growth.toAdd(look)); i > 0; i--) this.#start()
     }
     this.#drain(now)
@@ -365,25 +378,10 @@ export class WorkerSet implements WorkerOwner {
     return worker
   }
 
-  /** Replaces warm workers that are gone, at once or when starts are no longer delayed: no call may come to do it. */
-  #keepWarm(now: number): void {
-    if (this.#retired || this.workers.length >= this.#minWarm) return
-    if (this.problem === null) this.warm(this.#minWarm)
-    else this.#rewarm(this.#crashLoop.blockedUntil - now)
-  }
-
-  #rewarm(delayMs: number): void {
-    if (this.#retired || this.#warmTimer !== null || this.workers.length >= this.#minWarm) return
-    this.#warmTimer = this.clock.setTimeout(() => {
-      this.#warmTimer = null
-      this.#keepWarm(this.clock.monotonic())
-    }, delayMs)
-  }
-
   #clearTimers(): void {
     if (this.#growTimer !== null) this.clock.clearTimeout(this.#growTimer)
-    if (this.#warmTimer !== null) this.clock.clearTimeout(this.#warmTimer)
-    this.#growTimer = this.#warmTimer = null
+    this.#growTimer = null
+    this.#warm.end()
     this.#idle.close()
     this.#loadRetry.stop()
   }
@@ -391,7 +389,7 @@ export class WorkerSet implements WorkerOwner {
   #checkEmpty(): void {
     if (this.#retired && this.workers.length === 0 && this.#backlog.isEmpty) {
       this.#clearTimers()
-      this.#options.onEmpty(this)
+      this.#options.onEmpty()
     }
   }
 }

@@ -143,7 +143,6 @@ export abstract class Worker implements CallHost {
   /** A call that must end is at its deadline now, or when it had time to hear of it. */
   #hasten(call: RuntimeCall, graceMs: number): void {
     call.deadline = this.set.clock.monotonic() + graceMs
-    this.#timer.disarm()
     this.#timer.arm(graceMs)
   }
 
@@ -321,11 +320,11 @@ export abstract class Worker implements CallHost {
     call.startedAt = now
     this.#extend(call, now)
     if (call.mustEnd && call.phase === 'done') this.#hasten(call, CANCEL_GRACE_MS)
-    if (!this.#timer.isArmed) this.#timer.arm(call.deadline - now)
+    if (!this.#timer.isArmedBy(call.deadline)) this.#timer.arm(call.deadline - now)
   }
 
   #extend(call: RuntimeCall, now: number): void {
-    call.deadline = now + this.set.fn.policy.timeoutMs
+    call.deadline = now + call.fn.policy.timeoutMs
   }
 
   /** Takes the call out; the next one of a one-at-a-time worker begins. */
@@ -361,7 +360,7 @@ export abstract class Worker implements CallHost {
       this.inflight.leave(call)
       this.inflight.markLate(call, now + CANCEL_GRACE_MS)
       next = Math.min(next, call.deadline)
-      const error = toTimeout(this.set.fn)
+      const error = toTimeout(call.fn)
       if (streaming) call.onEnd(error)
       else call.onError(error)
       // A one-at-a-time worker is inside the handler and cannot hear a cancel.

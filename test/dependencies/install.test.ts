@@ -108,7 +108,7 @@ function makeBed(
       temporaryFolder: new OwnFolder(tree.root, '.svc', 'build', 'tmp'),
       hostEnv: { HOST: 'host', SECRET: 'secret' },
       builders: [using],
-      waitMs: null,
+      waitMs: 0,
       findProgram: () => ({ path: '/bin/sh', problem: null }),
       onBegin: (fn, action) => seen.told.push(`${action} ${fn.name}`),
       onEnd: () => {},
@@ -299,6 +299,25 @@ t.test('[dependencies/install.7] a function that goes away does not take the ins
   bed.go('flask')
   await second
   t.equal(bed.code('b'), '# flask')
+})
+
+t.test('[runtime/stand-in.2] a look that has to wait for the install of a neighbour is work', async t => {
+  const bed = makeBed(t, { 'a/wants.txt': 'flask' })
+  const [get, post] = ['get', 'post'].map(name =>
+    bed.fn('a', { entryFile: `a/${name}.py`, entryPath: bed.tree.path(`a/${name}.py`) }),
+  ) as [FunctionVersion, FunctionVersion]
+  t.equal(bed.installer.isBusy(post), false)
+  bed.hold('flask')
+  const first = bed.builds.prepare(get)
+  await bed.isHeld('flask')
+  t.equal(bed.installer.isBusy(post), true)
+  t.equal(bed.installer.isBusy(bed.fn('b')), false, 'other folders are not')
+  const told = new Promise<void>(resolve => void bed.builds.prepare(post, resolve))
+  await told
+  bed.go('flask')
+  await first
+  await bed.builds.prepare(post)
+  t.equal(bed.installer.isBusy(post), false)
 })
 
 t.test('[dependencies/install.8] packs come before the function, and a missing one fails it', async t => {

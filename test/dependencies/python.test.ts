@@ -58,7 +58,7 @@ function makeBed(t: Test, entries: Record<string, TreeEntry>, { settings = {}, e
       temporaryFolder: new OwnFolder(tree.root, '.svc', 'build', 'tmp'),
       hostEnv,
       builders: installers,
-      waitMs: null,
+      waitMs: 0,
       findProgram: runtime => findProgram(runtime, {}, process.env.PATH ?? ''),
       onBegin: fn => runs.push(fn.name),
       onEnd: () => {},

@@ -64,7 +64,7 @@ function makeBed(t: Test, options: { concurrency?: number; env?: Record<string, 
     temporaryFolder: new OwnFolder(tree.root, 'tmp'),
     hostEnv: options.env ?? {},
     builders: [builder],
-    waitMs: null,
+    waitMs: 0,
     changeOf: () => disk.change,
     findProgram: () => (program === null ? { path: null, problem: 'go not found' } : { path: program, problem: null }),
     onBegin: fn => told.push(`began ${fn.name}`),
@@ -226,7 +226,7 @@ t.test('[dependencies/resolve.11] without a toolchain the runtime is down, until
     functionsRoot: tree.root,
     goBuildTimeoutSeconds: 5,
     rustBuildTimeoutSeconds: 5,
-    waitMs: null,
+    waitMs: 0,
     hostEnv: { PATH: `${tree.root}:${process.env.PATH}` },
     workerFolder: runtime => join(import.meta.dirname, '../../runtimes', runtime, 'worker'),
     findProgram: () => ({ path: tree.path('old'), problem: null }),
@@ -254,7 +254,7 @@ t.test(
     const failures: string[] = []
     const builds = new Builds({
       isPrivate: false,
-      waitMs: null,
+      waitMs: 0,
       clock: systemClock,
       temporaryFolder: new OwnFolder(bed.tree.root, 'tmp'),
       hostEnv: { PATH: process.env.PATH },
@@ -394,6 +394,25 @@ t.test('[dependencies/resolve.10] a tool sees few variables and a temporary fold
   t.notOk(existsSync(TMPDIR!))
 })
 
+t.test('[runtime/stand-in.2] who waits is told when a tool has to work, and only then', async t => {
+  const bed = makeBed(t, { concurrency: 1 })
+  const told: string[] = []
+  const prepare = (name: string, times = '') => bed.builds.prepare(fn(name), () => told.push(`${name}${times}`))
+  bed.setBuilt('go/there@default')
+  await prepare('there')
+  t.same(told, [])
+  const [a, b] = [prepare('a'), prepare('b')]
+  await bed.isStarted('a')
+  await setImmediate()
+  t.same(told, ['a', 'b'], 'also when it waits for a place')
+  const again = prepare('a', ' again')
+  t.same(told, ['a', 'b', 'a again'], 'who asks later is told at once')
+  bed.finish('a')
+  await bed.isStarted('b')
+  bed.finish('b')
+  await Promise.all([a, b, again])
+})
+
 t.test('[dependencies/resolve.7] the step is named by function and version', async t => {
   const bed = makeBed(t)
   t.equal(bed.builds.toStep(fn('hello')), 'building go function hello')
@@ -415,7 +434,7 @@ t.test('[dependencies/resolve.3] builds write to .svc/build and the build folder
     functionsRoot: tree.root,
     goBuildTimeoutSeconds: 5,
     rustBuildTimeoutSeconds: 5,
-    waitMs: null,
+    waitMs: 0,
     hostEnv: { PATH: process.env.PATH },
     workerFolder: runtime => join(import.meta.dirname, '../../runtimes', runtime, 'worker'),
     findProgram: () => ({ path: tool, problem: null }),
@@ -459,7 +478,7 @@ t.test('[files/own-folder.8] a tree whose .svc leads elsewhere: nothing there is
       functionsRoot: tree.root,
       goBuildTimeoutSeconds: 5,
       rustBuildTimeoutSeconds: 5,
-      waitMs: null,
+      waitMs: 0,
       hostEnv: { PATH: process.env.PATH },
       workerFolder: runtime => join(import.meta.dirname, '../../runtimes', runtime, 'worker'),
       findProgram: () => ({ path: tool, problem: null }),

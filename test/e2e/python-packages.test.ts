@@ -57,10 +57,14 @@ t.test(
     })
     t.notOk('dependency_resolution' in (await record('plain')).metadata)
 
-    // A manifest that is edited is in force after the reload.
+    // A manifest that is edited is in force when what it asks for is there.
     writeFileSync(path('two/requirements.txt'), 'alpha==1.0\n# changed\n')
     await gateway.reload()
-    t.match((await gateway.inject({ url: '/two' })).json(), { version: '1.0' })
+    const version = async () => ((await gateway.inject({ url: '/two' })).json() as { version: string }).version
+    let answer = await version()
+    // While it is installed the version before answers.
+    while (answer === '2.0') answer = await version()
+    t.equal(answer, '1.0')
     t.ok(existsSync(path('two/.deps')))
   },
 )

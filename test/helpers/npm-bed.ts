@@ -74,7 +74,7 @@ export async function makeNpmBed(t: Test, entries: Record<string, TreeEntry>, op
           packsOf: fn => fn.policy.sharedDeps.map(name => tree.path(`.svc/packs/node/${name}`)).filter(existsSync),
         }),
       ],
-      waitMs: null,
+      waitMs: 0,
       findProgram: () => ({ path: process.execPath, problem: null }),
       onBegin: (fn, action) => seen.told.push(`${action} ${fn.name}`),
       onEnd: () => {},

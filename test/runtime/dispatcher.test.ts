@@ -1,99 +1,8 @@
 import t from 'tap'
-import type { FunctionVersion, WorkerPoolPolicy } from '../../lib/core/catalog.ts'
 import { GatewayError } from '../../lib/core/errors.ts'
-import { Dispatcher } from '../../lib/runtime/dispatcher.ts'
-import type { Preparer, Runtime } from '../../lib/runtime/runtime.ts'
-import { FakeClock } from '../helpers/clock.ts'
-import { FakeWorker, SeenCall } from '../helpers/fake-worker.ts'
+import { makeBed, makeGo, POOL } from '../helpers/dispatcher-bed.ts'
+import { SeenCall, type FakeWorker } from '../helpers/fake-worker.ts'
 import { makeFn } from '../helpers/fn.ts'
-
-interface Work {
-  fn: FunctionVersion
-  resolve: (program: string | null) => void
-  reject: (error: Error) => void
-}
-
-interface BedOptions {
-  /** True: functions need something made first, and calls wait 100 ms for it. */
-  prepares?: boolean
-  sockets?: number
-  maxWorkers?: number
-}
-
-function makeBed({ prepares = false, sockets = 1, maxWorkers = 8 }: BedOptions = {}) {
-  const clock = new FakeClock()
-  const log: string[] = []
-  const workers: FakeWorker[] = []
-  const programs: (string | null)[] = []
-  const works: Work[] = []
-  const preparer: Preparer = {
-    prepare: fn => new Promise((resolve, reject) => works.push({ fn, resolve, reject })),
-    toStep: fn => `building go function ${fn.name}`,
-    waitMsOf: () => 100,
-    isAhead: () => true,
-  }
-  const runtime: Runtime = {
-    name: 'go',
-    sockets: sockets === 1 ? null : { count: sockets, up: () => [], begin: () => 0 },
-    preparer: prepares ? preparer : null,
-    maxWorkers,
-    start: async () => {
-      log.push('start')
-    },
-    rest: () => log.push('rest'),
-    spawn: (set, program) => {
-      const worker = new FakeWorker(set)
-      workers.push(worker)
-      programs.push(program)
-      return worker
-    },
-    health: () => ({ routing: 'single', up: true, reason: 'ok', sockets: [] }),
-    close: () => Promise.resolve(),
-  }
-  const dispatcher = new Dispatcher({
-    tenancy: null,
-    clock,
-    runtimes: new Map([['go', runtime]]),
-    onLog: () => {},
-    onFailure: (fn, error) => log.push(`${fn.name} failed: ${error.message}`),
-  })
-  return {
-    clock,
-    log,
-    workers,
-    programs,
-    works,
-    dispatcher,
-    retain: (...functions: FunctionVersion[]) => dispatcher.retain(new Map(functions.map(fn => [fn.key, fn]))),
-    call: (fn: FunctionVersion) => {
-      const call = new SeenCall(fn)
-      dispatcher.setOf(fn).dispatch(call)
-      return call
-    },
-    /** Settles all work for a function. */
-    finish: async (fn: FunctionVersion, outcome: string | Error) => {
-      for (const work of works) {
-        if (work.fn !== fn) continue
-        if (typeof outcome === 'string') work.resolve(outcome)
-        else work.reject(outcome)
-      }
-      await new Promise(setImmediate)
-    },
-  }
-}
-
-const POOL: WorkerPoolPolicy = {
-  enabled: true,
-  minWarm: 0,
-  maxWorkers: 4,
-  maxQueue: 0,
-  queueTimeoutMs: 0,
-  queuePollMs: 20,
-  idleTtlSeconds: 1,
-  overflowStatus: 429,
-}
-const makeGo = (name: string, signature = '1', workerPool: WorkerPoolPolicy | null = null) =>
-  makeFn({ runtime: 'go', name, signature, policy: { timeoutMs: 1000, workerPool } })
 
 t.test('[runtime/daemon.12] a reload keeps the sets of unchanged functions and retires the others', async t => {
   const bed = makeBed()
@@ -224,15 +133,18 @@ t.test('[dependencies/resolve.7] a call waits so long, each from its own arrival
   await bed.finish(a, '/bin/a')
   t.same(bed.workers[0]!.sent, [third], 'none of those that gave up is run')
   const wide = new SeenCall(a)
-  let headers: unknown
-  wide.onError = error => {
-    headers = error.headers
+  let told: unknown
+  wide.onError = ({ headers, detail }) => {
+    told = { headers, detail }
   }
   const other = makeGo('b')
   bed.retain(a, other)
   bed.dispatcher.setOf(other).dispatch(wide)
   bed.clock.advance(100)
-  t.same(headers, { 'Retry-After': '2' })
+  t.same(told, {
+    headers: { 'Retry-After': '2' },
+    detail: { hint: 'it goes on in the background; a call waits 100 ms for it (FN_DEPS_WAIT_MS)' },
+  })
 })
 
 t.test(

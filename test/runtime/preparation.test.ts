@@ -3,6 +3,7 @@ import { GatewayError } from '../../lib/core/errors.ts'
 import { Backlog } from '../../lib/runtime/backlog.ts'
 import { LoadRetry } from '../../lib/runtime/load-retry.ts'
 import { Preparation } from '../../lib/runtime/preparation.ts'
+import { StandIn } from '../../lib/runtime/stand-in.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { SeenCall } from '../helpers/fake-worker.ts'
 import { makeFn } from '../helpers/fn.ts'
@@ -20,10 +21,11 @@ function makeBed(waitMs = 100) {
     clock,
     backlog,
     retry,
+    standIn: new StandIn(null),
     preparer: {
       prepare: () => new Promise((resolve, reject) => works.push({ resolve, reject })),
       toStep: () => 'building',
-      waitMsOf: () => waitMs,
+      waitMs,
       isAhead: () => true,
     },
     onDone: () => told.push('done'),
@@ -102,7 +104,8 @@ t.test('[dependencies/resolve.7] stopped, it reports nothing and asks for nothin
 t.test('[runtime/worker-set.2] a function that needs nothing is ready', async t => {
   const { fn, clock, backlog, retry } = makeBed()
   const onDone = () => t.fail('nothing to do')
-  const preparation = new Preparation({ fn, clock, backlog, retry, preparer: null, onDone, onFailed: onDone })
+  const standIn = new StandIn(null)
+  const preparation = new Preparation({ fn, clock, backlog, retry, standIn, preparer: null, onDone, onFailed: onDone })
   preparation.begin()
   t.same([preparation.isDone, preparation.program, clock.pending], [true, null, 0])
 })
