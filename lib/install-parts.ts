@@ -35,11 +35,12 @@ function createSteps(options: InstallPartsOptions): InstallStep[] {
   return [createPython(options), createNode(options)]
 }
 
-function createPython({ settings, clock, hostEnv }: InstallPartsOptions): InstallStep {
+function createPython({ settings, clock, hostEnv, journal }: InstallPartsOptions): InstallStep {
   const { functionsRoot } = settings
   const imports = new PythonImports({ clock, script: runtimeFile('python/infer.py'), env: toPythonHostEnv(hostEnv) })
   const findUv = () => findTool({ tool: 'uv', binaries: settings.binaries, path: hostEnv.PATH ?? '' })
-  return createPythonStep({ settings, functionsRoot, imports, findUv })
+  const onNote = (text: string) => journal.log('warn', text)
+  return createPythonStep({ settings, functionsRoot, imports, findUv, onNote })
 }
 
 function createNode({ settings, hostEnv, journal }: InstallPartsOptions): InstallStep {

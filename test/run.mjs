@@ -1,5 +1,5 @@
 // Runs the test files and ends with one plain line: `N passed, N failed`. A module whose own test runs too little of it fails too.
-// Usage: node test/run.mjs [--coverage] [file ...]   JOBS=n sets how many files run at once.
+// Usage: node test/run.mjs [--coverage] [file ...]   JOBS=n sets how many files run at once, FILE_TIMEOUT_S how long one may take.
 //   --coverage  only tests named for a module; shows for every module which lines did not run
 //
 // A tap test is a program. Each file is one process of its own, started plainly: tap's own runner puts its loader into
@@ -13,7 +13,7 @@ import { namesakeOf, readCoverage, toCoverageReport } from './helpers/coverage.m
 import { otherVersionRuns } from './node-versions.mjs'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
-const FILE_TIMEOUT_MS = 300_000
+const FILE_TIMEOUT_MS = Number(process.env.FILE_TIMEOUT_S ?? 300) * 1000
 
 if (!existsSync(`${root}/node_modules/tap`)) {
   process.stderr.write('node_modules is missing or incomplete: run `npm ci` first\n')

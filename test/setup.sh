@@ -4,6 +4,7 @@ set -eu
 needed=
 wanted=
 command -v python3 >/dev/null 2>&1 || needed="$needed python3"
+python3 -m pip --version >/dev/null 2>&1 || needed="$needed python3-pip"
 command -v php >/dev/null 2>&1 || needed="$needed php-cli"
 # Tests of the experimental runtimes say so and are left out when their toolchain is missing.
 command -v go >/dev/null 2>&1 || wanted="$wanted golang-go"

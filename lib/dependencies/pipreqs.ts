@@ -4,6 +4,8 @@ import type { BuildTools, Toolchain } from './build.ts'
 import { type InstallUnit, passingError } from './install.ts'
 import { toPackageName } from './requirements.ts'
 
+/** The name that pipreqs has for it by itself is an old one, which is not answered everywhere. */
+const INDEX = 'https://pypi.org/pypi/'
 /** Folders that hold no code of the function. */
 const IGNORED = '.deps,.svc,.svc-deps,node_modules,vendor,__pycache__'
 
@@ -12,9 +14,14 @@ const IGNORED = '.deps,.svc,.svc-deps,node_modules,vendor,__pycache__'
  * @throws GatewayError when it is not installed
  */
 export async function findByPipreqs(unit: InstallUnit, { program }: Toolchain, tools: BuildTools): Promise<string[]> {
-  const args = ['-m', 'pipreqs.pipreqs', '--print', '--mode', 'no-pin', '--ignore', IGNORED, '--encoding', 'utf-8']
+  const flags = ['--print', '--mode', 'no-pin', '--ignore', IGNORED, '--encoding', 'utf-8', '--pypi-server', INDEX]
   const env = { PYTHONSAFEPATH: '1', PYTHONWARNINGS: 'ignore' }
-  const { code, output } = await tools.run({ command: program, args: [...args, unit.folder], cwd: '/', env })
+  const { code, output } = await tools.run({
+    command: program,
+    args: ['-m', 'pipreqs.pipreqs', ...flags, unit.folder],
+    cwd: '/',
+    env,
+  })
   if (/No module named '?pipreqs/.test(output)) {
     const hint = 'python3 -m pip install pipreqs, or FN_PY_INFER_BACKEND=native, which needs nothing'
     throw passingError('FN_PY_INFER_BACKEND is pipreqs, which this Python does not have', hint)

@@ -9,9 +9,9 @@ import { passingError } from './install.ts'
 const ANSWER_MS = 60_000
 /** Handlers in one question. */
 const MAX_ENTRIES = 500
-/** Bytes of an answer. */
 /** Times that one question is asked at most. */
 const ASKS = 3
+/** Bytes of an answer. */
 const MAX_ANSWER_BYTES = 32 * 1024 * 1024
 
 export interface PythonImport {
@@ -23,6 +23,11 @@ export interface PythonImport {
   line: number
   /** The file can do without it. */
   optional: boolean
+  /**
+   * Why it may be a file elsewhere and no package: a file above that has the name (`line` null), or a line that changes `sys.path`
+   * in a way that only a run would tell.
+   */
+  doubt: { file: string; line: number | null } | null
 }
 
 interface Entry {
@@ -30,6 +35,8 @@ interface Entry {
   entry: string
   /** Full path of its function's folder. */
   folder: string
+  /** Full path of the functions root. */
+  root: string
 }
 
 interface Question extends Entry {
@@ -89,7 +96,7 @@ export class PythonImports {
 
   async #answer(program: string, questions: readonly Question[]): Promise<void> {
     try {
-      const read = questions.map(({ entry, folder }) => ({ entry, folder }))
+      const read = questions.map(({ entry, folder, root }) => ({ entry, folder, root }))
       // Without site packages: the parser needs none, and starts in half the time.
       const answers = await this.#ask(program, ['-S'], { read })
       for (const [index, question] of questions.entries()) question.resolve(toImports(answers[index]))

@@ -1,20 +1,34 @@
 """Which packages Python files import, by the interpreter's own parser and list of standard modules. A program of its own,
 run by the gateway: JSON on standard input and output. Source: Dependency management; page spec/dependencies/python.md.
 
-    {"read": [{"entry": "/fn/handler.py", "folder": "/fn"}, ...]}
-        -> [[{"name": "requests", "file": "/fn/handler.py", "line": 3, "optional": false}, ...], ...]
+    {"read": [{"entry": "/root/fn/handler.py", "folder": "/root/fn", "root": "/root"}, ...]}
+        -> [[{"name": "requests", "file": "/root/fn/handler.py", "line": 3, "optional": false, "doubt": null}, ...], ...]
     {"find": ["yaml", ...]}  ->  names of those that this interpreter has without any package of the function
+
+`doubt`, for a name that may be a file which is not where this looked, and not a package of the index:
+    {"file": "/root/_lib/helper.py", "line": null}  a file of that name lies in a folder above
+    {"file": "/root/fn/handler.py", "line": 3}      this line changes `sys.path` in a way that only a run would tell
 """
 
 import ast
+import functools
 import importlib.util
 import json
 import os
 import sys
 
+_HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, _HERE)
+from path_changes import PathChanges, may_change_path  # noqa: E402
+
+# The folder of this script holds modules of the runtime; it is no place for packages.
+sys.path[:] = [path for path in sys.path if path != _HERE]
+
 #: Files of one function that are read, and bytes of one.
 MAX_FILES = 200
 MAX_BYTES = 2 * 1024 * 1024
+#: Folders that one file adds to the search for modules.
+MAX_PLACES = 20
 #: Exceptions whose handler makes an import optional.
 _CAUGHT = frozenset(('ImportError', 'ModuleNotFoundError', 'Exception', 'BaseException'))
 
@@ -35,11 +49,15 @@ def _standard_names():
 class Reader:
     """The imports of one function: of its handler, and of the modules beside it that the handler imports."""
 
-    def __init__(self, entry, folder, standard):
+    def __init__(self, entry, folder, root, standard):
         self._standard = standard
+        self._folder = folder
+        self._root = root
         self._places = [os.path.dirname(entry)]
         if folder not in self._places:
             self._places.append(folder)
+        #: First line of all files with a change of `sys.path` that cannot be read.
+        self._unread = None
         self._waiting = [entry]
         self._read = set()
         self.found = {}
@@ -50,6 +68,11 @@ class Reader:
             if path not in self._read:
                 self._read.add(path)
                 self._read_file(path)
+            if not self._waiting:
+                # A file that was read later may have added the folder that a name comes from.
+                self.found = {name: one for name, one in self.found.items() if not self._follow(name)}
+        for one in self.found.values():
+            one['doubt'] = self._unread or self._find_above(one['name'])
         return list(self.found.values())
 
     def _read_file(self, path):
@@ -57,11 +80,39 @@ class Reader:
             if os.path.getsize(path) > MAX_BYTES:
                 return
             with open(path, 'rb') as file:
-                tree = ast.parse(file.read(), path)
+                source = file.read()
+            tree = ast.parse(source, path)
         except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
             # The worker tells what is wrong with the file.
             return
+        if may_change_path(source):
+            self._read_changes(tree, path)
         self._walk(tree, path)
+
+    def _read_changes(self, tree, path):
+        try:
+            changes = PathChanges(tree, path, self._folder)
+            folders, unread_line = changes.folders, changes.unread_line
+        except RecursionError:
+            folders, unread_line = [], 1
+        self._places.extend(folder for folder in folders[:MAX_PLACES] if folder not in self._places)
+        if unread_line is not None and self._unread is None:
+            self._unread = {'file': path, 'line': unread_line}
+
+    def _find_above(self, name):
+        """A module of that name in a folder above, up to the functions root, or in a private folder there: the import of a file
+        that is not found must not become the install of whatever has its name."""
+        inside = self._folder + os.sep
+        at = self._folder
+        while at.startswith(self._root) and len(at) > 1:
+            for place in [at] + _private_folders(at):
+                base = os.path.join(place, name)
+                for file in (base + '.py', os.path.join(base, '__init__.py')):
+                    # The function's own folder is called as its author likes.
+                    if os.path.isfile(file) and not inside.startswith(base + os.sep):
+                        return {'file': file, 'line': None}
+            at = os.path.dirname(at)
+        return None
 
     def _walk(self, tree, path):
         # By hand: files may be nested deeper than Python calls.
@@ -100,18 +151,26 @@ class Reader:
         for place in self._places:
             base = os.path.join(place, name)
             if os.path.isfile(base + '.py'):
-                self._waiting.append(base + '.py')
+                if self._is_own(base):
+                    self._waiting.append(base + '.py')
                 return True
             if os.path.isdir(base):
-                self._follow_folder(base)
+                if self._is_own(base):
+                    self._follow_folder(base)
                 return True
         return False
+
+    def _is_own(self, path):
+        """False for what a changed `sys.path` has outside the functions root: no package, and not for the gateway to read."""
+        return path.startswith((self._folder + os.sep, self._root + os.sep))
 
     def _follow_folder(self, folder):
         for here, folders, files in os.walk(folder):
             folders[:] = sorted(name for name in folders if name != '__pycache__' and not name.startswith('.'))
             for name in sorted(files):
-                if name.endswith('.py') and len(self._waiting) < MAX_FILES:
+                if len(self._waiting) >= MAX_FILES:
+                    return
+                if name.endswith('.py'):
                     self._waiting.append(os.path.join(here, name))
 
     def _follow_relative(self, node, path):
@@ -123,6 +182,15 @@ class Reader:
             file = os.path.join(base, *names) + '.py'
             if names and os.path.isfile(file):
                 self._waiting.append(file)
+
+
+@functools.lru_cache(maxsize=None)
+def _private_folders(folder):
+    try:
+        names = sorted(name for name in os.listdir(folder) if name.startswith('_') and name != '__pycache__')
+    except OSError:
+        return []
+    return [path for path in (os.path.join(folder, name) for name in names) if os.path.isdir(path)]
 
 
 def _is_type_checking(test):
@@ -145,13 +213,11 @@ def _is_there(name):
 
 def main():
     asked = json.load(sys.stdin)
-    # The folder of this script holds modules of the runtime; it is no place for packages.
-    sys.path[:] = [path for path in sys.path if path != os.path.dirname(os.path.abspath(__file__))]
     if 'find' in asked:
         answer = [name for name in asked['find'] if _is_there(name)]
     else:
         standard = _standard_names()
-        answer = [Reader(one['entry'], one['folder'], standard).run() for one in asked['read']]
+        answer = [Reader(one['entry'], one['folder'], one['root'], standard).run() for one in asked['read']]
     json.dump(answer, sys.stdout)
 
 

@@ -35,7 +35,8 @@ exports.handler = async event => {
 const GATEWAY = `
 const { createGateway } = await import(${moduleUrl('index.ts')})
 const gateway = await createGateway({
-  functionsRoot: process.argv[1], consoleWriteEnabled: true, jobsMaxConcurrency: 6, env: process.env, runtimes: ['node'],
+  functionsRoot: process.argv[1], consoleWriteEnabled: true, jobsMaxConcurrency: 6, env: process.env,
+  runtimes: JSON.parse(process.argv[2]),
 })
 const { url } = await gateway.listen({ port: 0, host: '127.0.0.1' })
 console.log(url)`
@@ -45,11 +46,14 @@ interface Running {
   url: string
 }
 
-export async function startGateway(root: string): Promise<Running> {
+export async function startGateway(
+  root: string,
+  { runtimes = ['node'], env = {} }: { runtimes?: readonly string[]; env?: NodeJS.ProcessEnv } = {},
+): Promise<Running> {
   const child = spawn(
     process.execPath,
-    ['--import', import.meta.resolve('tsx'), '--input-type=module', '-e', GATEWAY, root],
-    { stdio: ['ignore', 'pipe', 'inherit'], detached: true },
+    ['--import', import.meta.resolve('tsx'), '--input-type=module', '-e', GATEWAY, root, JSON.stringify(runtimes)],
+    { env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'inherit'], detached: true },
   )
   for await (const line of createInterface({ input: child.stdout! })) return { child, url: line }
   throw new Error('the gateway ended before it was ready')

@@ -1,0 +1,112 @@
+/**
+ * Fills a set of Python packages: what people named must be there, what imports were taken for may turn out to be no package.
+ * Owner: §2.16, page dependencies/python.
+ *
+ *   named ─► installed ─► guesses whose module came with them are dropped
+ *   named + guesses ─► installed; a guess that the index does not have is dropped, and it is tried once more
+ */
+
+import { join } from 'node:path'
+import type { OwnFolder } from '../files/own-folder.ts'
+import type { BuildTools, Toolchain } from './build.ts'
+import { below } from './build.ts'
+import { type InstallPlace, type InstallUnit, installError, passingError } from './install.ts'
+import type { SetOutcome } from './package-set.ts'
+import { listDistributions, listModules, type PipFailure, runPip } from './pip.ts'
+import type { PythonImports } from './python-imports.ts'
+import { findNamed, type Guess, isNamed, PYTHON_MANIFEST, PYTHON_TARGET, type PythonWishes } from './python-wishes.ts'
+import { toPackageName } from './requirements.ts'
+import { labelOf } from './unit-files.ts'
+
+/** Imports that were taken for packages and are none: so many are left out one after the other before it is given up. */
+const MAX_DROPPED = 8
+
+interface PythonSetOptions {
+  unit: InstallUnit
+  wishes: PythonWishes
+  toolchain: Toolchain
+  functionsRoot: string
+  imports: PythonImports
+  /** uv's program, null when it is not there. */
+  uv: string | null
+}
+
+export class PythonSet {
+  readonly #options: PythonSetOptions
+
+  constructor(options: PythonSetOptions) {
+    this.#options = options
+  }
+
+  async fill(draft: OwnFolder, tools: BuildTools): Promise<SetOutcome> {
+    const { wishes } = this.#options
+    let guesses = wishes.guesses
+    // What people named may have the modules under other names: PyYAML has yaml.
+    if (isNamed(wishes) && guesses.length > 0) {
+      const failure = await this.#install(draft, [], tools)
+      if (failure !== null) throw this.#toError(failure)
+      const has = listModules(draft.below(PYTHON_TARGET).path)
+      guesses = guesses.filter(({ cause }) => !has.has(cause.name))
+    }
+    for (let dropped = 0; ; dropped++) {
+      if (!isNamed(wishes) && guesses.length === 0) {
+        draft.below(PYTHON_TARGET).make()
+        break
+      }
+      const isDone = dropped === 0 && guesses.length === 0 && wishes.guesses.length > 0
+      const failure = isDone ? null : await this.#install(draft, guesses, tools)
+      if (failure === null) break
+      const none = guesses.find(({ name }) => name === failure.missing)
+      if (none === undefined || dropped === MAX_DROPPED) throw this.#toError(failure)
+      guesses = guesses.filter(guess => guess !== none)
+    }
+    return this.#toOutcome(draft, guesses)
+  }
+
+  async #install(draft: OwnFolder, guesses: readonly Guess[], tools: BuildTools): Promise<PipFailure | null> {
+    const { unit, wishes, toolchain, uv } = this.#options
+    draft.remove(PYTHON_TARGET)
+    const names = [...wishes.named.map(({ text }) => text), ...guesses.map(({ name }) => name)]
+    const wanted = draft.write('wanted.txt', `${names.join('\n')}\n`)
+    const files = wishes.hasOptions ? [join(unit.folder, PYTHON_MANIFEST), wanted] : [wanted]
+    draft.below(PYTHON_TARGET).make()
+    const run = { python: toolchain.program, uv, target: draft.below(PYTHON_TARGET).path, files }
+    return runPip({ ...run, cwd: wishes.hasOptions ? unit.folder : draft.path }, tools)
+  }
+
+  async #toOutcome(draft: OwnFolder, guesses: readonly Guess[]): Promise<SetOutcome> {
+    const { wishes, imports, toolchain } = this.#options
+    const target = draft.below(PYTHON_TARGET).path
+    const versions = new Map(listDistributions(target).map(one => [toPackageName(one.name), one]))
+    const asked = [...wishes.named.map(({ name }) => name), ...guesses.map(({ name }) => name)]
+    const resolvedPackages = [...new Set(asked)].flatMap(name => {
+      const found = versions.get(name)
+      return found === undefined ? [] : [`${found.name}==${found.version}`]
+    })
+    const has = listModules(target)
+    const missing = wishes.found.filter(({ name }) => !has.has(name)).map(({ name }) => name)
+    const inInterpreter = missing.length === 0 ? [] : await imports.find(toolchain.program, missing)
+    return { resolvedPackages, unresolvedImports: missing.filter(name => !inInterpreter.includes(name)) }
+  }
+
+  #toError(failure: PipFailure): Error {
+    if (failure.isPassing) return passingError(failure.message, failure.hint ?? undefined)
+    const place = this.#findCause(failure)
+    const shown = place === null ? '' : `${place.file}:${place.line}: `
+    const { unit } = this.#options
+    const file = unit.functions[0]?.entryFile ?? labelOf(unit, PYTHON_MANIFEST)
+    const hint = failure.hint ?? `change it in ${place?.file ?? PYTHON_MANIFEST}, or take it out`
+    return installError(`${shown}${failure.message}`, place ?? { file }, hint)
+  }
+
+  /** Where the package that could not be had is asked for. */
+  #findCause({ missing, message }: PipFailure): InstallPlace | null {
+    const { unit, wishes, functionsRoot } = this.#options
+    const isIt = (name: string) =>
+      missing === null ? new RegExp(`\\b${name.replaceAll('-', '[-_.]')}\\b`, 'i').test(message) : name === missing
+    const named = findNamed(unit, isIt)
+    if (named !== null) return named
+    const guess = wishes.guesses.find(({ name }) => isIt(name))
+    return guess === undefined ? null : { file: below(functionsRoot, guess.cause.file), line: guess.cause.line }
+  }
+}
