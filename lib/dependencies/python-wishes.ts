@@ -29,7 +29,7 @@ export interface Guess {
   cause: PythonImport
 }
 
-export interface NamedPackages {
+interface NamedPackages {
   /** Named by people, each once. */
   named: readonly Requirement[]
   /** True when the user's file itself goes to the installer, with options in it. */
