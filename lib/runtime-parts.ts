@@ -5,6 +5,7 @@ import type { FunctionVersion } from './core/catalog.ts'
 import type { Clock } from './core/clock.ts'
 import type { Builder } from './dependencies/build.ts'
 import { Dependencies } from './dependencies/dependencies.ts'
+import { toMadeText } from './dependencies/made.ts'
 import { type Builds, createBuilds } from './dependencies/resolve.ts'
 import type { SharedPacks } from './dependencies/shared-packs.ts'
 import { findChange } from './discovery/disk-change.ts'
@@ -64,11 +65,7 @@ function createJournalledBuilds(options: RuntimePartsOptions, installers: readon
     findProgram: runtime => findProgram(runtime, binaries, hostEnv.PATH ?? ''),
     onBegin: (fn, action) => journal.buildBegan(fn, action),
     onEnd: (fn, action) => journal.buildEnded(fn, action),
-    onBuilt: (fn, durationMs, what) => {
-      const made = what === '' ? `built ${fn.key}` : `installed packages of ${fn.key}`
-      const note = what === '' ? '' : `: ${what}`
-      journal.log('info', `${made} in ${(durationMs / 1000).toFixed(1)} s${note}`)
-    },
+    onBuilt: ({ fn, durationMs, made }) => journal.log('info', toMadeText(fn.key, durationMs, made)),
     onFailure: (fn, error) => journal.failure(fn, error),
   })
 }

@@ -6,8 +6,11 @@ import type { FunctionVersion } from '../core/catalog.ts'
 import type { HostEnv } from '../core/host-env.ts'
 import type { RuntimeName } from '../core/identity.ts'
 import { type ErrorDetail, GatewayError } from '../core/errors.ts'
+import type { Made } from './made.ts'
 import type { ToolResult, ToolRun } from './run-tool.ts'
 
+/** Milliseconds after which a build that failed for no fault of its sources is tried again. */
+export const BUILD_RETRY_MS = 10_000
 /** Lines and characters of a tool's output that an error shows. */
 const MAX_BUILD_TAIL_LINES = 8
 const MAX_BUILD_TAIL_CHARS = 2000
@@ -30,10 +33,10 @@ export interface BuildPlan {
   /** Full path of the program; null where packages are installed and there is none. */
   binary: string | null
   /**
-   * Makes it and puts it in place. @returns a text of what was made, for people; anything else where the name of the function says it all
+   * Makes it and puts it in place.
    * @throws GatewayError LOAD_FAILED, or any error of the file system
    */
-  build(tools: BuildTools): Promise<unknown>
+  build(tools: BuildTools): Promise<Made>
 }
 
 export interface BuildTools {

@@ -24,6 +24,7 @@ import {
 } from './build.ts'
 import { BuildKey, Workspace } from './build-cache.ts'
 import { GoPackage, OWN_MODULE } from './go-package.ts'
+import { type Made, toProgramMade } from './made.ts'
 import type { ToolResult } from './run-tool.ts'
 
 interface GoOptions {
@@ -115,7 +116,7 @@ class GoBuild {
     key: string,
     mod: string | null,
     sum: string | null,
-  ): Promise<void> {
+  ): Promise<Made> {
     const workspace = this.#workspace
     workspace.prepare()
     const module = mod === null ? OWN_MODULE : (/^\s*module\s+"?([^\s"]+)/m.exec(mod)?.[1] ?? OWN_MODULE)
@@ -150,6 +151,7 @@ class GoBuild {
     })
     if (result.code !== 0) throw this.#toError(result, mod !== null)
     workspace.publish(key)
+    return toProgramMade(workspace.binary(key))
   }
 
   /** What the tool sees instead of what is there: by full path, '' for nothing. */

@@ -25,8 +25,11 @@ import { OwnFolder } from '../files/own-folder.ts'
 import type { Builder, BuildPlan, BuildTools, Toolchain } from './build.ts'
 import { BuildKey } from './build-cache.ts'
 import { type DependencyFacts, type DependencyRecord, readState, writeState } from './dependency-state.ts'
+import type { Asker } from './failed-sets.ts'
 import { FolderTurns } from './folder-turns.ts'
-import { PackageFolder, type PackageSet, PackageSets, type SetOutcome } from './package-set.ts'
+import { joinMade, type Made } from './made.ts'
+import { PackageFolder, type PackageSet, PackageSets, type SetOutcome, toSet } from './package-set.ts'
+import { listInstalled } from './why.ts'
 
 /** A folder that wants packages: that of functions, or a shared pack. */
 export interface InstallUnit {
@@ -195,11 +198,11 @@ export class Installer implements Builder {
       isBuilt: open.length === 0,
       binary: null,
       build: async work => {
-        const made: string[] = []
+        const made: Made[] = []
         for (const look of open) made.push(await this.#installInTurn(look, work))
         const late = own ?? (await this.#lookInTurn(unit, toolchain, work))
         if (own === null && late.plan !== null) made.push(await this.#installInTurn(late, work))
-        return made.filter(text => text !== '').join('; ') || 'nothing'
+        return joinMade(made)
       },
     }
   }
@@ -208,7 +211,7 @@ export class Installer implements Builder {
     return this.#turns.take(unit.folder, () => this.#look(unit, toolchain, tools))
   }
 
-  #installInTurn(look: Look, tools: BuildTools): Promise<string> {
+  #installInTurn(look: Look, tools: BuildTools): Promise<Made> {
     return this.#turns.take(look.unit.folder, () => this.#install(look, tools), true)
   }
 
@@ -246,18 +249,18 @@ export class Installer implements Builder {
     if (set?.key !== plan.key) return { ...done, plan }
     // Something was touched that decides nothing.
     plan.check?.(set)
-    const isPrivate = this.#options.isPrivate
-    this.#settle(unit, plan, signature, { folder: new OwnFolder(unit.folder), outcome: set, isPrivate })
+    const { isPrivate } = this.#options
+    this.#settle(unit, plan, signature, toSet(new OwnFolder(unit.folder), set, { isPrivate, isShared: true }))
     return done
   }
 
-  async #install({ unit, folder, plan, signature }: Look, tools: BuildTools): Promise<string> {
+  async #install({ unit, folder, plan, signature }: Look, tools: BuildTools): Promise<Made> {
     try {
-      const set = await this.#ensure(plan!, tools)
+      const set = await this.#ensure(plan!, { folder: unit.folder, signature }, tools)
       plan!.check?.(set.outcome)
       if (folder.set?.key !== plan!.key) await folder.put(set)
       this.#settle(unit, plan!, signature, set)
-      return set.outcome.resolvedPackages.join(', ')
+      return { ...set, names: set.outcome.resolvedPackages }
     } catch (thrown) {
       const error = this.#toError(thrown)
       if (!tools.signal.aborted) this.#note(unit, plan!, signature, { status: 'error', error: error.message })
@@ -265,13 +268,15 @@ export class Installer implements Builder {
     }
   }
 
-  #ensure(plan: InstallPlan, tools: BuildTools): Promise<PackageSet> {
+  #ensure(plan: InstallPlan, asker: Asker, tools: BuildTools): Promise<PackageSet> {
     const { runtime, target } = this.#step
     return this.#sets.ensure({
       id: `${runtime}-${plan.key}`,
       key: plan.key,
       target,
+      asker,
       signal: tools.signal,
+      count: folder => listInstalled(runtime, folder).length,
       fill: draft => plan.fill(draft, tools),
     })
   }

@@ -15,6 +15,8 @@ import { join } from 'node:path'
 import type { Clock } from '../core/clock.ts'
 import { isObject } from '../core/json.ts'
 import { OwnFolder } from '../files/own-folder.ts'
+import { type Asker, FailedSets } from './failed-sets.ts'
+import { sizeOf } from './made.ts'
 
 /** File of a set that tells what it is. */
 const MARK = '.fngw-set'
@@ -38,6 +40,9 @@ export interface SetOutcome {
 
 interface SetMark extends SetOutcome {
   key: string
+  /** Packages in it, those that others need too. */
+  packages: number
+  bytes: number
 }
 
 interface SetRequest {
@@ -47,6 +52,9 @@ interface SetRequest {
   target: string
   /** Aborted when who asks has no use for it any more. */
   signal: AbortSignal
+  asker: Asker
+  /** Packages that are in a folder's `<target>`. @param folder - full path */
+  count: (folder: string) => number
   /** Puts `<target>` and what else it wants to keep into an empty folder. */
   fill: (draft: OwnFolder) => Promise<SetOutcome>
 }
@@ -58,24 +66,28 @@ export class PackageSets {
   /** True copies instead: other users get rights on a function's own files only. */
   readonly #isPrivate: boolean
   readonly #filling = new Map<string, { signal: AbortSignal; done: Promise<PackageSet> }>()
+  readonly #failed: FailedSets
 
   constructor(folder: OwnFolder, { clock, isPrivate }: { clock: Clock; isPrivate: boolean }) {
     this.#folder = folder
     this.#clock = clock
     this.#isPrivate = isPrivate
+    this.#failed = new FailedSets(clock)
   }
 
   /**
    * The set of an id, filled when it is not there; who asks meanwhile waits for the same.
+   * @throws what `fill` throws, or threw before: it is not run again until the asker's signature is another
    */
   async ensure(request: SetRequest): Promise<PackageSet> {
-    const { id, signal } = request
+    const { id, signal, asker } = request
     for (;;) {
       const filling = this.#filling.get(id)
       if (filling === undefined) break
       try {
-        return await filling.done
+        return { ...(await filling.done), isShared: true }
       } catch (error) {
+        if (!filling.signal.aborted) this.#failed.note(id, asker, error)
         // Stopped because the function that asked first is gone, which is no reason for the others.
         if (!filling.signal.aborted || signal.aborted) throw error
       }
@@ -85,21 +97,35 @@ export class PackageSets {
     return done
   }
 
-  async #ensure({ id, key, target, fill }: SetRequest): Promise<PackageSet> {
+  async #ensure(request: SetRequest): Promise<PackageSet> {
+    const { id, target, signal, asker } = request
     const folder = this.#folder.below(id)
     const known = readMark(folder.below(target))
-    if (known !== null) return { folder, outcome: known, isPrivate: this.#isPrivate }
+    if (known !== null) return toSet(folder, known, { isPrivate: this.#isPrivate, isShared: true })
+    this.#failed.check(id, asker)
+    try {
+      const mark = await this.#fill(request)
+      this.#failed.forget(id)
+      return toSet(folder, mark, { isPrivate: this.#isPrivate, isShared: false })
+    } catch (error) {
+      if (!signal.aborted) this.#failed.note(id, asker, error)
+      throw error
+    }
+  }
+
+  async #fill({ id, key, target, fill, count }: SetRequest): Promise<SetMark> {
     this.#forgetStale()
     this.#folder.make()
     const draft = this.#folder.makeTemporary(DRAFT_PREFIX)
     try {
       const outcome = await fill(draft)
-      const mark: SetMark = { key, ...outcome }
+      const bytes = await sizeOf(draft.below(target).path)
+      const mark: SetMark = { key, ...outcome, packages: count(draft.path), bytes }
       draft.below(target).write(MARK, `${JSON.stringify(mark)}\n`)
       // What has the name is no whole set.
       this.#folder.remove(id)
       this.#folder.rename(draft.path.slice(this.#folder.path.length + 1), id)
-      return { folder, outcome, isPrivate: this.#isPrivate }
+      return mark
     } finally {
       draft.removeAll()
     }
@@ -126,7 +152,21 @@ export interface PackageSet {
   /** Holds the target and what else its step keeps, such as a lock file. */
   folder: OwnFolder
   outcome: SetOutcome
+  packages: number
+  bytes: number
   isPrivate: boolean
+  /** True when it was there already, or was filled for another function. */
+  isShared: boolean
+}
+
+/** @param folder - holds it */
+export function toSet(
+  folder: OwnFolder,
+  outcome: SetMark,
+  { isPrivate, isShared }: Pick<PackageSet, 'isPrivate' | 'isShared'>,
+): PackageSet {
+  const { packages, bytes } = outcome
+  return { folder, outcome, packages, bytes, isPrivate, isShared }
 }
 
 /** The packages of one folder: `.deps`, `node_modules` or `vendor` in it. */
@@ -197,6 +237,8 @@ function readMark(folder: OwnFolder): SetMark | null {
       key: value.key,
       resolvedPackages: toTexts(value.resolvedPackages),
       unresolvedImports: toTexts(value.unresolvedImports),
+      packages: toCount(value.packages),
+      bytes: toCount(value.bytes),
     }
   } catch {
     return null
@@ -205,6 +247,10 @@ function readMark(folder: OwnFolder): SetMark | null {
 
 function toTexts(value: unknown): string[] {
   return Array.isArray(value) ? value.filter(item => typeof item === 'string') : []
+}
+
+function toCount(value: unknown): number {
+  return typeof value === 'number' ? value : 0
 }
 
 /** Links stay links: those in a set are its own. Files are linked, or copied where that is not possible. */

@@ -14,14 +14,13 @@ import { GatewayError } from '../core/errors.ts'
 import { toToolHostEnv } from '../core/host-env.ts'
 import type { RuntimeName } from '../core/identity.ts'
 import { OwnFolder } from '../files/own-folder.ts'
-import { type Builder, type BuildTools, isPassing, type Toolchain } from './build.ts'
+import { BUILD_RETRY_MS, type Builder, type BuildTools, isPassing, type Toolchain } from './build.ts'
 import { createGoBuilder } from './go.ts'
 import { CargoHome } from './cargo-home.ts'
+import type { Made } from './made.ts'
 import { createRustBuilder } from './rust.ts'
 import { runTool } from './run-tool.ts'
 
-/** Milliseconds after which a build that failed for no fault of its sources is tried again. */
-const BUILD_RETRY_MS = 10_000
 /** Milliseconds after which a tool's temporary folder counts as left behind. */
 const STALE_BUILD_FOLDER_MS = 3_600_000
 
@@ -43,8 +42,7 @@ interface BuildsOptions {
   /** A tool begins to work for a function; `onEnd` follows, whatever becomes of it. */
   onBegin(fn: FunctionVersion, action: string): void
   onEnd(fn: FunctionVersion, action: string): void
-  /** @param what - what was made, empty where the function's name says it all */
-  onBuilt(fn: FunctionVersion, durationMs: number, what: string): void
+  onBuilt(built: { fn: FunctionVersion; durationMs: number; made: Made }): void
   onFailure(fn: FunctionVersion, error: GatewayError): void
 }
 
@@ -217,7 +215,7 @@ export class Builds {
     try {
       const { binary, made } = await this.#ensure(build)
       build.state = 'ready'
-      if (made !== null) onBuilt(build.fn, clock.monotonic() - startedAt, made)
+      if (made !== null) onBuilt({ fn: build.fn, durationMs: clock.monotonic() - startedAt, made })
       return binary
     } catch (thrown) {
       const error = this.#toError(thrown, build)
@@ -230,7 +228,7 @@ export class Builds {
   }
 
   /** @returns the program, and what was made: null when all was there */
-  async #ensure(build: Build): Promise<{ binary: string | null; made: string | null }> {
+  async #ensure(build: Build): Promise<{ binary: string | null; made: Made | null }> {
     const { fn } = build
     const builder = this.#builderOf(fn)
     if (builder === undefined) throw new GatewayError('INTERNAL', `nothing builds ${fn.runtime} functions`)
@@ -245,7 +243,7 @@ export class Builds {
     try {
       if (signal.aborted) throw stopped()
       const made = await this.#withTools(builder, signal, tools => this.#watched(builder, fn, () => plan.build(tools)))
-      return { binary: plan.binary, made: typeof made === 'string' ? made : '' }
+      return { binary: plan.binary, made }
     } finally {
       this.#leavePlace(builder)
     }

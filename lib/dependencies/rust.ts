@@ -28,6 +28,7 @@ import {
 import { BuildKey, Workspace } from './build-cache.ts'
 import type { CargoHome } from './cargo-home.ts'
 import { toManifest } from './cargo-manifest.ts'
+import { type Made, toProgramMade } from './made.ts'
 import type { ToolResult } from './run-tool.ts'
 import { blankOut, lineOf, RUST_TEXT } from './source-text.ts'
 
@@ -169,7 +170,7 @@ class RustBuild {
     symbol: string,
     user: string | null,
     lock: string | null,
-  ): Promise<void> {
+  ): Promise<Made> {
     const workspace = this.#workspace
     workspace.prepare()
     workspace.write(
@@ -202,6 +203,7 @@ class RustBuild {
     if (result.code !== 0) throw this.#toError(result, symbol, user !== null)
     copyFileSync(join(this.#options.cargoHome.target, 'release', `fn_${this.#id}`), workspace.draft(key))
     workspace.publish(key)
+    return toProgramMade(workspace.binary(key))
   }
 
   #toError(result: ToolResult, symbol: string, hasManifest: boolean): GatewayError {

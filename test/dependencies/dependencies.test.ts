@@ -43,7 +43,8 @@ t.test('[bin/deps.2, bin/deps.4] what is asked for goes to the builds; sets in u
       draft.below('.deps').make()
       return { resolvedPackages: [], unresolvedImports: [] }
     }
-    const set = await sets.ensure({ id: `python-${key}`, key, target: '.deps', signal, fill })
+    const asker = { folder: path('a'), signature: '1' }
+    const set = await sets.ensure({ id: `python-${key}`, key, target: '.deps', signal, asker, count: () => 0, fill })
     if (key === keys[0]) await new PackageFolder(path('a'), '.deps').put(set)
   }
   new OwnFolder(path('a')).write('.svc-deps-state.json', JSON.stringify({ runtime: 'python', set: keys[0] }))

@@ -112,7 +112,7 @@ function makeBed(
       findProgram: () => ({ path: '/bin/sh', problem: null }),
       onBegin: (fn, action) => seen.told.push(`${action} ${fn.name}`),
       onEnd: () => {},
-      onBuilt: (fn, _ms, what) => seen.told.push(`${fn.name}: ${what}`),
+      onBuilt: ({ fn, made }) => seen.told.push(`${fn.name}: ${made.names.join(', ')}`),
       onFailure: (fn, error) => seen.failures.push(`${fn.name}: ${error.message}`),
     })
   const builds = makeBuilds(installer)
@@ -236,6 +236,28 @@ t.test('[dependencies/install.3] a failed or refused install leaves the old set 
   const passing = { message: 'install failed: no network', detail: { hint: 'try again' } }
   await t.rejects(bed.builds.prepare(bed.fn('a', { signature: '4' })), passing)
   t.notOk(existsSync(bed.tree.path('a/.svc-deps')))
+})
+
+t.test('[dependencies/install.9] what many functions want and cannot be had is tried once', async t => {
+  const names = Array.from({ length: 20 }, (_, at) => `f${at}`)
+  const bed = makeBed(t, Object.fromEntries(names.map(name => [`${name}/wants.txt`, 'bad one'])))
+  const message = 'install failed: no package bad one'
+  const outcomes = await Promise.allSettled(names.map(name => bed.builds.prepare(bed.fn(name))))
+  t.ok(outcomes.every(outcome => outcome.status === 'rejected' && outcome.reason.message === message))
+  t.same(bed.seen.fills, ['bad one'])
+  bed.tree.write({ 'late/wants.txt': 'bad one' })
+  await t.rejects(bed.builds.prepare(bed.fn('late')), { message })
+  t.equal(bed.seen.fills.length, 1, 'who comes later is told the same')
+  t.match(bed.installer.recordOf(bed.fn('late')), { last_install_status: 'error', last_error: message })
+
+  bed.tree.write({ 'f3/wants.txt': 'bad one\n' })
+  await t.rejects(bed.builds.prepare(bed.fn('f3', { signature: '2' })), { message })
+  t.equal(bed.seen.fills.length, 2, 'a save is a reason to try it again, once for all')
+  await t.rejects(bed.builds.prepare(bed.fn('f4', { signature: '2' })), { message })
+  t.equal(bed.seen.fills.length, 2)
+  bed.tree.write({ 'f3/wants.txt': 'good' })
+  await bed.builds.prepare(bed.fn('f3', { signature: '3' }))
+  t.equal(bed.code('f3'), '# good')
 })
 
 t.test('[dependencies/install.3] what a kill left half done is put back or finished', async t => {

@@ -27,12 +27,18 @@ function makeBed(t: Test) {
   const tree = makeTree({ 'fn/handler.py': '' })
   t.teardown(tree.cleanup)
   const sets = new PackageSets(new OwnFolder(tree.root, '.svc', 'deps'), { clock: systemClock, isPrivate: false })
-  const ensure = (fill: (draft: OwnFolder) => Promise<void>, { signal } = new AbortController()) =>
+  const ensure = (
+    fill: (draft: OwnFolder) => Promise<void>,
+    { signal } = new AbortController(),
+    asker = { folder: tree.path('fn'), signature: '1' },
+  ) =>
     sets.ensure({
       id: `python-${KEY}`,
       key: KEY,
       target: '.deps',
       signal,
+      asker,
+      count: () => 3,
       fill: async draft => {
         await fill(draft)
         return OUTCOME
@@ -47,7 +53,8 @@ t.test('[dependencies/install.2] a set comes with its folders, links and what is
     draft.below('.deps', 'pack', 'deep').write('code.py', 'x = 1')
     symlinkSync('pack/deep/code.py', draft.below('.deps').pathOf('short.py'))
   })
-  t.same(set.outcome, OUTCOME)
+  t.match(set.outcome, OUTCOME)
+  t.match(set, { packages: 3, bytes: 5, isShared: false })
   await folder.put(set)
   t.match(folder.set, { key: KEY, ...OUTCOME })
   t.equal(readFileSync(tree.path('fn/.deps/short.py'), 'utf8'), 'x = 1')
@@ -68,7 +75,10 @@ t.test('[dependencies/install.3] a fill that fails leaves nothing; the next one 
     { message: 'disk full' },
   )
   t.same(readdirSync(tree.path('.svc/deps')), [])
-  const set = await ensure(async draft => void draft.below('.deps').write('whole.py', ''))
+  const set = await ensure(async draft => void draft.below('.deps').write('whole.py', ''), undefined, {
+    folder: tree.path('fn'),
+    signature: 'saved again',
+  })
   t.ok(existsSync(`${set.folder.path}/.deps/whole.py`))
 })
 

@@ -14,6 +14,7 @@ import t, { type Test } from 'tap'
 import type { FunctionVersion } from '../../lib/core/catalog.ts'
 import { GatewayError } from '../../lib/core/errors.ts'
 import { type Builder, type BuildTools, sourceError } from '../../lib/dependencies/build.ts'
+import type { Made } from '../../lib/dependencies/made.ts'
 import { Builds, createBuilds } from '../../lib/dependencies/resolve.ts'
 import { OwnFolder } from '../../lib/files/own-folder.ts'
 import { runTool } from '../../lib/dependencies/run-tool.ts'
@@ -24,6 +25,7 @@ import { makeTree } from '../helpers/tree.ts'
 import { isAlive, until } from '../helpers/worker-client.ts'
 
 const SHELL = '/bin/sh'
+const MADE: Made = { packages: null, bytes: 1000, names: [], isShared: false }
 
 /** A builder whose builds last until the test lets them go. */
 function makeBed(t: Test, options: { concurrency?: number; env?: Record<string, string> } = {}) {
@@ -52,8 +54,8 @@ function makeBed(t: Test, options: { concurrency?: number; env?: Record<string, 
       build: tools => {
         started.push(fn.name)
         seen.push(tools)
-        return new Promise<void>((resolve, reject) =>
-          gates.set(fn.name, error => (error === undefined ? resolve() : reject(error))),
+        return new Promise<Made>((resolve, reject) =>
+          gates.set(fn.name, error => (error === undefined ? resolve(MADE) : reject(error))),
         )
       },
     }),
@@ -69,7 +71,7 @@ function makeBed(t: Test, options: { concurrency?: number; env?: Record<string, 
     findProgram: () => (program === null ? { path: null, problem: 'go not found' } : { path: program, problem: null }),
     onBegin: fn => told.push(`began ${fn.name}`),
     onEnd: fn => told.push(`ended ${fn.name}`),
-    onBuilt: fn => events.push(`built ${fn.name}`),
+    onBuilt: ({ fn }) => events.push(`built ${fn.name}`),
     onFailure: (fn, error) => events.push(`${fn.name}: ${error.message}`),
   })
   t.teardown(async () => {
@@ -269,6 +271,7 @@ t.test(
               const script = `sleep 60 & echo $$ $! >> ${pids}; wait`
               const { code } = await tools.run({ command: SHELL, args: ['-c', script], cwd: bed.tree.root })
               if (code !== 0) throw new Error('ended')
+              return MADE
             },
           }),
         },

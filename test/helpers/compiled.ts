@@ -99,7 +99,7 @@ export function makeBuilds(entries: Record<string, TreeEntry>, options: Partial<
     findProgram: runtime => findProgram(runtime, {}, hostEnv.PATH ?? ''),
     onBegin: () => {},
     onEnd: () => {},
-    onBuilt: fn => built.push(fn.key),
+    onBuilt: ({ fn }) => built.push(fn.key),
     onFailure: (_fn, error) => failures.push(error),
     ...options,
     hostEnv,

@@ -78,7 +78,7 @@ export async function makeNpmBed(t: Test, entries: Record<string, TreeEntry>, op
       findProgram: () => ({ path: process.execPath, problem: null }),
       onBegin: (fn, action) => seen.told.push(`${action} ${fn.name}`),
       onEnd: () => {},
-      onBuilt: (fn, _ms, what) => seen.told.push(`${fn.name}: ${what}`),
+      onBuilt: ({ fn, made }) => seen.told.push(`${fn.name}: ${made.names.join(', ')}`),
       onFailure: () => {},
     })
   const builds = makeBuilds()

@@ -40,6 +40,8 @@ const set = await sets.ensure({
   key,
   target: '.deps',
   signal: new AbortController().signal,
+  asker: { folder: join(root, 'fn'), signature: version },
+  count: () => 0,
   fill: async draft => {
     for (const name of ['a', 'b', 'c']) draft.below('.deps', name).write('code.py', version)
     return { resolvedPackages: [], unresolvedImports: [] }
