@@ -4,12 +4,14 @@ import type { Settings } from './config/settings.ts'
 import type { Clock } from './core/clock.ts'
 import { toPythonHostEnv } from './core/host-env.ts'
 import { Installer, type InstallStep } from './dependencies/install.ts'
+import { createPhpStep } from './dependencies/php-step.ts'
 import { createNodeStep } from './dependencies/node-step.ts'
 import { createPythonStep } from './dependencies/python.ts'
 import { PythonImports } from './dependencies/python-imports.ts'
 import type { SharedPacks } from './dependencies/shared-packs.ts'
 import type { Journal } from './observe/journal.ts'
 import { findTool } from './runtime/binaries.ts'
+import { toInstallHint } from './runtime/install-hint.ts'
 import { runtimeFile } from './runtime/package-files.ts'
 
 interface InstallPartsOptions {
@@ -32,7 +34,7 @@ export function createInstallers(options: InstallPartsOptions): Installer[] {
 
 /** A language's step is made of the settings that are its own; each file says what they are. */
 function createSteps(options: InstallPartsOptions): InstallStep[] {
-  return [createPython(options), createNode(options)]
+  return [createPython(options), createNode(options), createPhp(options)]
 }
 
 function createPython({ settings, clock, hostEnv, journal }: InstallPartsOptions): InstallStep {
@@ -60,7 +62,20 @@ function createNode({ settings, hostEnv, journal }: InstallPartsOptions): Instal
   })
 }
 
+function createPhp({ settings, hostEnv, journal }: InstallPartsOptions): InstallStep {
+  return createPhpStep({
+    functionsRoot: settings.functionsRoot,
+    isOn: settings.autoPhpDeps,
+    isAhead: settings.preinstallPhpDepsOnStart,
+    allowSources: settings.phpPackageSources,
+    findComposer: () => findTool({ tool: 'composer', binaries: settings.binaries, path: hostEnv.PATH ?? '' }),
+    composerHint: toInstallHint('composer'),
+    onNote: text => journal.log('warn', text),
+  })
+}
+
 /** Runtimes whose packages the gateway installs: what is missing there is no warning but work. */
-export function installedRuntimes({ autoRequirements, autoNodeDeps }: Settings): ReadonlySet<string> {
-  return new Set([...(autoRequirements ? ['python'] : []), ...(autoNodeDeps ? ['node'] : [])])
+export function installedRuntimes({ autoRequirements, autoNodeDeps, autoPhpDeps }: Settings): ReadonlySet<string> {
+  const isOn = { python: autoRequirements, node: autoNodeDeps, php: autoPhpDeps }
+  return new Set(Object.entries(isOn).flatMap(([runtime, on]) => (on ? runtime : [])))
 }

@@ -19,9 +19,10 @@ t.test(
       packs,
       journal: { log: () => {} },
     })
-    t.ok(installers.some(({ runtime }) => runtime === 'python'))
+    t.same(installers.map(({ runtime }) => runtime).sort(), ['node', 'php', 'python'])
     t.notOk(installedRuntimes(settings).has('python'))
     t.ok(installedRuntimes({ ...settings, autoRequirements: true }).has('python'))
-    t.same([...installedRuntimes({ ...settings, autoNodeDeps: false })], [])
+    t.same([...installedRuntimes({ ...settings, autoNodeDeps: false, autoPhpDeps: false })], [])
+    t.same([...installedRuntimes(settings)], ['node', 'php'])
   },
 )

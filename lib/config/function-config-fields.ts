@@ -272,9 +272,9 @@ const packName = string({
   maxLength: 200,
 })
 
-const nodePackageName = string({
-  rule: 'the name of an npm package, such as esbuild or @scope/name',
-  pattern: /^(?:@[A-Za-z0-9][A-Za-z0-9._~-]*\/)?[A-Za-z0-9][A-Za-z0-9._~-]*$/,
+const packageName = string({
+  rule: 'the name of an npm or Composer package, such as esbuild, @scope/name or vendor/name',
+  pattern: /^(?:@?[A-Za-z0-9][A-Za-z0-9._~-]*\/)?[A-Za-z0-9][A-Za-z0-9._~-]*$/,
   maxLength: 214,
 })
 
@@ -345,10 +345,10 @@ export const CONFIG_FIELDS = {
     rule: 'a list of pack names',
     description: 'Shared dependency packs.',
   }),
-  allow_scripts: list(nodePackageName, {
+  allow_scripts: list(packageName, {
     aliases: ['allowScripts'],
-    rule: 'a list of names of npm packages',
-    description: 'Node packages whose install scripts may run; those of all others do not.',
+    rule: 'a list of names of npm or Composer packages',
+    description: 'Packages whose install scripts (npm) or plugins (Composer) may run; those of all others do not.',
   }),
   cors,
 }

@@ -81,7 +81,6 @@ function toggle(
 
 /** Parts that are not built yet; their settings are accepted and checked, and say that they change nothing. */
 const UNBUILT = {
-  installs: { noEffect: 'packages are not installed yet' },
   container: { noEffect: 'there is no container mode yet' },
 } as const
 
@@ -105,7 +104,6 @@ export const BINARY_ENV = {
 
 /** Programs that nothing runs in this version. */
 export const BINARY_WITHOUT_EFFECT: Readonly<Record<string, string>> = {
-  composer: UNBUILT.installs.noEffect,
   docker: UNBUILT.container.noEffect,
 }
 
@@ -495,7 +493,19 @@ export const SETTING_OPTIONS = {
     true,
     'An import that is not resolved fails the function.',
   ),
-  autoPhpDeps: toggle('Dependencies', 'FN_AUTO_PHP_DEPS', true, 'Install Composer packages.', UNBUILT.installs),
+  autoPhpDeps: toggle('Dependencies', 'FN_AUTO_PHP_DEPS', true, 'Install Composer packages.'),
+  phpPackageSources: toggle(
+    'Dependencies',
+    'FN_PHP_PACKAGE_SOURCES',
+    false,
+    'Allow repositories of any kind in composer.json.',
+  ),
+  preinstallPhpDepsOnStart: toggle(
+    'Dependencies',
+    'FN_PREINSTALL_PHP_DEPS_ON_START',
+    true,
+    'Install Composer packages at start.',
+  ),
   preinstallPyDepsOnStart: toggle(
     'Dependencies',
     'FN_PREINSTALL_PY_DEPS_ON_START',

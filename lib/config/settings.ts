@@ -69,6 +69,9 @@ export interface Settings {
   autoRequirements: boolean
   autoNodeDeps: boolean
   autoPhpDeps: boolean
+  /** Packages of PHP functions may come from repositories of any kind. */
+  phpPackageSources: boolean
+  preinstallPhpDepsOnStart: boolean
   /** Finding packages from imports, per runtime. */
   autoInferPyDeps: boolean
   autoInferNodeDeps: boolean

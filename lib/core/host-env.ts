@@ -25,6 +25,11 @@ const PYTHON_TOOL_VARIABLES = new RegExp(
     'CONFIG_FILE|HTTP_TIMEOUT|OFFLINE|NO_BUILD|ONLY_BINARY|CONSTRAINT|REQUIRE_HASHES|KEYRING_PROVIDER))$',
 )
 
+const COMPOSER_VARIABLES = new RegExp(
+  `^(?:${COMMON}|${PROXY_VARIABLES}|XDG_(?:CACHE|CONFIG|DATA)_HOME|` +
+    'COMPOSER_(?:HOME|CACHE_DIR|CAFILE|DISABLE_NETWORK|IPRESOLVE|MAX_PARALLEL_HTTP|MEMORY_LIMIT))$',
+)
+
 /** True for a variable that every worker gets from the host. */
 export function isFunctionHostVariable(name: string): boolean {
   return FUNCTION_VARIABLES.test(name)
@@ -43,6 +48,11 @@ export function toToolHostEnv(hostEnv: HostEnv): Record<string, string> {
 /** What pip and uv may see: where packages come from, caches and proxies. */
 export function toPythonHostEnv(hostEnv: HostEnv): Record<string, string> {
   return pick(hostEnv, PYTHON_TOOL_VARIABLES)
+}
+
+/** What Composer may see: its home and caches, and proxies; no `COMPOSER_AUTH`, because plugins that are allowed see it too. */
+export function toComposerHostEnv(hostEnv: HostEnv): Record<string, string> {
+  return pick(hostEnv, COMPOSER_VARIABLES)
 }
 
 function pick(hostEnv: HostEnv, names: RegExp): Record<string, string> {

@@ -108,7 +108,7 @@ export class Dependencies {
     if (isAll) {
       for (const { key, runtime, folder, record } of places) {
         if (new PackageFolder(folder, TARGETS[runtime]!).remove()) gone.push(`${TARGETS[runtime]} of ${key}`)
-        if (record !== null) removeState(folder)
+        if (record !== null) removeState(folder, runtime)
       }
     }
     const wanted = new Set(isAll ? [] : places.map(({ runtime, record }) => `${runtime}-${record?.set}`))
@@ -130,8 +130,7 @@ export class Dependencies {
       folder: dir,
     }))
     return [...own, ...packs].map(place => {
-      const record = readState(place.folder)
-      return { ...place, record: record?.runtime === place.runtime ? record : null }
+      return { ...place, record: readState(place.folder, place.runtime) }
     })
   }
 }

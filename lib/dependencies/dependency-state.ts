@@ -2,6 +2,7 @@
 
 import { isObject } from '../core/json.ts'
 import { OwnFolder } from '../files/own-folder.ts'
+import { PackageFolder } from './package-set.ts'
 
 const STATE_FILE = '.svc-deps-state.json'
 
@@ -37,22 +38,31 @@ export interface DependencyRecord {
   updated_at: string
 }
 
-/** The record in a function's folder; null when there is none that can be read. */
-export function readState(folder: string): DependencyRecord | null {
-  const bytes = new OwnFolder(folder).read(STATE_FILE)
+/** Beside a PHP function nothing is written but its packages (§2.16): its state lies in their folder. */
+const PHP_FOLDER = 'vendor'
+
+/** The record in a function's folder; null when there is none of the language that can be read. */
+export function readState(folder: string, runtime: string): DependencyRecord | null {
+  const bytes = stateFolder(folder, runtime).read(STATE_FILE)
   if (bytes === null) return null
   try {
     const value: unknown = JSON.parse(bytes.toString('utf8'))
-    return isObject(value) && typeof value.runtime === 'string' ? (value as unknown as DependencyRecord) : null
+    return isObject(value) && value.runtime === runtime ? (value as unknown as DependencyRecord) : null
   } catch {
     return null
   }
 }
 
 export function writeState(folder: string, record: DependencyRecord): void {
-  new OwnFolder(folder).write(STATE_FILE, `${JSON.stringify(record, null, 2)}\n`)
+  // Without packages of the gateway's there is no place: what failed is told as long as the gateway runs.
+  if (record.runtime === 'php' && new PackageFolder(folder, PHP_FOLDER).set === null) return
+  stateFolder(folder, record.runtime).write(STATE_FILE, `${JSON.stringify(record, null, 2)}\n`)
 }
 
-export function removeState(folder: string): void {
-  new OwnFolder(folder).remove(STATE_FILE)
+export function removeState(folder: string, runtime: string): void {
+  stateFolder(folder, runtime).remove(STATE_FILE)
+}
+
+function stateFolder(folder: string, runtime: string): OwnFolder {
+  return runtime === 'php' ? new OwnFolder(folder, PHP_FOLDER) : new OwnFolder(folder)
 }

@@ -217,7 +217,7 @@ export class Installer implements Builder {
 
   /** What is known of a function's packages; null when nothing is. */
   recordOf(fn: FunctionVersion): DependencyRecord | null {
-    const known = this.#records.get(fn.fnDir) ?? readState(fn.fnDir)
+    const known = this.#records.get(fn.fnDir) ?? readState(fn.fnDir, this.runtime)
     if (this.#step.isOn || known === null) return known
     return {
       ...known,
@@ -233,7 +233,7 @@ export class Installer implements Builder {
     const done: Look = { unit, folder, signature, plan: null }
     if (!this.#step.isWanted(unit)) return done
     folder.recover()
-    const state = readState(unit.folder)
+    const state = readState(unit.folder, this.runtime)
     const set = folder.set
     const isOk = state?.last_install_status === 'ok' && state.install_signature === signature
     if (isOk && set !== null && set.key === state.set) return done
@@ -297,7 +297,7 @@ export class Installer implements Builder {
     { status, error, set, settled }: Noted,
   ): void {
     const manifest = settled?.manifest ?? facts.manifest
-    const before = readState(unit.folder)
+    const before = readState(unit.folder, this.runtime)
     const record: DependencyRecord = {
       runtime: this.runtime,
       mode: facts.mode,

@@ -5,7 +5,9 @@ import { join } from 'node:path'
 import { isObject } from '../core/json.ts'
 import { BuildKey } from './build-cache.ts'
 import { installError } from './install.ts'
-import { type NodeManifest, readSmallFile } from './node-manifest.ts'
+import { readSmallFile } from './manifest-text.ts'
+import type { NodeManifest } from './node-manifest.ts'
+import { labelOf } from './unit-files.ts'
 
 /** What npm reads, first found wins; as npm does it. */
 export const NODE_LOCKS = ['npm-shrinkwrap.json', 'package-lock.json'] as const
@@ -109,7 +111,7 @@ export class NodeLock {
 /** @returns null when the folder has none of npm's */
 export function readNodeLock(folder: string, folderLabel: string): NodeLock | null {
   for (const name of NODE_LOCKS) {
-    const label = folderLabel === '.' ? name : `${folderLabel}/${name}`
+    const label = labelOf({ label: folderLabel }, name)
     const text = readSmallFile(join(folder, name), label)
     if (text !== null) return new NodeLock(name, text, label)
   }
@@ -121,7 +123,7 @@ export function foreignLockNote(folder: string, label: string, lock: NodeLock | 
   if (lock !== null) return null
   for (const [name, manager] of FOREIGN_LOCKS) {
     if (statSync(join(folder, name), { throwIfNoEntry: false }) === undefined) continue
-    const at = label === '.' ? name : `${label}/${name}`
+    const at = labelOf({ label }, name)
     return (
       `${at} is not read: packages are installed by npm from package.json, and versions may differ. ` +
       `Run npm install --package-lock-only in the folder, or ${manager} install there: ` +

@@ -1,17 +1,13 @@
 /** `package.json` beside a function: read, checked, completed and made. Owner: page dependencies/node. */
 
-import { readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import type { GatewayError } from '../core/errors.ts'
 import { editJsonObject, findIndent, findJsonValue } from '../config/json-edit.ts'
-import { parseJsonText } from '../config/json-text.ts'
 import { isObject } from '../core/json.ts'
-import { installError } from './install.ts'
-import { lineOf } from './source-text.ts'
+import { manifestError, parseManifest, readSmallFile } from './manifest-text.ts'
+import { labelOf } from './unit-files.ts'
 
 export const NODE_MANIFEST = 'package.json'
-/** Bytes of a manifest or lock file that is read. */
-const MAX_MANIFEST_BYTES = 8 * 1024 * 1024
 /** Tells a manifest of the gateway's from one of the author's. */
 const GENERATED = 'Made from the imports of the function. Edit it freely: what stands here is kept.'
 /** Fields that decide about packages; nothing else of a manifest reaches the installer, its scripts least of all. */
@@ -38,7 +34,7 @@ export class NodeManifest {
   constructor(text: string, label: string) {
     this.#text = text.replace(/^\uFEFF/, '')
     this.label = label
-    this.#json = parse(this.#text, label)
+    this.#json = parseManifest(this.#text, label, 'dependencies')
     for (const field of FIELDS) {
       const value = this.#json[field]
       if (value !== undefined && !isObject(value)) {
@@ -89,9 +85,7 @@ export class NodeManifest {
 
   /** A failure that names the line of a word of the manifest. */
   error(message: string, word: string, hint: string): GatewayError {
-    const at = this.#text.indexOf(JSON.stringify(word))
-    const line = at === -1 ? 1 : lineOf(this.#text, at)
-    return installError(message.replace(this.label, `${this.label}:${line}`), { file: this.label, line }, hint)
+    return manifestError({ text: this.#text, label: this.label }, message, word, hint)
   }
 }
 
@@ -100,7 +94,7 @@ const STAGED_NAME = 'fngw-function'
 
 /** @returns null when the folder has none @throws GatewayError when it cannot be used */
 export function readNodeManifest(folder: string, folderLabel: string): NodeManifest | null {
-  const label = folderLabel === '.' ? NODE_MANIFEST : `${folderLabel}/${NODE_MANIFEST}`
+  const label = labelOf({ label: folderLabel }, NODE_MANIFEST)
   const text = readSmallFile(join(folder, NODE_MANIFEST), label)
   return text === null ? null : new NodeManifest(text, label)
 }
@@ -110,24 +104,4 @@ export function makeNodeManifest(slug: string, ranges: Readonly<Record<string, s
   const name = `fn-${slug.toLowerCase().replace(/[^a-z0-9]+/g, '-')}`.replace(/-+$/, '').slice(0, 100)
   const json = { name, version: '1.0.0', private: true, description: GENERATED, dependencies: ranges }
   return `${JSON.stringify(json, null, 2)}\n`
-}
-
-/** @returns null when it is not there @throws GatewayError when it is too large or no file */
-export function readSmallFile(path: string, label: string): string | null {
-  const stats = statSync(path, { throwIfNoEntry: false })
-  if (stats === undefined) return null
-  const isRight = stats.isFile() && stats.size <= MAX_MANIFEST_BYTES
-  if (isRight) return readFileSync(path, 'utf8')
-  const what = stats.isFile() ? `has ${stats.size} bytes; ${MAX_MANIFEST_BYTES} are the most` : 'is no regular file'
-  throw installError(`${label} ${what}`, { file: label })
-}
-
-function parse(text: string, label: string): Record<string, unknown> {
-  const parsed = parseJsonText(text, MAX_MANIFEST_BYTES)
-  if (!parsed.ok) {
-    const line = Math.max(1, parsed.line)
-    throw installError(`${label}:${line}: is not JSON: ${parsed.reason}`, { file: label, line }, parsed.hint)
-  }
-  if (isObject(parsed.value)) return parsed.value
-  throw installError(`${label}: must be a JSON object`, { file: label, line: 1 }, 'write { "dependencies": { } }')
 }

@@ -22,7 +22,8 @@ import {
   passingError,
   type Settled,
 } from './install.ts'
-import { addFilePackages, checkSources, copyFilePackages, type FilePackages } from './node-file-packages.ts'
+import { addFilePackages, type FilePackages, toWorkFolder } from './file-packages.ts'
+import { checkSources } from './node-file-packages.ts'
 import {
   findNodeImports,
   mayImportPackages,
@@ -262,7 +263,7 @@ class NodePlan {
         'install npm, set FN_NPM_BIN to it, or set FN_AUTO_NODE_DEPS=0',
       )
     const wanted = this.#staged()
-    const cwd = this.#toWorkFolder(draft)
+    const cwd = toWorkFolder(draft, this.#unit.label, this.#files, this.#root)
     writeFileSync(join(cwd.path, NODE_MANIFEST), `${JSON.stringify(wanted.toStaged({}), null, 2)}\n`)
     if (this.#lock !== null) writeFileSync(join(cwd.path, NODE_LOCK), this.#lock.text)
     const install = {
@@ -289,16 +290,6 @@ class NodePlan {
       }),
       unresolvedImports: this.#unresolved(),
     }
-  }
-
-  /** The draft itself, or where paths of the manifest lead to copies. */
-  #toWorkFolder(draft: OwnFolder): OwnFolder {
-    if (this.#files.files.length === 0) return draft
-    const tree = draft.below('tree')
-    const cwd = tree.below(...this.#unit.label.split('/').filter(name => name !== '.'))
-    cwd.make()
-    copyFilePackages(this.#files, this.#root, tree.path)
-    return cwd
   }
 
   async #runScripts(install: Parameters<typeof rebuildWithNpm>[0], lock: NodeLock, tools: BuildTools): Promise<void> {

@@ -18,7 +18,10 @@ const MANAGERS = {
 } as const
 type Manager = keyof typeof MANAGERS
 
-const SOURCES: Readonly<Partial<Record<RuntimeName, Source>>> = {
+/** A runtime's program, or a tool beside it. */
+type Wanted = RuntimeName | 'composer'
+
+const SOURCES: Readonly<Partial<Record<Wanted, Source>>> = {
   python: {
     packages: { 'apt-get': 'python3', dnf: 'python3', pacman: 'python', apk: 'python3', brew: 'python' },
     website: 'https://www.python.org/downloads/',
@@ -28,6 +31,10 @@ const SOURCES: Readonly<Partial<Record<RuntimeName, Source>>> = {
   php: {
     packages: { 'apt-get': 'php-cli', dnf: 'php-cli php-process', pacman: 'php', brew: 'php' },
     website: 'https://www.php.net/downloads',
+  },
+  composer: {
+    packages: { 'apt-get': 'composer', dnf: 'composer', pacman: 'composer', apk: 'composer', brew: 'composer' },
+    website: 'https://getcomposer.org/download/',
   },
   // Stable Debian's is older than what is needed.
   go: { packages: { dnf: 'golang', pacman: 'go', apk: 'go', brew: 'go' }, website: 'https://go.dev/dl/' },
@@ -40,11 +47,11 @@ const SOURCES: Readonly<Partial<Record<RuntimeName, Source>>> = {
  * @param exists - whether a file is there
  */
 export function toInstallHint(
-  runtime: RuntimeName,
+  wanted: Wanted,
   isTooOld = false,
   exists: (path: string) => boolean = existsSync,
 ): string {
-  const source = SOURCES[runtime]
+  const source = SOURCES[wanted]
   if (source === undefined) return ''
   if (!isTooOld) {
     for (const [name, { paths, command }] of Object.entries(MANAGERS)) {

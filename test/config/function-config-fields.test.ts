@@ -117,10 +117,10 @@ const FIELDS: [field: string, good: unknown, path: string, value: unknown, bad: 
   ['edge.max_response_bytes', 1, 'edge.maxResponseBytes', 1, [0, 2 ** 31, ...NOT_INTEGER]],
   [
     'allow_scripts',
-    ['esbuild', '@scope/name'],
+    ['esbuild', '@scope/name', 'vendor/name'],
     'allowScripts',
-    ['esbuild', '@scope/name'],
-    [['-g'], ['../x'], ['a b'], ['@x'], ['https://x/y'], 5, {}],
+    ['esbuild', '@scope/name', 'vendor/name'],
+    [['-g'], ['../x'], ['a b'], ['@x'], ['a/b/c'], ['https://x/y'], 5, {}],
   ],
   ['shared_deps', ['base', 'img_tools'], 'sharedDeps', ['base', 'img_tools'], [['../x'], ['.svc'], ['a/b'], 5, {}]],
   [

@@ -159,6 +159,8 @@ const CASES: Record<string, typeof SWITCH> = {
   autoInferWriteManifest: SWITCH,
   autoInferStrict: SWITCH,
   autoPhpDeps: SWITCH,
+  phpPackageSources: SWITCH,
+  preinstallPhpDepsOnStart: SWITCH,
   preinstallPyDepsOnStart: SWITCH,
   pyRequirementsOptions: SWITCH,
   preinstallNodeDepsOnStart: SWITCH,

@@ -1,0 +1,229 @@
+/** Composer in an empty folder: how it is called, what it may see, and what its errors mean. Owner: page dependencies/php. */
+
+import { closeSync, openSync, readSync } from 'node:fs'
+import { dirname } from 'node:path'
+import type { GatewayError } from '../core/errors.ts'
+import type { BuildTools } from './build.ts'
+import type { ComposerManifest } from './composer-manifest.ts'
+import { installError, passingError } from './install.ts'
+import type { ToolResult } from './run-tool.ts'
+
+/** Given to every command. What stands here wins over files and the environment. */
+const FLAGS = [
+  ...['--no-interaction', '--no-ansi', '--no-progress'],
+  // What a function needs at run time, as archives; no script of a manifest runs.
+  ...['--no-dev', '--prefer-dist', '--no-scripts'],
+] as const
+
+/** Exit code of a lock file that lacks what the manifest requires. */
+const LOCK_IS_OLD = 4
+const NOT_IN_LOCK =
+  /Required(?: \([^)]*\))? package "([^"\s]+)" is (?:not present in the lock file|in the lock file as)/g
+const LOCK_DIFFERS = /The lock file is not up to date with the latest changes in composer\.json/
+
+interface ComposerInstall {
+  /** Full path of the PHP that runs the functions. */
+  php: string
+  /** Full path of Composer. */
+  composer: string
+  /** Holds `composer.json`, and `composer.lock` when `hasLock`. */
+  cwd: string
+  hasLock: boolean
+  /** Names of packages whose plugins may run. */
+  plugins: readonly string[]
+  /** Repositories of any kind are allowed. */
+  allowSources: boolean
+  timeoutMs: number
+  /** Folder below the functions root, for messages. */
+  label: string
+  manifest: ComposerManifest
+}
+
+/**
+ * Installs what the lock file pins, or what fits best where there is none. A lock file that lacks what the manifest
+ * requires gets that, and keeps its other versions.
+ * @returns true when the lock file was made from another manifest and is used all the same
+ */
+export async function installWithComposer(install: ComposerInstall, tools: BuildTools): Promise<boolean> {
+  const run = (command: 'install' | 'update', flags: readonly string[] = [], names: readonly string[] = []) =>
+    runComposer(install, [command, ...FLAGS, ...flags, '--', ...names], tools)
+  let result = await run(install.hasLock ? 'install' : 'update')
+  if (install.hasLock && result.code === LOCK_IS_OLD) {
+    const names = [...new Set([...result.output.matchAll(NOT_IN_LOCK)].map(([, name]) => name!))]
+    result = await run('update', ['--with-all-dependencies'], names)
+  } else if (result.code === 0) return LOCK_DIFFERS.test(result.output)
+  if (result.code !== 0) throw toComposerError(result, install)
+  return false
+}
+
+function runComposer(install: ComposerInstall, args: readonly string[], tools: BuildTools): Promise<ToolResult> {
+  const { php, composer, cwd, plugins, allowSources } = install
+  const [command, ...rest] = isPhp(composer) ? [php, composer] : [composer]
+  const all = [...args.slice(0, 1), ...(plugins.length === 0 ? ['--no-plugins'] : []), ...args.slice(1)]
+  const env = {
+    COMPOSER_NO_INTERACTION: '1',
+    // Messages are not broken into lines.
+    COLUMNS: '1000',
+    // Without scripts and plugins nothing of a package runs, so that it need not ask about that.
+    COMPOSER_ALLOW_SUPERUSER: '1',
+    COMPOSER_DISABLE_XDEBUG_WARN: '1',
+    COMPOSER_NO_AUDIT: '1',
+    COMPOSER_MIRROR_PATH_REPOS: '1',
+    COMPOSER_VENDOR_DIR: 'vendor',
+    COMPOSER_BIN_DIR: 'vendor/bin',
+    // Versions are not guessed from a repository that the functions root happens to lie in.
+    COMPOSER_ROOT_VERSION: '1.0.0',
+    GIT_CEILING_DIRECTORIES: dirname(cwd),
+    GIT_TERMINAL_PROMPT: '0',
+    ...(!allowSources && { GIT_ALLOW_PROTOCOL: 'https' }),
+  }
+  return tools.run({ command: command!, args: [...rest, ...all], cwd, env })
+}
+
+const HEAD_BYTES = 256
+
+/** True for Composer itself, which the functions' own PHP runs; false for a program around it, such as a shell script. */
+function isPhp(composer: string): boolean {
+  try {
+    const file = openSync(composer, 'r')
+    try {
+      const head = Buffer.alloc(HEAD_BYTES)
+      const text = head.subarray(0, readSync(file, head)).toString('latin1')
+      return /^(?:#![^\n]*\bphp[^\n]*\n)?\s*<\?php/.test(text)
+    } finally {
+      closeSync(file)
+    }
+  } catch {
+    return false
+  }
+}
+
+interface Reading {
+  pattern: RegExp
+  /** Lasts until a file changes. */
+  isLasting: boolean
+  hint: (name: string) => string
+}
+
+const PASSING: readonly Reading[] = [
+  {
+    pattern:
+      /curl error (?:5|6|7|28|35|52|55|56)\b|could not resolve (?:host|proxy)|getaddrinfo|connection (?:refused|reset|timed out)|network (?:is unreachable|disabled)|could not be fully loaded|failed to open stream: (?:operation|connection)/i,
+    isLasting: false,
+    hint: () => 'check the network and the repositories; it is tried again after a while',
+  },
+  {
+    pattern: /could not authenticate|invalid credentials|HTTP\/[\d.]+ 40[137]|authentication required/i,
+    isLasting: false,
+    hint: () => 'a repository wants a login: put it into the auth.json of the user that runs the gateway',
+  },
+  { pattern: /no space left on device/i, isLasting: false, hint: () => 'the disk is full' },
+  {
+    pattern: /zip extension and unzip|unzip(?:\/7z)? commands? (?:are|is) (?:both )?missing/i,
+    isLasting: false,
+    hint: () => "install unzip or PHP's zip extension",
+  },
+  {
+    pattern: /HOME or COMPOSER_HOME|is not writable|permission denied/i,
+    isLasting: false,
+    hint: () => 'Composer writes to its home and cache: set COMPOSER_HOME to a folder that can be written',
+  },
+]
+
+const LASTING: readonly Reading[] = [
+  {
+    pattern: /blocked by your allow-plugins config/i,
+    isLasting: true,
+    hint: () => 'name the package in allow_scripts of fn.config.json',
+  },
+  {
+    pattern: /could not be found in any version|could not find (?:a matching version of )?package/i,
+    isLasting: true,
+    hint: name => `no repository has ${name}: correct the name, or add the repository that has it`,
+  },
+  {
+    pattern: /missing from your system|your php version|is disabled by/i,
+    isLasting: true,
+    hint: () => 'install what is missing and start the gateway again, or change the requirement',
+  },
+  {
+    pattern: /does not match (?:the|your) (?:constraint|minimum-stability)/i,
+    isLasting: true,
+    hint: name => `change the version of ${name} in composer.json to one that there is`,
+  },
+  {
+    pattern: /checksum verification of the file failed/i,
+    isLasting: true,
+    hint: () => 'the archive is not what composer.lock pins: delete composer.lock when that is meant',
+  },
+  {
+    pattern: /could not parse version constraint|expected JSON schema|is invalid/i,
+    isLasting: true,
+    hint: () => 'correct composer.json: composer validate tells more',
+  },
+  {
+    pattern: /does not exist|does not appear to be a file nor a folder/,
+    isLasting: true,
+    hint: path => `correct the path ${path} in composer.json`,
+  },
+  {
+    pattern: /lock file does not contain/i,
+    isLasting: true,
+    hint: () => 'run composer update in the folder, or delete composer.lock',
+  },
+  {
+    pattern: /could not be resolved to an installable set/i,
+    isLasting: true,
+    hint: () => 'two packages want different versions of a third: change one of the constraints',
+  },
+]
+
+function toComposerError(result: ToolResult, { label, manifest, timeoutMs }: ComposerInstall): GatewayError {
+  if (result.timedOut) {
+    const message = `${label}: composer took longer than ${timeoutMs / 1000} s and was stopped`
+    return passingError(message, PASSING[0]!.hint(''))
+  }
+  const tail = toTail(result.output)
+  const cause = findCause(result.output, manifest)
+  const reading = [...PASSING, ...LASTING].find(({ pattern }) => pattern.test(result.output))
+  const message = `${label}: composer: ${tail === '' ? (result.problem ?? `exited with code ${result.code}`) : tail}`
+  if (reading === undefined) return passingError(message)
+  const hint = reading.hint(cause ?? 'the package')
+  if (!reading.isLasting) return passingError(message, hint)
+  const line = cause === null ? 1 : manifest.lineOf(cause)
+  return installError(`${manifest.label}:${line}: ${message}`, { file: manifest.label, line }, hint)
+}
+
+/** What of the manifest a failure is about: a package, else a text of the file. */
+const CAUSES: readonly RegExp[] = [
+  /Root composer\.json requires (?:PHP extension |linked library )?([\w./-]+)/i,
+  /version constraint (.+?): Invalid/,
+  /scan for classes inside "([^"]+)"/,
+  /^ *- ([\w-]+)(?:[.[]\S*)? : /m,
+]
+
+function findCause(output: string, manifest: ComposerManifest): string | null {
+  const found = CAUSES.map(pattern => pattern.exec(output)?.[1]).find(one => one !== undefined)
+  return found ?? manifest.packages.find(name => output.includes(name)) ?? null
+}
+
+/** Steps, advice for a terminal, and how commands are written. */
+const NOISE =
+  /^(?:In \S+ line \d+:|(?:install|update) \[--|Loading |Updating dependencies|Installing dependencies|Verifying |Running update with|Lock file operations|Package operations|Writing lock|Generating |No composer\.lock|Warning: The lock file|Composer is operating|This usually happens|and prefer using|Nothing to|Your requirements could not|Potential causes|Use the option|Alternatively|Read (?:<|more)|see <|You can also try|To enable extensions|- (?:Locking|Downloading|Installing|A typo|It's a private|The package is not available)|[-/]\S+\.ini$|\d+ packages? )/i
+
+const MAX_TAIL_LINES = 5
+const MAX_TAIL_CHARS = 800
+
+/** What of Composer's output matters, in one line. */
+function toTail(output: string): string {
+  const lines = output
+    .split('\n')
+    .map(line => line.replace(/\s+/g, ' ').trim())
+    .filter(line => line !== '' && !NOISE.test(line))
+  const from = lines.findIndex(line => /^Problem 1$/.test(line)) + 1
+  const text = lines
+    .slice(from, from + MAX_TAIL_LINES)
+    .map(line => line.replace(/^- /, ''))
+    .join(' | ')
+  return text.length <= MAX_TAIL_CHARS ? text : `${text.slice(0, MAX_TAIL_CHARS)}...`
+}

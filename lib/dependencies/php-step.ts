@@ -1,0 +1,202 @@
+/**
+ * Packages of PHP functions: `composer.json` and `composer.lock` to `vendor`, by Composer. Owner: page dependencies/php.
+ *
+ *   composer.json ─ names and sources checked ─► composer.lock ─ there ─► composer install, and update for what it lacks
+ *                                                              └ none  ─► composer update
+ *   afterwards, beside the function: composer.lock with what was installed
+ */
+
+import { mkdirSync, readFileSync, realpathSync, writeFileSync } from 'node:fs'
+import { availableParallelism } from 'node:os'
+import { join } from 'node:path'
+import { toComposerHostEnv } from '../core/host-env.ts'
+import { INSTALL_TIMEOUT_SECONDS } from '../core/limits.ts'
+import { OwnFolder } from '../files/own-folder.ts'
+import type { BuildTools, Toolchain } from './build.ts'
+import { BuildKey } from './build-cache.ts'
+import { installWithComposer } from './composer.ts'
+import { COMPOSER_LOCK, ComposerLock, readComposerLock } from './composer-lock.ts'
+import { COMPOSER_MANIFEST, type ComposerManifest, isComposerName, readComposerManifest } from './composer-manifest.ts'
+import { checkComposerSources } from './composer-paths.ts'
+import { addFilePackages, type FilePackages, toWorkFolder } from './file-packages.ts'
+import { type InstallPlan, type InstallStep, type InstallUnit, passingError, type Settled } from './install.ts'
+import { PackageFolder, type PackageSet, type SetOutcome } from './package-set.ts'
+import { hasFile, isWritable } from './unit-files.ts'
+
+export interface PhpStepOptions {
+  functionsRoot: string
+  /** `FN_AUTO_PHP_DEPS`, `FN_PREINSTALL_PHP_DEPS_ON_START`. */
+  isOn: boolean
+  isAhead: boolean
+  /** Packages may come from repositories of any kind: `FN_PHP_PACKAGE_SOURCES`. */
+  allowSources: boolean
+  /** Full path of Composer; null when it is not there. */
+  findComposer(): string | null
+  /** How to get Composer, such as `install it (apt-get install composer)`. */
+  composerHint: string
+  /** Something that a person should know and that stops nothing. */
+  onNote(text: string): void
+}
+
+/** Part of the key: a change of how sets are made makes them again. */
+const RECIPE = 'php 1'
+const TARGET = 'vendor'
+/** File of a set: the key that its lock file has, because both stand for the same packages. */
+const PINS = '.fngw-pins'
+/** Types of packages that run while others are installed. */
+const PLUGIN_TYPE = /^composer-(?:plugin|installer)$/
+
+export function createPhpStep(options: PhpStepOptions): InstallStep {
+  const { isOn, isAhead, allowSources } = options
+  return {
+    runtime: 'php',
+    target: TARGET,
+    manifests: [COMPOSER_MANIFEST, COMPOSER_LOCK, 'fn.config.json'],
+    concurrency: availableParallelism(),
+    isAhead,
+    isOn,
+    setting: 'FN_AUTO_PHP_DEPS',
+    rules: JSON.stringify([RECIPE, allowSources]),
+    toEnv: toComposerHostEnv,
+    isWanted: ({ folder }) => hasFile(folder, COMPOSER_MANIFEST),
+    readVersion,
+    plan: async (unit, toolchain) => new PhpFolder(unit, options, toolchain).plan(),
+  }
+}
+
+/** Which packages fit depends on PHP's version and extensions. */
+async function readVersion(program: string, tools: BuildTools, cwd: string): Promise<string> {
+  const script =
+    '$names = get_loaded_extensions(); sort($names); echo PHP_MAJOR_VERSION, ".", PHP_MINOR_VERSION, " ", implode(" ", $names);'
+  const { code, output, problem } = await tools.run({ command: program, args: ['-r', script], cwd })
+  if (code !== 0) throw passingError(`${program} does not run: ${problem ?? output.trim().slice(-200)}`)
+  return output.trim()
+}
+
+/** What one folder wants, read once. */
+class PhpFolder {
+  readonly #unit: InstallUnit
+  readonly #options: PhpStepOptions
+  readonly #toolchain: Toolchain
+  readonly #root: string
+  readonly #manifest: ComposerManifest | null
+  readonly #lock: ComposerLock | null
+  #files: FilePackages = { files: [] }
+
+  constructor(unit: InstallUnit, options: PhpStepOptions, toolchain: Toolchain) {
+    this.#unit = unit
+    this.#options = options
+    this.#toolchain = toolchain
+    this.#root = realpathSync(options.functionsRoot)
+    this.#manifest = readComposerManifest(unit.folder, unit.label)
+    this.#lock = readComposerLock(unit.folder, unit.label)
+  }
+
+  plan(): InstallPlan | null {
+    const manifest = this.#manifest
+    if (manifest === null || !manifest.isAsking) return null
+    const { allowSources } = this.#options
+    const folder = join(this.#root, this.#unit.label)
+    this.#files = checkComposerSources(manifest, this.#lock, folder, { root: this.#root, allowSources })
+    const key = this.#keyOf(manifest, this.#lock)
+    const { set } = new PackageFolder(this.#unit.folder, TARGET)
+    return {
+      // The lock file that was written after the install stands for the same packages as the manifest alone before it.
+      key: set !== null && this.#readPins() === key ? set.key : key,
+      facts: {
+        mode: 'manifest',
+        manifest: COMPOSER_MANIFEST,
+        inferBackend: null,
+        inferenceDurationMs: 0,
+        inferredImports: [],
+      },
+      fill: (draft, tools) => this.#fill(manifest, draft, tools),
+      settle: made => this.#settle(manifest, made),
+    }
+  }
+
+  #keyOf(manifest: ComposerManifest, lock: ComposerLock | null): string {
+    const key = new BuildKey()
+      .add('recipe', RECIPE)
+      .add('toolchain', this.#toolchain.version)
+      .add('manifest', JSON.stringify(manifest.toStaged(this.#plugins)))
+      .add('lock', lock?.digest ?? null)
+    // Paths are read from the folder, so they mean another package in another folder.
+    if (this.#files.files.length > 0) key.add('folder', this.#unit.label)
+    addFilePackages(key, this.#files, this.#root)
+    return key.toString()
+  }
+
+  #readPins(): string | null {
+    return new OwnFolder(this.#unit.folder, TARGET).read(PINS)?.toString('utf8') ?? null
+  }
+
+  async #fill(manifest: ComposerManifest, draft: OwnFolder, tools: BuildTools): Promise<SetOutcome> {
+    const { label } = this.#unit
+    const { findComposer, composerHint, allowSources, onNote } = this.#options
+    const composer = findComposer()
+    if (composer === null) {
+      const hint = `${composerHint}, set FN_COMPOSER_BIN to it, or set FN_AUTO_PHP_DEPS=0`
+      throw passingError(`${label}: composer is not on PATH`, hint)
+    }
+    const cwd = toWorkFolder(draft, label, this.#files, this.#root)
+    writeFileSync(join(cwd.path, COMPOSER_MANIFEST), `${JSON.stringify(manifest.toStaged(this.#plugins), null, 4)}\n`)
+    if (this.#lock !== null) writeFileSync(join(cwd.path, COMPOSER_LOCK), this.#lock.toStaged())
+    const install = {
+      php: this.#toolchain.program,
+      composer,
+      cwd: cwd.path,
+      hasLock: this.#lock !== null,
+      plugins: this.#plugins,
+      allowSources,
+      timeoutMs: INSTALL_TIMEOUT_SECONDS * 1000,
+      label,
+      manifest,
+    }
+    const isLockOld = await installWithComposer(install, tools)
+    if (isLockOld) {
+      const file = this.#lock!.label
+      onNote(`${file} was made from another composer.json and is used as it is: run composer update, or delete it`)
+    }
+    const lock = new ComposerLock(readFileSync(join(cwd.path, COMPOSER_LOCK), 'utf8'), COMPOSER_LOCK)
+    this.#tellPlugins(lock)
+    mkdirSync(join(cwd.path, TARGET), { recursive: true })
+    if (cwd.path !== draft.path) for (const name of [TARGET, COMPOSER_LOCK]) cwd.moveTo(name, draft, name)
+    draft.below(TARGET).write(PINS, this.#keyOf(manifest, lock))
+    const resolvedPackages = manifest.packages.flatMap(name => {
+      const version = lock.versionOf(name)
+      return version === null ? [] : `${name}:${version}`
+    })
+    return { resolvedPackages, unresolvedImports: [] }
+  }
+
+  #tellPlugins(lock: ComposerLock): void {
+    const left = lock.packages
+      .filter(({ type, name }) => PLUGIN_TYPE.test(type) && !this.#plugins.includes(name))
+      .map(({ name }) => name)
+    if (left.length === 0) return
+    this.#options.onNote(
+      `${this.#unit.label}: the plugins of ${left.join(', ')} did not run; ` +
+        'name what needs them in allow_scripts of fn.config.json',
+    )
+  }
+
+  #settle(manifest: ComposerManifest, { folder }: PackageSet): Settled {
+    const settled = { isManifestGenerated: false, manifest: COMPOSER_MANIFEST }
+    if (!manifest.wantsLock) return { ...settled, lockFile: this.#lock === null ? null : COMPOSER_LOCK }
+    const text = folder.read(COMPOSER_LOCK)?.toString('utf8')
+    const own = new OwnFolder(this.#unit.folder)
+    const isWritten = text !== undefined && text !== this.#lock?.toStaged() && isWritable(own, COMPOSER_LOCK)
+    if (isWritten && text !== this.#lock?.text) {
+      const stats = this.#lock === null ? null : own.statFile(COMPOSER_LOCK)
+      own.write(COMPOSER_LOCK, text, stats?.mode, stats)
+    }
+    return { ...settled, lockFile: isWritten || this.#lock !== null ? COMPOSER_LOCK : null }
+  }
+
+  /** Small letters, as Composer has them. */
+  get #plugins(): string[] {
+    const names = this.#unit.functions.flatMap(({ policy }) => policy.allowScripts.map(name => name.toLowerCase()))
+    return [...new Set(names)].filter(isComposerName).sort()
+  }
+}
