@@ -9,6 +9,8 @@ command -v php >/dev/null 2>&1 || needed="$needed php-cli"
 # Tests of the experimental runtimes say so and are left out when their toolchain is missing.
 command -v go >/dev/null 2>&1 || wanted="$wanted golang-go"
 command -v cargo >/dev/null 2>&1 || wanted="$wanted cargo"
+# Tests of pages are left out without a browser, and say so.
+[ -n "${FN_TEST_CHROMIUM:-}" ] || command -v chromium >/dev/null 2>&1 || command -v google-chrome >/dev/null 2>&1 || wanted="$wanted chromium"
 [ -n "$needed$wanted" ] || exit 0
 
 if ! command -v apt-get >/dev/null 2>&1 || [ "$(id -u)" != 0 ]; then

@@ -14,6 +14,14 @@ function filesBelow(folder: string, ending: string): string[] {
     .sort()
 }
 
+/** The console is a program of its own, for browsers: it imports nothing of the gateway, and is tested page by page in one. */
+const CONSOLE = 'lib/console/'
+
+/** Every module of the gateway, the command line and the console. */
+function sourceFiles(): string[] {
+  return [...filesBelow('lib', '.ts'), ...filesBelow('lib', '.tsx'), ...filesBelow('bin', '.ts')]
+}
+
 /** Rows of the tables in spec/README.md: every `code` cell that is a path. */
 function mapRows(): { modules: string[]; tests: Set<string>; pages: Set<string> } {
   const modules: string[] = []
@@ -38,9 +46,9 @@ t.test('every module, test and page is in the section map, and the map names not
   const { modules, tests, pages } = mapRows()
   const twice = modules.filter((module, i) => modules.indexOf(module) !== i)
   t.same(twice, [], 'listed twice')
-  const sources = [...filesBelow('lib', '.ts'), ...filesBelow('bin', '.ts')]
+  const sources = sourceFiles()
   t.same(
-    sources.filter(file => !modules.includes(file)),
+    sources.filter(file => !modules.includes(file) && !file.startsWith(CONSOLE)),
     [],
     'modules that are not listed',
   )
@@ -94,7 +102,7 @@ function isTypesOnly(file: string): boolean {
 t.test('a module that is not small has a test of its own', async t => {
   for (const line of read('spec/README.md').split('\n')) {
     const file = /^\| `((?:lib|bin)\/[^`]+)` .*its owner's \|$/.exec(line)?.[1]
-    if (file === undefined || WITHOUT_OWN_TEST.has(file) || isTypesOnly(file)) continue
+    if (file === undefined || file.startsWith(CONSOLE) || WITHOUT_OWN_TEST.has(file) || isTypesOnly(file)) continue
     const lines = read(file).split('\n').length - 1
     t.ok(lines <= OWN_TEST_LINES, `${file} has ${lines} lines and no test of its own: write test/...`)
   }
@@ -106,7 +114,7 @@ t.test('a module that is not small has a test of its own', async t => {
 })
 
 t.test('what a module exports has a user in another file', async t => {
-  const texts = new Map([...filesBelow('lib', '.ts'), ...filesBelow('bin', '.ts')].map(file => [file, read(file)]))
+  const texts = new Map(sourceFiles().map(file => [file, read(file)]))
   const users = new Map([...texts, ...filesBelow('test', '.ts').map((file): [string, string] => [file, read(file)])])
   const words = new Map([...users].map(([file, text]) => [file, new Set(text.match(/\w+/g))]))
   for (const [file, text] of texts) {
@@ -123,7 +131,9 @@ t.test('what a module exports has a user in another file', async t => {
 })
 
 t.test('no two modules have the same file name', async t => {
-  const names = [...filesBelow('lib', '.ts'), ...filesBelow('bin', '.ts')].map(file => basename(file))
+  const names = sourceFiles()
+    .filter(file => !file.startsWith(CONSOLE))
+    .map(file => basename(file))
   t.same(
     names.filter((name, i) => names.indexOf(name) !== i),
     [],
@@ -185,6 +195,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   scheduler: ['core', 'files', 'config', 'observe', 'runtime', 'invocation'],
   jobs: ['core', 'files', 'config', 'observe', 'router', 'invocation', 'edge'],
   control: ['core', 'files', 'config', 'observe', 'router', 'runtime', 'invocation', 'http', 'jobs', 'scheduler'],
+  console: [],
   lib: [...LOWER, ...UPPER],
   bin: ['core', 'config', 'observe'],
 }
@@ -215,7 +226,7 @@ function importsOf(file: string): string[] {
 }
 
 t.test('every import runs one way, and none in a circle, types included', async t => {
-  const sources = [...filesBelow('lib', '.ts'), ...filesBelow('bin', '.ts')]
+  const sources = sourceFiles()
   const imports = new Map(sources.map(file => [file, importsOf(file)]))
   t.same(
     [...new Set(sources.map(folderOf))].filter(folder => MAY_IMPORT[folder] === undefined),

@@ -13,7 +13,8 @@ import type { AccessState } from './access-state.ts'
 import { type Caller, checkAccess, maySeeDetails, REQUEST_MARK } from './access.ts'
 import { ControlQuery } from './control-query.ts'
 import { ControlRequest } from './control-request.ts'
-import { type ControlReply, type Endpoint, READ } from './endpoint.ts'
+import { CONSOLE_PATH, ConsolePage } from './console-page.ts'
+import { CONSOLE_PAGE, type ControlReply, type Endpoint, READ } from './endpoint.ts'
 import { EndpointTable } from './endpoint-table.ts'
 import type { Sessions } from './sessions.ts'
 
@@ -29,6 +30,7 @@ interface ControlOptions {
 export class ControlPlane {
   readonly #options: ControlOptions
   readonly #table: EndpointTable
+  readonly #console = new ConsolePage()
 
   constructor(options: ControlOptions) {
     this.#options = options
@@ -56,7 +58,7 @@ export class ControlPlane {
   async #answer(exchange: Exchange): Promise<ControlReply> {
     const { flags } = this.#options.access
     const path = exchange.path.includes('%') ? unescapeCanonical(exchange.path) : exchange.path
-    if (path === '/console' || path.startsWith('/console/')) throw new GatewayError('NOT_FOUND', 'console ui disabled')
+    if (path === CONSOLE_PATH || path.startsWith(`${CONSOLE_PATH}/`)) return this.#answerConsole(exchange, path)
     const found = this.#table.find(path)
     const method = exchange.method === 'HEAD' ? 'GET' : exchange.method
     const caller = this.#toCaller(exchange)
@@ -73,6 +75,15 @@ export class ControlPlane {
     const details = maySeeDetails(caller, flags)
     const isSecure = this.#isSecure(exchange)
     return endpoint.handle(new ControlRequest({ exchange, params: found.params, query, caller, details, isSecure }))
+  }
+
+  /** The page is for who may log in, too; what it shows is asked for by itself. */
+  #answerConsole(exchange: Exchange, path: string): Promise<ControlReply> {
+    const { access } = this.#options
+    if (!access.flags.uiEnabled) throw new GatewayError('NOT_FOUND', 'console ui disabled')
+    const refused = checkAccess(this.#toCaller(exchange), CONSOLE_PAGE, access.flags)
+    if (refused !== null) throw refused
+    return this.#console.answer(exchange, path)
   }
 
   #isSecure(exchange: Exchange): boolean {

@@ -36,5 +36,7 @@ export const READ: EndpointAccess = { open: false, write: false, acts: false }
 export const ACT: EndpointAccess = { open: false, write: false, acts: true }
 /** Begins or ends a session: asked by those who have none. */
 export const LOGIN: EndpointAccess = { open: false, write: false, acts: true, beforeLogin: true }
+/** Shows nothing by itself, and is where one logs in. */
+export const CONSOLE_PAGE: EndpointAccess = { open: false, write: false, acts: false, beforeLogin: true }
 /** Needs write permission. */
 export const WRITE: EndpointAccess = { open: false, write: true, acts: true }

@@ -13,6 +13,8 @@ export interface ConstantAnswer {
   readonly contentType?: string
   /** Headers of its own, names and values in turn. */
   readonly headers?: readonly string[]
+  /** `Cache-Control`; without it caches ask each time, because it may have changed. */
+  readonly cache?: string
 }
 
 export function toConstantAnswer(status: number, value: unknown): ConstantAnswer {
@@ -29,10 +31,10 @@ export function toConstantBytes(
   return { status, body, etag, contentType, headers }
 }
 
-/** Sends the document, or 304 to a client that has it. Caches ask each time: it may have changed. */
+/** Sends the document, or 304 to a client that has it. */
 export function sendConstant(exchange: Exchange, answer: ConstantAnswer): void {
-  const { status, body, etag, contentType = 'application/json', headers: own = [] } = answer
-  const headers = ['ETag', etag, 'Cache-Control', 'no-cache', ...own]
+  const { status, body, etag, contentType = 'application/json', headers: own = [], cache = 'no-cache' } = answer
+  const headers = ['ETag', etag, 'Cache-Control', cache, ...own]
   const known = headerOf(exchange.req.rawHeaders, 'if-none-match')
   if (status === 200 && known !== null && matchesTag(known, etag, true)) {
     exchange.responder.send(exchange, 304, headers, null)

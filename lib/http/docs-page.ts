@@ -7,14 +7,12 @@
 
 import { existsSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
-import { promisify } from 'node:util'
-import { gzip } from 'node:zlib'
 import type { Warning } from '../core/errors.ts'
 import { GatewayError } from '../core/errors.ts'
-import { headerOf } from '../invocation/forwarded-headers.ts'
 import { packageFile } from '../runtime/package-files.ts'
 import { type ConstantAnswer, sendConstant, toConstantBytes } from './constant-answer.ts'
 import type { Exchange, Step } from './exchange.ts'
+import { type PackedFile, sendPackedFile, toPackedFile } from './packed-file.ts'
 
 export const DOCS_PATH = '/docs'
 /** Names that begin with `_` are nobody's route. */
@@ -75,17 +73,9 @@ function toPolicy(apiOrigin: string | null): string {
   )
 }
 
-const pack = promisify(gzip)
-
-/** One file in both forms; most clients take the packed one. */
-interface PageFile {
-  plain: ConstantAnswer
-  packed: ConstantAnswer
-}
-
 /** The files of the page; each is read when it is first asked for, and kept. One per gateway. */
 export class DocsPage {
-  readonly #files = new Map<string, Promise<PageFile>>()
+  readonly #files = new Map<string, Promise<PackedFile>>()
   readonly #pages: readonly ConstantAnswer[]
 
   /** @param publicBaseUrl - where the document says that requests go; null for the page's own origin */
@@ -123,9 +113,7 @@ export class DocsPage {
     }
     this.#files.set(name, known)
     try {
-      const { plain, packed } = await known
-      const accepted = headerOf(exchange.req.rawHeaders, 'accept-encoding') ?? ''
-      sendConstant(exchange, /\bgzip\b(?!;q=0(?:\D|$))/.test(accepted) ? packed : plain)
+      sendPackedFile(exchange, await known)
     } catch (cause) {
       this.#files.delete(name)
       const text = `${name} is not installed: run "npm install" in the sources, or install the package again`
@@ -134,19 +122,11 @@ export class DocsPage {
   }
 
   /** Null for a name that is no file of the page. */
-  #load(name: string): Promise<PageFile> | null {
-    if (name === 'start.js') return toFile(Buffer.from(START), FILES.get('swagger-ui-bundle.js')!)
-    if (name === 'page.css') return toFile(Buffer.from(STYLE), FILES.get('swagger-ui.css')!)
+  #load(name: string): Promise<PackedFile> | null {
+    if (name === 'start.js') return toPackedFile(Buffer.from(START), FILES.get('swagger-ui-bundle.js')!)
+    if (name === 'page.css') return toPackedFile(Buffer.from(STYLE), FILES.get('swagger-ui.css')!)
     const type = FILES.get(name)
-    return type === undefined ? null : readFile(toFilePath(name)).then(bytes => toFile(bytes, type))
-  }
-}
-
-async function toFile(bytes: Buffer, type: string): Promise<PageFile> {
-  const shared = ['X-Content-Type-Options', 'nosniff', 'Vary', 'Accept-Encoding']
-  return {
-    plain: toConstantBytes(200, bytes, type, shared),
-    packed: toConstantBytes(200, await pack(bytes), type, ['Content-Encoding', 'gzip', ...shared]),
+    return type === undefined ? null : readFile(toFilePath(name)).then(bytes => toPackedFile(bytes, type))
   }
 }
 

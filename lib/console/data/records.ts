@@ -1,0 +1,41 @@
+/** Shapes of what `/_fn/*` answers, as far as pages show it; they are described on the pages below spec/control. Owner: page console/console. */
+
+export interface Warning {
+  readonly code: string
+  readonly path: string
+  readonly message: string
+  readonly hint?: string
+}
+
+export interface RouteClaim {
+  readonly runtime: string
+  readonly name: string
+  readonly fn_name: string
+  readonly version: string
+  readonly methods: readonly string[]
+  readonly source: string
+  readonly source_rank: number
+  readonly force_url: boolean
+  readonly origin: string
+  readonly file: string
+}
+
+export interface CatalogFunction {
+  readonly name: string
+  readonly has_default: boolean
+  readonly versions: readonly string[]
+  readonly file: string | null
+}
+
+/** `GET /_fn/catalog` */
+export interface Catalog {
+  /** Seconds since the epoch. */
+  readonly generated_at: number
+  readonly functions_root?: string
+  readonly runtime_order: readonly string[]
+  readonly mapped_routes: Readonly<Record<string, readonly RouteClaim[]>>
+  readonly mapped_route_conflicts: Readonly<Record<string, unknown>>
+  readonly runtimes: Readonly<Record<string, { readonly functions: readonly CatalogFunction[] }>>
+  readonly warnings: readonly Warning[]
+  readonly ignored?: readonly unknown[]
+}

@@ -1,0 +1,79 @@
+/** Logging in with the admin token, or with a name and its password. What is typed is sent once and kept nowhere. Owner: page console/console. */
+
+import { useState } from 'preact/hooks'
+import type { ApiError } from '../data/api.ts'
+import { Page } from '../parts/page.tsx'
+import { navigate, toHref, path } from '../router.ts'
+import { logIn } from '../session.ts'
+
+type Way = 'token' | 'password'
+
+export function LoginPage(_: { rest: string }) {
+  const [way, setWay] = useState<Way>('token')
+  const [error, setError] = useState<string | null>(null)
+  const [isBusy, setBusy] = useState(false)
+  const submit = async (event: SubmitEvent): Promise<void> => {
+    event.preventDefault()
+    const fields = new FormData(event.currentTarget as HTMLFormElement)
+    const text = (name: string): string => String(fields.get(name) ?? '')
+    setBusy(true)
+    setError(null)
+    try {
+      await logIn(
+        way === 'token' ? { token: text('token') } : { username: text('username'), password: text('password') },
+      )
+      if (path.value === 'login') navigate(toHref(''), true)
+    } catch (failure) {
+      setError(toText(failure as ApiError))
+    } finally {
+      setBusy(false)
+    }
+  }
+  return (
+    <Page title="Log in" question="Who is there?">
+      <form class="login" onSubmit={event => void submit(event as unknown as SubmitEvent)}>
+        <fieldset>
+          <legend>With</legend>
+          <label>
+            <input type="radio" name="way" checked={way === 'token'} onChange={() => setWay('token')} /> the admin token
+          </label>
+          <label>
+            <input type="radio" name="way" checked={way === 'password'} onChange={() => setWay('password')} /> name and
+            password
+          </label>
+        </fieldset>
+        {way === 'token' ? (
+          <label>
+            Admin token
+            <input name="token" type="password" autocomplete="off" required key="token" />
+          </label>
+        ) : (
+          <>
+            <label>
+              Name
+              <input name="username" autocomplete="username" required key="username" />
+            </label>
+            <label>
+              Password
+              <input name="password" type="password" autocomplete="current-password" required key="password" />
+            </label>
+          </>
+        )}
+        <p class="error" role="alert">
+          {error}
+        </p>
+        <button class="primary" type="submit" disabled={isBusy}>
+          Log in
+        </button>
+      </form>
+    </Page>
+  )
+}
+
+function toText({ status, message }: ApiError): string {
+  if (status === 401) return 'Not right. The token is what FN_ADMIN_TOKEN says.'
+  if (status === 429) return 'Too many tries from here. Wait five minutes.'
+  if (status === 404)
+    return `${message}: nothing is set to log in with. FN_ADMIN_TOKEN, or a password's hash, makes it possible.`
+  return message
+}

@@ -1,0 +1,11 @@
+/** Request. Owner: page console/console. */
+
+import { Page } from '../parts/page.tsx'
+
+export function RequestPage({ rest }: { rest: string }) {
+  return (
+    <Page title={rest} question="">
+      {null}
+    </Page>
+  )
+}

@@ -1,0 +1,47 @@
+/** Says that the gateway is away, or has been started anew. What is shown stays. Owner: page console/console. */
+
+import { useSignal } from '@preact/signals'
+import { useEffect } from 'preact/hooks'
+import { lostSince, restarts } from '../data/events.ts'
+import { formatClock } from '../format.ts'
+
+/** Milliseconds before a loss is told: a stream that is begun anew is away for a moment. */
+const PATIENCE_MS = 1500
+/** Milliseconds that a restart is told. */
+const RESTART_SHOWN_MS = 8000
+
+export function ConnectionBar() {
+  const isToldLost = useSignal(false)
+  const isRestartTold = useSignal(false)
+  const since = lostSince.value
+  const restart = restarts.value
+  useEffect(() => {
+    if (since === null) {
+      isToldLost.value = false
+      return
+    }
+    const timer = setTimeout(() => {
+      isToldLost.value = true
+    }, PATIENCE_MS)
+    return () => clearTimeout(timer)
+  }, [since])
+  useEffect(() => {
+    if (restart === 0) return
+    isRestartTold.value = true
+    const timer = setTimeout(() => {
+      isRestartTold.value = false
+    }, RESTART_SHOWN_MS)
+    return () => clearTimeout(timer)
+  }, [restart])
+  return (
+    <div class="connection" role="status" aria-live="polite">
+      {isToldLost.value && since !== null ? (
+        <p class="bar lost">
+          The gateway has not answered since {formatClock(since)}. What you see is of then; trying again.
+        </p>
+      ) : isRestartTold.value ? (
+        <p class="bar">The gateway was started anew. This page is up to date again.</p>
+      ) : null}
+    </div>
+  )
+}

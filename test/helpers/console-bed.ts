@@ -1,0 +1,145 @@
+/** A real gateway with the console on, and a browser page on it that fails the test for every error in it. */
+
+import { execFileSync } from 'node:child_process'
+import { mkdirSync, readFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import type { BrowserContextOptions, Page } from 'playwright-core'
+import type { Test } from 'tap'
+import { createGateway, type Gateway, type GatewayOptions } from '../../lib/index.ts'
+import { findChromium, launchChromium } from './chromium.ts'
+import { makeTree, type Tree, type TreeEntry } from './tree.ts'
+
+/** Builds the console from its sources where they are newer than the last build. */
+export function buildConsole(): void {
+  const script = fileURLToPath(new URL('../../build/console.mjs', import.meta.url))
+  execFileSync(process.execPath, [script, '--if-needed'], { stdio: ['ignore', 'inherit', 'inherit'] })
+}
+
+export interface ConsoleBed {
+  tree: Tree
+  gateway: Gateway
+  /** `http://127.0.0.1:port` */
+  url: string
+}
+
+/** Starts a gateway on a free port, with the console on and edits allowed. */
+export async function makeConsoleBed(
+  t: Test,
+  entries: Record<string, TreeEntry>,
+  options: GatewayOptions = {},
+  port = 0,
+): Promise<ConsoleBed> {
+  buildConsole()
+  const tree = makeTree(entries)
+  t.teardown(tree.cleanup)
+  const gateway = await createGateway({
+    functionsRoot: tree.root,
+    runtimes: ['lua', 'node'],
+    uiEnabled: true,
+    consoleWriteEnabled: true,
+    ...options,
+  })
+  t.teardown(() => gateway.close())
+  const { url } = await gateway.listen({ port })
+  return { tree, gateway, url }
+}
+
+const found = findChromium()
+/** Why tests of pages are skipped; false when they are not. */
+export const noBrowser: string | false = 'reason' in found ? found.reason : false
+
+export interface PageOptions extends BrowserContextOptions {
+  /** Errors that the page may have: browsers log each answer that is no success. */
+  allowed?: readonly RegExp[]
+}
+
+/** Opens an address in a browser of its own. Errors of scripts, of the policy and in the browser's log fail the test. */
+export async function withPage(
+  t: Test,
+  url: string,
+  run: (page: Page) => Promise<void>,
+  options: PageOptions = {},
+): Promise<void> {
+  if ('reason' in found) throw new Error(found.reason)
+  const { allowed = [], ...contextOptions } = options
+  const browser = await launchChromium(found.path)
+  const problems: string[] = []
+  try {
+    const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...contextOptions })
+    const page = await context.newPage()
+    page.on('pageerror', error => problems.push(`${error.message}\n${error.stack ?? ''}`))
+    page.on('console', message => {
+      if (message.type() === 'error' || message.type() === 'warning') problems.push(message.text())
+    })
+    page.setDefaultTimeout(60_000)
+    await page.goto(url)
+    await run(page)
+  } finally {
+    await browser.close()
+    t.same(
+      problems.filter(text => !allowed.some(pattern => pattern.test(text))),
+      [],
+      'no error on the page',
+    )
+  }
+}
+
+const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
+
+/** Breaches of WCAG 2.2 A and AA that axe finds, a line each. */
+export async function findBreaches(page: Page): Promise<string[]> {
+  // By the debugger: the page's own policy refuses scripts of others.
+  await page.evaluate(AXE)
+  return page.evaluate(async () => {
+    const { axe } = globalThis as unknown as {
+      axe: {
+        run: (
+          options: object,
+        ) => Promise<{ violations: { id: string; nodes: { html: string; failureSummary: string }[] }[] }>
+      }
+    }
+    const tags = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa']
+    const { violations } = await axe.run({ runOnly: { type: 'tag', values: tags } })
+    return violations.flatMap(({ id, nodes }) =>
+      nodes.map(({ html, failureSummary }) => `${id}: ${html} ${failureSummary}`),
+    )
+  })
+}
+
+/** True when the page is wider than the window. */
+export function isScrolledSideways(page: Page): Promise<boolean> {
+  return page.evaluate(() => {
+    const { document } = globalThis as unknown as {
+      document: { documentElement: { scrollWidth: number; clientWidth: number } }
+    }
+    return document.documentElement.scrollWidth > document.documentElement.clientWidth
+  })
+}
+
+const LOOKS = [
+  ['light', { width: 1280, height: 800 }, 'light'],
+  ['dark', { width: 1280, height: 800 }, 'dark'],
+  ['phone', { width: 390, height: 844 }, 'light'],
+] as const
+
+/**
+ * Looks at the page in light, in dark and at the width of a phone: no breach of WCAG, nothing to scroll sideways. Pictures go to
+ * the folder that FN_TEST_SHOTS names.
+ */
+export async function checkLooks(t: Test, page: Page, name: string): Promise<void> {
+  const folder = process.env.FN_TEST_SHOTS
+  const before = page.viewportSize()
+  for (const [look, size, colorScheme] of LOOKS) {
+    await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' })
+    await page.setViewportSize(size)
+    t.same(await findBreaches(page), [], `${name}, ${look}: WCAG`)
+    t.notOk(await isScrolledSideways(page), `${name}, ${look}: not wider than the window`)
+    if (folder === undefined) continue
+    mkdirSync(folder, { recursive: true })
+    await page.screenshot({ path: join(folder, `${name}-${look}.png`) })
+  }
+  await page.emulateMedia({ colorScheme: null, reducedMotion: null })
+  if (before !== null) await page.setViewportSize(before)
+}
