@@ -38,7 +38,7 @@ t.test(
   },
 )
 
-t.test('[console/console.4] logging in with the token, and out', { skip: noBrowser }, async t => {
+t.test('[console/console.4, console/console.7] logging in with the token, and out', { skip: noBrowser }, async t => {
   const { url } = await makeConsoleBed(t, TREE, { adminToken: TOKEN, consoleLoginApi: true })
   await withPage(
     t,
