@@ -8,10 +8,11 @@ import { FunctionCalls } from './function-calls.ts'
 import { Admission } from './invocation/admission.ts'
 import { Invoker, type InvokerOptions } from './invocation/invoke.ts'
 import { RequestIds } from './invocation/request-ids.ts'
+import type { History } from './observe/history.ts'
 import type { Journal } from './observe/journal.ts'
 import type { Metrics } from './observe/metrics.ts'
 import type { Listeners } from './listeners.ts'
-import { createMetrics } from './metrics-parts.ts'
+import { createHistory, createMetrics } from './metrics-parts.ts'
 import type { Runtimes } from './runtime/runtimes.ts'
 
 interface CallPartsOptions {
@@ -30,6 +31,7 @@ export interface CallParts {
   admission: Admission
   edge: EdgeProxy
   metrics: Metrics
+  history: History
   invoker: Invoker
   calls: FunctionCalls
 }
@@ -40,7 +42,9 @@ export function createCallParts(options: CallPartsOptions): CallParts {
   const admission = new Admission(clock)
   const edge = new EdgeProxy({ clock, listening })
   const functions = () => catalog().functions
-  const metrics = createMetrics({ admission, runtimes, edge, journal, functions })
+  const counted = { clock, admission, runtimes, edge, journal, functions }
+  const metrics = createMetrics(counted)
+  const history = createHistory(counted, metrics)
   const invoker = new Invoker({
     schemas,
     clock,
@@ -52,5 +56,5 @@ export function createCallParts(options: CallPartsOptions): CallParts {
     onCold: fn => metrics.functions.coldStart(fn),
   })
   const calls = new FunctionCalls({ invoker, requestIds, journal, metrics, catalog })
-  return { requestIds, admission, edge, metrics, invoker, calls }
+  return { requestIds, admission, edge, metrics, history, invoker, calls }
 }

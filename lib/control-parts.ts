@@ -23,6 +23,7 @@ import { createStateEndpoints, type StateEndpointsDeps } from './control/state-e
 import { createUiStateEndpoints } from './control/ui-state-endpoints.ts'
 import { unservedReason } from './discovery/layouts.ts'
 import { EventFeed } from './observe/event-feed.ts'
+import type { History } from './observe/history.ts'
 import type { Journal } from './observe/journal.ts'
 
 /** What the endpoints need of the gateway. */
@@ -31,11 +32,12 @@ interface ControlDeps
     InvokeEndpointsDeps,
     JobsEndpointsDeps,
     LogEndpointsDeps,
-    MetricsEndpointsDeps,
+    Omit<MetricsEndpointsDeps, 'functions'>,
     Pick<ScheduleEndpointsDeps, 'scheduler'>,
     Pick<PackEndpointsDeps, 'packs'> {
   settings: Settings
   journal: Journal
+  history: History
   /** `metadata.dependency_resolution` of a function. */
   dependenciesOf: (fn: FunctionVersion) => object | null
 }
@@ -49,7 +51,7 @@ export interface ControlParts {
 }
 
 export function createControlParts(deps: ControlDeps): ControlParts {
-  const { clock, settings, journal } = deps
+  const { clock, settings, journal, history, state } = deps
   const access = new AccessState(settings)
   const sessions = new Sessions({ clock, ttlMs: settings.consoleSessionTtlSeconds * 1000 })
   const id = randomBytes(4).toString('hex')
@@ -63,11 +65,17 @@ export function createControlParts(deps: ControlDeps): ControlParts {
     ...createScheduleEndpoints({ ...deps, find: toFind(deps) }),
     ...createEventsEndpoints({ feed }),
     ...createLogEndpoints(deps),
-    ...createMetricsEndpoints(deps),
+    ...createMetricsEndpoints({ ...deps, functions: () => state(false).functions }),
     ...createSessionEndpoints({ clock, settings, sessions, access }),
     ...createUiStateEndpoints({ access }),
   ]
+  // Nobody looks at it where the console is off.
+  const followSwitch = (): void => (access.flags.uiEnabled ? history.start() : history.stop())
+  access.onChange = followSwitch
+  followSwitch()
   const close = (): void => {
+    access.onChange = null
+    history.stop()
     feed.close()
     deps.streams.close()
   }

@@ -128,6 +128,7 @@ class FunctionGateway implements Gateway {
       clock,
       journal: this.#journal,
       metrics: this.#call.metrics,
+      history: this.#call.history,
       streams: new OpenStreams(),
       jobs: this.jobs,
       state: details => this.#state(details),

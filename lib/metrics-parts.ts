@@ -1,19 +1,22 @@
 /** What a gateway counts, joined with what its parts know already: slots, workers, runtimes, upstream requests. Owner: page observe/metrics. */
 
 import type { FunctionVersion } from './core/catalog.ts'
+import type { Clock } from './core/clock.ts'
 import type { EdgeProxy } from './edge/passthrough.ts'
 import type { Admission, AdmissionSnapshot } from './invocation/admission.ts'
 import type { Journal } from './observe/journal.ts'
 import { toFunctionLabels } from './observe/function-metrics.ts'
+import { History } from './observe/history.ts'
 import { Metrics } from './observe/metrics.ts'
 import { toFamily, toFamilyHead, toLabels, toSample } from './observe/metrics-text.ts'
 import type { Runtimes } from './runtime/runtimes.ts'
 
 interface MetricsDeps {
-  admission: Pick<Admission, 'snapshot'>
+  clock: Clock
+  admission: Pick<Admission, 'snapshot' | 'waiting'>
   runtimes: Pick<Runtimes, 'byName' | 'dispatcher'>
   edge: Pick<EdgeProxy, 'active' | 'results'>
-  journal: Pick<Journal, 'events'>
+  journal: Pick<Journal, 'events' | 'onFailure'>
   /** Functions of the catalog in force, by key. */
   functions: () => ReadonlyMap<string, FunctionVersion>
 }
@@ -26,6 +29,18 @@ export function createMetrics(deps: MetricsDeps): Metrics {
   metrics.register(() => toWorkersText(deps))
   metrics.register(() => toOthersText(deps))
   return metrics
+}
+
+/** What is kept of those numbers while the console is on. */
+export function createHistory({ clock, admission, runtimes, journal }: MetricsDeps, metrics: Metrics): History {
+  const history = new History({
+    clock,
+    metrics,
+    waiting: () => admission.waiting(),
+    workers: () => runtimes.dispatcher.liveWorkers(),
+  })
+  journal.onFailure = (fn, message) => history.failed(fn.key, message)
+  return history
 }
 
 function* toAdmissionText({ admission, functions }: MetricsDeps): Generator<string> {

@@ -20,6 +20,8 @@ export type Switches = Readonly<Record<Switch, boolean>>
 export class AccessState {
   readonly #settings: Settings
   #flags: AccessFlags
+  /** Told after every change of the switches. */
+  onChange: (() => void) | null = null
 
   constructor(settings: Settings) {
     this.#settings = settings
@@ -45,6 +47,7 @@ export class AccessState {
     const switches = this.preview(changes)
     const apiOffByState = this.#settings.consoleApiEnabled && !switches.consoleApiEnabled
     this.#flags = { ...this.#settings, ...switches, apiOffByState }
+    this.onChange?.()
   }
 
   /** True when the switches let somebody do what the flags of now do not: only an administrator may put them so. */

@@ -1,40 +1,79 @@
-/** `GET /_fn/metrics`, for Prometheus and what understands it. Owner: page observe/metrics. */
+/** `GET /_fn/metrics`: for Prometheus and what understands it, and as the console draws it. Owner: page observe/metrics. */
 
 import { setImmediate } from 'node:timers/promises'
+import { showText } from '../config/findings.ts'
+import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
-import { toGatewayError } from '../core/errors.ts'
+import { GatewayError, toGatewayError } from '../core/errors.ts'
+import { RUNTIMES } from '../core/identity.ts'
 import { readDescriptorLimit } from '../http/descriptor-limit.ts'
 import type { Exchange } from '../http/exchange.ts'
+import type { History } from '../observe/history.ts'
+import { WINDOWS } from '../observe/history-series.ts'
 import type { Metrics } from '../observe/metrics.ts'
 import { countOpenFiles, toProcessText } from '../observe/process-metrics.ts'
-import { type Endpoint, READ } from './endpoint.ts'
+import type { ControlQuery } from './control-query.ts'
+import { type ControlReply, type Endpoint, READ } from './endpoint.ts'
+import { toHistoryRecord } from './history-record.ts'
 
 /** Characters that are made and sent in one go: with ten thousand functions the whole takes longer than requests may wait. */
 const PIECE_CHARS = 64 * 1024
 
 export interface MetricsEndpointsDeps {
   metrics: Pick<Metrics, 'toText'>
+  history: Pick<History, 'read'>
   clock: Clock
+  /** Functions of the catalog in force. */
+  functions: () => readonly FunctionVersion[]
 }
 
-export function createMetricsEndpoints({ metrics, clock }: MetricsEndpointsDeps): readonly Endpoint[] {
+const QUERY = ['format', 'window', 'key', 'runtime'] as const
+
+export function createMetricsEndpoints(deps: MetricsEndpointsDeps): readonly Endpoint[] {
   const descriptorLimit = readDescriptorLimit()
   return [
     {
       method: 'GET',
       path: '/_fn/metrics',
       access: READ,
-      handle: async () => {
-        const processText = toProcessText(clock, await countOpenFiles(), descriptorLimit)
-        const pieces = toPieces(metrics.toText(), processText)
-        return {
-          send: exchange => {
-            sendPieces(exchange, pieces).catch(error => exchange.responder.sendError(exchange, toGatewayError(error)))
-          },
-        }
+      query: QUERY,
+      handle: ({ query }) => {
+        if (query.oneOf('format', ['text', 'json'], 'text') === 'json') return readHistory(deps, query)
+        const field = QUERY.find(name => name !== 'format' && query.text(name) !== null)
+        if (field !== undefined)
+          throw new GatewayError('BAD_REQUEST', `query field ${field} is for format=json only: add &format=json`)
+        return readText(deps, descriptorLimit)
       },
     },
   ]
+}
+
+async function readText({ metrics, clock }: MetricsEndpointsDeps, limit: number | null): Promise<ControlReply> {
+  const processText = toProcessText(clock, await countOpenFiles(), limit)
+  const pieces = toPieces(metrics.toText(), processText)
+  return {
+    send: exchange => {
+      sendPieces(exchange, pieces).catch(error => exchange.responder.sendError(exchange, toGatewayError(error)))
+    },
+  }
+}
+
+async function readHistory(
+  { history, clock, functions }: MetricsEndpointsDeps,
+  query: ControlQuery,
+): Promise<ControlReply> {
+  const window = query.oneOf('window', WINDOWS, '5m')
+  const key = query.text('key')
+  const runtime = query.text('runtime') === null ? null : query.oneOf('runtime', RUNTIMES, 'node')
+  if (key !== null && runtime !== null)
+    throw new GatewayError('BAD_REQUEST', 'query fields key and runtime cannot both be given: a key has its runtime')
+  if (key !== null && !functions().some(fn => fn.key === key))
+    throw new GatewayError('NOT_FOUND', `no function has the key "${showText(key)}": see key in /_fn/health`)
+  const store = history.read()
+  if (store === null)
+    throw new GatewayError('NOT_FOUND', 'no history is kept while the console is off: set FN_UI_ENABLED=1')
+  const wanted = { window, key, runtime, now: clock.wall() }
+  return { status: 200, body: await toHistoryRecord(store, functions(), wanted) }
 }
 
 function* toPieces(families: Iterable<string>, end: string): Generator<string> {

@@ -164,6 +164,8 @@ export class Exchange {
   /** The function that answers, and the route it answers at. */
   fn: FunctionVersion | null = null
   route: string | null = null
+  /** It is for `/_fn` or `/console`. */
+  isControl = false
   /** Goes on with a walk that a step holds up. */
   resume: (() => void) | null = null
   /** Cross-origin headers of the answer, names and values in turn; a handler's own are dropped for them. */

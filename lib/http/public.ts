@@ -146,6 +146,7 @@ export class PublicHandler {
       return
     }
     if (isReserved(exchange.path)) {
+      exchange.isControl = true
       this.#options.control(exchange)
       return
     }

@@ -53,7 +53,8 @@ export function createRequestListener(
   const wall = new WallTime(clock)
   return exchange => {
     const now = exchange.answeredAt || clock.monotonic()
-    metrics.request(exchange.method, statusOf(exchange), exchange.fn, now - exchange.startedAt, exchange.queuedMs)
+    const { method, fn, startedAt, queuedMs, isControl } = exchange
+    metrics.request(method, statusOf(exchange), fn, now - startedAt, queuedMs, isControl)
     if (journal.wantsRequests) journal.request(toRequestRecord(exchange, wall.at(now), now))
     if (exchange.span !== null) endRequestSpan(exchange.span, exchange, statusOf(exchange))
     if (exchange.error !== null) journal.callFailed(exchange, exchange.error)

@@ -172,6 +172,11 @@ export class Admission {
       .sort((a, b) => (a.key < b.key ? -1 : 1))
   }
 
+  /** Functions with calls that wait for a slot, and how many. */
+  *waiting(): Generator<readonly [key: string, queued: number]> {
+    for (const slots of this.#functions.values()) if (slots.queued > 0) yield [slots.key, slots.queued]
+  }
+
   /** Calls running and waiting over all functions: a stop waits for 0. */
   total(): number {
     let total = 0

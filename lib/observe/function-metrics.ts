@@ -2,17 +2,50 @@
 
 import type { FunctionVersion } from '../core/catalog.ts'
 import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
-import { Histogram } from './histogram.ts'
+import { BUCKETS, Histogram } from './histogram.ts'
 import { toFamilyHead, toLabels, toSample } from './metrics-text.ts'
 
 const CLASSES = ['1xx', '2xx', '3xx', '4xx', '5xx'] as const
 
+/** Where each number stands in what `FunctionCounters.read` gives: buckets of durations and of waits, and counts. */
+export const COUNTER = {
+  durations: 0,
+  errors4xx: BUCKETS,
+  errors5xx: BUCKETS + 1,
+  coldStarts: BUCKETS + 2,
+  waits: BUCKETS + 3,
+}
+/** Numbers that `FunctionCounters.read` gives. */
+export const COUNTERS = COUNTER.waits + BUCKETS
+
+/** What was counted of one function since its first call. */
+export interface FunctionCounters {
+  readonly key: string
+  /** @param into - gets COUNTERS numbers */
+  read(into: Float64Array): void
+}
+
 /** Numbers of one function, made at its first call. */
-interface Series {
-  labels: string
-  durations: Histogram
-  waits: Histogram
-  coldStarts: number
+class Series implements FunctionCounters {
+  readonly key: string
+  readonly labels: string
+  readonly durations = new Histogram(CLASSES.length)
+  readonly waits = new Histogram(1)
+  coldStarts = 0
+
+  constructor(fn: FunctionVersion) {
+    this.key = fn.key
+    this.labels = toLabels(toFunctionLabels(fn))
+  }
+
+  read(into: Float64Array): void {
+    into.fill(0)
+    for (let index = 0; index < CLASSES.length; index++) this.durations.addBuckets(index, into, COUNTER.durations)
+    into[COUNTER.errors4xx] = this.durations.countOf(CLASSES.indexOf('4xx'))
+    into[COUNTER.errors5xx] = this.durations.countOf(CLASSES.indexOf('5xx'))
+    into[COUNTER.coldStarts] = this.coldStarts
+    this.waits.addBuckets(0, into, COUNTER.waits)
+  }
 }
 
 /** Labels of a function. */
@@ -50,14 +83,14 @@ export class FunctionMetrics {
   /** @returns null for a function that is in the catalog no more, and whose last calls end now */
   #begin(fn: FunctionVersion): Series | null {
     if (!this.#functions.has(fn.key)) return null
-    const series = {
-      labels: toLabels(toFunctionLabels(fn)),
-      durations: new Histogram(CLASSES.length),
-      waits: new Histogram(1),
-      coldStarts: 0,
-    }
+    const series = new Series(fn)
     this.#series.set(fn.key, series)
     return series
+  }
+
+  /** Functions that were called and are there. */
+  counters(): Iterable<FunctionCounters> {
+    return this.#series.values()
   }
 
   /** Families of functions that were called, in pieces. */

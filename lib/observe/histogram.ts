@@ -9,7 +9,8 @@ export const DURATION_BOUNDS: readonly number[] = [
 
 /** The same in ms, as durations come: one multiplication a request less. */
 const BOUNDS_MS = Float64Array.from(DURATION_BOUNDS, bound => bound * 1000)
-const BUCKETS = BOUNDS_MS.length + 1
+/** Buckets of a histogram. */
+export const BUCKETS = BOUNDS_MS.length + 1
 
 /**
  * Several histograms of one family, one for each class of something, in one array: counting allocates nothing and needs
@@ -32,6 +33,12 @@ export class Histogram {
     numbers[from + BUCKETS]! += ms
   }
 
+  /** Adds the buckets of a class to others, from an index on. */
+  addBuckets(index: number, target: Float64Array, at: number): void {
+    const from = index * (BUCKETS + 1)
+    for (let bucket = 0; bucket < BUCKETS; bucket++) target[at + bucket]! += this.#numbers[from + bucket]!
+  }
+
   /** Observations of a class. */
   countOf(index: number): number {
     let count = 0
@@ -39,18 +46,52 @@ export class Histogram {
     return count
   }
 
-  /** Samples of a class; none when nothing was observed. @param labels - see toLabels */
-  toText(index: number, name: string, labels: string): string {
-    const from = index * (BUCKETS + 1)
+  /** Samples of a class, or with null of all of them; none when nothing was observed. @param labels - see toLabels */
+  toText(index: number | null, name: string, labels: string): string {
+    const { counts, sumMs } = this.#gather(index)
     const start = labels === '' ? '' : `${labels},`
     let count = 0
     let text = ''
     for (let bucket = 0; bucket < BUCKETS; bucket++) {
-      count += this.#numbers[from + bucket]!
+      count += counts[bucket]!
       text += toSample(`${name}_bucket`, `${start}le="${DURATION_BOUNDS[bucket] ?? '+Inf'}"`, count)
     }
     if (count === 0) return ''
-    const sum = this.#numbers[from + BUCKETS]! / 1000
-    return text + toSample(`${name}_sum`, labels, sum) + toSample(`${name}_count`, labels, count)
+    return text + toSample(`${name}_sum`, labels, sumMs / 1000) + toSample(`${name}_count`, labels, count)
   }
+
+  #gather(index: number | null): { counts: Float64Array; sumMs: number } {
+    const counts = new Float64Array(BUCKETS)
+    let sumMs = 0
+    const classes = this.#numbers.length / (BUCKETS + 1)
+    for (let one = index ?? 0; one < (index === null ? classes : index + 1); one++) {
+      this.addBuckets(one, counts, 0)
+      sumMs += this.#numbers[one * (BUCKETS + 1) + BUCKETS]!
+    }
+    return { counts, sumMs }
+  }
+}
+
+/**
+ * A percentile of counted buckets: within the bucket that it falls in, as far as its share. What is longer than the last
+ * bound is told as that bound.
+ * @param counts - observations by bucket, from an index on
+ * @param share - 0.95 for p95
+ * @returns ms; null when nothing was observed
+ */
+export function toPercentileMs(counts: ArrayLike<number>, from: number, share: number): number | null {
+  let total = 0
+  for (let bucket = 0; bucket < BUCKETS; bucket++) total += counts[from + bucket]!
+  if (total === 0) return null
+  const rank = share * total
+  let below = 0
+  for (let bucket = 0; bucket < BOUNDS_MS.length; bucket++) {
+    const count = counts[from + bucket]!
+    if (count > 0 && below + count >= rank) {
+      const lower = bucket === 0 ? 0 : BOUNDS_MS[bucket - 1]!
+      return lower + ((BOUNDS_MS[bucket]! - lower) * (rank - below)) / count
+    }
+    below += count
+  }
+  return BOUNDS_MS.at(-1)!
 }

@@ -55,6 +55,8 @@ export class Journal {
   readonly #builds = new Map<string, BuildRecord>()
   /** Failures that were told of a call. */
   readonly #told = new WeakSet<GatewayError>()
+  /** Hears of every failure of a function; null where nobody keeps them. */
+  onFailure: ((fn: FunctionVersion, message: string) => void) | null = null
   /** Warnings that were told and still hold. */
   #known = new Set<string>()
 
@@ -117,13 +119,16 @@ export class Journal {
   /** A function that could not be loaded, or whose worker ended by itself. */
   failure(fn: FunctionVersion, error: GatewayError): void {
     // A call that waited for it has told.
-    if (!this.#told.has(error)) this.#tellFailure(error, toFunctionFields(fn), fn.entryFile)
+    if (this.#told.has(error)) return
+    this.onFailure?.(fn, error.message)
+    this.#tellFailure(error, toFunctionFields(fn), fn.entryFile)
   }
 
   /** A call that ended without an answer of its function: told when it is a failure, not when it is a refusal. */
   callFailed({ fn, id, trace, method, path }: FailedCall, error: GatewayError): void {
     if (!isFailure(error)) return
     this.#told.add(error)
+    if (fn !== null) this.onFailure?.(fn, error.message)
     const call = { ...toCallFields({ id, trace }), method, path }
     this.#tellFailure(error, fn === null ? call : { ...call, ...toFunctionFields(fn) }, fn?.entryFile ?? null)
   }

@@ -5,7 +5,7 @@
 
 import type { FunctionVersion } from '../core/catalog.ts'
 import { METHODS } from '../core/identity.ts'
-import { FunctionMetrics } from './function-metrics.ts'
+import { COUNTER, FunctionMetrics } from './function-metrics.ts'
 import { Histogram } from './histogram.ts'
 import { type MetricSource, toFamily, toFamilyHead } from './metrics-text.ts'
 
@@ -15,13 +15,17 @@ const METHOD_INDEX: ReadonlyMap<string, number> = new Map(COUNTED_METHODS.map((n
 const OTHER = COUNTED_METHODS.length - 1
 /** Statuses run below this. */
 const STATUSES = 600
+/** Requests of the public routes, and those of `/_fn` and `/console` behind them. */
+const PUBLIC = 0
+const CONTROL = 1
+const PLANE_COUNTS = COUNTED_METHODS.length * STATUSES
 
 type Result = 'ok' | 'failed'
 
 export class Metrics {
   readonly functions = new FunctionMetrics()
-  readonly #requests = new Float64Array(COUNTED_METHODS.length * STATUSES)
-  readonly #durations = new Histogram(1)
+  readonly #requests = new Float64Array(2 * PLANE_COUNTS)
+  readonly #durations = new Histogram(2)
   readonly #reloads: Record<Result, number> = { ok: 0, failed: 0 }
   readonly #scheduleRuns: Record<Result, number> = { ok: 0, failed: 0 }
   readonly #sources: MetricSource[] = [() => this.#toText(), () => this.functions.toText()]
@@ -35,12 +39,31 @@ export class Metrics {
    * Counts an answered request.
    * @param fn - that it was for; null for none
    * @param queuedMs - waiting for a slot
+   * @param isControl - it was for `/_fn` or `/console`
    */
-  request(method: string, status: number, fn: FunctionVersion | null, durationMs: number, queuedMs: number): void {
+  request(
+    method: string,
+    status: number,
+    fn: FunctionVersion | null,
+    durationMs: number,
+    queuedMs: number,
+    isControl = false,
+  ): void {
+    const plane = isControl ? CONTROL : PUBLIC
     const index = (METHOD_INDEX.get(method) ?? OTHER) * STATUSES + (status < STATUSES ? status : 0)
-    this.#requests[index]! += 1
-    this.#durations.observe(0, durationMs)
+    this.#requests[plane * PLANE_COUNTS + index]! += 1
+    this.#durations.observe(plane, durationMs)
     if (fn !== null) this.functions.count(fn, status, durationMs, queuedMs)
+  }
+
+  /** What was counted of public requests. @param into - as `FunctionCounters.read`, without cold starts and waits */
+  readPublic(into: Float64Array): void {
+    into.fill(0)
+    this.#durations.addBuckets(PUBLIC, into, COUNTER.durations)
+    for (let method = 0; method < COUNTED_METHODS.length; method++) {
+      for (let status = 400; status < STATUSES; status++)
+        into[status < 500 ? COUNTER.errors4xx : COUNTER.errors5xx]! += this.#requests[method * STATUSES + status]!
+    }
   }
 
   reload(result: Result): void {
@@ -60,7 +83,7 @@ export class Metrics {
     yield toFamily('http_requests_total', 'counter', 'Requests that were answered or left.', this.#toRequests())
     const duration = 'http_request_duration_seconds'
     const help = 'From the request to the whole answer.'
-    const text = this.#durations.toText(0, duration, '')
+    const text = this.#durations.toText(null, duration, '')
     if (text !== '') yield toFamilyHead(duration, 'histogram', help) + text
     yield toFamily('fn_reload_total', 'counter', 'Readings of the functions root.', toResults(this.#reloads))
     yield toFamily('fn_schedule_runs_total', 'counter', 'Runs of schedules.', toResults(this.#scheduleRuns))
@@ -69,7 +92,7 @@ export class Metrics {
   *#toRequests(): Generator<[Readonly<Record<string, string>>, number]> {
     for (const [method, from] of COUNTED_METHODS.map((name, index) => [name, index * STATUSES] as const)) {
       for (let status = 0; status < STATUSES; status++) {
-        const count = this.#requests[from + status]!
+        const count = this.#requests[from + status]! + this.#requests[PLANE_COUNTS + from + status]!
         if (count > 0) yield [{ method, code: String(status) }, count]
       }
     }

@@ -78,6 +78,12 @@ export class Dispatcher {
     return this.#sets.get(key)?.serving.workers.length ?? 0
   }
 
+  /** Functions that have workers, and how many, those of older versions of their files too; a key may come twice. */
+  *liveWorkers(): Generator<readonly [key: string, workers: number]> {
+    for (const { fn, workers } of this.#sets.values()) if (workers.length > 0) yield [fn.key, workers.length]
+    for (const { fn, workers } of this.#leaving) if (workers.length > 0) yield [fn.key, workers.length]
+  }
+
   /** Workers of each function by what they do, those of its older versions too: for metrics. */
   workerStates(): Iterable<FunctionWorkers> {
     const byKey = new Map<string, FunctionWorkers>()

@@ -202,6 +202,7 @@ const SHOWN: readonly (readonly [place: string, canary: keyof typeof CANARIES])[
   ['GET /_fn/logs file=runtime', 'output'],
   ['GET /_fn/logs file=access', 'name'],
   ['GET /_fn/metrics', 'name'],
+  ['GET /_fn/metrics format=json', 'failure'],
   ['events', 'output'],
   ['events', 'failure'],
   ['events', 'name'],
@@ -324,6 +325,7 @@ async function walk(t: Test, one: Sweep): Promise<void> {
     await one.ask({ ...asked, method, url, headers: OWNER, body: '{"name": [' }, name)
     await one.ask({ method, url: `${url}?token=${SECRETS['query of a client']}`, headers: OWNER }, `${name}, refused`)
   }
+  await one.ask({ url: '/_fn/metrics?format=json', headers: OWNER }, 'GET /_fn/metrics format=json')
   // Fields of a call that break their rules: the refusal is in the logs too.
   const wrong = {
     query: SECRETS['query of a client'],

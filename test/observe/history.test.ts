@@ -1,0 +1,203 @@
+import t from 'tap'
+import { createStepNumbers, type HistorySeries, TIERS } from '../../lib/observe/history-series.ts'
+import { COUNTER } from '../../lib/observe/function-metrics.ts'
+import { History } from '../../lib/observe/history.ts'
+import { HistoryView } from '../../lib/observe/history-view.ts'
+import { Metrics } from '../../lib/observe/metrics.ts'
+import { FakeClock } from '../helpers/clock.ts'
+import { makeFn } from '../helpers/fn.ts'
+
+const HELLO = makeFn({ name: 'hello' })
+const OTHER = makeFn({ name: 'other', runtime: 'python' })
+
+function setup({ maxFunctions = 10 } = {}) {
+  const clock = new FakeClock()
+  const metrics = new Metrics()
+  const adopt = (...functions: ReturnType<typeof makeFn>[]) =>
+    metrics.functions.adopt(new Map(functions.map(fn => [fn.key, fn])))
+  adopt(HELLO, OTHER)
+  const gauges = { waiting: [] as [string, number][], workers: [] as [string, number][] }
+  const history = new History({
+    clock,
+    metrics,
+    waiting: () => gauges.waiting,
+    workers: () => gauges.workers,
+    maxFunctions,
+  })
+  const view = (window: keyof typeof TIERS = '5m') => new HistoryView(history.read()!, window)
+  /** Counts of everything in the last steps. */
+  const requests = (last: number, window: keyof typeof TIERS = '5m') =>
+    view(window).toSeries(history.read()!.all).requests.slice(-last)
+  /** To the middle of the next step, so that no reading is near an edge. */
+  clock.advance(5000 - (clock.wall() % 5000) + 2500)
+  return { clock, metrics, adopt, gauges, history, view, requests }
+}
+
+const sum = (row: (number | null)[]): number => row.reduce<number>((total, value) => total + (value ?? 0), 0)
+
+/** Requests of a series since it began. */
+function totalOf(series: HistorySeries | undefined, instant: number): number {
+  const numbers = createStepNumbers()
+  series?.addStep('24h', Math.floor(instant / 600_000), numbers)
+  return numbers.counts.slice(COUNTER.durations, COUNTER.errors4xx).reduce((a, b) => a + b, 0)
+}
+
+t.test('[observe/history.1, observe/history.3] what is counted is in the step in which it was, and at once', t => {
+  const { clock, metrics, history, requests } = setup()
+  t.equal(history.read(), null, 'nothing is kept before somebody wants it')
+  metrics.request('GET', 200, HELLO, 1, 0)
+  history.start()
+  history.start()
+  t.equal(clock.pending, 1)
+  t.same(requests(3), [null, null, 0], 'what was before is not known')
+  for (let i = 0; i < 7; i++) metrics.request('GET', 200, HELLO, 1, 0)
+  t.same(requests(2), [null, 7])
+  metrics.request('GET', 200, null, 1, 0)
+  clock.advance(5000)
+  t.same(requests(2), [8, 0])
+  metrics.request('GET', 200, null, 1, 0)
+  t.same(requests(3), [null, 8, 1])
+  clock.advance(5000)
+  clock.advance(300_000)
+  t.same(new Set(requests(60)), new Set([0]))
+  t.equal(sum(requests(60, '1h')), 9)
+  t.equal(sum(requests(144, '24h')), 9)
+  history.stop()
+  t.equal(clock.pending, 0)
+  t.equal(history.read(), null)
+  t.end()
+})
+
+t.test('[observe/history.2] everything is public requests; functions and runtimes are called through every door', t => {
+  const { metrics, history, view } = setup()
+  history.start()
+  metrics.request('GET', 200, HELLO, 1, 0)
+  metrics.request('GET', 404, null, 1, 0)
+  metrics.request('GET', 499, null, 1, 0)
+  metrics.request('GET', 500, OTHER, 1, 0)
+  metrics.request('GET', 200, null, 1, 0, true)
+  metrics.request('GET', 503, null, 1, 0, true)
+  metrics.functions.count(HELLO, 502, 1, 30)
+  metrics.functions.coldStart(OTHER)
+  const store = history.read()!
+  t.match(view().toTotals(store.all), { requests: 4, errors_4xx: 2, errors_5xx: 1 })
+  t.match(view().toTotals(store.runtimes.get('node')!), { requests: 2, errors_4xx: 0, errors_5xx: 1 })
+  t.match(view().toTotals(store.runtimes.get('python')!), { requests: 1, errors_5xx: 1 })
+  const series = view().toSeries(store.all)
+  t.equal(sum(series.cold_starts), 1)
+  t.ok(sum(series.queue_wait_p95_ms) > 0)
+  t.end()
+})
+
+t.test('[observe/history.5] workers and queues of every function, called or not', t => {
+  const { clock, metrics, gauges, history, view } = setup()
+  history.start()
+  metrics.request('GET', 200, HELLO, 1, 0)
+  history.read()
+  gauges.workers = [
+    [HELLO.key, 2],
+    [HELLO.key, 1],
+    [OTHER.key, 4],
+  ]
+  gauges.waiting = [[HELLO.key, 5]]
+  clock.advance(5000)
+  gauges.waiting = []
+  gauges.workers = [[OTHER.key, 4]]
+  clock.advance(5000)
+  const store = history.read()!
+  const last = (row: (number | null)[]) => row.slice(-3)
+  const all = view().toSeries(store.all)
+  t.same(
+    [last(all.workers), last(all.queue_depth)],
+    [
+      [7, 4, 4],
+      [5, 0, 0],
+    ],
+  )
+  const hello = view().toFunctionSeries(HELLO.key)
+  t.same(
+    [last(hello.workers), last(hello.queue_depth), last(hello.requests)],
+    [
+      [3, 0, 0],
+      [5, 0, 0],
+      [1, 0, 0],
+    ],
+  )
+  t.same(last(view().toSeries(store.runtimes.get('python')!).workers), [4, 4, 4])
+  t.end()
+})
+
+t.test('[observe/history.6] a reload keeps the history of what stays and forgets what is gone', t => {
+  const { clock, metrics, adopt, history } = setup()
+  history.start()
+  for (const fn of [HELLO, OTHER]) metrics.request('GET', 500, fn, 1, 0)
+  history.failed(HELLO.key, 'boom')
+  t.same([...history.read()!.functions.keys()].sort(), [HELLO.key, OTHER.key].sort())
+  adopt({ ...HELLO, signature: '2' })
+  metrics.request('GET', 200, HELLO, 1, 0)
+  const store = history.read()!
+  t.same([...store.functions.keys()], [HELLO.key])
+  t.same([...store.errors.keys()], [HELLO.key])
+  t.equal(totalOf(store.functions.get(HELLO.key), store.takenAt), 2)
+  adopt(HELLO, OTHER)
+  metrics.request('GET', 200, OTHER, 1, 0)
+  clock.advance(5000)
+  t.equal(totalOf(history.read()!.functions.get(OTHER.key), store.takenAt), 1, 'it begins anew')
+  t.equal(totalOf(store.runtimes.get('python'), store.takenAt), 2, 'its runtime knows of both')
+  t.end()
+})
+
+t.test('[observe/history.7] a function without room is counted in its runtime, and is told of', t => {
+  const { metrics, history, view } = setup({ maxFunctions: 1 })
+  history.start()
+  for (const fn of [HELLO, OTHER]) metrics.request('GET', 200, fn, 1, 0)
+  const store = history.read()!
+  t.same([...store.leftOut], [OTHER.key])
+  t.match(view().toTotals(store.runtimes.get('python')!), { requests: 1 })
+  t.same(new Set(view().toFunctionSeries(OTHER.key).requests), new Set([null]))
+  t.end()
+})
+
+t.test(
+  '[observe/history.3, observe/history.8] a process that stood still or slept leaves a gap, and no count is lost',
+  t => {
+    const { clock, metrics, history, requests } = setup()
+    history.start()
+    metrics.request('GET', 200, null, 1, 0)
+    clock.stall(20_000)
+    t.equal(sum(requests(60)), 1)
+    t.same(
+      requests(60).filter(value => value !== null),
+      [1],
+      'the steps between are not known',
+    )
+    clock.jumpWall(60_000)
+    clock.advance(5000)
+    const after = requests(20)
+    t.ok(after.filter(value => value === null).length >= 11, JSON.stringify(after))
+    clock.jumpWall(-3_600_000)
+    metrics.request('GET', 200, null, 1, 0)
+    clock.advance(5000)
+    t.equal(sum(requests(60)), 2)
+    t.end()
+  },
+)
+
+t.test('[observe/history.9] the last failure, in words or as what the function said', t => {
+  const { clock, metrics, history, view } = setup()
+  history.start()
+  metrics.request('GET', 500, HELLO, 1, 0)
+  history.failed(HELLO.key, `handler.js:3: ${'x'.repeat(1000)}`)
+  metrics.request('GET', 503, OTHER, 1, 0)
+  const at = clock.wall() / 1000
+  const hello = view().toSummary(HELLO)
+  t.match(hello, { last_error_at: at, last_error: /^handler\.js:3: x+$/ })
+  t.equal(hello.last_error!.length, 300)
+  t.match(view().toSummary(OTHER), { last_error_at: at, last_error: 'answered with a 5xx status' })
+  clock.advance(10_000)
+  metrics.request('GET', 200, HELLO, 1, 0)
+  metrics.request('GET', 500, HELLO, 1, 0)
+  t.match(view().toSummary(HELLO), { last_error_at: clock.wall() / 1000, last_error: 'answered with a 5xx status' })
+  t.match(view().toSummary(makeFn({ name: 'never' })), { requests: 0, p95_ms: null, last_error: null })
+  t.end()
+})
