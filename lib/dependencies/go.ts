@@ -24,6 +24,7 @@ import {
 } from './build.ts'
 import { BuildKey, Workspace } from './build-cache.ts'
 import { GoPackage, OWN_MODULE } from './go-package.ts'
+import { filesOfGoReplacements } from './local-packages.ts'
 import { type Made, toProgramMade } from './made.ts'
 import type { ToolResult } from './run-tool.ts'
 
@@ -100,7 +101,8 @@ class GoBuild {
       .add('vendor', readOptional(join(fnDir, 'vendor', 'modules.txt')))
     for (const [name, text] of this.#worker) key.add(name, text)
     for (const { name, text } of members) key.add(name, text)
-    for (const path of this.#package.otherInputs(mod !== null)) key.add(below(fnDir, path), readFileSync(path))
+    const others = [...this.#package.otherInputs(mod !== null), ...filesOfGoReplacements(fnDir, mod ?? '')]
+    for (const path of others) key.add(below(fnDir, path), readFileSync(path))
     const id = key.toString()
     return {
       key: id,

@@ -28,6 +28,7 @@ import {
 import { BuildKey, Workspace } from './build-cache.ts'
 import type { CargoHome } from './cargo-home.ts'
 import { toManifest } from './cargo-manifest.ts'
+import { filesOfPathCrates } from './local-packages.ts'
 import { type Made, toProgramMade } from './made.ts'
 import type { ToolResult } from './run-tool.ts'
 import { blankOut, lineOf, RUST_TEXT } from './source-text.ts'
@@ -160,7 +161,7 @@ class RustBuild {
         if (readOptional(included) !== null) found.add(included)
       }
     }
-    return [...found].sort()
+    return [...found, ...filesOfPathCrates(this.#fn.fnDir)].sort()
   }
 
   async #build(
