@@ -1,5 +1,5 @@
 // Kills gateways at random moments while they install packages, and looks whether a function was left with half of a set.
-// Usage: npm run test:kill-installs [kills] [seed] [node|python ...]
+// Usage: npm run test:kill-installs [kills] [seed] [node|python|php ...]
 import { type KilledRuntime, killInstalls } from './helpers/kill-installs.ts'
 
 const kills = Number(process.argv[2] ?? 30)
@@ -9,7 +9,7 @@ const say = (text: string): void => void process.stdout.write(`${text}\n`)
 
 say(`seed ${seed}`)
 let wrong = 0
-for (const runtime of named.length > 0 ? named : (['node', 'python'] as const)) {
+for (const runtime of named.length > 0 ? named : (['node', 'python', 'php'] as const)) {
   const report = await killInstalls(runtime, kills, seed)
   say(
     `${runtime}: ${report.kills} kills, ${report.within} after an install began; ${report.old} left the old set, ${report.fresh} the new one`,

@@ -6,7 +6,8 @@ wanted=
 command -v python3 >/dev/null 2>&1 || needed="$needed python3"
 python3 -m pip --version >/dev/null 2>&1 || needed="$needed python3-pip"
 command -v php >/dev/null 2>&1 || needed="$needed php-cli"
-# Tests of the experimental runtimes say so and are left out when their toolchain is missing.
+# Tests of Composer and of the experimental runtimes say so and are left out when these are missing.
+command -v composer >/dev/null 2>&1 || wanted="$wanted composer"
 command -v go >/dev/null 2>&1 || wanted="$wanted golang-go"
 command -v cargo >/dev/null 2>&1 || wanted="$wanted cargo"
 # Tests of pages are left out without a browser, and say so.
@@ -35,5 +36,6 @@ apt-get update -qq >"$log" 2>&1 || tail -n 20 "$log" >&2
 case $wanted in *cargo*) if apt-cache show cargo-web >/dev/null 2>&1; then wanted="${wanted%cargo}cargo-web"; fi ;; esac
 # shellcheck disable=SC2086
 [ -z "$needed" ] || install $needed
-# shellcheck disable=SC2086
-[ -z "$wanted" ] || install $wanted || echo "left out, because they cannot be installed:$wanted" >&2
+for one in $wanted; do
+  install "$one" || echo "left out, because it cannot be installed: $one" >&2
+done

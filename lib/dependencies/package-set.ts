@@ -5,7 +5,7 @@
  *   <root>/.svc/deps/<runtime>-<key>/<target>/...      the set; <target> is `.deps`, `node_modules` or `vendor`
  *                                            /.fngw-set   its key and what is known of it: written last
  *   <function>/<target>/...                            the same files by hard links, put in place by a rename
- *   <function>/.svc-deps/new-*, old                    only while that goes on
+ *   <function>/.svc-deps/<target>/new-*, old                    only while that goes on
  */
 
 import { randomBytes } from 'node:crypto'
@@ -178,7 +178,8 @@ export class PackageFolder {
   /** @param folder - full path of the function's or pack's folder */
   constructor(folder: string, target: string) {
     this.#folder = new OwnFolder(folder)
-    this.#beside = new OwnFolder(folder, BESIDE)
+    // Languages that share a folder work there at the same time.
+    this.#beside = new OwnFolder(folder, BESIDE, target)
     this.target = target
   }
 
@@ -194,11 +195,20 @@ export class PackageFolder {
     return !stats.isDirectory() || this.#folder.below(this.target).list(/^/).length > 0
   }
 
-  /** A gateway that was killed between two renames left the set that it was about to replace beside its place. */
+  /** A gateway that was killed between two renames left the set that it was about to replace beside its place, after them as waste. */
   recover(): void {
+    if (!this.#beside.isThere()) return
     const isThere = lstatSync(this.#folder.pathOf(this.target), { throwIfNoEntry: false }) !== undefined
-    if (isThere || !this.#beside.below(OLD).isThere()) return
-    this.#beside.moveTo(OLD, this.#folder, this.target)
+    if (isThere) this.#beside.remove(OLD)
+    else if (this.#beside.below(OLD).isThere()) this.#beside.moveTo(OLD, this.#folder, this.target)
+    this.#leave()
+  }
+
+  /** Folders that nothing is left in go; another language's work keeps the outer one. */
+  #leave(): void {
+    for (const folder of [this.#beside, new OwnFolder(this.#folder.path, BESIDE)]) {
+      if (folder.isThere() && folder.list(/^/).length === 0) folder.removeAll()
+    }
   }
 
   /** Puts a set in the place of what is there. */
@@ -216,6 +226,7 @@ export class PackageFolder {
     } finally {
       this.recover()
       this.#beside.removeAll()
+      this.#leave()
     }
   }
 

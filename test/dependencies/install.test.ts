@@ -265,9 +265,9 @@ t.test('[dependencies/install.3] what a kill left half done is put back or finis
   await bed.builds.prepare(bed.fn('a'))
   const { renameSync, rmSync } = await import('node:fs')
   // Killed between the two renames: the old set is beside its place, the new one is not there yet.
-  mkdirSync(bed.tree.path('a/.svc-deps'))
-  renameSync(bed.tree.path('a/.deps'), bed.tree.path('a/.svc-deps/old'))
-  mkdirSync(bed.tree.path('a/.svc-deps/new-0123456789ab'))
+  mkdirSync(bed.tree.path('a/.svc-deps/.deps'), { recursive: true })
+  renameSync(bed.tree.path('a/.deps'), bed.tree.path('a/.svc-deps/.deps/old'))
+  mkdirSync(bed.tree.path('a/.svc-deps/.deps/new-0123456789ab'))
   await bed.again().prepare(bed.fn('a'))
   t.equal(bed.code('a'), '# flask')
   t.same(bed.seen.fills, ['flask'])

@@ -118,6 +118,27 @@ t.test('[dependencies/install.5] links, files and folders of others are foreign;
 })
 
 t.test(
+  '[dependencies/install.3] waste beside a whole set goes, and languages of one folder keep out of each other',
+  t => {
+    const { tree, folder } = makeBed(t)
+    const php = new PackageFolder(tree.path('fn'), 'vendor')
+    // Killed after the second rename, before the old set was deleted.
+    tree.write({ 'fn/.deps/a.py': 'new', 'fn/.svc-deps/.deps/old/a.py': 'old' })
+    folder.recover()
+    t.same(readdirSync(tree.path('fn')).sort(), ['.deps', 'handler.py'])
+    // Killed between the renames of one language, while another one is at work.
+    tree.remove('fn/.deps')
+    tree.write({ 'fn/.svc-deps/.deps/old/a.py': 'old', 'fn/.svc-deps/vendor/new-0123456789ab/b.php': '' })
+    php.recover()
+    t.notOk(existsSync(tree.path('fn/vendor')), "the other language's old set is none of its own")
+    folder.recover()
+    t.equal(readFileSync(tree.path('fn/.deps/a.py'), 'utf8'), 'old')
+    t.ok(existsSync(tree.path('fn/.svc-deps/vendor/new-0123456789ab/b.php')))
+    t.end()
+  },
+)
+
+t.test(
   '[dependencies/install.3] killed at any step: the old set or the new one, whole, and the next time the new one',
   async t => {
     const program = fileURLToPath(new URL('../helpers/put-and-die.ts', import.meta.url))

@@ -7,6 +7,7 @@ import { inflateSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import { createGateway, type Gateway, type GatewayOptions } from '../../lib/index.ts'
 import { findProgram } from '../../lib/runtime/binaries.ts'
+import { NO_COMPOSER } from '../helpers/composer-bed.ts'
 import { injectBuilt, missingToolchain, shareCrates } from '../helpers/compiled.ts'
 
 t.setTimeout(180_000)
@@ -99,6 +100,18 @@ t.test('[gateway.2] python-chart draws a real PNG', async t => {
   t.equal(rows.length, height * (1 + width * 3), 'every pixel is there')
   t.equal((await gateway.inject('/chart?values=x')).status, 400)
 })
+
+t.test(
+  '[gateway.2, dependencies/php.1] php-price calculates with a package of Composer',
+  { skip: NO_COMPOSER },
+  async t => {
+    const gateway = await serve(t, 'php-price')
+    const price = (query: string) => gateway.inject(`/price?${query}`)
+    t.same((await price('net=1999')).json(), { net: '19.99 EUR', vat: '3.80 EUR', total: '23.79 EUR' })
+    t.same((await price('net=1999&vat=7')).json(), { net: '19.99 EUR', vat: '1.40 EUR', total: '21.39 EUR' })
+    t.equal((await price('net=x')).status, 400)
+  },
+)
 
 t.test('[gateway.2] php-contact shows and checks a form', { skip: NO_PHP }, async t => {
   const gateway = await serve(t, 'php-contact')

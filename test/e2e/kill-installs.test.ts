@@ -1,4 +1,5 @@
 import t from 'tap'
+import { NO_COMPOSER } from '../helpers/composer-bed.ts'
 import { killInstalls } from '../helpers/kill-installs.ts'
 
 t.setTimeout(280_000)
@@ -7,8 +8,10 @@ t.setTimeout(280_000)
 for (const [runtime, kills] of [
   ['node', 4],
   ['python', 2],
+  ['php', 4],
 ] as const) {
-  t.test(`[dependencies/install.3] a gateway is killed while it installs packages for ${runtime}`, async t => {
+  const title = `[dependencies/install.3, dependencies/php.15] a gateway is killed while it installs packages for ${runtime}`
+  t.test(title, { skip: runtime === 'php' && NO_COMPOSER }, async t => {
     const report = await killInstalls(runtime, kills, 5)
     t.same(report.wrong, [])
     t.equal(report.old + report.fresh, kills, 'each kill left a whole set')

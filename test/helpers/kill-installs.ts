@@ -1,20 +1,20 @@
 /**
  * Gateways that are killed at random moments while they install packages, and what must be true afterwards: the function's packages are
- * the old set or the new one, whole, and the next gateway answers with the new one. Real npm and pip, packages from this machine.
+ * the old set or the new one, whole, and the next gateway answers with the new one. Real npm, pip and Composer, packages from this machine.
  */
 
 import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { PackageFolder } from '../../lib/dependencies/package-set.ts'
 import { createRandom, killGateway, startGateway } from './kill-jobs.ts'
 import { startNpmRegistry } from './npm-registry.ts'
-import { makeTree, type Tree } from './tree.ts'
+import { makeTree, type Tree, type TreeEntry } from './tree.ts'
 import { makeWheels } from './wheels.ts'
 
 /** Files beside the main one of each package: a set that is half there lacks some. */
 const FILES = 25
 const PACKAGES = ['left', 'peer']
 
-export type KilledRuntime = 'node' | 'python'
+export type KilledRuntime = 'node' | 'python' | 'php'
 
 export interface KillReport {
   kills: number
@@ -30,7 +30,7 @@ export interface KillReport {
 interface Language {
   handler: [file: string, text: string]
   manifest: string
-  target: '.deps' | 'node_modules'
+  target: '.deps' | 'node_modules' | 'vendor'
   toManifest(version: string): string
   /** Version of a package in a folder of packages, null when a file of it is missing. */
   versionIn(folder: string, name: string): string | null
@@ -66,6 +66,32 @@ const LANGUAGES: Record<KilledRuntime, Language> = {
     versionIn: (folder, name) => readVersion(folder, name, '__init__.py'),
     lock: null,
   },
+  php: {
+    handler: ['handler.php', '<?php function handler() { return [\\left\\VERSION, \\peer\\VERSION]; }\n'],
+    manifest: 'composer.json',
+    target: 'vendor',
+    toManifest: version =>
+      JSON.stringify({
+        repositories: [{ type: 'path', url: '../_lib/*' }, { 'packagist.org': false }],
+        require: Object.fromEntries(PACKAGES.map(name => [`test/${name}`, version])),
+      }),
+    versionIn: (folder, name) => readVersion(`${folder}/test`, name, 'main.php'),
+    lock: 'composer.lock',
+  },
+}
+
+/** Packages of php in paths below the functions root. */
+function phpPackages(): Record<string, TreeEntry> {
+  const entries: Record<string, TreeEntry> = {}
+  for (const version of VERSIONS) {
+    for (const name of PACKAGES) {
+      const json = { name: `test/${name}`, version, autoload: { files: ['main.php'] } }
+      const main = `<?php namespace ${name}; const VERSION = '${version}';`
+      const files = { 'composer.json': { json }, 'main.php': main, ...extras(name, version) }
+      for (const [file, entry] of Object.entries(files)) entries[`_lib/${name}-${version}/${file}`] = entry
+    }
+  }
+  return entries
 }
 
 const VERSIONS = ['1.0.0', '2.0.0'] as const
@@ -93,11 +119,13 @@ export async function killInstalls(runtime: KilledRuntime, kills: number, seed: 
       ]),
     ),
   }))
-  const tree = makeTree({ [`fn/${language.handler[0]}`]: language.handler[1] })
+  const libraries = runtime === 'php' ? phpPackages() : {}
+  const tree = makeTree({ ...libraries, [`fn/${language.handler[0]}`]: language.handler[1] })
   const env = {
     ...(runtime === 'python' && makeWheels(away.root, wheels)),
     npm_config_registry: registry.url,
     npm_config_cache: away.path('cache'),
+    COMPOSER_HOME: away.path('composer'),
   }
   const bed = new KillBed(runtime, tree, env)
   try {
