@@ -8,6 +8,7 @@ import { type CallFields, readCallFields } from './call-fields.ts'
 import type { ControlRequest } from './control-request.ts'
 import { ACT, type ControlReply, type Endpoint, READ } from './endpoint.ts'
 import { toInvokeRecord } from './invoke-record.ts'
+import { InvokeStream, STREAM_TYPE } from './invoke-stream.ts'
 
 /** Bytes of the JSON that describes a call; larger bodies go to the function's own URL. */
 export const INVOKE_BODY_BYTES = 8 * 1024 * 1024
@@ -65,19 +66,30 @@ export function createInvokeEndpoints({ calls, explain }: InvokeEndpointsDeps): 
 async function invoke(calls: NamedCalls, request: ControlRequest): Promise<ControlReply> {
   const { exchange } = request
   const { name, runtime, query, ...fields } = readCallFields(await request.readJson(INVOKE_BODY_BYTES))
+  // For when the client leaves: nobody reads the answer then.
+  const stop = new AbortController()
+  exchange.work = { abandon: () => stop.abort() }
   const call = calls.prepare(
     name,
-    { ...fields, ...(runtime !== null && { runtime }), query: query ?? {}, signal: stopWith(exchange) },
+    { ...fields, ...(runtime !== null && { runtime }), query: query ?? {}, signal: stop.signal },
     { id: exchange.id, ip: exchange.ip, trace: exchange.trace, traceState: exchange.traceState },
   )
+  if (wantsStream(request.header('accept'))) {
+    const stream = new InvokeStream(exchange, call)
+    exchange.work = {
+      abandon: () => {
+        stop.abort()
+        stream.leave()
+      },
+    }
+    return { send: () => void stream.run(sink => calls.run({ ...call, sink })) }
+  }
   const result = await calls.run(call)
   if (result.error !== null) throw result.error
   return { status: 200, body: toInvokeRecord(result, call.path, call.pattern) }
 }
 
-/** A signal for when the client leaves: nobody reads the answer then. */
-function stopWith(exchange: Exchange): AbortSignal {
-  const stop = new AbortController()
-  exchange.work = { abandon: () => stop.abort() }
-  return stop.signal
+/** True for a client that takes the answer line by line, as it comes. */
+function wantsStream(accept: string | null): boolean {
+  return (accept ?? '').split(',').some(type => type.split(';')[0]!.trim().toLowerCase() === STREAM_TYPE)
 }

@@ -2,6 +2,7 @@
 
 import { isUtf8 } from 'node:buffer'
 import type { InternalResult } from '../invocation/internal-call.ts'
+import { traceIdOf } from '../observe/trace.ts'
 
 /**
  * A result of a function; the gateway's own refusals are no records.
@@ -16,18 +17,36 @@ export function toInvokeRecord(
   const { status, headers, body, stdout, stderr, latencyMs } = result
   return {
     status,
-    latency_ms: Math.round(latencyMs * 1000) / 1000,
+    latency_ms: toShownMs(latencyMs),
     route,
     route_template: template,
     headers: toHeaderRecord(headers),
     ...toBodyFields(body),
     stdout,
     stderr,
+    ...toCallRecord(result),
   }
 }
 
+/** Where the time of a call went, and what it is called in logs and traces. */
+export function toCallRecord({ id, trace, queuedMs, latencyMs }: TimedCall): Record<string, unknown> {
+  const queued = toShownMs(queuedMs)
+  const total = toShownMs(latencyMs)
+  return {
+    timing: { queue_ms: queued, worker_ms: toShownMs(total - queued), total_ms: total },
+    request_id: id,
+    trace_id: traceIdOf(trace),
+  }
+}
+
+type TimedCall = Pick<InternalResult, 'id' | 'trace' | 'queuedMs' | 'latencyMs'>
+
+function toShownMs(ms: number): number {
+  return Math.round(ms * 1000) / 1000
+}
+
 /** Lower-case names, whatever each language writes; one that comes again has a list. */
-function toHeaderRecord(headers: readonly string[]): Record<string, string | string[]> {
+export function toHeaderRecord(headers: readonly string[]): Record<string, string | string[]> {
   const record: Record<string, string | string[]> = Object.create(null)
   for (let i = 0; i + 1 < headers.length; i += 2) {
     const name = headers[i]!.toLowerCase()

@@ -50,6 +50,8 @@ export interface InternalRequest {
 }
 
 export interface InternalResult {
+  /** Of the call. */
+  id: string
   /** Status of the answer, or of the refusal in `error`; 0 when the call was stopped. */
   status: number
   /** Names and values in turn. */
@@ -207,7 +209,7 @@ class InternalCall implements CallReceiver {
   }
 
   #take(body: Buffer): void {
-    if (body.length === 0 || !this.#head!.hasBody) return
+    if (body.length === 0 || !this.#head!.hasBody || this.#isHead) return
     if (this.#sink !== null) {
       this.#pass(Buffer.from(body))
       return
@@ -238,9 +240,10 @@ class InternalCall implements CallReceiver {
     const status = answered ? this.#head!.status : (error?.status ?? 0)
     this.call.span?.end({ status })
     this.#resolve({
+      id: this.call.id,
       status,
       headers: answered ? this.#head!.headers : [],
-      body: answered && this.#head!.hasBody && !this.#isHead ? Buffer.concat(this.#chunks) : Buffer.alloc(0),
+      body: answered ? Buffer.concat(this.#chunks) : Buffer.alloc(0),
       stdout: this.call.stdout,
       stderr: this.call.stderr,
       trace: this.call.trace,

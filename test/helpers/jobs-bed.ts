@@ -71,6 +71,7 @@ export async function answer(
 
 export function toResult(status: number, error: GatewayError | null): InternalResult {
   return {
+    id: '',
     status,
     headers: [],
     body: Buffer.alloc(0),
