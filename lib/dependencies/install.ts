@@ -24,9 +24,10 @@ import { INSTALL_TIMEOUT_SECONDS } from '../core/limits.ts'
 import { OwnFolder } from '../files/own-folder.ts'
 import type { Builder, BuildPlan, BuildTools, Toolchain } from './build.ts'
 import { BuildKey } from './build-cache.ts'
-import { type DependencyFacts, type DependencyRecord, readState, writeState } from './dependency-state.ts'
+import { type DependencyFacts, type DependencyRecord, readState } from './dependency-state.ts'
 import type { Asker } from './failed-sets.ts'
 import { FolderTurns } from './folder-turns.ts'
+import { InstallRecords } from './install-records.ts'
 import { joinMade, type Made } from './made.ts'
 import { PackageFolder, type PackageSet, PackageSets, type SetOutcome, toSet } from './package-set.ts'
 import { listInstalled } from './why.ts'
@@ -86,6 +87,11 @@ export interface InstallPlan {
    * once for all folders with this key; nothing of the result may depend on the folder that asked first.
    */
   fill(draft: OwnFolder, tools: BuildTools): Promise<SetOutcome>
+  /**
+   * The error of a fill that this folder did not run itself, in its own words: the same packages are asked for elsewhere in it.
+   * @param cause - that of the error that `fill` threw
+   */
+  retell?(cause: unknown): GatewayError
   /** Refuses a set that this function must not run with (`FN_AUTO_INFER_STRICT`). @throws GatewayError by `installError` */
   check?(outcome: SetOutcome): void
   /**
@@ -110,15 +116,19 @@ export interface InstallPlace {
   line?: number
 }
 
-/** A failure that lasts until a file changes. */
-export function installError(message: string, place: InstallPlace, hint?: string): GatewayError {
+/**
+ * A failure that lasts until a file changes.
+ * @param cause - for `InstallPlan.retell`
+ */
+export function installError(message: string, place: InstallPlace, hint?: string, cause?: unknown): GatewayError {
   const detail = { ...place, ...(hint !== undefined && { hint }) }
-  return new GatewayError('LOAD_FAILED', `install failed: ${message}`, { detail })
+  return new GatewayError('LOAD_FAILED', `install failed: ${message}`, { detail, cause })
 }
 
 /** A failure that may be over when it is tried again after a while: network, disk, time. */
-export function passingError(message: string, hint?: string): GatewayError {
-  return new GatewayError('LOAD_FAILED', `install failed: ${message}`, hint === undefined ? {} : { detail: { hint } })
+export function passingError(message: string, hint?: string, cause?: unknown): GatewayError {
+  const detail = hint === undefined ? {} : { detail: { hint } }
+  return new GatewayError('LOAD_FAILED', `install failed: ${message}`, { ...detail, cause })
 }
 
 interface InstallerOptions {
@@ -150,7 +160,7 @@ export class Installer implements Builder {
   readonly #options: InstallerOptions
   readonly #sets: PackageSets
   readonly #turns = new FolderTurns()
-  readonly #records = new Map<string, DependencyRecord>()
+  readonly #records: InstallRecords
   #functions: ReadonlyMap<string, FunctionVersion> = new Map()
 
   constructor(step: InstallStep, options: InstallerOptions) {
@@ -159,6 +169,7 @@ export class Installer implements Builder {
     this.runtime = step.runtime
     this.concurrency = step.concurrency
     this.isAhead = step.isAhead
+    this.#records = new InstallRecords(step.runtime, options.clock)
     this.#sets = new PackageSets(new OwnFolder(options.functionsRoot, '.svc', 'deps'), options)
   }
 
@@ -217,7 +228,7 @@ export class Installer implements Builder {
 
   /** What is known of a function's packages; null when nothing is. */
   recordOf(fn: FunctionVersion): DependencyRecord | null {
-    const known = this.#records.get(fn.fnDir) ?? readState(fn.fnDir, this.runtime)
+    const known = this.#records.of(fn.fnDir)
     if (this.#step.isOn || known === null) return known
     return {
       ...known,
@@ -240,7 +251,7 @@ export class Installer implements Builder {
     const plan = await this.#step.plan(unit, toolchain, tools)
     if (plan === null) return done
     if (folder.isForeign) {
-      this.#note(unit, plan, signature, {
+      this.#records.note(unit, plan, signature, {
         status: 'skipped',
         error: `${this.#step.target} was not put there by the gateway and is used as it is: delete it to have it made`,
       })
@@ -262,8 +273,8 @@ export class Installer implements Builder {
       this.#settle(unit, plan!, signature, set)
       return { ...set, names: set.outcome.resolvedPackages }
     } catch (thrown) {
-      const error = this.#toError(thrown)
-      if (!tools.signal.aborted) this.#note(unit, plan!, signature, { status: 'error', error: error.message })
+      const error = this.#toError(thrown, plan!)
+      if (!tools.signal.aborted) this.#records.note(unit, plan!, signature, { status: 'error', error: error.message })
       throw error
     }
   }
@@ -287,44 +298,18 @@ export class Installer implements Builder {
     const settled = plan.settle?.(set)
     // What the gateway writes itself is not to look like an edit; what somebody wrote meanwhile is.
     const now = isUntouched ? `${this.#manifestStamp(unit)} ${rest}` : signature
-    this.#note(unit, plan, now, { status: 'ok', error: null, set, ...(settled && { settled }) })
+    this.#records.note(unit, plan, now, {
+      status: 'ok',
+      error: null,
+      outcome: set.outcome,
+      ...(settled && { settled }),
+    })
   }
 
-  #note(
-    unit: InstallUnit,
-    { facts, key }: InstallPlan,
-    signature: string,
-    { status, error, set, settled }: Noted,
-  ): void {
-    const manifest = settled?.manifest ?? facts.manifest
-    const before = readState(unit.folder, this.runtime)
-    const record: DependencyRecord = {
-      runtime: this.runtime,
-      mode: facts.mode,
-      manifest_path: manifest === null ? null : toChild(unit.label, manifest),
-      manifest_generated: settled?.isManifestGenerated ?? before?.manifest_generated ?? false,
-      infer_backend: facts.inferBackend,
-      inference_duration_ms: facts.inferenceDurationMs,
-      inferred_imports: facts.inferredImports,
-      resolved_packages: set?.outcome.resolvedPackages ?? [],
-      unresolved_imports: set?.outcome.unresolvedImports ?? facts.inferredImports,
-      last_install_status: status,
-      last_error: error,
-      lockfile_path: settled?.lockFile == null ? null : toChild(unit.label, settled.lockFile),
-      install_signature: signature,
-      set: set === undefined ? (before?.set ?? null) : key,
-      updated_at: new Date(this.#options.clock.wall()).toISOString(),
+  #toError(thrown: unknown, { retell }: InstallPlan): GatewayError {
+    if (thrown instanceof GatewayError) {
+      return thrown.cause === undefined || retell === undefined ? thrown : retell(thrown.cause)
     }
-    this.#records.set(unit.folder, record)
-    try {
-      writeState(unit.folder, record)
-    } catch {
-      // A folder that cannot be written keeps its packages in the shared store; the record is shown all the same.
-    }
-  }
-
-  #toError(thrown: unknown): GatewayError {
-    if (thrown instanceof GatewayError) return thrown
     const { message } = thrown as Error
     const hint = `the gateway writes ${this.#step.target} into the function's folder and to .svc in the functions root`
     return passingError(message, hint)
@@ -372,18 +357,7 @@ export class Installer implements Builder {
   }
 }
 
-interface Noted {
-  status: DependencyRecord['last_install_status']
-  error: string | null
-  set?: PackageSet
-  settled?: Settled
-}
-
 function stampOf(path: string): string | null {
   const stats: Stats | undefined = lstatSync(path, { throwIfNoEntry: false })
   return stats === undefined ? null : `${stats.size} ${stats.mtimeMs}`
-}
-
-function toChild(label: string, name: string): string {
-  return label === '.' ? name : `${label}/${name}`
 }

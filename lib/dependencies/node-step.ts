@@ -34,8 +34,9 @@ import {
 import { foreignLockNote, NODE_LOCK, NODE_LOCKS, NodeLock, readNodeLock } from './node-lock.ts'
 import { makeNodeManifest, NODE_MANIFEST, NodeManifest, readNodeManifest } from './node-manifest.ts'
 import { isPackageName } from './node-names.ts'
-import { installWithNpm, rebuildWithNpm, toNpmEnv } from './npm.ts'
+import { installWithNpm, type NpmAsker, rebuildWithNpm, toNpmEnv, toNpmError } from './npm.ts'
 import { PackageFolder, type PackageSet, type SetOutcome } from './package-set.ts'
+import type { ToolResult } from './run-tool.ts'
 
 export interface NodeStepOptions {
   functionsRoot: string
@@ -64,6 +65,7 @@ const RECIPE = 'node 1'
 /** File of a set, in its `node_modules`: digest of the lock file that stands for it. */
 const PINS = '.fngw-pins'
 const TARGET = 'node_modules'
+const NPM_TIMEOUT_MS = INSTALL_TIMEOUT_SECONDS * 1000
 
 export function createNodeStep(options: NodeStepOptions): InstallStep {
   const { isOn, isAhead, concurrency, infers, backend, writesManifest, isStrict, allowSources } = options
@@ -150,8 +152,14 @@ class NodePlan {
         if (note !== null) this.#options.onNote(note)
         return this.#fill(draft, work)
       },
+      retell: cause => toNpmError(cause as ToolResult, this.#asker, NPM_TIMEOUT_MS),
       settle: set => this.#settle(set),
     }
+  }
+
+  get #asker(): NpmAsker {
+    const imported = this.#imports.packages.filter(({ name }) => Object.hasOwn(this.#added, name))
+    return { label: this.#unit.label, manifest: this.#labelOf(NODE_MANIFEST), imported }
   }
 
   get #infers(): boolean {
@@ -271,10 +279,8 @@ class NodePlan {
       cwd: cwd.path,
       hasLock: this.#lock !== null,
       allowSources: this.#options.allowSources,
-      timeoutMs: INSTALL_TIMEOUT_SECONDS * 1000,
-      label: this.#unit.label,
-      manifest: this.#labelOf(NODE_MANIFEST),
-      imported: this.#imports.packages.filter(({ name }) => Object.hasOwn(this.#added, name)),
+      timeoutMs: NPM_TIMEOUT_MS,
+      ...this.#asker,
     }
     await installWithNpm(install, tools)
     const lock = new NodeLock(NODE_LOCK, readFileSync(join(cwd.path, NODE_LOCK), 'utf8'), NODE_LOCK)

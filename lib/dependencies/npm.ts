@@ -39,7 +39,17 @@ export function toNpmEnv(hostEnv: HostEnv): Record<string, string> {
   return { ...env, NO_UPDATE_NOTIFIER: '1', npm_config_node_options: '' }
 }
 
-interface NpmInstall {
+/** Who asked for the packages, for messages. */
+export interface NpmAsker {
+  /** Folder below the functions root. */
+  label: string
+  /** File below the functions root that asks for the packages. */
+  manifest: string
+  /** Where names are imported that stand in no manifest. */
+  imported: readonly ImportedPackage[]
+}
+
+interface NpmInstall extends NpmAsker {
   /** Full path of the program. */
   npm: string
   /** Holds `package.json`, and `package-lock.json` when `hasLock`. */
@@ -48,12 +58,6 @@ interface NpmInstall {
   /** Packages fetched from repositories are allowed. */
   allowSources: boolean
   timeoutMs: number
-  /** Folder below the functions root, for messages. */
-  label: string
-  /** File below the functions root that asks for the packages. */
-  manifest: string
-  /** Where names are imported that stand in no manifest. */
-  imported: readonly ImportedPackage[]
 }
 
 /**
@@ -149,23 +153,29 @@ const READINGS: readonly Reading[] = [
   },
 ]
 
-function toNpmError(result: ToolResult, install: NpmInstall, timeoutMs: number): GatewayError {
-  const { label, manifest, imported } = install
+/** An npm that ended badly, in the words of a folder that wants what it was to install. */
+export function toNpmError(result: ToolResult, asker: NpmAsker, timeoutMs: number): GatewayError {
+  const { label, manifest, imported } = asker
   if (result.timedOut) {
-    return passingError(`${label}: npm took longer than ${timeoutMs / 1000} s and was stopped`, REGISTRY_HINT)
+    return passingError(`${label}: npm took longer than ${timeoutMs / 1000} s and was stopped`, REGISTRY_HINT, result)
   }
   const text = toLines(result.output).join('\n')
   for (const { pattern, isLasting, hint } of READINGS) {
     const found = pattern.exec(text)
     if (found === null) continue
     const message = `${label}: npm: ${tailOf(result.output)}`
-    if (!isLasting) return passingError(message, hint(found))
+    if (!isLasting) return passingError(message, hint(found), result)
     const place = imported.find(({ name }) => name === nameIn(found))
     return place === undefined
-      ? installError(message, { file: manifest }, hint(found))
-      : installError(`${place.file}:${place.line}: ${message}`, { file: place.file, line: place.line }, hint(found))
+      ? installError(message, { file: manifest }, hint(found), result)
+      : installError(
+          `${place.file}:${place.line}: ${message}`,
+          { file: place.file, line: place.line },
+          hint(found),
+          result,
+        )
   }
-  return passingError(`${label}: npm: ${result.problem ?? tailOf(result.output)}`)
+  return passingError(`${label}: npm: ${result.problem ?? tailOf(result.output)}`, undefined, result)
 }
 
 function nameIn([, first, second]: RegExpExecArray): string {

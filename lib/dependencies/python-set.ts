@@ -7,6 +7,7 @@
  */
 
 import { join } from 'node:path'
+import type { GatewayError } from '../core/errors.ts'
 import type { OwnFolder } from '../files/own-folder.ts'
 import type { BuildTools, Toolchain } from './build.ts'
 import { below } from './build.ts'
@@ -44,7 +45,7 @@ export class PythonSet {
     // What people named may have the modules under other names: PyYAML has yaml.
     if (isNamed(wishes) && guesses.length > 0) {
       const failure = await this.#install(draft, [], tools)
-      if (failure !== null) throw this.#toError(failure)
+      if (failure !== null) throw this.toError(failure)
       const has = listModules(draft.below(PYTHON_TARGET).path)
       guesses = guesses.filter(({ cause }) => !has.has(cause.name))
     }
@@ -57,7 +58,7 @@ export class PythonSet {
       const failure = isDone ? null : await this.#install(draft, guesses, tools)
       if (failure === null) break
       const none = guesses.find(({ name }) => name === failure.missing)
-      if (none === undefined || dropped === MAX_DROPPED) throw this.#toError(failure)
+      if (none === undefined || dropped === MAX_DROPPED) throw this.toError(failure)
       guesses = guesses.filter(guess => guess !== none)
     }
     return this.#toOutcome(draft, guesses)
@@ -89,14 +90,15 @@ export class PythonSet {
     return { resolvedPackages, unresolvedImports: missing.filter(name => !inInterpreter.includes(name)) }
   }
 
-  #toError(failure: PipFailure): Error {
-    if (failure.isPassing) return passingError(failure.message, failure.hint ?? undefined)
+  /** In the words of this folder, whichever folder's install it was. */
+  toError(failure: PipFailure): GatewayError {
+    if (failure.isPassing) return passingError(failure.message, failure.hint ?? undefined, failure)
     const place = this.#findCause(failure)
     const shown = place === null ? '' : `${place.file}:${place.line}: `
     const { unit } = this.#options
     const file = unit.functions[0]?.entryFile ?? labelOf(unit, PYTHON_MANIFEST)
     const hint = failure.hint ?? `change it in ${place?.file ?? PYTHON_MANIFEST}, or take it out`
-    return installError(`${shown}${failure.message}`, place ?? { file }, hint)
+    return installError(`${shown}${failure.message}`, place ?? { file }, hint, failure)
   }
 
   /** Where the package that could not be had is asked for. */

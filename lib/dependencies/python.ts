@@ -15,6 +15,7 @@ import { BuildKey } from './build-cache.ts'
 import { type InstallPlan, type InstallStep, type InstallUnit, passingError } from './install.ts'
 import { settlePythonFiles } from './python-files.ts'
 import type { PythonImports } from './python-imports.ts'
+import type { PipFailure } from './pip.ts'
 import { PythonSet } from './python-set.ts'
 import {
   askPipreqs,
@@ -105,6 +106,7 @@ async function makePlan(look: Look): Promise<InstallPlan | null> {
   const wishes = await readWishes(look)
   const inferenceDurationMs = Math.round((performance.now() - startedAt) * 10) / 10
   if (!isNamed(wishes) && wishes.found.length === 0) return null
+  const toSet = () => new PythonSet({ unit, wishes, toolchain, functionsRoot, imports, uv: findUv() })
   return {
     key: toKey(wishes, look),
     facts: {
@@ -114,8 +116,8 @@ async function makePlan(look: Look): Promise<InstallPlan | null> {
       inferenceDurationMs: infers ? inferenceDurationMs : 0,
       inferredImports: wishes.found.map(({ name }) => name),
     },
-    fill: (draft, tools) =>
-      new PythonSet({ unit, wishes, toolchain, functionsRoot, imports, uv: findUv() }).fill(draft, tools),
+    fill: (draft, tools) => toSet().fill(draft, tools),
+    retell: cause => toSet().toError(cause as PipFailure),
     check: outcome => {
       if (autoInferStrict) checkStrict(wishes.found, outcome, functionsRoot)
     },

@@ -206,6 +206,17 @@ t.test('[dependencies/node.16] a package that is not there names the import, the
   t.equal(bed.registry.asked.length, asked, 'not tried again until something changes')
 })
 
+t.test('[dependencies/install.9] a failure that is kept names the files of each folder that asked', async t => {
+  const bed = await makeNpmBed(t, { 'f/handler.js': "require('lefft')", 'g/handler.js': "\n\nrequire('lefft')" })
+  await failureOf(bed.builds.prepare(bed.fn('f')))
+  const asked = bed.registry.asked.length
+  t.match(await failureOf(bed.builds.prepare(bed.fn('g'))), {
+    message: /^install failed: g\/handler\.js:3: g: npm: code E404/,
+    detail: { file: 'g/handler.js', line: 3 },
+  })
+  t.equal(bed.registry.asked.length, asked, 'and is not tried again')
+})
+
 t.test('[dependencies/node.16] a version that is not there, and a registry that does not answer', async t => {
   const bed = await makeNpmBed(t, {
     'f/handler.js': '',

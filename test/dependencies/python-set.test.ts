@@ -44,6 +44,21 @@ t.test('[dependencies/python.7] a failure names what asked for the package, and 
   t.match(bed.record('a'), { last_install_status: 'error', last_error: /not-there/ })
 })
 
+t.test('[dependencies/install.9] a failure that is kept names the files of each folder that asked', async t => {
+  const bed = makePythonBed(t, {
+    'a/handler.py': '',
+    'a/requirements.txt': 'not-there==9\n',
+    'b/handler.py': '# one\n#@requirements not-there==9\n',
+  })
+  await bed.failure('a')
+  const error = await bed.failure('b')
+  t.match(error, {
+    message: /^install failed: b\/handler\.py:2: .*not-there==9/,
+    detail: { file: 'b/handler.py', line: 2 },
+  })
+  t.match(bed.record('b'), { last_error: /b\/handler\.py:2/ })
+})
+
 t.test('[dependencies/python.8] nothing beside the handler runs while packages are installed', async t => {
   const trap = `open(${JSON.stringify('trap')}, 'w').write('x')\nraise SystemExit(7)\n`
   const bed = makePythonBed(t, {
