@@ -63,12 +63,15 @@ function createNode({ settings, hostEnv, journal }: InstallPartsOptions): Instal
 }
 
 function createPhp({ settings, hostEnv, journal }: InstallPartsOptions): InstallStep {
+  const configured = settings.binaries.composer
   return createPhpStep({
     functionsRoot: settings.functionsRoot,
     isOn: settings.autoPhpDeps,
     isAhead: settings.preinstallPhpDepsOnStart,
     allowSources: settings.phpPackageSources,
     findComposer: () => findTool({ tool: 'composer', binaries: settings.binaries, path: hostEnv.PATH ?? '' }),
+    composerProblem:
+      configured === undefined ? 'composer is not on PATH' : `FN_COMPOSER_BIN is ${configured}, which cannot be run`,
     composerHint: toInstallHint('composer'),
     onNote: text => journal.log('warn', text),
   })

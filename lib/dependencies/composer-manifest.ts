@@ -8,12 +8,12 @@ import { labelOf } from './unit-files.ts'
 
 export const COMPOSER_MANIFEST = 'composer.json'
 
-/** Begins with a letter or digit on both sides: never an option, a hidden file or a way upwards. Composer reads capitals as small letters. */
-const NAME = /^[a-z0-9](?:[_.-]?[a-z0-9]+)*\/[a-z0-9](?:(?:[_.]|-{1,2})?[a-z0-9]+)*$/i
+/** Begins with a letter or digit on both sides: never an option, a hidden file or a way upwards. Composer reads capitals as small letters. Each sign can be read in one way only, so that no name takes long. */
+const NAME = /^[a-z0-9]+(?:[_.-][a-z0-9]+)*\/[a-z0-9]+(?:(?:[_.]|-{1,2})[a-z0-9]+)*$/i
 const MAX_NAME_CHARS = 214
 /** PHP itself, its extensions and libraries, and Composer: nothing that is installed. */
 const PLATFORM =
-  /^(?:php(?:-(?:64bit|ipv6|zts|debug))?|hhvm|(?:ext|lib)-[a-z0-9](?:[_.-]?[a-z0-9]+)*|composer(?:-(?:plugin|runtime)-api)?)$/i
+  /^(?:php(?:-(?:64bit|ipv6|zts|debug))?|hhvm|(?:ext|lib)-[a-z0-9]+(?:[_.-][a-z0-9]+)*|composer(?:-(?:plugin|runtime)-api)?)$/i
 const MAX_CONSTRAINT_CHARS = 512
 
 /** What decides about packages and their autoloader; nothing else reaches Composer, scripts least of all. */

@@ -117,15 +117,30 @@ function expand(folder: string, path: string): string[] {
 }
 
 function matchesIn(folder: string, pattern: string): string[] {
-  const text = pattern
-    .replace(/[.+^|()\\]/g, '\\$&')
-    .replaceAll('*', '[^/]*')
-    .replaceAll('?', '[^/]')
-  const isMatch = new RegExp(`^(?!\\.)${text}$`)
   try {
-    const names = readdirSync(folder).filter(name => isMatch.test(name))
+    const names = readdirSync(folder).filter(name => !name.startsWith('.') && isMatch(name, pattern))
     return names.sort().map(name => join(folder, name))
   } catch {
     return []
   }
+}
+
+/** True when `*` stands for any signs and `?` for one. Only the last `*` is ever taken back, so that no pattern takes long. */
+function isMatch(name: string, pattern: string): boolean {
+  let at = 0
+  let star = -1
+  let afterStar = 0
+  for (let i = 0; i < name.length; ) {
+    if (pattern[at] === '*') {
+      star = at++
+      afterStar = i
+    } else if (at < pattern.length && (pattern[at] === '?' || pattern[at] === name[i])) {
+      at += 1
+      i += 1
+    } else if (star >= 0) {
+      at = star + 1
+      i = ++afterStar
+    } else return false
+  }
+  return /^\**$/.test(pattern.slice(at))
 }

@@ -209,7 +209,7 @@ function findCause(output: string, manifest: ComposerManifest): string | null {
 
 /** Steps, advice for a terminal, and how commands are written. */
 const NOISE =
-  /^(?:In \S+ line \d+:|(?:install|update) \[--|Loading |Updating dependencies|Installing dependencies|Verifying |Running update with|Lock file operations|Package operations|Writing lock|Generating |No composer\.lock|Warning: The lock file|Composer is operating|This usually happens|and prefer using|Nothing to|Your requirements could not|Potential causes|Use the option|Alternatively|Read (?:<|more)|see <|You can also try|To enable extensions|- (?:Locking|Downloading|Installing|A typo|It's a private|The package is not available)|[-/]\S+\.ini$|\d+ packages? )/i
+  /^(?:In \S+ line \d+:|(?:install|update) \[--|Loading |Updating dependencies|Installing dependencies|Verifying |Running update with|Lock file operations|Package operations|Problem \d+$|Writing lock|Generating |No composer\.lock|Warning: The lock file|Composer is operating|This usually happens|and prefer using|Nothing to|Your requirements could not|Potential causes|Use the option|Alternatively|Read (?:<|more)|see <|You can also try|To enable extensions|- (?:Locking|Downloading|Installing|A typo|It's a private|The package is not available)|[-/]\S+\.ini$|\d+ packages? )/i
 
 const MAX_TAIL_LINES = 5
 const MAX_TAIL_CHARS = 800
@@ -220,9 +220,8 @@ function toTail(output: string): string {
     .split('\n')
     .map(line => line.replace(/\s+/g, ' ').trim())
     .filter(line => line !== '' && !NOISE.test(line))
-  const from = lines.findIndex(line => /^Problem 1$/.test(line)) + 1
   const text = lines
-    .slice(from, from + MAX_TAIL_LINES)
+    .slice(0, MAX_TAIL_LINES)
     .map(line => line.replace(/^- /, ''))
     .join(' | ')
   return text.length <= MAX_TAIL_CHARS ? text : `${text.slice(0, MAX_TAIL_CHARS)}...`

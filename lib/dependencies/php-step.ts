@@ -32,7 +32,8 @@ export interface PhpStepOptions {
   allowSources: boolean
   /** Full path of Composer; null when it is not there. */
   findComposer(): string | null
-  /** How to get Composer, such as `install it (apt-get install composer)`. */
+  /** Why it is not there, such as `composer is not on PATH`, and how to get it: `install it (apt-get install composer)`. */
+  composerProblem: string
   composerHint: string
   /** Something that a person should know and that stops nothing. */
   onNote(text: string): void
@@ -133,11 +134,11 @@ class PhpFolder {
 
   async #fill(manifest: ComposerManifest, draft: OwnFolder, tools: BuildTools): Promise<SetOutcome> {
     const { label } = this.#unit
-    const { findComposer, composerHint, allowSources, onNote } = this.#options
+    const { findComposer, composerProblem, composerHint, allowSources, onNote } = this.#options
     const composer = findComposer()
     if (composer === null) {
       const hint = `${composerHint}, set FN_COMPOSER_BIN to it, or set FN_AUTO_PHP_DEPS=0`
-      throw passingError(`${label}: composer is not on PATH`, hint)
+      throw passingError(`${label}: ${composerProblem}`, hint)
     }
     const cwd = toWorkFolder(draft, label, this.#files, this.#root)
     writeFileSync(join(cwd.path, COMPOSER_MANIFEST), `${JSON.stringify(manifest.toStaged(this.#plugins), null, 4)}\n`)

@@ -8,6 +8,9 @@ t.test('[dependencies/php.2] a name is vendor/package, and nothing that reads as
   const wrong = ['', 'monolog', '-x/y', '--dev/x', 'a/-b', '../x', 'a/../b', 'a/b/c', '/a/b', 'a /b', 'a/b\n', 'a/b;c']
   for (const name of [...wrong, 'https://x/y', 'a/$(x)', `a/${'b'.repeat(220)}`, 'ä/b'])
     t.notOk(isComposerName(name), name)
+  for (const text of ['a'.repeat(214), `a/${'b'.repeat(211)}!`])
+    t.notOk(isComposerName(text), 'read once, not in all ways')
+  t.throws(() => make({ require: { [`ext-${'a'.repeat(5000)}!`]: '*' } }), { message: /is no name of a package/ })
   t.end()
 })
 

@@ -38,6 +38,9 @@ t.test(
     t.same(check(paths('../l?b')), lib)
     t.same(check(paths('../../*/lib2')), ['shop/lib2/composer.json'])
     t.same(check(paths('../none*')), [])
+    t.same(check(paths('../*b')), lib)
+    t.same(check(paths('../l*i*b*')), [...lib, 'shop/lib2/composer.json'])
+    t.same(check(paths('../lib??')), [])
     t.same(check({ repositories: [{ type: 'artifact', url: '../../zips' }] }), ['zips/a.zip'])
     t.same(check({ autoload: { classmap: ['src', 'none'] } }), ['shop/f/src/A.php'])
     t.same(check({ autoload: { classmap: ['.'] } }), ['shop/f/src/A.php'])
@@ -69,6 +72,8 @@ t.test('[dependencies/php.2] a path that leaves the functions root is refused, w
   for (const [url, message] of cases)
     t.throws(() => check(paths(url)), { message, detail: { file: 'shop/f/composer.json', line: 5 } }, url)
   t.same(check(paths('../a*')), [], 'patterns do not follow links')
+  tree.write({ [`shop/${'a'.repeat(250)}/x`]: '' })
+  t.same(check(paths(`../${'*a'.repeat(100)}*b`)), [], 'no pattern takes long')
   t.throws(() => check({ autoload: { classmap: ['../../../x'] } }), {
     message: /:4: autoload: .* is not in the functions root/,
   })

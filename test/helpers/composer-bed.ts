@@ -78,6 +78,7 @@ export function makeComposerBed(
     isOn: true,
     isAhead: true,
     allowSources: false,
+    composerProblem: 'composer is not on PATH',
     composerHint: 'install it (apt-get install composer)',
     onNote: text => seen.notes.push(text),
     ...options,
