@@ -19,6 +19,7 @@ import { createScheduleEndpoints, type ScheduleEndpointsDeps } from './control/s
 import { createSessionEndpoints } from './control/session-endpoints.ts'
 import { Sessions } from './control/sessions.ts'
 import { SourceFiles } from './control/source-files.ts'
+import { createSettingsEndpoints, type SettingsEndpointsDeps } from './control/settings-endpoints.ts'
 import { createStateEndpoints, type StateEndpointsDeps } from './control/state-endpoints.ts'
 import { createUiStateEndpoints } from './control/ui-state-endpoints.ts'
 import { unservedReason } from './discovery/layouts.ts'
@@ -33,6 +34,7 @@ interface ControlDeps
     JobsEndpointsDeps,
     LogEndpointsDeps,
     Omit<MetricsEndpointsDeps, 'functions'>,
+    SettingsEndpointsDeps,
     Pick<ScheduleEndpointsDeps, 'scheduler'>,
     Pick<PackEndpointsDeps, 'packs'> {
   settings: Settings
@@ -68,6 +70,7 @@ export function createControlParts(deps: ControlDeps): ControlParts {
     ...createMetricsEndpoints({ ...deps, functions: () => state(false).functions }),
     ...createSessionEndpoints({ clock, settings, sessions, access }),
     ...createUiStateEndpoints({ access }),
+    ...createSettingsEndpoints(deps),
   ]
   // Nobody looks at it where the console is off.
   const followSwitch = (): void => (access.flags.uiEnabled ? history.start() : history.stop())

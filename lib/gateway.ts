@@ -88,7 +88,7 @@ class FunctionGateway implements Gateway {
   #runtimeWarnings: readonly Warning[] = []
   #closing: Promise<void> | null = null
 
-  constructor({ settings, sources, warnings }: ResolvedSettings, host: Host) {
+  constructor({ settings, sources, warnings, configFile }: ResolvedSettings, host: Host) {
     const { clock } = host
     this.settings = settings
     this.sources = sources
@@ -125,6 +125,8 @@ class FunctionGateway implements Gateway {
     this.#scheduler = createScheduler(later)
     this.#controlParts = createControlParts({
       settings,
+      sources,
+      configFile,
       clock,
       journal: this.#journal,
       metrics: this.#call.metrics,

@@ -175,6 +175,8 @@ export interface ResolvedSettings {
   warnings: Warning[]
   /** By setting name; programs as `binaries.python`. */
   sources: Record<string, SettingSource>
+  /** Full path of the project file that was read. */
+  configFile: string | null
 }
 
 type Name = keyof SettingsInput
@@ -363,7 +365,14 @@ class Resolution {
     settings.runtimesExplicit = sources.runtimes!.source !== 'default'
     settings.portExplicit = sources.port!.source !== 'default'
     // Complete by construction: `Options` has a row for every field, the four lines above give the rest.
-    return { settings: settings as unknown as Settings, problems: this.problems, warnings: this.warnings, sources }
+    const { problems, warnings } = this
+    return {
+      settings: settings as unknown as Settings,
+      problems,
+      warnings,
+      sources,
+      configFile: inputs.filePath ?? null,
+    }
   }
 }
 
