@@ -3,6 +3,7 @@
 import type { Command } from 'commander'
 import { createGateway, type Gateway, type GatewayOptions } from '../lib/index.ts'
 import type { Output } from './output.ts'
+import { createBuildStatus } from './status-line.ts'
 
 interface DepsFlags {
   json?: boolean
@@ -41,8 +42,8 @@ export function addDeps(program: Command, options: DepsOptions): void {
       say(rows, json === true, lines, 'no packages')
     },
   )
-  add(deps, 'install', 'Install what functions need, as their first calls would.', options, ({ dependencies }, flags) =>
-    install(dependencies, flags, output),
+  add(deps, 'install', 'Install what functions need, as their first calls would.', options, (gateway, flags) =>
+    install(gateway, flags, output),
   )
   const clean = add(deps, 'clean', 'Delete sets of packages that nothing uses any more.', options, (gateway, flags) => {
     const gone = gateway.dependencies.clean(flags.all === true)
@@ -86,13 +87,39 @@ function add(deps: Command, name: string, description: string, options: DepsOpti
   })
 }
 
-async function install(dependencies: Gateway['dependencies'], { json }: DepsFlags, output: Output): Promise<void> {
-  const outcomes = await dependencies.install(({ key, error }) => {
-    if (json !== true) output.note(output.clean(error === null ? `ready ${key}` : `failed ${key}: ${error.message}`))
-  })
+async function install(gateway: Gateway, { json }: DepsFlags, output: Output): Promise<void> {
+  const follower = json === true ? null : followInstalls(gateway, output)
+  const outcomes = await gateway.dependencies.install(({ key, error }) => follower?.tell(key, error))
+  follower?.close()
   const shown = outcomes.map(({ key, error }) => ({ key, error: error?.message ?? null }))
   if (json === true) output.result(JSON.stringify(shown, null, 2))
   if (shown.some(({ error }) => error !== null)) process.exitCode = 1
+}
+
+/** Tells what goes on, what was made, and what came of each function. */
+function followInstalls(gateway: Gateway, output: Output) {
+  const status = createBuildStatus(output)
+  const stops = [
+    gateway.on('build', record => {
+      if (status !== null) status.on(record)
+      else if (record.state === 'began') output.note(output.clean(`${record.action} ${record.key}`))
+    }),
+    // Failures are told with their function.
+    gateway.on('log', ({ level, code, message }) => {
+      if (code === undefined && (level === 'info' || level === 'warn')) output.note(output.clean(message))
+    }),
+  ]
+  return {
+    tell(key: string, error: Error | null) {
+      output.note(output.clean(error === null ? `ready ${key}` : `failed ${key}: ${error.message}`))
+      const hint = (error as { detail?: { hint?: string } } | null)?.detail?.hint
+      if (hint !== undefined) output.note(`  hint: ${output.clean(hint)}`)
+    },
+    close() {
+      for (const stop of stops) stop()
+      status?.close()
+    },
+  }
 }
 
 /** Reads the tree without serving it. */

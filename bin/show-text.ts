@@ -6,7 +6,7 @@ import { toLines } from '../lib/observe/log-line.ts'
 import { toBanner, toWarningText } from './banner.ts'
 import type { Output } from './output.ts'
 import { createOutputStream } from './show-log.ts'
-import { BuildStatus } from './status-line.ts'
+import { createBuildStatus } from './status-line.ts'
 import { isShownLevel, isShownRequest, type Show } from './show.ts'
 
 type Paint = Output['style']
@@ -24,7 +24,7 @@ export interface TextOptions {
 export function createTextShow({ output, version, program, production }: TextOptions): Show {
   const { style } = output
   const format = new AccessLogFormat()
-  const status = output.hasStatus ? createBuildStatus(output) : null
+  const status = createBuildStatus(output)
   const lines = production ? createOutputStream(output, toDropLine) : null
   return {
     note: text => output.note(text),
@@ -63,18 +63,6 @@ export function createTextShow({ output, version, program, production }: TextOpt
       return lines?.flush() ?? Promise.resolve()
     },
   }
-}
-
-function createBuildStatus(output: Output): BuildStatus {
-  return new BuildStatus({
-    show: text => output.status(text === null ? null : output.clean(text)),
-    now: () => performance.now(),
-    every: (callback, ms) => {
-      const timer = setInterval(callback, ms)
-      timer.unref()
-      return () => clearInterval(timer)
-    },
-  })
 }
 
 function toDropLine(count: number): string {

@@ -1,6 +1,7 @@
 /** One line at the bottom of the terminal that tells what goes on, such as builds. Owner: page bin/dev. */
 
 import type { BuildRecord } from '../lib/index.ts'
+import type { Output } from './output.ts'
 
 const FRAMES = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏']
 const FRAME_MS = 100
@@ -56,4 +57,18 @@ export class BuildStatus {
     const texts = [...byAction].map(([action, shown]) => `${action} ${shown.join(', ')}`)
     this.#options.show(`${FRAMES[this.#frame]} ${texts.join('; ')}`)
   }
+}
+
+/** @returns null where no line can be drawn over again */
+export function createBuildStatus(output: Output): BuildStatus | null {
+  if (!output.hasStatus) return null
+  return new BuildStatus({
+    show: text => output.status(text === null ? null : output.clean(text)),
+    now: () => performance.now(),
+    every: (callback, ms) => {
+      const timer = setInterval(callback, ms)
+      timer.unref()
+      return () => clearInterval(timer)
+    },
+  })
 }
