@@ -9,6 +9,7 @@ import type { Terminal } from './ask.ts'
 import type { KeyInput } from './hot-keys.ts'
 import { toWarningText } from './banner.ts'
 import { addDeps } from './deps-command.ts'
+import { type HealthFlags, runHealth } from './health-command.ts'
 import { type InitFlags, runInit } from './init-command.ts'
 import { type InvokeCommandFlags, runInvoke } from './invoke-command.ts'
 import { addJobs } from './jobs-program.ts'
@@ -67,6 +68,7 @@ export function createProgram(options: ProgramOptions): Command {
   addExplain(program, options)
   addOpenApi(program, options)
   addOpen(program, options)
+  addHealth(program, options)
   addInvoke(program, options)
   addJobs(program, output)
   addSchedule(program, output)
@@ -222,6 +224,23 @@ function addOpen(program: Command, { output }: ProgramOptions): void {
         publicApi: toApiClient(command, surroundings, 'public'),
         controlApi: toApiClient(command, surroundings),
       })
+    })
+}
+
+function addHealth(program: Command, { output }: ProgramOptions): void {
+  const command = program
+    .command('health')
+    .description('Tell whether the running gateway is well, for a container or a service manager.')
+    .option('--ready', 'Whether it should get requests: not while it starts or stops.')
+    .option('--live', 'Whether it answers at all.')
+    .option('--wait <seconds>', 'Ask again for so long until it is (default 0).')
+    .option('--timeout <seconds>', 'Longest wait for one answer (default 5).')
+    .option('--json', 'Print what the gateway answers.')
+  addApiFlags(command)
+    .addHelpText('after', '\nExit code 1 when it is not.\n\nExample:\n  fngw health --ready --wait 30')
+    .action(async () => {
+      const api = toApiClient(command, { cwd: process.cwd(), env: process.env })
+      process.exitCode = await runHealth(command.opts<HealthFlags>(), api, output)
     })
 }
 

@@ -12,6 +12,7 @@ import { toAccessWarnings } from './control/access.ts'
 import { type ControlParts, createControlParts } from './control-parts.ts'
 import { toEndpointPaths } from './control/endpoint-table.ts'
 import { OpenStreams } from './control/open-streams.ts'
+import type { Lifecycle } from './control/readiness.ts'
 import { type GatewayState, toCatalogRecord, toHealthRecord } from './control/records.ts'
 import { GatewayError, type Warning } from './core/errors.ts'
 import { keepTickShape } from './core/tick-shape.ts'
@@ -81,7 +82,7 @@ class FunctionGateway implements Gateway {
   /** Null where nobody edits the files. */
   readonly #loaded: LoadedFiles | null
   readonly #controlParts: ControlParts
-  readonly #lifecycle = { draining: false }
+  readonly #lifecycle: Lifecycle = { starting: true, draining: false }
   readonly #configLoadedAt: number
   #catalog!: Catalog
   #logWarnings: readonly Warning[] = []
@@ -134,6 +135,8 @@ class FunctionGateway implements Gateway {
       streams: new OpenStreams(),
       jobs: this.jobs,
       state: details => this.#state(details),
+      lifecycle: this.#lifecycle,
+      runtimes: this.#runtimes.byName,
       scheduler: this.#scheduler,
       reload: () => this.reload(),
       packs: this.#packs,
@@ -185,11 +188,13 @@ class FunctionGateway implements Gateway {
     this.#call.invoker.spans = await findSpans()
     this.#logWarnings = await this.#journal.open()
     await this.#reloader.reload(null, 'start')
-    if (this.#host.inspect) return
-    await this.#runtimes.start()
-    await this.jobs.start()
-    await this.#scheduler.start()
-    if (this.settings.hotReload) await this.#reloader.watch()
+    if (!this.#host.inspect) {
+      await this.#runtimes.start()
+      await this.jobs.start()
+      await this.#scheduler.start()
+      if (this.settings.hotReload) await this.#reloader.watch()
+    }
+    this.#lifecycle.starting = false
   }
 
   /** Reads the tree and puts it in force; false when not all of it could be read. */

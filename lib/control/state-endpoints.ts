@@ -3,12 +3,13 @@
 import type { Clock } from '../core/clock.ts'
 import { type ConstantAnswer, toConstantAnswer } from '../http/constant-answer.ts'
 import { ACT, type ControlReply, type Endpoint, OPEN, READ } from './endpoint.ts'
+import { ALIVE, askedProbe, type ReadinessOptions, toReadyReply } from './readiness.ts'
 import { type GatewayState, toCatalogRecord, toHealthRecord, toReloadRecord } from './records.ts'
 
 /** Milliseconds for which strangers get the same health record: making it looks at every function. */
 export const STRANGERS_HEALTH_MS = 1000
 
-export interface StateEndpointsDeps {
+export interface StateEndpointsDeps extends ReadinessOptions {
   clock: Clock
   /** The state now; `details` tells whether paths and addresses may be shown. */
   state: (details: boolean) => GatewayState
@@ -16,8 +17,9 @@ export interface StateEndpointsDeps {
   reload: () => Promise<void>
 }
 
-export function createStateEndpoints({ clock, state, reload }: StateEndpointsDeps): readonly Endpoint[] {
-  const strangers = createStrangersHealth(clock, state)
+export function createStateEndpoints(deps: StateEndpointsDeps): readonly Endpoint[] {
+  const { state, reload, clock } = deps
+  const health = createHealth(deps)
   const reloaded = async (details: boolean): Promise<ControlReply> => {
     await reload()
     return { status: 200, body: toReloadRecord(state(details), clock.wall()) }
@@ -29,7 +31,7 @@ export function createStateEndpoints({ clock, state, reload }: StateEndpointsDep
       access: OPEN,
       // Probes add fields of their own against caches.
       query: 'any',
-      handle: ({ details }) => (details ? toHealthRecord(state(true)) : strangers()),
+      handle: ({ details, exchange }) => health(exchange.search, details),
     },
     {
       method: 'GET',
@@ -41,6 +43,20 @@ export function createStateEndpoints({ clock, state, reload }: StateEndpointsDep
     // Watchers of older tools ask so.
     { method: 'GET', path: '/_fn/reload', access: ACT, handle: ({ details }) => reloaded(details) },
   ]
+}
+
+/** The record, or what a probe asks for instead of it. */
+function createHealth(deps: StateEndpointsDeps): (search: string, details: boolean) => ControlReply {
+  const { clock, state, lifecycle } = deps
+  const strangers = createStrangersHealth(clock, state)
+  return (search, details) => {
+    const probe = askedProbe(search)
+    if (probe === 'live') return ALIVE
+    // Before its tree is read there is nothing else to show.
+    if (probe === 'ready' || lifecycle.starting) return toReadyReply(deps, details)
+    const record = details ? toHealthRecord(state(true)) : strangers()
+    return lifecycle.draining ? { ...record, status: 503 } : record
+  }
 }
 
 /** Whoever may not see details gets what was made for another one a moment ago. */
