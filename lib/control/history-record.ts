@@ -26,6 +26,7 @@ export async function toHistoryRecord(
 ): Promise<Record<string, unknown>> {
   const view = new HistoryView(store, window)
   const ofRuntime = runtime === null ? store.all : (store.runtimes.get(runtime) ?? null)
+  const ofFunction = key === null ? null : (store.functions.get(key) ?? null)
   const head = {
     generated_at: toSeconds(now),
     window,
@@ -33,6 +34,7 @@ export async function toHistoryRecord(
     started_at: toSeconds(store.time.toWall(store.startedAt)),
     times: view.times,
     series: key === null ? view.toSeries(ofRuntime) : view.toFunctionSeries(key),
+    totals: view.toTotals(key === null ? ofRuntime : ofFunction),
     runtimes: Object.fromEntries([...store.runtimes].map(([name, series]) => [name, view.toTotals(series)])),
     functions_left_out: store.leftOut.size,
   }

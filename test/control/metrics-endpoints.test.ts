@@ -68,6 +68,7 @@ interface Shown {
   step_ms: number
   times: number[]
   series: Record<string, (number | null)[]>
+  totals: { requests: number; errors_4xx: number; errors_5xx: number; p95_ms: number | null; spark: number[] }
   functions: { key: string; requests: number; errors_5xx: number; last_error: string | null; spark: number[] }[]
   runtimes: Record<string, { requests: number }>
   functions_left_out: number
@@ -111,10 +112,12 @@ t.test(
     let shown = await read()
     for (let i = 0; i < 1000 && sum(shown.series.requests) < 29; i++) shown = await read()
     for (const window of ['5m', '1h', '24h']) {
-      const { series, functions, runtimes, times, ...rest } = await read(`&window=${window}`)
+      const { series, totals, functions, runtimes, times, ...rest } = await read(`&window=${window}`)
       t.equal(sum(series.requests), 29, window)
       t.equal(sum(series.errors_4xx), 4)
       t.equal(sum(series.errors_5xx), 3)
+      t.match(totals, { requests: 29, errors_4xx: 4, errors_5xx: 3, p95_ms: Number })
+      t.equal(sum(totals.spark), 29)
       t.equal(sum(series.cold_starts), 3)
       t.ok(series.workers!.at(-1)! >= 3)
       t.same(functions.map(({ key, requests, errors_5xx }) => [key, requests, errors_5xx]).sort(), [
@@ -135,12 +138,14 @@ t.test(
     }
     const hello = await read('&key=node/hello@default')
     t.equal(sum(hello.series.requests), 18)
+    t.equal(hello.totals.requests, 18)
     t.same(
       hello.functions.map(({ key }) => key),
       ['node/hello@default'],
     )
     const lua = await read('&runtime=lua&window=1h')
     t.equal(sum(lua.series.requests), 5)
+    t.equal(lua.totals.requests, 5)
     t.same(
       lua.functions.map(({ key }) => key),
       ['lua/light@default'],
