@@ -13,7 +13,8 @@ function isKnown(value: Known): value is number {
 function toShort(value: number): string {
   if (value === 0) return '0'
   const digits = value >= 100 ? 0 : value >= 10 ? 1 : 2
-  return value.toFixed(digits).replace(/\.?0+$/, '')
+  // Number() takes the zeros behind the point, and those alone.
+  return String(Number(value.toFixed(digits)))
 }
 
 /** @param ms - milliseconds */

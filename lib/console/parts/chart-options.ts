@@ -1,0 +1,128 @@
+/** How uPlot draws a chart of the console: colours of the theme, zero at the bottom, gaps where nothing is known. Owner: page console/overview. */
+
+import uPlot from 'uplot'
+import type { Row } from '../data/history.ts'
+import { formatClock } from '../format.ts'
+
+/** Colour of a line; red and amber only for what is failing. */
+type Tone = 'accent' | 'text' | 'quiet' | 'failing' | 'degraded'
+
+export interface ChartLine {
+  readonly label: string
+  readonly values: Row
+  readonly tone: Tone
+  /** Two lines differ by more than their colour. */
+  readonly isDashed?: boolean
+  readonly shape?: 'line' | 'steps' | 'bars'
+  readonly format: (value: number | null) => string
+  /** Has its own scale, at the right. */
+  readonly isRight?: boolean
+  /** Counts: there is no half of one. */
+  readonly isWhole?: boolean
+}
+
+/** Pixels. */
+export const CHART_HEIGHT = 160
+const AXIS_WIDTH = 56
+const PATTERN = [6, 4]
+/** Steps of an axis of counts. */
+const WHOLE = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000]
+
+type Colours = Readonly<Record<Tone | 'line', string>>
+
+function readColours(): Colours {
+  const style = getComputedStyle(document.documentElement)
+  const read = (name: string): string => style.getPropertyValue(`--${name}`).trim()
+  return {
+    accent: read('accent'),
+    text: read('text'),
+    quiet: read('quiet'),
+    failing: read('failing'),
+    degraded: read('degraded'),
+    line: read('line'),
+  }
+}
+
+/** Calls back when what is drawn has to be drawn in other colours. */
+export function onThemeChange(listener: () => void): () => void {
+  const queries = ['(prefers-color-scheme: dark)', '(prefers-contrast: more)'].map(text => window.matchMedia(text))
+  window.addEventListener('fngw-theme', listener)
+  for (const query of queries) query.addEventListener('change', listener)
+  return () => {
+    window.removeEventListener('fngw-theme', listener)
+    for (const query of queries) query.removeEventListener('change', listener)
+  }
+}
+
+function toSeries({ label, tone, isDashed, shape }: ChartLine, colours: () => Colours, isRight: boolean): uPlot.Series {
+  const paths =
+    shape === 'bars'
+      ? uPlot.paths.bars?.({ size: [0.7, 16] })
+      : shape === 'steps'
+        ? uPlot.paths.stepped?.({ align: 1 })
+        : undefined
+  const colour = (): string => colours()[tone]
+  return {
+    label,
+    scale: isRight ? 'right' : 'y',
+    stroke: colour,
+    width: tone === 'accent' ? 2 : 1.5,
+    ...(isDashed === true && { dash: PATTERN }),
+    ...(shape === 'bars' && { fill: colour, width: 0 }),
+    ...(paths !== undefined && { paths }),
+    // One value between two gaps is a point.
+    points: { size: 5, width: 0, fill: colour },
+  }
+}
+
+/** Zero at the bottom, and some air at the top; a chart of nothing but zeros has a height too. */
+function toRange(_: uPlot, __: number, most: number | null): [number, number] {
+  return [0, most === null || most <= 0 ? 1 : most * 1.1]
+}
+
+/** `repaint` reads the colours of the theme anew. */
+export function toOptions(lines: readonly ChartLine[], width: number): { options: uPlot.Options; repaint: () => void } {
+  let colours = readColours()
+  const right = lines.find(line => line.isRight === true)
+  const left = lines.find(line => line.isRight !== true)
+  const axis = (line: ChartLine | undefined, scale: string, side: 1 | 3): uPlot.Axis => ({
+    scale,
+    side,
+    size: AXIS_WIDTH,
+    stroke: () => colours.quiet,
+    font: '12px system-ui, sans-serif',
+    grid: { show: side === 3, stroke: () => colours.line, width: 1 },
+    ticks: { show: false },
+    space: 36,
+    values: (_, splits) => splits.map(value => (line === undefined ? '' : line.format(value))),
+    ...(line?.isWhole === true && { incrs: WHOLE }),
+  })
+  const options: uPlot.Options = {
+    width,
+    height: CHART_HEIGHT,
+    legend: { show: false },
+    cursor: { sync: { key: 'time' }, drag: { x: false, y: false }, y: false, points: { size: 7 } },
+    scales: { y: { range: toRange }, right: { range: toRange } },
+    series: [{}, ...lines.map(line => toSeries(line, () => colours, line.isRight === true))],
+    axes: [
+      {
+        stroke: () => colours.quiet,
+        font: '12px system-ui, sans-serif',
+        grid: { show: false },
+        ticks: { stroke: () => colours.line, width: 1, size: 4 },
+        size: 28,
+        space: 72,
+        values: (_, splits, __, ___, incr) =>
+          splits.map(time => (incr < 60 ? formatClock(time * 1000) : formatClock(time * 1000).slice(0, 5))),
+      },
+      axis(left, 'y', 3),
+      ...(right === undefined ? [] : [axis(right, 'right', 1)]),
+    ],
+  }
+  return {
+    options,
+    repaint: () => {
+      colours = readColours()
+    },
+  }
+}

@@ -1,0 +1,85 @@
+/** The charts of everything, or of one function: throughput, latency, errors, queue, workers, cold starts. Owner: page console/overview. */
+
+import type { History } from '../data/history.ts'
+import { formatCount, formatMs, formatNumberOf, formatRate, formatShare } from '../format.ts'
+import { toKnownSeconds, toLast, toMost, toRates, toSum } from '../series.ts'
+import { Chart } from './chart.tsx'
+
+export function HistoryCharts({ history }: { history: History }) {
+  const { times, series, totals } = history
+  const count = { format: formatCount, isWhole: true } as const
+  const time = { format: formatMs } as const
+  const rates = toRates(series.requests, history)
+  return (
+    <div class="charts">
+      <Chart
+        title="Throughput"
+        times={times}
+        lines={[{ label: 'requests', values: rates, tone: 'accent', format: formatRate }]}
+        summary={toThroughputText(history, rates)}
+      />
+      <Chart
+        title="Latency"
+        times={times}
+        lines={[
+          { label: 'p50', values: series.p50_ms, tone: 'quiet', ...time },
+          { label: 'p95', values: series.p95_ms, tone: 'accent', ...time },
+          { label: 'p99', values: series.p99_ms, tone: 'text', isDashed: true, ...time },
+        ]}
+        summary={
+          totals.requests === 0
+            ? 'No requests.'
+            : `p50 ${formatMs(totals.p50_ms)}, p95 ${formatMs(totals.p95_ms)}, p99 ${formatMs(totals.p99_ms)}`
+        }
+      />
+      <Chart
+        title="Errors"
+        times={times}
+        lines={[
+          { label: '4xx', values: series.errors_4xx, tone: 'degraded', isDashed: true, ...count },
+          { label: '5xx', values: series.errors_5xx, tone: 'failing', ...count },
+        ]}
+        summary={toErrorsText(history)}
+      />
+      <Chart
+        title="Queue"
+        times={times}
+        lines={[
+          { label: 'waiting', values: series.queue_depth, tone: 'accent', shape: 'steps', ...count },
+          { label: 'wait p95', values: series.queue_wait_p95_ms, tone: 'text', isDashed: true, isRight: true, ...time },
+        ]}
+        summary={toQueueText(history)}
+      />
+      <Chart
+        title="Workers"
+        times={times}
+        lines={[{ label: 'workers', values: series.workers, tone: 'accent', shape: 'steps', ...count }]}
+        summary={`${formatCount(toLast(series.workers))} now, ${formatCount(toMost(series.workers))} at most`}
+      />
+      <Chart
+        title="Cold starts"
+        times={times}
+        lines={[{ label: 'cold starts', values: series.cold_starts, tone: 'accent', shape: 'bars', ...count }]}
+        summary={formatNumberOf(toSum(series.cold_starts), 'cold start')}
+      />
+    </div>
+  )
+}
+
+function toThroughputText(history: History, rates: readonly (number | null)[]): string {
+  const { series, totals } = history
+  const seconds = toKnownSeconds(series.requests, history)
+  const mean = seconds === 0 ? null : totals.requests / seconds
+  return `${formatNumberOf(totals.requests, 'request')}, ${formatRate(mean)} on average, ${formatRate(toMost(rates))} at most`
+}
+
+function toErrorsText({ totals: { requests, errors_4xx: refused, errors_5xx: failed } }: History): string {
+  const share = (count: number): string => (count === 0 ? '' : ` (${formatShare(count / requests)})`)
+  return `${formatCount(refused)} of 4xx${share(refused)}, ${formatCount(failed)} of 5xx${share(failed)}`
+}
+
+function toQueueText({ series }: History): string {
+  const wait = toMost(series.queue_wait_p95_ms)
+  const waiting = `${formatCount(toMost(series.queue_depth))} waiting at most`
+  return wait === null ? `${waiting}, no call had to wait` : `${waiting}, p95 of the wait up to ${formatMs(wait)}`
+}
