@@ -51,9 +51,12 @@ export class FileCollector implements FilePackages {
   }
 }
 
-/** Adds what the packages hold to a key. */
-export function addFilePackages(key: BuildKey, { files }: FilePackages, root: string): void {
-  for (const file of files) key.add(below(root, file), readFileSync(file))
+/**
+ * Adds what the packages hold to a key, by the way to it: folders from where equal ways lead to equal files share a set.
+ * @param folder - full path of the function's folder, below the real path of the root
+ */
+export function addFilePackages(key: BuildKey, { files }: FilePackages, folder: string): void {
+  for (const file of [...new Set(files)].sort()) key.add(below(folder, file), readFileSync(file))
 }
 
 /**

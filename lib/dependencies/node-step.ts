@@ -242,9 +242,7 @@ class NodePlan {
       .add('lock', this.#lock?.digest ?? null)
       .add('scripts', this.#allowScripts().join(' '))
       .add('unresolved', this.#unresolved().join(' '))
-    // Paths are read from the folder, so they mean another package in another folder.
-    if (this.#files.files.length > 0) key.add('folder', this.#unit.label)
-    addFilePackages(key, this.#files, this.#root)
+    addFilePackages(key, this.#files, join(this.#root, this.#unit.label))
     return key.toString()
   }
 
@@ -259,7 +257,7 @@ class NodePlan {
       .add('lock', lock.digest)
       .add('scripts', this.#allowScripts().join(' '))
       .add('unresolved', this.#unresolved().join(' '))
-    addFilePackages(key, this.#files, this.#root)
+    addFilePackages(key, this.#files, join(this.#root, this.#unit.label))
     return key.toString()
   }
 

@@ -97,8 +97,7 @@ class PhpFolder {
     const manifest = this.#manifest
     if (manifest === null || !manifest.isAsking) return null
     const { allowSources } = this.#options
-    const folder = join(this.#root, this.#unit.label)
-    this.#files = checkComposerSources(manifest, this.#lock, folder, { root: this.#root, allowSources })
+    this.#files = checkComposerSources(manifest, this.#lock, this.#folder, { root: this.#root, allowSources })
     const key = this.#keyOf(manifest, this.#lock)
     const { set } = new PackageFolder(this.#unit.folder, TARGET)
     return {
@@ -122,10 +121,13 @@ class PhpFolder {
       .add('toolchain', this.#toolchain.version)
       .add('manifest', JSON.stringify(manifest.toStaged(this.#plugins)))
       .add('lock', lock?.digest ?? null)
-    // Paths are read from the folder, so they mean another package in another folder.
-    if (this.#files.files.length > 0) key.add('folder', this.#unit.label)
-    addFilePackages(key, this.#files, this.#root)
+    addFilePackages(key, this.#files, this.#folder)
     return key.toString()
+  }
+
+  /** Full path below the root without links. */
+  get #folder(): string {
+    return join(this.#root, this.#unit.label)
   }
 
   #readPins(): string | null {

@@ -44,15 +44,17 @@ t.test('[dependencies/install.11] they are bounded, and what they hold is part o
   const entries = Object.fromEntries(Array.from({ length: 51 }, (_, at) => [`many/${at}/`, '']))
   const tree = makeTree({ ...entries, 'a/x': '1', 'b/x': '1' })
   t.teardown(tree.cleanup)
-  const keyOf = () => {
+  const keyOf = (name: string, folder: string) => {
     const key = new BuildKey()
-    addFilePackages(key, { files: [tree.path('a/x')] }, tree.root)
+    addFilePackages(key, { files: [tree.path(`${name}/x`), tree.path(`${name}/x`)] }, tree.path(folder))
     return key.toString()
   }
-  const before = keyOf()
-  t.equal(keyOf(), before)
+  const before = keyOf('a', 'f')
+  t.equal(keyOf('a', 'g'), before, 'the same way from another folder')
+  t.not(keyOf('a', 'f/deep'), before)
+  t.not(keyOf('b', 'f'), before)
   tree.write({ 'a/x': '2' })
-  t.not(keyOf(), before)
+  t.not(keyOf('a', 'f'), before)
   for (let at = 0; at < 51; at++)
     tree.write(Object.fromEntries(Array.from({ length: 100 }, (_, i) => [`many/${at}/${i}`, ''])))
   t.throws(() => new FileCollector('vendor').add(tree.path('many'), fail), {
