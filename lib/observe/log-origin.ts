@@ -26,6 +26,9 @@ export interface LogFilter {
   fn?: string | null
   version?: string | null
   stream?: 'stdout' | 'stderr' | null
+  requestId?: string | null
+  /** Lines before this time are not wanted; as lines have it. */
+  since?: string | null
 }
 
 /** The part of a line between its time and its text, with a blank at its end; empty when nothing is known. */
@@ -61,21 +64,24 @@ export function readLogLine(line: string): LogLine | null {
 /** @returns what tells whether a line is wanted; null when every line is */
 export function createLineFilter(
   file: 'error' | 'access' | 'runtime',
-  filter: LogFilter,
+  { since = null, ...filter }: LogFilter,
 ): ((line: string) => boolean) | null {
   const wanted = Object.entries(filter).filter(([, value]) => value !== null && value !== undefined)
-  if (wanted.length === 0) return null
+  if (wanted.length === 0 && since === null) return null
   const read = file === 'access' ? readAccessOrigin : readLogLine
   return line => {
     const origin = read(line)
-    return origin !== null && wanted.every(([name, value]) => origin[name as keyof LogFilter] === value)
+    if (origin === null || (since !== null && !(String(origin.time) >= since))) return false
+    return wanted.every(([name, value]) => origin[name as keyof typeof filter] === value)
   }
 }
 
-function readAccessOrigin(line: string): Record<keyof LogFilter, unknown> | null {
+function readAccessOrigin(line: string): Record<keyof Omit<LogFilter, 'since'> | 'time', unknown> | null {
   try {
     const value: unknown = JSON.parse(line)
-    return isObject(value) ? { runtime: value.runtime, fn: value.fn, version: value.version, stream: undefined } : null
+    if (!isObject(value)) return null
+    const { time, runtime, fn, version, req_id: requestId } = value
+    return { time, runtime, fn, version, requestId, stream: undefined }
   } catch {
     // A line of an earlier run may have been cut.
     return null

@@ -70,6 +70,56 @@ t.test('[control/logs.3] as JSON, with the fields that were asked for', async t 
   t.match(JSON.parse((await get('?format=json&fn=nobody')).text), { file: 'error', lines: 0, data: [] })
 })
 
+t.test('[control/logs.9] everything of one request, and what came since', async t => {
+  const { gateway, get } = await setup(t)
+  for (const id of ['one', 'two'])
+    for (const url of ['/hello?say=x', '/broken']) await gateway.inject({ url, headers: { 'x-request-id': id } })
+  const of = async (query: string) => JSON.parse((await get(`?format=json&records=1&${query}`)).text)
+  const all = await of('file=all&request_id=one')
+  t.equal(all.request_id, 'one')
+  const files = all.records.map((record: { file: string }) => record.file)
+  // A failure has lines for its frames.
+  t.same([...new Set(files)].sort(), ['access', 'error', 'runtime'])
+  t.equal(files.filter((file: string) => file === 'access').length, 2)
+  for (const record of all.records) t.equal(record.request_id, 'one')
+  for (const file of ['access', 'runtime', 'error']) {
+    const { lines } = await of(`file=${file}&request_id=two`)
+    t.equal(lines, files.filter((one: string) => one === file).length, file)
+  }
+  t.match(await of('file=all&request_id=none'), { lines: 0, records: [] })
+  const { time } = all.records.at(-1) as { time: string }
+  for (const since of [time, String(Date.parse(time) / 1000)]) {
+    const { records, since: told } = await of(`file=access&since=${since}`)
+    t.equal(told, time)
+    t.ok(records.length >= 2 && records.every((record: { time: string }) => record.time >= time), since)
+  }
+  t.equal((await of('file=access&since=2999-01-01T00:00:00Z')).lines, 0)
+  t.ok((await of('file=access&since=1999-01-01T00:00:00%2B01:00')).lines >= 4)
+})
+
+t.test('[control/logs.10] lines in parts, also those that come', async t => {
+  const { gateway, url } = await setup(t)
+  const headers = { 'x-request-id': 'one', 'user-agent': 'tool/1' }
+  const log = await open(`${url}/_fn/logs?file=all&follow=1&format=json&records=1&request_id=one`)
+  await gateway.inject({ url: '/hello?say=one', headers })
+  await gateway.inject({ url: '/other', headers })
+  const text = await log.until('"path":"/other"')
+  log.stop()
+  const records = text
+    .trimEnd()
+    .split('\n')
+    .map(line => JSON.parse(line).record)
+  const find = (fields: object) =>
+    records.find(record => Object.entries(fields).every(([name, value]) => record[name] === value))
+  t.match(find({ file: 'access', path: '/hello' }), {
+    ...{ level: 'info', request_id: 'one', runtime: 'node', fn: 'hello', version: 'default', stream: null },
+    ...{ text: 'GET /hello 200', method: 'GET', route: '/hello', status: 200, user_agent: 'tool/1', error: null },
+    ...{ time: /^\d{4}-.*Z$/, trace_id: /^[0-9a-f]{32}$/, duration_ms: Number, bytes_out: 2, bytes_in: 0, queue_ms: 0 },
+  })
+  t.match(find({ file: 'runtime', fn: 'hello' }), { level: 'info', stream: 'stdout', text: 'said one' })
+  t.match(find({ file: 'runtime', fn: 'other' }), { level: 'warn', stream: 'stderr' })
+})
+
 t.test('[control/logs.4] malformed fields are 400 with field, rule and value', async t => {
   const { get } = await setup(t)
   for (const [query, message] of [
@@ -88,6 +138,11 @@ t.test('[control/logs.4] malformed fields are 400 with field, rule and value', a
     ['?stream=stdout', /^query field stream selects lines of file=runtime only/],
     ['?level=error', /^query field "level" is not known/],
     ['?fn=%ff', /broken percent escape/],
+    ['?request_id=a%20b', 'query field request_id must be the id of a request, as X-Request-Id gives it, got "a b"'],
+    ['?since=yesterday', /^query field since must be seconds since 1970, or a time such as/],
+    ['?since=2026-13-45T00:00:00Z', /^query field since must be/],
+    ['?since=-5', /^query field since must be/],
+    ['?records=1', /^query field records is for format=json only/],
   ] as const) {
     const { status, text } = await get(query)
     t.equal(status, 400, query)
