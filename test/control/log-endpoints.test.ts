@@ -114,7 +114,7 @@ t.test('[control/logs.10] lines in parts, also those that come', async t => {
   t.match(find({ file: 'access', path: '/hello' }), {
     ...{ level: 'info', request_id: 'one', runtime: 'node', fn: 'hello', version: 'default', stream: null },
     ...{ text: 'GET /hello 200', method: 'GET', route: '/hello', status: 200, user_agent: 'tool/1', error: null },
-    ...{ time: /^\d{4}-.*Z$/, trace_id: /^[0-9a-f]{32}$/, duration_ms: Number, bytes_out: 2, bytes_in: 0, queue_ms: 0 },
+    ...{ time: /^\d{4}-.*Z$/, trace_id: /^[0-9a-f]{32}$/, duration_ms: Number, bytes_out: 4, bytes_in: 0, queue_ms: 0 },
   })
   t.match(find({ file: 'runtime', fn: 'hello' }), { level: 'info', stream: 'stdout', text: 'said one' })
   t.match(find({ file: 'runtime', fn: 'other' }), { level: 'warn', stream: 'stderr' })
