@@ -14,17 +14,17 @@ import { GatewayError } from '../core/errors.ts'
 import { toToolHostEnv } from '../core/host-env.ts'
 import type { RuntimeName } from '../core/identity.ts'
 import { OwnFolder } from '../files/own-folder.ts'
-import { BUILD_RETRY_MS, type Builder, type BuildTools, isPassing, type Toolchain } from './build.ts'
-import { createGoBuilder } from './go.ts'
-import { CargoHome } from './cargo-home.ts'
+import { BUILD_RETRY_MS, type Builder, type BuildPlan, type BuildTools, isPassing, type Toolchain } from './build.ts'
 import type { Made } from './made.ts'
-import { createRustBuilder } from './rust.ts'
+import { Places } from './places.ts'
 import { runTool } from './run-tool.ts'
 
+/** Milliseconds after which a look at what is to be made counts as work. */
+const LONG_LOOK_MS = 2000
 /** Milliseconds after which a tool's temporary folder counts as left behind. */
 const STALE_BUILD_FOLDER_MS = 3_600_000
 
-interface BuildsOptions {
+export interface BuildsOptions {
   clock: Clock
   /** Folder for temporary files of tools; made when needed. */
   temporaryFolder: OwnFolder
@@ -55,49 +55,9 @@ interface Build {
   change: string | null
   done: Promise<string | null>
   abort: AbortController
-  /** Lets it run when it waits for a place. */
-  go: (() => void) | null
   /** True when a tool has to work for it, and who is to be told. */
   isWork: boolean
   onWork: (() => void)[]
-}
-
-export interface CompiledOptions extends Omit<BuildsOptions, 'builders' | 'temporaryFolder'> {
-  functionsRoot: string
-  goBuildTimeoutSeconds: number
-  rustBuildTimeoutSeconds: number
-  /** Full path of the folder with the sources of a runtime's worker. */
-  workerFolder(runtime: 'go' | 'rust'): string
-  /** What installs packages of the other languages. */
-  installers?: readonly Builder[]
-}
-
-/** The builds and installs of a functions root. */
-export function createBuilds(options: CompiledOptions): Builds {
-  const { functionsRoot, isPrivate, goBuildTimeoutSeconds, rustBuildTimeoutSeconds, workerFolder, hostEnv } = options
-  const folder = new OwnFolder(functionsRoot, '.svc', 'build')
-  return new Builds({
-    ...options,
-    temporaryFolder: folder.below('tmp'),
-    builders: [
-      createGoBuilder({
-        functionsRoot,
-        isPrivate,
-        workerFolder: workerFolder('go'),
-        timeoutMs: goBuildTimeoutSeconds * 1000,
-        concurrency: availableParallelism(),
-        cgo: hostEnv.CGO_ENABLED === '1',
-      }),
-      createRustBuilder({
-        functionsRoot,
-        isPrivate,
-        workerFolder: workerFolder('rust'),
-        cargoHome: new CargoHome(folder, hostEnv),
-        timeoutMs: rustBuildTimeoutSeconds * 1000,
-      }),
-      ...(options.installers ?? []),
-    ],
-  })
 }
 
 /** Names of folders for temporary files of tools: nothing else beside them is the gateway's to delete. */
@@ -109,9 +69,9 @@ export class Builds {
   readonly #options: BuildsOptions
   readonly #builds = new Map<string, Build>()
   readonly #toolchains = new Map<string, Promise<Toolchain>>()
-  /** Builds that wait for a place, first in line first. */
-  #waiting: { build: Build; builder: Builder }[] = []
-  readonly #running = new Map<Builder, number>()
+  readonly #places = new Map<Builder, Places<Build>>()
+  /** A save of all functions at once must not start a tool for each of them. */
+  readonly #looks = new Places<Build>(2 * availableParallelism())
   #isClosed = false
 
   constructor(options: BuildsOptions) {
@@ -143,7 +103,6 @@ export class Builds {
       change: null,
       done: Promise.resolve(null),
       abort: new AbortController(),
-      go: null,
       isWork: false,
       onWork: onWork === undefined ? [] : [onWork],
     }
@@ -236,16 +195,32 @@ export class Builds {
     const toolchain = await this.#toolchainOf(builder)
     const { signal } = build.abort
     if (builder.isBusy?.(fn) === true) this.#tellWork(build)
-    const plan = await this.#withTools(builder, signal, tools => builder.plan(fn, toolchain, tools))
+    const plan = await this.#look(build, builder, toolchain)
     if (plan.isBuilt) return { binary: plan.binary, made: null }
     this.#tellWork(build)
-    await this.#takePlace(build, builder)
+    const places = this.#placesOf(builder)
+    await places.take(build)
     try {
       if (signal.aborted) throw stopped()
       const made = await this.#withTools(builder, signal, tools => this.#watched(builder, fn, () => plan.build(tools)))
       return { binary: plan.binary, made }
     } finally {
-      this.#leavePlace(builder)
+      places.leave()
+    }
+  }
+
+  /** What is to be made. Who can do without is not kept waiting for longer than a moment. */
+  async #look(build: Build, builder: Builder, toolchain: Toolchain): Promise<BuildPlan> {
+    const { clock } = this.#options
+    const { signal } = build.abort
+    const timer = clock.setTimeout(() => this.#tellWork(build), LONG_LOOK_MS)
+    await this.#looks.take(build)
+    try {
+      if (signal.aborted) throw stopped()
+      return await this.#withTools(builder, signal, tools => builder.plan(build.fn, toolchain, tools))
+    } finally {
+      this.#looks.leave()
+      clock.clearTimeout(timer)
     }
   }
 
@@ -332,28 +307,17 @@ export class Builds {
     }
   }
 
-  #takePlace(build: Build, builder: Builder): Promise<void> {
-    const running = this.#running.get(builder) ?? 0
-    if (running < builder.concurrency) {
-      this.#running.set(builder, running + 1)
-      return Promise.resolve()
+  #placesOf(builder: Builder): Places<Build> {
+    let places = this.#places.get(builder)
+    if (places === undefined) {
+      places = new Places(builder.concurrency)
+      this.#places.set(builder, places)
     }
-    return new Promise(resolve => {
-      build.go = resolve
-      this.#waiting.push({ build, builder })
-    })
-  }
-
-  #leavePlace(builder: Builder): void {
-    const at = this.#waiting.findIndex(waiting => waiting.builder === builder)
-    const [next] = at === -1 ? [] : this.#waiting.splice(at, 1)
-    if (next === undefined) this.#running.set(builder, (this.#running.get(builder) ?? 1) - 1)
-    else next.build.go?.()
+    return places
   }
 
   #putFirst(build: Build): void {
-    const at = this.#waiting.findIndex(waiting => waiting.build === build)
-    if (at > 0) this.#waiting.unshift(...this.#waiting.splice(at, 1))
+    for (const places of [this.#looks, ...this.#places.values()]) places.putFirst(build)
   }
 
   #makeTemporaryFolder(): OwnFolder {

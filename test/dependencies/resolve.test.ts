@@ -8,14 +8,16 @@ import {
   utimesSync,
   writeFileSync,
 } from 'node:fs'
+import { availableParallelism } from 'node:os'
 import { dirname, join } from 'node:path'
 import { setImmediate } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import type { FunctionVersion } from '../../lib/core/catalog.ts'
 import { GatewayError } from '../../lib/core/errors.ts'
-import { type Builder, type BuildTools, sourceError } from '../../lib/dependencies/build.ts'
+import { type Builder, type BuildPlan, type BuildTools, sourceError } from '../../lib/dependencies/build.ts'
 import type { Made } from '../../lib/dependencies/made.ts'
-import { Builds, createBuilds } from '../../lib/dependencies/resolve.ts'
+import { createBuilds } from '../../lib/dependencies/create-builds.ts'
+import { Builds } from '../../lib/dependencies/resolve.ts'
 import { OwnFolder } from '../../lib/files/own-folder.ts'
 import { runTool } from '../../lib/dependencies/run-tool.ts'
 import { systemClock } from '../../lib/core/clock.ts'
@@ -414,6 +416,55 @@ t.test('[runtime/stand-in.2] who waits is told when a tool has to work, and only
   await bed.isStarted('b')
   bed.finish('b')
   await Promise.all([a, b, again])
+})
+
+t.test('[runtime/stand-in.2] a look that takes long counts as work; so many look at once', async t => {
+  const tree = makeTree()
+  const clock = new FakeClock()
+  const looks: { name: string; resolve: (plan: BuildPlan) => void }[] = []
+  const builds = new Builds({
+    isPrivate: false,
+    clock,
+    temporaryFolder: new OwnFolder(tree.root, 'tmp'),
+    hostEnv: {},
+    builders: [
+      {
+        runtime: 'go',
+        concurrency: 1,
+        timeoutMs: 1000,
+        readVersion: async () => 'go1.26',
+        plan: ({ name }) => new Promise(resolve => looks.push({ name, resolve })),
+      },
+    ],
+    waitMs: 0,
+    findProgram: () => ({ path: SHELL, problem: null }),
+    onBegin: () => {},
+    onEnd: () => {},
+    onBuilt: () => {},
+    onFailure: () => {},
+  })
+  t.teardown(tree.cleanup)
+  const most = 2 * availableParallelism()
+  const told: string[] = []
+  const names = Array.from({ length: most + 3 }, (_, at) => `f${at}`)
+  const done = names.map(name => builds.prepare(fn(name), () => told.push(name)))
+  await until(() => looks.length === most)
+  builds.prepare(fn(names.at(-1)!)).catch(() => {})
+  const end = (at: number) => looks[at]!.resolve({ key: '', isBuilt: true, binary: 'x', build: async () => MADE })
+  end(0)
+  await until(() => looks.length === most + 1)
+  t.equal(looks[most]!.name, names.at(-1), 'who is waited for is next')
+  t.same(told, [])
+  clock.advance(1_999)
+  t.same(told, [])
+  clock.advance(1)
+  t.same(told, names.slice(1), 'those that wait for their turn too')
+  builds.retain(new Map())
+  for (let at = 1; at < looks.length; at++) end(at)
+  const outcomes = await Promise.allSettled(done)
+  t.equal(looks.length, most + 1, 'functions that are gone are not looked at')
+  t.equal(outcomes.filter(({ status }) => status === 'rejected').length, 2)
+  t.equal(clock.pending, 0)
 })
 
 t.test('[dependencies/resolve.7] the step is named by function and version', async t => {
