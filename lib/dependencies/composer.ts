@@ -21,7 +21,15 @@ const NOT_IN_LOCK =
   /Required(?: \([^)]*\))? package "([^"\s]+)" is (?:not present in the lock file|in the lock file as)/g
 const LOCK_DIFFERS = /The lock file is not up to date with the latest changes in composer\.json/
 
-interface ComposerInstall {
+/** Who asked for the packages, for messages. */
+interface ComposerAsker {
+  /** Folder below the functions root. */
+  label: string
+  manifest: ComposerManifest
+  timeoutMs: number
+}
+
+interface ComposerInstall extends ComposerAsker {
   /** Full path of the PHP that runs the functions. */
   php: string
   /** Full path of Composer. */
@@ -33,10 +41,6 @@ interface ComposerInstall {
   plugins: readonly string[]
   /** Repositories of any kind are allowed. */
   allowSources: boolean
-  timeoutMs: number
-  /** Folder below the functions root, for messages. */
-  label: string
-  manifest: ComposerManifest
 }
 
 /**
@@ -178,20 +182,21 @@ const LASTING: readonly Reading[] = [
   },
 ]
 
-function toComposerError(result: ToolResult, { label, manifest, timeoutMs }: ComposerInstall): GatewayError {
+/** A Composer that ended badly, in the words of a folder that wants what it was to install. */
+export function toComposerError(result: ToolResult, { label, manifest, timeoutMs }: ComposerAsker): GatewayError {
   if (result.timedOut) {
     const message = `${label}: composer took longer than ${timeoutMs / 1000} s and was stopped`
-    return passingError(message, PASSING[0]!.hint(''))
+    return passingError(message, PASSING[0]!.hint(''), result)
   }
   const tail = toTail(result.output)
   const cause = findCause(result.output, manifest)
   const reading = [...PASSING, ...LASTING].find(({ pattern }) => pattern.test(result.output))
   const message = `${label}: composer: ${tail === '' ? (result.problem ?? `exited with code ${result.code}`) : tail}`
-  if (reading === undefined) return passingError(message)
+  if (reading === undefined) return passingError(message, undefined, result)
   const hint = reading.hint(cause ?? 'the package')
-  if (!reading.isLasting) return passingError(message, hint)
+  if (!reading.isLasting) return passingError(message, hint, result)
   const line = cause === null ? 1 : manifest.lineOf(cause)
-  return installError(`${manifest.label}:${line}: ${message}`, { file: manifest.label, line }, hint)
+  return installError(`${manifest.label}:${line}: ${message}`, { file: manifest.label, line }, hint, result)
 }
 
 /** What of the manifest a failure is about: a package, else a text of the file. */

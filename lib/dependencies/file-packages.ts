@@ -6,15 +6,18 @@
  *   <root>/shop/lib/...                         ->    <draft>/tree/shop/lib/...
  */
 
-import { copyFileSync, lstatSync, mkdirSync, readdirSync, readFileSync, realpathSync, statSync } from 'node:fs'
+import { lstatSync, readdirSync, realpathSync, statSync } from 'node:fs'
+import { chmod, mkdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { dirname, join, relative, sep } from 'node:path'
 import type { OwnFolder } from '../files/own-folder.ts'
 import { below } from './build.ts'
-import type { BuildKey } from './build-cache.ts'
+import { BuildKey } from './build-cache.ts'
 
 /** Files and bytes of all packages that one function names by paths. */
 const MAX_FILES = 5000
 const MAX_BYTES = 64 * 1024 * 1024
+/** Files that are read at once. */
+const READS_AT_ONCE = 16
 /** Folders that are nobody's source; what is installed in a package is installed anew. */
 const SKIPPED: readonly string[] = ['.git', '.svc', '.svc-deps']
 
@@ -52,33 +55,71 @@ export class FileCollector implements FilePackages {
 }
 
 /**
- * Adds what the packages hold to a key, by the way to it: folders from where equal ways lead to equal files share a set.
+ * Digest of what the packages hold and of the way to it: folders from where equal ways lead to equal files share a set.
  * @param folder - full path of the function's folder, below the real path of the root
  */
-export function addFilePackages(key: BuildKey, { files }: FilePackages, folder: string): void {
-  for (const file of [...new Set(files)].sort()) key.add(below(folder, file), readFileSync(file))
+export function digestFiles(packages: FilePackages, folder: string): Promise<string> {
+  return readAll(packages, folder, async () => {})
+}
+
+/** Why a set is not filled with what its key does not stand for. */
+export const CHANGED_MEANWHILE = 'a package in a path was changed while it was read; it is tried again'
+
+/** Where the tool works, and what was copied. */
+interface Staged {
+  /** The draft itself, or the folder in it from where paths of the manifest lead to copies. */
+  cwd: OwnFolder
+  /** As of `digestFiles`: another one when somebody saved meanwhile. */
+  digest: string
 }
 
 /**
- * The folder that the tool works in: the draft itself, or where paths of the manifest lead to copies.
- * @param label - the function's folder below the root, `.` for the root itself
+ * Copies the packages below a draft.
+ * @param folder - as of `digestFiles`
  * @param root - full path of the functions root without links
  */
-export function toWorkFolder(draft: OwnFolder, label: string, { files }: FilePackages, root: string): OwnFolder {
-  if (files.length === 0) return draft
+export async function stageFiles(
+  draft: OwnFolder,
+  packages: FilePackages,
+  { folder, root }: { folder: string; root: string },
+): Promise<Staged> {
+  if (packages.files.length === 0) return { cwd: draft, digest: await digestFiles(packages, folder) }
   const tree = draft.below('tree')
-  const cwd = tree.below(...label.split('/').filter(name => name !== '.'))
+  const cwd = tree.below(
+    ...relative(root, folder)
+      .split(sep)
+      .filter(name => name !== ''),
+  )
   cwd.make()
-  copyFiles(files, root, tree.path)
-  return cwd
+  const digest = await readAll(packages, folder, async (file, content) => {
+    const copy = join(tree.path, relative(root, file))
+    await mkdir(dirname(copy), { recursive: true })
+    await writeFile(copy, content)
+    await chmod(copy, (await stat(file)).mode & 0o777)
+  })
+  return { cwd, digest }
 }
 
-function copyFiles(files: readonly string[], root: string, tree: string): void {
-  for (const file of new Set(files)) {
-    const copy = join(tree, relative(root, file))
-    mkdirSync(dirname(copy), { recursive: true })
-    copyFileSync(file, copy)
+/** Reads file after file, so that the gateway goes on serving meanwhile. */
+async function readAll(
+  { files }: FilePackages,
+  folder: string,
+  take: (file: string, content: Buffer) => Promise<void>,
+): Promise<string> {
+  const key = new BuildKey()
+  const all = [...new Set(files)].sort()
+  for (let at = 0; at < all.length; at += READS_AT_ONCE) {
+    const some = all.slice(at, at + READS_AT_ONCE)
+    const contents = await Promise.all(
+      some.map(async file => {
+        const content = await readFile(file)
+        await take(file, content)
+        return content
+      }),
+    )
+    for (const [i, file] of some.entries()) key.add(below(folder, file), contents[i]!)
   }
+  return key.toString()
 }
 
 /** The real path of what is inside the root; null for what is not, or is not there. */

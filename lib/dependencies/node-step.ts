@@ -22,7 +22,7 @@ import {
   passingError,
   type Settled,
 } from './install.ts'
-import { addFilePackages, type FilePackages, toWorkFolder } from './file-packages.ts'
+import { CHANGED_MEANWHILE, digestFiles, type FilePackages, stageFiles } from './file-packages.ts'
 import { checkSources } from './node-file-packages.ts'
 import {
   findNodeImports,
@@ -114,6 +114,7 @@ class NodePlan {
   /** Imported packages that no manifest names, with the ranges to install. */
   #added: Readonly<Record<string, string>> = {}
   #files: FilePackages = { files: [] }
+  #filesDigest = ''
 
   constructor(unit: InstallUnit, options: NodeStepOptions, toolchain: Toolchain) {
     this.#unit = unit
@@ -136,6 +137,7 @@ class NodePlan {
       root: this.#root,
       allowSources: this.#options.allowSources,
     })
+    this.#filesDigest = await digestFiles(this.#files, this.#folder)
     this.#checkLock()
     const note = foreignLockNote(this.#unit.folder, this.#unit.label, this.#lock)
     const key = this.#toKey(wanted)
@@ -160,6 +162,11 @@ class NodePlan {
   get #asker(): NpmAsker {
     const imported = this.#imports.packages.filter(({ name }) => Object.hasOwn(this.#added, name))
     return { label: this.#unit.label, manifest: this.#labelOf(NODE_MANIFEST), imported }
+  }
+
+  /** Full path below the root without links. */
+  get #folder(): string {
+    return join(this.#root, this.#unit.label)
   }
 
   get #infers(): boolean {
@@ -242,7 +249,7 @@ class NodePlan {
       .add('lock', this.#lock?.digest ?? null)
       .add('scripts', this.#allowScripts().join(' '))
       .add('unresolved', this.#unresolved().join(' '))
-    addFilePackages(key, this.#files, join(this.#root, this.#unit.label))
+    key.add('files', this.#filesDigest)
     return key.toString()
   }
 
@@ -257,7 +264,7 @@ class NodePlan {
       .add('lock', lock.digest)
       .add('scripts', this.#allowScripts().join(' '))
       .add('unresolved', this.#unresolved().join(' '))
-    addFilePackages(key, this.#files, join(this.#root, this.#unit.label))
+    key.add('files', this.#filesDigest)
     return key.toString()
   }
 
@@ -269,7 +276,8 @@ class NodePlan {
         'install npm, set FN_NPM_BIN to it, or set FN_AUTO_NODE_DEPS=0',
       )
     const wanted = this.#staged()
-    const cwd = toWorkFolder(draft, this.#unit.label, this.#files, this.#root)
+    const { cwd, digest } = await stageFiles(draft, this.#files, { folder: this.#folder, root: this.#root })
+    if (digest !== this.#filesDigest) throw passingError(`${this.#unit.label}: ${CHANGED_MEANWHILE}`)
     writeFileSync(join(cwd.path, NODE_MANIFEST), `${JSON.stringify(wanted.toStaged({}), null, 2)}\n`)
     if (this.#lock !== null) writeFileSync(join(cwd.path, NODE_LOCK), this.#lock.text)
     const install = {

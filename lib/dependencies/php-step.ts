@@ -14,13 +14,14 @@ import { INSTALL_TIMEOUT_SECONDS } from '../core/limits.ts'
 import { OwnFolder } from '../files/own-folder.ts'
 import type { BuildTools, Toolchain } from './build.ts'
 import { BuildKey } from './build-cache.ts'
-import { installWithComposer } from './composer.ts'
+import { installWithComposer, toComposerError } from './composer.ts'
 import { COMPOSER_LOCK, ComposerLock, readComposerLock } from './composer-lock.ts'
 import { COMPOSER_MANIFEST, type ComposerManifest, isComposerName, readComposerManifest } from './composer-manifest.ts'
 import { checkComposerSources } from './composer-paths.ts'
-import { addFilePackages, type FilePackages, toWorkFolder } from './file-packages.ts'
+import { CHANGED_MEANWHILE, digestFiles, type FilePackages, stageFiles } from './file-packages.ts'
 import { type InstallPlan, type InstallStep, type InstallUnit, passingError, type Settled } from './install.ts'
 import { PackageFolder, type PackageSet, type SetOutcome } from './package-set.ts'
+import type { ToolResult } from './run-tool.ts'
 import { hasFile, isWritable } from './unit-files.ts'
 
 export interface PhpStepOptions {
@@ -42,6 +43,7 @@ export interface PhpStepOptions {
 /** Part of the key: a change of how sets are made makes them again. */
 const RECIPE = 'php 1'
 const TARGET = 'vendor'
+const TIMEOUT_MS = INSTALL_TIMEOUT_SECONDS * 1000
 /** File of a set: the key that its lock file has, because both stand for the same packages. */
 const PINS = '.fngw-pins'
 /** Types of packages that run while others are installed. */
@@ -61,7 +63,7 @@ export function createPhpStep(options: PhpStepOptions): InstallStep {
     toEnv: toComposerHostEnv,
     isWanted: ({ folder }) => hasFile(folder, COMPOSER_MANIFEST),
     readVersion,
-    plan: async (unit, toolchain) => new PhpFolder(unit, options, toolchain).plan(),
+    plan: (unit, toolchain) => new PhpFolder(unit, options, toolchain).plan(),
   }
 }
 
@@ -83,6 +85,7 @@ class PhpFolder {
   readonly #manifest: ComposerManifest | null
   readonly #lock: ComposerLock | null
   #files: FilePackages = { files: [] }
+  #digest = ''
 
   constructor(unit: InstallUnit, options: PhpStepOptions, toolchain: Toolchain) {
     this.#unit = unit
@@ -93,11 +96,12 @@ class PhpFolder {
     this.#lock = readComposerLock(unit.folder, unit.label)
   }
 
-  plan(): InstallPlan | null {
+  async plan(): Promise<InstallPlan | null> {
     const manifest = this.#manifest
     if (manifest === null || !manifest.isAsking) return null
     const { allowSources } = this.#options
     this.#files = checkComposerSources(manifest, this.#lock, this.#folder, { root: this.#root, allowSources })
+    this.#digest = await digestFiles(this.#files, this.#folder)
     const key = this.#keyOf(manifest, this.#lock)
     const { set } = new PackageFolder(this.#unit.folder, TARGET)
     return {
@@ -111,18 +115,20 @@ class PhpFolder {
         inferredImports: [],
       },
       fill: (draft, tools) => this.#fill(manifest, draft, tools),
+      retell: cause =>
+        toComposerError(cause as ToolResult, { label: this.#unit.label, manifest, timeoutMs: TIMEOUT_MS }),
       settle: made => this.#settle(manifest, made),
     }
   }
 
   #keyOf(manifest: ComposerManifest, lock: ComposerLock | null): string {
-    const key = new BuildKey()
+    return new BuildKey()
       .add('recipe', RECIPE)
       .add('toolchain', this.#toolchain.version)
       .add('manifest', JSON.stringify(manifest.toStaged(this.#plugins)))
       .add('lock', lock?.digest ?? null)
-    addFilePackages(key, this.#files, this.#folder)
-    return key.toString()
+      .add('files', this.#digest)
+      .toString()
   }
 
   /** Full path below the root without links. */
@@ -140,9 +146,10 @@ class PhpFolder {
     const composer = findComposer()
     if (composer === null) {
       const hint = `${composerHint}, set FN_COMPOSER_BIN to it, or set FN_AUTO_PHP_DEPS=0`
-      throw passingError(`${label}: ${composerProblem}`, hint)
+      throw passingError(composerProblem, hint)
     }
-    const cwd = toWorkFolder(draft, label, this.#files, this.#root)
+    const { cwd, digest } = await stageFiles(draft, this.#files, { folder: this.#folder, root: this.#root })
+    if (digest !== this.#digest) throw passingError(`${label}: ${CHANGED_MEANWHILE}`)
     writeFileSync(join(cwd.path, COMPOSER_MANIFEST), `${JSON.stringify(manifest.toStaged(this.#plugins), null, 4)}\n`)
     if (this.#lock !== null) writeFileSync(join(cwd.path, COMPOSER_LOCK), this.#lock.toStaged())
     const install = {
@@ -152,7 +159,7 @@ class PhpFolder {
       hasLock: this.#lock !== null,
       plugins: this.#plugins,
       allowSources,
-      timeoutMs: INSTALL_TIMEOUT_SECONDS * 1000,
+      timeoutMs: TIMEOUT_MS,
       label,
       manifest,
     }

@@ -1,8 +1,7 @@
 import { chmodSync, existsSync, readFileSync, statSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { BuildKey } from '../../lib/dependencies/build-cache.ts'
-import { addFilePackages, FileCollector, findInside, toWorkFolder } from '../../lib/dependencies/file-packages.ts'
+import { digestFiles, FileCollector, findInside, stageFiles } from '../../lib/dependencies/file-packages.ts'
 import { OwnFolder } from '../../lib/files/own-folder.ts'
 import { makeTree } from '../helpers/tree.ts'
 
@@ -10,7 +9,7 @@ const fail = (why: string) => new Error(why)
 
 t.test(
   '[dependencies/install.11] packages in paths are copied to where the same path leads, without links and packages',
-  t => {
+  async t => {
     const tree = makeTree({
       'shop/cart/x.json': '{}',
       'lib/src/a.txt': 'a',
@@ -28,33 +27,33 @@ t.test(
     t.notOk(collector.add(tree.path('lib'), fail), 'known already')
     t.ok(collector.add(tree.path('secret.txt'), fail), 'a single file')
     const draft = new OwnFolder(tree.root, '.svc', 'draft')
-    const cwd = toWorkFolder(draft, 'shop/cart', collector, tree.root)
+    const places = { folder: tree.path('shop/cart'), root: tree.root }
+    const { cwd, digest } = await stageFiles(draft, collector, places)
+    t.equal(digest, await digestFiles(collector, places.folder))
     t.equal(cwd.path, tree.path('.svc/draft/tree/shop/cart'))
     t.equal(readFileSync(join(cwd.path, '../../lib/src/a.txt'), 'utf8'), 'a')
     t.equal(statSync(join(cwd.path, '../../lib/run.sh')).mode & 0o777, 0o755)
     for (const name of ['link.txt', 'node_modules', '.git'])
       t.notOk(existsSync(join(cwd.path, '../../lib', name)), name)
-    t.equal(toWorkFolder(draft, 'shop/cart', { files: [] }, tree.root), draft)
-    t.equal(toWorkFolder(draft, '.', collector, tree.root).path, tree.path('.svc/draft/tree'))
+    t.equal((await stageFiles(draft, { files: [] }, places)).cwd, draft)
+    const top = await stageFiles(draft, collector, { folder: tree.root, root: tree.root })
+    t.equal(top.cwd.path, tree.path('.svc/draft/tree'))
     t.end()
   },
 )
 
-t.test('[dependencies/install.11] they are bounded, and what they hold is part of the key', t => {
+t.test('[dependencies/install.11] they are bounded, and what they hold is part of the key', async t => {
   const entries = Object.fromEntries(Array.from({ length: 51 }, (_, at) => [`many/${at}/`, '']))
   const tree = makeTree({ ...entries, 'a/x': '1', 'b/x': '1' })
   t.teardown(tree.cleanup)
-  const keyOf = (name: string, folder: string) => {
-    const key = new BuildKey()
-    addFilePackages(key, { files: [tree.path(`${name}/x`), tree.path(`${name}/x`)] }, tree.path(folder))
-    return key.toString()
-  }
-  const before = keyOf('a', 'f')
-  t.equal(keyOf('a', 'g'), before, 'the same way from another folder')
-  t.not(keyOf('a', 'f/deep'), before)
-  t.not(keyOf('b', 'f'), before)
+  const digest = (name: string, folder: string) =>
+    digestFiles({ files: [tree.path(`${name}/x`), tree.path(`${name}/x`)] }, tree.path(folder))
+  const before = await digest('a', 'f')
+  t.equal(await digest('a', 'g'), before, 'the same way from another folder')
+  t.not(await digest('a', 'f/deep'), before)
+  t.not(await digest('b', 'f'), before)
   tree.write({ 'a/x': '2' })
-  t.not(keyOf('a', 'f'), before)
+  t.not(await digest('a', 'f'), before)
   for (let at = 0; at < 51; at++)
     tree.write(Object.fromEntries(Array.from({ length: 100 }, (_, i) => [`many/${at}/${i}`, ''])))
   t.throws(() => new FileCollector('vendor').add(tree.path('many'), fail), {

@@ -1,7 +1,6 @@
 import { symlinkSync, writeFileSync } from 'node:fs'
 import t from 'tap'
-import { BuildKey } from '../../lib/dependencies/build-cache.ts'
-import { addFilePackages } from '../../lib/dependencies/file-packages.ts'
+import { digestFiles } from '../../lib/dependencies/file-packages.ts'
 import { checkSources } from '../../lib/dependencies/node-file-packages.ts'
 import { NodeManifest } from '../../lib/dependencies/node-manifest.ts'
 import { makeTree } from '../helpers/tree.ts'
@@ -30,15 +29,11 @@ t.test(
       [...found.files].sort(),
       names.map(name => tree.path(name)),
     )
-    const digest = () => {
-      const key = new BuildKey()
-      addFilePackages(key, found, tree.path('a/f'))
-      return key.toString()
-    }
-    const before = digest()
-    t.equal(digest(), before)
+    const digest = () => digestFiles(found, tree.path('a/f'))
+    const before = await digest()
+    t.equal(await digest(), before)
     writeFileSync(tree.path('deep/src/i.js'), '3')
-    t.not(digest(), before)
+    t.not(await digest(), before)
   },
 )
 

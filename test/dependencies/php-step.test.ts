@@ -304,6 +304,41 @@ t.test(
 )
 
 t.test(
+  '[dependencies/install.9] a failure that is kept names file and line of each folder that asked',
+  { skip: NO_COMPOSER },
+  async t => {
+    const json = { repositories: [{ 'packagist.org': false }], require: { 'acme/none': '*' } }
+    const bed = makeComposerBed(t, {
+      'f/composer.json': JSON.stringify(json),
+      'g/composer.json': JSON.stringify(json, null, 2),
+    })
+    t.match(await bed.failure(bed.fn('f')), { message: /f\/composer\.json:1: f: composer: / })
+    t.match(await bed.failure(bed.fn('g')), {
+      message: /^install failed: g\/composer\.json:8: g: composer: .*acme\/none/,
+      detail: { file: 'g/composer.json', line: 8 },
+    })
+    t.equal(bed.fills(), 1, 'and is not tried again')
+  },
+)
+
+t.test('[dependencies/install.11] a package that is saved while it is read fills no set', async t => {
+  const bed = makeComposerBed(
+    t,
+    { 'f/composer.json': manifest({ 'acme/shape': '^1' }) },
+    {
+      findComposer: () => {
+        bed.tree.write({ '_lib/shape1/src/Shape.php': '<?php // half' })
+        return '/none/composer'
+      },
+    },
+  )
+  t.match(await bed.failure(bed.fn('f')), {
+    message: 'install failed: f: a package in a path was changed while it was read; it is tried again',
+  })
+  t.same(readdirSync(bed.tree.path('.svc/deps')), [])
+})
+
+t.test(
   '[dependencies/php.12] without network it is told, and tried again after a while',
   { skip: NO_COMPOSER },
   async t => {
@@ -328,7 +363,7 @@ t.test(
       { findComposer: () => null },
     )
     t.match(await bed.failure(bed.fn('f')), {
-      message: 'install failed: f: composer is not on PATH',
+      message: 'install failed: composer is not on PATH',
       detail: {
         hint: /^install it \(apt-get install composer\), set FN_COMPOSER_BIN to it, or set FN_AUTO_PHP_DEPS=0$/,
       },
