@@ -37,5 +37,41 @@ export interface Catalog {
   readonly mapped_route_conflicts: Readonly<Record<string, unknown>>
   readonly runtimes: Readonly<Record<string, { readonly functions: readonly CatalogFunction[] }>>
   readonly warnings: readonly Warning[]
-  readonly ignored?: readonly unknown[]
+  readonly ignored?: readonly IgnoredPath[]
+}
+
+/** A claim on a route, as `GET /_fn/explain` tells it. */
+export interface ExplainedClaim {
+  readonly runtime: string
+  readonly name: string
+  readonly version: string | null
+  readonly file: string
+  readonly pattern: string
+  readonly methods: readonly string[]
+  readonly hosts: readonly string[]
+  readonly source: string
+  readonly origin: string
+  readonly forced: boolean
+}
+
+/** `GET /_fn/explain` */
+export interface Explanation {
+  readonly method: string
+  readonly path: string
+  readonly host: string
+  readonly winner: (ExplainedClaim & { readonly params: Readonly<Record<string, string>> }) | null
+  readonly refusal: { readonly status: number; readonly message: string; readonly allow: string | null } | null
+  readonly losers: readonly (ExplainedClaim & {
+    readonly rule: string
+    readonly by: string | null
+    readonly reason: string
+  })[]
+  readonly beside: { readonly kind: string; readonly text: string } | null
+  readonly ignored: readonly IgnoredPath[]
+  readonly warnings: readonly Warning[]
+}
+
+export interface IgnoredPath {
+  readonly path: string
+  readonly reason: string
 }

@@ -1,0 +1,30 @@
+/** An answer of one JSON value a line, as it comes. Owner: page console/console. */
+
+/** Values of lines; what is no JSON is left out. Ends when the answer ends. */
+export async function* readJsonLines(answer: Response): AsyncGenerator<unknown, void> {
+  if (answer.body === null) return
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader()
+  let rest = ''
+  try {
+    for (;;) {
+      const { done, value } = await reader.read()
+      const lines = (rest + (value ?? '')).split('\n')
+      rest = done ? '' : lines.pop()!
+      for (const line of lines) {
+        const parsed = toValue(line)
+        if (parsed !== undefined) yield parsed
+      }
+      if (done) return
+    }
+  } finally {
+    void reader.cancel().catch(() => {})
+  }
+}
+
+function toValue(line: string): unknown {
+  try {
+    return JSON.parse(line)
+  } catch {
+    return undefined
+  }
+}
