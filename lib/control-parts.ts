@@ -2,6 +2,7 @@
 
 import { randomBytes } from 'node:crypto'
 import { findFunction } from './catalog-loader.ts'
+import { toPolicyDefaults } from './config/policy-layers.ts'
 import type { Settings } from './config/settings.ts'
 import type { FunctionVersion } from './core/catalog.ts'
 import { AccessState } from './control/access-state.ts'
@@ -22,10 +23,13 @@ import { SourceFiles } from './control/source-files.ts'
 import { createSettingsEndpoints, type SettingsEndpointsDeps } from './control/settings-endpoints.ts'
 import { createStateEndpoints, type StateEndpointsDeps } from './control/state-endpoints.ts'
 import { createUiStateEndpoints } from './control/ui-state-endpoints.ts'
+import type { Dependencies } from './dependencies/dependencies.ts'
 import { unservedReason } from './discovery/layouts.ts'
+import type { Snapshot } from './discovery/snapshot.ts'
 import { EventFeed } from './observe/event-feed.ts'
 import type { History } from './observe/history.ts'
 import type { Journal } from './observe/journal.ts'
+import { toPolicySources } from './policy-sources.ts'
 
 /** What the endpoints need of the gateway. */
 interface ControlDeps
@@ -40,8 +44,9 @@ interface ControlDeps
   settings: Settings
   journal: Journal
   history: History
-  /** `metadata.dependency_resolution` of a function. */
-  dependenciesOf: (fn: FunctionVersion) => object | null
+  dependencies: Pick<Dependencies, 'recordOf'>
+  /** The catalog in force. */
+  catalog: () => { readonly snapshot: Snapshot }
 }
 
 export interface ControlParts {
@@ -91,9 +96,11 @@ function toFind({ state }: Pick<ControlDeps, 'state'>): FindFunction {
 }
 
 /** The endpoints that read and write the files of functions. */
-function createFileEndpoints({ settings, state, reload, dependenciesOf }: ControlDeps): readonly Endpoint[] {
+function createFileEndpoints({ settings, state, reload, dependencies, catalog }: ControlDeps): readonly Endpoint[] {
   const { functionsRoot, runtimes } = settings
   const functions = () => state(false).functions
+  const dependenciesOf = (fn: FunctionVersion) => dependencies.recordOf(fn)
+  const policySourcesOf = (fn: FunctionVersion) => toPolicySources(fn, catalog().snapshot, toPolicyDefaults(settings))
   const shared = {
     files: new SourceFiles({ functionsRoot, reload }),
     find: toFind({ state }),
@@ -101,7 +108,7 @@ function createFileEndpoints({ settings, state, reload, dependenciesOf }: Contro
     state,
   }
   return [
-    ...createFunctionEndpoints({ ...shared, functionsRoot, runtimes, unservedReason, dependenciesOf }),
+    ...createFunctionEndpoints({ ...shared, functionsRoot, runtimes, unservedReason, dependenciesOf, policySourcesOf }),
     ...createFunctionEditEndpoints(shared),
   ]
 }

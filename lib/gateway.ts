@@ -125,13 +125,9 @@ class FunctionGateway implements Gateway {
     this.jobs = createJobs(later)
     this.#scheduler = createScheduler(later)
     this.#controlParts = createControlParts({
-      settings,
+      ...later,
       sources,
       configFile,
-      clock,
-      journal: this.#journal,
-      metrics: this.#call.metrics,
-      history: this.#call.history,
       streams: new OpenStreams(),
       jobs: this.jobs,
       state: details => this.#state(details),
@@ -140,8 +136,7 @@ class FunctionGateway implements Gateway {
       scheduler: this.#scheduler,
       reload: () => this.reload(),
       packs: this.#packs,
-      dependenciesOf: fn => this.dependencies.recordOf(fn),
-      calls: this.#call.calls,
+      dependencies: this.dependencies,
       explain: (method, path, host) => this.explain(method, path, host),
     })
     const handlers = createHttpHandlers({

@@ -1,5 +1,6 @@
 /** What reads the tree of a gateway, and what watches the files it is read from. Owner: §1. */
 
+import { toPolicyDefaults } from './config/policy-layers.ts'
 import { CatalogLoader } from './catalog-loader.ts'
 import { toCatalogSteps } from './catalog-steps.ts'
 import { ENV_FILES } from './config/project-file.ts'
@@ -30,8 +31,6 @@ export function createCatalogLoader({
   controlPaths,
   schemas,
 }: LoaderOptions): CatalogLoader {
-  const { defaultTimeoutMs, defaultMaxConcurrency, defaultMaxBodyBytes } = settings
-  const defaultQueue = { maxQueue: settings.defaultMaxQueue, timeoutMs: settings.defaultQueueTimeoutMs }
   const docs = new DocsPage(settings.publicBaseUrl)
   return new CatalogLoader({
     rootPath: settings.functionsRoot,
@@ -41,7 +40,7 @@ export function createCatalogLoader({
     ...(loaded && { revisions: () => loaded.revisions }),
     checksSources: !settings.production,
     hasFunctionsDir: sources.functionsRoot?.source === 'file',
-    defaults: { defaultTimeoutMs, defaultMaxConcurrency, defaultQueue, defaultMaxBodyBytes },
+    defaults: toPolicyDefaults(settings),
     now: () => clock.wall(),
     outerEnv,
     schemas,

@@ -5,6 +5,7 @@ import type { Warning } from '../core/errors.ts'
 import { METHODS, type Method } from '../core/identity.ts'
 import * as limits from '../core/limits.ts'
 import type { FunctionConfig } from './function-config.ts'
+import type { Settings } from './settings.ts'
 
 /** Policy values where no config sets one: the settings of the same name. */
 export interface PolicyDefaults {
@@ -13,6 +14,12 @@ export interface PolicyDefaults {
   /** Of functions that set no `max_concurrency`. */
   defaultQueue: QueuePolicy
   defaultMaxBodyBytes: number
+}
+
+export function toPolicyDefaults(settings: Settings): PolicyDefaults {
+  const { defaultTimeoutMs, defaultMaxConcurrency, defaultMaxBodyBytes } = settings
+  const defaultQueue = { maxQueue: settings.defaultMaxQueue, timeoutMs: settings.defaultQueueTimeoutMs }
+  return { defaultTimeoutMs, defaultMaxConcurrency, defaultQueue, defaultMaxBodyBytes }
 }
 
 export interface PolicyTarget {
@@ -27,6 +34,8 @@ export interface PolicyTarget {
   /** Handler file for messages, and where they go. */
   label?: string
   warnings?: Warning[]
+  /** Gets the layer that each field comes from; a field that no layer sets is not there. */
+  givenBy?: Map<keyof Policy, FunctionConfig>
 }
 
 /**
@@ -43,48 +52,61 @@ export function mergePolicies(
   const nearestFirst = layers.flatMap(layer => (layer === null ? [] : [layer])).reverse()
   const last = layers.at(-1) ?? null
   const own = [last, target.kind === 'version' ? (layers.at(-2) ?? null) : null].flatMap(layer => layer ?? [])
-  const ownInvoke = <K extends keyof FunctionConfig['invoke']>(key: K) => first(own, layer => layer.invoke[key])
-  const givenConcurrency = first(nearestFirst, layer => layer.maxConcurrency)
+  const { givenBy } = target
+  const first = <T>(
+    field: keyof Policy,
+    among: readonly FunctionConfig[],
+    pick: (layer: FunctionConfig) => T | undefined,
+  ) => {
+    for (const layer of among) {
+      const value = pick(layer)
+      if (value === undefined) continue
+      givenBy?.set(field, layer)
+      return value
+    }
+    return undefined
+  }
+  const nearest = <T>(field: keyof Policy, pick: (layer: FunctionConfig) => T | undefined) =>
+    first(field, nearestFirst, pick)
+  const ownInvoke = <K extends keyof FunctionConfig['invoke']>(field: keyof Policy, key: K) =>
+    first(field, own, layer => layer.invoke[key])
+  const lastAlone = last === null ? [] : [last]
+  const givenConcurrency = nearest('maxConcurrency', layer => layer.maxConcurrency)
   const maxConcurrency = givenConcurrency ?? defaults.defaultMaxConcurrency
-  const adapter = ownInvoke('adapter')
+  const adapter = ownInvoke('adapter', 'adapter')
   return {
-    timeoutMs: first(nearestFirst, layer => layer.timeoutMs) ?? defaults.defaultTimeoutMs,
+    timeoutMs: nearest('timeoutMs', layer => layer.timeoutMs) ?? defaults.defaultTimeoutMs,
     maxConcurrency,
     defaultQueue: givenConcurrency === undefined ? defaults.defaultQueue : null,
-    maxBodyBytes: first(nearestFirst, layer => layer.maxBodyBytes) ?? defaults.defaultMaxBodyBytes,
-    methods: target.methods ?? ownInvoke('methods') ?? (target.kind === 'file' || own.length === 0 ? ['GET'] : METHODS),
-    allowHosts: first(nearestFirst, layer => layer.invoke.allowHosts) ?? [],
-    handler: ownInvoke('handler') ?? null,
+    maxBodyBytes: nearest('maxBodyBytes', layer => layer.maxBodyBytes) ?? defaults.defaultMaxBodyBytes,
+    methods:
+      target.methods ??
+      ownInvoke('methods', 'methods') ??
+      (target.kind === 'file' || own.length === 0 ? ['GET'] : METHODS),
+    allowHosts: nearest('allowHosts', layer => layer.invoke.allowHosts) ?? [],
+    handler: ownInvoke('handler', 'handler') ?? null,
     adapter: adapter === undefined ? 'native' : adapter.name,
     adapterName: adapter?.name ?? adapter?.given ?? 'native',
     workerPool: readWorkerPool(
-      first(nearestFirst, layer => layer.workerPool),
+      nearest('workerPool', layer => layer.workerPool),
       maxConcurrency,
       target,
     ),
-    keepWarm: last?.keepWarm ?? null,
-    edge: first(nearestFirst, layer => layer.edge) ?? null,
-    schedule: last?.schedule ?? null,
+    keepWarm: first('keepWarm', lastAlone, layer => layer.keepWarm) ?? null,
+    edge: nearest('edge', layer => layer.edge) ?? null,
+    schedule: first('schedule', lastAlone, layer => layer.schedule) ?? null,
     scheduleProblem: last?.scheduleProblem ?? null,
-    cors: first(nearestFirst, layer => layer.cors) ?? null,
-    sharedDeps: first(own, layer => layer.sharedDeps) ?? [],
-    allowScripts: first(own, layer => layer.allowScripts) ?? [],
-    includeDebugHeaders: first(nearestFirst, layer => layer.response.includeDebugHeaders) ?? false,
-    group: first(nearestFirst, layer => layer.group) ?? null,
-    validate: ownInvoke('validate') ?? false,
-    summary: ownInvoke('summary') ?? null,
-    exampleQuery: ownInvoke('query') ?? null,
-    exampleBody: ownInvoke('body') ?? null,
-    exampleContentType: ownInvoke('contentType') ?? null,
+    cors: nearest('cors', layer => layer.cors) ?? null,
+    sharedDeps: first('sharedDeps', own, layer => layer.sharedDeps) ?? [],
+    allowScripts: first('allowScripts', own, layer => layer.allowScripts) ?? [],
+    includeDebugHeaders: nearest('includeDebugHeaders', layer => layer.response.includeDebugHeaders) ?? false,
+    group: nearest('group', layer => layer.group) ?? null,
+    validate: ownInvoke('validate', 'validate') ?? false,
+    summary: ownInvoke('summary', 'summary') ?? null,
+    exampleQuery: ownInvoke('exampleQuery', 'query') ?? null,
+    exampleBody: ownInvoke('exampleBody', 'body') ?? null,
+    exampleContentType: ownInvoke('exampleContentType', 'contentType') ?? null,
   }
-}
-
-function first<T>(layers: readonly FunctionConfig[], pick: (layer: FunctionConfig) => T | undefined): T | undefined {
-  for (const layer of layers) {
-    const value = pick(layer)
-    if (value !== undefined) return value
-  }
-  return undefined
 }
 
 function readWorkerPool(

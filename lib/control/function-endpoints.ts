@@ -35,6 +35,8 @@ interface FunctionEndpointsDeps extends FunctionEditDeps {
   unservedReason: (name: string) => string | null
   /** What is known of its packages; null when nothing is. */
   dependenciesOf: (fn: FunctionVersion) => object | null
+  /** The file that each value of its policy comes from. */
+  policySourcesOf: (fn: FunctionVersion) => object
 }
 
 export function createFunctionEndpoints(deps: FunctionEndpointsDeps): readonly Endpoint[] {
@@ -146,7 +148,8 @@ class FunctionKeeper {
     notes: readonly string[],
   ): Promise<ControlReply> {
     const dependencies = this.#deps.dependenciesOf(fn)
-    const record = toFunctionRecord(fn, this.#deps.state(details), this.#deps.files, dependencies)
+    const sources = this.#deps.policySourcesOf(fn)
+    const record = toFunctionRecord(fn, this.#deps.state(details), this.#deps.files, sources, dependencies)
     const warnings = [...new Set([...notes, ...(record.warnings as string[])])]
     // Whoever may see no paths may see no sources either.
     if (!withCode || !details) return { status, body: { ...record, warnings } }

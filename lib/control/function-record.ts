@@ -27,6 +27,7 @@ export function toFunctionRecord(
   fn: FunctionVersion,
   state: GatewayState,
   files: SourceFiles,
+  policySources: object = {},
   dependencies: object | null = null,
 ): Record<string, unknown> {
   const routes = Object.entries(state.routes.mapped_routes).filter(([, owners]) => owners.some(one => isOf(one, fn)))
@@ -42,6 +43,7 @@ export function toFunctionRecord(
       ? { function_dir: fn.fnDir, file_path: fn.entryPath, config_path: toConfigPath(fn), env_path: toEnvPath(fn) }
       : {}),
     policy: toFullPolicy(fn),
+    policy_sources: policySources,
     fn_env: toEnvRecord(fn, files, state.details),
     runtime_health: { up: health?.up ?? false, reason: health === undefined ? 'not enabled' : health.reason },
     metadata: {

@@ -5,7 +5,7 @@ import { type PatternProblem, parseSegment, type Segment } from '../core/pattern
 import { PUBLISH_TOOL } from './layouts.ts'
 
 /** Stems of files that stand for their folder. */
-const FOLDER_STEMS: ReadonlySet<string> = new Set(['handler', 'main', 'index'])
+export const FOLDER_STEMS: ReadonlySet<string> = new Set(['handler', 'main', 'index'])
 /** Languages people drop into a tree that no runtime of the gateway runs; other extensions are data. */
 const FOREIGN = new Set(
   '.rb .java .kt .cs .pl .sh .bash .ex .exs .scala .swift .dart .c .cc .cpp .clj .jl .tsx .jsx .wasm .zig .hs'.split(
