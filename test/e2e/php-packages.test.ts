@@ -1,4 +1,4 @@
-import { writeFileSync } from 'node:fs'
+import { readdirSync, writeFileSync } from 'node:fs'
 import t from 'tap'
 import { LIBRARIES, manifest, NO_COMPOSER } from '../helpers/composer-bed.ts'
 import { serveTree } from '../helpers/gateway-bed.ts'
@@ -9,10 +9,10 @@ const HANDLER = "<?php function handler(array $event) { return ['shape' => Acme\
 const textOf = (require: Record<string, string>) => JSON.stringify((manifest(require) as { json: unknown }).json)
 
 t.test(
-  '[dependencies/php.9, control/function.10] functions with conflicting packages answer side by side, and tell what they have',
+  '[dependencies/php.9, control/function.10, bin/deps.4] functions with conflicting packages answer side by side, and tell what they have',
   { skip: NO_COMPOSER },
   async t => {
-    const { gateway, url } = await serveTree(
+    const { gateway, url, tree } = await serveTree(
       t,
       {
         ...LIBRARIES,
@@ -66,6 +66,9 @@ t.test(
     ])
     const ways = gateway.dependencies.why('acme/shape').filter(isOne)
     t.same(ways.map(({ way }) => way.join()).sort(), ['acme/shape 1.2.0', 'acme/shape 2.0.0'])
+    t.ok(gateway.dependencies.clean(true).includes('vendor of php/old@default'))
+    t.same(readdirSync(tree.path('old')).sort(), ['composer.json', 'composer.lock', 'handler.php'])
+    t.same(readdirSync(tree.path('.svc/deps')), [])
   },
 )
 
