@@ -1,6 +1,7 @@
 import t from 'tap'
 import { createGateway, type Gateway, type GatewayOptions } from '../../lib/index.ts'
 import { findOnPath } from '../../lib/runtime/binaries.ts'
+import { LIBRARIES, manifest } from '../helpers/composer-bed.ts'
 import { missingToolchain, shareCrates } from '../helpers/compiled.ts'
 import { makeGatedTool } from '../helpers/gated-tool.ts'
 import { TEST_PACKAGES } from '../helpers/npm-bed.ts'
@@ -13,7 +14,7 @@ import { until } from '../helpers/worker-client.ts'
 t.setTimeout(400_000)
 
 interface Language {
-  runtime: 'python' | 'node' | 'go' | 'rust'
+  runtime: 'python' | 'node' | 'php' | 'go' | 'rust'
   /** The program that works, and the arguments with which it does. */
   tool: { program: string; work: string; setting: string }
   /** Files of a function that answers `<code> with <version of its package>`; for go and rust the version is none. */
@@ -42,6 +43,16 @@ const LANGUAGES: readonly Language[] = [
     }),
     answer: (code, version) => `${code} with left ${version}`,
     failure: /install failed: .*left/s,
+  },
+  {
+    runtime: 'php',
+    tool: { program: 'composer', work: '*install*|*update*', setting: 'FN_COMPOSER_BIN' },
+    files: (code, version) => ({
+      'fn/handler.php': `<?php function handler(array $event) { return ['status' => 200, 'body' => '${code} with ' . Acme\\Shape::VERSION]; }\n`,
+      'fn/composer.json': JSON.stringify((manifest({ 'acme/shape': `^${version}` }) as { json: unknown }).json),
+    }),
+    answer: (code, version) => `${code} with ${version === 1 ? '1.2' : '2.0'}`,
+    failure: /install failed: .*acme\/shape/s,
   },
   {
     runtime: 'go',
@@ -78,7 +89,7 @@ for (const language of LANGUAGES) {
     async t => {
       const away = makeTree()
       t.teardown(away.cleanup)
-      const tree = makeTree(files('one', 1))
+      const tree = makeTree({ ...(runtime === 'php' && LIBRARIES), ...files('one', 1) })
       t.teardown(tree.cleanup)
       const registry = await startNpmRegistry(TEST_PACKAGES)
       t.teardown(() => registry.close())
