@@ -1,7 +1,6 @@
 /** Composer in an empty folder: how it is called, what it may see, and what its errors mean. Owner: page dependencies/php. */
 
 import { closeSync, openSync, readSync } from 'node:fs'
-import { dirname } from 'node:path'
 import type { GatewayError } from '../core/errors.ts'
 import type { BuildTools } from './build.ts'
 import type { ComposerManifest } from './composer-manifest.ts'
@@ -36,6 +35,8 @@ interface ComposerInstall extends ComposerAsker {
   composer: string
   /** Holds `composer.json`, and `composer.lock` when `hasLock`. */
   cwd: string
+  /** Full path of a folder above it: repositories there and further up are none of the function's. */
+  ceiling: string
   hasLock: boolean
   /** Names of packages whose plugins may run. */
   plugins: readonly string[]
@@ -61,7 +62,7 @@ export async function installWithComposer(install: ComposerInstall, tools: Build
 }
 
 function runComposer(install: ComposerInstall, args: readonly string[], tools: BuildTools): Promise<ToolResult> {
-  const { php, composer, cwd, plugins, allowSources } = install
+  const { php, composer, cwd, ceiling, plugins, allowSources } = install
   const [command, ...rest] = isPhp(composer) ? [php, composer] : [composer]
   const all = [...args.slice(0, 1), ...(plugins.length === 0 ? ['--no-plugins'] : []), ...args.slice(1)]
   const env = {
@@ -77,7 +78,7 @@ function runComposer(install: ComposerInstall, args: readonly string[], tools: B
     COMPOSER_BIN_DIR: 'vendor/bin',
     // Versions are not guessed from a repository that the functions root happens to lie in.
     COMPOSER_ROOT_VERSION: '1.0.0',
-    GIT_CEILING_DIRECTORIES: dirname(cwd),
+    GIT_CEILING_DIRECTORIES: ceiling,
     GIT_TERMINAL_PROMPT: '0',
     ...(!allowSources && { GIT_ALLOW_PROTOCOL: 'https' }),
   }
@@ -190,7 +191,9 @@ export function toComposerError(result: ToolResult, { label, manifest, timeoutMs
   }
   const tail = toTail(result.output)
   const cause = findCause(result.output, manifest)
-  const reading = [...PASSING, ...LASTING].find(({ pattern }) => pattern.test(result.output))
+  // Without a cache it goes on all the same.
+  const said = result.output.replace(/^Cannot create cache directory.*$/gm, '')
+  const reading = [...PASSING, ...LASTING].find(({ pattern }) => pattern.test(said))
   const message = `${label}: composer: ${tail === '' ? (result.problem ?? `exited with code ${result.code}`) : tail}`
   if (reading === undefined) return passingError(message, undefined, result)
   const hint = reading.hint(cause ?? 'the package')
@@ -214,7 +217,7 @@ function findCause(output: string, manifest: ComposerManifest): string | null {
 
 /** Steps, advice for a terminal, and how commands are written. */
 const NOISE =
-  /^(?:In \S+ line \d+:|(?:install|update) \[--|Loading |Updating dependencies|Installing dependencies|Verifying |Running update with|Lock file operations|Package operations|Problem \d+$|Writing lock|Generating |No composer\.lock|Warning: The lock file|Composer is operating|This usually happens|and prefer using|Nothing to|Your requirements could not|Potential causes|Use the option|Alternatively|Read (?:<|more)|see <|You can also try|To enable extensions|- (?:Locking|Downloading|Installing|A typo|It's a private|The package is not available)|[-/]\S+\.ini$|\d+ packages? )/i
+  /^(?:In \S+ line \d+:|(?:install|update) \[--|Loading |Updating dependencies|Installing dependencies|Verifying |Running update with|Lock file operations|Package operations|Problem \d+$|Writing lock|Generating |No composer\.lock|Warning: The lock file|Composer is operating|Cannot create cache directory|This usually happens|and prefer using|Nothing to|Your requirements could not|Potential causes|Use the option|Alternatively|Read (?:<|more)|see <|You can also try|To enable extensions|- (?:Locking|Downloading|Installing|A typo|It's a private|The package is not available)|[-/]\S+\.ini$|\d+ packages? )/i
 
 const MAX_TAIL_LINES = 5
 const MAX_TAIL_CHARS = 800

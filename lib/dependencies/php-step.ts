@@ -8,7 +8,7 @@
 
 import { mkdirSync, readFileSync, realpathSync, writeFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { toComposerHostEnv } from '../core/host-env.ts'
 import { INSTALL_TIMEOUT_SECONDS } from '../core/limits.ts'
 import { OwnFolder } from '../files/own-folder.ts'
@@ -156,6 +156,7 @@ class PhpFolder {
       php: this.#toolchain.program,
       composer,
       cwd: cwd.path,
+      ceiling: dirname(draft.path),
       hasLock: this.#lock !== null,
       plugins: this.#plugins,
       allowSources,

@@ -41,7 +41,8 @@ function makeProgram(t: Test, text: string): string {
 const toInstall = (more: object = {}) => ({
   php: '/bin/php8',
   composer: '/nowhere/composer',
-  cwd: '/work/draft/tree/f',
+  cwd: '/sets/draft/tree/f',
+  ceiling: '/sets',
   hasLock: false,
   plugins: [] as string[],
   allowSources: false,
@@ -106,7 +107,7 @@ t.test(
     for (const flag of ['--no-scripts', '--no-plugins', '--no-dev', '--no-interaction'])
       t.ok(plain!.args.includes(flag))
     t.equal(plain!.args.at(-1), '--')
-    t.match(plain!.env, { GIT_ALLOW_PROTOCOL: 'https', GIT_CEILING_DIRECTORIES: '/work/draft/tree' })
+    t.match(plain!.env, { GIT_ALLOW_PROTOCOL: 'https', GIT_CEILING_DIRECTORIES: '/sets' })
     t.ok(open!.args.includes('--no-scripts'))
     t.notOk(open!.args.includes('--no-plugins'))
     t.notOk('GIT_ALLOW_PROTOCOL' in open!.env!)
@@ -238,4 +239,13 @@ t.test('[dependencies/php.12] a Composer that hangs, cannot run, or says nothing
   )
   t.match((await failureOf('')).message, /^install failed: shop\/cart: composer: exited with code 1$/)
   t.ok((await failureOf('x'.repeat(100_000))).message.length < 1000)
+  const cache =
+    'Cannot create cache directory /root/.cache/composer/repo/, or directory is not writable. Proceeding without cache.'
+  t.match(
+    await failureOf(
+      `${cache}\n${solving('Root composer.json requires acme/frame, it could not be found in any version.')}`,
+    ),
+    { detail: { file: 'shop/cart/composer.json', line: 4 } },
+    'what it says beside the failure is not its cause',
+  )
 })

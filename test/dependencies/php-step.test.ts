@@ -1,5 +1,7 @@
+import { execFileSync } from 'node:child_process'
 import { existsSync, readdirSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import t from 'tap'
+import { findOnPath } from '../../lib/runtime/binaries.ts'
 import { makeComposerBed, manifest, NO_COMPOSER, PLUGIN } from '../helpers/composer-bed.ts'
 
 // Composer is slow on a busy machine.
@@ -337,6 +339,40 @@ t.test('[dependencies/install.11] a package that is saved while it is read fills
   })
   t.same(readdirSync(bed.tree.path('.svc/deps')), [])
 })
+
+t.test(
+  '[dependencies/php.11] no version is guessed from a repository that the functions root lies in',
+  { skip: NO_COMPOSER || (findOnPath('git', process.env.PATH ?? '') === null && 'git is not installed') },
+  async t => {
+    const json = {
+      repositories: [{ type: 'path', url: '../../_lib/*' }, { 'packagist.org': false }],
+      require: { 'acme/loose': '@dev' },
+    }
+    const bed = makeComposerBed(t, {
+      '_lib/loose/composer.json': { json: { name: 'acme/loose' } },
+      'a/f/composer.json': { json },
+    })
+    const git = (...args: string[]) => execFileSync('git', args, { cwd: bed.tree.root, stdio: 'ignore' })
+    git('init', '-b', '9.x')
+    git('-c', 'user.name=a', '-c', 'user.email=a@b.example', 'commit', '--allow-empty', '-m', 'first')
+    await bed.builds.prepare(bed.fn('a/f'))
+    t.same(bed.json('a/f/vendor/.svc-deps-state.json').resolved_packages, ['acme/loose:dev-main'])
+  },
+)
+
+t.test(
+  '[dependencies/php.1] a function in the functions root itself has packages too',
+  { skip: NO_COMPOSER },
+  async t => {
+    const json = {
+      repositories: [{ type: 'path', url: '_lib/*' }, { 'packagist.org': false }],
+      require: { 'acme/shape': '^1' },
+    }
+    const bed = makeComposerBed(t, { 'composer.json': { json } })
+    await bed.builds.prepare(bed.fn('.'))
+    t.equal(bed.print('.', 'Acme\\Shape::VERSION'), '1.2')
+  },
+)
 
 t.test(
   '[dependencies/php.12] without network it is told, and tried again after a while',
