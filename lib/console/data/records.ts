@@ -11,7 +11,8 @@ export interface RouteClaim {
   readonly runtime: string
   readonly name: string
   readonly fn_name: string
-  readonly version: string
+  /** null for the default. */
+  readonly version: string | null
   readonly methods: readonly string[]
   readonly source: string
   readonly source_rank: number
@@ -25,6 +26,8 @@ export interface CatalogFunction {
   readonly has_default: boolean
   readonly versions: readonly string[]
   readonly file: string | null
+  /** By version. */
+  readonly version_files?: Readonly<Record<string, string>>
 }
 
 /** `GET /_fn/catalog` */
@@ -34,7 +37,7 @@ export interface Catalog {
   readonly functions_root?: string
   readonly runtime_order: readonly string[]
   readonly mapped_routes: Readonly<Record<string, readonly RouteClaim[]>>
-  readonly mapped_route_conflicts: Readonly<Record<string, unknown>>
+  readonly mapped_route_conflicts: Readonly<Record<string, readonly RouteClaim[]>>
   readonly runtimes: Readonly<Record<string, { readonly functions: readonly CatalogFunction[] }>>
   readonly warnings: readonly Warning[]
   readonly ignored?: readonly IgnoredPath[]

@@ -57,7 +57,7 @@ export function onThemeChange(listener: () => void): () => void {
 function toSeries({ label, tone, isDashed, shape }: ChartLine, colours: () => Colours, isRight: boolean): uPlot.Series {
   const paths =
     shape === 'bars'
-      ? uPlot.paths.bars?.({ size: [0.7, 16] })
+      ? uPlot.paths.bars?.({ size: [0.7, 16], align: 1 })
       : shape === 'steps'
         ? uPlot.paths.stepped?.({ align: 1 })
         : undefined
@@ -70,9 +70,22 @@ function toSeries({ label, tone, isDashed, shape }: ChartLine, colours: () => Co
     ...(isDashed === true && { dash: PATTERN }),
     ...(shape === 'bars' && { fill: colour, width: 0 }),
     ...(paths !== undefined && { paths }),
-    // One value between two gaps is a point.
-    points: { size: 5, width: 0, fill: colour },
+    points: { size: 5, width: 0, fill: colour, show: () => false, filter: shape === 'bars' ? () => null : toLonely },
   }
+}
+
+/** Values between two gaps are no line: each is drawn as a point. */
+function toLonely({ data }: uPlot, index: number): number[] | null {
+  const values = data[index] as (number | null)[]
+  const isGap = (at: number): boolean => (values[at] ?? null) === null
+  const lonely = values.flatMap((_, at) => (!isGap(at) && isGap(at - 1) && isGap(at + 1) ? [at] : []))
+  return lonely.length === 0 ? null : lonely
+}
+
+/** The last step goes on to the right of its start. */
+function toTimeRange({ data: [times] }: uPlot, first: number | null, last: number | null): [number, number] {
+  const step = (times[1] ?? 1) - (times[0] ?? 0)
+  return [first ?? 0, (last ?? 0) + step]
 }
 
 /** Zero at the bottom, and some air at the top; a chart of nothing but zeros has a height too. */
@@ -102,7 +115,7 @@ export function toOptions(lines: readonly ChartLine[], width: number): { options
     height: CHART_HEIGHT,
     legend: { show: false },
     cursor: { sync: { key: 'time' }, drag: { x: false, y: false }, y: false, points: { size: 7 } },
-    scales: { y: { range: toRange }, right: { range: toRange } },
+    scales: { x: { range: toTimeRange }, y: { range: toRange }, right: { range: toRange } },
     series: [{}, ...lines.map(line => toSeries(line, () => colours, line.isRight === true))],
     axes: [
       {

@@ -72,7 +72,8 @@ export function Chart({ title, times, lines, summary }: ChartProps) {
       >
         {isEmpty && <p class="chart-empty">No data</p>}
       </div>
-      <figcaption aria-live="polite">
+      {/* The summary changes with every step: only what was asked for by keys is worth being told. */}
+      <figcaption aria-live={chosen.value === null ? 'off' : 'polite'}>
         {chosen.value === null ? summary : toStepText(times, lines, chosen.value)}
       </figcaption>
     </figure>

@@ -54,7 +54,7 @@ export function HistoryCharts({ history }: { history: History }) {
         title="Workers"
         times={times}
         lines={[{ label: 'workers', values: series.workers, tone: 'accent', shape: 'steps', ...count }]}
-        summary={`${formatCount(toLast(series.workers))} now, ${formatCount(toMost(series.workers))} at most`}
+        summary={`${formatCount(toLast(series.workers))} now, up to ${formatCount(toMost(series.workers))}`}
       />
       <Chart
         title="Cold starts"
@@ -70,7 +70,7 @@ function toThroughputText(history: History, rates: readonly (number | null)[]): 
   const { series, totals } = history
   const seconds = toKnownSeconds(series.requests, history)
   const mean = seconds === 0 ? null : totals.requests / seconds
-  return `${formatNumberOf(totals.requests, 'request')}, ${formatRate(mean)} on average, ${formatRate(toMost(rates))} at most`
+  return `${formatNumberOf(totals.requests, 'request')}, ${formatRate(mean)}, up to ${formatRate(toMost(rates))}`
 }
 
 function toErrorsText({ totals: { requests, errors_4xx: refused, errors_5xx: failed } }: History): string {
@@ -80,6 +80,6 @@ function toErrorsText({ totals: { requests, errors_4xx: refused, errors_5xx: fai
 
 function toQueueText({ series }: History): string {
   const wait = toMost(series.queue_wait_p95_ms)
-  const waiting = `${formatCount(toMost(series.queue_depth))} waiting at most`
-  return wait === null ? `${waiting}, no call had to wait` : `${waiting}, p95 of the wait up to ${formatMs(wait)}`
+  const waiting = `Up to ${formatCount(toMost(series.queue_depth))} waiting`
+  return wait === null ? `${waiting}, no call waited` : `${waiting}, wait p95 up to ${formatMs(wait)}`
 }

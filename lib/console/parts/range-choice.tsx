@@ -6,7 +6,7 @@ interface Range {
   /** As the gateway calls it, and as it stands in the address. */
   readonly window: string
   readonly text: string
-  /** "over the last 5 minutes" */
+  /** "the last 5 minutes" */
   readonly words: string
 }
 
@@ -19,7 +19,10 @@ const RANGES: readonly Range[] = [
 
 /** What the address asks for. */
 export function currentRange(): Range {
-  const wanted = query.value.get('range')
+  return toRange(query.value.get('range'))
+}
+
+export function toRange(wanted: string | null): Range {
   return RANGES.find(({ window }) => window === wanted) ?? FIRST
 }
 

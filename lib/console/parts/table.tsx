@@ -67,7 +67,7 @@ export function Table<Row>(props: TableProps<Row>) {
   useEffect(() => {
     const onKey = (event: KeyboardEvent): void => {
       const { target } = event
-      if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return
+      if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || !takesKeys(box.current)) return
       if (target instanceof HTMLElement && target.closest('input, textarea, select, dialog, button, a') !== null) return
       const step = { j: 1, ArrowDown: 1, k: -1, ArrowUp: -1 }[event.key] ?? 0
       if (step !== 0 && rows.length > 0) {
@@ -176,6 +176,13 @@ function Space({ rows, columns }: { rows: number; columns: number }) {
       <td colSpan={columns} />
     </tr>
   )
+}
+
+/** Of several tables the one that has the focus is meant, or else the first. */
+function takesKeys(box: HTMLElement | null): boolean {
+  if (box === null) return false
+  const focused = document.activeElement?.closest('.table') ?? null
+  return box === (focused ?? document.querySelector('main .table'))
 }
 
 function showRow(box: HTMLElement | null, index: number): void {

@@ -1,0 +1,25 @@
+/** What stands on the overview while there is no function: how to make the first one. Owner: page console/overview. */
+
+import { Empty } from '../../parts/empty.tsx'
+
+const FILE = `export const handler = () => ({ hello: 'world' })
+`
+
+/** @param root - folder of functions; undefined where the caller may not see it */
+export function FirstFunction({ root, isWatching }: { root: string | undefined; isWatching: boolean }) {
+  return (
+    <Empty title="There is no function yet">
+      <p>Write one to start from, in Node, TypeScript, Python, PHP, Lua, Go or Rust:</p>
+      <pre>fngw init hello -t python</pre>
+      <p>
+        Or put this into a file <code>hello.mjs</code> in{' '}
+        {root === undefined ? 'the functions folder' : <code>{root}</code>}:
+      </p>
+      <pre>{FILE}</pre>
+      <p>
+        It answers at <code>/hello</code>{' '}
+        {isWatching ? 'as soon as it is saved.' : 'after a reload: this gateway does not watch its files.'}
+      </p>
+    </Empty>
+  )
+}
