@@ -68,6 +68,30 @@ interface Search {
   backend: NodeInferBackend
 }
 
+/** Lets so many processes read imports at once: hundreds of functions that are looked at together would start one each. */
+export class ImportReads {
+  readonly #most: number
+  #running = 0
+  readonly #waiting: (() => void)[] = []
+
+  constructor(most: number) {
+    this.#most = most
+  }
+
+  async run<T>(read: () => Promise<T>): Promise<T> {
+    if (this.#running === this.#most) await new Promise<void>(resolve => this.#waiting.push(resolve))
+    else this.#running += 1
+    try {
+      return await read()
+    } finally {
+      // The place goes to the next one, and is free when there is none.
+      const next = this.#waiting.shift()
+      if (next === undefined) this.#running -= 1
+      else next()
+    }
+  }
+}
+
 /** @throws GatewayError when the backend is not installed or does not work */
 export async function findNodeImports(search: Search, tools: BuildTools): Promise<NodeImports> {
   const { script, functionsRoot, folder, entries, backend } = search

@@ -8,6 +8,7 @@
  */
 
 import { lstatSync, mkdirSync, readFileSync, realpathSync, writeFileSync } from 'node:fs'
+import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import type { HostEnv } from '../core/host-env.ts'
 import { INSTALL_TIMEOUT_SECONDS } from '../core/limits.ts'
@@ -26,6 +27,7 @@ import { CHANGED_MEANWHILE, digestFiles, type FilePackages, stageFiles } from '.
 import { checkSources } from './node-file-packages.ts'
 import {
   findNodeImports,
+  ImportReads,
   mayImportPackages,
   type NodeImports,
   type NodeInferBackend,
@@ -69,6 +71,7 @@ const NPM_TIMEOUT_MS = INSTALL_TIMEOUT_SECONDS * 1000
 
 export function createNodeStep(options: NodeStepOptions): InstallStep {
   const { isOn, isAhead, concurrency, infers, backend, writesManifest, isStrict, allowSources } = options
+  const reads = new ImportReads(availableParallelism())
   return {
     runtime: 'node',
     target: TARGET,
@@ -81,7 +84,7 @@ export function createNodeStep(options: NodeStepOptions): InstallStep {
     toEnv: (hostEnv: HostEnv) => toNpmEnv(hostEnv),
     isWanted: unit => isWanted(unit, options),
     readVersion: (program, tools, cwd) => readVersion(program, tools, cwd),
-    plan: (unit, toolchain, tools) => new NodePlan(unit, options, toolchain).make(tools),
+    plan: (unit, toolchain, tools) => new NodePlan(unit, { ...options, reads }, toolchain).make(tools),
   }
 }
 
@@ -105,7 +108,7 @@ const NO_IMPORTS: NodeImports = { packages: [], unresolved: [], problem: null }
 /** What one folder wants, read once. */
 class NodePlan {
   readonly #unit: InstallUnit
-  readonly #options: NodeStepOptions
+  readonly #options: NodeStepOptions & { reads: ImportReads }
   readonly #toolchain: Toolchain
   readonly #manifest: NodeManifest | null
   readonly #lock: NodeLock | null
@@ -116,7 +119,7 @@ class NodePlan {
   #files: FilePackages = { files: [] }
   #filesDigest = ''
 
-  constructor(unit: InstallUnit, options: NodeStepOptions, toolchain: Toolchain) {
+  constructor(unit: InstallUnit, options: NodeStepOptions & { reads: ImportReads }, toolchain: Toolchain) {
     this.#unit = unit
     this.#options = options
     this.#toolchain = toolchain
@@ -177,8 +180,9 @@ class NodePlan {
     const { folder, functions, packs } = this.#unit
     const entries = functions.map(fn => fn.entryPath)
     if (!this.#infers || !mayImportPackages(folder, entries, name => packs.includes(name))) return NO_IMPORTS
-    const { importsScript: script, functionsRoot, backend } = this.#options
-    const imports = await findNodeImports({ script, functionsRoot, folder, entries, backend }, tools)
+    const { importsScript: script, functionsRoot, backend, reads } = this.#options
+    const search = { script, functionsRoot, folder, entries, backend }
+    const imports = await reads.run(() => findNodeImports(search, tools))
     if (imports.problem !== null) this.#options.onNote(`${this.#unit.label}: ${imports.problem}`)
     // A pack is for node only the folder it lies in: what it is called is told apart from packages here.
     return { ...imports, packages: imports.packages.filter(({ name }) => !packs.includes(name)) }

@@ -77,7 +77,8 @@ export function runTool(run: ToolRun, clock: Clock): Promise<ToolResult> {
       // What it left behind in its group ends with it.
       kill()
       const end = () => settle(code, signal === null || timedOut ? null : `${run.command} was ended by ${signal}`)
-      const drain = clock.setTimeout(end, OUTPUT_DRAIN_MS)
+      // A busy gateway comes to the timer before it comes to what is in the pipe: between two of these it reads that.
+      const drain = clock.setTimeout(() => setImmediate(() => setImmediate(end)), OUTPUT_DRAIN_MS)
       child.once('close', () => {
         clock.clearTimeout(drain)
         end()

@@ -5,12 +5,14 @@ import type { BuildTools } from '../../lib/dependencies/build.ts'
 import { systemClock } from '../../lib/core/clock.ts'
 import {
   findNodeImports,
+  ImportReads,
   mayImportPackages,
   type NodeInferBackend,
   providerOf,
 } from '../../lib/dependencies/node-imports.ts'
 import { runTool } from '../../lib/dependencies/run-tool.ts'
 import { runtimeFile } from '../../lib/runtime/package-files.ts'
+import { until } from '../helpers/worker-client.ts'
 
 const signal = new AbortController().signal
 const tools: BuildTools = {
@@ -163,3 +165,31 @@ t.test('[dependencies/node.8] a package that a folder above has is taken from th
   t.equal(providerOf('own', join(root, 'a/f')), null)
   t.equal(providerOf('fngw-nobody-has-this', join(root, 'a/f')), null)
 })
+
+t.test(
+  '[dependencies/node.1] so many processes read imports at once, and the next one comes when one is done',
+  async t => {
+    const reads = new ImportReads(2)
+    const open: (() => void)[] = []
+    const ended: number[] = []
+    const all = [0, 1, 2, 3].map(async index => {
+      await reads
+        .run(async () => {
+          await new Promise<void>(resolve => open.push(resolve))
+          if (index === 1) throw new Error('broken')
+        })
+        .catch(() => {})
+      ended.push(index)
+    })
+    await until(() => open.length === 2)
+    open[1]?.()
+    await until(() => open.length === 3)
+    t.same(ended, [1])
+    open[0]?.()
+    open[2]?.()
+    await until(() => open.length === 4)
+    open[3]?.()
+    await Promise.all(all)
+    t.equal(await reads.run(async () => 'free'), 'free')
+  },
+)

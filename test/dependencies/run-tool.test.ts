@@ -1,9 +1,11 @@
+import { spawnSync } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import t from 'tap'
 import type { Clock } from '../../lib/core/clock.ts'
 import { systemClock } from '../../lib/core/clock.ts'
 import { runTool, type ToolRun } from '../../lib/dependencies/run-tool.ts'
 import { FakeClock } from '../helpers/clock.ts'
+import { makeTree } from '../helpers/tree.ts'
 
 function run(more: Partial<ToolRun>, clock: Clock = systemClock) {
   return runTool(
@@ -73,6 +75,28 @@ t.test(
     t.notOk(isRunning(Number(output)), 'the child left behind')
   },
 )
+
+t.test('[dependencies/resolve.8] what a tool wrote is read, however late the gateway comes to it', async t => {
+  const tree = makeTree()
+  t.teardown(tree.cleanup)
+  // Writes after the end of the tool, from a group of its own: output that nobody has read when the end is told.
+  const { root } = tree
+  const writer = `touch ${root}/ready; while [ ! -e ${root}/go ]; do :; done; echo late; touch ${root}/written`
+  const late = `setsid sh -c '${writer}' & while [ ! -e ${root}/ready ]; do :; done`
+  const busy: Clock = {
+    ...systemClock,
+    setTimeout: (due, ms) => {
+      if (ms > 1000) return systemClock.setTimeout(due, ms)
+      // A gateway that is kept busy for as long as it waits for the rest.
+      const wait = `touch ${root}/go; while [ ! -e ${root}/written ]; do :; done`
+      t.equal(spawnSync('/bin/sh', ['-c', wait]).status, 0)
+      due()
+      return systemClock.setTimeout(() => {}, 0)
+    },
+  }
+  const { code, output } = await run(shell(late), busy)
+  t.same([code, output], [0, 'late\n'])
+})
 
 function isRunning(pid: number): boolean {
   return existsSync(`/proc/${pid}/exe`)
