@@ -23,6 +23,7 @@ import { SourceFiles } from './control/source-files.ts'
 import { createSettingsEndpoints, type SettingsEndpointsDeps } from './control/settings-endpoints.ts'
 import { createStateEndpoints, type StateEndpointsDeps } from './control/state-endpoints.ts'
 import { createUiStateEndpoints } from './control/ui-state-endpoints.ts'
+import { createWorkerEndpoints, type WorkerEndpointsDeps } from './control/worker-endpoints.ts'
 import type { Dependencies } from './dependencies/dependencies.ts'
 import { unservedReason } from './discovery/layouts.ts'
 import type { Snapshot } from './discovery/snapshot.ts'
@@ -33,12 +34,13 @@ import { toPolicySources } from './policy-sources.ts'
 
 /** What the endpoints need of the gateway. */
 interface ControlDeps
-  extends StateEndpointsDeps,
+  extends Omit<StateEndpointsDeps, 'runtimes'>,
     InvokeEndpointsDeps,
     JobsEndpointsDeps,
     LogEndpointsDeps,
     Omit<MetricsEndpointsDeps, 'functions'>,
     SettingsEndpointsDeps,
+    WorkerEndpointsDeps,
     Pick<ScheduleEndpointsDeps, 'scheduler'>,
     Pick<PackEndpointsDeps, 'packs'> {
   settings: Settings
@@ -76,6 +78,7 @@ export function createControlParts(deps: ControlDeps): ControlParts {
     ...createSessionEndpoints({ clock, settings, sessions, access }),
     ...createUiStateEndpoints({ access }),
     ...createSettingsEndpoints(deps),
+    ...createWorkerEndpoints(deps),
   ]
   // Nobody looks at it where the console is off.
   const followSwitch = (): void => (access.flags.uiEnabled ? history.start() : history.stop())

@@ -133,6 +133,7 @@ class FunctionGateway implements Gateway {
       state: details => this.#state(details),
       lifecycle: this.#lifecycle,
       runtimes: this.#runtimes.byName,
+      dispatcher: this.#runtimes.dispatcher,
       scheduler: this.#scheduler,
       reload: () => this.reload(),
       packs: this.#packs,

@@ -5,12 +5,11 @@
  *              └─ failed ─────^
  */
 
+import type { DaemonEvent, DaemonOptions, Launch } from './daemon-options.ts'
 import { type ChildProcess, spawn } from 'node:child_process'
 import { rmSync } from 'node:fs'
-import type { Clock } from '../core/clock.ts'
-import type { RuntimeName } from '../core/identity.ts'
 import { findVersionProblem } from './binaries.ts'
-import type { SocketHealth } from './runtime.ts'
+import type { DaemonView, SocketHealth } from './runtime.ts'
 import type { StartedWorker, WorkerExit } from './socket-worker.ts'
 import { ControlConnection, type DaemonInfo, type DaemonWorker, DAEMON_READY_TIMEOUT_MS } from './control-connection.ts'
 import { killAsUser } from './user-folders.ts'
@@ -21,39 +20,6 @@ const RESTART_DELAY_MS = { first: 100, max: 8000 } as const
 const RESTART_RESET_MS = 10_000
 /** Milliseconds a daemon has to end after its control input was closed. */
 const DAEMON_STOP_GRACE_MS = 2000
-
-/** How to start a daemon process. */
-export interface Launch {
-  command: string
-  args: readonly string[]
-  /** The whole environment. */
-  env: Readonly<Record<string, string>>
-  cwd: string
-  /** Where it will listen: `unix:/path`. */
-  uri: string
-}
-
-/** What happened to a daemon, for logs. */
-export interface DaemonEvent {
-  runtime: RuntimeName
-  index: number
-  kind: 'up' | 'down' | 'output'
-  text: string
-}
-
-export interface DaemonOptions {
-  runtime: RuntimeName
-  /** From 1. */
-  index: number
-  clock: Clock
-  /** Socket of a daemon that somebody else runs; then `launch` is not used. */
-  externalUri: string | null
-  /** @throws Error with a message for people, such as a missing program; asked again at every attempt */
-  launch(): Launch
-  /** Output of a worker outside any call, with the `key` its start was asked for. */
-  onLog(key: string, stream: 'stdout' | 'stderr', text: string): void
-  onEvent(event: DaemonEvent): void
-}
 
 type DaemonState = 'idle' | 'starting' | 'up' | 'waiting' | 'closed'
 
@@ -93,6 +59,7 @@ export class Daemon {
   #timer: NodeJS.Timeout | null = null
   #failures = 0
   #upSince = 0
+  #timesUp = 0
   #retryAt = 0
   #lastLine = ''
   #lastFailure = ''
@@ -102,6 +69,11 @@ export class Daemon {
     this.#options = options
     this.index = options.index
     this.uri = options.externalUri ?? ''
+  }
+
+  get facts(): DaemonView['facts'] {
+    const upSince = this.state === 'up' ? this.#upSince : null
+    return { pid: this.#child?.pid ?? null, restarts: Math.max(0, this.#timesUp - 1), upSince }
   }
 
   /** Starts it when it was not yet needed. */
@@ -188,6 +160,8 @@ export class Daemon {
       id,
       uri: started.uri,
       socketIndex: this.index,
+      // Of another machine, or another numbering of processes, it says nothing here.
+      pid: this.#options.externalUri === null && started.pid > 1 ? started.pid : null,
       kill: graceMs => {
         if (worker.exit === null) control.stop(id, graceMs)
       },
@@ -293,6 +267,7 @@ export class Daemon {
     this.info = info
     this.#lastFailure = ''
     this.#upSince = this.#options.clock.monotonic()
+    this.#timesUp += 1
     this.#set('up', 'ok')
     this.#emit('up', `${info.runtime} ${info.version}`)
   }

@@ -78,6 +78,12 @@ export class Dispatcher {
     return this.#sets.get(key)?.serving.workers.length ?? 0
   }
 
+  /** Every worker with its function, those of older versions of its files too. */
+  *workers(): Generator<{ fn: FunctionVersion; worker: Worker }> {
+    for (const sets of [this.#sets.values(), this.#leaving])
+      for (const { fn, workers } of sets) for (const worker of workers) yield { fn, worker }
+  }
+
   /** Functions that have workers, and how many, those of older versions of their files too; a key may come twice. */
   *liveWorkers(): Generator<readonly [key: string, workers: number]> {
     for (const { fn, workers } of this.#sets.values()) if (workers.length > 0) yield [fn.key, workers.length]

@@ -15,6 +15,8 @@ const MAX_ID = 0xffffffff
 
 export class OpenCalls {
   size = 0
+  /** Calls that were ever added. */
+  total = 0
   /** The oldest. */
   first: RuntimeCall | null = null
   /** How many of them nobody waits for, and how many of those are past their deadline. */
@@ -45,6 +47,7 @@ export class OpenCalls {
     else this.#last.openAfter = call
     this.#last = call
     this.size++
+    this.total++
   }
 
   get(id: number): RuntimeCall | undefined {

@@ -19,6 +19,13 @@ export interface RuntimeHealth {
   sockets: SocketHealth[]
 }
 
+/** A daemon as records show it. */
+export interface DaemonView {
+  health(): SocketHealth
+  /** The process, null where it is not ours; how often it came up again, and monotonic ms when it did last, null while it is not up. */
+  readonly facts: { pid: number | null; restarts: number; upSince: number | null }
+}
+
 /** Several sockets of one runtime. */
 export interface Sockets {
   readonly count: number
@@ -64,6 +71,8 @@ export interface Runtime {
    */
   spawn(set: WorkerOwner, program: string | null): Worker
   health(): RuntimeHealth
+  /** The daemons behind its sockets, in their order; absent for one that has none. */
+  readonly daemons?: readonly DaemonView[]
   /** After its workers have ended. */
   close(): Promise<void>
 }

@@ -29,6 +29,8 @@ export interface StartedWorker {
   /** Where it listens: `unix:/path` or `tcp://host:port`. */
   uri: string
   socketIndex: number
+  /** Its process on this machine; null where that is not known. */
+  pid: number | null
   kill(graceMs: number): void
   onExit(callback: (exit: WorkerExit) => void): void
 }
@@ -105,6 +107,11 @@ export class SocketWorker extends Worker {
       started => this.#connect(started),
       error => this.#failStart(toGatewayError(error)),
     )
+  }
+
+  /** Its process on this machine; null before it started, and where that is not known. */
+  get pid(): number | null {
+    return this.#started?.pid ?? null
   }
 
   protected override sendCall(call: RuntimeCall): void {

@@ -79,6 +79,7 @@ async function connect(t: Test, startProblem: GatewayError | null = null): Promi
     id: 'w1',
     uri: `tcp://127.0.0.1:${port}`,
     socketIndex: 3,
+    pid: null,
     kill: graceMs => {
       kills.push(graceMs)
       socket?.destroy()

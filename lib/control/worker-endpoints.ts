@@ -1,0 +1,114 @@
+/** `GET /_fn/workers`: the processes and threads that a gateway is made of. Owner: page control/workers. */
+
+import { performance } from 'node:perf_hooks'
+import type { FunctionVersion } from '../core/catalog.ts'
+import type { Clock } from '../core/clock.ts'
+import { GatewayError } from '../core/errors.ts'
+import type { RuntimeName } from '../core/identity.ts'
+import { readMemoryOf } from '../observe/process-memory.ts'
+import type { Dispatcher } from '../runtime/dispatcher.ts'
+import type { Runtime } from '../runtime/runtime.ts'
+import { SocketWorker } from '../runtime/socket-worker.ts'
+import type { Worker } from '../runtime/worker.ts'
+import { type Endpoint, READ } from './endpoint.ts'
+import { toSeconds } from './records.ts'
+
+export interface WorkerEndpointsDeps {
+  clock: Clock
+  runtimes: ReadonlyMap<RuntimeName, Pick<Runtime, 'health' | 'daemons'>>
+  dispatcher: Pick<Dispatcher, 'workers'>
+}
+
+export function createWorkerEndpoints(deps: WorkerEndpointsDeps): readonly Endpoint[] {
+  return [
+    {
+      method: 'GET',
+      path: '/_fn/workers',
+      access: READ,
+      handle: async ({ details }) => {
+        if (!details)
+          throw new GatewayError('FORBIDDEN', 'processes are shown to local callers and with the admin token')
+        return { status: 200, body: await toWorkersRecord(deps) }
+      },
+    },
+  ]
+}
+
+async function toWorkersRecord({ clock, runtimes, dispatcher }: WorkerEndpointsDeps): Promise<object> {
+  const workers = [...dispatcher.workers()].map(({ fn, worker }) => ({ fn, worker, pid: pidOf(worker) }))
+  const daemons = [...runtimes.values()].flatMap(runtime => runtime.daemons ?? [])
+  const facts: Facts = {
+    memory: await readMemoryOf(daemons.map(({ facts }) => facts.pid).filter(pid => pid !== null)),
+    // Each stands behind a guard that ends it; what the handler holds is its child's.
+    workerMemory: await readMemoryOf(
+      workers.map(({ pid }) => pid).filter(pid => pid !== null),
+      true,
+    ),
+    // The monotonic clock's times as the wall clock has them now.
+    offset: clock.wall() - clock.monotonic(),
+  }
+  const records = [...runtimes].map(([name, runtime]) => [
+    name,
+    {
+      daemons: (runtime.daemons ?? []).map(daemon => toDaemonRecord(daemon, facts)),
+      workers: workers.filter(({ fn }) => fn.runtime === name).map(one => toWorkerRecord(one, facts)),
+    },
+  ])
+  return { runtimes: Object.fromEntries(records), gateway: toGatewayRecord() }
+}
+
+interface Facts {
+  /** Bytes by process. */
+  memory: ReadonlyMap<number, number>
+  workerMemory: ReadonlyMap<number, number>
+  offset: number
+}
+
+function pidOf(worker: Worker): number | null {
+  return worker instanceof SocketWorker ? worker.pid : null
+}
+
+function toDaemonRecord(daemon: NonNullable<Runtime['daemons']>[number], { memory, offset }: Facts): object {
+  const { index, uri, up, reason } = daemon.health()
+  const { pid, restarts, upSince } = daemon.facts
+  return {
+    ...{ index, uri, up, reason, pid, restarts },
+    started_at: upSince === null ? null : toSeconds(upSince + offset),
+    memory_bytes: pid === null ? null : (memory.get(pid) ?? null),
+  }
+}
+
+interface LiveWorker {
+  fn: FunctionVersion
+  worker: Worker
+  pid: number | null
+}
+
+function toWorkerRecord({ fn, worker, pid }: LiveWorker, { workerMemory, offset }: Facts): object {
+  const { activity, inflight, startedAt, socketIndex } = worker
+  return {
+    key: fn.key,
+    socket: socketIndex,
+    state: activity,
+    inflight: inflight.size,
+    calls: inflight.total,
+    started_at: toSeconds(startedAt + offset),
+    pid,
+    memory_bytes: pid === null ? null : (workerMemory.get(pid) ?? null),
+  }
+}
+
+function toGatewayRecord(): object {
+  const { rss, heapUsed, heapTotal, external } = process.memoryUsage()
+  const { active, idle } = performance.eventLoopUtilization()
+  return {
+    pid: process.pid,
+    version: process.version,
+    uptime_s: process.uptime(),
+    memory_bytes: rss,
+    heap_bytes: heapUsed,
+    heap_total_bytes: heapTotal,
+    external_bytes: external,
+    event_loop: { active_ms: active, idle_ms: idle },
+  }
+}

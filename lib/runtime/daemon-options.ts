@@ -1,0 +1,37 @@
+/** What a daemon is started with, and what it tells. Owner: page runtime/daemon. */
+
+import type { Clock } from '../core/clock.ts'
+import type { RuntimeName } from '../core/identity.ts'
+
+/** How to start a daemon process. */
+export interface Launch {
+  command: string
+  args: readonly string[]
+  /** The whole environment. */
+  env: Readonly<Record<string, string>>
+  cwd: string
+  /** Where it will listen: `unix:/path`. */
+  uri: string
+}
+
+/** What happened to a daemon, for logs. */
+export interface DaemonEvent {
+  runtime: RuntimeName
+  index: number
+  kind: 'up' | 'down' | 'output'
+  text: string
+}
+
+export interface DaemonOptions {
+  runtime: RuntimeName
+  /** From 1. */
+  index: number
+  clock: Clock
+  /** Socket of a daemon that somebody else runs; then `launch` is not used. */
+  externalUri: string | null
+  /** @throws Error with a message for people, such as a missing program; asked again at every attempt */
+  launch(): Launch
+  /** Output of a worker outside any call, with the `key` its start was asked for. */
+  onLog(key: string, stream: 'stdout' | 'stderr', text: string): void
+  onEvent(event: DaemonEvent): void
+}
