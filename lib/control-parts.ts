@@ -7,6 +7,7 @@ import type { Settings } from './config/settings.ts'
 import type { FunctionVersion } from './core/catalog.ts'
 import { AccessState } from './control/access-state.ts'
 import type { Endpoint } from './control/endpoint.ts'
+import { createDependencyEndpoints } from './control/dependency-endpoints.ts'
 import { createEventsEndpoints } from './control/events-endpoints.ts'
 import { createFunctionEditEndpoints } from './control/function-edit-endpoints.ts'
 import type { FindFunction } from './control/function-target.ts'
@@ -46,7 +47,7 @@ interface ControlDeps
   settings: Settings
   journal: Journal
   history: History
-  dependencies: Pick<Dependencies, 'recordOf'>
+  dependencies: Pick<Dependencies, 'recordOf' | 'states'>
   /** The catalog in force. */
   catalog: () => { readonly snapshot: Snapshot }
 }
@@ -78,6 +79,7 @@ export function createControlParts(deps: ControlDeps): ControlParts {
     ...createSessionEndpoints({ clock, settings, sessions, access }),
     ...createUiStateEndpoints({ access }),
     ...createSettingsEndpoints(deps),
+    ...createDependencyEndpoints(deps),
     ...createWorkerEndpoints(deps),
   ]
   // Nobody looks at it where the console is off.

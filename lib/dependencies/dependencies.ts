@@ -5,7 +5,7 @@ import type { Clock } from '../core/clock.ts'
 import { OwnFolder } from '../files/own-folder.ts'
 import { type DependencyRecord, readState, removeState } from './dependency-state.ts'
 import { PackageFolder, PackageSets } from './package-set.ts'
-import type { Builds } from './resolve.ts'
+import type { Builds, PreparationState } from './resolve.ts'
 import type { SharedPacks } from './shared-packs.ts'
 import { findWay, listInstalled } from './why.ts'
 
@@ -58,6 +58,11 @@ export class Dependencies {
   /** `metadata.dependency_resolution` of a function; null when nothing is known. */
   recordOf(fn: FunctionVersion): object | null {
     return this.#options.builds.recordOf(fn)
+  }
+
+  /** How far each function is with its packages or its program, in the order of the catalog. */
+  *states(): Generator<{ fn: FunctionVersion; state: PreparationState | null }> {
+    for (const fn of this.#functions) yield { fn, state: this.#options.builds.stateOf(fn) }
   }
 
   close(): Promise<void> {

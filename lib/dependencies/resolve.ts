@@ -46,11 +46,23 @@ export interface BuildsOptions {
   onFailure(fn: FunctionVersion, error: GatewayError): void
 }
 
+export interface PreparationState {
+  state: 'preparing' | 'ready' | 'failed'
+  /** Monotonic ms. */
+  since: number
+  error: GatewayError | null
+  /** What goes on while no tool runs for it; null when nothing does. */
+  step: string | null
+}
+
 interface Build {
   fn: FunctionVersion
   state: 'pending' | 'ready' | 'failed'
   error: GatewayError | null
-  failedAt: number
+  /** Monotonic ms when its state became what it is. */
+  since: number
+  /** False when its function turned out to need nothing. */
+  isNeeded: boolean
   /** What had changed on disk when its sources were read. */
   change: string | null
   done: Promise<string | null>
@@ -99,7 +111,8 @@ export class Builds {
       fn,
       state: 'pending',
       error: null,
-      failedAt: 0,
+      since: this.#options.clock.monotonic(),
+      isNeeded: true,
       change: null,
       done: Promise.resolve(null),
       abort: new AbortController(),
@@ -133,6 +146,15 @@ export class Builds {
     return this.#builderOf(fn)?.recordOf?.(fn) ?? null
   }
 
+  /** How far a function is with what it needs; null when it needs nothing, or nobody asked for it yet. */
+  stateOf(fn: FunctionVersion): PreparationState | null {
+    const build = this.#builds.get(fn.key)
+    if (build === undefined || !build.isNeeded || !isSame(build.fn, fn)) return null
+    const { state, since, error, isWork } = build
+    const step = state !== 'pending' ? null : isWork ? 'waiting for a place' : 'looking at what it needs'
+    return { state: state === 'pending' ? 'preparing' : state, since, error, step }
+  }
+
   /** Forgets functions that are gone and stops their builds. */
   retain(functions: ReadonlyMap<string, FunctionVersion>): void {
     for (const builder of this.#options.builders) builder.retain?.(functions)
@@ -150,9 +172,9 @@ export class Builds {
     await Promise.allSettled([...this.#builds.values()].map(build => build.done))
   }
 
-  #mayRetry({ fn, state, error, failedAt, change }: Build): boolean {
+  #mayRetry({ fn, state, error, since, change }: Build): boolean {
     if (state !== 'failed') return false
-    if (isPassing(error!) && this.#options.clock.monotonic() - failedAt >= BUILD_RETRY_MS) return true
+    if (isPassing(error!) && this.#options.clock.monotonic() - since >= BUILD_RETRY_MS) return true
     // Its sources may have been half saved.
     return this.#changeOf(fn) !== change
   }
@@ -174,13 +196,14 @@ export class Builds {
     try {
       const { binary, made } = await this.#ensure(build)
       build.state = 'ready'
+      build.since = clock.monotonic()
       if (made !== null) onBuilt({ fn: build.fn, durationMs: clock.monotonic() - startedAt, made })
       return binary
     } catch (thrown) {
       const error = this.#toError(thrown, build)
       build.error = error
       build.state = 'failed'
-      build.failedAt = clock.monotonic()
+      build.since = clock.monotonic()
       if (!build.abort.signal.aborted) onFailure(build.fn, error)
       throw error
     }
@@ -191,7 +214,8 @@ export class Builds {
     const { fn } = build
     const builder = this.#builderOf(fn)
     if (builder === undefined) throw new GatewayError('INTERNAL', `nothing builds ${fn.runtime} functions`)
-    if (builder.isNeeded?.(fn) === false) return { binary: null, made: null }
+    build.isNeeded = builder.isNeeded?.(fn) !== false
+    if (!build.isNeeded) return { binary: null, made: null }
     const toolchain = await this.#toolchainOf(builder)
     const { signal } = build.abort
     if (builder.isBusy?.(fn) === true) this.#tellWork(build)

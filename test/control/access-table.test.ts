@@ -55,6 +55,7 @@ const SAMPLES: Readonly<Record<string, Sample>> = {
   'POST /_fn/logout': { url: '/_fn/logout' },
   'GET /_fn/settings': { url: '/_fn/settings' },
   'GET /_fn/workers': { url: '/_fn/workers' },
+  'GET /_fn/dependencies': { url: '/_fn/dependencies' },
   'GET /_fn/ui-state': { url: '/_fn/ui-state' },
   'POST /_fn/ui-state': { url: '/_fn/ui-state', body: { ui_enabled: false } },
   'PUT /_fn/ui-state': { url: '/_fn/ui-state', body: { ui_enabled: false } },

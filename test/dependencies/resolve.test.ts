@@ -467,6 +467,33 @@ t.test('[runtime/stand-in.2] a look that takes long counts as work; so many look
   t.equal(clock.pending, 0)
 })
 
+t.test(
+  '[control/dependencies.1, control/dependencies.2] how far a function is, from its first look to its end',
+  async t => {
+    const bed = makeBed(t, { concurrency: 1 })
+    const stateOf = (name: string, signature = '1') => bed.builds.stateOf(fn(name, signature))
+    t.equal(stateOf('a'), null, 'nobody asked')
+    const begun = bed.clock.monotonic()
+    const [a, b] = [bed.builds.prepare(fn('a')), bed.builds.prepare(fn('b'))]
+    t.match(stateOf('a'), { state: 'preparing', since: begun, step: 'looking at what it needs', error: null })
+    await bed.isStarted('a')
+    await setImmediate()
+    t.match(stateOf('b'), { state: 'preparing', step: 'waiting for a place' })
+    bed.clock.advance(700)
+    bed.finish('a')
+    await a
+    t.match(stateOf('a'), { state: 'ready', since: begun + 700, step: null, error: null })
+    t.equal(stateOf('a', '2'), null, 'another version of its files')
+    await bed.isStarted('b')
+    bed.clock.advance(100)
+    bed.finish('b', sourceError('no such thing'))
+    await t.rejects(b)
+    t.match(stateOf('b'), { state: 'failed', since: begun + 800, step: null, error: { message: 'no such thing' } })
+    bed.builds.retain(new Map())
+    t.equal(stateOf('a'), null)
+  },
+)
+
 t.test('[dependencies/resolve.7] the step is named by function and version', async t => {
   const bed = makeBed(t)
   t.equal(bed.builds.toStep(fn('hello')), 'building go function hello')
