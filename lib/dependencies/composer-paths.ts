@@ -3,9 +3,11 @@
 import { readdirSync } from 'node:fs'
 import { dirname, join, relative, sep } from 'node:path'
 import type { ComposerLock } from './composer-lock.ts'
-import type { ComposerManifest } from './composer-manifest.ts'
+import { COMPOSER_MANIFEST, type ComposerManifest } from './composer-manifest.ts'
 import { FileCollector, type FilePackages, findInside } from './file-packages.ts'
-import { installError } from './install.ts'
+import { type InstallUnit, installError } from './install.ts'
+import { readSmallFile } from './manifest-text.ts'
+import { labelOf } from './unit-files.ts'
 
 const INSTALLED = 'vendor'
 /** Folders that one pattern may stand for. */
@@ -17,6 +19,12 @@ interface Checks {
   root: string
   /** Packages may come from repositories and addresses. */
   allowSources: boolean
+}
+
+/** A quick look whether a manifest names packages by paths. @throws GatewayError when it cannot be read */
+export function namesPaths({ folder, label }: Pick<InstallUnit, 'folder' | 'label'>): boolean {
+  const text = readSmallFile(join(folder, COMPOSER_MANIFEST), labelOf({ label }, COMPOSER_MANIFEST))
+  return text !== null && /"(?:path|artifact)"/.test(text)
 }
 
 /**

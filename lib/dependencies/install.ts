@@ -68,6 +68,11 @@ export interface InstallStep {
   toEnv(hostEnv: HostEnv): Record<string, string>
   /** A quick look, done for every function at every reload: false when nothing can be wanted. */
   isWanted(unit: InstallUnit): boolean
+  /**
+   * What else than handlers and manifests asks for a new look, as text: of packages in paths, what discovery knows of the files
+   * around the function. Quick, as `isWanted`.
+   */
+  stampOf?(unit: InstallUnit): string
   /** What of the interpreter decides about the packages: version, system. `program` is the runtime's own. */
   readVersion(program: string, tools: BuildTools, cwd: string): Promise<string>
   /**
@@ -347,6 +352,7 @@ export class Installer implements Builder {
   #signatureOf(unit: InstallUnit, toolchain: Toolchain): string {
     const key = new BuildKey().add('rules', this.#step.rules).add('toolchain', toolchain.version)
     for (const fn of unit.functions) key.add(fn.entryFile, stampOf(fn.entryPath)).add('packs', unit.packs.join(' '))
+    key.add('step', this.#step.stampOf?.(unit) ?? '')
     return `${this.#manifestStamp(unit)} ${key}`
   }
 

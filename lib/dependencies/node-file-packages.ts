@@ -4,9 +4,11 @@ import { statSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { below } from './build.ts'
 import { FileCollector, type FilePackages, findInside } from './file-packages.ts'
+import type { InstallUnit } from './install.ts'
 import { readSmallFile } from './manifest-text.ts'
 import { NODE_MANIFEST, NodeManifest } from './node-manifest.ts'
 import { toPackageSource } from './node-names.ts'
+import { labelOf } from './unit-files.ts'
 
 /** Of a manifest, those whose packages are installed. */
 const INSTALLED = ['dependencies', 'optionalDependencies'] as const
@@ -16,6 +18,12 @@ interface Checks {
   root: string
   /** Packages from addresses are allowed. */
   allowSources: boolean
+}
+
+/** A quick look whether a manifest names packages by paths. @throws GatewayError when it cannot be read */
+export function namesFiles({ folder, label }: Pick<InstallUnit, 'folder' | 'label'>): boolean {
+  const text = readSmallFile(join(folder, NODE_MANIFEST), labelOf({ label }, NODE_MANIFEST))
+  return text !== null && /:\s*"\s*(?:file:|\.{0,2}\/)/.test(text)
 }
 
 /**

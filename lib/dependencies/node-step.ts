@@ -7,7 +7,7 @@
  *   afterwards, beside the function: package.json with what imports added, package-lock.json with what was installed
  */
 
-import { lstatSync, mkdirSync, readFileSync, realpathSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readFileSync, realpathSync, writeFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import type { HostEnv } from '../core/host-env.ts'
@@ -24,7 +24,7 @@ import {
   type Settled,
 } from './install.ts'
 import { CHANGED_MEANWHILE, digestFiles, type FilePackages, stageFiles } from './file-packages.ts'
-import { checkSources } from './node-file-packages.ts'
+import { checkSources, namesFiles } from './node-file-packages.ts'
 import {
   findNodeImports,
   ImportReads,
@@ -39,6 +39,7 @@ import { isPackageName } from './node-names.ts'
 import { installWithNpm, type NpmAsker, rebuildWithNpm, toNpmEnv, toNpmError } from './npm.ts'
 import { PackageFolder, type PackageSet, type SetOutcome } from './package-set.ts'
 import type { ToolResult } from './run-tool.ts'
+import { hasFile, isWritable, labelOf, signaturesOf } from './unit-files.ts'
 
 export interface NodeStepOptions {
   functionsRoot: string
@@ -83,13 +84,15 @@ export function createNodeStep(options: NodeStepOptions): InstallStep {
     rules: JSON.stringify([RECIPE, infers, backend, writesManifest, isStrict, allowSources]),
     toEnv: (hostEnv: HostEnv) => toNpmEnv(hostEnv),
     isWanted: unit => isWanted(unit, options),
+    // Read only where a package lies in a path: nothing else around the function decides.
+    stampOf: unit => (namesFiles(unit) ? signaturesOf(unit) : ''),
     readVersion: (program, tools, cwd) => readVersion(program, tools, cwd),
     plan: (unit, toolchain, tools) => new NodePlan(unit, { ...options, reads }, toolchain).make(tools),
   }
 }
 
 function isWanted({ folder, functions, packs, isPack }: InstallUnit, { infers }: NodeStepOptions): boolean {
-  if (isThere(join(folder, NODE_MANIFEST))) return true
+  if (hasFile(folder, NODE_MANIFEST)) return true
   if (isPack || !infers) return false
   const entries = functions.map(fn => fn.entryPath)
   return mayImportPackages(folder, entries, name => packs.includes(name) || providerOf(name, folder) !== null)
@@ -164,7 +167,7 @@ class NodePlan {
 
   get #asker(): NpmAsker {
     const imported = this.#imports.packages.filter(({ name }) => Object.hasOwn(this.#added, name))
-    return { label: this.#unit.label, manifest: this.#labelOf(NODE_MANIFEST), imported }
+    return { label: this.#unit.label, manifest: labelOf(this.#unit, NODE_MANIFEST), imported }
   }
 
   /** Full path below the root without links. */
@@ -218,19 +221,19 @@ class NodePlan {
   }
 
   #isInPack(name: string): boolean {
-    return this.#unit.packFolders.some(pack => isThere(join(pack, TARGET, name)))
+    return this.#unit.packFolders.some(pack => hasFile(join(pack, TARGET), name))
   }
 
   /** The manifest that npm gets. */
   #staged(): NodeManifest {
-    const manifest = this.#manifest ?? new NodeManifest('{}', this.#labelOf(NODE_MANIFEST))
+    const manifest = this.#manifest ?? new NodeManifest('{}', labelOf(this.#unit, NODE_MANIFEST))
     return new NodeManifest(JSON.stringify(manifest.toStaged(this.#added)), manifest.label)
   }
 
   #checkLock(): void {
     const [address] = this.#lock?.addresses ?? []
     if (address === undefined || this.#options.allowSources) return
-    const file = this.#labelOf(this.#lock!.fileName)
+    const file = labelOf(this.#unit, this.#lock!.fileName)
     const message = `${file}: a package comes from ${JSON.stringify(address)}, not from the registry`
     throw installError(message, { file }, 'delete the lock file, or set FN_NODE_PACKAGE_SOURCES=1')
   }
@@ -328,7 +331,7 @@ class NodePlan {
 
   #settle(set: PackageSet): Settled {
     const bytes = set.folder.read(NODE_LOCK)
-    const lock = bytes === null ? null : new NodeLock(NODE_LOCK, bytes.toString('utf8'), this.#labelOf(NODE_LOCK))
+    const lock = bytes === null ? null : new NodeLock(NODE_LOCK, bytes.toString('utf8'), labelOf(this.#unit, NODE_LOCK))
     const isAdding = Object.keys(this.#added).length > 0
     const isGenerated = this.#manifest?.isGenerated ?? isAdding
     const hasManifest = this.#manifest !== null
@@ -356,15 +359,15 @@ class NodePlan {
     const manifest = readNodeManifest(this.#unit.folder, this.#unit.label)
     const slug = this.#unit.functions[0]?.name ?? this.#unit.label
     const text = manifest === null ? makeNodeManifest(slug, ranges) : manifest.append(ranges)
-    if (manifest === null || isPlainFile(folder, NODE_MANIFEST)) folder.write(NODE_MANIFEST, text)
-    return new NodeManifest(text, this.#labelOf(NODE_MANIFEST))
+    if (manifest === null || isWritable(folder, NODE_MANIFEST)) folder.write(NODE_MANIFEST, text)
+    return new NodeManifest(text, labelOf(this.#unit, NODE_MANIFEST))
   }
 
   #writeLock(folder: OwnFolder, lock: NodeLock, manifest: NodeManifest): string | null {
     const name = this.#lock?.fileName ?? NODE_LOCK
     const text = lock.toTextFor(manifest)
     if (this.#lock !== null && this.#lock.digest === lock.digest && this.#isLockOf(manifest)) return name
-    if (this.#lock !== null && !isPlainFile(folder, name)) return name
+    if (this.#lock !== null && !isWritable(folder, name)) return name
     folder.write(name, text)
     return name
   }
@@ -377,21 +380,8 @@ class NodePlan {
   #unresolved(): string[] {
     return this.#imports.unresolved.map(({ name }) => name)
   }
-
-  #labelOf(name: string): string {
-    return this.#unit.label === '.' ? name : `${this.#unit.label}/${name}`
-  }
 }
 
 function countOf(manifest: NodeManifest): number {
   return Object.keys(manifest.of('dependencies')).length + Object.keys(manifest.of('optionalDependencies')).length
-}
-
-function isThere(path: string): boolean {
-  return lstatSync(path, { throwIfNoEntry: false }) !== undefined
-}
-
-/** False for a link: what it leads to is not the gateway's to write. */
-function isPlainFile(folder: OwnFolder, name: string): boolean {
-  return lstatSync(folder.pathOf(name), { throwIfNoEntry: false })?.isFile() === true
 }

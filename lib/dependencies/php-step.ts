@@ -17,12 +17,12 @@ import { BuildKey } from './build-cache.ts'
 import { installWithComposer, toComposerError } from './composer.ts'
 import { COMPOSER_LOCK, ComposerLock, readComposerLock } from './composer-lock.ts'
 import { COMPOSER_MANIFEST, type ComposerManifest, isComposerName, readComposerManifest } from './composer-manifest.ts'
-import { checkComposerSources } from './composer-paths.ts'
+import { checkComposerSources, namesPaths } from './composer-paths.ts'
 import { CHANGED_MEANWHILE, digestFiles, type FilePackages, stageFiles } from './file-packages.ts'
 import { type InstallPlan, type InstallStep, type InstallUnit, passingError, type Settled } from './install.ts'
 import { PackageFolder, type PackageSet, type SetOutcome } from './package-set.ts'
 import type { ToolResult } from './run-tool.ts'
-import { hasFile, isWritable } from './unit-files.ts'
+import { hasFile, isWritable, signaturesOf } from './unit-files.ts'
 
 export interface PhpStepOptions {
   functionsRoot: string
@@ -62,6 +62,8 @@ export function createPhpStep(options: PhpStepOptions): InstallStep {
     rules: JSON.stringify([RECIPE, allowSources]),
     toEnv: toComposerHostEnv,
     isWanted: ({ folder }) => hasFile(folder, COMPOSER_MANIFEST),
+    // Read only where a package lies in a path: nothing else around the function decides.
+    stampOf: unit => (namesPaths(unit) ? signaturesOf(unit) : ''),
     readVersion,
     plan: (unit, toolchain) => new PhpFolder(unit, options, toolchain).plan(),
   }

@@ -2,7 +2,7 @@ import { symlinkSync } from 'node:fs'
 import t from 'tap'
 import { ComposerLock } from '../../lib/dependencies/composer-lock.ts'
 import { ComposerManifest } from '../../lib/dependencies/composer-manifest.ts'
-import { checkComposerSources } from '../../lib/dependencies/composer-paths.ts'
+import { checkComposerSources, namesPaths } from '../../lib/dependencies/composer-paths.ts'
 import { makeTree } from '../helpers/tree.ts'
 
 const manifestOf = (json: object) => new ComposerManifest(JSON.stringify(json, null, 2), 'shop/f/composer.json')
@@ -106,3 +106,18 @@ t.test(
     t.end()
   },
 )
+
+t.test('[dependencies/php.3] a quick look tells whether a manifest names paths', t => {
+  const tree = makeTree({
+    'a/composer.json': { json: paths('../lib') },
+    'b/composer.json': { json: { require: { 'a/path': '*' } } },
+    'c/composer.json/x': '',
+  })
+  t.teardown(tree.cleanup)
+  const look = (label: string) => namesPaths({ folder: tree.path(label), label })
+  t.ok(look('a'))
+  t.notOk(look('b'))
+  t.notOk(look('none'))
+  t.throws(() => look('c'), { message: /c\/composer\.json is no regular file/ })
+  t.end()
+})

@@ -1,7 +1,7 @@
 import { symlinkSync, writeFileSync } from 'node:fs'
 import t from 'tap'
 import { digestFiles } from '../../lib/dependencies/file-packages.ts'
-import { checkSources } from '../../lib/dependencies/node-file-packages.ts'
+import { checkSources, namesFiles } from '../../lib/dependencies/node-file-packages.ts'
 import { NodeManifest } from '../../lib/dependencies/node-manifest.ts'
 import { makeTree } from '../helpers/tree.ts'
 
@@ -57,3 +57,14 @@ t.test(
     t.throws(check('file:../../bad'), { message: /bad\/package\.json:1: dependencies: x comes from "git/ })
   },
 )
+
+t.test('[dependencies/node.4] a quick look tells whether a manifest names packages by paths', async t => {
+  const json = (spec: string) => ({ json: { dependencies: { lib: spec } } })
+  const specs = { a: 'file:../x', b: '../x', c: '/x', d: '^1.0.0', e: '.5' }
+  const tree = makeTree(
+    Object.fromEntries(Object.entries(specs).map(([name, spec]) => [`${name}/package.json`, json(spec)])),
+  )
+  t.teardown(() => tree.cleanup())
+  const found = [...Object.keys(specs), 'none'].filter(label => namesFiles({ folder: tree.path(label), label }))
+  t.same(found, ['a', 'b', 'c'])
+})

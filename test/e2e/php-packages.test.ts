@@ -1,6 +1,6 @@
 import { readdirSync, writeFileSync } from 'node:fs'
 import t from 'tap'
-import { LIBRARIES, manifest, NO_COMPOSER } from '../helpers/composer-bed.ts'
+import { LIBRARIES, manifest, NO_COMPOSER, shapeOf } from '../helpers/composer-bed.ts'
 import { serveTree } from '../helpers/gateway-bed.ts'
 
 t.setTimeout(180_000)
@@ -73,7 +73,7 @@ t.test(
 )
 
 t.test(
-  '[dependencies/php.1, dependencies/php.6] an edit of composer.json is installed while the version before answers',
+  '[dependencies/php.1, dependencies/php.3, dependencies/php.6] an edit of composer.json is installed while the version before answers',
   { skip: NO_COMPOSER },
   async t => {
     const { gateway, url, tree } = await serveTree(
@@ -102,6 +102,11 @@ t.test(
       'nobody got an error',
     )
     t.same(await ask(), { status: 200, body: { shape: '2.0' } })
+
+    writeFileSync(tree.path('_lib/shape2/src/Shape.php'), shapeOf('2.0 edited'))
+    await gateway.reload()
+    await gateway.dependencies.install(() => {})
+    t.same(await ask(), { status: 200, body: { shape: '2.0 edited' } }, 'a package in a path is a helper too')
 
     writeFileSync(tree.path('f/composer.json'), textOf({ 'acme/shape': '^9' }))
     await gateway.reload()

@@ -26,14 +26,14 @@ export const NO_COMPOSER: string | false =
 const library = (name: string, version: string, more: object = {}): TreeEntry => ({
   json: { name, version, autoload: { 'psr-4': { 'Acme\\': 'src/' } }, ...more },
 })
-const shape = (version: string) => `<?php namespace Acme; class Shape { const VERSION = '${version}'; }`
+export const shapeOf = (version: string) => `<?php namespace Acme; class Shape { const VERSION = '${version}'; }`
 
 /** Two versions of one package, and one that needs the first of them. */
 export const LIBRARIES: Readonly<Record<string, TreeEntry>> = {
   '_lib/shape1/composer.json': library('acme/shape', '1.2.0'),
-  '_lib/shape1/src/Shape.php': shape('1.2'),
+  '_lib/shape1/src/Shape.php': shapeOf('1.2'),
   '_lib/shape2/composer.json': library('acme/shape', '2.0.0'),
-  '_lib/shape2/src/Shape.php': shape('2.0'),
+  '_lib/shape2/src/Shape.php': shapeOf('2.0'),
   '_lib/frame/composer.json': library('acme/frame', '1.0.0', { require: { 'acme/shape': '^1' } }),
   '_lib/frame/src/Frame.php': "<?php namespace Acme; class Frame { const TEXT = 'frame of ' . Shape::VERSION; }",
 }
