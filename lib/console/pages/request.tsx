@@ -1,11 +1,88 @@
-/** Request. Owner: page console/console. */
+/** One request: its line in the access log, what its function wrote, why it failed. Owner: page console/logs. */
 
+import { useEffect, useMemo, useState } from 'preact/hooks'
+import { useLoad } from '../data/load.ts'
+import { formatDate } from '../format.ts'
+import { Dialog } from '../parts/dialog.tsx'
+import { Empty } from '../parts/empty.tsx'
+import { LoadState } from '../parts/load-state.tsx'
 import { Page } from '../parts/page.tsx'
+import { Table } from '../parts/table.tsx'
+import { toHref } from '../router.ts'
+import { RecordFields, REQUEST_COLUMNS, stateOfRow } from './logs/log-columns.tsx'
+import { type LogRecord, type LogRow, toFunctionKey, toRow } from './logs/log-rows.ts'
+
+const MOST_LINES = 2000
+/** Milliseconds between two looks at a request that goes on. */
+const AGAIN_MS = 2000
+
+interface Answer {
+  readonly records: readonly LogRecord[]
+}
 
 export function RequestPage({ rest }: { rest: string }) {
+  const asked = { file: 'all', format: 'json', records: 1, lines: MOST_LINES, request_id: rest }
+  const [isOver, setOver] = useState(false)
+  const loaded = useLoad<Answer>('/_fn/logs', { query: asked, every: isOver ? 0 : AGAIN_MS })
+  useEffect(() => setOver(loaded.data?.records.some(({ status }) => status !== undefined) ?? false), [loaded.data])
+  const [open, setOpen] = useState<LogRow | null>(null)
+  const rows = useMemo(() => (loaded.data?.records ?? []).map(toRow), [loaded.data])
+  const access = rows.find(({ record }) => record.status !== undefined)
   return (
-    <Page title={rest} question="">
-      {null}
+    <Page title={`Request ${rest}`} question="What happened to it?">
+      <LoadState loaded={loaded} />
+      {loaded.data !== null && rows.length === 0 && (
+        <Empty title="Nothing is known of it">
+          <p>The gateway keeps the newest lines of each log, up to 1 MiB; this one is older, or there was none.</p>
+        </Empty>
+      )}
+      {rows.length > 0 && (
+        <>
+          <Summary records={rows.map(({ record }) => record)} access={access} />
+          <Table
+            label="Lines of the request"
+            columns={REQUEST_COLUMNS}
+            rows={rows}
+            keyOf={({ id }) => String(id)}
+            onOpen={setOpen}
+            stateOf={stateOfRow}
+          />
+          {access !== undefined && (
+            <section class="request-fields" aria-label="The request">
+              <RecordFields record={access.record} />
+            </section>
+          )}
+        </>
+      )}
+      <Dialog title="Line" isOpen={open !== null} onClose={() => setOpen(null)} class="wide">
+        {open !== null && <RecordFields record={open.record} />}
+      </Dialog>
     </Page>
+  )
+}
+
+function Summary({ records, access }: { records: readonly LogRecord[]; access: LogRow | undefined }) {
+  const keys = [...new Set(records.flatMap(record => toFunctionKey(record) ?? []))]
+  const began = formatDate(Date.parse(records[0]?.time ?? ''))
+  return (
+    <>
+      <p class="sentence mono">
+        {access === undefined
+          ? `Since ${began}. There is no line of a request: it goes on, or is a job, a schedule or a ping.`
+          : `${began}  ${access.line}`}
+      </p>
+      <p class="links">
+        {keys.map(key => (
+          <a href={toHref(`functions/${key}`)} key={key}>
+            {key}
+          </a>
+        ))}
+        {access?.record.path !== undefined && (
+          <a href={toHref('routes', { method: access.record.method ?? null, path: access.record.path })}>
+            Who answers this?
+          </a>
+        )}
+      </p>
+    </>
   )
 }

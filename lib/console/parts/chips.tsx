@@ -1,0 +1,20 @@
+/** Filters that are on, each with a button that takes it off. Owner: page console/console. */
+
+interface Chip {
+  readonly name: string
+  readonly text: string
+}
+
+export function Chips({ chips, onRemove }: { chips: readonly Chip[]; onRemove: (name: string) => void }) {
+  return (
+    <ul class="chips" aria-label="Filters that are on">
+      {chips.map(({ name, text }) => (
+        <li key={name}>
+          <button type="button" onClick={() => onRemove(name)} aria-label={`Take off: ${text}`}>
+            {text} <span aria-hidden="true">×</span>
+          </button>
+        </li>
+      ))}
+    </ul>
+  )
+}

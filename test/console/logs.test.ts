@@ -1,0 +1,100 @@
+import t from 'tap'
+import { checkLooks, makeConsoleBed, noBrowser, withPage } from '../helpers/console-bed.ts'
+
+t.setTimeout(280_000)
+
+const TREE = {
+  'says.js': `exports.handler = async event => {
+    for (let i = 0; i < Number(event.query.times ?? 1); i++) console.log('said', event.query.what, i)
+    return { ok: true }
+  }\n`,
+  'fails.js': `exports.handler = async () => { console.error('<b>about to fail</b>'); throw new Error('on purpose') }\n`,
+}
+
+t.test(
+  '[console/logs.1, console/logs.2, console/logs.3, console/logs.4] lines as they come, filters, pause, and everything of one request',
+  { skip: noBrowser },
+  async t => {
+    const { url } = await makeConsoleBed(t, TREE)
+    const ask = async (path: string): Promise<string> => {
+      const answer = await fetch(url + path)
+      await answer.text()
+      return answer.headers.get('x-request-id') ?? ''
+    }
+    await ask('/says?what=before&times=40')
+    await withPage(t, `${url}/console/logs`, async page => {
+      const lines = page.getByRole('region', { name: 'Lines' })
+      const row = (text: string) => lines.getByText(text, { exact: true })
+      await row('said before 39').waitFor()
+      await ask('/says?what=followed')
+      await row('said followed 0').waitFor()
+      const failed = await ask('/fails')
+      await ask('/nothing-here')
+      await lines.getByText(/^GET \/nothing-here → 404 in /).waitFor()
+      t.equal(await lines.getByText(/_fn\/logs/).count(), 0, 'what the console asks is not among it')
+      await checkLooks(t, page, 'logs')
+
+      // Who looks back is not pulled away, and hears how much came.
+      await lines.evaluate('document.querySelector(".table").scrollTop = 0')
+      await page.getByText(/^Paused\. 0 newer lines/).waitFor()
+      await ask('/says?what=meanwhile&times=3')
+      await page.getByText(/^Paused\. 4 newer lines/).waitFor()
+      t.equal(await lines.evaluate('document.querySelector(".table").scrollTop'), 0)
+      t.equal(await row('said meanwhile 2').count(), 0)
+      await page.getByRole('button', { name: 'Go on' }).click()
+      await row('said meanwhile 2').waitFor()
+      await page.getByRole('button', { name: 'Pause' }).waitFor()
+
+      await page.getByRole('combobox', { name: 'Level' }).selectOption('error')
+      await row('said meanwhile 2').waitFor({ state: 'hidden' })
+      await lines.getByText(/^GET \/fails → 50\d in /).waitFor()
+      await page.getByRole('button', { name: 'Take off: level: error' }).click()
+      await row('said meanwhile 2').waitFor()
+      await page.getByRole('textbox', { name: 'Function' }).fill('fails')
+      await page.waitForURL(/fn=fails/)
+      await row('<b>about to fail</b>').waitFor()
+      t.equal(await lines.getByText('said').count(), 0)
+      await page.reload()
+      await row('<b>about to fail</b>').waitFor()
+      await page.getByRole('searchbox', { name: 'Search the lines' }).fill('ABOUT fail')
+      t.equal(await lines.locator('tbody tr').count(), 1)
+      await lines.locator('tbody tr').click({ position: { x: 4, y: 4 } })
+      const dialog = page.getByRole('dialog', { name: 'Line' })
+      await dialog.getByText('stderr').waitFor()
+      await dialog.getByRole('link', { name: failed }).click()
+
+      await page.getByRole('heading', { level: 1, name: `Request ${failed}` }).waitFor()
+      const left = page.getByRole('region', { name: 'Lines of the request' })
+      await left.getByText('<b>about to fail</b>').waitFor()
+      await left
+        .getByText(/on purpose/)
+        .first()
+        .waitFor()
+      await page.getByRole('link', { name: 'node/fails@default' }).waitFor()
+      await page.getByText('/fails', { exact: true }).first().waitFor()
+      await checkLooks(t, page, 'request')
+      await page.goto(`${url}/console/requests/none-such`)
+      await page.getByRole('heading', { name: 'Nothing is known of it' }).waitFor()
+    })
+  },
+)
+
+t.test('[console/logs.5] a gateway that comes back is followed again', { skip: noBrowser }, async t => {
+  const { url, gateway, tree } = await makeConsoleBed(t, TREE)
+  await withPage(
+    t,
+    `${url}/console/logs`,
+    async page => {
+      const lines = page.getByRole('region', { name: 'Lines' })
+      await fetch(`${url}/says?what=first`)
+      await lines.getByText('said first 0', { exact: true }).waitFor()
+      await gateway.close()
+      await page.getByText(/Trying again\./).waitFor()
+      t.equal(await lines.getByText('said first 0', { exact: true }).count(), 1, 'what was read stays')
+      await makeConsoleBed(t, {}, { functionsRoot: tree.root }, Number(new URL(url).port))
+      await fetch(`${url}/says?what=second`)
+      await lines.getByText('said second 0', { exact: true }).waitFor()
+    },
+    { allowed: [/ERR_CONNECTION_REFUSED|ERR_INCOMPLETE|ERR_EMPTY|ERR_CONNECTION_RESET/] },
+  )
+})
