@@ -47,11 +47,14 @@ type PackageSource =
 
 /** @param spec - the value beside the name in `dependencies` */
 export function toPackageSource(name: string, spec: unknown): PackageSource {
-  if (!isPackageName(name)) return { kind: 'wrong', why: `${JSON.stringify(name)} is no name of a package` }
+  if (!isPackageName(name)) {
+    return { kind: 'wrong', why: `${JSON.stringify(name.slice(0, MAX_NAME_CHARS))} is no name of a package` }
+  }
   if (typeof spec !== 'string')
     return { kind: 'wrong', why: `${name} must be a version range as text, got ${JSON.stringify(spec)}` }
   const text = spec.trim()
-  const wrong = (): PackageSource => ({ kind: 'wrong', why: `${name}: ${JSON.stringify(spec)} is no version range` })
+  const shown = text.length > MAX_RANGE_CHARS ? `${text.slice(0, MAX_RANGE_CHARS)}...` : spec
+  const wrong = (): PackageSource => ({ kind: 'wrong', why: `${name}: ${JSON.stringify(shown)} is no version range` })
   if (text.length > MAX_RANGE_CHARS && !text.startsWith('file:')) return wrong()
   if (RANGE.test(text)) return text.startsWith('-') ? wrong() : { kind: 'registry' }
   if (text.startsWith('file:')) return { kind: 'file', path: text.slice('file:'.length) }

@@ -20,6 +20,8 @@ import { labelOf } from './unit-files.ts'
 
 export const PYTHON_TARGET = '.deps'
 export const PYTHON_MANIFEST = 'requirements.txt'
+/** Characters of a manifest; one with hashes for hundreds of packages has fewer. */
+const MAX_MANIFEST_CHARS = 1024 * 1024
 const OPTIONS_SETTING = 'FN_PY_REQUIREMENTS_OPTIONS'
 
 /** A package that an import was taken for. */
@@ -52,6 +54,11 @@ export function readNamed(unit: InstallUnit, mayHaveOptions: boolean): NamedPack
   const all: Requirement[] = []
   let hasOptions = false
   if (manifest !== null) {
+    if (manifest.length > MAX_MANIFEST_CHARS) {
+      const file = labelOf(unit, PYTHON_MANIFEST)
+      const message = `${file} is larger than ${MAX_MANIFEST_CHARS / 1024 / 1024} MiB`
+      throw installError(message, { file }, 'name the packages that the function needs, each on a line')
+    }
     const { named, odd } = parseRequirements(manifest)
     const refused = odd.find(({ kind }) => kind === 'unreadable' || !mayHaveOptions)
     if (refused !== undefined) throw toOddError(refused, labelOf(unit, PYTHON_MANIFEST))

@@ -5,6 +5,9 @@
 
 /** Lines of a handler that are looked through for `#@requirements` (§8). */
 const INLINE_LINES = 30
+/** Characters of one requirement with its hashes, and of what is shown of a line that is none. */
+const MAX_CHARS = 64 * 1024
+const MAX_SHOWN_CHARS = 200
 
 const NAME = '[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?'
 const VERSION = '(?:===|==|~=|!=|<=|>=|<|>)\\s*[A-Za-z0-9.*+!_-]+'
@@ -49,9 +52,11 @@ export function parseRequirements(text: string): Requirements {
   const lines = text.replace(/^\ufeff/, '').split(/\r\n|\n|\r/)
   for (let at = 0; at < lines.length; at++) {
     const line = at + 1
-    let whole = lines[at]!
-    while (whole.endsWith('\\') && at + 1 < lines.length) whole = `${whole.slice(0, -1)} ${lines[++at]!}`
-    const stated = whole.replace(/(^|\s)#.*$/, '').trim()
+    const parts = [lines[at]!]
+    while (parts.at(-1)!.endsWith('\\') && at + 1 < lines.length) {
+      parts.push(parts.pop()!.slice(0, -1), lines[++at]!)
+    }
+    const stated = toPlainBlanks(parts.join(' ')).replace(/(^| )#.*$/, '')
     if (stated !== '') addLine(found, stated, line)
   }
   return found
@@ -62,11 +67,18 @@ export function parseInline(source: string): Requirements {
   const found: Requirements = { named: [], odd: [] }
   const lines = source.split(/\r\n|\n|\r/, INLINE_LINES)
   for (const [index, line] of lines.entries()) {
-    const list = /^\s*#\s*@requirements(?:\s+|:\s*)(.*)$/.exec(line)?.[1]
+    const list = /^\s*#\s*@requirements(?:\s+|:\s*)([^]*)$/.exec(line)?.[1]
     if (list === undefined) continue
-    for (const text of splitList(list)) addLine(found, text, index + 1)
+    for (const text of splitList(toPlainBlanks(list))) addLine(found, text, index + 1)
   }
   return found
+}
+
+/**
+ * One blank for each run of them: to pip some of these end a line, and patterns that look for several take long on thousands.
+ */
+function toPlainBlanks(text: string): string {
+  return text.replace(/\s+/g, ' ').trim()
 }
 
 /** `a >= 1, < 2, b[x, y] c` to its three requirements. */
@@ -79,16 +91,21 @@ function splitList(list: string): string[] {
 }
 
 function addLine(found: Requirements, text: string, line: number): void {
+  if (text.length > MAX_CHARS) {
+    found.odd.push({ text: `${text.slice(0, MAX_SHOWN_CHARS)}...`, line, kind: 'unreadable' })
+    return
+  }
   const bare = text.replace(HASH, '')
   if (bare.startsWith('-')) {
-    found.odd.push({ text, line, kind: 'option' })
+    found.odd.push({ text: text.slice(0, MAX_SHOWN_CHARS), line, kind: 'option' })
     return
   }
   const [stated = '', marker, ...rest] = bare.split(';')
   const name = PLAIN.exec(stated.trim())?.[1]
   const isMarked = marker === undefined || (rest.length === 0 && MARKER.test(marker.trim()))
   if (name !== undefined && isMarked && !isFileName(stated)) found.named.push({ text, name: toPackageName(name), line })
-  else found.odd.push({ text, line, kind: ADDRESS.test(bare) ? 'address' : 'unreadable' })
+  else
+    found.odd.push({ text: text.slice(0, MAX_SHOWN_CHARS), line, kind: ADDRESS.test(bare) ? 'address' : 'unreadable' })
 }
 
 /** `pack.whl` could be the name of a package, and would be a file to pip. */

@@ -119,3 +119,13 @@ t.test(
     t.match(loose.notes, [/^a: alpha: not installed, because _shared\/alpha\.py has that name; /])
   },
 )
+
+t.test('[dependencies/python.16] a manifest that is too large is refused before a tool is started', async t => {
+  const bed = makePythonBed(t, { 'a/handler.py': '', 'a/requirements.txt': '#'.repeat(1024 * 1024 + 1) })
+  const error = await bed.failure('a')
+  t.match(error, {
+    message: /^install failed: a\/requirements\.txt is larger than 1 MiB$/,
+    detail: { file: 'a/requirements.txt', hint: /each on a line/ },
+  })
+  t.same(bed.runs, [])
+})

@@ -77,3 +77,22 @@ t.test('[dependencies/python.2] comments of the first 30 lines are merged', asyn
   for (const text of ['--index-url=x', '-e', '../up', 'a@https://x'])
     t.match(parseInline(`#@requirements ${text}`), { named: [], odd: [{ line: 1 }] }, text)
 })
+
+t.test('[dependencies/python.16] long and odd lines are refused, and none takes long to read', async t => {
+  const long: [text: string, kind: string | null][] = [
+    [`alpha${' '.repeat(60_000)}x`, 'unreadable'],
+    [`alpha${' \\\n'.repeat(60_000)}`, null],
+    [`alpha${' '.repeat(60_000)}--hash=sha256:00`, null],
+    ['a'.repeat(70_000), 'unreadable'],
+    [`alpha==${'1.'.repeat(40_000)}`, 'unreadable'],
+    ['alpha\u000c--index-url http://x', 'address'],
+    ['alpha\u0085-e .', 'unreadable'],
+    ['alpha\u2028-e .', 'unreadable'],
+  ]
+  for (const [text, kind] of long) {
+    const { named, odd } = parseRequirements(text)
+    t.same([named.length, odd[0]?.kind ?? null], kind === null ? [1, null] : [0, kind], text.slice(0, 30))
+    t.ok((odd[0]?.text.length ?? 0) < 300, 'what is shown of it is short')
+  }
+  t.match(parseInline('#@requirements alpha\u2028-e\u2028.\n').odd, [{ kind: 'option' }, { kind: 'address' }])
+})
