@@ -67,7 +67,7 @@ export function parseInline(source: string): Requirements {
   const found: Requirements = { named: [], odd: [] }
   const lines = source.split(/\r\n|\n|\r/, INLINE_LINES)
   for (const [index, line] of lines.entries()) {
-    const list = /^\s*#\s*@requirements(?:\s+|:\s*)([^]*)$/.exec(line)?.[1]
+    const list = /^\s*#\s*@requirements(?:\s+|:\s*)([\s\S]*)$/.exec(line)?.[1]
     if (list === undefined) continue
     for (const text of splitList(toPlainBlanks(list))) addLine(found, text, index + 1)
   }
