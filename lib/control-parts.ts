@@ -24,10 +24,12 @@ import { SourceFiles } from './control/source-files.ts'
 import { createSettingsEndpoints, type SettingsEndpointsDeps } from './control/settings-endpoints.ts'
 import { createStateEndpoints, type StateEndpointsDeps } from './control/state-endpoints.ts'
 import { createUiStateEndpoints } from './control/ui-state-endpoints.ts'
+import { UiStore } from './control/ui-store.ts'
 import { createWorkerEndpoints, type WorkerEndpointsDeps } from './control/worker-endpoints.ts'
 import type { Dependencies } from './dependencies/dependencies.ts'
 import { unservedReason } from './discovery/layouts.ts'
 import type { Snapshot } from './discovery/snapshot.ts'
+import { OwnFolder } from './files/own-folder.ts'
 import { EventFeed } from './observe/event-feed.ts'
 import type { History } from './observe/history.ts'
 import type { Journal } from './observe/journal.ts'
@@ -64,6 +66,7 @@ export function createControlParts(deps: ControlDeps): ControlParts {
   const { clock, settings, journal, history, state } = deps
   const access = new AccessState(settings)
   const sessions = new Sessions({ clock, ttlMs: settings.consoleSessionTtlSeconds * 1000 })
+  const store = new UiStore(new OwnFolder(settings.functionsRoot, '.svc', 'console'))
   const id = randomBytes(4).toString('hex')
   const feed = new EventFeed({ clock, id, events: journal.events, builds: () => journal.builds })
   const endpoints = [
@@ -77,7 +80,7 @@ export function createControlParts(deps: ControlDeps): ControlParts {
     ...createLogEndpoints(deps),
     ...createMetricsEndpoints({ ...deps, functions: () => state(false).functions }),
     ...createSessionEndpoints({ clock, settings, sessions, access }),
-    ...createUiStateEndpoints({ access }),
+    ...createUiStateEndpoints({ access, store }),
     ...createSettingsEndpoints(deps),
     ...createDependencyEndpoints(deps),
     ...createWorkerEndpoints(deps),

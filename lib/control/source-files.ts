@@ -134,7 +134,8 @@ const REASONS: Readonly<Record<string, string>> = {
   ENAMETOOLONG: 'the name is too long',
 }
 
-function toGatewayRefusal(error: unknown): unknown {
+/** What the disk refused as an answer that says why; anything else as it is. */
+export function toGatewayRefusal(error: unknown): unknown {
   if (error instanceof UnsafePathError) return new GatewayError('FORBIDDEN', error.message)
   const reason = REASONS[(error as NodeJS.ErrnoException)?.code ?? '']
   if (reason === undefined || error instanceof GatewayError) return error

@@ -7,6 +7,8 @@ import { ACT } from '../../lib/control/endpoint.ts'
 import { createSessionEndpoints } from '../../lib/control/session-endpoints.ts'
 import { Sessions } from '../../lib/control/sessions.ts'
 import { createUiStateEndpoints } from '../../lib/control/ui-state-endpoints.ts'
+import { UiStore } from '../../lib/control/ui-store.ts'
+import { OwnFolder } from '../../lib/files/own-folder.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { serveParts } from '../helpers/control.ts'
 
@@ -23,7 +25,7 @@ function setup(t: Test, options: Record<string, unknown> = {}) {
   const sessions = new Sessions({ clock, ttlMs: settings.consoleSessionTtlSeconds * 1000 })
   const endpoints = [
     ...createSessionEndpoints({ clock, settings, sessions, access }),
-    ...createUiStateEndpoints({ access }),
+    ...createUiStateEndpoints({ access, store: new UiStore(new OwnFolder(t.testdir({}), '.svc', 'console')) }),
     { method: 'POST', path: '/_fn/reload', access: ACT, handle: () => ({ status: 200, body: {} }) } as const,
   ]
   const ask = serveParts(settings, { endpoints, access, sessions })
