@@ -52,6 +52,8 @@ export interface Builder {
   /** Builds that may run at once. */
   concurrency: number
   timeoutMs: number
+  /** Functions that are looked at at once where each look starts a tool; absent where none does, or one serves all. */
+  looksAtOnce?: number
   /** What goes on, before `<runtime> function <name>`; default `building`. */
   action?: string
   /** False where nothing is done before a call asks for it; default true. */

@@ -56,6 +56,8 @@ export interface InstallStep {
   readonly manifests: readonly string[]
   /** Installs that may run at once. */
   readonly concurrency: number
+  /** As of `Builder`. */
+  readonly looksAtOnce?: number
   /** Made before the first call (`FN_PREINSTALL_*_ON_START`). */
   readonly isAhead: boolean
   /** False when the setting says so: nothing is read and nothing written. */
@@ -161,6 +163,7 @@ export class Installer implements Builder {
   readonly timeoutMs = INSTALL_TIMEOUT_SECONDS * 1000
   readonly action = 'installing packages of'
   readonly isAhead: boolean
+  readonly looksAtOnce?: number
   readonly #step: InstallStep
   readonly #options: InstallerOptions
   readonly #sets: PackageSets
@@ -174,6 +177,7 @@ export class Installer implements Builder {
     this.runtime = step.runtime
     this.concurrency = step.concurrency
     this.isAhead = step.isAhead
+    if (step.looksAtOnce !== undefined) this.looksAtOnce = step.looksAtOnce
     this.#records = new InstallRecords(step.runtime, options.clock)
     this.#sets = new PackageSets(new OwnFolder(options.functionsRoot, '.svc', 'deps'), options)
   }

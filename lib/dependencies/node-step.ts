@@ -78,6 +78,8 @@ export function createNodeStep(options: NodeStepOptions): InstallStep {
     target: TARGET,
     manifests: [NODE_MANIFEST, ...NODE_LOCKS, 'fn.config.json'],
     concurrency,
+    // Each starts a node to read imports.
+    looksAtOnce: 2 * availableParallelism(),
     isAhead,
     isOn,
     setting: 'FN_AUTO_NODE_DEPS',

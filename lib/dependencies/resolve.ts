@@ -7,7 +7,6 @@
  *                                                                              -> failed, until the sources change
  */
 
-import { availableParallelism } from 'node:os'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
@@ -82,8 +81,7 @@ export class Builds {
   readonly #builds = new Map<string, Build>()
   readonly #toolchains = new Map<string, Promise<Toolchain>>()
   readonly #places = new Map<Builder, Places<Build>>()
-  /** A save of all functions at once must not start a tool for each of them. */
-  readonly #looks = new Places<Build>(2 * availableParallelism())
+  readonly #looks = new Map<Builder, Places<Build>>()
   #isClosed = false
 
   constructor(options: BuildsOptions) {
@@ -222,7 +220,7 @@ export class Builds {
     const plan = await this.#look(build, builder, toolchain)
     if (plan.isBuilt) return { binary: plan.binary, made: null }
     this.#tellWork(build)
-    const places = this.#placesOf(builder)
+    const places = placesOf(this.#places, builder, builder.concurrency)
     await places.take(build)
     try {
       if (signal.aborted) throw stopped()
@@ -238,12 +236,14 @@ export class Builds {
     const { clock } = this.#options
     const { signal } = build.abort
     const timer = clock.setTimeout(() => this.#tellWork(build), LONG_LOOK_MS)
-    await this.#looks.take(build)
+    // A save of all functions at once must not start a tool for each of them.
+    const places = placesOf(this.#looks, builder, builder.looksAtOnce ?? Number.POSITIVE_INFINITY)
+    await places.take(build)
     try {
       if (signal.aborted) throw stopped()
       return await this.#withTools(builder, signal, tools => builder.plan(build.fn, toolchain, tools))
     } finally {
-      this.#looks.leave()
+      places.leave()
       clock.clearTimeout(timer)
     }
   }
@@ -331,17 +331,8 @@ export class Builds {
     }
   }
 
-  #placesOf(builder: Builder): Places<Build> {
-    let places = this.#places.get(builder)
-    if (places === undefined) {
-      places = new Places(builder.concurrency)
-      this.#places.set(builder, places)
-    }
-    return places
-  }
-
   #putFirst(build: Build): void {
-    for (const places of [this.#looks, ...this.#places.values()]) places.putFirst(build)
+    for (const places of [...this.#looks.values(), ...this.#places.values()]) places.putFirst(build)
   }
 
   #makeTemporaryFolder(): OwnFolder {
@@ -369,6 +360,12 @@ export class Builds {
       }),
     })
   }
+}
+
+function placesOf(known: Map<Builder, Places<Build>>, builder: Builder, count: number): Places<Build> {
+  const places = known.get(builder) ?? new Places<Build>(count)
+  known.set(builder, places)
+  return places
 }
 
 function stopped(): GatewayError {

@@ -8,7 +8,6 @@ import {
   utimesSync,
   writeFileSync,
 } from 'node:fs'
-import { availableParallelism } from 'node:os'
 import { dirname, join } from 'node:path'
 import { setImmediate } from 'node:timers/promises'
 import t, { type Test } from 'tap'
@@ -421,6 +420,7 @@ t.test('[runtime/stand-in.2] who waits is told when a tool has to work, and only
 t.test('[runtime/stand-in.2] a look that takes long counts as work; so many look at once', async t => {
   const tree = makeTree()
   const clock = new FakeClock()
+  const most = 2
   const looks: { name: string; resolve: (plan: BuildPlan) => void }[] = []
   const builds = new Builds({
     isPrivate: false,
@@ -431,6 +431,7 @@ t.test('[runtime/stand-in.2] a look that takes long counts as work; so many look
       {
         runtime: 'go',
         concurrency: 1,
+        looksAtOnce: most,
         timeoutMs: 1000,
         readVersion: async () => 'go1.26',
         plan: ({ name }) => new Promise(resolve => looks.push({ name, resolve })),
@@ -444,7 +445,6 @@ t.test('[runtime/stand-in.2] a look that takes long counts as work; so many look
     onFailure: () => {},
   })
   t.teardown(tree.cleanup)
-  const most = 2 * availableParallelism()
   const told: string[] = []
   const names = Array.from({ length: most + 3 }, (_, at) => `f${at}`)
   const done = names.map(name => builds.prepare(fn(name), () => told.push(name)))
@@ -493,6 +493,37 @@ t.test(
     t.equal(stateOf('a'), null)
   },
 )
+
+t.test('[dependencies/resolve.6] where one start of a tool looks at all, all are looked at at once', async t => {
+  const tree = makeTree()
+  t.teardown(tree.cleanup)
+  const looks: ((plan: BuildPlan) => void)[] = []
+  const builds = new Builds({
+    isPrivate: false,
+    clock: new FakeClock(),
+    temporaryFolder: new OwnFolder(tree.root, 'tmp'),
+    hostEnv: {},
+    builders: [
+      {
+        runtime: 'go',
+        concurrency: 1,
+        timeoutMs: 1000,
+        readVersion: async () => 'go1.26',
+        plan: () => new Promise(resolve => looks.push(resolve)),
+      },
+    ],
+    waitMs: 0,
+    findProgram: () => ({ path: SHELL, problem: null }),
+    onBegin: () => {},
+    onEnd: () => {},
+    onBuilt: () => {},
+    onFailure: () => {},
+  })
+  const done = Array.from({ length: 200 }, (_, at) => builds.prepare(fn(`f${at}`)))
+  await until(() => looks.length === 200)
+  for (const look of looks) look({ key: '', isBuilt: true, binary: 'x', build: async () => MADE })
+  await Promise.all(done)
+})
 
 t.test('[dependencies/resolve.7] the step is named by function and version', async t => {
   const bed = makeBed(t)
