@@ -6,6 +6,7 @@ import { isObject } from '../core/json.ts'
 import type { BuildTools } from './build.ts'
 import { below } from './build.ts'
 import { passingError } from './install.ts'
+import { NodeLocalNames } from './node-local-names.ts'
 import { toImportTarget } from './node-names.ts'
 
 /** A package, and where it is first imported: file below the functions root. */
@@ -66,6 +67,8 @@ interface Search {
   folder: string
   entries: readonly string[]
   backend: NodeInferBackend
+  /** True for what a manifest names: a package, whatever lies beside. */
+  isDeclared?: (name: string) => boolean
 }
 
 /** Lets so many processes read imports at once: hundreds of functions that are looked at together would start one each. */
@@ -94,7 +97,7 @@ export class ImportReads {
 
 /** @throws GatewayError when the backend is not installed or does not work */
 export async function findNodeImports(search: Search, tools: BuildTools): Promise<NodeImports> {
-  const { script, functionsRoot, folder, entries, backend } = search
+  const { script, functionsRoot, folder, entries, backend, isDeclared = () => false } = search
   const result = await tools.run({
     command: process.execPath,
     args: [script, JSON.stringify({ folder, entries, backend })],
@@ -104,10 +107,12 @@ export async function findNodeImports(search: Search, tools: BuildTools): Promis
   if (answer === null || result.code !== 0) throw toProblem(backend, answer, result.problem ?? result.output)
   const packages = new Map<string, ImportedPackage>()
   const unresolved = new Map<string, ImportedPackage>()
+  const local = new NodeLocalNames(folder, functionsRoot, entries)
   for (const { specifier, file, line } of answer.found) {
     const target = toImportTarget(specifier)
-    if (target.kind === 'none') continue
-    const [name, list] = target.kind === 'package' ? [target.name, packages] : [specifier, unresolved]
+    if (target.kind === 'none' || local.isMapped(specifier)) continue
+    const isPackage = target.kind === 'package' && (isDeclared(target.name) || !local.isBeside(target.name))
+    const [name, list] = isPackage ? [target.name, packages] : [specifier, unresolved]
     if (!list.has(name)) list.set(name, { name, file: below(functionsRoot, join(folder, file)), line })
   }
   return { packages: [...packages.values()], unresolved: [...unresolved.values()], problem: answer.problem }

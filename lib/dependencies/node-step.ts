@@ -186,11 +186,17 @@ class NodePlan {
     const entries = functions.map(fn => fn.entryPath)
     if (!this.#infers || !mayImportPackages(folder, entries, name => packs.includes(name))) return NO_IMPORTS
     const { importsScript: script, functionsRoot, backend, reads } = this.#options
-    const search = { script, functionsRoot, folder, entries, backend }
+    const isDeclared = (name: string) => this.#isDeclared(name)
+    const search = { script, functionsRoot, folder, entries, backend, isDeclared }
     const imports = await reads.run(() => findNodeImports(search, tools))
     if (imports.problem !== null) this.#options.onNote(`${this.#unit.label}: ${imports.problem}`)
     // A pack is for node only the folder it lies in: what it is called is told apart from packages here.
     return { ...imports, packages: imports.packages.filter(({ name }) => !packs.includes(name)) }
+  }
+
+  #isDeclared(name: string): boolean {
+    const fields = ['dependencies', 'optionalDependencies', 'peerDependencies', 'devDependencies'] as const
+    return fields.some(field => this.#manifest !== null && Object.hasOwn(this.#manifest.of(field), name))
   }
 
   #checkStrict(): void {

@@ -309,3 +309,25 @@ t.test('[dependencies/node.8] a pack is installed in its folder, and what it has
   t.equal(print(bed, '.svc/packs/node/base', "require('left')"), 'left 1')
   t.same(Object.keys(json(bed, 'f/package.json').dependencies), ['@test/right'])
 })
+
+t.test('[dependencies/node.18] what is a file of the function is not asked of the registry', async t => {
+  const entries = {
+    'mapped/handler.ts': "import x from 'left'\nexport const handler = () => x\n",
+    'mapped/tsconfig.json': '{ "compilerOptions": { "paths": { "left": ["./lib/mine.ts"] } } }',
+    'mapped/lib/mine.ts': 'export default 1\n',
+    'beside/handler.js': "\nrequire('left')\n",
+    'beside/left.js': '',
+    'named/handler.js': "require('left')\n",
+    'named/left.js': '',
+    'named/package.json': '{ "dependencies": { "left": "^1.0.0" } }',
+  }
+  const bed = await makeNpmBed(t, entries, { isStrict: true })
+  await bed.builds.prepare(bed.fn('mapped', {}, 'handler.ts'))
+  t.notOk(has(bed, 'mapped/node_modules'))
+  const error = await failureOf(bed.builds.prepare(bed.fn('beside')))
+  t.match(error.message, /beside\/handler\.js:2: import of "left" /)
+  t.match(error.detail, { hint: /import a file by \.\/ .* name it in package\.json/ })
+  t.same(bed.registry.asked, [])
+  await bed.builds.prepare(bed.fn('named'))
+  t.equal(print(bed, 'named', "require('left')"), 'left 1')
+})
