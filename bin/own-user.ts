@@ -5,12 +5,13 @@
  *    └────► becomes user 20000 as well, without them: passes signals on and the exit code back
  */
 
-import { spawn } from 'node:child_process'
+import { spawn, type StdioOptions } from 'node:child_process'
 import { constants } from 'node:os'
 import { type ProcessPowers, readPowers } from '../lib/config/isolation.ts'
 import { type GatewayOptions, SettingsError } from '../lib/index.ts'
 import { planOwnUser } from '../lib/own-user-plan.ts'
 import { findOnPath } from '../lib/runtime/binaries.ts'
+import { listFds, toSuccessorEnv } from './handed-sockets.ts'
 import { CommandError } from './usage-error.ts'
 
 /** Kept where root has it: a port below 1024 may be asked for. */
@@ -54,8 +55,11 @@ function runAs(
   const user = ['--reuid', String(uid), '--regid', String(uid), '--clear-groups', '--pdeathsig', 'KILL']
   const powers = [`--inh-caps=${kept}`, `--ambient-caps=${kept}`, ...(canBound ? [`--bounding-set=${kept}`] : [])]
   const self = [process.execPath, ...process.execArgv, ...process.argv.slice(1)]
-  const env = home === null ? process.env : { ...process.env, HOME: home }
-  const child = spawn(setpriv, [...user, ...powers, '--', ...self], { stdio: 'inherit', env })
+  const own = home === null ? process.env : { ...process.env, HOME: home }
+  const fds = listFds(own, process.pid)
+  const env = fds.length === 0 ? own : toSuccessorEnv(own)
+  const stdio: StdioOptions = ['inherit', 'inherit', 'inherit', ...fds]
+  const child = spawn(setpriv, [...user, ...powers, '--', ...self], { stdio, env })
   passSignals(signal => child.kill(signal))
   // Nobody is root from here on.
   process.setgroups!([])

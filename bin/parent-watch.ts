@@ -10,9 +10,10 @@ const LOOK_MS = 500
  * Tells when the parent of this process is gone; does nothing where npm did not start it, since who puts a program into the
  * background and leaves wants it to stay.
  * @param env - of this process
+ * @returns a function that stops looking
  */
-export function followParent(env: Readonly<Record<string, string | undefined>>, onGone: () => void): void {
-  if (env.npm_command === undefined) return
+export function followParent(env: Readonly<Record<string, string | undefined>>, onGone: () => void): () => void {
+  if (env.npm_command === undefined) return () => {}
   const parent = process.ppid
   const timer = setInterval(() => {
     if (process.ppid === parent) return
@@ -20,4 +21,5 @@ export function followParent(env: Readonly<Record<string, string | undefined>>, 
     onGone()
   }, LOOK_MS)
   timer.unref()
+  return () => clearInterval(timer)
 }

@@ -5,18 +5,21 @@ import {
   type Gateway,
   type GatewayListening,
   type GatewayOptions,
+  type HandedSockets,
   type ListenError,
 } from '../lib/index.ts'
+import { takeHandedSockets } from './handed-sockets.ts'
 import { KEY_HELP, type KeyInput, listenForKeys } from './hot-keys.ts'
 import { openUrl } from './open-url.ts'
 import type { Output } from './output.ts'
 import { serveAsOwnUser } from './own-user.ts'
-import { followParent } from './parent-watch.ts'
 import { toRouteLines } from './routes.ts'
+import { takeServiceNotify } from './service-notify.ts'
 import { createEventShow } from './show-events.ts'
 import { createLogShow } from './show-log.ts'
 import { createTextShow } from './show-text.ts'
 import type { Show } from './show.ts'
+import { followSignals } from './stop-signals.ts'
 import { CommandError } from './usage-error.ts'
 
 interface ServeOptions {
@@ -37,11 +40,14 @@ interface ServeOptions {
 /** Ports tried after a busy default one. */
 const NEXT_PORTS = 20
 
-async function listen(gateway: Gateway, show: Show): Promise<GatewayListening> {
+/** What is known of a gateway before it serves. */
+type Opening = Parameters<NonNullable<GatewayOptions['beforeStart']>>[0]
+
+async function listen(gateway: Opening, handed: HandedSockets | null, show: Show): Promise<GatewayListening> {
   const { port, portExplicit } = gateway.settings
   for (let tries = 0; ; tries++) {
     try {
-      return await gateway.listen({ port: port + tries })
+      return await gateway.listen({ port: port + tries, ...(handed && { handed }) })
     } catch (error) {
       const { code, port: refused } = error as ListenError
       const isBusy = code === 'EADDRINUSE' && refused === port + tries
@@ -51,7 +57,7 @@ async function listen(gateway: Gateway, show: Show): Promise<GatewayListening> {
   }
 }
 
-function createShow({ settings }: Gateway, { json, output, version, program }: ServeOptions): Show {
+function createShow({ settings }: Opening, { json, output, version, program }: ServeOptions): Show {
   if (json) return createEventShow(output, settings.production)
   if (settings.logFormat === 'json') return createLogShow(output)
   return createTextShow({ output, version, program, production: settings.production })
@@ -64,24 +70,59 @@ function createShow({ settings }: Gateway, { json, output, version, program }: S
 export async function serve(options: ServeOptions): Promise<number> {
   const code = await serveAsOwnUser(options.gateway)
   if (code !== null) return code
-  const ended = nextSignal()
-  const gateway = await createGateway(options.gateway)
-  const show = createShow(gateway, options)
+  const signals = followSignals(process.env)
+  try {
+    await serveUntil(signals.first, options)
+    return 0
+  } finally {
+    signals.forget()
+  }
+}
+
+async function serveUntil(ended: Promise<NodeJS.Signals>, options: ServeOptions): Promise<void> {
+  const handed = takeHandedSockets(process.env, process.pid)
+  const notify = takeServiceNotify(process.env, process.pid, text => options.output.note(text))
+  const { gateway, show, listening } = await open(options, handed)
   let stopKeys = (): void => {}
   try {
-    const { url, control } = await listen(gateway, show)
+    const { url, control } = listening
     if (control !== null) show.note(`control plane at ${control.url}/_fn, and only there`)
     show.ready(gateway, url)
     show.follow(gateway)
+    notify.ready(`serving at ${url}`)
     if (options.open) openUrl(url, () => show.note(`no browser could be opened: ${url}`))
     stopKeys = followKeys(gateway, url, show, options)
-    show.stopping(await ended)
-    return 0
+    const signal = await ended
+    notify.stopping()
+    show.stopping(signal)
   } finally {
     stopKeys()
     await gateway.close()
     await show.close()
+    await notify.close()
   }
+}
+
+interface Opened {
+  gateway: Gateway
+  show: Show
+  listening: GatewayListening
+}
+
+/** Listens first: requests that come before the tree is read wait for it, and probes get an answer. */
+async function open(options: ServeOptions, handed: HandedSockets | null): Promise<Opened> {
+  let early: Omit<Opened, 'gateway'> | null = null
+  // A socket for the control plane alone says as much as a port for it.
+  const own = handed?.control == null ? {} : { controlPort: 0 }
+  const gateway = await createGateway({
+    ...options.gateway,
+    defaults: { ...options.gateway.defaults, ...own },
+    beforeStart: async opening => {
+      const show = createShow(opening, options)
+      early = { show, listening: await listen(opening, handed, show) }
+    },
+  })
+  return { gateway, ...early! }
 }
 
 /** Keys of `fngw dev` at a terminal. @returns a function that gives the terminal back */
@@ -112,20 +153,4 @@ function followKeys(gateway: Gateway, url: string, show: Show, { json, output, t
     process.off('exit', stop)
     stop()
   }
-}
-
-/** The first of SIGINT, SIGTERM, SIGHUP; a second one ends the process with its conventional code. */
-function nextSignal(): Promise<NodeJS.Signals> {
-  followParent(process.env, () => process.kill(process.pid, 'SIGTERM'))
-  const codes = { SIGHUP: 129, SIGINT: 130, SIGTERM: 143 } as const
-  return new Promise(resolve => {
-    let received = false
-    for (const signal of Object.keys(codes) as (keyof typeof codes)[]) {
-      process.on(signal, () => {
-        if (received) process.exit(codes[signal])
-        received = true
-        resolve(signal)
-      })
-    }
-  })
 }

@@ -28,7 +28,8 @@ interface GatewayInputs {
 
 /** Settings alone, with their problems: nothing is checked against this machine. */
 export function readSettings(options: GatewayOptions): ResolvedSettings & { envDir: string | null } {
-  const { env = {}, project = null, cwd = process.cwd(), inspect, clock, flags = {}, defaults, ...given } = options
+  const { env = {}, project = null, cwd = process.cwd(), flags = {}, defaults, ...rest } = options
+  const { inspect, clock, beforeStart, ...given } = rest
   const inputs = { options: given, env, cwd, flags, defaults: { hotReload: false, ...defaults } }
   return project === null
     ? { ...resolveSettings(inputs), envDir: null }

@@ -8,7 +8,7 @@ import type { Explanation as IgnoredExplanation } from './discovery/explain-igno
 import type { InjectRequest, InjectResponse } from './http/inject.ts'
 import type { WrappedRequest, WrappedResponse } from './http/parsed-body.ts'
 import type { InternalResult } from './invocation/internal-call.ts'
-import type { GatewayListening } from './listeners.ts'
+import type { GatewayListening, ListenAddress } from './listeners.ts'
 import type { Dependencies } from './dependencies/dependencies.ts'
 import type { GatewayJobs } from './jobs/gateway-jobs.ts'
 import type { EventName, Listener } from './observe/events.ts'
@@ -28,6 +28,11 @@ export interface GatewayOptions extends SettingsInput {
   flags?: Readonly<Record<string, unknown>>
   /** Replaces defaults: the command line serves development with hot reload. */
   defaults?: Readonly<Record<string, unknown>>
+  /**
+   * Called before the tree is read. A gateway that listens by then takes requests, which wait until it serves. When it rejects
+   * there is no gateway.
+   */
+  beforeStart?: (gateway: Pick<Gateway, 'settings' | 'listen'>) => Promise<void>
 }
 
 export interface InvokeRequest {
@@ -72,8 +77,8 @@ export interface Gateway extends AsyncDisposable {
   readonly sources: Readonly<Record<string, SettingSource>>
   /** Problems of settings, tree and programs that do not keep the gateway from serving. */
   readonly warnings: readonly Warning[]
-  /** Serves HTTP. @throws ListenError */
-  listen(address?: { port?: number; host?: string }): Promise<GatewayListening>
+  /** Serves HTTP. Sockets that were handed over count before `port` and `host`. @throws ListenError */
+  listen(address?: ListenAddress): Promise<GatewayListening>
   /**
    * Serves one request of a host application, node's or Fastify's; `next` gets what has no route here. A body that the host has
    * parsed is taken from `rawBody` or `body` of the request.

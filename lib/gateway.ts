@@ -12,9 +12,9 @@ import { toAccessWarnings } from './control/access.ts'
 import { type ControlParts, createControlParts } from './control-parts.ts'
 import { toEndpointPaths } from './control/endpoint-table.ts'
 import { OpenStreams } from './control/open-streams.ts'
-import type { Lifecycle } from './control/readiness.ts'
 import { type GatewayState, toCatalogRecord, toHealthRecord } from './control/records.ts'
 import { GatewayError, type Warning } from './core/errors.ts'
+import type { Lifecycle } from './core/lifecycle.ts'
 import { keepTickShape } from './core/tick-shape.ts'
 import type { Dependencies } from './dependencies/dependencies.ts'
 import { SharedPacks } from './dependencies/shared-packs.ts'
@@ -22,6 +22,7 @@ import { LoadedFiles } from './discovery/loaded-files.ts'
 import type { Watcher, WatchOptions } from './discovery/watch.ts'
 import { explainRequest } from './gateway-explain.ts'
 import { type Host, readGatewayInputs } from './gateway-inputs.ts'
+import { countdown, startOrClose } from './gateway-life.ts'
 import type { Gateway, GatewayExplanation, GatewayOptions, InvokeRequest, InvokeResult } from './gateway-types.ts'
 import { createHttpHandlers } from './http-handlers.ts'
 import { readDescriptorLimit } from './http/descriptor-limit.ts'
@@ -38,7 +39,7 @@ import { OwnFolder } from './files/own-folder.ts'
 import { RootLock } from './files/root-lock.ts'
 import { Journal } from './observe/journal.ts'
 import { findSpans } from './observe/spans.ts'
-import { type GatewayListening, Listeners } from './listeners.ts'
+import { type GatewayListening, type ListenAddress, Listeners, STOPPING } from './listeners.ts'
 import { createCatalogLoader, watchProject } from './reload-parts.ts'
 import { type Changed, Reloader } from './reloader.ts'
 import { createRuntimeParts } from './runtime-parts.ts'
@@ -56,11 +57,9 @@ export async function createGateway(options: GatewayOptions = {}): Promise<Gatew
   keepTickShape()
   const { resolved, host } = readGatewayInputs(options)
   const gateway = new FunctionGateway(resolved, host)
-  await gateway.start()
+  await startOrClose(gateway, options.beforeStart)
   return gateway
 }
-
-const CLOSING = new GatewayError('SHUTTING_DOWN', 'gateway is shutting down', { headers: { 'Retry-After': '1' } })
 
 class FunctionGateway implements Gateway {
   readonly settings: Settings
@@ -191,6 +190,7 @@ class FunctionGateway implements Gateway {
       if (this.settings.hotReload) await this.#reloader.watch()
     }
     this.#lifecycle.starting = false
+    this.#listeners.open()
   }
 
   /** Reads the tree and puts it in force; false when not all of it could be read. */
@@ -233,17 +233,16 @@ class FunctionGateway implements Gateway {
     return [...own, ...this.jobs.warnings, ...this.#scheduler.warnings, ...this.#catalog.warnings]
   }
 
-  async listen(address: { port?: number; host?: string } = {}): Promise<GatewayListening> {
+  async listen(address: ListenAddress = {}): Promise<GatewayListening> {
     this.#assertOpen()
-    const { port, host, controlPort } = this.settings
-    return this.#listeners.listen(address.port ?? port, address.host ?? host, controlPort)
+    return this.#listeners.listen(this.settings, address)
   }
 
   readonly handle: Gateway['handle'] = (request, response, next) => {
     const { req, res } = unwrap(request, response)
     // A host application may still pass requests on after close.
     if (this.#closing === null) this.#public.handle(req as HttpRequest, res as HttpResponse, false, next ?? null)
-    else refuseRequest(res, CLOSING)
+    else refuseRequest(res as HttpResponse, STOPPING)
   }
 
   async fetch(request: Request | string | URL, init?: RequestInit): Promise<Response> {
@@ -291,14 +290,12 @@ class FunctionGateway implements Gateway {
   }
 
   async #close(timeoutMs: number): Promise<void> {
-    const { clock } = this.#host
-    const deadline = clock.monotonic() + timeoutMs
-    const left = (): number => Math.max(0, deadline - clock.monotonic())
+    const left = countdown(this.#host.clock, timeoutMs)
     this.#lifecycle.draining = true
     const reloading = this.#reloader.close()
     this.#scheduler.stop()
     this.#controlParts.close()
-    await this.#listeners.close(timeoutMs)
+    await this.#listeners.close(left())
     await reloading
     await Promise.all([this.jobs.close(left()), this.#scheduler.close(left())])
     await this.dependencies.close()

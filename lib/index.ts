@@ -7,7 +7,7 @@ export type { RuntimeName } from './core/identity.ts'
 export type { Settings, SettingsInput, SettingSource } from './config/settings.ts'
 export type { InjectRequest, InjectResponse } from './http/inject.ts'
 export { type Listening, ListenError } from './http/server.ts'
-export type { GatewayListening } from './listeners.ts'
+export type { GatewayListening, HandedSockets } from './listeners.ts'
 export type { InternalResult } from './invocation/internal-call.ts'
 export type {
   BuildRecord,

@@ -295,6 +295,39 @@ t.test('[gateway.14] reloads asked for during a reload are one more', async t =>
   t.equal(reloads, 2)
 })
 
+t.test('[gateway.17] a gateway that listens before its tree is read serves what comes meanwhile', async t => {
+  const tree = makeTree({ 'hello.js': 'export const handler = () => ({ here: 1 })\n' })
+  t.teardown(tree.cleanup)
+  const asked: Promise<unknown>[] = []
+  let at = ''
+  const options = { functionsRoot: tree.root, env: process.env, runtimes: ['node' as const] }
+  const gateway = await createGateway({
+    ...options,
+    beforeStart: async opening => {
+      at = (await opening.listen({ port: 0 })).url
+      t.same(await (await fetch(`${at}/_fn/health?ready=1`)).json(), {
+        ready: false,
+        reasons: ['the gateway is starting'],
+      })
+      t.same(await (await fetch(`${at}/_fn/health?live=1`)).json(), { live: true })
+      for (const path of ['/hello', '/_fn/catalog']) asked.push(fetch(at + path).then(answer => answer.json()))
+    },
+  })
+  t.teardown(() => gateway.close())
+  t.match(await Promise.all(asked), [{ here: 1 }, { mapped_routes: { '/hello': [] } }])
+  t.same(await (await fetch(`${at}/_fn/health?ready=1`)).json(), { ready: true })
+
+  const failed = createGateway({
+    ...options,
+    beforeStart: async opening => {
+      at = (await opening.listen({ port: 0 })).url
+      throw new Error('not today')
+    },
+  })
+  await t.rejects(failed, { message: 'not today' })
+  await t.rejects(fetch(at), 'nobody listens any more')
+})
+
 t.test('[gateway.9] close finishes what runs, twice is once, later calls are refused', async t => {
   const { gateway } = await serve(t, {
     'slow.js': 'export const handler = () => new Promise(done => setTimeout(() => done({ done: 1 }), 200))\n',

@@ -16,10 +16,11 @@ function makeListeners(t: Test, hasControl: boolean) {
     control: hasControl ? own.handle : null,
     clock: systemClock,
     requestIds,
-    lifecycle,
+    lifecycle: Object.assign(lifecycle, { starting: false }),
   })
   t.teardown(() => listeners.close(0))
-  return { listeners, lifecycle }
+  const listen = (port: number, controlPort: number | null) => listeners.listen({ port, host: LOCAL, controlPort })
+  return { listeners, listen, lifecycle }
 }
 
 const LOCAL = '127.0.0.1'
@@ -27,16 +28,16 @@ const LOCAL = '127.0.0.1'
 t.test('[control/access.9, http/public.26] one socket or two', async t => {
   const shared = makeListeners(t, false)
   t.same(shared.listeners.all, [])
-  const alone = await shared.listeners.listen(0, LOCAL, null)
+  const alone = await shared.listen(0, null)
   t.equal(alone.control, null)
   t.same(
     shared.listeners.all.map(({ port }) => port),
     [alone.port],
   )
-  await t.rejects(shared.listeners.listen(0, LOCAL, null), { message: 'gateway is already listening' })
+  await t.rejects(shared.listen(0, null), { message: 'gateway is already listening' })
 
   const split = makeListeners(t, true)
-  const both = await split.listeners.listen(0, LOCAL, 0)
+  const both = await split.listen(0, 0)
   t.same(
     split.listeners.all.map(({ port }) => port),
     [both.port, both.control!.port],
@@ -49,15 +50,15 @@ t.test('[control/access.9, http/public.26] one socket or two', async t => {
 })
 
 t.test('[http/public.26] a port that is taken says whose it is, and another may be tried', async t => {
-  const taken = await makeListeners(t, false).listeners.listen(0, LOCAL, null)
-  const { listeners } = makeListeners(t, true)
-  const busyControl = await listeners.listen(0, LOCAL, taken.port).catch(error => error)
+  const taken = await makeListeners(t, false).listen(0, null)
+  const { listeners, listen } = makeListeners(t, true)
+  const busyControl = await listen(0, taken.port).catch(error => error)
   t.ok(busyControl instanceof ListenError)
   t.match(busyControl, { code: 'EADDRINUSE', port: taken.port, message: /--control-port$/ })
-  const busy = await listeners.listen(taken.port, LOCAL, 0).catch(error => error)
+  const busy = await listen(taken.port, 0).catch(error => error)
   t.match(busy, { code: 'EADDRINUSE', port: taken.port, message: /--port$/ })
   const [kept] = listeners.all
-  const good = await listeners.listen(0, LOCAL, 0)
+  const good = await listen(0, 0)
   t.same(good.control, kept, 'the socket of the control plane is kept')
 })
 

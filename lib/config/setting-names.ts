@@ -5,7 +5,7 @@ import { type Finding, keyOf, reportNoEffect, reportUnknownKey, toPlace } from '
 import { BINARY_ENV, ENV_WITHOUT_EFFECT, SETTING_OPTIONS } from './setting-options.ts'
 
 /** Options of `createGateway` that are no settings. */
-const HOST_OPTIONS = ['env', 'project', 'cwd', 'clock', 'inspect', 'flags', 'defaults']
+const HOST_OPTIONS = ['env', 'project', 'cwd', 'clock', 'inspect', 'flags', 'defaults', 'beforeStart']
 const ROWS = Object.values(SETTING_OPTIONS)
 
 interface GivenVariables {

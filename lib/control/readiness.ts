@@ -1,16 +1,9 @@
 /** Whether the gateway should get requests, and whether it lives at all: what probes ask of `/_fn/health`. Owner: §4.2. */
 
 import type { RuntimeName } from '../core/identity.ts'
+import type { Lifecycle } from '../core/lifecycle.ts'
 import type { Runtime } from '../runtime/runtime.ts'
 import type { ControlReply } from './endpoint.ts'
-
-/** Where a gateway is between its start and its end. */
-export interface Lifecycle {
-  /** True until the tree is read and the runtimes are up or have a reason why not. */
-  starting: boolean
-  /** True from the beginning of a stop on. */
-  draining: boolean
-}
 
 export interface ReadinessOptions {
   lifecycle: Readonly<Lifecycle>

@@ -49,3 +49,8 @@ export function isIdle(socket: Socket): boolean {
   const connection = connectionOf(socket)
   return connection.first === null && !connection.hasWaiting && socket.writableLength === 0
 }
+
+/** True when a request came on the connection. */
+export function hasAsked(socket: Socket): boolean {
+  return connectionOf(socket).latest !== null
+}

@@ -5,13 +5,13 @@
  * bytes. Streams are written as they come, and the sender is told when the client has taken them.
  */
 
-import { type ServerResponse, STATUS_CODES } from 'node:http'
+import { STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
 import { type Clock, WallTime } from '../core/clock.ts'
 import { type GatewayError, toErrorBody } from '../core/errors.ts'
 import { MAX_STATUS } from '../core/limits.ts'
 import type { ReplyHead } from '../invocation/response.ts'
-import type { Exchange, ExchangeResponder } from './exchange.ts'
+import type { Exchange, ExchangeResponder, HttpResponse } from './exchange.ts'
 
 /** Declared bytes of a refused body that are read and dropped to keep the connection; with more it closes. */
 const DISCARD_BODY_BYTES = 64 * 1024
@@ -282,10 +282,20 @@ function replaceCors(headers: string[], cors: readonly string[]): void {
   headers.push(...cors)
 }
 
-/** Refuses a request before anything of it was looked at, and lets its connection end. */
-export function refuseRequest(res: ServerResponse, error: GatewayError): void {
-  res.writeHead(error.status, { 'Content-Type': JSON_TYPE, ...error.headers, Connection: 'close' })
-  res.end(toErrorBody(error.message))
+/**
+ * Refuses a request before anything of it was looked at, and lets its connection end.
+ * @param more - more headers, names and values in turn
+ */
+export function refuseRequest(
+  res: Pick<HttpResponse, 'writeHead' | 'end'>,
+  error: GatewayError,
+  more: readonly string[] = [],
+): void {
+  const body = toErrorBody(error.message)
+  const own = [...Object.entries(error.headers ?? {}).flat(), ...more]
+  const length = ['Content-Length', String(Buffer.byteLength(body))]
+  res.writeHead(error.status, ['Content-Type', JSON_TYPE, ...length, ...own, 'Connection', 'close'])
+  res.end(body)
 }
 
 /**

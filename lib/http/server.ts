@@ -12,7 +12,7 @@ import type { RequestIds } from '../invocation/request-ids.ts'
 import { connectionOf } from './client-connection.ts'
 import { DirectResponse, toKeepAlive } from './direct-response.ts'
 import type { Exchange } from './exchange.ts'
-import { isIdle, OpenSockets } from './open-sockets.ts'
+import { hasAsked, isIdle, OpenSockets } from './open-sockets.ts'
 import type { HttpHandler } from './public.ts'
 import { rejectConnection } from './respond.ts'
 
@@ -33,6 +33,8 @@ const REFUSED_NOTE_MS = 10_000
 const CONNECTION_CHECK_INTERVAL_MS = 1000
 /** Milliseconds a stopping gateway waits for a last request on a kept connection before it closes it, and looks again. */
 const DRAIN_SWEEP_MS = 50
+/** As long it waits for the first one of a connection: whoever has just connected is about to ask, and was not refused. */
+const DRAIN_FIRST_REQUEST_MS = 500
 
 export interface ServerOptions {
   handle: HttpHandler
@@ -120,21 +122,45 @@ export class HttpServer {
     this.#server.on('connection', socket => this.#sockets.add(socket))
   }
 
+  get isListening(): boolean {
+    return this.#server.listening
+  }
+
   /**
    * @param port - 0 for any free one
    * @throws ListenError with what to do, when the address cannot be used
    */
   listen(port: number, host: string): Promise<Listening> {
+    const { portFlag = '--port' } = this.#options
+    return this.#listen({ port, host }, error => toListenError(error, port, host, portFlag))
+  }
+
+  /**
+   * Listens on a socket that somebody else has opened and keeps open.
+   * @param fd - its descriptor in this process
+   * @throws ListenError when it is none that connections can be taken from
+   */
+  async listenOn(fd: number): Promise<Listening> {
+    const listening = await this.#listen({ fd }, error => toHandedError(error, fd))
+    if (this.#server.address() instanceof Object) return listening
+    if (this.#sweepTimer !== null) this.#options.clock.clearTimeout(this.#sweepTimer)
+    this.#server.close()
+    throw toHandedError(Object.assign(new Error('it has no port'), { code: 'EAFNOSUPPORT' }), fd)
+  }
+
+  #listen(
+    place: { port: number; host: string } | { fd: number },
+    toError: (error: NodeJS.ErrnoException) => ListenError,
+  ): Promise<Listening> {
     return new Promise((resolve, reject) => {
-      const onError = (error: NodeJS.ErrnoException) =>
-        reject(toListenError(error, port, host, this.#options.portFlag ?? '--port'))
+      const onError = (error: NodeJS.ErrnoException) => reject(toError(error))
       this.#server.once('error', onError)
-      this.#server.listen(port, host, () => {
+      this.#server.listen(place, () => {
         this.#server.removeListener('error', onError)
         this.#sweep()
-        const address = this.#server.address() as AddressInfo
-        const name = address.family === 'IPv6' ? `[${address.address}]` : address.address
-        resolve({ host: address.address, port: address.port, url: `http://${name}:${address.port}` })
+        const { address = '', port = 0, family } = (this.#server.address() ?? {}) as Partial<AddressInfo>
+        const name = family === 'IPv6' ? `[${address}]` : address
+        resolve({ host: address, port, url: `http://${name}:${port}` })
       })
     })
   }
@@ -161,12 +187,13 @@ export class HttpServer {
     lifecycle.draining = true
     if (!this.#server.listening) return
     if (this.#sweepTimer !== null) clock.clearTimeout(this.#sweepTimer)
-    const deadline = clock.monotonic() + timeoutMs
+    const startedAt = clock.monotonic()
     await new Promise<void>(resolve => {
       let timer: NodeJS.Timeout | null = null
       const sweep = () => {
-        const isOver = clock.monotonic() >= deadline
-        for (const socket of this.#sockets) if (isOver || isIdle(socket)) socket.destroy()
+        const waited = clock.monotonic() - startedAt
+        const isDone = (socket: Socket) => isIdle(socket) && (waited >= DRAIN_FIRST_REQUEST_MS || hasAsked(socket))
+        for (const socket of this.#sockets) if (waited >= timeoutMs || isDone(socket)) socket.destroy()
         timer = clock.setTimeout(sweep, DRAIN_SWEEP_MS)
       }
       timer = clock.setTimeout(sweep, Math.min(DRAIN_SWEEP_MS, timeoutMs))
@@ -286,4 +313,9 @@ function toListenError(error: NodeJS.ErrnoException, port: number, host: string,
   }
   const reason = reasons[code] ?? `cannot be listened on: ${error.message}`
   return new ListenError(code, port, `${host}:${port} ${reason}`, error)
+}
+
+function toHandedError(error: NodeJS.ErrnoException, fd: number): ListenError {
+  const message = `descriptor ${fd} is no TCP socket to listen on (${error.message}): ListenStream= of the socket unit must be a port, or an address and a port`
+  return new ListenError(error.code ?? 'UNKNOWN', 0, message, error)
 }

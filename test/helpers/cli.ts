@@ -2,8 +2,8 @@ import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 
-const PROGRAM = fileURLToPath(new URL('../../bin/fngw.ts', import.meta.url))
-const TSX = import.meta.resolve('tsx')
+export const PROGRAM = fileURLToPath(new URL('../../bin/fngw.ts', import.meta.url))
+export const TSX = import.meta.resolve('tsx')
 
 export interface CliOptions {
   cwd: string
@@ -12,7 +12,7 @@ export interface CliOptions {
   prefix?: readonly string[]
 }
 
-function toEnv(extra: Record<string, string> = {}): Record<string, string | undefined> {
+export function toEnv(extra: Record<string, string> = {}): Record<string, string | undefined> {
   const env: Record<string, string | undefined> = { ...extra }
   for (const [name, value] of Object.entries(process.env)) {
     if (!/^(FN_|TAP|PORT$|NODE_OPTIONS$|FORCE_COLOR$|NO_COLOR$)/.test(name)) env[name] ??= value

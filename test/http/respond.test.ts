@@ -539,9 +539,24 @@ t.test("[http/cors.10] the gateway's cross-origin headers take the place of a ha
 t.test('[http/public.10, http/public.27] refusals before there is an exchange', async t => {
   const res = new NotedResponse()
   const closing = new GatewayError('SHUTTING_DOWN', 'gateway is shutting down', { headers: { 'Retry-After': '1' } })
-  refuseRequest(res as never, closing)
+  refuseRequest(res as never, closing, ['X-Request-Id', 'id-8'])
   t.match(res.seen, [
-    ['head', 503, { 'Content-Type': 'application/json', 'Retry-After': '1', Connection: 'close' }],
+    [
+      'head',
+      503,
+      [
+        'Content-Type',
+        'application/json',
+        'Content-Length',
+        '36',
+        'Retry-After',
+        '1',
+        'X-Request-Id',
+        'id-8',
+        'Connection',
+        'close',
+      ],
+    ],
     ['end', '{"error":"gateway is shutting down"}'],
   ])
   const clock = new FakeClock()

@@ -417,6 +417,29 @@ t.test('[http/public.27] closing answers what was received', async t => {
   await closing
 })
 
+t.test('[http/public.27] whoever has just connected when the gateway closes may still ask', async t => {
+  const clock = new FakeClock()
+  const { open, server } = await serve(t, { clock })
+  const kept = await open()
+  kept.write(GET)
+  await kept.answers(1)
+  const [late, silent] = [await open(), await open()]
+  // Its answer shows that the connections before it were taken.
+  const last = await open()
+  last.write(GET)
+  await last.answers(1)
+  const closing = server.close(5000)
+  clock.advance(400)
+  await Promise.all([kept, last].map(connection => connection.closed()))
+  t.notOk(late.isClosed || silent.isClosed)
+  late.write(GET)
+  const [answer] = await late.answers(1)
+  t.match(answer, { status: 200, headers: { connection: 'close' } })
+  clock.advance(200)
+  await silent.closed()
+  await closing
+})
+
 t.test('[http/public.27] closing does not wait for ever', async t => {
   const { open, runtime, server, admission } = await serve(t)
   runtime.answer = () => {}

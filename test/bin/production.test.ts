@@ -1,0 +1,171 @@
+import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
+import { type ClientRequest, get } from 'node:http'
+import { type AddressInfo, createServer } from 'node:net'
+import t from 'tap'
+import { startCli } from '../helpers/cli.ts'
+import { childrenOf } from '../helpers/processes.ts'
+import { holdSockets, type HeldProgram } from '../helpers/socket-holder.ts'
+import { makeTree } from '../helpers/tree.ts'
+
+t.setTimeout(240_000)
+
+const TREE = {
+  'hello.js': "export const handler = () => ({ status: 200, body: 'hello' })\n",
+  // Goes on until the test says so.
+  'stream.js': `import { existsSync } from 'node:fs'
+import { join } from 'node:path'
+export async function handler({ query }) {
+  async function* body() {
+    yield 'begun '
+    while (!existsSync(query.until)) await new Promise(done => setTimeout(done, 20))
+    yield 'done'
+  }
+  return { status: 200, body: body() }
+}
+`,
+  'fn.config.json': '{ "timeout_ms": 60000 }',
+}
+
+/** One request on a connection of its own. */
+function ask(url: string, onChunk: (text: string) => void = () => {}): Promise<{ status: number; body: string }> {
+  return new Promise((resolve, reject) => {
+    const request: ClientRequest = get(url, { agent: false }, response => {
+      let body = ''
+      response.setEncoding('utf8').on('data', (chunk: string) => {
+        body += chunk
+        onChunk(body)
+      })
+      response.on('end', () => resolve({ status: response.statusCode!, body }))
+      response.on('error', reject)
+    })
+    request.on('error', reject)
+  })
+}
+
+/** A request and its first piece. */
+function follow(url: string) {
+  let begin = (): void => {}
+  const begun = new Promise<void>(resolve => {
+    begin = resolve
+  })
+  return { begun, answer: ask(url, begin) }
+}
+
+t.test(
+  '[bin/production.1, bin/production.2, bin/production.3] a restart under load refuses no connection and finishes what runs',
+  async t => {
+    const tree = makeTree(TREE)
+    t.teardown(tree.cleanup)
+    const holder = await holdSockets(t, 'http')
+    const url = `http://127.0.0.1:${holder.ports[0]}`
+    const start = (): Promise<HeldProgram> =>
+      holder.start(['run', '.'], { cwd: tree.root, env: { FN_RUNTIMES: 'node', FN_ACCESS_LOG: '0' } })
+    let running = await start()
+    // Asked before anybody takes connections: it waits in the socket, then for the tree.
+    t.same(await ask(`${url}/hello`), { status: 200, body: 'hello' })
+    t.ok(await running.ready)
+    t.match(holder.text(), new RegExp(`ready ${url}\\n`), 'the address is that of the socket')
+
+    let asked = 0
+    let isOver = false
+    t.teardown(() => {
+      isOver = true
+    })
+    const failures: unknown[] = []
+    const client = async (): Promise<void> => {
+      while (!isOver) {
+        asked++
+        const answer = await ask(`${url}/hello`).catch(error => error)
+        if (answer.status !== 200 || answer.body !== 'hello') failures.push(answer)
+      }
+    }
+    const clients = Array.from({ length: 8 }, client)
+    for (let restarts = 0; restarts < 3; restarts++) {
+      const mark = `mark-${restarts}`
+      const { answer: stream, begun } = follow(`${url}/stream?until=${tree.path(mark)}`)
+      await begun
+      const before = asked
+      process.kill(running.pid, 'SIGTERM')
+      // The next one starts while the last one still finishes.
+      const next = await start()
+      t.ok(await next.ready)
+      while (asked < before + 50) await ask(`${url}/hello`)
+      tree.write({ [mark]: '' })
+      t.same(await stream, { status: 200, body: 'begun done' }, 'a stream that ran is finished')
+      t.equal(await running.ended, 0)
+      running = next
+    }
+    isOver = true
+    await Promise.all(clients)
+    t.same(failures, [], `${asked} requests`)
+    process.kill(running.pid, 'SIGTERM')
+    t.equal(await running.ended, 0)
+    t.notMatch(holder.text(), /Warning|"level":"error"/)
+  },
+)
+
+t.test(
+  '[bin/production.2, bin/production.4] names, the socket of the control plane, and who gets none of them',
+  async t => {
+    const tree = makeTree(TREE)
+    t.teardown(tree.cleanup)
+    const holder = await holdSockets(t, 'http', 'control', 'more')
+    const [first, control, second] = holder.ports.map(port => `http://127.0.0.1:${port}`)
+    const running = await holder.start(['run', '.'], { cwd: tree.root, env: { FN_RUNTIMES: 'node' } })
+    for (const url of [first, second]) {
+      t.equal((await ask(`${url}/hello`)).status, 200)
+      t.equal((await ask(`${url}/_fn/health`)).status, 404, 'the control plane is on its own socket alone')
+    }
+    t.same(JSON.parse((await ask(`${control}/_fn/health?ready=1`)).body), { ready: true })
+    t.equal((await ask(`${control}/hello`)).status, 404)
+    if (process.platform === 'linux') {
+      const socketsOf = (pid: number) =>
+        readdirSync(`/proc/${pid}/fd`).flatMap(fd => {
+          const target = readlinkSync(`/proc/${pid}/fd/${fd}`)
+          return target.startsWith('socket:') ? [target] : []
+        })
+      const handed = [3, 4, 5].map(fd => readlinkSync(`/proc/${running.pid}/fd/${fd}`))
+      const [daemon, ...others] = childrenOf(running.pid)
+      t.ok(daemon !== undefined)
+      for (const pid of [daemon!, ...others, ...childrenOf(daemon!)]) {
+        t.same(
+          socketsOf(pid).filter(one => handed.includes(one)),
+          [],
+          'nothing below has the sockets',
+        )
+        t.notMatch(readFileSync(`/proc/${pid}/environ`, 'utf8'), /LISTEN_/)
+      }
+    }
+    process.kill(running.pid, 'SIGTERM')
+    t.equal(await running.ended, 0)
+  },
+)
+
+t.test('[bin/production.4] sockets that cannot be used', async t => {
+  const tree = makeTree(TREE)
+  t.teardown(tree.cleanup)
+  for (const [names, env, said] of [
+    [['unix'], {}, /descriptor 3 is no TCP socket.*ListenStream=/],
+    [['control', 'control'], {}, /2 sockets are named control: one can be/],
+  ] as const) {
+    const holder = await holdSockets(t, ...names)
+    const running = await holder.start(['run', '.'], { cwd: tree.root, env: { FN_RUNTIMES: 'node', ...env } })
+    t.equal(await running.ended, 1)
+    t.match(holder.text(), said)
+    t.notMatch(holder.text(), /^ready/m)
+  }
+})
+
+t.test('[bin/production.1] PORT, as platforms give it', async t => {
+  const tree = makeTree(TREE)
+  t.teardown(tree.cleanup)
+  const free = createServer().listen(0, '127.0.0.1')
+  await new Promise(done => free.once('listening', done))
+  const { port } = free.address() as AddressInfo
+  await new Promise(done => free.close(done))
+  const fngw = await startCli(['run'], { cwd: tree.root, env: { PORT: String(port), FN_RUNTIMES: 'node' } })
+  t.teardown(() => void fngw.child.kill('SIGKILL'))
+  t.equal(fngw.url, `http://127.0.0.1:${port}`)
+  fngw.child.kill('SIGTERM')
+  t.same(await fngw.ended, { code: 0, signal: null })
+})
