@@ -22,6 +22,13 @@ export interface FunctionState {
   readonly key: string
   readonly state: string
   readonly workers: number
+  readonly worker_pool: {
+    readonly max_workers: number
+    readonly max_queue: number
+    readonly active: number
+    readonly queued: number
+    readonly queue_drops: { readonly overflow: number; readonly timeout: number }
+  }
 }
 
 export interface Health {

@@ -1,11 +1,93 @@
-/** Health. Owner: page console/console. */
+/** Health: the gateway's process, the daemons of the runtimes, their workers, and the places that calls wait for. Owner: page console/health. */
 
+import type { ComponentChildren } from 'preact'
+import { useHealth } from '../data/health.ts'
+import { useLoad } from '../data/load.ts'
+import type { Workers } from '../data/workers.ts'
+import { formatBytes, formatMs, formatShare } from '../format.ts'
+import { LoadState } from '../parts/load-state.tsx'
 import { Page } from '../parts/page.tsx'
+import { query, setQuery } from '../router.ts'
+import { toPlaceRows, toSocketRows, toWorkerRows } from './health/rows.ts'
+import { PlaceTable, SocketTable, WorkerTable } from './health/tables.tsx'
+
+/** Milliseconds between two questions. */
+const EVERY_MS = 5000
 
 export function HealthPage() {
+  const health = useHealth()
+  const loaded = useLoad<Workers>('/_fn/workers', { every: EVERY_MS, on: ['reload'] })
+  const workers = loaded.data
+  const isReady = (health.data !== null || health.error !== null) && (workers !== null || loaded.error !== null)
+  const search = query.value.get('q') ?? ''
+  const tools = (
+    <input
+      type="search"
+      data-search
+      aria-label="Search workers"
+      placeholder="Search workers"
+      value={search}
+      onInput={event => setQuery({ q: event.currentTarget.value })}
+    />
+  )
   return (
-    <Page title="Health" question="What is it made of?">
-      {null}
+    <Page title="Health" question="What is it made of?" tools={tools}>
+      {isReady && (
+        <>
+          <LoadState loaded={health} />
+          <LoadState loaded={loaded} />
+          {workers !== null && <Process gateway={workers.gateway} />}
+          {health.data !== null && (
+            <Block title="Daemons">
+              <SocketTable rows={toSocketRows(health.data, workers)} />
+            </Block>
+          )}
+          {workers !== null && (
+            <Block title="Workers">
+              <WorkerTable rows={toWorkerRows(workers, search)} />
+            </Block>
+          )}
+          {health.data?.functions.states !== undefined && (
+            <Block title="Places">
+              <PlaceTable rows={toPlaceRows(health.data.functions.states)} />
+            </Block>
+          )}
+        </>
+      )}
     </Page>
+  )
+}
+
+function Block({ title, children }: { title: string; children: ComponentChildren }) {
+  return (
+    <section class="block">
+      <h2>{title}</h2>
+      {children}
+    </section>
+  )
+}
+
+function Process({ gateway }: { gateway: Workers['gateway'] }) {
+  const { active_ms: active, idle_ms: idle } = gateway.event_loop
+  const facts: readonly (readonly [string, string])[] = [
+    ['Runs for', formatMs(gateway.uptime_s * 1000)],
+    ['Memory', formatBytes(gateway.memory_bytes)],
+    ['Heap', `${formatBytes(gateway.heap_bytes)} of ${formatBytes(gateway.heap_total_bytes)}`],
+    ['Busy since the start', formatShare(active / Math.max(active + idle, 1))],
+    ['Process', String(gateway.pid)],
+    ['Node', gateway.version],
+  ]
+  return (
+    <section class="block" aria-label="Gateway">
+      <h2>Gateway</h2>
+      <dl class="health-facts">
+        {facts.map(([name, value]) => (
+          <div key={name}>
+            <dt>{name}</dt>
+            <dd>{value}</dd>
+          </div>
+        ))}
+      </dl>
+    </section>
   )
 }

@@ -1,0 +1,162 @@
+/** Daemons, workers and places as tables. Owner: page console/health. */
+
+import type { FunctionState } from '../../data/health.ts'
+import { formatAgo, formatBytes, formatCount, NO_DATA } from '../../format.ts'
+import { type Column, Table } from '../../parts/table.tsx'
+import { toHref } from '../../router.ts'
+import type { SocketRow, WorkerRow } from './rows.ts'
+
+const agoOf = (seconds: number | null): string => (seconds === null ? NO_DATA : formatAgo(seconds * 1000))
+
+const SOCKET_COLUMNS: readonly Column<SocketRow>[] = [
+  { name: 'runtime', title: 'Runtime', cell: row => row.runtime, value: row => row.runtime },
+  { name: 'index', title: 'Daemon', cell: row => row.index, isNumber: true },
+  {
+    name: 'state',
+    title: 'State',
+    cell: ({ up, reason }) => (
+      <span class={up ? undefined : 'error'} title={reason}>
+        {up ? (reason === 'ok' ? 'up' : `up: ${reason}`) : `down: ${reason}`}
+      </span>
+    ),
+  },
+  { name: 'started', title: 'Up since', cell: row => agoOf(row.startedAt), value: row => row.startedAt },
+  {
+    name: 'restarts',
+    title: 'Restarts',
+    cell: row => formatCount(row.restarts),
+    value: row => row.restarts,
+    isNumber: true,
+  },
+  {
+    name: 'memory',
+    title: 'Memory',
+    cell: row => formatBytes(row.memoryBytes),
+    value: row => row.memoryBytes,
+    isNumber: true,
+  },
+  { name: 'pid', title: 'Process', cell: row => row.pid ?? NO_DATA, value: row => row.pid, isNumber: true },
+  { name: 'uri', title: 'Socket', cell: row => <span class="mono">{row.uri ?? NO_DATA}</span> },
+]
+
+export function SocketTable({ rows }: { rows: readonly SocketRow[] }) {
+  return (
+    <Table
+      label="Daemons"
+      columns={SOCKET_COLUMNS}
+      rows={rows}
+      keyOf={({ key }) => key}
+      stateOf={({ up }) => (up ? null : 'failing')}
+    />
+  )
+}
+
+const WORKER_COLUMNS: readonly Column<WorkerRow>[] = [
+  {
+    name: 'key',
+    title: 'Function',
+    cell: ({ key }) => <a href={toHref(`functions/${key}`)}>{key}</a>,
+    value: ({ key }) => key,
+  },
+  { name: 'state', title: 'State', cell: ({ state }) => state, value: ({ state }) => state },
+  {
+    name: 'inflight',
+    title: 'Calls now',
+    cell: row => formatCount(row.inflight),
+    value: row => row.inflight,
+    isNumber: true,
+  },
+  {
+    name: 'calls',
+    title: 'Calls in all',
+    cell: row => formatCount(row.calls),
+    value: row => row.calls,
+    isNumber: true,
+  },
+  {
+    name: 'memory',
+    title: 'Memory',
+    cell: row => formatBytes(row.memory_bytes),
+    value: row => row.memory_bytes,
+    isNumber: true,
+  },
+  { name: 'started', title: 'Started', cell: row => agoOf(row.started_at), value: row => row.started_at },
+  {
+    name: 'pid',
+    title: 'Process',
+    cell: row => row.pid ?? (row.key.startsWith('lua/') ? 'thread' : NO_DATA),
+    value: row => row.pid,
+    isNumber: true,
+  },
+  { name: 'socket', title: 'Daemon', cell: row => row.socket ?? NO_DATA, isNumber: true },
+]
+
+export function WorkerTable({ rows }: { rows: readonly WorkerRow[] }) {
+  return (
+    <Table
+      label="Workers"
+      columns={WORKER_COLUMNS}
+      rows={rows}
+      keyOf={({ id }) => id}
+      hrefOf={({ key }) => toHref(`functions/${key}`)}
+      sort="key"
+      empty={<p class="quiet">No worker runs. A function gets one with its first call.</p>}
+    />
+  )
+}
+
+const PLACE_COLUMNS: readonly Column<FunctionState>[] = [
+  {
+    name: 'key',
+    title: 'Function',
+    cell: ({ key }) => <a href={toHref(`functions/${key}`)}>{key}</a>,
+    value: ({ key }) => key,
+  },
+  {
+    name: 'active',
+    title: 'Calls now',
+    cell: ({ worker_pool: pool }) => toPart(pool.active, pool.max_workers),
+    value: ({ worker_pool: pool }) => pool.active,
+    isNumber: true,
+  },
+  {
+    name: 'queued',
+    title: 'Waiting',
+    cell: ({ worker_pool: pool }) => toPart(pool.queued, pool.max_queue),
+    value: ({ worker_pool: pool }) => pool.queued,
+    isNumber: true,
+  },
+  {
+    name: 'overflow',
+    title: 'Refused: queue full',
+    cell: ({ worker_pool: pool }) => formatCount(pool.queue_drops.overflow),
+    value: ({ worker_pool: pool }) => pool.queue_drops.overflow,
+    isNumber: true,
+  },
+  {
+    name: 'timeout',
+    title: 'Waited too long',
+    cell: ({ worker_pool: pool }) => formatCount(pool.queue_drops.timeout),
+    value: ({ worker_pool: pool }) => pool.queue_drops.timeout,
+    isNumber: true,
+  },
+]
+
+/** 3 of 20; a limit of 0 is none for calls. */
+function toPart(count: number, limit: number): string {
+  return limit === 0 ? formatCount(count) : `${formatCount(count)} of ${formatCount(limit)}`
+}
+
+export function PlaceTable({ rows }: { rows: readonly FunctionState[] }) {
+  return (
+    <Table
+      label="Places"
+      columns={PLACE_COLUMNS}
+      rows={rows}
+      keyOf={({ key }) => key}
+      hrefOf={({ key }) => toHref(`functions/${key}`)}
+      stateOf={({ worker_pool: pool }) => (pool.queued > 0 ? 'degraded' : null)}
+      empty={<p class="quiet">No call runs or waits, and none was turned away since the gateway runs.</p>}
+    />
+  )
+}
