@@ -21,6 +21,10 @@ export interface RouteClaim {
   readonly file: string
 }
 
+interface Policy {
+  readonly shared_deps?: readonly string[]
+}
+
 export interface CatalogFunction {
   readonly name: string
   readonly has_default: boolean
@@ -28,6 +32,9 @@ export interface CatalogFunction {
   readonly file: string | null
   /** By version. */
   readonly version_files?: Readonly<Record<string, string>>
+  /** Of the default. */
+  readonly policy?: Policy
+  readonly versions_policy?: Readonly<Record<string, Policy>>
 }
 
 /** `GET /_fn/catalog` */
