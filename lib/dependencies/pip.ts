@@ -77,10 +77,16 @@ function toFailure(action: string, { output, code, timedOut, problem }: ToolResu
   const tail = toTail(output)
   return {
     message: tail === '' ? (problem ?? `${action} exited with code ${code}`) : tail,
-    hint: isPassing ? 'the package index could not be reached; it is tried again' : null,
+    hint: isPassing ? toPassingHint(output) : null,
     isPassing,
     missing: missing === null ? null : toPackageName(missing),
   }
+}
+
+function toPassingHint(output: string): string {
+  return /No space left on device/i.test(output)
+    ? 'make room on the disk of the functions root, of the temporary folder and of the cache; it is tried again'
+    : 'the package index could not be reached; it is tried again'
 }
 
 /** The lines that name the cause: pip marks them, uv draws a tree. */

@@ -28,6 +28,11 @@ const CASES: [what: string, output: string, expected: Partial<Record<keyof PipFa
     "WARNING: Retrying after connection broken by 'NewConnectionError'\nERROR: No matching distribution found for foo\n",
     { missing: null, isPassing: true, hint: /tried again/ },
   ],
+  [
+    'a full disk',
+    'ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device\n',
+    { missing: null, isPassing: true, hint: /^make room on the disk/ },
+  ],
   ['no pip', '/usr/bin/python3: No module named pip\n', { isPassing: true, hint: /python3-pip/ }],
   ['something else', 'one\ntwo\nthree\nfour\nfive\n', { message: 'two | three | four | five', missing: null }],
 ]
