@@ -44,7 +44,7 @@ function toDependenciesRecord({ clock, dependencies, journal }: DependencyEndpoi
     return {
       ...{ key, runtime, state: state.state },
       step: work?.action ?? state.step,
-      since: toSeconds(work?.time ?? state.since + offset),
+      since: toSeconds(Math.round(work?.time ?? state.since + offset)),
       ...toErrorFields(state.error, details),
     }
   }

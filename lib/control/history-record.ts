@@ -8,7 +8,7 @@ import { HistoryView } from '../observe/history-view.ts'
 import { toSeconds } from './records.ts'
 
 /** Functions that are read in one go: requests have their turn before the next. */
-const FUNCTIONS_AT_ONCE = 100
+const FUNCTIONS_AT_ONCE = 25
 
 interface WantedHistory {
   window: WindowName
@@ -31,7 +31,7 @@ export async function toHistoryRecord(
     generated_at: toSeconds(now),
     window,
     step_ms: view.stepMs,
-    started_at: toSeconds(store.time.toWall(store.startedAt)),
+    started_at: toSeconds(Math.round(store.time.toWall(store.startedAt))),
     times: view.times,
     series: key === null ? view.toSeries(ofRuntime) : view.toFunctionSeries(key),
     totals: view.toTotals(key === null ? ofRuntime : ofFunction),

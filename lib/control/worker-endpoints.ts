@@ -73,7 +73,7 @@ function toDaemonRecord(daemon: NonNullable<Runtime['daemons']>[number], { memor
   const { pid, restarts, upSince } = daemon.facts
   return {
     ...{ index, uri, up, reason, pid, restarts },
-    started_at: upSince === null ? null : toSeconds(upSince + offset),
+    started_at: upSince === null ? null : toSeconds(Math.round(upSince + offset)),
     memory_bytes: pid === null ? null : (memory.get(pid) ?? null),
   }
 }
@@ -92,7 +92,7 @@ function toWorkerRecord({ fn, worker, pid }: LiveWorker, { workerMemory, offset 
     state: activity,
     inflight: inflight.size,
     calls: inflight.total,
-    started_at: toSeconds(startedAt + offset),
+    started_at: toSeconds(Math.round(startedAt + offset)),
     pid,
     memory_bytes: pid === null ? null : (workerMemory.get(pid) ?? null),
   }
