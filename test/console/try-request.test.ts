@@ -1,11 +1,10 @@
 import t from 'tap'
+import { fromBase64, toBase64 } from '../../lib/console/preview.ts'
 import {
   EMPTY_REQUEST,
   findProblem,
-  fromBase64,
   fromFields,
   readHeaders,
-  toBase64,
   toBody,
   toFields,
   toHeaders,

@@ -75,7 +75,7 @@ export function TryPage() {
       const call = await toCall(request)
       if (call === null) throw new Error('No function answers this request: there is nothing to run later.')
       const { id } = await send<{ id: string }>('POST', '/_fn/jobs', call)
-      navigate(toHref(`jobs/${id}`))
+      navigate(toHref('jobs', { id }))
     } catch (failure) {
       setError((failure as Error).message)
     }

@@ -4,7 +4,8 @@ import { ApiError, get, request as callApi, toUrl } from '../../data/api.ts'
 import { readJsonLines } from '../../data/ndjson.ts'
 import type { Explanation } from '../../data/records.ts'
 import { gatewayUrl } from '../../router.ts'
-import { fromBase64, type HeaderPair, toBase64, toBody, toHeaders, toQuery, type TryRequest } from './try-request.ts'
+import { fromBase64, toBase64 } from '../../preview.ts'
+import { type HeaderPair, toBody, toHeaders, toQuery, type TryRequest } from './try-request.ts'
 
 interface Timing {
   /** Milliseconds; null where it is not known. */

@@ -174,17 +174,6 @@ export async function toBody(request: TryRequest): Promise<{ bytes: Uint8Array; 
   return { bytes: new Uint8Array(await written.arrayBuffer()), type: written.headers.get('content-type') }
 }
 
-/** Bytes as base64, without a string that is longer than a call takes arguments. */
-export function toBase64(bytes: Uint8Array): string {
-  let text = ''
-  for (let at = 0; at < bytes.length; at += 8192) text += String.fromCharCode(...bytes.subarray(at, at + 8192))
-  return btoa(text)
-}
-
-export function fromBase64(text: string): Uint8Array {
-  return Uint8Array.from(atob(text), character => character.charCodeAt(0))
-}
-
 /** The query of a typed path as names with their values, in order. */
 export function toQuery(search: string): Record<string, string | string[]> {
   const query: Record<string, string | string[]> = Object.create(null)

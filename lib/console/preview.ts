@@ -1,4 +1,4 @@
-/** How the bytes of an answer are shown: as JSON, text, a picture, or in hex. Owner: page console/try. */
+/** How the bytes of an answer are shown: as JSON, text, a picture, or in hex; and bytes as base64. Owner: page console/try. */
 
 export type PreviewKind = 'empty' | 'json' | 'text' | 'image' | 'binary'
 
@@ -88,4 +88,15 @@ export function toHexDump(bytes: Uint8Array, most: number): string {
     lines.push(`${at.toString(16).padStart(8, '0')}  ${hex.padEnd(BYTES_A_LINE * 3)} ${letters}`)
   }
   return lines.join('\n')
+}
+
+/** Bytes as base64, without a string that is longer than a call takes arguments. */
+export function toBase64(bytes: Uint8Array): string {
+  let text = ''
+  for (let at = 0; at < bytes.length; at += 8192) text += String.fromCharCode(...bytes.subarray(at, at + 8192))
+  return btoa(text)
+}
+
+export function fromBase64(text: string): Uint8Array {
+  return Uint8Array.from(atob(text), character => character.charCodeAt(0))
 }

@@ -1,0 +1,119 @@
+/** Jobs, newest first, a page at a time. Owner: page console/jobs. */
+
+import { type Job, JOB_STATES } from '../../data/jobs.ts'
+import { useLoad } from '../../data/load.ts'
+import { formatAgo, formatDate, NO_DATA } from '../../format.ts'
+import { Empty } from '../../parts/empty.tsx'
+import { LoadState } from '../../parts/load-state.tsx'
+import { type Column, Table } from '../../parts/table.tsx'
+import { query, setQuery, toHref } from '../../router.ts'
+
+/** Jobs of one page. */
+const PAGE_JOBS = 50
+
+interface Answer {
+  readonly jobs: readonly Job[]
+  readonly next_cursor: string | null
+}
+
+const COLUMNS: readonly Column<Job>[] = [
+  {
+    name: 'created',
+    title: 'Made',
+    cell: job => <span title={formatDate(job.created_at_ms)}>{formatAgo(job.created_at_ms)}</span>,
+  },
+  { name: 'status', title: 'State', cell: job => <span class={toLook(job)}>{job.status}</span> },
+  {
+    name: 'function',
+    title: 'Function',
+    cell: ({ runtime, name, version }) => (
+      <a href={toHref(`functions/${runtime}/${name}@${version ?? 'default'}`)}>
+        {version === null ? name : `${name}@${version}`}
+      </a>
+    ),
+  },
+  {
+    name: 'call',
+    title: 'Call',
+    cell: job => (
+      <code>
+        {job.method} {job.route}
+      </code>
+    ),
+  },
+  {
+    name: 'attempt',
+    title: 'Attempt',
+    isNumber: true,
+    cell: job => `${job.attempt} of ${job.max_attempts}`,
+  },
+  { name: 'next', title: 'Next run', cell: job => formatAgo(job.next_run_at_ms) },
+  { name: 'answer', title: 'Answer', isNumber: true, cell: job => job.result_status ?? NO_DATA },
+  { name: 'error', title: 'Last error', cell: job => job.last_error ?? NO_DATA },
+  { name: 'id', title: 'Id', cell: job => <a href={toHref('jobs', { id: job.id })}>{job.id}</a> },
+]
+
+export function toLook({ status }: Pick<Job, 'status'>): string | undefined {
+  return status === 'failed' ? 'error' : undefined
+}
+
+export function JobList() {
+  const [state, fn, cursor] = ['state', 'fn', 'cursor'].map(name => query.value.get(name) ?? '')
+  const loaded = useLoad<Answer>('/_fn/jobs', { query: { state, fn, cursor, limit: PAGE_JOBS }, on: ['job'] })
+  const { data } = loaded
+  const isFiltered = state !== '' || fn !== '' || cursor !== ''
+  return (
+    <>
+      <div class="tools job-filters">
+        <select
+          aria-label="State"
+          value={state}
+          onChange={event => setQuery({ state: event.currentTarget.value, cursor: null })}
+        >
+          <option value="">All states</option>
+          {JOB_STATES.map(name => (
+            <option key={name}>{name}</option>
+          ))}
+        </select>
+        <input
+          type="search"
+          aria-label="Function"
+          placeholder="Function"
+          data-search
+          value={fn}
+          onChange={event => setQuery({ fn: event.currentTarget.value.trim(), cursor: null })}
+        />
+      </div>
+      <LoadState loaded={loaded} />
+      {data !== null && (
+        <Table
+          label="Jobs"
+          columns={COLUMNS}
+          rows={data.jobs}
+          keyOf={job => job.id}
+          hrefOf={job => toHref('jobs', { id: job.id })}
+          stateOf={job => (job.status === 'failed' ? 'failing' : null)}
+          empty={isFiltered ? <Empty title="No job is so" /> : <NoJobs />}
+        />
+      )}
+      <nav class="pager" aria-label="Pages of jobs">
+        {cursor !== '' && <a href={toHref('jobs', { state: state ?? '', fn: fn ?? '' })}>The newest</a>}
+        {data?.next_cursor != null && (
+          <a href={toHref('jobs', { state: state ?? '', fn: fn ?? '', cursor: data.next_cursor })}>Older ones</a>
+        )}
+      </nav>
+    </>
+  )
+}
+
+function NoJobs() {
+  return (
+    <Empty title="There are no jobs">
+      <p>
+        A job is a call that runs later, is kept on disk, and is tried again when it fails.{' '}
+        <a href={toHref('try')}>Try it</a> makes one of a request, and so does the command line:
+      </p>
+      <pre>fngw jobs add hello --max-attempts 3</pre>
+    </Empty>
+  )
+}
