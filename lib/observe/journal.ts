@@ -120,22 +120,21 @@ export class Journal {
   failure(fn: FunctionVersion, error: GatewayError): void {
     // A call that waited for it has told.
     if (this.#told.has(error)) return
-    this.onFailure?.(fn, error.message)
-    this.#tellFailure(error, toFunctionFields(fn), fn.entryFile)
+    this.#tellFailure(error, toFunctionFields(fn), fn)
   }
 
   /** A call that ended without an answer of its function: told when it is a failure, not when it is a refusal. */
   callFailed({ fn, id, trace, method, path }: FailedCall, error: GatewayError): void {
     if (!isFailure(error)) return
     this.#told.add(error)
-    if (fn !== null) this.onFailure?.(fn, error.message)
     const call = { ...toCallFields({ id, trace }), method, path }
-    this.#tellFailure(error, fn === null ? call : { ...call, ...toFunctionFields(fn) }, fn?.entryFile ?? null)
+    this.#tellFailure(error, fn === null ? call : { ...call, ...toFunctionFields(fn) }, fn)
   }
 
-  #tellFailure(error: GatewayError, fields: Partial<LogRecord>, entryFile: string | null): void {
+  #tellFailure(error: GatewayError, fields: Partial<LogRecord>, failed: FunctionVersion | null): void {
     const detail = toFailureDetail(error)
-    const { headline, frames, hint } = toFailureText(error.message, entryFile, detail)
+    const { headline, frames, hint } = toFailureText(error.message, failed?.entryFile ?? null, detail)
+    if (failed !== null) this.onFailure?.(failed, headline)
     const { method, path, runtime, fn } = fields
     const asked = method === undefined ? '' : `${method} ${path}: `
     const lines = [`${asked}${headline}${hint === null ? '' : ` (${hint})`}`, ...frames].map(toPrintable)

@@ -135,6 +135,20 @@ t.test('[observe/log-store.13] a failed call is in the error log with its reques
   ])
 })
 
+t.test(
+  '[observe/history.9] the last failure of a function is told with file and line, as the error log has it',
+  async t => {
+    const { journal } = setup(t)
+    const told: string[] = []
+    journal.onFailure = (fn, message) => told.push(`${fn.name} ${message}`)
+    const call = { fn: FN, id: 'r-1', trace: TRACE, method: 'GET', path: '/a' }
+    const detail = { file: 'a/db.js', line: 7, stack: 'TypeError: boom\n    at inner (a/db.js:7:1)' }
+    journal.callFailed(call, new GatewayError('HANDLER_FAILED', 'boom', { detail }))
+    journal.failure(FN, new GatewayError('WORKER_DIED', 'worker ended'))
+    t.same(told, ['a a/db.js:7: TypeError: boom', 'a a/handler.js: worker ended'])
+  },
+)
+
 t.test('[observe/log-store.13] failures are told, refusals are not', async t => {
   const { journal, logs } = setup(t)
   const call = { fn: FN, id: 'r', trace: TRACE, method: 'GET', path: '/a' }
