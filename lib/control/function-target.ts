@@ -4,6 +4,7 @@ import { showText } from '../config/findings.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import { GatewayError } from '../core/errors.ts'
 import { isRuntimeName, isVersion, RUNTIMES, type RuntimeName } from '../core/identity.ts'
+import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
 import type { ControlQuery } from './control-query.ts'
 
 /** Query fields that name a function. */
@@ -20,7 +21,8 @@ export function findTarget(query: ControlQuery, find: FindFunction): FunctionVer
 /** @returns null when it is not given, or given as `default` */
 export function readVersion(query: ControlQuery): string | null {
   const version = query.text('version')
-  if (version === null || isVersion(version)) return version
+  if (version === null || version === DEFAULT_VERSION_LABEL) return null
+  if (isVersion(version)) return version
   throw refuse(`version must be letters, digits, _ . and -, got "${showText(version)}"`)
 }
 

@@ -148,6 +148,7 @@ t.test('[control/function.5] what cannot be made is refused, and nothing is left
     ['/_fn/function?runtime=node', {}, 400, /name is missing/],
     ['/_fn/function?runtime=php&name=a', {}, 400, /php is not enabled; set FN_RUNTIMES=lua,node,php/],
     ['/_fn/function?runtime=lua&name=hello', {}, 409, /function already exists: lua hello/],
+    ['/_fn/function?runtime=lua&name=hello&version=default', {}, 409, /function already exists: lua hello$/],
     [q('hello'), {}, 409, /holds a function or routes already/],
     [q('routes'), {}, 409, /holds a function or routes already/],
     [q('link/a'), {}, 403, /link is a symbolic link/],
