@@ -1,0 +1,82 @@
+/** Shapes of what the gateway tells about functions; described on the pages below spec/control. Owner: page console/functions. */
+
+/** Who a function is; `version` is `default` where it has none. */
+export interface FunctionId {
+  readonly runtime: string
+  readonly name: string
+  readonly version: string
+}
+
+/** One row of `functions.states` in `GET /_fn/health`. */
+interface FunctionState {
+  readonly key: string
+  readonly state: string
+  readonly workers: number
+}
+
+export interface Health {
+  readonly functions: { readonly states?: readonly FunctionState[] }
+}
+
+export interface EnvEntry {
+  readonly value: unknown
+  readonly is_secret: boolean
+}
+
+/** `GET /_fn/function` */
+export interface FunctionRecord {
+  readonly runtime: string
+  readonly name: string
+  readonly version: string | null
+  readonly key: string
+  readonly kind: string
+  /** Below the functions root. */
+  readonly file: string
+  /** Full paths, for those who may see them. */
+  readonly function_dir?: string
+  readonly file_path?: string
+  readonly config_path?: string
+  readonly policy: Readonly<Record<string, unknown>>
+  readonly policy_sources?: Readonly<Record<string, { readonly file: string | null; readonly setting?: string | null }>>
+  readonly runtime_health: { readonly up: boolean; readonly reason: string }
+  readonly metadata: {
+    readonly endpoints: { readonly public_route: string; readonly mapped_routes: readonly string[] }
+    readonly invoke: { readonly default_method: string; readonly methods: readonly string[] }
+    readonly dependency_resolution?: Readonly<Record<string, unknown>>
+  }
+  readonly warnings: readonly string[]
+  /** Absent for those who may not see it. */
+  readonly code?: string
+  readonly code_truncated?: boolean
+  readonly etag?: string | null
+}
+
+export const toKey = ({ runtime, name, version }: FunctionId): string => `${runtime}/${name}@${version}`
+
+/** Path of a function's page below `/console`. */
+export const toFunctionPage = (id: FunctionId): string => `functions/${toKey(id)}`
+
+/** Query fields that name a function to the gateway. */
+export const toTarget = ({
+  runtime,
+  name,
+  version,
+}: FunctionId): { runtime: string; name: string; version: string } => ({
+  runtime,
+  name,
+  version,
+})
+
+/** A change is made only to the file that has this tag. */
+export const toMatch = (etag: string | null): Record<string, string> => (etag === null ? {} : { 'If-Match': etag })
+
+/** @param text - such as `node/users/list@v2`; null for what is none */
+export function parseFunctionKey(text: string): FunctionId | null {
+  const slash = text.indexOf('/')
+  const at = text.lastIndexOf('@')
+  if (slash < 1) return null
+  const end = at > slash ? at : text.length
+  const name = text.slice(slash + 1, end)
+  if (name === '') return null
+  return { runtime: text.slice(0, slash), name, version: text.slice(end + 1) || 'default' }
+}

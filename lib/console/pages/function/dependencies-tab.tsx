@@ -1,0 +1,108 @@
+/** The packages of a function: what it asked for, how they were found, and what came of it. Owner: page console/function. */
+
+import type { ComponentChildren } from 'preact'
+import { type FunctionId, type FunctionRecord, toKey } from '../../data/function-records.ts'
+import { useLoad } from '../../data/load.ts'
+import { formatAgo, formatDate, formatMs } from '../../format.ts'
+import { Empty } from '../../parts/empty.tsx'
+import { Facts } from './facts.tsx'
+import { Message } from './message.tsx'
+
+/** A row of `GET /_fn/dependencies`. */
+interface Preparing {
+  readonly key: string
+  readonly state: string
+  readonly step?: string | null
+  readonly since?: number | null
+}
+
+const TITLES: Readonly<Record<string, string>> = {
+  last_install_status: 'Last install',
+  mode: 'Asked for by',
+  manifest_path: 'Manifest',
+  manifest_generated: 'Manifest written by the gateway',
+  lockfile_path: 'Lock file',
+  inferred_imports: 'Imports found in the code',
+  resolved_packages: 'Packages',
+  unresolved_imports: 'Imports without a package',
+  infer_backend: 'Imports read by',
+  inference_duration_ms: 'Reading them took',
+  set: 'Installed in',
+  updated_at: 'As of',
+}
+
+export function DependenciesTab({ id, record }: { id: FunctionId; record: FunctionRecord }) {
+  const { data } = useLoad<{ functions: readonly Preparing[] }>('/_fn/dependencies', { on: ['build', 'reload'] })
+  const now = data?.functions?.find(({ key }) => key === toKey(id))
+  const resolution = record.metadata.dependency_resolution
+  const packs = (record.policy.shared_deps ?? []) as readonly string[]
+  const isPreparing = now?.state === 'preparing'
+  return (
+    <>
+      {isPreparing && (
+        <p role="status">
+          Being prepared: {now.step ?? 'it waits for its turn'}
+          {now.since != null && `, since ${formatAgo(now.since * 1000)}`}.
+        </p>
+      )}
+      {packs.length > 0 && <p>Shared packs: {packs.join(', ')}</p>}
+      {resolution === undefined ? (
+        <NoPackages runtime={id.runtime} />
+      ) : (
+        <>
+          {typeof resolution.last_error === 'string' && resolution.last_error !== '' && (
+            <p class="error">
+              <Message text={resolution.last_error} id={id} file={record.file} />
+            </p>
+          )}
+          <Facts
+            facts={Object.entries(TITLES).flatMap(([name, title]) => {
+              const value = resolution[name]
+              return value == null || value === '' ? [] : [[title, toShown(name, value)] as const]
+            })}
+          />
+        </>
+      )}
+    </>
+  )
+}
+
+function toShown(name: string, value: unknown): ComponentChildren {
+  if (name === 'inference_duration_ms') return formatMs(Number(value))
+  if (name === 'updated_at') return formatDate(toTime(value))
+  if (typeof value === 'boolean') return value ? 'yes' : 'no'
+  if (Array.isArray(value)) return value.length === 0 ? 'none' : value.map(toText).join(', ')
+  if (name === 'last_install_status')
+    return <span class={value === 'failed' ? 'error' : undefined}>{String(value)}</span>
+  return toText(value)
+}
+
+function toText(value: unknown): string {
+  return typeof value === 'object' ? JSON.stringify(value) : String(value)
+}
+
+/** Seconds, or a date as text. */
+function toTime(value: unknown): number {
+  return typeof value === 'number' ? value * 1000 : Date.parse(String(value))
+}
+
+const MANIFESTS: Readonly<Record<string, string>> = {
+  python: 'requirements.txt',
+  node: 'package.json',
+  php: 'composer.json',
+  go: 'go.mod',
+  rust: 'Cargo.toml',
+}
+
+function NoPackages({ runtime }: { runtime: string }) {
+  const manifest = MANIFESTS[runtime]
+  return (
+    <Empty title="It has no packages">
+      <p>
+        {manifest === undefined
+          ? 'Functions of this language use what is beside them in the folder.'
+          : `A ${manifest} beside the handler asks for packages; they are installed before the next request.`}
+      </p>
+    </Empty>
+  )
+}

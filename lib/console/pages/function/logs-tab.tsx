@@ -1,0 +1,88 @@
+/** What one function wrote and what went wrong in it, with links to the lines that errors name. Owner: page console/function. */
+
+import { useEffect, useRef } from 'preact/hooks'
+import { type FunctionId, type FunctionRecord, toTarget } from '../../data/function-records.ts'
+import { useLoad } from '../../data/load.ts'
+import { Empty } from '../../parts/empty.tsx'
+import { LoadState } from '../../parts/load-state.tsx'
+import { query, setQuery, toHref } from '../../router.ts'
+import { Message } from './message.tsx'
+
+const LINES = 500
+const EVERY_MS = 1500
+
+const FILES = [
+  ['runtime', 'What it wrote'],
+  ['error', 'What went wrong'],
+] as const
+
+export function LogsTab({ id, record }: { id: FunctionId; record: FunctionRecord }) {
+  const { runtime, name, version } = toTarget(id)
+  const wanted = query.value
+  const file = wanted.get('log') === 'error' ? 'error' : 'runtime'
+  const isFollowing = wanted.get('follow') !== '0'
+  const loaded = useLoad<{ data: readonly string[] }>('/_fn/logs', {
+    query: { file, format: 'json', lines: LINES, runtime, fn: name, version },
+    every: isFollowing ? EVERY_MS : 0,
+  })
+  const lines = loaded.data?.data ?? []
+  const box = useRef<HTMLDivElement>(null)
+  const last = lines.at(-1)
+  useEffect(() => {
+    if (isFollowing) box.current?.scrollTo(0, box.current.scrollHeight)
+  }, [isFollowing, last, lines.length])
+  return (
+    <>
+      <LoadState loaded={loaded} />
+      <div class="bar-of-tab">
+        <nav class="choice" aria-label="Log">
+          {FILES.map(([value, title]) => (
+            <button
+              key={value}
+              type="button"
+              aria-pressed={file === value}
+              onClick={() => setQuery({ log: value === 'runtime' ? null : value })}
+            >
+              {title}
+            </button>
+          ))}
+        </nav>
+        <label class="check">
+          <input
+            type="checkbox"
+            checked={isFollowing}
+            onChange={event => setQuery({ follow: event.currentTarget.checked ? null : '0' })}
+          />{' '}
+          Follow
+        </label>
+        <a href={toHref('logs', { runtime, fn: name })}>All logs</a>
+      </div>
+      {loaded.data !== null && lines.length === 0 ? (
+        <Empty title="No lines">
+          <p>
+            {file === 'error'
+              ? 'Nothing went wrong as far back as the log goes.'
+              : 'What it prints while it runs is here.'}
+          </p>
+        </Empty>
+      ) : (
+        // A box that scrolls has to be reached by keys.
+        <section
+          class="lines mono"
+          ref={box}
+          // biome-ignore lint/a11y/noNoninteractiveTabindex: see above
+          tabIndex={0}
+          aria-label="Lines of the log"
+        >
+          {lines.map((line, index) => (
+            // Lines have no name of their own.
+            // biome-ignore lint/suspicious/noArrayIndexKey: see above
+            <div key={index}>
+              <Message text={line} id={id} file={record.file} />
+            </div>
+          ))}
+        </section>
+      )}
+    </>
+  )
+}

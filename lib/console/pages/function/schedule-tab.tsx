@@ -1,0 +1,140 @@
+/** When a function runs by itself, how it went, and running it now. Owner: page console/function. */
+
+import { useState } from 'preact/hooks'
+import { type ApiError, send } from '../../data/api.ts'
+import { type FunctionId, toFunctionPage, toKey, toTarget } from '../../data/function-records.ts'
+import { useLoad } from '../../data/load.ts'
+import { formatAgo, formatDate, formatMs, NO_DATA } from '../../format.ts'
+import { Empty } from '../../parts/empty.tsx'
+import { LoadState } from '../../parts/load-state.tsx'
+import { toHref } from '../../router.ts'
+import { whyReadOnly } from '../../session.ts'
+import { Facts } from './facts.tsx'
+
+/** A row of `GET /_fn/schedules`; times are seconds. */
+interface ScheduleRow {
+  readonly key: string
+  readonly schedule: Readonly<Record<string, unknown>> | null
+  readonly running: boolean
+  readonly next: number | null
+  readonly next_at: string | null
+  readonly last: number | null
+  readonly last_status: number | null
+  readonly last_error: string
+  readonly retry_due?: number
+  readonly retry_attempt?: number
+}
+
+export function ScheduleTab({ id }: { id: FunctionId }) {
+  const loaded = useLoad<{ schedules: readonly ScheduleRow[] }>('/_fn/schedules', {
+    every: 5000,
+    on: ['reload', 'schedule'],
+  })
+  if (loaded.data === null) return <LoadState loaded={loaded} />
+  const row = loaded.data.schedules.find(({ key }) => key === toKey(id))
+  return (
+    <>
+      <LoadState loaded={loaded} />
+      {row === undefined ? <NoSchedule id={id} /> : <Schedule id={id} row={row} />}
+    </>
+  )
+}
+
+function NoSchedule({ id }: { id: FunctionId }) {
+  return (
+    <Empty title="No schedule">
+      <p>
+        It runs by itself with this block in its fn.config.json (
+        <a href={toHref(toFunctionPage(id), { tab: 'config', view: 'json' })}>write it here</a>):
+      </p>
+      <pre>{'"schedule": { "cron": "0 7 * * 1-5", "timezone": "Europe/Berlin" }'}</pre>
+    </Empty>
+  )
+}
+
+const toMs = (seconds: number | null | undefined): number | null => (seconds == null ? null : seconds * 1000)
+
+function Schedule({ id, row }: { id: FunctionId; row: ScheduleRow }) {
+  const [told, setTold] = useState<{ text: string; isError: boolean } | null>(null)
+  const [isBusy, setBusy] = useState(false)
+  const run = async (): Promise<void> => {
+    setBusy(true)
+    setTold(null)
+    try {
+      const answer = await send<{ status: number | null; error: string | null; latency_ms: number }>(
+        'POST',
+        '/_fn/schedules/run',
+        toTarget(id),
+      )
+      const isError = answer.error !== null && answer.error !== ''
+      const status = answer.status === null ? 'no status' : `status ${answer.status}`
+      setTold({
+        text: `${answer.error || `It answered with ${status}`} after ${formatMs(answer.latency_ms)}.`,
+        isError,
+      })
+    } catch (error) {
+      setTold({ text: (error as ApiError).message, isError: true })
+    } finally {
+      setBusy(false)
+    }
+  }
+  return (
+    <>
+      <div class="bar-of-tab">
+        <p role="status" class={told?.isError === true ? 'error' : 'quiet'}>
+          {told?.text ?? whyReadOnly.value}
+        </p>
+        <button
+          type="button"
+          disabled={isBusy || whyReadOnly.value !== null}
+          title={whyReadOnly.value ?? undefined}
+          onClick={() => void run()}
+        >
+          Run now
+        </button>
+      </div>
+      <Facts
+        facts={[
+          ['Runs', toRule(row.schedule)],
+          ['Next', row.next === null ? 'not again: it is off' : `${formatAgo(toMs(row.next))} (${row.next_at})`],
+          ['Last', row.last === null ? 'never' : `${formatDate(toMs(row.last))}, ${formatAgo(toMs(row.last))}`],
+          ['Last answer', row.last_status ?? NO_DATA],
+          ['Last error', row.last_error === '' ? 'none' : <span class="error">{row.last_error}</span>],
+          ...(row.retry_due === undefined
+            ? []
+            : ([['Tried again', `${formatAgo(toMs(row.retry_due))}, attempt ${row.retry_attempt}`]] as const)),
+          ['Now', row.running ? 'running' : 'waiting'],
+        ]}
+      />
+      {row.schedule !== null && <NextRuns id={id} />}
+    </>
+  )
+}
+
+function toRule(schedule: ScheduleRow['schedule']): string {
+  if (schedule === null) return 'never: the block is wrong'
+  const { every_seconds: every, cron, timezone } = schedule
+  if (every != null) return `every ${formatMs(Number(every) * 1000)}`
+  return `by cron ${String(cron)}, zone ${String(timezone)}`
+}
+
+function NextRuns({ id }: { id: FunctionId }) {
+  const { data } = useLoad<{ next: readonly { at: number; local: string }[] }>('/_fn/schedules/next', {
+    query: { ...toTarget(id), count: 5 },
+    every: 30_000,
+    on: ['reload', 'schedule'],
+  })
+  if (data === null || data.next.length === 0) return null
+  return (
+    <>
+      <h3>The next runs</h3>
+      <ol class="runs">
+        {data.next.map(({ at, local }) => (
+          <li key={at}>
+            {local} <span class="quiet">{formatAgo(at * 1000)}</span>
+          </li>
+        ))}
+      </ol>
+    </>
+  )
+}

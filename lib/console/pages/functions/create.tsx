@@ -1,0 +1,125 @@
+/** Makes a function, or a version of one, from the template of its language. Owner: page console/functions. */
+
+import { useState } from 'preact/hooks'
+import { type ApiError, send } from '../../data/api.ts'
+import { toFunctionPage } from '../../data/function-records.ts'
+import { Dialog } from '../../parts/dialog.tsx'
+import { navigate, toHref } from '../../router.ts'
+import { whyReadOnly } from '../../session.ts'
+
+interface CreateProps {
+  runtimes: readonly string[]
+  /** A version of this function is made instead of another function. */
+  of?: { runtime: string; name: string }
+}
+
+export function CreateButton({ runtimes, of }: CreateProps) {
+  const [isOpen, setOpen] = useState(false)
+  const title = of === undefined ? 'New function' : 'New version'
+  const close = (): void => setOpen(false)
+  return (
+    <>
+      <button
+        type="button"
+        disabled={whyReadOnly.value !== null}
+        title={whyReadOnly.value ?? undefined}
+        onClick={() => setOpen(true)}
+      >
+        {title}
+      </button>
+      <Dialog title={title} isOpen={isOpen} onClose={close}>
+        <CreateForm runtimes={runtimes} {...(of !== undefined && { of })} onClose={close} />
+      </Dialog>
+    </>
+  )
+}
+
+const METHODS = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE']
+
+function CreateForm({ runtimes, of, onClose }: CreateProps & { onClose: () => void }) {
+  const [error, setError] = useState<string | null>(null)
+  const [isBusy, setBusy] = useState(false)
+  const submit = async (form: HTMLFormElement): Promise<void> => {
+    const fields = new FormData(form)
+    const text = (name: string): string => String(fields.get(name) ?? '').trim()
+    const id = {
+      runtime: of?.runtime ?? text('runtime'),
+      name: of?.name ?? text('name'),
+      version: text('version') || 'default',
+    }
+    const route = text('route')
+    const body = { methods: fields.getAll('methods'), ...(route !== '' && { route }) }
+    setBusy(true)
+    setError(null)
+    try {
+      await send('POST', '/_fn/function', body, { ...id })
+      onClose()
+      navigate(toHref(toFunctionPage(id), { tab: 'code' }))
+    } catch (failure) {
+      setError((failure as ApiError).message)
+      setBusy(false)
+    }
+  }
+  return (
+    <form
+      class="form"
+      onSubmit={event => {
+        event.preventDefault()
+        void submit(event.currentTarget)
+      }}
+    >
+      <h2>{of === undefined ? 'New function' : `New version of ${of.name}`}</h2>
+      {of === undefined && (
+        <>
+          <label>
+            Name
+            <input name="name" required autofocus autocomplete="off" spellcheck={false} placeholder="hello" />
+            <small>It is the path too: hello answers at /hello, shop/cart at /shop/cart.</small>
+          </label>
+          <label>
+            Runtime
+            <select name="runtime">
+              {runtimes.map(runtime => (
+                <option key={runtime}>{runtime}</option>
+              ))}
+            </select>
+          </label>
+        </>
+      )}
+      <label>
+        Version
+        <input
+          name="version"
+          required={of !== undefined}
+          autocomplete="off"
+          spellcheck={false}
+          placeholder={of === undefined ? 'none' : 'v2'}
+        />
+        {of !== undefined && <small>It answers at /{of.name}@v2 beside the one that is there.</small>}
+      </label>
+      <fieldset class="checks">
+        <legend>Methods</legend>
+        {METHODS.map(method => (
+          <label key={method}>
+            <input type="checkbox" name="methods" value={method} defaultChecked={method === 'GET'} /> {method}
+          </label>
+        ))}
+      </fieldset>
+      <label>
+        Another route
+        <input name="route" autocomplete="off" spellcheck={false} placeholder="/greet/:name" />
+      </label>
+      <p class="error" role="alert">
+        {error}
+      </p>
+      <div class="actions">
+        <button type="button" onClick={onClose}>
+          Cancel
+        </button>
+        <button type="submit" class="primary" disabled={isBusy}>
+          Create
+        </button>
+      </div>
+    </form>
+  )
+}
