@@ -14,6 +14,9 @@ const IMAGES: readonly (readonly [type: string, start: RegExp])[] = [
   ['image/svg+xml', /^\s*(?:<\?xml|<!--|<!DOCTYPE svg|<svg)/i],
 ]
 
+/** Characters of JSON that are indented; more would hold up the page. */
+const MOST_JSON_CHARS = 2 * 1024 * 1024
+
 /** @param contentType - '' when there was none */
 export function toPreviewKind(contentType: string, bytes: Uint8Array): PreviewKind {
   if (bytes.length === 0) return 'empty'
@@ -22,7 +25,7 @@ export function toPreviewKind(contentType: string, bytes: Uint8Array): PreviewKi
   const text = toText(bytes)
   if (text === null) return 'binary'
   const mayBeJson = /[/+]json$/.test(type) || type === '' || type === 'text/plain'
-  return mayBeJson && toPrettyJson(text) !== null ? 'json' : 'text'
+  return mayBeJson && text.length <= MOST_JSON_CHARS && toPrettyJson(text) !== null ? 'json' : 'text'
 }
 
 /** The type as a picture; null when the bytes are none, whatever the function calls them. */

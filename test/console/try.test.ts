@@ -26,6 +26,14 @@ const TREE = {
       const gone = new Promise(resolve => { go = resolve })
       return { headers: { 'content-type': 'text/plain' }, body: (async function* () { yield 'first piece'; await gone; yield ' second piece' })() }
     }\n`,
+  // Has no end of its own, and tells whether somebody ended it.
+  'endless.js': `let end
+    const ended = new Promise(resolve => { end = resolve })
+    exports.handler = async event => {
+      if (event.query.ended) return { ended: await ended }
+      const body = (async function* () { try { for (;;) yield 'x'.repeat(40000) } finally { end(true) } })()
+      return { headers: { 'content-type': 'text/plain' }, body }
+    }\n`,
   'fails.js': `exports.handler = async () => { throw new Error('on purpose') }\n`,
   'public/hello.txt': 'a file of the assets\n',
 }
@@ -141,7 +149,7 @@ t.test(
 )
 
 t.test('[console/try.7] what was tried is kept without secrets and found again', { skip: noBrowser }, async t => {
-  for (const isWriting of [false]) {
+  for (const isWriting of [true, false]) {
     const { url } = await makeConsoleBed(t, TREE, { consoleWriteEnabled: isWriting })
     await withPage(t, `${url}/console/try?path=/users/1`, async page => {
       const history = page.getByRole('region', { name: 'History' })

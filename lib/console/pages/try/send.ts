@@ -3,6 +3,7 @@
 import { ApiError, get, request as callApi, toUrl } from '../../data/api.ts'
 import { readJsonLines } from '../../data/ndjson.ts'
 import type { Explanation } from '../../data/records.ts'
+import { formatBytes } from '../../format.ts'
 import { gatewayUrl } from '../../router.ts'
 import { fromBase64, toBase64 } from '../../preview.ts'
 import { type HeaderPair, toBody, toHeaders, toQuery, type TryRequest } from './try-request.ts'
@@ -50,6 +51,10 @@ export const NO_ANSWER: TryAnswer = {
 
 /** Bytes of a body that fit, as base64, into a call of `/_fn/invoke`. */
 const MAX_INVOKE_BYTES = 5 * 1024 * 1024
+/** Bytes of an answer; some streams have no end. */
+const MAX_SHOWN_BYTES = 32 * 1024 * 1024
+/** Milliseconds between two drawings of an answer that comes in many pieces. */
+const DRAW_MS = 50
 
 type Tell = (answer: TryAnswer) => void
 type Body = Awaited<ReturnType<typeof toBody>>
@@ -105,19 +110,29 @@ function toHeaderRecord(headers: readonly HeaderPair[]): Record<string, string> 
   return record
 }
 
-/** Sends it and tells what there is of the answer whenever more comes. Never rejects. */
+/** Sends it and tells what there is of the answer while more comes. Never rejects. */
 export async function sendRequest(request: TryRequest, signal: AbortSignal, tell: Tell): Promise<TryAnswer> {
   let newest = NO_ANSWER
+  let timer: ReturnType<typeof setTimeout> | undefined
+  const draw = (): void => {
+    clearTimeout(timer)
+    timer = undefined
+    if (!signal.aborted) tell(newest)
+  }
   const tellOn: Tell = answer => {
+    const isNews = answer.isDone || answer.status !== newest.status
     newest = answer
-    if (!signal.aborted) tell(answer)
+    // Thousands of pieces a second must not hold up the page.
+    if (isNews) draw()
+    else timer ??= setTimeout(draw, DRAW_MS)
   }
   try {
     const call = await toCall(request)
     if (call === null) await askUrl(request, signal, tellOn)
     else await invoke(call, signal, tellOn)
   } catch (error) {
-    const why = signal.aborted ? 'stopped' : error instanceof ApiError ? error.message : `no answer: ${String(error)}`
+    const isPlain = error instanceof ApiError || error instanceof TooLarge
+    const why = signal.aborted ? 'stopped' : isPlain ? error.message : `no answer: ${String(error)}`
     tellOn({ ...newest, isDone: true, error: why })
   }
   return newest
@@ -185,7 +200,9 @@ class Pieces {
   #length = 0
   #count = 0
 
+  /** @throws TooLarge */
   add(piece: Uint8Array): Pick<TryAnswer, 'body' | 'chunks'> {
+    if (this.#length + piece.length > MAX_SHOWN_BYTES) throw new TooLarge()
     if (this.#length + piece.length > this.#bytes.length) {
       const larger = new Uint8Array(Math.max(this.#bytes.length * 2, this.#length + piece.length))
       larger.set(this.#bytes.subarray(0, this.#length))
@@ -196,6 +213,11 @@ class Pieces {
     this.#count += 1
     return { body: this.#bytes.subarray(0, this.#length), chunks: this.#count }
   }
+}
+
+/** More than a page can hold; leaving it ends the call. */
+class TooLarge extends Error {
+  override message = `stopped: it is larger than the ${formatBytes(MAX_SHOWN_BYTES)} that are shown here`
 }
 
 /** Assets, documents and the gateway's own refusals are of no function: the browser asks for them. Without the cookie of the console. */
@@ -215,11 +237,15 @@ async function askUrl(request: TryRequest, signal: AbortSignal, tell: Tell): Pro
   let current: TryAnswer = { ...NO_ANSWER, status: answer.status, headers: [...answer.headers], requestId }
   tell(current)
   const reader = answer.body?.getReader()
-  for (;;) {
-    const part = await reader?.read()
-    if (part === undefined || part.done) break
-    current = { ...current, ...pieces.add(part.value) }
-    tell(current)
+  try {
+    for (;;) {
+      const part = await reader?.read()
+      if (part === undefined || part.done) break
+      current = { ...current, ...pieces.add(part.value) }
+      tell(current)
+    }
+  } finally {
+    void reader?.cancel().catch(() => {})
   }
   const timing = { queue_ms: null, worker_ms: null, total_ms: performance.now() - started }
   tell({ ...current, isDone: true, timing })
