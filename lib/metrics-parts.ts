@@ -16,7 +16,7 @@ interface MetricsDeps {
   admission: Pick<Admission, 'snapshot' | 'waiting'>
   runtimes: Pick<Runtimes, 'byName' | 'dispatcher'>
   edge: Pick<EdgeProxy, 'active' | 'results'>
-  journal: Pick<Journal, 'events' | 'onFailure'>
+  journal: Pick<Journal, 'events' | 'onFailure' | 'log'>
   /** Functions of the catalog in force, by key. */
   functions: () => ReadonlyMap<string, FunctionVersion>
 }
@@ -38,6 +38,7 @@ export function createHistory({ clock, admission, runtimes, journal }: MetricsDe
     metrics,
     waiting: () => admission.waiting(),
     workers: () => runtimes.dispatcher.liveWorkers(),
+    onProblem: message => journal.log('warn', message),
   })
   journal.onFailure = (fn, message) => history.failed(fn.key, message)
   return history

@@ -23,6 +23,7 @@ interface HistoryOptions {
   /** Functions with workers, and how many; a key may come twice. */
   workers: () => Iterable<readonly [key: string, count: number]>
   maxFunctions?: number
+  onProblem: (message: string) => void
 }
 
 /** A counter's numbers at the last sample. */
@@ -69,17 +70,28 @@ export class History {
 
   /** What is kept, up to now; null while nothing is. */
   read(): HistoryStore | null {
-    if (this.#store !== null) this.#sample(this.#store)
+    this.#trySample()
     return this.#store
   }
 
   #schedule(store: HistoryStore): void {
     const left = SAMPLE_MS - (store.time.now() % SAMPLE_MS)
     this.#timer = this.#options.clock.setTimeout(() => {
-      this.#sample(store)
-      this.#schedule(store)
+      this.#trySample()
+      if (this.#store === store) this.#schedule(store)
     }, Math.ceil(left))
     this.#timer.unref?.()
+  }
+
+  /** What nobody can do without is not at stake: a machine without memory loses its history, and serves. */
+  #trySample(): void {
+    if (this.#store === null) return
+    try {
+      this.#sample(this.#store)
+    } catch (error) {
+      this.stop()
+      this.#options.onProblem(`the history of the console is given up: ${(error as Error).message}`)
+    }
   }
 
   #sample(store: HistoryStore): void {

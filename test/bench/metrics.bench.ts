@@ -60,7 +60,13 @@ function measureHistory(): BenchRow[] {
   const metrics = new Metrics()
   metrics.functions.adopt(new Map(functions.map(fn => [fn.key, fn])))
   for (const fn of functions) metrics.request('GET', 200, fn, 1, 0)
-  const history = new History({ clock: systemClock, metrics, waiting: () => [], workers: () => [] })
+  const history = new History({
+    clock: systemClock,
+    metrics,
+    waiting: () => [],
+    workers: () => [],
+    onProblem: () => {},
+  })
   history.start()
   const before = process.memoryUsage().arrayBuffers
   const times = Array.from({ length: 30 }, () => {

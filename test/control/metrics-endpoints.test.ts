@@ -199,7 +199,13 @@ t.test('[observe/history.10] a thousand functions are read in pieces', async t =
   const functions = Array.from({ length: 1000 }, (_, i) => makeFn({ name: `f${i}` }))
   const metrics = new Metrics()
   metrics.functions.adopt(new Map(functions.map(fn => [fn.key, fn])))
-  const history = new History({ clock: systemClock, metrics, waiting: () => [], workers: () => [] })
+  const history = new History({
+    clock: systemClock,
+    metrics,
+    waiting: () => [],
+    workers: () => [],
+    onProblem: () => {},
+  })
   t.teardown(() => history.stop())
   history.start()
   for (const fn of functions) metrics.request('GET', 200, fn, 1, 0)

@@ -16,6 +16,7 @@ function setup({ maxFunctions = 10 } = {}) {
   const adopt = (...functions: ReturnType<typeof makeFn>[]) =>
     metrics.functions.adopt(new Map(functions.map(fn => [fn.key, fn])))
   adopt(HELLO, OTHER)
+  const problems: string[] = []
   const gauges = { waiting: [] as [string, number][], workers: [] as [string, number][] }
   const history = new History({
     clock,
@@ -23,6 +24,7 @@ function setup({ maxFunctions = 10 } = {}) {
     waiting: () => gauges.waiting,
     workers: () => gauges.workers,
     maxFunctions,
+    onProblem: message => problems.push(message),
   })
   const view = (window: keyof typeof TIERS = '5m') => new HistoryView(history.read()!, window)
   /** Counts of everything in the last steps. */
@@ -30,7 +32,7 @@ function setup({ maxFunctions = 10 } = {}) {
     view(window).toSeries(history.read()!.all).requests.slice(-last)
   /** To the middle of the next step, so that no reading is near an edge. */
   clock.advance(5000 - (clock.wall() % 5000) + 2500)
-  return { clock, metrics, adopt, gauges, history, view, requests }
+  return { clock, metrics, adopt, gauges, problems, history, view, requests }
 }
 
 const sum = (row: (number | null)[]): number => row.reduce<number>((total, value) => total + (value ?? 0), 0)
@@ -200,4 +202,18 @@ t.test('[observe/history.9] the last failure, in words or as what the function s
   t.match(view().toSummary(HELLO), { last_error_at: clock.wall() / 1000, last_error: 'answered with a 5xx status' })
   t.match(view().toSummary(makeFn({ name: 'never' })), { requests: 0, p95_ms: null, last_error: null })
   t.end()
+})
+
+t.test('[observe/history.11] a reading that fails ends the history, never the gateway', async t => {
+  const { clock, gauges, problems, history } = setup()
+  history.start()
+  Object.defineProperty(gauges, 'workers', {
+    get: () => {
+      throw new RangeError('no memory left')
+    },
+  })
+  t.doesNotThrow(() => clock.advance(5000))
+  t.same(problems, ['the history of the console is given up: no memory left'])
+  t.equal(history.read(), null)
+  t.equal(clock.pending, 0)
 })
