@@ -27,6 +27,7 @@ t.test(
       },
       {
         runtimes: ['node'],
+        depsWaitMs: 100_000,
         logLevel: 'silent',
         env: { ...process.env, npm_config_registry: registry.url, npm_config_cache: cache },
       },

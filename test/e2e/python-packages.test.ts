@@ -27,7 +27,13 @@ t.test(
     t.teardown(cleanup)
     const wheels = ['1.0', '2.0', '3.0'].map(version => ({ name: 'alpha', version }))
     const env = makeWheels(away.root, wheels)
-    const gateway = await createGateway({ functionsRoot: root, runtimes: ['python'], hotReload: false, env })
+    const gateway = await createGateway({
+      functionsRoot: root,
+      runtimes: ['python'],
+      hotReload: false,
+      depsWaitMs: 150_000,
+      env,
+    })
     t.teardown(() => gateway.close())
     const told: string[] = []
     gateway.on('build', ({ state, action, key }) => told.push(`${state} ${action} ${key}`))

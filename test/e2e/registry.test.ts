@@ -23,7 +23,7 @@ const without = (runtime: 'go' | 'rust') => skip || (missingToolchain(runtime) ?
 type Options = NonNullable<Parameters<typeof serveTree>[2]>
 
 function serve(t: Test, entries: Parameters<typeof serveTree>[1], options: Options = {}): Promise<GatewayBed> {
-  return serveTree(t, entries, { logLevel: 'silent', hotReload: false, ...options })
+  return serveTree(t, entries, { logLevel: 'silent', hotReload: false, depsWaitMs: ANSWER_MS, ...options })
 }
 
 /** Serves a copy of an example. */

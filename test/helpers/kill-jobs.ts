@@ -36,7 +36,7 @@ const GATEWAY = `
 const { createGateway } = await import(${moduleUrl('index.ts')})
 const gateway = await createGateway({
   functionsRoot: process.argv[1], consoleWriteEnabled: true, jobsMaxConcurrency: 6, env: process.env,
-  runtimes: JSON.parse(process.argv[2]),
+  runtimes: JSON.parse(process.argv[2]), depsWaitMs: 250_000,
 })
 const { url } = await gateway.listen({ port: 0, host: '127.0.0.1' })
 console.log(url)`
