@@ -150,7 +150,9 @@ t.test('[console/function.6, console/function.7] the config as form and as JSON'
       t.same(config(), { timeout_ms: 2000, invoke: { summary: 'said', methods: ['PUT'] } })
       t.equal((await fetch(`${url}/hello`)).status, 405, 'it holds')
       await page.getByRole('link', { name: 'What holds' }).click()
-      await page.getByRole('row', { name: /max_concurrency 7/ }).waitFor()
+      await page.getByRole('row', { name: 'max_concurrency 7 fn.config.json', exact: true }).waitFor()
+      await page.getByRole('row', { name: 'timeout_ms 2000 hello/fn.config.json', exact: true }).waitFor()
+      await checkLooks(t, page, 'function-holds')
     },
     REFUSALS,
   )

@@ -37,7 +37,8 @@ export interface FunctionRecord {
   readonly file_path?: string
   readonly config_path?: string
   readonly policy: Readonly<Record<string, unknown>>
-  readonly policy_sources?: Readonly<Record<string, { readonly file: string | null; readonly setting?: string | null }>>
+  /** `setting` is what says the value where no file does. */
+  readonly policy_sources?: Readonly<Record<string, { readonly file: string | null; readonly setting?: string }>>
   readonly runtime_health: { readonly up: boolean; readonly reason: string }
   readonly metadata: {
     readonly endpoints: { readonly public_route: string; readonly mapped_routes: readonly string[] }

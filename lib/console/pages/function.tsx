@@ -144,7 +144,7 @@ function Tabs({ id, record, problems, history, onSaved }: TabsProps) {
       <section class="tab" aria-label={TABS.find(([name]) => name === tab)?.[1]}>
         {tab === 'charts' && history !== null && <HistoryCharts history={history} />}
         {tab === 'code' && <CodeTab id={id} record={record} problems={problems} onSaved={onSaved} />}
-        {tab === 'config' && <ConfigTab id={id} onSaved={onSaved} />}
+        {tab === 'config' && <ConfigTab id={id} holding={record} onSaved={onSaved} />}
         {tab === 'env' && <EnvTab id={id} onSaved={onSaved} />}
         {tab === 'versions' && <VersionsTab id={id} />}
         {tab === 'requests' && <RequestsTab id={id} />}

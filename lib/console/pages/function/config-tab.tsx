@@ -30,12 +30,14 @@ const NO_REFUSALS: ReadonlyMap<string, string> = new Map()
 
 interface ConfigTabProps {
   id: FunctionId
+  /** Its policy, with where each value comes from. */
+  holding: FunctionRecord
   onSaved: () => void
 }
 
 const toFileNow = ({ config, etag }: ConfigRecord): FileNow => ({ text: toConfigText(config), etag })
 
-export function ConfigTab({ id, onSaved }: ConfigTabProps) {
+export function ConfigTab({ id, holding, onSaved }: ConfigTabProps) {
   const loaded = useLoad<ConfigRecord>('/_fn/function-config', { query: toTarget(id), on: ['reload'] })
   return (
     <>
@@ -43,6 +45,7 @@ export function ConfigTab({ id, onSaved }: ConfigTabProps) {
       {loaded.data !== null && (
         <ConfigEditor
           id={id}
+          holding={holding}
           record={loaded.data}
           onSaved={() => {
             loaded.reload()
@@ -54,7 +57,7 @@ export function ConfigTab({ id, onSaved }: ConfigTabProps) {
   )
 }
 
-function ConfigEditor({ id, record, onSaved }: ConfigTabProps & { record: ConfigRecord }) {
+function ConfigEditor({ id, holding, record, onSaved }: ConfigTabProps & { record: ConfigRecord }) {
   const [isSaving, setSaving] = useState(false)
   const [refused, setRefused] = useState({ text: '', fields: NO_REFUSALS })
   const [notes, setNotes] = useState<readonly string[]>([])
@@ -64,7 +67,7 @@ function ConfigEditor({ id, record, onSaved }: ConfigTabProps & { record: Config
   const view = query.value.get('view') ?? 'form'
   const fileName = toConfigPath(record)
   const refusals = refused.text === draft.text ? refused.fields : NO_REFUSALS
-  const holdings = toHoldings(record)
+  const holdings = toHoldings(holding)
   const put = async (text: string, etag: string | null): Promise<FileNow> => {
     const [before, after] = [parseConfigText(draft.base), parseConfigText(text)]
     if (!('config' in before) || !('config' in after)) throw new Error('the text was checked before')

@@ -31,7 +31,7 @@ function isBlock(value: unknown): value is Readonly<Record<string, unknown>> {
 /** A block of which nothing is said apart has its source from the whole. */
 function toHolding(name: string, value: unknown, sources: Sources): Holding {
   const source = sources?.[name] ?? sources?.[name.split('.')[0] as string]
-  const origin = source === undefined ? '' : (source.setting ?? 'default')
+  const origin = source === undefined ? '' : source.setting === undefined ? 'default' : `setting ${source.setting}`
   return { name, value: toText(value), file: source?.file ?? null, origin }
 }
 

@@ -5,6 +5,14 @@ import { type FunctionId, type FunctionRecord, toKey } from '../../data/function
 import type { History } from '../../data/history.ts'
 import { useLoad } from '../../data/load.ts'
 
+interface Preparation {
+  readonly key: string
+  readonly state: string
+  readonly error: string | null
+  readonly file: string | null
+  readonly line: number | null
+}
+
 interface HotReload {
   /** Seconds since the epoch. */
   readonly hot_reload: { readonly last_catalog_scan_at: number }
@@ -18,15 +26,28 @@ export function useProblems(
 ): { problems: readonly string[]; refresh: () => void } {
   const [savedAt, setSavedAt] = useState(0)
   const health = useLoad<HotReload>('/_fn/health', { on: ['reload'] })
+  const isBuilt = id.runtime === 'go' || id.runtime === 'rust' || record?.metadata.dependency_resolution !== undefined
+  const preparations = useLoad<{ functions: readonly Preparation[] }>(isBuilt ? '/_fn/dependencies' : null, {
+    on: ['build', 'reload'],
+  })
+  const preparation = preparations.data?.functions.find(({ key }) => key === toKey(id))
   const summary = history?.functions.find(({ key }) => key === toKey(id))
   const loadedAt = Math.max(savedAt, health.data?.hot_reload.last_catalog_scan_at ?? 0)
   // A failure of the code before says nothing of the code that is there.
   const failure = (summary?.last_error_at ?? 0) >= loadedAt ? (summary?.last_error ?? null) : null
+  const all = [...(record?.warnings ?? []), toBuildProblem(preparation), failure]
   return {
-    problems: [...(record?.warnings ?? []), ...(failure === null ? [] : [failure])],
+    problems: [...new Set(all.filter(one => one !== null))],
     refresh: () => {
       setSavedAt(Date.now() / 1000)
       health.reload()
     },
   }
+}
+
+function toBuildProblem(preparation: Preparation | undefined): string | null {
+  if (preparation?.error == null) return null
+  const { error, file, line } = preparation
+  const place = file === null ? '' : line === null ? `${file}: ` : `${file}:${line}: `
+  return file !== null && error.includes(file) ? error : `${place}${error}`
 }
