@@ -10,9 +10,13 @@ export async function startOrClose(gateway: Starting, beforeStart: GatewayOption
     await beforeStart?.(gateway)
     await gateway.start()
   } catch (error) {
-    await gateway.close({ timeoutMs: 0 })
+    await gateway.close({ timeoutMs: 0, delayMs: 0 })
     throw error
   }
+}
+
+export function pause(clock: Clock, ms: number): Promise<void> {
+  return ms === 0 ? Promise.resolve() : new Promise(resolve => clock.setTimeout(resolve, ms))
 }
 
 /** @returns what is left of the time now, ms, never below 0 */

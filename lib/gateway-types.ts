@@ -71,6 +71,13 @@ export interface GatewayExplanation extends Explanation, IgnoredExplanation {
   beside: BesideRoutes | null
 }
 
+export interface CloseOptions {
+  /** Longest wait for what runs; default `shutdownTimeoutMs`. */
+  timeoutMs?: number
+  /** How long connections are taken before, while probes are told that it is not ready; default `shutdownDelayMs`. */
+  delayMs?: number
+}
+
 export interface Gateway extends AsyncDisposable {
   readonly settings: Settings
   /** Where each setting comes from. */
@@ -105,7 +112,7 @@ export interface Gateway extends AsyncDisposable {
   /** Listens to `request reload warning log build schedule job`; a new listener of `build` hears of those that go on. @returns a function that stops listening */
   on<Name extends EventName>(name: Name, listener: Listener<Name>): () => void
   /** Stops accepting, finishes what runs up to the limit, ends every process. Later calls get the same promise. */
-  close(options?: { timeoutMs?: number }): Promise<void>
+  close(options?: CloseOptions): Promise<void>
 }
 
 /** Settings that break their rules; every problem is in `problems` and in the message. */

@@ -19,11 +19,17 @@ import { keepTickShape } from './core/tick-shape.ts'
 import type { Dependencies } from './dependencies/dependencies.ts'
 import { SharedPacks } from './dependencies/shared-packs.ts'
 import { LoadedFiles } from './discovery/loaded-files.ts'
-import type { Watcher, WatchOptions } from './discovery/watch.ts'
 import { explainRequest } from './gateway-explain.ts'
 import { type Host, readGatewayInputs } from './gateway-inputs.ts'
-import { countdown, startOrClose } from './gateway-life.ts'
-import type { Gateway, GatewayExplanation, GatewayOptions, InvokeRequest, InvokeResult } from './gateway-types.ts'
+import { countdown, pause, startOrClose } from './gateway-life.ts'
+import type {
+  CloseOptions,
+  Gateway,
+  GatewayExplanation,
+  GatewayOptions,
+  InvokeRequest,
+  InvokeResult,
+} from './gateway-types.ts'
 import { createHttpHandlers } from './http-handlers.ts'
 import { readDescriptorLimit } from './http/descriptor-limit.ts'
 import type { HttpRequest, HttpResponse } from './http/exchange.ts'
@@ -170,7 +176,15 @@ class FunctionGateway implements Gateway {
     this.#reloader = new Reloader({
       clock,
       load: (changed, cause) => this.#load(changed, cause),
-      watch: onChange => this.#watch(onChange),
+      watch: onChange =>
+        watchProject({
+          ...host,
+          functionsRoot: settings.functionsRoot,
+          journal: this.#journal,
+          loaded: this.#loaded,
+          snapshot: () => this.#loader.snapshot,
+          onChange,
+        }),
       onFailure: error => {
         this.#call.metrics.reload('failed')
         this.#journal.log('error', `reload failed: ${String(error)}`)
@@ -215,17 +229,6 @@ class FunctionGateway implements Gateway {
       durationMs: clock.monotonic() - startedAt,
     })
     return catalog.isRead
-  }
-
-  #watch(onChange: WatchOptions['onChange']): Watcher {
-    return watchProject({
-      ...this.#host,
-      functionsRoot: this.settings.functionsRoot,
-      journal: this.#journal,
-      loaded: this.#loaded,
-      snapshot: () => this.#loader.snapshot,
-      onChange,
-    })
   }
 
   get warnings(): readonly Warning[] {
@@ -280,20 +283,20 @@ class FunctionGateway implements Gateway {
     return this.#journal.on(name, listener)
   }
 
-  close({ timeoutMs = this.settings.shutdownTimeoutMs }: { timeoutMs?: number } = {}): Promise<void> {
-    this.#closing ??= this.#close(timeoutMs)
+  close({ timeoutMs, delayMs }: CloseOptions = {}): Promise<void> {
+    const { shutdownTimeoutMs, shutdownDelayMs } = this.settings
+    this.#closing ??= this.#close(timeoutMs ?? shutdownTimeoutMs, delayMs ?? shutdownDelayMs)
     return this.#closing
   }
 
-  [Symbol.asyncDispose](): Promise<void> {
-    return this.close()
-  }
+  readonly [Symbol.asyncDispose] = (): Promise<void> => this.close()
 
-  async #close(timeoutMs: number): Promise<void> {
-    const left = countdown(this.#host.clock, timeoutMs)
+  async #close(timeoutMs: number, delayMs: number): Promise<void> {
     this.#lifecycle.draining = true
     const reloading = this.#reloader.close()
     this.#scheduler.stop()
+    await pause(this.#host.clock, delayMs)
+    const left = countdown(this.#host.clock, timeoutMs)
     this.#controlParts.close()
     await this.#listeners.close(left())
     await reloading

@@ -9,6 +9,7 @@ import t, { type Test } from 'tap'
 import { createGateway, type Gateway, type GatewayOptions, type ReloadRecord, SettingsError } from '../lib/index.ts'
 import { findProgram } from '../lib/runtime/binaries.ts'
 import { commandOf, listProcesses } from './helpers/processes.ts'
+import { FakeClock } from './helpers/clock.ts'
 import { makeTree } from './helpers/tree.ts'
 
 const POLYGLOT = {
@@ -326,6 +327,32 @@ t.test('[gateway.17] a gateway that listens before its tree is read serves what 
   })
   await t.rejects(failed, { message: 'not today' })
   await t.rejects(fetch(at), 'nobody listens any more')
+})
+
+t.test('[gateway.18] a stop is told before connections are refused', async t => {
+  const clock = new FakeClock()
+  const { gateway } = await serve(t, POLYGLOT, { clock, inspect: true, shutdownDelayMs: 5000 })
+  const { url } = await gateway.listen({ port: 0 })
+  const reasons = async () =>
+    ((await (await fetch(`${url}/_fn/health?ready=1`)).json()) as { reasons: string[] }).reasons
+  t.notMatch(await reasons(), ['the gateway is stopping'])
+  const closed = gateway.close({ timeoutMs: 1000 })
+  clock.advance(4999)
+  t.same(await reasons(), ['the gateway is stopping'])
+  const answer = await fetch(`${url}/nothing`)
+  t.same([answer.status, answer.headers.get('connection')], [404, 'close'])
+  t.equal((await fetch(`${url}/_fn/health?live=1`)).status, 200)
+  clock.advance(1)
+  // The drain looks at its connections by the same clock.
+  let isClosed = false
+  void closed.then(() => {
+    isClosed = true
+  })
+  while (!isClosed) {
+    clock.advance(100)
+    await new Promise(setImmediate)
+  }
+  await t.rejects(reasons())
 })
 
 t.test('[gateway.9] close finishes what runs, twice is once, later calls are refused', async t => {

@@ -14,6 +14,8 @@ import { uidRange } from './uid-range.ts'
 export interface SettingOption<T> {
   /** Environment variables, the first one given counts. */
   readonly env: readonly string[]
+  /** Variables among them that have a form of their own. */
+  readonly envFields: Readonly<Record<string, Field<T>>>
   /** Key in `fngw.json`; null for what does not belong into a file under version control. */
   readonly key: string | null
   readonly keyAliases: readonly string[]
@@ -37,6 +39,7 @@ type Section = 'Gateway' | 'Routes' | 'Limits' | 'Runtimes' | 'Dependencies' | '
 
 interface Row<T> {
   env: string | readonly string[]
+  envFields?: Readonly<Record<string, Field<T>>>
   key: string | null
   keyAliases?: readonly string[]
   flags?: string | readonly string[]
@@ -49,10 +52,11 @@ interface Row<T> {
 }
 
 function option<T>(section: Section, description: string, row: Row<T>): SettingOption<T> {
-  const { env, flags = [], keyAliases = [], unit = null, secret = false, noEffect = null, locate } = row
+  const { env, envFields = {}, flags = [], keyAliases = [], unit = null, secret = false, noEffect = null, locate } = row
   const shown = noEffect === null ? description : `${description} No effect: ${noEffect}.`
   return {
     env: typeof env === 'string' ? [env] : env,
+    envFields,
     key: row.key,
     keyAliases,
     flags: typeof flags === 'string' ? [flags] : flags,
@@ -226,12 +230,25 @@ export const SETTING_OPTIONS = {
     field: texts.baseUrl('Address of the gateway.'),
     fallback: null,
   }),
-  shutdownTimeoutMs: option('Gateway', 'Longest wait for running requests at a stop.', {
-    env: 'FN_SHUTDOWN_TIMEOUT_MS',
-    key: 'shutdown-timeout-ms',
-    flags: '--shutdown-timeout-ms <ms>',
+  shutdownTimeoutMs: option(
+    'Gateway',
+    'Longest wait for running requests at a stop; FN_SHUTDOWN_TIMEOUT is in seconds.',
+    {
+      env: ['FN_SHUTDOWN_TIMEOUT_MS', 'FN_SHUTDOWN_TIMEOUT'],
+      envFields: { FN_SHUTDOWN_TIMEOUT: mapped(integer({ min: 0, max: 600 }), seconds => seconds * 1000) },
+      key: 'shutdown-timeout-ms',
+      flags: '--shutdown-timeout-ms <ms>',
+      field: integer({ min: 0, max: 600_000 }),
+      fallback: limits.DEFAULT_SHUTDOWN_TIMEOUT_MS,
+      unit: 'ms',
+    },
+  ),
+  shutdownDelayMs: option('Gateway', 'How long connections are still taken at a stop, not ready any more.', {
+    env: 'FN_SHUTDOWN_DELAY_MS',
+    key: 'shutdown-delay-ms',
+    flags: '--shutdown-delay-ms <ms>',
     field: integer({ min: 0, max: 600_000 }),
-    fallback: limits.DEFAULT_SHUTDOWN_TIMEOUT_MS,
+    fallback: 0,
     unit: 'ms',
   }),
   accessLog: toggle('Gateway', 'FN_ACCESS_LOG', true, 'One line per request.', { flags: '--no-access-log' }),

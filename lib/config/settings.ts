@@ -123,6 +123,7 @@ export interface Settings {
   jobsMaxConcurrency: number
   jobsMaxResultBytes: number
   shutdownTimeoutMs: number
+  shutdownDelayMs: number
   accessLog: boolean
   /** Form of what `fngw` prints while it serves. */
   logFormat: 'json' | 'text'
@@ -191,6 +192,8 @@ interface Candidate extends SettingSource {
   value: unknown
   /** Folder that relative paths start from. */
   base: string
+  /** Reads it, where its form is not that of its setting. */
+  field?: Field<unknown> | undefined
 }
 
 /**
@@ -268,7 +271,10 @@ class Resolution {
     const label = path === null ? null : relative(cwd, path)
     const at = toPlace(label, variable, [], OPTIONS[name].secret)
     const shown = label === null ? variable : `${label}: ${variable}`
-    return [{ source: 'env', name: shown, at, value, base: path === null ? cwd : dirname(path) }]
+    const { envFields }: { envFields: Readonly<Record<string, Field<unknown>>> } = OPTIONS[name]
+    return [
+      { source: 'env', name: shown, at, value, base: path === null ? cwd : dirname(path), field: envFields[variable] },
+    ]
   }
 
   #fromFile(key: string, value: unknown): Candidate {
@@ -281,7 +287,7 @@ class Resolution {
     const used = candidates[0]
     for (const candidate of candidates) {
       const { at, value, base } = candidate
-      const given = readCandidate(option.field, candidate)
+      const given = readCandidate(candidate.field ?? option.field, candidate)
       this.#take(at.findings, candidate.source, candidate === used ? null : used!.name)
       if (candidate === used && given !== undefined && !at.findings.some(isProblem)) {
         this.values.set(name, option.locate ? option.locate(given, base) : given)

@@ -1,9 +1,10 @@
-import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, readlinkSync } from 'node:fs'
 import { type ClientRequest, get } from 'node:http'
 import { type AddressInfo, createServer } from 'node:net'
 import t from 'tap'
 import { startCli } from '../helpers/cli.ts'
-import { childrenOf } from '../helpers/processes.ts'
+import { waitUntil } from '../helpers/gateway-bed.ts'
+import { childrenOf, isRunning } from '../helpers/processes.ts'
 import { holdSockets, type HeldProgram } from '../helpers/socket-holder.ts'
 import { makeTree } from '../helpers/tree.ts'
 
@@ -155,6 +156,72 @@ t.test('[bin/production.4] sockets that cannot be used', async t => {
     t.notMatch(holder.text(), /^ready/m)
   }
 })
+
+t.test('[bin/production.5, gateway.18] a stop, step by step', async t => {
+  const tree = makeTree({
+    'slow.js': `import { existsSync, writeFileSync } from 'node:fs'
+export async function handler({ query }) {
+  writeFileSync(query.folder + '/begun', '')
+  while (!existsSync(query.folder + '/go')) await new Promise(done => setTimeout(done, 20))
+  return { status: 200, body: 'finished' }
+}
+`,
+    'tick/handler.js': `import { appendFileSync } from 'node:fs'
+export const handler = ({ query }) => { appendFileSync(query.folder + '/ticks', 'x'); return 1 }
+`,
+    'fn.config.json': '{ "timeout_ms": 60000 }',
+    ticks: '',
+  })
+  t.teardown(tree.cleanup)
+  tree.write({
+    'tick/fn.config.json': { json: { schedule: { enabled: true, every_seconds: 1, query: { folder: tree.root } } } },
+  })
+  const ticks = () => readFileSync(tree.path('ticks'), 'utf8').length
+  const args = ['run', '.', '--port', '0', '--log-files', '--shutdown-delay-ms', '3000']
+  const env = { FN_RUNTIMES: 'node', FN_SHUTDOWN_TIMEOUT: '60', FN_CONSOLE_WRITE_ENABLED: '1' }
+  const fngw = await startCli(args, { cwd: tree.root, env })
+  t.teardown(() => void fngw.child.kill('SIGKILL'))
+  const made = await fetch(`${fngw.url}/_fn/jobs`, {
+    method: 'POST',
+    headers: { 'Content-Type': 'application/json' },
+    body: JSON.stringify({ name: 'tick', delay_ms: 3_600_000 }),
+  })
+  t.equal(made.status, 201)
+  const job = (await made.json()) as { id: string }
+  const slow = ask(`${fngw.url}/slow?folder=${tree.root}`)
+  await waitUntil(() => existsSync(tree.path('begun')) && ticks() >= 1, 'the request and the schedule run')
+  const below = allBelow(fngw.child.pid!)
+  t.ok(below.length >= 2)
+
+  fngw.child.kill('SIGTERM')
+  const ready = () => ask(`${fngw.url}/_fn/health?ready=1`).catch(() => null)
+  let answer = await ready()
+  while (answer?.status === 200) answer = await ready()
+  t.match(answer, { status: 503, body: /the gateway is stopping/ }, 'first it is not ready, and still answers')
+  const ticked = ticks()
+  while (answer !== null) answer = await ready()
+  t.pass('then nothing is accepted')
+  t.equal(fngw.child.exitCode, null, 'while a request runs')
+  t.ok(ticks() <= ticked + 1, 'no schedule began meanwhile')
+  tree.write({ go: '' })
+  t.same(await slow, { status: 200, body: 'finished' })
+  t.same(await fngw.ended, { code: 0, signal: null })
+  t.same(below.filter(isRunning), [], 'workers and daemons have ended')
+  t.match(readFileSync(tree.path('.svc/logs/access.log'), 'utf8'), /"path":"\/slow"/, 'logs are on disk')
+  const states = JSON.parse(readFileSync(tree.path('.svc/scheduler-state.json'), 'utf8')) as object
+  t.match(JSON.stringify(states), /tick/, 'states of schedules too')
+
+  const again = await startCli(['run', '.', '--port', '0'], { cwd: tree.root, env })
+  t.teardown(() => void again.child.kill('SIGKILL'))
+  t.match(JSON.parse((await ask(`${again.url}/_fn/jobs/${job.id}`)).body), { id: job.id, status: 'queued' })
+  again.child.kill('SIGTERM')
+  t.same(await again.ended, { code: 0, signal: null })
+})
+
+/** Every process below that one. */
+function allBelow(pid: number): number[] {
+  return childrenOf(pid).flatMap(child => [child, ...allBelow(child)])
+}
 
 t.test('[bin/production.1] PORT, as platforms give it', async t => {
   const tree = makeTree(TREE)

@@ -63,6 +63,7 @@ const CASES: Record<string, typeof SWITCH> = {
     [5, []],
   ],
   shutdownTimeoutMs: count(0, -1, 600_001),
+  shutdownDelayMs: count(0, -1, 600_001),
   accessLog: SWITCH,
   logFormat: [[['JSON', 'json']], ['xml', '1'], [1, true, []]],
   logFiles: SWITCH,

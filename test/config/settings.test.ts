@@ -249,3 +249,13 @@ t.test('[config/settings.21] giving a setting without effect is a warning, whate
   t.same(resolve({}).warnings, [], 'a default is no use of a setting')
   t.match(resolve({ env: { FN_UI_ENABLED: 'x' } }), { warnings: [], problems: [{ name: 'FN_UI_ENABLED' }] })
 })
+
+t.test('[config/settings.23] the limit of a stop in seconds', async t => {
+  const resolve = (env: Record<string, string>) => resolveSettings({ env, cwd: '/' })
+  t.equal(resolve({ FN_SHUTDOWN_TIMEOUT: '25' }).settings.shutdownTimeoutMs, 25_000)
+  t.equal(resolve({ FN_SHUTDOWN_TIMEOUT: '25', FN_SHUTDOWN_TIMEOUT_MS: '300' }).settings.shutdownTimeoutMs, 300)
+  for (const wrong of ['601', '-1', '1.5', '5s'])
+    t.match(resolve({ FN_SHUTDOWN_TIMEOUT: wrong }).problems, [
+      { message: `FN_SHUTDOWN_TIMEOUT must be an integer from 0 to 600, got "${wrong}" (string)` },
+    ])
+})
