@@ -1,11 +1,17 @@
 /** The charts of everything, or of one function: throughput, latency, errors, queue, workers, cold starts. Owner: page console/overview. */
 
+import { useMemo } from 'preact/hooks'
 import type { History } from '../data/history.ts'
 import { formatCount, formatMs, formatNumberOf, formatRate, formatShare } from '../format.ts'
 import { toKnownSeconds, toLast, toMost, toRates, toSum } from '../series.ts'
 import { Chart } from './chart.tsx'
 
+/** Drawn anew only for other numbers, however often the page around it is. */
 export function HistoryCharts({ history }: { history: History }) {
+  return useMemo(() => <Charts history={history} />, [history])
+}
+
+function Charts({ history }: { history: History }) {
   const { times, series, totals } = history
   const count = { format: formatCount, isWhole: true } as const
   const time = { format: formatMs } as const

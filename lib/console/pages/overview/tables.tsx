@@ -1,5 +1,6 @@
 /** What the overview tells of each runtime, and of the functions that are slow or failing. Owner: page console/overview. */
 
+import { useMemo } from 'preact/hooks'
 import type { Health } from '../../data/health.ts'
 import type { FunctionTotals, History, Totals } from '../../data/history.ts'
 import { formatAgo, formatCount, formatMs } from '../../format.ts'
@@ -150,6 +151,11 @@ function Ranking({ title, columns, rows, empty }: RankingProps) {
 
 /** @param range - "the last 5 minutes" */
 export function FunctionTables({ history, range }: { history: History; range: string }) {
+  // Thousands are ranked only when there are other numbers.
+  return useMemo(() => <Rankings history={history} range={range} />, [history, range])
+}
+
+function Rankings({ history, range }: { history: History; range: string }) {
   const { functions, functions_left_out: leftOut } = history
   return (
     <>
