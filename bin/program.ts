@@ -1,6 +1,6 @@
 /** The commands of `fngw` and their flags. Owner: §1, page bin/dev. */
 
-import { Command, Option } from 'commander'
+import { Argument, Command, Option } from 'commander'
 import { METHODS, RUNTIMES } from '../lib/core/identity.ts'
 import { LOG_FILES } from '../lib/observe/log-store.ts'
 import { createGateway, type Gateway, type GatewayOptions } from '../lib/index.ts'
@@ -8,6 +8,8 @@ import { addApiFlags, addTargetFlags, toApiClient } from './api-flags.ts'
 import type { Terminal } from './ask.ts'
 import type { KeyInput } from './hot-keys.ts'
 import { toWarningText } from './banner.ts'
+import { readCommands } from './command-tree.ts'
+import { SHELLS, type Shell, toCompletion } from './completion.ts'
 import { addDeps } from './deps-command.ts'
 import { type HealthFlags, runHealth } from './health-command.ts'
 import { type InitFlags, runInit } from './init-command.ts'
@@ -78,6 +80,7 @@ export function createProgram(options: ProgramOptions): Command {
     addFlags: command => addSettingFlags(command, { defaults: TREE ?? {}, shown: TREE_SETTINGS }),
   })
   addLogs(program, options)
+  addCompletion(program, options)
   program
     .command('version')
     .description('Print the version.')
@@ -304,4 +307,13 @@ function addInvoke(program: Command, { output }: ProgramOptions): void {
         gateway: toGatewayOptions(command, dir, TREE),
       })
     })
+}
+
+function addCompletion(program: Command, { output }: ProgramOptions): void {
+  program
+    .command('completion')
+    .description('Print the completion of this command line for a shell.')
+    .addArgument(new Argument('<shell>', 'Shell that reads it.').choices(SHELLS))
+    .addHelpText('after', '\nExample:\n  source <(fngw completion bash)')
+    .action((shell: Shell) => output.result(toCompletion(shell, readCommands(program)).trimEnd()))
 }
