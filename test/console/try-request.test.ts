@@ -1,5 +1,6 @@
 import t from 'tap'
 import { fromBase64, toBase64 } from '../../lib/console/preview.ts'
+import { toPublicOrigin } from '../../lib/console/pages/try/public-origin.ts'
 import {
   EMPTY_REQUEST,
   findProblem,
@@ -83,4 +84,16 @@ t.test('[console/try.3] bytes and queries on their way through JSON', async t =>
   t.equal(toBase64(bytes), Buffer.from(bytes).toString('base64'))
   t.same(fromBase64(toBase64(bytes)), bytes)
   t.same({ ...toQuery('?a=1&b=&a=2&__proto__=x&c') }, { a: ['1', '2'], b: '', c: '', ['__proto__']: 'x' })
+})
+
+t.test('[console/try.8] where functions are reached when the control plane has a port of its own', async t => {
+  const at = new URL('https://gateway.example:9000/')
+  const rows = (port: number, controlPort: number | null) => [
+    { name: 'port', value: port },
+    { name: 'controlPort', value: controlPort },
+  ]
+  t.same(toPublicOrigin(at, []), { origin: 'https://gateway.example:9000', isHere: true })
+  t.same(toPublicOrigin(at, rows(8080, null)), { origin: 'https://gateway.example:9000', isHere: true })
+  t.same(toPublicOrigin(at, rows(8080, 0)), { origin: 'https://gateway.example:8080', isHere: false })
+  t.same(toPublicOrigin(at, rows(0, 9000)), { origin: 'https://gateway.example', isHere: false })
 })

@@ -1,5 +1,7 @@
 import t from 'tap'
-import { checkLooks, makeConsoleBed, noBrowser, withPage } from '../helpers/console-bed.ts'
+import { createGateway } from '../../lib/index.ts'
+import { buildConsole, checkLooks, makeConsoleBed, noBrowser, withPage } from '../helpers/console-bed.ts'
+import { makeTree } from '../helpers/tree.ts'
 
 t.setTimeout(280_000)
 
@@ -169,3 +171,30 @@ t.test('[console/try.7] what was tried is kept without secrets and found again',
     })
   }
 })
+
+t.test(
+  '[console/try.8] with a port of its own the console reaches functions, and says what it cannot',
+  { skip: noBrowser },
+  async t => {
+    buildConsole()
+    const tree = makeTree(TREE)
+    t.teardown(tree.cleanup)
+    const gateway = await createGateway({
+      functionsRoot: tree.root,
+      runtimes: ['node'],
+      uiEnabled: true,
+      controlPort: 0,
+    })
+    t.teardown(() => gateway.close())
+    const { control } = await gateway.listen({ port: 0 })
+    await withPage(t, `${control!.url}/console/try?path=/users/7`, async page => {
+      const answer = page.getByRole('region', { name: 'Answer' })
+      const send = page.getByRole('button', { name: /^Send/ })
+      await send.click()
+      await answer.getByText('"id": "7"').waitFor()
+      await page.goto(`${control!.url}/console/try?path=/nothing`)
+      await send.click()
+      await answer.getByText(/no function answers this, and the console, which has a port of its own/).waitFor()
+    })
+  },
+)

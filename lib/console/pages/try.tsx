@@ -12,6 +12,7 @@ import { Answer } from './try/answer.tsx'
 import { Builder } from './try/builder.tsx'
 import { CopyAs } from './try/copy.tsx'
 import { loadHistory, remember } from './try/history.ts'
+import { usePublicOrigin } from './try/public-origin.ts'
 import { Tried } from './try/tried.tsx'
 import { NO_ANSWER, sendRequest, toCall, type TryAnswer } from './try/send.ts'
 import { findProblem, fromFields, toFields, type TryRequest } from './try/try-request.ts'
@@ -43,6 +44,7 @@ function useRequest(): [TryRequest, (change: Partial<TryRequest>) => void] {
 export function TryPage() {
   const { data: catalog } = useLoad<Catalog>('/_fn/catalog', { on: ['reload'] })
   const [request, change] = useRequest()
+  const { origin } = usePublicOrigin()
   const [answer, setAnswer] = useState<TryAnswer | null>(null)
   const [error, setError] = useState<string | null>(null)
   const running = useRef<AbortController | null>(null)
@@ -116,7 +118,7 @@ export function TryPage() {
               Run as a job
             </button>
           </div>
-          {problem === null && <CopyAs request={request} />}
+          {problem === null && <CopyAs request={request} origin={origin} />}
         </form>
         {answer === null ? (
           <Empty title="The answer will be here">

@@ -10,9 +10,9 @@ import { hasBody, namedFields, toHeaders, type TryRequest } from './try-request.
 const FORMS = { curl: toCurl, fetch: toFetch, 'Python requests': toPython } as const
 type Form = keyof typeof FORMS
 
-export function CopyAs({ request }: { request: TryRequest }) {
+export function CopyAs({ request, origin }: { request: TryRequest; origin: string }) {
   const [form, setForm] = useState<Form>('curl')
-  const text = FORMS[form](toSnippet(request))
+  const text = FORMS[form](toSnippet(request, origin))
   return (
     <details class="copy-as">
       <summary>As a command</summary>
@@ -29,7 +29,7 @@ export function CopyAs({ request }: { request: TryRequest }) {
   )
 }
 
-function toSnippet(request: TryRequest): SnippetRequest {
+function toSnippet(request: TryRequest, origin: string): SnippetRequest {
   const { method, path, as, text, file } = request
   const body = !hasBody(request)
     ? null
@@ -38,5 +38,5 @@ function toSnippet(request: TryRequest): SnippetRequest {
       : as === 'form'
         ? { kind: 'form' as const, fields: namedFields(request) }
         : { kind: 'text' as const, text }
-  return { method, url: toPublicUrl(path).href, headers: toHeaders(request), body }
+  return { method, url: toPublicUrl(path, origin).href, headers: toHeaders(request), body }
 }

@@ -6,6 +6,7 @@ import type { Explanation } from '../../data/records.ts'
 import { formatBytes } from '../../format.ts'
 import { gatewayUrl } from '../../router.ts'
 import { fromBase64, toBase64 } from '../../preview.ts'
+import { askPublicOrigin } from './public-origin.ts'
 import { type HeaderPair, toBody, toHeaders, toQuery, type TryRequest } from './try-request.ts'
 
 interface Timing {
@@ -60,9 +61,9 @@ type Tell = (answer: TryAnswer) => void
 type Body = Awaited<ReturnType<typeof toBody>>
 
 /** The whole URL of a request, its path escaped. */
-export function toPublicUrl(path: string): URL {
+export function toPublicUrl(path: string, origin: string = gatewayUrl.origin): URL {
   // Not resolved against the base: a path that begins with two slashes would be another host.
-  return new URL(gatewayUrl.origin + path)
+  return new URL(origin + path)
 }
 
 /** Headers of a request with what its body adds. */
@@ -131,7 +132,7 @@ export async function sendRequest(request: TryRequest, signal: AbortSignal, tell
     if (call === null) await askUrl(request, signal, tellOn)
     else await invoke(call, signal, tellOn)
   } catch (error) {
-    const isPlain = error instanceof ApiError || error instanceof TooLarge
+    const isPlain = error instanceof ApiError || error instanceof TooLarge || error instanceof Unreachable
     const why = signal.aborted ? 'stopped' : isPlain ? error.message : `no answer: ${String(error)}`
     tellOn({ ...newest, isDone: true, error: why })
   }
@@ -215,6 +216,15 @@ class Pieces {
   }
 }
 
+/** The console has a port of its own, and no function answers. */
+class Unreachable extends Error {
+  constructor(origin: string) {
+    super(
+      `no function answers this, and the console, which has a port of its own, cannot ask ${origin}: use the command`,
+    )
+  }
+}
+
 /** More than a page can hold; leaving it ends the call. */
 class TooLarge extends Error {
   override message = `stopped: it is larger than the ${formatBytes(MAX_SHOWN_BYTES)} that are shown here`
@@ -222,6 +232,8 @@ class TooLarge extends Error {
 
 /** Assets, documents and the gateway's own refusals are of no function: the browser asks for them. Without the cookie of the console. */
 async function askUrl(request: TryRequest, signal: AbortSignal, tell: Tell): Promise<void> {
+  const { origin, isHere } = await askPublicOrigin()
+  if (!isHere) throw new Unreachable(origin)
   const body = await toBody(request)
   const started = performance.now()
   const answer = await fetch(toPublicUrl(request.path), {
