@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process'
-import { writeFileSync } from 'node:fs'
+import { existsSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Argument, Command, CommanderError, Option } from 'commander'
 import t from 'tap'
@@ -108,7 +108,7 @@ t.test('[bin/completion.1] names of files may hold blanks, and texts what a shel
       ['a name.txt'],
       shell,
     )
-    t.same(run(shell, 'ls', cwd), ['a name.txt', `script.${shell}`], 'nothing was run')
+    t.notOk(existsSync(join(cwd, 'owned')), `${shell} ran nothing`)
   }
 })
 
