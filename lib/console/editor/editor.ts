@@ -15,6 +15,7 @@ import {
 } from '@codemirror/view'
 import { toLanguage } from './languages.ts'
 import { look } from './look.ts'
+import { syntaxHints } from './syntax-hints.ts'
 import { markLines, toldLines, type Told } from './told-lines.ts'
 
 interface ShowOptions {
@@ -91,6 +92,7 @@ export function createEditor(options: EditorOptions): Editor {
         highlightSelectionMatches(),
         search({ top: true }),
         toldLines(),
+        syntaxHints(),
         typeOverLines,
         keymap.of([
           { key: 'Mod-s', run: save, preventDefault: true },

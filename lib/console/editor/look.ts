@@ -41,6 +41,8 @@ const LOOK = EditorView.theme({
     backgroundColor: 'transparent',
     outline: '1px solid var(--quiet)',
   },
+  '.cm-lintRange-warning': { backgroundImage: 'none', borderBottom: '2px dotted var(--degraded)' },
+  '.cm-tooltip': { backgroundColor: 'var(--raised)', border: '1px solid var(--line)', color: 'var(--text)' },
   '.cm-searchMatch': { backgroundColor: 'var(--degraded-paper)' },
   '&.cm-merge-b .cm-changedLine, .cm-inlineChangedLine': { backgroundColor: 'var(--code-new)' },
   '&.cm-merge-b .cm-changedText, .cm-changedText': { background: 'var(--code-new-text)' },
