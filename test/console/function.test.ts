@@ -106,7 +106,7 @@ t.test('[console/function.5, console/function.9] errors lead to their line', { s
     await page.getByRole('cell', { name: 'GET /bad' }).waitFor()
     await page.getByRole('link', { name: 'Logs', exact: true }).last().click()
     await page.getByText('began').waitFor()
-    await page.getByRole('button', { name: 'What went wrong' }).click()
+    await page.getByRole('link', { name: 'What went wrong' }).click()
     await page
       .getByRole('region', { name: 'Lines of the log' })
       .getByRole('link', { name: 'bad/handler.mjs:3' })

@@ -14,7 +14,7 @@ export interface Schema {
 }
 
 /** `json` is what no simple control can show: its JSON is typed. */
-export type FieldKind = 'text' | 'number' | 'switch' | 'choice' | 'list' | 'checks' | 'json'
+type FieldKind = 'text' | 'number' | 'switch' | 'choice' | 'list' | 'checks' | 'json'
 
 export interface Field {
   /** `worker_pool`, `max_workers` */

@@ -174,9 +174,15 @@ function Holdings({ holdings }: { holdings: readonly Holding[] }) {
           name: 'from',
           title: 'From',
           value: one => one.file ?? one.origin,
-          cell: one => (one.file === null ? <span class="quiet">{one.origin}</span> : one.file),
+          cell: one => <From holding={one} />,
         },
       ]}
     />
   )
+}
+
+function From({ holding: { file, origin, setting } }: { holding: Holding }) {
+  if (file !== null) return <>{file}</>
+  if (setting !== null) return <a href={toHref('settings', { q: setting })}>{origin}</a>
+  return <span class="quiet">{origin}</span>
 }

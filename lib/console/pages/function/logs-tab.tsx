@@ -1,7 +1,7 @@
 /** What one function wrote and what went wrong in it, with links to the lines that errors name. Owner: page console/function. */
 
 import { useEffect, useRef } from 'preact/hooks'
-import { type FunctionId, type FunctionRecord, toTarget } from '../../data/function-records.ts'
+import { type FunctionId, type FunctionRecord, toFunctionPage, toTarget } from '../../data/function-records.ts'
 import { useLoad } from '../../data/load.ts'
 import { Empty } from '../../parts/empty.tsx'
 import { LoadState } from '../../parts/load-state.tsx'
@@ -37,14 +37,13 @@ export function LogsTab({ id, record }: { id: FunctionId; record: FunctionRecord
       <div class="bar-of-tab">
         <nav class="choice" aria-label="Log">
           {FILES.map(([value, title]) => (
-            <button
+            <a
               key={value}
-              type="button"
-              aria-pressed={file === value}
-              onClick={() => setQuery({ log: value === 'runtime' ? null : value })}
+              href={toHref(toFunctionPage(id), { tab: 'logs', log: value === 'runtime' ? null : value })}
+              aria-current={file === value ? 'true' : undefined}
             >
               {title}
-            </button>
+            </a>
           ))}
         </nav>
         <label class="check">

@@ -1,6 +1,6 @@
 /** Files and lines that a message names. Owner: page console/function. */
 
-export interface Place {
+interface Place {
   /** Below the functions root, or as the message has it. */
   readonly file: string
   readonly line: number

@@ -8,8 +8,9 @@ export interface Holding {
   readonly value: string
   /** File below the functions root; null for what no file says. */
   readonly file: string | null
-  /** Said instead of a file. */
+  /** Said instead of a file: a setting, `default`, or '' where nothing is known. */
   readonly origin: string
+  readonly setting: string | null
 }
 
 type Sources = FunctionRecord['policy_sources']
@@ -31,8 +32,9 @@ function isBlock(value: unknown): value is Readonly<Record<string, unknown>> {
 /** A block of which nothing is said apart has its source from the whole. */
 function toHolding(name: string, value: unknown, sources: Sources): Holding {
   const source = sources?.[name] ?? sources?.[name.split('.')[0] as string]
-  const origin = source === undefined ? '' : source.setting === undefined ? 'default' : `setting ${source.setting}`
-  return { name, value: toText(value), file: source?.file ?? null, origin }
+  const setting = source?.setting ?? null
+  const origin = setting !== null ? `setting ${setting}` : source === undefined ? '' : 'default'
+  return { name, value: toText(value), file: source?.file ?? null, origin, setting }
 }
 
 function toText(value: unknown): string {

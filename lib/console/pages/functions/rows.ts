@@ -134,7 +134,7 @@ function toStates(summary: FunctionTotals | null, warnings: number, warmth: stri
   return states
 }
 
-export interface Filter {
+interface Filter {
   /** All words of it must be there. */
   readonly text: string
   /** '' for all. */
