@@ -1,8 +1,12 @@
 import { existsSync, readdirSync, readFileSync, readlinkSync } from 'node:fs'
+import { spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
 import { type ClientRequest, get } from 'node:http'
 import { type AddressInfo, createServer } from 'node:net'
+import { text } from 'node:stream/consumers'
 import t from 'tap'
-import { startCli } from '../helpers/cli.ts'
+import { findOnPath } from '../../lib/runtime/binaries.ts'
+import { PROGRAM, startCli, toEnv, TSX } from '../helpers/cli.ts'
 import { waitUntil } from '../helpers/gateway-bed.ts'
 import { childrenOf, isRunning } from '../helpers/processes.ts'
 import { holdSockets, type HeldProgram } from '../helpers/socket-holder.ts'
@@ -221,6 +225,71 @@ export const handler = ({ query }) => { appendFileSync(query.folder + '/ticks', 
 /** Every process below that one. */
 function allBelow(pid: number): number[] {
   return childrenOf(pid).flatMap(child => [child, ...allBelow(child)])
+}
+
+const UNITS = ['fngw.service', 'fngw.socket', 'fngw-control.socket']
+
+function readUnit(name: string): string {
+  return readFileSync(new URL(`../../examples/deploy/systemd/${name}`, import.meta.url), 'utf8')
+}
+
+/** The value of a line `key=value` of a unit. */
+function entryOf(unit: string, key: string): string {
+  return new RegExp(`^${key}=(.*)$`, 'm').exec(unit)![1]!
+}
+
+t.test('[bin/production.7] the units start a gateway, and say when it is ready', async t => {
+  const tree = makeTree(TREE)
+  t.teardown(tree.cleanup)
+  const [service, ...sockets] = UNITS.map(readUnit)
+  const holder = await holdSockets(t, ...sockets.map(unit => entryOf(unit, 'FileDescriptorName')))
+  // The ports of the units are those of this machine here, and the folder is the test's.
+  const ports = new Map(sockets.map((unit, at) => [/\d+$/.exec(entryOf(unit, 'ListenStream'))![0], holder.ports[at]!]))
+  const toArgs = (line: string): string[] => {
+    const [program, ...words] = line.split(' ')
+    t.equal(program, '/usr/local/bin/fngw')
+    return words.map(word => (word.startsWith('/') ? tree.root : String(ports.get(word) ?? word)))
+  }
+  const env = { FN_RUNTIMES: 'node' }
+  const running = await holder.start(toArgs(entryOf(service!, 'ExecStart')), { cwd: tree.root, env })
+  const started = await startToEnd(toArgs(entryOf(service!, 'ExecStartPost')), tree.root)
+  t.same(started, { code: 0, stdout: 'ready\n', stderr: '' })
+  t.equal((await ask(`http://127.0.0.1:${holder.ports[0]}/hello`)).status, 200)
+  process.kill(running.pid, 'SIGTERM')
+  t.equal(await running.ended, 0)
+  const stopSeconds = Number(/FN_SHUTDOWN_TIMEOUT=(\d+)/.exec(service!)![1])
+  t.ok(Number(entryOf(service!, 'TimeoutStopSec')) > stopSeconds, 'systemd waits longer than the gateway')
+})
+
+const CHECKER = findOnPath('systemd-analyze', process.env.PATH ?? '')
+
+t.test(
+  '[bin/production.7] systemd understands the units',
+  { skip: CHECKER === null && 'systemd-analyze is not installed' },
+  async t => {
+    const tree = makeTree()
+    t.teardown(tree.cleanup)
+    // Program and user of the machine that it is for are not here.
+    const toLocal = (unit: string) =>
+      unit.replaceAll('/usr/local/bin/fngw', '/bin/true').replace(/^User=.*/m, 'User=root')
+    tree.write(Object.fromEntries(UNITS.map(name => [name, toLocal(readUnit(name))])))
+    const verify = () =>
+      spawnSync(CHECKER!, ['verify', '--man=no', ...UNITS.map(name => tree.path(name))], { encoding: 'utf8' })
+    t.equal(verify().stderr, '')
+    tree.write({ 'fngw.service': toLocal(readUnit('fngw.service')).replace('KillMode=mixed', 'KillMode=mixd') })
+    t.match(verify().stderr, /mixd/, 'and would tell what is wrong')
+  },
+)
+
+/** Runs a command while others run. */
+async function startToEnd(args: readonly string[], cwd: string) {
+  const child = spawn(process.execPath, ['--import', TSX, PROGRAM, ...args], {
+    cwd,
+    env: toEnv({}),
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
+  const [stdout, stderr, [code]] = await Promise.all([text(child.stdout), text(child.stderr), once(child, 'close')])
+  return { code: code as number, stdout, stderr }
 }
 
 t.test('[bin/production.1] PORT, as platforms give it', async t => {
