@@ -69,7 +69,7 @@ function StatusLine({ health, history, problems: { warnings, conflicts }, range 
   const { state, words, numbers } = toStatus({ ...facts, totals: history?.totals ?? null })
   const { total, warm } = health.functions.summary
   return (
-    <section class="status" data-state={state ?? undefined} aria-label="State">
+    <section class="overview-state" data-state={state ?? undefined} aria-label="State">
       <p class="line">
         <span role="status">{words}</span> {numbers}
       </p>

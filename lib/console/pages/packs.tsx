@@ -93,13 +93,13 @@ function Failures({ rows }: { rows: readonly Preparation[] }) {
   if (failed.length === 0) return null
   const hidden = failed.length - MOST_FAILURES
   return (
-    <div class="problems">
+    <div class="problem-list">
       <ul>
         {failed.slice(0, MOST_FAILURES).map(({ key, error, file, line, hint }) => (
           <li key={key} data-state="failing">
             <a href={toHref(`functions/${key}`, { tab: 'dependencies' })}>{key}</a>{' '}
             {file !== null && <span class="mono">{line === null ? file : `${file}:${line}`} </span>}
-            <div class="told">{error}</div>
+            <div class="install-error">{error}</div>
             {hint !== null && <p class="quiet">{hint}</p>}
           </li>
         ))}

@@ -19,7 +19,7 @@ export function ProblemList({ problems: { conflicts, warnings } }: { problems: P
   ]
   const hidden = items.length - SHOWN_AT_FIRST
   return (
-    <section class="problems" aria-label="Warnings and conflicts">
+    <section class="problem-list" aria-label="Warnings and conflicts">
       <ul>{isLong.value ? items : items.slice(0, SHOWN_AT_FIRST)}</ul>
       {hidden > 0 && (
         <button
