@@ -8,7 +8,7 @@ import { makeFn } from '../helpers/fn.ts'
 import { makePublic } from '../helpers/public.ts'
 
 t.test(
-  '[observe/events.5, observe/metrics.2] an ended request is counted, and recorded when somebody wants it',
+  '[observe/events.5, observe/metrics.2, observe/history.2] an ended request is counted, and recorded when somebody wants it',
   async t => {
     const clock = new FakeClock()
     const fn = makeFn({ name: 'hello' })
@@ -19,6 +19,8 @@ t.test(
     }
     await inject(handle, { url: '/hello' })
     await inject(handle, { url: '/nowhere' })
+    await inject(handle, { url: '/_fn/health' })
+    const control = finished[2]!.status
     const counted: unknown[] = []
     const records: RequestRecord[] = []
     const failures: GatewayError[] = []
@@ -31,8 +33,9 @@ t.test(
     const tell = createRequestListener(journal, clock, metrics)
     for (const exchange of finished) tell(exchange)
     t.same(counted, [
-      ['GET', 500, fn, 7, 0],
-      ['GET', 404, null, 0, 0],
+      ['GET', 500, fn, 7, 0, false],
+      ['GET', 404, null, 0, 0, false],
+      ['GET', control, null, 0, 0, true],
     ])
     t.same(records, [])
     t.match(failures, [{ code: 'NOT_FOUND' }], 'the journal decides what of it is a failure')
