@@ -260,10 +260,7 @@ export class Installer implements Builder {
     const plan = await this.#step.plan(unit, toolchain, tools)
     if (plan === null) return done
     if (folder.isForeign) {
-      this.#records.note(unit, plan, signature, {
-        status: 'skipped',
-        error: `${this.#step.target} was not put there by the gateway and is used as it is: delete it to have it made`,
-      })
+      this.#noteForeign(done, plan)
       return done
     }
     if (set?.key !== plan.key) return { ...done, plan }
@@ -274,10 +271,23 @@ export class Installer implements Builder {
     return done
   }
 
-  async #install({ unit, folder, plan, signature }: Look, tools: BuildTools): Promise<Made> {
+  #noteForeign({ unit, signature }: Look, plan: InstallPlan): void {
+    this.#records.note(unit, plan, signature, {
+      status: 'skipped',
+      error: `${this.#step.target} was not put there by the gateway and is used as it is: delete it to have it made`,
+    })
+  }
+
+  async #install(look: Look, tools: BuildTools): Promise<Made> {
+    const { unit, folder, plan, signature } = look
     try {
       const set = await this.#ensure(plan!, { folder: unit.folder, signature }, tools)
       plan!.check?.(set.outcome)
+      // Somebody may have installed packages there while the tool worked.
+      if (folder.isForeign) {
+        this.#noteForeign(look, plan!)
+        return { packages: 0, bytes: 0, names: [], isShared: true }
+      }
       if (folder.set?.key !== plan!.key) await folder.put(set)
       this.#settle(unit, plan!, signature, set)
       return { ...set, names: set.outcome.resolvedPackages }

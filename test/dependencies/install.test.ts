@@ -293,6 +293,21 @@ t.test('[dependencies/install.5] what somebody else installed stays as it is', a
   })
 })
 
+t.test('[dependencies/install.5] nor is what somebody installs while the tool works', async t => {
+  const bed = makeBed(t, { 'a/wants.txt': 'flask' })
+  bed.hold('flask')
+  const fn = bed.fn('a')
+  const done = bed.builds.prepare(fn)
+  await bed.isHeld('flask')
+  bed.tree.write({ 'a/.deps/mine/code.py': '# mine' })
+  bed.go('flask')
+  await done
+  t.equal(readFileSync(bed.tree.path('a/.deps/mine/code.py'), 'utf8'), '# mine')
+  t.same(readdirSync(bed.tree.path('a/.deps')), ['mine'])
+  t.match(bed.installer.recordOf(fn), { last_install_status: 'skipped', last_error: /delete it to have it made/ })
+  t.notOk(existsSync(bed.tree.path('a/wants.lock')), 'nothing is written for packages that are not there')
+})
+
 t.test('[dependencies/install.6] off, or nothing wanted: nothing is read or written', async t => {
   const off = makeBed(t, { 'a/wants.txt': 'flask' }, { isOn: false })
   t.equal(await off.builds.prepare(off.fn('a')), null)

@@ -5,6 +5,7 @@ import {
   readdirSync,
   readFileSync,
   readlinkSync,
+  renameSync,
   rmSync,
   symlinkSync,
   utimesSync,
@@ -98,6 +99,30 @@ t.test(
     t.same(readdirSync(tree.path('.svc/deps')).sort(), ['d-bbbbbb', 'mine'])
   },
 )
+
+t.test('[dependencies/install.2, files/own-folder.2] a set that was replaced by a link counts as none', async t => {
+  for (const part of ['set', 'target'] as const) {
+    const { tree, ensure, folder } = makeBed(t)
+    const outside = makeTree()
+    t.teardown(outside.cleanup)
+    const fill = (text: string) => ensure(async draft => void draft.below('.deps').write('code.py', text))
+    await fill('first')
+    const place = tree.path(part === 'set' ? `.svc/deps/python-${KEY}` : `.svc/deps/python-${KEY}/.deps`)
+    renameSync(place, outside.path('moved'))
+    symlinkSync(outside.path('moved'), place)
+    const code = outside.path(part === 'set' ? 'moved/.deps/code.py' : 'moved/code.py')
+    const set = await fill('second')
+    t.notOk(set.isShared, `${part}: filled anew`)
+    t.ok(lstatSync(place).isDirectory(), `${part}: what was filled has the place of the link`)
+    t.equal(readFileSync(code, 'utf8'), 'first', `${part}: what the link led to is left alone`)
+    await folder.put(set)
+    t.equal(readFileSync(tree.path('fn/.deps/code.py'), 'utf8'), 'second')
+    // A link among the folders above it is not the gateway's to replace.
+    renameSync(tree.path('.svc'), outside.path('svc'))
+    symlinkSync(outside.path('svc'), tree.path('.svc'))
+    await t.rejects(fill('third'), { code: 'UNSAFE_PATH' })
+  }
+})
 
 t.test('[dependencies/install.5] links, files and folders of others are foreign; an empty folder is not', async t => {
   const { tree, folder, ensure } = makeBed(t)

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { createStepNumbers, type HistorySeries, TIERS } from '../../lib/observe/history-series.ts'
+import { createStepNumbers, type HistorySeries, type TIERS } from '../../lib/observe/history-series.ts'
 import { COUNTER } from '../../lib/observe/function-metrics.ts'
 import { History } from '../../lib/observe/history.ts'
 import { HistoryView } from '../../lib/observe/history-view.ts'
