@@ -37,7 +37,7 @@ t.test(
   '[console/function.2, console/function.3, console/function.4] code is edited, compared and saved; two writers',
   { skip: noBrowser },
   async t => {
-    const { url, tree } = await makeConsoleBed(t, TREE)
+    const { url, tree, gateway } = await makeConsoleBed(t, TREE)
     const file = join(tree.root, 'hello/handler.mjs')
     await withPage(
       t,
@@ -83,6 +83,19 @@ t.test(
         await conflict.getByRole('button', { name: 'Write mine over theirs' }).click()
         await page.getByText(/^Saved at/).waitFor()
         t.match(await (await fetch(`${url}/hello`)).json(), { mine: 3 })
+
+        await write(page, editor, CODE.replace('one: 1', 'lost: 5'))
+        writeFileSync(file, CODE.replace('one: 1', 'again: 6'))
+        await gateway.reload()
+        await page.getByText('somebody else has changed the file').waitFor()
+        await page.getByRole('button', { name: 'See both' }).click()
+        await conflict.getByText('again: 6').waitFor()
+        await conflict.getByRole('button', { name: 'Take theirs, lose mine' }).click()
+        await editor.getByText('again: 6').waitFor()
+        t.equal(await editor.getByText('lost: 5').count(), 0)
+        writeFileSync(file, CODE.replace('one: 1', 'last: 7'))
+        await gateway.reload()
+        await editor.getByText('last: 7').waitFor()
       },
       REFUSALS,
     )

@@ -8,9 +8,11 @@ interface Kept {
   /** What the text was made from, and the tag of that file. */
   readonly base: string
   readonly etag: string | null
+  /** Tag that the page knew when this was kept. */
+  readonly known: string | null
 }
 
-export interface Draft extends Kept {
+export interface Draft extends Omit<Kept, 'known'> {
   readonly isDirty: boolean
   /** True when the file has become another one meanwhile. */
   readonly isStale: boolean
@@ -48,10 +50,10 @@ export function useDraft(name: string, base: string, etag: string | null): Draft
     return () => window.removeEventListener('beforeunload', warnBeforeUnload)
   }, [])
   useEffect(() => {
-    // What was adopted has come back from the gateway.
-    if (value !== null && value.text === value.base && value.etag === etag) kept.value = null
+    // What was adopted has come back from the gateway, or what came after it.
+    if (value !== null && value.text === value.base && (value.etag === etag || value.known !== etag)) kept.value = null
   }, [value, etag])
-  const now = value ?? { text: base, base, etag }
+  const now = value ?? { text: base, base, etag, known: etag }
   return {
     ...now,
     isDirty: now.text !== now.base,
@@ -63,10 +65,10 @@ export function useDraft(name: string, base: string, etag: string | null): Draft
       kept.value = null
     },
     adopt: (text, tag) => {
-      kept.value = { text, base: text, etag: tag }
+      kept.value = { text, base: text, etag: tag, known: etag }
     },
     rebase: (other, tag) => {
-      kept.value = { text: now.text, base: other, etag: tag }
+      kept.value = { text: now.text, base: other, etag: tag, known: etag }
     },
   }
 }

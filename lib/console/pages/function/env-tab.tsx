@@ -9,6 +9,7 @@ import { Empty } from '../../parts/empty.tsx'
 import { LoadState } from '../../parts/load-state.tsx'
 import { Table } from '../../parts/table.tsx'
 import { whyReadOnly } from '../../session.ts'
+import { type EnvRow, KeyForm } from './env-key-form.tsx'
 
 /** `GET /_fn/function-env` */
 interface EnvRecord {
@@ -18,15 +19,9 @@ interface EnvRecord {
   readonly etag: string
 }
 
-interface Row {
-  readonly key: string
-  /** Null for a key of another file. */
-  readonly entry: EnvEntry | null
-}
-
 export function EnvTab({ id, onSaved }: { id: FunctionId; onSaved: () => void }) {
   const loaded = useLoad<EnvRecord>('/_fn/function-env', { query: toTarget(id), on: ['reload'] })
-  const [edited, setEdited] = useState<Row | null>(null)
+  const [edited, setEdited] = useState<EnvRow | null>(null)
   const [doomed, setDoomed] = useState<string | null>(null)
   const [error, setError] = useState<string | null>(null)
   const record = loaded.data
@@ -41,7 +36,7 @@ export function EnvTab({ id, onSaved }: { id: FunctionId; onSaved: () => void })
     put({ [key]: null }).catch((failure: ApiError) => setError(failure.message))
   }
   if (record === null) return <LoadState loaded={loaded} />
-  const rows: Row[] = [
+  const rows: EnvRow[] = [
     ...Object.entries(record.fn_env).map(([key, entry]) => ({ key, entry })),
     ...record.other_keys.map(key => ({ key, entry: null })),
   ]
@@ -115,7 +110,7 @@ function Button({ onClick, children }: { onClick: () => void; children: string }
   )
 }
 
-function Value({ row: { entry } }: { row: Row }) {
+function Value({ row: { entry } }: { row: EnvRow }) {
   if (entry === null) return <span class="quiet">not shown</span>
   if (entry.is_secret) return <span class="quiet">secret, hidden</span>
   return <span class="mono">{String(entry.value)}</span>
@@ -129,88 +124,5 @@ function NoKeys({ file }: { file: string }) {
       </p>
       <pre>{'{ "GREETING": "hello", "API_KEY": { "value": "…", "is_secret": true } }'}</pre>
     </Empty>
-  )
-}
-
-interface KeyFormProps {
-  row: Row
-  put: (change: object) => Promise<void>
-  onClose: () => void
-}
-
-function KeyForm({ row: { key, entry }, put, onClose }: KeyFormProps) {
-  const [isSecret, setSecret] = useState(entry?.is_secret ?? false)
-  const [error, setError] = useState<string | null>(null)
-  const [isBusy, setBusy] = useState(false)
-  const wasSecret = entry?.is_secret ?? false
-  const submit = async (form: HTMLFormElement): Promise<void> => {
-    const fields = new FormData(form)
-    const name = key === '' ? String(fields.get('key')).trim() : key
-    setBusy(true)
-    setError(null)
-    try {
-      await put({ [name]: { value: String(fields.get('value')), is_secret: isSecret } })
-      onClose()
-    } catch (failure) {
-      setError((failure as ApiError).message)
-      setBusy(false)
-    }
-  }
-  return (
-    <form
-      class="form"
-      onSubmit={event => {
-        event.preventDefault()
-        void submit(event.currentTarget)
-      }}
-    >
-      <h2>{key === '' ? 'New key' : key}</h2>
-      {key === '' && (
-        <label>
-          Key
-          <input name="key" required autofocus autocomplete="off" spellcheck={false} placeholder="API_KEY" />
-        </label>
-      )}
-      <label for="env-value">
-        Value
-        {isSecret ? (
-          <input
-            id="env-value"
-            name="value"
-            key="secret"
-            type="password"
-            autocomplete="off"
-            autofocus={key !== ''}
-            required
-          />
-        ) : (
-          <textarea
-            id="env-value"
-            name="value"
-            key="open"
-            rows={3}
-            spellcheck={false}
-            autofocus={key !== ''}
-            defaultValue={wasSecret || entry === null ? '' : String(entry.value)}
-          />
-        )}
-        {wasSecret && <small>The value that is there is secret. What you type replaces it.</small>}
-      </label>
-      <label class="check">
-        <input type="checkbox" checked={isSecret} onChange={event => setSecret(event.currentTarget.checked)} /> Secret:
-        shown nowhere, in no log
-      </label>
-      <p class="error" role="alert">
-        {error}
-      </p>
-      <div class="actions">
-        <button type="button" onClick={onClose}>
-          Cancel
-        </button>
-        <button type="submit" class="primary" disabled={isBusy}>
-          Set
-        </button>
-      </div>
-    </form>
   )
 }
