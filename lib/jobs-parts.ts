@@ -10,7 +10,6 @@ import { OwnFolder } from './files/own-folder.ts'
 import type { RootLock } from './files/root-lock.ts'
 import type { FunctionCalls } from './function-calls.ts'
 import type { Admission } from './invocation/admission.ts'
-import type { RequestIds } from './invocation/request-ids.ts'
 import { CallbackSender } from './jobs/callback-sender.ts'
 import { FileStore } from './jobs/file-store.ts'
 import { Jobs } from './jobs/jobs.ts'
@@ -30,13 +29,12 @@ interface JobsPartsOptions {
   edge: EdgeProxy
   calls: FunctionCalls
   metrics: Pick<Metrics, 'register'>
-  requestIds: RequestIds
   /** The catalog in force now. */
   catalog: () => Catalog
 }
 
 export function createJobs(options: JobsPartsOptions): Jobs {
-  const { settings, clock, journal, admission, edge, calls, requestIds, catalog } = options
+  const { settings, clock, journal, admission, edge, calls, catalog } = options
   const folder = new OwnFolder(settings.functionsRoot, '.svc', 'jobs')
   const onLog = (level: 'warn' | 'error', message: string): void => journal.log(level, message)
   const functionOf = (key: string): FunctionVersion | null => catalog().functions.get(key) ?? null
@@ -54,7 +52,6 @@ export function createJobs(options: JobsPartsOptions): Jobs {
     store,
     hasStored: () => folder.isThere(),
     call: request => calls.run(request),
-    nextId: () => requestIds.next(),
     functionOf,
     admission,
     find: (name, version, runtime) => findFunction(catalog().discovery.functions, name, version, runtime),

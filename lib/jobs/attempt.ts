@@ -12,7 +12,6 @@ export interface AttemptOptions {
   store: JobStore
   /** Calls a function through its own admission. Never rejects. */
   call: (request: InternalRequest) => Promise<InternalResult>
-  nextId: () => string
   /** Bytes of a result that are kept. */
   maxResultBytes: number
 }
@@ -45,7 +44,8 @@ export async function runAttempt(
     const body = await readBody(job, request, options.store)
     const result = await options.call({
       ...toInternal(job, request, fn, body),
-      id: options.nextId(),
+      // Found again from the logs, and the logs from the job.
+      id: `${job.id}.${job.attempt}`,
       signal: AbortSignal.any([signal, stop.signal]),
       mustEnd: true,
       sink: writer,

@@ -4,12 +4,12 @@ import { checkLooks, makeConsoleBed, noBrowser, withPage } from '../helpers/cons
 t.setTimeout(280_000)
 
 const TREE = {
-  'work.js': `exports.handler = async event => ({ did: event.query.what ?? 'nothing', trigger: event.context.trigger?.type })\n`,
+  'work.js': `exports.handler = async event => (console.log('worked on', event.query.what), { did: event.query.what ?? 'nothing', trigger: event.context.trigger?.type })\n`,
   'fails.js': `exports.handler = async () => { throw new Error('on purpose') }\n`,
 }
 
 t.test(
-  '[console/jobs.1, console/jobs.2, console/jobs.3, console/jobs.4] a job from Try to its end',
+  '[console/jobs.1, console/jobs.2, console/jobs.3, console/jobs.4, console/jobs.5] a job from Try to its end',
   { skip: noBrowser },
   async t => {
     const { url } = await makeConsoleBed(t, TREE)
@@ -32,6 +32,11 @@ t.test(
       await page.getByRole('link', { name: 'node/work@default' }).waitFor()
       await checkLooks(t, page, 'job')
 
+      await page.getByRole('link', { name: /^job-.*\.1$/ }).click()
+      await page.getByRole('heading', { level: 1, name: /^Request job-/ }).waitFor()
+      await page.getByRole('region', { name: 'Lines of the request' }).getByText('worked on it').waitFor()
+      await page.getByRole('link', { name: /^job-/ }).click()
+      await page.getByRole('heading', { level: 1, name: /^Job / }).waitFor()
       await page.getByRole('button', { name: 'Delete' }).click()
       const dialog = page.getByRole('dialog', { name: 'Delete this job?' })
       await dialog.getByText(/its answer of \d+ B are lost/).waitFor()

@@ -126,7 +126,6 @@ export function makeJobs({ root, functions = [makeFn()], ...options }: BedOption
   const events: JobEventRecord[] = []
   const logs: string[] = []
   const waiting = new Set<{ id: string; states: string[]; resolve: (event: JobEventRecord) => void }>()
-  let count = 0
   const jobs = new Jobs({
     clock,
     enabled: true,
@@ -134,7 +133,6 @@ export function makeJobs({ root, functions = [makeFn()], ...options }: BedOption
     maxResultBytes: 0,
     hasStored: () => folder.isThere(),
     call: request => answer(request, 200, 'ok'),
-    nextId: () => `t-${++count}`,
     functionOf: key => functions.find(fn => fn.key === key) ?? null,
     admission: { canEnter: () => true, onceRoom: () => {} },
     find: (name, version) => {

@@ -26,7 +26,7 @@ function run(
   maxResultBytes = 0,
   signal = new AbortController().signal,
 ) {
-  return runAttempt(job, makeFn(), signal, { store, call, nextId: () => 'id-1', maxResultBytes })
+  return runAttempt(job, makeFn(), signal, { store, call, maxResultBytes })
 }
 
 t.test('[jobs/jobs.6] the function is asked for what the job says, and marked as a job', async t => {
@@ -46,7 +46,7 @@ t.test('[jobs/jobs.6] the function is asked for what the job says, and marked as
     return answer(request, 200, 'ok', ['x-b', 'c'])
   })
   t.match(asked, {
-    id: 'id-1',
+    id: `${job.id}.1`,
     method: 'POST',
     path: '/users/7',
     params: { id: '7' },
@@ -83,7 +83,7 @@ t.test('[jobs/jobs.1, jobs/jobs.2, jobs/jobs.3] refusals and failures by what an
 
 t.test('[jobs/jobs.7] a function that is gone, and a request that is lost, are failed attempts', async t => {
   const store = await setup(t)
-  const options = { store, call: untilStopped, nextId: () => '1', maxResultBytes: 0 }
+  const options = { store, call: untilStopped, maxResultBytes: 0 }
   const gone = await runAttempt(job, null, new AbortController().signal, options)
   t.match(gone, { kind: 'failure', error: 'unknown function or version: node/hello@default' })
   await store.save([{ gone: job.id }])

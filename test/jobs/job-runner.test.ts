@@ -35,7 +35,6 @@ function setup(options: Partial<JobRunnerOptions> = {}): Bed {
     store: STORE,
     maxConcurrency: 1,
     maxResultBytes: 0,
-    nextId: () => '1',
     call: request => answer(request, 200, 'ok'),
     functionOf: () => makeFn(),
     admission: { canEnter: () => true, onceRoom: () => {} },

@@ -27,6 +27,16 @@ export interface Job {
   readonly callback: { readonly url: string; readonly status: string; readonly attempts: number } | null
 }
 
+/** Request ids of the newest attempts of a job, the last one first. */
+export function toAttemptIds({ id, attempt }: Pick<Job, 'id' | 'attempt'>, most: number): string[] {
+  return Array.from({ length: Math.min(attempt, most) }, (_, index) => `${id}.${attempt - index}`)
+}
+
+/** The job that a request was an attempt of; null for another request. */
+export function toJobId(requestId: string): string | null {
+  return /^(job-\d+-\d+-[\da-f]{12})\.\d+$/.exec(requestId)?.[1] ?? null
+}
+
 /** Not over yet: it can be canceled. Else it can be deleted. */
 export function isPending({ status }: Pick<Job, 'status'>): boolean {
   return status === 'queued' || status === 'running'

@@ -1,6 +1,7 @@
 /** One request: its line in the access log, what its function wrote, why it failed. Owner: page console/logs. */
 
 import { useEffect, useMemo, useState } from 'preact/hooks'
+import { toJobId } from '../data/jobs.ts'
 import { useLoad } from '../data/load.ts'
 import { formatDate } from '../format.ts'
 import { Dialog } from '../parts/dialog.tsx'
@@ -27,9 +28,15 @@ export function RequestPage({ rest }: { rest: string }) {
   useEffect(() => setOver(loaded.data?.records.some(({ status }) => status !== undefined) ?? false), [loaded.data])
   const [open, setOpen] = useState<LogRow | null>(null)
   const rows = useMemo(() => (loaded.data?.records ?? []).map(toRow), [loaded.data])
+  const job = toJobId(rest)
   const access = rows.find(({ record }) => record.status !== undefined)
   return (
     <Page title={`Request ${rest}`} question="What happened to it?">
+      {job !== null && (
+        <p>
+          An attempt of the job <a href={toHref('jobs', { id: job })}>{job}</a>.
+        </p>
+      )}
       <LoadState loaded={loaded} />
       {loaded.data !== null && rows.length === 0 && (
         <Empty title="Nothing is known of it">
@@ -68,7 +75,7 @@ function Summary({ records, access }: { records: readonly LogRecord[]; access: L
     <>
       <p class="sentence mono">
         {access === undefined
-          ? `Since ${began}. There is no line of a request: it goes on, or is a job, a schedule or a ping.`
+          ? `Since ${began}. There is no line of a request: it goes on, or is an attempt of a job, a schedule or a ping.`
           : `${began}  ${access.line}`}
       </p>
       <p class="links">

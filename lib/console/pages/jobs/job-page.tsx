@@ -2,7 +2,7 @@
 
 import { useState } from 'preact/hooks'
 import { type ApiError, send, toUrl } from '../../data/api.ts'
-import { isPending, type Job } from '../../data/jobs.ts'
+import { isPending, type Job, toAttemptIds } from '../../data/jobs.ts'
 import { useLoad } from '../../data/load.ts'
 import { formatAgo, formatBytes, formatDate, formatMs, NO_DATA } from '../../format.ts'
 import { BodyPreview, HeaderList } from '../../parts/body-preview.tsx'
@@ -15,6 +15,9 @@ import { toLook } from './job-list.tsx'
 
 /** Bytes of an answer that are shown; a larger one is a download. */
 const MOST_SHOWN_BYTES = 1024 * 1024
+
+/** Attempts whose logs are linked. */
+const MOST_ATTEMPTS = 10
 
 export function JobPage({ id }: { id: string }) {
   const path = `/_fn/jobs/${encodeURIComponent(id)}`
@@ -85,6 +88,15 @@ function Facts({ job }: { job: Job }) {
     ['Last error', job.last_error ?? NO_DATA],
     ['Answer', job.result_bytes === null ? 'none' : formatBytes(job.result_bytes)],
   ]
+  const attempts = toAttemptIds(job, MOST_ATTEMPTS)
+  if (attempts.length > 0) {
+    const links = attempts.map(id => (
+      <a href={toHref(`requests/${id}`)} key={id}>
+        {id}
+      </a>
+    ))
+    facts.push(['What it left in the logs', <span class="links">{links}</span>])
+  }
   if (job.max_attempts > 1) {
     const growth = job.backoff === 1 ? '' : `, each ${job.backoff} times the one before`
     facts.push(['Between attempts', `${formatMs(job.retry_delay_ms)}${growth}`])
