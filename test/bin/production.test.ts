@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, readFileSync, readlinkSync } from 'node:fs'
+import { chmodSync, existsSync, readdirSync, readFileSync, readlinkSync } from 'node:fs'
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { type ClientRequest, get } from 'node:http'
@@ -145,6 +145,23 @@ t.test(
     t.equal(await running.ended, 0)
   },
 )
+
+const NO_ROOT =
+  process.platform !== 'linux' || process.geteuid?.() !== 0 ? 'changing users needs Linux and root' : false
+
+t.test('[bin/production.2] a gateway that runs as a user of its own gets the sockets', { skip: NO_ROOT }, async t => {
+  const tree = makeTree({ 'hello.lua': 'function handler() return { status = 200, body = "hello" } end\n' })
+  t.teardown(tree.cleanup)
+  chmodSync(tree.root, 0o755)
+  const holder = await holdSockets(t, 'http', 'control')
+  const env = { FN_RUNTIMES: 'lua', FN_ISOLATION: 'user', FN_ISOLATION_FILES: 'close' }
+  const running = await holder.start(['run', tree.root], { cwd: tree.root, env })
+  const [everybody, control] = holder.ports.map(port => `http://127.0.0.1:${port}`)
+  t.same(await ask(`${everybody}/hello`), { status: 200, body: 'hello' })
+  t.equal((await ask(`${control}/_fn/health?ready=1`)).status, 200)
+  process.kill(running.pid, 'SIGTERM')
+  t.equal(await running.ended, 0)
+})
 
 t.test('[bin/production.4] sockets that cannot be used', async t => {
   const tree = makeTree(TREE)
