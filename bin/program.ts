@@ -11,6 +11,7 @@ import { toWarningText } from './banner.ts'
 import { readCommands } from './command-tree.ts'
 import { SHELLS, type Shell, toCompletion } from './completion.ts'
 import { addDeps } from './deps-command.ts'
+import { hashPassword } from './hash-password.ts'
 import { type HealthFlags, runHealth } from './health-command.ts'
 import { type InitFlags, runInit } from './init-command.ts'
 import { type InvokeCommandFlags, runInvoke } from './invoke-command.ts'
@@ -71,6 +72,7 @@ export function createProgram(options: ProgramOptions): Command {
   addOpenApi(program, options)
   addOpen(program, options)
   addHealth(program, options)
+  addHashPassword(program, options)
   addInvoke(program, options)
   addJobs(program, output)
   addSchedule(program, output)
@@ -245,6 +247,15 @@ function addHealth(program: Command, { output }: ProgramOptions): void {
       const api = toApiClient(command, { cwd: process.cwd(), env: process.env })
       process.exitCode = await runHealth(command.opts<HealthFlags>(), api, output)
     })
+}
+
+function addHashPassword(program: Command, { output, terminal }: ProgramOptions): void {
+  program
+    .command('hash-password')
+    .description('Print the hash of a password, for FN_CONSOLE_LOGIN_PASSWORD_HASH.')
+    .addHelpText('after', '\nIt is typed twice, or the one line of standard input.')
+    .addHelpText('after', '\nExample:\n  fngw hash-password < password.txt > hash.txt')
+    .action(async () => output.result(await hashPassword({ stdin: process.stdin, terminal })))
 }
 
 /** Takes a flag that may be given several times. */

@@ -1,5 +1,7 @@
 /** What is kept of a password: a slow hash with its salt and its costs. Owner: §2.15, page control/session. */
 
+import { randomBytes, scryptSync } from 'node:crypto'
+
 /** A hash that can be checked: by scrypt, or by PBKDF2 as other gateways of this kind write it. */
 export type PasswordHash =
   | { kind: 'scrypt'; cost: number; blockSize: number; parallel: number; salt: Buffer; digest: Buffer }
@@ -32,6 +34,18 @@ export function parsePasswordHash(text: string): PasswordHash | null {
   const iterations = Number(pbkdf2?.[1])
   if (pbkdf2 === null || iterations < MIN_ITERATIONS || iterations > 5_000_000) return null
   return { kind: 'pbkdf2', iterations, salt: fromHex(pbkdf2[2]), digest: fromHex(pbkdf2[3]) }
+}
+
+/** What new passwords cost: some 50 ms and 32 MiB to check. */
+const NEW = { cost: 32_768, blockSize: 8, parallel: 1, saltBytes: 16, digestBytes: 32 } as const
+
+/** A hash with a salt of its own, as `parsePasswordHash` reads it. */
+export function toPasswordHash(password: string): string {
+  const { cost, blockSize, parallel, saltBytes, digestBytes } = NEW
+  const salt = randomBytes(saltBytes)
+  const costs = { N: cost, r: blockSize, p: parallel, maxmem: 2 * MAX_SCRYPT_BYTES }
+  const digest = scryptSync(password, salt, digestBytes, costs)
+  return ['scrypt', cost, blockSize, parallel, salt.toString('hex'), digest.toString('hex')].join(':')
 }
 
 function fromHex(text: string | undefined): Buffer {
