@@ -48,6 +48,7 @@ function setup(t: Test, options: Record<string, unknown> = {}) {
       clock,
       journal,
       streams: new OpenStreams(),
+      history: { start: () => {}, stop: () => {} } as never,
       metrics,
       state: (details: boolean) => ({ details }) as never,
       scheduler: { schedules: null, keepWarm: null } as never,
