@@ -23,12 +23,12 @@ t.test(
       await checkLooks(t, page, 'settings')
 
       await page.keyboard.press('/')
-      await page.keyboard.type('timeout body')
+      await page.keyboard.type('no such setting')
       await page.getByText(/^0 settings of \d+\.$/).waitFor()
-      await page.getByRole('searchbox').fill('shutdown')
+      await page.getByRole('searchbox').fill('FN_NAMESPACE_DEPTH')
       await page.getByText(/^1 setting of/).waitFor()
-      t.match(page.url(), /\?q=shutdown$/)
-      t.match(await rows.innerText(), /FN_SHUTDOWN_TIMEOUT_MS/)
+      t.match(page.url(), /\?q=FN_NAMESPACE_DEPTH$/)
+      t.match(await rows.innerText(), /FN_NAMESPACE_DEPTH/)
 
       await page.goto(`${withToken.url}/console/settings`)
       const write = page.getByRole('checkbox', { name: /Changes without the admin token/ })
