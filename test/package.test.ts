@@ -1,17 +1,26 @@
-import { execFileSync, spawnSync } from 'node:child_process'
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { execFile, execFileSync, spawn, spawnSync } from 'node:child_process'
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { createInterface } from 'node:readline'
+import { promisify } from 'node:util'
+import { parse } from 'yaml'
 import { publint } from 'publint'
 import { formatMessage } from 'publint/utils'
 import t from 'tap'
+import { startNpmRegistry, type TestPackage } from './helpers/npm-registry.ts'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 const readJson = (file: string) => JSON.parse(readFileSync(join(root, file), 'utf8'))
 
+// Compiling, packing and installing take longer than the 30 seconds of a file that is run by itself.
+t.setTimeout(280_000)
+
 interface LockedPackage {
   version: string
+  dev?: boolean
+  optional?: boolean
   integrity?: string
   optionalDependencies?: Record<string, string>
   dependencies?: Record<string, string>
@@ -45,28 +54,56 @@ t.test('[package.2] one lowest version of Node', async t => {
 })
 
 const tsc = join(root, 'node_modules/typescript/bin/tsc')
+const temp = mkdtempSync(join(tmpdir(), 'fngw-pack-'))
+t.teardown(() => rmSync(temp, { recursive: true, force: true }))
 
-/** The package as it is packed, in a folder of its own. Building takes seconds: it is done once. */
+/** What npm says on standard output; its settings are those of nobody. */
+async function npm(cwd: string, ...args: string[]): Promise<string> {
+  const env = { PATH: process.env.PATH, HOME: temp, npm_config_cache: join(temp, 'cache') }
+  return (await promisify(execFile)('npm', args, { cwd, env, maxBuffer: 1 << 26 })).stdout
+}
+
+/** The folder that is packed, with a build of its own. */
 function buildPackage() {
-  const folder = mkdtempSync(join(tmpdir(), 'fngw-pack-'))
-  t.teardown(() => rmSync(folder, { recursive: true, force: true }))
+  const folder = join(temp, 'package')
   const manifest = readJson('package.json')
   for (const name of ['package.json', ...manifest.files.filter((name: string) => name !== 'dist')])
     cpSync(join(root, name), join(folder, name), { recursive: true })
-  const { status, stdout } = spawnSync(
-    process.execPath,
-    [tsc, '-p', 'tsconfig.build.json', '--outDir', join(folder, 'dist')],
-    {
-      cwd: root,
-      encoding: 'utf8',
-    },
-  )
-  if (status !== 0) throw new Error(stdout)
-  execFileSync(process.execPath, ['build/copy-docs.mjs', join(folder, 'dist')], { cwd: root })
+  const dist = join(folder, 'dist')
+  // Declarations of the build need the packages beside them.
+  symlinkSync(join(root, 'node_modules'), join(temp, 'node_modules'))
+  for (const words of [
+    [tsc, '-p', 'tsconfig.build.json', '--outDir', dist],
+    ['build/copy-docs.mjs', dist],
+    ['build/man-page.mjs', dist],
+    ['build/console.mjs', join(dist, 'console')],
+  ]) {
+    const { status, stdout, stderr } = spawnSync(process.execPath, words, { cwd: root, encoding: 'utf8' })
+    if (status !== 0) throw new Error(`${words.join(' ')}\n${stdout}${stderr}`)
+  }
   return { folder, manifest }
 }
 
-const built = buildPackage()
+let built: ReturnType<typeof buildPackage>
+
+interface Packed {
+  filename: string
+  size: number
+  files: { path: string }[]
+}
+
+/** Each folder as npm would publish it. */
+async function pack(cwd: string, ...folders: string[]): Promise<Packed[]> {
+  return JSON.parse(await npm(cwd, 'pack', '--json', '--ignore-scripts', '--pack-destination', temp, ...folders))
+}
+
+let packed: Packed
+let tarball: string
+t.before(async () => {
+  built = buildPackage()
+  packed = (await pack(temp, built.folder))[0]!
+  tarball = join(temp, packed.filename)
+})
 
 t.test('[package.3, package.4] what is packed resolves, and runs nothing when it is installed', async t => {
   const { folder, manifest } = built
@@ -75,22 +112,87 @@ t.test('[package.3, package.4] what is packed resolves, and runs nothing when it
     messages.map(message => formatMessage(message, manifest)),
     [],
   )
-
-  const [packed] = JSON.parse(
-    execFileSync('npm', ['pack', '--json', '--dry-run', '--ignore-scripts'], { cwd: folder, encoding: 'utf8' }),
-  )
-  const files: string[] = packed.files.map((file: { path: string }) => file.path)
+  const files = packed.files.map(({ path }) => path)
   for (const file of ['dist/bin/fngw.js', 'dist/lib/index.js', 'dist/lib/index.d.ts', 'runtimes/python/daemon.py'])
     t.ok(files.includes(file), file)
+  for (const file of [manifest.man, manifest.main, manifest.types, 'dist/console/files.json'])
+    t.ok(files.includes(file.replace(/^\.\//, '')), file)
   for (const name of ['swagger-ui-bundle.js', 'swagger-ui.css', 'LICENSE', 'NOTICE'])
     t.ok(files.includes(`dist/docs/${name}`), name)
   t.equal(manifest.dependencies['swagger-ui-dist'], undefined, 'twelve megabytes for two')
+  t.ok(packed.size < 3 * 1024 * 1024, `${packed.size} bytes are fetched`)
   t.same(
     files.filter(file => /\.test\.|^test\/|\.env$|node_modules/.test(file)),
     [],
   )
   for (const script of ['preinstall', 'install', 'postinstall', 'prepare']) t.notOk(script in manifest.scripts, script)
 })
+
+/** Packages of the lock file that somebody who installs this one gets, without those for other systems. */
+function productionPackages(): [path: string, locked: LockedPackage][] {
+  const locked: [string, LockedPackage][] = Object.entries(readJson('package-lock.json').packages)
+  return locked.filter(([path, { dev }]) => path !== '' && dev !== true)
+}
+
+/** The package from its tarball in an empty folder; the packages it needs come from a registry of this machine. */
+async function install(folder: string): Promise<void> {
+  const paths = productionPackages().map(([path]) => path)
+  const there = paths.filter(path => existsSync(join(root, path, 'package.json')))
+  const archives = await pack(root, ...there.map(path => `./${path}`))
+  const packages: TestPackage[] = there.map((path, i) => {
+    const { name, version, ...fields } = readJson(join(path, 'package.json'))
+    return { name, version, fields, archive: readFileSync(join(temp, archives[i]!.filename)) }
+  })
+  const registry = await startNpmRegistry(packages)
+  try {
+    mkdirSync(folder)
+    writeFileSync(join(folder, 'package.json'), '{}')
+    await npm(folder, 'install', '--registry', registry.url, '--ignore-scripts', '--no-audit', '--no-fund', tarball)
+  } finally {
+    await registry.close()
+  }
+}
+
+const user = join(temp, 'user')
+
+t.test(
+  '[package.4, package.6] it is installed from the tarball in an empty folder, scripts off, and serves',
+  async t => {
+    await install(user)
+    const tree = JSON.parse(await npm(user, 'ls', '--all', '--json'))
+    t.same([tree.problems, Object.keys(tree.dependencies)], [undefined, ['fngw']], 'nothing is missing')
+    const program = join(user, 'node_modules/.bin/fngw')
+    const env = { PATH: `${join(process.execPath, '..')}:${process.env.PATH}`, HOME: temp, NO_COLOR: '1' }
+    const version = execFileSync(program, ['version'], { cwd: user, env, encoding: 'utf8' })
+    t.equal(version.trim(), built.manifest.version)
+
+    mkdirSync(join(user, 'functions'))
+    writeFileSync(
+      join(user, 'functions/plain.js'),
+      'exports.handler = event => ({ status: 200, body: event.method })\n',
+    )
+    writeFileSync(join(user, 'functions/typed.ts'), 'export const handler = (): { n: number } => ({ n: 1 })\n')
+    writeFileSync(join(user, 'functions/small.lua'), 'function handler() return "lua" end\n')
+    const words = ['run', 'functions', '--native', '--port', '0', '--runtimes', 'node,lua']
+    const child = spawn(program, words, { cwd: user, env, stdio: ['ignore', 'pipe', 'inherit'] })
+    const ended = new Promise(resolve => child.once('exit', resolve))
+    try {
+      const url = await new Promise<string>((resolve, reject) => {
+        void ended.then(code => reject(new Error(`ended with ${code} before it was ready`)))
+        createInterface({ input: child.stdout }).on('line', line => {
+          const found = /http:\/\/[^"\s]+/.exec(/^ready |"event":"ready"/.test(line) ? line : '')
+          if (found !== null) resolve(found[0])
+        })
+      })
+      const ask = async (path: string) => (await fetch(`${url}${path}`)).text()
+      t.same([await ask('/plain'), await ask('/typed'), await ask('/small')], ['GET', '{"n":1}', '"lua"'])
+      t.match(await ask('/docs'), 'swagger-ui')
+    } finally {
+      child.kill()
+    }
+    t.equal(await ended, 0)
+  },
+)
 
 /** A program of somebody who uses the package; every name is used as a value, a type, or both. */
 const PROGRAM = `
@@ -117,14 +219,9 @@ const NAMES =
   'createGateway, GatewayError, ListenError, SettingsError, type ErrorCode, type FnEvent, type FnHandler, type Gateway, type GatewayListening, type GatewayOptions, type InjectResponse'
 
 t.test('[package.5] types and values are found by modules and by CommonJS', async t => {
-  const { folder } = built
-  symlinkSync(join(root, 'node_modules'), join(folder, 'node_modules'))
-  const user = join(folder, 'user')
   mkdirSync(join(user, 'node_modules/@types'), { recursive: true })
-  symlinkSync(folder, join(user, 'node_modules/fngw'))
   for (const name of ['@types/node', 'undici-types'])
     symlinkSync(join(root, 'node_modules', name), join(user, 'node_modules', name))
-  writeFileSync(join(user, 'package.json'), '{}')
   writeFileSync(join(user, 'program.cts'), `import { ${NAMES} } from 'fngw'\n${PROGRAM}`)
   writeFileSync(join(user, 'program.mts'), `import { ${NAMES} } from 'fngw'\n${PROGRAM}`)
   for (const [files, ...options] of [
@@ -149,4 +246,57 @@ t.test('[package.5] types and values are found by modules and by CommonJS', asyn
     'true',
     'one copy',
   )
+})
+
+t.test('[package.5] attw finds nothing wrong, for resolvers of every age', async t => {
+  if (process.env.FNGW_TEST_ATTW !== '1') {
+    t.pass('attw', { skip: 'it is fetched from the registry: npm run test:attw' })
+    return
+  }
+  const { status, stdout, stderr } = spawnSync('npx', ['--yes', '@arethetypeswrong/cli@0.18.5', tarball], {
+    cwd: temp,
+    encoding: 'utf8',
+  })
+  t.equal(status, 0, stdout + stderr)
+})
+
+t.test('[package.7] npm run sbom lists what is installed with the package', async t => {
+  const { components } = JSON.parse(await npm(root, 'run', '--silent', 'sbom')) as {
+    components: { name: string; version: string; purl: string; hashes: unknown[]; licenses: unknown[] }[]
+  }
+  const wanted = productionPackages().map(([path, { version }]) => `${path.split('node_modules/').at(-1)}@${version}`)
+  t.same(components.map(({ name, version }) => `${name}@${version}`).sort(), wanted.sort())
+  for (const { name, purl, hashes, licenses } of components)
+    t.ok(purl !== '' && hashes.length > 0 && licenses.length > 0, `${name}: address, checksum and licence`)
+})
+
+interface Step {
+  run?: string
+}
+
+t.test('[package.8] a release is checked, built without scripts, and published with provenance', async t => {
+  const text = readFileSync(join(root, '.github/workflows/release.yml'), 'utf8')
+  const { permissions, jobs } = parse(text) as {
+    permissions: Record<string, string>
+    jobs: { publish: { permissions: Record<string, string>; steps: Step[] } }
+  }
+  t.same(permissions, { contents: 'read' })
+  t.equal(jobs.publish.permissions['id-token'], 'write', 'provenance is signed for')
+  const runs = jobs.publish.steps.flatMap(({ run }) => run ?? [])
+  const at = (start: string): number => runs.findIndex(run => run.startsWith(start))
+  const order = [
+    'npm ci --ignore-scripts',
+    'npm test',
+    'npm run test:attw',
+    'npm run build',
+    'npm publish --provenance',
+  ].map(at)
+  t.same(
+    order,
+    order.toSorted((a, b) => a - b),
+  )
+  t.notOk(order.includes(-1))
+  const { scripts } = readJson('package.json')
+  for (const [, name] of text.matchAll(/npm run (?:--silent )?([\w:]+)/g)) t.ok(name! in scripts, `npm run ${name}`)
+  t.notMatch(text, /NPM_TOKEN|NODE_AUTH_TOKEN/, 'no token is kept')
 })

@@ -11,6 +11,8 @@ export interface TestPackage {
   version: string
   fields?: Record<string, unknown>
   files?: Record<string, string>
+  /** As npm packed it, instead of `files`. */
+  archive?: Buffer
 }
 
 export interface TestRegistry {
@@ -78,6 +80,7 @@ function toDocument(versions: readonly TestPackage[], url: string): Record<strin
 }
 
 function toArchive(item: TestPackage): Buffer {
+  if (item.archive !== undefined) return item.archive
   const files = { 'package.json': JSON.stringify(manifestOf(item)), 'index.js': '', ...item.files }
   const parts = Object.entries(files).flatMap(([name, text]) => [toHeader(`package/${name}`, text), toBlocks(text)])
   return gzipSync(Buffer.concat([...parts, Buffer.alloc(1024)]))
