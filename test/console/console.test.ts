@@ -13,7 +13,7 @@ t.test(
     const { url } = await makeConsoleBed(t, TREE)
     await withPage(t, `${url}/console`, async page => {
       await page.getByRole('heading', { level: 1, name: 'Overview' }).waitFor()
-      await page.getByRole('link', { name: 'Functions' }).click()
+      await page.getByRole('link', { name: 'Functions', exact: true }).click()
       await page.getByRole('heading', { level: 1, name: 'Functions' }).waitFor()
       t.match(page.url(), /\/console\/functions$/)
       await page.keyboard.press('g')
