@@ -7,6 +7,7 @@
 
 import { spawn, type StdioOptions } from 'node:child_process'
 import { constants } from 'node:os'
+import { sep } from 'node:path'
 import { type ProcessPowers, readPowers } from '../lib/config/isolation.ts'
 import { type GatewayOptions, SettingsError } from '../lib/index.ts'
 import { planOwnUser } from '../lib/own-user-plan.ts'
@@ -55,7 +56,7 @@ function runAs(
   const user = ['--reuid', String(uid), '--regid', String(uid), '--clear-groups', '--pdeathsig', 'KILL']
   const powers = [`--inh-caps=${kept}`, `--ambient-caps=${kept}`, ...(canBound ? [`--bounding-set=${kept}`] : [])]
   const self = [process.execPath, ...process.execArgv, ...process.argv.slice(1)]
-  const own = home === null ? process.env : { ...process.env, HOME: home }
+  const own = home === null ? process.env : toHomeEnv(process.env, home)
   const fds = listFds(own, process.pid)
   const env = fds.length === 0 ? own : toSuccessorEnv(own)
   const stdio: StdioOptions = ['inherit', 'inherit', 'inherit', ...fds]
@@ -69,6 +70,14 @@ function runAs(
     child.once('error', error => reject(new CommandError(`cannot run ${setpriv}: ${error.message}`)))
     child.once('exit', (code, signal) => resolve(code ?? 128 + (constants.signals[signal!] ?? 0)))
   })
+}
+
+/** With another home. What npm tells programs that it starts of its own places there, the new user could not use. */
+function toHomeEnv(env: NodeJS.ProcessEnv, home: string): NodeJS.ProcessEnv {
+  const own: NodeJS.ProcessEnv = { ...env, HOME: home }
+  for (const name of ['npm_config_cache', 'npm_config_userconfig'])
+    if (env.HOME !== undefined && env[name]?.startsWith(`${env.HOME}${sep}`) === true) delete own[name]
+  return own
 }
 
 function passSignals(pass: (signal: NodeJS.Signals) => void): void {

@@ -7,11 +7,14 @@ import { dirname, join } from 'node:path'
 import { canChangeUser, isFullRoot, type ProcessPowers } from './config/isolation.ts'
 import type { Settings } from './config/settings.ts'
 import { toUsers, type UidRange } from './config/uid-range.ts'
-import { handOver } from './files/hand-over.ts'
+import { TARGETS } from './dependencies/dependencies.ts'
+import { PackageFolder } from './dependencies/package-set.ts'
+import { giveFolder, handOver } from './files/hand-over.ts'
 import { OwnFolder } from './files/own-folder.ts'
 import { createGateway } from './gateway.ts'
 import { readSettings } from './gateway-inputs.ts'
 import type { GatewayOptions } from './gateway-types.ts'
+import { installedRuntimes } from './install-parts.ts'
 import { FunctionFiles, SECRET_FILES } from './runtime/function-files.ts'
 import { packageFile } from './runtime/package-files.ts'
 import { checkReachable } from './runtime/reachable.ts'
@@ -58,7 +61,10 @@ async function prepareTree(options: GatewayOptions, settings: Settings, uid: num
     for (const { folder, runtime } of functions) {
       if (runtime === 'go' || runtime === 'rust') handOver(new OwnFolder(folder, `.${runtime}-build`), uid)
     }
-    if (settings.isolationFiles === 'close') openSecrets(functions, settings)
+    if (settings.isolationFiles === 'close') {
+      openSecrets(functions, settings)
+      openInstallFolders([...functions, ...listPacks(state)], settings)
+    }
   } catch (error) {
     const message = `user ${uid}, as whom the gateway runs, cannot be given what it writes to: ${(error as Error).message}`
     throw new Error(message)
@@ -81,6 +87,29 @@ function listFunctions(catalog: Record<string, unknown>, root: string): { runtim
     }
   }
   return [...found.values()]
+}
+
+/** Runtimes and folders of shared packs. */
+function listPacks(state: OwnFolder): { runtime: string; folder: string }[] {
+  return ['python', 'node'].flatMap(runtime => {
+    const packs = state.below('packs', runtime)
+    const folders = packs.list(/^/).filter(({ stats }) => stats.isDirectory())
+    return folders.map(({ name }) => ({ runtime, folder: packs.pathOf(name) }))
+  })
+}
+
+/** Folders that packages are put into become the gateway's, and so do packages that root put there for it. */
+function openInstallFolders(units: ReturnType<typeof listFunctions>, settings: Settings): void {
+  const { gateway } = toUsers(settings.isolationUids)
+  const runtimes = installedRuntimes(settings)
+  for (const { runtime, folder } of units) {
+    const target = TARGETS[runtime]
+    if (target === undefined || !runtimes.has(runtime)) continue
+    giveFolder(settings.functionsRoot, folder, gateway)
+    const isOurs = new PackageFolder(folder, target).set !== null
+    const installed = new OwnFolder(folder, target)
+    if (isOurs && lstatSync(installed.path).uid === 0) handOver(installed, gateway)
+  }
 }
 
 /** Secrets that are root's alone become readable for the gateway, and for nobody else. */

@@ -52,6 +52,39 @@ t.test('[runtime/isolation.13] root gives the gateway what it writes to', { skip
   t.equal(statSync(tree.path('hello')).mode & 0o777, 0o750)
 })
 
+t.test(
+  '[runtime/isolation.13, dependencies/install.12] folders that packages are put into, where files may be changed',
+  { skip: NO_ROOT },
+  async t => {
+    const tree = makeRoot(t)
+    const mark = { json: { key: 'k' } }
+    tree.write({
+      'page/handler.js': 'export const handler = () => 1',
+      'page/node_modules/.fngw-set': mark,
+      'page/node_modules/left/index.js': '',
+      'mine/handler.js': 'export const handler = () => 1',
+      'mine/node_modules/left/index.js': '',
+      '.svc/packs/node/shared/package.json': { json: {} },
+    })
+    const options = { functionsRoot: tree.root, ...USERS, runtimes: ['lua', 'node'] as ('lua' | 'node')[] }
+    const uidOf = (name: string) => statSync(tree.path(name)).uid
+    const given = ['page', 'page/node_modules', 'page/node_modules/left/index.js', 'mine', '.svc/packs/node/shared']
+    await planOwnUser(options, ROOT)
+    await planOwnUser({ ...options, isolationFiles: 'close', autoNodeDeps: false }, ROOT)
+    for (const name of given) t.equal(uidOf(name), 0, name)
+    await planOwnUser({ ...options, isolationFiles: 'close' }, ROOT)
+    for (const name of given) t.equal(uidOf(name), 21_000, name)
+    for (const name of [
+      'hello',
+      'page/handler.js',
+      'mine/node_modules',
+      '.svc/packs',
+      '.svc/packs/node/shared/package.json',
+    ])
+      t.equal(uidOf(name), 0, name)
+  },
+)
+
 t.test('[runtime/isolation.13] root with two capabilities makes nothing', { skip: NO_ROOT }, async t => {
   const tree = makeRoot(t)
   const plan = await planOwnUser({ functionsRoot: tree.root, ...USERS }, LIMITED)

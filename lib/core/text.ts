@@ -27,3 +27,9 @@ export const HIDDEN = '<hidden>'
 export function compareText(a: string, b: string): number {
   return a < b ? -1 : a > b ? 1 : 0
 }
+
+/** A path as it has to be typed: in quotes where a shell would take signs of it for its own, and never an option. */
+export function toShellWord(path: string): string {
+  const name = path.startsWith('-') ? `./${path}` : path
+  return /^[\w./@%+=:,-]+$/.test(name) ? name : `'${name.replaceAll("'", String.raw`'\''`)}'`
+}

@@ -10,7 +10,7 @@ import type { SharedPacks } from './shared-packs.ts'
 import { findWay, listInstalled } from './why.ts'
 
 /** Folder of installed packages by runtime. */
-const TARGETS: Readonly<Record<string, string>> = { python: '.deps', node: 'node_modules', php: 'vendor' }
+export const TARGETS: Readonly<Record<string, string>> = { python: '.deps', node: 'node_modules', php: 'vendor' }
 
 interface DependencyRow {
   /** Function or pack: `python/users@default`, `pack python/science`. */

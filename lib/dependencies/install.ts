@@ -24,6 +24,7 @@ import { INSTALL_TIMEOUT_SECONDS } from '../core/limits.ts'
 import { OwnFolder } from '../files/own-folder.ts'
 import type { Builder, BuildPlan, BuildTools, Toolchain } from './build.ts'
 import { BuildKey } from './build-cache.ts'
+import { checkWritable, isDenied, toClosedText } from './closed-folder.ts'
 import { type DependencyFacts, type DependencyRecord, readState } from './dependency-state.ts'
 import type { Asker } from './failed-sets.ts'
 import { FolderTurns } from './folder-turns.ts'
@@ -281,6 +282,7 @@ export class Installer implements Builder {
   async #install(look: Look, tools: BuildTools): Promise<Made> {
     const { unit, folder, plan, signature } = look
     try {
+      checkWritable(unit.folder)
       const set = await this.#ensure(plan!, { folder: unit.folder, signature }, tools)
       plan!.check?.(set.outcome)
       // Somebody may have installed packages there while the tool worked.
@@ -292,7 +294,7 @@ export class Installer implements Builder {
       this.#settle(unit, plan!, signature, set)
       return { ...set, names: set.outcome.resolvedPackages }
     } catch (thrown) {
-      const error = this.#toError(thrown, plan!)
+      const error = this.#toError(thrown, plan!, unit)
       if (!tools.signal.aborted) this.#records.note(unit, plan!, signature, { status: 'error', error: error.message })
       throw error
     }
@@ -314,7 +316,7 @@ export class Installer implements Builder {
   #settle(unit: InstallUnit, plan: InstallPlan, signature: string, set: PackageSet): void {
     const [read = '', rest] = signature.split(' ')
     const isUntouched = this.#manifestStamp(unit) === read
-    const settled = plan.settle?.(set)
+    const settled = this.#write(plan, set)
     // What the gateway writes itself is not to look like an edit; what somebody wrote meanwhile is.
     const now = isUntouched ? `${this.#manifestStamp(unit)} ${rest}` : signature
     this.#records.note(unit, plan, now, {
@@ -325,9 +327,23 @@ export class Installer implements Builder {
     })
   }
 
-  #toError(thrown: unknown, { retell }: InstallPlan): GatewayError {
+  /** Packages that are whole are used, also where nothing can be written beside them. */
+  #write(plan: InstallPlan, set: PackageSet): Settled | undefined {
+    try {
+      return plan.settle?.(set)
+    } catch (error) {
+      if (isDenied(error)) return undefined
+      throw error
+    }
+  }
+
+  #toError(thrown: unknown, { retell }: InstallPlan, { folder }: InstallUnit): GatewayError {
     if (thrown instanceof GatewayError) {
       return thrown.cause === undefined || retell === undefined ? thrown : retell(thrown.cause)
+    }
+    if (isDenied(thrown)) {
+      const { message, hint } = toClosedText(thrown, { folder, functionsRoot: this.#options.functionsRoot })
+      return passingError(message, hint)
     }
     const { message } = thrown as Error
     const hint = `the gateway writes ${this.#step.target} into the function's folder and to .svc in the functions root`

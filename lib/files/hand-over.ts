@@ -1,7 +1,8 @@
 /** What root made for a gateway becomes that of the user the gateway will run as. Owner: page files/own-folder. */
 
-import { lchownSync, lstatSync, readdirSync } from 'node:fs'
-import { join } from 'node:path'
+import { chownSync, lchownSync, lstatSync, readdirSync, statSync } from 'node:fs'
+import { join, relative, sep } from 'node:path'
+import { inHeldFolder } from './held-folder.ts'
 import type { OwnFolder } from './own-folder.ts'
 
 /**
@@ -13,6 +14,23 @@ export function handOver(folder: OwnFolder, uid: number, except: readonly string
   const path = folder.make()
   lchownSync(path, uid, uid)
   for (const name of readdirSync(path)) if (!except.includes(name)) give(join(path, name), uid)
+}
+
+/**
+ * Gives a folder of root's to a user, who may then put things into it; what is in it, its group and its mode stay. Nothing is done
+ * about one that belongs to somebody else, or to which a link leads.
+ * @param base - full path; links on the way to it are followed
+ * @param path - full path below it, or its own
+ */
+export function giveFolder(base: string, path: string, uid: number): void {
+  const names = relative(base, path).split(sep).filter(Boolean)
+  try {
+    inHeldFolder(base, names, path, held => {
+      if (statSync(held).uid === 0) chownSync(held, uid, -1)
+    })
+  } catch (error) {
+    if (!/^(?:ENOTDIR|ELOOP|ENOENT)$/.test(String((error as NodeJS.ErrnoException).code))) throw error
+  }
 }
 
 function give(path: string, uid: number): void {

@@ -23,6 +23,7 @@ import {
 import { dirname, join, relative, sep } from 'node:path'
 import type { UidRange } from '../config/uid-range.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
+import { toShellWord } from '../core/text.ts'
 import { NOT_THROUGH_LINKS } from '../files/own-folder.ts'
 
 /** A file or folder that functions of other users can read. */
@@ -168,19 +169,13 @@ export class FunctionFiles {
 
 /** What to type so that only its owner and the function read it. @param shown - paths below the functions root */
 export function toCloseCommand(shown: readonly string[], uid: number): string {
-  const names = shown.map(quote).join(' ')
+  const names = shown.map(toShellWord).join(' ')
   return `chgrp ${uid} ${names} && chmod g=rX,o= ${names}`
 }
 
 /** A path as the operator sees it. */
 export function toShown(path: string, root: string): string {
   return relative(root, path).split(sep).join('/') || '.'
-}
-
-function quote(text: string): string {
-  // Not taken for an option.
-  const name = text.startsWith('-') ? `./${text}` : text
-  return /^[\w./@%+=:,-]+$/.test(name) ? name : `'${name.replaceAll("'", String.raw`'\''`)}'`
 }
 
 function isBelow(path: string, root: string): boolean {

@@ -405,6 +405,61 @@ for (const [name, prefix] of Object.entries(STARTS)) {
   )
 }
 
+t.test(
+  '[dependencies/install.12] user: packages of functions, where the gateway is not root',
+  { skip: NO_ROOT },
+  async t => {
+    const source =
+      "import left from 'left'\nexport const handler = () => ({ status: 200, body: `${left} ${process.getuid()}` })"
+    const wants = { type: 'module', dependencies: { left: 'file:../_left' } }
+    const tree = makeTree({
+      '_left/package.json': { json: { name: 'left', version: '1.0.0', main: 'index.js' } },
+      '_left/index.js': "module.exports = 'left is here'",
+      'wants/handler.js': source,
+      'wants/package.json': { json: wants },
+    })
+    t.teardown(() => tree.cleanup())
+    chmodSync(tree.root, 0o755)
+    // As npm sets it for what it starts.
+    const home = t.testdir({ '.npm': {} })
+    const cache = { HOME: home, npm_config_cache: join(home, '.npm') }
+    const serveOnce = async (files: string): Promise<{ status: number; text: string; told: string }> => {
+      const env = { ...cache, FN_ISOLATION: 'user', FN_ISOLATION_FILES: files }
+      const args = ['run', tree.root, '--native', '--port', '0', '--runtimes', 'node']
+      const fngw = await startCli(args, { cwd: tree.root, env })
+      t.teardown(() => void fngw.child.kill('SIGKILL'))
+      const answer = await fetch(`${fngw.url}/wants`)
+      const text = await answer.text()
+      fngw.child.kill('SIGTERM')
+      await fngw.ended
+      return { status: answer.status, text, told: fngw.stdout() + fngw.stderr() }
+    }
+    // Closed by the operator, and root's.
+    chownSync(tree.path('wants'), 0, 20_005)
+    chmodSync(tree.path('wants'), 0o750)
+    const refused = await serveOnce('refuse')
+    t.equal(refused.status, 500)
+    t.match(
+      refused.told,
+      'user 20000, as whom the gateway runs, may not write to wants, and packages are put beside the function',
+    )
+    t.match(refused.told, 'in the functions root: chown 20000 wants;')
+    t.same(readdirSync(tree.path('wants')).sort(), ['handler.js', 'package.json'], 'nothing is left behind')
+    t.equal(statSync(tree.path('wants')).uid, 0, 'and nothing is given away unasked')
+
+    const closed = await serveOnce('close')
+    t.match(closed, { status: 200, text: /^left is here 20005$/ }, closed.told)
+    t.match(statSync(tree.path('wants')), { uid: 20_000, gid: 20_005, mode: 0o40750 })
+    t.equal(statSync(tree.path('wants/handler.js')).uid, 0, 'the files in it stay whose they are')
+
+    // Packages that are there are used, whoever put them there, also when something else changed.
+    chownSync(tree.path('wants'), 0, 20_005)
+    writeFileSync(tree.path('wants/handler.js'), `${source}\n`)
+    const used = await serveOnce('refuse')
+    t.match(used, { status: 200, text: /^left is here 20005$/ }, used.told)
+  },
+)
+
 /** A call that never ends by itself, once it runs. */
 async function hang(ask: (fn: string, command: string) => Promise<string>, fn: string) {
   const folder = await ask(fn, 'rm -f $TMPDIR/pids; echo $TMPDIR')
