@@ -3,14 +3,14 @@
 import { useState } from 'preact/hooks'
 import { type ApiError, send } from '../data/api.ts'
 import { useLoad } from '../data/load.ts'
-import { findNext, type Schedules, type ScheduleRow, toTarget } from '../data/schedules.ts'
+import { findNext, type Schedules, type ScheduleRow, toRule, toTarget } from '../data/schedules.ts'
 import { formatMs } from '../format.ts'
 import { Empty } from '../parts/empty.tsx'
 import { LoadState } from '../parts/load-state.tsx'
+import { NextRuns } from '../parts/next-runs.tsx'
 import { Page } from '../parts/page.tsx'
 import { Table } from '../parts/table.tsx'
 import { query, setQuery } from '../router.ts'
-import { NextRuns } from './scheduler/next-runs.tsx'
 import { PING_COLUMNS, stateOf, toScheduleColumns } from './scheduler/schedule-columns.tsx'
 
 /** Milliseconds: "in 5 s" has to stay true. */
@@ -44,7 +44,14 @@ export function SchedulerPage() {
           <p role="status" class={told?.isError === true ? 'error told' : 'told'}>
             {told?.text}
           </p>
-          {shown !== null && <NextRuns row={shown} />}
+          {shown !== null && (
+            <section class="next-runs" aria-label="Next runs">
+              <h2>
+                Next runs of {shown.key} <small>{toRule(shown.schedule)}</small>
+              </h2>
+              <NextRuns row={shown} />
+            </section>
+          )}
           <h2>Schedules</h2>
           <Table
             label="Schedules"

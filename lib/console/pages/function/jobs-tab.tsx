@@ -1,6 +1,7 @@
 /** The newest jobs of one function. Owner: page console/function. */
 
 import type { FunctionId } from '../../data/function-records.ts'
+import type { Job } from '../../data/jobs.ts'
 import { useLoad } from '../../data/load.ts'
 import { formatAgo, formatDate, NO_DATA } from '../../format.ts'
 import { Empty } from '../../parts/empty.tsx'
@@ -8,28 +9,12 @@ import { LoadState } from '../../parts/load-state.tsx'
 import { Table } from '../../parts/table.tsx'
 import { toHref } from '../../router.ts'
 
-/** A row of `GET /_fn/jobs`. */
-interface Job {
-  readonly id: string
-  readonly status: string
-  readonly created_at_ms: number
-  readonly next_run_at_ms: number | null
-  readonly runtime: string | null
-  readonly version: string | null
-  readonly attempt: number
-  readonly max_attempts: number
-  readonly result_status: number | null
-  readonly last_error: string | null
-}
-
 const MOST = 200
 
 export function JobsTab({ id }: { id: FunctionId }) {
   const loaded = useLoad<{ jobs: readonly Job[] }>('/_fn/jobs', { query: { fn: id.name, limit: MOST }, on: ['job'] })
   if (loaded.data === null) return <LoadState loaded={loaded} />
-  const rows = loaded.data.jobs.filter(
-    job => (job.runtime ?? id.runtime) === id.runtime && (job.version ?? 'default') === id.version,
-  )
+  const rows = loaded.data.jobs.filter(job => job.runtime === id.runtime && (job.version ?? 'default') === id.version)
   return (
     <>
       <LoadState loaded={loaded} />

@@ -4,29 +4,17 @@ import { useState } from 'preact/hooks'
 import { type ApiError, send } from '../../data/api.ts'
 import { type FunctionId, toFunctionPage, toKey, toTarget } from '../../data/function-records.ts'
 import { useLoad } from '../../data/load.ts'
+import { type ScheduleRow, type Schedules, toMs, toRule } from '../../data/schedules.ts'
 import { formatAgo, formatDate, formatMs, NO_DATA } from '../../format.ts'
 import { Empty } from '../../parts/empty.tsx'
 import { LoadState } from '../../parts/load-state.tsx'
+import { NextRuns } from '../../parts/next-runs.tsx'
 import { toHref } from '../../router.ts'
 import { whyReadOnly } from '../../session.ts'
 import { Facts } from './facts.tsx'
 
-/** A row of `GET /_fn/schedules`; times are seconds. */
-interface ScheduleRow {
-  readonly key: string
-  readonly schedule: Readonly<Record<string, unknown>> | null
-  readonly running: boolean
-  readonly next: number | null
-  readonly next_at: string | null
-  readonly last: number | null
-  readonly last_status: number | null
-  readonly last_error: string
-  readonly retry_due?: number
-  readonly retry_attempt?: number
-}
-
 export function ScheduleTab({ id }: { id: FunctionId }) {
-  const loaded = useLoad<{ schedules: readonly ScheduleRow[] }>('/_fn/schedules', {
+  const loaded = useLoad<Schedules>('/_fn/schedules', {
     every: 5000,
     on: ['reload', 'schedule'],
   })
@@ -51,8 +39,6 @@ function NoSchedule({ id }: { id: FunctionId }) {
     </Empty>
   )
 }
-
-const toMs = (seconds: number | null | undefined): number | null => (seconds == null ? null : seconds * 1000)
 
 function Schedule({ id, row }: { id: FunctionId; row: ScheduleRow }) {
   const [told, setTold] = useState<{ text: string; isError: boolean } | null>(null)
@@ -106,35 +92,12 @@ function Schedule({ id, row }: { id: FunctionId; row: ScheduleRow }) {
           ['Now', row.running ? 'running' : 'waiting'],
         ]}
       />
-      {row.schedule !== null && <NextRuns id={id} />}
-    </>
-  )
-}
-
-function toRule(schedule: ScheduleRow['schedule']): string {
-  if (schedule === null) return 'never: the block is wrong'
-  const { every_seconds: every, cron, timezone } = schedule
-  if (every != null) return `every ${formatMs(Number(every) * 1000)}`
-  return `by cron ${String(cron)}, zone ${String(timezone)}`
-}
-
-function NextRuns({ id }: { id: FunctionId }) {
-  const { data } = useLoad<{ next: readonly { at: number; local: string }[] }>('/_fn/schedules/next', {
-    query: { ...toTarget(id), count: 5 },
-    every: 30_000,
-    on: ['reload', 'schedule'],
-  })
-  if (data === null || data.next.length === 0) return null
-  return (
-    <>
-      <h3>The next runs</h3>
-      <ol class="runs">
-        {data.next.map(({ at, local }) => (
-          <li key={at}>
-            {local} <span class="quiet">{formatAgo(at * 1000)}</span>
-          </li>
-        ))}
-      </ol>
+      {row.schedule !== null && (
+        <div class="next-runs">
+          <h3>The next runs</h3>
+          <NextRuns row={row} />
+        </div>
+      )}
     </>
   )
 }

@@ -1,9 +1,9 @@
 /** The times at which a schedule will run, in its own zone and in the reader's. Owner: page console/scheduler. */
 
-import { useLoad } from '../../data/load.ts'
-import { type ScheduleRow, toRule, toTarget } from '../../data/schedules.ts'
-import { formatAgo, formatDate } from '../../format.ts'
-import { LoadState } from '../../parts/load-state.tsx'
+import { useLoad } from '../data/load.ts'
+import { type ScheduleRow, toTarget } from '../data/schedules.ts'
+import { formatAgo, formatDate } from '../format.ts'
+import { LoadState } from '../parts/load-state.tsx'
 
 const MOST_RUNS = 5
 
@@ -17,10 +17,7 @@ export function NextRuns({ row }: { row: ScheduleRow }) {
   const loaded = useLoad<Answer>('/_fn/schedules/next', { query: asked, on: ['schedule', 'reload'] })
   const { data } = loaded
   return (
-    <section class="next-runs" aria-label="Next runs">
-      <h2>
-        Next runs of {row.key} <small>{toRule(row.schedule)}</small>
-      </h2>
+    <>
       <LoadState loaded={loaded} />
       {data?.next.length === 0 && <p class="quiet">It does not run by itself.</p>}
       <ol>
@@ -33,6 +30,6 @@ export function NextRuns({ row }: { row: ScheduleRow }) {
           </li>
         ))}
       </ol>
-    </section>
+    </>
   )
 }
