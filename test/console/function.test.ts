@@ -15,6 +15,8 @@ const TREE = {
   'hello/fn.config.json': '{ "timeout_ms": 1000, "schedule": { "every_seconds": 3600 } }\n',
   'hello/fn.env.json': JSON.stringify({ OPEN: 'seen', API_TOKEN: { value: SECRET, is_secret: true } }),
   'bad/handler.mjs': 'export const handler = () => {\n  console.log("began")\n  throw new Error("boom")\n}\n',
+  'needy/handler.mjs': CODE,
+  'needy/package.json': '{ "dependencies": { "left": "file:./nothing" } }',
   'rain/handler.lua': 'function handler(event)\n  return { ok = true }\nend\nreturn handler\n',
 }
 const REFUSALS = { allowed: [/status of (400|404|409)/] }
@@ -231,6 +233,12 @@ t.test(
         await page.getByRole('link', { name: 'Dependencies' }).click()
         await page.getByRole('heading', { name: 'It has no packages' }).waitFor()
         t.match(page.url(), /tab=dependencies/)
+        t.equal((await fetch(`${url}/needy`)).status, 500)
+        await page.goto(pageOf(url, 'node/needy@default', '?tab=dependencies'))
+        const tab = page.getByRole('region', { name: 'Dependencies' })
+        await tab.getByText('left: file:./nothing is not in the functions root').waitFor()
+        await tab.getByText('move the package into it').waitFor()
+        await page.goto(pageOf(url, 'node/hello@default', '?tab=dependencies'))
 
         await page.getByRole('button', { name: 'Delete…' }).click()
         const dialog = page.getByRole('dialog', { name: 'Delete hello?' })

@@ -5,16 +5,9 @@ import { type FunctionId, type FunctionRecord, toKey } from '../../data/function
 import { useLoad } from '../../data/load.ts'
 import { formatAgo, formatDate, formatMs } from '../../format.ts'
 import { Empty } from '../../parts/empty.tsx'
+import type { Dependencies } from '../packs/rows.ts'
 import { Facts } from './facts.tsx'
 import { Message } from './message.tsx'
-
-/** A row of `GET /_fn/dependencies`. */
-interface Preparing {
-  readonly key: string
-  readonly state: string
-  readonly step?: string | null
-  readonly since?: number | null
-}
 
 const TITLES: Readonly<Record<string, string>> = {
   last_install_status: 'Last install',
@@ -32,8 +25,8 @@ const TITLES: Readonly<Record<string, string>> = {
 }
 
 export function DependenciesTab({ id, record }: { id: FunctionId; record: FunctionRecord }) {
-  const { data } = useLoad<{ functions: readonly Preparing[] }>('/_fn/dependencies', { on: ['build', 'reload'] })
-  const now = data?.functions?.find(({ key }) => key === toKey(id))
+  const { data } = useLoad<Dependencies>('/_fn/dependencies', { on: ['build', 'reload'] })
+  const now = data?.functions.find(({ key }) => key === toKey(id))
   const resolution = record.metadata.dependency_resolution
   const packs = (record.policy.shared_deps ?? []) as readonly string[]
   const isPreparing = now?.state === 'preparing'
@@ -42,15 +35,21 @@ export function DependenciesTab({ id, record }: { id: FunctionId; record: Functi
       {isPreparing && (
         <p role="status">
           Being prepared: {now.step ?? 'it waits for its turn'}
-          {now.since != null && `, since ${formatAgo(now.since * 1000)}`}.
+          {now.since !== null && `, since ${formatAgo(now.since * 1000)}`}.
+        </p>
+      )}
+      {now?.error != null && (
+        <p class="error">
+          <Message text={now.error} id={id} file={record.file} />
+          {now.hint !== null && ` To mend it: ${now.hint}.`}
         </p>
       )}
       {packs.length > 0 && <p>Shared packs: {packs.join(', ')}</p>}
       {resolution === undefined ? (
-        <NoPackages runtime={id.runtime} />
+        (now === undefined || now.state === 'none' || now.state === 'ready') && <NoPackages runtime={id.runtime} />
       ) : (
         <>
-          {typeof resolution.last_error === 'string' && resolution.last_error !== '' && (
+          {now?.error == null && typeof resolution.last_error === 'string' && resolution.last_error !== '' && (
             <p class="error">
               <Message text={resolution.last_error} id={id} file={record.file} />
             </p>

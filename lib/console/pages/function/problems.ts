@@ -4,14 +4,7 @@ import { useState } from 'preact/hooks'
 import { type FunctionId, type FunctionRecord, toKey } from '../../data/function-records.ts'
 import type { History } from '../../data/history.ts'
 import { useLoad } from '../../data/load.ts'
-
-interface Preparation {
-  readonly key: string
-  readonly state: string
-  readonly error: string | null
-  readonly file: string | null
-  readonly line: number | null
-}
+import type { Dependencies, Preparation } from '../packs/rows.ts'
 
 interface HotReload {
   /** Seconds since the epoch. */
@@ -27,7 +20,7 @@ export function useProblems(
   const [savedAt, setSavedAt] = useState(0)
   const health = useLoad<HotReload>('/_fn/health', { on: ['reload'] })
   const isBuilt = id.runtime === 'go' || id.runtime === 'rust' || record?.metadata.dependency_resolution !== undefined
-  const preparations = useLoad<{ functions: readonly Preparation[] }>(isBuilt ? '/_fn/dependencies' : null, {
+  const preparations = useLoad<Dependencies>(isBuilt ? '/_fn/dependencies' : null, {
     on: ['build', 'reload'],
   })
   const preparation = preparations.data?.functions.find(({ key }) => key === toKey(id))
