@@ -51,7 +51,7 @@ export interface Catalog {
 }
 
 /** A claim on a route, as `GET /_fn/explain` tells it. */
-export interface ExplainedClaim {
+interface ExplainedClaim {
   readonly runtime: string
   readonly name: string
   readonly version: string | null

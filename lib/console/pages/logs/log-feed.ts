@@ -5,7 +5,7 @@ import { ApiError, request, toUrl } from '../../data/api.ts'
 import { readJsonLines } from '../../data/ndjson.ts'
 import { addRows, type LogRecord, type LogRow, toRow } from './log-rows.ts'
 
-export interface FeedQuery {
+interface FeedQuery {
   readonly file: string
   readonly runtime: string
   readonly fn: string

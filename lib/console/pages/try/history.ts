@@ -7,7 +7,7 @@ import { signal } from '@preact/signals'
 import { get, send } from '../../data/api.ts'
 import { canWrite } from '../../session.ts'
 
-export interface HistoryEntry {
+interface HistoryEntry {
   /** ms since the epoch */
   readonly at: number
   /** Query of the page that shows the request again. */

@@ -77,7 +77,7 @@ function headerOf(headers: readonly HeaderPair[], wanted: string): string | null
 }
 
 /** Who answers a request. @throws ApiError */
-export function askWho(method: string, url: URL, host: string): Promise<Explanation> {
+function askWho(method: string, url: URL, host: string): Promise<Explanation> {
   return get<Explanation>('/_fn/explain', { method, path: url.pathname, host })
 }
 

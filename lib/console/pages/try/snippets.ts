@@ -2,7 +2,7 @@
 
 import type { HeaderPair } from './try-request.ts'
 
-export interface SnippetField {
+interface SnippetField {
   readonly name: string
   readonly value: string
   /** Of a file that is sent instead of the value. */
