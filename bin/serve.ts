@@ -81,7 +81,7 @@ export async function serve(options: ServeOptions): Promise<number> {
 
 async function serveUntil(ended: Promise<NodeJS.Signals>, options: ServeOptions): Promise<void> {
   const handed = takeHandedSockets(process.env, process.pid)
-  const notify = takeServiceNotify(process.env, process.pid, text => options.output.note(text))
+  const notify = takeServiceNotify(process.env, process.pid)
   const { gateway, show, listening } = await open(options, handed)
   let stopKeys = (): void => {}
   try {
@@ -89,7 +89,7 @@ async function serveUntil(ended: Promise<NodeJS.Signals>, options: ServeOptions)
     if (control !== null) show.note(`control plane at ${control.url}/_fn, and only there`)
     show.ready(gateway, url)
     show.follow(gateway)
-    notify.ready(`serving at ${url}`)
+    notify.ready(`serving at ${url}`, show.note)
     if (options.open) openUrl(url, () => show.note(`no browser could be opened: ${url}`))
     stopKeys = followKeys(gateway, url, show, options)
     const signal = await ended

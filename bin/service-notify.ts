@@ -8,39 +8,37 @@ import { findOnPath } from '../lib/runtime/binaries.ts'
 
 type Env = Record<string, string | undefined>
 
+type Warn = (text: string) => void
+
 interface ServiceNotify {
-  ready(status: string): void
+  /** @param warn - told what is left out, from now on */
+  ready(status: string, warn: Warn): void
   stopping(): void
   /** Resolves when everything was told. */
   close(): Promise<void>
 }
 
 const VARIABLES = ['NOTIFY_SOCKET', 'WATCHDOG_USEC', 'WATCHDOG_PID']
+const MISSING =
+  'NOTIFY_SOCKET is set and systemd-notify is not installed: nobody is told how the gateway stands; use Type=exec in the unit'
 const NOBODY: ServiceNotify = { ready: () => {}, stopping: () => {}, close: () => Promise.resolve() }
 
 /**
  * Takes the variables away: what is started from here is not to speak for the service.
  * @param env - of this process
- * @param warn - told what is left out
  */
-export function takeServiceNotify(env: Env, pid: number, warn: (text: string) => void): ServiceNotify {
+export function takeServiceNotify(env: Env, pid: number): ServiceNotify {
   const { NOTIFY_SOCKET: socket, WATCHDOG_USEC: watchdog, WATCHDOG_PID: watched } = env
   for (const name of VARIABLES) delete env[name]
   if (socket === undefined || socket === '') return NOBODY
   const program = findOnPath('systemd-notify', env.PATH ?? '')
-  if (program === null) {
-    warn('NOTIFY_SOCKET is set and systemd-notify is not installed: nobody is told; use Type=exec in the unit')
-    return NOBODY
-  }
+  if (program === null) return { ...NOBODY, ready: (_status, warn) => warn(MISSING) }
   const aliveMs = watched === undefined || watched === String(pid) ? toAliveMs(watchdog) : null
-  return createNotify(
-    (words, done) => {
-      const child = spawn(program, words, { env: { PATH: env.PATH, NOTIFY_SOCKET: socket }, stdio: 'ignore' })
-      child.once('error', error => done(error.message))
-      child.once('close', code => done(code === 0 ? null : `it ended with ${code}`))
-    },
-    { aliveMs, warn },
-  )
+  return createNotify((words, done) => {
+    const child = spawn(program, words, { env: { PATH: env.PATH, NOTIFY_SOCKET: socket }, stdio: 'ignore' })
+    child.once('error', error => done(error.message))
+    child.once('close', code => done(code === 0 ? null : `it ended with ${code}`))
+  }, aliveMs)
 }
 
 /** Milliseconds between two signs of life, half of what the manager waits. */
@@ -51,10 +49,8 @@ function toAliveMs(usec: string | undefined): number | null {
 
 type Tell = (words: readonly string[], done: (failure: string | null) => void) => void
 
-function createNotify(
-  tell: Tell,
-  { aliveMs, warn }: { aliveMs: number | null; warn: (text: string) => void },
-): ServiceNotify {
+function createNotify(tell: Tell, aliveMs: number | null): ServiceNotify {
+  let warn: Warn = () => {}
   let last: Promise<void> = Promise.resolve()
   let alive: NodeJS.Timeout | null = null
   let hasFailed = false
@@ -73,7 +69,8 @@ function createNotify(
     )
   }
   return {
-    ready(status) {
+    ready(status, onProblem) {
+      warn = onProblem
       say('READY=1', `STATUS=${status}`)
       if (aliveMs !== null) alive = setInterval(() => say('WATCHDOG=1'), aliveMs).unref()
     },

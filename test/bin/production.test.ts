@@ -309,6 +309,21 @@ async function startToEnd(args: readonly string[], cwd: string) {
   return { code: code as number, stdout, stderr }
 }
 
+t.test('[bin/production.6, bin/dev.7] a manager that cannot be told is a line of the log', async t => {
+  const tree = makeTree({ 'hello.lua': 'function handler() return 1 end\n' })
+  t.teardown(tree.cleanup)
+  const env = { FN_RUNTIMES: 'lua', NOTIFY_SOCKET: tree.path('nobody'), PATH: '/nowhere' }
+  const fngw = await startCli(['run', '.', '--port', '0'], { cwd: tree.root, env })
+  t.teardown(() => void fngw.child.kill('SIGKILL'))
+  fngw.child.kill('SIGTERM')
+  t.same(await fngw.ended, { code: 0, signal: null })
+  const logged = fngw.stderr().trim().split('\n')
+  t.match(
+    logged.map(line => JSON.parse(line) as object),
+    [{ msg: /^serving/ }, { msg: /systemd-notify is not installed/ }, { msg: /^SIGTERM/ }],
+  )
+})
+
 t.test('[bin/production.1] PORT, as platforms give it', async t => {
   const tree = makeTree(TREE)
   t.teardown(tree.cleanup)

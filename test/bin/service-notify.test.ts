@@ -23,9 +23,9 @@ t.test('[bin/production.6] ready, alive, stopping, in this order', async t => {
   const { env, told } = makeProgram(t)
   const warned: string[] = []
   const given: Record<string, string | undefined> = { ...env, WATCHDOG_USEC: '40000', WATCHDOG_PID: '77' }
-  const notify = takeServiceNotify(given, PID, text => warned.push(text))
+  const notify = takeServiceNotify(given, PID)
   t.same(Object.keys(given), ['PATH'], 'what is started from here does not speak for the service')
-  notify.ready('serving at http://x')
+  notify.ready('serving at http://x', text => warned.push(text))
   await waitUntil(() => told().length >= 3, 'signs of life')
   notify.stopping()
   await notify.close()
@@ -39,19 +39,19 @@ t.test('[bin/production.6] ready, alive, stopping, in this order', async t => {
 t.test('[bin/production.6] nobody to tell, and what cannot be told', async t => {
   const warned: string[] = []
   const warn = (text: string) => warned.push(text)
-  const nobody = takeServiceNotify({ PATH: process.env.PATH }, PID, warn)
-  nobody.ready('x')
+  const nobody = takeServiceNotify({ PATH: process.env.PATH }, PID)
+  nobody.ready('x', warn)
   nobody.stopping()
   await nobody.close()
   t.same(warned, [])
 
-  takeServiceNotify({ PATH: t.testdir({}), NOTIFY_SOCKET: '/run/n' }, PID, warn)
+  takeServiceNotify({ PATH: t.testdir({}), NOTIFY_SOCKET: '/run/n' }, PID).ready('x', warn)
   t.match(warned, [/systemd-notify is not installed.*Type=exec/])
 
   const failing = makeProgram(t, 'exit 3\n')
   warned.length = 0
-  const notify = takeServiceNotify({ ...failing.env, WATCHDOG_USEC: '1000000', WATCHDOG_PID: '1' }, PID, warn)
-  notify.ready('x')
+  const notify = takeServiceNotify({ ...failing.env, WATCHDOG_USEC: '1000000', WATCHDOG_PID: '1' }, PID)
+  notify.ready('x', warn)
   notify.stopping()
   await notify.close()
   t.match(warned, [/^systemd-notify READY=1 STATUS=x: it ended with 3$/], 'said once')
@@ -71,8 +71,8 @@ t.test('[bin/production.6] the real program and a real socket', { skip: HAS_NONE
   t.teardown(() => void manager.kill('SIGKILL'))
   const lines = createInterface({ input: manager.stdout })[Symbol.asyncIterator]()
   t.equal((await lines.next()).value, 'bound')
-  const notify = takeServiceNotify({ PATH: process.env.PATH, NOTIFY_SOCKET: socket }, PID, text => t.fail(text))
-  notify.ready('here')
+  const notify = takeServiceNotify({ PATH: process.env.PATH, NOTIFY_SOCKET: socket }, PID)
+  notify.ready('here', text => t.fail(text))
   // Newer ones ask whether everything has arrived, too.
   const next = async (): Promise<string> => {
     const { value } = await lines.next()
