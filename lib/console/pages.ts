@@ -1,6 +1,6 @@
 /** The pages of the console in the order of the menu. Owner: page console/console. */
 
-export interface PageEntry {
+interface PageEntry {
   /** Below `/console`. */
   readonly path: string
   readonly title: string

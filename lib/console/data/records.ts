@@ -25,7 +25,7 @@ interface Policy {
   readonly shared_deps?: readonly string[]
 }
 
-export interface CatalogFunction {
+interface CatalogFunction {
   readonly name: string
   readonly has_default: boolean
   readonly versions: readonly string[]
