@@ -1,10 +1,12 @@
 /** Installs of node functions by the real npm from a registry on loopback. */
 
-import { existsSync } from 'node:fs'
+import { execFileSync } from 'node:child_process'
+import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Test } from 'tap'
 import type { FunctionVersion, Policy } from '../../lib/core/catalog.ts'
 import { systemClock } from '../../lib/core/clock.ts'
+import { GatewayError } from '../../lib/core/errors.ts'
 import { Installer } from '../../lib/dependencies/install.ts'
 import { createNodeStep, type NodeStepOptions } from '../../lib/dependencies/node-step.ts'
 import { Builds } from '../../lib/dependencies/resolve.ts'
@@ -102,10 +104,24 @@ export async function makeNpmBed(t: Test, entries: Record<string, TreeEntry>, op
     builds,
     seen,
     fn,
+    json: (path: string) => JSON.parse(readFileSync(tree.path(path), 'utf8')),
+    has: (path: string) => existsSync(tree.path(path)),
+    /** What node prints for an expression in a function's folder. */
+    print: (name: string, code: string) =>
+      execFileSync(process.execPath, ['-p', code], { cwd: tree.path(name), encoding: 'utf8' }).trim(),
     again: () => {
       const fresh = makeBuilds()
       t.teardown(() => fresh.close())
       return fresh
     },
   }
+}
+
+export async function failureOf(work: Promise<unknown>): Promise<GatewayError> {
+  try {
+    await work
+  } catch (error) {
+    if (error instanceof GatewayError) return error
+  }
+  throw new Error('nothing failed as it should')
 }

@@ -1,0 +1,117 @@
+import { readFileSync, statSync, writeFileSync } from 'node:fs'
+import t from 'tap'
+import { failureOf, makeNpmBed } from '../helpers/npm-bed.ts'
+
+// Interpreters and installers are slow on a busy machine.
+t.setTimeout(180_000)
+
+t.test(
+  '[dependencies/node.13] what is installed is not installed again: after an edit, a restart, in another function',
+  async t => {
+    const text = "require('left')"
+    const bed = await makeNpmBed(t, { 'f/handler.js': text, 'g/handler.js': text })
+    await bed.builds.prepare(bed.fn('f'))
+    const asked = bed.registry.asked.length
+    const { ino } = statSync(bed.tree.path('f/node_modules/left/index.js'))
+    writeFileSync(bed.tree.path('f/handler.js'), `${text} // edited`)
+    await bed.again().prepare(bed.fn('f'))
+    await bed.again().prepare(bed.fn('f'))
+    t.equal(statSync(bed.tree.path('f/node_modules/left/index.js')).ino, ino)
+    await bed.builds.prepare(bed.fn('g'))
+    t.equal(statSync(bed.tree.path('g/node_modules/left/index.js')).ino, ino, 'one set for both, by hard links')
+    t.equal(bed.registry.asked.length, asked, 'npm was not asked')
+    t.match(bed.json('g/package.json'), { name: 'fn-g', dependencies: { left: '^2.1.0' } })
+    t.equal(bed.json('f/.svc-deps-state.json').manifest_generated, true)
+  },
+)
+
+t.test('[dependencies/node.14] conflicting versions of one package stand side by side', async t => {
+  const manifest = (range: string) => JSON.stringify({ dependencies: { left: range } })
+  const bed = await makeNpmBed(t, {
+    'a/handler.js': "require('left')",
+    'a/package.json': manifest('^1.0.0'),
+    'b/handler.js': "require('left')",
+    'b/package.json': manifest('^2.0.0'),
+  })
+  await Promise.all([bed.builds.prepare(bed.fn('a')), bed.builds.prepare(bed.fn('b'))])
+  t.equal(bed.print('a', "require('left')"), 'left 1')
+  t.equal(bed.print('b', "require('left')"), 'left 2')
+})
+
+t.test(
+  '[dependencies/node.15] install scripts run for the packages that allow_scripts names, and for no other',
+  async t => {
+    const bed = await makeNpmBed(t, { 'a/handler.js': "require('scripted')", 'b/handler.js': "require('scripted')" })
+    await bed.builds.prepare(bed.fn('a'))
+    t.notOk(bed.has('a/node_modules/scripted/made.txt'))
+    t.match(bed.seen.notes, [/^a: install scripts of scripted did not run; name what needs them in allow_scripts/])
+    await bed.builds.prepare(bed.fn('b', { allowScripts: ['scripted', 'absent'] }))
+    t.ok(bed.has('b/node_modules/scripted/made.txt'))
+    t.notOk(bed.has('a/node_modules/scripted/made.txt'), 'not the same set')
+    const env = readFileSync(bed.tree.path('b/node_modules/scripted/made.txt'), 'utf8')
+    t.notMatch(env, 'SECRET_TOKEN')
+  },
+)
+
+t.test('[dependencies/node.4] a package named by a path is copied with all it needs', async t => {
+  const bed = await makeNpmBed(t, {
+    'shop/cart/handler.js': "require('local')",
+    'shop/cart/package.json': JSON.stringify({ dependencies: { local: 'file:../lib' } }),
+    'shop/lib/package.json': JSON.stringify({ name: 'local', version: '3.0.0', dependencies: { left: '^1' } }),
+    'shop/lib/index.js': "module.exports = 'local with ' + require('left')",
+  })
+  await bed.builds.prepare(bed.fn('shop/cart'))
+  t.equal(bed.print('shop/cart', "require('local')"), 'local with left 1')
+  t.match(bed.json('shop/cart/.svc-deps-state.json').resolved_packages, ['local@3.0.0'])
+  writeFileSync(bed.tree.path('shop/lib/index.js'), "module.exports = 'changed'")
+  writeFileSync(bed.tree.path('shop/cart/handler.js'), "require('local') // again")
+  await bed.again().prepare(bed.fn('shop/cart'))
+  t.equal(bed.print('shop/cart', "require('local')"), 'changed')
+})
+
+t.test('[dependencies/node.16] a package that is not there names the import, the line and what to do', async t => {
+  const bed = await makeNpmBed(t, { 'f/handler.js': "\n\nrequire('lefft')" })
+  const error = await failureOf(bed.builds.prepare(bed.fn('f')))
+  t.match(error.message, /^install failed: f\/handler\.js:3: f: npm: code E404 \| 404 Not Found/)
+  t.match(error.detail, { file: 'f/handler.js', line: 3, hint: /^lefft is not in the registry: correct the name/ })
+  t.notOk(bed.has('f/package.json'), 'a name that does not exist is not written down')
+  t.match(bed.json('f/.svc-deps-state.json'), {
+    last_install_status: 'error',
+    last_error: /E404/,
+    unresolved_imports: ['lefft'],
+  })
+  const asked = bed.registry.asked.length
+  await failureOf(bed.builds.prepare(bed.fn('f')))
+  t.equal(bed.registry.asked.length, asked, 'not tried again until something changes')
+})
+
+t.test('[dependencies/install.9] a failure that is kept names the files of each folder that asked', async t => {
+  const bed = await makeNpmBed(t, { 'f/handler.js': "require('lefft')", 'g/handler.js': "\n\nrequire('lefft')" })
+  await failureOf(bed.builds.prepare(bed.fn('f')))
+  const asked = bed.registry.asked.length
+  t.match(await failureOf(bed.builds.prepare(bed.fn('g'))), {
+    message: /^install failed: g\/handler\.js:3: g: npm: code E404/,
+    detail: { file: 'g/handler.js', line: 3 },
+  })
+  t.equal(bed.registry.asked.length, asked, 'and is not tried again')
+})
+
+t.test('[dependencies/node.16] a version that is not there, and a registry that does not answer', async t => {
+  const bed = await makeNpmBed(t, {
+    'f/handler.js': '',
+    'f/package.json': '{\n"dependencies":{"left":"^9"}}',
+    'g/handler.js': "require('left')",
+  })
+  const error = await failureOf(bed.builds.prepare(bed.fn('f')))
+  t.match(error, {
+    message: /No matching version found for left@\^9/,
+    detail: { file: 'f/package.json', hint: /no such version of left/ },
+  })
+  await bed.registry.close()
+  const offline = await failureOf(bed.builds.prepare(bed.fn('g')))
+  t.match(offline, {
+    message: /^install failed: g: npm: .*ECONNREFUSED/,
+    detail: { hint: /check the network and the registry/ },
+  })
+  t.equal(offline.detail?.file, undefined, 'tried again after a while')
+})
