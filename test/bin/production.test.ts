@@ -63,8 +63,9 @@ t.test(
     t.teardown(tree.cleanup)
     const holder = await holdSockets(t, 'http')
     const url = `http://127.0.0.1:${holder.ports[0]}`
-    const start = (): Promise<HeldProgram> =>
-      holder.start(['run', '.'], { cwd: tree.root, env: { FN_RUNTIMES: 'node', FN_ACCESS_LOG: '0' } })
+    // The stream goes on until the next one serves, which takes long on a busy machine.
+    const env = { FN_RUNTIMES: 'node', FN_ACCESS_LOG: '0', FN_SHUTDOWN_TIMEOUT: '120' }
+    const start = (): Promise<HeldProgram> => holder.start(['run', '.'], { cwd: tree.root, env })
     let running = await start()
     // Asked before anybody takes connections: it waits in the socket, then for the tree.
     t.same(await ask(`${url}/hello`), { status: 200, body: 'hello' })
