@@ -1,5 +1,6 @@
 /**
- * TypeScript, and files whose style their package.json contradicts, through tsx. Page: runtimes/node.
+ * TypeScript, and files whose style their package.json contradicts, through tsx; without it node strips types where it can.
+ * Page: runtimes/node.
  */
 
 import { readFileSync } from 'node:fs'
@@ -10,6 +11,8 @@ import { messageOf, transformErrors } from './load-failure.mjs'
 
 const own = createRequire(import.meta.url)
 const TOP_LEVEL_AWAIT = /Top-level await/
+const WITHOUT_TSX =
+  'npm install tsx beside fngw, or node 22.18 or newer, which runs TypeScript that is types and nothing more'
 
 export class Compiler {
   /** @type {string | null} */
@@ -27,21 +30,17 @@ export class Compiler {
    * @param {string} file
    */
   async load(file) {
-    const tsx = this.#requireTsx()
+    const tsx = this.#findTsx()
+    if (tsx === null) return loadStripped(file)
     process.setSourceMapsEnabled(true)
-    const { emitWarning } = process
-    process.emitWarning = /** @type {typeof emitWarning} */ (
-      (warning, ...rest) => {
-        // Node advises to change package.json before tsx compiles the file; the author need not do that.
-        if (!String(warning).startsWith('To load an ES module')) Reflect.apply(emitWarning, process, [warning, ...rest])
-      }
-    )
+    // Node advises to change package.json before tsx compiles the file; the author need not do that.
+    const speakAgain = silence('To load an ES module')
     try {
       return /** @type {any} */ (tsx).require(file, import.meta.url)
     } catch (error) {
       if (!TOP_LEVEL_AWAIT.test(messageOf(error))) throw error
     } finally {
-      process.emitWarning = emitWarning
+      speakAgain()
     }
     const hooks = await import('tsx/esm/api')
     hooks.register()
@@ -56,8 +55,7 @@ export class Compiler {
   /** Loads and starts the compiler ahead of the handler. */
   warmUp() {
     try {
-      /** @type {any} */
-      this.#requireTsx().require('./warm-up/typescript.ts', import.meta.url)
+      this.#findTsx()?.require('./warm-up/typescript.ts', import.meta.url)
     } catch {
       // The handler's own load will say what is wrong.
     }
@@ -96,9 +94,9 @@ export class Compiler {
 
   /**
    * tsx with its cache in a private folder: in a shared temp dir another user could plant compiled code.
-   * @returns {typeof import('tsx/cjs/api')}
+   * @returns {any} its `tsx/cjs/api`, null where it is not installed
    */
-  #requireTsx() {
+  #findTsx() {
     const before = process.env.TMPDIR
     if (this.#cacheDir === null) process.env.TSX_DISABLE_CACHE = '1'
     else process.env.TMPDIR = this.#cacheDir
@@ -107,13 +105,48 @@ export class Compiler {
       return own(this.#path)
     } catch (error) {
       if (/** @type {any} */ (error)?.code !== 'MODULE_NOT_FOUND') throw error
-      throw new LoadError('TypeScript handlers need the package tsx, which is not installed', {
-        hint: 'npm install tsx',
-      })
+      return null
     } finally {
       delete process.env.TSX_DISABLE_CACHE
       if (before === undefined) delete process.env.TMPDIR
       else process.env.TMPDIR = before
     }
+  }
+}
+
+/**
+ * A file whose types node takes out itself, as node 22.18 and newer do unless they are told not to.
+ * @param {string} file
+ */
+async function loadStripped(file) {
+  if (!isTypeScript(file) || !(/** @type {any} */ (process.features).typescript))
+    throw new LoadError('TypeScript handlers need the package tsx, which is not installed', { file, hint: WITHOUT_TSX })
+  const speakAgain = silence('Type Stripping is an experimental feature')
+  try {
+    return await import(pathToFileURL(file).href)
+  } finally {
+    speakAgain()
+  }
+}
+
+/** @param {string} file */
+function isTypeScript(file) {
+  return /\.[mc]?ts$/.test(file)
+}
+
+/**
+ * Keeps a warning of node's out of the log.
+ * @param {string} beginning - of its text
+ * @returns {() => void} ends that
+ */
+function silence(beginning) {
+  const { emitWarning } = process
+  process.emitWarning = /** @type {typeof emitWarning} */ (
+    (warning, ...rest) => {
+      if (!String(warning).startsWith(beginning)) Reflect.apply(emitWarning, process, [warning, ...rest])
+    }
+  )
+  return () => {
+    process.emitWarning = emitWarning
   }
 }

@@ -39,6 +39,8 @@ export function explain(fn, file, error, findSyntaxError) {
 
 /** @param {any} error @param {string} message */
 function hintFor(error, message) {
+  if (error?.code === 'ERR_UNSUPPORTED_TYPESCRIPT_SYNTAX')
+    return 'node takes out types and nothing more; for enums, namespaces and decorators: npm install tsx beside fngw'
   const missing = /Cannot find (?:package|module) '([^'./][^']*)'/.exec(message)?.[1]
   if (missing !== undefined && !missing.startsWith('/'))
     return `npm install ${missing

@@ -1,6 +1,16 @@
 import { execFileSync, spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { chmodSync, chownSync, existsSync, mkdirSync, readdirSync, readFileSync, statSync, symlinkSync } from 'node:fs'
+import {
+  chmodSync,
+  chownSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  symlinkSync,
+} from 'node:fs'
 import module from 'node:module'
 import net from 'node:net'
 import { basename } from 'node:path'
@@ -255,6 +265,45 @@ export const handler = () => ({ uid: process.getuid!(), users })
     `helper processes run as ${users.join(', ')}`,
   )
   await worker.close()
+})
+
+t.test('[runtimes/node.35] without tsx node takes the types out itself, or the message says what is missing', t => {
+  const tree = makeTree({
+    'types.ts':
+      "import { type Named, name } from './named.ts'\nexport const handler = (one: Named): string => one.greeting + name\n",
+    'named.ts': "export interface Named { greeting: string }\nexport const name: string = ' you'\n",
+    'enum.ts': 'const one = 1\nexport enum Colour { Red }\nexport const handler = () => Colour.Red + one\n',
+    'run.mjs': `
+      import { Loader } from './runtimes/node/loader.mjs'
+      const results = []
+      for (const entry of ['types.ts', 'enum.ts']) {
+        try {
+          const loader = new Loader(null)
+          loader.warmUpCompiler()
+          const { handler } = await loader.load({ dir: import.meta.dirname, entry, production: true })
+          loader.stopCompiler()
+          results.push(handler({ greeting: 'hello' }))
+        } catch ({ name, message, hint }) {
+          results.push({ name, message, hint })
+        }
+      }
+      console.log(JSON.stringify(results))`,
+  })
+  t.teardown(tree.cleanup)
+  // Beside no node_modules: as installed without optional packages.
+  cpSync(new URL('../../runtimes/node', import.meta.url), tree.path('runtimes/node'), { recursive: true })
+  const { stdout, stderr } = spawnSync(process.execPath, [tree.path('run.mjs')], { encoding: 'utf8' })
+  t.equal(stderr, '', 'no advice of node in the log')
+  const hint = /npm install tsx beside fngw/
+  const missing = {
+    name: 'LoadError',
+    message: 'TypeScript handlers need the package tsx, which is not installed',
+    hint,
+  }
+  const tooMuch = { name: 'LoadError', message: /^syntax error in enum\.ts:2: /, hint }
+  const canStrip = Boolean((process.features as { typescript?: unknown }).typescript)
+  t.match(JSON.parse(stdout), canStrip ? ['hello you', tooMuch] : [missing, missing])
+  t.end()
 })
 
 t.test('[runtimes/node.30] a worker loads its function before the gateway connects', async t => {
