@@ -1,0 +1,65 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import t from 'tap'
+import { isAsShown, readDocBlocks, readSession } from './helpers/doc-blocks.ts'
+import { DocSession } from './helpers/doc-session.ts'
+
+t.setTimeout(280_000)
+
+const root = fileURLToPath(new URL('..', import.meta.url))
+const read = (page: string): string => readFileSync(join(root, page), 'utf8')
+const guides = readdirSync(join(root, 'docs'))
+  .filter(name => name.endsWith('.md'))
+  .map(name => `docs/${name}`)
+  .sort()
+
+for (const page of ['README.md', ...guides]) {
+  t.test(`[docs.1, docs.2, docs.3] ${page} does what it says`, async t => {
+    const session = new DocSession()
+    t.teardown(() => session.end())
+    const blocks = readDocBlocks(read(page))
+    t.ok(blocks.length > 0)
+    for (const block of blocks) {
+      const { failure, notRun } = await session.follow(block)
+      if (failure !== undefined) t.fail(`${page}:${block.line}\n${failure}`)
+      else t.pass(`${page}:${block.line}`)
+      if (notRun !== undefined) t.comment(`${page}:${block.line} is not run: ${notRun}`)
+    }
+  })
+}
+
+t.test('[docs.1, docs.2] a page that is wrong is found out', async t => {
+  const session = new DocSession()
+  t.teardown(() => session.end())
+  const follow = (language: string, text: string, marker: string | null = null) =>
+    session.follow({ line: 1, language, marker, text })
+  t.match((await follow('sh', 'curl http://127.0.0.1:1/')).failure, /exit code/)
+  t.match((await follow('console', '$ echo a\nb')).failure, /shown: b\n\nprinted: a/)
+  t.same(await follow('console', '$ X=7\n$ echo a$X b\na7...'), {})
+  t.match((await follow('json', '{"a": }', 'not run: no reason')).failure, /JSON/)
+  t.match((await follow('js', 'const = 1', 'not run: no reason')).failure, /const|expected/i)
+  t.match((await follow('cobol', 'STOP RUN.')).failure, /nobody reads/)
+  t.match((await follow('json', '{}')).failure, /which file/)
+  t.same(await follow('json', '{}', 'not run: a part'), { notRun: 'a part' })
+})
+
+t.test('[docs.2] a session is read line by line', async t => {
+  t.same(readSession('$ a\n> b\nout\n\nmore\n$ c'), [
+    { command: 'a\nb', output: 'out\n\nmore\n' },
+    { command: 'c', output: '' },
+  ])
+  t.throws(() => readSession('out'), /begins with/)
+  t.throws(() => readDocBlocks('```sh\nx'), /does not end/)
+  t.ok(isAsShown('{"id":"1f","a":1}\n', '{"id":"...","a":1}'))
+  t.notOk(isAsShown('{"id":"1f","a":12}', '{"id":"...","a":1}'))
+})
+
+t.test('[docs.4] the README leads to every page, and each link of a page leads somewhere', async t => {
+  const targets = [...read('README.md').matchAll(/\]\((docs\/[^)#]+)/g)].map(([, target]) => target as string)
+  t.same([...new Set(targets)].sort(), guides)
+  for (const page of guides) {
+    for (const [, target] of read(page).matchAll(/\]\(([^)#:\s]+)(?:#[^)]*)?\)/g))
+      t.doesNotThrow(() => readFileSync(join(root, page, '..', target as string)), `${page}: ${target}`)
+  }
+})

@@ -1,0 +1,153 @@
+/** Does what a page says, from its first block to its last, in a folder of its own. Owner: page docs. */
+
+import { spawnSync } from 'node:child_process'
+import { chmodSync, cpSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { PROGRAM, type RunningCli, startCli, toEnv, TSX } from './cli.ts'
+import { type DocBlock, isAsShown, readSession } from './doc-blocks.ts'
+import { findCheck } from './doc-checks.ts'
+import { makeTree } from './tree.ts'
+
+const PROJECT = fileURLToPath(new URL('../..', import.meta.url))
+
+/** Where pages say that the gateway listens. */
+const SHOWN_ADDRESS = /(127\.0\.0\.1|localhost):8080/g
+/** `NAME=value fngw dev ...`: a line that starts the gateway. */
+const START = /^((?:\w+=\S+ )*)(?:npx )?fngw ((?:dev|run)\b.*)$/
+
+/** What came of a block: a failure, why it was not run, or neither. */
+export interface DocResult {
+  failure?: string
+  notRun?: string
+}
+
+export class DocSession {
+  readonly #home = makeTree({
+    'bin/fngw': `#!/bin/sh\nexec "${process.execPath}" --import "${TSX}" "${PROGRAM}" "$@"\n`,
+    'bin/npx': '#!/bin/sh\nexec "$@"\n',
+    // A page that shows a request shows one that succeeds, unless it shows the refusal too.
+    'strict/.curlrc': 'silent\nshow-error\nfail-with-body\n',
+    'shown/.curlrc': 'silent\n',
+    'project/': '',
+  })
+  readonly #folder = this.#home.path('project')
+  #gateway: RunningCli | null = null
+  #restart: (() => Promise<RunningCli>) | null = null
+  #args: string[] = []
+  #isStale = false
+
+  constructor() {
+    for (const name of ['fngw', 'npx']) chmodSync(this.#home.path(`bin/${name}`), 0o755)
+  }
+
+  /** Runs a block, or reads it where the page says why it is not run. */
+  async follow(block: DocBlock): Promise<DocResult> {
+    const [kind, value] = splitMarker(block.marker)
+    const check = findCheck(block.language)
+    if (check === null) return { failure: `nobody reads the language "${block.language}": see doc-checks` }
+    const fault = check(block.text)
+    if (fault !== null) return { failure: fault }
+    if (kind === 'not run') return { notRun: value }
+    if (kind === 'file') return this.#write(value, block.text)
+    if (kind === 'serves') await this.#serve(value)
+    if (kind === 'environment') await this.#start(readSettings(value), this.#args)
+    if (block.language === 'console') return this.#compare(block.text)
+    if (block.language !== 'sh')
+      return { failure: 'a comment before it has to say which file it is, or why it is not run' }
+    return this.#runLines(block.text)
+  }
+
+  async end(): Promise<void> {
+    await this.#stop()
+    this.#home.cleanup()
+  }
+
+  #write(file: string, text: string): DocResult {
+    this.#home.write({ [join('project', file)]: `${text}\n` })
+    // The gateway sees an edit by itself; a page that goes on at once has to be sure that it did.
+    this.#isStale = true
+    return {}
+  }
+
+  async #serve(example: string): Promise<void> {
+    cpSync(join(PROJECT, example), join(this.#folder, example), { recursive: true })
+    await this.#start({}, ['dev', example, '--native'])
+  }
+
+  async #runLines(text: string): Promise<DocResult> {
+    const lines = text.split('\n').map(line => line.replace(/\s+# .*$/, ''))
+    const at = lines.findIndex(line => START.test(line))
+    const script = (at === -1 ? lines : lines.slice(0, at)).join('\n')
+    const { status, output, stderr } = await this.#bash(`set -e\n${script}`, 'strict')
+    if (status !== 0) return { failure: `exit code ${status}\n${output}\n${stderr}` }
+    if (at === -1) return {}
+    const [, settings, command] = START.exec(lines[at]!)!
+    await this.#start(readSettings(settings!), command!.trim().split(/\s+/))
+    // What a page shows below the start is for another terminal.
+    return this.#runLines(lines.slice(at + 1).join('\n'))
+  }
+
+  async #compare(text: string): Promise<DocResult> {
+    const shown = readSession(text)
+    // One shell for all, so that a variable that a line sets is there for the next.
+    const script = shown.map(({ command }) => `${command}\nprintf '\\036'`).join('\n')
+    const { output, stderr } = await this.#bash(script, 'shown')
+    const printed = output.split('\x1e')
+    const wrong = shown.findIndex((one, i) => !isAsShown(printed[i] ?? '', one.output))
+    if (wrong === -1) return {}
+    const one = shown[wrong]!
+    return { failure: `$ ${one.command}\nshown: ${one.output}\nprinted: ${printed[wrong]}\n${stderr}` }
+  }
+
+  async #bash(script: string, curl: string): Promise<{ status: number | null; output: string; stderr: string }> {
+    if (this.#isStale && this.#restart !== null) await this.#open(this.#restart)
+    const address = this.#gateway?.url.slice('http://'.length)
+    const { status, stdout, stderr } = spawnSync(
+      'bash',
+      ['-c', address ? script.replace(SHOWN_ADDRESS, address) : script],
+      {
+        cwd: this.#folder,
+        env: {
+          ...toEnv({ PATH: `${this.#home.path('bin')}:${process.env.PATH}`, CURL_HOME: this.#home.path(curl) }),
+          ...(address !== undefined && { FN_PORT: address.split(':')[1] }),
+        },
+        encoding: 'utf8',
+        timeout: 60_000,
+      },
+    )
+    // Lines of an HTTP head end in CR LF.
+    const output = stdout.replaceAll('\r\n', '\n')
+    return { status, output: address ? output.replaceAll(address, '127.0.0.1:8080') : output, stderr }
+  }
+
+  async #start(env: Record<string, string>, args: string[]): Promise<void> {
+    this.#args = args
+    await this.#open(() => startCli([...args, '--port', '0'], { cwd: this.#folder, env }))
+  }
+
+  async #open(start: () => Promise<RunningCli>): Promise<void> {
+    await this.#stop()
+    this.#restart = start
+    this.#isStale = false
+    this.#gateway = await start()
+  }
+
+  async #stop(): Promise<void> {
+    this.#gateway?.child.kill('SIGTERM')
+    await this.#gateway?.ended
+    this.#gateway = null
+  }
+}
+
+/** `A=1 B=2` */
+function readSettings(text: string): Record<string, string> {
+  const words = text.split(' ').filter(Boolean)
+  return Object.fromEntries(words.map(word => [word.slice(0, word.indexOf('=')), word.slice(word.indexOf('=') + 1)]))
+}
+
+function splitMarker(marker: string | null): [kind: string, value: string] {
+  if (marker === null) return ['', '']
+  const at = marker.indexOf(': ')
+  return [marker.slice(0, at), marker.slice(at + 2)]
+}
