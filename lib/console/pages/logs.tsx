@@ -65,7 +65,7 @@ export function LogsPage() {
           empty={isOpen ? <NoLines isFiltered={all.length > 0} /> : <div />}
         />
       </div>
-      <Dialog title="Line" isOpen={open !== null} onClose={() => setOpen(null)} class="wide">
+      <Dialog title="Line" isOpen={open !== null} onClose={() => setOpen(null)} class="line">
         {open !== null && <RecordFields record={open.record} />}
       </Dialog>
     </Page>

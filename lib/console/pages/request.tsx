@@ -61,7 +61,7 @@ export function RequestPage({ rest }: { rest: string }) {
           )}
         </>
       )}
-      <Dialog title="Line" isOpen={open !== null} onClose={() => setOpen(null)} class="wide">
+      <Dialog title="Line" isOpen={open !== null} onClose={() => setOpen(null)} class="line">
         {open !== null && <RecordFields record={open.record} />}
       </Dialog>
     </Page>

@@ -77,7 +77,7 @@ function Row({ field, value, isReadOnly, refusal, holding, onChange }: RowProps)
   const about = `${id}-about`
   const isSet = value !== undefined
   return (
-    <div class="field" data-field={field.name} data-set={isSet ? '' : undefined}>
+    <div class="config-field" data-field={field.name} data-set={isSet ? '' : undefined}>
       <label for={id} class="mono">
         {field.path.at(-1)}
       </label>
