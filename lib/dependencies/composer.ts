@@ -124,6 +124,11 @@ const PASSING: readonly Reading[] = [
   },
   { pattern: /no space left on device/i, isLasting: false, hint: () => 'the disk is full' },
   {
+    pattern: /requires PHP's zip extension/i,
+    isLasting: false,
+    hint: () => "install PHP's zip extension: artifact repositories are read with it",
+  },
+  {
     pattern: /zip extension and unzip|unzip(?:\/7z)? commands? (?:are|is) (?:both )?missing/i,
     isLasting: false,
     hint: () => "install unzip or PHP's zip extension",

@@ -15,7 +15,15 @@ import { type InstallPlace, type InstallUnit, installError, passingError } from 
 import type { SetOutcome } from './package-set.ts'
 import { listDistributions, listModules, type PipFailure, runPip } from './pip.ts'
 import type { PythonImports } from './python-imports.ts'
-import { findNamed, type Guess, isNamed, PYTHON_MANIFEST, PYTHON_TARGET, type PythonWishes } from './python-wishes.ts'
+import {
+  findLine,
+  findNamed,
+  type Guess,
+  isNamed,
+  PYTHON_MANIFEST,
+  PYTHON_TARGET,
+  type PythonWishes,
+} from './python-wishes.ts'
 import { toPackageName } from './requirements.ts'
 import { labelOf } from './unit-files.ts'
 
@@ -109,6 +117,8 @@ export class PythonSet {
     const named = findNamed(unit, isIt)
     if (named !== null) return named
     const guess = wishes.guesses.find(({ name }) => isIt(name))
+    const line = guess !== undefined && wishes.hasOptions ? findLine(unit, guess.name) : null
+    if (line !== null) return line
     return guess === undefined ? null : { file: below(functionsRoot, guess.cause.file), line: guess.cause.line }
   }
 }

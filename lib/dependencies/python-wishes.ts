@@ -97,6 +97,14 @@ export function findNamed(unit: InstallUnit, isIt: (name: string) => boolean): I
   return null
 }
 
+/** The line of a manifest with paths and options that has the name in it, such as `./acme-1.0.tar.gz`. */
+export function findLine(unit: InstallUnit, name: string): InstallPlace | null {
+  const lines = (readOptional(join(unit.folder, PYTHON_MANIFEST)) ?? '').split(/\r?\n/)
+  const pattern = new RegExp(`(?<![A-Za-z0-9])${name.replaceAll(/[-_.]+/g, '[-_.]+')}(?![A-Za-z])`, 'i')
+  const at = lines.findIndex(line => !line.trimStart().startsWith('#') && pattern.test(line))
+  return at === -1 ? null : { file: labelOf(unit, PYTHON_MANIFEST), line: at + 1 }
+}
+
 /** What the functions import and nothing in the folder or its packs has, by name. */
 export async function findImports(
   { folder, functions, packs, packFolders }: InstallUnit,

@@ -215,6 +215,7 @@ t.test('[dependencies/php.12] what Composer says becomes a line, a place and wha
       thrown('file_put_contents(): Write of 8192 bytes failed with errno=28 No space left on device'),
       /the disk is full/,
     ],
+    [thrown("The artifact repository requires PHP's zip extension"), /install PHP's zip extension/],
     [thrown('The zip extension and unzip/7z commands are both missing, skipping.'), /install unzip/],
     [
       thrown('The HOME or COMPOSER_HOME environment variable must be set for composer to run correctly'),

@@ -1,5 +1,7 @@
-import { readFileSync, statSync, writeFileSync } from 'node:fs'
+import { execFileSync } from 'node:child_process'
+import { lstatSync, readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import t from 'tap'
+import { makeTree } from '../helpers/tree.ts'
 import { failureOf, makeNpmBed } from '../helpers/npm-bed.ts'
 
 // Interpreters and installers are slow on a busy machine.
@@ -114,4 +116,26 @@ t.test('[dependencies/node.16] a version that is not there, and a registry that 
     detail: { hint: /check the network and the registry/ },
   })
   t.equal(offline.detail?.file, undefined, 'tried again after a while')
+})
+
+t.test('[dependencies/node.4] a tarball with links and ways out of it writes nothing elsewhere', async t => {
+  const outside = makeTree({ 'made/package/package.json': { json: { name: 'evil', version: '1.0.0', main: 'a.js' } } })
+  t.teardown(outside.cleanup)
+  outside.write({ 'made/package/a.js': "module.exports = 'evil'", 'made/x.txt': '' })
+  symlinkSync(outside.root, outside.path('made/package/link'))
+  const manifest = { json: { dependencies: { evil: 'file:./evil.tar' } } }
+  const bed = await makeNpmBed(t, { 'f/handler.js': "require('evil')", 'f/package.json': manifest })
+  const tar = (mode: string, from: string, to: string) =>
+    execFileSync('tar', ['-P', mode, bed.tree.path('f/evil.tar'), '--transform', `s,^${from},${to},`, from], {
+      cwd: outside.path('made'),
+    })
+  tar('-cf', 'package', 'package')
+  tar('-rf', 'x.txt', 'package/link/by-link.txt')
+  tar('-rf', 'x.txt', `package/${'../'.repeat(20)}${outside.path('by-dots.txt').slice(1)}`)
+  tar('-rf', 'x.txt', outside.path('by-root.txt'))
+  const before = readdirSync(outside.root)
+  await bed.builds.prepare(bed.fn('f')).catch(error => t.match(error, { code: 'LOAD_FAILED' }))
+  t.same(readdirSync(outside.root), before)
+  const link = lstatSync(bed.tree.path('f/node_modules/evil/link'), { throwIfNoEntry: false })
+  t.notOk(link?.isSymbolicLink(), 'a link is left out')
 })

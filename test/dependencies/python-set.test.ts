@@ -44,6 +44,15 @@ t.test('[dependencies/python.7] a failure names what asked for the package, and 
   t.match(bed.record('a'), { last_install_status: 'error', last_error: /not-there/ })
 })
 
+t.test('[dependencies/python.7] a path that is no package is told by its line, not by the import', async t => {
+  const files = { 'a/handler.py': 'import odd_one\n', 'a/requirements.txt': '# odd_one\nalpha\n./odd-one-1.0.tar.gz\n' }
+  const bed = makePythonBed(t, files, { settings: { pyRequirementsOptions: true } })
+  t.match(await bed.failure('a'), {
+    message: /^install failed: a\/requirements\.txt:3: /,
+    detail: { file: 'a/requirements.txt', line: 3, hint: 'change it in a/requirements.txt, or take it out' },
+  })
+})
+
 t.test('[dependencies/install.9] a failure that is kept names the files of each folder that asked', async t => {
   const bed = makePythonBed(t, {
     'a/handler.py': '',

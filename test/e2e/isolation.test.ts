@@ -410,7 +410,7 @@ t.test(
   { skip: NO_ROOT },
   async t => {
     const source =
-      "import left from 'left'\nexport const handler = () => ({ status: 200, body: `${left} ${process.getuid()}` })"
+      "import left from 'left'\nexport const handler = () => ({ status: 200, body: left + ' ' + process.getuid() })"
     const wants = { type: 'module', dependencies: { left: 'file:../_left' } }
     const tree = makeTree({
       '_left/package.json': { json: { name: 'left', version: '1.0.0', main: 'index.js' } },
