@@ -10,6 +10,7 @@ import type { KeyInput } from './hot-keys.ts'
 import { toWarningText } from './banner.ts'
 import { readCommands } from './command-tree.ts'
 import { SHELLS, type Shell, toCompletion } from './completion.ts'
+import { addConformance } from './conformance-command.ts'
 import { addDeps } from './deps-command.ts'
 import { hashPassword } from './hash-password.ts'
 import { type HealthFlags, runHealth } from './health-command.ts'
@@ -82,6 +83,7 @@ export function createProgram(options: ProgramOptions): Command {
     addFlags: command => addSettingFlags(command, { defaults: TREE ?? {}, shown: TREE_SETTINGS }),
   })
   addLogs(program, options)
+  addConformance(program, output)
   addCompletion(program, options)
   program
     .command('version')

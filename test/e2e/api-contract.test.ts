@@ -9,7 +9,7 @@ import { makeTree, type Tree } from '../helpers/tree.ts'
 t.setTimeout(600_000)
 
 const EXAMPLES = fileURLToPath(new URL('../../examples/functions', import.meta.url))
-const CONFORMANCE = fileURLToPath(new URL('../fixtures/functions', import.meta.url))
+const CONFORMANCE = fileURLToPath(new URL('../../spec/fixtures/functions', import.meta.url))
 const API = `${EXAMPLES}/checked-api`
 
 const hasPhp = findProgram('php', {}, process.env.PATH ?? '').path !== null

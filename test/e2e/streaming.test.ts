@@ -8,7 +8,7 @@ import { type ClientRequest, type IncomingMessage, request } from 'node:http'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { createGateway, type Gateway } from '../../lib/index.ts'
-import { readFixture } from '../helpers/conformance.ts'
+import { readFixture } from '../../lib/conformance/fixture-tree.ts'
 import { makeTree, type Tree, type TreeEntry } from '../helpers/tree.ts'
 import { isAlive, until } from '../helpers/worker-client.ts'
 

@@ -28,7 +28,7 @@ const OLDEST_CARGO_MINOR = 70
 /** Milliseconds after which a crate of a temporary root is nobody's. */
 const CRATE_AGE_MS = 3_600_000
 
-export const FIXTURES = fileURLToPath(new URL('../fixtures/functions/all/', import.meta.url))
+export const FIXTURES = fileURLToPath(new URL('../../spec/fixtures/functions/all/', import.meta.url))
 
 /** Why the runtime cannot be tested here, null when it can. */
 export function missingToolchain(runtime: Compiled): string | null {
