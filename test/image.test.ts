@@ -1,0 +1,159 @@
+/**
+ * The images of the Dockerfile: what its text promises in every run, and built and run with podman by `npm run test:image`. The targets
+ * that are tried can be named: FNGW_TEST_IMAGE_TARGETS=minimal,python.
+ */
+import { chmodSync, existsSync, readFileSync } from 'node:fs'
+import net from 'node:net'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { gzipSync } from 'node:zlib'
+import t, { type Test } from 'tap'
+import { openPodman, type Podman } from './helpers/podman.ts'
+import { makeTree } from './helpers/tree.ts'
+
+const ROOT = fileURLToPath(new URL('..', import.meta.url))
+const read = (file: string): string => readFileSync(join(ROOT, file), 'utf8')
+const TARGETS = ['minimal', 'python', 'php', 'full']
+const MOST_BYTES = 60_000_000
+/** Answers after which a zombie counts as one that stays. */
+const MOST_LOOKS = 1000
+const COMPILERS = ['cc', 'gcc', 'g++', 'clang', 'make', 'go', 'cargo', 'git']
+
+/** What answers in which target. */
+const FILES = {
+  'index.js': `
+    import { spawn } from 'node:child_process'
+    import { readdirSync, readFileSync } from 'node:fs'
+    // A process that ends after its parent has: nobody but process 1 can reap it.
+    const CHILD = 'setTimeout(() => {}, 100)'
+    const PARENT = \`require('node:child_process').spawn(process.execPath, ['-e', '\${CHILD}'], { detached: true, stdio: 'ignore' }).unref()\`
+    const processes = () => readdirSync('/proc').filter(name => /^\\d+$/.test(name)).flatMap(pid => {
+      try {
+        const stat = readFileSync('/proc/' + pid + '/stat', 'utf8')
+        return [{ pid, state: stat.slice(stat.lastIndexOf(')') + 2)[0], command: readFileSync('/proc/' + pid + '/cmdline', 'utf8') }]
+      } catch { return [] }
+    })
+    export const handler = async event => {
+      if (event.query.orphan !== undefined)
+        await new Promise(resolve => spawn(process.execPath, ['-e', PARENT], { stdio: 'ignore' }).once('exit', resolve))
+      return { uid: process.getuid(), processes: processes() }
+    }`,
+  'typed.ts': "export const handler = (event: { method: string }): string => event.method + ' ts'\n",
+  'answer.lua': "return function(event) return event.method .. ' lua' end\n",
+  'py/answer.py':
+    "import ssl, sqlite3, zoneinfo\ndef handler(event):\n    return event['method'] + ' ' + str(zoneinfo.ZoneInfo('Europe/Paris'))\n",
+  'web/answer.php': "<?php\nfunction handler($event) { return $event['method'] . ' ' . mb_strtoupper('php'); }\n",
+}
+const ANSWERS: Record<string, Record<string, string>> = {
+  minimal: { '/typed': 'GET ts', '/answer': 'GET lua' },
+  python: { '/py/answer': 'GET Europe/Paris', '/typed': 'GET ts', '/answer': 'GET lua' },
+  php: { '/web/answer': 'GET PHP', '/typed': 'GET ts', '/answer': 'GET lua' },
+  full: { '/py/answer': 'GET Europe/Paris', '/web/answer': 'GET PHP', '/typed': 'GET ts', '/answer': 'GET lua' },
+}
+
+t.test(
+  '[image.1, image.2, image.3, image.4] the Dockerfile says who runs what, and the build gets every file it needs',
+  t => {
+    const text = read('Dockerfile')
+    const targets = [...text.matchAll(/^FROM (?:scratch|minimal) AS (\w+)$/gm)].map(match => match[1])
+    t.same(targets, TARGETS)
+    t.same(
+      [...text.matchAll(/^ARG (\w+_IMAGE)=docker\.io\/library\/[\w:.-]+$/gm)].map(match => match[1]),
+      ['NODE_IMAGE', 'DEBIAN_IMAGE'],
+    )
+    t.match(text, /^USER 10001:10001$/m)
+    t.match(text, /^ENTRYPOINT \["\/usr\/bin\/tini", "--", "fngw"\]$/m, 'no shell is between the init and the program')
+    t.match(text, /^HEALTHCHECK .*CMD \["fngw", "health", "--ready"\]$/m)
+    t.match(text, /^STOPSIGNAL SIGTERM$/m)
+    const allowed = read('.dockerignore')
+      .match(/^!(.+)$/gm)!
+      .map(line => line.slice(1))
+    for (const file of allowed) t.ok(existsSync(join(ROOT, file)), `${file} is there`)
+    const { files } = JSON.parse(read('package.json')) as { files: string[] }
+    for (const file of files.filter(name => name !== 'dist')) t.ok(allowed.includes(file), `${file} reaches the build`)
+    t.end()
+  },
+)
+
+const named = process.env.FNGW_TEST_IMAGE_TARGETS?.split(',') ?? TARGETS
+const podman = process.env.FNGW_TEST_IMAGE === '1' ? openPodman() : 'images are built and run by npm run test:image'
+const skip = typeof podman === 'string' ? podman : false
+
+for (const target of named) {
+  t.test(`[image.1, image.2, image.3, image.4, image.5] ${target} is built and runs`, { skip, timeout: 3_600_000 }, t =>
+    tryTarget(t, podman as Podman, target),
+  )
+}
+if (typeof podman !== 'string') t.teardown(podman.close)
+
+async function tryTarget(t: Test, podman: Podman, target: string): Promise<void> {
+  const built = process.env.FNGW_TEST_IMAGE_NAME
+  const image = `${built ?? 'localhost/fngw'}:${target}`
+  if (built === undefined)
+    podman.get('build', '--format', 'docker', '--network=host', ...podman.bases, '--target', target, '-t', image, ROOT)
+  const tree = makeTree(FILES)
+  t.teardown(tree.cleanup)
+  chmodSync(tree.root, 0o755)
+  const port = await freePort()
+  const name = `fngw-test-${process.pid}-${target}`
+  t.teardown(() => podman.run('rm', '-f', name))
+  const locked = ['--read-only', '--tmpfs', '/tmp', '--cap-drop=all', '--security-opt=no-new-privileges']
+  const place = ['--network=host', '-e', `PORT=${port}`, '-e', 'FN_HOST=127.0.0.1', '-v', `${tree.root}:/functions:ro`]
+  podman.get('run', '-d', '--name', name, ...locked, ...place, image)
+  t.equal(podman.get('exec', name, 'fngw', 'health', '--ready', '--wait', '120'), 'ready')
+  t.equal(podman.run('healthcheck', 'run', name).status, 0, 'HEALTHCHECK')
+
+  const url = `http://127.0.0.1:${port}`
+  for (const [path, answer] of Object.entries(ANSWERS[target]!))
+    t.equal(await (await fetch(url + path)).json(), answer, path)
+  const { uid, processes } = await (await fetch(`${url}/?orphan`)).json()
+  t.equal(uid, 10001)
+  t.match(processes[0], { pid: '1', command: /^\/usr\/bin\/tini\0--\0fngw\0run/ })
+  t.same(await withoutChildren(url), [], 'what a function left behind is gone, and no zombie stays')
+  const tools = podman.get('exec', name, 'sh', '-c', `for x in ${COMPILERS.join(' ')}; do command -v $x; done; :`)
+  t.equal(tools, '', 'no compiler')
+  t.not(podman.run('exec', name, 'sh', '-c', 'echo 1 >/app/x').status, 0, 'the root cannot be written')
+
+  podman.get('stop', '-t', '60', name)
+  t.equal(podman.get('inspect', '-f', '{{.State.ExitCode}}', name), '0', 'SIGTERM ends it well')
+
+  const { total, node } = sizeOf(t, podman, image)
+  t.comment(`${target}: ${(total / 1e6).toFixed(1)} MB compressed, of which node ${(node / 1e6).toFixed(1)} MB`)
+  if (target === 'minimal') t.ok(total <= MOST_BYTES, `${total} bytes`)
+}
+
+/** Asks until the processes that the handler began are gone. @returns the zombies that are still there MOST_LOOKS answers later */
+async function withoutChildren(url: string): Promise<unknown[]> {
+  let zombies: unknown[] = []
+  for (let looks = 0; looks < MOST_LOOKS; looks++) {
+    const { processes } = (await (await fetch(url)).json()) as { processes: { state: string; command: string }[] }
+    if (processes.some(({ command }) => command.includes('setTimeout'))) looks = 0
+    // A zombie has no command line; one of a child that ended just now is reaped at the next look.
+    zombies = processes.filter(({ state }) => state === 'Z')
+    if (looks > 0 && zombies.length === 0) return []
+  }
+  return zombies
+}
+
+/** Bytes of an image as a registry keeps it, and of the program node alone. */
+function sizeOf(t: Test, podman: Podman, image: string): { total: number; node: number } {
+  const tree = makeTree()
+  t.teardown(tree.cleanup)
+  podman.get('push', '-q', image, `oci:${tree.path('oci')}:image`)
+  const blob = (digest: string) => JSON.parse(readFileSync(tree.path(`oci/blobs/${digest.replace(':', '/')}`), 'utf8'))
+  const index = JSON.parse(readFileSync(tree.path('oci/index.json'), 'utf8'))
+  const { layers } = blob(index.manifests[0].digest) as { layers: { size: number }[] }
+  const mounted = podman.get('image', 'mount', image)
+  const node = gzipSync(readFileSync(join(mounted, 'usr/local/bin/node')), { level: 6 }).length
+  podman.run('image', 'unmount', image)
+  return { total: layers.reduce((sum, layer) => sum + layer.size, 0), node }
+}
+
+function freePort(): Promise<number> {
+  return new Promise(resolve => {
+    const server = net.createServer().listen(0, '127.0.0.1', () => {
+      const { port } = server.address() as net.AddressInfo
+      server.close(() => resolve(port))
+    })
+  })
+}
