@@ -56,9 +56,12 @@ export async function logIn(credentials: { token: string } | { username: string;
   refreshAll()
 }
 
-/** @throws ApiError */
-export async function logOut(): Promise<void> {
-  await send('POST', '/_fn/logout')
+/**
+ * @param everywhere - in all other browsers too
+ * @throws ApiError
+ */
+export async function logOut(everywhere: boolean): Promise<void> {
+  await send('POST', '/_fn/logout', undefined, everywhere ? { everywhere: 1 } : {})
   stopEvents()
   forgetAll()
   uiState.value = null

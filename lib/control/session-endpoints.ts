@@ -42,13 +42,15 @@ export function createSessionEndpoints(deps: SessionEndpointsDeps): readonly End
   }
 
   const logout = (request: ControlRequest): ControlReply => {
-    sessions.end(request.header('cookie'))
+    const cookie = request.header('cookie')
+    if (request.query.flag('everywhere')) sessions.endEverywhere(cookie)
+    else sessions.end(cookie)
     return { status: 200, body: { ok: true }, headers: ['Set-Cookie', sessions.toSetCookie(null, request.isSecure)] }
   }
 
   return [
     { method: 'POST', path: '/_fn/login', access: LOGIN, handle: login },
-    { method: 'POST', path: '/_fn/logout', access: LOGIN, handle: logout },
+    { method: 'POST', path: '/_fn/logout', access: LOGIN, query: ['everywhere'], handle: logout },
   ]
 }
 

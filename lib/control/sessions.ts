@@ -56,6 +56,15 @@ export class Sessions {
     for (const id of toIds(cookie)) this.#kept.delete(toKey(id))
   }
 
+  /** Ends the sessions of a `Cookie` header, and all others of who began them: in every browser. */
+  endEverywhere(cookie: string | null): void {
+    const session = this.find(cookie)
+    this.end(cookie)
+    if (session === null) return
+    for (const [key, { user, rights }] of this.#kept)
+      if (user === session.user && rights === session.rights) this.#kept.delete(key)
+  }
+
   /** `Set-Cookie` that gives the browser an id; null takes it away. */
   toSetCookie(id: string | null, isSecure: boolean): string {
     const age = id === null ? 0 : Math.floor(this.#ttlMs / 1000)

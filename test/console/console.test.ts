@@ -54,8 +54,12 @@ t.test('[console/console.4, console/console.7] logging in with the token, and ou
       await page.getByRole('heading', { level: 1, name: 'Overview' }).waitFor()
       const kept = await page.evaluate('JSON.stringify([{ ...localStorage }, { ...sessionStorage }, document.cookie])')
       t.notMatch(kept, TOKEN, 'the token is kept nowhere')
-      await page.getByRole('button', { name: 'Log out admin' }).click()
+      const elsewhere = (await page.context().browser()?.newContext())?.request
+      await elsewhere?.post(`${url}/_fn/login`, { data: { token: TOKEN } })
+      t.equal((await elsewhere?.get(`${url}/_fn/ui-state`))?.status(), 200)
+      await page.getByRole('button', { name: 'Log out everywhere' }).click()
       await page.getByRole('textbox', { name: 'Admin token' }).waitFor()
+      t.equal((await elsewhere?.get(`${url}/_fn/ui-state`))?.status(), 401)
     },
     { allowed: [/401 \(Unauthorized\)/] },
   )

@@ -56,6 +56,26 @@ t.test('[control/session.1, control/session.2, control/session.3] login, who am 
   t.equal((await ask({ method: 'POST', url: '/_fn/logout' })).status, 200, 'nobody was logged in')
 })
 
+t.test('[control/session.9] out of every browser, and nobody else', async t => {
+  const { ask, login } = setup(t)
+  const begin = async (body: unknown) => ({
+    cookie: `fngw_session=${idOf((await login(body)).headers['set-cookie'])}`,
+  })
+  const userOf = async (headers: Record<string, string>) =>
+    ((await ask({ url: '/_fn/ui-state', headers })).json() as { current_user: string | null }).current_user
+  const ann = await begin({ username: 'ann', password: 'right' })
+  const elsewhere = await begin({ username: 'ann', password: 'right' })
+  const admin = await begin({ token: 'token-1' })
+  const out = (query: string, headers: Record<string, string>) =>
+    ask({ method: 'POST', url: `/_fn/logout${query}`, headers })
+  t.equal((await out('?everywhere=1', {})).status, 200, 'somebody without a session')
+  t.equal((await out('?everywhere=maybe', ann)).status, 400)
+  t.equal((await out('?all=1', ann)).status, 400)
+  t.same([await userOf(ann), await userOf(elsewhere), await userOf(admin)], ['ann', 'ann', 'admin'])
+  t.equal((await out('?everywhere=1', ann)).status, 200)
+  t.same([await userOf(ann), await userOf(elsewhere), await userOf(admin)], [null, null, 'admin'])
+})
+
 t.test('[control/session.1, control/session.7] what is refused, and that no answer repeats a secret', async t => {
   const { ask, login } = setup(t)
   const cases: [body: unknown, status: number, error: RegExp][] = [

@@ -63,9 +63,14 @@ function User() {
   if (state === null) return null
   if (state.current_user !== null) {
     return (
-      <button type="button" onClick={() => void logOut()}>
-        Log out {state.current_user}
-      </button>
+      <>
+        <button type="button" onClick={() => void logOut(false)}>
+          Log out {state.current_user}
+        </button>
+        <button type="button" class="plain" title="In all other browsers too" onClick={() => void logOut(true)}>
+          Log out everywhere
+        </button>
+      </>
     )
   }
   return state.login_enabled ? <a href={toHref('login')}>Log in</a> : null
