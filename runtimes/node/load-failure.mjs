@@ -37,16 +37,18 @@ export function explain(fn, file, error, findSyntaxError) {
   })
 }
 
+/** The package in what is imported: `https://x/y`, `#lib` and `@/lib` have none. */
+const PACKAGE = /^(?:@[a-z0-9][\w.~-]*\/)?[a-z0-9][\w.~-]*(?=\/|$)/i
+
 /** @param {any} error @param {string} message */
 function hintFor(error, message) {
   if (error?.code === 'ERR_UNSUPPORTED_TYPESCRIPT_SYNTAX')
     return 'node takes out types and nothing more; for enums, namespaces and decorators: npm install tsx beside fngw'
   const missing = /Cannot find (?:package|module) '([^'./][^']*)'/.exec(message)?.[1]
-  if (missing !== undefined && !missing.startsWith('/'))
-    return `npm install ${missing
-      .split('/')
-      .slice(0, missing.startsWith('@') ? 2 : 1)
-      .join('/')}`
+  if (missing !== undefined && !missing.startsWith('/')) {
+    const name = PACKAGE.exec(missing)?.[0]
+    return name === undefined ? 'import a file by ./ or ../, or a package by its name' : `npm install ${name}`
+  }
   if (/ERR_MODULE_NOT_FOUND|MODULE_NOT_FOUND/.test(String(error?.code)))
     return 'check the path of the import; ES modules need the file extension'
   return undefined

@@ -574,6 +574,9 @@ t.test('[runtimes/node.10] what cannot be loaded says which file and line, why, 
     'bad/[s].mjs': 'export const = 1',
     'bad/[t].mjs': 'throw new Error("at load")',
     'bad/named.mjs': 'export default () => 1',
+    'bad/scoped.cjs': 'require("@acme/left/deep")',
+    'bad/address.cjs': 'require("https://x/y")',
+    'bad/alias.cjs': 'require("@/lib")',
     'bad/lazy.cjs': 'exports.handler = () => require("./gone")',
   })
   const cases: [string, object, Partial<WorkerStart>?][] = [
@@ -590,6 +593,10 @@ t.test('[runtimes/node.10] what cannot be loaded says which file and line, why, 
     ['ts.ts', { message: /syntax error in bad\/ts\.ts:3: Unexpected "\}"/, line: 3 }],
     ['nested.mjs', { message: /syntax error in bad\/nested-part\.mjs:3: / }],
     ['package.mjs', { message: /Cannot find package 'left-pad'/, hint: 'npm install left-pad' }],
+    ['scoped.cjs', { hint: 'npm install @acme/left' }],
+    ...['address.cjs', 'alias.cjs'].map(
+      name => [name, { hint: 'import a file by ./ or ../, or a package by its name' }] as [string, object],
+    ),
     [
       'relative.cjs',
       { message: /cannot load bad\/relative\.cjs:2: Cannot find module '\.\/nope'/, hint: /path of the import/ },
