@@ -48,7 +48,7 @@ RUN sh /build/image-root.sh /root-fs /usr/local/bin/node /usr/bin/env /usr/bin/s
   && chown 10001:10001 /root-fs/functions
 
 FROM debian AS python-files
-RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends python3 python3-pip tzdata >/dev/null && rm -rf /var/lib/apt/lists/*
+RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends python3 python3-pip ca-certificates tzdata >/dev/null && rm -rf /var/lib/apt/lists/*
 # The compiled standard library makes workers start sooner; pip's own is not needed for that.
 RUN cd /usr/lib/python3.* && rm -rf test idlelib lib2to3/tests turtledemo ensurepip tkinter pydoc_data config-3* \
   && find /usr/lib/python3/dist-packages -name __pycache__ -prune -exec rm -rf {} + \
