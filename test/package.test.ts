@@ -165,6 +165,9 @@ t.test(
     const env = { PATH: `${join(process.execPath, '..')}:${process.env.PATH}`, HOME: temp, NO_COLOR: '1' }
     const version = execFileSync(program, ['version'], { cwd: user, env, encoding: 'utf8' })
     t.equal(version.trim(), built.manifest.version)
+    // What it reads of the package besides code.
+    execFileSync(program, ['conformance', '--write', 'tree', '--languages', 'js'], { cwd: user, env, stdio: 'pipe' })
+    t.ok(existsSync(join(user, 'tree/js/all/handler.js')), 'the tree of fixtures')
 
     mkdirSync(join(user, 'functions'))
     writeFileSync(
