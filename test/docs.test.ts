@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { isAsShown, readDocBlocks, readSession } from './helpers/doc-blocks.ts'
+import { findCheck, isInstalled } from './helpers/doc-checks.ts'
 import { DocSession } from './helpers/doc-session.ts'
 
 t.setTimeout(280_000)
@@ -42,6 +43,20 @@ t.test('[docs.1, docs.2] a page that is wrong is found out', async t => {
   t.match((await follow('cobol', 'STOP RUN.')).failure, /nobody reads/)
   t.match((await follow('json', '{}')).failure, /which file/)
   t.same(await follow('json', '{}', 'not run: a part'), { notRun: 'a part' })
+})
+
+t.test('[docs.3] files of nginx and systemd are read by these, where they are installed', async t => {
+  for (const [program, language, good, bad] of [
+    ['nginx', 'nginx', 'server { listen 8080; }', 'server { listn 8080; }'],
+    ['systemd-analyze', 'ini', '[Service]\nMemoryMax=2G', '[Service]\nMemoryMaxx=2G'],
+  ] as const) {
+    if (!isInstalled(program)) {
+      t.comment(`${program} is not installed`)
+      continue
+    }
+    t.equal(findCheck(language)!(good), null, language)
+    t.type(findCheck(language)!(bad), 'string', language)
+  }
 })
 
 t.test('[docs.2] a session is read line by line', async t => {

@@ -1,8 +1,14 @@
 /** Tools that read a block of code which cannot be run where the tests run. Owner: page docs. */
 
 import { spawnSync } from 'node:child_process'
+import { cpSync, existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { transformSync } from 'esbuild'
 import { parseAllDocuments } from 'yaml'
+import { makeTree } from './tree.ts'
+
+const UNITS = fileURLToPath(new URL('../../examples/deploy/systemd', import.meta.url))
 
 /** What is wrong with a text; null for nothing. */
 type Check = (text: string) => string | null
@@ -30,6 +36,38 @@ function checkYaml(text: string): string | null {
   return faults.length === 0 ? null : faults.join('\n')
 }
 
+/** Both read files alone. A program that is not there reads nothing, which the reason beside the block tells. */
+function checkNginx(text: string): string | null {
+  if (!isInstalled('nginx')) return null
+  const tree = makeTree({
+    'nginx.conf': `pid nginx.pid;\nerror_log stderr;\nevents {}\nhttp {\naccess_log off;\n${text}\n}\n`,
+  })
+  try {
+    return byProgram('nginx', '-t', '-p', tree.root, '-c', 'nginx.conf')('')
+  } finally {
+    tree.cleanup()
+  }
+}
+
+/** A drop-in of the package's service; the program that the service starts is not where it says. */
+function checkUnit(text: string): string | null {
+  if (!isInstalled('systemd-analyze')) return null
+  const tree = makeTree({ 'fngw.service.d/own.conf': text })
+  try {
+    cpSync(UNITS, tree.root, { recursive: true })
+    const service = tree.path('fngw.service')
+    writeFileSync(service, readFileSync(service, 'utf8').replaceAll('/usr/local/bin/fngw', '/bin/true'))
+    const { status, stderr } = spawnSync('systemd-analyze', ['verify', '--man=no', service], {
+      env: { ...process.env, SYSTEMD_UNIT_PATH: `${tree.root}:` },
+      encoding: 'utf8',
+    })
+    // What it does not know it passes over with a line that names the file.
+    return status === 0 && !stderr.includes('own.conf') ? null : stderr
+  } finally {
+    tree.cleanup()
+  }
+}
+
 /** Whoever shows a language in a page names here who reads it. `text` is for people: nothing reads it. */
 const CHECKS: Readonly<Record<string, Check>> = {
   sh: byProgram('bash', '-n'),
@@ -40,9 +78,15 @@ const CHECKS: Readonly<Record<string, Check>> = {
   python: byProgram('python3', '-c', 'import ast, sys; ast.parse(sys.stdin.read())'),
   php: byProgram('php', '-l'),
   yaml: checkYaml,
+  nginx: checkNginx,
+  ini: checkUnit,
   text: () => null,
 }
 
 export function findCheck(language: string): Check | null {
   return CHECKS[language] ?? null
+}
+
+export function isInstalled(program: string): boolean {
+  return (process.env.PATH ?? '').split(':').some(folder => existsSync(join(folder, program)))
 }
