@@ -97,11 +97,12 @@ async function makePlan({ unit, options, toolchain, tools }: Look): Promise<Inst
       inferenceDurationMs: infers ? inferenceDurationMs : 0,
       inferredImports: imports.packages.map(({ name }) => name),
     },
-    fill: async (draft, work) => {
-      if (note !== null) onNote(note)
-      return set.fill(draft, work)
-    },
+    fill: (draft, work) => set.fill(draft, work),
     retell: cause => set.toError(cause as ToolResult),
-    settle: placed => settleNodeFiles(unit, placed, wishes, writesManifest),
+    settle: placed => {
+      // Of this folder, also when another one's install is shared.
+      if (note !== null) onNote(note)
+      return settleNodeFiles(unit, placed, wishes, writesManifest)
+    },
   }
 }
