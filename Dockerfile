@@ -52,7 +52,8 @@ RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends python3
 # The compiled standard library makes workers start sooner; pip's own is not needed for that.
 RUN cd /usr/lib/python3.* && rm -rf test idlelib lib2to3/tests turtledemo ensurepip tkinter pydoc_data config-3* \
   && find /usr/lib/python3/dist-packages -name __pycache__ -prune -exec rm -rf {} + \
-  && sh /build/image-root.sh /python-fs /usr/bin/python3 "/usr/bin/$(readlink /usr/bin/python3)" "$(pwd)" /usr/lib/python3 \
+  && library=$(pwd) && cd / \
+  && sh /build/image-root.sh /python-fs /usr/bin/python3 "/usr/bin/$(readlink /usr/bin/python3)" "$library" /usr/lib/python3 \
     /etc/ssl/certs/ca-certificates.crt /usr/share/zoneinfo \
   && install -d /python-fs/usr/lib/ssl && ln -s /etc/ssl/certs/ca-certificates.crt /python-fs/usr/lib/ssl/cert.pem
 
@@ -93,7 +94,7 @@ COPY --from=php-files /php-fs/ /
 
 FROM debian AS full-files
 RUN apt-get update -qq \
-  && apt-get install -y -qq --no-install-recommends python3 python3-pip php-cli php-curl php-mbstring php-sqlite3 php-xml composer unzip ca-certificates >/dev/null \
+  && apt-get install -y -qq --no-install-recommends python3 python3-pip php-cli php-curl php-mbstring php-sqlite3 php-xml composer unzip ca-certificates tzdata >/dev/null \
   && apt-get clean && rm -rf /var/lib/apt/lists/* /usr/share/doc/* /usr/share/man/* /build /usr/local/bin/node \
   && groupadd --gid 10001 fngw && useradd --uid 10001 --gid 10001 --home-dir /tmp --no-create-home --shell /usr/sbin/nologin fngw \
   && find / -xdev -type f -perm /6000 -exec chmod a-s {} +

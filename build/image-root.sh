@@ -1,12 +1,14 @@
 #!/bin/sh
 # Copies programs and Debian packages, with the shared libraries they need, into a folder that becomes the root of an image:
 # what is not named here (shell, package manager, manuals) is not in it. Page: spec/image.md.
-# Usage: sh build/image-root.sh ROOT [PATH | package]...
+# Usage: sh build/image-root.sh ROOT [PATH | package]...   (ROOT and PATH from / on)
 #   PATH     a file or folder of this system, with all that is in it
 #   package  an installed Debian package: its files but documentation, and what scanners read of its version
 set -eu
 root=$1
 shift
+# `cp --parents` looks for the folders of a full path below the current one.
+cd /
 mkdir -p "$root/usr/bin" "$root/usr/sbin" "$root/usr/lib" "$root/usr/lib64" "$root/var/lib/dpkg/status.d"
 for name in bin sbin lib lib64; do [ -e "$root/$name" ] || ln -s "usr/$name" "$root/$name"; done
 

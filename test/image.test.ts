@@ -30,7 +30,8 @@ const FILES = {
     const processes = () => readdirSync('/proc').filter(name => /^\\d+$/.test(name)).flatMap(pid => {
       try {
         const stat = readFileSync('/proc/' + pid + '/stat', 'utf8')
-        return [{ pid, state: stat.slice(stat.lastIndexOf(')') + 2)[0], command: readFileSync('/proc/' + pid + '/cmdline', 'utf8') }]
+        const [state, parent] = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
+        return [{ pid, state, parent, command: readFileSync('/proc/' + pid + '/cmdline', 'utf8') }]
       } catch { return [] }
     })
     export const handler = async event => {
@@ -124,10 +125,12 @@ async function tryTarget(t: Test, podman: Podman, target: string): Promise<void>
 async function withoutChildren(url: string): Promise<unknown[]> {
   let zombies: unknown[] = []
   for (let looks = 0; looks < MOST_LOOKS; looks++) {
-    const { processes } = (await (await fetch(url)).json()) as { processes: { state: string; command: string }[] }
+    const { processes } = (await (await fetch(url)).json()) as {
+      processes: { state: string; parent: string; command: string }[]
+    }
     if (processes.some(({ command }) => command.includes('setTimeout'))) looks = 0
-    // A zombie has no command line; one of a child that ended just now is reaped at the next look.
-    zombies = processes.filter(({ state }) => state === 'Z')
+    // One of a child that ended just now is reaped at the next look; those of a living parent are its own matter.
+    zombies = processes.filter(({ state, parent }) => state === 'Z' && parent === '1')
     if (looks > 0 && zombies.length === 0) return []
   }
   return zombies
