@@ -105,6 +105,8 @@ async function tryTarget(t: Test, podman: Podman, target: string): Promise<void>
     'FN_HOST=127.0.0.1',
     '-e',
     'FN_AUTO_INFER_PY_DEPS=0',
+    '-e',
+    'FN_AUTO_REQUIREMENTS=0',
     '-v',
     `${tree.root}:/functions:ro`,
   ]
