@@ -97,19 +97,7 @@ async function tryTarget(t: Test, podman: Podman, target: string): Promise<void>
   const name = `fngw-test-${process.pid}-${target}`
   t.teardown(() => podman.run('rm', '-f', name))
   const locked = ['--read-only', '--tmpfs', '/tmp', '--cap-drop=all', '--security-opt=no-new-privileges']
-  const place = [
-    '--network=host',
-    '-e',
-    `PORT=${port}`,
-    '-e',
-    'FN_HOST=127.0.0.1',
-    '-e',
-    'FN_AUTO_INFER_PY_DEPS=0',
-    '-e',
-    'FN_AUTO_REQUIREMENTS=0',
-    '-v',
-    `${tree.root}:/functions:ro`,
-  ]
+  const place = ['--network=host', '-e', `PORT=${port}`, '-e', 'FN_HOST=127.0.0.1', '-v', `${tree.root}:/functions:ro`]
   podman.get('run', '-d', '--name', name, ...locked, ...place, image)
   t.equal(podman.get('exec', name, 'fngw', 'health', '--ready', '--wait', '120'), 'ready')
   t.equal(podman.run('healthcheck', 'run', name).status, 0, 'HEALTHCHECK')

@@ -17,11 +17,10 @@ import { BUILD_RETRY_MS, type Builder, type BuildPlan, type BuildTools, isPassin
 import type { Made } from './made.ts'
 import { Places } from './places.ts'
 import { runTool } from './run-tool.ts'
+import { makeToolFolder } from './tool-folder.ts'
 
 /** Milliseconds after which a look at what is to be made counts as work. */
 const LONG_LOOK_MS = 2000
-/** Milliseconds after which a tool's temporary folder counts as left behind. */
-const STALE_BUILD_FOLDER_MS = 3_600_000
 
 export interface BuildsOptions {
   clock: Clock
@@ -70,10 +69,6 @@ interface Build {
   isWork: boolean
   onWork: (() => void)[]
 }
-
-/** Names of folders for temporary files of tools: nothing else beside them is the gateway's to delete. */
-const TEMPORARY_PREFIX = 'b-'
-const TEMPORARY_NAME = /^b-[A-Za-z0-9]{6}$/
 
 /** What a gateway's functions need before they run: programs and packages; shaped as a runtime's `Preparer`. */
 export class Builds {
@@ -257,7 +252,7 @@ export class Builds {
   async #withTools<T>(builder: Builder, signal: AbortSignal, work: (tools: BuildTools) => T | Promise<T>): Promise<T> {
     let folder: OwnFolder | null = null
     const toFolder = (): string => {
-      folder ??= this.#makeTemporaryFolder()
+      folder ??= makeToolFolder(this.#options.temporaryFolder, this.#options.clock)
       return folder.path
     }
     try {
@@ -293,7 +288,7 @@ export class Builds {
   }
 
   async #readToolchain(builder: Builder, program: string): Promise<Toolchain> {
-    const folder = this.#makeTemporaryFolder()
+    const folder = makeToolFolder(this.#options.temporaryFolder, this.#options.clock)
     try {
       const tools = this.#toTools(builder, () => folder.path, new AbortController().signal)
       const version = await builder.readVersion(program, tools, folder.path)
@@ -333,16 +328,6 @@ export class Builds {
 
   #putFirst(build: Build): void {
     for (const places of [...this.#looks.values(), ...this.#places.values()]) places.putFirst(build)
-  }
-
-  #makeTemporaryFolder(): OwnFolder {
-    const { temporaryFolder, clock } = this.#options
-    temporaryFolder.make()
-    // Left by a gateway that was killed.
-    for (const { name, stats } of temporaryFolder.list(TEMPORARY_NAME)) {
-      if (stats.isDirectory() && clock.wall() - stats.mtimeMs > STALE_BUILD_FOLDER_MS) temporaryFolder.remove(name)
-    }
-    return temporaryFolder.makeTemporary(TEMPORARY_PREFIX)
   }
 
   #toError(thrown: unknown, build: Build): GatewayError {

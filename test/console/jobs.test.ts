@@ -64,6 +64,7 @@ t.test(
 
       for (let i = 0; i < 50; i++) await make({ name: 'work', delay_ms: 3_600_000 })
       await page.goto(`${url}/console/jobs`)
+      await jobs.locator('tbody tr').nth(49).waitFor()
       t.equal(await jobs.locator('tbody tr').count(), 50)
       await page.getByRole('link', { name: 'Older ones' }).click()
       await jobs.getByText('failed', { exact: true }).waitFor()
