@@ -41,11 +41,13 @@ export interface PhpStepOptions {
 }
 
 /** Part of the key: a change of how sets are made makes them again. */
-const RECIPE = 'php 1'
+const RECIPE = 'php 2'
 const TARGET = 'vendor'
 const TIMEOUT_MS = INSTALL_TIMEOUT_SECONDS * 1000
 /** File of a set: the key that its lock file has, because both stand for the same packages. */
 const PINS = '.fngw-pins'
+/** File of a set: its lock file, for a gateway that was killed before it put it beside the function. */
+const LOCK_COPY = '.fngw-lock'
 /** Types of packages that run while others are installed. */
 const PLUGIN_TYPE = /^composer-(?:plugin|installer)$/
 
@@ -176,6 +178,7 @@ class PhpFolder {
     mkdirSync(join(cwd.path, TARGET), { recursive: true })
     if (cwd.path !== draft.path) for (const name of [TARGET, COMPOSER_LOCK]) cwd.moveTo(name, draft, name)
     draft.below(TARGET).write(PINS, this.#keyOf(manifest, lock))
+    draft.below(TARGET).write(LOCK_COPY, lock.text)
     const resolvedPackages = manifest.packages.flatMap(name => {
       const version = lock.versionOf(name)
       return version === null ? [] : `${name}:${version}`
@@ -197,7 +200,9 @@ class PhpFolder {
   #settle(manifest: ComposerManifest, { folder }: PackageSet): Settled {
     const settled = { isManifestGenerated: false, manifest: COMPOSER_MANIFEST }
     if (!manifest.wantsLock) return { ...settled, lockFile: this.#lock === null ? null : COMPOSER_LOCK }
-    const text = folder.read(COMPOSER_LOCK)?.toString('utf8')
+    // In place there is the function's own file, or none when a gateway was killed before it wrote it.
+    const bytes = folder.read(COMPOSER_LOCK) ?? folder.below(TARGET).read(LOCK_COPY)
+    const text = bytes?.toString('utf8')
     const own = new OwnFolder(this.#unit.folder)
     const isWritten = text !== undefined && text !== this.#lock?.toStaged() && isWritable(own, COMPOSER_LOCK)
     if (isWritten && text !== this.#lock?.text) {

@@ -136,6 +136,21 @@ t.test(
 )
 
 t.test(
+  '[dependencies/php.6] a gateway that was killed before it wrote the lock file is followed by one that does',
+  { skip: NO_COMPOSER },
+  async t => {
+    const bed = makeComposerBed(t, { 'f/composer.json': manifest({ 'acme/shape': '^1' }) })
+    await bed.builds.prepare(bed.fn('f'))
+    const lock = bed.read('f/composer.lock')
+    for (const file of ['f/composer.lock', 'f/vendor/.svc-deps-state.json']) rmSync(bed.tree.path(file))
+    const fills = bed.fills()
+    await bed.again().prepare(bed.fn('f'))
+    t.equal(bed.read('f/composer.lock'), lock)
+    t.equal(bed.fills(), fills, 'nothing is installed again')
+  },
+)
+
+t.test(
   '[dependencies/php.6] no lock file is written over a link, or where the author wants none',
   { skip: NO_COMPOSER },
   async t => {

@@ -6,9 +6,9 @@ t.setTimeout(280_000)
 
 // A few kills with a fixed seed; `npm run test:kill-installs` does 30 of each.
 for (const [runtime, kills] of [
-  ['node', 4],
+  ['node', 2],
   ['python', 2],
-  ['php', 4],
+  ['php', 2],
 ] as const) {
   const title = `[dependencies/install.3, dependencies/php.15] a gateway is killed while it installs packages for ${runtime}`
   t.test(title, { skip: runtime === 'php' && NO_COMPOSER }, async t => {

@@ -3,6 +3,7 @@
 import { execFileSync } from 'node:child_process'
 import { mkdirSync, readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { BrowserContextOptions, Page } from 'playwright-core'
@@ -88,24 +89,38 @@ export async function withPage(
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
 
-/** Breaches of WCAG 2.2 A and AA that axe finds, a line each. */
-export async function findBreaches(page: Page): Promise<string[]> {
+const WCAG = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa']
+
+/** Breaches of WCAG 2.2 A and AA that axe finds, a line each. @param rules - names of the only rules to look at; null for all */
+async function findBreaches(page: Page, rules: readonly string[] | null = null): Promise<string[]> {
   // By the debugger: the page's own policy refuses scripts of others.
   await page.evaluate(AXE)
-  return page.evaluate(async () => {
-    const { axe } = globalThis as unknown as {
-      axe: {
-        run: (
-          options: object,
-        ) => Promise<{ violations: { id: string; nodes: { html: string; failureSummary: string }[] }[] }>
+  return page.evaluate(
+    async runOnly => {
+      const { axe } = globalThis as unknown as {
+        axe: {
+          run: (
+            options: object,
+          ) => Promise<{ violations: { id: string; nodes: { html: string; failureSummary: string }[] }[] }>
+        }
       }
-    }
-    const tags = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa']
-    const { violations } = await axe.run({ runOnly: { type: 'tag', values: tags } })
-    return violations.flatMap(({ id, nodes }) =>
-      nodes.map(({ html, failureSummary }) => `${id}: ${html} ${failureSummary}`),
-    )
-  })
+      const { violations } = await axe.run({ runOnly })
+      return violations.flatMap(({ id, nodes }) =>
+        nodes.map(({ html, failureSummary }) => `${id}: ${html} ${failureSummary}`),
+      )
+    },
+    rules === null ? { type: 'tag', values: WCAG } : { type: 'rule', values: [...rules] },
+  )
+}
+
+/** Texts that are hard to read in the theme for high contrast. */
+async function findFaint(page: Page): Promise<string[]> {
+  await page.evaluate("document.documentElement.dataset.theme = 'contrast'")
+  try {
+    return await findBreaches(page, ['color-contrast'])
+  } finally {
+    await page.evaluate('delete document.documentElement.dataset.theme')
+  }
 }
 
 /** True when the page is wider than the window. */
@@ -124,22 +139,24 @@ const LOOKS = [
   ['phone', { width: 390, height: 844 }, 'light'],
 ] as const
 
+/** Where pictures go: the folder that FN_TEST_SHOTS names, else one among the system's temporary ones. */
+const SHOTS = process.env.FN_TEST_SHOTS ?? join(tmpdir(), 'fngw-test-shots')
+
 /**
- * Looks at the page in light, in dark and at the width of a phone: no breach of WCAG, nothing to scroll sideways. Pictures go to
- * the folder that FN_TEST_SHOTS names.
+ * Looks at the page in light, in dark and at the width of a phone: no breach of WCAG, nothing to scroll sideways, a picture of
+ * each; and at the contrast of the theme that has most of it.
  */
 export async function checkLooks(t: Test, page: Page, name: string): Promise<void> {
-  const folder = process.env.FN_TEST_SHOTS
   const before = page.viewportSize()
+  mkdirSync(SHOTS, { recursive: true })
   for (const [look, size, colorScheme] of LOOKS) {
     await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' })
     await page.setViewportSize(size)
     t.same(await findBreaches(page), [], `${name}, ${look}: WCAG`)
     t.notOk(await isScrolledSideways(page), `${name}, ${look}: not wider than the window`)
-    if (folder === undefined) continue
-    mkdirSync(folder, { recursive: true })
-    await page.screenshot({ path: join(folder, `${name}-${look}.png`) })
+    await page.screenshot({ path: join(SHOTS, `${name}-${look}.png`) })
   }
+  t.same(await findFaint(page), [], `${name}: contrast`)
   await page.emulateMedia({ colorScheme: null, reducedMotion: null })
   if (before !== null) await page.setViewportSize(before)
 }

@@ -74,6 +74,8 @@ function OneFunction({ id, loaded }: FunctionProps) {
   const record = loaded.data
   const history = useHistory(currentRange().window, { key: toKey(id) })
   const { problems, refresh } = useProblems(id, record, history.data)
+  // What is wrong stands above the tabs: it comes with them, because what came later would move them.
+  const isKnown = history.data !== null || history.error !== null
   const title = id.version === 'default' ? id.name : `${id.name}@${id.version}`
   return (
     <Page
@@ -88,7 +90,7 @@ function OneFunction({ id, loaded }: FunctionProps) {
       }
     >
       <LoadState loaded={loaded} />
-      {record !== null && (
+      {record !== null && isKnown && (
         <>
           <Head id={id} record={record} problems={problems} history={history.data} />
           <Tabs
