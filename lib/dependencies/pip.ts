@@ -52,7 +52,7 @@ export async function runPip(
   const requirements = files.flatMap(file => ['--requirement', file])
   const run =
     uv === null
-      ? { command: python, args: ['-m', 'pip', 'install', ...PIP_FLAGS, '--target', target, ...requirements] }
+      ? { command: python, args: ['-c', RUN_PIP, 'install', ...PIP_FLAGS, '--target', target, ...requirements] }
       : { command: uv, args: ['pip', 'install', ...UV_FLAGS, '--python', python, '--target', target, ...requirements] }
   // Nothing of the folder it runs in is imported by pip.
   const env = { PYTHONSAFEPATH: '1', PIP_ROOT_USER_ACTION: 'ignore', UV_NO_PROGRESS: '1', NO_COLOR: '1' }
@@ -60,6 +60,12 @@ export async function runPip(
   if (result.code === 0) return null
   return toFailure(uv === null ? 'pip install' : 'uv pip install', result)
 }
+
+/**
+ * As `-m pip` does, but not named so: pyenv's programs would make their own folder anew after each, and two at once
+ * fail where pip has succeeded.
+ */
+const RUN_PIP = 'import runpy; runpy.run_module("pip", run_name="__main__", alter_sys=True)'
 
 const PIP_FLAGS = ['--no-input', '--disable-pip-version-check', '--no-warn-script-location', '--progress-bar', 'off']
 const UV_FLAGS = ['--no-progress', '--color', 'never']
