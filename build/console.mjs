@@ -34,36 +34,43 @@ function isFresh() {
 }
 
 async function bundle() {
-  // Written only when all of it is there: somebody may be reading the result of before.
-  const { metafile, outputFiles } = await build({
+  const common = {
     absWorkingDir: root,
-    entryPoints: { main: 'lib/console/main.tsx', boot: 'lib/console/boot.ts', style: 'lib/console/styles/style.css' },
     outdir: target,
     entryNames: '[name]-[hash]',
-    chunkNames: 'part-[hash]',
     bundle: true,
-    splitting: true,
-    format: 'esm',
     minify: true,
     target: ['es2022'],
-    jsx: 'automatic',
-    jsxImportSource: 'preact',
     legalComments: 'eof',
-    loader: { '.svg': 'file' },
     tsconfigRaw: '{}',
+    // Written only when all of it is there: somebody may be reading the result of before.
     write: false,
     metafile: true,
     logLevel: 'warning',
+  }
+  const pages = await build({
+    ...common,
+    entryPoints: { main: 'lib/console/main.tsx', style: 'lib/console/styles/style.css' },
+    chunkNames: 'part-[hash]',
+    splitting: true,
+    format: 'esm',
+    jsx: 'automatic',
+    jsxImportSource: 'preact',
+    loader: { '.svg': 'file' },
   })
+  // A plain script, whole in itself: it runs before the first paint, which a module does not.
+  const boot = await build({ ...common, entryPoints: { boot: 'lib/console/boot.ts' }, format: 'iife' })
+  const metafile = { outputs: { ...pages.metafile.outputs, ...boot.metafile.outputs } }
+  const outputFiles = [...pages.outputFiles, ...boot.outputFiles]
   mkdirSync(target, { recursive: true })
   const entries = Object.entries(metafile.outputs).flatMap(([file, { entryPoint }]) =>
     entryPoint === undefined ? [] : [[entryPoint.split('/').at(-1)?.replace(/\.\w+$/, ''), basename(file)]],
   )
-  const { main, boot, style } = Object.fromEntries(entries)
+  const named = Object.fromEntries(entries)
   const names = outputFiles.map(file => basename(file.path))
   for (const { path, contents } of outputFiles) writeFileSync(join(target, basename(path)), contents)
   const draft = `${list}.${process.pid}`
-  writeFileSync(draft, `${JSON.stringify({ main, boot, style, names }, null, 1)}\n`)
+  writeFileSync(draft, `${JSON.stringify({ ...named, names }, null, 1)}\n`)
   renameSync(draft, list)
   if (!isLazy) for (const name of readdirSync(target)) if (!names.includes(name) && name !== 'files.json') rmSync(join(target, name), { recursive: true })
   return metafile

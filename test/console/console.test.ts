@@ -65,6 +65,31 @@ t.test('[console/console.4, console/console.7] logging in with the token, and ou
   )
 })
 
+t.test('[console/console.7] the theme is that of the system until one is chosen', { skip: noBrowser }, async t => {
+  const { url } = await makeConsoleBed(t, TREE)
+  await withPage(
+    t,
+    `${url}/console`,
+    async page => {
+      const paper = () => page.evaluate('getComputedStyle(document.documentElement).backgroundColor')
+      const choice = page.getByRole('combobox', { name: 'Theme' })
+      await choice.waitFor()
+      const dark = await paper()
+      await page.emulateMedia({ colorScheme: 'light' })
+      const light = await paper()
+      t.not(light, dark, 'it follows the system')
+      await choice.selectOption('dark')
+      t.equal(await paper(), dark)
+      await page.reload()
+      t.equal(await paper(), dark, 'what was chosen holds after a load')
+      t.equal(await choice.inputValue(), 'dark')
+      await choice.selectOption('')
+      t.equal(await paper(), light)
+    },
+    { colorScheme: 'dark' },
+  )
+})
+
 t.test('[console/console.5] a gateway that goes and comes back', { skip: noBrowser }, async t => {
   const { url, gateway, tree } = await makeConsoleBed(t, TREE)
   const away = { allowed: [/ERR_CONNECTION_REFUSED|ERR_INCOMPLETE|ERR_EMPTY/] }

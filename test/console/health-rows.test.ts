@@ -1,5 +1,5 @@
 import t from 'tap'
-import type { FunctionState, Health } from '../../lib/console/data/health.ts'
+import type { FunctionState, Health } from '../../lib/console/data/health-record.ts'
 import type { Workers } from '../../lib/console/data/workers.ts'
 import { toPlaceRows, toSocketRows, toWorkerRows } from '../../lib/console/pages/health/rows.ts'
 

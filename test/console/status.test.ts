@@ -1,5 +1,5 @@
 import t from 'tap'
-import type { Health } from '../../lib/console/data/health.ts'
+import type { Health } from '../../lib/console/data/health-record.ts'
 import type { Totals } from '../../lib/console/data/history.ts'
 import { toStatus } from '../../lib/console/pages/overview/status.ts'
 

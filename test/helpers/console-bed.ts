@@ -119,7 +119,7 @@ async function findFaint(page: Page): Promise<string[]> {
   try {
     return await findBreaches(page, ['color-contrast'])
   } finally {
-    await page.evaluate('delete document.documentElement.dataset.theme')
+    await page.evaluate("document.documentElement.dataset.theme = 'light'")
   }
 }
 

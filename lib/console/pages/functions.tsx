@@ -15,6 +15,8 @@ import { query, setQuery } from '../router.ts'
 import { COLUMNS, toRowHref } from './functions/columns.tsx'
 import { CreateButton } from './functions/create.tsx'
 import { filterRows, SLOW_MS, STATES, toRows } from './functions/rows.ts'
+import { ChoiceField } from '../parts/choice-field.tsx'
+import { SearchField } from '../parts/search-field.tsx'
 
 /** For who measures: when the first rows stood in the document. */
 const LISTED = 'functions listed'
@@ -84,24 +86,14 @@ interface FiltersProps {
 function Filters({ filter, runtimes }: FiltersProps) {
   return (
     <search class="filters">
-      <input
-        type="search"
-        data-search
-        placeholder="Name, route, file or error"
-        aria-label="Search functions"
-        value={filter.text}
-        onInput={event => setQuery({ q: event.currentTarget.value })}
-      />
-      <select
-        aria-label="Runtime"
+      <SearchField label="Search functions" placeholder="Name, route, file or error" value={filter.text} />
+      <ChoiceField
+        label="Runtime"
         value={filter.runtime}
-        onChange={event => setQuery({ runtime: event.currentTarget.value })}
-      >
-        <option value="">All runtimes</option>
-        {runtimes.map(runtime => (
-          <option key={runtime}>{runtime}</option>
-        ))}
-      </select>
+        choices={runtimes}
+        all="All runtimes"
+        onChange={value => setQuery({ runtime: value })}
+      />
       <select
         aria-label="State"
         title={`Failing: answered 5xx in this time. Slow: p95 of ${formatMs(SLOW_MS)} or more.`}

@@ -1,13 +1,15 @@
 /** Health: the gateway's process, the daemons of the runtimes, their workers, and the places that calls wait for. Owner: page console/health. */
 
 import type { ComponentChildren } from 'preact'
-import { useHealth } from '../data/health.ts'
+import { useHealth } from '../data/health-record.ts'
 import { useLoad } from '../data/load.ts'
 import type { Workers } from '../data/workers.ts'
 import { formatBytes, formatMs, formatShare } from '../format.ts'
+import { type Fact, Facts } from '../parts/facts.tsx'
 import { LoadState } from '../parts/load-state.tsx'
 import { Page } from '../parts/page.tsx'
-import { query, setQuery } from '../router.ts'
+import { SearchField } from '../parts/search-field.tsx'
+import { query } from '../router.ts'
 import { toPlaceRows, toSocketRows, toWorkerRows } from './health/rows.ts'
 import { PlaceTable, SocketTable, WorkerTable } from './health/tables.tsx'
 
@@ -20,18 +22,8 @@ export function HealthPage() {
   const workers = loaded.data
   const isReady = (health.data !== null || health.error !== null) && (workers !== null || loaded.error !== null)
   const search = query.value.get('q') ?? ''
-  const tools = (
-    <input
-      type="search"
-      data-search
-      aria-label="Search workers"
-      placeholder="Search workers"
-      value={search}
-      onInput={event => setQuery({ q: event.currentTarget.value })}
-    />
-  )
   return (
-    <Page title="Health" question="What is it made of?" tools={tools}>
+    <Page title="Health" question="What is it made of?" tools={<SearchField label="Search workers" value={search} />}>
       {isReady && (
         <>
           <LoadState loaded={health} />
@@ -69,7 +61,7 @@ function Block({ title, children }: { title: string; children: ComponentChildren
 
 function Process({ gateway }: { gateway: Workers['gateway'] }) {
   const { active_ms: active, idle_ms: idle } = gateway.event_loop
-  const facts: readonly (readonly [string, string])[] = [
+  const facts: readonly Fact[] = [
     ['Runs for', formatMs(gateway.uptime_s * 1000)],
     ['Memory', formatBytes(gateway.memory_bytes)],
     ['Heap', `${formatBytes(gateway.heap_bytes)} of ${formatBytes(gateway.heap_total_bytes)}`],
@@ -80,14 +72,7 @@ function Process({ gateway }: { gateway: Workers['gateway'] }) {
   return (
     <section class="block" aria-label="Gateway">
       <h2>Gateway</h2>
-      <dl class="health-facts">
-        {facts.map(([name, value]) => (
-          <div key={name}>
-            <dt>{name}</dt>
-            <dd>{value}</dd>
-          </div>
-        ))}
-      </dl>
+      <Facts class="health-facts" facts={facts} />
     </section>
   )
 }

@@ -3,35 +3,22 @@
 import { useState } from 'preact/hooks'
 import type { ApiError } from '../data/api.ts'
 import { Page } from '../parts/page.tsx'
-import { navigate, toHref, path } from '../router.ts'
+import { SendingForm } from '../parts/sending-form.tsx'
+import { navigate, path, toHref } from '../router.ts'
 import { logIn } from '../session.ts'
 
 type Way = 'token' | 'password'
 
 export function LoginPage(_: { rest: string }) {
   const [way, setWay] = useState<Way>('token')
-  const [error, setError] = useState<string | null>(null)
-  const [isBusy, setBusy] = useState(false)
-  const submit = async (event: SubmitEvent): Promise<void> => {
-    event.preventDefault()
-    const fields = new FormData(event.currentTarget as HTMLFormElement)
+  const enter = async (fields: FormData): Promise<void> => {
     const text = (name: string): string => String(fields.get(name) ?? '')
-    setBusy(true)
-    setError(null)
-    try {
-      await logIn(
-        way === 'token' ? { token: text('token') } : { username: text('username'), password: text('password') },
-      )
-      if (path.value === 'login') navigate(toHref(''), true)
-    } catch (failure) {
-      setError(toText(failure as ApiError))
-    } finally {
-      setBusy(false)
-    }
+    await logIn(way === 'token' ? { token: text('token') } : { username: text('username'), password: text('password') })
+    if (path.value === 'login') navigate(toHref(''), true)
   }
   return (
     <Page title="Log in" question="Who is there?">
-      <form class="login" onSubmit={event => void submit(event as unknown as SubmitEvent)}>
+      <SendingForm class="login" action="Log in" onSend={enter} toWords={toText}>
         <fieldset>
           <legend>With</legend>
           <label>
@@ -59,13 +46,7 @@ export function LoginPage(_: { rest: string }) {
             </label>
           </>
         )}
-        <p class="error" role="alert">
-          {error}
-        </p>
-        <button class="primary" type="submit" disabled={isBusy}>
-          Log in
-        </button>
-      </form>
+      </SendingForm>
     </Page>
   )
 }

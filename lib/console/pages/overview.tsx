@@ -1,7 +1,7 @@
 /** Overview: how it is in words, what is wrong, and what happened over one time range. Owner: page console/overview. */
 
 import { useMemo, useRef } from 'preact/hooks'
-import { type Health, useHealth } from '../data/health.ts'
+import { type Health, useHealth } from '../data/health-record.ts'
 import { type History, useHistory } from '../data/history.ts'
 import { type Loaded, useLoad } from '../data/load.ts'
 import type { Catalog } from '../data/records.ts'

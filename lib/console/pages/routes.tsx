@@ -10,6 +10,7 @@ import { type Column, Table } from '../parts/table.tsx'
 import { query, setQuery, toHref } from '../router.ts'
 import { Explain, Ignored, Warnings } from './routes/explain.tsx'
 import { findRows, type RouteRow, toKey, toRouteRows } from './routes/route-rows.ts'
+import { SearchField } from '../parts/search-field.tsx'
 
 const COLUMNS: readonly Column<RouteRow>[] = [
   {
@@ -78,14 +79,7 @@ export function RoutesPage() {
             <h2>
               Routes <small>{toCountText(rows.length, all.length)}</small>
             </h2>
-            <input
-              type="search"
-              aria-label="Search the routes"
-              placeholder="Search: path, method, file"
-              data-search
-              value={search}
-              onInput={event => setQuery({ q: event.currentTarget.value })}
-            />
+            <SearchField label="Search the routes" placeholder="Search: path, method, file" value={search} />
           </div>
           <Table
             label="Routes"

@@ -5,9 +5,10 @@ import { formatNumberOf } from '../format.ts'
 import { Empty } from '../parts/empty.tsx'
 import { LoadState } from '../parts/load-state.tsx'
 import { Page } from '../parts/page.tsx'
-import { query, setQuery } from '../router.ts'
+import { query } from '../router.ts'
 import { type Setting, toGroups, toSourceText, toValueText } from './settings/setting-list.ts'
 import { SwitchList } from './settings/switch-list.tsx'
+import { SearchField } from '../parts/search-field.tsx'
 
 interface Answer {
   readonly settings: readonly Setting[]
@@ -18,18 +19,8 @@ interface Answer {
 export function SettingsPage() {
   const loaded = useLoad<Answer>('/_fn/settings')
   const search = query.value.get('q') ?? ''
-  const tools = (
-    <input
-      type="search"
-      data-search
-      aria-label="Search settings"
-      placeholder="Search settings"
-      value={search}
-      onInput={event => setQuery({ q: event.currentTarget.value })}
-    />
-  )
   return (
-    <Page title="Settings" question="How is it set up?" tools={tools}>
+    <Page title="Settings" question="How is it set up?" tools={<SearchField label="Search settings" value={search} />}>
       <LoadState loaded={loaded} />
       {loaded.data !== null && (
         <>

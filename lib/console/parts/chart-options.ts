@@ -45,12 +45,12 @@ function readColours(): Colours {
 
 /** Calls back when what is drawn has to be drawn in other colours. */
 export function onThemeChange(listener: () => void): () => void {
-  const queries = ['(prefers-color-scheme: dark)', '(prefers-contrast: more)'].map(text => window.matchMedia(text))
+  const contrast = window.matchMedia('(prefers-contrast: more)')
   window.addEventListener('fngw-theme', listener)
-  for (const query of queries) query.addEventListener('change', listener)
+  contrast.addEventListener('change', listener)
   return () => {
     window.removeEventListener('fngw-theme', listener)
-    for (const query of queries) query.removeEventListener('change', listener)
+    contrast.removeEventListener('change', listener)
   }
 }
 

@@ -6,7 +6,7 @@ import { useLoad } from '../../data/load.ts'
 import { formatAgo, formatDate, formatMs } from '../../format.ts'
 import { Empty } from '../../parts/empty.tsx'
 import type { Dependencies } from '../packs/rows.ts'
-import { Facts } from './facts.tsx'
+import { Facts } from '../../parts/facts.tsx'
 import { Message } from './message.tsx'
 
 const TITLES: Readonly<Record<string, string>> = {

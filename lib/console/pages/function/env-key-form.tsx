@@ -1,8 +1,8 @@
 /** Sets a key of an environment. What is typed for a secret is sent once and kept nowhere. Owner: page console/function. */
 
 import { useState } from 'preact/hooks'
-import type { ApiError } from '../../data/api.ts'
 import type { EnvEntry } from '../../data/function-records.ts'
+import { SendingForm } from '../../parts/sending-form.tsx'
 
 export interface EnvRow {
   readonly key: string
@@ -18,30 +18,14 @@ interface KeyFormProps {
 
 export function KeyForm({ row: { key, entry }, put, onClose }: KeyFormProps) {
   const [isSecret, setSecret] = useState(entry?.is_secret ?? false)
-  const [error, setError] = useState<string | null>(null)
-  const [isBusy, setBusy] = useState(false)
   const wasSecret = entry?.is_secret ?? false
-  const submit = async (form: HTMLFormElement): Promise<void> => {
-    const fields = new FormData(form)
+  const set = async (fields: FormData): Promise<void> => {
     const name = key === '' ? String(fields.get('key')).trim() : key
-    setBusy(true)
-    setError(null)
-    try {
-      await put({ [name]: { value: String(fields.get('value')), is_secret: isSecret } })
-      onClose()
-    } catch (failure) {
-      setError((failure as ApiError).message)
-      setBusy(false)
-    }
+    await put({ [name]: { value: String(fields.get('value')), is_secret: isSecret } })
+    onClose()
   }
   return (
-    <form
-      class="form"
-      onSubmit={event => {
-        event.preventDefault()
-        void submit(event.currentTarget)
-      }}
-    >
+    <SendingForm class="form" action="Set" onSend={set} onCancel={onClose}>
       <h2>{key === '' ? 'New key' : key}</h2>
       {key === '' && (
         <label>
@@ -78,17 +62,6 @@ export function KeyForm({ row: { key, entry }, put, onClose }: KeyFormProps) {
         <input type="checkbox" checked={isSecret} onChange={event => setSecret(event.currentTarget.checked)} /> Secret:
         shown nowhere, in no log
       </label>
-      <p class="error" role="alert">
-        {error}
-      </p>
-      <div class="actions">
-        <button type="button" onClick={onClose}>
-          Cancel
-        </button>
-        <button type="submit" class="primary" disabled={isBusy}>
-          Set
-        </button>
-      </div>
-    </form>
+    </SendingForm>
   )
 }

@@ -11,7 +11,7 @@ import { LoadState } from '../../parts/load-state.tsx'
 import { NextRuns } from '../../parts/next-runs.tsx'
 import { toHref } from '../../router.ts'
 import { whyReadOnly } from '../../session.ts'
-import { Facts } from './facts.tsx'
+import { Facts } from '../../parts/facts.tsx'
 
 export function ScheduleTab({ id }: { id: FunctionId }) {
   const loaded = useLoad<Schedules>('/_fn/schedules', {

@@ -1,9 +1,10 @@
 /** Makes a function, or a version of one, from the template of its language. Owner: page console/functions. */
 
 import { useState } from 'preact/hooks'
-import { type ApiError, send } from '../../data/api.ts'
+import { send } from '../../data/api.ts'
 import { toFunctionPage } from '../../data/function-records.ts'
 import { Dialog } from '../../parts/dialog.tsx'
+import { SendingForm } from '../../parts/sending-form.tsx'
 import { navigate, toHref } from '../../router.ts'
 import { whyReadOnly } from '../../session.ts'
 
@@ -37,10 +38,7 @@ export function CreateButton({ runtimes, of }: CreateProps) {
 const METHODS = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE']
 
 function CreateForm({ runtimes, of, onClose }: CreateProps & { onClose: () => void }) {
-  const [error, setError] = useState<string | null>(null)
-  const [isBusy, setBusy] = useState(false)
-  const submit = async (form: HTMLFormElement): Promise<void> => {
-    const fields = new FormData(form)
+  const create = async (fields: FormData): Promise<void> => {
     const text = (name: string): string => String(fields.get(name) ?? '').trim()
     const id = {
       runtime: of?.runtime ?? text('runtime'),
@@ -49,25 +47,12 @@ function CreateForm({ runtimes, of, onClose }: CreateProps & { onClose: () => vo
     }
     const route = text('route')
     const body = { methods: fields.getAll('methods'), ...(route !== '' && { route }) }
-    setBusy(true)
-    setError(null)
-    try {
-      await send('POST', '/_fn/function', body, { ...id })
-      onClose()
-      navigate(toHref(toFunctionPage(id), { tab: 'code' }))
-    } catch (failure) {
-      setError((failure as ApiError).message)
-      setBusy(false)
-    }
+    await send('POST', '/_fn/function', body, { ...id })
+    onClose()
+    navigate(toHref(toFunctionPage(id), { tab: 'code' }))
   }
   return (
-    <form
-      class="form"
-      onSubmit={event => {
-        event.preventDefault()
-        void submit(event.currentTarget)
-      }}
-    >
+    <SendingForm class="form" action="Create" onSend={create} onCancel={onClose}>
       <h2>{of === undefined ? 'New function' : `New version of ${of.name}`}</h2>
       {of === undefined && (
         <>
@@ -109,17 +94,6 @@ function CreateForm({ runtimes, of, onClose }: CreateProps & { onClose: () => vo
         Another route
         <input name="route" autocomplete="off" spellcheck={false} placeholder="/greet/:name" />
       </label>
-      <p class="error" role="alert">
-        {error}
-      </p>
-      <div class="actions">
-        <button type="button" onClick={onClose}>
-          Cancel
-        </button>
-        <button type="submit" class="primary" disabled={isBusy}>
-          Create
-        </button>
-      </div>
-    </form>
+    </SendingForm>
   )
 }

@@ -1,6 +1,6 @@
 /** What the tables of the health page are made from. Owner: page console/health. */
 
-import type { FunctionState, Health } from '../../data/health.ts'
+import type { FunctionState, Health } from '../../data/health-record.ts'
 import type { WorkerRecord, Workers } from '../../data/workers.ts'
 
 export interface SocketRow {

@@ -1,6 +1,6 @@
 /** Daemons, workers and places as tables. Owner: page console/health. */
 
-import type { FunctionState } from '../../data/health.ts'
+import type { FunctionState } from '../../data/health-record.ts'
 import { formatAgo, formatBytes, formatCount, NO_DATA } from '../../format.ts'
 import { type Column, Table } from '../../parts/table.tsx'
 import { toHref } from '../../router.ts'

@@ -12,6 +12,7 @@ import { fromBase64 } from '../../preview.ts'
 import { navigate, toHref } from '../../router.ts'
 import { canWrite, whyReadOnly } from '../../session.ts'
 import { toLook } from './job-list.tsx'
+import { Facts } from '../../parts/facts.tsx'
 
 /** Bytes of an answer that are shown; a larger one is a download. */
 const MOST_SHOWN_BYTES = 1024 * 1024
@@ -62,7 +63,7 @@ export function JobPage({ id }: { id: string }) {
               {isPending(job) ? 'Cancel' : 'Delete'}
             </button>
           </div>
-          <Facts job={job} />
+          <JobFacts job={job} />
           {job.result_bytes !== null && <Result job={job} path={`${path}/result`} />}
           <EndDialog job={job} isOpen={isAsking} onConfirm={() => void end()} onClose={() => setAsking(false)} />
         </>
@@ -78,7 +79,7 @@ function toSentence(job: Job): string {
   return `${formatDate(job.finished_at_ms)}${answer}`
 }
 
-function Facts({ job }: { job: Job }) {
+function JobFacts({ job }: { job: Job }) {
   const key = `${job.runtime}/${job.name}@${job.version ?? 'default'}`
   const facts: [string, preact.ComponentChildren][] = [
     ['Function', <a href={toHref(`functions/${key}`)}>{key}</a>],
@@ -103,16 +104,7 @@ function Facts({ job }: { job: Job }) {
   }
   if (job.idempotency_key !== null) facts.push(['Idempotency key', <code>{job.idempotency_key}</code>])
   if (job.callback !== null) facts.push(['Callback', `${job.callback.url}: ${job.callback.status}`])
-  return (
-    <dl class="pairs">
-      {facts.map(([name, value]) => (
-        <div key={name}>
-          <dt>{name}</dt>
-          <dd>{value}</dd>
-        </div>
-      ))}
-    </dl>
-  )
+  return <Facts class="pairs" facts={facts} />
 }
 
 interface ResultRecord {

@@ -4,6 +4,8 @@ import { useEffect, useState } from 'preact/hooks'
 import { Chips } from '../../parts/chips.tsx'
 import { query, setQuery } from '../../router.ts'
 import { LEVELS } from './log-rows.ts'
+import { ChoiceField } from '../../parts/choice-field.tsx'
+import { SearchField } from '../../parts/search-field.tsx'
 
 const FILES = [
   ['', 'All logs'],
@@ -38,16 +40,13 @@ export function LogFilters() {
             </option>
           ))}
         </select>
-        <select
-          aria-label="Runtime"
+        <ChoiceField
+          label="Runtime"
           value={field('runtime')}
-          onChange={event => setQuery({ runtime: event.currentTarget.value })}
-        >
-          <option value="">All runtimes</option>
-          {RUNTIMES.map(name => (
-            <option key={name}>{name}</option>
-          ))}
-        </select>
+          choices={RUNTIMES}
+          all="All runtimes"
+          onChange={value => setQuery({ runtime: value })}
+        />
         <select
           aria-label="Level"
           value={field('level')}
@@ -61,14 +60,7 @@ export function LogFilters() {
           ))}
         </select>
         <FunctionField />
-        <input
-          type="search"
-          aria-label="Search the lines"
-          placeholder="Search"
-          data-search
-          value={field('q')}
-          onInput={event => setQuery({ q: event.currentTarget.value })}
-        />
+        <SearchField label="Search the lines" placeholder="Search" value={field('q')} />
         <label>
           <input
             type="checkbox"

@@ -1,6 +1,6 @@
 /** The state of everything as a line in words. Owner: page console/overview. */
 
-import type { Health } from '../../data/health.ts'
+import type { Health } from '../../data/health-record.ts'
 import type { Totals } from '../../data/history.ts'
 import { formatCount, formatMs, formatNumberOf, formatShare } from '../../format.ts'
 

@@ -1,7 +1,7 @@
 /** What the overview tells of each runtime, and of the functions that are slow or failing. Owner: page console/overview. */
 
 import { useMemo } from 'preact/hooks'
-import type { Health } from '../../data/health.ts'
+import type { Health } from '../../data/health-record.ts'
 import type { FunctionTotals, History, Totals } from '../../data/history.ts'
 import { formatAgo, formatCount, formatMs } from '../../format.ts'
 import { Spark } from '../../parts/spark.tsx'

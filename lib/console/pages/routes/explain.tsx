@@ -7,6 +7,7 @@ import type { Explanation, IgnoredPath, Warning } from '../../data/records.ts'
 import { LoadState } from '../../parts/load-state.tsx'
 import { query, setQuery, toHref } from '../../router.ts'
 import { toKey, toSentence } from './route-rows.ts'
+import { ChoiceField } from '../../parts/choice-field.tsx'
 
 const METHODS = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'HEAD', 'OPTIONS']
 /** Milliseconds without a key before the gateway is asked. */
@@ -26,11 +27,7 @@ export function Explain() {
   return (
     <section class="explain" aria-label="Who answers">
       <div class="try-line explain-line">
-        <select aria-label="Method" value={method} onChange={event => setQuery({ method: event.currentTarget.value })}>
-          {[...new Set([...METHODS, method])].map(name => (
-            <option key={name}>{name}</option>
-          ))}
-        </select>
+        <ChoiceField label="Method" value={method} choices={METHODS} onChange={value => setQuery({ method: value })} />
         <input
           aria-label="Path"
           class="mono"

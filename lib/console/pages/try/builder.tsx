@@ -3,6 +3,7 @@
 import type { RouteClaim } from '../../data/records.ts'
 import { toHref } from '../../router.ts'
 import { BODY_KINDS, type BodyKind, type FormField, hasBody, type TryRequest } from './try-request.ts'
+import { ChoiceField } from '../../parts/choice-field.tsx'
 
 const METHODS = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'HEAD', 'OPTIONS']
 /** Routes that are suggested at once. */
@@ -29,11 +30,7 @@ export function Builder({ request, routes, onChange }: BuilderProps) {
   return (
     <>
       <div class="try-line">
-        <select aria-label="Method" value={method} onChange={event => onChange({ method: event.currentTarget.value })}>
-          {[...new Set([...METHODS, method])].map(name => (
-            <option key={name}>{name}</option>
-          ))}
-        </select>
+        <ChoiceField label="Method" value={method} choices={METHODS} onChange={value => onChange({ method: value })} />
         <input
           aria-label="Path"
           class="mono"
