@@ -76,6 +76,7 @@ t.test('[console/console.7] the theme is that of the system until one is chosen'
       await choice.waitFor()
       const dark = await paper()
       await page.emulateMedia({ colorScheme: 'light' })
+      await page.waitForFunction('document.documentElement.dataset.theme === "light"')
       const light = await paper()
       t.not(light, dark, 'it follows the system')
       await choice.selectOption('dark')
