@@ -1,7 +1,7 @@
 /** A dialog of the browser's own kind: it keeps the focus, ends with Esc, and gives the focus back. Owner: page console/console. */
 
 import type { ComponentChildren } from 'preact'
-import { useEffect, useRef } from 'preact/hooks'
+import { useLayoutEffect, useRef } from 'preact/hooks'
 
 interface DialogProps {
   title: string
@@ -13,7 +13,8 @@ interface DialogProps {
 
 export function Dialog({ title, isOpen, onClose, class: name = '', children }: DialogProps) {
   const dialog = useRef<HTMLDialogElement>(null)
-  useEffect(() => {
+  // Before the next event: a key typed right after must find the focus in the dialog.
+  useLayoutEffect(() => {
     if (isOpen) dialog.current?.showModal()
     else dialog.current?.close()
   }, [isOpen])
