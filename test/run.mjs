@@ -10,6 +10,7 @@ import { availableParallelism, homedir, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { namesakeOf, readCoverage, toCoverageReport } from './helpers/coverage.mjs'
+import { prepareTap } from './helpers/tap-bundle.mjs'
 import { otherVersionRuns } from './node-versions.mjs'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
@@ -42,7 +43,7 @@ function run({ file, program = process.execPath, version = null, env = {} }) {
     // The command line is tried as a program: what counts for it runs in processes that its tests start.
     const isInside = folder !== null && !file.startsWith('test/bin/')
     const hook = isInside ? ['--import', './test/helpers/coverage-hook.mjs'] : []
-    const child = spawn(program, [...hook, '--import', 'tsx', file], {
+    const child = spawn(program, [...hook, ...tap.arguments, file], {
       cwd: root,
       detached: true,
       // tap's own limit is 30 s a file, too short for one that builds Rust on a busy machine.
@@ -51,6 +52,7 @@ function run({ file, program = process.execPath, version = null, env = {} }) {
         CARGO_HOME: join(homedir(), '.cargo'),
         ...process.env,
         ...env,
+        ...tap.env,
         TAP_TIMEOUT: String(FILE_TIMEOUT_MS / 1000),
         ...(folder !== null && { NODE_V8_COVERAGE: folder }),
       },
@@ -111,6 +113,8 @@ function toReport({ text, isLate }) {
   return [...late, ...(kept.length > 0 ? kept : lines.slice(-40))].join('\n')
 }
 
+const tap = await prepareTap(root)
+if (tap.note !== null) process.stdout.write(`${tap.note}\n`)
 const sum = { passed: 0, failed: 0, skipped: 0 }
 /** Modules with what of them their own tests ran. */
 const covered = new Map()
