@@ -10,10 +10,12 @@ import { availableParallelism, homedir, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { namesakeOf, readCoverage, toCoverageReport } from './helpers/coverage.mjs'
+import { compileProduct } from './helpers/product.mjs'
 import { prepareTap } from './helpers/tap-bundle.mjs'
 import { otherVersionRuns } from './node-versions.mjs'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
+const COMPILED_FROM_FILES = 10
 const FILE_TIMEOUT_MS = Number(process.env.FILE_TIMEOUT_S ?? 300) * 1000
 
 if (!existsSync(`${root}/node_modules/tap`)) {
@@ -53,6 +55,7 @@ function run({ file, program = process.execPath, version = null, env = {} }) {
         ...process.env,
         ...env,
         ...tap.env,
+        ...(product !== null && { FNGW_TEST_PROGRAM: product.program }),
         TAP_TIMEOUT: String(FILE_TIMEOUT_MS / 1000),
         ...(folder !== null && { NODE_V8_COVERAGE: folder }),
       },
@@ -80,7 +83,7 @@ function run({ file, program = process.execPath, version = null, env = {} }) {
     child.once('close', code => {
       clearTimeout(timer)
       const seconds = (performance.now() - startedAt) / 1000
-      const lines = folder === null ? null : readCoverage(root, folder, module)
+      const lines = folder === null ? null : readCoverage(root, folder, module, product)
       if (folder !== null) rmSync(folder, { recursive: true, force: true })
       resolve({
         file: version === null ? file : `${file} (node ${version})`,
@@ -115,6 +118,8 @@ function toReport({ text, isLate }) {
 
 const tap = await prepareTap(root)
 if (tap.note !== null) process.stdout.write(`${tap.note}\n`)
+// A few files start the program from its sources, which is sooner than compiling it.
+const product = files.length > COMPILED_FROM_FILES ? compileProduct() : null
 const sum = { passed: 0, failed: 0, skipped: 0 }
 /** Modules with what of them their own tests ran. */
 const covered = new Map()
@@ -139,6 +144,7 @@ const work = async () => {
 }
 const jobs = Number(process.env.JOBS) || Math.min(4, availableParallelism())
 await Promise.all(Array.from({ length: jobs }, work))
+product?.cleanup()
 const { text: coverageText, isLow } = toCoverageReport(covered, { isLong: isCoverage, isWhole: named.length === 0 })
 process.stdout.write(coverageText)
 process.stdout.write(`${sum.passed} passed, ${sum.failed} failed${sum.skipped > 0 ? `, ${sum.skipped} skipped` : ''}\n`)

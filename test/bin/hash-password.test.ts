@@ -4,7 +4,7 @@ import t from 'tap'
 import { hashPassword } from '../../bin/hash-password.ts'
 import { Credentials } from '../../lib/control/credentials.ts'
 import { resolveSettings } from '../../lib/config/settings.ts'
-import { PROGRAM, toEnv, TSX } from '../helpers/cli.ts'
+import { FNGW, toEnv } from '../helpers/cli.ts'
 
 /** Whether one can log in with the password where the hash is set. */
 async function opens(hash: string, password: string): Promise<boolean> {
@@ -54,7 +54,7 @@ t.test('[bin/hash-password.2, bin/hash-password.3] at a terminal: typed twice, s
 
 t.test('[bin/hash-password.2] as a program', async t => {
   const run = (input: string) =>
-    spawnSync(process.execPath, ['--import', TSX, PROGRAM, 'hash-password'], {
+    spawnSync(FNGW[0], [...FNGW.slice(1), 'hash-password'], {
       input,
       encoding: 'utf8',
       env: toEnv({}),

@@ -2,7 +2,7 @@ import { spawnSync } from 'node:child_process'
 import { chmodSync, statSync } from 'node:fs'
 import t, { type Test } from 'tap'
 import { serveAsOwnUser } from '../../bin/own-user.ts'
-import { runCli, startCli } from '../helpers/cli.ts'
+import { FNGW, runCli, startCli } from '../helpers/cli.ts'
 import { childrenOf, isRunning, statusOf } from '../helpers/processes.ts'
 import { makeTree } from '../helpers/tree.ts'
 import { until } from '../helpers/worker-client.ts'
@@ -96,16 +96,7 @@ t.test('[runtime/isolation.13] what its user cannot reach, or write to, is said'
 t.test('[runtime/isolation.3] a user without capabilities is refused', { skip: NO_ROOT }, async t => {
   const tree = makeRoot(t)
   const as = ['--reuid', '1234', '--regid', '1234', '--clear-groups', '--']
-  const program = [
-    process.execPath,
-    '--import',
-    import.meta.resolve('tsx'),
-    'bin/fngw.ts',
-    'run',
-    tree.root,
-    '--port',
-    '0',
-  ]
+  const program = [...FNGW, 'run', tree.root, '--port', '0']
   const { status, stderr } = spawnSync('setpriv', [...as, ...program], {
     encoding: 'utf8',
     env: { ...process.env, ...USER },

@@ -6,7 +6,7 @@ import { type AddressInfo, createServer } from 'node:net'
 import { text } from 'node:stream/consumers'
 import t from 'tap'
 import { findOnPath } from '../../lib/runtime/binaries.ts'
-import { PROGRAM, startCli, toEnv, TSX } from '../helpers/cli.ts'
+import { FNGW, startCli, toEnv } from '../helpers/cli.ts'
 import { waitUntil } from '../helpers/gateway-bed.ts'
 import { childrenOf, isRunning } from '../helpers/processes.ts'
 import { holdSockets, type HeldProgram } from '../helpers/socket-holder.ts'
@@ -301,7 +301,7 @@ t.test(
 
 /** Runs a command while others run. */
 async function startToEnd(args: readonly string[], cwd: string) {
-  const child = spawn(process.execPath, ['--import', TSX, PROGRAM, ...args], {
+  const child = spawn(FNGW[0], [...FNGW.slice(1), ...args], {
     cwd,
     env: toEnv({}),
     stdio: ['ignore', 'pipe', 'pipe'],

@@ -1,12 +1,10 @@
-/** The product as it is installed: compiled once per test file, so that starting it many times costs little. */
+/** The product as it is installed, running in a temporary folder of its own. */
 
-import { type ChildProcess, type StdioOptions, spawn, spawnSync } from 'node:child_process'
-import { mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync, symlinkSync } from 'node:fs'
+import { type ChildProcess, type StdioOptions, spawn } from 'node:child_process'
+import { mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
-
-const PROJECT = fileURLToPath(new URL('../..', import.meta.url))
+import { compileProduct } from './product.mjs'
 
 export interface Product {
   /** Full path of the program. */
@@ -14,18 +12,10 @@ export interface Product {
   cleanup: () => void
 }
 
-/** Compiles the sources into a folder of their own. @throws Error with the compiler's words */
+/** What test/run.mjs compiled for all files, or a build of its own. @throws Error with the compiler's words */
 export function buildProduct(): Product {
-  const folder = realpathSync(mkdtempSync(join(tmpdir(), 'fngw-built-')))
-  const tsc = spawnSync(
-    process.execPath,
-    [join(PROJECT, 'node_modules/typescript/bin/tsc'), '-p', 'tsconfig.build.json', '--outDir', join(folder, 'dist')],
-    { cwd: PROJECT, encoding: 'utf8' },
-  )
-  for (const name of ['runtimes', 'package.json', 'node_modules']) symlinkSync(join(PROJECT, name), join(folder, name))
-  const program = join(folder, 'dist/bin/fngw.js')
-  if (tsc.error !== undefined || tsc.status === null) throw new Error(`tsc: ${tsc.error?.message ?? tsc.signal}`)
-  return { program, cleanup: () => rmSync(folder, { recursive: true, force: true }) }
+  const program = process.env.FNGW_TEST_PROGRAM
+  return program === undefined ? compileProduct() : { program, cleanup: () => {} }
 }
 
 export interface RunningProduct {

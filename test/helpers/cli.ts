@@ -2,8 +2,16 @@ import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 
-export const PROGRAM = fileURLToPath(new URL('../../bin/fngw.ts', import.meta.url))
-export const TSX = import.meta.resolve('tsx')
+/** Command line that starts `fngw`: what test/run.mjs compiled for all files, or the sources. */
+export const FNGW: readonly [program: string, ...args: string[]] =
+  process.env.FNGW_TEST_PROGRAM !== undefined
+    ? [process.execPath, process.env.FNGW_TEST_PROGRAM]
+    : [
+        process.execPath,
+        '--import',
+        import.meta.resolve('tsx'),
+        fileURLToPath(new URL('../../bin/fngw.ts', import.meta.url)),
+      ]
 
 export interface CliOptions {
   cwd: string
@@ -15,17 +23,18 @@ export interface CliOptions {
 export function toEnv(extra: Record<string, string> = {}): Record<string, string | undefined> {
   const env: Record<string, string | undefined> = { ...extra }
   for (const [name, value] of Object.entries(process.env)) {
-    if (!/^(FN_|TAP|PORT$|NODE_OPTIONS$|FORCE_COLOR$|NO_COLOR$)/.test(name)) env[name] ??= value
+    if (!/^(FN_|FNGW_|TAP|PORT$|NODE_OPTIONS$|FORCE_COLOR$|NO_COLOR$)/.test(name)) env[name] ??= value
   }
   return env
 }
 
-/** Runs `fngw` to its end, from the sources. */
+/** Runs `fngw` to its end. */
 export function runCli(
   args: string[],
   { cwd, env }: CliOptions,
 ): { status: number | null; stdout: string; stderr: string } {
-  return spawnSync(process.execPath, ['--import', TSX, PROGRAM, ...args], { cwd, env: toEnv(env), encoding: 'utf8' })
+  const [program, ...words] = FNGW
+  return spawnSync(program, [...words, ...args], { cwd, env: toEnv(env), encoding: 'utf8' })
 }
 
 export interface RunningCli {
@@ -42,7 +51,7 @@ export interface RunningCli {
 
 /** Starts `fngw dev` or `run` and resolves at its readiness line. */
 export async function startCli(args: string[], { cwd, env, prefix = [] }: CliOptions): Promise<RunningCli> {
-  const [command, ...rest] = [...prefix, process.execPath, '--import', TSX, PROGRAM, ...args]
+  const [command, ...rest] = [...prefix, ...FNGW, ...args]
   const child = spawn(command!, rest, {
     cwd,
     env: toEnv(env),

@@ -15,26 +15,38 @@ export function namesakeOf(root, testFile) {
 
 /**
  * @param folder - what NODE_V8_COVERAGE named while the test ran
+ * @param product - what was compiled for programs that the test starts; null where they run from the sources
  * @returns how many lines of the module hold code, and which of them did not run; all of them when it was never loaded
  */
-export function readCoverage(root, folder, module) {
-  const url = pathToFileURL(join(root, module)).href
+export function readCoverage(root, folder, module, product) {
+  const isCompiled = product !== null && module.startsWith('bin/')
+  const compiled = isCompiled ? join(product.folder, 'dist', module.replace(/\.ts$/, '.js')) : null
+  const urls = [join(root, module), ...(compiled === null ? [] : [compiled])].map(file => pathToFileURL(file).href)
   let lines = null
   for (const file of readdirSync(folder)) {
     const text = readFileSync(join(folder, file), 'utf8')
     // Every process and thread writes a file of some megabytes; most have nothing of the module.
-    if (!text.includes(url)) continue
+    if (!urls.some(url => text.includes(url))) continue
     const report = JSON.parse(text)
-    const map = report['source-map-cache']?.[url]
-    const script = report.result.find(entry => entry.url === url)
-    if (map?.data == null || script === undefined) continue
-    const found = toLines(map, script.functions)
-    // A second thread may have run what the first did not.
-    lines = lines === null ? found : new Map([...lines].map(([line, ran]) => [line, ran || found.get(line) === true]))
+    for (const url of urls) {
+      const map = report['source-map-cache']?.[url]
+      const script = report.result.find(entry => entry.url === url)
+      if (map?.data == null || script === undefined) continue
+      const found = toLines(map, script.functions)
+      // A second thread or process may have run what the first did not.
+      lines = lines === null ? found : merge(lines, found)
+    }
   }
   if (lines === null) return toNothing(readFileSync(join(root, module), 'utf8'))
   const missed = [...lines].flatMap(([line, ran]) => (ran ? [] : [line])).sort((a, b) => a - b)
   return { lines: lines.size, missed }
+}
+
+/** Lines that either ran. Compiled by two compilers, the two need not hold the same lines. */
+function merge(left, right) {
+  const merged = new Map(left)
+  for (const [line, ran] of right) merged.set(line, ran || left.get(line) === true)
+  return merged
 }
 
 /** A test that does not load its module runs none of it. */

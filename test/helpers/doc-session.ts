@@ -4,7 +4,7 @@ import { spawnSync } from 'node:child_process'
 import { chmodSync, cpSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { PROGRAM, type RunningCli, startCli, toEnv, TSX } from './cli.ts'
+import { FNGW, type RunningCli, startCli, toEnv } from './cli.ts'
 import { type DocBlock, isAsShown, readSession } from './doc-blocks.ts'
 import { findCheck } from './doc-checks.ts'
 import { makeTree } from './tree.ts'
@@ -24,7 +24,7 @@ export interface DocResult {
 
 export class DocSession {
   readonly #home = makeTree({
-    'bin/fngw': `#!/bin/sh\nexec "${process.execPath}" --import "${TSX}" "${PROGRAM}" "$@"\n`,
+    'bin/fngw': `#!/bin/sh\nexec ${FNGW.map(word => `"${word}"`).join(' ')} "$@"\n`,
     'bin/npx': '#!/bin/sh\nexec "$@"\n',
     // A page that shows a request shows one that succeeds, unless it shows the refusal too.
     'strict/.curlrc': 'silent\nshow-error\nfail-with-body\n',

@@ -4,7 +4,7 @@ import { spawn } from 'node:child_process'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import type { Test } from 'tap'
-import { PROGRAM, toEnv, TSX } from './cli.ts'
+import { FNGW, toEnv } from './cli.ts'
 
 const HOLDER = fileURLToPath(new URL('./socket-holder.py', import.meta.url))
 
@@ -56,7 +56,7 @@ export async function holdSockets(t: Test, ...names: readonly string[]): Promise
     async start(args, { cwd, env = {} }) {
       const started = next(/^holder started (\d+)$/)
       const ready = next(/^ready /)
-      const argv = [process.execPath, '--import', TSX, PROGRAM, ...args]
+      const argv = [...FNGW, ...args]
       holder.stdin.write(`${JSON.stringify({ argv, cwd, env: toEnv(env) })}\n`)
       const pid = Number((await started)[1])
       pids.add(pid)
