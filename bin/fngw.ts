@@ -2,12 +2,12 @@
 /** The command line: flags to a command to an exit code. Owner: §1, page bin/dev. */
 
 import { readFileSync } from 'node:fs'
-import { CommanderError } from 'commander'
+import { type Command, CommanderError } from 'commander'
 import { SettingsError } from '../lib/index.ts'
 import { packageFile } from '../lib/runtime/package-files.ts'
 import { createOutput } from './output.ts'
-import { createProgram } from './program.ts'
 import { toProgramName } from './program-name.ts'
+import { addServe, createRoot, SERVE_NAMES } from './serve-command.ts'
 import { CommandError, UsageError } from './usage-error.ts'
 
 const { version } = JSON.parse(readFileSync(packageFile('package.json'), 'utf8')) as { version: string }
@@ -26,8 +26,19 @@ function fail(message: string, exitCode: number): void {
   process.exitCode = exitCode
 }
 
+/** Whoever serves waits for no other command to be read, and for the flags of none. */
+async function createCommands(): Promise<Command> {
+  const options = { output, version, program, terminal }
+  const serving = SERVE_NAMES.find(name => name === process.argv[2])
+  if (serving === undefined) return (await import('./program.ts')).createProgram(options)
+  const root = createRoot(version)
+  addServe(root, serving, options)
+  return root
+}
+
 try {
-  await createProgram({ output, version, program, terminal }).parseAsync()
+  const commands = await createCommands()
+  await commands.parseAsync()
 } catch (error) {
   // Commander has printed its own message; help and version are no failures.
   if (error instanceof CommanderError) process.exitCode = error.exitCode === 0 ? 0 : 2

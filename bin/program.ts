@@ -1,12 +1,10 @@
 /** The commands of `fngw` and their flags. Owner: §1, page bin/dev. */
 
-import { Argument, Command, Option } from 'commander'
+import { Argument, type Command, Option } from 'commander'
 import { METHODS, RUNTIMES } from '../lib/core/identity.ts'
 import { LOG_FILES } from '../lib/observe/log-store.ts'
 import { createGateway, type Gateway, type GatewayOptions } from '../lib/index.ts'
 import { addApiFlags, addTargetFlags, toApiClient } from './api-flags.ts'
-import type { Terminal } from './ask.ts'
-import type { KeyInput } from './hot-keys.ts'
 import { toWarningText } from './banner.ts'
 import { readCommands } from './command-tree.ts'
 import { SHELLS, type Shell, toCompletion } from './completion.ts'
@@ -20,33 +18,18 @@ import { addJobs } from './jobs-program.ts'
 import { type LogsFlags, runLogs } from './logs-command.ts'
 import { runOpen } from './open-command.ts'
 import { runOpenApi } from './openapi-command.ts'
-import type { Output } from './output.ts'
 import { toExplanationText, toRouteLines } from './routes.ts'
 import { addSchedule } from './schedule-command.ts'
-import { serve } from './serve.ts'
-import { addSettingFlags, toFlags } from './setting-flags.ts'
+import { addServe, createRoot, type ProgramOptions, SERVE_NAMES, toGatewayOptions } from './serve-command.ts'
+import { addSettingFlags } from './setting-flags.ts'
 import { UsageError } from './usage-error.ts'
 import { TEMPLATE_NAMES } from '../lib/core/templates.ts'
-
-interface ProgramOptions {
-  output: Output
-  version: string
-  /** How `fngw` is typed here. */
-  program: string
-  /** null where nobody can answer or press keys. */
-  terminal: (Terminal & { input: KeyInput }) | null
-}
 
 /** Commander's own attributes that are no settings. */
 interface CommonFlags {
   json?: boolean
-  config?: string
-  native?: boolean
 }
 
-// Every language of the tree whose tool is there; the others are warned of.
-const DEV: GatewayOptions['defaults'] = { hotReload: true, logFormat: 'text', runtimes: RUNTIMES }
-const RUN: GatewayOptions['defaults'] = { hotReload: false, production: true, logFormat: 'json' }
 /** The tree as `dev` sees it. */
 const TREE: GatewayOptions['defaults'] = { hotReload: false, accessLog: false, runtimes: RUNTIMES }
 /** What decides which file answers; the rest is about serving. */
@@ -56,17 +39,8 @@ const DOCUMENT_SETTINGS = ['publicBaseUrl']
 
 export function createProgram(options: ProgramOptions): Command {
   const { output, version } = options
-  const program = new Command('fngw')
-    .description('Function gateway: a folder of handler files as an HTTP API.')
-    .version(version, '-V, --version')
-    .exitOverride()
-    // What follows a command is its own: `fngw invoke hello --version v2` names a version of the function.
-    .enablePositionalOptions()
-    // Names alone, so that the descriptions fit 80 columns; `fngw <command> --help` shows the arguments.
-    .configureHelp({ subcommandTerm: command => command.name() })
-    .showHelpAfterError('(fngw --help lists the commands)')
-  addServe(program, 'dev', 'Serve a functions root, with reload on change.', DEV, options)
-  addServe(program, 'run', 'Serve a functions root for production: no watcher, neutral error texts.', RUN, options)
+  const program = createRoot(version)
+  for (const name of SERVE_NAMES) addServe(program, name, options)
   addInit(program, options)
   addRoutes(program, options)
   addExplain(program, options)
@@ -90,45 +64,6 @@ export function createProgram(options: ProgramOptions): Command {
     .description('Print the version.')
     .action(() => output.result(version))
   return program
-}
-
-function toGatewayOptions(
-  command: Command,
-  dir: string | undefined,
-  defaults: GatewayOptions['defaults'],
-): GatewayOptions {
-  const flags = toFlags(command)
-  if (dir !== undefined) flags.functionsRoot = dir
-  const project = { explicit: command.opts<CommonFlags>().config ?? null }
-  return { env: process.env, project, flags, defaults: defaults ?? {} }
-}
-
-function addServe(
-  program: Command,
-  name: 'dev' | 'run',
-  description: string,
-  defaults: GatewayOptions['defaults'],
-  { output, version, program: called, terminal }: ProgramOptions,
-): void {
-  const command = program.command(name).description(description).argument('[dir]', 'Functions root.')
-  addSettingFlags(command, { defaults: defaults ?? {}, shown: null })
-    .option('--native', 'Use the runtimes installed on this machine (the default).')
-    .option('--json', 'One JSON object per line on standard output: ready, log, request, warning, reload.')
-  if (name === 'dev') command.option('--open', 'Open the address in the browser.')
-  command.addHelpText('after', `\nExample:\n  fngw ${name} functions --port 8080`)
-  command.action(async (dir: string | undefined) => {
-    const { json, open } = command.opts<CommonFlags & { open?: boolean }>()
-    const gateway = toGatewayOptions(command, dir, defaults)
-    process.exitCode = await serve({
-      gateway,
-      json: json === true,
-      open: open === true,
-      output,
-      version,
-      program: called,
-      terminal,
-    })
-  })
 }
 
 function addInit(program: Command, { output, version, program: called, terminal }: ProgramOptions): void {

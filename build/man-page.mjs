@@ -1,18 +1,16 @@
 /**
- * Writes the manual page of the built command line.
- * Usage: node build/man-page.mjs [folder of the build, default dist]
+ * Writes the manual page of the command line, from its sources.
+ * Usage: node --import tsx build/man-page.mjs [folder of the build, default dist]
  */
 
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
-import { join, resolve } from 'node:path'
-import { pathToFileURL } from 'node:url'
+import { join } from 'node:path'
+import { readCommands } from '../bin/command-tree.ts'
+import { toManPage } from '../bin/man-page.ts'
+import { createProgram } from '../bin/program.ts'
 
-const build = resolve(process.argv[2] ?? 'dist')
-const load = name => import(pathToFileURL(join(build, 'bin', `${name}.js`)).href)
+const build = process.argv[2] ?? 'dist'
 const { version } = JSON.parse(readFileSync('package.json', 'utf8'))
-const { createProgram } = await load('program')
-const { readCommands } = await load('command-tree')
-const { toManPage } = await load('man-page')
 
 // Nothing is run: what the commands print to, and who answers, does not matter.
 const program = createProgram({ output: null, version, program: 'fngw', terminal: null })

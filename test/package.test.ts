@@ -74,8 +74,9 @@ function buildPackage() {
   symlinkSync(join(root, 'node_modules'), join(temp, 'node_modules'))
   for (const words of [
     [tsc, '-p', 'tsconfig.build.json', '--outDir', dist],
+    ['build/bundle.mjs', dist],
     ['build/copy-docs.mjs', dist],
-    ['build/man-page.mjs', dist],
+    ['--import', 'tsx', 'build/man-page.mjs', dist],
     ['build/console.mjs', join(dist, 'console')],
   ]) {
     const { status, stdout, stderr } = spawnSync(process.execPath, words, { cwd: root, encoding: 'utf8' })

@@ -119,7 +119,7 @@ function toReport({ text, isLate }) {
 const tap = await prepareTap(root)
 if (tap.note !== null) process.stdout.write(`${tap.note}\n`)
 // A few files start the program from its sources, which is sooner than compiling it.
-const product = files.length > COMPILED_FROM_FILES ? compileProduct() : null
+const product = files.length > COMPILED_FROM_FILES ? compileProduct(isCoverage ? 'modules' : 'joined') : null
 const sum = { passed: 0, failed: 0, skipped: 0 }
 /** Modules with what of them their own tests ran. */
 const covered = new Map()
