@@ -35,7 +35,11 @@ t.test('[package.9, bin/dev.20] the product is a few files, and whoever serves r
   const { program, cleanup } = compileProduct()
   t.teardown(cleanup)
   const dist = join(program, '../..')
-  const scripts = readdirSync(dist, { recursive: true, encoding: 'utf8' }).filter(name => name.endsWith('.js'))
+  const scripts = ['bin', 'lib', 'shared'].flatMap(folder =>
+    readdirSync(join(dist, folder), { recursive: true, encoding: 'utf8' })
+      .filter(name => name.endsWith('.js'))
+      .map(name => `${folder}/${name}`),
+  )
   t.ok(scripts.length <= 12, `${scripts.length} files`)
   for (const name of scripts) {
     const map = JSON.parse(readFileSync(join(dist, `${name}.map`), 'utf8')) as { sources: string[] }

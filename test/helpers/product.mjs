@@ -8,7 +8,10 @@ import { fileURLToPath } from 'node:url'
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const BESIDE = ['runtimes', 'spec', 'package.json', 'node_modules']
 
-/** Arguments of Node that make the program in a folder: joined as it is published, or a file for each module, as coverage is read. */
+/**
+ * Arguments of Node that make the program in a folder: joined as it is published, or a file for each module, as coverage is read.
+ * @type {Record<'joined' | 'modules', (dist: string) => string[]>}
+ */
 const toWords = {
   joined: dist => ['build/bundle.mjs', dist],
   modules: dist => [
