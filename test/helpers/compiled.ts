@@ -14,7 +14,7 @@ import { createGateway, type Gateway } from '../../lib/index.ts'
 import type { InjectResponse } from '../../lib/http/inject.ts'
 import { findProgram } from '../../lib/runtime/binaries.ts'
 import { runtimeFile } from '../../lib/runtime/package-files.ts'
-import { KIND } from '../../lib/runtime/wire-protocol.ts'
+import { encodeFrame, KIND } from '../../lib/runtime/wire-protocol.ts'
 import { makeFn } from './fn.ts'
 import { makeTree, type Tree, type TreeEntry } from './tree.ts'
 import { type DaemonClient, FrameClient, until, type WorkerClient, type WorkerStart } from './worker-client.ts'
@@ -357,20 +357,101 @@ export class CompiledWorkers {
     await worker.close()
   }
 
-  async concurrency(t: Test): Promise<void> {
+  /** Calls that arrive together while some of them wait for others: a worker that read on only after a call would stand still. */
+  async turns(t: Test): Promise<void> {
     const worker = await this.worker()
-    const file = `${dirname(this.#start.binary)}/late`
-    const started = performance.now()
-    const slow = Array.from({ length: 30 }, (_, n) =>
-      worker.call({ headers: { 'x-do': 'late' }, query: { ms: '200', n: String(n), file } }),
-    )
-    const fast = await worker.call({ headers: { 'x-do': 'args' } })
-    t.equal(fast.text, '{}')
-    t.ok(performance.now() - started < 190, 'a fast call does not wait for slow ones')
-    const answers = await Promise.all(slow)
-    t.ok(answers.every(answer => answer.text === 'late'))
-    t.ok(performance.now() - started < 2000, 'they run at once')
+    await worker.ready()
+    const file = (name: string) => `${dirname(this.#start.binary)}/${name}`
+    const open = (action: string, name = '') =>
+      worker.open({ headers: { 'x-do': action }, query: { file: file(name) } })
+    const text = async (id: number) => (await worker.collect(id)).text
+    /** Sends frames in one write. */
+    const together = <T>(act: () => T): T => {
+      worker.socket.cork()
+      try {
+        return act()
+      } finally {
+        worker.socket.uncork()
+      }
+    }
+    for (let round = 0; round < 3; round++) {
+      // While calls are quick, then while they are slow, then quick again.
+      for (let n = 0; n < 100; n++) await worker.call({ headers: { 'x-do': 'args' } })
+      const name = `a${round}`
+      const [first, waiting, last] = together(() => [
+        [open('args'), open('args')],
+        Array.from({ length: 60 }, () => open('until', name)),
+        open('args'),
+      ])
+      t.same(
+        await Promise.all([...first, last].map(text)),
+        ['{}', '{}', '{}'],
+        'answers do not wait for calls behind them',
+      )
+      const touch = open('touch', name)
+      t.same(await Promise.all([...waiting, touch].map(text)), [...waiting.map(() => 'there'), 'touched'])
+    }
+    const [stream, behind] = together(() => [
+      worker.open({ headers: { 'x-do': 'large' }, query: { bytes: String(3 << 20) } }),
+      open('args'),
+    ])
+    t.equal(await text(behind), '{}', 'a stream that waits for leave holds nobody up')
+    t.equal((await worker.collect(stream)).body.length, 3 << 20)
+    const stuck = open('until', 'b')
+    worker.send(KIND.ping, 9)
+    await worker.wait(frame => frame.kind === KIND.pong)
+    worker.send(KIND.cancel, stuck)
+    const touch = open('touch', 'b')
+    t.match((await worker.collect(stuck)).end, { canceled: true }, 'what is told to a call that runs reaches it')
+    t.equal(await text(touch), 'touched')
+    for (const [action, query] of [
+      ['exit', { code: '0' }],
+      ['throw', {}],
+    ] as const) {
+      const other = await this.worker()
+      await other.ready()
+      other.socket.cork()
+      const ids = Array.from({ length: 3 }, () => other.open({ headers: { 'x-do': 'args' } }))
+      other.open({ headers: { 'x-do': action }, query })
+      other.socket.uncork()
+      for (const id of ids) t.equal((await other.collect(id)).text, '{}', `answers before ${action} arrive`)
+      if (action === 'exit') await this.#daemon.ended(other)
+      else await other.close()
+    }
     await worker.close()
+  }
+
+  /** Bodies of every size at a border, in frames that are cut anywhere. */
+  async borders(t: Test): Promise<void> {
+    const worker = await this.worker({ context: { max_body_bytes: 4 << 20 } })
+    await worker.ready()
+    const sizes = [0, 1, 2, 3, 4, 5]
+    for (const border of [16 << 10, 64 << 10, 256 << 10, 1 << 20]) sizes.push(border - 1, border, border + 1)
+    // Where a whole frame fits in what is read at once, and no longer does.
+    for (let size = (64 << 10) - 320; size <= 64 << 10; size += 9) sizes.push(size)
+    for (const fill of ['text', Buffer.from([0xff, 0, 0x80])]) {
+      for (const size of sizes) {
+        const body = Buffer.alloc(size, fill)
+        const { body: answer } = await worker.call({ headers: { 'x-do': 'binary' } }, body)
+        if (!answer.equals(body)) t.fail(`${answer.length} bytes came back of ${size}`)
+      }
+    }
+    // Two at once, and each byte of a frame on its own.
+    const bodies = Array.from({ length: 20 }, (_, n) => Buffer.alloc(n * 9001, `${n},`))
+    const answers = await Promise.all(bodies.map(body => worker.call({ headers: { 'x-do': 'binary' } }, body)))
+    t.ok(answers.every(({ body }, n) => body.equals(bodies[n]!)))
+    const header = JSON.stringify({ id: 'cut', params: { a: 'b' }, headers: { 'x-do': 'args' } })
+    for (const byte of encodeFrame(KIND.call, 900, header, Buffer.from('body'))) {
+      await new Promise<void>(done => worker.socket.write(Buffer.from([byte]), () => done()))
+    }
+    t.equal((await worker.collect(900)).text, '{"a":"b"}')
+    // A call that is cut off never runs; the worker ends.
+    const file = `${dirname(this.#start.binary)}/never`
+    const touch = JSON.stringify({ headers: { 'x-do': 'touch' }, query: { file } })
+    const frame = encodeFrame(KIND.call, 901, touch, Buffer.alloc(200_000))
+    worker.socket.end(frame.subarray(0, -1))
+    t.match((await this.#daemon.ended(worker)).header, { code: 0 })
+    t.notOk(existsSync(file))
   }
 
   async endings(t: Test): Promise<void> {

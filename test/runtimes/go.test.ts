@@ -31,9 +31,10 @@ const workers = new CompiledWorkers(daemon, {
 t.test('[runtimes/go.6] event', t => workers.event(t))
 t.test('[runtimes/go.7] envelopes', t => workers.envelopes(t))
 t.test('[runtimes/go.8] bodies', t => workers.bodies(t))
+t.test('[runtimes/go.8] borders', t => workers.borders(t))
 t.test('[runtimes/go.9] failures', t => workers.failures(t, 'all/handler.go', 127))
 t.test('[runtimes/go.10] output', t => workers.output(t))
-t.test('[runtimes/go.11] concurrency', t => workers.concurrency(t))
+t.test('[runtimes/go.11, runtimes/go.15] turns', t => workers.turns(t))
 t.test('[runtimes/go.12] endings', t => workers.endings(t))
 t.test('[runtimes/go.13] protocol', async t => {
   await workers.protocol(t)

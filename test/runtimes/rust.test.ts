@@ -31,9 +31,10 @@ const workers = new CompiledWorkers(daemon, {
 t.test('[runtimes/rust.5] event', t => workers.event(t))
 t.test('[runtimes/rust.6] envelopes', t => workers.envelopes(t))
 t.test('[runtimes/rust.7] bodies', t => workers.bodies(t))
+t.test('[runtimes/rust.7] borders', t => workers.borders(t))
 t.test('[runtimes/rust.8] failures', t => workers.failures(t, 'all/handler.rs', 98))
 t.test('[runtimes/rust.9] output', t => workers.output(t))
-t.test('[runtimes/rust.10] concurrency', t => workers.concurrency(t))
+t.test('[runtimes/rust.10, runtimes/rust.14] turns', t => workers.turns(t))
 t.test('[runtimes/rust.11] endings', t => workers.endings(t))
 t.test('[runtimes/rust.12] protocol', t => workers.protocol(t))
 

@@ -22,11 +22,11 @@ pub struct Capture {
     outside: i32,
     /// Id of the process that it belongs to; a forked child only has a copy.
     pub process: u32,
+    writer: Arc<FrameWriter>,
     state: Mutex<State>,
 }
 
 struct State {
-    writer: Arc<FrameWriter>,
     streams: [Stream; 2],
     open: Vec<Open>,
     buffer: Vec<u8>,
@@ -64,29 +64,28 @@ impl Capture {
         let stream = |fd| system::redirect(fd).map(|(pipe, outside)| Stream { pipe, outside });
         let streams = [stream(1)?, stream(2)?];
         let outside = streams[1].outside;
-        let state = State { writer, streams, open: Vec::new(), buffer: vec![0; 16 << 10] };
-        let made = Box::leak(Box::new(Capture { outside, process: std::process::id(), state: Mutex::new(state) }));
+        let state = Mutex::new(State { streams, open: Vec::new(), buffer: vec![0; 16 << 10] });
+        let made = Box::leak(Box::new(Capture { outside, process: std::process::id(), writer, state }));
         PROCESS_CAPTURE.store(made, Ordering::Release);
         Some(made)
     }
 
     /// Empties the pipes again and again, so that no writer waits for room in them.
     pub fn follow(&self) {
-        let pipes = {
-            let state = lock(&self.state);
-            [state.streams[0].pipe, state.streams[1].pipe]
-        };
+        let pipes = lock(&self.state).pipes();
         loop {
-            system::wait_readable(&pipes, -1);
-            lock(&self.state).drain();
+            system::readable(pipes, -1);
+            lock(&self.state).drain(&self.writer);
         }
     }
 
     /// Called before a call runs: what is in the pipes by now belongs to the call that was alone until now, if there was one.
-    pub fn begin(&self, id: u32) {
+    ///
+    /// @param follows - the calling thread has just ended another call, and looked into the pipes for it
+    pub fn begin(&self, id: u32, follows: bool) {
         let mut state = lock(&self.state);
-        if state.open.len() <= 1 {
-            state.drain();
+        if state.open.len() == 1 || (state.open.is_empty() && !follows) {
+            state.drain(&self.writer);
         }
         state.open.push(Open { id, output: Default::default() });
     }
@@ -98,11 +97,11 @@ impl Capture {
         current::set(0);
         let mut state = lock(&self.state);
         if state.open.len() <= 2 {
-            state.drain();
+            state.drain(&self.writer);
         }
         if let Some(at) = state.open.iter().position(|open| open.id == id) {
             let ended = state.open.swap_remove(at);
-            ended.settle(&state.writer);
+            ended.settle(&self.writer);
         }
     }
 
@@ -110,11 +109,10 @@ impl Capture {
     pub fn take(&self, stream: usize, id: u32, bytes: &[u8]) -> bool {
         let mut state = lock(&self.state);
         if state.open.len() == 1 {
-            state.drain();
+            state.drain(&self.writer);
         }
-        let State { open, writer, .. } = &mut *state;
-        match open.iter_mut().find(|open| open.id == id) {
-            Some(owner) => owner.pass(stream, writer, bytes),
+        match state.open.iter_mut().find(|open| open.id == id) {
+            Some(owner) => owner.pass(stream, &self.writer, bytes),
             None => return false,
         }
         true
@@ -125,31 +123,37 @@ impl Capture {
         system::replace(self.outside, 2);
     }
 
-    /// The last chance before the process is gone.
+    /// The last chance before the process is gone, for output and for answers that have not left.
     pub fn flush(&self) {
         if let Ok(mut state) = self.state.try_lock() {
-            state.drain();
+            state.drain(&self.writer);
             for open in &state.open {
-                open.settle(&state.writer);
+                open.settle(&self.writer);
             }
         }
+        self.writer.flush();
     }
 }
 
 impl State {
+    fn pipes(&self) -> [i32; 2] {
+        [self.streams[0].pipe, self.streams[1].pipe]
+    }
+
     /// Takes what is in the pipes.
-    fn drain(&mut self) {
-        let State { writer, streams, open, buffer } = self;
+    fn drain(&mut self, writer: &FrameWriter) {
+        let is_readable = system::readable(self.pipes(), 0);
+        let State { streams, open, buffer } = self;
         let mut alone = if open.len() == 1 { open.first_mut() } else { None };
-        for (at, stream) in streams.iter().enumerate() {
+        for at in (0..streams.len()).filter(|&at| is_readable[at]) {
             loop {
-                let count = system::read_some(stream.pipe, buffer);
+                let count = system::read_some(streams[at].pipe, buffer);
                 if count == 0 {
                     break;
                 }
                 match &mut alone {
                     Some(owner) => owner.pass(at, writer, &buffer[..count]),
-                    None => system::write_all(stream.outside, &buffer[..count]),
+                    None => system::write_all(streams[at].outside, &buffer[..count]),
                 }
             }
         }

@@ -38,7 +38,7 @@ impl Function {
     }
 
     /// The fields of the header are the event's own; some of them belong into its context.
-    pub fn to_event(&self, frame: &Frame) -> Result<Value, String> {
+    pub fn to_event(&self, frame: Frame) -> Result<Value, String> {
         let mut event = frame.fields()?;
         let mut context = self.context.clone();
         for key in ["user", "trigger", "trace", "trace_state"] {
@@ -56,12 +56,14 @@ impl Function {
         }
         context.insert("request_id".into(), event["id"].clone());
         event.insert("path_params".into(), event["params"].clone());
-        let body = frame.body();
-        let text = if body.is_empty() { None } else { std::str::from_utf8(body).ok() };
-        let is_binary = text.is_none() && !body.is_empty();
-        event.insert("body".into(), text.map_or(Value::Null, Value::from));
-        event.insert("is_base64".into(), Value::Bool(is_binary));
-        event.insert("body_base64".into(), if is_binary { base64::encode(body).into() } else { Value::Null });
+        let (text, bytes) = match String::from_utf8(frame.body) {
+            Ok(text) if text.is_empty() => (Value::Null, None),
+            Ok(text) => (text.into(), None),
+            Err(other) => (Value::Null, Some(base64::encode(other.as_bytes()))),
+        };
+        event.insert("body".into(), text);
+        event.insert("is_base64".into(), bytes.is_some().into());
+        event.insert("body_base64".into(), bytes.map_or(Value::Null, Value::from));
         event.insert("version".into(), self.version.clone());
         event.insert("env".into(), self.env.clone());
         event.insert("context".into(), Value::Object(context));

@@ -12,8 +12,8 @@ mod current;
 mod envelope;
 mod event;
 mod failure;
+mod lead;
 mod link;
-mod pool;
 mod system;
 mod wire;
 mod worker;
@@ -44,9 +44,10 @@ impl<E: Display> Answer for Result<Value, E> {
     }
 }
 
-/// Sends the output that is left. The C library calls it at the end of the process, and it takes plain functions only.
+/// Sends what is left. The C library calls it at the end of the process, and it takes plain functions only. A forked child
+/// has copies of what is its parent's to send.
 extern "C" fn flush_output() {
-    if let Some(capture) = capture::current() {
+    if let Some(capture) = capture::current().filter(|capture| capture.process == std::process::id()) {
         capture.flush();
     }
 }
@@ -70,5 +71,5 @@ pub fn serve<A: Answer>(handler: impl Fn(Value) -> A + Send + Sync + 'static) ->
     thread::spawn(move || capture.follow());
     failure::watch_panics();
     let handler = Box::new(move |event| handler(event).into_answer());
-    Arc::new(Worker::new(function, writer, capture, handler)).run(&mut reader)
+    Worker::new(function, reader, writer, capture, handler).run()
 }

@@ -74,12 +74,12 @@ fn accept(listener: Listener, greeted: Sender<Peer>) {
         Ok(match &listener {
             Listener::Unix(listener) => {
                 let stream: UnixStream = listener.accept()?.0;
-                (FrameReader::new(stream.try_clone()?), Box::new(stream))
+                (FrameReader::new(stream.try_clone()?.into()), Box::new(stream))
             }
             Listener::Tcp(listener) => {
                 let stream: TcpStream = listener.accept()?.0;
                 stream.set_nodelay(true)?;
-                (FrameReader::new(stream.try_clone()?), Box::new(stream))
+                (FrameReader::new(stream.try_clone()?.into()), Box::new(stream))
             }
         })
     };
@@ -91,7 +91,7 @@ fn accept(listener: Listener, greeted: Sender<Peer>) {
 
 fn greet(mut reader: FrameReader, mut target: Box<dyn Write + Send>, greeted: Sender<Peer>) {
     let problem = match reader.next() {
-        Ok(Some(frame)) if is_worker_role(&frame) => match frame.body() {
+        Ok(Some(frame)) if is_worker_role(&frame) => match frame.body[..] {
             [wire::PROTOCOL_VERSION] => None,
             _ => Some("this protocol version is not spoken here"),
         },

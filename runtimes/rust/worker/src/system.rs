@@ -103,10 +103,27 @@ pub fn write_all(fd: c_int, mut bytes: &[u8]) {
     }
 }
 
-/// Waits until one of the descriptors can be read, or for `timeout_ms`; -1 waits for ever. False when none can.
-pub fn wait_readable(fds: &[c_int], timeout_ms: c_int) -> bool {
-    let mut waiting: Vec<PollFd> = fds.iter().map(|&fd| PollFd { fd, events: POLLIN, revents: 0 }).collect();
-    unsafe { poll(waiting.as_mut_ptr(), waiting.len() as _, timeout_ms) > 0 }
+/// Which of two descriptors can be read, after at most `timeout_ms`; -1 waits for ever.
+pub fn readable(fds: [c_int; 2], timeout_ms: c_int) -> [bool; 2] {
+    let mut waiting = fds.map(|fd| PollFd { fd, events: POLLIN, revents: 0 });
+    let count = unsafe { poll(waiting.as_mut_ptr(), 2, timeout_ms) };
+    waiting.map(|at| count > 0 && at.revents != 0)
+}
+
+/// Appends what a descriptor has, at most so many bytes; 0 at the end, and of a connection that broke.
+pub fn read_onto(fd: c_int, to: &mut Vec<u8>, most: usize) -> usize {
+    to.reserve(most);
+    loop {
+        // The room behind what the vector holds is its own, and `most` bytes of it are there.
+        let count = unsafe { read(fd, to.as_mut_ptr().add(to.len()).cast(), most) };
+        if count >= 0 {
+            unsafe { to.set_len(to.len() + count as usize) };
+            return count as usize;
+        }
+        if std::io::Error::last_os_error().kind() != std::io::ErrorKind::Interrupted {
+            return 0;
+        }
+    }
 }
 
 /// True in a handler of signals that has a stack of its own, such as the one that tells of an overflow.

@@ -2,8 +2,8 @@
 
 use crate::system;
 use serde_json::{Map, Value};
-use std::io::{self, Read, Write};
-use std::os::unix::io::AsRawFd;
+use std::io::{self, IoSlice, Write};
+use std::os::unix::io::{AsRawFd, OwnedFd};
 use std::sync::{Condvar, Mutex, MutexGuard};
 
 pub const HELLO: u8 = 1;
@@ -31,7 +31,15 @@ pub const MAX_REPLY_BODY_BYTES: usize = MIB;
 pub const STREAM_WINDOW_BYTES: usize = 256 << 10;
 /// Largest header of a `reply`.
 pub const MAX_REPLY_HEAD_BYTES: usize = 512 * KIB;
+/// What a reader holds of its source. A frame that is larger is read into memory of its own.
 const READ_BYTES: usize = 64 << 10;
+/// Room for one more read: with less, what is held moves to the front.
+const LEAST_READ_BYTES: usize = 4 << 10;
+/// A body from this size on is written from where it is, a smaller one is copied behind others.
+const OWN_WRITE_BYTES: usize = 16 << 10;
+/// Answers, and bytes of them, that wait for each other at most.
+const JOINED_FRAMES: usize = 8;
+const JOINED_BYTES: usize = 64 << 10;
 
 /// Name, and most bytes of header and body, of a kind that a gateway sends; looked at before memory is taken for them.
 fn limit_of(kind: u8) -> Option<(&'static str, usize, usize)> {
@@ -50,21 +58,17 @@ fn limit_of(kind: u8) -> Option<(&'static str, usize, usize)> {
 pub struct Frame {
     pub kind: u8,
     pub id: u32,
-    rest: Vec<u8>,
-    header_bytes: usize,
+    header: Vec<u8>,
+    pub body: Vec<u8>,
 }
 
 impl Frame {
-    pub fn body(&self) -> &[u8] {
-        &self.rest[self.header_bytes..]
-    }
-
     /// The header as an object; an empty one has no fields.
     pub fn fields(&self) -> Result<Map<String, Value>, String> {
-        if self.header_bytes == 0 {
+        if self.header.is_empty() {
             return Ok(Map::new());
         }
-        match serde_json::from_slice(&self.rest[..self.header_bytes]) {
+        match serde_json::from_slice(&self.header) {
             Ok(Value::Object(fields)) => Ok(fields),
             _ => Err("BAD_HEADER: frame header is not a JSON object".into()),
         }
@@ -72,8 +76,8 @@ impl Frame {
 }
 
 pub struct FrameReader {
-    source: Box<dyn Read + Send>,
-    descriptor: i32,
+    source: OwnedFd,
+    /// What was read and not taken, from `at` on. It never has more memory than it begins with.
     held: Vec<u8>,
     at: usize,
     /// What the body of a call may have beyond the protocol's own limit: the function's `max_body_bytes`.
@@ -83,44 +87,37 @@ pub struct FrameReader {
 }
 
 impl FrameReader {
-    pub fn new<S: Read + AsRawFd + Send + 'static>(source: S) -> Self {
-        let descriptor = source.as_raw_fd();
-        let held = Vec::with_capacity(READ_BYTES);
-        FrameReader { source: Box::new(source), descriptor, held, at: 0, max_body_bytes: 0, only: Some(HELLO) }
+    pub fn new(source: OwnedFd) -> Self {
+        FrameReader { source, held: Vec::with_capacity(READ_BYTES), at: 0, max_body_bytes: 0, only: Some(HELLO) }
     }
 
-    /// True when the next frame was read already.
+    /// True when all of the next frame was read already.
     pub fn has_next(&self) -> bool {
         let held = self.held.len() - self.at;
         held >= 4 && held >= 4 + self.word(0)
     }
 
-    /// False when nothing comes within the time.
-    pub fn wait(&self, milliseconds: i32) -> bool {
-        self.has_next() || system::wait_readable(&[self.descriptor], milliseconds)
-    }
-
     /// The next frame, `None` after the last one.
     pub fn next(&mut self) -> Result<Option<Frame>, String> {
-        if !self.fill(4)? {
+        if !self.fill(4) {
             return Ok(None);
         }
         let length = self.word(0);
         if length < FIXED_BYTES {
             return Err(format!("FRAME_TOO_SHORT: frame length {} is below {}", length, FIXED_BYTES));
         }
-        if !self.fill(PREFIX_BYTES)? {
+        if !self.fill(PREFIX_BYTES) {
             return Ok(None);
         }
-        let header_bytes = self.word(9);
-        self.check(self.held[self.at + 4], header_bytes, length - FIXED_BYTES)?;
-        if !self.fill(4 + length)? {
+        let (kind, id, header_bytes) = (self.held[self.at + 4], self.word(5) as u32, self.word(9));
+        self.check(kind, header_bytes, length - FIXED_BYTES)?;
+        if 4 + length <= READ_BYTES && !self.fill(4 + length) {
             return Ok(None);
         }
-        let (kind, id) = (self.held[self.at + 4], self.word(5) as u32);
-        let rest = self.held[self.at + PREFIX_BYTES..self.at + 4 + length].to_vec();
-        self.at += 4 + length;
-        Ok(Some(Frame { kind, id, rest, header_bytes }))
+        self.at += PREFIX_BYTES;
+        let header = self.take(header_bytes);
+        let body = self.take(length - FIXED_BYTES - header_bytes);
+        Ok(header.zip(body).map(|(header, body)| Frame { kind, id, header, body }))
     }
 
     /// Why a frame of a kind cannot be, by the bytes of its header and of header and body.
@@ -152,40 +149,50 @@ impl FrameReader {
         u32::from_be_bytes(bytes) as usize
     }
 
-    /// False when the stream ends before so many bytes are there.
-    fn fill(&mut self, wanted: usize) -> Result<bool, String> {
+    /// Sees to it that so many bytes are held; false when the stream ends before.
+    fn fill(&mut self, wanted: usize) -> bool {
         while self.held.len() - self.at < wanted {
-            if self.at > 0 {
+            let room = self.held.capacity() - self.at;
+            if self.at == self.held.len() || room < wanted || self.held.capacity() - self.held.len() < LEAST_READ_BYTES {
                 self.held.drain(..self.at);
                 self.at = 0;
             }
-            let before = self.held.len();
-            self.held.resize(before + READ_BYTES.max(wanted.saturating_sub(before).min(MIB)), 0);
-            let count = match self.source.read(&mut self.held[before..]) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {
-                    self.held.truncate(before);
-                    continue;
-                }
-                // A connection that broke has ended.
-                result => result.unwrap_or(0),
-            };
-            self.held.truncate(before + count);
-            if count == 0 {
-                return Ok(false);
+            let most = self.held.capacity() - self.held.len();
+            if system::read_onto(self.source.as_raw_fd(), &mut self.held, most) == 0 {
+                return false;
             }
         }
-        Ok(true)
+        true
+    }
+
+    /// The next bytes, what is held first; `None` when the stream ends before.
+    fn take(&mut self, count: usize) -> Option<Vec<u8>> {
+        let mut taken = Vec::with_capacity(count);
+        let held = count.min(self.held.len() - self.at);
+        taken.extend_from_slice(&self.held[self.at..self.at + held]);
+        self.at += held;
+        while taken.len() < count {
+            let missing = count - taken.len();
+            if system::read_onto(self.source.as_raw_fd(), &mut taken, missing) == 0 {
+                return None;
+            }
+        }
+        Some(taken)
     }
 }
 
 pub fn append_frame(to: &mut Vec<u8>, kind: u8, id: u32, header: &str, body: &[u8]) {
-    let length = (FIXED_BYTES + header.len() + body.len()) as u32;
+    append_head(to, kind, id, header, body.len());
+    to.extend_from_slice(body);
+}
+
+fn append_head(to: &mut Vec<u8>, kind: u8, id: u32, header: &str, body_bytes: usize) {
+    let length = (FIXED_BYTES + header.len() + body_bytes) as u32;
     to.extend_from_slice(&length.to_be_bytes());
     to.push(kind);
     to.extend_from_slice(&id.to_be_bytes());
     to.extend_from_slice(&(header.len() as u32).to_be_bytes());
     to.extend_from_slice(header.as_bytes());
-    to.extend_from_slice(body);
 }
 
 /// Joins the frames of several threads: the first one writes, and takes along what others add while it does.
@@ -198,6 +205,8 @@ pub struct FrameWriter {
 #[derive(Default)]
 struct Queue {
     pending: Vec<u8>,
+    /// Frames in `pending`.
+    joined: usize,
     spare: Vec<u8>,
     writing: bool,
     failed: bool,
@@ -210,21 +219,51 @@ impl FrameWriter {
         FrameWriter { queue: Mutex::default(), idle: Condvar::new(), target: Mutex::new(target) }
     }
 
+    /// Adds a frame, which leaves now.
     pub fn send(&self, kind: u8, id: u32, header: &str, body: &[u8]) {
         let mut queue = lock(&self.queue);
-        if queue.failed {
-            return;
+        if body.len() < OWN_WRITE_BYTES || queue.writing {
+            append_frame(&mut queue.pending, kind, id, header, body);
+            self.write(queue, b"");
+        } else {
+            append_head(&mut queue.pending, kind, id, header, body.len());
+            self.write(queue, body);
         }
+    }
+
+    /// Adds a frame, which leaves with the next ones, at the latest with `flush`.
+    pub fn join(&self, kind: u8, id: u32, header: &str, body: &[u8]) {
+        if body.len() >= OWN_WRITE_BYTES {
+            return self.send(kind, id, header, body);
+        }
+        let mut queue = lock(&self.queue);
         append_frame(&mut queue.pending, kind, id, header, body);
-        if queue.writing {
+        queue.joined += 1;
+        if queue.joined >= JOINED_FRAMES || queue.pending.len() >= JOINED_BYTES {
+            self.write(queue, b"");
+        }
+    }
+
+    /// Writes what was added.
+    pub fn flush(&self) {
+        self.write(lock(&self.queue), b"");
+    }
+
+    /// Writes until nothing is left, unless another thread does; the body belongs behind what is there by now.
+    fn write<'a>(&'a self, mut queue: MutexGuard<'a, Queue>, mut body: &[u8]) {
+        if queue.failed {
+            queue.pending.clear();
+        }
+        if queue.writing || queue.pending.is_empty() {
             return;
         }
         queue.writing = true;
         while !queue.pending.is_empty() && !queue.failed {
             let spare = std::mem::take(&mut queue.spare);
             let mut batch = std::mem::replace(&mut queue.pending, spare);
+            queue.joined = 0;
             drop(queue);
-            let failed = lock(&self.target).write_all(&batch).is_err();
+            let failed = write_both(&mut **lock(&self.target), &batch, std::mem::take(&mut body)).is_err();
             queue = lock(&self.queue);
             queue.failed = failed;
             if batch.capacity() <= MIB {
@@ -240,7 +279,8 @@ impl FrameWriter {
     }
 
     /// Returns when everything sent so far is written.
-    pub fn flush(&self) {
+    pub fn settle(&self) {
+        self.flush();
         let mut queue = lock(&self.queue);
         queue.waiting += 1;
         while queue.writing {
@@ -248,6 +288,20 @@ impl FrameWriter {
         }
         queue.waiting -= 1;
     }
+}
+
+fn write_both(target: &mut dyn Write, mut first: &[u8], mut second: &[u8]) -> io::Result<()> {
+    while !first.is_empty() && !second.is_empty() {
+        let count = match target.write_vectored(&[IoSlice::new(first), IoSlice::new(second)]) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            result => result?,
+        };
+        second = &second[count.saturating_sub(first.len())..];
+        first = &first[count.min(first.len())..];
+    }
+    target.write_all(first)?;
+    target.write_all(second)
 }
 
 /// Locks; a panic elsewhere leaves no state behind that would matter here.
