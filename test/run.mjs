@@ -35,6 +35,21 @@ const chosen =
 const files = isCoverage ? chosen.filter(file => namesakeOf(root, file) !== null) : chosen
 if (files.length === 0) process.stderr.write(`no test file is named ${named.join(', ')}\n`)
 
+/** Files of 20 s and more. They come first, so that at the end no job waits for another's long file. */
+const LONGEST = [
+  'test/runtimes/conformance.test.ts',
+  'test/runtime/lua-runtime.test.ts',
+  'test/docs.test.ts',
+  'test/dependencies/rust.test.ts',
+  'test/console/function.test.ts',
+  'test/e2e/isolation.test.ts',
+  'test/e2e/kill-installs.test.ts',
+  'test/e2e/hostile-daemon.test.ts',
+  'test/e2e/policy.test.ts',
+  'test/package.test.ts',
+]
+const rankOf = ({ file }) => (LONGEST.includes(file) ? LONGEST.indexOf(file) : LONGEST.length)
+
 /** Runs one file in a process group of its own, so that whatever it leaves behind ends with it. */
 function run({ file, program = process.execPath, version = null, env = {} }) {
   return new Promise(resolve => {
@@ -125,7 +140,7 @@ const sum = { passed: 0, failed: 0, skipped: 0 }
 const covered = new Map()
 const again = named.length > 0 || isCoverage ? { runs: [], note: null } : await otherVersionRuns(root)
 if (again.note !== null) process.stdout.write(`${again.note}\n`)
-const queue = [...files.map(file => ({ file })), ...again.runs]
+const queue = [...files.map(file => ({ file })), ...again.runs].sort((a, b) => rankOf(a) - rankOf(b))
 const work = async () => {
   for (let next = queue.shift(); next !== undefined; next = queue.shift()) {
     const outcome = await run(next)

@@ -5,6 +5,7 @@ import { chmodSync, cpSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { FNGW, type RunningCli, startCli, toEnv } from './cli.ts'
+import { shareCrates } from './compiled.ts'
 import { type DocBlock, isAsShown, readSession } from './doc-blocks.ts'
 import { findCheck } from './doc-checks.ts'
 import { makeTree } from './tree.ts'
@@ -123,7 +124,7 @@ export class DocSession {
 
   async #start(env: Record<string, string>, args: string[]): Promise<void> {
     this.#args = args
-    await this.#open(() => startCli([...args, '--port', '0'], { cwd: this.#folder, env }))
+    await this.#open(() => startCli([...args, '--port', '0'], { cwd: this.#folder, env: { ...shareCrates(), ...env } }))
   }
 
   async #open(start: () => Promise<RunningCli>): Promise<void> {
