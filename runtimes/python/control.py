@@ -79,6 +79,7 @@ class Control:
         self.greeted = True
         ready = {'runtime': 'python', 'version': platform.python_version(), 'pid': os.getpid()}
         self.send(wire.READY, 0, ready)
+        self.daemon.plan_spare()
 
     def send(self, kind, frame_id, fields, body=b''):
         self.unsent += wire.encode(kind, frame_id, b'' if fields is None else wire.to_header(fields), body)

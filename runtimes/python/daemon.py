@@ -41,6 +41,8 @@ from _fngw.user import parse_user
 from _fngw.system import adopt_orphans, kill_children, kill_group, load_prctl
 
 ACCEPT_PAUSE_SECONDS = 0.1
+#: Seconds without a `start` before the next spare is forked.
+SPARE_DELAY_SECONDS = 0.05
 
 
 class Daemon:
@@ -57,6 +59,10 @@ class Daemon:
         self.controls = set()
         self.workers = {}
         self.worker_count = 0
+        #: A forked process that waits for the next function, None while there is none.
+        self.spare = None
+        self.spare_due = 0.0
+        self.is_spare_planned = False
         self.running = True
         self.prctl = load_prctl()
         self.listener = address.listen(given_address)
@@ -166,15 +172,60 @@ class Daemon:
 
     def start_worker(self, control, start_id, fields):
         """Starts a worker and answers `started` or `error`."""
-        self.worker_count += 1
         try:
-            process = fork_worker(self, control, self.worker_count, parse_user(fields))
+            process = self.take_worker(control, parse_user(fields))
         except (OSError, ValueError) as error:
             control.send_error(start_id, 'load', 'cannot start a worker: %s' % error)
             return
-        self.workers[process.pid] = process
+        finally:
+            self.plan_spare()
         control.workers[process.id] = process
         control.send(wire.STARTED, start_id, {'worker': process.id, 'uri': process.uri, 'pid': process.pid})
+
+    def take_worker(self, control, user):
+        """The spare, or a new process, introduced to its gateway."""
+        self.worker_count += 1
+        spare, self.spare = self.spare, None
+        if spare is not None and not spare.has_ended():
+            try:
+                spare.introduce(self, control, self.worker_count, user)
+                return spare
+            except (OSError, ValueError):
+                # If it died unused, that says nothing about this function.
+                spare.kill()
+                self.worker_count += 1
+        process = self.fork()
+        try:
+            process.introduce(self, control, self.worker_count, user)
+        except (OSError, ValueError):
+            process.kill()
+            raise
+        return process
+
+    def fork(self):
+        process = fork_worker(self)
+        self.workers[process.pid] = process
+        return process
+
+    def plan_spare(self):
+        """Forks the next spare when no `start` came for a moment: a first call shall have the processor for itself."""
+        self.spare_due = time.monotonic() + SPARE_DELAY_SECONDS
+        if not self.is_spare_planned:
+            self.is_spare_planned = True
+            self.after(SPARE_DELAY_SECONDS, self.add_spare)
+
+    def add_spare(self):
+        left = self.spare_due - time.monotonic()
+        if left > 0:
+            self.after(left, self.add_spare)
+            return
+        self.is_spare_planned = False
+        if self.spare is None and self.running:
+            try:
+                self.spare = self.fork()
+            except OSError:
+                # The next `start` will say so, if it still holds.
+                pass
 
     def stop_worker(self, control, worker_id, grace_ms):
         process = control.workers.get(worker_id)
@@ -204,6 +255,9 @@ class Daemon:
             if pid == 0:
                 return
             process = self.workers.pop(pid, None)
+            if process is self.spare:
+                # Not forked again before the next `start`: a broken set-up must not spin.
+                self.spare = None
             if process is not None:
                 exited = os.WIFEXITED(status)
                 self.tell_exit(process, exited, os.WEXITSTATUS(status) if exited else os.WTERMSIG(status), peak_kib)

@@ -35,7 +35,7 @@ def guard(daemon_pid, prctl):
     os._exit(os.WEXITSTATUS(status))
 
 
-def isolate(listener, out_fd, err_fd, memory_mb):
+def isolate(channel, out_fd, err_fd, memory_mb):
     """Makes a freshly forked process a worker: own descriptors, default signals, limits."""
     for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
@@ -44,7 +44,7 @@ def isolate(listener, out_fd, err_fd, memory_mb):
     os.dup2(null, 0)
     os.dup2(out_fd, 1)
     os.dup2(err_fd, 2)
-    close_all_but((0, 1, 2, listener.fileno()))
+    close_all_but((0, 1, 2, channel.fileno()))
     os.umask(0o022)
     limit_memory(memory_mb)
     try:

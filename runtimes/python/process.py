@@ -1,14 +1,17 @@
-"""A worker as its daemon sees it: socket bound ahead, fork, stop, kill, end. Page: spec/runtime/daemon.md."""
+"""A worker as its daemon sees it: fork, socket, stop, kill, end. Page: spec/runtime/daemon.md."""
 
 import gc
+import json
 import os
 import signal
+import socket
 import traceback
 
 from . import address, guard, worker
 from .failure import out_of_memory
 from .link import EXIT_MEMORY
 from .output import OutputPipe
+from .practise import practise_until_told
 from .system import die_with, kill_group, signal_group, signal_name
 from .user import become
 
@@ -18,20 +21,52 @@ MEMORY_SIGNALS = (signal.SIGKILL, signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS)
 NEARLY_FULL = 0.9
 
 
-class WorkerProcess:
-    """A started worker."""
+#: Bytes of what a forked process is told of its function's worker.
+MAX_TOLD_BYTES = 65536
 
-    def __init__(self, worker_id, pid, control, uri, socket_path, uid):
-        self.id = worker_id
+
+class WorkerProcess:
+    """A forked process, which is a spare until it is told whose worker it is."""
+
+    def __init__(self, pid, channel, out_in, err_in):
         self.pid = pid
-        self.control = control
-        self.uri = uri
-        self.socket_path = socket_path
+        #: None for a spare, as all of these.
+        self.id = None
+        self.control = None
+        self.uri = None
+        self.socket_path = None
         #: User that its handler runs as, None for the daemon's.
-        self.uid = uid
+        self.uid = None
+        self.channel = channel
+        self.output_fds = {'stdout': out_in, 'stderr': err_in}
         self.pipes = []
         self.stopping = False
         self.killed = False
+
+    def introduce(self, daemon, control, number, user):
+        """Tells it where it listens and what it becomes. Its socket is made now: the name of one that waits for its function
+        would be there for others to take. Raises OSError or ValueError with the reason why it cannot be."""
+        listener, self.uri, self.socket_path = address.listen_for_worker(daemon.address, control.sock, number)
+        told = {'path': self.socket_path, 'user': user, 'gateway': address.peer_of(control.sock)}
+        try:
+            socket.send_fds(self.channel, [json.dumps(told).encode()], [listener.fileno()])
+        finally:
+            listener.close()
+            self.channel.close()
+            self.id = 'python-%s-%d' % (daemon.index, number)
+            self.control = control
+            self.uid = user and user[0]
+            self.pipes = [OutputPipe(daemon, self, fd, stream) for stream, fd in self.output_fds.items()]
+            self.output_fds = {}
+
+    def has_ended(self):
+        """True when its end is only not noticed yet."""
+        if not hasattr(os, 'waitid'):
+            return False
+        try:
+            return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        except ChildProcessError:
+            return True
 
     def terminate(self):
         """Asks it, and what it started, to end."""
@@ -45,6 +80,10 @@ class WorkerProcess:
 
     def finish(self):
         """After its end: passes on what it wrote last, removes its socket."""
+        self.channel.close()
+        for fd in self.output_fds.values():
+            os.close(fd)
+        self.output_fds = {}
         for pipe in self.pipes:
             pipe.finish()
         address.unlink(self.socket_path)
@@ -69,12 +108,11 @@ class WorkerProcess:
         return {'worker': self.id, 'code': status if exited else None, 'signal': name, 'reason': reason}
 
 
-def fork_worker(daemon, control, number, user):
-    """Binds a worker's socket, forks it, lets it become the user if there is one, and returns its WorkerProcess; in the worker it never returns.
-    Raises OSError or ValueError with the reason why none could be started."""
-    listener, uri, socket_path = address.listen_for_worker(daemon.address, control.sock, number)
-    gateway = address.peer_of(control.sock)
+def fork_worker(daemon):
+    """Forks a process that waits to be told whose worker it is, and returns its WorkerProcess; in that process it never returns.
+    Raises OSError with the reason why none could be started."""
     opened = []
+    channel, told = socket.socketpair()
     try:
         for _ in range(2):
             opened += os.pipe()
@@ -82,29 +120,28 @@ def fork_worker(daemon, control, number, user):
     except OSError:
         for fd in opened:
             os.close(fd)
-        listener.close()
-        address.unlink(socket_path)
+        channel.close()
+        told.close()
         raise
     out_in, out_out, err_in, err_out = opened
     if pid == 0:
-        _become_worker(daemon, listener, out_out, err_out, socket_path, user, gateway)
-    listener.close()
+        _become_worker(daemon, told, out_out, err_out)
+    told.close()
     os.close(out_out)
     os.close(err_out)
-    process = WorkerProcess('python-%s-%d' % (daemon.index, number), pid, control, uri, socket_path, user and user[0])
-    process.pipes = [OutputPipe(daemon, process, out_in, 'stdout'), OutputPipe(daemon, process, err_in, 'stderr')]
-    return process
+    return WorkerProcess(pid, channel, out_in, err_in)
 
 
-def _become_worker(daemon, listener, out_fd, err_fd, socket_path, user, gateway):
+def _become_worker(daemon, channel, out_fd, err_fd):
     """The forked side; never returns."""
     code = 70
     try:
         # Nothing of the daemon may be reached by the collector: its sockets' numbers belong to others here.
         gc.enable()
-        listener.setblocking(True)
         guard_pid = guard.guard(daemon.pid, daemon.prctl)
-        guard.isolate(listener, out_fd, err_fd, daemon.memory_mb)
+        guard.isolate(channel, out_fd, err_fd, daemon.memory_mb)
+        practise_until_told(channel)
+        listener, socket_path, user, gateway = _hear(channel)
         if user is not None:
             become(user)
             # Once more: with the user's change the kernel cleared the rule that this process ends with its parent.
@@ -119,3 +156,17 @@ def _become_worker(daemon, listener, out_fd, err_fd, socket_path, user, gateway)
             pass
     finally:
         os._exit(code & 0xFF)
+
+
+def _hear(channel):
+    """(listener, path of its socket, user, gateway) as `introduce` tells them. Ends the process when nobody will."""
+    data, fds, _, _ = socket.recv_fds(channel, MAX_TOLD_BYTES, 1)
+    channel.close()
+    if not data:
+        os._exit(0)
+    os.set_inheritable(fds[0], False)
+    told = json.loads(data)
+    listener = socket.socket(fileno=fds[0])
+    listener.setblocking(True)
+    user, gateway = told['user'], told['gateway']
+    return listener, told['path'], user and tuple(user), gateway and tuple(gateway)

@@ -7,6 +7,7 @@ import { dirname, join, resolve } from 'node:path'
 import { promisify } from 'node:util'
 import t from 'tap'
 import { encodeFrame, KIND } from '../../lib/runtime/wire-protocol.ts'
+import { childrenOf } from '../helpers/processes.ts'
 import { makeTree } from '../helpers/tree.ts'
 import {
   type Answer,
@@ -83,6 +84,43 @@ t.test(
     t.ok(isAlive(daemon.child.pid as number))
   },
 )
+
+t.test('[runtimes/python.31] a forked process without a socket waits for the next function', async t => {
+  const { child, uri } = daemon
+  const folder = dirname(uri.replace('unix:', ''))
+  const used = new Set<number>()
+  /** The one child of the daemon that serves nobody. */
+  const spare = async (): Promise<number> => {
+    const find = () => childrenOf(child.pid!).filter(pid => !used.has(pid))
+    await until(() => find().length === 1)
+    return find()[0]!
+  }
+  for (let round = 0; round < 2; round++) {
+    const waiting = await spare()
+    t.same(
+      readdirSync(folder).filter(name => name.includes('-w')),
+      [],
+      'nobody can connect to it',
+    )
+    const worker = await load('echo.py')
+    used.add(worker.pid)
+    t.equal(worker.pid, waiting, 'it is the worker now')
+    t.equal((await worker.call({})).kind, 'reply')
+    await worker.close()
+    await until(() => !isAlive(waiting))
+  }
+  const dead = await spare()
+  process.kill(dead, 'SIGKILL')
+  await until(() => !isAlive(dead))
+  const next = await load('echo.py')
+  used.add(next.pid)
+  t.not(next.pid, dead)
+  t.equal((await next.call({})).kind, 'reply', 'no call fails of a spare that died')
+  await next.close()
+  const together = await Promise.all([load('echo.py'), load('echo.py'), load('echo.py')])
+  t.equal(new Set(together.map(({ pid }) => pid)).size, 3, 'one process a function')
+  for (const worker of together) await worker.close()
+})
 
 t.test('[runtimes/python.2] a worker is answered with its own private socket, which goes when it is used', async t => {
   const { id, uri, pid } = await daemon.startWorker()
