@@ -1,11 +1,14 @@
 /** `fngw dev` and `fngw run` with their flags, and the root of every command. Owner: §1, page bin/dev. */
 
-import { Command } from 'commander'
+import { Command, Option } from 'commander'
+import { loadSettings } from '../lib/config/project-file.ts'
+import { SETTING_OPTIONS } from '../lib/config/setting-options.ts'
 import { RUNTIMES } from '../lib/core/identity.ts'
 import type { GatewayOptions } from '../lib/index.ts'
 import type { Terminal } from './ask.ts'
 import type { KeyInput } from './hot-keys.ts'
 import type { Output } from './output.ts'
+import { type Outside, parseOutside } from './outside.ts'
 import { serve } from './serve.ts'
 import { addSettingFlags, toFlags } from './setting-flags.ts'
 
@@ -23,11 +26,18 @@ interface CommonFlags {
   json?: boolean
   config?: string
   open?: boolean
+  native?: boolean
+  /** Given by `fngw dev` to the one in its container. */
+  outside?: Outside
 }
 
 interface ServeCommand {
   description: string
   defaults: NonNullable<GatewayOptions['defaults']>
+  /** Names of the settings in its help; null for all. */
+  shown: readonly string[] | null
+  /** What `--native` means to it. */
+  native: string
 }
 
 const SERVE_COMMANDS: Readonly<Record<'dev' | 'run', ServeCommand>> = {
@@ -35,10 +45,15 @@ const SERVE_COMMANDS: Readonly<Record<'dev' | 'run', ServeCommand>> = {
     description: 'Serve a functions root, with reload on change.',
     // Every language of the tree whose tool is there; the others are warned of.
     defaults: { hotReload: true, logFormat: 'text', runtimes: RUNTIMES },
+    shown: null,
+    native: 'Use the programs of this machine, also where FN_RUNTIME_IMAGE names an image.',
   },
   run: {
     description: 'Serve a functions root for production: no watcher, neutral error texts.',
     defaults: { hotReload: false, production: true, logFormat: 'json' },
+    // It is what an image runs.
+    shown: Object.keys(SETTING_OPTIONS).filter(name => name !== 'runtimeImage'),
+    native: 'Use the programs of this machine: it always does.',
   },
 }
 
@@ -63,25 +78,38 @@ export function createRoot(version: string): Command {
 
 export function addServe(program: Command, name: ServeName, options: ProgramOptions): void {
   const { output, version, program: called, terminal } = options
-  const { description, defaults } = SERVE_COMMANDS[name]
+  const { description, defaults, shown, native } = SERVE_COMMANDS[name]
   const command = program.command(name).description(description).argument('[dir]', 'Functions root.')
-  addSettingFlags(command, { defaults, shown: null })
-    .option('--native', 'Use the runtimes installed on this machine (the default).')
+  addSettingFlags(command, { defaults, shown })
+    .option('--native', native)
     .option('--json', 'One JSON object per line on standard output: ready, log, request, warning, reload.')
-  if (name === 'dev') command.option('--open', 'Open the address in the browser.')
+  if (name === 'dev')
+    command
+      .option('--open', 'Open the address in the browser.')
+      .addOption(new Option('--outside <json>', 'Of container mode.').argParser(parseOutside).hideHelp())
   command.addHelpText('after', `\nExample:\n  fngw ${name} functions --port 8080`)
   command.action(async (dir: string | undefined) => {
-    const { json, open } = command.opts<CommonFlags>()
-    process.exitCode = await serve({
-      gateway: toGatewayOptions(command, dir, defaults),
-      json: json === true,
-      open: open === true,
-      output,
-      version,
-      program: called,
-      terminal,
-    })
+    const { json, open, native, outside = null } = command.opts<CommonFlags>()
+    const gateway = toGatewayOptions(command, dir, defaults)
+    const asked = { gateway, json: json === true, open: open === true, output, terminal }
+    if (name === 'dev' && native !== true && hasImage(gateway, output)) {
+      // Read by those alone who ask for it.
+      const { serveInContainer } = await import('./container-mode.ts')
+      process.exitCode = await serveInContainer({ ...asked, program: called, dir: dir ?? null })
+      return
+    }
+    process.exitCode = await serve({ ...asked, name, version, program: outside?.program ?? called, outside })
   })
+}
+
+const NATIVE =
+  'native mode: functions run with the programs of this machine, as with --native; --runtime-image <tag> (FN_RUNTIME_IMAGE) runs them in a container'
+
+/** Whether an image is named to serve in; where there is none, that is told. */
+function hasImage({ env = {}, flags = {}, project }: GatewayOptions, output: Output): boolean {
+  const { settings } = loadSettings({ env, cwd: process.cwd(), flags, explicit: project?.explicit ?? null })
+  if (settings.runtimeImage === null) output.note(NATIVE)
+  return settings.runtimeImage !== null
 }
 
 /** What a command line says of the gateway. */

@@ -12,6 +12,7 @@ import { takeHandedSockets } from './handed-sockets.ts'
 import { KEY_HELP, type KeyInput, listenForKeys } from './hot-keys.ts'
 import { openUrl } from './open-url.ts'
 import type { Output } from './output.ts'
+import { followLine, type Outside, readRoutes, toLocalCidrs } from './outside.ts'
 import { serveAsOwnUser } from './own-user.ts'
 import { toRouteLines } from './routes.ts'
 import { takeServiceNotify } from './service-notify.ts'
@@ -23,6 +24,8 @@ import { followSignals } from './stop-signals.ts'
 import { CommandError } from './usage-error.ts'
 
 interface ServeOptions {
+  /** The command. */
+  name: 'dev' | 'run'
   gateway: GatewayOptions
   /** True shows every event as JSON. */
   json: boolean
@@ -35,8 +38,12 @@ interface ServeOptions {
   program: string
   /** Where keys are pressed; null where there is nobody. */
   terminal: { input: KeyInput } | null
+  /** How it is reached from outside of its container; null where it is in none that `fngw dev` has made. */
+  outside: Outside | null
 }
 
+const NO_CONTAINER =
+  'FN_RUNTIME_IMAGE is for fngw dev: fngw run uses the programs of this machine, and is itself what an image runs'
 /** Ports tried after a busy default one. */
 const NEXT_PORTS = 20
 
@@ -57,8 +64,8 @@ async function listen(gateway: Opening, handed: HandedSockets | null, show: Show
   }
 }
 
-function createShow({ settings }: Opening, { json, output, version, program }: ServeOptions): Show {
-  if (json) return createEventShow(output, settings.production)
+function createShow({ settings }: Opening, { json, output, version, program, outside }: ServeOptions): Show {
+  if (json) return createEventShow(output, settings.production, outside?.pid ?? process.pid)
   if (settings.logFormat === 'json') return createLogShow(output)
   return createTextShow({ output, version, program, production: settings.production })
 }
@@ -72,10 +79,21 @@ export async function serve(options: ServeOptions): Promise<number> {
   if (code !== null) return code
   const signals = followSignals(process.env)
   try {
-    await serveUntil(signals.first, options)
+    await serveUntil(signals.first, options.outside === null ? options : toInner(options, options.outside))
     return 0
   } finally {
     signals.forget()
+  }
+}
+
+/** In a container of `fngw dev`: keys and the end come by standard input, and callers of this machine by the container's network. */
+function toInner(options: ServeOptions, outside: Outside): ServeOptions {
+  const input = followLine(process.stdin, () => process.kill(process.pid, 'SIGTERM'))
+  const consoleLocalCidrs = [...toLocalCidrs(outside, readRoutes())]
+  return {
+    ...options,
+    terminal: outside.keys ? { input } : null,
+    gateway: { ...options.gateway, defaults: { ...options.gateway.defaults, consoleLocalCidrs } },
   }
 }
 
@@ -85,8 +103,9 @@ async function serveUntil(ended: Promise<NodeJS.Signals>, options: ServeOptions)
   const { gateway, show, listening } = await open(options, handed)
   let stopKeys = (): void => {}
   try {
-    const { url, control } = listening
-    if (control !== null) show.note(`control plane at ${control.url}/_fn, and only there`)
+    const url = options.outside?.url ?? listening.url
+    const control = options.outside === null ? (listening.control?.url ?? null) : options.outside.control
+    if (control !== null) show.note(`control plane at ${control}/_fn, and only there`)
     show.ready(gateway, url)
     show.follow(gateway)
     notify.ready(`serving at ${url}`, show.note)
@@ -119,6 +138,7 @@ async function open(options: ServeOptions, handed: HandedSockets | null): Promis
     defaults: { ...options.gateway.defaults, ...own },
     beforeStart: async opening => {
       const show = createShow(opening, options)
+      if (options.name === 'run' && opening.settings.runtimeImage !== null) show.note(NO_CONTAINER)
       early = { show, listening: await listen(opening, handed, show) }
     },
   })

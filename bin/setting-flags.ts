@@ -19,7 +19,7 @@ export function addSettingFlags(command: Command, { defaults, shown }: FlagChoic
     for (const flag of option.flags) {
       if (!flag.startsWith('--')) continue
       const added = new Option(toSpelling(name, flag), toDescription(flag, option, value))
-      if (option.noEffect != null || shown?.includes(name) === false || isDefault(flag, value)) added.hideHelp()
+      if (shown?.includes(name) === false || isDefault(flag, value)) added.hideHelp()
       command.addOption(added)
     }
   }

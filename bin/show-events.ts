@@ -4,8 +4,11 @@ import type { Output } from './output.ts'
 import { createOutputStream } from './show-log.ts'
 import { isShownLevel, isShownRequest, type Show } from './show.ts'
 
-/** @param production - true writes in batches: one write per request would cost more than the line */
-export function createEventShow(output: Output, production: boolean): Show {
+/**
+ * @param production - true writes in batches: one write per request would cost more than the line
+ * @param pid - the process that a signal to the gateway is sent to
+ */
+export function createEventShow(output: Output, production: boolean, pid: number = process.pid): Show {
   const lines = production ? createOutputStream(output, count => toLine('dropped', { count })) : null
   const emit = (event: string, record: object): void => {
     if (lines === null) output.result(toLine(event, record))
@@ -15,7 +18,7 @@ export function createEventShow(output: Output, production: boolean): Show {
     note: text => output.note(text),
     ready(gateway, url) {
       for (const warning of gateway.warnings) emit('warning', warning)
-      emit('ready', { url, pid: process.pid })
+      emit('ready', { url, pid })
       void lines?.flush()
     },
     follow(gateway) {

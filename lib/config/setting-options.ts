@@ -29,8 +29,6 @@ export interface SettingOption<T> {
   readonly description: string
   /** True when its value must not be shown. */
   readonly secret: boolean
-  /** Why giving it changes nothing in this version; null for a setting that is read. */
-  readonly noEffect: string | null
   /** Makes relative paths full; `base` is the folder of the file that holds the value, or the working directory. */
   locate?(value: T, base: string): T
 }
@@ -47,46 +45,32 @@ interface Row<T> {
   fallback: NoInfer<T> | null
   unit?: string
   secret?: boolean
-  noEffect?: string
   locate?: (value: T, base: string) => T
 }
 
 function option<T>(section: Section, description: string, row: Row<T>): SettingOption<T> {
-  const { env, envFields = {}, flags = [], keyAliases = [], unit = null, secret = false, noEffect = null, locate } = row
-  const shown = noEffect === null ? description : `${description} No effect: ${noEffect}.`
+  const { env, envFields = {}, flags = [], keyAliases = [], unit = null, secret = false, locate } = row
   return {
     env: typeof env === 'string' ? [env] : env,
     envFields,
     key: row.key,
     keyAliases,
     flags: typeof flags === 'string' ? [flags] : flags,
-    field: { ...row.field, schema: { ...row.field.schema, description: shown } },
+    field: { ...row.field, schema: { ...row.field.schema, description } },
     fallback: row.fallback,
     unit,
     section,
-    description: shown,
+    description,
     secret,
-    noEffect,
     ...(locate ? { locate } : {}),
   }
 }
 
 /** A row for a boolean that is on (`true`) or off unless set. */
-function toggle(
-  section: Section,
-  env: string,
-  fallback: boolean,
-  description: string,
-  more: { flags?: string; noEffect?: string } = {},
-) {
+function toggle(section: Section, env: string, fallback: boolean, description: string, more: { flags?: string } = {}) {
   const key = env.replace(/^FN_/, '').toLowerCase().replaceAll('_', '-')
   return option(section, description, { env, key, field: boolean(), fallback, ...more })
 }
-
-/** Parts that are not built yet; their settings are accepted and checked, and say that they change nothing. */
-const UNBUILT = {
-  container: { noEffect: 'there is no container mode yet' },
-} as const
 
 const SECONDS = 'seconds'
 const MAX_SECONDS = 86_400
@@ -105,11 +89,6 @@ export const BINARY_ENV = {
   cargo: 'FN_CARGO_BIN',
   docker: 'FN_DOCKER_BIN',
 } as const
-
-/** Programs that nothing runs in this version. */
-export const BINARY_WITHOUT_EFFECT: Readonly<Record<string, string>> = {
-  docker: UNBUILT.container.noEffect,
-}
 
 /** A program name is looked up on PATH; anything with a slash is a path. */
 export function toFullProgram(program: string, base: string): string {
@@ -446,9 +425,8 @@ export const SETTING_OPTIONS = {
     ) as Field<Record<string, string>>,
     fallback: {},
   }),
-  runtimeImage: option('Runtimes', 'Image of container mode.', {
+  runtimeImage: option('Runtimes', 'Image in which fngw dev serves, without --native.', {
     env: 'FN_RUNTIME_IMAGE',
-    ...UNBUILT.container,
     key: 'runtime-image',
     flags: '--runtime-image <tag>',
     field: string({ rule: 'an image tag', pattern: /^[A-Za-z0-9][A-Za-z0-9._:/@-]*$/, maxLength: 500 }),
@@ -622,6 +600,12 @@ export const SETTING_OPTIONS = {
     env: 'FN_CONSOLE_HOSTS',
     key: 'console-hosts',
     field: list(texts.hostRule(), { rule: 'a list of hosts' }),
+    fallback: [],
+  }),
+  consoleLocalCidrs: option('Control plane', 'Addresses, besides loopback, whose callers count as local.', {
+    env: 'FN_CONSOLE_LOCAL_CIDRS',
+    key: 'console-local-cidrs',
+    field: list(string({ rule: 'an address or network such as 10.0.0.0/8', parse: parseCidr, maxLength: 60 })),
     fallback: [],
   }),
 

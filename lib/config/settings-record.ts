@@ -89,6 +89,8 @@ export interface Settings {
   controlPort: number | null
   /** Host names besides loopback and addresses that a local control-plane call may carry. */
   consoleHosts: readonly string[]
+  /** Networks besides loopback whose callers count as local. */
+  consoleLocalCidrs: readonly string[]
   trustedProxyCidrs: readonly string[]
   schedulerEnabled: boolean
   schedulerIntervalSeconds: number

@@ -4,26 +4,9 @@ import { dirname, relative } from 'node:path'
 import type { Warning } from '../core/errors.ts'
 import { isObject } from '../core/json.ts'
 import type { Field } from './fields.ts'
-import {
-  type Finding,
-  isProblem,
-  keyOf,
-  type Place,
-  report,
-  reportNoEffect,
-  reportWrong,
-  toPlace,
-  toWarning,
-} from './findings.ts'
+import { type Finding, isProblem, keyOf, type Place, report, reportWrong, toPlace, toWarning } from './findings.ts'
 import { checkFileKeys, checkOptionNames, checkVariableNames } from './setting-names.ts'
-import {
-  BINARY_ENV,
-  BINARY_WITHOUT_EFFECT,
-  PROGRAM,
-  SETTING_OPTIONS,
-  type SettingOption,
-  toFullProgram,
-} from './setting-options.ts'
+import { BINARY_ENV, PROGRAM, SETTING_OPTIONS, type SettingOption, toFullProgram } from './setting-options.ts'
 import type { Settings } from './settings-record.ts'
 
 export type { Settings } from './settings-record.ts'
@@ -188,7 +171,6 @@ class Resolution {
       if (candidate === used && given !== undefined && !at.findings.some(isProblem)) {
         this.values.set(name, option.locate ? option.locate(given, base) : given)
         this.sources[name] = { source: candidate.source, name: candidate.name }
-        this.#checkEffect(candidate, option.noEffect)
       } else if (candidate !== used && used?.source === 'env' && candidate.source === 'env' && value !== used.value) {
         const findings: Finding[] = []
         const place = toPlace(at.file, at.name, findings)
@@ -196,14 +178,6 @@ class Resolution {
         this.#take(findings, 'env', null)
       }
     }
-  }
-
-  /** A value that changes nothing must not look as if it did. */
-  #checkEffect({ at, source }: Candidate, noEffect: string | null): void {
-    if (noEffect === null) return
-    const findings: Finding[] = []
-    reportNoEffect({ ...at, findings }, noEffect)
-    this.#take(findings, source, null)
   }
 
   /** Programs are settled tool by tool, so that a variable for one does not hide the file's others. */
@@ -226,7 +200,6 @@ class Resolution {
       const weak = maps.filter(({ candidate }) => candidate.source !== 'option').flatMap(toCandidate)
       this.settle(`binaries.${tool}`, [...strong, ...this.fromEnv(variable, 'binaries'), ...weak], {
         field: PROGRAM,
-        noEffect: BINARY_WITHOUT_EFFECT[tool] ?? null,
         locate: toFullProgram,
       })
       const program = this.values.get(`binaries.${tool}`)
@@ -281,7 +254,6 @@ class Resolution {
 /** What reading one value needs of a row. */
 interface Reader {
   readonly field: Field<unknown>
-  readonly noEffect: string | null
   locate?(value: unknown, base: string): unknown
 }
 

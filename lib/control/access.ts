@@ -5,6 +5,7 @@ import { isIP } from 'node:net'
 import { GatewayError, type Warning } from '../core/errors.ts'
 import { isJsonType } from '../core/http-text.ts'
 import type { Settings } from '../config/settings.ts'
+import { TrustedProxies } from '../invocation/client-address.ts'
 import type { Session } from './sessions.ts'
 
 export interface AccessFlags
@@ -17,6 +18,7 @@ export interface AccessFlags
     | 'consoleLoginApi'
     | 'adminToken'
     | 'consoleHosts'
+    | 'consoleLocalCidrs'
   > {
   /** The API was switched off while the gateway runs; the token can switch it on again. */
   readonly apiOffByState: boolean
@@ -86,11 +88,15 @@ function isKnownHost(host: string | null, consoleHosts: readonly string[]): bool
   return consoleHosts.some(known => known.toLowerCase() === name)
 }
 
-/** Loopback client, not forwarded by a stranger, under a host that DNS rebinding cannot forge. */
-function isLocalCaller(caller: Caller, consoleHosts: readonly string[]): boolean {
+type LocalRules = Pick<AccessFlags, 'consoleHosts' | 'consoleLocalCidrs'>
+
+/** Client at loopback or a listed address, not forwarded by a stranger, under a host that DNS rebinding cannot forge. */
+function isLocalCaller(caller: Caller, { consoleHosts, consoleLocalCidrs }: LocalRules): boolean {
+  const listed = new TrustedProxies(consoleLocalCidrs)
+  const isLocal = (address: string): boolean => isLoopback(address) || listed.isTrusted(address)
   return (
-    isLoopback(caller.socketAddress) &&
-    isLoopback(caller.clientAddress) &&
+    isLocal(caller.socketAddress) &&
+    isLocal(caller.clientAddress) &&
     !caller.forwarded &&
     isKnownHost(caller.host, consoleHosts)
   )
@@ -130,7 +136,7 @@ export function checkAccess(caller: Caller, endpoint: EndpointAccess, flags: Acc
   if (hasToken) return null
   if (flags.adminToken !== null && caller.token !== null) return new GatewayError('UNAUTHORIZED', 'wrong admin token')
   const isAdmin = isAdministrator(caller, flags)
-  if (flags.consoleLocalOnly && !isAdmin && !isLocalCaller(caller, flags.consoleHosts))
+  if (flags.consoleLocalOnly && !isAdmin && !isLocalCaller(caller, flags))
     return new GatewayError('FORBIDDEN', 'console api local-only')
   if (flags.consoleLoginApi && caller.session === null && endpoint.beforeLogin !== true)
     return new GatewayError('UNAUTHORIZED', 'login required')
@@ -151,7 +157,7 @@ export function isAdministrator(caller: Caller, flags: AccessFlags): boolean {
 /** True when paths, addresses and other inner facts may be shown: a local caller, one with the token, or one who logged in. */
 export function maySeeDetails(caller: Caller, flags: AccessFlags): boolean {
   const isKnown = caller.session !== null || isAdminToken(caller.token, flags.adminToken)
-  return isKnown || (!flags.consoleLoginApi && isLocalCaller(caller, flags.consoleHosts))
+  return isKnown || (!flags.consoleLoginApi && isLocalCaller(caller, flags))
 }
 
 type AccessSettings = Omit<AccessFlags, 'apiOffByState'> & Pick<Settings, 'consoleLoginPasswordHash'>

@@ -18,6 +18,7 @@ const INNER: ReadonlySet<string> = new Set([
   'runtimeSockets',
   'consoleLoginUsername',
   'consoleHosts',
+  'consoleLocalCidrs',
   'trustedProxyCidrs',
 ])
 
@@ -50,7 +51,7 @@ interface Row {
 }
 
 function toSettingRecord({ option, sources, details }: Row, name: string, value: unknown): object {
-  const { env, flags, key, fallback, unit, section, description, secret, noEffect, locate } = option
+  const { env, flags, key, fallback, unit, section, description, secret, locate } = option
   const source = toSourceRecord(sources[name], details)
   const isHidden = secret || (!details && (locate !== undefined || INNER.has(name)))
   return {
@@ -58,7 +59,7 @@ function toSettingRecord({ option, sources, details }: Row, name: string, value:
     value: isHidden && value !== null ? HIDDEN : value,
     // Commands and other settings decide some: what nobody set is its own default.
     default: source.kind === 'default' && !isHidden ? value : fallback,
-    ...{ source, meaning: description, secret, no_effect: noEffect },
+    ...{ source, meaning: description, secret },
   }
 }
 

@@ -18,10 +18,11 @@ t.test('[bin/dev.3, bin/dev.13] help shows what matters to the command, with def
   t.match(dev, /-p, --port <number> TCP port to listen on; 0 takes a free one\. \(default 8080; FN_PORT\)/)
   t.match(dev, /--log-format <format> .*\(default text; FN_LOG_FORMAT\)/)
   t.match(dev, /--no-hot-reload .* --open /)
-  t.notMatch(dev, / --hot-reload| --runtime-image/, 'what holds anyway, or has no effect, is not shown')
+  t.match(dev, / --runtime-image <tag> .*\(FN_RUNTIME_IMAGE\).*--native /)
+  t.notMatch(dev, / --hot-reload| --outside/, 'what holds anyway, or is for nobody to type, is not shown')
   const run = help('run')
   t.match(run, /--hot-reload .*--log-format <format> .*\(default json; FN_LOG_FORMAT\)/)
-  t.notMatch(run, /--open/)
+  t.notMatch(run, /--open|--runtime-image/)
   for (const name of ['routes', 'explain']) {
     t.match(help(name), /--namespace-depth <count> .*\(default 3; FN_NAMESPACE_DEPTH\).*--runtimes/)
     t.notMatch(help(name), /--port|--log-|--worker-memory/, name)

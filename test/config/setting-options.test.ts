@@ -2,12 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
-import {
-  BINARY_ENV,
-  BINARY_WITHOUT_EFFECT,
-  SETTING_OPTIONS,
-  type SettingOption,
-} from '../../lib/config/setting-options.ts'
+import { BINARY_ENV, SETTING_OPTIONS, type SettingOption } from '../../lib/config/setting-options.ts'
 import { resolveSettings, type SettingInputs } from '../../lib/config/settings.ts'
 
 const CWD = '/project/work'
@@ -195,6 +190,7 @@ const CASES: Record<string, typeof SWITCH> = {
     [1.5, true, {}],
   ],
   consoleHosts: [[['Dev.example,box:8080', ['dev.example', 'box:8080']]], ['http://x', 'a b'], [5, ['/x'], {}]],
+  consoleLocalCidrs: [[['10.0.0.0/8,::1', ['10.0.0.0/8', '::1']]], ['10.0.0.0/33', 'local'], [5, ['x'], {}]],
   schedulerEnabled: SWITCH,
   schedulerIntervalSeconds: [[['2.5', 2.5]], ['x', '3601', '1m'], ['5', true, 3601]],
   schedulerPersistEnabled: SWITCH,
@@ -316,19 +312,17 @@ function toReadPattern(name: string): RegExp {
   )
 }
 
-t.test('[config/settings.21] a setting is read by the product or marked as without effect, never both', async t => {
+t.test('[config/settings.21] every setting is read by the product', async t => {
   const texts = productTexts()
   const isRead = (name: string) => texts.some(text => toReadPattern(name).test(text))
   t.equal(isRead('port'), true, 'the pattern finds a setting that is read')
   t.equal(isRead('noSuchSetting'), false)
-  for (const [name, { noEffect }] of OPTIONS) {
-    t.equal(isRead(name), noEffect === null, name)
-  }
+  for (const [name] of OPTIONS) t.equal(isRead(name), true, name)
   for (const tool of Object.keys(BINARY_ENV)) {
     const isRun = texts.some(text =>
       new RegExp(`tool: '${tool}'|binaries\\.${tool}\\b|findTool\\('${tool}'`).test(text),
     )
-    t.equal(isRun, !Object.hasOwn(BINARY_WITHOUT_EFFECT, tool), tool)
+    t.equal(isRun, true, tool)
   }
 })
 

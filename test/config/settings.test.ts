@@ -224,32 +224,6 @@ t.test('[config/settings.14] the admin token comes from the environment or code,
   t.match(resolve({ file: { 'admin-token': planted } }).warnings, [{ message: /admin-token is not a known key/ }])
 })
 
-t.test('[config/settings.21] giving a setting without effect is a warning, whatever gives it', async t => {
-  const inputs = [
-    { env: { FN_RUNTIME_IMAGE: 'image' }, name: 'FN_RUNTIME_IMAGE' },
-    { file: { 'runtime-image': 'image' }, name: 'fngw.json: runtime-image' },
-    { options: { runtimeImage: 'image' }, name: 'options.runtimeImage' },
-    { flags: { runtimeImage: 'image' }, name: '--runtime-image' },
-  ]
-  for (const { name, ...given } of inputs) {
-    const { settings, warnings, problems } = resolve(given)
-    t.same(problems, [])
-    t.equal(settings.runtimeImage, 'image')
-    const message = `${name} has no effect: there is no container mode yet`
-    t.match(warnings, [{ code: 'CONFIG_NO_EFFECT', message, hint: 'Remove it.' }])
-  }
-  const binaries = resolve({
-    env: { FN_NPM_BIN: 'npm9' },
-    file: { 'runtime-binaries': { docker: 'podman', go: 'go' } },
-  })
-  t.same(
-    binaries.warnings.map(({ message }) => message),
-    ['fngw.json: runtime-binaries.docker has no effect: there is no container mode yet'],
-  )
-  t.same(resolve({}).warnings, [], 'a default is no use of a setting')
-  t.match(resolve({ env: { FN_UI_ENABLED: 'x' } }), { warnings: [], problems: [{ name: 'FN_UI_ENABLED' }] })
-})
-
 t.test('[config/settings.23] the limit of a stop in seconds', async t => {
   const resolve = (env: Record<string, string>) => resolveSettings({ env, cwd: '/' })
   t.equal(resolve({ FN_SHUTDOWN_TIMEOUT: '25' }).settings.shutdownTimeoutMs, 25_000)

@@ -4,7 +4,7 @@ import { SWITCHES, toWarning } from '../../lib/console/pages/settings/switches.t
 
 const setting = (name: string, section: string, kind: string, more: Partial<Setting> = {}): Setting => ({
   ...{ name, section, env: `FN_${name.toUpperCase()}`, flag: null, key: name, unit: null, value: 1, default: null },
-  ...{ source: { kind, name: null }, meaning: `What ${name} is.`, no_effect: null, ...more },
+  ...{ source: { kind, name: null }, meaning: `What ${name} is.`, ...more },
 })
 const SETTINGS = [
   setting('port', 'Gateway', 'env'),

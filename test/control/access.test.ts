@@ -17,6 +17,7 @@ const flags: AccessFlags = {
   consoleLocalOnly: true,
   adminToken: 's3cret-token',
   consoleHosts: ['dev.example'],
+  consoleLocalCidrs: [],
 }
 
 const local: Caller = {
@@ -101,6 +102,23 @@ t.test('[control/access.4] what counts as local', async t => {
     ['a private network', { socketAddress: '192.168.1.5', clientAddress: '192.168.1.5' }, 403],
   ]
   for (const [name, caller, want] of cases) t.equal(status(caller), want, name)
+})
+
+t.test('[control/access.14] addresses that are listed count as loopback does', async t => {
+  const listed = { consoleLocalCidrs: ['10.88.0.1', 'fd00::/64'] }
+  const from = (address: string, clientAddress = address) => ({ socketAddress: address, clientAddress })
+  const cases: [name: string, caller: Partial<Caller>, want: number][] = [
+    ['the one that is listed', from('10.88.0.1'), 200],
+    ['one of a listed network', from('fd00::7'), 200],
+    ['its neighbour', from('10.88.0.2'), 403],
+    ['loopback', {}, 200],
+    ['a remote client behind the listed one', from('10.88.0.1', '203.0.113.9'), 403],
+    ['a stranger who names the listed one', from('203.0.113.9', '10.88.0.1'), 403],
+    ['a page of another name', { ...from('10.88.0.1'), host: 'evil.example' }, 403],
+    ['a forwarding header of a stranger', { ...from('10.88.0.1'), forwarded: true }, 403],
+  ]
+  for (const [name, caller, want] of cases) t.equal(status(caller, read, listed), want, name)
+  t.equal(status(from('10.88.0.1')), 403, 'nobody is listed by default')
 })
 
 t.test('[control/access.5] a page of another site cannot act', async t => {

@@ -63,7 +63,7 @@ function toFileText(file: string | null | undefined): string {
 }
 
 function Row({ setting }: { setting: Setting }) {
-  const { name, env, flag, key, unit, value, default: fallback, source, meaning, no_effect: noEffect } = setting
+  const { name, env, flag, key, unit, value, default: fallback, source, meaning } = setting
   const isChanged = source.kind !== 'default'
   const others = [flag, key === null ? null : `"${key}" in fngw.json`].filter(text => text !== null)
   return (
@@ -79,7 +79,7 @@ function Row({ setting }: { setting: Setting }) {
           {isChanged && fallback !== null && `; default ${toValueText(fallback, unit)}`}
         </div>
       </div>
-      <div class={noEffect === null ? undefined : 'warning'}>{meaning}</div>
+      <div>{meaning}</div>
     </li>
   )
 }

@@ -20,7 +20,6 @@ export interface Setting {
   readonly default: unknown
   readonly source: Source
   readonly meaning: string
-  readonly no_effect: string | null
 }
 
 interface Group {
