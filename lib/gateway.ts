@@ -22,6 +22,7 @@ import { LoadedFiles } from './discovery/loaded-files.ts'
 import { explainRequest } from './gateway-explain.ts'
 import { type Host, readGatewayInputs } from './gateway-inputs.ts'
 import { countdown, pause, startOrClose } from './gateway-life.ts'
+import { toGatewayState } from './gateway-state.ts'
 import type {
   CloseOptions,
   Gateway,
@@ -46,8 +47,10 @@ import { RootLock } from './files/root-lock.ts'
 import { Journal } from './observe/journal.ts'
 import { findSpans } from './observe/spans.ts'
 import { type GatewayListening, type ListenAddress, Listeners, STOPPING } from './listeners.ts'
-import { createCatalogLoader, watchProject } from './reload-parts.ts'
-import { type Changed, Reloader } from './reloader.ts'
+import type { Processes } from './processes/processes.ts'
+import { createProcesses } from './processes-parts.ts'
+import { createCatalogLoader, createReloader } from './reload-parts.ts'
+import type { Changed, Reloader } from './reloader.ts'
 import { createRuntimeParts } from './runtime-parts.ts'
 import { createSchemaParts } from './schema-parts.ts'
 import type { Runtimes } from './runtime/runtimes.ts'
@@ -83,6 +86,9 @@ class FunctionGateway implements Gateway {
   readonly #listeners: Listeners
   readonly #loader: CatalogLoader
   readonly #reloader: Reloader
+  readonly #createProcesses: () => Promise<Processes | null>
+  /** Null where this is the only process. */
+  #processes: Processes | null = null
   readonly #packs: SharedPacks
   /** Null where nobody edits the files. */
   readonly #loaded: LoadedFiles | null
@@ -141,18 +147,15 @@ class FunctionGateway implements Gateway {
       dispatcher: this.#runtimes.dispatcher,
       scheduler: this.#scheduler,
       reload: () => this.reload(),
+      countAll: () => this.#processes?.count() ?? Promise.resolve(),
       packs: this.#packs,
       dependencies: this.dependencies,
       explain: (method, path, host) => this.explain(method, path, host),
     })
     const handlers = createHttpHandlers({
-      settings,
-      clock,
-      journal: this.#journal,
-      ...this.#call,
+      ...later,
       runtimes: this.#runtimes,
       lifecycle: this.#lifecycle,
-      catalog: () => this.#catalog,
       controlParts: this.#controlParts,
     })
     this.#public = handlers.public
@@ -173,29 +176,30 @@ class FunctionGateway implements Gateway {
       controlPaths: toEndpointPaths(this.#controlParts.endpoints),
       schemas: schemas.store,
     })
-    this.#reloader = new Reloader({
-      clock,
+    this.#reloader = createReloader({
+      ...host,
+      settings,
+      journal: this.#journal,
+      metrics: this.#call.metrics,
+      loaded: this.#loaded,
       load: (changed, cause) => this.#load(changed, cause),
-      watch: onChange =>
-        watchProject({
-          ...host,
-          functionsRoot: settings.functionsRoot,
-          journal: this.#journal,
-          loaded: this.#loaded,
-          snapshot: () => this.#loader.snapshot,
-          onChange,
-        }),
-      onFailure: error => {
-        this.#call.metrics.reload('failed')
-        this.#journal.log('error', `reload failed: ${String(error)}`)
-      },
+      snapshot: () => this.#loader.snapshot,
     })
+    this.#createProcesses = () =>
+      createProcesses({
+        ...later,
+        runtimes: this.#runtimes,
+        controlParts: this.#controlParts,
+        public: handlers.public,
+        listeners: this.#listeners,
+      })
   }
 
   /** Reads the tree and starts what it needs. */
   async start(): Promise<void> {
     this.#call.invoker.spans = await findSpans()
     this.#logWarnings = await this.#journal.open()
+    this.#processes = await this.#createProcesses()
     await this.#reloader.reload(null, 'start')
     if (!this.#host.inspect) {
       await this.#runtimes.start()
@@ -205,6 +209,7 @@ class FunctionGateway implements Gateway {
     }
     this.#lifecycle.starting = false
     this.#listeners.open()
+    this.#processes?.open(this.#listeners.descriptors)
   }
 
   /** Reads the tree and puts it in force; false when not all of it could be read. */
@@ -219,6 +224,7 @@ class FunctionGateway implements Gateway {
     this.#loaded?.adopt(catalog.functions)
     this.dependencies.retain(catalog.functions)
     this.#runtimeWarnings = this.#runtimes.retain(catalog.functions)
+    if (this.#processes !== null) await this.#processes.adopt(catalog.discovery)
     this.#journal.warnNew(this.warnings)
     this.#journal.reloaded({
       time: clock.wall(),
@@ -238,7 +244,9 @@ class FunctionGateway implements Gateway {
 
   async listen(address: ListenAddress = {}): Promise<GatewayListening> {
     this.#assertOpen()
-    return this.#listeners.listen(this.settings, address)
+    const listening = await this.#listeners.listen(this.settings, address)
+    if (!this.#lifecycle.starting) this.#processes?.open(this.#listeners.descriptors)
+    return listening
   }
 
   readonly handle: Gateway['handle'] = (request, response, next) => {
@@ -295,10 +303,11 @@ class FunctionGateway implements Gateway {
     this.#lifecycle.draining = true
     const reloading = this.#reloader.close()
     this.#scheduler.stop()
+    this.#processes?.drain()
     await pause(this.#host.clock, delayMs)
     const left = countdown(this.#host.clock, timeoutMs)
     this.#controlParts.close()
-    await this.#listeners.close(left())
+    await Promise.all([this.#listeners.close(left()), this.#processes?.close(left())])
     await reloading
     await Promise.all([this.jobs.close(left()), this.#scheduler.close(left())])
     await this.dependencies.close()
@@ -313,22 +322,15 @@ class FunctionGateway implements Gateway {
   }
 
   #state(details: boolean): GatewayState {
-    const catalog = this.#catalog
-    return {
+    return toGatewayState({
       settings: this.settings,
-      functions: catalog.discovery.functions,
-      routes: catalog.records(),
-      homes: catalog.homes,
+      catalog: this.#catalog,
       warnings: this.warnings,
-      ignored: catalog.discovery.ignored,
-      runtimes: this.#runtimes.byName,
-      workerCount: key => this.#runtimes.dispatcher.workerCount(key),
-      isWarm: key => this.#runtimes.dispatcher.isWarm(key),
-      admission: this.#call.admission.snapshot(),
+      runtimes: this.#runtimes,
+      admission: this.#call.admission,
       configLoadedAt: this.#configLoadedAt,
-      catalogGeneratedAt: catalog.generatedAt,
       watching: this.#reloader.isWatching,
       details,
-    }
+    })
   }
 }

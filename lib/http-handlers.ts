@@ -5,6 +5,7 @@ import type { ControlParts } from './control-parts.ts'
 import { ControlPlane } from './control/control-plane.ts'
 import type { Clock } from './core/clock.ts'
 import { GatewayError } from './core/errors.ts'
+import type { RuntimeName } from './core/identity.ts'
 import { DebugHeaders } from './http/debug-headers.ts'
 import type { Exchange } from './http/exchange.ts'
 import { PublicHandler, type PublicCatalog } from './http/public.ts'
@@ -39,33 +40,48 @@ interface HttpHandlers {
   control: PublicHandler | null
 }
 
-export function createHttpHandlers(options: HttpHandlersOptions): HttpHandlers {
-  const { settings, clock, journal, invoker, runtimes, requestIds, lifecycle, catalog } = options
-  const responder = new Responder({
-    clock,
-    production: settings.production,
-    lifecycle,
-    onFinished: createRequestListener(journal, clock, options.metrics),
-  })
-  const proxies = new TrustedProxies(settings.trustedProxyCidrs)
-  const control = new ControlPlane({
-    ...options.controlParts,
-    responder,
-    isTrustedProxy: address => proxies.isTrusted(address),
-  })
-  const shared = {
-    clock,
-    invoker,
-    responder,
-    requestIds,
+interface SharedOptions
+  extends Pick<HttpHandlersOptions, 'settings' | 'clock' | 'invoker' | 'requestIds' | 'lifecycle'> {
+  /** Told of every exchange that ended. */
+  onFinished: (exchange: Exchange) => void
+  /** How calls of a runtime find their socket. */
+  routingOf: (runtime: RuntimeName) => 'single' | 'round_robin'
+}
+
+/** What every public handler of a process is made of. */
+export function createSharedParts({ settings, onFinished, routingOf, lifecycle, ...shared }: SharedOptions) {
+  const { clock } = shared
+  return {
+    ...shared,
+    responder: new Responder({ clock, production: settings.production, lifecycle, onFinished }),
     debug: new DebugHeaders(call => ({
-      routing: runtimes.byName.get(call.fn.runtime)?.health().routing ?? 'single',
+      routing: routingOf(call.fn.runtime),
       socketIndex: call.host?.socketIndex ?? null,
       cold: call.cold,
     })),
     trustedProxyCidrs: settings.trustedProxyCidrs,
     namesRoutes: !settings.production,
   }
+}
+
+export function createHttpHandlers(options: HttpHandlersOptions): HttpHandlers {
+  const { settings, clock, journal, invoker, runtimes, requestIds, lifecycle, catalog } = options
+  const shared = createSharedParts({
+    settings,
+    clock,
+    invoker,
+    requestIds,
+    lifecycle,
+    onFinished: createRequestListener(journal, clock, options.metrics),
+    routingOf: name => runtimes.byName.get(name)?.health().routing ?? 'single',
+  })
+  const { responder } = shared
+  const proxies = new TrustedProxies(settings.trustedProxyCidrs)
+  const control = new ControlPlane({
+    ...options.controlParts,
+    responder,
+    isTrustedProxy: address => proxies.isTrusted(address),
+  })
   if (settings.controlPort === null)
     return { public: new PublicHandler({ ...shared, catalog, control: control.handle }), control: null }
   // Reserved paths stay reserved where nobody answers them.

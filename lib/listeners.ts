@@ -58,6 +58,11 @@ export class Listeners {
     return [...this.#publicAt, ...(this.#controlAt === null ? [] : [this.#controlAt])]
   }
 
+  /** Descriptors of the sockets for everybody. */
+  get descriptors(): number[] {
+    return this.#public.flatMap(server => server.descriptor ?? [])
+  }
+
   /**
    * Listens for everybody, and for the control plane where it has a socket of its own.
    * @throws ListenError; then another port may be tried, and the control plane's socket is kept

@@ -4,7 +4,7 @@ import { toPolicyDefaults } from './config/policy-layers.ts'
 import { CatalogLoader } from './catalog-loader.ts'
 import { toCatalogSteps } from './catalog-steps.ts'
 import { ENV_FILES } from './config/project-file.ts'
-import type { ResolvedSettings } from './config/settings.ts'
+import type { ResolvedSettings, Settings } from './config/settings.ts'
 import type { EndpointPath } from './control/endpoint-table.ts'
 import { watchEnvFiles } from './discovery/env-watcher.ts'
 import type { LoadedFiles } from './discovery/loaded-files.ts'
@@ -13,6 +13,8 @@ import type { Host } from './gateway-inputs.ts'
 import { DocsPage } from './http/docs-page.ts'
 import type { SchemaStore } from './validation/schema-store.ts'
 import type { Journal } from './observe/journal.ts'
+import type { Metrics } from './observe/metrics.ts'
+import { Reloader, type ReloaderOptions } from './reloader.ts'
 
 interface LoaderOptions extends Pick<ResolvedSettings, 'settings' | 'sources'>, Pick<Host, 'clock' | 'outerEnv'> {
   /** Null where nobody edits the files. */
@@ -73,4 +75,26 @@ export function watchProject(options: ProjectWatchOptions): Watcher {
       closeEnv()
     },
   }
+}
+
+interface ReloaderPartsOptions extends Omit<ProjectWatchOptions, 'functionsRoot' | 'onChange' | 'journal'> {
+  settings: Pick<Settings, 'functionsRoot'>
+  journal: Pick<Journal, 'warn' | 'log'>
+  metrics: Pick<Metrics, 'reload'>
+  load: ReloaderOptions['load']
+}
+
+/** Reads the tree again when it is asked for or a file changes. */
+export function createReloader({ settings, metrics, load, ...watched }: ReloaderPartsOptions): Reloader {
+  const { clock, journal } = watched
+  const { functionsRoot } = settings
+  return new Reloader({
+    clock,
+    load,
+    watch: onChange => watchProject({ ...watched, functionsRoot, onChange }),
+    onFailure: error => {
+      metrics.reload('failed')
+      journal.log('error', `reload failed: ${String(error)}`)
+    },
+  })
 }

@@ -14,7 +14,7 @@ export const TREE_RETRY_MS = 1000
 /** Files and folders below the root that may have changed; null for all of them. */
 export type Changed = ReadonlySet<string> | null
 
-interface ReloaderOptions {
+export interface ReloaderOptions {
   clock: Clock
   /**
    * Reads the tree and puts it in force; what was in force stays when it rejects.

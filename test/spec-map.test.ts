@@ -176,7 +176,7 @@ t.test('every statement has a test and every test names statements', async t => 
 })
 
 const LOWER = ['core', 'files', 'config', 'observe', 'validation', 'router', 'discovery', 'runtime', 'dependencies']
-const UPPER = ['invocation', 'edge', 'http', 'assets', 'scheduler', 'jobs', 'control']
+const UPPER = ['invocation', 'edge', 'http', 'assets', 'scheduler', 'jobs', 'control', 'processes']
 
 /** Folder to the folders it may import from, besides itself; `lib` stands for the files right in it. */
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
@@ -196,6 +196,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   scheduler: ['core', 'files', 'config', 'observe', 'runtime', 'invocation'],
   jobs: ['core', 'files', 'config', 'observe', 'router', 'invocation', 'edge'],
   control: ['core', 'files', 'config', 'observe', 'router', 'runtime', 'invocation', 'http', 'jobs', 'scheduler'],
+  processes: ['core', 'config', 'observe', 'discovery', 'runtime', 'invocation', 'http', 'control'],
   conformance: ['core', 'runtime'],
   console: [],
   lib: [...LOWER, ...UPPER],

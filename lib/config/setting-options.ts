@@ -5,7 +5,7 @@ import { isAbsolute, resolve } from 'node:path'
 import { DEFAULT_RUNTIMES, RUNTIMES } from '../core/identity.ts'
 import * as limits from '../core/limits.ts'
 import { boolean, type Field, integer, list, mapped, number, object, oneOf, pairs, string } from './fields.ts'
-import { reportWrong } from './findings.ts'
+import { type Place, reportWrong } from './findings.ts'
 import * as texts from './texts.ts'
 import { parsePasswordHash } from './password-hash.ts'
 import { uidRange } from './uid-range.ts'
@@ -148,6 +148,9 @@ const production: Field<boolean> = mapped(
   name => name === 'production',
 )
 
+/** Processes of one gateway. */
+const gatewayWorkers: Field<number | 'auto'> = toCountOrAuto(limits.MAX_GATEWAY_WORKERS)
+
 const homeFunction = mapped(
   string({ rule: texts.HOME_ROUTE_RULE, parse: texts.parseHomeRoute }),
   // A bare function name is meant from the root: the home of `/` has no folder to be relative to.
@@ -208,6 +211,13 @@ export const SETTING_OPTIONS = {
     flags: '--public-base-url <url>',
     field: texts.baseUrl('Address of the gateway.'),
     fallback: null,
+  }),
+  gatewayWorkers: option('Gateway', 'Processes that take connections; auto is one a processor.', {
+    env: 'FN_GATEWAY_WORKERS',
+    key: 'gateway-workers',
+    flags: '--gateway-workers <count>',
+    field: gatewayWorkers,
+    fallback: 1,
   }),
   shutdownTimeoutMs: option(
     'Gateway',
@@ -663,6 +673,23 @@ export const SETTING_OPTIONS = {
       unit: 'bytes',
     },
   ),
+}
+
+function toCountOrAuto(max: number): Field<number | 'auto'> {
+  const rule = `an integer from 1 to ${max}, or auto`
+  const read = (value: unknown, at: Place): number | 'auto' | undefined => {
+    if (value === 'auto') return value
+    const fits = typeof value === 'number' && Number.isInteger(value) && value >= 1 && value <= max
+    return fits ? value : reportWrong(at, rule, value)
+  }
+  const readText = (text: string, at: Place): number | 'auto' | undefined => {
+    const word = text.trim().toLowerCase()
+    if (word === 'auto') return 'auto'
+    const count = /^\d+$/.test(word) ? Number(word) : 0
+    return count >= 1 && count <= max ? count : reportWrong(at, rule, text)
+  }
+  const schema = { anyOf: [{ type: 'integer', minimum: 1, maximum: max }, { const: 'auto' }] }
+  return { rule, aliases: [], schema, read, readText }
 }
 
 /** A number that is raised to `min` with a note and refused above `max`: §8 gives a smallest effective value only. */

@@ -100,6 +100,8 @@ export interface Settings {
   jobsEnabled: boolean
   jobsMaxConcurrency: number
   jobsMaxResultBytes: number
+  /** Processes that take connections; `auto` is one a processor. */
+  gatewayWorkers: number | 'auto'
   shutdownTimeoutMs: number
   shutdownDelayMs: number
   accessLog: boolean

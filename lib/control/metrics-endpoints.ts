@@ -23,6 +23,8 @@ export interface MetricsEndpointsDeps {
   metrics: Pick<Metrics, 'toText'>
   history: Pick<History, 'read'>
   clock: Clock
+  /** Resolves when what other processes have counted is counted here. */
+  countAll?: () => Promise<void>
   /** Functions of the catalog in force. */
   functions: () => readonly FunctionVersion[]
 }
@@ -48,7 +50,11 @@ export function createMetricsEndpoints(deps: MetricsEndpointsDeps): readonly End
   ]
 }
 
-async function readText({ metrics, clock }: MetricsEndpointsDeps, limit: number | null): Promise<ControlReply> {
+async function readText(
+  { metrics, clock, countAll }: MetricsEndpointsDeps,
+  limit: number | null,
+): Promise<ControlReply> {
+  await countAll?.()
   const processText = toProcessText(clock, await countOpenFiles(), limit)
   const pieces = toPieces(metrics.toText(), processText)
   return {
@@ -59,7 +65,7 @@ async function readText({ metrics, clock }: MetricsEndpointsDeps, limit: number 
 }
 
 async function readHistory(
-  { history, clock, functions }: MetricsEndpointsDeps,
+  { history, clock, functions, countAll }: MetricsEndpointsDeps,
   query: ControlQuery,
 ): Promise<ControlReply> {
   const window = query.oneOf('window', WINDOWS, '5m')
@@ -69,6 +75,7 @@ async function readHistory(
     throw new GatewayError('BAD_REQUEST', 'query fields key and runtime cannot both be given: a key has its runtime')
   if (key !== null && !functions().some(fn => fn.key === key))
     throw new GatewayError('NOT_FOUND', `no function has the key "${showText(key)}": see key in /_fn/health`)
+  await countAll?.()
   const store = history.read()
   if (store === null)
     throw new GatewayError('NOT_FOUND', 'no history is kept while the console is off: set FN_UI_ENABLED=1')

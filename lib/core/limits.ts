@@ -102,6 +102,9 @@ export const DEFAULT_LUA_MEMORY_MB = 1024
 /** Threads of one Lua function: twice the cores, within these bounds. Lua code never waits, so more would only share them. */
 export const LUA_THREADS = { min: 4, max: 32 } as const
 
+/** Processes of one gateway. */
+export const MAX_GATEWAY_WORKERS = 128
+
 /** Longest request target, bytes; longer is 414. */
 export const MAX_TARGET_BYTES = 8 * KIB
 /** Header block of a request, bytes; larger is 431. */

@@ -126,6 +126,12 @@ export class HttpServer {
     return this.#server.listening
   }
 
+  /** Descriptor of the listening socket, for another process; null while there is none, and where the system has none. */
+  get descriptor(): number | null {
+    const { _handle: handle } = this.#server as unknown as { _handle: { fd?: number } | null }
+    return handle?.fd !== undefined && handle.fd >= 0 ? handle.fd : null
+  }
+
   /**
    * @param port - 0 for any free one
    * @throws ListenError with what to do, when the address cannot be used

@@ -40,7 +40,7 @@ interface CallDispatcher {
 export interface InvokerOptions {
   clock: Clock
   dispatcher: CallDispatcher
-  admission: Admission
+  admission: Pick<Admission, 'enter' | 'leave'>
   edge: EdgeHandler | null
   /** Captured output of a call; null when nobody listens. */
   onLog: ((call: Call, stream: 'stdout' | 'stderr', text: string) => void) | null
@@ -212,7 +212,7 @@ function withFile(error: GatewayError, { entryFile }: FunctionVersion): GatewayE
 /** What all calls of a gateway share: who admits them, who runs them, who fetches what they ask for. */
 export class Invoker {
   readonly clock: Clock
-  readonly admission: Admission
+  readonly admission: InvokerOptions['admission']
   readonly heads = new ReplyHeads()
   readonly traceIds = new TraceIds()
   /** Null where nobody traces. */

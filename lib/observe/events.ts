@@ -132,6 +132,8 @@ export class GatewayEvents {
     job: [],
   }
   readonly #onListenerError: (name: EventName, error: unknown) => void
+  /** Told when somebody begins or ends to listen; null where nobody asks. */
+  onChange: (() => void) | null = null
 
   constructor(onListenerError: (name: EventName, error: unknown) => void) {
     this.#onListenerError = onListenerError
@@ -147,9 +149,12 @@ export class GatewayEvents {
     if (typeof listener !== 'function') throw new TypeError(`listener of "${name}" must be a function`)
     const list = this.#listeners[name] as Listener<Name>[]
     list.push(listener)
+    this.onChange?.()
     return () => {
       const index = list.indexOf(listener)
-      if (index !== -1) list.splice(index, 1)
+      if (index === -1) return
+      list.splice(index, 1)
+      this.onChange?.()
     }
   }
 

@@ -3,6 +3,7 @@
 import type { FunctionVersion } from '../core/catalog.ts'
 import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
 import { BUCKETS, Histogram } from './histogram.ts'
+import type { FunctionCounts } from './metric-counts.ts'
 import { toFamilyHead, toLabels, toSample } from './metrics-text.ts'
 
 const CLASSES = ['1xx', '2xx', '3xx', '4xx', '5xx'] as const
@@ -32,6 +33,8 @@ class Series implements FunctionCounters {
   readonly durations = new Histogram(CLASSES.length)
   readonly waits = new Histogram(1)
   coldStarts = 0
+  /** True when something was counted since `take`. */
+  isChanged = false
 
   constructor(fn: FunctionVersion) {
     this.key = fn.key
@@ -71,13 +74,40 @@ export class FunctionMetrics {
   count(fn: FunctionVersion, status: number, durationMs: number, queuedMs: number): void {
     const series = this.#series.get(fn.key) ?? this.#begin(fn)
     if (series === null) return
+    series.isChanged = true
     series.durations.observe(toClass(status), durationMs)
     if (queuedMs > 0) series.waits.observe(0, queuedMs)
   }
 
   coldStart(fn: FunctionVersion): void {
     const series = this.#series.get(fn.key) ?? this.#begin(fn)
-    if (series !== null) series.coldStarts += 1
+    if (series === null) return
+    series.isChanged = true
+    series.coldStarts += 1
+  }
+
+  /** What was counted since the last time, for `add` of another process. */
+  take(): FunctionCounts[] {
+    const taken: FunctionCounts[] = []
+    for (const series of this.#series.values()) {
+      if (!series.isChanged) continue
+      const { key, durations, waits, coldStarts } = series
+      taken.push({ key, durations: durations.take(), waits: waits.take(), coldStarts })
+      series.isChanged = false
+      series.coldStarts = 0
+    }
+    return taken
+  }
+
+  /** Adds what another process counted; of a function that is gone meanwhile nothing is kept. */
+  add(counts: readonly FunctionCounts[]): void {
+    for (const { key, durations, waits, coldStarts } of counts) {
+      const fn = this.#functions.get(key)
+      const series = this.#series.get(key) ?? (fn === undefined ? null : this.#begin(fn))
+      series?.durations.add(durations)
+      series?.waits.add(waits)
+      if (series !== null) series.coldStarts += coldStarts
+    }
   }
 
   /** @returns null for a function that is in the catalog no more, and whose last calls end now */

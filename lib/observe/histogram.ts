@@ -39,6 +39,18 @@ export class Histogram {
     for (let bucket = 0; bucket < BUCKETS; bucket++) target[at + bucket]! += this.#numbers[from + bucket]!
   }
 
+  /** Adds what another one has counted. */
+  add(numbers: Float64Array): void {
+    for (let i = 0; i < this.#numbers.length; i++) this.#numbers[i]! += numbers[i]!
+  }
+
+  /** What was counted, for `add` of another one; begins at 0 again. */
+  take(): Float64Array {
+    const taken = this.#numbers.slice()
+    this.#numbers.fill(0)
+    return taken
+  }
+
   /** Observations of a class. */
   countOf(index: number): number {
     let count = 0

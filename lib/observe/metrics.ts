@@ -7,6 +7,7 @@ import type { FunctionVersion } from '../core/catalog.ts'
 import { METHODS } from '../core/identity.ts'
 import { COUNTER, FunctionMetrics } from './function-metrics.ts'
 import { Histogram } from './histogram.ts'
+import type { MetricCounts } from './metric-counts.ts'
 import { type MetricSource, toFamily, toFamilyHead } from './metrics-text.ts'
 
 /** Methods by name; the last stands for all that nobody lists, because a client may make them up. */
@@ -54,6 +55,25 @@ export class Metrics {
     this.#requests[plane * PLANE_COUNTS + index]! += 1
     this.#durations.observe(plane, durationMs)
     if (fn !== null) this.functions.count(fn, status, durationMs, queuedMs)
+  }
+
+  /** What was counted since the last time, for `add` of another process; null for nothing. */
+  take(): MetricCounts | null {
+    const requests: number[] = []
+    for (let i = 0; i < this.#requests.length; i++) {
+      if (this.#requests[i] === 0) continue
+      requests.push(i, this.#requests[i]!)
+      this.#requests[i] = 0
+    }
+    const functions = this.functions.take()
+    return requests.length + functions.length === 0 ? null : { requests, durations: this.#durations.take(), functions }
+  }
+
+  /** Adds what another process counted. */
+  add({ requests, durations, functions }: MetricCounts): void {
+    for (let i = 0; i + 1 < requests.length; i += 2) this.#requests[requests[i]!]! += requests[i + 1]!
+    this.#durations.add(durations)
+    this.functions.add(functions)
   }
 
   /** What was counted of public requests. @param into - as `FunctionCounters.read`, without cold starts and waits */

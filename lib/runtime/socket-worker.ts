@@ -69,7 +69,7 @@ export function parseSocketUri(uri: string): { path: string } | { host: string; 
 }
 
 /** A head that is too large to be right is not parsed: the check of the reply refuses it unread. */
-function isStreamHead(header: string): boolean {
+export function isStreamHead(header: string): boolean {
   return header.length <= MAX_REPLY_HEAD_CHARS && header.includes('"stream"') && parseHeader(header).stream === true
 }
 

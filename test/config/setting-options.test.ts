@@ -57,6 +57,15 @@ const CASES: Record<string, typeof SWITCH> = {
     ['x.example', 'ftp://x', 'http://', 'http://u:p@x', 'http://x?a=1'],
     [5, []],
   ],
+  gatewayWorkers: [
+    [
+      ['1', 1],
+      ['128', 128],
+      ['AUTO', 'auto'],
+    ],
+    ['0', '129', '-1', '1.5', 'many'],
+    [0, 129, 1.5, 'AUTO', true, []],
+  ],
   shutdownTimeoutMs: count(0, -1, 600_001),
   shutdownDelayMs: count(0, -1, 600_001),
   accessLog: SWITCH,

@@ -1,0 +1,203 @@
+/**
+ * A front: takes connections and answers them as the gateway does, from the tree that the first process has read. Whatever
+ * there may be only one of is asked of the first process. Owner: page processes/processes.
+ */
+
+import { randomBytes } from 'node:crypto'
+import { toCatalogSteps } from './catalog-steps.ts'
+import type { Clock } from './core/clock.ts'
+import { GatewayError } from './core/errors.ts'
+import { EdgeProxy } from './edge/passthrough.ts'
+import { countdown } from './gateway-life.ts'
+import { createSharedParts } from './http-handlers.ts'
+import { readDescriptorLimit } from './http/descriptor-limit.ts'
+import { DocsPage } from './http/docs-page.ts'
+import type { Exchange } from './http/exchange.ts'
+import { type PublicCatalog, PublicHandler } from './http/public.ts'
+import { createRequestListener } from './http/request-record.ts'
+import { HttpServer } from './http/server.ts'
+import { Invoker } from './invocation/invoke.ts'
+import { RequestIds } from './invocation/request-ids.ts'
+import { Added } from './observe/metric-counts.ts'
+import { Metrics } from './observe/metrics.ts'
+import { findSpans } from './observe/spans.ts'
+import { CallRelay } from './processes/call-relay.ts'
+import { ControlRelay } from './processes/control-relay.ts'
+import { FrontAdmission } from './processes/front-admission.ts'
+import { FrontJournal } from './processes/front-journal.ts'
+import type { Link } from './processes/link.ts'
+import type { AdoptMessage, FromFront, ToFront } from './processes/messages.ts'
+import { reuseFunctions } from './processes/reuse-functions.ts'
+import { RouteTableBuilder } from './router/route-builder.ts'
+import type { Kind } from './runtime/wire-protocol.ts'
+import { createSchemaParts } from './schema-parts.ts'
+
+/** Milliseconds between two tellings of what was counted. */
+const COUNT_MS = 250
+
+type Begin = Extract<ToFront, { kind: 'begin' }>
+
+interface FrontOptions {
+  clock: Clock
+  begin: Begin
+  link: () => Pick<Link, 'send' | 'sendPiece'>
+  tell: (message: FromFront) => void
+}
+
+export class Front {
+  readonly #options: FrontOptions
+  readonly #calls: CallRelay
+  readonly #control: ControlRelay
+  readonly #journal: FrontJournal
+  readonly #metrics = new Metrics()
+  readonly #edge: EdgeProxy
+  readonly #edgeCounts: Added<keyof EdgeProxy['results']>
+  readonly #invoker: Invoker
+  readonly #requestIds = new RequestIds(randomBytes(6).toString('hex'))
+  readonly #lifecycle = { draining: false }
+  readonly #schemas: ReturnType<typeof createSchemaParts>
+  readonly #routes: RouteTableBuilder
+  readonly #docs: DocsPage
+  readonly #public: PublicHandler
+  #servers: HttpServer[] = []
+  #catalog: PublicCatalog | null = null
+  #functions: AdoptMessage['discovery']['byKey'] = new Map()
+  #timer: NodeJS.Timeout | null = null
+  #lastId = 0
+
+  constructor(options: FrontOptions) {
+    this.#options = options
+    const { clock, begin, link, tell } = options
+    const { settings } = begin
+    const nextId = (): number => {
+      // Ids are 32 bits on the line, and 0 is nobody's.
+      this.#lastId = (this.#lastId % 0xffff_ffff) + 1
+      return this.#lastId
+    }
+    this.#calls = new CallRelay(link, nextId)
+    this.#control = new ControlRelay(link, nextId)
+    this.#journal = new FrontJournal({ clock, link, tell, wasTold: error => this.#calls.wasTold(error) })
+    this.#journal.wantsRequests = begin.wantsRequests
+    this.#edge = new EdgeProxy({ clock, listening: () => begin.addresses })
+    this.#edgeCounts = new Added(this.#edge.results)
+    this.#schemas = createSchemaParts(settings, this.#journal)
+    this.#routes = new RouteTableBuilder(settings.forceUrl)
+    this.#docs = new DocsPage(settings.publicBaseUrl)
+    this.#invoker = new Invoker({
+      clock,
+      schemas: this.#schemas.gate,
+      dispatcher: { setOf: () => this.#calls },
+      admission: new FrontAdmission(this.#calls),
+      edge: this.#edge.handle,
+      onLog: null,
+      onCold: fn => this.#metrics.functions.coldStart(fn),
+    })
+    this.#public = this.#createHandler()
+  }
+
+  /** Puts the first tree in force and listens. @throws Error when it cannot */
+  async start(): Promise<void> {
+    const { clock, begin } = this.#options
+    this.#invoker.spans = await findSpans()
+    await this.adopt(begin.tree)
+    this.#servers = begin.fds.map(
+      () =>
+        new HttpServer({
+          handle: this.#public.handle,
+          clock,
+          requestIds: this.#requestIds,
+          lifecycle: this.#lifecycle,
+          onProblem: message => this.#journal.log('warn', message),
+          descriptorLimit: readDescriptorLimit(),
+        }),
+    )
+    await Promise.all(this.#servers.map((server, at) => server.listenOn(begin.fds[at]!)))
+    this.#planCount()
+  }
+
+  /** Puts a tree in force: the first process read it. */
+  async adopt(tree: AdoptMessage): Promise<void> {
+    const { clock, begin } = this.#options
+    const { settings, controlPaths } = begin
+    const discovery = reuseFunctions(tree.discovery, this.#functions)
+    await this.#schemas.store.load(discovery.functions)
+    const routes = this.#routes.build(discovery.claims, discovery.functions)
+    const { before, after } = toCatalogSteps(
+      settings,
+      clock,
+      discovery,
+      routes,
+      this.#docs,
+      this.#schemas.store,
+      controlPaths,
+    )
+    this.#functions = discovery.byKey
+    this.#catalog = { routes, before, after }
+    this.#metrics.functions.adopt(discovery.byKey)
+  }
+
+  set wantsRequests(wanted: boolean) {
+    this.#journal.wantsRequests = wanted
+  }
+
+  /** @param id - of the question; 0 for none */
+  count(id = 0): void {
+    const counts = this.#metrics.take()
+    const edge = this.#edgeCounts.take()
+    if (id !== 0 || counts !== null || edge !== null) this.#options.tell({ kind: 'counts', id, counts, edge })
+  }
+
+  drain(): void {
+    this.#lifecycle.draining = true
+  }
+
+  /** Finishes what was begun; what takes longer is cut. */
+  async close(timeoutMs: number): Promise<void> {
+    const left = countdown(this.#options.clock, timeoutMs)
+    await Promise.all(this.#servers.map(server => server.close(left())))
+    await this.#edge.close(left())
+    if (this.#timer !== null) this.#options.clock.clearTimeout(this.#timer)
+    this.#journal.flush()
+    this.count()
+  }
+
+  handleFrame(kind: Kind, id: number, header: string, body: Buffer): void {
+    if (!this.#calls.handleFrame(kind, id, header, body)) this.#control.handleFrame(kind, id, header, body)
+  }
+
+  #createHandler(): PublicHandler {
+    const { clock, begin } = this.#options
+    const { settings } = begin
+    const record = createRequestListener(this.#journal, clock, this.#metrics)
+    const shared = createSharedParts({
+      settings,
+      clock,
+      invoker: this.#invoker,
+      requestIds: this.#requestIds,
+      lifecycle: this.#lifecycle,
+      // What the first process answers it records.
+      onFinished: exchange => {
+        if (!exchange.isControl || settings.controlPort !== null) record(exchange)
+      },
+      routingOf: name =>
+        Math.max(settings.runtimeDaemons[name] ?? 1, settings.runtimeSockets[name]?.length ?? 1) > 1
+          ? 'round_robin'
+          : 'single',
+    })
+    const refuse = (exchange: Exchange): void =>
+      shared.responder.sendError(exchange, new GatewayError('NOT_FOUND', 'not found'))
+    return new PublicHandler({
+      ...shared,
+      catalog: () => this.#catalog!,
+      control: settings.controlPort === null ? this.#control.handle : refuse,
+    })
+  }
+
+  #planCount(): void {
+    this.#timer = this.#options.clock.setTimeout(() => {
+      this.count()
+      this.#planCount()
+    }, COUNT_MS)
+    this.#timer.unref?.()
+  }
+}

@@ -1,0 +1,28 @@
+/** A gateway as records show it. Owner: §1. */
+
+import type { Catalog } from './catalog-loader.ts'
+import type { GatewayState } from './control/records.ts'
+import type { Admission } from './invocation/admission.ts'
+import type { Runtimes } from './runtime/runtimes.ts'
+
+interface StateParts extends Pick<GatewayState, 'settings' | 'warnings' | 'configLoadedAt' | 'watching' | 'details'> {
+  catalog: Catalog
+  runtimes: Pick<Runtimes, 'byName' | 'dispatcher'>
+  admission: Pick<Admission, 'snapshot'>
+}
+
+export function toGatewayState({ catalog, runtimes, admission, ...parts }: StateParts): GatewayState {
+  const { dispatcher, byName } = runtimes
+  return {
+    ...parts,
+    functions: catalog.discovery.functions,
+    routes: catalog.records(),
+    homes: catalog.homes,
+    ignored: catalog.discovery.ignored,
+    runtimes: byName,
+    workerCount: key => dispatcher.workerCount(key),
+    isWarm: key => dispatcher.isWarm(key),
+    admission: admission.snapshot(),
+    catalogGeneratedAt: catalog.generatedAt,
+  }
+}

@@ -1,0 +1,152 @@
+/**
+ * Requests for `/_fn` and `/console` that came in at a front: the first process answers them. The body is read when it is
+ * asked for, the answer is written as fast as the client takes it. Owner: page processes/processes.
+ *
+ *   ─ start ─►   (◄─ more ─, ─ chunk ─►) ─ end ─►   ◄─ reply ─   or   ◄─ loaded (head) ─ (◄─ chunk ─, ─ more ─►) ◄─ end ─
+ */
+
+import type { IncomingMessage } from 'node:http'
+import { GatewayError } from '../core/errors.ts'
+import type { Exchange, ExchangeResponder } from '../http/exchange.ts'
+import { KIND, type Kind, parseHeader } from '../runtime/wire-protocol.ts'
+import type { Link } from './link.ts'
+
+/** A request as the first process gets it. */
+export interface ControlAsk {
+  method: string
+  url: string
+  headers: string[]
+  /** Of the other end of the client's connection. */
+  address: string
+  hasBody: boolean
+}
+
+/** What an answer carries that the front writes itself. */
+const OWN_HEADERS: ReadonlySet<string> = new Set(['content-length', 'x-request-id', 'connection', 'keep-alive', 'date'])
+
+export class ControlRelay {
+  readonly #link: () => Pick<Link, 'send' | 'sendPiece'>
+  readonly #nextId: () => number
+  readonly #open = new Map<number, Exchange>()
+
+  /** @param nextId - ids of the line, shared with whoever else asks over it */
+  constructor(link: () => Pick<Link, 'send' | 'sendPiece'>, nextId: () => number) {
+    this.#link = link
+    this.#nextId = nextId
+  }
+
+  readonly handle = (exchange: Exchange): void => {
+    const { req, connection, method, hasBody } = exchange
+    const id = this.#nextId()
+    this.#open.set(id, exchange)
+    exchange.work = {
+      abandon: () => {
+        this.#open.delete(id)
+        this.#link().send(KIND.cancel, id, '')
+      },
+    }
+    const headers = [...withoutId(req.rawHeaders), 'X-Request-Id', exchange.id]
+    const ask: ControlAsk = { method, url: exchange.target, headers, address: connection.address, hasBody }
+    this.#link().send(KIND.start, id, JSON.stringify(ask))
+  }
+
+  /** @returns false for a frame of somebody else */
+  handleFrame(kind: Kind, id: number, header: string, body: Buffer): boolean {
+    const exchange = this.#open.get(id)
+    if (exchange === undefined) return false
+    const { responder } = exchange
+    switch (kind) {
+      case KIND.more:
+        this.#sendBody(id, exchange)
+        return true
+      case KIND.reply: {
+        this.#open.delete(id)
+        const { status, headers } = readHead(header, exchange.method === 'HEAD')
+        responder.send(exchange, status, headers, Buffer.from(body))
+        return true
+      }
+      case KIND.loaded: {
+        const { status, headers, length } = readHead(header, false)
+        responder.openStream(exchange, status, headers, length)
+        return true
+      }
+      case KIND.chunk:
+        this.#write(id, exchange, responder, body)
+        return true
+      case KIND.end:
+        this.#open.delete(id)
+        responder.closeStream(exchange, header === '' ? null : cutOff())
+        return true
+      case KIND.error:
+        this.#open.delete(id)
+        responder.sendError(exchange, cutOff())
+        return true
+      default:
+        return true
+    }
+  }
+
+  /** The first process is gone. */
+  fail(error: GatewayError): void {
+    const exchanges = [...this.#open.values()]
+    this.#open.clear()
+    for (const exchange of exchanges) exchange.responder.sendError(exchange, error)
+  }
+
+  #write(id: number, exchange: Exchange, responder: ExchangeResponder, body: Buffer): void {
+    const { length } = body
+    const grant = (): void => {
+      if (this.#open.has(id)) this.#link().send(KIND.more, id, `{"bytes":${length}}`)
+    }
+    if (responder.writeStream(exchange, body)) grant()
+    else responder.onDrain(exchange, grant)
+  }
+
+  /** Reads what the client has sent, or waits for it; the next piece when it is asked for again. */
+  #sendBody(id: number, exchange: Exchange): void {
+    const req = exchange.req as IncomingMessage
+    if (exchange.expectsContinue) {
+      exchange.expectsContinue = false
+      exchange.res.writeContinue()
+    }
+    if (req.listenerCount('data') === 0) {
+      req.on('data', (piece: Buffer) => {
+        req.pause()
+        exchange.bytesIn += piece.length
+        if (this.#open.get(id) === exchange) this.#link().sendPiece(id, piece)
+        else req.resume()
+      })
+      req.on('end', () => {
+        if (this.#open.get(id) === exchange) this.#link().send(KIND.end, id, '')
+      })
+      // The connection's end follows and ends the exchange.
+      req.on('error', () => {})
+    }
+    req.resume()
+  }
+}
+
+function cutOff(): GatewayError {
+  return new GatewayError('INTERNAL', 'answer was cut off')
+}
+
+/** The client's own id is in the exchange's, when it is one. */
+function withoutId(rawHeaders: readonly string[]): string[] {
+  const kept: string[] = []
+  for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
+    if (rawHeaders[i]!.toLowerCase() !== 'x-request-id') kept.push(rawHeaders[i]!, rawHeaders[i + 1]!)
+  }
+  return kept
+}
+
+function readHead(header: string, keepsLength: boolean): { status: number; headers: string[]; length: number | null } {
+  const { status, headers } = parseHeader(header) as { status: number; headers: string[] }
+  const kept: string[] = []
+  let length: number | null = null
+  for (let i = 0; i + 1 < headers.length; i += 2) {
+    const name = headers[i]!.toLowerCase()
+    if (name === 'content-length') length = Number(headers[i + 1])
+    if (!OWN_HEADERS.has(name) || (keepsLength && name === 'content-length')) kept.push(headers[i]!, headers[i + 1]!)
+  }
+  return { status, headers: kept, length }
+}

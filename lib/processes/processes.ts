@@ -1,0 +1,197 @@
+/**
+ * The processes of one gateway. The first one is a whole gateway; the others, the fronts, take connections from the same
+ * sockets and leave to it whatever there may be only one of. Owner: page processes/processes.
+ *
+ *   clients ─► socket ─┬─► first process ───────────────► disk, daemons, workers, schedules, jobs, logs, /_fn
+ *                      ├─► front ── calls, /_fn ──► ┘
+ *                      └─► front ── calls, /_fn ──► ┘
+ */
+
+import type { Settings } from '../config/settings.ts'
+import type { EndpointPath } from '../control/endpoint-table.ts'
+import type { FunctionVersion } from '../core/catalog.ts'
+import type { Clock } from '../core/clock.ts'
+import type { Discovery } from '../discovery/discover.ts'
+import type { Listening } from '../http/server.ts'
+import { addTo } from '../observe/metric-counts.ts'
+import type { Journal } from '../observe/journal.ts'
+import type { Metrics } from '../observe/metrics.ts'
+import type { FrontDoorDeps } from './front-door.ts'
+import { FrontProcess } from './front-process.ts'
+import { fromErrorHeader } from './link-text.ts'
+import type { AdoptMessage, EdgeResult, FromFront } from './messages.ts'
+
+/** Milliseconds before a front that died is replaced: first, largest; and how long one must have served to count as the first again. */
+const RESTART_DELAY_MS = { first: 100, max: 8000 } as const
+const RESTART_RESET_MS = 10_000
+/** Functions that are no more and may still be called by requests that began before. */
+const MAX_GONE = 10_000
+
+interface ProcessesOptions {
+  clock: Clock
+  settings: Settings
+  controlPaths: readonly EndpointPath[]
+  /** Fronts beside this process. */
+  count: number
+  /** Program of a front. */
+  entry: string
+  door: Omit<FrontDoorDeps, 'findFunction' | 'journal'>
+  journal: Pick<Journal, 'events' | 'wantsRequests' | 'request' | 'callFailed' | 'output' | 'log' | 'warn'>
+  metrics: Pick<Metrics, 'add'>
+  /** Upstream requests by what became of them. */
+  edgeResults: Record<EdgeResult, number>
+  /** Every socket that is listened on now. */
+  addresses: () => readonly Listening[]
+}
+
+/** A place that a front has: the front of now, or the time until the next. */
+interface Place {
+  front: FrontProcess | null
+  timer: NodeJS.Timeout | null
+  failures: number
+  /** Monotonic ms. */
+  startedAt: number
+}
+
+export class Processes {
+  readonly #options: ProcessesOptions
+  readonly #places: Place[]
+  #sockets: readonly number[] = []
+  #tree: AdoptMessage | null = null
+  #functions: ReadonlyMap<string, FunctionVersion> = new Map()
+  readonly #gone = new Map<string, FunctionVersion>()
+  #isOpen = false
+  #isClosing = false
+  #isDraining = false
+
+  constructor(options: ProcessesOptions) {
+    this.#options = options
+    this.#places = Array.from({ length: options.count }, () => ({
+      front: null,
+      timer: null,
+      failures: 0,
+      startedAt: 0,
+    }))
+    options.journal.events.onChange = () => this.#tellWants()
+  }
+
+  /** Processes that take connections now, this one among them. */
+  get serving(): number {
+    return 1 + this.#places.filter(({ front }) => front?.isServing === true).length
+  }
+
+  /** Ids of the fronts that live. */
+  get pids(): number[] {
+    return this.#places.flatMap(({ front }) => (front?.pid == null ? [] : [front.pid]))
+  }
+
+  /** The gateway serves. @param sockets - descriptors that are listened on */
+  open(sockets: readonly number[]): void {
+    if (this.#isOpen || this.#isClosing || sockets.length === 0) return
+    this.#isOpen = true
+    this.#sockets = sockets
+    for (const place of this.#places) this.#start(place)
+  }
+
+  /**
+   * A tree is in force here. Resolves when no front answers by an older one: each has confirmed it, or is gone.
+   */
+  async adopt(discovery: Discovery): Promise<void> {
+    this.#tree = { kind: 'adopt', generation: (this.#tree?.generation ?? 0) + 1, discovery }
+    for (const [key, fn] of this.#functions) if (!discovery.byKey.has(key)) this.#gone.set(key, fn)
+    for (const key of this.#gone.keys())
+      if (discovery.byKey.has(key) || this.#gone.size > MAX_GONE) this.#gone.delete(key)
+    this.#functions = discovery.byKey
+    const tree = this.#tree
+    await Promise.all(this.#places.map(({ front }) => front?.adopt(tree)))
+  }
+
+  /** Resolves when everything that the fronts have counted is counted here. */
+  async count(): Promise<void> {
+    await Promise.all(this.#places.map(({ front }) => front?.count()))
+  }
+
+  /** The gateway stops: answers say so. */
+  drain(): void {
+    this.#isDraining = true
+    for (const { front } of this.#places) front?.tell({ kind: 'drain' })
+  }
+
+  /** Lets the fronts finish. Resolves when all are gone. */
+  async close(timeoutMs: number): Promise<void> {
+    this.#isClosing = true
+    this.#options.journal.events.onChange = null
+    await Promise.all(
+      this.#places.map(({ front, timer }) => {
+        if (timer !== null) this.#options.clock.clearTimeout(timer)
+        return front?.close(timeoutMs)
+      }),
+    )
+  }
+
+  #start(place: Place): void {
+    const { clock, settings, controlPaths, entry, door, journal, addresses } = this.#options
+    place.timer = null
+    place.startedAt = clock.monotonic()
+    const front = new FrontProcess({
+      clock,
+      door: {
+        ...door,
+        journal,
+        findFunction: key => this.#functions.get(key) ?? this.#gone.get(key) ?? null,
+      },
+      entry,
+      sockets: this.#sockets,
+      begin: {
+        settings,
+        controlPaths,
+        addresses: addresses(),
+        wantsRequests: journal.wantsRequests,
+        tree: this.#tree!,
+      },
+      onServing: () => {
+        if (this.#isDraining) front.tell({ kind: 'drain' })
+      },
+      onRequests: text => {
+        for (const record of JSON.parse(text)) journal.request(record)
+      },
+      onMessage: message => this.#handle(message),
+      onEnd: reason => this.#handleEnd(place, reason),
+    })
+    place.front = front
+  }
+
+  #handle(message: FromFront): void {
+    const { journal, metrics, edgeResults } = this.#options
+    if (message.kind === 'counts') {
+      if (message.counts !== null) metrics.add(message.counts)
+      if (message.edge !== null) addTo(edgeResults, message.edge)
+    } else if (message.kind === 'failed') {
+      const fn = message.key === null ? null : (this.#functions.get(message.key) ?? null)
+      const error = fromErrorHeader(message.error)
+      if (error !== null) journal.callFailed({ fn, ...message.call }, error)
+    } else if (message.kind === 'log') journal.log(message.level, message.message)
+    else if (message.kind === 'warning') journal.warn(message.warning)
+  }
+
+  #handleEnd(place: Place, reason: string | null): void {
+    const { clock, journal } = this.#options
+    place.front = null
+    if (this.#isClosing) return
+    const now = clock.monotonic()
+    if (now - place.startedAt >= RESTART_RESET_MS) place.failures = 0
+    const delay = Math.min(RESTART_DELAY_MS.first * 2 ** Math.min(place.failures, 16), RESTART_DELAY_MS.max)
+    place.failures += 1
+    journal.log(
+      'warn',
+      `a gateway process is gone (${reason ?? 'it was asked to end'}): another one follows in ${delay} ms`,
+    )
+    place.timer = clock.setTimeout(() => this.#start(place), delay)
+    place.timer.unref?.()
+  }
+
+  #tellWants(): void {
+    const requests = this.#options.journal.wantsRequests
+    for (const { front } of this.#places) front?.tell({ kind: 'wants', requests })
+  }
+}

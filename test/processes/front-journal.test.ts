@@ -1,0 +1,67 @@
+import t from 'tap'
+import { GatewayError } from '../../lib/core/errors.ts'
+import type { RequestRecord } from '../../lib/observe/events.ts'
+import { FrontJournal, REQUESTS } from '../../lib/processes/front-journal.ts'
+import type { FromFront } from '../../lib/processes/messages.ts'
+import { FRAME_LIMITS } from '../../lib/runtime/wire-protocol.ts'
+import { FakeClock } from '../helpers/clock.ts'
+import { FakeLine } from '../helpers/fake-line.ts'
+import { makeFn } from '../helpers/fn.ts'
+
+function createBed() {
+  const clock = new FakeClock()
+  const line = new FakeLine()
+  const told: FromFront[] = []
+  const known = new WeakSet<GatewayError>()
+  const journal = new FrontJournal({
+    clock,
+    link: () => line,
+    tell: message => told.push(message),
+    wasTold: error => known.has(error),
+  })
+  return { clock, line, told, known, journal }
+}
+
+const record = (path: string): RequestRecord => ({ path, status: 200 }) as RequestRecord
+
+t.test('[processes/processes.7] records of requests go together, soon, and fit their frame', async t => {
+  const { clock, line, journal } = createBed()
+  journal.request(record('/a'))
+  journal.request(record('/b'))
+  t.same(line.sent, [])
+  clock.advance(10)
+  t.match(line.sent.splice(0), [
+    { kind: 'log', id: 0, header: REQUESTS, body: '[{"path":"/a","status":200},{"path":"/b","status":200}]' },
+  ])
+  clock.advance(100)
+  t.same(line.sent, [], 'nothing is nothing')
+  for (const path of ['/\u0001'.repeat(8 * 1024), '\u20ac'.repeat(3000), '\u0001'.repeat(30_000)]) {
+    journal.request(record('/short'))
+    journal.request({ ...record(path), error: path })
+  }
+  journal.flush()
+  t.ok(
+    line.sent.every(({ body }) => Buffer.byteLength(body) <= FRAME_LIMITS.log.body),
+    'in frames',
+  )
+  t.equal(line.sent.flatMap(({ body }) => JSON.parse(body)).length, 6)
+})
+
+t.test('[processes/processes.7] a failure is told by the process that knows of it, once', async t => {
+  const { told, known, journal } = createBed()
+  const call = { fn: makeFn(), id: 'r', trace: '', method: 'GET', path: '/' }
+  const relayed = new GatewayError('HANDLER_FAILED', 'written down already')
+  known.add(relayed)
+  journal.callFailed(call, relayed)
+  journal.callFailed(call, new GatewayError('POOL_OVERFLOW', 'a refusal'))
+  journal.callFailed(call, new GatewayError('CONTRACT_BROKEN', 'bad answer'))
+  journal.callFailed({ ...call, fn: null }, new GatewayError('INTERNAL', 'gateway exception'))
+  t.match(told, [
+    { kind: 'failed', key: call.fn.key, call: { id: 'r', method: 'GET', path: '/' }, error: /bad answer/ },
+    { kind: 'failed', key: null },
+  ])
+  t.equal(told.length, 2)
+  journal.log('warn', 'w')
+  journal.warn({ code: 'C', path: '.', message: 'm', hint: 'h' })
+  t.match(told.slice(2), [{ kind: 'log' }, { kind: 'warning', warning: { code: 'C' } }])
+})

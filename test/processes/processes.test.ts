@@ -1,0 +1,162 @@
+import { once } from 'node:events'
+import { createServer, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { createGateway, type Gateway } from '../../lib/index.ts'
+import { childrenOf, commandOf } from '../helpers/processes.ts'
+import { type Connection, connectToAll, nameOfFirst, serveTwice } from '../helpers/processes-bed.ts'
+import { makeTree } from '../helpers/tree.ts'
+
+const HELLO = 'export const handler = event => ({ hello: event.query.name ?? "world", pid: process.pid })\n'
+/** Says that it began, and waits until it is let go. */
+const GATED = 'export const handler = async event => (await fetch(event.query.gate)).text()\n'
+
+/** Fronts of this process that live. */
+function fronts(): number[] {
+  return childrenOf(process.pid).filter(pid => commandOf(pid).includes('front-main'))
+}
+
+interface Gate {
+  url: string
+  /** The next call that waits at it. */
+  next: () => Promise<ServerResponse>
+}
+
+/** Where handlers wait until the test lets them go. */
+async function openGate(t: Test): Promise<Gate> {
+  const waiting: ServerResponse[] = []
+  const asking: ((response: ServerResponse) => void)[] = []
+  const server = createServer((_request, response) => {
+    const asker = asking.shift()
+    if (asker === undefined) waiting.push(response)
+    else asker(response)
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => {
+    server.closeAllConnections()
+    server.close()
+  })
+  const { port } = server.address() as AddressInfo
+  return {
+    url: `http://127.0.0.1:${port}/`,
+    next: () => {
+      const known = waiting.shift()
+      return known === undefined ? new Promise(resolve => asking.push(resolve)) : Promise.resolve(known)
+    },
+  }
+}
+
+/** Calls that wait for a slot. */
+function queuedIn(gateway: Gateway): number {
+  const { functions } = gateway.health() as { functions: { summary: { pool_queued: number } } }
+  return functions.summary.pool_queued
+}
+
+const gated = (path: string, gate: Gate): string => `${path}?gate=${encodeURIComponent(gate.url)}`
+
+t.test(
+  '[processes/processes.1] as many processes as are asked for take connections; one by default, and then none is started',
+  async t => {
+    const { first, front } = await serveTwice(t, { 'hello.js': HELLO })
+    t.equal(fronts().length, 1)
+    const answers = [await first.ask('/hello?name=a'), await front.ask('/hello?name=a')]
+    t.same(
+      answers.map(({ status, text }) => [status, JSON.parse(text).hello]),
+      [
+        [200, 'a'],
+        [200, 'a'],
+      ],
+    )
+    t.equal(answers[0]!.text, answers[1]!.text, 'one worker serves both')
+    const { root, cleanup } = makeTree({ 'hello.js': HELLO })
+    t.teardown(cleanup)
+    const alone = await createGateway({ functionsRoot: root, env: process.env })
+    await alone.listen({ port: 0 })
+    t.equal(fronts().length, 1, 'only that of the other gateway')
+    await alone.close()
+  },
+)
+
+t.test('[processes/processes.2] after a reload was acknowledged no process answers by an older tree', async t => {
+  const { root, gateway, first, front } = await serveTwice(t, { 'old.js': 'export const handler = () => "old"\n' })
+  for (let turn = 1; turn <= 10; turn++) {
+    writeFileSync(join(root, `new${turn}.js`), `export const handler = () => "new ${turn}"\n`)
+    const reloading = first.ask('/_fn/reload', { method: 'POST' })
+    t.equal((await reloading).status, 200)
+    const answer = await front.ask(`/new${turn}`)
+    t.match(answer, { status: 200, text: `"new ${turn}"` })
+  }
+  t.equal((await front.ask('/_fn/reload', { method: 'POST' })).status, 200, 'from a front, too')
+  writeFileSync(join(root, 'new1.js'), 'export const handler = () => "changed"\n')
+  await gateway.reload()
+  t.match(await front.ask('/new1'), { status: 200, text: '"changed"' })
+})
+
+t.test('[processes/processes.3] a front that dies takes its own connections with it, and is replaced', async t => {
+  const gate = await openGate(t)
+  const { url, gateway, first, front, frontName } = await serveTwice(t, {
+    'hello.js': HELLO,
+    'slow/handler.js': GATED,
+    'slow/fn.config.json': '{ "timeout_ms": 60000 }',
+  })
+  const said: string[] = []
+  gateway.on('log', ({ level, message }) => {
+    if (level === 'warn') said.push(message)
+  })
+  const kept = first.ask(gated('/slow', gate))
+  const atFirst = await gate.next()
+  const lost = front.ask(gated('/slow', gate))
+  await gate.next()
+  process.kill(fronts()[0]!, 'SIGKILL')
+  await t.rejects(lost, 'its own connection broke')
+  atFirst.end('kept')
+  t.match(await kept, { status: 200, text: '"kept"' })
+  const [next] = (await connectToAll(t, url, 1, new Set([frontName, await nameOfFirst(gateway)]))).values()
+  t.equal((await next!.ask('/hello')).status, 200)
+  t.match(said.join('\n'), /^a gateway process is gone \(ended by SIGKILL\): another one follows in 100 ms$/)
+})
+
+t.test('[processes/processes.4] limits hold over all processes: slots, queue, refusals', async t => {
+  const gate = await openGate(t)
+  const one = { max_concurrency: 1, timeout_ms: 60_000 }
+  const { first, front, gateway } = await serveTwice(t, {
+    'one/handler.js': GATED,
+    'one/fn.config.json': JSON.stringify(one),
+    'queue/handler.js': GATED,
+    'queue/fn.config.json': JSON.stringify({
+      worker_pool: { enabled: true, max_workers: 1, max_queue: 1, queue_timeout_ms: 60_000 },
+      timeout_ms: 60_000,
+    }),
+  })
+  const { url } = first
+  const others = [...(await connectToAll(t, url, 2)).entries()]
+  const firstName = await nameOfFirst(gateway)
+  const [, otherFirst] = others.find(([name]) => name === firstName)!
+  const [, otherFront] = others.find(([name]) => name !== firstName)!
+  for (const [has, asks] of [
+    [first, front],
+    [front, first],
+    [front, otherFront],
+  ] as [Connection, Connection][]) {
+    const running = has.ask(gated('/one', gate))
+    const held = await gate.next()
+    t.match(await asks.ask(gated('/one', gate)), { status: 429, text: /concurrency limit reached/ })
+    held.end('done')
+    t.match(await running, { status: 200, text: '"done"' })
+  }
+  const running = first.ask(gated('/queue', gate))
+  const held = await gate.next()
+  const queued = front.ask(gated('/queue', gate))
+  while (queuedIn(gateway) === 0) await new Promise(resolve => setImmediate(resolve))
+  t.match(await otherFirst.ask(gated('/queue', gate)), { status: 429, text: /worker pool overflow/ })
+  t.match(await otherFront.ask(gated('/queue', gate)), { status: 429, text: /worker pool overflow/ })
+  held.end('first')
+  ;(await gate.next()).end('second')
+  t.same(
+    (await Promise.all([running, queued])).map(({ text }) => text),
+    ['"first"', '"second"'],
+  )
+})
