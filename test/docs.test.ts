@@ -10,10 +10,13 @@ t.setTimeout(280_000)
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 const read = (page: string): string => readFileSync(join(root, page), 'utf8')
-const guides = readdirSync(join(root, 'docs'))
-  .filter(name => name.endsWith('.md'))
-  .map(name => `docs/${name}`)
-  .sort()
+const pagesOf = (folder: string): string[] =>
+  readdirSync(join(root, folder))
+    .filter(name => name.endsWith('.md'))
+    .map(name => `${folder}/${name}`)
+    .sort()
+const guides = pagesOf('docs')
+const pages = [...guides, ...pagesOf('docs/reference')]
 
 for (const page of ['README.md', ...guides]) {
   t.test(`[docs.1, docs.2, docs.3] ${page} does what it says`, async t => {
@@ -72,8 +75,8 @@ t.test('[docs.2] a session is read line by line', async t => {
 
 t.test('[docs.4] the README leads to every page, and each link of a page leads somewhere', async t => {
   const targets = [...read('README.md').matchAll(/\]\((docs\/[^)#]+)/g)].map(([, target]) => target as string)
-  t.same([...new Set(targets)].sort(), guides)
-  for (const page of guides) {
+  t.same([...new Set(targets)].sort(), pages)
+  for (const page of pages) {
     for (const [, target] of read(page).matchAll(/\]\(([^)#:\s]+)(?:#[^)]*)?\)/g))
       t.doesNotThrow(() => readFileSync(join(root, page, '..', target as string)), `${page}: ${target}`)
   }

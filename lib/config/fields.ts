@@ -18,6 +18,8 @@ export interface Field<T> {
   readonly schema: JsonSchema
   /** Why it changes nothing, for a key of an object that is accepted, checked, and read by nobody yet. */
   readonly noEffect?: string
+  /** Fields of an object by their keys, for what is written from the declarations. */
+  readonly fields?: Readonly<Record<string, Field<unknown>>>
   /** Reads a JSON value; a wrong one is noted at `at` and gives undefined. */
   read(value: unknown, at: Place): T | undefined
   /** Reads a flag or variable. */
@@ -281,7 +283,7 @@ export function object<S extends Shape>(shape: S, options: ObjectOptions = {}): 
   }
   const required = options.required ? { required: options.required } : {}
   const schema = { type: 'object', properties, ...required, additionalProperties: false }
-  return toField(options, rule, schema, read, (text, at) => readJson(text, rule, at, read))
+  return { ...toField(options, rule, schema, read, (text, at) => readJson(text, rule, at, read)), fields: shape }
 }
 
 interface MapOptions extends Common {
@@ -344,7 +346,9 @@ export function either<A, B>(
     return reportWrong(at, rule, value, options.hint)
   }
   const schema = { anyOf: [first.field.schema, second.field.schema] }
-  return toField(options, rule, schema, read, (text, at) => first.field.readText(text, at))
+  const fields = first.field.fields ?? second.field.fields
+  const made = toField(options, rule, schema, read, (text, at) => first.field.readText(text, at))
+  return fields === undefined ? made : { ...made, fields }
 }
 
 /** A field whose checked value is turned into another; `map` may note findings of its own and give undefined. */

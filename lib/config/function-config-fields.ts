@@ -34,7 +34,7 @@ const adapterNames = oneOf(ADAPTERS, { spellings: ADAPTER_SPELLINGS })
 /** An adapter: its canonical name, or null with the name that was given and is none (calls then answer 500). */
 const adapter: Field<{ name: AdapterName | null; given: string }> = {
   ...adapterNames,
-  schema: { description: 'How the handler is called.', ...adapterNames.schema },
+  schema: { description: 'How the handler is called; default native.', ...adapterNames.schema },
   read: (value, at) => ({ name: adapterNames.read(value, at) ?? null, given: typeof value === 'string' ? value : '' }),
   readText: (text, at) => ({ name: adapterNames.readText(text, at) ?? null, given: text }),
 }
@@ -120,7 +120,7 @@ const assets = object(
 
 const workerPool = object(
   {
-    enabled: boolean({ description: 'Default true once the block exists.' }),
+    enabled: boolean({ description: 'Whether there is a pool; default true once the block exists.' }),
     min_warm: integer({
       min: 0,
       max: MAX_WARM,
@@ -142,7 +142,7 @@ const workerPool = object(
 
 const keepWarm = object(
   {
-    enabled: boolean({ description: 'Default true once the block exists.' }),
+    enabled: boolean({ description: 'Whether it is pinged; default true once the block exists.' }),
     min_warm: integer({ min: 0, max: MAX_WARM, description: 'Workers kept started; default 1.' }),
     ping_every_seconds: integer({ min: 1, max: 86_400, description: 'Seconds between pings; default 45.' }),
     idle_ttl_seconds: integer({ min: 1, max: 86_400, description: 'Idle seconds before scale-down; default 300.' }),
@@ -155,7 +155,11 @@ const edge = object(
     base_url: texts.baseUrl('Upstream that proxy.path is appended to.'),
     allow_hosts: texts.hostAllowList('Upstream hosts that may be reached; empty means every public host.'),
     allow_private: boolean({ description: 'Allow private addresses; default false.' }),
-    max_response_bytes: integer({ min: 1, max: limits.MAX_BODY_BYTES, description: 'Default 2 MiB.' }),
+    max_response_bytes: integer({
+      min: 1,
+      max: limits.MAX_BODY_BYTES,
+      description: 'Largest upstream answer, bytes; default 2097152.',
+    }),
   },
   { description: 'What a proxy directive of the handler may reach.' },
 )
@@ -164,18 +168,23 @@ const { RETRY_MAX_ATTEMPTS: ATTEMPTS, RETRY_BASE_DELAY_SECONDS: BASE, RETRY_MAX_
 const JITTER = limits.RETRY_JITTER
 
 const retryObject = object({
-  enabled: boolean(),
-  max_attempts: integer({ ...toRange(ATTEMPTS), aliases: ['maxAttempts', 'attempts'] }),
+  enabled: boolean({ description: 'Whether it is run again; default true once the block exists.' }),
+  max_attempts: integer({
+    ...toRange(ATTEMPTS, 'Runs in all, the first one counted'),
+    aliases: ['maxAttempts', 'attempts'],
+  }),
   base_delay_seconds: number({
-    ...toRange(BASE),
+    ...toRange(BASE, 'Wait before the second run, doubled before each further one'),
     aliases: ['baseDelaySeconds', 'delay_seconds', 'delaySeconds'],
   }),
-  max_delay_seconds: number({ ...toRange(LONGEST), aliases: ['maxDelaySeconds'] }),
-  jitter: number(toRange(JITTER)),
+  max_delay_seconds: number({ ...toRange(LONGEST, 'Longest such wait'), aliases: ['maxDelaySeconds'] }),
+  jitter: number(toRange(JITTER, 'Share of the wait by which it varies')),
 })
 
-function toRange({ min, max }: { min: number; max: number }) {
-  return { min, max, clamp: true, description: `${min} to ${max}.` }
+/** What is outside the range is the nearest value inside it. */
+function toRange(range: { min: number; max: number; default: number }, meaning: string) {
+  const { min, max } = range
+  return { min, max, clamp: true, description: `${meaning}; default ${range.default}.` }
 }
 
 const cronText = string({
@@ -200,7 +209,11 @@ const scalarText: Field<string> = {
 }
 
 const headers = mapped(
-  mapOf(scalarText, { keyPattern: /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/, keyRule: 'a header name' }),
+  mapOf(scalarText, {
+    keyPattern: /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/,
+    keyRule: 'a header name',
+    description: 'Headers of the call, each on one line.',
+  }),
   (entries, at) => {
     for (const [name, value] of Object.entries(entries)) {
       if (!texts.isHeaderValue(value)) return reportWrong({ ...at, name: `${at.name}.${name}` }, 'one line', value)
@@ -210,24 +223,24 @@ const headers = mapped(
 )
 
 export const SCHEDULE_FIELDS = {
-  enabled: boolean({ description: 'Default true once the block exists.' }),
-  every_seconds: integer({ min: 1, max: 31_536_000, description: 'Interval; wins over cron.' }),
+  enabled: boolean({ description: 'Whether it is due at all; default true once the block exists.' }),
+  every_seconds: integer({ min: 1, max: 31_536_000, description: 'Interval in seconds; wins over cron.' }),
   cron,
   timezone: string({
     rule: TIMEZONE_RULE,
     parse: parseTimezone,
     aliases: ['tz'],
-    description: 'Default local.',
+    description: 'Zone of cron; default local, that of the machine.',
   }),
-  method: method('Default GET.'),
-  query: jsonObject(),
+  method: method('Method of the call; default GET.'),
+  query: jsonObject({ description: 'Query of the call.' }),
   headers,
-  body: string({ multiline: true, hint: 'Write JSON as a text: "{\\"a\\": 1}".' }),
+  body: string({ multiline: true, description: 'Body of the call.', hint: 'Write JSON as a text: "{\\"a\\": 1}".' }),
   context: jsonObject({ description: 'Becomes event.context.user.' }),
   retry: either(
     { kinds: ['boolean'], field: boolean() },
     { kinds: ['object'], field: retryObject },
-    { description: 'true means the defaults.' },
+    { description: 'What follows a failed run; true means the defaults, default false.' },
   ),
 }
 
@@ -248,7 +261,7 @@ const headerName = string({
 })
 
 const corsObject = object({
-  origins: list(origin, { rule: 'a list of origins' }),
+  origins: list(origin, { rule: 'a list of origins', description: 'Sites whose pages may call; none by default.' }),
   methods: list(method(), { description: 'Default: the methods of the path.' }),
   headers: list(headerName, { description: 'Request headers that are allowed.' }),
   expose: list(headerName, { description: 'Response headers that a page may read.' }),
@@ -305,7 +318,7 @@ export const INVOKE_FIELDS = {
 
 /** Fields of the file. */
 export const CONFIG_FIELDS = {
-  $schema: string({ maxLength: 2000 }),
+  $schema: string({ maxLength: 2000, description: 'JSON Schema of the file, for editors.' }),
   runtime: oneOf(RUNTIMES, { description: 'Runtime of the function; declares an identity.' }),
   name: string({
     rule: 'segments of letters, digits, _ and - joined by /',
@@ -316,7 +329,7 @@ export const CONFIG_FIELDS = {
   }),
   version: string({ maxLength: 200, description: 'For people; versions come from folders.' }),
   entrypoint: texts.relativePath('Handler file; declares an identity.', 'a file of the function folder'),
-  group: string({ maxLength: 80, description: 'Label for lists.' }),
+  group: string({ maxLength: 80, description: 'Label under which lists show it.' }),
   timeout_ms: integer({
     min: 1,
     max: limits.MAX_TIMEOUT_MS,
@@ -332,8 +345,8 @@ export const CONFIG_FIELDS = {
   routes: { ...routes, schema: { ...routes.schema, description: 'Same as invoke.routes, which wins.' } },
   'force-url': forceUrl,
   include_debug_headers: includeDebugHeaders,
-  invoke: object(INVOKE_FIELDS),
-  response: object({ include_debug_headers: includeDebugHeaders }),
+  invoke: object(INVOKE_FIELDS, { description: 'Who may call the function, and how it is called.' }),
+  response: object({ include_debug_headers: includeDebugHeaders }, { description: 'What is added to its answers.' }),
   home,
   assets,
   worker_pool: workerPool,

@@ -1,0 +1,228 @@
+/**
+ * The pages of docs/reference, written from the declarations that the product itself reads: a row of settings, a field of a
+ * config, an error code, a command. Owner: page docs.
+ */
+
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { readCommands } from '../bin/command-tree.ts'
+import { createProgram } from '../bin/program.ts'
+import { FUNCTION_CONFIG } from '../lib/config/function-config-fields.ts'
+import { BINARY_ENV, SETTING_OPTIONS } from '../lib/config/setting-options.ts'
+import { ERROR_MEANINGS } from '../lib/core/error-meanings.ts'
+import { ERROR_STATUS } from '../lib/core/errors.ts'
+
+/** @typedef {import('../lib/config/fields.ts').Field<unknown>} Field */
+/** @typedef {import('../lib/config/setting-options.ts').SettingOption<unknown>} Setting */
+/** @typedef {import('../bin/command-tree.ts').CommandFact} Command */
+/** @typedef {import('../bin/command-tree.ts').FlagFact} Flag */
+
+const LIB = fileURLToPath(new URL('../lib', import.meta.url))
+const WRITTEN = '<!-- Written by `npm run reference` from the declarations: change those, not this page. -->'
+
+/** @returns {Record<string, string>} name of the file to its text */
+export function toReferencePages() {
+  return {
+    'settings.md': toSettingsPage(),
+    'function-config.md': toConfigPage(),
+    'errors.md': toErrorsPage(),
+    'command-line.md': toCommandPage(),
+  }
+}
+
+/** @returns {string} */
+function toSettingsPage() {
+  const options = /** @type {[string, Setting][]} */ (Object.entries(SETTING_OPTIONS))
+  const sections = [...new Set(options.map(([, { section }]) => section))]
+  return toPage('Settings', [
+    'What holds for the whole gateway. A flag is stronger than its variable, that than the key in `fngw.json`, that than the default; of several variables the first that is given counts.',
+    'How values are read, and what a wrong one does: [settings](../../spec/config/settings.md). What is in force, and where each value comes from: `GET /_fn/settings`.',
+    ...sections.flatMap(section => [
+      `## ${section}`,
+      toTable(
+        ['setting', 'variables', '`fngw.json`', 'flags', 'must be', 'default', 'meaning'],
+        options.filter(([, option]) => option.section === section).map(([name, option]) => toSettingRow(name, option)),
+      ),
+    ]),
+    '## Programs',
+    'Each may be named by its variable or in `runtime-binaries` of `fngw.json`: a name on `PATH`, or a path.',
+    toTable(
+      ['tool in `runtime-binaries`', 'variable'],
+      Object.entries(BINARY_ENV).map(([tool, variable]) => [toCode(tool), toCode(variable)]),
+    ),
+  ])
+}
+
+/** @param {string} name @param {Setting} option @returns {string[]} */
+function toSettingRow(name, { env, key, keyAliases, flags, field, fallback, unit, description }) {
+  return [
+    toCode(name),
+    toCodes(env),
+    toCodes([...(key === null ? [] : [key]), ...keyAliases]),
+    toCodes(flags),
+    unit === null ? field.rule : `${field.rule}, ${unit}`,
+    toDefault(fallback),
+    description,
+  ]
+}
+
+/** @param {unknown} value @returns {string} as it would be typed */
+function toDefault(value) {
+  if (value === null || value === undefined) return ''
+  if (Array.isArray(value)) return value.length === 0 ? 'none' : value.join(', ')
+  if (typeof value === 'object') return Object.keys(value).length === 0 ? 'none' : JSON.stringify(value)
+  return String(value)
+}
+
+/** @returns {string} */
+function toConfigPage() {
+  return toPage('fn.config.json', [
+    'Policy and identity of a function; in a folder without a function, of everything below it. The nearest file wins, field by field.',
+    'What a wrong field does, and how layers merge: [function config](../../spec/config/function-config.md). The same for editors: `fngw/schema/fn.config.schema.json`.',
+    toTable(['field', 'also written', 'must be', 'meaning'], toFieldRows(FUNCTION_CONFIG.fields ?? {}, '')),
+  ])
+}
+
+/** @param {Readonly<Record<string, Field>>} fields @param {string} prefix @returns {string[][]} */
+function toFieldRows(fields, prefix) {
+  return Object.entries(fields).flatMap(([key, field]) => [
+    [toCode(prefix + key), toCodes(field.aliases), field.rule, String(field.schema.description ?? '')],
+    ...toFieldRows(field.fields ?? {}, `${prefix}${key}.`),
+  ])
+}
+
+/** @returns {string} */
+function toErrorsPage() {
+  const messages = readMessages()
+  const rows = Object.entries(ERROR_STATUS).map(([code, status]) => [
+    String(status),
+    toCode(code),
+    ERROR_MEANINGS[/** @type {keyof typeof ERROR_MEANINGS} */ (code)],
+    (messages.get(code) ?? []).map(toCode).join('<br>'),
+  ])
+  return toPage('Errors', [
+    'What a client gets when the gateway refuses a request, or a function fails: the status, and as body `{ "error": message }`. With `FN_ENV=production` the messages of handlers are replaced by neutral ones.',
+    'The code is in the log beside the message. A message is shown with `...` where it names a value; another status than that of its row stands behind it. The rules: [errors](../../spec/core/errors.md).',
+    toTable(['status', 'code', 'when, and what helps', 'messages'], rows),
+  ])
+}
+
+/** @returns {Map<string, string[]>} error code to the messages that the sources give it */
+function readMessages() {
+  const messages = new Map()
+  const files = readdirSync(LIB, { recursive: true }).map(String).sort()
+  for (const file of files) {
+    if (!file.endsWith('.ts') || file.startsWith('console')) continue
+    const source = readFileSync(join(LIB, file), 'utf8')
+    for (const found of source.matchAll(/new GatewayError\(\s*'([A-Z_]+)',\s*(?=['`])/g)) {
+      const { text, rest } = readLiteral(source.slice(found.index + found[0].length))
+      const status = /^\s*,\s*\{\s*status: (\d{3})/.exec(rest)?.[1]
+      const shown = status === undefined ? text : `${text} (${status})`
+      const known = messages.get(found[1]) ?? []
+      // A message that is only somebody else's words says nothing here.
+      if (/[a-z]{3}/.test(text) && !known.includes(shown)) messages.set(found[1], [...known, shown].sort())
+    }
+  }
+  return messages
+}
+
+/**
+ * A string at the beginning of a source.
+ * @param {string} source
+ * @returns {{ text: string, rest: string }} what it says, with `...` for each value in it, and what comes behind
+ */
+export function readLiteral(source) {
+  const quote = source[0]
+  let text = ''
+  let at = 1
+  for (; source[at] !== quote; at++) {
+    if (at >= source.length) throw new Error(`a message does not end: ${source.slice(0, 40)}`)
+    if (source[at] === '\\') text += source[++at]
+    else if (quote === '`' && source.startsWith('${', at)) {
+      at = toEndOfValue(source, at + 2)
+      text += '...'
+    } else text += source[at]
+  }
+  return { text, rest: source.slice(at + 1) }
+}
+
+/** @param {string} source @param {number} from - behind `${` @returns {number} where its brace closes */
+function toEndOfValue(source, from) {
+  let depth = 1
+  for (let at = from; at < source.length; at++) {
+    if ('`"\''.includes(source.charAt(at))) at += source.length - at - readLiteral(source.slice(at)).rest.length - 1
+    else if (source[at] === '{') depth++
+    else if (source[at] === '}' && --depth === 0) return at
+  }
+  throw new Error(`a value in a message does not end: ${source.slice(from, from + 40)}`)
+}
+
+/** @returns {string} */
+function toCommandPage() {
+  // Nothing is run: what the commands print to, and who answers, does not matter.
+  const program = createProgram({ output: /** @type {never} */ (null), version: '', program: 'fngw', terminal: null })
+  const [top, ...commands] = /** @type {[Command, ...Command[]]} */ (readCommands(program))
+  return toPage('Command line', [
+    'The same as `fngw --help`, `fngw COMMAND --help` and `man fngw`. Exit status: 0 done; 1 it failed, or the answer is no; 2 wrong usage or wrong settings.',
+    toFlagTable(top.flags),
+    ...commands.filter(({ commands }) => commands.length === 0).flatMap(toCommandPart),
+    '## Settings that help leaves out',
+    'They are taken by the commands that read a tree or call a gateway, and matter to few or repeat a default. [All settings](settings.md).',
+    toFlagTable(toHiddenFlags([top, ...commands]), true),
+  ])
+}
+
+/** @param {Command} command @returns {string[]} */
+function toCommandPart({ words, description, args, flags }) {
+  const line = [...words, ...args.map(({ spelling }) => spelling), '[flags]'].join(' ')
+  const rows = args.map(({ spelling, description, choices }) => [toCode(spelling), withChoices(description, choices)])
+  return [
+    `## ${words.join(' ')}`,
+    `${toCode(line)}: ${description}`,
+    ...(rows.length === 0 ? [] : [toTable(['argument', 'meaning'], rows)]),
+    toFlagTable(flags),
+  ]
+}
+
+/** @param {readonly Flag[]} flags @param {boolean} isHidden @returns {string} */
+function toFlagTable(flags, isHidden = false) {
+  const rows = flags.filter(({ isShown }) => isShown !== isHidden)
+  return toTable(
+    ['flag', 'meaning'],
+    rows.map(({ spelling, description, choices }) => [toCode(spelling), withChoices(description, choices)]),
+  )
+}
+
+/** @param {readonly Command[]} commands @returns {Flag[]} each flag that no command shows, once */
+function toHiddenFlags(commands) {
+  const flags = commands.flatMap(command => command.flags)
+  const shown = new Set(flags.filter(({ isShown }) => isShown).map(({ long }) => long))
+  return [...new Map(flags.filter(({ long }) => !shown.has(long)).map(flag => [flag.long, flag])).values()]
+}
+
+/** @param {string} description @param {readonly string[]} choices @returns {string} */
+function withChoices(description, choices) {
+  return choices.length === 0 ? description : `${description} One of: ${choices.join(', ')}.`
+}
+
+/** @param {string} title @param {string[]} parts @returns {string} */
+function toPage(title, parts) {
+  return `${[`# ${title}`, WRITTEN, ...parts].join('\n\n')}\n`
+}
+
+/** @param {string[]} head @param {string[][]} rows @returns {string} */
+function toTable(head, rows) {
+  const lines = [head, head.map(() => '---'), ...rows.map(row => row.map(cell => cell.replaceAll('|', '\\|')))]
+  return lines.map(cells => `| ${cells.join(' | ')} |`).join('\n')
+}
+
+/** @param {string} text @returns {string} */
+function toCode(text) {
+  return text.includes('`') ? `\`\` ${text} \`\`` : `\`${text}\``
+}
+
+/** @param {readonly string[]} texts @returns {string} */
+function toCodes(texts) {
+  return texts.map(toCode).join(' ')
+}

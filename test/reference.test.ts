@@ -1,0 +1,94 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import t from 'tap'
+import { readCommands } from '../bin/command-tree.ts'
+import { createProgram } from '../bin/program.ts'
+import { readLiteral, toReferencePages } from '../build/reference-pages.mjs'
+import { BINARY_ENV, SETTING_OPTIONS } from '../lib/config/setting-options.ts'
+import { FUNCTION_CONFIG } from '../lib/config/function-config-fields.ts'
+import { ERROR_MEANINGS } from '../lib/core/error-meanings.ts'
+import { ERROR_STATUS } from '../lib/core/errors.ts'
+
+const folder = new URL('../docs/reference/', import.meta.url)
+const pages = toReferencePages()
+const page = (name: string): string => pages[name]!
+
+/** Rows of all tables of a page, without their heads. */
+function rowsOf(text: string): string[][] {
+  const lines = text.split('\n')
+  return lines.flatMap((line, i) =>
+    line.startsWith('| ') && !line.startsWith('| ---') && !lines[i + 1]?.startsWith('| ---')
+      ? [line.slice(2, -2).split(/ (?<!\\)\| /)]
+      : [],
+  )
+}
+
+t.test('[docs.5] what lies there is what the declarations say', async t => {
+  t.same(readdirSync(folder).sort(), Object.keys(pages).sort())
+  for (const [name, text] of Object.entries(pages)) {
+    const lies = readFileSync(new URL(name, folder), 'utf8') === text
+    t.ok(lies, `docs/reference/${name} is as declared; where not: npm run reference`)
+  }
+})
+
+t.test('[docs.5, config/settings.15] each declaration has its row', async t => {
+  const settings = rowsOf(page('settings.md')).map(([name]) => name)
+  t.same(
+    settings.sort(),
+    [...Object.keys(SETTING_OPTIONS), ...Object.keys(BINARY_ENV)].map(name => `\`${name}\``).sort(),
+  )
+  t.same(
+    rowsOf(page('settings.md')).find(([name]) => name === '`port`'),
+    [
+      '`port`',
+      '`FN_PORT` `FN_HOST_PORT` `PORT`',
+      '`port`',
+      '`--port <number>`',
+      'an integer from 0 to 65535',
+      '8080',
+      'TCP port to listen on; 0 takes a free one.',
+    ],
+  )
+  const fields = rowsOf(page('function-config.md')).map(([name]) => name)
+  for (const name of Object.keys(FUNCTION_CONFIG.fields!)) t.ok(fields.includes(`\`${name}\``), name)
+  for (const name of ['worker_pool.max_queue', 'schedule.retry.jitter', 'cors.max_age', 'invoke.home.route'])
+    t.ok(fields.includes(`\`${name}\``), name)
+  t.same(new Set(fields).size, fields.length)
+  const errors = rowsOf(page('errors.md'))
+  t.same(
+    errors.map(([status, code]) => [code, status]),
+    Object.entries(ERROR_STATUS).map(([code, status]) => [`\`${code}\``, String(status)]),
+  )
+  const program = createProgram({ output: null as never, version: '', program: 'fngw', terminal: null })
+  const commands = readCommands(program).filter(({ commands }) => commands.length === 0)
+  for (const { words, args, flags } of commands) {
+    t.match(page('command-line.md'), `\n## ${words.join(' ')}\n`)
+    for (const { spelling } of [...args, ...flags]) t.match(page('command-line.md'), `\n| \`${spelling}\` |`)
+  }
+})
+
+t.test('[docs.5] messages are read from the sources', async t => {
+  const messages = new Map(rowsOf(page('errors.md')).map(([, code, , texts]) => [code, texts]))
+  t.match(messages.get('`TIMEOUT`'), '`runtime timeout after ... ms`')
+  t.match(messages.get('`BAD_REQUEST`'), '`request took too long to arrive (408)`', 'with a status of its own')
+  t.match(messages.get('`POOL_OVERFLOW`'), '`worker pool overflow`<br>`worker pool queue timeout`')
+  t.same(readLiteral("'a\\'b', x"), { text: "a'b", rest: ', x' })
+  const nested = ['`a ', '{b(`}', '{1}`, "{")} c ', '{{ d: 1 }}`, {'].join('$')
+  t.same(readLiteral(nested), { text: 'a ... c ...', rest: ', {' })
+})
+
+t.test('[docs.6] each entry says what it is for', async t => {
+  const lasts: Record<string, number> = {
+    'settings.md': 6,
+    'function-config.md': 3,
+    'errors.md': 2,
+    'command-line.md': 1,
+  }
+  for (const [name, column] of Object.entries(lasts)) {
+    for (const row of rowsOf(page(name))) {
+      // Programs are told by their names.
+      if (row.length > column) t.match(row[column], /\w{2,}.* \w/, `${name}: ${row[0]} ${row[1]}`)
+    }
+  }
+  t.ok(Object.values(ERROR_MEANINGS).every(text => text.endsWith('.')))
+  for (const part of page('command-line.md').split('\n## ').slice(1)) t.match(part, /^.+\n\n`?[^\n]+[.)]\n/)
+})
