@@ -137,14 +137,29 @@ export interface ListeningSocket {
   port: number
 }
 
+/** Addresses whose kind is remembered: finding it out makes a dozen objects outside the engine's own memory. */
+const KNOWN_ADDRESSES = 1024
+
 /** This machine as a possible upstream: its addresses, and the sockets this gateway listens on. */
 export class OwnAddresses {
   readonly #listening: () => readonly ListeningSocket[]
   readonly #interfaces: () => readonly string[]
+  readonly #kinds = new Map<string, AddressKind>()
 
   constructor(listening: () => readonly ListeningSocket[], interfaces: () => readonly string[]) {
     this.#listening = listening
     this.#interfaces = interfaces
+  }
+
+  /** As classifyAddress, which depends on nothing but the address. */
+  kindOf(address: string): AddressKind {
+    let kind = this.#kinds.get(address)
+    if (kind === undefined) {
+      kind = classifyAddress(address)
+      if (this.#kinds.size >= KNOWN_ADDRESSES) this.#kinds.clear()
+      this.#kinds.set(address, kind)
+    }
+    return kind
   }
 
   /** True for an address of one of this machine's interfaces: what listens there may not expect strangers. */

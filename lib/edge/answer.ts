@@ -7,16 +7,16 @@
  *     502
  */
 
-import type { IncomingMessage } from 'node:http'
 import type { Clock } from '../core/clock.ts'
 import type { GatewayError } from '../core/errors.ts'
 import { MAX_STATUS } from '../core/limits.ts'
+import type { AnswerHead } from './answer-parser.ts'
 import { type DecodedProblem, DecodedSize } from './decoded-size.ts'
 import { toTooLarge } from './failure-reasons.ts'
 import { toAnswerHeaders, toCodings } from './headers.ts'
 import { type EdgeRequest, failed } from './target.ts'
 import type { Call } from '../invocation/invoke.ts'
-import type { ReplyHead } from '../invocation/response.ts'
+import { prepareText, type ReplyHead } from '../invocation/response.ts'
 
 /** The start of an upstream's answer that is held back, so that what ends or fails soon is answered whole: bytes, ms. */
 const EDGE_HOLD_BYTES = 64 * 1024
@@ -25,6 +25,12 @@ export const EDGE_HOLD_MS = 25
 export const EDGE_WINDOW_BYTES = 64 * 1024
 
 const NOTHING = Buffer.alloc(0)
+
+/** Where the answer comes from. */
+export interface AnswerSource {
+  pause(): void
+  resume(): void
+}
 
 /** Who made the request. */
 export interface AnswerOwner {
@@ -42,35 +48,46 @@ export class EdgeAnswer {
   readonly #request: EdgeRequest
   readonly #clock: Clock
   readonly #owner: AnswerOwner
-  readonly #res: IncomingMessage
+  readonly #source: AnswerSource
   readonly #head: ReplyHead
   readonly #decoded: DecodedSize | null
   /** The start of the body while it is held back; null once the call has its head. */
   #held: Buffer[] | null = []
+  /** How many of those lie where the next read overwrites them. */
+  #views = 0
   #holdTimer: NodeJS.Timeout | null = null
   #isHoldOver = false
   #bytes = 0
   /** Bytes handed on that the client has not taken. */
   #outstanding = 0
   #isClientSlow = false
+  #isPaused = false
   #isCounting = false
   #isReceived = false
   #isOver = false
 
   /** @throws GatewayError for a head that cannot be passed on */
-  constructor(call: Call, request: EdgeRequest, clock: Clock, owner: AnswerOwner, res: IncomingMessage) {
+  constructor(
+    call: Call,
+    request: EdgeRequest,
+    clock: Clock,
+    owner: AnswerOwner,
+    head: AnswerHead,
+    source: AnswerSource,
+  ) {
     this.#call = call
     this.#request = request
     this.#clock = clock
     this.#owner = owner
-    this.#res = res
-    this.#head = toHead(res)
+    this.#source = source
+    this.#head = toHead(head)
     const isBodyless = !this.#head.hasBody || request.method === 'HEAD'
     if (!isBodyless && (this.#head.length ?? 0) > request.maxResponseBytes) throw toTooLarge(request.maxResponseBytes)
-    const codings = isBodyless ? [] : toCodings(res.rawHeaders)
+    const codings = isBodyless ? [] : toCodings(head.rawHeaders)
     // What cannot be decoded cannot be counted: a few bytes of it may stand for more memory than whoever decodes it has.
     if (!DecodedSize.canCount(codings)) throw failed('upstream answered with a Content-Encoding that cannot be counted')
     this.#decoded = codings.length > 0 ? new DecodedSize(codings, request.maxResponseBytes) : null
+    call.grantEdge = bytes => this.#onGrant(bytes)
   }
 
   /** True once the call has its head: an error can then only cut the answer. */
@@ -83,18 +100,15 @@ export class EdgeAnswer {
     return this.#bytes
   }
 
-  read(): void {
-    this.#call.grantEdge = bytes => this.#onGrant(bytes)
+  /** What has come was handed over, and more is to come: only now is it worth a timer. */
+  onRead(): void {
+    this.#keepViews()
+    if (this.#isOver || this.#held === null || this.#holdTimer !== null || this.#isHoldOver) return
     this.#holdTimer = this.#clock.setTimeout(() => {
       this.#isHoldOver = true
       // What is being counted may turn out too large: that is known in a moment.
       if (!this.#isCounting) this.#release()
     }, EDGE_HOLD_MS)
-    this.#res.on('data', (piece: Buffer) => this.#onPiece(piece))
-    this.#res.on('end', () => this.#onEnd())
-    this.#res.on('close', () => {
-      if (!this.#isReceived) this.#fail(failed('proxy request failed: connection reset'))
-    })
   }
 
   /** Nothing reaches the call from here on. */
@@ -109,26 +123,29 @@ export class EdgeAnswer {
     if (!this.#isOver) this.#owner.onFailed(error)
   }
 
-  #onPiece(piece: Buffer): void {
+  /** @param piece - valid during the call only */
+  onPiece(piece: Buffer): void {
     if (this.#isOver) return
     this.#owner.onSign()
     this.#bytes += piece.length
     if (this.#bytes > this.#request.maxResponseBytes) {
       this.#fail(toTooLarge(this.#request.maxResponseBytes))
     } else if (this.#decoded === null) {
+      if (this.#held !== null) this.#views += 1
       this.#pass(piece)
     } else {
+      const kept = Buffer.from(piece)
       // Not passed on before it is counted: what is too large must not reach the client.
       this.#isCounting = true
       this.#setFlow()
-      this.#decoded.add(piece, problem => {
+      this.#decoded.add(kept, problem => {
         this.#isCounting = false
         if (problem !== null) {
           this.#failDecoded(problem)
           return
         }
-        this.#pass(piece)
-        // A paused stream ends all the same when its last piece was taken.
+        this.#pass(kept)
+        // The end comes with the last piece, counted or not.
         if (this.#isReceived) this.#finishDecoded(this.#decoded!)
       })
     }
@@ -149,9 +166,16 @@ export class EdgeAnswer {
     const held = this.#held
     if (this.#isOver || held === null) return
     this.#held = null
+    this.#views = 0
     this.#call.answer(this.#head, NOTHING, true)
     for (const piece of held) this.#handOn(piece)
     this.#setFlow()
+  }
+
+  #keepViews(): void {
+    const held = this.#held
+    if (held !== null)
+      for (; this.#views > 0; this.#views -= 1) held[held.length - this.#views] = copyOf(held.at(-this.#views)!)
   }
 
   #handOn(piece: Buffer): void {
@@ -170,15 +194,18 @@ export class EdgeAnswer {
     if (this.#isOver) return
     const isClientSlow = this.#outstanding >= EDGE_WINDOW_BYTES
     const isPaused = isClientSlow || this.#isCounting
-    if (isPaused && !this.#res.isPaused()) this.#res.pause()
-    if (!isPaused && this.#res.isPaused()) this.#res.resume()
-    if (isClientSlow === this.#isClientSlow) return
-    this.#isClientSlow = isClientSlow
-    if (isClientSlow) this.#owner.onClientSlow()
-    else this.#owner.onSign()
+    if (isClientSlow !== this.#isClientSlow) {
+      this.#isClientSlow = isClientSlow
+      if (isClientSlow) this.#owner.onClientSlow()
+      else this.#owner.onSign()
+    }
+    if (isPaused === this.#isPaused) return
+    this.#isPaused = isPaused
+    if (isPaused) this.#source.pause()
+    else this.#source.resume()
   }
 
-  #onEnd(): void {
+  onEnd(): void {
     this.#isReceived = true
     if (this.#isOver) return
     if (this.#decoded === null) this.#finish()
@@ -204,22 +231,25 @@ export class EdgeAnswer {
   #finish(): void {
     if (this.#isOver) return
     this.#owner.onComplete()
+    this.#call.endedAt = this.#clock.monotonic()
     const held = this.#held
     if (held === null) this.#call.answerEnd(null)
     else this.#call.answer(this.#head, held.length === 1 ? held[0]! : Buffer.concat(held), false)
   }
 }
 
-function toHead(res: IncomingMessage): ReplyHead {
-  const status = res.statusCode ?? 0
+function copyOf(bytes: Buffer): Buffer {
+  return Buffer.from(bytes)
+}
+
+function toHead({ status, coding, length, rawHeaders }: AnswerHead): ReplyHead {
   if (status < 200 || status > MAX_STATUS) throw failed(`upstream answered with status ${status}`)
-  // The parser takes codings before the last one for part of the body, which would be passed on as if it were plain.
-  const coding = res.headers['transfer-encoding']?.toLowerCase() ?? 'chunked'
-  if (coding !== 'chunked' && coding !== 'identity')
+  // Codings before the last one would be passed on as if the body were plain.
+  if (coding !== null && coding !== 'chunked' && coding !== 'identity')
     throw failed('upstream answered with a Transfer-Encoding other than chunked')
-  const headers = toAnswerHeaders(res.rawHeaders)
+  const headers = toAnswerHeaders(rawHeaders)
   if (headers === null) throw failed('upstream answered with a malformed header')
-  const declared = res.headers['content-length']
-  const length = declared === undefined ? null : Number(declared)
-  return { status, headers, hasBody: status !== 204 && status !== 304, length, proxy: null }
+  const head: ReplyHead = { status, headers, hasBody: status !== 204 && status !== 304, length, proxy: null }
+  prepareText(head)
+  return head
 }

@@ -25,7 +25,8 @@ const REASONS: Readonly<Record<string, string>> = {
   EAI_AGAIN: 'name not resolved',
   EAI_FAIL: 'name not resolved',
   EPROTO: 'TLS handshake failed',
-  HPE_HEADER_OVERFLOW: 'headers of the answer are too large',
+  MALFORMED_ANSWER: 'malformed answer',
+  ANSWER_HEAD_TOO_LARGE: 'headers of the answer are too large',
   ERR_TLS_CERT_ALTNAME_INVALID: 'TLS certificate is for another name',
   CERT_HAS_EXPIRED: 'TLS certificate has expired',
   CERT_NOT_YET_VALID: 'TLS certificate is not valid yet',
@@ -34,12 +35,11 @@ const REASONS: Readonly<Record<string, string>> = {
 const UNTRUSTED =
   /^(?:DEPTH_ZERO_SELF_SIGNED_CERT|SELF_SIGNED_CERT_IN_CHAIN|UNABLE_TO_|CERT_|INVALID_CA|HOSTNAME_MISMATCH|PATH_LENGTH)/
 
-/** @param error - of node's client; only its code is used */
+/** @param error - of the connection or the answer's bytes; only its code is used */
 export function toTransferError(error: Error & { code?: unknown }): GatewayError {
   const code = typeof error.code === 'string' ? error.code : ''
   let reason = REASONS[code]
   if (reason === undefined && UNTRUSTED.test(code)) reason = 'TLS certificate is not trusted'
-  if (reason === undefined && code.startsWith('HPE_')) reason = 'malformed answer'
   if (reason === undefined && /^ERR_(?:SSL|TLS)_/.test(code)) reason = 'TLS handshake failed'
   return failed(`proxy request failed: ${reason ?? 'connection failed'}`, error)
 }

@@ -10,7 +10,7 @@ import type { Clock } from '../core/clock.ts'
 import type { EdgePolicy } from '../core/catalog.ts'
 import { GatewayError } from '../core/errors.ts'
 import { OwnAddresses, type ListeningSocket } from './addresses.ts'
-import { EdgeAgents } from './agents.ts'
+import { EdgeConnections } from './connections.ts'
 import { EdgeLookup, type Resolve, systemResolve } from './lookup.ts'
 import { type EdgeRequest, type EdgeRules, toEdgeRequest, toEdgeRules } from './target.ts'
 import { type EdgeContext, EdgeTransfer } from './transfer.ts'
@@ -33,12 +33,16 @@ export class EdgeProxy implements EdgeContext {
   readonly clock: Clock
   readonly own: OwnAddresses
   readonly lookup: EdgeLookup
-  readonly agents = new EdgeAgents()
+  readonly connections = new EdgeConnections()
   /** Directives so far, by what became of them: `left` is one whose client went away. */
   readonly results = { answered: 0, failed: 0, refused: 0, left: 0 }
   readonly ca: string | null
   readonly #rules = new WeakMap<EdgePolicy, EdgeRules>()
-  readonly #transfers = new Set<EdgeTransfer>()
+  /**
+   * Transfers under way, each at its own `place`. No Set: one that many objects pass through makes the engine keep them after
+   * they are gone, chained from one of its old tables to the next.
+   */
+  readonly #transfers: EdgeTransfer[] = []
   #isClosing = false
   #onIdle: (() => void) | null = null
 
@@ -51,7 +55,7 @@ export class EdgeProxy implements EdgeContext {
 
   /** Transfers under way. */
   get active(): number {
-    return this.#transfers.size
+    return this.#transfers.length
   }
 
   readonly handle: EdgeHandler = (call, directive, body) => {
@@ -65,14 +69,14 @@ export class EdgeProxy implements EdgeContext {
     }
     const request = this.#toRequest(call, directive, rules)
     const transfer = new EdgeTransfer(this, call, request, edge.allowPrivate, Buffer.from(body))
-    this.#transfers.add(transfer)
+    transfer.place = this.#transfers.push(transfer) - 1
     call.stopEdge = () => transfer.stop()
     transfer.start()
   }
 
   #toRequest(call: Call, directive: Readonly<Record<string, unknown>>, rules: EdgeRules): EdgeRequest {
     try {
-      return toEdgeRequest(directive, rules, call.fn, methodOf(call))
+      return toEdgeRequest(directive, rules, call.fn, () => methodOf(call))
     } catch (error) {
       this.results.refused += 1
       throw error
@@ -81,8 +85,12 @@ export class EdgeProxy implements EdgeContext {
 
   forget(transfer: EdgeTransfer): void {
     this.results[transfer.result] += 1
-    this.#transfers.delete(transfer)
-    if (this.#transfers.size === 0) this.#onIdle?.()
+    const last = this.#transfers.pop()!
+    if (last !== transfer) {
+      this.#transfers[transfer.place] = last
+      last.place = transfer.place
+    }
+    if (this.#transfers.length === 0) this.#onIdle?.()
   }
 
   /**
@@ -91,7 +99,7 @@ export class EdgeProxy implements EdgeContext {
    */
   async close(timeoutMs: number): Promise<void> {
     this.#isClosing = true
-    if (this.#transfers.size > 0 && timeoutMs > 0) {
+    if (this.#transfers.length > 0 && timeoutMs > 0) {
       await new Promise<void>(resolve => {
         const timer = this.clock.setTimeout(resolve, timeoutMs)
         this.#onIdle = () => {
@@ -103,12 +111,13 @@ export class EdgeProxy implements EdgeContext {
     for (const transfer of [...this.#transfers]) {
       transfer.fail(new GatewayError('SHUTTING_DOWN', 'gateway is shutting down'))
     }
-    this.agents.close()
+    this.connections.close()
   }
 }
 
-/** The call keeps no method of its own; the event, made once, has it. */
+/** A call that came in another way than over HTTP keeps no method of its own; its event has it. */
 function methodOf(call: Call): string {
+  if (call.method !== '') return call.method
   const { method } = JSON.parse(call.wholeHeader) as { method?: unknown }
   return typeof method === 'string' ? method : 'GET'
 }

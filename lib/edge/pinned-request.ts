@@ -3,15 +3,14 @@
  * jobs) goes through here. Spec: §2.10.
  */
 
-import { type ClientRequest, request as httpRequest } from 'node:http'
-import { request as httpsRequest } from 'node:https'
-import { isIP, type LookupFunction } from 'node:net'
-import { MAX_REPLY_HEADER_BYTES } from '../core/limits.ts'
-import { classifyAddress, type OwnAddresses } from './addresses.ts'
-import type { EdgeAgents, PinnedOptions } from './agents.ts'
+import { isIP } from 'node:net'
+import { findUnsendable, isHeaderName } from '../core/http-text.ts'
+import type { OwnAddresses } from './addresses.ts'
+import type { EdgeConnections, UpstreamRequest } from './connections.ts'
 import type { ResolvedAddress } from './lookup.ts'
 import { namesControl } from './path-spellings.ts'
 import { controlDenied, type EdgeRequest, failed } from './target.ts'
+import type { AnswerTaker } from './upstream-connection.ts'
 
 /** Addresses of one upstream that are tried. */
 const EDGE_ADDRESSES = 8
@@ -28,7 +27,7 @@ export function checkAddresses(
 ): readonly ResolvedAddress[] {
   if (addresses.length === 0) throw failed('proxy request failed: name not resolved')
   for (const { address } of addresses) {
-    const kind = classifyAddress(address)
+    const kind = own.kindOf(address)
     if (!allowPrivate && (kind !== 'public' || own.isOfThisMachine(address)))
       throw failed('proxy denied: private host not allowed')
     if (kind === 'never') throw failed('proxy denied: special address not allowed')
@@ -38,59 +37,56 @@ export function checkAddresses(
 }
 
 interface PinnedContext {
-  readonly agents: EdgeAgents
+  readonly connections: EdgeConnections
   /** Authorities to trust instead of the usual ones, PEM. */
   readonly ca: string | null
 }
 
 /**
- * Opens the request; the body is the caller's to send.
+ * Sends a request.
+ * @param added - headers beside the request's own, names and values in turn
  * @param addresses - checked; they are not looked up again
- * @param length - of the body; null for none
+ * @param body - null for none, which is not the same as an empty one
  * @param isFresh - not over a kept connection, which may be closed just now
+ * @throws GatewayError EDGE_FAILED for what cannot be sent
  */
-export function openPinned(
-  { agents, ca }: PinnedContext,
-  { isTls, hostname, port, host, target, method, headers: given }: EdgeRequest,
+export function sendPinned(
+  { connections, ca }: PinnedContext,
+  request: EdgeRequest,
+  added: readonly string[],
   addresses: readonly ResolvedAddress[],
-  length: number | null,
+  body: Buffer | null,
   isFresh: boolean,
-): ClientRequest {
-  const headers = ['Host', host, ...given]
-  if (length !== null) headers.push('Content-Length', String(length))
-  const options: PinnedOptions = {
-    host: hostname,
-    port,
-    method,
-    path: target,
-    headers,
-    agent: agents.get(isTls, isFresh),
-    lookup: toLookup(addresses),
-    pinned: addresses
-      .map(({ address }) => address)
-      .sort()
-      .join(),
-    setHost: false,
-    // A lenient parser would read one byte stream differently from whoever wrote it.
-    insecureHTTPParser: false,
-    maxHeaderSize: MAX_REPLY_HEADER_BYTES,
-  }
-  if (isTls) {
-    // Whatever the environment says: an unverified upstream is anybody.
-    options.rejectUnauthorized = true
-    options.servername = isIP(hostname) === 0 ? hostname : ''
-    if (ca !== null) options.ca = ca
-  }
-  const req = (isTls ? httpsRequest : httpRequest)(options)
-  // The block's size is limited; a limit by count would drop headers without a word.
-  req.maxHeadersCount = 0
-  return req
+  taker: AnswerTaker,
+): UpstreamRequest {
+  const { isTls, hostname, port, method } = request
+  const servername = isIP(hostname) === 0 ? hostname : ''
+  const head = toHeadText(request, added, body === null ? null : body.length, isFresh)
+  const sent = { head, body: body ?? NOTHING, isHead: method === 'HEAD' }
+  return connections.request({ isTls, hostname, port, addresses, servername, ca }, sent, isFresh, taker)
 }
 
-function toLookup(addresses: readonly ResolvedAddress[]): LookupFunction {
-  return (_hostname, options, callback) => {
-    const list = addresses.map(({ address, family }) => ({ address, family }))
-    if (options.all === true) callback(null, list)
-    else callback(null, list[0]!.address, list[0]!.family)
+const NOTHING = Buffer.alloc(0)
+const SENDABLE_TARGET = /^[\x21-\x7e]+$/
+
+/** Whatever came this far was checked; a line end in it would still be another request, so nothing of it is believed. */
+function toHeadText(
+  { method, target, host, headers }: EdgeRequest,
+  added: readonly string[],
+  length: number | null,
+  isFresh: boolean,
+): string {
+  if (!SENDABLE_TARGET.test(target) || findUnsendable(host) !== null) throw failed('the target cannot be sent')
+  const lines = `${toLines(headers)}${toLines(added)}${length === null ? '' : `Content-Length: ${length}\r\n`}`
+  return `${method} ${target} HTTP/1.1\r\nHost: ${host}\r\n${lines}Connection: ${isFresh ? 'close' : 'keep-alive'}\r\n\r\n`
+}
+
+/** @param headers - names and values in turn */
+function toLines(headers: readonly string[]): string {
+  let lines = ''
+  for (let i = 0; i < headers.length; i += 2) {
+    if (!isHeaderName(headers[i]!) || findUnsendable(headers[i + 1]!) !== null) throw failed('a header cannot be sent')
+    lines += `${headers[i]}: ${headers[i + 1]}\r\n`
   }
+  return lines
 }

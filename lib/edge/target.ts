@@ -10,8 +10,12 @@ import { climbs, isControlPath, readSpellings } from './path-spellings.ts'
 
 /** Characters of an edge target. */
 const MAX_EDGE_URL_CHARS = 16 * 1024
+/** Targets of a function that are remembered as checked, and the longest one that is, characters. */
+const KNOWN_TARGETS = 256
+const KNOWN_TARGET_CHARS = 512
 
-export interface EdgeRequest {
+/** Where a request goes. */
+interface EdgeTarget {
   isTls: boolean
   /** Canonical name or address: lower case, no brackets, no trailing dot. */
   hostname: string
@@ -22,6 +26,9 @@ export interface EdgeRequest {
   target: string
   /** The path read in every way, see readSpellings. */
   spellings: readonly string[][]
+}
+
+export interface EdgeRequest extends EdgeTarget {
   method: string
   /** Names and values in turn, without `Host` and length. */
   headers: string[]
@@ -34,6 +41,8 @@ export interface EdgeRequest {
 export interface EdgeRules {
   policy: EdgePolicy
   hosts: readonly { name: string; port: number | null; isSuffix: boolean }[]
+  /** What was checked before, by its text. */
+  known: Map<string, EdgeTarget>
 }
 
 export function toEdgeRules(policy: EdgePolicy): EdgeRules {
@@ -44,21 +53,56 @@ export function toEdgeRules(policy: EdgePolicy): EdgeRules {
     const canonical = url === null ? name.toLowerCase() : toHostname(url)
     return { name: canonical, port: port === undefined ? null : Number(port), isSuffix: star !== undefined }
   })
-  return { policy, hosts }
+  return { policy, hosts, known: new Map() }
 }
 
 /**
- * @param method - of the incoming request: the default
+ * @param method - tells that of the incoming request: the default
  * @throws GatewayError EDGE_FAILED or CONTRACT_BROKEN
  */
 export function toEdgeRequest(
   directive: Readonly<Record<string, unknown>>,
   rules: EdgeRules,
   fn: { readonly policy: { readonly timeoutMs: number } },
-  method: string,
+  method: () => string,
 ): EdgeRequest {
   const { policy } = rules
-  const url = toTargetUrl(directive, policy)
+  const target = findTarget(directive, rules)
+  const maxBytes = toLimit(directive.max_response_bytes, 'max_response_bytes') ?? policy.maxResponseBytes
+  const timeoutMs = toLimit(directive.timeout_ms, 'timeout_ms')
+  const { isTls, hostname, port, host, target: text, spellings } = target
+  // Field by field: a copy by `...` would be made where only a full collection finds it.
+  return {
+    isTls,
+    hostname,
+    port,
+    host,
+    target: text,
+    spellings,
+    method: toMethod(directive.method, method),
+    headers: toRequestHeaders(directive.headers),
+    timeoutMs: timeoutMs === null || timeoutMs >= fn.policy.timeoutMs ? null : timeoutMs,
+    maxResponseBytes: Math.min(maxBytes, policy.maxResponseBytes),
+  }
+}
+
+/** Text and policy decide everything about a target but its addresses, so one that came before need not be read again. */
+function findTarget(directive: Readonly<Record<string, unknown>>, rules: EdgeRules): EdgeTarget {
+  const { url, path } = directive
+  const isUrl = url !== undefined && url !== null
+  const text = isUrl ? url : path
+  const key = typeof text === 'string' && text.length <= KNOWN_TARGET_CHARS ? `${isUrl ? 'url' : 'path'} ${text}` : null
+  const known = key === null ? undefined : rules.known.get(key)
+  if (known !== undefined) return known
+  const target = toTarget(directive, rules)
+  if (key === null) return target
+  if (rules.known.size >= KNOWN_TARGETS) rules.known.clear()
+  rules.known.set(key, target)
+  return target
+}
+
+function toTarget(directive: Readonly<Record<string, unknown>>, rules: EdgeRules): EdgeTarget {
+  const url = toTargetUrl(directive, rules.policy)
   const spellings = readSpellings(url.pathname)
   if (spellings === null || isControlPath(spellings)) throw controlDenied()
   const hostname = toHostname(url)
@@ -67,8 +111,6 @@ export function toEdgeRequest(
   const port = url.port === '' ? (isTls ? 443 : 80) : Number(url.port)
   if (!isListed(rules, hostname, port)) throw failed('proxy denied: host not in allowlist')
   const shown = isIP(hostname) === 6 ? `[${hostname}]` : hostname
-  const maxBytes = toLimit(directive.max_response_bytes, 'max_response_bytes') ?? policy.maxResponseBytes
-  const timeoutMs = toLimit(directive.timeout_ms, 'timeout_ms')
   return {
     isTls,
     hostname,
@@ -76,10 +118,6 @@ export function toEdgeRequest(
     host: url.port === '' ? shown : `${shown}:${port}`,
     target: `${url.pathname}${url.search}`,
     spellings,
-    method: toMethod(directive.method, method),
-    headers: toRequestHeaders(directive.headers),
-    timeoutMs: timeoutMs === null || timeoutMs >= fn.policy.timeoutMs ? null : timeoutMs,
-    maxResponseBytes: Math.min(maxBytes, policy.maxResponseBytes),
   }
 }
 
@@ -137,11 +175,11 @@ function isListed(rules: EdgeRules, hostname: string, port: number): boolean {
   })
 }
 
-function toMethod(given: unknown, incoming: string): string {
-  if (given === undefined || given === null) return incoming
+function toMethod(given: unknown, incoming: () => string): string {
+  if (given === undefined || given === null) return incoming()
   const method = typeof given === 'string' ? given.toUpperCase() : given
   // A HEAD request's event says HEAD, and handlers hand that on.
-  if (isMethod(method) || (method === 'HEAD' && incoming === 'HEAD')) return method
+  if (isMethod(method) || (method === 'HEAD' && incoming() === 'HEAD')) return method
   throw failed(`proxy.method must be one of ${METHODS.join(', ')}`)
 }
 

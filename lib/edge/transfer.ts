@@ -6,19 +6,20 @@
  *     504                504        504
  */
 
-import type { ClientRequest, IncomingMessage } from 'node:http'
 import { isIP } from 'node:net'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { OwnAddresses } from './addresses.ts'
-import type { EdgeAgents } from './agents.ts'
 import { type AnswerOwner, EdgeAnswer } from './answer.ts'
+import type { AnswerHead } from './answer-parser.ts'
+import type { EdgeConnections, UpstreamRequest } from './connections.ts'
 import { toTraceHeaders } from './headers.ts'
 import { toTimeout, toTransferError } from './failure-reasons.ts'
 import type { EdgeLookup, ResolvedAddress } from './lookup.ts'
-import { checkAddresses, openPinned } from './pinned-request.ts'
+import { checkAddresses, sendPinned } from './pinned-request.ts'
 import { type EdgeRequest, failed } from './target.ts'
 import { TimeLimit } from './time-limit.ts'
+import type { AnswerTaker } from './upstream-connection.ts'
 import type { Call } from '../invocation/invoke.ts'
 import type { OpenSpan } from '../observe/spans.ts'
 
@@ -31,23 +32,26 @@ export interface EdgeContext {
   readonly clock: Clock
   readonly own: OwnAddresses
   readonly lookup: EdgeLookup
-  readonly agents: EdgeAgents
+  readonly connections: EdgeConnections
   /** Authorities to trust instead of the usual ones, PEM. */
   readonly ca: string | null
   /** A transfer is over. */
   forget(transfer: EdgeTransfer): void
 }
 
-export class EdgeTransfer {
+export class EdgeTransfer implements AnswerTaker, AnswerOwner {
   readonly #context: EdgeContext
   readonly #call: Call
   readonly #request: EdgeRequest
   readonly #allowPrivate: boolean
   readonly #body: Buffer
   #addresses: readonly ResolvedAddress[] = []
-  #req: ClientRequest | null = null
+  #sent: UpstreamRequest | null = null
+  #isFresh = false
   #answer: EdgeAnswer | null = null
   #isOver = false
+  /** Kept by whoever knows all transfers. */
+  place = 0
   /** What became of it; `left` unless something else did. */
   result: 'answered' | 'failed' | 'left' = 'left'
   /** Status of the upstream; 0 before it answered. */
@@ -91,7 +95,7 @@ export class EdgeTransfer {
   stop(): void {
     if (this.#isOver) return
     this.#end()
-    this.#req?.destroy()
+    this.#sent?.destroy()
   }
 
   /** Ends the call with an error: as its answer, or by cutting the answer that has begun. */
@@ -126,54 +130,71 @@ export class EdgeTransfer {
 
   /** @param isFresh - not over a kept connection, which may be closed just now */
   #send(isFresh: boolean): void {
-    const length = this.#body.length > 0 || WITH_BODY.has(this.#request.method) ? this.#body.length : null
-    const { headers } = this.#request
-    const request = { ...this.#request, headers: [...headers, ...toTraceHeaders(headers, this.#span ?? this.#call)] }
-    const req = openPinned(this.#context, request, this.#addresses, length, isFresh)
-    this.#req = req
-    req.on('response', res => this.#onHead(req, res))
-    req.on('upgrade', (_res, socket) => {
-      socket.destroy()
-      this.fail(failed('upstream asked for another protocol'))
-    })
-    req.on('error', error => {
-      if (this.#isOver || this.#req !== req || this.#answer !== null) return
-      if (!isFresh && req.reusedSocket && isClosed(error)) this.#send(true)
-      else this.fail(toTransferError(error))
-    })
-    req.end(this.#body.length > 0 ? this.#body : undefined)
+    const { headers, method } = this.#request
+    const body = this.#body.length > 0 || WITH_BODY.has(method) ? this.#body : null
+    const traced = toTraceHeaders(headers, this.#span ?? this.#call)
+    this.#isFresh = isFresh
+    this.#sent = sendPinned(this.#context, this.#request, traced, this.#addresses, body, isFresh, this)
   }
 
-  #onHead(req: ClientRequest, res: IncomingMessage): void {
-    res.on('error', error => this.fail(toTransferError(error)))
-    if (this.#isOver || this.#req !== req) {
-      req.destroy()
+  onHead(head: AnswerHead): void {
+    if (head.status === 101) {
+      this.fail(failed('upstream asked for another protocol'))
       return
     }
-    const { clock } = this.#context
-    let answer: EdgeAnswer
+    const source = this.#sent!
     try {
-      answer = new EdgeAnswer(this.#call, this.#request, clock, this.#owner, res)
+      this.#answer = new EdgeAnswer(this.#call, this.#request, this.#context.clock, this, head, source)
     } catch (error) {
       this.fail(error as GatewayError)
       return
     }
-    this.#answer = answer
-    this.#status = res.statusCode ?? 0
+    const answer = this.#answer
+    this.#status = head.status
     this.#time.onHead(() => answer.bytes)
-    answer.read()
   }
 
-  readonly #owner: AnswerOwner = {
-    onSign: () => this.#time.onUpstream(),
-    onClientSlow: () => this.#time.onClient(),
-    onFailed: error => this.fail(error),
-    onComplete: () => {
-      this.result = 'answered'
-      this.#end()
-      // An answer before the whole request was taken: nothing more may be written on that connection.
-      if (this.#req?.writableFinished === false) this.#req.destroy()
-    },
+  onPiece(piece: Buffer): void {
+    this.#answer?.onPiece(piece)
+  }
+
+  onRead(): void {
+    this.#answer?.onRead()
+  }
+
+  onEnd(): void {
+    this.#answer?.onEnd()
+  }
+
+  onError(error: Error): void {
+    if (this.#isOver) return
+    const isStale = this.#answer === null && !this.#isFresh && this.#sent?.isOverUsed === true && isClosed(error)
+    if (!isStale) {
+      this.fail(toTransferError(error))
+      return
+    }
+    try {
+      this.#send(true)
+    } catch (error) {
+      this.fail(error as GatewayError)
+    }
+  }
+
+  onSign(): void {
+    this.#time.onUpstream()
+  }
+
+  onClientSlow(): void {
+    this.#time.onClient()
+  }
+
+  onFailed(error: GatewayError): void {
+    this.fail(error)
+  }
+
+  onComplete(): void {
+    this.result = 'answered'
+    this.#end()
   }
 }
 

@@ -21,6 +21,7 @@ export class HttpCall implements CallReceiver, BodyReceiver {
   constructor(fn: FunctionVersion, invoker: Invoker, exchange: Exchange, debug: DebugHeaders | null) {
     this.call = new Call(fn, invoker, this)
     this.call.id = exchange.id
+    this.call.method = exchange.method
     this.call.trace = exchange.trace
     this.call.traceState = exchange.traceState
     this.call.span = exchange.span

@@ -96,7 +96,7 @@ export class Responder implements ExchangeResponder {
    * @param answeredAt - monotonic ms when it was read
    * @returns false when something about it is not usual: then `send` is asked
    */
-  sendDirectly(exchange: Exchange, { status, text }: ReplyHead, body: Buffer, answeredAt: number): boolean {
+  sendDirectly(exchange: Exchange, { status, text, isDated }: ReplyHead, body: Buffer, answeredAt: number): boolean {
     const { res } = exchange
     if (text === undefined || res.isDirect !== true || exchange.ended || exchange.method === 'HEAD') return false
     if (exchange.cors !== null || exchange.extraHeaders !== null || body.length > JOINED_BODY_BYTES) return false
@@ -105,7 +105,8 @@ export class Responder implements ExchangeResponder {
     exchange.bytesOut = body.length
     exchange.answeredAt = answeredAt
     this.#end(exchange)
-    const head = `${text}Content-Length: ${body.length}\r\nX-Request-Id: ${exchange.id}\r\nDate: ${this.#date(answeredAt)}\r\n`
+    const date = isDated === true ? '' : `Date: ${this.#date(answeredAt)}\r\n`
+    const head = `${text}Content-Length: ${body.length}\r\nX-Request-Id: ${exchange.id}\r\n${date}`
     res.sendWhole!(status, head, body.length === 0 ? '' : body.toString('latin1'))
     this.#onFinished?.(exchange)
     return true

@@ -75,6 +75,8 @@ export class Call extends RuntimeCall implements AdmissionCall {
   readonly #invoker: Invoker
   readonly #receiver: CallReceiver
   id = ''
+  /** Of the request that it answers; empty where only the event says so. */
+  method = ''
   /** `traceparent` and `tracestate` of what it does. */
   trace = ''
   traceState: string | null = null

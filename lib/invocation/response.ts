@@ -29,6 +29,8 @@ export interface ReplyHead {
   length: number | null
   /** Status line and headers as they are sent; absent when that is not known. */
   text?: string
+  /** True when the text has a date of its own. */
+  isDated?: boolean
   /** The handler asks for an upstream request (§2.10); the other fields then say nothing. */
   proxy: Readonly<Record<string, unknown>> | null
 }
@@ -49,23 +51,24 @@ export class ReplyHeads {
     const head = toReplyHead(parseHeader(text))
     if (text.length <= KNOWN_REPLY_HEAD_CHARS && head.proxy === null && head.length === null) {
       if (this.#known.size >= KNOWN_REPLY_HEADS) this.#known.clear()
-      const sent = toHeadText(head)
-      if (sent !== null) head.text = sent
+      prepareText(head)
       this.#known.set(text, head)
     }
     return head
   }
 }
 
-/** The head of an answer with a body as text; null when node has to look at it: a date of the handler's own. */
-function toHeadText({ status, headers, hasBody }: ReplyHead): string | null {
-  if (!hasBody) return null
+/** Gives the head of an answer with a body its text; its headers were checked. */
+export function prepareText(head: ReplyHead): void {
+  const { status, headers, hasBody } = head
+  if (!hasBody) return
   let text = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? 'unknown'}\r\n`
   for (let i = 0; i < headers.length; i += 2) {
-    if (headers[i]!.toLowerCase() === 'date') return null
-    text += `${headers[i]}: ${headers[i + 1]}\r\n`
+    const name = headers[i]!
+    if (name.length === 4 && name.toLowerCase() === 'date') head.isDated = true
+    text += `${name}: ${headers[i + 1]}\r\n`
   }
-  return text
+  head.text = text
 }
 
 /** @throws GatewayError CONTRACT_BROKEN */

@@ -7,10 +7,10 @@ import { isIP } from 'node:net'
 import type { Clock } from '../core/clock.ts'
 import type { EdgePolicy } from '../core/catalog.ts'
 import type { OwnAddresses } from '../edge/addresses.ts'
-import type { EdgeAgents } from '../edge/agents.ts'
+import type { EdgeConnections, UpstreamRequest } from '../edge/connections.ts'
 import { toTransferError } from '../edge/failure-reasons.ts'
 import type { EdgeLookup, ResolvedAddress } from '../edge/lookup.ts'
-import { checkAddresses, openPinned } from '../edge/pinned-request.ts'
+import { checkAddresses, sendPinned } from '../edge/pinned-request.ts'
 import { toEdgeRequest, toEdgeRules } from '../edge/target.ts'
 
 /** Milliseconds within which an answer must have begun. */
@@ -21,7 +21,7 @@ export interface CallbackNetwork {
   readonly clock: Clock
   readonly own: OwnAddresses
   readonly lookup: EdgeLookup
-  readonly agents: EdgeAgents
+  readonly connections: EdgeConnections
   /** Authorities to trust instead of the usual ones, PEM. */
   readonly ca: string | null
 }
@@ -46,7 +46,7 @@ export async function sendCallback(
   const edge = policy ?? PUBLIC_ONLY
   try {
     const headers = { 'content-type': 'application/json', 'user-agent': 'fngw-jobs', 'x-job-id': jobId }
-    const request = toEdgeRequest({ url, method: 'POST', headers }, toEdgeRules(edge), LIMITS, 'POST')
+    const request = toEdgeRequest({ url, method: 'POST', headers }, toEdgeRules(edge), LIMITS, () => 'POST')
     const family = isIP(request.hostname)
     const found = family === 0 ? await resolve(network, request.hostname) : [{ address: request.hostname, family }]
     signal.throwIfAborted()
@@ -66,31 +66,35 @@ function resolve({ lookup }: CallbackNetwork, hostname: string): Promise<readonl
 
 /** @returns the status; the body of the answer is not wanted */
 function post(
-  { clock, agents, ca }: CallbackNetwork,
+  { clock, connections, ca }: CallbackNetwork,
   request: ReturnType<typeof toEdgeRequest>,
   addresses: ReturnType<typeof checkAddresses>,
   body: Buffer,
   signal: AbortSignal,
 ): Promise<number> {
   return new Promise((resolve, reject) => {
-    const req = openPinned({ agents, ca }, request, addresses, body.length, true)
+    let sent: UpstreamRequest | null = null
     const timer = clock.setTimeout(() => end(new Error('no answer in time')), CALLBACK_TIMEOUT_MS)
     const onAbort = () => end(new Error('given up'))
     const end = (outcome: number | Error) => {
       clock.clearTimeout(timer)
       signal.removeEventListener('abort', onAbort)
-      req.destroy()
+      sent?.destroy()
       if (typeof outcome === 'number') resolve(outcome)
       else reject(outcome)
     }
     signal.addEventListener('abort', onAbort, { once: true })
-    req.on('response', res => end(res.statusCode ?? 0))
-    req.on('upgrade', (_res, socket) => {
-      socket.destroy()
-      end(new Error('asked for another protocol'))
-    })
-    req.on('error', error => end(toTransferError(error)))
-    req.end(body)
+    try {
+      sent = sendPinned({ connections, ca }, request, [], addresses, body, true, {
+        onHead: ({ status }) => end(status === 101 ? new Error('asked for another protocol') : status),
+        onPiece: () => {},
+        onRead: () => {},
+        onEnd: () => {},
+        onError: error => end(toTransferError(error)),
+      })
+    } catch (error) {
+      end(error as Error)
+    }
   })
 }
 

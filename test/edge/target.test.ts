@@ -13,7 +13,7 @@ const EDGE: EdgePolicy = {
 
 function read(directive: Record<string, unknown>, edge: Partial<EdgePolicy> = {}, method = 'GET'): EdgeRequest {
   const policy = { ...EDGE, ...edge }
-  return toEdgeRequest(directive, toEdgeRules(policy), makeFn({ policy: { edge: policy } }), method)
+  return toEdgeRequest(directive, toEdgeRules(policy), makeFn({ policy: { edge: policy } }), () => method)
 }
 
 /** The refusal of a directive, without what all of them begin with. */
@@ -214,3 +214,31 @@ t.test('[edge/passthrough.12] the control plane in every spelling', async t => {
     t.equal(refusal({ url: `http://other.test${path}` }), 'no refusal', path)
   t.equal(refusal({ url: 'http://other.test/x#/_fn' }), 'no refusal', 'a fragment is not sent')
 })
+
+t.test(
+  '[edge/passthrough.3] a target that came before is not read again, and the rest of its directive is',
+  async t => {
+    const policy = { ...EDGE, allowHosts: ['up.test:81', 'other.test'] }
+    const rules = toEdgeRules(policy)
+    const fn = makeFn({ policy: { edge: policy } })
+    const ask = (directive: Record<string, unknown>) => toEdgeRequest(directive, rules, fn, () => 'GET')
+    const first = ask({ path: '/x', method: 'POST', headers: { a: '1' } })
+    const again = ask({ path: '/x', timeout_ms: 5 })
+    t.equal(again.spellings, first.spellings)
+    t.match(again, { target: '/api/x', method: 'GET', headers: [], timeoutMs: 5 })
+    t.match(ask({ url: 'http://other.test/x' }), { hostname: 'other.test', target: '/x' })
+    // A url and a path of one text are two targets.
+    t.throws(() => ask({ url: '/x' }), { message: /proxy.url must be absolute/ })
+    for (let i = 0; i < 2; i++) {
+      t.throws(() => ask({ url: 'http://else.test/' }), { message: /host not in allowlist/ }, 'a refusal stays one')
+      t.throws(() => ask({ path: '/../_fn' }), { message: /\.\./ })
+    }
+    for (let i = 0; i < 300; i++) ask({ path: `/${i}` })
+    t.ok(rules.known.size <= 256, 'bounded')
+    ask({ path: `/${'x'.repeat(600)}` })
+    t.notOk(
+      [...rules.known.keys()].some(key => key.length > 600),
+      'long ones are not kept',
+    )
+  },
+)

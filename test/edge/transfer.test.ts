@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import t, { type Test } from 'tap'
 import type { GatewayError } from '../../lib/core/errors.ts'
 import { OwnAddresses } from '../../lib/edge/addresses.ts'
-import { EdgeAgents } from '../../lib/edge/agents.ts'
+import { EdgeConnections } from '../../lib/edge/connections.ts'
 import { EdgeLookup } from '../../lib/edge/lookup.ts'
 import { readSpellings } from '../../lib/edge/path-spellings.ts'
 import type { EdgeRequest } from '../../lib/edge/target.ts'
@@ -23,8 +23,8 @@ interface Given extends Partial<EdgeRequest> {
 
 function makeBed(t: Test, names: Record<string, string[]> = {}, listening: { host: string; port: number }[] = []) {
   const clock = new FakeClock()
-  const agents = new EdgeAgents()
-  t.teardown(() => agents.close())
+  const connections = new EdgeConnections()
+  t.teardown(() => connections.close())
   let forgotten = 0
   const context: EdgeContext = {
     clock,
@@ -36,7 +36,7 @@ function makeBed(t: Test, names: Record<string, string[]> = {}, listening: { hos
       if (names[name] === undefined) throw new Error('no such name')
       return names[name].map(address => ({ address, family: address.includes(':') ? 6 : 4 }))
     }),
-    agents,
+    connections,
     ca: null,
     forget: () => {
       forgotten += 1

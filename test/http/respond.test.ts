@@ -439,6 +439,10 @@ t.test('[http/public.21, http/public.6] the short way is taken for usual answers
     t.equal(made.responder.sendDirectly(made.exchange, head, bytes, 0), false, name)
     t.same(made.res.seen, [], name)
   }
+  const dated = makeExchange()
+  const own = { ...head, text: `${head.text}date: Thu, 01 Jan 1970 00:00:00 GMT\r\n`, isDated: true }
+  t.equal(dated.responder.sendDirectly(dated.exchange, own, Buffer.from('x'), 0), true)
+  t.equal(String(dated.res.seen[0]![2]).match(/^date:/gim)?.length, 1, 'a date of its own is the only one')
   const { text: _, ...untold } = head
   const made = makeExchange()
   t.equal(

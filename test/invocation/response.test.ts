@@ -22,6 +22,11 @@ t.test('[invocation/response.1] a reply is an object with status and perhaps hea
     proxy: null,
   })
   t.same(new ReplyHeads().read('{"status":201,"headers":null,"length":5,"more":1}').length, 5)
+  t.match(new ReplyHeads().read('{"status":404,"headers":{"dAte":"now","A":["b","c"]}}'), {
+    text: 'HTTP/1.1 404 Not Found\r\ndAte: now\r\nA: b\r\nA: c\r\n',
+    isDated: true,
+  })
+  t.equal(new ReplyHeads().read('{"status":304}').text, undefined, 'no body: not sent the short way')
   for (const text of ['', 'x', '[]', 'null', '"a"', '5', '{"status":200', '\u0000']) {
     t.match(reasonOf(text), /^invalid runtime response: the reply/, text)
   }

@@ -1,7 +1,7 @@
 import type { IncomingMessage } from 'node:http'
 import t from 'tap'
 import { OwnAddresses } from '../../lib/edge/addresses.ts'
-import { EdgeAgents } from '../../lib/edge/agents.ts'
+import { EdgeConnections } from '../../lib/edge/connections.ts'
 import { EdgeLookup } from '../../lib/edge/lookup.ts'
 import { CALLBACK_TIMEOUT_MS, type CallbackNetwork, sendCallback } from '../../lib/jobs/callback-request.ts'
 import { FakeClock } from '../helpers/clock.ts'
@@ -27,7 +27,7 @@ function network(
       if (names[name] === undefined) throw Object.assign(new Error('x'), { code: 'ENOTFOUND' })
       return names[name].map(address => ({ address, family: address.includes(':') ? 6 : 4 }))
     }),
-    agents: new EdgeAgents(),
+    connections: new EdgeConnections(),
     ca: null,
   }
 }

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { OwnAddresses } from '../../lib/edge/addresses.ts'
-import { EdgeAgents } from '../../lib/edge/agents.ts'
+import { EdgeConnections } from '../../lib/edge/connections.ts'
 import { EdgeLookup } from '../../lib/edge/lookup.ts'
 import type { InternalRequest } from '../../lib/invocation/internal-call.ts'
 import {
@@ -59,7 +59,7 @@ async function setup(
   const lookup = new EdgeLookup(async () => [])
   const logs: string[] = []
   const callbacks = new CallbackSender({
-    network: { clock, own, lookup, agents: new EdgeAgents(), ca: null },
+    network: { clock, own, lookup, connections: new EdgeConnections(), ca: null },
     store,
     functionOf: () => functions[0]!,
     onLog: (_level, message) => logs.push(message),

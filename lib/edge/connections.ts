@@ -1,0 +1,212 @@
+/**
+ * Connections to upstreams: as many are kept as were used at once, bounded, and only ever to addresses that were checked.
+ * Spec: §2.10.
+ *
+ *   request ─► an idle one? ─► send
+ *                │ no   fewer than max? ─► connect ─► send
+ *                ▼ no
+ *              wait for one
+ */
+
+import type { AnswerHead } from './answer-parser.ts'
+import {
+  type AnswerTaker,
+  type SentRequest,
+  toReset,
+  type Upstream,
+  UpstreamConnection,
+} from './upstream-connection.ts'
+
+/** Connections to one upstream at once, and idle ones of all upstreams together. */
+const EDGE_CONNECTIONS = { max: 256, idle: 512 } as const
+/** TLS sessions that are remembered: a further connection to the same upstream needs no whole handshake. */
+const TLS_SESSIONS = 100
+
+/** What there is of one upstream. */
+class Line {
+  readonly key: string
+  /** The one that was used last is used next, so that those that are not needed get old. */
+  readonly idle: UpstreamConnection[] = []
+  readonly waiting: UpstreamRequest[] = []
+  open = 0
+
+  constructor(key: string) {
+    this.key = key
+  }
+}
+
+/** A request and its answer. */
+export class UpstreamRequest implements AnswerTaker {
+  readonly upstream: Upstream
+  readonly sent: SentRequest
+  readonly #taker: AnswerTaker
+  readonly #line: Line | null
+  #connection: UpstreamConnection | null = null
+  #isOver = false
+
+  /** @param line - where it may wait; null for one that has a connection of its own */
+  constructor(upstream: Upstream, sent: SentRequest, taker: AnswerTaker, line: Line | null) {
+    this.upstream = upstream
+    this.sent = sent
+    this.#taker = taker
+    this.#line = line
+  }
+
+  /** True when it went over a connection that had been used before, and may have been closed just then. */
+  get isOverUsed(): boolean {
+    return this.#connection?.isReused === true
+  }
+
+  sendOver(connection: UpstreamConnection): void {
+    this.#connection = connection
+    connection.send(this.sent, this)
+  }
+
+  pause(): void {
+    this.#connection?.pause()
+  }
+
+  resume(): void {
+    this.#connection?.resume()
+  }
+
+  /** Its connection is closed unless the answer was whole. Nobody is told. */
+  destroy(): void {
+    if (this.#isOver) return
+    this.#isOver = true
+    const waiting = this.#line?.waiting.indexOf(this) ?? -1
+    if (waiting >= 0) this.#line!.waiting.splice(waiting, 1)
+    this.#connection?.destroy()
+  }
+
+  onHead(head: AnswerHead): void {
+    this.#taker.onHead(head)
+  }
+
+  onPiece(piece: Buffer): void {
+    this.#taker.onPiece(piece)
+  }
+
+  onRead(): void {
+    this.#taker.onRead()
+  }
+
+  onEnd(): void {
+    this.#isOver = true
+    this.#connection = null
+    this.#taker.onEnd()
+  }
+
+  onError(error: Error): void {
+    this.#isOver = true
+    this.#taker.onError(error)
+  }
+}
+
+export class EdgeConnections {
+  readonly #lines = new Map<string, Line>()
+  /** All that are open. */
+  readonly #open = new Set<UpstreamConnection>()
+  /** By key of the upstream, oldest first. */
+  readonly #sessions = new Map<string, Buffer>()
+  readonly #limits: { readonly max: number; readonly idle: number }
+  #idle = 0
+
+  constructor(limits: { readonly max: number; readonly idle: number } = EDGE_CONNECTIONS) {
+    this.#limits = limits
+  }
+
+  /** Idle connections. */
+  get idle(): number {
+    return this.#idle
+  }
+
+  /**
+   * Sends a request.
+   * @param isFresh - over a connection of its own, closed afterwards; not over a kept one, which may be closed just now
+   */
+  request(upstream: Upstream, sent: SentRequest, isFresh: boolean, taker: AnswerTaker): UpstreamRequest {
+    const key = toKey(upstream)
+    if (isFresh) {
+      const request = new UpstreamRequest(upstream, sent, taker, null)
+      request.sendOver(this.#connect(upstream, key, null))
+      return request
+    }
+    let line = this.#lines.get(key)
+    if (line === undefined) {
+      line = new Line(key)
+      this.#lines.set(key, line)
+    }
+    const request = new UpstreamRequest(upstream, sent, taker, line)
+    this.#start(line, request)
+    return request
+  }
+
+  /** Closes every connection; whoever waits for an answer is told that it was reset. */
+  close(): void {
+    for (const line of this.#lines.values()) for (const request of line.waiting.splice(0)) request.onError(toReset())
+    for (const connection of this.#open) connection.close()
+  }
+
+  #start(line: Line, request: UpstreamRequest): void {
+    for (let kept = line.idle.pop(); kept !== undefined; kept = line.idle.pop()) {
+      this.#idle -= 1
+      if (kept.isFree) {
+        request.sendOver(kept)
+        return
+      }
+    }
+    if (line.open < this.#limits.max) request.sendOver(this.#connect(request.upstream, line.key, line))
+    else line.waiting.push(request)
+  }
+
+  /** @param line - that it stays with; null for one that is closed after its request */
+  #connect(upstream: Upstream, key: string, line: Line | null): UpstreamConnection {
+    const connection = new UpstreamConnection(upstream, line !== null, this.#sessions.get(key), {
+      onFree: connection => this.#onFree(connection, line!),
+      onClosed: connection => this.#onClosed(connection, line),
+    })
+    this.#open.add(connection)
+    if (upstream.isTls) connection.onSession(session => this.#remember(key, session))
+    if (line !== null) line.open += 1
+    return connection
+  }
+
+  #remember(key: string, session: Buffer): void {
+    this.#sessions.delete(key)
+    this.#sessions.set(key, session)
+    if (this.#sessions.size > TLS_SESSIONS) this.#sessions.delete(this.#sessions.keys().next().value!)
+  }
+
+  #onFree(connection: UpstreamConnection, line: Line): void {
+    const next = line.waiting.shift()
+    if (next !== undefined) {
+      next.sendOver(connection)
+    } else if (this.#idle < this.#limits.idle) {
+      line.idle.push(connection)
+      this.#idle += 1
+    } else {
+      connection.destroy()
+    }
+  }
+
+  #onClosed(connection: UpstreamConnection, line: Line | null): void {
+    this.#open.delete(connection)
+    if (line === null) return
+    line.open -= 1
+    const place = line.idle.indexOf(connection)
+    if (place >= 0) {
+      line.idle.splice(place, 1)
+      this.#idle -= 1
+    }
+    const next = line.waiting.shift()
+    if (next !== undefined) this.#start(line, next)
+    else if (line.open === 0) this.#lines.delete(line.key)
+  }
+}
+
+/** A kept connection serves only requests whose name had the same addresses when it was checked for them. */
+function toKey({ isTls, hostname, port, addresses }: Upstream): string {
+  const list = addresses.map(({ address }) => address)
+  return `${isTls ? 'https' : 'http'} ${hostname} ${port} ${list.length === 1 ? list[0] : list.sort().join()}`
+}

@@ -1,0 +1,168 @@
+import type { Socket } from 'node:net'
+import t, { type Test } from 'tap'
+import type { AnswerHead } from '../../lib/edge/answer-parser.ts'
+import { EdgeConnections } from '../../lib/edge/connections.ts'
+import type { Upstream } from '../../lib/edge/upstream-connection.ts'
+import { waitUntil } from '../helpers/gateway-bed.ts'
+import { rawUpstream } from '../helpers/upstream.ts'
+
+const OK = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok'
+
+/** Requests of a pool at an upstream that answers when the test lets it. */
+async function makeBed(t: Test, limits?: { max: number; idle: number }) {
+  const connections = new EdgeConnections(limits)
+  t.teardown(() => connections.close())
+  const asked: { socket: Socket; head: string }[] = []
+  const upstream = await rawUpstream((socket, head) => asked.push({ socket, head }))
+  t.teardown(upstream.close)
+  const seen: string[] = []
+  const ask = (name: string, given: Partial<Upstream> & { isFresh?: boolean; port?: number } = {}) => {
+    const { isFresh = false, ...rest } = given
+    const to: Upstream = {
+      isTls: false,
+      hostname: '127.0.0.1',
+      port: upstream.port,
+      addresses: [{ address: '127.0.0.1', family: 4 }],
+      servername: '',
+      ca: null,
+      ...rest,
+    }
+    const head = `GET /${name} HTTP/1.1\r\nHost: x\r\n\r\n`
+    let body = ''
+    return connections.request(to, { head, body: Buffer.alloc(0), isHead: false }, isFresh, {
+      onHead: ({ status }: AnswerHead) => seen.push(`${name} ${status}`),
+      onPiece: piece => {
+        body += piece.toString()
+      },
+      onRead: () => {},
+      onEnd: () => seen.push(`${name} ${body}`),
+      onError: error => seen.push(`${name} ${(error as NodeJS.ErrnoException).code}`),
+    })
+  }
+  const untilAsked = (count: number) => waitUntil(() => asked.length >= count, `${count} requests came`)
+  const untilSeen = (count: number) => waitUntil(() => seen.length >= count, `${count} words came`)
+  const answerAll = (text = OK) => {
+    for (const { socket } of asked.splice(0)) socket.write(text)
+  }
+  return { connections, upstream, asked, seen, ask, untilAsked, untilSeen, answerAll }
+}
+
+t.test('[edge/passthrough.26] as many connections are kept as were used at once', async t => {
+  const { connections, upstream, asked, seen, ask, untilAsked, untilSeen, answerAll } = await makeBed(t)
+  for (const round of [1, 2, 3]) {
+    for (let i = 0; i < 40; i++) ask(`${i}`)
+    await untilAsked(40)
+    t.equal(upstream.connections(), 40, `round ${round}`)
+    t.equal(connections.idle, 0)
+    answerAll()
+    await untilSeen(80 * round)
+    await waitUntil(() => connections.idle === 40, 'all are idle')
+  }
+  ask('last')
+  await untilAsked(1)
+  answerAll()
+  await untilSeen(242)
+  t.equal(upstream.connections(), 40)
+  t.equal(new Set(asked).size, 0)
+  t.equal(seen.filter(text => text.endsWith(' ok')).length, 121)
+  upstream.dropConnections()
+  await waitUntil(() => connections.idle === 0, 'closed ones are forgotten')
+})
+
+t.test('[edge/passthrough.26] more requests than connections wait, in order', async t => {
+  const { connections, upstream, asked, seen, ask, untilAsked, untilSeen } = await makeBed(t, { max: 2, idle: 8 })
+  const requests = ['a', 'b', 'c', 'd', 'e'].map(name => ask(name))
+  await untilAsked(2)
+  t.same(
+    asked.map(({ head }) => head.slice(5, 6)),
+    ['a', 'b'],
+  )
+  // One that waits and is given up is never sent; one under way gives its place to the next.
+  requests[2]!.destroy()
+  requests[1]!.destroy()
+  await untilAsked(3)
+  t.equal(asked[2]!.head.slice(5, 6), 'd')
+  asked[0]!.socket.write(OK)
+  await untilAsked(4)
+  t.equal(asked[3]!.head.slice(5, 6), 'e')
+  t.equal(asked[3]!.socket, asked[0]!.socket, 'over the connection that was free')
+  asked[2]!.socket.write(OK)
+  asked[3]!.socket.write(OK)
+  await untilSeen(6)
+  t.same([...seen].sort(), ['a 200', 'a ok', 'd 200', 'd ok', 'e 200', 'e ok'])
+  t.equal(upstream.connections(), 3)
+  await waitUntil(() => connections.idle === 2, 'both are idle')
+  requests[0]!.destroy()
+  t.equal(connections.idle, 2, 'a request that was answered has nothing to close')
+})
+
+t.test('[edge/passthrough.26] idle connections are bounded over all upstreams', async t => {
+  const { connections, upstream, ask, untilAsked, untilSeen, answerAll } = await makeBed(t, { max: 4, idle: 5 })
+  for (const hostname of ['127.0.0.1', 'b.test', 'c.test']) for (let i = 0; i < 4; i++) ask(`${i}`, { hostname })
+  await untilAsked(12)
+  answerAll()
+  await untilSeen(24)
+  await waitUntil(() => connections.idle === 5, 'five are kept')
+  t.equal(upstream.connections(), 12)
+})
+
+t.test('[edge/passthrough.11] a kept connection is for one name, port and list of addresses', async t => {
+  const { connections, upstream, ask, untilAsked, untilSeen, answerAll } = await makeBed(t)
+  const one = [{ address: '127.0.0.1', family: 4 }]
+  const two = [...one, { address: '127.0.0.2', family: 4 }]
+  let seen = 0
+  const get = async (given: Parameters<typeof ask>[1]) => {
+    ask('x', given)
+    await untilAsked(1)
+    answerAll()
+    seen += 2
+    await untilSeen(seen)
+    return upstream.connections()
+  }
+  t.equal(await get({ hostname: 'a.test', addresses: one }), 1)
+  t.equal(await get({ hostname: 'a.test', addresses: one }), 1)
+  t.equal(await get({ hostname: 'b.test', addresses: one }), 2, 'another name')
+  t.equal(await get({ hostname: 'a.test', addresses: two }), 3, 'other addresses')
+  t.equal(await get({ hostname: 'a.test', addresses: [...two].reverse() }), 3, 'in another order')
+  t.equal(await get({ hostname: 'a.test', addresses: one, isFresh: true }), 4, 'one of its own')
+  t.equal(await get({ hostname: 'a.test', addresses: one }), 4)
+  await waitUntil(() => connections.idle === 3, 'three are kept')
+})
+
+t.test('[edge/passthrough.26] what is not kept', async t => {
+  const { connections, upstream, asked, ask, untilAsked, untilSeen } = await makeBed(t)
+  const answers = [
+    'HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok',
+    'HTTP/1.1 200 OK\r\nContent-Length: 2\r\nKeep-Alive: timeout=1\r\n\r\nok',
+    'HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok',
+    // What comes behind an answer would be taken for the next one.
+    `${OK}HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil`,
+    `${OK}\r\n`,
+  ]
+  for (const [i, text] of answers.entries()) {
+    ask('x')
+    await untilAsked(1)
+    asked.pop()!.socket.write(text)
+    await untilSeen(2 * (i + 1))
+    t.equal(upstream.connections(), i + 1, text)
+  }
+  t.equal(connections.idle, 0)
+  // Nobody asked for it.
+  ask('y')
+  await untilAsked(1)
+  const { socket } = asked.pop()!
+  socket.write(OK)
+  await waitUntil(() => connections.idle === 1, 'it is kept')
+  socket.write(OK)
+  await waitUntil(() => connections.idle === 0, 'and closed for words that nobody asked for')
+})
+
+t.test('[edge/passthrough.29] a close tells whoever waits', async t => {
+  const { connections, seen, ask, untilAsked } = await makeBed(t, { max: 1, idle: 1 })
+  ask('under way')
+  ask('waiting')
+  ask('fresh', { isFresh: true })
+  await untilAsked(2)
+  connections.close()
+  t.same([...seen].sort(), ['fresh ECONNRESET', 'under way ECONNRESET', 'waiting ECONNRESET'])
+})
