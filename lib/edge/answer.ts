@@ -27,7 +27,7 @@ export const EDGE_WINDOW_BYTES = 64 * 1024
 const NOTHING = Buffer.alloc(0)
 
 /** Where the answer comes from. */
-export interface AnswerSource {
+interface AnswerSource {
   pause(): void
   resume(): void
 }
