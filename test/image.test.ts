@@ -2,12 +2,13 @@
  * The images of the Dockerfile: what its text promises in every run, and built and run with podman by `npm run test:image`. The targets
  * that are tried can be named: FNGW_TEST_IMAGE_TARGETS=minimal,python.
  */
-import { chmodSync, readFileSync } from 'node:fs'
+import { chmodSync, readFileSync, statSync } from 'node:fs'
 import net from 'node:net'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
+import { startCli } from './helpers/cli.ts'
 import { openPodman, type Podman } from './helpers/podman.ts'
 import { makeTree } from './helpers/tree.ts'
 
@@ -83,11 +84,96 @@ for (const target of named) {
     tryTarget(t, podman as Podman, target),
   )
 }
+t.test(
+  '[bin/container.3, bin/container.4, bin/container.5, bin/container.7, bin/container.8, bin/container.9] fngw dev serves in a container',
+  { skip, timeout: 3_600_000 },
+  t => tryContainerMode(t, podman as Podman, toImage(named[0]!)),
+)
 if (typeof podman !== 'string') t.teardown(podman.close)
+
+function toImage(target: string): string {
+  return `${process.env.FNGW_TEST_IMAGE_NAME ?? 'localhost/fngw'}:${target}`
+}
+
+const DEV_TREE = {
+  'fngw.json': { json: { 'functions-dir': 'functions' } },
+  'functions/hello.js': `
+    import { writeFileSync } from 'node:fs'
+    import { lib } from '../shared.js'
+    export const handler = event => {
+      console.log('said')
+      writeFileSync(new URL('made.txt', import.meta.url), 'x')
+      return { lib, v: 1, key: process.env.API_KEY, file: import.meta.filename }
+    }`,
+  'functions/fn.env.json': { json: { API_KEY: 'file' } },
+  'functions/wait.js': 'export const handler = () => new Promise(() => {})\n',
+  'functions/fn.config.json': '{ "timeout_ms": 60000 }',
+  'shared.js': 'export const lib = 1\n',
+  'package.json': { json: { type: 'module' } },
+}
+
+async function tryContainerMode(t: Test, podman: Podman, image: string): Promise<void> {
+  const tree = makeTree(DEV_TREE)
+  t.teardown(tree.cleanup)
+  const env = { ...podman.env, FN_DOCKER_BIN: 'podman', FN_RUNTIME_IMAGE: image, API_KEY: 'mine' }
+  const start = async () => {
+    const fngw = await startCli(['dev', '--port', '0'], { cwd: tree.root, env })
+    t.teardown(async () => {
+      fngw.child.kill('SIGKILL')
+      await fngw.ended
+    })
+    const name = /fngw-dev-\S+(?=,)/.exec(fngw.stderr())![0]
+    t.teardown(() => podman.run('rm', '-f', name))
+    const isThere = () => podman.get('ps', '--all', '--quiet', '--filter', `name=${name}`) !== ''
+    return { ...fngw, name, isThere }
+  }
+
+  const fngw = await start()
+  t.equal(fngw.isThere(), true)
+  const hello = async () => (await fetch(`${fngw.url}/hello`)).json()
+  t.same(await hello(), { lib: 1, v: 1, key: 'mine', file: tree.path('functions/hello.js') })
+  t.equal(statSync(tree.path('functions/made.txt')).uid, process.getuid!(), 'its files are those of who started it')
+  tree.write({ 'functions/hello.js': 'export const handler = () => ({ v: 2, uid: process.getuid() })\n' })
+  while ((await hello()).v !== 2) {}
+  t.equal((await hello()).uid, process.getuid!())
+  tree.write({ 'functions/new.js': 'export const handler = () => 1\n' })
+  while ((await fetch(`${fngw.url}/new`)).status !== 200) {}
+  t.equal((await fetch(`${fngw.url}/_fn/catalog`)).status, 200, 'its caller is local')
+  t.equal(fngw.stdout(), `ready ${fngw.url}\n`)
+  t.match(fngw.stderr(), /\[fn:hello stdout\] said/)
+  fngw.child.kill('SIGINT')
+  t.same(await fngw.ended, { code: 0, signal: null })
+  t.match(fngw.stderr(), /finishing what runs/)
+  t.equal(fngw.isThere(), false)
+
+  const twice = await start()
+  const cut = fetch(`${twice.url}/wait`).catch(() => 'cut')
+  const stopping = new Promise<void>(resolve => {
+    twice.child.stderr!.on('data', () => /finishing what runs/.test(twice.stderr()) && resolve())
+  })
+  while (!(await isCalled(twice.url))) {}
+  twice.child.kill('SIGINT')
+  await stopping
+  twice.child.kill('SIGINT')
+  t.same(await twice.ended, { code: 130, signal: null })
+  t.equal(await cut, 'cut')
+  t.equal(twice.isThere(), false, 'a second signal')
+
+  const killed = await start()
+  killed.child.kill('SIGKILL')
+  await killed.ended
+  while (killed.isThere()) {}
+  t.pass('nothing is left of one that was killed')
+}
+
+async function isCalled(url: string): Promise<boolean> {
+  const { functions } = await (await fetch(`${url}/_fn/health`)).json()
+  return functions.summary.pool_active > 0
+}
 
 async function tryTarget(t: Test, podman: Podman, target: string): Promise<void> {
   const built = process.env.FNGW_TEST_IMAGE_NAME
-  const image = `${built ?? 'localhost/fngw'}:${target}`
+  const image = toImage(target)
   if (built === undefined)
     podman.get('build', '--format', 'docker', '--network=host', ...podman.bases, '--target', target, '-t', image, ROOT)
   const tree = makeTree(FILES)

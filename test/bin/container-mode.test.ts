@@ -1,7 +1,8 @@
 /** `fngw dev` with a client that records what it is asked for; with podman and a real image in test/image.test.ts. */
+import { spawn } from 'node:child_process'
 import net, { type AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
-import { type CliOptions, runCli, startCli } from '../helpers/cli.ts'
+import { type CliOptions, FNGW, runCli, startCli, toEnv } from '../helpers/cli.ts'
 import { makeFakeDocker } from '../helpers/fake-docker.ts'
 import { makeTree } from '../helpers/tree.ts'
 
@@ -162,6 +163,43 @@ t.test('[bin/container.9] killed, it takes its container along', async t => {
   await fngw.ended
   while (fake.containers().length > 0) await new Promise(setImmediate)
   t.throws(() => process.kill(pid, 0), { code: 'ESRCH' })
+})
+
+/** Runs a program at a terminal of its own, whose keys are its standard input. */
+const AT_TERMINAL = 'import pty, sys, os; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))'
+
+t.test('[bin/container.7] keys and colours at a terminal', async t => {
+  const { tree, fake } = makeProject(t)
+  const words = ['-c', AT_TERMINAL, ...FNGW, 'dev', '--port', '0']
+  const env = { ...toEnv(fake.env), TERM: 'xterm' }
+  const child = spawn('python3', words, { cwd: tree.root, env, stdio: ['pipe', 'pipe', 'inherit'] })
+  t.teardown(() => child.kill('SIGKILL'))
+  let text = ''
+  const waiting = new Set<() => void>()
+  child.stdout.on('data', chunk => {
+    text += String(chunk)
+    for (const look of waiting) look()
+  })
+  const until = (pattern: RegExp) =>
+    new Promise<void>(resolve => {
+      const look = () => {
+        if (!pattern.test(text)) return
+        waiting.delete(look)
+        resolve()
+      }
+      waiting.add(look)
+      look()
+    })
+  await until(/keys: o open/)
+  t.match(text, /\u001b\[1mfngw/, 'colours')
+  child.stdin.write('l')
+  await until(/METHODS.*METHODS/s)
+  child.stdin.write('r')
+  await until(/reloaded in/)
+  child.stdin.write('\u0003')
+  await until(/finishing what runs/)
+  t.equal(await new Promise(resolve => child.once('close', resolve)), 0)
+  t.same(fake.containers(), [])
 })
 
 /** Until a call is in a handler. */

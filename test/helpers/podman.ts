@@ -15,6 +15,8 @@ export interface Podman {
   run: (...args: string[]) => Result
   /** As `run`, and throws with what podman wrote when it fails. @returns standard output without blanks at its ends */
   get: (...args: string[]) => string
+  /** Variables that it has to be run with here. */
+  env: Record<string, string>
   /** Build arguments that name the images to start from. */
   bases: string[]
   close: () => void
@@ -40,7 +42,7 @@ graphroot="/var/lib/containers/storage"
 export function openPodman(env: NodeJS.ProcessEnv = process.env): Podman | string {
   const folder = mkdtempSync(join(tmpdir(), 'fngw-podman-'))
   const close = () => rmSync(folder, { recursive: true, force: true })
-  const own: NodeJS.ProcessEnv = {}
+  const own: Record<string, string> = {}
   if (env.CONTAINERS_CONF === undefined && process.getuid?.() === 0 && !existsSync('/run/systemd/private')) {
     own.CONTAINERS_CONF = join(folder, 'containers.conf')
     own.CONTAINERS_STORAGE_CONF = join(folder, 'storage.conf')
@@ -64,7 +66,7 @@ export function openPodman(env: NodeJS.ProcessEnv = process.env): Podman | strin
   const bases = isLocal
     ? Object.entries(LOCAL_BASES).flatMap(([name, image]) => ['--build-arg', `${name}=${image}`])
     : []
-  return { run, get, bases, close }
+  return { run, get, env: own, bases, close }
 }
 
 function toProblem({ status, stderr }: Result): string | null {
