@@ -16,7 +16,7 @@ const pagesOf = (folder: string): string[] =>
     .map(name => `${folder}/${name}`)
     .sort()
 const guides = pagesOf('docs')
-const pages = [...guides, ...pagesOf('docs/reference')]
+const pages = [...guides, ...pagesOf('docs/reference')].sort()
 
 for (const page of ['README.md', ...guides]) {
   t.test(`[docs.1, docs.2, docs.3] ${page} does what it says`, async t => {
