@@ -1,6 +1,7 @@
 /**
  * The daemon of node, go and rust: starts worker processes on request of a gateway and tells it their ends and output.
- * Holds no user code, so it never hangs. Node gets spare workers started ahead, go and rust the binary each `start` names.
+ * Holds no user code, so it never hangs. Spare workers are started ahead: of node with everything loaded, of go and rust a process that
+ * becomes the program that `start` names.
  * Pages: runtime/daemon, runtime/wire-protocol.
  *
  *   node daemon.mjs --socket <path | unix:path | tcp://host:port> --index <n> --root <functions root> [--standalone]
@@ -13,7 +14,7 @@ import { parseArgs } from 'node:util'
 import { listen, parseAddress, removeFolder, removeSocket } from './address.mjs'
 import { Control } from './control.mjs'
 import { closeInherited } from './inherited.mjs'
-import { Workers } from './workers.mjs'
+import { PROGRAM, Workers } from './workers.mjs'
 
 /** @typedef {{ socket: string, root: string, standalone: boolean }} DaemonFlags */
 
@@ -32,8 +33,9 @@ class Daemon {
       root: resolve(flags.root),
       runtime: this.#runtime,
       memoryMb: Number(process.env.FNGW_WORKER_MEMORY_MB ?? 0),
-      spares: this.#runtime === 'node' ? Number(process.env.FNGW_SPARES ?? 1) : 0,
-      styles: (process.env.FNGW_STYLES ?? 'js').split(','),
+      // What becomes a program is a shell.
+      spares: this.#runtime === 'node' || process.platform !== 'win32' ? Number(process.env.FNGW_SPARES ?? 1) : 0,
+      styles: this.#runtime === 'node' ? (process.env.FNGW_STYLES ?? 'js').split(',') : [PROGRAM],
     })
   }
 

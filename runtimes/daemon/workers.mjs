@@ -22,6 +22,15 @@ const WORKER_VARIABLES =
   /^(PATH|HOME|USER|LOGNAME|LANG|LANGUAGE|LC_[A-Z]+|TZ|TMPDIR|TMP|TEMP|SSL_CERT_FILE|SSL_CERT_DIR)$/
 /** Advice of node about module styles that work all the same would fill every function's log. */
 const NODE_FLAGS = ['--disable-warning=MODULE_TYPELESS_PACKAGE_JSON', '--disable-warning=ExperimentalWarning']
+/**
+ * A process within its limits that becomes the program whose path it is told, behind that of the socket. Read by lines, of which a shell takes no
+ * byte too many.
+ */
+const SPARE_PROGRAM =
+  'echo warm >&3 && IFS= read -r socket <&3 && IFS= read -r program <&3 && exec "$program" --socket "$socket"'
+const SHELL = '/bin/sh'
+/** Style of a spare that is told its program. */
+export const PROGRAM = 'program'
 /** Read and write for the owner and its group. */
 const GROUP_SOCKET_MODE = 0o660
 const NODE_WORKER = fileURLToPath(new URL('../node/worker.mjs', import.meta.url))
@@ -35,9 +44,10 @@ const NODE_WORKER = fileURLToPath(new URL('../node/worker.mjs', import.meta.url)
 /**
  * @typedef {object} Worker
  * @property {string} id
- * @property {string} style - `js`, or `ts` with the TypeScript compiler loaded
+ * @property {string} style - `js`, or `ts` with the TypeScript compiler loaded; `program` for a compiled function
  * @property {string} socket - where it will listen
  * @property {Owner | null} owner - null for a spare
+ * @property {boolean} isToldProgram - it waits for the program that it becomes
  * @property {WorkerProcess} process
  */
 
@@ -89,15 +99,17 @@ export class Workers {
     if (runtime !== 'node' && typeof header.binary !== 'string')
       throw new Error(`start names no binary of the ${runtime} function`)
     const user = parseUser(header)
-    const style = /\.[mc]?ts$/.test(String(header.entry)) ? 'ts' : 'js'
-    const spare = typeof header.binary === 'string' ? undefined : this.#takeSpare(style)
+    const style = toStyle(header)
+    const spare = isForSpare(header, user) ? this.#takeSpare(style) : undefined
     this.#styles.add(style)
     this.planSpares()
     if (spare !== undefined) {
       spare.owner = owner
       try {
         return await this.#introduce(spare, header, user)
-      } catch {
+      } catch (error) {
+        // A program that was started and ended is not started twice.
+        if (style === PROGRAM) throw error
         // The spare died unused, which says nothing about this function: start one for it.
       }
     }
@@ -158,7 +170,7 @@ export class Workers {
   }
 
   /**
-   * Tells a node worker where to listen, and its function when the gateway named it: it is loaded while the gateway is
+   * Tells a worker where to listen, and its program, or its function when the gateway named it: that is loaded while the gateway is
    * still on its way. Until then the worker has no socket that others could find.
    * @param {Worker} worker
    * @param {Record<string, any>} header - of the `start` frame
@@ -170,7 +182,7 @@ export class Workers {
       const start = typeof header.early === 'string' ? header.early : null
       worker.process.uid = user?.uid ?? null
       worker.process.tell(JSON.stringify({ socket: worker.socket, start, user }))
-    }
+    } else if (worker.isToldProgram) worker.process.tell(`${worker.socket}\n${header.binary}`)
     await worker.process.ready
     // Made by the user; a gateway that is not root is in its group.
     if (user !== null && typeof header.binary === 'string' && process.geteuid?.() !== 0)
@@ -202,10 +214,15 @@ export class Workers {
     const runsAs = typeof binary === 'string' ? user : null
     // A program that begins as its user can make its socket in a folder of that user only.
     const socket = runsAs === null ? toWorkerAddress(address) : toWorkerAddress({ path: join(runsAs.folder, 'w.sock') })
-    const [command, args] = typeof binary === 'string' ? [binary, ['--socket', socket]] : this.#toNodeCommand(style)
+    const isToldProgram = style === PROGRAM && binary === undefined
+    const [command, args] = isToldProgram
+      ? [SHELL, ['-c', SPARE_PROGRAM]]
+      : typeof binary === 'string'
+        ? [binary, ['--socket', socket]]
+        : this.#toNodeCommand(style)
     this.#starting += 1
     /** @type {Worker} */
-    const worker = { id, style, socket, owner: null, process: /** @type {any} */ (undefined) }
+    const worker = { id, style, socket, owner: null, isToldProgram, process: /** @type {any} */ (undefined) }
     worker.process = new WorkerProcess({
       command,
       args,
@@ -248,4 +265,19 @@ export class Workers {
   #removeSocket({ socket }) {
     if (this.#options.address.path !== undefined) removeSocket(socket)
   }
+}
+
+/** @param {Record<string, any>} header - of a `start` */
+function toStyle({ binary, entry }) {
+  if (typeof binary === 'string') return PROGRAM
+  return /\.[mc]?ts$/.test(String(entry)) ? 'ts' : 'js'
+}
+
+/**
+ * A program that begins as a user of its own is started as that user, and a path is told in one line.
+ * @param {Record<string, any>} header - of a `start`
+ * @param {import('./user.mjs').User | null} user
+ */
+function isForSpare({ binary }, user) {
+  return typeof binary !== 'string' || (user === null && !binary.includes('\n'))
 }

@@ -13,7 +13,7 @@ import { FakeClock } from '../helpers/clock.ts'
 import { childrenOf, commandOf } from '../helpers/processes.ts'
 import { makeRuntimes, TestCall } from '../helpers/runtime-bed.ts'
 import { makeTree } from '../helpers/tree.ts'
-import { isAlive, until } from '../helpers/worker-client.ts'
+import { isAlive, startDaemon, until } from '../helpers/worker-client.ts'
 
 // Many processes are started; a busy machine takes its time.
 t.setTimeout(120_000)
@@ -524,4 +524,46 @@ t.test('[runtime/daemon.15] close waits for open calls up to its limit', async t
   await stuck.close()
   t.strictSame(daemonPids(), [])
   t.throws(() => bed.runtimes.dispatcher.setOf(fn), { code: 'SHUTTING_DOWN' }, 'a call after close is refused')
+})
+
+t.test('[runtime/daemon.17] a process that waits becomes the program of the next function', async t => {
+  // Stands for a compiled function: says who it is, and tells where it listens.
+  const program = '#!/bin/sh\necho "$$ $*" >>"$0.log"\necho "unix:$2" >&3\nexec sleep 60\n'
+  const tree = makeTree({ 'a program': program, 'two\nlines': program, ends: '#!/bin/sh\necho x >>"$0.log"\nexit 3\n' })
+  t.teardown(() => tree.cleanup())
+  for (const name of ['a program', 'two\nlines', 'ends']) chmodSync(tree.path(name), 0o755)
+  const logOf = (name: string) =>
+    readFileSync(`${tree.path(name)}.log`, 'utf8')
+      .trim()
+      .split('\n')
+  const daemon = await startDaemon('rust', { root: tree.root })
+  t.teardown(() => daemon.close())
+  const used = new Set<number>()
+  const start = async (name: string) => {
+    const started = await daemon.startWorker({ binary: tree.path(name) })
+    used.add(started.pid)
+    return started
+  }
+  /** The guard of the process that waits, and that process. */
+  const waiting = async (): Promise<[guard: number, process: number]> => {
+    let found: number[] = []
+    await until(() => {
+      found = childrenOf(daemon.child.pid!).filter(pid => !used.has(pid))
+      return found.length === 1 && childrenOf(found[0]!).some(pid => commandOf(pid).includes('read -r program'))
+    })
+    return [found[0]!, childrenOf(found[0]!)[0]!]
+  }
+  for (let round = 0; round < 2; round++) {
+    const [guard, process] = await waiting()
+    const { pid, uri } = await start('a program')
+    t.equal(pid, guard)
+    t.equal(logOf('a program').at(-1), `${process} --socket ${uri.slice('unix:'.length)}`)
+  }
+  await waiting()
+  await t.rejects(start('ends'), /before it listened/)
+  t.same(logOf('ends'), ['x'], 'started once')
+  await waiting()
+  const odd = await start('two\nlines')
+  t.equal(logOf('two\nlines').length, 1)
+  t.match(logOf('two\nlines')[0], odd.uri.slice('unix:'.length))
 })
