@@ -5,6 +5,7 @@
 
 import { randomBytes } from 'node:crypto'
 import { toCatalogSteps } from './catalog-steps.ts'
+import { BytePool } from './core/byte-pool.ts'
 import type { Clock } from './core/clock.ts'
 import { GatewayError } from './core/errors.ts'
 import { EdgeProxy } from './edge/passthrough.ts'
@@ -175,6 +176,7 @@ export class Front {
       invoker: this.#invoker,
       requestIds: this.#requestIds,
       lifecycle: this.#lifecycle,
+      pool: new BytePool(clock),
       // What the first process answers it records.
       onFinished: exchange => {
         if (!exchange.isControl || settings.controlPort !== null) record(exchange)

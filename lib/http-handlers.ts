@@ -3,6 +3,7 @@
 import type { Settings } from './config/settings.ts'
 import type { ControlParts } from './control-parts.ts'
 import { ControlPlane } from './control/control-plane.ts'
+import type { BytePool } from './core/byte-pool.ts'
 import type { Clock } from './core/clock.ts'
 import { GatewayError } from './core/errors.ts'
 import type { RuntimeName } from './core/identity.ts'
@@ -42,6 +43,8 @@ interface HttpHandlers {
 
 interface SharedOptions
   extends Pick<HttpHandlersOptions, 'settings' | 'clock' | 'invoker' | 'requestIds' | 'lifecycle'> {
+  /** Memory for bodies that clients have not taken yet. */
+  pool: BytePool
   /** Told of every exchange that ended. */
   onFinished: (exchange: Exchange) => void
   /** How calls of a runtime find their socket. */
@@ -49,11 +52,11 @@ interface SharedOptions
 }
 
 /** What every public handler of a process is made of. */
-export function createSharedParts({ settings, onFinished, routingOf, lifecycle, ...shared }: SharedOptions) {
+export function createSharedParts({ settings, pool, onFinished, routingOf, lifecycle, ...shared }: SharedOptions) {
   const { clock } = shared
   return {
     ...shared,
-    responder: new Responder({ clock, production: settings.production, lifecycle, onFinished }),
+    responder: new Responder({ clock, pool, production: settings.production, lifecycle, onFinished }),
     debug: new DebugHeaders(call => ({
       routing: routingOf(call.fn.runtime),
       socketIndex: call.host?.socketIndex ?? null,
@@ -72,6 +75,7 @@ export function createHttpHandlers(options: HttpHandlersOptions): HttpHandlers {
     invoker,
     requestIds,
     lifecycle,
+    pool: runtimes.pool,
     onFinished: createRequestListener(journal, clock, options.metrics),
     routingOf: name => runtimes.byName.get(name)?.health().routing ?? 'single',
   })

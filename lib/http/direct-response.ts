@@ -29,15 +29,34 @@ export class DirectResponse extends ServerResponse<IncomingMessage> {
   /**
    * Sends a whole answer; only while `isDirect`.
    * @param head - status line and header lines, checked, without those of the connection
-   * @param body - latin1 text, one character per byte
+   * @param body - latin1 text, one character per byte; or bytes that stay as they are until `onGone`
+   * @param onGone - the bytes are not needed any more; may never be called when the connection breaks
    */
-  sendWhole(status: number, head: string, body: string): void {
+  sendWhole(status: number, head: string, body: string | Buffer, onGone?: () => void): void {
     const internals = this as unknown as Internals
     this.statusCode = status
     internals._header = head
     internals._headerSent = true
-    this.socket!.write(head + this.#connectionLines + body, 'latin1')
+    const socket = this.socket!
+    if (typeof body === 'string') {
+      socket.write(head + this.#connectionLines + body, 'latin1')
+    } else {
+      // Both in one write.
+      socket.cork()
+      socket.write(head + this.#connectionLines, 'latin1')
+      socket.write(body, onGone)
+      socket.uncork()
+    }
     this.end()
+  }
+
+  /**
+   * Writes a piece of a body.
+   * @param onGone - as of `sendWhole`
+   * @returns false when the client is slow
+   */
+  writeKept(bytes: Buffer, onGone: () => void): boolean {
+    return this.write(bytes, onGone)
   }
 
   /** Tells the client to give its idle connection up before the server does. */

@@ -3,6 +3,7 @@
  * request and response, so that in-memory ones serve as well (inject, fetch). Owner: §4.1.
  */
 
+import type { Bytes } from '../core/bytes.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { GatewayError } from '../core/errors.ts'
 import type { ReplyHead } from '../invocation/response.ts'
@@ -64,7 +65,9 @@ export interface HttpResponse {
   destroy(): unknown
   /** The short way of DirectResponse, which the gateway's own server has. */
   readonly isDirect?: boolean
-  sendWhole?(status: number, head: string, body: string): void
+  /** As `write`, with bytes that stay as they are until `onGone`, which may never be called when the connection breaks. */
+  writeKept?(bytes: Buffer, onGone: () => void): boolean
+  sendWhole?(status: number, head: string, body: string | Buffer, onGone?: () => void): void
 }
 
 /**
@@ -75,7 +78,8 @@ export type Step = (exchange: Exchange) => boolean | 'later'
 
 /** Waits for a request's body. Exactly one of the two is called, or none when the client leaves. */
 export interface BodyReceiver {
-  onBody(body: Buffer | null): void
+  /** @param body - in the pieces it came in */
+  onBody(body: Bytes | null): void
   onBodyError(error: GatewayError): void
 }
 

@@ -1,5 +1,6 @@
 /** A call that came over public HTTP: the request's body goes in, the answer goes to the exchange. Owner: §4.1. */
 
+import { type Bytes, joined } from '../core/bytes.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { GatewayError } from '../core/errors.ts'
 import { Call, type CallReceiver, type Invoker } from '../invocation/invoke.ts'
@@ -30,9 +31,9 @@ export class HttpCall implements CallReceiver, BodyReceiver {
     this.#debug = debug
   }
 
-  onBody(body: Buffer | null): void {
+  onBody(body: Bytes | null): void {
     this.call.body = body
-    const wrong = this.call.checkedAs === null ? null : this.#checkBody(body)
+    const wrong = this.call.checkedAs === null ? null : this.#checkBody(body && joined(body))
     if (wrong !== null) {
       this.call.fail(wrong)
       return
@@ -42,6 +43,7 @@ export class HttpCall implements CallReceiver, BodyReceiver {
 
   #checkBody(body: Buffer | null): GatewayError | null {
     const { method, req } = this.#exchange
+    this.call.body = body
     const type = headerOf(req.rawHeaders, 'content-type')
     return this.#invoker.schemas!.checkBody(this.call.fn, method, type, body)
   }

@@ -34,6 +34,7 @@ import { HttpCall } from './http-call.ts'
 import { RequestMemo } from './request-memo.ts'
 import { NearestRoutes } from './nearest-routes.ts'
 import { takeParsedBody } from './parsed-body.ts'
+import { YoungGarbage } from '../core/young-garbage.ts'
 import { readBody } from './read-body.ts'
 import { RequestCheck } from './request-check.ts'
 import type { Responder } from './respond.ts'
@@ -81,6 +82,7 @@ export class PublicHandler {
   readonly #check: RequestCheck
   readonly #proxies: TrustedProxies
   readonly #cors = new Cors()
+  readonly #garbage = new YoungGarbage()
   /** Null in production. */
   readonly #nearest: NearestRoutes | null
 
@@ -291,7 +293,7 @@ export class PublicHandler {
       return
     }
     exchange.bodyReceiver = httpCall
-    readBody(exchange, fn.policy.maxBodyBytes)
+    readBody(exchange, fn.policy.maxBodyBytes, this.#garbage)
   }
 }
 

@@ -1,15 +1,18 @@
 /** A request's body, up to a limit and no byte further. Owner: §4.1. */
 
+import { type Bytes, joined } from '../core/bytes.ts'
 import { GatewayError } from '../core/errors.ts'
 import { toBodyError } from '../invocation/policy.ts'
+import type { YoungGarbage } from '../core/young-garbage.ts'
 import type { Exchange } from './exchange.ts'
 
 /**
  * Reads the body of an exchange whose `bodyReceiver` is set. A body that says it is too long is refused unread; one that
  * turns out to be too long is refused at the first byte over the limit, and nothing of it is kept.
  * @param limit - bytes
+ * @param garbage - told of the memory that node takes for the body
  */
-export function readBody(exchange: Exchange, limit: number): void {
+export function readBody(exchange: Exchange, limit: number, garbage: YoungGarbage | null = null): void {
   if (!exchange.hasBody) {
     finish(exchange, null)
     return
@@ -38,6 +41,7 @@ export function readBody(exchange: Exchange, limit: number): void {
   let bytes = 0
   exchange.req.on('data', chunk => {
     bytes += chunk.length
+    garbage?.note(chunk.length)
     if (exchange.bodyReceiver === null) return
     if (bytes > limit) {
       chunks = []
@@ -48,7 +52,8 @@ export function readBody(exchange: Exchange, limit: number): void {
   })
   exchange.req.on('end', () => {
     exchange.bytesIn = bytes
-    if (exchange.bodyReceiver !== null) finish(exchange, chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks))
+    // As it came: whoever needs it in one piece joins it.
+    if (exchange.bodyReceiver !== null) finish(exchange, chunks.length === 1 ? chunks[0]! : chunks)
   })
   // A body that is cut off: the connection's end follows and ends the exchange.
   exchange.req.on('error', () => {})
@@ -60,12 +65,12 @@ export function readBody(exchange: Exchange, limit: number): void {
  */
 export function collectBody(exchange: Exchange, limit: number): Promise<Buffer | null> {
   return new Promise((resolve, reject) => {
-    exchange.bodyReceiver = { onBody: resolve, onBodyError: reject }
+    exchange.bodyReceiver = { onBody: body => resolve(body && joined(body)), onBodyError: reject }
     readBody(exchange, limit)
   })
 }
 
-function finish(exchange: Exchange, body: Buffer | null): void {
+function finish(exchange: Exchange, body: Bytes | null): void {
   const receiver = exchange.bodyReceiver
   exchange.bodyReceiver = null
   receiver?.onBody(body !== null && body.length > 0 ? body : null)

@@ -7,6 +7,7 @@
 
 import { STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
+import type { BytePool } from '../core/byte-pool.ts'
 import { type Clock, WallTime } from '../core/clock.ts'
 import { type GatewayError, toErrorBody } from '../core/errors.ts'
 import { MAX_STATUS } from '../core/limits.ts'
@@ -24,6 +25,8 @@ const JOINED_BODY_BYTES = 16 * 1024
 
 interface ResponderOptions {
   clock: Clock
+  /** Memory for bodies that the client has not taken yet. */
+  pool: BytePool
   /** Neutral messages for failures of handlers. */
   production: boolean
   /** True while the gateway stops: every answer then closes its connection. */
@@ -41,6 +44,7 @@ const JSON_TYPE = 'application/json'
 
 export class Responder implements ExchangeResponder {
   readonly clock: Clock
+  readonly #pool: BytePool
   readonly #production: boolean
   readonly #lifecycle: { draining: boolean }
   readonly #onFinished: ((exchange: Exchange) => void) | null
@@ -50,6 +54,7 @@ export class Responder implements ExchangeResponder {
 
   constructor(options: ResponderOptions) {
     this.clock = options.clock
+    this.#pool = options.pool
     this.#wall = new WallTime(options.clock)
     this.#production = options.production
     this.#lifecycle = options.lifecycle
@@ -75,20 +80,39 @@ export class Responder implements ExchangeResponder {
       else res.end()
     } else {
       exchange.bytesOut = length
-      const isJoined = length <= JOINED_BODY_BYTES
+      if (length > JOINED_BODY_BYTES) this.#watchStall(exchange)
+      if (typeof body === 'string') this.#sendWhole(exchange, body, 'utf8', lingers)
       // A latin1 text joins the head in one write; a long one is cheaper as bytes of its own.
-      const chunk =
-        typeof body === 'string' ? body : isJoined ? body!.toString('latin1') : isConstant ? body! : Buffer.from(body!)
-      const encoding = typeof body === 'string' ? 'utf8' : 'latin1'
-      if (!isJoined) this.#watchStall(exchange)
-      if (lingers) {
-        res.write(chunk, encoding)
-        this.#linger(exchange)
-      } else {
-        res.end(chunk, encoding)
+      else if (length <= JOINED_BODY_BYTES) this.#sendWhole(exchange, body!.toString('latin1'), 'latin1', lingers)
+      else if (isConstant) this.#sendWhole(exchange, body!, 'latin1', lingers)
+      else {
+        this.#write(res, body!)
+        if (lingers) this.#linger(exchange)
+        else res.end()
       }
     }
     this.#onFinished?.(exchange)
+  }
+
+  #sendWhole(exchange: Exchange, body: string | Buffer, encoding: BufferEncoding, lingers: boolean): void {
+    const { res } = exchange
+    if (lingers) {
+      res.write(body, encoding)
+      this.#linger(exchange)
+    } else {
+      res.end(body, encoding)
+    }
+  }
+
+  /**
+   * Writes bytes whose memory the caller may use again.
+   * @returns false when the client is slow
+   */
+  #write(res: HttpResponse, bytes: Buffer): boolean {
+    // Others than node's own may keep what they are given for as long as they like.
+    if (res.writeKept === undefined) return res.write(Buffer.from(bytes))
+    const kept = this.#pool.keep(bytes)
+    return res.writeKept(kept, () => this.#pool.free(kept))
   }
 
   /**
@@ -99,7 +123,7 @@ export class Responder implements ExchangeResponder {
   sendDirectly(exchange: Exchange, { status, text, isDated }: ReplyHead, body: Buffer, answeredAt: number): boolean {
     const { res } = exchange
     if (text === undefined || res.isDirect !== true || exchange.ended || exchange.method === 'HEAD') return false
-    if (exchange.cors !== null || exchange.extraHeaders !== null || body.length > JOINED_BODY_BYTES) return false
+    if (exchange.cors !== null || exchange.extraHeaders !== null) return false
     if (this.#lifecycle.draining || (exchange.hasBody && !exchange.req.complete)) return false
     exchange.status = status
     exchange.bytesOut = body.length
@@ -107,7 +131,13 @@ export class Responder implements ExchangeResponder {
     this.#end(exchange)
     const date = isDated === true ? '' : `Date: ${this.#date(answeredAt)}\r\n`
     const head = `${text}Content-Length: ${body.length}\r\nX-Request-Id: ${exchange.id}\r\n${date}`
-    res.sendWhole!(status, head, body.length === 0 ? '' : body.toString('latin1'))
+    if (body.length <= JOINED_BODY_BYTES) {
+      res.sendWhole!(status, head, body.length === 0 ? '' : body.toString('latin1'))
+    } else {
+      const kept = this.#pool.keep(body)
+      this.#watchStall(exchange)
+      res.sendWhole!(status, head, kept, () => this.#pool.free(kept))
+    }
     this.#onFinished?.(exchange)
     return true
   }
@@ -167,7 +197,7 @@ export class Responder implements ExchangeResponder {
   }
 
   /**
-   * Writes a piece; the bytes are copied.
+   * Writes a piece; the caller may use its memory again.
    * @param isConstant - the bytes never change: no copy
    * @returns false when the client is slow: wait for onDrain before more is written
    */
@@ -182,7 +212,7 @@ export class Responder implements ExchangeResponder {
       exchange.bytesLeft -= chunk.length
     }
     exchange.bytesOut += chunk.length
-    return exchange.res.write(isConstant ? chunk : Buffer.from(chunk))
+    return isConstant ? exchange.res.write(chunk) : this.#write(exchange.res, chunk)
   }
 
   /** Cuts the connection when the client takes nothing of a last, long piece for long. */

@@ -111,7 +111,8 @@ class InternalCall implements CallReceiver {
 
   #prepare(request: InternalRequest): GatewayError | null {
     const body = typeof request.body === 'string' ? Buffer.from(request.body) : (request.body ?? null)
-    this.call.body = body !== null && body.length > 0 ? body : null
+    const given = body !== null && body.length > 0 ? body : null
+    this.call.body = given
     const headers = toPlainHeaders(request)
     const { spans, traceIds } = this.#invoker
     const isAskers = headers.traceparent === undefined
@@ -124,7 +125,7 @@ class InternalCall implements CallReceiver {
     if (refused !== null) return refused
     try {
       const isChecked = request.fn.policy.validate && !request.isUnchecked
-      const wrong = isChecked ? this.#checkSchema(request, headers) : null
+      const wrong = isChecked ? this.#checkSchema(request, headers, given) : null
       if (wrong !== null) return wrong
       this.call.header = this.#toHeader(request, headers)
     } catch (error) {
@@ -138,7 +139,11 @@ class InternalCall implements CallReceiver {
   }
 
   /** As a request of HTTP is checked. @returns the refusal, or null */
-  #checkSchema({ fn, method, params, query }: InternalRequest, headers: Record<string, string>): GatewayError | null {
+  #checkSchema(
+    { fn, method, params, query }: InternalRequest,
+    headers: Record<string, string>,
+    body: Buffer | null,
+  ): GatewayError | null {
     const { schemas } = this.#invoker
     if (schemas === null) return null
     this.call.checkedAs = method
@@ -149,7 +154,7 @@ class InternalCall implements CallReceiver {
       headersJson: toJsonRecord(headers),
     }
     const type = headers['content-type'] ?? null
-    return schemas.checkTexts(fn, texts) ?? schemas.checkBody(fn, method, type, this.call.body)
+    return schemas.checkTexts(fn, texts) ?? schemas.checkBody(fn, method, type, body)
   }
 
   #toHeader(request: InternalRequest, headers: Readonly<Record<string, string>>): string {

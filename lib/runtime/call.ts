@@ -1,5 +1,6 @@
 /** What the invocation layer hands to a runtime and gets back. Owner: §1, page runtime/daemon. */
 
+import type { Bytes } from '../core/bytes.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { GatewayError } from '../core/errors.ts'
 
@@ -51,7 +52,7 @@ export abstract class RuntimeCall {
   header = '{}'
   rest: HeaderRest | null = null
   /** Raw request body, null when there is none. */
-  body: Buffer | null = null
+  body: Bytes | null = null
 
   /** Monotonic ms when it is handed over; 0 lets the runtime look itself. */
   handedAt = 0

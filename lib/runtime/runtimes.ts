@@ -2,6 +2,7 @@
 
 import type { Settings } from '../config/settings.ts'
 import { toUsers } from '../config/uid-range.ts'
+import { BytePool } from '../core/byte-pool.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import type { GatewayError, Warning } from '../core/errors.ts'
@@ -65,6 +66,8 @@ export class Runtimes {
   readonly byName = new Map<RuntimeName, Runtime>()
   /** The worker sets of their functions. */
   readonly dispatcher: Dispatcher
+  /** Memory for bodies on their way from workers to clients. */
+  readonly pool: BytePool
   readonly #options: RuntimesOptions
   readonly #folder: SocketFolder
   /** Null where all functions run as the gateway's user. */
@@ -76,6 +79,7 @@ export class Runtimes {
 
   constructor(options: RuntimesOptions) {
     this.#options = options
+    this.pool = new BytePool(options.clock)
     this.#users = options.settings.isolation === 'user' ? this.#createUsers(options.settings) : null
     this.#folder = new SocketFolder(undefined, undefined, this.#users !== null)
     this.dispatcher = new Dispatcher({ ...options, runtimes: this.byName, tenancy: this.#users })
@@ -151,6 +155,7 @@ export class Runtimes {
     return new SocketSet({
       runtime: name,
       clock,
+      pool: this.pool,
       externalUris,
       daemonCount: settings.runtimeDaemons[name] ?? 1,
       launch: index => this.#toLaunch(name, index),

@@ -1,5 +1,6 @@
 /** The sockets of one runtime: which one starts the next worker, and how they are. Owner: §2.8, §2.15, page runtime/daemon. */
 
+import type { BytePool } from '../core/byte-pool.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
@@ -19,6 +20,8 @@ const RESTART_WAIT_MS = 1000
 interface SocketSetOptions {
   runtime: RuntimeName
   clock: Clock
+  /** Memory for large frames. */
+  pool: BytePool
   /** Sockets of daemons that somebody else runs; then none is spawned. */
   externalUris: readonly string[]
   /** Daemons to spawn, used without `externalUris`. */
@@ -91,7 +94,7 @@ export class SocketSet implements Runtime {
       startWorker: (...[fn, loadOf, onSocket]: StartArguments) =>
         this.#startWorker(fn, program, fields, loadOf, onSocket),
     }
-    return new SocketWorker(set, source, header)
+    return new SocketWorker(set, source, header, this.#options.pool)
   }
 
   /** @param fields - of the `start` header, beside those every runtime gets */

@@ -2,12 +2,22 @@
 
 import net from 'node:net'
 import { isAbsolute } from 'node:path'
+import type { BytePool } from '../core/byte-pool.ts'
+import { type Bytes, lengthOf } from '../core/bytes.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import { GatewayError, toGatewayError } from '../core/errors.ts'
 import { MAX_REPLY_HEAD_CHARS } from '../core/limits.ts'
 import type { RuntimeCall } from './call.ts'
 import { toRuntimeError } from './runtime-error.ts'
-import { FrameReader, FrameWriter, KIND, type Kind, ProtocolError, parseHeader } from './wire-protocol.ts'
+import {
+  FrameReader,
+  FrameWriter,
+  KIND,
+  type Kind,
+  ProtocolError,
+  parseHeader,
+  SMALL_BODY_BYTES,
+} from './wire-protocol.ts'
 import { Worker, type WorkerOwner, WORKER_READY_TIMEOUT_MS } from './worker.ts'
 
 /** Bytes of a worker's input that may wait for it to read before its pings are not answered any more. */
@@ -51,11 +61,13 @@ export interface WorkerSource {
 /** Milliseconds to wait for the reason of an end (a busy daemon tells it late), and for the rest of what a killed worker wrote. */
 const EXIT_REASON_WAIT_MS = 500
 const RESIDUE_WAIT_MS = 1000
-const READ_BUFFER_BYTES = 64 * 1024
+/** As much as a unix socket holds. */
+const READ_BUFFER_BYTES = 256 * 1024
 
 /**
  * What every worker's socket is read into: a read is handled before the next one begins, and what is kept of it is
- * copied. Without it each reply would cost a buffer and a walk through a stream's machinery.
+ * copied. Without it each reply would cost a buffer and a walk through a stream's machinery. Only the rest of a large frame
+ * is read to where the frame lies.
  */
 const READ_BUFFER = Buffer.allocUnsafeSlow(READ_BUFFER_BYTES)
 
@@ -76,6 +88,9 @@ export function isStreamHead(header: string): boolean {
 export class SocketWorker extends Worker {
   readonly #writer: FrameWriter
   readonly #reader: FrameReader
+  readonly #pool: BytePool
+  /** What the socket is read into: of the pool, it is held until the socket reads into something else. */
+  #readInto: Buffer = READ_BUFFER
   #unsent: Buffer[] = []
   #flushing = false
   #unflushed = 0
@@ -94,10 +109,11 @@ export class SocketWorker extends Worker {
   #isRead = true
 
   /** @param startHeader - JSON text of the worker's `start` frame */
-  constructor(set: WorkerOwner, source: WorkerSource, startHeader: string) {
+  constructor(set: WorkerOwner, source: WorkerSource, startHeader: string, pool: BytePool) {
     super(set)
+    this.#pool = pool
     this.#writer = new FrameWriter(bytes => this.#write(bytes))
-    this.#reader = new FrameReader((kind, id, header, body) => this.#handleFrame(kind, id, header, body))
+    this.#reader = new FrameReader((kind, id, header, body) => this.#handleFrame(kind, id, header, body), 0, pool)
     this.#writer.add(KIND.hello, 0, '{"role":"worker"}', PROTOCOL_BYTE)
     this.#writer.add(KIND.start, 0, startHeader, null)
     const onSocket = (index: number) => {
@@ -162,7 +178,7 @@ export class SocketWorker extends Worker {
     }
     let socket: net.Socket
     try {
-      const onread = { buffer: READ_BUFFER, callback: this.#onRead }
+      const onread = { buffer: this.#toReadInto, callback: this.#onRead }
       socket = net.connect({ ...parseSocketUri(started.uri), noDelay: true, onread } as net.NetConnectOpts)
     } catch (error) {
       // Told by the daemon, which may be anybody's.
@@ -202,15 +218,32 @@ export class SocketWorker extends Worker {
     for (const call of calls) call.cut(error)
   }
 
-  #send(kind: Kind, id: number, header: string, body: Buffer | null, rest?: Buffer): void {
+  #send(kind: Kind, id: number, header: string, body: Bytes | null, rest?: Buffer): void {
     if (this.#closed) return
-    this.#writer.add(kind, id, header, body, rest)
+    if (body !== null && lengthOf(body) > SMALL_BODY_BYTES) {
+      // Header and pieces in one write.
+      this.#socket?.cork()
+      this.#writer.add(kind, id, header, body, rest)
+      this.#socket?.uncork()
+    } else {
+      this.#writer.add(kind, id, header, body, rest)
+    }
     this.#unflushed += 1
     // The worker shall begin while the rest of what the poll phase brought is still being read.
     if (this.#unflushed === FLUSH_FRAMES) this.#flush()
     if (this.#flushing) return
     this.#flushing = true
     setImmediate(this.#flushLater)
+  }
+
+  readonly #toReadInto = (): Buffer => {
+    const next = this.#reader.room ?? READ_BUFFER
+    if (next !== this.#readInto) {
+      this.#pool.hold(next)
+      this.#pool.free(this.#readInto)
+      this.#readInto = next
+    }
+    return next
   }
 
   readonly #onRead = (length: number): boolean => {
@@ -239,7 +272,8 @@ export class SocketWorker extends Worker {
   #read(length: number): void {
     this.#readAt = this.set.clock.monotonic()
     try {
-      this.#reader.push(READ_BUFFER, length)
+      if (this.#readInto === READ_BUFFER) this.#reader.push(READ_BUFFER, length)
+      else this.#reader.fill(length)
     } catch (error) {
       const { message } = error as Error
       // The call it belongs to is told what was wrong; the others, that their worker ended.

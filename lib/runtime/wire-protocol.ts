@@ -5,6 +5,8 @@
  *   `length` counts what follows it: 9 + header + body.
  */
 
+import type { BytePool } from '../core/byte-pool.ts'
+import { type Bytes, lengthOf } from '../core/bytes.ts'
 import { MAX_FRAME_BYTES } from '../core/limits.ts'
 
 export const KIND = {
@@ -127,12 +129,19 @@ export function parseHeader(header: string): Record<string, unknown> {
   return value as Record<string, unknown>
 }
 
-/** Receives one frame; `body` is a view that is valid during the call only. */
+/** Receives one frame; `body` is a view that is valid during the call only, or until the pool that it lies in gets it back. */
 type FrameHandler = (kind: Kind, id: number, header: string, body: Buffer) => void
 
-/** Cuts a byte stream into frames. One pass over each chunk; a frame that spans chunks is put together by one copy. */
+/** Bytes from which on an unfinished frame lies in the pool. */
+const POOLED_FRAME_BYTES = 16 * 1024
+
+/**
+ * Cuts a byte stream into frames. One pass over each chunk; a frame that spans chunks is put together by one copy, or, where
+ * the owner reads into `room`, by none of what follows its beginning.
+ */
 export class FrameReader {
   readonly #onFrame: FrameHandler
+  readonly #pool: BytePool | null
   /** Added to the limit of a call's body. */
   readonly #moreBodyBytes: number
   readonly #maxFrameBytes: number
@@ -140,10 +149,27 @@ export class FrameReader {
   #unfinished: Buffer = NO_BYTES
   #held = 0
 
-  constructor(onFrame: FrameHandler, maxBodyBytes = 0) {
+  /** @param pool - for large unfinished frames; null where these are rare */
+  constructor(onFrame: FrameHandler, maxBodyBytes = 0, pool: BytePool | null = null) {
     this.#onFrame = onFrame
+    this.#pool = pool
     this.#moreBodyBytes = maxBodyBytes
     this.#maxFrameBytes = MAX_FRAME_BYTES + maxBodyBytes
+  }
+
+  /** Where the rest of a large unfinished frame belongs: what is read into it is told by `fill`. Null without one. */
+  get room(): Buffer | null {
+    const unfinished = this.#unfinished
+    return this.#pool !== null && unfinished.length >= POOLED_FRAME_BYTES ? unfinished.subarray(this.#held) : null
+  }
+
+  /**
+   * The next `length` bytes of the stream are in `room`.
+   * @throws what `onFrame` throws
+   */
+  fill(length: number): void {
+    this.#held += length
+    if (this.#held === this.#unfinished.length) this.#finish()
   }
 
   /**
@@ -153,7 +179,7 @@ export class FrameReader {
   push(chunk: Buffer, length = chunk.length): void {
     let at = 0
     if (this.#held > 0) {
-      at = this.#fill(chunk, length)
+      at = this.#add(chunk, length)
       if (this.#held > 0) return
     }
     while (length - at >= PREFIX_BYTES) {
@@ -171,12 +197,13 @@ export class FrameReader {
   }
 
   #hold(chunk: Buffer, from: number, to: number, bytes: number): void {
-    this.#unfinished = Buffer.allocUnsafe(bytes)
+    const isLarge = this.#pool !== null && bytes >= POOLED_FRAME_BYTES
+    this.#unfinished = isLarge ? this.#pool!.take(bytes) : Buffer.allocUnsafe(bytes)
     this.#held = chunk.copy(this.#unfinished, 0, from, to)
   }
 
   /** Adds to the unfinished frame and hands it on when it is complete. @returns how many bytes of the chunk it took */
-  #fill(chunk: Buffer, length: number): number {
+  #add(chunk: Buffer, length: number): number {
     let at = 0
     if (this.#held < PREFIX_BYTES) {
       at = chunk.copy(this.#unfinished, this.#held, 0, Math.min(length, PREFIX_BYTES - this.#held))
@@ -187,13 +214,16 @@ export class FrameReader {
     }
     const taken = chunk.copy(this.#unfinished, this.#held, at, length)
     this.#held += taken
-    if (this.#held === this.#unfinished.length) {
-      const frame = this.#unfinished
-      this.#unfinished = NO_BYTES
-      this.#held = 0
-      this.#handOn(frame, 0, frame.length)
-    }
+    if (this.#held === this.#unfinished.length) this.#finish()
     return at + taken
+  }
+
+  #finish(): void {
+    const frame = this.#unfinished
+    this.#unfinished = NO_BYTES
+    this.#held = 0
+    this.#handOn(frame, 0, frame.length)
+    this.#pool?.free(frame)
   }
 
   /** Bytes of the frame whose fixed fields are here. Nothing is kept or made of it before this has passed. */
@@ -247,7 +277,7 @@ function toLargeText(part: string, kind: number, bytes: number, limit: number): 
 
 /** Bytes of one joined write; a body above SMALL_BODY_BYTES is handed on without copying. */
 const BLOCK_BYTES = 64 * 1024
-const SMALL_BODY_BYTES = 16 * 1024
+export const SMALL_BODY_BYTES = 16 * 1024
 
 /** Joins frames into few writes. The owner calls `flush`. */
 export class FrameWriter {
@@ -266,8 +296,8 @@ export class FrameWriter {
    * @param header - JSON text, '' for no fields
    * @param rest - the end of the header as bytes, when it is at hand
    */
-  add(kind: Kind, id: number, header: string, body: Buffer | null, rest: Buffer = NO_BYTES): void {
-    const bodyBytes = body === null ? 0 : body.length
+  add(kind: Kind, id: number, header: string, body: Bytes | null, rest: Buffer = NO_BYTES): void {
+    const bodyBytes = body === null ? 0 : lengthOf(body)
     const copied = bodyBytes <= SMALL_BODY_BYTES ? bodyBytes : 0
     // Three bytes a UTF-16 unit is the most UTF-8 needs, so the header can be written before it is measured.
     this.#reserve(PREFIX_BYTES + header.length * 3 + rest.length + copied)
@@ -283,12 +313,11 @@ export class FrameWriter {
     this.#block.writeUInt32BE(headerBytes, at + 9)
     this.#to = at + PREFIX_BYTES + headerBytes
     if (body === null) return
-    if (copied === bodyBytes) {
-      body.copy(this.#block, this.#to)
-      this.#to += bodyBytes
-    } else {
-      this.flush()
-      this.#write(body)
+    const pieces = Array.isArray(body) ? body : [body]
+    if (copied < bodyBytes) this.flush()
+    for (const piece of pieces) {
+      if (copied < bodyBytes) this.#write(piece)
+      else this.#to += piece.copy(this.#block, this.#to)
     }
   }
 

@@ -1,3 +1,4 @@
+import { BytePool } from '../../lib/core/byte-pool.ts'
 import type { Claim, FunctionVersion } from '../../lib/core/catalog.ts'
 import { type Clock, systemClock } from '../../lib/core/clock.ts'
 import { DebugHeaders } from '../../lib/http/debug-headers.ts'
@@ -18,6 +19,7 @@ export interface PublicSetup {
   before?: Step[]
   after?: Step[]
   edge?: EdgeHandler
+  pool?: BytePool
   control?: (exchange: Exchange) => void
 }
 
@@ -31,6 +33,7 @@ export function makePublic(routes: Record<string, FunctionVersion | FunctionVers
   const logs: { stream: string; text: string }[] = []
   const responder = new Responder({
     clock,
+    pool: setup.pool ?? new BytePool(clock),
     production: setup.production ?? false,
     lifecycle,
     onFinished: exchange => finished.push(exchange),

@@ -1,4 +1,5 @@
 import t from 'tap'
+import { joined } from '../../lib/core/bytes.ts'
 import { fetchWith, toWebRequest } from '../../lib/http/fetch.ts'
 import { headerOfCall } from '../helpers/fake-runtime.ts'
 import { makeFn } from '../helpers/fn.ts'
@@ -8,7 +9,7 @@ t.test('[http/public.28] fetch streams both ways', async t => {
   const { handle, runtime } = makePublic({ '/a': makeFn({ policy: { methods: ['GET', 'POST', 'DELETE'] } }) })
   runtime.answer = (call, own) => {
     own.stream(call, { status: 202, headers: { 'x-a': ['1', '2'] } })
-    call.onChunk(call.body ?? Buffer.from('none'))
+    call.onChunk(joined(call.body ?? Buffer.from('none')))
     call.onChunk(Buffer.from('!'))
     own.end(call)
   }

@@ -1,4 +1,5 @@
 import t from 'tap'
+import { joined } from '../../lib/core/bytes.ts'
 import { inject } from '../../lib/http/inject.ts'
 import { headerOfCall } from '../helpers/fake-runtime.ts'
 import { makeFn } from '../helpers/fn.ts'
@@ -6,7 +7,8 @@ import { makePublic } from '../helpers/public.ts'
 
 t.test('[http/public.28] inject', async t => {
   const { handle, runtime, finished } = makePublic({ '/a': makeFn({ policy: { methods: ['GET', 'POST'] } }) })
-  runtime.answer = (call, own) => own.reply(call, 201, { 'Set-Cookie': ['a=1', 'b=2'] }, call.body ?? '{"none":true}')
+  runtime.answer = (call, own) =>
+    own.reply(call, 201, { 'Set-Cookie': ['a=1', 'b=2'] }, joined(call.body ?? Buffer.from('{"none":true}')))
   const posted = await inject(handle, {
     method: 'POST',
     url: '/a?x=1',

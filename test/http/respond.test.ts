@@ -1,8 +1,10 @@
 import { EventEmitter } from 'node:events'
 import t from 'tap'
+import { BytePool } from '../../lib/core/byte-pool.ts'
 import { GatewayError } from '../../lib/core/errors.ts'
 import { Asked, Exchange, type ExchangeConnection, type HttpResponse } from '../../lib/http/exchange.ts'
 import { refuseRequest, rejectConnection, Responder } from '../../lib/http/respond.ts'
+import type { ReplyHead } from '../../lib/invocation/response.ts'
 import { HttpServer } from '../../lib/http/server.ts'
 import { HeadReader } from '../../lib/invocation/forwarded-headers.ts'
 import { FakeClock } from '../helpers/clock.ts'
@@ -198,6 +200,8 @@ t.test('[http/public.22, http/public.5] a stream for HEAD is stopped', async t =
 /** A response that notes what is done with it. */
 class NotedResponse extends EventEmitter implements HttpResponse {
   readonly seen: unknown[][] = []
+  /** Bytes that stay as they are until they are gone. */
+  readonly kept: { bytes: Buffer; onGone: () => void }[] = []
   readonly socket = { end: () => this.seen.push(['half close']), once: () => {}, setTimeout: () => {} }
   shouldKeepAlive = true
   headersSent = false
@@ -225,8 +229,13 @@ class NotedResponse extends EventEmitter implements HttpResponse {
   destroy(): void {
     this.#note('destroy')
   }
-  sendWhole(status: number, head: string, body: string): void {
+  sendWhole(status: number, head: string, body: string | Buffer, onGone?: () => void): void {
     this.#note('whole', status, head, body)
+    if (typeof body !== 'string') this.kept.push({ bytes: body, onGone: onGone! })
+  }
+  writeKept(bytes: Buffer, onGone: () => void): boolean {
+    this.kept.push({ bytes, onGone })
+    return this.write(bytes)
   }
 }
 
@@ -236,13 +245,20 @@ interface Given {
   /** The request was received to its end. */
   complete?: boolean
   expectsContinue?: boolean
+  pool?: BytePool
 }
 
-function makeExchange({ method = 'GET', headers = [], complete = true, expectsContinue = false }: Given = {}) {
+function makeExchange({ method = 'GET', headers = [], complete = true, expectsContinue = false, pool }: Given = {}) {
   const clock = new FakeClock()
   const finished: Exchange[] = []
   const lifecycle = { draining: false }
-  const responder = new Responder({ clock, production: false, lifecycle, onFinished: one => finished.push(one) })
+  const responder = new Responder({
+    clock,
+    pool: pool ?? new BytePool(clock),
+    production: false,
+    lifecycle,
+    onFinished: one => finished.push(one),
+  })
   const timeouts: number[] = []
   const req = Object.assign(new EventEmitter(), {
     method,
@@ -274,6 +290,14 @@ function makeExchange({ method = 'GET', headers = [], complete = true, expectsCo
 
 const ID = ['X-Request-Id', 'id-1']
 const long = Buffer.alloc(16 * 1024 + 1, 'x')
+const DIRECT_HEAD: ReplyHead = {
+  status: 201,
+  headers: [],
+  hasBody: true,
+  length: null,
+  proxy: null,
+  text: 'HTTP/1.1 201 Created\r\n',
+}
 
 t.test('[http/public.21, http/public.6] what goes out of a whole answer', async t => {
   const cases: [
@@ -325,7 +349,7 @@ t.test(
       const { responder, exchange, res, timeouts } = makeExchange()
       responder.send(exchange, 200, [], long, isConstant)
       const [, [what, sent] = []] = res.seen
-      t.equal(what, 'end')
+      t.equal(what, isConstant ? 'end' : 'write')
       t.equal(sent === long, isConstant, 'copied unless it never changes')
       t.ok((sent as Buffer).equals(long))
       t.same(timeouts, [60_000])
@@ -342,6 +366,41 @@ t.test(
     t.same(hosted.timeouts, [60_000], "a host application's server has a limit of its own")
   },
 )
+
+t.test('[core/byte-pool.3, core/byte-pool.5] long bytes lie in the pool until they are gone', async t => {
+  const spoil = (bytes: Buffer) => bytes.fill(0xdd)
+  const ways: [name: string, send: (made: ReturnType<typeof makeExchange>, body: Buffer) => void][] = [
+    ['whole', ({ responder, exchange }, body) => responder.send(exchange, 200, [], body)],
+    ['the short way', ({ responder, exchange }, body) => void responder.sendDirectly(exchange, DIRECT_HEAD, body, 0)],
+    ['a stream', ({ responder, exchange }, body) => void responder.writeStream(exchange, body)],
+  ]
+  for (const [name, send] of ways) {
+    for (const isPooled of [true, false]) {
+      const pool = new BytePool(new FakeClock(), spoil)
+      const made = makeExchange({ pool })
+      const body = isPooled ? pool.take(long.length) : Buffer.allocUnsafeSlow(long.length)
+      long.copy(body)
+      send(made, body)
+      // What a worker's reader does once the frame was handed on: its memory is used for the next one.
+      if (isPooled) pool.free(body)
+      else body.fill(0)
+      const [{ bytes, onGone }] = made.res.kept as [NotedResponse['kept'][number]]
+      t.ok(bytes.equals(long), `${name}: as it was`)
+      t.equal(bytes.buffer === body.buffer, isPooled, `${name}: copied only where it does not lie in the pool`)
+      t.equal(pool.freeBytes, 0, `${name}: held while the client has not taken it`)
+      onGone()
+      t.ok(pool.freeBytes > 0, `${name}: free afterwards`)
+      t.equal(bytes[0], 0xdd)
+    }
+    const pool = new BytePool(new FakeClock(), spoil)
+    const hosted = makeExchange({ pool })
+    Object.assign(hosted.res, { writeKept: undefined, isDirect: false })
+    if (name === 'the short way') continue
+    send(hosted, long)
+    t.ok(hosted.res.seen.some(([what, bytes]) => what === 'write' && bytes !== long && long.equals(bytes as Buffer)))
+    t.equal(pool.take(1).length, 1, "a host application's response gets bytes of its own")
+  }
+})
 
 t.test(
   '[http/public.27, http/public.12] while the gateway stops the last answer of a connection closes it',
@@ -409,7 +468,7 @@ t.test('[http/public.18] an answer that overtakes its request', async t => {
 })
 
 t.test('[http/public.21, http/public.6] the short way is taken for usual answers alone', async t => {
-  const head = { status: 201, headers: [], hasBody: true, length: null, proxy: null, text: 'HTTP/1.1 201 Created\r\n' }
+  const head = DIRECT_HEAD
   const usual = makeExchange()
   const at = usual.clock.monotonic()
   t.equal(usual.responder.sendDirectly(usual.exchange, head, Buffer.from([104, 255]), at), true)
@@ -418,12 +477,7 @@ t.test('[http/public.21, http/public.6] the short way is taken for usual answers
   t.match(text, /^HTTP\/1\.1 201 Created\r\nContent-Length: 2\r\nX-Request-Id: id-1\r\nDate: \w{3}, .* GMT\r\n$/)
   t.match(usual.exchange, { status: 201, bytesOut: 2, answeredAt: at, ended: true })
   t.same([usual.finished, usual.connection.removed], [[usual.exchange], [usual.exchange]])
-  const unusual: [
-    name: string,
-    change: (made: ReturnType<typeof makeExchange>) => void,
-    given?: Given,
-    bytes?: Buffer,
-  ][] = [
+  const unusual: [name: string, change: (made: ReturnType<typeof makeExchange>) => void, given?: Given][] = [
     ['a host application', ({ res }) => Object.assign(res, { isDirect: false })],
     ['ended', ({ exchange }) => Object.assign(exchange, { ended: true })],
     ['HEAD', () => {}, { method: 'HEAD' }],
@@ -431,12 +485,11 @@ t.test('[http/public.21, http/public.6] the short way is taken for usual answers
     ['more headers', ({ exchange }) => Object.assign(exchange, { extraHeaders: [] })],
     ['draining', ({ lifecycle }) => Object.assign(lifecycle, { draining: true })],
     ['a body that still comes', () => {}, { headers: ['Content-Length', '5'], complete: false }],
-    ['a long answer', () => {}, {}, long],
   ]
-  for (const [name, change, given, bytes = Buffer.from('x')] of unusual) {
+  for (const [name, change, given] of unusual) {
     const made = makeExchange(given)
     change(made)
-    t.equal(made.responder.sendDirectly(made.exchange, head, bytes, 0), false, name)
+    t.equal(made.responder.sendDirectly(made.exchange, head, Buffer.from('x'), 0), false, name)
     t.same(made.res.seen, [], name)
   }
   const dated = makeExchange()

@@ -1,4 +1,5 @@
 import t from 'tap'
+import { BytePool } from '../../lib/core/byte-pool.ts'
 import { systemClock } from '../../lib/core/clock.ts'
 import type { GatewayError } from '../../lib/core/errors.ts'
 import { SocketSet } from '../../lib/runtime/socket-set.ts'
@@ -32,6 +33,7 @@ async function setUp(
   const set = new SocketSet({
     runtime: 'node',
     clock: systemClock,
+    pool: new BytePool(systemClock),
     externalUris: daemons.map(({ uri }) => uri),
     daemonCount: 1,
     launch: () => {
@@ -147,6 +149,7 @@ t.test('[runtime/daemon.11, runtime/daemon.15] health names what is down; after 
   const set = new SocketSet({
     runtime: 'node',
     clock: systemClock,
+    pool: new BytePool(systemClock),
     externalUris: [half.daemons[0]!.uri, 'unix:/no/such.sock'],
     daemonCount: 1,
     launch: () => {

@@ -1,5 +1,6 @@
 import net, { type AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
+import { BytePool } from '../../lib/core/byte-pool.ts'
 import { systemClock } from '../../lib/core/clock.ts'
 import { GatewayError } from '../../lib/core/errors.ts'
 import { RuntimeCall } from '../../lib/runtime/call.ts'
@@ -101,6 +102,7 @@ async function connect(t: Test, startProblem: GatewayError | null = null): Promi
         owner,
         { startWorker: () => (startProblem === null ? Promise.resolve(started) : Promise.reject(startProblem)) },
         '{"key":"node/hello@default"}',
+        new BytePool(systemClock),
       ),
     onLog: () => {},
     onFiles: (_fn, paths) => files.push([...paths]),

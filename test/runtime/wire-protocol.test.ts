@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs'
 import t from 'tap'
+import { BytePool } from '../../lib/core/byte-pool.ts'
 import { MAX_FRAME_BYTES } from '../../lib/core/limits.ts'
 import {
   encodeFrame,
@@ -11,6 +12,7 @@ import {
   parseHeader,
   ProtocolError,
 } from '../../lib/runtime/wire-protocol.ts'
+import { FakeClock } from '../helpers/clock.ts'
 
 interface Vector {
   name: string
@@ -91,6 +93,56 @@ t.test('[runtime/wire-protocol.2] bodies above and below the copy limit keep the
     seen,
     sizes.map((size, i) => [i + 1, `{"n":"${'ü'.repeat(i * 30)}"}`, size, true]),
   )
+})
+
+t.test('[core/byte-pool.6] the rest of a large frame is read to where it belongs', async t => {
+  const sizes = [0, 16 * 1024 - 14, 16 * 1024 - 13, 16 * 1024 - 12, 5, 70_000, 1, 300_000, 64 * 1024, 2]
+  const bytes = Buffer.concat(
+    sizes.map((size, i) => encodeFrame(KIND.chunk, i + 1, '', Buffer.alloc(Math.min(size, 256 * 1024), i + 1))),
+  )
+  for (const step of [1024, 4099, 16 * 1024, 65_536, 100_003, bytes.length]) {
+    const pool = new BytePool(new FakeClock(), slab => slab.fill(0xdd))
+    const kept: Buffer[] = []
+    let copied = 0
+    const reader = new FrameReader(
+      (_kind, id, _header, body) => {
+        t.ok(
+          body.every(byte => byte === id),
+          `frame ${id}, ${step} bytes at a time`,
+        )
+        if (body.length > 0) kept.push(pool.keep(body))
+      },
+      0,
+      pool,
+    )
+    // As a socket reads: into the frame's own memory where there is some.
+    for (let at = 0; at < bytes.length; ) {
+      const { room } = reader
+      const end = Math.min(bytes.length, at + Math.min(step, room?.length ?? step))
+      if (room === null) {
+        const shared = Buffer.from(bytes.subarray(at, end))
+        reader.push(shared, end - at)
+        shared.fill(0xcc)
+        copied += end - at
+      } else {
+        bytes.copy(room, 0, at, end)
+        reader.fill(end - at)
+      }
+      at = end
+    }
+    t.equal(reader.room, null)
+    t.same(
+      kept.map(body => [body.length, body.every(byte => byte === body[0])]),
+      sizes.filter(size => size > 0).map(size => [Math.min(size, 256 * 1024), true]),
+      'what was kept is as it was',
+    )
+    if (step === 1024) t.ok(copied < bytes.length / 4, 'of large frames the beginning alone is copied')
+    t.same(
+      kept.map(body => body[0]),
+      sizes.flatMap((size, i) => (size > 0 ? [i + 1] : [])),
+    )
+    for (const body of kept) pool.free(body)
+  }
 })
 
 t.test('[runtime/wire-protocol.3] a malformed frame is a named error', async t => {

@@ -1,0 +1,144 @@
+/**
+ * Memory for bodies on their way through the gateway, used again and again. Page: core/byte-pool.
+ *
+ * A buffer of its own for each body is memory outside the engine's heap that only its collector gives back: every 64 MiB of
+ * them start a collection of everything, which takes longer than passing the bodies on.
+ *
+ *   take ─► [1 user] ─ hold ─► [2 users] ─ free ─► [1] ─ free ─► on its shelf ─► taken again, or given back to the system
+ */
+
+import { MessageChannel } from 'node:worker_threads'
+import type { Clock } from './clock.ts'
+
+const KIB = 1024
+const MIB = 1024 * KIB
+/** Bytes of the smallest and the largest slab; each shelf has slabs of twice the bytes of the one before. */
+const SMALLEST_BYTES = 16 * KIB
+const LARGEST_BYTES = 32 * MIB
+/** Bytes that may lie on the shelves. */
+const MAX_FREE_BYTES = 64 * MIB
+/** What was not needed for so long goes back to the system, milliseconds. */
+const TRIM_INTERVAL_MS = 1000
+
+/** One piece of memory. */
+interface Slab {
+  readonly bytes: Buffer
+  readonly shelf: Shelf
+  /** Holders of views of it; 0 on the shelf. */
+  users: number
+}
+
+/** Slabs of one size that nobody uses. */
+interface Shelf {
+  readonly slabBytes: number
+  readonly free: Slab[]
+  /** The fewest that lay here since the last trim: so many were not needed. */
+  fewest: number
+}
+
+export class BytePool {
+  readonly #clock: Clock
+  readonly #onFree: (bytes: Buffer) => void
+  readonly #shelves: Shelf[] = []
+  /** Weak: a slab that was lost, as by a connection that broke, is collected as any buffer is. */
+  readonly #slabs = new WeakMap<object, Slab>()
+  #freeBytes = 0
+  #timer: NodeJS.Timeout | null = null
+
+  /** @param onFree - gets memory that nobody uses any more: a test spoils it, so that whoever still reads it is seen */
+  constructor(clock: Clock, onFree: (bytes: Buffer) => void = () => {}) {
+    this.#clock = clock
+    this.#onFree = onFree
+    for (let slabBytes = SMALLEST_BYTES; slabBytes <= LARGEST_BYTES; slabBytes *= 2)
+      this.#shelves.push({ slabBytes, free: [], fewest: 0 })
+  }
+
+  /** Bytes that lie unused. */
+  get freeBytes(): number {
+    return this.#freeBytes
+  }
+
+  /** So many bytes, of any content, for one user. More than the largest slab has are plain memory. */
+  take(bytes: number): Buffer {
+    // 16 KiB are 2^14: the shelf of what needs no more than that is the first one.
+    const shelf = this.#shelves[Math.max(0, 18 - Math.clz32(bytes - 1))]
+    if (shelf === undefined) return Buffer.allocUnsafeSlow(bytes)
+    const slab = this.#unshelve(shelf) ?? this.#make(shelf)
+    slab.users = 1
+    return slab.bytes.subarray(0, bytes)
+  }
+
+  /** One user more of the memory that `view` lies in. @returns false for memory of somebody else, which may change after this call */
+  hold(view: Buffer): boolean {
+    const slab = this.#slabs.get(view.buffer)
+    if (slab === undefined) return false
+    slab.users += 1
+    return true
+  }
+
+  /** The same bytes for as long as the caller wants, until it frees them: held where they lie in the pool, else copied. */
+  keep(view: Buffer): Buffer {
+    if (this.hold(view)) return view
+    const copy = this.take(view.length)
+    view.copy(copy)
+    return copy
+  }
+
+  /** One user less of the memory that `view` lies in; nothing for memory of somebody else. */
+  free(view: Buffer): void {
+    const slab = this.#slabs.get(view.buffer)
+    if (slab === undefined || slab.users === 0) return
+    slab.users -= 1
+    if (slab.users === 0) this.#shelve(slab)
+  }
+
+  #make(shelf: Shelf): Slab {
+    const slab = { bytes: Buffer.allocUnsafeSlow(shelf.slabBytes), shelf, users: 0 }
+    this.#slabs.set(slab.bytes.buffer, slab)
+    return slab
+  }
+
+  #unshelve(shelf: Shelf): Slab | undefined {
+    const slab = shelf.free.pop()
+    if (slab === undefined) return undefined
+    this.#freeBytes -= shelf.slabBytes
+    if (shelf.free.length < shelf.fewest) shelf.fewest = shelf.free.length
+    return slab
+  }
+
+  #shelve(slab: Slab): void {
+    const { shelf } = slab
+    this.#onFree(slab.bytes)
+    if (this.#freeBytes + shelf.slabBytes > MAX_FREE_BYTES) {
+      giveBack(slab)
+      return
+    }
+    shelf.free.push(slab)
+    this.#freeBytes += shelf.slabBytes
+    if (this.#timer === null) this.#planTrim()
+  }
+
+  #planTrim(): void {
+    this.#timer = this.#clock.setTimeout(() => this.#trim(), TRIM_INTERVAL_MS)
+    this.#timer.unref?.()
+  }
+
+  #trim(): void {
+    for (const shelf of this.#shelves) {
+      for (const slab of shelf.free.splice(0, shelf.fewest)) {
+        this.#freeBytes -= shelf.slabBytes
+        giveBack(slab)
+      }
+      shelf.fewest = shelf.free.length
+    }
+    this.#timer = null
+    if (this.#freeBytes > 0) this.#planTrim()
+  }
+}
+
+/** Gives memory back now and not when the engine collects it next: memory that was sent away is gone with its message. */
+function giveBack(slab: Slab): void {
+  const { port1 } = new MessageChannel()
+  port1.postMessage(null, [slab.bytes.buffer as ArrayBuffer])
+  port1.close()
+}

@@ -1,0 +1,140 @@
+import t from 'tap'
+import { BytePool } from '../../lib/core/byte-pool.ts'
+import { joined, lengthOf } from '../../lib/core/bytes.ts'
+import { findCollector, YoungGarbage } from '../../lib/core/young-garbage.ts'
+import { FakeClock } from '../helpers/clock.ts'
+
+const KIB = 1024
+const MIB = 1024 * KIB
+
+/** A pool that spoils what is freed. */
+function makePool() {
+  const clock = new FakeClock()
+  return { clock, pool: new BytePool(clock, bytes => bytes.fill(0xdd)) }
+}
+
+t.test('[core/byte-pool.1] sizes at each border', async t => {
+  const { pool } = makePool()
+  for (let size = 16 * KIB; size <= 32 * MIB; size *= 2) {
+    for (const [bytes, slabBytes] of [
+      [size - 1, size],
+      [size, size],
+      [size + 1, size * 2],
+    ] as const) {
+      const taken = pool.take(bytes)
+      t.equal(taken.length, bytes)
+      if (slabBytes <= 32 * MIB) t.equal(taken.buffer.byteLength, slabBytes, `${bytes} bytes`)
+      else t.equal(pool.hold(taken), false, `${bytes} bytes are plain memory`)
+    }
+  }
+  t.equal(pool.take(0).length, 0)
+  t.equal(pool.take(1).length, 1)
+})
+
+t.test('[core/byte-pool.2] used again when the last user is gone, and not before', async t => {
+  const { pool } = makePool()
+  const first = pool.take(20_000)
+  first.fill(1)
+  t.equal(pool.hold(first.subarray(5, 9)), true, 'any view of it counts')
+  pool.free(first)
+  t.equal(first[19_999], 1, 'one user is left')
+  const other = pool.take(20_000)
+  t.not(other.buffer, first.buffer)
+  pool.free(first.subarray(7))
+  t.equal(first[0], 0xdd, 'spoiled: free')
+  t.equal(pool.freeBytes, 32 * KIB)
+  pool.free(first)
+  t.equal(pool.freeBytes, 32 * KIB, 'a second time does nothing')
+  const again = pool.take(32 * KIB)
+  t.equal(again.buffer, first.buffer)
+  t.equal(pool.freeBytes, 0)
+  pool.free(Buffer.alloc(20_000))
+  t.equal(pool.freeBytes, 0, 'memory of somebody else')
+})
+
+t.test('[core/byte-pool.3] kept: held in the pool, else copied', async t => {
+  const { pool } = makePool()
+  const own = pool.take(100)
+  const kept = pool.keep(own.subarray(10, 20))
+  t.equal(kept.buffer, own.buffer)
+  pool.free(own)
+  t.equal(pool.freeBytes, 0)
+  pool.free(kept)
+  t.equal(pool.freeBytes, 16 * KIB)
+  const foreign = Buffer.from('abc')
+  const copy = pool.keep(foreign)
+  foreign.fill(0)
+  t.equal(copy.toString(), 'abc')
+  t.equal(copy.buffer, own.buffer, 'in a slab that was free')
+})
+
+t.test('[core/byte-pool.4] what is not needed goes back to the system', async t => {
+  const { clock, pool } = makePool()
+  const taken = Array.from({ length: 8 }, () => pool.take(MIB))
+  t.equal(clock.pending, 0)
+  for (const bytes of taken) pool.free(bytes)
+  t.equal(pool.freeBytes, 8 * MIB)
+  clock.advance(1000)
+  t.equal(pool.freeBytes, 8 * MIB, 'all were needed in this second')
+  const three = [pool.take(MIB), pool.take(MIB), pool.take(MIB)]
+  for (const bytes of three) pool.free(bytes)
+  clock.advance(1000)
+  t.equal(pool.freeBytes, 3 * MIB, 'as many stay as were in use at once')
+  t.equal(taken.filter(bytes => bytes.buffer.byteLength === 0).length, 5, 'the others are gone at once')
+  clock.advance(2000)
+  t.equal(pool.freeBytes, 0)
+  t.ok(taken.every(bytes => bytes.buffer.byteLength === 0))
+  t.equal(clock.pending, 0, 'no timer when there is nothing to look at')
+  const used = pool.take(MIB)
+  clock.advance(10_000)
+  t.equal(used.buffer.byteLength, MIB, 'what is in use is never touched')
+})
+
+t.test('[core/byte-pool.4] no more than 64 MiB lie unused', async t => {
+  const { pool } = makePool()
+  const taken = Array.from({ length: 5 }, () => pool.take(16 * MIB))
+  for (const bytes of taken) pool.free(bytes)
+  t.equal(pool.freeBytes, 64 * MIB)
+  t.equal(taken.filter(bytes => bytes.buffer.byteLength === 0).length, 1)
+})
+
+t.test('[core/byte-pool.7] bytes in pieces', async t => {
+  const [a, b] = [Buffer.from('ab'), Buffer.from('c')]
+  t.same([lengthOf(a), lengthOf([a, b]), lengthOf([])], [2, 3, 0])
+  t.equal(joined(a), a)
+  t.equal(joined([b]), b)
+  t.equal(joined([a, b]).toString(), 'abc')
+  t.equal(joined([]).length, 0)
+})
+
+t.test('[core/byte-pool.8] the young are collected after 16 MiB', async t => {
+  let found = 0
+  let collections = 0
+  const garbage = new YoungGarbage(() => {
+    found++
+    return () => {
+      collections++
+    }
+  })
+  garbage.note(16 * MIB - 1)
+  t.same([found, collections], [0, 0])
+  garbage.note(1)
+  t.same([found, collections], [1, 1])
+  for (let i = 0; i < 512; i++) garbage.note(64 * KIB)
+  t.same([found, collections], [1, 3])
+})
+
+t.test('[core/byte-pool.8] the collector is the engine’s, and nobody else gets to see it', async t => {
+  const collect = findCollector()
+  const dead = () => new WeakRef(Buffer.allocUnsafeSlow(MIB))
+  const refs = Array.from({ length: 8 }, dead)
+  // What a WeakRef was just made of lives until the turn is over.
+  await new Promise(resolve => setImmediate(resolve))
+  const before = process.memoryUsage().arrayBuffers
+  collect()
+  collect()
+  await new Promise(resolve => setImmediate(resolve))
+  t.ok(process.memoryUsage().arrayBuffers <= before, 'memory of dead buffers is not more than before')
+  t.equal(refs.length, 8)
+  t.equal('gc' in globalThis, false)
+})
