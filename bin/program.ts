@@ -9,6 +9,7 @@ import { toWarningText } from './banner.ts'
 import { readCommands } from './command-tree.ts'
 import { SHELLS, type Shell, toCompletion } from './completion.ts'
 import { addConformance } from './conformance-command.ts'
+import { addDaemon } from './daemon-command.ts'
 import { addDeps } from './deps-command.ts'
 import { hashPassword } from './hash-password.ts'
 import { type HealthFlags, runHealth } from './health-command.ts'
@@ -32,6 +33,8 @@ interface CommonFlags {
 
 /** The tree as `dev` sees it. */
 const TREE: GatewayOptions['defaults'] = { hotReload: false, accessLog: false, runtimes: RUNTIMES }
+/** Nobody edits what a daemon elsewhere serves. */
+const DAEMON: GatewayOptions['defaults'] = { hotReload: false, production: true }
 /** What decides which file answers; the rest is about serving. */
 const TREE_SETTINGS = ['namespaceDepth', 'forceUrl', 'runtimes']
 /** What the OpenAPI document says beside the tree. */
@@ -41,6 +44,7 @@ export function createProgram(options: ProgramOptions): Command {
   const { output, version } = options
   const program = createRoot(version)
   for (const name of SERVE_NAMES) addServe(program, name, options)
+  addDaemon(program, output, (command, dir) => toGatewayOptions(command, dir, DAEMON))
   addInit(program, options)
   addRoutes(program, options)
   addExplain(program, options)

@@ -3,7 +3,8 @@
 import type { OuterEnv } from './config/env-layers.ts'
 import { checkIsolation, readPowers } from './config/isolation.ts'
 import { checkRoot, createOuterEnvReader, loadSettings } from './config/project-file.ts'
-import { readAdminToken, readPasswordHash } from './config/secret-file.ts'
+import { checkRuntimeSockets } from './config/runtime-sockets.ts'
+import { readAdminToken, readPasswordHash, readRuntimeSecret } from './config/secret-file.ts'
 import { type ResolvedSettings, resolveSettings } from './config/settings.ts'
 import { type Clock, systemClock } from './core/clock.ts'
 import { type GatewayOptions, SettingsError } from './gateway-types.ts'
@@ -41,7 +42,8 @@ export function readGatewayInputs(options: GatewayOptions): GatewayInputs {
   const { env = {}, inspect = false, clock = systemClock } = options
   const { envDir, ...written } = readSettings(options)
   const withToken = readAdminToken(written, written.settings.adminTokenFile)
-  const resolved = readPasswordHash(withToken, written.settings.consoleLoginPasswordHashFile)
+  const withHash = readPasswordHash(withToken, written.settings.consoleLoginPasswordHashFile)
+  const resolved = checkRuntimeSockets(readRuntimeSecret(withHash, written.settings.runtimeSecretFile))
   const problems = [...resolved.problems, ...checkRoot(resolved), ...checkIsolation(resolved, readPowers())]
   if (problems.length > 0) throw new SettingsError(problems)
   const outerEnv = createOuterEnvReader(envDir, env)

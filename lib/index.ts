@@ -37,3 +37,9 @@ export {
   type InvokeResult,
   SettingsError,
 } from './gateway-types.ts'
+export {
+  type RemoteDaemon,
+  RemoteDaemonError,
+  type RemoteDaemonOptions,
+  startRemoteDaemon,
+} from './remote-daemon.ts'

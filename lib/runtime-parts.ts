@@ -90,7 +90,7 @@ function createJournalledRuntimes(
     ...(loaded && { onFiles: (fn, files) => loaded.report(fn, files) }),
     onFailure: (fn, error) => journal.failure(fn, journal.secrets.hideIn(fn, error)),
     onEvent: ({ kind, runtime, index, text }) =>
-      journal.log(kind === 'up' ? 'debug' : 'warn', `${runtime} daemon ${index}: ${text}`),
+      journal.log(kind === 'up' ? 'debug' : 'warn', `${runtime}${index === 0 ? '' : ` daemon ${index}`}: ${text}`),
   })
 }
 

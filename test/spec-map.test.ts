@@ -176,7 +176,7 @@ t.test('every statement has a test and every test names statements', async t => 
 })
 
 const LOWER = ['core', 'files', 'config', 'observe', 'validation', 'router', 'discovery', 'runtime', 'dependencies']
-const UPPER = ['invocation', 'edge', 'http', 'assets', 'scheduler', 'jobs', 'control', 'processes']
+const UPPER = ['invocation', 'edge', 'http', 'assets', 'scheduler', 'jobs', 'control', 'processes', 'remote']
 
 /** Folder to the folders it may import from, besides itself; `lib` stands for the files right in it. */
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
@@ -198,6 +198,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   control: ['core', 'files', 'config', 'observe', 'router', 'runtime', 'invocation', 'http', 'jobs', 'scheduler'],
   processes: ['core', 'config', 'observe', 'discovery', 'runtime', 'invocation', 'http', 'control'],
   conformance: ['core', 'runtime'],
+  remote: ['core', 'files', 'runtime'],
   console: [],
   lib: [...LOWER, ...UPPER],
   bin: ['core', 'config', 'observe', 'conformance'],

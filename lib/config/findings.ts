@@ -13,6 +13,7 @@ type FindingCode =
   | 'CONFIG_NO_EFFECT'
   | 'CONFIG_FOREIGN_FILE'
   | 'CONFIG_IGNORED_LINE'
+  | 'CONFIG_UNSAFE'
 
 export interface Finding {
   code: FindingCode

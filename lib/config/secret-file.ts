@@ -9,7 +9,11 @@ import type { ResolvedSettings } from './settings.ts'
 const MAX_SECRET_FILE_BYTES = 4096
 
 /** A setting that is a secret, and the one that names a file which holds it. */
-const FILE_OF = { adminToken: 'adminTokenFile', consoleLoginPasswordHash: 'consoleLoginPasswordHashFile' } as const
+const FILE_OF = {
+  adminToken: 'adminTokenFile',
+  consoleLoginPasswordHash: 'consoleLoginPasswordHashFile',
+  runtimeSecret: 'runtimeSecretFile',
+} as const
 
 /**
  * Takes the admin token out of a file. `FN_ADMIN_TOKEN` itself is stronger.
@@ -22,6 +26,11 @@ export function readAdminToken(resolved: ResolvedSettings, path: string | null):
 /** As `readAdminToken`, for the hash of the password to log in with. */
 export function readPasswordHash(resolved: ResolvedSettings, path: string | null): ResolvedSettings {
   return readSecret(resolved, 'consoleLoginPasswordHash', path)
+}
+
+/** As `readAdminToken`, for what daemons elsewhere have to prove. */
+export function readRuntimeSecret(resolved: ResolvedSettings, path: string | null): ResolvedSettings {
+  return readSecret(resolved, 'runtimeSecret', path)
 }
 
 function readSecret(resolved: ResolvedSettings, secret: keyof typeof FILE_OF, path: string | null): ResolvedSettings {

@@ -102,18 +102,18 @@ const MAX_DAEMONS = 64
 const daemonCount = integer({ min: 1, max: MAX_DAEMONS })
 const LUA_DAEMONS = { lua: 'Lua runs inside the gateway process and has no daemon' }
 
-const SOCKET_RULE = 'unix:/path or tcp://host:port'
+const SOCKET_RULE = 'unix:/path, tcp://host:port or tls://host:port'
 /** Bytes of a unix socket path that Linux accepts. */
 const MAX_SOCKET_PATH_BYTES = 107
 
 function parseSocket(text: string): string | null {
   const unix = /^unix:(?:\/\/(?=\/))?(.+)$/.exec(text)?.[1]
   if (unix !== undefined) return Buffer.byteLength(unix) <= MAX_SOCKET_PATH_BYTES ? `unix:${unix}` : null
-  const port = /^tcp:\/\/(?:\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})$/.exec(text)?.[1]
+  const port = /^(?:tcp|tls):\/\/(?:\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})$/.exec(text)?.[1]
   return port !== undefined && Number(port) >= 1 && Number(port) <= 65_535 ? text : null
 }
 
-const sockets = list(string({ rule: SOCKET_RULE, parse: parseSocket, pattern: /^(unix:|tcp:\/\/)/ }), {
+const sockets = list(string({ rule: SOCKET_RULE, parse: parseSocket, pattern: /^(unix:|tcp:\/\/|tls:\/\/)/ }), {
   rule: `${SOCKET_RULE}, or a list of them`,
   minItems: 1,
   maxItems: MAX_DAEMONS,
@@ -413,6 +413,31 @@ export const SETTING_OPTIONS = {
     fallback: {},
     locate: locateSockets,
   }),
+  runtimeSecret: option('Runtimes', 'What the gateway and daemons on tcp and tls sockets prove that they know.', {
+    env: 'FN_RUNTIME_SECRET',
+    key: null,
+    field: string({ rule: 'at least 32 visible ASCII characters without blanks', pattern: /^[\x21-\x7e]{32,1024}$/ }),
+    fallback: null,
+    secret: true,
+  }),
+  runtimeSecretFile: option('Runtimes', 'File that holds that secret, instead of FN_RUNTIME_SECRET.', {
+    env: 'FN_RUNTIME_SECRET_FILE',
+    key: 'runtime-secret-file',
+    field: string({ rule: 'a file', maxLength: 4096 }),
+    fallback: null,
+    locate: toFull,
+  }),
+  runtimeTlsCaFile: option(
+    'Runtimes',
+    'Certificates that sign those of daemons on tls sockets; default those of node.',
+    {
+      env: 'FN_RUNTIME_TLS_CA_FILE',
+      key: 'runtime-tls-ca-file',
+      field: string({ rule: 'a file', maxLength: 4096 }),
+      fallback: null,
+      locate: toFull,
+    },
+  ),
   binaries: option('Runtimes', 'Programs by tool; default the name on PATH.', {
     env: [],
     key: 'runtime-binaries',

@@ -11,8 +11,13 @@ export interface Settings {
   /** True when `FN_RUNTIMES` (flag, environment or file) names them: a missing program is then shown as down. */
   runtimesExplicit: boolean
   runtimeDaemons: Readonly<Partial<Record<RuntimeName, number>>>
-  /** Explicit sockets: `unix:/path` or `tcp://host:port`. */
+  /** Explicit sockets: `unix:/path`, `tcp://host:port` or `tls://host:port`. */
   runtimeSockets: Readonly<Partial<Record<RuntimeName, readonly string[]>>>
+  /** What daemons on tcp and tls sockets have to prove; null: nothing. */
+  runtimeSecret: string | null
+  /** Full paths. */
+  runtimeSecretFile: string | null
+  runtimeTlsCaFile: string | null
   /** Programs by tool name: python node npm php composer go cargo docker. Unset: looked up on `PATH`. */
   binaries: Readonly<Record<string, string>>
   runtimeImage: string | null

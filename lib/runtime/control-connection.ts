@@ -1,9 +1,11 @@
 /** The control connection to one daemon. Owner: §1, pages runtime/daemon and runtime/wire-protocol. */
 
-import net from 'node:net'
+import type net from 'node:net'
 import type { Clock } from '../core/clock.ts'
 import { PROTOCOL_VERSION } from '../core/limits.ts'
-import { parseSocketUri, type WorkerExit } from './socket-worker.ts'
+import { dial, needsProof, NO_TRUST, type PeerTrust, toBinding } from './dial.ts'
+import { GatewayGreeting, GreetingError } from './greeting.ts'
+import type { WorkerExit } from './socket-worker.ts'
 import { encodeFrame, FrameReader, KIND, type Kind, parseHeader } from './wire-protocol.ts'
 
 /** Milliseconds a daemon has to answer `hello`. */
@@ -21,6 +23,8 @@ export interface DaemonInfo {
   runtime: string
   version: string
   pid: number
+  /** What lies in its functions folder, as page remote/daemon-server describes it; undefined where it does not tell. */
+  content: unknown
 }
 
 /** A worker as told by `started`. */
@@ -57,26 +61,35 @@ export class ControlConnection {
   #misses = 0
   #timer: NodeJS.Timeout | null = null
   #problem: string | null = null
+  /** Null once both sides have proved themselves, and where nobody has to. */
+  #greeting: GatewayGreeting | null = null
 
-  constructor(uri: string, clock: Clock, events: ControlEvents) {
+  constructor(uri: string, clock: Clock, events: ControlEvents, trust: PeerTrust = NO_TRUST) {
     this.#uri = uri
     this.#clock = clock
     this.#events = events
     const reader = new FrameReader((kind, id, header, body) => this.#handleFrame(kind, id, header, body))
-    this.#socket = net.connect({ ...parseSocketUri(uri), noDelay: true } as net.NetConnectOpts)
+    this.#socket = dial(uri, trust)
     this.#socket.on('data', chunk => {
       if (this.#isOver) return
       try {
-        reader.push(chunk)
+        const rest = this.#greeting === null ? chunk : this.#greet(this.#greeting, chunk)
+        if (rest !== null) reader.push(rest)
       } catch (error) {
-        this.#lose(`protocol error: ${(error as Error).message}`)
+        const { message } = error as Error
+        this.#lose(error instanceof GreetingError ? message : `protocol error: ${message}`)
       }
     })
     this.#socket.on('error', error => {
       this.#problem ??= error.message
     })
     this.#socket.on('close', () => this.#lose(this.#problem ?? 'connection closed'))
-    this.#send(KIND.hello, 0, '{"role":"control"}', Buffer.from([PROTOCOL_VERSION]))
+    const { secret } = trust
+    if (secret === null || !needsProof(uri, trust)) this.#sendHello()
+    else {
+      const send = (frame: Buffer): void => void this.#socket.write(frame)
+      this.#greeting = new GatewayGreeting({ secret, send, binding: () => toBinding(this.#socket) })
+    }
     this.#arm(DAEMON_READY_TIMEOUT_MS, () =>
       this.#lose(`no answer to hello within ${DAEMON_READY_TIMEOUT_MS / 1000} s`),
     )
@@ -111,6 +124,19 @@ export class ControlConnection {
   /** Ends the connection without `onLost`. */
   close(): void {
     this.#finish('connection closed')
+  }
+
+  /** @returns what follows the greeting, null while it goes on */
+  #greet(greeting: GatewayGreeting, chunk: Buffer): Buffer | null {
+    const rest = greeting.push(chunk)
+    if (rest === null) return null
+    this.#greeting = null
+    this.#sendHello()
+    return rest
+  }
+
+  #sendHello(): void {
+    this.#send(KIND.hello, 0, '{"role":"control"}', Buffer.from([PROTOCOL_VERSION]))
   }
 
   #handleFrame(kind: Kind, id: number, headerText: string, body: Buffer): void {
@@ -185,6 +211,7 @@ export class ControlConnection {
       runtime: String(header.runtime ?? ''),
       version: String(header.version ?? ''),
       pid: Number(header.pid) || 0,
+      content: header.content,
     })
   }
 

@@ -38,6 +38,8 @@ const CONNECT_RETRY_MS = 5
 const LAST_LINE_WAIT_MS = 50
 /** Ends of workers kept while their starts are open: more are no daemon's that works. */
 const MAX_EARLY_EXITS = 64
+/** Milliseconds that calls wait for a daemon elsewhere that was lost, while it is connected to again. */
+const RECONNECT_WAIT_MS = 1000
 /** Kept of the daemon's last line on stderr, for the reason. */
 const MAX_REASON_CHARS = 300
 
@@ -61,6 +63,7 @@ export class Daemon {
   #upSince = 0
   #timesUp = 0
   #retryAt = 0
+  #attemptAt = 0
   #lastLine = ''
   #lastFailure = ''
   #changes: (() => void)[] = []
@@ -94,8 +97,13 @@ export class Daemon {
 
   /** Milliseconds until it may be up: 0 while starting, Infinity when it is not going to be. */
   delay(now: number): number {
-    if (this.state === 'starting') return 0
+    if (this.state === 'starting') return this.#isLongGone(now) ? Number.POSITIVE_INFINITY : 0
     return this.state === 'waiting' ? Math.max(0, this.#retryAt - now) : Number.POSITIVE_INFINITY
+  }
+
+  /** True for one elsewhere that nobody should wait for: it was lost, and a connection to it is not coming about. */
+  #isLongGone(now: number): boolean {
+    return this.#options.externalUri !== null && this.#failures > 0 && now - this.#attemptAt >= RECONNECT_WAIT_MS
   }
 
   /** Resolves when the state changes next. */
@@ -159,6 +167,8 @@ export class Daemon {
     return {
       id,
       uri: started.uri,
+      isShared: started.uri === this.uri,
+      trust: this.#options.trust,
       socketIndex: this.index,
       // Of another machine, or another numbering of processes, it says nothing here.
       pid: this.#options.externalUri === null && started.pid > 1 ? started.pid : null,
@@ -178,7 +188,9 @@ export class Daemon {
     const options = this.#options
     this.#clearTimer()
     this.#lastLine = ''
-    this.#set('starting', 'starting')
+    this.#attemptAt = options.clock.monotonic()
+    const isBack = options.externalUri !== null && this.#lastFailure !== ''
+    this.#set('starting', isBack ? `${this.#lastFailure}; reconnecting` : 'starting')
     if (options.externalUri !== null) {
       this.#connect(reason => this.#fail(reason))
       return
@@ -235,18 +247,24 @@ export class Daemon {
 
   /** @param onRefused - the connection was lost before the daemon was ready */
   #connect(onRefused: (reason: string) => void): void {
-    const control = new ControlConnection(this.uri, this.#options.clock, {
-      onReady: info => this.#handleReady(control, info),
-      onLost: reason => {
-        if (this.#control !== control) onRefused(reason)
-        else this.#handleLost(reason)
+    const { clock, trust } = this.#options
+    const control = new ControlConnection(
+      this.uri,
+      clock,
+      {
+        onReady: info => this.#handleReady(control, info),
+        onLost: reason => {
+          if (this.#control !== control) onRefused(reason)
+          else this.#handleLost(reason)
+        },
+        onLog: (worker, stream, text) => {
+          const live = this.#workers.get(worker)
+          if (live !== undefined) this.#options.onLog(live.key, stream, text)
+        },
+        onExited: (worker, exit) => this.#handleExited(worker, exit),
       },
-      onLog: (worker, stream, text) => {
-        const live = this.#workers.get(worker)
-        if (live !== undefined) this.#options.onLog(live.key, stream, text)
-      },
-      onExited: (worker, exit) => this.#handleExited(worker, exit),
-    })
+      trust,
+    )
   }
 
   #handleReady(control: ControlConnection, info: DaemonInfo): void {
@@ -270,6 +288,7 @@ export class Daemon {
     this.#timesUp += 1
     this.#set('up', 'ok')
     this.#emit('up', `${info.runtime} ${info.version}`)
+    if (info.content !== undefined) this.#options.onContent?.(info.content, this.uri)
   }
 
   /** The connection is gone. A daemon of ours is then of no use: its end follows and starts the next one. */

@@ -1,5 +1,6 @@
 /** The enabled runtimes of one gateway. Owner: §1, §2.15 (`FN_RUNTIMES`, daemons, sockets, programs), page runtime/daemon. */
 
+import { readFileSync } from 'node:fs'
 import type { Settings } from '../config/settings.ts'
 import { toUsers } from '../config/uid-range.ts'
 import { BytePool } from '../core/byte-pool.ts'
@@ -9,7 +10,9 @@ import type { GatewayError, Warning } from '../core/errors.ts'
 import { toFunctionHostEnv } from '../core/host-env.ts'
 import type { RuntimeName } from '../core/identity.ts'
 import { findOnPath, findProgram, toInstallAdvice } from './binaries.ts'
+import { createContentCheck } from './content-check.ts'
 import type { DaemonEvent, Launch } from './daemon-options.ts'
+import { NO_TRUST } from './dial.ts'
 import { Dispatcher } from './dispatcher.ts'
 import { FunctionUsers } from './function-users.ts'
 import { createInspectedRuntime } from './inspected-runtime.ts'
@@ -27,6 +30,8 @@ type RuntimeSettings = Pick<
   | 'runtimesExplicit'
   | 'runtimeDaemons'
   | 'runtimeSockets'
+  | 'runtimeSecret'
+  | 'runtimeTlsCaFile'
   | 'binaries'
   | 'production'
   | 'workerMemoryMb'
@@ -157,6 +162,7 @@ export class Runtimes {
       clock,
       pool: this.pool,
       externalUris,
+      ...this.#toElsewhere(name, isOwn),
       daemonCount: settings.runtimeDaemons[name] ?? 1,
       launch: index => this.#toLaunch(name, index),
       preparer: isOwn ? (preparerOf?.(name) ?? null) : null,
@@ -169,6 +175,18 @@ export class Runtimes {
       },
       onEvent,
     })
+  }
+
+  /** What counts for daemons that somebody else runs. */
+  #toElsewhere(name: RuntimeName, isOwn: boolean) {
+    if (isOwn) return { trust: NO_TRUST }
+    const { settings, onEvent } = this.#options
+    const { functionsRoot, runtimeSecret: secret, runtimeTlsCaFile: file } = settings
+    const check = createContentCheck(functionsRoot, text => onEvent({ runtime: name, index: 0, kind: 'content', text }))
+    return {
+      trust: { secret, ca: file === null ? null : readFileSync(file, 'utf8') },
+      onContent: (content: unknown, uri: string) => void check(content, uri),
+    }
   }
 
   #toStartFacts(): StartFacts {

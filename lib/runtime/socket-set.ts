@@ -6,7 +6,8 @@ import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { RuntimeName } from '../core/identity.ts'
 import { Daemon } from './daemon.ts'
-import type { DaemonEvent, Launch } from './daemon-options.ts'
+import type { DaemonEvent, DaemonOptions, Launch } from './daemon-options.ts'
+import type { PeerTrust } from './dial.ts'
 import type { FunctionUser } from './function-users.ts'
 import type { Preparer, Runtime, RuntimeHealth, Sockets } from './runtime.ts'
 import { type StartedWorker, SocketWorker, type WorkerSource } from './socket-worker.ts'
@@ -24,6 +25,7 @@ interface SocketSetOptions {
   pool: BytePool
   /** Sockets of daemons that somebody else runs; then none is spawned. */
   externalUris: readonly string[]
+  trust: PeerTrust
   /** Daemons to spawn, used without `externalUris`. */
   daemonCount: number
   /** @throws Error with a message for people */
@@ -36,6 +38,7 @@ interface SocketSetOptions {
   startsEarly: boolean
   onLog(key: string, stream: 'stdout' | 'stderr', text: string): void
   onEvent(event: DaemonEvent): void
+  onContent?: DaemonOptions['onContent']
 }
 
 type StartArguments = Parameters<WorkerSource['startWorker']>
@@ -65,9 +68,11 @@ export class SocketSet implements Runtime {
           index: at + 1,
           clock: options.clock,
           externalUri: options.externalUris[at] ?? null,
+          trust: options.trust,
           launch: () => options.launch(at + 1),
           onLog: options.onLog,
           onEvent: options.onEvent,
+          ...(options.onContent && { onContent: options.onContent }),
         }),
     )
     this.sockets = toSockets(this.daemons)
@@ -112,6 +117,7 @@ export class SocketSet implements Runtime {
       runtime,
       name: fn.name,
       version: fn.version,
+      root: this.#options.facts.functionsRoot,
       dir: fn.fnDir,
       entry: fn.entryPath,
       ...(user !== null && { user }),
@@ -137,8 +143,19 @@ export class SocketSet implements Runtime {
       const now = clock.monotonic()
       const coming = this.daemons.filter(candidate => candidate.delay(now) <= RESTART_WAIT_MS)
       if (coming.length === 0 || now >= giveUpAt) throw this.#toDown(reason)
-      await Promise.race(coming.map(candidate => candidate.change()))
+      await this.#nextChange(coming)
     }
+  }
+
+  /** Resolves when one of them changes, or is not to be waited for any more. */
+  async #nextChange(daemons: readonly Daemon[]): Promise<void> {
+    const { clock } = this.#options
+    let timer: NodeJS.Timeout | null = null
+    const over = new Promise<void>(resolve => {
+      timer = clock.setTimeout(resolve, RESTART_WAIT_MS)
+    })
+    await Promise.race([over, ...daemons.map(daemon => daemon.change())])
+    if (timer !== null) clock.clearTimeout(timer)
   }
 
   #userOf(fn: FunctionVersion, program: string | null): FunctionUser | null {

@@ -1,6 +1,6 @@
 /** A worker process behind a socket of its own: frames in, frames out. Owner: §1, page runtime/wire-protocol. */
 
-import net from 'node:net'
+import type net from 'node:net'
 import { isAbsolute } from 'node:path'
 import type { BytePool } from '../core/byte-pool.ts'
 import { type Bytes, lengthOf } from '../core/bytes.ts'
@@ -8,6 +8,7 @@ import type { FunctionVersion } from '../core/catalog.ts'
 import { GatewayError, toGatewayError } from '../core/errors.ts'
 import { MAX_REPLY_HEAD_CHARS } from '../core/limits.ts'
 import type { RuntimeCall } from './call.ts'
+import { hangUp, needsProof } from './dial.ts'
 import { toRuntimeError } from './runtime-error.ts'
 import {
   FrameReader,
@@ -19,6 +20,7 @@ import {
   SMALL_BODY_BYTES,
 } from './wire-protocol.ts'
 import { Worker, type WorkerOwner, WORKER_READY_TIMEOUT_MS } from './worker.ts'
+import { connectWorker, toWorkerHello, type WorkerAddress } from './worker-socket.ts'
 
 /** Bytes of a worker's input that may wait for it to read before its pings are not answered any more. */
 const MAX_WAITING_PONG_BYTES = 64 * 1024
@@ -34,10 +36,7 @@ export interface WorkerExit {
 }
 
 /** A worker that a daemon started. */
-export interface StartedWorker {
-  id: string
-  /** Where it listens: `unix:/path` or `tcp://host:port`. */
-  uri: string
+export interface StartedWorker extends WorkerAddress {
   socketIndex: number
   /** Its process on this machine; null where that is not known. */
   pid: number | null
@@ -71,13 +70,9 @@ const READ_BUFFER_BYTES = 256 * 1024
  */
 const READ_BUFFER = Buffer.allocUnsafeSlow(READ_BUFFER_BYTES)
 
-const PROTOCOL_BYTE = Buffer.from([1])
-
-/** `unix:/path` or `tcp://host:port` as options of `net.connect`. */
-export function parseSocketUri(uri: string): { path: string } | { host: string; port: number } {
-  if (uri.startsWith('unix:')) return { path: uri.slice('unix:'.length) }
-  const url = new URL(uri)
-  return { host: url.hostname.replace(/^\[|\]$/g, ''), port: Number(url.port) }
+/** The name of a value that nobody but its worker may get; null when the function has none. */
+function findSecret({ env }: FunctionVersion): string | null {
+  return Object.keys(env).find(name => env[name]!.isSecret) ?? null
 }
 
 /** A head that is too large to be right is not parsed: the check of the reply refuses it unread. */
@@ -97,6 +92,8 @@ export class SocketWorker extends Worker {
   /** Monotonic ms of the last read. */
   #readAt = 0
   #socket: net.Socket | null = null
+  /** False while what is to be sent waits: for the connection to be dialled, and for a proof where one is needed. */
+  #isOpen = false
   #started: StartedWorker | null = null
   #exit: WorkerExit | null = null
   #closed = false
@@ -114,7 +111,6 @@ export class SocketWorker extends Worker {
     this.#pool = pool
     this.#writer = new FrameWriter(bytes => this.#write(bytes))
     this.#reader = new FrameReader((kind, id, header, body) => this.#handleFrame(kind, id, header, body), 0, pool)
-    this.#writer.add(KIND.hello, 0, '{"role":"worker"}', PROTOCOL_BYTE)
     this.#writer.add(KIND.start, 0, startHeader, null)
     const onSocket = (index: number) => {
       this.socketIndex = index
@@ -178,19 +174,20 @@ export class SocketWorker extends Worker {
     }
     let socket: net.Socket
     try {
-      const onread = { buffer: this.#toReadInto, callback: this.#onRead }
-      socket = net.connect({ ...parseSocketUri(started.uri), noDelay: true, onread } as net.NetConnectOpts)
+      socket = connectWorker(started, findSecret(this.set.fn), {
+        toReadInto: this.#toReadInto,
+        onRead: this.#onRead,
+        onProven: rest => this.#handleProven(rest),
+        onProblem: text => this.#breakOff(text),
+      })
     } catch (error) {
-      // Told by the daemon, which may be anybody's.
       started.kill(0)
-      this.#failStart(
-        new GatewayError('RUNTIME_DOWN', 'runtime down', {
-          headers: { 'Retry-After': '1' },
-          detail: { hint: `the daemon names a worker socket that cannot be used: ${(error as Error).message}` },
-        }),
-      )
+      const detail = { hint: (error as Error).message }
+      this.#failStart(new GatewayError('RUNTIME_DOWN', 'runtime down', { headers: { 'Retry-After': '1' }, detail }))
       return
     }
+    // What waits in the writer comes behind what was flushed before.
+    this.#flush()
     this.#socket = socket
     socket.on('error', error => {
       this.#failure ??= `connection failed: ${error.message}`
@@ -204,8 +201,20 @@ export class SocketWorker extends Worker {
         }),
       )
     }, WORKER_READY_TIMEOUT_MS)
-    this.#flush()
-    for (const bytes of this.#unsent) socket.write(bytes)
+    if (!needsProof(started.uri, started.trust)) this.#open()
+  }
+
+  #handleProven(rest: Buffer): void {
+    if (this.#closed) return
+    this.#open()
+    this.#push(rest, rest.length)
+  }
+
+  /** Says what the connection is for, and what was to be sent so far. */
+  #open(): void {
+    this.#isOpen = true
+    this.#socket!.write(toWorkerHello(this.#started!))
+    for (const bytes of this.#unsent) this.#socket!.write(bytes)
     this.#unsent = []
   }
 
@@ -247,7 +256,7 @@ export class SocketWorker extends Worker {
   }
 
   readonly #onRead = (length: number): boolean => {
-    this.#read(length)
+    this.#push(this.#readInto, length)
     return true
   }
 
@@ -263,17 +272,21 @@ export class SocketWorker extends Worker {
 
   /** @returns true when the bytes are with the system */
   #write(bytes: Buffer): boolean {
-    const socket = this.#socket
-    if (socket === null) this.#unsent.push(bytes)
-    else if (socket.writable) socket.write(bytes)
-    return socket !== null && socket.writableLength === 0
+    if (!this.#isOpen) {
+      this.#unsent.push(bytes)
+      return false
+    }
+    const socket = this.#socket!
+    if (socket.writable) socket.write(bytes)
+    return socket.writableLength === 0
   }
 
-  #read(length: number): void {
+  #push(bytes: Buffer, length: number): void {
     this.#readAt = this.set.clock.monotonic()
     try {
-      if (this.#readInto === READ_BUFFER) this.#reader.push(READ_BUFFER, length)
-      else this.#reader.fill(length)
+      // What was read into the pool lies where its frame does.
+      if (bytes === this.#readInto && bytes !== READ_BUFFER) this.#reader.fill(length)
+      else this.#reader.push(bytes, length)
     } catch (error) {
       const { message } = error as Error
       // The call it belongs to is told what was wrong; the others, that their worker ended.
@@ -369,7 +382,7 @@ export class SocketWorker extends Worker {
     const isAtEnd = this.#socket === null || this.#socket.destroyed
     this.#closed = true
     this.#clearTimer()
-    this.#socket?.destroy()
+    if (this.#socket !== null) hangUp(this.#socket, this.#killed)
     if (this.#exit === null) this.#started?.kill(0)
     const reason = this.#problem ?? this.#exit?.reason ?? this.#failure ?? 'connection closed'
     this.handleClosed({ reason, unexpected: !this.#killed, complete: this.#isRead && isAtEnd })

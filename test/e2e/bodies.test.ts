@@ -11,6 +11,7 @@ import { BytePool } from '../../lib/core/byte-pool.ts'
 import { systemClock } from '../../lib/core/clock.ts'
 import { STREAM_WINDOW_BYTES } from '../../lib/core/limits.ts'
 import { HttpServer } from '../../lib/http/server.ts'
+import { NO_TRUST } from '../../lib/runtime/dial.ts'
 import { SocketWorker, type StartedWorker } from '../../lib/runtime/socket-worker.ts'
 import { encodeFrame, FrameReader, KIND, parseHeader } from '../../lib/runtime/wire-protocol.ts'
 import { WorkerSet } from '../../lib/runtime/worker-set.ts'
@@ -85,7 +86,8 @@ async function setUp(t: Test): Promise<Bed> {
   })
   await new Promise<void>(done => echo.listen(0, '127.0.0.1', done))
   const uri = `tcp://127.0.0.1:${(echo.address() as AddressInfo).port}`
-  const started: StartedWorker = { id: 'w', uri, socketIndex: 1, pid: null, kill: () => {}, onExit: () => {} }
+  const place = { id: 'w', uri, isShared: false, trust: NO_TRUST, socketIndex: 1, pid: null }
+  const started: StartedWorker = { ...place, kill: () => {}, onExit: () => {} }
   const set = new WorkerSet({
     fn: FN,
     clock: systemClock,

@@ -129,6 +129,8 @@ export function makeRuntimes(
       runtimesExplicit: true,
       runtimeDaemons: {},
       runtimeSockets: {},
+      runtimeSecret: null,
+      runtimeTlsCaFile: null,
       binaries: {},
       production: false,
       workerMemoryMb: 512,

@@ -7,6 +7,7 @@ import type { FunctionVersion } from '../../lib/core/catalog.ts'
 import { findProgram, findVersionProblem } from '../../lib/runtime/binaries.ts'
 import { toInstallHint } from '../../lib/runtime/install-hint.ts'
 import { Daemon } from '../../lib/runtime/daemon.ts'
+import { NO_TRUST } from '../../lib/runtime/dial.ts'
 import type { DaemonEvent } from '../../lib/runtime/daemon-options.ts'
 import { encodeFrame, FrameReader, KIND } from '../../lib/runtime/wire-protocol.ts'
 import { FakeClock } from '../helpers/clock.ts'
@@ -147,6 +148,7 @@ function makeDaemon(script: string, clock: FakeClock, options: { externalUri?: s
   const events: DaemonEvent[] = []
   const uri = `unix:${tree.path('d.sock')}`
   const daemon = new Daemon({
+    trust: NO_TRUST,
     runtime: 'node',
     index: 1,
     clock,
@@ -264,6 +266,7 @@ t.test('[runtime/daemon.7, runtime/daemon.1] a program that cannot run, or is to
   t.match(old.daemon.reason, /node 18\.0\.0 is too old: 20\.19 or newer is needed/)
   await old.daemon.close()
   const daemon = new Daemon({
+    trust: NO_TRUST,
     runtime: 'php',
     index: 2,
     clock,
@@ -421,7 +424,7 @@ t.test(
     t.equal((await bed.call(bed.fn('b.mjs'))).text, '"hello"', 'a worker on tcp')
     own[0]!.kill('SIGTERM')
     await until(isUp(1))
-    t.match(bed.health('node').sockets[0]!.reason, /; reconnecting in \d+ ms$|^starting$/)
+    t.match(bed.health('node').sockets[0]!.reason, /; reconnecting in \d+ ms$|; reconnecting$/)
     t.equal((await bed.call(bed.fn('c.mjs'))).text, '"hello"')
     own[0] = launch(uris[0]!)
     await until(isUp(2))

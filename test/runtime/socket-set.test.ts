@@ -1,3 +1,4 @@
+import { NO_TRUST } from '../../lib/runtime/dial.ts'
 import t from 'tap'
 import { BytePool } from '../../lib/core/byte-pool.ts'
 import { systemClock } from '../../lib/core/clock.ts'
@@ -31,6 +32,7 @@ async function setUp(
     }
   }
   const set = new SocketSet({
+    trust: NO_TRUST,
     runtime: 'node',
     clock: systemClock,
     pool: new BytePool(systemClock),
@@ -147,6 +149,7 @@ t.test('[runtime/daemon.10] a function that can have no user is told why', async
 t.test('[runtime/daemon.11, runtime/daemon.15] health names what is down; after a close nothing starts', async t => {
   const half = await setUp(t, 1, {})
   const set = new SocketSet({
+    trust: NO_TRUST,
     runtime: 'node',
     clock: systemClock,
     pool: new BytePool(systemClock),

@@ -4,7 +4,8 @@ import { BytePool } from '../../lib/core/byte-pool.ts'
 import { systemClock } from '../../lib/core/clock.ts'
 import { GatewayError } from '../../lib/core/errors.ts'
 import { RuntimeCall } from '../../lib/runtime/call.ts'
-import { parseSocketUri, SocketWorker, type StartedWorker, type WorkerExit } from '../../lib/runtime/socket-worker.ts'
+import { NO_TRUST } from '../../lib/runtime/dial.ts'
+import { SocketWorker, type StartedWorker, type WorkerExit } from '../../lib/runtime/socket-worker.ts'
 import { encodeFrame, FrameReader, KIND, type Kind } from '../../lib/runtime/wire-protocol.ts'
 import { WorkerSet } from '../../lib/runtime/worker-set.ts'
 import { makeFn } from '../helpers/fn.ts'
@@ -79,6 +80,8 @@ async function connect(t: Test, startProblem: GatewayError | null = null): Promi
   const started: StartedWorker = {
     id: 'w1',
     uri: `tcp://127.0.0.1:${port}`,
+    isShared: false,
+    trust: NO_TRUST,
     socketIndex: 3,
     pid: null,
     kill: graceMs => {
@@ -240,10 +243,4 @@ t.test('[runtime/wire-protocol.11] loaded files are passed on, and what is no fu
   peer.send(KIND.reply, sent!.id, '{"status":200}', 'ok')
   t.equal(await call.answer, '{"status":200} ok')
   t.same(peer.files, [['/a/b.py'], ['/a/lazy.py']])
-})
-
-t.test('[runtime/wire-protocol.5] addresses of sockets', async t => {
-  t.same(parseSocketUri('unix:/tmp/a b.sock'), { path: '/tmp/a b.sock' })
-  t.same(parseSocketUri('tcp://127.0.0.1:9001'), { host: '127.0.0.1', port: 9001 })
-  t.same(parseSocketUri('tcp://[::1]:9001'), { host: '::1', port: 9001 })
 })

@@ -1,0 +1,170 @@
+/**
+ * Where gateways connect to a daemon that runs by itself. Each connection has a moment to prove itself, in small frames;
+ * until then it costs a bounded amount of memory, and the oldest of too many goes. Owner: page remote/daemon-server.
+ */
+
+import { chmodSync, rmSync } from 'node:fs'
+import net from 'node:net'
+import tls from 'node:tls'
+import type { Clock } from '../core/clock.ts'
+import { parseSocketUri, toBinding } from '../runtime/dial.ts'
+import { DaemonGreeting, GreetingError, type Role } from '../runtime/greeting.ts'
+import { encodeFrame, KIND } from '../runtime/wire-protocol.ts'
+
+/** Milliseconds a connection has to prove itself and to say what it is for. */
+const PROOF_TIMEOUT_MS = 5000
+/** Connections that may be about it at once. */
+const MAX_UNPROVEN = 256
+/** Only the user of the daemon may connect to its socket. */
+const SOCKET_MODE = 0o600
+
+/** A gateway's connection, proved. */
+export interface Peer extends Role {
+  socket: net.Socket
+  /** What it sent already. */
+  rest: Buffer
+}
+
+interface DaemonServerOptions {
+  /** Null on a unix socket, and where only this machine can connect. */
+  secret: string | null
+  /** Certificate and key; null without TLS. */
+  context: tls.SecureContext | null
+  clock: Clock
+  onPeer(peer: Peer): void
+  /** @param from - address of who was refused */
+  onRefused(from: string, reason: string): void
+}
+
+export class DaemonServer {
+  readonly #options: DaemonServerOptions
+  readonly #server: net.Server
+  /** Oldest first. */
+  readonly #unproven = new Set<net.Socket>()
+  #path: string | null = null
+
+  constructor(options: DaemonServerOptions) {
+    this.#options = options
+    // Who ends its half has not read the rest of ours.
+    this.#server = net.createServer({ allowHalfOpen: true, noDelay: true }, raw => this.#accept(raw))
+  }
+
+  /**
+   * @param uri - `unix:/path` or `tcp://host:port`; port 0 takes a free one
+   * @returns where it listens, as gateways name it
+   * @throws Error with a message for people
+   */
+  async listen(uri: string): Promise<string> {
+    const address = parseSocketUri(uri)
+    if ('path' in address) return this.#listenUnix(address.path)
+    await this.#bind(address)
+    const { port } = this.#server.address() as net.AddressInfo
+    const host = net.isIPv6(address.host) ? `[${address.host}]` : address.host
+    return `${this.#options.context === null ? 'tcp' : 'tls'}://${host}:${port}`
+  }
+
+  /** Takes no more; connections that were handed on are their owner's. */
+  close(): void {
+    this.#server.close()
+    for (const socket of this.#unproven) socket.destroy()
+    if (this.#path !== null) rmSync(this.#path, { force: true })
+    this.#path = null
+  }
+
+  async #listenUnix(path: string): Promise<string> {
+    // Nobody may connect between its making and the change of its rights.
+    const umask = process.umask(0o177)
+    try {
+      await this.#bind({ path }).catch(async error => {
+        if ((error as NodeJS.ErrnoException).code !== 'EADDRINUSE') throw error
+        if (await isAnswered(path)) throw new Error(`another daemon serves ${path}`)
+        rmSync(path, { force: true })
+        await this.#bind({ path })
+      })
+    } finally {
+      process.umask(umask)
+    }
+    chmodSync(path, SOCKET_MODE)
+    this.#path = path
+    return `unix:${path}`
+  }
+
+  #bind(address: net.ListenOptions): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#server.once('error', reject)
+      this.#server.listen(address, () => {
+        this.#server.off('error', reject)
+        // No descriptors left: the next connection may find one.
+        this.#server.on('error', () => {})
+        resolve()
+      })
+    })
+  }
+
+  #accept(raw: net.Socket): void {
+    const { context, secret, clock } = this.#options
+    const from = raw.remoteAddress === undefined ? 'a process of this machine' : `${raw.remoteAddress}`
+    const socket = context === null ? raw : new tls.TLSSocket(raw, { isServer: true, secureContext: context })
+    const [oldest] = this.#unproven
+    if (oldest !== undefined && this.#unproven.size >= MAX_UNPROVEN) oldest.destroy()
+    this.#unproven.add(raw)
+    let timer = clock.setTimeout(() => refuse('it did not prove itself in time'), PROOF_TIMEOUT_MS)
+    timer.unref?.()
+    const settle = (): void => {
+      clock.clearTimeout(timer)
+      this.#unproven.delete(raw)
+      socket.off('data', onData)
+    }
+    const refuse = (reason: string): void => {
+      if (!this.#unproven.has(raw)) return
+      settle()
+      this.#options.onRefused(from, reason)
+      const frame = encodeFrame(KIND.error, 0, JSON.stringify({ code: 'protocol', message: reason }), null)
+      socket.end(frame, () => socket.destroy())
+      // It may not read at all.
+      timer = clock.setTimeout(() => raw.destroy(), PROOF_TIMEOUT_MS)
+      timer.unref?.()
+    }
+    const greeting = new DaemonGreeting({
+      secret,
+      send: frame => void socket.write(frame),
+      binding: () => toBinding(socket),
+    })
+    const onData = (chunk: Buffer): void => {
+      try {
+        const opened = greeting.push(chunk)
+        if (opened === null) return
+        settle()
+        socket.pause()
+        this.#options.onPeer({ ...opened, socket })
+      } catch (error) {
+        refuse(error instanceof GreetingError ? error.message : String(error))
+      }
+    }
+    for (const each of new Set([raw, socket])) {
+      each.on('error', () => {})
+      each.once('close', () => {
+        settle()
+        raw.destroy()
+        socket.destroy()
+      })
+    }
+    // A half that ends before it proved anything has nothing more to say.
+    socket.once('end', () => {
+      if (this.#unproven.has(raw)) socket.destroy()
+    })
+    socket.on('data', onData)
+  }
+}
+
+function isAnswered(path: string): Promise<boolean> {
+  return new Promise(resolve => {
+    const probe = net.connect({ path })
+    const settle = (answered: boolean): void => {
+      probe.destroy()
+      resolve(answered)
+    }
+    probe.once('connect', () => settle(true))
+    probe.once('error', () => settle(false))
+  })
+}

@@ -1,0 +1,141 @@
+/** Joins a gateway's connection to the worker it asked for. Owner: page remote/daemon-server. */
+
+import net from 'node:net'
+import { Transform } from 'node:stream'
+import type { Clock } from '../core/clock.ts'
+import { PROTOCOL_VERSION } from '../core/limits.ts'
+import { OpeningReader } from '../runtime/opening-reader.ts'
+import { encodeFrame, FrameReader, KIND, type Kind, parseHeader } from '../runtime/wire-protocol.ts'
+import type { Peer } from './daemon-server.ts'
+import { PathMap } from './path-map.ts'
+
+/** Milliseconds a gateway has to send `start`. */
+const START_TIMEOUT_MS = 15_000
+const MAX_START_BYTES = 4 * 1024 * 1024
+const START = new Map<number, number>([[KIND.start, MAX_START_BYTES]])
+const VERSION_BODY = Buffer.from([PROTOCOL_VERSION])
+/** Kinds whose header may name files, with the fields that do. */
+const NAMING: ReadonlyMap<Kind, readonly string[]> = new Map([
+  [KIND.ready, ['files']],
+  [KIND.loaded, ['files']],
+  [KIND.error, ['message', 'file', 'stack', 'hint']],
+])
+/** Added to the largest frame of a worker: its replies are no larger than this side allows anyway. */
+const NO_MORE_BYTES = 0
+
+interface WorkerRelayOptions {
+  peer: Peer
+  /** `unix:/path` of the worker on this machine. */
+  uri: string
+  /** Full path of the functions folder here. */
+  root: string
+  clock: Clock
+  /** Folders of the function's shared packs here. */
+  packsOf(key: string): readonly string[]
+}
+
+/** Two sockets that are one connection from the first `start` on: the end of one is the end of both. */
+export class WorkerRelay {
+  readonly #options: WorkerRelayOptions
+  readonly #local: net.Socket
+  readonly #reader = new OpeningReader()
+  readonly #timer: NodeJS.Timeout
+
+  constructor(options: WorkerRelayOptions) {
+    this.#options = options
+    const { peer, uri, clock } = options
+    const { socket } = peer
+    this.#local = net.connect({ path: uri.slice('unix:'.length), allowHalfOpen: true })
+    this.#timer = clock.setTimeout(() => this.close(), START_TIMEOUT_MS)
+    for (const [one, other] of [
+      [socket, this.#local],
+      [this.#local, socket],
+    ] as const) {
+      one.on('error', () => other.destroy())
+      one.once('close', () => {
+        clock.clearTimeout(this.#timer)
+        other.destroy()
+      })
+    }
+    socket.on('data', this.#onData)
+    socket.resume()
+    this.#onData(peer.rest)
+  }
+
+  close(): void {
+    this.#options.peer.socket.destroy()
+    this.#local.destroy()
+  }
+
+  readonly #onData = (chunk: Buffer): void => {
+    const { peer, clock } = this.#options
+    try {
+      this.#reader.push(chunk)
+      const frame = this.#reader.next(START)
+      if (frame === null) return
+      peer.socket.off('data', this.#onData)
+      peer.socket.pause()
+      clock.clearTimeout(this.#timer)
+      this.#join(frame.id, parseHeader(frame.header))
+    } catch (error) {
+      const message = (error as Error).message
+      peer.socket.end(encodeFrame(KIND.error, 0, JSON.stringify({ code: 'protocol', message }), null))
+      this.close()
+    }
+  }
+
+  #join(id: number, header: Record<string, unknown>): void {
+    const { root, packsOf, peer } = this.#options
+    const map = new PathMap(String(header.root ?? ''), root)
+    const start = {
+      ...header,
+      root,
+      dir: map.toHere(header.dir),
+      entry: map.toHere(header.entry),
+      packs: packsOf(String(header.key)),
+    }
+    const local = this.#local
+    local.write(encodeFrame(KIND.hello, 0, '{"role":"worker"}', VERSION_BODY))
+    local.write(encodeFrame(KIND.start, id, JSON.stringify(start), null))
+    local.write(this.#reader.rest())
+    peer.socket.pipe(local)
+    if (map.isSame) local.pipe(peer.socket)
+    else local.pipe(toRenaming(map, header, error => local.destroy(error))).pipe(peer.socket)
+  }
+}
+
+/** Frames of a worker as they come, with its files named as the gateway knows them. */
+function toRenaming(map: PathMap, start: Record<string, unknown>, onError: (error: Error) => void): Transform {
+  const { max_body_bytes: most } = (start.context ?? {}) as { max_body_bytes?: unknown }
+  const put = (frame: Buffer): void => void renaming.push(frame)
+  const reader = new FrameReader(
+    (kind, id, header, body) => put(encodeFrame(kind, id, rename(map, kind, header), body)),
+    typeof most === 'number' ? most : NO_MORE_BYTES,
+  )
+  const renaming = new Transform({
+    transform(chunk: Buffer, _encoding, done) {
+      try {
+        reader.push(chunk)
+        done()
+      } catch (error) {
+        onError(error as Error)
+        done(error as Error)
+      }
+    },
+  })
+  renaming.on('error', () => {})
+  return renaming
+}
+
+function rename(map: PathMap, kind: Kind, header: string): string {
+  const names = NAMING.get(kind)
+  if (names === undefined) return header
+  const fields = parseHeader(header)
+  for (const name of names) {
+    const value = fields[name]
+    if (typeof value === 'string') fields[name] = map.toThere(value)
+    else if (Array.isArray(value))
+      fields[name] = value.map(item => (typeof item === 'string' ? map.toThere(item) : item))
+  }
+  return JSON.stringify(fields)
+}

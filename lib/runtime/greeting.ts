@@ -1,0 +1,201 @@
+/**
+ * Both ends of a connection prove that they know the shared secret, before anything else is said. No I/O.
+ * Owner: page runtime/greeting.
+ *
+ *   gateway ── hello { nonce } ──► daemon      neither nonce was ever used before, so no proof can be played again
+ *           ◄── hello { nonce } ──
+ *           ── hello { proof } ──►             whoever calls proves first: a stranger who connects learns nothing
+ *           ◄── hello { proof } ──
+ */
+
+import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
+import { PROTOCOL_VERSION } from '../core/limits.ts'
+import { escapeUnsafe } from '../core/text.ts'
+import { type OpeningFrame, OpeningReader } from './opening-reader.ts'
+import { encodeFrame, KIND, parseHeader } from './wire-protocol.ts'
+
+/** Most bytes of a frame from a peer that has not proved itself, and of a reason why it refuses. */
+const MAX_HELLO_BYTES = 4096 + 16
+const MAX_REFUSAL_BYTES = 64 * 1024
+const MAX_REASON_CHARS = 300
+const NONCE_BYTES = 32
+const NONCE = /^[A-Za-z0-9_-]{43}$/
+const SCHEME = 'fngw-greeting-1'
+const VERSION_BODY = Buffer.from([PROTOCOL_VERSION])
+const HELLO = new Map<number, number>([[KIND.hello, MAX_HELLO_BYTES]])
+const HELLO_OR_REFUSAL = new Map<number, number>([...HELLO, [KIND.error, MAX_REFUSAL_BYTES]])
+
+/** Why a connection ends before it began, in words for people. */
+export class GreetingError extends Error {}
+
+interface GreetingOptions {
+  secret: string
+  send(frame: Buffer): void
+  /** What is unique to the encrypted connection below; '' where there is none. Asked for when the first proof is made. */
+  binding(): string
+}
+
+/**
+ * @param side - who proves: a proof of one is none of the other
+ * @returns base64url
+ */
+export function toProof(
+  secret: string,
+  side: 'gateway' | 'daemon',
+  nonces: { gateway: string; daemon: string },
+  binding: string,
+): string {
+  const text = [SCHEME, side, nonces.gateway, nonces.daemon, binding].join('\n')
+  return createHmac('sha256', secret).update(text).digest('base64url')
+}
+
+/** Constant time for texts of the right length; the length of a proof is no secret. */
+function isProof(given: unknown, right: string): boolean {
+  if (typeof given !== 'string') return false
+  const [a, b] = [Buffer.from(given), Buffer.from(right)]
+  return a.length === b.length && timingSafeEqual(a, b)
+}
+
+function toHello(fields: object): Buffer {
+  return encodeFrame(KIND.hello, 0, JSON.stringify(fields), VERSION_BODY)
+}
+
+function toNonce(): string {
+  return randomBytes(NONCE_BYTES).toString('base64url')
+}
+
+/** The gateway's end. */
+export class GatewayGreeting {
+  readonly #options: GreetingOptions
+  readonly #reader = new OpeningReader()
+  readonly #nonce = toNonce()
+  /** What the daemon has to answer; null before its nonce is known. */
+  #wanted: string | null = null
+
+  constructor(options: GreetingOptions) {
+    this.#options = options
+    options.send(toHello({ nonce: this.#nonce }))
+  }
+
+  /**
+   * @param chunk - the next bytes of the daemon
+   * @returns what follows the greeting, once the daemon has proved itself; null before
+   * @throws GreetingError
+   */
+  push(chunk: Uint8Array): Buffer | null {
+    this.#reader.push(chunk)
+    for (;;) {
+      const frame = readFrame(this.#reader, HELLO_OR_REFUSAL)
+      if (frame === null) return null
+      const fields = readFields(frame)
+      if (frame.kind === KIND.error) throw new GreetingError(`the daemon refuses: ${toReason(fields.message)}`)
+      if (this.#wanted === null) this.#answer(fields.nonce)
+      else if (isProof(fields.proof, this.#wanted)) return this.#reader.rest()
+      else throw new GreetingError('the daemon does not know FN_RUNTIME_SECRET: its proof is wrong')
+    }
+  }
+
+  #answer(nonce: unknown): void {
+    if (typeof nonce !== 'string' || !NONCE.test(nonce)) throw new GreetingError('the daemon sends no challenge')
+    const { secret, binding, send } = this.#options
+    const nonces = { gateway: this.#nonce, daemon: nonce }
+    const bound = binding()
+    this.#wanted = toProof(secret, 'daemon', nonces, bound)
+    send(toHello({ proof: toProof(secret, 'gateway', nonces, bound) }))
+  }
+}
+
+/** What a gateway is connected for. */
+export interface Role {
+  role: 'control' | 'worker'
+  /** Which worker; '' for the control connection. */
+  worker: string
+}
+
+interface DaemonGreetingOptions extends Omit<GreetingOptions, 'secret'> {
+  /** Null where who can connect may: on a unix socket, or on the loopback address. */
+  secret: string | null
+}
+
+/** The daemon's end, up to the `hello` that says what the connection is for. */
+export class DaemonGreeting {
+  readonly #options: DaemonGreetingOptions
+  readonly #reader = new OpeningReader()
+  /** What the gateway has to answer; null before its nonce is known. */
+  #wanted: { gateway: string; daemon: string } | null = null
+  #isProven: boolean
+
+  constructor(options: DaemonGreetingOptions) {
+    this.#options = options
+    this.#isProven = options.secret === null
+  }
+
+  /**
+   * @param chunk - the next bytes of the gateway
+   * @returns the role, and what follows it, once both are proved; null before
+   * @throws GreetingError whose text may be told to the peer
+   */
+  push(chunk: Uint8Array): (Role & { rest: Buffer }) | null {
+    this.#reader.push(chunk)
+    for (;;) {
+      const frame = readFrame(this.#reader, HELLO)
+      if (frame === null) return null
+      if (frame.body[0] !== PROTOCOL_VERSION || frame.body.length !== 1)
+        throw new GreetingError(`protocol version ${frame.body[0] ?? 'none'} is not spoken here`)
+      const fields = readFields(frame)
+      if (this.#isProven) return { ...toRole(fields), rest: this.#reader.rest() }
+      if (this.#wanted === null) this.#challenge(fields.nonce)
+      else this.#check(fields.proof, this.#wanted)
+    }
+  }
+
+  #challenge(nonce: unknown): void {
+    if (typeof nonce !== 'string' || !NONCE.test(nonce))
+      throw new GreetingError('a shared secret is needed here: set FN_RUNTIME_SECRET for the gateway')
+    const { secret, binding, send } = this.#options
+    const nonces = { gateway: nonce, daemon: toNonce() }
+    const bound = binding()
+    this.#wanted = {
+      gateway: toProof(secret!, 'gateway', nonces, bound),
+      daemon: toProof(secret!, 'daemon', nonces, bound),
+    }
+    send(toHello({ nonce: nonces.daemon }))
+  }
+
+  #check(proof: unknown, { gateway, daemon }: { gateway: string; daemon: string }): void {
+    if (!isProof(proof, gateway))
+      throw new GreetingError('the proof is wrong: FN_RUNTIME_SECRET of the gateway is not the one of the daemon')
+    this.#isProven = true
+    this.#options.send(toHello({ proof: daemon }))
+  }
+}
+
+function toRole({ role, worker, nonce }: Record<string, unknown>): Role {
+  if (role === 'control') return { role, worker: '' }
+  if (role === 'worker' && typeof worker === 'string' && worker !== '') return { role, worker }
+  throw new GreetingError(
+    nonce === undefined
+      ? 'hello must name the role control, or worker and which one'
+      : 'there is no shared secret here: set FN_RUNTIME_SECRET for the daemon, or do not set it for the gateway',
+  )
+}
+
+function readFrame(reader: OpeningReader, expected: ReadonlyMap<number, number>): OpeningFrame | null {
+  try {
+    return reader.next(expected)
+  } catch (error) {
+    throw new GreetingError(`protocol error: ${(error as Error).message}`)
+  }
+}
+
+function readFields({ header }: OpeningFrame): Record<string, unknown> {
+  try {
+    return parseHeader(header)
+  } catch (error) {
+    throw new GreetingError(`protocol error: ${(error as Error).message}`)
+  }
+}
+
+function toReason(message: unknown): string {
+  return typeof message === 'string' ? escapeUnsafe(message.slice(0, MAX_REASON_CHARS)) : 'it gives no reason'
+}
