@@ -170,7 +170,8 @@ export class Installer implements Builder {
   readonly #sets: PackageSets
   readonly #turns = new FolderTurns()
   readonly #records: InstallRecords
-  #functions: ReadonlyMap<string, FunctionVersion> = new Map()
+  /** Functions of the runtime by their folder: of ten thousand nobody may look at all for each. */
+  #byFolder: ReadonlyMap<string, readonly FunctionVersion[]> = new Map()
 
   constructor(step: InstallStep, options: InstallerOptions) {
     this.#step = step
@@ -192,7 +193,14 @@ export class Installer implements Builder {
   }
 
   retain(functions: ReadonlyMap<string, FunctionVersion>): void {
-    this.#functions = functions
+    const byFolder = new Map<string, FunctionVersion[]>()
+    for (const fn of functions.values()) {
+      if (fn.runtime !== this.runtime) continue
+      const beside = byFolder.get(fn.fnDir)
+      if (beside === undefined) byFolder.set(fn.fnDir, [fn])
+      else beside.push(fn)
+    }
+    this.#byFolder = byFolder
   }
 
   /** A missing pack fails here, before any tool is looked for, and also where packages are not installed. */
@@ -351,9 +359,7 @@ export class Installer implements Builder {
   }
 
   #unitOf(fn: FunctionVersion): InstallUnit {
-    const functions: FunctionVersion[] = []
-    for (const other of this.#functions.values())
-      if (other.runtime === fn.runtime && other.fnDir === fn.fnDir && other.key !== fn.key) functions.push(other)
+    const functions = (this.#byFolder.get(fn.fnDir) ?? []).filter(other => other.key !== fn.key)
     functions.push(fn)
     functions.sort((a, b) => (a.entryFile < b.entryFile ? -1 : 1))
     const packs = [...new Set(functions.flatMap(({ policy }) => policy.sharedDeps))]

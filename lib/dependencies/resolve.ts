@@ -15,6 +15,7 @@ import type { RuntimeName } from '../core/identity.ts'
 import type { OwnFolder } from '../files/own-folder.ts'
 import { BUILD_RETRY_MS, type Builder, type BuildPlan, type BuildTools, isPassing, type Toolchain } from './build.ts'
 import type { Made } from './made.ts'
+import { PacedLine } from './paced-line.ts'
 import { Places } from './places.ts'
 import { runTool } from './run-tool.ts'
 import { makeToolFolder } from './tool-folder.ts'
@@ -64,7 +65,9 @@ interface Build {
   /** What had changed on disk when its sources were read. */
   change: string | null
   done: Promise<string | null>
-  abort: AbortController
+  /** Made when something is begun that may have to be stopped: most functions need nothing. */
+  abort: AbortController | null
+  isStopped: boolean
   /** True when a tool has to work for it, and who is to be told. */
   isWork: boolean
   onWork: (() => void)[]
@@ -77,6 +80,7 @@ export class Builds {
   readonly #toolchains = new Map<string, Promise<Toolchain>>()
   readonly #places = new Map<Builder, Places<Build>>()
   readonly #looks = new Map<Builder, Places<Build>>()
+  readonly #line = new PacedLine<Build>()
   #isClosed = false
 
   constructor(options: BuildsOptions) {
@@ -99,7 +103,7 @@ export class Builds {
       else if (onWork !== undefined) known.onWork.push(onWork)
       return known.done
     }
-    known?.abort.abort()
+    if (known !== undefined) stop(known)
     const build: Build = {
       fn,
       state: 'pending',
@@ -108,7 +112,8 @@ export class Builds {
       isNeeded: true,
       change: null,
       done: Promise.resolve(null),
-      abort: new AbortController(),
+      abort: null,
+      isStopped: false,
       isWork: false,
       onWork: onWork === undefined ? [] : [onWork],
     }
@@ -153,7 +158,7 @@ export class Builds {
     for (const builder of this.#options.builders) builder.retain?.(functions)
     for (const [key, build] of this.#builds) {
       if (functions.has(key)) continue
-      build.abort.abort()
+      stop(build)
       this.#builds.delete(key)
     }
   }
@@ -161,7 +166,7 @@ export class Builds {
   /** Stops what runs; resolves when every tool has ended. */
   async close(): Promise<void> {
     this.#isClosed = true
-    for (const build of this.#builds.values()) build.abort.abort()
+    for (const build of this.#builds.values()) stop(build)
     await Promise.allSettled([...this.#builds.values()].map(build => build.done))
   }
 
@@ -182,10 +187,9 @@ export class Builds {
 
   async #run(build: Build): Promise<string | null> {
     const { clock, onBuilt, onFailure } = this.#options
-    // Not within the caller's turn: reading sources of many functions must not hold up a reload.
-    await new Promise(resolve => setImmediate(resolve))
+    // Not within the caller's turn: reading sources of many functions must not hold up a reload, or a request.
+    await this.#line.enter(build)
     const startedAt = clock.monotonic()
-    build.change = this.#changeOf(build.fn)
     try {
       const { binary, made } = await this.#ensure(build)
       build.state = 'ready'
@@ -197,7 +201,7 @@ export class Builds {
       build.error = error
       build.state = 'failed'
       build.since = clock.monotonic()
-      if (!build.abort.signal.aborted) onFailure(build.fn, error)
+      if (!build.isStopped) onFailure(build.fn, error)
       throw error
     }
   }
@@ -207,10 +211,14 @@ export class Builds {
     const { fn } = build
     const builder = this.#builderOf(fn)
     if (builder === undefined) throw new GatewayError('INTERNAL', `nothing builds ${fn.runtime} functions`)
-    build.isNeeded = builder.isNeeded?.(fn) !== false
+    try {
+      build.isNeeded = builder.isNeeded?.(fn) !== false
+    } finally {
+      if (build.isNeeded) build.change = this.#changeOf(fn)
+    }
     if (!build.isNeeded) return { binary: null, made: null }
     const toolchain = await this.#toolchainOf(builder)
-    const { signal } = build.abort
+    const signal = signalOf(build)
     if (builder.isBusy?.(fn) === true) this.#tellWork(build)
     const plan = await this.#look(build, builder, toolchain)
     if (plan.isBuilt) return { binary: plan.binary, made: null }
@@ -229,7 +237,7 @@ export class Builds {
   /** What is to be made. Who can do without is not kept waiting for longer than a moment. */
   async #look(build: Build, builder: Builder, toolchain: Toolchain): Promise<BuildPlan> {
     const { clock } = this.#options
-    const { signal } = build.abort
+    const signal = signalOf(build)
     const timer = clock.setTimeout(() => this.#tellWork(build), LONG_LOOK_MS)
     // A save of all functions at once must not start a tool for each of them.
     const places = placesOf(this.#looks, builder, builder.looksAtOnce ?? Number.POSITIVE_INFINITY)
@@ -327,12 +335,13 @@ export class Builds {
   }
 
   #putFirst(build: Build): void {
+    this.#line.putFirst(build)
     for (const places of [...this.#looks.values(), ...this.#places.values()]) places.putFirst(build)
   }
 
   #toError(thrown: unknown, build: Build): GatewayError {
     if (this.#isClosed) return new GatewayError('SHUTTING_DOWN', 'gateway is shutting down')
-    if (build.abort.signal.aborted) return stopped()
+    if (build.isStopped) return stopped()
     if (thrown instanceof GatewayError) return thrown
     const { code, path, message } = thrown as NodeJS.ErrnoException
     const isFile = code !== undefined && path !== undefined
@@ -355,6 +364,17 @@ function placesOf(known: Map<Builder, Places<Build>>, builder: Builder, count: n
 
 function stopped(): GatewayError {
   return new GatewayError('LOAD_FAILED', 'build was stopped')
+}
+
+function stop(build: Build): void {
+  build.isStopped = true
+  build.abort?.abort()
+}
+
+function signalOf(build: Build): AbortSignal {
+  build.abort ??= new AbortController()
+  if (build.isStopped) build.abort.abort()
+  return build.abort.signal
 }
 
 /** True when one program serves both. */
