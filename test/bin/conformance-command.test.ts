@@ -143,3 +143,21 @@ t.test('[bin/conformance.1] nothing of anybody is overwritten', async t => {
   await t.rejects(conformance(undefined, { write: file }), { exitCode: 1, message: /^the tree cannot be written: / })
   t.ok(existsSync(file))
 })
+
+t.test('[bin/conformance.1] the tree is the same below a project of CommonJS, as npm init makes them', async t => {
+  const project = folder(t)
+  writeFileSync(join(project, 'package.json'), '{ "type": "commonjs" }')
+  const root = join(project, 'tree')
+  await conformance(undefined, { write: root, languages: 'js,cjs,ts' })
+  const gateway = await createGateway({ functionsRoot: root, runtimes: ['node'] })
+  t.teardown(() => gateway.close({ timeoutMs: 1000 }))
+  for (const language of ['js', 'cjs', 'ts']) {
+    const { status, body } = await gateway.inject({
+      method: 'POST',
+      url: `/${language}/all`,
+      headers: { 'x-do': 'return', 'content-type': 'application/json' },
+      body: '"hi"',
+    })
+    t.same([status, body.toString()], [200, '"hi"'], language)
+  }
+})
