@@ -194,7 +194,7 @@ function splitOnce(text, mark) {
  * @param {Call} call
  */
 async function invokeEdge(fn, { holder, call: handler }, event, call) {
-  const request = toRequest(event)
+  const request = toRequest(event, call.given)
   let passThrough = false
   const ctx = {
     requestId: event.id,
@@ -226,8 +226,8 @@ function toBody(event) {
   return event.is_base64 ? { is_base64: true, body_base64: event.body_base64 } : { body: event.body }
 }
 
-/** @param {FnEvent} event */
-function toRequest(event) {
+/** @param {FnEvent} event @param {import('./event.mjs').GivenBody | null} given */
+function toRequest(event, given) {
   const headers = new Headers()
   for (const [name, value] of Object.entries(event.headers))
     if (!CONNECTION_HEADERS.has(name)) headers.set(name, String(value))
@@ -235,11 +235,13 @@ function toRequest(event) {
   const path = event.raw_path.startsWith('/') ? event.raw_path : `/${event.raw_path}`
   const url = `${scheme}://${event.headers.host ?? 'localhost'}${path}`
   const hasBody = event.method !== 'GET' && event.method !== 'HEAD'
-  const body = event.is_base64 ? Buffer.from(event.body_base64 ?? '', 'base64') : event.body
+  // A text without a type is given one by `Request`, bytes are not.
+  const isBytes = given !== null && (headers.has('content-type') || given.isBase64)
+  const body = isBytes ? given.bytes : event.is_base64 ? Buffer.from(event.body_base64 ?? '', 'base64') : event.body
   return new Request(URL.canParse(url) ? url : `${scheme}://localhost${path}`, {
     method: event.method,
     headers,
-    body: hasBody ? body : null,
+    body: hasBody ? /** @type {any} */ (body) : null,
     signal: event.signal,
   })
 }

@@ -14,7 +14,7 @@ const CANCELED = '{"canceled":true}'
 /**
  * What a call needs of its worker.
  * @typedef {object} CallHost
- * @property {(kind: number, id: number, header: string, body: Uint8Array | null) => void} send
+ * @property {(kind: number, id: number, header: string, body: Uint8Array | string | null, mayChange?: boolean) => void} send
  * @property {(call: Call) => void} sendOutput
  * @property {(call: Call) => void} handleEnd - the call's last frame has been sent
  * @property {(settled: Promise<unknown>) => void} addBackground - the worker ends in good order only after it
@@ -39,6 +39,8 @@ export class Call extends CallOutput {
   stopStream = null
   /** @type {AbortController | null} */
   controller = null
+  /** A long body that the handler was given, and is likely to give back. @type {import('./event.mjs').GivenBody | null} */
+  given = null
   #host
 
   /** @param {number} id @param {CallHost} host */
@@ -59,13 +61,19 @@ export class Call extends CallOutput {
   /**
    * @param {number} kind
    * @param {string} header
-   * @param {Uint8Array | null} [body]
+   * @param {Uint8Array | string | null} [body]
+   * @param {boolean} [mayChange] - the bytes may change after this call
    */
-  send(kind, header, body = null) {
-    if (!this.over) this.#host.send(kind, this.id, header, body)
+  send(kind, header, body = null, mayChange = false) {
+    if (!this.over) this.#host.send(kind, this.id, header, body, mayChange)
   }
 
-  /** The last frame of the call; output captured so far goes out before it. @type {Call['send']} */
+  /**
+   * The last frame of the call; output captured so far goes out before it.
+   * @param {number} kind
+   * @param {string} header
+   * @param {Uint8Array | string | null} [body]
+   */
   finish(kind, header, body = null) {
     if (this.over) return
     this.#host.sendOutput(this)

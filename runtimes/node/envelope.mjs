@@ -2,6 +2,8 @@
  * Any value a handler returns -> one reply. Pages: invocation/response, runtime/wire-protocol.
  */
 
+/** @typedef {import('./event.mjs').GivenBody} GivenBody */
+
 /** @param {unknown} object @param {PropertyKey} key */
 const has = (object, key) => objectHasOwn(/** @type {object} */ (object), key)
 // Captured before user code can patch them.
@@ -39,7 +41,7 @@ export class ContractError extends Error {
 /**
  * @typedef {object} Reply
  * @property {string} fields - JSON text of the `reply` header without its braces
- * @property {Uint8Array | null} body
+ * @property {Uint8Array | string | null} body
  * @property {AsyncIterable<unknown> | Iterable<unknown> | null} stream - instead of `body`
  * @property {string} status - for a stream without a content type: what to build the header from, else ''
  * @property {string} headers
@@ -47,17 +49,18 @@ export class ContractError extends Error {
 
 /**
  * @param {any} value - what the handler returned
+ * @param {GivenBody | null} [given] - the body of the call: what comes back as it was given is not written anew
  * @returns {Reply}
  * @throws {ContractError}
  */
-export function toReply(value) {
-  if (typeof value === 'string') return whole(JSON_200, bufferFrom(stringify(value)))
+export function toReply(value, given = null) {
+  if (typeof value === 'string') return whole(JSON_200, stringify(value))
   if (value === undefined || value === null) return whole(EMPTY_200, null)
   if (typeof value !== 'object') return whole(JSON_200, toJson(value, 'the answer'))
   if (isResponse(value)) return fromResponse(value)
   if (isBytes(value)) return typed(200, '', BYTES_TYPE, toBytes(value))
   if (isStream(value)) return streamed('200', '', false, value)
-  if (isEnvelope(value)) return fromEnvelope(value)
+  if (isEnvelope(value)) return fromEnvelope(value, given)
   return whole(JSON_200, toJson(value, 'the answer'))
 }
 
@@ -81,16 +84,16 @@ function isGiven(value, key) {
   return value[key] !== undefined && has(value, key)
 }
 
-/** @param {any} envelope */
-function fromEnvelope(envelope) {
-  if (envelope.proxy !== undefined && envelope.proxy !== null) return fromProxy(envelope.proxy)
+/** @param {any} envelope @param {GivenBody | null} given */
+function fromEnvelope(envelope, given) {
+  if (envelope.proxy !== undefined && envelope.proxy !== null) return fromProxy(envelope.proxy, given)
   const status = toStatus(envelope.status === undefined ? envelope.statusCode : envelope.status)
   const head = toHeaders(envelope.headers)
-  const encoded = takeBase64(envelope)
+  const encoded = takeBase64(envelope, given)
   if (encoded !== null) return typed(status, head, BYTES_TYPE, encoded)
   const { body } = envelope
   if (body === undefined || body === null) return whole(fieldsOf(status, head.text), null)
-  if (typeof body === 'string') return typed(status, head, TEXT_TYPE, bufferFrom(body))
+  if (typeof body === 'string') return typed(status, head, TEXT_TYPE, bytesOrText(body, given))
   if (typeof body === 'object') {
     if (isBytes(body)) return typed(status, head, BYTES_TYPE, toBytes(body))
     if (isStream(body)) return streamed(String(status), head.text, head.typed, body)
@@ -99,16 +102,21 @@ function fromEnvelope(envelope) {
   return typed(status, head, JSON_TYPE, toJson(body, 'body'))
 }
 
-/** @param {any} proxy - edge proxy directive; its body travels as the frame's */
-function fromProxy(proxy) {
+/** @param {string} text @param {GivenBody | null} given */
+function bytesOrText(text, given) {
+  return given?.isText(text) === true ? given.bytes : text
+}
+
+/** @param {any} proxy - edge proxy directive; its body travels as the frame's @param {GivenBody | null} given */
+function fromProxy(proxy, given) {
   if (typeof proxy !== 'object' || isArray(proxy)) {
     throw new ContractError(`proxy must be an object, got ${show(proxy)}`, 'return { proxy: { path: "/..." } }')
   }
   const { body, body_base64: _, is_base64: __, ...rest } = proxy
-  /** @type {Uint8Array | null} */
-  let bytes = takeBase64(proxy)
+  /** @type {Uint8Array | string | null} */
+  let bytes = takeBase64(proxy, given)
   if (bytes !== null) return whole(`"proxy":${toJson(rest, 'proxy')}`, bytes)
-  if (typeof body === 'string') bytes = bufferFrom(body)
+  if (typeof body === 'string') bytes = bytesOrText(body, given)
   else if (isBytes(body)) bytes = toBytes(body)
   else if (body !== undefined && body !== null) bytes = toJson(body, 'proxy.body')
   return whole(`"proxy":${toJson(rest, 'proxy')}`, bytes)
@@ -200,21 +208,23 @@ function headerValue(name, value) {
 /**
  * The bytes of a body given as base64, null when it is not given that way.
  * @param {any} envelope
+ * @param {GivenBody | null} given
  */
-function takeBase64(envelope) {
+function takeBase64(envelope, given) {
   const { body, body_base64: encoded, is_base64: flag, isBase64Encoded: alias } = envelope
   if (flag !== undefined && flag !== null && typeof flag !== 'boolean') {
     throw new ContractError(`is_base64 must be true or false, got ${show(flag)}`)
   }
   if (encoded !== undefined && encoded !== null) {
-    return flag === true || body === undefined || body === null ? fromBase64('body_base64', encoded) : null
+    return flag === true || body === undefined || body === null ? fromBase64('body_base64', encoded, given) : null
   }
   if (flag === true) throw new ContractError('is_base64 is true, but body_base64 is missing')
-  return alias === true && body !== undefined && body !== null ? fromBase64('body', body) : null
+  return alias === true && body !== undefined && body !== null ? fromBase64('body', body, given) : null
 }
 
-/** @param {string} name @param {unknown} text */
-function fromBase64(name, text) {
+/** @param {string} name @param {unknown} text @param {GivenBody | null} given */
+function fromBase64(name, text, given) {
+  if (given?.isBase64Text(text) === true) return given.bytes
   if (typeof text === 'string' && isBase64(text)) return bufferFrom(text, 'base64')
   throw new ContractError(`${name} must be base64 text, got ${show(text)}`)
 }
@@ -229,7 +239,7 @@ function isBase64(text) {
 /**
  * @param {unknown} value
  * @param {string} what - named in the error
- * @returns {Buffer}
+ * @returns {string}
  */
 function toJson(value, what) {
   let text
@@ -240,7 +250,7 @@ function toJson(value, what) {
     throw new ContractError(`${what} cannot be written as JSON: ${reason}`)
   }
   if (text === undefined) throw new ContractError(`${what} cannot be written as JSON: it is ${show(value)}`)
-  return bufferFrom(text)
+  return text
 }
 
 /** @param {any} value */
@@ -289,12 +299,12 @@ function withType(head, type) {
   return head.text === '' ? `"content-type":"${type}"` : `${head.text},"content-type":"${type}"`
 }
 
-/** @param {string} fields @param {Uint8Array | null} body @returns {Reply} */
+/** @param {string} fields @param {Uint8Array | string | null} body @returns {Reply} */
 function whole(fields, body) {
   return { fields, body, stream: null, status: '', headers: '' }
 }
 
-/** @param {number} status @param {Head | ''} head @param {string} type @param {Uint8Array} body */
+/** @param {number} status @param {Head | ''} head @param {string} type @param {Uint8Array | string} body */
 function typed(status, head, type, body) {
   return whole(fieldsOf(status, head === '' ? `"content-type":"${type}"` : withType(head, type)), body)
 }

@@ -2,7 +2,14 @@
  * Header and body of a `call` frame -> the handler's event. Page: invocation/event.
  */
 
-import { isUtf8 } from 'node:buffer'
+import { isAscii, isUtf8 } from 'node:buffer'
+import { inspect } from 'node:util'
+
+/** Bytes from which on a body's text is made only when it is read. */
+const LONG_BODY_BYTES = 16 * 1024
+const BODY_FIELDS = ['body', 'is_base64', 'body_base64']
+// Captured before user code can patch them.
+const { defineProperty, getOwnPropertyDescriptor } = Object
 
 /** @typedef {import('./call.mjs').Call} Call */
 
@@ -47,7 +54,8 @@ export class FnEvent {
     this.body = null
     this.is_base64 = false
     this.body_base64 = null
-    if (body.length > 0) {
+    if (body.length >= LONG_BODY_BYTES) giveLater(this, body, call)
+    else if (body.length > 0) {
       if (isUtf8(body)) this.body = body.toString()
       else {
         this.is_base64 = true
@@ -66,6 +74,88 @@ export class FnEvent {
   get signal() {
     return this.#call.signal
   }
+
+  /** Whoever prints an event sees values. */
+  [inspect.custom]() {
+    for (const name of BODY_FIELDS) {
+      const { get } = getOwnPropertyDescriptor(this, name) ?? {}
+      if (get !== undefined) setField(this, name, get.call(this))
+    }
+    return this
+  }
+}
+
+/** A long request body: its text, in either form, is made when somebody reads it. */
+export class GivenBody {
+  /** The bytes as they came; nobody else has them. */
+  bytes
+  /** @type {boolean | null} */
+  #isBinary = null
+  #text = ''
+  #base64 = ''
+
+  /** @param {Buffer} bytes */
+  constructor(bytes) {
+    this.bytes = bytes
+  }
+
+  /** True for bytes that are no text. */
+  get isBase64() {
+    this.#isBinary ??= !isUtf8(this.bytes)
+    return this.#isBinary
+  }
+
+  /** `event.body`. */
+  get text() {
+    if (this.isBase64) return null
+    if (this.#text === '') this.#text = this.bytes.toString(isAscii(this.bytes) ? 'latin1' : 'utf8')
+    return this.#text
+  }
+
+  /** `event.body_base64`. */
+  get base64() {
+    if (!this.isBase64) return null
+    if (this.#base64 === '') this.#base64 = this.bytes.toString('base64')
+    return this.#base64
+  }
+
+  /** True when this text is the one that was given: then the bytes are at hand. @param {string} text */
+  isText(text) {
+    return this.#text !== '' && text === this.#text
+  }
+
+  /** @param {unknown} text */
+  isBase64Text(text) {
+    return this.#base64 !== '' && text === this.#base64
+  }
+}
+
+/**
+ * The fields of a long body, made when they are read. To a handler they are fields like all others.
+ * @param {FnEvent} event
+ * @param {Buffer} bytes
+ * @param {Call} call
+ */
+function giveLater(event, bytes, call) {
+  const given = new GivenBody(bytes)
+  call.given = given
+  const getters = [() => given.text, () => given.isBase64, () => given.base64]
+  for (const [at, name] of BODY_FIELDS.entries()) {
+    defineProperty(event, name, {
+      get: getters[at],
+      /** @this {object} @param {unknown} value */
+      set(value) {
+        setField(this, name, value)
+      },
+      enumerable: true,
+      configurable: true,
+    })
+  }
+}
+
+/** @param {object} event @param {string} name @param {unknown} value */
+function setField(event, name, value) {
+  defineProperty(event, name, { value, writable: true, enumerable: true, configurable: true })
 }
 
 /**

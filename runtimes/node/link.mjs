@@ -90,10 +90,11 @@ export class Link {
    * @param {number} kind
    * @param {number} id
    * @param {string} header - JSON text, '' for no fields
-   * @param {Uint8Array | null} [body]
+   * @param {Uint8Array | string | null} [body]
+   * @param {boolean} [mayChange] - the bytes may change after this call
    */
-  send(kind, id, header, body = null) {
-    this.#writer.add(kind, id, header, body)
+  send(kind, id, header, body = null, mayChange = false) {
+    this.#writer.add(kind, id, header, body, mayChange)
   }
 
   flush() {
@@ -153,8 +154,15 @@ export class Link {
     this.#connection = socket
     this.#reader = reader
     reader.acceptAll()
-    this.#writer = new FrameWriter(bytes => {
-      if (!socket.destroyed) socket.write(bytes)
+    this.#writer = new FrameWriter((bytes, body) => {
+      if (socket.destroyed) return true
+      if (body !== null) socket.cork()
+      socket.write(bytes)
+      if (body !== null) {
+        socket.write(body)
+        socket.uncork()
+      }
+      return socket.writableLength === 0
     })
   }
 

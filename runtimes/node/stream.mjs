@@ -35,15 +35,16 @@ export class Window {
    * Sends all of `bytes`, waiting for credit. Stops early when the call is over, or nobody waits for its answer.
    * @param {Call} call
    * @param {Uint8Array} bytes
+   * @param {boolean} mayChange - when it is resolved they may
    */
-  async send(call, bytes) {
+  async send(call, bytes, mayChange) {
     for (let at = 0; at < bytes.length && !call.over && !call.canceled; ) {
       if (this.#credit <= 0) {
         await /** @type {Promise<void>} */ (new Promise(resolve => (this.#resume = resolve)))
         continue
       }
       const end = Math.min(bytes.length, at + Math.min(this.#credit, STREAM_WINDOW_BYTES))
-      call.send(KIND.chunk, '', bytes.subarray(at, end))
+      call.send(KIND.chunk, '', bytes.subarray(at, end), mayChange)
       this.#credit -= end - at
       at = end
     }
@@ -54,13 +55,14 @@ export class Window {
  * A body of known length that is too large for one frame.
  * @param {Call} call
  * @param {string} fields
- * @param {Uint8Array} body
+ * @param {Uint8Array | string} given
  */
-export async function sendLarge(call, fields, body) {
+export async function sendLarge(call, fields, given) {
+  const body = typeof given === 'string' ? Buffer.from(given) : given
   const window = new Window()
   call.window = window
   call.send(KIND.reply, `{${fields},"stream":true,"length":${body.length}}`)
-  await window.send(call, body)
+  await window.send(call, body, false)
   if (call.canceled) call.finishCanceled()
   else call.finish(KIND.end, '')
 }
@@ -87,7 +89,7 @@ export async function sendStream(call, reply) {
   let tickOver = false
   const begin = async () => {
     call.send(KIND.reply, `{${reply.fields},"stream":true}`)
-    for (const bytes of held) await window.send(call, bytes)
+    for (const bytes of held) await window.send(call, bytes, false)
   }
   setImmediate(() => {
     tickOver = true
@@ -101,11 +103,13 @@ export async function sendStream(call, reply) {
       if (call.over || call.canceled) break
       if (step.done) break
       if (reply.fields === '') typeStream(reply, step.value)
-      const bytes = toPiece(step.value)
+      const piece = toPiece(step.value)
       if (begun !== null) {
         await begun
-        await window.send(call, bytes)
+        await window.send(call, piece, typeof step.value !== 'string')
       } else {
+        // A copy: the handler may use its buffer again.
+        const bytes = Buffer.from(piece)
         held.push(bytes)
         heldBytes += bytes.length
         if (tickOver || heldBytes > STREAM_WINDOW_BYTES) {
@@ -144,9 +148,9 @@ function toIterator(stream) {
   return { next: () => reader.read(), return: () => reader.cancel() }
 }
 
-/** @param {any} piece @returns {Uint8Array} a copy: the handler may use its buffer again */
+/** @param {any} piece @returns {Uint8Array} a view: the handler may use its buffer again when it is asked for the next piece */
 function toPiece(piece) {
   if (typeof piece === 'string') return Buffer.from(piece)
-  if (piece instanceof ArrayBuffer || ArrayBuffer.isView(piece)) return Buffer.from(toBytes(piece))
+  if (piece instanceof ArrayBuffer || ArrayBuffer.isView(piece)) return toBytes(piece)
   throw new ContractError(`a piece of a streamed body must be text or bytes, got ${show(piece)}`)
 }

@@ -82,7 +82,7 @@ for (const [name, kind] of Object.entries(KIND)) {
 
 // Handlers may patch builtins; the frames of their own process must stay right.
 const { parse, stringify } = JSON
-const { concat, allocUnsafe, byteLength } = Buffer
+const { concat, allocUnsafe, allocUnsafeSlow, byteLength } = Buffer
 
 export class ProtocolError extends Error {}
 
@@ -256,7 +256,12 @@ export class FrameReader {
 }
 
 const BLOCK_BYTES = 64 * 1024
-const COPIED_BODY_BYTES = 16 * 1024
+/** A longer body leaves by itself: bytes from where they are, text and what may change from memory for large frames. */
+export const COPIED_BODY_BYTES = 16 * 1024
+/** Most memory for large frames that is kept, bytes. */
+const KEPT_LARGE_BYTES = 4 * MIB
+/** The most bytes of UTF-8 that one UTF-16 unit takes: with room for them text is written before it is measured. */
+const MOST_BYTES_PER_UNIT = 3
 /** Frames that wait for the end of a tick to leave in one write; so many leave at once. */
 const FLUSH_FRAMES = 8
 
@@ -264,13 +269,15 @@ const FLUSH_FRAMES = 8
 export class FrameWriter {
   #write
   #block = allocUnsafe(BLOCK_BYTES)
+  /** Where a large frame is put together; null while the socket may still hold it. @type {Buffer | null} */
+  #large = null
   #from = 0
   #to = 0
   #scheduled = false
   #waiting = 0
   #flush = () => this.flush()
 
-  /** @param {(bytes: Buffer) => void} write */
+  /** @param {(bytes: Buffer, body: Buffer | null) => unknown} write - true when it has no use for the bytes any more; with a body, both leave in one write */
   constructor(write) {
     this.#write = write
   }
@@ -279,30 +286,18 @@ export class FrameWriter {
    * @param {number} kind
    * @param {number} id
    * @param {string} header - JSON text, '' for no fields
-   * @param {Uint8Array | null} [body]
+   * @param {Uint8Array | string | null} [body] - text is written as UTF-8
+   * @param {boolean} [mayChange] - the bytes may change after this call
    */
-  add(kind, id, header, body = null) {
-    const bodyBytes = body === null ? 0 : body.length
-    const copied = bodyBytes <= COPIED_BODY_BYTES
-    // Three bytes a UTF-16 unit is the most UTF-8 takes, so the header is written before it is measured.
-    const room = PREFIX_BYTES + header.length * 3 + (copied ? bodyBytes : 0)
-    if (this.#to + room > this.#block.length) this.#renew(room)
-    const block = this.#block
-    const at = this.#to
-    const headerBytes = header === '' ? 0 : block.write(header, at + PREFIX_BYTES)
-    block.writeUInt32BE(FIXED_BYTES + headerBytes + bodyBytes, at)
-    block[at + 4] = kind
-    block.writeUInt32BE(id, at + 5)
-    block.writeUInt32BE(headerBytes, at + 9)
-    this.#to = at + PREFIX_BYTES + headerBytes
-    if (body !== null && copied) {
-      block.set(body, this.#to)
-      this.#to += bodyBytes
-    } else if (body !== null) {
-      this.flush()
-      this.#write(/** @type {Buffer} */ (body))
+  add(kind, id, header, body = null, mayChange = false) {
+    if (body !== null && body.length > COPIED_BODY_BYTES) {
+      if (typeof body === 'string' || mayChange) this.#addLarge(kind, id, header, body)
+      else this.#addBefore(kind, id, header, body)
       return
     }
+    const room = PREFIX_BYTES + header.length * MOST_BYTES_PER_UNIT + roomOf(body)
+    if (this.#to + room > this.#block.length) this.#renew(room)
+    this.#to = putFrame(this.#block, this.#to, kind, id, header, body)
     this.#waiting += 1
     // The gateway shall pass these on while the calls behind them run.
     if (this.#waiting === FLUSH_FRAMES) {
@@ -318,10 +313,47 @@ export class FrameWriter {
   flush() {
     this.#scheduled = false
     this.#waiting = 0
-    if (this.#to === this.#from) return
-    const bytes = this.#block.subarray(this.#from, this.#to)
+    if (this.#to > this.#from) this.#flushWith()
+  }
+
+  /** @param {Buffer | null} [body] - leaves with what waits */
+  #flushWith(body = null) {
+    const isGone = this.#write(this.#block.subarray(this.#from, this.#to), body) === true
+    if (isGone && this.#from === 0) this.#to = 0
     this.#from = this.#to
-    this.#write(bytes)
+  }
+
+  /**
+   * A frame whose body leaves from where it is.
+   * @param {number} kind
+   * @param {number} id
+   * @param {string} header
+   * @param {Uint8Array} body
+   */
+  #addBefore(kind, id, header, body) {
+    const room = PREFIX_BYTES + header.length * MOST_BYTES_PER_UNIT
+    if (this.#to + room > this.#block.length) this.#renew(room)
+    this.#to = putFrame(this.#block, this.#to, kind, id, header, null, body.length)
+    this.#waiting = 0
+    this.#flushWith(/** @type {Buffer} */ (body))
+  }
+
+  /**
+   * A frame that is put together in memory of its own and leaves at once.
+   * @param {number} kind
+   * @param {number} id
+   * @param {string} header
+   * @param {Uint8Array | string} body
+   */
+  #addLarge(kind, id, header, body) {
+    if (this.#to > this.#from) this.#flushWith()
+    this.#waiting = 0
+    const room = PREFIX_BYTES + header.length * MOST_BYTES_PER_UNIT + roomOf(body)
+    const kept = this.#large
+    const large = kept !== null && kept.length >= room ? kept : allocUnsafeSlow(toLargeBytes(room))
+    this.#large = null
+    const isGone = this.#write(large.subarray(0, putFrame(large, 0, kind, id, header, body)), null) === true
+    if (isGone && large.length <= KEPT_LARGE_BYTES) this.#large = large
   }
 
   /** @param {number} room - bytes the next frame may need */
@@ -329,11 +361,50 @@ export class FrameWriter {
     const scheduled = this.#scheduled
     this.flush()
     this.#scheduled = scheduled
-    // Never reused: the socket may still hold views of the old block.
+    // The socket may still hold views of the old block.
     this.#block = allocUnsafe(Math.max(BLOCK_BYTES, room))
     this.#from = 0
     this.#to = 0
   }
+}
+
+/** @param {Uint8Array | string | null} body @returns {number} the most bytes that it takes */
+function roomOf(body) {
+  if (body === null) return 0
+  return typeof body === 'string' ? body.length * MOST_BYTES_PER_UNIT : body.length
+}
+
+/** Sizes double, so that a little more does not take new memory each time. @param {number} room */
+function toLargeBytes(room) {
+  let bytes = 2 * BLOCK_BYTES
+  while (bytes < room) bytes *= 2
+  return bytes
+}
+
+/**
+ * @param {Buffer} block - with room for it
+ * @param {number} at
+ * @param {number} kind
+ * @param {number} id
+ * @param {string} header
+ * @param {Uint8Array | string | null} body
+ * @param {number} [following] - bytes of a body that is not put here
+ * @returns {number} where it ends
+ */
+function putFrame(block, at, kind, id, header, body, following = 0) {
+  const headerBytes = header === '' ? 0 : block.write(header, at + PREFIX_BYTES)
+  const bodyAt = at + PREFIX_BYTES + headerBytes
+  let bodyBytes = following
+  if (typeof body === 'string') bodyBytes = body === '' ? 0 : block.write(body, bodyAt)
+  else if (body !== null) {
+    block.set(body, bodyAt)
+    bodyBytes = body.length
+  }
+  block.writeUInt32BE(FIXED_BYTES + headerBytes + bodyBytes, at)
+  block[at + 4] = kind
+  block.writeUInt32BE(id, at + 5)
+  block.writeUInt32BE(headerBytes, at + 9)
+  return bodyAt + bodyBytes - following
 }
 
 const schedule = setImmediate

@@ -33,6 +33,7 @@ const MAX_STACK_FRAMES = 30
 Error.stackTraceLimit = MAX_STACK_FRAMES
 // Captured before user code can patch them.
 const { parse, stringify } = JSON
+const { byteLength } = Buffer
 const runInCall = currentCall.run.bind(currentCall)
 const soon = setImmediate
 
@@ -55,7 +56,7 @@ class Worker {
   })
   /** What calls need of it. @type {import('./call.mjs').CallHost} */
   #host = {
-    send: (kind, id, header, body) => this.#link.send(kind, id, header, body),
+    send: (kind, id, header, body, mayChange) => this.#link.send(kind, id, header, body, mayChange),
     sendOutput: call => this.#sendOutput(call, call.id),
     handleEnd: call => {
       this.#calls.delete(call.id)
@@ -318,14 +319,21 @@ function answer(call, value) {
     return
   }
   try {
-    const reply = toReply(value)
+    const reply = toReply(value, call.given)
     checkHead(reply.fields)
     if (reply.stream !== null) runInCall(call, sendStream, call, reply).catch(error => call.fail(error))
-    else if (reply.body !== null && reply.body.length > MAX_REPLY_BODY_BYTES) sendLarge(call, reply.fields, reply.body)
+    else if (isLarge(reply.body)) sendLarge(call, reply.fields, reply.body)
     else call.finish(KIND.reply, `{${reply.fields}}`, reply.body)
   } catch (error) {
     call.fail(error)
   }
+}
+
+/** True for what one frame does not take. @param {Uint8Array | string | null} body @returns {body is Uint8Array | string} */
+function isLarge(body) {
+  if (body === null || typeof body === 'object') return body !== null && body.length > MAX_REPLY_BODY_BYTES
+  // One UTF-16 unit takes at most three bytes.
+  return body.length * 3 > MAX_REPLY_BODY_BYTES && byteLength(body) > MAX_REPLY_BODY_BYTES
 }
 
 /**
@@ -335,7 +343,7 @@ function answer(call, value) {
 function checkHead(fields) {
   // One UTF-16 unit takes at most three bytes.
   if (fields.length * 3 <= MAX_REPLY_FIELDS_BYTES) return
-  const bytes = Buffer.byteLength(fields)
+  const bytes = byteLength(fields)
   if (bytes > MAX_REPLY_FIELDS_BYTES) throw new ContractError(`status and headers take ${bytes} bytes, above 512 KiB`)
 }
 

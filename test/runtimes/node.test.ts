@@ -124,12 +124,51 @@ const cases = {
 export function handler(event, params) { return cases[event.query.case](event, params) }
 `
 
+/** What handlers do with a body, chosen by `event.query.case`. */
+const BODIES = `
+import { inspect } from 'node:util'
+const kept = []
+const looks = {
+  json: event => JSON.parse(JSON.stringify(event)),
+  spread: event => ({ ...event }),
+  assign: event => Object.assign({}, event),
+  entries: event => Object.fromEntries(Object.entries(event)),
+  clone: event => structuredClone(event),
+  loop: event => { const all = {}; for (const name in event) all[name] = event[name]; return all },
+  derived: event => { const own = Object.create(event); return { body: own.body, is_base64: own.is_base64, body_base64: own.body_base64 } },
+  proxy: event => { const { body, is_base64, body_base64 } = new Proxy(event, {}); return { body, is_base64, body_base64 } },
+  frozen: event => { const { body, is_base64, body_base64 } = Object.freeze(event); return { body, is_base64, body_base64 } },
+  late: async event => { await new Promise(r => setTimeout(r, 5)); return { ...event } },
+  printed: event => ({ text: inspect(event, { maxStringLength: 40 }), body: event.body, is_base64: event.is_base64, body_base64: event.body_base64 }),
+}
+const cases = {
+  untouched: () => 1,
+  has: event => [Object.keys(event), 'body' in event, Object.hasOwn(event, 'body_base64'), event.propertyIsEnumerable('is_base64')],
+  change: event => { event.body = 'mine'; event.is_base64 = 0; const had = delete event.body_base64; return [event.body, event.is_base64, had, 'body_base64' in event] },
+  keep: event => { kept.push(event); return 1 },
+  kept: () => kept.map(event => event.body ?? event.body_base64),
+  echo: event => event.is_base64 ? { status: 200, is_base64: true, body_base64: event.body_base64 } : { status: 200, body: event.body },
+  alias: event => ({ status: 200, isBase64Encoded: event.is_base64, body: event.body ?? event.body_base64 }),
+  longer: event => ({ status: 200, body: event.body + '!' }),
+  same: event => ({ status: 200, body: event.body.slice(0, 1).toUpperCase() + event.body.slice(1) }),
+  proxied: event => ({ proxy: { path: '/x', ...(event.is_base64 ? { is_base64: true, body_base64: event.body_base64 } : { body: event.body }) } }),
+  text: event => 'h\u00e9\ud83d\ude00'.repeat(Number(event.query.n)),
+  lone: event => ({ status: 200, body: '\ud800x'.repeat(Number(event.query.n)) }),
+  reused: async function* (event) { const bytes = Buffer.alloc(Number(event.query.n)); for (let i = 0; i < 40; i++) yield bytes.fill(i) },
+}
+export const handler = event => {
+  const name = event.query.case
+  return name in looks ? Promise.resolve(looks[name](event)).then(seen => ({ seen })) : cases[name](event)
+}
+`
+
 // Many processes are started; a busy machine takes its time.
 t.setTimeout(120_000)
 
 const tree = makeTree({
   'cases.mjs': CASES,
   'pass.mjs': 'export const handler = () => "pass"',
+  'bodies.mjs': BODIES,
   'boom.ts':
     'enum Kind { a }\ninterface Gone {\n  x: string\n}\n\nexport const handler = (): never => {\n  throw new Error(String(Kind.a))\n}\n',
 })
@@ -794,6 +833,79 @@ t.test('[runtimes/node.13] the event has every field, and is the handler’s own
     )
     await worker.call(byCase('change'))
     t.has(parsed(await worker.call(byCase('show'))), [{ A: 'b' }, { worker_pool: { max_workers: 2 } }])
+  })
+})
+
+const BODY_SIZES = [16 * 1024 - 1, 16 * 1024, 16 * 1024 + 1, 65_536, 300_000, 1024 * 1024, 1024 * 1024 + 1]
+
+t.test('[runtimes/node.36] a long body is made when it is read, and nobody sees that', async t => {
+  await withWorker('bodies.mjs', { context: { timeout_ms: 9000, max_body_bytes: 4 * 1024 * 1024 } }, async worker => {
+    for (const size of [5, ...BODY_SIZES.slice(0, 4)]) {
+      for (const isBinary of [false, true]) {
+        const body = Buffer.alloc(size, isBinary ? 'ab' : 'a\u00e9')
+        if (isBinary) body[size - 1] = 0xff
+        else if (body[size - 1] === 0xc3) body[size - 1] = 0x61
+        const expected = {
+          body: isBinary ? null : body.toString(),
+          is_base64: isBinary,
+          body_base64: isBinary ? body.toString('base64') : null,
+        }
+        const ask = async (name: string) => parsed(await worker.call(byCase(name), body))
+        for (const name of 'json spread assign entries clone loop derived proxy frozen printed late'.split(' '))
+          t.has((await ask(name)).seen, expected, `${name}, ${size} bytes${isBinary ? ' that are no text' : ''}`)
+        const [names, ...rest] = await ask('has')
+        t.same(names.slice(9, 13), ['body', 'is_base64', 'body_base64', 'client'])
+        t.same(rest, [true, true, true])
+        t.same(await ask('change'), ['mine', 0, true, false])
+        t.equal(await ask('untouched'), 1)
+        t.notMatch((await ask('printed')).seen.text, /Getter/)
+        await ask('keep')
+      }
+    }
+    const kept = parsed(await worker.call(byCase('kept')))
+    t.same(
+      kept.map((text: string) => text.length),
+      [5, ...BODY_SIZES.slice(0, 4)].flatMap(size => [
+        Buffer.from(Buffer.alloc(size, 'a\u00e9')).toString().length,
+        Buffer.alloc(size).toString('base64').length,
+      ]),
+      'read long after its call',
+    )
+  })
+})
+
+t.test('[runtimes/node.37] bodies come back byte for byte, as they were given or made anew', async t => {
+  await withWorker('bodies.mjs', { context: { timeout_ms: 9000, max_body_bytes: 4 * 1024 * 1024 } }, async worker => {
+    for (const size of [1, ...BODY_SIZES]) {
+      const ascii = Buffer.alloc(size, 'abc')
+      const text = Buffer.from('\u00e9'.repeat(size >> 1) + 'x'.repeat(size & 1))
+      const binary = Buffer.alloc(size, 'abc')
+      binary[0] = 0xff
+      for (const body of [ascii, text, binary]) {
+        for (const name of ['echo', 'alias', 'proxied'])
+          t.ok((await worker.call(byCase(name), body)).body.equals(body), `${name} of ${size} bytes`)
+      }
+      const longer = (await worker.call(byCase('longer'), text)).body
+      t.ok(longer.equals(Buffer.concat([text, Buffer.from('!')])))
+      const upper = (await worker.call(byCase('same'), ascii)).body
+      t.equal(upper.toString(), `A${ascii.toString().slice(1)}`, 'as long as the one given, and another')
+    }
+    for (const n of [1, 2730, 2731, 5461, 5462, 40_000, 174_763]) {
+      const made = (await worker.call(byCase('text', { n: String(n) }))).body.toString()
+      t.ok(JSON.parse(made) === 'h\u00e9\ud83d\ude00'.repeat(n), `${n} times text that takes 1, 2 and 4 bytes`)
+      const lone = (await worker.call(byCase('lone', { n: String(n) }))).body
+      t.ok(lone.equals(Buffer.from('\ufffdx'.repeat(n))), 'half a character is replaced')
+    }
+    const bodies = BODY_SIZES.map((size, index) => Buffer.alloc(size, `${index}`))
+    const answers = await Promise.all(bodies.map(body => worker.call(byCase('echo'), body)))
+    t.ok(
+      answers.every((answer, index) => answer.body.equals(bodies[index]!)),
+      'many at once',
+    )
+    for (const n of [1000, 20_000, 300_000]) {
+      const pieces = (await worker.call(byCase('reused', { n: String(n) }))).body
+      t.ok(pieces.length === 40 * n && Array.from({ length: 40 }, (_, i) => pieces[i * n + n - 1] === i).every(Boolean))
+    }
   })
 })
 
