@@ -40,7 +40,7 @@ interface GoOptions {
 }
 
 /** Part of the key: a change of how programs are built builds them again. */
-const RECIPE = 'go 2'
+const RECIPE = 'go 3'
 /** Oldest toolchain that builds the worker's package, and the oldest language it may be told to speak. */
 const OLDEST_MINOR = 19
 const OLDEST_LANGUAGE = '1.18'
@@ -180,14 +180,25 @@ class GoBuild {
   }
 
   /**
-   * Package os with a look at the worker's variable before a file is written: the one place that all output of a
-   * goroutine comes through. A toolchain that writes it differently builds as it is; see runtimes/go.10.
+   * Package os with a look at the worker's variables before a file is written, the one place that all output of a goroutine
+   * comes through, and before it ends the process. A toolchain that writes them differently builds as it is; see runtimes/go.10.
    */
   #standardLibrary(goRoot: string): Record<string, string> {
-    const path = join(goRoot, 'src', 'os', 'file.go')
-    const text = goRoot === '' ? null : readOptional(path)
-    const watched = text === null ? null : toWatchedFile(text)
-    return watched === null ? {} : { [path]: this.#workspace.write('src/os_file.go', watched) }
+    if (goRoot === '') return {}
+    const files: Record<string, string> = {}
+    const replace = (name: string, toWatched: (text: string) => string | null): boolean => {
+      const path = join(goRoot, 'src', 'os', name)
+      const text = readOptional(path)
+      const watched = text === null ? null : toWatched(text)
+      if (watched !== null) files[path] = this.#workspace.write(`src/os_${name}`, watched)
+      return watched !== null
+    }
+    // The variables are in the one file that may name them.
+    if (replace('file.go', toWatchedFile)) {
+      const isExitWatched = replace('proc.go', toWatchedExit)
+      if (isExitWatched) replace('file.go', text => `${toWatchedFile(text)}${EXIT_VARIABLE}`)
+    }
+    return files
   }
 
   #toError(result: ToolResult, hasModule: boolean): GatewayError {
@@ -236,6 +247,17 @@ function toWatchedFile(text: string): string | null {
   const look = `\tif fngwOutput != nil && fngwOutput(${file}, ${bytes}) {\n\t\treturn len(${bytes}), nil\n\t}\n`
   const variable = `//go:linkname fngwOutput\nvar fngwOutput func(*File, []byte) bool\n`
   return `${text.slice(0, end)}${look}${text.slice(end)}\n${variable}`
+}
+
+/** Not nil: the worker sees that the process does not end without it. */
+const EXIT_VARIABLE = '\n//go:linkname fngwExit\nvar fngwExit = func() {}\n'
+
+/** The source of os.Exit with the look, null when it is not found. */
+function toWatchedExit(text: string): string | null {
+  const head = /^func Exit\(\w+ int\) \{\n/m.exec(text)
+  if (head === null) return null
+  const end = head.index + head[0].length
+  return `${text.slice(0, end)}\tfngwExit()\n${text.slice(end)}`
 }
 
 /** The user's go.mod, or one of our own. The worker's package needs a language with type parameters. */

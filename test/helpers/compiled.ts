@@ -1,7 +1,8 @@
 /** Real builds of go and rust functions for tests, and what holds for the workers of both. */
 
-import { spawnSync } from 'node:child_process'
+import { spawn, spawnSync } from 'node:child_process'
 import { existsSync, mkdirSync, readdirSync, rmSync, statSync } from 'node:fs'
+import { availableParallelism } from 'node:os'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { Test } from 'tap'
@@ -25,6 +26,8 @@ type Compiled = 'go' | 'rust'
 const BUILD_WAIT_MS = 150_000
 /** Cargo 1.70 asks the registry for single crates. */
 const OLDEST_CARGO_MINOR = 70
+/** Takes a processor, for a minute at most. */
+const LOOP = 'const end = Date.now() + 60_000; while (Date.now() < end);'
 /** Milliseconds after which a crate of a temporary root is nobody's. */
 const CRATE_AGE_MS = 3_600_000
 
@@ -418,6 +421,29 @@ export class CompiledWorkers {
       if (action === 'exit') await this.#daemon.ended(other)
       else await other.close()
     }
+    await worker.close()
+  }
+
+  /** A reader that the system takes the processor from, longer than a quick call may take, has lost the lead when it goes on. */
+  async pauses(t: Test): Promise<void> {
+    const worker = await this.worker()
+    await worker.ready()
+    const busy = Array.from({ length: 2 * availableParallelism() }, () =>
+      spawn(process.execPath, ['-e', LOOP], { stdio: 'ignore' }),
+    )
+    t.teardown(() => {
+      for (const child of busy) child.kill('SIGKILL')
+    })
+    let wrong = 0
+    const lane = async (lane: number) => {
+      for (let n = 0; n < 400; n++) {
+        const params = { call: `${lane}/${n}` }
+        const answer = await worker.call({ headers: { 'x-do': 'args' }, params }, 'x'.repeat((lane * n) % 3000))
+        if (answer.text !== JSON.stringify(params)) wrong++
+      }
+    }
+    await Promise.all(Array.from({ length: 48 }, (_, n) => lane(n)))
+    t.equal(wrong, 0, 'each call got its own answer')
     await worker.close()
   }
 

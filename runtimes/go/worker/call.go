@@ -15,10 +15,8 @@ const headMarginBytes = 64
 type call struct {
 	id     uint32
 	worker *worker
-	// What its frame brought.
-	fields    map[string]any
-	body      []byte
-	startedAt time.Time
+	// Of the goroutine that runs it.
+	lead *lead
 	// nil unless the handler takes one.
 	ctx           context.Context
 	cancelContext context.CancelFunc
@@ -47,9 +45,11 @@ func (c *call) run(fields map[string]any, body []byte) {
 		}
 		c.finish(kindError, failed.toJSON(), nil)
 	}()
-	c.startedAt = time.Now()
 	c.worker.capture.own(c)
-	value, err := c.worker.invoke(c.ctx, c.worker.toEvent(fields, body))
+	event := c.worker.toEvent(fields, body)
+	startedAt := time.Now()
+	value, err := c.worker.invoke(c.ctx, event)
+	c.worker.leadership.learn(time.Since(startedAt))
 	var made answer
 	if err == nil {
 		made, err = toAnswer(value)
@@ -71,10 +71,9 @@ func (c *call) run(fields map[string]any, body []byte) {
 	}
 }
 
-// finish sends the call's last frame, after all of its output.
+// finish sends the call's last frame, after all of its output. The leader's leaves with those of the calls behind it.
 func (c *call) finish(kind byte, header string, body []byte) {
 	w := c.worker
-	w.learn(time.Since(c.startedAt))
 	w.capture.end(c)
 	w.mu.Lock()
 	delete(w.calls, c.id)
@@ -87,11 +86,16 @@ func (c *call) finish(kind byte, header string, body []byte) {
 	if c.cancelContext != nil {
 		c.cancelContext()
 	}
-	w.writer.send(kind, c.id, header, body)
+	if c.lead.advance() {
+		w.writer.join(kind, c.id, header, body)
+	} else {
+		w.writer.send(kind, c.id, header, body)
+	}
 }
 
-// stream sends a large body in pieces, as far as the gateway grants them.
+// stream sends a large body in pieces, as far as the gateway grants them, which somebody else has to read.
 func (c *call) stream(made answer) {
+	c.worker.passOn(c.lead)
 	head := made.head + `,"stream":true,"length":` + strconv.Itoa(len(made.body)) + "}"
 	c.worker.writer.send(kindReply, c.id, head, nil)
 	for rest := made.body; len(rest) > 0; {

@@ -32,8 +32,9 @@ type outputStream struct {
 	name string
 	// The file that the descriptor is for package os.
 	file *os.File
-	// The pipe that stands in for the descriptor.
+	// The pipe that stands in for the descriptor, and its own one.
 	in *os.File
+	fd int
 	// Where it led before.
 	outside *os.File
 	buffer  []byte
@@ -75,7 +76,13 @@ func redirect(descriptor int, name string) (*outputStream, error) {
 		return nil, err
 	}
 	out.Close()
-	return &outputStream{name: name, in: in, outside: os.NewFile(uintptr(outside), name), buffer: make([]byte, 16<<10)}, nil
+	stream := &outputStream{name: name, in: in, outside: os.NewFile(uintptr(outside), name), buffer: make([]byte, 16<<10)}
+	raw, err := in.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	// Not by Fd, which would let reads wait.
+	return stream, raw.Control(func(descriptor uintptr) { stream.fd = int(descriptor) })
 }
 
 // follow reads what is written while nobody looks for it, so that no writer waits.
@@ -84,17 +91,17 @@ func (c *capture) follow(stream *outputStream) {
 	if err != nil {
 		return
 	}
-	_ = raw.Read(func(descriptor uintptr) bool {
+	_ = raw.Read(func(uintptr) bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		return c.drain(stream, int(descriptor))
+		return c.drain(stream)
 	})
 }
 
 // drain reads all that is there; true at the end of the stream.
-func (c *capture) drain(stream *outputStream, descriptor int) bool {
+func (c *capture) drain(stream *outputStream) bool {
 	for {
-		count, err := syscall.Read(descriptor, stream.buffer)
+		count, err := syscall.Read(stream.fd, stream.buffer)
 		if err == syscall.EINTR {
 			continue
 		}
@@ -109,17 +116,18 @@ func (c *capture) drain(stream *outputStream, descriptor int) bool {
 }
 
 func (c *capture) drainAll() {
-	for _, stream := range c.streams {
-		if raw, err := stream.in.SyscallConn(); err == nil {
-			_ = raw.Control(func(descriptor uintptr) { c.drain(stream, int(descriptor)) })
+	for i, isReadable := range readable([2]int{c.streams[0].fd, c.streams[1].fd}) {
+		if isReadable {
+			c.drain(c.streams[i])
 		}
 	}
 }
 
-// begin is called before a call runs; output up to here belongs to whoever was alone until now.
-func (c *capture) begin(call *call) {
+// begin is called before a call runs; output up to here belongs to whoever was alone until now. The goroutine that has just
+// ended another call has looked into the pipes for it: it follows.
+func (c *capture) begin(call *call, follows bool) {
 	c.mu.Lock()
-	if len(c.open) <= 1 {
+	if len(c.open) == 1 || (len(c.open) == 0 && !follows) {
 		c.drainAll()
 	}
 	c.open[call.id] = call

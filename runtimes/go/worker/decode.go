@@ -19,7 +19,11 @@ type decoder struct {
 	at   int
 }
 
-// parseObject gives maps, slices, strings, float64, bool and nil, as encoding/json does.
+// What the first map has room for: the fields of an event, without its growing step by step.
+const firstFields = 24
+
+// parseObject gives maps, slices, strings, float64, bool and nil, as encoding/json does. The strings are parts of the header,
+// which nobody may write to any more.
 func parseObject(header []byte) (map[string]any, error) {
 	if len(header) == 0 {
 		return map[string]any{}, nil
@@ -27,7 +31,7 @@ func parseObject(header []byte) (map[string]any, error) {
 	if !utf8.Valid(header) {
 		return nil, errJSON
 	}
-	d := decoder{text: string(header)}
+	d := decoder{text: toText(header)}
 	d.space()
 	value, ok := d.value(0)
 	d.space()
@@ -88,12 +92,16 @@ func (d *decoder) value(depth int) (any, bool) {
 }
 
 func (d *decoder) object(depth int) (any, bool) {
-	object := map[string]any{}
 	d.at++
 	d.space()
 	if d.take('}') {
-		return object, true
+		return map[string]any{}, true
 	}
+	room := 0
+	if depth == 0 {
+		room = firstFields
+	}
+	object := make(map[string]any, room)
 	for {
 		d.space()
 		if d.at >= len(d.text) || d.text[d.at] != '"' {

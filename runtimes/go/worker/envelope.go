@@ -2,7 +2,6 @@ package fngwruntime
 
 import (
 	"bytes"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -146,23 +145,12 @@ func toBody(envelope map[string]any, prefix string) ([]byte, string, error) {
 	case nil:
 		return nil, "", nil
 	case string:
-		return []byte(strings.ToValidUTF8(body, "\uFFFD")), textType, nil
+		return toBytes(strings.ToValidUTF8(body, "\uFFFD")), textType, nil
 	case []byte:
 		return body, bytesType, nil
 	}
 	data, err := toJSON(prefix+"body", body)
 	return data, jsonType, err
-}
-
-// decodeBase64 takes text with or without its padding, and none of the line breaks that the library passes over.
-func decodeBase64(text string) ([]byte, error) {
-	if strings.ContainsAny(text, "\r\n") {
-		return nil, base64.CorruptInputError(0)
-	}
-	if strings.HasSuffix(text, "=") {
-		return base64.StdEncoding.DecodeString(text)
-	}
-	return base64.RawStdEncoding.DecodeString(text)
 }
 
 // toProxy makes the edge proxy directive; its body travels as the frame's.
@@ -283,7 +271,9 @@ func toHeaders(value any) (headerList, error) {
 			add(name, values...)
 		}
 	}
-	sort.Slice(list, func(i, j int) bool { return list[i].name < list[j].name })
+	if len(list) > 1 {
+		sort.Slice(list, func(i, j int) bool { return list[i].name < list[j].name })
+	}
 	for _, header := range list {
 		if !isToken(header.name) {
 			return nil, broken("header name %s is not allowed in HTTP", quote(header.name))
@@ -365,8 +355,21 @@ func toJSON(what string, value any) ([]byte, error) {
 }
 
 func quote(text string) string {
+	if isPlain(text) {
+		return `"` + text + `"`
+	}
 	quoted, _ := toJSON("text", text)
 	return string(quoted)
+}
+
+// isPlain is true for what JSON has as it is.
+func isPlain(text string) bool {
+	for i := 0; i < len(text); i++ {
+		if char := text[i]; char < ' ' || char > '~' || char == '"' || char == '\\' {
+			return false
+		}
+	}
+	return true
 }
 
 // show gives a value with its type, short enough for a message; the same words in every runtime.

@@ -1,9 +1,6 @@
 package fngwruntime
 
-import (
-	"encoding/base64"
-	"unicode/utf8"
-)
+import "unicode/utf8"
 
 // Fields of a complete call header, without those that go into the context.
 const eventFields = 10
@@ -51,10 +48,10 @@ func (f *function) toEvent(fields map[string]any, body []byte) map[string]any {
 	fields["body_base64"] = nil
 	if len(body) > 0 {
 		if utf8.Valid(body) {
-			fields["body"] = string(body)
+			fields["body"] = toText(body)
 		} else {
 			fields["is_base64"] = true
-			fields["body_base64"] = base64.StdEncoding.EncodeToString(body)
+			fields["body_base64"] = encodeBase64(body)
 		}
 	}
 	fields["version"] = f.version

@@ -56,6 +56,7 @@ func (w *worker) meet(listener net.Listener) {
 	gateway := <-greeted
 	listener.Close()
 	w.conn = gateway.conn
+	w.awaitInput = newAwait(gateway.conn)
 	w.reader = gateway.reader
 	w.writer = newFrameWriter(gateway.conn)
 }

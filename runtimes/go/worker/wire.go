@@ -5,9 +5,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
-	"runtime"
+	"net"
 	"sync"
-	"sync/atomic"
 )
 
 // Frames: u32 length | u8 kind | u32 id | u32 header length | header: JSON object | body, integers big-endian.
@@ -39,6 +38,11 @@ const (
 	streamWindowBytes = 256 << 10
 	// Largest header of a reply.
 	maxReplyHeadBytes = 512 * kib
+	// A body from this size on is written from where it is, a smaller one is copied behind others.
+	ownWriteBytes = 16 * kib
+	// Answers, and bytes of them, that wait for each other at most.
+	joinedFrames = 8
+	joinedBytes  = 64 * kib
 )
 
 // limit says how many bytes header and body of a kind may have, looked at before memory is taken for them.
@@ -82,6 +86,16 @@ type frameReader struct {
 	only byte
 }
 
+// hasNext is true when all of the next frame was read already.
+func (r *frameReader) hasNext() bool {
+	held := r.in.Buffered()
+	if held < 4 {
+		return false
+	}
+	length, err := r.in.Peek(4)
+	return err == nil && uint64(held) >= 4+uint64(binary.BigEndian.Uint32(length))
+}
+
 // next reads one frame; io.EOF after the last one.
 func (r *frameReader) next() (frame, error) {
 	var prefix [prefixBytes]byte
@@ -99,11 +113,15 @@ func (r *frameReader) next() (frame, error) {
 	if err := r.check(kind, headerBytes, length-fixedBytes); err != nil {
 		return frame{}, err
 	}
-	rest := make([]byte, length-fixedBytes)
-	if _, err := io.ReadFull(r.in, rest); err != nil {
+	// Each has memory of its own, which the event's texts are made of.
+	header, body := make([]byte, headerBytes), make([]byte, length-fixedBytes-headerBytes)
+	if _, err := io.ReadFull(r.in, header); err != nil {
 		return frame{}, unexpected(err)
 	}
-	return frame{kind, binary.BigEndian.Uint32(prefix[5:9]), rest[:headerBytes], rest[headerBytes:]}, nil
+	if _, err := io.ReadFull(r.in, body); err != nil {
+		return frame{}, unexpected(err)
+	}
+	return frame{kind, binary.BigEndian.Uint32(prefix[5:9]), header, body}, nil
 }
 
 // check tells why a frame of a kind cannot be, by the bytes of its header and of header and body.
@@ -138,14 +156,17 @@ func unexpected(err error) error {
 }
 
 func appendFrame(to []byte, kind byte, id uint32, header string, body []byte) []byte {
+	return append(appendHead(to, kind, id, header, len(body)), body...)
+}
+
+func appendHead(to []byte, kind byte, id uint32, header string, bodyBytes int) []byte {
 	var prefix [prefixBytes]byte
-	binary.BigEndian.PutUint32(prefix[0:], uint32(fixedBytes+len(header)+len(body)))
+	binary.BigEndian.PutUint32(prefix[0:], uint32(fixedBytes+len(header)+bodyBytes))
 	prefix[4] = kind
 	binary.BigEndian.PutUint32(prefix[5:], id)
 	binary.BigEndian.PutUint32(prefix[9:], uint32(len(header)))
 	to = append(to, prefix[:]...)
-	to = append(to, header...)
-	return append(to, body...)
+	return append(to, header...)
 }
 
 // frameWriter joins frames: whoever finds nobody writing writes, and takes along what others add meanwhile.
@@ -154,11 +175,13 @@ type frameWriter struct {
 	mu      sync.Mutex
 	idle    *sync.Cond
 	pending []byte
+	// Frames in pending.
+	joined  int
 	spare   []byte
 	writing bool
 	failed  bool
-	// True while calls are quick.
-	isPatient atomic.Bool
+	// True when frames may wait for others: what is left is written before the process ends.
+	isJoining bool
 }
 
 func newFrameWriter(out io.Writer) *frameWriter {
@@ -167,30 +190,57 @@ func newFrameWriter(out io.Writer) *frameWriter {
 	return w
 }
 
+// send adds a frame, which leaves now.
 func (w *frameWriter) send(kind byte, id uint32, header string, body []byte) {
 	w.mu.Lock()
-	if w.failed {
-		w.mu.Unlock()
+	if len(body) < ownWriteBytes || w.writing {
+		w.pending = appendFrame(w.pending, kind, id, header, body)
+		body = nil
+	} else {
+		w.pending = appendHead(w.pending, kind, id, header, len(body))
+	}
+	w.write(body)
+}
+
+// join adds a frame, which leaves with the next ones, at the latest with flush.
+func (w *frameWriter) join(kind byte, id uint32, header string, body []byte) {
+	if !w.isJoining || len(body) >= ownWriteBytes {
+		w.send(kind, id, header, body)
 		return
 	}
+	w.mu.Lock()
 	w.pending = appendFrame(w.pending, kind, id, header, body)
-	if w.writing {
+	w.joined++
+	if w.joined >= joinedFrames || len(w.pending) >= joinedBytes {
+		w.write(nil)
+	} else {
 		w.mu.Unlock()
+	}
+}
+
+// flush writes what was added.
+func (w *frameWriter) flush() {
+	w.mu.Lock()
+	w.write(nil)
+}
+
+// write unlocks, and writes until nothing is left, unless another goroutine does; the body belongs behind what is there by now.
+func (w *frameWriter) write(body []byte) {
+	defer w.mu.Unlock()
+	if w.failed {
+		w.pending = nil
+	}
+	if w.writing || len(w.pending) == 0 {
 		return
 	}
 	w.writing = true
-	if w.isPatient.Load() {
-		w.mu.Unlock()
-		// Calls that are about to end add their answers to this write, which costs more than they do. Behind slow ones the
-		// answer would wait too long.
-		runtime.Gosched()
-		w.mu.Lock()
-	}
 	for len(w.pending) > 0 && !w.failed {
 		batch := w.pending
 		w.pending = w.spare[:0]
+		w.joined = 0
 		w.mu.Unlock()
-		_, err := w.out.Write(batch)
+		err := writeBoth(w.out, batch, body)
+		body = nil
 		w.mu.Lock()
 		if cap(batch) <= mib {
 			w.spare = batch[:0]
@@ -201,11 +251,21 @@ func (w *frameWriter) send(kind byte, id uint32, header string, body []byte) {
 	}
 	w.writing = false
 	w.idle.Broadcast()
-	w.mu.Unlock()
 }
 
-// flush returns when everything sent so far is written.
-func (w *frameWriter) flush() {
+func writeBoth(to io.Writer, first, second []byte) error {
+	if len(second) == 0 {
+		_, err := to.Write(first)
+		return err
+	}
+	both := net.Buffers{first, second}
+	_, err := both.WriteTo(to)
+	return err
+}
+
+// settle returns when everything sent so far is written.
+func (w *frameWriter) settle() {
+	w.flush()
 	w.mu.Lock()
 	for w.writing {
 		w.idle.Wait()

@@ -13,25 +13,19 @@ import (
 	"runtime/debug"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"syscall"
-	"time"
 )
 
 // Where a recursion without end is stopped; the language's own limit is all of a machine's memory.
 const maxStackBytesOfCall = 64 * mib
 
-const (
-	// Calls are quick while they take less on average, in which the newest counts as one of so many, and no call more than
-	// a slow one.
-	quickCall      = 50 * time.Microsecond
-	slowCall       = time.Millisecond
-	callsOfAverage = 16
-)
-
 type worker struct {
 	function
-	conn    net.Conn
+	conn net.Conn
+	// Waits until there is something to read, or for nothing.
+	awaitInput func()
+	// Locked by the goroutine that leads, while it reads; one that lost the lead may not know yet.
+	reading sync.Mutex
 	reader  *frameReader
 	writer  *frameWriter
 	capture *capture
@@ -39,18 +33,15 @@ type worker struct {
 	// The handler takes a context.
 	wantsContext bool
 
-	mu    sync.Mutex
-	calls map[uint32]*call
-	// Takes a call to a goroutine that waits for one.
-	idle    chan *call
-	running sync.WaitGroup
-	// Nanoseconds that calls took lately.
-	average atomic.Int64
+	leadership *leadership
+	mu         sync.Mutex
+	calls      map[uint32]*call
+	running    sync.WaitGroup
 }
 
 // one is the worker of this process. It meets the gateway before the handler's package is initialised, so that the
 // function's environment and folder are in force for the package's own variables and init functions.
-var one = &worker{calls: map[uint32]*call{}, idle: make(chan *call)}
+var one = &worker{calls: map[uint32]*call{}, leadership: newLeadership()}
 
 func init() {
 	if len(os.Args) != 3 || os.Args[1] != "--socket" {
@@ -82,56 +73,145 @@ func init() {
 func Serve[H Handler](handler H) {
 	one.invoke, one.wantsContext = toInvoke(handler)
 	one.writer.send(kindReady, 0, `{"max_inflight":0}`, nil)
+	if atExit != nil {
+		one.writer.isJoining = true
+		atExit = one.writer.flush
+	}
+	go one.work()
+	one.leadership.watch(func() { go one.work() })
+}
+
+// work leads, again and again.
+func (w *worker) work() {
+	var held *lead
+	defer func() {
+		// The handler ended the goroutine.
+		w.writer.flush()
+		held.passOn(func() { go w.work() })
+	}()
 	for {
-		next, err := one.reader.next()
-		if broken, isProtocol := err.(protocolError); isProtocol {
-			refuse(one.conn, string(broken))
-			os.Exit(1)
-		}
-		if err != nil {
+		held = w.leadership.take()
+		w.lead(held)
+		<-w.leadership.vacant
+	}
+}
+
+// lead reads frames, and runs their calls, as long as this goroutine leads.
+func (w *worker) lead(held *lead) {
+	// True while the last thing done was to end a call.
+	follows := false
+	w.writer.flush()
+	for held.isHeld {
+		w.reading.Lock()
+		isWaiting := !w.reader.hasNext()
+		if isWaiting {
+			w.reading.Unlock()
+			follows = false
+			w.writer.flush()
+			if !held.rest() {
+				break
+			}
+			if w.isAlone() {
+				w.awaitInput()
+			}
+			w.reading.Lock()
+		} else if !held.advance() {
+			// Another one reads, and what was there may be gone.
+			w.reading.Unlock()
 			break
 		}
-		if problem := one.take(next); problem != "" {
-			refuse(one.conn, problem)
-			os.Exit(1)
+		next, err := w.reader.next()
+		w.reading.Unlock()
+		if isWaiting {
+			held.begin()
 		}
+		if broken, isProtocol := err.(protocolError); isProtocol {
+			w.refuse(string(broken))
+		}
+		if err != nil {
+			// Nobody shall lead in its place: there is nothing to read.
+			if held.rest() {
+				w.end()
+			}
+			break
+		}
+		problem := ""
+		if next.kind == kindCall {
+			problem = w.takeCall(next, held, follows)
+		} else {
+			problem = w.take(next)
+		}
+		if problem != "" {
+			w.refuse(problem)
+		}
+		follows = true
 	}
-	// The gateway sends nothing more: what runs is finished.
-	one.running.Wait()
-	one.capture.begin(&call{})
-	one.writer.flush()
-	one.conn.Close()
+	// What was added before the lead was lost.
+	w.writer.flush()
+}
+
+// isAlone is true while no call is open.
+func (w *worker) isAlone() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.calls) == 0
+}
+
+// refuse tells how the gateway broke the protocol.
+func (w *worker) refuse(problem string) {
+	w.writer.flush()
+	refuse(w.conn, problem)
+	os.Exit(1)
+}
+
+// end is called when the gateway sends nothing more: what runs is finished.
+func (w *worker) end() {
+	w.running.Wait()
+	w.capture.begin(&call{}, false)
+	w.writer.settle()
+	w.conn.Close()
 	os.Exit(0)
 }
 
-// take handles a frame; it returns why the connection cannot go on.
+// takeCall runs a call; it returns why the connection cannot go on.
+func (w *worker) takeCall(next frame, held *lead, follows bool) string {
+	fields, err := parseObject(next.header)
+	if err != nil {
+		return "BAD_HEADER: " + err.Error()
+	}
+	opened := &call{id: next.id, worker: w, lead: held, credit: streamWindowBytes}
+	opened.changed.L = &opened.mu
+	if w.wantsContext {
+		opened.ctx, opened.cancelContext = context.WithCancel(withLabels(context.Background()))
+	}
+	w.mu.Lock()
+	if w.calls[next.id] != nil {
+		w.mu.Unlock()
+		return "DUPLICATE_ID: call id " + strconv.Itoa(int(next.id)) + " is in use"
+	}
+	w.calls[next.id] = opened
+	w.mu.Unlock()
+	w.running.Add(1)
+	w.capture.begin(opened, follows)
+	if w.leadership.isQuick() {
+		held.advance()
+	} else {
+		w.passOn(held)
+	}
+	defer unlabelGoroutine()
+	opened.run(fields, next.body)
+	return ""
+}
+
+// passOn lets another goroutine read. Answers that wait for others would wait too long.
+func (w *worker) passOn(held *lead) {
+	w.writer.flush()
+	held.passOn(func() { go w.work() })
+}
+
+// take handles a frame other than a call; it returns why the connection cannot go on.
 func (w *worker) take(next frame) string {
 	switch next.kind {
-	case kindCall:
-		fields, err := parseObject(next.header)
-		if err != nil {
-			return "BAD_HEADER: " + err.Error()
-		}
-		w.mu.Lock()
-		if w.calls[next.id] != nil {
-			w.mu.Unlock()
-			return "DUPLICATE_ID: call id " + strconv.Itoa(int(next.id)) + " is in use"
-		}
-		opened := &call{id: next.id, worker: w, credit: streamWindowBytes}
-		opened.changed.L = &opened.mu
-		if w.wantsContext {
-			opened.ctx, opened.cancelContext = context.WithCancel(withLabels(context.Background()))
-		}
-		w.calls[next.id] = opened
-		w.mu.Unlock()
-		w.running.Add(1)
-		w.capture.begin(opened)
-		opened.fields, opened.body = fields, next.body
-		select {
-		case w.idle <- opened:
-		default:
-			go w.runCalls(opened)
-		}
 	case kindCancel:
 		w.mu.Lock()
 		open := w.calls[next.id]
@@ -157,23 +237,4 @@ func (w *worker) take(next frame) string {
 		return "UNEXPECTED_KIND: a worker does not take frames of kind " + strconv.Itoa(int(next.kind))
 	}
 	return ""
-}
-
-// runCalls runs a call and then those it is given, in one goroutine: its stack has grown to what they need.
-func (w *worker) runCalls(first *call) {
-	for next := first; next != nil; next = <-w.idle {
-		next.run(next.fields, next.body)
-		unlabelGoroutine()
-	}
-}
-
-// learn keeps the average of what calls take: while they are quick, answers may wait for each other.
-func (w *worker) learn(took time.Duration) {
-	if took > slowCall {
-		took = slowCall
-	}
-	average := w.average.Load()
-	average += (int64(took) - average) / callsOfAverage
-	w.average.Store(average)
-	w.writer.isPatient.Store(average < int64(quickCall))
 }

@@ -22,7 +22,7 @@ pub type Handler = dyn Fn(Value) -> Result<Value, String> + Send + Sync;
 /// The worker of this process.
 pub struct Worker {
     function: Function,
-    /// Locked by the thread that leads, and only while it reads.
+    /// Locked by the thread that leads, while it reads; one that lost the lead may not know yet.
     reader: Mutex<FrameReader>,
     writer: Arc<FrameWriter>,
     capture: &'static Capture,
@@ -108,15 +108,22 @@ impl Worker {
         let mut follows = false;
         self.writer.flush();
         while lead.is_held() {
-            let is_waiting = !lock(&self.reader).has_next();
+            let mut reader = lock(&self.reader);
+            let is_waiting = !reader.has_next();
             if is_waiting {
+                drop(reader);
                 follows = false;
                 self.writer.flush();
                 if !lead.rest() {
                     break;
                 }
+                reader = lock(&self.reader);
+            } else if !lead.advance() {
+                // Another one reads, and what was there may be gone.
+                break;
             }
-            let next = lock(&self.reader).next();
+            let next = reader.next();
+            drop(reader);
             if is_waiting {
                 lead.begin();
             }

@@ -1,0 +1,17 @@
+package fngwruntime
+
+import "unsafe"
+
+// toText makes a text of bytes that nobody writes to any more, without a copy.
+func toText(bytes []byte) string { return *(*string)(unsafe.Pointer(&bytes)) }
+
+// toBytes gives the bytes of a text, which nobody may write to, without a copy.
+func toBytes(text string) []byte {
+	if text == "" {
+		return nil
+	}
+	return *(*[]byte)(unsafe.Pointer(&struct {
+		string
+		int
+	}{text, len(text)}))
+}
