@@ -7,6 +7,8 @@ import { chmodSync, rmdirSync, rmSync, unlinkSync } from 'node:fs'
 import { connect } from 'node:net'
 import { basename, dirname, join, resolve } from 'node:path'
 
+/** Hosts that other machines do not reach. */
+const LOOPBACK = /^(?:127\.\d+\.\d+\.\d+|::1|localhost)$/i
 /** Bytes of chance in the name of a worker's socket. */
 const NAME_BYTES = 5
 
@@ -21,7 +23,12 @@ export function parseAddress(text) {
   if (!text.startsWith('tcp://')) return { path: resolve(text.replace(/^unix:(\/\/)?/, '')) }
   const url = URL.canParse(text) ? new URL(text) : null
   if (url === null || url.port === '') throw new Error(`--socket must be tcp://<host>:<port>, got "${text}"`)
-  return { host: url.hostname.replace(/^\[|\]$/g, ''), port: Number(url.port) }
+  const host = url.hostname.replace(/^\[|\]$/g, '')
+  if (!LOOPBACK.test(host))
+    throw new Error(
+      `${text} can be reached from other machines, and nobody has to prove anything here: use fngw daemon`,
+    )
+  return { host, port: Number(url.port) }
 }
 
 /**

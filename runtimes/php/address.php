@@ -30,6 +30,9 @@ final class Address
         if (\preg_match('#^tcp://(\[[0-9a-fA-F:.]+\]|[^\[\]:/]+):(\d{1,5})$#D', $text, $parts) !== 1) {
             throw new \RuntimeException("--socket must be tcp://<host>:<port>, got \"$text\"");
         }
+        if (\preg_match('/^(?:127\.\d+\.\d+\.\d+|\[::1\]|localhost)$/Di', $parts[1]) !== 1) {
+            throw new \RuntimeException("$text can be reached from other machines, and nobody has to prove anything here: use fngw daemon");
+        }
         $address->host = $parts[1];
         $address->port = (int) $parts[2];
         return $address;

@@ -9,6 +9,8 @@ import struct
 #: Longest path of a unix socket, bytes without the final zero.
 MAX_PATH_BYTES = 107 if os.uname().sysname == 'Linux' else 103
 BACKLOG = 128
+#: Hosts that other machines do not reach.
+_LOOPBACK = re.compile(r'127\.\d+\.\d+\.\d+|::1|localhost', re.IGNORECASE)
 
 
 def path_of(address):
@@ -22,7 +24,10 @@ def _tcp(address):
     host, _, port = address[len('tcp://') :].rpartition(':')
     if not address.startswith('tcp://') or not host or not port.isdigit() or int(port) > 65535:
         raise ValueError('an address is unix:/path or tcp://host:port')
-    return host.strip('[]'), int(port)
+    host = host.strip('[]')
+    if not _LOOPBACK.fullmatch(host):
+        raise ValueError('it can be reached from other machines, and nobody has to prove anything here: use fngw daemon')
+    return host, int(port)
 
 
 def listen(address):
@@ -44,7 +49,7 @@ def bound_address(listener, address):
     return _to_uri(*listener.getsockname()[:2])
 
 
-def listen_for_worker(address, control, number):
+def listen_for_worker(address, number):
     """(listener, uri, path or None) for a new worker, next to the daemon's own socket."""
     path = path_of(address)
     if path is not None:
@@ -54,9 +59,6 @@ def listen_for_worker(address, control, number):
         return _listen_unix(path), 'unix:' + path, path
     host, _ = _tcp(address)
     listener = _listen_tcp(host, 0)
-    if host in ('0.0.0.0', '::'):
-        # The address by which the gateway reached this host is one it can reach again.
-        host = control.getsockname()[0]
     return listener, _to_uri(host, listener.getsockname()[1]), None
 
 

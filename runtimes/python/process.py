@@ -46,7 +46,7 @@ class WorkerProcess:
     def introduce(self, daemon, control, number, user):
         """Tells it where it listens and what it becomes. Its socket is made now: the name of one that waits for its function
         would be there for others to take. Raises OSError or ValueError with the reason why it cannot be."""
-        listener, self.uri, self.socket_path = address.listen_for_worker(daemon.address, control.sock, number)
+        listener, self.uri, self.socket_path = address.listen_for_worker(daemon.address, number)
         told = {'path': self.socket_path, 'user': user, 'gateway': address.peer_of(control.sock)}
         try:
             socket.send_fds(self.channel, [json.dumps(told).encode()], [listener.fileno()])

@@ -1,4 +1,4 @@
-import { spawn } from 'node:child_process'
+import { spawn, spawnSync } from 'node:child_process'
 import { chmodSync, existsSync, readFileSync, statSync } from 'node:fs'
 import net from 'node:net'
 import { dirname } from 'node:path'
@@ -12,6 +12,7 @@ import type { DaemonEvent } from '../../lib/runtime/daemon-options.ts'
 import { encodeFrame, FrameReader, KIND } from '../../lib/runtime/wire-protocol.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { childrenOf, commandOf } from '../helpers/processes.ts'
+import { runtimeFile } from '../../lib/runtime/package-files.ts'
 import { makeRuntimes, TestCall } from '../helpers/runtime-bed.ts'
 import { makeTree } from '../helpers/tree.ts'
 import { isAlive, startDaemon, until } from '../helpers/worker-client.ts'
@@ -435,6 +436,60 @@ t.test(
     )
   },
 )
+
+t.test(
+  '[runtime/daemon.11] calls wait a second for a daemon elsewhere that was lost, not for as long as it is tried',
+  async t => {
+    const clock = new FakeClock()
+    const tree = makeTree({})
+    t.teardown(() => tree.cleanup())
+    let greets = false
+    const fake = listen(tree.path('x.sock'), (socket, kind) => {
+      if (kind === KIND.hello && greets)
+        socket.write(encodeFrame(KIND.ready, 0, '{"runtime":"node","version":"22.1.0"}', null))
+    })
+    t.teardown(fake.close)
+    const { daemon } = makeDaemon('', clock, { externalUri: `unix:${tree.path('x.sock')}` })
+    daemon.ensureStarted()
+    await until(() => fake.sockets.size === 1)
+    clock.advance(9000)
+    t.equal(daemon.delay(clock.monotonic()), 0, 'the first attempt is waited for')
+    clock.advance(1000)
+    t.match(daemon.health(), { up: false, reason: 'no answer to hello within 10 s; reconnecting in 100 ms' })
+    t.equal(daemon.delay(clock.monotonic()), 100)
+    clock.advance(100)
+    t.match(daemon.health().reason, /^no answer to hello within 10 s; reconnecting$/, 'it still says why')
+    t.equal(daemon.delay(clock.monotonic()), 0)
+    clock.advance(999)
+    t.equal(daemon.delay(clock.monotonic()), 0)
+    clock.advance(1)
+    t.equal(daemon.delay(clock.monotonic()), Number.POSITIVE_INFINITY)
+    greets = true
+    clock.advance(9000)
+    clock.advance(200)
+    await until(() => daemon.state === 'up')
+    await daemon.close()
+  },
+)
+
+t.test('[runtime/daemon.17] a daemon process listens for nobody on other machines', async t => {
+  for (const [program, file] of [
+    [process.execPath, 'daemon/daemon.mjs'],
+    ['python3', 'python/daemon.py'],
+    ['php', 'php/daemon.php'],
+  ] as const) {
+    if (spawnSync(program, ['--version']).status !== 0) {
+      t.comment(`${program} is not installed`)
+      continue
+    }
+    for (const host of ['0.0.0.0', '[::]', '10.0.0.1', 'example.org']) {
+      const args = [runtimeFile(file), '--socket', `tcp://${host}:0`, '--standalone']
+      const { status, stderr } = spawnSync(program, args, { encoding: 'utf8', input: '' })
+      t.equal(status, 1, `${file} ${host}`)
+      t.match(stderr, /can be reached from other machines.*use fngw daemon/)
+    }
+  }
+})
 
 t.test('[runtime/daemon.12] a reload keeps the workers of unchanged functions and retires the others', async t => {
   const bed = makeRuntimes({
