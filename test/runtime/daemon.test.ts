@@ -472,7 +472,7 @@ t.test(
   },
 )
 
-t.test('[runtime/daemon.17] a daemon process listens for nobody on other machines', async t => {
+t.test('[runtime/daemon.18] a daemon process listens for nobody on other machines', async t => {
   for (const [program, file] of [
     [process.execPath, 'daemon/daemon.mjs'],
     ['python3', 'python/daemon.py'],
