@@ -303,4 +303,22 @@ t.test('[package.8] a release is checked, built without scripts, and published w
   const { scripts } = readJson('package.json')
   for (const [, name] of text.matchAll(/npm run (?:--silent )?([\w:]+)/g)) t.ok(name! in scripts, `npm run ${name}`)
   t.notMatch(text, /NPM_TOKEN|NODE_AUTH_TOKEN/, 'no token is kept')
+
+  // Steps of its own, in a project of two releases and one that is to come.
+  const folder = join(temp, 'release')
+  mkdirSync(folder)
+  const section = '## 1.2.0 - 2026-11-22\n- b\n'
+  writeFileSync(join(folder, 'package.json'), '{ "version": "1.2.0" }')
+  writeFileSync(join(folder, 'CHANGELOG.md'), `# C\n## Unreleased\n- a\n${section}## 1.2.0-rc - 2026-11-01\n- c\n`)
+  const run = (start: string, tag: string): number | null =>
+    spawnSync('bash', ['-e', '-c', `gh() { :; }\n${runs[at(start)]}`], {
+      cwd: folder,
+      env: { ...process.env, GITHUB_REF_NAME: tag, GITHUB_REPOSITORY: 'a/b' },
+    }).status
+  t.equal(run('version=', 'v1.2.0'), 0)
+  t.equal(run('version=', 'v1.2.1'), 1, 'another tag')
+  t.equal(run('awk', 'v1.2.0'), 0)
+  t.equal(readFileSync(join(folder, 'notes.md'), 'utf8'), section, 'the notes are those of the version')
+  writeFileSync(join(folder, 'CHANGELOG.md'), '# C\n## Unreleased\n- a\n')
+  t.equal(run('version=', 'v1.2.0'), 1, 'a version without notes')
 })
