@@ -17,6 +17,7 @@ import {
 } from './events.ts'
 import { isFailure, toFailureDetail, toFailureText } from './failure-text.ts'
 import type { LogOrigin } from './log-origin.ts'
+import type { LineWriter, WrittenLine } from './line-buffer.ts'
 import { type LogQuery, LogStore } from './log-store.ts'
 import { toPrintable } from './log-text.ts'
 import { OutputBudget } from './output-budget.ts'
@@ -214,9 +215,23 @@ export class Journal {
     if (this.events.has('request')) this.events.emit('request', record, line)
   }
 
+  /**
+   * As `request`, for one whose line another process has written.
+   * @param toRecord - called only when somebody listens
+   */
+  requestLine(written: WrittenLine, toRecord: () => RequestRecord): void {
+    const line = this.#accessLog ? this.#logs.access(COPIES, written) : null
+    if (this.events.has('request')) this.events.emit('request', toRecord(), line)
+  }
+
   #emitLog(level: LogRecord['level'], message: string): void {
     this.events.emit('log', { time: this.#clock.wall(), level, message })
   }
+}
+
+/** Adds a line as it is. */
+const COPIES: LineWriter<WrittenLine> = {
+  write: (line, bytes, at) => at + line.bytes.copy(bytes, at, line.from, line.to),
 }
 
 function toCallFields({ id, trace }: Pick<FailedCall, 'id' | 'trace'>): LogOrigin {

@@ -11,8 +11,6 @@ import { access, constants, rename } from 'node:fs/promises'
 import type { Clock } from '../core/clock.ts'
 import { openToAppend, openToRead } from '../files/own-file.ts'
 import type { OwnFolder } from '../files/own-folder.ts'
-import type { AccessLogFormat } from './access-log.ts'
-import type { RequestRecord } from './events.ts'
 import { LineBuffer, type LineWriter, type WrittenLine } from './line-buffer.ts'
 import { createLineFilter, type LogFilter, type LogOrigin, toOriginText } from './log-origin.ts'
 import { toLogLine } from './log-text.ts'
@@ -84,7 +82,7 @@ export class LogStore {
   }
 
   /** Adds an access line; AccessLogFormat makes it printable and bounded. @returns where it is; null when it found no room */
-  access(format: AccessLogFormat, record: RequestRecord): WrittenLine | null {
+  access<T>(format: LineWriter<T>, record: T): WrittenLine | null {
     return this.#writers.access.appendRecord(format, record)
   }
 

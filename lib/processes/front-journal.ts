@@ -3,21 +3,19 @@
 import type { Clock } from '../core/clock.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { GatewayError, Warning } from '../core/errors.ts'
+import { AccessLogFormat } from '../observe/access-log.ts'
 import type { RequestRecord } from '../observe/events.ts'
 import { isFailure } from '../observe/failure-text.ts'
+import { MAX_LOG_LINE_BYTES } from '../observe/log-text.ts'
 import { KIND } from '../runtime/wire-protocol.ts'
 import type { Link } from './link.ts'
 import { toErrorHeader } from './link-text.ts'
 import type { FromFront } from './messages.ts'
 
-/** Header of the frames that carry records of requests, a JSON list. */
-export const REQUESTS = 'requests'
-/** Milliseconds a record waits for others. */
+/** Milliseconds a line waits for others, and bytes of lines that leave at once: a frame takes 64 KiB. */
 const WAIT_MS = 10
-/** Bytes of records that leave at once, and of one record beyond which its texts are cut to so many characters: a frame takes 64 KiB. */
-const MANY_BYTES = 12 * 1024
-const MAX_RECORD_BYTES = 48 * 1024
-const CUT_CHARS = 1024
+const MANY_BYTES = 32 * 1024
+const LINE_END = 10
 
 interface FrontJournalOptions {
   clock: Clock
@@ -33,18 +31,20 @@ export class FrontJournal {
   /** True while somebody wants to know of requests. */
   wantsRequests = false
   readonly #options: FrontJournalOptions
-  #records = ''
+  readonly #format = new AccessLogFormat()
+  readonly #lines = Buffer.allocUnsafe(MANY_BYTES + MAX_LOG_LINE_BYTES + 1)
+  #bytes = 0
   #timer: NodeJS.Timeout | null = null
 
   constructor(options: FrontJournalOptions) {
     this.#options = options
   }
 
+  /** Written here, so that the first process has only to copy it: most of what a line costs is making it. */
   readonly request = (record: RequestRecord): void => {
-    let text = JSON.stringify(record)
-    if (text.length * 3 > MAX_RECORD_BYTES && Buffer.byteLength(text) > MAX_RECORD_BYTES) text = toShortText(record)
-    this.#records += `${this.#records === '' ? '[' : ','}${text}`
-    if (this.#records.length >= MANY_BYTES / 3) this.flush()
+    this.#bytes = this.#format.write(record, this.#lines, this.#bytes)
+    this.#lines[this.#bytes++] = LINE_END
+    if (this.#bytes >= MANY_BYTES) this.flush()
     else this.#timer ??= this.#options.clock.setTimeout(() => this.flush(), WAIT_MS)
   }
 
@@ -65,13 +65,8 @@ export class FrontJournal {
   flush(): void {
     if (this.#timer !== null) this.#options.clock.clearTimeout(this.#timer)
     this.#timer = null
-    if (this.#records === '') return
-    this.#options.link().send(KIND.log, 0, REQUESTS, Buffer.from(`${this.#records}]`))
-    this.#records = ''
+    if (this.#bytes === 0) return
+    this.#options.link().send(KIND.log, 0, '', this.#lines.subarray(0, this.#bytes))
+    this.#bytes = 0
   }
-}
-
-/** The access log shows no more of a text either. */
-function toShortText(record: RequestRecord): string {
-  return JSON.stringify(record, (_name, value) => (typeof value === 'string' ? value.slice(0, CUT_CHARS) : value))
 }

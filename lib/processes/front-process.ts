@@ -33,8 +33,8 @@ export interface FrontProcessOptions {
   sockets: readonly number[]
   begin: Begin
   onServing(): void
-  /** Records of requests, JSON text. */
-  onRequests(text: string): void
+  /** Access lines, each with a line end; valid during the call only. */
+  onLines(bytes: Buffer): void
   onMessage(message: FromFront): void
   /** It is gone. @param reason - null when it was asked to go */
   onEnd(reason: string | null): void
@@ -77,7 +77,7 @@ export class FrontProcess {
     })
     const events = {
       onFrame: (kind: Parameters<FrontDoor['handleFrame']>[0], id: number, header: string, body: Buffer) => {
-        if (id === 0) options.onRequests(body.toString('utf8'))
+        if (id === 0) options.onLines(body)
         else this.#door.handleFrame(kind, id, header, body)
       },
       onLost: () => this.kill(),

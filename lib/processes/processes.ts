@@ -18,6 +18,7 @@ import type { Journal } from '../observe/journal.ts'
 import type { Metrics } from '../observe/metrics.ts'
 import type { FrontDoorDeps } from './front-door.ts'
 import { FrontProcess } from './front-process.ts'
+import { eachLine, toLineRecord } from './line-records.ts'
 import { fromErrorHeader } from './link-text.ts'
 import type { AdoptMessage, EdgeResult, FromFront } from './messages.ts'
 
@@ -36,7 +37,7 @@ interface ProcessesOptions {
   /** Program of a front. */
   entry: string
   door: Omit<FrontDoorDeps, 'findFunction' | 'journal'>
-  journal: Pick<Journal, 'events' | 'wantsRequests' | 'request' | 'callFailed' | 'output' | 'log' | 'warn'>
+  journal: Pick<Journal, 'events' | 'wantsRequests' | 'requestLine' | 'callFailed' | 'output' | 'log' | 'warn'>
   metrics: Pick<Metrics, 'add'>
   /** Upstream requests by what became of them. */
   edgeResults: Record<EdgeResult, number>
@@ -152,9 +153,7 @@ export class Processes {
       onServing: () => {
         if (this.#isDraining) front.tell({ kind: 'drain' })
       },
-      onRequests: text => {
-        for (const record of JSON.parse(text)) journal.request(record)
-      },
+      onLines: bytes => eachLine(bytes, line => journal.requestLine(line, () => toLineRecord(line, this.#functions))),
       onMessage: message => this.#handle(message),
       onEnd: reason => this.#handleEnd(place, reason),
     })

@@ -1,7 +1,8 @@
 import t from 'tap'
 import { GatewayError } from '../../lib/core/errors.ts'
+import { AccessLogFormat } from '../../lib/observe/access-log.ts'
 import type { RequestRecord } from '../../lib/observe/events.ts'
-import { FrontJournal, REQUESTS } from '../../lib/processes/front-journal.ts'
+import { FrontJournal } from '../../lib/processes/front-journal.ts'
 import type { FromFront } from '../../lib/processes/messages.ts'
 import { FRAME_LIMITS } from '../../lib/runtime/wire-protocol.ts'
 import { FakeClock } from '../helpers/clock.ts'
@@ -22,29 +23,36 @@ function createBed() {
   return { clock, line, told, known, journal }
 }
 
-const record = (path: string): RequestRecord => ({ path, status: 200 }) as RequestRecord
+const record = (path: string, error: string | null = null): RequestRecord => ({
+  ...{ time: 0, id: 'r', method: 'GET', path, route: null, fn: null, version: null, runtime: null, entryFile: null },
+  ...{ status: 200, durationMs: 1.5, queuedMs: 0, bytesIn: 0, bytesOut: 2, ip: '127.0.0.1', userAgent: null },
+  ...{ traceId: '0'.repeat(32), error },
+})
 
-t.test('[processes/processes.7] records of requests go together, soon, and fit their frame', async t => {
+t.test('[processes/processes.7] lines of requests go together, soon, and fit their frame', async t => {
   const { clock, line, journal } = createBed()
   journal.request(record('/a'))
   journal.request(record('/b'))
   t.same(line.sent, [])
   clock.advance(10)
-  t.match(line.sent.splice(0), [
-    { kind: 'log', id: 0, header: REQUESTS, body: '[{"path":"/a","status":200},{"path":"/b","status":200}]' },
-  ])
+  const format = new AccessLogFormat()
+  const lines = [record('/a'), record('/b')].map(one => `${format.toJsonLine(one)}\n`).join('')
+  t.match(line.sent.splice(0), [{ kind: 'log', id: 0, header: '', body: lines }])
   clock.advance(100)
   t.same(line.sent, [], 'nothing is nothing')
-  for (const path of ['/\u0001'.repeat(8 * 1024), '\u20ac'.repeat(3000), '\u0001'.repeat(30_000)]) {
-    journal.request(record('/short'))
-    journal.request({ ...record(path), error: path })
-  }
+  const paths = ['/\u0001'.repeat(8 * 1024), '\u20ac'.repeat(3000), '\u0001'.repeat(30_000)]
+  for (let at = 0; at < 60; at++) journal.request(record(paths[at % 3]!, paths[(at + 1) % 3]!))
   journal.flush()
-  t.ok(
-    line.sent.every(({ body }) => Buffer.byteLength(body) <= FRAME_LIMITS.log.body),
-    'in frames',
+  t.ok(line.sent.length > 1 && line.sent.every(({ body }) => Buffer.byteLength(body) <= FRAME_LIMITS.log.body))
+  t.equal(
+    line.sent.flatMap(({ body }) =>
+      body
+        .trimEnd()
+        .split('\n')
+        .map(text => JSON.parse(text)),
+    ).length,
+    60,
   )
-  t.equal(line.sent.flatMap(({ body }) => JSON.parse(body)).length, 6)
 })
 
 t.test('[processes/processes.7] a failure is told by the process that knows of it, once', async t => {

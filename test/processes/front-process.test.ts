@@ -12,7 +12,6 @@ interface Bed {
   front: FrontProcess
   clock: FakeClock
   messages: FromFront[]
-  requests: string[]
   serving: Promise<void>
   ended: Promise<string | null>
 }
@@ -28,7 +27,7 @@ function startFront(t: Test, program: string): Bed {
   })
   t.teardown(cleanup)
   const clock = new FakeClock()
-  const [messages, requests] = [[], []] as [FromFront[], string[]]
+  const messages: FromFront[] = []
   let serve: () => void = () => {}
   let end: (reason: string | null) => void = () => {}
   const serving = new Promise<void>(resolve => {
@@ -44,12 +43,12 @@ function startFront(t: Test, program: string): Bed {
     begin: {} as FrontProcessOptions['begin'],
     door: {} as FrontDoorDeps,
     onServing: serve,
-    onRequests: text => requests.push(text),
+    onLines: () => {},
     onMessage: message => messages.push(message),
     onEnd: end,
   })
   t.teardown(() => front.kill())
-  return { front, clock, messages, requests, serving, ended }
+  return { front, clock, messages, serving, ended }
 }
 
 t.test(
