@@ -17,7 +17,7 @@ import type { Exchange } from './http/exchange.ts'
 import { type PublicCatalog, PublicHandler } from './http/public.ts'
 import { createRequestListener } from './http/request-record.ts'
 import { HttpServer } from './http/server.ts'
-import { Invoker } from './invocation/invoke.ts'
+import { type Call, Invoker } from './invocation/invoke.ts'
 import { RequestIds } from './invocation/request-ids.ts'
 import { Added } from './observe/metric-counts.ts'
 import { Metrics } from './observe/metrics.ts'
@@ -25,11 +25,14 @@ import { findSpans } from './observe/spans.ts'
 import { CallRelay } from './processes/call-relay.ts'
 import { ControlRelay } from './processes/control-relay.ts'
 import { FrontAdmission } from './processes/front-admission.ts'
+import { FrontLeases } from './processes/front-leases.ts'
 import { FrontJournal } from './processes/front-journal.ts'
 import type { Link } from './processes/link.ts'
-import type { AdoptMessage, FromFront, ToFront } from './processes/messages.ts'
+import type { AdoptMessage, FromFront, LeaseMessage, ToFront, WorkerMessage } from './processes/messages.ts'
+import { RemoteWorkers } from './processes/remote-workers.ts'
 import { reuseFunctions } from './processes/reuse-functions.ts'
 import { RouteTableBuilder } from './router/route-builder.ts'
+import type { RuntimeCall } from './runtime/call.ts'
 import type { Kind } from './runtime/wire-protocol.ts'
 import { createSchemaParts } from './schema-parts.ts'
 
@@ -53,6 +56,8 @@ export class Front {
   readonly #metrics = new Metrics()
   readonly #edge: EdgeProxy
   readonly #edgeCounts: Added<keyof EdgeProxy['results']>
+  readonly #workers: RemoteWorkers
+  readonly #leases: FrontLeases
   readonly #invoker: Invoker
   readonly #requestIds = new RequestIds(randomBytes(6).toString('hex'))
   readonly #lifecycle = { draining: false }
@@ -65,6 +70,8 @@ export class Front {
   #functions: AdoptMessage['discovery']['byKey'] = new Map()
   #timer: NodeJS.Timeout | null = null
   #lastId = 0
+  /** True when calls ran on leases at the last telling. */
+  #wasUsed = false
 
   constructor(options: FrontOptions) {
     this.#options = options
@@ -84,13 +91,25 @@ export class Front {
     this.#schemas = createSchemaParts(settings, this.#journal)
     this.#routes = new RouteTableBuilder(settings.forceUrl)
     this.#docs = new DocsPage(settings.publicBaseUrl)
+    this.#workers = new RemoteWorkers(tell)
+    this.#leases = new FrontLeases({
+      clock,
+      workers: this.#workers,
+      processes: begin.processes,
+      tell,
+      onLog: (fn, stream, text) => tell({ kind: 'output', key: fn.key, stream, text, call: null }),
+      onFailure: (fn, error) => this.#journal.failure(fn, error),
+    })
     this.#invoker = new Invoker({
       clock,
       schemas: this.#schemas.gate,
-      dispatcher: { setOf: () => this.#calls },
-      admission: new FrontAdmission(this.#calls),
+      dispatcher: { setOf: () => this },
+      admission: new FrontAdmission(this.#calls, this.#leases),
       edge: this.#edge.handle,
-      onLog: null,
+      onLog: ({ fn, id, trace, slots }, stream, text) => {
+        // Of a call that runs elsewhere it is known there.
+        if (this.#leases.isOf(slots)) tell({ kind: 'output', key: fn.key, stream, text, call: { id, trace } })
+      },
       onCold: fn => this.#metrics.functions.coldStart(fn),
     })
     this.#public = this.#createHandler()
@@ -132,9 +151,17 @@ export class Front {
       this.#schemas.store,
       controlPaths,
     )
+    this.#leases.adopt(discovery.byKey)
     this.#functions = discovery.byKey
     this.#catalog = { routes, before, after }
     this.#metrics.functions.adopt(discovery.byKey)
+  }
+
+  /** A call runs here on a slot of a lease, else in the first process. */
+  dispatch(asked: RuntimeCall): void {
+    const call = asked as Call
+    if (this.#leases.isOf(call.slots)) call.slots.set.dispatch(call)
+    else this.#calls.dispatch(call)
   }
 
   set wantsRequests(wanted: boolean) {
@@ -145,7 +172,11 @@ export class Front {
   count(id = 0): void {
     const counts = this.#metrics.take()
     const edge = this.#edgeCounts.take()
-    if (id !== 0 || counts !== null || edge !== null) this.#options.tell({ kind: 'counts', id, counts, edge })
+    const { used } = this.#leases
+    const isUsed = used.some(([, calls]) => calls > 0)
+    const isNews = counts !== null || edge !== null || isUsed || this.#wasUsed
+    this.#wasUsed = isUsed
+    if (id !== 0 || isNews) this.#options.tell({ kind: 'counts', id, counts, edge, used })
   }
 
   drain(): void {
@@ -157,9 +188,17 @@ export class Front {
     const left = countdown(this.#options.clock, timeoutMs)
     await Promise.all(this.#servers.map(server => server.close(left())))
     await this.#edge.close(left())
+    this.#leases.close()
     if (this.#timer !== null) this.#options.clock.clearTimeout(this.#timer)
     this.#journal.flush()
     this.count()
+  }
+
+  /** What becomes of leases and of the workers that they need. */
+  handleLease(message: LeaseMessage | WorkerMessage | { kind: 'recall'; id: number }): void {
+    if (message.kind === 'lease') this.#leases.take(message)
+    else if (message.kind === 'recall') this.#leases.recall(message.id)
+    else this.#workers.handle(message)
   }
 
   handleFrame(kind: Kind, id: number, header: string, body: Buffer): void {
@@ -198,6 +237,7 @@ export class Front {
   #planCount(): void {
     this.#timer = this.#options.clock.setTimeout(() => {
       this.count()
+      this.#leases.look()
       this.#planCount()
     }, COUNT_MS)
     this.#timer.unref?.()

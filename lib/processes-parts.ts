@@ -6,6 +6,7 @@ import type { CallParts } from './call-parts.ts'
 import type { Settings } from './config/settings.ts'
 import { toEndpointPaths } from './control/endpoint-table.ts'
 import type { ControlParts } from './control-parts.ts'
+import type { FunctionVersion } from './core/catalog.ts'
 import type { Clock } from './core/clock.ts'
 import type { PublicHandler } from './http/public.ts'
 import type { Listeners } from './listeners.ts'
@@ -41,11 +42,32 @@ export async function createProcesses(options: ProcessesPartsOptions): Promise<P
     count: count - 1,
     entry: fileURLToPath(ENTRY),
     door: { invoker, admission, dispatcher, control: options.public.handle },
+    admission,
+    prepare: fn => prepare(options, fn),
+    sourceOf: (fn, program) => options.runtimes.byName.get(fn.runtime)?.prepareStart?.(fn, program).source ?? null,
     journal,
     metrics,
     edgeResults: edge.results,
     addresses: () => options.listeners.all,
   })
+}
+
+/**
+ * What a front needs to run calls of a function itself; null where only this process can: in Lua, as a user of its own, behind
+ * somebody else's daemon, while
+ * its files may be edited, and before it has run here.
+ */
+async function prepare(
+  { settings, runtimes }: Pick<ProcessesPartsOptions, 'settings' | 'runtimes'>,
+  fn: FunctionVersion,
+): Promise<{ program: string | null; header: string } | null> {
+  const runtime = runtimes.byName.get(fn.runtime)
+  const isElsewhere = (settings.runtimeSockets[fn.runtime]?.length ?? 0) > 0
+  if (settings.hotReload || settings.isolation === 'user' || isElsewhere) return null
+  if (runtime?.prepareStart === undefined) return null
+  if (!runtimes.dispatcher.isWarm(fn.key)) return null
+  const program = (await runtime.preparer?.prepare(fn)) ?? null
+  return { program, header: runtime.prepareStart(fn, program).header }
 }
 
 /** @param wanted - a number, or `auto` for one a processor */

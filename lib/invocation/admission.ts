@@ -50,6 +50,12 @@ export interface FunctionSlots {
   onRoom: (() => void) | null
   overflows: number
   queueTimeouts: number
+  /** Of `active`, slots that other processes of the gateway may use as they like until they are asked back. */
+  leased: number
+  /** Calls that run on those, as they were told last. */
+  usedElsewhere: number
+  /** True while leased slots are asked back: calls without a slot wait, whatever the queue's length. */
+  isRecalling: boolean
 }
 
 /** What health and metrics show of one function. */
@@ -73,6 +79,8 @@ function hasRoom({ active, queued, limits }: FunctionSlots): boolean {
 export class Admission {
   readonly #clock: Clock
   readonly #functions = new Map<string, FunctionSlots>()
+  /** Asks leased slots of a function back; `settleRecall` follows. Null where none are leased. */
+  onRecall: ((key: string) => void) | null = null
 
   constructor(clock: Clock) {
     this.#clock = clock
@@ -98,6 +106,11 @@ export class Admission {
       call.phase = 'admitted'
       return null
     }
+    if (slots.leased > 0) {
+      this.#append(slots, call)
+      this.#recall(slots)
+      return 'queued'
+    }
     if (decision === 'reject') {
       slots.overflows += 1
       return limits.overflow
@@ -107,6 +120,7 @@ export class Admission {
       return limits.queueTimeout
     }
     this.#append(slots, call)
+    this.#limitWait(slots, call)
     return 'queued'
   }
 
@@ -124,7 +138,9 @@ export class Admission {
   /** True when a call would run or may wait: `enter` would not refuse it now. */
   canEnter(fn: FunctionVersion): boolean {
     const slots = this.#functions.get(fn.key)
-    return slots === undefined || hasRoom(slots)
+    if (slots === undefined || hasRoom(slots)) return true
+    if (slots.leased > 0) this.#recall(slots)
+    return false
   }
 
   /** Calls back once, when `canEnter` has become true or may have. One asker a function. */
@@ -162,7 +178,7 @@ export class Admission {
     return [...this.#functions.values()]
       .map(slots => ({
         key: slots.key,
-        active: slots.active,
+        active: slots.active - slots.leased + slots.usedElsewhere,
         queued: slots.queued,
         max_workers: slots.limits.maxWorkers,
         max_queue: slots.limits.maxQueue,
@@ -199,13 +215,85 @@ export class Admission {
       onRoom: null,
       overflows: 0,
       queueTimeouts: 0,
+      leased: 0,
+      usedElsewhere: 0,
+      isRecalling: false,
     }
     this.#functions.set(fn.key, slots)
     return slots
   }
 
+  /**
+   * Hands free slots to another process.
+   * @returns how many; 0 while calls wait. Of an unlimited function none need be handed over
+   */
+  lease(fn: FunctionVersion, most: number): number {
+    const slots = this.#slotsOf(fn)
+    const { maxWorkers } = slots.limits
+    if (slots.queued > 0 || slots.isRecalling || maxWorkers === 0) return 0
+    const count = Math.max(0, Math.min(most, maxWorkers - slots.active))
+    slots.active += count
+    slots.leased += count
+    return count
+  }
+
+  /** Leased slots come back: `free` of them at once, `used` ones by `giveBack`, each when its call ends. */
+  endLease(key: string, free: number, used: number): void {
+    const slots = this.#functions.get(key)
+    if (slots === undefined) return
+    slots.leased -= free + used
+    slots.active -= free
+    this.#admit(slots)
+    if (slots.leased === 0) this.settleRecall(key)
+    if (slots.onRoom !== null) this.#tellRoom(slots)
+  }
+
+  giveBack(key: string, count: number): void {
+    const slots = this.#functions.get(key)
+    if (slots === undefined) return
+    slots.active -= count
+    if (slots.queued > 0) this.#admit(slots)
+    if (slots.onRoom !== null) this.#tellRoom(slots)
+  }
+
+  /** How many calls of a function run on leased slots: for those who look. */
+  noteElsewhere(key: string, count: number): void {
+    const slots = this.#functions.get(key)
+    if (slots !== undefined) slots.usedElsewhere = count
+  }
+
+  /** What came back is in: calls that still have no slot wait in the queue, as far as it goes, and the others are refused. */
+  settleRecall(key: string): void {
+    const slots = this.#functions.get(key)
+    if (slots === undefined || !slots.isRecalling) return
+    slots.isRecalling = false
+    const refused: AdmissionCall[] = []
+    const { maxQueue, queueTimeoutMs, overflow, queueTimeout } = slots.limits
+    let place = 0
+    for (let call = slots.first; call !== null; call = call.queueNext) {
+      place += 1
+      if (call.queueTimer !== null) continue
+      if (place > maxQueue || queueTimeoutMs <= 0) {
+        refused.push(call)
+        place -= 1
+      } else this.#limitWait(slots, call)
+    }
+    for (const call of refused) {
+      const isFull = place >= maxQueue
+      if (isFull) slots.overflows += 1
+      else slots.queueTimeouts += 1
+      this.leave(call)
+      call.onRefused(isFull ? overflow : queueTimeout)
+    }
+  }
+
+  #recall(slots: FunctionSlots): void {
+    if (slots.isRecalling) return
+    slots.isRecalling = true
+    this.onRecall?.(slots.key)
+  }
+
   #append(slots: FunctionSlots, call: AdmissionCall): void {
-    const { limits } = slots
     call.slots = slots
     call.phase = 'queued'
     call.queuePrevious = slots.last
@@ -214,6 +302,10 @@ export class Admission {
     else slots.last.queueNext = call
     slots.last = call
     slots.queued += 1
+  }
+
+  #limitWait(slots: FunctionSlots, call: AdmissionCall): void {
+    const { limits } = slots
     call.queueTimer = this.#clock.setTimeout(() => {
       slots.queueTimeouts += 1
       this.leave(call)

@@ -1,30 +1,41 @@
-/** Slots as a front sees them: the first process has them all, so each call goes there and may come back refused. Owner: page processes/processes. */
+/** Slots as a front sees them: those of a lease are its own, for all others a call goes to the first process and may come back refused. Owner: page processes/processes. */
 
 import type { AdmissionCall, FunctionSlots } from '../invocation/admission.ts'
 import { toAdmissionLimits } from '../invocation/concurrency.ts'
 import type { Call } from '../invocation/invoke.ts'
 import type { CallRelay } from './call-relay.ts'
+import type { FrontLeases } from './front-leases.ts'
 
 export class FrontAdmission {
   readonly #relay: Pick<CallRelay, 'leave'>
-  /** What a call has in place of a slot. */
+  readonly #leases: Pick<FrontLeases, 'find' | 'enter' | 'leave' | 'isOf'>
+  /** What a call has in place of a slot that is elsewhere. */
   #elsewhere: FunctionSlots | null = null
 
-  constructor(relay: Pick<CallRelay, 'leave'>) {
+  constructor(relay: Pick<CallRelay, 'leave'>, leases: Pick<FrontLeases, 'find' | 'enter' | 'leave' | 'isOf'>) {
     this.#relay = relay
+    this.#leases = leases
   }
 
   enter(call: AdmissionCall): null {
-    this.#elsewhere ??= toElsewhere(call)
-    call.slots = this.#elsewhere
+    const lease = this.#leases.find(call.fn)
     call.phase = 'admitted'
+    if (lease === null) {
+      this.#elsewhere ??= toElsewhere(call)
+      call.slots = this.#elsewhere
+    } else {
+      this.#leases.enter(lease)
+      call.slots = lease
+    }
     return null
   }
 
   leave(call: AdmissionCall): void {
-    if (call.slots === null) return
+    const { slots } = call
+    if (slots === null) return
     call.slots = null
-    this.#relay.leave(call as Call)
+    if (this.#leases.isOf(slots)) this.#leases.leave(slots)
+    else this.#relay.leave(call as Call)
   }
 }
 
@@ -41,5 +52,8 @@ function toElsewhere({ fn }: AdmissionCall): FunctionSlots {
     onRoom: null,
     overflows: 0,
     queueTimeouts: 0,
+    leased: 0,
+    usedElsewhere: 0,
+    isRecalling: false,
   }
 }

@@ -31,6 +31,7 @@ export class FrontJournal {
   /** True while somebody wants to know of requests. */
   wantsRequests = false
   readonly #options: FrontJournalOptions
+  readonly #told = new WeakSet<GatewayError>()
   readonly #format = new AccessLogFormat()
   readonly #lines = Buffer.allocUnsafe(MANY_BYTES + MAX_LOG_LINE_BYTES + 1)
   #bytes = 0
@@ -51,7 +52,14 @@ export class FrontJournal {
   callFailed({ fn, id, trace, method, path }: FailedCall, error: GatewayError): void {
     const { tell, wasTold } = this.#options
     if (!isFailure(error) || wasTold(error)) return
+    this.#told.add(error)
     tell({ kind: 'failed', key: fn?.key ?? null, call: { id, trace, method, path }, error: toErrorHeader(error) })
+  }
+
+  /** A worker failed to load or ended by itself; a call that waited for it may have told. */
+  failure(fn: FunctionVersion, error: GatewayError): void {
+    if (this.#told.has(error)) return
+    this.#options.tell({ kind: 'workerFailed', key: fn.key, error: toErrorHeader(error) })
   }
 
   log(level: 'info' | 'warn' | 'error', message: string): void {

@@ -6,6 +6,7 @@ import type { Warning } from '../core/errors.ts'
 import type { Discovery } from '../discovery/discover.ts'
 import type { Listening } from '../http/server.ts'
 import type { MetricCounts } from '../observe/metric-counts.ts'
+import type { StartedWorker, WorkerExit } from '../runtime/socket-worker.ts'
 
 /** What became of upstream requests. */
 export type EdgeResult = 'answered' | 'failed' | 'refused' | 'left'
@@ -17,7 +18,29 @@ export interface AdoptMessage {
   discovery: Discovery
 }
 
+/** A front may run calls of a function itself. */
+export interface LeaseMessage {
+  kind: 'lease'
+  id: number
+  key: string
+  /** 0 for an unlimited function. */
+  slots: number
+  /** What was prepared for it. */
+  program: string | null
+  /** JSON text of its workers' `start` frame. */
+  header: string
+}
+
+/** What becomes of a worker that a front asked for. */
+export type WorkerMessage =
+  | { kind: 'worker'; ask: number; worker: Pick<StartedWorker, 'id' | 'uri' | 'socketIndex' | 'pid'> }
+  | { kind: 'noWorker'; ask: number; error: string }
+  | { kind: 'workerExit'; ask: number; exit: WorkerExit }
+
 export type ToFront =
+  | LeaseMessage
+  | { kind: 'recall'; id: number }
+  | WorkerMessage
   | {
       kind: 'begin'
       settings: Settings
@@ -27,6 +50,8 @@ export type ToFront =
       /** Where the gateway listens, its control plane's own socket among them: no function may be sent there. */
       addresses: readonly Listening[]
       wantsRequests: boolean
+      /** Processes of the gateway. */
+      processes: number
       tree: AdoptMessage
     }
   | AdoptMessage
@@ -44,12 +69,38 @@ interface FailedMessage {
   error: string
 }
 
+/** What a function wrote in a worker of a front. */
+export interface OutputMessage {
+  kind: 'output'
+  key: string
+  stream: 'stdout' | 'stderr'
+  text: string
+  /** null outside any call. */
+  call: { id: string; trace: string } | null
+}
+
 export type FromFront =
   | { kind: 'serving'; generation: number }
   | { kind: 'adopted'; generation: number }
   /** @param id - of the question; 0 for none */
-  | { kind: 'counts'; id: number; counts: MetricCounts | null; edge: Record<EdgeResult, number> | null }
+  | {
+      kind: 'counts'
+      id: number
+      counts: MetricCounts | null
+      edge: Record<EdgeResult, number> | null
+      used: (readonly [id: number, calls: number])[]
+    }
   | FailedMessage
   | { kind: 'log'; level: 'info' | 'warn' | 'error'; message: string }
   | { kind: 'warning'; warning: Warning }
-  | { kind: 'closed' }
+  /** Many calls of a function go over the line. */
+  | { kind: 'ask'; key: string }
+  /** A lease is given back, all but the slots of calls that run. */
+  | { kind: 'returned'; id: number; used: number }
+  /** One of those has ended. */
+  | { kind: 'freed'; id: number }
+  | { kind: 'startWorker'; ask: number; key: string; program: string | null; header: string }
+  | { kind: 'stopWorker'; ask: number; graceMs: number }
+  | OutputMessage
+  /** A worker failed to load or ended by itself. */
+  | { kind: 'workerFailed'; key: string; error: string }

@@ -16,8 +16,11 @@ import type { Listening } from '../http/server.ts'
 import { addTo } from '../observe/metric-counts.ts'
 import type { Journal } from '../observe/journal.ts'
 import type { Metrics } from '../observe/metrics.ts'
+import type { WorkerSource } from '../runtime/socket-worker.ts'
 import type { FrontDoorDeps } from './front-door.ts'
 import { FrontProcess } from './front-process.ts'
+import { Leases } from './leases.ts'
+import { LentWorkers } from './lent-workers.ts'
 import { eachLine, toLineRecord } from './line-records.ts'
 import { fromErrorHeader } from './link-text.ts'
 import type { AdoptMessage, EdgeResult, FromFront } from './messages.ts'
@@ -37,8 +40,16 @@ interface ProcessesOptions {
   /** Program of a front. */
   entry: string
   door: Omit<FrontDoorDeps, 'findFunction' | 'journal'>
-  journal: Pick<Journal, 'events' | 'wantsRequests' | 'requestLine' | 'callFailed' | 'output' | 'log' | 'warn'>
+  journal: Pick<
+    Journal,
+    'events' | 'wantsRequests' | 'requestLine' | 'callFailed' | 'output' | 'failure' | 'secrets' | 'log' | 'warn'
+  >
   metrics: Pick<Metrics, 'add'>
+  admission: ConstructorParameters<typeof Leases>[0]['admission']
+  /** What a front needs to run calls of a function; null where only this process can, or not now. */
+  prepare: ConstructorParameters<typeof Leases>[0]['prepare']
+  /** What starts workers of a function; null where there is none. */
+  sourceOf(fn: FunctionVersion, program: string | null): WorkerSource | null
   /** Upstream requests by what became of them. */
   edgeResults: Record<EdgeResult, number>
   /** Every socket that is listened on now. */
@@ -57,6 +68,7 @@ interface Place {
 export class Processes {
   readonly #options: ProcessesOptions
   readonly #places: Place[]
+  readonly #leases: Leases
   #sockets: readonly number[] = []
   #tree: AdoptMessage | null = null
   #functions: ReadonlyMap<string, FunctionVersion> = new Map()
@@ -73,6 +85,13 @@ export class Processes {
       failures: 0,
       startedAt: 0,
     }))
+    this.#leases = new Leases({
+      clock: options.clock,
+      admission: options.admission,
+      processes: options.count + 1,
+      prepare: options.prepare,
+      findFunction: key => this.#functions.get(key) ?? null,
+    })
     options.journal.events.onChange = () => this.#tellWants()
   }
 
@@ -122,6 +141,7 @@ export class Processes {
   async close(timeoutMs: number): Promise<void> {
     this.#isClosing = true
     this.#options.journal.events.onChange = null
+    this.#leases.close()
     await Promise.all(
       this.#places.map(({ front, timer }) => {
         if (timer !== null) this.#options.clock.clearTimeout(timer)
@@ -148,29 +168,78 @@ export class Processes {
         controlPaths,
         addresses: addresses(),
         wantsRequests: journal.wantsRequests,
+        processes: this.#places.length + 1,
         tree: this.#tree!,
       },
       onServing: () => {
         if (this.#isDraining) front.tell({ kind: 'drain' })
       },
       onLines: bytes => eachLine(bytes, line => journal.requestLine(line, () => toLineRecord(line, this.#functions))),
-      onMessage: message => this.#handle(message),
-      onEnd: reason => this.#handleEnd(place, reason),
+      onMessage: message => this.#handle(front, lent, message),
+      onEnd: reason => {
+        lent.close()
+        this.#leases.drop(front)
+        this.#handleEnd(place, reason)
+      },
+    })
+    const lent = new LentWorkers({
+      sourceOf: this.#options.sourceOf,
+      findFunction: key => this.#functions.get(key) ?? null,
+      tell: message => front.tell(message),
     })
     place.front = front
   }
 
-  #handle(message: FromFront): void {
+  #handle(front: FrontProcess, lent: LentWorkers, message: FromFront): void {
     const { journal, metrics, edgeResults } = this.#options
-    if (message.kind === 'counts') {
-      if (message.counts !== null) metrics.add(message.counts)
-      if (message.edge !== null) addTo(edgeResults, message.edge)
-    } else if (message.kind === 'failed') {
-      const fn = message.key === null ? null : (this.#functions.get(message.key) ?? null)
-      const error = fromErrorHeader(message.error)
-      if (error !== null) journal.callFailed({ fn, ...message.call }, error)
-    } else if (message.kind === 'log') journal.log(message.level, message.message)
-    else if (message.kind === 'warning') journal.warn(message.warning)
+    switch (message.kind) {
+      case 'counts':
+        if (message.counts !== null) metrics.add(message.counts)
+        if (message.edge !== null) addTo(edgeResults, message.edge)
+        this.#leases.note(front, message.used)
+        return
+      case 'ask':
+        // A function that cannot be prepared tells its own calls.
+        this.#leases.ask(front, message.key).catch(() => {})
+        return
+      case 'returned':
+        this.#leases.end(front, message.id, message.used)
+        return
+      case 'freed':
+        this.#leases.free(front, message.id)
+        return
+      case 'startWorker':
+        lent.start(message)
+        return
+      case 'stopWorker':
+        lent.stop(message.ask, message.graceMs)
+        return
+      case 'log':
+        journal.log(message.level, message.message)
+        return
+      case 'serving':
+      case 'adopted':
+        return
+      case 'warning':
+        journal.warn(message.warning)
+        return
+      default:
+        this.#tell(message)
+    }
+  }
+
+  /** What a front has to say of a function. */
+  #tell(message: Extract<FromFront, { kind: 'failed' | 'workerFailed' | 'output' }>): void {
+    const { journal } = this.#options
+    const fn = message.key === null ? null : (this.#functions.get(message.key) ?? this.#gone.get(message.key) ?? null)
+    if (message.kind === 'output') {
+      if (fn !== null) journal.output(fn, message.stream, journal.secrets.hide(fn, message.text), message.call)
+      return
+    }
+    const error = fromErrorHeader(message.error)
+    if (error === null) return
+    if (message.kind === 'failed') journal.callFailed({ fn, ...message.call }, error)
+    else if (fn !== null) journal.failure(fn, journal.secrets.hideIn(fn, error))
   }
 
   #handleEnd(place: Place, reason: string | null): void {

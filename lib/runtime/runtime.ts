@@ -2,6 +2,7 @@
 
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { RuntimeName } from '../core/identity.ts'
+import type { WorkerSource } from './socket-worker.ts'
 import type { Worker, WorkerOwner } from './worker.ts'
 
 export interface SocketHealth {
@@ -52,6 +53,13 @@ export interface Preparer {
   isAhead(fn: FunctionVersion): boolean
 }
 
+/** What it takes to start workers of a function for whoever connects to them. */
+export interface WorkerStart {
+  /** JSON text of the worker's `start` frame. */
+  header: string
+  source: WorkerSource
+}
+
 /** One enabled runtime: python, node, php, go and rust behind daemons, lua on threads. */
 export interface Runtime {
   readonly name: RuntimeName
@@ -70,6 +78,8 @@ export interface Runtime {
    * @param program - what was prepared for its function, null for nothing
    */
   spawn(set: WorkerOwner, program: string | null): Worker
+  /** For workers that another process of the gateway connects to; absent where they live in this one. */
+  prepareStart?(fn: FunctionVersion, program: string | null): WorkerStart
   health(): RuntimeHealth
   /** The daemons behind its sockets, in their order; absent for one that has none. */
   readonly daemons?: readonly DaemonView[]

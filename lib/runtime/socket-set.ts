@@ -9,7 +9,7 @@ import { Daemon } from './daemon.ts'
 import type { DaemonEvent, DaemonOptions, Launch } from './daemon-options.ts'
 import type { PeerTrust } from './dial.ts'
 import type { FunctionUser } from './function-users.ts'
-import type { Preparer, Runtime, RuntimeHealth, Sockets } from './runtime.ts'
+import type { Preparer, Runtime, RuntimeHealth, Sockets, WorkerStart } from './runtime.ts'
 import { type StartedWorker, SocketWorker, type WorkerSource } from './socket-worker.ts'
 import { type StartFacts, toStartHeader } from './start-header.ts'
 import type { WorkerOwner } from './worker.ts'
@@ -93,13 +93,18 @@ export class SocketSet implements Runtime {
   rest(): void {}
 
   spawn(set: WorkerOwner, program: string | null): SocketWorker {
-    const header = toStartHeader(set.fn, this.#options.facts)
+    const { header, source } = this.prepareStart(set.fn, program)
+    return new SocketWorker(set, source, header, this.#options.pool)
+  }
+
+  prepareStart(fn: FunctionVersion, program: string | null): WorkerStart {
+    const header = toStartHeader(fn, this.#options.facts)
     const fields = program !== null ? { binary: program } : this.#options.startsEarly ? { early: header } : {}
     const source = {
-      startWorker: (...[fn, loadOf, onSocket]: StartArguments) =>
-        this.#startWorker(fn, program, fields, loadOf, onSocket),
+      startWorker: (...[asked, loadOf, onSocket]: StartArguments) =>
+        this.#startWorker(asked, program, fields, loadOf, onSocket),
     }
-    return new SocketWorker(set, source, header, this.#options.pool)
+    return { header, source }
   }
 
   /** @param fields - of the `start` header, beside those every runtime gets */

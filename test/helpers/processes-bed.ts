@@ -58,7 +58,7 @@ export class Connection {
 export async function connectToAll(t: Test, url: string, count: number, but: ReadonlySet<string> = new Set()) {
   const found = new Map<string, Connection>()
   while (found.size < count) {
-    const connections = Array.from({ length: 8 }, () => new Connection(url))
+    const connections = Array.from({ length: 2 }, () => new Connection(url))
     const names = await Promise.all(connections.map(connection => connection.process()))
     for (const [at, name] of names.entries()) {
       if (found.has(name) || but.has(name) || found.size === count) connections[at]!.close()

@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { createGateway, type Gateway } from '../../lib/index.ts'
 import { childrenOf, commandOf } from '../helpers/processes.ts'
-import { type Connection, connectToAll, nameOfFirst, serveTwice } from '../helpers/processes-bed.ts'
+import { Connection, connectToAll, nameOfFirst, serveTwice } from '../helpers/processes-bed.ts'
 import { makeTree } from '../helpers/tree.ts'
 
 const HELLO = 'export const handler = event => ({ hello: event.query.name ?? "world", pid: process.pid })\n'
@@ -160,3 +160,110 @@ t.test('[processes/processes.4] limits hold over all processes: slots, queue, re
     ['"first"', '"second"'],
   )
 })
+
+/** Calls a function on a connection until it is answered by a worker of a front's own. @returns the id of that worker's process */
+async function untilLeased(connection: Connection, path: string, but: string): Promise<string> {
+  for (;;) {
+    const answers = await Promise.all(Array.from({ length: 16 }, () => connection.ask(path)))
+    const other = answers.find(({ text }) => text !== but)
+    if (other !== undefined) return other.text
+  }
+}
+
+t.test(
+  '[processes/processes.14, processes/processes.16] a front runs busy functions in workers of its own, and gives them up with a reload',
+  async t => {
+    const pid = 'export const handler = () => String(process.pid)\n'
+    const { root, gateway, first, front } = await serveTwice(t, {
+      'busy.js': pid,
+      'small/handler.js': pid,
+      'small/fn.config.json': '{ "max_concurrency": 2 }',
+    })
+    const own = (await first.ask('/busy')).text
+    const leased = await untilLeased(front, '/busy', own)
+    t.equal((await first.ask('/busy')).text, own)
+    t.equal((await front.ask('/busy')).text, leased)
+    const small = (await first.ask('/small')).text
+    for (let at = 0; at < 100; at++)
+      if ((await front.ask('/small')).text !== small) t.fail('a small limit is not leased')
+    writeFileSync(join(root, 'busy.js'), pid.replace('String(process.pid)', '"new " + process.pid'))
+    await gateway.reload()
+    for (const connection of [front, first]) t.match((await connection.ask('/busy')).text, /new/)
+    const worker = Number(JSON.parse(leased))
+    while (isAlive(worker)) await new Promise(resolve => setImmediate(resolve))
+    t.pass('its worker has ended')
+  },
+)
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0)
+    return true
+  } catch {
+    return false
+  }
+}
+
+t.test('[processes/processes.15] a limit is exact while slots are leased', async t => {
+  const gate = await openGate(t)
+  const { first, front, url, gateway } = await serveTwice(t, {
+    'busy/handler.js': `export const handler = async event =>
+      event.query.gate === undefined ? String(process.pid) : (await fetch(event.query.gate)).text()\n`,
+    'busy/fn.config.json': '{ "max_concurrency": 4, "timeout_ms": 60000 }',
+  })
+  const own = (await first.ask('/busy')).text
+  await untilLeased(front, '/busy', own)
+  const firstName = await nameOfFirst(gateway)
+  const connections: Record<'first' | 'front', Connection[]> = { first: [first], front: [front] }
+  for (let at = 0; at < 4; at++)
+    for (const [name, connection] of await connectToAll(t, url, 2))
+      connections[name === firstName ? 'first' : 'front'].push(connection)
+  // Two run on the lease, whose slots cannot be had back.
+  const running = [connections.front[1]!.ask(gated('/busy', gate)), connections.front[2]!.ask(gated('/busy', gate))]
+  const held = [await gate.next(), await gate.next()]
+  running.push(connections.first[1]!.ask(gated('/busy', gate)), connections.first[2]!.ask(gated('/busy', gate)))
+  held.push(await gate.next(), await gate.next())
+  for (const connection of [connections.first[3]!, connections.front[3]!, connections.first[3]!])
+    t.match(await connection.ask(gated('/busy', gate)), { status: 429, text: /concurrency limit reached/ })
+  for (const response of held) response.end('done')
+  t.same(
+    (await Promise.all(running)).map(({ status }) => status),
+    [200, 200, 200, 200],
+  )
+  const again = [connections.first[1]!, connections.first[2]!, connections.first[3]!, connections.front[1]!].map(
+    connection => connection.ask(gated('/busy', gate)),
+  )
+  for (let at = 0; at < 4; at++) (await gate.next()).end('done')
+  t.same(
+    (await Promise.all(again)).map(({ status }) => status),
+    [200, 200, 200, 200],
+    'no slot was lost',
+  )
+})
+
+t.test(
+  '[processes/processes.3, processes/processes.15] a front that dies gives its leases and workers back',
+  async t => {
+    const gate = await openGate(t)
+    const { first, front } = await serveTwice(t, {
+      'busy/handler.js': `export const handler = async event =>
+      event.query.gate === undefined ? String(process.pid) : (await fetch(event.query.gate)).text()\n`,
+      'busy/fn.config.json': '{ "max_concurrency": 4, "timeout_ms": 60000 }',
+    })
+    const own = (await first.ask('/busy')).text
+    const worker = Number(JSON.parse(await untilLeased(front, '/busy', own)))
+    const lost = front.ask(gated('/busy', gate))
+    await gate.next()
+    process.kill(fronts()[0]!, 'SIGKILL')
+    await t.rejects(lost)
+    while (isAlive(worker)) await new Promise(resolve => setImmediate(resolve))
+    const connections = [first, ...Array.from({ length: 3 }, () => new Connection(first.url))]
+    const running = connections.map(connection => connection.ask(gated('/busy', gate)))
+    for (let at = 0; at < 4; at++) (await gate.next()).end('done')
+    t.same(
+      (await Promise.all(running)).map(({ status }) => status),
+      [200, 200, 200, 200],
+    )
+    for (const connection of connections) connection.close()
+  },
+)

@@ -1,0 +1,156 @@
+/**
+ * Which front may run calls of which function itself, on how many slots. In the first process. Owner: page processes/processes.
+ *
+ *   ask ─► lease ─► live ─(recalled, idle, changed)─► returned: free slots at once, used ones as their calls end ─► gone
+ *
+ * The slots of a lease count as taken here, so no more calls run than the limit says; and before a call is refused or has to
+ * wait for long, every leased slot is asked back.
+ */
+
+import type { FunctionVersion } from '../core/catalog.ts'
+import type { Clock } from '../core/clock.ts'
+import type { Admission } from '../invocation/admission.ts'
+import { toAdmissionLimits } from '../invocation/concurrency.ts'
+import type { LeaseMessage, ToFront } from './messages.ts'
+
+/** A smaller share of a limit is not worth a lease: such a function lives in the first process. */
+const MIN_SHARE = 2
+/** Milliseconds a front has to answer a recall; whoever waits for it is then answered without. */
+const RECALL_TIMEOUT_MS = 1000
+/** Milliseconds for which a function that was recalled is not leased again: first, largest, doubled each time. */
+const REST_MS = { first: 1000, max: 60_000 } as const
+
+/** A front as leases see it. */
+export interface Lessee {
+  tell(message: ToFront): void
+}
+
+interface Lease {
+  readonly lessee: Lessee
+  readonly key: string
+  /** Slots that count here; 0 for an unlimited function. */
+  slots: number
+  isLive: boolean
+}
+
+/** Of a function that was asked back. */
+interface Rest {
+  until: number
+  ms: number
+}
+
+interface LeasesOptions {
+  clock: Clock
+  admission: Pick<Admission, 'lease' | 'endLease' | 'giveBack' | 'settleRecall' | 'noteElsewhere' | 'onRecall'>
+  /** Processes that share a limit. */
+  processes: number
+  /** What a front needs to start workers of a function; null where only the first process can run it, or not now. */
+  prepare(fn: FunctionVersion): Promise<Pick<LeaseMessage, 'program' | 'header'> | null>
+  /** The function of a key in the catalog in force. */
+  findFunction(key: string): FunctionVersion | null
+}
+
+export class Leases {
+  readonly #options: LeasesOptions
+  readonly #leases = new Map<number, Lease>()
+  readonly #rests = new Map<string, Rest>()
+  readonly #timers = new Map<string, NodeJS.Timeout>()
+  #lastId = 0
+
+  constructor(options: LeasesOptions) {
+    this.#options = options
+    options.admission.onRecall = key => this.#recall(key)
+  }
+
+  /** A front has many calls of a function. It gets a lease, or hears nothing. */
+  async ask(lessee: Lessee, key: string): Promise<void> {
+    const { clock, admission, processes, prepare, findFunction } = this.#options
+    const fn = findFunction(key)
+    if (fn === null || clock.monotonic() < (this.#rests.get(key)?.until ?? 0)) return
+    const { maxWorkers } = toAdmissionLimits(fn.policy)
+    const share = Math.floor(maxWorkers / processes)
+    if (maxWorkers !== 0 && share < MIN_SHARE) return
+    const prepared = await prepare(fn)
+    if (prepared === null || findFunction(key) !== fn || this.#find(lessee, key) !== null) return
+    const slots = maxWorkers === 0 ? 0 : admission.lease(fn, share)
+    if (maxWorkers !== 0 && slots < MIN_SHARE) {
+      admission.endLease(key, slots, 0)
+      return
+    }
+    this.#lastId += 1
+    this.#leases.set(this.#lastId, { lessee, key, slots, isLive: true })
+    lessee.tell({ kind: 'lease', id: this.#lastId, key, slots, ...prepared })
+  }
+
+  /** A front gives a lease back. @param used - slots with calls, each given back by `free` when its call ends */
+  end(lessee: Lessee, id: number, used: number): void {
+    const lease = this.#leases.get(id)
+    if (lease?.lessee !== lessee || !lease.isLive) return
+    const taken = Math.max(0, Math.min(used, lease.slots))
+    const free = lease.slots - taken
+    lease.isLive = false
+    lease.slots = taken
+    if (taken === 0) this.#leases.delete(id)
+    this.#options.admission.noteElsewhere(lease.key, 0)
+    this.#options.admission.endLease(lease.key, free, taken)
+  }
+
+  /** A call that ran on a lease that was given back has ended. */
+  free(lessee: Lessee, id: number): void {
+    const lease = this.#leases.get(id)
+    if (lease?.lessee !== lessee || lease.isLive || lease.slots === 0) return
+    lease.slots -= 1
+    if (lease.slots === 0) this.#leases.delete(id)
+    this.#options.admission.giveBack(lease.key, 1)
+  }
+
+  /** @param used - calls that run now, by lease */
+  note(lessee: Lessee, used: readonly (readonly [id: number, calls: number])[]): void {
+    const sums = new Map<string, number>()
+    for (const [id, calls] of used) {
+      const lease = this.#leases.get(id)
+      if (lease?.lessee === lessee && lease.isLive) sums.set(lease.key, (sums.get(lease.key) ?? 0) + calls)
+    }
+    for (const [key, calls] of sums) this.#options.admission.noteElsewhere(key, calls)
+  }
+
+  /** A front is gone, and every call that it ran. */
+  drop(lessee: Lessee): void {
+    for (const [id, lease] of [...this.#leases]) {
+      if (lease.lessee !== lessee) continue
+      this.#leases.delete(id)
+      if (lease.isLive) this.#options.admission.endLease(lease.key, lease.slots, 0)
+      else this.#options.admission.giveBack(lease.key, lease.slots)
+    }
+  }
+
+  close(): void {
+    this.#options.admission.onRecall = null
+    for (const timer of this.#timers.values()) this.#options.clock.clearTimeout(timer)
+    this.#timers.clear()
+  }
+
+  #find(lessee: Lessee, key: string): Lease | null {
+    for (const lease of this.#leases.values())
+      if (lease.lessee === lessee && lease.key === key && lease.isLive) return lease
+    return null
+  }
+
+  #recall(key: string): void {
+    const { clock, admission } = this.#options
+    const now = clock.monotonic()
+    const before = this.#rests.get(key)
+    const isFresh = before === undefined || now - before.until > REST_MS.max
+    const ms = isFresh ? REST_MS.first : Math.min(before.ms * 2, REST_MS.max)
+    this.#rests.set(key, { until: now + ms, ms })
+    for (const [id, lease] of this.#leases)
+      if (lease.key === key && lease.isLive) lease.lessee.tell({ kind: 'recall', id })
+    if (this.#timers.has(key)) return
+    const timer = clock.setTimeout(() => {
+      this.#timers.delete(key)
+      admission.settleRecall(key)
+    }, RECALL_TIMEOUT_MS)
+    timer.unref?.()
+    this.#timers.set(key, timer)
+  }
+}
