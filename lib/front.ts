@@ -56,6 +56,8 @@ export class Front {
   readonly #metrics = new Metrics()
   readonly #edge: EdgeProxy
   readonly #edgeCounts: Added<keyof EdgeProxy['results']>
+  /** Memory for bodies on their way from workers to clients. */
+  readonly #pool: BytePool
   readonly #workers: RemoteWorkers
   readonly #leases: FrontLeases
   readonly #invoker: Invoker
@@ -91,9 +93,11 @@ export class Front {
     this.#schemas = createSchemaParts(settings, this.#journal)
     this.#routes = new RouteTableBuilder(settings.forceUrl)
     this.#docs = new DocsPage(settings.publicBaseUrl)
+    this.#pool = new BytePool(clock)
     this.#workers = new RemoteWorkers(tell)
     this.#leases = new FrontLeases({
       clock,
+      pool: this.#pool,
       workers: this.#workers,
       processes: begin.processes,
       tell,
@@ -215,7 +219,7 @@ export class Front {
       invoker: this.#invoker,
       requestIds: this.#requestIds,
       lifecycle: this.#lifecycle,
-      pool: new BytePool(clock),
+      pool: this.#pool,
       // What the first process answers it records.
       onFinished: exchange => {
         if (!exchange.isControl || settings.controlPort !== null) record(exchange)

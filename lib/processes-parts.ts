@@ -12,6 +12,8 @@ import type { PublicHandler } from './http/public.ts'
 import type { Listeners } from './listeners.ts'
 import type { Journal } from './observe/journal.ts'
 import type { Processes } from './processes/processes.ts'
+import type { Dispatcher } from './runtime/dispatcher.ts'
+import type { Runtime } from './runtime/runtime.ts'
 import type { Runtimes } from './runtime/runtimes.ts'
 
 interface ProcessesPartsOptions extends Pick<CallParts, 'invoker' | 'admission' | 'edge' | 'metrics'> {
@@ -23,6 +25,14 @@ interface ProcessesPartsOptions extends Pick<CallParts, 'invoker' | 'admission' 
   controlParts: ControlParts
   public: PublicHandler
   listeners: Listeners
+}
+
+interface LeasingParts {
+  settings: Pick<Settings, 'hotReload' | 'isolation' | 'runtimeSockets'>
+  runtimes: {
+    byName: ReadonlyMap<string, Pick<Runtime, 'preparer' | 'prepareStart'>>
+    dispatcher: Pick<Dispatcher, 'isWarm'>
+  }
 }
 
 /** From the sources as well as from the built package, whose joined files lie in folders beside `lib`. */
@@ -43,7 +53,7 @@ export async function createProcesses(options: ProcessesPartsOptions): Promise<P
     entry: fileURLToPath(ENTRY),
     door: { invoker, admission, dispatcher, control: options.public.handle },
     admission,
-    prepare: fn => prepare(options, fn),
+    prepare: fn => prepareLease(options, fn),
     sourceOf: (fn, program) => options.runtimes.byName.get(fn.runtime)?.prepareStart?.(fn, program).source ?? null,
     journal,
     metrics,
@@ -54,11 +64,10 @@ export async function createProcesses(options: ProcessesPartsOptions): Promise<P
 
 /**
  * What a front needs to run calls of a function itself; null where only this process can: in Lua, as a user of its own, behind
- * somebody else's daemon, while
- * its files may be edited, and before it has run here.
+ * somebody else's daemon, while its files may be edited, and before it has run here.
  */
-async function prepare(
-  { settings, runtimes }: Pick<ProcessesPartsOptions, 'settings' | 'runtimes'>,
+export async function prepareLease(
+  { settings, runtimes }: LeasingParts,
   fn: FunctionVersion,
 ): Promise<{ program: string | null; header: string } | null> {
   const runtime = runtimes.byName.get(fn.runtime)

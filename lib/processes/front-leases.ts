@@ -5,6 +5,7 @@
  *   recalled, idle, or the function changed: no call begins any more ─ returned ─►, and ─ freed ─► for each that still runs
  */
 
+import type { BytePool } from '../core/byte-pool.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import { MAX_WORKERS_UNLIMITED } from '../core/limits.ts'
@@ -61,6 +62,8 @@ class Lease implements FunctionSlots {
 
 interface FrontLeasesOptions {
   clock: Clock
+  /** Memory for bodies on their way from workers to clients. */
+  pool: BytePool
   workers: RemoteWorkers
   /** Processes of the gateway. */
   processes: number
@@ -107,7 +110,7 @@ export class FrontLeases {
 
   /** @returns null for a lease that is of no use here: it went back */
   take({ id, key, slots, program, header }: LeaseMessage): Lease | null {
-    const { clock, workers, processes, onLog, onFailure, tell } = this.#options
+    const { clock, pool, workers, processes, onLog, onFailure, tell } = this.#options
     const fn = this.#functions.get(key)
     if (fn === undefined || this.#leases.has(key)) {
       tell({ kind: 'returned', id, used: 0 })
@@ -121,7 +124,7 @@ export class FrontLeases {
       idleTtlMs: LEASE_IDLE_MS,
       sockets: null,
       preparer: null,
-      spawn: owner => new SocketWorker(owner, workers.sourceOf(program, header), header),
+      spawn: owner => new SocketWorker(owner, workers.sourceOf(program, header), header, pool),
       onLog,
       onFailure,
       onEmpty: () => this.#leaving.delete(set),

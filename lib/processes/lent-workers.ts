@@ -60,8 +60,8 @@ export class LentWorkers {
       return
     }
     this.#kills.set(ask, graceMs => started.kill(graceMs))
-    const { id, uri, socketIndex, pid } = started
-    tell({ kind: 'worker', ask, worker: { id, uri, socketIndex, pid } })
+    const { id, uri, isShared, trust, socketIndex, pid } = started
+    tell({ kind: 'worker', ask, worker: { id, uri, isShared, trust, socketIndex, pid } })
     started.onExit(exit => {
       this.#kills.delete(ask)
       tell({ kind: 'workerExit', ask, exit })

@@ -33,7 +33,11 @@ export interface LeaseMessage {
 
 /** What becomes of a worker that a front asked for. */
 export type WorkerMessage =
-  | { kind: 'worker'; ask: number; worker: Pick<StartedWorker, 'id' | 'uri' | 'socketIndex' | 'pid'> }
+  | {
+      kind: 'worker'
+      ask: number
+      worker: Pick<StartedWorker, 'id' | 'uri' | 'isShared' | 'trust' | 'socketIndex' | 'pid'>
+    }
   | { kind: 'noWorker'; ask: number; error: string }
   | { kind: 'workerExit'; ask: number; exit: WorkerExit }
 
@@ -70,7 +74,7 @@ interface FailedMessage {
 }
 
 /** What a function wrote in a worker of a front. */
-export interface OutputMessage {
+interface OutputMessage {
   kind: 'output'
   key: string
   stream: 'stdout' | 'stderr'

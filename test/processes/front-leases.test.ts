@@ -1,4 +1,5 @@
 import t from 'tap'
+import { BytePool } from '../../lib/core/byte-pool.ts'
 import { FrontLeases } from '../../lib/processes/front-leases.ts'
 import type { FromFront } from '../../lib/processes/messages.ts'
 import { RemoteWorkers } from '../../lib/processes/remote-workers.ts'
@@ -12,6 +13,7 @@ function createBed() {
   const tell = (message: FromFront): void => void told.push(message)
   const leases = new FrontLeases({
     clock,
+    pool: new BytePool(clock),
     workers: new RemoteWorkers(tell),
     processes: 2,
     tell,

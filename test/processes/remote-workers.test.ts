@@ -4,6 +4,7 @@ import { GatewayError } from '../../lib/core/errors.ts'
 import { LentWorkers } from '../../lib/processes/lent-workers.ts'
 import type { FromFront, WorkerMessage } from '../../lib/processes/messages.ts'
 import { RemoteWorkers } from '../../lib/processes/remote-workers.ts'
+import { NO_TRUST } from '../../lib/runtime/dial.ts'
 import type { StartedWorker, WorkerExit } from '../../lib/runtime/socket-worker.ts'
 import { makeFn } from '../helpers/fn.ts'
 
@@ -44,12 +45,14 @@ function createWorker(): Fake {
   const started = {
     id: 'w1',
     uri: 'unix:/w1',
+    isShared: false,
+    trust: NO_TRUST,
     socketIndex: 2,
     pid: 99,
     kill: (graceMs: number) => void kills.push(graceMs),
     onExit: (listener: (exit: WorkerExit) => void) => void listeners.push(listener),
   }
-  return { started, kills, exit: exit => listeners.forEach(listener => listener(exit)) }
+  return { started, kills, exit: exit => void listeners.map(listener => listener(exit)) }
 }
 
 t.test(
