@@ -41,6 +41,8 @@ interface ControlEvents {
   onLost(reason: string): void
   onLog(worker: string, stream: 'stdout' | 'stderr', text: string): void
   onExited(worker: string, exit: WorkerExit): void
+  /** It cannot start workers, whatever their functions, and why; null when it can. Told again while it lasts. */
+  onTrouble(reason: string | null): void
 }
 
 interface PendingStart {
@@ -181,6 +183,9 @@ export class ControlConnection {
           header.stream === 'stderr' ? 'stderr' : 'stdout',
           body.toString('utf8'),
         )
+        return
+      case KIND.pong:
+        this.#events.onTrouble(typeof header.trouble === 'string' ? header.trouble : null)
         return
       case KIND.ping:
         if (this.#isRead()) this.#send(KIND.pong, id, '')

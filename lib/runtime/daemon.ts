@@ -12,6 +12,7 @@ import { findVersionProblem } from './binaries.ts'
 import type { DaemonView, SocketHealth } from './runtime.ts'
 import type { StartedWorker, WorkerExit } from './socket-worker.ts'
 import { ControlConnection, type DaemonInfo, type DaemonWorker, DAEMON_READY_TIMEOUT_MS } from './control-connection.ts'
+import { killGroup } from './kill-group.ts'
 import { killAsUser } from './user-folders.ts'
 
 /** Restart delay of a daemon that dies: first, largest. */
@@ -66,6 +67,8 @@ export class Daemon {
   #attemptAt = 0
   #lastLine = ''
   #lastFailure = ''
+  /** Why it cannot start workers, whatever their functions; null while it can. */
+  #trouble: string | null = null
   #changes: (() => void)[] = []
 
   constructor(options: DaemonOptions) {
@@ -91,6 +94,7 @@ export class Daemon {
       const left = Math.max(0, Math.ceil(this.#retryAt - this.#options.clock.monotonic()))
       reason = `${reason}; ${this.#options.externalUri === null ? 'restarting' : 'reconnecting'} in ${left} ms`
     }
+    if (this.state === 'up' && this.#trouble !== null) return { index, uri, up: false, reason: this.#trouble }
     // One that nobody needs yet is not broken.
     return { index, uri, up: this.state === 'up' || this.state === 'idle', reason }
   }
@@ -262,6 +266,7 @@ export class Daemon {
           if (live !== undefined) this.#options.onLog(live.key, stream, text)
         },
         onExited: (worker, exit) => this.#handleExited(worker, exit),
+        onTrouble: reason => this.#handleTrouble(reason),
       },
       trust,
     )
@@ -282,6 +287,7 @@ export class Daemon {
     }
     this.#clearTimer()
     this.#control = control
+    this.#trouble = null
     this.info = info
     this.#lastFailure = ''
     this.#upSince = this.#options.clock.monotonic()
@@ -289,6 +295,13 @@ export class Daemon {
     this.#set('up', 'ok')
     this.#emit('up', `${info.runtime} ${info.version}`)
     if (info.content !== undefined) this.#options.onContent?.(info.content, this.uri)
+  }
+
+  #handleTrouble(reason: string | null): void {
+    const trouble = reason === null ? null : `no worker can be started: ${reason.slice(0, MAX_REASON_CHARS)}`
+    if (trouble === this.#trouble) return
+    this.#trouble = trouble
+    if (trouble !== null) this.#emit('down', trouble)
   }
 
   /** The connection is gone. A daemon of ours is then of no use: its end follows and starts the next one. */
@@ -378,17 +391,5 @@ export class Daemon {
   #clearTimer(): void {
     if (this.#timer !== null) this.#options.clock.clearTimeout(this.#timer)
     this.#timer = null
-  }
-}
-
-/** Kills a process with everything in its group. */
-function killGroup(pid: number | undefined): void {
-  if (pid === undefined || pid <= 1) return
-  for (const target of [-pid, pid]) {
-    try {
-      process.kill(target, 'SIGKILL')
-    } catch {
-      // Already gone.
-    }
   }
 }

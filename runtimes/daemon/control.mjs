@@ -39,7 +39,18 @@ export class Control {
       }
     })
     socket.on('error', () => {})
-    socket.once('close', () => workers.leave(this))
+    socket.once('close', () => {
+      workers.troubleListeners.delete(this.#tellTrouble)
+      workers.leave(this)
+    })
+  }
+
+  #tellTrouble = () => this.#pong(0)
+
+  /** @param {number} id */
+  #pong(id) {
+    const { trouble } = this.#workers
+    this.send(KIND.pong, id, trouble === null ? {} : { trouble })
   }
 
   /**
@@ -78,7 +89,7 @@ export class Control {
     if (!this.#greeted) this.#greet(header, body)
     else if (kind === KIND.start) this.#start(id, parseHeader(header))
     else if (kind === KIND.stop) this.#stop(parseHeader(header))
-    else if (kind === KIND.ping) this.send(KIND.pong, id, {})
+    else if (kind === KIND.ping) this.#pong(id)
   }
 
   /** @param {string} header @param {Buffer} body */
@@ -89,6 +100,7 @@ export class Control {
       this.#greeted = true
       this.#reader.acceptAll()
       this.send(KIND.ready, 0, { runtime: this.#runtime, version: process.version.slice(1), pid: process.pid })
+      this.#workers.troubleListeners.add(this.#tellTrouble)
       this.#workers.planSpares()
     }
   }

@@ -2,11 +2,12 @@
  * The command line of a worker with the limits of this machine around it. Page: runtime/daemon.
  */
 
-import { accessSync, constants } from 'node:fs'
+import { accessSync, constants, writeFileSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 
 // `ulimit -d` bounds native memory too; the kernel's own victim choice falls on workers first; no core files. The shell
 // stays as the worker's parent: a handler that kills its parent then hits nobody else.
+const SHELL = '/bin/sh'
 const GUARD_SCRIPT =
   'ulimit -c 0 2>/dev/null; ulimit -d "$0" 2>/dev/null; echo 1000 2>/dev/null >/proc/self/oom_score_adj; "$@"; exit $?'
 
@@ -14,6 +15,10 @@ const GUARD_SCRIPT =
 export class Guard {
   /** Ends a process with its parent; null where the system has no such program. */
   #setpriv = process.platform === 'linux' ? findProgram('setpriv') : null
+  /** False on systems of few files, such as some images: then a worker is a child of the daemon itself. */
+  #hasShell = canRun(SHELL)
+  /** Sets limits where no shell does; null where the system has no such program. */
+  #prlimit = this.#hasShell ? null : findProgram('prlimit')
 
   /**
    * @param {string} command
@@ -26,9 +31,38 @@ export class Guard {
     if (process.platform === 'win32') return [command, [...args]]
     // Each process dies with its parent, so all of them with the daemon, even when that is killed and cannot tell anybody.
     const bound = this.#setpriv === null ? [] : [this.#setpriv, '--pdeathsig', 'KILL', '--']
-    const limit = dataMb > 0 && process.platform === 'linux' ? String(dataMb * 1024) : 'unlimited'
-    const line = [...bound, '/bin/sh', '-c', GUARD_SCRIPT, limit, ...this.#toUser(bound, uid), command, ...args]
-    return [/** @type {string} */ (line[0]), line.slice(1)]
+    const isLimited = dataMb > 0 && process.platform === 'linux'
+    const line = this.#hasShell
+      ? [
+          ...bound,
+          SHELL,
+          '-c',
+          GUARD_SCRIPT,
+          isLimited ? String(dataMb * 1024) : 'unlimited',
+          ...this.#toUser(bound, uid),
+        ]
+      : [...this.#toLimits(isLimited ? dataMb : 0), ...this.#toUser(bound, uid)]
+    const [program, ...words] = [...line, command, ...args]
+    return [/** @type {string} */ (program), words]
+  }
+
+  /**
+   * What the shell would have done for a process that has begun, and that only others can do.
+   * @param {number} pid
+   */
+  settle(pid) {
+    if (this.#hasShell || process.platform !== 'linux') return
+    try {
+      writeFileSync(`/proc/${pid}/oom_score_adj`, '1000')
+    } catch {
+      // It has ended, or runs as a user of its own.
+    }
+  }
+
+  /** @param {number} dataMb - 0 means no limit */
+  #toLimits(dataMb) {
+    if (this.#prlimit === null) return []
+    return [this.#prlimit, '--core=0', ...(dataMb > 0 ? [`--data=${dataMb * 1024 * 1024}`] : []), '--']
   }
 
   /**
@@ -50,12 +84,17 @@ export class Guard {
 function findProgram(name) {
   for (const folder of (process.env.PATH ?? '').split(delimiter)) {
     const path = join(folder, name)
-    try {
-      accessSync(path, constants.X_OK)
-      return path
-    } catch {
-      // Not in this folder.
-    }
+    if (canRun(path)) return path
   }
   return null
+}
+
+/** @param {string} path */
+function canRun(path) {
+  try {
+    accessSync(path, constants.X_OK)
+    return true
+  } catch {
+    return false
+  }
 }

@@ -33,6 +33,8 @@ const OWN_ENDS = new Set(['SIGABRT', 'SIGTRAP', 'SIGILL', 2])
 const LAST_WORDS_MS = 5000
 /** Longest phrase that may be cut in two by a read, bytes. */
 const PHRASE_BYTES = 64
+/** Kept for the last line, bytes. */
+const LINE_BYTES = 300
 
 /** True when a node of this version reserves so much that its data cannot be limited. */
 export function isDataReserved() {
@@ -48,10 +50,18 @@ export function toOutOfMemory(memoryMb) {
 /** Listens to what a worker writes to standard error, for the cause of its end. */
 export class LastWords {
   #rest = ''
+  #tail = ''
   #spokenAt = Number.NEGATIVE_INFINITY
+
+  /** The last line, empty for none. */
+  get line() {
+    const lines = Buffer.from(this.#tail, 'latin1').toString().trim().split('\n')
+    return /** @type {string} */ (lines.at(-1)).trim()
+  }
 
   /** @param {Buffer} bytes */
   add(bytes) {
+    this.#tail = (this.#tail + bytes.subarray(-LINE_BYTES).toString('latin1')).slice(-LINE_BYTES)
     const text = this.#rest + bytes.toString('latin1')
     if (OUT_OF_MEMORY.test(text)) this.#spokenAt = performance.now()
     this.#rest = text.slice(-PHRASE_BYTES)

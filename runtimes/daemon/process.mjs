@@ -28,6 +28,9 @@ const SIGNAL_NAMES = new Map(
     .map(([name, number]) => [number, name]),
 )
 
+/** The system did not start the process at all. */
+export class NoProcessError extends Error {}
+
 /**
  * @typedef {object} SpawnOptions
  * @property {string} command - program to run
@@ -90,6 +93,7 @@ export class WorkerProcess {
     })
     if (umask !== null) process.umask(umask)
     this.pid = this.#child.pid ?? 0
+    if (this.pid > 0) options.guard.settle(this.pid)
     if (options.isWatched && limitMb > 0 && this.pid > 0) {
       this.#watch = new MemoryWatch(this.pid, limitMb, () => this.kill(0, toOutOfMemory(options.memoryMb)))
     }
@@ -188,8 +192,12 @@ export class WorkerProcess {
       warm.reject(error)
       ready.reject(error)
     }
-    this.#child.once('error', fail)
-    this.#child.once('exit', () => fail(new Error('worker ended before it listened')))
+    this.#child.once('error', error => fail(new NoProcessError(error.message)))
+    // After its last words, which tell why.
+    this.#child.once('close', () => {
+      const words = this.#lastWords.line
+      fail(new Error(`worker ended before it listened${words === '' ? '' : `: ${words}`}`))
+    })
     return { warm: warm.promise, ready: ready.promise }
   }
 

@@ -10,11 +10,15 @@ import { KIND } from '../node/wire.mjs'
 import { removeSocket, toWorkerAddress } from './address.mjs'
 import { Guard } from './guard.mjs'
 import { isDataReserved } from './memory.mjs'
-import { WorkerProcess } from './process.mjs'
+import { NoProcessError, WorkerProcess } from './process.mjs'
 import { asUser, parseUser, withUserFolders } from './user.mjs'
 
 /** Milliseconds without a `start` before the next spare is started: a first call shall have the processor for itself. */
 const SPARE_DELAY_MS = 50
+/** Milliseconds after which a process is tried again while none can be started. */
+const TRY_AGAIN_MS = 5000
+/** A frame that tells it has room for more. */
+const MAX_TROUBLE_CHARS = 500
 /** Worker processes that may be starting at once; further ones wait in order. */
 const MAX_STARTING = Math.max(2, availableParallelism() * 2)
 /** What functions see of the environment; tokens and settings of the host stay away from them. */
@@ -78,7 +82,15 @@ export class Workers {
   #count = 0
   /** @type {NodeJS.Timeout | null} */
   #spareTimer = null
+  /** Why no worker can be started, whatever its function; null while they can. @type {string | null} */
+  #trouble = null
+  /** Told of a new trouble, and of its end. @type {Set<(trouble: string | null) => void>} */
+  troubleListeners = new Set()
   #stopping = false
+
+  get trouble() {
+    return this.#trouble
+  }
 
   /** @param {WorkersOptions} options */
   constructor(options) {
@@ -146,6 +158,11 @@ export class Workers {
 
   /** Starts the next spare when no `start` came for a moment; one at a time. */
   planSpares() {
+    this.#planSpares(this.#count === 0 ? 0 : SPARE_DELAY_MS)
+  }
+
+  /** @param {number} delayMs */
+  #planSpares(delayMs) {
     if (this.#spareTimer !== null) clearTimeout(this.#spareTimer)
     this.#spareTimer = null
     if (this.#stopping) return
@@ -154,7 +171,7 @@ export class Workers {
       style => this.#spares.filter(worker => worker.style === style).length < spares,
     )
     if (missing === undefined) return
-    this.#spareTimer = setTimeout(() => this.#addSpare(missing), this.#count === 0 ? 0 : SPARE_DELAY_MS)
+    this.#spareTimer = setTimeout(() => this.#addSpare(missing), delayMs)
   }
 
   /** @param {string} style */
@@ -162,10 +179,14 @@ export class Workers {
     this.#spareTimer = null
     const worker = this.#spawn(undefined, style, null)
     this.#spares.push(worker)
-    // A spare that cannot start is not tried again before the next `start`: a broken set-up must not spin.
     worker.process.warm.then(
       () => this.planSpares(),
-      () => {},
+      error => {
+        // It ran nothing of any function.
+        this.#noteTrouble(error.message.slice(0, MAX_TROUBLE_CHARS))
+        // Not at once: a broken set-up must not spin.
+        this.#planSpares(TRY_AGAIN_MS)
+      },
     )
   }
 
@@ -241,7 +262,23 @@ export class Workers {
       this.#waiting.shift()?.()
     }
     worker.process.warm.then(settle, settle)
+    worker.process.warm.then(
+      () => this.#noteTrouble(null),
+      error => {
+        if (error instanceof NoProcessError) this.#noteTrouble(error.message.slice(0, MAX_TROUBLE_CHARS))
+      },
+    )
     return worker
+  }
+
+  /** @param {string | null} trouble */
+  #noteTrouble(trouble) {
+    // A daemon that stops ends its own.
+    if (this.#stopping || trouble === this.#trouble) return
+    this.#trouble = trouble
+    // Without spares nothing is tried before the next `start`, which nobody may ask of a runtime that is down.
+    if (trouble !== null && this.#options.spares === 0) setTimeout(() => this.#noteTrouble(null), TRY_AGAIN_MS).unref()
+    for (const listener of this.troubleListeners) listener(trouble)
   }
 
   /** @param {string} style @returns {[string, string[]]} */

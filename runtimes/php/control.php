@@ -65,7 +65,7 @@ final class Control
                 $this->daemon->stop($this, $worker, \is_int($grace) ? $grace : 0);
             }
         } elseif ($kind === Kind::PING) {
-            $this->send(encodeFrame(Kind::PONG, $id));
+            $this->pong($id);
         } elseif ($kind !== Kind::PONG) {
             throw new ProtocolError("a daemon does not take frames of kind $kind");
         }
@@ -87,6 +87,16 @@ final class Control
         $this->greeted = true;
         $ready = ['runtime' => 'php', 'version' => \PHP_VERSION, 'pid' => \posix_getpid()];
         $this->send(encodeFields(Kind::READY, 0, $ready));
+    }
+
+    /** @internal called by Daemon */
+    public function pong(int $id): void
+    {
+        if (!$this->greeted) {
+            return;
+        }
+        $trouble = $this->daemon->trouble();
+        $this->send($trouble === null ? encodeFrame(Kind::PONG, $id) : encodeFields(Kind::PONG, $id, ['trouble' => $trouble]));
     }
 
     /** Names the error and closes, when it is sent. */

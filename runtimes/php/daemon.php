@@ -49,6 +49,9 @@ final class Daemon
     /** Longest wait without workers: nothing but a frame, a signal or the end of standard input matters then. */
     private const IDLE_SECONDS = 3600;
 
+    /** For which it counts that no process could be forked: nobody may ask for the next one of a runtime that is down. */
+    private const TROUBLE_NS = 5_000_000_000;
+
     private Address $address;
     /** @var resource */
     private $listener;
@@ -65,6 +68,10 @@ final class Daemon
     /** Monotonic ns before which no connection is accepted. */
     private int $acceptAt = 0;
     private ?Job $job = null;
+    /** Why no process could be forked last, null while they can. */
+    private ?string $trouble = null;
+    /** Monotonic ns until which that counts. */
+    private int $troubleUntil = 0;
 
     public function __construct(Address $address, bool $standalone, int $memoryMb)
     {
@@ -227,7 +234,7 @@ final class Daemon
         }
         try {
             $user = User::parse($header);
-            $worker = $this->forker->fork($control->socket);
+            $worker = $this->fork($control);
         } catch (\RuntimeException $error) {
             $this->refuseStart($control, $id, $error->getMessage());
             return;
@@ -243,6 +250,46 @@ final class Daemon
         $this->owners[$worker->id] = $control;
         $started = ['worker' => $worker->id, 'uri' => $worker->uri, 'pid' => $worker->pid];
         $control->send(encodeFields(Kind::STARTED, $id, $started));
+    }
+
+    /** @return WorkerProcess|Job */
+    private function fork(Control $control)
+    {
+        try {
+            $worker = $this->forker->fork($control->socket);
+        } catch (\RuntimeException $error) {
+            $this->setTrouble($error->getMessage());
+            throw $error;
+        }
+        // The forked process has nothing to tell of the daemon.
+        if (!($worker instanceof Job)) {
+            $this->setTrouble(null);
+        }
+        return $worker;
+    }
+
+    private function setTrouble(?string $trouble): void
+    {
+        if ($trouble !== null) {
+            $this->troubleUntil = \hrtime(true) + self::TROUBLE_NS;
+        }
+        if ($trouble === $this->trouble) {
+            return;
+        }
+        $this->trouble = $trouble;
+        foreach ($this->controls as $control) {
+            $control->pong(0);
+        }
+    }
+
+    /**
+     * Why no process could be started last, null while they can.
+     *
+     * @internal called by Control
+     */
+    public function trouble(): ?string
+    {
+        return \hrtime(true) < $this->troubleUntil ? $this->trouble : null;
     }
 
     /** @internal called by Control */

@@ -4,6 +4,7 @@ import os
 import platform
 import selectors
 import socket
+import time
 
 from . import failure, wire
 
@@ -65,7 +66,7 @@ class Control:
             grace_ms = grace_ms if isinstance(grace_ms, (int, float)) and not isinstance(grace_ms, bool) else 0
             self.daemon.stop_worker(self, fields.get('worker'), grace_ms)
         elif kind == wire.PING:
-            self.send(wire.PONG, frame_id, None)
+            self.pong(frame_id)
         elif kind != wire.PONG:
             raise wire.ProtocolError('UNEXPECTED_KIND', 'a daemon does not take frames of kind %d' % kind)
 
@@ -84,6 +85,10 @@ class Control:
     def send(self, kind, frame_id, fields, body=b''):
         self.unsent += wire.encode(kind, frame_id, b'' if fields is None else wire.to_header(fields), body)
         self.flush()
+
+    def pong(self, frame_id):
+        reason, until = self.daemon.trouble or (None, 0)
+        self.send(wire.PONG, frame_id, {'trouble': reason} if time.monotonic() < until else None)
 
     def send_error(self, frame_id, code, message):
         self.send(wire.ERROR, frame_id, {'code': code, 'message': failure.cut_message(message)})

@@ -43,6 +43,8 @@ from _fngw.system import adopt_orphans, kill_children, kill_group, load_prctl
 ACCEPT_PAUSE_SECONDS = 0.1
 #: Seconds without a `start` before the next spare is forked.
 SPARE_DELAY_SECONDS = 0.05
+#: Seconds for which it counts that no process could be forked: nobody may ask for the next one of a runtime that is down.
+TROUBLE_SECONDS = 5
 
 
 class Daemon:
@@ -63,6 +65,8 @@ class Daemon:
         self.spare = None
         self.spare_due = 0.0
         self.is_spare_planned = False
+        #: Why no process could be forked last, and until when that counts; None while they can.
+        self.trouble = None
         self.running = True
         self.prctl = load_prctl()
         self.listener = address.listen(given_address)
@@ -203,9 +207,22 @@ class Daemon:
         return process
 
     def fork(self):
-        process = fork_worker(self)
+        try:
+            process = fork_worker(self)
+        except OSError as error:
+            self.trouble = ('cannot start a process: %s' % error, time.monotonic() + TROUBLE_SECONDS)
+            self.tell_trouble()
+            raise
         self.workers[process.pid] = process
+        if self.trouble is not None:
+            self.trouble = None
+            self.tell_trouble()
         return process
+
+    def tell_trouble(self):
+        for control in list(self.controls):
+            if control.greeted:
+                control.pong(0)
 
     def plan_spare(self):
         """Forks the next spare when no `start` came for a moment: a first call shall have the processor for itself."""

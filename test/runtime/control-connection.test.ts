@@ -33,6 +33,7 @@ async function setUp(t: { teardown: (fn: () => void) => void }) {
     onLost: reason => note(`lost ${reason}`),
     onLog: (worker, stream, text) => note(`log ${worker} ${stream} ${text}`),
     onExited: (worker, exit) => note(`exited ${worker} ${exit.code} ${exit.signal} ${exit.reason}`),
+    onTrouble: reason => note(`trouble ${reason}`),
   })
   const [socket] = (await once(server, 'connection')) as [net.Socket]
   const reader = new FrameReader((kind, id, header) => {
@@ -102,6 +103,18 @@ t.test('[runtime/daemon.6, runtime/daemon.14] what a daemon tells is handed on',
   const refused = connection.start('{}')
   send(KIND.error, (await next(KIND.start)).id, { message: 'no such file' })
   await t.rejects(refused, { message: 'no such file' })
+})
+
+t.test('[runtime/wire-protocol.9, runtime/daemon.19] a pong may say that no worker can be started', async t => {
+  const { send, noted } = await setUp(t)
+  send(KIND.ready, 0, { runtime: 'node', version: '20.1', pid: 7 })
+  await noted()
+  send(KIND.pong, 0, { trouble: 'no processes' })
+  t.equal(await noted(), 'trouble no processes')
+  for (const header of ['', {}, { trouble: 5 }]) {
+    send(KIND.pong, 3, header)
+    t.equal(await noted(), 'trouble null')
+  }
 })
 
 t.test('[runtime/daemon.6] a daemon that says nothing is lost: after hello, and between pings', async t => {
