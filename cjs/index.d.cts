@@ -11,3 +11,6 @@ export declare const ListenError: typeof fngw.ListenError
 export type ListenError = fngw.ListenError
 export declare const SettingsError: typeof fngw.SettingsError
 export type SettingsError = fngw.SettingsError
+export declare const startRemoteDaemon: typeof fngw.startRemoteDaemon
+export declare const RemoteDaemonError: typeof fngw.RemoteDaemonError
+export type RemoteDaemonError = fngw.RemoteDaemonError
