@@ -2,7 +2,16 @@
  * A control connection of the daemon: a gateway that starts and stops workers. Page: runtime/wire-protocol.
  */
 
-import { cutLog, encodeFrame, FrameReader, FrameWriter, KIND, PROTOCOL_VERSION, parseHeader } from '../node/wire.mjs'
+import {
+  cutLog,
+  encodeFrame,
+  FrameReader,
+  FrameWriter,
+  KIND,
+  PROTOCOL_VERSION,
+  parseHeader,
+  toWrite,
+} from '../node/wire.mjs'
 
 /** Output waiting on a control connection above which further output is dropped, bytes. */
 const MAX_WAITING_OUTPUT_BYTES = 1024 * 1024
@@ -26,7 +35,7 @@ export class Control {
     this.#workers = workers
     this.#runtime = runtime
     this.#socket = socket
-    this.#writer = new FrameWriter(bytes => socket.write(bytes))
+    this.#writer = new FrameWriter(toWrite(socket))
     const reader = new FrameReader((kind, id, header, body) => this.#onFrame(kind, id, header, body), KIND.hello)
     this.#reader = reader
     socket.setNoDelay(true)

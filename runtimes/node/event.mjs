@@ -10,6 +10,7 @@ const LONG_BODY_BYTES = 16 * 1024
 const BODY_FIELDS = ['body', 'is_base64', 'body_base64']
 // Captured before user code can patch them.
 const { defineProperty, getOwnPropertyDescriptor } = Object
+const { from: bufferFrom } = Buffer
 
 /** @typedef {import('./call.mjs').Call} Call */
 
@@ -83,6 +84,11 @@ export class FnEvent {
     }
     return this
   }
+}
+
+/** What of a view is kept beyond its frame: a long body is a copy, of a short one the text is made at once. @param {Buffer} body */
+export function copyLong(body) {
+  return body.length >= LONG_BODY_BYTES ? bufferFrom(body) : body
 }
 
 /** A long request body: its text, in either form, is made when somebody reads it. */

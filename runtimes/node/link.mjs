@@ -3,20 +3,31 @@
  * gateway, and nobody gets in after it; a peer that does not greet is dropped, and the worker waits on. Page: runtime/wire-protocol.
  */
 
-import { connect, createServer } from 'node:net'
-import { encodeFrame, FrameReader, FrameWriter, KIND, PROTOCOL_VERSION, ProtocolError, parseHeader } from './wire.mjs'
+import { connect, createServer, Socket } from 'node:net'
+import {
+  encodeFrame,
+  FrameReader,
+  FrameWriter,
+  KIND,
+  PROTOCOL_VERSION,
+  ProtocolError,
+  parseHeader,
+  toWrite,
+} from './wire.mjs'
 
 /** Milliseconds between two checks whether a gateway that sends nothing more is still there to read. */
 const PROBE_INTERVAL_MS = 50
+/** Bytes of one read, beside the rest of a large frame. */
+const READ_BYTES = 64 * 1024
 /** A socket is its owner's alone from the moment it has a name. */
 const SOCKET_UMASK = 0o177
 // Captured before user code can patch it.
 const { stringify } = JSON
 
-/** @typedef {import('node:net').Socket} Socket */
 /**
  * @typedef {object} LinkEvents
- * @property {(kind: number, id: number, header: string, body: Buffer) => void} onFrame
+ * @property {(kind: number, id: number, header: string, body: Buffer, isOwn: boolean) => void} onFrame - `body` is a view to copy
+ *   if kept, unless it is the frame's own memory
  * @property {() => void} onLastFrame - the gateway sends nothing more
  * @property {() => void} onClose
  */
@@ -33,7 +44,9 @@ export class Link {
   /** @param {LinkEvents} events */
   constructor(events) {
     this.#events = events
-    this.#server = createServer({ allowHalfOpen: true, noDelay: true }, socket => this.#meet(socket))
+    this.#server = createServer({ allowHalfOpen: true, noDelay: true, pauseOnConnect: true }, socket =>
+      this.#meet(socket),
+    )
   }
 
   get isConnected() {
@@ -118,20 +131,14 @@ export class Link {
     this.#connection?.destroy()
   }
 
-  /** @param {Socket} socket */
-  #meet(socket) {
-    const reader = new FrameReader((kind, id, header, body) => {
-      if (this.#connection === socket) this.#events.onFrame(kind, id, header, body)
+  /** @param {Socket} accepted - nothing of it was read */
+  #meet(accepted) {
+    const reader = new FrameReader((kind, id, header, body, isOwn) => {
+      if (this.#connection === socket) this.#events.onFrame(kind, id, header, body, isOwn)
       else this.#greet(socket, reader, header, body)
     }, KIND.hello)
+    const socket = readFrames(accepted, reader, message => this.#refuse(socket, message))
     socket.on('error', () => {})
-    socket.on('data', chunk => {
-      try {
-        reader.push(chunk)
-      } catch (error) {
-        this.#refuse(socket, /** @type {Error} */ (error).message)
-      }
-    })
     socket.on('end', () => this.#handleLastFrame(socket))
     socket.on('close', () => {
       if (this.#connection === socket) this.#events.onClose()
@@ -154,16 +161,7 @@ export class Link {
     this.#connection = socket
     this.#reader = reader
     reader.acceptAll()
-    this.#writer = new FrameWriter((bytes, body) => {
-      if (socket.destroyed) return true
-      if (body !== null) socket.cork()
-      socket.write(bytes)
-      if (body !== null) {
-        socket.write(body)
-        socket.uncork()
-      }
-      return socket.writableLength === 0
-    })
+    this.#writer = new FrameWriter(toWrite(socket))
   }
 
   /** @param {Socket} socket */
@@ -186,4 +184,51 @@ export class Link {
     socket.end(encodeFrame(KIND.error, 0, stringify({ code: 'protocol', message })))
     socket.destroySoon()
   }
+}
+
+/**
+ * Reads a connection's frames. Node makes a buffer of 64 KiB for each read of a connection that was accepted, and there is no
+ * option against it as there is for one that is opened; so the accepted one's handle goes to a socket with that option.
+ * @param {Socket} accepted - paused
+ * @param {FrameReader} reader
+ * @param {(message: string) => void} onProblem
+ * @returns {Socket}
+ */
+function readFrames(accepted, reader, onProblem) {
+  /** @param {() => void} read */
+  const guarded = read => {
+    try {
+      read()
+    } catch (error) {
+      onProblem(/** @type {Error} */ (error).message)
+    }
+  }
+  const handle = /** @type {any} */ (accepted)._handle
+  if (typeof handle?.useUserBuffer !== 'function') {
+    accepted.on('data', chunk => guarded(() => reader.push(/** @type {Buffer} */ (chunk))))
+    accepted.resume()
+    return accepted
+  }
+  const shared = Buffer.allocUnsafeSlow(READ_BYTES)
+  /** @type {Uint8Array} */
+  let into = shared
+  /** @type {any} */
+  const options = {
+    handle,
+    allowHalfOpen: true,
+    onread: {
+      buffer: () => {
+        into = reader.room ?? shared
+        return into
+      },
+      /** @param {number} length */
+      callback: length => {
+        guarded(() => (into === shared ? reader.push(shared, length) : reader.fill(length)))
+        return true
+      },
+    },
+  }
+  Object.assign(accepted, { _handle: null })
+  accepted.destroy()
+  return new Socket(options)
 }

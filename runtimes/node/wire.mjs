@@ -82,7 +82,7 @@ for (const [name, kind] of Object.entries(KIND)) {
 
 // Handlers may patch builtins; the frames of their own process must stay right.
 const { parse, stringify } = JSON
-const { concat, allocUnsafe, allocUnsafeSlow, byteLength } = Buffer
+const { allocUnsafe, allocUnsafeSlow, byteLength } = Buffer
 
 export class ProtocolError extends Error {}
 
@@ -163,16 +163,16 @@ function isInside(bytes, at) {
 export class FrameReader {
   /** What the body of a `call` may have beyond the protocol's own limit: the function's `max_body_bytes`. */
   maxBodyBytes = 0
-  /** @type {Buffer[]} */
-  #parts = []
+  /** The unfinished frame: `#held` bytes of it. As long as its fixed fields while these are not complete. */
+  #unfinished = EMPTY
   #held = 0
-  #needed = PREFIX_BYTES
   #onFrame
   /** The only kind taken, 0 for all. */
   #only
 
   /**
-   * @param {(kind: number, id: number, header: string, body: Buffer) => void} onFrame - `body` is a view to copy if kept
+   * @param {(kind: number, id: number, header: string, body: Buffer, isOwn: boolean) => void} onFrame - `body` is a view to
+   *   copy if kept, unless it is the frame's own memory
    * @param {number} [only] - the kind that the first frame must have; `acceptAll` ends that
    */
   constructor(onFrame, only = 0) {
@@ -184,45 +184,94 @@ export class FrameReader {
     this.#only = 0
   }
 
+  /** Where the rest of a large unfinished frame belongs: what is read into it is told by `fill`. Null without one. */
+  get room() {
+    return this.#unfinished.length >= COPIED_BODY_BYTES ? this.#unfinished.subarray(this.#held) : null
+  }
+
+  /** @param {number} length - bytes of the stream that are in `room` */
+  fill(length) {
+    this.#held += length
+    if (this.#held === this.#unfinished.length) this.#finish()
+  }
+
   /**
-   * @param {Buffer} chunk
+   * @param {Buffer} chunk - the next `length` bytes of the stream
+   * @param {number} [length]
    * @throws {ProtocolError} the connection is to be closed
    */
-  push(chunk) {
-    let bytes = chunk
-    if (this.#held > 0) {
-      this.#parts.push(chunk)
-      this.#held += chunk.length
-      // A large frame is joined once, when all of it is here.
-      if (this.#held < this.#needed) return
-      bytes = concat(this.#parts, this.#held)
-      this.#parts = []
-      this.#held = 0
-    }
+  push(chunk, length = chunk.length) {
     let at = 0
-    this.#needed = PREFIX_BYTES
-    while (bytes.length - at >= PREFIX_BYTES) {
-      const next = at + 4 + this.#check(bytes, at)
-      if (next > bytes.length) {
-        this.#needed = next - at
-        break
+    while (this.#held > 0) {
+      const taken = chunk.copy(this.#unfinished, this.#held, at, length)
+      this.#held += taken
+      at += taken
+      if (this.#held < this.#unfinished.length) {
+        this.#checkHeldLength()
+        return
       }
-      const headerAt = at + PREFIX_BYTES
-      const bodyAt = headerAt + bytes.readUInt32BE(at + 9)
-      this.#onFrame(
-        /** @type {number} */ (bytes[at + 4]),
-        bytes.readUInt32BE(at + 5),
-        bodyAt === headerAt ? '' : bytes.toString('utf8', headerAt, bodyAt),
-        bodyAt === next ? EMPTY : bytes.subarray(bodyAt, next),
-      )
-      at = next
+      if (this.#held > PREFIX_BYTES) this.#finish()
+      else {
+        const fixed = this.#unfinished
+        const bytes = 4 + this.#check(fixed, 0)
+        this.#hold(fixed, 0, PREFIX_BYTES, bytes)
+        if (bytes === PREFIX_BYTES) this.#finish()
+      }
     }
-    const rest = bytes.length - at
-    if (rest === 0) return
-    // A length that cannot be right is told at once: nothing may follow it.
-    if (rest >= 4 && rest < PREFIX_BYTES) this.#checkLength(bytes.readUInt32BE(at))
-    this.#parts = [at === 0 ? bytes : bytes.subarray(at)]
-    this.#held = rest
+    while (length - at >= PREFIX_BYTES) {
+      const bytes = 4 + this.#check(chunk, at)
+      if (at + bytes > length) {
+        this.#hold(chunk, at, length, bytes)
+        return
+      }
+      this.#handOn(chunk, at, at + bytes, false)
+      at += bytes
+    }
+    if (at === length) return
+    this.#hold(chunk, at, length, PREFIX_BYTES)
+    this.#checkHeldLength()
+  }
+
+  /**
+   * @param {Buffer} chunk
+   * @param {number} from
+   * @param {number} to
+   * @param {number} bytes - of the whole frame, or of its fixed fields
+   */
+  #hold(chunk, from, to, bytes) {
+    // Memory of its own for a large one: its body may be kept.
+    this.#unfinished = bytes >= COPIED_BODY_BYTES ? allocUnsafeSlow(bytes) : allocUnsafe(bytes)
+    this.#held = chunk.copy(this.#unfinished, 0, from, to)
+  }
+
+  #finish() {
+    const frame = this.#unfinished
+    this.#unfinished = EMPTY
+    this.#held = 0
+    this.#handOn(frame, 0, frame.length, true)
+  }
+
+  /**
+   * @param {Buffer} bytes
+   * @param {number} from - where a whole frame begins
+   * @param {number} to
+   * @param {boolean} isOwn
+   */
+  #handOn(bytes, from, to, isOwn) {
+    const headerAt = from + PREFIX_BYTES
+    const bodyAt = headerAt + bytes.readUInt32BE(from + 9)
+    this.#onFrame(
+      /** @type {number} */ (bytes[from + 4]),
+      bytes.readUInt32BE(from + 5),
+      bodyAt === headerAt ? '' : bytes.toString('utf8', headerAt, bodyAt),
+      bodyAt === to ? EMPTY : bytes.subarray(bodyAt, to),
+      isOwn,
+    )
+  }
+
+  /** A length that cannot be right is told at once: nothing may follow it. */
+  #checkHeldLength() {
+    if (this.#held >= 4) this.#checkLength(this.#unfinished.readUInt32BE(0))
   }
 
   /**
@@ -264,6 +313,25 @@ const KEPT_LARGE_BYTES = 4 * MIB
 const MOST_BYTES_PER_UNIT = 3
 /** Frames that wait for the end of a tick to leave in one write; so many leave at once. */
 const FLUSH_FRAMES = 8
+
+/**
+ * Writes frames to a socket.
+ * @param {import('node:net').Socket} socket
+ * @returns {(bytes: Buffer, body: Buffer | null) => boolean} for a FrameWriter
+ */
+export function toWrite(socket) {
+  return (bytes, body) => {
+    if (socket.destroyed) return true
+    if (body === null) socket.write(bytes)
+    else {
+      socket.cork()
+      socket.write(bytes)
+      socket.write(body)
+      socket.uncork()
+    }
+    return socket.writableLength === 0
+  }
+}
 
 /** Joins the frames of one tick into one write. */
 export class FrameWriter {

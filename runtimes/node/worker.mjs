@@ -18,7 +18,7 @@ import { toInvoke } from './adapters.mjs'
 import { Call } from './call.mjs'
 import { CallOutput, captureOutput, currentCall, takeOutput } from './capture.mjs'
 import { ContractError, toReply } from './envelope.mjs'
-import { FnEvent } from './event.mjs'
+import { copyLong, FnEvent } from './event.mjs'
 import { toFailure } from './failure.mjs'
 import { Lifeline } from './lifeline.mjs'
 import { Link } from './link.mjs'
@@ -47,7 +47,7 @@ class Worker {
    */
   keptTick = null
   #link = new Link({
-    onFrame: (kind, id, header, body) => this.#handleFrame(kind, id, header, body),
+    onFrame: (kind, id, header, body, isOwn) => this.#handleFrame(kind, id, header, body, isOwn),
     onLastFrame: () => {
       this.#closing = true
       this.#endWhenDone()
@@ -165,12 +165,12 @@ class Worker {
    * @param {number} id
    * @param {string} header
    * @param {Buffer} body
+   * @param {boolean} isOwn - the body's memory is nobody else's
    */
-  #handleFrame(kind, id, header, body) {
+  #handleFrame(kind, id, header, body, isOwn) {
     switch (kind) {
       case KIND.call:
-        if (this.#invoke !== null) this.#runCall(id, header, body)
-        else this.#waiting.set(id, () => this.#runCall(id, header, body))
+        this.#takeCall(id, header, isOwn ? body : copyLong(body))
         return
       case KIND.cancel:
         if (this.#waiting.delete(id)) this.#link.send(KIND.end, id, '{"canceled":true}')
@@ -189,6 +189,20 @@ class Worker {
         return
       default:
     }
+  }
+
+  /**
+   * @param {number} id
+   * @param {string} header
+   * @param {Buffer} body - a short one is a view
+   */
+  #takeCall(id, header, body) {
+    if (this.#invoke !== null) {
+      this.#runCall(id, header, body)
+      return
+    }
+    const kept = Buffer.from(body)
+    this.#waiting.set(id, () => this.#runCall(id, header, kept))
   }
 
   /** @param {FunctionStart} fn */
