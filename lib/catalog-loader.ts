@@ -9,6 +9,7 @@ import { SNAPSHOT_RULES } from './discovery/configs.ts'
 import { createDiscoverer, type Discoverer, type DiscoverOptions, type Discovery } from './discovery/discover.ts'
 import type { Revisions } from './discovery/keys.ts'
 import { LuaChecks } from './discovery/lua-check.ts'
+import { Listings } from './discovery/listings.ts'
 import { readSnapshot, type Snapshot } from './discovery/snapshot.ts'
 import type { Step } from './http/exchange.ts'
 import type { ChosenHome } from './http/home.ts'
@@ -95,13 +96,17 @@ export class CatalogLoader {
   readonly #discoverer: Discoverer
   readonly #routes: RouteTableBuilder
   readonly #lua: LuaChecks | null
+  readonly #listings: Listings
   #snapshot: Snapshot | null = null
+  /** Made of the last discovery: the same one has the same routes. */
+  #last: { discovery: Discovery; routes: RouteTable } | null = null
 
   constructor(options: CatalogOptions) {
     this.#options = options
     this.#lua = options.checksSources ? new LuaChecks() : null
     this.#discoverer = createDiscoverer(options)
     this.#routes = new RouteTableBuilder(options.forceUrl)
+    this.#listings = new Listings(options.now)
   }
 
   /** The tree of the last catalog; null before the first. */
@@ -112,12 +117,14 @@ export class CatalogLoader {
   /** @param changed - files and folders below the root that may have changed; null looks at all of them */
   async load(changed: Iterable<string> | null): Promise<Catalog> {
     const { rootPath, now, outerEnv, revisions, steps } = this.#options
-    this.#snapshot = await readSnapshot({ rootPath, previous: this.#snapshot, changed, ...SNAPSHOT_RULES })
+    if (changed === null) this.#listings.beginPass()
+    const { disk } = this.#listings
+    this.#snapshot = await readSnapshot({ rootPath, previous: this.#snapshot, changed, disk, ...SNAPSHOT_RULES })
     const { shortage } = this.#snapshot
     const discovery = this.#discoverer.discover(this.#snapshot, outerEnv(), revisions?.())
     const sourceWarnings = (await this.#lua?.check(discovery.functions)) ?? []
     const schemaWarnings = (await this.#options.schemas?.load(discovery.functions)) ?? []
-    const routes = this.#routes.build(discovery.claims, discovery.functions)
+    const routes = this.#routesOf(discovery)
     const { before, after, homes, warnings } = steps(discovery, routes)
     let records: RouteRecords | null = null
     return {
@@ -143,5 +150,10 @@ export class CatalogLoader {
         return records
       },
     }
+  }
+  #routesOf(discovery: Discovery): RouteTable {
+    if (this.#last?.discovery !== discovery)
+      this.#last = { discovery, routes: this.#routes.build(discovery.claims, discovery.functions) }
+    return this.#last.routes
   }
 }

@@ -81,6 +81,7 @@ export class Builds {
   readonly #places = new Map<Builder, Places<Build>>()
   readonly #looks = new Map<Builder, Places<Build>>()
   readonly #line = new PacedLine<Build>()
+  #functions: ReadonlyMap<string, FunctionVersion> | null = null
   #isClosed = false
 
   constructor(options: BuildsOptions) {
@@ -98,7 +99,7 @@ export class Builds {
     if (this.#isClosed) return Promise.reject(new GatewayError('SHUTTING_DOWN', 'gateway is shutting down'))
     const known = this.#builds.get(fn.key)
     if (known !== undefined && isSame(known.fn, fn) && !this.#mayRetry(known)) {
-      this.#putFirst(known)
+      if (known.state === 'pending') this.#putFirst(known)
       if (known.isWork) onWork?.()
       else if (onWork !== undefined) known.onWork.push(onWork)
       return known.done
@@ -134,6 +135,13 @@ export class Builds {
     return this.#options.waitMs
   }
 
+  /** Prepares before a call asks for it, where that is wanted. Each reload asks for all functions, and most are ready. */
+  prepareAhead(fn: FunctionVersion): void {
+    const known = this.#builds.get(fn.key)
+    if (known?.fn === fn && known.state === 'ready') return
+    if (this.isAhead(fn)) this.prepare(fn).catch(() => {})
+  }
+
   /** True when it is made ready before a call asks for it. */
   isAhead(fn: FunctionVersion): boolean {
     return this.#builderOf(fn)?.isAhead ?? true
@@ -155,6 +163,8 @@ export class Builds {
 
   /** Forgets functions that are gone and stops their builds. */
   retain(functions: ReadonlyMap<string, FunctionVersion>): void {
+    if (functions === this.#functions) return
+    this.#functions = functions
     for (const builder of this.#options.builders) builder.retain?.(functions)
     for (const [key, build] of this.#builds) {
       if (functions.has(key)) continue

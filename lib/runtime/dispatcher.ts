@@ -126,8 +126,7 @@ export class Dispatcher {
       if (!used.has(fn.runtime)) void runtime.start()
       used.add(fn.runtime)
       if (this.#refusalOf(fn) !== null) continue
-      // Ahead of the first call; who waits for it is told when it fails.
-      if (runtime.preparer?.isAhead(fn) === true) runtime.preparer.prepare(fn).catch(() => {})
+      runtime.preparer?.prepareAhead(fn)
       if (minWarmOf(fn) > 0) this.warm(fn, minWarmOf(fn))
     }
     for (const runtime of this.#options.runtimes.values()) if (!used.has(runtime.name)) runtime.rest()

@@ -13,7 +13,7 @@ export function createInspectedRuntime(name: RuntimeName): Runtime {
     prepare: () => Promise.reject(refusal),
     toStep: () => REASON,
     waitMs: 0,
-    isAhead: () => false,
+    prepareAhead: () => {},
   }
   return {
     name,

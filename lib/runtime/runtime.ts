@@ -49,8 +49,8 @@ export interface Preparer {
   toStep(fn: FunctionVersion): string
   /** Most ms that a call waits for it. */
   readonly waitMs: number
-  /** True when it is to be made before a call asks for it. */
-  isAhead(fn: FunctionVersion): boolean
+  /** Begins with it before a call asks for it, where that is wanted; who waits for it is told when it fails. */
+  prepareAhead(fn: FunctionVersion): void
 }
 
 /** What it takes to start workers of a function for whoever connects to them. */

@@ -33,7 +33,7 @@ export function makeBed({ prepares = false, disk, sockets = 1, maxWorkers = 8 }:
     prepare: (fn, tell = () => {}) => new Promise((resolve, reject) => works.push({ fn, tell, resolve, reject })),
     toStep: fn => `building go function ${fn.name}`,
     waitMs: 100,
-    isAhead: () => true,
+    prepareAhead: fn => void preparer.prepare(fn).catch(() => {}),
   }
   const runtime: Runtime = {
     name: 'go',

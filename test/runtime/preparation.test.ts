@@ -26,7 +26,7 @@ function makeBed(waitMs = 100) {
       prepare: () => new Promise((resolve, reject) => works.push({ resolve, reject })),
       toStep: () => 'building',
       waitMs,
-      isAhead: () => true,
+      prepareAhead: () => {},
     },
     onDone: () => told.push('done'),
     onFailed: () => told.push('failed'),
