@@ -34,7 +34,7 @@ function tick(probe: string, folder: string): void {
   while (statSync(probe).ctimeMs <= ctimeMs)
 }
 
-t.test('[discovery/layouts.46] a folder that did not change is not listed again', async t => {
+t.test('[discovery/layouts.49] a folder that did not change is not listed again', async t => {
   const { tree, listings, listed, list } = makeBed(t, 60_000)
   const first = list('a').sort()
   t.same(first, ['link.js false false true', 'sub false true false', 'x.js true false false'])
@@ -77,7 +77,7 @@ t.test('[discovery/layouts.46] a folder that did not change is not listed again'
   t.throws(() => list('nothing'), { code: 'ENOENT' })
 })
 
-t.test('[discovery/layouts.46] times that may be too coarse are not trusted', async t => {
+t.test('[discovery/layouts.49] times that may be too coarse are not trusted', async t => {
   const { listings, listed, list, clock } = makeBed(t, 1000)
   list('a')
   list('a')
