@@ -3,6 +3,7 @@
 import { createHash } from 'node:crypto'
 import type { Stats } from 'node:fs'
 import mime from 'mime'
+import { type PreparedHead, toPreparedHead } from '../http/constant-answer.ts'
 
 /** Seconds a file with a hash in its name may be kept by clients: a year. */
 const IMMUTABLE_MAX_AGE_SECONDS = 31_536_000
@@ -36,6 +37,8 @@ export interface AssetForm extends ReadFile {
   readonly modifiedSeconds: number
   /** Headers of a whole answer but its length, names and values in turn. */
   readonly headers: readonly string[]
+  /** A whole answer as it is sent the short way. */
+  readonly head: PreparedHead
   /** Headers of 304. */
   readonly validators: readonly string[]
 }
@@ -88,7 +91,7 @@ export function toForm(file: ReadFile, meta: FormMeta): AssetForm {
     'nosniff',
   ]
   if (meta.coding !== null) headers.push('Content-Encoding', meta.coding)
-  return { ...file, meta, etag, modifiedSeconds, headers, validators }
+  return { ...file, meta, etag, modifiedSeconds, headers, head: toPreparedHead(200, headers), validators }
 }
 
 export function toState({ dev, ino, size, mtimeMs, ctimeMs }: Stats): FileState {

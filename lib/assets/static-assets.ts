@@ -25,6 +25,9 @@ interface AssetSteps {
   after: readonly Step[]
 }
 
+/** Answers from memory that leave together. */
+const ANSWERS_AT_ONCE = 8
+
 type Routes = Pick<RouteTable, 'find'>
 
 const NO_STEPS: AssetSteps = { before: [], after: [] }
@@ -46,6 +49,8 @@ class StaticAssets {
   readonly #choice = new CodingChoice()
   readonly #isApplication: boolean
   readonly #runWorkerFirst: boolean
+  /** Known files to be answered at the end of the poll phase, or when there are enough. */
+  #due: { exchange: Exchange; asset: Asset }[] = []
 
   constructor(mount: AssetsMount, routes: Routes, clock: Clock) {
     this.#routes = routes
@@ -59,9 +64,25 @@ class StaticAssets {
   readonly serve: Step = exchange => {
     if (exchange.method !== 'GET' && exchange.method !== 'HEAD') return this.#runWorkerFirst && this.refuse(exchange)
     const name = toAssetName(exchange.path)
-    if (name === null || (this.#names.isAbsent(name) && this.#hasRoute(exchange))) return false
-    this.#store.find(name, hasCoding(exchange), exchange, this.#onFile)
+    if (name === null) return false
+    const wantsCoding = hasCoding(exchange)
+    const known = this.#store.recall(name, wantsCoding)
+    if (known !== null) {
+      this.#due.push({ exchange, asset: known })
+      if (this.#due.length === ANSWERS_AT_ONCE) this.#answerDue()
+      else if (this.#due.length === 1) setImmediate(this.#answerDue)
+      return exchange.ended ? true : 'later'
+    }
+    if (this.#names.isAbsent(name) && this.#hasRoute(exchange)) return false
+    this.#store.find(name, wantsCoding, exchange, this.#onFile)
     return 'later'
+  }
+
+  /** A client that is woken once has several answers to read: each for itself would wake it anew. */
+  readonly #answerDue = (): void => {
+    const due = this.#due
+    this.#due = []
+    for (const { exchange, asset } of due) if (!exchange.ended) this.#answer(exchange, asset, 1)
   }
 
   /** A path that nothing else answers is always looked for: there a new file must not be missed even for a moment. */
@@ -185,6 +206,9 @@ function toHeaders(form: AssetForm, { range }: Decision): string[] {
 function sendForm(exchange: Exchange, form: AssetForm, decision: Decision): void {
   const { responder } = exchange
   const { body, state } = form
+  // Small files leave in one write, head and body together.
+  const isWhole = decision.status === 200 && body !== null
+  if (isWhole && responder.sendPrepared(exchange, form.head, body)) return
   switch (decision.status) {
     case 304:
       responder.send(exchange, 304, form.validators.slice(), null)

@@ -1,7 +1,10 @@
 /**
  * Finds static files, and keeps small ones in memory for as long as the disk still has them so. Owner: §2.11.
  *
- *   name ─► flight under way? ─► join it
+ *   name ─► asked for all the time, and looked at a moment ago? ─► from memory
+ *             │ no
+ *             ▼
+ *           flight under way? ─► join it
  *             │ no
  *             ▼
  *           known? ── stat: same state ─► from memory
@@ -9,8 +12,9 @@
  *             ▼                        ▼
  *           stat, realpath, open, fstat, read, fstat ─► remembered
  *
- * Each request is answered from a look at the disk that was under way or began when it arrived: requests for one name
- * share the look, so that under load it costs little, and a change is never seen late.
+ * Each request is answered from a look at the disk that was under way or began when it arrived, and requests for one name
+ * share the look: a change is not seen late. Only a file that is asked for many times within a moment is not looked at for
+ * each of them, see Known.
  */
 
 import { constants, type Stats, stat } from 'node:fs'
@@ -19,7 +23,7 @@ import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
 import { type Asset, type AssetForm, isSameState, type ReadFile, toAsset, toState } from './file.ts'
 import type { Exchange } from '../http/exchange.ts'
-import { ASSET_SETTLE_MS } from './names.ts'
+import { ASSET_LISTING_MS, ASSET_SETTLE_MS } from './names.ts'
 
 /** Files up to this size are kept in memory, so many bytes and files of them in all. */
 export const MAX_CACHED_ASSET_BYTES = 1024 * 1024
@@ -27,6 +31,9 @@ const ASSET_CACHE_BYTES = 64 * 1024 * 1024
 const ASSET_CACHE_FILES = 4096
 /** A `.br` or `.gz` file may be so many milliseconds older than what it compresses; an older one is out of date. */
 const ASSET_SIBLING_SLACK_MS = 2000
+
+/** Milliseconds for which a look at a file may stand for the next one, and how often it must be asked for meanwhile. */
+export const ASSET_TRUST = { ms: ASSET_LISTING_MS, asks: 32 } as const
 
 /** Takes what was found; null for nothing that may be served. Never called before `find` has returned. */
 type OnAsset = (exchange: Exchange, asset: Asset | null, error: GatewayError | null) => void
@@ -51,6 +58,40 @@ export const OPEN_FLAGS = constants.O_RDONLY | constants.O_NONBLOCK | constants.
 /** Times a file is read that changes meanwhile. */
 export const MAX_ATTEMPTS = 10
 
+/**
+ * A file that is kept, and how it is asked for. Whoever writes a file and asks for it sees what he wrote, because few
+ * requests do not add up to a load; under one the newest look answers for a moment, as the list of names does.
+ */
+class Known {
+  readonly asset: Asset
+  /** When the newest look began at the file, and at its compressed ones with it; monotonic ms. */
+  plainAt: number
+  fullAt: number
+  /** A new look is under way beside the answers. */
+  isRenewing = false
+  #windowAt = 0
+  #asks = 0
+  #isBusy = false
+
+  constructor(asset: Asset, at: number) {
+    this.asset = asset
+    this.plainAt = at
+    this.fullAt = at
+  }
+
+  /** Counts a request. @returns true while there are many of them */
+  isAskedOften(now: number): boolean {
+    const age = now - this.#windowAt
+    if (age >= ASSET_TRUST.ms) {
+      this.#isBusy = age < ASSET_TRUST.ms * 2 && this.#asks >= ASSET_TRUST.asks
+      this.#windowAt = now
+      this.#asks = 0
+    }
+    this.#asks += 1
+    return this.#isBusy || this.#asks > ASSET_TRUST.asks
+  }
+}
+
 /** A look at the disk that is under way, and who waits for it. */
 class Flight {
   readonly exchanges: Exchange[] = []
@@ -66,7 +107,7 @@ export class AssetStore {
   readonly #directory: string
   readonly #clock: Clock
   /** By name, oldest first. */
-  readonly #known = new Map<string, Asset>()
+  readonly #known = new Map<string, Known>()
   #knownBytes = 0
   /** Looks at one file, and at one file with its compressed ones. */
   readonly #flights = new Map<string, Flight>()
@@ -81,6 +122,28 @@ export class AssetStore {
   /** Bytes kept in memory. */
   get cachedBytes(): number {
     return this.#knownBytes
+  }
+
+  /**
+   * The file as it was a moment ago.
+   * @param wantsCoding - as for `find`
+   * @returns null when it has to be looked for
+   */
+  recall(name: string, wantsCoding: boolean): Asset | null {
+    const known = this.#known.get(name)
+    if (known === undefined) return null
+    const now = this.#clock.monotonic()
+    if (!known.isAskedOften(now)) return null
+    const age = now - (wantsCoding ? known.fullAt : Math.max(known.plainAt, known.fullAt))
+    if (age > ASSET_TRUST.ms) return null
+    // Renewed halfway, so that steady traffic never waits for it.
+    if (age > ASSET_TRUST.ms / 2 && !known.isRenewing) {
+      known.isRenewing = true
+      this.#again(name, known, wantsCoding, () => {
+        known.isRenewing = false
+      })
+    }
+    return known.asset
   }
 
   /**
@@ -116,10 +179,12 @@ export class AssetStore {
 
   #again(
     name: string,
-    known: Asset,
+    known: Known,
     wantsCoding: boolean,
     land: (asset: Asset | null, error: GatewayError | null) => void,
   ): void {
+    const { plain, br, gzip } = known.asset
+    const startedAt = this.#clock.monotonic()
     let open = 1
     let isSame = true
     const finish = (isOneSame: boolean): void => {
@@ -127,22 +192,24 @@ export class AssetStore {
       open -= 1
       if (open > 0) return
       if (isSame) {
-        land(known, null)
+        if (wantsCoding) known.fullAt = startedAt
+        else known.plainAt = startedAt
+        land(known.asset, null)
       } else {
-        this.#forget(name)
+        if (this.#known.get(name) === known) this.#forget(name)
         this.#load(name, land)
       }
     }
-    stat(known.plain.path, (error, stats) => finish(error === null && isStill(known.plain, stats)))
-    if (!wantsCoding || !mayBeCompressed(known.plain.path)) return
+    stat(plain.path, (error, stats) => finish(error === null && isStill(plain, stats)))
+    if (!wantsCoding || !mayBeCompressed(plain.path)) return
     open += 2
     for (const [form, ending] of [
-      [known.br, '.br'],
-      [known.gzip, '.gz'],
+      [br, '.br'],
+      [gzip, '.gz'],
     ] as const) {
-      stat(known.plain.path + ending, (error, stats) => {
+      stat(plain.path + ending, (error, stats) => {
         if (error !== null || !stats.isFile()) finish(form === null)
-        else finish(form === null ? isOutdated(stats, known.plain) : isStill(form, stats))
+        else finish(form === null ? isOutdated(stats, plain) : isStill(form, stats))
       })
     }
   }
@@ -155,6 +222,7 @@ export class AssetStore {
   }
 
   async #read(name: string): Promise<Asset | null> {
+    const startedAt = this.#clock.monotonic()
     const root = await realpath(this.#directory)
     let path = `${this.#directory}/${name}`
     const stats = await statAsync(path)
@@ -167,15 +235,15 @@ export class AssetStore {
       hasForms ? readSibling(root, `${path}.gz`, plain) : null,
     ])
     const asset = toAsset(name, plain, br, gzip)
-    this.#remember(name, asset)
+    this.#remember(name, asset, startedAt)
     return asset
   }
 
-  #remember(name: string, asset: Asset): void {
+  #remember(name: string, asset: Asset, startedAt: number): void {
     const now = this.#clock.wall()
     for (const form of formsOf(asset)) if (now - form.state.ctimeMs < ASSET_SETTLE_MS) return
     this.#forget(name)
-    this.#known.set(name, asset)
+    this.#known.set(name, new Known(asset, startedAt))
     this.#knownBytes += bytesOf(asset)
     for (const oldest of this.#known.keys()) {
       if (this.#knownBytes <= ASSET_CACHE_BYTES && this.#known.size <= ASSET_CACHE_FILES) return
@@ -187,7 +255,7 @@ export class AssetStore {
     const known = this.#known.get(name)
     if (known === undefined) return
     this.#known.delete(name)
-    this.#knownBytes -= bytesOf(known)
+    this.#knownBytes -= bytesOf(known.asset)
   }
 }
 

@@ -3,6 +3,7 @@
 import { createHash } from 'node:crypto'
 import { matchesTag } from '../core/http-text.ts'
 import { headerOf } from '../invocation/forwarded-headers.ts'
+import { prepareText, type ReplyHead } from '../invocation/response.ts'
 import type { Exchange } from './exchange.ts'
 
 export interface ConstantAnswer {
@@ -15,6 +16,16 @@ export interface ConstantAnswer {
   readonly headers?: readonly string[]
   /** `Cache-Control`; without it caches ask each time, because it may have changed. */
   readonly cache?: string
+}
+
+/** The head of a whole answer, ready to be sent. */
+export type PreparedHead = Readonly<ReplyHead>
+
+/** @param headers - names and values in turn, all of them sendable, without a length */
+export function toPreparedHead(status: number, headers: readonly string[]): PreparedHead {
+  const head: ReplyHead = { status, headers, hasBody: true, length: null, proxy: null }
+  prepareText(head)
+  return head
 }
 
 export function toConstantAnswer(status: number, value: unknown): ConstantAnswer {

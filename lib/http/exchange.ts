@@ -106,10 +106,11 @@ export interface ExchangeConnection {
 export interface ExchangeResponder {
   send(exchange: Exchange, status: number, headers: string[], body: Buffer | string | null, isConstant?: boolean): void
   sendDirectly(exchange: Exchange, head: ReplyHead, body: Buffer, answeredAt: number): boolean
+  sendPrepared(exchange: Exchange, head: ReplyHead, body: Buffer): boolean
   sendJson(exchange: Exchange, status: number, value: unknown, headers?: string[]): void
   sendError(exchange: Exchange, error: GatewayError, extra?: readonly string[]): void
   openStream(exchange: Exchange, status: number, headers: string[], length: number | null): void
-  writeStream(exchange: Exchange, chunk: Buffer, isConstant?: boolean): boolean
+  writeStream(exchange: Exchange, chunk: Buffer, isConstant?: boolean, onTaken?: (() => void) | null): boolean
   onDrain(exchange: Exchange, callback: () => void): void
   closeStream(exchange: Exchange, error: GatewayError | null): void
   onDisconnect(exchange: Exchange): void

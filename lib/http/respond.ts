@@ -142,6 +142,11 @@ export class Responder implements ExchangeResponder {
     return true
   }
 
+  /** Sends an answer of the gateway's own in the same way. */
+  sendPrepared(exchange: Exchange, head: ReplyHead, body: Buffer): boolean {
+    return this.sendDirectly(exchange, head, body, this.clock.monotonic())
+  }
+
   /** A monotonic moment as HTTP writes it. */
   #date(monotonic: number): string {
     const second = Math.floor(this.#wall.at(monotonic) / 1000)
@@ -198,10 +203,11 @@ export class Responder implements ExchangeResponder {
 
   /**
    * Writes a piece; the caller may use its memory again.
-   * @param isConstant - the bytes never change: no copy
+   * @param isConstant - the bytes do not change before `onTaken`, or never: no copy
+   * @param onTaken - the system has the bytes; not told over a response of another kind than the server's own
    * @returns false when the client is slow: wait for onDrain before more is written
    */
-  writeStream(exchange: Exchange, chunk: Buffer, isConstant = false): boolean {
+  writeStream(exchange: Exchange, chunk: Buffer, isConstant = false, onTaken: (() => void) | null = null): boolean {
     if (exchange.ended || chunk.length === 0) return true
     if (exchange.bytesLeft >= 0) {
       // More than was promised would be read as the start of the next answer.
@@ -212,7 +218,10 @@ export class Responder implements ExchangeResponder {
       exchange.bytesLeft -= chunk.length
     }
     exchange.bytesOut += chunk.length
-    return isConstant ? exchange.res.write(chunk) : this.#write(exchange.res, chunk)
+    const { res } = exchange
+    // What a host application puts around its response may keep the bytes and never call back.
+    if (onTaken !== null && res.writeKept !== undefined) return res.writeKept(chunk, onTaken)
+    return isConstant ? res.write(chunk) : this.#write(res, chunk)
   }
 
   /** Cuts the connection when the client takes nothing of a last, long piece for long. */

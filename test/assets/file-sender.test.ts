@@ -6,7 +6,7 @@ import type { Exchange } from '../../lib/http/exchange.ts'
 import { waitUntil } from '../helpers/gateway-bed.ts'
 import { makeTree } from '../helpers/tree.ts'
 
-const CHUNK = 256 * 1024
+const CHUNK = 128 * 1024
 
 /** A file, its sender, and a client that takes pieces when the test says so. */
 function makeSender(t: Test, text: Buffer, start: number, end: number) {
@@ -15,13 +15,21 @@ function makeSender(t: Test, text: Buffer, start: number, end: number) {
   const fd = openSync(tree.path('a.bin'), 'r+')
   const pieces: Buffer[] = []
   const ends: (GatewayError | null)[] = []
-  const made = { isSlow: false, drain: null as (() => void) | null }
+  const memory: ArrayBufferLike[] = []
+  const made = { isSlow: false, isTaking: false, drain: null as (() => void) | null, onTaken: () => {} }
   const exchange = {
     work: null,
     responder: {
-      writeStream: (_: Exchange, piece: Buffer, isConstant: boolean) => {
-        t.equal(isConstant, true, 'pieces are not written over')
-        pieces.push(piece)
+      writeStream: (_: Exchange, piece: Buffer, isConstant: boolean, onTaken: (() => void) | null) => {
+        t.equal(isConstant, true, 'not copied by the way')
+        pieces.push(Buffer.from(piece))
+        memory.push(piece.buffer)
+        made.onTaken = () => {
+          // Whoever still reads it now sees what is wrong.
+          piece.fill(0xee)
+          onTaken?.()
+        }
+        if (made.isTaking) made.onTaken()
         return !made.isSlow
       },
       onDrain: (_: Exchange, callback: () => void) => {
@@ -40,7 +48,7 @@ function makeSender(t: Test, text: Buffer, start: number, end: number) {
   }
   const ended = () => waitUntil(() => ends.length > 0, 'the answer ends')
   const closed = () => waitUntil(() => !isOpen(), 'the descriptor is closed')
-  return { tree, fd, exchange, sender, pieces, ends, made, isOpen, ended, closed }
+  return { tree, fd, exchange, sender, pieces, memory, ends, made, isOpen, ended, closed }
 }
 
 const bytes = Buffer.from(Array.from({ length: CHUNK * 2 + 10 }, (_, i) => i % 251))
@@ -78,6 +86,36 @@ t.test('[assets/static-assets.24] nothing is read ahead of a slow client', async
   t.same(ends, [null])
 })
 
+t.test('[assets/static-assets.24] memory is used again once the system has its bytes, and not before', async t => {
+  const long = Buffer.from(Array.from({ length: CHUNK * 9 + 3 }, (_, i) => i % 253))
+  for (const isTaking of [true, false]) {
+    const { sender, pieces, memory, made, ended } = makeSender(t, long, 0, long.length)
+    made.isTaking = isTaking
+    sender.start()
+    await ended()
+    t.ok(Buffer.concat(pieces).equals(long), 'every byte in its place')
+    t.equal(pieces.length, 10)
+    if (isTaking) t.ok(new Set(memory).size <= 2, 'two pieces of memory for ten of the file')
+    else t.equal(new Set(memory).size, 10, 'nobody has said that he has it')
+  }
+})
+
+t.test('[assets/static-assets.24] a slow client holds two pieces, however long it takes', async t => {
+  const long = Buffer.alloc(CHUNK * 6, 'x')
+  const { sender, pieces, memory, made, ended } = makeSender(t, long, 0, long.length)
+  made.isSlow = true
+  sender.start()
+  for (let count = 1; count <= 6; count++) {
+    await waitUntil(() => pieces.length === count && made.drain !== null, 'a piece')
+    const drain = made.drain!
+    made.drain = null
+    made.onTaken()
+    drain()
+  }
+  await ended()
+  t.ok(new Set(memory).size <= 2)
+})
+
 t.test('[assets/static-assets.25] a file that shrinks is not taken for whole', async t => {
   const { sender, made, fd, pieces, ended, ends, closed } = makeSender(t, bytes, 0, bytes.length)
   made.isSlow = true
@@ -87,7 +125,7 @@ t.test('[assets/static-assets.25] a file that shrinks is not taken for whole', a
   made.drain!()
   await ended()
   t.match(ends, [{ message: 'file became shorter while it was sent' }])
-  t.equal(pieces.length, 1)
+  t.ok(pieces.length <= 2, 'what was read ahead, and no more')
   await closed()
 })
 

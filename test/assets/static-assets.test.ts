@@ -475,6 +475,34 @@ t.test(
   },
 )
 
+t.test('[assets/static-assets.16] under load answers from memory are those of the disk', async t => {
+  const site = makeSite(t, { files: { ...SITE, 'public/large.txt': 'x'.repeat(17_000) } })
+  const { port } = await listen(t, site)
+  const raw = await RawConnection.open(port)
+  t.teardown(() => raw.socket.destroy())
+  const one = (path: string, headers = '') => `GET ${path} HTTP/1.1\r\nHost: x\r\n${headers}\r\n`
+  const first = await site.ask('/app.js')
+  const paths = ['/app.js', '/empty.txt', '/large.txt']
+  const seen = new Map<string, Set<string>>()
+  let count = 0
+  for (let round = 0; round < 15; round++) {
+    for (const path of paths) {
+      raw.write(one(path).repeat(4))
+      count += 4
+      for (const { status, headers, body } of (await raw.answers(count)).slice(-4)) {
+        const kept = seen.get(path) ?? new Set()
+        kept.add(JSON.stringify([status, headers.etag, headers['content-type'], headers['cache-control'], body]))
+        seen.set(path, kept)
+      }
+    }
+  }
+  for (const path of paths) t.equal(seen.get(path)?.size, 1, `${path}: every answer is the same`)
+  t.ok([...seen.get('/app.js')!][0]?.startsWith(JSON.stringify([200, first.headers.etag]).slice(0, -1)))
+  // Conditions, ranges and HEAD are looked at for each request.
+  raw.write(`${one('/app.js', `If-None-Match: ${first.headers.etag}\r\n`)}${one('/app.js', 'Range: bytes=0-1\r\n')}`)
+  t.match((await raw.answers(count + 2)).slice(-2), [{ status: 304 }, { status: 206, body: 'ru' }])
+})
+
 t.test('[assets/static-assets.26] a route is not looked for on the disk for every request', async t => {
   let now = 0
   const clock = { ...LATE_CLOCK, monotonic: () => now }

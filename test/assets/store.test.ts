@@ -1,7 +1,7 @@
 import { chmodSync, mkdirSync, statSync, symlinkSync, utimesSync } from 'node:fs'
 import t, { type Test } from 'tap'
 import type { Asset } from '../../lib/assets/file.ts'
-import { AssetStore, MAX_CACHED_ASSET_BYTES, toFileTrouble } from '../../lib/assets/store.ts'
+import { ASSET_TRUST, AssetStore, MAX_CACHED_ASSET_BYTES, toFileTrouble } from '../../lib/assets/store.ts'
 import { systemClock } from '../../lib/core/clock.ts'
 import { GatewayError } from '../../lib/core/errors.ts'
 import type { Exchange } from '../../lib/http/exchange.ts'
@@ -167,3 +167,52 @@ t.test(
     t.equal(await read('a.txt'), null)
   },
 )
+
+t.test('[assets/static-assets.16] a file that is asked for all the time is looked at now and then', async t => {
+  const tree = makeTree({ 'a.js': 'one', 'b.js': 'other' })
+  t.teardown(tree.cleanup)
+  let now = 1000
+  const store = new AssetStore(tree.root, { ...LATE_CLOCK, monotonic: () => now })
+  const recall = (wantsCoding = false) => store.recall('a.js', wantsCoding)?.plain.body?.toString() ?? null
+  t.equal(recall(), null, 'not known')
+  await find(store, 'a.js')
+  for (let i = 0; i < ASSET_TRUST.asks; i++) t.equal(recall(), null, 'few requests are no load')
+  t.equal(recall(), 'one')
+  tree.write({ 'a.js': 'two' })
+  t.equal(recall(), 'one', 'for a moment')
+  t.equal(store.recall('b.js', false), null, 'another file is another matter')
+  now += ASSET_TRUST.ms
+  t.equal(recall(), 'one', 'at its end')
+  now += 1
+  t.equal(recall(), null, 'and no longer')
+  t.equal((await find(store, 'a.js', false))?.plain.body?.toString(), 'two')
+  for (let i = 0; i < ASSET_TRUST.asks * 2; i++) recall()
+  t.equal(recall(), 'two')
+  // Halfway a look begins beside the answers, and the file is known again for as long.
+  now += ASSET_TRUST.ms / 2 + 1
+  tree.write({ 'a.js': 'three' })
+  t.equal(recall(), 'two', 'the answer does not wait for it')
+  while (recall() === 'two') await new Promise(setImmediate)
+  t.equal((await find(store, 'a.js', false))?.plain.body?.toString(), 'three')
+  // After a pause many requests of long ago count for nothing.
+  for (let i = 0; i < ASSET_TRUST.asks * 2; i++) recall()
+  now += ASSET_TRUST.ms * 3
+  await find(store, 'a.js', false)
+  t.equal(recall(), null)
+})
+
+t.test('[assets/static-assets.16, assets/static-assets.22] compressed forms have a moment of their own', async t => {
+  const tree = makeTree({ 'a.js': 'plain' })
+  t.teardown(tree.cleanup)
+  let now = 1000
+  const store = new AssetStore(tree.root, { ...LATE_CLOCK, monotonic: () => now })
+  const ask = (wantsCoding: boolean) => store.recall('a.js', wantsCoding)
+  await find(store, 'a.js')
+  for (let i = 0; i < ASSET_TRUST.asks * 2; i++) ask(false)
+  t.ok(ask(true))
+  now += ASSET_TRUST.ms + 1
+  await find(store, 'a.js', false)
+  for (let i = 0; i < ASSET_TRUST.asks * 2; i++) ask(false)
+  t.ok(ask(false), 'the file itself was looked at')
+  t.equal(ask(true), null, 'what lies beside it was not')
+})
