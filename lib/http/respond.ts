@@ -118,9 +118,16 @@ export class Responder implements ExchangeResponder {
   /**
    * Sends a usual answer of a function the short way.
    * @param answeredAt - monotonic ms when it was read
+   * @param isConstant - the bytes never change: no copy
    * @returns false when something about it is not usual: then `send` is asked
    */
-  sendDirectly(exchange: Exchange, { status, text, isDated }: ReplyHead, body: Buffer, answeredAt: number): boolean {
+  sendDirectly(
+    exchange: Exchange,
+    { status, text, isDated }: ReplyHead,
+    body: Buffer,
+    answeredAt: number,
+    isConstant = false,
+  ): boolean {
     const { res } = exchange
     if (text === undefined || res.isDirect !== true || exchange.ended || exchange.method === 'HEAD') return false
     if (exchange.cors !== null || exchange.extraHeaders !== null) return false
@@ -133,6 +140,9 @@ export class Responder implements ExchangeResponder {
     const head = `${text}Content-Length: ${body.length}\r\nX-Request-Id: ${exchange.id}\r\n${date}`
     if (body.length <= JOINED_BODY_BYTES) {
       res.sendWhole!(status, head, body.length === 0 ? '' : body.toString('latin1'))
+    } else if (isConstant) {
+      this.#watchStall(exchange)
+      res.sendWhole!(status, head, body)
     } else {
       const kept = this.#pool.keep(body)
       this.#watchStall(exchange)
@@ -142,9 +152,9 @@ export class Responder implements ExchangeResponder {
     return true
   }
 
-  /** Sends an answer of the gateway's own in the same way. */
+  /** Sends an answer of the gateway's own in the same way; its bytes never change. */
   sendPrepared(exchange: Exchange, head: ReplyHead, body: Buffer): boolean {
-    return this.sendDirectly(exchange, head, body, this.clock.monotonic())
+    return this.sendDirectly(exchange, head, body, this.clock.monotonic(), true)
   }
 
   /** A monotonic moment as HTTP writes it. */

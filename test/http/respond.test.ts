@@ -492,6 +492,10 @@ t.test('[http/public.21, http/public.6] the short way is taken for usual answers
     t.equal(made.responder.sendDirectly(made.exchange, head, Buffer.from('x'), 0), false, name)
     t.same(made.res.seen, [], name)
   }
+  const constant = makeExchange()
+  const page = Buffer.alloc(100_000, 'p')
+  t.equal(constant.responder.sendPrepared(constant.exchange, head, page), true)
+  t.equal(constant.res.seen[0]![3], page, 'what never changes is not copied')
   const dated = makeExchange()
   const own = { ...head, text: `${head.text}date: Thu, 01 Jan 1970 00:00:00 GMT\r\n`, isDated: true }
   t.equal(dated.responder.sendDirectly(dated.exchange, own, Buffer.from('x'), 0), true)
