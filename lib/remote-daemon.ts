@@ -54,7 +54,7 @@ export class RemoteDaemonError extends Error {}
 export async function startRemoteDaemon(options: RemoteDaemonOptions): Promise<RemoteDaemon> {
   const { runtime, listen, tls: files = null, onLog, ...rest } = options
   // Sockets and isolation are the business of gateways; which runtime it is was asked for.
-  const own = { runtimes: [runtime], runtimeSockets: null, runtimeDaemons: null, accessLog: false, logFiles: false }
+  const own = { runtimes: [runtime], runtimeSockets: {}, runtimeDaemons: {}, accessLog: false, logFiles: false }
   const { resolved, host } = readGatewayInputs({ ...rest, ...own })
   checkTrust(resolved.settings, listen)
   const context = files === null ? null : toContext(files)

@@ -229,7 +229,13 @@ t.test('[runtime/greeting.7] secrets of functions are not sent where nobody prov
   t.match(refused.json(), { detail: { hint: /value API_KEY is secret, and not sent.*FN_RUNTIME_SECRET/ } })
   const unix = makeTree()
   t.teardown(() => unix.cleanup())
-  const own = await startDaemonFor(t, 'node', there, { listen: `unix:${unix.path('d.sock')}`, runtimeSecret: SECRET })
+  // The sockets of a gateway's settings are not the daemon's: it would connect to itself.
+  const env = { FN_RUNTIME_SOCKETS: JSON.stringify({ node: `unix:${unix.path('d.sock')}` }) }
+  const own = await startDaemonFor(t, 'node', there, {
+    listen: `unix:${unix.path('d.sock')}`,
+    runtimeSecret: SECRET,
+    env,
+  })
   t.equal(statSync(unix.path('d.sock')).mode & 0o777, 0o600)
   const { gateway: local } = await gatewayAt(t, here, { node: [own.daemon.uri] })
   t.equal((await post(local, '/echo')).headers['x-key'], 'x', 'a socket of this machine is guarded by its rights')

@@ -49,7 +49,7 @@ export interface RunningCli {
   ended: Promise<{ code: number | null; signal: NodeJS.Signals | null }>
 }
 
-/** Starts `fngw dev` or `run` and resolves at its readiness line. */
+/** Starts `fngw dev`, `run` or `daemon` and resolves at its readiness line. */
 export async function startCli(args: string[], { cwd, env, prefix = [] }: CliOptions): Promise<RunningCli> {
   const [command, ...rest] = [...prefix, ...FNGW, ...args]
   const child = spawn(command!, rest, {
@@ -77,6 +77,6 @@ export async function startCli(args: string[], { cwd, env, prefix = [] }: CliOpt
   })
   const ready = await Promise.race([line(/^ready |"event":"ready"/), ended.then(() => null)])
   if (ready === null) throw new Error(`fngw ${args.join(' ')} ended before it was ready\n${out}${err}`)
-  const url = /http:\/\/[^"\s]+/.exec(ready)![0]
+  const url = /(?:http|tcp|tls):\/\/[^"\s]+/.exec(ready)![0]
   return { child, url, stdout: () => out, stderr: () => err, line, ended }
 }

@@ -17,6 +17,11 @@ const SHOWN_ADDRESS = /(127\.0\.0\.1|localhost):8080/g
 /** `NAME=value fngw dev ...`: a line that starts the gateway. */
 const START = /^((?:\w+=\S+ )*)(?:npx )?fngw ((?:dev|run)\b.*)$/
 
+/** Where pages say that a daemon of a runtime listens. */
+const DAEMON_PORT = /(?<=\b(?:tcp|tls):\/\/127\.0\.0\.1:)\d+/g
+/** `NAME=value fngw daemon ...`: a line that starts one. */
+const DAEMON = /^((?:\w+=\S+ )*)(?:npx )?fngw (daemon\b.*)$/
+
 /** What came of a block: a failure, why it was not run, or neither. */
 export interface DocResult {
   failure?: string
@@ -37,6 +42,9 @@ export class DocSession {
   #restart: (() => Promise<RunningCli>) | null = null
   #args: string[] = []
   #isStale = false
+  readonly #daemons: RunningCli[] = []
+  /** Ports where daemons really listen, by those that the page shows. */
+  readonly #daemonPorts = new Map<string, string>()
 
   constructor() {
     for (const name of ['fngw', 'npx']) chmodSync(this.#home.path(`bin/${name}`), 0o755)
@@ -61,11 +69,15 @@ export class DocSession {
 
   async end(): Promise<void> {
     await this.#stop()
+    for (const { child, ended } of this.#daemons) {
+      child.kill('SIGTERM')
+      await ended
+    }
     this.#home.cleanup()
   }
 
   #write(file: string, text: string): DocResult {
-    this.#home.write({ [join('project', file)]: `${text}\n` })
+    this.#home.write({ [join('project', file)]: `${this.#toReal(text)}\n` })
     // The gateway sees an edit by itself; a page that goes on at once has to be sure that it did.
     this.#isStale = true
     return {}
@@ -78,13 +90,16 @@ export class DocSession {
 
   async #runLines(text: string): Promise<DocResult> {
     const lines = text.split('\n').map(line => line.replace(/\s+# .*$/, ''))
-    const at = lines.findIndex(line => START.test(line))
+    const at = lines.findIndex(line => START.test(line) || DAEMON.test(line))
     const script = (at === -1 ? lines : lines.slice(0, at)).join('\n')
     const { status, output, stderr } = await this.#bash(`set -e\n${script}`, 'strict')
     if (status !== 0) return { failure: `exit code ${status}\n${output}\n${stderr}` }
     if (at === -1) return {}
-    const [, settings, command] = START.exec(lines[at]!)!
-    await this.#start(readSettings(settings!), command!.trim().split(/\s+/))
+    const daemon = DAEMON.exec(lines[at]!)
+    const [, settings, command] = daemon ?? START.exec(lines[at]!)!
+    const words = command!.trim().split(/\s+/)
+    if (daemon === null) await this.#start(readSettings(settings!), words)
+    else await this.#startDaemon(readSettings(settings!), words)
     // What a page shows below the start is for another terminal.
     return this.#runLines(lines.slice(at + 1).join('\n'))
   }
@@ -125,6 +140,19 @@ export class DocSession {
   async #start(env: Record<string, string>, args: string[]): Promise<void> {
     this.#args = args
     await this.#open(() => startCli([...args, '--port', '0'], { cwd: this.#folder, env: { ...shareCrates(), ...env } }))
+  }
+
+  /** It lives as long as the page is followed. */
+  async #startDaemon(env: Record<string, string>, words: string[]): Promise<void> {
+    const [shown] = words.join(' ').match(DAEMON_PORT) ?? []
+    const args = words.map(word => word.replace(DAEMON_PORT, '0'))
+    const daemon = await startCli(args, { cwd: this.#folder, env })
+    this.#daemons.push(daemon)
+    if (shown !== undefined) this.#daemonPorts.set(shown, new URL(daemon.url).port)
+  }
+
+  #toReal(text: string): string {
+    return text.replace(DAEMON_PORT, port => this.#daemonPorts.get(port) ?? port)
   }
 
   async #open(start: () => Promise<RunningCli>): Promise<void> {
