@@ -38,11 +38,25 @@ final class EnvelopeMaker
     private const TEXT_OK = '{"status":200,"headers":{"content-type":"text/plain; charset=utf-8"}}';
     private const EMPTY_OK = '{"status":200,"headers":{}}';
 
+    // The body of the call that runs, when it is no text: base64 that comes back as it was given is not decoded.
+    private string $givenText = '';
+    private string $givenBytes = '';
+
     // The last envelope's header: handlers mostly answer with the same status and headers.
     private mixed $lastHeaders = null;
     private int $lastStatus = 0;
     private string $lastType = '';
     private string $lastText = '';
+
+    /**
+     * @param string|null $text `body_base64` of the call's event
+     * @param string $bytes what it stands for
+     */
+    public function remember(?string $text, string $bytes): void
+    {
+        $this->givenText = $text ?? '';
+        $this->givenBytes = $text === null ? '' : $bytes;
+    }
 
     /**
      * @param mixed $value a handler's return value
@@ -86,7 +100,7 @@ final class EnvelopeMaker
     private function fromEnvelope(array $envelope): Reply
     {
         if (isset($envelope['proxy'])) {
-            return self::fromProxy($envelope['proxy']);
+            return $this->fromProxy($envelope['proxy']);
         }
         $status = 200;
         if (\array_key_exists('status', $envelope) || \array_key_exists('statusCode', $envelope)) {
@@ -98,7 +112,7 @@ final class EnvelopeMaker
                 throw new ContractError('status must be an integer from 100 to 599, got ' . self::describe($status));
             }
         }
-        $bytes = self::takeBase64($envelope);
+        $bytes = $this->takeBase64($envelope);
         if ($bytes !== null) {
             return new Reply($this->headerText($status, $envelope['headers'] ?? [], self::BYTES), $bytes);
         }
@@ -118,14 +132,14 @@ final class EnvelopeMaker
     }
 
     /** An upstream request asked for by the handler: its body travels as the frame's. */
-    private static function fromProxy(mixed $proxy): Reply
+    private function fromProxy(mixed $proxy): Reply
     {
         $proxy = self::toArray($proxy);
         if (!\is_array($proxy) || ($proxy !== [] && self::isList($proxy))) {
             throw new ContractError('proxy must be an object, got ' . self::describe($proxy));
         }
         $headers = self::toArray($proxy['headers'] ?? []);
-        $bytes = self::takeBase64($proxy);
+        $bytes = $this->takeBase64($proxy);
         $body = $proxy['body'] ?? null;
         if ($bytes === null && $body !== null && !\is_string($body)) {
             $bytes = self::toJson($body);
@@ -229,7 +243,7 @@ final class EnvelopeMaker
      *
      * @param array<mixed> $envelope
      */
-    private static function takeBase64(array $envelope): ?string
+    private function takeBase64(array $envelope): ?string
     {
         $flag = $envelope['is_base64'] ?? false;
         if (!\is_bool($flag)) {
@@ -237,17 +251,20 @@ final class EnvelopeMaker
         }
         $body = $envelope['body'] ?? null;
         if (isset($envelope['body_base64'])) {
-            return $flag || $body === null ? self::decodeBase64('body_base64', $envelope['body_base64']) : null;
+            return $flag || $body === null ? $this->decodeBase64('body_base64', $envelope['body_base64']) : null;
         }
         if ($flag) {
             throw new ContractError('is_base64 is true, but body_base64 is missing');
         }
         $isAlias = ($envelope['isBase64Encoded'] ?? false) === true;
-        return $isAlias && $body !== null ? self::decodeBase64('body', $body) : null;
+        return $isAlias && $body !== null ? $this->decodeBase64('body', $body) : null;
     }
 
-    private static function decodeBase64(string $field, mixed $text): string
+    private function decodeBase64(string $field, mixed $text): string
     {
+        if ($text === $this->givenText && $text !== '') {
+            return $this->givenBytes;
+        }
         // PHP itself would pass over blanks and line breaks.
         $isPlain = \is_string($text) && \strcspn($text, " \t\r\n\v\f\0") === \strlen($text);
         $bytes = $isPlain ? \base64_decode($text, true) : false;

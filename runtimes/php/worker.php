@@ -240,6 +240,7 @@ final class Worker
         }
         try {
             $event = $this->events->make($call, $body);
+            $this->envelopes->remember($event['body_base64'], $body);
             $reply = $this->envelopes->make(
                 $this->takesParams ? ($this->handler)($event, $event['params']) : ($this->handler)($event),
             );

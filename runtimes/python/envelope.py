@@ -139,11 +139,13 @@ def is_envelope(value):
     return not _ENVELOPE_KEYS.isdisjoint(value) or ('headers' in value and 'body' in value)
 
 
-def to_reply(value):
-    """(head, body) of a return value; `body` is bytes, or a Stream and then `head` is None. Raises ContractError."""
+def to_reply(value, given=None):
+    """(head, body) of a return value; `body` is bytes, or a Stream and then `head` is None. Raises ContractError.
+
+    `given` is what `given_of` tells of the call: a base64 text that comes back as it was given is not decoded."""
     if isinstance(value, dict):
         if is_envelope(value):
-            return _from_dict(value)
+            return _from_dict(value, given)
         return JSON_HEAD, to_json(value)
     if value is None:
         return EMPTY_HEAD, b''
@@ -167,10 +169,10 @@ def to_reply(value):
     _refuse(value)
 
 
-def _from_dict(value):
+def _from_dict(value, given):
     proxy = value.get('proxy')
     if proxy is not None:
-        return _from_proxy(proxy)
+        return _from_proxy(proxy, given)
     if 'status' in value:
         status = _status(value['status'])
     elif 'statusCode' in value:
@@ -184,10 +186,10 @@ def _from_dict(value):
         raise ContractError('is_base64 must be true or false, got %s' % _show(flag))
     if value.get('isBase64Encoded') is True and encoded is None:
         if body is not None:
-            body = _decode('body', body)
+            body = _decode('body', body, given)
     elif encoded is not None:
         if body is None or flag:
-            body = _decode('body_base64', encoded)
+            body = _decode('body_base64', encoded, given)
     elif flag:
         raise ContractError('is_base64 is true, but body_base64 is missing')
     return _whole(status, value.get('headers'), body)
@@ -215,7 +217,7 @@ def _whole(status, headers, body):
     return _head(status, checked), data
 
 
-def _from_proxy(proxy):
+def _from_proxy(proxy, given):
     if not isinstance(proxy, dict):
         raise ContractError('proxy must be an object, got %s' % _show(proxy))
     fields = {key: item for key, item in proxy.items() if key not in ('body', 'body_base64', 'is_base64')}
@@ -224,7 +226,7 @@ def _from_proxy(proxy):
         fields['headers'] = _headers(headers)
     body = proxy.get('body')
     if proxy.get('body_base64') is not None and (body is None or proxy.get('is_base64') is True):
-        data = _decode('proxy.body_base64', proxy['body_base64'])
+        data = _decode('proxy.body_base64', proxy['body_base64'], given)
     elif body is None:
         data = b''
     elif isinstance(body, str):
@@ -298,7 +300,9 @@ def _header_text(name, value):
     return value
 
 
-def _decode(field, value):
+def _decode(field, value, given):
+    if given is not None and value is given[0]:
+        return given[1]
     if isinstance(value, str):
         # Padding may be left out, but not be wrong.
         padding = '' if value.endswith('=') else '=' * (-len(value) % 4)

@@ -56,6 +56,11 @@ def make_event_factory(start):
     return make
 
 
+def given_of(event, body):
+    """(base64 text, bytes) of a body that is no text, else None: what the handler gives back need not be decoded again."""
+    return (event['body_base64'], body) if event['is_base64'] else None
+
+
 def _copy(value):
     if type(value) is dict:
         return {key: _copy(item) for key, item in value.items()}

@@ -8,7 +8,7 @@ from collections import deque
 
 from . import capture, failure, wire
 from .envelope import ContractError, streaming, to_piece, to_reply
-from .event import make_event_factory
+from .event import given_of, make_event_factory
 from .link import READ_BYTES, contract_frame
 
 _output = contextvars.ContextVar('fngw_output', default=None)
@@ -143,10 +143,13 @@ class Multiplexed:
         output.begin(call.id)
         _output.set(output)
         try:
-            result = self.call(self.make_event(fields, body))
+            event = self.make_event(fields, body)
+            given = given_of(event, body)
+            result = self.call(event)
+            del event
             if inspect.isawaitable(result):
                 result = await result
-            head, data = to_reply(result)
+            head, data = to_reply(result, given)
             if head is None:
                 frame = await self.stream_pieces(call, data)
             elif len(data) <= wire.MAX_REPLY_BODY_BYTES:

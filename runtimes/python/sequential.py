@@ -7,7 +7,7 @@ from socket import MSG_DONTWAIT
 
 from . import capture, failure, wire
 from .envelope import ContractError, Stream, streaming, to_piece, to_reply
-from .event import make_event_factory
+from .event import given_of, make_event_factory
 from .link import READ_BYTES, contract_frame
 
 _NOTHING = object()
@@ -88,10 +88,13 @@ class Sequential:
         # Each call has its own context variables, as each task of an async function has.
         context = contextvars.copy_context()
         try:
-            result = context.run(self.call, self.make_event(fields, body))
+            event = self.make_event(fields, body)
+            given = given_of(event, body)
+            result = context.run(self.call, event)
+            del event
             if hasattr(result, '__await__'):
                 result = context.run(self.wait_for, result)
-            head, data = to_reply(result)
+            head, data = to_reply(result, given)
             if head is not None and len(data) <= wire.MAX_REPLY_BODY_BYTES:
                 frame = wire.encode(wire.REPLY, call_id, head, data)
             else:
