@@ -713,7 +713,7 @@ function toCountOrAuto(max: number): Field<number | 'auto'> {
     const count = /^\d+$/.test(word) ? Number(word) : 0
     return count >= 1 && count <= max ? count : reportWrong(at, rule, text)
   }
-  const schema = { anyOf: [{ type: 'integer', minimum: 1, maximum: max }, { const: 'auto' }] }
+  const schema = { anyOf: [{ type: 'integer', minimum: 1, maximum: max }, { enum: ['auto'] }] }
   return { rule, aliases: [], schema, read, readText }
 }
 
