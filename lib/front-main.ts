@@ -9,7 +9,6 @@ import { Link } from './processes/link.ts'
 import type { FromFront, ToFront } from './processes/messages.ts'
 
 let [front, link] = [null, null] as [Front | null, Link | null]
-
 function tell(message: FromFront): void {
   if (process.connected) process.send!(message, () => {})
 }
@@ -32,6 +31,7 @@ async function handle(message: ToFront): Promise<void> {
   } else if (message.kind === 'wants') front!.wantsRequests = message.requests
   else if (message.kind === 'count') front!.count(message.id)
   else if (message.kind === 'drain') front!.drain()
+  else if (message.kind === 'shed') front!.shed(message.connections)
   else if (message.kind !== 'close') front!.handleLease(message)
   else {
     await front!.close(message.timeoutMs)

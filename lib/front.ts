@@ -62,7 +62,7 @@ export class Front {
   readonly #leases: FrontLeases
   readonly #invoker: Invoker
   readonly #requestIds = new RequestIds(randomBytes(6).toString('hex'))
-  readonly #lifecycle = { draining: false }
+  readonly #lifecycle = { draining: false, toShed: 0 }
   readonly #schemas: ReturnType<typeof createSchemaParts>
   readonly #routes: RouteTableBuilder
   readonly #docs: DocsPage
@@ -72,6 +72,8 @@ export class Front {
   #functions: AdoptMessage['discovery']['byKey'] = new Map()
   #timer: NodeJS.Timeout | null = null
   #lastId = 0
+  /** Open ones as they were told last. */
+  #connections = 0
   /** True when calls ran on leases at the last telling. */
   #wasUsed = false
 
@@ -178,9 +180,17 @@ export class Front {
     const edge = this.#edgeCounts.take()
     const { used } = this.#leases
     const isUsed = used.some(([, calls]) => calls > 0)
-    const isNews = counts !== null || edge !== null || isUsed || this.#wasUsed
+    const connections = this.#servers.reduce((sum, server) => sum + server.connections, 0)
+    const isMoved = connections !== this.#connections
+    const isNews = counts !== null || edge !== null || isUsed || this.#wasUsed || isMoved
     this.#wasUsed = isUsed
-    if (id !== 0 || isNews) this.#options.tell({ kind: 'counts', id, counts, edge, used })
+    this.#connections = connections
+    if (id !== 0 || isNews) this.#options.tell({ kind: 'counts', id, counts, edge, used, connections })
+  }
+
+  /** So many connections end with their next answer. */
+  shed(connections: number): void {
+    this.#lifecycle.toShed = connections
   }
 
   drain(): void {

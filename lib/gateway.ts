@@ -132,7 +132,7 @@ class FunctionGateway implements Gateway {
     })
     this.#lock = new RootLock(new OwnFolder(settings.functionsRoot, '.svc'), clock)
     const kept = { settings, journal: this.#journal, lock: this.#lock, catalog: () => this.#catalog }
-    const later = { ...host, ...this.#call, ...kept }
+    const later = { ...host, ...this.#call, ...kept, lifecycle: this.#lifecycle }
     this.jobs = createJobs(later)
     this.#scheduler = createScheduler(later)
     this.#controlParts = createControlParts({
@@ -142,7 +142,6 @@ class FunctionGateway implements Gateway {
       streams: new OpenStreams(),
       jobs: this.jobs,
       state: details => this.#state(details),
-      lifecycle: this.#lifecycle,
       runtimes: this.#runtimes.byName,
       dispatcher: this.#runtimes.dispatcher,
       scheduler: this.#scheduler,
@@ -155,7 +154,6 @@ class FunctionGateway implements Gateway {
     const handlers = createHttpHandlers({
       ...later,
       runtimes: this.#runtimes,
-      lifecycle: this.#lifecycle,
       controlParts: this.#controlParts,
     })
     this.#public = handlers.public

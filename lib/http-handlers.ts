@@ -7,6 +7,7 @@ import type { BytePool } from './core/byte-pool.ts'
 import type { Clock } from './core/clock.ts'
 import { GatewayError } from './core/errors.ts'
 import type { RuntimeName } from './core/identity.ts'
+import type { Lifecycle } from './core/lifecycle.ts'
 import { DebugHeaders } from './http/debug-headers.ts'
 import type { Exchange } from './http/exchange.ts'
 import { PublicHandler, type PublicCatalog } from './http/public.ts'
@@ -29,7 +30,7 @@ interface HttpHandlersOptions {
   runtimes: Runtimes
   requestIds: RequestIds
   /** `draining` is true while the gateway stops. */
-  lifecycle: { draining: boolean }
+  lifecycle: Pick<Lifecycle, 'draining' | 'toShed'>
   /** The catalog in force now. */
   catalog: () => PublicCatalog
   controlParts: Omit<ControlParts, 'close'>

@@ -58,6 +58,11 @@ export class Listeners {
     return [...this.#publicAt, ...(this.#controlAt === null ? [] : [this.#controlAt])]
   }
 
+  /** Open ones of everybody's sockets. */
+  get connections(): number {
+    return this.#public.reduce((sum, server) => sum + server.connections, 0)
+  }
+
   /** Descriptors of the sockets for everybody. */
   get descriptors(): number[] {
     return this.#public.flatMap(server => server.descriptor ?? [])

@@ -8,6 +8,7 @@ import { toEndpointPaths } from './control/endpoint-table.ts'
 import type { ControlParts } from './control-parts.ts'
 import type { FunctionVersion } from './core/catalog.ts'
 import type { Clock } from './core/clock.ts'
+import type { Lifecycle } from './core/lifecycle.ts'
 import type { PublicHandler } from './http/public.ts'
 import type { Listeners } from './listeners.ts'
 import type { Journal } from './observe/journal.ts'
@@ -25,6 +26,7 @@ interface ProcessesPartsOptions extends Pick<CallParts, 'invoker' | 'admission' 
   controlParts: ControlParts
   public: PublicHandler
   listeners: Listeners
+  lifecycle: Lifecycle
 }
 
 interface LeasingParts {
@@ -59,6 +61,8 @@ export async function createProcesses(options: ProcessesPartsOptions): Promise<P
     metrics,
     edgeResults: edge.results,
     addresses: () => options.listeners.all,
+    connections: () => options.listeners.connections,
+    lifecycle: options.lifecycle,
   })
 }
 

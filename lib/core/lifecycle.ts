@@ -5,4 +5,6 @@ export interface Lifecycle {
   starting: boolean
   /** True from the beginning of a stop on. */
   draining: boolean
+  /** Connections that their next answers are to end: other processes of the gateway have fewer. */
+  toShed?: number
 }

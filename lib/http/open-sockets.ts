@@ -22,6 +22,10 @@ export class OpenSockets implements Iterable<Socket> {
     socket.once('close', () => this.#looks.delete(socket))
   }
 
+  get size(): number {
+    return this.#looks.size
+  }
+
   [Symbol.iterator](): Iterator<Socket> {
     return this.#looks.keys()
   }

@@ -10,6 +10,7 @@ import type { Socket } from 'node:net'
 import type { BytePool } from '../core/byte-pool.ts'
 import { type Clock, WallTime } from '../core/clock.ts'
 import { type GatewayError, toErrorBody } from '../core/errors.ts'
+import type { Lifecycle } from '../core/lifecycle.ts'
 import { MAX_STATUS } from '../core/limits.ts'
 import type { ReplyHead } from '../invocation/response.ts'
 import type { Exchange, ExchangeResponder, HttpResponse } from './exchange.ts'
@@ -30,7 +31,7 @@ interface ResponderOptions {
   /** Neutral messages for failures of handlers. */
   production: boolean
   /** True while the gateway stops: every answer then closes its connection. */
-  lifecycle: { draining: boolean }
+  lifecycle: Pick<Lifecycle, 'draining' | 'toShed'>
   /** Told of every exchange that ended; null when nobody listens. */
   onFinished: ((exchange: Exchange) => void) | null
 }
@@ -46,7 +47,7 @@ export class Responder implements ExchangeResponder {
   readonly clock: Clock
   readonly #pool: BytePool
   readonly #production: boolean
-  readonly #lifecycle: { draining: boolean }
+  readonly #lifecycle: ResponderOptions['lifecycle']
   readonly #onFinished: ((exchange: Exchange) => void) | null
   readonly #wall: WallTime
   #second = -1
@@ -131,7 +132,7 @@ export class Responder implements ExchangeResponder {
     const { res } = exchange
     if (text === undefined || res.isDirect !== true || exchange.ended || exchange.method === 'HEAD') return false
     if (exchange.cors !== null || exchange.extraHeaders !== null) return false
-    if (this.#lifecycle.draining || (exchange.hasBody && !exchange.req.complete)) return false
+    if (this.#endsConnections || (exchange.hasBody && !exchange.req.complete)) return false
     exchange.status = status
     exchange.bytesOut = body.length
     exchange.answeredAt = answeredAt
@@ -155,6 +156,12 @@ export class Responder implements ExchangeResponder {
   /** Sends an answer of the gateway's own in the same way; its bytes never change. */
   sendPrepared(exchange: Exchange, head: ReplyHead, body: Buffer): boolean {
     return this.sendDirectly(exchange, head, body, this.clock.monotonic(), true)
+  }
+
+  /** True while answers end their connections: at a stop all, else so many that other processes have room for. */
+  get #endsConnections(): boolean {
+    const { draining, toShed } = this.#lifecycle
+    return draining || (toShed !== undefined && toShed > 0)
   }
 
   /** A monotonic moment as HTTP writes it. */
@@ -278,8 +285,10 @@ export class Responder implements ExchangeResponder {
     exchange.status = status
     const { connection } = exchange
     // A pipelined request behind this one was accepted too: the last one's answer says close.
-    if (this.#lifecycle.draining && connection.latest === exchange && !connection.hasWaiting)
+    if (this.#endsConnections && connection.latest === exchange && !connection.hasWaiting) {
       res.shouldKeepAlive = false
+      if (this.#lifecycle.toShed! > 0) this.#lifecycle.toShed! -= 1
+    }
     const lingers = exchange.hasBody && !exchange.req.complete && this.#leaveBody(exchange)
     if (!res.shouldKeepAlive) connection.closing = true
     res.writeHead(status, headers)

@@ -126,6 +126,11 @@ export class HttpServer {
     return this.#server.listening
   }
 
+  /** Open ones. */
+  get connections(): number {
+    return this.#sockets.size
+  }
+
   /** Descriptor of the listening socket, for another process; null while there is none, and where the system has none. */
   get descriptor(): number | null {
     const { _handle: handle } = this.#server as unknown as { _handle: { fd?: number } | null }

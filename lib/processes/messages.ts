@@ -61,6 +61,8 @@ export type ToFront =
   | AdoptMessage
   | { kind: 'wants'; requests: boolean }
   | { kind: 'count'; id: number }
+  /** So many connections are to go: others have fewer. */
+  | { kind: 'shed'; connections: number }
   | { kind: 'drain' }
   | { kind: 'close'; timeoutMs: number }
 
@@ -93,6 +95,7 @@ export type FromFront =
       counts: MetricCounts | null
       edge: Record<EdgeResult, number> | null
       used: (readonly [id: number, calls: number])[]
+      connections: number
     }
   | FailedMessage
   | { kind: 'log'; level: 'info' | 'warn' | 'error'; message: string }

@@ -11,6 +11,7 @@ import type { Settings } from '../config/settings.ts'
 import type { EndpointPath } from '../control/endpoint-table.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
+import type { Lifecycle } from '../core/lifecycle.ts'
 import type { Discovery } from '../discovery/discover.ts'
 import type { Listening } from '../http/server.ts'
 import { addTo } from '../observe/metric-counts.ts'
@@ -18,6 +19,7 @@ import type { Journal } from '../observe/journal.ts'
 import type { Metrics } from '../observe/metrics.ts'
 import type { WorkerSource } from '../runtime/socket-worker.ts'
 import type { FrontDoorDeps } from './front-door.ts'
+import { toShed } from './balance.ts'
 import { FrontProcess } from './front-process.ts'
 import { Leases } from './leases.ts'
 import { LentWorkers } from './lent-workers.ts'
@@ -28,6 +30,8 @@ import type { AdoptMessage, EdgeResult, FromFront } from './messages.ts'
 /** Milliseconds before a front that died is replaced: first, largest; and how long one must have served to count as the first again. */
 const RESTART_DELAY_MS = { first: 100, max: 8000 } as const
 const RESTART_RESET_MS = 10_000
+/** Milliseconds between two looks at how many connections each process has. */
+const BALANCE_MS = 1000
 /** Functions that are no more and may still be called by requests that began before. */
 const MAX_GONE = 10_000
 
@@ -52,6 +56,9 @@ interface ProcessesOptions {
   sourceOf(fn: FunctionVersion, program: string | null): WorkerSource | null
   /** Upstream requests by what became of them. */
   edgeResults: Record<EdgeResult, number>
+  /** Open connections of this process; `toShed` of them are to go. */
+  connections: () => number
+  lifecycle: Pick<Lifecycle, 'toShed'>
   /** Every socket that is listened on now. */
   addresses: () => readonly Listening[]
 }
@@ -63,6 +70,8 @@ interface Place {
   failures: number
   /** Monotonic ms. */
   startedAt: number
+  /** Open ones as they were told last. */
+  connections: number
 }
 
 export class Processes {
@@ -73,6 +82,8 @@ export class Processes {
   #tree: AdoptMessage | null = null
   #functions: ReadonlyMap<string, FunctionVersion> = new Map()
   readonly #gone = new Map<string, FunctionVersion>()
+  /** Monotonic ms. */
+  #balancedAt = 0
   #isOpen = false
   #isClosing = false
   #isDraining = false
@@ -84,6 +95,7 @@ export class Processes {
       timer: null,
       failures: 0,
       startedAt: 0,
+      connections: 0,
     }))
     this.#leases = new Leases({
       clock: options.clock,
@@ -175,7 +187,10 @@ export class Processes {
         if (this.#isDraining) front.tell({ kind: 'drain' })
       },
       onLines: bytes => eachLine(bytes, line => journal.requestLine(line, () => toLineRecord(line, this.#functions))),
-      onMessage: message => this.#handle(front, lent, message),
+      onMessage: message => {
+        this.#handle(front, lent, message)
+        if (message.kind === 'counts') this.#balance(place, message.connections)
+      },
       onEnd: reason => {
         lent.close()
         this.#leases.drop(front)
@@ -245,6 +260,7 @@ export class Processes {
   #handleEnd(place: Place, reason: string | null): void {
     const { clock, journal } = this.#options
     place.front = null
+    place.connections = 0
     if (this.#isClosing) return
     const now = clock.monotonic()
     if (now - place.startedAt >= RESTART_RESET_MS) place.failures = 0
@@ -256,6 +272,20 @@ export class Processes {
     )
     place.timer = clock.setTimeout(() => this.#start(place), delay)
     place.timer.unref?.()
+  }
+
+  /** Now and then, who has far more connections than the others lets some go. */
+  #balance(place: Place, connections: number): void {
+    const { clock, lifecycle } = this.#options
+    place.connections = connections
+    const now = clock.monotonic()
+    const serving = this.#places.filter(({ front }) => front?.isServing === true)
+    if (now - this.#balancedAt < BALANCE_MS || serving.length < this.#places.length) return
+    this.#balancedAt = now
+    const [own = 0, ...others] = toShed([this.#options.connections(), ...serving.map(one => one.connections)])
+    lifecycle.toShed = own
+    for (const [at, count] of others.entries())
+      if (count > 0) serving[at]!.front!.tell({ kind: 'shed', connections: count })
   }
 
   #tellWants(): void {

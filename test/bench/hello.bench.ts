@@ -79,7 +79,7 @@ function write(root: string, path: string, text: string): void {
   writeFileSync(file, text)
 }
 
-async function start(args: string[], ready: RegExp): Promise<{ child: ChildProcess; match: RegExpExecArray }> {
+export async function start(args: string[], ready: RegExp): Promise<{ child: ChildProcess; match: RegExpExecArray }> {
   const env = { ...process.env, FN_RUNTIMES: LANGUAGES.map(({ name }) => name).join(',') }
   // Into a file, as a service manager has it: reading access lines here would take the processor that is measured.
   const folder = mkdtempSync(join(tmpdir(), 'fngw-bench-out-'))

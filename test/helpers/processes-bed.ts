@@ -97,6 +97,10 @@ export async function serveTwice(
   t.teardown(cleanup)
   const gateway = await createGateway({ functionsRoot: root, env: process.env, gatewayWorkers: 2, ...options })
   t.teardown(() => gateway.close())
+  // Says why, when a front died that should not have.
+  gateway.on('log', ({ level, message }) => {
+    if (level === 'warn') t.comment(message)
+  })
   const { url } = await gateway.listen({ port: 0 })
   const firstName = await nameOfFirst(gateway)
   const all = await connectToAll(t, url, 2)

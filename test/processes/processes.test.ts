@@ -267,3 +267,28 @@ t.test(
     for (const connection of connections) connection.close()
   },
 )
+
+t.test(
+  '[processes/processes.17] a process with far more connections than the others ends some, and no request is lost',
+  async t => {
+    const { url, gateway, first, front } = await serveTwice(t, { 'hello.js': HELLO })
+    const firstName = await nameOfFirst(gateway)
+    const crowd = [first]
+    while (crowd.length < 24) {
+      const connection = new Connection(url)
+      if ((await connection.process()) === firstName) crowd.push(connection)
+      else connection.close()
+    }
+    let ended = 0
+    while (ended === 0) {
+      await front.ask('/hello')
+      for (const connection of crowd) {
+        const { status, headers } = await connection.ask('/hello')
+        if (status !== 200) t.fail('a request was lost')
+        if (headers.connection === 'close') ended += 1
+      }
+    }
+    t.ok(ended <= 12, `${ended} at once`)
+    for (const connection of crowd) connection.close()
+  },
+)
