@@ -4,6 +4,8 @@ import { findClient } from '../../bin/container-client.ts'
 import { makeFakeDocker } from '../helpers/fake-docker.ts'
 import { makeTree } from '../helpers/tree.ts'
 
+t.setTimeout(120_000)
+
 const DOCKER = { ServerVersion: '28.0.0', SecurityOptions: ['name=seccomp,profile=builtin'] }
 
 t.test('[bin/container.2, bin/container.4] what a client says of itself', async t => {

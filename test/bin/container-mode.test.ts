@@ -6,6 +6,9 @@ import { type CliOptions, FNGW, runCli, startCli, toEnv } from '../helpers/cli.t
 import { makeFakeDocker } from '../helpers/fake-docker.ts'
 import { makeTree } from '../helpers/tree.ts'
 
+// Each start is two programs; a busy machine takes its time.
+t.setTimeout(240_000)
+
 const IMAGE = 'registry.example/fngw:full'
 
 function makeProject(t: Test) {

@@ -46,6 +46,8 @@ function open(t: Test, { graceMs = GRACE_MS, stdout, ...settings }: Given = {}) 
   return { fake, container, create, line, out: () => textOf(out), err: () => textOf(err) }
 }
 
+t.setTimeout(120_000)
+
 t.test('[bin/container.7, bin/container.9] output by itself, keys, and the end of its input', async t => {
   const { fake, container, create, line, out, err } = open(t)
   await create()
