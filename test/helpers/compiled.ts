@@ -268,6 +268,8 @@ export class CompiledWorkers {
       [{ status: 200, is_base64: 1 }, /is_base64 must be true or false, got 1/],
       [{ status: 200, is_base64: true }, /body_base64 is missing/],
       [{ status: 200, is_base64: true, body_base64: '*' }, /body_base64 must be base64 text/],
+      [{ status: 200, is_base64: true, body_base64: 'AA\nAA' }, /body_base64 must be base64 text/],
+      [{ status: 200, is_base64: true, body_base64: 'AAA\r' }, /body_base64 must be base64 text/],
       [{ proxy: 'x' }, /proxy must be an object, got "x"/],
     ]
     for (const [value, message] of broken) {
@@ -436,7 +438,7 @@ export class CompiledWorkers {
     })
     let wrong = 0
     const lane = async (lane: number) => {
-      for (let n = 0; n < 400; n++) {
+      for (let n = 0; n < 150; n++) {
         const params = { call: `${lane}/${n}` }
         const answer = await worker.call({ headers: { 'x-do': 'args' }, params }, 'x'.repeat((lane * n) % 3000))
         if (answer.text !== JSON.stringify(params)) wrong++

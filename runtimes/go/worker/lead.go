@@ -11,9 +11,9 @@ const (
 	// Looks without any step in between after which the watcher sleeps until it is woken.
 	idleLooks = 20
 	// Calls are quick while they take less on average, in which the newest counts as one of so many, and no call more than
-	// a slow one.
+	// a slow one: a few may be slow only because the processor was somebody else's meanwhile.
 	quickCall      = 25 * time.Microsecond
-	slowCall       = time.Millisecond
+	slowCall       = callsOfAverage * quickCall
 	callsOfAverage = 16
 )
 
@@ -70,7 +70,9 @@ func (l *leadership) watch(begin func()) {
 		case step%2 == 1:
 			if l.step.CompareAndSwap(step, step+1) {
 				// What is behind it may be as slow.
-				l.average.Store(int64(slowCall))
+				if l.isQuick() {
+					l.average.Store(int64(2 * quickCall))
+				}
 				l.vacate(begin)
 			}
 		default:

@@ -13,9 +13,9 @@ const WATCH_INTERVAL: Duration = Duration::from_millis(1);
 /// Looks without any step in between after which the watcher sleeps until it is woken.
 const IDLE_LOOKS: u32 = 20;
 /// Calls are quick while they take less on average, in which the newest counts as one of so many, and no call more than a
-/// slow one.
+/// slow one: a few may be slow only because the processor was somebody else's meanwhile.
 const QUICK_NS: i64 = 25_000;
-const SLOW_NS: i64 = 1_000_000;
+const SLOW_NS: i64 = CALLS_OF_AVERAGE * QUICK_NS;
 const CALLS_OF_AVERAGE: i64 = 16;
 
 pub struct Leadership {
@@ -107,7 +107,9 @@ impl Leadership {
             } else if step % 2 == 1 {
                 if self.step.compare_exchange(step, step + 1, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
                     // What is behind it may be as slow.
-                    self.average_ns.store(SLOW_NS, Ordering::Relaxed);
+                    if self.is_quick() {
+                        self.average_ns.store(2 * QUICK_NS, Ordering::Relaxed);
+                    }
                     self.vacate(&begin);
                 }
             } else {
