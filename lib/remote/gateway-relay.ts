@@ -33,6 +33,8 @@ interface GatewayRelayOptions {
   toStart(header: Header): Promise<Header>
   /** A worker of this gateway listens at `uri`; null: it has ended. */
   onWorker(worker: string, uri: string | null): void
+  /** Kills a worker's process with its group, of a daemon process that is gone or is about to do the same. */
+  endProcess(pid: number): void
   onClose(): void
 }
 
@@ -40,7 +42,8 @@ export class GatewayRelay {
   readonly #options: GatewayRelayOptions
   readonly #remote: net.Socket
   readonly #local: net.Socket
-  readonly #workers = new Set<string>()
+  /** Process (and group) by worker; 0 where the daemon process tells none. */
+  readonly #workers = new Map<string, number>()
   #timer: NodeJS.Timeout | null = null
   #heardAt: number
   #isOver = false
@@ -55,6 +58,11 @@ export class GatewayRelay {
     const fromLocal = new FrameReader((kind, id, header, body) => this.#handleLocal(kind, id, header, body))
     this.#follow(this.#remote, fromRemote, 'connection closed')
     this.#follow(this.#local, fromLocal, 'the daemon process ended')
+    // Nobody else knows them any more; one that is stuck would never end.
+    this.#local.once('close', () => {
+      for (const pid of this.#workers.values()) options.endProcess(pid)
+      this.#workers.clear()
+    })
     this.#remote.on('drain', () => this.#local.resume())
     this.#local.write(encodeFrame(KIND.hello, 0, '{"role":"control"}', Buffer.from([PROTOCOL_VERSION])))
     this.#watch()
@@ -68,7 +76,7 @@ export class GatewayRelay {
     this.#isOver = true
     const { clock, onWorker, onClose } = this.#options
     if (this.#timer !== null) clock.clearTimeout(this.#timer)
-    for (const worker of this.#workers) onWorker(worker, null)
+    for (const worker of this.#workers.keys()) onWorker(worker, null)
     this.#local.destroy()
     const frame = encodeFrame(KIND.error, 0, JSON.stringify({ code: 'start', message: reason }), null)
     this.#remote.end(frame, () => this.#remote.destroy())
@@ -138,7 +146,7 @@ export class GatewayRelay {
       case KIND.started: {
         const { uri, ...fields } = parseHeader(header)
         const worker = String(fields.worker)
-        this.#workers.add(worker)
+        this.#workers.set(worker, Number(fields.pid) || 0)
         this.#options.onWorker(worker, String(uri))
         // It is reached through the socket of this daemon.
         this.#send(kind, id, JSON.stringify(fields), null)

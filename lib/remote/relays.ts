@@ -2,6 +2,7 @@
 
 import type { Clock } from '../core/clock.ts'
 import type { FolderContent } from '../files/folder-content.ts'
+import { killGroup } from '../runtime/kill-group.ts'
 import type { SocketHealth } from '../runtime/runtime.ts'
 import { encodeFrame, KIND } from '../runtime/wire-protocol.ts'
 import { GatewayRelay } from './gateway-relay.ts'
@@ -67,6 +68,7 @@ export class Relays {
         if (workerUri === null) this.#workers.delete(worker)
         else this.#workers.set(worker, { uri: workerUri, control })
       },
+      endProcess: killGroup,
       onClose: () => {
         for (const relay of this.#controls.get(control) ?? []) relay.close()
         this.#controls.delete(control)

@@ -62,13 +62,3 @@ export function toBinding(socket: net.Socket): string {
   if (!(socket instanceof tls.TLSSocket)) return ''
   return socket.exportKeyingMaterial(BINDING_BYTES, BINDING_LABEL, Buffer.alloc(0)).toString('base64url')
 }
-
-/**
- * Ends a connection.
- * @param isLost - true drops what the system still holds: a call that did not reach its worker in time must not reach it later
- */
-export function hangUp(socket: net.Socket, isLost: boolean): void {
-  const isPlainTcp = !(socket instanceof tls.TLSSocket) && socket.remotePort !== undefined
-  if (isLost && isPlainTcp && !socket.destroyed) socket.resetAndDestroy()
-  else socket.destroy()
-}

@@ -8,7 +8,7 @@ import type { FunctionVersion } from '../core/catalog.ts'
 import { GatewayError, toGatewayError } from '../core/errors.ts'
 import { MAX_REPLY_HEAD_CHARS } from '../core/limits.ts'
 import type { RuntimeCall } from './call.ts'
-import { hangUp, needsProof } from './dial.ts'
+import { needsProof } from './dial.ts'
 import { toRuntimeError } from './runtime-error.ts'
 import {
   FrameReader,
@@ -382,7 +382,7 @@ export class SocketWorker extends Worker {
     const isAtEnd = this.#socket === null || this.#socket.destroyed
     this.#closed = true
     this.#clearTimer()
-    if (this.#socket !== null) hangUp(this.#socket, this.#killed)
+    this.#socket?.destroy()
     if (this.#exit === null) this.#started?.kill(0)
     const reason = this.#problem ?? this.#exit?.reason ?? this.#failure ?? 'connection closed'
     this.handleClosed({ reason, unexpected: !this.#killed, complete: this.#isRead && isAtEnd })

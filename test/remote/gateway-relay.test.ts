@@ -20,6 +20,8 @@ interface Bed {
   tell: (kind: number, id: number, fields: Fields, body?: Buffer) => void
   workers: Map<string, string | null>
   closes: number
+  /** Processes that were ended. */
+  killed: number[]
   /** What is found in the folder; pending until it is settled. */
   find: (content: FolderContent | null) => void
 }
@@ -40,7 +42,7 @@ async function makeBed(t: Test): Promise<Bed> {
     find = resolve
   })
   const arrived = once(localServer, 'connection')
-  const bed = { clock, gateway, workers, closes: 0, find, got: [] as Bed['got'] }
+  const bed = { clock, gateway, workers, closes: 0, killed: [] as number[], find, got: [] as Bed['got'] }
   const relay = new GatewayRelay({
     peer: { socket, role: 'control', worker: '', rest: Buffer.alloc(0) },
     uri: `unix:${tree.path('d.sock')}`,
@@ -51,6 +53,7 @@ async function makeBed(t: Test): Promise<Bed> {
       return { ...header, mapped: true }
     },
     onWorker: (worker, uri) => void workers.set(worker, uri),
+    endProcess: pid => void bed.killed.push(pid),
     onClose: () => void bed.closes++,
   })
   const [local] = (await arrived) as [net.Socket]
@@ -146,4 +149,20 @@ t.test('[remote/daemon-server.7] a gateway that does not read is not written for
   gateway.socket.resume()
   await until(() => local.writableLength === 0)
   t.match(await gateway.next(KIND.log), { fields: { worker: 'w1' } })
+})
+
+t.test('[remote/daemon-server.8] workers of a daemon process that is gone are ended', async t => {
+  const bed = await makeBed(t)
+  const { gateway, tell } = bed
+  for (const [worker, pid] of [
+    ['w1', 71],
+    ['w2', 72],
+  ] as const)
+    tell(KIND.started, 1, { worker, uri: `unix:/${worker}`, pid })
+  tell(KIND.exited, 0, { worker: 'w1', code: 0 })
+  await gateway.next(KIND.exited)
+  bed.local.destroy()
+  t.match(await gateway.next(KIND.error), { fields: { message: 'the daemon process ended' } })
+  await until(() => bed.killed.length > 0)
+  t.same(bed.killed, [72])
 })

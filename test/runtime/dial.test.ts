@@ -1,7 +1,5 @@
-import { once } from 'node:events'
-import net from 'node:net'
 import t from 'tap'
-import { dial, hangUp, isTrusted, needsProof, NO_TRUST, parseSocketUri, toBinding } from '../../lib/runtime/dial.ts'
+import { dial, isTrusted, needsProof, NO_TRUST, parseSocketUri } from '../../lib/runtime/dial.ts'
 
 t.test('[runtime/greeting.1] addresses as the settings name them', async t => {
   t.same(parseSocketUri('unix:/tmp/a b.sock'), { path: '/tmp/a b.sock' })
@@ -21,31 +19,4 @@ t.test('[runtime/greeting.6, runtime/greeting.7] who has to prove something, and
     ['tls://127.0.0.1:1', trust, true, true],
   ] as const)
     t.same([needsProof(uri, given), isTrusted(uri, given)], [proof, secrets], `${uri} ${given.secret}`)
-})
-
-t.test('[remote/daemon-server.9] a connection that is lost drops what was not sent', async t => {
-  const server = net.createServer({ pauseOnConnect: true }).listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  t.teardown(() => server.close())
-  const { port } = server.address() as net.AddressInfo
-  for (const [isLost, expected] of [
-    [true, 'ECONNRESET'],
-    [false, 'end'],
-  ] as const) {
-    const socket = dial(`tcp://127.0.0.1:${port}`, NO_TRUST)
-    socket.on('error', () => {})
-    const [[peer]] = (await Promise.all([once(server, 'connection'), once(socket, 'connect')])) as [
-      [net.Socket],
-      unknown,
-    ]
-    const seen = new Promise(resolve => {
-      peer.on('error', error => resolve((error as NodeJS.ErrnoException).code))
-      peer.on('end', () => resolve('end'))
-    })
-    hangUp(socket, isLost)
-    hangUp(socket, isLost)
-    peer.resume()
-    t.equal(await seen, expected)
-    t.equal(toBinding(socket), '')
-  }
 })
