@@ -4,7 +4,8 @@
  * plain write. Owner: §4.1.
  */
 
-import { type IncomingMessage, ServerResponse } from 'node:http'
+import { ServerResponse } from 'node:http'
+import type { LeanRequest } from './lean-request.ts'
 
 /** What node keeps about a response under these names; without them the short way is not taken. */
 interface Internals {
@@ -13,7 +14,7 @@ interface Internals {
   _keepAliveTimeout: number
 }
 
-export class DirectResponse extends ServerResponse<IncomingMessage> {
+export class DirectResponse extends ServerResponse<LeanRequest> {
   #connectionLines = '\r\n'
 
   /** True when the next thing the connection carries may be this answer, and more may follow on the connection. */

@@ -10,6 +10,9 @@ import type { ReplyHead } from '../invocation/response.ts'
 import type { OpenSpan } from '../observe/spans.ts'
 import type { RequestHead } from '../invocation/forwarded-headers.ts'
 
+/** Declared bytes of a refused body that are read and dropped to keep the connection; with more it closes. */
+export const DISCARD_BODY_BYTES = 64 * 1024
+
 export interface HttpSocket {
   remoteAddress?: string | undefined
   localPort?: number | undefined
@@ -44,6 +47,9 @@ export interface HttpRequest {
   on(event: 'end', listener: () => void): unknown
   on(event: 'error', listener: (error: Error) => void): unknown
   resume(): unknown
+  /** Of LeanRequest, which the gateway's own server has. */
+  leaveBody?(): void
+  awaitEnd?(): void
 }
 
 /** What node's ServerResponse is to the gateway. */

@@ -36,6 +36,7 @@ import { NearestRoutes } from './nearest-routes.ts'
 import { takeParsedBody } from './parsed-body.ts'
 import { YoungGarbage } from '../core/young-garbage.ts'
 import { readBody } from './read-body.ts'
+import { Refusals } from './refusals.ts'
 import { RequestCheck } from './request-check.ts'
 import type { Responder } from './respond.ts'
 
@@ -74,7 +75,7 @@ export type HttpHandler = (
 
 const NO_PARAMS: Readonly<Record<string, string>> = {}
 const EVERY_METHOD = toAllow([...METHODS, 'OPTIONS'])
-const NO_ROUTE = new GatewayError('NOT_FOUND', 'not found')
+const NO_ROUTE = { kind: 'refused', code: 'NOT_FOUND', message: 'not found', allow: null } as const
 
 export class PublicHandler {
   readonly #options: PublicOptions
@@ -82,6 +83,7 @@ export class PublicHandler {
   readonly #check: RequestCheck
   readonly #proxies: TrustedProxies
   readonly #cors = new Cors()
+  readonly #refusals = new Refusals()
   readonly #garbage = new YoungGarbage()
   /** Null in production. */
   readonly #nearest: NearestRoutes | null
@@ -109,6 +111,7 @@ export class PublicHandler {
     const asked = memo?.asked ?? new Asked(head, req.url ?? '/', connection.address)
     const exchange = new Exchange(req, res, connection, responder, asked, id, clock.monotonic(), expectsContinue)
     connection.add(exchange)
+    if (!exchange.hasBody) req.leaveBody?.()
     const { spans, traceIds } = invoker
     const { traceparent, tracestate } = head
     exchange.span = spans === null ? null : spans.request(exchange.method, exchange.path, traceparent, tracestate)
@@ -210,17 +213,13 @@ export class PublicHandler {
       const refused = this.#route(exchange, catalog, null)
       if (refused !== null) this.#refuse(exchange, catalog, refused)
     } else if (next === null) {
-      this.#options.responder.sendError(exchange, this.#toNotFound(path, catalog))
+      const near = this.#nearest?.find(path, catalog.routes.leaves) ?? []
+      if (near.length === 0) this.#refusals.send(exchange, NO_ROUTE)
+      else this.#options.responder.sendError(exchange, toNotFound(near))
     } else {
       exchange.passOn()
       next()
     }
-  }
-
-  #toNotFound(path: string, { routes }: PublicCatalog): GatewayError {
-    const near = this.#nearest?.find(path, routes.leaves) ?? []
-    if (near.length === 0) return NO_ROUTE
-    return new GatewayError('NOT_FOUND', NO_ROUTE.message, { detail: { hint: `nearest routes: ${near.join(', ')}` } })
   }
 
   /** Lets a step that holds the walk up go on with it; not when the client left meanwhile. */
@@ -241,7 +240,7 @@ export class PublicHandler {
       if (this.#cors.isPreflight(exchange) && this.#cors.answerPreflight(exchange, catalog.routes)) return
       this.#cors.addForPath(exchange, catalog.routes)
     }
-    this.#options.responder.sendError(exchange, toRefusal(found))
+    this.#refusals.send(exchange, found)
   }
 
   /** Runs a function for an exchange; the call header of a repeated request is at hand. */
@@ -320,8 +319,8 @@ function readRest(exchange: Exchange, params: Readonly<Record<string, string>>, 
   })
 }
 
-function toRefusal({ code, message, allow }: RouteRefusal): GatewayError {
-  return new GatewayError(code, message, allow === null ? {} : { headers: { Allow: allow } })
+function toNotFound(near: readonly string[]): GatewayError {
+  return new GatewayError('NOT_FOUND', NO_ROUTE.message, { detail: { hint: `nearest routes: ${near.join(', ')}` } })
 }
 
 /** Reserved in any spelling: an escaped slash does not make `/_fn%2Fhealth` a public path. */

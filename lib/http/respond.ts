@@ -13,10 +13,8 @@ import { type GatewayError, toErrorBody } from '../core/errors.ts'
 import type { Lifecycle } from '../core/lifecycle.ts'
 import { MAX_STATUS } from '../core/limits.ts'
 import type { ReplyHead } from '../invocation/response.ts'
-import type { Exchange, ExchangeResponder, HttpResponse } from './exchange.ts'
+import { DISCARD_BODY_BYTES, type Exchange, type ExchangeResponder, type HttpResponse } from './exchange.ts'
 
-/** Declared bytes of a refused body that are read and dropped to keep the connection; with more it closes. */
-const DISCARD_BODY_BYTES = 64 * 1024
 /** Milliseconds a refused upload may go on after its answer, so that the client can read it before the close. */
 const LINGER_MS = 1000
 /** Milliseconds a client may take nothing of an answer that waits for it. */

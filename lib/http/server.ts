@@ -3,7 +3,7 @@
  * what runs. Owner: §4.1.
  */
 
-import { createServer, type IncomingMessage, type Server } from 'node:http'
+import { createServer, type Server } from 'node:http'
 import { type AddressInfo, Server as NetServer, type Socket } from 'node:net'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
@@ -12,6 +12,7 @@ import type { RequestIds } from '../invocation/request-ids.ts'
 import { connectionOf } from './client-connection.ts'
 import { DirectResponse, toKeepAlive } from './direct-response.ts'
 import type { Exchange } from './exchange.ts'
+import { LeanRequest } from './lean-request.ts'
 import { hasAsked, isIdle, OpenSockets } from './open-sockets.ts'
 import type { HttpHandler } from './public.ts'
 import { rejectConnection } from './respond.ts'
@@ -75,7 +76,7 @@ export class ListenError extends Error {
 
 export class HttpServer {
   readonly #options: ServerOptions
-  readonly #server: Server<typeof IncomingMessage, typeof DirectResponse>
+  readonly #server: Server<typeof LeanRequest, typeof DirectResponse>
   readonly #sockets = new OpenSockets()
   #sweepTimer: NodeJS.Timeout | null = null
   #closing: Promise<void> | null = null
@@ -87,6 +88,7 @@ export class HttpServer {
     const { handle } = options
     const told = toKeepAlive(Math.max(0, (options.keepAliveTimeoutMs ?? KEEP_ALIVE_TIMEOUT_MS) - KEEP_ALIVE_RESERVE_MS))
     this.#server = createServer({
+      IncomingMessage: LeanRequest,
       ServerResponse: DirectResponse,
       // A lenient parser would let two servers read one byte stream as different requests.
       insecureHTTPParser: false,
@@ -100,7 +102,7 @@ export class HttpServer {
     })
     // The block's size is limited already; a limit by count would drop late headers without a word.
     this.#server.maxHeadersCount = 0
-    const take = (req: IncomingMessage, res: DirectResponse, expectsContinue?: boolean): void => {
+    const take = (req: LeanRequest, res: DirectResponse, expectsContinue?: boolean): void => {
       res.tellKeepAlive(told)
       handle(req, res, expectsContinue)
     }
