@@ -28,15 +28,27 @@ function toMicroseconds(text: string): number {
   return Number(number) * factor
 }
 
-/** @param script - what is sent instead of one and the same GET: a file beside this one */
+/**
+ * @param script - what is sent instead of one and the same GET: a file beside this one
+ * @param more - arguments of the script
+ */
 export async function load(
   url: string,
   connections: number,
   seconds: number,
   script: string | null = null,
+  more: readonly string[] = [],
 ): Promise<LoadResult> {
   const scripted = script === null ? [] : ['-s', fileURLToPath(new URL(script, import.meta.url))]
-  const args = ['-t1', `-c${connections}`, `-d${seconds}s`, '--latency', ...scripted, url]
+  const args = [
+    '-t1',
+    `-c${connections}`,
+    `-d${seconds}s`,
+    '--latency',
+    ...scripted,
+    url,
+    ...(more.length > 0 ? ['--', ...more] : []),
+  ]
   const { stdout } = await run('wrk', args)
   const text = (pattern: RegExp): string => pattern.exec(stdout)?.[1] ?? '0'
   const errors = /Socket errors: connect (\d+), read (\d+), write (\d+), timeout (\d+)/.exec(stdout) ?? []
