@@ -82,8 +82,7 @@ export class Processes {
   #tree: AdoptMessage | null = null
   #functions: ReadonlyMap<string, FunctionVersion> = new Map()
   readonly #gone = new Map<string, FunctionVersion>()
-  /** Monotonic ms. */
-  #balancedAt = 0
+  #balanceTimer: NodeJS.Timeout | null = null
   #isOpen = false
   #isClosing = false
   #isDraining = false
@@ -123,6 +122,7 @@ export class Processes {
     this.#isOpen = true
     this.#sockets = sockets
     for (const place of this.#places) this.#start(place)
+    this.#planBalance()
   }
 
   /**
@@ -154,6 +154,7 @@ export class Processes {
     this.#isClosing = true
     this.#options.journal.events.onChange = null
     this.#leases.close()
+    if (this.#balanceTimer !== null) this.#options.clock.clearTimeout(this.#balanceTimer)
     await Promise.all(
       this.#places.map(({ front, timer }) => {
         if (timer !== null) this.#options.clock.clearTimeout(timer)
@@ -189,7 +190,7 @@ export class Processes {
       onLines: bytes => eachLine(bytes, line => journal.requestLine(line, () => toLineRecord(line, this.#functions))),
       onMessage: message => {
         this.#handle(front, lent, message)
-        if (message.kind === 'counts') this.#balance(place, message.connections)
+        if (message.kind === 'counts') place.connections = message.connections
       },
       onEnd: reason => {
         lent.close()
@@ -275,14 +276,18 @@ export class Processes {
   }
 
   /** Now and then, who has far more connections than the others lets some go. */
-  #balance(place: Place, connections: number): void {
-    const { clock, lifecycle } = this.#options
-    place.connections = connections
-    const now = clock.monotonic()
+  #planBalance(): void {
+    this.#balanceTimer = this.#options.clock.setTimeout(() => {
+      this.#balance()
+      this.#planBalance()
+    }, BALANCE_MS)
+    this.#balanceTimer.unref?.()
+  }
+
+  #balance(): void {
+    const { connections, lifecycle } = this.#options
     const serving = this.#places.filter(({ front }) => front?.isServing === true)
-    if (now - this.#balancedAt < BALANCE_MS || serving.length < this.#places.length) return
-    this.#balancedAt = now
-    const [own = 0, ...others] = toShed([this.#options.connections(), ...serving.map(one => one.connections)])
+    const [own = 0, ...others] = toShed([connections(), ...serving.map(place => place.connections)])
     lifecycle.toShed = own
     for (const [at, count] of others.entries())
       if (count > 0) serving[at]!.front!.tell({ kind: 'shed', connections: count })
