@@ -16,6 +16,8 @@ const PROGRAM = fileURLToPath(new URL('../../dist/bin/fngw.js', import.meta.url)
 
 interface Language {
   name: string
+  /** As `FN_RUNTIMES` calls it; absent where that is its name. */
+  runtime?: string
   /** How to see whether it can run here. */
   probe: string[]
   /** A process of the language that does nothing: what a first call would cost at least without a daemon. */
@@ -23,6 +25,8 @@ interface Language {
   file: string
   text: string
   goalMs: number
+  /** Of the first call as the client sees it; null for none. */
+  clientGoalMs: number | null
   /** Functions called once and left idle, to weigh their workers: each is a process, or a thread in lua. */
   idle: number
   /** Built once and copied: a build for each function is not what is measured. */
@@ -37,6 +41,17 @@ const LANGUAGES: Language[] = [
     file: 'handler.js',
     text: "export const handler = () => ({ message: 'hello' })\n",
     goalMs: 5,
+    clientGoalMs: null,
+    idle: 20,
+  },
+  {
+    name: 'ts',
+    runtime: 'node',
+    probe: ['node', '--version'],
+    file: 'handler.ts',
+    text: "export const handler = (): { message: string } => ({ message: 'hello' })\n",
+    goalMs: 8,
+    clientGoalMs: 8,
     idle: 20,
   },
   {
@@ -46,6 +61,7 @@ const LANGUAGES: Language[] = [
     file: 'handler.py',
     text: 'def handler(event):\n    return {"message": "hello"}\n',
     goalMs: 10,
+    clientGoalMs: 5,
     idle: 100,
   },
   {
@@ -55,6 +71,7 @@ const LANGUAGES: Language[] = [
     file: 'handler.php',
     text: "<?php\nfunction handler($event) { return ['message' => 'hello']; }\n",
     goalMs: 5,
+    clientGoalMs: null,
     idle: 100,
   },
   {
@@ -63,6 +80,7 @@ const LANGUAGES: Language[] = [
     file: 'handler.lua',
     text: 'function handler(event) return { message = "hello" } end\n',
     goalMs: 3,
+    clientGoalMs: 2,
     idle: 20,
   },
   {
@@ -71,6 +89,7 @@ const LANGUAGES: Language[] = [
     file: 'handler.go',
     text: 'package hello\n\nfunc handler(event map[string]any) any {\n\treturn map[string]any{"status": 200, "body": "hello"}\n}\n',
     goalMs: 10,
+    clientGoalMs: 5,
     idle: 20,
     compiled: true,
   },
@@ -80,6 +99,7 @@ const LANGUAGES: Language[] = [
     file: 'handler.rs',
     text: 'use serde_json::{json, Value};\n\npub fn handler(_event: Value) -> Value {\n    json!({ "status": 200, "body": "hello" })\n}\n',
     goalMs: 10,
+    clientGoalMs: 5,
     idle: 20,
     compiled: true,
   },
@@ -142,7 +162,7 @@ async function firstCalls(language: Language, size: number): Promise<BenchRow[]>
   }
   const rows = [
     row(`first call ${name}, ${functions}, in the gateway, median of ${FIRST_CALLS}`, times.logged, goalMs),
-    row('  as the client sees it after a pause', times.first, null),
+    row('  as the client sees it after a pause', times.first, language.clientGoalMs),
     row('  a warm call, as the client sees it after a pause', times.warm, null),
   ]
   if (language.fresh !== undefined) {
@@ -224,10 +244,14 @@ async function withGateway(
   }
 }
 
-async function withProgram(root: string, { name }: Language, use: (running: Running) => Promise<void>): Promise<void> {
+async function withProgram(
+  root: string,
+  { name, runtime }: Language,
+  use: (running: Running) => Promise<void>,
+): Promise<void> {
   const args = [PROGRAM, 'run', root, '--native', '--port', '0', '--json', '--log-files']
   const child = spawn(process.execPath, args, {
-    env: { ...process.env, FN_RUNTIMES: name },
+    env: { ...process.env, FN_RUNTIMES: runtime ?? name },
     stdio: ['pipe', 'pipe', 'inherit'],
   })
   const ended = new Promise(resolve => child.once('exit', resolve))

@@ -5,6 +5,7 @@ import { closeSync, mkdirSync, mkdtempSync, openSync, readFileSync, rmSync, writ
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { QuietRounds, toMood } from './foreign.ts'
 import { hasWrk, load, median, untilBuilt, usageOf } from './load.ts'
 import type { BenchRow } from './rows.ts'
 
@@ -117,6 +118,8 @@ export async function run(): Promise<BenchRow[]> {
   const bareUrl = `http://127.0.0.1:${bare.match[1]}/`
   const baseUrl = gateway.match[1]!
   const rows: BenchRow[] = []
+  const quiet = new QuietRounds()
+  const bareCpus: number[] = []
   try {
     for (const { name } of languages) await untilBuilt(`${baseUrl}/hello-${name}`)
     for (const connections of [16, 64]) {
@@ -124,15 +127,20 @@ export async function run(): Promise<BenchRow[]> {
       const cpu = new Map<string, number[]>()
       const own = new Map<string, number[]>()
       for (let round = 0; round < rounds; round++) {
-        const bareBefore = usageOf(bare.child.pid!)
-        const yardstick = await load(bareUrl, connections, seconds)
-        const bareCpu = (usageOf(bare.child.pid!).ownSeconds - bareBefore.ownSeconds) / yardstick.requests
+        const [yardstick, bareCpu] = await quiet.run(async () => {
+          const before = usageOf(bare.child.pid!)
+          const result = await load(bareUrl, connections, seconds)
+          return [result, (usageOf(bare.child.pid!).ownSeconds - before.ownSeconds) / result.requests] as const
+        })
+        bareCpus.push(bareCpu * 1e6)
         for (const { name } of languages) {
           const url = `${baseUrl}/hello-${name}`
           await load(url, connections, 1)
-          const before = usageOf(gateway.child.pid!)
-          const result = await load(url, connections, seconds)
-          const after = usageOf(gateway.child.pid!)
+          const { before, result, after } = await quiet.run(async () => ({
+            before: usageOf(gateway.child.pid!),
+            result: await load(url, connections, seconds),
+            after: usageOf(gateway.child.pid!),
+          }))
           if (result.failures > 0) throw new Error(`${name}: ${result.failures} failures`)
           const push = (map: Map<string, number[]>, value: number): void => {
             map.set(name, [...(map.get(name) ?? []), value])
@@ -176,7 +184,11 @@ export async function run(): Promise<BenchRow[]> {
       })
     }
     const { ownRssMb } = usageOf(gateway.child.pid!)
-    rows.push({ name: 'gateway memory after the load', value: ownRssMb, unit: 'MB' })
+    rows.push(
+      { name: 'gateway memory after the load', value: ownRssMb, unit: 'MB' },
+      ...quiet.toRows(),
+      toMood(median(bareCpus)),
+    )
   } finally {
     for (const { child } of [gateway, bare]) child.kill('SIGTERM')
     await Promise.all([gateway, bare].map(({ child }) => new Promise(done => child.on('exit', done))))

@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
+import { QuietRounds, toMood } from './foreign.ts'
 import { hasWrk, load, median, usageOf } from './load.ts'
 import type { BenchRow } from './rows.ts'
 
@@ -34,13 +35,17 @@ export async function run(): Promise<BenchRow[]> {
   const own = await start(['--import', 'tsx', 'own-work-server.ts'], '/hello')
   const logging = await start(['--import', 'tsx', 'own-work-server.ts', folder], '/hello')
   const ratios: number[] = []
+  const quiet = new QuietRounds()
   const cpu = { bare: [] as number[], own: [] as number[], logging: [] as number[] }
   try {
     const measure = async ({ child, url }: Server, figures: number[]): Promise<number> => {
-      const before = usageOf(child.pid!).ownSeconds
-      const result = await load(url, 64, seconds)
+      const { result, cpu } = await quiet.run(async () => {
+        const before = usageOf(child.pid!).ownSeconds
+        const result = await load(url, 64, seconds)
+        return { result, cpu: usageOf(child.pid!).ownSeconds - before }
+      })
       if (result.failures > 0) throw new Error(`${url}: ${result.failures} failures`)
-      figures.push(((usageOf(child.pid!).ownSeconds - before) / result.requests) * 1e6)
+      figures.push((cpu / result.requests) * 1e6)
       return result.requestsPerSecond
     }
     await load(bare.url, 64, 1)
@@ -64,5 +69,7 @@ export async function run(): Promise<BenchRow[]> {
     { name: 'access log to a file, a request', value: median(cpu.logging) - median(cpu.own), unit: 'us' },
     { name: 'own work a request', value: added, unit: 'us', goal: `<= ${OWN_WORK_US}`, ok: added <= OWN_WORK_US },
     { name: 'CPU of request path to bare node', value: ratio, unit: 'ratio', goal: '<= 1.4', ok: ratio <= 1.4 },
+    ...quiet.toRows(),
+    toMood(median(cpu.bare)),
   ]
 }
