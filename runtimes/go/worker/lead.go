@@ -9,7 +9,7 @@ const (
 	// A step of the leader that takes longer than one of these, and less than two, costs it the lead.
 	watchInterval = time.Millisecond
 	// Looks without any step in between after which the watcher sleeps until it is woken.
-	idleLooks = 20
+	idleLooks = 2
 	// Calls are quick while they take less on average, in which the newest counts as one of so many, and no call more than
 	// a slow one: a few may be slow only because the processor was somebody else's meanwhile.
 	quickCall      = 25 * time.Microsecond

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// A step of the leader that takes longer than one of these, and less than two, costs it the lead.
 const WATCH_INTERVAL: Duration = Duration::from_millis(1);
 /// Looks without any step in between after which the watcher sleeps until it is woken.
-const IDLE_LOOKS: u32 = 20;
+const IDLE_LOOKS: u32 = 2;
 /// Calls are quick while they take less on average, in which the newest counts as one of so many, and no call more than a
 /// slow one: a few may be slow only because the processor was somebody else's meanwhile.
 const QUICK_NS: i64 = 25_000;
