@@ -14,10 +14,14 @@ import (
 	"strconv"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // Where a recursion without end is stopped; the language's own limit is all of a machine's memory.
 const maxStackBytesOfCall = 64 * mib
+
+// Calls follow each other closely when none comes later than this after the one before.
+const denseWait = time.Millisecond
 
 type worker struct {
 	function
@@ -100,6 +104,8 @@ func (w *worker) work() {
 func (w *worker) lead(held *lead) {
 	// True while the last thing done was to end a call.
 	follows := false
+	// True while calls follow each other closely: to keep the thread for longer costs more than it saves.
+	isDense, restedAt := false, time.Time{}
 	w.writer.flush()
 	for held.isHeld {
 		w.reading.Lock()
@@ -111,7 +117,8 @@ func (w *worker) lead(held *lead) {
 			if !held.rest() {
 				break
 			}
-			if w.isAlone() {
+			restedAt = time.Now()
+			if isDense && w.isAlone() {
 				w.awaitInput()
 			}
 			w.reading.Lock()
@@ -123,6 +130,7 @@ func (w *worker) lead(held *lead) {
 		next, err := w.reader.next()
 		w.reading.Unlock()
 		if isWaiting {
+			isDense = time.Since(restedAt) < denseWait
 			held.begin()
 		}
 		if broken, isProtocol := err.(protocolError); isProtocol {
