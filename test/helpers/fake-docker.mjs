@@ -4,7 +4,7 @@
  */
 
 import { spawn } from 'node:child_process'
-import { appendFileSync, existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { appendFileSync, existsSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 
 const folder = process.env.FAKE_DOCKER
@@ -12,6 +12,13 @@ const [command, ...args] = process.argv.slice(2)
 const pathOf = name => join(folder, `${name}.json`)
 const read = name => JSON.parse(readFileSync(pathOf(name), 'utf8'))
 const settings = existsSync(join(folder, 'settings')) ? JSON.parse(readFileSync(join(folder, 'settings'), 'utf8')) : {}
+
+/** Whole or not at all: whoever sees it may end this process at once. */
+function write(name, container) {
+  const path = join(folder, `${process.pid}.part`)
+  writeFileSync(path, JSON.stringify(container))
+  renameSync(path, pathOf(name))
+}
 
 appendFileSync(join(folder, 'calls'), `${JSON.stringify([command, ...args])}\n`)
 
@@ -36,8 +43,8 @@ function create(words) {
     process.stderr.write(`Trying to pull ${container.image}...\n${settings.createError}\n`)
     process.exit(125)
   }
-  writeFileSync(pathOf(container.name), JSON.stringify(container))
   writeFileSync(join(folder, 'last'), JSON.stringify(container))
+  write(container.name, container)
   process.stdout.write('0123456789abcdef\n')
   // As while an image is fetched: until somebody ends it.
   if (settings.hangs === 'create') setInterval(() => {}, 1000)
@@ -62,7 +69,7 @@ function start(name) {
   // As a daemon does: the end of what is attached is the end of its input, whatever ended it.
   process.stdin.pipe(child.stdin)
   child.stdin.on('error', () => {})
-  writeFileSync(pathOf(name), JSON.stringify({ ...container, pid: child.pid }))
+  write(name, { ...container, pid: child.pid })
   child.once('exit', (code, signal) => {
     rmSync(pathOf(name), { force: true })
     process.exit(code ?? (signal === 'SIGKILL' ? 137 : 143))
