@@ -19,6 +19,8 @@ const KINDS = [
   { folder: 'js', file: 'handler.js', text: 'export const handler = event => event.path\n', count: 25 },
 ]
 const TOTAL = KINDS.reduce((sum, { count }) => sum + count, 0)
+/** Daemons, spares that wait for a first call, the worker that is kept, and helpers of these. */
+const IDLE_PROCESSES = 12
 /** Calls at once. */
 const CALLERS = 4
 
@@ -61,9 +63,8 @@ t.test(
     })
     t.equal(statesOf(gateway).length, TOTAL + 1)
     t.equal(workersOf(gateway), 0, 'none was called, none has a worker')
-    // Daemons, spares that wait for a first call, and helpers of these.
     const idle = listProcesses().length
-    t.ok(idle <= 12, `${idle} processes`)
+    t.ok(idle <= IDLE_PROCESSES, `${idle} processes`)
     let most = 0
     const queue = [...paths]
     const call = async (): Promise<void> => {
@@ -83,7 +84,7 @@ t.test(
       ['kept'],
       'the idle time is each function’s own',
     )
-    await until(() => listProcesses().length <= idle + 2)
+    await until(() => listProcesses().length <= IDLE_PROCESSES)
     t.equal((await gateway.inject('/kept')).status, 200)
     t.equal(workersOf(gateway), 1, 'by the worker that was kept')
     t.equal((await gateway.inject(paths.at(-1)!)).status, 200, 'one whose worker ended is served again')
