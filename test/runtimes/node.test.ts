@@ -364,7 +364,8 @@ t.test('[runtimes/node.30] a worker loads its function before the gateway connec
       context: {},
     })
     const { id, uri } = await daemon.startWorker({ dir: tree.root, entry, early } as never)
-    await until(() => existsSync(tree.path('loaded')))
+    // It is there before its text is.
+    await until(() => existsSync(tree.path('loaded')) && readFileSync(tree.path('loaded'), 'utf8') !== '')
     const worker = new FrameClient(uri)
     worker.send(KIND.hello, 0, { role: 'worker' }, Buffer.from([1]))
     return { id, early, worker }
