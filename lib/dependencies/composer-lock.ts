@@ -3,7 +3,7 @@
 import { join } from 'node:path'
 import { isObject } from '../core/json.ts'
 import { BuildKey } from './build-cache.ts'
-import { installError } from './install.ts'
+import { installError } from './install-step.ts'
 import { readSmallFile } from './manifest-text.ts'
 import { labelOf } from './unit-files.ts'
 

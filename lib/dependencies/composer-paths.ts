@@ -5,7 +5,7 @@ import { dirname, join, relative, sep } from 'node:path'
 import type { ComposerLock } from './composer-lock.ts'
 import { COMPOSER_MANIFEST, type ComposerManifest } from './composer-manifest.ts'
 import { FileCollector, type FilePackages, findInside } from './file-packages.ts'
-import { type InstallUnit, installError } from './install.ts'
+import { type InstallUnit, installError } from './install-step.ts'
 import { readSmallFile } from './manifest-text.ts'
 import { labelOf } from './unit-files.ts'
 

@@ -4,7 +4,7 @@ import { closeSync, openSync, readSync } from 'node:fs'
 import type { GatewayError } from '../core/errors.ts'
 import type { BuildTools } from './build.ts'
 import type { ComposerManifest } from './composer-manifest.ts'
-import { installError, passingError } from './install.ts'
+import { installError, passingError } from './install-step.ts'
 import type { ToolResult } from './run-tool.ts'
 
 /** Given to every command. What stands here wins over files and the environment. */

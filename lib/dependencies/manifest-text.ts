@@ -4,7 +4,7 @@ import { readFileSync, statSync } from 'node:fs'
 import { parseJsonText } from '../config/json-text.ts'
 import type { GatewayError } from '../core/errors.ts'
 import { isObject } from '../core/json.ts'
-import { installError } from './install.ts'
+import { installError } from './install-step.ts'
 import { lineOf } from './source-text.ts'
 
 /** Bytes of a manifest or lock file that is read. */

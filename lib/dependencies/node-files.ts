@@ -1,7 +1,7 @@
 /** What is written beside node functions after an install: the manifest, and the lock file. Owner: page dependencies/node. */
 
 import { OwnFolder } from '../files/own-folder.ts'
-import type { InstallUnit, Settled } from './install.ts'
+import type { InstallUnit, Settled } from './install-step.ts'
 import { NODE_LOCK, NodeLock } from './node-lock.ts'
 import { makeNodeManifest, NODE_MANIFEST, NodeManifest, readNodeManifest } from './node-manifest.ts'
 import { isLockOf, type NodeWishes } from './node-wishes.ts'

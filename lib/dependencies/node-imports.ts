@@ -5,7 +5,7 @@ import { dirname, join, relative, resolve, sep } from 'node:path'
 import { isObject } from '../core/json.ts'
 import type { BuildTools } from './build.ts'
 import { below } from './build.ts'
-import { passingError } from './install.ts'
+import { passingError } from './install-step.ts'
 import { NodeLocalNames } from './node-local-names.ts'
 import { toImportTarget } from './node-names.ts'
 

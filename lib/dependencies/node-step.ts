@@ -10,7 +10,7 @@
 import { availableParallelism } from 'node:os'
 import type { HostEnv } from '../core/host-env.ts'
 import type { BuildTools, Toolchain } from './build.ts'
-import { type InstallPlan, type InstallStep, type InstallUnit, passingError } from './install.ts'
+import { type InstallPlan, type InstallStep, type InstallUnit, passingError } from './install-step.ts'
 import { settleNodeFiles } from './node-files.ts'
 import { namesFiles } from './node-file-packages.ts'
 import { ImportReads, mayImportPackages, providerOf } from './node-imports.ts'

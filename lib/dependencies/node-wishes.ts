@@ -9,7 +9,7 @@ import { realpathSync } from 'node:fs'
 import { join } from 'node:path'
 import type { BuildTools } from './build.ts'
 import { digestFiles, type FilePackages } from './file-packages.ts'
-import { type InstallUnit, installError } from './install.ts'
+import { type InstallUnit, installError } from './install-step.ts'
 import { checkSources } from './node-file-packages.ts'
 import {
   findNodeImports,

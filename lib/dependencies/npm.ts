@@ -3,7 +3,7 @@
 import type { GatewayError } from '../core/errors.ts'
 import { type HostEnv, toToolHostEnv } from '../core/host-env.ts'
 import type { BuildTools } from './build.ts'
-import { installError, passingError } from './install.ts'
+import { installError, passingError } from './install-step.ts'
 import type { ImportedPackage } from './node-imports.ts'
 import type { ToolResult } from './run-tool.ts'
 

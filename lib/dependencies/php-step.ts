@@ -19,7 +19,7 @@ import { COMPOSER_LOCK, ComposerLock, readComposerLock } from './composer-lock.t
 import { COMPOSER_MANIFEST, type ComposerManifest, isComposerName, readComposerManifest } from './composer-manifest.ts'
 import { checkComposerSources, namesPaths } from './composer-paths.ts'
 import { CHANGED_MEANWHILE, digestFiles, type FilePackages, stageFiles } from './file-packages.ts'
-import { type InstallPlan, type InstallStep, type InstallUnit, passingError, type Settled } from './install.ts'
+import { type InstallPlan, type InstallStep, type InstallUnit, passingError, type Settled } from './install-step.ts'
 import { PackageFolder, type PackageSet, type SetOutcome } from './package-set.ts'
 import type { ToolResult } from './run-tool.ts'
 import { hasFile, isWritable, signaturesOf } from './unit-files.ts'

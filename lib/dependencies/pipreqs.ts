@@ -1,7 +1,7 @@
 /** `FN_PY_INFER_BACKEND=pipreqs`: which packages the program of that name finds for a folder. Owner: §2.16, page dependencies/python. */
 
 import type { BuildTools, Toolchain } from './build.ts'
-import { type InstallUnit, passingError } from './install.ts'
+import { type InstallUnit, passingError } from './install-step.ts'
 import { toPackageName } from './requirements.ts'
 
 /** The name that pipreqs has for it by itself is an old one, which is not answered everywhere. */

@@ -3,7 +3,7 @@
 import { spawn } from 'node:child_process'
 import type { Clock } from '../core/clock.ts'
 import { isObject } from '../core/json.ts'
-import { passingError } from './install.ts'
+import { passingError } from './install-step.ts'
 
 /** Milliseconds that the interpreter may take for one question. */
 const ANSWER_MS = 60_000

@@ -10,7 +10,7 @@
 import { join } from 'node:path'
 import type { BuildTools, Toolchain } from './build.ts'
 import { below, readOptional } from './build.ts'
-import { type InstallPlace, type InstallUnit, installError } from './install.ts'
+import { type InstallPlace, type InstallUnit, installError } from './install-step.ts'
 import type { SetOutcome } from './package-set.ts'
 import { listModules } from './pip.ts'
 import { findByPipreqs } from './pipreqs.ts'

@@ -3,7 +3,7 @@
 import { lstatSync } from 'node:fs'
 import { join } from 'node:path'
 import type { OwnFolder } from '../files/own-folder.ts'
-import type { InstallUnit } from './install.ts'
+import type { InstallUnit } from './install-step.ts'
 
 /** `shop/cart/package.json`: below the functions root. */
 export function labelOf({ label }: Pick<InstallUnit, 'label'>, name: string): string {

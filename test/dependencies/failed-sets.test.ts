@@ -1,7 +1,7 @@
 import t from 'tap'
 import { GatewayError } from '../../lib/core/errors.ts'
 import { FailedSets } from '../../lib/dependencies/failed-sets.ts'
-import { installError, passingError } from '../../lib/dependencies/install.ts'
+import { installError, passingError } from '../../lib/dependencies/install-step.ts'
 import { FakeClock } from '../helpers/clock.ts'
 
 const asker = (folder: string, signature = '1') => ({ folder, signature })

@@ -4,15 +4,15 @@ import t, { type Test } from 'tap'
 import type { FunctionVersion } from '../../lib/core/catalog.ts'
 import { systemClock } from '../../lib/core/clock.ts'
 import { GatewayError } from '../../lib/core/errors.ts'
+import { Installer } from '../../lib/dependencies/install.ts'
 import {
-  Installer,
   type InstallPlace,
   type InstallPlan,
   type InstallStep,
   type InstallUnit,
   installError,
   passingError,
-} from '../../lib/dependencies/install.ts'
+} from '../../lib/dependencies/install-step.ts'
 import { Builds } from '../../lib/dependencies/resolve.ts'
 import { OwnFolder } from '../../lib/files/own-folder.ts'
 import { makeFn } from '../helpers/fn.ts'
