@@ -349,7 +349,7 @@ t.test('[runtimes/node.30] a worker loads its function before the gateway connec
   const files = {
     'early.mjs':
       "import { writeFileSync } from 'node:fs'\nwriteFileSync('loaded', process.env.A)\nconsole.log('at load')\nexport const handler = () => 'early'\n",
-    'broken.mjs': "import { writeFileSync } from 'node:fs'\nwriteFileSync('loaded', '')\nthrow new Error('at load')\n",
+    'broken.mjs': "import { writeFileSync } from 'node:fs'\nwriteFileSync('loaded', 'b')\nthrow new Error('at load')\n",
   }
   tree.write(files)
   const begin = async (entry: string) => {
