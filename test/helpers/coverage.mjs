@@ -116,21 +116,25 @@ function readNumbers(piece) {
   return numbers
 }
 
-/** Share of its lines in percent that the modules of a folder must have run by their own tests together. */
+/**
+ * Share of its lines in percent that the modules of a folder must have run by their own tests together. Programs that a test starts are
+ * joined files, and what runs in them is not counted: that concerns `bin`, `lib` itself and `lib/processes`.
+ */
 const FLOORS = {
-  bin: 84,
-  lib: 85,
+  bin: 72,
+  lib: 79,
   'lib/assets': 90,
   'lib/config': 90,
   'lib/control': 85,
   'lib/core': 90,
   'lib/dependencies': 92,
   'lib/discovery': 90,
-  'lib/edge': 94,
+  'lib/edge': 91,
   'lib/files': 90,
-  'lib/http': 90,
-  'lib/invocation': 90,
+  'lib/http': 89,
+  'lib/invocation': 86,
   'lib/observe': 90,
+  'lib/processes': 79,
   'lib/router': 90,
   'lib/runtime': 82,
   'lib/scheduler': 90,
