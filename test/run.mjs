@@ -9,7 +9,7 @@ import { existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { availableParallelism, homedir, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { namesakeOf, readCoverage, toCoverageReport } from './helpers/coverage.mjs'
+import { countsProcesses, namesakeOf, readCoverage, toCoverageReport } from './helpers/coverage.mjs'
 import { compileProduct } from './helpers/product.mjs'
 import { prepareTap } from './helpers/tap-bundle.mjs'
 import { otherVersionRuns } from './node-versions.mjs'
@@ -57,8 +57,7 @@ function run({ file, program = process.execPath, version = null, env = {} }) {
     // Coverage is counted once.
     const module = version === null ? namesakeOf(root, file) : null
     const folder = module === null ? null : mkdtempSync(join(tmpdir(), 'fngw-coverage-'))
-    // The command line is tried as a program: what counts for it runs in processes that its tests start.
-    const isInside = folder !== null && !file.startsWith('test/bin/')
+    const isInside = folder !== null && !countsProcesses(file)
     const hook = isInside ? ['--import', './test/helpers/coverage-hook.mjs'] : []
     const child = spawn(program, [...hook, ...tap.arguments, file], {
       cwd: root,
@@ -98,7 +97,7 @@ function run({ file, program = process.execPath, version = null, env = {} }) {
     child.once('close', code => {
       clearTimeout(timer)
       const seconds = (performance.now() - startedAt) / 1000
-      const lines = folder === null ? null : readCoverage(root, folder, module, product)
+      const lines = folder === null ? null : readCoverage(root, folder, module)
       if (folder !== null) rmSync(folder, { recursive: true, force: true })
       resolve({
         file: version === null ? file : `${file} (node ${version})`,
@@ -134,7 +133,7 @@ function toReport({ text, isLate }) {
 const tap = await prepareTap(root)
 if (tap.note !== null) process.stdout.write(`${tap.note}\n`)
 // A few files start the program from its sources, which is sooner than compiling it.
-const product = files.length > COMPILED_FROM_FILES ? compileProduct(isCoverage ? 'modules' : 'joined') : null
+const product = files.length > COMPILED_FROM_FILES ? compileProduct() : null
 const sum = { passed: 0, failed: 0, skipped: 0 }
 /** Modules with what of them their own tests ran. */
 const covered = new Map()

@@ -9,35 +9,21 @@ const root = fileURLToPath(new URL('../..', import.meta.url))
 const BESIDE = ['runtimes', 'spec', 'package.json', 'node_modules']
 
 /**
- * Arguments of Node that make the program in a folder: joined as it is published, or a file for each module, as coverage is read.
- * @type {Record<'joined' | 'modules', (dist: string) => string[]>}
- */
-const toWords = {
-  joined: dist => ['build/bundle.mjs', dist],
-  modules: dist => [
-    ...['node_modules/typescript/bin/tsc', '-p', 'tsconfig.build.json', '--outDir', dist],
-    ...['--declaration', 'false', '--emitDeclarationOnly', 'false', '--sourceMap'],
-  ],
-}
-
-/**
- * Builds the sources into a folder of their own, types unchecked.
- * @param {'joined' | 'modules'} form
+ * Joins the sources in a folder of their own, types unchecked.
  * @returns {{ folder: string, program: string, cleanup: () => void }} `program` is the full path of the command line
  * @throws Error with the builder's words
  */
-export function compileProduct(form = 'joined') {
+export function compileProduct() {
   const folder = realpathSync(mkdtempSync(join(tmpdir(), 'fngw-built-')))
   // Tests run it as other users.
   chmodSync(folder, 0o755)
   const dist = join(folder, 'dist')
-  const made = spawnSync(process.execPath, toWords[form](dist), { cwd: root, encoding: 'utf8' })
+  const made = spawnSync(process.execPath, ['build/bundle.mjs', dist], { cwd: root, encoding: 'utf8' })
   for (const name of BESIDE) symlinkSync(join(root, name), join(folder, name))
   const cleanup = () => rmSync(folder, { recursive: true, force: true })
-  // The compiler of types also fails for what does not matter here.
   if (!existsSync(join(dist, 'bin/fngw.js'))) {
     cleanup()
-    throw new Error(`${toWords[form](dist)[0]}: ${made.error?.message ?? made.signal ?? made.stderr}`)
+    throw new Error(`build/bundle.mjs: ${made.error?.message ?? made.signal ?? made.stderr}`)
   }
   // Tests build it where they want it.
   symlinkSync(join(root, 'dist/console'), join(dist, 'console'))
