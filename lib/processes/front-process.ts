@@ -80,7 +80,10 @@ export class FrontProcess {
         if (id === 0) options.onLines(body)
         else this.#door.handleFrame(kind, id, header, body)
       },
-      onLost: () => this.kill(),
+      // One that closes ends its line first, and may still have something to tell.
+      onLost: () => {
+        if (!this.#isClosing) this.kill()
+      },
     }
     this.#link = new Link(this.#child.stdio[LINE_FD] as Socket, events, MAX_BODY_BYTES)
     this.#door = new FrontDoor(options.door, this.#link)

@@ -110,6 +110,23 @@ t.test('[processes/processes.13] a front closes when it is asked to, or is kille
   t.equal(await deaf.ended, null)
 })
 
+t.test(
+  '[processes/processes.6, processes/processes.13] a front that closes is heard to its end: its line may end before',
+  async t => {
+    const { front, messages, serving, ended } = startFront(
+      t,
+      `const { Socket } = await import('node:net'); const line = new Socket({ fd: 4 })
+     on('begin', () => tell({ kind: 'serving', generation: 1 }))
+     on('close', () => line.end())
+     line.resume().on('close', () => { tell({ kind: 'log', level: 'info', message: 'last' }); process.disconnect() })`,
+    )
+    await serving
+    await front.close(1000)
+    t.equal(await ended, null)
+    t.match(messages, [{ message: 'last' }])
+  },
+)
+
 t.test('[processes/processes.10] a front that breaks the protocol is ended', async t => {
   const { ended, serving } = startFront(
     t,
