@@ -1,6 +1,7 @@
 /**
  * Edge calls, static files and refusals, beside nginx and beside proxies for node, in one run. Needs `nginx`; the proxies are
- * taken from the folder FNGW_BENCH_PEERS, where `npm install http-proxy fastify @fastify/http-proxy` was run.
+ * taken from the folder FNGW_BENCH_PEERS, where `npm install http-proxy fastify @fastify/http-proxy` was run. Rounds with work of others
+ * are repeated.
  */
 
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
@@ -9,11 +10,14 @@ import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { QuietRounds } from './foreign.ts'
 import { hasWrk, load, median, usageOf } from './load.ts'
 import type { BenchRow } from './rows.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const SIZES = { '1 KiB': [1024, 64, 0.7], '1 MiB': [1 << 20, 4, 1.5], '16 MiB': [16 << 20, 2, 0.9] } as const
+/** Files of 1 KiB that clients who differ ask for. */
+const MANY_FILES = 400
 
 const PEERS: Record<string, (port: number, up: number) => string> = {
   'http-proxy': (port, up) => `
@@ -50,6 +54,10 @@ async function untilServed(url: string): Promise<void> {
   }
 }
 
+function toVerdict(value: number, goal: number, isDelay: boolean): { goal: string; ok: boolean } {
+  return isDelay ? { goal: `<= ${goal}`, ok: value <= goal } : { goal: `>= ${goal}`, ok: value >= goal }
+}
+
 export async function run(): Promise<BenchRow[]> {
   if (!hasWrk()) throw new Error('wrk is missing: apt-get install wrk')
   if (spawnSync('nginx', ['-v']).error !== undefined) throw new Error('nginx is missing: apt-get install nginx-light')
@@ -75,9 +83,14 @@ export async function run(): Promise<BenchRow[]> {
     for (const [name, [bytes]] of Object.entries(SIZES))
       write(`fn/public/${name.replace(' ', '')}.bin`, Buffer.alloc(bytes, 'x'))
     write('fn/hello/handler.js', "export const handler = () => ({ message: 'hello' })\n")
+    for (let i = 0; i < MANY_FILES; i++) write(`fn/public/many/${i}.bin`, Buffer.alloc(1024, 'x'))
     write('fn/px/handler.js', "export const handler = () => ({ proxy: { path: '/up' } })\n")
+    write(
+      'fn/px/[...rest].js',
+      "export const handler = ({ path }) => ({ proxy: { path: path.replace('/px', '/up') } })\n",
+    )
     const edge = { base_url: `http://127.0.0.1:${up}`, allow_private: true }
-    write('fn/px/fn.config.json', JSON.stringify({ edge }))
+    write('fn/px/fn.config.json', JSON.stringify({ edge, invoke: { methods: ['GET', 'POST'] } }))
     write('fn/fn.config.json', JSON.stringify({ max_concurrency: 0, assets: { directory: './public' } }))
     write('refused.lua', 'wrk.method = "PUT"\nwrk.body = string.rep("x", 1024)\n')
     const temp = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map(
@@ -88,7 +101,7 @@ export async function run(): Promise<BenchRow[]> {
       `worker_processes 1; daemon off; pid ${root}/nginx.pid; error_log ${root}/nginx.err; events { worker_connections 1024; }
        http { access_log off; sendfile on; tcp_nopush on; keepalive_requests 100000000; ${temp.join(' ')}
        server { listen 127.0.0.1:${up}; root ${root}/fn/public;
-       location = /up { default_type application/json; return 200 '{"message":"hello"}'; } } }`,
+       location /up { default_type application/json; return 200 '{"message":"hello"}'; } } }`,
     )
     start('nginx', ['-c', join(root, 'nginx.conf')])
     const gateway = start(process.execPath, [
@@ -109,67 +122,65 @@ export async function run(): Promise<BenchRow[]> {
       theirs[name] = `http://127.0.0.1:${port}`
     }
     for (const url of [ours, ...Object.values(theirs)]) await untilServed(`${url}${url === ours ? '/px' : '/up'}`)
+    const quiet = new QuietRounds()
+    /** @param mixed - sent to both instead of one request: a script and its further arguments, which follow the path */
     const compare = async (
       name: string,
-      a: string,
-      b: string,
+      [a, b]: readonly [string, string],
       connections: number,
       goal: number | null,
+      [script, ...more]: readonly string[] = [],
     ): Promise<void> => {
-      const ratios: number[] = []
-      const delays: number[] = []
-      for (let round = 0; round <= rounds; round++) {
-        const first = await load(a, connections, seconds)
-        const second = await load(b, connections, seconds)
+      const ask = (url: string) =>
+        script === undefined
+          ? load(url, connections, seconds)
+          : load(new URL('/', url).href, connections, seconds, script, [new URL(url).pathname, ...more])
+      const round = async () => {
+        const [first, second] = [await ask(a), await ask(b)]
         if (first.failures + second.failures > 0) throw new Error(`${name}: failures`)
-        // The first round warms both up.
-        if (round > 0) {
-          ratios.push(first.requestsPerSecond / second.requestsPerSecond)
-          delays.push(first.p50Us / second.p50Us)
-        }
+        return connections === 1 ? first.p50Us / second.p50Us : first.requestsPerSecond / second.requestsPerSecond
       }
-      const value = median(connections === 1 ? delays : ratios)
-      const ok =
-        goal === null
-          ? {}
-          : connections === 1
-            ? { goal: `<= ${goal}`, ok: value <= goal }
-            : { goal: `>= ${goal}`, ok: value >= goal }
-      rows.push({ name, value, unit: 'ratio', ...ok })
+      const values: number[] = []
+      // Warms both up.
+      await round()
+      while (values.length < rounds) values.push(await quiet.run(round))
+      const value = median(values)
+      rows.push({ name, value, unit: 'ratio', ...(goal !== null && toVerdict(value, goal, connections === 1)) })
     }
     for (const [name, url] of Object.entries(theirs)) {
-      await compare(`edge call, 64 connections, to ${name}`, `${ours}/px`, `${url}/up`, 64, 1)
-      await compare(`edge call, p50 of one connection, to ${name}`, `${ours}/px`, `${url}/up`, 1, 1)
+      const pair = [`${ours}/px`, `${url}/up`] as const
+      await compare(`edge call, 64 connections, to ${name}`, pair, 64, 1)
+      await compare('  clients that differ, 20 % posts', pair, 64, 1, ['mixed.lua'])
+      await compare(`edge call, p50 of one connection, to ${name}`, pair, 1, 1)
     }
     for (const [name, [, connections, goal]] of Object.entries(SIZES)) {
       const path = `/${name.replace(' ', '')}.bin`
-      await compare(
-        `static ${name}, ${connections} connections, to nginx`,
-        ours + path,
-        `http://127.0.0.1:${up}${path}`,
-        connections,
-        goal,
-      )
+      const pair = [ours + path, `http://127.0.0.1:${up}${path}`] as const
+      await compare(`static ${name}, ${connections} connections, to nginx`, pair, connections, goal)
     }
+    const many = [`${ours}/many`, `http://127.0.0.1:${up}/many`] as const
+    await compare(`  ${MANY_FILES} files of 1 KiB, clients that differ`, many, 64, null, [
+      'mixed-files.lua',
+      `${MANY_FILES}`,
+    ])
     const cpu = { hello: [] as number[], refused: [] as number[] }
+    const cpuOf = async (script: string | null): Promise<number> => {
+      const before = usageOf(gateway.pid!).treeSeconds
+      const { requests } = await load(`${ours}/hello`, 64, seconds, script)
+      return (usageOf(gateway.pid!).treeSeconds - before) / requests
+    }
     for (let round = 0; round < rounds; round++) {
-      for (const [name, script] of [
-        ['hello', null],
-        ['refused', join(root, 'refused.lua')],
-      ] as const) {
-        const before = usageOf(gateway.pid!).treeSeconds
-        const { requests } = await load(`${ours}/hello`, 64, seconds, script)
-        cpu[name].push((usageOf(gateway.pid!).treeSeconds - before) / requests)
-      }
+      cpu.hello.push(await quiet.run(() => cpuOf(null)))
+      cpu.refused.push(await quiet.run(() => cpuOf(join(root, 'refused.lua'))))
     }
     const value = median(cpu.refused) / median(cpu.hello)
     rows.push({
       name: 'refusal (405, 1 KiB body), CPU to an answered hello',
       value,
       unit: 'ratio',
-      goal: '<= 0.7',
-      ok: value <= 0.7,
+      ...toVerdict(value, 0.7, true),
     })
+    rows.push(...quiet.toRows())
   } finally {
     for (const child of children) child.kill('SIGTERM')
     await Promise.all(children.map(child => child.exitCode === null && new Promise(done => child.once('exit', done))))

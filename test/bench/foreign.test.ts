@@ -53,6 +53,10 @@ t.test('[performance.1] rounds with work of others are repeated, and a machine t
   const never = new QuietRounds(meterOf([90, 90, 90, 90, 90, 90]))
   t.equal(await never.run(measure), 9)
   t.match(never.toRows(), [{ value: 4 }, { value: 0.9, ok: false }])
+  const short = new QuietRounds(meterOf([90, 90, 80, 70]), 2)
+  t.equal(await short.run(measure), 12)
+  t.equal(await short.run(measure), 13, 'no further round is to spare')
+  t.match(short.toRows(), [{ value: 2 }, { value: 0.8, ok: false }])
 })
 
 t.test('[performance.1] the mood is told by the cost of a bare answer', async t => {
