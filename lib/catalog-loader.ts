@@ -7,9 +7,9 @@ import { toFunctionKey } from './core/identity.ts'
 import { DEFAULT_VERSION_LABEL } from './core/versions.ts'
 import { SNAPSHOT_RULES } from './discovery/configs.ts'
 import { createDiscoverer, type Discoverer, type DiscoverOptions, type Discovery } from './discovery/discover.ts'
+import { FolderTimes } from './discovery/folder-times.ts'
 import type { Revisions } from './discovery/keys.ts'
 import { LuaChecks } from './discovery/lua-check.ts'
-import { Listings } from './discovery/listings.ts'
 import { readSnapshot, type Snapshot } from './discovery/snapshot.ts'
 import type { Step } from './http/exchange.ts'
 import type { ChosenHome } from './http/home.ts'
@@ -96,7 +96,7 @@ export class CatalogLoader {
   readonly #discoverer: Discoverer
   readonly #routes: RouteTableBuilder
   readonly #lua: LuaChecks | null
-  readonly #listings: Listings
+  readonly #times: FolderTimes
   #snapshot: Snapshot | null = null
   /** Made of the last discovery: the same one has the same routes. */
   #last: { discovery: Discovery; routes: RouteTable } | null = null
@@ -106,7 +106,7 @@ export class CatalogLoader {
     this.#lua = options.checksSources ? new LuaChecks() : null
     this.#discoverer = createDiscoverer(options)
     this.#routes = new RouteTableBuilder(options.forceUrl)
-    this.#listings = new Listings(options.now)
+    this.#times = new FolderTimes(options.now)
   }
 
   /** The tree of the last catalog; null before the first. */
@@ -117,9 +117,10 @@ export class CatalogLoader {
   /** @param changed - files and folders below the root that may have changed; null looks at all of them */
   async load(changed: Iterable<string> | null): Promise<Catalog> {
     const { rootPath, now, outerEnv, revisions, steps } = this.#options
-    if (changed === null) this.#listings.beginPass()
-    const { disk } = this.#listings
-    this.#snapshot = await readSnapshot({ rootPath, previous: this.#snapshot, changed, disk, ...SNAPSHOT_RULES })
+    const previous = this.#snapshot
+    const suspects = changed === null && previous !== null ? await this.#times.findChanged(previous) : changed
+    const times = this.#times
+    this.#snapshot = await readSnapshot({ rootPath, previous, changed: suspects, times, ...SNAPSHOT_RULES })
     const { shortage } = this.#snapshot
     const discovery = this.#discoverer.discover(this.#snapshot, outerEnv(), revisions?.())
     const sourceWarnings = (await this.#lua?.check(discovery.functions)) ?? []

@@ -34,6 +34,16 @@ export interface Disk {
   realpath: (path: string) => string
 }
 
+/** Remembers when folders changed last, to tell later whether they did again. */
+export interface ListingTimes {
+  /** Asked before a folder is listed, by its full path; null when its times would tell nothing. */
+  look(path: string): object | null
+  /** The folder as it was listed then, and its times; null when they alone do not tell. */
+  keep(folder: object, times: object | null): void
+  /** Another object for the same listing. */
+  carry(from: object, to: object): void
+}
+
 export const NODE_DISK: Disk = {
   readdir: path => readdirSync(path, { withFileTypes: true }),
   stat: path => statSync(path),

@@ -80,6 +80,8 @@ export interface SnapshotOptions {
   /** Folders that are not read because the root's config says so: the static assets. */
   excluded: (rootConfig: string) => ReadonlySet<string>
   disk?: disk.Disk
+  /** Gets the times of each folder that is listed. */
+  times?: disk.ListingTimes
 }
 
 const NO_TEXTS: ConfigTexts = Object.freeze({ config: null, routes: null, env: null, dotenv: null })
@@ -197,7 +199,9 @@ class Reader {
       if (!this.#dirty.has(place.path)) {
         const dirs: DirNode[] = []
         for (const dir of before.dirs) dirs.push(yield* this.#kid(place, dir.name, dir.realPath, dir))
-        return keep(before, { ...before, dirs })
+        const node = keep(before, { ...before, dirs })
+        this.#options.times?.carry(before, node)
+        return node
       }
     }
     if (this.#foldersLeft-- <= 0) {
@@ -206,6 +210,7 @@ class Reader {
       return emptyNode(place, `beyond ${MAX_TREE_FOLDERS} folders`, problems)
     }
     yield
+    const times = this.#options.times?.look(this.#fullPath(place.path)) ?? null
     let entries: readonly disk.DiskEntry[]
     try {
       entries = this.#disk.readdir(this.#fullPath(place.path))
@@ -213,7 +218,11 @@ class Reader {
       const problem = disk.folderWarning(place.path, error)
       return keep(before, emptyNode(place, `cannot be read: ${disk.reasonOf(error)}`, [problem]))
     }
-    return keep(before, yield* this.#contents(place, entries, before))
+    const node = keep(before, yield* this.#contents(place, entries, before))
+    // What a link leads to changes without the folder, and what could not be read is asked for again.
+    const isPlain = node.problems.length === 0 && entries.every(entry => entry.isFile() || entry.isDirectory())
+    this.#options.times?.keep(node, isPlain ? times : null)
+    return node
   }
 
   *#contents(place: Place, entries: readonly disk.DiskEntry[], before: DirNode | null): Generator<void, DirNode> {
