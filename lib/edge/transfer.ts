@@ -117,24 +117,28 @@ export class EdgeTransfer implements AnswerTaker, AnswerOwner {
     this.#context.forget(this)
   }
 
-  /** Checks every address and connects to one of them. They are not looked up again: what was checked is what is reached. */
+  /** @param addresses - not looked up again: what was checked is what is reached */
   #connectTo(addresses: readonly ResolvedAddress[]): void {
     if (this.#isOver) return
-    try {
-      this.#addresses = checkAddresses(addresses, this.#request, this.#allowPrivate, this.#context.own)
-      this.#send(!IDEMPOTENT.has(this.#request.method))
-    } catch (error) {
-      this.fail(error instanceof GatewayError ? error : toTransferError(error as Error))
-    }
+    this.#addresses = addresses
+    this.#send(!IDEMPOTENT.has(this.#request.method))
   }
 
-  /** @param isFresh - not over a kept connection, which may be closed just now */
+  /**
+   * Checks every address and connects to one of them.
+   * @param isFresh - not over a kept connection, which may be closed just now
+   */
   #send(isFresh: boolean): void {
     const { headers, method } = this.#request
     const body = this.#body.length > 0 || WITH_BODY.has(method) ? this.#body : null
-    const traced = toTraceHeaders(headers, this.#span ?? this.#call)
     this.#isFresh = isFresh
-    this.#sent = sendPinned(this.#context, this.#request, traced, this.#addresses, body, isFresh, this)
+    try {
+      const checked = checkAddresses(this.#addresses, this.#request, this.#allowPrivate, this.#context.own)
+      const traced = toTraceHeaders(headers, this.#span ?? this.#call)
+      this.#sent = sendPinned(this.#context, this.#request, traced, checked, body, isFresh, this)
+    } catch (error) {
+      this.fail(error instanceof GatewayError ? error : toTransferError(error as Error))
+    }
   }
 
   onHead(head: AnswerHead): void {
@@ -169,15 +173,8 @@ export class EdgeTransfer implements AnswerTaker, AnswerOwner {
   onError(error: Error): void {
     if (this.#isOver) return
     const isStale = this.#answer === null && !this.#isFresh && this.#sent?.isOverUsed === true && isClosed(error)
-    if (!isStale) {
-      this.fail(toTransferError(error))
-      return
-    }
-    try {
-      this.#send(true)
-    } catch (error) {
-      this.fail(error as GatewayError)
-    }
+    if (isStale) this.#send(true)
+    else this.fail(toTransferError(error))
   }
 
   onSign(): void {

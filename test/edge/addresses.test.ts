@@ -70,3 +70,20 @@ t.test('[edge/passthrough.10, edge/passthrough.13] this machine and this gateway
     t.equal(gateway.isThisGateway(address, port), expected, `${host}:80 from ${address}:${port}`)
   }
 })
+
+t.test(
+  '[edge/passthrough.9] the kind of an address is the same each time it is asked for, of however many',
+  async t => {
+    const own = new OwnAddresses(
+      () => [],
+      () => [],
+    )
+    const addresses = Array.from({ length: 2100 }, (_, at) => `${[8, 10, 169][at % 3]}.254.${at >> 8}.${at & 255}`)
+    for (const address of [...addresses, ...addresses.reverse()])
+      if (own.kindOf(address) !== classifyAddress(address)) t.fail(address)
+    t.same(
+      ['8.8.8.8', '127.0.0.1', '169.254.169.254'].map(address => own.kindOf(address)),
+      ['public', 'private', 'never'],
+    )
+  },
+)

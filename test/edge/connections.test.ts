@@ -1,10 +1,11 @@
 import type { Socket } from 'node:net'
+import type { TLSSocket } from 'node:tls'
 import t, { type Test } from 'tap'
 import type { AnswerHead } from '../../lib/edge/answer-parser.ts'
 import { EdgeConnections } from '../../lib/edge/connections.ts'
 import type { Upstream } from '../../lib/edge/upstream-connection.ts'
 import { waitUntil } from '../helpers/gateway-bed.ts'
-import { rawUpstream } from '../helpers/upstream.ts'
+import { makeCertificates, rawUpstream, tlsUpstream } from '../helpers/upstream.ts'
 
 const OK = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok'
 
@@ -16,6 +17,7 @@ async function makeBed(t: Test, limits?: { max: number; idle: number }) {
   const upstream = await rawUpstream((socket, head) => asked.push({ socket, head }))
   t.teardown(upstream.close)
   const seen: string[] = []
+  let reads = 0
   const ask = (name: string, given: Partial<Upstream> & { isFresh?: boolean; port?: number } = {}) => {
     const { isFresh = false, ...rest } = given
     const to: Upstream = {
@@ -34,7 +36,7 @@ async function makeBed(t: Test, limits?: { max: number; idle: number }) {
       onPiece: piece => {
         body += piece.toString()
       },
-      onRead: () => {},
+      onRead: () => (reads += 1),
       onEnd: () => seen.push(`${name} ${body}`),
       onError: error => seen.push(`${name} ${(error as NodeJS.ErrnoException).code}`),
     })
@@ -44,7 +46,7 @@ async function makeBed(t: Test, limits?: { max: number; idle: number }) {
   const answerAll = (text = OK) => {
     for (const { socket } of asked.splice(0)) socket.write(text)
   }
-  return { connections, upstream, asked, seen, ask, untilAsked, untilSeen, answerAll }
+  return { connections, upstream, asked, seen, reads: () => reads, ask, untilAsked, untilSeen, answerAll }
 }
 
 t.test('[edge/passthrough.26] as many connections are kept as were used at once', async t => {
@@ -165,4 +167,82 @@ t.test('[edge/passthrough.29] a close tells whoever waits', async t => {
   await untilAsked(2)
   connections.close()
   t.same([...seen].sort(), ['fresh ECONNRESET', 'under way ECONNRESET', 'waiting ECONNRESET'])
+})
+
+t.test('[edge/passthrough.26] a request knows whether its connection had been used before', async t => {
+  const { connections, ask, untilAsked, untilSeen, answerAll } = await makeBed(t, { max: 1, idle: 1 })
+  const first = ask('first')
+  const waiting = ask('waiting')
+  t.notOk(waiting.isOverUsed)
+  await untilAsked(1)
+  t.notOk(first.isOverUsed)
+  answerAll()
+  await untilAsked(1)
+  t.ok(waiting.isOverUsed)
+  answerAll()
+  await untilSeen(4)
+  await waitUntil(() => connections.idle === 1, 'it is kept')
+  const fresh = ask('fresh', { isFresh: true })
+  await untilAsked(1)
+  t.notOk(fresh.isOverUsed)
+  fresh.destroy()
+  fresh.destroy()
+  t.equal(connections.idle, 1)
+})
+
+t.test('[edge/passthrough.19] a request that is held up holds its connection alone', async t => {
+  const { seen, reads, asked, ask, untilAsked, untilSeen } = await makeBed(t)
+  const held = ask('held')
+  ask('other')
+  held.resume()
+  await untilAsked(2)
+  held.pause()
+  const of = (name: string) => asked.find(({ head }) => head.includes(name))!.socket
+  of('held').write('HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nheld')
+  of('other').write('HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\not')
+  await untilSeen(1)
+  await waitUntil(() => reads() === 1, 'half of the other one')
+  of('other').write('her')
+  await untilSeen(2)
+  t.same(seen, ['other 200', 'other other'])
+  held.resume()
+  await untilSeen(3)
+  await waitUntil(() => reads() === 2, 'what was held')
+  of('held').write(' no.')
+  await untilSeen(4)
+  t.equal(seen.at(-1), 'held held no.')
+})
+
+t.test('[edge/passthrough.23, edge/passthrough.26] a TLS session is remembered for its upstream alone', async t => {
+  const { ca, key, cert } = makeCertificates()
+  const reused: string[] = []
+  const upstream = await tlsUpstream(key, cert, (req, res) => {
+    reused.push(`${req.url} ${(req.socket as TLSSocket).isSessionReused()}`)
+    res.end('ok')
+  })
+  t.teardown(upstream.close)
+  const { ask, untilSeen, seen } = await makeBed(t)
+  const tls = { isTls: true, port: upstream.port, ca, isFresh: true }
+  const get = async (name: string, given: object) => {
+    ask(name, { ...tls, ...given })
+    await untilSeen(seen.length + 2)
+  }
+  await get('a', { hostname: '127.0.0.1' })
+  await get('b', { hostname: '127.0.0.1' })
+  await get('c', { hostname: 'upstream.test', servername: 'upstream.test' })
+  await get('d', { hostname: 'upstream.test', servername: 'upstream.test' })
+  t.same(reused, ['/a false', '/b true', '/c false', '/d true'])
+})
+
+t.test('[edge/passthrough.26] one that waited gets the place of a connection that broke', async t => {
+  const { upstream, seen, asked, ask, untilAsked, untilSeen, answerAll } = await makeBed(t, { max: 1, idle: 1 })
+  ask('first')
+  ask('second')
+  await untilAsked(1)
+  asked.pop()!.socket.destroy()
+  await untilAsked(1)
+  answerAll()
+  await untilSeen(3)
+  t.same(seen, ['first ECONNRESET', 'second 200', 'second ok'])
+  t.equal(upstream.connections(), 2)
 })

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { broken, toAnswerHeaders, toCodings, toRequestHeaders } from '../../lib/edge/headers.ts'
+import { broken, toAnswerHeaders, toCodings, toRequestHeaders, toTraceHeaders } from '../../lib/edge/headers.ts'
 
 t.test('[edge/passthrough.14, edge/passthrough.15] headers of the request', async t => {
   t.same(toRequestHeaders(undefined), [])
@@ -81,4 +81,12 @@ t.test('[edge/passthrough.20] codings of an answer, outermost last', async t => 
 
 t.test('[edge/passthrough.15] a directive that breaks the contract', async t => {
   t.match(broken('why'), { status: 502, code: 'CONTRACT_BROKEN', message: 'invalid runtime response: why' })
+})
+
+t.test('[edge/passthrough.14] the trace of the call goes with it, unless the handler says another', async t => {
+  const call = { trace: '00-a-b-01', traceState: 'v=1' }
+  t.same(toTraceHeaders([], call), ['traceparent', '00-a-b-01', 'tracestate', 'v=1'])
+  t.same(toTraceHeaders([], { ...call, traceState: null }), ['traceparent', '00-a-b-01'])
+  t.same(toTraceHeaders(['TraceParent', 'mine'], call), [], 'a state belongs to its parent')
+  t.same(toTraceHeaders(['Tracestate', 'mine'], call), ['traceparent', '00-a-b-01'])
 })

@@ -19,9 +19,14 @@ interface Given extends Partial<EdgeRequest> {
   allowPrivate?: boolean
   body?: string
   startedAt?: (now: number) => number
+  span?: object
 }
 
-function makeBed(t: Test, names: Record<string, string[]> = {}, listening: { host: string; port: number }[] = []) {
+function makeBed(
+  t: Test,
+  names: Record<string, string[] | Promise<string[]>> = {},
+  listening: { host: string; port: number }[] = [],
+) {
   const clock = new FakeClock()
   const connections = new EdgeConnections()
   t.teardown(() => connections.close())
@@ -34,7 +39,7 @@ function makeBed(t: Test, names: Record<string, string[]> = {}, listening: { hos
     ),
     lookup: new EdgeLookup(async name => {
       if (names[name] === undefined) throw new Error('no such name')
-      return names[name].map(address => ({ address, family: address.includes(':') ? 6 : 4 }))
+      return (await names[name]).map(address => ({ address, family: address.includes(':') ? 6 : 4 }))
     }),
     connections,
     ca: null,
@@ -42,7 +47,7 @@ function makeBed(t: Test, names: Record<string, string[]> = {}, listening: { hos
       forgotten += 1
     },
   }
-  const begin = ({ allowPrivate = true, body = '', startedAt = () => 0, ...given }: Given) => {
+  const begin = ({ allowPrivate = true, body = '', startedAt = () => 0, span, ...given }: Given) => {
     const hostname = given.hostname ?? '127.0.0.1'
     const request: EdgeRequest = {
       isTls: false,
@@ -64,7 +69,8 @@ function makeBed(t: Test, names: Record<string, string[]> = {}, listening: { hos
       trace: TRACE,
       traceState: null,
       stopEdge: null as (() => void) | null,
-      grantEdge: null,
+      grantEdge: null as ((bytes: number) => void) | null,
+      span: span === undefined ? null : { upstream: () => span },
       answer: (head: ReplyHead, bytes: Buffer) => seen.push(`${head.status} ${bytes}`),
       answerChunk: (bytes: Buffer) => seen.push(`chunk ${bytes}`),
       answerEnd: (error: GatewayError | null) => seen.push(`end ${error?.message ?? 'ok'}`),
@@ -212,3 +218,124 @@ t.test(
     t.equal(clock.pending, 0)
   },
 )
+
+const OK = 'HTTP/1.1 200 OK\r\n'
+
+t.test(
+  '[edge/passthrough.17, edge/passthrough.22] an answer that has begun is cut when its upstream breaks off',
+  async t => {
+    let cut: () => void = () => {}
+    const upstream = await rawUpstream(socket => {
+      socket.write(`${OK}Content-Length: 9\r\n\r\nhalf`)
+      cut = () => socket.destroy()
+    })
+    t.teardown(upstream.close)
+    const { begin, clock } = makeBed(t)
+    const { seen, transfer } = begin({ port: upstream.port })
+    await waitUntil(() => clock.pending === 2, 'the start is held back')
+    t.same(seen, [])
+    clock.advance(25)
+    t.same(seen, ['200 ', 'chunk half'])
+    cut()
+    await waitUntil(() => seen.length === 3, 'the end')
+    t.equal(seen[2], 'end edge proxy failed: proxy request failed: connection reset')
+    t.equal(transfer.result, 'failed')
+    t.equal(clock.pending, 0)
+  },
+)
+
+t.test('[edge/passthrough.16, edge/passthrough.18, edge/passthrough.20] answers that are not passed on', async t => {
+  const { begin, forgotten } = makeBed(t)
+  const rows: [answer: string, expected: string][] = [
+    [`${OK}Content-Length: 1001\r\n\r\n`, '502 upstream response too large: the limit is 1000 bytes'],
+    [`${OK}\r\n${'x'.repeat(1001)}`, '502 upstream response too large: the limit is 1000 bytes'],
+    [`${OK}Content-Encoding: nope\r\n\r\nx`, '502 upstream answered with a Content-Encoding that cannot be counted'],
+    [`${OK}Content-Encoding: gzip\r\n\r\nx`, '502 upstream response does not match its Content-Encoding'],
+  ]
+  for (const [answer, expected] of rows) {
+    const upstream = await rawUpstream(socket => socket.end(answer))
+    t.teardown(upstream.close)
+    const { seen, settled, transfer } = begin({ port: upstream.port })
+    t.equal(await settled(), expected)
+    t.equal(seen.length, 1)
+    t.equal(transfer.result, 'failed')
+  }
+  t.equal(forgotten(), rows.length)
+})
+
+t.test(
+  '[edge/passthrough.19, edge/passthrough.31] a client that takes nothing is cut, one that takes it gets the rest',
+  async t => {
+    const text = 'x'.repeat(300_000)
+    const upstream = await listen(t, (_req, res) => res.end(text))
+    const { begin, clock } = makeBed(t)
+    for (const takes of [true, false]) {
+      const { seen, call } = begin({ port: upstream.port, maxResponseBytes: 1_000_000 })
+      const taken = () => seen.filter(word => word.startsWith('chunk ')).reduce((sum, word) => sum + word.length - 6, 0)
+      await waitUntil(() => taken() >= 65_536, 'the window is full')
+      let granted = 0
+      while (takes && taken() < text.length) {
+        const before = taken()
+        call.grantEdge!(before - granted)
+        granted = before
+        await waitUntil(() => taken() > before, 'more comes')
+      }
+      if (!takes) {
+        const before = taken()
+        clock.advance(9_999)
+        t.ok(seen.every(word => !word.startsWith('end')))
+        clock.advance(1)
+        t.equal(taken(), before)
+      }
+      await waitUntil(() => seen.at(-1)!.startsWith('end'), 'the end')
+      if (takes) t.equal(seen.at(-1), 'end ok')
+      else t.match(seen.at(-1), /^end edge proxy failed: client timeout: /)
+    }
+    t.equal(clock.pending, 0)
+  },
+)
+
+t.test('[edge/passthrough.24] a client that leaves while the name is looked up: nothing is connected', async t => {
+  let found: (addresses: string[]) => void = () => {}
+  const name = new Promise<string[]>(resolve => {
+    found = resolve
+  })
+  const upstream = await listen(t, () => t.fail('reached'))
+  const { begin, forgotten } = makeBed(t, { 'slow.test': name, 'next.test': ['127.0.0.1'] })
+  const { call, seen } = begin({ hostname: 'slow.test', port: upstream.port })
+  call.stopEdge!()
+  found(['127.0.0.1'])
+  // The one after it has been looked up, so that one was too.
+  await begin({ hostname: 'next.test', port: 1 }).settled()
+  t.same(seen, [])
+  t.equal(upstream.connections(), 0)
+  t.equal(forgotten(), 2)
+})
+
+t.test('[edge/passthrough.15] what cannot be sent is not', async t => {
+  const upstream = await listen(t, () => t.fail('reached'))
+  const { begin } = makeBed(t)
+  const rows: [Given, string | RegExp][] = [
+    [{ target: '/x HTTP/1.1\r\nX-Evil: 1' }, '502 the target cannot be sent'],
+    [{ host: 'a\r\nX-Evil: 1' }, '502 the target cannot be sent'],
+    [{ headers: ['X', 'a\nb'] }, '502 a header cannot be sent'],
+    [{ port: 70_000 }, /^502 proxy request failed/],
+  ]
+  for (const [given, expected] of rows) t.match(await begin({ port: upstream.port, ...given }).settled(), expected)
+})
+
+t.test('[observe/trace.9] a request to an upstream is a span, which ends with what became of it', async t => {
+  const heads: string[] = []
+  const ended: object[] = []
+  const span = { trace: TRACE.replace('b7ad', 'c8be'), traceState: 'a=b', end: (facts: object) => ended.push(facts) }
+  const upstream = await rawUpstream((socket, head) => {
+    heads.push(head)
+    socket.write(`${OK}Content-Length: 0\r\n\r\n`)
+  })
+  t.teardown(upstream.close)
+  const { begin } = makeBed(t)
+  await begin({ port: upstream.port, span }).settled()
+  await begin({ port: 1, span }).settled()
+  t.match(heads[0], `traceparent: ${span.trace}\r\ntracestate: a=b\r\n`)
+  t.same(ended, [{ status: 200 }, { status: 0, failure: 'failed' }])
+})

@@ -1,15 +1,26 @@
-import type { Socket } from 'node:net'
+import { getDefaultAutoSelectFamily, setDefaultAutoSelectFamily, type Socket } from 'node:net'
+import type { TLSSocket } from 'node:tls'
 import t, { type Test } from 'tap'
-import { UpstreamConnection } from '../../lib/edge/upstream-connection.ts'
+import { type Upstream, UpstreamConnection } from '../../lib/edge/upstream-connection.ts'
 import { waitUntil } from '../helpers/gateway-bed.ts'
-import { rawUpstream } from '../helpers/upstream.ts'
+import { makeCertificates, rawUpstream, tlsUpstream } from '../helpers/upstream.ts'
 
 const OK = 'HTTP/1.1 200 OK\r\n'
 
-/** One connection, and what its requests are told. */
-async function makeBed(t: Test, onRequest: (socket: Socket, head: string) => void, port?: number) {
+interface Given extends Partial<Upstream> {
+  session?: Buffer
+  isKept?: boolean
+}
+
+/** One connection to an upstream that answers with bytes of the test's choice. */
+async function makeBed(t: Test, onRequest: (socket: Socket, head: string) => void, given: Given = {}) {
   const upstream = await rawUpstream(onRequest)
   t.teardown(upstream.close)
+  return { upstream, ...openTo(t, { port: upstream.port, ...given }) }
+}
+
+/** One connection, and what its requests are told. */
+function openTo(t: Test, { session, isKept = true, ...given }: Given & { port: number }) {
   const seen: string[] = []
   let body = ''
   let reads = 0
@@ -18,18 +29,18 @@ async function makeBed(t: Test, onRequest: (socket: Socket, head: string) => voi
     {
       isTls: false,
       hostname: '127.0.0.1',
-      port: port ?? upstream.port,
       addresses: [{ address: '127.0.0.1', family: 4 }],
       servername: '',
       ca: null,
+      ...given,
     },
-    true,
-    undefined,
+    isKept,
+    session,
     { onFree: () => seen.push('free'), onClosed: () => seen.push('closed') },
   )
   t.teardown(() => connection.destroy())
   const send = (text = '', isHead = false) => {
-    const head = `${isHead ? 'HEAD' : 'GET'} / HTTP/1.1\r\nContent-Length: ${text.length}\r\n\r\n`
+    const head = `${isHead ? 'HEAD' : 'GET'} / HTTP/1.1\r\nHost: x\r\nContent-Length: ${text.length}\r\n\r\n`
     connection.send(
       { head, body: Buffer.from(text), isHead },
       {
@@ -89,7 +100,7 @@ t.test('[edge/passthrough.22] ends, resets and answers that cannot be read', asy
     await until('closed')
     t.same(seen, expected, name)
   }
-  const refused = await makeBed(t, () => {}, 1)
+  const refused = await makeBed(t, () => {}, { port: 1 })
   refused.send()
   await refused.until('closed')
   t.same(refused.seen, ['ECONNREFUSED', 'closed'])
@@ -165,4 +176,175 @@ t.test('[edge/passthrough.26] an answer before the whole request was taken ends 
   await until('end')
   await until('closed')
   t.notOk(seen.includes('free'))
+})
+
+t.test('[edge/passthrough.26] an idle connection is closed after the time that the upstream named', async t => {
+  const { connection, seen, send, until } = await makeBed(t, socket =>
+    socket.write(`${OK}Content-Length: 2\r\nKeep-Alive: timeout=2\r\n\r\nok`),
+  )
+  send()
+  await until('free')
+  t.ok(connection.isFree)
+  await until('closed')
+  t.notOk(connection.isFree)
+  t.same(seen, ['head 200', 'end', 'free', 'closed'], 'nobody is told of an error')
+})
+
+t.test(
+  '[edge/passthrough.26] what is not kept: another protocol, a request of its own, words that nobody asked for',
+  async t => {
+    const rows: [name: string, answer: string, isKept: boolean, seen: string[]][] = [
+      ['101', 'HTTP/1.1 101 Switching\r\nUpgrade: x\r\nContent-Length: 0\r\n\r\n', true, ['head 101', 'end', 'closed']],
+      ['its own', `${OK}Content-Length: 2\r\n\r\nok`, false, ['head 200', 'end', 'closed']],
+    ]
+    for (const [name, answer, isKept, expected] of rows) {
+      const { seen, send, until } = await makeBed(t, socket => socket.write(answer), { isKept })
+      send()
+      await until('closed')
+      t.same(seen, expected, name)
+    }
+    let other: Socket | null = null
+    const { seen, send, until } = await makeBed(t, socket => {
+      other = socket
+      socket.write(`${OK}Content-Length: 2\r\n\r\nok`)
+    })
+    send()
+    await until('free')
+    other!.write(`${OK}Content-Length: 4\r\n\r\nevil`)
+    await until('closed')
+    t.same(seen, ['head 200', 'end', 'free', 'closed'])
+  },
+)
+
+t.test('[edge/passthrough.29] a close tells whoever waits, once', async t => {
+  const { connection, seen, send, until } = await makeBed(t, socket =>
+    socket.write(`${OK}Content-Length: 9\r\n\r\nhalf`),
+  )
+  send()
+  await until('head 200')
+  connection.close()
+  await until('closed')
+  connection.close()
+  t.same(seen, ['head 200', 'ECONNRESET', 'closed'])
+})
+
+t.test('[edge/passthrough.19, edge/passthrough.22] a connection that is cut while its answer is held up', async t => {
+  const { connection, seen, send, until, onPiece, body } = await makeBed(t, socket => {
+    socket.end(`${OK}Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n1\r\nb\r\n9\r\ncut`)
+  })
+  onPiece.do = () => connection.pause()
+  send()
+  await until('head 200')
+  // The end is seen only when somebody reads on: pieces first, then what became of the rest.
+  while (!seen.includes('ECONNRESET')) {
+    await new Promise(setImmediate)
+    connection.resume()
+  }
+  t.equal(body(), 'abcut')
+  t.equal(seen.filter(word => word === 'ECONNRESET').length, 1)
+})
+
+t.test('[edge/passthrough.11] only addresses that were checked are reached, whatever the name', async t => {
+  const asked: string[] = []
+  const onRequest = (socket: Socket, head: string) => {
+    asked.push(head)
+    socket.write(`${OK}Content-Length: 0\r\n\r\n`)
+  }
+  const here = { address: '127.0.0.1', family: 4 }
+  const hostname = 'no-name-server-knows-me.invalid'
+  const isDefault = getDefaultAutoSelectFamily()
+  t.teardown(() => setDefaultAutoSelectFamily(isDefault))
+  for (const isAuto of [true, false]) {
+    setDefaultAutoSelectFamily(isAuto)
+    const { seen, send, until } = await makeBed(t, onRequest, { hostname, addresses: [here] })
+    send()
+    await until('free')
+    t.same(seen, ['head 200', 'end', 'free'])
+  }
+  setDefaultAutoSelectFamily(true)
+  // Nobody listens at the first one.
+  const two = await makeBed(t, onRequest, { hostname, addresses: [{ address: '127.0.0.9', family: 4 }, here] })
+  two.send()
+  await two.until('free')
+  t.equal(asked.length, 3)
+})
+
+t.test('[edge/passthrough.23] over TLS: the certificate is checked before anything is sent', async t => {
+  const { ca, key, cert, selfSigned } = makeCertificates()
+  const asked: string[] = []
+  const upstream = await tlsUpstream(key, cert, (req, res) => {
+    const { servername, alpnProtocol } = req.socket as TLSSocket
+    asked.push(`${req.method} ${servername} ${alpnProtocol}`)
+    res.end('ok')
+  })
+  t.teardown(upstream.close)
+  const forged = await tlsUpstream(key, selfSigned, () => t.fail('reached'))
+  t.teardown(forged.close)
+  const tls = { isTls: true, port: upstream.port, hostname: 'upstream.test', servername: 'upstream.test', ca }
+  const good = openTo(t, tls)
+  good.send('body')
+  await good.until('free')
+  t.equal(good.body(), 'ok')
+  t.same(asked, ['GET upstream.test http/1.1'])
+  const byAddress = openTo(t, { ...tls, hostname: '127.0.0.1', servername: '' })
+  byAddress.send()
+  await byAddress.until('free')
+  const saved = process.env.NODE_TLS_REJECT_UNAUTHORIZED
+  t.teardown(() => {
+    if (saved === undefined) delete process.env.NODE_TLS_REJECT_UNAUTHORIZED
+    else process.env.NODE_TLS_REJECT_UNAUTHORIZED = saved
+  })
+  process.env.NODE_TLS_REJECT_UNAUTHORIZED = '0'
+  for (const [given, code] of [
+    [{ hostname: 'other.test', servername: 'other.test' }, 'ERR_TLS_CERT_ALTNAME_INVALID'],
+    [{ ca: null }, 'UNABLE_TO_VERIFY_LEAF_SIGNATURE'],
+    [{ port: forged.port }, 'DEPTH_ZERO_SELF_SIGNED_CERT'],
+  ] as const) {
+    const { seen, send, until } = openTo(t, { ...tls, ...given })
+    send('secret')
+    await until('closed')
+    t.same(seen, [code, 'closed'])
+  }
+  t.equal(asked.length, 2, 'nothing was sent')
+})
+
+t.test('[edge/passthrough.23, edge/passthrough.26] a TLS session serves the next connection', async t => {
+  const { ca, key, cert } = makeCertificates()
+  const reused: boolean[] = []
+  const upstream = await tlsUpstream(key, cert, (req, res) => {
+    reused.push((req.socket as TLSSocket).isSessionReused())
+    res.end('ok')
+  })
+  t.teardown(upstream.close)
+  const tls = { isTls: true, port: upstream.port, hostname: 'upstream.test', servername: 'upstream.test', ca }
+  const first = openTo(t, tls)
+  const kept = new Promise<Buffer>(resolve => first.connection.onSession(resolve))
+  first.send()
+  await first.until('free')
+  const second = openTo(t, { ...tls, session: await kept })
+  second.send()
+  await second.until('free')
+  t.same(reused, [false, true])
+})
+
+t.test('[edge/passthrough.19] over TLS a pause holds the answer too, and none of it is lost', async t => {
+  const { ca, key, cert } = makeCertificates()
+  const bytes = Buffer.from(Array.from({ length: 500_000 }, (_, at) => at % 251))
+  const upstream = await tlsUpstream(key, cert, (_req, res) => res.end(bytes))
+  t.teardown(upstream.close)
+  const { connection, send, until, onPiece, body } = openTo(t, { isTls: true, port: upstream.port, ca })
+  let pieces = 0
+  onPiece.do = () => {
+    pieces += 1
+    connection.pause()
+  }
+  send()
+  for (let count = 1; body().length < bytes.length; count++) {
+    await waitUntil(() => pieces >= count, `piece ${count}`)
+    await new Promise(setImmediate)
+    t.equal(pieces, count, 'not one more')
+    connection.resume()
+  }
+  await until('free')
+  t.ok(Buffer.from(body(), 'latin1').equals(bytes))
 })
