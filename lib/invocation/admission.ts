@@ -193,7 +193,7 @@ export class Admission {
     for (const slots of this.#functions.values()) if (slots.queued > 0) yield [slots.key, slots.queued]
   }
 
-  /** Calls running and waiting over all functions: a stop waits for 0. */
+  /** Calls running and waiting over all functions, and slots that are leased. */
   total(): number {
     let total = 0
     for (const slots of this.#functions.values()) total += slots.active + slots.queued

@@ -31,6 +31,8 @@ interface Lease {
   /** Slots that count here; 0 for an unlimited function. */
   slots: number
   isLive: boolean
+  /** Calls that run on it, as they were told last. */
+  calls: number
 }
 
 /** Of a function that was asked back. */
@@ -55,6 +57,8 @@ export class Leases {
   readonly #leases = new Map<number, Lease>()
   readonly #rests = new Map<string, Rest>()
   readonly #timers = new Map<string, NodeJS.Timeout>()
+  /** Calls on the leases of all fronts, by key. */
+  readonly #calls = new Map<string, number>()
   #lastId = 0
 
   constructor(options: LeasesOptions) {
@@ -78,7 +82,7 @@ export class Leases {
       return
     }
     this.#lastId += 1
-    this.#leases.set(this.#lastId, { lessee, key, slots, isLive: true })
+    this.#leases.set(this.#lastId, { lessee, key, slots, isLive: true, calls: 0 })
     lessee.tell({ kind: 'lease', id: this.#lastId, key, slots, ...prepared })
   }
 
@@ -88,10 +92,10 @@ export class Leases {
     if (lease?.lessee !== lessee || !lease.isLive) return
     const taken = Math.max(0, Math.min(used, lease.slots))
     const free = lease.slots - taken
+    this.#note(lease, 0)
     lease.isLive = false
     lease.slots = taken
     if (taken === 0) this.#leases.delete(id)
-    this.#options.admission.noteElsewhere(lease.key, 0)
     this.#options.admission.endLease(lease.key, free, taken)
   }
 
@@ -106,12 +110,10 @@ export class Leases {
 
   /** @param used - calls that run now, by lease */
   note(lessee: Lessee, used: readonly (readonly [id: number, calls: number])[]): void {
-    const sums = new Map<string, number>()
     for (const [id, calls] of used) {
       const lease = this.#leases.get(id)
-      if (lease?.lessee === lessee && lease.isLive) sums.set(lease.key, (sums.get(lease.key) ?? 0) + calls)
+      if (lease?.lessee === lessee && lease.isLive) this.#note(lease, calls)
     }
-    for (const [key, calls] of sums) this.#options.admission.noteElsewhere(key, calls)
   }
 
   /** A front is gone, and every call that it ran. */
@@ -119,6 +121,7 @@ export class Leases {
     for (const [id, lease] of [...this.#leases]) {
       if (lease.lessee !== lessee) continue
       this.#leases.delete(id)
+      this.#note(lease, 0)
       if (lease.isLive) this.#options.admission.endLease(lease.key, lease.slots, 0)
       else this.#options.admission.giveBack(lease.key, lease.slots)
     }
@@ -128,6 +131,15 @@ export class Leases {
     this.#options.admission.onRecall = null
     for (const timer of this.#timers.values()) this.#options.clock.clearTimeout(timer)
     this.#timers.clear()
+  }
+
+  #note(lease: Lease, calls: number): void {
+    const { key } = lease
+    const sum = (this.#calls.get(key) ?? 0) + calls - lease.calls
+    lease.calls = calls
+    if (sum === 0) this.#calls.delete(key)
+    else this.#calls.set(key, sum)
+    this.#options.admission.noteElsewhere(key, sum)
   }
 
   #find(lessee: Lessee, key: string): Lease | null {

@@ -251,3 +251,188 @@ t.test('[invocation/admission.8] a callback that throws leaves the queue usable'
   admission.leave(bad)
   t.equal(log.at(-1), good)
 })
+
+t.test('[processes/processes.14] free slots are leased, none while calls wait or slots are asked back', async t => {
+  const { admission, enter, counts } = setup()
+  const fn = pooled({ maxWorkers: 5 })
+  const first = enter(fn)
+  t.equal(admission.lease(fn, 3), 3)
+  t.same(counts(), { active: 1, queued: 0 }, 'what is leased is not shown as running')
+  t.equal(admission.lease(fn, 3), 1, 'what is left')
+  t.equal(admission.lease(fn, 3), 0)
+  const recalled: string[] = []
+  admission.onRecall = key => recalled.push(key)
+  const waiting = enter(fn)
+  t.same(recalled, [fn.key])
+  t.same([...admission.waiting()], [[fn.key, 1]])
+  admission.leave(first)
+  t.equal(waiting.where, 'active', 'a slot of this process is as good')
+  admission.leave(waiting)
+  t.equal(admission.lease(fn, 3), 0, 'still asked back')
+  admission.endLease(fn.key, 4, 0)
+  t.equal(admission.lease(fn, 9), 5)
+  admission.noteElsewhere(fn.key, 2)
+  t.same(counts(), { active: 2, queued: 0 })
+  t.equal(admission.lease(makeFn({ name: 'free', policy: { maxConcurrency: 0 } }), 3), 0, 'of no limit none is needed')
+})
+
+t.test(
+  '[processes/processes.15] leased slots that come back admit who waits; used ones when their calls end',
+  async t => {
+    const { admission, enter, counts } = setup()
+    const fn = pooled({ maxWorkers: 3 })
+    admission.lease(fn, 3)
+    const calls = [enter(fn), enter(fn), enter(fn)]
+    admission.endLease(fn.key, 1, 2)
+    t.same(
+      calls.map(call => call.where),
+      ['active', 'queued', 'queued'],
+    )
+    t.same(counts(), { active: 3, queued: 2 }, 'calls that run on what was given back count')
+    let hasRoom = false
+    admission.onceRoom(fn, () => {
+      hasRoom = true
+    })
+    admission.giveBack(fn.key, 1)
+    admission.giveBack(fn.key, 1)
+    t.same(
+      calls.map(call => call.where),
+      ['active', 'active', 'active'],
+    )
+    t.ok(hasRoom, 'somebody may wait again')
+    for (const call of calls) admission.leave(call)
+    t.equal(admission.total(), 0)
+  },
+)
+
+t.test(
+  '[processes/processes.15] what nobody gave back: who waited is queued as far as the queue goes, the rest is refused',
+  async t => {
+    const rows: [fields: Partial<WorkerPoolPolicy>, fates: string[], overflows: number, timeouts: number][] = [
+      [{ maxQueue: 2 }, ['queued', 'queued', 'worker pool overflow'], 1, 0],
+      [{ maxQueue: 0 }, ['worker pool overflow', 'worker pool overflow', 'worker pool overflow'], 3, 0],
+      [{ queueTimeoutMs: 0 }, Array.from({ length: 3 }, () => 'worker pool queue timeout'), 0, 3],
+    ]
+    for (const [fields, fates, overflows, timeouts] of rows) {
+      const { admission, clock, enter } = setup()
+      const fn = pooled({ maxWorkers: 2, queueTimeoutMs: 100, ...fields })
+      admission.lease(fn, 2)
+      const calls = [enter(fn), enter(fn), enter(fn)]
+      t.same(
+        calls.map(call => call.where),
+        ['queued', 'queued', 'queued'],
+      )
+      clock.advance(500)
+      t.same([...calls.map(call => call.refusal), clock.pending], [null, null, null, 0], 'no limit before that')
+      admission.settleRecall(fn.key)
+      admission.settleRecall(fn.key)
+      t.same(
+        calls.map(call => call.refusal?.message ?? call.where),
+        fates,
+      )
+      t.match(admission.snapshot(), [{ overflows, queue_timeouts: timeouts }])
+      clock.advance(100)
+      for (const call of calls) t.ok(call.refusal, 'nobody waits for longer than the queue says')
+      t.match(admission.snapshot(), [{ queued: 0 }])
+    }
+  },
+)
+
+t.test('[processes/processes.15] who asks whether there is room asks leased slots back, and is told', async t => {
+  const { admission, enter } = setup()
+  const fn = makeFn({ policy: { maxConcurrency: 2 } })
+  t.ok(admission.canEnter(fn), 'nobody has called it')
+  admission.lease(fn, 2)
+  let recalls = 0
+  admission.onRecall = () => (recalls += 1)
+  t.notOk(admission.canEnter(fn))
+  t.notOk(admission.canEnter(fn))
+  t.equal(recalls, 1, 'once')
+  let told = 0
+  admission.onceRoom(fn, () => (told += 1))
+  admission.endLease(fn.key, 0, 2)
+  t.equal(told, 0)
+  admission.giveBack(fn.key, 1)
+  t.equal(told, 1)
+  t.ok(admission.canEnter(fn))
+  const call = enter(fn)
+  t.notOk(admission.canEnter(fn))
+  t.equal(recalls, 1, 'nothing is leased any more')
+  admission.onceRoom(fn, () => (told += 1))
+  admission.leave(call)
+  t.equal(told, 2)
+})
+
+t.test(
+  '[processes/processes.15] a function that nobody knows any more is no harm to whoever gives its slots back',
+  async t => {
+    const { admission } = setup()
+    for (const act of [
+      () => admission.endLease('node/gone@default', 1, 1),
+      () => admission.giveBack('node/gone@default', 1),
+      () => admission.noteElsewhere('node/gone@default', 1),
+      () => admission.settleRecall('node/gone@default'),
+    ])
+      t.doesNotThrow(act)
+    t.same(admission.snapshot(), [])
+    const fn = pooled({ maxWorkers: 2 })
+    admission.lease(fn, 2)
+    admission.adopt(new Map())
+    t.equal(admission.snapshot().length, 1, 'its slots are elsewhere')
+    admission.endLease(fn.key, 2, 0)
+    admission.adopt(new Map())
+    t.same(admission.snapshot(), [])
+  },
+)
+
+t.test('[processes/processes.15] no more calls run than the limit says, whatever two other processes do', async t => {
+  for (let seed = 1; seed <= 30; seed++) {
+    let state = seed
+    const random = (below: number) => {
+      state = (state * 1103515245 + 12345) % 2147483648
+      return Math.floor((state / 2147483648) * below)
+    }
+    const { clock, admission, enter } = setup()
+    const maxWorkers = 2 + random(5)
+    const fn = pooled({ maxWorkers, maxQueue: random(4), queueTimeoutMs: random(2) * 50 })
+    const calls: Call[] = []
+    const fronts = [0, 1].map(() => ({ slots: 0, used: 0, isAsked: false, over: 0 }))
+    admission.onRecall = () => {
+      for (const front of fronts) front.isAsked ||= front.slots > 0
+    }
+    const answer = (front: (typeof fronts)[number]) => {
+      const { slots, used } = front
+      Object.assign(front, { slots: 0, used: 0, isAsked: false, over: front.over + used })
+      admission.endLease(fn.key, slots - used, used)
+    }
+    for (let step = 0; step < 500; step++) {
+      const front = fronts[random(2)]!
+      const action = random(12)
+      if (action < 4) calls.push(enter(fn))
+      else if (action < 7) admission.leave(calls[random(calls.length)] ?? new Call(fn))
+      else if (action < 8 && front.slots === 0) front.slots = admission.lease(fn, 1 + random(4))
+      else if (action < 10 && front.used < front.slots && !front.isAsked) front.used += 1
+      else if (action < 11 && front.used > 0 && !front.isAsked) front.used -= 1
+      else if (front.isAsked) answer(front)
+      else if (front.over > 0) {
+        front.over -= 1
+        admission.giveBack(fn.key, 1)
+      } else if (random(4) === 0) admission.settleRecall(fn.key)
+      else clock.advance(random(60))
+      const own = calls.filter(call => call.where === 'active').length
+      const elsewhere = fronts.reduce((sum, { used, over }) => sum + used + over, 0)
+      if (own + elsewhere > maxWorkers) t.fail(`seed ${seed}: ${own} and ${elsewhere} run, of ${maxWorkers}`)
+    }
+    for (const front of fronts) {
+      answer(front)
+      admission.giveBack(fn.key, front.over)
+    }
+    const isIdle = () => calls.every(call => call.where === 'outside')
+    for (let turn = 0; turn < calls.length && !isIdle(); turn++)
+      for (const call of calls) if (call.where === 'active') admission.leave(call)
+    t.ok(isIdle(), `seed ${seed}: nobody waits for ever`)
+    t.equal(admission.total(), 0, `seed ${seed}: no slot was lost`)
+    t.equal(admission.lease(fn, 99), maxWorkers, `seed ${seed}`)
+    t.equal(clock.pending, 0, `seed ${seed}: no timer is left`)
+  }
+})

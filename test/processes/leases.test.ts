@@ -197,3 +197,39 @@ t.test('[processes/processes.6] calls that run on leases are shown as running', 
   for (let at = 0; at < 7; at++) leases.free(front, 1)
   t.match(admission.snapshot(), [{ active: 0 }])
 })
+
+t.test(
+  '[processes/processes.6] calls on the leases of several fronts add up, and those of one that is gone are gone',
+  async t => {
+    const { fn, front, createFront, leases, admission, enter } = createBed({ maxConcurrency: 20 })
+    const other = createFront()
+    enter()
+    await leases.ask(front, fn.key)
+    await leases.ask(other, fn.key)
+    leases.note(front, [[1, 7]])
+    leases.note(other, [[2, 3]])
+    t.match(admission.snapshot(), [{ active: 11 }])
+    leases.note(other, [[1, 9]])
+    t.match(admission.snapshot(), [{ active: 11 }], 'nobody tells of a lease of another')
+    leases.note(front, [[1, 6]])
+    t.match(admission.snapshot(), [{ active: 10 }])
+    leases.end(front, 1, 6)
+    t.match(admission.snapshot(), [{ active: 10 }], 'what still runs counts until it has ended')
+    leases.free(front, 1)
+    t.match(admission.snapshot(), [{ active: 9 }])
+    leases.drop(other)
+    t.match(admission.snapshot(), [{ active: 6 }])
+    leases.drop(front)
+    t.match(admission.snapshot(), [{ active: 1 }])
+  },
+)
+
+t.test('[processes/processes.6] calls of an unlimited function on leases are shown, too', async t => {
+  const { fn, front, leases, admission, enter } = createBed({ maxConcurrency: 0 })
+  enter()
+  await leases.ask(front, fn.key)
+  leases.note(front, [[1, 40]])
+  t.match(admission.snapshot(), [{ active: 41 }])
+  leases.drop(front)
+  t.match(admission.snapshot(), [{ active: 1 }])
+})
