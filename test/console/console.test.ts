@@ -1,3 +1,4 @@
+import type { Page, Route } from 'playwright-core'
 import t from 'tap'
 import { checkLooks, makeConsoleBed, noBrowser, withPage } from '../helpers/console-bed.ts'
 
@@ -108,4 +109,66 @@ t.test('[console/console.5] a gateway that goes and comes back', { skip: noBrows
     },
     away,
   )
+})
+
+t.test('[console/console.9] nothing that happens while the page asks is missed', { skip: noBrowser }, async t => {
+  const { url } = await makeConsoleBed(t, TREE)
+  const jobs = `${url}/_fn/jobs`
+  const make = async (): Promise<string> => {
+    const answer = await fetch(jobs, {
+      method: 'POST',
+      body: JSON.stringify({ name: 'hello', method: 'GET', delay_ms: 3_600_000 }),
+      headers: { 'Content-Type': 'application/json' },
+    })
+    t.equal(answer.status, 201)
+    return ((await answer.json()) as { id: string }).id
+  }
+  const cancel = async (id: string): Promise<void> => {
+    t.equal((await fetch(`${jobs}/${id}`, { method: 'DELETE' })).status, 200)
+  }
+
+  const toState = (page: Page, state: string) =>
+    page.getByRole('region', { name: 'Jobs' }).getByText(state, { exact: true })
+
+  t.test('while an answer is on its way', async t => {
+    const id = await make()
+    await withPage(t, `${url}/console/jobs`, async page => {
+      await toState(page, 'queued').waitFor()
+      const network = await page.context().newCDPSession(page)
+      await network.send('Network.enable')
+      const told = new Promise(resolve => network.once('Network.eventSourceMessageReceived', resolve))
+      // The answer is of before the job was canceled, and comes after the page heard of it.
+      await page.route(
+        `**/_fn/jobs/${id}`,
+        async route => {
+          const response = await route.fetch()
+          await cancel(id)
+          await told
+          await route.fulfill({ response })
+        },
+        { times: 1 },
+      )
+      await page.getByText('GET /hello').click()
+      await page.getByRole('strong').getByText('canceled', { exact: true }).waitFor()
+    })
+  })
+
+  t.test('before it hears of events', async t => {
+    const id = await make()
+    await withPage(t, 'about:blank', async page => {
+      const waiting = toState(page, 'queued')
+      const canceled = new Promise<void>((resolve, reject) => {
+        const late = async (route: Route): Promise<void> => {
+          await waiting.waitFor()
+          await cancel(id)
+          resolve()
+          await route.continue()
+        }
+        page.route('**/_fn/events?*', route => late(route).catch(reject), { times: 1 }).catch(reject)
+      })
+      await page.goto(`${url}/console/jobs`)
+      await canceled
+      await waiting.waitFor({ state: 'hidden' })
+    })
+  })
 })

@@ -18,6 +18,8 @@ interface Entry {
   /** Pages that show it. */
   users: number
   running: AbortController | null
+  /** Something changed while it was asked: the answer may be of before. */
+  isStale: boolean
 }
 
 /** Answers that nobody shows are kept up to this many. */
@@ -32,9 +34,16 @@ function entryOf(url: string): Entry {
     if (entries.size < KEPT_ENTRIES) break
     if (entry.users === 0) entries.delete(old)
   }
-  const entry: Entry = { state: signal(EMPTY), users: 0, running: null }
+  const entry: Entry = { state: signal(EMPTY), users: 0, running: null, isStale: false }
   entries.set(url, entry)
   return entry
+}
+
+/** Asks because something changed: after a question that is under way once more. */
+function renew(url: string): void {
+  const entry = entryOf(url)
+  if (entry.running === null) void refresh(url)
+  else entry.isStale = true
 }
 
 /** Asks again; a question that is under way is enough. */
@@ -43,6 +52,7 @@ async function refresh(url: string): Promise<void> {
   if (entry.running !== null) return
   const running = new AbortController()
   entry.running = running
+  entry.isStale = false
   try {
     const answer = await request('GET', url, undefined, { signal: running.signal })
     const data: unknown = await answer.json()
@@ -53,11 +63,12 @@ async function refresh(url: string): Promise<void> {
   } finally {
     if (entry.running === running) entry.running = null
   }
+  if (entry.isStale && entry.users > 0) await refresh(url)
 }
 
 /** Asks again for all that is shown now. */
 export function refreshAll(): void {
-  for (const [url, entry] of entries) if (entry.users > 0) void refresh(url)
+  for (const [url, entry] of entries) if (entry.users > 0) renew(url)
 }
 
 /** Forgets what one who is not logged in any more must not see. */
@@ -87,10 +98,11 @@ export function useLoad<T>(path: string | null, options: LoadOptions = {}): Load
     const entry = entryOf(url)
     entry.users += 1
     void refresh(url)
-    const again = (): void => {
-      if (!document.hidden) void refresh(url)
+    const ifSeen = (ask: (url: string) => unknown) => (): void => {
+      if (!document.hidden) ask(url)
     }
-    const timer = every > 0 ? setInterval(again, every) : undefined
+    const again = ifSeen(renew)
+    const timer = every > 0 ? setInterval(ifSeen(refresh), every) : undefined
     const offs = names === '' ? [] : names.split(',').map(name => onEvent(name, again))
     document.addEventListener('visibilitychange', again)
     return () => {
@@ -102,7 +114,7 @@ export function useLoad<T>(path: string | null, options: LoadOptions = {}): Load
   }, [url, every, names])
   const state = url === null ? EMPTY : entryOf(url).state.value
   const reload = (): void => {
-    if (url !== null) void refresh(url)
+    if (url !== null) renew(url)
   }
   return { ...(state as Loaded<T>), reload }
 }
