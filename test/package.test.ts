@@ -116,7 +116,7 @@ t.test('[package.3, package.4] what is packed resolves, and runs nothing when it
   const files = packed.files.map(({ path }) => path)
   for (const file of ['dist/bin/fngw.js', 'dist/lib/index.js', 'dist/lib/index.d.ts', 'runtimes/python/daemon.py'])
     t.ok(files.includes(file), file)
-  for (const file of [manifest.man, manifest.main, manifest.types, 'dist/console/files.json'])
+  for (const file of [...manifest.man, manifest.main, manifest.types, 'dist/console/files.json'])
     t.ok(files.includes(file.replace(/^\.\//, '')), file)
   for (const name of ['swagger-ui-bundle.js', 'swagger-ui.css', 'LICENSE', 'NOTICE'])
     t.ok(files.includes(`dist/docs/${name}`), name)
@@ -135,8 +135,11 @@ function productionPackages(): [path: string, locked: LockedPackage][] {
   return locked.filter(([path, { dev }]) => path !== '' && dev !== true)
 }
 
-/** The package from its tarball in an empty folder; the packages it needs come from a registry of this machine. */
-async function install(folder: string): Promise<void> {
+/**
+ * The package from its tarball in an empty folder; the packages it needs come from a registry of this machine.
+ * @param more - options of `npm install`
+ */
+async function install(folder: string, ...more: string[]): Promise<void> {
   const paths = productionPackages().map(([path]) => path)
   const there = paths.filter(path => existsSync(join(root, path, 'package.json')))
   const archives = await pack(root, ...there.map(path => `./${path}`))
@@ -148,11 +151,21 @@ async function install(folder: string): Promise<void> {
   try {
     mkdirSync(folder)
     writeFileSync(join(folder, 'package.json'), '{}')
-    await npm(folder, 'install', '--registry', registry.url, '--ignore-scripts', '--no-audit', '--no-fund', tarball)
+    const quiet = ['--ignore-scripts', '--no-audit', '--no-fund']
+    await npm(folder, 'install', '--registry', registry.url, ...quiet, ...more, tarball)
   } finally {
     await registry.close()
   }
 }
+
+t.test('[package.10] installed for all, its program and its manual page are found by name', async t => {
+  const prefix = join(temp, 'everybody')
+  await install(prefix, '--global', '--prefix', prefix)
+  const env = { PATH: `${join(process.execPath, '..')}:${process.env.PATH}`, HOME: temp }
+  const version = execFileSync(join(prefix, 'bin/fngw'), ['version'], { env, encoding: 'utf8' })
+  t.equal(version.trim(), built.manifest.version)
+  t.match(readFileSync(join(prefix, 'share/man/man1/fngw.1'), 'utf8'), /^\.TH FNGW 1 /m)
+})
 
 const user = join(temp, 'user')
 
