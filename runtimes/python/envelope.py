@@ -159,7 +159,7 @@ def to_reply(value, given=None):
         status = _status(value[1]) if len(value) > 1 else 200
         return _whole(status, value[2] if len(value) > 2 else None, value[0])
     if isinstance(value, _BYTES):
-        return BINARY_HEAD, bytes(value)
+        return BINARY_HEAD, _steady(value)
     if _is_stream(value):
         return None, Stream(200, {}, _pieces(value))
     for name in ('status_code', 'status'):
@@ -202,7 +202,7 @@ def _whole(status, headers, body):
     elif body is None:
         kind, data = None, b''
     elif isinstance(body, _BYTES):
-        kind, data = BINARY, bytes(body)
+        kind, data = BINARY, _steady(body)
     elif _is_stream(body):
         return None, Stream(status, _headers(headers), _pieces(body))
     else:
@@ -215,6 +215,13 @@ def _whole(status, headers, body):
     if kind is not None and _content_type(checked) is None:
         checked['content-type'] = kind
     return _head(status, checked), data
+
+
+def _steady(data):
+    """Bytes that nobody changes any more: a copy, except of what cannot change."""
+    if type(data) is memoryview and data.readonly and data.format == 'B' and data.ndim == 1 and data.contiguous:
+        return data
+    return bytes(data)
 
 
 def _from_proxy(proxy, given):

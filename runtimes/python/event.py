@@ -20,7 +20,7 @@ def make_event_factory(start):
         text = binary = None
         if body:
             try:
-                text = body.decode('utf-8')
+                text = str(body, 'utf-8')
             except UnicodeDecodeError:
                 binary = b64encode(body).decode('ascii')
         context = {

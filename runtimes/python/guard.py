@@ -6,7 +6,7 @@ import resource
 import signal
 import sys
 
-from .system import close_all_but, die_with
+from .system import close_all_but, die_with, keep_freed_memory
 from .wire import MIB
 
 
@@ -47,6 +47,7 @@ def isolate(channel, out_fd, err_fd, memory_mb):
     close_all_but((0, 1, 2, channel.fileno()))
     os.umask(0o022)
     limit_memory(memory_mb)
+    keep_freed_memory()
     try:
         with open('/proc/self/oom_score_adj', 'w') as file:
             file.write('1000')

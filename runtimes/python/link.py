@@ -33,6 +33,15 @@ class Link:
         #: Set by a server that has an event loop.
         self.background = None
 
+    def read(self, flags=0):
+        """Reads once; returns the frames that are complete now, None when the gateway has hung up. Raises ProtocolError, OSError."""
+        decoder = self.decoder
+        if decoder.room is not None:
+            count = self.conn.recv_into(decoder.room, 0, flags)
+            return decoder.fill(count) if count > 0 else None
+        data = self.conn.recv(READ_BYTES, flags)
+        return decoder.feed(data) if data else None
+
     def capture_for(self, current):
         """From now on `current()` says whose output it is that is written."""
         for stream in self.streams:

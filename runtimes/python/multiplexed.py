@@ -9,7 +9,7 @@ from collections import deque
 from . import capture, failure, wire
 from .envelope import ContractError, streaming, to_piece, to_reply
 from .event import given_of, make_event_factory
-from .link import READ_BYTES, contract_frame
+from .link import contract_frame
 
 _output = contextvars.ContextVar('fngw_output', default=None)
 _NOTHING = object()
@@ -71,16 +71,15 @@ class Multiplexed:
 
     def read(self):
         try:
-            data = self.conn.recv(min(max(READ_BYTES, self.link.decoder.missing), wire.MIB))
+            frames = self.link.read()
+            if frames is None:
+                self.stop(None)
+            else:
+                self.take(frames)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
-            data = b''
-        if not data:
             self.stop(None)
-            return
-        try:
-            self.take(self.link.decoder.feed(data))
         except wire.ProtocolError as error:
             self.stop(error)
 

@@ -8,7 +8,7 @@ from socket import MSG_DONTWAIT
 from . import capture, failure, wire
 from .envelope import ContractError, Stream, streaming, to_piece, to_reply
 from .event import given_of, make_event_factory
-from .link import READ_BYTES, contract_frame
+from .link import contract_frame
 
 _NOTHING = object()
 
@@ -48,11 +48,10 @@ class Sequential:
 
     def read(self, flags=0):
         """Reads what is there, waiting for it unless the flags say not to."""
-        decoder = self.link.decoder
-        data = self.conn.recv(min(max(READ_BYTES, decoder.missing), wire.MIB), flags)
-        if not data:
+        frames = self.link.read(flags)
+        if frames is None:
             raise HungUp
-        self.take(decoder.feed(data))
+        self.take(frames)
 
     def take(self, frames):
         for frame in frames:
@@ -85,6 +84,7 @@ class Sequential:
         fields = wire.parse_header(header)
         output = self.output
         output.begin(call_id)
+        rest = b''
         # Each call has its own context variables, as each task of an async function has.
         context = contextvars.copy_context()
         try:
@@ -95,10 +95,12 @@ class Sequential:
             if hasattr(result, '__await__'):
                 result = context.run(self.wait_for, result)
             head, data = to_reply(result, given)
-            if head is not None and len(data) <= wire.MAX_REPLY_BODY_BYTES:
+            if head is None or len(data) > wire.MAX_REPLY_BODY_BYTES:
+                frame = self.stream(call_id, head, data, context)
+            elif len(data) < wire.LARGE_BYTES:
                 frame = wire.encode(wire.REPLY, call_id, head, data)
             else:
-                frame = self.stream(call_id, head, data, context)
+                frame, rest = wire.encode_head(wire.REPLY, call_id, head, len(data)), data
         except ContractError as error:
             frame = contract_frame(call_id, error)
         except (HungUp, wire.ProtocolError):
@@ -111,7 +113,7 @@ class Sequential:
         if output.dirty:
             output.end()
         output.id = 0
-        self.conn.sendall(frame)
+        wire.send(self.conn, frame, rest)
         loaded = self.link.loaded_frame()
         if loaded is not None:
             self.conn.sendall(loaded)
@@ -201,7 +203,7 @@ class Sequential:
                 if self.canceled:
                     raise Canceled
             piece = view[at : at + self.credit]
-            self.conn.sendall(wire.encode(wire.CHUNK, call_id, b'', piece))
+            wire.send(self.conn, wire.encode_head(wire.CHUNK, call_id, b'', len(piece)), piece)
             self.credit -= len(piece)
             at += len(piece)
 

@@ -26,6 +26,11 @@ LIMITS = {
 KINDS = frozenset(LIMITS)
 #: Largest body of one `reply`; a larger one is sent as chunks.
 MAX_REPLY_BODY_BYTES = MIB
+#: Bytes from which on a frame is read to where it stays, and a body leaves from where it is.
+LARGE_BYTES = 64 * KIB
+#: Memory that a large frame gets first, and how many times as much when that is full.
+FIRST_ROOM_BYTES = 256 * KIB
+GROWTH = 4
 #: Bytes of a stream that may be under way, and of one chunk.
 STREAM_WINDOW_BYTES = 256 * 1024
 #: Captured output of one call and stream.
@@ -50,6 +55,24 @@ def encode(kind, frame_id, header=b'', body=b''):
     """One frame as bytes. `header` is JSON text as bytes, b'' for no fields."""
     header_bytes = len(header)
     return PREFIX.pack(FIXED_BYTES + header_bytes + len(body), kind, frame_id, header_bytes) + header + body
+
+
+def encode_head(kind, frame_id, header, body_bytes):
+    """The beginning of a frame whose body is sent behind it."""
+    return PREFIX.pack(FIXED_BYTES + len(header) + body_bytes, kind, frame_id, len(header)) + header
+
+
+def send(conn, frame, body=b''):
+    """Writes to a blocking socket: with a body behind it both in one system call, and the body from where it is."""
+    if not body:
+        conn.sendall(frame)
+        return
+    sent = conn.sendmsg((frame, body))
+    if sent < len(frame):
+        conn.sendall(frame[sent:])
+        sent = len(frame)
+    if sent < len(frame) + len(body):
+        conn.sendall(memoryview(body)[sent - len(frame) :])
 
 
 def to_header(fields):
@@ -118,23 +141,48 @@ def parse_header(header):
 class Decoder:
     """Cuts a byte stream into frames; holds at most one unfinished frame plus the piece that was fed."""
 
-    __slots__ = ('limit', '_limits', '_held', '_needed')
+    __slots__ = ('limit', '_limits', '_held', '_needed', '_large', 'room')
 
     def __init__(self, max_body_bytes=0):
         self.limit = MAX_FRAME_BYTES + max_body_bytes
         self._limits = {**LIMITS, CALL: (LIMITS[CALL][0], LIMITS[CALL][1] + max_body_bytes)}
         self._held = None
         self._needed = 0
+        self._large = None
+        #: Where the rest of a large unfinished frame belongs: what is read into it is told by `fill`. None without one.
+        self.room = None
 
     @property
     def missing(self):
         """Bytes the unfinished frame still needs, 0 when there is none."""
+        if self.room is not None:
+            return self._needed - len(self._large) + len(self.room)
         return 0 if self._held is None else self._needed - len(self._held)
 
+    def fill(self, count):
+        """So many bytes are in `room`. Returns frames as `feed` does."""
+        self.room = self.room[count:]
+        if len(self.room) > 0:
+            return []
+        if len(self._large) < self._needed:
+            self._grow(self._large, min(self._needed, len(self._large) * GROWTH))
+            return []
+        frame = memoryview(self._large).toreadonly()
+        self._large = self.room = None
+        _, kind, frame_id, header_bytes = PREFIX.unpack_from(frame)
+        body_at = PREFIX_BYTES + header_bytes
+        return [(kind, frame_id, bytes(frame[PREFIX_BYTES:body_at]), frame[body_at:])]
+
     def feed(self, data):
-        """Adds bytes; returns the complete frames as a list of (kind, id, header bytes, body bytes).
+        """Adds bytes; returns the complete frames as a list of (kind, id, header bytes, body bytes). The body of a large one is
+        a view of memory that nobody else has.
 
         Raises ProtocolError; the decoder must not be used after that."""
+        if self.room is not None:
+            count = min(len(data), len(self.room))
+            self.room[:count] = data[:count]
+            frames = self.fill(count)
+            return frames if count == len(data) else frames + self.feed(data[count:])
         held = self._held
         if held is not None:
             held += data
@@ -166,9 +214,22 @@ class Decoder:
                 length = _LENGTH.unpack_from(data, at)[0]
                 if not FIXED_BYTES <= length <= self.limit:
                     self._refuse(length)
+            self._hold(data, at, needed)
+        return frames
+
+    def _hold(self, data, at, needed):
+        if needed < LARGE_BYTES:
             self._held = bytearray(data[at:])
             self._needed = needed
-        return frames
+            return
+        self._needed = needed
+        self._grow(memoryview(data)[at:], min(needed, FIRST_ROOM_BYTES))
+
+    def _grow(self, begun, size):
+        """Goes on in larger memory: a length that is a lie takes no more than a few times what has come."""
+        self._large = bytearray(size)
+        self._large[: len(begun)] = begun
+        self.room = memoryview(self._large)[len(begun) :]
 
     def _refuse_frame(self, kind, header_bytes, body_bytes):
         if kind not in self._limits:
