@@ -9,7 +9,7 @@ import { pathWarning } from './disk.ts'
 import { type DiscoverOptions, FolderFacts } from './folder.ts'
 import { FunctionMaker } from './functions.ts'
 import { addHandlers } from './handlers.ts'
-import { type Revisions, settleKeys } from './keys.ts'
+import { type Revisions, type Settled, settleKeys } from './keys.ts'
 import type { Discovery, Part } from './part.ts'
 import { type DirNode, findFolder, type Snapshot } from './snapshot.ts'
 import { type Context, ROOT_CONTEXT, sameContext, Visit } from './visit.ts'
@@ -18,6 +18,15 @@ export type { DiscoverOptions } from './folder.ts'
 export type { Discovery } from './part.ts'
 
 const NO_REVISIONS: Revisions = new Map()
+
+/** One discovery, what it was made of, and what the next one begins with. */
+interface Last {
+  snapshot: Snapshot
+  outerEnv: OuterEnv
+  revisions: Revisions
+  discovery: Discovery
+  settled: Settled
+}
 
 export interface Discoverer {
   /**
@@ -37,7 +46,7 @@ export function createDiscoverer(options: DiscoverOptions): Discoverer {
   const configs = new ConfigReader()
   const facts = new FolderFacts(configs, options)
   let walk = new Walk(facts)
-  let last: { snapshot: Snapshot; outerEnv: OuterEnv; revisions: Revisions; discovery: Discovery } | null = null
+  let last: Last | null = null
   return {
     discover(snapshot, outerEnv = NO_OUTER_ENV, revisions = NO_REVISIONS) {
       const isSame = last?.snapshot === snapshot && last.outerEnv === outerEnv && last.revisions === revisions
@@ -47,11 +56,13 @@ export function createDiscoverer(options: DiscoverOptions): Discoverer {
       const known = last?.discovery.byKey ?? new Map<string, FunctionVersion>()
       const maker = new FunctionMaker(snapshot.rootPath, options.defaults, known, outerEnv)
       const part = walk.folder(snapshot.root, ROOT_CONTEXT, maker)
-      const { functions, claims, warnings } = settleKeys(part, revisions, maker)
+      facts.endWalk()
+      const settled = settleKeys(part, revisions, maker, last?.settled)
+      const { functions, claims, warnings } = settled
       const assets = findAssets(snapshot, configs, warnings)
       const discovery: Discovery = {
         functions,
-        byKey: new Map(functions.map(fn => [fn.key, fn])),
+        byKey: toByKey(functions),
         claims,
         homes: part.homes,
         assets,
@@ -59,7 +70,7 @@ export function createDiscoverer(options: DiscoverOptions): Discoverer {
         ignored: withoutHandlers(part.ignored, functions),
         manifests: part.manifests,
       }
-      last = { snapshot, outerEnv, revisions, discovery }
+      last = { snapshot, outerEnv, revisions, discovery, settled }
       return discovery
     },
   }
@@ -90,8 +101,18 @@ class Walk {
   }
 }
 
+function toByKey(functions: readonly FunctionVersion[]): ReadonlyMap<string, FunctionVersion> {
+  const byKey = new Map<string, FunctionVersion>()
+  for (const fn of functions) byKey.set(fn.key, fn)
+  return byKey
+}
+
 /** A file that publishes nothing by its name may be a handler because a config names it. */
-function withoutHandlers(ignored: readonly IgnoredPath[], functions: readonly FunctionVersion[]): IgnoredPath[] {
+function withoutHandlers(
+  ignored: readonly IgnoredPath[],
+  functions: readonly FunctionVersion[],
+): readonly IgnoredPath[] {
+  if (ignored.length === 0) return ignored
   const handlers = new Set(functions.map(fn => fn.entryFile))
   return ignored.filter(({ path }) => !handlers.has(path))
 }

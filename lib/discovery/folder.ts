@@ -21,12 +21,18 @@ export interface DiscoverOptions {
   defaults: PolicyDefaults
 }
 
+interface Helper {
+  folder: string
+  file: FileEntry
+}
+
 /** The facts about folders that the walk and the handlers ask for. */
 export class FolderFacts {
   readonly options: DiscoverOptions
   readonly enabled: ReadonlySet<RuntimeName>
   readonly #configs: ConfigReader
-  readonly #files = new WeakMap<DirNode, { view: FolderView; files: FolderFiles }>()
+  #files = new WeakMap<DirNode, { view: FolderView; files: FolderFiles }>()
+  readonly #helpers = new WeakMap<DirNode, { view: FolderView; found: readonly Helper[] }>()
 
   constructor(configs: ConfigReader, options: DiscoverOptions) {
     this.#configs = configs
@@ -44,6 +50,11 @@ export class FolderFacts {
     const files = sortFiles(node, this.configs(node).config, view, this.enabled)
     this.#files.set(node, { view, files })
     return files
+  }
+
+  /** Forgets what is asked for several times in one walk, and seldom after it. */
+  endWalk(): void {
+    this.#files = new WeakMap()
   }
 
   /** Where the folders of a folder stand. */
@@ -88,7 +99,16 @@ export class FolderFacts {
    * Helper files whose change concerns the functions of a folder and below: its own, those of its private folders, and
    * those of folders that hold no handler themselves, which exist for the handlers around them.
    */
-  helpers(node: DirNode, view: FolderView): { folder: string; file: FileEntry }[] {
+  helpers(node: DirNode, view: FolderView): readonly Helper[] {
+    const known = this.#helpers.get(node)
+    if (known !== undefined && sameView(known.view, view)) return known.found
+    const found = this.#findHelpers(node, view)
+    // A folder without folders is as soon looked at again.
+    if (node.dirs.length > 0) this.#helpers.set(node, { view, found })
+    return found
+  }
+
+  #findHelpers(node: DirNode, view: FolderView): readonly Helper[] {
     const found = this.files(node, view).helpers.map(file => ({ folder: node.path, file }))
     const viewBelow = this.viewBelow(node, view)
     for (const dir of node.dirs) {

@@ -3,15 +3,18 @@
 import type { Claim, FunctionVersion } from '../core/catalog.ts'
 import type { Warning } from '../core/errors.ts'
 import { METHODS } from '../core/identity.ts'
+import { compareLists, mergeSorted } from '../core/list-change.ts'
 import { compareText } from '../core/text.ts'
 import { pathWarning } from './disk.ts'
 import type { FunctionMaker } from './functions.ts'
 
-interface Settled {
+export interface Settled {
   /** By key, unique. */
-  functions: FunctionVersion[]
+  functions: readonly FunctionVersion[]
   claims: readonly Claim[]
   warnings: Warning[]
+  /** The functions as the walk made them and in the order of keys; null where more than their order was settled. */
+  sorted: (Pick<Made, 'functions'> & { inOrder: readonly FunctionVersion[] }) | null
 }
 
 type Replacements = Map<FunctionVersion, FunctionVersion>
@@ -28,16 +31,38 @@ export interface Made {
   claims: readonly Claim[]
 }
 
-/** Gives each function a key of its own, and a signature of its own to those whose loaded files changed. */
-export function settleKeys({ functions, targets, claims }: Made, revisions: Revisions, maker: FunctionMaker): Settled {
+/**
+ * Gives each function a key of its own, and a signature of its own to those whose loaded files changed.
+ * @param before - the outcome before this one, which is mostly the same
+ */
+export function settleKeys(
+  { functions, targets, claims }: Made,
+  revisions: Revisions,
+  maker: FunctionMaker,
+  before: Settled | null = null,
+): Settled {
   const replaced: Replacements = new Map()
-  const joined = targets.length === 0 ? [...functions] : joinTargets(functions, targets, replaced, maker)
-  joined.sort(compareFunctions)
+  const joined =
+    targets.length === 0
+      ? sortFunctions(functions, before)
+      : joinTargets(functions, targets, replaced, maker).sort(compareFunctions)
   const warnings = renameDuplicates(joined, replaced, maker)
   if (revisions.size > 0) revise(joined, revisions, replaced, maker)
-  if (replaced.size === 0) return { functions: joined, claims, warnings }
+  if (replaced.size === 0) {
+    const sorted = targets.length === 0 ? { functions, inOrder: joined } : null
+    return { functions: joined, claims, warnings, sorted }
+  }
   joined.sort((a, b) => compareText(a.key, b.key))
-  return { functions: joined, claims: claims.map(claim => withLatest(claim, replaced)), warnings }
+  return { functions: joined, claims: claims.map(claim => withLatest(claim, replaced)), warnings, sorted: null }
+}
+
+function sortFunctions(functions: readonly FunctionVersion[], before: Settled | null): FunctionVersion[] {
+  const last = before?.sorted ?? null
+  if (last === null) return [...functions].sort(compareFunctions)
+  const { gone, fresh } = compareLists(last.functions, functions)
+  const lost = new Set(gone)
+  const kept = lost.size === 0 ? last.inOrder : last.inOrder.filter(fn => !lost.has(fn))
+  return mergeSorted(kept, [...fresh].sort(compareFunctions), compareFunctions)
 }
 
 /** @param functions - by key; the first of several with one key keeps it */

@@ -35,6 +35,11 @@ export interface Acceptor<T> {
   restart(): void
 }
 
+interface TreeEntry<T> {
+  readonly segments: readonly Segment[]
+  readonly value: T
+}
+
 class Node<T> {
   /** Static text before this node; empty behind a param. */
   text: string
@@ -63,10 +68,40 @@ class Node<T> {
     this.size = text.length
     this.params = params
   }
+
+  copy(): Node<T> {
+    const { text, params, table, wide } = this
+    const kids = { table: [...table], wide: wide === null ? null : new Map(wide) }
+    return Object.assign(new Node<T>(text, params), this, kids)
+  }
+}
+
+/** Which nodes may be changed: those that no other tree has. */
+class Edit<T> {
+  /** Null where no other tree has any. */
+  readonly #own: Set<Node<T>> | null
+
+  constructor(isShared: boolean) {
+    this.#own = isShared ? new Set() : null
+  }
+
+  make(text: string, params: number): Node<T> {
+    return this.#add(new Node<T>(text, params))
+  }
+
+  /** The node, or a copy of one that another tree searches. */
+  own(node: Node<T>): Node<T> {
+    return this.#own === null || this.#own.has(node) ? node : this.#add(node.copy())
+  }
+
+  #add(node: Node<T>): Node<T> {
+    this.#own?.add(node)
+    return node
+  }
 }
 
 export class RadixTree<T> {
-  readonly #root = new Node<T>('', 0)
+  #root: Node<T>
   // Of the search under way. A search runs to its end in one go, so one set of fields serves them all.
   #path = ''
   #isCanonical = false
@@ -75,9 +110,15 @@ export class RadixTree<T> {
   readonly #starts: number[] = []
   readonly #ends: number[] = []
 
-  /** @param entries - patterns with different shapes, and what stands at the end of each */
-  constructor(entries: Iterable<{ segments: readonly Segment[]; value: T }>) {
-    for (const { segments, value } of entries) this.#insert(segments, value)
+  /**
+   * @param entries - patterns with different shapes, and what stands at the end of each
+   * @param before - a tree whose patterns this one has too, with entries of the same shapes in the place of its own; it
+   * stays as it is, and both share the nodes in which they do not differ
+   */
+  constructor(entries: Iterable<TreeEntry<T>>, before: RadixTree<T> | null = null) {
+    const edit = new Edit<T>(before !== null)
+    this.#root = before === null ? edit.make('', 0) : edit.own(before.#root)
+    for (const { segments, value } of entries) this.#insert(segments, value, edit)
   }
 
   /** Why the last search ended without looking: the path is answered 400. */
@@ -191,22 +232,22 @@ export class RadixTree<T> {
     return leaf
   }
 
-  #insert(segments: readonly Segment[], value: T): void {
+  #insert(segments: readonly Segment[], value: T, edit: Edit<T>): void {
     let node = this.#root
     let text = ''
     for (const [index, segment] of segments.entries()) {
-      if (segment.kind === 'optional-catch-all') insertText(node, text).base = value
+      if (segment.kind === 'optional-catch-all') insertText(node, text, edit).base = value
       // The root stands behind the first slash of all paths.
       if (index > 0) text += '/'
       if (segment.kind === 'static') {
         text += segment.text
         continue
       }
-      node = insertText(node, text)
+      node = insertText(node, text, edit)
       text = ''
       node.branches = true
       if (segment.kind === 'param') {
-        node.param ??= new Node<T>('', node.params + 1)
+        node.param = node.param === null ? edit.make('', node.params + 1) : edit.own(node.param)
         node = node.param
         continue
       }
@@ -216,7 +257,7 @@ export class RadixTree<T> {
       else node.wildcard = value
       return
     }
-    insertText(node, text).leaf = value
+    insertText(node, text, edit).leaf = value
   }
 }
 
@@ -257,25 +298,28 @@ function farEnd(path: string, from: number): number {
   return percent >= 0 && percent < end ? -1 : end
 }
 
-/** Makes the node that stands at `text` below `node`, cutting texts that share a beginning. */
-function insertText<T>(node: Node<T>, text: string): Node<T> {
+/** Makes the node that stands at `text` below `node`, which may be changed, cutting texts that share a beginning. */
+function insertText<T>(node: Node<T>, text: string, edit: Edit<T>): Node<T> {
   if (text === '') return node
-  const code = text.charCodeAt(0)
-  const kid = kidFor(node, code)
-  if (kid === null) {
-    const made = new Node<T>(text, node.params)
+  const known = kidFor(node, text.charCodeAt(0))
+  if (known === null) {
+    const made = edit.make(text, node.params)
     setKid(node, made)
     return made
   }
+  const kid = edit.own(known)
   let shared = 1
   while (shared < kid.text.length && shared < text.length && kid.text[shared] === text[shared]) shared++
-  if (shared === kid.text.length) return insertText(kid, text.slice(shared))
-  const upper = new Node<T>(kid.text.slice(0, shared), node.params)
+  if (shared === kid.text.length) {
+    setKid(node, kid)
+    return insertText(kid, text.slice(shared), edit)
+  }
+  const upper = edit.make(kid.text.slice(0, shared), node.params)
   kid.text = kid.text.slice(shared)
   kid.size = kid.text.length
   setKid(upper, kid)
   setKid(node, upper)
-  return insertText(upper, text.slice(shared))
+  return insertText(upper, text.slice(shared), edit)
 }
 
 function setKid<T>(node: Node<T>, kid: Node<T>): void {

@@ -6,13 +6,14 @@
 import type { Claim, FunctionVersion } from '../core/catalog.ts'
 import type { Warning } from '../core/errors.ts'
 import { isFunctionName, isVersion } from '../core/identity.ts'
+import { compareLists, type ListChange, mergeSorted } from '../core/list-change.ts'
 import { parsePattern } from '../core/pattern.ts'
 import { type ClaimStanding, claimStrength } from '../core/transitions.ts'
 import { toVersionPath } from '../core/versions.ts'
 import { parseHost } from './hosts.ts'
 import { type RouteLeaf, RouteTable } from './route-table.ts'
 import { compareText } from '../core/text.ts'
-import { isSameList, type RouteEntry, settle } from './settle.ts'
+import { type RouteEntry, settle } from './settle.ts'
 import { toRouteWarnings } from './warnings.ts'
 
 interface RouteTableOptions {
@@ -29,7 +30,7 @@ export function buildRouteTable(claims: readonly Claim[], options: RouteTableOpt
 
 /** All claims on one shape, and the leaf they make. */
 interface Shape {
-  entries: RouteEntry[]
+  entries: readonly RouteEntry[]
   leaf: RouteLeaf
   warnings: readonly Warning[]
 }
@@ -37,10 +38,14 @@ interface Shape {
 /** Builds tables of claims that are mostly the ones of the table before; what it remembers never changes the outcome. */
 export class RouteTableBuilder {
   readonly #forceUrl: boolean
-  readonly #entries = new WeakMap<Claim, RouteEntry>()
-  readonly #addresses = new WeakMap<FunctionVersion, RouteEntry | Warning>()
-  /** Of the last table, in the order of its leaves. */
-  #shapes: ReadonlyMap<string, Shape> = new Map()
+  /** Of the last table: what it was made of, its shapes, and those of them that have warnings. */
+  #claims: readonly Claim[] = []
+  #functions: readonly FunctionVersion[] = []
+  readonly #shapes = new Map<string, Shape>()
+  readonly #warned = new Map<string, readonly Warning[]>()
+  /** Versions that cannot have an address. */
+  readonly #unaddressed = new Map<FunctionVersion, Warning>()
+  #last: RouteTable | null = null
 
   /** @param forceUrl - `FN_FORCE_URL` */
   constructor(forceUrl: boolean) {
@@ -48,67 +53,82 @@ export class RouteTableBuilder {
   }
 
   build(claims: readonly Claim[], functions: readonly FunctionVersion[]): RouteTable {
-    const warnings: Warning[] = []
-    const claimed = new Map<string, RouteEntry[]>()
-    const add = (entry: RouteEntry): void => {
-      const { shape } = entry.claim.pattern
-      const known = claimed.get(shape)
-      if (known === undefined) claimed.set(shape, [entry])
-      else known.push(entry)
+    const touched = this.#findTouched(compareLists(this.#claims, claims), compareLists(this.#functions, functions))
+    this.#claims = claims
+    this.#functions = functions
+    const dropped = new Set<RouteLeaf>()
+    const fresh: RouteLeaf[] = []
+    let isSmaller = false
+    for (const [name, entries] of touched) {
+      const known = this.#shapes.get(name)
+      if (known !== undefined) dropped.add(known.leaf)
+      if (entries.length > 0) fresh.push(this.#settle(name, entries))
+      else isSmaller = this.#forget(name) || isSmaller
     }
-    for (const claim of claims) add(this.#entryOf(claim))
-    for (const fn of functions) {
-      if (fn.version === null || !isFunctionName(fn.name) || !isVersion(fn.version)) continue
-      const address = this.#addressOf(fn, fn.version)
-      if ('code' in address) warnings.push(address)
-      else add(address)
-    }
-    const shapes = this.#settleShapes(claimed)
-    this.#shapes = shapes
-    const leaves: RouteLeaf[] = []
-    for (const shape of shapes.values()) {
-      leaves.push(shape.leaf)
-      for (const warning of shape.warnings) warnings.push(warning)
-    }
-    warnings.sort((a, b) => compareText(a.path, b.path) || compareText(a.message, b.message))
-    return new RouteTable(leaves, warnings)
+    const kept = this.#last?.leaves.filter(leaf => !dropped.has(leaf)) ?? []
+    const leaves = mergeSorted(kept, fresh.sort(compareLeaves), compareLeaves)
+    // A tree can be added to, not taken from.
+    const base = this.#last === null || isSmaller ? null : { table: this.#last, fresh }
+    this.#last = new RouteTable(leaves, this.#listWarnings(), base)
+    return this.#last
   }
 
-  /** The shapes in the order of their leaves' patterns; those of the last table are nearly in order already. */
-  #settleShapes(claimed: Map<string, RouteEntry[]>): Map<string, Shape> {
-    const found: [string, Shape][] = []
-    for (const [name, last] of this.#shapes) {
-      const entries = claimed.get(name)
-      if (entries === undefined) continue
-      claimed.delete(name)
-      found.push([name, isSameList(entries, last.entries) ? last : toShape(entries)])
+  /** The shapes that something is gone from or new in, and all entries that each has now. */
+  #findTouched(claims: ListChange<Claim>, functions: ListChange<FunctionVersion>): Map<string, RouteEntry[]> {
+    const touched = new Map<string, RouteEntry[]>()
+    const listOf = (shape: string): RouteEntry[] => {
+      const known = touched.get(shape)
+      if (known !== undefined) return known
+      const list = [...(this.#shapes.get(shape)?.entries ?? [])]
+      touched.set(shape, list)
+      return list
     }
-    for (const [name, entries] of claimed) found.push([name, toShape(entries)])
-    found.sort(([, a], [, b]) => compareText(a.leaf.pattern, b.leaf.pattern))
-    return new Map(found)
+    for (const { pattern } of claims.gone) listOf(pattern.shape)
+    for (const fn of functions.gone) {
+      this.#unaddressed.delete(fn)
+      const address = toAddress(fn)
+      if (address !== null && !('code' in address)) listOf(address.claim.pattern.shape)
+    }
+    const gone = new Set<Claim | FunctionVersion>([...claims.gone, ...functions.gone])
+    for (const [shape, list] of touched)
+      touched.set(
+        shape,
+        list.filter(({ claim, isAddress }) => !gone.has(isAddress ? claim.fn : claim)),
+      )
+    for (const claim of claims.fresh) listOf(claim.pattern.shape).push(toEntry(claim, false, this.#forceUrl))
+    for (const fn of functions.fresh) {
+      const address = toAddress(fn)
+      if (address === null) continue
+      if ('code' in address) this.#unaddressed.set(fn, address)
+      else listOf(address.claim.pattern.shape).push(address)
+    }
+    return touched
   }
 
-  #entryOf(claim: Claim): RouteEntry {
-    let entry = this.#entries.get(claim)
-    if (entry === undefined) {
-      entry = toEntry(claim, false, this.#forceUrl)
-      this.#entries.set(claim, entry)
-    }
-    return entry
+  #settle(name: string, entries: RouteEntry[]): RouteLeaf {
+    const shape = toShape(entries)
+    this.#shapes.set(name, shape)
+    if (shape.warnings.length > 0) this.#warned.set(name, shape.warnings)
+    else this.#warned.delete(name)
+    return shape.leaf
   }
 
-  /** What a pinned version answers without any claim of its own (§9). */
-  #addressOf(fn: FunctionVersion, version: string): RouteEntry | Warning {
-    let address = this.#addresses.get(fn)
-    if (address === undefined) {
-      address = toAddress(fn, toVersionPath(fn.name, version))
-      this.#addresses.set(fn, address)
-    }
-    return address
+  /** True for a shape that the last table had. */
+  #forget(name: string): boolean {
+    this.#warned.delete(name)
+    return this.#shapes.delete(name)
+  }
+
+  #listWarnings(): Warning[] {
+    const warnings = [...this.#unaddressed.values(), ...[...this.#warned.values()].flat()]
+    return warnings.sort((a, b) => compareText(a.path, b.path) || compareText(a.message, b.message))
   }
 }
 
-function toAddress(fn: FunctionVersion, path: string): RouteEntry | Warning {
+/** What a pinned version answers without any claim of its own (§9); null for what has no version. */
+function toAddress(fn: FunctionVersion): RouteEntry | Warning | null {
+  if (fn.version === null || !isFunctionName(fn.name) || !isVersion(fn.version)) return null
+  const path = toVersionPath(fn.name, fn.version)
   const pattern = parsePattern(path)
   if ('problem' in pattern) {
     const message = `${fn.entryFile}: cannot have the address ${path}: it ${pattern.problem}`
@@ -143,4 +163,8 @@ function toShape(entries: RouteEntry[]): Shape {
   const { segments } = settlement.entries[0]!.claim.pattern
   const leaf = { pattern, segments, settlement, owners: settlement.owners, methods }
   return { entries, leaf, warnings: toRouteWarnings(settlement) }
+}
+
+function compareLeaves(a: RouteLeaf, b: RouteLeaf): number {
+  return compareText(a.pattern, b.pattern)
 }

@@ -60,11 +60,20 @@ export class RouteTable {
   readonly #tree: RadixTree<RouteLeaf>
   readonly #lookup = new Lookup()
 
-  /** @param leaves - of different shapes, in the order of their patterns */
-  constructor(leaves: readonly RouteLeaf[], warnings: readonly Warning[]) {
+  /**
+   * @param leaves - of different shapes, in the order of their patterns
+   * @param base - a table that has all these shapes but some of the fresh leaves', and no others
+   */
+  constructor(
+    leaves: readonly RouteLeaf[],
+    warnings: readonly Warning[],
+    base: { table: RouteTable; fresh: readonly RouteLeaf[] } | null = null,
+  ) {
     this.leaves = leaves
     this.warnings = warnings
-    this.#tree = new RadixTree(leaves.map(leaf => ({ segments: leaf.segments, value: leaf })))
+    const inserted = base === null ? leaves : base.fresh
+    const entries = inserted.map(leaf => ({ segments: leaf.segments, value: leaf }))
+    this.#tree = new RadixTree(entries, base === null ? null : base.table.#tree)
   }
 
   /**

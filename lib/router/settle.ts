@@ -163,7 +163,7 @@ function disputedEntries(owner: Owner | null): RouteEntry[] {
 }
 
 /** True for the same entries in the same order. */
-export function isSameList(a: readonly RouteEntry[], b: readonly RouteEntry[]): boolean {
+function isSameList(a: readonly RouteEntry[], b: readonly RouteEntry[]): boolean {
   return a.length === b.length && a.every((entry, index) => entry === b[index])
 }
 

@@ -3,7 +3,7 @@ import { NO_OUTER_ENV } from '../../lib/config/env-layers.ts'
 import type { FunctionVersion } from '../../lib/core/catalog.ts'
 import type { Method } from '../../lib/core/identity.ts'
 import { FunctionMaker } from '../../lib/discovery/functions.ts'
-import { type Made, settleKeys } from '../../lib/discovery/keys.ts'
+import { type Made, type Settled, settleKeys } from '../../lib/discovery/keys.ts'
 import { patternOf } from '../helpers/claims.ts'
 import { OPTIONS } from '../helpers/discovery.ts'
 import { makeFn } from '../helpers/fn.ts'
@@ -94,4 +94,20 @@ t.test('[discovery/layouts.46] a revision changes the signature and nothing else
     renamed.functions.map(fn => fn.signature),
     ['1', '1.1'],
   )
+})
+
+t.test('[discovery/layouts.26] what was settled before changes the time it takes, and nothing else', async t => {
+  const [a, b, c] = [file('a', 'a/handler.js'), file('b', 'b/handler.js'), file('c', 'c/handler.js')]
+  const twin = file('b', 'b.js', 'file')
+  const lists = [[c, a], [c, a, b], [c, twin, a, b], [b, c, a, twin], [twin, c], [file('b', 'b/handler.js'), c, a], []]
+  const maker = new FunctionMaker('/srv', OPTIONS.defaults, new Map(), NO_OUTER_ENV)
+  let before: Settled | null = null
+  for (const functions of lists) {
+    const made = { functions, targets: [], claims: [] }
+    const settled: Settled = settleKeys(made, new Map(), maker, before)
+    const anew = settleKeys(made, new Map(), maker)
+    t.same(settled.functions, anew.functions, functions.map(fn => fn.entryFile).join())
+    t.same(settled.warnings, anew.warnings)
+    before = settled
+  }
 })

@@ -79,3 +79,89 @@ t.test('[router/route-table.22] a reload settles what changed and keeps the rest
   t.same(last.warnings, [])
   t.same(leavesOf(last), leavesOf(buildRouteTable([b], { functions: [], forceUrl: false })))
 })
+
+/** The same numbers in each run. */
+function makeRandom(seed: number): (below: number) => number {
+  let state = seed
+  return below => {
+    state = (state * 1_103_515_245 + 12_345) % 2_147_483_648
+    return Math.floor((state / 2_147_483_648) * below)
+  }
+}
+
+const PARTS = ['a', 'ab', 'abc', 'b', ':id', ':name', 'a%2Fb', '%C3%A9']
+const TAILS = ['', '', '', '/*', '/:rest*', '/:rest*?']
+
+t.test(
+  '[router/route-table.22, router/route-table.16] tables made of the ones before answer as those made anew, and those before as they did',
+  async t => {
+    const random = makeRandom(17)
+    const pick = <T>(list: readonly T[]): T => list[random(list.length)]!
+    const makeOne = (count: number) => {
+      const path = Array.from({ length: 1 + random(3) }, () => pick(PARTS)).join('/')
+      const route = `${pick(['GET ', 'POST ', 'GET,PUT ', ''])}/${path}${pick(TAILS)}`
+      try {
+        return makeClaim(route, { fn: `f${count}`, source: pick(['file', 'manifest', 'config'] as const) })
+      } catch {
+        // One name twice in a route.
+        return makeClaim('GET /a', { fn: `f${count}` })
+      }
+    }
+    const paths = [
+      '/',
+      '/a',
+      '/ab',
+      '/abc',
+      '/a/b',
+      '/a/ab/x',
+      '/b/é/abc',
+      '/%C3%A9',
+      '/a%2Fb',
+      '//a//ab',
+      '/a/../b',
+      '/x/y/z/w',
+    ]
+    const answersOf = (table: ReturnType<typeof buildRouteTable>) =>
+      paths.flatMap(path =>
+        ['GET', 'POST', 'PUT'].map(method => {
+          const found = table.find(method, path, '')
+          return found.kind === 'match'
+            ? `${found.fn.key} ${found.pattern} ${JSON.stringify(found.params)}`
+            : found.code
+        }),
+      )
+    const builder = new RouteTableBuilder(false)
+    let claims = Array.from({ length: 12 }, (_, index) => makeOne(index))
+    const older: { table: ReturnType<typeof buildRouteTable>; answers: string[] }[] = []
+    for (let round = 0; round < 150; round++) {
+      if (random(3) > 0) claims = claims.toSpliced(random(claims.length), 0, makeOne(100 + round))
+      if (random(3) > 0) claims = claims.toSpliced(random(claims.length), 1 + random(2))
+      if (random(3) > 0) claims = claims.toSpliced(random(claims.length), 1, makeOne(1000 + round))
+      if (random(20) === 0) claims = [...claims].reverse()
+      const functions = claims.filter((_, index) => index % 3 === 0).map(({ fn }) => ({ ...fn, version: 'v1' }))
+      const table = builder.build(claims, functions)
+      const anew = buildRouteTable(claims, { functions, forceUrl: false })
+      const answers = answersOf(table)
+      t.same(answers, answersOf(anew), `answers of round ${round}`)
+      t.same(leavesOf(table), leavesOf(anew), `leaves of round ${round}`)
+      t.same(table.warnings, anew.warnings, `warnings of round ${round}`)
+      older.push({ table, answers })
+    }
+    for (const { table, answers } of older)
+      if (String(answersOf(table)) !== String(answers)) t.fail('an older table answers otherwise')
+  },
+)
+
+t.test('[router/route-table.22] functions that lose their version or their address are forgotten', async t => {
+  const builder = new RouteTableBuilder(false)
+  const long = makeFn({ name: `${'n/'.repeat(70)}x`, version: 'v1' })
+  const short = makeFn({ name: 'x', version: 'v1' })
+  t.equal(builder.build([], [long, short]).warnings.length, 1)
+  const table = builder.build([], [short])
+  t.same(
+    [table.warnings, leavesOf(table)],
+    [[], leavesOf(buildRouteTable([], { functions: [short], forceUrl: false }))],
+  )
+  t.same(leavesOf(builder.build([], [])), [])
+  t.equal(table.find('GET', '/x@v1', '').kind, 'match', 'the table before still has it')
+})

@@ -1,0 +1,37 @@
+import t from 'tap'
+import { compareLists, mergeSorted } from '../../lib/core/list-change.ts'
+import { compareText } from '../../lib/core/text.ts'
+
+t.test('[router/route-table.22] two lists differ in what one of them has alone, wherever it stands', async t => {
+  const cases: [before: string, after: string, gone: string, fresh: string][] = [
+    ['', '', '', ''],
+    ['abc', 'abc', '', ''],
+    ['', 'abc', '', 'abc'],
+    ['abc', '', 'abc', ''],
+    ['abc', 'axc', 'b', 'x'],
+    ['abc', 'abcd', '', 'd'],
+    ['abc', 'xabc', '', 'x'],
+    ['abcd', 'abd', 'c', ''],
+    ['abcdefg', 'axcdeyg', 'bf', 'xy'],
+    ['abc', 'cba', '', ''],
+    ['abcd', 'dxba', 'c', 'x'],
+  ]
+  for (const [before, after, gone, fresh] of cases) {
+    const { gone: lost, fresh: found } = compareLists([...before], [...after])
+    t.same([lost.join(''), found.join('')], [gone, fresh], `${before} to ${after}`)
+  }
+})
+
+t.test('[router/route-table.22] two sorted lists become one', async t => {
+  const cases = [
+    ['', ''],
+    ['abc', ''],
+    ['', 'abc'],
+    ['ace', 'bdf'],
+    ['abc', 'def'],
+    ['def', 'abc'],
+    ['aab', 'ab'],
+  ] as const
+  for (const [a, b] of cases)
+    t.same(mergeSorted([...a], [...b], compareText), [...`${a}${b}`].sort(compareText), `${a} and ${b}`)
+})
