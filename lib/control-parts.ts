@@ -33,6 +33,7 @@ import { OwnFolder } from './files/own-folder.ts'
 import { EventFeed } from './observe/event-feed.ts'
 import type { History } from './observe/history.ts'
 import type { Journal } from './observe/journal.ts'
+import type { Processes } from './processes/processes.ts'
 import { toPolicySources } from './policy-sources.ts'
 
 /** What the endpoints need of the gateway. */
@@ -41,15 +42,17 @@ interface ControlDeps
     InvokeEndpointsDeps,
     JobsEndpointsDeps,
     LogEndpointsDeps,
-    Omit<MetricsEndpointsDeps, 'functions'>,
+    Omit<MetricsEndpointsDeps, 'functions' | 'countAll'>,
     SettingsEndpointsDeps,
-    WorkerEndpointsDeps,
+    Omit<WorkerEndpointsDeps, 'fronts'>,
     Pick<ScheduleEndpointsDeps, 'scheduler'>,
     Pick<PackEndpointsDeps, 'packs'> {
   settings: Settings
   journal: Journal
   history: History
   dependencies: Pick<Dependencies, 'recordOf' | 'states'>
+  /** The other processes; null where there are none. */
+  processes: () => Pick<Processes, 'count' | 'fronts'> | null
   /** The catalog in force. */
   catalog: () => { readonly snapshot: Snapshot }
 }
@@ -78,12 +81,16 @@ export function createControlParts(deps: ControlDeps): ControlParts {
     ...createScheduleEndpoints({ ...deps, find: toFind(deps) }),
     ...createEventsEndpoints({ feed }),
     ...createLogEndpoints(deps),
-    ...createMetricsEndpoints({ ...deps, functions: () => state(false).functions }),
+    ...createMetricsEndpoints({
+      ...deps,
+      functions: () => state(false).functions,
+      countAll: async () => deps.processes()?.count(),
+    }),
     ...createSessionEndpoints({ clock, settings, sessions, access }),
     ...createUiStateEndpoints({ access, store }),
     ...createSettingsEndpoints(deps),
     ...createDependencyEndpoints(deps),
-    ...createWorkerEndpoints(deps),
+    ...createWorkerEndpoints({ ...deps, fronts: () => deps.processes()?.fronts ?? [] }),
   ]
   // Nobody looks at it where the console is off.
   const followSwitch = (): void => (access.flags.uiEnabled ? history.start() : history.stop())

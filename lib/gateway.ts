@@ -146,7 +146,7 @@ class FunctionGateway implements Gateway {
       dispatcher: this.#runtimes.dispatcher,
       scheduler: this.#scheduler,
       reload: () => this.reload(),
-      countAll: () => this.#processes?.count() ?? Promise.resolve(),
+      processes: () => this.#processes,
       packs: this.#packs,
       dependencies: this.dependencies,
       explain: (method, path, host) => this.explain(method, path, host),

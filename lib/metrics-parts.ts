@@ -61,7 +61,7 @@ function* toAdmissionText({ admission, functions }: MetricsDeps): Generator<stri
   }
 }
 
-const STATES = ['starting', 'idle', 'busy', 'ending'] as const
+const STATES = ['starting', 'idle', 'busy', 'ending', 'lent'] as const
 
 function* toWorkersText({ runtimes }: MetricsDeps): Generator<string> {
   let head = toFamilyHead('fn_workers', 'gauge', 'Workers by what they do.')

@@ -57,6 +57,7 @@ export async function createProcesses(options: ProcessesPartsOptions): Promise<P
     admission,
     prepare: fn => prepareLease(options, fn),
     sourceOf: (fn, program) => options.runtimes.byName.get(fn.runtime)?.prepareStart?.(fn, program).source ?? null,
+    dispatcher,
     journal,
     metrics,
     edgeResults: edge.results,

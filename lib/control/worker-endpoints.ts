@@ -6,7 +6,7 @@ import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { RuntimeName } from '../core/identity.ts'
 import { readMemoryOf } from '../observe/process-memory.ts'
-import type { Dispatcher } from '../runtime/dispatcher.ts'
+import type { Dispatcher, LentWorker } from '../runtime/dispatcher.ts'
 import type { Runtime } from '../runtime/runtime.ts'
 import { SocketWorker } from '../runtime/socket-worker.ts'
 import type { Worker } from '../runtime/worker.ts'
@@ -16,7 +16,18 @@ import { toSeconds } from './records.ts'
 export interface WorkerEndpointsDeps {
   clock: Clock
   runtimes: ReadonlyMap<RuntimeName, Pick<Runtime, 'health' | 'daemons'>>
-  dispatcher: Pick<Dispatcher, 'workers'>
+  dispatcher: Pick<Dispatcher, 'workers' | 'lentWorkers'>
+  /** Processes that take connections beside this one. */
+  fronts: () => readonly Front[]
+}
+
+interface Front {
+  pid: number
+  isServing: boolean
+  /** Open ones. */
+  connections: number
+  /** Monotonic ms. */
+  startedAt: number
 }
 
 export function createWorkerEndpoints(deps: WorkerEndpointsDeps): readonly Endpoint[] {
@@ -34,14 +45,17 @@ export function createWorkerEndpoints(deps: WorkerEndpointsDeps): readonly Endpo
   ]
 }
 
-async function toWorkersRecord({ clock, runtimes, dispatcher }: WorkerEndpointsDeps): Promise<object> {
+async function toWorkersRecord({ clock, runtimes, dispatcher, fronts }: WorkerEndpointsDeps): Promise<object> {
   const workers = [...dispatcher.workers()].map(({ fn, worker }) => ({ fn, worker, pid: pidOf(worker) }))
+  const lent = [...dispatcher.lentWorkers]
   const daemons = [...runtimes.values()].flatMap(runtime => runtime.daemons ?? [])
+  const others = fronts()
+  const own = [...daemons.map(({ facts }) => facts.pid), ...others.map(({ pid }) => pid)]
   const facts: Facts = {
-    memory: await readMemoryOf(daemons.map(({ facts }) => facts.pid).filter(pid => pid !== null)),
+    memory: await readMemoryOf(own.filter(pid => pid !== null)),
     // Each stands behind a guard that ends it; what the handler holds is its child's.
     workerMemory: await readMemoryOf(
-      workers.map(({ pid }) => pid).filter(pid => pid !== null),
+      [...workers, ...lent].map(({ pid }) => pid).filter(pid => pid !== null),
       true,
     ),
     // The monotonic clock's times as the wall clock has them now.
@@ -51,10 +65,14 @@ async function toWorkersRecord({ clock, runtimes, dispatcher }: WorkerEndpointsD
     name,
     {
       daemons: (runtime.daemons ?? []).map(daemon => toDaemonRecord(daemon, facts)),
-      workers: workers.filter(({ fn }) => fn.runtime === name).map(one => toWorkerRecord(one, facts)),
+      workers: [
+        ...workers.filter(({ fn }) => fn.runtime === name).map(one => toWorkerRecord(one, facts)),
+        ...lent.filter(({ fn }) => fn.runtime === name).map(one => toLentRecord(one, facts)),
+      ],
     },
   ])
-  return { runtimes: Object.fromEntries(records), gateway: toGatewayRecord() }
+  const gateway = { ...toGatewayRecord(), fronts: others.map(front => toFrontRecord(front, facts)) }
+  return { runtimes: Object.fromEntries(records), gateway }
 }
 
 interface Facts {
@@ -95,6 +113,30 @@ function toWorkerRecord({ fn, worker, pid }: LiveWorker, { workerMemory, offset 
     started_at: toSeconds(Math.round(startedAt + offset)),
     pid,
     memory_bytes: pid === null ? null : (workerMemory.get(pid) ?? null),
+  }
+}
+
+/** What a worker does that another process calls is known there alone. */
+function toLentRecord({ fn, socketIndex, pid, startedAt }: LentWorker, { workerMemory, offset }: Facts): object {
+  return {
+    key: fn.key,
+    socket: socketIndex,
+    state: 'lent',
+    inflight: null,
+    calls: null,
+    started_at: toSeconds(Math.round(startedAt + offset)),
+    pid,
+    memory_bytes: pid === null ? null : (workerMemory.get(pid) ?? null),
+  }
+}
+
+function toFrontRecord({ pid, isServing, connections, startedAt }: Front, { memory, offset }: Facts): object {
+  return {
+    pid,
+    serving: isServing,
+    connections,
+    started_at: toSeconds(Math.round(startedAt + offset)),
+    memory_bytes: memory.get(pid) ?? null,
   }
 }
 

@@ -2,6 +2,8 @@
 
 import type { FunctionVersion } from '../core/catalog.ts'
 import { GatewayError, toGatewayError } from '../core/errors.ts'
+import type { Clock } from '../core/clock.ts'
+import type { Dispatcher } from '../runtime/dispatcher.ts'
 import type { WorkerSource } from '../runtime/socket-worker.ts'
 import { toErrorHeader } from './link-text.ts'
 import type { FromFront, WorkerMessage } from './messages.ts'
@@ -9,6 +11,8 @@ import type { FromFront, WorkerMessage } from './messages.ts'
 type StartMessage = Extract<FromFront, { kind: 'startWorker' }>
 
 interface LentWorkersOptions {
+  clock: Pick<Clock, 'monotonic'>
+  dispatcher: Pick<Dispatcher, 'lend'>
   /** What starts workers of a function; null where there is none. */
   sourceOf(fn: FunctionVersion, program: string | null): WorkerSource | null
   findFunction(key: string): FunctionVersion | null
@@ -46,7 +50,7 @@ export class LentWorkers {
   }
 
   async #start(ask: number, key: string, program: string | null): Promise<void> {
-    const { findFunction, sourceOf, tell } = this.#options
+    const { clock, dispatcher, findFunction, sourceOf, tell } = this.#options
     const fn = findFunction(key)
     const source = fn === null ? null : sourceOf(fn, program)
     if (fn === null || source === null) throw new GatewayError('RUNTIME_DOWN', 'runtime down')
@@ -61,8 +65,10 @@ export class LentWorkers {
     }
     this.#kills.set(ask, graceMs => started.kill(graceMs))
     const { id, uri, isShared, trust, socketIndex, pid } = started
+    const forget = dispatcher.lend({ fn, socketIndex, pid, startedAt: clock.monotonic() })
     tell({ kind: 'worker', ask, worker: { id, uri, isShared, trust, socketIndex, pid } })
     started.onExit(exit => {
+      forget()
       this.#kills.delete(ask)
       tell({ kind: 'workerExit', ask, exit })
     })

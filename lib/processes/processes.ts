@@ -54,6 +54,8 @@ interface ProcessesOptions {
   prepare: ConstructorParameters<typeof Leases>[0]['prepare']
   /** What starts workers of a function; null where there is none. */
   sourceOf(fn: FunctionVersion, program: string | null): WorkerSource | null
+  /** Where workers of fronts are counted. */
+  dispatcher: ConstructorParameters<typeof LentWorkers>[0]['dispatcher']
   /** Upstream requests by what became of them. */
   edgeResults: Record<EdgeResult, number>
   /** Open connections of this process; `toShed` of them are to go. */
@@ -111,9 +113,11 @@ export class Processes {
     return 1 + this.#places.filter(({ front }) => front?.isServing === true).length
   }
 
-  /** Ids of the fronts that live. */
-  get pids(): number[] {
-    return this.#places.flatMap(({ front }) => (front?.pid == null ? [] : [front.pid]))
+  /** The fronts that live. */
+  get fronts(): { pid: number; isServing: boolean; connections: number; startedAt: number }[] {
+    return this.#places.flatMap(({ front, connections, startedAt }) =>
+      front?.pid == null ? [] : [{ pid: front.pid, isServing: front.isServing, connections, startedAt }],
+    )
   }
 
   /** The gateway serves. @param sockets - descriptors that are listened on */
@@ -199,6 +203,8 @@ export class Processes {
       },
     })
     const lent = new LentWorkers({
+      clock,
+      dispatcher: this.#options.dispatcher,
       sourceOf: this.#options.sourceOf,
       findFunction: key => this.#functions.get(key) ?? null,
       tell: message => front.tell(message),

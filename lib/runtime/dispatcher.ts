@@ -41,7 +41,17 @@ interface DispatcherOptions {
 /** How many workers a function has of each kind. */
 interface FunctionWorkers {
   fn: FunctionVersion
-  counts: Record<Worker['activity'], number>
+  counts: Record<Worker['activity'] | 'lent', number>
+}
+
+/** A worker that was started here, and which another process of the gateway calls (page processes/processes). */
+export interface LentWorker {
+  fn: FunctionVersion
+  socketIndex: number
+  /** Null where it is not known. */
+  pid: number | null
+  /** Monotonic ms. */
+  startedAt: number
 }
 
 export class Dispatcher {
@@ -51,6 +61,7 @@ export class Dispatcher {
   readonly #leaving = new Set<WorkerSet>()
   /** Of the functions that have a set. */
   readonly #stamps = new Map<string, string>()
+  readonly #lent = new Set<LentWorker>()
   #functions: ReadonlyMap<string, FunctionVersion> = new Map()
   #isClosing = false
   #emptied: (() => void) | null = null
@@ -86,6 +97,7 @@ export class Dispatcher {
 
   /** Functions that have workers, and how many, those of older versions of their files too; a key may come twice. */
   *liveWorkers(): Generator<readonly [key: string, workers: number]> {
+    for (const { fn } of this.#lent) yield [fn.key, 1]
     for (const { fn, workers } of this.#sets.values()) if (workers.length > 0) yield [fn.key, workers.length]
     for (const { fn, workers } of this.#leaving) if (workers.length > 0) yield [fn.key, workers.length]
   }
@@ -93,12 +105,27 @@ export class Dispatcher {
   /** Workers of each function by what they do, those of its older versions too: for metrics. */
   workerStates(): Iterable<FunctionWorkers> {
     const byKey = new Map<string, FunctionWorkers>()
-    for (const { fn, workers } of [...this.#sets.values(), ...this.#leaving]) {
-      const row = byKey.get(fn.key) ?? { fn, counts: { starting: 0, idle: 0, busy: 0, ending: 0 } }
+    const countsOf = (fn: FunctionVersion): FunctionWorkers['counts'] => {
+      const row = byKey.get(fn.key) ?? { fn, counts: { starting: 0, idle: 0, busy: 0, ending: 0, lent: 0 } }
       byKey.set(fn.key, row)
-      for (const worker of workers) row.counts[worker.activity] += 1
+      return row.counts
     }
+    for (const { fn, workers } of [...this.#sets.values(), ...this.#leaving]) {
+      const counts = countsOf(fn)
+      for (const worker of workers) counts[worker.activity] += 1
+    }
+    for (const { fn } of this.#lent) countsOf(fn).lent += 1
     return byKey.values()
+  }
+
+  /** Counts a worker that another process calls. @returns a function for its end */
+  lend(worker: LentWorker): () => void {
+    this.#lent.add(worker)
+    return () => this.#lent.delete(worker)
+  }
+
+  get lentWorkers(): Iterable<LentWorker> {
+    return this.#lent
   }
 
   /** True when a worker of the function has started. */

@@ -77,7 +77,12 @@ t.test('[control/workers.1, control/workers.3] a daemon of somebody else has no 
   const runtimes = new Map([['node', { health: () => null as never, daemons: [daemon] }]] as const)
   const ask = serveEndpoints(
     t,
-    createWorkerEndpoints({ clock: systemClock, runtimes, dispatcher: { workers: function* () {} } }),
+    createWorkerEndpoints({
+      clock: systemClock,
+      runtimes,
+      dispatcher: { workers: function* () {}, lentWorkers: [] },
+      fronts: () => [],
+    }),
   )
   t.match((await ask({ url: '/_fn/workers' })).json(), {
     runtimes: {

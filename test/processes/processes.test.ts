@@ -171,7 +171,7 @@ async function untilLeased(connection: Connection, path: string, but: string): P
 }
 
 t.test(
-  '[processes/processes.14, processes/processes.16] a front runs busy functions in workers of its own, and gives them up with a reload',
+  '[processes/processes.14, processes/processes.16, control/workers.5] a front runs busy functions in workers of its own, and gives them up with a reload',
   async t => {
     const pid = 'export const handler = () => String(process.pid)\n'
     const { root, gateway, first, front } = await serveTwice(t, {
@@ -183,6 +183,18 @@ t.test(
     const leased = await untilLeased(front, '/busy', own)
     t.equal((await first.ask('/busy')).text, own)
     t.equal((await front.ask('/busy')).text, leased)
+    await t.test('operators see it', async t => {
+      const { runtimes, gateway: shown } = (await gateway.inject({ url: '/_fn/workers' })).json() as {
+        runtimes: { node: { workers: { key: string; state: string; pid: number }[] } }
+        gateway: { fronts: object[] }
+      }
+      const lent = runtimes.node.workers.filter(({ state }) => state === 'lent')
+      t.ok(lent.length > 0)
+      for (const worker of lent) t.match(worker, { key: 'node/busy@default', inflight: null, calls: null, pid: Number })
+      t.match(shown.fronts, [{ pid: fronts()[0], serving: true, connections: Number, started_at: Number }])
+      const metrics = (await gateway.inject({ url: '/_fn/metrics' })).text()
+      t.match(metrics, new RegExp(`^fn_workers{[^}]*fn="busy"[^}]*state="lent"} ${lent.length}$`, 'm'))
+    })
     const small = (await first.ask('/small')).text
     for (let at = 0; at < 100; at++)
       if ((await front.ask('/small')).text !== small) t.fail('a small limit is not leased')
@@ -191,7 +203,9 @@ t.test(
     for (const connection of [front, first]) t.match((await connection.ask('/busy')).text, /new/)
     const worker = Number(JSON.parse(leased))
     while (isAlive(worker)) await new Promise(resolve => setImmediate(resolve))
-    t.pass('its worker has ended')
+    while ((await gateway.inject({ url: '/_fn/metrics' })).text().match(/fn="busy".*state="lent"} 0$/m) === null)
+      await new Promise(resolve => setImmediate(resolve))
+    t.pass('and is counted no more')
   },
 )
 

@@ -1,9 +1,11 @@
 import t from 'tap'
 import type { FunctionVersion } from '../../lib/core/catalog.ts'
+import { systemClock } from '../../lib/core/clock.ts'
 import { GatewayError } from '../../lib/core/errors.ts'
 import { LentWorkers } from '../../lib/processes/lent-workers.ts'
 import type { FromFront, WorkerMessage } from '../../lib/processes/messages.ts'
 import { RemoteWorkers } from '../../lib/processes/remote-workers.ts'
+import type { LentWorker } from '../../lib/runtime/dispatcher.ts'
 import { NO_TRUST } from '../../lib/runtime/dial.ts'
 import type { StartedWorker, WorkerExit } from '../../lib/runtime/socket-worker.ts'
 import { makeFn } from '../helpers/fn.ts'
@@ -14,7 +16,14 @@ const turn = (): Promise<void> => new Promise(resolve => setImmediate(resolve))
 function createBed(start: (fn: FunctionVersion, program: string | null) => Promise<StartedWorker>) {
   const fn = makeFn()
   const remote = new RemoteWorkers(message => handle(message))
+  const counted = new Set<LentWorker>()
+  const lend = (worker: LentWorker) => {
+    counted.add(worker)
+    return () => counted.delete(worker)
+  }
   const lent = new LentWorkers({
+    clock: systemClock,
+    dispatcher: { lend },
     sourceOf: (_fn, program) => ({ startWorker: one => start(one, program) }),
     findFunction: key => (key === fn.key ? fn : null),
     tell: (message: WorkerMessage) => remote.handle(structuredClone(message)),
@@ -30,7 +39,7 @@ function createBed(start: (fn: FunctionVersion, program: string | null) => Promi
       index => sockets.push(index),
     )
   const sockets: number[] = []
-  return { fn, remote, lent, ask, sockets }
+  return { fn, remote, lent, ask, sockets, counted }
 }
 
 interface Fake {
@@ -60,13 +69,14 @@ t.test(
   async t => {
     const fake = createWorker()
     const programs: (string | null)[] = []
-    const { ask, lent, sockets } = createBed(async (_fn, program) => {
+    const { fn, ask, lent, sockets, counted } = createBed(async (_fn, program) => {
       programs.push(program)
       return fake.started
     })
     const worker = await ask()
     t.match(worker, { id: 'w1', uri: 'unix:/w1', socketIndex: 2, pid: 99 })
     t.same([sockets, programs, lent.size], [[2], ['/program'], 1])
+    t.match([...counted], [{ fn, socketIndex: 2, pid: 99 }])
     worker.kill(5)
     t.same(fake.kills, [5])
     const exits: WorkerExit[] = []
@@ -79,7 +89,7 @@ t.test(
     await turn()
     t.same(exits, [exit, exit])
     worker.kill(0)
-    t.same([fake.kills, lent.size], [[5], 0], 'it is gone')
+    t.same([fake.kills, lent.size, counted.size], [[5], 0, 0], 'it is gone')
   },
 )
 

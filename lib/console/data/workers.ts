@@ -16,8 +16,9 @@ export interface WorkerRecord {
   readonly key: string
   readonly socket: number | null
   readonly state: string
-  readonly inflight: number
-  readonly calls: number
+  /** Null where another process calls it. */
+  readonly inflight: number | null
+  readonly calls: number | null
   readonly started_at: number
   readonly pid: number | null
   readonly memory_bytes: number | null
@@ -30,6 +31,8 @@ interface GatewayRecord {
   readonly memory_bytes: number
   readonly heap_bytes: number
   readonly heap_total_bytes: number
+  /** Processes beside it that take connections. */
+  readonly fronts: readonly { readonly serving: boolean; readonly memory_bytes: number | null }[]
   readonly event_loop: { readonly active_ms: number; readonly idle_ms: number }
 }
 

@@ -59,6 +59,14 @@ function Block({ title, children }: { title: string; children: ComponentChildren
   )
 }
 
+/** Nothing where it is one process. */
+function toFrontFacts(fronts: Workers['gateway']['fronts']): Fact[] {
+  if (fronts.length === 0) return []
+  const serving = fronts.filter(front => front.serving).length
+  const bytes = fronts.reduce((sum, { memory_bytes: own }) => sum + (own ?? 0), 0)
+  return [['Processes beside it', `${serving} of ${fronts.length} serve, ${formatBytes(bytes)}`]]
+}
+
 function Process({ gateway }: { gateway: Workers['gateway'] }) {
   const { active_ms: active, idle_ms: idle } = gateway.event_loop
   const facts: readonly Fact[] = [
@@ -67,6 +75,7 @@ function Process({ gateway }: { gateway: Workers['gateway'] }) {
     ['Heap', `${formatBytes(gateway.heap_bytes)} of ${formatBytes(gateway.heap_total_bytes)}`],
     ['Busy since the start', formatShare(active / Math.max(active + idle, 1))],
     ['Process', String(gateway.pid)],
+    ...toFrontFacts(gateway.fronts),
     ['Node', gateway.version],
   ]
   return (
