@@ -54,8 +54,8 @@ export class LuaThread extends Worker {
 
   protected override sendCall(call: RuntimeCall): void {
     this.#unsent.push(call.wireId, call.wholeHeader, call.body && joined(call.body))
-    // So the thread begins while this process still reads the rest of what the poll phase brought.
-    if (this.#unsent.length === FLUSH_MESSAGES * FIELDS_OF_A_CALL) this.#send()
+    // So the thread begins while this process still reads the rest of what the poll phase brought; a first call waits for nothing.
+    if (this.#start !== undefined || this.#unsent.length === FLUSH_MESSAGES * FIELDS_OF_A_CALL) this.#send()
     else this.#flushSoon()
   }
 
