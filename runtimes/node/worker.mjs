@@ -151,6 +151,7 @@ class Worker {
       const callable = { names: ['handler', 'default'] }
       this.#fn = /** @type {any} */ ({ name: '', env: {}, context: {}, callable, root: dir, dir, entry })
       await this.#loader.load(/** @type {any} */ (this.#fn))
+      stringify({ files: this.#listSources() })
     }
     this.#invoke = async () => ({ status: 200, headers: { a: 'b' }, body: { ready: true } })
     for (let id = 1; id <= WARM_UP_CALLS; id++) this.#runCall(id, '{"raw_path":"/","headers":{}}', Buffer.from('x'))
@@ -213,7 +214,6 @@ class Worker {
     try {
       const exports = await (this.#early.module ?? this.#load(fn))
       this.#invoke = toInvoke(fn, exports)
-      this.#loader.stopCompiler()
       this.#link.send(KIND.ready, 0, stringify({ max_inflight: 0, files: this.#listSources() }))
       this.#isWatched = !fn.production
       // Before any handler runs: one that never returns must not keep the gateway waiting for this.
@@ -230,6 +230,8 @@ class Worker {
       this.#waiting.delete(id)
       run()
     }
+    // Behind the answers: to end a process takes as long as a first call.
+    soon(() => this.#loader.stopCompiler())
   }
 
   /**

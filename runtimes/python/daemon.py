@@ -36,7 +36,7 @@ import traceback
 
 from _fngw import address, sources, warm, wire
 from _fngw.control import Control
-from _fngw.process import fork_worker
+from _fngw.process import fork_worker, practise_start
 from _fngw.user import parse_user
 from _fngw.system import adopt_orphans, kill_children, kill_group, load_prctl
 
@@ -242,7 +242,8 @@ class Daemon:
                 self.spare = self.fork()
             except OSError:
                 # The next `start` will say so, if it still holds.
-                pass
+                return
+            practise_start(self)
 
     def stop_worker(self, control, worker_id, grace_ms):
         process = control.workers.get(worker_id)

@@ -1,5 +1,5 @@
-"""A forked process walks the way of a first call once while it waits: what that touches is copied from the daemon's memory then, and
-not while a caller waits. Page: spec/runtimes/python.md."""
+"""A forked process and its daemon share memory, of which each page is copied when one of them touches it first. So while nobody waits
+the process walks the way of a first call, and the daemon that of a `start`. Page: spec/runtimes/python.md."""
 
 import os
 import select
@@ -7,7 +7,8 @@ import socket
 import sys
 from types import SimpleNamespace
 
-from . import adapters, wire
+from . import adapters, loader, wire
+from .link import Link, accept_gateway
 from .sequential import Sequential
 
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
@@ -21,6 +22,7 @@ _START = {
 }
 _CALL = {'id': 'practice', 'method': 'GET', 'path': '/', 'raw_path': '/', 'params': {}, 'query': {}, 'headers': {}, 'ts': 0}
 _CALLS = 2
+_HELLO = wire.encode(wire.HELLO, 0, wire.to_header({'role': 'worker'}), bytes((wire.PROTOCOL_VERSION,)))
 
 
 def practise_until_told(channel):
@@ -40,24 +42,22 @@ def practise_until_told(channel):
 
 
 def practise():
-    """Loads a function and calls it over a connection of its own."""
+    """Greets, loads a function and calls it over a connection of its own."""
     gateway, conn = socket.socketpair()
+    kept_path, kept_streams = sys.path[:], (sys.stdout, sys.stderr)
     try:
-        # Without the capture of output: what is written belongs to nobody.
-        link = SimpleNamespace(
-            conn=conn,
-            start=_START,
-            decoder=wire.Decoder(0),
-            capture_for=lambda current: None,
-            loaded_frame=lambda: None,
-            ran_out=False,
-        )
-        server = Sequential(link, adapters.make_target(_START, None))
+        gateway.sendall(_HELLO + wire.encode(wire.START, 0, wire.to_header(_START)))
+        link = Link(*accept_gateway(SimpleNamespace(accept=lambda: (conn, None)), None))
+        loader.prepare_process(link.start)
+        server = Sequential(link, adapters.make_target(link.start, None))
+        wire.files_that_fit(link.loaded.take_new())
         for call_id in range(1, _CALLS + 1):
             gateway.sendall(wire.encode(wire.CALL, call_id, wire.to_header(_CALL)))
             server.read()
             server.run(*server.waiting.popleft())
             gateway.recv(65536)
     finally:
+        sys.path[:] = kept_path
+        sys.stdout, sys.stderr = kept_streams
         gateway.close()
         conn.close()

@@ -7,13 +7,13 @@ import signal
 import socket
 import traceback
 
-from . import address, guard, worker
+from . import address, guard, wire, worker
 from .failure import out_of_memory
 from .link import EXIT_MEMORY
 from .output import OutputPipe
 from .practise import practise_until_told
 from .system import die_with, kill_group, signal_group, signal_name
-from .user import become
+from .user import become, parse_user
 
 
 #: Signals that end a worker which ran out of memory, and the share of its limit that it must have used then.
@@ -23,6 +23,8 @@ NEARLY_FULL = 0.9
 
 #: Bytes of what a forked process is told of its function's worker.
 MAX_TOLD_BYTES = 65536
+#: A `start` without a user.
+_PRACTICE_START = wire.encode(wire.START, 1, wire.to_header({'key': 'practice', 'runtime': 'python', 'name': 'practice'}))
 
 
 class WorkerProcess:
@@ -47,6 +49,10 @@ class WorkerProcess:
         """Tells it where it listens and what it becomes. Its socket is made now: the name of one that waits for its function
         would be there for others to take. Raises OSError or ValueError with the reason why it cannot be."""
         listener, self.uri, self.socket_path = address.listen_for_worker(daemon.address, number)
+        self.tell(daemon, control, number, user, listener)
+
+    def tell(self, daemon, control, number, user, listener):
+        """Hands it its socket. Raises OSError."""
         told = {'path': self.socket_path, 'user': user, 'gateway': address.peer_of(control.sock)}
         try:
             socket.send_fds(self.channel, [json.dumps(told).encode()], [listener.fileno()])
@@ -111,17 +117,11 @@ class WorkerProcess:
 def fork_worker(daemon):
     """Forks a process that waits to be told whose worker it is, and returns its WorkerProcess; in that process it never returns.
     Raises OSError with the reason why none could be started."""
-    opened = []
-    channel, told = socket.socketpair()
+    channel, told, opened = _open_channels()
     try:
-        for _ in range(2):
-            opened += os.pipe()
         pid = os.fork()
     except OSError:
-        for fd in opened:
-            os.close(fd)
-        channel.close()
-        told.close()
+        _close_channels(channel, told, opened)
         raise
     out_in, out_out, err_in, err_out = opened
     if pid == 0:
@@ -130,6 +130,51 @@ def fork_worker(daemon):
     os.close(out_out)
     os.close(err_out)
     return WorkerProcess(pid, channel, out_in, err_in)
+
+
+def practise_start(daemon):
+    """Does what a `start` takes for a process that is none, without a socket that has a name. A fault of it is no reason to start nothing."""
+    try:
+        channel, told, (out_in, out_out, err_in, err_out) = _open_channels()
+    except OSError:
+        return
+    process = WorkerProcess(0, channel, out_in, err_in)
+    try:
+        _, _, header, _ = wire.Decoder().feed(_PRACTICE_START)[0]
+        process.tell(daemon, _Practice(told), 0, parse_user(wire.parse_header(header)), socket.socket(socket.AF_UNIX))
+        wire.encode(wire.STARTED, 0, wire.to_header({'worker': process.id, 'uri': process.uri, 'pid': process.pid}))
+    except (OSError, ValueError):
+        pass
+    finally:
+        process.finish()
+        _close_channels(told, told, (out_out, err_out))
+
+
+class _Practice:
+    """A gateway that is none."""
+
+    def __init__(self, sock):
+        self.sock = sock
+
+
+def _open_channels():
+    """The two ends of what a process is told by, and the pipes of its output. Raises OSError, and then leaves nothing open."""
+    channel, told = socket.socketpair()
+    opened = []
+    try:
+        for _ in range(2):
+            opened += os.pipe()
+    except OSError:
+        _close_channels(channel, told, opened)
+        raise
+    return channel, told, opened
+
+
+def _close_channels(channel, told, fds):
+    for fd in fds:
+        os.close(fd)
+    channel.close()
+    told.close()
 
 
 def _become_worker(daemon, channel, out_fd, err_fd):
