@@ -30,3 +30,15 @@ export function mergeSorted<T>(a: readonly T[], b: readonly T[], compare: (a: T,
   while (at < a.length) merged.push(a[at++]!)
   return merged
 }
+
+/** Values of one map after another: for whoever keeps something of each and does not want to look at all of them each time. */
+export class ValueChanges<T> {
+  #values: readonly T[] = []
+
+  /** What is different from the map before; at first all of it is fresh. */
+  next(map: ReadonlyMap<string, T>): ListChange<T> {
+    const before = this.#values
+    this.#values = [...map.values()]
+    return compareLists(before, this.#values)
+  }
+}

@@ -43,7 +43,7 @@ interface DependenciesOptions {
 
 export class Dependencies {
   readonly #options: DependenciesOptions
-  #functions: readonly FunctionVersion[] = []
+  #functions: ReadonlyMap<string, FunctionVersion> = new Map()
 
   constructor(options: DependenciesOptions) {
     this.#options = options
@@ -51,7 +51,7 @@ export class Dependencies {
 
   /** Takes over a new catalog's functions. */
   retain(functions: ReadonlyMap<string, FunctionVersion>): void {
-    this.#functions = [...functions.values()]
+    this.#functions = functions
     this.#options.builds.retain(functions)
   }
 
@@ -62,7 +62,7 @@ export class Dependencies {
 
   /** How far each function is with its packages or its program, in the order of the catalog. */
   *states(): Generator<{ fn: FunctionVersion; state: PreparationState | null }> {
-    for (const fn of this.#functions) yield { fn, state: this.#options.builds.stateOf(fn) }
+    for (const fn of this.#functions.values()) yield { fn, state: this.#options.builds.stateOf(fn) }
   }
 
   close(): Promise<void> {
@@ -81,7 +81,7 @@ export class Dependencies {
 
   /** Makes every function ready, as its first call would. @param onDone - one is ready, or failed */
   async install(onDone: (outcome: DependencyOutcome) => void): Promise<readonly DependencyOutcome[]> {
-    const work = this.#functions.map(async fn => {
+    const work = [...this.#functions.values()].map(async fn => {
       const error = await this.#options.builds.prepare(fn).then(
         () => null,
         (thrown: Error) => thrown,
@@ -124,7 +124,7 @@ export class Dependencies {
   /** Folders with packages: of file routes one function stands for its folder. */
   #places(): { key: string; runtime: string; folder: string; record: DependencyRecord | null }[] {
     const byFolder = new Map<string, FunctionVersion>()
-    for (const fn of this.#functions) {
+    for (const fn of this.#functions.values()) {
       const id = `${fn.runtime} ${fn.fnDir}`
       if (TARGETS[fn.runtime] !== undefined && !byFolder.has(id)) byFolder.set(id, fn)
     }

@@ -21,6 +21,7 @@ import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { HostEnv } from '../core/host-env.ts'
 import { INSTALL_TIMEOUT_SECONDS } from '../core/limits.ts'
+import { ValueChanges } from '../core/list-change.ts'
 import { OwnFolder } from '../files/own-folder.ts'
 import type { Builder, BuildPlan, BuildTools, Toolchain } from './build.ts'
 import { BuildKey } from './build-cache.ts'
@@ -66,7 +67,8 @@ export class Installer implements Builder {
   readonly #turns = new FolderTurns()
   readonly #records: InstallRecords
   /** Functions of the runtime by their folder: of ten thousand nobody may look at all for each. */
-  #byFolder: ReadonlyMap<string, readonly FunctionVersion[]> = new Map()
+  readonly #changes = new ValueChanges<FunctionVersion>()
+  readonly #byFolder = new Map<string, FunctionVersion[]>()
 
   constructor(step: InstallStep, options: InstallerOptions) {
     this.#step = step
@@ -88,14 +90,19 @@ export class Installer implements Builder {
   }
 
   retain(functions: ReadonlyMap<string, FunctionVersion>): void {
-    const byFolder = new Map<string, FunctionVersion[]>()
-    for (const fn of functions.values()) {
+    const { gone, fresh } = this.#changes.next(functions)
+    const lost = new Set(gone)
+    for (const folder of new Set(gone.map(fn => fn.fnDir))) {
+      const left = this.#byFolder.get(folder)?.filter(fn => !lost.has(fn)) ?? []
+      if (left.length > 0) this.#byFolder.set(folder, left)
+      else this.#byFolder.delete(folder)
+    }
+    for (const fn of fresh) {
       if (fn.runtime !== this.runtime) continue
-      const beside = byFolder.get(fn.fnDir)
-      if (beside === undefined) byFolder.set(fn.fnDir, [fn])
+      const beside = this.#byFolder.get(fn.fnDir)
+      if (beside === undefined) this.#byFolder.set(fn.fnDir, [fn])
       else beside.push(fn)
     }
-    this.#byFolder = byFolder
   }
 
   /** A missing pack fails here, before any tool is looked for, and also where packages are not installed. */

@@ -77,6 +77,8 @@ interface Build {
 export class Builds {
   readonly #options: BuildsOptions
   readonly #builds = new Map<string, Build>()
+  /** Functions that turned out to need nothing: among ten thousand nearly all. */
+  readonly #ready = new WeakSet<FunctionVersion>()
   readonly #toolchains = new Map<string, Promise<Toolchain>>()
   readonly #places = new Map<Builder, Places<Build>>()
   readonly #looks = new Map<Builder, Places<Build>>()
@@ -97,6 +99,7 @@ export class Builds {
    */
   prepare(fn: FunctionVersion, onWork?: () => void): Promise<string | null> {
     if (this.#isClosed) return Promise.reject(new GatewayError('SHUTTING_DOWN', 'gateway is shutting down'))
+    if (this.#ready.has(fn)) return Promise.resolve(null)
     const known = this.#builds.get(fn.key)
     if (known !== undefined && isSame(known.fn, fn) && !this.#mayRetry(known)) {
       if (known.state === 'pending') this.#putFirst(known)
@@ -137,6 +140,7 @@ export class Builds {
 
   /** Prepares before a call asks for it, where that is wanted. Each reload asks for all functions, and most are ready. */
   prepareAhead(fn: FunctionVersion): void {
+    if (this.#ready.has(fn)) return
     const known = this.#builds.get(fn.key)
     if (known?.fn === fn && known.state === 'ready') return
     if (this.isAhead(fn)) this.prepare(fn).catch(() => {})
@@ -204,6 +208,8 @@ export class Builds {
       const { binary, made } = await this.#ensure(build)
       build.state = 'ready'
       build.since = clock.monotonic()
+      if (!build.isNeeded) this.#ready.add(build.fn)
+      if (!build.isNeeded && this.#builds.get(build.fn.key) === build) this.#builds.delete(build.fn.key)
       if (made !== null) onBuilt({ fn: build.fn, durationMs: clock.monotonic() - startedAt, made })
       return binary
     } catch (thrown) {

@@ -146,7 +146,9 @@ export class SharedPacks {
   }
 
   #isForeignUsed(functions: readonly FunctionVersion[]): boolean {
-    return functions.some(fn => this.dirsOf(fn).some(dir => dir.includes(`/${FASTFN_PACKS_FOLDER}/`)))
+    return functions.some(
+      fn => fn.policy.sharedDeps.length > 0 && this.dirsOf(fn).some(dir => dir.includes(`/${FASTFN_PACKS_FOLDER}/`)),
+    )
   }
 
   /** Full path of a pack, null when there is none. */

@@ -36,7 +36,7 @@ export class LoadedFiles {
   readonly #folders = new Map<string, Set<string>>()
   readonly #reports = new Map<string, Reported>()
   /** Signatures of the functions in force. */
-  #signatures: ReadonlyMap<string, string> = new Map()
+  #functions: ReadonlyMap<string, FunctionVersion> = new Map()
   #revisions: ReadonlyMap<string, number> = new Map()
   #onFolders: ((folders: LoadedFolders) => void) | null = null
 
@@ -58,7 +58,7 @@ export class LoadedFiles {
 
   /** Takes over the functions in force: reports of others are over. */
   adopt(functions: ReadonlyMap<string, FunctionVersion>): void {
-    this.#signatures = new Map([...functions.values()].map(fn => [fn.key, fn.signature]))
+    this.#functions = functions
     const gone = [...this.#reports.keys()].filter(key => !functions.has(key))
     for (const key of gone) this.#forget(key)
     if (gone.length > 0) this.#onFolders?.(this.#folders)
@@ -70,7 +70,7 @@ export class LoadedFiles {
    */
   report(fn: FunctionVersion, paths: readonly string[]): void {
     // A worker that still finishes its calls says nothing about the version that serves.
-    if (this.#signatures.get(fn.key) !== fn.signature) return
+    if (this.#functions.get(fn.key)?.signature !== fn.signature) return
     let known = this.#reports.get(fn.key)
     // What the version before had loaded is watched until now: an edit while a worker starts must not be missed.
     if (known !== undefined && known.signature !== fn.signature) {

@@ -136,9 +136,14 @@ function toFilePath(name: string): string {
   return existsSync(built) ? built : packageFile(`node_modules/swagger-ui-dist/${name}`)
 }
 
+function findOwnRoute(patterns: Iterable<string>): string | undefined {
+  for (const pattern of patterns) if (pattern.startsWith(DOCS_PATH) && OWN_ROUTE.test(pattern)) return pattern
+  return undefined
+}
+
 /** What stands where the page would be, in words; null when nothing does. */
 export function toDocsWarning(patterns: Iterable<string>, isAsset: boolean): Warning | null {
-  const route = [...patterns].find(pattern => OWN_ROUTE.test(pattern))
+  const route = findOwnRoute(patterns)
   if (route === undefined && !isAsset) return null
   const what = route === undefined ? 'a file of the assets' : `the route ${route}`
   return {

@@ -2,6 +2,7 @@
 
 import type { FunctionVersion, KeepWarmPolicy } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
+import { ValueChanges } from '../core/list-change.ts'
 import type { Work, WorkQueue } from './work-queue.ts'
 
 /** What is known of one function's pings. Times are wall clock, ms. */
@@ -64,6 +65,7 @@ class Entry implements Work {
 export class KeepWarm {
   readonly #options: KeepWarmOptions
   readonly #entries = new Map<string, Entry>()
+  readonly #changes = new ValueChanges<FunctionVersion>()
 
   constructor(options: KeepWarmOptions) {
     this.#options = options
@@ -84,7 +86,7 @@ export class KeepWarm {
       this.#entries.delete(key)
       queue.remove(entry)
     }
-    for (const fn of functions.values()) {
+    for (const fn of this.#changes.next(functions).fresh) {
       const policy = policyOf(fn)
       if (policy === null || this.#entries.has(fn.key)) continue
       const entry = new Entry(fn, policy, now, one => void this.#ping(one))

@@ -2,6 +2,7 @@
 
 import type { FunctionVersion, SchedulePolicy } from '../core/catalog.ts'
 import { GatewayError, type Warning } from '../core/errors.ts'
+import { ValueChanges } from '../core/list-change.ts'
 import type { Rules } from './rule.ts'
 import { Schedule } from './schedule.ts'
 import { type RunOutcome, type Runnable, ScheduleRunner, type ScheduleRunnerOptions } from './schedule-runner.ts'
@@ -53,6 +54,7 @@ export class Schedules {
   readonly #runner: ScheduleRunner
   readonly #random: () => number
   readonly #entries = new Map<string, Entry>()
+  readonly #changes = new ValueChanges<FunctionVersion>()
   /** States that nobody has asked for yet; null before the store was read. */
   #kept: Map<string, ScheduleState> | null = null
   #opening: Promise<void> | null = null
@@ -81,7 +83,8 @@ export class Schedules {
     const now = this.#options.clock.wall()
     const changes = new Map<string, ScheduleState | null>()
     const rules = new Set<string>()
-    for (const fn of functions.values()) {
+    const known = [...this.#entries.keys()].flatMap(key => functions.get(key) ?? [])
+    for (const fn of new Set([...this.#changes.next(functions).fresh, ...known])) {
       if (fn.policy.schedule === null && fn.policy.scheduleProblem === null) continue
       const entry = this.#take(fn, now)
       if (entry.hasChanged) changes.set(fn.key, entry.schedule.state)

@@ -67,7 +67,8 @@ export class SchemaStore {
   }
 
   async #readAll(functions: readonly FunctionVersion[]): Promise<void> {
-    const wanted = new Map(functions.flatMap(({ schema }) => (schema === null ? [] : [[schema.path, schema]])))
+    const wanted = new Map<string, SchemaFileRef>()
+    for (const { schema } of functions) if (schema !== null) wanted.set(schema.path, schema)
     const files = new Map<string, Loaded>()
     const left = [...wanted.values()]
     const read = async (): Promise<void> => {

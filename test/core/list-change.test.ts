@@ -1,5 +1,5 @@
 import t from 'tap'
-import { compareLists, mergeSorted } from '../../lib/core/list-change.ts'
+import { compareLists, mergeSorted, ValueChanges } from '../../lib/core/list-change.ts'
 import { compareText } from '../../lib/core/text.ts'
 
 t.test('[router/route-table.22] two lists differ in what one of them has alone, wherever it stands', async t => {
@@ -34,4 +34,17 @@ t.test('[router/route-table.22] two sorted lists become one', async t => {
   ] as const
   for (const [a, b] of cases)
     t.same(mergeSorted([...a], [...b], compareText), [...`${a}${b}`].sort(compareText), `${a} and ${b}`)
+})
+
+t.test('[router/route-table.22] values that are new in a map are told once', async t => {
+  const changes = new ValueChanges<string>()
+  const map = new Map([
+    ['a', 'A'],
+    ['b', 'B'],
+  ])
+  t.same(changes.next(map), { gone: [], fresh: ['A', 'B'] })
+  t.same(changes.next(map), { gone: [], fresh: [] })
+  map.set('b', 'BB')
+  t.same(changes.next(map), { gone: ['B'], fresh: ['BB'] }, 'also of a map that was changed')
+  t.same(changes.next(new Map([['c', 'BB']])), { gone: ['A'], fresh: [] })
 })
