@@ -10,16 +10,41 @@ import { close, read } from 'node:fs'
 import { GatewayError } from '../core/errors.ts'
 import type { Abandonable, Exchange } from '../http/exchange.ts'
 
-/** Bytes of a file that are read at once: two pieces lie in a processor's own cache, and are all that a slow client holds. */
-const ASSET_CHUNK_BYTES = 128 * 1024
+/**
+ * Bytes of a file that are read at once. A reading thread that sleeps is woken for each piece, which costs more than to read
+ * 128 KiB: a client that has taken one piece before the next one is read gets large ones. Two of them still lie in a
+ * processor's own cache.
+ */
+const PIECE_BYTES = { small: 128 * 1024, large: 512 * 1024 } as const
+/** Transfers with large pieces at once: all others hold two small ones, however many clients stop to read. */
+const LARGE_TRANSFERS = 16
+
+/** Room for transfers with large pieces. */
+export class LargePieces {
+  #left = LARGE_TRANSFERS
+
+  /** @returns false when there is none; else `leave` gives it back */
+  enter(): boolean {
+    if (this.#left === 0) return false
+    this.#left -= 1
+    return true
+  }
+
+  leave(): void {
+    this.#left += 1
+  }
+}
 
 export class FileSender implements Abandonable {
   readonly #exchange: Exchange
   readonly #fd: number
   #position: number
   readonly #end: number
-  /** Memory of pieces that the client has. */
-  readonly #free: Buffer[] = []
+  readonly #large: LargePieces
+  /** It may send large pieces, to its end: what the client has not taken of one is held until then. */
+  #mayBeLarge = false
+  #pieceBytes: number = PIECE_BYTES.small
+  #hasWritten = false
   /** Read and not written. */
   #ready: Buffer | null = null
   #isReading = false
@@ -31,9 +56,11 @@ export class FileSender implements Abandonable {
    * @param fd - open file; closed by the sender, whatever happens
    * @param start - first byte
    * @param end - byte after the last
+   * @param large - shared by all transfers
    */
-  constructor(exchange: Exchange, fd: number, start: number, end: number) {
+  constructor(exchange: Exchange, fd: number, start: number, end: number, large: LargePieces) {
     this.#exchange = exchange
+    this.#large = large
     this.#fd = fd
     this.#position = start
     this.#end = end
@@ -54,10 +81,10 @@ export class FileSender implements Abandonable {
   }
 
   #read(): void {
-    const length = Math.min(ASSET_CHUNK_BYTES, this.#end - this.#position)
+    const length = Math.min(this.#pieceBytes, this.#end - this.#position)
     if (length === 0) return
     this.#isReading = true
-    const memory = this.#free.pop() ?? Buffer.allocUnsafeSlow(length)
+    const memory = this.#exchange.responder.pool.take(length)
     read(this.#fd, memory, 0, length, this.#position, (error, bytes) => {
       this.#isReading = false
       if (this.#isOver) this.#close()
@@ -70,16 +97,24 @@ export class FileSender implements Abandonable {
   #take(memory: Buffer, bytes: number): void {
     this.#position += bytes
     this.#ready = bytes === memory.length ? memory : memory.subarray(0, bytes)
+    if (this.#hasWritten) this.#adapt()
     if (!this.#isBlocked) this.#write(this.#ready)
+  }
+
+  /** Large pieces while the client waits for the disk, small ones while it is waited for. */
+  #adapt(): void {
+    this.#mayBeLarge ||= !this.#isBlocked && this.#large.enter()
+    this.#pieceBytes = this.#mayBeLarge && !this.#isBlocked ? PIECE_BYTES.large : PIECE_BYTES.small
   }
 
   #write(piece: Buffer): void {
     this.#ready = null
+    this.#hasWritten = true
     this.#read()
     const { responder } = this.#exchange
     // Only now that the system has its bytes may the memory be written over.
-    const onTaken = () => this.#free.push(piece)
-    if (responder.writeStream(this.#exchange, piece, true, piece.length === ASSET_CHUNK_BYTES ? onTaken : null)) {
+    const onTaken = () => responder.pool.free(piece)
+    if (responder.writeStream(this.#exchange, piece, true, onTaken)) {
       this.#goOn()
       return
     }
@@ -104,6 +139,8 @@ export class FileSender implements Abandonable {
   }
 
   #close(): void {
+    if (this.#mayBeLarge) this.#large.leave()
+    this.#mayBeLarge = false
     close(this.#fd, () => {})
   }
 }

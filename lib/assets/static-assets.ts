@@ -17,7 +17,7 @@ import { AssetNames } from './names.ts'
 import { AssetStore, MAX_ATTEMPTS, OPEN_FLAGS, toFileTrouble } from './store.ts'
 import { type Decision, decide } from './conditional.ts'
 import type { Exchange, Step } from '../http/exchange.ts'
-import { FileSender } from './file-sender.ts'
+import { FileSender, LargePieces } from './file-sender.ts'
 
 /** Steps of the public walk around the routes. */
 interface AssetSteps {
@@ -47,6 +47,7 @@ class StaticAssets {
   readonly #names: AssetNames
   readonly #routes: Routes
   readonly #choice = new CodingChoice()
+  readonly #large = new LargePieces()
   readonly #isApplication: boolean
   readonly #runWorkerFirst: boolean
   /** Known files to be answered at the end of the poll phase, or when there are enough. */
@@ -165,7 +166,7 @@ class StaticAssets {
       }
       const { start, end } = decision.range ?? { start: 0, end: state.size - 1 }
       exchange.responder.openStream(exchange, decision.status, toHeaders(opened, decision), end + 1 - start)
-      new FileSender(exchange, fd, start, end + 1).start()
+      new FileSender(exchange, fd, start, end + 1, this.#large).start()
     })
   }
 

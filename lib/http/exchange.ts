@@ -3,6 +3,7 @@
  * request and response, so that in-memory ones serve as well (inject, fetch). Owner: §4.1.
  */
 
+import type { BytePool } from '../core/byte-pool.ts'
 import type { Bytes } from '../core/bytes.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { GatewayError } from '../core/errors.ts'
@@ -110,6 +111,8 @@ export interface ExchangeConnection {
 
 /** How steps and calls answer; Responder documents each way. */
 export interface ExchangeResponder {
+  /** Memory for bodies. */
+  readonly pool: BytePool
   send(exchange: Exchange, status: number, headers: string[], body: Buffer | string | null, isConstant?: boolean): void
   sendDirectly(exchange: Exchange, head: ReplyHead, body: Buffer, answeredAt: number): boolean
   sendPrepared(exchange: Exchange, head: ReplyHead, body: Buffer): boolean

@@ -43,7 +43,7 @@ const JSON_TYPE = 'application/json'
 
 export class Responder implements ExchangeResponder {
   readonly clock: Clock
-  readonly #pool: BytePool
+  readonly pool: BytePool
   readonly #production: boolean
   readonly #lifecycle: ResponderOptions['lifecycle']
   readonly #onFinished: ((exchange: Exchange) => void) | null
@@ -53,7 +53,7 @@ export class Responder implements ExchangeResponder {
 
   constructor(options: ResponderOptions) {
     this.clock = options.clock
-    this.#pool = options.pool
+    this.pool = options.pool
     this.#wall = new WallTime(options.clock)
     this.#production = options.production
     this.#lifecycle = options.lifecycle
@@ -110,8 +110,8 @@ export class Responder implements ExchangeResponder {
   #write(res: HttpResponse, bytes: Buffer): boolean {
     // Others than node's own may keep what they are given for as long as they like.
     if (res.writeKept === undefined) return res.write(Buffer.from(bytes))
-    const kept = this.#pool.keep(bytes)
-    return res.writeKept(kept, () => this.#pool.free(kept))
+    const kept = this.pool.keep(bytes)
+    return res.writeKept(kept, () => this.pool.free(kept))
   }
 
   /**
@@ -143,9 +143,9 @@ export class Responder implements ExchangeResponder {
       this.#watchStall(exchange)
       res.sendWhole!(status, head, body)
     } else {
-      const kept = this.#pool.keep(body)
+      const kept = this.pool.keep(body)
       this.#watchStall(exchange)
-      res.sendWhole!(status, head, kept, () => this.#pool.free(kept))
+      res.sendWhole!(status, head, kept, () => this.pool.free(kept))
     }
     this.#onFinished?.(exchange)
     return true

@@ -1,35 +1,50 @@
-import { closeSync, fstatSync, ftruncateSync, openSync } from 'node:fs'
+import { closeSync, fstatSync, ftruncateSync, openSync, read } from 'node:fs'
 import t, { type Test } from 'tap'
-import { FileSender } from '../../lib/assets/file-sender.ts'
+import { FileSender, LargePieces } from '../../lib/assets/file-sender.ts'
+import { BytePool } from '../../lib/core/byte-pool.ts'
+import { systemClock } from '../../lib/core/clock.ts'
 import type { GatewayError } from '../../lib/core/errors.ts'
 import type { Exchange } from '../../lib/http/exchange.ts'
 import { waitUntil } from '../helpers/gateway-bed.ts'
 import { makeTree } from '../helpers/tree.ts'
 
 const CHUNK = 128 * 1024
+const LARGE = 512 * 1024
+/** No byte of the files here. */
+const UNREAD = 0xee
 
 /** A file, its sender, and a client that takes pieces when the test says so. */
-function makeSender(t: Test, text: Buffer, start: number, end: number) {
+function makeSender(t: Test, text: Buffer, start: number, end: number, large = new LargePieces()) {
   const tree = makeTree({ 'a.bin': text })
   t.teardown(tree.cleanup)
   const fd = openSync(tree.path('a.bin'), 'r+')
   const pieces: Buffer[] = []
   const ends: (GatewayError | null)[] = []
   const memory: ArrayBufferLike[] = []
-  const made = { isSlow: false, isTaking: false, drain: null as (() => void) | null, onTaken: () => {} }
+  const made = { isSlow: false, slowFrom: 0, isTaking: false, drain: null as (() => void) | null, onTaken: () => {} }
+  // Whoever still reads memory that was given back sees what is wrong.
+  const pool = new BytePool(systemClock, bytes => bytes.fill(UNREAD))
+  let lastTaken: Buffer = Buffer.alloc(0)
+  const take = (length: number): Buffer => {
+    lastTaken = pool.take(length).fill(UNREAD)
+    return lastTaken
+  }
+  /** The disk has filled what was taken last, and the sender knows. */
+  const hasRead = async (): Promise<void> => {
+    await waitUntil(() => lastTaken.at(-1) !== UNREAD, 'the next piece is read')
+    await new Promise(done => read(fd, Buffer.alloc(1), 0, 1, 0, done))
+  }
   const exchange = {
     work: null,
     responder: {
+      pool: { take, free: (bytes: Buffer) => pool.free(bytes) },
       writeStream: (_: Exchange, piece: Buffer, isConstant: boolean, onTaken: (() => void) | null) => {
         t.equal(isConstant, true, 'not copied by the way')
         pieces.push(Buffer.from(piece))
         memory.push(piece.buffer)
-        made.onTaken = () => {
-          // Whoever still reads it now sees what is wrong.
-          piece.fill(0xee)
-          onTaken?.()
-        }
+        made.onTaken = () => onTaken?.()
         if (made.isTaking) made.onTaken()
+        if (piece.length === made.slowFrom) made.isSlow = true
         return !made.isSlow
       },
       onDrain: (_: Exchange, callback: () => void) => {
@@ -38,7 +53,7 @@ function makeSender(t: Test, text: Buffer, start: number, end: number) {
       closeStream: (_: Exchange, error: GatewayError | null) => ends.push(error),
     },
   } as unknown as Exchange
-  const sender = new FileSender(exchange, fd, start, end)
+  const sender = new FileSender(exchange, fd, start, end, large)
   const isOpen = (): boolean => {
     try {
       return fstatSync(fd).isFile()
@@ -48,10 +63,10 @@ function makeSender(t: Test, text: Buffer, start: number, end: number) {
   }
   const ended = () => waitUntil(() => ends.length > 0, 'the answer ends')
   const closed = () => waitUntil(() => !isOpen(), 'the descriptor is closed')
-  return { tree, fd, exchange, sender, pieces, memory, ends, made, isOpen, ended, closed }
+  return { tree, fd, exchange, sender, hasRead, pieces, memory, ends, made, isOpen, ended, closed }
 }
 
-const bytes = Buffer.from(Array.from({ length: CHUNK * 2 + 10 }, (_, i) => i % 251))
+const bytes = Buffer.from(Array.from({ length: CHUNK * 2 + 10 }, (_, i) => i % 229))
 
 t.test('[assets/static-assets.24] a part of a file, piece by piece, and the descriptor is closed', async t => {
   for (const [start, end] of [
@@ -87,33 +102,111 @@ t.test('[assets/static-assets.24] nothing is read ahead of a slow client', async
 })
 
 t.test('[assets/static-assets.24] memory is used again once the system has its bytes, and not before', async t => {
-  const long = Buffer.from(Array.from({ length: CHUNK * 9 + 3 }, (_, i) => i % 253))
+  const long = Buffer.from(Array.from({ length: CHUNK * 2 + LARGE * 9 + 3 }, (_, i) => i % 227))
   for (const isTaking of [true, false]) {
     const { sender, pieces, memory, made, ended } = makeSender(t, long, 0, long.length)
     made.isTaking = isTaking
     sender.start()
     await ended()
     t.ok(Buffer.concat(pieces).equals(long), 'every byte in its place')
-    t.equal(pieces.length, 10)
-    if (isTaking) t.ok(new Set(memory).size <= 2, 'two pieces of memory for ten of the file')
-    else t.equal(new Set(memory).size, 10, 'nobody has said that he has it')
+    t.ok(pieces.length > 10)
+    if (isTaking) t.ok(new Set(memory).size <= 5, 'two pieces of memory of each size, and the rest')
+    else t.equal(new Set(memory).size, pieces.length, 'nobody has said that he has it')
   }
+})
+
+t.test(
+  '[assets/static-assets.24] pieces are large while the client waits for the disk, small when it is waited for',
+  async t => {
+    const long = Buffer.from(Array.from({ length: LARGE * 8 }, (_, i) => i % 223))
+    const { sender, pieces, made, ended } = makeSender(t, long, 0, long.length)
+    made.isTaking = true
+    sender.start()
+    await ended()
+    const lengths = pieces.map(piece => piece.length)
+    t.same(lengths.slice(0, 2), [CHUNK, CHUNK], 'nothing is known of the client before it has one')
+    t.ok(
+      lengths.slice(2, -1).every(length => length === LARGE),
+      String(lengths),
+    )
+    t.ok(Buffer.concat(pieces).equals(long))
+
+    const slowing = makeSender(t, long, 0, long.length)
+    slowing.made.isTaking = true
+    // From there on each piece waits for the one before.
+    slowing.made.slowFrom = LARGE
+    slowing.sender.start()
+    await waitUntil(() => slowing.made.isSlow, 'a large piece')
+    const before = slowing.pieces.length
+    while (slowing.ends.length === 0) {
+      await waitUntil(() => slowing.made.drain !== null || slowing.ends.length > 0, 'the next piece')
+      const { drain } = slowing.made
+      slowing.made.drain = null
+      if (slowing.pieces.reduce((sum, piece) => sum + piece.length, 0) < long.length) await slowing.hasRead()
+      drain?.()
+    }
+    t.ok(Buffer.concat(slowing.pieces).equals(long))
+    const later = slowing.pieces.slice(before).map(piece => piece.length)
+    t.ok(later.includes(CHUNK), `small again: ${later}`)
+  },
+)
+
+t.test('[assets/static-assets.24] only so many transfers have large pieces at once, and an end makes room', async t => {
+  const large = new LargePieces()
+  const entered: boolean[] = []
+  for (let i = 0; i < 17; i++) entered.push(large.enter())
+  t.same(entered, [...Array(16).fill(true), false])
+  const long = Buffer.alloc(LARGE * 6, 'x')
+  const sizes = async () => {
+    const one = makeSender(t, long, 0, long.length, large)
+    one.made.isTaking = true
+    one.sender.start()
+    await one.ended()
+    return Math.max(...one.pieces.map(piece => piece.length))
+  }
+  t.equal(await sizes(), CHUNK, 'no room')
+  large.leave()
+  t.equal(await sizes(), LARGE)
+  t.equal(await sizes(), LARGE, 'whoever was through has left')
+  const left = makeSender(t, long, 0, long.length, large)
+  left.made.isTaking = true
+  left.made.slowFrom = LARGE
+  left.sender.start()
+  await waitUntil(() => left.made.isSlow, 'a large piece')
+  left.sender.abandon()
+  await left.closed()
+  t.equal(await sizes(), LARGE, 'whose client has left, too')
+  const cut = makeSender(t, long, 0, long.length, large)
+  cut.made.isTaking = true
+  cut.made.slowFrom = LARGE
+  cut.sender.start()
+  await waitUntil(() => cut.made.isSlow, 'a large piece')
+  ftruncateSync(cut.fd, 0)
+  while (cut.ends.length === 0) {
+    await waitUntil(() => cut.made.drain !== null || cut.ends.length > 0, 'the next piece')
+    const { drain } = cut.made
+    cut.made.drain = null
+    drain?.()
+  }
+  t.match(cut.ends, [{ message: 'file became shorter while it was sent' }])
+  await cut.closed()
+  t.equal(await sizes(), LARGE, 'and one whose file was cut off')
 })
 
 t.test('[assets/static-assets.24] a slow client holds two pieces, however long it takes', async t => {
   const long = Buffer.alloc(CHUNK * 6, 'x')
-  const { sender, pieces, memory, made, ended } = makeSender(t, long, 0, long.length)
+  const { sender, pieces, memory, made, ends } = makeSender(t, long, 0, long.length)
   made.isSlow = true
   sender.start()
-  for (let count = 1; count <= 6; count++) {
-    await waitUntil(() => pieces.length === count && made.drain !== null, 'a piece')
-    const drain = made.drain!
+  while (ends.length === 0) {
+    await waitUntil(() => made.drain !== null || ends.length > 0, 'a piece')
+    const { drain } = made
     made.drain = null
     made.onTaken()
-    drain()
+    drain?.()
   }
-  await ended()
-  t.ok(new Set(memory).size <= 2)
+  t.ok(Buffer.concat(pieces).equals(long))
+  t.ok(new Set(memory).size <= 4, 'of each size')
 })
 
 t.test('[assets/static-assets.25] a file that shrinks is not taken for whole', async t => {
