@@ -14,3 +14,8 @@ export function joined(bytes: Bytes): Buffer {
   if (Buffer.isBuffer(bytes)) return bytes
   return bytes.length === 1 ? bytes[0]! : Buffer.concat(bytes)
 }
+
+/** In one piece that is nobody else's. */
+export function copyOf(bytes: Bytes): Buffer {
+  return Buffer.isBuffer(bytes) ? Buffer.from(bytes) : Buffer.concat(bytes)
+}

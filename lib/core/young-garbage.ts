@@ -10,7 +10,7 @@ import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 
 /** Bytes of bodies between two collections. */
-const COLLECT_BYTES = 16 * 1024 * 1024
+const COLLECT_BYTES = 4 * 1024 * 1024
 
 export class YoungGarbage {
   readonly #find: () => () => void

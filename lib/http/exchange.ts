@@ -190,6 +190,8 @@ export class Exchange {
   parsedBody: Buffer | null = null
   /** Waiting for the rest of the body. */
   bodyReceiver: BodyReceiver | null = null
+  /** The memory of its body, which is free when the exchange is over. */
+  upload: { free(): void } | null = null
 
   status = 0
   bytesIn = 0

@@ -34,11 +34,11 @@ import { HttpCall } from './http-call.ts'
 import { RequestMemo } from './request-memo.ts'
 import { NearestRoutes } from './nearest-routes.ts'
 import { takeParsedBody } from './parsed-body.ts'
-import { YoungGarbage } from '../core/young-garbage.ts'
 import { readBody } from './read-body.ts'
 import { Refusals } from './refusals.ts'
 import { RequestCheck } from './request-check.ts'
 import type { Responder } from './respond.ts'
+import { UploadMemory } from './upload.ts'
 
 /** What a request needs of the catalog it began with. */
 export interface PublicCatalog {
@@ -84,12 +84,13 @@ export class PublicHandler {
   readonly #proxies: TrustedProxies
   readonly #cors = new Cors()
   readonly #refusals = new Refusals()
-  readonly #garbage = new YoungGarbage()
+  readonly #uploads: UploadMemory
   /** Null in production. */
   readonly #nearest: NearestRoutes | null
 
   constructor(options: PublicOptions) {
     this.#options = options
+    this.#uploads = new UploadMemory(options.responder.pool)
     this.#proxies = new TrustedProxies(options.trustedProxyCidrs)
     this.#check = new RequestCheck(this.#proxies)
     this.#nearest = options.namesRoutes === true ? new NearestRoutes(options.clock) : null
@@ -292,7 +293,7 @@ export class PublicHandler {
       return
     }
     exchange.bodyReceiver = httpCall
-    readBody(exchange, fn.policy.maxBodyBytes, this.#garbage)
+    readBody(exchange, fn.policy.maxBodyBytes, this.#uploads)
   }
 }
 

@@ -3,16 +3,16 @@
 import { type Bytes, joined } from '../core/bytes.ts'
 import { GatewayError } from '../core/errors.ts'
 import { toBodyError } from '../invocation/policy.ts'
-import type { YoungGarbage } from '../core/young-garbage.ts'
 import type { Exchange } from './exchange.ts'
+import type { UploadMemory } from './upload.ts'
 
 /**
  * Reads the body of an exchange whose `bodyReceiver` is set. A body that says it is too long is refused unread; one that
  * turns out to be too long is refused at the first byte over the limit, and nothing of it is kept.
  * @param limit - bytes
- * @param garbage - told of the memory that node takes for the body
+ * @param memory - for a body that nobody needs when its exchange is over; null leaves it in the pieces as node read them
  */
-export function readBody(exchange: Exchange, limit: number, garbage: YoungGarbage | null = null): void {
+export function readBody(exchange: Exchange, limit: number, memory: UploadMemory | null = null): void {
   if (!exchange.hasBody) {
     finish(exchange, null)
     return
@@ -37,15 +37,19 @@ export function readBody(exchange: Exchange, limit: number, garbage: YoungGarbag
     exchange.expectsContinue = false
     exchange.res.writeContinue()
   }
+  const upload = memory === null ? null : memory.begin(exchange.declaredLength)
+  exchange.upload = upload
   let chunks: Buffer[] = []
   let bytes = 0
   exchange.req.on('data', chunk => {
     bytes += chunk.length
-    garbage?.note(chunk.length)
     if (exchange.bodyReceiver === null) return
     if (bytes > limit) {
       chunks = []
+      upload?.free()
       fail(exchange, toBodyError(limit))
+    } else if (upload !== null) {
+      upload.add(chunk)
     } else {
       chunks.push(chunk)
     }
@@ -53,7 +57,8 @@ export function readBody(exchange: Exchange, limit: number, garbage: YoungGarbag
   exchange.req.on('end', () => {
     exchange.bytesIn = bytes
     // As it came: whoever needs it in one piece joins it.
-    if (exchange.bodyReceiver !== null) finish(exchange, chunks.length === 1 ? chunks[0]! : chunks)
+    if (exchange.bodyReceiver === null) return
+    finish(exchange, upload !== null ? upload.take() : chunks.length === 1 ? chunks[0]! : chunks)
   })
   // A body that is cut off: the connection's end follows and ends the exchange.
   exchange.req.on('error', () => {})

@@ -43,6 +43,7 @@ const JSON_TYPE = 'application/json'
 
 export class Responder implements ExchangeResponder {
   readonly clock: Clock
+  /** Memory for bodies. */
   readonly pool: BytePool
   readonly #production: boolean
   readonly #lifecycle: ResponderOptions['lifecycle']
@@ -327,6 +328,8 @@ export class Responder implements ExchangeResponder {
     exchange.ended = true
     exchange.work = null
     exchange.bodyReceiver = null
+    exchange.upload?.free()
+    exchange.upload = null
     exchange.connection.remove(exchange)
   }
 }

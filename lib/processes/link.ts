@@ -1,7 +1,7 @@
 /** The private line between the first process and a front: frames both ways over an unnamed pair of sockets. Owner: page processes/processes. */
 
 import type { Socket } from 'node:net'
-import type { Bytes } from '../core/bytes.ts'
+import { type Bytes, copyOf, lengthOf } from '../core/bytes.ts'
 import { FrameReader, FrameWriter, KIND, type Kind } from '../runtime/wire-protocol.ts'
 
 /** Frames that wait for the end of a poll phase to leave in one write; so many leave at once. */
@@ -46,11 +46,11 @@ export class Link {
     return this.#isOver
   }
 
-  /** @param body - valid during the call only; in pieces it is a request's, which nobody uses again */
+  /** @param body - valid during the call only */
   send(kind: Kind, id: number, header: string, body: Bytes | null = null, rest?: Buffer): void {
     if (this.#isOver) return
-    const isLongView = Buffer.isBuffer(body) && body.length > VIEW_BYTES
-    this.#writer.add(kind, id, header, isLongView ? Buffer.from(body) : body, rest)
+    const isLong = body !== null && lengthOf(body) > VIEW_BYTES
+    this.#writer.add(kind, id, header, isLong ? copyOf(body) : body, rest)
     this.#unflushed += 1
     if (this.#unflushed === FLUSH_FRAMES) this.#flush()
     if (this.#isPlanned) return

@@ -1,7 +1,7 @@
 /** A thread that serves one Lua function, as a worker of its set. Page: runtime/lua-runtime. */
 
 import type { Worker as Thread } from 'node:worker_threads'
-import { joined } from '../core/bytes.ts'
+import { copyOf } from '../core/bytes.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { RuntimeCall } from './call.ts'
 import type { LuaThreads } from './lua-threads.ts'
@@ -53,7 +53,7 @@ export class LuaThread extends Worker {
   }
 
   protected override sendCall(call: RuntimeCall): void {
-    this.#unsent.push(call.wireId, call.wholeHeader, call.body && joined(call.body))
+    this.#unsent.push(call.wireId, call.wholeHeader, call.body && copyOf(call.body))
     // So the thread begins while this process still reads the rest of what the poll phase brought; a first call waits for nothing.
     if (this.#start !== undefined || this.#unsent.length === FLUSH_MESSAGES * FIELDS_OF_A_CALL) this.#send()
     else this.#flushSoon()

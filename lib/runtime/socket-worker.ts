@@ -214,7 +214,7 @@ export class SocketWorker extends Worker {
   #open(): void {
     this.#isOpen = true
     this.#socket!.write(toWorkerHello(this.#started!))
-    for (const bytes of this.#unsent) this.#socket!.write(bytes)
+    for (const bytes of this.#unsent) this.#hand(bytes)
     this.#unsent = []
   }
 
@@ -223,6 +223,7 @@ export class SocketWorker extends Worker {
     this.state = 'dead'
     const calls = this.inflight.takeAll()
     this.#closed = true
+    this.#dropUnsent()
     this.set.handleStartFailure(this, error)
     for (const call of calls) call.cut(error)
   }
@@ -272,13 +273,29 @@ export class SocketWorker extends Worker {
 
   /** @returns true when the bytes are with the system */
   #write(bytes: Buffer): boolean {
-    if (!this.#isOpen) {
-      this.#unsent.push(bytes)
-      return false
-    }
+    if (this.#isOpen) return this.#hand(bytes, this.#pool.hold(bytes))
+    // A request's body lies in the pool, and the request may be over before its worker is there.
+    this.#pool.hold(bytes)
+    this.#unsent.push(bytes)
+    return false
+  }
+
+  /** @param isHeld - it may be the pool's, and is free when it is written */
+  #hand(bytes: Buffer, isHeld = true): boolean {
     const socket = this.#socket!
-    if (socket.writable) socket.write(bytes)
+    if (!isHeld) {
+      if (socket.writable) socket.write(bytes)
+    } else if (socket.writable) {
+      socket.write(bytes, () => this.#pool.free(bytes))
+    } else {
+      this.#pool.free(bytes)
+    }
     return socket.writableLength === 0
+  }
+
+  #dropUnsent(): void {
+    for (const bytes of this.#unsent) this.#pool.free(bytes)
+    this.#unsent = []
   }
 
   #push(bytes: Buffer, length: number): void {
@@ -382,6 +399,7 @@ export class SocketWorker extends Worker {
     const isAtEnd = this.#socket === null || this.#socket.destroyed
     this.#closed = true
     this.#clearTimer()
+    this.#dropUnsent()
     this.#socket?.destroy()
     if (this.#exit === null) this.#started?.kill(0)
     const reason = this.#problem ?? this.#exit?.reason ?? this.#failure ?? 'connection closed'

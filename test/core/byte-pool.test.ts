@@ -107,7 +107,7 @@ t.test('[core/byte-pool.7] bytes in pieces', async t => {
   t.equal(joined([]).length, 0)
 })
 
-t.test('[core/byte-pool.8] the young are collected after 16 MiB', async t => {
+t.test('[core/byte-pool.8] the young are collected after 4 MiB', async t => {
   let found = 0
   let collections = 0
   const garbage = new YoungGarbage(() => {
@@ -116,11 +116,11 @@ t.test('[core/byte-pool.8] the young are collected after 16 MiB', async t => {
       collections++
     }
   })
-  garbage.note(16 * MIB - 1)
+  garbage.note(4 * MIB - 1)
   t.same([found, collections], [0, 0])
   garbage.note(1)
   t.same([found, collections], [1, 1])
-  for (let i = 0; i < 512; i++) garbage.note(64 * KIB)
+  for (let i = 0; i < 128; i++) garbage.note(64 * KIB)
   t.same([found, collections], [1, 3])
 })
 

@@ -54,7 +54,11 @@ interface Peer {
   files: string[][]
 }
 
-async function connect(t: Test, startProblem: GatewayError | null = null): Promise<Peer> {
+async function connect(
+  t: Test,
+  startProblem: GatewayError | null = null,
+  pool = new BytePool(systemClock),
+): Promise<Peer> {
   const frames: Frame[] = []
   let wake = (): void => {}
   let socket!: net.Socket
@@ -65,7 +69,7 @@ async function connect(t: Test, startProblem: GatewayError | null = null): Promi
   const reader = new FrameReader((kind, id, header, body) => {
     frames.push({ kind, id, header, body: body.toString() })
     wake()
-  }, 1000)
+  }, 1 << 20)
   const server = net.createServer(accepted => {
     socket = accepted
     accepted.on('data', chunk => reader.push(chunk))
@@ -105,7 +109,7 @@ async function connect(t: Test, startProblem: GatewayError | null = null): Promi
         owner,
         { startWorker: () => (startProblem === null ? Promise.resolve(started) : Promise.reject(startProblem)) },
         '{"key":"node/hello@default"}',
-        new BytePool(systemClock),
+        pool,
       ),
     onLog: () => {},
     onFiles: (_fn, paths) => files.push([...paths]),
@@ -209,6 +213,42 @@ t.test(
     }
   },
 )
+
+t.test('[core/byte-pool.9] a body that is on its way stays as it is, though its request is over', async t => {
+  const spoiled: number[] = []
+  const pool = new BytePool(systemClock, bytes => {
+    spoiled.push(bytes.length)
+    bytes.fill('!')
+  })
+  const give = (set: WorkerSet, letter: string): TestCall => {
+    const call = new TestCall()
+    const parts = [pool.take(1 << 20), pool.take(300_000)]
+    for (const part of parts) part.fill(letter)
+    call.body = parts
+    set.dispatch(call)
+    for (const part of parts) pool.free(part)
+    return call
+  }
+  const peer = await connect(t, null, pool)
+  // The first waits for the connection, the second finds it there.
+  const one = give(peer.set, 'a')
+  const [, , first] = await peer.take(3)
+  t.ok(first!.body === 'a'.repeat((1 << 20) + 300_000))
+  peer.send(KIND.ready, 0, '{"max_inflight":0}')
+  peer.send(KIND.reply, first!.id, '{}', 'one')
+  t.equal(await one.answer, '{} one')
+  const second = give(peer.set, 'b')
+  const [sent] = await peer.take(1)
+  t.ok(sent!.body === 'b'.repeat((1 << 20) + 300_000))
+  peer.send(KIND.reply, sent!.id, '{}', 'two')
+  t.equal(await second.answer, '{} two')
+  t.same(spoiled, [1 << 20, 1 << 19, 1 << 20, 1 << 19], 'free when they are written')
+
+  spoiled.length = 0
+  const down = await connect(t, new GatewayError('RUNTIME_DOWN', 'runtime down'), pool)
+  t.match(await give(down.set, 'c').answer, /^503/)
+  t.same(spoiled, [1 << 20, 1 << 19], 'free when there is nobody to write them to')
+})
 
 t.test('[runtime/worker-set.9] a runtime that is down answers at once', async t => {
   const down = new GatewayError('RUNTIME_DOWN', 'runtime down')

@@ -1,0 +1,100 @@
+/**
+ * A request's body on its way in: the pieces as node read them, and of a large one copies in memory that is used again.
+ * Node's pieces are then dead at once and cheap to collect, however long the body waits for its worker. Owner: page core/byte-pool.
+ */
+
+import type { BytePool } from '../core/byte-pool.ts'
+import type { Bytes } from '../core/bytes.ts'
+import { YoungGarbage } from '../core/young-garbage.ts'
+
+const KIB = 1024
+/** A longer body is copied. */
+const GATHER_BYTES = 128 * KIB
+/** Memory for the next part of it: as much as has come, so that a length that is a lie takes little. */
+const MIN_PART_BYTES = 256 * KIB
+const MAX_PART_BYTES = 1024 * KIB
+
+class Upload {
+  readonly #memory: UploadMemory
+  readonly #declared: number
+  #pieces: Buffer[] = []
+  #bytes = 0
+  #isGathered: boolean
+  /** The part that is being filled, and how far it is. */
+  #part: Buffer | null = null
+  #filled = 0
+
+  constructor(memory: UploadMemory, declared: number) {
+    this.#memory = memory
+    this.#declared = declared
+    this.#isGathered = declared > GATHER_BYTES
+  }
+
+  add(piece: Buffer): void {
+    this.#memory.garbage.note(piece.length)
+    if (!this.#isGathered && this.#bytes + piece.length > GATHER_BYTES) {
+      this.#isGathered = true
+      const early = this.#pieces
+      this.#pieces = []
+      this.#bytes = 0
+      for (const one of early) this.#copy(one)
+    }
+    if (this.#isGathered) {
+      this.#copy(piece)
+    } else {
+      this.#pieces.push(piece)
+      this.#bytes += piece.length
+    }
+  }
+
+  /** All of it; until `free`. */
+  take(): Bytes {
+    this.#closePart()
+    return this.#pieces.length === 1 ? this.#pieces[0]! : this.#pieces
+  }
+
+  /** Nobody needs it any more. Who still writes it holds it in the pool. */
+  free(): void {
+    this.#closePart()
+    for (const piece of this.#pieces) this.#memory.pool.free(piece)
+    this.#pieces = []
+  }
+
+  #copy(piece: Buffer): void {
+    for (let at = 0; at < piece.length; ) {
+      if (this.#part === null || this.#filled === this.#part.length) this.#openPart()
+      const copied = piece.copy(this.#part!, this.#filled, at)
+      this.#filled += copied
+      this.#bytes += copied
+      at += copied
+    }
+  }
+
+  #openPart(): void {
+    this.#closePart()
+    const left = this.#declared - this.#bytes
+    const wanted = Math.max(MIN_PART_BYTES, Math.min(MAX_PART_BYTES, this.#bytes))
+    this.#part = this.#memory.pool.take(left > 0 ? Math.min(left, wanted) : wanted)
+    this.#filled = 0
+  }
+
+  #closePart(): void {
+    if (this.#part !== null) this.#pieces.push(this.#part.subarray(0, this.#filled))
+    this.#part = null
+  }
+}
+
+/** Where the bodies of requests lie. */
+export class UploadMemory {
+  readonly pool: BytePool
+  readonly garbage = new YoungGarbage()
+
+  constructor(pool: BytePool) {
+    this.pool = pool
+  }
+
+  /** @param declared - bytes that the request says it has; -1 when it does not */
+  begin(declared: number): Upload {
+    return new Upload(this, declared)
+  }
+}
