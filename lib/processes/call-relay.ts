@@ -86,13 +86,6 @@ export class CallRelay {
     }
   }
 
-  /** The first process is gone. */
-  fail(error: GatewayError): void {
-    const calls = [...this.#open.values()]
-    this.#open.clear()
-    for (const call of calls) call.cut(error)
-  }
-
   #handleReply(call: Call, header: string, body: Buffer): void {
     if (call.phase === 'done') return
     if (isStreamHead(header)) {

@@ -39,11 +39,20 @@ export class ControlRelay {
     const { req, connection, method, hasBody } = exchange
     const id = this.#nextId()
     this.#open.set(id, exchange)
-    exchange.work = {
-      abandon: () => {
-        this.#open.delete(id)
-        this.#link().send(KIND.cancel, id, '')
-      },
+    const abandon = (): void => {
+      this.#open.delete(id)
+      this.#link().send(KIND.cancel, id, '')
+    }
+    exchange.work = { abandon }
+    if (hasBody) {
+      exchange.bodyReceiver = {
+        onBody: () => {},
+        // Cut off, or too slow: the first process would wait for the rest for ever.
+        onBodyError: error => {
+          abandon()
+          exchange.responder.sendError(exchange, error)
+        },
+      }
     }
     const headers = [...withoutId(req.rawHeaders), 'X-Request-Id', exchange.id]
     const ask: ControlAsk = { method, url: exchange.target, headers, address: connection.address, hasBody }
@@ -84,13 +93,6 @@ export class ControlRelay {
       default:
         return true
     }
-  }
-
-  /** The first process is gone. */
-  fail(error: GatewayError): void {
-    const exchanges = [...this.#open.values()]
-    this.#open.clear()
-    for (const exchange of exchanges) exchange.responder.sendError(exchange, error)
   }
 
   #write(id: number, exchange: Exchange, responder: ExchangeResponder, body: Buffer): void {

@@ -115,12 +115,3 @@ t.test(
     t.same(line.take(), ['call 2', 'end 2'])
   },
 )
-
-t.test('[processes/processes.12] without the first process every open call ends', async t => {
-  const { relay, call } = createBed()
-  const [waiting, streaming] = [call(), call()]
-  frame(relay, 'reply', 2, '{"stream":true}', 'a')
-  relay.fail(new GatewayError('SHUTTING_DOWN', 'gone'))
-  t.same(waiting.told, ['error 503 gone'])
-  t.same(streaming.told.at(-1), 'end gone')
-})

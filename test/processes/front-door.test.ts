@@ -1,9 +1,15 @@
 import t from 'tap'
+import { Admission } from '../../lib/invocation/admission.ts'
+import { SecretMask } from '../../lib/observe/secret-mask.ts'
 import { FrontDoor } from '../../lib/processes/front-door.ts'
 import type { FrontDoorDeps } from '../../lib/processes/front-door.ts'
+import type { RuntimeCall } from '../../lib/runtime/call.ts'
 import { KIND } from '../../lib/runtime/wire-protocol.ts'
+import { FakeClock } from '../helpers/clock.ts'
 import { FakeLine } from '../helpers/fake-line.ts'
+import { makeFn } from '../helpers/fn.ts'
 
+const turn = (): Promise<void> => new Promise(resolve => setImmediate(resolve))
 const NOTHING = Buffer.alloc(0)
 
 function createDoor(control: FrontDoorDeps['control'] = () => {}): { line: FakeLine; door: FrontDoor } {
@@ -38,3 +44,89 @@ t.test(
     t.same(left, ['GET /_fn/health of 10.0.0.7'])
   },
 )
+
+/** A door with one function, whose calls run until the test says what becomes of them. */
+function createBed() {
+  const line = new FakeLine()
+  const fn = makeFn()
+  const clock = new FakeClock()
+  const admission = new Admission(clock)
+  const running: RuntimeCall[] = []
+  const granted: string[] = []
+  const withdrawn: RuntimeCall[] = []
+  const host = {
+    socketIndex: 1,
+    grant: (call: RuntimeCall, bytes: number) => void granted.push(`${running.indexOf(call)} ${bytes}`),
+    abandon: (call: RuntimeCall) => void withdrawn.push(call),
+  }
+  const dispatch = (call: RuntimeCall): void => {
+    call.phase = 'running'
+    call.host = host
+    running.push(call)
+  }
+  const answered: string[] = []
+  const door = new FrontDoor(
+    {
+      invoker: { clock, secrets: new SecretMask() },
+      admission,
+      dispatcher: { setOf: () => ({ dispatch }) },
+      journal: { output: () => {}, callFailed: () => {} },
+      control: (req, res) => {
+        req.on('data', bytes => answered.push(String(bytes)))
+        req.on('end', () => {
+          res.writeHead(200, [])
+          res.end(answered.join('|'))
+        })
+      },
+      findFunction: key => (key === fn.key ? fn : null),
+    },
+    line,
+  )
+  const frame = (kind: keyof typeof KIND, id: number, header = '', body = ''): void =>
+    door.handleFrame(KIND[kind], id, header, Buffer.from(body))
+  return { line, door, admission, running, granted, withdrawn, frame, call: `${fn.key}\n{}` }
+}
+
+t.test(
+  '[processes/processes.9, processes/processes.10] frames reach the call of their number and no other',
+  async t => {
+    const { line, door, running, granted, withdrawn, frame, call, admission } = createBed()
+    frame('call', 1, call, 'one')
+    frame('call', 2, call)
+    t.same([String(running[0]!.body), running[1]!.body, door.open], ['one', null, 2])
+    frame('more', 2, '{"bytes":4096}')
+    frame('more', 1, '{"bytes":"many"}')
+    t.same(granted, ['1 4096', '0 0'])
+    frame('cancel', 1)
+    t.same(withdrawn, [running[0]])
+    frame('more', 1, '{"bytes":1}')
+    t.equal(granted.length, 2, 'it is over')
+    running[1]!.phase = 'done'
+    frame('end', 2)
+    t.equal(door.open, 0)
+    t.match(admission.snapshot(), [{ active: 0 }])
+    t.same(line.sent, [])
+    frame('call', 4, call)
+    t.throws(() => frame('more', 4, '{'), 'a front sends JSON')
+  },
+)
+
+t.test('[processes/processes.5] a request for the control plane and a call may go on at once', async t => {
+  const { line, door, running, frame, call, withdrawn } = createBed()
+  const ask = { method: 'POST', url: '/_fn/x', headers: ['Host', 'x'], address: '127.0.0.1', hasBody: true }
+  frame('start', 1, JSON.stringify(ask))
+  frame('call', 2, call)
+  while (line.sent.length === 0) await turn()
+  t.same(line.take(), ['more 1'])
+  frame('chunk', 1, '', 'ab')
+  frame('chunk', 2, '', 'not a body')
+  frame('end', 1)
+  while (!line.sent.some(({ kind }) => kind === 'reply')) await turn()
+  t.match(line.sent.at(-1), { kind: 'reply', id: 1, body: 'ab' })
+  running[0]!.phase = 'done'
+  running[0]!.onReply('{"status":200}', Buffer.from('x'), false)
+  t.match(line.sent.at(-1), { kind: 'reply', id: 2, body: 'x' })
+  frame('call', 3, call)
+  door.close()
+  t.same([door.open, withdrawn.length], [0, 1], 'a front that is gone waits for nothing')
+})

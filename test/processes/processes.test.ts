@@ -5,6 +5,7 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { createGateway, type Gateway } from '../../lib/index.ts'
+import { buildProduct, endProduct, startProduct } from '../helpers/built.ts'
 import { childrenOf, commandOf } from '../helpers/processes.ts'
 import { Connection, connectToAll, nameOfFirst, serveTwice } from '../helpers/processes-bed.ts'
 import { makeTree } from '../helpers/tree.ts'
@@ -109,9 +110,11 @@ t.test('[processes/processes.3] a front that dies takes its own connections with
   const kept = first.ask(gated('/slow', gate))
   const atFirst = await gate.next()
   const lost = front.ask(gated('/slow', gate))
-  await gate.next()
+  const atFront = await gate.next()
   process.kill(fronts()[0]!, 'SIGKILL')
   await t.rejects(lost, 'its own connection broke')
+  // A stop would wait for what still runs.
+  atFront.end()
   atFirst.end('kept')
   t.match(await kept, { status: 200, text: '"kept"' })
   const [next] = (await connectToAll(t, url, 1, new Set([frontName, await nameOfFirst(gateway)]))).values()
@@ -306,3 +309,21 @@ t.test(
     for (const connection of crowd) connection.close()
   },
 )
+
+t.test('[processes/processes.12] signals do not end a front, the end of the first process does', async t => {
+  const { root, cleanup } = makeTree({ 'hello.js': HELLO })
+  t.teardown(cleanup)
+  const product = buildProduct()
+  t.teardown(product.cleanup)
+  const running = await startProduct(product, root, { env: { FN_GATEWAY_WORKERS: '2' } })
+  t.teardown(() => endProduct(running))
+  const connections = [...(await connectToAll(t, running.url, 2)).values()]
+  const isFront = (pid: number): boolean => commandOf(pid).includes('front-main')
+  const front = running.processes().find(isFront)!
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.kill(front, signal)
+  for (const connection of connections) t.equal((await connection.ask('/hello')).status, 200)
+  t.same(running.processes().filter(isFront), [front])
+  running.signal('SIGKILL')
+  await running.ended
+  t.same(await running.leftovers(20_000), [])
+})
