@@ -107,7 +107,7 @@ final class Link
     /** Waits for bytes; a signal may end the wait early. @return bool false when the connection is closed */
     public function read(): bool
     {
-        $bytes = @\stream_socket_recvfrom($this->socket, READ_BYTES);
+        $bytes = @\stream_socket_recvfrom($this->socket, $this->reader->wanted());
         $this->lookedAt = \hrtime(true);
         if ($bytes !== '' && $bytes !== false) {
             $this->reader->push($bytes);

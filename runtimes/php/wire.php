@@ -63,6 +63,10 @@ const STREAM_WINDOW_BYTES = 256 * 1024;
 const CHUNK_BYTES = 64 * 1024;
 /** Bytes asked of a socket or pipe at once. */
 const READ_BYTES = 64 * 1024;
+/** Bytes from which on a frame's body is gathered by itself, and leaves by itself. */
+const LARGE_BYTES = 64 * 1024;
+/** Bytes asked of a socket at once for the rest of one: more than a socket holds. */
+const LARGE_READ_BYTES = 256 * 1024;
 
 const PREFIX_BYTES = 13;
 const FIXED_BYTES = 9;
@@ -78,6 +82,13 @@ function encodeFrame(int $kind, int $id, string $header = '', string $body = '')
 {
     $headerBytes = \strlen($header);
     return \pack('NCNN', FIXED_BYTES + $headerBytes + \strlen($body), $kind, $id, $headerBytes) . $header . $body;
+}
+
+/** The beginning of a frame whose body is sent behind it: to join them would copy the body. */
+function encodeHead(int $kind, int $id, string $header, int $bodyBytes): string
+{
+    $headerBytes = \strlen($header);
+    return \pack('NCNN', FIXED_BYTES + $headerBytes + $bodyBytes, $kind, $id, $headerBytes) . $header;
 }
 
 /**
@@ -183,6 +194,10 @@ final class FrameReader
     private int $maxCallBytes = Kind::LIMITS[Kind::CALL][1];
     private string $bytes = '';
     private int $at = 0;
+    /** @var array{0: int, 1: int, 2: string}|null kind, id and header of a large frame whose body is not all there */
+    private ?array $large = null;
+    private string $body = '';
+    private int $missing = 0;
 
     /** The owner has learnt the function's `max_body_bytes`. */
     public function allowBodies(int $bytes): void
@@ -191,8 +206,24 @@ final class FrameReader
         $this->maxCallBytes += $bytes;
     }
 
+    /** Bytes to ask of the socket: no more than the rest of a large frame, so that its body is one string of its own. */
+    public function wanted(): int
+    {
+        return $this->missing > 0 ? \min($this->missing, LARGE_READ_BYTES) : READ_BYTES;
+    }
+
     public function push(string $chunk): void
     {
+        if ($this->missing > 0) {
+            if (\strlen($chunk) <= $this->missing) {
+                $this->body .= $chunk;
+                $this->missing -= \strlen($chunk);
+                return;
+            }
+            $this->body .= \substr($chunk, 0, $this->missing);
+            $chunk = \substr($chunk, $this->missing);
+            $this->missing = 0;
+        }
         if ($this->at === 0) {
             // Appended in place: a large frame that comes in many pieces is not copied for each of them.
             $this->bytes .= $chunk;
@@ -208,6 +239,9 @@ final class FrameReader
      */
     public function next(): ?array
     {
+        if ($this->large !== null) {
+            return $this->missing > 0 ? null : $this->takeLarge();
+        }
         $held = \strlen($this->bytes) - $this->at;
         if ($held < PREFIX_BYTES) {
             if ($held === 0) {
@@ -229,6 +263,9 @@ final class FrameReader
             $this->checkParts($kind, $headerBytes, $bodyBytes);
         }
         if ($held < $length + 4) {
+            if ($bodyBytes >= LARGE_BYTES && $held >= PREFIX_BYTES + $headerBytes) {
+                $this->beginLarge($kind, $id, $headerBytes, $bodyBytes);
+            }
             return null;
         }
         $headerAt = $this->at + PREFIX_BYTES;
@@ -240,6 +277,25 @@ final class FrameReader
             \substr($this->bytes, $headerAt, $headerBytes),
             $bodyAt === $this->at ? '' : \substr($this->bytes, $bodyAt, $this->at - $bodyAt),
         ];
+    }
+
+    private function beginLarge(int $kind, int $id, int $headerBytes, int $bodyBytes): void
+    {
+        $headerAt = $this->at + PREFIX_BYTES;
+        $this->large = [$kind, $id, \substr($this->bytes, $headerAt, $headerBytes)];
+        $this->body = \substr($this->bytes, $headerAt + $headerBytes);
+        $this->missing = $bodyBytes - \strlen($this->body);
+        $this->bytes = '';
+        $this->at = 0;
+    }
+
+    /** @return array{0: int, 1: int, 2: string, 3: string} */
+    private function takeLarge(): array
+    {
+        $frame = [...$this->large, $this->body];
+        $this->large = null;
+        $this->body = '';
+        return $frame;
     }
 
     private function checkParts(int $kind, int $headerBytes, int $bodyBytes): void

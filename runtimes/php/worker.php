@@ -238,15 +238,22 @@ final class Worker
         if ($this->alarmSeconds > 0) {
             \pcntl_alarm($this->alarmSeconds);
         }
+        $rest = '';
         try {
             $event = $this->events->make($call, $body);
             $this->envelopes->remember($event['body_base64'], $body);
             $reply = $this->envelopes->make(
                 $this->takesParams ? ($this->handler)($event, $event['params']) : ($this->handler)($event),
             );
-            $frame = $reply->stream === null && \strlen($reply->body) <= MAX_REPLY_BODY_BYTES
-                ? encodeFrame(Kind::REPLY, $id, $reply->header, $reply->body)
-                : $this->stream($id, $reply);
+            $bytes = \strlen($reply->body);
+            if ($reply->stream !== null || $bytes > MAX_REPLY_BODY_BYTES) {
+                $frame = $this->stream($id, $reply);
+            } elseif ($bytes < LARGE_BYTES) {
+                $frame = encodeFrame(Kind::REPLY, $id, $reply->header, $reply->body);
+            } else {
+                $frame = encodeHead(Kind::REPLY, $id, $reply->header, $bytes);
+                $rest = $reply->body;
+            }
         } catch (ProtocolError | HungUp $error) {
             throw $error;
         } catch (ContractError $error) {
@@ -257,6 +264,9 @@ final class Worker
         // Only after the reply is written may the next call begin: a worker that dies in that one must not take this
         // reply with it, nor hold it back.
         $this->link->write($this->capture->end() . $frame);
+        if ($rest !== '') {
+            $this->link->write($rest);
+        }
         if ($this->isWatched && $this->sources->hasGrown()) {
             $this->tellLoaded();
         }

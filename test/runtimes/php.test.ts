@@ -72,6 +72,14 @@ async function ownDaemon(options: Partial<DaemonOptions> = {}): Promise<DaemonCl
 
 const json = (answer: Answer) => JSON.parse(answer.text)
 
+t.test('[runtimes/php.28] large frames among small ones come out whole, however they are read', async t => {
+  const { stdout, stderr } = spawnSync('php', [join(FIXTURES, 'large-frames.php')], { encoding: 'utf8' })
+  t.equal(stderr, '')
+  const { right, beyond } = JSON.parse(stdout)
+  t.same(right, [true, true, true, true, true, true])
+  t.ok(beyond > 0, 'also more than was wanted')
+})
+
 t.test(
   '[runtimes/php.1] frames: vectors cut at every byte, and 30,000 rounds of garbage in bounded memory',
   async t => {
