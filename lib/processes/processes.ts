@@ -122,7 +122,13 @@ export class Processes {
 
   /** The gateway serves. @param sockets - descriptors that are listened on */
   open(sockets: readonly number[]): void {
-    if (this.#isOpen || this.#isClosing || sockets.length === 0) return
+    if (this.#isOpen || this.#isClosing) return
+    if (sockets.length === 0) {
+      const why = 'this system does not tell the descriptor of a listening socket, which others would need'
+      if (this.#options.addresses().length > 0)
+        this.#options.journal.log('warn', `one process takes connections, not ${this.#places.length + 1}: ${why}`)
+      return
+    }
     this.#isOpen = true
     this.#sockets = sockets
     for (const place of this.#places) this.#start(place)

@@ -4,8 +4,11 @@ import type { AddressInfo } from 'node:net'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { systemClock } from '../../lib/core/clock.ts'
+import type { Listening } from '../../lib/http/server.ts'
 import { createGateway, type Gateway } from '../../lib/index.ts'
 import { buildProduct, endProduct, startProduct } from '../helpers/built.ts'
+import { Processes } from '../../lib/processes/processes.ts'
 import { childrenOf, commandOf } from '../helpers/processes.ts'
 import { Connection, connectToAll, nameOfFirst, serveTwice } from '../helpers/processes-bed.ts'
 import { makeTree } from '../helpers/tree.ts'
@@ -326,4 +329,26 @@ t.test('[processes/processes.12] signals do not end a front, the end of the firs
   running.signal('SIGKILL')
   await running.ended
   t.same(await running.leftovers(20_000), [])
+})
+
+t.test('[processes/processes.1] where no socket can be handed on, one process serves and says so', async t => {
+  const lines: string[] = []
+  let addresses: readonly Listening[] = []
+  const none = {} as never
+  const processes = new Processes({
+    ...{ clock: systemClock, settings: none, controlPaths: [], count: 2, entry: '/nowhere' },
+    ...{ door: none, metrics: none, admission: none, dispatcher: none, edgeResults: none, lifecycle: none },
+    prepare: async () => null,
+    sourceOf: () => null,
+    connections: () => 0,
+    journal: { events: {}, log: (level: string, line: string) => lines.push(`${level} ${line}`) } as never,
+    addresses: () => addresses,
+  })
+  processes.open([])
+  t.same(lines, [], 'nobody listens yet')
+  addresses = [{ host: '127.0.0.1', port: 1, url: 'http://127.0.0.1:1' }]
+  processes.open([])
+  t.match(lines, [/^warn one process takes connections, not 3: /])
+  t.equal(processes.serving, 1)
+  await processes.close(0)
 })
