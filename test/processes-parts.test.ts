@@ -1,7 +1,9 @@
+import { availableParallelism } from 'node:os'
 import t from 'tap'
-import { prepareLease } from '../lib/processes-parts.ts'
+import { createProcesses, prepareLease } from '../lib/processes-parts.ts'
 import type { Preparer } from '../lib/runtime/runtime.ts'
 import { makeFn } from './helpers/fn.ts'
+import { serveTwice } from './helpers/processes-bed.ts'
 
 type Parts = Parameters<typeof prepareLease>[0]
 
@@ -45,3 +47,42 @@ t.test('[processes/processes.14] what only the first process can run is not leas
   ] as const)
     t.equal(await prepareLease(parts, fn), null, why)
 })
+
+t.test('[processes/processes.1] with one process, and where nothing is served, none of it is loaded', async t => {
+  const make = (gatewayWorkers: number | 'auto', inspect = false) =>
+    createProcesses({
+      settings: { gatewayWorkers },
+      inspect,
+      controlParts: { endpoints: [] },
+      admission: {},
+      journal: { events: {} },
+      runtimes: {},
+      public: {},
+      edge: {},
+    } as unknown as Parameters<typeof createProcesses>[0])
+  t.equal(await make(1), null)
+  t.equal(await make(2, true), null)
+  const two = await make(2)
+  t.equal(two!.serving, 1, 'none before the gateway listens')
+  t.equal((await make('auto')) === null, availableParallelism() === 1, 'one a processor')
+})
+
+t.test(
+  '[processes/processes.1] a front is given what it needs: settings, paths of the control plane, functions',
+  async t => {
+    const { first, front } = await serveTwice(
+      t,
+      {
+        'hello.js': 'export const handler = () => "hello"\n',
+        'post.large.js': 'export const handler = () => "large"\n',
+      },
+      { defaultMaxBodyBytes: 10 },
+    )
+    for (const connection of [first, front]) {
+      t.equal((await connection.ask('/_fn/health')).status, 200)
+      t.match(await connection.ask('/hello'), { status: 200, text: '"hello"' })
+      t.equal((await connection.ask('/large', { method: 'POST', body: 'x'.repeat(11) })).status, 413)
+    }
+    t.match((await first.ask('/_fn/metrics')).text, /fn_invocations_total\{[^}]*fn="hello"[^}]*\} 2\n/)
+  },
+)

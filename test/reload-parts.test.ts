@@ -4,7 +4,7 @@ import { NO_OUTER_ENV } from '../lib/config/env-layers.ts'
 import { resolveSettings } from '../lib/config/settings.ts'
 import { systemClock } from '../lib/core/clock.ts'
 import type { Warning } from '../lib/core/errors.ts'
-import { createCatalogLoader, watchProject } from '../lib/reload-parts.ts'
+import { createCatalogLoader, createReloader, watchProject } from '../lib/reload-parts.ts'
 import { makeTree } from './helpers/tree.ts'
 
 t.test('[gateway.1, gateway.4] the loader takes defaults and rules from the settings', async t => {
@@ -73,5 +73,59 @@ t.test(
     await change('functions/a.js', '2', paths => paths.has('a.js'))
     await change('.env', 'A=2', paths => paths.size === 0)
     t.same(warnings, [])
+  },
+)
+
+t.test(
+  '[gateway.12] a change of the tree is read again, and a failure that nobody waits for is told and counted',
+  async t => {
+    const tree = makeTree({ 'a.js': '1' })
+    t.teardown(tree.cleanup)
+    const loads: (readonly [changed: string[] | null, cause: string])[] = []
+    const said: string[] = []
+    let isBroken = false
+    let told = (): void => {}
+    const reloader = createReloader({
+      clock: systemClock,
+      settings: { functionsRoot: tree.root },
+      // No project file lies beside such a tree.
+      envDir: null,
+      loaded: null,
+      snapshot: () => null,
+      metrics: { reload: result => said.push(`counted ${result}`) },
+      journal: {
+        warn: warning => void said.push(warning.message),
+        log: (level, message) => {
+          said.push(`${level} ${message}`)
+          told()
+        },
+      },
+      load: async (changed, cause) => {
+        loads.push([changed && [...changed], cause])
+        if (isBroken) throw new Error('no memory')
+        if (changed !== null) told()
+        return true
+      },
+    })
+    t.teardown(() => reloader.close())
+    const alive = setInterval(() => {}, 60_000)
+    t.teardown(() => clearInterval(alive))
+    const change = async (text: string): Promise<void> => {
+      const seen = new Promise<void>(resolve => {
+        told = resolve
+      })
+      tree.write({ 'a.js': text })
+      await seen
+    }
+    await reloader.watch()
+    t.same(loads, [[null, 'watch']], 'what was saved before it was watched')
+    await change('2')
+    t.same(loads.at(-1), [['a.js'], 'watch'])
+    isBroken = true
+    await change('3')
+    t.same(said, ['counted failed', 'error reload failed: Error: no memory'])
+    isBroken = false
+    await change('4')
+    t.equal(said.length, 2, 'and the next one is read')
   },
 )

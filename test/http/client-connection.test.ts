@@ -7,6 +7,7 @@ import {
   REQUESTS_PER_TURN,
 } from '../../lib/http/client-connection.ts'
 import type { Exchange, HttpSocket } from '../../lib/http/exchange.ts'
+import type { RequestHead } from '../../lib/invocation/forwarded-headers.ts'
 
 class FakeSocket extends EventEmitter implements HttpSocket {
   remoteAddress = '::ffff:10.0.0.7'
@@ -169,4 +170,21 @@ t.test('[http/public.31] requests that are answered at once are begun in turns',
   }
   t.equal(begun, 1000)
   t.ok(most <= 2 * REQUESTS_PER_TURN, `${most} in one turn`)
+})
+
+t.test('[http/public.19] a request is compared with the one before it', async t => {
+  const connection = connectionOf(new FakeSocket())
+  const [one, other] = [{}, {}] as [RequestHead, RequestHead]
+  const rows: [head: RequestHead, target: string, isRepeating: boolean][] = [
+    [one, '/a', false],
+    [one, '/a', true],
+    [one, '/b', false],
+    [other, '/b', false],
+    [other, '/b', true],
+    [one, '/a', false],
+  ]
+  for (const [at, [head, target, isRepeating]] of rows.entries()) {
+    connection.note(head, target)
+    t.equal(connection.isRepeating, isRepeating, `request ${at}`)
+  }
 })

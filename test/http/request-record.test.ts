@@ -1,11 +1,14 @@
 import t from 'tap'
 import type { GatewayError } from '../../lib/core/errors.ts'
+import type { Exchange } from '../../lib/http/exchange.ts'
 import { inject } from '../../lib/http/inject.ts'
 import { createRequestListener } from '../../lib/http/request-record.ts'
 import type { RequestRecord } from '../../lib/observe/events.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { makeFn } from '../helpers/fn.ts'
 import { makePublic } from '../helpers/public.ts'
+
+const nobody = { wantsRequests: false, request: () => {}, callFailed: () => {} }
 
 t.test(
   '[observe/events.5, observe/metrics.2, observe/history.2] an ended request is counted, and recorded when somebody wants it',
@@ -40,7 +43,41 @@ t.test(
     t.same(records, [])
     t.match(failures, [{ code: 'NOT_FOUND' }], 'the journal decides what of it is a failure')
     journal.wantsRequests = true
-    tell(finished[0]!)
-    t.match(records, [{ status: 500, fn: 'hello', durationMs: 7 }])
+    for (const exchange of finished.slice(0, 2)) tell(exchange)
+    t.match(records, [
+      {
+        status: 500,
+        fn: 'hello',
+        version: 'default',
+        runtime: 'node',
+        entryFile: fn.entryFile,
+        durationMs: 7,
+        error: null,
+      },
+      { status: 404, fn: null, version: null, runtime: null, entryFile: null, error: /not found/ },
+    ])
+  },
+)
+
+t.test(
+  '[observe/events.5, observe/trace.7] a client that left before its answer is 499, and its span ends',
+  async t => {
+    const clock = new FakeClock()
+    const { handle, finished } = makePublic({ '/hello': makeFn({ version: 'v2' }) }, { clock })
+    await inject(handle, { url: '/hello' })
+    const [exchange] = finished
+    const statuses: number[] = []
+    const records: RequestRecord[] = []
+    const journal = { ...nobody, wantsRequests: true, request: (record: RequestRecord) => records.push(record) }
+    const tell = createRequestListener(journal, clock, { request: (_method, status) => statuses.push(status) })
+    const ends: object[] = []
+    const span = { name: () => {}, end: (facts: object) => ends.push(facts) }
+    const ended = (facts: object) => Object.assign(Object.create(exchange!) as Exchange, facts)
+    tell(ended({ aborted: true, status: 0 }))
+    // What had begun keeps its status.
+    tell(ended({ aborted: true, status: 200, span }))
+    t.same(statuses, [499, 200])
+    t.match(records, [{ status: 499, version: 'v2' }, { status: 200 }])
+    t.match(ends, [{ status: 200 }])
   },
 )
