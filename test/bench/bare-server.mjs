@@ -1,4 +1,5 @@
-// The yardstick: bare node:http answering the same JSON. Prints its port.
+// The yardstick: bare node:http answering the same JSON, or as many bytes as its second argument says. Listens on the port of
+// the first, or any free one. Prints its port.
 import { executionAsyncResource } from 'node:async_hooks'
 import { createServer } from 'node:http'
 
@@ -8,9 +9,10 @@ process.nextTick(() => {
   kept = executionAsyncResource()
 })
 
-const body = JSON.stringify({ message: 'hello' })
+const [, , port = '0', bytes] = process.argv
+const body = bytes === undefined ? JSON.stringify({ message: 'hello' }) : 'x'.repeat(Number(bytes))
 const server = createServer((_req, res) => {
   res.writeHead(200, { 'Content-Type': 'application/json', 'Content-Length': Buffer.byteLength(body) })
   res.end(body)
 })
-server.listen(0, '127.0.0.1', () => process.stdout.write(`${server.address().port}\n`))
+server.listen(Number(port), '127.0.0.1', () => process.stdout.write(`${server.address().port}\n`))

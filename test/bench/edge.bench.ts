@@ -114,6 +114,8 @@ export async function run(): Promise<BenchRow[]> {
       '--runtimes',
       'node',
     ])
+    const bareAt = await freePort()
+    start(process.execPath, [join(ROOT, 'test/bench/bare-server.mjs'), String(bareAt), '1024'])
     const ours = `http://127.0.0.1:${own}`
     const theirs: Record<string, string> = {}
     for (const [name, toText] of peers === undefined ? [] : Object.entries(PEERS)) {
@@ -158,6 +160,9 @@ export async function run(): Promise<BenchRow[]> {
       const pair = [ours + path, `http://127.0.0.1:${up}${path}`] as const
       await compare(`static ${name}, ${connections} connections, to nginx`, pair, connections, goal)
     }
+    // What no server on node's own HTTP can beat.
+    const bare = [`http://127.0.0.1:${bareAt}/`, `http://127.0.0.1:${up}/1KiB.bin`] as const
+    await compare('  bare node:http with 1 KiB, to nginx', bare, 64, null)
     const many = [`${ours}/many`, `http://127.0.0.1:${up}/many`] as const
     await compare(`  ${MANY_FILES} files of 1 KiB, clients that differ`, many, 64, null, [
       'mixed-files.lua',
