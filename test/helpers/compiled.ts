@@ -1,7 +1,7 @@
 /** Real builds of go and rust functions for tests, and what holds for the workers of both. */
 
 import { spawn, spawnSync } from 'node:child_process'
-import { existsSync, mkdirSync, readdirSync, rmSync, statSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -17,6 +17,7 @@ import { findProgram } from '../../lib/runtime/binaries.ts'
 import { runtimeFile } from '../../lib/runtime/package-files.ts'
 import { encodeFrame, KIND } from '../../lib/runtime/wire-protocol.ts'
 import { makeFn } from './fn.ts'
+import { childrenOf } from './processes.ts'
 import { makeTree, type Tree, type TreeEntry } from './tree.ts'
 import { type DaemonClient, FrameClient, until, type WorkerClient, type WorkerStart } from './worker-client.ts'
 
@@ -26,12 +27,25 @@ type Compiled = 'go' | 'rust'
 const BUILD_WAIT_MS = 150_000
 /** Cargo 1.70 asks the registry for single crates. */
 const OLDEST_CARGO_MINOR = 70
+/** Calls of which sleeps are counted together, and milliseconds between them: a watcher that looks would look in vain. */
+const CALLS_OF_ROUND = 20
+const REST_MS = 5
 /** Takes a processor, for a minute at most. */
 const LOOP = 'const end = Date.now() + 60_000; while (Date.now() < end);'
 /** Milliseconds after which a crate of a temporary root is nobody's. */
 const CRATE_AGE_MS = 3_600_000
 
 export const FIXTURES = fileURLToPath(new URL('../../spec/fixtures/functions/all/', import.meta.url))
+
+/** How often the threads of a process, and of those that it started, went to sleep so far. */
+function countSleeps(pid: number): number {
+  let count = 0
+  for (const task of readdirSync(`/proc/${pid}/task`)) {
+    const status = readFileSync(`/proc/${pid}/task/${task}/status`, 'utf8')
+    count += Number(/^voluntary_ctxt_switches:\s+(\d+)/m.exec(status)?.[1])
+  }
+  return childrenOf(pid).reduce((sum, child) => sum + countSleeps(child), count)
+}
 
 /** Why the runtime cannot be tested here, null when it can. */
 export function missingToolchain(runtime: Compiled): string | null {
@@ -446,6 +460,26 @@ export class CompiledWorkers {
     }
     await Promise.all(Array.from({ length: 48 }, (_, n) => lane(n)))
     t.equal(wrong, 0, 'each call got its own answer')
+    await worker.close()
+  }
+
+  /**
+   * Calls with a wait between them wake none of the worker's threads but the one that reads.
+   * @param most - times that its threads may go to sleep for a call
+   */
+  async rests(t: Test, most: number): Promise<void> {
+    const worker = await this.worker()
+    await worker.ready()
+    const rounds: number[] = []
+    for (let round = 0; round < 6; round++) {
+      const before = countSleeps(worker.pid)
+      for (let n = 0; n < CALLS_OF_ROUND; n++) {
+        await worker.call({ headers: { 'x-do': 'args' } })
+        await new Promise(done => setTimeout(done, REST_MS))
+      }
+      rounds.push((countSleeps(worker.pid) - before) / CALLS_OF_ROUND)
+    }
+    t.ok(Math.min(...rounds) <= most, `times asleep for a call: ${rounds.join(', ')}`)
     await worker.close()
   }
 

@@ -36,6 +36,7 @@ t.test('[runtimes/go.9] failures', t => workers.failures(t, 'all/handler.go', 12
 t.test('[runtimes/go.10] output', t => workers.output(t))
 t.test('[runtimes/go.11, runtimes/go.15] turns', t => workers.turns(t))
 t.test('[runtimes/go.15] pauses', t => workers.pauses(t))
+t.test('[runtimes/go.15] rests', { skip: process.platform !== 'linux' && 'counts in /proc' }, t => workers.rests(t, 9))
 t.test('[runtimes/go.12] endings', t => workers.endings(t))
 t.test('[runtimes/go.13] protocol', async t => {
   await workers.protocol(t)

@@ -8,8 +8,6 @@ import (
 const (
 	// A step of the leader that takes longer than one of these, and less than two, costs it the lead.
 	watchInterval = time.Millisecond
-	// Looks without any step in between after which the watcher sleeps until it is woken.
-	idleLooks = 2
 	// Calls are quick while they take less on average, in which the newest counts as one of so many, and no call more than
 	// a slow one: a few may be slow only because the processor was somebody else's meanwhile.
 	quickCall      = 25 * time.Microsecond
@@ -25,15 +23,15 @@ type leadership struct {
 	// It only grows, so nobody takes an old step for the present one.
 	step atomic.Uint64
 	// Takes the lead to a goroutine that waits for it.
-	vacant    chan struct{}
-	isWatched atomic.Bool
-	wake      chan struct{}
+	vacant chan struct{}
+	// Rings for the watcher. Set while something is done.
+	alarm alarm
 	// Nanoseconds that calls took lately.
 	average atomic.Int64
 }
 
 func newLeadership() *leadership {
-	return &leadership{vacant: make(chan struct{}), wake: make(chan struct{}, 1)}
+	return &leadership{vacant: make(chan struct{})}
 }
 
 // vacate lets another goroutine lead: one that waits, or a new one, which `begin` starts.
@@ -59,38 +57,25 @@ func (l *leadership) learn(took time.Duration) {
 	l.average.Store(average + (int64(took)-average)/callsOfAverage)
 }
 
-// watch takes the lead away from a goroutine that is stuck in one step; it looks as long as there is something to see.
+// watch begins to take the lead away from goroutines that are stuck in one step: it looks when a leader has not rested for a while.
 func (l *leadership) watch(begin func()) {
-	seen, idle := uint64(0), 0
-	for {
-		time.Sleep(watchInterval)
+	seen := uint64(0)
+	l.alarm = newAlarm(watchInterval, func() {
 		switch step := l.step.Load(); {
+		case step%2 == 0:
+			return
 		case step != seen:
-			seen, idle = step, 0
-		case step%2 == 1:
-			if l.step.CompareAndSwap(step, step+1) {
-				// What is behind it may be as slow.
-				if l.isQuick() {
-					l.average.Store(int64(2 * quickCall))
-				}
-				l.vacate(begin)
+			seen = step
+		case l.step.CompareAndSwap(step, step+1):
+			// What is behind it may be as slow.
+			if l.isQuick() {
+				l.average.Store(int64(2 * quickCall))
 			}
-		default:
-			if idle++; idle >= idleLooks {
-				l.sleep(step)
-				idle = 0
-			}
+			l.vacate(begin)
+			return
 		}
-	}
-}
-
-func (l *leadership) sleep(seen uint64) {
-	l.isWatched.Store(false)
-	// A leader that began before this store has woken nobody.
-	for l.step.Load() == seen && !l.isWatched.Load() {
-		<-l.wake
-	}
-	l.isWatched.Store(true)
+		l.alarm.set()
+	})
 }
 
 // lead is what a goroutine knows about its lead. Each step may find that it was taken away.
@@ -111,20 +96,20 @@ func (l *leadership) take() *lead {
 func (l *lead) begin() {
 	l.step = l.of.step.Load() + 1
 	l.of.step.Store(l.step)
-	if !l.of.isWatched.Load() {
-		l.of.isWatched.Store(true)
-		select {
-		case l.of.wake <- struct{}{}:
-		default:
-		}
-	}
+	l.of.alarm.set()
 }
 
 // advance tells that the next thing begins. It is false when the lead is another goroutine's.
 func (l *lead) advance() bool { return l.move(2) }
 
 // rest tells that nothing is done any more until begin. It is false when the lead is another goroutine's.
-func (l *lead) rest() bool { return l.move(1) }
+func (l *lead) rest() bool {
+	if !l.move(1) {
+		return false
+	}
+	l.of.alarm.clear()
+	return true
+}
 
 // passOn lets another goroutine lead, if this one still does.
 func (l *lead) passOn(begin func()) {

@@ -81,8 +81,9 @@ func Serve[H Handler](handler H) {
 		one.writer.isJoining = true
 		atExit = one.writer.flush
 	}
-	go one.work()
 	one.leadership.watch(func() { go one.work() })
+	go one.work()
+	select {}
 }
 
 // work leads, again and again.
