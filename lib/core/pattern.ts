@@ -1,5 +1,6 @@
 /** Route patterns: read once from any accepted spelling, carried by claims, walked by the router. Owner: §2.2, page discovery/layouts. */
 
+import { exact } from './exact-list.ts'
 import { decodePercent } from './http-text.ts'
 import { isReservedPath } from './identity.ts'
 import { MAX_PATTERN_CHARS, MAX_PATTERN_SEGMENTS } from './limits.ts'
@@ -69,8 +70,15 @@ export function parsePattern(text: string): Pattern | PatternProblem {
     if (paramNames.includes(segment.text)) return { problem: `must not have the param "${segment.text}" twice` }
     paramNames.push(segment.text)
   }
-  const shape = segments.map(({ kind, text }) => (kind === 'static' ? text : MARK + kind)).join('/')
-  return { text: `/${segments.map(({ canonical }) => canonical).join('/')}`, segments, paramNames, shape }
+  const shape = `/${segments.map(({ kind, text }) => (kind === 'static' ? text : MARK + kind)).join('/')}`
+  const canonical = `/${segments.map(segment => segment.canonical).join('/')}`
+  // Mostly all three are the same text, and of ten thousand routes it is kept once.
+  return {
+    text: canonical === text ? text : canonical,
+    segments: exact(segments),
+    paramNames: exact(paramNames),
+    shape: shape === text ? text : shape,
+  }
 }
 
 /** Reads one segment in any accepted spelling. */

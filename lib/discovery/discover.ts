@@ -10,7 +10,7 @@ import { type DiscoverOptions, FolderFacts } from './folder.ts'
 import { FunctionMaker } from './functions.ts'
 import { addHandlers } from './handlers.ts'
 import { type Revisions, type Settled, settleKeys } from './keys.ts'
-import type { Discovery, Part } from './part.ts'
+import type { Discovery, PartOutcome } from './part.ts'
 import { type DirNode, findFolder, type Snapshot } from './snapshot.ts'
 import { type Context, ROOT_CONTEXT, sameContext, Visit } from './visit.ts'
 
@@ -79,23 +79,23 @@ export function createDiscoverer(options: DiscoverOptions): Discoverer {
 /** Goes through the folders and remembers each outcome while the folder's object lives and its surroundings are the same. */
 class Walk {
   readonly #facts: FolderFacts
-  readonly #parts = new WeakMap<DirNode, { context: Context; part: Part }>()
+  readonly #parts = new WeakMap<DirNode, { context: Context; part: PartOutcome }>()
 
   constructor(facts: FolderFacts) {
     this.#facts = facts
   }
 
   /** The outcome of a folder and all below it. */
-  folder(node: DirNode, context: Context, maker: FunctionMaker): Part {
+  folder(node: DirNode, context: Context, maker: FunctionMaker): PartOutcome {
     const known = this.#parts.get(node)
     if (known !== undefined && sameContext(known.context, context)) return known.part
     const visit = new Visit(node, context, this.#facts)
-    const { part } = visit
     addHandlers(visit, maker)
     for (const dir of node.dirs) {
       const below = visit.enter(dir)
-      if (below !== null) part.add(this.folder(dir, below, maker))
+      if (below !== null) visit.part.add(this.folder(dir, below, maker))
     }
+    const part = visit.part.toOutcome()
     this.#parts.set(node, { context, part })
     return part
   }

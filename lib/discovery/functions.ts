@@ -45,6 +45,8 @@ export class FunctionMaker {
   readonly #known: ReadonlyMap<string, FunctionVersion>
 
   readonly #outerEnv: OuterEnv
+  /** What was merged last. */
+  #last: (Pick<Handler, 'layers'> & Required<Pick<PolicyTarget, 'kind' | 'methods'>> & { policy: Policy }) | null = null
   readonly #envs = new WeakMap<DeclaredEnv, FunctionVersion['env']>()
 
   constructor(
@@ -67,15 +69,17 @@ export class FunctionMaker {
     const { runtime, helpers, manifests, layers } = handler
     const env = this.#envOf(handler.env)
     const entryFile = toChild(handler.folder, handler.file.name)
-    const merged = mergePolicies(layers, this.#defaults, target)
+    const merged = this.#mergePolicies(layers, target)
     if (merged.adapter !== null && !hasAdapter(runtime, merged.adapter)) {
       target.warnings?.push(toAdapterWarning(entryFile, runtime, merged.adapter, target.label ?? entryFile))
     }
-    const policy: Policy = isScheduled ? merged : { ...merged, schedule: null, scheduleProblem: null, keepWarm: null }
+    const policy = isScheduled ? merged : toUnscheduled(merged)
     return this.reuse({
       key: toFunctionKey(runtime, identity.name, identity.version),
       runtime,
-      ...identity,
+      name: identity.name,
+      version: identity.version,
+      kind: identity.kind,
       fnDir: join(this.#rootPath, handler.fnFolder),
       entryPath: join(this.#rootPath, entryFile),
       entryFile,
@@ -85,6 +89,18 @@ export class FunctionMaker {
       signature: toSignature(entryFile, handler.file, helpers[runtime], manifests, policy, env),
       schema: handler.schema,
     })
+  }
+
+  /** Functions that come one after the other mostly have the same configs above them: their policy is then one object. */
+  #mergePolicies(layers: Handler['layers'], target: PolicyTarget): Policy {
+    const { kind, methods = [] } = target
+    const last = this.#last
+    if (last?.kind === kind && isSameList(last.layers, layers) && isSameList(last.methods, methods)) return last.policy
+    const warned = target.warnings?.length
+    const policy = mergePolicies(layers, this.#defaults, target)
+    // Each function has its own warnings.
+    this.#last = warned === target.warnings?.length ? { kind, layers, methods, policy } : null
+    return policy
   }
 
   /** Functions of one folder share their environment. */
@@ -103,6 +119,16 @@ export class FunctionMaker {
     Object.freeze(fn.policy)
     return Object.freeze(fn)
   }
+}
+
+function isSameList<T>(a: readonly T[], b: readonly T[]): boolean {
+  return a.length === b.length && a.every((item, index) => item === b[index])
+}
+
+function toUnscheduled(policy: Policy): Policy {
+  const { schedule, scheduleProblem, keepWarm } = policy
+  if (schedule === null && scheduleProblem === null && keepWarm === null) return policy
+  return { ...policy, schedule: null, scheduleProblem: null, keepWarm: null }
 }
 
 /** Its calls answer 500 (§2.12); the routes stay, so that nothing else takes them silently. */

@@ -153,7 +153,8 @@ class Handlers {
     const { part, files, context } = this.#visit
     const { prefix } = context
     if (prefix === null) return false
-    const methods = fn.policy.methods.filter(method => !files.takenMethods.has(method))
+    const { methods: all } = fn.policy
+    const methods = files.takenMethods.size === 0 ? all : all.filter(method => !files.takenMethods.has(method))
     if (methods.length === 0) {
       part.ignore(fn.entryFile, 'files with a method prefix answer all its methods')
       return false

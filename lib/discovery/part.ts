@@ -17,6 +17,7 @@ import type {
   PackageManifest,
 } from '../core/catalog.ts'
 import type { Warning } from '../core/errors.ts'
+import { exact } from '../core/exact-list.ts'
 import { type Method, RESERVED_PREFIXES } from '../core/identity.ts'
 import { isReservedPattern, parsePattern } from '../core/pattern.ts'
 import { pathWarning } from './disk.ts'
@@ -48,6 +49,17 @@ interface ClaimRequest {
   implied: boolean
 }
 
+/** Of a folder and all below it. */
+export interface PartOutcome {
+  readonly functions: readonly FunctionVersion[]
+  readonly targets: readonly FunctionVersion[]
+  readonly claims: readonly Claim[]
+  readonly homes: readonly HomeAction[]
+  readonly warnings: readonly Warning[]
+  readonly ignored: readonly IgnoredPath[]
+  readonly manifests: readonly PackageManifest[]
+}
+
 export class Part {
   readonly functions: FunctionVersion[] = []
   /** Handlers that a manifest names; they may be functions already. */
@@ -58,8 +70,21 @@ export class Part {
   readonly ignored: IgnoredPath[] = []
   readonly manifests: PackageManifest[] = []
 
+  /** The same to be kept: most of its lists are empty. */
+  toOutcome(): PartOutcome {
+    return {
+      functions: exact(this.functions),
+      targets: exact(this.targets),
+      claims: exact(this.claims),
+      homes: exact(this.homes),
+      warnings: exact(this.warnings),
+      ignored: exact(this.ignored),
+      manifests: exact(this.manifests),
+    }
+  }
+
   /** Adds the outcome of a folder below. */
-  add(part: Part): void {
+  add(part: PartOutcome): void {
     for (const fn of part.functions) this.functions.push(fn)
     for (const fn of part.targets) this.targets.push(fn)
     for (const claim of part.claims) this.claims.push(claim)

@@ -81,5 +81,5 @@ export function toSignature(
 
 /** Short, and no way back to the env values in it. */
 function digest(text: string): string {
-  return createHash('sha256').update(text).digest('base64url').slice(0, 24)
+  return createHash('sha256').update(text).digest().toString('base64url', 0, 18)
 }

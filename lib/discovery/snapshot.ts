@@ -2,11 +2,11 @@
 
 import { setImmediate } from 'node:timers/promises'
 import type { Warning } from '../core/errors.ts'
+import { EMPTY, exact } from '../core/exact-list.ts'
 import { MAX_CONFIG_FILE_BYTES } from '../core/limits.ts'
 import * as disk from './disk.ts'
 import { CONFIG_FILES, isConfigName, isSchemaName, isSourceName, manifestRuntime } from './file-name.ts'
 import { skippedReason } from './layouts.ts'
-import { MAX_TREE_FOLDERS, LARGE_FOLDER_ENTRIES } from './disk.ts'
 
 /** Folder levels below the functions root that are read at all; helper sources may lie deeper than routes. */
 export const MAX_TREE_DEPTH = 12
@@ -85,7 +85,6 @@ export interface SnapshotOptions {
 }
 
 const NO_TEXTS: ConfigTexts = Object.freeze({ config: null, routes: null, env: null, dotenv: null })
-const NONE: readonly never[] = Object.freeze([])
 /** Folders read before other work of the process gets its turn. */
 const FOLDERS_PER_TURN = 50
 
@@ -126,7 +125,7 @@ class Reader {
   /** Those and the folders on the way to them. */
   readonly #touched = new Set<string>()
   #excluded: ReadonlySet<string> = new Set()
-  #foldersLeft = MAX_TREE_FOLDERS
+  #foldersLeft = disk.MAX_TREE_FOLDERS
   #shortage: Warning | null = null
 
   constructor(options: SnapshotOptions) {
@@ -140,7 +139,7 @@ class Reader {
     // After a shortage it is unknown what else has changed.
     const isKnown = this.#before !== null && previous?.shortage === null
     this.#dirty = !isKnown || changed == null ? null : new Set()
-    for (const path of changed ?? NONE) {
+    for (const path of changed ?? EMPTY) {
       this.#touch(path)
       // Up to a folder that was there before: that one lists what is new.
       let folder = path
@@ -206,8 +205,8 @@ class Reader {
     }
     if (this.#foldersLeft-- <= 0) {
       // One warning for the whole tree, at the first folder left out.
-      const problems = this.#foldersLeft === -1 ? [disk.largeTreeWarning(place.path)] : NONE
-      return emptyNode(place, `beyond ${MAX_TREE_FOLDERS} folders`, problems)
+      const problems = this.#foldersLeft === -1 ? [disk.largeTreeWarning(place.path)] : EMPTY
+      return emptyNode(place, `beyond ${disk.MAX_TREE_FOLDERS} folders`, problems)
     }
     yield
     const times = this.#options.times?.look(this.#fullPath(place.path)) ?? null
@@ -232,7 +231,7 @@ class Reader {
     const dirs: DirNode[] = []
     const kidsBefore = new Map(before?.dirs.map(dir => [dir.name, dir]))
     const realPath = place.chain.at(-1)!
-    if (entries.length >= LARGE_FOLDER_ENTRIES) problems.push(disk.largeFolderWarning(place.path, entries.length))
+    if (entries.length >= disk.LARGE_FOLDER_ENTRIES) problems.push(disk.largeFolderWarning(place.path, entries.length))
     for (const entry of [...entries].sort((a, b) => (a.name < b.name ? -1 : 1))) {
       const { name } = entry
       const path = toChild(place.path, name)
@@ -251,7 +250,17 @@ class Reader {
       else if (stat !== null && (isWanted || !stat.isSocket())) problems.push(disk.specialWarning(path))
     }
     const texts = this.#texts(place.path, files, before, problems)
-    return { name: place.name, path: place.path, realPath, files, otherFiles, dirs, texts, problems, skipped: null }
+    return {
+      name: place.name,
+      path: place.path,
+      realPath,
+      files: exact(files),
+      otherFiles: exact(otherFiles),
+      dirs: exact(dirs),
+      texts,
+      problems: exact(problems),
+      skipped: null,
+    }
   }
 
   *#kid(parent: Place, name: string, realPath: string, before: DirNode | null): Generator<void, DirNode> {
@@ -259,15 +268,20 @@ class Reader {
     const place = { name, path, level: parent.level + 1, chain: [...parent.chain, realPath] }
     const same = before?.realPath === realPath ? before : null
     const skipped = this.#excluded.has(path) ? 'the static assets folder' : skippedReason(name)
-    if (skipped !== null) return keep(same, emptyNode(place, skipped, NONE))
+    if (skipped !== null) return keep(same, emptyNode(place, skipped, EMPTY))
     const isTooDeep = place.level > MAX_TREE_DEPTH
-    if (isTooDeep) return keep(same, emptyNode(place, `below ${MAX_TREE_DEPTH} folder levels`, NONE))
+    if (isTooDeep) return keep(same, emptyNode(place, `below ${MAX_TREE_DEPTH} folder levels`, EMPTY))
     return yield* this.#folder(place, same)
   }
 
   #stat(path: string, isLink: boolean, problems: Warning[]): disk.DiskStat | null {
+    return this.#ask(path, isLink, problems, this.#disk.stat)
+  }
+
+  /** What the disk says of a file; null, and a warning, when it refuses. */
+  #ask<T>(path: string, isLink: boolean, problems: Warning[], ask: (fullPath: string) => T): T | null {
     try {
-      return this.#disk.stat(this.#fullPath(path))
+      return ask(this.#fullPath(path))
     } catch (error) {
       const problem = disk.fileWarning(path, isLink, error)
       if (problem !== null) problems.push(problem)
@@ -277,14 +291,8 @@ class Reader {
 
   /** Where a linked folder really is; null when following it would not end. */
   #linkTarget(path: string, chain: readonly string[], problems: Warning[]): string | null {
-    let target: string
-    try {
-      target = this.#disk.realpath(this.#fullPath(path))
-    } catch (error) {
-      const problem = disk.fileWarning(path, true, error)
-      if (problem !== null) problems.push(problem)
-      return null
-    }
+    const target = this.#ask(path, true, problems, this.#disk.realpath)
+    if (target === null) return null
     // Descending would come back here for ever, or out of the root into the whole disk.
     if (!chain.some(above => above === target || isBelow(above, target))) return target
     problems.push(disk.loopWarning(path))
@@ -303,8 +311,7 @@ class Reader {
       dotenv: read('dotenv'),
     }
     const old = before?.texts
-    const isSame = KINDS.every(kind => old?.[kind] === texts[kind])
-    return isSame && old !== undefined ? old : texts
+    return old !== undefined && KINDS.every(kind => old[kind] === texts[kind]) ? old : texts
   }
 
   /** null when there is no such file. */
@@ -321,14 +328,8 @@ class Reader {
   }
 
   #readText(path: string, problems: Warning[]): string | null {
-    let bytes: Uint8Array
-    try {
-      bytes = this.#disk.readFile(this.#fullPath(path))
-    } catch (error) {
-      const problem = disk.fileWarning(path, false, error)
-      if (problem !== null) problems.push(problem)
-      return null
-    }
+    const bytes = this.#ask(path, false, problems, this.#disk.readFile)
+    if (bytes === null) return null
     try {
       return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
     } catch {
@@ -361,7 +362,7 @@ function sameItems<T>(a: readonly T[], b: readonly T[], isSame: (a: T, b: T) => 
 function emptyNode(place: Place, skipped: string, problems: readonly Warning[]): DirNode {
   const { name, path } = place
   const realPath = place.chain.at(-1)!
-  return { name, path, realPath, files: NONE, otherFiles: NONE, dirs: NONE, texts: NO_TEXTS, problems, skipped }
+  return { name, path, realPath, files: EMPTY, otherFiles: EMPTY, dirs: EMPTY, texts: NO_TEXTS, problems, skipped }
 }
 
 /** A full path and one below it: both are clean, and `join` would look at every character of ten thousand. */

@@ -50,10 +50,15 @@ export interface TreeWatchOptions {
   onLimit: (code: string) => void
 }
 
+/** Real path of a folder, and of those above it: a link back to one of them is not followed. */
+interface Chain {
+  readonly realPath: string
+  readonly above: Chain | null
+}
+
 interface Folder {
   path: string
-  /** Real paths of the folder, last, and of those above it: a link back to one of them is not followed. */
-  chain: readonly string[]
+  chain: Chain
   /** True for a folder that came up while watching: what is in it counts as changed. */
   isNew: boolean
 }
@@ -61,7 +66,7 @@ interface Folder {
 /** Watches the functions root, also while it does not exist. Keeps no process alive. */
 export class TreeWatcher {
   readonly #options: TreeWatchOptions
-  readonly #folders = new Map<string, { watcher: FSWatcher; chain: readonly string[] }>()
+  readonly #folders = new Map<string, { watcher: FSWatcher; chain: Chain }>()
   /** Linked source files: a change of the target is no event of the folder that holds the link. */
   readonly #links = new Map<string, FSWatcher>()
   readonly #queue: Folder[] = []
@@ -103,7 +108,8 @@ export class TreeWatcher {
     const { rootPath } = this.#options
     this.#rootId = idOf(rootPath)
     const realPath = realPathOf(rootPath)
-    if (this.#rootId !== '' && realPath !== null) this.#queue.push({ path: '', chain: [realPath], isNew })
+    if (this.#rootId !== '' && realPath !== null)
+      this.#queue.push({ path: '', chain: { realPath, above: null }, isNew })
     this.#drain()
   }
 
@@ -164,9 +170,9 @@ export class TreeWatcher {
       if (watcher !== null) this.#links.set(path, watcher)
       return
     }
-    const isLoop = above.chain.some(real => real === realPath || real.startsWith(`${realPath}/`))
+    const isLoop = leadsUp(above.chain, realPath)
     const isClosed = path.split('/').length > MAX_TREE_DEPTH || this.#options.excluded().has(path)
-    if (!isLoop && !isClosed) this.#queue.push({ path, chain: [...above.chain, realPath], isNew: above.isNew })
+    if (!isLoop && !isClosed) this.#queue.push({ path, chain: { realPath, above: above.chain }, isNew: above.isNew })
   }
 
   /** null when it cannot be watched: it is gone, or there are no watches left. */
@@ -238,6 +244,13 @@ export class TreeWatcher {
   #fullPath(path: string): string {
     return join(this.#options.rootPath, path)
   }
+}
+
+/** True for one of these folders, and for one above them. */
+function leadsUp(chain: Chain, realPath: string): boolean {
+  for (let at: Chain | null = chain; at !== null; at = at.above)
+    if (at.realPath === realPath || at.realPath.startsWith(`${realPath}/`)) return true
+  return false
 }
 
 function isRelevant(path: string): boolean {

@@ -81,6 +81,7 @@ export class Visit {
   readonly layers: readonly (FunctionConfig | null)[]
   /** Of the folders in it. */
   readonly viewBelow: FolderView
+  readonly #parent: Parent | null
 
   constructor(node: DirNode, context: Context, facts: FolderFacts) {
     this.node = node
@@ -92,6 +93,7 @@ export class Visit {
     this.helpers = addHelpers(context.helpers, facts.helpers(node, context.view))
     this.layers = [...context.layers, this.config]
     this.viewBelow = facts.viewBelow(node, context.view)
+    this.#parent = this.#toParent()
     for (const warnings of [node.problems, this.configs.warnings, this.files.warnings]) this.part.warn(warnings)
     for (const ignored of this.files.ignored) this.part.ignored.push(ignored)
   }
@@ -114,7 +116,7 @@ export class Visit {
     const closed = this.facts.closed(dir) ?? this.#assetsOf(dir)
     if (closed !== null) return this.#skip(dir, closed)
     const view = this.viewBelow
-    const parent = this.#parent()
+    const parent = this.#parent
     const groupDepth = view.group === null ? 0 : this.context.groupDepth + 1
     const below = { level: level + 1, view, groupDepth, layers: this.layers, helpers: this.helpers, parent }
     const isGroup = this.node.path === '' && this.facts.files(dir, view).kind === 'group'
@@ -180,7 +182,7 @@ export class Visit {
   }
 
   /** What this folder is to the folders in it. */
-  #parent(): Parent | null {
+  #toParent(): Parent | null {
     if (this.node.path === '' || this.files.kind === 'group') return null
     const { name } = this.context
     if (this.files.kind !== 'function') return { name, config: null, isFunction: false }

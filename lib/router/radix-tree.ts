@@ -25,6 +25,8 @@ import { hasCleanSegments, normalizePath, type PathProblem, unescapeCanonical } 
 const SLASH = 47
 const DOT = 46
 const PERCENT = 37
+/** Of all nodes without kids; never added to. */
+const NO_KIDS: never[] = []
 /** Up to so many characters a loop is quicker than a native search. */
 const LOOP_CHARS = 8
 
@@ -47,7 +49,7 @@ class Node<T> {
   /** Params on the way here, which is the index of the next one. */
   readonly params: number
   /** Kids by first char code minus `low`; ASCII only. */
-  table: (Node<T> | null)[] = []
+  table: (Node<T> | null)[] = NO_KIDS
   low = 0
   /** Kids whose text starts with another character. */
   wide: Map<number, Node<T>> | null = null
@@ -71,7 +73,7 @@ class Node<T> {
 
   copy(): Node<T> {
     const { text, params, table, wide } = this
-    const kids = { table: [...table], wide: wide === null ? null : new Map(wide) }
+    const kids = { table: table.length === 0 ? table : [...table], wide: wide === null ? null : new Map(wide) }
     return Object.assign(new Node<T>(text, params), this, kids)
   }
 }
@@ -329,7 +331,11 @@ function setKid<T>(node: Node<T>, kid: Node<T>): void {
     node.wide.set(code, kid)
     return
   }
-  if (node.table.length === 0) node.low = code
+  if (node.table.length === 0) {
+    node.low = code
+    node.table = [kid]
+    return
+  }
   while (node.low > code) {
     node.table.unshift(null)
     node.low--

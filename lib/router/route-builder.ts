@@ -5,6 +5,7 @@
 
 import type { Claim, FunctionVersion } from '../core/catalog.ts'
 import type { Warning } from '../core/errors.ts'
+import { exact } from '../core/exact-list.ts'
 import { isFunctionName, isVersion } from '../core/identity.ts'
 import { compareLists, type ListChange, mergeSorted } from '../core/list-change.ts'
 import { parsePattern } from '../core/pattern.ts'
@@ -28,20 +29,13 @@ export function buildRouteTable(claims: readonly Claim[], options: RouteTableOpt
   return new RouteTableBuilder(options.forceUrl).build(claims, options.functions)
 }
 
-/** All claims on one shape, and the leaf they make. */
-interface Shape {
-  entries: readonly RouteEntry[]
-  leaf: RouteLeaf
-  warnings: readonly Warning[]
-}
-
 /** Builds tables of claims that are mostly the ones of the table before; what it remembers never changes the outcome. */
 export class RouteTableBuilder {
   readonly #forceUrl: boolean
-  /** Of the last table: what it was made of, its shapes, and those of them that have warnings. */
+  /** Of the last table: what it was made of, the leaf of each shape, and the shapes that have warnings. */
   #claims: readonly Claim[] = []
   #functions: readonly FunctionVersion[] = []
-  readonly #shapes = new Map<string, Shape>()
+  readonly #shapes = new Map<string, RouteLeaf>()
   readonly #warned = new Map<string, readonly Warning[]>()
   /** Versions that cannot have an address. */
   readonly #unaddressed = new Map<FunctionVersion, Warning>()
@@ -61,7 +55,7 @@ export class RouteTableBuilder {
     let isSmaller = false
     for (const [name, entries] of touched) {
       const known = this.#shapes.get(name)
-      if (known !== undefined) dropped.add(known.leaf)
+      if (known !== undefined) dropped.add(known)
       if (entries.length > 0) fresh.push(this.#settle(name, entries))
       else isSmaller = this.#forget(name) || isSmaller
     }
@@ -79,7 +73,7 @@ export class RouteTableBuilder {
     const listOf = (shape: string): RouteEntry[] => {
       const known = touched.get(shape)
       if (known !== undefined) return known
-      const list = [...(this.#shapes.get(shape)?.entries ?? [])]
+      const list = [...(this.#shapes.get(shape)?.settlement.entries ?? [])]
       touched.set(shape, list)
       return list
     }
@@ -106,11 +100,12 @@ export class RouteTableBuilder {
   }
 
   #settle(name: string, entries: RouteEntry[]): RouteLeaf {
-    const shape = toShape(entries)
-    this.#shapes.set(name, shape)
-    if (shape.warnings.length > 0) this.#warned.set(name, shape.warnings)
+    const leaf = toLeaf(entries)
+    const warnings = toRouteWarnings(leaf.settlement)
+    this.#shapes.set(name, leaf)
+    if (warnings.length > 0) this.#warned.set(name, warnings)
     else this.#warned.delete(name)
-    return shape.leaf
+    return leaf
   }
 
   /** True for a shape that the last table had. */
@@ -152,17 +147,16 @@ function toAddress(fn: FunctionVersion): RouteEntry | Warning | null {
 function toEntry(claim: Claim, isAddress: boolean, forceUrl: boolean): RouteEntry {
   const { fn, source, forced } = claim
   const standing: ClaimStanding = { fnKey: fn.key, source, forced, versioned: fn.version !== null, forceUrl }
-  return { claim, hosts: claim.hosts.map(parseHost), standing, strength: claimStrength(standing), isAddress }
+  return { claim, hosts: exact(claim.hosts.map(parseHost)), standing, strength: claimStrength(standing), isAddress }
 }
 
-function toShape(entries: RouteEntry[]): Shape {
+function toLeaf(entries: readonly RouteEntry[]): RouteLeaf {
   const settlement = settle(entries)
   let methods = 0
   for (const [index, owner] of settlement.owners.entries()) if (owner !== null) methods |= 1 << index
   const pattern = settlement.entries.map(({ claim }) => claim.pattern.text).sort(compareText)[0]!
   const { segments } = settlement.entries[0]!.claim.pattern
-  const leaf = { pattern, segments, settlement, owners: settlement.owners, methods }
-  return { entries, leaf, warnings: toRouteWarnings(settlement) }
+  return { pattern, segments, settlement, owners: settlement.owners, methods }
 }
 
 function compareLeaves(a: RouteLeaf, b: RouteLeaf): number {

@@ -1,11 +1,13 @@
 /** Who owns a route: the claims on one shape of path, settled per method and host. Owner: §3, page router/route-table. */
 
 import type { Claim, FunctionVersion } from '../core/catalog.ts'
+import { EMPTY, exact } from '../core/exact-list.ts'
 import { METHODS, type Method } from '../core/identity.ts'
 import { compareText } from '../core/text.ts'
 import { type ClaimStanding, decideClaim } from '../core/transitions.ts'
 import { type HostRule, hostsCover, hostsOverlap } from './hosts.ts'
 
+const NONE_BARRED: ReadonlyMap<RouteEntry, RouteEntry> = new Map()
 const NO_PARAMS: RouteParams = Object.freeze(Object.create(null))
 
 /** A claim ready to be compared. */
@@ -101,11 +103,12 @@ export function settle(claims: readonly RouteEntry[]): Settlement {
     }
     return owner
   })
-  return { owners, entries, losses, conflicts, barred }
+  return { owners, entries, losses: exact(losses), conflicts: exact(conflicts), barred }
 }
 
 /** A URL that is there is not free for a version, whatever methods it answers (§9). */
-function findBarred(entries: readonly RouteEntry[]): Map<RouteEntry, RouteEntry> {
+function findBarred(entries: readonly RouteEntry[]): ReadonlyMap<RouteEntry, RouteEntry> {
+  if (!entries.some(entry => entry.standing.versioned)) return NONE_BARRED
   const barred = new Map<RouteEntry, RouteEntry>()
   const owners = entries.filter(entry => !entry.standing.versioned)
   for (const entry of entries) {
@@ -130,7 +133,7 @@ export function ownedMethods(settlement: Settlement, entry: RouteEntry): Method[
 function toOwners(live: readonly RouteEntry[], lone: Map<RouteEntry, Owner>): Owner | null {
   const first = live[0]
   if (first !== undefined && live.length === 1) {
-    const known = lone.get(first) ?? makeOwner(first, [], null)
+    const known = lone.get(first) ?? makeOwner(first, EMPTY, null)
     lone.set(first, known)
     return known
   }

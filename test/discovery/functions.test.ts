@@ -6,7 +6,7 @@ import type { FunctionVersion } from '../../lib/core/catalog.ts'
 import type { Warning } from '../../lib/core/errors.ts'
 import { FunctionMaker, type Handler } from '../../lib/discovery/functions.ts'
 import { NO_HELPERS } from '../../lib/discovery/signature.ts'
-import { OPTIONS } from '../helpers/discovery.ts'
+import { discoverTree, OPTIONS } from '../helpers/discovery.ts'
 
 const config = (json: unknown) => parseFunctionConfig(JSON.stringify(json), '').config
 const maker = (known: FunctionVersion[] = [], outerEnv = NO_OUTER_ENV) =>
@@ -90,3 +90,34 @@ t.test('[discovery/layouts.29] functions of one folder share their environment',
     },
   )
 })
+
+t.test(
+  '[discovery/layouts.26] functions below the same configs share their policy, and warnings are their own',
+  async t => {
+    const pool = (max: number) => `{"worker_pool": {"max_workers": ${max}, "min_warm": 9}}`
+    const { functions, warnings } = discoverTree({
+      'a/x.js': '',
+      'a/y.js': '',
+      'a/post.y.js': '',
+      'b/fn.config.json': '{"timeout_ms": 100}',
+      'b/z.js': '',
+      'c/fn.config.json': pool(2),
+      'c/one.js': '',
+      'c/two.js': '',
+      'd/fn.config.json': pool(3),
+      'd/three.js': '',
+    })
+    const policyOf = (file: string) => functions.find(fn => fn.entryFile === file)?.policy
+    t.equal(policyOf('a/x.js'), policyOf('a/y.js'))
+    t.same(policyOf('a/post.y.js')?.methods, ['POST'])
+    t.same([policyOf('b/z.js')?.timeoutMs, policyOf('a/x.js')?.timeoutMs], [100, 2500])
+    t.same([policyOf('c/two.js')?.workerPool?.minWarm, policyOf('d/three.js')?.workerPool?.minWarm], [2, 3])
+    t.same(
+      warnings
+        .filter(({ code }) => code === 'CONFIG_CLAMPED')
+        .map(({ path }) => path)
+        .sort(),
+      ['c/fn.config.json', 'd/fn.config.json'],
+    )
+  },
+)
