@@ -11,8 +11,8 @@ import { type ContainerClient, findClient } from './container-client.ts'
 import { type ContainerFacts, planContainer } from './container-plan.ts'
 import { DevContainer } from './container-run.ts'
 import { listDeclaredVariables } from './declared-env.ts'
-import { type KeyInput, listenForKeys } from './hot-keys.ts'
-import { openUrl } from './open-url.ts'
+import { type KeyInput, followKeys } from './hot-keys.ts'
+import { openDocs, openUrl } from './open-url.ts'
 import type { Outside } from './outside.ts'
 import { hasColour, type Output } from './output.ts'
 import { followSignals } from './stop-signals.ts'
@@ -113,7 +113,7 @@ async function serve(serving: Serving): Promise<number> {
   })
   const signals = followSignals(gateway.env ?? {}, code => void container.kill().finally(() => process.exit(code)))
   void signals.first.then(() => container.stop())
-  const stopKeys = outside.keys ? followKeys(terminal!.input, container, outside.url, output) : () => {}
+  const stopKeys = outside.keys ? followContainerKeys(terminal!.input, container, outside.url, output) : () => {}
   try {
     await container.create(plan.args)
     return await container.start()
@@ -192,26 +192,12 @@ function tryPort(host: string, port: number): Promise<number> {
 }
 
 /** Keys that are for the gateway go to it; the browser, the terminal and the end are this process's. */
-function followKeys(input: KeyInput, container: DevContainer, url: string, output: Output): () => void {
-  const open = async (): Promise<void> => {
-    const docs = await fetch(`${url}/docs`)
-    const address = docs.ok ? `${url}/docs` : url
-    openUrl(address, () => output.note(`no browser could be opened: ${address}`))
-  }
-  const stop = listenForKeys(input, {
-    open: () => void open().catch(() => {}),
+function followContainerKeys(input: KeyInput, container: DevContainer, url: string, output: Output): () => void {
+  const hasDocs = async (): Promise<boolean> => (await fetch(`${url}/docs`)).ok
+  return followKeys(input, {
+    open: () => void openDocs(url, hasDocs(), line => output.note(line)).catch(() => {}),
     reload: () => container.send('r'),
     routes: () => container.send('l'),
     clear: () => output.clear(),
-    quit: () => process.kill(process.pid, 'SIGINT'),
-    suspend: resume => {
-      process.once('SIGCONT', resume)
-      process.kill(process.pid, 'SIGTSTP')
-    },
   })
-  process.once('exit', stop)
-  return () => {
-    process.off('exit', stop)
-    stop()
-  }
 }

@@ -48,6 +48,26 @@ export function listenForKeys(input: KeyInput, actions: KeyActions): () => void 
   }
 }
 
+/**
+ * As `listenForKeys`, with what this process does for the keys that end and suspend it. Whatever ends it, the terminal
+ * is usable afterwards.
+ */
+export function followKeys(input: KeyInput, actions: Omit<KeyActions, 'quit' | 'suspend'>): () => void {
+  const stop = listenForKeys(input, {
+    ...actions,
+    quit: () => process.kill(process.pid, 'SIGINT'),
+    suspend: resume => {
+      process.once('SIGCONT', resume)
+      process.kill(process.pid, 'SIGTSTP')
+    },
+  })
+  process.once('exit', stop)
+  return () => {
+    process.off('exit', stop)
+    stop()
+  }
+}
+
 function onKey(key: string, actions: KeyActions, raw: (isRaw: boolean) => void): void {
   switch (key) {
     case 'o':

@@ -21,3 +21,9 @@ export function openUrl(url: string, onFailure: () => void): void {
   // The browser may stay after the gateway.
   child.unref()
 }
+
+/** Opens the documents of a gateway, or what it serves where it has none. @param note - takes a line for people */
+export async function openDocs(url: string, hasDocs: Promise<boolean>, note: (line: string) => void): Promise<void> {
+  const address = (await hasDocs) ? `${url}/docs` : url
+  openUrl(address, () => note(`no browser could be opened: ${address}`))
+}

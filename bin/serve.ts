@@ -9,8 +9,8 @@ import {
   type ListenError,
 } from '../lib/index.ts'
 import { takeHandedSockets } from './handed-sockets.ts'
-import { KEY_HELP, type KeyInput, listenForKeys } from './hot-keys.ts'
-import { openUrl } from './open-url.ts'
+import { KEY_HELP, type KeyInput, followKeys } from './hot-keys.ts'
+import { openDocs, openUrl } from './open-url.ts'
 import type { Output } from './output.ts'
 import { followLine, type Outside, readRoutes, toLocalCidrs } from './outside.ts'
 import { serveAsOwnUser } from './own-user.ts'
@@ -110,7 +110,7 @@ async function serveUntil(ended: Promise<NodeJS.Signals>, options: ServeOptions)
     show.follow(gateway)
     notify.ready(`serving at ${url}`, show.note)
     if (options.open) openUrl(url, () => show.note(`no browser could be opened: ${url}`))
-    stopKeys = followKeys(gateway, url, show, options)
+    stopKeys = followServeKeys(gateway, url, show, options)
     const signal = await ended
     notify.stopping()
     show.stopping(signal)
@@ -146,31 +146,22 @@ async function open(options: ServeOptions, handed: HandedSockets | null): Promis
 }
 
 /** Keys of `fngw dev` at a terminal. @returns a function that gives the terminal back */
-function followKeys(gateway: Gateway, url: string, show: Show, { json, output, terminal }: ServeOptions): () => void {
+function followServeKeys(
+  gateway: Gateway,
+  url: string,
+  show: Show,
+  { json, output, terminal }: ServeOptions,
+): () => void {
   if (terminal === null || json || gateway.settings.production) return () => {}
-  const open = async (): Promise<void> => {
-    const { status } = await gateway.inject('/docs')
-    const address = status === 200 ? `${url}/docs` : url
-    openUrl(address, () => show.note(`no browser could be opened: ${address}`))
-  }
-  const stop = listenForKeys(terminal.input, {
-    open: () => void open().catch(() => {}),
+  const hasDocs = async (): Promise<boolean> => (await gateway.inject('/docs')).status === 200
+  const stop = followKeys(terminal.input, {
+    open: () => void openDocs(url, hasDocs(), line => show.note(line)).catch(() => {}),
     reload: () => void gateway.reload().catch(error => show.note(`reload failed: ${output.clean(String(error))}`)),
     routes: () => {
       for (const line of toRouteLines(gateway.catalog())) show.note(output.clean(line))
     },
     clear: () => output.clear(),
-    quit: () => process.kill(process.pid, 'SIGINT'),
-    suspend: resume => {
-      process.once('SIGCONT', resume)
-      process.kill(process.pid, 'SIGTSTP')
-    },
   })
-  // Whatever ends the process, the terminal is usable afterwards.
-  process.once('exit', stop)
   show.note(KEY_HELP)
-  return () => {
-    process.off('exit', stop)
-    stop()
-  }
+  return stop
 }

@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url'
 import t, { type Test } from 'tap'
 import { createGateway, type Gateway, type GatewayOptions, type ReloadRecord, SettingsError } from '../lib/index.ts'
 import { findProgram } from '../lib/runtime/binaries.ts'
-import { commandOf, listProcesses } from './helpers/processes.ts'
+import { commandOf, isAlive, listProcesses } from './helpers/processes.ts'
 import { FakeClock } from './helpers/clock.ts'
 import { makeTree } from './helpers/tree.ts'
 
@@ -409,12 +409,3 @@ t.test('[gateway.9, gateway.10] the process ends by itself after close, and kill
     t.same(group.filter(isAlive), [], `nothing is left after ${mode}`)
   }
 })
-
-function isAlive(pid: number): boolean {
-  try {
-    process.kill(pid, 0)
-    return true
-  } catch {
-    return false
-  }
-}

@@ -203,22 +203,7 @@ export class Admission {
   #slotsOf(fn: FunctionVersion): FunctionSlots {
     const known = this.#functions.get(fn.key)
     if (known !== undefined) return known
-    const slots: FunctionSlots = {
-      key: fn.key,
-      fn,
-      limits: toAdmissionLimits(fn.policy),
-      active: 0,
-      queued: 0,
-      first: null,
-      last: null,
-      admitting: false,
-      onRoom: null,
-      overflows: 0,
-      queueTimeouts: 0,
-      leased: 0,
-      usedElsewhere: 0,
-      isRecalling: false,
-    }
+    const slots = createSlots(fn, fn.key)
     this.#functions.set(fn.key, slots)
     return slots
   }
@@ -342,5 +327,25 @@ export class Admission {
     } finally {
       slots.admitting = false
     }
+  }
+}
+
+/** Slots of a function of which nothing is known yet. @param key - of its counter; empty for one that is kept elsewhere */
+export function createSlots(fn: FunctionVersion, key: string): FunctionSlots {
+  return {
+    key,
+    fn,
+    limits: toAdmissionLimits(fn.policy),
+    active: 0,
+    queued: 0,
+    first: null,
+    last: null,
+    admitting: false,
+    onRoom: null,
+    overflows: 0,
+    queueTimeouts: 0,
+    leased: 0,
+    usedElsewhere: 0,
+    isRecalling: false,
   }
 }

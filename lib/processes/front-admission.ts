@@ -1,7 +1,6 @@
 /** Slots as a front sees them: those of a lease are its own, for all others a call goes to the first process and may come back refused. Owner: page processes/processes. */
 
-import type { AdmissionCall, FunctionSlots } from '../invocation/admission.ts'
-import { toAdmissionLimits } from '../invocation/concurrency.ts'
+import { type AdmissionCall, createSlots, type FunctionSlots } from '../invocation/admission.ts'
 import type { Call } from '../invocation/invoke.ts'
 import type { CallRelay } from './call-relay.ts'
 import type { FrontLeases } from './front-leases.ts'
@@ -21,7 +20,7 @@ export class FrontAdmission {
     const lease = this.#leases.find(call.fn)
     call.phase = 'admitted'
     if (lease === null) {
-      this.#elsewhere ??= toElsewhere(call)
+      this.#elsewhere ??= createSlots(call.fn, '')
       call.slots = this.#elsewhere
     } else {
       this.#leases.enter(lease)
@@ -36,24 +35,5 @@ export class FrontAdmission {
     call.slots = null
     if (this.#leases.isOf(slots)) this.#leases.leave(slots)
     else this.#relay.leave(call as Call)
-  }
-}
-
-function toElsewhere({ fn }: AdmissionCall): FunctionSlots {
-  return {
-    key: '',
-    fn,
-    limits: toAdmissionLimits(fn.policy),
-    active: 0,
-    queued: 0,
-    first: null,
-    last: null,
-    admitting: false,
-    onRoom: null,
-    overflows: 0,
-    queueTimeouts: 0,
-    leased: 0,
-    usedElsewhere: 0,
-    isRecalling: false,
   }
 }

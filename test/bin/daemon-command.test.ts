@@ -7,8 +7,8 @@ import { createOutput } from '../../bin/output.ts'
 import { FNGW, runCli, toEnv } from '../helpers/cli.ts'
 import { gatewayAt, SECRET } from '../helpers/remote-bed.ts'
 import { makeTree, type Tree } from '../helpers/tree.ts'
-import { childrenOf } from '../helpers/processes.ts'
-import { isAlive, until } from '../helpers/worker-client.ts'
+import { isAlive, childrenOf } from '../helpers/processes.ts'
+import { until } from '../helpers/worker-client.ts'
 
 const TREE = { 'hello.js': 'exports.handler = e => ({ said: e.method })' }
 

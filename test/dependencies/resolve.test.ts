@@ -20,10 +20,11 @@ import { Builds } from '../../lib/dependencies/resolve.ts'
 import { OwnFolder } from '../../lib/files/own-folder.ts'
 import { runTool } from '../../lib/dependencies/run-tool.ts'
 import { systemClock } from '../../lib/core/clock.ts'
+import { isAlive } from '../helpers/processes.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { makeFn } from '../helpers/fn.ts'
 import { makeTree } from '../helpers/tree.ts'
-import { isAlive, until } from '../helpers/worker-client.ts'
+import { until } from '../helpers/worker-client.ts'
 
 const SHELL = '/bin/sh'
 const MADE: Made = { packages: null, bytes: 1000, names: [], isShared: false }

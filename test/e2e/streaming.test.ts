@@ -9,8 +9,9 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { createGateway, type Gateway } from '../../lib/index.ts'
 import { readFixture } from '../../lib/conformance/fixture-tree.ts'
+import { isAlive } from '../helpers/processes.ts'
 import { makeTree, type Tree, type TreeEntry } from '../helpers/tree.ts'
-import { isAlive, until } from '../helpers/worker-client.ts'
+import { until } from '../helpers/worker-client.ts'
 
 t.setTimeout(180_000)
 

@@ -70,3 +70,14 @@ export function isRunning(pid: number): boolean {
 export function descendantsOf(pid: number): number[] {
   return childrenOf(pid).flatMap(child => [child, ...descendantsOf(child)])
 }
+
+/** True while a process runs; one that ended and waits for its parent to notice does not. */
+export function isAlive(pid: number): boolean {
+  try {
+    // The state follows the name, which stands in parentheses.
+    const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
+    return !'ZX'.includes(stat[stat.lastIndexOf(')') + 2]!)
+  } catch {
+    return false
+  }
+}

@@ -9,7 +9,7 @@
  */
 
 import { type ChildProcess, spawn } from 'node:child_process'
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { mkdtempSync, rmSync } from 'node:fs'
 import net from 'node:net'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
@@ -342,17 +342,6 @@ export async function startDaemon(runtime: string, options: DaemonOptions): Prom
     }
     if (child.exitCode !== null || child.signalCode !== null) throw new Error(`daemon ended: ${output}`)
     await new Promise(done => setTimeout(done, 5))
-  }
-}
-
-/** True while a process runs; one that ended and waits for its parent to notice does not. */
-export function isAlive(pid: number): boolean {
-  try {
-    // The state follows the name, which stands in parentheses.
-    const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
-    return stat[stat.lastIndexOf(')') + 2] !== 'Z'
-  } catch {
-    return false
   }
 }
 

@@ -9,7 +9,7 @@ import type { Listening } from '../../lib/http/server.ts'
 import { createGateway, type Gateway } from '../../lib/index.ts'
 import { buildProduct, endProduct, startProduct } from '../helpers/built.ts'
 import { Processes } from '../../lib/processes/processes.ts'
-import { childrenOf, commandOf } from '../helpers/processes.ts'
+import { childrenOf, commandOf, isAlive } from '../helpers/processes.ts'
 import { Connection, connectToAll, nameOfFirst, serveTwice } from '../helpers/processes-bed.ts'
 import { makeTree } from '../helpers/tree.ts'
 
@@ -214,15 +214,6 @@ t.test(
     t.pass('and is counted no more')
   },
 )
-
-function isAlive(pid: number): boolean {
-  try {
-    process.kill(pid, 0)
-    return true
-  } catch {
-    return false
-  }
-}
 
 t.test('[processes/processes.15] a limit is exact while slots are leased', async t => {
   const gate = await openGate(t)

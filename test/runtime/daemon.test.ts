@@ -11,11 +11,11 @@ import { NO_TRUST } from '../../lib/runtime/dial.ts'
 import type { DaemonEvent } from '../../lib/runtime/daemon-options.ts'
 import { encodeFrame, FrameReader, KIND } from '../../lib/runtime/wire-protocol.ts'
 import { FakeClock } from '../helpers/clock.ts'
-import { childrenOf, commandOf } from '../helpers/processes.ts'
+import { isAlive, childrenOf, commandOf } from '../helpers/processes.ts'
 import { runtimeFile } from '../../lib/runtime/package-files.ts'
 import { makeRuntimes, TestCall } from '../helpers/runtime-bed.ts'
 import { makeTree } from '../helpers/tree.ts'
-import { isAlive, startDaemon, until } from '../helpers/worker-client.ts'
+import { startDaemon, until } from '../helpers/worker-client.ts'
 
 // Many processes are started; a busy machine takes its time.
 t.setTimeout(120_000)

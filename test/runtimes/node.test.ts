@@ -18,13 +18,12 @@ import t from 'tap'
 import { KIND } from '../../lib/runtime/wire-protocol.ts'
 import { listTree } from '../../runtimes/daemon/memory.mjs'
 import { encodeFrame as encodeNodeFrame, FrameReader as NodeFrameReader } from '../../runtimes/node/wire.mjs'
-import { childrenOf, killIfThere } from '../helpers/processes.ts'
+import { isAlive, childrenOf, killIfThere } from '../helpers/processes.ts'
 import { makeTree } from '../helpers/tree.ts'
 import {
   type Answer,
   type DaemonClient,
   FrameClient,
-  isAlive,
   startDaemon,
   until,
   type WorkerClient,

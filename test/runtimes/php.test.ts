@@ -1,8 +1,9 @@
 import { spawnSync } from 'node:child_process'
-import { chmodSync, existsSync, readdirSync, readFileSync } from 'node:fs'
+import { chmodSync, existsSync, readdirSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import t from 'tap'
 import { KIND } from '../../lib/runtime/wire-protocol.ts'
+import { isAlive } from '../helpers/processes.ts'
 import { makeTree } from '../helpers/tree.ts'
 import {
   type Answer,
@@ -34,13 +35,6 @@ t.teardown(async () => {
 })
 
 /** True while a process runs; one that has ended and waits for its parent to notice does not. */
-function isAlive(pid: number): boolean {
-  try {
-    return !/\) [ZX] /.test(readFileSync(`/proc/${pid}/stat`, 'utf8'))
-  } catch {
-    return false
-  }
-}
 
 let functions = 0
 

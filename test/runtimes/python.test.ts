@@ -7,13 +7,12 @@ import { dirname, join, resolve } from 'node:path'
 import { promisify } from 'node:util'
 import t from 'tap'
 import { encodeFrame, KIND } from '../../lib/runtime/wire-protocol.ts'
-import { childrenOf } from '../helpers/processes.ts'
+import { isAlive, childrenOf } from '../helpers/processes.ts'
 import { makeTree } from '../helpers/tree.ts'
 import {
   type Answer,
   type DaemonClient,
   FrameClient,
-  isAlive,
   startDaemon,
   until,
   type WorkerClient,
