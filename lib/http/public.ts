@@ -31,7 +31,7 @@ import { Cors } from './cors.ts'
 import type { DebugHeaders } from './debug-headers.ts'
 import { Asked, Exchange, type HttpRequest, type HttpResponse, type Step } from './exchange.ts'
 import { HttpCall } from './http-call.ts'
-import { RequestMemo } from './request-memo.ts'
+import { KnownCall, RequestMemo } from './request-memo.ts'
 import { NearestRoutes } from './nearest-routes.ts'
 import { takeParsedBody } from './parsed-body.ts'
 import { readBody } from './read-body.ts'
@@ -184,12 +184,18 @@ export class PublicHandler {
   #route(exchange: Exchange, catalog: PublicCatalog, memo: RequestMemo | null): RouteRefusal | null {
     const { routes } = catalog
     if (memo?.leads(exchange, routes.epoch)) {
+      const { outcome } = memo
+      if (outcome.kind === 'refused') return outcome
       exchange.route = memo.route
-      this.#call(exchange, memo.fn, NO_PARAMS, routes.epoch, memo)
+      this.#call(exchange, outcome.fn, NO_PARAMS, routes.epoch, outcome)
       return null
     }
     const found = routes.find(exchange.method, exchange.path, exchange.host)
-    if (found.kind === 'refused') return found
+    if (found.kind === 'refused') {
+      const owner = repeaterOf(exchange)
+      if (owner !== null) owner.memo = new RequestMemo(exchange, this.#check, routes.epoch, found)
+      return found
+    }
     exchange.route = found.pattern
     this.#call(exchange, found.fn, found.params, routes.epoch, null)
     return null
@@ -250,7 +256,7 @@ export class PublicHandler {
     fn: FunctionVersion,
     params: Readonly<Record<string, string>>,
     epoch: object,
-    memo: RequestMemo | null,
+    known: KnownCall | null,
   ): void {
     const { invoker, clock, debug } = this.#options
     exchange.fn = fn
@@ -267,25 +273,23 @@ export class PublicHandler {
     if (fn.policy.validate && invoker.schemas !== null) {
       call.checkedAs = exchange.method
       // The same request again was found right before.
-      const wrong = memo === null ? invoker.schemas.checkTexts(fn, toTexts(exchange, params)) : null
+      const wrong = known === null ? invoker.schemas.checkTexts(fn, toTexts(exchange, params)) : null
       if (wrong !== null) {
         call.fail(wrong)
         return
       }
     }
     call.header = toCallStart(exchange.id, clock.wall(), exchange.trace, exchange.traceState)
-    if (memo !== null) {
-      call.rest = memo
+    if (known !== null) {
+      call.rest = known
     } else {
       const { connection, head } = exchange
       const isPlain = !needsOwnHead(fn.policy.adapter)
       const shown = isPlain ? head : toAdapterHead(exchange, this.#proxies.isTrusted(connection.address))
       const rest = readRest(exchange, params, shown.json)
       call.header += rest
-      // A step (a home, an asset) may send the same request elsewhere next time, so its outcome is not remembered.
-      const owner = connectionOf(exchange.req.socket)
-      if (owner.isRepeating && exchange.path === exchange.asked.path)
-        owner.memo = new RequestMemo(exchange, this.#check, fn, epoch, rest)
+      const owner = repeaterOf(exchange)
+      if (owner !== null) owner.memo = new RequestMemo(exchange, this.#check, epoch, new KnownCall(fn, rest))
     }
     if (!hasBody) {
       call.handedAt = exchange.startedAt
@@ -295,6 +299,13 @@ export class PublicHandler {
     exchange.bodyReceiver = httpCall
     readBody(exchange, fn.policy.maxBodyBytes, this.#uploads)
   }
+}
+
+/** The connection when it sends this request again and again; null when what becomes of it is not to be remembered. */
+function repeaterOf({ req, path, asked }: Exchange): ClientConnection | null {
+  const owner = connectionOf(req.socket)
+  // A step (a home, an asset) may send the same request elsewhere next time.
+  return owner.isRepeating && path === asked.path ? owner : null
 }
 
 /** What a schema says something about, beside the body. */

@@ -1,19 +1,37 @@
 /**
  * What became of a request that came twice in a row on its connection, for the same one again: target, host, route and call
- * header then need not be found anew. Owner: §4.1; what it brings: page performance.
+ * header, or why no route takes it, then need not be found anew. Owner: §4.1; what it brings: page performance.
  */
 
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { RequestHead } from '../invocation/forwarded-headers.ts'
+import type { RouteRefusal } from '../router/route-table.ts'
 import type { HeaderRest } from '../runtime/call.ts'
 import type { Asked, Exchange, HttpRequest } from './exchange.ts'
 import type { RequestCheck } from './request-check.ts'
 
-export class RequestMemo implements HeaderRest {
-  readonly asked: Readonly<Asked>
+/** The function that a request went to, and what it was told. */
+export class KnownCall implements HeaderRest {
+  readonly kind = 'call'
+  readonly fn: FunctionVersion
   /** The call header behind id and time. */
   readonly text: string
-  readonly fn: FunctionVersion
+  #bytes: Buffer | null = null
+
+  constructor(fn: FunctionVersion, text: string) {
+    this.fn = fn
+    this.text = text
+  }
+
+  get bytes(): Buffer {
+    this.#bytes ??= Buffer.from(this.text)
+    return this.#bytes
+  }
+}
+
+export class RequestMemo {
+  readonly asked: Readonly<Asked>
+  readonly outcome: KnownCall | RouteRefusal
   readonly route: string | null
   readonly #method: string
   readonly #target: string
@@ -21,27 +39,20 @@ export class RequestMemo implements HeaderRest {
   readonly #check: RequestCheck
   /** Of the routes it was found in: those of another catalog may lead elsewhere. */
   readonly #epoch: object
-  #bytes: Buffer | null = null
 
   /**
    * @param exchange - checked and routed
-   * @param fn - where it goes
    * @param epoch - of the routes
+   * @param outcome - where it goes, or why not
    */
-  constructor(exchange: Exchange, check: RequestCheck, fn: FunctionVersion, epoch: object, text: string) {
+  constructor(exchange: Exchange, check: RequestCheck, epoch: object, outcome: KnownCall | RouteRefusal) {
     this.asked = exchange.asked
-    this.text = text
-    this.fn = fn
+    this.outcome = outcome
     this.route = exchange.route
     this.#method = exchange.method
     this.#target = exchange.target
     this.#check = check
     this.#epoch = epoch
-  }
-
-  get bytes(): Buffer {
-    this.#bytes ??= Buffer.from(this.text)
-    return this.#bytes
   }
 
   /**
@@ -59,7 +70,7 @@ export class RequestMemo implements HeaderRest {
     )
   }
 
-  /** True when the exchange goes to the same function by the same route: no step has changed its path meanwhile. */
+  /** True when the exchange goes the same way: no step has changed its path meanwhile. */
   leads(exchange: Exchange, epoch: object): boolean {
     return this.#epoch === epoch && exchange.path === this.asked.path
   }

@@ -103,6 +103,62 @@ t.test('[http/public.3] a repeated request goes where routes and steps lead now'
   t.same((await ask('/b'))[0], 404)
 })
 
+t.test(
+  '[http/public.3] a refused request that comes again is refused by the routes of now, and nothing else is',
+  async t => {
+    const made = makePublic({ '/a': makeFn() })
+    const later = makePublic({ '/a': makeFn({ policy: { methods: ['GET', 'PUT'] } }), '/none': makeFn() })
+    let looks = 0
+    const counted = ({ routes }: PublicCatalog): PublicCatalog => ({
+      before: [],
+      after: [],
+      routes: {
+        epoch: routes.epoch,
+        leaves: routes.leaves,
+        find: (...asked) => {
+          looks += 1
+          return routes.find(...asked)
+        },
+      },
+    })
+    let catalog = counted(made.catalog)
+    const handler = new PublicHandler({
+      ...made,
+      debug: new DebugHeaders(() => ({ routing: 'single', socketIndex: 1, cold: false })),
+      trustedProxyCidrs: [],
+      catalog: () => catalog,
+      control: () => {},
+    })
+    const server = new HttpServer({ ...made, handle: handler.handle, requestIds: made.requestIds })
+    const { port } = await server.listen(0, '127.0.0.1')
+    t.teardown(() => server.close(0))
+    const raw = await RawConnection.open(port)
+    t.teardown(() => raw.socket.destroy())
+    let count = 0
+    const ask = async (line: string, body = 'x'.repeat(1024)) => {
+      looks = 0
+      const length = line.startsWith('PUT') ? `Content-Length: ${body.length}\r\n\r\n${body}` : '\r\n'
+      raw.write(`${line} HTTP/1.1\r\nHost: h\r\n${length}`)
+      const { status, headers, body: text } = (await raw.answers(++count))[count - 1]!
+      return { status, allow: headers.allow, error: status === 200 ? null : JSON.parse(text).error, looks }
+    }
+    const refused = { status: 405, allow: 'GET, HEAD', error: 'method not allowed' }
+    for (const looks of [1, 1, 0, 0])
+      t.same(await ask('PUT /a'), { ...refused, looks }, 'found anew until it came twice')
+    t.match(await ask('PUT /a', 'y'.repeat(1024)), { ...refused, looks: 0 }, 'a body says nothing about the route')
+    t.match(await ask('PUT /a', 'short'), { ...refused, looks: 1 }, 'another head does')
+    t.match(await ask('GET /a'), { status: 200, looks: 1 })
+    for (const looks of [1, 1, 0]) t.match(await ask('GET /none'), { status: 404, error: 'not found', looks })
+    catalog = counted(later.catalog)
+    t.match(await ask('GET /none'), { status: 200, looks: 1 }, 'the new routes have it')
+    catalog = counted(made.catalog)
+    for (const looks of [1, 1, 0]) t.same(await ask('PUT /a'), { ...refused, looks })
+    catalog = counted(later.catalog)
+    for (const looks of [1, 0]) t.match(await ask('PUT /a'), { status: 200, looks })
+    t.equal(made.runtime.calls.length, 4, 'nothing was called but what was answered')
+  },
+)
+
 t.test('[http/public.16, http/public.29] two gateways on one connection believe their own proxies', async t => {
   const fn = makeFn()
   const near = makePublic({ '/a': fn }, { trustedProxyCidrs: ['127.0.0.1/32'] })
