@@ -1,6 +1,6 @@
 /** What makes a started worker out of date. Owner: §2.2, page discovery/layouts. */
 
-import { createHash } from 'node:crypto'
+import { hash } from 'node:crypto'
 import type { EnvValue, Policy } from '../core/catalog.ts'
 import { RUNTIME_OF_EXTENSION, RUNTIMES, type RuntimeName } from '../core/identity.ts'
 import { extensionOf, isSourceName, manifestRuntime } from './file-name.ts'
@@ -81,5 +81,5 @@ export function toSignature(
 
 /** Short, and no way back to the env values in it. */
 function digest(text: string): string {
-  return createHash('sha256').update(text).digest().toString('base64url', 0, 18)
+  return hash('sha256', text, 'buffer').toString('base64url', 0, 18)
 }

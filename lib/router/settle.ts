@@ -71,6 +71,17 @@ export interface Settlement {
 
 /** Settles all claims on one shape. The outcome does not depend on their order. */
 export function settle(claims: readonly RouteEntry[]): Settlement {
+  return claims.length === 1 ? settleLone(claims[0]!) : settleRivals(claims)
+}
+
+/** Nearly every route: nobody else wants it. */
+function settleLone(entry: RouteEntry): Settlement {
+  const owner = makeOwner(entry, EMPTY, null)
+  const owners = METHODS.map(method => (entry.claim.methods.includes(method) ? owner : null))
+  return { owners, entries: [entry], losses: EMPTY, conflicts: EMPTY, barred: NONE_BARRED }
+}
+
+function settleRivals(claims: readonly RouteEntry[]): Settlement {
   const entries = [...claims].sort(compareEntries)
   const losses: (Loss & { methods: Method[] })[] = []
   const conflicts: (Conflict & { methods: Method[] })[] = []
