@@ -17,31 +17,31 @@ const (
 // timerSpec is what the system takes: an interval, here none, and a time from now, none to clear it.
 type timerSpec struct{ interval, value syscall.Timespec }
 
-// fileAlarm is a timer of the system, as a file that can be read when it rings. Setting and clearing it wakes nobody.
-type fileAlarm struct {
+// fileTimer is a timer of the system, as a file that can be read when it rings. To begin and to stop it wakes nobody.
+type fileTimer struct {
 	descriptor uintptr
 	wait, none timerSpec
 	file       *os.File
 }
 
-func newAlarm(wait time.Duration, ring func()) alarm {
+func newTimer(wait time.Duration, ring func()) timer {
 	descriptor, _, problem := syscall.Syscall(syscall.SYS_TIMERFD_CREATE, clockMonotonic, timerNonBlocking|timerCloseOnExec, 0)
 	if problem != 0 {
-		return newGoAlarm(wait, ring)
+		return newGoTimer(wait, ring)
 	}
-	a := &fileAlarm{
+	t := &fileTimer{
 		descriptor: descriptor,
 		wait:       timerSpec{value: syscall.NsecToTimespec(int64(wait))},
-		file:       os.NewFile(descriptor, "alarm"),
+		file:       os.NewFile(descriptor, "timer"),
 	}
-	go a.listen(ring)
-	return a
+	go t.listen(ring)
+	return t
 }
 
-func (a *fileAlarm) listen(ring func()) {
+func (t *fileTimer) listen(ring func()) {
 	var times [8]byte
 	for {
-		if _, err := a.file.Read(times[:]); err != nil {
+		if _, err := t.file.Read(times[:]); err != nil {
 			// The handler has closed descriptors that are not its own, that of the connection too.
 			return
 		}
@@ -49,11 +49,11 @@ func (a *fileAlarm) listen(ring func()) {
 	}
 }
 
-func (a *fileAlarm) set() { a.apply(&a.wait) }
+func (t *fileTimer) begin() { t.apply(&t.wait) }
 
-func (a *fileAlarm) clear() { a.apply(&a.none) }
+func (t *fileTimer) stop() { t.apply(&t.none) }
 
 // It does not wait, so the scheduler need not know of it.
-func (a *fileAlarm) apply(spec *timerSpec) {
-	_, _, _ = syscall.RawSyscall6(syscall.SYS_TIMERFD_SETTIME, a.descriptor, 0, uintptr(unsafe.Pointer(spec)), 0, 0, 0)
+func (t *fileTimer) apply(spec *timerSpec) {
+	_, _, _ = syscall.RawSyscall6(syscall.SYS_TIMERFD_SETTIME, t.descriptor, 0, uintptr(unsafe.Pointer(spec)), 0, 0, 0)
 }

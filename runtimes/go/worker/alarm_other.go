@@ -4,4 +4,4 @@ package fngwruntime
 
 import "time"
 
-func newAlarm(wait time.Duration, ring func()) alarm { return newGoAlarm(wait, ring) }
+func newTimer(wait time.Duration, ring func()) timer { return newGoTimer(wait, ring) }

@@ -24,8 +24,8 @@ type leadership struct {
 	step atomic.Uint64
 	// Takes the lead to a goroutine that waits for it.
 	vacant chan struct{}
-	// Rings for the watcher. Set while something is done.
-	alarm alarm
+	// Rings for a look at the leader. Set while something is done.
+	alarm *alarm
 	// Nanoseconds that calls took lately.
 	average atomic.Int64
 }
@@ -103,13 +103,7 @@ func (l *lead) begin() {
 func (l *lead) advance() bool { return l.move(2) }
 
 // rest tells that nothing is done any more until begin. It is false when the lead is another goroutine's.
-func (l *lead) rest() bool {
-	if !l.move(1) {
-		return false
-	}
-	l.of.alarm.clear()
-	return true
-}
+func (l *lead) rest() bool { return l.move(1) }
 
 // passOn lets another goroutine lead, if this one still does.
 func (l *lead) passOn(begin func()) {

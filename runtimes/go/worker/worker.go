@@ -119,7 +119,9 @@ func (w *worker) lead(held *lead) {
 				break
 			}
 			restedAt = time.Now()
-			if isDense && w.isAlone() {
+			if !isDense {
+				w.leadership.alarm.clear()
+			} else if w.isAlone() {
 				w.awaitInput()
 			}
 			w.reading.Lock()
