@@ -68,7 +68,7 @@ export class FrontProcess {
       stdio: ['ignore', 'ignore', 'pipe', 'ipc', 'pipe', ...sockets],
     })
     this.#child.stderr?.on('data', bytes => this.#note(String(bytes)))
-    this.#child.on('message', message => this.#handle(message as FromFront))
+    this.#child.on('message', message => this.#take(message as FromFront))
     // A message that cannot be sent any more: the end follows.
     this.#child.on('error', error => this.#finish(error.message))
     this.#child.once('exit', (code, signal) => {
@@ -136,6 +136,16 @@ export class FrontProcess {
 
   kill(): void {
     this.#child.kill('SIGKILL')
+  }
+
+  /** One that says what nobody understands breaks the protocol, as on its line. */
+  #take(message: FromFront): void {
+    try {
+      this.#handle(message)
+    } catch (error) {
+      this.#lastLine = (error as Error).message.slice(0, MAX_REASON_CHARS)
+      this.kill()
+    }
   }
 
   #handle(message: FromFront): void {

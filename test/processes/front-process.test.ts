@@ -44,7 +44,11 @@ function startFront(t: Test, program: string): Bed {
     door: {} as FrontDoorDeps,
     onServing: serve,
     onLines: () => {},
-    onMessage: message => messages.push(message),
+    onMessage: message => {
+      if (message.kind === 'warning' && message.warning.message === undefined)
+        throw new Error('a warning without a text')
+      messages.push(message)
+    },
     onEnd: end,
   })
   t.teardown(() => front.kill())
@@ -136,3 +140,15 @@ t.test('[processes/processes.10] a front that breaks the protocol is ended', asy
   await serving
   t.match(await ended, /^ended by SIGKILL/)
 })
+
+t.test(
+  '[processes/processes.10] a front whose messages cannot be understood is ended, the first process goes on',
+  async t => {
+    const { ended, messages } = startFront(
+      t,
+      `on('begin', () => { tell({ kind: 'warning', warning: {} }); tell({ kind: 'log', level: 'info', message: 'next' }) })`,
+    )
+    t.equal(await ended, 'ended by SIGKILL: a warning without a text')
+    t.ok(messages.every(({ kind }) => kind === 'log'))
+  },
+)

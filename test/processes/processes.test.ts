@@ -7,8 +7,17 @@ import t, { type Test } from 'tap'
 import { systemClock } from '../../lib/core/clock.ts'
 import type { Listening } from '../../lib/http/server.ts'
 import { createGateway, type Gateway } from '../../lib/index.ts'
+import type { FunctionVersion } from '../../lib/core/catalog.ts'
+import { GatewayError } from '../../lib/core/errors.ts'
+import { Admission } from '../../lib/invocation/admission.ts'
+import { SecretMask } from '../../lib/observe/secret-mask.ts'
+import { toErrorHeader } from '../../lib/processes/link-text.ts'
+import type { FromFront } from '../../lib/processes/messages.ts'
 import { buildProduct, endProduct, startProduct } from '../helpers/built.ts'
 import { Processes } from '../../lib/processes/processes.ts'
+import { FakeClock } from '../helpers/clock.ts'
+import { makeFn } from '../helpers/fn.ts'
+import { waitUntil } from '../helpers/gateway-bed.ts'
 import { childrenOf, commandOf, isAlive } from '../helpers/processes.ts'
 import { Connection, connectToAll, nameOfFirst, serveTwice } from '../helpers/processes-bed.ts'
 import { makeTree } from '../helpers/tree.ts'
@@ -343,3 +352,204 @@ t.test('[processes/processes.1] where no socket can be handed on, one process se
   t.equal(processes.serving, 1)
   await processes.close(0)
 })
+
+/** What a front of the next beds does: the tree that it is given says so. */
+interface Script {
+  functions?: FunctionVersion[]
+  /** Told as soon as the tree is there. */
+  say?: FromFront[]
+  dies?: boolean
+  connections?: number
+}
+
+const FRONT = `
+  let script = {}
+  const tell = message => process.send(message, () => {})
+  process.on('disconnect', () => process.exit())
+  process.on('message', message => {
+    const { kind, tree = message, ...rest } = message
+    if (tree.discovery !== undefined) {
+      script = tree.discovery
+      for (const one of script.say ?? []) tell(one)
+      if (script.dies) process.exit(3)
+    }
+    if (kind === 'begin') tell({ kind: 'serving', generation: tree.generation })
+    else if (kind === 'adopt') tell({ kind: 'adopted', generation: tree.generation })
+    else if (kind === 'close') process.disconnect()
+    else tell({ kind: 'log', level: 'info', message: kind + ' ' + JSON.stringify(rest) })
+    if (kind === 'count' || kind === 'begin')
+      tell({ kind: 'counts', id: message.id ?? 0, counts: null, edge: { answered: 1 }, used: [], connections: script.connections ?? 0 })
+  })`
+
+/** Fronts that do as they are told, and what is known of them. */
+function createBed(t: Test, count = 1) {
+  const { root, cleanup } = makeTree({ 'front.mjs': FRONT })
+  t.teardown(cleanup)
+  const clock = new FakeClock()
+  const said: string[] = []
+  const events: { onChange: (() => void) | null } = { onChange: null }
+  const edge = { answered: 0 }
+  const lifecycle = { toShed: 0 }
+  const say = (text: string): void => void said.push(text)
+  const processes = new Processes({
+    clock,
+    settings: {},
+    controlPaths: [],
+    count,
+    entry: join(root, 'front.mjs'),
+    door: {},
+    journal: {
+      events,
+      wantsRequests: true,
+      secrets: new SecretMask(),
+      log: (level: string, message: string) => say(`${level} ${message}`),
+      warn: ({ message }: { message: string }) => say(`warning ${message}`),
+      output: (fn: FunctionVersion, stream: string, text: string, call: { id: string } | null) =>
+        say(`${fn.name} ${stream} ${text} ${call?.id ?? 'nobody'}`),
+      callFailed: ({ fn, id }: { fn: FunctionVersion | null; id: string }, error: GatewayError) =>
+        say(`failed ${fn?.name ?? 'none'} ${id} ${error.message}`),
+      failure: (fn: FunctionVersion, error: GatewayError) => say(`worker of ${fn.name}: ${error.message}`),
+    },
+    metrics: { add: () => {} },
+    admission: new Admission(clock),
+    prepare: async () => null,
+    sourceOf: () => null,
+    dispatcher: { lend: () => () => {} },
+    edgeResults: edge,
+    connections: () => 0,
+    lifecycle,
+    addresses: () => [{ host: '127.0.0.1', port: 1 }],
+  } as unknown as ConstructorParameters<typeof Processes>[0])
+  t.teardown(() => processes.close(0))
+  const adopt = ({ functions = [], ...script }: Script) =>
+    processes.adopt({ byKey: new Map(functions.map(fn => [fn.key, fn])), ...script } as never)
+  const until = (text: string) => waitUntil(() => said.some(line => line.includes(text)), text)
+  const untilServing = () => waitUntil(() => processes.serving === count + 1, 'all serve')
+  return { processes, clock, said, events, edge, lifecycle, adopt, until, untilServing }
+}
+
+// Any descriptor will do for what does not listen.
+const SOCKETS = [2]
+
+t.test('[processes/processes.3] a front that dies again and again is started more and more seldom', async t => {
+  const { processes, clock, said, adopt, untilServing } = createBed(t)
+  await adopt({ dies: true })
+  processes.open(SOCKETS)
+  processes.open(SOCKETS)
+  for (const [at, ms] of [100, 200, 400, 800, 1600, 3200, 6400, 8000, 8000].entries()) {
+    await waitUntil(() => said.length > at, `death ${at}`)
+    t.equal(said[at], `warn a gateway process is gone (exited with code 3): another one follows in ${ms} ms`)
+    t.equal(processes.serving, 1)
+    clock.advance(ms - 1)
+    t.same(processes.fronts, [])
+    if (ms === 8000 && at === 8) await adopt({})
+    clock.advance(1)
+    t.equal(processes.fronts.length, 1)
+  }
+  await untilServing()
+  // One that served for a while is no part of that any more.
+  clock.advance(10_000)
+  process.kill(processes.fronts[0]!.pid, 'SIGKILL')
+  await waitUntil(() => said.length > 9, 'its death')
+  t.equal(said[9], 'warn a gateway process is gone (ended by SIGKILL): another one follows in 100 ms')
+  await processes.close(0)
+  t.equal(clock.pending, 0, 'nobody follows after a close')
+  processes.open(SOCKETS)
+  t.same(processes.fronts, [])
+})
+
+t.test('[processes/processes.7] what fronts have to say of functions is said once, and without secrets', async t => {
+  const { processes, said, adopt, until, untilServing } = createBed(t)
+  const fn = makeFn({ name: 'hello', env: { KEY: { value: 'very-secret-key', isSecret: true } } })
+  const error = toErrorHeader(new GatewayError('HANDLER_FAILED', 'no very-secret-key'))
+  const call = { id: 'r1', trace: 'tr', method: 'GET', path: '/' }
+  await adopt({
+    functions: [fn],
+    say: [
+      { kind: 'output', key: fn.key, stream: 'stderr', text: 'my very-secret-key', call },
+      { kind: 'output', key: fn.key, stream: 'stdout', text: 'start', call: null },
+      { kind: 'output', key: 'node/never@default', stream: 'stdout', text: 'lost', call: null },
+      { kind: 'failed', key: fn.key, call, error: toErrorHeader(new GatewayError('TIMEOUT', 'late')) },
+      { kind: 'failed', key: null, call, error: toErrorHeader(new GatewayError('INTERNAL', 'odd')) },
+      { kind: 'failed', key: null, call, error: '' },
+      { kind: 'workerFailed', key: fn.key, error },
+      { kind: 'workerFailed', key: 'node/never@default', error },
+      { kind: 'warning', warning: { code: 'DEPS_FAILED', path: 'a', message: 'careful' } as never },
+      { kind: 'log', level: 'error', message: 'all told' },
+    ],
+  })
+  processes.open(SOCKETS)
+  await until('all told')
+  const expected = [
+    'hello stderr my <hidden> r1',
+    'hello stdout start nobody',
+    'failed hello r1 late',
+    'failed none r1 odd',
+    'worker of hello: no <hidden>',
+    'warning careful',
+    'error all told',
+  ]
+  t.same(said.splice(0), expected)
+  await untilServing()
+  await adopt({
+    say: [
+      { kind: 'output', key: fn.key, stream: 'stdout', text: 'last words', call },
+      { kind: 'log', level: 'error', message: 'all told' },
+    ],
+  })
+  await until('all told')
+  t.same(said.splice(0), ['hello stdout last words r1', 'error all told'], 'of a function that a reload took away')
+})
+
+t.test(
+  '[processes/processes.6, processes/processes.13] fronts are told what changes, and tell what they counted',
+  async t => {
+    const { processes, said, events, edge, adopt, until, untilServing } = createBed(t, 2)
+    await processes.count()
+    await adopt({})
+    processes.open(SOCKETS)
+    await untilServing()
+    await waitUntil(() => edge.answered === 2, 'first figures')
+    await processes.count()
+    t.equal(edge.answered, 4, 'every front was asked')
+    events.onChange!()
+    await until('wants {"requests":true}')
+    said.length = 0
+    processes.drain()
+    await waitUntil(() => said.filter(line => line === 'info drain {}').length === 2, 'both know')
+    process.kill(processes.fronts[0]!.pid, 'SIGKILL')
+    await until('another one follows')
+  },
+)
+
+t.test('[processes/processes.13] a front that follows while the gateway stops is told so', async t => {
+  const { processes, clock, said, adopt, until, untilServing } = createBed(t)
+  await adopt({})
+  processes.open(SOCKETS)
+  await untilServing()
+  processes.drain()
+  await until('drain')
+  process.kill(processes.fronts[0]!.pid, 'SIGKILL')
+  await until('another one follows')
+  said.length = 0
+  clock.advance(100)
+  await until('drain')
+  t.equal(processes.serving, 2)
+})
+
+t.test(
+  '[processes/processes.17] once a second, whoever has too many connections is told how many are to go',
+  async t => {
+    const { processes, clock, lifecycle, said, adopt, edge, until, untilServing } = createBed(t)
+    await adopt({ connections: 40 })
+    processes.open(SOCKETS)
+    await untilServing()
+    await waitUntil(() => edge.answered === 1, 'its figure')
+    t.match(processes.fronts, [{ isServing: true, connections: 40 }])
+    clock.advance(999)
+    t.same(said, [])
+    clock.advance(1)
+    await until('shed {"connections":10}')
+    t.equal(lifecycle.toShed, 0)
+  },
+)
