@@ -11,6 +11,9 @@ import { Worker, type WorkerOwner, WORKER_READY_TIMEOUT_MS } from './worker.ts'
 /** Calls to a thread that wait for the end of a poll phase to leave in one message; so many leave at once. */
 const FLUSH_MESSAGES = 32
 
+/** Bytes from which on the copy of a body goes over as it is; a message makes another copy of a shorter one, in less time. */
+const GIVEN_BYTES = 256 * 1024
+
 const FIELDS_OF_A_CALL = 3
 const EMPTY = Buffer.alloc(0)
 const OUT_OF_MEMORY = 'ERR_WORKER_OUT_OF_MEMORY'
@@ -22,6 +25,8 @@ export class LuaThread extends Worker {
   readonly #onLoaded: () => void
   #start: string | undefined
   #unsent: unknown[] = []
+  /** Memory of long bodies in it. */
+  #given: ArrayBuffer[] = []
   #isFlushing = false
   /** Calls that were answered. */
   #answered = 0
@@ -53,7 +58,9 @@ export class LuaThread extends Worker {
   }
 
   protected override sendCall(call: RuntimeCall): void {
-    this.#unsent.push(call.wireId, call.wholeHeader, call.body && copyOf(call.body))
+    const body = call.body && copyOf(call.body)
+    this.#unsent.push(call.wireId, call.wholeHeader, body)
+    if (body !== null && body.length >= GIVEN_BYTES) this.#given.push(body.buffer as ArrayBuffer)
     // So the thread begins while this process still reads the rest of what the poll phase brought; a first call waits for nothing.
     if (this.#start !== undefined || this.#unsent.length === FLUSH_MESSAGES * FIELDS_OF_A_CALL) this.#send()
     else this.#flushSoon()
@@ -90,8 +97,10 @@ export class LuaThread extends Worker {
     const start = this.#start
     const unsent = this.#unsent
     this.#start = undefined
+    const given = this.#given
     this.#unsent = []
-    if (!this.#isKilled) this.#thread.postMessage({ start, calls: unsent })
+    this.#given = []
+    if (!this.#isKilled) this.#thread.postMessage({ start, calls: unsent }, given)
   }
 
   #read(message: unknown[]): void {

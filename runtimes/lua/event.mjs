@@ -2,7 +2,7 @@
 
 import { isUtf8 } from 'node:buffer'
 import { LuaTable } from './table.mjs'
-import { toBytes } from './text.mjs'
+import { fromLatin1 } from './text.mjs'
 
 /**
  * The function as told by `start` (page runtime/wire-protocol, statement 10).
@@ -20,6 +20,11 @@ import { toBytes } from './text.mjs'
  * @property {Record<string, unknown>} context - the part of `event.context` that is the same for every call
  */
 
+/**
+ * A body that is no text: what comes back as it was given need not be decoded.
+ * @typedef {{ string: unknown, bytes: Uint8Array | null }} Given - the Lua string of its base64; null before there is one
+ */
+
 /** Fields of a call's header that the event takes over as they are. */
 const SCALARS = ['id', 'ts', 'method', 'path', 'raw_path']
 const TABLES = ['query', 'headers', 'client', 'session']
@@ -32,8 +37,8 @@ const TABLES = ['query', 'headers', 'client', 'session']
 export function createEvents(L, values, fn) {
   const version = fn.version ?? 'default'
 
-  /** @param {LuaTable} table @param {Uint8Array} body */
-  const putBody = (table, body) => {
+  /** @param {LuaTable} table @param {Uint8Array} body @param {Given} given */
+  const putBody = (table, body, given) => {
     if (isUtf8(body)) {
       values.put(table, 'body', values.ofBytes(body))
       values.put(table, 'is_base64', values.ofBoolean(false))
@@ -42,14 +47,17 @@ export function createEvents(L, values, fn) {
     values.put(table, 'is_base64', values.ofBoolean(true))
     const { buffer, byteOffset, byteLength } = body
     const base64 = Buffer.from(buffer, byteOffset, byteLength).toString('base64')
-    values.put(table, 'body_base64', values.ofBytes(toBytes(base64)))
+    const value = values.ofBytes(fromLatin1(base64))
+    given.string = value.value
+    given.bytes = body
+    values.put(table, 'body_base64', value)
   }
 
   /**
    * The handler's two arguments. The header is parsed when one of them is looked into.
    * @param {string} headerText - JSON text of the call
    * @param {Uint8Array | null} body
-   * @returns {{ event: LuaTable, params: LuaTable }}
+   * @returns {{ event: LuaTable, params: LuaTable, given: Given }}
    */
   const toArguments = (headerText, body) => {
     /** @type {any} */
@@ -58,6 +66,8 @@ export function createEvents(L, values, fn) {
       parsed ??= JSON.parse(headerText)
       return parsed
     }
+    /** @type {Given} */
+    const given = { string: null, bytes: null }
     const params = new LuaTable(L, table => values.fill(table, header().params ?? {}))
     const event = new LuaTable(L, table => {
       const call = header()
@@ -71,7 +81,7 @@ export function createEvents(L, values, fn) {
         const record = call[name]
         if (record !== null && record !== undefined) values.put(table, name, values.ofTable(values.lazyRecord(record)))
       }
-      if (body !== null && body.length > 0) putBody(table, body)
+      if (body !== null && body.length > 0) putBody(table, body, given)
       else values.put(table, 'is_base64', values.ofBoolean(false))
       values.put(table, 'version', values.ofText(version))
       // Made anew for each call: what a handler changes, the next call does not see.
@@ -80,7 +90,7 @@ export function createEvents(L, values, fn) {
       const context = { request_id: id, ...fn.context, user, trigger, trace, trace_state }
       values.put(table, 'context', values.ofTable(values.lazyRecord(context)))
     })
-    return { event, params }
+    return { event, params, given }
   }
 
   return toArguments

@@ -19,7 +19,7 @@ import { push, topOf } from './stack.mjs'
  * @param {object} options
  * @param {any} options.vm - from `loadVm`
  * @param {import('./guard.mjs').Guard} options.guard
- * @param {(kind: string, id: number, text: string, body?: string | Uint8Array) => void} options.send
+ * @param {(kind: string, id: number, text: string, body?: string | Uint8Array, isOwn?: boolean) => void} options.send
  */
 export function prepare({ vm, guard, send }) {
   const output = createOutput((stream, id, text) => send(stream, id, text))
@@ -104,7 +104,7 @@ export class LuaFunction {
     const guard = this.#guard
     this.#current = id
     guard.begin(performance.now() + this.#timeoutMs)
-    const { event, params } = this.#toArguments(header, body)
+    const { event, params, given } = this.#toArguments(header, body)
     push(L, values.copy(this.#handler))
     push(L, values.ofTable(event))
     push(L, values.ofTable(params))
@@ -115,10 +115,10 @@ export class LuaFunction {
       this.#fail(id, failure)
       return
     }
-    const reply = this.#envelopes.toReply(topOf(L))
+    const reply = this.#envelopes.toReply(topOf(L), given)
     // The handler ran out of memory and caught that with `pcall`: the thread ends all the same.
     if (guard.condemned !== '') throw new LimitError(guard.condemned)
-    this.#send('reply', id, reply.head, reply.body)
+    this.#send('reply', id, reply.head, reply.body, reply.body === given.bytes)
   }
 
   /** @param {number} id @param {import('./failure.mjs').Failure} failure */

@@ -2,10 +2,12 @@
 
 /** Up to here a byte loop beats the native conversion. */
 const SHORT = 48
+const LONG = 16 * 1024
 
 /** The engine's own: the thread replaces the global one to watch allocations (see vm.mjs). */
 export const Bytes = globalThis.Uint8Array
 const { latin1Slice, latin1Write, utf8Slice } = /** @type {any} */ (Buffer.prototype)
+const { allocUnsafeSlow } = Buffer
 const encoder = new TextEncoder()
 
 /**
@@ -41,7 +43,9 @@ export function toLatin1(bytes) {
  * @returns {Uint8Array}
  */
 export function fromLatin1(text) {
-  const bytes = new Bytes(text.length)
+  const { length } = text
+  // Long memory is not filled with zeros first.
+  const bytes = length > LONG ? new Bytes(allocUnsafeSlow(length).buffer) : new Bytes(length)
   latin1Write.call(bytes, text, 0, text.length)
   return bytes
 }

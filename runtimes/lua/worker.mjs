@@ -49,14 +49,20 @@ function flush(now) {
   transfers = []
 }
 
-/** @param {string} kind @param {number} id @param {string} text @param {string | Uint8Array} [body] */
-function send(kind, id, text, body = '') {
+/**
+ * @param {string} kind
+ * @param {number} id
+ * @param {string} text
+ * @param {string | Uint8Array} [body]
+ * @param {boolean} [isOwn] - nobody else has the bytes
+ */
+function send(kind, id, text, body = '', isOwn = false) {
   if (typeof body === 'string') out.push(kind, id, text, body)
   else if (body.byteLength <= vm.longBody) out.push(kind, id, text, toLatin1(body))
   else {
     // A copy, because what is transferred is gone: the handler may keep the string.
-    const copy = Uint8Array.prototype.slice.call(body)
-    transfers.push(copy.buffer)
+    const copy = isOwn && body.buffer.byteLength === body.byteLength ? body : Uint8Array.prototype.slice.call(body)
+    transfers.push(/** @type {ArrayBuffer} */ (copy.buffer))
     out.push(kind, id, text, copy)
   }
 }

@@ -166,6 +166,32 @@ t.test('[runtime/lua-runtime.13, runtime/lua-runtime.15] envelopes become a repl
   t.equal(again.header, '{"status":201,"headers":{"content-type":"application/json"}}', 'equal heads are equal texts')
 })
 
+t.test('[runtime/lua-runtime.35] bytes that come back as they were given are the bytes that came', async t => {
+  const give = 'body_base64 = e.body_base64'
+  const site = makeLuaSite({
+    back: `function handler(e) return { ${give} } end`,
+    // The same text, but another string; and the same string after the event was changed.
+    other: 'function handler(e) return { body_base64 = (e.body_base64 .. "=="):sub(1, -3) } end',
+    changed: `function handler(e) local given = e.body_base64 e.body_base64 = "AAAA" return { body_base64 = given } end`,
+    replaced: `function handler(e) e.body_base64 = "AAEC" return { ${give} } end`,
+    // The string of the call before is no longer what was given.
+    kept: `local last = "AAEC" function handler(e) local now = last last = e.body_base64 return { body_base64 = now } end`,
+  })
+  t.teardown(() => site.close())
+  const borders = [16, 64, 256, 1024].map(kib => kib * 1024)
+  let before = Buffer.from([0, 1, 2])
+  for (const size of [1, 2, 3, ...borders.flatMap(border => [border - 1, border, border + 1])]) {
+    const body = Buffer.allocUnsafeSlow(size)
+    for (let i = 0; i < size; i++) body[i] = (i * 7 + size) & 0xff
+    body[0] = 0xff
+    for (const name of ['back', 'other', 'changed'])
+      t.ok((await site.call(name, {}, body)).body.equals(body), `${name}: ${size} bytes`)
+    t.same((await site.call('replaced', {}, body)).body, Buffer.from([0, 1, 2]))
+    t.ok((await site.call('kept', {}, body)).body.equals(before), `kept: before ${size} bytes`)
+    before = Buffer.from(body)
+  }
+})
+
 t.test(
   '[runtime/lua-runtime.14, runtime/lua-runtime.16] an answer that breaks the contract is refused by name',
   async t => {
