@@ -2,11 +2,16 @@ import t from 'tap'
 import { GatewayError } from '../../lib/core/errors.ts'
 import { DebugHeaders } from '../../lib/http/debug-headers.ts'
 import type { Exchange } from '../../lib/http/exchange.ts'
-import { inject } from '../../lib/http/inject.ts'
+import { MAX_OPEN_EXCHANGES } from '../../lib/http/client-connection.ts'
+import { inject, MemoryRequest, MemoryResponse, MemorySocket } from '../../lib/http/inject.ts'
+import { HttpServer } from '../../lib/http/server.ts'
+import type { RuntimeCall } from '../../lib/runtime/call.ts'
 import { type PublicCatalog, PublicHandler } from '../../lib/http/public.ts'
 import { headerOfCall } from '../helpers/fake-runtime.ts'
 import { makeFn } from '../helpers/fn.ts'
+import { waitUntil } from '../helpers/gateway-bed.ts'
 import { makePublic } from '../helpers/public.ts'
+import { RawConnection } from '../helpers/raw-http.ts'
 
 const POOL = {
   enabled: true,
@@ -281,4 +286,192 @@ t.test('[http/public.33] what a client asked for does not change once it was che
     t.throws(() => Object.assign(asked, { host: 'evil.test' }), TypeError)
   }
   t.equal(seen.length, 2)
+})
+
+/** A handler whose one step holds requests up until the test lets them go on. */
+function makeHeld(where: 'before' | 'after') {
+  const held: Exchange[] = []
+  const outcomes = { next: false as boolean | Error }
+  const hold = (exchange: Exchange) => {
+    if (!exchange.path.startsWith('/held')) return false
+    held.push(exchange)
+    return 'later' as const
+  }
+  const then = (exchange: Exchange) => {
+    if (outcomes.next instanceof Error) throw outcomes.next
+    if (outcomes.next) exchange.responder.send(exchange, 200, [], 'the step')
+    return outcomes.next
+  }
+  const made = makePublic({ '/held': makeFn() }, { [where]: [hold, then] })
+  return { ...made, held, outcomes }
+}
+
+t.test('[http/public.2] a step that does not know yet holds the request, and the walk goes on behind it', async t => {
+  for (const [where, url] of [
+    ['before', '/held'],
+    ['after', '/held/file'],
+  ] as const) {
+    const { handle, held, outcomes, runtime, finished } = makeHeld(where)
+    const ask = () => inject(handle, { url })
+    const first = ask()
+    t.equal(held.length, 1)
+    t.equal(runtime.calls.length, 0)
+    held[0]!.resume!()
+    t.equal((await first).status, where === 'before' ? 200 : 404, 'where no step answers, the route does')
+    t.equal(held[0]!.resume, null)
+    outcomes.next = true
+    const second = ask()
+    held[1]!.resume!()
+    t.equal((await second).text(), 'the step')
+    outcomes.next = new Error('odd')
+    const third = ask()
+    held[2]!.resume!()
+    t.equal((await third).status, 500)
+    const fourth = ask().catch(() => null)
+    const resume = held[3]!.resume!
+    held[3]!.responder.send(held[3]!, 200, [], 'answered meanwhile')
+    resume()
+    await fourth
+    t.equal(finished.length, 4, 'each is answered once')
+  }
+})
+
+t.test('[http/public.2] a step that throws is a failure of that request alone', async t => {
+  const { handle } = makePublic(
+    { '/a': makeFn(), '/b': makeFn({ name: 'b' }) },
+    {
+      before: [
+        exchange => {
+          if (exchange.path === '/a') throw new Error('secret')
+          return false
+        },
+      ],
+    },
+  )
+  const { status, text } = await inject(handle, { url: '/a' })
+  t.equal(status, 500)
+  t.notMatch(text(), /secret/)
+  t.equal((await inject(handle, { url: '/b' })).status, 200)
+})
+
+t.test('[http/public.5] OPTIONS * is of the whole gateway, a preflight of its path', async t => {
+  const origins = ['https://app.example']
+  const cors = { origins, methods: ['POST'], headers: [], expose: [], credentials: false, maxAgeSeconds: 5 }
+  const { handle, runtime } = makePublic({ '/a': makeFn({ policy: { methods: ['POST'], cors } }) })
+  const star = await inject(handle, { method: 'OPTIONS', url: '*' })
+  t.match(star, { status: 204, headers: { allow: /GET.*OPTIONS/ } })
+  const preflight = { Origin: 'https://app.example', 'Access-Control-Request-Method': 'POST' }
+  const allowed = await inject(handle, { method: 'OPTIONS', url: '/a', headers: preflight })
+  t.match(allowed, { status: 204, headers: { 'access-control-allow-origin': 'https://app.example' } })
+  const refused = await inject(handle, { url: '/a', headers: { Origin: 'https://app.example' } })
+  t.match(refused, {
+    status: 405,
+    headers: { allow: 'POST', 'access-control-allow-origin': 'https://app.example' },
+  })
+  t.equal(runtime.calls.length, 0)
+})
+
+t.test('[http/public.1] who develops is told which routes are near', async t => {
+  const made = makePublic({ '/users/:id': makeFn(), '/orders': makeFn({ name: 'orders' }) })
+  const { handle } = new PublicHandler({
+    ...made,
+    debug: new DebugHeaders(() => ({ routing: 'single', socketIndex: 1, cold: false })),
+    trustedProxyCidrs: [],
+    namesRoutes: true,
+    catalog: () => made.catalog,
+    control: () => {},
+  })
+  t.match((await inject(handle, { url: '/order' })).json(), { error: 'not found', detail: { hint: /\/orders/ } })
+  t.same((await inject(handle, { url: '/x/y/z' })).json(), { error: 'not found' })
+  t.same((await inject(made.handle, { url: '/order' })).json(), { error: 'not found' }, 'nobody else')
+})
+
+t.test(
+  '[http/public.33] a request that comes again goes the way it went, until the tree or the request is another',
+  async t => {
+    const made = makePublic({ '/a/:id': makeFn({ name: 'one' }) })
+    const other = makePublic({ '/a/:id': makeFn({ name: 'two' }) })
+    let catalog: PublicCatalog = made.catalog
+    let finds = 0
+    const find = made.catalog.routes.find.bind(made.catalog.routes)
+    made.catalog.routes.find = (...lookup) => {
+      finds += 1
+      return find(...lookup)
+    }
+    const { handle } = new PublicHandler({
+      ...made,
+      debug: new DebugHeaders(() => ({ routing: 'single', socketIndex: 1, cold: false })),
+      trustedProxyCidrs: [],
+      catalog: () => catalog,
+      control: () => {},
+    })
+    const server = new HttpServer({ ...made, handle })
+    const { port } = await server.listen(0, '127.0.0.1')
+    t.teardown(() => server.close(0))
+    const client = await RawConnection.open(port)
+    let asked = 0
+    const ask = async (more = '', target = '/a/7?q=1') => {
+      asked += 1
+      client.write(`GET ${target} HTTP/1.1\r\nHost: h\r\n${more}\r\n`)
+      t.equal((await client.answers(asked)).at(-1)!.status, 200)
+      const call = made.runtime.calls.at(-1)!
+      const { id, ts, trace, ...event } = headerOfCall(call) as Record<string, unknown>
+      return { name: call.fn.name, event }
+    }
+    const first = await ask()
+    for (let at = 0; at < 3; at++) t.same(await ask(), first)
+    t.equal(finds, 2, 'what came twice in a row is known from then on')
+    t.match((await ask('A: b\r\n')).event, { headers: { a: 'b' } })
+    t.match((await ask('', '/a/8?q=1')).event, { params: { id: '8' } })
+    t.equal(finds, 4)
+    for (let at = 0; at < 3; at++) t.same(await ask(), first)
+    catalog = other.catalog
+    t.equal((await ask()).name, 'two', 'a reload is in force for the next request')
+    client.socket.destroy()
+  },
+)
+
+t.test('[http/public.31] requests behind a full connection wait their turn, in order', async t => {
+  const made = makePublic({ '/a': makeFn({ policy: { maxConcurrency: 0 } }) })
+  const running: RuntimeCall[] = []
+  made.runtime.answer = call => void running.push(call)
+  const server = new HttpServer(made)
+  const { port } = await server.listen(0, '127.0.0.1')
+  t.teardown(() => server.close(0))
+  const client = await RawConnection.open(port)
+  const count = 2 * MAX_OPEN_EXCHANGES
+  client.write(Array.from({ length: count }, (_, at) => `GET /a?n=${at} HTTP/1.1\r\nHost: h\r\n\r\n`).join(''))
+  await waitUntil(() => running.length === MAX_OPEN_EXCHANGES, 'as many as may be open')
+  const seen: unknown[] = []
+  while (seen.length < count) {
+    await waitUntil(() => running.length > 0, 'the next one')
+    const call = running.shift()!
+    seen.push((headerOfCall(call) as { query: { n: string } }).query.n)
+    made.runtime.reply(call, 200)
+  }
+  t.same(
+    seen,
+    Array.from({ length: count }, (_, at) => `${at}`),
+  )
+  t.equal((await client.answers(count)).length, count)
+  client.socket.destroy()
+})
+
+t.test('[http/public.7] behind what cannot be understood nothing is read', async t => {
+  const { handle, finished } = makePublic({ '/a': makeFn() })
+  const socket = new MemorySocket('127.0.0.1')
+  const statuses: number[] = []
+  const ask = (headers: string[]) => {
+    const request = new MemoryRequest(socket, 'GET', '/a', headers, (async function* () {})())
+    const response: MemoryResponse = new MemoryResponse(socket, {
+      onHead: () => statuses.push(response.status),
+      onChunk: () => true,
+      onEnd: () => {},
+      onCut: () => {},
+    })
+    handle(request, response)
+  }
+  ask(['Host', 'h', 'Host', 'g'])
+  ask(['Host', 'h'])
+  t.same([statuses, finished.length], [[400], 1])
 })
