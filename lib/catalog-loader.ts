@@ -90,6 +90,13 @@ interface CatalogOptions extends DiscoverOptions {
   steps: (discovery: Discovery, routes: RouteTable) => CatalogSteps
 }
 
+/** The routes of a discovery. */
+interface Routing {
+  readonly discovery: Discovery
+  readonly routes: RouteTable
+  readonly records: () => RouteRecords
+}
+
 /** Reads and re-reads the root; what did not change is reused. */
 export class CatalogLoader {
   readonly #options: CatalogOptions
@@ -99,7 +106,7 @@ export class CatalogLoader {
   readonly #times: FolderTimes
   #snapshot: Snapshot | null = null
   /** Made of the last discovery: the same one has the same routes. */
-  #last: { discovery: Discovery; routes: RouteTable } | null = null
+  #last: Routing | null = null
 
   constructor(options: CatalogOptions) {
     this.#options = options
@@ -125,9 +132,8 @@ export class CatalogLoader {
     const discovery = this.#discoverer.discover(this.#snapshot, outerEnv(), revisions?.())
     const sourceWarnings = (await this.#lua?.check(discovery.functions)) ?? []
     const schemaWarnings = (await this.#options.schemas?.load(discovery.functions)) ?? []
-    const routes = this.#routesOf(discovery)
+    const { routes, records } = this.#routingOf(discovery)
     const { before, after, homes, warnings } = steps(discovery, routes)
-    let records: RouteRecords | null = null
     return {
       discovery,
       snapshot: this.#snapshot,
@@ -146,15 +152,15 @@ export class CatalogLoader {
       ],
       isRead: shortage === null,
       generatedAt: now(),
-      records: () => {
-        records ??= toRecords(routes)
-        return records
-      },
+      records,
     }
   }
-  #routesOf(discovery: Discovery): RouteTable {
-    if (this.#last?.discovery !== discovery)
-      this.#last = { discovery, routes: this.#routes.build(discovery.claims, discovery.functions) }
-    return this.#last.routes
+
+  #routingOf(discovery: Discovery): Routing {
+    if (this.#last?.discovery === discovery) return this.#last
+    const routes = this.#routes.build(discovery.claims, discovery.functions)
+    let made: RouteRecords | null = null
+    this.#last = { discovery, routes, records: () => (made ??= toRecords(routes)) }
+    return this.#last
   }
 }

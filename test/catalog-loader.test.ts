@@ -46,6 +46,11 @@ t.test('[gateway.4, gateway.11] a catalog is whole: functions, routes, steps and
   const codes = catalog.warnings.map(warning => warning.code)
   t.ok(codes.includes('STEP') && codes.length > 1, 'warnings of discovery and of the steps')
   t.equal(catalog.records(), catalog.records(), 'made once')
+  const again = await loader.load(null)
+  t.equal(again.routes, catalog.routes)
+  t.equal(again.records(), catalog.records(), 'nothing changed: not made again')
+  tree.write({ 'c.js': 'export const handler = () => 1\n' })
+  t.same(Object.keys((await loader.load(['c.js'])).records().mapped_routes).sort(), ['/a', '/b', '/c'])
   t.same(Object.keys(catalog.records().mapped_routes).sort(), ['/a', '/b'])
 })
 
