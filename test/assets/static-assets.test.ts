@@ -18,7 +18,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import type { AssetsMount, FunctionVersion } from '../../lib/core/catalog.ts'
 import { type Clock, systemClock } from '../../lib/core/clock.ts'
-import { MAX_CACHED_ASSET_BYTES } from '../../lib/assets/store.ts'
+import { ASSET_TRUST, MAX_CACHED_ASSET_BYTES } from '../../lib/assets/store.ts'
 import type { Step } from '../../lib/http/exchange.ts'
 import { fetchWith } from '../../lib/http/fetch.ts'
 import { inject } from '../../lib/http/inject.ts'
@@ -476,7 +476,10 @@ t.test(
 )
 
 t.test('[assets/static-assets.16] under load answers from memory are those of the disk', async t => {
-  const site = makeSite(t, { files: { ...SITE, 'public/large.txt': 'x'.repeat(17_000) } })
+  let now = 0
+  // All of it within one moment, however busy the machine is.
+  const clock = { ...LATE_CLOCK, monotonic: () => now }
+  const site = makeSite(t, { files: { ...SITE, 'public/large.txt': 'x'.repeat(17_000) }, clock })
   const { port } = await listen(t, site)
   const raw = await RawConnection.open(port)
   t.teardown(() => raw.socket.destroy())
@@ -501,6 +504,25 @@ t.test('[assets/static-assets.16] under load answers from memory are those of th
   // Conditions, ranges and HEAD are looked at for each request.
   raw.write(`${one('/app.js', `If-None-Match: ${first.headers.etag}\r\n`)}${one('/app.js', 'Range: bytes=0-1\r\n')}`)
   t.match((await raw.answers(count + 2)).slice(-2), [{ status: 304 }, { status: 206, body: 'ru' }])
+  count += 2
+
+  // What the disk has meanwhile is seen a moment later, by all alike; a client that has left takes no other's answer away.
+  site.tree.write({ 'public/app.js': 'changed()' })
+  const left = await RawConnection.open(port)
+  left.write(one('/app.js').repeat(3))
+  left.socket.destroy()
+  raw.write(one('/app.js').repeat(20) + one('/empty.txt'))
+  const old = (await raw.answers(count + 21)).slice(-21)
+  t.same(
+    old.map(({ status, body }) => [status, body]),
+    [...Array(20).fill([200, 'run()']), [200, '']],
+    'in order, eight at a time and the rest',
+  )
+  count += 21
+  now += ASSET_TRUST.ms + 1
+  raw.write(one('/app.js').repeat(20))
+  const answers = (await raw.answers(count + 20)).slice(-20)
+  t.ok(answers.every(({ body }) => body === 'changed()'))
 })
 
 t.test('[assets/static-assets.26] a route is not looked for on the disk for every request', async t => {
