@@ -172,3 +172,124 @@ t.test('[observe/trace.6] an internal call is part of the trace of its headers, 
   const refused = await invokeInternal(invoker, { ...request, method: 'PUT' })
   t.match(refused, { status: 405, trace: /^00-/ })
 })
+
+/** Takes a body piece by piece, each when the test lets it. */
+function makeSink() {
+  const seen: string[] = []
+  const waiting: { take: () => void; refuse: (error: Error) => void }[] = []
+  const sink = {
+    begin: (status: number, headers: readonly string[]) => void seen.push(`${status} ${headers.join(':')}`),
+    write: (piece: Buffer) => {
+      seen.push(String(piece))
+      return new Promise<void>((take, refuse) => waiting.push({ take, refuse }))
+    },
+  }
+  const untilWaiting = async (): Promise<(typeof waiting)[number]> => {
+    while (waiting.length === 0) await new Promise(resolve => setImmediate(resolve))
+    return waiting.shift()!
+  }
+  return { sink, seen, untilWaiting }
+}
+
+t.test('[invocation/event.12] whoever takes the body piece by piece holds the worker back until it has', async t => {
+  const { invoker, runtime, admission } = makePublic({})
+  runtime.answer = () => {}
+  const { sink, seen, untilWaiting } = makeSink()
+  const running = invokeInternal(invoker, { fn: makeFn(), id: 'i', method: 'GET', path: '/hello', sink })
+  const call = runtime.calls[0]!
+  runtime.stream(call, { status: 206, headers: { 'X-A': 'a' } })
+  const piece = Buffer.from('one')
+  call.onChunk(piece)
+  // What a worker sent is read over with the next read.
+  piece.fill('!')
+  call.onChunk(Buffer.from('three'))
+  const first = await untilWaiting()
+  t.same([seen, runtime.granted], [['206 X-A:a', 'one'], 0], 'one after the other')
+  first.take()
+  const second = await untilWaiting()
+  t.equal(runtime.granted, 3)
+  runtime.end(call)
+  let isOver = false
+  void running.then(() => (isOver = true))
+  await new Promise(resolve => setImmediate(resolve))
+  t.notOk(isOver, 'not before the last piece was taken')
+  second.take()
+  t.match(await running, { status: 206, headers: ['X-A', 'a'], body: { length: 0 }, error: null })
+  t.same(seen, ['206 X-A:a', 'one', 'three'])
+  t.equal(admission.total(), 0)
+})
+
+t.test('[invocation/event.12] a taker that fails ends the call, and is given nothing more', async t => {
+  for (const isEnded of [false, true]) {
+    const { invoker, runtime, admission } = makePublic({})
+    runtime.answer = () => {}
+    const { sink, seen, untilWaiting } = makeSink()
+    const running = invokeInternal(invoker, { fn: makeFn(), id: 'i', method: 'GET', path: '/hello', sink })
+    const call = runtime.calls[0]!
+    runtime.stream(call, { status: 200 })
+    call.onChunk(Buffer.from('one'))
+    call.onChunk(Buffer.from('two'))
+    if (isEnded) runtime.end(call)
+    const first = await untilWaiting()
+    first.refuse(new GatewayError('INTERNAL', 'disk full'))
+    t.match(await running, { status: 500, error: { message: 'disk full' } })
+    t.same(seen, ['200 ', 'one'])
+    t.equal(runtime.abandoned.length, isEnded ? 0 : 1)
+    t.equal(admission.total(), 0)
+  }
+})
+
+t.test('[invocation/event.17] of an answer to HEAD a taker gets the head', async t => {
+  const { invoker, runtime } = makePublic({})
+  const { sink, seen } = makeSink()
+  const request = { fn: makeFn(), id: 'i', method: 'HEAD', path: '/hello', sink }
+  runtime.answer = (call, own) => own.reply(call, 200, { 'X-A': 'a' }, 'for nobody')
+  t.match(await invokeInternal(invoker, request), { status: 200, error: null })
+  runtime.answer = (call, own) => own.stream(call, { status: 201 })
+  t.match(await invokeInternal(invoker, request), { status: 201, error: null })
+  t.same(seen, ['200 X-A:a', '201 '])
+})
+
+t.test('[invocation/event.16] a call is checked like a request, unless it is nobody’s', async t => {
+  const { invoker, runtime } = makePublic({})
+  const checked: unknown[] = []
+  let [wrongTexts, wrongBody] = [null, null] as (GatewayError | null)[]
+  const request = {
+    fn: makeFn({ policy: { validate: true, methods: ['POST'] } }),
+    ...{ id: 'i', method: 'POST', path: '/hello', params: { id: '7' }, query: { page: 1 }, body: '{}' },
+    headers: { 'Content-Type': 'application/json', 'X-A': 'b' },
+  }
+  t.equal((await invokeInternal(invoker, request)).status, 200, 'nothing is checked where there are no schemas')
+  const schemas = {
+    checkTexts: (_fn: unknown, texts: object) => {
+      checked.push(texts)
+      return wrongTexts
+    },
+    checkBody: (_fn: unknown, method: string, type: string | null, body: Buffer | null) => {
+      checked.push([method, type, String(body)])
+      return wrongBody
+    },
+    checkAnswer: () => null,
+  }
+  Object.assign(invoker, { schemas })
+  const run = async (more: object = {}) => (await invokeInternal(invoker, { ...request, ...more })).status
+  await run()
+  t.same(checked.splice(0), [
+    {
+      method: 'POST',
+      params: { id: '7' },
+      queryJson: '{"page":"1"}',
+      headersJson: '{"content-type":"application/json","x-a":"b"}',
+    },
+    ['POST', 'application/json', '{}'],
+  ])
+  const calls = runtime.calls.length
+  wrongBody = new GatewayError('BAD_REQUEST', 'body: wrong')
+  t.equal(await run(), 400)
+  wrongTexts = new GatewayError('BAD_REQUEST', 'page: wrong')
+  t.equal(await run(), 400)
+  t.equal(checked.length, 3, 'the first thing wrong is enough')
+  t.equal(runtime.calls.length, calls, 'no worker sees it')
+  t.not(await run({ isUnchecked: true }), 400)
+  t.equal(checked.length, 3)
+})
