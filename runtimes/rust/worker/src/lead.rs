@@ -10,8 +10,6 @@ use std::time::Duration;
 
 /// A step of the leader that takes longer than one of these, and less than two, costs it the lead.
 const WATCH_INTERVAL: Duration = Duration::from_millis(1);
-/// Looks without any step in between after which the watcher sleeps until it is woken.
-const IDLE_LOOKS: u32 = 2;
 /// Calls are quick while they take less on average, in which the newest counts as one of so many, and no call more than a
 /// slow one: a few may be slow only because the processor was somebody else's meanwhile.
 const QUICK_NS: i64 = 25_000;
@@ -95,29 +93,23 @@ impl Leadership {
         self.average_ns.store(average + (took - average) / CALLS_OF_AVERAGE, Ordering::Relaxed);
     }
 
-    /// Takes the lead away from a thread that is stuck in one step; looks as long as there is something to see.
+    /// Takes the lead away from a thread that is stuck in one step; looks while a thread leads, and once more.
     pub fn watch(&self, begin: impl Fn() -> bool) -> ! {
-        let (mut seen, mut idle) = (0, 0);
+        let mut seen = 0;
         loop {
             thread::park_timeout(WATCH_INTERVAL);
             let step = self.step.load(Ordering::SeqCst);
-            if step != seen {
+            if step % 2 == 0 {
+                // To be woken for the next bunch of calls costs as much as one more look, and for rare calls there are no more.
+                self.sleep(step);
+            } else if step != seen {
                 seen = step;
-                idle = 0;
-            } else if step % 2 == 1 {
-                if self.step.compare_exchange(step, step + 1, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
-                    // What is behind it may be as slow.
-                    if self.is_quick() {
-                        self.average_ns.store(2 * QUICK_NS, Ordering::Relaxed);
-                    }
-                    self.vacate(&begin);
+            } else if self.step.compare_exchange(step, step + 1, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
+                // What is behind it may be as slow.
+                if self.is_quick() {
+                    self.average_ns.store(2 * QUICK_NS, Ordering::Relaxed);
                 }
-            } else {
-                idle += 1;
-                if idle >= IDLE_LOOKS {
-                    self.sleep(step);
-                    idle = 0;
-                }
+                self.vacate(&begin);
             }
         }
     }
