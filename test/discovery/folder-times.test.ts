@@ -103,6 +103,11 @@ t.test('[discovery/layouts.49] every kind of change is found by times that are r
     ['a file that is gone', 'a', path => rmSync(path('a/x.js'))],
     ['a file of another name', 'a', path => renameSync(path('a/x.js'), path('a/w.js'))],
     ['a longer file', 'a', path => writeFileSync(path('a/x.js'), 'longer')],
+    [
+      'a longer file of the same time',
+      'a',
+      path => (writeFileSync(path('a/x.js'), 'longer'), utimesSync(path('a/x.js'), 1, 1)),
+    ],
     ['a file of the same size, later', 'a', path => utimesSync(path('a/x.js'), 5, 5)],
     ['a file in the depth', 'd/e/f', path => writeFileSync(path('d/e/f/g.js'), 'longer')],
     ['a new folder', 'a', path => mkdirSync(path('a/more'))],
@@ -118,13 +123,14 @@ t.test('[discovery/layouts.49] every kind of change is found by times that are r
   ]
   for (const [what, folder, change] of cases) {
     const { tree, read } = makeBed(t, 60_000)
+    for (const path of [folder, 'a/x.js']) utimesSync(tree.path(path), 1, 1)
     tick(tree.path('b/tick'), tree.path(folder))
     // The times of the probe's folder are another ones now.
     await read()
     await read()
     change(name => tree.path(name))
     // Who sets the one time of a folder back cannot set back the other.
-    if (statSync(tree.path(folder)).isDirectory()) utimesSync(tree.path(folder), 1, 1)
+    if (statSync(tree.path(folder)).mtimeMs !== 1000) utimesSync(tree.path(folder), 1, 1)
     const { listed, isSame, snapshot } = await read()
     t.ok(listed.includes(folder), what)
     t.equal(isSame, false, what)
@@ -135,9 +141,10 @@ t.test('[discovery/layouts.49] every kind of change is found by times that are r
 
 t.test('[discovery/layouts.49] a config is compared by its text, whatever its times say', async t => {
   const { tree, read } = makeBed(t, 60_000)
-  const before = statSync(tree.path('c/fn.config.json'))
+  utimesSync(tree.path('c/fn.config.json'), 1, 1)
+  await read()
   writeFileSync(tree.path('c/fn.config.json'), '{"timeout_ms": 200}')
-  utimesSync(tree.path('c/fn.config.json'), before.atime, before.mtime)
+  utimesSync(tree.path('c/fn.config.json'), 1, 1)
   const { snapshot } = await read()
   const folder = snapshot.root.dirs.find(({ name }) => name === 'c')
   t.equal(folder?.texts.config?.text, '{"timeout_ms": 200}')
@@ -188,6 +195,14 @@ t.test('[discovery/layouts.49] a disk that refuses a look makes the folder be re
   }
   refuse('/b')
   t.same(await bed.find(), ['b'])
+  for (const field of ['ino', 'dev'] as const) {
+    bed.disk.stat = path => {
+      const stats = stat(path)!
+      if (path.endsWith('/a')) stats[field] += 1
+      return stats
+    }
+    t.same(await bed.find(), ['a'], `another folder: ${field}`)
+  }
   refuse('/x.js')
   t.same(await bed.find(), ['a'])
   bed.disk.stat = stat
