@@ -10,12 +10,15 @@ import { availableParallelism, homedir, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { countsProcesses, namesakeOf, readCoverage, toCoverageReport } from './helpers/coverage.mjs'
+import { ASK_SIGNAL } from './helpers/open-handles.mjs'
 import { compileProduct } from './helpers/product.mjs'
 import { prepareTap } from './helpers/tap-bundle.mjs'
 import { otherVersionRuns } from './node-versions.mjs'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 const COMPILED_FROM_FILES = 10
+/** Milliseconds a late file has to tell what keeps it. */
+const ANSWER_MS = 2000
 const FILE_TIMEOUT_MS = Number(process.env.FILE_TIMEOUT_S ?? 300) * 1000
 
 if (!existsSync(`${root}/node_modules/tap`)) {
@@ -89,9 +92,10 @@ function run({ file, program = process.execPath, version = null, env = {} }) {
     child.stdout.on('data', take)
     child.stderr.on('data', take)
     let isLate = false
-    const timer = setTimeout(() => {
+    let timer = setTimeout(() => {
       isLate = true
-      end()
+      child.kill(ASK_SIGNAL)
+      timer = setTimeout(end, ANSWER_MS)
     }, FILE_TIMEOUT_MS)
     child.once('exit', () => end())
     child.once('close', code => {
@@ -127,7 +131,15 @@ function toReport({ text, isLate }) {
   const lines = text.split('\n')
   const kept = lines.filter((_, i) => lines.slice(Math.max(0, i - 40), i + 1).some(line => /^\s*not ok /.test(line)))
   const late = isLate ? [`did not end within ${FILE_TIMEOUT_MS / 1000} s`] : []
-  return [...late, ...(kept.length > 0 ? kept : lines.slice(-40))].join('\n')
+  const open = isLate
+    ? lines.slice(
+        Math.max(
+          0,
+          lines.findLastIndex(line => line.startsWith('what is open: ')),
+        ),
+      )
+    : []
+  return [...late, ...open, ...(kept.length > 0 ? kept : lines.slice(-40))].join('\n')
 }
 
 const tap = await prepareTap(root)

@@ -4,7 +4,7 @@ import type { FunctionVersion } from '../core/catalog.ts'
 import { GatewayError, toGatewayError } from '../core/errors.ts'
 import type { Clock } from '../core/clock.ts'
 import type { Dispatcher } from '../runtime/dispatcher.ts'
-import type { WorkerSource } from '../runtime/socket-worker.ts'
+import type { WorkerSource } from '../runtime/started-worker.ts'
 import { toErrorHeader } from './link-text.ts'
 import type { FromFront, WorkerMessage } from './messages.ts'
 

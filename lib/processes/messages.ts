@@ -6,7 +6,7 @@ import type { Warning } from '../core/errors.ts'
 import type { Discovery } from '../discovery/discover.ts'
 import type { Listening } from '../http/server.ts'
 import type { MetricCounts } from '../observe/metric-counts.ts'
-import type { StartedWorker, WorkerExit } from '../runtime/socket-worker.ts'
+import type { StartedWorker, WorkerExit } from '../runtime/started-worker.ts'
 
 /** What became of upstream requests. */
 export type EdgeResult = 'answered' | 'failed' | 'refused' | 'left'

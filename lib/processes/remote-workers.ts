@@ -1,7 +1,7 @@
 /** Worker processes that the first process starts and ends for a front, which connects to them itself. In a front. Owner: page processes/processes. */
 
 import { GatewayError } from '../core/errors.ts'
-import type { StartedWorker, WorkerExit, WorkerSource } from '../runtime/socket-worker.ts'
+import type { StartedWorker, WorkerExit, WorkerSource } from '../runtime/started-worker.ts'
 import { fromErrorHeader } from './link-text.ts'
 import type { FromFront, WorkerMessage } from './messages.ts'
 

@@ -5,7 +5,7 @@ import type { Clock } from '../core/clock.ts'
 import { PROTOCOL_VERSION } from '../core/limits.ts'
 import { dial, needsProof, NO_TRUST, type PeerTrust, toBinding } from './dial.ts'
 import { GatewayGreeting, GreetingError } from './greeting.ts'
-import type { WorkerExit } from './socket-worker.ts'
+import type { WorkerExit } from './started-worker.ts'
 import { encodeFrame, FrameReader, KIND, type Kind, parseHeader } from './wire-protocol.ts'
 
 /** Milliseconds a daemon has to answer `hello`. */

@@ -10,7 +10,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { rmSync } from 'node:fs'
 import { findVersionProblem } from './binaries.ts'
 import type { DaemonView, SocketHealth } from './runtime.ts'
-import type { StartedWorker, WorkerExit } from './socket-worker.ts'
+import { listenForExit, type LiveWorker, type StartedWorker, type WorkerExit } from './started-worker.ts'
 import { ControlConnection, type DaemonInfo, type DaemonWorker, DAEMON_READY_TIMEOUT_MS } from './control-connection.ts'
 import { killGroup } from './kill-group.ts'
 import { killAsUser } from './user-folders.ts'
@@ -23,15 +23,6 @@ const RESTART_RESET_MS = 10_000
 const DAEMON_STOP_GRACE_MS = 2000
 
 type DaemonState = 'idle' | 'starting' | 'up' | 'waiting' | 'closed'
-
-interface LiveWorker {
-  key: string
-  pid: number
-  /** User of its handler, null for the daemon's. */
-  uid: number | null
-  exit: WorkerExit | null
-  listeners: ((exit: WorkerExit) => void)[]
-}
 
 /** Milliseconds between attempts to connect to a daemon that has just been spawned. */
 const CONNECT_RETRY_MS = 5
@@ -59,6 +50,8 @@ export class Daemon {
   readonly #earlyExits = new Map<string, WorkerExit>()
   #child: ChildProcess | null = null
   #control: ControlConnection | null = null
+  /** A connection that is not ready yet. */
+  #dialled: ControlConnection | null = null
   #timer: NodeJS.Timeout | null = null
   #failures = 0
   #upSince = 0
@@ -141,6 +134,8 @@ export class Daemon {
     const child = this.#child
     this.#control?.close()
     this.#control = null
+    this.#dialled?.close()
+    this.#dialled = null
     if (child !== null && child.exitCode === null && child.signalCode === null) await this.#endChild(child)
     this.#dropWorkers('daemon stopped')
     this.#removeSocket()
@@ -149,10 +144,13 @@ export class Daemon {
   #endChild(child: ChildProcess): Promise<void> {
     return new Promise(resolve => {
       const timer = this.#options.clock.setTimeout(() => killGroup(child.pid), DAEMON_STOP_GRACE_MS)
-      child.once('exit', () => {
+      const end = (): void => {
         this.#options.clock.clearTimeout(timer)
         resolve()
-      })
+      }
+      child.once('exit', end)
+      // It never ran.
+      child.once('error', end)
       // The end of its control input tells it to end.
       child.stdin?.destroy()
     })
@@ -179,12 +177,7 @@ export class Daemon {
       kill: graceMs => {
         if (worker.exit === null) control.stop(id, graceMs)
       },
-      onExit: listener => {
-        const { exit } = worker
-        // Never from inside the call: the caller has not finished its own set-up.
-        if (exit !== null) queueMicrotask(() => listener(exit))
-        else worker.listeners.push(listener)
-      },
+      onExit: listener => listenForExit(worker, listener),
     }
   }
 
@@ -258,6 +251,7 @@ export class Daemon {
       {
         onReady: info => this.#handleReady(control, info),
         onLost: reason => {
+          if (this.#dialled === control) this.#dialled = null
           if (this.#control !== control) onRefused(reason)
           else this.#handleLost(reason)
         },
@@ -270,9 +264,11 @@ export class Daemon {
       },
       trust,
     )
+    this.#dialled = control
   }
 
   #handleReady(control: ControlConnection, info: DaemonInfo): void {
+    this.#dialled = null
     if (this.state !== 'starting') {
       control.close()
       return

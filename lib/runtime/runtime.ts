@@ -2,7 +2,7 @@
 
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { RuntimeName } from '../core/identity.ts'
-import type { WorkerSource } from './socket-worker.ts'
+import type { WorkerSource } from './started-worker.ts'
 import type { Worker, WorkerOwner } from './worker.ts'
 
 export interface SocketHealth {

@@ -20,7 +20,8 @@ import {
   SMALL_BODY_BYTES,
 } from './wire-protocol.ts'
 import { Worker, type WorkerOwner, WORKER_READY_TIMEOUT_MS } from './worker.ts'
-import { connectWorker, toWorkerHello, type WorkerAddress } from './worker-socket.ts'
+import type { StartedWorker, WorkerExit, WorkerSource } from './started-worker.ts'
+import { connectWorker, toWorkerHello } from './worker-socket.ts'
 
 /** Bytes of a worker's input that may wait for it to read before its pings are not answered any more. */
 const MAX_WAITING_PONG_BYTES = 64 * 1024
@@ -28,34 +29,6 @@ const MAX_WAITING_PONG_BYTES = 64 * 1024
 const FLUSH_FRAMES = 8
 /** Milliseconds a worker that ends in good order has to finish background work. */
 const WORKER_STOP_GRACE_MS = 5000
-
-export interface WorkerExit {
-  code: number | null
-  signal: string | null
-  reason: string
-}
-
-/** A worker that a daemon started. */
-export interface StartedWorker extends WorkerAddress {
-  socketIndex: number
-  /** Its process on this machine; null where that is not known. */
-  pid: number | null
-  kill(graceMs: number): void
-  onExit(callback: (exit: WorkerExit) => void): void
-}
-
-export interface WorkerSource {
-  /**
-   * @param loadOf - workers the function has at a socket: it is started where there are fewest
-   * @param onSocket - told at once, and again when another socket has to do it, which socket (from 1) is asked
-   * @throws GatewayError RUNTIME_DOWN when no socket of the runtime can start one
-   */
-  startWorker(
-    fn: FunctionVersion,
-    loadOf: (socketIndex: number) => number,
-    onSocket: (socketIndex: number) => void,
-  ): Promise<StartedWorker>
-}
 
 /** Milliseconds to wait for the reason of an end (a busy daemon tells it late), and for the rest of what a killed worker wrote. */
 const EXIT_REASON_WAIT_MS = 500

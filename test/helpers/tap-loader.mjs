@@ -3,8 +3,12 @@
 import 'tsx'
 import { register } from 'node:module'
 import { pathToFileURL } from 'node:url'
+import { tellWhatIsOpen } from './open-handles.mjs'
 
 const bundle = process.env.FNGW_TEST_TAP
-if (bundle !== undefined) register('./tap-hooks.mjs', import.meta.url, { data: pathToFileURL(bundle).href })
+if (bundle !== undefined) {
+  tellWhatIsOpen()
+  register('./tap-hooks.mjs', import.meta.url, { data: pathToFileURL(bundle).href })
+}
 // Tests compare environments with those of the processes they start.
 delete process.env.FNGW_TEST_TAP

@@ -3,7 +3,7 @@ import { GatewayError } from '../../lib/core/errors.ts'
 import { systemClock } from '../../lib/core/clock.ts'
 import { LentWorkers } from '../../lib/processes/lent-workers.ts'
 import type { WorkerMessage } from '../../lib/processes/messages.ts'
-import type { StartedWorker, WorkerExit, WorkerSource } from '../../lib/runtime/socket-worker.ts'
+import type { StartedWorker, WorkerExit, WorkerSource } from '../../lib/runtime/started-worker.ts'
 import type { LentWorker } from '../../lib/runtime/dispatcher.ts'
 import { makeFn } from '../helpers/fn.ts'
 

@@ -7,7 +7,7 @@ import type { FromFront, WorkerMessage } from '../../lib/processes/messages.ts'
 import { RemoteWorkers } from '../../lib/processes/remote-workers.ts'
 import type { LentWorker } from '../../lib/runtime/dispatcher.ts'
 import { NO_TRUST } from '../../lib/runtime/dial.ts'
-import type { StartedWorker, WorkerExit } from '../../lib/runtime/socket-worker.ts'
+import type { StartedWorker, WorkerExit } from '../../lib/runtime/started-worker.ts'
 import { makeFn } from '../helpers/fn.ts'
 
 const turn = (): Promise<void> => new Promise(resolve => setImmediate(resolve))

@@ -472,6 +472,42 @@ t.test(
   },
 )
 
+t.test('[runtime/daemon.15] what is closed while it connects to a daemon elsewhere tries no more', async t => {
+  const clock = new FakeClock()
+  const tree = makeTree({})
+  t.teardown(() => tree.cleanup())
+  const fake = listen(tree.path('x.sock'), () => {})
+  t.teardown(fake.close)
+  const { daemon } = makeDaemon('', clock, { externalUri: `unix:${tree.path('x.sock')}` })
+  daemon.ensureStarted()
+  await until(() => fake.sockets.size === 1)
+  const [socket] = fake.sockets
+  const ended = new Promise(done => socket!.once('close', done))
+  await daemon.close()
+  t.equal(clock.pending, 0, 'nothing is waited for')
+  await ended
+  t.equal(daemon.state, 'closed')
+  t.equal(clock.pending, 0, 'and nothing is tried when the connection is gone')
+})
+
+t.test('[runtime/daemon.15] what is closed before its program could be run ends', async t => {
+  const clock = new FakeClock()
+  const daemon = new Daemon({
+    trust: NO_TRUST,
+    runtime: 'node',
+    index: 1,
+    clock,
+    externalUri: null,
+    launch: () => ({ command: '/nonexistent', args: [], env: {}, cwd: '/', uri: 'unix:/nonexistent/d.sock' }),
+    onLog: () => {},
+    onEvent: () => {},
+  })
+  daemon.ensureStarted()
+  await daemon.close()
+  t.equal(daemon.state, 'closed')
+  t.equal(clock.pending, 0)
+})
+
 t.test('[runtime/daemon.18] a daemon process listens for nobody on other machines', async t => {
   for (const [program, file] of [
     [process.execPath, 'daemon/daemon.mjs'],

@@ -1,0 +1,48 @@
+/** Workers that somebody started for a function, as those who call them see them. Owner: §1, page runtime/daemon. */
+
+import type { FunctionVersion } from '../core/catalog.ts'
+import type { WorkerAddress } from './worker-socket.ts'
+
+export interface WorkerExit {
+  code: number | null
+  signal: string | null
+  reason: string
+}
+
+/** A worker that a daemon started. */
+export interface StartedWorker extends WorkerAddress {
+  socketIndex: number
+  /** Its process on this machine; null where that is not known. */
+  pid: number | null
+  kill(graceMs: number): void
+  onExit(callback: (exit: WorkerExit) => void): void
+}
+
+export interface WorkerSource {
+  /**
+   * @param loadOf - workers the function has at a socket: it is started where there are fewest
+   * @param onSocket - told at once, and again when another socket has to do it, which socket (from 1) is asked
+   * @throws GatewayError RUNTIME_DOWN when no socket of the runtime can start one
+   */
+  startWorker(
+    fn: FunctionVersion,
+    loadOf: (socketIndex: number) => number,
+    onSocket: (socketIndex: number) => void,
+  ): Promise<StartedWorker>
+}
+
+/** A worker as the keeper of its daemon knows it. */
+export interface LiveWorker {
+  key: string
+  pid: number
+  /** User of its handler, null for the daemon's. */
+  uid: number | null
+  exit: WorkerExit | null
+  listeners: ((exit: WorkerExit) => void)[]
+}
+
+/** Also tells of an end that came before; never from inside the call: the caller has not finished its own set-up. */
+export function listenForExit({ exit, listeners }: LiveWorker, listener: (exit: WorkerExit) => void): void {
+  if (exit !== null) queueMicrotask(() => listener(exit))
+  else listeners.push(listener)
+}
