@@ -1,19 +1,11 @@
 -- Clients whose bodies have little in common: none, text and bytes of 1 KiB to 300 KiB, with other queries, headers and cookies
 -- each. The argument is the path.
-local COUNT = 101
+local clients = dofile(debug.getinfo(1, "S").source:match("^@(.*/)") .. "clients.lua")
 local SIZES = { 0, 1024, 20 * 1024, 64 * 1024, 300 * 1024 }
-local requests = {}
-local next = 0
 
 function init(args)
-  math.randomseed(7)
-  for i = 1, COUNT do
-    local headers = {
-      ["Host"] = "api" .. (i % 3) .. ".example.com",
-      ["User-Agent"] = "client/" .. (i % 41) .. ".0 (system " .. (i % 7) .. ")",
-      ["Cookie"] = "sid=" .. math.random(1e9) .. "; theme=" .. (i % 2),
-      ["X-Client-Trace"] = tostring(math.random(1e9)),
-    }
+  clients.send(101, function(i)
+    local headers = clients.headers(i, { ["X-Client-Trace"] = tostring(math.random(1e9)) })
     local size = SIZES[i % #SIZES + 1]
     local body = nil
     if i % 2 == 0 then
@@ -23,11 +15,6 @@ function init(args)
       headers["Content-Type"] = "application/json"
       body = '{"text":"' .. string.rep("x", size) .. '"}'
     end
-    requests[i] = wrk.format("POST", args[1] .. "?page=" .. i, headers, body)
-  end
-end
-
-function request()
-  next = next % COUNT + 1
-  return requests[next]
+    return wrk.format("POST", args[1] .. "?page=" .. i, headers, body)
+  end)
 end

@@ -1,5 +1,6 @@
 import t from 'tap'
 import { editJsonObject, findIndent, findJsonValue, toJsonAt } from '../../lib/config/json-edit.ts'
+import { createRandom } from '../helpers/random.ts'
 
 const FILE = `{
     "$schema": "x",
@@ -37,11 +38,7 @@ t.test('[control/function-config.5] values are found, indentation too', t => {
 })
 
 t.test('[control/function-config.5] whatever is edited, the text says the same as the edited value', t => {
-  let seed = 7
-  const random = (below: number) => {
-    seed = (seed * 1103515245 + 12345) % 2147483648
-    return seed % below
-  }
+  const random = createRandom(7)
   const keys = ['a', 'b c', '"', '\\', '}', '', 'é', '1']
   const toValue = (depth: number): unknown =>
     [1, null, 'x"}', '\\', [1, [2]], true][random(6)] ?? (depth > 2 ? 0 : { [keys[random(8)]!]: toValue(depth + 1) })

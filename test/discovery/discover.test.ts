@@ -2,22 +2,10 @@ import { utimesSync } from 'node:fs'
 import t from 'tap'
 import { createDiscoverer, type Discovery, discover } from '../../lib/discovery/discover.ts'
 import { codesOf, discoverTree, fnOf, namesOf, OPTIONS, routesOf, snapshotOf } from '../helpers/discovery.ts'
+import { createRandom, Random } from '../helpers/random.ts'
 import { makeTree, type Tree, type TreeEntry } from '../helpers/tree.ts'
 
 const config = (json: unknown) => ({ json })
-
-/** A reproducible stream of numbers in [0, 1). */
-function numbers(seed: number): () => number {
-  let state = seed
-  return () => {
-    state = (state * 1664525 + 1013904223) % 4294967296
-    return state / 4294967296
-  }
-}
-
-function pick<T>(next: () => number, items: readonly T[]): T {
-  return items[Math.floor(next() * items.length)]!
-}
 
 const FOLDERS = [
   '',
@@ -58,13 +46,13 @@ const CONFIGS: [string, unknown][] = [
 ]
 
 function randomTree(seed: number): [string, TreeEntry][] {
-  const next = numbers(seed)
+  const random = new Random(seed)
   const entries = new Map<string, TreeEntry>()
   for (let count = 0; count < 25; count++)
-    entries.set(`${pick(next, FOLDERS)}/${pick(next, FILES)}`.replace(/^\//, ''), 'x')
+    entries.set(`${random.pick(FOLDERS)}/${random.pick(FILES)}`.replace(/^\//, ''), 'x')
   for (let count = 0; count < 4; count++) {
-    const [name, json] = pick(next, CONFIGS)
-    entries.set(`${pick(next, FOLDERS)}/${name}`.replace(/^\//, ''), { json })
+    const [name, json] = random.pick(CONFIGS)
+    entries.set(`${random.pick(FOLDERS)}/${name}`.replace(/^\//, ''), { json })
   }
   return [...entries]
 }
@@ -82,8 +70,8 @@ t.test(
     for (let seed = 1; seed <= 40; seed++) {
       const entries = randomTree(seed)
       const paths = entries.map(([path]) => path)
-      const next = numbers(seed + 1000)
-      const shuffled = entries.map(entry => ({ entry, at: next() })).sort((a, b) => a.at - b.at)
+      const next = createRandom(seed + 1000)
+      const shuffled = entries.map(entry => ({ entry, at: next(1e9) })).sort((a, b) => a.at - b.at)
       const one = makeTree(Object.fromEntries(entries))
       const two = makeTree()
       // The second tree grows file by file under a discoverer with a memory.

@@ -106,7 +106,10 @@ t.test('[discovery/layouts.49] every kind of change is found by times that are r
     [
       'a longer file of the same time',
       'a',
-      path => (writeFileSync(path('a/x.js'), 'longer'), utimesSync(path('a/x.js'), 1, 1)),
+      path => {
+        writeFileSync(path('a/x.js'), 'longer')
+        utimesSync(path('a/x.js'), 1, 1)
+      },
     ],
     ['a file of the same size, later', 'a', path => utimesSync(path('a/x.js'), 5, 5)],
     ['a file in the depth', 'd/e/f', path => writeFileSync(path('d/e/f/g.js'), 'longer')],
@@ -115,11 +118,35 @@ t.test('[discovery/layouts.49] every kind of change is found by times that are r
     [
       'a file in the place of a folder',
       'a',
-      path => (rmSync(path('a/sub'), { recursive: true }), writeFileSync(path('a/sub'), '')),
+      path => {
+        rmSync(path('a/sub'), { recursive: true })
+        writeFileSync(path('a/sub'), '')
+      },
     ],
-    ['a folder in the place of a file', 'a', path => (rmSync(path('a/x.js')), mkdirSync(path('a/x.js')))],
-    ['a link in the place of a file', 'a', path => (rmSync(path('a/x.js')), symlinkSync('sub/y.js', path('a/x.js')))],
-    ['another folder of that name', 'a', path => (renameSync(path('a'), path('n')), renameSync(path('b'), path('a')))],
+    [
+      'a folder in the place of a file',
+      'a',
+      path => {
+        rmSync(path('a/x.js'))
+        mkdirSync(path('a/x.js'))
+      },
+    ],
+    [
+      'a link in the place of a file',
+      'a',
+      path => {
+        rmSync(path('a/x.js'))
+        symlinkSync('sub/y.js', path('a/x.js'))
+      },
+    ],
+    [
+      'another folder of that name',
+      'a',
+      path => {
+        renameSync(path('a'), path('n'))
+        renameSync(path('b'), path('a'))
+      },
+    ],
   ]
   for (const [what, folder, change] of cases) {
     const { tree, read } = makeBed(t, 60_000)

@@ -8,20 +8,10 @@ import { existsSync, readFileSync } from 'node:fs'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import { makeTree, type Tree } from './tree.ts'
+import { createRandom } from './random.ts'
 
 const LIB = new URL('../../lib/', import.meta.url)
 const moduleUrl = (path: string): string => JSON.stringify(fileURLToPath(new URL(path, LIB)))
-
-/** Numbers from a seed, so that a failure can be looked at again. */
-export function createRandom(seed: number): (below: number) => number {
-  let state = seed >>> 0
-  return below => {
-    state = (state + 0x6d2b79f5) >>> 0
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1)
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61)
-    return ((mixed ^ (mixed >>> 14)) >>> 0) % below
-  }
-}
 
 /** Each run leaves a line, written before anything else happens. */
 const HANDLER = `const { appendFileSync } = require('node:fs')

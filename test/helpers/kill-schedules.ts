@@ -4,8 +4,9 @@
  */
 
 import { existsSync, readFileSync } from 'node:fs'
-import { createRandom, killGateway, startGateway } from './kill-jobs.ts'
+import { killGateway, startGateway } from './kill-jobs.ts'
 import { makeTree, type Tree } from './tree.ts'
+import { createRandom } from './random.ts'
 
 const HANDLER = `const { appendFileSync } = require('node:fs')
 exports.handler = async event => {

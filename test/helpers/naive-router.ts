@@ -3,26 +3,7 @@
  * shared with lib/router. What the route tree finds is compared with this.
  */
 
-/** Numbers that look random and come again for the same seed (mulberry32). */
-export class Random {
-  #state: number
-
-  constructor(seed: number) {
-    this.#state = seed >>> 0
-  }
-
-  /** An integer of at least 0 and below `bound`. */
-  below(bound: number): number {
-    this.#state = (this.#state + 0x6d2b79f5) >>> 0
-    let mixed = Math.imul(this.#state ^ (this.#state >>> 15), 1 | this.#state)
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed
-    return ((mixed ^ (mixed >>> 14)) >>> 0) % bound
-  }
-
-  pick<T>(list: readonly T[]): T {
-    return list[this.below(list.length)]!
-  }
-}
+import type { Random } from './random.ts'
 
 /** How many generated pairs a test compares: `FNGW_PAIRS`, else `usual`. */
 export function pairCount(usual: number): number {

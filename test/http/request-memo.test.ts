@@ -1,4 +1,4 @@
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { DebugHeaders } from '../../lib/http/debug-headers.ts'
 import type { Step } from '../../lib/http/exchange.ts'
 import { type PublicCatalog, PublicHandler } from '../../lib/http/public.ts'
@@ -62,6 +62,31 @@ t.test('[invocation/event.1] the same request again on a connection is told anew
   }
 })
 
+/** A connection to a server whose catalog may become another one. */
+async function connect(
+  t: Test,
+  made: ReturnType<typeof makePublic>,
+  catalog: () => PublicCatalog,
+): Promise<RawConnection> {
+  const handler = new PublicHandler({
+    ...made,
+    debug: new DebugHeaders(() => ({ routing: 'single', socketIndex: 1, cold: false })),
+    trustedProxyCidrs: [],
+    catalog,
+    control: () => {},
+  })
+  return connectTo(t, { ...made, handle: handler.handle })
+}
+
+async function connectTo(t: Test, options: ConstructorParameters<typeof HttpServer>[0]): Promise<RawConnection> {
+  const server = new HttpServer(options)
+  const { port } = await server.listen(0, '127.0.0.1')
+  t.teardown(() => server.close(0))
+  const raw = await RawConnection.open(port)
+  t.teardown(() => raw.socket.destroy())
+  return raw
+}
+
 t.test('[http/public.3] a repeated request goes where routes and steps lead now', async t => {
   const old = makeFn({ name: 'old' })
   const made = makePublic({ '/a': old, '/b': old, '/home': old })
@@ -72,18 +97,7 @@ t.test('[http/public.3] a repeated request goes where routes and steps lead now'
     if (exchange.path === '/home') exchange.path = target
     return false
   }
-  const handler = new PublicHandler({
-    ...made,
-    debug: new DebugHeaders(() => ({ routing: 'single', socketIndex: 1, cold: false })),
-    trustedProxyCidrs: [],
-    catalog: () => ({ ...catalog, before: [homes] }),
-    control: () => {},
-  })
-  const server = new HttpServer({ ...made, handle: handler.handle, requestIds: made.requestIds })
-  const { port } = await server.listen(0, '127.0.0.1')
-  t.teardown(() => server.close(0))
-  const raw = await RawConnection.open(port)
-  t.teardown(() => raw.socket.destroy())
+  const raw = await connect(t, made, () => ({ ...catalog, before: [homes] }))
   let count = 0
   const ask = async (path: string) => {
     raw.write(`GET ${path} HTTP/1.1\r\nHost: h\r\n\r\n`)
@@ -122,18 +136,7 @@ t.test(
       },
     })
     let catalog = counted(made.catalog)
-    const handler = new PublicHandler({
-      ...made,
-      debug: new DebugHeaders(() => ({ routing: 'single', socketIndex: 1, cold: false })),
-      trustedProxyCidrs: [],
-      catalog: () => catalog,
-      control: () => {},
-    })
-    const server = new HttpServer({ ...made, handle: handler.handle, requestIds: made.requestIds })
-    const { port } = await server.listen(0, '127.0.0.1')
-    t.teardown(() => server.close(0))
-    const raw = await RawConnection.open(port)
-    t.teardown(() => raw.socket.destroy())
+    const raw = await connect(t, made, () => catalog)
     let count = 0
     const ask = async (line: string, body = 'x'.repeat(1024)) => {
       looks = 0
@@ -164,15 +167,10 @@ t.test('[http/public.16, http/public.29] two gateways on one connection believe 
   const near = makePublic({ '/a': fn }, { trustedProxyCidrs: ['127.0.0.1/32'] })
   const far = makePublic({ '/a': fn })
   let turn = 0
-  const server = new HttpServer({
+  const raw = await connectTo(t, {
     ...near,
-    requestIds: near.requestIds,
     handle: (...request) => (turn++ % 2 === 0 ? near : far).handle(...request),
   })
-  const { port } = await server.listen(0, '127.0.0.1')
-  t.teardown(() => server.close(0))
-  const raw = await RawConnection.open(port)
-  t.teardown(() => raw.socket.destroy())
   for (let i = 1; i <= 4; i++) {
     raw.write('GET /a HTTP/1.1\r\nHost: h\r\nX-Forwarded-For: 9.9.9.9\r\n\r\n')
     await raw.answers(i)

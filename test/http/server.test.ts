@@ -12,6 +12,7 @@ import { parseAnswers, RawConnection } from '../helpers/raw-http.ts'
 import { REFUSED } from '../helpers/refused-requests.ts'
 import { until } from '../helpers/worker-client.ts'
 import { MAX_OPEN_EXCHANGES } from '../../lib/http/client-connection.ts'
+import { createRandom } from '../helpers/random.ts'
 
 type Teardown = { teardown: (fn: () => Promise<void>) => void }
 
@@ -529,11 +530,7 @@ const WORDS = [
 t.test('[http/public.30, http/public.12] generated nonsense among good requests', async t => {
   const { open, runtime, admission } = await serve(t)
   runtime.answer = (call, own) => own.reply(call, 200, {}, String(headerOfCall(call).path))
-  let state = 20261121
-  const random = (below: number) => {
-    state = (state * 1103515245 + 12345) % 2147483648
-    return Math.floor((state / 2147483648) * below)
-  }
+  const random = createRandom(20261121)
   const run = async (round: number) => {
     const connection = await open()
     const good: string[] = []

@@ -4,6 +4,7 @@ import type { GatewayError } from '../../lib/core/errors.ts'
 import { Admission, type AdmissionCall, type FunctionSlots } from '../../lib/invocation/admission.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { makeFn } from '../helpers/fn.ts'
+import { createRandom } from '../helpers/random.ts'
 
 const POOL: WorkerPoolPolicy = {
   enabled: true,
@@ -169,11 +170,7 @@ t.test('[invocation/admission.7] leaving the queue frees the place in it', async
 
 t.test('[invocation/admission.8] counts return to zero, whatever happens in whatever order', async t => {
   for (let seed = 1; seed <= 30; seed++) {
-    let state = seed
-    const random = (below: number) => {
-      state = (state * 1103515245 + 12345) % 2147483648
-      return Math.floor((state / 2147483648) * below)
-    }
+    const random = createRandom(seed)
     const { clock, admission, enter } = setup()
     const limits = { maxWorkers: 1 + random(4), maxQueue: random(6), queueTimeoutMs: random(3) * 50 }
     const fns = [pooled(limits, 'a'), pooled(limits, 'b'), makeFn({ name: 'c', policy: { maxConcurrency: 2 } })]
@@ -387,11 +384,7 @@ t.test(
 
 t.test('[processes/processes.15] no more calls run than the limit says, whatever two other processes do', async t => {
   for (let seed = 1; seed <= 30; seed++) {
-    let state = seed
-    const random = (below: number) => {
-      state = (state * 1103515245 + 12345) % 2147483648
-      return Math.floor((state / 2147483648) * below)
-    }
+    const random = createRandom(seed)
     const { clock, admission, enter } = setup()
     const maxWorkers = 2 + random(5)
     const fn = pooled({ maxWorkers, maxQueue: random(4), queueTimeoutMs: random(2) * 50 })

@@ -6,6 +6,7 @@ import { Admission } from '../../lib/invocation/admission.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { FakeRuntime } from '../helpers/fake-runtime.ts'
 import { makeFn } from '../helpers/fn.ts'
+import { createRandom } from '../helpers/random.ts'
 
 /** Writes down what arrives. */
 class TestCall extends Call {
@@ -191,11 +192,7 @@ t.test('[invocation/response.9] the edge directive', async t => {
 })
 
 t.test('[invocation/admission.8] random aborts, timeouts, crashes and exceptions leave no place taken', async t => {
-  let state = 4711
-  const random = (below: number) => {
-    state = (state * 1103515245 + 12345) % 2147483648
-    return Math.floor((state / 2147483648) * below)
-  }
+  const random = createRandom(4711)
   const pool = { enabled: true, minWarm: 0, queueTimeoutMs: 50, queuePollMs: 20, idleTtlSeconds: 300 }
   const fns = [2, 1, 0].map(maxWorkers =>
     makeFn({

@@ -2,6 +2,7 @@ import t from 'tap'
 import { JobQueue } from '../../lib/jobs/job-queue.ts'
 import type { Job } from '../../lib/jobs/job.ts'
 import { makeJob } from '../helpers/jobs-bed.ts'
+import { createRandom } from '../helpers/random.ts'
 
 const always = (): boolean => true
 
@@ -47,11 +48,7 @@ t.test('[jobs/jobs.11] what is withdrawn does not come up, and leaves nothing be
 })
 
 t.test('[jobs/jobs.8] any order of adding, removing and taking agrees with a plain sorted list', async t => {
-  let seed = 7
-  const random = (below: number): number => {
-    seed = (seed * 1103515245 + 12345) % 2 ** 31
-    return seed % below
-  }
+  const random = createRandom(7)
   const queue = new JobQueue()
   let plain: { job: Job; due: number }[] = []
   for (let step = 1; step <= 5000; step++) {

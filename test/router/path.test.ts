@@ -2,6 +2,7 @@ import t from 'tap'
 import { decodePercent } from '../../lib/core/http-text.ts'
 import { escapeSegment } from '../../lib/core/pattern.ts'
 import { hasCleanSegments, isCleanPath, normalizePath, unescapeCanonical } from '../../lib/router/path.ts'
+import { createRandom } from '../helpers/random.ts'
 
 t.test('[router/radix-tree.9, router/radix-tree.10, router/radix-tree.11] the canonical form of a path', async t => {
   const rows: [string, string][] = [
@@ -94,11 +95,7 @@ t.test('[router/radix-tree.13] the canonical form of a canonical path is itself'
     ' ',
     '%7f',
   ]
-  let state = 7
-  const next = (bound: number): number => {
-    state = (Math.imul(state, 1103515245) + 12345) >>> 0
-    return (state >>> 8) % bound
-  }
+  const next = createRandom(7)
   let canonical = 0
   for (let round = 0; round < 20_000; round++) {
     const raw = `/${Array.from({ length: next(8) }, () => pieces[next(pieces.length)]).join('')}`

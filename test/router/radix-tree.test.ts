@@ -9,11 +9,11 @@ import {
   naiveSegments,
   naiveShape,
   pairCount,
-  Random,
   randomPath,
   randomPattern,
   seed,
 } from '../helpers/naive-router.ts'
+import { Random } from '../helpers/random.ts'
 
 interface Found {
   pattern: string | null

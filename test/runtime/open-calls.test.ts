@@ -2,6 +2,7 @@ import t from 'tap'
 import type { FunctionVersion } from '../../lib/core/catalog.ts'
 import { RuntimeCall } from '../../lib/runtime/call.ts'
 import { OpenCalls } from '../../lib/runtime/open-calls.ts'
+import { createRandom } from '../helpers/random.ts'
 
 class PlainCall extends RuntimeCall {
   override onReply(): void {}
@@ -11,17 +12,8 @@ class PlainCall extends RuntimeCall {
   override onError(): void {}
 }
 
-/** Numbers below `limit`, the same ones in every run. */
-function randomNumbers(): (limit: number) => number {
-  let seed = 7
-  return limit => {
-    seed = (Math.imul(seed, 1103515245) + 12345) >>> 0
-    return (seed >>> 8) % limit
-  }
-}
-
 t.test('[runtime/wire-protocol.4, runtime/worker-set.1] open calls have ids of their own and keep their order', t => {
-  const random = randomNumbers()
+  const random = createRandom(7)
   const calls = new OpenCalls()
   const model = new Map<number, RuntimeCall>()
   for (let step = 0; step < 20_000; step++) {

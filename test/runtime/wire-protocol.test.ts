@@ -13,6 +13,7 @@ import {
   ProtocolError,
 } from '../../lib/runtime/wire-protocol.ts'
 import { FakeClock } from '../helpers/clock.ts'
+import { createRandom } from '../helpers/random.ts'
 
 interface Vector {
   name: string
@@ -230,11 +231,7 @@ t.test('[runtime/wire-protocol.21] a frame above the limits of its kind is refus
 
 t.test('[runtime/wire-protocol.3] random bytes never hang, crash or hoard memory', async t => {
   const rounds = Number(process.env.FNGW_FUZZ_FRAMES ?? 20_000)
-  let seed = 42
-  const random = (below: number): number => {
-    seed = (Math.imul(seed, 1103515245) + 12345) >>> 0
-    return seed % below
-  }
+  const random = createRandom(42)
   let errors = 0
   let frames = 0
   for (let round = 0; round < rounds; round++) {

@@ -8,6 +8,7 @@ import { WorkerSet } from '../../lib/runtime/worker-set.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { FakeWorker, SeenCall } from '../helpers/fake-worker.ts'
 import { makeFn } from '../helpers/fn.ts'
+import { createRandom } from '../helpers/random.ts'
 
 const NOTHING = Buffer.alloc(0)
 
@@ -476,11 +477,7 @@ t.test('[runtime/worker-set.15] late, double and unknown frames are dropped', as
 })
 
 t.test('[runtime/worker-set.8, runtime/worker-set.15] every call is answered once, whatever happens', async t => {
-  let seed = 7
-  const random = (below: number): number => {
-    seed = (Math.imul(seed, 1664525) + 1013904223) >>> 0
-    return (seed >>> 8) % below
-  }
+  const random = createRandom(7)
   for (let round = 0; round < 300; round++) {
     const { all, call, clock, set } = bed({ maxWorkers: 3, timeoutMs: 50 })
     const calls: SeenCall[] = []

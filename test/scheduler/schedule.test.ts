@@ -4,7 +4,7 @@ import { Rules } from '../../lib/scheduler/rule.ts'
 import { INTERRUPTED, Schedule, SMALL_SET_BACK_MS } from '../../lib/scheduler/schedule.ts'
 import type { ScheduleState } from '../../lib/scheduler/schedule-store.ts'
 import { makeFn } from '../helpers/fn.ts'
-import { createRandom } from '../helpers/kill-jobs.ts'
+import { createRandom } from '../helpers/random.ts'
 import { RETRY, SCHEDULE } from '../helpers/schedules-bed.ts'
 
 const rules = new Rules()

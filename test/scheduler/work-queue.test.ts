@@ -1,7 +1,7 @@
 import t from 'tap'
 import { type Work, WORK_PER_TURN, WorkQueue } from '../../lib/scheduler/work-queue.ts'
 import { FakeClock } from '../helpers/clock.ts'
-import { createRandom } from '../helpers/kill-jobs.ts'
+import { createRandom } from '../helpers/random.ts'
 
 function bed(tickMs = 1000) {
   const clock = new FakeClock()

@@ -1,17 +1,10 @@
 import t from 'tap'
 import { LinearPattern, TooMuchWork, type WorkBudget } from '../../lib/validation/linear-pattern.ts'
+import { createRandom } from '../helpers/random.ts'
 
 const makeBudget = (left = 1e9): WorkBudget => ({ left })
 
 /** Pseudo-random numbers, the same in every run. */
-function makeRandom(seed: number): (below: number) => number {
-  let state = seed
-  return below => {
-    state = (Math.imul(state, 1103515245) + 12345) & 0x7fffffff
-    return (state >> 8) % below
-  }
-}
-
 const ATOMS = ['a', 'b', '.', '[ab]', '[^a]', '\\d', '\\w', '\\s', '-', 'é', '😀', '\\u{1F600}', '\\p{L}', '\\.', '\\/']
 const REPEATS = ['*', '+', '?', '{2}', '{1,2}', '{0,3}?', '*?', '{2,}']
 const CHARACTERS = ['a', 'b', '-', '1', ' ', 'é', '😀', '.', '/', '\n', '_']
@@ -28,7 +21,7 @@ function makePattern(random: (below: number) => number, depth: number): string {
 }
 
 t.test('[validation/linear-pattern.1] it finds what the engine of the language finds', async t => {
-  const random = makeRandom(7)
+  const random = createRandom(7)
   let compared = 0
   for (let i = 0; i < 4000; i++) {
     let pattern = makePattern(random, 4)

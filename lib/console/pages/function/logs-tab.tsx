@@ -75,7 +75,6 @@ export function LogsTab({ id, record }: { id: FunctionId; record: FunctionRecord
         >
           {lines.map((line, index) => (
             // Lines have no name of their own.
-            // biome-ignore lint/suspicious/noArrayIndexKey: see above
             <div key={index}>
               <Message text={line} id={id} file={record.file} />
             </div>

@@ -21,7 +21,6 @@ export function Message({ text, id, file }: MessageProps) {
           piece.text
         ) : (
           // Two pieces may be the same text.
-          // biome-ignore lint/suspicious/noArrayIndexKey: see above
           <a key={index} href={href}>
             {piece.text}
           </a>
