@@ -7,7 +7,6 @@ import { inspect } from 'node:util'
 
 /** Bytes from which on a body's text is made only when it is read. */
 const LONG_BODY_BYTES = 16 * 1024
-const BODY_FIELDS = ['body', 'is_base64', 'body_base64']
 // Captured before user code can patch them.
 const { defineProperty, getOwnPropertyDescriptor } = Object
 const { from: bufferFrom } = Buffer
@@ -52,16 +51,12 @@ export class FnEvent {
     this.path_params = this.params
     this.query = header.query ?? {}
     this.headers = header.headers ?? {}
-    this.body = null
-    this.is_base64 = false
-    this.body_base64 = null
     if (body.length >= LONG_BODY_BYTES) giveLater(this, body, call)
-    else if (body.length > 0) {
-      if (isUtf8(body)) this.body = body.toString()
-      else {
-        this.is_base64 = true
-        this.body_base64 = body.toString('base64')
-      }
+    else {
+      const isText = isUtf8(body)
+      this.body = isText && body.length > 0 ? body.toString() : null
+      this.is_base64 = !isText
+      this.body_base64 = isText ? null : body.toString('base64')
     }
     this.client = header.client ?? null
     this.session = header.session ?? null
@@ -78,7 +73,7 @@ export class FnEvent {
 
   /** Whoever prints an event sees values. */
   [inspect.custom]() {
-    for (const name of BODY_FIELDS) {
+    for (const [name] of LATER) {
       const { get } = getOwnPropertyDescriptor(this, name) ?? {}
       if (get !== undefined) setField(this, name, get.call(this))
     }
@@ -89,6 +84,22 @@ export class FnEvent {
 /** What of a view is kept beyond its frame: a long body is a copy, of a short one the text is made at once. @param {Buffer} body */
 export function copyLong(body) {
   return body.length >= LONG_BODY_BYTES ? bufferFrom(body) : body
+}
+
+/** Bytes that tell of most bodies that they are no text. */
+const BEGINNING_BYTES = 1024
+/** Bytes of the longest character. */
+const CHARACTER_BYTES = 4
+
+/**
+ * False for bytes whose beginning shows that they are no text: the check of all of them looks at each, wherever it fails.
+ * @param {Buffer} bytes - more than the beginning
+ */
+function isBegunAsText(bytes) {
+  let end = BEGINNING_BYTES
+  // Cut between characters: at most three bytes 10xxxxxx follow a character's first one.
+  while (end > BEGINNING_BYTES - CHARACTER_BYTES && (bytes.readUInt8(end) & 0xc0) === 0x80) end -= 1
+  return isUtf8(bytes.subarray(0, end))
 }
 
 /** A long request body: its text, in either form, is made when somebody reads it. */
@@ -107,7 +118,7 @@ export class GivenBody {
 
   /** True for bytes that are no text. */
   get isBase64() {
-    this.#isBinary ??= !isUtf8(this.bytes)
+    this.#isBinary ??= !(isBegunAsText(this.bytes) && isUtf8(this.bytes))
     return this.#isBinary
   }
 
@@ -136,8 +147,37 @@ export class GivenBody {
   }
 }
 
+/** Where the body of an event is found, by its getters: also behind a proxy, in an object derived from it and in a copy. */
+const GIVEN = Symbol('fngw.body')
+
 /**
- * The fields of a long body, made when they are read. To a handler they are fields like all others.
+ * The fields of a long body, made when they are read. To a handler they are fields like all others. One getter serves all
+ * events: of getters of its own each event would leave a pair in the engine's old memory, which keeps its body from the
+ * collector until everything is collected.
+ * @type {readonly (readonly [name: string, descriptor: PropertyDescriptor & ThisType<any>])[]}
+ */
+const LATER = [
+  /** @this {any} */
+  function body() {
+    return this[GIVEN].text
+  },
+  /** @this {any} */
+  function is_base64() {
+    return this[GIVEN].isBase64
+  },
+  /** @this {any} */
+  function body_base64() {
+    return this[GIVEN].base64
+  },
+].map(get => {
+  /** @this {any} @param {unknown} value */
+  const set = function (value) {
+    setField(this, get.name, value)
+  }
+  return [get.name, { get, set, enumerable: true, configurable: true }]
+})
+
+/**
  * @param {FnEvent} event
  * @param {Buffer} bytes
  * @param {Call} call
@@ -145,18 +185,8 @@ export class GivenBody {
 function giveLater(event, bytes, call) {
   const given = new GivenBody(bytes)
   call.given = given
-  const getters = [() => given.text, () => given.isBase64, () => given.base64]
-  for (const [at, name] of BODY_FIELDS.entries()) {
-    defineProperty(event, name, {
-      get: getters[at],
-      /** @this {object} @param {unknown} value */
-      set(value) {
-        setField(this, name, value)
-      },
-      enumerable: true,
-      configurable: true,
-    })
-  }
+  defineProperty(event, GIVEN, { value: given })
+  for (const [name, descriptor] of LATER) defineProperty(event, name, descriptor)
 }
 
 /** @param {object} event @param {string} name @param {unknown} value */
