@@ -14,7 +14,7 @@ import { readSnapshot, type Snapshot } from './discovery/snapshot.ts'
 import type { Step } from './http/exchange.ts'
 import type { ChosenHome } from './http/home.ts'
 import type { PublicCatalog } from './http/public.ts'
-import { type RouteRecords, toRecords } from './router/route-records.ts'
+import { countRecords, type RouteCounts, type RouteRecords, toRecords } from './router/route-records.ts'
 import { RouteTableBuilder } from './router/route-builder.ts'
 import type { RouteTable } from './router/route-table.ts'
 import type { SchemaStore } from './validation/schema-store.ts'
@@ -36,6 +36,8 @@ export interface Catalog extends PublicCatalog {
   readonly generatedAt: number
   /** Routes as the control plane shows them; made when first asked for. */
   readonly records: () => RouteRecords
+  /** How many those are, without making them. */
+  readonly counts: () => RouteCounts
 }
 
 /**
@@ -95,6 +97,8 @@ interface Routing {
   readonly discovery: Discovery
   readonly routes: RouteTable
   readonly records: () => RouteRecords
+  /** How many those are, without making them. */
+  readonly counts: () => RouteCounts
 }
 
 /** Reads and re-reads the root; what did not change is reused. */
@@ -132,7 +136,7 @@ export class CatalogLoader {
     const discovery = this.#discoverer.discover(this.#snapshot, outerEnv(), revisions?.())
     const sourceWarnings = (await this.#lua?.check(discovery.functions)) ?? []
     const schemaWarnings = (await this.#options.schemas?.load(discovery.functions)) ?? []
-    const { routes, records } = this.#routingOf(discovery)
+    const { routes, records, counts } = this.#routingOf(discovery)
     const { before, after, homes, warnings } = steps(discovery, routes)
     return {
       discovery,
@@ -153,6 +157,7 @@ export class CatalogLoader {
       isRead: shortage === null,
       generatedAt: now(),
       records,
+      counts,
     }
   }
 
@@ -160,7 +165,9 @@ export class CatalogLoader {
     if (this.#last?.discovery === discovery) return this.#last
     const routes = this.#routes.build(discovery.claims, discovery.functions)
     let made: RouteRecords | null = null
-    this.#last = { discovery, routes, records: () => (made ??= toRecords(routes)) }
+    let counted: RouteCounts | null = null
+    const records = () => (made ??= toRecords(routes))
+    this.#last = { discovery, routes, records, counts: () => (counted ??= countRecords(routes)) }
     return this.#last
   }
 }

@@ -16,13 +16,19 @@ export function toGatewayState({ catalog, runtimes, admission, ...parts }: State
   return {
     ...parts,
     functions: catalog.discovery.functions,
-    routes: catalog.records(),
+    // Records of ten thousand routes take 10 ms to make: only for those who read them.
+    get routes() {
+      return catalog.records()
+    },
+    routeCounts: catalog.counts(),
     homes: catalog.homes,
     ignored: catalog.discovery.ignored,
     runtimes: byName,
     workerCount: key => dispatcher.workerCount(key),
     isWarm: key => dispatcher.isWarm(key),
-    admission: admission.snapshot(),
+    get admission() {
+      return admission.snapshot()
+    },
     catalogGeneratedAt: catalog.generatedAt,
   }
 }

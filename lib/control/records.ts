@@ -8,14 +8,15 @@ import type { Settings } from '../config/settings.ts'
 import type { ChosenHome } from '../http/home.ts'
 import type { AdmissionSnapshot } from '../invocation/admission.ts'
 import { toAdmissionLimits } from '../invocation/concurrency.ts'
-import type { RouteRecords } from '../router/route-records.ts'
+import type { RouteCounts, RouteRecords } from '../router/route-records.ts'
 import type { Runtime, RuntimeHealth } from '../runtime/runtime.ts'
 
 /** What records are made from: the state of one gateway at one moment. */
 export interface GatewayState {
   settings: Settings
   functions: readonly FunctionVersion[]
-  routes: RouteRecords
+  readonly routes: RouteRecords
+  readonly routeCounts: RouteCounts
   homes: readonly ChosenHome[]
   warnings: readonly Warning[]
   ignored: readonly IgnoredPath[]
@@ -24,7 +25,7 @@ export interface GatewayState {
   workerCount(key: string): number
   /** True when one of them has started. */
   isWarm(key: string): boolean
-  admission: readonly AdmissionSnapshot[]
+  readonly admission: readonly AdmissionSnapshot[]
   /** Wall clock, ms. */
   configLoadedAt: number
   catalogGeneratedAt: number
@@ -100,10 +101,11 @@ export function toHealthRecord(state: GatewayState): { status: number; body: Rec
     if (!health.up) healthy = false
     runtimes[name] = toRuntimeRecord(health, state)
   }
-  const admission = new Map(state.admission.map(snapshot => [snapshot.key, snapshot]))
+  const snapshots = state.admission
+  const admission = new Map(snapshots.map(snapshot => [snapshot.key, snapshot]))
   const warm = state.functions.filter(fn => state.isWarm(fn.key)).length
   const sum = (field: 'active' | 'queued' | 'overflows' | 'queue_timeouts'): number =>
-    state.admission.reduce((total, snapshot) => total + snapshot[field], 0)
+    snapshots.reduce((total, snapshot) => total + snapshot[field], 0)
   const body = {
     config_loaded_at: toSeconds(state.configLoadedAt),
     defaults: toDefaults(state),
@@ -111,8 +113,8 @@ export function toHealthRecord(state: GatewayState): { status: number; body: Rec
     runtime_order: [...state.runtimes.keys()],
     hot_reload: { enabled: state.watching, last_catalog_scan_at: toSeconds(state.catalogGeneratedAt) },
     routing: {
-      mapped_routes: Object.keys(state.routes.mapped_routes).length,
-      mapped_route_conflicts: Object.keys(state.routes.mapped_route_conflicts).length,
+      mapped_routes: state.routeCounts.routes,
+      mapped_route_conflicts: state.routeCounts.conflicts,
     },
     functions: {
       summary: {
@@ -203,8 +205,7 @@ export function toReloadRecord(state: GatewayState, reloadedAt: number): Record<
     runtime_order: [...state.runtimes.keys()],
     catalog_generated_at: toSeconds(state.catalogGeneratedAt),
     functions: state.functions.length,
-    routes: Object.keys(state.routes.mapped_routes).length,
-    conflicts: Object.keys(state.routes.mapped_route_conflicts).length,
+    ...state.routeCounts,
     warnings: state.warnings.length,
   }
 }

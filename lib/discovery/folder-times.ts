@@ -10,7 +10,7 @@ import { type Stats, statSync } from 'node:fs'
 import { setImmediate } from 'node:timers/promises'
 import { type ListingTimes, MAX_TREE_FOLDERS, NODE_DISK } from './disk.ts'
 import { CONFIG_FILES } from './file-name.ts'
-import type { ConfigKind, DirNode, Snapshot } from './snapshot.ts'
+import { type ConfigKind, type DirNode, NO_TEXTS, type Snapshot } from './snapshot.ts'
 
 /**
  * Milliseconds since its last change after which a folder's times tell of every later one: some file systems count in steps of two
@@ -89,8 +89,7 @@ export class FolderTimes implements ListingTimes {
       if (node.skipped !== null && node.problems.length === 0) continue
       // Which folders are beyond the limit only a whole reading tells.
       if (++count > MAX_TREE_FOLDERS) return null
-      if (node.skipped !== null || !this.#isSame(node, node === root ? rootPath : `${rootPath}/${node.path}`))
-        changed.push(node.path)
+      if (node.skipped !== null || !this.#isSame(node)) changed.push(node.path)
       for (const dir of node.dirs) left.push(dir)
       if (count % FOLDERS_PER_TURN === 0) await setImmediate()
     }
@@ -106,9 +105,11 @@ export class FolderTimes implements ListingTimes {
     }
   }
 
-  #isSame(node: DirNode, path: string): boolean {
+  #isSame(node: DirNode): boolean {
     const times = this.#known.get(node)
     if (times === undefined) return false
+    // Kept as one piece of text. A link on the way to it that leads elsewhere now is found where the link lies.
+    const path = node.realPath
     const now = this.#stat(path)
     if (now === undefined || now.mtimeMs !== times.mtimeMs || now.ctimeMs !== times.ctimeMs) return false
     if (now.ino !== times.ino || now.dev !== times.dev) return false
@@ -116,7 +117,7 @@ export class FolderTimes implements ListingTimes {
       const file = this.#stat(`${path}/${name}`)
       if (file === undefined || file.size !== size || file.mtimeMs !== mtimeMs) return false
     }
-    return this.#hasSameTexts(node, path)
+    return node.texts === NO_TEXTS || this.#hasSameTexts(node, path)
   }
 
   /** Configs are compared by what is in them, as they always are. */

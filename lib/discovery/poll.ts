@@ -1,6 +1,8 @@
 /** File changes found by looking, where they cannot be watched. Owner: §2.2, page discovery/layouts. */
 
 import type { Clock } from '../core/clock.ts'
+import type { Disk } from './disk.ts'
+import { FolderTimes } from './folder-times.ts'
 import { type DirNode, readSnapshot, type Snapshot, toChild } from './snapshot.ts'
 
 interface PollOptions {
@@ -12,17 +14,22 @@ interface PollOptions {
   mark: (path: string) => void
   /** Called once, after the first look. */
   onReady: () => void
+  disk?: Disk
 }
 
 /** Looks at the tree again and again; the next look begins `everyMs` after the last one ended. */
 export class Poller {
   readonly #options: PollOptions
+  readonly #times: FolderTimes
   #snapshot: Snapshot | null = null
+  /** Of the last look: other ones may have to be read without a change in them. */
+  #excluded: ReadonlySet<string> = new Set()
   #timer: NodeJS.Timeout | null = null
   #isClosed = false
 
   constructor(options: PollOptions) {
     this.#options = options
+    this.#times = new FolderTimes(() => options.clock.wall())
     void this.#look()
   }
 
@@ -32,15 +39,26 @@ export class Poller {
   }
 
   async #look(): Promise<void> {
-    const { clock, rootPath, everyMs, excluded, mark, onReady } = this.#options
+    const { clock, everyMs, mark, onReady } = this.#options
     const before = this.#snapshot
-    const after = await readSnapshot({ rootPath, previous: before, isGood: () => true, excluded })
+    const after = await this.#read(before)
     if (this.#isClosed) return
     this.#snapshot = after
     if (before === null) onReady()
     else markChanges(before.root, after.root, mark)
     this.#timer = clock.setTimeout(() => void this.#look(), everyMs)
     this.#timer.unref?.()
+  }
+
+  /** Lists only folders that may have changed, as a reload of everything does. */
+  async #read(previous: Snapshot | null): Promise<Snapshot> {
+    const { rootPath, excluded, disk } = this.#options
+    const times = this.#times
+    const before = this.#excluded
+    this.#excluded = excluded()
+    const isKnown = previous !== null && before === this.#excluded
+    const changed = isKnown ? await times.findChanged(previous) : null
+    return readSnapshot({ rootPath, previous, changed, times, isGood: () => true, excluded, ...(disk && { disk }) })
   }
 }
 

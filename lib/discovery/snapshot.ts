@@ -84,7 +84,8 @@ export interface SnapshotOptions {
   times?: disk.ListingTimes
 }
 
-const NO_TEXTS: ConfigTexts = Object.freeze({ config: null, routes: null, env: null, dotenv: null })
+/** Of a folder without any: one object, so that it is told by a glance. */
+export const NO_TEXTS: ConfigTexts = Object.freeze({ config: null, routes: null, env: null, dotenv: null })
 /** Folders read before other work of the process gets its turn. */
 const FOLDERS_PER_TURN = 50
 

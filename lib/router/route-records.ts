@@ -4,7 +4,7 @@ import type { Claim, ClaimSource, FunctionVersion } from '../core/catalog.ts'
 import type { Warning } from '../core/errors.ts'
 import type { Method, RuntimeName } from '../core/identity.ts'
 import type { RouteTable } from './route-table.ts'
-import { ownedMethods, type RouteEntry } from './settle.ts'
+import { ownedMethods, ownsSome, type RouteEntry } from './settle.ts'
 
 /** One owner of a route, or one side of a conflict. */
 interface RouteRecord {
@@ -36,6 +36,12 @@ export interface RouteRecords {
   warnings: readonly Warning[]
 }
 
+/** How many records there are. */
+export interface RouteCounts {
+  routes: number
+  conflicts: number
+}
+
 const SOURCE_RANK: Readonly<Record<ClaimSource, number>> = { file: 1, manifest: 2, config: 3 }
 
 /** Routes and conflicts in text order; the same table gives the same text. Version addresses are not listed as routes. */
@@ -58,6 +64,18 @@ export function toRecords(table: RouteTable): RouteRecords {
     mapped_route_conflicts: toSortedObject(conflicts),
     warnings: table.warnings,
   }
+}
+
+/** As many as there are keys in the records, which need not be made for it. */
+export function countRecords(table: RouteTable): RouteCounts {
+  let routes = 0
+  let conflicts = 0
+  for (const { settlement } of table.leaves) {
+    const owners = settlement.entries.filter(entry => !entry.isAddress && ownsSome(settlement, entry))
+    routes += owners.length < 2 ? owners.length : new Set(owners.map(({ claim }) => claim.pattern.text)).size
+    if (settlement.conflicts.length > 0) conflicts += 1
+  }
+  return { routes, conflicts }
 }
 
 function toConflictRecord({ claim }: RouteEntry, methods: readonly Method[]): ConflictRecord {

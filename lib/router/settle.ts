@@ -132,12 +132,19 @@ function findBarred(entries: readonly RouteEntry[]): ReadonlyMap<RouteEntry, Rou
 
 /** Methods of an entry that some host really reaches: not lost whole, not disputed whole. */
 export function ownedMethods(settlement: Settlement, entry: RouteEntry): Method[] {
-  return METHODS.filter((_, index) => {
-    for (let owner = settlement.owners[index] ?? null; owner !== null; owner = owner.next) {
-      if (owner.entry === entry) return !owner.rivals.some(rival => hostsCover(rival.hosts, entry.hosts))
-    }
-    return false
-  })
+  return METHODS.filter((_, index) => owns(settlement, entry, index))
+}
+
+/** True when there is such a method. */
+export function ownsSome(settlement: Settlement, entry: RouteEntry): boolean {
+  return METHODS.some((_, index) => owns(settlement, entry, index))
+}
+
+function owns({ owners }: Settlement, entry: RouteEntry, index: number): boolean {
+  for (let owner = owners[index] ?? null; owner !== null; owner = owner.next) {
+    if (owner.entry === entry) return !owner.rivals.some(rival => hostsCover(rival.hosts, entry.hosts))
+  }
+  return false
 }
 
 /** The chain of owners of one method, strongest first. A lone owner has one owner for all its methods. */

@@ -8,7 +8,11 @@ const RECORD = (runtimes: object) => ({
   details: false,
   settings: { defaultTimeoutMs: 1, defaultMaxConcurrency: 1, defaultMaxBodyBytes: 1, functionsRoot: '/r' },
   functions: [],
-  routes: { mapped_routes: {}, mapped_route_conflicts: {} },
+  // Only who reads the records may have them made: of ten thousand routes they take longer than anything else here.
+  get routes(): never {
+    throw new Error('records of routes were asked for')
+  },
+  routeCounts: { routes: 2, conflicts: 1 },
   homes: [],
   warnings: [],
   ignored: [],
@@ -25,7 +29,7 @@ t.test(
   async t => {
     const steps: string[] = []
     let fails = false
-    const state = (details: boolean) => ({ ...RECORD(new Map()), details }) as never
+    const state = (details: boolean) => Object.assign(RECORD(new Map()), { details }) as never
     const reload = async () => {
       await null
       if (fails) throw new Error('no disk')
@@ -38,7 +42,7 @@ t.test(
     const stranger = await ask({ url: '/_fn/health', remoteAddress: '203.0.113.9' })
     t.equal(stranger.status, 200)
     t.notMatch(stranger.json(), { functions_root: '/r' })
-    t.match((await ask({ method: 'POST', url: '/_fn/reload' })).json(), { ok: true })
+    t.match((await ask({ method: 'POST', url: '/_fn/reload' })).json(), { ok: true, routes: 2, conflicts: 1 })
     t.same(steps, ['reloaded'])
     t.equal((await ask({ url: '/_fn/catalog?x=1' })).status, 400)
     fails = true

@@ -1,5 +1,6 @@
 import { rmSync, utimesSync } from 'node:fs'
 import t from 'tap'
+import { NODE_DISK } from '../../lib/discovery/disk.ts'
 import { Poller } from '../../lib/discovery/poll.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { makeTree, type TreeEntry } from '../helpers/tree.ts'
@@ -8,13 +9,22 @@ async function setUp(t: { teardown: (fn: () => void) => void }, entries: Record<
   const tree = makeTree(entries)
   const clock = new FakeClock()
   const marked: string[] = []
+  const listed: string[] = []
+  const state = { excluded: new Set(['site']) }
+  const readdir: typeof NODE_DISK.readdir = path => {
+    listed.push(path.slice(tree.root.length + 1))
+    return NODE_DISK.readdir(path)
+  }
+  // Nothing in the tree has changed for a while.
+  clock.jumpWall(Date.now() + 60_000 - clock.wall())
   let poller!: Poller
   await new Promise<void>(resolve => {
     poller = new Poller({
       clock,
       rootPath: tree.root,
       everyMs: 1000,
-      excluded: () => new Set(['site']),
+      excluded: () => state.excluded,
+      disk: { ...NODE_DISK, readdir },
       mark: path => marked.push(path),
       onReady: resolve,
     })
@@ -30,7 +40,7 @@ async function setUp(t: { teardown: (fn: () => void) => void }, entries: Record<
     return marked.splice(0).sort()
   }
   while (clock.pending === 0) await new Promise(setImmediate)
-  return { tree, clock, poller, look, marked }
+  return { tree, clock, poller, look, marked, listed, state }
 }
 
 t.test('[discovery/layouts.39] each look marks the files that changed since the last', async t => {
@@ -71,4 +81,24 @@ t.test('[discovery/layouts.39] a root that goes and comes back is seen', async t
   t.same(await look(), ['', 'a.js'])
   tree.write({ 'a.js': '' })
   t.same(await look(), ['', 'a.js'])
+})
+
+t.test('[discovery/layouts.50] a look lists only folders that may have changed', async t => {
+  const { tree, look, listed, state } = await setUp(t, {
+    'a/x.js': '',
+    'b/deep/z.py': '',
+    'site/s.js': '',
+    'fn.config.json': '{}',
+  })
+  t.same(listed.splice(0).sort(), ['', 'a', 'b', 'b/deep'])
+  t.same([await look(), listed.splice(0)], [[], []], 'nothing changed')
+  tree.write({ 'b/deep/z.py': 'changed' })
+  t.same([await look(), listed.splice(0)], [['b/deep/z.py'], ['b', 'b/deep']])
+  state.excluded = new Set()
+  t.same(
+    [await look(), listed.splice(0).includes('site')],
+    [['site', 'site/s.js'], true],
+    'another folder may be read now',
+  )
+  t.same([await look(), listed.splice(0)], [[], []])
 })

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { toDocumentedRoutes, toRecords } from '../../lib/router/route-records.ts'
+import { countRecords, toDocumentedRoutes, toRecords } from '../../lib/router/route-records.ts'
 import { buildRouteTable } from '../../lib/router/route-builder.ts'
 import { makeClaim } from '../helpers/claims.ts'
 import { makeFn } from '../helpers/fn.ts'
@@ -15,10 +15,10 @@ t.test('[router/route-table.19] owners with the methods they own, in text order'
     makeClaim('GET,POST /c', { fn: 'c1' }),
     makeClaim('GET /c', { fn: 'c2' }),
   ]
-  const { mapped_routes, mapped_route_conflicts, warnings } = toRecords(
-    buildRouteTable(claims, { functions: [], forceUrl: false }),
-  )
+  const table = buildRouteTable(claims, { functions: [], forceUrl: false })
+  const { mapped_routes, mapped_route_conflicts, warnings } = toRecords(table)
   t.same(Object.keys(mapped_routes), ['/a/:id', '/a/:key', '/c', '/gone', '/z'])
+  t.same(countRecords(table), { routes: 5, conflicts: 1 }, 'counted without being made')
   t.same(mapped_routes['/z'], [
     {
       runtime: 'python',
