@@ -3,13 +3,14 @@
  * Owner: page bin/dev.
  */
 
-import type { Gateway, LogRecord } from '../lib/index.ts'
+import type { Gateway, LogRecord, RequestRecord } from '../lib/index.ts'
 import { systemClock } from '../lib/core/clock.ts'
 import { AccessLogFormat } from '../lib/observe/access-log.ts'
+import type { WrittenLine } from '../lib/observe/line-buffer.ts'
 import { LineStream } from '../lib/observe/line-stream.ts'
 import { toJsonLogLines } from '../lib/observe/log-line.ts'
 import type { Output } from './output.ts'
-import { isShownLevel, isShownRequest, type Show } from './show.ts'
+import { isShownLevel, isShownRequest, mayHideOne, type Show } from './show.ts'
 
 export function createLogShow(output: Output): Show {
   const format = new AccessLogFormat()
@@ -39,11 +40,16 @@ export function createLogShow(output: Output): Show {
         say('info', `reloaded in ${durationMs.toFixed(0)} ms: ${functions} functions, ${routes} routes`),
       )
       if (!gateway.settings.accessLog) return
-      gateway.on('request', (record, line) => {
+      const show = (record: RequestRecord, line: WrittenLine | null): void => {
         if (!isShownRequest(record.path, gateway)) return
         // To make the line once more would cost half a microsecond a request.
         if (line === null) lines.appendRecord(format, record)
         else lines.appendCopy(line)
+      }
+      gateway.on('request', show, many => {
+        if (mayHideOne(many)) return false
+        lines.appendLines(many)
+        return true
       })
     },
     stopping: signal => log('info', `${signal}: finishing what runs`),

@@ -26,3 +26,8 @@ export function isShownLevel(level: string, { settings }: Gateway): boolean {
 export function isShownRequest(path: string, { settings }: Gateway): boolean {
   return settings.accessLog && path !== QUIET_PATH
 }
+
+/** True for access lines of which each has to be looked at. */
+export function mayHideOne(lines: Buffer): boolean {
+  return lines.includes(QUIET_PATH)
+}

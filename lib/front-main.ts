@@ -31,7 +31,7 @@ async function handle(message: ToFront): Promise<void> {
   } else if (message.kind === 'wants') front!.wantsRequests = message.requests
   else if (message.kind === 'count') front!.count(message.id)
   else if (message.kind === 'drain') front!.drain()
-  else if (message.kind === 'shed') front!.shed(message.connections)
+  else if (message.kind === 'shed') front!.shed(message.kept)
   else if (message.kind !== 'close') front!.handleLease(message)
   else {
     await front!.close(message.timeoutMs)

@@ -180,7 +180,7 @@ export class Front {
     const edge = this.#edgeCounts.take()
     const { used } = this.#leases
     const isUsed = used.some(([, calls]) => calls > 0)
-    const connections = this.#servers.reduce((sum, server) => sum + server.connections, 0)
+    const connections = this.#openConnections
     const isMoved = connections !== this.#connections
     const isNews = counts !== null || edge !== null || isUsed || this.#wasUsed || isMoved
     this.#wasUsed = isUsed
@@ -188,13 +188,17 @@ export class Front {
     if (id !== 0 || isNews) this.#options.tell({ kind: 'counts', id, counts, edge, used, connections })
   }
 
-  /** So many connections end with their next answer. */
-  shed(connections: number): void {
-    this.#lifecycle.toShed = connections
+  /** All but so many connections end with their next answer: of those that are open now, some may have gone since they were told. */
+  shed(kept: number): void {
+    this.#lifecycle.toShed = Math.max(0, this.#openConnections - kept)
   }
 
   drain(): void {
     this.#lifecycle.draining = true
+  }
+
+  get #openConnections(): number {
+    return this.#servers.reduce((sum, server) => sum + server.connections, 0)
   }
 
   /** Finishes what was begun; what takes longer is cut. */

@@ -11,7 +11,7 @@ import type { InternalResult } from './invocation/internal-call.ts'
 import type { GatewayListening, ListenAddress } from './listeners.ts'
 import type { Dependencies } from './dependencies/dependencies.ts'
 import type { GatewayJobs } from './jobs/gateway-jobs.ts'
-import type { EventName, Listener } from './observe/events.ts'
+import type { EventName, LinesTaker, Listener } from './observe/events.ts'
 import type { Explanation } from './router/explain.ts'
 
 export interface GatewayOptions extends SettingsInput {
@@ -109,8 +109,12 @@ export interface Gateway extends AsyncDisposable {
   health(): Record<string, unknown>
   /** Who answers a request and who lost. */
   explain(method: string, path: string, host?: string): GatewayExplanation
-  /** Listens to `request reload warning log build schedule job`; a new listener of `build` hears of those that go on. @returns a function that stops listening */
-  on<Name extends EventName>(name: Name, listener: Listener<Name>): () => void
+  /**
+   * Listens to `request reload warning log build schedule job`; a new listener of `build` hears of those that go on.
+   * @param takeLines - of a listener to `request`: takes access lines of other processes of this gateway as they came, instead of records
+   * @returns a function that stops listening
+   */
+  on<Name extends EventName>(name: Name, listener: Listener<Name>, takeLines?: LinesTaker): () => void
   /** Stops accepting, finishes what runs up to the limit, ends every process. Later calls get the same promise. */
   close(options?: CloseOptions): Promise<void>
 }

@@ -39,7 +39,7 @@ import { type InjectRequest, type InjectResponse, inject } from './http/inject.t
 import { unwrap } from './http/parsed-body.ts'
 import type { PublicHandler } from './http/public.ts'
 import { refuseRequest } from './http/respond.ts'
-import type { EventName, Listener } from './observe/events.ts'
+import type { EventName, LinesTaker, Listener } from './observe/events.ts'
 import type { Jobs } from './jobs/jobs.ts'
 import { createJobs } from './jobs-parts.ts'
 import { OwnFolder } from './files/own-folder.ts'
@@ -285,8 +285,8 @@ class FunctionGateway implements Gateway {
     return explainRequest(this.#catalog, this.settings, method, path, host)
   }
 
-  on<Name extends EventName>(name: Name, listener: Listener<Name>): () => void {
-    return this.#journal.on(name, listener)
+  on<Name extends EventName>(name: Name, listener: Listener<Name>, takeLines?: LinesTaker): () => void {
+    return this.#journal.on(name, listener, takeLines)
   }
 
   close({ timeoutMs, delayMs }: CloseOptions = {}): Promise<void> {

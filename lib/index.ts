@@ -12,6 +12,7 @@ export type { InternalResult } from './invocation/internal-call.ts'
 export type {
   BuildRecord,
   EventName,
+  LinesTaker,
   Listener,
   LogRecord,
   ReloadRecord,

@@ -1,7 +1,7 @@
 /** What happens in a gateway, for the program that embeds it and for the logs. In process only. Spec: §6. */
 
 import type { ErrorCode, ErrorDetail, Warning } from '../core/errors.ts'
-import type { WrittenLine } from './line-buffer.ts'
+import { eachLine, type WrittenLine } from './line-buffer.ts'
 
 /** One answered (or left) request of the public or control plane. */
 export interface RequestRecord {
@@ -118,11 +118,23 @@ export type EventName = keyof GatewayEventMap
 /** @param line - the access line of a `request`, valid during the call only; null where none was written, and for other events */
 export type Listener<Name extends EventName> = (record: GatewayEventMap[Name], line: WrittenLine | null) => void
 
+/**
+ * Takes access lines of another process as they came: to make a record of each would cost more than all else of them.
+ * @param lines - each with its end; valid during the call only
+ * @returns false when they are wanted one by one, with their records
+ */
+export type LinesTaker = (lines: Buffer) => boolean
+
+interface Listening<Name extends EventName> {
+  readonly listener: Listener<Name>
+  readonly takeLines: LinesTaker | null
+}
+
 export const EVENT_NAMES: readonly EventName[] = ['request', 'reload', 'warning', 'log', 'build', 'schedule', 'job']
 
 /** Typed listeners of one gateway. A listener that throws disturbs neither the gateway nor the other listeners. */
 export class GatewayEvents {
-  readonly #listeners: { [Name in EventName]: Listener<Name>[] } = {
+  readonly #listeners: { [Name in EventName]: Listening<Name>[] } = {
     request: [],
     reload: [],
     warning: [],
@@ -140,18 +152,20 @@ export class GatewayEvents {
   }
 
   /**
+   * @param takeLines - of a listener to `request` that can do without records
    * @returns a function that removes the listener
    * @throws TypeError for a name that is no event, or a listener that is no function
    */
-  on<Name extends EventName>(name: Name, listener: Listener<Name>): () => void {
+  on<Name extends EventName>(name: Name, listener: Listener<Name>, takeLines: LinesTaker | null = null): () => void {
     if (!EVENT_NAMES.includes(name))
       throw new TypeError(`unknown event ${JSON.stringify(name)}: there are ${EVENT_NAMES.join(', ')}`)
     if (typeof listener !== 'function') throw new TypeError(`listener of "${name}" must be a function`)
-    const list = this.#listeners[name] as Listener<Name>[]
-    list.push(listener)
+    const list = this.#listeners[name] as Listening<Name>[]
+    const listening = { listener, takeLines }
+    list.push(listening)
     this.onChange?.()
     return () => {
-      const index = list.indexOf(listener)
+      const index = list.indexOf(listening)
       if (index === -1) return
       list.splice(index, 1)
       this.onChange?.()
@@ -164,14 +178,45 @@ export class GatewayEvents {
   }
 
   emit<Name extends EventName>(name: Name, record: GatewayEventMap[Name], line: WrittenLine | null = null): void {
-    const list = this.#listeners[name] as Listener<Name>[]
-    if (list.length === 0) return
-    for (const listener of [...list]) {
-      try {
-        listener(record, line)
-      } catch (error) {
-        this.#onListenerError(name, error)
-      }
+    const list = this.#listeners[name] as Listening<Name>[]
+    if (list.length > 0) for (const { listener } of [...list]) this.#tell(listener, name, record, line)
+  }
+
+  /**
+   * As `emit` of a `request` for each of the lines that another process has made.
+   * @param toRecord - called only for listeners that do not take the lines as they are
+   * @param isLogged - the lines are in the access log
+   */
+  emitLines(lines: Buffer, toRecord: (line: WrittenLine) => RequestRecord, isLogged: boolean): void {
+    const others = this.#listeners.request.filter(
+      ({ takeLines }) => takeLines === null || !this.#areTaken(takeLines, lines),
+    )
+    if (others.length === 0) return
+    eachLine(lines, line => {
+      const record = toRecord(line)
+      for (const { listener } of others) this.#tell(listener, 'request', record, isLogged ? line : null)
+    })
+  }
+
+  #areTaken(takeLines: LinesTaker, lines: Buffer): boolean {
+    try {
+      return takeLines(lines)
+    } catch (error) {
+      this.#onListenerError('request', error)
+      return true
+    }
+  }
+
+  #tell<Name extends EventName>(
+    listener: Listener<Name>,
+    name: Name,
+    record: GatewayEventMap[Name],
+    line: WrittenLine | null,
+  ): void {
+    try {
+      listener(record, line)
+    } catch (error) {
+      this.#onListenerError(name, error)
     }
   }
 }

@@ -10,6 +10,7 @@ import {
   type BuildRecord,
   type EventName,
   GatewayEvents,
+  type LinesTaker,
   type Listener,
   type LogRecord,
   type ReloadRecord,
@@ -17,7 +18,7 @@ import {
 } from './events.ts'
 import { isFailure, toFailureDetail, toFailureText } from './failure-text.ts'
 import type { LogOrigin } from './log-origin.ts'
-import type { LineWriter, WrittenLine } from './line-buffer.ts'
+import type { WrittenLine } from './line-buffer.ts'
 import { type LogQuery, LogStore } from './log-store.ts'
 import { toPrintable } from './log-text.ts'
 import { OutputBudget } from './output-budget.ts'
@@ -164,8 +165,8 @@ export class Journal {
   }
 
   /** As GatewayEvents.on; who listens for builds is told of those that run, which may have begun before anybody could listen. */
-  on<Name extends EventName>(name: Name, listener: Listener<Name>): () => void {
-    const stop = this.events.on(name, listener)
+  on<Name extends EventName>(name: Name, listener: Listener<Name>, takeLines: LinesTaker | null = null): () => void {
+    const stop = this.events.on(name, listener, takeLines)
     if (name === 'build') for (const build of this.builds) (listener as Listener<'build'>)(build, null)
     return stop
   }
@@ -216,22 +217,17 @@ export class Journal {
   }
 
   /**
-   * As `request`, for one whose line another process has written.
-   * @param toRecord - called only when somebody listens
+   * As `request`, for those whose lines another process has written, each with its end.
+   * @param toRecord - called only when somebody listens who does not take lines
    */
-  requestLine(written: WrittenLine, toRecord: () => RequestRecord): void {
-    const line = this.#accessLog ? this.#logs.access(COPIES, written) : null
-    if (this.events.has('request')) this.events.emit('request', toRecord(), line)
+  requestLines(lines: Buffer, toRecord: (line: WrittenLine) => RequestRecord): void {
+    if (this.#accessLog) this.#logs.accessLines(lines)
+    if (this.events.has('request')) this.events.emitLines(lines, toRecord, this.#accessLog)
   }
 
   #emitLog(level: LogRecord['level'], message: string): void {
     this.events.emit('log', { time: this.#clock.wall(), level, message })
   }
-}
-
-/** Adds a line as it is. */
-const COPIES: LineWriter<WrittenLine> = {
-  write: (line, bytes, at) => at + line.bytes.copy(bytes, at, line.from, line.to),
 }
 
 function toCallFields({ id, trace }: Pick<FailedCall, 'id' | 'trace'>): LogOrigin {

@@ -37,6 +37,17 @@ export interface WrittenLine {
 }
 
 const NEWLINE = 10
+
+/** The lines of many, each with its end; each is valid during the call only. */
+export function eachLine(bytes: Buffer, onLine: (line: WrittenLine) => void): void {
+  for (let from = 0; from < bytes.length; ) {
+    const end = bytes.indexOf(NEWLINE, from)
+    const to = end === -1 ? bytes.length : end
+    onLine({ bytes, from, to })
+    from = to + 1
+  }
+}
+
 /** Pieces whose memory waits to be used again. */
 const SPARE_PIECES = 8
 
@@ -97,6 +108,22 @@ export class LineBuffer {
     const piece = this.#pieceWith(to - from + 1)
     bytes.copy(piece.bytes, piece.length, from, to)
     this.#end(piece, piece.length + to - from)
+  }
+
+  /** Adds lines that were written elsewhere, each with its end and at most MAX_LOG_LINE_BYTES: copied as few pieces. */
+  appendLines(bytes: Buffer): void {
+    for (let from = 0; from < bytes.length; ) {
+      if (this.#isFull()) {
+        // One was counted.
+        eachLine(bytes.subarray(bytes.indexOf(NEWLINE, from) + 1), () => (this.#dropped += 1))
+        return
+      }
+      const piece = this.#pieceWith(MAX_LOG_LINE_BYTES + 1)
+      const room = piece.bytes.length - piece.length
+      const to = bytes.length - from <= room ? bytes.length : bytes.lastIndexOf(NEWLINE, from + room - 1) + 1
+      this.#end(piece, piece.length + bytes.copy(piece.bytes, piece.length, from, to - 1))
+      from = to
+    }
   }
 
   /** Puts lines of an earlier run before all others. */

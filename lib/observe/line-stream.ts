@@ -50,6 +50,12 @@ export class LineStream {
     this.#flushSoon()
   }
 
+  /** @param lines - each with its end */
+  appendLines(lines: Buffer): void {
+    this.#lines.appendLines(lines)
+    this.#flushSoon()
+  }
+
   /** Resolves when everything appended so far is with the system, or the reader is gone. */
   async flush(): Promise<void> {
     if (this.#timer !== null) this.#options.clock.clearTimeout(this.#timer)

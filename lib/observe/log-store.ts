@@ -11,7 +11,7 @@ import { access, constants, rename } from 'node:fs/promises'
 import type { Clock } from '../core/clock.ts'
 import { openToAppend, openToRead } from '../files/own-file.ts'
 import type { OwnFolder } from '../files/own-folder.ts'
-import { LineBuffer, type LineWriter, type WrittenLine } from './line-buffer.ts'
+import { eachLine, LineBuffer, type LineWriter, type WrittenLine } from './line-buffer.ts'
 import { createLineFilter, type LogFilter, type LogOrigin, toOriginText } from './log-origin.ts'
 import { toLogLine } from './log-text.ts'
 
@@ -84,6 +84,11 @@ export class LogStore {
   /** Adds an access line; AccessLogFormat makes it printable and bounded. @returns where it is; null when it found no room */
   access<T>(format: LineWriter<T>, record: T): WrittenLine | null {
     return this.#writers.access.appendRecord(format, record)
+  }
+
+  /** Adds access lines that another process has made, each with its end. */
+  accessLines(lines: Buffer): void {
+    this.#writers.access.appendLines(lines)
   }
 
   /** Adds a word of the gateway itself to the error log. */
@@ -185,6 +190,16 @@ class LogWriter {
       for (const tell of this.#followers) tell(text)
     }
     return line
+  }
+
+  appendLines(lines: Buffer): void {
+    this.#lines.appendLines(lines)
+    this.#flushSoon()
+    if (this.#followers.size === 0) return
+    eachLine(lines, ({ bytes, from, to }) => {
+      const text = bytes.toString('utf8', from, to)
+      for (const tell of this.#followers) tell(text)
+    })
   }
 
   follow(onLine: (line: string) => void): () => void {

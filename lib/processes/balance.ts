@@ -4,12 +4,12 @@
 const SLACK = { connections: 4, share: 0.2 } as const
 
 /**
- * How many connections each process lets go: half of what it has too many, because a client that comes again may come to
- * the same one.
+ * How many connections each process keeps; null for one that has not too many. Whoever leaves may come to the same one
+ * again, so that it can take a few looks until all have as many.
  * @param open - connections of each
  */
-export function toShed(open: readonly number[]): number[] {
+export function toKept(open: readonly number[]): (number | null)[] {
   const average = open.reduce((sum, count) => sum + count, 0) / open.length
   const slack = Math.max(SLACK.connections, average * SLACK.share)
-  return open.map(count => (count - average > slack ? Math.ceil((count - average) / 2) : 0))
+  return open.map(count => (count - average > slack ? Math.ceil(average) : null))
 }

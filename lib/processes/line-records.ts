@@ -6,18 +6,6 @@ import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
 import type { RequestRecord } from '../observe/events.ts'
 import type { WrittenLine } from '../observe/line-buffer.ts'
 
-const LINE_END = 10
-
-/** The lines of a frame, each valid during the call only. */
-export function eachLine(bytes: Buffer, onLine: (line: WrittenLine) => void): void {
-  for (let from = 0; from < bytes.length; ) {
-    const end = bytes.indexOf(LINE_END, from)
-    const to = end === -1 ? bytes.length : end
-    onLine({ bytes, from, to })
-    from = to + 1
-  }
-}
-
 /**
  * A line as the record it was made of; texts from the client are as long as the line has them.
  * @param functions - by key: the handler's file is in no line

@@ -62,7 +62,7 @@ export type ToFront =
   | { kind: 'wants'; requests: boolean }
   | { kind: 'count'; id: number }
   /** So many connections are to go: others have fewer. */
-  | { kind: 'shed'; connections: number }
+  | { kind: 'shed'; kept: number }
   | { kind: 'drain' }
   | { kind: 'close'; timeoutMs: number }
 

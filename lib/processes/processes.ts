@@ -19,19 +19,19 @@ import type { Journal } from '../observe/journal.ts'
 import type { Metrics } from '../observe/metrics.ts'
 import type { WorkerSource } from '../runtime/started-worker.ts'
 import type { FrontDoorDeps } from './front-door.ts'
-import { toShed } from './balance.ts'
+import { toKept } from './balance.ts'
 import { FrontProcess } from './front-process.ts'
 import { Leases } from './leases.ts'
 import { LentWorkers } from './lent-workers.ts'
-import { eachLine, toLineRecord } from './line-records.ts'
+import { toLineRecord } from './line-records.ts'
 import { fromErrorHeader } from './link-text.ts'
 import type { AdoptMessage, EdgeResult, FromFront } from './messages.ts'
 
 /** Milliseconds before a front that died is replaced: first, largest; and how long one must have served to count as the first again. */
 const RESTART_DELAY_MS = { first: 100, max: 8000 } as const
 const RESTART_RESET_MS = 10_000
-/** Milliseconds between two looks at how many connections each process has. */
-const BALANCE_MS = 1000
+/** Milliseconds between two looks at how many connections each process has: fronts tell it as often. */
+const BALANCE_MS = 250
 /** Functions that are no more and may still be called by requests that began before. */
 const MAX_GONE = 10_000
 
@@ -46,7 +46,7 @@ interface ProcessesOptions {
   door: Omit<FrontDoorDeps, 'findFunction' | 'journal'>
   journal: Pick<
     Journal,
-    'events' | 'wantsRequests' | 'requestLine' | 'callFailed' | 'output' | 'failure' | 'secrets' | 'log' | 'warn'
+    'events' | 'wantsRequests' | 'requestLines' | 'callFailed' | 'output' | 'failure' | 'secrets' | 'log' | 'warn'
   >
   metrics: Pick<Metrics, 'add'>
   admission: ConstructorParameters<typeof Leases>[0]['admission']
@@ -197,7 +197,7 @@ export class Processes {
       onServing: () => {
         if (this.#isDraining) front.tell({ kind: 'drain' })
       },
-      onLines: bytes => eachLine(bytes, line => journal.requestLine(line, () => toLineRecord(line, this.#functions))),
+      onLines: bytes => journal.requestLines(bytes, line => toLineRecord(line, this.#functions)),
       onMessage: message => {
         this.#handle(front, lent, message)
         if (message.kind === 'counts') place.connections = message.connections
@@ -299,10 +299,11 @@ export class Processes {
   #balance(): void {
     const { connections, lifecycle } = this.#options
     const serving = this.#places.filter(({ front }) => front?.isServing === true)
-    const [own = 0, ...others] = toShed([connections(), ...serving.map(place => place.connections)])
-    lifecycle.toShed = own
+    const open = connections()
+    const [kept = null, ...others] = toKept([open, ...serving.map(place => place.connections)])
+    lifecycle.toShed = kept === null ? 0 : open - kept
     for (const [at, count] of others.entries())
-      if (count > 0) serving[at]!.front!.tell({ kind: 'shed', connections: count })
+      if (count !== null) serving[at]!.front!.tell({ kind: 'shed', kept: count })
   }
 
   #tellWants(): void {

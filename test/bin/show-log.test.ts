@@ -58,6 +58,24 @@ t.test('[bin/dev.7] the access line that the gateway wrote is shown as it is', a
   t.same(rest, [])
 })
 
+t.test(
+  '[bin/dev.7] lines of other processes are shown as they came, the probe of health among them is not',
+  async t => {
+    const { events, show, stdout } = followed(createLogShow)
+    const toRecord = ({ bytes, from, to }: { bytes: Buffer; from: number; to: number }) => ({
+      ...REQUEST,
+      ...JSON.parse(bytes.toString('utf8', from, to)),
+    })
+    const lines = Buffer.from('{"path":"/a"}\n{"path":"/b"}\n')
+    events.emitLines(lines, () => t.fail('no record is needed') as never, true)
+    lines.fill('x')
+    const withProbe = Buffer.from('{"path":"/_fn/health"}\n{"path":"/c","ua":"/_fn/health"}\n')
+    events.emitLines(withProbe, toRecord, true)
+    await show.close()
+    t.same(linesOf(stdout()).slice(1), ['{"path":"/a"}', '{"path":"/b"}', '{"path":"/c","ua":"/_fn/health"}'])
+  },
+)
+
 t.test('[bin/dev.7] without an access log no request is listened for', async t => {
   const { events } = followed(createLogShow, { accessLog: false })
   t.equal(events.has('request'), false)

@@ -68,6 +68,31 @@ t.test('[observe/events.3, observe/events.4] a listener that throws, and two gat
   t.same(errors, [['schedule', problem]])
 })
 
+t.test('[observe/events.3] neither does one that throws at the lines of another process', async t => {
+  const errors: unknown[] = []
+  const events = new GatewayEvents((name, error) => errors.push([name, error]))
+  const problem = new Error('bad taker')
+  events.on(
+    'request',
+    () => t.fail('they were offered as lines'),
+    () => {
+      throw problem
+    },
+  )
+  const seen: string[] = []
+  events.on('request', ({ path }) => {
+    seen.push(path)
+    throw problem
+  })
+  events.emitLines(
+    Buffer.from('a\nb\n'),
+    ({ bytes, from, to }) => ({ path: bytes.toString('utf8', from, to) }) as never,
+    true,
+  )
+  t.same(seen, ['a', 'b'])
+  t.same(errors, Array(3).fill(['request', problem]))
+})
+
 t.test('[observe/events.5] one record per request', async t => {
   const clock = new FakeClock()
   const fn = makeFn({ name: 'users', version: 'v1', policy: { methods: ['GET', 'POST'] } })

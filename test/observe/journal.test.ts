@@ -90,6 +90,49 @@ t.test('[observe/log-store.10] a listener of requests gets the access line that 
   }
 })
 
+t.test(
+  '[observe/log-store.20] lines of another process go to the log and to who takes them, records are made for others only',
+  async t => {
+    for (const accessLog of [true, false]) {
+      const { journal, read } = setup(t, { accessLog })
+      const many = Buffer.from('{"path":"/one"}\n{"path":"/two"}\n')
+      let made = 0
+      const toRecord = ({ bytes, from, to }: { bytes: Buffer; from: number; to: number }) => {
+        made += 1
+        return { ...REQUEST, ...JSON.parse(bytes.toString('utf8', from, to)) }
+      }
+      journal.requestLines(many, toRecord)
+      t.equal(made, 0, 'nobody listens')
+      const taken: string[] = []
+      let isWanted = true
+      const stop = journal.on(
+        'request',
+        ({ path }, line) =>
+          taken.push(path, line === null ? 'no line' : line.bytes.toString('utf8', line.from, line.to)),
+        lines => isWanted && taken.push(String(lines)) > 0,
+      )
+      journal.requestLines(many, toRecord)
+      t.equal(made, 0, 'they are taken as they are')
+      t.same(taken.splice(0), [String(many)])
+      const told: string[] = []
+      journal.on('request', ({ path }) => told.push(path))
+      journal.requestLines(many, toRecord)
+      t.equal(made, 2, 'one for each line, for the other listener')
+      t.same([told.splice(0), taken.splice(0)], [['/one', '/two'], [String(many)]])
+      isWanted = false
+      journal.requestLines(many, toRecord)
+      const lines = accessLog
+        ? ['/one', '{"path":"/one"}', '/two', '{"path":"/two"}']
+        : ['/one', 'no line', '/two', 'no line']
+      t.same([made, told.splice(0), taken.splice(0)], [4, ['/one', '/two'], lines], 'refused, they come one by one')
+      stop()
+      journal.requestLines(many, toRecord)
+      t.same(taken, [])
+      if (accessLog) t.equal(await read('access'), String(many).repeat(5))
+    }
+  },
+)
+
 t.test('[observe/log-store.14] a failed start is told with its file once, its line and its hint', async t => {
   const { journal, logs } = setup(t)
   const detail = { file: 'a/db.js', line: 7, hint: 'export it' }

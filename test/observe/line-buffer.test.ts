@@ -1,5 +1,5 @@
 import t from 'tap'
-import { LineBuffer, type LineWriter, LOG_MEMORY_BYTES } from '../../lib/observe/line-buffer.ts'
+import { eachLine, LineBuffer, type LineWriter, LOG_MEMORY_BYTES } from '../../lib/observe/line-buffer.ts'
 import { MAX_LOG_LINE_BYTES } from '../../lib/observe/log-text.ts'
 
 const textOf = ({ views }: { views: Buffer[] }): string => Buffer.concat(views).toString()
@@ -41,6 +41,39 @@ t.test('[observe/log-store.10] a line that was written is told, and copied into 
   const taken = copies.take()
   t.equal(textOf(taken), textOf(lines.take()))
   t.equal(textOf(copies.take()), '')
+})
+
+t.test('[observe/log-store.20] lines of another process are copied many at a time, each whole', async t => {
+  const many = ['one', 'é€😀', '', 'x'.repeat(MAX_LOG_LINE_BYTES)].map(line => `${line}\n`).join('')
+  const lines = new LineBuffer(true)
+  for (let length = 0; length < 200_000; length += Buffer.byteLength(many)) {
+    lines.append('of this process')
+    lines.appendLines(Buffer.from(many))
+  }
+  const { views } = lines.take()
+  const text = textOf({ views })
+  t.equal(text, `of this process\n${many}`.repeat(text.split('of this process').length - 1))
+  t.ok(text.length > 190_000 && views.length < 8, `${views.length} pieces of memory`)
+  for (const view of views) t.equal(view.at(-1), 10, 'no line lies in two')
+  lines.appendLines(Buffer.alloc(0))
+  t.equal(lines.pendingBytes, 0)
+})
+
+t.test('[observe/log-store.8] of many lines those that find no room are counted', async t => {
+  const lines = new LineBuffer(true)
+  const many = Buffer.from(`${'x'.repeat(999)}\n`.repeat(30))
+  for (let i = 0; i < 200; i++) lines.appendLines(many)
+  const { views, dropped } = lines.take()
+  t.equal(Buffer.concat(views).length / 1000 + dropped, 6000)
+  t.ok(dropped > 1000, `${dropped} of 6 MB`)
+})
+
+t.test('[observe/log-store.20] each line is told, with its place', async t => {
+  const told: string[] = []
+  eachLine(Buffer.from('one\n\né€\n'), ({ bytes, from, to }) => told.push(bytes.toString('utf8', from, to)))
+  t.same(told, ['one', '', 'é€'])
+  eachLine(Buffer.alloc(0), () => t.fail('no line'))
+  eachLine(Buffer.from('{}'), line => t.same([line.from, line.to], [0, 2], 'without its end'))
 })
 
 t.test('[observe/log-store.8] a line that finds no room is not told, as a copy neither is it kept', async t => {

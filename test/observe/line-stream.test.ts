@@ -45,8 +45,11 @@ t.test('[observe/log-store.16] lines and copies of lines keep their order', asyn
   lines.appendCopy({ bytes, from: 2, to: 3 })
   lines.appendRecord({ write: (record: string, to, from) => from + to.write(record, from) }, 'c')
   bytes.fill('x')
+  const many = Buffer.from('d\ne\n')
+  lines.appendLines(many)
+  many.fill('x')
   await lines.flush()
-  t.same(writes, ['a\nb\nc\n'])
+  t.same(writes, ['a\nb\nc\nd\ne\n'])
 })
 
 t.test('[observe/log-store.16] many bytes do not wait', async t => {

@@ -277,5 +277,6 @@ t.test('[observe/log-store.19] who follows a log hears every line that matches, 
     write: (text: string, bytes: Buffer, from: number) => from + bytes.write(text, from),
   }
   for (const text of ['{"a":"é"}', '{"b":2}']) store.access(writer as never, text as never)
-  t.same(lines, ['{"a":"é"}', '{"b":2}'])
+  store.accessLines(Buffer.from('{"c":3}\n{"d":"é"}\n'))
+  t.same(lines, ['{"a":"é"}', '{"b":2}', '{"c":3}', '{"d":"é"}'])
 })

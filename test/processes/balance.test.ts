@@ -1,41 +1,44 @@
 import t from 'tap'
-import { toShed } from '../../lib/processes/balance.ts'
+import { toKept } from '../../lib/processes/balance.ts'
 
-t.test('[processes/processes.17] who has far more connections than the others lets half of those go', async t => {
-  for (const [open, shed] of [
-    [[10], [0]],
-    [
-      [0, 0],
-      [0, 0],
-    ],
-    [
-      [8, 0],
-      [0, 0],
-    ],
-    [
-      [10, 0],
-      [3, 0],
-    ],
-    [
-      [42, 22],
-      [5, 0],
-    ],
-    [
-      [38, 26],
-      [0, 0],
-    ],
-    [
-      [120, 80, 100],
-      [0, 0, 0],
-    ],
-    [
-      [130, 70, 100],
-      [15, 0, 0],
-    ],
-    [
-      [0, 0, 0, 4000],
-      [0, 0, 0, 1500],
-    ],
-  ] as const)
-    t.same(toShed(open), shed, open.join(' '))
-})
+t.test(
+  '[processes/processes.17] who has far more connections than the others keeps as many as the average',
+  async t => {
+    for (const [open, kept] of [
+      [[10], [null]],
+      [
+        [0, 0],
+        [null, null],
+      ],
+      [
+        [8, 0],
+        [null, null],
+      ],
+      [
+        [10, 0],
+        [5, null],
+      ],
+      [
+        [43, 22],
+        [33, null],
+      ],
+      [
+        [38, 26],
+        [null, null],
+      ],
+      [
+        [120, 80, 100],
+        [null, null, null],
+      ],
+      [
+        [130, 70, 100],
+        [100, null, null],
+      ],
+      [
+        [0, 0, 0, 4000],
+        [null, null, null, 1000],
+      ],
+    ] as const)
+      t.same(toKept(open), kept, open.join(' '))
+  },
+)
