@@ -41,7 +41,7 @@ t.test('[processes/processes.7] lines of requests go together, soon, and fit the
   clock.advance(100)
   t.same(line.sent, [], 'nothing is nothing')
   const paths = ['/\u0001'.repeat(8 * 1024), '\u20ac'.repeat(3000), '\u0001'.repeat(30_000)]
-  for (let at = 0; at < 60; at++) journal.request(record(paths[at % 3]!, paths[(at + 1) % 3]!))
+  for (let at = 0; at < 200; at++) journal.request(record(paths[at % 3]!, paths[(at + 1) % 3]!))
   journal.flush()
   t.ok(line.sent.length > 1 && line.sent.every(({ body }) => Buffer.byteLength(body) <= FRAME_LIMITS.log.body))
   t.equal(
@@ -51,7 +51,21 @@ t.test('[processes/processes.7] lines of requests go together, soon, and fit the
         .split('\n')
         .map(text => JSON.parse(text)),
     ).length,
-    60,
+    200,
+  )
+  t.equal(clock.pending, 0)
+  line.sent.length = 0
+  for (let at = 0; at < 150; at++) journal.request(record(`/${at}`))
+  clock.advance(10)
+  t.same(
+    line.sent.flatMap(({ body }) =>
+      body
+        .trimEnd()
+        .split('\n')
+        .map(text => JSON.parse(text).path),
+    ),
+    Array.from({ length: 150 }, (_, at) => `/${at}`),
+    'in order',
   )
 })
 
