@@ -1,7 +1,7 @@
 /** Real builds of go and rust functions for tests, and what holds for the workers of both. */
 
 import { spawn, spawnSync } from 'node:child_process'
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, readFileSync, readlinkSync, rmSync, statSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -30,6 +30,8 @@ const OLDEST_CARGO_MINOR = 70
 /** Calls of which sleeps are counted together, and milliseconds between them: a watcher that looks would look in vain. */
 const CALLS_OF_ROUND = 20
 const REST_MS = 5
+/** Milliseconds that something may take on a busy machine. */
+const BUSY_WAIT_MS = 60_000
 /** Takes a processor, for a minute at most. */
 const LOOP = 'const end = Date.now() + 60_000; while (Date.now() < end);'
 /** Milliseconds after which a crate of a temporary root is nobody's. */
@@ -45,6 +47,18 @@ function countSleeps(pid: number): number {
     count += Number(/^voluntary_ctxt_switches:\s+(\d+)/m.exec(status)?.[1])
   }
   return childrenOf(pid).reduce((sum, child) => sum + countSleeps(child), count)
+}
+
+/** Sockets of a process, or of those that it started, that are in a set of descriptors of which any wakes a thread. */
+function countWatched(pid: number): number {
+  const files = readdirSync(`/proc/${pid}/fd`).map(fd => ({ fd, target: readlinkSync(`/proc/${pid}/fd/${fd}`) }))
+  const sockets = new Set(files.filter(({ target }) => target.startsWith('socket:')).map(({ fd }) => fd))
+  const sets = files.filter(({ target }) => target === 'anon_inode:[eventpoll]')
+  const watched = sets.flatMap(({ fd }) =>
+    [...readFileSync(`/proc/${pid}/fdinfo/${fd}`, 'utf8').matchAll(/^tfd:\s+(\d+)/gm)].map(([, fd]) => fd!),
+  )
+  const own = watched.filter(fd => sockets.has(fd)).length
+  return childrenOf(pid).reduce((sum, child) => sum + countWatched(child), own)
 }
 
 /** Why the runtime cannot be tested here, null when it can. */
@@ -460,6 +474,26 @@ export class CompiledWorkers {
     }
     await Promise.all(Array.from({ length: 48 }, (_, n) => lane(n)))
     t.equal(wrong, 0, 'each call got its own answer')
+    await worker.close()
+  }
+
+  /** While calls follow each other closely only the thread that reads is woken: the connection is in no set that others wait for. */
+  async follows(t: Test): Promise<void> {
+    const worker = await this.worker()
+    await worker.ready()
+    const call = () => worker.call({ headers: { 'x-do': 'args' } })
+    // On a busy machine they follow closely only now and then.
+    await until(async () => {
+      for (let n = 0; n < CALLS_OF_ROUND; n++) await call()
+      return countWatched(worker.pid) === 0
+    }, BUSY_WAIT_MS)
+    t.equal((await call()).text, '{}', 'a thread that waits by itself takes the next one')
+    await until(async () => {
+      await new Promise(done => setTimeout(done, REST_MS))
+      await call()
+      return countWatched(worker.pid) > 0
+    }, BUSY_WAIT_MS)
+    t.equal((await call()).text, '{}', 'and so does one that is woken')
     await worker.close()
   }
 

@@ -1,4 +1,5 @@
 import { copyFileSync, mkdirSync } from 'node:fs'
+import { availableParallelism } from 'node:os'
 import t from 'tap'
 import { CompiledWorkers, checkGateway, FIXTURES, makeBuilds, missingToolchain } from '../helpers/compiled.ts'
 import { startDaemon } from '../helpers/worker-client.ts'
@@ -37,6 +38,11 @@ t.test('[runtimes/go.10] output', t => workers.output(t))
 t.test('[runtimes/go.11, runtimes/go.15] turns', t => workers.turns(t))
 t.test('[runtimes/go.15] pauses', t => workers.pauses(t))
 t.test('[runtimes/go.15] rests', { skip: process.platform !== 'linux' && 'counts in /proc' }, t => workers.rests(t, 9))
+t.test(
+  '[runtimes/go.16] follows',
+  { skip: (process.platform !== 'linux' || availableParallelism() < 2) && 'Linux, two processors' },
+  t => workers.follows(t),
+)
 t.test('[runtimes/go.12] endings', t => workers.endings(t))
 t.test('[runtimes/go.13] protocol', async t => {
   await workers.protocol(t)

@@ -2,6 +2,7 @@ package fngwruntime
 
 import (
 	"bufio"
+	"io"
 	"log"
 	"net"
 	"net/url"
@@ -38,6 +39,7 @@ func listen(address string) (net.Listener, string, error) {
 
 type peer struct {
 	conn   net.Conn
+	input  *input
 	reader *frameReader
 }
 
@@ -55,14 +57,15 @@ func (w *worker) meet(listener net.Listener) {
 	}()
 	gateway := <-greeted
 	listener.Close()
-	w.conn = gateway.conn
-	w.awaitInput = newAwait(gateway.conn)
+	w.conn = newConnection(gateway.conn)
+	gateway.input.Reader = w.conn
 	w.reader = gateway.reader
-	w.writer = newFrameWriter(gateway.conn)
+	w.writer = newFrameWriter(w.conn)
 }
 
 func greet(conn net.Conn, greeted chan<- peer) {
-	reader := &frameReader{in: bufio.NewReaderSize(conn, 64<<10), only: kindHello}
+	from := &input{conn}
+	reader := &frameReader{in: bufio.NewReaderSize(from, 64<<10), only: kindHello}
 	first, err := reader.next()
 	fields, headerError := parseObject(first.header)
 	switch {
@@ -72,11 +75,11 @@ func greet(conn net.Conn, greeted chan<- peer) {
 		refuse(conn, "this protocol version is not spoken here")
 	default:
 		reader.only = 0
-		greeted <- peer{conn, reader}
+		greeted <- peer{conn, from, reader}
 	}
 }
 
-func refuse(conn net.Conn, message string) {
+func refuse(conn io.WriteCloser, message string) {
 	text := `{"code":"protocol","message":` + quote(message) + `}`
 	_, _ = conn.Write(appendFrame(nil, kindError, 0, text, nil))
 	conn.Close()

@@ -1,8 +1,6 @@
 package fngwruntime
 
 import (
-	"net"
-	"runtime"
 	"syscall"
 	"unsafe"
 )
@@ -46,21 +44,4 @@ func readable(descriptors [2]int) (are [2]bool) {
 		are[i] = int(count) > 0 && fd.result != 0
 	}
 	return are
-}
-
-// newAwait makes a wait for input that takes the thread along: to park the goroutine and to wake it again costs several calls of the system.
-// With one processor it would hold up others until the scheduler notices, so there it does nothing, and the read that follows parks.
-func newAwait(conn net.Conn) func() {
-	file, isFile := conn.(syscall.Conn)
-	if !isFile || runtime.GOMAXPROCS(0) < 2 {
-		return func() {}
-	}
-	descriptor := int32(-1)
-	if raw, err := file.SyscallConn(); err != nil || raw.Control(func(fd uintptr) { descriptor = int32(fd) }) != nil {
-		return func() {}
-	}
-	return func() {
-		waiting := pollFd{fd: descriptor, events: pollIn}
-		_, _, _ = syscall.Syscall6(syscall.SYS_PPOLL, uintptr(unsafe.Pointer(&waiting)), 1, 0, 0, 0, 0)
-	}
 }

@@ -14,5 +14,5 @@ func memoryLimit() int64 { return 0 }
 // readable cannot tell without reading.
 func readable([2]int) [2]bool { return [2]bool{true, true} }
 
-// newAwait leaves it to the read that follows to wait.
-func newAwait(net.Conn) func() { return func() {} }
+// newConnection leaves all waits to the language.
+func newConnection(conn net.Conn) connection { return parkedConn{conn} }

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
-	"net"
 	"sync"
 )
 
@@ -171,7 +170,7 @@ func appendHead(to []byte, kind byte, id uint32, header string, bodyBytes int) [
 
 // frameWriter joins frames: whoever finds nobody writing writes, and takes along what others add meanwhile.
 type frameWriter struct {
-	out     io.Writer
+	out     connection
 	mu      sync.Mutex
 	idle    *sync.Cond
 	pending []byte
@@ -184,7 +183,7 @@ type frameWriter struct {
 	isJoining bool
 }
 
-func newFrameWriter(out io.Writer) *frameWriter {
+func newFrameWriter(out connection) *frameWriter {
 	w := &frameWriter{out: out}
 	w.idle = sync.NewCond(&w.mu)
 	return w
@@ -239,7 +238,7 @@ func (w *frameWriter) write(body []byte) {
 		w.pending = w.spare[:0]
 		w.joined = 0
 		w.mu.Unlock()
-		err := writeBoth(w.out, batch, body)
+		err := w.out.writeBoth(batch, body)
 		body = nil
 		w.mu.Lock()
 		if cap(batch) <= mib {
@@ -251,16 +250,6 @@ func (w *frameWriter) write(body []byte) {
 	}
 	w.writing = false
 	w.idle.Broadcast()
-}
-
-func writeBoth(to io.Writer, first, second []byte) error {
-	if len(second) == 0 {
-		_, err := to.Write(first)
-		return err
-	}
-	both := net.Buffers{first, second}
-	_, err := both.WriteTo(to)
-	return err
 }
 
 // settle returns when everything sent so far is written.

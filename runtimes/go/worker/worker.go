@@ -8,7 +8,6 @@ package fngwruntime
 
 import (
 	"context"
-	"net"
 	"os"
 	"runtime/debug"
 	"strconv"
@@ -25,9 +24,7 @@ const denseWait = time.Millisecond
 
 type worker struct {
 	function
-	conn net.Conn
-	// Waits until there is something to read, or for nothing.
-	awaitInput func()
+	conn connection
 	// Locked by the goroutine that leads, while it reads; one that lost the lead may not know yet.
 	reading sync.Mutex
 	reader  *frameReader
@@ -121,10 +118,10 @@ func (w *worker) lead(held *lead) {
 			restedAt = time.Now()
 			if !isDense {
 				w.leadership.alarm.clear()
-			} else if w.isAlone() {
-				w.awaitInput()
 			}
+			mayKeep := isDense && w.isAlone()
 			w.reading.Lock()
+			w.conn.keepThread(mayKeep)
 		} else if !held.advance() {
 			// Another one reads, and what was there may be gone.
 			w.reading.Unlock()

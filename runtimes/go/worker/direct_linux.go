@@ -1,0 +1,170 @@
+package fngwruntime
+
+import (
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"syscall"
+	"unsafe"
+)
+
+// directConn is a connection that the language does not know: for one that it knows it wakes a thread at whatever arrives, also
+// when another thread waits for that already. A read takes its thread along while calls follow each other closely, because
+// to park a goroutine and to wake it costs several calls of the system. Else it is parked by way of a gate: a set of
+// descriptors that the language waits for, and that has the connection in it only meanwhile.
+type directConn struct {
+	descriptor int
+	mayKeep    bool
+	set        int
+	isInSet    bool
+	gate       *os.File
+	waits      syscall.RawConn
+}
+
+// newConnection takes a connection out of the language's hands where that brings something: with one processor a thread that
+// waits would hold up others until the scheduler notices.
+func newConnection(conn net.Conn) connection {
+	if runtime.GOMAXPROCS(0) > 1 {
+		if direct := newDirect(conn); direct != nil {
+			conn.Close()
+			return direct
+		}
+	}
+	return parkedConn{conn}
+}
+
+// newDirect is nil, and has changed nothing, where the system does not allow it.
+func newDirect(conn net.Conn) *directConn {
+	set, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil
+	}
+	_ = syscall.SetNonblock(set, true)
+	d := &directConn{set: set, gate: os.NewFile(uintptr(set), "gate")}
+	if d.waits, err = d.gate.SyscallConn(); err == nil {
+		d.descriptor, err = duplicateOf(conn)
+	}
+	if err != nil {
+		d.gate.Close()
+		return nil
+	}
+	if syscall.SetNonblock(d.descriptor, false) != nil {
+		d.Close()
+		return nil
+	}
+	return d
+}
+
+func duplicateOf(conn net.Conn) (duplicate int, err error) {
+	from, isFile := conn.(syscall.Conn)
+	if !isFile {
+		return -1, syscall.ENOTSUP
+	}
+	raw, err := from.SyscallConn()
+	if err != nil {
+		return -1, err
+	}
+	problem := raw.Control(func(descriptor uintptr) {
+		if duplicate, err = syscall.Dup(int(descriptor)); err == nil {
+			syscall.CloseOnExec(duplicate)
+		}
+	})
+	if err == nil {
+		err = problem
+	}
+	return duplicate, err
+}
+
+func (d *directConn) keepThread(may bool) { d.mayKeep = may }
+
+func (d *directConn) Read(to []byte) (int, error) {
+	if !d.mayKeep && d.enterSet() {
+		count, err := 0, error(nil)
+		// Nothing that arrives after it was looked for goes unnoticed: the connection is in the set by then.
+		problem := d.waits.Read(func(uintptr) bool {
+			count, err = d.look(to)
+			return err != syscall.EAGAIN
+		})
+		if problem == nil {
+			return toRead(count, err)
+		}
+		// The language cannot wait for the gate.
+	}
+	d.leaveSet()
+	for {
+		if count, err := syscall.Read(d.descriptor, to); err != syscall.EINTR {
+			return toRead(count, err)
+		}
+	}
+}
+
+// look reads what is there, and does not wait.
+func (d *directConn) look(to []byte) (int, error) {
+	for {
+		if count, _, err := syscall.Recvfrom(d.descriptor, to, syscall.MSG_DONTWAIT); err != syscall.EINTR {
+			return count, err
+		}
+	}
+}
+
+func toRead(count int, err error) (int, error) {
+	if err != nil {
+		return 0, err
+	}
+	if count == 0 {
+		return 0, io.EOF
+	}
+	return count, nil
+}
+
+func (d *directConn) enterSet() bool {
+	if !d.isInSet {
+		event := syscall.EpollEvent{Events: syscall.EPOLLIN}
+		d.isInSet = syscall.EpollCtl(d.set, syscall.EPOLL_CTL_ADD, d.descriptor, &event) == nil
+	}
+	return d.isInSet
+}
+
+func (d *directConn) leaveSet() {
+	if d.isInSet {
+		d.isInSet = false
+		_ = syscall.EpollCtl(d.set, syscall.EPOLL_CTL_DEL, d.descriptor, nil)
+	}
+}
+
+func (d *directConn) Write(from []byte) (int, error) { return len(from), d.writeBoth(from, nil) }
+
+func (d *directConn) writeBoth(first, second []byte) error {
+	for len(first)+len(second) > 0 {
+		var parts [2]syscall.Iovec
+		used := 0
+		for _, part := range [2][]byte{first, second} {
+			if len(part) > 0 {
+				parts[used].Base = &part[0]
+				parts[used].SetLen(len(part))
+				used++
+			}
+		}
+		count, _, problem := syscall.Syscall(
+			syscall.SYS_WRITEV, uintptr(d.descriptor), uintptr(unsafe.Pointer(&parts)), uintptr(used))
+		if problem == syscall.EINTR {
+			continue
+		}
+		if problem != 0 {
+			return problem
+		}
+		written := int(count)
+		if written < len(first) {
+			first = first[written:]
+			continue
+		}
+		first, second = nil, second[written-len(first):]
+	}
+	return nil
+}
+
+func (d *directConn) Close() error {
+	d.gate.Close()
+	return syscall.Close(d.descriptor)
+}
