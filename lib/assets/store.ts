@@ -13,7 +13,8 @@
  *           stat, realpath, open, fstat, read, fstat ─► remembered
  *
  * Each request is answered from a look at the disk that was under way or began when it arrived, and requests for one name
- * share the look: a change is not seen late. Only a file that is asked for many times within a moment is not looked at for
+ * share the look: a change is not seen late. A compressed form that was not there is not looked for while the file's folder
+ * is as it was: files of one folder share that look. Only a file that is asked for many times within a moment is not looked at for
  * each of them, see Known.
  */
 
@@ -21,7 +22,9 @@ import { constants, type Stats, stat } from 'node:fs'
 import { type FileHandle, open, realpath, stat as statAsync } from 'node:fs/promises'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
+import { AbsentForms, FORMS } from './absent-forms.ts'
 import { type Asset, type AssetForm, isSameState, type ReadFile, toAsset, toState } from './file.ts'
+import { FolderLook } from './folder-look.ts'
 import type { Exchange } from '../http/exchange.ts'
 import { ASSET_LISTING_MS, ASSET_SETTLE_MS } from './names.ts'
 
@@ -64,6 +67,7 @@ export const MAX_ATTEMPTS = 10
  */
 class Known {
   readonly asset: Asset
+  readonly absent: AbsentForms
   /** When the newest look began at the file, and at its compressed ones with it; monotonic ms. */
   plainAt: number
   fullAt: number
@@ -73,8 +77,9 @@ class Known {
   #asks = 0
   #isBusy = false
 
-  constructor(asset: Asset, at: number) {
+  constructor(asset: Asset, absent: AbsentForms, at: number) {
     this.asset = asset
+    this.absent = absent
     this.plainAt = at
     this.fullAt = at
   }
@@ -112,6 +117,8 @@ export class AssetStore {
   /** Looks at one file, and at one file with its compressed ones. */
   readonly #flights = new Map<string, Flight>()
   readonly #fullFlights = new Map<string, Flight>()
+  /** By full path. */
+  readonly #folders = new Map<string, FolderLook>()
 
   /** @param directory - full path of the mount */
   constructor(directory: string, clock: Clock) {
@@ -183,7 +190,8 @@ export class AssetStore {
     wantsCoding: boolean,
     land: (asset: Asset | null, error: GatewayError | null) => void,
   ): void {
-    const { plain, br, gzip } = known.asset
+    const { asset, absent } = known
+    const { plain } = asset
     const startedAt = this.#clock.monotonic()
     let open = 1
     let isSame = true
@@ -194,7 +202,7 @@ export class AssetStore {
       if (isSame) {
         if (wantsCoding) known.fullAt = startedAt
         else known.plainAt = startedAt
-        land(known.asset, null)
+        land(asset, null)
       } else {
         if (this.#known.get(name) === known) this.#forget(name)
         this.#load(name, land)
@@ -202,16 +210,28 @@ export class AssetStore {
     }
     stat(plain.path, (error, stats) => finish(error === null && isStill(plain, stats)))
     if (!wantsCoding || !mayBeCompressed(plain.path)) return
-    open += 2
-    for (const [form, ending] of [
-      [br, '.br'],
-      [gzip, '.gz'],
-    ] as const) {
+    for (const [coding, ending] of FORMS) {
+      if (absent.endings.includes(ending)) continue
+      const form = asset[coding]
+      open += 1
       stat(plain.path + ending, (error, stats) => {
         if (error !== null || !stats.isFile()) finish(form === null)
         else finish(form === null ? isOutdated(stats, plain) : isStill(form, stats))
       })
     }
+    if (absent.endings.length === 0) return
+    open += 1
+    absent.look(finish)
+  }
+
+  #folderOf(path: string): FolderLook {
+    const folderPath = path.slice(0, path.lastIndexOf('/'))
+    const known = this.#folders.get(folderPath)
+    if (known !== undefined) return known
+    if (this.#folders.size >= ASSET_CACHE_FILES) this.#folders.clear()
+    const folder = new FolderLook(folderPath, () => this.#clock.wall())
+    this.#folders.set(folderPath, folder)
+    return folder
   }
 
   #load(name: string, land: (asset: Asset | null, error: GatewayError | null) => void): void {
@@ -227,23 +247,24 @@ export class AssetStore {
     let path = `${this.#directory}/${name}`
     const stats = await statAsync(path)
     if (stats.isDirectory()) path += '/index.html'
-    const plain = await readFileInside(root, path)
-    if (plain === null) return null
     const hasForms = mayBeCompressed(path)
-    const [br, gzip] = await Promise.all([
-      hasForms ? readSibling(root, `${path}.br`, plain) : null,
-      hasForms ? readSibling(root, `${path}.gz`, plain) : null,
-    ])
-    const asset = toAsset(name, plain, br, gzip)
-    this.#remember(name, asset, startedAt)
+    const absent = new AbsentForms(path, this.#folderOf(path))
+    const [plain] = await Promise.all([readFileInside(root, path), hasForms && absent.begin()])
+    if (plain === null) return null
+    const [br, gzip] = await Promise.all(
+      FORMS.map(([, ending]) => (hasForms ? readSibling(root, path + ending, plain) : null)),
+    )
+    const asset = toAsset(name, plain, br ?? null, gzip ?? null)
+    if (hasForms) await absent.end(asset)
+    this.#remember(name, asset, absent, startedAt)
     return asset
   }
 
-  #remember(name: string, asset: Asset, startedAt: number): void {
+  #remember(name: string, asset: Asset, absent: AbsentForms, startedAt: number): void {
     const now = this.#clock.wall()
     for (const form of formsOf(asset)) if (now - form.state.ctimeMs < ASSET_SETTLE_MS) return
     this.#forget(name)
-    this.#known.set(name, new Known(asset, startedAt))
+    this.#known.set(name, new Known(asset, absent, startedAt))
     this.#knownBytes += bytesOf(asset)
     for (const oldest of this.#known.keys()) {
       if (this.#knownBytes <= ASSET_CACHE_BYTES && this.#known.size <= ASSET_CACHE_FILES) return

@@ -1,4 +1,5 @@
-import { chmodSync, mkdirSync, statSync, symlinkSync, utimesSync } from 'node:fs'
+import fs, { chmodSync, mkdirSync, statSync, symlinkSync, utimesSync } from 'node:fs'
+import { syncBuiltinESMExports } from 'node:module'
 import t, { type Test } from 'tap'
 import type { Asset } from '../../lib/assets/file.ts'
 import { ASSET_TRUST, AssetStore, MAX_CACHED_ASSET_BYTES, toFileTrouble } from '../../lib/assets/store.ts'
@@ -215,4 +216,54 @@ t.test('[assets/static-assets.16, assets/static-assets.22] compressed forms have
   for (let i = 0; i < ASSET_TRUST.asks * 2; i++) ask(false)
   t.ok(ask(false), 'the file itself was looked at')
   t.equal(ask(true), null, 'what lies beside it was not')
+})
+
+/** Counts looks at the disk from now on, by the names below a folder. */
+function countLooks(t: Test, root: string): Map<string, number> {
+  const looks = new Map<string, number>()
+  const own = { stat: fs.stat, lstat: fs.lstat }
+  type Look = (path: string, onStats: (error: Error | null, stats: fs.Stats) => void) => void
+  const counting =
+    (look: Look): Look =>
+    (path, onStats) => {
+      const name = path.slice(root.length + 1)
+      looks.set(name, (looks.get(name) ?? 0) + 1)
+      look(path, onStats)
+    }
+  const use = (functions: object): void => {
+    Object.assign(fs, functions)
+    syncBuiltinESMExports()
+  }
+  use({ stat: counting(own.stat), lstat: counting(own.lstat) })
+  t.teardown(() => use(own))
+  return looks
+}
+
+t.test('[assets/static-assets.27] many files of a folder cost a look each, and the folder a few for all', async t => {
+  const names = Array.from({ length: 40 }, (_, i) => `${i}.bin`)
+  const { tree, store } = makeStore(t, {
+    ...Object.fromEntries(names.map(name => [`public/many/${name}`, 'x'])),
+    'public/many/0.bin.br': 'BR',
+    'public/many/1.bin.gz': { symlink: 'nowhere' },
+  })
+  const looks = countLooks(t, tree.path('public'))
+  const findAll = () => {
+    looks.clear()
+    return Promise.all(names.map(name => find(store, `many/${name}`)))
+  }
+  await findAll()
+  await findAll()
+  for (const name of names) t.equal(looks.get(`many/${name}`), 1, name)
+  t.same([looks.get('many/0.bin.br'), looks.get('many/1.bin.gz')], [1, 1], 'what is there is looked at itself')
+  t.ok(looks.get('many')! <= 2, 'who asks meanwhile shares the next look')
+  t.equal(looks.size, names.length + 3, 'nothing else')
+  // One name more: each is looked for once, and the folder is known again.
+  tree.write({ 'public/many/2.bin.br': 'NEW' })
+  const found = await findAll()
+  t.equal(found[2]?.br?.body?.toString(), 'NEW')
+  await findAll()
+  t.equal(looks.size, names.length + 4)
+  looks.clear()
+  await find(store, 'many/5.bin', false)
+  t.equal(looks.size, 1, 'who takes no compressed form')
 })
