@@ -285,10 +285,13 @@ function parseHead(text: string): AnswerHead {
 
 const CLOSES = /(?:^|[\s,])close(?:$|[\s,])/i
 const KEEPS = /(?:^|[\s,])timeout=(\d{1,9})(?:$|[\s,])/i
+/** It takes no further request. */
+const LAST = /(?:^|[\s,])max=0+(?:$|[\s,])/i
 /** What the upstream says in seconds may be over at any moment of the last one. */
 const KEEP_RESERVE_MS = 1000
 
 function toKeepMs(value: string): number | null {
+  if (LAST.test(value)) return 0
   const [, seconds] = KEEPS.exec(value) ?? []
   return seconds === undefined ? null : Math.max(0, Number(seconds) * 1000 - KEEP_RESERVE_MS)
 }

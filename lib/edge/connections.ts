@@ -6,9 +6,13 @@
  *                │ no   fewer than max? ─► connect ─► send
  *                ▼ no
  *              wait for one
+ *
+ * One that cannot be sent again looks for an idle one at the end of the turn, among those that `kept-trust.ts` allows.
  */
 
+import type { Clock } from '../core/clock.ts'
 import type { AnswerHead } from './answer-parser.ts'
+import { KeptTrust } from './kept-trust.ts'
 import {
   type AnswerTaker,
   type SentRequest,
@@ -21,6 +25,12 @@ import {
 const EDGE_CONNECTIONS = { max: 256, idle: 512 } as const
 /** TLS sessions that are remembered: a further connection to the same upstream needs no whole handshake. */
 const TLS_SESSIONS = 100
+
+/**
+ * Over which connection a request may go: any, a kept one only if it is trusted (the request cannot be sent again), or one of
+ * its own that is closed behind it.
+ */
+export type Reuse = 'any' | 'trusted' | 'none'
 
 /** What there is of one upstream. */
 class Line {
@@ -39,15 +49,17 @@ class Line {
 export class UpstreamRequest implements AnswerTaker {
   readonly upstream: Upstream
   readonly sent: SentRequest
+  readonly reuse: Reuse
   readonly #taker: AnswerTaker
   readonly #line: Line | null
   #connection: UpstreamConnection | null = null
   #isOver = false
 
   /** @param line - where it may wait; null for one that has a connection of its own */
-  constructor(upstream: Upstream, sent: SentRequest, taker: AnswerTaker, line: Line | null) {
+  constructor(upstream: Upstream, sent: SentRequest, reuse: Reuse, taker: AnswerTaker, line: Line | null) {
     this.upstream = upstream
     this.sent = sent
+    this.reuse = reuse
     this.#taker = taker
     this.#line = line
   }
@@ -55,6 +67,11 @@ export class UpstreamRequest implements AnswerTaker {
   /** True when it went over a connection that had been used before, and may have been closed just then. */
   get isOverUsed(): boolean {
     return this.#connection?.isReused === true
+  }
+
+  /** True when nobody waits for its answer any more. */
+  get isOver(): boolean {
+    return this.#isOver
   }
 
   sendOver(connection: UpstreamConnection): void {
@@ -110,10 +127,17 @@ export class EdgeConnections {
   /** By key of the upstream, oldest first. */
   readonly #sessions = new Map<string, Buffer>()
   readonly #limits: { readonly max: number; readonly idle: number }
+  readonly #trust: KeptTrust
+  /** Those that look for a connection at the end of the turn. */
+  readonly #due: { line: Line; request: UpstreamRequest }[] = []
   #idle = 0
 
-  constructor(limits: { readonly max: number; readonly idle: number } = EDGE_CONNECTIONS) {
+  constructor(
+    clock: Pick<Clock, 'monotonic'>,
+    limits: { readonly max: number; readonly idle: number } = EDGE_CONNECTIONS,
+  ) {
     this.#limits = limits
+    this.#trust = new KeptTrust(clock, () => this.#startDue())
   }
 
   /** Idle connections. */
@@ -121,14 +145,10 @@ export class EdgeConnections {
     return this.#idle
   }
 
-  /**
-   * Sends a request.
-   * @param isFresh - over a connection of its own, closed afterwards; not over a kept one, which may be closed just now
-   */
-  request(upstream: Upstream, sent: SentRequest, isFresh: boolean, taker: AnswerTaker): UpstreamRequest {
+  request(upstream: Upstream, sent: SentRequest, reuse: Reuse, taker: AnswerTaker): UpstreamRequest {
     const key = toKey(upstream)
-    if (isFresh) {
-      const request = new UpstreamRequest(upstream, sent, taker, null)
+    if (reuse === 'none') {
+      const request = new UpstreamRequest(upstream, sent, reuse, taker, null)
       request.sendOver(this.#connect(upstream, key, null))
       return request
     }
@@ -137,34 +157,86 @@ export class EdgeConnections {
       line = new Line(key)
       this.#lines.set(key, line)
     }
-    const request = new UpstreamRequest(upstream, sent, taker, line)
+    const request = new UpstreamRequest(upstream, sent, reuse, taker, line)
     this.#start(line, request)
     return request
   }
 
   /** Closes every connection; whoever waits for an answer is told that it was reset. */
   close(): void {
-    for (const line of this.#lines.values()) for (const request of line.waiting.splice(0)) request.onError(toReset())
+    const due = this.#due.splice(0).map(({ request }) => request)
+    for (const line of this.#lines.values()) due.push(...line.waiting.splice(0))
+    for (const request of due) if (!request.isOver) request.onError(toReset())
     for (const connection of this.#open) connection.close()
   }
 
   #start(line: Line, request: UpstreamRequest): void {
+    if (request.reuse === 'trusted') {
+      if (line.idle.length === 0) {
+        this.#startNew(line, request)
+        return
+      }
+      this.#due.push({ line, request })
+      this.#trust.planTurn()
+      return
+    }
     for (let kept = line.idle.pop(); kept !== undefined; kept = line.idle.pop()) {
       this.#idle -= 1
       if (kept.isFree) {
-        request.sendOver(kept)
+        this.#send(request, kept)
         return
       }
     }
-    if (line.open < this.#limits.max) request.sendOver(this.#connect(request.upstream, line.key, line))
-    else line.waiting.push(request)
+    this.#startNew(line, request)
+  }
+
+  /** At the end of a turn: what an upstream had closed by then is not idle any more. */
+  #startDue(): void {
+    for (const { line, request } of this.#due.splice(0)) {
+      if (request.isOver) continue
+      // Its last connection may have been closed meanwhile.
+      if (!this.#lines.has(line.key)) this.#lines.set(line.key, line)
+      try {
+        const kept = this.#takeTrusted(line)
+        if (kept === null) this.#startNew(line, request)
+        else this.#send(request, kept)
+      } catch (error) {
+        request.onError(error as Error)
+      }
+    }
+  }
+
+  #takeTrusted({ key, idle }: Line): UpstreamConnection | null {
+    if (!this.#trust.isTrusted(key)) return null
+    const at = idle.findLastIndex(kept => kept.isFree && this.#trust.mayUse(kept))
+    if (at < 0) return null
+    this.#idle -= 1
+    return idle.splice(at, 1)[0]!
+  }
+
+  #startNew(line: Line, request: UpstreamRequest): void {
+    if (line.open < this.#limits.max) {
+      this.#send(request, this.#connect(request.upstream, line.key, line))
+      return
+    }
+    line.waiting.push(request)
+    // None of them can be used for it: one makes room for another.
+    line.idle.find(kept => kept.isFree)?.destroy()
+  }
+
+  #send(request: UpstreamRequest, connection: UpstreamConnection): void {
+    this.#trust.noteSent(connection)
+    request.sendOver(connection)
   }
 
   /** @param line - that it stays with; null for one that is closed after its request */
   #connect(upstream: Upstream, key: string, line: Line | null): UpstreamConnection {
     const connection = new UpstreamConnection(upstream, line !== null, this.#sessions.get(key), {
       onFree: connection => this.#onFree(connection, line!),
-      onClosed: connection => this.#onClosed(connection, line),
+      onClosed: (connection, isByUpstream) => {
+        if (isByUpstream) this.#trust.noteClosed(key, connection)
+        this.#onClosed(connection, line)
+      },
     })
     this.#open.add(connection)
     if (upstream.isTls) connection.onSession(session => this.#remember(key, session))
@@ -179,14 +251,17 @@ export class EdgeConnections {
   }
 
   #onFree(connection: UpstreamConnection, line: Line): void {
-    const next = line.waiting.shift()
-    if (next !== undefined) {
-      next.sendOver(connection)
-    } else if (this.#idle < this.#limits.idle) {
+    this.#trust.noteFree(connection)
+    const [next] = line.waiting
+    if (next?.reuse === 'trusted' || (next === undefined && this.#idle >= this.#limits.idle)) {
+      // For the one that waits: another one, when this is gone.
+      connection.destroy()
+    } else if (next !== undefined) {
+      line.waiting.shift()
+      this.#send(next, connection)
+    } else {
       line.idle.push(connection)
       this.#idle += 1
-    } else {
-      connection.destroy()
     }
   }
 

@@ -44,6 +44,11 @@ export function toTransferError(error: Error & { code?: unknown }): GatewayError
   return failed(`proxy request failed: ${reason ?? 'connection failed'}`, error)
 }
 
+/** A kept connection was closed while a request went over it that may do harm when it is done twice. */
+export function toNotRepeated(error: Error): GatewayError {
+  return failed('proxy request failed: connection closed before an answer, and the request cannot be repeated', error)
+}
+
 export function toTooLarge(maxBytes: number): GatewayError {
   return failed(`upstream response too large: the limit is ${maxBytes} bytes`)
 }

@@ -33,7 +33,7 @@ export class EdgeProxy implements EdgeContext {
   readonly clock: Clock
   readonly own: OwnAddresses
   readonly lookup: EdgeLookup
-  readonly connections = new EdgeConnections()
+  readonly connections: EdgeConnections
   /** Directives so far, by what became of them: `left` is one whose client went away. */
   readonly results = { answered: 0, failed: 0, refused: 0, left: 0 }
   readonly ca: string | null
@@ -48,6 +48,7 @@ export class EdgeProxy implements EdgeContext {
 
   constructor(options: EdgeOptions) {
     this.clock = options.clock
+    this.connections = new EdgeConnections(options.clock)
     this.own = new OwnAddresses(options.listening, options.interfaces ?? interfaceAddresses)
     this.lookup = new EdgeLookup(options.resolve ?? systemResolve)
     this.ca = options.ca ?? null

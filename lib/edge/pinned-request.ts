@@ -6,7 +6,7 @@
 import { isIP } from 'node:net'
 import { findUnsendable, isHeaderName } from '../core/http-text.ts'
 import type { OwnAddresses } from './addresses.ts'
-import type { EdgeConnections, UpstreamRequest } from './connections.ts'
+import type { EdgeConnections, Reuse, UpstreamRequest } from './connections.ts'
 import type { ResolvedAddress } from './lookup.ts'
 import { namesControl } from './path-spellings.ts'
 import { controlDenied, type EdgeRequest, failed } from './target.ts'
@@ -47,7 +47,7 @@ interface PinnedContext {
  * @param added - headers beside the request's own, names and values in turn
  * @param addresses - checked; they are not looked up again
  * @param body - null for none, which is not the same as an empty one
- * @param isFresh - not over a kept connection, which may be closed just now
+ * @param reuse - over which connection
  * @throws GatewayError EDGE_FAILED for what cannot be sent
  */
 export function sendPinned(
@@ -56,14 +56,14 @@ export function sendPinned(
   added: readonly string[],
   addresses: readonly ResolvedAddress[],
   body: Buffer | null,
-  isFresh: boolean,
+  reuse: Reuse,
   taker: AnswerTaker,
 ): UpstreamRequest {
   const { isTls, hostname, port, method } = request
   const servername = isIP(hostname) === 0 ? hostname : ''
-  const head = toHeadText(request, added, body === null ? null : body.length, isFresh)
+  const head = toHeadText(request, added, body === null ? null : body.length, reuse)
   const sent = { head, body: body ?? NOTHING, isHead: method === 'HEAD' }
-  return connections.request({ isTls, hostname, port, addresses, servername, ca }, sent, isFresh, taker)
+  return connections.request({ isTls, hostname, port, addresses, servername, ca }, sent, reuse, taker)
 }
 
 const NOTHING = Buffer.alloc(0)
@@ -74,11 +74,11 @@ function toHeadText(
   { method, target, host, headers }: EdgeRequest,
   added: readonly string[],
   length: number | null,
-  isFresh: boolean,
+  reuse: Reuse,
 ): string {
   if (!SENDABLE_TARGET.test(target) || findUnsendable(host) !== null) throw failed('the target cannot be sent')
   const lines = `${toLines(headers)}${toLines(added)}${length === null ? '' : `Content-Length: ${length}\r\n`}`
-  return `${method} ${target} HTTP/1.1\r\nHost: ${host}\r\n${lines}Connection: ${isFresh ? 'close' : 'keep-alive'}\r\n\r\n`
+  return `${method} ${target} HTTP/1.1\r\nHost: ${host}\r\n${lines}Connection: ${reuse === 'none' ? 'close' : 'keep-alive'}\r\n\r\n`
 }
 
 /** @param headers - names and values in turn */

@@ -12,9 +12,9 @@ import { GatewayError } from '../core/errors.ts'
 import type { OwnAddresses } from './addresses.ts'
 import { type AnswerOwner, EdgeAnswer } from './answer.ts'
 import type { AnswerHead } from './answer-parser.ts'
-import type { EdgeConnections, UpstreamRequest } from './connections.ts'
+import type { EdgeConnections, Reuse, UpstreamRequest } from './connections.ts'
 import { toTraceHeaders } from './headers.ts'
-import { toTimeout, toTransferError } from './failure-reasons.ts'
+import { toNotRepeated, toTimeout, toTransferError } from './failure-reasons.ts'
 import type { EdgeLookup, ResolvedAddress } from './lookup.ts'
 import { checkAddresses, sendPinned } from './pinned-request.ts'
 import { type EdgeRequest, failed } from './target.ts'
@@ -47,7 +47,7 @@ export class EdgeTransfer implements AnswerTaker, AnswerOwner {
   readonly #body: Buffer
   #addresses: readonly ResolvedAddress[] = []
   #sent: UpstreamRequest | null = null
-  #isFresh = false
+  #reuse: Reuse = 'none'
   #answer: EdgeAnswer | null = null
   #isOver = false
   /** Kept by whoever knows all transfers. */
@@ -121,21 +121,21 @@ export class EdgeTransfer implements AnswerTaker, AnswerOwner {
   #connectTo(addresses: readonly ResolvedAddress[]): void {
     if (this.#isOver) return
     this.#addresses = addresses
-    this.#send(!IDEMPOTENT.has(this.#request.method))
+    this.#send(IDEMPOTENT.has(this.#request.method) ? 'any' : 'trusted')
   }
 
   /**
    * Checks every address and connects to one of them.
-   * @param isFresh - not over a kept connection, which may be closed just now
+   * @param reuse - over which connection: a kept one may be closed just now
    */
-  #send(isFresh: boolean): void {
+  #send(reuse: Reuse): void {
     const { headers, method } = this.#request
     const body = this.#body.length > 0 || WITH_BODY.has(method) ? this.#body : null
-    this.#isFresh = isFresh
+    this.#reuse = reuse
     try {
       const checked = checkAddresses(this.#addresses, this.#request, this.#allowPrivate, this.#context.own)
       const traced = toTraceHeaders(headers, this.#span ?? this.#call)
-      this.#sent = sendPinned(this.#context, this.#request, traced, checked, body, isFresh, this)
+      this.#sent = sendPinned(this.#context, this.#request, traced, checked, body, reuse, this)
     } catch (error) {
       this.fail(error instanceof GatewayError ? error : toTransferError(error as Error))
     }
@@ -172,9 +172,11 @@ export class EdgeTransfer implements AnswerTaker, AnswerOwner {
 
   onError(error: Error): void {
     if (this.#isOver) return
-    const isStale = this.#answer === null && !this.#isFresh && this.#sent?.isOverUsed === true && isClosed(error)
-    if (isStale) this.#send(true)
-    else this.fail(toTransferError(error))
+    const isStale = this.#answer === null && this.#sent?.isOverUsed === true && isClosed(error)
+    if (!isStale) this.fail(toTransferError(error))
+    else if (this.#reuse === 'any') this.#send('none')
+    // Nobody knows whether the upstream has seen it: what is not idempotent is never sent twice.
+    else this.fail(toNotRepeated(error))
   }
 
   onSign(): void {

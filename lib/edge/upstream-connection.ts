@@ -6,6 +6,7 @@
 import { connect, type LookupFunction, type NetConnectOpts, type Socket } from 'node:net'
 import { connect as connectTls, type ConnectionOptions, type TLSSocket } from 'node:tls'
 import { type AnswerHead, AnswerParser, type AnswerSink } from './answer-parser.ts'
+import type { KeptConnection } from './kept-trust.ts'
 import type { ResolvedAddress } from './lookup.ts'
 
 /** Milliseconds for which an idle connection is kept. */
@@ -49,10 +50,13 @@ export interface SentRequest {
 interface ConnectionOwner {
   /** It can take another request. */
   onFree(connection: UpstreamConnection): void
-  onClosed(connection: UpstreamConnection): void
+  /** @param isByUpstream - which had not said that it would */
+  onClosed(connection: UpstreamConnection, isByUpstream: boolean): void
 }
 
-export class UpstreamConnection implements AnswerSink {
+export class UpstreamConnection implements AnswerSink, KeptConnection {
+  usedAt = 0
+  freedTurn = -1
   readonly #owner: ConnectionOwner
   readonly #socket: Socket
   readonly #parser = new AnswerParser(this)
@@ -65,6 +69,8 @@ export class UpstreamConnection implements AnswerSink {
   /** What came while the answer was held up. */
   #rest: Buffer | null = null
   #isEnded = false
+  /** It was closed here. */
+  #isDropped = false
   #error: Error | null = null
 
   /** @param isKept - it may be used again */
@@ -138,6 +144,7 @@ export class UpstreamConnection implements AnswerSink {
 
   /** Nobody is told. */
   destroy(): void {
+    this.#isDropped = true
     this.#taker = null
     this.#parser.pause()
     this.#socket.destroy()
@@ -242,10 +249,11 @@ export class UpstreamConnection implements AnswerSink {
   }
 
   #onClose(): void {
+    const isByUpstream = !this.#isDropped
     this.#isEnded = true
     // What came before the end is still to be handed over.
     if (this.#rest === null) this.#finish()
-    this.#owner.onClosed(this)
+    this.#owner.onClosed(this, isByUpstream)
   }
 
   #finish(): void {

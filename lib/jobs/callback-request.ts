@@ -85,7 +85,7 @@ function post(
     }
     signal.addEventListener('abort', onAbort, { once: true })
     try {
-      sent = sendPinned({ connections, ca }, request, [], addresses, body, true, {
+      sent = sendPinned({ connections, ca }, request, [], addresses, body, 'none', {
         onHead: ({ status }) => end(status === 101 ? new Error('asked for another protocol') : status),
         onPiece: () => {},
         onRead: () => {},

@@ -2,8 +2,9 @@ import type { Socket } from 'node:net'
 import type { TLSSocket } from 'node:tls'
 import t, { type Test } from 'tap'
 import type { AnswerHead } from '../../lib/edge/answer-parser.ts'
-import { EdgeConnections } from '../../lib/edge/connections.ts'
+import { EdgeConnections, type Reuse } from '../../lib/edge/connections.ts'
 import type { Upstream } from '../../lib/edge/upstream-connection.ts'
+import { FakeClock } from '../helpers/clock.ts'
 import { waitUntil } from '../helpers/gateway-bed.ts'
 import { makeCertificates, rawUpstream, tlsUpstream } from '../helpers/upstream.ts'
 
@@ -11,15 +12,16 @@ const OK = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok'
 
 /** Requests of a pool at an upstream that answers when the test lets it. */
 async function makeBed(t: Test, limits?: { max: number; idle: number }) {
-  const connections = new EdgeConnections(limits)
+  const clock = new FakeClock()
+  const connections = new EdgeConnections(clock, limits)
   t.teardown(() => connections.close())
   const asked: { socket: Socket; head: string }[] = []
   const upstream = await rawUpstream((socket, head) => asked.push({ socket, head }))
   t.teardown(upstream.close)
   const seen: string[] = []
   let reads = 0
-  const ask = (name: string, given: Partial<Upstream> & { isFresh?: boolean; port?: number } = {}) => {
-    const { isFresh = false, ...rest } = given
+  const ask = (name: string, given: Partial<Upstream> & { reuse?: Reuse; port?: number } = {}) => {
+    const { reuse = 'any', ...rest } = given
     const to: Upstream = {
       isTls: false,
       hostname: '127.0.0.1',
@@ -31,7 +33,7 @@ async function makeBed(t: Test, limits?: { max: number; idle: number }) {
     }
     const head = `GET /${name} HTTP/1.1\r\nHost: x\r\n\r\n`
     let body = ''
-    return connections.request(to, { head, body: Buffer.alloc(0), isHead: false }, isFresh, {
+    return connections.request(to, { head, body: Buffer.alloc(0), isHead: false }, reuse, {
       onHead: ({ status }: AnswerHead) => seen.push(`${name} ${status}`),
       onPiece: piece => {
         body += piece.toString()
@@ -46,7 +48,7 @@ async function makeBed(t: Test, limits?: { max: number; idle: number }) {
   const answerAll = (text = OK) => {
     for (const { socket } of asked.splice(0)) socket.write(text)
   }
-  return { connections, upstream, asked, seen, reads: () => reads, ask, untilAsked, untilSeen, answerAll }
+  return { clock, connections, upstream, asked, seen, reads: () => reads, ask, untilAsked, untilSeen, answerAll }
 }
 
 t.test('[edge/passthrough.26] as many connections are kept as were used at once', async t => {
@@ -126,7 +128,7 @@ t.test('[edge/passthrough.11] a kept connection is for one name, port and list o
   t.equal(await get({ hostname: 'b.test', addresses: one }), 2, 'another name')
   t.equal(await get({ hostname: 'a.test', addresses: two }), 3, 'other addresses')
   t.equal(await get({ hostname: 'a.test', addresses: [...two].reverse() }), 3, 'in another order')
-  t.equal(await get({ hostname: 'a.test', addresses: one, isFresh: true }), 4, 'one of its own')
+  t.equal(await get({ hostname: 'a.test', addresses: one, reuse: 'none' }), 4, 'one of its own')
   t.equal(await get({ hostname: 'a.test', addresses: one }), 4)
   await waitUntil(() => connections.idle === 3, 'three are kept')
 })
@@ -136,6 +138,8 @@ t.test('[edge/passthrough.26] what is not kept', async t => {
   const answers = [
     'HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok',
     'HTTP/1.1 200 OK\r\nContent-Length: 2\r\nKeep-Alive: timeout=1\r\n\r\nok',
+    'HTTP/1.1 200 OK\r\nContent-Length: 2\r\nKeep-Alive: timeout=0\r\n\r\nok',
+    'HTTP/1.1 200 OK\r\nContent-Length: 2\r\nKeep-Alive: timeout=5, max=0\r\n\r\nok',
     'HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok',
     // What comes behind an answer would be taken for the next one.
     `${OK}HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil`,
@@ -163,7 +167,7 @@ t.test('[edge/passthrough.29] a close tells whoever waits', async t => {
   const { connections, seen, ask, untilAsked } = await makeBed(t, { max: 1, idle: 1 })
   ask('under way')
   ask('waiting')
-  ask('fresh', { isFresh: true })
+  ask('fresh', { reuse: 'none' })
   await untilAsked(2)
   connections.close()
   t.same([...seen].sort(), ['fresh ECONNRESET', 'under way ECONNRESET', 'waiting ECONNRESET'])
@@ -182,12 +186,182 @@ t.test('[edge/passthrough.26] a request knows whether its connection had been us
   answerAll()
   await untilSeen(4)
   await waitUntil(() => connections.idle === 1, 'it is kept')
-  const fresh = ask('fresh', { isFresh: true })
+  const fresh = ask('fresh', { reuse: 'none' })
   await untilAsked(1)
   t.notOk(fresh.isOverUsed)
   fresh.destroy()
   fresh.destroy()
   t.equal(connections.idle, 1)
+})
+
+/** Ends what is under way of this turn of the event loop, and the whole turn after it. */
+async function turns(count = 2): Promise<void> {
+  for (let at = 0; at < count; at++) await new Promise(setImmediate)
+}
+
+t.test(
+  '[edge/passthrough.26] one that cannot be sent again goes over a kept connection that was used just now',
+  async t => {
+    const { clock, connections, upstream, asked, ask, untilAsked, untilSeen, answerAll } = await makeBed(t)
+    let seen = 0
+    const post = async () => {
+      const request = ask('post', { reuse: 'trusted' })
+      await untilAsked(1)
+      const { isOverUsed } = request
+      answerAll()
+      seen += 2
+      await untilSeen(seen)
+      return isOverUsed
+    }
+    t.equal(await post(), false, 'the first one connects')
+    await turns()
+    for (const ms of [0, 500, 1000]) {
+      clock.advance(ms)
+      t.equal(await post(), true, `${ms} ms later`)
+      await turns()
+    }
+    t.equal(upstream.connections(), 1)
+    clock.advance(1001)
+    t.equal(await post(), false, 'too long ago')
+    await turns()
+    t.equal(upstream.connections(), 2)
+    t.equal(connections.idle, 2, 'both are kept')
+    ask('get')
+    await untilAsked(1)
+    t.equal(asked.length, 1)
+    answerAll()
+    await untilSeen(seen + 2)
+    t.equal(upstream.connections(), 2, 'others take any')
+  },
+)
+
+t.test('[edge/passthrough.26] of idle connections it takes the newest that is old enough', async t => {
+  const { clock, upstream, asked, ask, untilAsked, untilSeen, answerAll } = await makeBed(t)
+  for (const name of ['a', 'b', 'c']) ask(name)
+  await untilAsked(3)
+  const sockets = asked.map(({ socket }) => socket)
+  answerAll()
+  await untilSeen(6)
+  await turns()
+  clock.advance(900)
+  ask('newest')
+  await untilAsked(1)
+  const used = asked[0]!.socket
+  answerAll()
+  await untilSeen(8)
+  await turns()
+  clock.advance(900)
+  const [first, second] = [ask('one', { reuse: 'trusted' }), ask('two', { reuse: 'trusted' })]
+  await untilAsked(2)
+  t.ok(sockets.includes(used))
+  t.same([first.isOverUsed, second.isOverUsed], [true, false], 'the others are too old')
+  t.equal(asked.find(({ head }) => head.includes('one'))!.socket, used)
+  t.equal(upstream.connections(), 4)
+})
+
+t.test(
+  '[edge/passthrough.26] an upstream that closes behind its answer without a word is not trusted for a minute',
+  async t => {
+    const { clock, connections, upstream, asked, seen, ask, untilAsked, untilSeen } = await makeBed(t)
+    let count = 0
+    const send = async (reuse: Reuse, after: (socket: Socket) => void) => {
+      ask(`${count}`, { reuse })
+      await untilAsked(1)
+      const { socket } = asked.pop()!
+      socket.write(OK)
+      after(socket)
+      count += 1
+      await untilSeen(count * 2)
+    }
+    for (let at = 0; at < 20; at++) await send('trusted', socket => socket.end())
+    t.equal(seen.filter(text => text.endsWith(' ok')).length, 20, 'none of them is lost')
+    t.equal(upstream.connections(), 20)
+    await waitUntil(() => connections.idle === 0, 'the last one is closed')
+    await send('any', () => {})
+    await turns()
+    await send('trusted', () => {})
+    await turns()
+    t.equal(upstream.connections(), 22, 'not over the one that is kept')
+    await send('any', () => {})
+    t.equal(upstream.connections(), 22, 'which others use')
+    await turns()
+    clock.advance(60_000)
+    await send('any', () => {})
+    await turns()
+    await send('trusted', () => {})
+    t.equal(upstream.connections(), 22)
+  },
+)
+
+t.test('[edge/passthrough.26] one that was announced to close, or was idle for long, costs no trust', async t => {
+  const { clock, connections, upstream, asked, ask, untilAsked, untilSeen } = await makeBed(t)
+  let seen = 0
+  const send = async (reuse: Reuse, text = OK) => {
+    ask('x', { reuse })
+    await untilAsked(1)
+    const { socket } = asked.pop()!
+    socket.write(text)
+    seen += 2
+    await untilSeen(seen)
+    await turns()
+    return socket
+  }
+  const last = await send('any', 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok')
+  last.end()
+  const old = await send('any')
+  clock.advance(1001)
+  old.end()
+  await waitUntil(() => connections.idle === 0, 'it is closed')
+  await send('any')
+  await send('trusted')
+  t.equal(upstream.connections(), 3)
+})
+
+t.test(
+  '[edge/passthrough.26] one that waits for the end of the turn may be given up, and a close tells it',
+  async t => {
+    const { connections, upstream, asked, seen, ask, untilAsked, untilSeen, answerAll } = await makeBed(t)
+    ask('get')
+    await untilAsked(1)
+    answerAll()
+    await untilSeen(2)
+    await turns()
+    ask('given up', { reuse: 'trusted' }).destroy()
+    await turns()
+    t.same(asked, [])
+    t.equal(connections.idle, 1)
+    ask('told', { reuse: 'trusted' })
+    connections.close()
+    await turns()
+    t.same(seen.slice(2), ['told ECONNRESET'])
+    t.equal(upstream.connections(), 1)
+  },
+)
+
+t.test('[edge/passthrough.26] where there may be no more connections, one too old gives its place', async t => {
+  const { clock, connections, upstream, asked, seen, ask, untilAsked, untilSeen, answerAll } = await makeBed(t, {
+    max: 2,
+    idle: 2,
+  })
+  ask('a')
+  ask('b')
+  await untilAsked(2)
+  answerAll()
+  await untilSeen(4)
+  await turns()
+  clock.advance(1001)
+  for (const name of ['c', 'd', 'e']) ask(name, { reuse: 'trusted' })
+  await untilAsked(2)
+  t.equal(upstream.connections(), 4, 'two are new')
+  t.equal(connections.idle, 0)
+  // The one that waits gets no connection behind whose answer an end may lie.
+  answerAll()
+  await untilAsked(1)
+  t.equal(upstream.connections(), 5)
+  answerAll()
+  await untilSeen(10)
+  t.equal(seen.filter(text => text.endsWith(' ok')).length, 5)
+  t.same(asked, [])
 })
 
 t.test('[edge/passthrough.19] a request that is held up holds its connection alone', async t => {
@@ -222,7 +396,7 @@ t.test('[edge/passthrough.23, edge/passthrough.26] a TLS session is remembered f
   })
   t.teardown(upstream.close)
   const { ask, untilSeen, seen } = await makeBed(t)
-  const tls = { isTls: true, port: upstream.port, ca, isFresh: true }
+  const tls = { isTls: true, port: upstream.port, ca, reuse: 'none' as const }
   const get = async (name: string, given: object) => {
     ask(name, { ...tls, ...given })
     await untilSeen(seen.length + 2)

@@ -28,7 +28,7 @@ function makeBed(
   listening: { host: string; port: number }[] = [],
 ) {
   const clock = new FakeClock()
-  const connections = new EdgeConnections()
+  const connections = new EdgeConnections(clock)
   t.teardown(() => connections.close())
   let forgotten = 0
   const context: EdgeContext = {
@@ -144,8 +144,8 @@ t.test('[edge/passthrough.14, edge/passthrough.26] what is sent, over which conn
     ['HEAD', '', 'HEAD up.test none keep-alive'],
     ['PUT', '', 'PUT up.test 0 keep-alive'],
     ['DELETE', 'x', 'DELETE up.test 1 keep-alive'],
-    ['POST', 'abc', 'POST up.test 3 close'],
-    ['PATCH', '', 'PATCH up.test 0 close'],
+    ['POST', 'abc', 'POST up.test 3 keep-alive'],
+    ['PATCH', '', 'PATCH up.test 0 keep-alive'],
   ] as const) {
     await begin({ port: upstream.port, method, body }).settled()
     t.equal(heads.at(-1), expected)
@@ -170,6 +170,35 @@ t.test('[edge/passthrough.26] a kept connection that turns out to be closed', as
   t.teardown(never.close)
   t.equal(await begin({ port: never.port }).settled(), '502 proxy request failed: connection reset', 'and not for ever')
   t.equal(never.connections(), 1)
+})
+
+t.test('[edge/passthrough.26] a post is never sent twice, whatever becomes of its connection', async t => {
+  const bodies: string[] = []
+  let mayAnswer = true
+  const upstream = await rawUpstream((socket, head) => {
+    bodies.push(head.split('\r\n\r\n')[1]!)
+    if (mayAnswer) socket.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok')
+    else socket.destroy()
+  })
+  t.teardown(upstream.close)
+  const { begin } = makeBed(t)
+  const post = async (body: string) => {
+    const settled = await begin({ port: upstream.port, method: 'POST', body }).settled()
+    // Behind an answer a whole turn has to pass.
+    for (let at = 0; at < 3; at++) await new Promise(setImmediate)
+    return settled
+  }
+  for (const body of ['a', 'b', 'c']) t.equal(await post(body), '200 ok')
+  t.equal(upstream.connections(), 1)
+  mayAnswer = false
+  t.equal(
+    await post('lost'),
+    '502 proxy request failed: connection closed before an answer, and the request cannot be repeated',
+  )
+  t.equal(upstream.connections(), 1)
+  t.equal(await post('on a new one'), '502 proxy request failed: connection reset')
+  t.equal(upstream.connections(), 2)
+  t.same(bodies, ['a', 'b', 'c', 'lost', 'on a new one'])
 })
 
 t.test('[edge/passthrough.21] the time of the handler counts, and a directive only lowers', async t => {

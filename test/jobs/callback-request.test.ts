@@ -15,9 +15,10 @@ function network(
   own: { host: string; port: number }[] = [],
 ): CallbackNetwork & { clock: FakeClock; asked: string[] } {
   const asked: string[] = []
+  const clock = new FakeClock()
   return {
     asked,
-    clock: new FakeClock(),
+    clock,
     own: new OwnAddresses(
       () => own,
       () => [],
@@ -27,7 +28,7 @@ function network(
       if (names[name] === undefined) throw Object.assign(new Error('x'), { code: 'ENOTFOUND' })
       return names[name].map(address => ({ address, family: address.includes(':') ? 6 : 4 }))
     }),
-    connections: new EdgeConnections(),
+    connections: new EdgeConnections(clock),
     ca: null,
   }
 }

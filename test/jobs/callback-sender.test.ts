@@ -59,7 +59,7 @@ async function setup(
   const lookup = new EdgeLookup(async () => [])
   const logs: string[] = []
   const callbacks = new CallbackSender({
-    network: { clock, own, lookup, connections: new EdgeConnections(), ca: null },
+    network: { clock, own, lookup, connections: new EdgeConnections(clock), ca: null },
     store,
     functionOf: () => functions[0]!,
     onLog: (_level, message) => logs.push(message),
