@@ -6,6 +6,7 @@ import { PROTOCOL_VERSION } from '../core/limits.ts'
 import { dial, needsProof, NO_TRUST, type PeerTrust, toBinding } from './dial.ts'
 import { GatewayGreeting, GreetingError } from './greeting.ts'
 import type { WorkerExit } from './started-worker.ts'
+import type { OfferedWorker } from './ready-workers.ts'
 import { encodeFrame, FrameReader, KIND, type Kind, parseHeader } from './wire-protocol.ts'
 
 /** Milliseconds a daemon has to answer `hello`. */
@@ -41,6 +42,8 @@ interface ControlEvents {
   onLost(reason: string): void
   onLog(worker: string, stream: 'stdout' | 'stderr', text: string): void
   onExited(worker: string, exit: WorkerExit): void
+  /** A worker that waits for its function. Absent: the daemon is not told that it may offer such. */
+  onOffered?: ((worker: OfferedWorker) => void) | undefined
   /** It cannot start workers, whatever their functions, and why; null when it can. Told again while it lasts. */
   onTrouble(reason: string | null): void
 }
@@ -138,7 +141,9 @@ export class ControlConnection {
   }
 
   #sendHello(): void {
-    this.#send(KIND.hello, 0, '{"role":"control"}', Buffer.from([PROTOCOL_VERSION]))
+    const takesReady = this.#events.onOffered !== undefined
+    const header = takesReady ? '{"role":"control","ready_workers":true}' : '{"role":"control"}'
+    this.#send(KIND.hello, 0, header, Buffer.from([PROTOCOL_VERSION]))
   }
 
   #handleFrame(kind: Kind, id: number, headerText: string, body: Buffer): void {
@@ -150,6 +155,10 @@ export class ControlConnection {
         this.#handleReady(header)
         return
       case KIND.started: {
+        if (id === 0 && this.#events.onOffered !== undefined) {
+          this.#events.onOffered({ ...toWorker(header, ''), entries: toTexts(header.entries) })
+          return
+        }
         const start = this.#takeStart(id)
         if (start === null) {
           // Nobody waits for it any more, and nobody would end it.
@@ -157,12 +166,7 @@ export class ControlConnection {
           else this.#lose('the daemon sends and does not read')
           return
         }
-        start.resolve({
-          worker: String(header.worker),
-          // Without a socket of its own the worker is reached through the daemon's.
-          uri: typeof header.uri === 'string' ? header.uri : this.#uri,
-          pid: typeof header.pid === 'number' ? header.pid : 0,
-        })
+        start.resolve(toWorker(header, this.#uri))
         return
       }
       case KIND.error: {
@@ -259,6 +263,19 @@ export class ControlConnection {
     if (this.#timer !== null) this.#clock.clearTimeout(this.#timer)
     this.#timer = null
   }
+}
+
+/** @param uri - of the daemon: without a socket of its own the worker is reached through that */
+function toWorker(header: Record<string, unknown>, uri: string): DaemonWorker {
+  return {
+    worker: String(header.worker),
+    uri: typeof header.uri === 'string' ? header.uri : uri,
+    pid: typeof header.pid === 'number' ? header.pid : 0,
+  }
+}
+
+function toTexts(value: unknown): string[] {
+  return Array.isArray(value) ? value.filter(one => typeof one === 'string') : []
 }
 
 function toExit(header: Record<string, unknown>): WorkerExit {

@@ -15,6 +15,23 @@ export interface Launch {
   uri: string
 }
 
+/** A worker that is asked for. */
+export interface StartRequest {
+  /** Of the function, given back with the worker's output. */
+  key: string
+  /** Full path of its entry file. */
+  entry: string
+  /** User that its handler runs as, null for the daemon's. */
+  uid: number | null
+  /** False where another process connects to it: then it cannot be one that this process is connected to. */
+  mayBeReady: boolean
+  /**
+   * JSON text of the `start` frame.
+   * @param worker - one that waits and shall have the function; null: the daemon chooses
+   */
+  toHeader(worker: string | null): string
+}
+
 /** What happened to a daemon, for logs. */
 export interface DaemonEvent {
   runtime: RuntimeName
@@ -33,6 +50,8 @@ export interface DaemonOptions {
   externalUri: string | null
   /** What such a daemon has to prove. */
   trust: PeerTrust
+  /** It may offer workers that wait for their function, to which a connection is opened ahead. Absent: it may not. */
+  takesReady?: boolean
   /** @throws Error with a message for people, such as a missing program; asked again at every attempt */
   launch(): Launch
   /** Output of a worker outside any call, with the `key` its start was asked for. */

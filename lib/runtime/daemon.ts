@@ -5,22 +5,21 @@
  *              └─ failed ─────^
  */
 
-import type { DaemonEvent, DaemonOptions, Launch } from './daemon-options.ts'
+import type { DaemonEvent, DaemonOptions, Launch, StartRequest } from './daemon-options.ts'
 import { type ChildProcess, spawn } from 'node:child_process'
 import { rmSync } from 'node:fs'
 import { findVersionProblem } from './binaries.ts'
 import type { DaemonView, SocketHealth } from './runtime.ts'
 import { listenForExit, type LiveWorker, type StartedWorker, type WorkerExit } from './started-worker.ts'
 import { ControlConnection, type DaemonInfo, type DaemonWorker, DAEMON_READY_TIMEOUT_MS } from './control-connection.ts'
-import { killGroup } from './kill-group.ts'
+import { endDaemon, killGroup } from './kill-group.ts'
+import { type ReadyConnection, ReadyWorkers, type ReadyWorker } from './ready-workers.ts'
 import { killAsUser } from './user-folders.ts'
 
 /** Restart delay of a daemon that dies: first, largest. */
 const RESTART_DELAY_MS = { first: 100, max: 8000 } as const
 /** Milliseconds a daemon must have been up for its next failure to count as the first. */
 const RESTART_RESET_MS = 10_000
-/** Milliseconds a daemon has to end after its control input was closed. */
-const DAEMON_STOP_GRACE_MS = 2000
 
 type DaemonState = 'idle' | 'starting' | 'up' | 'waiting' | 'closed'
 
@@ -44,6 +43,8 @@ export class Daemon {
   info: DaemonInfo | null = null
   readonly #options: DaemonOptions
   readonly #workers = new Map<string, LiveWorker>()
+  /** Workers that wait for their function. */
+  readonly #ready = new ReadyWorkers(id => this.#control?.stop(id, 0))
   /** Starts whose answer is not here yet, or not taken over. */
   #opening = 0
   /** Ends that were told before the start they belong to; only while a start is open. */
@@ -108,18 +109,18 @@ export class Daemon {
     return new Promise(resolve => this.#changes.push(resolve))
   }
 
-  /**
-   * @param key - of the function, given back with the worker's output
-   * @param header - JSON text of the `start` frame
-   * @param uid - user that the header names, null for none
-   * @throws Error with a reason
-   */
-  async startWorker(key: string, header: string, uid: number | null): Promise<StartedWorker> {
+  /** @throws Error with a reason */
+  async startWorker(request: StartRequest): Promise<StartedWorker> {
     const control = this.#control
     if (control === null || this.state !== 'up') throw new Error(this.reason)
+    const ready = request.mayBeReady && request.uid === null ? this.#ready.take(request.entry) : null
+    if (ready !== null) return this.#startReady(request, control, ready)
     this.#opening += 1
     try {
-      return this.#follow(key, uid, control, await control.start(header))
+      const started = await control.start(request.toHeader(null))
+      // One that was offered while it was asked for, which listens to its connection alone.
+      const offered = this.#ready.takeById(started.worker)
+      return this.#follow(request, control, started, offered?.connection ?? null)
     } finally {
       this.#opening -= 1
       if (this.#opening === 0) this.#earlyExits.clear()
@@ -136,27 +137,30 @@ export class Daemon {
     this.#control = null
     this.#dialled?.close()
     this.#dialled = null
-    if (child !== null && child.exitCode === null && child.signalCode === null) await this.#endChild(child)
+    if (child !== null && child.exitCode === null && child.signalCode === null)
+      await endDaemon(child, this.#options.clock)
     this.#dropWorkers('daemon stopped')
     this.#removeSocket()
   }
 
-  #endChild(child: ChildProcess): Promise<void> {
-    return new Promise(resolve => {
-      const timer = this.#options.clock.setTimeout(() => killGroup(child.pid), DAEMON_STOP_GRACE_MS)
-      const end = (): void => {
-        this.#options.clock.clearTimeout(timer)
-        resolve()
-      }
-      child.once('exit', end)
-      // It never ran.
-      child.once('error', end)
-      // The end of its control input tells it to end.
-      child.stdin?.destroy()
-    })
+  /** Its connection is there, so the function's calls need not wait for the daemon's answer. */
+  #startReady(request: StartRequest, control: ControlConnection, ready: ReadyWorker): StartedWorker {
+    const started = this.#follow(request, control, ready, ready.connection)
+    const fail = ({ message }: Error): void => {
+      started.kill(0)
+      this.#handleExited(ready.worker, { code: null, signal: null, reason: message })
+    }
+    // Behind what the worker is sent: the daemon is not what the call waits for.
+    setImmediate(() => control.start(request.toHeader(ready.worker)).catch(fail))
+    return started
   }
 
-  #follow(key: string, uid: number | null, control: ControlConnection, started: DaemonWorker): StartedWorker {
+  #follow(
+    { key, uid }: StartRequest,
+    control: ControlConnection,
+    started: DaemonWorker,
+    connection: ReadyConnection | null,
+  ): StartedWorker {
     const id = started.worker
     const exit = this.#earlyExits.get(id) ?? null
     this.#earlyExits.delete(id)
@@ -172,6 +176,7 @@ export class Daemon {
       isShared: started.uri === this.uri,
       trust: this.#options.trust,
       socketIndex: this.index,
+      connection,
       // Of another machine, or another numbering of processes, it says nothing here.
       pid: this.#options.externalUri === null && started.pid > 1 ? started.pid : null,
       kill: graceMs => {
@@ -260,6 +265,7 @@ export class Daemon {
           if (live !== undefined) this.#options.onLog(live.key, stream, text)
         },
         onExited: (worker, exit) => this.#handleExited(worker, exit),
+        onOffered: this.#options.takesReady ? worker => this.#ready.add(worker) : undefined,
         onTrouble: reason => this.#handleTrouble(reason),
       },
       trust,
@@ -326,6 +332,7 @@ export class Daemon {
 
   #handleExited(id: string, exit: WorkerExit): void {
     const worker = this.#workers.get(id)
+    this.#ready.drop(id)
     if (worker === undefined) {
       // It may have ended before its start was told to whoever asked. More than that is nobody's.
       if (this.#opening > 0 && this.#earlyExits.size < MAX_EARLY_EXITS) this.#earlyExits.set(id, exit)
@@ -337,6 +344,7 @@ export class Daemon {
   }
 
   #dropWorkers(reason: string): void {
+    this.#ready.clear()
     const workers = [...this.#workers.entries()]
     const isLocal = this.#options.externalUri === null
     for (const [id, worker] of workers) {

@@ -1,5 +1,11 @@
 /** The end of a process of this machine that leads a group. Owner: page runtime/daemon. */
 
+import type { ChildProcess } from 'node:child_process'
+import type { Clock } from '../core/clock.ts'
+
+/** Milliseconds a daemon has to end after its control input was closed. */
+const DAEMON_STOP_GRACE_MS = 2000
+
 /** Kills a process with everything in its group. */
 export function killGroup(pid: number | undefined): void {
   if (pid === undefined || pid <= 1) return
@@ -10,4 +16,20 @@ export function killGroup(pid: number | undefined): void {
       // Already gone.
     }
   }
+}
+
+/** Ends a daemon that runs, with its group when it takes too long. */
+export function endDaemon(child: ChildProcess, clock: Pick<Clock, 'setTimeout' | 'clearTimeout'>): Promise<void> {
+  return new Promise(resolve => {
+    const timer = clock.setTimeout(() => killGroup(child.pid), DAEMON_STOP_GRACE_MS)
+    const end = (): void => {
+      clock.clearTimeout(timer)
+      resolve()
+    }
+    child.once('exit', end)
+    // It never ran.
+    child.once('error', end)
+    // The end of its control input tells it to end.
+    child.stdin?.destroy()
+  })
 }

@@ -36,6 +36,7 @@ type RuntimeSettings = Pick<
   | 'production'
   | 'workerMemoryMb'
   | 'luaMemoryMb'
+  | 'gatewayWorkers'
   | 'isolation'
   | 'isolationFiles'
   | 'isolationUids'
@@ -168,6 +169,8 @@ export class Runtimes {
       preparer: isOwn ? (preparerOf?.(name) ?? null) : null,
       facts: this.#toStartFacts(),
       userOf: (fn, program) => (isOwn ? (this.#users?.userOf(fn, this.#folder.path(), program) ?? null) : null),
+      // Other processes of the gateway connect to their workers themselves, and a function's user is known too late.
+      takesReady: isOwn && this.#users === null && settings.gatewayWorkers === 1,
       startsEarly: isOwn && name === 'node',
       onLog: (key, stream, text) => {
         const fn = this.#functions.get(key)

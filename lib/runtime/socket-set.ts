@@ -6,7 +6,7 @@ import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { RuntimeName } from '../core/identity.ts'
 import { Daemon } from './daemon.ts'
-import type { DaemonEvent, DaemonOptions, Launch } from './daemon-options.ts'
+import type { DaemonEvent, DaemonOptions, Launch, StartRequest } from './daemon-options.ts'
 import type { PeerTrust } from './dial.ts'
 import type { FunctionUser } from './function-users.ts'
 import type { Preparer, Runtime, RuntimeHealth, Sockets, WorkerStart } from './runtime.ts'
@@ -35,6 +35,8 @@ interface SocketSetOptions {
   facts: StartFacts
   /** The user that workers of a function, or its program, run as; null when it is the daemon's. @throws Error with a message for people */
   userOf(fn: FunctionVersion, program: string | null): FunctionUser | null
+  /** True where connections to workers are opened before their functions are called. Absent: they are not. */
+  takesReady?: boolean
   /** True when the daemon hands a worker its `start` itself, before the gateway is connected to it. */
   startsEarly: boolean
   onLog(key: string, stream: 'stdout' | 'stderr', text: string): void
@@ -70,6 +72,7 @@ export class SocketSet implements Runtime {
           clock: options.clock,
           externalUri: options.externalUris[at] ?? null,
           trust: options.trust,
+          takesReady: options.takesReady ?? false,
           launch: () => options.launch(at + 1),
           onLog: options.onLog,
           onEvent: options.onEvent,
@@ -94,41 +97,56 @@ export class SocketSet implements Runtime {
   rest(): void {}
 
   spawn(set: WorkerOwner, program: string | null): SocketWorker {
-    const { header, source } = this.prepareStart(set.fn, program)
+    const { header, source } = this.#toStart(set.fn, program, true)
     return new SocketWorker(set, source, header, this.#options.pool)
   }
 
   prepareStart(fn: FunctionVersion, program: string | null): WorkerStart {
+    return this.#toStart(fn, program, false)
+  }
+
+  #toStart(fn: FunctionVersion, program: string | null, mayBeReady: boolean): WorkerStart {
     const header = toStartHeader(fn, this.#options.facts)
-    const fields = program !== null ? { binary: program } : this.#options.startsEarly ? { early: header } : {}
     const source = {
-      startWorker: (...[asked, loadOf, onSocket]: StartArguments) =>
-        this.#startWorker(asked, program, fields, loadOf, onSocket),
+      startWorker: async (...[asked, loadOf, onSocket]: StartArguments) =>
+        this.#startWorker(this.#toRequest(asked, program, header, mayBeReady), loadOf, onSocket),
     }
     return { header, source }
   }
 
-  /** @param fields - of the `start` header, beside those every runtime gets */
-  async #startWorker(
-    fn: FunctionVersion,
-    program: string | null,
-    fields: Readonly<Record<string, unknown>>,
-    loadOf: (socketIndex: number) => number,
-    onSocket: (socketIndex: number) => void,
-  ): Promise<StartedWorker> {
-    const { clock, runtime } = this.#options
+  /** @param early - JSON text of the worker's own `start` */
+  #toRequest(fn: FunctionVersion, program: string | null, early: string, mayBeReady: boolean): StartRequest {
+    const { facts, runtime, startsEarly } = this.#options
     const user = this.#userOf(fn, program)
-    const header = JSON.stringify({
+    const fields = {
       key: fn.key,
       runtime,
       name: fn.name,
       version: fn.version,
-      root: this.#options.facts.functionsRoot,
+      root: facts.functionsRoot,
       dir: fn.fnDir,
       entry: fn.entryPath,
       ...(user !== null && { user }),
-      ...fields,
-    })
+      ...(program !== null && { binary: program }),
+    }
+    return {
+      key: fn.key,
+      entry: fn.entryPath,
+      uid: user?.uid ?? null,
+      mayBeReady,
+      toHeader: worker => {
+        if (worker !== null) return JSON.stringify({ ...fields, worker })
+        return JSON.stringify(startsEarly && program === null ? { ...fields, early } : fields)
+      },
+    }
+  }
+
+  async #startWorker(
+    request: StartRequest,
+    loadOf: (socketIndex: number) => number,
+    onSocket: (socketIndex: number) => void,
+  ): Promise<StartedWorker> {
+    const { clock } = this.#options
     const giveUpAt = clock.monotonic() + DAEMON_READY_TIMEOUT_MS
     const failed = new Set<Daemon>()
     let reason = ''
@@ -138,7 +156,7 @@ export class SocketSet implements Runtime {
       if (daemon !== null) {
         onSocket(daemon.index)
         try {
-          return await daemon.startWorker(fn.key, header, user?.uid ?? null)
+          return await daemon.startWorker(request)
         } catch (error) {
           // The next socket may do better; this one is asked again only when it has been restarted.
           reason = (error as Error).message

@@ -147,12 +147,13 @@ export class SocketWorker extends Worker {
     }
     let socket: net.Socket
     try {
-      socket = connectWorker(started, findSecret(this.set.fn), {
+      const events = {
         toReadInto: this.#toReadInto,
         onRead: this.#onRead,
-        onProven: rest => this.#handleProven(rest),
-        onProblem: text => this.#breakOff(text),
-      })
+        onProven: (rest: Buffer) => this.#handleProven(rest),
+        onProblem: (text: string) => this.#breakOff(text),
+      }
+      socket = started.connection?.adopt(events) ?? connectWorker(started, findSecret(this.set.fn), events)
     } catch (error) {
       started.kill(0)
       const detail = { hint: (error as Error).message }
@@ -186,7 +187,9 @@ export class SocketWorker extends Worker {
   /** Says what the connection is for, and what was to be sent so far. */
   #open(): void {
     this.#isOpen = true
-    this.#socket!.write(toWorkerHello(this.#started!))
+    const started = this.#started!
+    // A connection that was opened ahead has greeted.
+    if (!started.connection) this.#socket!.write(toWorkerHello(started))
     for (const bytes of this.#unsent) this.#hand(bytes)
     this.#unsent = []
   }

@@ -1,6 +1,7 @@
 /** Workers that somebody started for a function, as those who call them see them. Owner: §1, page runtime/daemon. */
 
 import type { FunctionVersion } from '../core/catalog.ts'
+import type { ReadyConnection } from './ready-workers.ts'
 import type { WorkerAddress } from './worker-socket.ts'
 
 export interface WorkerExit {
@@ -12,6 +13,8 @@ export interface WorkerExit {
 /** A worker that a daemon started. */
 export interface StartedWorker extends WorkerAddress {
   socketIndex: number
+  /** Opened ahead, and greeted; absent or null where it is to be dialled. */
+  connection?: ReadyConnection | null
   /** Its process on this machine; null where that is not known. */
   pid: number | null
   kill(graceMs: number): void

@@ -16,7 +16,7 @@ export interface WorkerAddress {
   trust: PeerTrust
 }
 
-interface WorkerSocketEvents {
+export interface WorkerSocketEvents {
   /** Memory for the next read. */
   toReadInto(): Buffer
   /** So many bytes of it were read. @returns true */

@@ -21,6 +21,8 @@ export class Control {
   #workers
   #runtime
   #greeted = false
+  /** It takes workers that wait for their function. */
+  takesReady = false
   #dropped = 0
   #socket
   #reader
@@ -103,14 +105,16 @@ export class Control {
 
   /** @param {string} header @param {Buffer} body */
   #greet(header, body) {
+    const fields = parseHeader(header)
     if (body[0] !== PROTOCOL_VERSION) this.#refuse(`protocol version ${body[0]} is not spoken here`)
-    else if (parseHeader(header).role !== 'control') this.#refuse('this socket serves the role control only')
+    else if (fields.role !== 'control') this.#refuse('this socket serves the role control only')
     else {
       this.#greeted = true
+      this.takesReady = fields.ready_workers === true
       this.#reader.acceptAll()
       this.send(KIND.ready, 0, { runtime: this.#runtime, version: process.version.slice(1), pid: process.pid })
       this.#workers.troubleListeners.add(this.#tellTrouble)
-      this.#workers.planSpares()
+      this.#workers.meet(this)
     }
   }
 

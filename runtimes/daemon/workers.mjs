@@ -37,6 +37,8 @@ const SHELL = '/bin/sh'
 export const PROGRAM = 'program'
 /** Read and write for the owner and its group. */
 const GROUP_SOCKET_MODE = 0o660
+/** Ends of names of entry files that a spare of a style is prepared for. @type {Record<string, string[]>} */
+const ENTRIES = { js: ['.js', '.mjs', '.cjs'], ts: ['.ts', '.mts', '.cts'] }
 const NODE_WORKER = fileURLToPath(new URL('../node/worker.mjs', import.meta.url))
 
 /**
@@ -44,13 +46,15 @@ const NODE_WORKER = fileURLToPath(new URL('../node/worker.mjs', import.meta.url)
  * @typedef {object} Owner
  * @property {(kind: number, id: number, header: object) => void} send
  * @property {(worker: string, stream: string, text: string) => void} sendLog
+ * @property {boolean} takesReady - it connects to workers before it has a function for them
  */
 /**
  * @typedef {object} Worker
  * @property {string} id
  * @property {string} style - `js`, or `ts` with the TypeScript compiler loaded; `program` for a compiled function
  * @property {string} socket - where it will listen
- * @property {Owner | null} owner - null for a spare
+ * @property {Owner | null} owner - null for a spare that nobody was told of
+ * @property {boolean} isOffered - a gateway was told of it, is connected to it, and has not given it a function yet
  * @property {boolean} isToldProgram - it waits for the program that it becomes
  * @property {WorkerProcess} process
  */
@@ -74,6 +78,8 @@ export class Workers {
   #all = new Map()
   /** Started ahead and promised to nobody, oldest first. @type {Worker[]} */
   #spares = []
+  /** Who is told of spares. @type {Owner | null} */
+  #taker = null
   /** Spares come in two styles; those in use are kept ready. */
   #styles
   /** Starts that wait for a process slot, in order. @type {(() => void)[]} */
@@ -112,9 +118,15 @@ export class Workers {
       throw new Error(`start names no binary of the ${runtime} function`)
     const user = parseUser(header)
     const style = toStyle(header)
-    const spare = isForSpare(header, user) ? this.#takeSpare(style) : undefined
+    const named = typeof header.worker === 'string' ? this.#takeOffered(owner, header.worker) : undefined
+    const spare = named ?? (isForSpare(header, user) ? this.#takeSpare(style, user === null ? owner : null) : undefined)
     this.#styles.add(style)
     this.planSpares()
+    if (spare?.isOffered) {
+      spare.isOffered = false
+      await spare.process.ready
+      return spare
+    }
     if (spare !== undefined) {
       spare.owner = owner
       try {
@@ -144,6 +156,7 @@ export class Workers {
 
   /** Nobody is left to use or stop the workers of a gateway that left. @param {Owner} owner */
   leave(owner) {
+    if (this.#taker === owner) this.#taker = null
     for (const worker of this.#all.values()) if (worker.owner === owner) worker.process.kill(0, 'gateway left')
   }
 
@@ -154,6 +167,17 @@ export class Workers {
       worker.process.kill(0, 'daemon stopped')
       this.#removeSocket(worker)
     }
+  }
+
+  /** A gateway is here that may want to know of spares. @param {Owner} owner */
+  meet(owner) {
+    if (owner.takesReady) this.#taker = owner
+    for (const spare of this.#spares)
+      spare.process.warm.then(
+        () => this.#offer(spare),
+        () => {},
+      )
+    this.planSpares()
   }
 
   /** Starts the next spare when no `start` came for a moment; one at a time. */
@@ -180,7 +204,10 @@ export class Workers {
     const worker = this.#spawn(undefined, style, null)
     this.#spares.push(worker)
     worker.process.warm.then(
-      () => this.planSpares(),
+      () => {
+        this.#offer(worker)
+        this.planSpares()
+      },
       error => {
         // It ran nothing of any function.
         this.#noteTrouble(error.message.slice(0, MAX_TROUBLE_CHARS))
@@ -188,6 +215,34 @@ export class Workers {
         this.#planSpares(TRY_AGAIN_MS)
       },
     )
+  }
+
+  /**
+   * Tells the gateway of a spare, which connects to it at once. One for programs has nobody who could accept a connection.
+   * @param {Worker} spare
+   */
+  async #offer(spare) {
+    const taker = this.#taker
+    if (taker === null || spare.owner !== null || spare.isToldProgram) return
+    spare.owner = taker
+    spare.isOffered = true
+    spare.process.tell(JSON.stringify({ socket: spare.socket, start: null, user: null }))
+    try {
+      await spare.process.ready
+    } catch {
+      // Its end is told as every worker's.
+      return
+    }
+    const { uri, pid } = spare.process
+    taker.send(KIND.started, 0, { worker: spare.id, uri, pid, entries: ENTRIES[spare.style] })
+  }
+
+  /** @param {Owner} owner @param {string} id @throws Error when it is no more */
+  #takeOffered(owner, id) {
+    const spare = this.#spares.find(one => one.id === id && one.owner === owner && one.isOffered)
+    if (spare === undefined || spare.process.gone) throw new Error('the worker that waited has ended')
+    this.#spares.splice(this.#spares.indexOf(spare), 1)
+    return spare
   }
 
   /**
@@ -213,10 +268,11 @@ export class Workers {
 
   /**
    * @param {string} style
+   * @param {Owner | null} owner - whose connected ones count too, null for nobody's
    * @returns {Worker | undefined} the oldest spare of the style, or else of the other: still faster than a new process
    */
-  #takeSpare(style) {
-    const living = this.#spares.filter(spare => !spare.process.gone)
+  #takeSpare(style, owner) {
+    const living = this.#spares.filter(spare => !spare.process.gone && (spare.owner === null || spare.owner === owner))
     const spare = living.find(candidate => candidate.style === style) ?? living[0]
     if (spare !== undefined) this.#spares.splice(this.#spares.indexOf(spare), 1)
     return spare
@@ -243,7 +299,15 @@ export class Workers {
         : this.#toNodeCommand(style)
     this.#starting += 1
     /** @type {Worker} */
-    const worker = { id, style, socket, owner: null, isToldProgram, process: /** @type {any} */ (undefined) }
+    const worker = {
+      id,
+      style,
+      socket,
+      owner: null,
+      isOffered: false,
+      isToldProgram,
+      process: /** @type {any} */ (undefined),
+    }
     worker.process = new WorkerProcess({
       command,
       args,

@@ -89,6 +89,40 @@ function importPlace(message) {
   return at === -1 ? { file } : { file, line: at + 1 }
 }
 
+/**
+ * The import of a name that its module does not export: node says where it is of files that were not required alone.
+ * @param {string} message
+ * @param {string[]} files - full paths, the most likely first
+ */
+export function findImport(message, files) {
+  const match = /^The requested module '([^']+)' does not provide an export named '([^']+)'/.exec(message)
+  if (match === null) return undefined
+  const [wanted, name] = [toPattern(match[1]), match[2] === 'default' ? '' : `\\b${toPattern(match[2])}\\b`]
+  const statement = new RegExp(`\\b(?:import|export)\\b[^;'"]*?${name}[^;'"]*?\\bfrom\\s*(['"])${wanted}\\1`)
+  for (const file of files) {
+    const text = readOrEmpty(file)
+    const found = statement.exec(text)
+    if (found === null) continue
+    const at = found.index + Math.max(0, found[0].search(new RegExp(name)))
+    return { file, line: text.slice(0, at).split('\n').length }
+  }
+  return undefined
+}
+
+/** @param {string | undefined} text */
+function toPattern(text) {
+  return (text ?? '').replace(/[$()*+.?[\\\]^{|}]/g, '\\$&')
+}
+
+/** @param {string} file */
+function readOrEmpty(file) {
+  try {
+    return readFileSync(file, 'utf8')
+  } catch {
+    return ''
+  }
+}
+
 /** @param {any} error */
 export function messageOf(error) {
   return typeof error === 'object' && error !== null ? String(error.message ?? '') : String(error)

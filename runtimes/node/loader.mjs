@@ -11,7 +11,7 @@ import { delimiter, dirname, extname, join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { Compiler } from './compiler.mjs'
 import { LoadError } from './failure.mjs'
-import { explain, messageOf, shown } from './load-failure.mjs'
+import { explain, findImport, messageOf, shown } from './load-failure.mjs'
 import { Sources } from './sources.mjs'
 
 const TYPESCRIPT = new Set(['.ts', '.mts', '.cts'])
@@ -58,14 +58,19 @@ export class Loader {
     // Nobody watches files in production.
     if (onSource !== undefined && !fn.production) sources.watch(onSource)
     try {
-      return TYPESCRIPT.has(extname(file)) ? await this.#compiler.load(file) : await this.#loadJavaScript(file)
+      return TYPESCRIPT.has(extname(file))
+        ? await this.#compiler.load(file)
+        : await this.#loadJavaScript(file, (fn.packs ?? []).length > 0)
     } catch (error) {
-      throw explain(fn, file, error, () => this.#compiler.findSyntaxError(sources.list()))
+      throw explain(fn, file, error, () => {
+        const files = sources.list()
+        return findImport(messageOf(error), files) ?? this.#compiler.findSyntaxError(files)
+      })
     }
   }
 
-  /** @param {string} file */
-  async #loadJavaScript(file) {
+  /** @param {string} file @param {boolean} hasHooks */
+  async #loadJavaScript(file, hasHooks) {
     // tsx prefers `x.ts` where both exist; then node's own error stands.
     const mayCompile = !existsSync(file.replace(/\.(\w?)js$/, '.$1ts'))
     if (mayCompile && isModuleAmongScripts(file)) {
@@ -77,7 +82,7 @@ export class Loader {
       }
     }
     try {
-      return await import(pathToFileURL(file).href)
+      return await importModule(file, hasHooks)
     } catch (error) {
       if (!mayCompile || !WRONG_STYLE.test(messageOf(error))) throw error
       try {
@@ -87,6 +92,31 @@ export class Loader {
       }
     }
   }
+}
+
+/**
+ * What `import()` gives. An ES module is read and run at once where node can do that: `import()` goes to threads and back for it
+ * four times, and waking them takes longer than all the rest of a first call.
+ * @param {string} file
+ * @param {boolean} hasHooks - the functions that find modules run on a thread of their own
+ */
+async function importModule(file, hasHooks) {
+  if (!hasHooks && /** @type {any} */ (process.features).require_module && isModule(file)) {
+    try {
+      return /** @type {any} */ (Module)._load(file, undefined, false)
+    } catch (error) {
+      // Nothing of it has run.
+      if (/** @type {any} */ (error)?.code !== 'ERR_REQUIRE_ASYNC_MODULE') throw error
+    }
+  }
+  return import(pathToFileURL(file).href)
+}
+
+/** True for what is surely an ES module. @param {string} file */
+function isModule(file) {
+  const ending = extname(file)
+  if (ending !== '.js') return ending === '.mjs'
+  return packageType(dirname(file)) === 'module' || MODULE.test(readFileSync(file, 'utf8'))
 }
 
 /**

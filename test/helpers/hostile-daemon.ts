@@ -62,7 +62,7 @@ const honest = {
 export class HostileDaemon {
   readonly uri: string
   readonly peers = new Set<HostilePeer>()
-  onControlHello: (peer: HostilePeer) => void = honest.onControlHello
+  onControlHello: (peer: HostilePeer, header: string) => void = honest.onControlHello
   onStart: OnPeer = honest.onStart
   onWorkerStart: OnPeer = honest.onWorkerStart
   onCall: OnPeer = honest.onCall
@@ -112,7 +112,7 @@ export class HostileDaemon {
     switch (kind) {
       case KIND.hello:
         peer.role = String(parseHeader(header).role)
-        if (peer.role === 'control') this.onControlHello(peer)
+        if (peer.role === 'control') this.onControlHello(peer, header)
         return
       case KIND.start:
         if (peer.role === 'worker') {

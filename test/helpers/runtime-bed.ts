@@ -125,6 +125,7 @@ export function makeRuntimes(
   const runtimes = new Runtimes({
     settings: {
       functionsRoot: tree.root,
+      gatewayWorkers: 1,
       runtimes: ['node'],
       runtimesExplicit: true,
       runtimeDaemons: {},

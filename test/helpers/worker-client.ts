@@ -240,6 +240,8 @@ export interface DaemonOptions {
   args?: string[]
   /** A program that runs the daemon, with its arguments before those of the daemon. */
   wrap?: string[]
+  /** Fields of the control connection's `hello` beside its role. */
+  hello?: object
   /** Address to listen on instead of a unix socket, such as `tcp://127.0.0.1:9001`. */
   socket?: string
 }
@@ -333,7 +335,7 @@ export async function startDaemon(runtime: string, options: DaemonOptions): Prom
   child.stderr?.on('data', bytes => (output += bytes))
   for (;;) {
     const control = new FrameClient(uri)
-    control.send(KIND.hello, 0, { role: 'control' }, HELLO_BYTE)
+    control.send(KIND.hello, 0, { role: 'control', ...options.hello }, HELLO_BYTE)
     const ready = await control.wait(frame => frame.kind === KIND.ready).catch(() => null)
     if (ready !== null) {
       const daemon = new DaemonClient(runtime, child, uri, control, folder)

@@ -1,0 +1,357 @@
+import { once } from 'node:events'
+import { chmodSync, existsSync, readFileSync } from 'node:fs'
+import net from 'node:net'
+import { pathToFileURL } from 'node:url'
+import t from 'tap'
+import { BytePool } from '../../lib/core/byte-pool.ts'
+import { systemClock } from '../../lib/core/clock.ts'
+import { runtimeFile } from '../../lib/runtime/package-files.ts'
+import { NO_TRUST } from '../../lib/runtime/dial.ts'
+import { ReadyWorkers } from '../../lib/runtime/ready-workers.ts'
+import { SocketSet } from '../../lib/runtime/socket-set.ts'
+import type { WorkerOwner } from '../../lib/runtime/worker.ts'
+import { FrameReader, KIND, parseHeader } from '../../lib/runtime/wire-protocol.ts'
+import { makeFn } from '../helpers/fn.ts'
+import { HostileDaemon, type HostilePeer } from '../helpers/hostile-daemon.ts'
+import { childrenOf, commandOf, isAlive } from '../helpers/processes.ts'
+import { makeRuntimes } from '../helpers/runtime-bed.ts'
+import { makeTree } from '../helpers/tree.ts'
+import { FrameClient, startDaemon, until } from '../helpers/worker-client.ts'
+
+t.setTimeout(120_000)
+
+/** Everything below a process. */
+const treeOf = (pid: number): number[] => childrenOf(pid).flatMap(child => [child, ...treeOf(child)])
+
+/** A socket that workers would listen on, and what their gateway does there. */
+async function listen(t: { teardown: (fn: () => void) => void }) {
+  const tree = makeTree({})
+  const path = tree.path('w.sock')
+  const sockets: net.Socket[] = []
+  const hellos: Record<string, unknown>[] = []
+  const server = net.createServer(socket => {
+    sockets.push(socket)
+    const reader = new FrameReader((_kind, _id, header) => hellos.push(parseHeader(header)))
+    socket.on('data', bytes => reader.push(bytes))
+    socket.on('error', () => {})
+  })
+  server.listen(path)
+  await once(server, 'listening')
+  const refused: string[] = []
+  const ready = new ReadyWorkers(id => refused.push(id))
+  t.teardown(() => {
+    ready.clear()
+    for (const socket of sockets) socket.destroy()
+    server.close()
+    tree.cleanup()
+  })
+  const offer = (worker: string, entries: string[] = [], uri = `unix:${path}`) =>
+    ready.add({ worker, uri, pid: 0, entries })
+  return { ready, refused, sockets, hellos, offer }
+}
+
+t.test(
+  '[runtime/ready-workers.1, runtime/ready-workers.2] who is offered is connected to and greeted, and taken once',
+  async t => {
+    const { ready, offer, hellos, refused } = await listen(t)
+    offer('a', ['.js'])
+    offer('b', ['.ts', '.mts'])
+    offer('c', ['.ts'])
+    await until(() => hellos.length === 3)
+    t.strictSame(hellos, [{ role: 'worker' }, { role: 'worker' }, { role: 'worker' }])
+    t.equal(ready.take('/srv/x.ts')?.worker, 'b', 'the oldest of those that are prepared for it')
+    t.equal(ready.take('/srv/x.ts')?.worker, 'c')
+    t.equal(ready.take('/srv/x.ts')?.worker, 'a', 'or else another')
+    t.equal(ready.take('/srv/x.ts'), null)
+    offer('d')
+    t.equal(ready.takeById('d')?.worker, 'd')
+    t.equal(ready.takeById('d'), null)
+    t.strictSame(refused, [])
+  },
+)
+
+t.test(
+  '[runtime/ready-workers.5] one that ends, speaks unasked, lies elsewhere or is one too many is not kept',
+  async t => {
+    const { ready, offer, sockets, refused } = await listen(t)
+    offer('ends')
+    await until(() => sockets.length === 1)
+    sockets[0]!.destroy()
+    await until(() => refused.length === 1)
+    offer('speaks')
+    await until(() => sockets.length === 2)
+    sockets[1]!.write('x'.repeat(100_000))
+    await until(() => refused.length === 2)
+    await until(() => sockets[1]!.destroyed)
+    offer('elsewhere', [], 'tcp://127.0.0.1:1')
+    offer('nowhere', [], 'unix:/nonexistent/w.sock')
+    await until(() => refused.length === 4)
+    t.strictSame(refused, ['ends', 'speaks', 'elsewhere', 'nowhere'])
+    t.equal(ready.size, 0)
+    for (let i = 0; i < 12; i++) offer(`w${i}`)
+    offer('w0')
+    t.equal(ready.size, 8)
+    t.strictSame(refused.slice(4), ['w8', 'w9', 'w10', 'w11', 'w0'])
+    ready.drop('w1')
+    t.equal(ready.takeById('w1'), null)
+    ready.clear()
+    t.equal(ready.size, 0)
+    t.equal(refused.length, 9, 'who was dropped by hand is not refused')
+  },
+)
+
+/** A gateway's sockets before a daemon that a test plays. */
+async function makeSet(t: { teardown: (fn: () => unknown) => void }, takesReady = true) {
+  const daemon = await HostileDaemon.start()
+  const starts: Record<string, unknown>[] = []
+  const hellos: HostilePeer[] = []
+  const workerStarts: HostilePeer[] = []
+  let answer: (peer: HostilePeer, id: number, header: Record<string, unknown>) => void = (peer, id, { worker }) =>
+    peer.send(KIND.started, id, { worker: worker ?? `new${id}`, uri: daemon.uri, pid: 0 })
+  const honest = daemon.onControlHello
+  daemon.onControlHello = (peer, header) => {
+    hellos.push(peer)
+    honest(peer, header)
+  }
+  daemon.onStart = (peer, id, text) => {
+    const header = parseHeader(text)
+    starts.push(header)
+    answer(peer, id, header)
+  }
+  daemon.onWorkerStart = peer => {
+    workerStarts.push(peer)
+    peer.send(KIND.ready, 0, { max_inflight: 0 })
+  }
+  const set = new SocketSet({
+    trust: NO_TRUST,
+    runtime: 'node',
+    clock: systemClock,
+    pool: new BytePool(systemClock),
+    externalUris: [daemon.uri],
+    daemonCount: 1,
+    launch: () => {
+      throw new Error('nothing is spawned')
+    },
+    preparer: null,
+    facts: { functionsRoot: '/srv', production: false, toContext: () => ({}), toPackDirs: () => [] },
+    userOf: () => null,
+    startsEarly: true,
+    takesReady,
+    onLog: () => {},
+    onEvent: () => {},
+  })
+  t.teardown(async () => {
+    await set.close()
+    await daemon.close()
+  })
+  const events: string[] = []
+  const owner: WorkerOwner = {
+    fn: makeFn(),
+    clock: systemClock,
+    answers: 0,
+    loadOf: () => 0,
+    onLog: () => {},
+    onFiles: () => {},
+    forget: () => {},
+    handleSuccess: () => {},
+    handleRoom: () => events.push('ready'),
+    handleAbandoned: () => {},
+    handleLoadFailure: () => {},
+    handleWorkerEnd: (_unexpected, error) => events.push(error.message),
+    handleStartFailure: (_worker, error) => events.push(error.message),
+  }
+  await set.start()
+  await until(() => hellos.length === 1)
+  /** Offers a worker and waits until the gateway is connected to it. */
+  const offer = async (worker: string) => {
+    const before = daemon.peers.size
+    hellos[0]!.send(KIND.started, 0, { worker, uri: daemon.uri, pid: 0, entries: [] })
+    await until(() => [...daemon.peers].filter(peer => peer.role === 'worker').length > before - 1)
+  }
+  return {
+    set,
+    daemon,
+    starts,
+    workerStarts,
+    events,
+    offer,
+    control: hellos[0]!,
+    spawn: () => set.spawn(owner, null),
+    onStart: (next: typeof answer) => (answer = next),
+  }
+}
+
+t.test(
+  '[runtime/ready-workers.3] a first call uses the connection that is there, and waits for no answer of the daemon',
+  async t => {
+    const bed = await makeSet(t)
+    await bed.offer('waits')
+    const peers = bed.daemon.peers.size
+    bed.onStart(() => {})
+    bed.spawn()
+    await until(() => bed.events.length === 1)
+    t.strictSame(bed.events, ['ready'], 'though the daemon has not answered')
+    t.equal(bed.workerStarts.length, 1)
+    t.equal(bed.daemon.peers.size, peers, 'and no further connection')
+    await until(() => bed.starts.length === 1)
+    t.match(bed.starts[0], { worker: 'waits', runtime: 'node' })
+    t.notOk('early' in bed.starts[0]!, 'the worker gets its start itself')
+    bed.onStart((peer, id) => peer.send(KIND.started, id, { worker: 'second', uri: bed.daemon.uri, pid: 0 }))
+    bed.spawn()
+    await until(() => bed.events.length === 2)
+    t.notOk('worker' in bed.starts[1]!, 'the next function gets one that the daemon chooses')
+    t.equal(bed.daemon.peers.size, peers + 1)
+  },
+)
+
+t.test('[runtime/ready-workers.4] a daemon that gives one it has just offered means the connection to it', async t => {
+  const bed = await makeSet(t)
+  bed.onStart((peer, id) => {
+    peer.send(KIND.started, 0, { worker: 'both', uri: bed.daemon.uri, pid: 0 })
+    peer.send(KIND.started, id, { worker: 'both', uri: 'unix:/gone.sock', pid: 0 })
+  })
+  bed.spawn()
+  await until(() => bed.events.length === 1)
+  t.strictSame(bed.events, ['ready'])
+})
+
+t.test(
+  '[runtime/ready-workers.5] the end of one that waits is forgotten; a daemon that refuses it ends the worker',
+  async t => {
+    const bed = await makeSet(t)
+    await bed.offer('dead')
+    bed.control.send(KIND.exited, 0, { worker: 'dead', code: 1, reason: 'exited with code 1' })
+    await until(() => [...bed.daemon.peers].every(peer => peer.role !== 'worker'))
+    bed.spawn()
+    await until(() => bed.events.length === 1)
+    t.strictSame(bed.events, ['ready'])
+    t.notOk('worker' in bed.starts[0]!)
+    await bed.offer('refused')
+    bed.daemon.onWorkerStart = () => {}
+    bed.onStart((peer, id) => peer.send(KIND.error, id, { code: 'start', message: 'the worker that waited has ended' }))
+    bed.spawn()
+    await until(() => bed.events.length === 2)
+    t.match(bed.events[1], /the worker that waited has ended/)
+  },
+)
+
+t.test('[runtime/ready-workers.1] without asking for them nothing is offered or taken', async t => {
+  const bed = await makeSet(t, false)
+  bed.control.send(KIND.started, 0, { worker: 'x', uri: bed.daemon.uri, pid: 0 })
+  await until(() => bed.daemon.stops === 1)
+  t.equal([...bed.daemon.peers].filter(peer => peer.role === 'worker').length, 0)
+})
+
+t.test(
+  '[runtime/ready-workers.6] the node daemon offers its spares to a gateway that takes them, and to nobody else',
+  async t => {
+    const tree = makeTree({ 'a.mjs': 'export const handler = () => "a"', 'b.mjs': 'export const handler = () => "b"' })
+    t.teardown(() => tree.cleanup())
+    const daemon = await startDaemon('node', { root: tree.root, hello: { ready_workers: true } })
+    t.teardown(() => daemon.close())
+    const offered = await daemon.control.wait(frame => frame.kind === KIND.started && frame.id === 0)
+    t.match(offered.header, { worker: String, uri: /^unix:/, pid: Number, entries: ['.js', '.mjs', '.cjs'] })
+    const { worker, uri, pid } = offered.header
+    const start = { dir: tree.root, entry: 'a.mjs' }
+    const connected = daemon.connect(uri, worker, pid, start)
+    t.equal((await connected.ready()).kind, KIND.ready, 'it loads what its own connection says')
+    const other = new FrameClient(daemon.uri)
+    t.teardown(() => other.close())
+    other.send(KIND.hello, 0, { role: 'control' }, Buffer.from([1]))
+    other.send(KIND.start, 5, { key: 'x', runtime: 'node', name: 'x', dir: tree.root, entry: 'b.mjs', worker })
+    t.match((await other.wait(frame => frame.id === 5)).header, { message: 'the worker that waited has ended' })
+    other.send(KIND.start, 6, { key: 'x', runtime: 'node', name: 'x', dir: tree.root, entry: 'b.mjs' })
+    const stranger = await other.wait(frame => frame.id === 6)
+    t.not(stranger.header.worker, worker, 'another gateway gets a process of its own')
+    t.match(await daemon.startWorker({ ...start, worker } as never), { id: worker, pid })
+    await t.rejects(daemon.startWorker({ ...start, worker } as never), /has ended/, 'nobody gets it twice')
+    t.equal((await connected.call()).text, '"a"')
+
+    const next = await daemon.control.wait(frame => frame.kind === KIND.started && frame.id === 0)
+    const given = await daemon.startWorker(start)
+    t.equal(given.id, next.header.worker, 'asked for any, the daemon gives one that is connected')
+    const last = await daemon.control.wait(frame => frame.kind === KIND.started && frame.id === 0)
+    await daemon.control.close()
+    await until(() => [pid, given.pid, last.header.pid].every(one => !isAlive(one)))
+    t.pass('all of them end with their gateway')
+  },
+)
+
+t.test(
+  '[runtime/ready-workers.5] a process that dies while it waits costs no call, and several functions may want it at once',
+  async t => {
+    const files = ['a.mjs', 'b.mjs', 'c.mjs', 'd.mjs']
+    const bed = makeRuntimes(Object.fromEntries(files.map(file => [file, 'export const handler = () => process.pid'])))
+    t.teardown(() => bed.close())
+    const outcomes = await Promise.all(files.slice(0, 3).map(file => bed.call(bed.fn(file))))
+    t.strictSame(
+      outcomes.map(({ error }) => error),
+      [null, null, null],
+    )
+    const busy = outcomes.map(({ text }) => Number(text))
+    t.equal(new Set(busy).size, 3)
+    const waiting = () =>
+      childrenOf(process.pid)
+        .flatMap(treeOf)
+        .filter(
+          pid =>
+            commandOf(pid).includes('worker.mjs') && commandOf(pid).startsWith(process.execPath) && !busy.includes(pid),
+        )
+    await until(() => waiting().length > 0)
+    const [pid] = waiting() as [number]
+    process.kill(pid, 'SIGKILL')
+    await until(() => !isAlive(pid))
+    // What the gateway was told of it is read.
+    await new Promise(done => setTimeout(done, 0))
+    t.equal((await bed.call(bed.fn('d.mjs'))).error, null)
+  },
+)
+
+t.test('[runtime/ready-workers.7] who takes them says so; who cannot use them does not', async t => {
+  const tree = makeTree({
+    node: `#!/bin/sh\nexec ${process.execPath} "$(dirname "$0")/fake.mjs" "$@"\n`,
+    'fake.mjs': `
+      import { appendFileSync } from 'node:fs'
+      import { createServer } from 'node:net'
+      import { encodeFrame, FrameReader, KIND } from '${pathToFileURL(runtimeFile('node/wire.mjs'))}'
+      process.stdin.resume().on('end', () => process.exit(0))
+      createServer(socket => {
+        const reader = new FrameReader((kind, id, header) => {
+          if (kind !== KIND.hello) return
+          appendFileSync(new URL('./hellos', import.meta.url), header + '\\n')
+          socket.write(encodeFrame(KIND.ready, 0, '{"runtime":"node","version":"22.0.0","pid":1}'))
+        })
+        socket.on('data', bytes => reader.push(bytes))
+      }).listen(process.argv[process.argv.indexOf('--socket') + 1])
+    `,
+  })
+  chmodSync(tree.path('node'), 0o755)
+  const elsewhere = await HostileDaemon.start()
+  const hellos: string[] = []
+  const honest = elsewhere.onControlHello
+  elsewhere.onControlHello = (peer, header) => {
+    hellos.push(header)
+    honest(peer, header)
+  }
+  t.teardown(() => elsewhere.close())
+  t.teardown(() => tree.cleanup())
+  const binaries = { node: tree.path('node') }
+  const own = () => readFileSync(tree.path('hellos'), 'utf8').trim().split('\n').length
+  const greet = async (settings: object, isThere: () => boolean) => {
+    const bed = makeRuntimes({ 'a.mjs': '' }, { settings })
+    bed.fn('a.mjs')
+    await bed.runtimes.start()
+    await until(isThere)
+    await bed.close()
+  }
+  const isGreeted = (count: number) => () => existsSync(tree.path('hellos')) && own() === count
+  await greet({ binaries }, isGreeted(1))
+  await greet({ binaries, gatewayWorkers: 2 }, isGreeted(2))
+  await greet({ runtimeSockets: { node: [elsewhere.uri] } }, () => hellos.length === 1)
+  const plain = '{"role":"control"}'
+  t.strictSame(readFileSync(tree.path('hellos'), 'utf8').trim().split('\n'), [
+    '{"role":"control","ready_workers":true}',
+    plain,
+  ])
+  t.strictSame(hellos, [plain])
+})
