@@ -3,6 +3,7 @@
 import { Agent, type IncomingMessage, request } from 'node:http'
 import type { Test } from 'tap'
 import { createGateway, type Gateway, type GatewayOptions } from '../../lib/index.ts'
+import { RawConnection } from './raw-http.ts'
 import { makeTree } from './tree.ts'
 
 export interface Answer {
@@ -69,6 +70,17 @@ export async function connectToAll(t: Test, url: string, count: number, but: Rea
     for (const connection of found.values()) connection.close()
   })
   return found
+}
+
+/** A connection on which a test writes bytes, to the process of that name; it has answered once. */
+export async function openRaw(url: string, name: string): Promise<RawConnection> {
+  for (;;) {
+    const connection = await RawConnection.open(Number(new URL(url).port))
+    connection.write('GET /_who HTTP/1.1\r\nHost: x\r\n\r\n')
+    const [answer] = await connection.answers(1)
+    if (answer?.headers['x-request-id']?.split('-')[0] === name) return connection
+    connection.socket.destroy()
+  }
 }
 
 /** What the first process calls itself: it answers without a socket, too. */
