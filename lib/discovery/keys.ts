@@ -3,7 +3,7 @@
 import type { Claim, FunctionVersion } from '../core/catalog.ts'
 import type { Warning } from '../core/errors.ts'
 import { METHODS } from '../core/identity.ts'
-import { compareLists, mergeSorted } from '../core/list-change.ts'
+import { compareLists, countUpTo, mergeSorted } from '../core/list-change.ts'
 import { compareText } from '../core/text.ts'
 import { pathWarning } from './disk.ts'
 import type { FunctionMaker } from './functions.ts'
@@ -13,7 +13,7 @@ export interface Settled {
   functions: readonly FunctionVersion[]
   claims: readonly Claim[]
   warnings: Warning[]
-  /** The functions as the walk made them and in the order of keys; null where more than their order was settled. */
+  /** The functions as the walk made them, and in the order of their keys; null where a manifest names handlers. */
   sorted: (Pick<Made, 'functions'> & { inOrder: readonly FunctionVersion[] }) | null
 }
 
@@ -42,18 +42,22 @@ export function settleKeys(
   before: Settled | null = null,
 ): Settled {
   const replaced: Replacements = new Map()
-  const joined =
+  const inOrder =
     targets.length === 0
       ? sortFunctions(functions, before)
       : joinTargets(functions, targets, replaced, maker).sort(compareFunctions)
-  const warnings = renameDuplicates(joined, replaced, maker)
-  if (revisions.size > 0) revise(joined, revisions, replaced, maker)
-  if (replaced.size === 0) {
-    const sorted = targets.length === 0 ? { functions, inOrder: joined } : null
-    return { functions: joined, claims, warnings, sorted }
-  }
-  joined.sort((a, b) => compareText(a.key, b.key))
-  return { functions: joined, claims: claims.map(claim => withLatest(claim, replaced)), warnings, sorted: null }
+  const sorted = targets.length === 0 ? { functions, inOrder } : null
+  const warnings: Warning[] = []
+  let unique = hasTwins(inOrder) ? renameTwins(inOrder, replaced, maker, warnings) : inOrder
+  if (revisions.size > 0) unique = revise(unique, revisions, replaced, maker)
+  if (replaced.size === 0) return { functions: unique, claims, warnings, sorted }
+  return { functions: unique, claims: claims.map(claim => withLatest(claim, replaced)), warnings, sorted }
+}
+
+/** @param functions - by key */
+function hasTwins(functions: readonly FunctionVersion[]): boolean {
+  for (let i = 1; i < functions.length; i++) if (functions[i]!.key === functions[i - 1]!.key) return true
+  return false
 }
 
 function sortFunctions(functions: readonly FunctionVersion[], before: Settled | null): FunctionVersion[] {
@@ -66,35 +70,48 @@ function sortFunctions(functions: readonly FunctionVersion[], before: Settled | 
 }
 
 /** @param functions - by key; the first of several with one key keeps it */
-function renameDuplicates(functions: FunctionVersion[], replaced: Replacements, maker: FunctionMaker): Warning[] {
-  const warnings: Warning[] = []
+function renameTwins(
+  functions: readonly FunctionVersion[],
+  replaced: Replacements,
+  maker: FunctionMaker,
+  warnings: Warning[],
+): FunctionVersion[] {
+  const unique: FunctionVersion[] = []
   let holder: FunctionVersion | null = null
-  for (const [index, fn] of functions.entries()) {
+  for (const fn of functions) {
     if (holder === null || fn.key !== holder.key) {
       holder = fn
+      unique.push(fn)
       continue
     }
     const renamed = maker.reuse({ ...fn, key: `${fn.key}#${fn.entryFile}` })
-    functions[index] = renamed
+    unique.push(renamed)
     replaced.set(fn, renamed)
     warnings.push(duplicateWarning(holder, fn))
   }
-  return warnings
+  return unique.sort(compareKeys)
 }
 
+/** Each function of few is looked up: whoever edits all day has some revisions, and none of the other thousands has one. */
 function revise(
-  functions: FunctionVersion[],
+  functions: readonly FunctionVersion[],
   revisions: Revisions,
   replaced: Replacements,
   maker: FunctionMaker,
-): void {
-  for (const [index, fn] of functions.entries()) {
-    const revision = revisions.get(fn.key)
-    if (revision === undefined) continue
-    const revised = maker.reuse({ ...fn, signature: `${fn.signature}.${revision}` })
-    functions[index] = revised
-    replaced.set(fn, revised)
+): FunctionVersion[] {
+  const revised = functions.slice()
+  for (const [key, revision] of revisions) {
+    const index = countUpTo(revised, { key }, compareKeys) - 1
+    const fn = revised[index]
+    if (fn?.key !== key) continue
+    revised[index] = maker.reuse({ ...fn, signature: `${fn.signature}.${revision}` })
+    replaced.set(fn, revised[index])
   }
+  return revised
+}
+
+function compareKeys(a: Pick<FunctionVersion, 'key'>, b: Pick<FunctionVersion, 'key'>): number {
+  return compareText(a.key, b.key)
 }
 
 function joinTargets(

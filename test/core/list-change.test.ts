@@ -1,5 +1,5 @@
 import t from 'tap'
-import { compareLists, mergeSorted, ValueChanges } from '../../lib/core/list-change.ts'
+import { compareLists, countUpTo, mergeSorted, ValueChanges } from '../../lib/core/list-change.ts'
 import { compareText } from '../../lib/core/text.ts'
 
 t.test('[router/route-table.22] two lists differ in what one of them has alone, wherever it stands', async t => {
@@ -34,6 +34,28 @@ t.test('[router/route-table.22] two sorted lists become one', async t => {
   ] as const
   for (const [a, b] of cases)
     t.same(mergeSorted([...a], [...b], compareText), [...`${a}${b}`].sort(compareText), `${a} and ${b}`)
+})
+
+t.test('[router/route-table.22] a new item among ten thousand is compared with a few of them', async t => {
+  const list = Array.from({ length: 10_000 }, (_, i) => i * 2)
+  let count = 0
+  const compare = (a: number, b: number) => {
+    count += 1
+    return a - b
+  }
+  for (const [item, upTo] of [
+    [-1, 0],
+    [0, 1],
+    [1, 1],
+    [9_999, 5000],
+    [19_998, 10_000],
+    [20_000, 10_000],
+  ] as const)
+    t.equal(countUpTo(list, item, compare), upTo, `${item}`)
+  t.equal(countUpTo(list, 4, compare, 7), 7, 'so many are before it for sure')
+  count = 0
+  t.same(mergeSorted(list, [5, 19_999], compare), [0, 2, 4, 5, ...list.slice(3), 19_999])
+  t.ok(count <= 30, `${count} looks`)
 })
 
 t.test('[router/route-table.22] values that are new in a map are told once', async t => {

@@ -96,6 +96,38 @@ t.test('[discovery/layouts.46] a revision changes the signature and nothing else
   )
 })
 
+t.test(
+  '[discovery/layouts.26, discovery/layouts.46] functions that were edited cost no new order of all others',
+  async t => {
+    const all = Array.from({ length: 1000 }, (_, i) => file(`fn-${i}`, `fn-${i}/handler.js`))
+    const maker = new FunctionMaker('/srv', OPTIONS.defaults, new Map(), NO_OUTER_ENV)
+    const revisions = new Map([
+      [all[7]!.key, 1],
+      [all[500]!.key, 3],
+      ['node/gone@default', 2],
+    ])
+    const made = { functions: all, targets: [], claims: [] }
+    const first = settleKeys(made, revisions, maker)
+    t.equal(first.functions.filter(fn => !all.includes(fn)).length, 2)
+    let reads = 0
+    const counted = all.map(fn => {
+      const copy = { ...fn }
+      const get = () => {
+        reads += 1
+        return fn.key
+      }
+      Object.defineProperty(copy, 'key', { enumerable: true, get })
+      return copy
+    })
+    const known = settleKeys({ ...made, functions: counted }, revisions, maker)
+    reads = 0
+    const edited = counted.with(3, file('fn-3', 'fn-3/handler.js'))
+    const next = settleKeys({ ...made, functions: edited }, revisions, maker, known)
+    t.ok(reads < counted.length * 3, `each key is compared with its neighbour's, and ${reads} reads are no sorting`)
+    t.same(next.functions, settleKeys({ ...made, functions: edited }, revisions, maker).functions)
+  },
+)
+
 t.test('[discovery/layouts.26] what was settled before changes the time it takes, and nothing else', async t => {
   const [a, b, c] = [file('a', 'a/handler.js'), file('b', 'b/handler.js'), file('c', 'c/handler.js')]
   const twin = file('b', 'b.js', 'file')
