@@ -117,10 +117,7 @@ export class Daemon {
     if (ready !== null) return this.#startReady(request, control, ready)
     this.#opening += 1
     try {
-      const started = await control.start(request.toHeader(null))
-      // One that was offered while it was asked for, which listens to its connection alone.
-      const offered = this.#ready.takeById(started.worker)
-      return this.#follow(request, control, started, offered?.connection ?? null)
+      return this.#follow(request, control, await control.start(request.toHeader(null)), null)
     } finally {
       this.#opening -= 1
       if (this.#opening === 0) this.#earlyExits.clear()

@@ -119,21 +119,21 @@ export class ReadyWorkers {
       }
       found ??= worker
     }
-    return found === null ? null : this.takeById(found.worker)
-  }
-
-  takeById(id: string): ReadyWorker | null {
-    const worker = this.#workers.get(id) ?? null
-    this.#workers.delete(id)
-    return worker
+    return found === null ? null : this.#remove(found.worker)
   }
 
   /** Its process has ended, or nobody may have it. */
   drop(id: string): void {
-    this.takeById(id)?.connection.close()
+    this.#remove(id)?.connection.close()
   }
 
   clear(): void {
     for (const id of [...this.#workers.keys()]) this.drop(id)
+  }
+
+  #remove(id: string): ReadyWorker | null {
+    const worker = this.#workers.get(id) ?? null
+    this.#workers.delete(id)
+    return worker
   }
 }

@@ -118,15 +118,10 @@ export class Workers {
       throw new Error(`start names no binary of the ${runtime} function`)
     const user = parseUser(header)
     const style = toStyle(header)
-    const named = typeof header.worker === 'string' ? this.#takeOffered(owner, header.worker) : undefined
-    const spare = named ?? (isForSpare(header, user) ? this.#takeSpare(style, user === null ? owner : null) : undefined)
     this.#styles.add(style)
     this.planSpares()
-    if (spare?.isOffered) {
-      spare.isOffered = false
-      await spare.process.ready
-      return spare
-    }
+    if (typeof header.worker === 'string') return this.#takeOffered(owner, header.worker)
+    const spare = isForSpare(header, user) ? this.#takeSpare(style) : undefined
     if (spare !== undefined) {
       spare.owner = owner
       try {
@@ -242,6 +237,7 @@ export class Workers {
     const spare = this.#spares.find(one => one.id === id && one.owner === owner && one.isOffered)
     if (spare === undefined || spare.process.gone) throw new Error('the worker that waited has ended')
     this.#spares.splice(this.#spares.indexOf(spare), 1)
+    spare.isOffered = false
     return spare
   }
 
@@ -268,11 +264,11 @@ export class Workers {
 
   /**
    * @param {string} style
-   * @param {Owner | null} owner - whose connected ones count too, null for nobody's
    * @returns {Worker | undefined} the oldest spare of the style, or else of the other: still faster than a new process
    */
-  #takeSpare(style, owner) {
-    const living = this.#spares.filter(spare => !spare.process.gone && (spare.owner === null || spare.owner === owner))
+  #takeSpare(style) {
+    // One that was offered may have a function already, of which the gateway has not told yet.
+    const living = this.#spares.filter(spare => !spare.process.gone && !spare.isOffered)
     const spare = living.find(candidate => candidate.style === style) ?? living[0]
     if (spare !== undefined) this.#spares.splice(this.#spares.indexOf(spare), 1)
     return spare
