@@ -228,7 +228,7 @@ t.test('[runtime/ready-workers.4] of two functions at once one gets the worker t
   bed.spawn()
   await until(() => bed.events.length === 2 && bed.starts.length === 2)
   t.strictSame(bed.events, ['ready', 'ready'])
-  t.strictSame(bed.starts.map(({ worker }) => worker ?? null).sort(), ['one', null])
+  t.strictSame(bed.starts.map(({ worker }) => worker ?? null).sort(), [null, 'one'])
 })
 
 t.test('[runtime/ready-workers.1] without asking for them nothing is offered or taken', async t => {
