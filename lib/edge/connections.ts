@@ -39,6 +39,8 @@ class Line {
   readonly idle: UpstreamConnection[] = []
   readonly waiting: UpstreamRequest[] = []
   open = 0
+  /** Requests that look for a connection at the end of the turn. */
+  due = 0
 
   constructor(key: string) {
     this.key = key
@@ -176,6 +178,7 @@ export class EdgeConnections {
         this.#startNew(line, request)
         return
       }
+      line.due += 1
       this.#due.push({ line, request })
       this.#trust.planTurn()
       return
@@ -193,16 +196,15 @@ export class EdgeConnections {
   /** At the end of a turn: what an upstream had closed by then is not idle any more. */
   #startDue(): void {
     for (const { line, request } of this.#due.splice(0)) {
-      if (request.isOver) continue
-      // Its last connection may have been closed meanwhile.
-      if (!this.#lines.has(line.key)) this.#lines.set(line.key, line)
+      line.due -= 1
       try {
-        const kept = this.#takeTrusted(line)
-        if (kept === null) this.#startNew(line, request)
-        else this.#send(request, kept)
+        const kept = request.isOver ? null : this.#takeTrusted(line)
+        if (kept !== null) this.#send(request, kept)
+        else if (!request.isOver) this.#startNew(line, request)
       } catch (error) {
         request.onError(error as Error)
       }
+      this.#dropUnused(line)
     }
   }
 
@@ -276,7 +278,11 @@ export class EdgeConnections {
     }
     const next = line.waiting.shift()
     if (next !== undefined) this.#start(line, next)
-    else if (line.open === 0) this.#lines.delete(line.key)
+    else this.#dropUnused(line)
+  }
+
+  #dropUnused(line: Line): void {
+    if (line.open === 0 && line.due === 0) this.#lines.delete(line.key)
   }
 }
 

@@ -259,6 +259,34 @@ t.test('[edge/passthrough.26] of idle connections it takes the newest that is ol
   t.equal(upstream.connections(), 4)
 })
 
+t.test('[edge/passthrough.26] who waits for the end of a turn and who comes then share their connections', async t => {
+  const { connections, upstream, ask, untilAsked, untilSeen, answerAll } = await makeBed(t)
+  ask('first')
+  await untilAsked(1)
+  const [kept] = openSockets().filter(({ remotePort }) => remotePort === upstream.port)
+  answerAll()
+  await untilSeen(2)
+  await turns()
+  // Asked behind the poll phase, it looks for a connection behind the next one: the only one is closed before.
+  await new Promise(done => setImmediate(done))
+  ask('post', { reuse: 'trusted' })
+  kept!.destroy()
+  await new Promise(done => kept!.once('close', done))
+  ask('beside')
+  await untilAsked(2)
+  answerAll()
+  await untilSeen(6)
+  t.equal(upstream.connections(), 3)
+  t.equal(connections.idle, 2)
+  for (const name of ['again', 'and again']) ask(name)
+  await untilAsked(2)
+  t.equal(upstream.connections(), 3, 'both are known')
+})
+
+function openSockets(): Socket[] {
+  return (process as unknown as { _getActiveHandles(): Socket[] })._getActiveHandles()
+}
+
 t.test(
   '[edge/passthrough.26] an upstream that closes behind its answer without a word is not trusted for a minute',
   async t => {
