@@ -11,7 +11,7 @@ import type { Clock } from '../core/clock.ts'
 import { MAX_WORKERS_UNLIMITED } from '../core/limits.ts'
 import type { AdmissionCall, FunctionSlots } from '../invocation/admission.ts'
 import { type AdmissionLimits, toAdmissionLimits } from '../invocation/concurrency.ts'
-import { SocketWorker } from '../runtime/socket-worker.ts'
+import { FLUSH_FRAMES, SocketWorker } from '../runtime/socket-worker.ts'
 import { WorkerSet } from '../runtime/worker-set.ts'
 import type { FromFront, LeaseMessage } from './messages.ts'
 import type { RemoteWorkers } from './remote-workers.ts'
@@ -124,7 +124,8 @@ export class FrontLeases {
       idleTtlMs: LEASE_IDLE_MS,
       sockets: null,
       preparer: null,
-      spawn: owner => new SocketWorker(owner, workers.sourceOf(program, header), header, pool),
+      spawn: owner =>
+        new SocketWorker(owner, workers.sourceOf(program, header), header, pool, FLUSH_FRAMES.besideOthers),
       onLog,
       onFailure,
       onEmpty: () => this.#leaving.delete(set),

@@ -21,6 +21,7 @@ import { runtimeFile, SocketFolder } from './package-files.ts'
 import { checkReachable } from './reachable.ts'
 import type { Preparer, Runtime } from './runtime.ts'
 import { SocketSet } from './socket-set.ts'
+import { FLUSH_FRAMES } from './socket-worker.ts'
 import type { StartFacts } from './start-header.ts'
 
 type RuntimeSettings = Pick<
@@ -170,6 +171,7 @@ export class Runtimes {
       facts: this.#toStartFacts(),
       userOf: (fn, program) => (isOwn ? (this.#users?.userOf(fn, this.#folder.path(), program) ?? null) : null),
       // Other processes of the gateway connect to their workers themselves, and a function's user is known too late.
+      flushFrames: settings.gatewayWorkers === 1 ? FLUSH_FRAMES.alone : FLUSH_FRAMES.besideOthers,
       takesReady: isOwn && this.#users === null && settings.gatewayWorkers === 1,
       startsEarly: isOwn && name === 'node',
       onLog: (key, stream, text) => {

@@ -39,6 +39,8 @@ interface SocketSetOptions {
   takesReady?: boolean
   /** True when the daemon hands a worker its `start` itself, before the gateway is connected to it. */
   startsEarly: boolean
+  /** Frames that leave for a worker at once. */
+  flushFrames?: number
   onLog(key: string, stream: 'stdout' | 'stderr', text: string): void
   onEvent(event: DaemonEvent): void
   onContent?: DaemonOptions['onContent']
@@ -98,7 +100,7 @@ export class SocketSet implements Runtime {
 
   spawn(set: WorkerOwner, program: string | null): SocketWorker {
     const { header, source } = this.#toStart(set.fn, program, true)
-    return new SocketWorker(set, source, header, this.#options.pool)
+    return new SocketWorker(set, source, header, this.#options.pool, this.#options.flushFrames)
   }
 
   prepareStart(fn: FunctionVersion, program: string | null): WorkerStart {

@@ -25,8 +25,11 @@ import { connectWorker, toWorkerHello } from './worker-socket.ts'
 
 /** Bytes of a worker's input that may wait for it to read before its pings are not answered any more. */
 const MAX_WAITING_PONG_BYTES = 64 * 1024
-/** Frames that wait for the end of a poll phase to leave in one write; so many leave at once. */
-const FLUSH_FRAMES = 8
+/**
+ * Frames that wait for the end of a poll phase to leave in one write; so many leave at once, for the worker to begin while the
+ * rest of what the poll phase brought is read. Beside other processes of the gateway more: those have work for the processors meanwhile.
+ */
+export const FLUSH_FRAMES = { alone: 8, besideOthers: 16 } as const
 /** Milliseconds a worker that ends in good order has to finish background work. */
 const WORKER_STOP_GRACE_MS = 5000
 
@@ -62,6 +65,7 @@ export class SocketWorker extends Worker {
   #unsent: Buffer[] = []
   #flushing = false
   #unflushed = 0
+  readonly #flushFrames: number
   /** Monotonic ms of the last read. */
   #readAt = 0
   #socket: net.Socket | null = null
@@ -79,9 +83,16 @@ export class SocketWorker extends Worker {
   #isRead = true
 
   /** @param startHeader - JSON text of the worker's `start` frame */
-  constructor(set: WorkerOwner, source: WorkerSource, startHeader: string, pool: BytePool) {
+  constructor(
+    set: WorkerOwner,
+    source: WorkerSource,
+    startHeader: string,
+    pool: BytePool,
+    flushFrames: number = FLUSH_FRAMES.alone,
+  ) {
     super(set)
     this.#pool = pool
+    this.#flushFrames = flushFrames
     this.#writer = new FrameWriter(bytes => this.#write(bytes))
     this.#reader = new FrameReader((kind, id, header, body) => this.#handleFrame(kind, id, header, body), 0, pool)
     this.#writer.add(KIND.start, 0, startHeader, null)
@@ -215,8 +226,7 @@ export class SocketWorker extends Worker {
       this.#writer.add(kind, id, header, body, rest)
     }
     this.#unflushed += 1
-    // The worker shall begin while the rest of what the poll phase brought is still being read.
-    if (this.#unflushed === FLUSH_FRAMES) this.#flush()
+    if (this.#unflushed === this.#flushFrames) this.#flush()
     if (this.#flushing) return
     this.#flushing = true
     setImmediate(this.#flushLater)

@@ -5,7 +5,7 @@ import { systemClock } from '../../lib/core/clock.ts'
 import { GatewayError } from '../../lib/core/errors.ts'
 import { RuntimeCall } from '../../lib/runtime/call.ts'
 import { NO_TRUST } from '../../lib/runtime/dial.ts'
-import { SocketWorker } from '../../lib/runtime/socket-worker.ts'
+import { FLUSH_FRAMES, SocketWorker } from '../../lib/runtime/socket-worker.ts'
 import type { StartedWorker, WorkerExit } from '../../lib/runtime/started-worker.ts'
 import { encodeFrame, FrameReader, KIND, type Kind } from '../../lib/runtime/wire-protocol.ts'
 import { WorkerSet } from '../../lib/runtime/worker-set.ts'
@@ -59,6 +59,7 @@ async function connect(
   t: Test,
   startProblem: GatewayError | null = null,
   pool = new BytePool(systemClock),
+  flushFrames?: number,
 ): Promise<Peer> {
   const frames: Frame[] = []
   let wake = (): void => {}
@@ -111,6 +112,7 @@ async function connect(
         { startWorker: () => (startProblem === null ? Promise.resolve(started) : Promise.reject(startProblem)) },
         '{"key":"node/hello@default"}',
         pool,
+        flushFrames,
       ),
     onLog: () => {},
     onFiles: (_fn, paths) => files.push([...paths]),
@@ -170,6 +172,44 @@ t.test(
     peer.send(KIND.reply, sent[0]!.id, '{}', 'two')
     t.same(await Promise.all(calls.map(one => one.answer)), ['{} two', '{} three'], 'in whatever order they come')
     t.equal(calls[0]!.host!.socketIndex, 3)
+  },
+)
+
+t.test(
+  '[runtime/worker-set.21] calls leave in bunches, larger ones where other processes have work meanwhile',
+  async t => {
+    for (const [flushFrames, bunches] of [
+      [undefined, 4],
+      [FLUSH_FRAMES.alone, 4],
+      [FLUSH_FRAMES.besideOthers, 2],
+    ]) {
+      const peer = await connect(t, null, new BytePool(systemClock), flushFrames)
+      const first = dispatch(peer.set, '{"n":0}')
+      const [, , call] = await peer.take(3)
+      peer.send(KIND.ready, 0, '{"max_inflight":0}')
+      peer.send(KIND.reply, call!.id, '{}', 'ready')
+      await first.answer
+      const written: number[] = []
+      const { write } = net.Socket.prototype
+      t.teardown(() => {
+        net.Socket.prototype.write = write
+      })
+      net.Socket.prototype.write = function (this: net.Socket, bytes: Buffer, ...rest: []) {
+        if (this.remoteAddress !== undefined) written.push(bytes.length)
+        return write.call(this, bytes, ...rest)
+      } as typeof write
+      const calls = Array.from({ length: 35 }, (_, n) => dispatch(peer.set, `{"n":${n}}`))
+      t.equal(written.length, bunches, 'while more come')
+      await new Promise(setImmediate)
+      t.equal(written.length, bunches! + 1, 'the rest at the end of the turn')
+      net.Socket.prototype.write = write
+      const sent = await peer.take(35)
+      t.same(
+        sent.map(({ header }) => header),
+        calls.map((_, n) => `{"n":${n}}`),
+        'in order',
+      )
+    }
   },
 )
 
