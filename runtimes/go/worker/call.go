@@ -4,7 +4,6 @@ import (
 	"context"
 	"strconv"
 	"sync"
-	"time"
 	"unsafe"
 )
 
@@ -31,7 +30,7 @@ type call struct {
 	canceled bool
 }
 
-func (c *call) run(fields map[string]any, body []byte) {
+func (c *call) run(event map[string]any, body []byte) {
 	defer c.worker.running.Done()
 	returned := false
 	defer func() {
@@ -45,11 +44,12 @@ func (c *call) run(fields map[string]any, body []byte) {
 		}
 		c.finish(kindError, failed.toJSON(), nil)
 	}()
-	c.worker.capture.own(c)
-	event := c.worker.toEvent(fields, body)
-	startedAt := time.Now()
+	addBody(event, body)
+	begun := clock()
 	value, err := c.worker.invoke(c.ctx, event)
-	c.worker.leadership.learn(time.Since(startedAt))
+	ended := clock()
+	c.worker.leadership.learn(ended - begun)
+	c.lead.proceed(ended)
 	var made answer
 	if err == nil {
 		made, err = toAnswer(value)

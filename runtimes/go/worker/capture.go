@@ -23,9 +23,9 @@ type capture struct {
 	mu      sync.Mutex
 	writer  *frameWriter
 	streams [2]*outputStream
-	open    map[uint32]*call
+	pipes   watched
 	// The open calls by the label of their goroutines.
-	labels map[unsafe.Pointer]*call
+	open map[unsafe.Pointer]*call
 }
 
 type outputStream struct {
@@ -49,7 +49,7 @@ type callOutput struct {
 }
 
 func newCapture(writer *frameWriter) (*capture, error) {
-	c := &capture{writer: writer, open: map[uint32]*call{}, labels: map[unsafe.Pointer]*call{}}
+	c := &capture{writer: writer, open: map[unsafe.Pointer]*call{}}
 	for i, name := range [2]string{"stdout", "stderr"} {
 		stream, err := redirect(i+1, name)
 		if err != nil {
@@ -57,6 +57,10 @@ func newCapture(writer *frameWriter) (*capture, error) {
 		}
 		stream.file = [2]*os.File{os.Stdout, os.Stderr}[i]
 		c.streams[i] = stream
+	}
+	var err error
+	if c.pipes, err = watch([2]int{c.streams[0].fd, c.streams[1].fd}); err != nil {
+		return nil, err
 	}
 	fileOutput = c.takeFile
 	return c, nil
@@ -116,30 +120,30 @@ func (c *capture) drain(stream *outputStream) bool {
 }
 
 func (c *capture) drainAll() {
-	for i, isReadable := range readable([2]int{c.streams[0].fd, c.streams[1].fd}) {
+	for i, isReadable := range c.pipes.readable() {
 		if isReadable {
 			c.drain(c.streams[i])
 		}
 	}
 }
 
-// begin is called before a call runs; output up to here belongs to whoever was alone until now. The goroutine that has just
-// ended another call has looked into the pipes for it: it follows.
+// begin is called before a call runs: the calling goroutine, and all that it starts, are the call's from now on. Output up to
+// here belongs to whoever was alone until now. A goroutine that has just ended another call has looked into the pipes for
+// it: it follows.
 func (c *capture) begin(call *call, follows bool) {
+	call.label = labelGoroutine(call.ctx)
 	c.mu.Lock()
 	if len(c.open) == 1 || (len(c.open) == 0 && !follows) {
 		c.drainAll()
 	}
-	c.open[call.id] = call
+	c.open[call.label] = call
 	c.mu.Unlock()
 }
 
-// own makes the calling goroutine, and all that it starts, the call's.
-func (c *capture) own(call *call) {
-	label := labelGoroutine(call.ctx)
+// settle passes on what was written up to here.
+func (c *capture) settle() {
 	c.mu.Lock()
-	call.label = label
-	c.labels[label] = call
+	c.drainAll()
 	c.mu.Unlock()
 }
 
@@ -154,8 +158,7 @@ func (c *capture) end(call *call) {
 			c.writer.send(kindLog, call.id, stream.header(), rest)
 		}
 	}
-	delete(c.open, call.id)
-	delete(c.labels, call.label)
+	delete(c.open, call.label)
 	c.mu.Unlock()
 }
 
@@ -176,7 +179,7 @@ func (c *capture) takeOwned(stream *outputStream, text []byte) bool {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	owner := c.labels[label]
+	owner := c.open[label]
 	if owner == nil {
 		return false
 	}

@@ -1,8 +1,11 @@
 package fngwruntime
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"strconv"
+	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -17,29 +20,60 @@ var errJSON = errors.New("frame header is not a JSON object")
 type decoder struct {
 	text string
 	at   int
+	// The text has neither a backslash nor a control character: a string ends at the next quotation mark.
+	isPlain bool
+	// Places for strings that become values: one piece of memory for several.
+	places []string
 }
 
-// What the first map has room for: the fields of an event, without its growing step by step.
-const firstFields = 24
+const placesTogether = 8
 
 // parseObject gives maps, slices, strings, float64, bool and nil, as encoding/json does. The strings are parts of the header,
 // which nobody may write to any more.
 func parseObject(header []byte) (map[string]any, error) {
+	object := map[string]any{}
+	return object, parseFields(header, func(key string, value any) { object[key] = value })
+}
+
+// parseFields gives the fields of an object one after the other. None is right when it fails.
+func parseFields(header []byte, take func(key string, value any)) error {
 	if len(header) == 0 {
-		return map[string]any{}, nil
+		return nil
 	}
 	if !utf8.Valid(header) {
-		return nil, errJSON
+		return errJSON
 	}
-	d := decoder{text: toText(header)}
+	d := decoder{text: toText(header), isPlain: !needsCare(header)}
 	d.space()
-	value, ok := d.value(0)
-	d.space()
-	object, isObject := value.(map[string]any)
-	if !ok || !isObject || d.at != len(d.text) {
-		return nil, errJSON
+	if d.at == len(d.text) || d.text[d.at] != '{' || !d.fields(0, take) {
+		return errJSON
 	}
-	return object, nil
+	d.space()
+	if d.at != len(d.text) {
+		return errJSON
+	}
+	return nil
+}
+
+// needsCare tells whether a text has a backslash or a control character, eight bytes at a time.
+func needsCare(text []byte) bool {
+	const ones, high = 0x0101010101010101, 0x8080808080808080
+	if bytes.IndexByte(text, '\\') >= 0 {
+		return true
+	}
+	for ; len(text) >= 8; text = text[8:] {
+		word := binary.LittleEndian.Uint64(text)
+		// The high bit of a byte is set in here when the byte is below a space.
+		if (word-0x20*ones)&^word&high != 0 {
+			return true
+		}
+	}
+	for _, char := range text {
+		if char < ' ' {
+			return true
+		}
+	}
+	return false
 }
 
 func (d *decoder) space() {
@@ -79,7 +113,8 @@ func (d *decoder) value(depth int) (any, bool) {
 	case '[':
 		return d.array(depth)
 	case '"':
-		return d.string()
+		text, ok := d.string()
+		return d.place(text), ok
 	case 't':
 		return true, d.word("true")
 	case 'f':
@@ -92,41 +127,42 @@ func (d *decoder) value(depth int) (any, bool) {
 }
 
 func (d *decoder) object(depth int) (any, bool) {
+	object := map[string]any{}
+	return object, d.fields(depth, func(key string, value any) { object[key] = value })
+}
+
+// fields reads an object, from its brace on.
+func (d *decoder) fields(depth int, take func(key string, value any)) bool {
 	d.at++
 	d.space()
 	if d.take('}') {
-		return map[string]any{}, true
+		return true
 	}
-	room := 0
-	if depth == 0 {
-		room = firstFields
-	}
-	object := make(map[string]any, room)
 	for {
 		d.space()
 		if d.at >= len(d.text) || d.text[d.at] != '"' {
-			return nil, false
+			return false
 		}
 		key, ok := d.string()
 		if !ok {
-			return nil, false
+			return false
 		}
 		d.space()
 		if !d.take(':') {
-			return nil, false
+			return false
 		}
 		d.space()
 		value, ok := d.value(depth + 1)
 		if !ok {
-			return nil, false
+			return false
 		}
-		object[key] = value
+		take(key, value)
 		d.space()
 		if d.take('}') {
-			return object, true
+			return true
 		}
 		if !d.take(',') {
-			return nil, false
+			return false
 		}
 	}
 }
@@ -155,9 +191,28 @@ func (d *decoder) array(depth int) (any, bool) {
 	}
 }
 
+// place makes a value of a string without memory of its own for that.
+func (d *decoder) place(text string) any {
+	if len(d.places) == 0 {
+		d.places = make([]string, placesTogether)
+	}
+	at := &d.places[0]
+	d.places = d.places[1:]
+	*at = text
+	return toValue(at)
+}
+
 func (d *decoder) string() (string, bool) {
 	d.at++
 	from := d.at
+	if d.isPlain {
+		length := strings.IndexByte(d.text[from:], '"')
+		if length < 0 {
+			return "", false
+		}
+		d.at += length + 1
+		return d.text[from : from+length], true
+	}
 	for d.at < len(d.text) {
 		switch char := d.text[d.at]; {
 		case char == '"':

@@ -49,10 +49,6 @@ func newDirect(conn net.Conn) *directConn {
 		d.gate.Close()
 		return nil
 	}
-	if syscall.SetNonblock(d.descriptor, false) != nil {
-		d.Close()
-		return nil
-	}
 	return d
 }
 
@@ -93,17 +89,30 @@ func (d *directConn) Read(to []byte) (int, error) {
 	}
 	d.leaveSet()
 	for {
-		if count, err := syscall.Read(d.descriptor, to); err != syscall.EINTR {
+		count, err := d.look(to)
+		if err != syscall.EAGAIN {
 			return toRead(count, err)
 		}
+		d.await(pollIn)
 	}
+}
+
+// await waits until the connection can be read, or written. A read that waits is woken also when the other end has read.
+func (d *directConn) await(event int16) {
+	waiting := pollFd{fd: int32(d.descriptor), events: event}
+	_, _, _ = syscall.Syscall6(syscall.SYS_PPOLL, uintptr(unsafe.Pointer(&waiting)), 1, 0, 0, 0, 0)
 }
 
 // look reads what is there, and does not wait.
 func (d *directConn) look(to []byte) (int, error) {
 	for {
-		if count, _, err := syscall.Recvfrom(d.descriptor, to, syscall.MSG_DONTWAIT); err != syscall.EINTR {
-			return count, err
+		count, _, problem := syscall.RawSyscall(syscall.SYS_READ, uintptr(d.descriptor), uintptr(unsafe.Pointer(&to[0])), uintptr(len(to)))
+		switch problem {
+		case 0:
+			return int(count), nil
+		case syscall.EINTR:
+		default:
+			return 0, problem
 		}
 	}
 }
@@ -146,8 +155,12 @@ func (d *directConn) writeBoth(first, second []byte) error {
 				used++
 			}
 		}
-		count, _, problem := syscall.Syscall(
+		count, _, problem := syscall.RawSyscall(
 			syscall.SYS_WRITEV, uintptr(d.descriptor), uintptr(unsafe.Pointer(&parts)), uintptr(used))
+		if problem == syscall.EAGAIN {
+			d.await(pollOut)
+			continue
+		}
 		if problem == syscall.EINTR {
 			continue
 		}

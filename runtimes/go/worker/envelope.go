@@ -17,6 +17,8 @@ const (
 	textType  = "text/plain; charset=utf-8"
 	jsonType  = "application/json"
 	bytesType = "application/octet-stream"
+	// Bytes that the head of most answers has room in.
+	headRoom = 128
 	// Characters of a value quoted in a message.
 	maxShownChars = 60
 )
@@ -60,9 +62,10 @@ func toAnswer(value any) (answer, error) {
 		return answer{}, err
 	}
 	if kind != "" && !headers.isTyped() {
-		headers = append(headers, header{"content-type", []string{kind}})
+		headers = append(headers, header{name: "content-type", value: kind})
 	}
-	return answer{`{"status":` + strconv.Itoa(status) + `,"headers":` + headers.toJSON(), body}, nil
+	head := strconv.AppendInt(append(make([]byte, 0, headRoom), `{"status":`...), int64(status), 10)
+	return answer{toText(headers.appendJSON(append(head, `,"headers":`...))), body}, nil
 }
 
 func toEnvelope(value any) (map[string]any, error) {
@@ -179,10 +182,10 @@ func toProxy(value any) (answer, error) {
 		return answer{}, err
 	}
 	if kind == jsonType && !headers.isTyped() {
-		headers = append(headers, header{"content-type", []string{kind}})
+		headers = append(headers, header{name: "content-type", value: kind})
 	}
 	if len(headers) > 0 {
-		fields["headers"] = json.RawMessage(headers.toJSON())
+		fields["headers"] = json.RawMessage(headers.appendJSON(nil))
 	}
 	text, err := toJSON("proxy", fields)
 	if err != nil {
@@ -191,8 +194,10 @@ func toProxy(value any) (answer, error) {
 	return answer{`{"proxy":` + string(text), body}, nil
 }
 
+// header has one value, or those of a list.
 type header struct {
 	name   string
+	value  string
 	values []string
 }
 
@@ -207,61 +212,54 @@ func (h headerList) isTyped() bool {
 	return false
 }
 
-// toJSON gives equal text for equal headers: the gateway remembers heads that it has checked.
-func (h headerList) toJSON() string {
-	if len(h) == 1 && len(h[0].values) == 1 && h[0].name == "content-type" {
-		switch h[0].values[0] {
-		case jsonType:
-			return `{"content-type":"application/json"}`
-		case textType:
-			return `{"content-type":"text/plain; charset=utf-8"}`
-		}
-	}
-	var text strings.Builder
-	text.WriteByte('{')
+// appendJSON gives equal text for equal headers: the gateway remembers heads that it has checked.
+func (h headerList) appendJSON(to []byte) []byte {
+	to = append(to, '{')
 	for i, header := range h {
 		if i > 0 {
-			text.WriteByte(',')
+			to = append(to, ',')
 		}
-		text.WriteString(quote(header.name))
-		text.WriteByte(':')
-		if len(header.values) == 1 {
-			text.WriteString(quote(header.values[0]))
+		to = append(appendQuoted(to, header.name), ':')
+		if header.values == nil {
+			to = appendQuoted(to, header.value)
 			continue
 		}
-		text.WriteByte('[')
+		to = append(to, '[')
 		for j, value := range header.values {
 			if j > 0 {
-				text.WriteByte(',')
+				to = append(to, ',')
 			}
-			text.WriteString(quote(value))
+			to = appendQuoted(to, value)
 		}
-		text.WriteByte(']')
+		to = append(to, ']')
 	}
-	text.WriteByte('}')
-	return text.String()
+	return append(to, '}')
 }
+
+func (h headerList) Len() int           { return len(h) }
+func (h headerList) Less(i, j int) bool { return h[i].name < h[j].name }
+func (h headerList) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
 
 func toHeaders(value any) (headerList, error) {
 	var list headerList
-	add := func(name string, values ...string) { list = append(list, header{name, values}) }
 	switch headers := value.(type) {
 	case nil:
 		return nil, nil
 	case map[string]any:
+		list = make(headerList, 0, len(headers)+1)
 		for name, value := range headers {
 			if value == nil {
 				continue
 			}
-			values, err := toHeaderValues(name, value)
+			header, err := toHeader(name, value)
 			if err != nil {
 				return nil, err
 			}
-			add(name, values...)
+			list = append(list, header)
 		}
 	case map[string]string:
 		for name, value := range headers {
-			add(name, value)
+			list = append(list, header{name: name, value: value})
 		}
 	default:
 		of := reflect.ValueOf(value)
@@ -273,47 +271,69 @@ func toHeaders(value any) (headerList, error) {
 			return nil, broken("headers must be an object, got %s", show(value))
 		}
 		for name, values := range of.Convert(many).Interface().(map[string][]string) {
-			add(name, values...)
+			list = append(list, toListHeader(name, values))
 		}
 	}
 	if len(list) > 1 {
-		sort.Slice(list, func(i, j int) bool { return list[i].name < list[j].name })
+		sort.Sort(list)
 	}
 	for _, header := range list {
 		if !isToken(header.name) {
 			return nil, broken("header name %s is not allowed in HTTP", quote(header.name))
 		}
+		if err := checkHeaderText(header.name, header.value); err != nil {
+			return nil, err
+		}
 		for _, value := range header.values {
-			for _, char := range value {
-				if (char < 0x20 && char != '\t') || char == 0x7f || char > 0xff {
-					return nil, broken(`header "%s" holds the character U+%04X, which HTTP does not allow there`, header.name, char)
-				}
+			if err := checkHeaderText(header.name, value); err != nil {
+				return nil, err
 			}
 		}
 	}
 	return list, nil
 }
 
-func toHeaderValues(name string, value any) ([]string, error) {
+func checkHeaderText(name, value string) error {
+	for _, char := range value {
+		if (char < 0x20 && char != '\t') || char == 0x7f || char > 0xff {
+			return broken(`header "%s" holds the character U+%04X, which HTTP does not allow there`, name, char)
+		}
+	}
+	return nil
+}
+
+func toListHeader(name string, values []string) header {
+	switch len(values) {
+	case 0:
+		return header{name: name, values: []string{}}
+	case 1:
+		return header{name: name, value: values[0]}
+	}
+	return header{name: name, values: values}
+}
+
+func toHeader(name string, value any) (header, error) {
 	switch values := value.(type) {
+	case string:
+		return header{name: name, value: values}, nil
 	case []string:
-		return values, nil
+		return toListHeader(name, values), nil
 	case []any:
 		texts := make([]string, len(values))
 		for i, value := range values {
 			text, isText := toHeaderText(value)
 			if !isText {
-				return nil, badHeader(name, value)
+				return header{}, badHeader(name, value)
 			}
 			texts[i] = text
 		}
-		return texts, nil
+		return toListHeader(name, texts), nil
 	}
 	text, isText := toHeaderText(value)
 	if !isText {
-		return nil, badHeader(name, value)
+		return header{}, badHeader(name, value)
 	}
-	return []string{text}, nil
+	return header{name: name, value: text}, nil
 }
 
 func badHeader(name string, value any) error {
@@ -359,12 +379,14 @@ func toJSON(what string, value any) ([]byte, error) {
 	return bytes.TrimSuffix(text.Bytes(), []byte{'\n'}), nil
 }
 
-func quote(text string) string {
+func quote(text string) string { return toText(appendQuoted(nil, text)) }
+
+func appendQuoted(to []byte, text string) []byte {
 	if isPlain(text) {
-		return `"` + text + `"`
+		return append(append(append(to, '"'), text...), '"')
 	}
 	quoted, _ := toJSON("text", text)
-	return string(quoted)
+	return append(to, quoted...)
 }
 
 // isPlain is true for what JSON has as it is.

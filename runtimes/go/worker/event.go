@@ -2,9 +2,6 @@ package fngwruntime
 
 import "unicode/utf8"
 
-// Fields of a complete call header, without those that go into the context.
-const eventFields = 10
-
 // function is what the start frame says, the same for every call.
 type function struct {
 	root string
@@ -14,51 +11,65 @@ type function struct {
 	// Import path of the function's module.
 	module  string
 	version string
-	env     map[string]any
-	context map[string]any
+	// What the event, its context and its environment of each call begin as.
+	event, context, env template
 }
 
-// toEvent makes the handler's event of a call. The fields of the header are the event's own; some of them belong into
+// prepare takes what is the same for every call.
+func (f *function) prepare(context, env map[string]any) {
+	event := map[string]any{"is_base64": false, "version": f.version}
+	for _, key := range [...]string{
+		"id", "ts", "method", "path", "raw_path", "params", "path_params", "query", "headers", "client", "session",
+		"body", "body_base64", "env", "context",
+	} {
+		event[key] = nil
+	}
+	f.event, f.context, f.env = newTemplate(event), newTemplate(context), newTemplate(env)
+	for _, key := range [...]string{"user", "trigger", "trace", "trace_state", "request_id"} {
+		f.context.fields[key] = nil
+	}
+}
+
+// toEvent makes the handler's event of a call, without its body. The fields of the header are the event's own; some of them belong into
 // its context. Nothing in it is shared between calls.
-func (f *function) toEvent(fields map[string]any, body []byte) map[string]any {
-	context := make(map[string]any, len(f.context)+5)
-	for key, value := range f.context {
-		context[key] = clone(value)
-	}
-	context["request_id"] = fields["id"]
-	for _, key := range [...]string{"user", "trigger", "trace", "trace_state"} {
-		context[key] = fields[key]
-		delete(fields, key)
-	}
-	if len(fields) < eventFields {
-		for _, key := range [...]string{"id", "ts", "method", "path", "raw_path", "client", "session"} {
-			if _, isGiven := fields[key]; !isGiven {
-				fields[key] = nil
-			}
+func (f *function) toEvent(header []byte) (map[string]any, error) {
+	event, context := f.event.make(), f.context.make()
+	err := parseFields(header, func(key string, value any) {
+		switch key {
+		case "user", "trigger", "trace", "trace_state":
+			context[key] = value
+		case "body", "is_base64", "body_base64", "version":
+			// Not the header's to say.
+		default:
+			event[key] = value
 		}
+	})
+	if err != nil {
+		return nil, err
 	}
+	context["request_id"] = event["id"]
 	for _, key := range [...]string{"params", "query", "headers"} {
-		if _, isObject := fields[key].(map[string]any); !isObject {
-			fields[key] = map[string]any{}
+		if _, isObject := event[key].(map[string]any); !isObject {
+			event[key] = map[string]any{}
 		}
 	}
-	fields["path_params"] = fields["params"]
-	fields["body"] = nil
-	fields["is_base64"] = false
-	fields["body_base64"] = nil
-	if len(body) > 0 {
-		if utf8.Valid(body) {
-			fields["body"] = toText(body)
-		} else {
-			fields["is_base64"] = true
-			fields["body_base64"] = encodeBase64(body)
-		}
+	event["path_params"] = event["params"]
+	event["env"] = f.env.make()
+	event["context"] = context
+	mergeParams(event)
+	return event, nil
+}
+
+func addBody(event map[string]any, body []byte) {
+	if len(body) == 0 {
+		return
 	}
-	fields["version"] = f.version
-	fields["env"] = clone(f.env)
-	fields["context"] = context
-	mergeParams(fields)
-	return fields
+	if utf8.Valid(body) {
+		event["body"] = toText(body)
+	} else {
+		event["is_base64"] = true
+		event["body_base64"] = encodeBase64(body)
+	}
 }
 
 // mergeParams gives params a name of their own in the event, where no field has it.
@@ -71,12 +82,44 @@ func mergeParams(event map[string]any) {
 	}
 }
 
+// template is an object of which each call gets its own copy.
+type template struct {
+	fields map[string]any
+	// The fields that are objects or lists.
+	nested []string
+}
+
+func newTemplate(fields map[string]any) template {
+	if fields == nil {
+		fields = map[string]any{}
+	}
+	t := template{fields: fields}
+	for key, value := range fields {
+		switch value.(type) {
+		case map[string]any, []any:
+			t.nested = append(t.nested, key)
+		}
+	}
+	return t
+}
+
+func (t *template) make() map[string]any {
+	made := copyFields(t.fields)
+	for _, key := range t.nested {
+		made[key] = clone(made[key])
+	}
+	return made
+}
+
 func clone(value any) any {
 	switch value := value.(type) {
 	case map[string]any:
-		copied := make(map[string]any, len(value))
+		copied := copyFields(value)
 		for key, item := range value {
-			copied[key] = clone(item)
+			switch item.(type) {
+			case map[string]any, []any:
+				copied[key] = clone(item)
+			}
 		}
 		return copied
 	case []any:

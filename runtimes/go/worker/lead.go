@@ -74,7 +74,7 @@ func (l *leadership) watch(begin func()) {
 			l.vacate(begin)
 			return
 		}
-		l.alarm.set()
+		l.alarm.set(clock())
 	})
 }
 
@@ -88,19 +88,26 @@ type lead struct {
 // take is called by the one goroutine that was told to lead.
 func (l *leadership) take() *lead {
 	taken := &lead{of: l, isHeld: true}
-	taken.begin()
+	taken.begin(clock())
 	return taken
 }
 
 // begin tells that something begins after a wait.
-func (l *lead) begin() {
+func (l *lead) begin(now time.Duration) {
 	l.step = l.of.step.Load() + 1
 	l.of.step.Store(l.step)
-	l.of.alarm.set()
+	l.of.alarm.set(now)
 }
 
 // advance tells that the next thing begins. It is false when the lead is another goroutine's.
 func (l *lead) advance() bool { return l.move(2) }
+
+// proceed tells that the next thing begins now, so that nobody need look before long.
+func (l *lead) proceed(now time.Duration) {
+	if l.advance() {
+		l.of.alarm.set(now)
+	}
+}
 
 // rest tells that nothing is done any more until begin. It is false when the lead is another goroutine's.
 func (l *lead) rest() bool { return l.move(1) }

@@ -103,16 +103,17 @@ func (w *worker) start() {
 	if w.version = text("version"); w.version == "" {
 		w.version = "default"
 	}
-	w.env, _ = fields["env"].(map[string]any)
-	w.context, _ = fields["context"].(map[string]any)
-	for name, value := range w.env {
+	env, _ := fields["env"].(map[string]any)
+	context, _ := fields["context"].(map[string]any)
+	for name, value := range env {
 		if value, isText := value.(string); isText {
 			_ = os.Setenv(name, value)
 		}
 	}
-	if most, isNumber := w.context["max_body_bytes"].(float64); isNumber && most > 0 && most < 1<<31 {
+	if most, isNumber := context["max_body_bytes"].(float64); isNumber && most > 0 && most < 1<<31 {
 		w.reader.maxBodyBytes = uint32(most)
 	}
+	w.prepare(context, env)
 	// Relative paths of a handler mean its own folder.
 	if err := os.Chdir(w.dir); err != nil {
 		w.writer.send(kindError, 0, failure{code: "load", message: "cannot enter the function's folder: " + err.Error()}.toJSON(), nil)

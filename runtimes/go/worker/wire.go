@@ -112,7 +112,7 @@ func (r *frameReader) next() (frame, error) {
 	if err := r.check(kind, headerBytes, length-fixedBytes); err != nil {
 		return frame{}, err
 	}
-	// Each has memory of its own, which the event's texts are made of.
+	// Both have memory of their own, which the event's texts are made of.
 	header, body := make([]byte, headerBytes), make([]byte, length-fixedBytes-headerBytes)
 	if _, err := io.ReadFull(r.in, header); err != nil {
 		return frame{}, unexpected(err)
