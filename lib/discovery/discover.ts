@@ -76,10 +76,18 @@ export function createDiscoverer(options: DiscoverOptions): Discoverer {
   }
 }
 
+/** What is remembered of a folder. */
+interface Known {
+  readonly context: Context
+  readonly part: PartOutcome
+  /** Of the folder above, when nothing was to be said of this one but where it stands: one object for all folders there. */
+  surroundings: Context | null
+}
+
 /** Goes through the folders and remembers each outcome while the folder's object lives and its surroundings are the same. */
 class Walk {
   readonly #facts: FolderFacts
-  readonly #parts = new WeakMap<DirNode, { context: Context; part: PartOutcome }>()
+  readonly #parts = new WeakMap<DirNode, Known>()
 
   constructor(facts: FolderFacts) {
     this.#facts = facts
@@ -91,13 +99,31 @@ class Walk {
     if (known !== undefined && sameContext(known.context, context)) return known.part
     const visit = new Visit(node, context, this.#facts)
     addHandlers(visit, maker)
-    for (const dir of node.dirs) {
-      const below = visit.enter(dir)
-      if (below !== null) visit.part.add(this.folder(dir, below, maker))
-    }
+    if (node.dirs.length > 0) this.#enterAll(visit, maker)
     const part = visit.part.toOutcome()
-    this.#parts.set(node, { context, part })
+    this.#parts.set(node, { context, part, surroundings: null })
     return part
+  }
+
+  /** A folder that is the same in the same surroundings stands where it stood: of ten thousand only the others are entered. */
+  #enterAll(visit: Visit, maker: FunctionMaker): void {
+    const { node, part } = visit
+    let { surroundings } = visit
+    for (const dir of node.dirs) {
+      const known = this.#parts.get(dir)
+      const last = known?.surroundings ?? null
+      if (last !== null && last !== surroundings && sameContext(last, surroundings)) surroundings = last
+      if (known !== undefined && last === surroundings) {
+        part.add(known.part)
+        continue
+      }
+      const [warned, ignored] = [part.warnings.length, part.ignored.length]
+      const below = visit.enter(dir)
+      const isPlain = below !== null && part.warnings.length === warned && part.ignored.length === ignored
+      if (below !== null) part.add(this.folder(dir, below, maker))
+      const entered = this.#parts.get(dir)
+      if (entered !== undefined) entered.surroundings = isPlain ? surroundings : null
+    }
   }
 }
 

@@ -33,6 +33,8 @@ export class FolderFacts {
   readonly #configs: ConfigReader
   #files = new WeakMap<DirNode, { view: FolderView; files: FolderFiles }>()
   readonly #helpers = new WeakMap<DirNode, { view: FolderView; found: readonly Helper[] }>()
+  /** Folders without helpers for those around them, and where they stood then. */
+  readonly #withoutHelpers = new WeakMap<DirNode, FolderView>()
 
   constructor(configs: ConfigReader, options: DiscoverOptions) {
     this.#configs = configs
@@ -112,11 +114,20 @@ export class FolderFacts {
     const found = this.files(node, view).helpers.map(file => ({ folder: node.path, file }))
     const viewBelow = this.viewBelow(node, view)
     for (const dir of node.dirs) {
-      const closed = this.closed(dir)
-      if (closed?.kind === 'tool') continue
-      if (closed !== null) found.push(...sourcesBelow(dir))
-      else if (!this.hasHandler(dir, viewBelow)) found.push(...this.helpers(dir, viewBelow))
+      const known = this.#withoutHelpers.get(dir)
+      if (known !== undefined && sameView(known, viewBelow)) continue
+      const helpers = this.#helpersOf(dir, viewBelow)
+      if (helpers.length === 0) this.#withoutHelpers.set(dir, viewBelow)
+      found.push(...helpers)
     }
     return found
+  }
+
+  /** What a folder has for those around it. */
+  #helpersOf(dir: DirNode, view: FolderView): readonly Helper[] {
+    const closed = this.closed(dir)
+    if (closed?.kind === 'tool') return []
+    if (closed !== null) return sourcesBelow(dir)
+    return this.hasHandler(dir, view) ? [] : this.helpers(dir, view)
   }
 }

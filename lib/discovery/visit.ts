@@ -105,6 +105,11 @@ export class Visit {
     return this.config?.name === undefined || this.config.name === parent.name
   }
 
+  /** All that decides where the folders of this one stand, but for themselves: the place of the folder, and what they inherit. */
+  get surroundings(): Context {
+    return { ...this.context, view: this.viewBelow, layers: this.layers, helpers: this.helpers, parent: this.#parent }
+  }
+
   /** Adds a warning about the folder's `fn.config.json`. */
   warn(code: string, text: string, hint: string): void {
     this.part.warnings.push(pathWarning(code, toChild(this.node.path, 'fn.config.json'), text, hint))

@@ -94,6 +94,65 @@ t.test(
   },
 )
 
+t.test(
+  '[discovery/layouts.2] what is remembered never changes the outcome, whatever comes, goes and comes back',
+  async t => {
+    const root = ['fn.config.json', { assets: { directory: './a' } }] as [string, unknown]
+    for (let seed = 1; seed <= 12; seed++) {
+      const random = new Random(seed)
+      const tree = makeTree(Object.fromEntries(randomTree(seed)))
+      const { discover: remember } = createDiscoverer(OPTIONS)
+      let snapshot = snapshotOf(tree.root)
+      remember(snapshot)
+      const made: string[] = []
+      for (let step = 0; step < 30; step++) {
+        const [name, json] = step % 13 === 12 ? root : random.pick(CONFIGS)
+        const folder = step % 13 === 12 ? '' : random.pick(FOLDERS)
+        const isGone = made.length > 0 && random.below(3) === 0
+        const own = random.below(2) === 0 ? name : random.pick(FILES)
+        const path = isGone ? random.pick(made) : `${folder}/${own}`.replace(/^\//, '')
+        if (isGone)
+          tree.remove(random.below(4) === 0 && path.includes('/') ? path.slice(0, path.lastIndexOf('/')) : path)
+        else tree.write({ [path]: own === name ? { json } : `step ${step}` })
+        made.push(path)
+        snapshot = snapshotOf(tree.root, { previous: snapshot })
+        const [kept, anew] = [remember(snapshot), discover(snapshot, OPTIONS)]
+        if (JSON.stringify(kept) !== JSON.stringify(anew)) t.same(kept, anew, `seed ${seed}, step ${step}: ${path}`)
+      }
+      tree.cleanup()
+    }
+  },
+)
+
+t.test('[discovery/layouts.2] of many folders only those that changed are looked at', async t => {
+  const names = Array.from({ length: 50 }, (_, i) => `fn-${i}`)
+  const tree = makeTree(Object.fromEntries(names.map(name => [`${name}/handler.js`, ''])))
+  t.teardown(tree.cleanup)
+  const first = snapshotOf(tree.root)
+  let looks = 0
+  const dirs = first.root.dirs.map(dir => {
+    const { files } = dir
+    const get = () => {
+      looks += 1
+      return files
+    }
+    return Object.defineProperty({ ...dir }, 'files', { enumerable: true, get })
+  })
+  const { discover: remember } = createDiscoverer(OPTIONS)
+  const counted = { ...first, root: { ...first.root, dirs } }
+  remember(counted)
+  t.ok(looks >= names.length)
+  looks = 0
+  const [changed] = first.root.dirs
+  const next = { ...counted, root: { ...first.root, dirs: dirs.with(0, { ...changed! }) } }
+  t.equal(remember(next).functions.length, names.length)
+  t.equal(looks, 0)
+  // Another place for all of them.
+  const outer = { ...next.root, files: [{ name: '_shared.js', size: 1, mtimeMs: 1 }] }
+  remember({ ...next, root: outer })
+  t.ok(looks >= names.length - 1, 'a helper above concerns each of them')
+})
+
 t.test('[discovery/layouts.2] a reload keeps what did not change', async t => {
   const tree = makeTree({ 'a/handler.js': '', 'a/[id].js': '', 'b/index.py': '', 'b/x/handler.py': '', 'c.js': '' })
   t.teardown(tree.cleanup)
