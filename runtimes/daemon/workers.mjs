@@ -118,10 +118,11 @@ export class Workers {
       throw new Error(`start names no binary of the ${runtime} function`)
     const user = parseUser(header)
     const style = toStyle(header)
+    const named = typeof header.worker === 'string' ? this.#takeOffered(owner, header.worker) : null
+    const spare = named === null && isForSpare(header, user) ? this.#takeSpare(style) : undefined
     this.#styles.add(style)
     this.planSpares()
-    if (typeof header.worker === 'string') return this.#takeOffered(owner, header.worker)
-    const spare = isForSpare(header, user) ? this.#takeSpare(style) : undefined
+    if (named !== null) return named
     if (spare !== undefined) {
       spare.owner = owner
       try {
