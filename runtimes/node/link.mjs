@@ -17,8 +17,8 @@ import {
 
 /** Milliseconds between two checks whether a gateway that sends nothing more is still there to read. */
 const PROBE_INTERVAL_MS = 50
-/** Bytes of one read, beside the rest of a large frame. */
-const READ_BYTES = 64 * 1024
+/** Bytes of one read, beside the rest of a large frame: as much as a unix socket holds. Memory is taken by what is read only. */
+const READ_BYTES = 256 * 1024
 /** A socket is its owner's alone from the moment it has a name. */
 const SOCKET_UMASK = 0o177
 // Captured before user code can patch it.
