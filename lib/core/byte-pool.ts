@@ -7,7 +7,7 @@
  *   take ─► [1 user] ─ hold ─► [2 users] ─ free ─► [1] ─ free ─► on its shelf ─► taken again, or given back to the system
  */
 
-import { MessageChannel } from 'node:worker_threads'
+import { MessageChannel, type MessagePort } from 'node:worker_threads'
 import type { Clock } from './clock.ts'
 
 const KIB = 1024
@@ -110,7 +110,7 @@ export class BytePool {
     const { shelf } = slab
     this.#onFree(slab.bytes)
     if (this.#freeBytes + shelf.slabBytes > MAX_FREE_BYTES) {
-      giveBack(slab)
+      giveBack(slab.bytes)
       return
     }
     shelf.free.push(slab)
@@ -127,7 +127,7 @@ export class BytePool {
     for (const shelf of this.#shelves) {
       for (const slab of shelf.free.splice(0, shelf.fewest)) {
         this.#freeBytes -= shelf.slabBytes
-        giveBack(slab)
+        giveBack(slab.bytes)
       }
       shelf.fewest = shelf.free.length
     }
@@ -136,9 +136,19 @@ export class BytePool {
   }
 }
 
-/** Gives memory back now and not when the engine collects it next: memory that was sent away is gone with its message. */
-function giveBack(slab: Slab): void {
+/** A port that is closed, as is its other end: a message that it is given is gone at once. */
+function toNowhere(): MessagePort {
   const { port1 } = new MessageChannel()
-  port1.postMessage(null, [slab.bytes.buffer as ArrayBuffer])
   port1.close()
+  return port1
+}
+
+const NOWHERE = toNowhere()
+
+/**
+ * Gives memory back now and not when the engine collects it next: what is sent away is gone with its message. The view must
+ * have its memory for itself, and nobody may look into it any more.
+ */
+export function giveBack({ buffer }: Uint8Array): void {
+  NOWHERE.postMessage(null, [buffer as ArrayBuffer])
 }

@@ -37,7 +37,9 @@ export function readBody(exchange: Exchange, limit: number, memory: UploadMemory
     exchange.expectsContinue = false
     exchange.res.writeContinue()
   }
-  const upload = memory === null ? null : memory.begin(exchange.declaredLength)
+  // Whatever else a host application lets read the request gets the same pieces.
+  const isOurs = exchange.req.leaveBody !== undefined
+  const upload = memory === null ? null : memory.begin(exchange.declaredLength, isOurs)
   exchange.upload = upload
   let chunks: Buffer[] = []
   let bytes = 0

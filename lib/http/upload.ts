@@ -1,22 +1,24 @@
 /**
  * A request's body on its way in: the pieces as node read them, and of a large one copies in memory that is used again.
- * Node's pieces are then dead at once and cheap to collect, however long the body waits for its worker. Owner: page core/byte-pool.
+ * Node's own pieces are given back as soon as they are copied, so that the engine never has to look for them, however long
+ * the body waits for its worker. Owner: page core/byte-pool.
  */
 
-import type { BytePool } from '../core/byte-pool.ts'
+import { type BytePool, giveBack } from '../core/byte-pool.ts'
 import type { Bytes } from '../core/bytes.ts'
 import { YoungGarbage } from '../core/young-garbage.ts'
 
 const KIB = 1024
 /** A longer body is copied. */
-const GATHER_BYTES = 128 * KIB
+const GATHER_BYTES = 16 * KIB
 /** Memory for the next part of it: as much as has come, so that a length that is a lie takes little. */
-const MIN_PART_BYTES = 256 * KIB
+const MIN_PART_BYTES = 128 * KIB
 const MAX_PART_BYTES = 1024 * KIB
 
 class Upload {
   readonly #memory: UploadMemory
   readonly #declared: number
+  readonly #isOurs: boolean
   #pieces: Buffer[] = []
   #bytes = 0
   #isGathered: boolean
@@ -24,14 +26,14 @@ class Upload {
   #part: Buffer | null = null
   #filled = 0
 
-  constructor(memory: UploadMemory, declared: number) {
+  constructor(memory: UploadMemory, declared: number, isOurs: boolean) {
     this.#memory = memory
     this.#declared = declared
+    this.#isOurs = isOurs
     this.#isGathered = declared > GATHER_BYTES
   }
 
   add(piece: Buffer): void {
-    this.#memory.garbage.note(piece.length)
     if (!this.#isGathered && this.#bytes + piece.length > GATHER_BYTES) {
       this.#isGathered = true
       const early = this.#pieces
@@ -42,6 +44,7 @@ class Upload {
     if (this.#isGathered) {
       this.#copy(piece)
     } else {
+      this.#memory.garbage.note(piece.length)
       this.#pieces.push(piece)
       this.#bytes += piece.length
     }
@@ -68,6 +71,9 @@ class Upload {
       this.#bytes += copied
       at += copied
     }
+    // Node's parser makes each piece memory of its own. Where it should not, others lie beside it.
+    if (this.#isOurs && piece.length === piece.buffer.byteLength) giveBack(piece)
+    else this.#memory.garbage.note(piece.length)
   }
 
   #openPart(): void {
@@ -93,8 +99,11 @@ export class UploadMemory {
     this.pool = pool
   }
 
-  /** @param declared - bytes that the request says it has; -1 when it does not */
-  begin(declared: number): Upload {
-    return new Upload(this, declared)
+  /**
+   * @param declared - bytes that the request says it has; -1 when it does not
+   * @param isOurs - nobody else has the pieces
+   */
+  begin(declared: number, isOurs: boolean): Upload {
+    return new Upload(this, declared, isOurs)
   }
 }

@@ -1,6 +1,7 @@
 /** A thread that serves one Lua function, as a worker of its set. Page: runtime/lua-runtime. */
 
 import type { Worker as Thread } from 'node:worker_threads'
+import { giveBack } from '../core/byte-pool.ts'
 import { copyOf } from '../core/bytes.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { RuntimeCall } from './call.ts'
@@ -11,8 +12,8 @@ import { Worker, type WorkerOwner, WORKER_READY_TIMEOUT_MS } from './worker.ts'
 /** Calls to a thread that wait for the end of a poll phase to leave in one message; so many leave at once. */
 const FLUSH_MESSAGES = 32
 
-/** Bytes from which on the copy of a body goes over as it is; a message makes another copy of a shorter one, in less time. */
-const GIVEN_BYTES = 256 * 1024
+/** Bytes from which on the copy of a body goes over as it is, and leaves nothing here for the collector; a message makes another copy of a shorter one. */
+const GIVEN_BYTES = 32 * 1024
 
 const FIELDS_OF_A_CALL = 3
 const EMPTY = Buffer.alloc(0)
@@ -114,7 +115,7 @@ export class LuaThread extends Worker {
     switch (kind) {
       case 'reply':
         this.#answered++
-        this.handleReply(id, text, toBody(body), false)
+        this.#handleReply(id, text, body)
         return
       case 'error':
         this.#answered++
@@ -143,6 +144,18 @@ export class LuaThread extends Worker {
         return
       default:
     }
+  }
+
+  #handleReply(id: number, head: string, body: unknown): void {
+    if (typeof body === 'string') {
+      // One character per byte.
+      this.handleReply(id, head, body === '' ? EMPTY : Buffer.from(body, 'latin1'), false)
+      return
+    }
+    const bytes = body as Uint8Array
+    this.handleReply(id, head, Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength), false)
+    // Whoever needs it further has a copy.
+    giveBack(bytes)
   }
 
   #handleCallError(id: number, fields: Record<string, unknown>): void {
@@ -176,11 +189,4 @@ export class LuaThread extends Worker {
     if (this.#loadTimer !== null) this.set.clock.clearTimeout(this.#loadTimer)
     this.#loadTimer = null
   }
-}
-
-/** Text has one character per byte; long bodies come as bytes. */
-function toBody(body: unknown): Buffer {
-  if (typeof body === 'string') return body === '' ? EMPTY : Buffer.from(body, 'latin1')
-  const bytes = body as Uint8Array
-  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
 }

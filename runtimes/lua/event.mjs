@@ -2,7 +2,7 @@
 
 import { isUtf8 } from 'node:buffer'
 import { LuaTable } from './table.mjs'
-import { fromLatin1 } from './text.mjs'
+import { toBase64 } from './text.mjs'
 
 /**
  * The function as told by `start` (page runtime/wire-protocol, statement 10).
@@ -45,9 +45,7 @@ export function createEvents(L, values, fn) {
       return
     }
     values.put(table, 'is_base64', values.ofBoolean(true))
-    const { buffer, byteOffset, byteLength } = body
-    const base64 = Buffer.from(buffer, byteOffset, byteLength).toString('base64')
-    const value = values.ofBytes(fromLatin1(base64))
+    const value = values.ofBytes(toBase64(body))
     given.string = value.value
     given.bytes = body
     values.put(table, 'body_base64', value)

@@ -57,6 +57,8 @@ export class Guard {
     /** Set once the thread must not go on; every later look raises again, so that `pcall` cannot hold it up. */
     this.condemned = ''
     this.bytes = 0
+    /** Bytes of large allocations since somebody asked. */
+    this.made = 0
     this.items = 0
     /** When the memory was looked at between calls; long ago when a call has looked since. */
     this.lookedAt = Number.NEGATIVE_INFINITY
@@ -145,8 +147,16 @@ export class Guard {
         `not enough memory: a string of ${bytes} bytes is longer than the limit of ${this.maxStringBytes}`,
       )
     }
+    this.made += bytes
     this.bytes += bytes
     if (this.bytes > POLL_BYTES) this.poll()
+  }
+
+  /** Bytes of large allocations since it was asked last. */
+  takeMade() {
+    const { made } = this
+    this.made = 0
+    return made
   }
 
   /**

@@ -3,10 +3,12 @@
 /** Up to here a byte loop beats the native conversion. */
 const SHORT = 48
 const LONG = 16 * 1024
+/** Bytes that become base64 at once: whole groups of three, and a text that the collector of the young takes. */
+const BASE64_PIECE = 48 * 1024
 
 /** The engine's own: the thread replaces the global one to watch allocations (see vm.mjs). */
 export const Bytes = globalThis.Uint8Array
-const { latin1Slice, latin1Write, utf8Slice } = /** @type {any} */ (Buffer.prototype)
+const { base64Slice, latin1Slice, latin1Write, utf8Slice } = /** @type {any} */ (Buffer.prototype)
 const { allocUnsafeSlow } = Buffer
 const encoder = new TextEncoder()
 
@@ -43,11 +45,28 @@ export function toLatin1(bytes) {
  * @returns {Uint8Array}
  */
 export function fromLatin1(text) {
-  const { length } = text
-  // Long memory is not filled with zeros first.
-  const bytes = length > LONG ? new Bytes(allocUnsafeSlow(length).buffer) : new Bytes(length)
+  const bytes = toRoom(text.length)
   latin1Write.call(bytes, text, 0, text.length)
   return bytes
+}
+
+/**
+ * Base64 as Lua bytes. The text of a long one is never there as a whole: it would be memory outside the engine's heap.
+ * @param {Uint8Array} bytes
+ * @returns {Uint8Array}
+ */
+export function toBase64(bytes) {
+  const { length } = bytes
+  const base64 = toRoom(Math.ceil(length / 3) * 4)
+  for (let from = 0, at = 0; from < length; from += BASE64_PIECE) {
+    at += latin1Write.call(base64, base64Slice.call(bytes, from, Math.min(length, from + BASE64_PIECE)), at)
+  }
+  return base64
+}
+
+/** Long memory is not filled with zeros first. @param {number} length */
+function toRoom(length) {
+  return length > LONG ? new Bytes(allocUnsafeSlow(length).buffer) : new Bytes(length)
 }
 
 /**

@@ -12,6 +12,7 @@ import { fileURLToPath } from 'node:url'
 import { parentPort, workerData } from 'node:worker_threads'
 import { Budget } from './budget.mjs'
 import { LuaFunction, prepare } from './function.mjs'
+import { Garbage } from './garbage.mjs'
 import { Guard } from './guard.mjs'
 import { LoadError } from './loader.mjs'
 import { toLatin1 } from './text.mjs'
@@ -37,6 +38,7 @@ const progress = new Int32Array(workerData.progress)
 const guard = new Guard(workerData.memoryBytes, new Budget(workerData.memory, progress), () => {
   if (out.length > 0) flush(performance.now())
 })
+const garbage = new Garbage(guard.collect, setTimeout)
 const vm = loadVm(guard)
 warmUp()
 const prepared = prepare({ vm, guard, send })
@@ -103,7 +105,9 @@ port.on('message', ({ start, calls }) => {
   if (served !== null) {
     for (let i = 0; i < calls.length; i += 3) {
       Atomics.add(progress, 0, 1)
-      served.serve(calls[i], calls[i + 1], calls[i + 2])
+      const body = calls[i + 2]
+      served.serve(calls[i], calls[i + 1], body)
+      if (body !== null) garbage.note(body.byteLength)
       if (guard.condemned !== '') die()
       if (served.hasNewFiles) send('loaded', 0, toFiles(served.takeFiles()))
       const now = performance.now()
@@ -113,6 +117,8 @@ port.on('message', ({ start, calls }) => {
   const now = performance.now()
   guard.end(now)
   flush(now)
+  garbage.note(guard.takeMade())
+  garbage.tidy()
 })
 
 function warmUp() {
