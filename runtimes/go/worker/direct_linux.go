@@ -88,12 +88,19 @@ func (d *directConn) Read(to []byte) (int, error) {
 		// The language cannot wait for the gate.
 	}
 	d.leaveSet()
+	hasYielded := false
 	for {
 		count, err := d.look(to)
 		if err != syscall.EAGAIN {
 			return toRead(count, err)
 		}
-		d.await(pollIn)
+		if hasYielded {
+			d.await(pollIn)
+		} else {
+			// Whoever waits for this processor may be about to send: then nobody has to be put to sleep and woken.
+			_, _, _ = syscall.RawSyscall(syscall.SYS_SCHED_YIELD, 0, 0, 0)
+			hasYielded = true
+		}
 	}
 }
 
