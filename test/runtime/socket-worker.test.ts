@@ -1,7 +1,7 @@
 import net, { type AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
 import { BytePool } from '../../lib/core/byte-pool.ts'
-import { systemClock } from '../../lib/core/clock.ts'
+import { type Clock, systemClock } from '../../lib/core/clock.ts'
 import { GatewayError } from '../../lib/core/errors.ts'
 import { RuntimeCall } from '../../lib/runtime/call.ts'
 import { NO_TRUST } from '../../lib/runtime/dial.ts'
@@ -9,6 +9,7 @@ import { FLUSH_FRAMES, SocketWorker } from '../../lib/runtime/socket-worker.ts'
 import type { StartedWorker, WorkerExit } from '../../lib/runtime/started-worker.ts'
 import { encodeFrame, FrameReader, KIND, type Kind } from '../../lib/runtime/wire-protocol.ts'
 import { WorkerSet } from '../../lib/runtime/worker-set.ts'
+import { FakeClock } from '../helpers/clock.ts'
 import { makeFn } from '../helpers/fn.ts'
 
 interface Frame {
@@ -60,6 +61,7 @@ async function connect(
   startProblem: GatewayError | null = null,
   pool = new BytePool(systemClock),
   flushFrames?: number,
+  clock: Clock = systemClock,
 ): Promise<Peer> {
   const frames: Frame[] = []
   let wake = (): void => {}
@@ -100,7 +102,7 @@ async function connect(
   }
   const set = new WorkerSet({
     fn: FN,
-    clock: systemClock,
+    clock,
     maxWorkers: 1,
     minWarm: 0,
     idleTtlMs: 60_000,
@@ -183,7 +185,8 @@ t.test(
       [FLUSH_FRAMES.alone, 4],
       [FLUSH_FRAMES.besideOthers, 2],
     ]) {
-      const peer = await connect(t, null, new BytePool(systemClock), flushFrames)
+      // Time stands still: a worker that is silent for long gets no further call.
+      const peer = await connect(t, null, new BytePool(systemClock), flushFrames, new FakeClock())
       const first = dispatch(peer.set, '{"n":0}')
       const [, , call] = await peer.take(3)
       peer.send(KIND.ready, 0, '{"max_inflight":0}')
