@@ -76,8 +76,9 @@ export abstract class RuntimeCall {
   mustEnd = false
   /** True when it is past its deadline and still open in the worker. */
   late = false
-  /** Stream bytes received and not yet granted again. */
+  /** Stream bytes that the client has not taken; and those that it has taken, of which the worker was not told yet. */
   ungranted = 0
+  untold = 0
 
   constructor(fn: FunctionVersion) {
     this.fn = fn

@@ -20,6 +20,8 @@ export const WORKER_READY_TIMEOUT_MS = 15_000
 export const STALL_MS = 25
 /** Calls open at once on one multiplexing worker. */
 const MAX_INFLIGHT = 1024
+/** Bytes of a stream that its client has taken before the worker is told. */
+const GRANT_BYTES = STREAM_WINDOW_BYTES / 2
 
 /** How a worker came to its end. */
 interface WorkerEnd {
@@ -127,7 +129,11 @@ export abstract class Worker implements CallHost {
   grant(call: RuntimeCall, bytes: number): void {
     if (call.phase !== 'streaming' || bytes <= 0) return
     call.ungranted -= bytes
-    this.sendMore(call, bytes)
+    call.untold += bytes
+    // Told of each piece it would be no sooner: half of the window is left to it.
+    if (call.untold < GRANT_BYTES) return
+    this.sendMore(call, call.untold)
+    call.untold = 0
   }
 
   /** Nobody waits for this open call any more. It may go on to its deadline, or until its place is needed. */

@@ -426,7 +426,6 @@ t.test('[runtime/worker-set.12] the timeout of a stream bounds the gap', async t
     worker.grant(stream, 3)
   }
   t.same(stream.seen, ['stream h', 'chunk 3', 'chunk 3', 'chunk 3', 'chunk 3', 'chunk 3'])
-  t.equal(worker.log.filter(line => line === 'more 0 3').length, 5)
   clock.advance(100)
   t.equal(stream.seen.at(-1), 'end 504')
 })
