@@ -3,7 +3,7 @@
  * Owner: page runtime/ready-workers.
  */
 
-import net from 'node:net'
+import type net from 'node:net'
 import { NO_TRUST } from './dial.ts'
 import { connectWorker, toWorkerHello, type WorkerSocketEvents } from './worker-socket.ts'
 

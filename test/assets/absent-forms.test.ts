@@ -36,7 +36,10 @@ t.test('[assets/static-assets.27] a name that comes is seen by the next look', a
     ['one of another name', path => renameSync(path('far'), path('public/a.js.br'))],
     [
       'another folder of that name',
-      path => (renameSync(path('public'), path('old')), renameSync(path('other'), path('public'))),
+      path => {
+        renameSync(path('public'), path('old'))
+        renameSync(path('other'), path('public'))
+      },
     ],
   ]
   for (const [what, come] of comes) {

@@ -122,27 +122,30 @@ t.test('[runtime/worker-set.11] who leaves is cancelled once, and the worker may
   t.same([left.seen, other.seen, worker.inflight.size, worker.isForNobody], [[], [], 0, false])
 })
 
-t.test('[runtime/wire-protocol.15] a worker is told of what its client took when that is half of the window', async t => {
-  const { worker, accept, ready } = makeBed(0)
-  ready()
-  const [call, other] = [accept(), accept()]
-  for (const { wireId } of [call, other]) worker.handleReply(wireId, 'head', Buffer.alloc(0), true)
-  const half = STREAM_WINDOW_BYTES / 2
-  const take = (bytes: number): void => {
-    worker.handleChunk(call.wireId, Buffer.alloc(bytes))
-    worker.grant(call, bytes)
-  }
-  take(half - 1)
-  worker.handleChunk(other.wireId, Buffer.alloc(1))
-  worker.grant(other, 1)
-  t.same(worker.log, [], 'each stream has its own')
-  take(1)
-  t.same(worker.log, [`more 0 ${half}`])
-  for (let i = 0; i < 8; i++) take(half / 4)
-  t.same(worker.log.slice(1), [`more 0 ${half}`, `more 0 ${half}`], 'one frame for four pieces')
-  take(half + 7)
-  t.equal(worker.log.at(-1), `more 0 ${half + 7}`)
-})
+t.test(
+  '[runtime/wire-protocol.15] a worker is told of what its client took when that is half of the window',
+  async t => {
+    const { worker, accept, ready } = makeBed(0)
+    ready()
+    const [call, other] = [accept(), accept()]
+    for (const { wireId } of [call, other]) worker.handleReply(wireId, 'head', Buffer.alloc(0), true)
+    const half = STREAM_WINDOW_BYTES / 2
+    const take = (bytes: number): void => {
+      worker.handleChunk(call.wireId, Buffer.alloc(bytes))
+      worker.grant(call, bytes)
+    }
+    take(half - 1)
+    worker.handleChunk(other.wireId, Buffer.alloc(1))
+    worker.grant(other, 1)
+    t.same(worker.log, [], 'each stream has its own')
+    take(1)
+    t.same(worker.log, [`more 0 ${half}`])
+    for (let i = 0; i < 8; i++) take(half / 4)
+    t.same(worker.log.slice(1), [`more 0 ${half}`, `more 0 ${half}`], 'one frame for four pieces')
+    take(half + 7)
+    t.equal(worker.log.at(-1), `more 0 ${half + 7}`)
+  },
+)
 
 t.test('[runtime/worker-set.12, runtime/worker-set.15, runtime/worker-set.18] streams', async t => {
   const { clock, worker, accept, ready } = makeBed(0, 100)
