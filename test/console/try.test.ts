@@ -1,3 +1,4 @@
+import { rmSync } from 'node:fs'
 import t from 'tap'
 import { createGateway } from '../../lib/index.ts'
 import { buildConsole, checkLooks, makeConsoleBed, noBrowser, withPage } from '../helpers/console-bed.ts'
@@ -21,20 +22,11 @@ const TREE = {
     body: event.headers['content-type'].split(';')[0] + ' ' + event.body,
   })\n`,
   'picture.js': `exports.handler = async () => ({ headers: { 'content-type': 'image/png' }, is_base64: true, body_base64: '${PNG}' })\n`,
-  // Goes on when it is asked to, so that the test says when the second piece comes.
-  'slow.js': `let go
-    exports.handler = async event => {
-      if (event.query.go) { go(); return { went: true } }
-      const gone = new Promise(resolve => { go = resolve })
-      return { headers: { 'content-type': 'text/plain' }, body: (async function* () { yield 'first piece'; await gone; yield ' second piece' })() }
-    }\n`,
-  // Has no end of its own, and tells whether somebody ended it.
-  'endless.js': `let end
-    const ended = new Promise(resolve => { end = resolve })
-    exports.handler = async event => {
-      if (event.query.ended) return { ended: await ended }
-      const body = (async function* () { try { for (;;) yield 'x'.repeat(40000) } finally { end(true) } })()
-      return { headers: { 'content-type': 'text/plain' }, body }
+  // Goes on when there is a file, so that the test says when the second piece comes, whichever worker has the call.
+  'slow.js': `const { existsSync } = require('node:fs')
+    const told = async () => { while (!existsSync(__dirname + '/.go')) await new Promise(done => setTimeout(done, 5)) }
+    exports.handler = async () => {
+      return { headers: { 'content-type': 'text/plain' }, body: (async function* () { yield 'first piece'; await told(); yield ' second piece' })() }
     }\n`,
   'fails.js': `exports.handler = async () => { throw new Error('on purpose') }\n`,
   'public/hello.txt': 'a file of the assets\n',
@@ -129,7 +121,7 @@ t.test(
   '[console/try.4] a streamed answer is shown piece by piece, and can be stopped',
   { skip: noBrowser },
   async t => {
-    const { url } = await makeConsoleBed(t, TREE)
+    const { url, tree } = await makeConsoleBed(t, TREE)
     await withPage(t, `${url}/console/try?path=/slow`, async page => {
       const answer = page.getByRole('region', { name: 'Answer' })
       const send = page.getByRole('button', { name: /^Send/ })
@@ -137,15 +129,16 @@ t.test(
       await answer.getByText('first piece', { exact: true }).waitFor()
       await answer.getByText('more is coming').waitFor()
       t.equal(await answer.getAttribute('aria-busy'), 'true')
-      await fetch(`${url}/slow?go=1`)
+      tree.write({ '.go': '' })
       await answer.getByText('first piece second piece').waitFor()
       await answer.getByText('in 2 pieces').waitFor()
+      rmSync(tree.path('.go'))
       await send.click()
       await answer.getByText('first piece', { exact: true }).waitFor()
       await page.getByRole('button', { name: 'Stop' }).click()
       await answer.getByText('stopped').waitFor()
       t.equal(await answer.getAttribute('aria-busy'), 'false')
-      await fetch(`${url}/slow?go=1`)
+      tree.write({ '.go': '' })
     })
   },
 )
