@@ -6,7 +6,8 @@ import { mergePolicies, type PolicyDefaults, type PolicyTarget } from './config/
 import type { FunctionVersion, Policy } from './core/catalog.ts'
 import { ConfigReader } from './discovery/configs.ts'
 import { extensionOf, FOLDER_STEMS } from './discovery/file-name.ts'
-import { type DirNode, type Snapshot, toChild } from './discovery/snapshot.ts'
+import type { DirNode, Snapshot } from './discovery/snapshot.ts'
+import { toChild } from './discovery/tree-path.ts'
 
 interface PolicySource {
   /** Below the functions root; null where no file says it. */

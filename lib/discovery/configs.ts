@@ -10,7 +10,7 @@ import type { Warning } from '../core/errors.ts'
 import { pathWarning } from './disk.ts'
 import { CONFIG_FILES } from './file-name.ts'
 import type { ConfigKind, ConfigText, DirNode, SnapshotOptions } from './snapshot.ts'
-import { toChild } from './snapshot.ts'
+import { toChild } from './tree-path.ts'
 
 /** What the config files of one folder say. Equal texts give the same objects, so they can be compared by identity. */
 export interface FolderConfigs {

@@ -6,7 +6,8 @@ import type { FunctionVersion } from '../core/catalog.ts'
 import { RUNTIME_OF_EXTENSION } from '../core/identity.ts'
 import { extensionOf, manifestRuntime } from './file-name.ts'
 import { sourcesBelow, stampOf } from './signature.ts'
-import { type DirNode, type FileEntry, findFolder, parentOf, type Snapshot } from './snapshot.ts'
+import { type DirNode, type FileEntry, findFolder, type Snapshot } from './snapshot.ts'
+import { parentOf } from './tree-path.ts'
 
 /** Files looked at most: it is asked for while somebody waits. */
 const MAX_LOOKED_AT = 1000

@@ -6,7 +6,7 @@ import { findTarget } from './entry-file.ts'
 import type { RouteFile } from './file-name.ts'
 import type { FolderMaker } from './folder-maker.ts'
 import type { Handler, Identity } from './functions.ts'
-import { toChild } from './snapshot.ts'
+import { toChild } from './tree-path.ts'
 
 /** @param entries - handlers of the folder itself */
 export function addFileRoutes(folder: FolderMaker, entries: readonly Handler[]): void {

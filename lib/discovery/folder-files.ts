@@ -9,7 +9,8 @@ import { type Choice, chooseEntries, chooseRoutes, isEntryName } from './entry-f
 import { type BadFile, type PrivateFile, parseFileName, type RouteFile } from './file-name.ts'
 import { type FolderKind, kindOf } from './layouts.ts'
 import { toOffReason } from './runtime-off.ts'
-import { type DirNode, type FileEntry, toChild } from './snapshot.ts'
+import type { DirNode, FileEntry } from './snapshot.ts'
+import { toChild } from './tree-path.ts'
 
 /** Where a folder stands. */
 export interface FolderView {

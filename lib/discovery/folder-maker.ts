@@ -7,7 +7,7 @@ import type { Target } from './entry-file.ts'
 import type { FunctionMaker, Handler, Identity } from './functions.ts'
 import { FolderSchemas } from './schema-names.ts'
 import { lacksPackages, manifestsOf } from './signature.ts'
-import { toChild } from './snapshot.ts'
+import { toChild } from './tree-path.ts'
 import type { Visit } from './visit.ts'
 
 export class FolderMaker {

@@ -12,7 +12,8 @@ import type { Warning } from '../core/errors.ts'
 import { type RuntimeName, toFunctionKey } from '../core/identity.ts'
 import { callableOf } from './callable.ts'
 import { type Helpers, toSignature } from './signature.ts'
-import { type FileEntry, toChild } from './snapshot.ts'
+import type { FileEntry } from './snapshot.ts'
+import { toChild } from './tree-path.ts'
 
 /** A handler file and what surrounds it. */
 export interface Handler {

@@ -8,7 +8,7 @@ import { extensionOf } from './file-name.ts'
 import type { FolderMaker } from './folder-maker.ts'
 import type { Handler } from './functions.ts'
 import { manifestsOf } from './signature.ts'
-import { toChild } from './snapshot.ts'
+import { toChild } from './tree-path.ts'
 
 /** One function for each file, whatever routes lead to it. */
 export function addManifest(folder: FolderMaker): void {

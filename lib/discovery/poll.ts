@@ -3,7 +3,8 @@
 import type { Clock } from '../core/clock.ts'
 import type { Disk } from './disk.ts'
 import { FolderTimes } from './folder-times.ts'
-import { type DirNode, readSnapshot, type Snapshot, toChild } from './snapshot.ts'
+import { type DirNode, readSnapshot, type Snapshot } from './snapshot.ts'
+import { toChild } from './tree-path.ts'
 
 interface PollOptions {
   clock: Clock

@@ -4,7 +4,8 @@ import type { SchemaFileRef } from '../core/catalog.ts'
 import type { Warning } from '../core/errors.ts'
 import { pathWarning } from './disk.ts'
 import { parseFileName, SCHEMA_NAME, schemaNamesOf } from './file-name.ts'
-import { type DirNode, type FileEntry, toChild } from './snapshot.ts'
+import type { DirNode, FileEntry } from './snapshot.ts'
+import { toChild } from './tree-path.ts'
 
 /** The schemas of one folder: which handler has which, and which has none. */
 export class FolderSchemas {

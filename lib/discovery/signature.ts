@@ -4,7 +4,8 @@ import { hash } from 'node:crypto'
 import type { EnvValue, Policy } from '../core/catalog.ts'
 import { RUNTIME_OF_EXTENSION, RUNTIMES, type RuntimeName } from '../core/identity.ts'
 import { extensionOf, isSourceName, manifestRuntime } from './file-name.ts'
-import { type DirNode, type FileEntry, toChild } from './snapshot.ts'
+import type { DirNode, FileEntry } from './snapshot.ts'
+import { toChild } from './tree-path.ts'
 
 /** Per runtime a text that changes when a helper file in reach changes; empty without helpers. */
 export type Helpers = Readonly<Record<RuntimeName, string>>

@@ -7,6 +7,7 @@ import { MAX_CONFIG_FILE_BYTES } from '../core/limits.ts'
 import * as disk from './disk.ts'
 import { CONFIG_FILES, isConfigName, isSchemaName, isSourceName, manifestRuntime } from './file-name.ts'
 import { skippedReason } from './layouts.ts'
+import { below, isBelow, parentOf, toChild } from './tree-path.ts'
 
 /** Folder levels below the functions root that are read at all; helper sources may lie deeper than routes. */
 export const MAX_TREE_DEPTH = 12
@@ -366,16 +367,6 @@ function emptyNode(place: Place, skipped: string, problems: readonly Warning[]):
   return { name, path, realPath, files: EMPTY, otherFiles: EMPTY, dirs: EMPTY, texts: NO_TEXTS, problems, skipped }
 }
 
-/** A full path and one below it: both are clean, and `join` would look at every character of ten thousand. */
-function below(folder: string, path: string): string {
-  return folder.endsWith('/') ? folder + path : `${folder}/${path}`
-}
-
-/** True when `path` lies below `folder`. */
-function isBelow(path: string, folder: string): boolean {
-  return path.startsWith(folder === '/' ? folder : `${folder}/`)
-}
-
 /** The folder at a path below a folder, null when it is not there. */
 export function findFolder(start: DirNode | null, path: string): DirNode | null {
   if (path === '') return start
@@ -388,14 +379,4 @@ export function findFolder(start: DirNode | null, path: string): DirNode | null 
 export function findFile(start: DirNode | null, path: string): FileEntry | null {
   const folder = findFolder(start, parentOf(path))
   return folder?.files.find(file => file.name === path.slice(path.lastIndexOf('/') + 1)) ?? null
-}
-
-/** The folder of a path below the root; the root's own is the root. */
-export function parentOf(path: string): string {
-  return path.slice(0, Math.max(0, path.lastIndexOf('/')))
-}
-
-/** A path one step down. */
-export function toChild(folder: string, name: string): string {
-  return folder === '' ? name : `${folder}/${name}`
 }

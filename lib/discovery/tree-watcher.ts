@@ -13,7 +13,8 @@ import type { Clock } from '../core/clock.ts'
 import { MAX_TREE_FOLDERS } from './disk.ts'
 import { isConfigName, isSchemaName, isSourceName } from './file-name.ts'
 import { skippedReason } from './layouts.ts'
-import { MAX_TREE_DEPTH, parentOf, toChild } from './snapshot.ts'
+import { MAX_TREE_DEPTH } from './snapshot.ts'
+import { parentOf, toChild } from './tree-path.ts'
 
 /** Milliseconds between two looks whether the functions root still is the folder that is watched. */
 const ROOT_CHECK_MS = 500

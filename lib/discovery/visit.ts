@@ -13,7 +13,8 @@ import { type FolderFiles, type FolderView, sameView } from './folder-files.ts'
 import { isVersionLike } from './layouts.ts'
 import { Part } from './part.ts'
 import { addHelpers, type Helpers, NO_HELPERS, sameHelpers } from './signature.ts'
-import { type DirNode, toChild } from './snapshot.ts'
+import type { DirNode } from './snapshot.ts'
+import { toChild } from './tree-path.ts'
 
 /** The function or namespace right above a folder: the folder may be a version of it. */
 interface Parent {

@@ -16,7 +16,8 @@ import { skippedReason } from './layouts.ts'
 import type { LoadedFiles } from './loaded-files.ts'
 import { OutsideWatcher } from './outside-watcher.ts'
 import { Poller } from './poll.ts'
-import { findFile, parentOf, type Snapshot } from './snapshot.ts'
+import { findFile, type Snapshot } from './snapshot.ts'
+import { parentOf } from './tree-path.ts'
 import { TreeWatcher, type WatchFolder, watchPlain } from './tree-watcher.ts'
 
 /** Milliseconds between the first file change and the reload it causes. */

@@ -1,0 +1,21 @@
+/** Paths of folders and files below the functions root, with posix separators; '' is the root. Owner: §2.2, page discovery/layouts. */
+
+/** The folder of a path below the root; the root's own is the root. */
+export function parentOf(path: string): string {
+  return path.slice(0, Math.max(0, path.lastIndexOf('/')))
+}
+
+/** A path one step down. */
+export function toChild(folder: string, name: string): string {
+  return folder === '' ? name : `${folder}/${name}`
+}
+
+/** A full path and one below it: both are clean, and `join` would look at every character of ten thousand. */
+export function below(folder: string, path: string): string {
+  return folder.endsWith('/') ? folder + path : `${folder}/${path}`
+}
+
+/** True when `path` lies below `folder`. */
+export function isBelow(path: string, folder: string): boolean {
+  return path.startsWith(folder === '/' ? folder : `${folder}/`)
+}
