@@ -10,6 +10,10 @@ import { rmSync } from 'node:fs'
 import net from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { BytePool } from '../../lib/core/byte-pool.ts'
+import { systemClock } from '../../lib/core/clock.ts'
+import { NO_TRUST } from '../../lib/runtime/dial.ts'
+import { SocketSet } from '../../lib/runtime/socket-set.ts'
 import { encodeFrame, FrameReader, KIND, type Kind, parseHeader } from '../../lib/runtime/wire-protocol.ts'
 
 const NO_LIMIT = 1 << 30
@@ -140,4 +144,29 @@ export class HostileDaemon {
       default:
     }
   }
+}
+
+/** A gateway's sockets before daemons of a test. */
+export function setBefore(
+  daemons: readonly HostileDaemon[],
+  more: Partial<ConstructorParameters<typeof SocketSet>[0]> = {},
+): SocketSet {
+  return new SocketSet({
+    trust: NO_TRUST,
+    runtime: 'node',
+    clock: systemClock,
+    pool: new BytePool(systemClock),
+    externalUris: daemons.map(({ uri }) => uri),
+    daemonCount: 1,
+    launch: () => {
+      throw new Error('nothing is spawned')
+    },
+    preparer: null,
+    facts: { functionsRoot: '/srv', production: false, toContext: () => ({}), toPackDirs: () => [] },
+    userOf: () => null,
+    startsEarly: false,
+    onLog: () => {},
+    onEvent: () => {},
+    ...more,
+  })
 }

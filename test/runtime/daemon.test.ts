@@ -167,6 +167,20 @@ function makeDaemon(script: string, clock: FakeClock, options: { externalUri?: s
   return { daemon, events, tree, uri }
 }
 
+/** A daemon whose program is missing. */
+function withoutProgram(clock: FakeClock): Daemon {
+  return new Daemon({
+    trust: NO_TRUST,
+    runtime: 'php',
+    index: 2,
+    clock,
+    externalUri: null,
+    launch: () => ({ command: '/nonexistent/php', args: [], env: {}, cwd: '/', uri: 'unix:/tmp/none.sock' }),
+    onLog: () => {},
+    onEvent: () => {},
+  })
+}
+
 /** A server that speaks as much of a daemon as a test wants. */
 function listen(path: string, onFrame: (socket: net.Socket, kind: number, id: number, header: string) => void) {
   const sockets = new Set<net.Socket>()
@@ -266,16 +280,7 @@ t.test('[runtime/daemon.7, runtime/daemon.1] a program that cannot run, or is to
   })
   t.match(old.daemon.reason, /node 18\.0\.0 is too old: 20\.19 or newer is needed/)
   await old.daemon.close()
-  const daemon = new Daemon({
-    trust: NO_TRUST,
-    runtime: 'php',
-    index: 2,
-    clock,
-    externalUri: null,
-    launch: () => ({ command: '/nonexistent/php', args: [], env: {}, cwd: '/', uri: 'unix:/tmp/none.sock' }),
-    onLog: () => {},
-    onEvent: () => {},
-  })
+  const daemon = withoutProgram(clock)
   daemon.ensureStarted()
   await until(() => daemon.state === 'waiting')
   t.match(daemon.reason, /cannot run \/nonexistent\/php: .*ENOENT/)
@@ -492,16 +497,7 @@ t.test('[runtime/daemon.15] what is closed while it connects to a daemon elsewhe
 
 t.test('[runtime/daemon.15] what is closed before its program could be run ends', async t => {
   const clock = new FakeClock()
-  const daemon = new Daemon({
-    trust: NO_TRUST,
-    runtime: 'node',
-    index: 1,
-    clock,
-    externalUri: null,
-    launch: () => ({ command: '/nonexistent', args: [], env: {}, cwd: '/', uri: 'unix:/nonexistent/d.sock' }),
-    onLog: () => {},
-    onEvent: () => {},
-  })
+  const daemon = withoutProgram(clock)
   daemon.ensureStarted()
   await daemon.close()
   t.equal(daemon.state, 'closed')

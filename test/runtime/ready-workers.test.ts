@@ -3,16 +3,13 @@ import { chmodSync, existsSync, readFileSync } from 'node:fs'
 import net from 'node:net'
 import { pathToFileURL } from 'node:url'
 import t from 'tap'
-import { BytePool } from '../../lib/core/byte-pool.ts'
 import { systemClock } from '../../lib/core/clock.ts'
 import { runtimeFile } from '../../lib/runtime/package-files.ts'
-import { NO_TRUST } from '../../lib/runtime/dial.ts'
 import { ReadyWorkers } from '../../lib/runtime/ready-workers.ts'
-import { SocketSet } from '../../lib/runtime/socket-set.ts'
 import type { WorkerOwner } from '../../lib/runtime/worker.ts'
 import { FrameReader, KIND, parseHeader } from '../../lib/runtime/wire-protocol.ts'
 import { makeFn } from '../helpers/fn.ts'
-import { HostileDaemon, type HostilePeer } from '../helpers/hostile-daemon.ts'
+import { HostileDaemon, type HostilePeer, setBefore } from '../helpers/hostile-daemon.ts'
 import { childrenOf, commandOf, isAlive } from '../helpers/processes.ts'
 import { makeRuntimes } from '../helpers/runtime-bed.ts'
 import { makeTree } from '../helpers/tree.ts'
@@ -119,24 +116,7 @@ async function makeSet(t: { teardown: (fn: () => unknown) => void }, takesReady 
     workerStarts.push(peer)
     peer.send(KIND.ready, 0, { max_inflight: 0 })
   }
-  const set = new SocketSet({
-    trust: NO_TRUST,
-    runtime: 'node',
-    clock: systemClock,
-    pool: new BytePool(systemClock),
-    externalUris: [daemon.uri],
-    daemonCount: 1,
-    launch: () => {
-      throw new Error('nothing is spawned')
-    },
-    preparer: null,
-    facts: { functionsRoot: '/srv', production: false, toContext: () => ({}), toPackDirs: () => [] },
-    userOf: () => null,
-    startsEarly: true,
-    takesReady,
-    onLog: () => {},
-    onEvent: () => {},
-  })
+  const set = setBefore([daemon], { startsEarly: true, takesReady })
   t.teardown(async () => {
     await set.close()
     await daemon.close()

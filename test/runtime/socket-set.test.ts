@@ -7,7 +7,7 @@ import { SocketSet } from '../../lib/runtime/socket-set.ts'
 import { KIND, parseHeader } from '../../lib/runtime/wire-protocol.ts'
 import type { WorkerOwner } from '../../lib/runtime/worker.ts'
 import { makeFn } from '../helpers/fn.ts'
-import { HostileDaemon } from '../helpers/hostile-daemon.ts'
+import { HostileDaemon, setBefore } from '../helpers/hostile-daemon.ts'
 
 interface Started {
   /** Which daemon was asked, from 1. */
@@ -31,24 +31,7 @@ async function setUp(
       wake()
     }
   }
-  const set = new SocketSet({
-    trust: NO_TRUST,
-    runtime: 'node',
-    clock: systemClock,
-    pool: new BytePool(systemClock),
-    externalUris: daemons.map(({ uri }) => uri),
-    daemonCount: 1,
-    launch: () => {
-      throw new Error('nothing is spawned')
-    },
-    preparer: null,
-    facts: { functionsRoot: '/srv', production: false, toContext: () => ({}), toPackDirs: () => [] },
-    userOf: () => null,
-    startsEarly: false,
-    onLog: () => {},
-    onEvent: () => {},
-    ...more,
-  })
+  const set = setBefore(daemons, more)
   t.teardown(async () => {
     await set.close()
     await Promise.all(daemons.map(daemon => daemon.close()))
