@@ -855,21 +855,6 @@ t.test(
       [],
       'every call ended in a way that calls end',
     )
-    // From now on nothing has to end for its time: on a busy machine three threads may need more than 150 ms for their first answers.
-    for (const runtime of RUNTIMES) {
-      const { max_workers: most } = bed.stateOf(keyOf(runtime, `f-${runtime}`)).worker_pool
-      const config = configOf()
-      bed.tree.write({
-        [`f-${runtime}/fn.config.json`]: {
-          json: {
-            ...config,
-            timeout_ms: 60_000,
-            worker_pool: { ...config.worker_pool, max_workers: most, queue_timeout_ms: 60_000 },
-          },
-        },
-      })
-    }
-    await bed.gateway.reload()
     for (const runtime of RUNTIMES) {
       // Crash loops delay starts for up to five seconds.
       let status = 0

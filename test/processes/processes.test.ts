@@ -326,7 +326,8 @@ t.test(
         if (headers.connection === 'close') ended += 1
       }
     }
-    t.ok(ended < crowd.length, `${ended} were too many`)
+    // Of 24 and 1 it keeps 13; when a look comes before the last of these was asked, of 13 and 1 it keeps 7. Then it has not too many.
+    t.ok(ended <= 11 + 6, `${ended} at once`)
     for (const connection of crowd) connection.close()
   },
 )
