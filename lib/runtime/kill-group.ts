@@ -6,10 +6,10 @@ import type { Clock } from '../core/clock.ts'
 /** Milliseconds a daemon has to end after its control input was closed. */
 const DAEMON_STOP_GRACE_MS = 2000
 
-/** Kills a process with everything in its group. */
+/** Kills a process with everything in its group. One that has not made its group yet comes first, so that it starts nobody who is missed. */
 export function killGroup(pid: number | undefined): void {
   if (pid === undefined || pid <= 1) return
-  for (const target of [-pid, pid]) {
+  for (const target of [pid, -pid]) {
     try {
       process.kill(target, 'SIGKILL')
     } catch {

@@ -2,14 +2,20 @@
  * The command line of a worker with the limits of this machine around it. Page: runtime/daemon.
  */
 
-import { accessSync, constants, writeFileSync } from 'node:fs'
+import { accessSync, constants, realpathSync, writeFileSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 
-// `ulimit -d` bounds native memory too; the kernel's own victim choice falls on workers first; no core files. The shell
-// stays as the worker's parent: a handler that kills its parent then hits nobody else.
+// `ulimit -d` bounds native memory too; the kernel's own victim choice falls on workers first; no core files.
 const SHELL = '/bin/sh'
-const GUARD_SCRIPT =
-  'ulimit -c 0 2>/dev/null; ulimit -d "$0" 2>/dev/null; echo 1000 2>/dev/null >/proc/self/oom_score_adj; "$@"; exit $?'
+const LIMITS = 'ulimit -c 0 2>/dev/null; ulimit -d "$0" 2>/dev/null; echo 1000 2>/dev/null >/proc/self/oom_score_adj; '
+/** The worker's parent stays: a handler that kills its parent then hits nobody else. */
+const RUN_AS_SHELL = '"$@"; exit $?'
+/**
+ * Of GNU. It leads a process group in the session that it is started in, and neither node nor a shell without a terminal can do that: node knows
+ * only how to begin a session, which Linux then gives as much of the processors as all of the gateway. No time limit; it ends as the worker does.
+ */
+const TIMEOUT = '/usr/bin/timeout'
+const RUN_AS_GROUP = `exec ${TIMEOUT} 0 "$@"`
 
 /** Puts limits around command lines. */
 export class Guard {
@@ -17,6 +23,8 @@ export class Guard {
   #setpriv = process.platform === 'linux' ? findProgram('setpriv') : null
   /** False on systems of few files, such as some images: then a worker is a child of the daemon itself. */
   #hasShell = canRun(SHELL)
+  /** The command line makes a process group in the daemon's session. Otherwise whoever starts it has to begin a session. */
+  leadsGroup = this.#hasShell && process.platform === 'linux' && isProgramItself(TIMEOUT)
   /** Sets limits where no shell does; null where the system has no such program. */
   #prlimit = this.#hasShell ? null : findProgram('prlimit')
 
@@ -37,7 +45,7 @@ export class Guard {
           ...bound,
           SHELL,
           '-c',
-          GUARD_SCRIPT,
+          LIMITS + (this.leadsGroup ? RUN_AS_GROUP : RUN_AS_SHELL),
           isLimited ? String(dataMb * 1024) : 'unlimited',
           ...this.#toUser(bound, uid),
         ]
@@ -94,6 +102,15 @@ function canRun(path) {
   try {
     accessSync(path, constants.X_OK)
     return true
+  } catch {
+    return false
+  }
+}
+
+/** False for a link: one program that goes by many names (busybox, a rewrite) does less under this one. @param {string} path */
+function isProgramItself(path) {
+  try {
+    return canRun(path) && realpathSync(path) === path
   } catch {
     return false
   }

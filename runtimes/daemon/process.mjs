@@ -87,8 +87,8 @@ export class WorkerProcess {
     this.#child = spawn(command, args, {
       cwd: options.cwd,
       env: options.env,
-      // A session and group of its own: a terminal's Ctrl-C does not reach it, and one kill takes its children along.
-      detached: true,
+      // A group of its own, where that takes a session too: one kill takes its children along.
+      detached: !options.guard.leadsGroup,
       stdio: ['ignore', 'pipe', 'pipe', 'pipe'],
     })
     if (umask !== null) process.umask(umask)
@@ -144,7 +144,7 @@ export class WorkerProcess {
   #signalGroup() {
     if (this.#killTimer !== null) clearTimeout(this.#killTimer)
     if (this.pid === 0) return
-    killGroup(this.pid, this.uid)
+    killGroup(this.pid, this.uid, this.gone)
   }
 
   /**

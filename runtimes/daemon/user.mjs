@@ -58,17 +58,21 @@ export function asUser(uid, act) {
  * Kills a process group, also the part of it that runs as another user.
  * @param {number} pid - of its leader
  * @param {number | null} uid
+ * @param {boolean} isLeaderGone - what it left behind is meant: its number may be another's by now
  */
-export function killGroup(pid, uid) {
-  for (const sender of uid === null ? [null] : [uid, null]) {
+export function killGroup(pid, uid, isLeaderGone) {
+  // The leader may not have made its group yet. It comes first: after that it starts nobody who could be missed.
+  const targets = isLeaderGone ? [-pid] : [pid, -pid]
+  for (const sender of uid === null ? [null] : [uid, null])
     asUser(sender, () => {
-      try {
-        process.kill(-pid, 'SIGKILL')
-      } catch {
-        // Already gone.
+      for (const target of targets) {
+        try {
+          process.kill(target, 'SIGKILL')
+        } catch {
+          // Already gone.
+        }
       }
     })
-  }
 }
 
 /**

@@ -184,7 +184,8 @@ final class Forker
     /** @param list<array{0: int, 1: int}|null> $pipes */
     private function setUpWorker(int $daemonPid, array $pipes): void
     {
-        \posix_setsid();
+        // No session of its own: where Linux shares the processors out by sessions, each worker would get as much of them as the whole gateway.
+        \posix_setpgid(0, 0);
         \umask(022);
         $this->system->dieWithParent($daemonPid);
         if ($pipes[0] !== null && $pipes[1] !== null) {

@@ -8,7 +8,7 @@ declare(strict_types=1);
 
 namespace Fngw;
 
-const NEEDED_FUNCTIONS = ['pcntl_fork', 'pcntl_exec', 'posix_setsid', 'stream_socket_server', 'json_encode'];
+const NEEDED_FUNCTIONS = ['pcntl_fork', 'pcntl_exec', 'posix_setpgid', 'stream_socket_server', 'json_encode'];
 
 function checkPhp(): void
 {

@@ -13,7 +13,8 @@ from .wire import MIB
 def guard(daemon_pid, prctl):
     """Forks the worker proper and returns its parent's number in it. That parent serves it alone, leads its process group, and ends with its
     status: a handler that kills its parent hits nobody else."""
-    os.setsid()
+    # No session of its own: where Linux shares the processors out by sessions, each worker would get as much of them as the whole gateway.
+    os.setpgid(0, 0)
     die_with(daemon_pid, prctl)
     signal.set_wakeup_fd(-1)
     # A signal to the whole group is meant for the worker: this process stays to report its end.

@@ -61,6 +61,17 @@ export function statusOf(pid: number): string {
   return readOrEmpty(`/proc/${pid}/status`)
 }
 
+/** Where a process stands: its group, session and terminal (0: none), and how far it stands back (-20 to 19). */
+export function placeOf(pid: number): { group: number; session: number; terminal: number; nice: number } {
+  const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
+  // The name, in parentheses, may hold anything.
+  const fields = stat
+    .slice(stat.lastIndexOf(')') + 2)
+    .split(' ')
+    .map(Number)
+  return { group: fields[2]!, session: fields[3]!, terminal: fields[4]!, nice: fields[16]! }
+}
+
 /** False for one that has ended, also while nobody has asked for its exit code. */
 export function isRunning(pid: number): boolean {
   return /^State:\s+[^ZX]/m.test(statusOf(pid))

@@ -9,7 +9,7 @@ import { CaseBed, type CaseServer } from '../../lib/conformance/case.ts'
 import { CASES } from '../../lib/conformance/cases.ts'
 import { SHORT_TIMEOUT_MS } from '../../lib/conformance/fixture-tree.ts'
 import { type Bed, makeBed, TESTED } from '../helpers/conformance.ts'
-import { isAlive, listProcesses } from '../helpers/processes.ts'
+import { childrenOf, isAlive, listProcesses, placeOf } from '../helpers/processes.ts'
 import { until } from '../helpers/worker-client.ts'
 
 process.env.FNGW_TEST_HOST_ONLY = 'not for functions'
@@ -100,6 +100,32 @@ t.test('[jobs/jobs.6, jobs/jobs.11] jobs run in every language, and a canceled o
     .map(({ message }) => message)
     .join('')
   for (const { label } of bed.languages) t.notMatch(said, `late ${label}-job`, `${label}: said nothing after its end`)
+})
+
+t.test('[runtimes/conformance.11] a worker leads its group, and is of the session of its daemon', async t => {
+  if (process.platform !== 'linux') return t.pass('there is no /proc to tell')
+  for (const { label } of bed.languages) {
+    const answer = await bed.send({ path: `/${label}/all`, headers: { 'x-do': 'echo' } })
+    t.equal(answer.status, 200, label)
+  }
+  type Shown = { daemons: { pid: number }[]; workers: { key: string; pid: number }[] }
+  const { runtimes } = (await bed.gateway.inject('/_fn/workers')).json() as { runtimes: Record<string, Shown> }
+  for (const { label, runtime } of bed.languages) {
+    // A thread of this process is no process.
+    if (runtime === 'lua') continue
+    const { daemons, workers } = runtimes[runtime]!
+    const daemon = daemons[0]!.pid
+    t.match(placeOf(daemon), { group: daemon, session: daemon, terminal: 0 }, `${runtime}: the daemon`)
+    const own = workers.filter(({ key }) => key.startsWith(`${runtime}/${label}/`))
+    t.ok(own.length > 0, `${label}: workers`)
+    for (const { pid } of own) {
+      const place = { group: pid, session: daemon, terminal: 0 }
+      t.match(placeOf(pid), place, label)
+      const children = childrenOf(pid)
+      t.ok(children.length > 0, `${label}: its parent is its own`)
+      for (const child of children) t.match(placeOf(child), place, `${label}: whoever runs the handler`)
+    }
+  }
 })
 
 t.test('[runtimes/conformance.10] closing the gateway ends every process', async t => {
