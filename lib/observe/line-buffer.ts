@@ -110,8 +110,13 @@ export class LineBuffer {
     this.#end(piece, piece.length + to - from)
   }
 
-  /** Adds lines that were written elsewhere, each with its end and at most MAX_LOG_LINE_BYTES: copied as few pieces. */
+  /**
+   * Adds lines that were written elsewhere, each with its end and at most MAX_LOG_LINE_BYTES: copied as few pieces.
+   * @throws Error for what is no such line
+   */
   appendLines(bytes: Buffer): void {
+    if (bytes.length > 0 && bytes.at(-1) !== NEWLINE)
+      throw new Error('lines of another process: the last one has no end')
     for (let from = 0; from < bytes.length; ) {
       if (this.#isFull()) {
         // One was counted.
@@ -121,6 +126,7 @@ export class LineBuffer {
       const piece = this.#pieceWith(MAX_LOG_LINE_BYTES + 1)
       const room = piece.bytes.length - piece.length
       const to = bytes.length - from <= room ? bytes.length : bytes.lastIndexOf(NEWLINE, from + room - 1) + 1
+      if (to <= from) throw new Error(`lines of another process: one is longer than ${MAX_LOG_LINE_BYTES} bytes`)
       this.#end(piece, piece.length + bytes.copy(piece.bytes, piece.length, from, to - 1))
       from = to
     }

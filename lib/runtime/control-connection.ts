@@ -155,18 +155,14 @@ export class ControlConnection {
         this.#handleReady(header)
         return
       case KIND.started: {
-        if (id === 0 && this.#events.onOffered !== undefined) {
-          this.#events.onOffered({ ...toWorker(header, ''), entries: toTexts(header.entries) })
-          return
-        }
         const start = this.#takeStart(id)
-        if (start === null) {
-          // Nobody waits for it any more, and nobody would end it.
-          if (this.#isRead()) this.stop(String(header.worker), 0)
-          else this.#lose('the daemon sends and does not read')
-          return
-        }
-        start.resolve(toWorker(header, this.#uri))
+        if (start !== null) start.resolve(toWorker(header, this.#uri))
+        // What it is answered with must not pile up.
+        else if (!this.#isRead()) this.#lose('the daemon sends and does not read')
+        else if (id === 0 && this.#events.onOffered !== undefined)
+          this.#events.onOffered({ ...toWorker(header, ''), entries: toTexts(header.entries) })
+        // Nobody waits for it any more, and nobody would end it.
+        else this.stop(String(header.worker), 0)
         return
       }
       case KIND.error: {

@@ -59,6 +59,15 @@ t.test('[observe/log-store.20] lines of another process are copied many at a tim
   t.equal(lines.pendingBytes, 0)
 })
 
+t.test('[observe/log-store.20] what is no whole line, or larger than any, is refused', async t => {
+  const lines = new LineBuffer(true)
+  lines.append('kept')
+  for (const wrong of ['a line\nhalf a line', 'x', `${'x'.repeat(100_000)}\n`, `one\n${'x'.repeat(100_000)}\n`])
+    t.throws(() => lines.appendLines(Buffer.from(wrong)), /lines of another process/)
+  lines.appendLines(Buffer.from(`${'x'.repeat(MAX_LOG_LINE_BYTES)}\n`))
+  t.equal(textOf(lines.take()), `kept\none\n${'x'.repeat(MAX_LOG_LINE_BYTES)}\n`)
+})
+
 t.test('[observe/log-store.8] of many lines those that find no room are counted', async t => {
   const lines = new LineBuffer(true)
   const many = Buffer.from(`${'x'.repeat(999)}\n`.repeat(30))

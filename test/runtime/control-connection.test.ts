@@ -15,7 +15,7 @@ interface Frame {
 }
 
 /** A daemon that a test plays by hand. */
-async function setUp(t: { teardown: (fn: () => void) => void }) {
+async function setUp(t: { teardown: (fn: () => void) => void }, takesReady = false) {
   const path = join(tmpdir(), `fngw-control-${process.pid}-${Math.random().toString(36).slice(2)}.sock`)
   const server = net.createServer().listen(path)
   await once(server, 'listening')
@@ -34,6 +34,8 @@ async function setUp(t: { teardown: (fn: () => void) => void }) {
     onLog: (worker, stream, text) => note(`log ${worker} ${stream} ${text}`),
     onExited: (worker, exit) => note(`exited ${worker} ${exit.code} ${exit.signal} ${exit.reason}`),
     onTrouble: reason => note(`trouble ${reason}`),
+    // None of them is of use.
+    onOffered: takesReady ? ({ worker }) => connection.stop(worker, 0) : undefined,
   })
   const [socket] = (await once(server, 'connection')) as [net.Socket]
   const reader = new FrameReader((kind, id, header) => {
@@ -176,5 +178,20 @@ t.test(
     closed.connection.close()
     await once(closed.socket, 'close')
     t.same([broken.notes, gone.notes, closed.notes], [[], [], []], 'and nothing after it; a close of ours is no loss')
+  },
+)
+
+t.test(
+  '[runtime/wire-protocol.19] a daemon that tells of workers nobody asked for, and does not read, is lost',
+  async t => {
+    for (const takesReady of [false, true]) {
+      const { send, socket, noted } = await setUp(t, takesReady)
+      send(KIND.ready, 0, {})
+      await noted()
+      socket.pause()
+      for (let i = 0; i < 40_000; i++) send(KIND.started, 0, { worker: `w${i}`, uri: 'tcp://127.0.0.1:1' })
+      send(KIND.log, 0, { worker: 'w', stream: 'stdout' }, 'all of them were answered')
+      t.equal(await noted(), 'lost the daemon sends and does not read')
+    }
   },
 )

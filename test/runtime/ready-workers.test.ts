@@ -284,7 +284,8 @@ t.test(
   },
 )
 
-t.test('[runtime/ready-workers.7] who takes them says so; who cannot use them does not', async t => {
+/** A node program that writes down how daemons are greeted, and a gateway's runtimes that start it. */
+function makeGreeter(t: { teardown: (fn: () => void) => void }) {
   const tree = makeTree({
     node: `#!/bin/sh\nexec ${process.execPath} "$(dirname "$0")/fake.mjs" "$@"\n`,
     'fake.mjs': `
@@ -302,33 +303,52 @@ t.test('[runtime/ready-workers.7] who takes them says so; who cannot use them do
       }).listen(process.argv[process.argv.indexOf('--socket') + 1])
     `,
   })
+  t.teardown(() => tree.cleanup())
   chmodSync(tree.path('node'), 0o755)
+  // Users of their own have to reach it.
+  chmodSync(tree.root, 0o755)
+  const hellos = () => (existsSync(tree.path('hellos')) ? readFileSync(tree.path('hellos'), 'utf8').split('\n') : [''])
+  return {
+    binaries: { node: tree.path('node') },
+    hellos: () => hellos().slice(0, -1),
+    /** Starts the runtimes, and ends them when `isThere`. */
+    greet: async (settings: object, isThere: () => boolean) => {
+      const bed = makeRuntimes({ 'a.mjs': '' }, { settings })
+      chmodSync(bed.tree.root, 0o755)
+      bed.fn('a.mjs')
+      await bed.runtimes.start()
+      await until(isThere)
+      await bed.close()
+    },
+  }
+}
+
+const TAKES_READY = '{"role":"control","ready_workers":true}'
+const PLAIN = '{"role":"control"}'
+
+t.test('[runtime/ready-workers.7] who takes them says so; who cannot use them does not', async t => {
+  const { binaries, hellos, greet } = makeGreeter(t)
   const elsewhere = await HostileDaemon.start()
-  const hellos: string[] = []
+  const greetings: string[] = []
   const honest = elsewhere.onControlHello
   elsewhere.onControlHello = (peer, header) => {
-    hellos.push(header)
+    greetings.push(header)
     honest(peer, header)
   }
   t.teardown(() => elsewhere.close())
-  t.teardown(() => tree.cleanup())
-  const binaries = { node: tree.path('node') }
-  const own = () => readFileSync(tree.path('hellos'), 'utf8').trim().split('\n').length
-  const greet = async (settings: object, isThere: () => boolean) => {
-    const bed = makeRuntimes({ 'a.mjs': '' }, { settings })
-    bed.fn('a.mjs')
-    await bed.runtimes.start()
-    await until(isThere)
-    await bed.close()
-  }
-  const isGreeted = (count: number) => () => existsSync(tree.path('hellos')) && own() === count
-  await greet({ binaries }, isGreeted(1))
-  await greet({ binaries, gatewayWorkers: 2 }, isGreeted(2))
-  await greet({ runtimeSockets: { node: [elsewhere.uri] } }, () => hellos.length === 1)
-  const plain = '{"role":"control"}'
-  t.strictSame(readFileSync(tree.path('hellos'), 'utf8').trim().split('\n'), [
-    '{"role":"control","ready_workers":true}',
-    plain,
-  ])
-  t.strictSame(hellos, [plain])
+  await greet({ binaries }, () => hellos().length === 1)
+  await greet({ binaries, gatewayWorkers: 2 }, () => hellos().length === 2)
+  await greet({ runtimeSockets: { node: [elsewhere.uri] } }, () => greetings.length === 1)
+  t.strictSame(hellos(), [TAKES_READY, PLAIN])
+  t.strictSame(greetings, [PLAIN])
 })
+
+t.test(
+  '[runtime/ready-workers.7] a gateway whose functions are users of their own takes none',
+  { skip: process.geteuid?.() === 0 ? false : 'users of their own need root' },
+  async t => {
+    const { binaries, hellos, greet } = makeGreeter(t)
+    await greet({ binaries, isolation: 'user', isolationFiles: 'warn' }, () => hellos().length === 1)
+    t.strictSame(hellos(), [PLAIN])
+  },
+)
