@@ -61,7 +61,7 @@ export type ToFront =
   | AdoptMessage
   | { kind: 'wants'; requests: boolean }
   | { kind: 'count'; id: number }
-  /** So many connections are to go: others have fewer. */
+  /** All connections but so many are to go: others have fewer. */
   | { kind: 'shed'; kept: number }
   | { kind: 'drain' }
   | { kind: 'close'; timeoutMs: number }
