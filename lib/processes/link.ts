@@ -2,12 +2,10 @@
 
 import type { Socket } from 'node:net'
 import { type Bytes, copyOf, lengthOf } from '../core/bytes.ts'
-import { FrameReader, FrameWriter, KIND, type Kind } from '../runtime/wire-protocol.ts'
+import { FrameReader, FrameWriter, KIND, type Kind, SMALL_BODY_BYTES } from '../runtime/wire-protocol.ts'
 
 /** Frames that wait for the end of a poll phase to leave in one write; so many leave at once. */
 const FLUSH_FRAMES = 8
-/** A longer body is copied before it is handed on: what it is a view of may be used again before it is written. */
-const VIEW_BYTES = 16 * 1024
 /** Largest piece of a streamed body in one frame. */
 const PIECE_BYTES = 128 * 1024
 
@@ -49,7 +47,8 @@ export class Link {
   /** @param body - valid during the call only */
   send(kind: Kind, id: number, header: string, body: Bytes | null = null, rest?: Buffer): void {
     if (this.#isOver) return
-    const isLong = body !== null && lengthOf(body) > VIEW_BYTES
+    // The writer joins a short one with its header and hands a long one on: what that is a view of may be used again before it is written.
+    const isLong = body !== null && lengthOf(body) > SMALL_BODY_BYTES
     this.#writer.add(kind, id, header, isLong ? copyOf(body) : body, rest)
     this.#unflushed += 1
     if (this.#unflushed === FLUSH_FRAMES) this.#flush()
