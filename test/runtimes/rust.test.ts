@@ -37,7 +37,7 @@ t.test('[runtimes/rust.9] output', t => workers.output(t))
 t.test('[runtimes/rust.10, runtimes/rust.14] turns', t => workers.turns(t))
 t.test('[runtimes/rust.14] pauses', t => workers.pauses(t))
 t.test('[runtimes/rust.14] rests', { skip: process.platform !== 'linux' && 'counts in /proc' }, t =>
-  workers.rests(t, 4.5),
+  workers.rests(t, 3.4),
 )
 t.test('[runtimes/rust.11] endings', t => workers.endings(t))
 t.test('[runtimes/rust.12] protocol', t => workers.protocol(t))

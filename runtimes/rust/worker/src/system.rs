@@ -22,6 +22,8 @@ type Mode = u32;
 type Mode = u16;
 
 const POLLIN: i16 = 1;
+/// In the place of a descriptor that is not looked at.
+const NONE: c_int = -1;
 const F_SETFD: c_int = 2;
 const F_GETFL: c_int = 3;
 const F_SETFL: c_int = 4;
@@ -114,6 +116,8 @@ pub fn readable(fds: [c_int; 2], timeout_ms: c_int) -> [bool; 2] {
 pub fn read_onto(fd: c_int, to: &mut Vec<u8>, most: usize) -> usize {
     to.reserve(most);
     loop {
+        // A read that waits is woken by the other end's reads too, as they make room in the socket; this wait is not.
+        readable([fd, NONE], -1);
         // The room behind what the vector holds is its own, and `most` bytes of it are there.
         let count = unsafe { read(fd, to.as_mut_ptr().add(to.len()).cast(), most) };
         if count >= 0 {
