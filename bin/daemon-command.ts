@@ -26,7 +26,7 @@ interface DaemonFlags {
 }
 
 /** What matters to a daemon: its tools and its packages; the rest is the gateway's. */
-const SHOWN = ['workerMemoryMb']
+const SHOWN = ['workerMemoryMb', 'workerNice']
 const MAX_PORT = 65_535
 
 export function addDaemon(

@@ -56,6 +56,7 @@ function createJournalledBuilds(options: RuntimePartsOptions, installers: readon
     clock,
     functionsRoot,
     isPrivate: settings.isolation === 'user',
+    nice: settings.workerNice,
     goBuildTimeoutSeconds,
     rustBuildTimeoutSeconds,
     waitMs: depsWaitMs,

@@ -54,7 +54,7 @@ const ANSWERS: Record<string, Record<string, string>> = {
 }
 
 t.test(
-  '[image.1, image.2, image.3, image.4] the Dockerfile says who runs what, and the build gets every file it needs',
+  '[image.1, image.2, image.3, image.4, image.6] the Dockerfile says who runs what, and the build gets every file it needs',
   t => {
     const text = read('Dockerfile')
     const targets = [...text.matchAll(/^FROM (?:scratch|minimal) AS (\w+)$/gm)].map(match => match[1])
@@ -67,6 +67,7 @@ t.test(
     t.match(text, /^ENTRYPOINT \["\/usr\/bin\/tini", "--", "fngw"\]$/m, 'no shell is between the init and the program')
     t.match(text, /^HEALTHCHECK .*CMD \["fngw", "health", "--ready"\]$/m)
     t.match(text, /^STOPSIGNAL SIGTERM$/m)
+    t.match(text, /^ {2}FN_WORKER_NICE=5$/m)
     const { files } = JSON.parse(read('package.json')) as { files: string[] }
     const kept = new Set(read('.dockerignore').trim().split('\n'))
     for (const file of ['bin', 'build', 'lib', 'package-lock.json', ...files.filter(name => name !== 'dist')])

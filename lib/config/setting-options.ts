@@ -371,6 +371,17 @@ export const SETTING_OPTIONS = {
     fallback: limits.DEFAULT_WORKER_MEMORY_MB,
     unit: 'MB',
   }),
+  workerNice: option(
+    'Limits',
+    'Steps of priority (nice) that processes of functions and builds stand below the gateway.',
+    {
+      env: 'FN_WORKER_NICE',
+      key: 'worker-nice',
+      flags: '--worker-nice <steps>',
+      field: integer({ min: 0, max: limits.MAX_WORKER_NICE }),
+      fallback: limits.DEFAULT_WORKER_NICE,
+    },
+  ),
   luaMemoryMb: option('Limits', 'Memory that all Lua functions may hold together; never less than one of them may.', {
     env: 'FN_LUA_MEMORY_MB',
     key: 'lua-memory-mb',

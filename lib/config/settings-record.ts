@@ -41,6 +41,8 @@ export interface Settings {
   /** Such as `20000-29999`. */
   isolationUids: string
   workerMemoryMb: number
+  /** Steps of priority that functions' processes stand below this one. */
+  workerNice: number
   luaMemoryMb: number
   goBuildTimeoutSeconds: number
   rustBuildTimeoutSeconds: number

@@ -32,6 +32,8 @@ export interface BuildsOptions {
   builders: readonly Builder[]
   /** What is built is closed to other users of the machine, and tools have no capability of this process. */
   isPrivate: boolean
+  /** Steps of priority that tools stand below this process; absent: none. */
+  nice?: number
   /** Most ms that a call waits for a build. */
   waitMs: number
   /** What of a function's files on disk is not as it was discovered, as text; null when nothing is. */
@@ -323,14 +325,9 @@ export class Builds {
   }
 
   #toTools(builder: Builder, toFolder: () => string, signal: AbortSignal): BuildTools {
-    const { clock, hostEnv, isPrivate } = this.#options
-    const { timeoutMs } = builder
-    const toBase = () => ({
-      ...(builder.toEnv?.(hostEnv) ?? toToolHostEnv(hostEnv)),
-      TMPDIR: toFolder(),
-      GOTMPDIR: toFolder(),
-    })
-    const endsAt = clock.monotonic() + timeoutMs
+    const { clock, hostEnv, isPrivate, nice = 0 } = this.#options
+    const toBase = () => builder.toEnv?.(hostEnv) ?? toToolHostEnv(hostEnv)
+    const endsAt = clock.monotonic() + builder.timeoutMs
     return {
       signal,
       // One limit for all steps of a build.
@@ -340,9 +337,10 @@ export class Builds {
             command,
             args,
             cwd,
-            env: { ...toBase(), ...env },
+            env: { ...toBase(), TMPDIR: toFolder(), GOTMPDIR: toFolder(), ...env },
             timeoutMs: Math.max(1, endsAt - clock.monotonic()),
             isPlain: isPrivate,
+            nice,
             signal,
           },
           clock,

@@ -4,6 +4,7 @@ import { spawn } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { constants } from 'node:os'
 import type { Clock } from '../core/clock.ts'
+import { lowerPriority } from '../core/priority.ts'
 
 /** Bytes kept of a tool's output. */
 const MAX_TOOL_OUTPUT_BYTES = 64 * 1024
@@ -18,6 +19,8 @@ export interface ToolRun {
   timeoutMs: number
   /** True takes from it what capabilities this process has. */
   isPlain: boolean
+  /** Steps of priority below this process; absent: none. */
+  nice?: number
   /** Aborting kills it. */
   signal: AbortSignal
 }
@@ -52,6 +55,8 @@ export function runTool(run: ToolRun, clock: Clock): Promise<ToolResult> {
       detached: true,
       stdio: ['ignore', 'pipe', 'pipe'],
     })
+    // Where the system refuses that, it works all the same.
+    lowerPriority(child.pid, run.nice ?? 0)
     let timedOut = false
     let settled = false
     const kill = () => killGroup(child.pid)

@@ -11,6 +11,8 @@ export interface Launch {
   /** The whole environment. */
   env: Readonly<Record<string, string>>
   cwd: string
+  /** Steps of priority below this process. */
+  nice: number
   /** Where it will listen: `unix:/path`. */
   uri: string
 }

@@ -9,6 +9,7 @@ import type { DaemonEvent, DaemonOptions, Launch, StartRequest } from './daemon-
 import { type ChildProcess, spawn } from 'node:child_process'
 import { rmSync } from 'node:fs'
 import { findVersionProblem } from './binaries.ts'
+import { lowerPriority } from '../core/priority.ts'
 import type { DaemonView, SocketHealth } from './runtime.ts'
 import { listenForExit, type LiveWorker, type StartedWorker, type WorkerExit } from './started-worker.ts'
 import { ControlConnection, type DaemonInfo, type DaemonWorker, DAEMON_READY_TIMEOUT_MS } from './control-connection.ts'
@@ -210,6 +211,8 @@ export class Daemon {
       detached: true,
       stdio: ['pipe', 'pipe', 'pipe'],
     })
+    const refusal = lowerPriority(child.pid, launch.nice)
+    if (refusal !== null) this.#emit('output', refusal)
     this.#child = child
     this.#watch(child, launch)
   }

@@ -36,6 +36,7 @@ type RuntimeSettings = Pick<
   | 'binaries'
   | 'production'
   | 'workerMemoryMb'
+  | 'workerNice'
   | 'luaMemoryMb'
   | 'gatewayWorkers'
   | 'isolation'
@@ -216,7 +217,8 @@ export class Runtimes {
     const uri = `unix:${this.#folder.path()}/${name}-${index}.sock`
     const flags = ['--socket', uri.slice('unix:'.length), '--index', String(index), '--root', settings.functionsRoot]
     const [command, args] = toCommand(name, program.path)
-    const launch = { command, args: [...args, ...flags], env: this.#toEnv(name), cwd: settings.functionsRoot, uri }
+    const { functionsRoot: cwd, workerNice: nice } = settings
+    const launch = { command, args: [...args, ...flags], env: this.#toEnv(name), cwd, nice, uri }
     if (this.#users === null) return launch
     checkReachable([command, settings.functionsRoot, runtimeFile(SHARED_DAEMON)])
     return withoutNewPrivileges(launch, this.#options.hostEnv.PATH ?? '')

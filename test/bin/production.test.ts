@@ -8,7 +8,7 @@ import t from 'tap'
 import { findOnPath } from '../../lib/runtime/binaries.ts'
 import { FNGW, startCli, toEnv } from '../helpers/cli.ts'
 import { waitUntil } from '../helpers/gateway-bed.ts'
-import { childrenOf, isRunning } from '../helpers/processes.ts'
+import { childrenOf, commandOf, descendantsOf, isRunning, placeOf } from '../helpers/processes.ts'
 import { holdSockets, type HeldProgram } from '../helpers/socket-holder.ts'
 import { makeTree } from '../helpers/tree.ts'
 
@@ -268,11 +268,17 @@ t.test('[bin/production.7] the units start a gateway, and say when it is ready',
     t.equal(program, '/usr/local/bin/fngw')
     return words.map(word => (word.startsWith('/') ? tree.root : String(ports.get(word) ?? word)))
   }
-  const env = { FN_RUNTIMES: 'node' }
+  const nice = /^Environment=FN_WORKER_NICE=(\d+)$/m.exec(service!)![1]!
+  t.equal(entryOf(service!, 'CPUWeight'), '100', 'others on the machine are not concerned')
+  const env = { FN_RUNTIMES: 'node', FN_WORKER_NICE: nice }
   const running = await holder.start(toArgs(entryOf(service!, 'ExecStart')), { cwd: tree.root, env })
   const started = await startToEnd(toArgs(entryOf(service!, 'ExecStartPost')), tree.root)
   t.same(started, { code: 0, stdout: 'ready\n', stderr: '' })
   t.equal((await ask(`http://127.0.0.1:${holder.ports[0]}/hello`)).status, 200)
+  const functions = descendantsOf(running.pid)
+  t.ok(functions.length > 1)
+  const expected = Math.min(19, placeOf(running.pid).nice + Number(nice))
+  for (const pid of functions) t.equal(placeOf(pid).nice, expected, commandOf(pid))
   process.kill(running.pid, 'SIGTERM')
   t.equal(await running.ended, 0)
   const stopSeconds = Number(/FN_SHUTDOWN_TIMEOUT=(\d+)/.exec(service!)![1])

@@ -106,6 +106,7 @@ const CASES: Record<string, typeof SWITCH> = {
   isolationFiles: [[['close', 'close']], ['open', '1'], [5, [], {}]],
   isolationUids: [[['5-9', '5-9']], ['9-5', '0-1', 'x'], [5, [], {}]],
   workerMemoryMb: count(16, 15, 0),
+  workerNice: count(19, -1, 20),
   luaMemoryMb: count(16, 15, 0),
   runtimes: [
     [['Node, python', ['node', 'python']]],

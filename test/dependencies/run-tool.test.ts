@@ -1,5 +1,6 @@
 import { spawnSync } from 'node:child_process'
 import { existsSync } from 'node:fs'
+import { getPriority } from 'node:os'
 import t from 'tap'
 import type { Clock } from '../../lib/core/clock.ts'
 import { systemClock } from '../../lib/core/clock.ts'
@@ -101,3 +102,9 @@ t.test('[dependencies/resolve.8] what a tool wrote is read, however late the gat
 function isRunning(pid: number): boolean {
   return existsSync(`/proc/${pid}/exe`)
 }
+
+t.test('[runtime/daemon.20] a tool stands back behind the gateway as functions do', async t => {
+  // It may have begun a moment before.
+  const untilLowered = `until [ "$(nice)" = ${Math.min(19, getPriority() + 2)} ]; do sleep 0.01; done; echo stands back`
+  t.match(await run({ ...shell(untilLowered), nice: 2 }), { code: 0, output: 'stands back\n', timedOut: false })
+})

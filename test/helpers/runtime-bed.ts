@@ -135,6 +135,7 @@ export function makeRuntimes(
       binaries: {},
       production: false,
       workerMemoryMb: 512,
+      workerNice: 0,
       luaMemoryMb: 1024,
       isolation: 'process',
       isolationFiles: 'refuse',

@@ -159,6 +159,7 @@ function makeDaemon(script: string, clock: FakeClock, options: { externalUri?: s
       args: [tree.path('daemon.mjs'), tree.path('d.sock')],
       env: {},
       cwd: tree.root,
+      nice: 0,
       uri,
     }),
     onLog: () => {},
@@ -175,7 +176,7 @@ function withoutProgram(clock: FakeClock): Daemon {
     index: 2,
     clock,
     externalUri: null,
-    launch: () => ({ command: '/nonexistent/php', args: [], env: {}, cwd: '/', uri: 'unix:/tmp/none.sock' }),
+    launch: () => ({ command: '/nonexistent/php', args: [], env: {}, cwd: '/', nice: 5, uri: 'unix:/tmp/none.sock' }),
     onLog: () => {},
     onEvent: () => {},
   })
