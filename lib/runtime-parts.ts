@@ -5,6 +5,7 @@ import type { FunctionVersion } from './core/catalog.ts'
 import type { Clock } from './core/clock.ts'
 import type { Builder } from './dependencies/build.ts'
 import { createBuilds } from './dependencies/create-builds.ts'
+import { runTool } from './dependencies/run-tool.ts'
 import { Dependencies } from './dependencies/dependencies.ts'
 import { toMadeText } from './dependencies/made.ts'
 import type { Builds } from './dependencies/resolve.ts'
@@ -18,6 +19,9 @@ import type { Journal } from './observe/journal.ts'
 import { findProgram } from './runtime/binaries.ts'
 import { runtimeFile } from './runtime/package-files.ts'
 import { Runtimes } from './runtime/runtimes.ts'
+
+/** Milliseconds for which a program that nobody waits for may run. */
+const ASIDE_TIMEOUT_MS = 120_000
 
 interface RuntimePartsOptions {
   settings: Settings
@@ -84,6 +88,10 @@ function createJournalledRuntimes(
     hostEnv,
     inspect,
     preparerOf: name => (prepared.has(name) ? builds : null),
+    runAside: async run => {
+      const { code, output, problem } = await runTool({ ...run, timeoutMs: ASIDE_TIMEOUT_MS, isPlain: false }, clock)
+      if (code !== 0) journal.log('debug', `${run.args[0]}: ${problem ?? output.trim() ?? 'ended in time'}`)
+    },
     toContext: fn => toStaticContext(fn),
     changeOf: changesOf(options),
     toPackDirs: fn => packs.dirsOf(fn),

@@ -10,6 +10,7 @@ import type { GatewayError, Warning } from '../core/errors.ts'
 import { toFunctionHostEnv } from '../core/host-env.ts'
 import type { RuntimeName } from '../core/identity.ts'
 import { findOnPath, findProgram, toInstallAdvice } from './binaries.ts'
+import { CompileAhead } from './compile-ahead.ts'
 import { createContentCheck } from './content-check.ts'
 import type { DaemonEvent, Launch } from './daemon-options.ts'
 import { NO_TRUST } from './dial.ts'
@@ -53,6 +54,8 @@ export interface RuntimesOptions extends Pick<StartFacts, 'toContext' | 'toPackD
   inspect?: boolean
   /** Makes what functions of a runtime need before their workers start; null or absent when they need nothing. */
   preparerOf?(name: RuntimeName): Preparer | null
+  /** Runs a program to its end, while nobody waits for it; never rejects. Absent: nothing is compiled ahead. */
+  runAside?(run: AsideRun): Promise<void>
   /** What of a function's files on disk is not as it was discovered, as text; null when nothing is. */
   changeOf?(fn: FunctionVersion): string | null
   onLog(fn: FunctionVersion, stream: 'stdout' | 'stderr', text: string): void
@@ -61,6 +64,17 @@ export interface RuntimesOptions extends Pick<StartFacts, 'toContext' | 'toPackD
   /** A worker failed to load or ended by itself. */
   onFailure(fn: FunctionVersion, error: GatewayError): void
   onEvent(event: DaemonEvent): void
+}
+
+/** A program of this package. */
+export interface AsideRun {
+  /** Full path. */
+  command: string
+  args: readonly string[]
+  cwd: string
+  env: Readonly<Record<string, string>>
+  /** Aborting kills it. */
+  signal: AbortSignal
 }
 
 /** What a daemon that is not root may do, as `setpriv` takes it: nothing but give each worker its user. */
@@ -80,6 +94,8 @@ export class Runtimes {
   readonly #folder: SocketFolder
   /** Null where all functions run as the gateway's user. */
   readonly #users: FunctionUsers | null
+  /** Null where nothing is compiled before it is called. */
+  readonly #ahead: CompileAhead | null
   /** Default runtimes that were left out, and why. */
   readonly #missing = new Map<RuntimeName, string>()
   #functions: ReadonlyMap<string, FunctionVersion> = new Map()
@@ -92,6 +108,7 @@ export class Runtimes {
     this.#folder = new SocketFolder(undefined, undefined, this.#users !== null)
     this.dispatcher = new Dispatcher({ ...options, runtimes: this.byName, tenancy: this.#users })
     for (const name of options.settings.runtimes) this.#add(name)
+    this.#ahead = this.#createAhead()
   }
 
   /** Starts the runtimes that have functions; resolves when each is up or has a reason why not. */
@@ -113,15 +130,35 @@ export class Runtimes {
     for (const name of [...this.#missing.keys()]) this.#add(name)
     const warnings = this.#users?.retain(functions) ?? []
     if (this.#options.inspect !== true) this.dispatcher.retain(functions)
+    this.#ahead?.retain(functions)
     return [...warnings, ...[...this.#missing].flatMap(([name, problem]) => this.#toWarning(name, problem))]
   }
 
   /** @param timeoutMs - milliseconds that open calls may still take */
   async close(timeoutMs: number): Promise<void> {
     this.#isClosed = true
+    await this.#ahead?.close()
     await this.dispatcher.close(timeoutMs)
     await Promise.all([...this.byName.values()].map(runtime => runtime.close()))
     this.#folder.remove()
+  }
+
+  /** Compiled code is kept where one user runs all functions; a daemon that somebody else runs has a folder of its own. */
+  #createAhead(): CompileAhead | null {
+    const { clock, runAside, inspect, settings, hostEnv } = this.#options
+    if (runAside === undefined || inspect === true || this.#users !== null) return null
+    if (!settings.runtimes.includes('node') || this.#externalUris('node').length > 0) return null
+    const { functionsRoot: cwd } = settings
+    const script = runtimeFile('node/compile-ahead.mjs')
+    return new CompileAhead({
+      clock,
+      compile: async (files, signal) => {
+        const command = this.#findProgram('node').path
+        if (command === null || signal.aborted) return
+        const args = [script, cwd, `${this.#folder.path()}/cache`, ...files]
+        await runAside({ command, args, cwd, env: toFunctionHostEnv(hostEnv), signal })
+      },
+    })
   }
 
   #createUsers({ isolationUids, isolationFiles, functionsRoot }: RuntimeSettings): FunctionUsers {

@@ -3,14 +3,20 @@
  * Page: runtimes/node.
  */
 
-import { readFileSync } from 'node:fs'
-import { createRequire, register } from 'node:module'
+import { readdirSync, readFileSync, unlinkSync } from 'node:fs'
+import Module, { createRequire, register } from 'node:module'
+import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { LoadError } from './failure.mjs'
 import { messageOf, transformErrors } from './load-failure.mjs'
 
 const own = createRequire(import.meta.url)
 const TOP_LEVEL_AWAIT = /Top-level await/
+/** Part of the name under which tsx keeps compiled code: one for all processes, so that each finds what another compiled. */
+const NAMESPACE = '1'
+/** Files of compiled code. Beyond them all are deleted: what is still in use comes back. */
+export const MAX_KEPT_FILES = 5000
+const PRACTICE = './warm-up/typescript.ts'
 const WITHOUT_TSX =
   'npm install tsx beside fngw, or node 22.18 or newer, which runs TypeScript that is types and nothing more'
 
@@ -19,6 +25,8 @@ export class Compiler {
   #cacheDir
   /** Where tsx was loaded from, null while it is not. @type {string | null} */
   #path = null
+  /** What loads TypeScript. @type {any} */
+  #registered = null
 
   /** @param {string | null} cacheDir - private folder for compiled code; null: compile every time */
   constructor(cacheDir) {
@@ -36,14 +44,20 @@ export class Compiler {
     // Node advises to change package.json before tsx compiles the file; the author need not do that.
     const speakAgain = silence('To load an ES module')
     try {
-      return /** @type {any} */ (tsx).require(file, import.meta.url)
+      return this.#register(tsx).require(file, import.meta.url)
     } catch (error) {
       if (!TOP_LEVEL_AWAIT.test(messageOf(error))) throw error
     } finally {
       speakAgain()
     }
-    const hooks = await import('tsx/esm/api')
-    hooks.register()
+    // These hooks know no private folder.
+    const restore = setEnv('TSX_DISABLE_CACHE', '1')
+    try {
+      const hooks = await import('tsx/esm/api')
+      hooks.register()
+    } finally {
+      restore()
+    }
     tsx.register()
     register('./module-hooks.mjs', {
       parentURL: import.meta.url,
@@ -52,13 +66,36 @@ export class Compiler {
     return import(pathToFileURL(file).href)
   }
 
-  /** Loads and starts the compiler ahead of the handler. */
+  /** Loads and starts the compiler ahead of the handler, and walks the way of a file that was compiled before. */
   warmUp() {
     try {
-      this.#findTsx()?.require('./warm-up/typescript.ts', import.meta.url)
+      const tsx = this.#findTsx()
+      if (tsx === null) return
+      // Under a name of its own, so that it is really compiled: the next file may be one that was not.
+      const practice = tsx.register({ namespace: String(Date.now()) })
+      practice.require(PRACTICE, import.meta.url)
+      practice.unregister()
+      this.#register(tsx).require(PRACTICE, import.meta.url)
     } catch {
       // The handler's own load will say what is wrong.
     }
+    this.#tidy()
+  }
+
+  /**
+   * Compiles a file as `load` would and runs nothing of it: whoever loads it later finds the compiled code.
+   * @param {string} file - real path
+   * @returns {boolean} false when there is no compiler, or nowhere to keep what it makes
+   * @throws {unknown} what is wrong with the file
+   */
+  keep(file) {
+    const tsx = this.#cacheDir === null ? null : this.#findTsx()
+    if (tsx === null) return false
+    this.#register(tsx)
+    // What tsx would be asked for by `require`, with a module that takes the code and does not run it.
+    const { _extensions: loaders } = /** @type {any} */ (Module)
+    loaders['.js']({ id: file, exports: {}, _compile() {} }, `${file}?namespace=${NAMESPACE}`)
+    return true
   }
 
   /** Ends the compiler's helper process, once a handler is loaded; a later `require` of TypeScript starts it again. */
@@ -92,14 +129,32 @@ export class Compiler {
     return undefined
   }
 
+  /** tsx itself deletes by age alone. */
+  #tidy() {
+    if (this.#cacheDir === null) return
+    try {
+      for (const folder of readdirSync(this.#cacheDir)) {
+        const names = readdirSync(join(this.#cacheDir, folder))
+        if (names.length <= MAX_KEPT_FILES) continue
+        for (const name of names) unlinkSync(join(this.#cacheDir, folder, name))
+      }
+    } catch {
+      // Something else lies there, or another worker deletes it too.
+    }
+  }
+
+  /** @param {any} tsx - its `tsx/cjs/api` */
+  #register(tsx) {
+    this.#registered ??= tsx.register({ namespace: NAMESPACE })
+    return this.#registered
+  }
+
   /**
    * tsx with its cache in a private folder: in a shared temp dir another user could plant compiled code.
    * @returns {any} its `tsx/cjs/api`, null where it is not installed
    */
   #findTsx() {
-    const before = process.env.TMPDIR
-    if (this.#cacheDir === null) process.env.TSX_DISABLE_CACHE = '1'
-    else process.env.TMPDIR = this.#cacheDir
+    const restore = this.#cacheDir === null ? setEnv('TSX_DISABLE_CACHE', '1') : setEnv('TMPDIR', this.#cacheDir)
     try {
       this.#path = own.resolve('tsx/cjs/api')
       return own(this.#path)
@@ -107,10 +162,22 @@ export class Compiler {
       if (/** @type {any} */ (error)?.code !== 'MODULE_NOT_FOUND') throw error
       return null
     } finally {
-      delete process.env.TSX_DISABLE_CACHE
-      if (before === undefined) delete process.env.TMPDIR
-      else process.env.TMPDIR = before
+      restore()
     }
+  }
+}
+
+/**
+ * @param {string} name
+ * @param {string} value
+ * @returns {() => void} puts back what was there before
+ */
+function setEnv(name, value) {
+  const before = process.env[name]
+  process.env[name] = value
+  return () => {
+    if (before === undefined) delete process.env[name]
+    else process.env[name] = before
   }
 }
 

@@ -3,6 +3,9 @@
  * taken as an ES module whatever its folder's `package.json` says. Page: runtime/daemon.
  */
 
+// This thread has an environment of its own. Where it was there before tsx, tsx must not keep compiled code in a shared folder.
+process.env.TSX_DISABLE_CACHE = '1'
+
 /** @type {{ parents: string[], moduleUrl: string | null }} `parents`: file URLs inside the packs, in order */
 let options = { parents: [], moduleUrl: null }
 

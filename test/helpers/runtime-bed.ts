@@ -115,13 +115,14 @@ export interface RuntimeBed {
 
 export function makeRuntimes(
   entries: Record<string, TreeEntry>,
-  options: { settings?: Partial<RuntimesOptions['settings']>; hostEnv?: Record<string, string | undefined> } = {},
+  options: Partial<Omit<RuntimesOptions, 'settings'>> & { settings?: Partial<RuntimesOptions['settings']> } = {},
 ): RuntimeBed {
   const tree = makeTree(entries)
   const logs = new Map<string, string>()
   const failures: string[] = []
   const events: DaemonEvent[] = []
   const functions = new Map<string, FunctionVersion>()
+  const { settings, ...others } = options
   const runtimes = new Runtimes({
     settings: {
       functionsRoot: tree.root,
@@ -140,10 +141,10 @@ export function makeRuntimes(
       isolation: 'process',
       isolationFiles: 'refuse',
       isolationUids: '20000-29999',
-      ...options.settings,
+      ...settings,
     },
     clock: systemClock,
-    hostEnv: options.hostEnv ?? process.env,
+    hostEnv: process.env,
     toContext: fn => ({
       runtime: fn.runtime,
       function_name: fn.name,
@@ -154,6 +155,7 @@ export function makeRuntimes(
     onLog: (fn, _stream, text) => logs.set(fn.key, (logs.get(fn.key) ?? '') + text),
     onFailure: (fn, error) => failures.push(`${fn.key}: ${error.message}`),
     onEvent: event => events.push(event),
+    ...others,
   })
   return {
     runtimes,

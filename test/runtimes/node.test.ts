@@ -568,6 +568,29 @@ t.test('[runtimes/node.8] handlers of every module style load, in folders of eve
   }
 })
 
+t.test('[runtimes/node.8] no compiled code lies in a folder that is shared with other users', async t => {
+  const shared = makeTree({})
+  const own = makeTree({
+    'plain.ts': 'export const handler = (): number => 1',
+    'top.ts': 'const x: number = await Promise.resolve(1)\nexport const handler = (): number => x',
+    'pack/node_modules/packed/index.js': '',
+  })
+  const other = await startDaemon('node', { root: own.root, env: { TMPDIR: shared.root } })
+  t.teardown(async () => {
+    await other.close()
+    own.cleanup()
+    shared.cleanup()
+  })
+  for (const [entry, packs] of [['plain.ts'], ['top.ts'], ['top.ts', own.path('pack')]]) {
+    const worker = await other.worker({ dir: own.root, entry: entry!, packs: packs === undefined ? [] : [packs] })
+    t.equal((await worker.call()).text, '1')
+    // Its files are written behind the answer.
+    worker.socket.end()
+    await other.ended(worker)
+    t.strictSame(readdirSync(shared.root), [], `${entry} ${packs ?? ''}`)
+  }
+})
+
 t.test(
   '[runtimes/node.9] the callable is a named export, one of the default export, or the default export',
   async t => {

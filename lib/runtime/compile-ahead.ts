@@ -1,0 +1,92 @@
+/** TypeScript functions compiled while nobody waits, by a program of its own. Owner: page runtime/compile-ahead. */
+
+import type { FunctionVersion } from '../core/catalog.ts'
+import type { Clock } from '../core/clock.ts'
+
+/** Milliseconds without a reload before it begins: starts, first calls after them and answers after a save come first. */
+export const QUIET_MS = 500
+/** Functions compiled ahead at most: with more of them few are ever called. */
+export const MAX_AHEAD_FUNCTIONS = 1000
+/** Functions of one program, and characters of their paths: an argument list has bounds. */
+const MAX_FILES = 200
+const MAX_PATH_CHARS = 64 * 1024
+
+const TYPESCRIPT = /\.[mc]?ts$/
+
+interface CompileAheadOptions {
+  clock: Clock
+  /** Compiles the entry files, full paths. Aborting the signal ends it. */
+  compile(files: readonly string[], signal: AbortSignal): Promise<void>
+}
+
+export class CompileAhead {
+  readonly #options: CompileAheadOptions
+  /** By full path of the entry file: the signature of the function that was compiled, or is about to be. */
+  #known = new Map<string, string>()
+  /** Full paths of entry files to compile, in order. */
+  readonly #waiting = new Set<string>()
+  readonly #abort = new AbortController()
+  #timer: NodeJS.Timeout | null = null
+  #running: Promise<void> | null = null
+
+  constructor(options: CompileAheadOptions) {
+    this.#options = options
+  }
+
+  /** Takes over a new catalog's functions: those that are new or changed are compiled once it is quiet. */
+  retain(functions: ReadonlyMap<string, FunctionVersion>): void {
+    const before = this.#known
+    this.#known = new Map()
+    for (const { runtime, entryPath, signature } of functions.values()) {
+      if (runtime !== 'node' || !TYPESCRIPT.test(entryPath)) continue
+      if (this.#known.size === MAX_AHEAD_FUNCTIONS) break
+      if (before.get(entryPath) !== signature) this.#waiting.add(entryPath)
+      this.#known.set(entryPath, signature)
+    }
+    for (const path of this.#waiting) if (!this.#known.has(path)) this.#waiting.delete(path)
+    this.#plan()
+  }
+
+  /** Resolves when nothing of it runs. */
+  async close(): Promise<void> {
+    this.#abort.abort()
+    this.#waiting.clear()
+    this.#stopTimer()
+    await this.#running
+  }
+
+  #plan(): void {
+    this.#stopTimer()
+    if (this.#waiting.size === 0 || this.#running !== null) return
+    this.#timer = this.#options.clock.setTimeout(() => this.#run(), QUIET_MS)
+    this.#timer.unref?.()
+  }
+
+  #stopTimer(): void {
+    if (this.#timer !== null) this.#options.clock.clearTimeout(this.#timer)
+    this.#timer = null
+  }
+
+  #run(): void {
+    this.#timer = null
+    const next = () => {
+      this.#running = null
+      this.#plan()
+    }
+    // What was not compiled is compiled when it is called.
+    this.#running = this.#options.compile(this.#takeFiles(), this.#abort.signal).then(next, next)
+  }
+
+  /** As many as one program takes. */
+  #takeFiles(): string[] {
+    const files: string[] = []
+    let chars = 0
+    for (const file of this.#waiting) {
+      chars += file.length
+      if (files.length === MAX_FILES || (chars > MAX_PATH_CHARS && files.length > 0)) break
+      this.#waiting.delete(file)
+      files.push(file)
+    }
+    return files
+  }
+}
