@@ -69,7 +69,5 @@ function toDropLine(count: number): string {
 }
 
 function toServingText(gateway: Gateway, url: string): string {
-  const { functionsRoot } = gateway.settings
-  const routes = Object.keys(gateway.catalog().mapped_routes as object).length
-  return `serving ${functionsRoot} at ${url}: ${routes} routes`
+  return `serving ${gateway.settings.functionsRoot} at ${url}: ${gateway.counts().routes} routes`
 }

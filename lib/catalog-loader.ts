@@ -34,7 +34,7 @@ export interface Catalog extends PublicCatalog {
   readonly isRead: boolean
   /** Wall clock, ms. */
   readonly generatedAt: number
-  /** Routes as the control plane shows them; made when first asked for. */
+  /** Routes as the control plane shows them; made when asked for, and kept while somebody holds them. */
   readonly records: () => RouteRecords
   /** How many those are, without making them. */
   readonly counts: () => RouteCounts
@@ -164,9 +164,16 @@ export class CatalogLoader {
   #routingOf(discovery: Discovery): Routing {
     if (this.#last?.discovery === discovery) return this.#last
     const routes = this.#routes.build(discovery.claims, discovery.functions)
-    let made: RouteRecords | null = null
+    // Kept by who uses them: of ten thousand routes they are 4 MB, which most gateways never need again.
+    let made: WeakRef<RouteRecords> | null = null
     let counted: RouteCounts | null = null
-    const records = () => (made ??= toRecords(routes))
+    const records = (): RouteRecords => {
+      const known = made?.deref()
+      if (known !== undefined) return known
+      const fresh = toRecords(routes)
+      made = new WeakRef(fresh)
+      return fresh
+    }
     this.#last = { discovery, routes, records, counts: () => (counted ??= countRecords(routes)) }
     return this.#last
   }

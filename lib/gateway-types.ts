@@ -13,6 +13,7 @@ import type { Dependencies } from './dependencies/dependencies.ts'
 import type { GatewayJobs } from './jobs/gateway-jobs.ts'
 import type { EventName, LinesTaker, Listener } from './observe/events.ts'
 import type { Explanation } from './router/explain.ts'
+import type { RouteCounts } from './router/route-records.ts'
 
 export interface GatewayOptions extends SettingsInput {
   /** Variables to read settings from; none by default, `process.env` on the command line. */
@@ -105,6 +106,8 @@ export interface Gateway extends AsyncDisposable {
   reload(): Promise<void>
   /** As `GET /_fn/catalog`. */
   catalog(): Record<string, unknown>
+  /** How many routes and conflicts those records have; the records of ten thousand take time and memory to make. */
+  counts(): RouteCounts
   /** As `GET /_fn/health`. */
   health(): Record<string, unknown>
   /** Who answers a request and who lost. */

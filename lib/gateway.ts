@@ -296,6 +296,7 @@ class FunctionGateway implements Gateway {
   }
 
   readonly [Symbol.asyncDispose] = (): Promise<void> => this.close()
+  readonly counts = (): ReturnType<Catalog['counts']> => this.#catalog.counts()
 
   async #close(timeoutMs: number, delayMs: number): Promise<void> {
     this.#lifecycle.draining = true

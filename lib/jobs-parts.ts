@@ -68,10 +68,11 @@ export function createJobs(options: JobsPartsOptions): Jobs {
 export function createRoutesOf(
   records: () => Pick<RouteRecords, 'mapped_routes'>,
 ): (fn: FunctionVersion, method: Method) => readonly string[] {
+  // Holds the records, which are made anew for whoever asks when nobody does.
   let known: { of: object; routes: Map<string, string[]> } | null = null
   return ({ runtime, name, version }, method) => {
-    const { mapped_routes: mapped } = records()
-    if (known?.of !== mapped) known = { of: mapped, routes: toRoutes(mapped) }
+    const made = records()
+    if (known?.of !== made) known = { of: made, routes: toRoutes(made.mapped_routes) }
     return known.routes.get(`${runtime} ${name} ${version} ${method}`) ?? []
   }
 }

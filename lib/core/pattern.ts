@@ -15,14 +15,24 @@ export interface Segment {
   canonical: string
 }
 
-export interface Pattern {
+export class Pattern {
   /** Canonical text: `/users/:id`, `/docs/:slug*`, `/docs/:slug*?`, `/hello/*`. */
-  text: string
-  segments: readonly Segment[]
+  readonly text: string
   /** Names of the params in path order. */
-  paramNames: readonly string[]
+  readonly paramNames: readonly string[]
   /** Equal for two patterns that match the same paths: the names of params are left out. */
-  shape: string
+  readonly shape: string
+
+  constructor(text: string, paramNames: readonly string[], shape: string) {
+    this.text = text
+    this.paramNames = paramNames
+    this.shape = shape
+  }
+
+  /** Read from the text each time: they are asked for once a route, and kept they would be 200 bytes of each of ten thousand. */
+  get segments(): readonly Segment[] {
+    return toParts(this.text).map(part => parseSegment(part) as Segment)
+  }
 }
 
 /** Which rule a text breaks; continues the sentence "the route ...". */
@@ -43,6 +53,8 @@ const DYNAMIC: readonly [SegmentKind, RegExp][] = [
 const SUFFIX: Readonly<Record<string, string>> = { param: '', 'catch-all': '*', 'optional-catch-all': '*?' }
 /** RFC 3986 path characters without those that mark params. */
 const STATIC = /^(?:[a-zA-Z0-9._~!$&'()+,;=@-]|%[0-9a-fA-F]{2})+$/
+/** Static text that says nothing else. */
+const PLAIN = /^[a-zA-Z0-9_-]+$/
 /** Cannot occur in static text, so a shape is never ambiguous. */
 const MARK = '\0'
 
@@ -55,7 +67,7 @@ const MARK = '\0'
 export function parsePattern(text: string): Pattern | PatternProblem {
   if (!text.startsWith('/')) return { problem: 'must start with "/"' }
   if (text.length > MAX_PATTERN_CHARS) return { problem: `must have at most ${MAX_PATTERN_CHARS} characters` }
-  const parts = text.split('/').filter(part => part !== '')
+  const parts = toParts(text)
   if (parts.length > MAX_PATTERN_SEGMENTS) return { problem: `must have at most ${MAX_PATTERN_SEGMENTS} segments` }
   const segments: Segment[] = []
   const paramNames: string[] = []
@@ -73,16 +85,17 @@ export function parsePattern(text: string): Pattern | PatternProblem {
   const shape = `/${segments.map(({ kind, text }) => (kind === 'static' ? text : MARK + kind)).join('/')}`
   const canonical = `/${segments.map(segment => segment.canonical).join('/')}`
   // Mostly all three are the same text, and of ten thousand routes it is kept once.
-  return {
-    text: canonical === text ? text : canonical,
-    segments: exact(segments),
-    paramNames: exact(paramNames),
-    shape: shape === text ? text : shape,
-  }
+  return new Pattern(canonical === text ? text : canonical, exact(paramNames), shape === text ? text : shape)
+}
+
+function toParts(text: string): string[] {
+  return text.split('/').filter(part => part !== '')
 }
 
 /** Reads one segment in any accepted spelling. */
 export function parseSegment(part: string): Segment | PatternProblem {
+  // Nearly every segment, and each is read twice.
+  if (PLAIN.test(part)) return { kind: 'static', text: part, canonical: part }
   if (part === '*') return { kind: 'wildcard', text: WILDCARD_PARAM, canonical: part }
   for (const [kind, form] of DYNAMIC) {
     const name = form

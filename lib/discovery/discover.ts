@@ -78,8 +78,9 @@ export function createDiscoverer(options: DiscoverOptions): Discoverer {
 
 /** What is remembered of a folder. */
 interface Known {
-  readonly context: Context
   readonly part: PartOutcome
+  /** Where it stands; null when that follows from its surroundings. */
+  context: Context | null
   /** Of the folder above, when nothing was to be said of this one but where it stands: one object for all folders there. */
   surroundings: Context | null
 }
@@ -96,12 +97,13 @@ class Walk {
   /** The outcome of a folder and all below it. */
   folder(node: DirNode, context: Context, maker: FunctionMaker): PartOutcome {
     const known = this.#parts.get(node)
-    if (known !== undefined && sameContext(known.context, context)) return known.part
+    const last = known?.context ?? null
+    if (last !== null && sameContext(last, context)) return known!.part
     const visit = new Visit(node, context, this.#facts)
     addHandlers(visit, maker)
     if (node.dirs.length > 0) this.#enterAll(visit, maker)
     const part = visit.part.toOutcome()
-    this.#parts.set(node, { context, part, surroundings: null })
+    this.#parts.set(node, { part, context, surroundings: null })
     return part
   }
 
@@ -122,7 +124,9 @@ class Walk {
       const isPlain = below !== null && part.warnings.length === warned && part.ignored.length === ignored
       if (below !== null) part.add(this.folder(dir, below, maker))
       const entered = this.#parts.get(dir)
-      if (entered !== undefined) entered.surroundings = isPlain ? surroundings : null
+      if (entered === undefined) continue
+      entered.surroundings = isPlain ? surroundings : null
+      if (isPlain) entered.context = null
     }
   }
 }

@@ -1,6 +1,6 @@
 /** Handler files to frozen function versions. Owner: §2.1 and §2.2, page discovery/layouts. */
 
-import { join } from 'node:path'
+import { normalize } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
 import { type OuterEnv, toFunctionEnv } from '../config/env-layers.ts'
 import type { FunctionConfig } from '../config/function-config.ts'
@@ -13,7 +13,7 @@ import { type RuntimeName, toFunctionKey } from '../core/identity.ts'
 import { callableOf } from './callable.ts'
 import { type Helpers, toSignature } from './signature.ts'
 import type { FileEntry } from './snapshot.ts'
-import { toChild } from './tree-path.ts'
+import { below, toChild } from './tree-path.ts'
 
 /** A handler file and what surrounds it. */
 export interface Handler {
@@ -56,7 +56,7 @@ export class FunctionMaker {
     known: ReadonlyMap<string, FunctionVersion>,
     outerEnv: OuterEnv,
   ) {
-    this.#rootPath = rootPath
+    this.#rootPath = normalize(rootPath)
     this.#defaults = defaults
     this.#known = known
     this.#outerEnv = outerEnv
@@ -75,14 +75,15 @@ export class FunctionMaker {
       target.warnings?.push(toAdapterWarning(entryFile, runtime, merged.adapter, target.label ?? entryFile))
     }
     const policy = isScheduled ? merged : toUnscheduled(merged)
+    const fnDir = handler.fnFolder === '' ? this.#rootPath : below(this.#rootPath, handler.fnFolder)
     return this.reuse({
       key: toFunctionKey(runtime, identity.name, identity.version),
       runtime,
       name: identity.name,
       version: identity.version,
       kind: identity.kind,
-      fnDir: join(this.#rootPath, handler.fnFolder),
-      entryPath: join(this.#rootPath, entryFile),
+      fnDir,
+      entryPath: below(this.#rootPath, entryFile),
       entryFile,
       policy,
       callable: callableOf(runtime, policy),

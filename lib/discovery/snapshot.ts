@@ -127,6 +127,7 @@ class Reader {
   /** Those and the folders on the way to them. */
   readonly #touched = new Set<string>()
   #excluded: ReadonlySet<string> = new Set()
+  readonly #names = new Map<string, string>()
   #foldersLeft = disk.MAX_TREE_FOLDERS
   #shortage: Warning | null = null
 
@@ -247,7 +248,8 @@ class Reader {
       if (stat?.isDirectory()) {
         const target = this.#linkTarget(path, place.chain, problems)
         if (target !== null) dirs.push(yield* this.#kid(place, name, target, kidsBefore.get(name) ?? null))
-      } else if (stat?.isFile() && isWanted) files.push({ name, size: stat.size, mtimeMs: stat.mtimeMs })
+      } else if (stat?.isFile() && isWanted)
+        files.push({ name: this.#kept(name), size: stat.size, mtimeMs: stat.mtimeMs })
       else if (stat?.isFile() || (entry.isFile() && !isWanted)) otherFiles.push(name)
       else if (stat !== null && (isWanted || !stat.isSocket())) problems.push(disk.specialWarning(path))
     }
@@ -274,6 +276,13 @@ class Reader {
     const isTooDeep = place.level > MAX_TREE_DEPTH
     if (isTooDeep) return keep(same, emptyNode(place, `below ${MAX_TREE_DEPTH} folder levels`, EMPTY))
     return yield* this.#folder(place, same)
+  }
+
+  /** Ten thousand files are called `handler.js`: one text for all of them. */
+  #kept(name: string): string {
+    const known = this.#names.get(name)
+    if (known === undefined) this.#names.set(name, name)
+    return known ?? name
   }
 
   #stat(path: string, isLink: boolean, problems: Warning[]): disk.DiskStat | null {

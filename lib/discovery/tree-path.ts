@@ -7,12 +7,17 @@ export function parentOf(path: string): string {
 
 /** A path one step down. */
 export function toChild(folder: string, name: string): string {
-  return folder === '' ? name : `${folder}/${name}`
+  return folder === '' ? name : joined(folder, name)
 }
 
 /** A full path and one below it: both are clean, and `join` would look at every character of ten thousand. */
 export function below(folder: string, path: string): string {
-  return folder.endsWith('/') ? folder + path : `${folder}/${path}`
+  return folder.endsWith('/') ? folder + path : joined(folder, path)
+}
+
+/** In one piece: what `+` makes keeps its parts beside itself, for each of ten thousand. */
+function joined(folder: string, path: string): string {
+  return [folder, path].join('/')
 }
 
 /** True when `path` lies below `folder`. */

@@ -50,7 +50,7 @@ export function findCallRoute(table: RouteTable, fn: FunctionVersion, asked: Ask
 /** The route of a function that has exactly these params. */
 function findOwn(table: RouteTable, fn: FunctionVersion, params: Readonly<Record<string, string>>): string {
   const own = table.leaves
-    .flatMap(leaf => leaf.settlement.entries)
+    .flatMap(leaf => leaf.entries)
     .filter(entry => entry.claim.fn.key === fn.key)
     .map(entry => entry.claim.pattern)
   const names = Object.keys(params)

@@ -6,7 +6,7 @@ import type { Method, RuntimeName } from '../core/identity.ts'
 import { decideClaim, FORCED_STRENGTH } from '../core/transitions.ts'
 import { matchesHost, parseHost } from './hosts.ts'
 import type { RouteRefusal, RouteTable } from './route-table.ts'
-import type { RouteEntry, RouteParams, Settlement } from './settle.ts'
+import { isVersioned, type RouteEntry, type RouteParams, type Settlement, standingOf } from './settle.ts'
 
 const EQUAL_RIGHT = 'another claim has equal right to the route'
 
@@ -62,14 +62,14 @@ export function explain(table: RouteTable, method: string, path: string, host: s
   for (const { leaf } of table.candidates(path)) {
     // The holder of this leaf; a holder found before stands on a more specific pattern.
     const before = holder
-    for (const entry of leaf.settlement.entries) {
+    for (const entry of leaf.entries) {
       const { claim } = entry
       if (!claim.methods.some(name => name === wanted)) {
         losers.push(toLoser(entry, 'method', null, `it answers ${claim.methods.join(', ')} only`))
       } else if (entry.hosts.length > 0 && !matchesHost(entry.hosts, requestHost)) {
         losers.push(toLoser(entry, 'host', null, `it answers ${claim.hosts.join(', ')} only`))
-      } else if (leaf.settlement.barred.has(entry)) {
-        losers.push(toLoserOf(entry, leaf.settlement.barred.get(entry)!))
+      } else if (leaf.barred.has(entry)) {
+        losers.push(toLoserOf(entry, leaf.barred.get(entry)!))
       } else if (before !== null) {
         losers.push(toLoser(entry, 'less-specific', before, `${before.claim.pattern.text} is more specific`))
       } else if (holder !== null) {
@@ -77,8 +77,7 @@ export function explain(table: RouteTable, method: string, path: string, host: s
       } else {
         holder = entry
         if (result.kind === 'match') winner = { ...toExplained(claim), params: result.params }
-        else
-          losers.push(toLoser(entry, 'conflict', findRival(leaf.settlement, entry, wanted, requestHost), EQUAL_RIGHT))
+        else losers.push(toLoser(entry, 'conflict', findRival(leaf, entry, wanted, requestHost), EQUAL_RIGHT))
       }
     }
   }
@@ -100,14 +99,14 @@ function findRival(
     other !== entry &&
     other.claim.methods.some(name => name === method) &&
     (other.hosts.length === 0 || matchesHost(other.hosts, host)) &&
-    decideClaim(entry.standing, other.standing) === 'conflict'
+    decideClaim(standingOf(entry), standingOf(other)) === 'conflict'
   return entries.find(isRival) ?? null
 }
 
 /** A claim on the same pattern, beside the one that holds it. */
 function toLoserOf(entry: RouteEntry, holder: RouteEntry): ExplainedLoser {
   const { source } = holder.claim
-  switch (decideClaim(holder.standing, entry.standing)) {
+  switch (decideClaim(standingOf(holder), standingOf(entry))) {
     case 'conflict':
       return toLoser(entry, 'conflict', holder, EQUAL_RIGHT)
     case 'merge':
@@ -117,7 +116,7 @@ function toLoserOf(entry: RouteEntry, holder: RouteEntry): ExplainedLoser {
       if (entry.claim.source === 'file' && source === 'manifest') {
         return toLoser(entry, 'replaced', holder, 'fn.routes.json replaces a file route')
       }
-      if (entry.standing.versioned) return toLoser(entry, 'taken', holder, 'a version takes no route that others have')
+      if (isVersioned(entry)) return toLoser(entry, 'taken', holder, 'a version takes no route that others have')
       return toLoser(entry, 'taken', holder, `an unforced config route never takes a route from a ${source}`)
   }
 }

@@ -9,12 +9,12 @@ import { exact } from '../core/exact-list.ts'
 import { isFunctionName, isVersion } from '../core/identity.ts'
 import { compareLists, type ListChange, mergeSorted } from '../core/list-change.ts'
 import { parsePattern } from '../core/pattern.ts'
-import { type ClaimStanding, claimStrength } from '../core/transitions.ts'
+import { claimStrength } from '../core/transitions.ts'
 import { toVersionPath } from '../core/versions.ts'
 import { parseHost } from './hosts.ts'
 import { type RouteLeaf, RouteTable } from './route-table.ts'
 import { compareText } from '../core/text.ts'
-import { type RouteEntry, settle } from './settle.ts'
+import { type RouteEntry, settle, standingOf } from './settle.ts'
 import { toRouteWarnings } from './warnings.ts'
 
 interface RouteTableOptions {
@@ -73,7 +73,7 @@ export class RouteTableBuilder {
     const listOf = (shape: string): RouteEntry[] => {
       const known = touched.get(shape)
       if (known !== undefined) return known
-      const list = [...(this.#shapes.get(shape)?.settlement.entries ?? [])]
+      const list = [...(this.#shapes.get(shape)?.entries ?? [])]
       touched.set(shape, list)
       return list
     }
@@ -101,7 +101,7 @@ export class RouteTableBuilder {
 
   #settle(name: string, entries: RouteEntry[]): RouteLeaf {
     const leaf = toLeaf(entries)
-    const warnings = toRouteWarnings(leaf.settlement)
+    const warnings = toRouteWarnings(leaf)
     this.#shapes.set(name, leaf)
     if (warnings.length > 0) this.#warned.set(name, warnings)
     else this.#warned.delete(name)
@@ -145,18 +145,16 @@ function toAddress(fn: FunctionVersion): RouteEntry | Warning | null {
 }
 
 function toEntry(claim: Claim, isAddress: boolean, forceUrl: boolean): RouteEntry {
-  const { fn, source, forced } = claim
-  const standing: ClaimStanding = { fnKey: fn.key, source, forced, versioned: fn.version !== null, forceUrl }
-  return { claim, hosts: exact(claim.hosts.map(parseHost)), standing, strength: claimStrength(standing), isAddress }
+  const strength = claimStrength(standingOf({ claim, forceUrl }))
+  return { claim, hosts: exact(claim.hosts.map(parseHost)), forceUrl, strength, isAddress }
 }
 
 function toLeaf(entries: readonly RouteEntry[]): RouteLeaf {
-  const settlement = settle(entries)
+  const { owners, entries: settled, losses, conflicts, barred } = settle(entries)
   let methods = 0
-  for (const [index, owner] of settlement.owners.entries()) if (owner !== null) methods |= 1 << index
-  const pattern = settlement.entries.map(({ claim }) => claim.pattern.text).sort(compareText)[0]!
-  const { segments } = settlement.entries[0]!.claim.pattern
-  return { pattern, segments, settlement, owners: settlement.owners, methods }
+  for (const [index, owner] of owners.entries()) if (owner !== null) methods |= 1 << index
+  const pattern = settled.map(({ claim }) => claim.pattern.text).sort(compareText)[0]!
+  return { pattern, methods, owners, entries: settled, losses, conflicts, barred }
 }
 
 function compareLeaves(a: RouteLeaf, b: RouteLeaf): number {

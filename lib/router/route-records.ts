@@ -48,15 +48,15 @@ const SOURCE_RANK: Readonly<Record<ClaimSource, number>> = { file: 1, manifest: 
 export function toRecords(table: RouteTable): RouteRecords {
   const routes = new Map<string, RouteRecord[]>()
   const conflicts = new Map<string, ConflictRecord[]>()
-  for (const { pattern, settlement } of table.leaves) {
-    for (const entry of settlement.entries) {
+  for (const leaf of table.leaves) {
+    for (const entry of leaf.entries) {
       if (entry.isAddress) continue
-      const methods = ownedMethods(settlement, entry)
+      const methods = ownedMethods(leaf, entry)
       if (methods.length > 0) listOf(routes, entry.claim.pattern.text).push(toRecord(entry.claim, methods))
     }
-    for (const { entries, methods } of settlement.conflicts) {
+    for (const { entries, methods } of leaf.conflicts) {
       const sides = entries.map(entry => toConflictRecord(entry, methods))
-      listOf(conflicts, pattern).push(...sides)
+      listOf(conflicts, leaf.pattern).push(...sides)
     }
   }
   return {
@@ -70,10 +70,10 @@ export function toRecords(table: RouteTable): RouteRecords {
 export function countRecords(table: RouteTable): RouteCounts {
   let routes = 0
   let conflicts = 0
-  for (const { settlement } of table.leaves) {
-    const owners = settlement.entries.filter(entry => !entry.isAddress && ownsSome(settlement, entry))
+  for (const leaf of table.leaves) {
+    const owners = leaf.entries.filter(entry => !entry.isAddress && ownsSome(leaf, entry))
     routes += owners.length < 2 ? owners.length : new Set(owners.map(({ claim }) => claim.pattern.text)).size
-    if (settlement.conflicts.length > 0) conflicts += 1
+    if (leaf.conflicts.length > 0) conflicts += 1
   }
   return { routes, conflicts }
 }
@@ -116,11 +116,11 @@ function toSortedObject<T>(lists: Map<string, T[]>): Record<string, T[]> {
 export function toDocumentedRoutes(
   table: RouteTable,
 ): { pattern: string; owners: { fn: FunctionVersion; methods: Method[]; pattern: string }[] }[] {
-  return table.leaves.flatMap(({ pattern, settlement }) => {
-    const owners = settlement.entries.flatMap(entry => {
-      const methods = entry.isAddress ? [] : ownedMethods(settlement, entry)
+  return table.leaves.flatMap(leaf => {
+    const owners = leaf.entries.flatMap(entry => {
+      const methods = entry.isAddress ? [] : ownedMethods(leaf, entry)
       return methods.length === 0 ? [] : [{ fn: entry.claim.fn, methods, pattern: entry.claim.pattern.text }]
     })
-    return owners.length === 0 ? [] : [{ pattern, owners }]
+    return owners.length === 0 ? [] : [{ pattern: leaf.pattern, owners }]
   })
 }

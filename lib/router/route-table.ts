@@ -5,7 +5,6 @@
 import type { ErrorCode, Warning } from '../core/errors.ts'
 import { toAllow } from '../core/http-text.ts'
 import { METHODS } from '../core/identity.ts'
-import type { Segment } from '../core/pattern.ts'
 import { type HostRule, matchesHost, parseHost } from './hosts.ts'
 import { type Acceptor, RadixTree } from './radix-tree.ts'
 import type { RouteMatch, RouteParams, Settlement, Owner } from './settle.ts'
@@ -22,12 +21,8 @@ export interface RouteRefusal {
 type RouteResult = RouteMatch | RouteRefusal
 
 /** What stands in the tree at the end of one shape of path. */
-export interface RouteLeaf {
+export interface RouteLeaf extends Settlement {
   pattern: string
-  segments: readonly Segment[]
-  settlement: Settlement
-  /** Same as in the settlement, one field nearer. */
-  owners: (Owner | null)[]
   /** Bit per index in METHODS. */
   methods: number
 }
@@ -72,7 +67,7 @@ export class RouteTable {
     this.leaves = leaves
     this.warnings = warnings
     const inserted = base === null ? leaves : base.fresh
-    const entries = inserted.map(leaf => ({ segments: leaf.segments, value: leaf }))
+    const entries = inserted.map(leaf => ({ segments: leaf.entries[0]!.claim.pattern.segments, value: leaf }))
     this.#tree = new RadixTree(entries, base === null ? null : base.table.#tree)
   }
 
@@ -113,7 +108,7 @@ export class RouteTable {
       if (leaf === null) return found
       seen.push(leaf)
       const params = new Params()
-      this.#tree.capture(leaf.settlement.entries[0]!.claim.pattern.paramNames, params)
+      this.#tree.capture(leaf.entries[0]!.claim.pattern.paramNames, params)
       found.push({ leaf, params })
     }
   }

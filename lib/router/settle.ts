@@ -14,10 +14,17 @@ const NO_PARAMS: RouteParams = Object.freeze(Object.create(null))
 export interface RouteEntry {
   claim: Claim
   hosts: readonly HostRule[]
-  standing: ClaimStanding
+  /** `FN_FORCE_URL`. */
+  forceUrl: boolean
   strength: number
   /** True for `/<name>@<version>`, which every version has without claiming it. */
   isAddress: boolean
+}
+
+/** What decides between a claim and others. Made when it is asked for: most routes are wanted by one function. */
+export function standingOf({ claim, forceUrl }: Pick<RouteEntry, 'claim' | 'forceUrl'>): ClaimStanding {
+  const { fn, source, forced } = claim
+  return { fnKey: fn.key, source, forced, versioned: fn.version !== null, forceUrl }
 }
 
 /** Text params by name, without a prototype: `__proto__` and `constructor` are names like any other. */
@@ -95,7 +102,7 @@ function settleRivals(claims: readonly RouteEntry[]): Settlement {
       let isCovered = false
       for (const winner of live) {
         if (!hostsOverlap(winner.hosts, entry.hosts)) continue
-        const decision = decideClaim(winner.standing, entry.standing)
+        const decision = decideClaim(standingOf(winner), standingOf(entry))
         if (decision === 'conflict') continue
         isCovered ||= hostsCover(winner.hosts, entry.hosts)
         if (decision === 'merge') continue
@@ -119,15 +126,20 @@ function settleRivals(claims: readonly RouteEntry[]): Settlement {
 
 /** A URL that is there is not free for a version, whatever methods it answers (§9). */
 function findBarred(entries: readonly RouteEntry[]): ReadonlyMap<RouteEntry, RouteEntry> {
-  if (!entries.some(entry => entry.standing.versioned)) return NONE_BARRED
+  if (!entries.some(isVersioned)) return NONE_BARRED
   const barred = new Map<RouteEntry, RouteEntry>()
-  const owners = entries.filter(entry => !entry.standing.versioned)
+  const owners = entries.filter(entry => !isVersioned(entry))
   for (const entry of entries) {
-    if (!entry.standing.versioned || entry.standing.forceUrl || entry.isAddress) continue
+    if (!isVersioned(entry) || entry.forceUrl || entry.isAddress) continue
     const owner = owners.find(other => hostsOverlap(other.hosts, entry.hosts))
     if (owner !== undefined) barred.set(entry, owner)
   }
   return barred
+}
+
+/** True for the claim of a pinned version. */
+export function isVersioned({ claim }: RouteEntry): boolean {
+  return claim.fn.version !== null
 }
 
 /** Methods of an entry that some host really reaches: not lost whole, not disputed whole. */
@@ -168,7 +180,7 @@ function makeOwner(entry: RouteEntry, rivals: readonly RouteEntry[], next: Owner
 
 function rivalsOf(entry: RouteEntry, live: readonly RouteEntry[]): RouteEntry[] {
   const rivals = live.filter(
-    other => hostsOverlap(other.hosts, entry.hosts) && decideClaim(other.standing, entry.standing) === 'conflict',
+    other => hostsOverlap(other.hosts, entry.hosts) && decideClaim(standingOf(other), standingOf(entry)) === 'conflict',
   )
   // One that wants every host settles the matter; keeping them all would grow with the square of the claims.
   const everywhere = rivals.find(rival => rival.hosts.length === 0)

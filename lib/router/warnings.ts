@@ -4,7 +4,7 @@ import type { Claim } from '../core/catalog.ts'
 import type { Warning } from '../core/errors.ts'
 import type { Method } from '../core/identity.ts'
 import { FORCED_STRENGTH } from '../core/transitions.ts'
-import type { Conflict, Loss, Settlement } from './settle.ts'
+import { type Conflict, isVersioned, type Loss, type Settlement } from './settle.ts'
 
 /** What a developer has to know about one route. A manifest or a forced claim that wins was asked to: no warning. */
 export function toRouteWarnings({ losses, conflicts }: Settlement): Warning[] {
@@ -19,7 +19,7 @@ export function describeClaim(claim: Claim): string {
 
 function isWorthWarning({ entry, winner }: Loss): boolean {
   if (entry.isAddress || winner.strength >= FORCED_STRENGTH) return false
-  if (!entry.standing.versioned && entry.claim.source !== 'config') return false
+  if (!isVersioned(entry) && entry.claim.source !== 'config') return false
   // A `get.*` beside the function of its folder takes GET from it by design.
   return !(entry.claim.implied && entry.claim.fn.fnDir === winner.claim.fn.fnDir)
 }
@@ -30,7 +30,7 @@ function toTakenWarning({ entry, winner, methods }: Loss): Warning {
     code: 'ROUTE_TAKEN',
     path: claim.origin,
     message: `${claim.origin}: ${routeText(methods, claim.pattern.text)} already belongs to ${describeClaim(winner.claim)}; it keeps the route`,
-    hint: entry.standing.versioned
+    hint: isVersioned(entry)
       ? `a version takes no route that others have: call ${claim.fn.name}@${claim.fn.version}, or set FN_FORCE_URL=1`
       : `set "invoke": { "force-url": true } in ${claim.origin} to take the route, or give one of the two another route`,
   }

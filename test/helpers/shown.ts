@@ -49,6 +49,7 @@ export function followed(make: (output: Output) => Show, settings: Record<string
     settings: { functionsRoot: '/srv/f', logLevel: 'info', accessLog: true, production: false, ...settings },
     warnings: [{ code: 'W', path: 'a', message: 'is odd', hint: 'mend it' }],
     health: () => ({ runtimes: {}, functions: { states: [] } }),
+    counts: () => ({ routes: 0, conflicts: 0 }),
     catalog: () => ({ mapped_routes: {}, mapped_route_conflicts: {}, homes: [], runtimes: {}, ignored: [] }),
     on: events.on.bind(events),
   } as unknown as Gateway

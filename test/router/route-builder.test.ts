@@ -29,8 +29,8 @@ t.test('[router/route-table.10, router/route-table.9, router/route-table.11] add
   for (const forceUrl of [false, true]) {
     const table = buildRouteTable([], { functions, forceUrl })
     t.same(leavesOf(table), ['/a@v1 10'])
-    t.equal(table.leaves[0]?.settlement.entries[0]?.isAddress, true)
-    t.equal(table.leaves[0]?.settlement.entries[0]?.strength, 0, 'an address is never forced')
+    t.equal(table.leaves[0]?.entries[0]?.isAddress, true)
+    t.equal(table.leaves[0]?.entries[0]?.strength, 0, 'an address is never forced')
     t.match(table.warnings, [{ code: 'INVALID_ROUTE', message: /cannot have the address/, hint: /shorter/ }])
   }
 })

@@ -456,8 +456,7 @@ t.test('[router/route-table.22] a table made from an earlier one is the one that
 })
 
 /** A leaf as data: what answers, who lost, in order. */
-function shown({ pattern, segments, settlement, methods }: RouteTable['leaves'][number]) {
-  const { entries, losses, conflicts } = settlement
+function shown({ pattern, methods, entries, losses, conflicts }: RouteTable['leaves'][number]) {
   const nameOf = ({ claim }: { claim: Claim }) => [
     claim.pattern,
     claim.fn.key,
@@ -466,7 +465,7 @@ function shown({ pattern, segments, settlement, methods }: RouteTable['leaves'][
     claim.hosts,
   ]
   return [
-    [pattern, segments, methods, entries.map(nameOf)],
+    [pattern, entries[0]!.claim.pattern.segments, methods, entries.map(nameOf)],
     losses.map(({ entry, winner, methods }) => [nameOf(entry), nameOf(winner), methods]),
     conflicts.map(({ entries, methods }) => [entries.map(nameOf), methods]),
   ]

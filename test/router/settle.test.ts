@@ -1,20 +1,13 @@
 import t from 'tap'
 import type { Claim } from '../../lib/core/catalog.ts'
-import { claimStrength, type ClaimStanding } from '../../lib/core/transitions.ts'
+import { claimStrength } from '../../lib/core/transitions.ts'
 import { parseHost } from '../../lib/router/hosts.ts'
-import { ownedMethods, type RouteEntry, settle } from '../../lib/router/settle.ts'
+import { ownedMethods, type RouteEntry, settle, standingOf } from '../../lib/router/settle.ts'
 import { makeClaim } from '../helpers/claims.ts'
 
 function entryOf(claim: Claim): RouteEntry {
-  const { source, forced, fn } = claim
-  const standing: ClaimStanding = { fnKey: fn.key, source, forced, versioned: fn.version !== null, forceUrl: false }
-  return {
-    claim,
-    hosts: claim.hosts.map(parseHost),
-    standing,
-    strength: claimStrength(standing),
-    isAddress: false,
-  }
+  const strength = claimStrength(standingOf({ claim, forceUrl: false }))
+  return { claim, hosts: claim.hosts.map(parseHost), forceUrl: false, strength, isAddress: false }
 }
 
 const nameOf = ({ claim }: RouteEntry): string => claim.fn.name
