@@ -1,3 +1,6 @@
+import { setImmediate } from 'node:timers/promises'
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
 import t from 'tap'
 import { CatalogLoader, findFunction } from '../lib/catalog-loader.ts'
 import type { FunctionVersion } from '../lib/core/catalog.ts'
@@ -53,6 +56,48 @@ t.test('[gateway.4, gateway.11] a catalog is whole: functions, routes, steps and
   tree.write({ 'c.js': 'export const handler = () => 1\n' })
   t.same(Object.keys((await loader.load(['c.js'])).records().mapped_routes).sort(), ['/a', '/b', '/c'])
   t.same(Object.keys(catalog.records().mapped_routes).sort(), ['/a', '/b'])
+})
+
+/** The engine's collection of everything. */
+function findFullCollector(): () => void {
+  setFlagsFromString('--expose-gc')
+  return runInNewContext('globalThis.gc') as () => void
+}
+
+t.test('[gateway.19] records of routes are kept while somebody holds them, and made again', async t => {
+  const { tree, loader } = setup({ 'a.js': 'export const handler = () => 1\n' })
+  t.teardown(tree.cleanup)
+  const catalog = await loader.load(null)
+  const made = new WeakRef(catalog.records())
+  const collect = findFullCollector()
+  for (let i = 0; i < 100 && made.deref() !== undefined; i++) {
+    await setImmediate()
+    collect()
+  }
+  t.equal(made.deref(), undefined)
+  t.same(Object.keys(catalog.records().mapped_routes), ['/a'])
+})
+
+t.test('[performance.2] what is known of a function that nobody called', async t => {
+  const count = 1000
+  const files = Array.from({ length: count }, (_, i) => `group-${i % 20}/fn-${i}/handler.js`)
+  const { tree, loader } = setup(Object.fromEntries(files.map(file => [file, 'export const handler = () => 1\n'])))
+  t.teardown(tree.cleanup)
+  const collect = findFullCollector()
+  const measure = (): number => {
+    for (let i = 0; i < 2; i++) collect()
+    return process.memoryUsage().heapUsed
+  }
+  const small = setup({ 'a/handler.js': 'export const handler = () => 1\n' })
+  t.teardown(small.tree.cleanup)
+  // Code and tables that every catalog has.
+  const first = await small.loader.load(null)
+  const before = measure()
+  const catalog = await loader.load(null)
+  const bytes = (measure() - before) / count
+  t.comment(`${bytes.toFixed(0)} bytes`)
+  t.ok(bytes < 3000, `tree, discovery and routes: ${bytes.toFixed(0)} bytes`)
+  t.same([first.functions.size, catalog.functions.size], [1, count])
 })
 
 t.test('[gateway.13] what did not change is the same object after a reload', async t => {

@@ -272,8 +272,10 @@ t.test('[gateway.12, runtime/worker-set.19] a worker that starts in the middle o
   }
 })
 
-t.test('[gateway.15] inspect looks at the tree and starts nothing', async t => {
+t.test('[gateway.15, gateway.19] inspect looks at the tree and starts nothing', async t => {
   const { gateway } = await serve(t, POLYGLOT, { inspect: true, runtimes: ['node', 'python', 'php', 'lua'] })
+  const { mapped_routes: routes } = gateway.catalog() as { mapped_routes: object }
+  t.same(gateway.counts(), { routes: Object.keys(routes).length, conflicts: 0 })
   t.match(gateway.explain('GET', '/js'), { winner: { file: 'js/handler.js' } })
   for (const path of ['/js', '/ts', '/py', '/php', '/lua']) {
     const response = await gateway.inject(path)

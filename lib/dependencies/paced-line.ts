@@ -8,16 +8,23 @@ const PER_TURN = 16
 
 /** @typeParam Who - what stands in the line, once */
 export class PacedLine<Who> {
-  readonly #urgent = new Map<Who, () => void>()
-  readonly #waiting = new Map<Who, () => void>()
+  readonly #urgent = new Map<Who, (who: Who) => void>()
+  readonly #waiting = new Map<Who, (who: Who) => void>()
   #isMoving = false
 
   /** Resolves when it is the turn of `who`, never within the caller's. */
   enter(who: Who): Promise<void> {
-    return new Promise(go => {
-      this.#waiting.set(who, go)
-      if (!this.#isMoving) this.#moveSoon()
-    })
+    return new Promise(go => this.join(who, () => go()))
+  }
+
+  /** The same for whom nobody waits: ten thousand have one `go` in common, where each would have a promise of its own. */
+  join(who: Who, go: (who: Who) => void): void {
+    this.#waiting.set(who, go)
+    if (!this.#isMoving) this.#moveSoon()
+  }
+
+  has(who: Who): boolean {
+    return this.#waiting.has(who) || this.#urgent.has(who)
   }
 
   /** Puts one that waits before all that were not asked for. */
@@ -34,12 +41,13 @@ export class PacedLine<Who> {
   }
 
   #move(): void {
-    for (let count = 0; count < PER_TURN; count++) {
-      const line = this.#urgent.size > 0 ? this.#urgent : this.#waiting
-      const [next] = line
-      if (next === undefined) break
-      line.delete(next[0])
-      next[1]()
+    let left = PER_TURN
+    for (const line of [this.#urgent, this.#waiting]) {
+      for (const [who, go] of line) {
+        if (left-- <= 0) break
+        line.delete(who)
+        go(who)
+      }
     }
     this.#isMoving = false
     if (this.#urgent.size + this.#waiting.size > 0) this.#moveSoon()

@@ -14,12 +14,15 @@ import { toToolHostEnv } from '../core/host-env.ts'
 import type { RuntimeName } from '../core/identity.ts'
 import type { OwnFolder } from '../files/own-folder.ts'
 import { BUILD_RETRY_MS, type Builder, type BuildPlan, type BuildTools, isPassing, type Toolchain } from './build.ts'
+import { LooksAhead } from './looks-ahead.ts'
 import type { Made } from './made.ts'
+import { type Build, signalOf, stop, stopped } from './open-build.ts'
 import { PacedLine } from './paced-line.ts'
 import { Places } from './places.ts'
 import { runTool } from './run-tool.ts'
 import { makeToolFolder } from './tool-folder.ts'
 
+const LOOKING = 'looking at what it needs'
 /** Milliseconds after which a look at what is to be made counts as work. */
 const LONG_LOOK_MS = 2000
 
@@ -56,25 +59,6 @@ export interface PreparationState {
   step: string | null
 }
 
-interface Build {
-  fn: FunctionVersion
-  state: 'pending' | 'ready' | 'failed'
-  error: GatewayError | null
-  /** Monotonic ms when its state became what it is. */
-  since: number
-  /** False when its function turned out to need nothing. */
-  isNeeded: boolean
-  /** What had changed on disk when its sources were read. */
-  change: string | null
-  done: Promise<string | null>
-  /** Made when something is begun that may have to be stopped: most functions need nothing. */
-  abort: AbortController | null
-  isStopped: boolean
-  /** True when a tool has to work for it, and who is to be told. */
-  isWork: boolean
-  onWork: (() => void)[]
-}
-
 /** What a gateway's functions need before they run: programs and packages; shaped as a runtime's `Preparer`. */
 export class Builds {
   readonly #options: BuildsOptions
@@ -85,11 +69,18 @@ export class Builds {
   readonly #places = new Map<Builder, Places<Build>>()
   readonly #looks = new Map<Builder, Places<Build>>()
   readonly #line = new PacedLine<Build>()
+  readonly #ahead: LooksAhead
   #functions: ReadonlyMap<string, FunctionVersion> | null = null
   #isClosed = false
 
   constructor(options: BuildsOptions) {
     this.#options = options
+    this.#ahead = new LooksAhead({
+      clock: options.clock,
+      isNeeded: fn => this.#builderOf(fn)?.isNeeded?.(fn) !== false,
+      onReady: fn => this.#ready.add(fn),
+      onNeeded: fn => void this.prepare(fn).catch(() => {}),
+    })
   }
 
   /**
@@ -145,7 +136,9 @@ export class Builds {
     if (this.#ready.has(fn)) return
     const known = this.#builds.get(fn.key)
     if (known?.fn === fn && known.state === 'ready') return
-    if (this.isAhead(fn)) this.prepare(fn).catch(() => {})
+    if (!this.isAhead(fn)) return
+    if (known === undefined) this.#ahead.add(fn)
+    else this.prepare(fn).catch(() => {})
   }
 
   /** True when it is made ready before a call asks for it. */
@@ -161,9 +154,11 @@ export class Builds {
   /** How far a function is with what it needs; null when it needs nothing, or nobody asked for it yet. */
   stateOf(fn: FunctionVersion): PreparationState | null {
     const build = this.#builds.get(fn.key)
+    const waitsSince = build === undefined ? this.#ahead.waitsSince(fn) : null
+    if (waitsSince !== null) return { state: 'preparing', since: waitsSince, error: null, step: LOOKING }
     if (build === undefined || !build.isNeeded || !isSame(build.fn, fn)) return null
     const { state, since, error, isWork } = build
-    const step = state !== 'pending' ? null : isWork ? 'waiting for a place' : 'looking at what it needs'
+    const step = state !== 'pending' ? null : isWork ? 'waiting for a place' : LOOKING
     return { state: state === 'pending' ? 'preparing' : state, since, error, step }
   }
 
@@ -171,6 +166,7 @@ export class Builds {
   retain(functions: ReadonlyMap<string, FunctionVersion>): void {
     if (functions === this.#functions) return
     this.#functions = functions
+    this.#ahead.retain(functions)
     for (const builder of this.#options.builders) builder.retain?.(functions)
     for (const [key, build] of this.#builds) {
       if (functions.has(key)) continue
@@ -182,6 +178,7 @@ export class Builds {
   /** Stops what runs; resolves when every tool has ended. */
   async close(): Promise<void> {
     this.#isClosed = true
+    this.#ahead.close()
     for (const build of this.#builds.values()) stop(build)
     await Promise.allSettled([...this.#builds.values()].map(build => build.done))
   }
@@ -374,21 +371,6 @@ function placesOf(known: Map<Builder, Places<Build>>, builder: Builder, count: n
   const places = known.get(builder) ?? new Places<Build>(count)
   known.set(builder, places)
   return places
-}
-
-function stopped(): GatewayError {
-  return new GatewayError('LOAD_FAILED', 'build was stopped')
-}
-
-function stop(build: Build): void {
-  build.isStopped = true
-  build.abort?.abort()
-}
-
-function signalOf(build: Build): AbortSignal {
-  build.abort ??= new AbortController()
-  if (build.isStopped) build.abort.abort()
-  return build.abort.signal
 }
 
 /** True when one program serves both. */
