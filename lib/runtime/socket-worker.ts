@@ -4,7 +4,6 @@ import type net from 'node:net'
 import { isAbsolute } from 'node:path'
 import type { BytePool } from '../core/byte-pool.ts'
 import { type Bytes, lengthOf } from '../core/bytes.ts'
-import type { FunctionVersion } from '../core/catalog.ts'
 import { GatewayError, toGatewayError } from '../core/errors.ts'
 import { MAX_REPLY_HEAD_CHARS } from '../core/limits.ts'
 import type { RuntimeCall } from './call.ts'
@@ -21,7 +20,7 @@ import {
 } from './wire-protocol.ts'
 import { Worker, type WorkerOwner, WORKER_READY_TIMEOUT_MS } from './worker.ts'
 import type { StartedWorker, WorkerExit, WorkerSource } from './started-worker.ts'
-import { connectWorker, toWorkerHello } from './worker-socket.ts'
+import { connectWorker, findSecret, toWorkerHello } from './worker-socket.ts'
 
 /** Bytes of a worker's input that may wait for it to read before its pings are not answered any more. */
 const MAX_WAITING_PONG_BYTES = 64 * 1024
@@ -45,11 +44,6 @@ const READ_BUFFER_BYTES = 256 * 1024
  * is read to where the frame lies.
  */
 const READ_BUFFER = Buffer.allocUnsafeSlow(READ_BUFFER_BYTES)
-
-/** The name of a value that nobody but its worker may get; null when the function has none. */
-function findSecret({ env }: FunctionVersion): string | null {
-  return Object.keys(env).find(name => env[name]!.isSecret) ?? null
-}
 
 /** A head that is too large to be right is not parsed: the check of the reply refuses it unread. */
 export function isStreamHead(header: string): boolean {
@@ -81,6 +75,8 @@ export class SocketWorker extends Worker {
   #failure: string | null = null
   /** False when bytes it wrote may be lost: a failed write drops what was not read yet. */
   #isRead = true
+  /** True when it was gone before its first word: the system took none of it. */
+  #isUnheard = false
 
   /** @param startHeader - JSON text of the worker's `start` frame */
   constructor(
@@ -198,10 +194,15 @@ export class SocketWorker extends Worker {
   /** Says what the connection is for, and what was to be sent so far. */
   #open(): void {
     this.#isOpen = true
-    const started = this.#started!
-    // A connection that was opened ahead has greeted.
-    if (!started.connection) this.#socket!.write(toWorkerHello(started))
-    for (const bytes of this.#unsent) this.#hand(bytes)
+    const [socket, started] = [this.#socket!, this.#started!]
+    // A connection that was opened ahead has greeted, and its process may have ended while it waited.
+    let isHeard = !started.connection
+    if (isHeard) socket.write(toWorkerHello(started))
+    for (const bytes of this.#unsent) {
+      this.#hand(bytes)
+      isHeard ||= socket.writable && socket.errored === null
+    }
+    this.#isUnheard = !isHeard
     this.#unsent = []
   }
 
@@ -365,7 +366,7 @@ export class SocketWorker extends Worker {
 
   #handleSocketClose(): void {
     if (this.#closed) return
-    if (this.#exit !== null || this.#killed) {
+    if (this.#exit !== null || this.#killed || this.#isUnheard) {
       this.#finishClose()
       return
     }
@@ -382,14 +383,14 @@ export class SocketWorker extends Worker {
 
   #finishClose(): void {
     if (this.#closed) return
-    const isAtEnd = this.#socket === null || this.#socket.destroyed
+    const complete = this.#isRead && (this.#socket === null || this.#socket.destroyed)
     this.#closed = true
     this.#clearTimer()
     this.#dropUnsent()
     this.#socket?.destroy()
     if (this.#exit === null) this.#started?.kill(0)
     const reason = this.#problem ?? this.#exit?.reason ?? this.#failure ?? 'connection closed'
-    this.handleClosed({ reason, unexpected: !this.#killed, complete: this.#isRead && isAtEnd })
+    this.handleClosed({ reason, unexpected: !this.#killed, complete, unheard: this.#isUnheard })
   }
 
   #clearTimer(): void {

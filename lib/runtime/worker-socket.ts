@@ -1,6 +1,7 @@
 /** The connection to a worker: dialled, and where it lies elsewhere, proved before anything is sent. Owner: page runtime/greeting. */
 
 import type net from 'node:net'
+import type { FunctionVersion } from '../core/catalog.ts'
 import { PROTOCOL_VERSION } from '../core/limits.ts'
 import { dial, isTrusted, needsProof, type PeerTrust, toBinding } from './dial.ts'
 import { GatewayGreeting } from './greeting.ts'
@@ -76,6 +77,11 @@ function dialWorker(uri: string, trust: PeerTrust, onread: Parameters<typeof dia
   } catch (error) {
     throw new Error(`the daemon names a worker socket that cannot be used: ${(error as Error).message}`)
   }
+}
+
+/** The name of a value that nobody but its worker may get; null when the function has none. */
+export function findSecret({ env }: FunctionVersion): string | null {
+  return Object.keys(env).find(name => env[name]!.isSecret) ?? null
 }
 
 /** What the connection is for. */

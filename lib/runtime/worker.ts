@@ -30,6 +30,8 @@ interface WorkerEnd {
   unexpected: boolean
   /** True when everything it said before its end was read: only then it is known which calls were not begun. */
   complete: boolean
+  /** True when nothing of what it was sent has reached it: that it ended is no failure of the function. */
+  unheard?: boolean
 }
 
 /** What a worker needs of the set it belongs to. */
@@ -298,14 +300,14 @@ export abstract class Worker implements CallHost {
   handleClosed(end: WorkerEnd): void {
     if (this.state === 'dead') return
     const wasStarting = this.state === 'starting'
-    const unexpected = end.unexpected && this.state !== 'ending'
+    const unexpected = end.unexpected && end.unheard !== true && this.state !== 'ending'
     const calls = this.#end()
     const error = toDeath(end.reason)
     const unbegun: RuntimeCall[] = []
     let first = true
     for (const call of calls) {
       // Only a call that certainly was not begun may go to another worker: nothing is ever run twice.
-      const begun = wasStarting || !end.complete || this.maxInflight !== 1 || first
+      const begun = end.unheard !== true && (wasStarting || !end.complete || this.maxInflight !== 1 || first)
       first = false
       if (call.phase === 'done') continue
       if (begun) call.cut(error)

@@ -4,6 +4,7 @@ import net from 'node:net'
 import { pathToFileURL } from 'node:url'
 import t from 'tap'
 import { systemClock } from '../../lib/core/clock.ts'
+import type { RuntimeCall } from '../../lib/runtime/call.ts'
 import { runtimeFile } from '../../lib/runtime/package-files.ts'
 import { ReadyWorkers } from '../../lib/runtime/ready-workers.ts'
 import type { WorkerOwner } from '../../lib/runtime/worker.ts'
@@ -11,7 +12,7 @@ import { FrameReader, KIND, parseHeader } from '../../lib/runtime/wire-protocol.
 import { makeFn } from '../helpers/fn.ts'
 import { HostileDaemon, type HostilePeer, setBefore } from '../helpers/hostile-daemon.ts'
 import { childrenOf, commandOf, isAlive } from '../helpers/processes.ts'
-import { makeRuntimes } from '../helpers/runtime-bed.ts'
+import { makeRuntimes, TestCall } from '../helpers/runtime-bed.ts'
 import { makeTree } from '../helpers/tree.ts'
 import { FrameClient, startDaemon, until } from '../helpers/worker-client.ts'
 
@@ -122,6 +123,7 @@ async function makeSet(t: { teardown: (fn: () => unknown) => void }, takesReady 
     await daemon.close()
   })
   const events: string[] = []
+  const ends: { unexpected: boolean; unbegun: readonly RuntimeCall[] }[] = []
   const owner: WorkerOwner = {
     fn: makeFn(),
     clock: systemClock,
@@ -134,7 +136,10 @@ async function makeSet(t: { teardown: (fn: () => unknown) => void }, takesReady 
     handleRoom: () => events.push('ready'),
     handleAbandoned: () => {},
     handleLoadFailure: () => {},
-    handleWorkerEnd: (_unexpected, error) => events.push(error.message),
+    handleWorkerEnd: (unexpected, error, unbegun) => {
+      events.push(error.message)
+      ends.push({ unexpected, unbegun })
+    },
     handleStartFailure: (_worker, error) => events.push(error.message),
   }
   await set.start()
@@ -151,6 +156,7 @@ async function makeSet(t: { teardown: (fn: () => unknown) => void }, takesReady 
     starts,
     workerStarts,
     events,
+    ends,
     offer,
     control: hellos[0]!,
     spawn: () => set.spawn(owner, null),
@@ -200,6 +206,30 @@ t.test(
     t.match(bed.events[1], /the worker that waited has ended/)
   },
 )
+
+t.test('[runtime/ready-workers.5] calls of one that ended unseen go to another worker, none of them twice', async t => {
+  const bed = await makeSet(t)
+  const called: number[] = []
+  bed.daemon.onCall = (_peer, id) => called.push(id)
+  await bed.offer('gone')
+  const [waiting] = [...bed.daemon.peers].filter(peer => peer.role === 'worker')
+  waiting!.hangUp()
+  // Before its end is read.
+  const worker = bed.spawn()
+  const call = new TestCall(makeFn())
+  worker.accept(call, 0)
+  await until(() => bed.ends.length === 1)
+  t.strictSame(bed.ends, [{ unexpected: false, unbegun: [call] }])
+
+  await bed.offer('dies')
+  const heard = bed.spawn()
+  heard.accept(new TestCall(makeFn()), 0)
+  await until(() => called.length === 1)
+  const [dying] = [...bed.daemon.peers].filter(peer => peer.role === 'worker')
+  dying!.hangUp()
+  await until(() => bed.ends.length === 2)
+  t.strictSame(bed.ends[1], { unexpected: true, unbegun: [] }, 'one that has heard of its call ends it')
+})
 
 t.test('[runtime/ready-workers.4] of two functions at once one gets the worker that waits', async t => {
   const bed = await makeSet(t)
@@ -277,10 +307,10 @@ t.test(
     await until(() => waiting().length > 0)
     const [pid] = waiting() as [number]
     process.kill(pid, 'SIGKILL')
-    await until(() => !isAlive(pid))
-    // What the gateway was told of it is read.
-    await new Promise(done => setTimeout(done, 0))
+    // With all its threads, so that its socket is closed; the gateway, which is this process, has read nothing of it.
+    while (existsSync(`/proc/${pid}`));
     t.equal((await bed.call(bed.fn('d.mjs'))).error, null)
+    t.strictSame(bed.failures, [], 'and is no failure of the function')
   },
 )
 
