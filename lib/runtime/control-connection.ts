@@ -142,7 +142,7 @@ export class ControlConnection {
 
   #sendHello(): void {
     const takesReady = this.#events.onOffered !== undefined
-    const header = takesReady ? '{"role":"control","ready_workers":true}' : '{"role":"control"}'
+    const header = takesReady ? '{"role":"control","ready_workers":true,"ready_programs":true}' : '{"role":"control"}'
     this.#send(KIND.hello, 0, header, Buffer.from([PROTOCOL_VERSION]))
   }
 
@@ -159,8 +159,7 @@ export class ControlConnection {
         if (start !== null) start.resolve(toWorker(header, this.#uri))
         // What it is answered with must not pile up.
         else if (!this.#isRead()) this.#lose('the daemon sends and does not read')
-        else if (id === 0 && this.#events.onOffered !== undefined)
-          this.#events.onOffered({ ...toWorker(header, ''), entries: toTexts(header.entries) })
+        else if (id === 0 && this.#events.onOffered !== undefined) this.#events.onOffered(toOffered(header))
         // Nobody waits for it any more, and nobody would end it.
         else this.stop(String(header.worker), 0)
         return
@@ -268,6 +267,11 @@ function toWorker(header: Record<string, unknown>, uri: string): DaemonWorker {
     uri: typeof header.uri === 'string' ? header.uri : uri,
     pid: typeof header.pid === 'number' ? header.pid : 0,
   }
+}
+
+function toOffered(header: Record<string, unknown>): OfferedWorker {
+  const { entries, takes_program: takesProgram } = header
+  return { ...toWorker(header, ''), entries: toTexts(entries), takesProgram: takesProgram === true }
 }
 
 function toTexts(value: unknown): string[] {

@@ -23,6 +23,8 @@ export interface StartRequest {
   key: string
   /** Full path of its entry file. */
   entry: string
+  /** Path of its program, null for a function that is not compiled. */
+  program: string | null
   /** User that its handler runs as, null for the daemon's. */
   uid: number | null
   /** False where another process connects to it: then it cannot be one that this process is connected to. */

@@ -114,7 +114,8 @@ export class Daemon {
   async startWorker(request: StartRequest): Promise<StartedWorker> {
     const control = this.#control
     if (control === null || this.state !== 'up') throw new Error(this.reason)
-    const ready = request.mayBeReady && request.uid === null ? this.#ready.take(request.entry) : null
+    const { entry, program, uid, mayBeReady } = request
+    const ready = mayBeReady && uid === null ? this.#ready.take(entry, program) : null
     if (ready !== null) return this.#startReady(request, control, ready)
     this.#opening += 1
     try {
@@ -149,8 +150,14 @@ export class Daemon {
       this.#handleExited(ready.worker, { code: null, signal: null, reason: message })
     }
     // Behind what the worker is sent: the daemon is not what the call waits for.
-    setImmediate(() => control.start(request.toHeader(ready.worker)).catch(fail))
+    setImmediate(() => control.start(request.toHeader(ready.worker)).then(answer => this.#notePid(answer), fail))
     return started
+  }
+
+  /** One that waits for its program may be offered before its process is there. */
+  #notePid({ worker, pid }: DaemonWorker): void {
+    const live = this.#workers.get(worker)
+    if (live !== undefined) live.pid = pid
   }
 
   #follow(
@@ -168,6 +175,7 @@ export class Daemon {
     worker.pid = started.pid
     worker.uid = uid
     if (worker.exit === null) this.#workers.set(id, worker)
+    const isHere = this.#options.externalUri === null
     return {
       id,
       uri: started.uri,
@@ -176,7 +184,9 @@ export class Daemon {
       socketIndex: this.index,
       connection,
       // Of another machine, or another numbering of processes, it says nothing here.
-      pid: this.#options.externalUri === null && started.pid > 1 ? started.pid : null,
+      get pid() {
+        return isHere && worker.pid > 1 ? worker.pid : null
+      },
       kill: graceMs => {
         if (worker.exit === null) control.stop(id, graceMs)
       },

@@ -17,15 +17,18 @@ export interface OfferedWorker {
   pid: number
   /** Ends of the names of entry files that it is prepared for; empty: all. */
   entries: readonly string[]
+  /** It becomes the program whose path it reads first. */
+  takesProgram: boolean
 }
 
 /** As much as a function's `ready` and its first answer take most of the time. */
 const FIRST_READ_BYTES = 4096
 const NO_BYTES = Buffer.alloc(0)
 
-/** A connection that greets at once, and belongs to nobody until a function's worker takes it. */
+/** A connection that belongs to nobody until a function's worker takes it. It greets at once, unless there is nobody yet who could read it. */
 export class ReadyConnection {
   readonly socket: net.Socket
+  readonly #hello: Buffer
   #events: WorkerSocketEvents | null = null
   /** The first read's memory, which a socket asks for when it is made; null once that was read. */
   #first: Buffer | null
@@ -34,7 +37,7 @@ export class ReadyConnection {
    * @param onEnd - it ended, or said something, before anybody took it
    * @throws Error when the address is none
    */
-  constructor({ worker, uri }: OfferedWorker, onEnd: () => void) {
+  constructor({ worker, uri, takesProgram }: OfferedWorker, onEnd: () => void) {
     const first = Buffer.allocUnsafeSlow(FIRST_READ_BYTES)
     this.#first = first
     const address = { id: worker, uri, isShared: false, trust: NO_TRUST }
@@ -54,7 +57,13 @@ export class ReadyConnection {
       this.socket.on(event, () => {
         if (this.#events === null) onEnd()
       })
-    this.socket.write(toWorkerHello(address))
+    this.#hello = toWorkerHello(address)
+    if (!takesProgram) this.socket.write(this.#hello)
+  }
+
+  /** @param path - of the program that is at the other end from then on; without a line break */
+  begin(path: string): void {
+    this.socket.write(Buffer.concat([Buffer.from(`${path}\n`), this.#hello]))
   }
 
   /** From here on it is read by whoever took it. */
@@ -108,18 +117,29 @@ export class ReadyWorkers {
     this.#workers.set(worker, { ...offer, connection })
   }
 
-  /** The oldest that is prepared for such an entry file, or else for another: still faster than a new process. */
-  take(entry: string): ReadyWorker | null {
+  /**
+   * The oldest that is prepared for such an entry file, or else for another: still faster than a new process.
+   * @param program - of a compiled function, which the worker becomes at once
+   */
+  take(entry: string, program: string | null): ReadyWorker | null {
+    const found = this.#find(entry, program)
+    if (found === null) return null
+    this.#remove(found.worker)
+    if (program !== null) found.connection.begin(program)
+    return found
+  }
+
+  #find(entry: string, program: string | null): ReadyWorker | null {
+    // A path is told in one line.
+    if (program?.includes('\n')) return null
     let found: ReadyWorker | null = null
     for (const worker of this.#workers.values()) {
       const { entries } = worker
-      if (entries.length === 0 || entries.some(end => entry.endsWith(end))) {
-        found = worker
-        break
-      }
+      if (worker.takesProgram !== (program !== null)) continue
+      if (entries.length === 0 || entries.some(end => entry.endsWith(end))) return worker
       found ??= worker
     }
-    return found === null ? null : this.#remove(found.worker)
+    return found
   }
 
   /** Its process has ended, or nobody may have it. */

@@ -134,6 +134,7 @@ export class SocketSet implements Runtime {
     return {
       key: fn.key,
       entry: fn.entryPath,
+      program,
       uid: user?.uid ?? null,
       mayBeReady,
       toHeader: worker => {

@@ -23,6 +23,8 @@ export class Control {
   #greeted = false
   /** It takes workers that wait for their function. */
   takesReady = false
+  /** It tells such a worker its program. */
+  takesPrograms = false
   #dropped = 0
   #socket
   #reader
@@ -111,6 +113,7 @@ export class Control {
     else {
       this.#greeted = true
       this.takesReady = fields.ready_workers === true
+      this.takesPrograms = this.takesReady && fields.ready_programs === true
       this.#reader.acceptAll()
       this.send(KIND.ready, 0, { runtime: this.#runtime, version: process.version.slice(1), pid: process.pid })
       this.#workers.troubleListeners.add(this.#tellTrouble)
@@ -126,7 +129,11 @@ export class Control {
     try {
       const worker = await this.#workers.take(this, header)
       if (worker.owner === this)
-        this.send(KIND.started, id, { worker: worker.id, uri: worker.process.uri, pid: worker.process.pid })
+        this.send(KIND.started, id, {
+          worker: worker.id,
+          uri: worker.process.uri || `unix:${worker.socket}`,
+          pid: worker.process.pid,
+        })
     } catch (error) {
       this.send(KIND.error, id, { code: 'start', message: /** @type {Error} */ (error).message })
     }

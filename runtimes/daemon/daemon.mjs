@@ -12,9 +12,10 @@ import { createServer } from 'node:net'
 import { dirname, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
 import { listen, parseAddress, removeFolder, removeSocket } from './address.mjs'
+import { PROGRAM } from './commands.mjs'
 import { Control } from './control.mjs'
 import { closeInherited } from './inherited.mjs'
-import { PROGRAM, Workers } from './workers.mjs'
+import { Workers } from './workers.mjs'
 
 /** @typedef {{ socket: string, root: string, standalone: boolean }} DaemonFlags */
 

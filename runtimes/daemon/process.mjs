@@ -17,6 +17,8 @@ const MAX_LINE_CHARS = 4096
 const PRIVATE_UMASK = 0o077
 /** The line of a worker that waits to be told where to listen. */
 const WARM = 'warm'
+/** What a shell exits with when it cannot run a program. */
+const CANNOT_RUN = [126, 127]
 
 /**
  * Names of signals by number; of two names for one number the first is the usual one.
@@ -41,6 +43,7 @@ export class NoProcessError extends Error {}
  * @property {number} memoryMb - megabytes the worker may allocate; 0 means no limit
  * @property {boolean} isWatched - its memory is looked at; otherwise the system limits its data
  * @property {import('./guard.mjs').Guard} guard
+ * @property {import('node:net').Socket | null} connection - to its gateway, which it gets as descriptor 4; null when it listens itself
  * @property {(stream: 'stdout' | 'stderr', text: string) => void} onOutput
  * @property {(end: { code: number | null, signal: string | null, reason: string }) => void} onExit - called once
  */
@@ -89,8 +92,10 @@ export class WorkerProcess {
       env: options.env,
       // A group of its own, where that takes a session too: one kill takes its children along.
       detached: !options.guard.leadsGroup,
-      stdio: ['ignore', 'pipe', 'pipe', 'pipe'],
+      stdio: ['ignore', 'pipe', 'pipe', 'pipe', ...(options.connection === null ? [] : [options.connection])],
     })
+    // With a second owner of the connection its gateway would not hear of the worker's end.
+    options.connection?.destroy()
     if (umask !== null) process.umask(umask)
     this.pid = this.#child.pid ?? 0
     if (this.pid > 0) options.guard.settle(this.pid)
@@ -165,6 +170,8 @@ export class WorkerProcess {
   /** @param {number | null} code @param {string | null} signal */
   #toReason(code, signal) {
     const end = signal === null ? `exited with code ${code}` : `ended by ${signal}`
+    // Why the program that it was to become could not be run.
+    if (this.uri === '' && CANNOT_RUN.includes(code ?? 0)) return `${end}: ${this.#lastWords.line}`
     if (!this.#lastWords.tellOutOfMemory(signal ?? code)) return end
     return `${toOutOfMemory(this.#options.memoryMb)} (${end})`
   }

@@ -5,10 +5,11 @@
 import { chmodSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { KIND } from '../node/wire.mjs'
 import { removeSocket, toWorkerAddress } from './address.mjs'
+import { ENTRIES, PROGRAM, toNodeCommand, toStyle, toWaitingProgram } from './commands.mjs'
 import { Guard } from './guard.mjs'
+import { Meeting } from './meeting.mjs'
 import { isDataReserved } from './memory.mjs'
 import { NoProcessError, WorkerProcess } from './process.mjs'
 import { asUser, parseUser, withUserFolders } from './user.mjs'
@@ -24,29 +25,15 @@ const MAX_STARTING = Math.max(2, availableParallelism() * 2)
 /** What functions see of the environment; tokens and settings of the host stay away from them. */
 const WORKER_VARIABLES =
   /^(PATH|HOME|USER|LOGNAME|LANG|LANGUAGE|LC_[A-Z]+|TZ|TMPDIR|TMP|TEMP|SSL_CERT_FILE|SSL_CERT_DIR)$/
-/** Advice of node about module styles that work all the same would fill every function's log. */
-const NODE_FLAGS = ['--disable-warning=MODULE_TYPELESS_PACKAGE_JSON', '--disable-warning=ExperimentalWarning']
-/**
- * A process within its limits that becomes the program whose path it is told, behind that of the socket. Read by lines, of which a shell takes no
- * byte too many.
- */
-const SPARE_PROGRAM =
-  'echo warm >&3 && IFS= read -r socket <&3 && IFS= read -r program <&3 && exec "$program" --socket "$socket"'
-const SHELL = '/bin/sh'
-/** Style of a spare that is told its program. */
-export const PROGRAM = 'program'
 /** Read and write for the owner and its group. */
 const GROUP_SOCKET_MODE = 0o660
-/** Ends of names of entry files that a spare of a style is prepared for. @type {Record<string, string[]>} */
-const ENTRIES = { js: ['.js', '.mjs', '.cjs'], ts: ['.ts', '.mts', '.cts'] }
-const NODE_WORKER = fileURLToPath(new URL('../node/worker.mjs', import.meta.url))
-
 /**
  * A gateway, as its workers see it.
  * @typedef {object} Owner
  * @property {(kind: number, id: number, header: object) => void} send
  * @property {(worker: string, stream: string, text: string) => void} sendLog
  * @property {boolean} takesReady - it connects to workers before it has a function for them
+ * @property {boolean} takesPrograms - it tells such a worker the program that it becomes
  */
 /**
  * @typedef {object} Worker
@@ -57,6 +44,14 @@ const NODE_WORKER = fileURLToPath(new URL('../node/worker.mjs', import.meta.url)
  * @property {boolean} isOffered - a gateway was told of it, is connected to it, and has not given it a function yet
  * @property {boolean} isToldProgram - it waits for the program that it becomes
  * @property {WorkerProcess} process
+ */
+/**
+ * A worker whose gateway was connected before its process began.
+ * @typedef {object} Met
+ * @property {string} id
+ * @property {string} socket - where they met
+ * @property {Owner} owner
+ * @property {import('node:net').Socket} connection
  */
 
 /**
@@ -80,6 +75,8 @@ export class Workers {
   #spares = []
   /** Who is told of spares. @type {Owner | null} */
   #taker = null
+  /** A spare that begins when its gateway has connected. @type {{ id: string, owner: Owner, meeting: Meeting, over: Promise<void> } | null} */
+  #expected = null
   /** Spares come in two styles; those in use are kept ready. */
   #styles
   /** Starts that wait for a process slot, in order. @type {(() => void)[]} */
@@ -118,7 +115,7 @@ export class Workers {
       throw new Error(`start names no binary of the ${runtime} function`)
     const user = parseUser(header)
     const style = toStyle(header)
-    const named = typeof header.worker === 'string' ? this.#takeOffered(owner, header.worker) : null
+    const named = typeof header.worker === 'string' ? await this.#takeOffered(owner, header.worker) : null
     const spare = named === null && isForSpare(header, user) ? this.#takeSpare(style) : undefined
     this.#styles.add(style)
     this.planSpares()
@@ -148,17 +145,20 @@ export class Workers {
   stop(owner, id, graceMs) {
     const worker = this.#all.get(id)
     if (worker?.owner === owner) worker.process.kill(graceMs, 'stopped by the gateway')
+    if (this.#expected?.id === id && this.#expected.owner === owner) this.#expected.meeting.close()
   }
 
   /** Nobody is left to use or stop the workers of a gateway that left. @param {Owner} owner */
   leave(owner) {
     if (this.#taker === owner) this.#taker = null
+    if (this.#expected?.owner === owner) this.#expected.meeting.close()
     for (const worker of this.#all.values()) if (worker.owner === owner) worker.process.kill(0, 'gateway left')
   }
 
   /** Kills all of them. */
   close() {
     this.#stopping = true
+    this.#expected?.meeting.close()
     for (const worker of this.#all.values()) {
       worker.process.kill(0, 'daemon stopped')
       this.#removeSocket(worker)
@@ -185,19 +185,46 @@ export class Workers {
   #planSpares(delayMs) {
     if (this.#spareTimer !== null) clearTimeout(this.#spareTimer)
     this.#spareTimer = null
-    if (this.#stopping) return
+    if (this.#stopping || this.#expected !== null) return
     const { spares } = this.#options
     const missing = [...this.#styles].find(
       style => this.#spares.filter(worker => worker.style === style).length < spares,
     )
     if (missing === undefined) return
-    this.#spareTimer = setTimeout(() => this.#addSpare(missing), delayMs)
+    this.#spareTimer = setTimeout(() => {
+      this.#spareTimer = null
+      const taker = this.#taker
+      const isMet = missing === PROGRAM && taker?.takesPrograms === true && this.#options.address.path !== undefined
+      if (isMet) this.#expect(taker)
+      else this.#addSpare(missing)
+    }, delayMs)
   }
 
-  /** @param {string} style */
-  #addSpare(style) {
-    this.#spareTimer = null
-    const worker = this.#spawn(undefined, style, null)
+  /** Offers a spare for programs, which begins with the connection. @param {Owner} owner */
+  #expect(owner) {
+    const id = this.#name()
+    const socket = toWorkerAddress(this.#options.address)
+    const meeting = new Meeting(socket)
+    const begin = async () => {
+      await meeting.open
+      owner.send(KIND.started, 0, { worker: id, uri: `unix:${socket}`, pid: 0, entries: [], takes_program: true })
+      const connection = await meeting.connection
+      this.#expected = null
+      if (connection === null) return
+      if (this.#stopping) connection.destroy()
+      else this.#addSpare(PROGRAM, { id, socket, owner, connection })
+    }
+    const over = begin().catch(error => {
+      this.#expected = null
+      this.#noteTrouble(`${socket}: ${error.message}`.slice(0, MAX_TROUBLE_CHARS))
+      this.#planSpares(TRY_AGAIN_MS)
+    })
+    this.#expected = { id, owner, meeting, over }
+  }
+
+  /** @param {string} style @param {Met | null} [met] */
+  #addSpare(style, met = null) {
+    const worker = this.#spawn(undefined, style, null, met)
     this.#spares.push(worker)
     worker.process.warm.then(
       () => {
@@ -214,7 +241,7 @@ export class Workers {
   }
 
   /**
-   * Tells the gateway of a spare, which connects to it at once. One for programs has nobody who could accept a connection.
+   * Tells the gateway of a spare, which connects to it at once. One for programs that has no connection has nobody who could accept one.
    * @param {Worker} spare
    */
   async #offer(spare) {
@@ -234,7 +261,9 @@ export class Workers {
   }
 
   /** @param {Owner} owner @param {string} id @throws Error when it is no more */
-  #takeOffered(owner, id) {
+  async #takeOffered(owner, id) {
+    // The gateway is connected, of which this process may not have heard.
+    if (this.#expected?.id === id && this.#expected.owner === owner) await this.#expected.over
     const spare = this.#spares.find(one => one.id === id && one.owner === owner && one.isOffered)
     if (spare === undefined || spare.process.gone) throw new Error('the worker that waited has ended')
     this.#spares.splice(this.#spares.indexOf(spare), 1)
@@ -275,33 +304,40 @@ export class Workers {
     return spare
   }
 
+  /** Of the next worker. */
+  #name() {
+    this.#count += 1
+    return `${process.pid}-${this.#count}`
+  }
+
   /**
    * @param {unknown} binary - program of a compiled function
    * @param {string} style
    * @param {import('./user.mjs').User | null} user - whom the program of a compiled function runs as
+   * @param {Met | null} [met]
    * @returns {Worker}
    */
-  #spawn(binary, style, user) {
+  #spawn(binary, style, user, met = null) {
     const { address, memoryMb, root } = this.#options
-    this.#count += 1
-    const id = `${process.pid}-${this.#count}`
+    const id = met?.id ?? this.#name()
     const runsAs = typeof binary === 'string' ? user : null
     // A program that begins as its user can make its socket in a folder of that user only.
-    const socket = runsAs === null ? toWorkerAddress(address) : toWorkerAddress({ path: join(runsAs.folder, 'w.sock') })
+    const near = runsAs === null ? address : { path: join(runsAs.folder, 'w.sock') }
+    const socket = met?.socket ?? toWorkerAddress(near)
     const isToldProgram = style === PROGRAM && binary === undefined
     const [command, args] = isToldProgram
-      ? [SHELL, ['-c', SPARE_PROGRAM]]
+      ? toWaitingProgram(met !== null)
       : typeof binary === 'string'
         ? [binary, ['--socket', socket]]
-        : this.#toNodeCommand(style)
+        : toNodeCommand(style, toWorkerAddress(address), memoryMb)
     this.#starting += 1
     /** @type {Worker} */
     const worker = {
       id,
       style,
       socket,
-      owner: null,
-      isOffered: false,
+      owner: met?.owner ?? null,
+      isOffered: met !== null,
       isToldProgram,
       process: /** @type {any} */ (undefined),
     }
@@ -313,6 +349,7 @@ export class Workers {
       cwd: root,
       memoryMb,
       isWatched: this.#isWatched,
+      connection: met?.connection ?? null,
       guard: this.#guard,
       onOutput: (stream, text) => worker.owner?.sendLog(id, stream, text),
       onExit: end => this.#handleExit(worker, end),
@@ -342,14 +379,6 @@ export class Workers {
     for (const listener of this.troubleListeners) listener(trouble)
   }
 
-  /** @param {string} style @returns {[string, string[]]} */
-  #toNodeCommand(style) {
-    const { address, memoryMb } = this.#options
-    const heap = memoryMb > 0 ? [`--max-old-space-size=${memoryMb}`] : []
-    const flags = ['--practise', toWorkerAddress(address), ...(style === 'ts' ? ['--typescript'] : [])]
-    return [process.execPath, [...NODE_FLAGS, ...heap, NODE_WORKER, ...flags]]
-  }
-
   /** @param {Worker} worker @param {object} end */
   #handleExit(worker, end) {
     this.#all.delete(worker.id)
@@ -363,12 +392,6 @@ export class Workers {
   #removeSocket({ socket }) {
     if (this.#options.address.path !== undefined) removeSocket(socket)
   }
-}
-
-/** @param {Record<string, any>} header - of a `start` */
-function toStyle({ binary, entry }) {
-  if (typeof binary === 'string') return PROGRAM
-  return /\.[mc]?ts$/.test(String(entry)) ? 'ts' : 'js'
 }
 
 /**

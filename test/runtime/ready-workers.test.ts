@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { chmodSync, existsSync, readFileSync } from 'node:fs'
+import { chmodSync, existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import net from 'node:net'
 import { pathToFileURL } from 'node:url'
 import t from 'tap'
@@ -8,7 +8,7 @@ import type { RuntimeCall } from '../../lib/runtime/call.ts'
 import { runtimeFile } from '../../lib/runtime/package-files.ts'
 import { ReadyWorkers } from '../../lib/runtime/ready-workers.ts'
 import type { WorkerOwner } from '../../lib/runtime/worker.ts'
-import { FrameReader, KIND, parseHeader } from '../../lib/runtime/wire-protocol.ts'
+import { encodeFrame, FrameReader, KIND, parseHeader } from '../../lib/runtime/wire-protocol.ts'
 import { makeFn } from '../helpers/fn.ts'
 import { HostileDaemon, type HostilePeer, setBefore } from '../helpers/hostile-daemon.ts'
 import { childrenOf, commandOf, isAlive } from '../helpers/processes.ts'
@@ -43,8 +43,8 @@ async function listen(t: { teardown: (fn: () => void) => void }) {
     server.close()
     tree.cleanup()
   })
-  const offer = (worker: string, entries: string[] = [], uri = `unix:${path}`) =>
-    ready.add({ worker, uri, pid: 0, entries })
+  const offer = (worker: string, entries: string[] = [], uri = `unix:${path}`, takesProgram = false) =>
+    ready.add({ worker, uri, pid: 0, entries, takesProgram })
   return { ready, refused, sockets, hellos, offer }
 }
 
@@ -57,10 +57,10 @@ t.test(
     offer('c', ['.ts'])
     await until(() => hellos.length === 3)
     t.strictSame(hellos, [{ role: 'worker' }, { role: 'worker' }, { role: 'worker' }])
-    t.equal(ready.take('/srv/x.ts')?.worker, 'b', 'the oldest of those that are prepared for it')
-    t.equal(ready.take('/srv/x.ts')?.worker, 'c')
-    t.equal(ready.take('/srv/x.ts')?.worker, 'a', 'or else another')
-    t.equal(ready.take('/srv/x.ts'), null)
+    t.equal(ready.take('/srv/x.ts', null)?.worker, 'b', 'the oldest of those that are prepared for it')
+    t.equal(ready.take('/srv/x.ts', null)?.worker, 'c')
+    t.equal(ready.take('/srv/x.ts', null)?.worker, 'a', 'or else another')
+    t.equal(ready.take('/srv/x.ts', null), null)
     t.strictSame(refused, [])
   },
 )
@@ -88,12 +88,136 @@ t.test(
     t.equal(ready.size, 8)
     t.strictSame(refused.slice(4), ['w8', 'w9', 'w10', 'w11', 'w0'])
     ready.drop('w0')
-    t.equal(ready.take('x')?.worker, 'w1')
+    t.equal(ready.take('x', null)?.worker, 'w1')
     ready.clear()
     t.equal(ready.size, 0)
     t.equal(refused.length, 9, 'who was dropped by hand is not refused')
   },
 )
+
+t.test('[runtime/ready-workers.8] one that waits for its program is told that first, and then greeted', async t => {
+  const { ready, offer, sockets, refused } = await listen(t)
+  let told = Buffer.alloc(0)
+  offer('p', [], undefined, true)
+  await until(() => sockets.length === 1)
+  sockets[0]!.removeAllListeners('data').on('data', bytes => (told = Buffer.concat([told, bytes as Buffer])))
+  t.equal(ready.take('/srv/x.js', null), null, 'it is nothing for a function without a program')
+  t.equal(ready.take('/srv/handler.go', '/srv/two\nlines'), null, 'a path with a line break is not told in a line')
+  t.equal(told.length, 0)
+  t.equal(ready.take('/srv/handler.go', '/srv/bin/é x')?.worker, 'p')
+  const line = Buffer.from('/srv/bin/é x\n')
+  const hello = encodeFrame(KIND.hello, 0, '{"role":"worker"}', Buffer.from([1]))
+  await until(() => told.length >= line.length + hello.length)
+  t.strictSame(told, Buffer.concat([line, hello]))
+  t.equal(ready.take('/srv/handler.go', '/srv/bin/x'), null)
+  offer('w')
+  t.equal(ready.take('/srv/handler.go', '/srv/bin/x'), null, 'a process that loads a function becomes no program')
+  t.strictSame(refused, [])
+})
+
+/** Programs that stand for compiled functions: they answer a first call over descriptor 4, or end. */
+const PROGRAMS = {
+  serves: `#!${process.execPath}
+    import net from 'node:net'
+    import { encodeFrame, FrameReader, KIND } from '${pathToFileURL(runtimeFile('node/wire.mjs'))}'
+    const socket = new net.Socket({ fd: Number(/^fd:(\\d+)$/.exec(process.argv[3])[1]) })
+    const reader = new FrameReader((kind, id, header) => {
+      if (kind === KIND.start) socket.write(encodeFrame(KIND.ready, 0, '{"max_inflight":0}'))
+      if (kind === KIND.call) socket.write(encodeFrame(KIND.reply, id, '{"status":200}', Buffer.from(String(process.ppid))))
+    })
+    socket.on('data', bytes => reader.push(bytes)).on('close', () => process.exit(0))
+  `.replace(/^ {4}/gm, ''),
+  ends: '#!/bin/sh\nexit 3\n',
+}
+
+/** A daemon of compiled functions, and programs that it may be told to run. */
+async function startPrograms(t: { teardown: (fn: () => unknown) => void }, hello: object) {
+  const tree = makeTree({ 'serves.mjs': PROGRAMS.serves, ends: PROGRAMS.ends, 'no program': 'x' })
+  t.teardown(() => tree.cleanup())
+  for (const name of ['serves.mjs', 'ends']) chmodSync(tree.path(name), 0o755)
+  const daemon = await startDaemon('go', { root: tree.root, hello })
+  t.teardown(() => daemon.close())
+  const offered = () => daemon.control.wait(frame => frame.kind === KIND.started && frame.id === 0)
+  return { daemon, tree, offered, start: { dir: tree.root, entry: 'handler.go' } }
+}
+
+t.test('[runtime/ready-workers.9] a process that waits has its connection when it becomes a program', async t => {
+  const { daemon, tree, offered, start } = await startPrograms(t, { ready_workers: true, ready_programs: true })
+  const { header } = await offered()
+  t.match(header, { worker: String, uri: /^unix:/, pid: 0, entries: [], takes_program: true })
+  const path = header.uri.slice('unix:'.length)
+  t.equal(statSync(path).mode & 0o777, 0o600)
+  t.strictSame(childrenOf(daemon.child.pid!), [], 'nobody waits yet')
+
+  const binary = tree.path('serves.mjs')
+  const client = new FrameClient(header.uri)
+  t.teardown(() => client.close())
+  await until(() => !existsSync(path))
+  await t.rejects(
+    new FrameClient(header.uri).wait(() => true),
+    /closed/,
+    'nobody else can connect',
+  )
+  client.socket.write(`${binary}\n`)
+  client.send(KIND.hello, 0, { role: 'worker' }, Buffer.from([1]))
+  client.send(KIND.start, 0, start)
+  client.send(KIND.call, 1, {})
+  t.equal((await client.wait(frame => frame.kind === KIND.ready)).id, 0)
+  const reply = await client.wait(frame => frame.kind === KIND.reply)
+  const other = new FrameClient(daemon.uri)
+  t.teardown(() => other.close())
+  other.send(KIND.hello, 0, { role: 'control' }, Buffer.from([1]))
+  other.send(KIND.start, 5, { key: 'x', runtime: 'go', name: 'x', binary, ...start, worker: header.worker })
+  t.match((await other.wait(frame => frame.id === 5)).header, { message: 'the worker that waited has ended' })
+  const started = await daemon.startWorker({ ...start, binary, worker: header.worker } as never)
+  t.equal(started.id, header.worker)
+  t.equal(String(started.pid), reply.body.toString(), 'its guard is the process that counts')
+  const held = readdirSync(`/proc/${daemon.child.pid}/fd`).length
+
+  process.kill(-started.pid, 'SIGKILL')
+  await client.closed
+  t.match((await daemon.ended(started)).header, { signal: 'SIGKILL' })
+  const next = (await offered()).header
+  const second = new FrameClient(next.uri)
+  t.teardown(() => second.close())
+  await until(() => childrenOf(daemon.child.pid!).length === 1)
+  await second.close()
+  t.match((await daemon.ended({ id: next.worker })).header, { worker: next.worker }, 'it ends with its connection')
+  await until(() => readdirSync(`/proc/${daemon.child.pid}/fd`).length <= held)
+  t.pass('the daemon keeps no connection of a worker')
+})
+
+t.test('[runtime/ready-workers.9] what cannot be run says why, and what was asked for at once is served', async t => {
+  const { daemon, tree, offered, start } = await startPrograms(t, { ready_workers: true, ready_programs: true })
+  for (const [name, reason] of [
+    ['nowhere', /^exited with code 127: .*nowhere/],
+    ['no program', /^exited with code 126: .*no program/],
+    ['ends', /^exited with code 3$/],
+  ] as const) {
+    const { header } = await offered()
+    const client = new FrameClient(header.uri)
+    client.socket.write(`${tree.path(name)}\n`)
+    // The daemon may not have heard of the connection yet.
+    const started = daemon.startWorker({ ...start, binary: tree.path(name), worker: header.worker } as never)
+    await Promise.all([client.closed, started.catch(() => {})])
+    const { reason: told } = (await daemon.ended({ id: header.worker })).header
+    t.match(told, reason)
+  }
+  const { header } = await offered()
+  daemon.control.send(KIND.stop, 0, { worker: header.worker, grace_ms: 0 })
+  await until(() => !existsSync(header.uri.slice('unix:'.length)))
+  await t.rejects(daemon.startWorker({ ...start, binary: '/x', worker: header.worker } as never), /has ended/)
+})
+
+t.test('[runtime/ready-workers.8] a gateway that tells no programs is offered none', async t => {
+  const { daemon, tree, start } = await startPrograms(t, { ready_workers: true })
+  const waiting = () => childrenOf(daemon.child.pid!).flatMap(childrenOf)
+  await until(() => waiting().some(pid => commandOf(pid).includes('read -r program <&3')))
+  const binary = tree.path('ends')
+  await t.rejects(daemon.startWorker({ ...start, binary }), /before it listened/)
+  await until(() => waiting().some(pid => commandOf(pid).includes('read -r program <&3')))
+  t.notOk(daemon.control.frames.some(frame => frame.kind === KIND.started && frame.id === 0))
+})
 
 /** A gateway's sockets before a daemon that a test plays. */
 async function makeSet(t: { teardown: (fn: () => unknown) => void }, takesReady = true) {
@@ -353,7 +477,7 @@ function makeGreeter(t: { teardown: (fn: () => void) => void }) {
   }
 }
 
-const TAKES_READY = '{"role":"control","ready_workers":true}'
+const TAKES_READY = '{"role":"control","ready_workers":true,"ready_programs":true}'
 const PLAIN = '{"role":"control"}'
 
 t.test('[runtime/ready-workers.7] who takes them says so; who cannot use them does not', async t => {

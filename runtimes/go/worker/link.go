@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 )
@@ -15,6 +16,23 @@ import (
 func fail(message string) {
 	_, _ = os.Stderr.WriteString(message + "\n")
 	os.Exit(1)
+}
+
+// inherited is the connection that the daemon accepted for this process, nil where the address is one to listen on.
+func inherited(address string) (net.Conn, error) {
+	if !strings.HasPrefix(address, "fd:") {
+		return nil, nil
+	}
+	descriptor, err := strconv.Atoi(strings.TrimPrefix(address, "fd:"))
+	if err != nil {
+		return nil, err
+	}
+	file := os.NewFile(uintptr(descriptor), "gateway")
+	if file == nil {
+		return nil, os.ErrInvalid
+	}
+	defer file.Close()
+	return net.FileConn(file)
 }
 
 func listen(address string) (net.Listener, string, error) {
@@ -57,6 +75,22 @@ func (w *worker) meet(listener net.Listener) {
 	}()
 	gateway := <-greeted
 	listener.Close()
+	w.join(gateway)
+}
+
+// meetOnly has the one peer that there can be.
+func (w *worker) meetOnly(conn net.Conn) {
+	greeted := make(chan peer, 1)
+	greet(conn, greeted)
+	select {
+	case gateway := <-greeted:
+		w.join(gateway)
+	default:
+		os.Exit(1)
+	}
+}
+
+func (w *worker) join(gateway peer) {
 	w.conn = newConnection(gateway.conn)
 	gateway.input.Reader = w.conn
 	w.reader = gateway.reader

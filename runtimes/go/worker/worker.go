@@ -1,13 +1,14 @@
 // Package fngwruntime serves one compiled function over a socket of its own: it is built together with the handler.
 //
-//	fn --socket <path | tcp://host:port>
-//	tells the uri it listens on in one line on descriptor 3
+//	fn --socket <path | tcp://host:port | fd:number>
+//	tells the uri it listens on in one line on descriptor 3; fd is a connection to its gateway, and it listens nowhere
 //
 // Pages: runtimes/go, runtime/wire-protocol.
 package fngwruntime
 
 import (
 	"context"
+	"net"
 	"os"
 	"runtime/debug"
 	"strconv"
@@ -23,7 +24,10 @@ const maxStackBytesOfCall = 64 * mib
 // function begin it dozens of times a second, each time with threads beside the one that answers.
 const spareBytes = 12 * mib
 
-var spare = make([]byte, spareBytes)
+var spare []byte
+
+// To have it begins the collector once, which a first call shall not wait for.
+const spareDelay = 100 * time.Millisecond
 
 // Calls follow each other closely when none comes later than this after the one before.
 const denseWait = time.Millisecond
@@ -54,14 +58,15 @@ func init() {
 	if len(os.Args) != 3 || os.Args[1] != "--socket" {
 		fail("this program is a function of a gateway, which starts it with --socket")
 	}
-	listener, uri, err := listen(os.Args[2])
+	conn, err := inherited(os.Args[2])
 	if err != nil {
-		fail("worker cannot listen on " + os.Args[2] + ": " + err.Error())
+		fail("worker has no connection " + os.Args[2] + ": " + err.Error())
 	}
 	lifeline := os.NewFile(3, "lifeline")
 	syscall.CloseOnExec(3)
-	if _, err := lifeline.WriteString(uri + "\n"); err != nil {
-		fail("worker cannot tell its socket: " + err.Error())
+	var listener net.Listener
+	if conn == nil {
+		listener = announce(os.Args[2], lifeline)
 	}
 	go func() {
 		// The daemon holds the other end: where nothing else tells a worker of the daemon's end, this does.
@@ -69,11 +74,27 @@ func init() {
 		os.Exit(0)
 	}()
 	if limit := memoryLimit(); limit > 0 {
-		debug.SetMemoryLimit(limit + int64(len(spare)))
+		debug.SetMemoryLimit(limit + spareBytes)
 	}
 	debug.SetMaxStack(maxStackBytesOfCall)
-	one.meet(listener)
+	if conn == nil {
+		one.meet(listener)
+	} else {
+		one.meetOnly(conn)
+	}
 	one.start()
+}
+
+// announce listens, and tells the daemon where.
+func announce(address string, daemon *os.File) net.Listener {
+	listener, uri, err := listen(address)
+	if err != nil {
+		fail("worker cannot listen on " + address + ": " + err.Error())
+	}
+	if _, err := daemon.WriteString(uri + "\n"); err != nil {
+		fail("worker cannot tell its socket: " + err.Error())
+	}
+	return listener
 }
 
 // Serve answers calls with the handler until the gateway hangs up.
@@ -84,6 +105,7 @@ func Serve[H Handler](handler H) {
 		one.writer.isJoining = true
 		atExit = one.writer.flush
 	}
+	time.AfterFunc(spareDelay, func() { spare = make([]byte, spareBytes) })
 	one.leadership.watch(func() { go one.work() })
 	go one.work()
 	select {}

@@ -1,7 +1,7 @@
 //! Serves one compiled function over a socket of its own: it is built together with the handler.
 //!
-//!   fn --socket <path | tcp://host:port>
-//!   tells the uri it listens on in one line on descriptor 3
+//!   fn --socket <path | tcp://host:port | fd:number>
+//!   tells the uri it listens on in one line on descriptor 3; fd is a connection to its gateway, and it listens nowhere
 //!
 //! Pages: runtimes/rust, runtime/wire-protocol.
 

@@ -43,25 +43,46 @@ pub fn meet() -> (FrameReader, FrameWriter) {
         (Some("--socket"), Some(address)) => address,
         _ => fail("this program is a function of a gateway, which starts it with --socket"),
     };
-    let (listener, uri) = match listen(&address) {
-        Ok(listening) => listening,
-        Err(error) => fail(&format!("worker cannot listen on {}: {}", address, error)),
-    };
-    tell_daemon(&uri);
     let (sender, greeted) = channel::<Peer>();
-    thread::spawn(move || accept(listener, sender));
+    match address.strip_prefix("fd:") {
+        Some(number) => {
+            follow_daemon(None);
+            match inherited(number) {
+                Ok((reader, target)) => greet(reader, target, sender),
+                Err(error) => fail(&format!("worker has no connection {}: {}", address, error)),
+            }
+        }
+        None => {
+            let (listener, uri) = match listen(&address) {
+                Ok(listening) => listening,
+                Err(error) => fail(&format!("worker cannot listen on {}: {}", address, error)),
+            };
+            follow_daemon(Some(&uri));
+            thread::spawn(move || accept(listener, sender));
+        }
+    }
     match greeted.recv() {
         Ok((reader, target)) => (reader, FrameWriter::new(target)),
-        Err(_) => fail("worker cannot accept connections"),
+        Err(_) => fail("worker has no gateway"),
     }
 }
 
-/// Ends the worker with its daemon, which holds the other end of this pipe: it closes when the daemon is gone.
-fn tell_daemon(uri: &str) {
+/// The connection that the daemon accepted for this process.
+fn inherited(number: &str) -> std::io::Result<Peer> {
+    let descriptor = number.parse().map_err(|_| std::io::ErrorKind::InvalidInput)?;
+    system::keep_from_children(descriptor);
+    let stream = unsafe { UnixStream::from_raw_fd(descriptor) };
+    Ok((FrameReader::new(stream.try_clone()?.into()), Box::new(stream)))
+}
+
+/// Tells where it listens, and ends the worker with its daemon, which holds the other end of this pipe: it closes when the daemon is gone.
+fn follow_daemon(uri: Option<&str>) {
     system::keep_from_children(3);
     let mut lifeline = unsafe { File::from_raw_fd(3) };
-    if lifeline.write_all(format!("{}\n", uri).as_bytes()).is_err() {
-        fail("worker cannot tell its socket");
+    if let Some(uri) = uri {
+        if lifeline.write_all(format!("{}\n", uri).as_bytes()).is_err() {
+            fail("worker cannot tell its socket");
+        }
     }
     thread::spawn(move || {
         let _ = lifeline.read(&mut [0; 1]);
