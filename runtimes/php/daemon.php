@@ -31,6 +31,7 @@ require __DIR__ . '/envelope.php';
 require __DIR__ . '/sources.php';
 require __DIR__ . '/loader.php';
 require __DIR__ . '/failure.php';
+require __DIR__ . '/memory.php';
 require __DIR__ . '/link.php';
 require __DIR__ . '/stream.php';
 require __DIR__ . '/worker.php';

@@ -58,6 +58,12 @@ final class EnvelopeMaker
         $this->givenBytes = $text === null ? '' : $bytes;
     }
 
+    /** The call is over: what is long goes before the next one comes. */
+    public function forget(): void
+    {
+        $this->givenText = $this->givenBytes = '';
+    }
+
     /**
      * @param mixed $value a handler's return value
      * @throws ContractError

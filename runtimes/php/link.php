@@ -15,6 +15,7 @@ final class Link
     public bool $isClosed = false;
     /** Monotonic ns of the last look for frames. */
     public int $lookedAt = 0;
+    private Anchors $anchors;
     /** @var resource */
     private $socket;
 
@@ -23,6 +24,7 @@ final class Link
     {
         $this->socket = $socket;
         $this->reader = new FrameReader();
+        $this->anchors = new Anchors();
     }
 
     /**
@@ -107,7 +109,11 @@ final class Link
     /** Waits for bytes; a signal may end the wait early. @return bool false when the connection is closed */
     public function read(): bool
     {
-        $bytes = @\stream_socket_recvfrom($this->socket, $this->reader->wanted());
+        $wanted = $this->reader->wanted();
+        if ($wanted > READ_BYTES) {
+            $this->anchors->drop();
+        }
+        $bytes = @\stream_socket_recvfrom($this->socket, $wanted);
         $this->lookedAt = \hrtime(true);
         if ($bytes !== '' && $bytes !== false) {
             $this->reader->push($bytes);

@@ -181,6 +181,7 @@ final class Worker
                     }
                     unset($this->waiting[$id]);
                     $this->call($id, $header, $body);
+                    $body = '';
                     // A call sent ahead may have been cancelled while the one before it ran.
                     $isStale = \hrtime(true) - $this->link->lookedAt > self::FRESH_NS;
                     if ($isStale && $this->waiting !== [] && $this->link->canRead()) {
@@ -267,6 +268,7 @@ final class Worker
         if ($rest !== '') {
             $this->link->write($rest);
         }
+        $this->envelopes->forget();
         if ($this->isWatched && $this->sources->hasGrown()) {
             $this->tellLoaded();
         }

@@ -647,6 +647,40 @@ t.test('[runtimes/php.14] bytes that are no UTF-8 are sent as they are', async t
   await echo.close()
 })
 
+t.test(
+  '[runtimes/php.29] long bodies lie in memory that the worker keeps, and are gone when their call is over',
+  async t => {
+    const echo = await serve(`function handler($event) {
+    $now = ['faults' => getrusage()['ru_minflt'], 'used' => memory_get_usage(), 'chunks' => memory_get_usage(true)];
+    $headers = ['x-now' => json_encode($now)];
+    if (!$event['is_base64']) return ['status' => 200, 'headers' => $headers, 'body' => 'small'];
+    return ['status' => 200, 'headers' => $headers, 'is_base64' => true, 'body_base64' => $event['body_base64']];
+  }`)
+    const call = async (body: Buffer) => {
+      const answer = await echo.call({}, body)
+      return { now: JSON.parse(answer.header.headers['x-now']), body: answer.body }
+    }
+    const small = Buffer.from('small')
+    const first = (await call(small)).now
+    const sizes = [64 << 10, (64 << 10) + 1, 1 << 20, (1 << 20) - 1, 700_001]
+    const bodies = sizes.map((bytes, at) => Buffer.alloc(bytes, Buffer.from([0xff, at, 0x80])))
+    const round = async () => {
+      for (const body of bodies)
+        if (!(await call(body)).body.equals(body)) t.fail(`${body.length} bytes came back otherwise`)
+      return (await call(small)).now
+    }
+    await round()
+    const before = await round()
+    for (let n = 0; n < 4; n++) await round()
+    const after = (await call(small)).now
+    const faults = (after.faults - before.faults) / (4 * bodies.length)
+    t.ok(faults < 40, `${faults} new pages a call: 1 MiB and its base64 text have 600`)
+    t.ok(after.used - first.used < 256 << 10, 'nothing of a body is left in the next call')
+    t.ok(after.chunks - first.chunks <= 6 << 20, 'two chunks are kept, and one that the allocator keeps by itself')
+    await echo.close()
+  },
+)
+
 t.test('[runtimes/php.15] proxy: the directive in the header, its body as the frame body', async t => {
   const directive = '["path" => "/up", "method" => "POST", "headers" => ["x" => 1], "timeout_ms" => 50'
   const cases: [string, Record<string, unknown>, string][] = [
