@@ -265,7 +265,10 @@ export class Workers {
     // The gateway is connected, of which this process may not have heard.
     if (this.#expected?.id === id && this.#expected.owner === owner) await this.#expected.over
     const spare = this.#spares.find(one => one.id === id && one.owner === owner && one.isOffered)
-    if (spare === undefined || spare.process.gone) throw new Error('the worker that waited has ended')
+    if (spare === undefined || spare.process.gone) {
+      this.planSpares()
+      throw new Error('the worker that waited has ended')
+    }
     this.#spares.splice(this.#spares.indexOf(spare), 1)
     spare.isOffered = false
     return spare

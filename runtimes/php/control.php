@@ -87,6 +87,9 @@ final class Control
         $this->greeted = true;
         $ready = ['runtime' => 'php', 'version' => \PHP_VERSION, 'pid' => \posix_getpid()];
         $this->send(encodeFields(Kind::READY, 0, $ready));
+        if (($header['ready_workers'] ?? null) === true) {
+            $this->daemon->meet($this);
+        }
     }
 
     /** @internal called by Daemon */

@@ -52,6 +52,8 @@ final class Daemon
 
     /** For which it counts that no process could be forked: nobody may ask for the next one of a runtime that is down. */
     private const TROUBLE_NS = 5_000_000_000;
+    /** Time without a `start` before the next process is forked ahead: a first call shall have the processor for itself, ns. */
+    private const OFFER_DELAY_NS = 50_000_000;
 
     private Address $address;
     /** @var resource */
@@ -69,6 +71,12 @@ final class Daemon
     /** Monotonic ns before which no connection is accepted. */
     private int $acceptAt = 0;
     private ?Job $job = null;
+    /** Gateway that connects to a worker before it has a function for it. */
+    private ?Control $taker = null;
+    /** A worker that it was told of, and has not given a function yet. */
+    private ?WorkerProcess $offered = null;
+    /** Monotonic ns at which the next one is forked; 0 when none is wanted. */
+    private int $offerAt = 0;
     /** Why no process could be forked last, null while they can. */
     private ?string $trouble = null;
     /** Monotonic ns until which that counts. */
@@ -105,6 +113,9 @@ final class Daemon
             }
             $this->reap();
             $this->tick(\hrtime(true));
+            if ($this->job !== null) {
+                return $this->job;
+            }
         }
         foreach ($this->workers as $worker) {
             $worker->kill();
@@ -133,6 +144,9 @@ final class Daemon
         if (!$this->standalone) {
             $read['stdin'] = \STDIN;
         }
+        if ($this->offerAt !== 0) {
+            $timeoutMs = \min($timeoutMs, \max(0, \intdiv($this->offerAt - $now, 1_000_000)) + 1);
+        }
         foreach ($this->controls as $number => $control) {
             $read["c$number"] = $control->socket;
             if ($control->unsent !== '') {
@@ -157,7 +171,9 @@ final class Daemon
         }
         $except = null;
         // Interrupted by a signal it warns and answers false; the caller then looks what the signal was about.
-        $isIdle = $this->workers === [] && isset($read['listener']);
+        // One that waits for a function ends unnoticed by nobody: its gateway is connected to it.
+        $busy = \count($this->workers) - ($this->offered === null ? 0 : 1);
+        $isIdle = $busy === 0 && $this->offerAt === 0 && isset($read['listener']);
         $seconds = $isIdle ? self::IDLE_SECONDS : \intdiv($timeoutMs, 1000);
         if (!@\stream_select($read, $write, $except, $seconds, $timeoutMs % 1000 * 1000)) {
             return;
@@ -205,6 +221,10 @@ final class Daemon
     public function close(Control $control): void
     {
         unset($this->controls[(int) $control->socket]);
+        if ($this->taker === $control) {
+            $this->taker = $this->offered = null;
+            $this->offerAt = 0;
+        }
         \fclose($control->socket);
         foreach ($this->owners as $id => $owner) {
             if ($owner === $control) {
@@ -228,6 +248,11 @@ final class Daemon
      */
     public function start(Control $control, int $id, array $header): void
     {
+        if (\is_string($header['worker'] ?? null)) {
+            $this->giveOffered($control, $id, $header['worker']);
+            return;
+        }
+        $this->planOffer();
         if (\count($this->workers) >= self::MAX_WORKERS) {
             $most = self::MAX_WORKERS;
             $this->refuseStart($control, $id, "a php daemon runs at most $most workers; raise FN_RUNTIME_DAEMONS (php=2)");
@@ -241,15 +266,84 @@ final class Daemon
             return;
         }
         if ($worker instanceof Job) {
-            $this->leaveToWorker();
-            $worker->guard($user);
-            $this->job = $worker;
+            $this->become($worker, $user);
             return;
         }
         $worker->uid = $user?->uid;
+        $this->own($worker, $control);
+        self::tellStarted($control, $id, $worker, []);
+    }
+
+    /** The worker that the gateway is connected to already. */
+    private function giveOffered(Control $control, int $id, string $worker): void
+    {
+        $offered = $this->offered;
+        if ($offered === null || $offered->id !== $worker || $this->taker !== $control) {
+            $this->planOffer();
+            $this->refuseStart($control, $id, 'the worker that waited has ended');
+            return;
+        }
+        $this->offered = null;
+        $this->planOffer();
+        self::tellStarted($control, $id, $offered, []);
+    }
+
+    /** @internal called by Control of a gateway that takes workers which wait for their function */
+    public function meet(Control $control): void
+    {
+        if ($this->address->path !== '') {
+            $this->taker = $control;
+            $this->planOffer();
+        }
+    }
+
+    /** Again with each `start`, so that the next fork disturbs none. */
+    private function planOffer(): void
+    {
+        if ($this->taker !== null && $this->offered === null) {
+            $this->offerAt = \hrtime(true) + self::OFFER_DELAY_NS;
+        }
+    }
+
+    /** Forks a worker without a function, and tells the gateway, which connects to it at once. */
+    private function offer(Control $control): void
+    {
+        $this->offerAt = 0;
+        if (\count($this->workers) >= self::MAX_WORKERS) {
+            return;
+        }
+        try {
+            $worker = $this->fork($control);
+        } catch (\RuntimeException $error) {
+            // The next `start` will say so, if it still holds.
+            return;
+        }
+        if ($worker instanceof Job) {
+            $this->become($worker, null);
+            return;
+        }
+        $this->offered = $worker;
+        $this->own($worker, $control);
+        self::tellStarted($control, 0, $worker, ['entries' => []]);
+    }
+
+    private function become(Job $job, ?User $user): void
+    {
+        $this->leaveToWorker();
+        $job->guard($user);
+        $this->job = $job;
+    }
+
+    private function own(WorkerProcess $worker, Control $control): void
+    {
         $this->workers[$worker->id] = $worker;
         $this->owners[$worker->id] = $control;
-        $started = ['worker' => $worker->id, 'uri' => $worker->uri, 'pid' => $worker->pid];
+    }
+
+    /** @param array<string, mixed> $more */
+    private static function tellStarted(Control $control, int $id, WorkerProcess $worker, array $more): void
+    {
+        $started = ['worker' => $worker->id, 'uri' => $worker->uri, 'pid' => $worker->pid] + $more;
         $control->send(encodeFields(Kind::STARTED, $id, $started));
     }
 
@@ -322,6 +416,7 @@ final class Daemon
             }
         }
         $this->controls = $this->workers = $this->owners = [];
+        $this->taker = $this->offered = null;
     }
 
     private function readOutput(string $id, string $stream): void
@@ -373,10 +468,19 @@ final class Daemon
             $this->owners[$id]->send(encodeFields(Kind::EXITED, 0, $exit));
         }
         unset($this->workers[$id], $this->owners[$id]);
+        if ($this->offered === $worker) {
+            $this->offered = null;
+        }
     }
 
     private function tick(int $now): void
     {
+        if ($this->offerAt !== 0 && $this->offerAt <= $now && $this->taker !== null) {
+            $this->offer($this->taker);
+            if ($this->job !== null) {
+                return;
+            }
+        }
         foreach ($this->workers as $id => $worker) {
             if ($worker->killAt !== 0 && $worker->killAt <= $now) {
                 $worker->kill();

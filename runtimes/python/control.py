@@ -19,6 +19,8 @@ class Control:
         self.sock = sock
         self.decoder = wire.Decoder()
         self.greeted = False
+        #: It connects to workers before it has a function for them.
+        self.takes_ready = False
         self.closing = False
         self.unsent = bytearray()
         #: WorkerProcess by worker id.
@@ -78,9 +80,10 @@ class Control:
         if fields.get('role') != 'control':
             raise wire.ProtocolError('ROLE', 'this socket takes connections of role control')
         self.greeted = True
+        self.takes_ready = fields.get('ready_workers') is True
         ready = {'runtime': 'python', 'version': platform.python_version(), 'pid': os.getpid()}
         self.send(wire.READY, 0, ready)
-        self.daemon.plan_spare()
+        self.daemon.meet(self)
 
     def send(self, kind, frame_id, fields, body=b''):
         self.unsent += wire.encode(kind, frame_id, b'' if fields is None else wire.to_header(fields), body)

@@ -64,6 +64,8 @@ class Daemon:
         #: A forked process that waits for the next function, None while there is none.
         self.spare = None
         self.spare_due = 0.0
+        #: Who is told of it.
+        self.taker = None
         self.is_spare_planned = False
         #: Why no process could be forked last, and until when that counts; None while they can.
         self.trouble = None
@@ -168,6 +170,10 @@ class Daemon:
     def control_closed(self, control):
         """The workers of a gateway that is gone end with it."""
         self.controls.discard(control)
+        if self.taker is control:
+            self.taker = None
+        if self.spare is not None and self.spare.control is control:
+            self.spare = None
         for process in list(self.workers.values()):
             if process.control is control:
                 process.kill()
@@ -177,7 +183,7 @@ class Daemon:
     def start_worker(self, control, start_id, fields):
         """Starts a worker and answers `started` or `error`."""
         try:
-            process = self.take_worker(control, parse_user(fields))
+            process = self.take_worker(control, parse_user(fields), fields.get('worker'))
         except (OSError, ValueError) as error:
             control.send_error(start_id, 'load', 'cannot start a worker: %s' % error)
             return
@@ -186,10 +192,20 @@ class Daemon:
         control.workers[process.id] = process
         control.send(wire.STARTED, start_id, {'worker': process.id, 'uri': process.uri, 'pid': process.pid})
 
-    def take_worker(self, control, user):
-        """The spare, or a new process, introduced to its gateway."""
+    def take_worker(self, control, user, name):
+        """The spare that the gateway names because it is connected to it, else the spare or a new process, introduced to its gateway."""
+        spare = self.spare
+        if isinstance(name, str):
+            if spare is None or spare.id != name or spare.control is not control or spare.has_ended():
+                raise ValueError('the worker that waited has ended')
+            self.spare = None
+            return spare
         self.worker_count += 1
-        spare, self.spare = self.spare, None
+        # One that was offered may have a function already, of which the gateway has not told yet.
+        if spare is not None and not spare.is_ahead:
+            self.spare = None
+        else:
+            spare = None
         if spare is not None and not spare.has_ended():
             try:
                 spare.introduce(self, control, self.worker_count, user)
@@ -243,7 +259,31 @@ class Daemon:
             except OSError:
                 # The next `start` will say so, if it still holds.
                 return
-            practise_start(self)
+            if self.taker is None:
+                practise_start(self)
+            else:
+                self.offer_spare()
+
+    def meet(self, control):
+        """A gateway is here that may want to know of the spare."""
+        if control.takes_ready and address.path_of(self.address) is not None:
+            self.taker = control
+            if self.spare is not None and not self.spare.is_ahead:
+                self.offer_spare()
+        self.plan_spare()
+
+    def offer_spare(self):
+        """Tells the gateway of the spare, which connects to it at once."""
+        spare, control = self.spare, self.taker
+        self.worker_count += 1
+        try:
+            spare.introduce(self, control, self.worker_count, None, is_ahead=True)
+        except (OSError, ValueError):
+            spare.kill()
+            self.spare = None
+            return
+        control.workers[spare.id] = spare
+        control.send(wire.STARTED, 0, {'worker': spare.id, 'uri': spare.uri, 'pid': spare.pid, 'entries': []})
 
     def stop_worker(self, control, worker_id, grace_ms):
         process = control.workers.get(worker_id)

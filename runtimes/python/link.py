@@ -91,31 +91,60 @@ def accept_gateway(listener, gateway):
     """(connection, decoder, fields of `start`) of the first peer that speaks the protocol and is the process that asked for
     the worker, where the system tells who a peer is."""
     while True:
+        conn = _accept(listener, gateway)
+        said = _try(conn, lambda: (check_hello(*read_frame(conn)), read_start(conn)))
+        if said is not None:
+            conn.settimeout(None)
+            return (conn, *said[1])
+
+
+def await_gateway(listener, gateway, leave):
+    """The same of a gateway that greets long before it has a function; `leave` is called when it has greeted, and then nobody else is
+    accepted. None when it hangs up instead."""
+    conn = None
+    while conn is None:
+        greeting = _accept(listener, gateway)
+        conn = _try(greeting, lambda: check_hello(*read_frame(greeting)) or greeting)
+    leave()
+    conn.settimeout(None)
+    said = _try(conn, lambda: read_start(conn))
+    return said and (conn, *said)
+
+
+def _accept(listener, gateway):
+    """A connection of the gateway, or of anybody where the system does not tell who a peer is."""
+    while True:
         conn, _ = listener.accept()
-        if gateway is not None and address.peer_of(conn) != gateway:
-            # Without a word: a stranger who does not hang up must not keep the gateway waiting.
-            conn.close()
-            continue
-        if conn.family != getattr(socket, 'AF_UNIX', None):
-            conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        conn.settimeout(HANDSHAKE_SECONDS)
-        try:
-            check_hello(*read_frame(conn))
-            kind, _, header, _ = read_frame(conn)
-            if kind != wire.START:
-                raise wire.ProtocolError('UNEXPECTED_KIND', 'start must follow hello, got kind %d' % kind)
-            fields = check_start(wire.parse_header(header))
-        except wire.ProtocolError as error:
-            refuse(conn, {'code': 'protocol', 'message': str(error)})
-            continue
-        except OSError:
-            conn.close()
-            continue
-        conn.settimeout(None)
-        context = fields.get('context')
-        max_body = context.get('max_body_bytes') if isinstance(context, dict) else None
-        decoder = wire.Decoder(max_body if isinstance(max_body, int) and max_body > 0 else 0)
-        return conn, decoder, fields
+        if gateway is None or address.peer_of(conn) == gateway:
+            break
+        # Without a word: a stranger who does not hang up must not keep the gateway waiting.
+        conn.close()
+    if conn.family != getattr(socket, 'AF_UNIX', None):
+        conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    conn.settimeout(HANDSHAKE_SECONDS)
+    return conn
+
+
+def _try(conn, read):
+    """What `read` returns; None, and the connection closed, when the peer breaks the protocol or hangs up."""
+    try:
+        return read()
+    except wire.ProtocolError as error:
+        refuse(conn, {'code': 'protocol', 'message': str(error)})
+    except OSError:
+        conn.close()
+    return None
+
+
+def read_start(conn):
+    """(decoder of what follows, fields of `start`). Raises ProtocolError, OSError."""
+    kind, _, header, _ = read_frame(conn)
+    if kind != wire.START:
+        raise wire.ProtocolError('UNEXPECTED_KIND', 'start must follow hello, got kind %d' % kind)
+    fields = check_start(wire.parse_header(header))
+    context = fields.get('context')
+    max_body = context.get('max_body_bytes') if isinstance(context, dict) else None
+    return wire.Decoder(max_body if isinstance(max_body, int) and max_body > 0 else 0), fields
 
 
 def read_frame(conn):

@@ -26,9 +26,15 @@ _HELLO = wire.encode(wire.HELLO, 0, wire.to_header({'role': 'worker'}), bytes((w
 
 
 def practise_until_told(channel):
-    """Practises, unless there is a function to serve already. A fault of it is no reason to serve nothing."""
+    """Practises, unless something is told already, and says whether it did."""
     if select.select([channel], [], [], 0)[0]:
-        return
+        return False
+    practise_safely()
+    return True
+
+
+def practise_safely():
+    """A fault of it is no reason to serve nothing."""
     before = set(sys.modules)
     try:
         practise()

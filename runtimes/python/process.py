@@ -11,7 +11,7 @@ from . import address, guard, wire, worker
 from .failure import out_of_memory
 from .link import EXIT_MEMORY
 from .output import OutputPipe
-from .practise import practise_until_told
+from .practise import practise_safely, practise_until_told
 from .system import die_with, kill_group, signal_group, signal_name
 from .user import become, parse_user
 
@@ -44,16 +44,20 @@ class WorkerProcess:
         self.pipes = []
         self.stopping = False
         self.killed = False
+        #: A gateway was told of it, is connected to it, and has not given it a function yet.
+        self.is_ahead = False
 
-    def introduce(self, daemon, control, number, user):
+    def introduce(self, daemon, control, number, user, is_ahead=False):
         """Tells it where it listens and what it becomes. Its socket is made now: the name of one that waits for its function
         would be there for others to take. Raises OSError or ValueError with the reason why it cannot be."""
         listener, self.uri, self.socket_path = address.listen_for_worker(daemon.address, number)
+        self.is_ahead = is_ahead
         self.tell(daemon, control, number, user, listener)
 
     def tell(self, daemon, control, number, user, listener):
         """Hands it its socket. Raises OSError."""
-        told = {'path': self.socket_path, 'user': user, 'gateway': address.peer_of(control.sock)}
+        gateway = address.peer_of(control.sock)
+        told = {'path': self.socket_path, 'user': user, 'gateway': gateway, 'is_ahead': self.is_ahead}
         try:
             socket.send_fds(self.channel, [json.dumps(told).encode()], [listener.fileno()])
         finally:
@@ -185,13 +189,16 @@ def _become_worker(daemon, channel, out_fd, err_fd):
         gc.enable()
         guard_pid = guard.guard(daemon.pid, daemon.prctl)
         guard.isolate(channel, out_fd, err_fd, daemon.memory_mb)
-        practise_until_told(channel)
-        listener, socket_path, user, gateway = _hear(channel)
+        has_practised = practise_until_told(channel)
+        listener, told = _hear(channel)
+        user, gateway = (told[name] and tuple(told[name]) for name in ('user', 'gateway'))
+        if told['is_ahead'] and not has_practised:
+            practise_safely()
         if user is not None:
             become(user)
             # Once more: with the user's change the kernel cleared the rule that this process ends with its parent.
             die_with(guard_pid, daemon.prctl)
-        code = worker.run(listener, socket_path, daemon.memory_mb, gateway)
+        code = worker.run(listener, told['path'], daemon.memory_mb, gateway, told['is_ahead'])
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else 0 if error.code is None else 1
     except BaseException:
@@ -204,14 +211,12 @@ def _become_worker(daemon, channel, out_fd, err_fd):
 
 
 def _hear(channel):
-    """(listener, path of its socket, user, gateway) as `introduce` tells them. Ends the process when nobody will."""
+    """(listener, fields) as `introduce` tells them. Ends the process when nobody will."""
     data, fds, _, _ = socket.recv_fds(channel, MAX_TOLD_BYTES, 1)
     channel.close()
     if not data:
         os._exit(0)
     os.set_inheritable(fds[0], False)
-    told = json.loads(data)
     listener = socket.socket(fileno=fds[0])
     listener.setblocking(True)
-    user, gateway = told['user'], told['gateway']
-    return listener, told['path'], user and tuple(user), gateway and tuple(gateway)
+    return listener, json.loads(data)

@@ -4,28 +4,33 @@
 """
 
 import atexit
-import os
 import sys
 import types
 
-from . import adapters, failure, loader, wire
-from .link import Link, accept_gateway, refuse
+from . import adapters, address, failure, loader, wire
+from .link import Link, accept_gateway, await_gateway, refuse
 from .multiplexed import Multiplexed
 from .sequential import Sequential
 
 EXIT_OK, EXIT_LOAD_FAILED, EXIT_PROTOCOL = 0, 1, 2
 
 
-def run(listener, socket_path, memory_mb, gateway):
+def run(listener, socket_path, memory_mb, gateway, is_ahead):
     """Serves the function that the gateway names, until it hangs up. Returns the exit code. `gateway` is who asked for the
-    worker, as the system tells peers of sockets; None where it does not."""
-    conn, decoder, start = accept_gateway(listener, gateway)
-    listener.close()
-    if socket_path is not None:
-        try:
-            os.unlink(socket_path)
-        except OSError:
-            pass
+    worker, as the system tells peers of sockets; None where it does not. `is_ahead`: it greets, and has no function yet."""
+
+    def leave():
+        listener.close()
+        address.unlink(socket_path)
+
+    if is_ahead:
+        met = await_gateway(listener, gateway, leave)
+        if met is None:
+            return EXIT_OK
+        conn, decoder, start = met
+    else:
+        conn, decoder, start = accept_gateway(listener, gateway)
+        leave()
     start['memory_mb'] = memory_mb or None
     sys.modules['__main__'] = types.ModuleType('__main__')
     link = Link(conn, decoder, start)

@@ -372,41 +372,69 @@ t.test('[runtime/ready-workers.1] without asking for them nothing is offered or 
   t.equal([...bed.daemon.peers].filter(peer => peer.role === 'worker').length, 0)
 })
 
-t.test(
-  '[runtime/ready-workers.4, runtime/ready-workers.6] the node daemon offers its spares to a gateway that takes them, and to nobody else',
-  async t => {
-    const tree = makeTree({ 'a.mjs': 'export const handler = () => "a"', 'b.mjs': 'export const handler = () => "b"' })
-    t.teardown(() => tree.cleanup())
-    const daemon = await startDaemon('node', { root: tree.root, hello: { ready_workers: true } })
-    t.teardown(() => daemon.close())
-    const offered = await daemon.control.wait(frame => frame.kind === KIND.started && frame.id === 0)
-    t.match(offered.header, { worker: String, uri: /^unix:/, pid: Number, entries: ['.js', '.mjs', '.cjs'] })
-    const { worker, uri, pid } = offered.header
-    const start = { dir: tree.root, entry: 'a.mjs' }
-    const connected = daemon.connect(uri, worker, pid, start)
-    t.equal((await connected.ready()).kind, KIND.ready, 'it loads what its own connection says')
-    const other = new FrameClient(daemon.uri)
-    t.teardown(() => other.close())
-    other.send(KIND.hello, 0, { role: 'control' }, Buffer.from([1]))
-    other.send(KIND.start, 5, { key: 'x', runtime: 'node', name: 'x', dir: tree.root, entry: 'b.mjs', worker })
-    t.match((await other.wait(frame => frame.id === 5)).header, { message: 'the worker that waited has ended' })
-    other.send(KIND.start, 6, { key: 'x', runtime: 'node', name: 'x', dir: tree.root, entry: 'b.mjs' })
-    const stranger = await other.wait(frame => frame.id === 6)
-    t.not(stranger.header.worker, worker, 'another gateway gets a process of its own')
-    t.match(await daemon.startWorker({ ...start, worker } as never), { id: worker, pid })
-    await t.rejects(daemon.startWorker({ ...start, worker } as never), /has ended/, 'nobody gets it twice')
-    t.equal((await connected.call()).text, '"a"')
-
-    const next = await daemon.control.wait(frame => frame.kind === KIND.started && frame.id === 0)
-    const given = await daemon.startWorker(start)
-    t.not(given.id, next.header.worker, 'asked for any, the daemon gives none that a function may have by now')
-    t.equal((await daemon.startWorker({ ...start, worker: next.header.worker } as never)).id, next.header.worker)
-    const last = await daemon.control.wait(frame => frame.kind === KIND.started && frame.id === 0)
-    await daemon.control.close()
-    await until(() => [pid, given.pid, last.header.pid].every(one => !isAlive(one)))
-    t.pass('all of them end with their gateway')
+/** Daemons whose waiting processes accept a connection themselves: file names of functions, their text, and which are prepared for. */
+const ACCEPTING = [
+  {
+    runtime: 'node',
+    end: '.mjs',
+    toText: (name: string) => `export const handler = () => ['${name}']`,
+    entries: ['.js', '.mjs', '.cjs'],
   },
-)
+  {
+    runtime: 'python',
+    end: '.py',
+    toText: (name: string) => `def handler(event):\n    return ['${name}']\n`,
+    entries: [],
+  },
+  {
+    runtime: 'php',
+    end: '.php',
+    toText: (name: string) => `<?php\nfunction handler($event) { return ['${name}']; }\n`,
+    entries: [],
+  },
+]
+
+for (const { runtime, end, toText, entries } of ACCEPTING)
+  t.test(
+    `[runtime/ready-workers.4, runtime/ready-workers.6] the ${runtime} daemon offers its spares to a gateway that takes them, and to nobody else`,
+    async t => {
+      const tree = makeTree(Object.fromEntries(['a', 'b'].map(name => [`${name}${end}`, toText(name)])))
+      t.teardown(() => tree.cleanup())
+      const daemon = await startDaemon(runtime, { root: tree.root, hello: { ready_workers: true } })
+      t.teardown(() => daemon.close())
+      const offered = await daemon.control.wait(frame => frame.kind === KIND.started && frame.id === 0)
+      t.match(offered.header, { worker: String, uri: /^unix:/, pid: Number, entries })
+      const { worker, uri, pid } = offered.header
+      const start = { dir: tree.root, entry: `a${end}` }
+      const connected = daemon.connect(uri, worker, pid, start)
+      t.equal((await connected.ready()).kind, KIND.ready, 'it loads what its own connection says')
+      const other = new FrameClient(daemon.uri)
+      t.teardown(() => other.close())
+      other.send(KIND.hello, 0, { role: 'control' }, Buffer.from([1]))
+      other.send(KIND.start, 5, { key: 'x', runtime, name: 'x', dir: tree.root, entry: `b${end}`, worker })
+      t.match((await other.wait(frame => frame.id === 5)).header, { message: 'the worker that waited has ended' })
+      other.send(KIND.start, 6, { key: 'x', runtime, name: 'x', dir: tree.root, entry: `b${end}` })
+      const stranger = await other.wait(frame => frame.id === 6)
+      t.not(stranger.header.worker, worker, 'another gateway gets a process of its own')
+      t.match(await daemon.startWorker({ ...start, worker } as never), { id: worker, pid })
+      await t.rejects(daemon.startWorker({ ...start, worker } as never), /has ended/, 'nobody gets it twice')
+      t.strictSame(JSON.parse((await connected.call()).text), ['a'])
+
+      const next = await daemon.control.wait(frame => frame.kind === KIND.started && frame.id === 0)
+      const given = await daemon.startWorker(start)
+      t.not(given.id, next.header.worker, 'asked for any, the daemon gives none that a function may have by now')
+      t.equal((await daemon.startWorker({ ...start, worker: next.header.worker } as never)).id, next.header.worker)
+      const dead = await daemon.control.wait(frame => frame.kind === KIND.started && frame.id === 0)
+      process.kill(dead.header.pid, 'SIGKILL')
+      await daemon.ended({ id: dead.header.worker })
+      await t.rejects(daemon.startWorker({ ...start, worker: dead.header.worker } as never), /has ended/)
+      const last = await daemon.control.wait(frame => frame.kind === KIND.started && frame.id === 0)
+      t.not(last.header.worker, dead.header.worker, 'one that died while it waited is replaced')
+      await daemon.control.close()
+      await until(() => [pid, given.pid, last.header.pid].every(one => !isAlive(one)))
+      t.pass('all of them end with their gateway')
+    },
+  )
 
 t.test(
   '[runtime/ready-workers.5] a process that dies while it waits costs no call, and several functions may want it at once',
