@@ -1,6 +1,6 @@
 """From a `call` frame to the event a handler gets. Source: Handler event; page spec/invocation/event.md."""
 
-from base64 import b64encode
+from .base64_text import to_base64
 
 
 def make_event_factory(start):
@@ -22,7 +22,7 @@ def make_event_factory(start):
             try:
                 text = str(body, 'utf-8')
             except UnicodeDecodeError:
-                binary = b64encode(body).decode('ascii')
+                binary = to_base64(body)
         context = {
             **static,
             'request_id': request_id,

@@ -986,6 +986,14 @@ t.test(
   },
 )
 
+t.test('[runtimes/python.33] base64 text of a long body is the same by OpenSSL and by the library', async t => {
+  const file = join(FIXTURES, 'base64_texts.py')
+  const run = async (...more: string[]) =>
+    (await promisify(execFile)('python3', [file, dirname(RUNTIME), ...more])).stdout
+  t.match(await run(), /^(openssl|library) 798\n$/)
+  t.equal(await run('without'), 'library 798\n', 'an interpreter without it')
+})
+
 t.test(
   '[runtimes/python.28, runtime/wire-protocol.3] frames above their kind’s limit are refused, and none is sent',
   async t => {
