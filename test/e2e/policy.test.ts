@@ -300,6 +300,11 @@ t.test(
         await bed.until(() => !socketsOf()[1]!.up, `${runtime}: seen down`)
         t.equal(bed.health().runtimes[runtime]!.health.up, true, `${runtime}: the others serve`)
         t.match(bed.health().runtimes[runtime]!.health.reason, /^1 of \d sockets down: /, runtime)
+        // Its workers are ended when its end was told, which may be a moment after its connection was lost.
+        await bed.until(
+          () => bed.stateOf(keyOf(runtime, `f-${runtime}`)).worker_pool.active === count - 1,
+          `${runtime}: the call on its worker is over`,
+        )
         writeFileSync(gate, '')
         const answers = await Promise.all(held)
         t.same(
