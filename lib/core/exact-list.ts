@@ -4,5 +4,7 @@ export const EMPTY: readonly never[] = Object.freeze([])
 
 /** The same items without the room that a list has after it grew (for one item, room for 17), and one list for all that have none. */
 export function exact<T>(list: readonly T[]): readonly T[] {
-  return list.length === 0 ? EMPTY : list.slice()
+  if (list.length === 0) return EMPTY
+  // A copy of one item still has room for three.
+  return list.length === 1 ? [list[0] as T] : list.slice()
 }

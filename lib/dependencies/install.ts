@@ -69,6 +69,8 @@ export class Installer implements Builder {
   /** Functions of the runtime by their folder: of ten thousand nobody may look at all for each. */
   readonly #changes = new ValueChanges<FunctionVersion>()
   readonly #byFolder = new Map<string, FunctionVersion[]>()
+  /** Folders in which a look found nothing wanted, since the last catalog: of ten thousand files in one each would read all. */
+  readonly #plainFolders = new Set<string>()
 
   constructor(step: InstallStep, options: InstallerOptions) {
     this.#step = step
@@ -90,6 +92,7 @@ export class Installer implements Builder {
   }
 
   retain(functions: ReadonlyMap<string, FunctionVersion>): void {
+    this.#plainFolders.clear()
     const { gone, fresh } = this.#changes.next(functions)
     const lost = new Set(gone)
     for (const folder of new Set(gone.map(fn => fn.fnDir))) {
@@ -109,7 +112,15 @@ export class Installer implements Builder {
   isNeeded(fn: FunctionVersion): boolean {
     const packs = this.#options.packsOf(fn)
     if (!this.#step.isOn) return false
-    return packs.length > 0 || this.#step.isWanted(this.#unitOf(fn))
+    return packs.length > 0 || this.#isWanted(fn)
+  }
+
+  #isWanted(fn: FunctionVersion): boolean {
+    const isKnown = this.#byFolder.has(fn.fnDir)
+    if (isKnown && this.#plainFolders.has(fn.fnDir)) return false
+    const isWanted = this.#step.isWanted(this.#unitOf(fn))
+    if (isKnown && !isWanted) this.#plainFolders.add(fn.fnDir)
+    return isWanted
   }
 
   isBusy(fn: FunctionVersion): boolean {

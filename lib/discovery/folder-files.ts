@@ -44,6 +44,7 @@ export interface FolderFiles {
 }
 
 const NO_METHODS: ReadonlySet<Method> = new Set()
+const GET_ALONE: readonly Method[] = ['GET']
 
 /** Sorts the files of a folder that is read and not private. */
 export function sortFiles(
@@ -171,7 +172,7 @@ class Sorter {
       for (const choice of chooseRoutes(group)) {
         this.#settle(choice, 'DUPLICATE_ROUTE', 'answers its route', 'Delete them, or rename them.')
         const { method } = choice.chosen
-        const methods = method === null ? (this.#config?.invoke.methods ?? ['GET']) : [method]
+        const methods = method === null ? (this.#config?.invoke.methods ?? GET_ALONE) : [method]
         routes.push({ file: choice.chosen, methods })
       }
     }
@@ -186,6 +187,7 @@ class Sorter {
       all.filter(({ file }) => file.runtime === runtime),
       route.file.path,
     )
+    if (taken.size === 0) return [route]
     const methods = route.methods.filter(method => !taken.has(method))
     if (methods.length > 0) return [{ file: route.file, methods }]
     this.#ignore(route.file.fileName, 'files with a method prefix answer all its methods')

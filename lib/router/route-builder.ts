@@ -152,7 +152,7 @@ function toEntry(claim: Claim, isAddress: boolean, forceUrl: boolean): RouteEntr
 function toLeaf(entries: readonly RouteEntry[]): RouteLeaf {
   const { owners, entries: settled, losses, conflicts, barred } = settle(entries)
   let methods = 0
-  for (const [index, owner] of owners.entries()) if (owner !== null) methods |= 1 << index
+  for (let index = 0; index < owners.length; index++) if (owners[index] !== null) methods |= 1 << index
   const pattern = settled.map(({ claim }) => claim.pattern.text).sort(compareText)[0]!
   return { pattern, methods, owners, entries: settled, losses, conflicts, barred }
 }
