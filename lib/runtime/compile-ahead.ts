@@ -4,7 +4,7 @@ import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 
 /** Milliseconds without a reload before it begins: starts, first calls after them and answers after a save come first. */
-export const QUIET_MS = 500
+export const QUIET_MS = 100
 /** Functions compiled ahead at most: with more of them few are ever called. */
 export const MAX_AHEAD_FUNCTIONS = 1000
 /** Functions of one program, and characters of their paths: an argument list has bounds. */
