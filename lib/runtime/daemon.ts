@@ -32,6 +32,8 @@ const LAST_LINE_WAIT_MS = 50
 const MAX_EARLY_EXITS = 64
 /** Milliseconds that calls wait for a daemon elsewhere that was lost, while it is connected to again. */
 const RECONNECT_WAIT_MS = 1000
+/** Milliseconds after which a daemon hears that a worker which waited has its function. */
+const TELL_DELAY_MS = 15
 /** Kept of the daemon's last line on stderr, for the reason. */
 const MAX_REASON_CHARS = 300
 
@@ -149,15 +151,15 @@ export class Daemon {
       started.kill(0)
       this.#handleExited(ready.worker, { code: null, signal: null, reason: message })
     }
-    // Behind what the worker is sent: the daemon is not what the call waits for.
-    setImmediate(() => control.start(request.toHeader(ready.worker)).then(answer => this.#notePid(answer), fail))
+    // The daemon is not what the call waits for, and awake it would take the processor from those that are.
+    const tell = async (): Promise<void> => {
+      const { pid } = await control.start(request.toHeader(ready.worker))
+      // One that waited for its program may have been offered before its process was there.
+      const live = this.#workers.get(ready.worker)
+      if (live !== undefined) live.pid = pid
+    }
+    this.#options.clock.setTimeout(() => tell().catch(fail), TELL_DELAY_MS)
     return started
-  }
-
-  /** One that waits for its program may be offered before its process is there. */
-  #notePid({ worker, pid }: DaemonWorker): void {
-    const live = this.#workers.get(worker)
-    if (live !== undefined) live.pid = pid
   }
 
   #follow(
