@@ -14,7 +14,7 @@ const CANCELED = '{"canceled":true}'
 /**
  * What a call needs of its worker.
  * @typedef {object} CallHost
- * @property {(kind: number, id: number, header: string, body: Uint8Array | string | null, mayChange?: boolean) => void} send
+ * @property {(kind: number, id: number, header: string, body: Uint8Array | string | null) => Promise<void> | null} send - as of a FrameWriter's `add`
  * @property {(call: Call) => void} sendOutput
  * @property {(call: Call) => void} handleEnd - the call's last frame has been sent
  * @property {(settled: Promise<unknown>) => void} addBackground - the worker ends in good order only after it
@@ -62,10 +62,10 @@ export class Call extends CallOutput {
    * @param {number} kind
    * @param {string} header
    * @param {Uint8Array | string | null} [body]
-   * @param {boolean} [mayChange] - the bytes may change after this call
+   * @returns {Promise<void> | null} until when the body's bytes must stay as they are; null when they may change at once
    */
-  send(kind, header, body = null, mayChange = false) {
-    if (!this.over) this.#host.send(kind, this.id, header, body, mayChange)
+  send(kind, header, body = null) {
+    return this.over ? null : this.#host.send(kind, this.id, header, body)
   }
 
   /**

@@ -12,6 +12,7 @@ import {
   PROTOCOL_VERSION,
   ProtocolError,
   parseHeader,
+  toWaitWritten,
   toWrite,
 } from './wire.mjs'
 
@@ -104,10 +105,10 @@ export class Link {
    * @param {number} id
    * @param {string} header - JSON text, '' for no fields
    * @param {Uint8Array | string | null} [body]
-   * @param {boolean} [mayChange] - the bytes may change after this call
+   * @returns {Promise<void> | null} until when the body's bytes must stay as they are; null when they may change at once
    */
-  send(kind, id, header, body = null, mayChange = false) {
-    this.#writer.add(kind, id, header, body, mayChange)
+  send(kind, id, header, body = null) {
+    return this.#writer.add(kind, id, header, body)
   }
 
   flush() {
@@ -161,7 +162,7 @@ export class Link {
     this.#connection = socket
     this.#reader = reader
     reader.acceptAll()
-    this.#writer = new FrameWriter(toWrite(socket))
+    this.#writer = new FrameWriter(toWrite(socket), toWaitWritten(socket))
   }
 
   /** @param {Socket} socket */

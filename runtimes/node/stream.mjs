@@ -32,21 +32,22 @@ export class Window {
   }
 
   /**
-   * Sends all of `bytes`, waiting for credit. Stops early when the call is over, or nobody waits for its answer.
+   * Sends all of `bytes` from where they are, waiting for credit; when it is resolved they may change. Stops early when the
+   * call is over, or nobody waits for its answer.
    * @param {Call} call
    * @param {Uint8Array} bytes
-   * @param {boolean} mayChange - when it is resolved they may
    */
-  async send(call, bytes, mayChange) {
+  async send(call, bytes) {
     for (let at = 0; at < bytes.length && !call.over && !call.canceled; ) {
       if (this.#credit <= 0) {
         await /** @type {Promise<void>} */ (new Promise(resolve => (this.#resume = resolve)))
         continue
       }
       const end = Math.min(bytes.length, at + Math.min(this.#credit, STREAM_WINDOW_BYTES))
-      call.send(KIND.chunk, '', bytes.subarray(at, end), mayChange)
+      const written = call.send(KIND.chunk, '', bytes.subarray(at, end))
       this.#credit -= end - at
       at = end
+      if (written !== null) await written
     }
   }
 }
@@ -62,7 +63,7 @@ export async function sendLarge(call, fields, given) {
   const window = new Window()
   call.window = window
   call.send(KIND.reply, `{${fields},"stream":true,"length":${body.length}}`)
-  await window.send(call, body, false)
+  await window.send(call, body)
   if (call.canceled) call.finishCanceled()
   else call.finish(KIND.end, '')
 }
@@ -89,7 +90,7 @@ export async function sendStream(call, reply) {
   let tickOver = false
   const begin = async () => {
     call.send(KIND.reply, `{${reply.fields},"stream":true}`)
-    for (const bytes of held) await window.send(call, bytes, false)
+    for (const bytes of held) await window.send(call, bytes)
   }
   setImmediate(() => {
     tickOver = true
@@ -106,7 +107,7 @@ export async function sendStream(call, reply) {
       const piece = toPiece(step.value)
       if (begun !== null) {
         await begun
-        await window.send(call, piece, typeof step.value !== 'string')
+        await window.send(call, piece)
       } else {
         // A copy: the handler may use its buffer again.
         const bytes = Buffer.from(piece)

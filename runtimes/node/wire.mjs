@@ -305,7 +305,7 @@ export class FrameReader {
 }
 
 const BLOCK_BYTES = 64 * 1024
-/** A longer body leaves by itself: bytes from where they are, text and what may change from memory for large frames. */
+/** A longer body leaves by itself: bytes from where they are, text from memory for large frames. */
 export const COPIED_BODY_BYTES = 16 * 1024
 /** Most memory for large frames that is kept, bytes. */
 const KEPT_LARGE_BYTES = 4 * MIB
@@ -333,9 +333,20 @@ export function toWrite(socket) {
   }
 }
 
+/**
+ * Waits until a socket has given to the system what it holds; one that is gone holds nothing.
+ * @param {import('node:net').Socket} socket
+ * @returns {() => Promise<void>} for a FrameWriter
+ */
+export function toWaitWritten(socket) {
+  // What is written behind it is told of after it, or when the connection is gone.
+  return () => new Promise(resolve => socket.write(EMPTY, () => resolve()))
+}
+
 /** Joins the frames of one tick into one write. */
 export class FrameWriter {
   #write
+  #waitWritten
   #block = allocUnsafe(BLOCK_BYTES)
   /** Where a large frame is put together; null while the socket may still hold it. @type {Buffer | null} */
   #large = null
@@ -345,9 +356,13 @@ export class FrameWriter {
   #waiting = 0
   #flush = () => this.flush()
 
-  /** @param {(bytes: Buffer, body: Buffer | null) => unknown} write - true when it has no use for the bytes any more; with a body, both leave in one write */
-  constructor(write) {
+  /**
+   * @param {(bytes: Buffer, body: Buffer | null) => unknown} write - true when it has no use for the bytes any more; with a body, both leave in one write
+   * @param {() => Promise<void>} [waitWritten] - until it has no use for anything that it was given
+   */
+  constructor(write, waitWritten = () => Promise.resolve()) {
     this.#write = write
+    this.#waitWritten = waitWritten
   }
 
   /**
@@ -355,13 +370,13 @@ export class FrameWriter {
    * @param {number} id
    * @param {string} header - JSON text, '' for no fields
    * @param {Uint8Array | string | null} [body] - text is written as UTF-8
-   * @param {boolean} [mayChange] - the bytes may change after this call
+   * @returns {Promise<void> | null} until when the body's bytes must stay as they are; null when they may change at once
    */
-  add(kind, id, header, body = null, mayChange = false) {
+  add(kind, id, header, body = null) {
     if (body !== null && body.length > COPIED_BODY_BYTES) {
-      if (typeof body === 'string' || mayChange) this.#addLarge(kind, id, header, body)
-      else this.#addBefore(kind, id, header, body)
-      return
+      if (typeof body !== 'string') return this.#addBefore(kind, id, header, body) ? null : this.#waitWritten()
+      this.#addLarge(kind, id, header, body)
+      return null
     }
     const room = PREFIX_BYTES + header.length * MOST_BYTES_PER_UNIT + roomOf(body)
     if (this.#to + room > this.#block.length) this.#renew(room)
@@ -373,9 +388,11 @@ export class FrameWriter {
       this.flush()
       this.#scheduled = scheduled
     }
-    if (this.#scheduled) return
-    this.#scheduled = true
-    schedule(this.#flush)
+    if (!this.#scheduled) {
+      this.#scheduled = true
+      schedule(this.#flush)
+    }
+    return null
   }
 
   flush() {
@@ -384,11 +401,12 @@ export class FrameWriter {
     if (this.#to > this.#from) this.#flushWith()
   }
 
-  /** @param {Buffer | null} [body] - leaves with what waits */
+  /** @param {Buffer | null} [body] - leaves with what waits @returns {boolean} true when all of it is with the system */
   #flushWith(body = null) {
     const isGone = this.#write(this.#block.subarray(this.#from, this.#to), body) === true
     if (isGone && this.#from === 0) this.#to = 0
     this.#from = this.#to
+    return isGone
   }
 
   /**
@@ -397,13 +415,14 @@ export class FrameWriter {
    * @param {number} id
    * @param {string} header
    * @param {Uint8Array} body
+   * @returns {boolean} true when it is with the system
    */
   #addBefore(kind, id, header, body) {
     const room = PREFIX_BYTES + header.length * MOST_BYTES_PER_UNIT
     if (this.#to + room > this.#block.length) this.#renew(room)
     this.#to = putFrame(this.#block, this.#to, kind, id, header, null, body.length)
     this.#waiting = 0
-    this.#flushWith(/** @type {Buffer} */ (body))
+    return this.#flushWith(/** @type {Buffer} */ (body))
   }
 
   /**
@@ -411,7 +430,7 @@ export class FrameWriter {
    * @param {number} kind
    * @param {number} id
    * @param {string} header
-   * @param {Uint8Array | string} body
+   * @param {string} body
    */
   #addLarge(kind, id, header, body) {
     if (this.#to > this.#from) this.#flushWith()

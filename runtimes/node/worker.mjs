@@ -56,7 +56,7 @@ class Worker {
   })
   /** What calls need of it. @type {import('./call.mjs').CallHost} */
   #host = {
-    send: (kind, id, header, body, mayChange) => this.#link.send(kind, id, header, body, mayChange),
+    send: (kind, id, header, body) => this.#link.send(kind, id, header, body),
     sendOutput: call => this.#sendOutput(call, call.id),
     handleEnd: call => {
       this.#calls.delete(call.id)

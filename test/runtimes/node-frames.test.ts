@@ -1,10 +1,12 @@
 import type { Socket } from 'node:net'
 import t from 'tap'
-import { FrameReader, FrameWriter, KIND, toWrite } from '../../runtimes/node/wire.mjs'
+import { FrameReader, FrameWriter, KIND, toWaitWritten, toWrite } from '../../runtimes/node/wire.mjs'
 
 /** A socket that has given nothing to the system yet: it holds what it was given, and reads it when it is drained. */
 class HeldSocket {
   readonly held: Buffer[] = []
+  /** Called when everything that was given before is with the system. */
+  readonly waiting: (() => void)[] = []
   destroyed = false
   /** False while everything is with the system at once. */
   holds = true
@@ -12,7 +14,8 @@ class HeldSocket {
   get writableLength(): number {
     return this.held.length
   }
-  write(bytes: Buffer): boolean {
+  write(bytes: Buffer, onWritten?: () => void): boolean {
+    if (onWritten !== undefined) this.waiting.push(onWritten)
     if (this.holds) this.held.push(bytes)
     else this.sent = Buffer.concat([this.sent, bytes])
     // As node says while less than its mark waits.
@@ -22,6 +25,7 @@ class HeldSocket {
   uncork(): void {}
   drain(): void {
     this.sent = Buffer.concat([this.sent, ...this.held.splice(0)])
+    for (const tell of this.waiting.splice(0)) tell()
   }
 }
 
@@ -33,16 +37,20 @@ t.test('[runtimes/node.24] frames are as they were, however long the socket hold
   for (const holds of [true, false]) {
     const socket = new HeldSocket()
     socket.holds = holds
-    const writer = new FrameWriter(toWrite(socket as unknown as Socket))
-    const changing = Buffer.alloc(40_000)
+    const writer = new FrameWriter(toWrite(socket as unknown as Socket), toWaitWritten(socket as unknown as Socket))
+    const waits: Promise<void>[] = []
     for (let round = 0; round < 3; round++) {
       for (const [at, body] of bodies.entries()) writer.add(KIND.reply, at + 1, `{"round":${round}}`, body)
-      writer.add(KIND.reply, 1000, '', changing.fill(round), true)
-      changing.fill(9)
+      const changing = Buffer.alloc(40_000, round)
+      const written = writer.add(KIND.chunk, 1000, '', changing)
+      t.equal(written !== null, holds, 'waits only for a socket that holds it')
+      if (written === null) changing.fill(9)
+      else waits.push(written.then(() => void changing.fill(9)))
       if (round === 1) socket.drain()
     }
     writer.flush()
     socket.drain()
+    await Promise.all(waits)
     const seen: [number, string, Buffer][] = []
     const reader = new FrameReader((_kind, id, header, body) => seen.push([id, header, Buffer.from(body)]))
     for (let at = 0; at < socket.sent.length; at += 60_000) reader.push(socket.sent.subarray(at, at + 60_000))
@@ -50,7 +58,7 @@ t.test('[runtimes/node.24] frames are as they were, however long the socket hold
     for (const [index, [id, header, body]] of seen.entries()) {
       const round = Math.floor(index / (bodies.length + 1))
       if (id === 1000) {
-        t.ok(body.length === 40_000 && body.every(byte => byte === round), 'copied before it changed')
+        t.ok(body.length === 40_000 && body.every(byte => byte === round), 'with the system before it changed')
         continue
       }
       const given = bodies[id - 1]
