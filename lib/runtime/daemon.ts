@@ -11,11 +11,12 @@ import { rmSync } from 'node:fs'
 import { findVersionProblem } from './binaries.ts'
 import { lowerPriority } from '../core/priority.ts'
 import type { DaemonView, SocketHealth } from './runtime.ts'
-import { listenForExit, type LiveWorker, type StartedWorker, type WorkerExit } from './started-worker.ts'
+import type { StartedWorker, WorkerExit } from './started-worker.ts'
 import { ControlConnection, type DaemonInfo, type DaemonWorker, DAEMON_READY_TIMEOUT_MS } from './control-connection.ts'
 import { endDaemon, killGroup } from './kill-group.ts'
 import { type ReadyConnection, ReadyWorkers, type ReadyWorker } from './ready-workers.ts'
 import { killAsUser } from './user-folders.ts'
+import { listenForExit, WorkerRecords } from './worker-records.ts'
 
 /** Restart delay of a daemon that dies: first, largest. */
 const RESTART_DELAY_MS = { first: 100, max: 8000 } as const
@@ -28,8 +29,6 @@ type DaemonState = 'idle' | 'starting' | 'up' | 'waiting' | 'closed'
 const CONNECT_RETRY_MS = 5
 /** Milliseconds to wait for the last line of a daemon that ended. */
 const LAST_LINE_WAIT_MS = 50
-/** Ends of workers kept while their starts are open: more are no daemon's that works. */
-const MAX_EARLY_EXITS = 64
 /** Milliseconds that calls wait for a daemon elsewhere that was lost, while it is connected to again. */
 const RECONNECT_WAIT_MS = 1000
 /** Milliseconds after which a daemon hears that a worker which waited has its function. */
@@ -45,13 +44,9 @@ export class Daemon {
   uri: string
   info: DaemonInfo | null = null
   readonly #options: DaemonOptions
-  readonly #workers = new Map<string, LiveWorker>()
+  readonly #workers = new WorkerRecords()
   /** Workers that wait for their function. */
   readonly #ready = new ReadyWorkers(id => this.#control?.stop(id, 0))
-  /** Starts whose answer is not here yet, or not taken over. */
-  #opening = 0
-  /** Ends that were told before the start they belong to; only while a start is open. */
-  readonly #earlyExits = new Map<string, WorkerExit>()
   #child: ChildProcess | null = null
   #control: ControlConnection | null = null
   /** A connection that is not ready yet. */
@@ -119,13 +114,9 @@ export class Daemon {
     const { entry, program, uid, mayBeReady } = request
     const ready = mayBeReady && uid === null ? this.#ready.take(entry, program) : null
     if (ready !== null) return this.#startReady(request, control, ready)
-    this.#opening += 1
-    try {
-      return this.#follow(request, control, await control.start(request.toHeader(null)), null)
-    } finally {
-      this.#opening -= 1
-      if (this.#opening === 0) this.#earlyExits.clear()
-    }
+    return this.#workers.during(async () =>
+      this.#follow(request, control, await control.start(request.toHeader(null)), null),
+    )
   }
 
   /** Ends the daemon with its workers. */
@@ -169,14 +160,7 @@ export class Daemon {
     connection: ReadyConnection | null,
   ): StartedWorker {
     const id = started.worker
-    const exit = this.#earlyExits.get(id) ?? null
-    this.#earlyExits.delete(id)
-    // A daemon that gives one id twice gets one record: all that hold it hear of its end.
-    const worker: LiveWorker = this.#workers.get(id) ?? { key: '', pid: 0, uid, exit, listeners: [] }
-    worker.key = key
-    worker.pid = started.pid
-    worker.uid = uid
-    if (worker.exit === null) this.#workers.set(id, worker)
+    const worker = this.#workers.add(id, { key, pid: started.pid, uid })
     const isHere = this.#options.externalUri === null
     return {
       id,
@@ -343,30 +327,18 @@ export class Daemon {
   }
 
   #handleExited(id: string, exit: WorkerExit): void {
-    const worker = this.#workers.get(id)
     this.#ready.drop(id)
-    if (worker === undefined) {
-      // It may have ended before its start was told to whoever asked. More than that is nobody's.
-      if (this.#opening > 0 && this.#earlyExits.size < MAX_EARLY_EXITS) this.#earlyExits.set(id, exit)
-      return
-    }
-    this.#workers.delete(id)
-    worker.exit = exit
-    for (const listener of worker.listeners.splice(0)) listener(exit)
+    this.#workers.end(id, exit)
   }
 
   #dropWorkers(reason: string): void {
     this.#ready.clear()
-    const workers = [...this.#workers.entries()]
     const isLocal = this.#options.externalUri === null
-    for (const [id, worker] of workers) {
-      if (isLocal && worker.pid > 1) {
-        if (worker.uid !== null) killAsUser(worker.pid, worker.uid)
-        killGroup(worker.pid)
-      }
-      this.#handleExited(id, { code: null, signal: null, reason })
-    }
-    this.#workers.clear()
+    this.#workers.endAll({ code: null, signal: null, reason }, ({ pid, uid }) => {
+      if (!isLocal || pid <= 1) return
+      if (uid !== null) killAsUser(pid, uid)
+      killGroup(pid)
+    })
   }
 
   #fail(reason: string): void {

@@ -33,19 +33,3 @@ export interface WorkerSource {
     onSocket: (socketIndex: number) => void,
   ): Promise<StartedWorker>
 }
-
-/** A worker as the keeper of its daemon knows it. */
-export interface LiveWorker {
-  key: string
-  pid: number
-  /** User of its handler, null for the daemon's. */
-  uid: number | null
-  exit: WorkerExit | null
-  listeners: ((exit: WorkerExit) => void)[]
-}
-
-/** Also tells of an end that came before; never from inside the call: the caller has not finished its own set-up. */
-export function listenForExit({ exit, listeners }: LiveWorker, listener: (exit: WorkerExit) => void): void {
-  if (exit !== null) queueMicrotask(() => listener(exit))
-  else listeners.push(listener)
-}

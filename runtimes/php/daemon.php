@@ -23,6 +23,8 @@ require __DIR__ . '/guard.php';
 require __DIR__ . '/user.php';
 require __DIR__ . '/process.php';
 require __DIR__ . '/control.php';
+require __DIR__ . '/offer.php';
+require __DIR__ . '/trouble.php';
 // What a worker needs is loaded here, once, and shared by every fork.
 require __DIR__ . '/capture.php';
 require __DIR__ . '/error-log.php';
@@ -50,11 +52,6 @@ final class Daemon
     /** Longest wait without workers: nothing but a frame, a signal or the end of standard input matters then. */
     private const IDLE_SECONDS = 3600;
 
-    /** For which it counts that no process could be forked: nobody may ask for the next one of a runtime that is down. */
-    private const TROUBLE_NS = 5_000_000_000;
-    /** Time without a `start` before the next process is forked ahead: a first call shall have the processor for itself, ns. */
-    private const OFFER_DELAY_NS = 50_000_000;
-
     private Address $address;
     /** @var resource */
     private $listener;
@@ -71,22 +68,16 @@ final class Daemon
     /** Monotonic ns before which no connection is accepted. */
     private int $acceptAt = 0;
     private ?Job $job = null;
-    /** Gateway that connects to a worker before it has a function for it. */
-    private ?Control $taker = null;
-    /** A worker that it was told of, and has not given a function yet. */
-    private ?WorkerProcess $offered = null;
-    /** Monotonic ns at which the next one is forked; 0 when none is wanted. */
-    private int $offerAt = 0;
-    /** Why no process could be forked last, null while they can. */
-    private ?string $trouble = null;
-    /** Monotonic ns until which that counts. */
-    private int $troubleUntil = 0;
+    private Offer $offer;
+    private Trouble $trouble;
 
     public function __construct(Address $address, bool $standalone, int $memoryMb)
     {
         $this->address = $address;
         $this->standalone = $standalone;
         $this->memoryMb = $memoryMb;
+        $this->offer = new Offer();
+        $this->trouble = new Trouble();
         $system = new System();
         $system->adoptOrphans();
         $this->forker = new Forker($address, $system, $memoryMb);
@@ -144,8 +135,8 @@ final class Daemon
         if (!$this->standalone) {
             $read['stdin'] = \STDIN;
         }
-        if ($this->offerAt !== 0) {
-            $timeoutMs = \min($timeoutMs, \max(0, \intdiv($this->offerAt - $now, 1_000_000)) + 1);
+        if ($this->offer->dueAt !== 0) {
+            $timeoutMs = \min($timeoutMs, \max(0, \intdiv($this->offer->dueAt - $now, 1_000_000)) + 1);
         }
         foreach ($this->controls as $number => $control) {
             $read["c$number"] = $control->socket;
@@ -172,8 +163,8 @@ final class Daemon
         $except = null;
         // Interrupted by a signal it warns and answers false; the caller then looks what the signal was about.
         // One that waits for a function ends unnoticed by nobody: its gateway is connected to it.
-        $busy = \count($this->workers) - ($this->offered === null ? 0 : 1);
-        $isIdle = $busy === 0 && $this->offerAt === 0 && isset($read['listener']);
+        $busy = \count($this->workers) - ($this->offer->isWaiting() ? 1 : 0);
+        $isIdle = $busy === 0 && $this->offer->dueAt === 0 && isset($read['listener']);
         $seconds = $isIdle ? self::IDLE_SECONDS : \intdiv($timeoutMs, 1000);
         if (!@\stream_select($read, $write, $except, $seconds, $timeoutMs % 1000 * 1000)) {
             return;
@@ -221,10 +212,7 @@ final class Daemon
     public function close(Control $control): void
     {
         unset($this->controls[(int) $control->socket]);
-        if ($this->taker === $control) {
-            $this->taker = $this->offered = null;
-            $this->offerAt = 0;
-        }
+        $this->offer->forgetTaker($control);
         \fclose($control->socket);
         foreach ($this->owners as $id => $owner) {
             if ($owner === $control) {
@@ -252,7 +240,7 @@ final class Daemon
             $this->giveOffered($control, $id, $header['worker']);
             return;
         }
-        $this->planOffer();
+        $this->offer->plan();
         if (\count($this->workers) >= self::MAX_WORKERS) {
             $most = self::MAX_WORKERS;
             $this->refuseStart($control, $id, "a php daemon runs at most $most workers; raise FN_RUNTIME_DAEMONS (php=2)");
@@ -277,14 +265,11 @@ final class Daemon
     /** The worker that the gateway is connected to already. */
     private function giveOffered(Control $control, int $id, string $worker): void
     {
-        $offered = $this->offered;
-        if ($offered === null || $offered->id !== $worker || $this->taker !== $control) {
-            $this->planOffer();
+        $offered = $this->offer->give($control, $worker);
+        if ($offered === null) {
             $this->refuseStart($control, $id, 'the worker that waited has ended');
             return;
         }
-        $this->offered = null;
-        $this->planOffer();
         self::tellStarted($control, $id, $offered, []);
     }
 
@@ -292,23 +277,13 @@ final class Daemon
     public function meet(Control $control): void
     {
         if ($this->address->path !== '') {
-            $this->taker = $control;
-            $this->planOffer();
-        }
-    }
-
-    /** Again with each `start`, so that the next fork disturbs none. */
-    private function planOffer(): void
-    {
-        if ($this->taker !== null && $this->offered === null) {
-            $this->offerAt = \hrtime(true) + self::OFFER_DELAY_NS;
+            $this->offer->begin($control);
         }
     }
 
     /** Forks a worker without a function, and tells the gateway, which connects to it at once. */
     private function offer(Control $control): void
     {
-        $this->offerAt = 0;
         if (\count($this->workers) >= self::MAX_WORKERS) {
             return;
         }
@@ -322,7 +297,7 @@ final class Daemon
             $this->become($worker, null);
             return;
         }
-        $this->offered = $worker;
+        $this->offer->wait($worker);
         $this->own($worker, $control);
         self::tellStarted($control, 0, $worker, ['entries' => []]);
     }
@@ -365,13 +340,9 @@ final class Daemon
 
     private function setTrouble(?string $trouble): void
     {
-        if ($trouble !== null) {
-            $this->troubleUntil = \hrtime(true) + self::TROUBLE_NS;
-        }
-        if ($trouble === $this->trouble) {
+        if (!$this->trouble->set($trouble)) {
             return;
         }
-        $this->trouble = $trouble;
         foreach ($this->controls as $control) {
             $control->pong(0);
         }
@@ -384,7 +355,7 @@ final class Daemon
      */
     public function trouble(): ?string
     {
-        return \hrtime(true) < $this->troubleUntil ? $this->trouble : null;
+        return $this->trouble->reason();
     }
 
     /** @internal called by Control */
@@ -416,7 +387,7 @@ final class Daemon
             }
         }
         $this->controls = $this->workers = $this->owners = [];
-        $this->taker = $this->offered = null;
+        $this->offer = new Offer();
     }
 
     private function readOutput(string $id, string $stream): void
@@ -468,15 +439,14 @@ final class Daemon
             $this->owners[$id]->send(encodeFields(Kind::EXITED, 0, $exit));
         }
         unset($this->workers[$id], $this->owners[$id]);
-        if ($this->offered === $worker) {
-            $this->offered = null;
-        }
+        $this->offer->forgetWorker($worker);
     }
 
     private function tick(int $now): void
     {
-        if ($this->offerAt !== 0 && $this->offerAt <= $now && $this->taker !== null) {
-            $this->offer($this->taker);
+        $taker = $this->offer->takeDue($now);
+        if ($taker !== null) {
+            $this->offer($taker);
             if ($this->job !== null) {
                 return;
             }

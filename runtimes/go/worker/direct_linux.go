@@ -62,9 +62,12 @@ func duplicateOf(conn net.Conn) (duplicate int, err error) {
 		return -1, err
 	}
 	problem := raw.Control(func(descriptor uintptr) {
+		// A handler's package may start programs by now: none of them may have it.
+		syscall.ForkLock.RLock()
 		if duplicate, err = syscall.Dup(int(descriptor)); err == nil {
 			syscall.CloseOnExec(duplicate)
 		}
+		syscall.ForkLock.RUnlock()
 	})
 	if err == nil {
 		err = problem
