@@ -3,12 +3,13 @@ import { chmodSync, existsSync, readdirSync, readFileSync, statSync } from 'node
 import net from 'node:net'
 import { pathToFileURL } from 'node:url'
 import t from 'tap'
-import { systemClock } from '../../lib/core/clock.ts'
+import { type Clock, systemClock } from '../../lib/core/clock.ts'
 import type { RuntimeCall } from '../../lib/runtime/call.ts'
 import { runtimeFile } from '../../lib/runtime/package-files.ts'
 import { ReadyWorkers } from '../../lib/runtime/ready-workers.ts'
 import type { WorkerOwner } from '../../lib/runtime/worker.ts'
 import { encodeFrame, FrameReader, KIND, parseHeader } from '../../lib/runtime/wire-protocol.ts'
+import { FakeClock } from '../helpers/clock.ts'
 import { makeFn } from '../helpers/fn.ts'
 import { HostileDaemon, type HostilePeer, setBefore } from '../helpers/hostile-daemon.ts'
 import { childrenOf, commandOf, isAlive } from '../helpers/processes.ts'
@@ -220,7 +221,7 @@ t.test('[runtime/ready-workers.8] a gateway that tells no programs is offered no
 })
 
 /** A gateway's sockets before a daemon that a test plays. */
-async function makeSet(t: { teardown: (fn: () => unknown) => void }, takesReady = true) {
+async function makeSet(t: { teardown: (fn: () => unknown) => void }, takesReady = true, clock: Clock = systemClock) {
   const daemon = await HostileDaemon.start()
   const starts: Record<string, unknown>[] = []
   const hellos: HostilePeer[] = []
@@ -241,7 +242,7 @@ async function makeSet(t: { teardown: (fn: () => unknown) => void }, takesReady 
     workerStarts.push(peer)
     peer.send(KIND.ready, 0, { max_inflight: 0 })
   }
-  const set = setBefore([daemon], { startsEarly: true, takesReady })
+  const set = setBefore([daemon], { startsEarly: true, takesReady, clock })
   t.teardown(async () => {
     await set.close()
     await daemon.close()
@@ -250,7 +251,7 @@ async function makeSet(t: { teardown: (fn: () => unknown) => void }, takesReady 
   const ends: { unexpected: boolean; unbegun: readonly RuntimeCall[] }[] = []
   const owner: WorkerOwner = {
     fn: makeFn(),
-    clock: systemClock,
+    clock,
     answers: 0,
     loadOf: () => 0,
     onLog: () => {},
@@ -310,6 +311,22 @@ t.test(
     t.equal(bed.daemon.peers.size, peers + 1)
   },
 )
+
+t.test('[runtime/ready-workers.3] the daemon hears of it when the first call had its time', async t => {
+  const clock = new FakeClock()
+  const bed = await makeSet(t, true, clock)
+  await bed.offer('waits')
+  bed.spawn()
+  await until(() => bed.events.length === 1)
+  clock.advance(14)
+  // What was told before is there before what is told now.
+  bed.spawn()
+  await until(() => bed.starts.length === 1)
+  t.notOk('worker' in bed.starts[0]!)
+  clock.advance(1)
+  await until(() => bed.starts.length === 2)
+  t.match(bed.starts[1], { worker: 'waits' })
+})
 
 t.test(
   '[runtime/ready-workers.5] the end of one that waits is forgotten; a daemon that refuses it ends the worker',
