@@ -15,24 +15,14 @@ export interface Segment {
   canonical: string
 }
 
-export class Pattern {
+/** Fields only: other processes of a gateway get it as a copy. */
+export interface Pattern {
   /** Canonical text: `/users/:id`, `/docs/:slug*`, `/docs/:slug*?`, `/hello/*`. */
   readonly text: string
   /** Names of the params in path order. */
   readonly paramNames: readonly string[]
   /** Equal for two patterns that match the same paths: the names of params are left out. */
   readonly shape: string
-
-  constructor(text: string, paramNames: readonly string[], shape: string) {
-    this.text = text
-    this.paramNames = paramNames
-    this.shape = shape
-  }
-
-  /** Read from the text each time: they are asked for once a route, and kept they would be 200 bytes of each of ten thousand. */
-  get segments(): readonly Segment[] {
-    return toParts(this.text).map(part => parseSegment(part) as Segment)
-  }
 }
 
 /** Which rule a text breaks; continues the sentence "the route ...". */
@@ -85,7 +75,16 @@ export function parsePattern(text: string): Pattern | PatternProblem {
   const shape = `/${segments.map(({ kind, text }) => (kind === 'static' ? text : MARK + kind)).join('/')}`
   const canonical = `/${segments.map(segment => segment.canonical).join('/')}`
   // Mostly all three are the same text, and of ten thousand routes it is kept once.
-  return new Pattern(canonical === text ? text : canonical, exact(paramNames), shape === text ? text : shape)
+  return {
+    text: canonical === text ? text : canonical,
+    paramNames: exact(paramNames),
+    shape: shape === text ? text : shape,
+  }
+}
+
+/** Read from the text each time: they are asked for once a route, and kept they would be 200 bytes of each of ten thousand. */
+export function segmentsOf({ text }: Pattern): readonly Segment[] {
+  return toParts(text).map(part => parseSegment(part) as Segment)
 }
 
 function toParts(text: string): string[] {
@@ -119,8 +118,8 @@ export function takesTheRest({ kind }: Segment): boolean {
 }
 
 /** True when every path of a pattern lies at or below a reserved prefix. */
-export function isReservedPattern({ segments }: Pattern): boolean {
-  const first = segments[0]
+export function isReservedPattern(pattern: Pattern): boolean {
+  const first = segmentsOf(pattern)[0]
   return first?.kind === 'static' && isReservedPath(`/${decodePercent(first.canonical)}`)
 }
 

@@ -3,7 +3,7 @@
 import type { FunctionVersion } from '../core/catalog.ts'
 import { GatewayError } from '../core/errors.ts'
 import { isReservedPath } from '../core/identity.ts'
-import { type Pattern, parsePattern, type Segment } from '../core/pattern.ts'
+import { type Pattern, parsePattern, type Segment, segmentsOf } from '../core/pattern.ts'
 import { normalizePath, unescapeCanonical } from './path.ts'
 import type { RouteTable } from './route-table.ts'
 
@@ -74,7 +74,9 @@ export function fillRoute(route: string, params: Readonly<Record<string, string>
   if ('problem' in pattern) throw refuse(`route ${JSON.stringify(route)} ${pattern.problem}`)
   const unknown = Object.keys(params).find(name => !pattern.paramNames.includes(name))
   if (unknown !== undefined) throw refuse(`params.${unknown} is no param of the route ${pattern.text}`)
-  return `/${pattern.segments.flatMap(segment => toTexts(segment, params, pattern.text)).join('/')}`
+  return `/${segmentsOf(pattern)
+    .flatMap(segment => toTexts(segment, params, pattern.text))
+    .join('/')}`
 }
 
 function toTexts(

@@ -5,6 +5,7 @@
 import type { ErrorCode, Warning } from '../core/errors.ts'
 import { toAllow } from '../core/http-text.ts'
 import { METHODS } from '../core/identity.ts'
+import { segmentsOf } from '../core/pattern.ts'
 import { type HostRule, matchesHost, parseHost } from './hosts.ts'
 import { type Acceptor, RadixTree } from './radix-tree.ts'
 import type { RouteMatch, RouteParams, Settlement, Owner } from './settle.ts'
@@ -67,7 +68,7 @@ export class RouteTable {
     this.leaves = leaves
     this.warnings = warnings
     const inserted = base === null ? leaves : base.fresh
-    const entries = inserted.map(leaf => ({ segments: leaf.entries[0]!.claim.pattern.segments, value: leaf }))
+    const entries = inserted.map(leaf => ({ segments: segmentsOf(leaf.entries[0]!.claim.pattern), value: leaf }))
     this.#tree = new RadixTree(entries, base === null ? null : base.table.#tree)
   }
 

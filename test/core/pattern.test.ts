@@ -1,5 +1,5 @@
 import t from 'tap'
-import { isReservedPattern, parsePattern } from '../../lib/core/pattern.ts'
+import { isReservedPattern, parsePattern, segmentsOf } from '../../lib/core/pattern.ts'
 import { patternOf } from '../helpers/claims.ts'
 
 const SAME: [string, string][] = [
@@ -63,7 +63,7 @@ t.test('[discovery/layouts.23] every spelling of a route becomes one', async t =
 
 t.test('[discovery/layouts.23, router/radix-tree.4] what is no route says why', async t => {
   for (const [text, problem] of BAD) t.match(parsePattern(text), { problem }, JSON.stringify(text.slice(0, 40)))
-  t.equal(patternOf(`/${Array(64).fill('a').join('/')}`).segments.length, 64)
+  t.equal(segmentsOf(patternOf(`/${Array(64).fill('a').join('/')}`)).length, 64)
   t.equal(patternOf(`/${'a'.repeat(1023)}`).text.length, 1024)
 })
 
@@ -84,8 +84,8 @@ t.test('[router/radix-tree.1, router/radix-tree.2] the forms of segments', async
   ]
   for (const [text, segments] of rows) {
     t.equal(
-      patternOf(text)
-        .segments.map(segment => `${segment.kind} ${segment.text}`)
+      segmentsOf(patternOf(text))
+        .map(segment => `${segment.kind} ${segment.text}`)
         .join(', '),
       segments,
       text,

@@ -1,6 +1,7 @@
 import t from 'tap'
 import type { Claim, FunctionVersion } from '../../lib/core/catalog.ts'
 import { METHODS } from '../../lib/core/identity.ts'
+import { segmentsOf } from '../../lib/core/pattern.ts'
 import { explain } from '../../lib/router/explain.ts'
 import { toRecords } from '../../lib/router/route-records.ts'
 import { buildRouteTable, RouteTableBuilder } from '../../lib/router/route-builder.ts'
@@ -465,7 +466,7 @@ function shown({ pattern, methods, entries, losses, conflicts }: RouteTable['lea
     claim.hosts,
   ]
   return [
-    [pattern, entries[0]!.claim.pattern.segments, methods, entries.map(nameOf)],
+    [pattern, segmentsOf(entries[0]!.claim.pattern), methods, entries.map(nameOf)],
     losses.map(({ entry, winner, methods }) => [nameOf(entry), nameOf(winner), methods]),
     conflicts.map(({ entries, methods }) => [entries.map(nameOf), methods]),
   ]
