@@ -18,6 +18,15 @@ export function countsProcesses(testFile) {
   return /^test\/(?:bin\/|processes\/|front\.test\.ts$)/.test(testFile)
 }
 
+/** A process that is killed, as those of a test that does not end, leaves a file that it did not finish: it counts nothing. */
+function parse(text) {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return { result: [] }
+  }
+}
+
 /**
  * @param folder - what NODE_V8_COVERAGE named while the test ran
  * @returns how many lines of the module hold code, and which of them did not run; all of them when it was never loaded
@@ -29,7 +38,7 @@ export function readCoverage(root, folder, module) {
     const text = readFileSync(join(folder, file), 'utf8')
     // Every process and thread writes a file of some megabytes; most have nothing of the module.
     if (!text.includes(url)) continue
-    const { 'source-map-cache': maps = {}, result } = JSON.parse(text)
+    const { 'source-map-cache': maps = {}, result } = parse(text)
     for (const { url: script, functions } of result) {
       const map = maps[script]
       // The module itself, or a file that it was joined into with others.
