@@ -1,9 +1,7 @@
-import { NO_TRUST } from '../../lib/runtime/dial.ts'
 import t from 'tap'
-import { BytePool } from '../../lib/core/byte-pool.ts'
 import { systemClock } from '../../lib/core/clock.ts'
 import type { GatewayError } from '../../lib/core/errors.ts'
-import { SocketSet } from '../../lib/runtime/socket-set.ts'
+import type { SocketSet } from '../../lib/runtime/socket-set.ts'
 import { KIND, parseHeader } from '../../lib/runtime/wire-protocol.ts'
 import type { WorkerOwner } from '../../lib/runtime/worker.ts'
 import { makeFn } from '../helpers/fn.ts'
@@ -131,23 +129,7 @@ t.test('[runtime/daemon.10] a function that can have no user is told why', async
 
 t.test('[runtime/daemon.11, runtime/daemon.15] health names what is down; after a close nothing starts', async t => {
   const half = await setUp(t, 1, {})
-  const set = new SocketSet({
-    trust: NO_TRUST,
-    runtime: 'node',
-    clock: systemClock,
-    pool: new BytePool(systemClock),
-    externalUris: [half.daemons[0]!.uri, 'unix:/no/such.sock'],
-    daemonCount: 1,
-    launch: () => {
-      throw new Error('nothing is spawned')
-    },
-    preparer: null,
-    facts: { functionsRoot: '/srv', production: false, toContext: () => ({}), toPackDirs: () => [] },
-    userOf: () => null,
-    startsEarly: false,
-    onLog: () => {},
-    onEvent: () => {},
-  })
+  const set = setBefore([], { externalUris: [half.daemons[0]!.uri, 'unix:/no/such.sock'] })
   t.teardown(() => set.close())
   await set.start()
   const health = set.health()
