@@ -238,7 +238,7 @@ export const ANSWER_CASES: readonly Case[] = [
         for (const value of ['x', 5, [1], { a: 1 }, { body: 'x' }, null]) {
           const answer = await bed.giveBack(language, value)
           t.equal(answer.status, 502, JSON.stringify(value))
-          t.match(toError(answer), /^invalid runtime response: /)
+          t.match(toError(answer), /^invalid runtime response: /, `${JSON.stringify(value)}: why`)
         }
       })
     },

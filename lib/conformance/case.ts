@@ -3,19 +3,16 @@
 import type { Answer, SendOptions } from './http-client.ts'
 import type { Lacks, Language } from './languages.ts'
 
-/** What is checked, where the case does not say it. */
-type Name = [] | [name: string]
-
-/** What a case finds; a test of tap is one of these. */
+/** What a case finds, by a name that tells the place of a failure; a test of tap is one of these. */
 export interface Checks {
-  ok(value: unknown, ...name: Name): unknown
-  notOk(value: unknown, ...name: Name): unknown
-  equal(actual: unknown, wanted: unknown, ...name: Name): unknown
+  ok(value: unknown, name: string): unknown
+  notOk(value: unknown, name: string): unknown
+  equal(actual: unknown, wanted: unknown, name: string): unknown
   /** Deep. */
-  same(actual: unknown, wanted: unknown, ...name: Name): unknown
+  same(actual: unknown, wanted: unknown, name: string): unknown
   /** Texts hold the text or fit the pattern; objects have at least these fields. */
-  match(actual: unknown, pattern: unknown, ...name: Name): unknown
-  notMatch(actual: unknown, pattern: unknown, ...name: Name): unknown
+  match(actual: unknown, pattern: unknown, name: string): unknown
+  notMatch(actual: unknown, pattern: unknown, name: string): unknown
   pass(name: string, extra: { skip: string }): unknown
 }
 

@@ -23,54 +23,62 @@ export const EVENT_CASES: readonly Case[] = [
         const event = toJson(answer.text) as Echo
         t.ok(bed.isLocal ? event.ts >= before && event.ts <= Date.now() : event.ts > 0, 'ts is now')
         const id = answer.headers['x-request-id']
-        t.same(event, {
-          id,
-          ts: event.ts,
-          method: 'POST',
-          path,
-          raw_path: `${path}/?a=1&b=%C3%BC`,
-          params: {},
-          path_params: {},
-          query: { a: '1', b: 'ü' },
-          headers: {
-            'x-do': 'echo',
-            'x-uni': 'ü é',
-            'user-agent': 'test/1',
-            cookie: 'a=1; sid=s1',
-            traceparent: trace,
-            tracestate: 'vendor="a\\b"',
-            host: bed.host,
-            'content-length': '7',
-          },
-          body: 'text ü',
-          is_base64: false,
-          body_base64: null,
-          client: { ip: bed.isLocal ? '127.0.0.1' : event.client.ip, ua: 'test/1' },
-          session: { id: 's1', raw: 'a=1; sid=s1', cookies: { a: '1', sid: 's1' } },
-          version: 'default',
-          env: { PLAIN: 'plän', SECRET: 's3cret', NUMBER: '5' },
-          context: {
-            request_id: id,
-            runtime: language.runtime,
-            function_name: `${language.label}/all`,
+        t.same(
+          event,
+          {
+            id,
+            ts: event.ts,
+            method: 'POST',
+            path,
+            raw_path: `${path}/?a=1&b=%C3%BC`,
+            params: {},
+            path_params: {},
+            query: { a: '1', b: 'ü' },
+            headers: {
+              'x-do': 'echo',
+              'x-uni': 'ü é',
+              'user-agent': 'test/1',
+              cookie: 'a=1; sid=s1',
+              traceparent: trace,
+              tracestate: 'vendor="a\\b"',
+              host: bed.host,
+              'content-length': '7',
+            },
+            body: 'text ü',
+            is_base64: false,
+            body_base64: null,
+            client: { ip: bed.isLocal ? '127.0.0.1' : event.client.ip, ua: 'test/1' },
+            session: { id: 's1', raw: 'a=1; sid=s1', cookies: { a: '1', sid: 's1' } },
             version: 'default',
-            timeout_ms: 20_000,
-            max_concurrency: 200,
-            max_body_bytes: 20 * 1024 * 1024,
-            worker_pool: null,
-            gateway: { worker_pid: 0 },
-            debug: { enabled: true },
-            edge: false,
-            user: null,
-            trigger: null,
-            trace,
-            trace_state: 'vendor="a\\b"',
+            env: { PLAIN: 'plän', SECRET: 's3cret', NUMBER: '5' },
+            context: {
+              request_id: id,
+              runtime: language.runtime,
+              function_name: `${language.label}/all`,
+              version: 'default',
+              timeout_ms: 20_000,
+              max_concurrency: 200,
+              max_body_bytes: 20 * 1024 * 1024,
+              worker_pool: null,
+              gateway: { worker_pid: 0 },
+              debug: { enabled: true },
+              edge: false,
+              user: null,
+              trigger: null,
+              trace,
+              trace_state: 'vendor="a\\b"',
+            },
           },
-        })
+          'every field',
+        )
         const bare = toJson((await bed.ask(language, 'echo')).text) as Echo
-        t.match(bare, { params: {}, query: {}, body: null, is_base64: false, body_base64: null, session: null })
-        t.match(bare, { client: { ua: null }, context: { user: null, trigger: null, trace_state: null } })
-        t.match(bare.context.trace, /^00-[0-9a-f]{32}-[0-9a-f]{16}-01$/)
+        t.match(
+          bare,
+          { params: {}, query: {}, body: null, is_base64: false, body_base64: null, session: null },
+          'what a bare request has',
+        )
+        t.match(bare, { client: { ua: null }, context: { user: null, trigger: null, trace_state: null } }, 'and lacks')
+        t.match(bare.context.trace, /^00-[0-9a-f]{32}-[0-9a-f]{16}-01$/, 'a trace of its own')
         if (bed.inside === null) return
         const called = await bed.inside.invoke(`${language.label}/all`, {
           method: 'PUT',
@@ -79,9 +87,9 @@ export const EVENT_CASES: readonly Case[] = [
           context: { who: 'me', deep: [1, { a: null }] },
         })
         const inner = toJson(called.body.toString()) as Echo
-        t.match(inner, { method: 'PUT', query: { n: '1', list: ['1', 'b'] } })
-        t.equal(inner.context.user.who, 'me')
-        t.equal(inner.context.user.deep[0], 1)
+        t.match(inner, { method: 'PUT', query: { n: '1', list: ['1', 'b'] } }, 'called by its name')
+        t.equal(inner.context.user.who, 'me', 'context.user')
+        t.equal(inner.context.user.deep[0], 1, 'context.user, inside')
       })
     },
   },
@@ -158,24 +166,32 @@ export const EVENT_CASES: readonly Case[] = [
           const event = toJson((await bed.ask(language, 'echo', { method: 'POST', body })).text) as Echo
           t.same([event.body, event.is_base64, event.body_base64], [body, false, null], JSON.stringify(body))
           const back = await bed.ask(language, 'binary', { method: 'POST', body })
-          t.equal(back.text, body)
+          t.equal(back.text, body, `${JSON.stringify(body)} comes back`)
         }
         for (const body of binaries) {
           const event = toJson((await bed.ask(language, 'echo', { method: 'POST', body })).text) as Echo
-          t.same([event.body, event.is_base64, event.body_base64], [null, true, body.toString('base64')])
+          t.same(
+            [event.body, event.is_base64, event.body_base64],
+            [null, true, body.toString('base64')],
+            `${body.length} bytes`,
+          )
           const back = await bed.ask(language, 'binary', { method: 'POST', body })
           t.ok(back.body.equals(body), `${body.length} bytes come back`)
-          t.equal(back.headers['content-type'], 'application/x-test')
+          t.equal(back.headers['content-type'], 'application/x-test', `${body.length} bytes: type`)
         }
         const native = await bed.ask(language, 'bytes')
         t.ok(native.body.equals(all), 'all bytes as the language returns them')
-        t.equal(native.headers['content-type'], BYTES_TYPE)
+        t.equal(native.headers['content-type'], BYTES_TYPE, 'their type')
         for (const method of ['GET', 'POST', 'PUT', 'PATCH', 'DELETE']) {
-          t.equal((toJson((await bed.ask(language, 'echo', { method })).text) as Echo).method, method)
+          t.equal((toJson((await bed.ask(language, 'echo', { method })).text) as Echo).method, method, method)
         }
         const target = `/${language.label}/wild/%C3%BC/%E2%98%83?%C3%A4=%F0%9D%84%9E`
         const event = toJson((await bed.ask(language, 'echo', { path: target })).text) as Echo
-        t.match(event, { path: `/${language.label}/wild/ü/☃`, raw_path: target, query: { ä: '𝄞' } })
+        t.match(
+          event,
+          { path: `/${language.label}/wild/ü/☃`, raw_path: target, query: { ä: '𝄞' } },
+          'unicode in the path and the query',
+        )
       })
     },
   },
@@ -184,10 +200,10 @@ export const EVENT_CASES: readonly Case[] = [
     run: async bed => {
       await bed.each({}, async (t, language) => {
         const head = await bed.ask(language, 'large', { method: 'HEAD', path: `/${language.label}/all?bytes=1000` })
-        t.same([head.status, head.headers['content-length'], head.text], [200, '1000', ''])
+        t.same([head.status, head.headers['content-length'], head.text], [200, '1000', ''], 'HEAD')
         const named = await bed.ask(language, 'echo', { method: 'HEAD' })
-        t.equal(named.status, 200)
-        t.ok(Number(named.headers['content-length']) > 100)
+        t.equal(named.status, 200, 'HEAD of what GET answers')
+        t.ok(Number(named.headers['content-length']) > 100, 'its length')
         const after = await bed.ask(language, 'large', { path: `/${language.label}/all?bytes=4` })
         t.equal(after.text, 'ää', 'the connection is in order')
       })
@@ -202,8 +218,8 @@ export const EVENT_CASES: readonly Case[] = [
           string,
           Record<string, string>
         >
-        t.same(event, { PLAIN: 'plän', SECRET: 's3cret', NUMBER: '5' })
-        t.match(seen, { PLAIN: 'plän', SECRET: 's3cret' })
+        t.same(event, { PLAIN: 'plän', SECRET: 's3cret', NUMBER: '5' }, 'event.env')
+        t.match(seen, { PLAIN: 'plän', SECRET: 's3cret' }, 'the environment of the process')
         const foreign = Object.keys(seen ?? {}).filter(name => /^(FN_|FNGW_|npm_|TAP|NODE_OPTIONS)/.test(name))
         t.same(foreign, [], 'no variable of the gateway')
         const bare = await bed.send({ path: `/${language.label}/short`, headers: { 'x-do': 'env' } })
@@ -217,7 +233,7 @@ export const EVENT_CASES: readonly Case[] = [
     run: async bed => {
       await bed.each({}, async (t, language) => {
         const other = await bed.send({ path: `/${language.label}/other` })
-        t.same([other.status, other.text], [200, 'other GET'])
+        t.same([other.status, other.text], [200, 'other GET'], 'another symbol')
       })
     },
   },

@@ -14,11 +14,11 @@ export const FAILURE_CASES: readonly Case[] = [
         const answer = await bed.ask(language, 'throw')
         const { error, detail } = toJson(answer.text) as { error: string; detail: Record<string, unknown> }
         const file = `${language.label}/all/handler${language.extension}`
-        t.same([answer.status, error, detail.file, detail.line], [500, 'boom ü', file, boomLine(language)])
+        t.same([answer.status, error, detail.file, detail.line], [500, 'boom ü', file, boomLine(language)], 'thrown')
         const stack = String(detail.stack)
         t.match(stack, `handler${language.extension}`, 'with frames of the function')
         t.notMatch(stack, /runtimes\/|node:|node_modules|\[C\]|lib\/python/, 'and no other ones')
-        t.ok(Buffer.byteLength(stack) <= 8 * 1024)
+        t.ok(Buffer.byteLength(stack) <= 8 * 1024, 'no more than 8 KiB of them')
         t.equal((await bed.ask(language, 'echo')).status, 200, 'the next call is served')
       })
       const panics = 'a panic is made of its message'
@@ -30,10 +30,10 @@ export const FAILURE_CASES: readonly Case[] = [
         php8: 'only Throwable can be thrown',
       }
       await bed.each(noText, async (t, language) => {
-        t.equal(toError(await bed.ask(language, 'throw-text')), 'just text')
+        t.equal(toError(await bed.ask(language, 'throw-text')), 'just text', 'a text is thrown')
       })
       await bed.each(noText, async (t, language) => {
-        t.equal(toError(await bed.ask(language, 'throw-object')), 'handler threw {"code":7}')
+        t.equal(toError(await bed.ask(language, 'throw-object')), 'handler threw {"code":7}', 'an object is thrown')
       })
     },
   },
@@ -56,13 +56,14 @@ export const FAILURE_CASES: readonly Case[] = [
           line,
         })
         const starts = (text: string) => new RegExp(`^${text.replace(/[.()[\]]/g, '\\$&')}`)
-        t.match(await seen('syntax'), is('syntax', starts(`syntax error in ${file('syntax')}:2: `), 2))
-        t.match(await seen('import'), is('import', starts(`cannot load ${file('import')}:2: `), 2))
+        t.match(await seen('syntax'), is('syntax', starts(`syntax error in ${file('syntax')}:2: `), 2), 'syntax')
+        t.match(await seen('import'), is('import', starts(`cannot load ${file('import')}:2: `), 2), 'import')
         t.match(await seen('import'), { error: /_gone/ }, 'again')
-        t.same(await seen('throws'), is('throws', `cannot load ${file('throws')}:2: no start`, 2))
+        t.same(await seen('throws'), is('throws', `cannot load ${file('throws')}:2: no start`, 2), 'throws')
         t.match(
           await seen('symbol'),
           is('symbol', starts(`${file('symbol')} has no function "handler" (it `), undefined),
+          'symbol',
         )
         t.match(await seen('symbol'), { error: /(exports|defines) greet\)$/ }, 'and what it has')
       })
@@ -108,8 +109,9 @@ export const FAILURE_CASES: readonly Case[] = [
         const said = inside.logs.map(record => record.message).join('')
         t.notOk(existsSync(pathOf(language, 'short')), 'wrote nothing after its end')
         t.notMatch(said, `late ${label}-short`, 'said nothing after its end')
-        t.match(said, `late ${label}-all`)
-        if (runtime !== 'lua') t.equal(readFileSync(pathOf(language, 'all'), 'utf8'), `${label}-all\n`)
+        t.match(said, `late ${label}-all`, 'the other function said it')
+        if (runtime !== 'lua')
+          t.equal(readFileSync(pathOf(language, 'all'), 'utf8'), `${label}-all\n`, 'and wrote it once')
       })
     },
   },
@@ -141,14 +143,14 @@ export const FAILURE_CASES: readonly Case[] = [
             }
             const cut = await bed.ask(language, answer, { path: `/${label}/all${query}` })
             t.ok(cut.status === 500 || cut.status === 503, `${answer}${query}: ${cut.status} ${cut.text.slice(0, 200)}`)
-            t.match(toError(cut), error)
+            t.match(toError(cut), error, `${answer}${query}: why`)
             t.equal((await bed.ask(language, 'echo')).status, 200, `${answer}${query}: the next call`)
           }
         } finally {
           isOver = true
         }
         await neighbour
-        t.ok(beside.length > 0)
+        t.ok(beside.length > 0, 'another function was called')
         t.same([...new Set(beside)], [200], 'another function notices nothing')
       })
     },
@@ -158,7 +160,11 @@ export const FAILURE_CASES: readonly Case[] = [
     run: async bed => {
       await bed.each({}, async (t, language) => {
         const { headers } = await bed.ask(language, 'print', { path: `/${language.label}/all?n=1` })
-        t.same([headers['x-fn-stdout'], headers['x-fn-stderr']], ['out 1 a out 1 b out 1 c', 'err 1 a err 1 b err 1 c'])
+        t.same(
+          [headers['x-fn-stdout'], headers['x-fn-stderr']],
+          ['out 1 a out 1 b out 1 c', 'err 1 a err 1 b err 1 c'],
+          'of one call',
+        )
       })
       await bed.each({}, async (t, language) => {
         const from = bed.inside?.logs.length ?? 0
@@ -180,8 +186,8 @@ export const FAILURE_CASES: readonly Case[] = [
               .filter(record => record.stream === stream)
               .map(({ message }) => message)
               .join('')
-          t.same(text('stdout').trim().split('\n'), lines('out'), 'in the log')
-          t.same(text('stderr').trim().split('\n'), lines('err'))
+          t.same(text('stdout').trim().split('\n'), lines('out'), `stdout of ${n} in the log`)
+          t.same(text('stderr').trim().split('\n'), lines('err'), `stderr of ${n} in the log`)
         }
       })
     },
@@ -194,17 +200,17 @@ export const FAILURE_CASES: readonly Case[] = [
         const { inside } = bed
         const from = inside?.logs.length ?? 0
         const answers = await Promise.all(Array.from({ length: 5 }, () => bed.ask(language, 'raw')))
-        for (const answer of answers) t.same([answer.status, answer.text], [200, 'whole'])
+        for (const answer of answers) t.same([answer.status, answer.text], [200, 'whole'], 'an answer beside raw bytes')
         const isRaw = (stream: string) => (record: InsideRecord) =>
           record.stream === stream && record.message.includes('raw \0\x10')
         await inside?.until(() => ['stdout', 'stderr'].every(stream => inside.logs.slice(from).some(isRaw(stream))))
-        t.equal((await bed.ask(language, 'echo')).status, 200)
+        t.equal((await bed.ask(language, 'echo')).status, 200, 'the next call')
       })
       await bed.each({}, async (t, language) => {
         const from = bed.inside?.logs.length ?? 0
         const answer = await bed.ask(language, 'flood')
-        t.same([answer.status, answer.text], [200, 'flooded'])
-        t.ok((answer.headers['x-fn-stdout'] as string).length <= 1024)
+        t.same([answer.status, answer.text], [200, 'flooded'], 'an answer after a flood')
+        t.ok((answer.headers['x-fn-stdout'] as string).length <= 1024, 'the header is short')
         if (bed.inside === null) return
         const own = bed.inside.logs.slice(from).filter(record => record.requestId === answer.headers['x-request-id'])
         const bytes = own.reduce((sum, { message }) => sum + message.length, 0)
@@ -259,7 +265,7 @@ export const FAILURE_CASES: readonly Case[] = [
             return event.body === body && event.query.n === String(n) && event.headers['x-n'] === String(n)
           }),
         )
-        t.same(answers.filter(isRight => !isRight).length, 0)
+        t.same(answers.filter(isRight => !isRight).length, 0, 'calls with the answer of another')
       })
     },
   },

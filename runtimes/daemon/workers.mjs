@@ -265,10 +265,11 @@ export class Workers {
     // The gateway is connected, of which this process may not have heard.
     if (this.#expected?.id === id && this.#expected.owner === owner) await this.#expected.over
     const spare = this.#spares.find(one => one.id === id && one.owner === owner && one.isOffered)
-    if (spare === undefined || spare.process.gone) {
+    if (spare === undefined) {
       this.planSpares()
       throw new Error('the worker that waited has ended')
     }
+    // Its function may have ended it already: how is told by `exited`, which an error here would come before.
     this.#spares.splice(this.#spares.indexOf(spare), 1)
     spare.isOffered = false
     return spare

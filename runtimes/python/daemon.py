@@ -196,8 +196,9 @@ class Daemon:
         """The spare that the gateway names because it is connected to it, else the spare or a new process, introduced to its gateway."""
         spare = self.spare
         if isinstance(name, str):
-            if spare is None or spare.id != name or spare.control is not control or spare.has_ended():
+            if spare is None or spare.id != name or spare.control is not control:
                 raise ValueError('the worker that waited has ended')
+            # Its function may have ended it already: how is told by `exited`, which an error here would come before.
             self.spare = None
             return spare
         self.worker_count += 1

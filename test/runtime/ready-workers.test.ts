@@ -12,7 +12,7 @@ import { encodeFrame, FrameReader, KIND, parseHeader } from '../../lib/runtime/w
 import { FakeClock } from '../helpers/clock.ts'
 import { makeFn } from '../helpers/fn.ts'
 import { HostileDaemon, type HostilePeer, setBefore } from '../helpers/hostile-daemon.ts'
-import { childrenOf, commandOf, isAlive } from '../helpers/processes.ts'
+import { childrenOf, commandOf, isAlive, isRunning, killIfThere } from '../helpers/processes.ts'
 import { makeRuntimes, TestCall } from '../helpers/runtime-bed.ts'
 import { makeTree } from '../helpers/tree.ts'
 import { FrameClient, startDaemon, until } from '../helpers/worker-client.ts'
@@ -452,6 +452,77 @@ for (const { runtime, end, toText, entries } of ACCEPTING)
       t.pass('all of them end with their gateway')
     },
   )
+
+/** Functions that end their own process. */
+const ENDING = {
+  'node.mjs': 'export const handler = () => process.kill(process.pid, "SIGKILL")',
+  'python.py': 'import os\ndef handler(event):\n    os.kill(os.getpid(), 9)\n',
+  'php.php': '<?php\nfunction handler($event) { posix_kill(getmypid(), 9); }\n',
+}
+
+for (const { runtime, end } of ACCEPTING)
+  t.test(
+    `[runtime/ready-workers.10] how a function ended its worker is told by the ${runtime} daemon, also before it hears of the function`,
+    async t => {
+      const tree = makeTree(ENDING)
+      t.teardown(() => tree.cleanup())
+      const daemon = await startDaemon(runtime, { root: tree.root, hello: { ready_workers: true } })
+      t.teardown(() => daemon.close())
+      const offered = await daemon.control.wait(frame => frame.kind === KIND.started && frame.id === 0)
+      const { worker, uri, pid } = offered.header
+      const start = { dir: tree.root, entry: `${runtime}${end}` }
+      const connected = daemon.connect(uri, worker, pid, start)
+      await connected.ready()
+      // What comes first at a daemon that was busy elsewhere, the `start` or the end, is the system's to say.
+      process.kill(daemon.child.pid!, 'SIGSTOP')
+      daemon.control.send(KIND.start, 7, { key: 'x', runtime, name: 'x', ...start, worker })
+      connected.open()
+      await connected.closed
+      await until(() => !isRunning(pid))
+      process.kill(daemon.child.pid!, 'SIGCONT')
+      const told = await daemon.control.wait(({ kind, id }) => id === 7 || kind === KIND.exited)
+      if (told.id === 7) {
+        t.equal(told.kind, KIND.started, JSON.stringify(told.header))
+        t.match((await daemon.ended({ id: worker })).header, { reason: /^ended by SIGKILL/ })
+      } else {
+        t.match(told.header, { worker, reason: /^ended by SIGKILL/ })
+        t.equal((await daemon.control.wait(frame => frame.id === 7)).kind, KIND.error)
+      }
+    },
+  )
+
+t.test(
+  '[runtime/ready-workers.10] nor is its end forestalled while the last of what it wrote is waited for',
+  async t => {
+    const tree = makeTree({
+      'leaves.mjs': `
+        import { spawn } from 'node:child_process'
+        export const handler = () => {
+          const { pid } = spawn('sleep', ['60'], { detached: true, stdio: ['ignore', 1, 2] })
+          process.stderr.write(String(pid))
+          process.exit(3)
+        }
+      `,
+    })
+    t.teardown(() => tree.cleanup())
+    const daemon = await startDaemon('node', { root: tree.root, hello: { ready_workers: true } })
+    t.teardown(() => daemon.close())
+    const offered = await daemon.control.wait(frame => frame.kind === KIND.started && frame.id === 0)
+    const { worker, uri, pid } = offered.header
+    const start = { dir: tree.root, entry: 'leaves.mjs' }
+    const connected = daemon.connect(uri, worker, pid, start)
+    await connected.ready()
+    const { stderr } = await connected.call()
+    t.teardown(() => killIfThere(Number(stderr)))
+    // The daemon has asked for its exit code, and its pipes are open.
+    while (existsSync(`/proc/${pid}`));
+    daemon.control.send(KIND.start, 7, { key: 'x', runtime: 'node', name: 'x', ...start, worker })
+    const told = await daemon.control.wait(({ kind, id }) => id === 7 || kind === KIND.exited)
+    t.not(told.kind, KIND.error, JSON.stringify(told.header))
+    if (told.id === 7) t.match((await daemon.ended({ id: worker })).header, { reason: 'exited with code 3' })
+    else t.match(told.header, { worker, reason: 'exited with code 3' })
+  },
+)
 
 t.test(
   '[runtime/ready-workers.5] a process that dies while it waits costs no call, and several functions may want it at once',

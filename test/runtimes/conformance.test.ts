@@ -114,17 +114,24 @@ t.test(
       t.equal(answer.status, 200, label)
     }
     const nice = Math.min(19, placeOf(process.pid).nice + NICE)
-    type Shown = { daemons: { pid: number }[]; workers: { key: string; pid: number }[] }
-    const { runtimes } = (await bed.gateway.inject('/_fn/workers')).json() as { runtimes: Record<string, Shown> }
-    for (const { label, runtime } of bed.languages) {
+    type Shown = { daemons: { pid: number }[]; workers: { key: string; pid: number | null }[] }
+    const look = async () => (await bed.gateway.inject('/_fn/workers')).json() as { runtimes: Record<string, Shown> }
+    let { runtimes } = await look()
+    // A worker that waited for its program was offered before its process was there: which it is follows.
+    await until(async () => {
+      runtimes = (await look()).runtimes
+      const isTold = ({ workers }: Shown) => workers.every(({ pid }) => pid !== null)
       // A thread of this process is no process.
+      return Object.entries(runtimes).every(([name, shown]) => name === 'lua' || isTold(shown))
+    })
+    for (const { label, runtime } of bed.languages) {
       if (runtime === 'lua') continue
       const { daemons, workers } = runtimes[runtime]!
       const daemon = daemons[0]!.pid
       t.match(placeOf(daemon), { group: daemon, session: daemon, terminal: 0, nice }, `${runtime}: the daemon`)
       const own = workers.filter(({ key }) => key.startsWith(`${runtime}/${label}/`))
       t.ok(own.length > 0, `${label}: workers`)
-      for (const { pid } of own) {
+      for (const { pid } of own as { pid: number }[]) {
         const place = { group: pid, session: daemon, terminal: 0, nice }
         t.match(placeOf(pid), place, label)
         const children = childrenOf(pid)
