@@ -98,7 +98,7 @@ export function createControlParts(deps: ControlDeps): ControlParts {
   followSwitch()
   const close = (): void => {
     access.onChange = null
-    history.stop()
+    history.close()
     feed.close()
     deps.streams.close()
   }

@@ -8,7 +8,7 @@ import { EVENT_NAMES, type EventName } from '../observe/events.ts'
 import { type Endpoint, READ } from './endpoint.ts'
 
 interface EventsEndpointsDeps {
-  feed: Pick<EventFeed, 'follow'>
+  feed: Pick<EventFeed, 'follow' | 'isClosed'>
 }
 
 export function createEventsEndpoints({ feed }: EventsEndpointsDeps): readonly Endpoint[] {
@@ -59,12 +59,17 @@ function stream(
   }
   following = feed.follow(names, lastId, { write, end: reason => end(exchange, reason) })
   if (following === null) {
-    const why = `too many followers of events: ${MAX_FOLLOWERS} are followed at once`
-    responder.sendError(exchange, new GatewayError('CONCURRENCY_LIMIT', why), ['Cache-Control', 'no-store'])
+    responder.sendError(exchange, toRefusal(feed.isClosed), ['Cache-Control', 'no-store'])
     return
   }
   exchange.work = { abandon: () => following?.stop() }
   responder.openStream(exchange, 200, headers, null)
+}
+
+function toRefusal(isClosed: boolean): GatewayError {
+  if (isClosed)
+    return new GatewayError('SHUTTING_DOWN', 'gateway is shutting down', { headers: { 'Retry-After': '1' } })
+  return new GatewayError('CONCURRENCY_LIMIT', `too many followers of events: ${MAX_FOLLOWERS} are followed at once`)
 }
 
 /** One that reads too slowly is cut off, so that it sees that something is missing. */

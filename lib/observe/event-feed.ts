@@ -85,6 +85,11 @@ export class EventFeed {
     this.#options = options
   }
 
+  /** True once the gateway stops. */
+  get isClosed(): boolean {
+    return this.#isClosed
+  }
+
   /**
    * Sends events of some names from now on, and before them what came since `lastId`, as far as it is kept.
    * @param lastId - the last id that the follower has seen; null for none

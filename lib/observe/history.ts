@@ -54,10 +54,15 @@ export class History {
     this.#schedule(this.#store)
   }
 
-  /** Forgets everything. */
-  stop(): void {
+  /** Reads by itself no more; who asks in the gateway's last moments is still told. */
+  close(): void {
     if (this.#timer !== null) this.#options.clock.clearTimeout(this.#timer)
     this.#timer = null
+  }
+
+  /** Forgets everything. */
+  stop(): void {
+    this.close()
     this.#store = null
     this.#bases.clear()
   }

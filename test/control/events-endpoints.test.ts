@@ -1,6 +1,6 @@
 import t from 'tap'
 import { MAX_FOLLOWERS } from '../../lib/observe/event-feed.ts'
-import { serveTree } from '../helpers/gateway-bed.ts'
+import { askClosing, HELD_FUNCTION, serveTree } from '../helpers/gateway-bed.ts'
 
 const TREE = { 'hello.js': 'exports.handler = () => { console.log("said by hello"); return 1 }\n' }
 
@@ -91,6 +91,13 @@ t.test('[observe/event-feed.7] one more than may follow is 429; the gateway stop
   await gateway.close({ timeoutMs: 60_000 })
   // Streams that ended in good order can be read to their end.
   for (const response of responses) t.match(await response.text(), /^retry: 2000\nid: /)
+})
+
+t.test('[observe/event-feed.7] a gateway that stops says so to who would follow', async t => {
+  const bed = await serveTree(t, { 'held.mjs': HELD_FUNCTION }, { runtimes: ['node'] })
+  const { status, headers, body } = await askClosing(bed, '/_fn/events')
+  t.match([status, JSON.parse(body)], [503, { error: 'gateway is shutting down' }])
+  t.equal(headers['retry-after'], '1')
 })
 
 t.test('[observe/event-feed.5] a client that reads nothing is cut off, and the gateway serves on', async t => {

@@ -9,7 +9,7 @@ import { History } from '../../lib/observe/history.ts'
 import { Metrics } from '../../lib/observe/metrics.ts'
 import { serveEndpoints } from '../helpers/control.ts'
 import { makeFn } from '../helpers/fn.ts'
-import { serveTree } from '../helpers/gateway-bed.ts'
+import { askClosing, HELD_FUNCTION, serveTree } from '../helpers/gateway-bed.ts'
 
 const REST = { clock: systemClock, history: { read: () => null }, functions: () => [] }
 const LINE = `m ${'1'.repeat(1000)}\n`
@@ -193,6 +193,15 @@ t.test('[observe/history.6] the history is kept while the console is on', async 
   t.match(shown.functions, [{ key: 'node/hello@default', requests: 1 }])
   await put(false)
   t.equal((await gateway.inject('/_fn/metrics?format=json')).status, 404)
+})
+
+t.test('[observe/history.6] a gateway that stops tells it to the last request', async t => {
+  const tree = { 'held.mjs': HELD_FUNCTION, 'hello.mjs': 'export const handler = () => 1' }
+  const bed = await serveTree(t, tree, { runtimes: ['node'], uiEnabled: true })
+  await bed.gateway.inject('/hello')
+  const { status, body } = await askClosing(bed, '/_fn/metrics?format=json')
+  t.equal(status, 200, body)
+  t.match(JSON.parse(body), { functions: [{ key: 'node/hello@default', requests: 1 }] })
 })
 
 t.test('[observe/history.10] a thousand functions are read in pieces', async t => {

@@ -72,7 +72,8 @@ export async function withPage(
     const page = await context.newPage()
     page.on('pageerror', error => problems.push(`${error.message}\n${error.stack ?? ''}`))
     page.on('console', message => {
-      if (message.type() === 'error' || message.type() === 'warning') problems.push(message.text())
+      if (message.type() === 'error' || message.type() === 'warning')
+        problems.push(`${message.text()} ${message.location().url}`.trim())
     })
     page.setDefaultTimeout(60_000)
     await page.goto(url)
