@@ -1,6 +1,7 @@
 /**
  * A fast function beside eight processes of others that calculate all the time: its p99 to that of the fast function alone, in one run.
- * `FNGW_BENCH_LANGUAGES=node` chooses the language of the busy ones (node, python, php); default python.
+ * `FNGW_BENCH_LANGUAGES=node` chooses the language of the busy ones (node, python, php, go, rust); default python.
+ * Functions of Lua are threads of the gateway itself: no process of theirs stands beside it.
  */
 
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -51,6 +52,41 @@ function handler($event) {
 }
 `,
   ],
+  go: [
+    'handler.go',
+    `package main
+
+import "syscall"
+
+func used() int64 {
+	var now syscall.Rusage
+	syscall.Getrusage(syscall.RUSAGE_SELF, &now)
+	return now.Utime.Nano() + now.Stime.Nano()
+}
+
+func Handler(event map[string]any) map[string]any {
+	for end := used() + 100_000_000; used() < end; {
+	}
+	return map[string]any{"status": 200, "body": "done"}
+}
+`,
+  ],
+  rust: [
+    'handler.rs',
+    `use serde_json::{json, Value};
+
+extern "C" {
+    /// Microseconds of processor time of this process.
+    fn clock() -> std::os::raw::c_long;
+}
+
+pub fn handler(_event: Value) -> Value {
+    let end = unsafe { clock() } + 100_000;
+    while unsafe { clock() } < end {}
+    json!({"status": 200, "body": "done"})
+}
+`,
+  ],
 }
 
 /** How the system shares the processors out, which decides more than anything else here. */
@@ -82,9 +118,19 @@ export async function run(): Promise<BenchRow[]> {
     writeFileSync(join(root, folder, file), text)
   }
   write('hello', 'handler.js', "export const handler = () => ({ message: 'hello' })\n")
-  const [file, text] = CALCULATES[process.env.FNGW_BENCH_LANGUAGES ?? 'python']!
+  const language = process.env.FNGW_BENCH_LANGUAGES ?? 'python'
+  const [file, text] = CALCULATES[language]!
   for (const name of BUSY) write(name, file, text)
-  const program = [join(ROOT, 'dist/bin/fngw.js'), 'run', root, '--native', '--port', '0']
+  const program = [
+    join(ROOT, 'dist/bin/fngw.js'),
+    'run',
+    root,
+    '--native',
+    '--port',
+    '0',
+    '--runtimes',
+    `node,${language}`,
+  ]
   const { child, match } = await start(program, /^ready (http:\S+)$/m)
   const url = match[1]!
   const quiet = new QuietRounds()
