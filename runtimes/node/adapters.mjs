@@ -237,7 +237,7 @@ function toRequest(event, given) {
   const hasBody = event.method !== 'GET' && event.method !== 'HEAD'
   // A text without a type is given one by `Request`, bytes are not.
   const isBytes = given !== null && (headers.has('content-type') || given.isBase64)
-  const body = isBytes ? given.bytes : event.is_base64 ? Buffer.from(event.body_base64 ?? '', 'base64') : event.body
+  const body = isBytes ? given.lend() : event.is_base64 ? Buffer.from(event.body_base64 ?? '', 'base64') : event.body
   return new Request(URL.canParse(url) ? url : `${scheme}://localhost${path}`, {
     method: event.method,
     headers,

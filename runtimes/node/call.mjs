@@ -15,6 +15,7 @@ const CANCELED = '{"canceled":true}'
  * What a call needs of its worker.
  * @typedef {object} CallHost
  * @property {(kind: number, id: number, header: string, body: Uint8Array | string | null) => Promise<void> | null} send - as of a FrameWriter's `add`
+ * @property {(bytes: Buffer) => void} reclaim - memory of a call's body that nobody looks into any more
  * @property {(call: Call) => void} sendOutput
  * @property {(call: Call) => void} handleEnd - the call's last frame has been sent
  * @property {(settled: Promise<unknown>) => void} addBackground - the worker ends in good order only after it
@@ -78,8 +79,19 @@ export class Call extends CallOutput {
     if (this.over) return
     this.#host.sendOutput(this)
     this.end()
-    this.#host.send(kind, this.id, header, body)
+    const written = this.#host.send(kind, this.id, header, body)
+    // Pieces of a stream, which ends with another kind, may still leave from there.
+    if (kind === KIND.reply) this.#releaseBody(written)
     this.#host.handleEnd(this)
+  }
+
+  /** @param {Promise<void> | null} written - until when the answer, which may be the body, must stay as it is */
+  #releaseBody(written) {
+    const bytes = this.given?.release() ?? null
+    this.given = null
+    if (bytes === null) return
+    if (written === null) this.#host.reclaim(bytes)
+    else written.then(() => this.#host.reclaim(bytes))
   }
 
   finishCanceled() {

@@ -6,10 +6,10 @@ import { isAscii, isUtf8 } from 'node:buffer'
 import { inspect } from 'node:util'
 
 /** Bytes from which on a body's text is made only when it is read. */
-const LONG_BODY_BYTES = 16 * 1024
+export const LONG_BODY_BYTES = 16 * 1024
 // Captured before user code can patch them.
 const { defineProperty, getOwnPropertyDescriptor } = Object
-const { from: bufferFrom } = Buffer
+const EMPTY = Buffer.alloc(0)
 
 /** @typedef {import('./call.mjs').Call} Call */
 
@@ -81,11 +81,6 @@ export class FnEvent {
   }
 }
 
-/** What of a view is kept beyond its frame: a long body is a copy, of a short one the text is made at once. @param {Buffer} body */
-export function copyLong(body) {
-  return body.length >= LONG_BODY_BYTES ? bufferFrom(body) : body
-}
-
 /** Bytes that tell of most bodies that they are no text. */
 const BEGINNING_BYTES = 1024
 /** Bytes of the longest character. */
@@ -110,6 +105,7 @@ export class GivenBody {
   #isBinary = null
   #text = ''
   #base64 = ''
+  #isLent = false
 
   /** @param {Buffer} bytes */
   constructor(bytes) {
@@ -134,6 +130,23 @@ export class GivenBody {
     if (!this.isBase64) return null
     if (this.#base64 === '') this.#base64 = this.bytes.toString('base64')
     return this.#base64
+  }
+
+  /** The bytes for the handler itself, which may look into them as long as it wants. */
+  lend() {
+    this.#isLent = true
+    return this.bytes
+  }
+
+  /**
+   * The call is over. Whoever kept its event has the texts that were read; of a body that was not read he may want one yet.
+   * @returns {Buffer | null} memory that nobody needs for this body any more
+   */
+  release() {
+    if (this.#isLent || (this.#text === '' && this.#base64 === '')) return null
+    const { bytes } = this
+    this.bytes = EMPTY
+    return bytes
   }
 
   /** True when this text is the one that was given: then the bytes are at hand. @param {string} text */

@@ -35,6 +35,7 @@ const { stringify } = JSON
 
 export class Link {
   #events
+  #memory
   #server
   /** @type {Socket | null} */
   #connection = null
@@ -42,9 +43,10 @@ export class Link {
   #reader = null
   #writer = new FrameWriter(() => {})
 
-  /** @param {LinkEvents} events */
-  constructor(events) {
+  /** @param {LinkEvents} events @param {import('./frame-memory.mjs').FrameMemory} memory - for large frames */
+  constructor(events, memory) {
     this.#events = events
+    this.#memory = memory
     this.#server = createServer({ allowHalfOpen: true, noDelay: true, pauseOnConnect: true }, socket =>
       this.#meet(socket),
     )
@@ -134,10 +136,12 @@ export class Link {
 
   /** @param {Socket} accepted - nothing of it was read */
   #meet(accepted) {
-    const reader = new FrameReader((kind, id, header, body, isOwn) => {
+    /** @type {ConstructorParameters<typeof FrameReader>[0]} */
+    const onFrame = (kind, id, header, body, isOwn) => {
       if (this.#connection === socket) this.#events.onFrame(kind, id, header, body, isOwn)
       else this.#greet(socket, reader, header, body)
-    }, KIND.hello)
+    }
+    const reader = new FrameReader(onFrame, KIND.hello, this.#memory)
     const socket = readFrames(accepted, reader, message => this.#refuse(socket, message))
     socket.on('error', () => {})
     socket.on('end', () => this.#handleLastFrame(socket))

@@ -84,6 +84,8 @@ for (const [name, kind] of Object.entries(KIND)) {
 const { parse, stringify } = JSON
 const { allocUnsafe, allocUnsafeSlow, byteLength } = Buffer
 
+/** @typedef {import('./frame-memory.mjs').FrameMemory} FrameMemory */
+
 export class ProtocolError extends Error {}
 
 /**
@@ -169,15 +171,19 @@ export class FrameReader {
   #onFrame
   /** The only kind taken, 0 for all. */
   #only
+  /** @type {FrameMemory | null} */
+  #memory
 
   /**
    * @param {(kind: number, id: number, header: string, body: Buffer, isOwn: boolean) => void} onFrame - `body` is a view to
    *   copy if kept, unless it is the frame's own memory
    * @param {number} [only] - the kind that the first frame must have; `acceptAll` ends that
+   * @param {FrameMemory | null} [memory] - for large frames; null gives each memory that the collector takes
    */
-  constructor(onFrame, only = 0) {
+  constructor(onFrame, only = 0, memory = null) {
     this.#onFrame = onFrame
     this.#only = only
+    this.#memory = memory
   }
 
   acceptAll() {
@@ -240,7 +246,8 @@ export class FrameReader {
    */
   #hold(chunk, from, to, bytes) {
     // Memory of its own for a large one: its body may be kept.
-    this.#unfinished = bytes >= COPIED_BODY_BYTES ? allocUnsafeSlow(bytes) : allocUnsafe(bytes)
+    if (bytes < COPIED_BODY_BYTES) this.#unfinished = allocUnsafe(bytes)
+    else this.#unfinished = this.#memory?.take(bytes) ?? allocUnsafeSlow(bytes)
     this.#held = chunk.copy(this.#unfinished, 0, from, to)
   }
 

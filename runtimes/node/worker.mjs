@@ -18,8 +18,9 @@ import { toInvoke } from './adapters.mjs'
 import { Call } from './call.mjs'
 import { CallOutput, captureOutput, currentCall, takeOutput } from './capture.mjs'
 import { ContractError, toReply } from './envelope.mjs'
-import { copyLong, FnEvent } from './event.mjs'
+import { FnEvent, LONG_BODY_BYTES } from './event.mjs'
 import { toFailure } from './failure.mjs'
+import { FrameMemory } from './frame-memory.mjs'
 import { Lifeline } from './lifeline.mjs'
 import { Link } from './link.mjs'
 import { Loader } from './loader.mjs'
@@ -46,17 +47,22 @@ class Worker {
    * @type {object | null}
    */
   keptTick = null
-  #link = new Link({
-    onFrame: (kind, id, header, body, isOwn) => this.#handleFrame(kind, id, header, body, isOwn),
-    onLastFrame: () => {
-      this.#closing = true
-      this.#endWhenDone()
+  #memory = new FrameMemory()
+  #link = new Link(
+    {
+      onFrame: (kind, id, header, body, isOwn) => this.#handleFrame(kind, id, header, body, isOwn),
+      onLastFrame: () => {
+        this.#closing = true
+        this.#endWhenDone()
+      },
+      onClose: () => exitNow(0),
     },
-    onClose: () => exitNow(0),
-  })
+    this.#memory,
+  )
   /** What calls need of it. @type {import('./call.mjs').CallHost} */
   #host = {
     send: (kind, id, header, body) => this.#link.send(kind, id, header, body),
+    reclaim: bytes => this.#memory.giveBack(bytes),
     sendOutput: call => this.#sendOutput(call, call.id),
     handleEnd: call => {
       this.#calls.delete(call.id)
@@ -171,7 +177,8 @@ class Worker {
   #handleFrame(kind, id, header, body, isOwn) {
     switch (kind) {
       case KIND.call:
-        this.#takeCall(id, header, isOwn ? body : copyLong(body))
+        // Of a short body the text is made at once; a long one is kept beyond its frame.
+        this.#takeCall(id, header, isOwn || body.length < LONG_BODY_BYTES ? body : this.#memory.copy(body))
         return
       case KIND.cancel:
         if (this.#waiting.delete(id)) this.#link.send(KIND.end, id, '{"canceled":true}')
