@@ -74,5 +74,6 @@ export function isReservedPath(urlPath: string): boolean {
 
 /** The key of a function version in records and state files: `runtime/name@version`. */
 export function toFunctionKey(runtime: RuntimeName, name: string, version: string | null): string {
-  return `${runtime}/${name}@${version ?? 'default'}`
+  // In one piece, which a map hashes and compares quicker than the parts that a template keeps.
+  return [runtime, '/', name, '@', version ?? 'default'].join('')
 }

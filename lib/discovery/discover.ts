@@ -10,7 +10,7 @@ import { type DiscoverOptions, FolderFacts } from './folder.ts'
 import { FunctionMaker } from './functions.ts'
 import { addHandlers } from './handlers.ts'
 import { type Revisions, type Settled, settleKeys } from './keys.ts'
-import type { Discovery, PartOutcome } from './part.ts'
+import { type Discovery, type KeptPart, toPartOutcome } from './part.ts'
 import { type DirNode, findFolder, type Snapshot } from './snapshot.ts'
 import { type Context, ROOT_CONTEXT, sameContext, Visit } from './visit.ts'
 
@@ -55,7 +55,7 @@ export function createDiscoverer(options: DiscoverOptions): Discoverer {
       if (last?.outerEnv !== outerEnv) walk = new Walk(facts)
       const known = last?.discovery.byKey ?? new Map<string, FunctionVersion>()
       const maker = new FunctionMaker(snapshot.rootPath, options.defaults, known, outerEnv)
-      const part = walk.folder(snapshot.root, ROOT_CONTEXT, maker)
+      const part = toPartOutcome(walk.folder(snapshot.root, ROOT_CONTEXT, maker))
       facts.endWalk()
       const settled = settleKeys(part, revisions, maker, last?.settled)
       const { functions, claims, warnings } = settled
@@ -78,7 +78,7 @@ export function createDiscoverer(options: DiscoverOptions): Discoverer {
 
 /** What is remembered of a folder. */
 interface Known {
-  readonly part: PartOutcome
+  readonly part: KeptPart
   /** Where it stands; null when that follows from its surroundings. */
   context: Context | null
   /** Of the folder above, when nothing was to be said of this one but where it stands: one object for all folders there. */
@@ -95,14 +95,14 @@ class Walk {
   }
 
   /** The outcome of a folder and all below it. */
-  folder(node: DirNode, context: Context, maker: FunctionMaker): PartOutcome {
+  folder(node: DirNode, context: Context, maker: FunctionMaker): KeptPart {
     const known = this.#parts.get(node)
     const last = known?.context ?? null
     if (last !== null && sameContext(last, context)) return known!.part
     const visit = new Visit(node, context, this.#facts)
     addHandlers(visit, maker)
     if (node.dirs.length > 0) this.#enterAll(visit, maker)
-    const part = visit.part.toOutcome()
+    const part = visit.part.toKept()
     this.#parts.set(node, { part, context, surroundings: null })
     return part
   }

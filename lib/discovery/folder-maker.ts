@@ -31,7 +31,18 @@ export class FolderMaker {
     if (lacksPackages(node, runtime)) part.manifests.push({ runtime, folder: node.path })
     // An entrypoint further down stands for the folder of its function.
     const schema = this.schemas.of(node, file, folder !== node.path)
-    return { runtime, folder, file, fnFolder: node.path, layers, env: configs.env, helpers, manifests, schema }
+    return {
+      runtime,
+      folder,
+      file,
+      fnFolder: node.path,
+      realFolder: node.realPath,
+      layers,
+      env: configs.env,
+      helpers,
+      manifests,
+      schema,
+    }
   }
 
   /** What is wrong with the folder's config for this function becomes a warning of the folder. */

@@ -23,6 +23,8 @@ export interface Handler {
   file: FileEntry
   /** Folder of the function, below the root; another one only for an `entrypoint` further down. */
   fnFolder: string
+  /** Its full path without links, where that is kept anyway. */
+  realFolder?: string
   /** Configs from the root down, the function's own last. */
   layers: readonly (FunctionConfig | null)[]
   /** What the folder's files declare. */
@@ -75,7 +77,9 @@ export class FunctionMaker {
       target.warnings?.push(toAdapterWarning(entryFile, runtime, merged.adapter, target.label ?? entryFile))
     }
     const policy = isScheduled ? merged : toUnscheduled(merged)
-    const fnDir = handler.fnFolder === '' ? this.#rootPath : below(this.#rootPath, handler.fnFolder)
+    const fullPath = handler.fnFolder === '' ? this.#rootPath : below(this.#rootPath, handler.fnFolder)
+    // One text for both, where no link is on the way.
+    const fnDir = handler.realFolder === fullPath ? handler.realFolder : fullPath
     return this.reuse({
       key: toFunctionKey(runtime, identity.name, identity.version),
       runtime,

@@ -17,7 +17,7 @@ import type {
   PackageManifest,
 } from '../core/catalog.ts'
 import type { Warning } from '../core/errors.ts'
-import { exact } from '../core/exact-list.ts'
+import { EMPTY, exact } from '../core/exact-list.ts'
 import { type Method, RESERVED_PREFIXES } from '../core/identity.ts'
 import { isReservedPattern, parsePattern } from '../core/pattern.ts'
 import { pathWarning } from './disk.ts'
@@ -60,6 +60,24 @@ export interface PartOutcome {
   readonly manifests: readonly PackageManifest[]
 }
 
+/** What is kept of a folder: of most the one claim of the one function, which has the function, instead of seven lists. */
+export type KeptPart = PartOutcome | Claim
+
+export function toPartOutcome(kept: KeptPart): PartOutcome {
+  if (!('pattern' in kept)) return kept
+  return { ...NOTHING, functions: [kept.fn], claims: [kept] }
+}
+
+const NOTHING: PartOutcome = {
+  functions: EMPTY,
+  targets: EMPTY,
+  claims: EMPTY,
+  homes: EMPTY,
+  warnings: EMPTY,
+  ignored: EMPTY,
+  manifests: EMPTY,
+}
+
 export class Part {
   readonly functions: FunctionVersion[] = []
   /** Handlers that a manifest names; they may be functions already. */
@@ -70,8 +88,12 @@ export class Part {
   readonly ignored: IgnoredPath[] = []
   readonly manifests: PackageManifest[] = []
 
-  /** The same to be kept: most of its lists are empty. */
-  toOutcome(): PartOutcome {
+  /** The same to be kept. */
+  toKept(): KeptPart {
+    const [claim] = this.claims
+    const isLone = this.claims.length === 1 && this.functions.length === 1 && claim!.fn === this.functions[0]
+    const others = [this.targets, this.homes, this.warnings, this.ignored, this.manifests]
+    if (isLone && others.every(list => list.length === 0)) return claim!
     return {
       functions: exact(this.functions),
       targets: exact(this.targets),
@@ -84,7 +106,12 @@ export class Part {
   }
 
   /** Adds the outcome of a folder below. */
-  add(part: PartOutcome): void {
+  add(part: KeptPart): void {
+    if ('pattern' in part) {
+      this.functions.push(part.fn)
+      this.claims.push(part)
+      return
+    }
     for (const fn of part.functions) this.functions.push(fn)
     for (const fn of part.targets) this.targets.push(fn)
     for (const claim of part.claims) this.claims.push(claim)

@@ -14,7 +14,7 @@ import { MAX_TREE_FOLDERS } from './disk.ts'
 import { isConfigName, isSchemaName, isSourceName } from './file-name.ts'
 import { skippedReason } from './layouts.ts'
 import { MAX_TREE_DEPTH } from './snapshot.ts'
-import { parentOf, toChild } from './tree-path.ts'
+import { below, parentOf, toChild } from './tree-path.ts'
 
 /** Milliseconds between two looks whether the functions root still is the folder that is watched. */
 const ROOT_CHECK_MS = 500
@@ -51,25 +51,43 @@ export interface TreeWatchOptions {
   onLimit: (code: string) => void
 }
 
-/** Real path of a folder, and of those above it: a link back to one of them is not followed. */
-interface Chain {
-  readonly realPath: string
-  readonly above: Chain | null
+/** Where something below the root stands. */
+interface Place {
+  /** Below the root. */
+  readonly path: string
+  /** Null where it follows from the folder above, as for all but links: of ten thousand it would be kept twice. */
+  readonly realPath: string | null
+  /** The folder it lies in; null for the root. */
+  readonly above: Place | null
 }
 
 interface Folder {
-  path: string
-  chain: Chain
+  place: Place
   /** True for a folder that came up while watching: what is in it counts as changed. */
   isNew: boolean
+}
+
+/** Called on the watch whose event it is, which tells where. */
+interface WatchListeners {
+  ofFolder(this: FSWatcher, event: string, fileName: string | null): void
+  ofLink(this: FSWatcher, event: string): void
+  ofError(this: FSWatcher): void
+}
+
+interface Watched {
+  readonly watcher: FSWatcher
+  readonly place: Place
 }
 
 /** Watches the functions root, also while it does not exist. Keeps no process alive. */
 export class TreeWatcher {
   readonly #options: TreeWatchOptions
-  readonly #folders = new Map<string, { watcher: FSWatcher; chain: Chain }>()
+  readonly #folders = new Map<string, Watched>()
   /** Linked source files: a change of the target is no event of the folder that holds the link. */
-  readonly #links = new Map<string, FSWatcher>()
+  readonly #links = new Map<string, Watched>()
+  /** Whose event it is: listeners of its own would be half a kilobyte for each folder. */
+  readonly #places = new Map<FSWatcher, Place>()
+  readonly #listeners: WatchListeners
   readonly #queue: Folder[] = []
   #rootTimer: NodeJS.Timeout | null = null
   /** Device and inode of the root that is watched; empty while there is none. */
@@ -79,6 +97,7 @@ export class TreeWatcher {
 
   constructor(options: TreeWatchOptions) {
     this.#options = options
+    this.#listeners = this.#toListeners()
     this.#checkRootLater()
     this.#start(false)
   }
@@ -93,7 +112,7 @@ export class TreeWatcher {
   rescan(): void {
     const root = this.#folders.get('')
     if (root === undefined) return
-    this.#queue.push({ path: '', chain: root.chain, isNew: false })
+    this.#queue.push({ place: root.place, isNew: false })
     this.#drain()
   }
 
@@ -110,7 +129,7 @@ export class TreeWatcher {
     this.#rootId = idOf(rootPath)
     const realPath = realPathOf(rootPath)
     if (this.#rootId !== '' && realPath !== null)
-      this.#queue.push({ path: '', chain: { realPath, above: null }, isNew })
+      this.#queue.push({ place: { path: '', realPath, above: null }, isNew })
     this.#drain()
   }
 
@@ -142,52 +161,67 @@ export class TreeWatcher {
     step()
   }
 
-  #scan(folder: Folder): void {
-    const { path, chain, isNew } = folder
+  #scan({ place, isNew }: Folder): void {
+    const { path } = place
     if (this.#isClosed || this.#folders.size >= MAX_TREE_FOLDERS) return
-    if (!this.#folders.has(path)) {
-      const watcher = this.#watch(path, (event, fileName) => this.#onEvent(path, event, fileName))
-      if (watcher === null) return
-      this.#folders.set(path, { watcher, chain })
-    }
+    if (!this.#folders.has(path) && !this.#watch(place, this.#folders, this.#listeners.ofFolder)) return
     if (isNew) this.#options.mark(path)
     // Listed after the watch began, so that nothing falls between the two.
     for (const entry of list(this.#fullPath(path))) {
-      if (entry.isDirectory() || entry.isSymbolicLink()) this.#enter(toChild(path, entry.name), entry, folder)
+      if (entry.isDirectory() || entry.isSymbolicLink()) this.#enter(toChild(path, entry.name), entry, place, isNew)
     }
   }
 
   /** Takes up a folder, or a link to a folder or source file. */
-  #enter(
-    path: string,
-    entry: Pick<Dirent, 'isDirectory' | 'isSymbolicLink'>,
-    above: Pick<Folder, 'chain' | 'isNew'>,
-  ): void {
+  #enter(path: string, entry: Pick<Dirent, 'isDirectory' | 'isSymbolicLink'>, above: Place, isNew: boolean): void {
     if (this.#folders.has(path) || this.#links.has(path) || skippedReason(basename(path)) !== null) return
     const realPath = realPathOf(this.#fullPath(path))
     if (realPath === null) return
+    const isPlain = realPath === below(realPathAt(above), basename(path))
+    const place = { path, realPath: isPlain ? null : realPath, above }
     if (entry.isSymbolicLink() && idOf(realPath) === '') {
-      const watcher = isRelevant(path) ? this.#watch(path, event => this.#onLinkEvent(path, event)) : null
-      if (watcher !== null) this.#links.set(path, watcher)
+      if (isRelevant(path)) this.#watch(place, this.#links, this.#listeners.ofLink)
       return
     }
-    const isLoop = leadsUp(above.chain, realPath)
     const isClosed = path.split('/').length > MAX_TREE_DEPTH || this.#options.excluded().has(path)
-    if (!isLoop && !isClosed) this.#queue.push({ path, chain: { realPath, above: above.chain }, isNew: above.isNew })
+    if (!leadsUp(above, realPath) && !isClosed) this.#queue.push({ place, isNew })
   }
 
-  /** null when it cannot be watched: it is gone, or there are no watches left. */
-  #watch(path: string, listener: (event: string, fileName: string | null) => void): FSWatcher | null {
+  /** False when it cannot be watched: it is gone, or there are no watches left. */
+  #watch(place: Place, into: Map<string, Watched>, listener: WatchListeners['ofFolder']): boolean {
     try {
-      const watcher = this.#options.watchFolder(this.#fullPath(path), listener)
-      watcher.on('error', () => this.#dropBelow(path))
-      return watcher
+      const watcher = this.#options.watchFolder(this.#fullPath(place.path), listener)
+      watcher.on('error', this.#listeners.ofError)
+      this.#places.set(watcher, place)
+      into.set(place.path, { watcher, place })
+      return true
     } catch (error) {
       if (isWatchLimit(error)) {
         this.close()
         this.#options.onLimit(error.code)
       }
-      return null
+      return false
+    }
+  }
+
+  #toListeners(): WatchListeners {
+    const at = (watcher: FSWatcher, act: (path: string) => void): void => {
+      const place = this.#places.get(watcher)
+      if (place !== undefined) act(place.path)
+    }
+    const onEvent = this.#onEvent.bind(this)
+    const onLinkEvent = this.#onLinkEvent.bind(this)
+    const onError = this.#dropBelow.bind(this)
+    return {
+      ofFolder(event, fileName) {
+        at(this, path => onEvent(path, event, fileName))
+      },
+      ofLink(event) {
+        at(this, path => onLinkEvent(path, event))
+      },
+      ofError() {
+        at(this, onError)
+      },
     }
   }
 
@@ -202,7 +236,7 @@ export class TreeWatcher {
     if (this.#dropBelow(path)) this.#options.mark(path)
     const above = this.#folders.get(folder)
     if (above === undefined || entry === null || !(entry.isDirectory() || entry.isSymbolicLink())) return
-    this.#enter(path, entry, { chain: above.chain, isNew: true })
+    this.#enter(path, entry, above.place, true)
     this.#drain()
   }
 
@@ -214,31 +248,33 @@ export class TreeWatcher {
     this.#dropBelow(path)
     const entry = lstatOf(this.#fullPath(path))
     const above = this.#folders.get(parentOf(path))
-    if (entry?.isSymbolicLink() && above !== undefined) this.#enter(path, entry, { chain: above.chain, isNew: true })
+    if (entry?.isSymbolicLink() && above !== undefined) this.#enter(path, entry, above.place, true)
   }
 
   /** True when something was watched there. */
   #dropBelow(path: string): boolean {
     if (!this.#folders.has(path) && !this.#links.has(path)) return false
     const isBelow = (other: string) => other === path || other.startsWith(`${path}/`)
-    for (const [other, { watcher }] of this.#folders) {
-      if (!isBelow(other)) continue
-      watcher.close()
-      this.#folders.delete(other)
-    }
-    for (const [other, watcher] of this.#links) {
-      if (!isBelow(other)) continue
-      watcher.close()
-      this.#links.delete(other)
+    for (const watches of [this.#folders, this.#links]) {
+      for (const [other, { watcher }] of watches) {
+        if (!isBelow(other)) continue
+        this.#drop(watcher)
+        watches.delete(other)
+      }
     }
     return true
   }
 
+  #drop(watcher: FSWatcher): void {
+    watcher.close()
+    this.#places.delete(watcher)
+  }
+
   #dropAll(): void {
-    for (const { watcher } of this.#folders.values()) watcher.close()
-    for (const watcher of this.#links.values()) watcher.close()
-    this.#folders.clear()
-    this.#links.clear()
+    for (const watches of [this.#folders, this.#links]) {
+      for (const { watcher } of watches.values()) this.#drop(watcher)
+      watches.clear()
+    }
     this.#queue.length = 0
   }
 
@@ -247,11 +283,18 @@ export class TreeWatcher {
   }
 }
 
-/** True for one of these folders, and for one above them. */
-function leadsUp(chain: Chain, realPath: string): boolean {
-  for (let at: Chain | null = chain; at !== null; at = at.above)
-    if (at.realPath === realPath || at.realPath.startsWith(`${realPath}/`)) return true
+/** True for this folder or one above it, and for one that holds them: a link there would not end. */
+function leadsUp(place: Place, realPath: string): boolean {
+  for (let at: Place | null = place; at !== null; at = at.above) {
+    const real = realPathAt(at)
+    if (real === realPath || real.startsWith(`${realPath}/`)) return true
+  }
   return false
+}
+
+function realPathAt({ path, realPath, above }: Place): string {
+  // The root's is always kept.
+  return realPath ?? below(realPathAt(above!), basename(path))
 }
 
 function isRelevant(path: string): boolean {

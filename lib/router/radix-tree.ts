@@ -42,6 +42,28 @@ interface TreeEntry<T> {
   readonly value: T
 }
 
+/** What may follow a node beside static text. */
+class More<T> {
+  /** Kids whose text starts with a character beyond ASCII. */
+  wide: Map<number, Node<T>> | null = null
+  /** True when a failed kid leaves something to try. */
+  branches = false
+  /** True when something takes all the rest. */
+  tails = false
+  param: Node<T> | null = null
+  catchAll: T | null = null
+  optional: T | null = null
+  wildcard: T | null = null
+  /** The optional catch-all of the folder that ends here. */
+  base: T | null = null
+
+  copy(): More<T> {
+    const copy = Object.assign(new More<T>(), this)
+    if (this.wide !== null) copy.wide = new Map(this.wide)
+    return copy
+  }
+}
+
 class Node<T> {
   /** Static text before this node; empty behind a param. */
   text: string
@@ -51,19 +73,9 @@ class Node<T> {
   /** Kids by first char code minus `low`; ASCII only. */
   table: (Node<T> | null)[] = NO_KIDS
   low = 0
-  /** Kids whose text starts with another character. */
-  wide: Map<number, Node<T>> | null = null
-  /** True when a failed kid leaves something to try. */
-  branches = false
-  /** True when something takes all the rest. */
-  tails = false
   leaf: T | null = null
-  param: Node<T> | null = null
-  catchAll: T | null = null
-  optional: T | null = null
-  wildcard: T | null = null
-  /** The optional catch-all of the folder that ends here. */
-  base: T | null = null
+  /** What most of ten thousand nodes have not. */
+  more: More<T> | null = null
 
   constructor(text: string, params: number) {
     this.text = text
@@ -72,9 +84,12 @@ class Node<T> {
   }
 
   copy(): Node<T> {
-    const { text, params, table, wide } = this
-    const kids = { table: table.length === 0 ? table : [...table], wide: wide === null ? null : new Map(wide) }
-    return Object.assign(new Node<T>(text, params), this, kids)
+    const node = new Node<T>(this.text, this.params)
+    node.table = this.table.length === 0 ? this.table : [...this.table]
+    node.low = this.low
+    node.leaf = this.leaf
+    node.more = this.more?.copy() ?? null
+    return node
   }
 }
 
@@ -179,7 +194,7 @@ export class RadixTree<T> {
     while (at < length) {
       const kid = kidFor(node, path.charCodeAt(at))
       if (kid !== null && (kid.size === 1 || path.slice(at, at + kid.size) === kid.text)) {
-        if (!node.branches) {
+        if (node.more === null || !node.more.branches) {
           at += kid.size
           node = kid
           continue
@@ -187,8 +202,9 @@ export class RadixTree<T> {
         const leaf = this.#walk(kid, at + kid.size, acceptor)
         if (leaf !== null || this.#isDirty) return leaf
       }
-      if (!node.branches) return null
-      const param = node.param
+      const more = node.more
+      if (more === null || !more.branches) return null
+      const param = more.param
       if (param !== null) {
         const end = this.#isCanonical ? canonicalEnd(path, at) : segmentEnd(path, at)
         if (end < 0) {
@@ -197,7 +213,7 @@ export class RadixTree<T> {
         }
         this.#starts[node.params] = at
         this.#ends[node.params] = end
-        if (!node.tails) {
+        if (!more.tails) {
           node = param
           at = end
           continue
@@ -205,10 +221,11 @@ export class RadixTree<T> {
         const leaf = this.#walk(param, end, acceptor)
         if (leaf !== null || this.#isDirty) return leaf
       }
-      return this.#tail(node, at, acceptor)
+      return this.#tail(more, node.params, at, acceptor)
     }
     if (node.leaf !== null && acceptor.accept(node.leaf)) return node.leaf
-    return node.base === null ? null : this.#base(node, node.base, acceptor)
+    const base = node.more === null ? null : node.more.base
+    return base === null ? null : this.#base(node, base, acceptor)
   }
 
   /** The path ends at the folder of an optional catch-all. */
@@ -219,18 +236,18 @@ export class RadixTree<T> {
   }
 
   /** The rest of the path goes to whatever takes all of it. */
-  #tail(node: Node<T>, at: number, acceptor: Acceptor<T>): T | null {
+  #tail({ catchAll, optional, wildcard }: More<T>, params: number, at: number, acceptor: Acceptor<T>): T | null {
     let leaf: T | null = null
-    if (node.catchAll !== null && acceptor.accept(node.catchAll)) leaf = node.catchAll
-    else if (node.optional !== null && acceptor.accept(node.optional)) leaf = node.optional
-    else if (node.wildcard !== null && acceptor.accept(node.wildcard)) leaf = node.wildcard
+    if (catchAll !== null && acceptor.accept(catchAll)) leaf = catchAll
+    else if (optional !== null && acceptor.accept(optional)) leaf = optional
+    else if (wildcard !== null && acceptor.accept(wildcard)) leaf = wildcard
     if (leaf === null) return null
     if (!this.#isCanonical && !isCleanRest(this.#path, at)) {
       this.#isDirty = true
       return null
     }
-    this.#starts[node.params] = at
-    this.#ends[node.params] = this.#path.length
+    this.#starts[params] = at
+    this.#ends[params] = this.#path.length
     return leaf
   }
 
@@ -238,7 +255,7 @@ export class RadixTree<T> {
     let node = this.#root
     let text = ''
     for (const [index, segment] of segments.entries()) {
-      if (segment.kind === 'optional-catch-all') insertText(node, text, edit).base = value
+      if (segment.kind === 'optional-catch-all') moreOf(insertText(node, text, edit)).base = value
       // The root stands behind the first slash of all paths.
       if (index > 0) text += '/'
       if (segment.kind === 'static') {
@@ -247,27 +264,33 @@ export class RadixTree<T> {
       }
       node = insertText(node, text, edit)
       text = ''
-      node.branches = true
+      const more = moreOf(node)
+      more.branches = true
       if (segment.kind === 'param') {
-        node.param = node.param === null ? edit.make('', node.params + 1) : edit.own(node.param)
-        node = node.param
+        more.param = more.param === null ? edit.make('', node.params + 1) : edit.own(more.param)
+        node = more.param
         continue
       }
-      node.tails = true
-      if (segment.kind === 'catch-all') node.catchAll = value
-      else if (segment.kind === 'optional-catch-all') node.optional = value
-      else node.wildcard = value
+      more.tails = true
+      if (segment.kind === 'catch-all') more.catchAll = value
+      else if (segment.kind === 'optional-catch-all') more.optional = value
+      else more.wildcard = value
       return
     }
     insertText(node, text, edit).leaf = value
   }
 }
 
+function moreOf<T>(node: Node<T>): More<T> {
+  return (node.more ??= new More())
+}
+
 /** The kid whose text starts with this character. */
 function kidFor<T>(node: Node<T>, code: number): Node<T> | null {
   const index = code - node.low
   if (index >= 0 && index < node.table.length) return node.table[index]!
-  return node.wide === null ? null : (node.wide.get(code) ?? null)
+  const wide = node.more === null ? null : node.more.wide
+  return wide === null ? null : (wide.get(code) ?? null)
 }
 
 function canonicalEnd(path: string, at: number): number {
@@ -327,8 +350,9 @@ function insertText<T>(node: Node<T>, text: string, edit: Edit<T>): Node<T> {
 function setKid<T>(node: Node<T>, kid: Node<T>): void {
   const code = kid.text.charCodeAt(0)
   if (code >= 128) {
-    node.wide ??= new Map()
-    node.wide.set(code, kid)
+    const more = moreOf(node)
+    more.wide ??= new Map()
+    more.wide.set(code, kid)
     return
   }
   if (node.table.length === 0) {

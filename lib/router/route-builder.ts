@@ -100,7 +100,7 @@ export class RouteTableBuilder {
   }
 
   #settle(name: string, entries: RouteEntry[]): RouteLeaf {
-    const leaf = toLeaf(entries)
+    const leaf = settle(entries)
     const warnings = toRouteWarnings(leaf)
     this.#shapes.set(name, leaf)
     if (warnings.length > 0) this.#warned.set(name, warnings)
@@ -147,14 +147,6 @@ function toAddress(fn: FunctionVersion): RouteEntry | Warning | null {
 function toEntry(claim: Claim, isAddress: boolean, forceUrl: boolean): RouteEntry {
   const strength = claimStrength(standingOf({ claim, forceUrl }))
   return { claim, hosts: exact(claim.hosts.map(parseHost)), forceUrl, strength, isAddress }
-}
-
-function toLeaf(entries: readonly RouteEntry[]): RouteLeaf {
-  const { owners, entries: settled, losses, conflicts, barred } = settle(entries)
-  let methods = 0
-  for (let index = 0; index < owners.length; index++) if (owners[index] !== null) methods |= 1 << index
-  const pattern = settled.map(({ claim }) => claim.pattern.text).sort(compareText)[0]!
-  return { pattern, methods, owners, entries: settled, losses, conflicts, barred }
 }
 
 function compareLeaves(a: RouteLeaf, b: RouteLeaf): number {

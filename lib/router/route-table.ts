@@ -22,11 +22,7 @@ export interface RouteRefusal {
 type RouteResult = RouteMatch | RouteRefusal
 
 /** What stands in the tree at the end of one shape of path. */
-export interface RouteLeaf extends Settlement {
-  pattern: string
-  /** Bit per index in METHODS. */
-  methods: number
-}
+export type RouteLeaf = Settlement
 
 const NOT_FOUND = refusal('NOT_FOUND', 'not found')
 const CONFLICT = refusal('ROUTE_CONFLICT', 'ambiguous route')
@@ -138,7 +134,7 @@ class Lookup implements Acceptor<RouteLeaf> {
   }
 
   accept(leaf: RouteLeaf): boolean {
-    const owner = this.#method < 0 ? null : leaf.owners[this.#method]!
+    const owner = this.#method < 0 ? null : leaf.ownerOf(this.#method)
     if (owner === null || owner.hosts !== null) return this.#acceptForHost(leaf, owner)
     this.owner = owner
     return true

@@ -66,26 +66,90 @@ export interface Conflict {
 }
 
 export interface Settlement {
-  /** By index in METHODS. */
-  owners: (Owner | null)[]
+  /** The first pattern, in text order, that claims of this shape have. */
+  readonly pattern: string
+  /** Bit per index in METHODS: those that have an owner. */
+  readonly methods: number
   /** Strongest first; what is equal in strength in text order. */
-  entries: readonly RouteEntry[]
-  losses: readonly Loss[]
-  conflicts: readonly Conflict[]
+  readonly entries: readonly RouteEntry[]
+  readonly losses: readonly Loss[]
+  readonly conflicts: readonly Conflict[]
   /** Listed routes of versions that are somebody's already, and whose. */
-  barred: ReadonlyMap<RouteEntry, RouteEntry>
+  readonly barred: ReadonlyMap<RouteEntry, RouteEntry>
+  /** @param index - in METHODS */
+  ownerOf(index: number): Owner | null
+}
+
+/** Nearly every route: nobody else wants it. All else follows from its owner, of which ten thousand are kept. */
+class LoneSettlement implements Settlement {
+  readonly methods: number
+  readonly #owner: Owner
+
+  constructor(entry: RouteEntry) {
+    this.#owner = makeOwner(entry, EMPTY, null)
+    this.methods = toBits(METHODS.map(method => entry.claim.methods.includes(method)))
+  }
+
+  get pattern(): string {
+    return this.#owner.match.pattern
+  }
+
+  get entries(): readonly RouteEntry[] {
+    return [this.#owner.entry]
+  }
+
+  get losses(): readonly Loss[] {
+    return EMPTY
+  }
+
+  get conflicts(): readonly Conflict[] {
+    return EMPTY
+  }
+
+  get barred(): ReadonlyMap<RouteEntry, RouteEntry> {
+    return NONE_BARRED
+  }
+
+  ownerOf(index: number): Owner | null {
+    return (this.methods & (1 << index)) === 0 ? null : this.#owner
+  }
+}
+
+class SharedSettlement implements Settlement {
+  readonly pattern: string
+  readonly methods: number
+  readonly entries: readonly RouteEntry[]
+  readonly losses: readonly Loss[]
+  readonly conflicts: readonly Conflict[]
+  readonly barred: ReadonlyMap<RouteEntry, RouteEntry>
+  readonly #owners: readonly (Owner | null)[]
+
+  /** @param owners - by index in METHODS */
+  constructor(
+    owners: readonly (Owner | null)[],
+    { entries, losses, conflicts, barred }: Pick<Settlement, 'entries' | 'losses' | 'conflicts' | 'barred'>,
+  ) {
+    this.pattern = entries.map(({ claim }) => claim.pattern.text).sort(compareText)[0]!
+    this.methods = toBits(owners.map(owner => owner !== null))
+    this.entries = entries
+    this.losses = losses
+    this.conflicts = conflicts
+    this.barred = barred
+    this.#owners = owners
+  }
+
+  ownerOf(index: number): Owner | null {
+    return this.#owners[index] ?? null
+  }
+}
+
+function toBits(flags: readonly boolean[]): number {
+  return flags.reduce((bits, flag, index) => (flag ? bits | (1 << index) : bits), 0)
 }
 
 /** Settles all claims on one shape. The outcome does not depend on their order. */
 export function settle(claims: readonly RouteEntry[]): Settlement {
-  return claims.length === 1 ? settleLone(claims[0]!) : settleRivals(claims)
-}
-
-/** Nearly every route: nobody else wants it. */
-function settleLone(entry: RouteEntry): Settlement {
-  const owner = makeOwner(entry, EMPTY, null)
-  const owners = METHODS.map(method => (entry.claim.methods.includes(method) ? owner : null))
-  return { owners, entries: [entry], losses: EMPTY, conflicts: EMPTY, barred: NONE_BARRED }
+  return claims.length === 1 ? new LoneSettlement(claims[0]!) : settleRivals(claims)
 }
 
 function settleRivals(claims: readonly RouteEntry[]): Settlement {
@@ -121,7 +185,7 @@ function settleRivals(claims: readonly RouteEntry[]): Settlement {
     }
     return owner
   })
-  return { owners, entries, losses: exact(losses), conflicts: exact(conflicts), barred }
+  return new SharedSettlement(owners, { entries, losses: exact(losses), conflicts: exact(conflicts), barred })
 }
 
 /** A URL that is there is not free for a version, whatever methods it answers (§9). */
@@ -152,8 +216,8 @@ export function ownsSome(settlement: Settlement, entry: RouteEntry): boolean {
   return METHODS.some((_, index) => owns(settlement, entry, index))
 }
 
-function owns({ owners }: Settlement, entry: RouteEntry, index: number): boolean {
-  for (let owner = owners[index] ?? null; owner !== null; owner = owner.next) {
+function owns(settlement: Settlement, entry: RouteEntry, index: number): boolean {
+  for (let owner = settlement.ownerOf(index); owner !== null; owner = owner.next) {
     if (owner.entry === entry) return !owner.rivals.some(rival => hostsCover(rival.hosts, entry.hosts))
   }
   return false

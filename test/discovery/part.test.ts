@@ -1,5 +1,5 @@
 import t from 'tap'
-import { Part } from '../../lib/discovery/part.ts'
+import { Part, toPartOutcome } from '../../lib/discovery/part.ts'
 import { makeFn } from '../helpers/fn.ts'
 
 const FN = makeFn({ policy: { allowHosts: ['a.test'] } })
@@ -67,4 +67,45 @@ t.test('[discovery/layouts.2] a folder takes over what is below it, in order', a
     ['first.js', 'b.js'],
   )
   t.equal(claims[0], below.claims[0])
+})
+
+t.test(
+  '[discovery/layouts.2] a folder that says nothing but one claim of one function is kept as that claim',
+  async t => {
+    const lone = new Part()
+    lone.functions.push(FN)
+    lone.claim(request('/x'))
+    const kept = lone.toKept()
+    t.equal(kept, lone.claims[0])
+    t.same(toPartOutcome(kept), { ...toPartOutcome(new Part().toKept()), functions: [FN], claims: lone.claims })
+    const above = new Part()
+    above.add(kept)
+    t.same([above.functions, above.claims], [[FN], lone.claims])
+    t.equal(above.claims[0]?.fn, FN)
+  },
+)
+
+t.test('[discovery/layouts.2] one that says anything more is kept whole', async t => {
+  const other = makeFn({ name: 'other' })
+  const rows: [string, (part: Part) => void][] = [
+    ['another function', part => part.functions.push(other)],
+    ['another claim', part => part.claim(request('/y'))],
+    ['a target', part => part.targets.push(other)],
+    ['a home', part => part.homes.push({ folder: '/', route: '/x', redirect: null, origin: 'fn.config.json' })],
+    ['a warning', part => part.warn([{ code: 'A', path: 'a', message: 'a', hint: 'a' }])],
+    ['something ignored', part => part.ignore('b.js', 'why')],
+    ['a manifest', part => part.manifests.push({ runtime: 'node', folder: 'a' })],
+    ['a claim of another function', part => part.functions.splice(0, 1, other)],
+  ]
+  for (const [name, add] of rows) {
+    const part = new Part()
+    part.functions.push(FN)
+    part.claim(request('/x'))
+    add(part)
+    const { functions, targets, claims, homes, warnings, ignored, manifests } = part
+    t.same(toPartOutcome(part.toKept()), { functions, targets, claims, homes, warnings, ignored, manifests }, name)
+    const above = new Part()
+    above.add(part.toKept())
+    t.same(above, part, name)
+  }
 })

@@ -169,18 +169,46 @@ t.test('[discovery/layouts.38, discovery/layouts.36] the root goes and comes bac
 
 t.test('[discovery/layouts.37] one watch for each folder that is read', async t => {
   const folders: string[] = []
+  const listeners = new Set<unknown>()
   const { watcher } = await watching(
     t,
     { 'a/b/x.js': '', 'a/y.js': '', 'node_modules/p/q/r.js': '', '_lib/z.js': '' },
     {
       watchFolder: (path, listener) => {
         folders.push(basename(path))
+        listeners.add(listener)
         return watch(path, { persistent: false }, listener)
       },
     },
   )
   t.same(folders.sort(), ['_lib', 'a', 'b', 'root'])
+  t.equal(listeners.size, 1, 'none of its own for each')
   watcher.close()
+})
+
+t.test('[discovery/layouts.37] a folder whose watch fails is watched again when it comes back', async t => {
+  const open = new Map<string, FSWatcher>()
+  const { told, path, write } = await watching(
+    t,
+    { 'a/b/x.js': '', 'c/y.js': '' },
+    {
+      watchFolder: (path, listener) => {
+        const watcher = watch(path, { persistent: false }, listener)
+        open.set(basename(path), watcher)
+        return watcher
+      },
+    },
+  )
+  const before = open.get('b')
+  open.get('a')!.emit('error', new Error('failed'))
+  write({ 'c/y.js': '1' })
+  await told.until('c/y.js')
+  renameSync(path('a'), path('d'))
+  await told.until('d', 'd/b')
+  t.not(open.get('b'), before)
+  told.clear()
+  write({ 'd/b/x.js': '1' })
+  await told.until('d/b/x.js')
 })
 
 t.test('[discovery/layouts.39] without watches left it closes and says so', async t => {

@@ -286,3 +286,26 @@ t.test('[router/radix-tree.8] the tree finds what comparing everything finds', a
     }
   }
 })
+
+t.test('[router/radix-tree.8] a tree that is added to does not change the one before, whatever a node has', async t => {
+  const toEntry = (text: string) => ({ segments: segmentsOf(patternOf(text)), value: text })
+  const findIn = (tree: RadixTree<string>, path: string): string | null =>
+    tree.find(path, { accept: () => true, restart: () => {} })
+  const first = ['/a', '/a/b', '/p/:id', '/p/:id/x', '/q/:rest*', '/o/:rest*?', '/w/*']
+  const added = ['/a/c', '/p/:id/y', '/p/me', '/q', '/w/:one', '/a/:any', '/:top*']
+  const before = new RadixTree(first.map(toEntry))
+  const found = [...first, ...added, '/p/1/y', '/p/1/x', '/q/1/2', '/o', '/o/1', '/w/1/2', '/a/zz', '/zz']
+  const paths = found.map(path => path.replaceAll(/:(\w+)[*?]*|\*/g, '1'))
+  const answers = paths.map(path => findIn(before, path))
+  const after = new RadixTree(added.map(toEntry), before)
+  t.same(
+    paths.map(path => findIn(before, path)),
+    answers,
+  )
+  const whole = new RadixTree([...first, ...added].map(toEntry))
+  t.same(
+    paths.map(path => findIn(after, path)),
+    paths.map(path => findIn(whole, path)),
+  )
+  t.not(findIn(after, '/zz'), findIn(before, '/zz'))
+})

@@ -1,5 +1,6 @@
 import t from 'tap'
 import type { Claim } from '../../lib/core/catalog.ts'
+import { METHODS } from '../../lib/core/identity.ts'
 import { claimStrength } from '../../lib/core/transitions.ts'
 import { parseHost } from '../../lib/router/hosts.ts'
 import { ownedMethods, type RouteEntry, settle, standingOf } from '../../lib/router/settle.ts'
@@ -17,7 +18,7 @@ t.test('[router/route-table.2] one owner per method, the rest on record', async 
   const config = entryOf(makeClaim('GET,POST /x', { fn: 'config', source: 'config' }))
   const settlement = settle([config, file])
   t.same(
-    settlement.owners.map(owner => owner && nameOf(owner.entry)),
+    METHODS.map((_, index) => settlement.ownerOf(index)).map(owner => owner && nameOf(owner.entry)),
     ['file', 'config', 'file', null, null],
   )
   t.same(
@@ -26,7 +27,7 @@ t.test('[router/route-table.2] one owner per method, the rest on record', async 
   )
   t.same(ownedMethods(settlement, config), ['POST'])
   t.same(ownedMethods(settlement, file), ['GET', 'PUT'])
-  t.equal(settlement.owners[0], settlement.owners[2], 'methods with one owner share a owner')
+  t.equal(settlement.ownerOf(0), settlement.ownerOf(2), 'methods with one owner share a owner')
 })
 
 t.test('[router/route-table.6, router/route-table.18] rivals are those who want the same hosts', async t => {
@@ -35,7 +36,7 @@ t.test('[router/route-table.6, router/route-table.18] rivals are those who want 
   const c = entryOf(makeClaim('GET /x', { fn: 'c', hosts: ['c.test'] }))
   const settlement = settle([c, b, a])
   const owners = []
-  for (let owner = settlement.owners[0] ?? null; owner !== null; owner = owner.next) owners.push(owner)
+  for (let owner = settlement.ownerOf(0); owner !== null; owner = owner.next) owners.push(owner)
   t.same(
     owners.map(({ entry, rivals }) => [nameOf(entry), rivals.map(nameOf)]),
     [
@@ -57,8 +58,7 @@ t.test('[router/route-table.6] a thousand equal claims do not take the square of
   const entries = Array.from({ length: 1000 }, (_, index) => entryOf(makeClaim('GET /x', { fn: `f${index}` })))
   const settlement = settle(entries)
   t.equal(settlement.conflicts[0]?.entries.length, 1000)
-  for (let owner = settlement.owners[0] ?? null; owner !== null; owner = owner.next)
-    if (owner.rivals.length !== 1) t.fail()
+  for (let owner = settlement.ownerOf(0); owner !== null; owner = owner.next) if (owner.rivals.length !== 1) t.fail()
 })
 
 t.test(
@@ -72,9 +72,11 @@ t.test(
       rival: entryOf(makeClaim('GET /x', { fn: 'rival' })),
     }
     const ownerOf = (...names: (keyof typeof claims)[]) => {
-      const { owners, losses, conflicts } = settle(names.map(name => claims[name]))
+      const settlement = settle(names.map(name => claims[name]))
+      const { losses, conflicts } = settlement
+      const owner = settlement.ownerOf(0)
       const lost = losses.map(({ entry, winner }) => `${nameOf(entry)} to ${nameOf(winner)}`)
-      return [owners[0] && nameOf(owners[0].entry), lost, conflicts.length]
+      return [owner && nameOf(owner.entry), lost, conflicts.length]
     }
     t.same(ownerOf('config', 'file'), ['file', ['config to file'], 0])
     t.same(ownerOf('file', 'manifest'), ['manifest', ['file to manifest'], 0])
@@ -93,10 +95,11 @@ t.test('[router/route-table.8] claims of one function are one', async t => {
     entryOf(makeClaim('GET,PUT /x', { fn: 'a' })),
     entryOf(makeClaim('GET /x', { fn: 'a', source: 'config' })),
   ]
-  const { owners, losses, conflicts } = settle(two)
+  const settlement = settle(two)
+  const { losses, conflicts } = settlement
   t.same([losses, conflicts], [[], []])
-  t.equal(owners[0]?.entry, two[0])
-  t.equal(owners[0]?.next, null)
+  t.equal(settlement.ownerOf(0)?.entry, two[0])
+  t.equal(settlement.ownerOf(0)?.next, null)
 })
 
 t.test('[router/route-table.11] a listed route of a version is barred from a URL that is there', async t => {
@@ -104,7 +107,7 @@ t.test('[router/route-table.11] a listed route of a version is barred from a URL
   const get = entryOf(makeClaim('GET /x', { fn: 'get' }))
   const barred = settle([version, get])
   t.equal(barred.barred.get(version), get, 'whatever the methods')
-  t.equal(barred.owners[1], null)
+  t.equal(barred.ownerOf(1), null)
   t.match(
     barred.losses.map(({ entry, winner, methods }) => [nameOf(entry), nameOf(winner), methods]),
     [['v', 'get', ['POST']]],
@@ -113,8 +116,8 @@ t.test('[router/route-table.11] a listed route of a version is barred from a URL
   const own = entryOf(makeClaim('POST /x', { fn: 'v', version: 'v1', source: 'config', hosts: ['b.test'] }))
   const free = settle([own, elsewhere])
   t.equal(free.barred.size, 0, 'for other hosts it is free')
-  t.equal(free.owners[1]?.entry, own)
-  t.equal(settle([version]).owners[1]?.entry, version)
+  t.equal(free.ownerOf(1)?.entry, own)
+  t.equal(settle([version]).ownerOf(1)?.entry, version)
   const address = { ...version, isAddress: true }
   t.equal(settle([address, get]).barred.size, 0, 'an address is its own')
 })
@@ -124,9 +127,10 @@ t.test(
   async t => {
     const everywhere = entryOf(makeClaim('GET /x', { fn: 'all', source: 'config' }))
     const some = entryOf(makeClaim('GET /x', { fn: 'some', hosts: ['a.test'] }))
-    const { owners, losses } = settle([everywhere, some])
+    const settlement = settle([everywhere, some])
+    const { losses } = settlement
     const chain = []
-    for (let owner = owners[0] ?? null; owner !== null; owner = owner.next)
+    for (let owner = settlement.ownerOf(0); owner !== null; owner = owner.next)
       chain.push([nameOf(owner.entry), owner.hosts?.length ?? 0])
     t.same(chain, [
       ['some', 1],
@@ -134,8 +138,8 @@ t.test(
     ])
     t.equal(losses.length, 1, 'for a.test')
     const covered = settle([entryOf(makeClaim('GET /x', { fn: 'c', source: 'config', hosts: ['a.test'] })), some])
-    t.equal(covered.owners[0]?.next, null)
+    t.equal(covered.ownerOf(0)?.next, null)
     const params = settle([entryOf(makeClaim('GET /x/:id', { fn: 'p' }))])
-    t.same([params.owners[0]?.names, owners[0]?.names], [['id'], null])
+    t.same([params.ownerOf(0)?.names, settlement.ownerOf(0)?.names], [['id'], null])
   },
 )
