@@ -282,7 +282,8 @@ export class RadixTree<T> {
 }
 
 function moreOf<T>(node: Node<T>): More<T> {
-  return (node.more ??= new More())
+  node.more ??= new More()
+  return node.more
 }
 
 /** The kid whose text starts with this character. */
