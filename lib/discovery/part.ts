@@ -50,7 +50,7 @@ interface ClaimRequest {
 }
 
 /** Of a folder and all below it. */
-export interface PartOutcome {
+interface PartOutcome {
   readonly functions: readonly FunctionVersion[]
   readonly targets: readonly FunctionVersion[]
   readonly claims: readonly Claim[]
