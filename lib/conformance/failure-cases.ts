@@ -3,7 +3,7 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { type Case, type Echo, type InsideRecord, toError, toJson } from './case.ts'
 import type { Answer } from './http-client.ts'
-import { readFixture, SHORT_TIMEOUT_MS } from './fixture-tree.ts'
+import { LATE_MS, readFixture, SHORT_TIMEOUT_MS } from './fixture-tree.ts'
 import { type Lacks, type Language, NO_PROCESS } from './languages.ts'
 
 export const FAILURE_CASES: readonly Case[] = [
@@ -79,7 +79,9 @@ export const FAILURE_CASES: readonly Case[] = [
       const wait = (language: Language, folder: string): Promise<Answer> => {
         const { label } = language
         const file = encodeURIComponent(pathOf(language, folder))
-        return bed.ask(language, 'late', { path: `/${label}/${folder}?ms=900&n=${label}-${folder}&file=${file}` })
+        return bed.ask(language, 'late', {
+          path: `/${label}/${folder}?ms=${LATE_MS}&n=${label}-${folder}&file=${file}`,
+        })
       }
       // Both would say so at about the same moment; only one may.
       const waited = new Map(

@@ -14,6 +14,8 @@ import type { Language } from './languages.ts'
 type FixtureEntry = string | { json: unknown }
 
 export const SHORT_TIMEOUT_MS = 400
+/** Milliseconds that a handler takes which is to be ended before: on a busy machine whoever ends it may be late by seconds. */
+export const LATE_MS = 4000
 export const MAX_BODY_BYTES = 20 * 1024 * 1024
 
 /** @param path - such as `all/handler.js` */

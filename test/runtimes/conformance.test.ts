@@ -7,7 +7,7 @@ import { existsSync } from 'node:fs'
 import t, { type Test } from 'tap'
 import { CaseBed, type CaseServer } from '../../lib/conformance/case.ts'
 import { CASES } from '../../lib/conformance/cases.ts'
-import { SHORT_TIMEOUT_MS } from '../../lib/conformance/fixture-tree.ts'
+import { LATE_MS, SHORT_TIMEOUT_MS } from '../../lib/conformance/fixture-tree.ts'
 import { type Bed, makeBed, TESTED } from '../helpers/conformance.ts'
 import { childrenOf, isAlive, listProcesses, placeOf } from '../helpers/processes.ts'
 import { until } from '../helpers/worker-client.ts'
@@ -78,7 +78,7 @@ t.test('[jobs/jobs.6, jobs/jobs.11] jobs run in every language, and a canceled o
       t.match(event.context, { user: { by: 'me' }, trigger }, label)
 
       const file = bed.tree.path(`${label}-job.txt`)
-      const query = { ms: 1000, n: `${label}-job`, file }
+      const query = { ms: LATE_MS, n: `${label}-job`, file }
       const late = (await jobs.create({ name, runtime, headers: { 'x-do': 'late' }, query })).record
       const pass = (ms: number) =>
         bed.send({
@@ -89,7 +89,7 @@ t.test('[jobs/jobs.6, jobs/jobs.11] jobs run in every language, and a canceled o
       await pass(SHORT_TIMEOUT_MS / 3)
       t.match(await jobs.cancel(late.id), { deleted: false, record: { status: 'canceled' } }, label)
       // Calls that take longer together than the handler would have.
-      for (let waited = 0; waited < 1200; waited += SHORT_TIMEOUT_MS / 3) await pass(SHORT_TIMEOUT_MS / 3)
+      for (let waited = 0; waited < LATE_MS + 200; waited += SHORT_TIMEOUT_MS / 3) await pass(SHORT_TIMEOUT_MS / 3)
       t.notOk(existsSync(file), `${label}: wrote nothing after its end`)
       t.equal(
         (await bed.send({ path: `/${label}/all`, headers: { 'x-do': 'echo' } })).status,
