@@ -17,6 +17,8 @@ const [OWN_KIB, PROGRESS_ITEMS] = [1, 2]
 interface ThreadUser {
   /** True while it has no open call. */
   readonly isIdle: boolean
+  /** True when it was told to end, which takes it a moment. */
+  readonly isEnding: boolean
   stop(): void
 }
 
@@ -79,15 +81,17 @@ export class LuaThreads {
 
   /**
    * Ends threads that hold much and do nothing while all together hold too much, the largest first: one that runs looks at
-   * its memory itself, one that waits does not.
+   * its memory itself, one that waits does not. What those hold that are about to end is given back already, for this.
    */
   relieve(): void {
     let excess = Atomics.load(this.#memory, TOTAL) - this.#memory[LIMIT]!
     if (excess <= 0) return
-    const share = this.#memory[LIMIT]! / Math.max(1, this.#memory[THREADS]!)
-    const idle = [...this.#users.values()].filter(({ user }) => user.isIdle)
-    const held = idle.map(({ user, progress }) => ({ user, kib: Atomics.load(progress, OWN_KIB) }))
-    for (const { user, kib } of held.sort((a, b) => b.kib - a.kib)) {
+    const held = [...this.#users.values()].map(({ user, progress }) => ({ user, kib: Atomics.load(progress, OWN_KIB) }))
+    const leaving = held.filter(({ user }) => user.isEnding)
+    for (const { kib } of leaving) excess -= kib
+    const share = this.#memory[LIMIT]! / Math.max(1, this.#memory[THREADS]! - leaving.length)
+    const idle = held.filter(({ user }) => user.isIdle)
+    for (const { user, kib } of idle.sort((a, b) => b.kib - a.kib)) {
       if (excess <= 0 || kib <= share) return
       user.stop()
       excess -= kib

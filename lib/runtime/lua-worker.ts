@@ -58,6 +58,10 @@ export class LuaThread extends Worker {
     return this.inflight.size === 0 && this.state === 'ready'
   }
 
+  get isEnding(): boolean {
+    return this.#isKilled
+  }
+
   protected override sendCall(call: RuntimeCall): void {
     const body = call.body && copyOf(call.body)
     this.#unsent.push(call.wireId, call.wholeHeader, body)

@@ -1,10 +1,11 @@
 import { once } from 'node:events'
 import t from 'tap'
 import { LuaThreads } from '../../lib/runtime/lua-threads.ts'
+import { until } from '../helpers/worker-client.ts'
 import type { Budget } from '../../runtimes/lua/budget.mjs'
 import { Guard } from '../../runtimes/lua/guard.mjs'
 
-const user = { isIdle: true, stop: () => {} }
+const user = { isIdle: true, isEnding: false, stop: () => {} }
 
 t.test('[runtime/lua-runtime.2] one started thread is kept in reserve, as long as one is needed', async t => {
   const threads = new LuaThreads(64, 256)
@@ -45,6 +46,27 @@ t.test('[runtime/lua-runtime.2] a thread that ended is no spare one', async t =>
   await threads.close()
   await ended
   t.equal(threads.count, 0)
+})
+
+t.test('[runtime/lua-runtime.31] no more threads are ended than there have to be, however long that takes', async t => {
+  const limitMb = 64
+  const threads = new LuaThreads(limitMb, limitMb)
+  t.teardown(() => threads.close())
+  // Each takes some megabytes for itself: together more than all may, and each more than its share.
+  const users: { isIdle: boolean; isEnding: boolean; stop: () => void }[] = []
+  while (threads.heldMb <= limitMb) {
+    const added = { isIdle: true, isEnding: false, stop: () => {} }
+    added.stop = () => Object.assign(added, { isIdle: false, isEnding: true })
+    users.push(added)
+    const { progress } = threads.take(added)
+    await until(() => progress[1]! > 0, 30_000)
+  }
+  const ended = () => users.filter(({ isEnding }) => isEnding).length
+  threads.relieve()
+  const first = ended()
+  t.ok(first >= 1 && first < users.length, `${first} of ${users.length}`)
+  for (let i = 0; i < 10; i++) threads.relieve()
+  t.equal(ended(), first, 'they are on their way')
 })
 
 t.test(
