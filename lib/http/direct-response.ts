@@ -11,6 +11,7 @@ import type { LeanRequest } from './lean-request.ts'
 interface Internals {
   _header: string | null
   _headerSent: boolean
+  readonly outputData: readonly unknown[]
   _keepAliveTimeout: number
 }
 
@@ -58,6 +59,32 @@ export class DirectResponse extends ServerResponse<LeanRequest> {
    */
   writeKept(bytes: Buffer, onGone: () => void): boolean {
     return this.write(bytes, onGone)
+  }
+
+  /**
+   * Writes pieces of a body that has begun: in one write, and where it is chunked as one chunk. `write` makes a chunk of each,
+   * in four writes to the socket, and tells of its room by an event.
+   * @param bytes - of all of them
+   * @param onGone - as of `sendWhole`
+   * @returns true when the system has all of it
+   */
+  writePieces(pieces: readonly Buffer[], bytes: number, onGone: () => void): boolean {
+    const { socket } = this
+    const internals = this as unknown as Internals
+    const last = pieces.length - 1
+    if (socket === null || !internals._headerSent || internals.outputData.length > 0) {
+      // Earlier answers of the connection are not written yet.
+      for (const [index, piece] of pieces.entries()) this.write(piece, index === last ? onGone : undefined)
+      return false
+    }
+    const isChunked = this.chunkedEncoding
+    socket.cork()
+    if (isChunked) socket.write(`${bytes.toString(16)}\r\n`, 'latin1')
+    for (const [index, piece] of pieces.entries())
+      socket.write(piece, index === last && !isChunked ? onGone : undefined)
+    if (isChunked) socket.write('\r\n', 'latin1', onGone)
+    socket.uncork()
+    return socket.writableLength === 0
   }
 
   /** Tells the client to give its idle connection up before the server does. */

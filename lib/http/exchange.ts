@@ -75,6 +75,7 @@ export interface HttpResponse {
   /** As `write`, with bytes that stay as they are until `onGone`, which may never be called when the connection breaks. */
   writeKept?(bytes: Buffer, onGone: () => void): boolean
   sendWhole?(status: number, head: string, body: string | Buffer, onGone?: () => void): void
+  writePieces?(pieces: readonly Buffer[], bytes: number, onGone: () => void): boolean
 }
 
 /**
@@ -120,6 +121,8 @@ export interface ExchangeResponder {
   sendError(exchange: Exchange, error: GatewayError, extra?: readonly string[]): void
   openStream(exchange: Exchange, status: number, headers: string[], length: number | null): void
   writeStream(exchange: Exchange, chunk: Buffer, isConstant?: boolean, onTaken?: (() => void) | null): boolean
+  writePieces(exchange: Exchange, pieces: readonly Buffer[], bytes: number, onTaken: () => void): boolean
+  watchClient(exchange: Exchange, isSlow: boolean): void
   onDrain(exchange: Exchange, callback: () => void): void
   closeStream(exchange: Exchange, error: GatewayError | null): void
   onDisconnect(exchange: Exchange): void

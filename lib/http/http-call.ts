@@ -8,15 +8,15 @@ import type { ReplyHead } from '../invocation/response.ts'
 import { headerOf } from '../invocation/forwarded-headers.ts'
 import type { DebugHeaders } from './debug-headers.ts'
 import type { BodyReceiver, Exchange } from './exchange.ts'
+import { PieceWriter } from './piece-writer.ts'
 
 export class HttpCall implements CallReceiver, BodyReceiver {
   readonly call: Call
   readonly #invoker: Invoker
   readonly #exchange: Exchange
   readonly #debug: DebugHeaders | null
-  /** Stream bytes written while the client was slow. */
-  #blockedBytes = 0
-  #isBlocked = false
+  /** Of a streamed answer; null before it begins. */
+  #pieces: PieceWriter | null = null
 
   /** @param debug - null when the function wants no debug headers */
   constructor(fn: FunctionVersion, invoker: Invoker, exchange: Exchange, debug: DebugHeaders | null) {
@@ -75,23 +75,12 @@ export class HttpCall implements CallReceiver, BodyReceiver {
   }
 
   onChunk(body: Buffer): void {
-    const bytes = body.length
-    const isTaken = this.#exchange.responder.writeStream(this.#exchange, body)
-    if (this.#isBlocked) {
-      this.#blockedBytes += bytes
-    } else if (isTaken) {
-      this.call.grant(bytes)
-    } else {
-      this.#isBlocked = true
-      this.#blockedBytes = bytes
-      this.#exchange.responder.onDrain(this.#exchange, () => {
-        this.#isBlocked = false
-        this.call.grant(this.#blockedBytes)
-      })
-    }
+    this.#pieces ??= new PieceWriter(this.#exchange, bytes => this.call.grant(bytes))
+    this.#pieces.add(body)
   }
 
   onEnd(error: GatewayError | null): void {
+    if (error === null) this.#pieces?.flush()
     this.#exchange.responder.closeStream(this.#exchange, error)
   }
 

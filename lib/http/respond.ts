@@ -224,20 +224,42 @@ export class Responder implements ExchangeResponder {
    * @returns false when the client is slow: wait for onDrain before more is written
    */
   writeStream(exchange: Exchange, chunk: Buffer, isConstant = false, onTaken: (() => void) | null = null): boolean {
-    if (exchange.ended || chunk.length === 0) return true
-    if (exchange.bytesLeft >= 0) {
-      // More than was promised would be read as the start of the next answer.
-      if (chunk.length > exchange.bytesLeft) {
-        exchange.res.destroy()
-        return true
-      }
-      exchange.bytesLeft -= chunk.length
-    }
-    exchange.bytesOut += chunk.length
+    if (chunk.length === 0 || !this.#count(exchange, chunk.length)) return true
     const { res } = exchange
     // What a host application puts around its response may keep the bytes and never call back.
     if (onTaken !== null && res.writeKept !== undefined) return res.writeKept(chunk, onTaken)
     return isConstant ? res.write(chunk) : this.#write(res, chunk)
+  }
+
+  /**
+   * Writes pieces of `bytes` bytes together. They stay as they are until `onTaken`: the system has them, or the connection is gone,
+   * which may never be told.
+   * @returns false when the client is slow: `watchClient` until they are taken
+   */
+  writePieces(exchange: Exchange, pieces: readonly Buffer[], bytes: number, onTaken: () => void): boolean {
+    const { res } = exchange
+    if (res.writePieces !== undefined) return !this.#count(exchange, bytes) || res.writePieces(pieces, bytes, onTaken)
+    if (pieces.map(piece => this.writeStream(exchange, piece)).every(Boolean)) onTaken()
+    else this.onDrain(exchange, onTaken)
+    return true
+  }
+
+  /** Cuts the connection when the client takes nothing for long. */
+  watchClient({ req }: Exchange, isSlow: boolean): void {
+    req.socket.setTimeout(isSlow ? WRITE_STALL_TIMEOUT_MS : 0)
+  }
+
+  /** Counts bytes of a stream. @returns false when they are more than was promised, or when it is over */
+  #count(exchange: Exchange, bytes: number): boolean {
+    if (exchange.ended) return false
+    if (exchange.bytesLeft >= 0 && bytes > exchange.bytesLeft) {
+      // More than was promised would be read as the start of the next answer.
+      exchange.res.destroy()
+      return false
+    }
+    if (exchange.bytesLeft >= 0) exchange.bytesLeft -= bytes
+    exchange.bytesOut += bytes
+    return true
   }
 
   /** Cuts the connection when the client takes nothing of a last, long piece for long. */

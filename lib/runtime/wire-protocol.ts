@@ -129,7 +129,10 @@ export function parseHeader(header: string): Record<string, unknown> {
   return value as Record<string, unknown>
 }
 
-/** Receives one frame; `body` is a view that is valid during the call only, or until the pool that it lies in gets it back. */
+/**
+ * Receives one frame; `body` is a view that is valid during the call only, or until the pool that it lies in gets it back. With a
+ * pool a `chunk` may come in parts, each as a chunk of its own: it is a piece of a stream either way.
+ */
 type FrameHandler = (kind: Kind, id: number, header: string, body: Buffer) => void
 
 /** Bytes from which on an unfinished frame lies in the pool. */
@@ -148,6 +151,9 @@ export class FrameReader {
   /** The unfinished frame: `held` bytes of it so far. As long as its fixed fields while these are not complete. */
   #unfinished: Buffer = NO_BYTES
   #held = 0
+  /** The chunk of which parts were handed on: its call, and bytes of its body that are still to come. */
+  #partId = 0
+  #partLeft = 0
 
   /** @param pool - for large unfinished frames; null where these are rare */
   constructor(onFrame: FrameHandler, maxBodyBytes = 0, pool: BytePool | null = null) {
@@ -178,14 +184,16 @@ export class FrameReader {
    */
   push(chunk: Buffer, length = chunk.length): void {
     let at = 0
-    if (this.#held > 0) {
+    if (this.#partLeft > 0) {
+      at = this.#handPartOn(chunk, 0, length)
+    } else if (this.#held > 0) {
       at = this.#add(chunk, length)
       if (this.#held > 0) return
     }
     while (length - at >= PREFIX_BYTES) {
       const bytes = this.#measure(chunk, at)
       if (at + bytes > length) {
-        this.#hold(chunk, at, length, bytes)
+        if (!this.#beginParts(chunk, at, length, bytes)) this.#hold(chunk, at, length, bytes)
         return
       }
       this.#handOn(chunk, at, at + bytes)
@@ -194,6 +202,27 @@ export class FrameReader {
     if (at === length) return
     this.#hold(chunk, at, length, PREFIX_BYTES)
     this.#checkHeldLength()
+  }
+
+  /**
+   * What is here of a chunk goes on at once: held until the rest comes, it would leave in a write of its own with that rest.
+   * @returns false when none of its body is here, or the frame is another
+   */
+  #beginParts(chunk: Buffer, from: number, to: number, bytes: number): boolean {
+    const bodyAt = from + PREFIX_BYTES + chunk.readUInt32BE(from + 9)
+    if (this.#pool === null || chunk[from + 4] !== KIND.chunk || bodyAt >= to) return false
+    this.#partId = chunk.readUInt32BE(from + 5)
+    this.#partLeft = from + bytes - bodyAt
+    this.#handPartOn(chunk, bodyAt, to)
+    return true
+  }
+
+  /** @returns where the part ends */
+  #handPartOn(chunk: Buffer, from: number, to: number): number {
+    const end = Math.min(to, from + this.#partLeft)
+    this.#partLeft -= end - from
+    this.#onFrame(KIND.chunk, this.#partId, '', chunk.subarray(from, end))
+    return end
   }
 
   #hold(chunk: Buffer, from: number, to: number, bytes: number): void {

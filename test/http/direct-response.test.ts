@@ -144,3 +144,70 @@ t.test('[http/public.19] a client that left is not written to', async t => {
   t.equal(finished.length, 1)
   t.equal(finished[0]?.aborted, true)
 })
+
+t.test('[http/public.35] pieces of one tick are one chunk, and what a client reads is the same', async t => {
+  const { ports, runtime } = await serveBoth(t)
+  const bodyOf = (text: string): string => {
+    const bodyAt = text.indexOf('\r\n\r\n') + 4
+    const body = text.slice(bodyAt)
+    if (!/transfer-encoding: chunked/i.test(text.slice(0, bodyAt))) return body
+    let whole = ''
+    for (let at = 0; ; ) {
+      const lineEnd = body.indexOf('\r\n', at)
+      const bytes = Number.parseInt(body.slice(at, lineEnd), 16)
+      if (bytes === 0) return whole
+      whole += body.slice(lineEnd + 2, lineEnd + 2 + bytes)
+      t.equal(body.slice(lineEnd + 2 + bytes, lineEnd + 4 + bytes), '\r\n')
+      at = lineEnd + 4 + bytes
+    }
+  }
+  for (const [name, request, head] of [
+    ['chunked', get('Connection: close\r\n'), {}],
+    ['with its length', get('Connection: close\r\n'), { length: 60 * 1024 }],
+    ['HTTP/1.0', get('', '1.0'), {}],
+  ] as const) {
+    const texts: string[] = []
+    for (const port of ports) {
+      runtime.answer = (call, own) => {
+        own.stream(call, head)
+        for (let i = 0; i < 3; i++) call.onChunk(Buffer.alloc(20 * 1024, i))
+        own.end(call)
+      }
+      const raw = await RawConnection.open(port)
+      raw.write(request)
+      await raw.closed()
+      texts.push(raw.text)
+    }
+    t.equal(bodyOf(texts[0]!), Buffer.concat([0, 1, 2].map(i => Buffer.alloc(20 * 1024, i))).toString('latin1'), name)
+    t.equal(bodyOf(texts[0]!), bodyOf(texts[1]!), name)
+    if (name === 'chunked') {
+      t.ok(texts[0]!.includes('\r\n\r\nf000\r\n'), 'one chunk')
+      t.ok(texts[1]!.includes('\r\n\r\n5000\r\n'), "node's own makes three")
+    }
+  }
+})
+
+t.test('[http/public.35, http/public.12] pieces of a later answer wait for an earlier one', async t => {
+  const { ports, runtime } = await serveBoth(t)
+  for (const port of ports) {
+    const from = runtime.calls.length
+    runtime.answer = () => {}
+    const raw = await RawConnection.open(port)
+    raw.write(get().repeat(2))
+    while (runtime.calls.length < from + 2) await new Promise(resolve => setImmediate(resolve))
+    const [first, second] = runtime.calls.slice(from)
+    runtime.stream(second!, { length: 6 })
+    second!.onChunk(Buffer.from('sec'))
+    await new Promise(resolve => setImmediate(resolve))
+    second!.onChunk(Buffer.from('ond'))
+    runtime.end(second!)
+    runtime.stream(first!, { length: 5 })
+    first!.onChunk(Buffer.from('first'))
+    runtime.end(first!)
+    t.same(
+      (await raw.answers(2)).map(answer => answer.body),
+      ['first', 'second'],
+    )
+    raw.socket.destroy()
+  }
+})

@@ -87,8 +87,7 @@ t.test('[http/public.28, http/public.22] a fetch reader that does not read stops
   const answer = await fetchWith(handle, new Request('http://h/a'))
   t.equal(granted, 0)
   const reader = answer.body!.getReader()
-  await reader.read()
-  await reader.read()
+  for (let bytes = 0; bytes < 30; ) bytes += (await reader.read()).value!.length
   await new Promise(setImmediate)
   t.equal(granted, 30)
   runtime.end(runtime.calls[0]!)

@@ -1,8 +1,10 @@
 import t from 'tap'
+import { BytePool } from '../../lib/core/byte-pool.ts'
 import { GatewayError } from '../../lib/core/errors.ts'
 import { DebugHeaders } from '../../lib/http/debug-headers.ts'
 import type { Exchange } from '../../lib/http/exchange.ts'
 import { HttpCall } from '../../lib/http/http-call.ts'
+import { FakeClock } from '../helpers/clock.ts'
 import { makeFn } from '../helpers/fn.ts'
 import { makePublic } from '../helpers/public.ts'
 
@@ -39,13 +41,14 @@ function makeCall({ method = 'GET', isDirect = false, withDebug = false }: Given
         if (isDirect) seen.push(['direct', head.status])
         return isDirect
       },
-      writeStream: (_: Exchange, body: Buffer) => {
-        seen.push(['write', body.toString()])
+      pool: new BytePool(new FakeClock()),
+      writePieces: (_: Exchange, pieces: Buffer[], _bytes: number, onTaken: () => void) => {
+        seen.push(['write', Buffer.concat(pieces).toString()])
+        if (made.isTaking) onTaken()
+        else made.drain = onTaken
         return made.isTaking
       },
-      onDrain: (_: Exchange, callback: () => void) => {
-        made.drain = callback
-      },
+      watchClient: () => {},
     },
   } as unknown as Exchange
   const debug = new DebugHeaders(() => ({ routing: 'single', socketIndex: null, cold: false }))
@@ -134,6 +137,19 @@ t.test('[http/public.22, http/public.23] streams', async t => {
   cut.runtime.stream(call, {})
   cut.runtime.end(call, error)
   t.same(cut.seen.at(-1), ['close', error])
+  const late = makeCall()
+  const lateCall = late.begin()
+  late.runtime.stream(lateCall, {})
+  lateCall.onChunk(Buffer.from('a'))
+  late.runtime.end(lateCall)
+  t.same(
+    late.seen.slice(1),
+    [
+      ['write', 'a'],
+      ['close', null],
+    ],
+    'what came in the same tick goes out before the end',
+  )
 })
 
 t.test('[http/public.22, http/public.5] a stream that nobody will read is stopped', async t => {
@@ -154,15 +170,20 @@ t.test('[http/public.22] the worker is granted what the client took', async t =>
   const { runtime, made, begin } = makeCall()
   const call = begin()
   runtime.stream(call, {})
+  const tick = () => new Promise<void>(resolve => process.nextTick(resolve))
   call.onChunk(Buffer.from('abc'))
+  await tick()
   t.equal(made.granted, 3)
   made.isTaking = false
   call.onChunk(Buffer.from('de'))
+  await tick()
   call.onChunk(Buffer.from('f'))
+  await tick()
   t.equal(made.granted, 3, 'not while the client is slow')
   made.isTaking = true
   made.drain!()
   t.equal(made.granted, 6, 'and all of it when it has caught up')
   call.onChunk(Buffer.from('g'))
+  await tick()
   t.equal(made.granted, 7)
 })

@@ -547,6 +547,53 @@ t.test('[http/public.22] streams keep their promise of a length', async t => {
   }
 })
 
+t.test('[http/public.35, http/public.22] pieces together keep the promise of a length', async t => {
+  const made = makeExchange()
+  made.responder.openStream(made.exchange, 200, [], 5)
+  const written: [string, number][] = []
+  Object.assign(made.res, {
+    writePieces: (pieces: Buffer[], bytes: number) => written.push([Buffer.concat(pieces).toString(), bytes]) > 0,
+  })
+  const write = (...texts: string[]) =>
+    made.responder.writePieces(
+      made.exchange,
+      texts.map(text => Buffer.from(text)),
+      texts.join('').length,
+      () => {},
+    )
+  write('ab', 'c')
+  t.match(made.exchange, { bytesOut: 3, bytesLeft: 2 })
+  write('d', 'ef')
+  t.equal(made.res.seen.at(-1)![0], 'destroy')
+  t.same(written, [['abc', 3]])
+  made.responder.closeStream(made.exchange, new GatewayError('WORKER_DIED', 'x'))
+  write('a')
+  t.equal(written.length, 1, 'nothing behind the end')
+})
+
+t.test('[http/public.35, http/public.15] a client that takes nothing for long is cut', async t => {
+  const { responder, exchange, timeouts } = makeExchange()
+  responder.watchClient(exchange, true)
+  responder.watchClient(exchange, false)
+  t.same(timeouts, [60_000, 0])
+})
+
+t.test('[http/public.35, core/byte-pool.5] pieces over a response of a host application', async t => {
+  const { responder, exchange, res } = makeExchange()
+  Object.assign(res, { writeKept: undefined })
+  let taken = 0
+  const pieces = [Buffer.from('ab'), Buffer.from('c')]
+  const write = () => responder.writePieces(exchange, pieces, 3, () => (taken += 1))
+  write()
+  t.same([res.seen.map(([, bytes]) => String(bytes)), taken], [['ab', 'c'], 1])
+  t.not(res.seen[0]![1], pieces[0], 'bytes of its own')
+  res.isTaking = false
+  write()
+  t.equal(taken, 1)
+  res.emit('drain')
+  t.equal(taken, 2)
+})
+
 t.test('[http/public.22, http/public.15] a slow client', async t => {
   const { responder, exchange, res, timeouts } = makeExchange()
   let drained = 0

@@ -99,7 +99,7 @@ t.test('[runtime/wire-protocol.2] bodies above and below the copy limit keep the
 t.test('[core/byte-pool.6] the rest of a large frame is read to where it belongs', async t => {
   const sizes = [0, 16 * 1024 - 14, 16 * 1024 - 13, 16 * 1024 - 12, 5, 70_000, 1, 300_000, 64 * 1024, 2]
   const bytes = Buffer.concat(
-    sizes.map((size, i) => encodeFrame(KIND.chunk, i + 1, '', Buffer.alloc(Math.min(size, 256 * 1024), i + 1))),
+    sizes.map((size, i) => encodeFrame(KIND.reply, i + 1, '', Buffer.alloc(Math.min(size, 256 * 1024), i + 1))),
   )
   for (const step of [1024, 4099, 16 * 1024, 65_536, 100_003, bytes.length]) {
     const pool = new BytePool(new FakeClock(), slab => slab.fill(0xdd))
@@ -145,6 +145,69 @@ t.test('[core/byte-pool.6] the rest of a large frame is read to where it belongs
     for (const body of kept) pool.free(body)
   }
 })
+
+t.test('[runtime/wire-protocol.23] the gateway hands a piece of a stream on as far as it is here', async t => {
+  const frames = [
+    encodeFrame(KIND.chunk, 1, '', Buffer.from('abcdef')),
+    encodeFrame(KIND.reply, 2, '{"status":200}', Buffer.from('whole')),
+    encodeFrame(KIND.chunk, 3, '{"any":1}', Buffer.from('ghi')),
+    encodeFrame(KIND.chunk, 3, '', Buffer.alloc(0)),
+    encodeFrame(KIND.end, 3, '', null),
+  ]
+  const bytes = Buffer.concat(frames)
+  const read = (cuts: readonly number[]) => {
+    const reads: string[][] = []
+    const pool = new BytePool(new FakeClock())
+    let seen: string[] = []
+    const reader = new FrameReader((kind, id, header, body) => seen.push(`${kind} ${id} ${header} ${body}`), 0, pool)
+    let at = 0
+    for (const cut of [...cuts, bytes.length]) {
+      const shared = Buffer.from(bytes.subarray(at, cut))
+      seen = []
+      reader.push(shared)
+      shared.fill('?')
+      reads.push(seen)
+      at = cut
+    }
+    return reads
+  }
+  const whole = [
+    `${KIND.chunk} 1  abcdef`,
+    `${KIND.reply} 2 {"status":200} whole`,
+    `${KIND.chunk} 3 {"any":1} ghi`,
+    `${KIND.chunk} 3  `,
+    `${KIND.end} 3  `,
+  ]
+  t.same(read([]), [whole])
+  t.same(read([15])[0], [`${KIND.chunk} 1  ab`], 'what is here')
+  t.same(read([15])[1]!.slice(0, 2), [`${KIND.chunk} 1  cdef`, whole[1]], 'then the rest, and what comes behind it')
+  t.same(read([15, 16])[1], [`${KIND.chunk} 1  c`], 'in as many parts as there are reads')
+  t.same(read([13])[0], [], 'nothing without a byte of its body')
+  t.same(read([frames[0]!.length + 30])[0], [whole[0]], 'other frames are whole')
+  const joined = (reads: string[][]) => {
+    const bodies = new Map<string, string>()
+    for (const one of reads.flat()) {
+      const [kind, id, , ...body] = one.split(' ')
+      const name = `${kind} ${id}`
+      bodies.set(name, (bodies.get(name) ?? '') + body.join(' '))
+    }
+    return [...bodies]
+  }
+  const expected = joined([whole])
+  for (let cut = 0; cut <= bytes.length; cut++) t.same(joined(read([cut])), expected, `cut at ${cut}`)
+  t.same(joined(read(Array.from({ length: bytes.length - 1 }, (_, i) => i + 1))), expected, 'one byte at a time')
+})
+
+t.test(
+  '[runtime/wire-protocol.23, runtime/wire-protocol.21] of a piece that is too large nothing is handed on',
+  async t => {
+    let seen = 0
+    const reader = new FrameReader(() => (seen += 1), 0, new BytePool(new FakeClock()))
+    const frame = encodeFrame(KIND.chunk, 1, '', Buffer.alloc(FRAME_LIMITS.chunk.body + 1))
+    t.throws(() => reader.push(frame.subarray(0, 100)), { code: 'BODY_TOO_LARGE', id: 1 })
+    t.equal(seen, 0)
+  },
+)
 
 t.test('[runtime/wire-protocol.3] a malformed frame is a named error', async t => {
   const frame = (length: number, kind: number, headerBytes: number): Buffer => {
