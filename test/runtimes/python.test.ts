@@ -992,6 +992,7 @@ t.test('[runtimes/python.33] base64 text of a long body is the same by OpenSSL a
     (await promisify(execFile)('python3', [file, dirname(RUNTIME), ...more])).stdout
   t.match(await run(), /^(openssl|library) 798\n$/)
   t.equal(await run('without'), 'library 798\n', 'an interpreter without it')
+  t.equal(await run('foreign'), 'library 798\n', 'an interpreter that is not CPython')
 })
 
 t.test(
