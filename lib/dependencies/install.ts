@@ -66,10 +66,10 @@ export class Installer implements Builder {
   readonly #sets: PackageSets
   readonly #turns = new FolderTurns()
   readonly #records: InstallRecords
-  /** Functions of the runtime by their folder: of ten thousand nobody may look at all for each. */
+  /** Functions of the runtime by their folder, without a list where there is one: of ten thousand nobody may look at all for each. */
   readonly #changes = new ValueChanges<FunctionVersion>()
-  readonly #byFolder = new Map<string, FunctionVersion[]>()
-  /** Folders in which a look found nothing wanted, since the last catalog: of ten thousand files in one each would read all. */
+  readonly #byFolder = new Map<string, FunctionVersion | FunctionVersion[]>()
+  /** Folders of several in which a look found nothing wanted, since the last catalog: of ten thousand files in one each would read all. */
   readonly #plainFolders = new Set<string>()
 
   constructor(step: InstallStep, options: InstallerOptions) {
@@ -96,16 +96,22 @@ export class Installer implements Builder {
     const { gone, fresh } = this.#changes.next(functions)
     const lost = new Set(gone)
     for (const folder of new Set(gone.map(fn => fn.fnDir))) {
-      const left = this.#byFolder.get(folder)?.filter(fn => !lost.has(fn)) ?? []
+      const left = this.#functionsIn(folder).filter(fn => !lost.has(fn))
       if (left.length > 0) this.#byFolder.set(folder, left)
       else this.#byFolder.delete(folder)
     }
     for (const fn of fresh) {
       if (fn.runtime !== this.runtime) continue
       const beside = this.#byFolder.get(fn.fnDir)
-      if (beside === undefined) this.#byFolder.set(fn.fnDir, [fn])
-      else beside.push(fn)
+      if (beside === undefined) this.#byFolder.set(fn.fnDir, fn)
+      else if (Array.isArray(beside)) beside.push(fn)
+      else this.#byFolder.set(fn.fnDir, [...this.#functionsIn(fn.fnDir), fn])
     }
+  }
+
+  #functionsIn(folder: string): readonly FunctionVersion[] {
+    const known = this.#byFolder.get(folder) ?? []
+    return 'key' in known ? [known] : known
   }
 
   /** A missing pack fails here, before any tool is looked for, and also where packages are not installed. */
@@ -116,10 +122,10 @@ export class Installer implements Builder {
   }
 
   #isWanted(fn: FunctionVersion): boolean {
-    const isKnown = this.#byFolder.has(fn.fnDir)
-    if (isKnown && this.#plainFolders.has(fn.fnDir)) return false
+    const isShared = this.#functionsIn(fn.fnDir).length > 1
+    if (isShared && this.#plainFolders.has(fn.fnDir)) return false
     const isWanted = this.#step.isWanted(this.#unitOf(fn))
-    if (isKnown && !isWanted) this.#plainFolders.add(fn.fnDir)
+    if (isShared && !isWanted) this.#plainFolders.add(fn.fnDir)
     return isWanted
   }
 
@@ -272,7 +278,7 @@ export class Installer implements Builder {
   }
 
   #unitOf(fn: FunctionVersion): InstallUnit {
-    const functions = (this.#byFolder.get(fn.fnDir) ?? []).filter(other => other.key !== fn.key)
+    const functions = this.#functionsIn(fn.fnDir).filter(other => other.key !== fn.key)
     functions.push(fn)
     functions.sort((a, b) => (a.entryFile < b.entryFile ? -1 : 1))
     const packs = [...new Set(functions.flatMap(({ policy }) => policy.sharedDeps))]

@@ -8,6 +8,7 @@
 
 import { type Stats, statSync } from 'node:fs'
 import { setImmediate } from 'node:timers/promises'
+import { exactNumber } from '../core/exact-list.ts'
 import { type ListingTimes, MAX_TREE_FOLDERS, NODE_DISK } from './disk.ts'
 import { CONFIG_FILES } from './file-name.ts'
 import { type ConfigKind, type DirNode, NO_TEXTS, type Snapshot } from './snapshot.ts'
@@ -61,7 +62,9 @@ export class FolderTimes implements ListingTimes {
     if (stats === undefined) return null
     const { dev, ino, mtimeMs, ctimeMs } = stats
     // A clock of another machine that is ahead of ours never settles, which costs time and no change.
-    return now - Math.max(mtimeMs, ctimeMs) < SETTLED_MS ? null : { dev, ino, mtimeMs, ctimeMs }
+    return now - Math.max(mtimeMs, ctimeMs) < SETTLED_MS
+      ? null
+      : { dev: exactNumber(dev), ino: exactNumber(ino), mtimeMs, ctimeMs }
   }
 
   /** What was listed after `look`; null when the times alone do not tell whether it is still the same. */

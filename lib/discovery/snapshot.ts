@@ -2,7 +2,7 @@
 
 import { setImmediate } from 'node:timers/promises'
 import type { Warning } from '../core/errors.ts'
-import { EMPTY, exact } from '../core/exact-list.ts'
+import { EMPTY, exact, exactNumber } from '../core/exact-list.ts'
 import { MAX_CONFIG_FILE_BYTES } from '../core/limits.ts'
 import * as disk from './disk.ts'
 import { CONFIG_FILES, isConfigName, isSchemaName, isSourceName, manifestRuntime } from './file-name.ts'
@@ -249,7 +249,7 @@ class Reader {
         const target = this.#linkTarget(path, place.chain, problems)
         if (target !== null) dirs.push(yield* this.#kid(place, name, target, kidsBefore.get(name) ?? null))
       } else if (stat?.isFile() && isWanted)
-        files.push({ name: this.#kept(name), size: stat.size, mtimeMs: stat.mtimeMs })
+        files.push({ name: this.#kept(name), size: exactNumber(stat.size), mtimeMs: stat.mtimeMs })
       else if (stat?.isFile() || (entry.isFile() && !isWanted)) otherFiles.push(name)
       else if (stat !== null && (isWanted || !stat.isSocket())) problems.push(disk.specialWarning(path))
     }

@@ -59,6 +59,8 @@ interface Place {
   readonly realPath: string | null
   /** The folder it lies in; null for the root. */
   readonly above: Place | null
+  /** Null before it is watched. */
+  watcher: FSWatcher | null
 }
 
 interface Folder {
@@ -74,17 +76,12 @@ interface WatchListeners {
   ofError(this: FSWatcher): void
 }
 
-interface Watched {
-  readonly watcher: FSWatcher
-  readonly place: Place
-}
-
 /** Watches the functions root, also while it does not exist. Keeps no process alive. */
 export class TreeWatcher {
   readonly #options: TreeWatchOptions
-  readonly #folders = new Map<string, Watched>()
+  readonly #folders = new Map<string, Place>()
   /** Linked source files: a change of the target is no event of the folder that holds the link. */
-  readonly #links = new Map<string, Watched>()
+  readonly #links = new Map<string, Place>()
   /** Whose event it is: listeners of its own would be half a kilobyte for each folder. */
   readonly #places = new Map<FSWatcher, Place>()
   readonly #listeners: WatchListeners
@@ -112,7 +109,7 @@ export class TreeWatcher {
   rescan(): void {
     const root = this.#folders.get('')
     if (root === undefined) return
-    this.#queue.push({ place: root.place, isNew: false })
+    this.#queue.push({ place: root, isNew: false })
     this.#drain()
   }
 
@@ -129,7 +126,7 @@ export class TreeWatcher {
     this.#rootId = idOf(rootPath)
     const realPath = realPathOf(rootPath)
     if (this.#rootId !== '' && realPath !== null)
-      this.#queue.push({ place: { path: '', realPath, above: null }, isNew })
+      this.#queue.push({ place: { path: '', realPath, above: null, watcher: null }, isNew })
     this.#drain()
   }
 
@@ -178,7 +175,7 @@ export class TreeWatcher {
     const realPath = realPathOf(this.#fullPath(path))
     if (realPath === null) return
     const isPlain = realPath === below(realPathAt(above), basename(path))
-    const place = { path, realPath: isPlain ? null : realPath, above }
+    const place = { path, realPath: isPlain ? null : realPath, above, watcher: null }
     if (entry.isSymbolicLink() && idOf(realPath) === '') {
       if (isRelevant(path)) this.#watch(place, this.#links, this.#listeners.ofLink)
       return
@@ -188,12 +185,13 @@ export class TreeWatcher {
   }
 
   /** False when it cannot be watched: it is gone, or there are no watches left. */
-  #watch(place: Place, into: Map<string, Watched>, listener: WatchListeners['ofFolder']): boolean {
+  #watch(place: Place, into: Map<string, Place>, listener: WatchListeners['ofFolder']): boolean {
     try {
       const watcher = this.#options.watchFolder(this.#fullPath(place.path), listener)
       watcher.on('error', this.#listeners.ofError)
       this.#places.set(watcher, place)
-      into.set(place.path, { watcher, place })
+      place.watcher = watcher
+      into.set(place.path, place)
       return true
     } catch (error) {
       if (isWatchLimit(error)) {
@@ -236,7 +234,7 @@ export class TreeWatcher {
     if (this.#dropBelow(path)) this.#options.mark(path)
     const above = this.#folders.get(folder)
     if (above === undefined || entry === null || !(entry.isDirectory() || entry.isSymbolicLink())) return
-    this.#enter(path, entry, above.place, true)
+    this.#enter(path, entry, above, true)
     this.#drain()
   }
 
@@ -248,7 +246,7 @@ export class TreeWatcher {
     this.#dropBelow(path)
     const entry = lstatOf(this.#fullPath(path))
     const above = this.#folders.get(parentOf(path))
-    if (entry?.isSymbolicLink() && above !== undefined) this.#enter(path, entry, above.place, true)
+    if (entry?.isSymbolicLink() && above !== undefined) this.#enter(path, entry, above, true)
   }
 
   /** True when something was watched there. */
@@ -256,23 +254,24 @@ export class TreeWatcher {
     if (!this.#folders.has(path) && !this.#links.has(path)) return false
     const isBelow = (other: string) => other === path || other.startsWith(`${path}/`)
     for (const watches of [this.#folders, this.#links]) {
-      for (const [other, { watcher }] of watches) {
+      for (const [other, place] of watches) {
         if (!isBelow(other)) continue
-        this.#drop(watcher)
+        this.#drop(place)
         watches.delete(other)
       }
     }
     return true
   }
 
-  #drop(watcher: FSWatcher): void {
+  #drop({ watcher }: Place): void {
+    if (watcher === null) return
     watcher.close()
     this.#places.delete(watcher)
   }
 
   #dropAll(): void {
     for (const watches of [this.#folders, this.#links]) {
-      for (const { watcher } of watches.values()) this.#drop(watcher)
+      for (const place of watches.values()) this.#drop(place)
       watches.clear()
     }
     this.#queue.length = 0

@@ -78,24 +78,28 @@ export interface Settlement {
   readonly barred: ReadonlyMap<RouteEntry, RouteEntry>
   /** @param index - in METHODS */
   ownerOf(index: number): Owner | null
+  /** True when some host reaches the entry by a method. @param index - in METHODS */
+  isOwned(entry: RouteEntry, index: number): boolean
 }
 
-/** Nearly every route: nobody else wants it. All else follows from its owner, of which ten thousand are kept. */
+/** Nearly every route: nobody else wants it. Of ten thousand only the entry is kept: all else follows from it. */
 class LoneSettlement implements Settlement {
   readonly methods: number
-  readonly #owner: Owner
+  readonly #entry: RouteEntry
+  /** Made at the first request. */
+  #owner: Owner | null = null
 
   constructor(entry: RouteEntry) {
-    this.#owner = makeOwner(entry, EMPTY, null)
+    this.#entry = entry
     this.methods = toBits(METHODS.map(method => entry.claim.methods.includes(method)))
   }
 
   get pattern(): string {
-    return this.#owner.match.pattern
+    return this.#entry.claim.pattern.text
   }
 
   get entries(): readonly RouteEntry[] {
-    return [this.#owner.entry]
+    return [this.#entry]
   }
 
   get losses(): readonly Loss[] {
@@ -111,7 +115,13 @@ class LoneSettlement implements Settlement {
   }
 
   ownerOf(index: number): Owner | null {
-    return (this.methods & (1 << index)) === 0 ? null : this.#owner
+    if ((this.methods & (1 << index)) === 0) return null
+    this.#owner ??= makeOwner(this.#entry, EMPTY, null)
+    return this.#owner
+  }
+
+  isOwned(entry: RouteEntry, index: number): boolean {
+    return entry === this.#entry && (this.methods & (1 << index)) !== 0
   }
 }
 
@@ -140,6 +150,14 @@ class SharedSettlement implements Settlement {
 
   ownerOf(index: number): Owner | null {
     return this.#owners[index] ?? null
+  }
+
+  /** Not lost whole, not disputed whole. */
+  isOwned(entry: RouteEntry, index: number): boolean {
+    for (let owner = this.ownerOf(index); owner !== null; owner = owner.next) {
+      if (owner.entry === entry) return !owner.rivals.some(rival => hostsCover(rival.hosts, entry.hosts))
+    }
+    return false
   }
 }
 
@@ -208,19 +226,12 @@ export function isVersioned({ claim }: RouteEntry): boolean {
 
 /** Methods of an entry that some host really reaches: not lost whole, not disputed whole. */
 export function ownedMethods(settlement: Settlement, entry: RouteEntry): Method[] {
-  return METHODS.filter((_, index) => owns(settlement, entry, index))
+  return METHODS.filter((_, index) => settlement.isOwned(entry, index))
 }
 
 /** True when there is such a method. */
 export function ownsSome(settlement: Settlement, entry: RouteEntry): boolean {
-  return METHODS.some((_, index) => owns(settlement, entry, index))
-}
-
-function owns(settlement: Settlement, entry: RouteEntry, index: number): boolean {
-  for (let owner = settlement.ownerOf(index); owner !== null; owner = owner.next) {
-    if (owner.entry === entry) return !owner.rivals.some(rival => hostsCover(rival.hosts, entry.hosts))
-  }
-  return false
+  return METHODS.some((_, index) => settlement.isOwned(entry, index))
 }
 
 /** The chain of owners of one method, strongest first. A lone owner has one owner for all its methods. */

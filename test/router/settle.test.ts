@@ -143,3 +143,15 @@ t.test(
     t.same([params.ownerOf(0)?.names, settlement.ownerOf(0)?.names], [['id'], null])
   },
 )
+
+t.test('[router/route-table.2] a claim that nobody else wants owns its methods, and no others', async t => {
+  const entry = entryOf(makeClaim('GET,PUT /x', { fn: 'a' }))
+  const lone = settle([entry])
+  t.same(ownedMethods(lone, entry), ['GET', 'PUT'])
+  t.same(ownedMethods(lone, entryOf(makeClaim('GET /x', { fn: 'b' }))), [], 'another entry has nothing of it')
+  t.equal(lone.ownerOf(METHODS.indexOf('POST')), null)
+  const owner = lone.ownerOf(METHODS.indexOf('GET'))
+  t.equal(owner?.entry, entry)
+  t.equal(lone.ownerOf(METHODS.indexOf('PUT')), owner)
+  t.equal(lone.ownerOf(METHODS.indexOf('GET')), owner, 'the same at each request')
+})
