@@ -17,7 +17,7 @@ import { findProgram } from '../../lib/runtime/binaries.ts'
 import { runtimeFile } from '../../lib/runtime/package-files.ts'
 import { encodeFrame, KIND } from '../../lib/runtime/wire-protocol.ts'
 import { makeFn } from './fn.ts'
-import { childrenOf } from './processes.ts'
+import { childrenOf, commandOf, listProcesses } from './processes.ts'
 import { makeTree, type Tree, type TreeEntry } from './tree.ts'
 import { type DaemonClient, FrameClient, until, type WorkerClient, type WorkerStart } from './worker-client.ts'
 
@@ -697,4 +697,53 @@ export async function checkGateway(t: Test, runtime: Compiled, handler: (text: s
   answer = await send(second.gateway)
   t.match(answer, { status: 200, text: 'edited' })
   t.notOk(second.isBuilt(), 'a restart finds the program')
+}
+
+/** Command lines of the processes that a gateway of this process started, their parts apart by spaces. */
+function listCommands(): string[] {
+  return listProcesses().map(pid => commandOf(pid).split('\0').join(' ').trim())
+}
+
+/**
+ * First calls of functions that are built go to programs that were started with the connection to their gateway, each time one waited for them.
+ * @param handler - source of a handler that answers with the text
+ */
+export async function checkHandedConnections(
+  t: Test,
+  runtime: Compiled,
+  handler: (text: string) => string,
+): Promise<void> {
+  const file = runtime === 'go' ? 'handler.go' : 'handler.rs'
+  const names = ['one', 'two', 'three']
+  const tree = makeTree(Object.fromEntries(names.map(name => [`${name}/${file}`, handler(name)])))
+  t.teardown(() => tree.cleanup())
+  const gateway = await createGateway({
+    functionsRoot: tree.root,
+    runtimes: [runtime],
+    env: { ...process.env, ...shareCrates() },
+    depsWaitMs: BUILD_WAIT_MS,
+  })
+  const built = new Set<string>()
+  gateway.on('log', ({ message }) => {
+    const name = /^built \w+\/(\w+)@default in /.exec(message)?.[1]
+    if (name !== undefined) built.add(name)
+  })
+  t.teardown(() => gateway.close())
+  await until(() => built.size === names.length, BUILD_WAIT_MS)
+  const programs = () => listCommands().filter(command => command.startsWith(`${tree.root}/`))
+  const folders = () => programs().map(command => command.slice(tree.root.length + 1).split('/')[0]!)
+  t.strictSame(programs(), [], 'a program that nobody called does not run')
+  for (const [at, name] of names.entries()) {
+    // A shell that waits has the connection already.
+    await until(() => listCommands().some(command => /^\/bin\/sh .*<&4/.test(command)), BUSY_WAIT_MS)
+    const { status, text } = await gateway.inject(`/${name}`)
+    t.match({ status, text: text() }, { status: 200, text: name })
+    t.strictSame(folders().sort(), names.slice(0, at + 1).sort(), 'one process for each function that was called')
+  }
+  const addresses = programs().map(command => / --socket (\S+)$/.exec(command)?.[1])
+  t.strictSame(
+    addresses,
+    names.map(() => 'fd:4'),
+    'none of them listens: each has the connection that waited',
+  )
 }

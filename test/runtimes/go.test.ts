@@ -1,7 +1,14 @@
 import { copyFileSync, mkdirSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import t from 'tap'
-import { CompiledWorkers, checkGateway, FIXTURES, makeBuilds, missingToolchain } from '../helpers/compiled.ts'
+import {
+  CompiledWorkers,
+  checkGateway,
+  checkHandedConnections,
+  FIXTURES,
+  makeBuilds,
+  missingToolchain,
+} from '../helpers/compiled.ts'
 import { startDaemon } from '../helpers/worker-client.ts'
 
 const missing = missingToolchain('go')
@@ -50,13 +57,16 @@ t.test('[runtimes/go.13] protocol', async t => {
   await t.rejects(daemon.startWorker(start), { message: 'start names no binary of the go function' })
 })
 
+const toSource = (text: string) =>
+  `package hello\n\nfunc handler(event map[string]any) map[string]any {\n\treturn map[string]any{"status": 200, "body": "${text}"}\n}\n`
+
 t.test(
   '[runtimes/go.14, dependencies/resolve.6, dependencies/resolve.7, dependencies/resolve.8] through a gateway',
-  t =>
-    checkGateway(
-      t,
-      'go',
-      text =>
-        `package hello\n\nfunc handler(event map[string]any) map[string]any {\n\treturn map[string]any{"status": 200, "body": "${text}"}\n}\n`,
-    ),
+  t => checkGateway(t, 'go', toSource),
+)
+
+t.test(
+  '[runtime/ready-workers.3, runtime/ready-workers.9] a first call goes to the connection that waited',
+  { skip: process.platform !== 'linux' && 'processes in /proc' },
+  t => checkHandedConnections(t, 'go', toSource),
 )

@@ -1,6 +1,13 @@
 import { copyFileSync, mkdirSync } from 'node:fs'
 import t from 'tap'
-import { CompiledWorkers, checkGateway, FIXTURES, makeBuilds, missingToolchain } from '../helpers/compiled.ts'
+import {
+  CompiledWorkers,
+  checkGateway,
+  checkHandedConnections,
+  FIXTURES,
+  makeBuilds,
+  missingToolchain,
+} from '../helpers/compiled.ts'
 import { startDaemon } from '../helpers/worker-client.ts'
 
 const missing = missingToolchain('rust')
@@ -42,13 +49,16 @@ t.test('[runtimes/rust.14] rests', { skip: process.platform !== 'linux' && 'coun
 t.test('[runtimes/rust.11] endings', t => workers.endings(t))
 t.test('[runtimes/rust.12] protocol', t => workers.protocol(t))
 
+const toSource = (text: string) =>
+  `use serde_json::{json, Value};\n\npub fn handler(_event: Value) -> Value {\n    json!({ "status": 200, "body": "${text}" })\n}\n`
+
 t.test(
   '[runtimes/rust.13, dependencies/resolve.6, dependencies/resolve.7, dependencies/resolve.8] through a gateway',
-  t =>
-    checkGateway(
-      t,
-      'rust',
-      text =>
-        `use serde_json::{json, Value};\n\npub fn handler(_event: Value) -> Value {\n    json!({ "status": 200, "body": "${text}" })\n}\n`,
-    ),
+  t => checkGateway(t, 'rust', toSource),
+)
+
+t.test(
+  '[runtime/ready-workers.3, runtime/ready-workers.9] a first call goes to the connection that waited',
+  { skip: process.platform !== 'linux' && 'processes in /proc' },
+  t => checkHandedConnections(t, 'rust', toSource),
 )
