@@ -8,7 +8,7 @@ from collections import deque
 
 from . import capture, failure, wire
 from .envelope import ContractError, streaming, to_piece, to_reply
-from .event import given_of, make_event_factory
+from .event import EventMaker, add_body, given_of
 from .link import contract_frame
 
 _output = contextvars.ContextVar('fngw_output', default=None)
@@ -34,7 +34,7 @@ class Multiplexed:
         self.conn = link.conn
         self.call = target.call
         self.serial = not target.is_async
-        self.make_event = make_event_factory(link.start)
+        self.to_event = EventMaker(link.start).to_event
         link.capture_for(_output.get)
         self.loop = asyncio.new_event_loop()
         asyncio.set_event_loop(self.loop)
@@ -96,11 +96,11 @@ class Multiplexed:
             if kind == wire.CALL:
                 if frame_id in self.open:
                     raise wire.ProtocolError('DUPLICATE_ID', 'call id %d is in use' % frame_id)
-                fields = wire.parse_header(header)
+                event = self.to_event(header)
                 if self.serial and (self.open or self.waiting):
-                    self.waiting.append((frame_id, fields, body))
+                    self.waiting.append((frame_id, event, body))
                 else:
-                    self.begin(frame_id, fields, body)
+                    self.begin(frame_id, event, body)
             elif kind == wire.MORE:
                 call = self.open.get(frame_id)
                 granted = wire.parse_header(header).get('bytes')
@@ -131,18 +131,18 @@ class Multiplexed:
 
     # Calls
 
-    def begin(self, call_id, fields, body):
+    def begin(self, call_id, event, body):
         call = self.open[call_id] = OpenCall(call_id)
-        task = asyncio.Task(self.run(call, fields, body), loop=self.loop, **self.task_options)
+        task = asyncio.Task(self.run(call, event, body), loop=self.loop, **self.task_options)
         if call_id in self.open:
             call.task = task
 
-    async def run(self, call, fields, body):
+    async def run(self, call, event, body):
         output = capture.Output(self.send)
         output.begin(call.id)
         _output.set(output)
         try:
-            event = self.make_event(fields, body)
+            add_body(event, body)
             given = given_of(event, body)
             result = self.call(event)
             del event

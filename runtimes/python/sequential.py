@@ -7,7 +7,7 @@ from socket import MSG_DONTWAIT
 
 from . import capture, failure, wire
 from .envelope import ContractError, Stream, streaming, to_piece, to_reply
-from .event import given_of, make_event_factory
+from .event import EventMaker, add_body, given_of
 from .link import contract_frame
 
 _NOTHING = object()
@@ -26,7 +26,7 @@ class Sequential:
         self.link = link
         self.conn = link.conn
         self.call = target.call
-        self.make_event = make_event_factory(link.start)
+        self.to_event = EventMaker(link.start).to_event
         self.output = output = capture.Output(link.conn.sendall)
         link.capture_for(lambda: output)
         self.waiting = deque()
@@ -81,14 +81,14 @@ class Sequential:
                 return
 
     def run(self, _kind, call_id, header, body):
-        fields = wire.parse_header(header)
         output = self.output
         output.begin(call_id)
         rest = b''
         # Each call has its own context variables, as each task of an async function has.
         context = contextvars.copy_context()
         try:
-            event = self.make_event(fields, body)
+            event = self.to_event(header)
+            add_body(event, body)
             given = given_of(event, body)
             result = context.run(self.call, event)
             del event

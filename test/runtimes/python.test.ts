@@ -570,6 +570,64 @@ t.test('[runtimes/python.13, runtime/wire-protocol.12] the event holds every fie
   await spoiled.close()
 })
 
+t.test('[runtimes/python.34] calls of the same request get copies of an event that is kept, each its own', async t => {
+  const same =
+    '"method":"GET","path":"/a","raw_path":"/a","params":{"p":"1"},"query":{"x":["1"]},"headers":{"a":"b"},"client":{"ip":"::1","ua":null}' +
+    ',"session":null,"user":{"sub":"me"},"trigger":null}'
+  for (const handler of ['spoil_all', 'spoil_all_later']) {
+    const worker = await load('echo.py', { handler, env: { A: '1' }, context: { pool: { max_workers: 2 } } })
+    const ids = [1, 2, 3, 4, 5]
+    for (const id of ids)
+      worker.send(KIND.call, id, `{"id":"r${id}","ts":${id},"trace":"0${id}",${same}`, Buffer.from(`b${id}`))
+    for (const id of ids) {
+      const { event } = parsed(await worker.collect(id))
+      const { user, trigger, ...fields } = JSON.parse(`{${same}`)
+      t.same(event, {
+        ...fields,
+        id: `r${id}`,
+        ts: id,
+        path_params: { p: '1' },
+        body: `b${id}`,
+        is_base64: false,
+        body_base64: null,
+        version: 'default',
+        env: { A: '1' },
+        context: { pool: { max_workers: 2 }, request_id: `r${id}`, user, trigger, trace: `0${id}`, trace_state: null },
+      })
+    }
+    await worker.close()
+  }
+})
+
+t.test(
+  '[runtimes/python.34] an event is kept from the second same header on, and never differs from one that is read',
+  async t => {
+    const { stdout } = await promisify(execFile)('python3', [join(FIXTURES, 'kept_events.py'), dirname(RUNTIME)])
+    // Headers, and how many of them were read as JSON.
+    t.same(JSON.parse(stdout), {
+      'the same request': [6, 2],
+      'two in turn': [6, 6],
+      'another between': [7, 5],
+      'an id with an escape': [4, 4],
+      'an id that is no ASCII': [4, 4],
+      'no trace': [4, 4],
+      'a trace state': [4, 4],
+      'a time that is no whole number': [4, 4],
+      'a field again behind': [4, 4],
+      'nothing that is shared': [4, 4],
+      'no fields': [4, 4],
+      spaces: [4, 4],
+      long: [4, 4],
+      'then no number': [4, 3],
+      'then an open object': [5, 3],
+      'then no object': [6, 4],
+      'then cut off': [5, 3],
+      'then one byte more': [5, 4],
+      'a broken one four times': [4, 4],
+    })
+  },
+)
+
 const JSON_TYPE = 'application/json'
 const TEXT_TYPE = 'text/plain; charset=utf-8'
 const BYTES_TYPE = 'application/octet-stream'
