@@ -92,6 +92,9 @@ export const PROTOCOL_VERSION = 1
 export const MAX_FRAME_BYTES = 16 * MIB
 /** Bytes of a stream that may be under way before the receiver grants more. */
 export const STREAM_WINDOW_BYTES = 256 * KIB
+/** Bytes beyond it that fast streams may have under way, and how many streams of a gateway's process at once. */
+export const STREAM_LEAD_BYTES = 3 * STREAM_WINDOW_BYTES
+export const MAX_STREAM_LEADS = 16
 
 /** Processes of one function when its concurrency is unlimited. */
 export const MAX_WORKERS_UNLIMITED = 32

@@ -3,6 +3,7 @@
 import type { Bytes } from '../core/bytes.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { GatewayError } from '../core/errors.ts'
+import type { StreamWindow } from './stream-window.ts'
 
 /** The end of a header that many calls share, ready to be sent. */
 export interface HeaderRest {
@@ -76,9 +77,8 @@ export abstract class RuntimeCall {
   mustEnd = false
   /** True when it is past its deadline and still open in the worker. */
   late = false
-  /** Stream bytes that the client has not taken; and those that it has taken, of which the worker was not told yet. */
-  ungranted = 0
-  untold = 0
+  /** Of its stream; null before it has one. */
+  window: StreamWindow | null = null
 
   constructor(fn: FunctionVersion) {
     this.fn = fn

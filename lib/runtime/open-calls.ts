@@ -58,6 +58,7 @@ export class OpenCalls {
   /** Nobody waits for this open call any more. */
   leave(call: RuntimeCall): void {
     call.phase = 'done'
+    call.window?.close()
     this.left++
   }
 
@@ -86,6 +87,7 @@ export class OpenCalls {
     if (openAfter === null) this.#last = openBefore
     else openAfter.openBefore = openBefore
     call.openBefore = call.openAfter = null
+    call.window?.close()
     this.size--
   }
 

@@ -86,7 +86,7 @@ export class SocketWorker extends Worker {
     pool: BytePool,
     flushFrames: number = FLUSH_FRAMES.alone,
   ) {
-    super(set)
+    super(set, pool.leads)
     this.#pool = pool
     this.#flushFrames = flushFrames
     this.#writer = new FrameWriter(bytes => this.#write(bytes))

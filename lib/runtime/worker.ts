@@ -4,11 +4,12 @@
  */
 
 import { GatewayError } from '../core/errors.ts'
-import { STREAM_WINDOW_BYTES } from '../core/limits.ts'
+import type { StreamLeads } from '../core/byte-pool.ts'
 import type { CallHost, RuntimeCall } from './call.ts'
 import { CallPace, FAST_CALL_MS } from './call-pace.ts'
 import { DeadlineTimer } from './deadline-timer.ts'
 import { OpenCalls } from './open-calls.ts'
+import { StreamWindow } from './stream-window.ts'
 import type { OwnerOf } from './worker-owner.ts'
 import { toBrokenContract, toDeath, toTimeout } from './runtime-error.ts'
 
@@ -20,8 +21,6 @@ export const WORKER_READY_TIMEOUT_MS = 15_000
 export const STALL_MS = 25
 /** Calls open at once on one multiplexing worker. */
 const MAX_INFLIGHT = 1024
-/** Bytes of a stream that its client has taken before the worker is told. */
-const GRANT_BYTES = STREAM_WINDOW_BYTES / 2
 
 /** How a worker came to its end. */
 interface WorkerEnd {
@@ -43,6 +42,7 @@ export type WorkerOwner = OwnerOf<Worker>
  */
 export abstract class Worker implements CallHost {
   readonly set: WorkerOwner
+  readonly #leads: StreamLeads | null
   state: 'starting' | 'ready' | 'ending' | 'dead' = 'starting'
   /** Index (from 1) of the daemon socket that started it, for the debug header. */
   socketIndex = 1
@@ -61,8 +61,10 @@ export abstract class Worker implements CallHost {
   /** Runs at the earliest deadline that was known when it was set. */
   readonly #timer: DeadlineTimer
 
-  constructor(set: WorkerOwner) {
+  /** @param leads - of all workers' streams; null for none */
+  constructor(set: WorkerOwner, leads: StreamLeads | null = null) {
     this.set = set
+    this.#leads = leads
     this.startedAt = this.idleSince = this.#lastSign = set.clock.monotonic()
     this.#timer = new DeadlineTimer(set.clock, () => this.#checkDeadlines())
   }
@@ -130,12 +132,8 @@ export abstract class Worker implements CallHost {
   /** The receiver of a stream took `bytes`. */
   grant(call: RuntimeCall, bytes: number): void {
     if (call.phase !== 'streaming' || bytes <= 0) return
-    call.ungranted -= bytes
-    call.untold += bytes
-    // Told of each piece it would be no sooner: half of the window is left to it.
-    if (call.untold < GRANT_BYTES) return
-    this.sendMore(call, call.untold)
-    call.untold = 0
+    const told = call.window!.take(bytes)
+    if (told > 0) this.sendMore(call, told)
   }
 
   /** Nobody waits for this open call any more. It may go on to its deadline, or until its place is needed. */
@@ -213,7 +211,7 @@ export abstract class Worker implements CallHost {
     if (stream) {
       if (call.phase === 'done' || call.phase === 'streaming') return
       call.phase = 'streaming'
-      call.ungranted = body.length
+      call.window = new StreamWindow(body.length, this.#leads)
       this.#extend(call, now)
       call.onReply(header, body, true)
       return
@@ -232,10 +230,9 @@ export abstract class Worker implements CallHost {
     const now = this.set.clock.monotonic()
     this.#lastSign = now
     this.#extend(call, now)
-    call.ungranted += body.length
-    // The client is slow, and the worker goes on sending what nobody may hold for it. Twice: one piece may be on its way.
-    if (call.ungranted > 2 * STREAM_WINDOW_BYTES) this.handleOverrun()
-    else call.onChunk(body)
+    // Else the client is slow, and the worker goes on sending what nobody may hold for it.
+    if (call.window!.receive(body.length)) call.onChunk(body)
+    else this.handleOverrun()
   }
 
   /** @param problem - why the stream broke, null when it is complete */
