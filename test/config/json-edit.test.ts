@@ -37,6 +37,9 @@ t.test('[control/function-config.5] values are found, indentation too', t => {
   t.end()
 })
 
+/** Texts are compared: some engines read keys of one escaped character as others (nodejs/node#63785). */
+const withoutBlanks = (json: string): string => json.replace(/("(?:\\.|[^"\\])*")|\s+/g, '$1')
+
 t.test('[control/function-config.5] whatever is edited, the text says the same as the edited value', t => {
   const random = createRandom(7)
   const keys = ['a', 'b c', '"', '\\', '}', '', 'é', '1']
@@ -50,11 +53,14 @@ t.test('[control/function-config.5] whatever is edited, the text says the same a
     const edits = new Map(
       Object.entries(changes).map(([key, value]) => [key, value === null ? null : JSON.stringify(value)]),
     )
-    const wanted = Object.fromEntries(
-      Object.entries({ ...before, ...changes }).filter(([key]) => changes[key] !== null),
-    )
+    const wanted = new Map(Object.entries(before))
+    for (const [key, value] of Object.entries(changes)) {
+      if (value === null) wanted.delete(key)
+      else wanted.set(key, value)
+    }
+    const pairs = [...wanted].map(([key, value]) => `${JSON.stringify(key)}:${JSON.stringify(value)}`)
     const after = editJsonObject(text, edits, '  ')
-    if (!t.same(JSON.parse(after), wanted, undefined as never)) break
+    if (!t.equal(withoutBlanks(after), `{${pairs.join(',')}}`, undefined as never)) break
   }
   t.end()
 })
