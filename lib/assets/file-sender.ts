@@ -8,6 +8,7 @@
 
 import { close, read } from 'node:fs'
 import { GatewayError } from '../core/errors.ts'
+import type { FreePlaces } from '../core/free-places.ts'
 import type { Abandonable, Exchange } from '../http/exchange.ts'
 
 /**
@@ -17,30 +18,14 @@ import type { Abandonable, Exchange } from '../http/exchange.ts'
  */
 const PIECE_BYTES = { small: 128 * 1024, large: 512 * 1024 } as const
 /** Transfers with large pieces at once: all others hold two small ones, however many clients stop to read. */
-const LARGE_TRANSFERS = 16
-
-/** Room for transfers with large pieces. */
-export class LargePieces {
-  #left = LARGE_TRANSFERS
-
-  /** @returns false when there is none; else `leave` gives it back */
-  enter(): boolean {
-    if (this.#left === 0) return false
-    this.#left -= 1
-    return true
-  }
-
-  leave(): void {
-    this.#left += 1
-  }
-}
+export const LARGE_TRANSFERS = 16
 
 export class FileSender implements Abandonable {
   readonly #exchange: Exchange
   readonly #fd: number
   #position: number
   readonly #end: number
-  readonly #large: LargePieces
+  readonly #large: FreePlaces
   /** It may send large pieces, to its end: what the client has not taken of one is held until then. */
   #mayBeLarge = false
   #pieceBytes: number = PIECE_BYTES.small
@@ -58,7 +43,7 @@ export class FileSender implements Abandonable {
    * @param end - byte after the last
    * @param large - shared by all transfers
    */
-  constructor(exchange: Exchange, fd: number, start: number, end: number, large: LargePieces) {
+  constructor(exchange: Exchange, fd: number, start: number, end: number, large: FreePlaces) {
     this.#exchange = exchange
     this.#large = large
     this.#fd = fd
@@ -103,7 +88,7 @@ export class FileSender implements Abandonable {
 
   /** Large pieces while the client waits for the disk, small ones while it is waited for. */
   #adapt(): void {
-    this.#mayBeLarge ||= !this.#isBlocked && this.#large.enter()
+    this.#mayBeLarge ||= !this.#isBlocked && this.#large.take()
     this.#pieceBytes = this.#mayBeLarge && !this.#isBlocked ? PIECE_BYTES.large : PIECE_BYTES.small
   }
 
@@ -139,7 +124,7 @@ export class FileSender implements Abandonable {
   }
 
   #close(): void {
-    if (this.#mayBeLarge) this.#large.leave()
+    if (this.#mayBeLarge) this.#large.giveBack()
     this.#mayBeLarge = false
     close(this.#fd, () => {})
   }

@@ -10,6 +10,7 @@
 import { MessageChannel, type MessagePort } from 'node:worker_threads'
 import type { Clock } from './clock.ts'
 import { MAX_STREAM_LEADS } from './limits.ts'
+import { FreePlaces } from './free-places.ts'
 
 const KIB = 1024
 const MIB = 1024 * KIB
@@ -37,24 +38,9 @@ interface Shelf {
   fewest: number
 }
 
-/** Of the streams at most so many may have more under way than their window: memory for slow clients stays bounded. */
-export class StreamLeads {
-  #left = MAX_STREAM_LEADS
-
-  /** @returns false when all are taken */
-  take(): boolean {
-    if (this.#left === 0) return false
-    this.#left -= 1
-    return true
-  }
-
-  giveBack(): void {
-    this.#left += 1
-  }
-}
-
 export class BytePool {
-  readonly leads = new StreamLeads()
+  /** Of the streams at most so many may have more under way than their window: memory for slow clients stays bounded. */
+  readonly leads = new FreePlaces(MAX_STREAM_LEADS)
   readonly #clock: Clock
   readonly #onFree: (bytes: Buffer) => void
   readonly #shelves: Shelf[] = []

@@ -4,7 +4,7 @@
  *   worker ─ received ─► untaken ─ taken by the client ─► untold ─ `more`, when half of the window came together ─► worker
  */
 
-import type { StreamLeads } from '../core/byte-pool.ts'
+import type { FreePlaces } from '../core/free-places.ts'
 import { STREAM_LEAD_BYTES, STREAM_WINDOW_BYTES } from '../core/limits.ts'
 
 /** Bytes that were taken before the worker is told. */
@@ -14,7 +14,7 @@ const FAST_BYTES = STREAM_WINDOW_BYTES / 4
 const FAST_RUN_BYTES = 2 * STREAM_WINDOW_BYTES
 
 export class StreamWindow {
-  readonly #leads: StreamLeads | null
+  readonly #leads: FreePlaces | null
   #untaken: number
   #untold = 0
   /** Taken in a row by a client that had nothing left to take each time. */
@@ -23,7 +23,7 @@ export class StreamWindow {
   #isOver = false
 
   /** @param bytes - that came with the reply */
-  constructor(bytes: number, leads: StreamLeads | null) {
+  constructor(bytes: number, leads: FreePlaces | null) {
     this.#untaken = bytes
     this.#leads = leads
   }

@@ -1,9 +1,10 @@
 import { closeSync, fstatSync, ftruncateSync, openSync, read } from 'node:fs'
 import t, { type Test } from 'tap'
-import { FileSender, LargePieces } from '../../lib/assets/file-sender.ts'
+import { FileSender, LARGE_TRANSFERS } from '../../lib/assets/file-sender.ts'
 import { BytePool } from '../../lib/core/byte-pool.ts'
 import { systemClock } from '../../lib/core/clock.ts'
 import type { GatewayError } from '../../lib/core/errors.ts'
+import { FreePlaces } from '../../lib/core/free-places.ts'
 import type { Exchange } from '../../lib/http/exchange.ts'
 import { waitUntil } from '../helpers/gateway-bed.ts'
 import { makeTree } from '../helpers/tree.ts'
@@ -14,7 +15,7 @@ const LARGE = 512 * 1024
 const UNREAD = 0xee
 
 /** A file, its sender, and a client that takes pieces when the test says so. */
-function makeSender(t: Test, text: Buffer, start: number, end: number, large = new LargePieces()) {
+function makeSender(t: Test, text: Buffer, start: number, end: number, large = new FreePlaces(LARGE_TRANSFERS)) {
   const tree = makeTree({ 'a.bin': text })
   t.teardown(tree.cleanup)
   const fd = openSync(tree.path('a.bin'), 'r+')
@@ -152,9 +153,9 @@ t.test(
 )
 
 t.test('[assets/static-assets.24] only so many transfers have large pieces at once, and an end makes room', async t => {
-  const large = new LargePieces()
+  const large = new FreePlaces(LARGE_TRANSFERS)
   const entered: boolean[] = []
-  for (let i = 0; i < 17; i++) entered.push(large.enter())
+  for (let i = 0; i < 17; i++) entered.push(large.take())
   t.same(entered, [...Array(16).fill(true), false])
   const long = Buffer.alloc(LARGE * 6, 'x')
   const sizes = async () => {
@@ -165,7 +166,7 @@ t.test('[assets/static-assets.24] only so many transfers have large pieces at on
     return Math.max(...one.pieces.map(piece => piece.length))
   }
   t.equal(await sizes(), CHUNK, 'no room')
-  large.leave()
+  large.giveBack()
   t.equal(await sizes(), LARGE)
   t.equal(await sizes(), LARGE, 'whoever was through has left')
   const left = makeSender(t, long, 0, long.length, large)
