@@ -116,20 +116,25 @@ function run({ file, program = process.execPath, version = null, env = {} }) {
   })
 }
 
-/** Totals of a file; one that says nothing, or ends badly with all points passed, counts as one failure. */
+/** A test that is left out and does not say why. */
+const UNEXPLAINED_SKIP = /^\s*ok .*# SKIP\s*$/gm
+
+/** Totals of a file; one that says nothing, or ends badly with all points passed, counts as one failure; so does each test that is left out without a reason. */
 function toTotals({ text, code, isLate }) {
   const line = [...text.matchAll(/^# \{ (total: .*) \}$/gm)].at(-1)?.[1]
   const totals = Object.fromEntries((line ?? '').split(', ').map(part => part.split(': ')))
   const passed = Number(totals.pass ?? 0)
   const failed = Number(totals.fail ?? 0)
   const isBad = line === undefined || isLate || (code !== 0 && failed === 0)
-  return { passed, failed: isBad ? failed + 1 : failed, skipped: Number(totals.skip ?? 0) }
+  const unexplained = [...text.matchAll(UNEXPLAINED_SKIP)].length
+  return { passed, failed: (isBad ? failed + 1 : failed) + unexplained, skipped: Number(totals.skip ?? 0) }
 }
 
 /** The points that failed with their diagnostics, or the end of the output when there are none. */
 function toReport({ text, isLate }) {
   const lines = text.split('\n')
   const kept = lines.filter((_, i) => lines.slice(Math.max(0, i - 40), i + 1).some(line => /^\s*not ok /.test(line)))
+  kept.push(...Array.from(text.matchAll(UNEXPLAINED_SKIP), ([line]) => `left out without a reason: ${line.trim()}`))
   const late = isLate ? [`did not end within ${FILE_TIMEOUT_MS / 1000} s`] : []
   const open = isLate
     ? lines.slice(

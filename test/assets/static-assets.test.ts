@@ -24,6 +24,7 @@ import { fetchWith } from '../../lib/http/fetch.ts'
 import { inject } from '../../lib/http/inject.ts'
 import { HttpServer } from '../../lib/http/server.ts'
 import { toAssetSteps } from '../../lib/assets/static-assets.ts'
+import { asNobody } from '../helpers/as-nobody.ts'
 import { makeFn } from '../helpers/fn.ts'
 import { makePublic } from '../helpers/public.ts'
 import { RawConnection } from '../helpers/raw-http.ts'
@@ -390,18 +391,13 @@ t.test('[assets/static-assets.9] a file that may not be read', async t => {
   chmodSync(tree.root, 0o755)
   chmodSync(tree.path('public/app.js'), 0)
   chmodSync(tree.path('public/sub'), 0)
-  // Everything may be read by root.
-  const isRoot = process.geteuid!() === 0
-  if (isRoot) process.seteuid!(65_534)
-  try {
+  t.teardown(() => chmodSync(tree.path('public/sub'), 0o755))
+  await asNobody(async () => {
     t.equal(await status('/app.js'), 404)
     t.equal(await status('/sub'), 404)
     t.equal(await status('/sub/index.html'), 404)
     t.equal(await status('/'), 200)
-  } finally {
-    if (isRoot) process.seteuid!(0)
-    chmodSync(tree.path('public/sub'), 0o755)
-  }
+  })
 })
 
 t.test('[assets/static-assets.15, assets/static-assets.16] a change is seen by the next request', async t => {

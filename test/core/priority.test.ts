@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { getPriority } from 'node:os'
 import t, { type Test } from 'tap'
 import { lowerPriority } from '../../lib/core/priority.ts'
+import { asNobody } from '../helpers/as-nobody.ts'
 
 /** A process that waits for its end. */
 async function startWaiting(t: Test): Promise<number> {
@@ -39,11 +40,7 @@ t.test(
   { skip: process.geteuid?.() !== 0 && 'needs root, who becomes somebody with less rights' },
   async t => {
     const pid = await startWaiting(t)
-    process.seteuid!(65_534)
-    try {
-      t.match(lowerPriority(pid, 5), /^its priority stays that of the gateway \(FN_WORKER_NICE=5\): .*setpriority/)
-    } finally {
-      process.seteuid!(0)
-    }
+    const told = await asNobody(async () => lowerPriority(pid, 5))
+    t.match(told, /^its priority stays that of the gateway \(FN_WORKER_NICE=5\): .*setpriority/)
   },
 )

@@ -102,7 +102,6 @@ t.test('[jobs/file-store.1] what shortens the file under it is told', async t =>
 
 t.test(
   '[jobs/file-store.1] a write that the disk refuses rejects all that waited for it and leaves nothing',
-  { skip: process.platform !== 'linux' },
   async t => {
     const tree = makeTree()
     t.teardown(tree.cleanup)
