@@ -5,11 +5,19 @@ import { createOutput } from '../../bin/output.ts'
 import { createProgram } from '../../bin/program.ts'
 import { findProgram } from '../../lib/runtime/binaries.ts'
 import { runCli, startCli } from '../helpers/cli.ts'
+import { waitUntil } from '../helpers/gateway-bed.ts'
 import { makeTree } from '../helpers/tree.ts'
 
 const NODE_TREE = {
   'hello.js': "export const handler = () => ({ message: 'hello' })\n",
-  'wait.js': 'export const handler = () => new Promise(done => setTimeout(() => done({ done: true }), 300))\n',
+  // Runs until the test says so.
+  'wait.js': `import { existsSync, writeFileSync } from 'node:fs'
+export async function handler({ query }) {
+  writeFileSync(query.folder + '/begun', '')
+  while (!existsSync(query.folder + '/go')) await new Promise(done => setTimeout(done, 20))
+  return { done: true }
+}
+`,
   'escape.js': "export const handler = () => { console.log('\\u001b[2Jred'); return 1 }\n",
   'fail.js': "export const handler = () => { throw new Error('inner secret') }\n",
   'node_modules.txt': '',
@@ -54,9 +62,13 @@ t.test('[bin/dev.1, bin/dev.6, bin/dev.10] dev shows the table, says when it is 
   t.notMatch(fngw.stderr(), /\u001b/, 'no colours in a pipe')
   t.same(await (await fetch(`${fngw.url}/hello`)).json(), { message: 'hello' })
   await (await fetch(`${fngw.url}/escape`)).text()
-  const running = fetch(`${fngw.url}/wait`)
-  await new Promise(done => setTimeout(done, 100))
+  const signs = makeTree()
+  t.teardown(signs.cleanup)
+  const running = fetch(`${fngw.url}/wait?folder=${signs.root}`)
+  await waitUntil(() => existsSync(signs.path('begun')), 'the request runs')
   fngw.child.kill('SIGTERM')
+  await waitUntil(() => /finishing what runs/.test(fngw.stderr()), 'the stop begins')
+  signs.write({ go: '' })
   t.same(await (await running).json(), { done: true }, 'what runs is finished')
   t.same(await fngw.ended, { code: 0, signal: null })
   t.match(fngw.stderr(), /\[fn:escape stdout\].*red/)

@@ -130,8 +130,9 @@ t.test('[dependencies/resolve.4] any text gives an answer in time that grows wit
     'a.b = {'.repeat(500),
     `a = [${'[\n'.repeat(20_000)}`,
   ]) {
-    const started = performance.now()
+    // Its own work: others on the machine do not count.
+    const started = process.cpuUsage()
     t.type(toManifest(text, options), 'string')
-    t.ok(performance.now() - started < 2000)
+    t.ok(process.cpuUsage(started).user < 2_000_000)
   }
 })

@@ -19,7 +19,7 @@ import { createBuilds } from '../../lib/dependencies/create-builds.ts'
 import { Builds } from '../../lib/dependencies/resolve.ts'
 import { OwnFolder } from '../../lib/files/own-folder.ts'
 import { runTool } from '../../lib/dependencies/run-tool.ts'
-import { systemClock } from '../../lib/core/clock.ts'
+import { type Clock, systemClock } from '../../lib/core/clock.ts'
 import { isAlive } from '../helpers/processes.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { makeFn } from '../helpers/fn.ts'
@@ -311,7 +311,7 @@ t.test('[dependencies/resolve.9] a tool has one time limit for all its steps and
   t.teardown(() => tree.cleanup())
   const pids = tree.path('pids')
   const signal = new AbortController().signal
-  const run = (script: string, timeoutMs = 60_000) =>
+  const run = (script: string, clock: Clock = systemClock) =>
     runTool(
       {
         isPlain: false,
@@ -319,13 +319,16 @@ t.test('[dependencies/resolve.9] a tool has one time limit for all its steps and
         args: ['-c', script],
         cwd: tree.root,
         env: { PATH: process.env.PATH! },
-        timeoutMs,
+        timeoutMs: 60_000,
         signal,
       },
-      systemClock,
+      clock,
     )
-  const slow = await run(`sleep 60 & echo $$ $! >> ${pids}; echo begun; wait`, 150)
-  t.match(slow, { code: null, timedOut: true, problem: null, output: 'begun\n' })
+  const clock = new FakeClock()
+  const slow = run(`echo begun; sleep 60 & echo $$ $! >> ${pids}; wait`, clock)
+  await until(() => readPids(pids).length === 2)
+  clock.advance(60_000)
+  t.match(await slow, { code: null, timedOut: true, problem: null, output: 'begun\n' })
   await until(() => readPids(pids).every(pid => !isAlive(pid)))
   const left = await run(`sleep 60 & echo $! >> ${pids}; echo done; exit 3`)
   t.match(left, { code: 3, timedOut: false, output: 'done\n' }, 'a child left behind holds nothing up')
