@@ -174,14 +174,33 @@ final class EnvelopeMaker
             $checked['content-type'] = $type;
         }
         $text = self::toJson(['status' => $status, 'headers' => (object) $checked]);
-        // Objects may change between calls, arrays are compared by value.
-        if (\is_array($given)) {
-            $this->lastHeaders = $given;
+        $steady = \is_array($given) ? self::toSteady($given) : null;
+        if ($steady !== null) {
+            $this->lastHeaders = $steady;
             $this->lastStatus = $status;
             $this->lastType = $type;
             $this->lastText = $text;
         }
         return $text;
+    }
+
+    /**
+     * Headers as they are now: a reference among them may stand for something else in the next call, and an object may say something else.
+     *
+     * @param array<mixed> $headers
+     * @return array<mixed>|null null where an object is among them
+     */
+    private static function toSteady(array $headers): ?array
+    {
+        $steady = [];
+        foreach ($headers as $name => $value) {
+            $value = \is_array($value) ? self::toSteady($value) : $value;
+            if (\is_object($value) || ($value === null && $headers[$name] !== null)) {
+                return null;
+            }
+            $steady[$name] = $value;
+        }
+        return $steady;
     }
 
     /** @return array<string, string|list<string>> */

@@ -681,6 +681,34 @@ t.test(
   },
 )
 
+t.test(
+  '[runtimes/php.30] headers say what they are now, also when what they are made of is the same as before',
+  async t => {
+    const makes: [string, string][] = [
+      ['a reference', '$headers ??= ["x-n" => &$n];'],
+      ['a reference in a list', '$headers ??= ["x-n" => [&$n]];'],
+      ['a list that is one', '$list = [$n]; $headers ??= ["x-n" => &$list];'],
+      ['an object', '$text ??= new Text(); $text->is = $n; $headers = ["x-n" => $text];'],
+      ['an object in a list', '$text ??= new Text(); $text->is = $n; $headers = ["x-n" => [$text]];'],
+    ]
+    for (const [name, make] of makes) {
+      const worker =
+        await serve(`final class Text { public $is = ''; function __toString(): string { return (string) $this->is; } }
+      function handler($event) {
+        static $headers = null, $text = null, $list = null, $n;
+        $n = $event['id'];
+        ${make}
+        return ['status' => 200, 'headers' => $headers, 'body' => ''];
+      }`)
+      for (const id of ['one', 'two', 'two', 'three']) {
+        const answer = await worker.call({ id })
+        t.same([answer.header.headers['x-n']].flat(), [id], name)
+      }
+      await worker.close()
+    }
+  },
+)
+
 t.test('[runtimes/php.15] proxy: the directive in the header, its body as the frame body', async t => {
   const directive = '["path" => "/up", "method" => "POST", "headers" => ["x" => 1], "timeout_ms" => 50'
   const cases: [string, Record<string, unknown>, string][] = [
