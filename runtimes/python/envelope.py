@@ -159,7 +159,7 @@ def to_reply(value, given=None):
         status = _status(value[1]) if len(value) > 1 else 200
         return _whole(status, value[2] if len(value) > 2 else None, value[0])
     if isinstance(value, _BYTES):
-        return BINARY_HEAD, _steady(value)
+        return BINARY_HEAD, bytes(value)
     if _is_stream(value):
         return None, Stream(200, {}, _pieces(value))
     for name in ('status_code', 'status'):
@@ -192,17 +192,17 @@ def _from_dict(value, given):
             body = _decode('body_base64', encoded, given)
     elif flag:
         raise ContractError('is_base64 is true, but body_base64 is missing')
-    return _whole(status, value.get('headers'), body)
+    return _whole(status, value.get('headers'), body, given)
 
 
-def _whole(status, headers, body):
+def _whole(status, headers, body, given=None):
     """(head, body) of a checked status, unchecked headers and a body of any kind."""
     if isinstance(body, str):
         kind, data = TEXT, body.encode('utf-8', 'replace')
     elif body is None:
         kind, data = None, b''
     elif isinstance(body, _BYTES):
-        kind, data = BINARY, _steady(body)
+        kind, data = BINARY, _steady(body, given)
     elif _is_stream(body):
         return None, Stream(status, _headers(headers), _pieces(body))
     else:
@@ -217,11 +217,9 @@ def _whole(status, headers, body):
     return _head(status, checked), data
 
 
-def _steady(data):
-    """Bytes that nobody changes any more: a copy, except of what cannot change."""
-    if type(data) is memoryview and data.readonly and data.format == 'B' and data.ndim == 1 and data.contiguous:
-        return data
-    return bytes(data)
+def _steady(data, given):
+    """Bytes that nobody changes any more: a copy, except of what cannot change. A read-only view of what others may change can."""
+    return data if given is not None and data is given[1] else bytes(data)
 
 
 def _from_proxy(proxy, given):

@@ -1144,6 +1144,23 @@ t.test('[runtimes/python.26] big bodies pass unchanged in both directions', asyn
 })
 
 t.test(
+  '[runtimes/python.35] a large answer is what it was when it was given, also as a view of what changes',
+  async t => {
+    const worker = await load('views.py')
+    const [one, two] = [worker.open(byCase('1')), worker.open(byCase('2'))]
+    await worker.wait(frame => frame.kind === KIND.reply && frame.id === two)
+    for (const [id, byte] of [
+      [one, 1],
+      [two, 2],
+    ] as const) {
+      const { body } = await worker.collect(id)
+      t.ok(body.equals(Buffer.alloc(2 << 20, byte)), `bytes of ${byte} alone`)
+    }
+    await worker.close()
+  },
+)
+
+t.test(
   '[runtimes/python.27] the daemon says nothing on its own descriptors, and wrong flags end it with a reason',
   async t => {
     t.equal(daemon.output, '')
