@@ -15,7 +15,8 @@ const CANCELED = '{"canceled":true}'
  * What a call needs of its worker.
  * @typedef {object} CallHost
  * @property {(kind: number, id: number, header: string, body: Uint8Array | string | null) => Promise<void> | null} send - as of a FrameWriter's `add`
- * @property {(bytes: Buffer) => void} reclaim - memory of a call's body that nobody looks into any more
+ * @property {(bytes: Uint8Array) => Uint8Array} keep - bytes of the handler that it may change at once; short ones are copied when they are sent
+ * @property {(bytes: Uint8Array) => void} reclaim - memory of `keep`, or of a call's body, that nobody looks into any more
  * @property {(call: Call) => void} sendOutput
  * @property {(call: Call) => void} handleEnd - the call's last frame has been sent
  * @property {(settled: Promise<unknown>) => void} addBackground - the worker ends in good order only after it
@@ -74,21 +75,36 @@ export class Call extends CallOutput {
    * @param {number} kind
    * @param {string} header
    * @param {Uint8Array | string | null} [body]
+   * @param {Uint8Array | null} [kept] - the body, where it lies in memory of `keep`
    */
-  finish(kind, header, body = null) {
+  finish(kind, header, body = null, kept = null) {
     if (this.over) return
     this.#host.sendOutput(this)
     this.end()
     const written = this.#host.send(kind, this.id, header, body)
+    if (kept !== null) this.#reclaim(kept, written)
     // Pieces of a stream, which ends with another kind, may still leave from there.
-    if (kind === KIND.reply) this.#releaseBody(written)
+    if (kind === KIND.reply) {
+      this.#reclaim(this.given?.release() ?? null, written)
+      this.given = null
+    }
     this.#host.handleEnd(this)
   }
 
-  /** @param {Promise<void> | null} written - until when the answer, which may be the body, must stay as it is */
-  #releaseBody(written) {
-    const bytes = this.given?.release() ?? null
-    this.given = null
+  /**
+   * The whole answer.
+   * @param {import('./envelope.mjs').Reply} reply
+   */
+  reply({ fields, body, isTheirs }) {
+    const kept = isTheirs ? this.#host.keep(/** @type {Uint8Array} */ (body)) : null
+    this.finish(KIND.reply, `{${fields}}`, kept ?? body, kept)
+  }
+
+  /**
+   * @param {Uint8Array | null} bytes
+   * @param {Promise<void> | null} written - until when the answer, which may be these bytes, must stay as it is
+   */
+  #reclaim(bytes, written) {
     if (bytes === null) return
     if (written === null) this.#host.reclaim(bytes)
     else written.then(() => this.#host.reclaim(bytes))

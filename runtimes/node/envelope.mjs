@@ -42,6 +42,7 @@ export class ContractError extends Error {
  * @typedef {object} Reply
  * @property {string} fields - JSON text of the `reply` header without its braces
  * @property {Uint8Array | string | null} body
+ * @property {boolean} isTheirs - the body is bytes that the handler has too, and may change
  * @property {AsyncIterable<unknown> | Iterable<unknown> | null} stream - instead of `body`
  * @property {string} status - for a stream without a content type: what to build the header from, else ''
  * @property {string} headers
@@ -58,7 +59,7 @@ export function toReply(value, given = null) {
   if (value === undefined || value === null) return whole(EMPTY_200, null)
   if (typeof value !== 'object') return whole(JSON_200, toJson(value, 'the answer'))
   if (isResponse(value)) return fromResponse(value)
-  if (isBytes(value)) return typed(200, '', BYTES_TYPE, toBytes(value))
+  if (isBytes(value)) return theirs(typed(200, '', BYTES_TYPE, toBytes(value)))
   if (isStream(value)) return streamed('200', '', false, value)
   if (isEnvelope(value)) return fromEnvelope(value, given)
   return whole(JSON_200, toJson(value, 'the answer'))
@@ -95,7 +96,7 @@ function fromEnvelope(envelope, given) {
   if (body === undefined || body === null) return whole(fieldsOf(status, head.text), null)
   if (typeof body === 'string') return typed(status, head, TEXT_TYPE, bytesOrText(body, given))
   if (typeof body === 'object') {
-    if (isBytes(body)) return typed(status, head, BYTES_TYPE, toBytes(body))
+    if (isBytes(body)) return theirs(typed(status, head, BYTES_TYPE, toBytes(body)))
     if (isStream(body)) return streamed(String(status), head.text, head.typed, body)
     if (isBlob(body)) return streamed(String(status), withType(head, body.type || BYTES_TYPE), true, body.stream())
   }
@@ -117,7 +118,7 @@ function fromProxy(proxy, given) {
   let bytes = takeBase64(proxy, given)
   if (bytes !== null) return whole(`"proxy":${toJson(rest, 'proxy')}`, bytes)
   if (typeof body === 'string') bytes = bytesOrText(body, given)
-  else if (isBytes(body)) bytes = toBytes(body)
+  else if (isBytes(body)) return theirs(whole(`"proxy":${toJson(rest, 'proxy')}`, toBytes(body)))
   else if (body !== undefined && body !== null) bytes = toJson(body, 'proxy.body')
   return whole(`"proxy":${toJson(rest, 'proxy')}`, bytes)
 }
@@ -301,7 +302,13 @@ function withType(head, type) {
 
 /** @param {string} fields @param {Uint8Array | string | null} body @returns {Reply} */
 function whole(fields, body) {
-  return { fields, body, stream: null, status: '', headers: '' }
+  return { fields, body, isTheirs: false, stream: null, status: '', headers: '' }
+}
+
+/** @param {Reply} reply @returns {Reply} */
+function theirs(reply) {
+  reply.isTheirs = true
+  return reply
 }
 
 /** @param {number} status @param {Head | ''} head @param {string} type @param {Uint8Array | string} body */
@@ -312,7 +319,7 @@ function typed(status, head, type, body) {
 /** @param {string} status @param {string} headers @param {boolean} isTyped @param {any} stream @returns {Reply} */
 function streamed(status, headers, isTyped, stream) {
   if (stream.locked === true) throw new ContractError('the returned stream is locked by another reader')
-  return { fields: isTyped ? fieldsOf(status, headers) : '', body: null, stream, status, headers }
+  return { fields: isTyped ? fieldsOf(status, headers) : '', body: null, isTheirs: false, stream, status, headers }
 }
 
 /**

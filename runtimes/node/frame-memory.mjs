@@ -34,10 +34,10 @@ export class FrameMemory {
     return from(memory, 0, bytes)
   }
 
-  /** A copy of a view that is about to change. @param {Buffer} view */
+  /** A copy of a view that may change. @param {Uint8Array} view */
   copy(view) {
     const copy = this.take(view.length)
-    view.copy(copy)
+    copy.set(view)
     return copy
   }
 

@@ -26,7 +26,15 @@ import { Link } from './link.mjs'
 import { Loader } from './loader.mjs'
 import { exitNow, haveChildrenEnded, watchProcess } from './process.mjs'
 import { sendLarge, sendStream } from './stream.mjs'
-import { cutFiles, KIND, MAX_REPLY_BODY_BYTES, MAX_REPLY_FIELDS_BYTES, ProtocolError, parseHeader } from './wire.mjs'
+import {
+  COPIED_BODY_BYTES,
+  cutFiles,
+  KIND,
+  MAX_REPLY_BODY_BYTES,
+  MAX_REPLY_FIELDS_BYTES,
+  ProtocolError,
+  parseHeader,
+} from './wire.mjs'
 
 const WARM_UP_CALLS = 3
 // Node's ten may all be frames of its module loader and of the compiler, so that none of the user's would be left to show.
@@ -62,6 +70,7 @@ class Worker {
   /** What calls need of it. @type {import('./call.mjs').CallHost} */
   #host = {
     send: (kind, id, header, body) => this.#link.send(kind, id, header, body),
+    keep: bytes => (bytes.length > COPIED_BODY_BYTES ? this.#memory.copy(bytes) : bytes),
     reclaim: bytes => this.#memory.giveBack(bytes),
     sendOutput: call => this.#sendOutput(call, call.id),
     handleEnd: call => {
@@ -346,7 +355,7 @@ function answer(call, value) {
     checkHead(reply.fields)
     if (reply.stream !== null) runInCall(call, sendStream, call, reply).catch(error => call.fail(error))
     else if (isLarge(reply.body)) sendLarge(call, reply.fields, reply.body)
-    else call.finish(KIND.reply, `{${reply.fields}}`, reply.body)
+    else call.reply(reply)
   } catch (error) {
     call.fail(error)
   }

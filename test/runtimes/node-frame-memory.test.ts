@@ -100,7 +100,7 @@ t.test(
   '[runtimes/node.40] a body is given back when its answer is written, and only when nobody can need it',
   async t => {
     const end = (read: (given: GivenBody) => unknown, kind: number = KIND.reply, isWritten = false) => {
-      const reclaimed: Buffer[] = []
+      const reclaimed: Uint8Array[] = []
       let tell = () => {}
       const wait = new Promise<void>(resolve => (tell = resolve))
       const call = new Call(1, {
@@ -108,6 +108,7 @@ t.test(
         sendOutput: () => {},
         handleEnd: () => {},
         addBackground: () => {},
+        keep: bytes => bytes,
         reclaim: bytes => reclaimed.push(bytes),
       })
       const bytes = makeBody(20 * KIB, 1)
@@ -187,6 +188,67 @@ t.test('[runtimes/node.40] answers that a gateway reads late are what was given'
   worker.socket.resume()
   for (const [at, id] of ids.entries()) t.ok((await worker.collect(id)).body.equals(bodies[at]!), `answer ${at}`)
   await worker.close()
+})
+
+const REUSER = `
+import { writeSync } from 'node:fs'
+const memory = Buffer.alloc(1024 * 1024)
+const ways = {
+  bytes: bytes => bytes,
+  body: body => ({ status: 200, body }),
+  buffer: bytes => memory.buffer.slice(0, bytes.length),
+  proxied: body => ({ proxy: { path: '/', body } }),
+}
+let calls = 0
+export const handler = e => {
+  if (++calls === 12) setImmediate(() => writeSync(2, 'all have used it\\n'))
+  const bytes = memory.subarray(0, Number(e.query.size)).fill(calls)
+  return ways[e.query.way](bytes)
+}
+`
+
+t.test('[runtimes/node.41] bytes that a handler answers with may change once it has answered', async t => {
+  const worker = await withHandler('reuser.mjs', REUSER)
+  const sizes = [MIB, 16 * KIB, 16 * KIB + 1, 200 * KIB]
+  const calls = Array.from({ length: 12 }, (_, at) => ({
+    size: sizes[at % sizes.length]!,
+    way: ['bytes', 'body', 'proxied', 'body', 'proxied', 'buffer', 'bytes'][at % 7]!,
+  }))
+  worker.socket.pause()
+  const ids = calls.map(query => worker.open({ query }))
+  await daemon.control.wait(({ kind, body }) => kind === KIND.log && body.includes('all have used it'))
+  worker.socket.resume()
+  for (const [at, id] of ids.entries()) {
+    const { size, way } = calls[at]!
+    const { body } = await worker.collect(id)
+    t.ok(body.equals(Buffer.alloc(size, at + 1)), `answer ${at}: ${way}, ${size} bytes`)
+  }
+  await worker.close()
+})
+
+t.test('[runtimes/node.41] memory of such bytes is used again when they are written', async t => {
+  const reclaimed: Uint8Array[] = []
+  const sent: unknown[] = []
+  let tell = () => {}
+  const wait = new Promise<void>(resolve => (tell = resolve))
+  const copy = Buffer.alloc(KIB)
+  const call = new Call(1, {
+    send: (...frame) => {
+      sent.push(frame)
+      return wait
+    },
+    sendOutput: () => {},
+    handleEnd: () => {},
+    addBackground: () => {},
+    keep: () => copy,
+    reclaim: bytes => reclaimed.push(bytes),
+  })
+  call.reply({ fields: '', body: Buffer.alloc(KIB, 1), isTheirs: true, stream: null, status: '', headers: '' })
+  t.same(sent, [[KIND.reply, 1, '{}', copy]])
+  t.same(reclaimed, [], 'the socket has it still')
+  tell()
+  await wait
+  t.equal(reclaimed[0], copy)
 })
 
 t.test('[runtimes/node.40] a Request that is read after its answer has its own body', async t => {
