@@ -1,5 +1,9 @@
-import { copyFileSync, mkdirSync } from 'node:fs'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { copyFileSync, mkdirSync, readdirSync, readFileSync } from 'node:fs'
+import net from 'node:net'
 import t from 'tap'
+import { KIND } from '../../lib/runtime/wire-protocol.ts'
 import {
   CompiledWorkers,
   checkGateway,
@@ -8,7 +12,7 @@ import {
   makeBuilds,
   missingToolchain,
 } from '../helpers/compiled.ts'
-import { startDaemon } from '../helpers/worker-client.ts'
+import { FrameClient, startDaemon, until } from '../helpers/worker-client.ts'
 
 const missing = missingToolchain('rust')
 if (missing !== null) {
@@ -28,11 +32,12 @@ t.teardown(async () => {
   await bed.close()
 })
 const all = bed.fn('all/handler.rs')
+const binary = (await bed.builds.prepare(all))!
 const workers = new CompiledWorkers(daemon, {
   root: bed.tree.root,
   dir: all.fnDir,
   entry: all.entryPath,
-  binary: (await bed.builds.prepare(all))!,
+  binary,
 })
 
 t.test('[runtimes/rust.5] event', t => workers.event(t))
@@ -61,4 +66,33 @@ t.test(
   '[runtime/ready-workers.3, runtime/ready-workers.9] a first call goes to the connection that waited',
   { skip: process.platform !== 'linux' && 'processes in /proc' },
   t => checkHandedConnections(t, 'rust', toSource),
+)
+
+t.test(
+  '[runtimes/rust.15] the first call waits for no other thread, and a program that was handed its connection ends with its daemon',
+  { skip: process.platform !== 'linux' && 'threads in /proc' },
+  async t => {
+    const uri = bed.tree.path('handed')
+    const server = net.createServer({ pauseOnConnect: true }).listen(uri)
+    t.teardown(() => server.close())
+    const accepted = once(server, 'connection')
+    const client = new FrameClient(uri)
+    const [connection] = (await accepted) as [net.Socket]
+    const program = spawn(binary, ['--socket', 'fd:4'], { stdio: ['ignore', 'ignore', 'ignore', 'pipe', connection] })
+    t.teardown(() => program.kill('SIGKILL'))
+    connection.destroy()
+    client.send(KIND.hello, 0, { role: 'worker' }, Buffer.from([1]))
+    client.send(KIND.start, 0, { dir: all.fnDir, root: bed.tree.root, adapter: 'native' })
+    client.send(KIND.call, 7, { headers: { 'x-do': 'args' } })
+    t.match(await client.wait(({ id }) => id === 7), { kind: KIND.reply })
+    const folder = `/proc/${program.pid}/task`
+    const threads = () => readdirSync(folder).map(id => readFileSync(`${folder}/${id}/comm`, 'utf8').trim())
+    // The one that calls run on, the one that watches it, and the one that follows output and the daemon.
+    await until(() => threads().length === 3, 60_000)
+    t.notOk(threads().includes('call'), 'the first thread has run it')
+    const ended = once(program, 'exit')
+    program.stdio[3]?.destroy()
+    t.strictSame(await ended, [0, null])
+    await client.closed
+  },
 )

@@ -6,6 +6,7 @@ use crate::current;
 use crate::system;
 use crate::wire::{lock, FrameWriter, LOG};
 use std::io::Write;
+use std::process::exit;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex};
@@ -71,10 +72,15 @@ impl Capture {
     }
 
     /// Empties the pipes again and again, so that no writer waits for room in them.
-    pub fn follow(&self) {
-        let pipes = lock(&self.state).pipes();
+    ///
+    /// @param lifeline - a pipe at whose end the process ends too
+    pub fn follow(&self, lifeline: Option<i32>) {
+        let [stdout, stderr] = lock(&self.state).pipes();
         loop {
-            system::readable(pipes, -1);
+            let [_, _, is_over] = system::readable([stdout, stderr, lifeline.unwrap_or(system::NONE)], -1);
+            if is_over {
+                exit(0);
+            }
             lock(&self.state).drain(&self.writer);
         }
     }

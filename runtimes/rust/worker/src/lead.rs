@@ -24,7 +24,8 @@ pub struct Leadership {
     vacated: Condvar,
     /// Threads at most: one for each call that may be open, and one that reads.
     most: usize,
-    watcher: Thread,
+    /// The thread that watches, once it began.
+    watcher: Mutex<Option<Thread>>,
     is_watched: AtomicBool,
     average_ns: AtomicI64,
 }
@@ -38,15 +39,15 @@ struct Seats {
 }
 
 impl Leadership {
-    /// Made by the thread that is going to watch.
     pub fn new(most: usize) -> Self {
         Leadership {
             step: AtomicU64::new(0),
             seats: Mutex::default(),
             vacated: Condvar::new(),
             most,
-            watcher: thread::current(),
-            is_watched: AtomicBool::new(false),
+            watcher: Mutex::default(),
+            // It looks when it begins.
+            is_watched: AtomicBool::new(true),
             average_ns: AtomicI64::new(0),
         }
     }
@@ -95,6 +96,7 @@ impl Leadership {
 
     /// Takes the lead away from a thread that is stuck in one step; looks while a thread leads, and once more.
     pub fn watch(&self, begin: impl Fn() -> bool) -> ! {
+        *lock(&self.watcher) = Some(thread::current());
         let mut seen = 0;
         loop {
             thread::park_timeout(WATCH_INTERVAL);
@@ -142,7 +144,9 @@ impl Lead<'_> {
         self.of.step.store(self.step, Ordering::SeqCst);
         if !self.of.is_watched.load(Ordering::SeqCst) {
             self.of.is_watched.store(true, Ordering::SeqCst);
-            self.of.watcher.unpark();
+            if let Some(watcher) = &*lock(&self.of.watcher) {
+                watcher.unpark();
+            }
         }
     }
 

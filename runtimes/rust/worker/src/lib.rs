@@ -24,7 +24,6 @@ use serde_json::{json, Value};
 use std::fmt::Display;
 use std::process::exit;
 use std::sync::Arc;
-use std::thread;
 use worker::Worker;
 
 /// What a handler may return: an envelope, or a `Result` of one.
@@ -54,7 +53,7 @@ extern "C" fn flush_output() {
 
 /// Answers calls with the handler until the gateway hangs up.
 pub fn serve<A: Answer>(handler: impl Fn(Value) -> A + Send + Sync + 'static) -> ! {
-    let (mut reader, writer) = link::meet();
+    let link::Meeting { mut reader, writer, lifeline } = link::meet();
     let writer = Arc::new(writer);
     let function = match link::start(&mut reader) {
         Ok(function) => function,
@@ -68,8 +67,7 @@ pub fn serve<A: Answer>(handler: impl Fn(Value) -> A + Send + Sync + 'static) ->
         None => fail("worker cannot capture output"),
     };
     system::at_exit(flush_output);
-    thread::spawn(move || capture.follow());
     failure::watch_panics();
     let handler = Box::new(move |event| handler(event).into_answer());
-    Worker::new(function, reader, writer, capture, handler).run()
+    Worker::new(function, reader, writer, capture, handler).run(lifeline)
 }

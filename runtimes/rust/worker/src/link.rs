@@ -16,6 +16,8 @@ use std::thread;
 
 /// A socket is its owner's alone from the moment it has a name.
 const SOCKET_UMASK: u32 = 0o177;
+/// Descriptor of a pipe whose other end the daemon holds: it closes when the daemon is gone.
+const LIFELINE: i32 = 3;
 
 enum Listener {
     Unix(UnixListener),
@@ -36,33 +38,43 @@ fn listen(address: &str) -> std::io::Result<(Listener, String)> {
 
 type Peer = (FrameReader, Box<dyn Write + Send>);
 
+pub struct Meeting {
+    pub reader: FrameReader,
+    pub writer: FrameWriter,
+    /// The pipe that closes when the daemon is gone, where nobody looks at it yet.
+    pub lifeline: Option<i32>,
+}
+
 /// Waits for the first peer that greets, which is the gateway. A peer that does not greet is dropped, and the next one has its turn.
-pub fn meet() -> (FrameReader, FrameWriter) {
+pub fn meet() -> Meeting {
     let mut args = std::env::args().skip(1);
     let address = match (args.next().as_deref(), args.next()) {
         (Some("--socket"), Some(address)) => address,
         _ => fail("this program is a function of a gateway, which starts it with --socket"),
     };
     let (sender, greeted) = channel::<Peer>();
-    match address.strip_prefix("fd:") {
+    system::keep_from_children(LIFELINE);
+    let lifeline = match address.strip_prefix("fd:") {
+        // Its gateway has begun to greet: the wait for a peer ends by itself.
         Some(number) => {
-            follow_daemon(None);
             match inherited(number) {
                 Ok((reader, target)) => greet(reader, target, sender),
                 Err(error) => fail(&format!("worker has no connection {}: {}", address, error)),
             }
+            Some(LIFELINE)
         }
         None => {
             let (listener, uri) = match listen(&address) {
                 Ok(listening) => listening,
                 Err(error) => fail(&format!("worker cannot listen on {}: {}", address, error)),
             };
-            follow_daemon(Some(&uri));
+            follow_daemon(&uri);
             thread::spawn(move || accept(listener, sender));
+            None
         }
-    }
+    };
     match greeted.recv() {
-        Ok((reader, target)) => (reader, FrameWriter::new(target)),
+        Ok((reader, target)) => Meeting { reader, writer: FrameWriter::new(target), lifeline },
         Err(_) => fail("worker has no gateway"),
     }
 }
@@ -75,14 +87,11 @@ fn inherited(number: &str) -> std::io::Result<Peer> {
     Ok((FrameReader::new(stream.try_clone()?.into()), Box::new(stream)))
 }
 
-/// Tells where it listens, and ends the worker with its daemon, which holds the other end of this pipe: it closes when the daemon is gone.
-fn follow_daemon(uri: Option<&str>) {
-    system::keep_from_children(3);
-    let mut lifeline = unsafe { File::from_raw_fd(3) };
-    if let Some(uri) = uri {
-        if lifeline.write_all(format!("{}\n", uri).as_bytes()).is_err() {
-            fail("worker cannot tell its socket");
-        }
+/// Tells where it listens, and ends the worker with its daemon.
+fn follow_daemon(uri: &str) {
+    let mut lifeline = unsafe { File::from_raw_fd(LIFELINE) };
+    if lifeline.write_all(format!("{}\n", uri).as_bytes()).is_err() {
+        fail("worker cannot tell its socket");
     }
     thread::spawn(move || {
         let _ = lifeline.read(&mut [0; 1]);

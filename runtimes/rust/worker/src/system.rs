@@ -23,7 +23,7 @@ type Mode = u16;
 
 const POLLIN: i16 = 1;
 /// In the place of a descriptor that is not looked at.
-const NONE: c_int = -1;
+pub const NONE: c_int = -1;
 const F_SETFD: c_int = 2;
 const F_GETFL: c_int = 3;
 const F_SETFL: c_int = 4;
@@ -105,10 +105,10 @@ pub fn write_all(fd: c_int, mut bytes: &[u8]) {
     }
 }
 
-/// Which of two descriptors can be read, after at most `timeout_ms`; -1 waits for ever.
-pub fn readable(fds: [c_int; 2], timeout_ms: c_int) -> [bool; 2] {
+/// Which descriptors can be read, after at most `timeout_ms`; -1 waits for ever.
+pub fn readable<const N: usize>(fds: [c_int; N], timeout_ms: c_int) -> [bool; N] {
     let mut waiting = fds.map(|fd| PollFd { fd, events: POLLIN, revents: 0 });
-    let count = unsafe { poll(waiting.as_mut_ptr(), 2, timeout_ms) };
+    let count = unsafe { poll(waiting.as_mut_ptr(), N as _, timeout_ms) };
     waiting.map(|at| count > 0 && at.revents != 0)
 }
 
@@ -117,7 +117,7 @@ pub fn read_onto(fd: c_int, to: &mut Vec<u8>, most: usize) -> usize {
     to.reserve(most);
     loop {
         // A read that waits is woken by the other end's reads too, as they make room in the socket; this wait is not.
-        readable([fd, NONE], -1);
+        readable([fd], -1);
         // The room behind what the vector holds is its own, and `most` bytes of it are there.
         let count = unsafe { read(fd, to.as_mut_ptr().add(to.len()).cast(), most) };
         if count >= 0 {

@@ -82,24 +82,38 @@ impl Worker {
         })
     }
 
-    /// Calls run on threads of their own; this one watches them.
-    pub fn run(self: Arc<Self>) -> ! {
+    /// The calling thread is the first that runs calls: they need not wait for another one to begin.
+    ///
+    /// @param lifeline - as `Capture::follow` has it
+    pub fn run(self: Arc<Self>, lifeline: Option<i32>) -> ! {
         self.writer.send(wire::READY, 0, &format!("{{\"max_inflight\":{}}}", MAX_INFLIGHT), b"");
-        self.leadership.vacate(|| self.begin_thread() || failure::fail("worker cannot start a thread"));
-        self.leadership.watch(|| self.begin_thread())
+        let worker = self.clone();
+        let beside = move || {
+            let _survival = Survival;
+            let capture = worker.capture;
+            thread::spawn(move || capture.follow(lifeline));
+            worker.leadership.watch(|| worker.begin_thread())
+        };
+        if thread::Builder::new().spawn(beside).is_err() {
+            failure::fail("worker cannot start a thread");
+        }
+        self.leadership.vacate(|| true);
+        self.work()
     }
 
     fn begin_thread(self: &Arc<Self>) -> bool {
         let worker = self.clone();
-        let work = move || {
-            let _survival = Survival;
-            // Whoever starts it may be in the middle of a call.
-            current::set(0);
-            loop {
-                worker.lead(worker.leadership.wait());
-            }
-        };
-        thread::Builder::new().name("call".into()).spawn(work).is_ok()
+        thread::Builder::new().name("call".into()).spawn(move || worker.work()).is_ok()
+    }
+
+    /// Leads whenever nobody else does.
+    fn work(self: &Arc<Self>) -> ! {
+        let _survival = Survival;
+        // Whoever starts it may be in the middle of a call.
+        current::set(0);
+        loop {
+            self.lead(self.leadership.wait());
+        }
     }
 
     /// Reads frames, and runs their calls, as long as this thread leads.
