@@ -2,6 +2,7 @@
 
 Of a request that came twice in a row the event is kept, and each further one gets a copy (runtimes/python.32)."""
 
+import codecs
 import re
 
 from . import wire
@@ -13,6 +14,8 @@ _SHARED = b',"method":'
 _OWN_FIELDS = re.compile(rb'\{"id":"([\w.-]+)","ts":([1-9][0-9]{0,14}),"trace":"([0-9a-f-]+)"')
 #: A longer header is read each time: what is kept stays in memory until another request comes twice.
 MAX_KEPT_BYTES = 4096
+#: What is no text shows it here already, as a rule; the error of a failed look holds a copy of all that was looked at.
+LOOK_BYTES = 1024
 
 
 class EventMaker:
@@ -100,6 +103,9 @@ def add_body(event, body):
     """Gives an event the body of its call: text, or base64 text of what is no text."""
     if body:
         try:
+            if len(body) > LOOK_BYTES:
+                # A character may be cut in two.
+                codecs.utf_8_decode(body[:LOOK_BYTES], 'strict', False)
             event['body'] = str(body, 'utf-8')
         except UnicodeDecodeError:
             event['body_base64'] = to_base64(body)

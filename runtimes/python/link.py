@@ -11,6 +11,8 @@ READ_BYTES = 65536
 HANDSHAKE_SECONDS = 10
 #: Seconds a worker that gives up waits for the gateway to read why.
 LINGER_SECONDS = 2
+#: What the system may hold of answers that the gateway has not read yet; it gives less where `net.core.wmem_max` is less.
+SENT_BYTES = 2 * wire.MIB
 #: Exit code of a worker whose handler keeps all memory it may have; one that handlers hardly use themselves.
 EXIT_MEMORY = 99
 #: What a call needs at least to have a chance.
@@ -119,7 +121,9 @@ def _accept(listener, gateway):
             break
         # Without a word: a stranger who does not hang up must not keep the gateway waiting.
         conn.close()
-    if conn.family != getattr(socket, 'AF_UNIX', None):
+    if conn.family == getattr(socket, 'AF_UNIX', None):
+        conn.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SENT_BYTES)
+    else:
         conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     conn.settimeout(HANDSHAKE_SECONDS)
     return conn

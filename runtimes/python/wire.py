@@ -31,6 +31,8 @@ LARGE_BYTES = 64 * KIB
 #: Memory that a large frame gets first, and how many times as much when that is full.
 FIRST_ROOM_BYTES = 256 * KIB
 GROWTH = 4
+#: Most memory of a large frame that is kept for the next one.
+KEPT_ROOM_BYTES = 2 * MIB
 #: Bytes of a stream that may be under way, and of one chunk.
 STREAM_WINDOW_BYTES = 256 * 1024
 #: Captured output of one call and stream.
@@ -141,14 +143,16 @@ def parse_header(header):
 class Decoder:
     """Cuts a byte stream into frames; holds at most one unfinished frame plus the piece that was fed."""
 
-    __slots__ = ('limit', '_limits', '_held', '_needed', '_large', 'room')
+    __slots__ = ('limit', '_limits', '_held', '_needed', '_large', '_kept', 'room')
 
     def __init__(self, max_body_bytes=0):
         self.limit = MAX_FRAME_BYTES + max_body_bytes
         self._limits = {**LIMITS, CALL: (LIMITS[CALL][0], LIMITS[CALL][1] + max_body_bytes)}
         self._held = None
         self._needed = 0
+        #: Memory of the unfinished frame, which lies at its end; and of the last one, for the next when nobody looks into it any more.
         self._large = None
+        self._kept = None
         #: Where the rest of a large unfinished frame belongs: what is read into it is told by `fill`. None without one.
         self.room = None
 
@@ -156,7 +160,7 @@ class Decoder:
     def missing(self):
         """Bytes the unfinished frame still needs, 0 when there is none."""
         if self.room is not None:
-            return self._needed - len(self._large) + len(self.room)
+            return max(0, self._needed - len(self._large)) + len(self.room)
         return 0 if self._held is None else self._needed - len(self._held)
 
     def fill(self, count):
@@ -167,7 +171,8 @@ class Decoder:
         if len(self._large) < self._needed:
             self._grow(self._large, min(self._needed, len(self._large) * GROWTH))
             return []
-        frame = memoryview(self._large).toreadonly()
+        frame = memoryview(self._large)[-self._needed :].toreadonly()
+        self._kept = self._large if len(self._large) <= KEPT_ROOM_BYTES else None
         self._large = self.room = None
         _, kind, frame_id, header_bytes = PREFIX.unpack_from(frame)
         body_at = PREFIX_BYTES + header_bytes
@@ -223,7 +228,24 @@ class Decoder:
             self._needed = needed
             return
         self._needed = needed
-        self._grow(memoryview(data)[at:], min(needed, FIRST_ROOM_BYTES))
+        begun = memoryview(data)[at:]
+        if self._may_use_kept(needed):
+            self._large = self._kept
+            self.room = memoryview(self._large)[-needed:]
+            self.room[: len(begun)] = begun
+            self.room = self.room[len(begun) :]
+        else:
+            self._grow(begun, min(needed, FIRST_ROOM_BYTES))
+
+    def _may_use_kept(self, needed):
+        if self._kept is None or len(self._kept) < needed:
+            return False
+        try:
+            # Refused while there is a view of it, as of a body that waits or is on its way out.
+            self._kept.append(self._kept.pop())
+        except BufferError:
+            return False
+        return True
 
     def _grow(self, begun, size):
         """Goes on in larger memory: a length that is a lie takes no more than a few times what has come."""

@@ -1040,9 +1040,39 @@ t.test(
     const limits = resolve(import.meta.dirname, '../runtime/frame-limits.json')
     const args = [join(FIXTURES, 'fuzz_wire.py'), RUNTIME, '3000', vectors, limits]
     const { stdout } = await promisify(execFile)('python3', args)
-    t.same(JSON.parse(stdout), { ran: 10, ok: true })
+    t.same(JSON.parse(stdout), { ran: 11, ok: true })
   },
 )
+
+t.test('[runtimes/python.32] what is no text is found by its beginning, without a copy of the body', async t => {
+  const { stdout } = await promisify(execFile)('python3', [join(FIXTURES, 'long_bodies.py'), dirname(RUNTIME)])
+  const [right, took] = stdout.split(' ').map(Number)
+  t.equal(right, 200)
+  t.ok(took! < 1.5, `${took} bodies, of which its base64 text is 1.3`)
+})
+
+t.test('[runtimes/python.32] a worker goes on before its gateway has read a large answer', async t => {
+  const tree = makeTree({
+    'handler.py': `
+def handler(event):
+    mark = event['query'].get('mark')
+    if mark:
+        open(mark, 'w').close()
+    return b'x' * 320_000
+`,
+  })
+  t.teardown(() => tree.cleanup())
+  const dir = tree.path('.')
+  const worker = await daemon.worker({ dir, root: dir, entry: 'handler.py' })
+  await worker.ready()
+  worker.socket.pause()
+  worker.open()
+  worker.open({ query: { mark: tree.path('mark') } })
+  await until(() => existsSync(tree.path('mark')))
+  worker.socket.resume()
+  for (const id of [1, 2]) t.equal((await worker.collect(id)).body.length, 320_000)
+  await worker.close()
+})
 
 t.test('[runtimes/python.33] base64 text of a long body is the same by OpenSSL and by the library', async t => {
   const file = join(FIXTURES, 'base64_texts.py')
