@@ -247,7 +247,8 @@ class InternalCall implements CallReceiver {
     this.#resolve({
       id: this.call.id,
       status,
-      headers: answered ? this.#head!.headers : [],
+      // Of the caller's own: the head serves further answers.
+      headers: answered ? [...this.#head!.headers] : [],
       body: answered ? Buffer.concat(this.#chunks) : Buffer.alloc(0),
       stdout: this.call.stdout,
       stderr: this.call.stderr,

@@ -157,6 +157,19 @@ t.test('[invocation/event.18] the mark of the gateway comes with a trigger only'
   )
 })
 
+t.test('[invocation/response.7] what a caller does with the headers of one answer is not seen in the next', async t => {
+  const { handle, invoker, runtime } = makePublic({ '/hello': makeFn() })
+  const request = { fn: makeFn(), id: 'i', method: 'GET', path: '/hello' }
+  runtime.answer = (call, own) => own.reply(call, 200, { 'X-A': '1' }, 'body')
+  const first = await invokeInternal(invoker, request)
+  ;(first.headers as string[])[1] = 'changed'
+  ;(first.headers as string[]).push('X-B', '2')
+  t.same((await invokeInternal(invoker, request)).headers, ['X-A', '1'])
+  const { headers } = await inject(handle, { url: '/hello' })
+  t.equal(headers['x-a'], '1')
+  t.notOk('x-b' in headers)
+})
+
 t.test('[observe/trace.6] an internal call is part of the trace of its headers, or begins one', async t => {
   const { invoker, runtime } = makePublic({})
   runtime.answer = (call, own) => own.reply(call, 200, {}, '')
