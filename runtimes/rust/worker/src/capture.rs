@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex};
 
 /// Captured output of one call and stream that is passed on.
 const MAX_CAPTURED_BYTES: usize = 64 << 10;
+const READ_BYTES: usize = 16 << 10;
 const NAMES: [&str; 2] = ["stdout", "stderr"];
 
 /// The capture of this process, once it was installed.
@@ -30,6 +31,7 @@ pub struct Capture {
 struct State {
     streams: [Stream; 2],
     open: Vec<Open>,
+    /// What the pipes are read into, from the first output on.
     buffer: Vec<u8>,
 }
 
@@ -65,7 +67,7 @@ impl Capture {
         let stream = |fd| system::redirect(fd).map(|(pipe, outside)| Stream { pipe, outside });
         let streams = [stream(1)?, stream(2)?];
         let outside = streams[1].outside;
-        let state = Mutex::new(State { streams, open: Vec::new(), buffer: vec![0; 16 << 10] });
+        let state = Mutex::new(State { streams, open: Vec::new(), buffer: Vec::new() });
         let made = Box::leak(Box::new(Capture { outside, process: std::process::id(), writer, state }));
         PROCESS_CAPTURE.store(made, Ordering::Release);
         Some(made)
@@ -152,6 +154,7 @@ impl State {
         let State { streams, open, buffer } = self;
         let mut alone = if open.len() == 1 { open.first_mut() } else { None };
         for at in (0..streams.len()).filter(|&at| is_readable[at]) {
+            buffer.resize(READ_BYTES, 0);
             loop {
                 let count = system::read_some(streams[at].pipe, buffer);
                 if count == 0 {
