@@ -20,6 +20,7 @@ import { createEventShow } from './show-events.ts'
 import { createLogShow } from './show-log.ts'
 import { createTextShow } from './show-text.ts'
 import type { Show } from './show.ts'
+import { giveBackStart } from './start-garbage.ts'
 import { followSignals } from './stop-signals.ts'
 import { CommandError } from './usage-error.ts'
 
@@ -102,6 +103,7 @@ async function serveUntil(ended: Promise<NodeJS.Signals>, options: ServeOptions)
   const notify = takeServiceNotify(process.env, process.pid)
   const { gateway, show, listening } = await open(options, handed)
   let stopKeys = (): void => {}
+  let stopGarbage = (): void => {}
   try {
     const url = options.outside?.url ?? listening.url
     const control = options.outside === null ? (listening.control?.url ?? null) : options.outside.control
@@ -111,11 +113,13 @@ async function serveUntil(ended: Promise<NodeJS.Signals>, options: ServeOptions)
     notify.ready(`serving at ${url}`, show.note)
     if (options.open) openUrl(url, () => show.note(`no browser could be opened: ${url}`))
     stopKeys = followServeKeys(gateway, url, show, options)
+    stopGarbage = giveBackStart()
     const signal = await ended
     notify.stopping()
     show.stopping(signal)
   } finally {
     stopKeys()
+    stopGarbage()
     await gateway.close()
     await show.close()
     await notify.close()
