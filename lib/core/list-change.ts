@@ -1,5 +1,7 @@
 /** What a list has that the one before it had not: for lists of ten thousand of which few items change. Owner: page router/route-table. */
 
+import { exact } from './exact-list.ts'
+
 export interface ListChange<T> {
   readonly gone: readonly T[]
   readonly fresh: readonly T[]
@@ -49,12 +51,20 @@ export function mergeSorted<T>(a: readonly T[], b: readonly T[], compare: (a: T,
 
 /** Values of one map after another: for whoever keeps something of each and does not want to look at all of them each time. */
 export class ValueChanges<T> {
+  readonly #isWanted: (value: T) => boolean
   #values: readonly T[] = []
+
+  /** @param isWanted - what nothing is kept of is not listed: each list of ten thousand is 80 KB */
+  constructor(isWanted: (value: T) => boolean = () => true) {
+    this.#isWanted = isWanted
+  }
 
   /** What is different from the map before; at first all of it is fresh. */
   next(map: ReadonlyMap<string, T>): ListChange<T> {
     const before = this.#values
-    this.#values = [...map.values()]
+    const values: T[] = []
+    for (const value of map.values()) if (this.#isWanted(value)) values.push(value)
+    this.#values = exact(values)
     return compareLists(before, this.#values)
   }
 }

@@ -67,7 +67,7 @@ export class Installer implements Builder {
   readonly #turns = new FolderTurns()
   readonly #records: InstallRecords
   /** Functions of the runtime by their folder, without a list where there is one: of ten thousand nobody may look at all for each. */
-  readonly #changes = new ValueChanges<FunctionVersion>()
+  readonly #changes = new ValueChanges<FunctionVersion>(fn => fn.runtime === this.runtime)
   readonly #byFolder = new Map<string, FunctionVersion | FunctionVersion[]>()
   /** Folders of several in which a look found nothing wanted, since the last catalog: of ten thousand files in one each would read all. */
   readonly #plainFolders = new Set<string>()
@@ -101,7 +101,6 @@ export class Installer implements Builder {
       else this.#byFolder.delete(folder)
     }
     for (const fn of fresh) {
-      if (fn.runtime !== this.runtime) continue
       const beside = this.#byFolder.get(fn.fnDir)
       if (beside === undefined) this.#byFolder.set(fn.fnDir, fn)
       else if (Array.isArray(beside)) beside.push(fn)

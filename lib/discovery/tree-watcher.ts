@@ -51,23 +51,16 @@ export interface TreeWatchOptions {
   onLimit: (code: string) => void
 }
 
-/** Where something below the root stands. */
-interface Place {
-  /** Below the root. */
-  readonly path: string
-  /** Null where it follows from the folder above, as for all but links: of ten thousand it would be kept twice. */
-  readonly realPath: string | null
-  /** The folder it lies in; null for the root. */
-  readonly above: Place | null
-  /** Null before it is watched. */
-  watcher: FSWatcher | null
-}
-
 interface Folder {
-  place: Place
+  /** Below the root. */
+  path: string
   /** True for a folder that came up while watching: what is in it counts as changed. */
   isNew: boolean
 }
+
+/** Where the watch stands, below the root. Kept with the watch itself: beside it an object and a map of them were 100 bytes a folder. */
+const PATH = Symbol('path')
+type PlacedWatcher = FSWatcher & { [PATH]?: string | undefined }
 
 /** Called on the watch whose event it is, which tells where. */
 interface WatchListeners {
@@ -79,11 +72,13 @@ interface WatchListeners {
 /** Watches the functions root, also while it does not exist. Keeps no process alive. */
 export class TreeWatcher {
   readonly #options: TreeWatchOptions
-  readonly #folders = new Map<string, Place>()
+  readonly #folders = new Map<string, PlacedWatcher>()
   /** Linked source files: a change of the target is no event of the folder that holds the link. */
-  readonly #links = new Map<string, Place>()
-  /** Whose event it is: listeners of its own would be half a kilobyte for each folder. */
-  readonly #places = new Map<FSWatcher, Place>()
+  readonly #links = new Map<string, PlacedWatcher>()
+  #rootRealPath = ''
+  /** Of linked folders; of all others it follows from the folder above. */
+  readonly #realPaths = new Map<string, string>()
+  /** Tell by the watch whose event it is: listeners of its own would be half a kilobyte for each folder. */
   readonly #listeners: WatchListeners
   readonly #queue: Folder[] = []
   #rootTimer: NodeJS.Timeout | null = null
@@ -107,9 +102,8 @@ export class TreeWatcher {
 
   /** Looks for folders that are not watched yet: other ones may be excluded than before. */
   rescan(): void {
-    const root = this.#folders.get('')
-    if (root === undefined) return
-    this.#queue.push({ place: root, isNew: false })
+    if (!this.#folders.has('')) return
+    this.#queue.push({ path: '', isNew: false })
     this.#drain()
   }
 
@@ -125,8 +119,10 @@ export class TreeWatcher {
     const { rootPath } = this.#options
     this.#rootId = idOf(rootPath)
     const realPath = realPathOf(rootPath)
-    if (this.#rootId !== '' && realPath !== null)
-      this.#queue.push({ place: { path: '', realPath, above: null, watcher: null }, isNew })
+    if (this.#rootId !== '' && realPath !== null) {
+      this.#rootRealPath = realPath
+      this.#queue.push({ path: '', isNew })
+    }
     this.#drain()
   }
 
@@ -158,40 +154,54 @@ export class TreeWatcher {
     step()
   }
 
-  #scan({ place, isNew }: Folder): void {
-    const { path } = place
+  #scan({ path, isNew }: Folder): void {
     if (this.#isClosed || this.#folders.size >= MAX_TREE_FOLDERS) return
-    if (!this.#folders.has(path) && !this.#watch(place, this.#folders, this.#listeners.ofFolder)) return
+    if (!this.#folders.has(path) && !this.#watch(path, this.#folders, this.#listeners.ofFolder)) return
     if (isNew) this.#options.mark(path)
     // Listed after the watch began, so that nothing falls between the two.
     for (const entry of list(this.#fullPath(path))) {
-      if (entry.isDirectory() || entry.isSymbolicLink()) this.#enter(toChild(path, entry.name), entry, place, isNew)
+      if (entry.isDirectory() || entry.isSymbolicLink()) this.#enter(toChild(path, entry.name), entry, isNew)
     }
   }
 
   /** Takes up a folder, or a link to a folder or source file. */
-  #enter(path: string, entry: Pick<Dirent, 'isDirectory' | 'isSymbolicLink'>, above: Place, isNew: boolean): void {
+  #enter(path: string, entry: Pick<Dirent, 'isDirectory' | 'isSymbolicLink'>, isNew: boolean): void {
     if (this.#folders.has(path) || this.#links.has(path) || skippedReason(basename(path)) !== null) return
     const realPath = realPathOf(this.#fullPath(path))
     if (realPath === null) return
-    const isPlain = realPath === below(realPathAt(above), basename(path))
-    const place = { path, realPath: isPlain ? null : realPath, above, watcher: null }
     if (entry.isSymbolicLink() && idOf(realPath) === '') {
-      if (isRelevant(path)) this.#watch(place, this.#links, this.#listeners.ofLink)
+      if (isRelevant(path)) this.#watch(path, this.#links, this.#listeners.ofLink)
       return
     }
-    const isClosed = path.split('/').length > MAX_TREE_DEPTH || this.#options.excluded().has(path)
-    if (!leadsUp(above, realPath) && !isClosed) this.#queue.push({ place, isNew })
+    const above = parentOf(path)
+    if (path.split('/').length > MAX_TREE_DEPTH || this.#options.excluded().has(path) || this.#leadsUp(above, realPath))
+      return
+    if (realPath === below(this.#realPathAt(above), basename(path))) this.#realPaths.delete(path)
+    else this.#realPaths.set(path, realPath)
+    this.#queue.push({ path, isNew })
+  }
+
+  /** True for this folder or one above it, and for one that holds them: a link there would not end. */
+  #leadsUp(folder: string, realPath: string): boolean {
+    for (let at = folder; ; at = parentOf(at)) {
+      const real = this.#realPathAt(at)
+      if (real === realPath || real.startsWith(`${realPath}/`)) return true
+      if (at === '') return false
+    }
+  }
+
+  #realPathAt(path: string): string {
+    if (path === '') return this.#rootRealPath
+    return this.#realPaths.get(path) ?? below(this.#realPathAt(parentOf(path)), basename(path))
   }
 
   /** False when it cannot be watched: it is gone, or there are no watches left. */
-  #watch(place: Place, into: Map<string, Place>, listener: WatchListeners['ofFolder']): boolean {
+  #watch(path: string, into: Map<string, PlacedWatcher>, listener: WatchListeners['ofFolder']): boolean {
     try {
-      const watcher = this.#options.watchFolder(this.#fullPath(place.path), listener)
+      const watcher: PlacedWatcher = this.#options.watchFolder(this.#fullPath(path), listener)
       watcher.on('error', this.#listeners.ofError)
-      this.#places.set(watcher, place)
-      place.watcher = watcher
-      into.set(place.path, place)
+      watcher[PATH] = path
+      into.set(path, watcher)
       return true
     } catch (error) {
       if (isWatchLimit(error)) {
@@ -203,9 +213,9 @@ export class TreeWatcher {
   }
 
   #toListeners(): WatchListeners {
-    const at = (watcher: FSWatcher, act: (path: string) => void): void => {
-      const place = this.#places.get(watcher)
-      if (place !== undefined) act(place.path)
+    const at = (watcher: PlacedWatcher, act: (path: string) => void): void => {
+      const path = watcher[PATH]
+      if (path !== undefined) act(path)
     }
     const onEvent = this.#onEvent.bind(this)
     const onLinkEvent = this.#onLinkEvent.bind(this)
@@ -232,9 +242,8 @@ export class TreeWatcher {
     // The root reports its own end under its own name.
     if (folder === '' && fileName === basename(this.#options.rootPath)) this.#checkRoot(entry === null)
     if (this.#dropBelow(path)) this.#options.mark(path)
-    const above = this.#folders.get(folder)
-    if (above === undefined || entry === null || !(entry.isDirectory() || entry.isSymbolicLink())) return
-    this.#enter(path, entry, above, true)
+    if (!this.#folders.has(folder) || entry === null || !(entry.isDirectory() || entry.isSymbolicLink())) return
+    this.#enter(path, entry, true)
     this.#drain()
   }
 
@@ -245,8 +254,7 @@ export class TreeWatcher {
     if (event !== 'rename') return
     this.#dropBelow(path)
     const entry = lstatOf(this.#fullPath(path))
-    const above = this.#folders.get(parentOf(path))
-    if (entry?.isSymbolicLink() && above !== undefined) this.#enter(path, entry, above, true)
+    if (entry?.isSymbolicLink() && this.#folders.has(parentOf(path))) this.#enter(path, entry, true)
   }
 
   /** True when something was watched there. */
@@ -254,26 +262,22 @@ export class TreeWatcher {
     if (!this.#folders.has(path) && !this.#links.has(path)) return false
     const isBelow = (other: string) => other === path || other.startsWith(`${path}/`)
     for (const watches of [this.#folders, this.#links]) {
-      for (const [other, place] of watches) {
+      for (const [other, watcher] of watches) {
         if (!isBelow(other)) continue
-        this.#drop(place)
+        drop(watcher)
         watches.delete(other)
+        this.#realPaths.delete(other)
       }
     }
     return true
   }
 
-  #drop({ watcher }: Place): void {
-    if (watcher === null) return
-    watcher.close()
-    this.#places.delete(watcher)
-  }
-
   #dropAll(): void {
     for (const watches of [this.#folders, this.#links]) {
-      for (const place of watches.values()) this.#drop(place)
+      for (const watcher of watches.values()) drop(watcher)
       watches.clear()
     }
+    this.#realPaths.clear()
     this.#queue.length = 0
   }
 
@@ -282,18 +286,10 @@ export class TreeWatcher {
   }
 }
 
-/** True for this folder or one above it, and for one that holds them: a link there would not end. */
-function leadsUp(place: Place, realPath: string): boolean {
-  for (let at: Place | null = place; at !== null; at = at.above) {
-    const real = realPathAt(at)
-    if (real === realPath || real.startsWith(`${realPath}/`)) return true
-  }
-  return false
-}
-
-function realPathAt({ path, realPath, above }: Place): string {
-  // The root's is always kept.
-  return realPath ?? below(realPathAt(above!), basename(path))
+/** No event of it is told any more. */
+function drop(watcher: PlacedWatcher): void {
+  watcher.close()
+  watcher[PATH] = undefined
 }
 
 function isRelevant(path: string): boolean {

@@ -65,7 +65,7 @@ class Entry implements Work {
 export class KeepWarm {
   readonly #options: KeepWarmOptions
   readonly #entries = new Map<string, Entry>()
-  readonly #changes = new ValueChanges<FunctionVersion>()
+  readonly #changes = new ValueChanges<FunctionVersion>(fn => policyOf(fn) !== null)
 
   constructor(options: KeepWarmOptions) {
     this.#options = options

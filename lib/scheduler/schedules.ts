@@ -33,6 +33,10 @@ export interface ScheduleRow {
   isRunning: boolean
 }
 
+function isScheduled({ policy }: FunctionVersion): boolean {
+  return policy.schedule !== null || policy.scheduleProblem !== null
+}
+
 class Entry implements Work, Runnable {
   heapIndex = -1
   dueAt = Infinity
@@ -54,7 +58,7 @@ export class Schedules {
   readonly #runner: ScheduleRunner
   readonly #random: () => number
   readonly #entries = new Map<string, Entry>()
-  readonly #changes = new ValueChanges<FunctionVersion>()
+  readonly #changes = new ValueChanges<FunctionVersion>(isScheduled)
   /** States that nobody has asked for yet; null before the store was read. */
   #kept: Map<string, ScheduleState> | null = null
   #opening: Promise<void> | null = null
@@ -85,14 +89,14 @@ export class Schedules {
     const rules = new Set<string>()
     const known = [...this.#entries.keys()].flatMap(key => functions.get(key) ?? [])
     for (const fn of new Set([...this.#changes.next(functions).fresh, ...known])) {
-      if (fn.policy.schedule === null && fn.policy.scheduleProblem === null) continue
+      if (!isScheduled(fn)) continue
       const entry = this.#take(fn, now)
       if (entry.hasChanged) changes.set(fn.key, entry.schedule.state)
       rules.add(entry.schedule.state.rule)
     }
     for (const [key, entry] of this.#entries) {
       const fn = functions.get(key)
-      if (fn !== undefined && (fn.policy.schedule !== null || fn.policy.scheduleProblem !== null)) continue
+      if (fn !== undefined && isScheduled(fn)) continue
       this.#forget(key, entry)
       changes.set(key, null)
     }

@@ -70,3 +70,17 @@ t.test('[router/route-table.22] values that are new in a map are told once', asy
   t.same(changes.next(map), { gone: ['B'], fresh: ['BB'] }, 'also of a map that was changed')
   t.same(changes.next(new Map([['c', 'BB']])), { gone: ['A'], fresh: [] })
 })
+
+t.test(
+  '[router/route-table.22] values that are not wanted are not told, neither when they come nor when they go',
+  async t => {
+    const changes = new ValueChanges<string>(value => value !== 'B')
+    const both = new Map([
+      ['a', 'A'],
+      ['b', 'B'],
+    ])
+    t.same(changes.next(both), { gone: [], fresh: ['A'] })
+    t.same(changes.next(new Map([['b', 'B']])), { gone: ['A'], fresh: [] })
+    t.same(changes.next(new Map()), { gone: [], fresh: [] })
+  },
+)
