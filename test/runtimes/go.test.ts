@@ -1,6 +1,10 @@
-import { copyFileSync, mkdirSync } from 'node:fs'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { copyFileSync, mkdirSync, writeFileSync } from 'node:fs'
+import net from 'node:net'
 import { availableParallelism } from 'node:os'
-import t from 'tap'
+import t, { type Test } from 'tap'
+import { KIND } from '../../lib/runtime/wire-protocol.ts'
 import {
   CompiledWorkers,
   checkGateway,
@@ -9,7 +13,7 @@ import {
   makeBuilds,
   missingToolchain,
 } from '../helpers/compiled.ts'
-import { startDaemon } from '../helpers/worker-client.ts'
+import { FrameClient, startDaemon } from '../helpers/worker-client.ts'
 
 const missing = missingToolchain('go')
 if (missing !== null) {
@@ -29,11 +33,12 @@ t.teardown(async () => {
   await bed.close()
 })
 const all = bed.fn('all/handler.go')
+const binary = (await bed.builds.prepare(all))!
 const workers = new CompiledWorkers(daemon, {
   root: bed.tree.root,
   dir: all.fnDir,
   entry: all.entryPath,
-  binary: (await bed.builds.prepare(all))!,
+  binary,
 })
 
 t.test('[runtimes/go.6] event', t => workers.event(t))
@@ -70,3 +75,76 @@ t.test(
   { skip: process.platform !== 'linux' && 'processes in /proc' },
   t => checkHandedConnections(t, 'go', toSource),
 )
+
+/** A program that was handed its connection, on which everything up to its first call is there when it begins. */
+async function handed(t: Test, program: string, call: object) {
+  const uri = bed.tree.path('handed')
+  const server = net.createServer({ pauseOnConnect: true }).listen(uri)
+  const accepted = once(server, 'connection')
+  const client = new FrameClient(uri)
+  const [connection] = (await accepted) as [net.Socket]
+  server.close()
+  client.send(KIND.hello, 0, { role: 'worker' }, Buffer.from([1]))
+  client.send(KIND.start, 0, { dir: all.fnDir, root: bed.tree.root, entry: all.entryPath, adapter: 'native' })
+  client.send(KIND.call, 7, call)
+  const child = spawn(program, ['--socket', 'fd:4'], { stdio: ['ignore', 'ignore', 'ignore', 'pipe', connection] })
+  t.teardown(() => child.kill('SIGKILL'))
+  connection.destroy()
+  return { client, child, ended: once(child, 'exit') }
+}
+
+t.test(
+  '[runtimes/go.17] a first call is answered with `ready`, and what it does not need begins behind it',
+  async t => {
+    const { client, child, ended } = await handed(t, binary, { headers: { 'x-do': 'args' } })
+    t.match(await client.wait(({ id }) => id === 7), { kind: KIND.reply })
+    t.match(client.frames, [{ kind: KIND.ready, header: { max_inflight: 0 } }])
+    child.stdio[3]?.destroy()
+    t.strictSame(await ended, [0, null], 'it ends with its daemon')
+    await client.closed
+  },
+)
+
+t.test('[runtimes/go.17] a first call that takes a moment holds nothing up', async t => {
+  const query = { file: bed.tree.path('there') }
+  const { client, child, ended } = await handed(t, binary, { headers: { 'x-do': 'until' }, query })
+  await client.wait(({ kind }) => kind === KIND.ready)
+  t.notOk(client.frames.some(({ id }) => id === 7))
+  client.send(KIND.call, 8, { headers: { 'x-do': 'touch' }, query })
+  t.match(await client.wait(({ id }) => id === 8), { kind: KIND.reply })
+  t.match(await client.wait(({ id }) => id === 7), { kind: KIND.reply })
+  child.stdio[3]?.destroy()
+  await ended
+})
+
+const OUTPUT = `package hello
+
+import (
+	"os"
+	"strings"
+	"syscall"
+)
+
+func init() {
+	// More than a pipe holds.
+	for i := 0; i < 200; i++ {
+		syscall.Write(1, []byte(strings.Repeat("x", 1024)))
+	}
+}
+
+func handler(event any) any {
+	syscall.Write(1, []byte("last words"))
+	os.Exit(3)
+	return nil
+}
+`
+
+t.test('[runtimes/go.10, runtimes/go.17] what a package and a first call write to descriptors', async t => {
+  mkdirSync(bed.tree.path('output'))
+  writeFileSync(bed.tree.path('output/handler.go'), OUTPUT)
+  const program = (await bed.builds.prepare(bed.fn('output/handler.go')))!
+  const { client, ended } = await handed(t, program, {})
+  t.strictSame(await ended, [3, null], 'nothing waits for somebody who reads')
+  const log = await client.wait(({ kind }) => kind === KIND.log)
+  t.match({ id: log.id, text: log.body.toString() }, { id: 7, text: 'last words' })
+})

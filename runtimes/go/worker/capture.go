@@ -32,12 +32,13 @@ type outputStream struct {
 	name string
 	// The file that the descriptor is for package os.
 	file *os.File
-	// The pipe that stands in for the descriptor, and its own one.
-	in *os.File
+	// The pipe that stands in for the descriptor, which is a file from when somebody waits for it.
 	fd int
+	in *os.File
 	// Where it led before.
 	outside *os.File
-	buffer  []byte
+	// Made when there is something to read.
+	buffer []byte
 }
 
 // callOutput is what one call has written to one stream.
@@ -72,25 +73,20 @@ func redirect(descriptor int, name string) (*outputStream, error) {
 		return nil, err
 	}
 	syscall.CloseOnExec(outside)
-	in, out, err := os.Pipe()
+	in, out, err := pipe()
 	if err != nil {
 		return nil, err
 	}
-	if err := duplicate(int(out.Fd()), descriptor); err != nil {
+	if err := duplicate(out, descriptor); err != nil {
 		return nil, err
 	}
-	out.Close()
-	stream := &outputStream{name: name, in: in, outside: os.NewFile(uintptr(outside), name), buffer: make([]byte, 16<<10)}
-	raw, err := in.SyscallConn()
-	if err != nil {
-		return nil, err
-	}
-	// Not by Fd, which would let reads wait.
-	return stream, raw.Control(func(descriptor uintptr) { stream.fd = int(descriptor) })
+	_ = syscall.Close(out)
+	return &outputStream{name: name, fd: in, outside: os.NewFile(uintptr(outside), name)}, syscall.SetNonblock(in, true)
 }
 
 // follow reads what is written while nobody looks for it, so that no writer waits.
 func (c *capture) follow(stream *outputStream) {
+	stream.in = os.NewFile(uintptr(stream.fd), stream.name)
 	raw, err := stream.in.SyscallConn()
 	if err != nil {
 		return
@@ -104,6 +100,9 @@ func (c *capture) follow(stream *outputStream) {
 
 // drain reads all that is there; true at the end of the stream.
 func (c *capture) drain(stream *outputStream) bool {
+	if stream.buffer == nil {
+		stream.buffer = make([]byte, 16<<10)
+	}
 	for {
 		count, err := syscall.Read(stream.fd, stream.buffer)
 		if err == syscall.EINTR {

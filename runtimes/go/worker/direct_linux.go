@@ -25,31 +25,39 @@ type directConn struct {
 // newConnection takes a connection out of the language's hands where that brings something: with one processor a thread that
 // waits would hold up others until the scheduler notices.
 func newConnection(conn net.Conn) connection {
-	if runtime.GOMAXPROCS(0) > 1 {
-		if direct := newDirect(conn); direct != nil {
+	if descriptor, err := duplicateOf(conn); err == nil {
+		if direct := newDirect(descriptor); direct != nil {
 			conn.Close()
 			return direct
 		}
+		_ = syscall.Close(descriptor)
 	}
 	return parkedConn{conn}
 }
 
-// newDirect is nil, and has changed nothing, where the system does not allow it.
-func newDirect(conn net.Conn) *directConn {
+// newDirect is nil, and has changed nothing, where that brings nothing or the system does not allow it.
+func newDirect(descriptor int) *directConn {
+	if runtime.GOMAXPROCS(0) == 1 || syscall.SetNonblock(descriptor, true) != nil {
+		return nil
+	}
+	syscall.CloseOnExec(descriptor)
+	return &directConn{descriptor: descriptor}
+}
+
+// openGate makes the gate when somebody has to wait for the first time.
+func (d *directConn) openGate() error {
 	set, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
 	if err != nil {
-		return nil
+		return err
 	}
 	_ = syscall.SetNonblock(set, true)
-	d := &directConn{set: set, gate: os.NewFile(uintptr(set), "gate")}
-	if d.waits, err = d.gate.SyscallConn(); err == nil {
-		d.descriptor, err = duplicateOf(conn)
+	gate := os.NewFile(uintptr(set), "gate")
+	if d.waits, err = gate.SyscallConn(); err != nil {
+		gate.Close()
+		return err
 	}
-	if err != nil {
-		d.gate.Close()
-		return nil
-	}
-	return d
+	d.set, d.gate = set, gate
+	return nil
 }
 
 func duplicateOf(conn net.Conn) (duplicate int, err error) {
@@ -78,6 +86,12 @@ func duplicateOf(conn net.Conn) (duplicate int, err error) {
 func (d *directConn) keepThread(may bool) { d.mayKeep = may }
 
 func (d *directConn) Read(to []byte) (int, error) {
+	if d.gate == nil {
+		// What a worker begins with is there already.
+		if count, err := d.look(to); err != syscall.EAGAIN {
+			return toRead(count, err)
+		}
+	}
 	if !d.mayKeep && d.enterSet() {
 		count, err := 0, error(nil)
 		// Nothing that arrives after it was looked for goes unnoticed: the connection is in the set by then.
@@ -138,6 +152,9 @@ func toRead(count int, err error) (int, error) {
 }
 
 func (d *directConn) enterSet() bool {
+	if d.gate == nil && d.openGate() != nil {
+		return false
+	}
 	if !d.isInSet {
 		event := syscall.EpollEvent{Events: syscall.EPOLLIN}
 		d.isInSet = syscall.EpollCtl(d.set, syscall.EPOLL_CTL_ADD, d.descriptor, &event) == nil
@@ -188,6 +205,8 @@ func (d *directConn) writeBoth(first, second []byte) error {
 }
 
 func (d *directConn) Close() error {
-	d.gate.Close()
+	if d.gate != nil {
+		d.gate.Close()
+	}
 	return syscall.Close(d.descriptor)
 }

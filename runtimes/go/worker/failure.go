@@ -88,7 +88,7 @@ func ownModule() string {
 func (f *function) toUserFile(frame runtime.Frame) (string, bool) {
 	file := filepath.ToSlash(frame.File)
 	below, isOwn := "", false
-	if strings.HasPrefix(frame.Function, "main.") {
+	if strings.HasPrefix(frame.Function, "main.") && frame.Function != "main.main" {
 		below, isOwn = filepath.Join(f.source, path.Base(file)), true
 	} else if strings.HasPrefix(frame.Function, f.module+"/") && !strings.HasPrefix(frame.Function, f.module+"/"+packageName+".") {
 		below, isOwn = filepath.Join(f.dir, strings.TrimPrefix(file, f.module+"/")), true

@@ -58,9 +58,11 @@ func (l *leadership) learn(took time.Duration) {
 }
 
 // watch begins to take the lead away from goroutines that are stuck in one step: it looks when a leader has not rested for a while.
-func (l *leadership) watch(begin func()) {
+// Before each look it does what the leader has no time for.
+func (l *leadership) watch(beside, begin func()) {
 	seen := uint64(0)
 	l.alarm = newAlarm(watchInterval, func() {
+		beside()
 		switch step := l.step.Load(); {
 		case step%2 == 0:
 			return

@@ -19,7 +19,7 @@ func fail(message string) {
 }
 
 // inherited is the connection that the daemon accepted for this process, nil where the address is one to listen on.
-func inherited(address string) (net.Conn, error) {
+func inherited(address string) (connection, error) {
 	if !strings.HasPrefix(address, "fd:") {
 		return nil, nil
 	}
@@ -27,12 +27,16 @@ func inherited(address string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	if direct := newDirect(descriptor); direct != nil {
+		return direct, nil
+	}
 	file := os.NewFile(uintptr(descriptor), "gateway")
 	if file == nil {
 		return nil, os.ErrInvalid
 	}
 	defer file.Close()
-	return net.FileConn(file)
+	conn, err := net.FileConn(file)
+	return parkedConn{conn}, err
 }
 
 func listen(address string) (net.Listener, string, error) {
@@ -56,7 +60,7 @@ func listen(address string) (net.Listener, string, error) {
 }
 
 type peer struct {
-	conn   net.Conn
+	conn   io.ReadWriteCloser
 	input  *input
 	reader *frameReader
 }
@@ -75,29 +79,29 @@ func (w *worker) meet(listener net.Listener) {
 	}()
 	gateway := <-greeted
 	listener.Close()
-	w.join(gateway)
+	w.join(gateway, newConnection(gateway.conn.(net.Conn)))
 }
 
 // meetOnly has the one peer that there can be.
-func (w *worker) meetOnly(conn net.Conn) {
+func (w *worker) meetOnly(conn connection) {
 	greeted := make(chan peer, 1)
 	greet(conn, greeted)
 	select {
 	case gateway := <-greeted:
-		w.join(gateway)
+		w.join(gateway, conn)
 	default:
 		os.Exit(1)
 	}
 }
 
-func (w *worker) join(gateway peer) {
-	w.conn = newConnection(gateway.conn)
+func (w *worker) join(gateway peer, conn connection) {
+	w.conn = conn
 	gateway.input.Reader = w.conn
 	w.reader = gateway.reader
 	w.writer = newFrameWriter(w.conn)
 }
 
-func greet(conn net.Conn, greeted chan<- peer) {
+func greet(conn io.ReadWriteCloser, greeted chan<- peer) {
 	from := &input{conn}
 	reader := &frameReader{in: bufio.NewReaderSize(from, 64<<10), only: kindHello}
 	first, err := reader.next()
@@ -164,8 +168,14 @@ func (w *worker) start() {
 	}
 	w.capture = capture
 	tellCrashes(capture.streams[1].outside)
-	for _, stream := range capture.streams {
-		go capture.follow(stream)
-	}
 	log.SetOutput(logWriter{capture})
+	if atExit != nil {
+		w.writer.isJoining = true
+		atExit = func() {
+			capture.settle()
+			w.writer.flush()
+		}
+	}
+	w.leadership.watch(w.settleIn, w.begin)
+	w.leadership.alarm.set(clock())
 }

@@ -14,6 +14,13 @@ const (
 
 func duplicate(from, to int) error { return syscall.Dup3(from, to, 0) }
 
+// pipe makes one that programs which are started do not get.
+func pipe() (in, out int, err error) {
+	var ends [2]int
+	err = syscall.Pipe2(ends[:], syscall.O_CLOEXEC)
+	return ends[0], ends[1], err
+}
+
 // memoryLimit is what the function may allocate in bytes, 0 without a limit.
 func memoryLimit() int64 {
 	var limit syscall.Rlimit

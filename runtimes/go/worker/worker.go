@@ -43,11 +43,16 @@ type worker struct {
 	invoke  invoke
 	// The handler takes a context.
 	wantsContext bool
+	// Somebody has led; what is there before leaves with the first answer.
+	hasLed bool
 
 	leadership *leadership
-	mu         sync.Mutex
-	calls      map[uint32]*call
-	running    sync.WaitGroup
+	// What the daemon holds the other end of.
+	lifeline *os.File
+	settled  sync.Once
+	mu       sync.Mutex
+	calls    map[uint32]*call
+	running  sync.WaitGroup
 }
 
 // one is the worker of this process. It meets the gateway before the handler's package is initialised, so that the
@@ -62,27 +67,39 @@ func init() {
 	if err != nil {
 		fail("worker has no connection " + os.Args[2] + ": " + err.Error())
 	}
-	lifeline := os.NewFile(3, "lifeline")
+	one.lifeline = os.NewFile(3, "lifeline")
 	syscall.CloseOnExec(3)
-	var listener net.Listener
-	if conn == nil {
-		listener = announce(os.Args[2], lifeline)
-	}
-	go func() {
-		// The daemon holds the other end: where nothing else tells a worker of the daemon's end, this does.
-		_, _ = lifeline.Read(make([]byte, 1))
-		os.Exit(0)
-	}()
-	if limit := memoryLimit(); limit > 0 {
-		debug.SetMemoryLimit(limit + spareBytes)
-	}
 	debug.SetMaxStack(maxStackBytesOfCall)
 	if conn == nil {
+		listener := announce(os.Args[2], one.lifeline)
+		go one.endWithDaemon()
 		one.meet(listener)
 	} else {
 		one.meetOnly(conn)
 	}
 	one.start()
+}
+
+// endWithDaemon ends the process where nothing else tells it of the daemon's end.
+func (w *worker) endWithDaemon() {
+	_, _ = w.lifeline.Read(make([]byte, 1))
+	os.Exit(0)
+}
+
+// settleIn does what a worker needs, but not its first call: each goroutine that begins wakes a thread, which takes the
+// processor from that call. It is done when that is answered, or has taken a moment.
+func (w *worker) settleIn() {
+	w.settled.Do(func() {
+		w.writer.flush()
+		if limit := memoryLimit(); limit > 0 {
+			debug.SetMemoryLimit(limit + spareBytes)
+		}
+		for _, stream := range w.capture.streams {
+			go w.capture.follow(stream)
+		}
+		go w.endWithDaemon()
+		time.AfterFunc(spareDelay, func() { spare = make([]byte, spareBytes) })
+	})
 }
 
 // announce listens, and tells the daemon where.
@@ -100,15 +117,15 @@ func announce(address string, daemon *os.File) net.Listener {
 // Serve answers calls with the handler until the gateway hangs up.
 func Serve[H Handler](handler H) {
 	one.invoke, one.wantsContext = toInvoke(handler)
-	one.writer.send(kindReady, 0, `{"max_inflight":0}`, nil)
-	if atExit != nil {
-		one.writer.isJoining = true
-		atExit = one.writer.flush
+	const text = `{"max_inflight":0}`
+	if one.reader.hasNext() {
+		// With the answer the gateway is woken once.
+		one.writer.join(kindReady, 0, text, nil)
+	} else {
+		one.writer.send(kindReady, 0, text, nil)
 	}
-	time.AfterFunc(spareDelay, func() { spare = make([]byte, spareBytes) })
-	one.leadership.watch(func() { go one.work() })
-	go one.work()
-	select {}
+	// In this goroutine: another one would wake a thread.
+	one.work()
 }
 
 // work leads, again and again.
@@ -117,7 +134,7 @@ func (w *worker) work() {
 	defer func() {
 		// The handler ended the goroutine.
 		w.writer.flush()
-		held.passOn(func() { go w.work() })
+		held.passOn(w.begin)
 	}()
 	for {
 		held = w.leadership.take()
@@ -126,13 +143,20 @@ func (w *worker) work() {
 	}
 }
 
+// begin lets another goroutine work.
+func (w *worker) begin() { go w.work() }
+
 // lead reads frames, and runs their calls, as long as this goroutine leads.
 func (w *worker) lead(held *lead) {
 	// True while the last thing done was to end a call.
 	follows := false
 	// True while calls follow each other closely: to keep the thread for longer costs more than it saves.
 	isDense, rested := false, time.Duration(0)
-	w.writer.flush()
+	if w.hasLed {
+		w.writer.flush()
+	} else {
+		w.hasLed = true
+	}
 	for held.isHeld {
 		w.reading.Lock()
 		isWaiting := !w.reader.hasNext()
@@ -143,6 +167,7 @@ func (w *worker) lead(held *lead) {
 			if !held.rest() {
 				break
 			}
+			w.settleIn()
 			rested = clock()
 			if !isDense {
 				w.leadership.alarm.clear()
@@ -243,7 +268,7 @@ func (w *worker) takeCall(next frame, held *lead, follows bool) string {
 // passOn lets another goroutine read. Answers that wait for others would wait too long.
 func (w *worker) passOn(held *lead) {
 	w.writer.flush()
-	held.passOn(func() { go w.work() })
+	held.passOn(w.begin)
 }
 
 // take handles a frame other than a call; it returns why the connection cannot go on.
