@@ -66,9 +66,9 @@ export class Installer implements Builder {
   readonly #sets: PackageSets
   readonly #turns = new FolderTurns()
   readonly #records: InstallRecords
-  /** Functions of the runtime by their folder, without a list where there is one: of ten thousand nobody may look at all for each. */
   readonly #changes = new ValueChanges<FunctionVersion>(fn => fn.runtime === this.runtime)
-  readonly #byFolder = new Map<string, FunctionVersion | FunctionVersion[]>()
+  /** Functions of the runtime by their folder, of folders that hold several: of ten thousand nobody may look at all for each. */
+  readonly #shared = new Map<string, readonly FunctionVersion[]>()
   /** Folders of several in which a look found nothing wanted, since the last catalog: of ten thousand files in one each would read all. */
   readonly #plainFolders = new Set<string>()
 
@@ -94,23 +94,27 @@ export class Installer implements Builder {
   retain(functions: ReadonlyMap<string, FunctionVersion>): void {
     this.#plainFolders.clear()
     const { gone, fresh } = this.#changes.next(functions)
-    const lost = new Set(gone)
-    for (const folder of new Set(gone.map(fn => fn.fnDir))) {
-      const left = this.#functionsIn(folder).filter(fn => !lost.has(fn))
-      if (left.length > 0) this.#byFolder.set(folder, left)
-      else this.#byFolder.delete(folder)
-    }
-    for (const fn of fresh) {
-      const beside = this.#byFolder.get(fn.fnDir)
-      if (beside === undefined) this.#byFolder.set(fn.fnDir, fn)
-      else if (Array.isArray(beside)) beside.push(fn)
-      else this.#byFolder.set(fn.fnDir, [...this.#functionsIn(fn.fnDir), fn])
-    }
+    const changed = new Set([...gone, ...fresh].map(fn => fn.fnDir))
+    if (changed.size === 0) return
+    for (const folder of changed) this.#shared.delete(folder)
+    for (const [folder, beside] of this.#groupIn(changed, functions)) this.#shared.set(folder, beside)
   }
 
-  #functionsIn(folder: string): readonly FunctionVersion[] {
-    const known = this.#byFolder.get(folder) ?? []
-    return 'key' in known ? [known] : known
+  /** The functions of those folders that hold several. */
+  #groupIn(
+    folders: ReadonlySet<string>,
+    functions: ReadonlyMap<string, FunctionVersion>,
+  ): Map<string, FunctionVersion[]> {
+    const first = new Map<string, FunctionVersion>()
+    const groups = new Map<string, FunctionVersion[]>()
+    for (const fn of functions.values()) {
+      if (fn.runtime !== this.runtime || !folders.has(fn.fnDir)) continue
+      const known = first.get(fn.fnDir)
+      if (known === undefined) first.set(fn.fnDir, fn)
+      else if (groups.has(fn.fnDir)) groups.get(fn.fnDir)!.push(fn)
+      else groups.set(fn.fnDir, [known, fn])
+    }
+    return groups
   }
 
   /** A missing pack fails here, before any tool is looked for, and also where packages are not installed. */
@@ -121,7 +125,7 @@ export class Installer implements Builder {
   }
 
   #isWanted(fn: FunctionVersion): boolean {
-    const isShared = this.#functionsIn(fn.fnDir).length > 1
+    const isShared = this.#shared.has(fn.fnDir)
     if (isShared && this.#plainFolders.has(fn.fnDir)) return false
     const isWanted = this.#step.isWanted(this.#unitOf(fn))
     if (isShared && !isWanted) this.#plainFolders.add(fn.fnDir)
@@ -277,8 +281,8 @@ export class Installer implements Builder {
   }
 
   #unitOf(fn: FunctionVersion): InstallUnit {
-    const functions = this.#functionsIn(fn.fnDir).filter(other => other.key !== fn.key)
-    functions.push(fn)
+    const beside = this.#shared.get(fn.fnDir) ?? []
+    const functions = [...beside.filter(other => other.key !== fn.key), fn]
     functions.sort((a, b) => (a.entryFile < b.entryFile ? -1 : 1))
     const packs = [...new Set(functions.flatMap(({ policy }) => policy.sharedDeps))]
     const packFolders = [...new Set(functions.flatMap(one => this.#packsOrNone(one)))]

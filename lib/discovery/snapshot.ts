@@ -4,6 +4,8 @@ import { setImmediate } from 'node:timers/promises'
 import type { Warning } from '../core/errors.ts'
 import { EMPTY, exact, exactNumber } from '../core/exact-list.ts'
 import { MAX_CONFIG_FILE_BYTES } from '../core/limits.ts'
+import { countUpTo } from '../core/list-change.ts'
+import { compareText } from '../core/text.ts'
 import * as disk from './disk.ts'
 import { CONFIG_FILES, isConfigName, isSchemaName, isSourceName, manifestRuntime } from './file-name.ts'
 import { skippedReason } from './layouts.ts'
@@ -378,9 +380,14 @@ function emptyNode(place: Place, skipped: string, problems: readonly Warning[]):
 
 /** The folder at a path below a folder, null when it is not there. */
 export function findFolder(start: DirNode | null, path: string): DirNode | null {
-  if (path === '') return start
-  let node: DirNode | null = start
-  for (const name of path.split('/')) node = node?.dirs.find(dir => dir.name === name) ?? null
+  if (path === '' || start === null) return start
+  let node = start
+  for (const name of path.split('/')) {
+    const dirs: DirNode['dirs'] = node.dirs
+    const dir = dirs[countUpTo(dirs, name, (one, wanted) => compareText(one.name, wanted)) - 1]
+    if (dir?.name !== name) return null
+    node = dir
+  }
   return node
 }
 

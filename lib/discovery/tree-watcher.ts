@@ -42,6 +42,8 @@ export interface TreeWatchOptions {
   rootPath: string
   /** Folders below the root that need no watch: those of the snapshot in use. */
   excluded: () => ReadonlySet<string>
+  /** The same text, as it is kept elsewhere anyway: ten thousand are not kept twice. */
+  keptPath: (path: string) => string
   watchFolder: WatchFolder
   /** Gets each changed file or folder below the root, `''` for the root itself. */
   mark: (path: string) => void
@@ -200,8 +202,9 @@ export class TreeWatcher {
     try {
       const watcher: PlacedWatcher = this.#options.watchFolder(this.#fullPath(path), listener)
       watcher.on('error', this.#listeners.ofError)
-      watcher[PATH] = path
-      into.set(path, watcher)
+      const kept = this.#options.keptPath(path)
+      watcher[PATH] = kept
+      into.set(kept, watcher)
       return true
     } catch (error) {
       if (isWatchLimit(error)) {

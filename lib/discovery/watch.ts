@@ -16,7 +16,7 @@ import { skippedReason } from './layouts.ts'
 import type { LoadedFiles } from './loaded-files.ts'
 import { OutsideWatcher } from './outside-watcher.ts'
 import { Poller } from './poll.ts'
-import { findFile, type Snapshot } from './snapshot.ts'
+import { findFile, findFolder, type Snapshot } from './snapshot.ts'
 import { parentOf } from './tree-path.ts'
 import { TreeWatcher, type WatchFolder, watchPlain } from './tree-watcher.ts'
 
@@ -110,6 +110,7 @@ class FileWatcher implements Watcher {
       clock: this.#clock,
       rootPath,
       excluded: this.#excluded,
+      keptPath: path => findFolder(this.#options.snapshot?.()?.root ?? null, path)?.path ?? path,
       watchFolder,
       mark: this.#mark,
       onReady: this.#setReady,

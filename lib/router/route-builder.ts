@@ -8,7 +8,7 @@ import type { Warning } from '../core/errors.ts'
 import { exact } from '../core/exact-list.ts'
 import { isFunctionName, isVersion } from '../core/identity.ts'
 import { compareLists, type ListChange, mergeSorted } from '../core/list-change.ts'
-import { parsePattern } from '../core/pattern.ts'
+import { type Pattern, parsePattern } from '../core/pattern.ts'
 import { claimStrength } from '../core/transitions.ts'
 import { toVersionPath } from '../core/versions.ts'
 import { parseHost } from './hosts.ts'
@@ -24,6 +24,14 @@ interface RouteTableOptions {
   forceUrl: boolean
 }
 
+/** A shape of path that is settled anew. */
+interface Touched {
+  /** Of the last table; null when it has no such path. */
+  readonly known: RouteLeaf | null
+  /** All that want it now. */
+  entries: RouteEntry[]
+}
+
 /** Builds one table. Same claims in any order, same table. Nothing is thrown: what cannot be used is a warning. */
 export function buildRouteTable(claims: readonly Claim[], options: RouteTableOptions): RouteTable {
   return new RouteTableBuilder(options.forceUrl).build(claims, options.functions)
@@ -32,10 +40,9 @@ export function buildRouteTable(claims: readonly Claim[], options: RouteTableOpt
 /** Builds tables of claims that are mostly the ones of the table before; what it remembers never changes the outcome. */
 export class RouteTableBuilder {
   readonly #forceUrl: boolean
-  /** Of the last table: what it was made of, the leaf of each shape, and the shapes that have warnings. */
+  /** Of the last table: what it was made of, and the shapes that have warnings. */
   #claims: readonly Claim[] = []
   #functions: readonly FunctionVersion[] = []
-  readonly #shapes = new Map<string, RouteLeaf>()
   readonly #warned = new Map<string, readonly Warning[]>()
   /** Versions that cannot have an address. */
   readonly #unaddressed = new Map<FunctionVersion, Warning>()
@@ -53,11 +60,11 @@ export class RouteTableBuilder {
     const dropped = new Set<RouteLeaf>()
     const fresh: RouteLeaf[] = []
     let isSmaller = false
-    for (const [name, entries] of touched) {
-      const known = this.#shapes.get(name)
-      if (known !== undefined) dropped.add(known)
-      if (entries.length > 0) fresh.push(this.#settle(name, entries))
-      else isSmaller = this.#forget(name) || isSmaller
+    for (const [shape, { known, entries }] of touched) {
+      if (known !== null) dropped.add(known)
+      this.#warned.delete(shape)
+      if (entries.length > 0) fresh.push(this.#settle(shape, entries))
+      else if (known !== null) isSmaller = true
     }
     const kept = this.#last?.leaves.filter(leaf => !dropped.has(leaf)) ?? []
     const leaves = mergeSorted(kept, fresh.sort(compareLeaves), compareLeaves)
@@ -67,51 +74,42 @@ export class RouteTableBuilder {
     return this.#last
   }
 
-  /** The shapes that something is gone from or new in, and all entries that each has now. */
-  #findTouched(claims: ListChange<Claim>, functions: ListChange<FunctionVersion>): Map<string, RouteEntry[]> {
-    const touched = new Map<string, RouteEntry[]>()
-    const listOf = (shape: string): RouteEntry[] => {
-      const known = touched.get(shape)
-      if (known !== undefined) return known
-      const list = [...(this.#shapes.get(shape)?.entries ?? [])]
-      touched.set(shape, list)
-      return list
+  /** The shapes that something is gone from or new in. */
+  #findTouched(claims: ListChange<Claim>, functions: ListChange<FunctionVersion>): Map<string, Touched> {
+    const touched = new Map<string, Touched>()
+    const entriesOf = (pattern: Pattern): RouteEntry[] => {
+      let shape = touched.get(pattern.shape)
+      if (shape === undefined) {
+        const known = this.#last?.leafOf(pattern) ?? null
+        shape = { known, entries: known === null ? [] : [...known.entries] }
+        touched.set(pattern.shape, shape)
+      }
+      return shape.entries
     }
-    for (const { pattern } of claims.gone) listOf(pattern.shape)
+    for (const { pattern } of claims.gone) entriesOf(pattern)
     for (const fn of functions.gone) {
       this.#unaddressed.delete(fn)
       const address = toAddress(fn)
-      if (address !== null && !('code' in address)) listOf(address.claim.pattern.shape)
+      if (address !== null && !('code' in address)) entriesOf(address.claim.pattern)
     }
     const gone = new Set<Claim | FunctionVersion>([...claims.gone, ...functions.gone])
-    for (const [shape, list] of touched)
-      touched.set(
-        shape,
-        list.filter(({ claim, isAddress }) => !gone.has(isAddress ? claim.fn : claim)),
-      )
-    for (const claim of claims.fresh) listOf(claim.pattern.shape).push(toEntry(claim, false, this.#forceUrl))
+    for (const shape of touched.values())
+      shape.entries = shape.entries.filter(({ claim, isAddress }) => !gone.has(isAddress ? claim.fn : claim))
+    for (const claim of claims.fresh) entriesOf(claim.pattern).push(toEntry(claim, false, this.#forceUrl))
     for (const fn of functions.fresh) {
       const address = toAddress(fn)
       if (address === null) continue
       if ('code' in address) this.#unaddressed.set(fn, address)
-      else listOf(address.claim.pattern.shape).push(address)
+      else entriesOf(address.claim.pattern).push(address)
     }
     return touched
   }
 
-  #settle(name: string, entries: RouteEntry[]): RouteLeaf {
+  #settle(shape: string, entries: RouteEntry[]): RouteLeaf {
     const leaf = settle(entries)
     const warnings = toRouteWarnings(leaf)
-    this.#shapes.set(name, leaf)
-    if (warnings.length > 0) this.#warned.set(name, warnings)
-    else this.#warned.delete(name)
+    if (warnings.length > 0) this.#warned.set(shape, warnings)
     return leaf
-  }
-
-  /** True for a shape that the last table had. */
-  #forget(name: string): boolean {
-    this.#warned.delete(name)
-    return this.#shapes.delete(name)
   }
 
   #listWarnings(): Warning[] {

@@ -5,7 +5,7 @@
 import type { ErrorCode, Warning } from '../core/errors.ts'
 import { toAllow } from '../core/http-text.ts'
 import { METHODS } from '../core/identity.ts'
-import { segmentsOf } from '../core/pattern.ts'
+import { type Pattern, segmentsOf } from '../core/pattern.ts'
 import { type HostRule, matchesHost, parseHost } from './hosts.ts'
 import { type Acceptor, RadixTree } from './radix-tree.ts'
 import type { RouteMatch, RouteParams, Settlement, Owner } from './settle.ts'
@@ -90,6 +90,11 @@ export class RouteTable {
     const params = new Params()
     this.#tree.capture(names, params)
     return { kind: 'match', fn: match.fn, params, pattern: match.pattern }
+  }
+
+  /** The leaf of all patterns of one shape; null when nobody claims it. */
+  leafOf(pattern: Pattern): RouteLeaf | null {
+    return this.#tree.at(segmentsOf(pattern))
   }
 
   /** Every leaf that matches a path, most specific first, with the params it would give; for `explain`. */

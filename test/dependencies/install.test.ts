@@ -35,7 +35,14 @@ function makeBed(
   { isOn = true, isPrivate = false, packs = {} }: BedOptions = {},
 ) {
   const tree = makeTree(entries)
-  const seen = { fills: [] as string[], plans: [] as string[], told: [] as string[], failures: [] as string[], env: '' }
+  const seen = {
+    fills: [] as string[],
+    plans: [] as string[],
+    told: [] as string[],
+    failures: [] as string[],
+    env: '',
+    beside: '',
+  }
   const held = new Map<string, () => void>()
   const holds = new Set<string>()
   const step: InstallStep = {
@@ -48,7 +55,10 @@ function makeBed(
     setting: 'FN_AUTO_TEST',
     rules: '1',
     toEnv: ({ HOST }) => ({ SEEN: HOST ?? '' }),
-    isWanted: ({ folder }) => existsSync(join(folder, 'wants.txt')),
+    isWanted: ({ folder, functions }) => {
+      seen.beside = functions.map(({ entryFile }) => entryFile).join(' ')
+      return existsSync(join(folder, 'wants.txt'))
+    },
     readVersion: async () => 'tool 1',
     plan: async ({ folder, label, isPack }: InstallUnit): Promise<InstallPlan> => {
       const text = readFileSync(join(folder, 'wants.txt'), 'utf8').trim()
@@ -189,6 +199,26 @@ t.test('[dependencies/install.1] handlers of one folder share one install', asyn
   await Promise.all(routes.map(fn => bed.builds.prepare(fn)))
   t.same(bed.seen.fills, ['flask'])
   t.same(readdirSync(bed.tree.path('a')).sort(), ['.deps', '.svc-deps-state.json', 'wants.lock', 'wants.txt'])
+})
+
+t.test('[dependencies/install.1] handlers come to a folder and go from it', async t => {
+  const bed = makeBed(t, { 'a/wants.txt': 'flask', 'b/wants.txt': 'django' })
+  const make = (folder: string, name: string) =>
+    bed.fn(folder, { key: `python/${folder}/${name}@default`, entryFile: `${folder}/${name}.py` })
+  const [get, post, put, other] = [make('a', 'get'), make('a', 'post'), make('a', 'put'), make('b', 'get')]
+  const besides = (...functions: FunctionVersion[]) => {
+    bed.builds.retain(new Map(functions.map(fn => [fn.key, fn])))
+    return functions.map(fn => bed.installer.isNeeded(fn) && bed.seen.beside)
+  }
+  t.same(besides(get, other), ['a/get.py', 'b/get.py'])
+  t.same(besides(get, post, other), ['a/get.py a/post.py', 'a/get.py a/post.py', 'b/get.py'])
+  t.same(besides(post, other), ['a/post.py', 'b/get.py'])
+  const all = 'a/get.py a/post.py a/put.py'
+  t.same(besides(put, get, post), [all, all, all])
+  const node = { ...bed.fn('a', { key: 'node/a@default', entryFile: 'a/x.js' }), runtime: 'node' as const }
+  t.same(besides(put, get, node).slice(0, 2), ['a/get.py a/put.py', 'a/get.py a/put.py'], 'of one language')
+  t.same(besides(make('a', 'get'), make('a', 'put')), ['a/get.py a/put.py', 'a/get.py a/put.py'], 'edited')
+  t.same(besides(), [])
 })
 
 t.test('[dependencies/install.4] nothing is looked at again until something changes', async t => {

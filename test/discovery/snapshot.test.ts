@@ -166,6 +166,23 @@ t.test('[discovery/layouts.36] a root that is missing, a file, or comes back', a
   t.same(routesOf(discover(snapshotOf(rootPath, { previous: there, changed: [''] }), OPTIONS)), [])
 })
 
+t.test('[discovery/layouts.2] a folder is found by its path, among many and below others', async t => {
+  const names = ['-', '10', '2', 'A', 'a', 'a-b', 'a.b', 'ab', 'b', 'é', '\u{1F600}', '\uFF21']
+  const tree = makeTree(Object.fromEntries(names.flatMap(name => [[`${name}/in/x.js`, ''] as const])))
+  t.teardown(tree.cleanup)
+  const { root } = snapshotOf(tree.root)
+  t.equal(root.dirs.length, names.length)
+  for (const name of names) {
+    t.equal(findFolder(root, name)?.path, name)
+    t.equal(findFolder(root, `${name}/in`)?.path, `${name}/in`)
+    t.equal(findFolder(root, `${name}/i`), null)
+    t.equal(findFolder(root, `${name}/in/x.js`), null, 'a file is none')
+  }
+  t.equal(findFolder(root, 'in'), null)
+  t.equal(findFolder(root, ''), root)
+  t.equal(findFolder(null, ''), null)
+})
+
 t.test('[discovery/layouts.2] only what changed is read again', async t => {
   const tree = makeTree({ 'a/b/x.js': '', 'a/y.js': '', 'c/z.js': '', 'site/s.js': '' })
   t.teardown(tree.cleanup)
