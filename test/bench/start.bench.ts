@@ -19,11 +19,10 @@ const BARE = fileURLToPath(new URL('./bare-server.mjs', import.meta.url))
 const MANY = 10_000
 const STARTS = 7
 const CHANGES = 7
-/** Set, memory is read once more when the engine has given back what the start left: two minutes longer. */
-const IS_LONG = process.env['FNGW_BENCH_LONG'] === '1'
-const LONG_MS = 130_000
 /** Milliseconds in which a program that is ready finishes what it does in the background. */
 const REST_MS = 3000
+/** Milliseconds until the engine has given back what the start left. */
+const LATER_MS = 20_000
 
 interface Running {
   child: ChildProcess
@@ -73,19 +72,31 @@ async function timed(act: () => Promise<unknown>): Promise<number> {
 
 const rest = (ms: number): Promise<unknown> => new Promise(done => setTimeout(done, ms))
 
-/** KB a function that `fngw run` has more with many than with one, so long after their starts. */
-async function memoryAFunction(few: string, many: string, afterMs: number): Promise<number> {
-  const running = [await startProgram('run', few), await startProgram('run', many)]
-  await rest(afterMs)
-  const [one, all] = running.map(memoryKb)
+/** KB a function that a program has more with many than with one: when it has finished its start, and later. */
+async function memoryAFunction(command: 'run' | 'dev', few: string, many: string): Promise<[number, number]> {
+  const running = [await startProgram(command, few), await startProgram(command, many)]
+  const readAfter = async (ms: number): Promise<number> => {
+    await rest(ms)
+    const [one, all] = running.map(memoryKb)
+    return (all! - one!) / MANY
+  }
+  const read: [number, number] = [await readAfter(REST_MS), await readAfter(LATER_MS - REST_MS)]
   await Promise.all(running.map(stop))
-  return (all! - one!) / MANY
+  return read
 }
 
 /** Until the answer has the text that was saved. */
 async function untilAnswered(url: string, text: string): Promise<void> {
   while (!(await (await fetch(url)).text()).includes(text)) await rest(1)
 }
+
+const row = (name: string, value: number, unit: string, most: number): BenchRow => ({
+  name,
+  value,
+  unit,
+  goal: `<= ${most}`,
+  ok: value <= most,
+})
 
 export async function run(): Promise<BenchRow[]> {
   const few = mkdtempSync(join(tmpdir(), 'fngw-bench-'))
@@ -98,7 +109,7 @@ export async function run(): Promise<BenchRow[]> {
     save: [] as number[],
     reload: [] as number[],
   }
-  const memory = { dev: 0, run: 0, later: 0 }
+  const memory: BenchRow[] = []
   try {
     write(few, 'hello.js', 'hello')
     for (let i = 0; i < MANY; i++) write(many, `group-${i % 100}/fn-${i}/handler.js`, 'hello')
@@ -114,43 +125,33 @@ export async function run(): Promise<BenchRow[]> {
       await measured(times.one, () => startProgram('run', few))
       if (i < 3) await measured(times.many, () => startProgram('run', many))
     }
-    memory.run = await memoryAFunction(few, many, REST_MS)
-    if (IS_LONG) memory.later = await memoryAFunction(few, many, LONG_MS)
-    for (const [name, root] of [
-      ['one', few],
-      ['many', many],
-    ] as const) {
-      const running = await startProgram('dev', root)
-      await rest(REST_MS)
-      memory.dev += ((name === 'many' ? 1 : -1) * memoryKb(running)) / MANY
-      if (name === 'many') {
-        await fetch(`${running.url}/group-0/fn-0`)
-        for (let i = 0; i < CHANGES; i++) {
-          times.reload.push(
-            await quiet.run(() =>
-              timed(() => fetch(`${running.url}/_fn/reload`, { method: 'POST' }).then(done => done.text())),
-            ),
-          )
-          times.save.push(
-            await timed(() => {
-              write(many, 'group-0/fn-0/handler.js', `saved ${i}.`)
-              return untilAnswered(`${running.url}/group-0/fn-0`, `saved ${i}.`)
-            }),
-          )
-        }
-      }
-      await stop(running)
+    for (const command of ['run', 'dev'] as const) {
+      const [soon, later] = await memoryAFunction(command, few, many)
+      memory.push(
+        row(`  memory a function, ${command}, ${REST_MS / 1000} s after the start`, soon, 'KB', 3),
+        row(`  memory a function, ${command}, ${LATER_MS / 1000} s after the start`, later, 'KB', 3),
+      )
     }
+    const running = await startProgram('dev', many)
+    await rest(REST_MS)
+    await fetch(`${running.url}/group-0/fn-0`)
+    for (let i = 0; i < CHANGES; i++) {
+      times.reload.push(
+        await quiet.run(() =>
+          timed(() => fetch(`${running.url}/_fn/reload`, { method: 'POST' }).then(done => done.text())),
+        ),
+      )
+      times.save.push(
+        await timed(() => {
+          write(many, 'group-0/fn-0/handler.js', `saved ${i}.`)
+          return untilAnswered(`${running.url}/group-0/fn-0`, `saved ${i}.`)
+        }),
+      )
+    }
+    await stop(running)
   } finally {
     for (const root of [few, many]) rmSync(root, { recursive: true, force: true })
   }
-  const row = (name: string, value: number, unit: string, most: number): BenchRow => ({
-    name,
-    value,
-    unit,
-    goal: `<= ${most}`,
-    ok: value <= most,
-  })
   const one = median(times.one)
   return [
     row('start with one function, to its readiness line', one, 'ms', 250),
@@ -158,9 +159,7 @@ export async function run(): Promise<BenchRow[]> {
     row(`start with ${MANY} functions`, median(times.many), 'ms', 1000),
     row(`  save to answer among them`, median(times.save), 'ms', 50),
     row(`  POST /_fn/reload with nothing changed`, median(times.reload), 'ms', 60),
-    row('  memory a function, run, 3 s after the start', memory.run, 'KB', 3),
-    row('  memory a function, dev, 3 s after the start', memory.dev, 'KB', 3),
-    ...(IS_LONG ? [row('  memory a function, run, after two minutes', memory.later, 'KB', 3)] : []),
+    ...memory,
     ...quiet.toRows(),
   ]
 }
