@@ -59,6 +59,11 @@ export class ValueChanges<T> {
     this.#isWanted = isWanted
   }
 
+  /** Of the last map, those that are wanted. */
+  get values(): readonly T[] {
+    return this.#values
+  }
+
   /** What is different from the map before; at first all of it is fresh. */
   next(map: ReadonlyMap<string, T>): ListChange<T> {
     const before = this.#values

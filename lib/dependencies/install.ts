@@ -97,18 +97,15 @@ export class Installer implements Builder {
     const changed = new Set([...gone, ...fresh].map(fn => fn.fnDir))
     if (changed.size === 0) return
     for (const folder of changed) this.#shared.delete(folder)
-    for (const [folder, beside] of this.#groupIn(changed, functions)) this.#shared.set(folder, beside)
+    for (const [folder, beside] of this.#groupIn(changed)) this.#shared.set(folder, beside)
   }
 
   /** The functions of those folders that hold several. */
-  #groupIn(
-    folders: ReadonlySet<string>,
-    functions: ReadonlyMap<string, FunctionVersion>,
-  ): Map<string, FunctionVersion[]> {
+  #groupIn(folders: ReadonlySet<string>): Map<string, FunctionVersion[]> {
     const first = new Map<string, FunctionVersion>()
     const groups = new Map<string, FunctionVersion[]>()
-    for (const fn of functions.values()) {
-      if (fn.runtime !== this.runtime || !folders.has(fn.fnDir)) continue
+    for (const fn of this.#changes.values) {
+      if (!folders.has(fn.fnDir)) continue
       const known = first.get(fn.fnDir)
       if (known === undefined) first.set(fn.fnDir, fn)
       else if (groups.has(fn.fnDir)) groups.get(fn.fnDir)!.push(fn)

@@ -30,7 +30,7 @@ interface Last {
 
 export interface Discoverer {
   /**
-   * Reads a snapshot. Folders seen before in the same surroundings cost nothing, and unchanged functions keep their objects.
+   * Reads a snapshot, the one of before or a later one. Folders seen before in the same surroundings cost nothing, and unchanged functions keep their objects.
    * @param revisions - by key, how often a file that the function loaded has changed: no worker outlives one
    */
   discover: (snapshot: Snapshot, outerEnv?: OuterEnv, revisions?: Revisions) => Discovery
@@ -55,7 +55,7 @@ export function createDiscoverer(options: DiscoverOptions): Discoverer {
       if (last?.outerEnv !== outerEnv) walk = new Walk(facts)
       const known = last?.discovery.byKey ?? new Map<string, FunctionVersion>()
       const maker = new FunctionMaker(snapshot.rootPath, options.defaults, known, outerEnv)
-      const part = toPartOutcome(walk.folder(snapshot.root, ROOT_CONTEXT, maker))
+      const part = toPartOutcome(walk.all(snapshot.root, maker))
       facts.endWalk()
       const settled = settleKeys(part, revisions, maker, last?.settled)
       const { functions, claims, warnings } = settled
@@ -76,58 +76,93 @@ export function createDiscoverer(options: DiscoverOptions): Discoverer {
   }
 }
 
-/** What is remembered of a folder. */
+/** What is remembered of a folder with folders in it, and of one of which something was to be said. */
 interface Known {
   readonly part: KeptPart
-  /** Where it stands; null when that follows from its surroundings. */
+  /** Where it stands; null when that follows from the folder above. */
   context: Context | null
-  /** Of the folder above, when nothing was to be said of this one but where it stands: one object for all folders there. */
-  surroundings: Context | null
+  /** Where the folders in it stand that follow from this one; null without any folders. */
+  readonly surroundings: Context | null
 }
 
 /** Goes through the folders and remembers each outcome while the folder's object lives and its surroundings are the same. */
 class Walk {
   readonly #facts: FolderFacts
-  readonly #parts = new WeakMap<DirNode, Known>()
+  /** Of most folders the outcome is all: they hold no folders, and stand where the folder above says. */
+  readonly #known = new WeakMap<DirNode, Known | KeptPart>()
+  /** Of the walk before this one. */
+  #last: DirNode | null = null
 
   constructor(facts: FolderFacts) {
     this.#facts = facts
   }
 
-  /** The outcome of a folder and all below it. */
-  folder(node: DirNode, context: Context, maker: FunctionMaker): KeptPart {
-    const known = this.#parts.get(node)
-    const last = known?.context ?? null
-    if (last !== null && sameContext(last, context)) return known!.part
-    const visit = new Visit(node, context, this.#facts)
-    addHandlers(visit, maker)
-    if (node.dirs.length > 0) this.#enterAll(visit, maker)
-    const part = visit.part.toKept()
-    this.#parts.set(node, { part, context, surroundings: null })
+  /** The outcome of the functions root. */
+  all(root: DirNode, maker: FunctionMaker): KeptPart {
+    const part = this.#folder(root, ROOT_CONTEXT, maker)
+    this.#last = root
     return part
   }
 
-  /** A folder that is the same in the same surroundings stands where it stood: of ten thousand only the others are entered. */
-  #enterAll(visit: Visit, maker: FunctionMaker): void {
+  /** The outcome of a folder and all below it. */
+  #folder(node: DirNode, context: Context, maker: FunctionMaker): KeptPart {
+    const known = this.#knownOf(node)
+    if (known !== null && known.context !== null && sameContext(known.context, context)) return known.part
+    const visit = new Visit(node, context, this.#facts)
+    addHandlers(visit, maker)
+    const surroundings = node.dirs.length > 0 ? this.#enterAll(visit, maker) : null
+    const part = visit.part.toKept()
+    this.#known.set(node, { part, context, surroundings })
+    return part
+  }
+
+  #knownOf(node: DirNode): Known | null {
+    const known = this.#known.get(node)
+    return known !== undefined && 'part' in known ? known : null
+  }
+
+  /**
+   * A folder that is the same in the same surroundings stands where it stood: of ten thousand only the others are entered.
+   * @returns where they stand
+   */
+  #enterAll(visit: Visit, maker: FunctionMaker): Context {
     const { node, part } = visit
-    let { surroundings } = visit
+    const [before, now] = [this.#surroundingsBefore(node), visit.surroundings]
+    const isSame = before !== null && sameContext(before, now)
     for (const dir of node.dirs) {
-      const known = this.#parts.get(dir)
-      const last = known?.surroundings ?? null
-      if (last !== null && last !== surroundings && sameContext(last, surroundings)) surroundings = last
-      if (known !== undefined && last === surroundings) {
-        part.add(known.part)
+      const kept = isSame ? this.#plainPartOf(dir) : null
+      if (kept !== null) {
+        part.add(kept)
         continue
       }
       const [warned, ignored] = [part.warnings.length, part.ignored.length]
       const below = visit.enter(dir)
-      const isPlain = below !== null && part.warnings.length === warned && part.ignored.length === ignored
-      if (below !== null) part.add(this.folder(dir, below, maker))
-      const entered = this.#parts.get(dir)
-      if (entered === undefined) continue
-      entered.surroundings = isPlain ? surroundings : null
-      if (isPlain) entered.context = null
+      const isPlain = part.warnings.length === warned && part.ignored.length === ignored
+      if (below === null) this.#known.delete(dir)
+      else {
+        part.add(this.#folder(dir, below, maker))
+        if (isPlain) this.#makePlain(dir)
+      }
     }
+    return isSame ? before : now
+  }
+
+  #surroundingsBefore({ path }: DirNode): Context | null {
+    const before = findFolder(this.#last, path)
+    return before === null ? null : (this.#knownOf(before)?.surroundings ?? null)
+  }
+
+  /** The outcome of a folder of which nothing was to be said but where it stands; null for others. */
+  #plainPartOf(dir: DirNode): KeptPart | null {
+    const known = this.#known.get(dir)
+    if (known === undefined || !('part' in known)) return known ?? null
+    return known.context === null ? known.part : null
+  }
+
+  #makePlain(dir: DirNode): void {
+    const known = this.#knownOf(dir)
+    if (known?.surroundings === null) this.#known.set(dir, known.part)
+    else if (known !== null) known.context = null
   }
 }
 

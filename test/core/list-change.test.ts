@@ -80,6 +80,7 @@ t.test(
       ['b', 'B'],
     ])
     t.same(changes.next(both), { gone: [], fresh: ['A'] })
+    t.same(changes.values, ['A'])
     t.same(changes.next(new Map([['b', 'B']])), { gone: ['A'], fresh: [] })
     t.same(changes.next(new Map()), { gone: [], fresh: [] })
   },

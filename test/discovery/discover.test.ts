@@ -153,6 +153,26 @@ t.test('[discovery/layouts.2] of many folders only those that changed are looked
   t.ok(looks >= names.length - 1, 'a helper above concerns each of them')
 })
 
+t.test('[discovery/layouts.2] a folder that is closed for now is not what it was before', async t => {
+  const tree = makeTree({ 'a/b/handler.js': '', 'a/c/handler.js': '' })
+  t.teardown(tree.cleanup)
+  const { discover: remember } = createDiscoverer(OPTIONS)
+  let snapshot = snapshotOf(tree.root)
+  const routesAfter = (path: string, text: TreeEntry | null) => {
+    if (text === null) tree.remove(path)
+    else tree.write({ [path]: text })
+    snapshot = snapshotOf(tree.root, { previous: snapshot })
+    return remember(snapshot).claims.map(({ pattern }) => pattern.text)
+  }
+  remember(snapshot)
+  const both = ['/a/b', '/a/c']
+  t.same(routesAfter('a/note.md', '1'), both)
+  t.same(routesAfter('a/fn.config.json', config({ assets: { directory: 'b' } })), ['/a/c'], 'files for browsers')
+  t.same(routesAfter('a/note.md', null), ['/a/c'], 'another change beside it, in the same surroundings')
+  t.same(routesAfter('a/d/handler.js', ''), ['/a/c', '/a/d'])
+  t.same(routesAfter('a/fn.config.json', null), [...both, '/a/d'])
+})
+
 t.test('[discovery/layouts.2] a reload keeps what did not change', async t => {
   const tree = makeTree({ 'a/handler.js': '', 'a/[id].js': '', 'b/index.py': '', 'b/x/handler.py': '', 'c.js': '' })
   t.teardown(tree.cleanup)
