@@ -7,6 +7,11 @@ export interface ListChange<T> {
   readonly fresh: readonly T[]
 }
 
+/** True for the same objects in the same order. */
+export function isSameList<T>(a: readonly T[], b: readonly T[]): boolean {
+  return a.length === b.length && a.every((item, index) => item === b[index])
+}
+
 /** Items are the same when they are one object; both lists have each of them once. What is at both ends of both costs one look. */
 export function compareLists<T>(before: readonly T[], after: readonly T[]): ListChange<T> {
   const shorter = Math.min(before.length, after.length)

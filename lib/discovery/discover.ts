@@ -55,8 +55,8 @@ export function createDiscoverer(options: DiscoverOptions): Discoverer {
       if (last?.outerEnv !== outerEnv) walk = new Walk(facts)
       const known = last?.discovery.byKey ?? new Map<string, FunctionVersion>()
       const maker = new FunctionMaker(snapshot.rootPath, options.defaults, known, outerEnv)
-      const part = toPartOutcome(walk.all(snapshot.root, maker))
-      facts.endWalk()
+      const part = toPartOutcome(walk.folder(snapshot.root, ROOT_CONTEXT, maker))
+      facts.endWalk(snapshot.root)
       const settled = settleKeys(part, revisions, maker, last?.settled)
       const { functions, claims, warnings } = settled
       const assets = findAssets(snapshot, configs, warnings)
@@ -90,22 +90,13 @@ class Walk {
   readonly #facts: FolderFacts
   /** Of most folders the outcome is all: they hold no folders, and stand where the folder above says. */
   readonly #known = new WeakMap<DirNode, Known | KeptPart>()
-  /** Of the walk before this one. */
-  #last: DirNode | null = null
 
   constructor(facts: FolderFacts) {
     this.#facts = facts
   }
 
-  /** The outcome of the functions root. */
-  all(root: DirNode, maker: FunctionMaker): KeptPart {
-    const part = this.#folder(root, ROOT_CONTEXT, maker)
-    this.#last = root
-    return part
-  }
-
   /** The outcome of a folder and all below it. */
-  #folder(node: DirNode, context: Context, maker: FunctionMaker): KeptPart {
+  folder(node: DirNode, context: Context, maker: FunctionMaker): KeptPart {
     const known = this.#knownOf(node)
     if (known !== null && known.context !== null && sameContext(known.context, context)) return known.part
     const visit = new Visit(node, context, this.#facts)
@@ -140,15 +131,15 @@ class Walk {
       const isPlain = part.warnings.length === warned && part.ignored.length === ignored
       if (below === null) this.#known.delete(dir)
       else {
-        part.add(this.#folder(dir, below, maker))
+        part.add(this.folder(dir, below, maker))
         if (isPlain) this.#makePlain(dir)
       }
     }
     return isSame ? before : now
   }
 
-  #surroundingsBefore({ path }: DirNode): Context | null {
-    const before = findFolder(this.#last, path)
+  #surroundingsBefore(node: DirNode): Context | null {
+    const before = this.#facts.before(node)
     return before === null ? null : (this.#knownOf(before)?.surroundings ?? null)
   }
 

@@ -26,9 +26,10 @@ const GONE_IS_NOTHING = { throwIfNoEntry: false } as const
 interface Times {
   readonly dev: number
   readonly ino: number
-  readonly mtimeMs: number
   /** Nobody can set it back, as they can the other. */
   readonly ctimeMs: number
+  /** Null when it is the other: of most folders one number is kept. */
+  readonly mtimeMs: number | null
 }
 
 /** What is asked; undefined for what is gone. */
@@ -64,7 +65,7 @@ export class FolderTimes implements ListingTimes {
     // A clock of another machine that is ahead of ours never settles, which costs time and no change.
     return now - Math.max(mtimeMs, ctimeMs) < SETTLED_MS
       ? null
-      : { dev: exactNumber(dev), ino: exactNumber(ino), mtimeMs, ctimeMs }
+      : { dev: exactNumber(dev), ino: exactNumber(ino), ctimeMs, mtimeMs: mtimeMs === ctimeMs ? null : mtimeMs }
   }
 
   /** What was listed after `look`; null when the times alone do not tell whether it is still the same. */
@@ -114,7 +115,8 @@ export class FolderTimes implements ListingTimes {
     // Kept as one piece of text. A link on the way to it that leads elsewhere now is found where the link lies.
     const path = node.realPath
     const now = this.#stat(path)
-    if (now === undefined || now.mtimeMs !== times.mtimeMs || now.ctimeMs !== times.ctimeMs) return false
+    if (now === undefined || now.ctimeMs !== times.ctimeMs) return false
+    if (now.mtimeMs !== (times.mtimeMs ?? times.ctimeMs)) return false
     if (now.ino !== times.ino || now.dev !== times.dev) return false
     for (const { name, size, mtimeMs } of node.files) {
       const file = this.#stat(`${path}/${name}`)

@@ -2,12 +2,14 @@
 
 import type { PolicyDefaults } from '../config/policy-layers.ts'
 import type { IgnoredPath } from '../core/catalog.ts'
+import { EMPTY } from '../core/exact-list.ts'
 import type { RuntimeName } from '../core/identity.ts'
+import { compareText } from '../core/text.ts'
 import type { ConfigReader, FolderConfigs } from './configs.ts'
 import { type FolderFiles, type FolderView, sameView, sortFiles } from './folder-files.ts'
 import { privateReason, toolFolderReason } from './layouts.ts'
 import { sourcesBelow } from './signature.ts'
-import type { DirNode, FileEntry } from './snapshot.ts'
+import { type DirNode, type FileEntry, findFolder } from './snapshot.ts'
 
 export interface DiscoverOptions {
   /** Enabled runtimes; files of others are ignored. */
@@ -26,15 +28,24 @@ interface Helper {
   file: FileEntry
 }
 
+/** Helper files in reach of the functions of a folder with folders, and where the folders in it stood then. */
+interface KnownHelpers {
+  view: FolderView
+  viewBelow: FolderView
+  found: readonly Helper[]
+  /** Of the folders in it, those that have some for others. */
+  fromBelow: ReadonlyMap<DirNode, readonly Helper[]>
+}
+
 /** The facts about folders that the walk and the handlers ask for. */
 export class FolderFacts {
   readonly options: DiscoverOptions
   readonly enabled: ReadonlySet<RuntimeName>
   readonly #configs: ConfigReader
   #files = new WeakMap<DirNode, { view: FolderView; files: FolderFiles }>()
-  readonly #helpers = new WeakMap<DirNode, { view: FolderView; found: readonly Helper[] }>()
-  /** Folders without helpers for those around them, and where they stood then. */
-  readonly #withoutHelpers = new WeakMap<DirNode, FolderView>()
+  readonly #helpers = new WeakMap<DirNode, KnownHelpers>()
+  /** Root of the walk before this one. */
+  #last: DirNode | null = null
 
   constructor(configs: ConfigReader, options: DiscoverOptions) {
     this.#configs = configs
@@ -55,8 +66,14 @@ export class FolderFacts {
   }
 
   /** Forgets what is asked for several times in one walk, and seldom after it. */
-  endWalk(): void {
+  endWalk(root: DirNode): void {
     this.#files = new WeakMap()
+    this.#last = root
+  }
+
+  /** What was at a folder's place in the walk before, null when nothing was. */
+  before({ path }: DirNode): DirNode | null {
+    return findFolder(this.#last, path)
   }
 
   /** Where the folders of a folder stand. */
@@ -104,23 +121,30 @@ export class FolderFacts {
   helpers(node: DirNode, view: FolderView): readonly Helper[] {
     const known = this.#helpers.get(node)
     if (known !== undefined && sameView(known.view, view)) return known.found
-    const found = this.#findHelpers(node, view)
+    const own = this.files(node, view).helpers.map(file => ({ folder: node.path, file }))
     // A folder without folders is as soon looked at again.
-    if (node.dirs.length > 0) this.#helpers.set(node, { view, found })
+    if (node.dirs.length === 0) return own
+    const viewBelow = this.viewBelow(node, view)
+    const fromBelow = this.#helpersBelow(node, viewBelow)
+    const found = [...own, ...[...fromBelow.values()].flat()]
+    this.#helpers.set(node, { view, viewBelow, found, fromBelow })
     return found
   }
 
-  #findHelpers(node: DirNode, view: FolderView): readonly Helper[] {
-    const found = this.files(node, view).helpers.map(file => ({ folder: node.path, file }))
-    const viewBelow = this.viewBelow(node, view)
+  /** Of ten thousand folders in one, those that were there before are not looked at again. */
+  #helpersBelow(node: DirNode, view: FolderView): ReadonlyMap<DirNode, readonly Helper[]> {
+    const before = this.before(node)
+    const known = before === null ? undefined : this.#helpers.get(before)
+    const [dirsBefore, knownBelow] =
+      known !== undefined && sameView(known.viewBelow, view) ? [before!.dirs, known.fromBelow] : [EMPTY, null]
+    const fromBelow = new Map<DirNode, readonly Helper[]>()
+    let at = 0
     for (const dir of node.dirs) {
-      const known = this.#withoutHelpers.get(dir)
-      if (known !== undefined && sameView(known, viewBelow)) continue
-      const helpers = this.#helpersOf(dir, viewBelow)
-      if (helpers.length === 0) this.#withoutHelpers.set(dir, viewBelow)
-      found.push(...helpers)
+      while (at < dirsBefore.length && compareText(dirsBefore[at]!.name, dir.name) < 0) at++
+      const helpers = dirsBefore[at] === dir ? knownBelow?.get(dir) : this.#helpersOf(dir, view)
+      if (helpers !== undefined && helpers.length > 0) fromBelow.set(dir, helpers)
     }
-    return found
+    return fromBelow
   }
 
   /** What a folder has for those around it. */

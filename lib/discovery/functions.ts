@@ -10,6 +10,7 @@ import { type AdapterName, hasAdapter } from '../core/adapter-names.ts'
 import type { FunctionVersion, Policy, SchemaFileRef } from '../core/catalog.ts'
 import type { Warning } from '../core/errors.ts'
 import { type RuntimeName, toFunctionKey } from '../core/identity.ts'
+import { isSameList } from '../core/list-change.ts'
 import { callableOf } from './callable.ts'
 import { type Helpers, toSignature } from './signature.ts'
 import type { FileEntry } from './snapshot.ts'
@@ -125,10 +126,6 @@ export class FunctionMaker {
     Object.freeze(fn.policy)
     return Object.freeze(fn)
   }
-}
-
-function isSameList<T>(a: readonly T[], b: readonly T[]): boolean {
-  return a.length === b.length && a.every((item, index) => item === b[index])
 }
 
 function toUnscheduled(policy: Policy): Policy {

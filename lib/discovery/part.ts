@@ -19,6 +19,7 @@ import type {
 import type { Warning } from '../core/errors.ts'
 import { EMPTY, exact } from '../core/exact-list.ts'
 import { type Method, RESERVED_PREFIXES } from '../core/identity.ts'
+import { isSameList } from '../core/list-change.ts'
 import { isReservedPattern, parsePattern } from '../core/pattern.ts'
 import { pathWarning } from './disk.ts'
 
@@ -60,12 +61,23 @@ interface PartOutcome {
   readonly manifests: readonly PackageManifest[]
 }
 
-/** What is kept of a folder: of most the one claim of the one function, which has the function, instead of seven lists. */
-export type KeptPart = PartOutcome | Claim
+/** What is kept of a folder instead of seven lists: where its claims tell of all its functions these alone, and of most the one that there is. */
+export type KeptPart = PartOutcome | readonly Claim[] | Claim
 
 export function toPartOutcome(kept: KeptPart): PartOutcome {
-  if (!('pattern' in kept)) return kept
-  return { ...NOTHING, functions: [kept.fn], claims: [kept] }
+  if ('pattern' in kept) return { ...NOTHING, functions: [kept.fn], claims: [kept] }
+  return isClaims(kept) ? { ...NOTHING, functions: functionsOf(kept), claims: kept } : kept
+}
+
+function isClaims(kept: KeptPart): kept is readonly Claim[] {
+  return Array.isArray(kept)
+}
+
+/** Claims of one function follow each other. */
+function functionsOf(claims: readonly Claim[]): FunctionVersion[] {
+  const functions: FunctionVersion[] = []
+  for (const { fn } of claims) if (functions.at(-1) !== fn) functions.push(fn)
+  return functions
 }
 
 const NOTHING: PartOutcome = {
@@ -90,10 +102,9 @@ export class Part {
 
   /** The same to be kept. */
   toKept(): KeptPart {
-    const [claim] = this.claims
-    const isLone = this.claims.length === 1 && this.functions.length === 1 && claim!.fn === this.functions[0]
     const others = [this.targets, this.homes, this.warnings, this.ignored, this.manifests]
-    if (isLone && others.every(list => list.length === 0)) return claim!
+    const isAll = others.every(list => list.length === 0) && isSameList(functionsOf(this.claims), this.functions)
+    if (isAll && this.claims.length > 0) return this.claims.length === 1 ? this.claims[0]! : exact(this.claims)
     return {
       functions: exact(this.functions),
       targets: exact(this.targets),
@@ -106,12 +117,13 @@ export class Part {
   }
 
   /** Adds the outcome of a folder below. */
-  add(part: KeptPart): void {
-    if ('pattern' in part) {
-      this.functions.push(part.fn)
-      this.claims.push(part)
+  add(kept: KeptPart): void {
+    if ('pattern' in kept) {
+      this.functions.push(kept.fn)
+      this.claims.push(kept)
       return
     }
+    const part = toPartOutcome(kept)
     for (const fn of part.functions) this.functions.push(fn)
     for (const fn of part.targets) this.targets.push(fn)
     for (const claim of part.claims) this.claims.push(claim)

@@ -6,7 +6,7 @@ import type { Method, RuntimeName } from '../core/identity.ts'
 import { decideClaim, FORCED_STRENGTH } from '../core/transitions.ts'
 import { matchesHost, parseHost } from './hosts.ts'
 import type { RouteRefusal, RouteTable } from './route-table.ts'
-import { isVersioned, type RouteEntry, type RouteParams, type Settlement, standingOf } from './settle.ts'
+import { isVersioned, type RouteEntry, type RouteParams, type Settlement, standingOf, strengthOf } from './settle.ts'
 
 const EQUAL_RIGHT = 'another claim has equal right to the route'
 
@@ -112,7 +112,8 @@ function toLoserOf(entry: RouteEntry, holder: RouteEntry): ExplainedLoser {
     case 'merge':
       return toLoser(entry, 'same-function', holder, 'another claim of the same function answers')
     default:
-      if (holder.strength >= FORCED_STRENGTH) return toLoser(entry, 'replaced', holder, 'a forced claim took the route')
+      if (strengthOf(holder) >= FORCED_STRENGTH)
+        return toLoser(entry, 'replaced', holder, 'a forced claim took the route')
       if (entry.claim.source === 'file' && source === 'manifest') {
         return toLoser(entry, 'replaced', holder, 'fn.routes.json replaces a file route')
       }

@@ -9,12 +9,11 @@ import { exact } from '../core/exact-list.ts'
 import { isFunctionName, isVersion } from '../core/identity.ts'
 import { compareLists, type ListChange, mergeSorted } from '../core/list-change.ts'
 import { type Pattern, parsePattern } from '../core/pattern.ts'
-import { claimStrength } from '../core/transitions.ts'
 import { toVersionPath } from '../core/versions.ts'
 import { parseHost } from './hosts.ts'
 import { type RouteLeaf, RouteTable } from './route-table.ts'
 import { compareText } from '../core/text.ts'
-import { type RouteEntry, settle, standingOf } from './settle.ts'
+import { type RouteEntry, settle } from './settle.ts'
 import { toRouteWarnings } from './warnings.ts'
 
 interface RouteTableOptions {
@@ -143,8 +142,7 @@ function toAddress(fn: FunctionVersion): RouteEntry | Warning | null {
 }
 
 function toEntry(claim: Claim, isAddress: boolean, forceUrl: boolean): RouteEntry {
-  const strength = claimStrength(standingOf({ claim, forceUrl }))
-  return { claim, hosts: exact(claim.hosts.map(parseHost)), forceUrl, strength, isAddress }
+  return { claim, hosts: exact(claim.hosts.map(parseHost)), forceUrl, isAddress }
 }
 
 function compareLeaves(a: RouteLeaf, b: RouteLeaf): number {

@@ -3,8 +3,9 @@
 import type { Claim, FunctionVersion } from '../core/catalog.ts'
 import { EMPTY, exact } from '../core/exact-list.ts'
 import { METHODS, type Method } from '../core/identity.ts'
+import { isSameList } from '../core/list-change.ts'
 import { compareText } from '../core/text.ts'
-import { type ClaimStanding, decideClaim } from '../core/transitions.ts'
+import { type ClaimStanding, claimStrength, decideClaim } from '../core/transitions.ts'
 import { type HostRule, hostsCover, hostsOverlap } from './hosts.ts'
 
 const NONE_BARRED: ReadonlyMap<RouteEntry, RouteEntry> = new Map()
@@ -16,15 +17,18 @@ export interface RouteEntry {
   hosts: readonly HostRule[]
   /** `FN_FORCE_URL`. */
   forceUrl: boolean
-  strength: number
   /** True for `/<name>@<version>`, which every version has without claiming it. */
   isAddress: boolean
 }
 
 /** What decides between a claim and others. Made when it is asked for: most routes are wanted by one function. */
-export function standingOf({ claim, forceUrl }: Pick<RouteEntry, 'claim' | 'forceUrl'>): ClaimStanding {
+export function standingOf({ claim, forceUrl }: RouteEntry): ClaimStanding {
   const { fn, source, forced } = claim
   return { fnKey: fn.key, source, forced, versioned: fn.version !== null, forceUrl }
+}
+
+export function strengthOf(entry: RouteEntry): number {
+  return claimStrength(standingOf(entry))
 }
 
 /** Text params by name, without a prototype: `__proto__` and `constructor` are names like any other. */
@@ -270,13 +274,8 @@ function disputedEntries(owner: Owner | null): RouteEntry[] {
   return disputed
 }
 
-/** True for the same entries in the same order. */
-function isSameList(a: readonly RouteEntry[], b: readonly RouteEntry[]): boolean {
-  return a.length === b.length && a.every((entry, index) => entry === b[index])
-}
-
 function compareEntries(a: RouteEntry, b: RouteEntry): number {
-  return b.strength - a.strength || compareText(sortKey(a), sortKey(b))
+  return strengthOf(b) - strengthOf(a) || compareText(sortKey(a), sortKey(b))
 }
 
 function sortKey({ claim }: RouteEntry): string {

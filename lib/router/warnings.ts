@@ -4,7 +4,7 @@ import type { Claim } from '../core/catalog.ts'
 import type { Warning } from '../core/errors.ts'
 import type { Method } from '../core/identity.ts'
 import { FORCED_STRENGTH } from '../core/transitions.ts'
-import { type Conflict, isVersioned, type Loss, type Settlement } from './settle.ts'
+import { type Conflict, isVersioned, type Loss, type Settlement, strengthOf } from './settle.ts'
 
 /** What a developer has to know about one route. A manifest or a forced claim that wins was asked to: no warning. */
 export function toRouteWarnings({ losses, conflicts }: Settlement): Warning[] {
@@ -18,7 +18,7 @@ export function describeClaim(claim: Claim): string {
 }
 
 function isWorthWarning({ entry, winner }: Loss): boolean {
-  if (entry.isAddress || winner.strength >= FORCED_STRENGTH) return false
+  if (entry.isAddress || strengthOf(winner) >= FORCED_STRENGTH) return false
   if (!isVersioned(entry) && entry.claim.source !== 'config') return false
   // A `get.*` beside the function of its folder takes GET from it by design.
   return !(entry.claim.implied && entry.claim.fn.fnDir === winner.claim.fn.fnDir)

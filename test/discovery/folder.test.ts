@@ -97,6 +97,42 @@ t.test('[discovery/layouts.33] helpers in reach of a folder', async t => {
   t.same(names(''), ['/_shared.js'], 'of folders with handlers and of tests none')
 })
 
+t.test('[discovery/layouts.2] helpers of folders that were there before are those of a first look', async t => {
+  const tree = makeTree({
+    'fn/handler.js': '',
+    'fn/a/plain.js': '',
+    'fn/b/route/get.js': '',
+    'fn/c/plain.js': '',
+    'fn/d/notes.txt': '',
+  })
+  t.teardown(tree.cleanup)
+  const known = new FolderFacts(new ConfigReader(), OPTIONS)
+  let snapshot: Snapshot | null = null
+  const rows: [string, () => void, string[]][] = [
+    ['first', () => {}, ['fn/a/plain.js', 'fn/c/plain.js']],
+    ['the same', () => {}, ['fn/a/plain.js', 'fn/c/plain.js']],
+    ['one is new', () => tree.write({ 'fn/bb/plain.js': '' }), ['fn/a/plain.js', 'fn/bb/plain.js', 'fn/c/plain.js']],
+    [
+      'one is another',
+      () => tree.write({ 'fn/a/more.js': '' }),
+      ['fn/a/more.js', 'fn/a/plain.js', 'fn/bb/plain.js', 'fn/c/plain.js'],
+    ],
+    ['one is gone', () => tree.remove('fn/a'), ['fn/bb/plain.js', 'fn/c/plain.js']],
+    ['the folder is no function', () => tree.remove('fn/handler.js'), []],
+    ['and is one again', () => tree.write({ 'fn/handler.js': '' }), ['fn/bb/plain.js', 'fn/c/plain.js']],
+  ]
+  for (const [name, change, expected] of rows) {
+    change()
+    snapshot = snapshotOf(tree.root, { previous: snapshot })
+    const fn = findFolder(snapshot.root, 'fn')!
+    const found = known.helpers(fn, TOP).map(({ folder, file }) => `${folder}/${file.name}`)
+    t.same(found, expected, name)
+    const first = new FolderFacts(new ConfigReader(), OPTIONS)
+    t.same(known.helpers(fn, TOP), first.helpers(fn, TOP), name)
+    known.endWalk(snapshot.root)
+  }
+})
+
 t.test('[discovery/layouts.2] what is known of a folder is kept for the same view', async t => {
   const { facts, at } = setUp(t, { 'a/x.js': '' })
   const first = facts.files(at('a'), TOP)

@@ -85,11 +85,30 @@ t.test(
   },
 )
 
+t.test('[discovery/layouts.2] claims that tell of all functions are kept alone', async t => {
+  const other = makeFn({ name: 'other' })
+  const part = new Part()
+  part.functions.push(FN, other)
+  part.claim(request('/x'))
+  part.claim(request('/x/*'))
+  part.claim({ ...request('/y'), fn: other })
+  const kept = part.toKept()
+  t.same(kept, part.claims)
+  t.same(toPartOutcome(kept), { ...toPartOutcome(new Part().toKept()), functions: [FN, other], claims: part.claims })
+  const above = new Part()
+  above.functions.push(other)
+  above.add(kept)
+  t.same(above.functions, [other, FN, other], 'what is above has its own')
+  t.same(above.claims, part.claims)
+  t.same(new Part().toKept(), toPartOutcome(new Part().toKept()), 'nothing is no claim')
+})
+
 t.test('[discovery/layouts.2] one that says anything more is kept whole', async t => {
   const other = makeFn({ name: 'other' })
   const rows: [string, (part: Part) => void][] = [
     ['another function', part => part.functions.push(other)],
-    ['another claim', part => part.claim(request('/y'))],
+    ['functions in another order', part => part.functions.unshift(other)],
+    ['a claim of one that is none', part => part.claim({ ...request('/y'), fn: other })],
     ['a target', part => part.targets.push(other)],
     ['a home', part => part.homes.push({ folder: '/', route: '/x', redirect: null, origin: 'fn.config.json' })],
     ['a warning', part => part.warn([{ code: 'A', path: 'a', message: 'a', hint: 'a' }])],

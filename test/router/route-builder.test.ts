@@ -1,5 +1,6 @@
 import t from 'tap'
 import { buildRouteTable, RouteTableBuilder } from '../../lib/router/route-builder.ts'
+import { strengthOf } from '../../lib/router/settle.ts'
 import { makeClaim } from '../helpers/claims.ts'
 import { makeFn } from '../helpers/fn.ts'
 
@@ -30,7 +31,7 @@ t.test('[router/route-table.10, router/route-table.9, router/route-table.11] add
     const table = buildRouteTable([], { functions, forceUrl })
     t.same(leavesOf(table), ['/a@v1 10'])
     t.equal(table.leaves[0]?.entries[0]?.isAddress, true)
-    t.equal(table.leaves[0]?.entries[0]?.strength, 0, 'an address is never forced')
+    t.equal(strengthOf(table.leaves[0]!.entries[0]!), 0, 'an address is never forced')
     t.match(table.warnings, [{ code: 'INVALID_ROUTE', message: /cannot have the address/, hint: /shorter/ }])
   }
 })

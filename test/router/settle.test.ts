@@ -1,14 +1,12 @@
 import t from 'tap'
 import type { Claim } from '../../lib/core/catalog.ts'
 import { METHODS } from '../../lib/core/identity.ts'
-import { claimStrength } from '../../lib/core/transitions.ts'
 import { parseHost } from '../../lib/router/hosts.ts'
-import { ownedMethods, type RouteEntry, settle, standingOf } from '../../lib/router/settle.ts'
+import { ownedMethods, type RouteEntry, settle } from '../../lib/router/settle.ts'
 import { makeClaim } from '../helpers/claims.ts'
 
 function entryOf(claim: Claim): RouteEntry {
-  const strength = claimStrength(standingOf({ claim, forceUrl: false }))
-  return { claim, hosts: claim.hosts.map(parseHost), forceUrl: false, strength, isAddress: false }
+  return { claim, hosts: claim.hosts.map(parseHost), forceUrl: false, isAddress: false }
 }
 
 const nameOf = ({ claim }: RouteEntry): string => claim.fn.name
