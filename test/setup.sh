@@ -11,7 +11,8 @@ command -v composer >/dev/null 2>&1 || wanted="$wanted composer"
 command -v go >/dev/null 2>&1 || wanted="$wanted golang-go"
 command -v cargo >/dev/null 2>&1 || wanted="$wanted cargo"
 # Tests of pages are left out without a browser, and say so.
-[ -n "${FN_TEST_CHROMIUM:-}" ] || command -v chromium >/dev/null 2>&1 || command -v google-chrome >/dev/null 2>&1 || wanted="$wanted chromium"
+[ -n "${FNGW_TEST_CHROMIUM:-}" ] || command -v chromium-headless-shell >/dev/null 2>&1 || command -v chromium >/dev/null 2>&1 ||
+  command -v google-chrome >/dev/null 2>&1 || wanted="$wanted chromium"
 [ -n "$needed$wanted" ] || exit 0
 
 if ! command -v apt-get >/dev/null 2>&1 || [ "$(id -u)" != 0 ]; then
@@ -32,10 +33,18 @@ install() {
 }
 trap 'rm -f "$log"' EXIT
 apt-get update -qq >"$log" 2>&1 || tail -n 20 "$log" >&2
-# The cargo of Debian 12 fetches the index of all crates first, which takes minutes; this one beside it is new.
-case $wanted in *cargo*) if apt-cache show cargo-web >/dev/null 2>&1; then wanted="${wanted%cargo}cargo-web"; fi ;; esac
+better() {
+  case $1 in
+    # The cargo of Debian 12 fetches the index of all crates first, which takes minutes; this one beside it is new.
+    cargo) echo cargo-web ;;
+    # The same browser without windows takes a third less processor time.
+    chromium) echo chromium-headless-shell ;;
+  esac
+}
 # shellcheck disable=SC2086
 [ -z "$needed" ] || install $needed
 for one in $wanted; do
+  other=$(better "$one")
+  if [ -n "$other" ] && apt-cache show "$other" >/dev/null 2>&1; then one=$other; fi
   install "$one" || echo "left out, because it cannot be installed: $one" >&2
 done

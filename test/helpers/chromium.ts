@@ -3,14 +3,15 @@
 import { existsSync } from 'node:fs'
 import type { Browser } from 'playwright-core'
 
-const PLACES = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome']
+/** The one without windows first: the same pages take it a third less processor time. */
+const PLACES = ['chromium-headless-shell', 'chromium', 'chromium-browser', 'google-chrome'].map(name => `/usr/bin/${name}`)
 
 /** Full path of a Chromium, or why there is none. */
 export function findChromium(): { path: string } | { reason: string } {
-  const given = process.env.FN_TEST_CHROMIUM
+  const given = process.env.FNGW_TEST_CHROMIUM
   const path = [...(given === undefined ? [] : [given]), ...PLACES].find(place => existsSync(place))
   return path === undefined
-    ? { reason: 'no Chromium is installed: apt-get install chromium, or set FN_TEST_CHROMIUM' }
+    ? { reason: 'no Chromium is installed: apt-get install chromium-headless-shell, or set FNGW_TEST_CHROMIUM' }
     : { path }
 }
 
