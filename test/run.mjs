@@ -10,6 +10,7 @@ import { availableParallelism, homedir, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { countsProcesses, namesakeOf, readCoverage, toCoverageReport } from './helpers/coverage.mjs'
+import { compileSources } from './helpers/compiled-sources.mjs'
 import { ASK_SIGNAL } from './helpers/open-handles.mjs'
 import { compileProduct } from './helpers/product.mjs'
 import { prepareTap } from './helpers/tap-bundle.mjs'
@@ -73,6 +74,7 @@ function run({ file, program = process.execPath, version = null, env = {} }) {
         ...env,
         ...tap.env,
         ...(product !== null && { FNGW_TEST_PROGRAM: product.program }),
+        ...(sources !== null && { FNGW_TEST_COMPILED: sources.folder }),
         TAP_TIMEOUT: String(FILE_TIMEOUT_MS / 1000),
         ...(folder !== null && { NODE_V8_COVERAGE: folder }),
       },
@@ -151,6 +153,7 @@ const tap = await prepareTap(root)
 if (tap.note !== null) process.stdout.write(`${tap.note}\n`)
 // A few files start the program from its sources, which is sooner than compiling it.
 const product = files.length > COMPILED_FROM_FILES ? compileProduct() : null
+const sources = files.length > COMPILED_FROM_FILES ? await compileSources() : null
 const sum = { passed: 0, failed: 0, skipped: 0 }
 /** Modules with what of them their own tests ran. */
 const covered = new Map()
@@ -176,6 +179,7 @@ const work = async () => {
 const jobs = Number(process.env.JOBS) || Math.min(4, availableParallelism())
 await Promise.all(Array.from({ length: jobs }, work))
 product?.cleanup()
+sources?.cleanup()
 const { text: coverageText, isLow } = toCoverageReport(covered, { isLong: isCoverage, isWhole: named.length === 0 })
 process.stdout.write(coverageText)
 process.stdout.write(`${sum.passed} passed, ${sum.failed} failed${sum.skipped > 0 ? `, ${sum.skipped} skipped` : ''}\n`)

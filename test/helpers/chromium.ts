@@ -4,7 +4,9 @@ import { existsSync } from 'node:fs'
 import type { Browser } from 'playwright-core'
 
 /** The one without windows first: the same pages take it a third less processor time. */
-const PLACES = ['chromium-headless-shell', 'chromium', 'chromium-browser', 'google-chrome'].map(name => `/usr/bin/${name}`)
+const PLACES = ['chromium-headless-shell', 'chromium', 'chromium-browser', 'google-chrome'].map(
+  name => `/usr/bin/${name}`,
+)
 
 /** Full path of a Chromium, or why there is none. */
 export function findChromium(): { path: string } | { reason: string } {

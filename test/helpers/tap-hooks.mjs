@@ -1,10 +1,16 @@
 // Hooks of tap-loader.mjs: they run in the loader's thread, before those of tsx.
-import { readFile } from 'node:fs/promises'
+import { readFileSync } from 'node:fs'
+import { fileURLToPath, pathToFileURL } from 'node:url'
+import { compiledFileOf } from './compiled-sources.mjs'
 
+/** URL of tap's one file. */
 let tapUrl = ''
+/** Folder of what is compiled already; undefined leaves TypeScript to tsx. */
+let compiled
 
-export function initialize(url) {
-  tapUrl = url
+export function initialize(given) {
+  tapUrl = pathToFileURL(given.tap).href
+  compiled = given.compiled
 }
 
 export function resolve(specifier, context, next) {
@@ -12,7 +18,24 @@ export function resolve(specifier, context, next) {
 }
 
 export async function load(url, context, next) {
-  return url === tapUrl
-    ? { format: 'module', source: await readFile(new URL(url)), shortCircuit: true }
-    : next(url, context)
+  if (url === tapUrl) return { format: 'module', source: readFileSync(new URL(url)), shortCircuit: true }
+  if (compiled === undefined || !/\.m?ts(?:\?|$)/.test(url)) return next(url, context)
+  const path = fileURLToPath(url)
+  const source = readFileOrNull(compiledFileOf(compiled, path)) ?? (await compile(path))
+  return { format: 'module', source, shortCircuit: true }
+}
+
+/** What a test wrote itself. */
+async function compile(path) {
+  const { transform } = await import('esbuild')
+  const { code } = await transform(readFileSync(path, 'utf8'), { loader: 'ts', target: 'node20', sourcefile: path })
+  return code
+}
+
+function readFileOrNull(path) {
+  try {
+    return path === null ? null : readFileSync(path)
+  } catch {
+    return null
+  }
 }
