@@ -13,7 +13,7 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import { QuietRounds, SYSTEM_METER } from './foreign.ts'
-import { hasWrk, load, median, usageOf } from './load.ts'
+import { hasWrk, load, median, untilBuilt, usageOf } from './load.ts'
 import type { BenchRow } from './rows.ts'
 
 const HERE = fileURLToPath(new URL('.', import.meta.url))
@@ -51,6 +51,16 @@ const LANGUAGES = {
     'handler.lua',
     'function handler(e)\n  if e.is_base64 then return { status = 200, is_base64 = true, body_base64 = e.body_base64 } end\n  return { status = 200, headers = { ["content-type"] = "application/json" }, body = e.body }\nend\n',
   ],
+  go: [
+    'go',
+    'handler.go',
+    'package echo\n\nfunc handler(e map[string]any) any {\n\tif e["is_base64"] == true {\n\t\treturn map[string]any{"status": 200, "is_base64": true, "body_base64": e["body_base64"]}\n\t}\n\treturn map[string]any{"status": 200, "headers": map[string]any{"content-type": "application/json"}, "body": e["body"]}\n}\n',
+  ],
+  rust: [
+    'cargo',
+    'handler.rs',
+    'use serde_json::{json, Value};\n\npub fn handler(mut e: Value) -> Value {\n    if e["is_base64"] == true {\n        return json!({ "status": 200, "is_base64": true, "body_base64": e["body_base64"].take() });\n    }\n    json!({ "status": 200, "headers": { "content-type": "application/json" }, "body": e["body"].take() })\n}\n',
+  ],
 } as const
 
 const OTHERS: Record<string, string> = {
@@ -86,6 +96,7 @@ export async function run(): Promise<BenchRow[]> {
     const bare = await start(['bare-bodies.mjs'], started)
     const cases = write(root)
     const own = await start([PROGRAM, 'run', join(root, 'functions'), '--native', '--port', '0', '--json'], started)
+    for (const path of new Set(cases.map(one => one.path))) await untilBuilt(own.origin + path)
     for (const one of cases) await call(own, bare, one, 1)
     // As it stands once everything has run, with small bodies alone.
     const before = usageOf(own.child.pid!).ownRssMb
@@ -140,7 +151,8 @@ function write(root: string): Case[] {
 }
 
 async function start(args: string[], started: ChildProcess[]): Promise<Server> {
-  const child = spawn(process.execPath, args, { cwd: HERE, stdio: ['pipe', 'pipe', 'inherit'] })
+  const env = { ...process.env, FN_RUNTIMES: Object.keys(LANGUAGES).join(',') }
+  const child = spawn(process.execPath, args, { cwd: HERE, env, stdio: ['pipe', 'pipe', 'inherit'] })
   started.push(child)
   for await (const line of createInterface({ input: child.stdout! })) {
     const port = /^(\d+)$|"url":"http:[^"]+:(\d+)/.exec(line)

@@ -39,6 +39,13 @@ const CRATE_AGE_MS = 3_600_000
 
 export const FIXTURES = fileURLToPath(new URL('../../spec/fixtures/functions/all/', import.meta.url))
 
+/** Bytes that are no text, others for each seed. */
+function toBytes(length: number, seed: number): Buffer {
+  let state = seed + 1
+  const next = () => (state = (Math.imul(state, 48_271) >>> 0) % 2_147_483_647)
+  return Buffer.from(Array.from({ length }, (_, at) => (at === 0 ? 0xff : next() >>> 8)))
+}
+
 /** How often the threads of a process, and of those that it started, went to sleep so far. */
 function countSleeps(pid: number): number {
   let count = 0
@@ -387,6 +394,64 @@ export class CompiledWorkers {
     worker.send(KIND.cancel, id)
     const end = await worker.wait(frame => frame.id === id && frame.kind === KIND.end)
     t.equal(end.header.canceled, true)
+    await worker.close()
+  }
+
+  /** Bytes as base64 text and back, of lengths about which the worker changes its way. */
+  async base64(t: Test): Promise<void> {
+    const worker = await this.worker({ context: { max_body_bytes: 4 << 20 } })
+    const answered = async (action: string, body: string | Buffer) =>
+      await worker.call({ headers: { 'x-do': action } }, Buffer.from(body))
+    const decoded = (body_base64: string) =>
+      answered('return', JSON.stringify({ status: 200, is_base64: true, body_base64 }))
+    const around = (bytes: number) => [-2, -1, 0, 1, 2].map(more => bytes + more)
+    const lengths = [...Array(80).keys(), ...[3, 16, 64, 100, 1024, 1800].flatMap(kib => around(kib << 10))].slice(1)
+    const wrong: unknown[] = []
+    for (const [at, length] of lengths.entries()) {
+      const body = toBytes(length, at)
+      const text = body.toString('base64')
+      const event = JSON.parse((await answered('echo', body)).text)
+      const ways = [
+        event.is_base64 && event.body_base64 === text,
+        (await answered('binary', body)).body.equals(body),
+        (await decoded(text)).body.equals(body),
+        (await decoded(text.replace(/=+$/, ''))).body.equals(body),
+      ]
+      if (!ways.every(Boolean)) wrong.push([length, ...ways])
+    }
+    t.strictSame(wrong, [], `${lengths.length} lengths: event, answer as it came, decoded, decoded without padding`)
+
+    // Each character that is none of the alphabet at one place, and one at each place, of a short text and of a long one.
+    const isOdd = (char: string) => !/[A-Za-z0-9+/]/.test(char)
+    const odd = Array.from({ length: 256 }, (_, code) => String.fromCharCode(code)).filter(isOdd)
+    const accepted: unknown[] = []
+    for (const bytes of [96, 20_001]) {
+      const text = toBytes(bytes, bytes).toString('base64')
+      const places =
+        bytes === 96
+          ? [...text.slice(0, -2)].keys()
+          : [0, 1, 9, 8190, text.length - 26, text.length - 17, text.length - 3]
+      const tried = [...odd.map(char => [40, char] as const), ...[...places].map(at => [at, '\n'] as const)]
+      for (const [at, char] of tried) {
+        const { header } = await decoded(text.slice(0, at) + char + text.slice(at + 1))
+        if (header.code !== 'contract' || !header.message.startsWith('body_base64 must be base64 text'))
+          accepted.push([bytes, at, char, header])
+      }
+    }
+    t.strictSame(accepted, [], 'nothing else is taken for base64')
+
+    // Many at once, so that memory of one is another's soon.
+    const calls = Array.from({ length: 160 }, async (_, at) => {
+      const body = toBytes(40_000 + ((at * 7919) % 260_000), at)
+      const text = body.toString('latin1')
+      if (at % 4 === 3) return (await answered('binary', text)).text === text
+      return (at % 4 === 2 ? await decoded(body.toString('base64')) : await answered('binary', body)).body.equals(body)
+    })
+    t.strictSame(
+      (await Promise.all(calls)).flatMap((isRight, at) => (isRight ? [] : [at])),
+      [],
+      'each gets its own',
+    )
     await worker.close()
   }
 

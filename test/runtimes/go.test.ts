@@ -44,8 +44,37 @@ const workers = new CompiledWorkers(daemon, {
 t.test('[runtimes/go.6] event', t => workers.event(t))
 t.test('[runtimes/go.7] envelopes', t => workers.envelopes(t))
 t.test('[runtimes/go.8] bodies', t => workers.bodies(t))
+t.test('[runtimes/go.8, runtimes/go.18] base64', t => workers.base64(t))
+t.test('[runtimes/go.18] what a handler keeps of a call stays as it is', async t => {
+  bed.tree.write({
+    'keeps/handler.go': `package keeps
+
+var kept []any
+
+func handler(event map[string]any) any {
+	if event["body"] == "all" {
+		return map[string]any{"status": 200, "body": kept}
+	}
+	kept = append(kept, event["body"], event["body_base64"])
+	return map[string]any{"status": 200, "is_base64": event["is_base64"], "body_base64": event["body_base64"]}
+}
+`,
+  })
+  const fn = bed.fn('keeps/handler.go')
+  const program = (await bed.builds.prepare(fn))!
+  const worker = await daemon.worker({ dir: fn.fnDir, root: bed.tree.root, entry: fn.entryPath, binary: program })
+  const bodies = [...'abcdefgh'].map((char, at) => Buffer.alloc(100_000, at % 2 === 0 ? char : `\xff${char}`, 'latin1'))
+  for (const body of bodies) await worker.call({}, body)
+  t.ok(
+    (await worker.call({}, Buffer.from('all'))).text ===
+      JSON.stringify(
+        bodies.flatMap((body, at) => (at % 2 === 0 ? [String(body), null] : [null, body.toString('base64')])),
+      ),
+  )
+  await worker.close()
+})
 t.test('[runtimes/go.8] borders', t => workers.borders(t))
-t.test('[runtimes/go.9] failures', t => workers.failures(t, 'all/handler.go', 127))
+t.test('[runtimes/go.9] failures', t => workers.failures(t, 'all/handler.go', 126))
 t.test('[runtimes/go.10] output', t => workers.output(t))
 t.test('[runtimes/go.11, runtimes/go.15] turns', t => workers.turns(t))
 t.test('[runtimes/go.15] pauses', t => workers.pauses(t))

@@ -43,6 +43,7 @@ const workers = new CompiledWorkers(daemon, {
 t.test('[runtimes/rust.5] event', t => workers.event(t))
 t.test('[runtimes/rust.6] envelopes', t => workers.envelopes(t))
 t.test('[runtimes/rust.7] bodies', t => workers.bodies(t))
+t.test('[runtimes/rust.7, runtimes/rust.16] base64', t => workers.base64(t))
 t.test('[runtimes/rust.7] borders', t => workers.borders(t))
 t.test('[runtimes/rust.8] failures', t => workers.failures(t, 'all/handler.rs', 98))
 t.test('[runtimes/rust.9] output', t => workers.output(t))

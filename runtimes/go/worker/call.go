@@ -44,7 +44,7 @@ func (c *call) run(event map[string]any, body []byte) {
 		}
 		c.finish(kindError, failed.toJSON(), nil)
 	}()
-	addBody(event, body)
+	asked := addBody(event, body)
 	begun := clock()
 	value, err := c.worker.invoke(c.ctx, event)
 	ended := clock()
@@ -52,7 +52,7 @@ func (c *call) run(event map[string]any, body []byte) {
 	c.lead.proceed(ended)
 	var made answer
 	if err == nil {
-		made, err = toAnswer(value)
+		made, err = toAnswer(value, asked)
 	}
 	if err == nil && len(made.head) > maxReplyHeadBytes-headMarginBytes {
 		err = contractError("status and headers take " + strconv.Itoa(len(made.head)) + " bytes, above 512 KiB")
@@ -68,6 +68,11 @@ func (c *call) run(event map[string]any, body []byte) {
 		c.finish(kindReply, made.head+"}", made.body)
 	} else {
 		c.stream(made)
+	}
+	// All of both is written, or copied to what will be.
+	giveMemory(asked.bytes)
+	if made.isDecoded {
+		giveMemory(made.body)
 	}
 }
 

@@ -22,6 +22,9 @@ func (c parkedConn) writeBoth(first, second []byte) error {
 		_, err := c.Write(first)
 		return err
 	}
+	if unix, isUnix := c.Conn.(*net.UnixConn); isUnix {
+		_ = unix.SetWriteBuffer(sentBytes)
+	}
 	both := net.Buffers{first, second}
 	_, err := both.WriteTo(c.Conn)
 	return err

@@ -16,10 +16,12 @@ import (
 type directConn struct {
 	descriptor int
 	mayKeep    bool
-	set        int
-	isInSet    bool
-	gate       *os.File
-	waits      syscall.RawConn
+	// The socket was told to take large answers.
+	isRoomy bool
+	set     int
+	isInSet bool
+	gate    *os.File
+	waits   syscall.RawConn
 }
 
 // newConnection takes a connection out of the language's hands where that brings something: with one processor a thread that
@@ -172,6 +174,10 @@ func (d *directConn) leaveSet() {
 func (d *directConn) Write(from []byte) (int, error) { return len(from), d.writeBoth(from, nil) }
 
 func (d *directConn) writeBoth(first, second []byte) error {
+	if !d.isRoomy && len(second) > 0 {
+		d.isRoomy = true
+		makeRoomy(d.descriptor)
+	}
 	for len(first)+len(second) > 0 {
 		var parts [2]syscall.Iovec
 		used := 0
@@ -202,6 +208,14 @@ func (d *directConn) writeBoth(first, second []byte) error {
 		first, second = nil, second[written-len(first):]
 	}
 	return nil
+}
+
+// makeRoomy lets a unix socket take large answers. One of TCP finds out by itself what it has to take.
+func makeRoomy(descriptor int) {
+	at, err := syscall.Getsockname(descriptor)
+	if _, isUnix := at.(*syscall.SockaddrUnix); err == nil && isUnix {
+		_ = syscall.SetsockoptInt(descriptor, syscall.SOL_SOCKET, syscall.SO_SNDBUF, sentBytes)
+	}
 }
 
 func (d *directConn) Close() error {

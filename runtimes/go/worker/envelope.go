@@ -33,17 +33,25 @@ func broken(format string, args ...any) error { return contractError(fmt.Sprintf
 // answer is a reply: JSON text of its header without the closing brace, and its body.
 type answer struct {
 	head string
+	content
+}
+
+// content is a body, and the content type that it has unless the handler says otherwise.
+type content struct {
 	body []byte
+	kind string
+	// The body lies in memory of its own, which no handler knows.
+	isDecoded bool
 }
 
 // toAnswer reads an envelope { status, headers, body } or { proxy }.
-func toAnswer(value any) (answer, error) {
+func toAnswer(value any, asked given) (answer, error) {
 	envelope, err := toEnvelope(value)
 	if err != nil {
 		return answer{}, err
 	}
 	if proxy, isGiven := envelope["proxy"]; isGiven && proxy != nil {
-		return toProxy(proxy)
+		return toProxy(proxy, asked)
 	}
 	given, isGiven := envelope["status"]
 	if !isGiven || given == nil {
@@ -57,15 +65,15 @@ func toAnswer(value any) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	body, kind, err := toBody(envelope, "")
+	made, err := toContent(envelope, "", asked)
 	if err != nil {
 		return answer{}, err
 	}
-	if kind != "" && !headers.isTyped() {
-		headers = append(headers, header{name: "content-type", value: kind})
+	if made.kind != "" && !headers.isTyped() {
+		headers = append(headers, header{name: "content-type", value: made.kind})
 	}
 	head := strconv.AppendInt(append(make([]byte, 0, headRoom), `{"status":`...), int64(status), 10)
-	return answer{toText(headers.appendJSON(append(head, `,"headers":`...))), body}, nil
+	return answer{toText(headers.appendJSON(append(head, `,"headers":`...))), made}, nil
 }
 
 func toEnvelope(value any) (map[string]any, error) {
@@ -119,8 +127,8 @@ func toInteger(value any) (int64, bool) {
 	return 0, false
 }
 
-// toBody gives the bytes of a body and the content type they have unless the handler says otherwise.
-func toBody(envelope map[string]any, prefix string) ([]byte, string, error) {
+// toContent reads the body of an envelope. Base64 text that came with the call goes back as the bytes that it was made of.
+func toContent(envelope map[string]any, prefix string, asked given) (content, error) {
 	body := envelope["body"]
 	encoded := envelope["body_base64"]
 	isBase64 := false
@@ -129,40 +137,43 @@ func toBody(envelope map[string]any, prefix string) ([]byte, string, error) {
 	case bool:
 		isBase64 = flag
 	default:
-		return nil, "", broken("%sis_base64 must be true or false, got %s", prefix, show(flag))
+		return content{}, broken("%sis_base64 must be true or false, got %s", prefix, show(flag))
 	}
 	if encoded != nil && (isBase64 || body == nil) {
 		text, isText := encoded.(string)
 		if !isText {
-			return nil, "", broken("%sbody_base64 must be base64 text, got %s", prefix, show(encoded))
+			return content{}, broken("%sbody_base64 must be base64 text, got %s", prefix, show(encoded))
+		}
+		if asked.bytes != nil && text == asked.base64 {
+			return content{body: asked.bytes, kind: bytesType}, nil
 		}
 		data, err := decodeBase64(text)
 		if err != nil {
-			return nil, "", broken("%sbody_base64 must be base64 text, got %s", prefix, show(encoded))
+			return content{}, broken("%sbody_base64 must be base64 text, got %s", prefix, show(encoded))
 		}
-		return data, bytesType, nil
+		return content{body: data, kind: bytesType, isDecoded: true}, nil
 	}
 	if isBase64 {
-		return nil, "", broken("%sis_base64 is true, but body_base64 is missing", prefix)
+		return content{}, broken("%sis_base64 is true, but body_base64 is missing", prefix)
 	}
 	switch body := body.(type) {
 	case nil:
-		return nil, "", nil
+		return content{}, nil
 	case string:
 		if !utf8.ValidString(body) {
 			// It takes several times as long to look itself.
 			body = strings.ToValidUTF8(body, "\uFFFD")
 		}
-		return toBytes(body), textType, nil
+		return content{body: toBytes(body), kind: textType}, nil
 	case []byte:
-		return body, bytesType, nil
+		return content{body: body, kind: bytesType}, nil
 	}
 	data, err := toJSON(prefix+"body", body)
-	return data, jsonType, err
+	return content{body: data, kind: jsonType}, err
 }
 
 // toProxy makes the edge proxy directive; its body travels as the frame's.
-func toProxy(value any) (answer, error) {
+func toProxy(value any, asked given) (answer, error) {
 	proxy, isObject := value.(map[string]any)
 	if !isObject {
 		return answer{}, broken("proxy must be an object, got %s", show(value))
@@ -177,12 +188,12 @@ func toProxy(value any) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	body, kind, err := toBody(proxy, "proxy.")
+	made, err := toContent(proxy, "proxy.", asked)
 	if err != nil {
 		return answer{}, err
 	}
-	if kind == jsonType && !headers.isTyped() {
-		headers = append(headers, header{name: "content-type", value: kind})
+	if made.kind == jsonType && !headers.isTyped() {
+		headers = append(headers, header{name: "content-type", value: made.kind})
 	}
 	if len(headers) > 0 {
 		fields["headers"] = json.RawMessage(headers.appendJSON(nil))
@@ -191,7 +202,7 @@ func toProxy(value any) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return answer{`{"proxy":` + string(text), body}, nil
+	return answer{`{"proxy":` + string(text), made}, nil
 }
 
 // header has one value, or those of a list.

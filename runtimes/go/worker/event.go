@@ -60,16 +60,24 @@ func (f *function) toEvent(header []byte) (map[string]any, error) {
 	return event, nil
 }
 
-func addBody(event map[string]any, body []byte) {
+// given is the body of a call that is no text: its bytes, which the handler does not see, and their base64 text, which it does.
+type given struct {
+	bytes  []byte
+	base64 string
+}
+
+func addBody(event map[string]any, body []byte) given {
 	if len(body) == 0 {
-		return
+		return given{}
 	}
 	if utf8.Valid(body) {
 		event["body"] = toText(body)
-	} else {
-		event["is_base64"] = true
-		event["body_base64"] = encodeBase64(body)
+		return given{}
 	}
+	text := encodeBase64(body)
+	event["is_base64"] = true
+	event["body_base64"] = text
+	return given{body, text}
 }
 
 // mergeParams gives params a name of their own in the event, where no field has it.

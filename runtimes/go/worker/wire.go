@@ -35,6 +35,8 @@ const (
 	maxReplyBodyBytes = mib
 	// Bytes of a stream that may be under way, and of one chunk.
 	streamWindowBytes = 256 << 10
+	// What the socket takes before the gateway has read: with less a worker waits in the middle of a large answer.
+	sentBytes = 2 * mib
 	// Largest header of a reply.
 	maxReplyHeadBytes = 512 * kib
 	// A body from this size on is written from where it is, a smaller one is copied behind others.
@@ -113,7 +115,7 @@ func (r *frameReader) next() (frame, error) {
 		return frame{}, err
 	}
 	// Both have memory of their own, which the event's texts are made of.
-	header, body := make([]byte, headerBytes), make([]byte, length-fixedBytes-headerBytes)
+	header, body := make([]byte, headerBytes), takeMemory(int(length-fixedBytes-headerBytes))
 	if _, err := io.ReadFull(r.in, header); err != nil {
 		return frame{}, unexpected(err)
 	}

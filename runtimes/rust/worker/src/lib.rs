@@ -66,6 +66,7 @@ pub fn serve<A: Answer>(handler: impl Fn(Value) -> A + Send + Sync + 'static) ->
         Some(capture) => capture,
         None => fail("worker cannot capture output"),
     };
+    system::keep_memory();
     system::at_exit(flush_output);
     failure::watch_panics();
     let handler = Box::new(move |event| handler(event).into_answer());

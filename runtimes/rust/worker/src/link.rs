@@ -8,7 +8,7 @@ use serde_json::{json, Map, Value};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::io::FromRawFd;
+use std::os::unix::io::{AsRawFd, FromRawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::exit;
 use std::sync::mpsc::{channel, Sender};
@@ -84,6 +84,7 @@ fn inherited(number: &str) -> std::io::Result<Peer> {
     let descriptor = number.parse().map_err(|_| std::io::ErrorKind::InvalidInput)?;
     system::keep_from_children(descriptor);
     let stream = unsafe { UnixStream::from_raw_fd(descriptor) };
+    system::make_roomy(descriptor);
     Ok((FrameReader::new(stream.try_clone()?.into()), Box::new(stream)))
 }
 
@@ -104,6 +105,7 @@ fn accept(listener: Listener, greeted: Sender<Peer>) {
         Ok(match &listener {
             Listener::Unix(listener) => {
                 let stream: UnixStream = listener.accept()?.0;
+                system::make_roomy(stream.as_raw_fd());
                 (FrameReader::new(stream.try_clone()?.into()), Box::new(stream))
             }
             Listener::Tcp(listener) => {

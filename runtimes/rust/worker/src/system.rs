@@ -44,7 +44,39 @@ extern "C" {
     fn poll(fds: *mut PollFd, count: std::os::raw::c_ulong, timeout: c_int) -> c_int;
     fn umask(mask: Mode) -> Mode;
     fn atexit(callback: extern "C" fn()) -> c_int;
+    fn setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, bytes: u32) -> c_int;
 }
+
+#[cfg(target_os = "linux")]
+const SEND_BUFFER: (c_int, c_int) = (1, 7);
+#[cfg(not(target_os = "linux"))]
+const SEND_BUFFER: (c_int, c_int) = (0xffff, 0x1001);
+/// What a socket takes before its other end has read: with less a worker waits in the middle of a large answer.
+const SENT_BYTES: c_int = 2 << 20;
+
+/// Lets a unix socket take large answers.
+pub fn make_roomy(fd: c_int) {
+    let (level, name) = SEND_BUFFER;
+    unsafe { setsockopt(fd, level, name, (&SENT_BYTES as *const c_int).cast(), std::mem::size_of::<c_int>() as u32) };
+}
+
+/// Lets the C library keep memory of large bodies for the next ones: new pages cost more than what is done in them.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+pub fn keep_memory() {
+    extern "C" {
+        fn mallopt(name: c_int, value: c_int) -> c_int;
+    }
+    const TRIM_THRESHOLD: c_int = -1;
+    const MMAP_THRESHOLD: c_int = -3;
+    const KEPT_BYTES: c_int = 8 << 20;
+    unsafe {
+        mallopt(MMAP_THRESHOLD, KEPT_BYTES);
+        mallopt(TRIM_THRESHOLD, KEPT_BYTES);
+    }
+}
+
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+pub fn keep_memory() {}
 
 /// Puts a pipe in a descriptor's place. Returns the pipe's end to read from, which does not wait, and the descriptor's old
 /// target.
