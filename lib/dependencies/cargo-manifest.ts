@@ -95,6 +95,12 @@ path = "src/main.rs"
   return `${[...texts.filter(text => text !== ''), targets].join('\n\n')}`
 }
 
+/** Name of the package of a Cargo.toml, null for one without. */
+export function packageNameOf(manifest: string): string | null {
+  const name = tableOf(parseTables(manifest), 'package').entries.find(({ key }) => key === 'name')
+  return /=\s*["']([\w-]+)["']/.exec(name?.text ?? '')?.[1] ?? null
+}
+
 function tableOf(tables: Table[], name: string): Table {
   const known = tables.find(table => table.name === name)
   if (known !== undefined) return known

@@ -5,8 +5,8 @@
  */
 
 import { createHash } from 'node:crypto'
-import { copyFileSync, readFileSync } from 'node:fs'
-import { dirname, isAbsolute, join } from 'node:path'
+import { copyFileSync, existsSync, readFileSync } from 'node:fs'
+import { basename, dirname, isAbsolute, join } from 'node:path'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { GatewayError } from '../core/errors.ts'
 import {
@@ -27,7 +27,7 @@ import {
 } from './build.ts'
 import { BuildKey, Workspace } from './build-cache.ts'
 import type { CargoHome } from './cargo-home.ts'
-import { toManifest } from './cargo-manifest.ts'
+import { packageNameOf, toManifest } from './cargo-manifest.ts'
 import { filesOfPathCrates } from './local-packages.ts'
 import { type Made, toProgramMade } from './made.ts'
 import type { ToolResult } from './run-tool.ts'
@@ -43,7 +43,7 @@ interface RustOptions {
 }
 
 /** Part of the key: a change of how programs are built builds them again. */
-const RECIPE = 'rust 2'
+const RECIPE = 'rust 3'
 /** Oldest compiler that builds the worker's crate. */
 const OLDEST_MINOR = 63
 /** Newest versions that the compilers of stable distributions take (1.63); a newer compiler takes the newest. */
@@ -174,37 +174,40 @@ class RustBuild {
   ): Promise<Made> {
     const workspace = this.#workspace
     workspace.prepare()
-    workspace.write(
-      'Cargo.toml',
-      toManifest(user, {
-        id: this.#id,
-        entryPath: this.#fn.entryPath,
-        fnDir: this.#fn.fnDir,
-        workerFolder: this.#options.workerFolder,
-        pins: toMinor(toolchain.version) < OLD_COMPILER.below ? OLD_COMPILER.pins : {},
-      }),
-    )
+    const manifest = toManifest(user, {
+      id: this.#id,
+      entryPath: this.#fn.entryPath,
+      fnDir: this.#fn.fnDir,
+      workerFolder: this.#options.workerFolder,
+      pins: toMinor(toolchain.version) < OLD_COMPILER.below ? OLD_COMPILER.pins : {},
+    })
+    workspace.write('Cargo.toml', manifest)
     workspace.write('src/main.rs', `fn main() {\n    fngw_worker::serve(handler_${this.#id}::${symbol})\n}\n`)
     if (lock !== null) workspace.write('Cargo.lock', lock)
+    // A panic must be caught: one of a call does not end the process.
+    const env = { ...this.#options.cargoHome.prepare(), CARGO_PROFILE_RELEASE_PANIC: 'unwind' }
+    const cargo = (args: string[]) => tools.run({ command: toolchain.program, args, cwd: workspace.folder, env })
+    const program = join(this.#options.cargoHome.target, 'release', `fn_${this.#id}`)
+    // Cargo looks at the times of files alone: one that is put back as it was before the last build it would not compile.
+    if (existsSync(program)) {
+      for (const name of this.#crates(manifest)) await cargo(['clean', '--release', '--quiet', '--offline', '-p', name])
+    }
     const args = ['build', '--release', '--quiet', '--color', 'never', '--message-format', 'short']
-    const run = (more: string[]) =>
-      tools.run({
-        command: toolchain.program,
-        args: [...args, ...more],
-        cwd: workspace.folder,
-        // A panic must be caught: one of a call does not end the process.
-        env: {
-          ...this.#options.cargoHome.prepare(),
-          CARGO_PROFILE_RELEASE_PANIC: 'unwind',
-        },
-      })
+    const run = (more: string[]) => cargo([...args, ...more])
     // What was fetched once is enough, and asking the network first would make every build depend on it.
     let result = await run(['--offline'])
     if (result.code !== 0 && /offline/i.test(result.output) && !result.timedOut) result = await run([])
     if (result.code !== 0) throw this.#toError(result, symbol, user !== null)
-    copyFileSync(join(this.#options.cargoHome.target, 'release', `fn_${this.#id}`), workspace.draft(key))
+    copyFileSync(program, workspace.draft(key))
     workspace.publish(key)
     return toProgramMade(workspace.binary(key))
+  }
+
+  /** Names of the crates whose sources are part of the key: the function's own, and those that it names by path. */
+  #crates(manifest: string): string[] {
+    const paths = filesOfPathCrates(this.#fn.fnDir).filter(path => basename(path) === 'Cargo.toml')
+    const names = [manifest, ...paths.map(path => readOptional(path) ?? '')].map(packageNameOf)
+    return [...new Set(names.filter(name => name !== null))]
   }
 
   #toError(result: ToolResult, symbol: string, hasManifest: boolean): GatewayError {

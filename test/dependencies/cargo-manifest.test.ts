@@ -1,5 +1,5 @@
 import t from 'tap'
-import { parseTables, toManifest } from '../../lib/dependencies/cargo-manifest.ts'
+import { packageNameOf, parseTables, toManifest } from '../../lib/dependencies/cargo-manifest.ts'
 
 const options = {
   id: 'abc',
@@ -135,4 +135,14 @@ t.test('[dependencies/resolve.4] any text gives an answer in time that grows wit
     t.type(toManifest(text, options), 'string')
     t.ok(process.cpuUsage(started).user < 2_000_000)
   }
+})
+
+t.test('[dependencies/resolve.19] the name of a package, as far as it can be read', async t => {
+  for (const [text, name] of [
+    [toManifest(null, options), 'handler'],
+    ['[package]\nversion = "1"\nname= \'a-b_c\' # text\n[lib]\nname = "other"', 'a-b_c'],
+    ['[workspace]\nmembers = ["a"]\n', null],
+    ['', null],
+  ] as const)
+    t.equal(packageNameOf(text), name)
 })

@@ -68,6 +68,33 @@ t.test(
   },
 )
 
+t.test('[dependencies/resolve.19] what files say counts, not when they were written', async t => {
+  const handler = (text: string) =>
+    `${USE}mod part;\n\npub fn handler(_event: Value) -> Value {\n    json!({ "status": 200, "body": format!("${text} {} {}", part::TEXT, near::TEXT) })\n}\n`
+  const part = (text: string) => `pub const TEXT: &str = "${text}";\n`
+  bed.tree.write({
+    'back/handler.rs': handler('new'),
+    'back/part.rs': part('new'),
+    'back/Cargo.toml': '[package]\nname = "back"\n\n[dependencies]\nnear = { path = "../near" }\n',
+    'near/Cargo.toml': '[package]\nname = "near"\nversion = "1.0.0"\nedition = "2021"\n',
+    'near/src/lib.rs': part('new'),
+  })
+  t.equal(await call(bed, daemon, 'back/handler.rs'), 'new new new')
+  for (const [file, text, expected] of [
+    ['back/handler.rs', handler('old'), 'old new new'],
+    ['back/part.rs', part('old'), 'old old new'],
+    ['near/src/lib.rs', part('old'), 'old old old'],
+  ] as const) {
+    bed.tree.write({ [file]: text })
+    // As a copy that is put back has it, or one that came with the times of where it was made.
+    utimesSync(bed.tree.path(file), 1e9, 1e9)
+    t.equal(await call(bed, daemon, 'back/handler.rs'), expected)
+  }
+  const ours = readFileSync('runtimes/rust/worker/Cargo.toml', 'utf8')
+  const { version } = JSON.parse(readFileSync('package.json', 'utf8'))
+  t.match(ours, `\nversion = "${version}"\n`, 'another worker is another crate')
+})
+
 t.test(
   '[dependencies/resolve.13] crates are kept in the build folder, and no network is needed afterwards',
   async t => {
