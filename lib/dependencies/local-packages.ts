@@ -21,8 +21,8 @@ export function filesOfGoReplacements(folder: string, mod: string): string[] {
 
 const CARGO_PATH = /\bpath\s*=\s*(?:"([^"]*)"|'([^']*)')/g
 
-/** Full paths of the files of crates that a folder's `Cargo.toml` names by path, and that these name. */
-export function filesOfPathCrates(folder: string): string[] {
+/** Full paths of the folders of crates that a folder's `Cargo.toml` names by path, and that these name. */
+export function pathCratesOf(folder: string): string[] {
   const seen = new Set([folder])
   for (const crate of seen) {
     const text = readOptional(join(crate, 'Cargo.toml'))?.replace(/^\s*#.*$/gm, '') ?? ''
@@ -33,7 +33,12 @@ export function filesOfPathCrates(folder: string): string[] {
     }
   }
   seen.delete(folder)
-  return filesOf([...seen])
+  return [...seen]
+}
+
+/** Full paths of the files of those crates. */
+export function filesOfPathCrates(folder: string): string[] {
+  return filesOf(pathCratesOf(folder))
 }
 
 function filesOf(folders: readonly string[]): string[] {

@@ -6,7 +6,7 @@
 
 import { createHash } from 'node:crypto'
 import { copyFileSync, existsSync, readFileSync } from 'node:fs'
-import { basename, dirname, isAbsolute, join } from 'node:path'
+import { dirname, isAbsolute, join } from 'node:path'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { GatewayError } from '../core/errors.ts'
 import {
@@ -28,7 +28,7 @@ import {
 import { BuildKey, Workspace } from './build-cache.ts'
 import type { CargoHome } from './cargo-home.ts'
 import { packageNameOf, toManifest } from './cargo-manifest.ts'
-import { filesOfPathCrates } from './local-packages.ts'
+import { filesOfPathCrates, pathCratesOf } from './local-packages.ts'
 import { type Made, toProgramMade } from './made.ts'
 import type { ToolResult } from './run-tool.ts'
 import { blankOut, lineOf, RUST_TEXT } from './source-text.ts'
@@ -205,8 +205,8 @@ class RustBuild {
 
   /** Names of the crates whose sources are part of the key: the function's own, and those that it names by path. */
   #crates(manifest: string): string[] {
-    const paths = filesOfPathCrates(this.#fn.fnDir).filter(path => basename(path) === 'Cargo.toml')
-    const names = [manifest, ...paths.map(path => readOptional(path) ?? '')].map(packageNameOf)
+    const others = pathCratesOf(this.#fn.fnDir).map(folder => readOptional(join(folder, 'Cargo.toml')) ?? '')
+    const names = [manifest, ...others].map(packageNameOf)
     return [...new Set(names.filter(name => name !== null))]
   }
 
