@@ -5,7 +5,7 @@
  *                                      /go.mod, src/... what the tool was given
  */
 
-import { createHash } from 'node:crypto'
+import { createHash, randomBytes } from 'node:crypto'
 import { accessSync, chmodSync, constants, lstatSync } from 'node:fs'
 import { basename } from 'node:path'
 import type { FunctionVersion } from '../core/catalog.ts'
@@ -17,8 +17,11 @@ const KEPT_BUILDS = 2
 /** Names that survive every file system and tool: others are replaced, with a digest that keeps them apart. */
 const PLAIN_NAME = /^[A-Za-z0-9_][A-Za-z0-9_.-]{0,60}$/
 
-/** Names of programs, finished or not: nothing else in their folder is the gateway's to delete. */
-const PROGRAM_NAME = /^\.?[0-9a-f]{32}$/
+/** Names of programs, and of drafts of them, each with the mark of who makes it: nothing else in their folder is the gateway's to delete. */
+const PROGRAM_NAME = /^[0-9a-f]{32}$/
+const DRAFT_NAME = /^\.[0-9a-f]{32}(?:\.[0-9a-f]{8})?$/
+/** A draft that was begun so long before a program was finished is nobody's any more; builds have minutes. */
+const DRAFT_AGE_MS = 3_600_000
 
 /** Collects what decides about a build. */
 export class BuildKey {
@@ -43,6 +46,8 @@ export class Workspace {
   readonly #own: OwnFolder
   readonly #programs: OwnFolder
   readonly #isPrivate: boolean
+  /** Another gateway may build the same at the same time. */
+  readonly #mark = randomBytes(4).toString('hex')
 
   /**
    * @param name - `.go-build` or `.rust-build`
@@ -104,18 +109,23 @@ export class Workspace {
   /** Where the tool puts a program that is not finished: nothing is there, so nothing leads it elsewhere. */
   draft(key: string): string {
     this.#programs.make()
-    this.#programs.remove(`.${key}`)
-    return this.#programs.pathOf(`.${key}`)
+    const name = this.#draftOf(key)
+    this.#programs.remove(name)
+    return this.#programs.pathOf(name)
+  }
+
+  #draftOf(key: string): string {
+    return `.${key}.${this.#mark}`
   }
 
   /** Puts a finished draft in place at once and forgets old programs; a worker that runs one of them is not disturbed. */
   publish(key: string): void {
-    this.#programs.rename(`.${key}`, key)
-    const others = this.#programs
-      .list(PROGRAM_NAME)
-      .filter(({ name, stats }) => name !== key && stats.isFile())
-      .sort((a, b) => b.stats.mtimeMs - a.stats.mtimeMs)
-    for (const { name } of others.slice(KEPT_BUILDS - 1)) this.#programs.remove(name)
+    this.#programs.rename(this.#draftOf(key), key)
+    const programs = this.#programs.list(PROGRAM_NAME).filter(({ stats }) => stats.isFile())
+    const finishedMs = programs.find(({ name }) => name === key)?.stats.mtimeMs ?? 0
+    const others = programs.filter(({ name }) => name !== key).sort((a, b) => b.stats.mtimeMs - a.stats.mtimeMs)
+    const left = this.#programs.list(DRAFT_NAME).filter(({ stats }) => stats.mtimeMs < finishedMs - DRAFT_AGE_MS)
+    for (const { name } of [...others.slice(KEPT_BUILDS - 1), ...left]) this.#programs.remove(name)
   }
 }
 

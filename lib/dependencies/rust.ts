@@ -197,6 +197,8 @@ class RustBuild {
     // What was fetched once is enough, and asking the network first would make every build depend on it.
     let result = await run(['--offline'])
     if (result.code !== 0 && /offline/i.test(result.output) && !result.timedOut) result = await run([])
+    // Another gateway that builds the same may have let cargo forget it meanwhile.
+    if (result.code === 0 && !existsSync(program)) result = await run(['--offline'])
     if (result.code !== 0) throw this.#toError(result, symbol, user !== null)
     copyFileSync(program, workspace.draft(key))
     workspace.publish(key)

@@ -36,12 +36,17 @@ t.test('[dependencies/resolve.2] a program is there when it is whole and can be 
   t.equal(readFileSync(tree.path('f/.go-build/.gitignore'), 'utf8'), '*\n')
   t.notOk(workspace.has('a'))
   const [a, b, c] = ['a', 'b', 'c'].map(letter => letter.repeat(32)) as [string, string, string]
-  writeFileSync(tree.path(`f/.go-build/handler/bin/.${a}`), 'left by a build that was killed')
+  const seconds = 1e6
+  const left = [`.${a}`, `.${a}.0123abcd`].map(name => tree.path(`f/.go-build/handler/bin/${name}`))
+  for (const file of left) {
+    writeFileSync(file, 'left by a build that was killed')
+    utimesSync(file, seconds - 3601, seconds - 3601)
+  }
   ;[a, b, c].forEach((key, at) => {
     const draft = workspace.draft(key)
     t.notOk(existsSync(draft))
     writeFileSync(draft, key, { mode: 0o755 })
-    utimesSync(draft, at + 1, at + 1)
+    utimesSync(draft, seconds + at, seconds + at)
     workspace.publish(key)
     t.ok(workspace.has(key))
     t.notOk(existsSync(draft))
@@ -51,6 +56,22 @@ t.test('[dependencies/resolve.2] a program is there when it is whole and can be 
   t.notOk(workspace.has(b))
   writeFileSync(workspace.binary(c), '')
   t.notOk(workspace.has(c), 'a file without content is what a full disk leaves')
+})
+
+t.test('[dependencies/resolve.20] two gateways that build the same at once are not in each other’s way', async t => {
+  const tree = makeTree({ 'f/handler.go': '' })
+  t.teardown(() => tree.cleanup())
+  const fn = makeFn({ fnDir: tree.path('f'), entryPath: tree.path('f/handler.go') })
+  const [one, other] = [new Workspace(fn, '.go-build'), new Workspace(fn, '.go-build')]
+  const [same, next] = ['a'.repeat(32), 'b'.repeat(32)] as const
+  one.prepare()
+  for (const workspace of [one, other]) writeFileSync(workspace.draft(same), 'program', { mode: 0o755 })
+  one.publish(same)
+  writeFileSync(one.draft(next), 'program', { mode: 0o755 })
+  one.publish(next)
+  other.publish(same)
+  t.ok(one.has(same) && one.has(next))
+  t.same(readdirSync(tree.path('f/.go-build/handler/bin')).sort(), [same, next])
 })
 
 t.test('[files/own-folder.8] a build folder that leads elsewhere: nothing there is deleted or written', async t => {
