@@ -33,10 +33,10 @@ export interface BuildPlan {
   /** Full path of the program; null where packages are installed and there is none. */
   binary: string | null
   /**
-   * Makes it and puts it in place.
+   * Makes it and puts it in place; null when another build did meanwhile.
    * @throws GatewayError LOAD_FAILED, or any error of the file system
    */
-  build(tools: BuildTools): Promise<Made>
+  build(tools: BuildTools): Promise<Made | null>
 }
 
 export interface BuildTools {
@@ -52,6 +52,8 @@ export interface Builder {
   /** Builds that may run at once. */
   concurrency: number
   timeoutMs: number
+  /** Files in a function's folder that decide; absent: none. */
+  manifests?: readonly string[]
   /** Functions that are looked at at once where each look starts a tool; absent where none does, or one serves all. */
   looksAtOnce?: number
   /** What goes on, before `<runtime> function <name>`; default `building`. */
@@ -64,6 +66,10 @@ export interface Builder {
   isBusy?(fn: FunctionVersion): boolean
   /** The environment of its tools; default that of builds. */
   toEnv?(hostEnv: HostEnv): Record<string, string>
+  /** Adds packages to the manifest of a function's folder with the next install; absent where another tool does that. */
+  ask?(fn: FunctionVersion, packages: readonly string[]): void
+  /** Text that changes with every file that decides about the function's packages, those of its neighbours too. */
+  stampOf?(fn: FunctionVersion): string
   /** What is known of a function's packages, under the names of the control plane; null when nothing is. */
   recordOf?(fn: FunctionVersion): object | null
   /** The functions of a new catalog. */

@@ -20,7 +20,7 @@ interface LockedPackage {
 /** Where a package of a lock file comes from. */
 interface LockedSource {
   name: string
-  /** `address` for what is not fetched by https. */
+  /** `https` for the hosts that packages of packagist.org are fetched from; `address` for any other. */
   kind: 'path' | 'https' | 'address'
   /** As it is written. */
   url: string
@@ -102,10 +102,26 @@ function packagesIn(list: unknown): LockedPackage[] {
   })
 }
 
+/** Where packagist.org says that its packages are. */
+const PACKAGE_HOSTS: ReadonlySet<string> = new Set([
+  'api.github.com',
+  'codeload.github.com',
+  'github.com',
+  'gitlab.com',
+  'bitbucket.org',
+  'packagist.org',
+  'repo.packagist.org',
+])
+
 /** Packages of the common repository name their repository too, by https; nothing else fetches from one. */
 function toPlace(type: unknown, url: string): Pick<LockedSource, 'kind' | 'url'> {
-  if (/^https:\/\//i.test(url)) return { kind: 'https', url }
+  if (/^https:\/\//i.test(url)) return { kind: isPackageHost(url) ? 'https' : 'address', url }
   const isAddress = /^[a-z][a-z0-9+.-]*:/i.test(url) || /^[^/]+@[^/]+:/.test(url)
   const isFile = type === 'path' || type === 'zip' || type === 'tar'
   return { kind: isAddress || !isFile ? 'address' : 'path', url }
+}
+
+function isPackageHost(url: string): boolean {
+  const { hostname, port, username } = URL.canParse(url) ? new URL(url) : { hostname: '', port: '', username: '' }
+  return port === '' && username === '' && PACKAGE_HOSTS.has(hostname)
 }

@@ -3,7 +3,7 @@
 import { join } from 'node:path'
 import type { GatewayError } from '../core/errors.ts'
 import { isObject } from '../core/json.ts'
-import { lineOfWord, manifestError, parseManifest, readSmallFile } from './manifest-text.ts'
+import { lineOfWord, manifestError, parseManifest, readSmallFile, showToken } from './manifest-text.ts'
 import { labelOf } from './unit-files.ts'
 
 export const COMPOSER_MANIFEST = 'composer.json'
@@ -120,17 +120,17 @@ export class ComposerManifest {
   #checkObject(field: string): void {
     const value = this.#json[field]
     if (value === undefined || isObject(value) || (Array.isArray(value) && value.length === 0)) return
-    throw this.error(`${field} must be an object, got ${show(value)}`, field, `write "${field}": { }`)
+    throw this.error(`${field} must be an object, got ${showToken(value)}`, field, `write "${field}": { }`)
   }
 
   #checkLinks(field: (typeof LINKS)[number]): void {
     for (const [name, constraint] of Object.entries(this.#objectOf(field))) {
       if (!isComposerName(name) && !PLATFORM.test(name)) {
         const hint = 'write vendor/package, php, or ext- and the name of an extension'
-        throw this.error(`${field}: ${show(name)} is no name of a package`, name, hint)
+        throw this.error(`${field}: ${showToken(name)} is no name of a package`, name, hint)
       }
       if (typeof constraint === 'string' && isConstraint(constraint)) continue
-      const why = `${field}: ${name} must be a version constraint as text, got ${show(constraint)}`
+      const why = `${field}: ${name} must be a version constraint as text, got ${showToken(constraint)}`
       throw this.error(why, name, 'write a constraint such as "^1.2"')
     }
   }
@@ -138,14 +138,14 @@ export class ComposerManifest {
   #toSource(name: string | null, value: unknown): ComposerSource {
     const wrong = (text: string, word = 'repositories'): ComposerSource => ({ kind: 'wrong', text, word })
     if (value === false && name !== null) return { kind: 'off', text: name, word: name }
-    if (!isObject(value)) return wrong(`repositories: ${show(value)} is no repository`, name ?? undefined)
+    if (!isObject(value)) return wrong(`repositories: ${showToken(value)} is no repository`, name ?? undefined)
     const { type, url } = value
     if (type === undefined && Object.values(value).every(one => one === false)) {
       return { kind: 'off', text: Object.keys(value).join(), word: 'repositories' }
     }
-    if (typeof type !== 'string') return wrong(`repositories: ${show(value)} has no type`, name ?? undefined)
+    if (typeof type !== 'string') return wrong(`repositories: ${showToken(value)} has no type`, name ?? undefined)
     if (type === 'package') return { kind: 'address', text: 'a package described in the file', word: type }
-    if (typeof url !== 'string') return wrong(`repositories: one of type ${show(type)} has no url`, type)
+    if (typeof url !== 'string') return wrong(`repositories: one of type ${showToken(type)} has no url`, type)
     return { kind: type === 'path' || type === 'artifact' ? 'path' : 'address', text: url, word: url }
   }
 }
@@ -183,11 +183,4 @@ function textsIn(value: unknown): string[] {
 
 function pick(from: Readonly<Record<string, unknown>>, names: readonly string[]): Record<string, unknown> {
   return Object.fromEntries(names.filter(name => from[name] !== undefined).map(name => [name, from[name]]))
-}
-
-const MAX_SHOWN_CHARS = 120
-
-function show(value: unknown): string {
-  const text = JSON.stringify(value) ?? 'nothing'
-  return text.length <= MAX_SHOWN_CHARS ? text : `${text.slice(0, MAX_SHOWN_CHARS)}...`
 }

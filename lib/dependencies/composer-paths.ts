@@ -2,12 +2,12 @@
 
 import { readdirSync } from 'node:fs'
 import { dirname, join, relative, sep } from 'node:path'
+import type { FileReader } from '../files/function-file.ts'
 import type { ComposerLock } from './composer-lock.ts'
-import { COMPOSER_MANIFEST, type ComposerManifest } from './composer-manifest.ts'
-import { FileCollector, type FilePackages, findInside } from './file-packages.ts'
-import { type InstallUnit, installError } from './install-step.ts'
-import { readSmallFile } from './manifest-text.ts'
-import { labelOf } from './unit-files.ts'
+import type { ComposerManifest } from './composer-manifest.ts'
+import { FileCollector, type FilePackages, findInside, toPackageBounds } from './file-packages.ts'
+import { installError } from './install-step.ts'
+import { showToken } from './manifest-text.ts'
 
 const INSTALLED = 'vendor'
 /** Folders that one pattern may stand for. */
@@ -17,14 +17,10 @@ const SOURCES_SETTING = 'FN_PHP_PACKAGE_SOURCES'
 interface Checks {
   /** Functions root, full path without links. */
   root: string
+  /** Reads files of functions that are kept apart by users. */
+  read?: FileReader | null
   /** Packages may come from repositories and addresses. */
   allowSources: boolean
-}
-
-/** A quick look whether a manifest names packages by paths. @throws GatewayError when it cannot be read */
-export function namesPaths({ folder, label }: Pick<InstallUnit, 'folder' | 'label'>): boolean {
-  const text = readSmallFile(join(folder, COMPOSER_MANIFEST), labelOf({ label }, COMPOSER_MANIFEST))
-  return text !== null && /"(?:path|artifact)"/.test(text)
 }
 
 /**
@@ -37,51 +33,55 @@ export function checkComposerSources(
   manifest: ComposerManifest,
   lock: ComposerLock | null,
   folder: string,
-  { root, allowSources }: Checks,
+  { root, read, allowSources }: Checks,
 ): FilePackages {
   const collector = new FileCollector(INSTALLED)
   for (const { kind, text, word } of manifest.sources) {
     if (kind === 'wrong') throw manifest.error(text, word, 'write { "type": "path", "url": "../package" }')
     if (kind === 'address' && !allowSources) {
-      const why = `repositories: packages come from ${JSON.stringify(text)}, not from packagist.org`
+      const why = `repositories: packages come from ${showToken(text)}, not from packagist.org`
       throw manifest.error(why, word, `take it out, or set ${SOURCES_SETTING}=1`)
     }
     if (kind !== 'path') continue
     const fail = (why: string, hint: string) => manifest.error(`repositories: ${why}`, word, hint)
-    addPath(collector, text, { folder, root, fail })
+    addPath(collector, text, { folder, root, read, fail })
   }
   for (const path of manifest.classPaths) {
     const fail = (why: string, hint: string) => manifest.error(`autoload: ${why}`, path, hint)
     // A folder that is not there is Composer's to tell.
-    addPath(collector, path, { folder, root, fail, mayLack: true })
+    addPath(collector, path, { folder, root, read, fail, mayLack: true })
   }
-  if (lock !== null) addLocked(collector, lock, { folder, root, allowSources })
+  if (lock !== null) addLocked(collector, lock, { folder, root, read, allowSources })
   return collector
 }
 
 function addLocked(
   collector: FileCollector,
   lock: ComposerLock,
-  { folder, root, allowSources }: Checks & { folder: string },
+  { folder, root, read, allowSources }: Checks & { folder: string },
 ): void {
   const fail = (why: string, hint: string) => installError(`${lock.label}: ${why}`, { file: lock.label }, hint)
   for (const { name, kind, url } of lock.sources) {
-    if (kind === 'path') addPath(collector, url, { folder, root, fail })
+    if (kind === 'path') addPath(collector, url, { folder, root, read, fail })
     if (kind !== 'address' || allowSources) continue
-    const why = `${name} comes from ${JSON.stringify(url)}, not from packagist.org`
+    const why = `${name} comes from ${showToken(url)}, not from packagist.org`
     throw fail(why, `delete the lock file, or set ${SOURCES_SETTING}=1`)
   }
 }
 
-interface PathChecks {
+interface PathChecks extends Pick<Checks, 'root' | 'read'> {
   folder: string
-  root: string
   /** A path that leads nowhere is left out. */
   mayLack?: boolean
   fail(why: string, hint: string): Error
 }
 
-function addPath(collector: FileCollector, path: string, { folder, root, mayLack = false, fail }: PathChecks): void {
+function addPath(
+  collector: FileCollector,
+  path: string,
+  { folder, root, read, mayLack = false, fail }: PathChecks,
+): void {
+  const { bound, boundName } = toPackageBounds({ root, read }, folder)
   // Composer puts variables and the home in.
   if (/^[/\\~]|[$%{}[\]\p{Cc}]|^[a-z]:/iu.test(path))
     throw fail(
@@ -89,14 +89,14 @@ function addPath(collector: FileCollector, path: string, { folder, root, mayLack
       'write it as it leads there from composer.json, with * at most',
     )
   if (climbsOut(path, folder, root))
-    throw fail(`${JSON.stringify(path)} is not in the functions root`, 'move what it names into it')
+    throw fail(`${JSON.stringify(path)} is not in ${boundName}`, 'move what it names into it')
   const isPattern = /[*?]/.test(path)
   for (const place of expand(folder, path)) {
-    const target = place === root ? root : findInside(place, root)
+    const target = place === bound ? bound : findInside(place, bound)
     if (target === place) collector.add(target, why => fail(why, 'name a smaller folder'))
     else if (!isPattern && !(mayLack && target === null)) {
-      const why = target === null ? 'is not there, or leads out of the functions root' : 'leads over a link'
-      throw fail(`${JSON.stringify(path)} ${why}`, 'name a folder that lies in the functions root')
+      const why = target === null ? `is not there, or leads out of ${boundName}` : 'leads over a link'
+      throw fail(`${JSON.stringify(path)} ${why}`, `name a folder in ${boundName}`)
     }
   }
 }

@@ -29,6 +29,7 @@ export function createBuilds(options: CompiledOptions): Builds {
       createGoBuilder({
         functionsRoot,
         isPrivate,
+        readFile: options.readFile ?? null,
         workerFolder: workerFolder('go'),
         timeoutMs: goBuildTimeoutSeconds * 1000,
         concurrency: availableParallelism(),

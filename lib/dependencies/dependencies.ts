@@ -3,14 +3,20 @@
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import { OwnFolder } from '../files/own-folder.ts'
-import { type DependencyRecord, readState, removeState } from './dependency-state.ts'
-import { PackageFolder, PackageSets } from './package-set.ts'
+import { toFolderName } from './build.ts'
+import { type DependencyRecord, readState } from './dependency-state.ts'
+import { PackageFolder, PackageSets, TARGETS } from './package-set.ts'
 import type { Builds, PreparationState } from './resolve.ts'
 import type { SharedPacks } from './shared-packs.ts'
 import { findWay, listInstalled } from './why.ts'
 
-/** Folder of installed packages by runtime. */
-export const TARGETS: Readonly<Record<string, string>> = { python: '.deps', node: 'node_modules', php: 'vendor' }
+/** What writes the manifest of a language whose packages fngw does not add. */
+const ADD_COMMANDS: Readonly<Record<string, string>> = {
+  php: 'composer require <package>',
+  go: 'go get <package>',
+  rust: 'cargo add <package>',
+  lua: 'lua functions have no packages',
+}
 
 interface DependencyRow {
   /** Function or pack: `python/users@default`, `pack python/science`. */
@@ -80,8 +86,40 @@ export class Dependencies {
   }
 
   /** Makes every function ready, as its first call would. @param onDone - one is ready, or failed */
-  async install(onDone: (outcome: DependencyOutcome) => void): Promise<readonly DependencyOutcome[]> {
-    const work = [...this.#functions.values()].map(async fn => {
+  install(onDone: (outcome: DependencyOutcome) => void): Promise<readonly DependencyOutcome[]> {
+    return this.#prepare([...this.#functions.values()], onDone)
+  }
+
+  /**
+   * Writes packages into the manifest of a folder, once they are installed.
+   * @param to - name of a function, or its folder below the functions root
+   * @param packages - as the language's manifest or installer names them; none: what imports ask for
+   * @throws Error for an unknown function, and a language whose manifest another tool writes
+   */
+  add(
+    to: string,
+    packages: readonly string[],
+    onDone: (outcome: DependencyOutcome) => void,
+  ): Promise<readonly DependencyOutcome[]> {
+    const { functionsRoot, builds } = this.#options
+    const functions = [...this.#functions.values()].filter(fn => {
+      return fn.name === to || toFolderName(functionsRoot, fn.fnDir) === to
+    })
+    const [first] = functions
+    if (first === undefined) throw new Error(`no function is named ${to} or is in a folder of that name`)
+    if (functions.some(({ runtime }) => runtime !== first.runtime))
+      throw new Error(`${to} has functions in several languages: name one of them`)
+    const other = ADD_COMMANDS[first.runtime]
+    if (other !== undefined) throw new Error(`run in ${toFolderName(functionsRoot, first.fnDir)}: ${other}`)
+    if (packages.length > 0) builds.ask(first, packages)
+    return this.#prepare(functions, onDone)
+  }
+
+  #prepare(
+    functions: readonly FunctionVersion[],
+    onDone: (outcome: DependencyOutcome) => void,
+  ): Promise<readonly DependencyOutcome[]> {
+    const work = functions.map(async fn => {
       const error = await this.#options.builds.prepare(fn).then(
         () => null,
         (thrown: Error) => thrown,
@@ -111,9 +149,8 @@ export class Dependencies {
     const gone: string[] = []
     const places = this.#places()
     if (isAll) {
-      for (const { key, runtime, folder, record } of places) {
+      for (const { key, runtime, folder } of places) {
         if (new PackageFolder(folder, TARGETS[runtime]!).remove()) gone.push(`${TARGETS[runtime]} of ${key}`)
-        if (record !== null) removeState(folder, runtime)
       }
     }
     const wanted = new Set(isAll ? [] : places.map(({ runtime, record }) => `${runtime}-${record?.set}`))

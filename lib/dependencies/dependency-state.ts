@@ -1,10 +1,8 @@
-/** What is known of a function's packages: `.svc-deps-state.json` beside it, and `metadata.dependency_resolution`. Owner: §2.16, §2.17. */
+/** What is known of a function's packages: `.svc-deps-state.json` among them, and `metadata.dependency_resolution`. Owner: §2.16, §2.17. */
 
 import { isObject } from '../core/json.ts'
 import { OwnFolder } from '../files/own-folder.ts'
-import { PackageFolder } from './package-set.ts'
-
-const STATE_FILE = '.svc-deps-state.json'
+import { PackageFolder, STATE_FILE, TARGETS } from './package-set.ts'
 
 /** What reading a function's files found, before anything is installed. */
 export interface DependencyFacts {
@@ -38,10 +36,7 @@ export interface DependencyRecord {
   updated_at: string
 }
 
-/** Beside a PHP function nothing is written but its packages (§2.16): its state lies in their folder. */
-const PHP_FOLDER = 'vendor'
-
-/** The record in a function's folder; null when there is none of the language that can be read. */
+/** The record of a folder; null when there is none of the language that can be read. */
 export function readState(folder: string, runtime: string): DependencyRecord | null {
   const bytes = stateFolder(folder, runtime).read(STATE_FILE)
   if (bytes === null) return null
@@ -53,16 +48,13 @@ export function readState(folder: string, runtime: string): DependencyRecord | n
   }
 }
 
+/** Nothing is written among packages that others installed: their record is known while the gateway runs. */
 export function writeState(folder: string, record: DependencyRecord): void {
-  // Without packages of the gateway's there is no place: what failed is told as long as the gateway runs.
-  if (record.runtime === 'php' && new PackageFolder(folder, PHP_FOLDER).set === null) return
+  if (new PackageFolder(folder, TARGETS[record.runtime]!).isForeign) return
   stateFolder(folder, record.runtime).write(STATE_FILE, `${JSON.stringify(record, null, 2)}\n`)
 }
 
-export function removeState(folder: string, runtime: string): void {
-  stateFolder(folder, runtime).remove(STATE_FILE)
-}
-
+/** The folder of packages: git ignores it, and each language of a function's folder has its own. */
 function stateFolder(folder: string, runtime: string): OwnFolder {
-  return runtime === 'php' ? new OwnFolder(folder, PHP_FOLDER) : new OwnFolder(folder)
+  return new OwnFolder(folder, TARGETS[runtime]!)
 }

@@ -9,6 +9,7 @@
 import { lstatSync, readdirSync, realpathSync, statSync } from 'node:fs'
 import { chmod, mkdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { dirname, join, relative, sep } from 'node:path'
+import type { FileReader } from '../files/function-file.ts'
 import type { OwnFolder } from '../files/own-folder.ts'
 import { below } from './build.ts'
 import { BuildKey } from './build-cache.ts'
@@ -24,13 +25,15 @@ const SKIPPED: readonly string[] = ['.git', '.svc', '.svc-deps']
 export interface FilePackages {
   /** Full paths of the files, all below the functions root. */
   files: readonly string[]
+  /** Full real paths of the packages. */
+  targets: ReadonlySet<string>
 }
 
 /** Collects the files of packages, each package once, up to a bound. */
 export class FileCollector implements FilePackages {
   readonly files: string[] = []
   readonly #skipped: ReadonlySet<string>
-  readonly #seen = new Set<string>()
+  readonly targets = new Set<string>()
   #bytes = 0
 
   /** @param installed - name of the folder of installed packages, which is not copied */
@@ -44,8 +47,8 @@ export class FileCollector implements FilePackages {
    * @returns false for one that is known already
    */
   add(target: string, fail: (why: string) => Error): boolean {
-    if (this.#seen.has(target)) return false
-    this.#seen.add(target)
+    if (this.targets.has(target)) return false
+    this.targets.add(target)
     const found = filesOf(target, this.#skipped)
     this.#bytes += found.reduce((sum, file) => sum + statSync(file).size, 0)
     this.files.push(...found)
@@ -58,12 +61,25 @@ export class FileCollector implements FilePackages {
  * Digest of what the packages hold and of the way to it: folders from where equal ways lead to equal files share a set.
  * @param folder - full path of the function's folder, below the real path of the root
  */
-export function digestFiles(packages: FilePackages, folder: string): Promise<string> {
-  return readAll(packages, folder, async () => {})
+export function digestFiles(
+  packages: Pick<FilePackages, 'files'>,
+  folder: string,
+  read: FileReader | null = null,
+): Promise<string> {
+  return readAll(packages, folder, read, async () => {})
 }
 
 /** Why a set is not filled with what its key does not stand for. */
 export const CHANGED_MEANWHILE = 'a package in a path was changed while it was read; it is tried again'
+
+interface PackagePlaces {
+  /** As of `digestFiles`. */
+  folder: string
+  /** Full path of the functions root without links. */
+  root: string
+  /** Reads files of functions that are kept apart by users. */
+  read?: FileReader | null
+}
 
 /** Where the tool works, and what was copied. */
 interface Staged {
@@ -75,15 +91,13 @@ interface Staged {
 
 /**
  * Copies the packages below a draft.
- * @param folder - as of `digestFiles`
- * @param root - full path of the functions root without links
  */
 export async function stageFiles(
   draft: OwnFolder,
-  packages: FilePackages,
-  { folder, root }: { folder: string; root: string },
+  packages: Pick<FilePackages, 'files'>,
+  { folder, root, read = null }: PackagePlaces,
 ): Promise<Staged> {
-  if (packages.files.length === 0) return { cwd: draft, digest: await digestFiles(packages, folder) }
+  if (packages.files.length === 0) return { cwd: draft, digest: await digestFiles(packages, folder, read) }
   const tree = draft.below('tree')
   const cwd = tree.below(
     ...relative(root, folder)
@@ -91,7 +105,7 @@ export async function stageFiles(
       .filter(name => name !== ''),
   )
   cwd.make()
-  const digest = await readAll(packages, folder, async (file, content) => {
+  const digest = await readAll(packages, folder, read, async (file, content) => {
     const copy = join(tree.path, relative(root, file))
     await mkdir(dirname(copy), { recursive: true })
     await writeFile(copy, content)
@@ -102,8 +116,9 @@ export async function stageFiles(
 
 /** Reads file after file, so that the gateway goes on serving meanwhile. */
 async function readAll(
-  { files }: FilePackages,
+  { files }: Pick<FilePackages, 'files'>,
   folder: string,
+  read: FileReader | null,
   take: (file: string, content: Buffer) => Promise<void>,
 ): Promise<string> {
   const key = new BuildKey()
@@ -112,7 +127,7 @@ async function readAll(
     const some = all.slice(at, at + READS_AT_ONCE)
     const contents = await Promise.all(
       some.map(async file => {
-        const content = await readFile(file)
+        const content = read === null ? await readFile(file) : read(file)
         await take(file, content)
         return content
       }),
@@ -122,11 +137,28 @@ async function readAll(
   return key.toString()
 }
 
-/** The real path of what is inside the root; null for what is not, or is not there. */
-export function findInside(path: string, root: string): string | null {
+interface PackageBounds {
+  /** Full path without links; null: nowhere. */
+  bound: string | null
+  /** For messages. */
+  boundName: string
+}
+
+/**
+ * Where packages in paths may be. Functions that are kept apart by users have their own folder only.
+ * @param folder - full path of the function's folder
+ */
+export function toPackageBounds({ root, read }: Omit<PackagePlaces, 'folder'>, folder: string): PackageBounds {
+  if (!read) return { bound: root, boundName: 'the functions root' }
+  const real = realpathSync(folder)
+  return { bound: real === root ? null : real, boundName: "the function's own folder (FN_ISOLATION=user)" }
+}
+
+/** The real path of what is inside a folder; null for what is not, or is not there. */
+export function findInside(path: string, bound: string | null): string | null {
   try {
     const real = realpathSync(path)
-    return real.startsWith(root + sep) ? real : null
+    return bound !== null && real.startsWith(bound + sep) ? real : null
   } catch {
     return null
   }

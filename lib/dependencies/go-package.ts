@@ -1,5 +1,6 @@
 /** The files of a Go handler's package and its callable, before the compiler sees them. Owner: §2.16, page runtimes/go. */
 
+import type { FileReader } from '../files/function-file.ts'
 import { readdirSync, readFileSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import type { FunctionVersion } from '../core/catalog.ts'
@@ -30,10 +31,12 @@ export class GoPackage {
   readonly symbol: string
   readonly #fn: FunctionVersion
   readonly #functionsRoot: string
+  readonly #readFile: FileReader
   readonly #entry: Member
 
   /** @throws GatewayError LOAD_FAILED when the handler file has no callable, or a file has what the worker brings */
-  constructor(fn: FunctionVersion, functionsRoot: string) {
+  constructor(fn: FunctionVersion, functionsRoot: string, read: FileReader = path => readFileSync(path)) {
+    this.#readFile = read
     this.#fn = fn
     this.#functionsRoot = functionsRoot
     this.folder = dirname(fn.entryPath)
@@ -81,7 +84,9 @@ export class GoPackage {
 
   #read(name: string): Member {
     // A byte order mark may stand at the beginning of a file only, and a line is put before it.
-    const text = readFileSync(join(this.folder, name), 'utf8').replace(/^\uFEFF/, '')
+    const text = this.#readFile(join(this.folder, name))
+      .toString('utf8')
+      .replace(/^\uFEFF/, '')
     return { name, text, code: blankOut(text, GO_TEXT) }
   }
 

@@ -8,6 +8,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { GatewayError } from '../core/errors.ts'
+import type { FileReader } from '../files/function-file.ts'
 import {
   type Builder,
   type BuildPlan,
@@ -31,6 +32,8 @@ import type { ToolResult } from './run-tool.ts'
 interface GoOptions {
   functionsRoot: string
   isPrivate: boolean
+  /** Reads files of functions that are kept apart by users; null: links are followed. */
+  readFile?: FileReader | null
   /** Full path of the folder with the worker's package. */
   workerFolder: string
   timeoutMs: number
@@ -54,6 +57,7 @@ export function createGoBuilder(options: GoOptions): Builder {
     runtime: 'go',
     concurrency: options.concurrency,
     timeoutMs: options.timeoutMs,
+    manifests: ['go.mod', 'go.sum'],
     readVersion: (program, tools, cwd) => readVersion(program, tools, cwd, options.timeoutMs),
     plan: (fn, toolchain) => new GoBuild(fn, options, worker()).plan(toolchain),
   }
@@ -83,7 +87,7 @@ class GoBuild {
     this.#options = options
     this.#worker = worker
     this.#workspace = new Workspace(fn, '.go-build', options.isPrivate)
-    this.#package = new GoPackage(fn, options.functionsRoot)
+    this.#package = new GoPackage(fn, options.functionsRoot, options.readFile ?? undefined)
   }
 
   plan(toolchain: Toolchain): BuildPlan {

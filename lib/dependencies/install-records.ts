@@ -33,12 +33,12 @@ export class InstallRecords {
   /** @param signature - of everything that decided */
   note(
     { folder, label }: { folder: string; label: string },
-    { facts, key }: { facts: DependencyFacts; key: string },
+    { facts, key }: { facts: DependencyFacts; key: string | null },
     signature: string,
     { status, error, outcome, settled }: Noted,
   ): void {
     const manifest = settled?.manifest ?? facts.manifest
-    const before = readState(folder, this.#runtime)
+    const before = this.of(folder)
     const record: DependencyRecord = {
       runtime: this.#runtime,
       mode: facts.mode,

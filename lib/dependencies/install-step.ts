@@ -6,6 +6,7 @@
 import type { FunctionVersion } from '../core/catalog.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { HostEnv } from '../core/host-env.ts'
+import { toShellWord } from '../core/text.ts'
 import type { OwnFolder } from '../files/own-folder.ts'
 import type { BuildTools, Toolchain } from './build.ts'
 import type { DependencyFacts } from './dependency-state.ts'
@@ -24,6 +25,34 @@ export interface InstallUnit {
   packs: readonly string[]
   /** Full paths of their folders. They are installed before the step looks at the unit. */
   packFolders: readonly string[]
+  /** Packages to add to the manifest (`fngw deps add`), as its language writes them. */
+  asked: readonly string[]
+  /** Imported packages that could not be installed, and why. They are left out until a file of the folder changes. */
+  failed: ReadonlyMap<string, FailedImport>
+}
+
+/**
+ * Whether packages that only imports ask for are installed (`FN_AUTO_INFER_*_DEPS`). `report` reads the imports and says which are
+ * missing.
+ */
+export type InferMode = boolean | 'report'
+
+/** How to get a package that only an import asks for. @param setting - that turns inference on */
+export function toAddHint({ label }: Pick<InstallUnit, 'label'>, name: string, setting: string): string {
+  return `run: fngw deps add ${toShellWord(name)} --to ${toShellWord(label)}; or set ${setting}=1 to install what is imported`
+}
+
+/** Why an imported package could not be installed. */
+export interface FailedImport {
+  message: string
+  hint: string
+}
+
+/** An import that no package answers. */
+export interface UnmetImport {
+  /** Handlers that need it, full paths. */
+  entries: readonly string[]
+  error: GatewayError
 }
 
 /** How one language's packages are installed. */
@@ -45,15 +74,16 @@ export interface InstallStep {
   readonly setting: string
   /** Settings that decide about the outcome, as text: part of the signature. */
   readonly rules: string
+  /** `FN_AUTO_INFER_STRICT`: an import that no package answers fails the functions that need it. */
+  readonly isStrict: boolean
+  /** Logs a warning that stops nothing. */
+  onNote(text: string): void
+  /** Logs what is installed for imports alone, before it is. */
+  onInfer?(text: string): void
   /** The tools' environment: what they may see of the host's. */
   toEnv(hostEnv: HostEnv): Record<string, string>
   /** A quick look, done for every function at every reload: false when nothing can be wanted. */
   isWanted(unit: InstallUnit): boolean
-  /**
-   * What else than handlers and manifests asks for a new look, as text: of packages in paths, what discovery knows of the files
-   * around the function. Quick, as `isWanted`.
-   */
-  stampOf?(unit: InstallUnit): string
   /** What of the interpreter decides about the packages: version, system. `program` is the runtime's own. */
   readVersion(program: string, tools: BuildTools, cwd: string): Promise<string>
   /**
@@ -68,6 +98,10 @@ export interface InstallPlan {
   /** Digest of everything that decides about the files (`BuildKey`): packages asked for, lock file, toolchain. */
   key: string
   facts: DependencyFacts
+  /** The outcome where there is nothing to install: no folder is made. */
+  emptyOutcome?(): Promise<SetOutcome>
+  /** Packages that imports alone ask for, each with the place of its import: `left-pad (hello/handler.js:1)`. */
+  inferred?: readonly string[]
   /**
    * Fills an empty folder of the gateway's: the packages into `draft.below(target)`, and what `settle` needs beside it. Run
    * once for all folders with this key; nothing of the result may depend on the folder that asked first.
@@ -78,8 +112,13 @@ export interface InstallPlan {
    * @param cause - that of the error that `fill` threw
    */
   retell?(cause: unknown): GatewayError
-  /** Refuses a set that this function must not run with (`FN_AUTO_INFER_STRICT`). @throws GatewayError by `installError` */
-  check?(outcome: SetOutcome): void
+  /**
+   * The inferred packages that a failure of `fill` comes from: the set is filled without them. Empty for what an edit of imports
+   * does not mend, such as a network that is down.
+   */
+  blame?(cause: unknown): ReadonlyMap<string, FailedImport>
+  /** Imports that the set leaves without a package. */
+  unmet?(outcome: SetOutcome): readonly UnmetImport[]
   /**
    * Writes manifests and lock files beside the function, after the set is in place. Done again when something was touched
    * that decided nothing: then `set.folder` is the function's own.

@@ -4,13 +4,17 @@
  *   plan(function) ─ signature is that of the state file, its set in place ─────────────────────► ready
  *                  └ step.plan: reads manifest and imports ─► nothing wanted ───────────────────► ready
  *                                                          ─► key ─ set in place ───────────────► ready
- *   build ─► set of the key, filled once for all functions ─► step.check ─► linked beside, renamed in ─► step.settle ─► state file
+ *   build ─► set of the key, filled once for all functions ─► linked beside, renamed in ─► step.settle ─► state file
+ *              └ fails because of an inferred package ─► planned again without it
+ *
+ * An import that no package answers fails the functions that need it (`FN_AUTO_INFER_STRICT`), not their neighbours.
  *
  * `Builds` (resolve.ts) asks an `Installer` as it asks the builders of go and rust: it shares the work of calls for one function,
  * bounds how many tools run, tells progress, and keeps a failure until the function's files change.
  *
  * WHAT A STEP HAS TO PROVIDE is `InstallStep` (install-step.ts): fields for the mechanism, `plan` to say what a folder wants, and in the plan
- * `fill` (run the tool in an empty folder), `check` (strict rules), `settle` (manifests and lock files beside the function).
+ * `fill` (run the tool in an empty folder), `blame` and `unmet` (imports without a package), `settle` (manifests and lock files beside
+ * the function).
  * It throws `installError` for what only an edit mends (kept until then) and `passingError` for what may pass (network, time).
  */
 
@@ -30,9 +34,16 @@ import { type DependencyRecord, readState } from './dependency-state.ts'
 import type { Asker } from './failed-sets.ts'
 import { FolderTurns } from './folder-turns.ts'
 import { InstallRecords } from './install-records.ts'
-import { type InstallPlan, type InstallStep, type InstallUnit, passingError, type Settled } from './install-step.ts'
+import {
+  type InstallPlan,
+  type InstallStep,
+  type InstallUnit,
+  passingError,
+  type Settled,
+  type UnmetImport,
+} from './install-step.ts'
 import { joinMade, type Made } from './made.ts'
-import { PackageFolder, type PackageSet, PackageSets, toSet } from './package-set.ts'
+import { PackageFolder, type PackageSet, PackageSets, type SetOutcome, toSet } from './package-set.ts'
 import { listInstalled } from './why.ts'
 
 interface InstallerOptions {
@@ -44,6 +55,14 @@ interface InstallerOptions {
   packsOf(fn: FunctionVersion): readonly string[]
 }
 
+/** Sets that are tried for one folder, each without the packages that the one before failed by. */
+const MAX_SETS = 10
+const NO_FAILED: InstallUnit['failed'] = new Map()
+const FAILED_BEFORE = {
+  message: 'it could not be installed when it was last tried',
+  hint: 'correct the import, or save the file to try again',
+}
+
 /** A unit that is looked at: ready, or with what is to be done. */
 interface Look {
   unit: InstallUnit
@@ -51,12 +70,24 @@ interface Look {
   signature: string
   /** null: nothing to do. */
   plan: InstallPlan | null
+  unmet: readonly UnmetImport[]
+}
+
+/** What is known of a folder with imports that no package answers, until one of its files changes. */
+interface Gaps {
+  signature: string
+  failed: InstallUnit['failed']
+  /** The set that was in place, null for none. */
+  key: string | null
+  /** null while the rest of the folder's packages is not in place. */
+  unmet: readonly UnmetImport[] | null
 }
 
 /** Installs for one runtime, shaped as a `Builder`. */
 export class Installer implements Builder {
   readonly runtime: InstallStep['runtime']
   readonly concurrency: number
+  readonly manifests: readonly string[]
   readonly timeoutMs = INSTALL_TIMEOUT_SECONDS * 1000
   readonly action = 'installing packages of'
   readonly isAhead: boolean
@@ -69,6 +100,10 @@ export class Installer implements Builder {
   readonly #changes = new ValueChanges<FunctionVersion>(fn => fn.runtime === this.runtime)
   /** Functions of the runtime by their folder, of folders that hold several: of ten thousand nobody may look at all for each. */
   readonly #shared = new Map<string, readonly FunctionVersion[]>()
+  /** Of `fngw deps add`, by full path of the folder. */
+  readonly #asked = new Map<string, readonly string[]>()
+  /** By full path of the folder. */
+  readonly #gaps = new Map<string, Gaps>()
   /** Folders of several in which a look found nothing wanted, since the last catalog: of ten thousand files in one each would read all. */
   readonly #plainFolders = new Set<string>()
 
@@ -77,6 +112,7 @@ export class Installer implements Builder {
     this.#options = options
     this.runtime = step.runtime
     this.concurrency = step.concurrency
+    this.manifests = step.manifests
     this.isAhead = step.isAhead
     if (step.looksAtOnce !== undefined) this.looksAtOnce = step.looksAtOnce
     this.#records = new InstallRecords(step.runtime, options.clock)
@@ -118,7 +154,7 @@ export class Installer implements Builder {
   isNeeded(fn: FunctionVersion): boolean {
     const packs = this.#options.packsOf(fn)
     if (!this.#step.isOn) return false
-    return packs.length > 0 || this.#isWanted(fn)
+    return packs.length > 0 || this.#asked.has(fn.fnDir) || this.#isWanted(fn)
   }
 
   #isWanted(fn: FunctionVersion): boolean {
@@ -127,6 +163,17 @@ export class Installer implements Builder {
     const isWanted = this.#step.isWanted(this.#unitOf(fn))
     if (isShared && !isWanted) this.#plainFolders.add(fn.fnDir)
     return isWanted
+  }
+
+  ask({ fnDir }: FunctionVersion, packages: readonly string[]): void {
+    this.#asked.set(fnDir, packages)
+  }
+
+  /** Of what discovery knows: a failed install is tried again when a file of any function of the folder changed. */
+  stampOf(fn: FunctionVersion): string {
+    const key = new BuildKey()
+    for (const { key: name, signature } of this.#unitOf(fn).functions) key.add(name, signature)
+    return key.toString()
   }
 
   isBusy(fn: FunctionVersion): boolean {
@@ -141,26 +188,63 @@ export class Installer implements Builder {
     // What a function's imports need is known when its packs are there.
     const own = open.length > 0 ? null : await this.#lookInTurn(unit, toolchain, tools)
     if (own !== null && own.plan !== null) open.push(own)
+    else if (own !== null) this.#checkUnmet(fn, own)
     return {
       key: open.map(({ plan }) => plan!.key).join(' '),
       isBuilt: open.length === 0,
       binary: null,
       build: async work => {
         const made: Made[] = []
-        for (const look of open) made.push(await this.#installInTurn(look, work))
+        const install = async (look: Look): Promise<Look> => {
+          const done = await this.#installInTurn(look, toolchain, work)
+          if (done.made !== null) made.push(done.made)
+          return done.look
+        }
+        for (const look of open) if (look !== own) await install(look)
         const late = own ?? (await this.#lookInTurn(unit, toolchain, work))
-        if (own === null && late.plan !== null) made.push(await this.#installInTurn(late, work))
-        return joinMade(made)
+        this.#checkUnmet(fn, late.plan === null ? late : await install(late))
+        return made.length === 0 ? null : joinMade(made)
       },
     }
+  }
+
+  /** @throws GatewayError for a function with an import that no package answers */
+  #checkUnmet(fn: FunctionVersion, { unmet }: Look): void {
+    if (!this.#step.isStrict) return
+    const own = unmet.find(({ entries }) => entries.includes(fn.entryPath))
+    if (own !== undefined) throw own.error
   }
 
   #lookInTurn(unit: InstallUnit, toolchain: Toolchain, tools: BuildTools): Promise<Look> {
     return this.#turns.take(unit.folder, () => this.#look(unit, toolchain, tools))
   }
 
-  #installInTurn(look: Look, tools: BuildTools): Promise<Made> {
-    return this.#turns.take(look.unit.folder, () => this.#install(look, tools), true)
+  #installInTurn(look: Look, toolchain: Toolchain, tools: BuildTools): Promise<{ look: Look; made: Made | null }> {
+    return this.#turns.take(look.unit.folder, () => this.#installRest(look, toolchain, tools), true)
+  }
+
+  /** Installs what can be: a package that only imports ask for and that cannot be had is left out. */
+  async #installRest(first: Look, toolchain: Toolchain, tools: BuildTools): Promise<{ look: Look; made: Made | null }> {
+    const { unit } = first
+    // Another function of the folder may have found out meanwhile what cannot be installed.
+    let look = this.#gaps.has(unit.folder) ? await this.#look(unit, toolchain, tools) : first
+    for (let left = MAX_SETS; ; left--) {
+      try {
+        const made = look.plan === null ? null : await this.#install(look, tools)
+        return { look: { ...look, unmet: this.#gaps.get(look.unit.folder)?.unmet ?? [] }, made }
+      } catch (error) {
+        const blamed = tools.signal.aborted || left === 0 ? NO_FAILED : this.#blame(look, error)
+        if (blamed.size === 0) throw error
+        const failed = new Map([...look.unit.failed, ...blamed])
+        this.#gaps.set(unit.folder, { signature: look.signature, failed, key: null, unmet: null })
+        look = await this.#look(unit, toolchain, tools)
+      }
+    }
+  }
+
+  #blame({ plan }: Look, error: unknown): InstallUnit['failed'] {
+    const { cause } = error as GatewayError
+    return cause === undefined ? NO_FAILED : (plan?.blame?.(cause) ?? NO_FAILED)
   }
 
   /** What is known of a function's packages; null when nothing is. */
@@ -175,28 +259,49 @@ export class Installer implements Builder {
   }
 
   /** Asks a folder's disk whether anything is to be done. */
-  async #look(unit: InstallUnit, toolchain: Toolchain, tools: BuildTools): Promise<Look> {
-    const folder = new PackageFolder(unit.folder, this.#step.target)
-    const signature = this.#signatureOf(unit, toolchain)
-    const done: Look = { unit, folder, signature, plan: null }
-    if (!this.#step.isWanted(unit)) return done
+  async #look(asked: InstallUnit, toolchain: Toolchain, tools: BuildTools): Promise<Look> {
+    const folder = new PackageFolder(asked.folder, this.#step.target)
+    const signature = this.#signatureOf(asked, toolchain)
+    const ready: Look = { unit: asked, folder, signature, plan: null, unmet: [] }
+    if (asked.asked.length === 0 && !this.#step.isWanted(asked)) return ready
     folder.recover()
-    const state = readState(unit.folder, this.runtime)
+    const state = readState(asked.folder, this.runtime)
     const set = folder.set
-    const isOk = state?.last_install_status === 'ok' && state.install_signature === signature
-    if (isOk && set !== null && set.key === state.set) return done
+    const isKnown = state?.install_signature === signature && state.last_install_status === 'ok'
+    const gaps = this.#gapsOf(asked.folder, signature, isKnown ? state : null)
+    if (gaps?.unmet != null && gaps.key === (set?.key ?? null)) return { ...ready, unmet: gaps.unmet }
+    if (gaps === null && asked.asked.length === 0 && isKnown && set !== null && set.key === state.set) return ready
+    const unit = { ...asked, failed: gaps?.failed ?? NO_FAILED }
+    const done: Look = { ...ready, unit }
     const plan = await this.#step.plan(unit, toolchain, tools)
     if (plan === null) return done
     if (folder.isForeign) {
       this.#noteForeign(done, plan)
       return done
     }
-    if (set?.key !== plan.key) return { ...done, plan }
+    const empty = await plan.emptyOutcome?.()
+    if (empty === undefined && set?.key !== plan.key) return { ...done, plan }
+    if (empty !== undefined) {
+      const bare = { ...plan, key: set?.key ?? null }
+      const unmet = this.#noteUnmet(unit, bare, signature, empty)
+      this.#records.note(unit, bare, signature, { ...this.#statusOf(unit, unmet), outcome: empty })
+      return { ...done, unmet }
+    }
     // Something was touched that decides nothing.
-    plan.check?.(set)
     const { isPrivate } = this.#options
-    this.#settle(unit, plan, signature, toSet(new OwnFolder(unit.folder), set, { isPrivate, isShared: true }))
-    return done
+    const placed = toSet(new OwnFolder(unit.folder), set!, { isPrivate, isShared: true })
+    return { ...done, unmet: this.#settle(unit, plan, signature, placed) }
+  }
+
+  /** What is known of imports without a package, as long as no file of the folder changed. */
+  #gapsOf(folder: string, signature: string, state: DependencyRecord | null): Gaps | null {
+    const known = this.#gaps.get(folder)
+    if (known?.signature === signature) return known
+    this.#gaps.delete(folder)
+    if (state === null || state.unresolved_imports.length === 0) return null
+    // Of an earlier run: the registry is not asked again at every start.
+    const failed = new Map(state.unresolved_imports.map(name => [name, FAILED_BEFORE]))
+    return { signature, failed, key: state.set, unmet: null }
   }
 
   #noteForeign({ unit, signature }: Look, plan: InstallPlan): void {
@@ -211,11 +316,11 @@ export class Installer implements Builder {
     try {
       checkWritable(unit.folder)
       const set = await this.#ensure(plan!, { folder: unit.folder, signature }, tools)
-      plan!.check?.(set.outcome)
+      this.#checkAll(look, set.outcome)
       // Somebody may have installed packages there while the tool worked.
       if (folder.isForeign) {
         this.#noteForeign(look, plan!)
-        return { packages: 0, bytes: 0, names: [], isShared: true }
+        return NOTHING_MADE
       }
       if (folder.set?.key !== plan!.key) await folder.put(set)
       this.#settle(unit, plan!, signature, set)
@@ -236,22 +341,57 @@ export class Installer implements Builder {
       asker,
       signal: tools.signal,
       count: folder => listInstalled(runtime, folder).length,
-      fill: draft => plan.fill(draft, tools),
+      fill: draft => {
+        const { inferred = [] } = plan
+        if (inferred.length > 0) this.#step.onInfer?.(`installing imported packages: ${inferred.join(', ')}`)
+        return plan.fill(draft, tools)
+      },
     })
   }
 
-  #settle(unit: InstallUnit, plan: InstallPlan, signature: string, set: PackageSet): void {
+  /** A set that every function of the folder is refused with changes nothing. @throws GatewayError */
+  #checkAll({ unit, plan }: Look, outcome: SetOutcome): void {
+    const unmet = plan!.unmet?.(outcome) ?? []
+    if (this.#statusOf(unit, unmet).status === 'error') throw unmet[0]!.error
+  }
+
+  #statusOf(
+    { functions }: InstallUnit,
+    unmet: readonly UnmetImport[],
+  ): { status: 'ok' | 'error'; error: string | null } {
+    const isRefused = ({ entryPath }: FunctionVersion) => unmet.some(({ entries }) => entries.includes(entryPath))
+    const isError = this.#step.isStrict && unmet.length > 0 && functions.every(isRefused)
+    return { status: isError ? 'error' : 'ok', error: unmet[0]?.error.message ?? null }
+  }
+
+  /** Remembers and logs imports without a package; with `FN_AUTO_INFER_STRICT` they fail their functions instead. */
+  #noteUnmet(
+    unit: InstallUnit,
+    plan: Pick<InstallPlan, 'unmet'> & { key: string | null },
+    signature: string,
+    outcome: SetOutcome,
+  ): readonly UnmetImport[] {
+    const unmet = plan.unmet?.(outcome) ?? []
+    if (outcome.unresolvedImports.length === 0) this.#gaps.delete(unit.folder)
+    else this.#gaps.set(unit.folder, { signature, failed: unit.failed, key: plan.key, unmet })
+    if (this.#step.isStrict) return unmet
+    for (const { error } of unmet) this.#step.onNote(`${error.message} (${error.detail?.hint})`)
+    return unmet
+  }
+
+  #settle(unit: InstallUnit, plan: InstallPlan, signature: string, set: PackageSet): readonly UnmetImport[] {
     const [read = '', rest] = signature.split(' ')
     const isUntouched = this.#manifestStamp(unit) === read
     const settled = this.#write(plan, set)
     // What the gateway writes itself is not to look like an edit; what somebody wrote meanwhile is.
     const now = isUntouched ? `${this.#manifestStamp(unit)} ${rest}` : signature
+    const unmet = this.#noteUnmet(unit, plan, now, set.outcome)
     this.#records.note(unit, plan, now, {
-      status: 'ok',
-      error: null,
+      ...this.#statusOf(unit, unmet),
       outcome: set.outcome,
       ...(settled && { settled }),
     })
+    return unmet
   }
 
   /** Packages that are whole are used, also where nothing can be written beside them. */
@@ -283,11 +423,14 @@ export class Installer implements Builder {
     functions.sort((a, b) => (a.entryFile < b.entryFile ? -1 : 1))
     const packs = [...new Set(functions.flatMap(({ policy }) => policy.sharedDeps))]
     const packFolders = [...new Set(functions.flatMap(one => this.#packsOrNone(one)))]
-    return { folder: fn.fnDir, label: this.#toLabel(fn.fnDir), functions, isPack: false, packs, packFolders }
+    const label = this.#toLabel(fn.fnDir)
+    const asked = this.#asked.get(fn.fnDir) ?? []
+    return { folder: fn.fnDir, label, functions, isPack: false, packs, packFolders, asked, failed: NO_FAILED }
   }
 
   #packUnit(folder: string): InstallUnit {
-    return { folder, label: this.#toLabel(folder), functions: [], isPack: true, packs: [], packFolders: [] }
+    const label = this.#toLabel(folder)
+    return { folder, label, functions: [], isPack: true, packs: [], packFolders: [], asked: [], failed: NO_FAILED }
   }
 
   /** A pack that another function of the folder lacks is that function's trouble. */
@@ -306,8 +449,9 @@ export class Installer implements Builder {
   /** Two parts: the files that the gateway may write itself, and the rest. */
   #signatureOf(unit: InstallUnit, toolchain: Toolchain): string {
     const key = new BuildKey().add('rules', this.#step.rules).add('toolchain', toolchain.version)
-    for (const fn of unit.functions) key.add(fn.entryFile, stampOf(fn.entryPath)).add('packs', unit.packs.join(' '))
-    key.add('step', this.#step.stampOf?.(unit) ?? '')
+    // The signature of discovery counts helpers too; the file may have been saved since.
+    for (const { entryFile, entryPath, signature } of unit.functions)
+      key.add(entryFile, `${stampOf(entryPath)} ${signature}`).add('packs', unit.packs.join(' '))
     return `${this.#manifestStamp(unit)} ${key}`
   }
 
@@ -317,6 +461,8 @@ export class Installer implements Builder {
     return key.toString()
   }
 }
+
+const NOTHING_MADE: Made = { packages: 0, bytes: 0, names: [], isShared: true }
 
 function stampOf(path: string): string | null {
   const stats: Stats | undefined = lstatSync(path, { throwIfNoEntry: false })

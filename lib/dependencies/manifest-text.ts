@@ -35,6 +35,21 @@ export function parseManifest(text: string, label: string, example: string): Rec
   throw installError(`${label}: must be a JSON object`, { file: label, line: 1 }, `write { "${example}": { } }`)
 }
 
+const MAX_SHOWN_CHARS = 80
+
+/**
+ * What a message shows of a value: its first word without credentials, query or what follows a `=`. The line around it may
+ * hold a secret: somebody may have taken another file for a manifest.
+ */
+export function showToken(value: unknown): string {
+  if (Array.isArray(value)) return 'a list'
+  if (typeof value === 'object' && value !== null) return 'an object'
+  if (typeof value !== 'string') return String(value)
+  const [word = ''] = value.trim().split(/[\s?#=;]/, 1)
+  const bare = word.replace(/:\/\/[^/]*@/, '://')
+  return JSON.stringify(bare.length <= MAX_SHOWN_CHARS ? bare : `${bare.slice(0, MAX_SHOWN_CHARS)}...`)
+}
+
 /** Line of a word in quotes, from 1; of the file's first when it is not there. */
 export function lineOfWord(text: string, word: string): number {
   const at = text.indexOf(JSON.stringify(word))

@@ -1,29 +1,26 @@
 /** Packages that a `package.json` names by a path (`file:../lib`): every name and source is checked, theirs too. Owner: page dependencies/node. */
 
-import { statSync } from 'node:fs'
+import { lstatSync } from 'node:fs'
 import { join, resolve } from 'node:path'
+import type { GatewayError } from '../core/errors.ts'
+import { isObject } from '../core/json.ts'
+import type { FileReader } from '../files/function-file.ts'
 import { below } from './build.ts'
-import { FileCollector, type FilePackages, findInside } from './file-packages.ts'
-import type { InstallUnit } from './install-step.ts'
-import { readSmallFile } from './manifest-text.ts'
+import { FileCollector, type FilePackages, findInside, toPackageBounds } from './file-packages.ts'
+import { readSmallFile, showToken } from './manifest-text.ts'
 import { NODE_MANIFEST, NodeManifest } from './node-manifest.ts'
 import { toPackageSource } from './node-names.ts'
-import { labelOf } from './unit-files.ts'
 
 /** Of a manifest, those whose packages are installed. */
-const INSTALLED = ['dependencies', 'optionalDependencies'] as const
+const INSTALLED = ['dependencies', 'optionalDependencies', 'peerDependencies'] as const
 
 interface Checks {
   /** Full path without links. */
   root: string
+  /** Reads files of functions that are kept apart by users. */
+  read?: FileReader | null
   /** Packages from addresses are allowed. */
   allowSources: boolean
-}
-
-/** A quick look whether a manifest names packages by paths. @throws GatewayError when it cannot be read */
-export function namesFiles({ folder, label }: Pick<InstallUnit, 'folder' | 'label'>): boolean {
-  const text = readSmallFile(join(folder, NODE_MANIFEST), labelOf({ label }, NODE_MANIFEST))
-  return text !== null && /:\s*"\s*(?:file:|\.{0,2}\/)/.test(text)
 }
 
 /**
@@ -33,19 +30,22 @@ export function namesFiles({ folder, label }: Pick<InstallUnit, 'folder' | 'labe
  */
 export function checkSources(manifest: NodeManifest, folder: string, checks: Checks): FilePackages {
   const collector = new FileCollector('node_modules')
+  const { bound, boundName } = toPackageBounds(checks, folder)
   const queue: { manifest: NodeManifest; folder: string }[] = [{ manifest, folder }]
   for (const at of queue) {
     for (const path of pathsOf(at.manifest, checks.allowSources)) {
-      const target = findInside(resolve(at.folder, path.path), checks.root)
+      const target = findInside(resolve(at.folder, path.path), bound)
       if (target === null) {
-        const why = `file:${path.path} is not in the functions root`
+        const why = `file:${path.path} is not in ${boundName}`
         throw at.manifest.error(`${at.manifest.label}: ${path.name}: ${why}`, path.name, 'move the package into it')
       }
       const fail = (why: string) =>
         at.manifest.error(`${at.manifest.label}: ${why}`, path.name, 'name a smaller folder')
       if (!collector.add(target, fail)) continue
       const label = below(checks.root, join(target, NODE_MANIFEST))
-      const text = statSync(target).isDirectory() ? readSmallFile(join(target, NODE_MANIFEST), label) : null
+      // A link is not copied with its package.
+      const isOwn = lstatSync(join(target, NODE_MANIFEST), { throwIfNoEntry: false })?.isFile() === true
+      const text = isOwn ? readSmallFile(join(target, NODE_MANIFEST), label) : null
       if (text !== null) queue.push({ manifest: new NodeManifest(text, label), folder: target })
     }
   }
@@ -53,6 +53,7 @@ export function checkSources(manifest: NodeManifest, folder: string, checks: Che
 }
 
 function pathsOf(manifest: NodeManifest, allowSources: boolean): { name: string; path: string }[] {
+  checkUninstalled(manifest, allowSources)
   return INSTALLED.flatMap(field =>
     Object.entries(manifest.of(field)).flatMap(([name, spec]) => {
       const source = toPackageSource(name, spec)
@@ -60,11 +61,33 @@ function pathsOf(manifest: NodeManifest, allowSources: boolean): { name: string;
       if (source.kind === 'wrong') {
         throw manifest.error(`${manifest.label}: ${field}: ${source.why}`, name, 'write a range such as "^1.2.3"')
       }
-      if (source.kind === 'address' && !allowSources) {
-        const message = `${manifest.label}: ${field}: ${name} comes from ${JSON.stringify(spec)}, not from the registry`
-        throw manifest.error(message, name, 'name a version, or set FN_NODE_PACKAGE_SOURCES=1')
-      }
+      if (source.kind === 'address' && !allowSources) throw addressError(manifest, field, name, spec)
       return []
     }),
   )
+}
+
+/** npm looks up the packages of these fields too, and may install what an override names. */
+function checkUninstalled(manifest: NodeManifest, allowSources: boolean): void {
+  for (const [name, spec] of Object.entries(manifest.of('devDependencies'))) {
+    const isAddress = toPackageSource(name, spec).kind === 'address'
+    if (isAddress && !allowSources) throw addressError(manifest, 'devDependencies', name, spec)
+  }
+  for (const [name, spec] of overridesIn(manifest.of('overrides'))) {
+    const { kind } = toPackageSource('x', spec)
+    if (kind === 'file' || (kind === 'address' && !allowSources)) throw addressError(manifest, 'overrides', name, spec)
+  }
+}
+
+/** Names and versions at every depth. `$name` stands for the version in `dependencies`. */
+function overridesIn(value: object): [name: string, spec: string][] {
+  return Object.entries(value).flatMap(([name, spec]): [string, string][] => {
+    if (typeof spec === 'string') return spec.startsWith('$') ? [] : [[name, spec]]
+    return isObject(spec) ? overridesIn(spec) : []
+  })
+}
+
+function addressError(manifest: NodeManifest, field: string, name: string, spec: unknown): GatewayError {
+  const message = `${manifest.label}: ${field}: ${name} comes from ${showToken(spec)}, not from the registry`
+  return manifest.error(message, name, 'name a version, or set FN_NODE_PACKAGE_SOURCES=1')
 }

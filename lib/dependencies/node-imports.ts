@@ -16,10 +16,19 @@ export interface ImportedPackage {
   line: number
 }
 
+/** One import of one file, and the handlers (full paths) that load the file. */
+interface ImportPlace extends ImportedPackage {
+  entries: readonly string[]
+}
+
 export interface NodeImports {
   packages: readonly ImportedPackage[]
   /** Imports of nothing that could be installed, `name` as it is written. */
   unresolved: readonly ImportedPackage[]
+  /** Names of both kinds whose imports all stand where the code handles a failure: in a `try`, or with a `catch`. */
+  optional: readonly string[]
+  /** Every place of the packages and unresolved imports, up to a bound. */
+  places: readonly ImportPlace[]
   /** What the backend could not do. */
   problem: string | null
 }
@@ -107,15 +116,30 @@ export async function findNodeImports(search: Search, tools: BuildTools): Promis
   if (answer === null || result.code !== 0) throw toProblem(backend, answer, result.problem ?? result.output)
   const packages = new Map<string, ImportedPackage>()
   const unresolved = new Map<string, ImportedPackage>()
+  const optional = new Set<string>()
+  const places: ImportPlace[] = []
   const local = new NodeLocalNames(folder, functionsRoot, entries)
-  for (const { specifier, file, line } of answer.found) {
+  for (const found of answer.found) {
+    const { specifier, line } = found
     const target = toImportTarget(specifier)
     if (target.kind === 'none' || local.isMapped(specifier)) continue
     const isPackage = target.kind === 'package' && (isDeclared(target.name) || !local.isBeside(target.name))
     const [name, list] = isPackage ? [target.name, packages] : [specifier, unresolved]
-    if (!list.has(name)) list.set(name, { name, file: below(functionsRoot, join(folder, file)), line })
+    if (found.optional) {
+      optional.add(name)
+      continue
+    }
+    const place = { name, file: below(functionsRoot, join(folder, found.file)), line }
+    if (!list.has(name)) list.set(name, place)
+    places.push({ ...place, entries: found.entries.flatMap(at => entries[at] ?? []) })
   }
-  return { packages: [...packages.values()], unresolved: [...unresolved.values()], problem: answer.problem }
+  return {
+    packages: [...packages.values()],
+    unresolved: [...unresolved.values()],
+    optional: [...optional].filter(name => !packages.has(name) && !unresolved.has(name)),
+    places,
+    problem: answer.problem,
+  }
 }
 
 /** The folder from which node takes a package without an install: a `node_modules` above; null when there is none. */
@@ -127,7 +151,7 @@ export function providerOf(name: string, folder: string): string | null {
 }
 
 interface Answer {
-  found: readonly { specifier: string; file: string; line: number }[]
+  found: readonly { specifier: string; file: string; line: number; optional: boolean; entries: readonly number[] }[]
   problem: string | null
   isMissing: boolean
 }

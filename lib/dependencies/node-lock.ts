@@ -2,11 +2,13 @@
 
 import { statSync } from 'node:fs'
 import { join } from 'node:path'
+import { GatewayError } from '../core/errors.ts'
 import { isObject } from '../core/json.ts'
 import { BuildKey } from './build-cache.ts'
 import { installError } from './install-step.ts'
 import { readSmallFile } from './manifest-text.ts'
 import type { NodeManifest } from './node-manifest.ts'
+import { toPackageSource } from './node-names.ts'
 import { labelOf } from './unit-files.ts'
 
 /** What npm reads, first found wins; as npm does it. */
@@ -74,13 +76,35 @@ export class NodeLock {
     return typeof version === 'string' ? version : null
   }
 
-  /** Where packages come from that are neither of a registry nor of this folder: `git+ssh://...`. */
-  get addresses(): string[] {
-    return this.packages.flatMap(({ fields: { resolved } }) =>
-      typeof resolved === 'string' && /^[a-z][a-z0-9+.-]*:/i.test(resolved) && !/^(?:https?|file):/i.test(resolved)
-        ? resolved
-        : [],
-    )
+  /** Where packages come from that are not versions of a registry: `git+ssh://...`, `file:../lib`. */
+  get sources(): LockedSource[] {
+    return this.#entries().flatMap(({ name, fields }) => {
+      const { resolved, version, link } = fields
+      const isTarball = typeof resolved === 'string' && /^https?:/i.test(resolved) && link !== true
+      const texts = [
+        ...(isTarball || resolved === undefined ? [] : [resolved]),
+        ...(isRange(version) ? [] : [version]),
+        // npm fetches what the file lacks from where the package that needs it says.
+        ...WISHES.flatMap(field => (isObject(fields[field]) ? Object.values(fields[field]) : [])).filter(isAddress),
+      ]
+      return texts.map(text => ({ name, text: String(text), path: toPath(String(text), link === true) }))
+    })
+  }
+
+  /**
+   * The text that npm gets where packages come from the registry alone: npm asks the registry for the tarball of each version,
+   * whatever address the file has, and compares it with the digest in the file.
+   */
+  toStaged(): string {
+    const json = structuredClone(this.#json)
+    for (const { fields } of entriesOf(json)) {
+      if (typeof fields.resolved === 'string' && /^https?:/i.test(fields.resolved)) delete fields.resolved
+    }
+    return `${JSON.stringify(json, null, 2)}\n`
+  }
+
+  #entries(): LockedEntry[] {
+    return entriesOf(this.#json)
   }
 
   /** Digest of all that it pins, whatever the manifest around it is called. */
@@ -108,14 +132,72 @@ export class NodeLock {
   }
 }
 
+/** Fields of a package in a lock file that name others; `requires` before npm 7. */
+const WISHES = ['dependencies', 'optionalDependencies', 'peerDependencies', 'requires'] as const
+
+interface LockedEntry {
+  name: string
+  fields: Record<string, unknown>
+}
+
+/** A package of a lock file that is not a version of a registry. */
+interface LockedSource {
+  name: string
+  /** As it is written. */
+  text: string
+  /** Path from the folder of the lock file; null for an address. */
+  path: string | null
+}
+
+/** Packages of every format: those of npm 7 by path, those before it inside each other. */
+function entriesOf(json: Readonly<Record<string, unknown>>): LockedEntry[] {
+  const { packages } = json
+  if (isObject(packages)) {
+    return Object.entries(packages).flatMap(([path, fields]) =>
+      path !== '' && isObject(fields) ? { name: PACKAGE_PATH.exec(path)?.[1] ?? path, fields } : [],
+    )
+  }
+  if (!isObject(json.dependencies)) return []
+  return Object.entries(json.dependencies).flatMap(([name, fields]) =>
+    isObject(fields) ? [{ name, fields }, ...entriesOf({ dependencies: fields.dependencies })] : [],
+  )
+}
+
+/** A version, or a version of another package: `npm:other@1.0.0`. */
+function isRange(version: unknown): boolean {
+  return version === undefined || toPackageSource('x', version).kind === 'registry'
+}
+
+function isAddress(spec: unknown): boolean {
+  return toPackageSource('x', spec).kind === 'address'
+}
+
+function toPath(text: string, isLink: boolean): string | null {
+  if (/^file:/i.test(text)) return text.slice('file:'.length)
+  return isLink || !/^(?:[a-z][a-z0-9+.-]*:|[^/]*@)/i.test(text) ? text : null
+}
+
 /** @returns null when the folder has none of npm's */
-export function readNodeLock(folder: string, folderLabel: string): NodeLock | null {
+export function readNodeLock(folder: string, folderLabel: string): ReadLock {
   for (const name of NODE_LOCKS) {
     const label = labelOf({ label: folderLabel }, name)
     const text = readSmallFile(join(folder, name), label)
-    if (text !== null) return new NodeLock(name, text, label)
+    if (text === null) continue
+    try {
+      return { lock: new NodeLock(name, text, label), problem: null }
+    } catch (error) {
+      if (!(error instanceof GatewayError)) throw error
+      const problem = `${error.message}; packages are installed from package.json instead, and versions may differ`
+      return { lock: null, problem }
+    }
   }
-  return null
+  return { lock: null, problem: null }
+}
+
+/** The lock file of a folder; `problem` says why one that is there cannot be used (§2.16.4: ordinary install). */
+interface ReadLock {
+  lock: NodeLock | null
+  problem: string | null
 }
 
 /** What is said of a lock file that is not read; null when there is none or npm's is beside it. */

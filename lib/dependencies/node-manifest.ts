@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import type { GatewayError } from '../core/errors.ts'
 import { editJsonObject, findIndent, findJsonValue } from '../config/json-edit.ts'
 import { isObject } from '../core/json.ts'
-import { manifestError, parseManifest, readSmallFile } from './manifest-text.ts'
+import { manifestError, parseManifest, readSmallFile, showToken } from './manifest-text.ts'
 import { labelOf } from './unit-files.ts'
 
 export const NODE_MANIFEST = 'package.json'
@@ -20,6 +20,8 @@ const FIELDS = [
   'overrides',
 ] as const
 type Field = (typeof FIELDS)[number]
+/** Where a manifest declares a package. */
+export const DECLARING = ['dependencies', 'optionalDependencies', 'peerDependencies', 'devDependencies'] as const
 /** Names to ranges. */
 export type Ranges = Readonly<Record<string, unknown>>
 
@@ -38,7 +40,7 @@ export class NodeManifest {
     for (const field of FIELDS) {
       const value = this.#json[field]
       if (value !== undefined && !isObject(value)) {
-        const message = `${label}: ${field} must be an object of names and version ranges, got ${JSON.stringify(value)}`
+        const message = `${label}: ${field} must be an object of names and version ranges, got ${showToken(value)}`
         throw this.error(message, field, 'write { "name": "^1.0.0" }')
       }
     }

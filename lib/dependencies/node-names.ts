@@ -1,6 +1,7 @@
 /** What an import or a manifest may name: packages of the registry, and nothing that reads as an option, path or address. Owner: page dependencies/node. */
 
 import { isBuiltin } from 'node:module'
+import { showToken } from './manifest-text.ts'
 
 /** Longest name the registry takes. */
 const MAX_NAME_CHARS = 214
@@ -48,19 +49,18 @@ type PackageSource =
 /** @param spec - the value beside the name in `dependencies` */
 export function toPackageSource(name: string, spec: unknown): PackageSource {
   if (!isPackageName(name)) {
-    return { kind: 'wrong', why: `${JSON.stringify(name.slice(0, MAX_NAME_CHARS))} is no name of a package` }
+    return { kind: 'wrong', why: `${showToken(name)} is no name of a package` }
   }
   if (typeof spec !== 'string')
-    return { kind: 'wrong', why: `${name} must be a version range as text, got ${JSON.stringify(spec)}` }
+    return { kind: 'wrong', why: `${name} must be a version range as text, got ${showToken(spec)}` }
   const text = spec.trim()
-  const shown = text.length > MAX_RANGE_CHARS ? `${text.slice(0, MAX_RANGE_CHARS)}...` : spec
-  const wrong = (): PackageSource => ({ kind: 'wrong', why: `${name}: ${JSON.stringify(shown)} is no version range` })
+  const wrong = (): PackageSource => ({ kind: 'wrong', why: `${name}: ${showToken(text)} is no version range` })
   if (text.length > MAX_RANGE_CHARS && !text.startsWith('file:')) return wrong()
   if (RANGE.test(text)) return text.startsWith('-') ? wrong() : { kind: 'registry' }
   if (text.startsWith('file:')) return { kind: 'file', path: text.slice('file:'.length) }
   if (text.startsWith('npm:')) return isAlias(text.slice('npm:'.length)) ? { kind: 'registry' } : wrong()
   if (/^(?:workspace|catalog|link|portal|patch):/.test(text)) {
-    const why = `${name}: ${JSON.stringify(spec)} is understood by other package managers than npm`
+    const why = `${name}: ${showToken(spec)} is understood by other package managers than npm`
     return { kind: 'wrong', why }
   }
   if (/^\.{0,2}\//.test(text)) return { kind: 'file', path: text }

@@ -9,6 +9,7 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { GatewayError } from '../core/errors.ts'
 import { INSTALL_TIMEOUT_SECONDS } from '../core/limits.ts'
+import type { FileReader } from '../files/function-file.ts'
 import { OwnFolder } from '../files/own-folder.ts'
 import type { BuildTools, Toolchain } from './build.ts'
 import { BuildKey } from './build-cache.ts'
@@ -33,6 +34,7 @@ interface NodeSetOptions {
   wishes: NodeWishes
   toolchain: Toolchain
   allowSources: boolean
+  readFile?: FileReader | null
   /** Full path of npm; null when it is not there. */
   findNpm(): string | null
   /** Something that a person should know and that stops nothing. */
@@ -75,7 +77,7 @@ export class NodeSet {
   }
 
   get #unresolved(): string[] {
-    return this.#options.wishes.imports.unresolved.map(({ name }) => name)
+    return [...this.#options.wishes.unresolved]
   }
 
   get #asker(): NpmAsker {
@@ -98,13 +100,16 @@ export class NodeSet {
         `${unit.label}: npm is not on PATH`,
         'install npm, set FN_NPM_BIN to it, or set FN_AUTO_NODE_DEPS=0',
       )
-    const { cwd, digest } = await stageFiles(draft, files, { folder, root })
+    const { cwd, digest } = await stageFiles(draft, files, { folder, root, read: this.#options.readFile })
     if (digest !== wishes.filesDigest) throw passingError(`${unit.label}: ${CHANGED_MEANWHILE}`)
     writeFileSync(join(cwd.path, NODE_MANIFEST), `${JSON.stringify(wanted.toStaged({}), null, 2)}\n`)
-    if (wishes.lock !== null) writeFileSync(join(cwd.path, NODE_LOCK), wishes.lock.text)
+    const staged = allowSources ? wishes.lock?.text : wishes.lock?.toStaged()
+    if (staged !== undefined) writeFileSync(join(cwd.path, NODE_LOCK), staged)
     const hasLock = wishes.lock !== null
     const install = { npm, cwd: cwd.path, hasLock, allowSources, timeoutMs: NPM_TIMEOUT_MS, ...this.#asker }
     await installWithNpm(install, tools)
+    // Unchanged by npm, it is the function's own again.
+    if (cwd.read(NODE_LOCK)?.toString('utf8') === staged) cwd.write(NODE_LOCK, wishes.lock!.text)
     const lock = new NodeLock(NODE_LOCK, readFileSync(join(cwd.path, NODE_LOCK), 'utf8'), NODE_LOCK)
     await this.#runScripts(install, lock, tools)
     mkdirSync(join(cwd.path, NODE_TARGET), { recursive: true })

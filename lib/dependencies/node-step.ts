@@ -12,15 +12,14 @@ import type { HostEnv } from '../core/host-env.ts'
 import type { BuildTools, Toolchain } from './build.ts'
 import { type InstallPlan, type InstallStep, type InstallUnit, passingError } from './install-step.ts'
 import { settleNodeFiles } from './node-files.ts'
-import { namesFiles } from './node-file-packages.ts'
 import { ImportReads, mayImportPackages, providerOf } from './node-imports.ts'
 import { foreignLockNote, NODE_LOCKS } from './node-lock.ts'
 import { NODE_MANIFEST } from './node-manifest.ts'
 import { NODE_RECIPE, NodeSet } from './node-set.ts'
-import { NODE_TARGET, type NodeWishOptions, readNodeWishes } from './node-wishes.ts'
-import { toNpmEnv } from './npm.ts'
+import { countOf, NODE_TARGET, type NodeWishOptions, readNodeWishes } from './node-wishes.ts'
+import { blameImports, toNpmEnv } from './npm.ts'
 import type { ToolResult } from './run-tool.ts'
-import { hasFile, signaturesOf } from './unit-files.ts'
+import { hasFile } from './unit-files.ts'
 
 export interface NodeStepOptions extends Omit<NodeWishOptions, 'reads'> {
   /** `FN_AUTO_NODE_DEPS`. */
@@ -32,6 +31,8 @@ export interface NodeStepOptions extends Omit<NodeWishOptions, 'reads'> {
   concurrency: number
   /** Full path of npm; null when it is not there. */
   findNpm(): string | null
+  /** As of `InstallStep`. */
+  onInfer?(text: string): void
 }
 
 export function createNodeStep(options: NodeStepOptions): InstallStep {
@@ -47,11 +48,12 @@ export function createNodeStep(options: NodeStepOptions): InstallStep {
     isAhead,
     isOn,
     setting: 'FN_AUTO_NODE_DEPS',
-    rules: JSON.stringify([NODE_RECIPE, infers, backend, writesManifest, isStrict, allowSources]),
+    rules: JSON.stringify([NODE_RECIPE, infers, backend, writesManifest, allowSources]),
+    isStrict,
+    onNote: options.onNote,
+    ...(options.onInfer && { onInfer: options.onInfer }),
     toEnv: (hostEnv: HostEnv) => toNpmEnv(hostEnv),
     isWanted: unit => isWanted(unit, options),
-    // Read only where a package lies in a path: nothing else around the function decides.
-    stampOf: unit => (namesFiles(unit) ? signaturesOf(unit) : ''),
     readVersion: (program, tools, cwd) => readVersion(program, tools, cwd),
     plan: (unit, toolchain, tools) => makePlan({ unit, options: { ...options, reads }, toolchain, tools }),
   }
@@ -59,7 +61,7 @@ export function createNodeStep(options: NodeStepOptions): InstallStep {
 
 function isWanted({ folder, functions, packs, isPack }: InstallUnit, { infers }: NodeStepOptions): boolean {
   if (hasFile(folder, NODE_MANIFEST)) return true
-  if (isPack || !infers) return false
+  if (isPack || infers === false) return false
   const entries = functions.map(fn => fn.entryPath)
   return mayImportPackages(folder, entries, name => packs.includes(name) || providerOf(name, folder) !== null)
 }
@@ -81,13 +83,13 @@ interface Look {
 }
 
 async function makePlan({ unit, options, toolchain, tools }: Look): Promise<InstallPlan | null> {
-  const { backend, allowSources, writesManifest, findNpm, onNote } = options
+  const { backend, allowSources, readFile, writesManifest, findNpm, onNote } = options
   const wishes = await readNodeWishes(unit, options, tools)
   if (wishes === null) return null
-  const { manifest, lock, imports, inferenceDurationMs } = wishes
-  const set = new NodeSet({ unit, wishes, toolchain, allowSources, findNpm, onNote })
-  const infers = options.infers && !unit.isPack
-  const note = foreignLockNote(unit.folder, unit.label, lock)
+  const { manifest, lock, lockProblem, imports, inferenceDurationMs, inferred, wanted, unresolved } = wishes
+  const set = new NodeSet({ unit, wishes, toolchain, allowSources, readFile, findNpm, onNote })
+  const infers = options.infers !== false && !unit.isPack
+  const note = lockProblem ?? foreignLockNote(unit.folder, unit.label, lock)
   return {
     key: set.key,
     facts: {
@@ -97,6 +99,14 @@ async function makePlan({ unit, options, toolchain, tools }: Look): Promise<Inst
       inferenceDurationMs: infers ? inferenceDurationMs : 0,
       inferredImports: imports.packages.map(({ name }) => name),
     },
+    ...(countOf(wanted) === 0 && {
+      emptyOutcome: async () => ({ resolvedPackages: [], unresolvedImports: unresolved }),
+    }),
+    inferred: imports.packages
+      .filter(({ name }) => Object.hasOwn(inferred, name))
+      .map(({ name, file, line }) => `${name} (${file}:${line})`),
+    blame: cause => blameImports(cause as ToolResult, inferred, { label: unit.label, manifest }),
+    unmet: () => wishes.unmet,
     fill: (draft, work) => set.fill(draft, work),
     retell: cause => set.toError(cause as ToolResult),
     settle: placed => {

@@ -5,11 +5,19 @@
  *   package.json ──────────────────────────────────────────────────┴─► wanted: the manifest that npm gets
  */
 
+import type { FileReader } from '../files/function-file.ts'
 import { realpathSync } from 'node:fs'
-import { join } from 'node:path'
+import { join, resolve } from 'node:path'
 import type { BuildTools } from './build.ts'
 import { digestFiles, type FilePackages } from './file-packages.ts'
-import { type InstallUnit, installError } from './install-step.ts'
+import {
+  type FailedImport,
+  type InferMode,
+  type InstallUnit,
+  installError,
+  toAddHint,
+  type UnmetImport,
+} from './install-step.ts'
 import { checkSources } from './node-file-packages.ts'
 import {
   findNodeImports,
@@ -20,7 +28,8 @@ import {
   providerOf,
 } from './node-imports.ts'
 import { type NodeLock, readNodeLock } from './node-lock.ts'
-import { NODE_MANIFEST, NodeManifest, readNodeManifest } from './node-manifest.ts'
+import { showToken } from './manifest-text.ts'
+import { DECLARING, NODE_MANIFEST, NodeManifest, readNodeManifest } from './node-manifest.ts'
 import { isPackageName } from './node-names.ts'
 import { hasFile, labelOf } from './unit-files.ts'
 
@@ -30,11 +39,13 @@ export const NODE_TARGET = 'node_modules'
 export interface NodeWishOptions {
   functionsRoot: string
   /** `FN_AUTO_INFER_NODE_DEPS`, `FN_NODE_INFER_BACKEND`, `FN_AUTO_INFER_STRICT`. */
-  infers: boolean
+  infers: InferMode
   backend: NodeInferBackend
   isStrict: boolean
   /** Packages may come from repositories and addresses: `FN_NODE_PACKAGE_SOURCES`. */
   allowSources: boolean
+  /** Reads files of functions that are kept apart by users; null: links are followed. */
+  readFile?: FileReader | null
   /** Full path of `find-imports.mjs`. */
   importsScript: string
   reads: ImportReads
@@ -46,10 +57,17 @@ export interface NodeWishes {
   /** Beside the function; null when there is none. */
   manifest: NodeManifest | null
   lock: NodeLock | null
+  /** Why a lock file that is there is not used; null otherwise. */
+  lockProblem: string | null
   imports: NodeImports
   inferenceDurationMs: number
   /** Imported packages that no manifest names, with the ranges to install. */
+  inferred: Readonly<Record<string, string>>
+  /** What the manifest gets: those, and packages that were asked for. */
   added: Readonly<Record<string, string>>
+  /** Imports that are left without a package. */
+  unmet: readonly UnmetImport[]
+  unresolved: readonly string[]
   /** The manifest that npm gets. */
   wanted: NodeManifest
   /** Packages that lie in paths. */
@@ -62,10 +80,7 @@ export interface NodeWishes {
   allowScripts: readonly string[]
 }
 
-const NO_IMPORTS: NodeImports = { packages: [], unresolved: [], problem: null }
-/** Where a manifest declares a package. */
-const DECLARING = ['dependencies', 'optionalDependencies', 'peerDependencies', 'devDependencies'] as const
-
+const NO_IMPORTS: NodeImports = { packages: [], unresolved: [], optional: [], places: [], problem: null }
 /**
  * @returns null when it asks for nothing
  * @throws GatewayError by `installError`
@@ -76,21 +91,31 @@ export async function readNodeWishes(
   tools: BuildTools,
 ): Promise<NodeWishes | null> {
   const manifest = readNodeManifest(unit.folder, unit.label)
-  const lock = readNodeLock(unit.folder, unit.label)
+  const { lock, problem: lockProblem } = readNodeLock(unit.folder, unit.label)
   const root = realpathSync(options.functionsRoot)
   const folder = join(root, unit.label)
   const startedAt = performance.now()
   const imports = await findImports(unit, manifest, options, tools)
   const inferenceDurationMs = Math.round(performance.now() - startedAt)
-  if (options.isStrict) checkStrict(imports)
-  const added = toAdded(unit, manifest, imports)
+  const undeclared = findUndeclared(unit, manifest, imports)
+  const isLeft = (name: string) => options.infers === 'report' || unit.failed.has(name)
+  const inferred = Object.fromEntries(Object.entries(undeclared).filter(([name]) => !isLeft(name)))
+  const added = { ...inferred, ...toAsked(unit) }
+  const reasons = toReasons(unit, imports, Object.keys(undeclared).filter(isLeft))
   const wanted = toWanted(unit, manifest, added)
-  if (countOf(wanted) === 0) return null
-  const files = checkSources(manifest ?? wanted, unit.folder, { root, allowSources: options.allowSources })
-  const filesDigest = await digestFiles(files, folder)
-  if (!options.allowSources) checkAddresses(unit, lock)
+  const left = imports.optional.filter(name => !isProvided(unit, manifest, name))
+  const unresolved = [...reasons.keys(), ...left]
+  if (countOf(wanted) === 0 && unresolved.length === 0) return null
+  const files = checkSources(manifest ?? wanted, unit.folder, {
+    root,
+    read: options.readFile,
+    allowSources: options.allowSources,
+  })
+  const filesDigest = await digestFiles(files, folder, options.readFile)
+  if (lock !== null) checkLock(unit, lock, files, options.allowSources)
   const allowScripts = toAllowScripts(unit)
-  const read = { manifest, lock, imports, inferenceDurationMs, added, wanted }
+  const unmet = toUnmet(imports, reasons, options.isStrict)
+  const read = { manifest, lock, lockProblem, imports, inferenceDurationMs, inferred, added, unmet, unresolved, wanted }
   return { ...read, files, filesDigest, root, folder, allowScripts }
 }
 
@@ -107,7 +132,7 @@ async function findImports(
   tools: BuildTools,
 ): Promise<NodeImports> {
   const entries = functions.map(fn => fn.entryPath)
-  if (!infers || isPack || !mayImportPackages(folder, entries, name => packs.includes(name))) return NO_IMPORTS
+  if (infers === false || isPack || !mayImportPackages(folder, entries, name => packs.includes(name))) return NO_IMPORTS
   const isDeclared = (name: string) =>
     DECLARING.some(field => manifest !== null && Object.hasOwn(manifest.of(field), name))
   const search = { script, functionsRoot, folder, entries, backend, isDeclared }
@@ -117,35 +142,65 @@ async function findImports(
   return { ...imports, packages: imports.packages.filter(({ name }) => !packs.includes(name)) }
 }
 
-function checkStrict({ unresolved: [first] }: NodeImports): void {
-  if (first === undefined) return
-  const { name, file, line } = first
-  const message = `${file}:${line}: import of ${JSON.stringify(name)} is no package that npm could install (FN_AUTO_INFER_STRICT)`
-  throw installError(
-    message,
-    { file, line },
-    'import a file by ./ or ../, or a package by its name, and name it in package.json',
-  )
+/** Why each import that gets no package gets none, by name. */
+function toReasons(
+  unit: InstallUnit,
+  { unresolved }: NodeImports,
+  left: readonly string[],
+): ReadonlyMap<string, FailedImport> {
+  const reasons = new Map<string, FailedImport>()
+  const hint = 'import a file by ./ or ../, or a package by its name, and name it in package.json'
+  for (const { name } of unresolved) {
+    reasons.set(name, { message: `import of ${JSON.stringify(name)} is no package that npm could install`, hint })
+  }
+  for (const name of left) reasons.set(name, unit.failed.get(name) ?? toReported(unit, name))
+  return reasons
 }
 
-/** What is imported, and is not declared, not the function itself and nowhere above. */
-function toAdded(
-  { folder, packFolders }: InstallUnit,
+function toReported(unit: InstallUnit, name: string): FailedImport {
+  return {
+    message: `imports ${name}, which ${labelOf(unit, NODE_MANIFEST)} does not name`,
+    hint: toAddHint(unit, name, 'FN_AUTO_INFER_NODE_DEPS'),
+  }
+}
+
+/** One for each handler and name: its own line where that is known. */
+function toUnmet(
+  { places }: NodeImports,
+  reasons: ReadonlyMap<string, FailedImport>,
+  isStrict: boolean,
+): UnmetImport[] {
+  const without = isStrict ? '; FN_AUTO_INFER_STRICT=0 lets the function run without it' : ''
+  return places.flatMap(({ name, file, line, entries }) => {
+    const reason = reasons.get(name)
+    if (reason === undefined) return []
+    const hint = `${reason.hint}${without}`
+    return { entries, error: installError(`${file}:${line}: ${reason.message}`, { file, line }, hint) }
+  })
+}
+
+/** What is imported and neither declared nor provided, with the range to install. */
+function findUndeclared(
+  unit: InstallUnit,
   manifest: NodeManifest | null,
   imports: NodeImports,
 ): Record<string, string> {
-  const isInPack = (name: string) => packFolders.some(pack => hasFile(join(pack, NODE_TARGET), name))
-  const declared =
-    manifest === null ? {} : { ...manifest.of('peerDependencies'), ...manifest.of('optionalDependencies') }
-  const added: Record<string, string> = {}
+  const undeclared: Record<string, string> = {}
   for (const { name } of imports.packages) {
-    if (name === manifest?.name || Object.hasOwn(declared, name)) continue
-    if (manifest !== null && Object.hasOwn(manifest.of('dependencies'), name)) continue
-    if (providerOf(name, folder) !== null || isInPack(name)) continue
+    if (isProvided(unit, manifest, name)) continue
     const forDevelopment = manifest?.of('devDependencies')[name]
-    added[name] = typeof forDevelopment === 'string' ? forDevelopment : '*'
+    undeclared[name] = typeof forDevelopment === 'string' ? forDevelopment : '*'
   }
-  return added
+  return undeclared
+}
+
+/** True for what the manifest declares, the function itself, and what a pack or a folder above has. */
+function isProvided({ folder, packFolders }: InstallUnit, manifest: NodeManifest | null, name: string): boolean {
+  const isDeclared = (['dependencies', 'optionalDependencies', 'peerDependencies'] as const).some(
+    field => manifest !== null && Object.hasOwn(manifest.of(field), name),
+  )
+  if (isDeclared || name === manifest?.name || providerOf(name, folder) !== null) return true
+  return packFolders.some(pack => hasFile(join(pack, NODE_TARGET), name))
 }
 
 function toWanted(unit: InstallUnit, own: NodeManifest | null, added: Readonly<Record<string, string>>): NodeManifest {
@@ -153,12 +208,25 @@ function toWanted(unit: InstallUnit, own: NodeManifest | null, added: Readonly<R
   return new NodeManifest(JSON.stringify(manifest.toStaged(added)), manifest.label)
 }
 
-function checkAddresses(unit: InstallUnit, lock: NodeLock | null): void {
-  const [address] = lock?.addresses ?? []
-  if (address === undefined) return
-  const file = labelOf(unit, lock!.fileName)
-  const message = `${file}: a package comes from ${JSON.stringify(address)}, not from the registry`
-  throw installError(message, { file }, 'delete the lock file, or set FN_NODE_PACKAGE_SOURCES=1')
+/** A path of the lock file must be one of those that manifests name, which are checked. */
+function checkLock(unit: InstallUnit, lock: NodeLock, { targets }: FilePackages, allowSources: boolean): void {
+  const file = labelOf(unit, lock.fileName)
+  for (const { name, text, path } of lock.sources) {
+    if (path === null ? allowSources : targets.has(resolve(realpathSync(unit.folder), path))) continue
+    const why = path === null ? 'not from the registry' : 'a path that no package.json names'
+    const hint = `delete the lock file${path === null ? ', or set FN_NODE_PACKAGE_SOURCES=1' : ''}`
+    throw installError(`${file}: ${name} comes from ${showToken(text)}, ${why}`, { file }, hint)
+  }
+}
+
+/** `left-pad@^1.3.0` */
+function toAsked({ asked }: InstallUnit): Record<string, string> {
+  return Object.fromEntries(
+    asked.map(text => {
+      const at = text.indexOf('@', 1)
+      return at === -1 ? [text, '*'] : [text.slice(0, at), text.slice(at + 1)]
+    }),
+  )
 }
 
 function toAllowScripts({ functions }: InstallUnit): string[] {
@@ -166,6 +234,6 @@ function toAllowScripts({ functions }: InstallUnit): string[] {
   return [...new Set(names)].filter(isPackageName).sort()
 }
 
-function countOf(manifest: NodeManifest): number {
+export function countOf(manifest: NodeManifest): number {
   return Object.keys(manifest.of('dependencies')).length + Object.keys(manifest.of('optionalDependencies')).length
 }

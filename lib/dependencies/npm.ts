@@ -3,8 +3,9 @@
 import type { GatewayError } from '../core/errors.ts'
 import { type HostEnv, toToolHostEnv } from '../core/host-env.ts'
 import type { BuildTools } from './build.ts'
-import { installError, passingError } from './install-step.ts'
+import { type FailedImport, installError, passingError } from './install-step.ts'
 import type { ImportedPackage } from './node-imports.ts'
+import { DECLARING, type NodeManifest } from './node-manifest.ts'
 import type { ToolResult } from './run-tool.ts'
 
 /** Of npm's own settings those that say where packages come from and are kept; no token, no program to run. */
@@ -176,6 +177,30 @@ export function toNpmError(result: ToolResult, asker: NpmAsker, timeoutMs: numbe
         )
   }
   return passingError(`${label}: npm: ${result.problem ?? tailOf(result.output)}`, undefined, result)
+}
+
+/**
+ * The packages of imports that a failed install comes from: those that npm names, or else all of them. None where npm names a package of
+ * the manifest, and where trying again may help.
+ * @param added - packages that only imports ask for
+ */
+export function blameImports(
+  result: ToolResult,
+  added: Readonly<Record<string, string>>,
+  { label, manifest }: { label: string; manifest: NodeManifest | null },
+): ReadonlyMap<string, FailedImport> {
+  const text = toLines(result.output).join('\n')
+  const reading = READINGS.find(({ pattern }) => pattern.test(text))
+  const found = reading?.pattern.exec(text)
+  const named = found == null ? '' : nameIn(found)
+  const isDeclared = manifest !== null && DECLARING.some(field => Object.hasOwn(manifest.of(field), named))
+  const isPassing = result.timedOut || result.problem !== null || reading?.isLasting === false
+  if (isPassing || isDeclared) return new Map()
+  const names = Object.keys(added)
+  const shown = names.filter(name => named === name || (named === '' && text.includes(`${name}@`)))
+  const hint = found == null ? 'correct the import, or name a version in package.json' : reading!.hint(found)
+  const failed = { message: `${label}: npm: ${tailOf(result.output)}`, hint }
+  return new Map((shown.length === 0 ? names : shown).map(name => [name, failed]))
 }
 
 function nameIn([, first, second]: RegExpExecArray): string {

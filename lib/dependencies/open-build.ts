@@ -13,6 +13,8 @@ export interface Build {
   isNeeded: boolean
   /** What had changed on disk when its sources were read. */
   change: string | null
+  /** Of a failed one: the builder's `stampOf`; null when a catalog came while it ran. */
+  stamp: string | null
   done: Promise<string | null>
   /** Made when something is begun that may have to be stopped: most functions need nothing. */
   abort: AbortController | null

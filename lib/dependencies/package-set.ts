@@ -18,6 +18,14 @@ import { OwnFolder } from '../files/own-folder.ts'
 import { type Asker, FailedSets } from './failed-sets.ts'
 import { sizeOf } from './made.ts'
 
+/** Folder of installed packages by runtime. */
+export const TARGETS: Readonly<Record<string, string>> = { python: '.deps', node: 'node_modules', php: 'vendor' }
+
+/** File in the folder of packages that says what is known of them: dependency-state.ts. */
+export const STATE_FILE = '.svc-deps-state.json'
+/** What may be in the folder of packages when none are installed. */
+const IS_FOREIGN = new RegExp(`^(?!\\.gitignore$|${STATE_FILE.replaceAll('.', '\\.')}$)`)
+
 /** File of a set that tells what it is. */
 const MARK = '.fngw-set'
 /** Folder of a function in which a set is made ready. */
@@ -192,7 +200,7 @@ export class PackageFolder {
   get isForeign(): boolean {
     const stats = lstatSync(this.#folder.pathOf(this.target), { throwIfNoEntry: false })
     if (stats === undefined || this.set !== null) return false
-    return !stats.isDirectory() || this.#folder.below(this.target).list(/^/).length > 0
+    return !stats.isDirectory() || this.#folder.below(this.target).list(IS_FOREIGN).length > 0
   }
 
   /** A gateway that was killed between two renames left the set that it was about to replace beside its place, after them as waste. */
@@ -207,7 +215,7 @@ export class PackageFolder {
   /** Folders that nothing is left in go; another language's work keeps the outer one. */
   #leave(): void {
     for (const folder of [this.#beside, new OwnFolder(this.#folder.path, BESIDE)]) {
-      if (folder.isThere() && folder.list(/^/).length === 0) folder.removeAll()
+      if (folder.isThere() && folder.isEmpty()) folder.removeAll()
     }
   }
 
@@ -220,6 +228,7 @@ export class PackageFolder {
     fresh.make()
     try {
       await linkTree(set.folder.below(this.target).path, fresh.path, set.isPrivate)
+      fresh.write('.gitignore', '*\n')
       if (lstatSync(this.#folder.pathOf(this.target), { throwIfNoEntry: false }) !== undefined)
         this.#folder.moveTo(this.target, this.#beside, OLD)
       this.#beside.moveTo(name, this.#folder, this.target)
@@ -230,11 +239,11 @@ export class PackageFolder {
     }
   }
 
-  /** Deletes what the gateway put there. @returns true when there was something */
+  /** Deletes what the gateway put there. @returns true when packages were there */
   remove(): boolean {
-    if (this.set === null) return false
-    this.#folder.remove(this.target)
-    return true
+    const hadSet = this.set !== null
+    if (!this.isForeign && this.#folder.below(this.target).isThere()) this.#folder.remove(this.target)
+    return hadSet
   }
 }
 

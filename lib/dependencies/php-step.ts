@@ -6,6 +6,7 @@
  *   afterwards, beside the function: composer.lock with what was installed
  */
 
+import type { FileReader } from '../files/function-file.ts'
 import { mkdirSync, readFileSync, realpathSync, writeFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { dirname, join } from 'node:path'
@@ -17,12 +18,12 @@ import { BuildKey } from './build-cache.ts'
 import { installWithComposer, toComposerError } from './composer.ts'
 import { COMPOSER_LOCK, ComposerLock, readComposerLock } from './composer-lock.ts'
 import { COMPOSER_MANIFEST, type ComposerManifest, isComposerName, readComposerManifest } from './composer-manifest.ts'
-import { checkComposerSources, namesPaths } from './composer-paths.ts'
+import { checkComposerSources } from './composer-paths.ts'
 import { CHANGED_MEANWHILE, digestFiles, type FilePackages, stageFiles } from './file-packages.ts'
 import { type InstallPlan, type InstallStep, type InstallUnit, passingError, type Settled } from './install-step.ts'
 import { PackageFolder, type PackageSet, type SetOutcome } from './package-set.ts'
 import type { ToolResult } from './run-tool.ts'
-import { hasFile, isWritable, signaturesOf } from './unit-files.ts'
+import { hasFile, isWritable } from './unit-files.ts'
 
 export interface PhpStepOptions {
   functionsRoot: string
@@ -31,6 +32,8 @@ export interface PhpStepOptions {
   isAhead: boolean
   /** Packages may come from repositories of any kind: `FN_PHP_PACKAGE_SOURCES`. */
   allowSources: boolean
+  /** Reads files of functions that are kept apart by users; null: links are followed. */
+  readFile?: FileReader | null
   /** Full path of Composer; null when it is not there. */
   findComposer(): string | null
   /** Why it is not there, such as `composer is not on PATH`, and how to get it: `install it (apt-get install composer)`. */
@@ -62,10 +65,10 @@ export function createPhpStep(options: PhpStepOptions): InstallStep {
     isOn,
     setting: 'FN_AUTO_PHP_DEPS',
     rules: JSON.stringify([RECIPE, allowSources]),
+    isStrict: false,
+    onNote: options.onNote,
     toEnv: toComposerHostEnv,
     isWanted: ({ folder }) => hasFile(folder, COMPOSER_MANIFEST),
-    // Read only where a package lies in a path: nothing else around the function decides.
-    stampOf: unit => (namesPaths(unit) ? signaturesOf(unit) : ''),
     readVersion,
     plan: (unit, toolchain) => new PhpFolder(unit, options, toolchain).plan(),
   }
@@ -88,7 +91,7 @@ class PhpFolder {
   readonly #root: string
   readonly #manifest: ComposerManifest | null
   readonly #lock: ComposerLock | null
-  #files: FilePackages = { files: [] }
+  #files: FilePackages = { files: [], targets: new Set() }
   #digest = ''
 
   constructor(unit: InstallUnit, options: PhpStepOptions, toolchain: Toolchain) {
@@ -103,9 +106,9 @@ class PhpFolder {
   async plan(): Promise<InstallPlan | null> {
     const manifest = this.#manifest
     if (manifest === null || !manifest.isAsking) return null
-    const { allowSources } = this.#options
-    this.#files = checkComposerSources(manifest, this.#lock, this.#folder, { root: this.#root, allowSources })
-    this.#digest = await digestFiles(this.#files, this.#folder)
+    const { allowSources, readFile: read } = this.#options
+    this.#files = checkComposerSources(manifest, this.#lock, this.#folder, { root: this.#root, read, allowSources })
+    this.#digest = await digestFiles(this.#files, this.#folder, read)
     const key = this.#keyOf(manifest, this.#lock)
     const { set } = new PackageFolder(this.#unit.folder, TARGET)
     return {
@@ -152,7 +155,11 @@ class PhpFolder {
       const hint = `${composerHint}, set FN_COMPOSER_BIN to it, or set FN_AUTO_PHP_DEPS=0`
       throw passingError(composerProblem, hint)
     }
-    const { cwd, digest } = await stageFiles(draft, this.#files, { folder: this.#folder, root: this.#root })
+    const { cwd, digest } = await stageFiles(draft, this.#files, {
+      folder: this.#folder,
+      root: this.#root,
+      read: this.#options.readFile,
+    })
     if (digest !== this.#digest) throw passingError(`${label}: ${CHANGED_MEANWHILE}`)
     writeFileSync(join(cwd.path, COMPOSER_MANIFEST), `${JSON.stringify(manifest.toStaged(this.#plugins), null, 4)}\n`)
     if (this.#lock !== null) writeFileSync(join(cwd.path, COMPOSER_LOCK), this.#lock.toStaged())

@@ -18,13 +18,13 @@ const HEADER =
 
 /** @param wishes - null where manifests are left alone */
 export function settlePythonFiles(
-  { folder }: Pick<InstallUnit, 'folder'>,
+  { folder, asked }: Pick<InstallUnit, 'folder' | 'asked'>,
   set: PackageSet,
   wishes: PythonWishes | null,
 ): Settled {
   const own = new OwnFolder(folder)
   const isListed = writeLock(own, set)
-  if (wishes !== null) writeManifest(own, set, wishes)
+  if (wishes !== null) writeManifest(own, set, wishes, asked)
   const manifest = readOptional(join(folder, PYTHON_MANIFEST))
   return {
     isManifestGenerated: manifest?.startsWith(HEADER) ?? false,
@@ -43,16 +43,24 @@ function writeLock(own: OwnFolder, { folder }: PackageSet): boolean {
 }
 
 /** Appends what imports asked for; not a byte of what is there changes. A link stays one, and is not written through. */
-function writeManifest(own: OwnFolder, { outcome }: PackageSet, { named, guesses }: PythonWishes): void {
+function writeManifest(
+  own: OwnFolder,
+  { outcome }: PackageSet,
+  { named, guesses }: PythonWishes,
+  asked: readonly string[],
+): void {
   if (!isWritable(own, PYTHON_MANIFEST)) return
   const stats = lstatSync(own.pathOf(PYTHON_MANIFEST), { throwIfNoEntry: false })
   const text = stats === undefined ? null : readFileSync(own.pathOf(PYTHON_MANIFEST), 'utf8')
   const known = new Set(text === null ? [] : parseRequirements(text).named.map(({ name }) => name))
   const inline = new Set(named.map(({ name }) => name))
   const resolved = new Set(outcome.resolvedPackages.map(one => toPackageName(one.split('==', 1)[0]!)))
-  const added = guesses
+  const inferred = guesses
     .map(({ name }) => name)
     .filter(name => resolved.has(name) && !known.has(name) && !inline.has(name))
+  const added = [...parseRequirements(asked.join('\n')).named.filter(({ name }) => !known.has(name))]
+    .map(({ text }) => text)
+    .concat(inferred)
   if (added.length === 0) return
   const newline = text?.includes('\r\n') === true ? '\r\n' : '\n'
   const gap = text === null || text === '' || text.endsWith('\n') ? '' : newline

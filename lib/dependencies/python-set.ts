@@ -3,7 +3,7 @@
  * Owner: §2.16, page dependencies/python.
  *
  *   named ─► installed ─► guesses whose module came with them are dropped
- *   named + guesses ─► installed; a guess that the index does not have is dropped, and it is tried once more
+ *   named + guesses ─► installed; guesses as wheels only, because nobody named them
  */
 
 import { join } from 'node:path'
@@ -26,9 +26,6 @@ import {
 } from './python-wishes.ts'
 import { toPackageName } from './requirements.ts'
 import { labelOf } from './unit-files.ts'
-
-/** Imports that were taken for packages and are none: so many are left out one after the other before it is given up. */
-const MAX_DROPPED = 8
 
 interface PythonSetOptions {
   unit: InstallUnit
@@ -57,26 +54,18 @@ export class PythonSet {
       const has = listModules(draft.below(PYTHON_TARGET).path)
       guesses = guesses.filter(({ cause }) => !has.has(cause.name))
     }
-    for (let dropped = 0; ; dropped++) {
-      if (!isNamed(wishes) && guesses.length === 0) {
-        draft.below(PYTHON_TARGET).make()
-        break
-      }
-      const isDone = dropped === 0 && guesses.length === 0 && wishes.guesses.length > 0
-      const failure = isDone ? null : await this.#install(draft, guesses, tools)
-      if (failure === null) break
-      const none = guesses.find(({ name }) => name === failure.missing)
-      if (none === undefined || dropped === MAX_DROPPED) throw this.toError(failure)
-      guesses = guesses.filter(guess => guess !== none)
-    }
+    const isDone = guesses.length === 0 && wishes.guesses.length > 0
+    const failure = isDone ? null : await this.#install(draft, guesses, tools)
+    if (failure !== null) throw this.toError(failure)
     return this.#toOutcome(draft, guesses)
   }
 
   async #install(draft: OwnFolder, guesses: readonly Guess[], tools: BuildTools): Promise<PipFailure | null> {
     const { unit, wishes, toolchain, uv } = this.#options
     draft.remove(PYTHON_TARGET)
-    const names = [...wishes.named.map(({ text }) => text), ...guesses.map(({ name }) => name)]
-    const wanted = draft.write('wanted.txt', `${names.join('\n')}\n`)
+    // An archive of sources runs its own code when it is installed: nobody asked for that of a package that only an import names.
+    const lines = guesses.map(({ name }) => `--only-binary ${name}\n${name}`)
+    const wanted = draft.write('wanted.txt', `${[...wishes.named.map(({ text }) => text), ...lines].join('\n')}\n`)
     const files = wishes.hasOptions ? [join(unit.folder, PYTHON_MANIFEST), wanted] : [wanted]
     draft.below(PYTHON_TARGET).make()
     const run = { python: toolchain.program, uv, target: draft.below(PYTHON_TARGET).path, files }
@@ -84,7 +73,7 @@ export class PythonSet {
   }
 
   async #toOutcome(draft: OwnFolder, guesses: readonly Guess[]): Promise<SetOutcome> {
-    const { wishes, imports, toolchain } = this.#options
+    const { wishes } = this.#options
     const target = draft.below(PYTHON_TARGET).path
     const versions = new Map(listDistributions(target).map(one => [toPackageName(one.name), one]))
     const asked = [...wishes.named.map(({ name }) => name), ...guesses.map(({ name }) => name)]
@@ -92,10 +81,15 @@ export class PythonSet {
       const found = versions.get(name)
       return found === undefined ? [] : [`${found.name}==${found.version}`]
     })
-    const has = listModules(target)
-    const missing = wishes.found.filter(({ name }) => !has.has(name)).map(({ name }) => name)
+    return { ...(await this.findUnresolved(listModules(target))), resolvedPackages }
+  }
+
+  /** The imports that neither these modules nor the interpreter have. */
+  async findUnresolved(modules: ReadonlySet<string> = new Set()): Promise<SetOutcome> {
+    const { wishes, imports, toolchain } = this.#options
+    const missing = wishes.found.filter(({ name }) => !modules.has(name)).map(({ name }) => name)
     const inInterpreter = missing.length === 0 ? [] : await imports.find(toolchain.program, missing)
-    return { resolvedPackages, unresolvedImports: missing.filter(name => !inInterpreter.includes(name)) }
+    return { resolvedPackages: [], unresolvedImports: missing.filter(name => !inInterpreter.includes(name)) }
   }
 
   /** In the words of this folder, whichever folder's install it was. */

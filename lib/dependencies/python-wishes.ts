@@ -8,11 +8,21 @@
  */
 
 import { join } from 'node:path'
+import type { GatewayError } from '../core/errors.ts'
+import type { Settings } from '../config/settings.ts'
 import type { BuildTools, Toolchain } from './build.ts'
 import { below, readOptional } from './build.ts'
-import { type InstallPlace, type InstallUnit, installError } from './install-step.ts'
+import {
+  type FailedImport,
+  type InstallPlace,
+  type InstallUnit,
+  installError,
+  toAddHint,
+  type UnmetImport,
+} from './install-step.ts'
+import { showToken } from './manifest-text.ts'
 import type { SetOutcome } from './package-set.ts'
-import { listModules } from './pip.ts'
+import { listModules, type PipFailure } from './pip.ts'
 import { findByPipreqs } from './pipreqs.ts'
 import type { PythonImport, PythonImports } from './python-imports.ts'
 import { parseInline, parseRequirements, type Requirement, toPackageName } from './requirements.ts'
@@ -38,8 +48,13 @@ interface NamedPackages {
   hasOptions: boolean
 }
 
+/** An import of a folder: its first place, and that of each handler, by full path. */
+interface FoundImport extends PythonImport {
+  places: readonly (PythonImport & { entry: string })[]
+}
+
 export interface PythonWishes extends NamedPackages {
-  found: readonly PythonImport[]
+  found: readonly FoundImport[]
   guesses: readonly Guess[]
 }
 
@@ -65,6 +80,9 @@ export function readNamed(unit: InstallUnit, mayHaveOptions: boolean): NamedPack
     hasOptions = odd.length > 0
     all.push(...named)
   }
+  const asked = parseRequirements(unit.asked.join('\n'))
+  if (asked.odd[0] !== undefined) throw toOddError(asked.odd[0], 'deps add')
+  all.push(...asked.named)
   for (const { entryPath, entryFile } of unit.functions) {
     const { named, odd } = parseInline(readOptional(entryPath) ?? '')
     if (odd[0] !== undefined) throw toOddError(odd[0], entryFile)
@@ -76,13 +94,19 @@ export function readNamed(unit: InstallUnit, mayHaveOptions: boolean): NamedPack
 function toOddError({ text, line, kind }: ReturnType<typeof parseInline>['odd'][number], file: string): Error {
   if (kind === 'unreadable') {
     const hint = 'write a name with an optional version, such as requests>=2.31'
-    return installError(`${file}:${line}: ${JSON.stringify(text)} is not the name of a package`, { file, line }, hint)
+    return installError(`${file}:${line}: ${showToken(text)} is not the name of a package`, { file, line }, hint)
   }
   const what = kind === 'option' ? 'an option' : 'a URL or path'
   const hint = file.endsWith('.py')
     ? 'write the name of a package'
     : `write the name of a package, or allow options, URLs and paths in requirements.txt with ${OPTIONS_SETTING}=1`
-  return installError(`${file}:${line}: ${JSON.stringify(text)} is ${what}`, { file, line }, hint)
+  // Of `name @ https://...` the address.
+  const word = text.split(/\s+/).find(part => /[/\\]/.test(part)) ?? text
+  return installError(
+    `${file}:${line}: ${showToken(kind === 'address' ? word : text)} is ${what}`,
+    { file, line },
+    hint,
+  )
 }
 
 /** Where people named a package. @param isIt - told names as indexes compare them */
@@ -110,7 +134,7 @@ export async function findImports(
   { folder, functions, packs, packFolders }: InstallUnit,
   program: string,
   { imports, functionsRoot }: { imports: PythonImports; functionsRoot: string },
-): Promise<PythonImport[]> {
+): Promise<FoundImport[]> {
   const lists = await Promise.all(
     functions.map(({ entryPath }) => imports.read(program, { entry: entryPath, folder, root: functionsRoot })),
   )
@@ -118,12 +142,16 @@ export async function findImports(
     ...packs,
     ...packFolders.flatMap(pack => [...listModules(join(pack, PYTHON_TARGET)), ...listModules(pack)]),
   ])
-  const byName = new Map<string, PythonImport>()
-  for (const one of lists.flat()) {
-    // No package is called like a private file; that it is not there is the worker's to tell.
-    if (packed.has(one.name) || one.name.startsWith('_')) continue
-    const known = byName.get(one.name)
-    if (known === undefined || (known.optional && !one.optional)) byName.set(one.name, one)
+  const byName = new Map<string, FoundImport>()
+  for (const [at, list] of lists.entries()) {
+    for (const one of list) {
+      // No package is called like a private file; that it is not there is the worker's to tell.
+      if (packed.has(one.name) || one.name.startsWith('_')) continue
+      const known = byName.get(one.name)
+      const places = [...(known?.places ?? []), { ...one, entry: functions[at]!.entryPath }]
+      const first = known === undefined || (known.optional && !one.optional) ? one : known
+      byName.set(one.name, { ...first, places })
+    }
   }
   return [...byName.values()].sort((a, b) => (a.name < b.name ? -1 : 1))
 }
@@ -154,18 +182,46 @@ export async function askPipreqs(
   return names.filter(name => !left.has(name)).map(name => ({ name, cause: byName.get(name) ?? first }))
 }
 
-/** @throws GatewayError for an import without a package, with `FN_AUTO_INFER_STRICT` */
-export function checkStrict(
-  found: readonly PythonImport[],
+/** The guesses that a failed install comes from: the one that it names, or else all of them; none where trying again may help. */
+export function blameGuesses(failure: PipFailure, wishes: PythonWishes): ReadonlyMap<string, FailedImport> {
+  const { isPassing, missing, message } = failure
+  // A line with a path may be at fault as well, and is not known by a name.
+  const isOpen = missing === null && wishes.hasOptions
+  if (isPassing || isOpen || wishes.named.some(({ name }) => name === missing)) return new Map()
+  const named = wishes.guesses.filter(({ name }) => name === missing)
+  const failed = { message: named.length > 0 ? '' : message, hint: '' }
+  return new Map((named.length > 0 ? named : wishes.guesses).map(({ name }) => [name, failed]))
+}
+
+interface UnmetLook {
+  unit: InstallUnit
+  functionsRoot: string
+  settings: Pick<Settings, 'autoInferPyDeps' | 'autoInferStrict'>
+}
+
+/** Whether an import is only noted: where a changed `sys.path` leads is known when the function runs, and not before. */
+function isDoubtful({ doubt }: PythonImport, { autoInferStrict }: UnmetLook['settings']): boolean {
+  return autoInferStrict ? doubt?.line != null : doubt !== null
+}
+
+/** One for each handler that imports something without a package. */
+export function toUnmet(
+  found: readonly FoundImport[],
   { unresolvedImports }: SetOutcome,
-  functionsRoot: string,
-): void {
-  // What a changed `sys.path` may lead to is known when the function runs, and not before.
-  const missing = found.filter(
-    ({ name, optional, doubt }) => !optional && doubt?.line == null && unresolvedImports.includes(name),
-  )
-  const [first] = missing
-  if (first === undefined) return
+  look: UnmetLook,
+): UnmetImport[] {
+  const { unit, settings } = look
+  const missing = found.filter(one => {
+    return !one.optional && !isDoubtful(one, settings) && unresolvedImports.includes(one.name)
+  })
+  return unit.functions.flatMap(({ entryPath }) => {
+    const own = missing.flatMap(one => one.places.find(({ entry, optional }) => entry === entryPath && !optional) ?? [])
+    return own.length === 0 ? [] : { entries: [entryPath], error: toUnmetError(own, look) }
+  })
+}
+
+function toUnmetError(missing: readonly PythonImport[], { unit, functionsRoot, settings }: UnmetLook): GatewayError {
+  const first = missing[0]!
   const place = { file: below(functionsRoot, first.file), line: first.line }
   const another = first.doubt?.file
   if (another !== undefined) {
@@ -175,23 +231,31 @@ export function checkStrict(
     const hint =
       `to use the file put it beside the handler, or its folder on sys.path; to have the package ${first.name} of the index, write ` +
       `${first.name} into requirements.txt beside the handler`
-    throw installError(message, place, hint)
+    return installError(message, place, hint)
   }
   const shown = missing.map(one => `${below(functionsRoot, one.file)}:${one.line} imports ${one.name}`).join('; ')
+  if (settings.autoInferPyDeps === 'report') {
+    const names = [...new Set(missing.map(({ name }) => toPackageName(name)))].join(' ')
+    const message = `${shown}: ${labelOf(unit, PYTHON_MANIFEST)} names no package for it`
+    return installError(message, place, toAddHint(unit, names, 'FN_AUTO_INFER_PY_DEPS'))
+  }
   const hint =
     `write the name of the package that has ${first.name} into requirements.txt beside the handler, or as ` +
-    '"#@requirements <package>" into its first 30 lines; FN_AUTO_INFER_STRICT=0 lets the function run without it'
-  throw installError(`no package is called like what is imported: ${shown}`, place, hint)
+    '"#@requirements <package>" into its first 30 lines, also for a package without wheels; ' +
+    'FN_AUTO_INFER_STRICT=0 lets the function run without it'
+  const why = unit.failed.get(toPackageName(first.name))?.message
+  const message = `no package is called like what is imported: ${shown}${why ? `: ${why}` : ''}`
+  return installError(message, place, hint)
 }
 
 /** What a person should know about imports that may be files; null when there is nothing. */
 export function toDoubtNote(
   found: readonly PythonImport[],
   { unresolvedImports }: SetOutcome,
-  functionsRoot: string,
+  { functionsRoot, settings }: Pick<UnmetLook, 'functionsRoot' | 'settings'>,
 ): string | null {
-  const doubtful = found.filter(({ name, optional, doubt }) => {
-    return !optional && doubt !== null && unresolvedImports.includes(name)
+  const doubtful = found.filter(one => {
+    return !one.optional && isDoubtful(one, settings) && unresolvedImports.includes(one.name)
   })
   const { doubt } = doubtful[0] ?? {}
   if (doubt == null) return null

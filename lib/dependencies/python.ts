@@ -10,16 +10,17 @@ import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import type { Settings } from '../config/settings.ts'
 import { toPythonHostEnv } from '../core/host-env.ts'
-import { type BuildTools, readOptional, type Toolchain } from './build.ts'
+import { below, type BuildTools, readOptional, type Toolchain } from './build.ts'
 import { BuildKey } from './build-cache.ts'
 import { type InstallPlan, type InstallStep, type InstallUnit, passingError } from './install-step.ts'
+import type { SetOutcome } from './package-set.ts'
 import { settlePythonFiles } from './python-files.ts'
 import type { PythonImports } from './python-imports.ts'
 import type { PipFailure } from './pip.ts'
 import { PythonSet } from './python-set.ts'
 import {
   askPipreqs,
-  checkStrict,
+  blameGuesses,
   findImports,
   isNamed,
   PYTHON_MANIFEST,
@@ -28,6 +29,7 @@ import {
   readNamed,
   toDoubtNote,
   toGuesses,
+  toUnmet,
 } from './python-wishes.ts'
 import { hasFile } from './unit-files.ts'
 
@@ -48,8 +50,9 @@ interface PythonStepOptions {
   imports: PythonImports
   /** uv's program, null when it is not there. */
   findUv(): string | null
-  /** Something that a person should know and that stops nothing. */
+  /** As of `InstallStep`. */
   onNote(text: string): void
+  onInfer?(text: string): void
 }
 
 export function createPythonStep(options: PythonStepOptions): InstallStep {
@@ -66,9 +69,11 @@ export function createPythonStep(options: PythonStepOptions): InstallStep {
       settings.autoInferPyDeps,
       settings.pyInferBackend,
       settings.autoInferWriteManifest,
-      settings.autoInferStrict,
       settings.pyRequirementsOptions,
     ]),
+    isStrict: settings.autoInferStrict,
+    onNote: options.onNote,
+    ...(options.onInfer && { onInfer: options.onInfer }),
     toEnv: toPythonHostEnv,
     isWanted,
     readVersion,
@@ -101,12 +106,22 @@ interface Look {
 async function makePlan(look: Look): Promise<InstallPlan | null> {
   const { unit, toolchain } = look
   const { settings, imports, functionsRoot, findUv, onNote } = look.options
-  const { autoInferPyDeps: infers, pyInferBackend, autoInferStrict, autoInferWriteManifest } = settings
+  const { autoInferPyDeps, pyInferBackend, autoInferWriteManifest } = settings
+  const infers = autoInferPyDeps !== false
   const startedAt = performance.now()
   const wishes = await readWishes(look)
   const inferenceDurationMs = Math.round((performance.now() - startedAt) * 10) / 10
   if (!isNamed(wishes) && wishes.found.length === 0) return null
   const toSet = () => new PythonSet({ unit, wishes, toolchain, functionsRoot, imports, uv: findUv() })
+  const noteDoubt = (outcome: SetOutcome): void => {
+    const note = toDoubtNote(wishes.found, outcome, { functionsRoot, settings })
+    if (note !== null) onNote(`${unit.label}: ${note}`)
+  }
+  const toEmpty = async (): Promise<SetOutcome> => {
+    const outcome = await toSet().findUnresolved()
+    noteDoubt(outcome)
+    return outcome
+  }
   return {
     key: toKey(wishes, look),
     facts: {
@@ -116,14 +131,14 @@ async function makePlan(look: Look): Promise<InstallPlan | null> {
       inferenceDurationMs: infers ? inferenceDurationMs : 0,
       inferredImports: wishes.found.map(({ name }) => name),
     },
+    ...(!isNamed(wishes) && wishes.guesses.length === 0 && { emptyOutcome: toEmpty }),
+    inferred: wishes.guesses.map(({ name, cause }) => `${name} (${below(functionsRoot, cause.file)}:${cause.line})`),
     fill: (draft, tools) => toSet().fill(draft, tools),
     retell: cause => toSet().toError(cause as PipFailure),
-    check: outcome => {
-      if (autoInferStrict) checkStrict(wishes.found, outcome, functionsRoot)
-    },
+    blame: cause => blameGuesses(cause as PipFailure, wishes),
+    unmet: outcome => toUnmet(wishes.found, outcome, { unit, functionsRoot, settings }),
     settle: set => {
-      const note = toDoubtNote(wishes.found, set.outcome, functionsRoot)
-      if (note !== null) onNote(`${unit.label}: ${note}`)
+      noteDoubt(set.outcome)
       return settlePythonFiles(unit, set, unit.isPack || !autoInferWriteManifest ? null : wishes)
     },
   }
@@ -132,10 +147,12 @@ async function makePlan(look: Look): Promise<InstallPlan | null> {
 async function readWishes({ unit, options, toolchain, tools }: Look): Promise<PythonWishes> {
   const { settings } = options
   const named = readNamed(unit, settings.pyRequirementsOptions)
-  const found = settings.autoInferPyDeps ? await findImports(unit, toolchain.program, options) : []
-  const isByTable = settings.pyInferBackend === 'pipreqs'
+  const { autoInferPyDeps: infers, pyInferBackend } = settings
+  const found = infers === false ? [] : await findImports(unit, toolchain.program, options)
+  if (infers !== true) return { ...named, found, guesses: [] }
+  const isByTable = pyInferBackend === 'pipreqs'
   const guesses = isByTable ? await askPipreqs(found, named, unit, [toolchain, tools]) : toGuesses(found, named)
-  return { ...named, found, guesses }
+  return { ...named, found, guesses: guesses.filter(({ name }) => !unit.failed.has(name)) }
 }
 
 function toKey({ named, hasOptions, found, guesses }: PythonWishes, { unit, toolchain }: Look): string {

@@ -7,13 +7,23 @@
  *                                                                              -> failed, until the sources change
  */
 
+import { join } from 'node:path'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
 import { toToolHostEnv } from '../core/host-env.ts'
 import type { RuntimeName } from '../core/identity.ts'
+import type { FileReader } from '../files/function-file.ts'
 import type { OwnFolder } from '../files/own-folder.ts'
-import { BUILD_RETRY_MS, type Builder, type BuildPlan, type BuildTools, isPassing, type Toolchain } from './build.ts'
+import {
+  BUILD_RETRY_MS,
+  type Builder,
+  type BuildPlan,
+  type BuildTools,
+  isPassing,
+  sourceError,
+  type Toolchain,
+} from './build.ts'
 import { LooksAhead } from './looks-ahead.ts'
 import type { Made } from './made.ts'
 import { type Build, signalOf, stop, stopped } from './open-build.ts'
@@ -25,6 +35,8 @@ import { makeToolFolder } from './tool-folder.ts'
 const LOOKING = 'looking at what it needs'
 /** Milliseconds after which a look at what is to be made counts as work. */
 const LONG_LOOK_MS = 2000
+/** Milliseconds that a failure waits, while builds go on, for functions that fail for the same cause. */
+const REPORT_MS = 2000
 
 export interface BuildsOptions {
   clock: Clock
@@ -35,6 +47,8 @@ export interface BuildsOptions {
   builders: readonly Builder[]
   /** What is built is closed to other users of the machine, and tools have no capability of this process. */
   isPrivate: boolean
+  /** Reads files of functions that are kept apart by users; null: links are followed. */
+  readFile?: FileReader | null
   /** Steps of priority that tools stand below this process; absent: none. */
   nice?: number
   /** Most ms that a call waits for a build. */
@@ -47,7 +61,8 @@ export interface BuildsOptions {
   onBegin(fn: FunctionVersion, action: string): void
   onEnd(fn: FunctionVersion, action: string): void
   onBuilt(built: { fn: FunctionVersion; durationMs: number; made: Made }): void
-  onFailure(fn: FunctionVersion, error: GatewayError): void
+  /** @param others - functions that failed for the same cause: a failure is reported once */
+  onFailure(fn: FunctionVersion, error: GatewayError, others: readonly FunctionVersion[]): void
 }
 
 export interface PreparationState {
@@ -71,6 +86,10 @@ export class Builds {
   readonly #line = new PacedLine<Build>()
   readonly #ahead: LooksAhead
   #functions: ReadonlyMap<string, FunctionVersion> | null = null
+  /** Failures that are to be reported, by their cause. */
+  readonly #failures = new Map<unknown, { error: GatewayError; functions: FunctionVersion[] }>()
+  #reportTimer: NodeJS.Timeout | null = null
+  #pending = 0
   #isClosed = false
 
   constructor(options: BuildsOptions) {
@@ -108,6 +127,7 @@ export class Builds {
       since: this.#options.clock.monotonic(),
       isNeeded: true,
       change: null,
+      stamp: null,
       done: Promise.resolve(null),
       abort: null,
       isStopped: false,
@@ -119,6 +139,13 @@ export class Builds {
     // A build in the background has nobody who waits for it.
     build.done.catch(() => {})
     return build.done
+  }
+
+  /** As of `Builder`. @returns false where another tool does it */
+  ask(fn: FunctionVersion, packages: readonly string[]): boolean {
+    const builder = this.#builderOf(fn)
+    builder?.ask?.(fn, packages)
+    return builder?.ask !== undefined
   }
 
   /** What goes on, for a call that cannot wait for it. */
@@ -169,10 +196,16 @@ export class Builds {
     this.#ahead.retain(functions)
     for (const builder of this.#options.builders) builder.retain?.(functions)
     for (const [key, build] of this.#builds) {
-      if (functions.has(key)) continue
+      const fn = functions.get(key)
+      if (fn !== undefined && !this.#isOutdated(build, fn)) continue
       stop(build)
       this.#builds.delete(key)
     }
+  }
+
+  /** True for a failure that a change of another function's file may have mended. */
+  #isOutdated({ state, stamp }: Build, fn: FunctionVersion): boolean {
+    return state === 'failed' && stamp !== (this.#builderOf(fn)?.stampOf?.(fn) ?? stamp)
   }
 
   /** Stops what runs; resolves when every tool has ended. */
@@ -199,10 +232,12 @@ export class Builds {
   }
 
   async #run(build: Build): Promise<string | null> {
-    const { clock, onBuilt, onFailure } = this.#options
+    const { clock, onBuilt } = this.#options
+    this.#pending += 1
     // Not within the caller's turn: reading sources of many functions must not hold up a reload, or a request.
     await this.#line.enter(build)
     const startedAt = clock.monotonic()
+    const functions = this.#functions
     try {
       const { binary, made } = await this.#ensure(build)
       build.state = 'ready'
@@ -215,9 +250,33 @@ export class Builds {
       const error = this.#toError(thrown, build)
       build.error = error
       build.state = 'failed'
+      if (this.#functions === functions) build.stamp = this.#builderOf(build.fn)?.stampOf?.(build.fn) ?? null
       build.since = clock.monotonic()
-      if (!build.isStopped) onFailure(build.fn, error)
+      if (!build.isStopped) this.#noteFailure(build.fn, error)
       throw error
+    } finally {
+      this.#pending -= 1
+      if (this.#pending === 0) this.#report()
+    }
+  }
+
+  /** Functions of one folder share their packages, and folders that want the same share an install. */
+  #noteFailure(fn: FunctionVersion, error: GatewayError): void {
+    const cause = error.cause ?? `${fn.runtime} ${fn.fnDir} ${error.message}`
+    const known = this.#failures.get(cause)
+    if (known === undefined) this.#failures.set(cause, { error, functions: [fn] })
+    else known.functions.push(fn)
+    this.#reportTimer ??= this.#options.clock.setTimeout(() => this.#report(), REPORT_MS)
+  }
+
+  #report(): void {
+    if (this.#reportTimer !== null) this.#options.clock.clearTimeout(this.#reportTimer)
+    this.#reportTimer = null
+    const failures = [...this.#failures.values()]
+    this.#failures.clear()
+    for (const { error, functions } of failures) {
+      const [first, ...others] = functions
+      this.#options.onFailure(first!, error, others)
     }
   }
 
@@ -252,6 +311,7 @@ export class Builds {
   /** What is to be made. Who can do without is not kept waiting for longer than a moment. */
   async #look(build: Build, builder: Builder, toolchain: Toolchain): Promise<BuildPlan> {
     const { clock } = this.#options
+    this.#checkManifests(build.fn, builder)
     const signal = signalOf(build)
     const timer = clock.setTimeout(() => this.#tellWork(build), LONG_LOOK_MS)
     // A save of all functions at once must not start a tool for each of them.
@@ -263,6 +323,19 @@ export class Builds {
     } finally {
       places.leave()
       clock.clearTimeout(timer)
+    }
+  }
+
+  /** Builders read manifests by their paths. @throws GatewayError for one that is not the function's own */
+  #checkManifests({ fnDir, entryFile }: FunctionVersion, { manifests = [] }: Builder): void {
+    const { readFile } = this.#options
+    for (const name of readFile ? manifests : []) {
+      try {
+        readFile!(join(fnDir, name))
+      } catch (error) {
+        const { code, message } = error as NodeJS.ErrnoException
+        if (code === 'NOT_OF_FUNCTION') throw sourceError(message, { file: toSibling(entryFile, name) })
+      }
     }
   }
 
@@ -371,6 +444,10 @@ function placesOf(known: Map<Builder, Places<Build>>, builder: Builder, count: n
   const places = known.get(builder) ?? new Places<Build>(count)
   known.set(builder, places)
   return places
+}
+
+function toSibling(entryFile: string, name: string): string {
+  return entryFile.slice(0, entryFile.lastIndexOf('/') + 1) + name
 }
 
 /** True when one program serves both. */

@@ -67,6 +67,7 @@ export function createRustBuilder(options: RustOptions): Builder {
     // Cargo lets one build at a time into the shared folder of results.
     concurrency: 1,
     timeoutMs: options.timeoutMs,
+    manifests: ['Cargo.toml', 'Cargo.lock', 'rust-toolchain', 'rust-toolchain.toml'],
     readVersion: (program, tools, cwd) => readVersion(program, tools, cwd, options.timeoutMs),
     plan: (fn, toolchain) => new RustBuild(fn, options, worker()).plan(toolchain),
   }

@@ -4,7 +4,7 @@ import { readdirSync, statSync } from 'node:fs'
 import { basename, dirname, join, relative } from 'node:path'
 import type { FunctionVersion } from '../core/catalog.ts'
 import { GatewayError, type Warning } from '../core/errors.ts'
-import { isNameSegment, isRuntimeName } from '../core/identity.ts'
+import { isPackName, isRuntimeName, PACK_NAME_RULE } from '../core/identity.ts'
 
 const PACKS_FOLDER = '.svc/packs'
 /** Where FastFN keeps packs; looked into after our own folder. */
@@ -136,11 +136,13 @@ export class SharedPacks {
   }
 
   #toMissing(runtime: string, name: string): string {
+    if (!isPackName(name)) return `shared pack not found: ${JSON.stringify(name)} is not a pack name`
     const places = this.#bases.map(base => this.#shorten(join(base, runtime, name))).join(', ')
     return `shared pack not found: ${name} (looked in: ${places})`
   }
 
   #toMissingHint(runtime: string, name: string): string {
+    if (!isPackName(name)) return `Fix the name in shared_deps: a pack name ${PACK_NAME_RULE}.`
     const file = `${PACKS_FOLDER}/${runtime}/${name}/${KINDS.get(runtime)!.manifest}`
     return `Make ${file}, or remove "${name}" from shared_deps.`
   }
@@ -153,7 +155,7 @@ export class SharedPacks {
 
   /** Full path of a pack, null when there is none. */
   #find(runtime: string, name: string): string | null {
-    if (!isNameSegment(name) || !KINDS.has(runtime)) return null
+    if (!isPackName(name) || !KINDS.has(runtime)) return null
     return this.#bases.map(base => join(base, runtime, name)).find(isFolder) ?? null
   }
 

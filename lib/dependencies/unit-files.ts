@@ -15,11 +15,6 @@ export function hasFile(folder: string, name: string): boolean {
   return lstatSync(join(folder, name), { throwIfNoEntry: false }) !== undefined
 }
 
-/** A text that changes with each file that discovery takes for one of the unit's functions: handlers, manifests, and helpers such as `_lib`. */
-export function signaturesOf({ functions }: Pick<InstallUnit, 'functions'>): string {
-  return functions.map(({ signature }) => signature).join(' ')
-}
-
 /** False for a link: what it leads to is not the gateway's to write. True for what is not there. */
 export function isWritable(folder: OwnFolder, name: string): boolean {
   return lstatSync(folder.pathOf(name), { throwIfNoEntry: false })?.isFile() !== false

@@ -43,6 +43,16 @@ export class UnsafePathError extends Error {
 
 const LINK = 'a symbolic link'
 
+const IGNORE_FILE = '.gitignore'
+/** Folders of the gateway beside functions; others may hold functions. */
+const IGNORED_FOLDERS: ReadonlySet<string> = new Set([
+  ...['.svc', '.svc-deps', '.deps', 'node_modules', 'vendor', '.go-build', '.rust-build'],
+])
+/** Git ignores all files of the folder, this one included. */
+const IGNORED = '*\n'
+/** Shared packs are sources of the user (§2.16). */
+const IGNORED_STATE = '*\n!/packs/\n!/packs/**\n'
+
 /** User and group of a file. */
 type FileOwner = Pick<Stats, 'uid' | 'gid'>
 
@@ -97,6 +107,7 @@ export class OwnFolder {
       }
       this.#checkPart(path, lstatSync(path))
     }
+    this.#ignore()
     return this.path
   }
 
@@ -107,7 +118,27 @@ export class OwnFolder {
       if (stats === null) await mkdir(path).catch(ignoreCode('EEXIST'))
       this.#checkPart(path, stats ?? (await lstat(path)))
     }
+    this.#ignore()
     return this.path
+  }
+
+  /** Keeps what the gateway writes out of git. */
+  #ignore(): void {
+    const [name] = this.#names
+    if (name === undefined || !IGNORED_FOLDERS.has(name)) return
+    const path = join(this.#base, name)
+    const text = name === '.svc' ? IGNORED_STATE : IGNORED
+    if (lstatSync(join(path, IGNORE_FILE), { throwIfNoEntry: false }) !== undefined) return
+    try {
+      inHeldFolder(this.#base, [name], path, held => writeFileSync(join(held, IGNORE_FILE), text, { flag: 'wx' }))
+    } catch {
+      // Another process wrote it, or it cannot be written: the folder serves all the same.
+    }
+  }
+
+  /** True when nothing is in it but what `make` put there. */
+  isEmpty(): boolean {
+    return this.list(/^/).every(({ name }) => name === IGNORE_FILE)
   }
 
   /**

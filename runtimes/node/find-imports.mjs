@@ -13,16 +13,37 @@ import { readFileSync, realpathSync } from 'node:fs'
 import { createRequire, isBuiltin, syncBuiltinESMExports } from 'node:module'
 import { dirname, extname, join, relative, resolve as toFull, sep } from 'node:path'
 
-/** @typedef {{ specifier: string, file: string, line: number }} FoundImport */
+/**
+ * One import of one file.
+ * @typedef {object} FoundImport
+ * @property {string} specifier
+ * @property {string} file - below the folder
+ * @property {number} line
+ * @property {boolean} optional - inside a `try`, or with a `catch` of its promise
+ * @property {number[]} entries - the handlers that load the file, by their position in the request
+ */
 
 const own = createRequire(import.meta.url)
 const MARK = 'fngw-imports'
-/** Imports that are told at most: more come from no function. */
+/** Names that are reported at most: more come from no function. */
 const MAX_IMPORTS = 200
+/** Characters of the report: of a name that many files import, the first places. */
+const MAX_CHARS = 50_000
+/** Keeps esbuild's resolver away from this module's own plugin. */
+const BY_PATH = {}
 /** Characters of one that are told; no name of a package is as long. */
 const MAX_SPECIFIER_CHARS = 250
-/** What esbuild reads as source; everything else that is imported counts as empty. */
-const SOURCES = new Set(['.js', '.mjs', '.cjs', '.ts', '.mts', '.cts', '.jsx', '.tsx', '.json'])
+/**
+ * What esbuild reads as source; everything else that is imported counts as empty.
+ * @type {Map<string, import('esbuild').Loader>}
+ */
+const LOADERS = new Map([
+  ...['.js', '.mjs', '.cjs'].map(name => /** @type {const} */ ([name, 'js'])),
+  ...['.ts', '.mts', '.cts'].map(name => /** @type {const} */ ([name, 'ts'])),
+  ['.jsx', 'jsx'],
+  ['.tsx', 'tsx'],
+  ['.json', 'json'],
+])
 
 /** @returns {typeof import('esbuild')} */
 function requireEsbuild() {
@@ -36,62 +57,113 @@ function isOwn(folder, file) {
 }
 
 /**
- * Imports with their places: esbuild is made to warn about each.
+ * Imports with their places. Files get a namespace that esbuild does not look for packages in, so each import of a package is an
+ * error with its place, except where the code handles the failure: those esbuild accepts.
  * @param {string} folder
  * @param {readonly string[]} entries
  * @returns {Promise<{ found: FoundImport[], files: string[] }>}
  */
 async function scan(folder, entries) {
   const files = new Set()
+  /** @type {Map<string, Set<string>>} */
+  const importedBy = new Map()
+  /** @type {Map<string, { specifier: string, file: string }>} */
+  const seen = new Map()
   /** @type {import('esbuild').Plugin} */
   const plugin = {
     name: 'imports',
     setup(build) {
-      build.onResolve({ filter: /./ }, ({ path, kind, importer }) => {
-        if (kind === 'entry-point') return undefined
-        if (/^\.\.?(?:\/|$)/.test(path) && isOwn(folder, toFull(dirname(importer), path))) return undefined
-        if (/^\.\.?(?:\/|$)|^\//.test(path)) return { external: true }
-        return { external: true, warnings: [{ text: path }] }
+      build.onResolve({ filter: /./ }, async ({ path, kind, importer, pluginData }) => {
+        if (pluginData === BY_PATH) return undefined
+        if (kind === 'entry-point') return { path, namespace: 'source' }
+        if (!/^\.\.?(?:\/|$)|^\//.test(path)) {
+          seen.set(toId(importer, path), { specifier: path, file: importer })
+          // esbuild accepts addresses by itself.
+          return /^\w+:/.test(path) && !isBuiltin(path) ? { errors: [{ text: toUnresolved(path) }] } : undefined
+        }
+        const resolveDir = dirname(importer)
+        if (path.startsWith('/') || !isOwn(folder, toFull(resolveDir, path))) return { external: true }
+        const { path: target, errors } = await build.resolve(path, { resolveDir, kind, pluginData: BY_PATH })
+        if (errors.length > 0) return { external: true }
+        importedBy.set(target, (importedBy.get(target) ?? new Set()).add(importer))
+        return { path: target, namespace: 'source' }
       })
-      build.onLoad({ filter: /./ }, ({ path }) => {
+      build.onLoad({ filter: /./, namespace: 'source' }, ({ path }) => {
         // A link out of the folder leads to files that are not the function's.
-        const isSource = SOURCES.has(extname(path)) && isOwn(folder, realpathSync(path))
-        if (!isSource) return { contents: '' }
+        const loader = LOADERS.get(extname(path))
+        if (loader === undefined || !isOwn(folder, realpathSync(path))) return { contents: '' }
         files.add(path)
-        return undefined
+        return { contents: readFileSync(path), loader }
       })
     },
   }
   /** @type {import('esbuild').Message[]} */
-  let warnings
+  let errors = []
   try {
-    const result = await requireEsbuild().build({
+    await requireEsbuild().build({
       entryPoints: [...entries],
       bundle: true,
       write: false,
       outdir: join(folder, '.none'),
       platform: 'node',
       format: 'esm',
-      // esbuild's service is asked from the folder, so places come as paths below it.
-      absWorkingDir: folder,
       // Not of a tsconfig.json somewhere above: what is imported for its types only is no package to install.
       tsconfigRaw: {},
       logLevel: 'silent',
       logLimit: 0,
       plugins: [plugin],
     })
-    warnings = result.warnings
   } catch (error) {
-    // A file that cannot be parsed is told by the worker that loads it; the others count.
-    warnings = /** @type {any} */ (error).warnings ?? []
+    // A file that cannot be parsed is reported by the worker that loads it; the others count.
+    errors = /** @type {any} */ (error).errors ?? []
   }
-  const found = warnings.flatMap(({ pluginName, text, location }) =>
-    pluginName === 'imports' && location !== null
-      ? { specifier: text.slice(0, MAX_SPECIFIER_CHARS), file: location.file, line: location.line }
-      : [],
-  )
-  const firsts = new Map(found.toReversed().map(item => [item.specifier, item]))
-  return { found: found.filter(item => firsts.get(item.specifier) === item), files: [...files] }
+  const lines = new Map()
+  for (const { text, location } of errors) {
+    const specifier = /^Could not resolve "(.*)"$/s.exec(text)?.[1]
+    if (specifier === undefined || location === null) continue
+    lines.set(toId(location.file.slice(location.file.indexOf(':') + 1), specifier), location.line)
+  }
+  const positions = new Map(entries.map((entry, at) => [entry, at]))
+  const found = [...seen].map(([id, { specifier, file }]) => ({
+    specifier: specifier.slice(0, MAX_SPECIFIER_CHARS),
+    file: relative(folder, file),
+    line: lines.get(id) ?? lineOf(file, specifier),
+    optional: !lines.has(id),
+    entries: loadersOf(file, importedBy).flatMap(one => positions.get(one) ?? []),
+  }))
+  return { found: inOrder(found), files: [...files] }
+}
+
+/** As esbuild says it. @param {string} specifier */
+function toUnresolved(specifier) {
+  return `Could not resolve "${specifier}"`
+}
+
+/** @param {string} file @param {string} specifier */
+function toId(file, specifier) {
+  return JSON.stringify([file, specifier])
+}
+
+/** The file and all files that lead to it. @param {string} file @param {Map<string, Set<string>>} importedBy */
+function loadersOf(file, importedBy) {
+  const loaders = new Set([file])
+  for (const one of loaders) for (const importer of importedBy.get(one) ?? []) loaders.add(importer)
+  return [...loaders]
+}
+
+/** Where a name stands first in a file. @param {string} file @param {string} specifier */
+function lineOf(file, specifier) {
+  const lines = readFileSync(file, 'utf8').split('\n')
+  return lines.findIndex(line => line.includes(`${specifier}`)) + 1 || 1
+}
+
+/** One place of each name first, places where it is required before those where it is not. @param {FoundImport[]} found */
+function inOrder(found) {
+  const required = [...found.filter(({ optional }) => !optional), ...found.filter(({ optional }) => optional)]
+  /** @type {Map<string, FoundImport>} */
+  const firsts = new Map()
+  for (const one of required) if (!firsts.has(one.specifier)) firsts.set(one.specifier, one)
+  return [...firsts.values(), ...required.filter(one => firsts.get(one.specifier) !== one)]
 }
 
 /**
@@ -166,7 +238,13 @@ async function findImports({ folder, entries, backend }) {
   return {
     found: [
       ...placed,
-      ...rest.map(specifier => ({ specifier, file: relative(folder, entries[0] ?? folder), line: 1 })),
+      ...rest.map(specifier => ({
+        specifier,
+        file: relative(folder, entries[0] ?? folder),
+        line: 1,
+        optional: false,
+        entries: [...entries.keys()],
+      })),
     ],
     problem,
   }
@@ -182,8 +260,15 @@ try {
   // esbuild tells real paths.
   request.entries = request.entries.map((/** @type {string} */ file) => realpathSync(file))
   const { found, problem } = await findImports({ ...request, folder: realpathSync(request.folder) })
-  const more = found.length - MAX_IMPORTS
-  tell({ found: found.slice(0, MAX_IMPORTS), problem: more > 0 ? `${more} imports more are not read` : problem })
+  const names = new Set(found.map(({ specifier }) => specifier))
+  const more = names.size - MAX_IMPORTS
+  const read = new Set([...names].slice(0, MAX_IMPORTS))
+  let left = MAX_CHARS
+  const places = found.filter(one => {
+    left -= JSON.stringify(one).length
+    return read.has(one.specifier) && (left > 0 || names.delete(one.specifier))
+  })
+  tell({ found: places, problem: more > 0 ? `${more} imports more are not read` : problem })
 } catch (error) {
   const { code, message } = /** @type {any} */ (error)
   tell({ found: [], problem: String(message).split('\n')[0]?.slice(0, 300), isMissing: code === 'MODULE_NOT_FOUND' })

@@ -38,7 +38,16 @@ t.test('[dependencies/php.5] what is none is told', t => {
 t.test('[dependencies/php.7] each place of a package is a path, https, or an address', t => {
   const kindsOf = (dist: unknown, source?: unknown) =>
     make({ packages: [], 'packages-dev': [{ name: 'a/b', dist, source }] }).sources.map(({ kind }) => kind)
-  t.same(kindsOf({ type: 'zip', url: 'https://h/x.zip' }, { type: 'git', url: 'HTTPS://h/x.git' }), ['https', 'https'])
+  const zip = 'https://api.github.com/repos/a/b/zipball/1'
+  t.same(kindsOf({ type: 'zip', url: zip }, { type: 'git', url: 'HTTPS://github.com/a/b.git' }), ['https', 'https'])
+  for (const url of [
+    'https://h/x.zip',
+    'https://github.com.h/x',
+    'https://github.com@h/x',
+    'https://github.com:99/x',
+    'https://',
+  ])
+    t.same(kindsOf({ type: 'zip', url }), ['address'], url)
   t.same(kindsOf({ type: 'path', url: '../x' }), ['path'])
   t.same(kindsOf({ type: 'zip', url: '../x.zip' }), ['path'])
   const addresses = ['http://h/x', 'file:///etc', 'git@h:x.git', 'git://h/x', 'ssh://h', 'ext::sh -c x', 'phar://x']

@@ -13,7 +13,7 @@ import { makeTree } from '../helpers/tree.ts'
 t.setTimeout(180_000)
 
 t.test('[bin/deps.2, bin/deps.4] what is asked for goes to the builds; sets in use stay', async t => {
-  const { root, path, cleanup } = makeTree({ 'a/handler.py': '', 'a/.svc-deps-state.json': '' })
+  const { root, path, cleanup } = makeTree({ 'a/handler.py': '', 'a/.deps/': '' })
   t.teardown(cleanup)
   const asked: string[] = []
   const builds = {
@@ -47,10 +47,45 @@ t.test('[bin/deps.2, bin/deps.4] what is asked for goes to the builds; sets in u
     const set = await sets.ensure({ id: `python-${key}`, key, target: '.deps', signal, asker, count: () => 0, fill })
     if (key === keys[0]) await new PackageFolder(path('a'), '.deps').put(set)
   }
-  new OwnFolder(path('a')).write('.svc-deps-state.json', JSON.stringify({ runtime: 'python', set: keys[0] }))
+  new OwnFolder(path('a'), '.deps').write('.svc-deps-state.json', JSON.stringify({ runtime: 'python', set: keys[0] }))
   t.same(dependencies.clean(false), [`.svc/deps/python-${keys[1]}`])
   t.same(dependencies.clean(true), ['.deps of python/a@default', `.svc/deps/python-${keys[0]}`])
   t.same(readdirSync(path('a')), ['handler.py'])
   await dependencies.close()
   t.same(asked, ['retain', 'close'])
+})
+
+t.test('[bin/deps.5] packages are added to the functions of one folder and language', async t => {
+  const { root, path, cleanup } = makeTree({ 'a/handler.py': '', 'b/handler.go': '', 'mix/x.py': '' })
+  t.teardown(cleanup)
+  const asked: unknown[] = []
+  const builds = {
+    retain: () => {},
+    recordOf: () => null,
+    stateOf: () => null,
+    close: async () => {},
+    ask: ({ name }: { name: string }, packages: readonly string[]) => asked.push([name, ...packages]),
+    prepare: async ({ name }: { name: string }) => void asked.push(name),
+  } as unknown as Builds
+  const packs = new SharedPacks(root)
+  const dependencies = new Dependencies({ functionsRoot: root, clock: systemClock, builds, packs })
+  const fns = [
+    makeFn({ runtime: 'python', name: 'a', fnDir: path('a') }),
+    makeFn({ runtime: 'go', name: 'b', fnDir: path('b') }),
+    makeFn({ runtime: 'python', name: 'mix/x', fnDir: path('mix') }),
+    makeFn({ runtime: 'node', name: 'mix/y', fnDir: path('mix') }),
+  ]
+  dependencies.retain(new Map(fns.map(fn => [fn.key, fn])))
+  const add = async (to: string, ...packages: string[]) => dependencies.add(to, packages, () => {})
+  await t.rejects(add('none'), { message: 'no function is named none or is in a folder of that name' })
+  await t.rejects(add('mix'), { message: /mix has functions in several languages/ })
+  await t.rejects(add('b'), { message: /^run in b: go get/ })
+  t.equal((await add('a', 'left==1')).length, 1)
+  t.equal((await add('mix/x')).length, 1)
+  t.same(asked, [['a', 'left==1'], 'a', 'mix/x'])
+  t.same(dependencies.list(), [])
+  t.same(
+    [...dependencies.states()].map(({ fn, state }) => [fn.name, state]),
+    fns.map(({ name }) => [name, null]),
+  )
 })

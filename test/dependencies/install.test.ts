@@ -54,13 +54,15 @@ function makeBed(
     isOn,
     setting: 'FN_AUTO_TEST',
     rules: '1',
+    isStrict: true,
+    onNote: () => {},
     toEnv: ({ HOST }) => ({ SEEN: HOST ?? '' }),
     isWanted: ({ folder, functions }) => {
       seen.beside = functions.map(({ entryFile }) => entryFile).join(' ')
       return existsSync(join(folder, 'wants.txt'))
     },
     readVersion: async () => 'tool 1',
-    plan: async ({ folder, label, isPack }: InstallUnit): Promise<InstallPlan> => {
+    plan: async ({ folder, label, isPack, functions }: InstallUnit): Promise<InstallPlan> => {
       const text = readFileSync(join(folder, 'wants.txt'), 'utf8').trim()
       seen.plans.push(label)
       return {
@@ -90,8 +92,9 @@ function makeBed(
           draft.below('.deps', 'pack').write('code.py', `# ${text}`)
           return { resolvedPackages: [text], unresolvedImports: [] }
         },
-        check: () => {
-          if (text.startsWith('strict')) throw installError('an import is not resolved', { file: label })
+        unmet: () => {
+          const error = installError('an import is not resolved', { file: label })
+          return text.startsWith('strict') ? [{ entries: functions.map(({ entryPath }) => entryPath), error }] : []
         },
         settle: () => {
           if (!isPack) new OwnFolder(folder).write('wants.lock', text)
@@ -123,7 +126,10 @@ function makeBed(
       onBegin: (fn, action) => seen.told.push(`${action} ${fn.name}`),
       onEnd: () => {},
       onBuilt: ({ fn, made }) => seen.told.push(`${fn.name}: ${made.names.join(', ')}`),
-      onFailure: (fn, error) => seen.failures.push(`${fn.name}: ${error.message}`),
+      onFailure: (fn, error, others) => {
+        const count = others.length === 0 ? '' : ` (${others.length + 1})`
+        seen.failures.push(`${fn.name}: ${error.message}${count}`)
+      },
     })
   const builds = makeBuilds(installer)
   t.teardown(async () => {
@@ -198,7 +204,7 @@ t.test('[dependencies/install.1] handlers of one folder share one install', asyn
   bed.builds.retain(new Map(routes.map(fn => [fn.key, fn])))
   await Promise.all(routes.map(fn => bed.builds.prepare(fn)))
   t.same(bed.seen.fills, ['flask'])
-  t.same(readdirSync(bed.tree.path('a')).sort(), ['.deps', '.svc-deps-state.json', 'wants.lock', 'wants.txt'])
+  t.same(readdirSync(bed.tree.path('a')).sort(), ['.deps', 'wants.lock', 'wants.txt'])
 })
 
 t.test('[dependencies/install.1] handlers come to a folder and go from it', async t => {
@@ -226,7 +232,7 @@ t.test('[dependencies/install.4] nothing is looked at again until something chan
   await bed.builds.prepare(bed.fn('a'))
   await bed.again().prepare(bed.fn('a'))
   t.equal(bed.seen.plans.length, 1, 'the signature says that nothing changed')
-  t.match(JSON.parse(readFileSync(bed.tree.path('a/.svc-deps-state.json'), 'utf8')), {
+  t.match(JSON.parse(readFileSync(bed.tree.path('a/.deps/.svc-deps-state.json'), 'utf8')), {
     runtime: 'python',
     mode: 'manifest',
     manifest_path: 'a/wants.txt',
@@ -289,6 +295,29 @@ t.test('[dependencies/install.9] what many functions want and cannot be had is t
   await bed.builds.prepare(bed.fn('f3', { signature: '3' }))
   t.equal(bed.code('f3'), '# good')
 })
+
+t.test(
+  '[dependencies/install.15] a failure is tried again when a file of a neighbour changed, and reported once',
+  async t => {
+    const bed = makeBed(t, { 'a/wants.txt': 'bad one' })
+    const neighbours = (signature: string): FunctionVersion[] => [
+      bed.fn('a', { key: 'one', signature: '1' }),
+      bed.fn('a', { key: 'two', signature }),
+    ]
+    const retain = (functions: readonly FunctionVersion[]) => {
+      bed.builds.retain(new Map(functions.map(fn => [fn.key, fn])))
+    }
+    const before = neighbours('1')
+    retain(before)
+    await Promise.allSettled(before.map(fn => bed.builds.prepare(fn)))
+    t.same(bed.seen.failures, ['a: install failed: no package bad one (2)'])
+    bed.tree.write({ 'a/wants.txt': 'good' })
+    const after = neighbours('2')
+    retain(after)
+    await bed.builds.prepare(after[0]!)
+    t.equal(bed.code('a'), '# good', 'the unchanged one gets its packages')
+  },
+)
 
 t.test('[dependencies/install.3] what a kill left half done is put back or finished', async t => {
   const bed = makeBed(t, { 'a/wants.txt': 'flask' })

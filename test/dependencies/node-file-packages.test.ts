@@ -1,7 +1,7 @@
 import { symlinkSync, writeFileSync } from 'node:fs'
 import t from 'tap'
 import { digestFiles } from '../../lib/dependencies/file-packages.ts'
-import { checkSources, namesFiles } from '../../lib/dependencies/node-file-packages.ts'
+import { checkSources } from '../../lib/dependencies/node-file-packages.ts'
 import { NodeManifest } from '../../lib/dependencies/node-manifest.ts'
 import { makeTree } from '../helpers/tree.ts'
 
@@ -58,13 +58,28 @@ t.test(
   },
 )
 
-t.test('[dependencies/node.4] a quick look tells whether a manifest names packages by paths', async t => {
-  const json = (spec: string) => ({ json: { dependencies: { lib: spec } } })
-  const specs = { a: 'file:../x', b: '../x', c: '/x', d: '^1.0.0', e: '.5' }
-  const tree = makeTree(
-    Object.fromEntries(Object.entries(specs).map(([name, spec]) => [`${name}/package.json`, json(spec)])),
-  )
-  t.teardown(() => tree.cleanup())
-  const found = [...Object.keys(specs), 'none'].filter(label => namesFiles({ folder: tree.path(label), label }))
-  t.same(found, ['a', 'b', 'c'])
-})
+t.test(
+  '[dependencies/node.4] addresses in devDependencies and overrides are refused at every depth, and allowed by the setting',
+  t => {
+    const tree = makeTree({ 'a/f/package.json': '{}' })
+    t.teardown(() => tree.cleanup())
+    const check = (json: object, allowSources = false) =>
+      checkSources(new NodeManifest(JSON.stringify(json), 'a/f/package.json'), tree.path('a/f'), {
+        root: tree.root,
+        allowSources,
+      })
+    const address = 'https://evil.test/x.tgz'
+    for (const [json, message] of [
+      [
+        { devDependencies: { x: address } },
+        /devDependencies: x comes from "https:\/\/evil\.test\/x\.tgz", not from the registry/,
+      ],
+      [{ overrides: { a: { b: address } } }, /overrides: b comes from /],
+      [{ overrides: { a: 'file:../victim' } }, /overrides: a comes from /],
+    ] as const)
+      t.throws(() => check(json), { message, detail: { hint: /FN_NODE_PACKAGE_SOURCES=1/ } })
+    t.same(check({ devDependencies: { x: address }, overrides: { a: { b: address, c: '$c', d: 5 } } }, true).files, [])
+    t.same(check({ overrides: { a: '1.0.0' } }).files, [])
+    t.end()
+  },
+)

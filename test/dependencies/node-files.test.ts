@@ -17,7 +17,7 @@ t.test('[dependencies/node.5] imports become a manifest, with what was installed
   })
   t.match(bed.json('f/package-lock.json'), { name: 'fn-f', packages: { '': { dependencies: { left: '^2.1.0' } } } })
   t.equal(bed.print('f', "require('left') + ', ' + require('@test/right')"), 'left 2, right with left 1')
-  t.match(bed.json('f/.svc-deps-state.json'), {
+  t.match(bed.json('f/node_modules/.svc-deps-state.json'), {
     runtime: 'node',
     mode: 'inferred',
     manifest_path: 'f/package.json',
@@ -44,7 +44,7 @@ t.test('[dependencies/node.5] a manifest keeps its pins; what is imported and mi
   t.equal(bed.json('f/package.json').name, 'mine')
   t.equal(bed.json('f/package-lock.json').name, 'mine')
   t.equal(bed.print('f', "require('left')"), 'left 1')
-  t.match(bed.json('f/.svc-deps-state.json'), { mode: 'manifest', manifest_generated: false })
+  t.match(bed.json('f/node_modules/.svc-deps-state.json'), { mode: 'manifest', manifest_generated: false })
 })
 
 t.test('[dependencies/node.9] a lock file is installed from as it is; one that does not fit is made again', async t => {
@@ -79,6 +79,10 @@ t.test(
     t.equal(bed.print('f', "require('left')"), 'left 2')
     t.notOk(bed.has('f/package.json'))
     t.notOk(bed.has('f/package-lock.json'))
-    t.match(bed.json('f/.svc-deps-state.json'), { mode: 'inferred', manifest_path: null, manifest_generated: false })
+    t.match(bed.json('f/node_modules/.svc-deps-state.json'), {
+      mode: 'inferred',
+      manifest_path: null,
+      manifest_generated: false,
+    })
   },
 )

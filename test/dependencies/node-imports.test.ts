@@ -62,10 +62,7 @@ t.test(
       { name: 'dynamic', file: 'f/handler.ts', line: 10 },
       { name: 'helper-pkg', file: 'f/lib/helper.js', line: 1 },
     ])
-    t.same(found.unresolved, [
-      { name: '-g', file: 'f/lib/helper.js', line: 2 },
-      { name: 'https://x/y', file: 'f/lib/helper.js', line: 3 },
-    ])
+    t.same(found.unresolved, [{ name: 'https://x/y', file: 'f/lib/helper.js', line: 3 }])
   },
 )
 
@@ -193,3 +190,27 @@ t.test(
     t.equal(await reads.run(async () => 'free'), 'free')
   },
 )
+
+const OPTIONAL = [
+  ["try { require('x') } catch {}", true],
+  ["async function f() { try { await import('x') } catch {} }", true],
+  ["import('x').catch(() => null)", true],
+  ["require('x')", false],
+  ["if (process.env.NEVER) require('x')", false],
+  ["try { require('x') } catch {}; require('x')", false],
+  ["try { const f = () => require('x') } catch {}", false],
+] as const
+
+t.test('[dependencies/node.19] an import whose failure the code handles is optional', async t => {
+  const files = OPTIONAL.flatMap(([text], at) => [
+    [`o${at}.js`, text],
+    [`o${at}.ts`, `const n: number = 1\n${text}`],
+  ])
+  const root = t.testdir({ f: Object.fromEntries(files) })
+  for (const [at, [text, isOptional]] of OPTIONAL.entries()) {
+    for (const entry of [`o${at}.js`, `o${at}.ts`]) {
+      const { packages, optional } = await search(root, entry)
+      t.same([packages.map(({ name }) => name), optional], isOptional ? [[], ['x']] : [['x'], []], `${entry}: ${text}`)
+    }
+  }
+})

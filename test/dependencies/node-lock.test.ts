@@ -48,16 +48,40 @@ t.test(
 
 t.test('[dependencies/node.11] sources in a lock file that are no registry are seen', async t => {
   const packages = (resolved: unknown) => ({ packages: { 'node_modules/a': { resolved } } })
-  for (const resolved of ['git+ssh://git@h/x.git#1', 'ssh://h', 'ext::sh -c id'])
-    t.same(lockOf(packages(resolved)).addresses, [resolved])
-  for (const resolved of ['https://r/a.tgz', 'http://r/a.tgz', 'file:lib', '../lib', undefined, 5])
-    t.same(lockOf(packages(resolved)).addresses, [])
+  for (const resolved of ['git+ssh://git@h/x.git#1', 'ssh://h', 'ext::sh -c id', 'git@h:x.git'])
+    t.same(lockOf(packages(resolved)).sources, [{ name: 'a', text: resolved, path: null }])
+  for (const [resolved, path] of [
+    ['file:lib', 'lib'],
+    ['file:/outside', '/outside'],
+    ['../lib', '../lib'],
+  ])
+    t.same(lockOf(packages(resolved)).sources, [{ name: 'a', text: resolved, path }])
+  for (const resolved of ['https://r/a.tgz', 'http://r/a.tgz', undefined])
+    t.same(lockOf(packages(resolved)).sources, [])
+  const linked = { packages: { 'node_modules/a': { resolved: 'http://h/x', link: true } } }
+  t.match(lockOf(linked).sources, [{ name: 'a', path: 'http://h/x' }], 'a link')
+  const version = { packages: { 'node_modules/a': { version: 'http://h/x.tgz' } } }
+  t.match(lockOf(version).sources, [{ text: 'http://h/x.tgz', path: null }])
+  const lacking = {
+    packages: { 'node_modules/a': { version: '1.0.0', dependencies: { b: 'http://h/b.tgz', c: '^1' } } },
+  }
+  t.match(lockOf(lacking).sources, [{ text: 'http://h/b.tgz', path: null }])
+  const old = { a: { version: '1.0.0', resolved: 'http://r/a', dependencies: { b: { version: 'git://h/b' } } } }
+  t.match(lockOf({ lockfileVersion: 1, dependencies: old }).sources, [{ name: 'b', text: 'git://h/b' }])
   t.same(lockOf({ lockfileVersion: 1, dependencies: {} }).packages, [], 'the old format')
   for (const text of ['{', '[]', '5']) {
     t.throws(() => new NodeLock('package-lock.json', text, 'f/package-lock.json'), {
       message: /^install failed: f\/package-lock\.json: /,
     })
   }
+})
+
+t.test('[dependencies/node.11] npm gets no address of a tarball, and the digests', async t => {
+  t.match(JSON.parse(lockOf(LOCK).toStaged()).packages, {
+    'node_modules/a': { version: '1.2.3', resolved: undefined, integrity: 'sha512-x' },
+  })
+  const old = { a: { version: '1.0.0', resolved: 'http://r/a', dependencies: { b: { resolved: 'http://r/b' } } } }
+  t.notMatch(lockOf({ lockfileVersion: 1, dependencies: old }).toStaged(), 'http://r')
 })
 
 t.test('[dependencies/node.12] lock files of other package managers are named with what to do', async t => {
@@ -73,6 +97,20 @@ t.test('[dependencies/node.12] lock files of other package managers are named wi
     t.equal(foreignLockNote(folder, 'shop', lockOf(LOCK)), null)
   }
   const both = t.testdir({ 'package-lock.json': JSON.stringify(LOCK), 'npm-shrinkwrap.json': '{}' })
-  t.equal(readNodeLock(both, 'f')?.fileName, 'npm-shrinkwrap.json', 'as npm does')
+  t.equal(readNodeLock(both, 'f').lock?.fileName, 'npm-shrinkwrap.json', 'as npm does')
   t.equal(foreignLockNote(both, 'f', null), null)
+})
+
+t.test('[dependencies/node.9] a lock file that is broken is not used, and the reason names it', t => {
+  for (const [text, why] of [
+    ['', /f\/package-lock\.json: no JSON; packages are installed from package\.json instead/],
+    ['[]', /f\/package-lock\.json: must be a JSON object; /],
+  ] as const) {
+    const folder = t.testdir({ 'package-lock.json': text })
+    const { lock, problem } = readNodeLock(folder, 'f')
+    t.equal(lock, null)
+    t.match(problem, why)
+  }
+  t.same(readNodeLock(t.testdir({}), 'f'), { lock: null, problem: null })
+  t.end()
 })

@@ -46,7 +46,7 @@ t.test('[dependencies/node.7] a manifest that cannot be used is told with file a
     ['[]', /f\/package\.json: must be a JSON object/, 1],
     [
       '{\n "dependencies": ["a"]\n}',
-      /f\/package\.json:2: dependencies must be an object of names and version ranges, got \["a"\]/,
+      /f\/package\.json:2: dependencies must be an object of names and version ranges, got a list/,
       2,
     ],
     ['', /is not JSON/, 1],
@@ -73,3 +73,9 @@ function caught(work: () => unknown): unknown {
     return error
   }
 }
+
+t.test('[dependencies/node.7] the name and the version of a manifest are read as they are', t => {
+  const manifest = new NodeManifest('{"name":"a","version":"1.0.0"}', 'f/package.json')
+  t.same([manifest.name, manifest.version, manifest.isGenerated], ['a', '1.0.0', false])
+  t.end()
+})

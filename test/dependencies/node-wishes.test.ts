@@ -13,10 +13,11 @@ t.test(
         { left: 'git+ssh://git@host/x.git' },
         /f\/package\.json:1: dependencies: left comes from "git\+ssh:.*, not from the registry/,
       ],
+      ['credentials', { left: 'https://user:planted-token@h/x?k=planted' }, /comes from "https:\/\/h\/x", not/],
       ['url', { left: 'http://127.0.0.1:1/x.tgz' }, /not from the registry/],
-      ['option', { '--registry=http://x': '1' }, /"--registry=http:\/\/x" is no name of a package/],
+      ['option', { '--registry=http://x': '1' }, /"--registry" is no name of a package/],
       ['path', { '../../x': '1' }, /"\.\.\/\.\.\/x" is no name of a package/],
-      ['shell', { left: '$(touch x)' }, /left: "\$\(touch x\)" is no version range/],
+      ['shell', { left: '$(touch x)' }, /left: "\$\(touch" is no version range/],
       ['file', { left: 'file:../../../../etc' }, /file:\.\.\/\.\.\/\.\.\/\.\.\/etc is not in the functions root/],
       ['type', { left: 5 }, /left must be a version range as text, got 5/],
     ]
@@ -39,7 +40,7 @@ t.test(
     })
     t.match(
       (await failureOf(bed.builds.prepare(bed.fn('f')))).message,
-      /f\/package-lock\.json: a package comes from "git\+ssh/,
+      /f\/package-lock\.json: left comes from "git\+ssh/,
     )
   },
 )
@@ -57,7 +58,7 @@ t.test(
     for (const fn of [bed.fn('a'), bed.fn('b', { sharedDeps: ['base'] }), bed.fn('c')]) await bed.builds.prepare(fn)
     t.same(bed.registry.asked, [])
     t.same(bed.seen.told, [])
-    for (const name of ['a', 'b', 'c']) t.notOk(bed.has(`${name}/.svc-deps-state.json`))
+    for (const name of ['a', 'b', 'c']) t.notOk(bed.has(`${name}/node_modules`))
   },
 )
 
@@ -70,18 +71,15 @@ t.test(
     const files = { 'f/handler.js': "require('left')\nimport('https://x/lib')" }
     const strict = await makeNpmBed(t, files, { isStrict: true })
     const error = await failureOf(strict.builds.prepare(strict.fn('f')))
-    t.match(
-      error.message,
-      /f\/handler\.js:2: import of "https:\/\/x\/lib" is no package that npm could install \(FN_AUTO_INFER_STRICT\)/,
-    )
+    t.match(error.message, /f\/handler\.js:2: import of "https:\/\/x\/lib" is no package that npm could install$/)
     t.match(error.detail, {
       file: 'f/handler.js',
       line: 2,
-      hint: /import a file by \.\/ or \.\.\/, or a package by its name/,
+      hint: /import a file by \.\/ or \.\.\/, or a package by its name.*FN_AUTO_INFER_STRICT=0/,
     })
     const loose = await makeNpmBed(t, files)
     await loose.builds.prepare(loose.fn('f'))
-    t.same(loose.json('f/.svc-deps-state.json').unresolved_imports, ['https://x/lib'])
+    t.same(loose.json('f/node_modules/.svc-deps-state.json').unresolved_imports, ['https://x/lib'])
   },
 )
 
@@ -105,4 +103,97 @@ t.test('[dependencies/node.18] what is a file of the function is not asked of th
   t.same(bed.registry.asked, [])
   await bed.builds.prepare(bed.fn('named'))
   t.equal(bed.print('named', "require('left')"), 'left 1')
+})
+
+const BAD_FOLDER = {
+  'f/good.js': "require('left')",
+  'f/plain.js': '',
+  'f/bad.js': "\nrequire('lefft')",
+}
+
+t.test(
+  '[dependencies/install.14] an import that cannot be installed fails its handler, and neighbours get the rest',
+  async t => {
+    const bed = await makeNpmBed(t, BAD_FOLDER, { isStrict: true })
+    const all = ['good', 'plain', 'bad'].map(name => bed.fn('f', {}, `${name}.js`))
+    bed.builds.retain(new Map(all.map(fn => [fn.key, fn])))
+    const [good, plain, bad] = await Promise.allSettled(all.map(fn => bed.builds.prepare(fn)))
+    t.equal(good?.status, 'fulfilled')
+    t.equal(plain?.status, 'fulfilled')
+    t.match(bad, {
+      status: 'rejected',
+      reason: { message: /f\/bad\.js:2: .*E404/, detail: { file: 'f/bad.js', line: 2, hint: /lefft is not in/ } },
+    })
+    t.equal(bed.print('f', "require('left')"), 'left 2')
+    t.same(bed.json('f/package.json').dependencies, { left: '^2.1.0' })
+    t.same(bed.json('f/node_modules/.svc-deps-state.json').unresolved_imports, ['lefft'])
+    t.equal(bed.registry.asked.filter(path => path === '/lefft').length, 1)
+  },
+)
+
+t.test('[dependencies/install.14] without strict the function runs, and a warning names the import', async t => {
+  const bed = await makeNpmBed(t, { 'f/handler.js': "require('left')\nif (process.env.NEVER) require('lefft')" })
+  await bed.builds.prepare(bed.fn('f'))
+  t.equal(bed.print('f', "require('left')"), 'left 2')
+  t.match(bed.json('f/node_modules/.svc-deps-state.json'), {
+    resolved_packages: ['left@2.1.0'],
+    unresolved_imports: ['lefft'],
+    last_error: /E404/,
+  })
+  t.match(bed.seen.notes, [/f\/handler\.js:2: .*E404.*lefft is not in the registry/])
+  const asked = bed.registry.asked.length
+  await bed.again().prepare(bed.fn('f'))
+  t.equal(bed.registry.asked.length, asked, 'a start does not ask for it again')
+  bed.tree.write({ 'f/handler.js': "require('left')\nrequire('lefft') // saved" })
+  await bed.again().prepare(bed.fn('f'))
+  t.ok(bed.registry.asked.length > asked, 'a save does')
+})
+
+t.test('[dependencies/node.19] optional imports are not installed, and are recorded', async t => {
+  const handler = "require('left')\ntry { require('@test/right') } catch {}\nimport('lefft').catch(() => {})"
+  const bed = await makeNpmBed(t, { 'f/handler.js': handler }, { isStrict: true })
+  await bed.builds.prepare(bed.fn('f'))
+  t.match(bed.json('f/node_modules/.svc-deps-state.json'), {
+    resolved_packages: ['left@2.1.0'],
+    unresolved_imports: ['@test/right', 'lefft'],
+    last_error: null,
+  })
+  t.notOk(bed.registry.asked.some(path => /right|lefft/.test(path)))
+})
+
+t.test('[dependencies/node.20] where imports are only reported nothing is installed for them', async t => {
+  const entries = {
+    'f/handler.js': "\nrequire('left')",
+    'g/handler.js': "require('left')\nrequire('@test/right')",
+    'g/package.json': '{ "dependencies": { "left": "^1.0.0" } }',
+  }
+  const strict = await makeNpmBed(t, entries, { infers: 'report', isStrict: true })
+  t.match(await failureOf(strict.builds.prepare(strict.fn('f'))), {
+    message: 'install failed: f/handler.js:2: imports left, which f/package.json does not name',
+    detail: {
+      file: 'f/handler.js',
+      line: 2,
+      hint: /^run: fngw deps add left --to f; or set FN_AUTO_INFER_NODE_DEPS=1/,
+    },
+  })
+  t.same(strict.registry.asked, [])
+  const loose = await makeNpmBed(t, entries, { infers: 'report' })
+  for (const name of ['f', 'g']) await loose.builds.prepare(loose.fn(name))
+  t.equal(loose.print('g', "require('left')"), 'left 1', 'what the manifest names is installed')
+  t.notOk(loose.has('f/node_modules/left'))
+  t.match(loose.seen.notes, [/f\/handler\.js:2: imports left/, /g\/handler\.js:2: imports @test\/right/])
+})
+
+t.test('[bin/deps.5] packages that are asked for are installed and written into package.json', async t => {
+  const bed = await makeNpmBed(t, { 'f/handler.js': '', 'g/handler.js': '' }, { infers: 'report' })
+  for (const [name, text] of [
+    ['f', 'left'],
+    ['g', 'left@^1.0.0'],
+  ] as const) {
+    bed.builds.ask(bed.fn(name), [text])
+    await bed.builds.prepare(bed.fn(name))
+  }
+  t.same(bed.json('f/package.json').dependencies, { left: '^2.1.0' })
+  t.same(bed.json('g/package.json').dependencies, { left: '^1.0.0' })
+  t.equal(bed.print('g', "require('left')"), 'left 1')
 })

@@ -1,7 +1,7 @@
 import t from 'tap'
 import type { BuildTools } from '../../lib/dependencies/build.ts'
 import { GatewayError } from '../../lib/core/errors.ts'
-import { installWithNpm, rebuildWithNpm, toNpmEnv } from '../../lib/dependencies/npm.ts'
+import { blameImports, installWithNpm, rebuildWithNpm, toNpmEnv } from '../../lib/dependencies/npm.ts'
 import type { ToolResult } from '../../lib/dependencies/run-tool.ts'
 
 /** npm that answers as told, one answer a call. */
@@ -140,4 +140,28 @@ t.test('[dependencies/node.16] an npm that hangs, cannot run, or says nothing or
   )
   t.match((await failureOf('')).message, /^install failed: shop\/cart: npm: /)
   t.ok((await failureOf('x'.repeat(100_000))).message.length < 1000)
+})
+
+t.test('[dependencies/node.3] a failed install is the fault of the import that npm names, or of all imports', t => {
+  const added = { lefft: '*', other: '*' }
+  const blamed = (output: string, more: Partial<ToolResult> = {}) => [
+    ...blameImports({ code: 1, output, timedOut: false, problem: null, ...more }, added, {
+      label: 'f',
+      manifest: null,
+    }).keys(),
+  ]
+  t.same(blamed(E404), ['lefft'])
+  t.same(blamed('npm error something else'), ['lefft', 'other'])
+  t.same(blamed('npm error in other@1.0.0'), ['other'])
+  t.same(blamed('', { timedOut: true }), [], 'another try may help')
+  t.match(
+    blameImports({ code: 1, output: E404, timedOut: false, problem: null }, added, { label: 'f', manifest: null }).get(
+      'lefft',
+    ),
+    {
+      message: /^f: npm: code E404/,
+      hint: /lefft/,
+    },
+  )
+  t.end()
 })

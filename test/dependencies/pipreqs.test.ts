@@ -2,7 +2,16 @@ import t from 'tap'
 import type { BuildTools } from '../../lib/dependencies/build.ts'
 import { findByPipreqs } from '../../lib/dependencies/pipreqs.ts'
 
-const UNIT = { folder: '/srv/a', label: 'a', functions: [], isPack: false, packs: [], packFolders: [] }
+const UNIT = {
+  folder: '/srv/a',
+  label: 'a',
+  functions: [],
+  isPack: false,
+  packs: [],
+  packFolders: [],
+  asked: [],
+  failed: new Map(),
+}
 
 function answering(code: number, output: string, asked: string[][] = []): BuildTools {
   return {

@@ -24,7 +24,7 @@ t.test('[dependencies/python.1] a manifest is installed as it is, and what is th
     last_install_status: 'ok',
     lockfile_path: 'a/requirements.lock.txt',
   })
-  t.match(bed.builds.recordOf(bed.fn('a')), bed.record('a'))
+  t.same(JSON.parse(bed.read('a/.deps/.svc-deps-state.json')!), bed.record('a'))
 })
 
 t.test('[dependencies/python.7] a failure names what asked for the package, and what to do', async t => {

@@ -566,7 +566,7 @@ t.test('[dependencies/resolve.3] builds write to .svc/build and the build folder
   const paths = readdirSync(tree.root, { recursive: true }).map(String).sort()
   t.same(
     paths.filter(path => !/^(?:f\/\.go-build|\.svc\/build)(?:\/|$)/.test(path)),
-    ['.svc', 'f', 'f/handler.go', 'fake-go'],
+    ['.svc', '.svc/.gitignore', 'f', 'f/handler.go', 'fake-go'],
   )
 })
 

@@ -93,6 +93,30 @@ t.test(
   },
 )
 
+t.test('[dependencies/shared-packs.6] a name that cannot be one fails like a missing pack', async t => {
+  const handlers = {
+    'js/handler.js': 'exports.handler = () => 1\n',
+    'py/handler.py': 'def handler(event):\n    return 1\n',
+  }
+  const config = { json: { shared_deps: ['../base'], invoke: { methods: ['GET'] } } }
+  const tree = { '.svc/packs/base/x': '', ...handlers, 'js/fn.config.json': config, 'py/fn.config.json': config }
+  const { url, gateway } = await serveTree(t, tree)
+  for (const path of ['/js', '/py']) {
+    const response = await fetch(url + path)
+    t.equal(response.status, 500, path)
+    t.match(await response.json(), {
+      error: 'shared pack not found: "../base" is not a pack name',
+      detail: { hint: /^Fix the name in shared_deps: a pack name has letters/ },
+    })
+  }
+  t.same(gateway.warnings.map(({ code }) => code).sort(), [
+    'CONFIG_VALUE',
+    'CONFIG_VALUE',
+    'PACK_MISSING',
+    'PACK_MISSING',
+  ])
+})
+
 t.test('[dependencies/shared-packs.5] the packs that are there, as the control plane lists them', async t => {
   const { gateway, tree } = await serveTree(t, {
     ...TREE,

@@ -86,9 +86,36 @@ t.test(
     writeFileSync(join(folder.pathOf('taken'), 'x'), '')
     t.throws(() => folder.write('taken', 'x'), { code: /EISDIR|ENOTEMPTY|EEXIST/ })
     t.throws(() => folder.write(TOOLONG, 'x'), { code: 'ENAMETOOLONG' })
-    t.same(readdirSync(folder.path).sort(), ['a', 'taken'])
+    t.same(readdirSync(folder.path).sort(), ['.gitignore', 'a', 'taken'])
   },
 )
+
+t.test('[files/own-folder.12] git ignores a folder of the gateway, shared packs excepted', async t => {
+  const tree = makeTree({
+    '.svc/packs/python/base/requirements.txt': 'requests\n',
+    'api/': '',
+    '.go-build/.gitignore': 'x',
+  })
+  t.teardown(() => tree.cleanup())
+  await new OwnFolder(tree.root, '.svc', 'jobs').ensure()
+  new OwnFolder(tree.root, '.svc', 'jobs').write('one', 'body')
+  new OwnFolder(tree.root, 'api').write('handler.js', '')
+  new OwnFolder(tree.path('api'), '.rust-build', 'target').make()
+  new OwnFolder(tree.root, '.go-build').make()
+  new OwnFolder(tree.root, '.draft').write('handler.js', '')
+  const git = (...words: string[]) => spawnSync('git', words, { cwd: tree.root, encoding: 'utf8' }).stdout
+  git('init', '--quiet')
+  git('add', '--all')
+  const added = git('ls-files').trim().split('\n')
+  t.same(added, [
+    '.draft/handler.js',
+    '.go-build/.gitignore',
+    '.svc/packs/python/base/requirements.txt',
+    'api/handler.js',
+  ])
+  t.equal(readFileSync(tree.path('.go-build/.gitignore'), 'utf8'), 'x', 'a file of the user stays')
+  t.notOk(existsSync(tree.path('.svc/jobs/.gitignore')), 'one for each folder of the gateway')
+})
 
 t.test('[files/own-folder.5] entries are listed by name, links as links', async t => {
   const tree = makeTree({

@@ -1,0 +1,69 @@
+/**
+ * Files that the gateway reads on behalf of functions. Owner: page files/function-file.
+ *
+ * With FN_ISOLATION=user the gateway may read what a function may not: a link to another function's secrets must not give
+ * their content to the function that the link belongs to.
+ */
+
+import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs'
+import { dirname, relative, sep } from 'node:path'
+import { inHeldFolder } from './held-folder.ts'
+import { NOT_THROUGH_LINKS } from './own-folder.ts'
+
+/** Reads a whole file by its full path. @throws Error of the file system, or UnreadForFunctionError */
+export type FileReader = (path: string) => Buffer
+
+/** @returns null where functions are not kept apart by users: links are followed then */
+export function createFileReader(settings: { functionsRoot: string; isolation: string }): FileReader | null {
+  return settings.isolation === 'user' ? createClosedReader(settings.functionsRoot) : null
+}
+
+/** The file may belong to somebody else than the folder in which its name is. */
+class UnreadForFunctionError extends Error {
+  readonly code = 'NOT_OF_FUNCTION'
+
+  constructor(shown: string, why: string) {
+    super(`${shown} ${why}: FN_ISOLATION=user reads only files in the function's own folder`)
+  }
+}
+
+const OTHERS_READ = 0o004
+/** Bytes of a file that is read. */
+const MAX_BYTES = 64 * 1024 * 1024
+
+/**
+ * Reads files below a root: neither the file nor a folder between it and the root may be a link, and a file with a second name
+ * must be readable for everybody.
+ * @param root - full path; links on the way to it are followed
+ */
+export function createClosedReader(root: string): FileReader {
+  return path => {
+    const names = relative(root, path).split(sep)
+    const name = names.pop()!
+    if (name === '' || names[0] === '..') throw new UnreadForFunctionError(path, 'is not in the functions root')
+    const shown = [...names, name].join('/')
+    try {
+      return inHeldFolder(root, names, dirname(path), folder => readPlainFile(`${folder}/${name}`, shown))
+    } catch (error) {
+      const { code } = error as NodeJS.ErrnoException
+      // A part of the way that is a link is no folder.
+      if (code === 'ELOOP' || code === 'ENOTDIR') throw new UnreadForFunctionError(shown, 'is a link, or is below one')
+      throw error
+    }
+  }
+}
+
+function readPlainFile(path: string, shown: string): Buffer {
+  const file = openSync(path, constants.O_RDONLY | NOT_THROUGH_LINKS)
+  try {
+    const stats = fstatSync(file)
+    const { nlink, mode, size } = stats
+    if (!stats.isFile()) throw new UnreadForFunctionError(shown, 'is no regular file')
+    if (size > MAX_BYTES) throw new UnreadForFunctionError(shown, `has ${size} bytes, more than ${MAX_BYTES}`)
+    if (nlink > 1 && (mode & OTHERS_READ) === 0)
+      throw new UnreadForFunctionError(shown, 'has a second name (hard link)')
+    return readFileSync(file)
+  } finally {
+    closeSync(file)
+  }
+}
