@@ -59,7 +59,7 @@ export function App() {
   return (
     <>
       <a class="skip" href="#main">
-        To the content
+        Skip to content
       </a>
       <Menu current={name} />
       <div class="body">
@@ -89,7 +89,7 @@ function Gate({ name, children }: { name: string; children: preact.ComponentChil
   const error = refusal.value
   if (error !== null) {
     return (
-      <Empty title="The console has nothing to show">
+      <Empty title="The console is not available">
         <p>{error.message}</p>
         <p>{toHint(error.message, error.status)}</p>
       </Empty>
@@ -100,18 +100,18 @@ function Gate({ name, children }: { name: string; children: preact.ComponentChil
 }
 
 function toHint(message: string, status: number): string {
-  if (status === 0) return 'Start it again; this page comes back by itself.'
+  if (status === 0) return 'Start the gateway. This page reconnects automatically.'
   if (message === 'console api disabled')
-    return 'The gateway runs with FN_CONSOLE_API_ENABLED=0, which shuts the console out too.'
+    return 'The gateway runs with FN_CONSOLE_API_ENABLED=0, which disables the console as well.'
   if (message === 'console api local-only')
-    return 'It answers this machine only. Open it by localhost or an address, through a tunnel, or set FN_CONSOLE_LOCAL_ONLY=0 (with a login).'
-  return `The gateway answered ${status}.`
+    return 'The console accepts local connections only. Open it on localhost, through a tunnel, or set FN_CONSOLE_LOCAL_ONLY=0 and require a login.'
+  return `The gateway returned ${status}.`
 }
 
 function NoPage() {
   return (
-    <Empty title="There is no such page">
-      <p>The menu has all of them; Ctrl+K finds a page or a function by its name.</p>
+    <Empty title="Page not found">
+      <p>Use the menu, or press Ctrl+K to find a page or a function.</p>
     </Empty>
   )
 }

@@ -30,7 +30,7 @@ export const canWrite = computed(() => {
 export const whyReadOnly = computed(() =>
   canWrite.value
     ? null
-    : 'Reading only. Start the gateway with FN_CONSOLE_WRITE_ENABLED=1, or log in with the admin token, to change things here.',
+    : 'Read only. Start the gateway with FN_CONSOLE_WRITE_ENABLED=1, or log in with the admin token, to make changes.',
 )
 
 export async function loadSession(): Promise<void> {

@@ -34,7 +34,7 @@ t.test(
       await page.keyboard.press('Escape')
       await page.getByRole('dialog', { name: 'Keys' }).waitFor({ state: 'hidden' })
       await page.goto(`${url}/console/nothing`)
-      await page.getByRole('heading', { name: 'There is no such page' }).waitFor()
+      await page.getByRole('heading', { name: 'Page not found' }).waitFor()
     })
   },
 )
@@ -48,7 +48,7 @@ t.test('[console/console.4, console/console.7] logging in with the token, and ou
       const field = page.getByRole('textbox', { name: 'Admin token' })
       await field.fill('wrong')
       await page.getByRole('button', { name: 'Log in' }).click()
-      await page.getByText('Not right.').waitFor()
+      await page.getByText('Wrong token.').waitFor()
       await checkLooks(t, page, 'login')
       await field.fill(TOKEN)
       await page.getByRole('button', { name: 'Log in' }).click()
@@ -101,10 +101,10 @@ t.test('[console/console.5] a gateway that goes and comes back', { skip: noBrows
     async page => {
       await page.getByRole('heading', { level: 1, name: 'Overview' }).waitFor()
       await gateway.close()
-      const bar = page.getByText('The gateway has not answered since')
+      const bar = page.getByText('No connection to the gateway since')
       await bar.waitFor()
       await makeConsoleBed(t, {}, { functionsRoot: tree.root }, Number(new URL(url).port))
-      await page.getByText('The gateway was started anew').waitFor()
+      await page.getByText('The gateway was restarted').waitFor()
       await bar.waitFor({ state: 'hidden' })
     },
     away,

@@ -1,7 +1,7 @@
 import t from 'tap'
 import type { History } from '../../lib/console/data/history.ts'
 import type { Catalog, RouteClaim } from '../../lib/console/data/records.ts'
-import { parseFunctionKey } from '../../lib/console/data/function-records.ts'
+import { parseFunctionAddress, parseFunctionKey } from '../../lib/console/data/function-records.ts'
 import { filterRows, toRows } from '../../lib/console/pages/functions/rows.ts'
 
 function claim(name: string, file: string, methods: string[]): RouteClaim {
@@ -43,6 +43,7 @@ const totals = (key: string, requests: number, failed: number, p95: number | nul
   requests,
   errors_4xx: 0,
   errors_5xx: failed,
+  throttled: 0,
   p50_ms: p95,
   p95_ms: p95,
   p99_ms: p95,
@@ -58,7 +59,7 @@ const METRICS = {
   functions: [totals('node/hello@default', 20, 0, 1500), totals('node/bad@default', 5, 5, 2)],
 } as unknown as History
 
-const HEALTH = { functions: { states: [{ key: 'node/hello@default', state: 'warm', workers: 2 }] } }
+const HEALTH = { functions: { states: [{ key: 'node/hello@default', state: 'warm', workers: 2, load_error: null }] } }
 
 const rows = toRows({ catalog: CATALOG, metrics: METRICS, health: HEALTH })
 const rowOf = (key: string) => rows.find(row => row.key === key)
@@ -79,6 +80,13 @@ t.test('[console/functions.3] states, the worst first', async t => {
   t.same([...rowOf('node/hello@default')!.states], ['slow', 'warnings', 'warm'])
   t.match(rowOf('node/bad@default'), { state: 'failing', warnings: 0 })
   t.equal(rowOf('lua/only@v1')?.state, null)
+  const [full] = METRICS.functions
+  const throttled = { ...METRICS, functions: [{ ...full!, throttled: 3 }] }
+  const [limited] = toRows({ catalog: CATALOG, metrics: throttled, health: HEALTH })
+  t.same([...limited!.states], ['throttled', 'slow', 'warnings', 'warm'])
+  const stale = { key: 'node/hello@default', state: 'stale', workers: 1, load_error: 'hello/handler.js:3: bad' }
+  const [broken] = toRows({ catalog: CATALOG, metrics: null, health: { functions: { states: [stale] } } })
+  t.same([...broken!.states], ['broken', 'warnings', 'warm'])
 })
 
 t.test('[console/functions.2] rows by text, runtime and state', async t => {
@@ -98,4 +106,8 @@ t.test('[console/function.1] the address of a function', async t => {
   t.same(parseFunctionKey('node/hello'), { runtime: 'node', name: 'hello', version: 'default' })
   t.same(parseFunctionKey('node/hello@'), { runtime: 'node', name: 'hello', version: 'default' })
   for (const text of ['', 'node', '/x', 'node/', 'node/@v1']) t.equal(parseFunctionKey(text), null, text)
+  t.same(parseFunctionAddress('node/users/[id]@v2'), { runtime: 'node', name: 'users/[id]', version: 'v2' })
+  t.same(parseFunctionAddress('boom'), { runtime: null, name: 'boom', version: 'default' })
+  t.same(parseFunctionAddress('team/orders@v2'), { runtime: null, name: 'team/orders', version: 'v2' })
+  t.equal(parseFunctionAddress(''), null)
 })

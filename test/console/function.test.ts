@@ -57,7 +57,7 @@ t.test(
         await checkLooks(t, page, 'function-code')
 
         await write(page, editor, CODE.replace('one: 1', 'two: 2'))
-        await page.getByText('Not saved.').waitFor()
+        await page.getByText('Unsaved changes.').waitFor()
         await page.getByRole('link', { name: 'Versions' }).click()
         await page.getByRole('link', { name: 'Code' }).click()
         await editor.getByText('two: 2').waitFor()
@@ -78,21 +78,21 @@ t.test(
         const theirs = CODE.replace('one: 1', 'theirs: 4')
         writeFileSync(file, theirs)
         await save(page)
-        const conflict = page.getByRole('dialog', { name: 'Somebody else saved' })
+        const conflict = page.getByRole('dialog', { name: 'The file has changed' })
         await conflict.getByText('theirs: 4').waitFor()
         await conflict.getByText('mine: 3').waitFor()
         t.equal(readFileSync(file, 'utf8'), theirs, 'nothing was overwritten')
-        await conflict.getByRole('button', { name: 'Write mine over theirs' }).click()
+        await conflict.getByRole('button', { name: 'Overwrite with mine' }).click()
         await page.getByText(/^Saved at/).waitFor()
         t.match(await (await fetch(`${url}/hello`)).json(), { mine: 3 })
 
         await write(page, editor, CODE.replace('one: 1', 'lost: 5'))
         writeFileSync(file, CODE.replace('one: 1', 'again: 6'))
         await gateway.reload()
-        await page.getByText('somebody else has changed the file').waitFor()
-        await page.getByRole('button', { name: 'See both' }).click()
+        await page.getByText('The file was changed by someone else.').waitFor()
+        await page.getByRole('button', { name: 'Compare' }).click()
         await conflict.getByText('again: 6').waitFor()
-        await conflict.getByRole('button', { name: 'Take theirs, lose mine' }).click()
+        await conflict.getByRole('button', { name: 'Use their version' }).click()
         await editor.getByText('again: 6').waitFor()
         t.equal(await editor.getByText('lost: 5').count(), 0)
         writeFileSync(file, CODE.replace('one: 1', 'last: 7'))
@@ -104,6 +104,33 @@ t.test(
   },
 )
 
+t.test('[console/function.13] what is typed is what is saved, however busy the page', { skip: noBrowser }, async t => {
+  const { url, tree, gateway } = await makeConsoleBed(t, TREE)
+  const typed = `// ${'abcdefghijklmnopqrstuvwxyz0123456789'.repeat(6)}`.slice(0, 200)
+  await withPage(t, pageOf(url, 'node/hello@default', '?tab=code'), async page => {
+    const editor = page.getByRole('textbox', { name: 'Code of hello/handler.mjs' })
+    for (const delay of [0, 30]) {
+      await editor.click()
+      await page.keyboard.press('Control+Home')
+      let isTyping = true
+      const traffic = (async () => {
+        while (isTyping) await Promise.all([fetch(`${url}/hello`), gateway.reload()])
+      })()
+      const before = readFileSync(join(tree.root, 'hello/handler.mjs'), 'utf8')
+      await page.keyboard.type(typed, { delay })
+      isTyping = false
+      await traffic
+      await save(page)
+      await page.getByText(/^Saved at/).waitFor()
+      t.equal(
+        readFileSync(join(tree.root, 'hello/handler.mjs'), 'utf8'),
+        `${typed}${before}`,
+        `${delay} ms between keys`,
+      )
+    }
+  })
+})
+
 t.test('[console/function.5, console/function.9] errors lead to their line', { skip: noBrowser }, async t => {
   const { url } = await makeConsoleBed(t, TREE)
   await withPage(t, pageOf(url, 'lua/rain@default', '?tab=code'), async page => {
@@ -112,7 +139,7 @@ t.test('[console/function.5, console/function.9] errors lead to their line', { s
     await save(page)
     const note = editor.getByRole('note')
     t.match(await note.innerText(), /rain\/handler\.lua:3/)
-    await page.getByRole('list', { name: 'What is wrong' }).getByRole('link', { name: 'rain/handler.lua:3' }).waitFor()
+    await page.getByRole('list', { name: 'Problems' }).getByRole('link', { name: 'rain/handler.lua:3' }).waitFor()
 
     await page.goto(pageOf(url, 'node/bad@default', '?tab=requests'))
     await page.getByRole('heading', { name: 'No requests yet' }).waitFor()
@@ -121,7 +148,7 @@ t.test('[console/function.5, console/function.9] errors lead to their line', { s
     await page.getByRole('cell', { name: 'GET /bad' }).waitFor()
     await page.getByRole('link', { name: 'Logs', exact: true }).last().click()
     await page.getByText('began').waitFor()
-    await page.getByRole('link', { name: 'What went wrong' }).click()
+    await page.getByRole('link', { name: 'Errors' }).click()
     await page
       .getByRole('region', { name: 'Lines of the log' })
       .getByRole('link', { name: 'bad/handler.mjs:3' })
@@ -134,7 +161,7 @@ t.test('[console/function.5, console/function.9] errors lead to their line', { s
     await write(page, bad, 'export const handler = () => 1\n')
     await save(page)
     await page.getByText(/^Saved at/).waitFor()
-    await page.getByRole('list', { name: 'What is wrong' }).waitFor({ state: 'hidden' })
+    await page.getByRole('list', { name: 'Problems' }).waitFor({ state: 'hidden' })
   })
 })
 
@@ -167,10 +194,67 @@ t.test('[console/function.6, console/function.7] the config as form and as JSON'
       await page.getByText(/^Saved at/).waitFor()
       t.same(config(), { timeout_ms: 2000, invoke: { summary: 'said', methods: ['PUT'] } })
       t.equal((await fetch(`${url}/hello`)).status, 405, 'it holds')
-      await page.getByRole('link', { name: 'What holds' }).click()
+      await page.getByRole('link', { name: 'Effective values' }).click()
       await page.getByRole('row', { name: 'max_concurrency 7 fn.config.json', exact: true }).waitFor()
       await page.getByRole('row', { name: 'timeout_ms 2000 hello/fn.config.json', exact: true }).waitFor()
       await checkLooks(t, page, 'function-holds')
+    },
+    REFUSALS,
+  )
+})
+
+t.test('[console/function.14] a file that other functions read names them', { skip: noBrowser }, async t => {
+  const { url } = await makeConsoleBed(t, {
+    'shop/list.mjs': CODE,
+    'shop/post.cart.mjs': CODE,
+    'shop/deep/item.mjs': CODE,
+    'hello/handler.mjs': CODE,
+  })
+  await withPage(t, pageOf(url, 'node/shop/list@default', '?tab=config'), async page => {
+    const note = page.getByText('Changes to shop/fn.config.json also apply to 2 other functions:')
+    t.match(await note.innerText(), /functions: shop\/deep\/item, shop\/post\.cart\.$/)
+    await page.getByRole('spinbutton', { name: 'timeout_ms', exact: true }).fill('900')
+    await page.getByRole('button', { name: 'Save…' }).click()
+    await page.getByRole('dialog').getByRole('link', { name: 'shop/deep/item' }).waitFor()
+    await checkLooks(t, page, 'function-shared')
+    await page.getByRole('button', { name: 'Save', exact: true }).click()
+    await page.getByRole('link', { name: 'Env', exact: true }).click()
+    await page.getByText('Changes to shop/fn.env.json also apply to 1 other function: shop/post.cart.').waitFor()
+    await page.getByRole('link', { name: 'shop/post.cart' }).click()
+    await page.getByRole('heading', { name: 'shop/post.cart', level: 1 }).waitFor()
+    await page.goto(pageOf(url, 'node/hello@default', '?tab=config'))
+    await page.getByRole('spinbutton', { name: 'timeout_ms', exact: true }).waitFor()
+    t.equal(await page.getByText('also apply to').count(), 0)
+  })
+})
+
+t.test('[console/function.15] the address of a function may have its name alone', { skip: noBrowser }, async t => {
+  const { url } = await makeConsoleBed(t, {
+    'boom.mjs': CODE,
+    'team/orders.mjs': CODE,
+    'twice.mjs': CODE,
+    'twice.lua': 'return 1',
+  })
+  await withPage(
+    t,
+    pageOf(url, 'boom'),
+    async page => {
+      for (const [name, runtime] of [
+        ['boom', 'node'],
+        ['team/orders', 'node'],
+      ] as const) {
+        await page.goto(pageOf(url, name))
+        await page.getByRole('heading', { name, level: 1 }).waitFor()
+        await page.getByText(`${runtime}, ${name}.mjs`).waitFor()
+        await page.getByRole('heading', { name: 'Throughput' }).waitFor()
+      }
+      await page.goto(pageOf(url, 'twice'))
+      await page
+        .getByText(/several runtimes|node.*lua|lua.*node/)
+        .first()
+        .waitFor()
+      await page.goto(pageOf(url, 'none/such'))
+      await page.getByRole('heading', { name: 'Function not found' }).waitFor()
     },
     REFUSALS,
   )
@@ -224,14 +308,14 @@ t.test(
       async page => {
         await page.getByText('every 60 min').waitFor()
         await page.getByRole('button', { name: 'Run now' }).click()
-        await page.getByText('It answered with status 200').waitFor()
+        await page.getByText('Returned status 200').waitFor()
         await checkLooks(t, page, 'function-schedule')
         await page.getByRole('link', { name: 'Jobs' }).last().click()
         await page.getByRole('heading', { name: 'No jobs' }).waitFor()
         await gateway.jobs.create({ name: 'hello' })
         await page.getByRole('cell', { name: 'done' }).waitFor()
         await page.getByRole('link', { name: 'Dependencies' }).click()
-        await page.getByRole('heading', { name: 'It has no packages' }).waitFor()
+        await page.getByRole('heading', { name: 'No packages' }).waitFor()
         t.match(page.url(), /tab=dependencies/)
         t.equal((await fetch(`${url}/needy`)).status, 500)
         await page.goto(pageOf(url, 'node/needy@default', '?tab=dependencies'))
@@ -250,7 +334,7 @@ t.test(
         await page.waitForURL(/\/console\/functions$/)
         t.equal((await fetch(`${url}/hello`)).status, 404)
         await page.goBack()
-        await page.getByRole('heading', { name: 'There is no such function' }).waitFor()
+        await page.getByRole('heading', { name: 'Function not found' }).waitFor()
       },
       REFUSALS,
     )
@@ -262,11 +346,11 @@ t.test('[console/function.11] a gateway that is only read', { skip: noBrowser },
   await withPage(t, pageOf(url, 'node/hello@default', '?tab=code'), async page => {
     const editor = page.getByRole('textbox', { name: 'Code of hello/handler.mjs' })
     t.equal(await editor.getAttribute('aria-readonly'), 'true')
-    await page.getByText(/^Reading only\./).waitFor()
+    await page.getByText(/^Read only\./).waitFor()
     for (const name of ['Save…', 'Delete…']) {
       const button = page.getByRole('button', { name })
       t.ok(await button.isDisabled(), name)
-      t.match(await button.getAttribute('title'), /Reading only/, name)
+      t.match(await button.getAttribute('title'), /Read only/, name)
     }
     await page.getByRole('link', { name: 'Env' }).click()
     t.ok(await page.getByRole('button', { name: 'New key' }).isDisabled())

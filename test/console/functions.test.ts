@@ -65,7 +65,7 @@ t.test('[console/functions.4] a function is made from the page', { skip: noBrows
       await dialog.getByRole('button', { name: 'Create' }).click()
       await dialog.getByText('already exists').waitFor()
       await dialog.getByRole('textbox', { name: 'Name' }).fill('fresh')
-      await dialog.getByRole('textbox', { name: 'Another route' }).fill('/made/:name')
+      await dialog.getByRole('textbox', { name: 'Additional route' }).fill('/made/:name')
       await dialog.getByRole('button', { name: 'Create' }).click()
       await page.waitForURL(/\/console\/functions\/node\/fresh@default\?tab=code$/)
       await page.getByRole('textbox', { name: /^Code of fresh\// }).waitFor()
@@ -78,7 +78,7 @@ t.test('[console/functions.4] a function is made from the page', { skip: noBrows
 t.test('[console/functions.6] without functions, and without one that fits', { skip: noBrowser }, async t => {
   const { url } = await makeConsoleBed(t, { 'readme.txt': '' })
   await withPage(t, `${url}/console/functions?q=x`, async page => {
-    await page.getByRole('heading', { name: 'There are no functions yet' }).waitFor()
+    await page.getByRole('heading', { name: 'No functions yet' }).waitFor()
     await checkLooks(t, page, 'functions-none')
   })
 })

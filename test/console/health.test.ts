@@ -46,7 +46,7 @@ t.test(
         t.same(hello.slice(0, 4), ['node/hello@default', 'idle', '0', '3'])
         t.match(hello[4], /MiB$/)
         t.same((await cellsOf(page, 'Workers', 'lua/light')).slice(0, 5), ['lua/light@default', 'idle', '0', '1', '–'])
-        t.same(await cellsOf(page, 'Places', 'node/narrow'), ['node/narrow@default', '0 of 1', '0', '1', '0'])
+        t.same(await cellsOf(page, 'Slots', 'node/narrow'), ['node/narrow@default', '0 of 1', '0', '1', '0'])
         t.match(await page.getByRole('region', { name: 'Gateway' }).innerText(), `Process\n${process.pid}\n`)
         await checkLooks(t, page, 'health')
 

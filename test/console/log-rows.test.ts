@@ -63,3 +63,40 @@ t.test('[console/logs.3] the newest lines are kept', async t => {
   )
   t.equal(addRows(rows, [], 3).length, 3)
 })
+
+t.test('[console/logs.1] an error with its stack is one row, with white space kept', async t => {
+  const error = (text: string, part: Partial<LogRecord> = {}) =>
+    record({ file: 'error', stream: null, level: 'error', text, ...part })
+  const records = [
+    record({ text: 'began' }),
+    error('GET /a: Error: no order'),
+    error('  { "id": 7 }'),
+    error('    at handler (a.mjs:3:1)'),
+    error('GET /a: Error: another', { request_id: 'r-2' }),
+    record({ stream: 'stderr', text: 'Traceback:' }),
+    record({ stream: 'stderr', text: '  File "a.py"' }),
+    record({ text: 'one' }),
+    record({ text: 'two' }),
+    error('a warning of the gateway', { request_id: null, fn: null }),
+    error('another one', { request_id: null, fn: null }),
+  ]
+  for (const first of [0, 3]) {
+    // The lines of an error may come in two parts.
+    const rows = addRows(addRows([], records.slice(0, first).map(toRow), 100), records.slice(first).map(toRow), 100)
+    t.same(
+      rows.map(({ line, more }) => (more === 0 ? line : `${line} +${more}`)),
+      [
+        'began',
+        'GET /a: Error: no order +2',
+        'GET /a: Error: another',
+        'Traceback: +1',
+        'one',
+        'two',
+        'a warning of the gateway',
+        'another one',
+      ],
+    )
+    t.equal(rows[1]!.record.text, 'GET /a: Error: no order\n  { "id": 7 }\n    at handler (a.mjs:3:1)')
+    t.same(findShown(rows, { level: '', search: 'a.mjs:3', hasOwn: true }).length, 1, 'all lines are searched')
+  }
+})

@@ -12,7 +12,7 @@ const TREE = {
 }
 
 t.test(
-  '[console/logs.1, console/logs.2, console/logs.3, console/logs.4] lines as they come, filters, pause, and everything of one request',
+  '[console/logs.1, console/logs.2, console/logs.3, console/logs.4, console/logs.6] lines as they come, filters, pause, and everything of one request',
   { skip: noBrowser },
   async t => {
     const { url } = await makeConsoleBed(t, TREE)
@@ -41,14 +41,14 @@ t.test(
       await page.getByText(/^Paused\. 4 newer lines/).waitFor()
       t.equal(await lines.evaluate('document.querySelector(".table").scrollTop'), 0)
       t.equal(await row('said meanwhile 2').count(), 0)
-      await page.getByRole('button', { name: 'Go on' }).click()
+      await page.getByRole('button', { name: 'Resume' }).click()
       await row('said meanwhile 2').waitFor()
       await page.getByRole('button', { name: 'Pause' }).waitFor()
 
       await page.getByRole('combobox', { name: 'Level' }).selectOption('error')
       await row('said meanwhile 2').waitFor({ state: 'hidden' })
       await lines.getByText(/^GET \/fails → 50\d in /).waitFor()
-      await page.getByRole('button', { name: 'Take off: level: error' }).click()
+      await page.getByRole('button', { name: 'Remove filter: level: error' }).click()
       await row('said meanwhile 2').waitFor()
       await page.getByRole('textbox', { name: 'Function' }).fill('fails')
       await page.waitForURL(/fn=fails/)
@@ -64,6 +64,7 @@ t.test(
       await dialog.getByRole('link', { name: failed }).click()
 
       await page.getByRole('heading', { level: 1, name: `Request ${failed}` }).waitFor()
+      await page.getByText('HTTP request.', { exact: true }).waitFor()
       const left = page.getByRole('region', { name: 'Lines of the request' })
       await left.getByText('<b>about to fail</b>').waitFor()
       await left
@@ -73,8 +74,16 @@ t.test(
       await page.getByRole('link', { name: 'node/fails@default' }).waitFor()
       await page.getByText('/fails', { exact: true }).first().waitFor()
       await checkLooks(t, page, 'request')
+      for (const [id, cause] of [
+        ['schedule-1', 'Scheduled run.'],
+        ['ping-1', 'keep_warm ping.'],
+        ['job-1-1-000000000000.1', 'Attempt of job'],
+      ] as const) {
+        await page.goto(`${url}/console/requests/${id}`)
+        await page.getByText(cause).waitFor()
+      }
       await page.goto(`${url}/console/requests/none-such`)
-      await page.getByRole('heading', { name: 'Nothing is known of it' }).waitFor()
+      await page.getByRole('heading', { name: 'No log lines for this request' }).waitFor()
     })
   },
 )
@@ -89,7 +98,7 @@ t.test('[console/logs.5] a gateway that comes back is followed again', { skip: n
       await fetch(`${url}/says?what=first`)
       await lines.getByText('said first 0', { exact: true }).waitFor()
       await gateway.close()
-      await page.getByText(/Trying again\./).waitFor()
+      await page.getByText(/Reconnecting\./).waitFor()
       t.equal(await lines.getByText('said first 0', { exact: true }).count(), 1, 'what was read stays')
       await makeConsoleBed(t, {}, { functionsRoot: tree.root }, Number(new URL(url).port))
       await fetch(`${url}/says?what=second`)
@@ -98,3 +107,33 @@ t.test('[console/logs.5] a gateway that comes back is followed again', { skip: n
     { allowed: [/ERR_CONNECTION_REFUSED|ERR_INCOMPLETE|ERR_EMPTY|ERR_CONNECTION_RESET/] },
   )
 })
+
+t.test(
+  '[console/logs.1, console/console.10] an error is one row, and long texts leave the actions in view',
+  { skip: noBrowser },
+  async t => {
+    const long = 'x'.repeat(400)
+    const { url } = await makeConsoleBed(t, {
+      'fails/handler.js': `exports.handler = async () => { throw new Error('no order\\n  { "id": 7 }\\n${long}') }\n`,
+      'fails/fn.config.json': '{ "schedule": { "every_seconds": 3600 } }',
+    })
+    await (await fetch(`${url}/fails`)).text()
+    await withPage(t, `${url}/console/logs?file=error`, async page => {
+      const row = page.getByRole('region', { name: 'Lines' }).getByText(/GET \/fails: .*no order/)
+      await row.getByText(/\+\d lines$/).waitFor()
+      t.equal(await row.count(), 1)
+      await row.click()
+      const text = page.getByRole('dialog').getByRole('region', { name: 'Text' })
+      t.match(await text.innerText(), `no order\n  { "id": 7 }\n${long}`, 'white space is kept')
+      await page.goto(`${url}/console/scheduler`)
+      await page.getByRole('button', { name: /^Run now/ }).click()
+      const error = page.getByRole('cell', { name: /^no order/ })
+      t.match(await error.getAttribute('title'), long)
+      for (const width of [1440, 1024, 390]) {
+        await page.setViewportSize({ width, height: 800 })
+        const box = await page.getByRole('button', { name: /^Run now/ }).boundingBox()
+        t.ok(box !== null && box.x + box.width <= width, `the button is in view at ${width} px`)
+      }
+    })
+  },
+)

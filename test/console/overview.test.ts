@@ -98,14 +98,14 @@ async function checkNumbers(t: Test, page: Page, fine: number): Promise<void> {
   t.match(line, `All 2 runtimes up. 1 route conflict. 1 warning. ${total} requests in`)
   t.match(line, /, 3 failed \(\d/)
   t.match(await caption(page, 'Throughput'), new RegExp(`^${total} requests, `))
-  t.match(await caption(page, 'Errors'), /^11 of 4xx \([\d.]+ %\), 3 of 5xx/)
+  t.match(await caption(page, 'Errors'), /^7 of 4xx \([\d.]+ %\), 3 of 5xx \([\d.]+ %\), 4 throttled/)
   t.match(await caption(page, 'Latency'), /^p50 [\d.]+ m?s, p95 [\d.]+ m?s, p99 [\d.]+ m?s$/)
   t.match(await caption(page, 'Workers'), /^5 now, up to 5$/)
   t.equal(await caption(page, 'Cold starts'), '5 cold starts')
   t.equal(await caption(page, 'Queue'), 'Up to 0 waiting, no call waited')
   const runtimes = await readTable(page, 'Runtimes')
-  t.match(runtimes.lua, ['up', '', '6', '0', '0', /ms|s$/])
-  t.match(runtimes.node, ['up', '', String(total - 8), '9', '3', /ms|s$/])
+  t.match(runtimes.lua, ['up', '', '6', '0', '0', '0', /ms|s$/])
+  t.match(runtimes.node, ['up', '', String(total - 8), '5', '3', '4', /ms|s$/])
   const slowest = await readTable(page, 'Slowest functions')
   t.same(Object.fromEntries(Object.entries(slowest).map(([name, [, requests]]) => [name, requests])), {
     'fine node': String(fine),
@@ -116,9 +116,9 @@ async function checkNumbers(t: Test, page: Page, fine: number): Promise<void> {
   })
   const failing = await readTable(page, 'Failing functions')
   t.match(failing, {
-    'broken node': ['0', '3', /no table "users"/],
-    'missing node': ['5', '0', ''],
-    'busy node': ['4', '0', ''],
+    'broken node': ['0', '3', '0', /no table "users"/],
+    'missing node': ['5', '0', '0', ''],
+    'busy node': ['0', '0', '4', ''],
   })
   t.equal(Object.keys(failing).length, 3)
 }
@@ -155,18 +155,59 @@ t.test(
       const told = (await problems.innerText()).replaceAll('\n', ' ')
       t.match(
         told,
-        /\/mine is answered 409: 2 functions claim it with equal right\. ROUTE_CONFLICT node\/left@default by its configuration, left\/fn\.config\.json node\/right@default/,
+        /\/mine returns 409: 2 functions claim it with the same priority\. ROUTE_CONFLICT node\/left@default by its config, left\/fn\.config\.json node\/right@default/,
       )
       t.match(told, /timeout_ms must be an integer from 1 to 86400000, got "soon" \(string\)/)
 
-      const box = page.getByRole('img', { name: /^Errors: 11 of 4xx/ })
+      const box = page.getByRole('img', { name: /^Errors: 7 of 4xx/ })
       await box.focus()
       await page.keyboard.press('ArrowLeft')
-      await page.getByText(/^\d\d:\d\d:\d\d: 4xx (?:–|\d+), 5xx (?:–|\d+)$/).waitFor()
+      await page.getByText(/^\d\d:\d\d:\d\d: 4xx (?:–|\d+), 5xx (?:–|\d+), throttled (?:–|\d+)$/).waitFor()
+      const [at] = (await caption(page, 'Errors')).split(': ')
+      for (const title of ['Throughput', 'Latency', 'Queue', 'Workers', 'Cold starts'])
+        t.equal((await caption(page, title)).split(': ')[0], at, `${title} shows the same instant`)
       await checkLooks(t, page, 'overview')
 
       await problems.getByRole('link', { name: 'right/fn.config.json' }).click()
       await page.waitForURL(/\/console\/functions\/node\/right@default\?tab=config$/)
+    })
+  },
+)
+
+t.test(
+  '[console/overview.10] time axes have the same three labels or more, and every chart names its unit',
+  { skip: noBrowser },
+  async t => {
+    const { url } = await makeConsoleBed(t, { 'light.lua': `function handler() return 1 end\n` })
+    await (await fetch(`${url}/light`)).text()
+    await withPage(t, `${url}/console`, async page => {
+      // What is drawn on a canvas cannot be read from it.
+      await page.addInitScript(`
+      const drawn = new Map()
+      const { fillText } = CanvasRenderingContext2D.prototype
+      CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+        if (/^\\d\\d:\\d\\d$/.test(text)) drawn.set(this.canvas, (drawn.get(this.canvas) ?? new Map()).set(text, x))
+        return fillText.call(this, text, x, y)
+      }
+      globalThis.readAxes = () => [...document.querySelectorAll('canvas')].map(one => JSON.stringify([...(drawn.get(one) ?? [])].slice(-3)))
+    `)
+      for (const width of [1440, 1024, 390])
+        for (const range of ['5m', '1h', '24h']) {
+          await page.setViewportSize({ width, height: 900 })
+          await page.goto(`${url}/console?range=${range}`)
+          let axes: string[] = []
+          while (axes.length !== 6 || axes.includes('[]')) axes = (await page.evaluate('readAxes()')) as string[]
+          t.equal((JSON.parse(axes[0]!) as unknown[]).length, 3, `${range} at ${width} px: ${axes[0]}`)
+          t.equal(new Set(axes).size, 1, `${range} at ${width} px: one axis`)
+        }
+      t.same(await page.locator('.chart-unit').allInnerTexts(), [
+        'requests per second',
+        'duration',
+        'responses per 10 min',
+        'calls waiting',
+        'running',
+        'starts per 10 min',
+      ])
     })
   },
 )
@@ -189,13 +230,13 @@ t.test(
       t,
       `${empty.url}/console`,
       async page => {
-        await page.getByRole('heading', { name: 'There is no function yet' }).waitFor()
+        await page.getByRole('heading', { name: 'No functions yet' }).waitFor()
         t.match(await page.locator('main').innerText(), /fngw init hello -t python/)
         await checkLooks(t, page, 'overview-empty')
         const file = await page.locator('pre').last().innerText()
         t.notOk(existsSync(join(empty.tree.root, 'hello.mjs')))
         writeFileSync(join(empty.tree.root, 'hello.mjs'), file)
-        await page.getByRole('heading', { name: 'There is no function yet' }).waitFor({ state: 'hidden' })
+        await page.getByRole('heading', { name: 'No functions yet' }).waitFor({ state: 'hidden' })
         t.same(await (await fetch(`${empty.url}/hello`)).json(), { hello: 'world' }, 'what it teaches works')
 
         for (let i = 0; i < FUNCTIONS; i += 200) await fetch(`${big.url}/f${i}`)

@@ -23,9 +23,9 @@ t.test('[console/packs.1] those that failed come first, and those that need noth
   )
   t.equal(
     toSummary(all),
-    '2 functions failed, 1 function being prepared, 2 functions ready, 1 not called yet or in need of nothing.',
+    '2 functions failed, 1 function installing, 2 functions ready, 1 without packages or not called yet.',
   )
-  t.equal(toSummary(dependencies({ c: 'none' })), '0 functions ready, 1 not called yet or in need of nothing.')
+  t.equal(toSummary(dependencies({ c: 'none' })), '0 functions ready, 1 without packages or not called yet.')
 })
 
 t.test('[console/packs.2] packs with what is in them and who uses them', async t => {

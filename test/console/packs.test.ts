@@ -42,7 +42,7 @@ t.test(
       async page => {
         const installs = page.getByRole('region', { name: 'Installs' })
         const calls = ['left', 'wrong', 'packed'].map(async name => (await fetch(`${url}/${name}`)).text())
-        await page.getByText('3 functions being prepared').waitFor()
+        await page.getByText('3 functions installing').waitFor()
         await installs.getByText('preparing: installing packages of').first().waitFor()
         npm.open()
         await page.getByText('1 function failed, 2 functions ready').waitFor()
@@ -63,7 +63,7 @@ t.test(
         await Promise.all(calls)
         await checkLooks(t, page, 'packs')
         await page.goto(`${empty.url}/console/packs`)
-        await page.getByRole('heading', { name: 'There is no shared pack' }).waitFor()
+        await page.getByRole('heading', { name: 'No shared packs' }).waitFor()
         await checkLooks(t, page, 'packs-empty')
       },
       { allowed: [/503 \(Service Unavailable\)/] },

@@ -59,18 +59,18 @@ t.test('[console/routes.1] who answers, in a sentence', async t => {
   }
   const refusal = { status: 405, message: 'method not allowed', allow: 'GET, HEAD' }
   const cases: [Partial<Explanation>, string][] = [
-    [{ winner }, 'GET /users/7 is answered by users/[id].js (node): route /users/:id, with id = "7".'],
-    [{ winner: { ...winner, params: {} } }, 'GET /users/7 is answered by users/[id].js (node): route /users/:id.'],
-    [{ refusal }, 'GET /users/7 is answered by nobody: 405, method not allowed; it takes GET, HEAD.'],
+    [{ winner }, 'GET /users/7 is served by users/[id].js (node): route /users/:id, with id = "7".'],
+    [{ winner: { ...winner, params: {} } }, 'GET /users/7 is served by users/[id].js (node): route /users/:id.'],
+    [{ refusal }, 'GET /users/7 is not served: 405, method not allowed; allowed: GET, HEAD.'],
     [
       { refusal: { ...refusal, status: 404, message: 'not found', allow: null } },
-      'GET /users/7 is answered by nobody: 404, not found.',
+      'GET /users/7 is not served: 404, not found.',
     ],
-    [{}, 'GET /users/7 is answered by nobody.'],
-    [{ beside: { kind: 'asset', text: 'a file' } }, 'GET /users/7 is answered by a file.'],
+    [{}, 'GET /users/7 is not served by any function.'],
+    [{ beside: { kind: 'asset', text: 'a file' } }, 'GET /users/7 is served by a file.'],
     [
       { beside: { kind: 'asset', text: 'a file' }, winner },
-      'GET /users/7 is answered by a file. The route /users/:id of users/[id].js comes after it.',
+      'GET /users/7 is served by a file. The route /users/:id of users/[id].js has a lower priority.',
     ],
   ]
   for (const [part, sentence] of cases) t.equal(toSentence({ ...nobody, ...part }), sentence)

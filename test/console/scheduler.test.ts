@@ -50,14 +50,14 @@ t.test(
 t.test('[console/scheduler.4] nothing to run, and nobody who may', { skip: noBrowser }, async t => {
   const empty = await makeConsoleBed(t, {})
   await withPage(t, `${empty.url}/console/scheduler`, async page => {
-    await page.getByRole('heading', { name: 'Nothing has a schedule' }).waitFor()
-    await page.getByRole('heading', { name: 'Nothing is kept warm' }).waitFor()
+    await page.getByRole('heading', { name: 'No schedules' }).waitFor()
+    await page.getByRole('heading', { name: 'No functions are kept warm' }).waitFor()
   })
   const { url } = await makeConsoleBed(t, TREE, { consoleWriteEnabled: false })
   await withPage(t, `${url}/console/scheduler`, async page => {
     const run = page.getByRole('button', { name: 'Run now: node/report@default' })
     await run.waitFor()
     t.ok(await run.isDisabled())
-    t.match(await run.getAttribute('title'), /Reading only/)
+    t.match(await run.getAttribute('title'), /Read only/)
   })
 })

@@ -19,7 +19,7 @@ t.test('[console/scheduler.1] a schedule in words, and the soonest', async t => 
   t.equal(toRule(null), 'wrong')
   t.equal(toRule({ enabled: true, every_seconds: 30, timezone: 'UTC' }), 'every 30 s')
   t.equal(toRule({ enabled: true, cron: '0 7 * * *', timezone: 'Asia/Tokyo' }), '0 7 * * * in Asia/Tokyo')
-  t.equal(toRule({ enabled: false, every_seconds: 7200 }), 'every 2 h, switched off')
+  t.equal(toRule({ enabled: false, every_seconds: 7200 }), 'every 2 h, disabled')
   t.equal(findNext([]), null)
   t.equal(findNext([row('a', null)]), null)
   t.equal(findNext([row('a', null), row('b', 20), row('c', 10), row('d', 30)])?.key, 'c')

@@ -62,7 +62,7 @@ t.test('[console/settings.1] values have their unit, and sources say where they 
 
 t.test('[console/settings.3] it is told what is lost before a switch is turned', async t => {
   const warningOf = (name: string, isOn: boolean) => toWarning(SWITCHES.find(one => one.name === name)!, isOn)
-  t.match(warningOf('local_only', true), /answer other machines/)
+  t.match(warningOf('local_only', true), /reachable from other machines/)
   t.equal(warningOf('local_only', false), null)
   t.match(warningOf('ui_enabled', true), /charts/)
   t.match(warningOf('write_enabled', false), /their secrets/)

@@ -47,7 +47,7 @@ t.test('[console/overview.3] the state in words', async t => {
       'node is down: no program "node". php is down. 1 of 3 runtimes up. No warnings.',
       '',
     ],
-    [{ ...WELL, health: healthOf({ lua: null }), totals: null }, null, 'The one runtime, lua, is up. No warnings.', ''],
+    [{ ...WELL, health: healthOf({ lua: null }), totals: null }, null, 'Runtime lua is up. No warnings.', ''],
   ] as const)
     t.same(toStatus(facts), { state, words, numbers })
 })

@@ -28,12 +28,12 @@ const TREE = {
     exports.handler = async () => {
       return { headers: { 'content-type': 'text/plain' }, body: (async function* () { yield 'first piece'; await told(); yield ' second piece' })() }
     }\n`,
-  'fails.js': `exports.handler = async () => { throw new Error('on purpose') }\n`,
+  'fails.js': `exports.handler = async () => { console.error('about to fail'); throw new Error('on purpose') }\n`,
   'public/hello.txt': 'a file of the assets\n',
 }
 
 t.test(
-  '[console/try.1, console/try.2, console/try.3, console/try.5] a request is built, sent, and its answer shown',
+  '[console/try.1, console/try.2, console/try.3, console/try.5, console/try.9] a request is built, sent, and its answer shown',
   { skip: noBrowser },
   async t => {
     const { url } = await makeConsoleBed(t, TREE)
@@ -41,7 +41,7 @@ t.test(
       t,
       `${url}/console/try?path=/users/7`,
       async page => {
-        const answer = page.getByRole('region', { name: 'Answer' })
+        const answer = page.getByRole('region', { name: 'Response' })
         const send = page.getByRole('button', { name: /^Send/ })
         await page.getByRole('textbox', { name: /^Headers/ }).fill('X-Mine: yes\nAuthorization: Bearer s3cret')
         await page.getByRole('combobox', { name: 'Path' }).fill('/users/7?q=a%20b')
@@ -67,7 +67,7 @@ t.test(
         await page.getByRole('textbox', { name: /^Headers/ }).fill('')
         await page.getByRole('radio', { name: 'JSON' }).check()
         await page.getByRole('textbox', { name: 'Body' }).fill('{ "a": ')
-        await page.getByText('the body is no JSON').waitFor()
+        await page.getByText('the body is not JSON').waitFor()
         t.ok(await send.isDisabled())
         await page.getByRole('textbox', { name: 'Body' }).fill('{ "a": 1 }')
         await page.getByRole('textbox', { name: 'Body' }).press('Control+Enter')
@@ -75,7 +75,7 @@ t.test(
         await answer.getByText('201', { exact: true }).waitFor()
 
         await page.getByRole('radio', { name: 'Form' }).check()
-        await page.getByRole('button', { name: 'Add a field' }).click()
+        await page.getByRole('button', { name: 'Add field' }).click()
         await page.getByRole('textbox', { name: 'Name of field 1' }).fill('upload')
         await page
           .getByLabel('File of field 1')
@@ -90,7 +90,11 @@ t.test(
 
         await page.goto(`${url}/console/try?path=/fails`)
         await send.click()
-        await answer.getByText(/^50\d$/).waitFor()
+        await answer.getByText('500', { exact: true }).waitFor()
+        await answer.getByText('about to fail').waitFor()
+        await answer.getByText('Total').waitFor()
+        await answer.locator('a[href*="/console/requests/"]').waitFor()
+        t.match(await answer.getByRole('region', { name: 'Stack' }).textContent(), /fails\.js:1/)
       },
       { allowed: [/50\d \(/] },
     )
@@ -104,11 +108,11 @@ t.test('[console/try.3] what no function answers is asked of the URL itself', { 
     t,
     `${url}/console/try?path=/hello.txt`,
     async page => {
-      const answer = page.getByRole('region', { name: 'Answer' })
+      const answer = page.getByRole('region', { name: 'Response' })
       const send = page.getByRole('button', { name: /^Send/ })
       await send.click()
       await answer.getByText('a file of the assets').waitFor()
-      await answer.getByText('no function: the URL was asked').waitFor()
+      await answer.getByText('no function: sent to the URL').waitFor()
       await page.goto(`${url}/console/try?path=//other.example/x`)
       await send.click()
       await answer.getByText('404', { exact: true }).waitFor()
@@ -123,11 +127,11 @@ t.test(
   async t => {
     const { url, tree } = await makeConsoleBed(t, TREE)
     await withPage(t, `${url}/console/try?path=/slow`, async page => {
-      const answer = page.getByRole('region', { name: 'Answer' })
+      const answer = page.getByRole('region', { name: 'Response' })
       const send = page.getByRole('button', { name: /^Send/ })
       await send.click()
       await answer.getByText('first piece', { exact: true }).waitFor()
-      await answer.getByText('more is coming').waitFor()
+      await answer.getByText('receiving').waitFor()
       t.equal(await answer.getAttribute('aria-busy'), 'true')
       tree.write({ '.go': '' })
       await answer.getByText('first piece second piece').waitFor()
@@ -151,7 +155,7 @@ t.test('[console/try.7] what was tried is kept without secrets and found again',
       await page.getByRole('textbox', { name: /^Headers/ }).fill('Authorization: Bearer s3cret')
       await page.getByRole('button', { name: /^Send/ }).click()
       await history.getByRole('link', { name: 'GET /users/1' }).waitFor()
-      await history.getByText(isWriting ? 'kept by the gateway' : 'kept in this browser').waitFor()
+      await history.getByText(isWriting ? 'stored by the gateway' : 'stored in this browser').waitFor()
       await page.goto(`${url}/console/try?path=/users/2`)
       await history.getByRole('link', { name: 'GET /users/1' }).click()
       await page.waitForURL(/users%2F1/)
@@ -162,7 +166,7 @@ t.test('[console/try.7] what was tried is kept without secrets and found again',
       const kept = `${await page.evaluate('JSON.stringify({ ...localStorage })')} ${await (await fetch(`${url}/_fn/ui-state`)).text()}`
       t.match(kept, 'users/1')
       t.notMatch(kept, 's3cret')
-      await history.getByRole('button', { name: 'Forget all' }).click()
+      await history.getByRole('button', { name: 'Clear history' }).click()
       await history.waitFor({ state: 'hidden' })
     })
   }
@@ -184,13 +188,13 @@ t.test(
     t.teardown(() => gateway.close())
     const { control } = await gateway.listen({ port: 0 })
     await withPage(t, `${control!.url}/console/try?path=/users/7`, async page => {
-      const answer = page.getByRole('region', { name: 'Answer' })
+      const answer = page.getByRole('region', { name: 'Response' })
       const send = page.getByRole('button', { name: /^Send/ })
       await send.click()
       await answer.getByText('"id": "7"').waitFor()
       await page.goto(`${control!.url}/console/try?path=/nothing`)
       await send.click()
-      await answer.getByText(/no function answers this, and the console, which has a port of its own/).waitFor()
+      await answer.getByText(/no function serves this, and the console has a separate port/).waitFor()
     })
   },
 )

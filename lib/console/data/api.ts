@@ -54,7 +54,7 @@ export async function request(
     })
   } catch (error) {
     if ((error as Error).name === 'AbortError') throw error
-    throw new ApiError(0, 'The gateway does not answer.')
+    throw new ApiError(0, 'The gateway does not respond.')
   }
   if (answer.ok) return answer
   throw await toError(answer)

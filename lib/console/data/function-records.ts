@@ -12,6 +12,8 @@ interface FunctionState {
   readonly key: string
   readonly state: string
   readonly workers: number
+  /** Why the newest version cannot be loaded; null when it can. */
+  readonly load_error: string | null
 }
 
 export interface Health {
@@ -46,10 +48,19 @@ export interface FunctionRecord {
     readonly dependency_resolution?: Readonly<Record<string, unknown>>
   }
   readonly warnings: readonly string[]
+  /** Why the newest version cannot be loaded; null when it can. */
+  readonly load_error: string | null
   /** Absent for those who may not see it. */
   readonly code?: string
   readonly code_truncated?: boolean
   readonly etag?: string | null
+}
+
+/** Other functions that a file of a function applies to. */
+export interface SharedFile {
+  /** Keys, not all of them. */
+  readonly shared_with: readonly string[]
+  readonly shared_with_count: number
 }
 
 export const toKey = ({ runtime, name, version }: FunctionId): string => `${runtime}/${name}@${version}`
@@ -81,3 +92,17 @@ export function parseFunctionKey(text: string): FunctionId | null {
   if (name === '') return null
   return { runtime: text.slice(0, slash), name, version: text.slice(end + 1) || 'default' }
 }
+
+export const RUNTIMES: readonly string[] = ['node', 'python', 'php', 'lua', 'go', 'rust']
+
+/** Which function the address of its page means: `node/users/list@v2`, or the name alone, and then the runtime is null. */
+export function parseFunctionAddress(text: string): (Omit<FunctionId, 'runtime'> & { runtime: string | null }) | null {
+  const id = parseFunctionKey(text)
+  if (id !== null && RUNTIMES.includes(id.runtime)) return id
+  const named = parseFunctionKey(`any/${text}`)
+  return named === null ? null : { ...named, runtime: null }
+}
+
+/** The name of a function without its runtime. */
+export const toShownName = ({ name, version }: Pick<FunctionId, 'name' | 'version'>): string =>
+  version === 'default' ? name : `${name}@${version}`

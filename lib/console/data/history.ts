@@ -9,6 +9,8 @@ export interface Series {
   readonly requests: Row
   readonly errors_4xx: Row
   readonly errors_5xx: Row
+  /** Refused by admission; not among the errors. */
+  readonly throttled: Row
   readonly p50_ms: Row
   readonly p95_ms: Row
   readonly p99_ms: Row
@@ -23,6 +25,7 @@ export interface Totals {
   readonly requests: number
   readonly errors_4xx: number
   readonly errors_5xx: number
+  readonly throttled: number
   readonly p50_ms: number | null
   readonly p95_ms: number | null
   readonly p99_ms: number | null

@@ -2,6 +2,15 @@
 
 export const JOB_STATES = ['queued', 'running', 'done', 'failed', 'canceled'] as const
 
+/** One run of a job; its end is null while it goes on. */
+export interface JobAttempt {
+  readonly request_id: string
+  readonly started_at_ms: number
+  readonly ended_at_ms: number | null
+  readonly status: number | null
+  readonly error: string | null
+}
+
 export interface Job {
   readonly id: string
   readonly status: (typeof JOB_STATES)[number]
@@ -17,6 +26,7 @@ export interface Job {
   readonly route: string
   readonly attempt: number
   readonly max_attempts: number
+  readonly attempts: readonly JobAttempt[]
   readonly retry_delay_ms: number
   readonly backoff: number
   readonly result_status: number | null
@@ -27,17 +37,12 @@ export interface Job {
   readonly callback: { readonly url: string; readonly status: string; readonly attempts: number } | null
 }
 
-/** Request ids of the newest attempts of a job, the last one first. */
-export function toAttemptIds({ id, attempt }: Pick<Job, 'id' | 'attempt'>, most: number): string[] {
-  return Array.from({ length: Math.min(attempt, most) }, (_, index) => `${id}.${attempt - index}`)
-}
-
 /** The job that a request was an attempt of; null for another request. */
 export function toJobId(requestId: string): string | null {
   return /^(job-\d+-\d+-[\da-f]{12})\.\d+$/.exec(requestId)?.[1] ?? null
 }
 
-/** Not over yet: it can be canceled. Else it can be deleted. */
+/** Not finished: it can be canceled. A finished one can be deleted or run again. */
 export function isPending({ status }: Pick<Job, 'status'>): boolean {
   return status === 'queued' || status === 'running'
 }

@@ -56,7 +56,7 @@ export function toRule(schedule: ScheduleRow['schedule']): string {
   if (schedule === null) return 'wrong'
   const { every_seconds: every, cron, timezone, enabled } = schedule
   const rule = every == null ? `${String(cron)} in ${String(timezone)}` : `every ${formatMs(Number(every) * 1000)}`
-  return enabled === false ? `${rule}, switched off` : rule
+  return enabled === false ? `${rule}, disabled` : rule
 }
 
 /** The soonest of them; null when nothing is due. */

@@ -30,7 +30,7 @@ function toMessage(from: number, to: number, state: EditorState): string {
       .sliceDoc(from, Math.min(to, from + 30))
       .split('\n', 1)[0]
       ?.trim() ?? ''
-  return text === '' ? 'Something seems to be missing here.' : `"${text}" seems to be out of place here.`
+  return text === '' ? 'Something is missing here.' : `"${text}" is unexpected here.`
 }
 
 export function syntaxHints(): Extension {

@@ -4,10 +4,9 @@ import { useMemo } from 'preact/hooks'
 import {
   type FunctionId,
   type FunctionRecord,
-  parseFunctionKey,
+  parseFunctionAddress,
   toFunctionPage,
   toKey,
-  toTarget,
 } from '../data/function-records.ts'
 import { type History, useHistory } from '../data/history.ts'
 import { useLoad } from '../data/load.ts'
@@ -44,25 +43,32 @@ const TABS = [
 ] as const
 
 export function FunctionPage({ rest }: { rest: string }) {
-  const id = useMemo(() => parseFunctionKey(rest), [rest])
-  const loaded = useLoad<FunctionRecord>(id === null ? null : '/_fn/function', {
-    query: id === null ? {} : toTarget(id),
+  const asked = useMemo(() => parseFunctionAddress(rest), [rest])
+  const loaded = useLoad<FunctionRecord>(asked === null ? null : '/_fn/function', {
+    query: { ...asked },
     on: ['reload'],
   })
-  const isMissing = id === null || loaded.error?.status === 404
-  if (id === null || isMissing) {
+  const runtime = asked?.runtime ?? loaded.data?.runtime
+  if (asked === null || loaded.error?.status === 404) {
     return (
       <Page title={rest} question="">
-        <Empty title="There is no such function">
+        <Empty title="Function not found">
           <p>
-            It is gone, or never was. <a href={toHref('functions', { q: id?.name ?? rest })}>Look for it by its name</a>
-            .
+            It may have been deleted or renamed.{' '}
+            <a href={toHref('functions', { q: asked?.name ?? rest })}>Search functions</a>
           </p>
         </Empty>
       </Page>
     )
   }
-  return <OneFunction id={id} loaded={loaded} />
+  if (runtime === undefined) {
+    return (
+      <Page title={rest} question="">
+        <LoadState loaded={loaded} />
+      </Page>
+    )
+  }
+  return <OneFunction id={{ ...asked, runtime }} loaded={loaded} />
 }
 
 interface FunctionProps {
@@ -132,7 +138,7 @@ function Tabs({ id, record, problems, history, onSaved }: TabsProps) {
   const tab = TABS.find(([name]) => name === wanted)?.[0] ?? 'charts'
   return (
     <>
-      <nav class="tabs" aria-label="Of this function">
+      <nav class="tabs" aria-label="Function">
         {TABS.map(([name, title]) => (
           <a
             key={name}

@@ -44,7 +44,7 @@ export function FunctionsPage(_: { rest: string }) {
   return (
     <Page
       title="Functions"
-      question="What is here, what is slow or failing?"
+      question="Which functions exist, and which are slow or failing?"
       tools={
         <>
           <RangeChoice />
@@ -66,7 +66,13 @@ export function FunctionsPage(_: { rest: string }) {
           hrefOf={toRowHref}
           sort={wanted.get('sort') ?? 'name'}
           onSort={sort => setQuery({ sort })}
-          stateOf={row => (row.state === 'failing' ? 'failing' : row.states.has('warnings') ? 'degraded' : null)}
+          stateOf={row =>
+            row.state === 'broken' || row.state === 'failing'
+              ? 'failing'
+              : row.states.has('warnings') || row.states.has('throttled')
+                ? 'degraded'
+                : null
+          }
           empty={rows.length === 0 ? <NoFunctions catalog={catalog.data} /> : <NoneFound />}
         />
       )}
@@ -96,7 +102,7 @@ function Filters({ filter, runtimes }: FiltersProps) {
       />
       <select
         aria-label="State"
-        title={`Failing: answered 5xx in this time. Slow: p95 of ${formatMs(SLOW_MS)} or more.`}
+        title={`Failing: 5xx responses in this time range. Throttled: refused calls, because all workers and the queue were full. Slow: p95 of ${formatMs(SLOW_MS)} or more.`}
         value={filter.state}
         onChange={event => setQuery({ state: event.currentTarget.value })}
       >
@@ -111,7 +117,7 @@ function Filters({ filter, runtimes }: FiltersProps) {
 
 function NoneFound() {
   return (
-    <Empty title="No function is like that">
+    <Empty title="No functions match">
       <p>
         <button type="button" onClick={() => setQuery({ q: null, runtime: null, state: null })}>
           Show all
@@ -125,9 +131,9 @@ const EXAMPLE = 'export const handler = async () => ({ status: 200, body: { hell
 
 function NoFunctions({ catalog }: { catalog: Catalog }) {
   return (
-    <Empty title="There are no functions yet">
+    <Empty title="No functions yet">
       <p>
-        A function is a file in a folder of {catalog.functions_root ?? 'the functions root'}. Make one here, with{' '}
+        A function is a file in a folder of {catalog.functions_root ?? 'the functions root'}. Create one here, with{' '}
         <code>fngw init hello -t node</code>, or save this as <code>hello/handler.mjs</code>:
       </p>
       <pre>{EXAMPLE}</pre>

@@ -23,7 +23,11 @@ export function HealthPage() {
   const isReady = (health.data !== null || health.error !== null) && (workers !== null || loaded.error !== null)
   const search = query.value.get('q') ?? ''
   return (
-    <Page title="Health" question="What is it made of?" tools={<SearchField label="Search workers" value={search} />}>
+    <Page
+      title="Health"
+      question="Which processes run, and how are they?"
+      tools={<SearchField label="Search workers" value={search} />}
+    >
       {isReady && (
         <>
           <LoadState loaded={health} />
@@ -40,7 +44,7 @@ export function HealthPage() {
             </Block>
           )}
           {health.data?.functions.states !== undefined && (
-            <Block title="Places">
+            <Block title="Slots">
               <PlaceTable rows={toPlaceRows(health.data.functions.states)} />
             </Block>
           )}
@@ -64,16 +68,16 @@ function toFrontFacts(fronts: Workers['gateway']['fronts']): Fact[] {
   if (fronts.length === 0) return []
   const serving = fronts.filter(front => front.serving).length
   const bytes = fronts.reduce((sum, { memory_bytes: own }) => sum + (own ?? 0), 0)
-  return [['Processes beside it', `${serving} of ${fronts.length} serve, ${formatBytes(bytes)}`]]
+  return [['Serving processes', `${serving} of ${fronts.length} serve, ${formatBytes(bytes)}`]]
 }
 
 function Process({ gateway }: { gateway: Workers['gateway'] }) {
   const { active_ms: active, idle_ms: idle } = gateway.event_loop
   const facts: readonly Fact[] = [
-    ['Runs for', formatMs(gateway.uptime_s * 1000)],
+    ['Uptime', formatMs(gateway.uptime_s * 1000)],
     ['Memory', formatBytes(gateway.memory_bytes)],
     ['Heap', `${formatBytes(gateway.heap_bytes)} of ${formatBytes(gateway.heap_total_bytes)}`],
-    ['Busy since the start', formatShare(active / Math.max(active + idle, 1))],
+    ['Busy since start', formatShare(active / Math.max(active + idle, 1))],
     ['Process', String(gateway.pid)],
     ...toFrontFacts(gateway.fronts),
     ['Node', gateway.version],

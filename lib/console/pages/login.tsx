@@ -17,7 +17,7 @@ export function LoginPage(_: { rest: string }) {
     if (path.value === 'login') navigate(toHref(''), true)
   }
   return (
-    <Page title="Log in" question="Who is there?">
+    <Page title="Log in" question="Log in to use the console.">
       <SendingForm class="login" action="Log in" onSend={enter} toWords={toText}>
         <fieldset>
           <legend>With</legend>
@@ -52,9 +52,8 @@ export function LoginPage(_: { rest: string }) {
 }
 
 function toText({ status, message }: ApiError): string {
-  if (status === 401) return 'Not right. The token is what FN_ADMIN_TOKEN says.'
-  if (status === 429) return 'Too many tries from here. Wait five minutes.'
-  if (status === 404)
-    return `${message}: nothing is set to log in with. FN_ADMIN_TOKEN, or a password's hash, makes it possible.`
+  if (status === 401) return 'Wrong token. It must equal FN_ADMIN_TOKEN.'
+  if (status === 429) return 'Too many failed logins. Try again in five minutes.'
+  if (status === 404) return `${message}: no credentials are configured. Set FN_ADMIN_TOKEN or a password hash.`
   return message
 }

@@ -40,7 +40,7 @@ export function LogsPage() {
       question="What happened?"
       tools={
         <button type="button" aria-pressed={paused !== null} onClick={() => setPaused(paused === null ? all : null)}>
-          {paused === null ? 'Pause' : 'Go on'}
+          {paused === null ? 'Pause' : 'Resume'}
         </button>
       }
     >
@@ -49,9 +49,9 @@ export function LogsPage() {
         {error !== null ? (
           <span class="error">{error}</span>
         ) : paused !== null ? (
-          `Paused. ${formatNumberOf(newer, 'newer line')} since.`
+          `Paused. ${formatNumberOf(newer, 'newer line')}.`
         ) : (
-          `${formatNumberOf(rows.length, 'line')}, the newest at the end.`
+          `${formatNumberOf(rows.length, 'line')}, newest last.`
         )}
       </p>
       <div class="logs" ref={box} onScrollCapture={onScroll}>
@@ -77,10 +77,10 @@ function countNewer(rows: readonly LogRow[], last: number): number {
 }
 
 function NoLines({ isFiltered }: { isFiltered: boolean }) {
-  if (isFiltered) return <Empty title="No line passes the filters" />
+  if (isFiltered) return <Empty title="No log lines match these filters" />
   return (
-    <Empty title="Nothing was logged yet">
-      <p>Requests, what functions write to stdout and stderr, and failures come here as they happen.</p>
+    <Empty title="No log lines yet">
+      <p>Requests, output of functions and errors appear here as they happen.</p>
     </Empty>
   )
 }

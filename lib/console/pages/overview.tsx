@@ -74,7 +74,7 @@ function StatusLine({ health, history, problems: { warnings, conflicts }, range 
         <span role="status">{words}</span> {numbers}
       </p>
       <p class="quiet">
-        {formatNumberOf(total, 'function')}, {formatCount(warm)} warm. The files were read{' '}
+        {formatNumberOf(total, 'function')}, {formatCount(warm)} warm. Functions scanned{' '}
         {formatAgo(health.hot_reload.last_catalog_scan_at * 1000)}.
         {history !== null &&
           ` Counted since ${formatClock(history.started_at * 1000)}, up to ${formatClock(history.generated_at * 1000)}.`}

@@ -27,7 +27,7 @@ export function PacksPage() {
   const catalog = useLoad<Catalog>('/_fn/catalog', { on: ['reload'] })
   const isReady = [loaded, packs, catalog].every(({ data, error }) => data !== null || error !== null)
   return (
-    <Page title="Packs and installs" question="Which packages are there?">
+    <Page title="Packs and installs" question="Which packages are installed?">
       {isReady && (
         <>
           <LoadState loaded={loaded} />
@@ -57,7 +57,7 @@ const COLUMNS: readonly Column<Preparation>[] = [
     ),
     value: ({ state }) => state,
   },
-  { name: 'since', title: 'Since', cell: ({ since }) => agoOf(since), value: ({ since }) => since },
+  { name: 'since', title: 'Updated', cell: ({ since }) => agoOf(since), value: ({ since }) => since },
 ]
 
 function Installs({ dependencies }: { dependencies: Dependencies }) {
@@ -76,8 +76,8 @@ function Installs({ dependencies }: { dependencies: Dependencies }) {
         stateOf={({ state }) => (state === 'failed' ? 'failing' : state === 'preparing' ? 'degraded' : null)}
         empty={
           <p class="quiet">
-            Nothing was installed or built. Packages beside a function (requirements.txt, package.json, composer.json)
-            and those that it imports are installed before its first call; Go and Rust are built.
+            Nothing is installed or built. Packages that a function declares (requirements.txt, package.json,
+            composer.json) or imports are installed before its first call. Go and Rust functions are built.
           </p>
         }
       />
@@ -104,21 +104,27 @@ function Failures({ rows }: { rows: readonly Preparation[] }) {
           </li>
         ))}
       </ul>
-      {hidden > 0 && <p>{formatNumberOf(hidden, 'other')} failed too: each tells why on its own page.</p>}
+      {hidden > 0 && <p>{formatNumberOf(hidden, 'other')} failed too. The page of each function shows the reason.</p>}
     </div>
   )
 }
 
 const PACK_COLUMNS: readonly Column<PackRow>[] = [
   { name: 'name', title: 'Pack', cell: ({ name }) => name, value: ({ name }) => name },
-  { name: 'runtime', title: 'Runtime', cell: ({ runtime }) => runtime, value: ({ runtime }) => runtime },
+  {
+    name: 'runtime',
+    title: 'Runtime',
+    hiddenBelow: 720,
+    cell: ({ runtime }) => runtime,
+    value: ({ runtime }) => runtime,
+  },
   {
     name: 'installed',
     title: 'State',
     cell: ({ isInstalled }) => (isInstalled ? 'installed' : <span class="warning">not installed</span>),
     value: ({ isInstalled }) => (isInstalled ? 1 : 0),
   },
-  { name: 'files', title: 'What is in it', cell: ({ files }) => (files === '' ? NO_DATA : files) },
+  { name: 'files', title: 'Files', hiddenBelow: 720, cell: ({ files }) => (files === '' ? NO_DATA : files) },
   {
     name: 'users',
     title: 'Used by',
@@ -129,7 +135,13 @@ const PACK_COLUMNS: readonly Column<PackRow>[] = [
     ),
     value: ({ usedBy }) => usedBy.length,
   },
-  { name: 'dir', title: 'Folder', cell: ({ dir }) => <span class="mono">{dir ?? NO_DATA}</span> },
+  {
+    name: 'dir',
+    title: 'Folder',
+    hiddenBelow: 720,
+    long: ({ dir }) => dir ?? '',
+    cell: ({ dir }) => <span class="mono">{dir ?? NO_DATA}</span>,
+  },
 ]
 
 function PackList({ packs, catalog }: { packs: Packs; catalog: Catalog | null }) {
@@ -150,14 +162,11 @@ function PackList({ packs, catalog }: { packs: Packs; catalog: Catalog | null })
 
 function FirstPack({ root = '.svc/packs' }: { root: string | undefined }) {
   return (
-    <Empty title="There is no shared pack">
-      <p>
-        Packages that several Python or Node functions share are a pack. Its folder, with a file that says what is in
-        it:
-      </p>
+    <Empty title="No shared packs">
+      <p>A pack has packages that several Python or Node functions share. Create a folder with a manifest:</p>
       <pre>{`${root}/python/charts/requirements.txt`}</pre>
       <p>
-        The functions that take it name it in their <code>fn.config.json</code>:
+        Functions that use the pack list it in <code>fn.config.json</code>:
       </p>
       <pre>{'{ "shared_deps": ["charts"] }'}</pre>
     </Empty>

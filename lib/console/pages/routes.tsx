@@ -19,7 +19,7 @@ const COLUMNS: readonly Column<RouteRow>[] = [
     cell: ({ pattern, isConflict }) => (
       <>
         <code>{pattern}</code>
-        {isConflict && <strong class="warning"> conflict: nobody has it</strong>}
+        {isConflict && <strong class="warning"> conflict: not served</strong>}
       </>
     ),
     value: ({ pattern }) => pattern,
@@ -33,6 +33,7 @@ const COLUMNS: readonly Column<RouteRow>[] = [
   {
     name: 'runtime',
     title: 'Runtime',
+    hiddenBelow: 720,
     cell: ({ claim }) => claim.runtime,
     value: ({ claim }) => claim.runtime,
   },
@@ -47,13 +48,14 @@ const COLUMNS: readonly Column<RouteRow>[] = [
     ),
     value: ({ claim }) => claim.name,
   },
-  { name: 'file', title: 'File', cell: ({ claim }) => claim.file, value: ({ claim }) => claim.file },
+  { name: 'file', title: 'File', hiddenBelow: 720, cell: ({ claim }) => claim.file, value: ({ claim }) => claim.file },
   {
     name: 'source',
-    title: 'Claimed by',
+    title: 'Source',
+    hiddenBelow: 720,
     cell: ({ claim }) => (
       <span title={claim.origin}>
-        {claim.source === 'file' ? 'its place' : claim.origin}
+        {claim.source === 'file' ? 'file path' : claim.origin}
         {claim.force_url ? ', forced' : ''}
       </span>
     ),
@@ -69,7 +71,7 @@ export function RoutesPage() {
   const rows = findRows(all, search)
   const conflicts = catalog?.warnings.filter(({ code }) => code === 'ROUTE_CONFLICT') ?? []
   return (
-    <Page title="Routes" question="Who answers this URL?">
+    <Page title="Routes" question="Which function serves this URL?">
       <Explain />
       <LoadState loaded={loaded} />
       {catalog !== null && (
@@ -92,7 +94,7 @@ export function RoutesPage() {
             onSort={sort => setQuery({ sort })}
             empty={<NoRoutes isSearch={search !== ''} />}
           />
-          <Ignored ignored={catalog.ignored ?? []} title="Files and folders that are no routes" />
+          <Ignored ignored={catalog.ignored ?? []} title="Ignored files and folders" />
         </>
       )}
     </Page>
@@ -104,10 +106,10 @@ function toCountText(shown: number, all: number): string {
 }
 
 function NoRoutes({ isSearch }: { isSearch: boolean }) {
-  if (isSearch) return <Empty title="No route has these words" />
+  if (isSearch) return <Empty title="No routes match" />
   return (
-    <Empty title="There are no routes yet">
-      <p>A file in the functions folder is one: put this into hello.js, and GET /hello answers.</p>
+    <Empty title="No routes yet">
+      <p>Each file in the functions folder is a route. Save this as hello.js to serve GET /hello:</p>
       <pre>{"exports.handler = async () => ({ hello: 'world' })"}</pre>
     </Empty>
   )

@@ -90,8 +90,8 @@ function toOutcome({ key }: ScheduleRow, { status, error, latency_ms: ms }: RunA
 
 function NoSchedules() {
   return (
-    <Empty title="Nothing has a schedule">
-      <p>A function runs by itself with this in its fn.config.json:</p>
+    <Empty title="No schedules">
+      <p>Add this to a function's fn.config.json to run it on a schedule:</p>
       <pre>{'"schedule": { "cron": "0 7 * * 1-5", "timezone": "Europe/Berlin" }'}</pre>
     </Empty>
   )
@@ -99,8 +99,8 @@ function NoSchedules() {
 
 function NoPings() {
   return (
-    <Empty title="Nothing is kept warm">
-      <p>Workers of a function stay ready with this in its fn.config.json:</p>
+    <Empty title="No functions are kept warm">
+      <p>Add this to a function's fn.config.json to keep workers ready:</p>
       <pre>{'"keep_warm": { "enabled": true, "min_warm": 1 }'}</pre>
     </Empty>
   )

@@ -20,7 +20,11 @@ export function SettingsPage() {
   const loaded = useLoad<Answer>('/_fn/settings')
   const search = query.value.get('q') ?? ''
   return (
-    <Page title="Settings" question="How is it set up?" tools={<SearchField label="Search settings" value={search} />}>
+    <Page
+      title="Settings"
+      question="Which settings are in force?"
+      tools={<SearchField label="Search settings" value={search} />}
+    >
       <LoadState loaded={loaded} />
       {loaded.data !== null && (
         <>
@@ -52,7 +56,7 @@ function Groups({ answer: { settings, config_file: file }, search }: { answer: A
           </ul>
         </section>
       ))}
-      {groups.length === 0 && <Empty title="No setting has these words" />}
+      {groups.length === 0 && <Empty title="No settings match" />}
     </>
   )
 }

@@ -65,7 +65,7 @@ export function TryPage() {
     if (stop.signal.aborted) return
     const { status, timing } = last
     const entry = { at: Date.now(), fields: toFields(request), status, total_ms: timing?.total_ms ?? null }
-    await remember(entry).catch((failure: ApiError) => setError(`The history is not kept: ${failure.message}`))
+    await remember(entry).catch((failure: ApiError) => setError(`The history is not saved: ${failure.message}`))
   }
   const stop = (): void => {
     running.current?.abort()
@@ -75,7 +75,7 @@ export function TryPage() {
     setError(null)
     try {
       const call = await toCall(request)
-      if (call === null) throw new Error('No function answers this request: there is nothing to run later.')
+      if (call === null) throw new Error('No function serves this request, so it cannot run as a job.')
       const { id } = await send<{ id: string }>('POST', '/_fn/jobs', call)
       navigate(toHref('jobs', { id }))
     } catch (failure) {
@@ -83,7 +83,7 @@ export function TryPage() {
     }
   }
   return (
-    <Page title="Try it" question="What does it answer?">
+    <Page title="Try it" question="What does it return?">
       <div class="try">
         <form
           class="try-request"
@@ -112,7 +112,7 @@ export function TryPage() {
             <button
               type="button"
               disabled={!canWrite.value || problem !== null}
-              title={whyReadOnly.value ?? 'Runs it later, kept on disk, with its answer'}
+              title={whyReadOnly.value ?? 'Runs the request in the background and stores its result'}
               onClick={() => void enqueue()}
             >
               Run as a job
@@ -121,7 +121,7 @@ export function TryPage() {
           {problem === null && <CopyAs request={request} origin={origin} />}
         </form>
         {answer === null ? (
-          <Empty title="The answer will be here">
+          <Empty title="The response appears here">
             <p>
               The call runs as one over HTTP does, with the function's own limits. Its output and where the time went
               are shown beside the answer.

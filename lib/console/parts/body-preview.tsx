@@ -22,7 +22,7 @@ export function BodyPreview({ contentType, bytes, isDone }: PreviewProps) {
     () => (isDone ? toPreviewKind(contentType, bytes) : 'text'),
     [contentType, bytes, isDone],
   )
-  if (kind === 'empty') return <p class="quiet">It has none.</p>
+  if (kind === 'empty') return <p class="quiet">None.</p>
   return (
     <>
       {isDone && (
@@ -64,7 +64,7 @@ function TextBody({
   return (
     <>
       <TextBox label="Body" text={whole.slice(0, MOST_CHARS)} />
-      {isCut && <p class="quiet">Only the beginning is shown; the download has all of it.</p>}
+      {isCut && <p class="quiet">Only the beginning is shown. Download the file to see all of it.</p>}
     </>
   )
 }
@@ -83,7 +83,7 @@ function Picture({ bytes, type }: { bytes: Uint8Array; type: string }) {
     <figure>
       <img
         src={url}
-        alt="What the function answered"
+        alt="Response of the function"
         onLoad={event => setSize(`${event.currentTarget.naturalWidth} × ${event.currentTarget.naturalHeight}`)}
       />
       <figcaption class="quiet">
@@ -104,7 +104,7 @@ function Download({ bytes }: { bytes: Uint8Array }) {
 }
 
 export function HeaderList({ headers }: { headers: readonly (readonly [name: string, value: string])[] }) {
-  if (headers.length === 0) return <p class="quiet">It has none.</p>
+  if (headers.length === 0) return <p class="quiet">None.</p>
   return (
     <dl class="pairs mono">
       {headers.map(([name, value], index) => (

@@ -1,4 +1,4 @@
-/** How uPlot draws a chart of the console: colours of the theme, zero at the bottom, gaps where nothing is known. Owner: page console/overview. */
+/** How uPlot draws a chart of the console: colours of the theme, zero at the bottom, the same time axis in every chart, gaps where nothing is known. Owner: page console/overview. */
 
 import uPlot from 'uplot'
 import type { Row } from '../data/history.ts'
@@ -15,8 +15,6 @@ export interface ChartLine {
   readonly isDashed?: boolean
   readonly shape?: 'line' | 'steps' | 'bars'
   readonly format: (value: number | null) => string
-  /** Has its own scale, at the right. */
-  readonly isRight?: boolean
   /** Counts: there is no half of one. */
   readonly isWhole?: boolean
 }
@@ -25,6 +23,9 @@ export interface ChartLine {
 export const CHART_HEIGHT = 160
 const AXIS_WIDTH = 56
 const PATTERN = [6, 4]
+/** Steps of the time axis, seconds, and the pixels that a label takes: a range of 5 minutes, 1 h or 24 h has three labels or more. */
+const TIMES = [60, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600]
+const TIME_WIDTH = 40
 /** Steps of an axis of counts. */
 const WHOLE = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000]
 
@@ -54,17 +55,17 @@ export function onThemeChange(listener: () => void): () => void {
   }
 }
 
-function toSeries({ label, tone, isDashed, shape }: ChartLine, colours: () => Colours, isRight: boolean): uPlot.Series {
+/** @param share - of a step's width that a bar takes */
+function toSeries({ label, tone, isDashed, shape }: ChartLine, colours: () => Colours, share: number): uPlot.Series {
   const paths =
     shape === 'bars'
-      ? uPlot.paths.bars?.({ size: [0.7, 16], align: 1 })
+      ? uPlot.paths.bars?.({ size: [share, 16 * share], align: 1 })
       : shape === 'steps'
         ? uPlot.paths.stepped?.({ align: 1 })
         : undefined
   const colour = (): string => colours()[tone]
   return {
     label,
-    scale: isRight ? 'right' : 'y',
     stroke: colour,
     width: tone === 'accent' ? 2 : 1.5,
     ...(isDashed === true && { dash: PATTERN }),
@@ -96,27 +97,15 @@ function toRange(_: uPlot, __: number, most: number | null): [number, number] {
 /** `repaint` reads the colours of the theme anew. */
 export function toOptions(lines: readonly ChartLine[], width: number): { options: uPlot.Options; repaint: () => void } {
   let colours = readColours()
-  const right = lines.find(line => line.isRight === true)
-  const left = lines.find(line => line.isRight !== true)
-  const axis = (line: ChartLine | undefined, scale: string, side: 1 | 3): uPlot.Axis => ({
-    scale,
-    side,
-    size: AXIS_WIDTH,
-    stroke: () => colours.quiet,
-    font: '12px system-ui, sans-serif',
-    grid: { show: side === 3, stroke: () => colours.line, width: 1 },
-    ticks: { show: false },
-    space: 36,
-    values: (_, splits) => splits.map(value => (line === undefined ? '' : line.format(value))),
-    ...(line?.isWhole === true && { incrs: WHOLE }),
-  })
+  const [first] = lines
   const options: uPlot.Options = {
     width,
     height: CHART_HEIGHT,
     legend: { show: false },
     cursor: { sync: { key: 'time' }, drag: { x: false, y: false }, y: false, points: { size: 7 } },
-    scales: { x: { range: toTimeRange }, y: { range: toRange }, right: { range: toRange } },
-    series: [{}, ...lines.map(line => toSeries(line, () => colours, line.isRight === true))],
+    scales: { x: { range: toTimeRange }, y: { range: toRange } },
+    // Bars of several lines stand one in the other.
+    series: [{}, ...lines.map((line, index) => toSeries(line, () => colours, 0.7 - (index * 0.7) / lines.length))],
     axes: [
       {
         stroke: () => colours.quiet,
@@ -124,12 +113,20 @@ export function toOptions(lines: readonly ChartLine[], width: number): { options
         grid: { show: false },
         ticks: { stroke: () => colours.line, width: 1, size: 4 },
         size: 28,
-        space: 72,
-        values: (_, splits, __, ___, incr) =>
-          splits.map(time => (incr < 60 ? formatClock(time * 1000) : formatClock(time * 1000).slice(0, 5))),
+        space: TIME_WIDTH,
+        incrs: TIMES,
+        values: (_, splits) => splits.map(time => formatClock(time * 1000).slice(0, 5)),
       },
-      axis(left, 'y', 3),
-      ...(right === undefined ? [] : [axis(right, 'right', 1)]),
+      {
+        size: AXIS_WIDTH,
+        stroke: () => colours.quiet,
+        font: '12px system-ui, sans-serif',
+        grid: { stroke: () => colours.line, width: 1 },
+        ticks: { show: false },
+        space: 36,
+        values: (_, splits) => splits.map(value => first?.format(value) ?? ''),
+        ...(first?.isWhole === true && { incrs: WHOLE }),
+      },
     ],
   }
   return {

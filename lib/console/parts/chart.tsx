@@ -11,18 +11,21 @@ import { CHART_HEIGHT, type ChartLine, onThemeChange, toOptions } from './chart-
 
 interface ChartProps {
   title: string
+  /** Of the vertical axis. */
+  unit: string
   /** Start of each step, seconds since the epoch. */
   times: readonly number[]
-  /** Always the same ones, with other values. */
+  /** Always the same ones, with other values and shapes. */
   lines: readonly ChartLine[]
   /** The whole in words. */
   summary: string
 }
 
-export function Chart({ title, times, lines, summary }: ChartProps) {
+export function Chart({ title, unit, times, lines, summary }: ChartProps) {
   const box = useRef<HTMLDivElement>(null)
   const plot = useRef<uPlot | null>(null)
   const chosen = useSignal<number | null>(null)
+  const shapes = lines.map(({ shape }) => shape).join()
   useEffect(() => {
     const element = box.current as HTMLDivElement
     const { options, repaint } = toOptions(lines, element.clientWidth)
@@ -43,7 +46,7 @@ export function Chart({ title, times, lines, summary }: ChartProps) {
       off()
       made.destroy()
     }
-  }, [])
+  }, [shapes])
   useEffect(() => plot.current?.setData(toData(times, lines)), [times, lines])
   const isEmpty = lines.every(({ values }) => values.every(value => value === null))
   const onKeyDown = (event: KeyboardEvent): void => {
@@ -52,7 +55,10 @@ export function Chart({ title, times, lines, summary }: ChartProps) {
     if (step === 0 || made === null) return
     event.preventDefault()
     const next = Math.max(0, Math.min(times.length - 1, (chosen.value ?? times.length) + step))
-    made.setCursor({ left: made.valToPos(times[next] as number, 'x'), top: 0 })
+    // As the pointer does: `setCursor` moves the crosshair of this chart alone.
+    const { left, top } = made.over.getBoundingClientRect()
+    const clientX = left + made.valToPos(times[next] as number, 'x')
+    made.over.dispatchEvent(new MouseEvent('mousemove', { clientX, clientY: top + 1 }))
   }
   return (
     <figure class="chart">
@@ -60,6 +66,7 @@ export function Chart({ title, times, lines, summary }: ChartProps) {
         <h2>{title}</h2>
         <Legend lines={lines} />
       </div>
+      <p class="chart-unit">{unit}</p>
       <div
         class="chart-box"
         ref={box}

@@ -7,10 +7,10 @@ interface Chip {
 
 export function Chips({ chips, onRemove }: { chips: readonly Chip[]; onRemove: (name: string) => void }) {
   return (
-    <ul class="chips" aria-label="Filters that are on">
+    <ul class="chips" aria-label="Active filters">
       {chips.map(({ name, text }) => (
         <li key={name}>
-          <button type="button" onClick={() => onRemove(name)} aria-label={`Take off: ${text}`}>
+          <button type="button" onClick={() => onRemove(name)} aria-label={`Remove filter: ${text}`}>
             {text} <span aria-hidden="true">×</span>
           </button>
         </li>

@@ -37,10 +37,10 @@ export function ConnectionBar() {
     <div class="connection" role="status" aria-live="polite">
       {isToldLost.value && since !== null ? (
         <p class="bar lost">
-          The gateway has not answered since {formatClock(since)}. What you see is of then; trying again.
+          No connection to the gateway since {formatClock(since)}. The data is from that time. Reconnecting.
         </p>
       ) : isRestartTold.value ? (
-        <p class="bar">The gateway was started anew. This page is up to date again.</p>
+        <p class="bar">The gateway was restarted. This page is up to date.</p>
       ) : null}
     </div>
   )

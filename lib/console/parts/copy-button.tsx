@@ -13,7 +13,7 @@ export function CopyButton({ text, title }: { text: string; title: string }) {
       setTold('Copied')
     } catch {
       // A page that is not on localhost or https may not: the text can be chosen by hand.
-      setTold('Not allowed here')
+      setTold('Not allowed')
     }
     setTimeout(() => setTold(''), TOLD_MS)
   }

@@ -1,6 +1,6 @@
 /** A text with highlighting that can be edited, and the difference of two. Its program comes when the first one is shown. Owner: page console/function. */
 
-import { useEffect, useRef, useState } from 'preact/hooks'
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import type { Editor as Made } from '../editor/editor.ts'
 import type { Told } from '../editor/told-lines.ts'
 
@@ -19,7 +19,7 @@ interface EditorProps {
   line: number | null
 }
 
-const NO_PROGRAM = 'The editor could not be loaded: the page is of another build than the gateway. Load it again.'
+const NO_PROGRAM = 'The editor could not be loaded: this page and the gateway are different builds. Reload the page.'
 
 /** Mounts what the editor's program makes in a tree of its own. */
 function useMounted<T extends { destroy: () => void }>(
@@ -71,7 +71,8 @@ export function Editor({ label, fileName, text, isReadOnly, onChange, onSave, to
       }),
     [label, fileName, isReadOnly],
   )
-  useEffect(() => made?.setText(text), [made, text])
+  // Before the browser handles another key: after a key, `text` is older than the document and would replace it.
+  useLayoutEffect(() => made?.setText(text), [made, text])
   const marks = JSON.stringify([told, line])
   useEffect(() => made?.mark(told, line), [made, marks])
   return (

@@ -5,8 +5,8 @@ import { PAGES } from '../pages.ts'
 import { Dialog } from './dialog.tsx'
 
 const KEYS: readonly (readonly [string, string])[] = [
-  ['Ctrl K', 'find a page, a function, an action'],
-  ['/', 'search in the page'],
+  ['Ctrl K', 'find a page or function'],
+  ['/', 'search this page'],
   ['j k', 'next and previous row'],
   ['Enter', 'open the row'],
   ['Esc', 'close'],

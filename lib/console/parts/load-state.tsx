@@ -10,7 +10,7 @@ export function LoadState({ loaded }: { loaded: Loaded<unknown> }) {
   return (
     <p class="error" role="alert">
       {error.message}
-      {data !== null && ` What is shown is of ${formatClock(at)}.`}
+      {data !== null && ` The data is from ${formatClock(at)}.`}
     </p>
   )
 }

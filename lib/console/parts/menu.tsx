@@ -67,7 +67,7 @@ function User() {
         <button type="button" onClick={() => void logOut(false)}>
           Log out {state.current_user}
         </button>
-        <button type="button" class="plain" title="In all other browsers too" onClick={() => void logOut(true)}>
+        <button type="button" class="plain" title="Log out in all browsers" onClick={() => void logOut(true)}>
           Log out everywhere
         </button>
       </>

@@ -19,7 +19,7 @@ export function NextRuns({ row }: { row: ScheduleRow }) {
   return (
     <>
       <LoadState loaded={loaded} />
-      {data?.next.length === 0 && <p class="quiet">It does not run by itself.</p>}
+      {data?.next.length === 0 && <p class="quiet">No runs are scheduled.</p>}
       <ol>
         {data?.next.map(({ at, local }) => (
           <li key={at}>

@@ -2,6 +2,7 @@
 
 import { useState } from 'preact/hooks'
 import { toMatches, type Choice } from '../choices.ts'
+import { toShownName } from '../data/function-records.ts'
 import { useLoad } from '../data/load.ts'
 import type { Catalog } from '../data/records.ts'
 import { isPaletteOpen } from '../keys.ts'
@@ -28,7 +29,7 @@ function toChoices(catalog: Catalog | null): Choice[] {
   const functions = Object.entries(catalog?.runtimes ?? {}).flatMap(([runtime, { functions: list }]) =>
     list.flatMap(({ name, has_default: hasDefault, versions }) =>
       [...(hasDefault ? ['default'] : []), ...versions].map(version => ({
-        text: version === 'default' ? name : `${name}@${version}`,
+        text: toShownName({ name, version }),
         kind: runtime,
         href: toHref(`functions/${runtime}/${name}@${version}`),
       })),
@@ -94,7 +95,7 @@ function Finder({ onDone }: { onDone: () => void }) {
           </div>
         ))}
       </div>
-      {rows.length === 0 && <p>Nothing has these letters.</p>}
+      {rows.length === 0 && <p>Nothing matches.</p>}
     </>
   )
 }

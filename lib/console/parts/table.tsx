@@ -14,6 +14,19 @@ export interface Column<Row> {
   readonly isNumber?: boolean
   /** CSS width. */
   readonly width?: string
+  /** Of long texts: the column gets the room that the others leave, a cell ends in an ellipsis and has this as its tooltip. */
+  readonly long?: (row: Row) => string
+  /** Left out in a window narrower than this, px; table.css says the same. */
+  readonly hiddenBelow?: 720 | 1200
+}
+
+function toClass<Row>({ isNumber, long, hiddenBelow }: Column<Row>): string | undefined {
+  const names = [
+    isNumber === true && 'number',
+    long !== undefined && 'long',
+    hiddenBelow !== undefined && `below-${hiddenBelow}`,
+  ]
+  return names.filter(name => name !== false).join(' ') || undefined
 }
 
 interface TableProps<Row> {
@@ -125,9 +138,9 @@ export function Table<Row>(props: TableProps<Row>) {
                   if ((event.target as Element).closest('a, button, input, label') === null) open(row)
                 }}
               >
-                {columns.map(({ name, cell, isNumber }) => (
-                  <td key={name} class={isNumber === true ? 'number' : undefined}>
-                    {cell(row)}
+                {columns.map(column => (
+                  <td key={column.name} class={toClass(column)} title={column.long?.(row) || undefined}>
+                    {column.cell(row)}
                   </td>
                 ))}
               </tr>
@@ -147,15 +160,10 @@ interface HeadProps<Row> {
 }
 
 function Head<Row>({ column, sort, onPress }: HeadProps<Row>) {
-  const { name, title, value, isNumber, width } = column
+  const { name, title, value, width } = column
   const direction = sort === name ? 'ascending' : sort === `-${name}` ? 'descending' : undefined
   return (
-    <th
-      scope="col"
-      class={isNumber === true ? 'number' : undefined}
-      style={width === undefined ? undefined : { width }}
-      aria-sort={direction}
-    >
+    <th scope="col" class={toClass(column)} style={width === undefined ? undefined : { width }} aria-sort={direction}>
       {value === undefined ? (
         title
       ) : (

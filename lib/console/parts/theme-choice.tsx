@@ -4,7 +4,7 @@ import { useState } from 'preact/hooks'
 import { chooseTheme, chosenTheme } from '../theme.ts'
 
 const THEMES: readonly (readonly [string, string])[] = [
-  ['', 'As the system'],
+  ['', 'System theme'],
   ['light', 'Light'],
   ['dark', 'Dark'],
   ['contrast', 'High contrast'],

@@ -26,8 +26,8 @@ export function CodeTab({ id, record, problems, onSaved }: CodeTabProps) {
   const draft = useDraft(`${record.key} code`, record.code ?? '', record.etag ?? null)
   if (record.code === undefined) {
     return (
-      <Empty title="The code is not shown">
-        <p>It is shown to local callers, and to those who logged in with the admin token.</p>
+      <Empty title="Code not available">
+        <p>Only local users and users who log in with the admin token can read the code.</p>
       </Empty>
     )
   }
@@ -45,7 +45,9 @@ export function CodeTab({ id, record, problems, onSaved }: CodeTabProps) {
         isOpen={isSaving}
         setOpen={setSaving}
       />
-      {!isWhole && <p class="warning">The file is larger than 2 MiB: this is its beginning, and cannot be saved.</p>}
+      {!isWhole && (
+        <p class="warning">The file is larger than 2 MiB. Only its beginning is shown, and it cannot be saved here.</p>
+      )}
       <Editor
         label={`Code of ${record.file}`}
         fileName={record.file}

@@ -159,7 +159,7 @@ function JsonControl({ value, common, onChange }: JsonProps) {
             onChange(typed === '' ? undefined : JSON.parse(typed))
             setFault(null)
           } catch {
-            setFault('This is no JSON: texts need quotes. It is not taken.')
+            setFault('Not valid JSON: strings need quotes. The value is not changed.')
           }
         }}
       />

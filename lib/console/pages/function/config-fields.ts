@@ -45,7 +45,7 @@ export function toGroups(schema: Schema): FieldGroup[] {
       groups.push({ name, description: part.description ?? '', fields })
     }
   }
-  return [{ name: 'general', description: 'Who it is, and its limits.', fields: general }, ...groups]
+  return [{ name: 'general', description: 'Identity and limits.', fields: general }, ...groups]
 }
 
 /** Other spellings of a field, and fields that do nothing, are not offered. */

@@ -3,7 +3,14 @@
 import { useState } from 'preact/hooks'
 import { type ApiError, get, send } from '../../data/api.ts'
 import { useDraft } from '../../data/drafts.ts'
-import { type FunctionId, type FunctionRecord, toFunctionPage, toMatch, toTarget } from '../../data/function-records.ts'
+import {
+  type FunctionId,
+  type FunctionRecord,
+  type SharedFile,
+  toFunctionPage,
+  toMatch,
+  toTarget,
+} from '../../data/function-records.ts'
 import { useLoad } from '../../data/load.ts'
 import { Editor } from '../../parts/editor.tsx'
 import { LoadState } from '../../parts/load-state.tsx'
@@ -13,9 +20,9 @@ import { canWrite } from '../../session.ts'
 import { ConfigForm } from './config-form.tsx'
 import { type Config, lineOfField, parseConfigText, parseRefusal, toChange, toConfigText } from './config-text.ts'
 import { type Holding, toHoldings } from './policy-source.ts'
-import { type FileNow, Saving } from './saving.tsx'
+import { type FileNow, Saving, SharedNote } from './saving.tsx'
 
-interface ConfigRecord extends FunctionRecord {
+interface ConfigRecord extends FunctionRecord, SharedFile {
   readonly config: Config | null
   readonly etag: string
 }
@@ -23,7 +30,7 @@ interface ConfigRecord extends FunctionRecord {
 const VIEWS = [
   ['form', 'Form'],
   ['json', 'JSON'],
-  ['holds', 'What holds'],
+  ['holds', 'Effective values'],
 ] as const
 
 const NO_REFUSALS: ReadonlyMap<string, string> = new Map()
@@ -96,6 +103,7 @@ function ConfigEditor({ id, holding, record, onSaved }: ConfigTabProps & { recor
         <Saving
           draft={draft}
           fileName={fileName}
+          shared={record}
           fault={'line' in parsed ? `Line ${parsed.line}: ${parsed.message}` : null}
           put={put}
           read={async () => toFileNow(await get('/_fn/function-config', toTarget(id)))}
@@ -105,6 +113,7 @@ function ConfigEditor({ id, holding, record, onSaved }: ConfigTabProps & { recor
           setOpen={setSaving}
         />
       </div>
+      <SharedNote fileName={fileName} shared={record} />
       <p class="error" role="alert">
         {refusals.get('')}
       </p>
@@ -164,7 +173,7 @@ function toTold(refusals: ReadonlyMap<string, string>, text: string): { line: nu
 function Holdings({ holdings }: { holdings: readonly Holding[] }) {
   return (
     <Table
-      label="What holds"
+      label="Effective values"
       rows={holdings}
       keyOf={one => one.name}
       columns={[

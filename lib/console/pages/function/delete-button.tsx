@@ -51,13 +51,13 @@ export function DeleteButton({ id, record }: { id: FunctionId; record: FunctionR
             claim.
           </p>
         )}
-        <p>There is no way back but your version control.</p>
+        <p>This cannot be undone, except from your version control.</p>
       </Confirm>
     </>
   )
 }
 
 function toLoss({ kind, file }: FunctionRecord): string {
-  if (kind === 'file') return `The file ${file} goes from the disk.`
-  return `The folder of ${file} goes from the disk with all that is in it: code, config, environment with its secrets, installed packages. Where other functions live in that folder, only what is this one's goes.`
+  if (kind === 'file') return `This deletes the file ${file}.`
+  return `This deletes the folder of ${file} with its code, config, environment, secrets and installed packages. If other functions are in the folder, only the files of this function are deleted.`
 }

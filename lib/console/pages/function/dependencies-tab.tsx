@@ -11,17 +11,17 @@ import { Message } from './message.tsx'
 
 const TITLES: Readonly<Record<string, string>> = {
   last_install_status: 'Last install',
-  mode: 'Asked for by',
+  mode: 'Source',
   manifest_path: 'Manifest',
   manifest_generated: 'Manifest written by the gateway',
   lockfile_path: 'Lock file',
   inferred_imports: 'Imports found in the code',
   resolved_packages: 'Packages',
   unresolved_imports: 'Imports without a package',
-  infer_backend: 'Imports read by',
-  inference_duration_ms: 'Reading them took',
+  infer_backend: 'Import scanner',
+  inference_duration_ms: 'Import scan took',
   set: 'Installed in',
-  updated_at: 'As of',
+  updated_at: 'Updated',
 }
 
 export function DependenciesTab({ id, record }: { id: FunctionId; record: FunctionRecord }) {
@@ -34,14 +34,14 @@ export function DependenciesTab({ id, record }: { id: FunctionId; record: Functi
     <>
       {isPreparing && (
         <p role="status">
-          Being prepared: {now.step ?? 'it waits for its turn'}
+          Installing: {now.step ?? 'waiting in the queue'}
           {now.since !== null && `, since ${formatAgo(now.since * 1000)}`}.
         </p>
       )}
       {now?.error != null && (
         <p class="error">
           <Message text={now.error} id={id} file={record.file} />
-          {now.hint !== null && ` To mend it: ${now.hint}.`}
+          {now.hint !== null && ` How to fix it: ${now.hint}.`}
         </p>
       )}
       {packs.length > 0 && <p>Shared packs: {packs.join(', ')}</p>}
@@ -96,11 +96,11 @@ const MANIFESTS: Readonly<Record<string, string>> = {
 function NoPackages({ runtime }: { runtime: string }) {
   const manifest = MANIFESTS[runtime]
   return (
-    <Empty title="It has no packages">
+    <Empty title="No packages">
       <p>
         {manifest === undefined
-          ? 'Functions of this language use what is beside them in the folder.'
-          : `A ${manifest} beside the handler asks for packages; they are installed before the next request.`}
+          ? 'Functions in this language use the files of their folder.'
+          : `Add a ${manifest} beside the handler. Its packages are installed before the next request.`}
       </p>
     </Empty>
   )

@@ -1,5 +1,6 @@
 /** Sets a key of an environment. What is typed for a secret is sent once and kept nowhere. Owner: page console/function. */
 
+import type { ComponentChildren } from 'preact'
 import { useState } from 'preact/hooks'
 import type { EnvEntry } from '../../data/function-records.ts'
 import { SendingForm } from '../../parts/sending-form.tsx'
@@ -14,9 +15,11 @@ interface KeyFormProps {
   row: EnvRow
   put: (change: object) => Promise<void>
   onClose: () => void
+  /** Shown above the button. */
+  children: ComponentChildren
 }
 
-export function KeyForm({ row: { key, entry }, put, onClose }: KeyFormProps) {
+export function KeyForm({ row: { key, entry }, put, onClose, children }: KeyFormProps) {
   const [isSecret, setSecret] = useState(entry?.is_secret ?? false)
   const wasSecret = entry?.is_secret ?? false
   const set = async (fields: FormData): Promise<void> => {
@@ -56,12 +59,13 @@ export function KeyForm({ row: { key, entry }, put, onClose }: KeyFormProps) {
             defaultValue={wasSecret || entry === null ? '' : String(entry.value)}
           />
         )}
-        {wasSecret && <small>The value that is there is secret. What you type replaces it.</small>}
+        {wasSecret && <small>The current value is secret. The new value replaces it.</small>}
       </label>
       <label class="check">
         <input type="checkbox" checked={isSecret} onChange={event => setSecret(event.currentTarget.checked)} /> Secret:
-        shown nowhere, in no log
+        hidden in the console and in logs
       </label>
+      {children}
     </SendingForm>
   )
 }

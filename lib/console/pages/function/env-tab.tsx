@@ -2,7 +2,7 @@
 
 import { useState } from 'preact/hooks'
 import { type ApiError, send } from '../../data/api.ts'
-import { type EnvEntry, type FunctionId, toTarget } from '../../data/function-records.ts'
+import { type EnvEntry, type FunctionId, type SharedFile, toTarget } from '../../data/function-records.ts'
 import { useLoad } from '../../data/load.ts'
 import { Confirm, Dialog } from '../../parts/dialog.tsx'
 import { Empty } from '../../parts/empty.tsx'
@@ -10,9 +10,10 @@ import { LoadState } from '../../parts/load-state.tsx'
 import { Table } from '../../parts/table.tsx'
 import { whyReadOnly } from '../../session.ts'
 import { type EnvRow, KeyForm } from './env-key-form.tsx'
+import { SharedNote } from './saving.tsx'
 
 /** `GET /_fn/function-env` */
-interface EnvRecord {
+interface EnvRecord extends SharedFile {
   readonly file: string
   readonly fn_env: Readonly<Record<string, EnvEntry>>
   readonly other_keys: readonly string[]
@@ -44,9 +45,10 @@ export function EnvTab({ id, onSaved }: { id: FunctionId; onSaved: () => void })
     <>
       <LoadState loaded={loaded} />
       <div class="bar-of-tab">
-        <p class="quiet">{whyReadOnly.value ?? `Kept in ${record.file}; the next request has what is changed here.`}</p>
+        <p class="quiet">{whyReadOnly.value ?? `Stored in ${record.file}. Changes apply to the next request.`}</p>
         <Button onClick={() => setEdited({ key: '', entry: null })}>New key</Button>
       </div>
+      <SharedNote fileName={record.file} shared={record} />
       <p class="error" role="alert">
         {error}
       </p>
@@ -58,12 +60,18 @@ export function EnvTab({ id, onSaved }: { id: FunctionId; onSaved: () => void })
         empty={<NoKeys file={record.file} />}
         columns={[
           { name: 'key', title: 'Key', value: row => row.key, cell: row => <span class="mono">{row.key}</span> },
-          { name: 'value', title: 'Value', cell: row => <Value row={row} /> },
+          {
+            name: 'value',
+            title: 'Value',
+            long: row => (row.entry === null || row.entry.is_secret ? '' : String(row.entry.value)),
+            cell: row => <Value row={row} />,
+          },
           {
             name: 'from',
             title: 'From',
+            hiddenBelow: 720,
             value: row => (row.entry === null ? 'z' : 'a'),
-            cell: row => (row.entry === null ? <span class="quiet">elsewhere (.env, the project)</span> : record.file),
+            cell: row => (row.entry === null ? <span class="quiet">another file (.env, project)</span> : record.file),
           },
           {
             name: 'do',
@@ -82,7 +90,11 @@ export function EnvTab({ id, onSaved }: { id: FunctionId; onSaved: () => void })
         isOpen={edited !== null}
         onClose={() => setEdited(null)}
       >
-        {edited !== null && <KeyForm row={edited} put={put} onClose={() => setEdited(null)} />}
+        {edited !== null && (
+          <KeyForm row={edited} put={put} onClose={() => setEdited(null)}>
+            <SharedNote fileName={record.file} shared={record} />
+          </KeyForm>
+        )}
       </Dialog>
       <Confirm
         title={`Delete ${doomed ?? ''}?`}
@@ -91,7 +103,11 @@ export function EnvTab({ id, onSaved }: { id: FunctionId; onSaved: () => void })
         onConfirm={() => doomed !== null && remove(doomed)}
         onClose={() => setDoomed(null)}
       >
-        <p>The key and its value go from {record.file}. The value is kept nowhere; the next request runs without it.</p>
+        <p>
+          The key and its value are removed from {record.file}. The value cannot be restored. The next request runs
+          without it.
+        </p>
+        <SharedNote fileName={record.file} shared={record} />
       </Confirm>
     </>
   )
@@ -118,9 +134,9 @@ function Value({ row: { entry } }: { row: EnvRow }) {
 
 function NoKeys({ file }: { file: string }) {
   return (
-    <Empty title="No environment">
+    <Empty title="No environment variables">
       <p>
-        Keys that are set here are in <code>event.env</code> of this function only, and are kept in <code>{file}</code>:
+        Keys are available in <code>event.env</code> and stored in <code>{file}</code>:
       </p>
       <pre>{'{ "GREETING": "hello", "API_KEY": { "value": "…", "is_secret": true } }'}</pre>
     </Empty>

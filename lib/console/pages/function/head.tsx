@@ -24,11 +24,11 @@ export function Head({ id, record, problems, history }: HeadProps) {
     <>
       {!up && (
         <p class="error" role="alert">
-          Its runtime is down: {reason}. <a href={toHref('health')}>Health</a>
+          The runtime is down: {reason}. <a href={toHref('health')}>Health</a>
         </p>
       )}
       {problems.length > 0 && (
-        <ul class="problems" aria-label="What is wrong">
+        <ul class="problems" aria-label="Problems">
           {problems.map(problem => (
             <li key={problem}>
               <Message text={problem} id={id} file={record.file} />
@@ -54,10 +54,11 @@ export function Head({ id, record, problems, history }: HeadProps) {
 }
 
 function toSentence({ totals }: History): string {
-  const { requests, errors_4xx: refused, errors_5xx: failed } = totals
+  const { requests, errors_4xx: refused, errors_5xx: failed, throttled } = totals
   const { words } = currentRange()
   if (requests === 0) return `No requests in ${words}.`
-  const errors = failed === 0 && refused === 0 ? 'no errors' : `${refused} of 4xx, ${failed} of 5xx`
+  const isFine = failed + refused + throttled === 0
+  const errors = isFine ? 'no errors' : `${refused} of 4xx, ${failed} of 5xx, ${throttled} throttled`
   return `${formatNumberOf(requests, 'request')} in ${words}, p95 ${formatMs(totals.p95_ms)}, ${errors}.`
 }
 

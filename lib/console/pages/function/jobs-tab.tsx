@@ -26,14 +26,14 @@ export function JobsTab({ id }: { id: FunctionId }) {
         stateOf={job => (job.status === 'failed' ? 'failing' : null)}
         empty={
           <Empty title="No jobs">
-            <p>A job is a call that runs later and is tried again when it fails:</p>
-            <pre>{`fngw jobs add ${id.name}`}</pre>
+            <p>A job runs the function in the background and is retried on failure:</p>
+            <pre>{`fngw jobs create ${id.name}`}</pre>
           </Empty>
         }
         columns={[
           {
             name: 'created',
-            title: 'Made',
+            title: 'Created',
             value: job => job.created_at_ms,
             cell: job => <span title={formatDate(job.created_at_ms)}>{formatAgo(job.created_at_ms)}</span>,
           },
@@ -50,7 +50,7 @@ export function JobsTab({ id }: { id: FunctionId }) {
             value: job => job.next_run_at_ms,
             cell: job => formatAgo(job.next_run_at_ms),
           },
-          { name: 'answer', title: 'Answer', cell: job => job.result_status ?? NO_DATA },
+          { name: 'answer', title: 'Status', cell: job => job.result_status ?? NO_DATA },
           { name: 'error', title: 'Last error', cell: job => job.last_error ?? NO_DATA },
           {
             name: 'id',

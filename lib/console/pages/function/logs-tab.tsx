@@ -12,8 +12,8 @@ const LINES = 500
 const EVERY_MS = 1500
 
 const FILES = [
-  ['runtime', 'What it wrote'],
-  ['error', 'What went wrong'],
+  ['runtime', 'Output'],
+  ['error', 'Errors'],
 ] as const
 
 export function LogsTab({ id, record }: { id: FunctionId; record: FunctionRecord }) {
@@ -59,9 +59,7 @@ export function LogsTab({ id, record }: { id: FunctionId; record: FunctionRecord
       {loaded.data !== null && lines.length === 0 ? (
         <Empty title="No lines">
           <p>
-            {file === 'error'
-              ? 'Nothing went wrong as far back as the log goes.'
-              : 'What it prints while it runs is here.'}
+            {file === 'error' ? 'The log has no errors of this function.' : 'Output to stdout and stderr appears here.'}
           </p>
         </Empty>
       ) : (

@@ -28,7 +28,7 @@ export function useProblems(
   const loadedAt = Math.max(savedAt, health.data?.hot_reload.last_catalog_scan_at ?? 0)
   // A failure of the code before says nothing of the code that is there.
   const failure = (summary?.last_error_at ?? 0) >= loadedAt ? (summary?.last_error ?? null) : null
-  const all = [...(record?.warnings ?? []), toBuildProblem(preparation), failure]
+  const all = [...(record?.warnings ?? []), record?.load_error ?? null, toBuildProblem(preparation), failure]
   return {
     problems: [...new Set(all.filter(one => one !== null))],
     refresh: () => {

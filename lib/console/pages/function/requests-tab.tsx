@@ -5,7 +5,7 @@ import { useLoad } from '../../data/load.ts'
 import { formatBytes, formatClock, formatCount, formatDate, formatMs } from '../../format.ts'
 import { Empty } from '../../parts/empty.tsx'
 import { LoadState } from '../../parts/load-state.tsx'
-import { Table } from '../../parts/table.tsx'
+import { type Column, Table } from '../../parts/table.tsx'
 import { query, setQuery, toHref } from '../../router.ts'
 import { type AccessLine, parseAccessLines } from './access-lines.ts'
 
@@ -43,8 +43,8 @@ export function RequestsTab({ id }: { id: FunctionId }) {
         hrefOf={row => toHref(`requests/${row.id}`)}
         stateOf={row => (row.status >= 500 ? 'failing' : null)}
         empty={
-          <Empty title={isFailing ? 'None of them failed' : 'No requests yet'}>
-            {!isFailing && <p>Call it by one of its routes, or with Try it; it is here at once.</p>}
+          <Empty title={isFailing ? 'No failed requests' : 'No requests yet'}>
+            {!isFailing && <p>Call one of its routes, or use Try it.</p>}
           </Empty>
         }
         columns={COLUMNS}
@@ -53,24 +53,25 @@ export function RequestsTab({ id }: { id: FunctionId }) {
   )
 }
 
-const COLUMNS = [
+const COLUMNS: readonly Column<AccessLine>[] = [
   {
     name: 'time',
     title: 'Time',
-    value: (row: AccessLine) => row.at,
-    cell: (row: AccessLine) => <span title={formatDate(row.at)}>{formatClock(row.at)}</span>,
+    value: row => row.at,
+    cell: row => <span title={formatDate(row.at)}>{formatClock(row.at)}</span>,
   },
   {
     name: 'status',
     title: 'Status',
-    value: (row: AccessLine) => row.status,
-    cell: (row: AccessLine) => <span class={row.status >= 500 ? 'error' : undefined}>{row.status}</span>,
+    value: row => row.status,
+    cell: row => <span class={row.status >= 500 ? 'error' : undefined}>{row.status}</span>,
   },
   {
     name: 'request',
     title: 'Request',
-    value: (row: AccessLine) => row.path,
-    cell: (row: AccessLine) => (
+    long: row => `${row.method} ${row.path}`,
+    value: row => row.path,
+    cell: row => (
       <span class="mono">
         {row.method} {row.path}
       </span>
@@ -80,27 +81,30 @@ const COLUMNS = [
     name: 'duration',
     title: 'Time taken',
     isNumber: true,
-    value: (row: AccessLine) => row.durationMs,
-    cell: (row: AccessLine) => formatMs(row.durationMs),
+    value: row => row.durationMs,
+    cell: row => formatMs(row.durationMs),
   },
   {
     name: 'queue',
-    title: 'Waited',
+    title: 'Queued',
+    hiddenBelow: 720,
     isNumber: true,
-    value: (row: AccessLine) => row.queueMs,
-    cell: (row: AccessLine) => formatMs(row.queueMs),
+    value: row => row.queueMs,
+    cell: row => formatMs(row.queueMs),
   },
   {
     name: 'bytes',
     title: 'Sent',
+    hiddenBelow: 720,
     isNumber: true,
-    value: (row: AccessLine) => row.bytesOut,
-    cell: (row: AccessLine) => formatBytes(row.bytesOut),
+    value: row => row.bytesOut,
+    cell: row => formatBytes(row.bytesOut),
   },
   {
     name: 'id',
     title: 'Request id',
-    cell: (row: AccessLine) => (
+    hiddenBelow: 720,
+    cell: row => (
       <a class="mono" href={toHref(`requests/${row.id}`)}>
         {row.id}
       </a>

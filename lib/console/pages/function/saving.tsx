@@ -3,9 +3,11 @@
 import { useState } from 'preact/hooks'
 import type { ApiError } from '../../data/api.ts'
 import type { Draft } from '../../data/drafts.ts'
-import { formatClock } from '../../format.ts'
+import { parseFunctionKey, type SharedFile, toFunctionPage, toKey, toShownName } from '../../data/function-records.ts'
+import { formatClock, formatCount, formatNumberOf } from '../../format.ts'
 import { Dialog } from '../../parts/dialog.tsx'
 import { Difference } from '../../parts/editor.tsx'
+import { toHref } from '../../router.ts'
 import { whyReadOnly } from '../../session.ts'
 
 /** A file as the gateway has it. */
@@ -18,6 +20,8 @@ interface SavingProps {
   draft: Draft
   /** Below the functions root. */
   fileName: string
+  /** The other functions that a change affects. */
+  shared?: SharedFile
   /** Why it cannot be saved as it is; null when it can. */
   fault?: string | null
   /** Writes the text where the file has this tag. @throws ApiError */
@@ -33,7 +37,7 @@ interface SavingProps {
 }
 
 export function Saving(props: SavingProps) {
-  const { draft, fileName, fault = null, put, read, onRefusal, onSaved, isOpen, setOpen } = props
+  const { draft, fileName, shared, fault = null, put, read, onRefusal, onSaved, isOpen, setOpen } = props
   const [isBusy, setBusy] = useState(false)
   const [error, setError] = useState<string | null>(null)
   const [savedAt, setSavedAt] = useState<number | null>(null)
@@ -76,12 +80,12 @@ export function Saving(props: SavingProps) {
         {toStatus(draft, savedAt)}{' '}
         {draft.isStale && (
           <button type="button" onClick={() => void compare()}>
-            See both
+            Compare
           </button>
         )}
       </p>
       <button type="button" disabled={!draft.isDirty} onClick={draft.reset}>
-        Take back
+        Discard
       </button>
       <button
         type="button"
@@ -94,24 +98,25 @@ export function Saving(props: SavingProps) {
       </button>
       <Dialog title={`Save ${fileName}`} isOpen={isOpen && draft.isDirty && why === null} onClose={close} class="wide">
         <h2>Save {fileName}</h2>
-        <Difference label="What changes" fileName={fileName} before={draft.base} after={draft.text} />
+        {shared !== undefined && <SharedNote fileName={fileName} shared={shared} />}
+        <Difference label="Changes" fileName={fileName} before={draft.base} after={draft.text} />
         <p class="error" role="alert">
           {error}
         </p>
         <div class="actions">
           <button type="button" onClick={close}>
-            Go on editing
+            Keep editing
           </button>
           <button type="button" class="primary" disabled={isBusy} onClick={() => void save(draft.etag)}>
             Save
           </button>
         </div>
       </Dialog>
-      <Dialog title="Somebody else saved" isOpen={theirs !== null} onClose={() => setTheirs(null)} class="wide">
-        <h2>Somebody else saved {fileName} meanwhile</h2>
-        <p>What would go is theirs, what would come is yours.</p>
+      <Dialog title="The file has changed" isOpen={theirs !== null} onClose={() => setTheirs(null)} class="wide">
+        <h2>{fileName} was changed by someone else</h2>
+        <p>Red: their version. Green: yours.</p>
         {theirs !== null && (
-          <Difference label="Theirs and yours" fileName={fileName} before={theirs.text} after={draft.text} />
+          <Difference label="Their version and yours" fileName={fileName} before={theirs.text} after={draft.text} />
         )}
         <p class="error" role="alert">
           {error}
@@ -124,7 +129,7 @@ export function Saving(props: SavingProps) {
               setTheirs(null)
             }}
           >
-            Go on editing
+            Keep editing
           </button>
           <button
             type="button"
@@ -133,7 +138,7 @@ export function Saving(props: SavingProps) {
               setTheirs(null)
             }}
           >
-            Take theirs, lose mine
+            Use their version
           </button>
           <button
             type="button"
@@ -141,7 +146,7 @@ export function Saving(props: SavingProps) {
             disabled={isBusy || why !== null}
             onClick={() => theirs !== null && void save(theirs.etag)}
           >
-            Write mine over theirs
+            Overwrite with mine
           </button>
         </div>
       </Dialog>
@@ -149,9 +154,29 @@ export function Saving(props: SavingProps) {
   )
 }
 
+/** Names the other functions that change with a file. */
+export function SharedNote({ fileName, shared }: { fileName: string; shared: SharedFile }) {
+  const { shared_with: keys, shared_with_count: count } = shared
+  if (count === 0) return null
+  return (
+    <p class="warning shared">
+      Changes to {fileName} also apply to {formatNumberOf(count, 'other function')}:{' '}
+      {keys
+        .flatMap(key => parseFunctionKey(key) ?? [])
+        .map((id, index) => (
+          <span key={toKey(id)}>
+            {index > 0 && ', '}
+            <a href={toHref(toFunctionPage(id))}>{toShownName(id)}</a>
+          </span>
+        ))}
+      {count > keys.length && ` and ${formatCount(count - keys.length)} more`}.
+    </p>
+  )
+}
+
 function toStatus(draft: Draft, savedAt: number | null): string {
   if (whyReadOnly.value !== null) return whyReadOnly.value
-  if (draft.isStale) return 'Not saved, and somebody else has changed the file.'
-  if (draft.isDirty) return 'Not saved.'
-  return savedAt === null ? '' : `Saved at ${formatClock(savedAt)}. The next request has it.`
+  if (draft.isStale) return 'Unsaved changes. The file was changed by someone else.'
+  if (draft.isDirty) return 'Unsaved changes.'
+  return savedAt === null ? '' : `Saved at ${formatClock(savedAt)}. The next request uses it.`
 }

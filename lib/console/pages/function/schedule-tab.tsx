@@ -32,8 +32,8 @@ function NoSchedule({ id }: { id: FunctionId }) {
   return (
     <Empty title="No schedule">
       <p>
-        It runs by itself with this block in its fn.config.json (
-        <a href={toHref(toFunctionPage(id), { tab: 'config', view: 'json' })}>write it here</a>):
+        Add this block to the function's fn.config.json to run it on a schedule (
+        <a href={toHref(toFunctionPage(id), { tab: 'config', view: 'json' })}>edit</a>):
       </p>
       <pre>{'"schedule": { "cron": "0 7 * * 1-5", "timezone": "Europe/Berlin" }'}</pre>
     </Empty>
@@ -55,7 +55,7 @@ function Schedule({ id, row }: { id: FunctionId; row: ScheduleRow }) {
       const isError = answer.error !== null && answer.error !== ''
       const status = answer.status === null ? 'no status' : `status ${answer.status}`
       setTold({
-        text: `${answer.error || `It answered with ${status}`} after ${formatMs(answer.latency_ms)}.`,
+        text: `${answer.error || `Returned ${status}`} after ${formatMs(answer.latency_ms)}.`,
         isError,
       })
     } catch (error) {
@@ -82,19 +82,22 @@ function Schedule({ id, row }: { id: FunctionId; row: ScheduleRow }) {
       <Facts
         facts={[
           ['Runs', toRule(row.schedule)],
-          ['Next', row.next === null ? 'not again: it is off' : `${formatAgo(toMs(row.next))} (${row.next_at})`],
+          [
+            'Next',
+            row.next === null ? 'never: the schedule is disabled' : `${formatAgo(toMs(row.next))} (${row.next_at})`,
+          ],
           ['Last', row.last === null ? 'never' : `${formatDate(toMs(row.last))}, ${formatAgo(toMs(row.last))}`],
-          ['Last answer', row.last_status ?? NO_DATA],
+          ['Last status', row.last_status ?? NO_DATA],
           ['Last error', row.last_error === '' ? 'none' : <span class="error">{row.last_error}</span>],
           ...(row.retry_due === undefined
             ? []
-            : ([['Tried again', `${formatAgo(toMs(row.retry_due))}, attempt ${row.retry_attempt}`]] as const)),
+            : ([['Next retry', `${formatAgo(toMs(row.retry_due))}, attempt ${row.retry_attempt}`]] as const)),
           ['Now', row.running ? 'running' : 'waiting'],
         ]}
       />
       {row.schedule !== null && (
         <div class="next-runs">
-          <h3>The next runs</h3>
+          <h3>Next runs</h3>
           <NextRuns row={row} />
         </div>
       )}

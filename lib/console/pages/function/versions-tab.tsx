@@ -22,7 +22,7 @@ export function VersionsTab({ id }: { id: FunctionId }) {
     <>
       <div class="bar-of-tab">
         <p class="quiet">
-          A version is a folder below its function's. It has a config, an environment and code of its own.
+          A version is a folder below the function's folder, with its own code, config and environment.
         </p>
         <CreateButton runtimes={[]} of={{ runtime: id.runtime, name: id.name }} />
       </div>
@@ -46,8 +46,15 @@ export function VersionsTab({ id }: { id: FunctionId }) {
             ),
           },
           { name: 'routes', title: 'Routes', cell: row => <span class="mono">{row.routes.join('  ')}</span> },
-          { name: 'file', title: 'File', cell: row => row.file },
-          { name: 'rate', title: 'Rate', isNumber: true, value: row => row.rate, cell: row => formatRate(row.rate) },
+          { name: 'file', title: 'File', hiddenBelow: 720, cell: row => row.file },
+          {
+            name: 'rate',
+            title: 'Rate',
+            isNumber: true,
+            hiddenBelow: 720,
+            value: row => row.rate,
+            cell: row => formatRate(row.rate),
+          },
           {
             name: 'p95',
             title: 'p95',

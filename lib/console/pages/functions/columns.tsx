@@ -1,6 +1,6 @@
 /** Columns of the list of functions. Owner: page console/functions. */
 
-import { toFunctionPage } from '../../data/function-records.ts'
+import { toFunctionPage, toShownName } from '../../data/function-records.ts'
 import { formatAgo, formatCount, formatMs, formatNumberOf, formatRate, formatShare, NO_DATA } from '../../format.ts'
 import { Spark } from '../../parts/spark.tsx'
 import type { Column } from '../../parts/table.tsx'
@@ -11,15 +11,22 @@ export const COLUMNS: readonly Column<FunctionRow>[] = [
   {
     name: 'name',
     title: 'Name',
-    value: row => toShownName(row),
+    value: toShownName,
     cell: row => <a href={toRowHref(row)}>{toShownName(row)}</a>,
   },
-  { name: 'runtime', title: 'Runtime', value: row => row.runtime, cell: row => row.runtime },
+  { name: 'runtime', title: 'Runtime', hiddenBelow: 720, value: row => row.runtime, cell: row => row.runtime },
   { name: 'state', title: 'State', value: row => rankOf(row), cell: row => <StateOf row={row} /> },
-  { name: 'routes', title: 'Routes', value: row => row.routes[0] ?? null, cell: row => <RoutesOf row={row} /> },
+  {
+    name: 'routes',
+    title: 'Routes',
+    hiddenBelow: 1200,
+    value: row => row.routes[0] ?? null,
+    cell: row => <RoutesOf row={row} />,
+  },
   {
     name: 'rate',
     title: 'Rate',
+    hiddenBelow: 720,
     isNumber: true,
     value: row => row.rate,
     cell: row => formatRate(row.rate),
@@ -39,16 +46,34 @@ export const COLUMNS: readonly Column<FunctionRow>[] = [
     cell: row => <ErrorsOf row={row} />,
   },
   {
+    name: 'throttled',
+    title: 'Throttled',
+    hiddenBelow: 720,
+    isNumber: true,
+    value: row => row.summary?.throttled ?? null,
+    cell: row => (
+      <span class={row.summary?.throttled ? 'warning' : undefined}>{formatCount(row.summary?.throttled)}</span>
+    ),
+  },
+  {
     name: 'workers',
     title: 'Workers',
+    hiddenBelow: 1200,
     isNumber: true,
     value: row => row.workers,
     cell: row => formatCount(row.workers),
   },
-  { name: 'spark', title: 'Requests', cell: row => row.summary !== null && <Spark values={row.summary.spark} /> },
+  {
+    name: 'spark',
+    title: 'Requests',
+    hiddenBelow: 1200,
+    cell: row => row.summary !== null && <Spark values={row.summary.spark} />,
+  },
   {
     name: 'last',
     title: 'Last error',
+    hiddenBelow: 720,
+    long: row => row.summary?.last_error ?? '',
     value: row => row.summary?.last_error_at ?? null,
     cell: row => <LastErrorOf row={row} />,
   },
@@ -59,10 +84,6 @@ export function toRowHref(row: FunctionRow): string {
   return toHref(toFunctionPage(row), { range: query.value.get('range') })
 }
 
-function toShownName({ name, version }: FunctionRow): string {
-  return version === 'default' ? name : `${name}@${version}`
-}
-
 /** The worst comes first when it is sorted upwards. */
 function rankOf({ state }: FunctionRow): number | null {
   return state === null ? null : STATES.indexOf(state)
@@ -70,9 +91,9 @@ function rankOf({ state }: FunctionRow): number | null {
 
 function StateOf({ row }: { row: FunctionRow }) {
   if (row.state === null) return <>{NO_DATA}</>
-  if (row.state === 'failing') return <span class="error">failing</span>
+  if (row.state === 'broken' || row.state === 'failing') return <span class="error">{row.state}</span>
   if (row.state === 'warnings') return <span class="warning">{formatNumberOf(row.warnings, 'warning')}</span>
-  return <span class={row.state === 'slow' ? 'warning' : 'quiet'}>{row.state}</span>
+  return <span class={row.state === 'slow' || row.state === 'throttled' ? 'warning' : 'quiet'}>{row.state}</span>
 }
 
 function RoutesOf({ row: { routes } }: { row: FunctionRow }) {
@@ -104,8 +125,8 @@ function ErrorsOf({ row: { summary } }: { row: FunctionRow }) {
 function LastErrorOf({ row: { summary } }: { row: FunctionRow }) {
   if (summary?.last_error_at == null) return <>{NO_DATA}</>
   return (
-    <span title={summary.last_error ?? ''}>
+    <>
       {formatAgo(summary.last_error_at * 1000)}: {summary.last_error}
-    </span>
+    </>
   )
 }

@@ -59,7 +59,7 @@ function CreateForm({ runtimes, of, onClose }: CreateProps & { onClose: () => vo
           <label>
             Name
             <input name="name" required autofocus autocomplete="off" spellcheck={false} placeholder="hello" />
-            <small>It is the path too: hello answers at /hello, shop/cart at /shop/cart.</small>
+            <small>The name is also the path: hello serves /hello, shop/cart serves /shop/cart.</small>
           </label>
           <label>
             Runtime
@@ -80,7 +80,7 @@ function CreateForm({ runtimes, of, onClose }: CreateProps & { onClose: () => vo
           spellcheck={false}
           placeholder={of === undefined ? 'none' : 'v2'}
         />
-        {of !== undefined && <small>It answers at /{of.name}@v2 beside the one that is there.</small>}
+        {of !== undefined && <small>It serves /{of.name}@v2, in addition to the existing versions.</small>}
       </label>
       <fieldset class="checks">
         <legend>Methods</legend>
@@ -91,7 +91,7 @@ function CreateForm({ runtimes, of, onClose }: CreateProps & { onClose: () => vo
         ))}
       </fieldset>
       <label>
-        Another route
+        Additional route
         <input name="route" autocomplete="off" spellcheck={false} placeholder="/greet/:name" />
       </label>
     </SendingForm>

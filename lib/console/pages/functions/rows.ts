@@ -4,7 +4,7 @@ import { type FunctionId, type Health, toKey } from '../../data/function-records
 import type { FunctionTotals, History } from '../../data/history.ts'
 import type { Catalog, RouteClaim } from '../../data/records.ts'
 
-export const STATES = ['failing', 'slow', 'warnings', 'warm', 'cold'] as const
+export const STATES = ['broken', 'failing', 'throttled', 'slow', 'warnings', 'warm', 'cold'] as const
 
 /** What is said of a function in one word, the worst first. */
 export type State = (typeof STATES)[number]
@@ -50,7 +50,7 @@ export function toRows({ catalog, metrics, health }: Sources): FunctionRow[] {
     const summary = summaries.get(key) ?? null
     const count = countOf(file, warnings)
     const warmth = workers.get(key)
-    const found = toStates(summary, count, warmth?.state)
+    const found = toStates(summary, count, warmth)
     const mapped = own.map(claim => `${claim.methods.join()} ${claim.route}`)
     // A version is always answered under its name, too.
     const routes = id.version === 'default' ? mapped : [...mapped, `/${id.name}@${id.version}`]
@@ -124,13 +124,16 @@ function countOf(file: string, warnings: ReadonlyMap<string, number>): number {
   return paths.reduce((sum, path) => sum + (warnings.get(path) ?? 0), 0)
 }
 
-function toStates(summary: FunctionTotals | null, warnings: number, warmth: string | undefined): Set<State> {
+type Warmth = NonNullable<Health['functions']['states']>[number]
+
+function toStates(summary: FunctionTotals | null, warnings: number, warmth: Warmth | undefined): Set<State> {
   const states = new Set<State>()
+  if (warmth !== undefined && warmth.load_error !== null) states.add('broken')
   if (summary !== null && summary.errors_5xx > 0) states.add('failing')
+  if (summary !== null && summary.throttled > 0) states.add('throttled')
   if ((summary?.p95_ms ?? 0) >= SLOW_MS) states.add('slow')
   if (warnings > 0) states.add('warnings')
-  if (warmth === 'warm') states.add('warm')
-  else if (warmth !== undefined) states.add('cold')
+  if (warmth !== undefined) states.add(warmth.state === 'cold' ? 'cold' : 'warm')
   return states
 }
 

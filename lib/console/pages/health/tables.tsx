@@ -10,7 +10,7 @@ const agoOf = (seconds: number | null): string => (seconds === null ? NO_DATA : 
 
 const SOCKET_COLUMNS: readonly Column<SocketRow>[] = [
   { name: 'runtime', title: 'Runtime', cell: row => row.runtime, value: row => row.runtime },
-  { name: 'index', title: 'Daemon', cell: row => row.index, isNumber: true },
+  { name: 'index', title: 'Daemon', hiddenBelow: 720, cell: row => row.index, isNumber: true },
   {
     name: 'state',
     title: 'State',
@@ -20,10 +20,17 @@ const SOCKET_COLUMNS: readonly Column<SocketRow>[] = [
       </span>
     ),
   },
-  { name: 'started', title: 'Up since', cell: row => agoOf(row.startedAt), value: row => row.startedAt },
+  {
+    name: 'started',
+    title: 'Up since',
+    hiddenBelow: 720,
+    cell: row => agoOf(row.startedAt),
+    value: row => row.startedAt,
+  },
   {
     name: 'restarts',
     title: 'Restarts',
+    hiddenBelow: 720,
     cell: row => formatCount(row.restarts),
     value: row => row.restarts,
     isNumber: true,
@@ -35,8 +42,21 @@ const SOCKET_COLUMNS: readonly Column<SocketRow>[] = [
     value: row => row.memoryBytes,
     isNumber: true,
   },
-  { name: 'pid', title: 'Process', cell: row => row.pid ?? NO_DATA, value: row => row.pid, isNumber: true },
-  { name: 'uri', title: 'Socket', cell: row => <span class="mono">{row.uri ?? NO_DATA}</span> },
+  {
+    name: 'pid',
+    title: 'Process',
+    hiddenBelow: 720,
+    cell: row => row.pid ?? NO_DATA,
+    value: row => row.pid,
+    isNumber: true,
+  },
+  {
+    name: 'uri',
+    title: 'Socket',
+    hiddenBelow: 720,
+    long: row => row.uri ?? '',
+    cell: row => <span class="mono">{row.uri ?? NO_DATA}</span>,
+  },
 ]
 
 export function SocketTable({ rows }: { rows: readonly SocketRow[] }) {
@@ -61,14 +81,15 @@ const WORKER_COLUMNS: readonly Column<WorkerRow>[] = [
   { name: 'state', title: 'State', cell: ({ state }) => state, value: ({ state }) => state },
   {
     name: 'inflight',
-    title: 'Calls now',
+    title: 'Active calls',
     cell: row => formatCount(row.inflight),
     value: row => row.inflight,
     isNumber: true,
   },
   {
     name: 'calls',
-    title: 'Calls in all',
+    title: 'Calls',
+    hiddenBelow: 720,
     cell: row => formatCount(row.calls),
     value: row => row.calls,
     isNumber: true,
@@ -80,15 +101,22 @@ const WORKER_COLUMNS: readonly Column<WorkerRow>[] = [
     value: row => row.memory_bytes,
     isNumber: true,
   },
-  { name: 'started', title: 'Started', cell: row => agoOf(row.started_at), value: row => row.started_at },
+  {
+    name: 'started',
+    title: 'Started',
+    hiddenBelow: 720,
+    cell: row => agoOf(row.started_at),
+    value: row => row.started_at,
+  },
   {
     name: 'pid',
     title: 'Process',
+    hiddenBelow: 720,
     cell: row => row.pid ?? (row.key.startsWith('lua/') ? 'thread' : NO_DATA),
     value: row => row.pid,
     isNumber: true,
   },
-  { name: 'socket', title: 'Daemon', cell: row => row.socket ?? NO_DATA, isNumber: true },
+  { name: 'socket', title: 'Daemon', hiddenBelow: 720, cell: row => row.socket ?? NO_DATA, isNumber: true },
 ]
 
 export function WorkerTable({ rows }: { rows: readonly WorkerRow[] }) {
@@ -100,7 +128,7 @@ export function WorkerTable({ rows }: { rows: readonly WorkerRow[] }) {
       keyOf={({ id }) => id}
       hrefOf={({ key }) => toHref(`functions/${key}`)}
       sort="key"
-      empty={<p class="quiet">No worker runs. A function gets one with its first call.</p>}
+      empty={<p class="quiet">No workers. A worker starts with the first call of a function.</p>}
     />
   )
 }
@@ -114,7 +142,7 @@ const PLACE_COLUMNS: readonly Column<FunctionState>[] = [
   },
   {
     name: 'active',
-    title: 'Calls now',
+    title: 'Active calls',
     cell: ({ worker_pool: pool }) => toPart(pool.active, pool.max_workers),
     value: ({ worker_pool: pool }) => pool.active,
     isNumber: true,
@@ -128,14 +156,16 @@ const PLACE_COLUMNS: readonly Column<FunctionState>[] = [
   },
   {
     name: 'overflow',
-    title: 'Refused: queue full',
+    title: 'Rejected: queue full',
+    hiddenBelow: 720,
     cell: ({ worker_pool: pool }) => formatCount(pool.queue_drops.overflow),
     value: ({ worker_pool: pool }) => pool.queue_drops.overflow,
     isNumber: true,
   },
   {
     name: 'timeout',
-    title: 'Waited too long',
+    title: 'Rejected: queue timeout',
+    hiddenBelow: 720,
     cell: ({ worker_pool: pool }) => formatCount(pool.queue_drops.timeout),
     value: ({ worker_pool: pool }) => pool.queue_drops.timeout,
     isNumber: true,
@@ -150,13 +180,13 @@ function toPart(count: number, limit: number): string {
 export function PlaceTable({ rows }: { rows: readonly FunctionState[] }) {
   return (
     <Table
-      label="Places"
+      label="Slots"
       columns={PLACE_COLUMNS}
       rows={rows}
       keyOf={({ key }) => key}
       hrefOf={({ key }) => toHref(`functions/${key}`)}
       stateOf={({ worker_pool: pool }) => (pool.queued > 0 ? 'degraded' : null)}
-      empty={<p class="quiet">No call runs or waits, and none was turned away since the gateway runs.</p>}
+      empty={<p class="quiet">No calls are active or waiting, and none were rejected since the start.</p>}
     />
   )
 }

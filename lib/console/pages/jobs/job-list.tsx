@@ -1,12 +1,16 @@
 /** Jobs, newest first, a page at a time. Owner: page console/jobs. */
 
+import { useState } from 'preact/hooks'
+import { type ApiError, send } from '../../data/api.ts'
 import { type Job, JOB_STATES } from '../../data/jobs.ts'
 import { useLoad } from '../../data/load.ts'
-import { formatAgo, formatDate, NO_DATA } from '../../format.ts'
+import { formatAgo, formatDate, formatNumberOf, NO_DATA } from '../../format.ts'
+import { Confirm } from '../../parts/dialog.tsx'
 import { Empty } from '../../parts/empty.tsx'
 import { LoadState } from '../../parts/load-state.tsx'
 import { type Column, Table } from '../../parts/table.tsx'
 import { query, setQuery, toHref } from '../../router.ts'
+import { canWrite, whyReadOnly } from '../../session.ts'
 
 /** Jobs of one page. */
 const PAGE_JOBS = 50
@@ -19,7 +23,7 @@ interface Answer {
 const COLUMNS: readonly Column<Job>[] = [
   {
     name: 'created',
-    title: 'Made',
+    title: 'Created',
     cell: job => <span title={formatDate(job.created_at_ms)}>{formatAgo(job.created_at_ms)}</span>,
   },
   { name: 'status', title: 'State', cell: job => <span class={toLook(job)}>{job.status}</span> },
@@ -48,7 +52,7 @@ const COLUMNS: readonly Column<Job>[] = [
     cell: job => `${job.attempt} of ${job.max_attempts}`,
   },
   { name: 'next', title: 'Next run', cell: job => formatAgo(job.next_run_at_ms) },
-  { name: 'answer', title: 'Answer', isNumber: true, cell: job => job.result_status ?? NO_DATA },
+  { name: 'answer', title: 'Status', isNumber: true, cell: job => job.result_status ?? NO_DATA },
   { name: 'error', title: 'Last error', cell: job => job.last_error ?? NO_DATA },
   { name: 'id', title: 'Id', cell: job => <a href={toHref('jobs', { id: job.id })}>{job.id}</a> },
 ]
@@ -85,6 +89,7 @@ export function JobList() {
         />
       </div>
       <LoadState loaded={loaded} />
+      {data !== null && <RetryFailed jobs={data.jobs.filter(job => job.status === 'failed')} />}
       {data !== null && (
         <Table
           label="Jobs"
@@ -93,27 +98,75 @@ export function JobList() {
           keyOf={job => job.id}
           hrefOf={job => toHref('jobs', { id: job.id })}
           stateOf={job => (job.status === 'failed' ? 'failing' : null)}
-          empty={isFiltered ? <Empty title="No job is so" /> : <NoJobs />}
+          empty={isFiltered ? <Empty title="No jobs match" /> : <NoJobs />}
         />
       )}
       <nav class="pager" aria-label="Pages of jobs">
-        {cursor !== '' && <a href={toHref('jobs', { state: state ?? '', fn: fn ?? '' })}>The newest</a>}
+        {cursor !== '' && <a href={toHref('jobs', { state: state ?? '', fn: fn ?? '' })}>Newest</a>}
         {data?.next_cursor != null && (
-          <a href={toHref('jobs', { state: state ?? '', fn: fn ?? '', cursor: data.next_cursor })}>Older ones</a>
+          <a href={toHref('jobs', { state: state ?? '', fn: fn ?? '', cursor: data.next_cursor })}>Older</a>
         )}
       </nav>
     </>
   )
 }
 
+/** Runs the failed jobs of this page again, one after the other; what cannot run again is named. */
+function RetryFailed({ jobs }: { jobs: readonly Job[] }) {
+  const [isAsking, setAsking] = useState(false)
+  const [isBusy, setBusy] = useState(false)
+  const [outcome, setOutcome] = useState('')
+  if (jobs.length === 0 && outcome === '') return null
+  const retry = async (): Promise<void> => {
+    setBusy(true)
+    const refused: string[] = []
+    for (const { id } of jobs) {
+      try {
+        await send('POST', `/_fn/jobs/${encodeURIComponent(id)}/retry`, {})
+      } catch (failure) {
+        refused.push(`${id}: ${(failure as ApiError).message}`)
+      }
+    }
+    setBusy(false)
+    setOutcome([`Created ${formatNumberOf(jobs.length - refused.length, 'job')}.`, ...refused].join('\n'))
+  }
+  const title = `Retry ${formatNumberOf(jobs.length, 'failed job')}`
+  return (
+    <div class="tools job-filters">
+      {jobs.length > 0 && (
+        <button
+          type="button"
+          disabled={!canWrite.value || isBusy}
+          title={whyReadOnly.value ?? 'Creates a job with the same input for each failed job on this page'}
+          onClick={() => setAsking(true)}
+        >
+          {title}
+        </button>
+      )}
+      <pre class="quiet" role="status">
+        {outcome}
+      </pre>
+      <Confirm
+        title={`${title}?`}
+        action="Retry"
+        isOpen={isAsking}
+        onConfirm={() => void retry()}
+        onClose={() => setAsking(false)}
+      >
+        <p>Each creates a new job with the same input. The failed jobs stay.</p>
+      </Confirm>
+    </div>
+  )
+}
+
 function NoJobs() {
   return (
-    <Empty title="There are no jobs">
+    <Empty title="No jobs yet">
       <p>
-        A job is a call that runs later, is kept on disk, and is tried again when it fails.{' '}
-        <a href={toHref('try')}>Try it</a> makes one of a request, and so does the command line:
+        A job runs a function in the background. It is stored on disk and retried on failure. Create one from{' '}
+        <a href={toHref('try')}>Try it</a> or from the command line:
       </p>
-      <pre>fngw jobs add hello --max-attempts 3</pre>
+      <pre>fngw jobs create hello --max-attempts 3</pre>
     </Empty>
   )
 }

@@ -1,6 +1,6 @@
 /** Columns of log lines, and a line with everything that is known of it. Owner: page console/logs. */
 
-import { formatBytes, formatClock, formatMs, NO_DATA } from '../../format.ts'
+import { formatBytes, formatClock, formatMs, formatNumberOf, NO_DATA } from '../../format.ts'
 import type { Column } from '../../parts/table.tsx'
 import { TextBox } from '../../parts/text-box.tsx'
 import { toHref } from '../../router.ts'
@@ -24,17 +24,20 @@ const LEVEL: Column<LogRow> = {
 
 const FROM: Column<LogRow> = {
   name: 'from',
-  title: 'From',
+  title: 'Source',
   width: '88px',
+  hiddenBelow: 720,
   cell: ({ record: { file, stream } }) => stream ?? (file === 'runtime' ? 'output' : file),
 }
 
 const LINE: Column<LogRow> = {
   name: 'line',
   title: 'Line',
-  cell: ({ line, record }) => (
-    <code class="log-line" title={record.text}>
+  long: ({ record }) => record.text,
+  cell: ({ line, more }) => (
+    <code>
       {line}
+      {more > 0 && <span class="quiet"> +{formatNumberOf(more, 'line')}</span>}
     </code>
   ),
 }
@@ -42,6 +45,7 @@ const LINE: Column<LogRow> = {
 const FUNCTION: Column<LogRow> = {
   name: 'function',
   title: 'Function',
+  hiddenBelow: 720,
   cell: ({ record }) => {
     const key = toFunctionKey(record)
     return key === null ? '' : <a href={toHref(`functions/${key}`)}>{record.fn}</a>
@@ -51,6 +55,7 @@ const FUNCTION: Column<LogRow> = {
 const REQUEST: Column<LogRow> = {
   name: 'request',
   title: 'Request',
+  hiddenBelow: 720,
   cell: ({ record: { request_id: id } }) => (id === null ? '' : <a href={toHref(`requests/${id}`)}>{id}</a>),
 }
 
@@ -71,10 +76,10 @@ const NAMES: readonly (readonly [keyof LogRecord, string])[] = [
   ['path', 'Path'],
   ['route', 'Route'],
   ['status', 'Status'],
-  ['duration_ms', 'Took'],
-  ['queue_ms', 'In the queue'],
-  ['bytes_in', 'Came in'],
-  ['bytes_out', 'Went out'],
+  ['duration_ms', 'Duration'],
+  ['queue_ms', 'Queued'],
+  ['bytes_in', 'Received'],
+  ['bytes_out', 'Sent'],
   ['error', 'Error'],
   ['runtime', 'Runtime'],
   ['fn', 'Function'],

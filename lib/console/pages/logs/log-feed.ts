@@ -51,8 +51,8 @@ async function follow(query: FeedQuery, signal: AbortSignal, setFeed: SetFeed): 
       await readOnce(query, signal, setFeed)
     } catch (error) {
       if (signal.aborted) return
-      const message = error instanceof ApiError ? error.message : 'The log broke off.'
-      setFeed(feed => ({ ...feed, error: `${message} Trying again.` }))
+      const message = error instanceof ApiError ? error.message : 'The connection to the log was lost.'
+      setFeed(feed => ({ ...feed, error: `${message} Reconnecting.` }))
     }
     await new Promise(resolve => setTimeout(resolve, RETRY_MS))
   }
@@ -92,7 +92,7 @@ async function readOnce(query: FeedQuery, signal: AbortSignal, setFeed: SetFeed)
 }
 
 function toNote(skipped: number): LogRecord {
-  const text = `${skipped} lines were skipped: they came faster than this browser took them`
+  const text = `${skipped} lines were skipped: they arrived faster than this browser could read them`
   const nobody = { time: null, level: 'warn', request_id: null, trace_id: null, runtime: null, fn: null, version: null }
   return { file: '', ...nobody, stream: null, text }
 }

@@ -1,6 +1,7 @@
 /** What of the logs is shown: fields in the address, and chips of those that are set. Owner: page console/logs. */
 
 import { useEffect, useState } from 'preact/hooks'
+import { RUNTIMES } from '../../data/function-records.ts'
 import { Chips } from '../../parts/chips.tsx'
 import { query, setQuery } from '../../router.ts'
 import { LEVELS } from './log-rows.ts'
@@ -10,10 +11,9 @@ import { SearchField } from '../../parts/search-field.tsx'
 const FILES = [
   ['', 'All logs'],
   ['access', 'Requests'],
-  ['runtime', 'Output of functions'],
+  ['runtime', 'Function output'],
   ['error', 'Errors and warnings'],
 ] as const
-const RUNTIMES = ['node', 'python', 'php', 'lua', 'go', 'rust']
 /** Milliseconds without a key before another function is asked for. */
 const PAUSE_MS = 300
 
@@ -67,7 +67,7 @@ export function LogFilters() {
             checked={field('own') === '1'}
             onChange={event => setQuery({ own: event.currentTarget.checked ? '1' : null })}
           />{' '}
-          requests of the console
+          console requests
         </label>
       </div>
       <Chips chips={toChips()} onRemove={name => setQuery({ [name]: null })} />
@@ -101,4 +101,4 @@ function toChips(): { name: string; text: string }[] {
   return [...chips.filter(({ name }) => field(name) !== ''), ...(field('own') === '1' ? [OWN_CHIP] : [])]
 }
 
-const OWN_CHIP = { name: 'own', text: 'with requests of the console' }
+const OWN_CHIP = { name: 'own', text: 'with console requests' }

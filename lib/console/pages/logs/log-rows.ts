@@ -34,6 +34,8 @@ export interface LogRow {
   readonly record: LogRecord
   /** What stands in the line. */
   readonly line: string
+  /** Further lines of the same error. */
+  readonly more: number
 }
 
 export const LEVELS: readonly string[] = ['info', 'warn', 'error']
@@ -48,7 +50,18 @@ interface RowFilter {
 }
 
 export function toRow(record: LogRecord, id: number): LogRow {
-  return { id, record, line: toLine(record) }
+  return { id, record, line: toLine(record), more: 0 }
+}
+
+/** True for a line that goes on with the error of the line before: the frames of a stack, the lines of a message. */
+function isContinued({ record: before }: LogRow, { record }: LogRow): boolean {
+  return (
+    (record.file === 'error' || record.stream === 'stderr') &&
+    (record.request_id ?? record.fn) !== null &&
+    (['file', 'time', 'level', 'stream', 'request_id', 'runtime', 'fn'] as const).every(
+      name => record[name] === before[name],
+    )
+  )
 }
 
 /** A request by what was asked and answered, anything else by its text. */
@@ -76,13 +89,21 @@ export function findShown(rows: readonly LogRow[], { level, search, hasOwn }: Ro
     if (!hasOwn && record.path !== undefined && OWN_PATH.test(record.path)) return false
     if (least > 0 && LEVELS.indexOf(record.level ?? '') < least) return false
     if (words.length === 0) return true
-    const text = `${line} ${record.request_id ?? ''} ${record.fn ?? ''}`.toLowerCase()
+    const text = `${line} ${record.text} ${record.request_id ?? ''} ${record.fn ?? ''}`.toLowerCase()
     return words.every(word => text.includes(word))
   })
 }
 
-/** Rows that are kept: the newest. */
+/** Rows that are kept: the newest, one for each error. */
 export function addRows(rows: readonly LogRow[], added: readonly LogRow[], most: number): readonly LogRow[] {
-  const all = [...rows, ...added]
+  const all = [...rows]
+  for (const row of added) {
+    const before = all.at(-1)
+    if (before === undefined || !isContinued(before, row)) all.push(row)
+    else {
+      const record = { ...before.record, text: `${before.record.text}\n${row.record.text}` }
+      all[all.length - 1] = { ...before, record, more: before.more + 1 }
+    }
+  }
   return all.length > most ? all.slice(all.length - most) : all
 }

@@ -8,17 +8,16 @@ const FILE = `export const handler = () => ({ hello: 'world' })
 /** @param root - folder of functions; undefined where the caller may not see it */
 export function FirstFunction({ root, isWatching }: { root: string | undefined; isWatching: boolean }) {
   return (
-    <Empty title="There is no function yet">
-      <p>Write one to start from, in Node, TypeScript, Python, PHP, Lua, Go or Rust:</p>
+    <Empty title="No functions yet">
+      <p>Create one in Node, TypeScript, Python, PHP, Lua, Go or Rust:</p>
       <pre>fngw init hello -t python</pre>
       <p>
-        Or put this into a file <code>hello.mjs</code> in{' '}
-        {root === undefined ? 'the functions folder' : <code>{root}</code>}:
+        Or save this as <code>hello.mjs</code> in {root === undefined ? 'the functions folder' : <code>{root}</code>}:
       </p>
       <pre>{FILE}</pre>
       <p>
-        It answers at <code>/hello</code>{' '}
-        {isWatching ? 'as soon as it is saved.' : 'after a reload: this gateway does not watch its files.'}
+        It serves <code>/hello</code>{' '}
+        {isWatching ? 'as soon as it is saved.' : 'after a reload: this gateway does not watch for file changes.'}
       </p>
     </Empty>
   )

@@ -80,7 +80,7 @@ function ConflictItem({ conflict }: { conflict: Problems['conflicts'][number] })
           <strong>
             {methods} <span class="mono">{route}</span>
           </strong>{' '}
-          is answered 409: {formatNumberOf(claims.length, 'function')} claim it with equal right.
+          returns 409: {formatNumberOf(claims.length, 'function')} claim it with the same priority.
         </>
       }
     >

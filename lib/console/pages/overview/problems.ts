@@ -26,7 +26,7 @@ const CONFLICT = 'ROUTE_CONFLICT'
 const SOURCES: Readonly<Record<string, string>> = {
   file: 'by its file name',
   manifest: 'by the manifest',
-  config: 'by its configuration',
+  config: 'by its config',
 }
 
 export function toProblems(catalog: Catalog): { warnings: Problem[]; conflicts: Conflict[] } {

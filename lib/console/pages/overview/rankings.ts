@@ -8,11 +8,15 @@ export function toSlowest(functions: readonly FunctionTotals[], most: number): F
   return called.sort((a, b) => (b.p95_ms ?? 0) - (a.p95_ms ?? 0) || byKey(a, b)).slice(0, most)
 }
 
-/** By answers of 5xx, then of 4xx. */
+/** By 5xx responses, then by refused calls, then by 4xx responses. */
 export function toFailing(functions: readonly FunctionTotals[], most: number): FunctionTotals[] {
-  const failing = functions.filter(({ errors_4xx: refused, errors_5xx: failed }) => refused + failed > 0)
+  const failing = functions.filter(
+    ({ errors_4xx: refused, errors_5xx: failed, throttled }) => refused + failed + throttled > 0,
+  )
   return failing
-    .sort((a, b) => b.errors_5xx - a.errors_5xx || b.errors_4xx - a.errors_4xx || byKey(a, b))
+    .sort(
+      (a, b) => b.errors_5xx - a.errors_5xx || b.throttled - a.throttled || b.errors_4xx - a.errors_4xx || byKey(a, b),
+    )
     .slice(0, most)
 }
 

@@ -39,8 +39,7 @@ export function toStatus({ health, warnings, conflicts, totals, range }: Facts):
 function toRuntimesText({ runtimes }: Health): string[] {
   const all = Object.entries(runtimes)
   const down = all.filter(([, { health }]) => !health.up)
-  if (down.length === 0)
-    return [all.length === 1 ? `The one runtime, ${all[0]?.[0]}, is up.` : `All ${all.length} runtimes up.`]
+  if (down.length === 0) return [all.length === 1 ? `Runtime ${all[0]?.[0]} is up.` : `All ${all.length} runtimes up.`]
   return [
     ...down.map(([name, { health }]) => `${name} is down${health.reason === 'down' ? '' : `: ${health.reason}`}.`),
     `${all.length - down.length} of ${formatNumberOf(all.length, 'runtime')} up.`,

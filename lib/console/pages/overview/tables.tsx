@@ -1,6 +1,7 @@
 /** What the overview tells of each runtime, and of the functions that are slow or failing. Owner: page console/overview. */
 
 import { useMemo } from 'preact/hooks'
+import { toShownName } from '../../data/function-records.ts'
 import type { Health } from '../../data/health-record.ts'
 import type { FunctionTotals, History, Totals } from '../../data/history.ts'
 import { formatAgo, formatCount, formatMs } from '../../format.ts'
@@ -16,6 +17,7 @@ const NOTHING: Totals = {
   requests: 0,
   errors_4xx: 0,
   errors_5xx: 0,
+  throttled: 0,
   p50_ms: null,
   p95_ms: null,
   p99_ms: null,
@@ -25,6 +27,7 @@ const NOTHING: Totals = {
 const SPARK: Column<Totals> = {
   name: 'spark',
   title: '',
+  hiddenBelow: 720,
   cell: ({ spark }) => <Spark values={spark} />,
   width: '106px',
 }
@@ -37,23 +40,35 @@ const REQUESTS: Column<Totals> = {
 }
 
 /** A column of errors; zero is quiet. */
-function errorColumn(field: 'errors_4xx' | 'errors_5xx', title: string): Column<Totals> {
-  const style = field === 'errors_5xx' ? 'error' : undefined
+function errorColumn(field: 'errors_4xx' | 'errors_5xx' | 'throttled', title: string): Column<Totals> {
+  const style = field === 'errors_5xx' ? 'error' : field === 'throttled' ? 'warning' : undefined
   return {
     name: field,
     title,
     cell: row => <span class={row[field] === 0 ? 'quiet' : style}>{formatCount(row[field])}</span>,
     value: row => row[field],
     isNumber: true,
+    ...(field === 'errors_4xx' && { hiddenBelow: 720 }),
   }
 }
 
 function timeColumn(field: 'p50_ms' | 'p95_ms' | 'p99_ms'): Column<Totals> {
   const title = field.slice(0, 3)
-  return { name: title, title, cell: row => formatMs(row[field]), value: row => row[field], isNumber: true }
+  return {
+    name: title,
+    title,
+    cell: row => formatMs(row[field]),
+    value: row => row[field],
+    isNumber: true,
+    ...(field !== 'p95_ms' && { hiddenBelow: 720 }),
+  }
 }
 
-const ERRORS = [errorColumn('errors_4xx', '4xx'), errorColumn('errors_5xx', '5xx')]
+const ERRORS = [
+  errorColumn('errors_4xx', '4xx'),
+  errorColumn('errors_5xx', '5xx'),
+  errorColumn('throttled', 'Throttled'),
+]
 const TIMES = [timeColumn('p50_ms'), timeColumn('p95_ms'), timeColumn('p99_ms')]
 
 interface RuntimeRow extends Totals {
@@ -106,7 +121,7 @@ const NAME: Column<FunctionTotals> = {
   title: 'Function',
   cell: ({ key, runtime, name, version }) => (
     <a href={toHref(`functions/${key}`)}>
-      {version === 'default' ? name : `${name}@${version}`} <small>{runtime}</small>
+      {toShownName({ name, version })} <small>{runtime}</small>
     </a>
   ),
   value: ({ key }) => key,
@@ -114,12 +129,14 @@ const NAME: Column<FunctionTotals> = {
 const LAST_ERROR: Column<FunctionTotals> = {
   name: 'last_error',
   title: 'Last error',
+  hiddenBelow: 720,
+  long: ({ last_error: text }) => text ?? '',
   cell: ({ last_error: text, last_error_at: at }) =>
     text !== null &&
     at !== null && (
-      <span title={text}>
+      <>
         {formatAgo(at * 1000)}: {text}
-      </span>
+      </>
     ),
 }
 const SLOW_COLUMNS: readonly Column<FunctionTotals>[] = [NAME, SPARK, REQUESTS, ...TIMES]
@@ -170,13 +187,13 @@ function Rankings({ history, range }: { history: History; range: string }) {
           title="Failing functions"
           columns={FAILING_COLUMNS}
           rows={toFailing(functions, MOST_ROWS)}
-          empty={`No function answered 4xx or 5xx in ${range}.`}
+          empty={`No function failed or was throttled in ${range}.`}
         />
       </div>
       <p>
         <a href={toHref('functions')}>All functions</a>
         {leftOut > 0 &&
-          ` – ${formatCount(leftOut)} that were called have no numbers of their own, because there are too many; they count in the charts.`}
+          ` – ${formatCount(leftOut)} more were called. They are included in the charts but not listed, because there are too many.`}
       </p>
     </>
   )

@@ -70,9 +70,9 @@ export function toSummary({ functions }: Dependencies): string {
   const preparing = count('preparing')
   const parts = [
     ...(failed > 0 ? [`${formatNumberOf(failed, 'function')} failed`] : []),
-    ...(preparing > 0 ? [`${formatNumberOf(preparing, 'function')} being prepared`] : []),
+    ...(preparing > 0 ? [`${formatNumberOf(preparing, 'function')} installing`] : []),
     `${formatNumberOf(count('ready'), 'function')} ready`,
-    `${formatCount(count('none'))} not called yet or in need of nothing`,
+    `${formatCount(count('none'))} without packages or not called yet`,
   ]
   return `${parts.join(', ')}.`
 }

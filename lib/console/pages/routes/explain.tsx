@@ -25,7 +25,7 @@ export function Explain() {
   const isPath = asked.path.startsWith('/')
   const loaded = useLoad<Explanation>(isPath ? '/_fn/explain' : null, { query: asked, on: ['reload'] })
   return (
-    <section class="explain" aria-label="Who answers">
+    <section class="explain" aria-label="Route lookup">
       <div class="try-line explain-line">
         <ChoiceField label="Method" value={method} choices={METHODS} onChange={value => setQuery({ method: value })} />
         <input
@@ -46,7 +46,7 @@ export function Explain() {
           onInput={event => setQuery({ host: event.currentTarget.value })}
         />
       </div>
-      {path !== '' && !path.startsWith('/') && <p class="quiet">A path begins with a slash.</p>}
+      {path !== '' && !path.startsWith('/') && <p class="quiet">The path must start with /.</p>}
       <LoadState loaded={loaded} />
       <div role="status">{isPath && loaded.data !== null && <Found explanation={loaded.data} />}</div>
     </section>
@@ -61,21 +61,21 @@ function Found({ explanation }: { explanation: Explanation }) {
         {toSentence(explanation)}
       </p>
       <p class="links">
-        {winner !== null && <a href={toHref(`functions/${toKey(winner)}`)}>The function</a>}
+        {winner !== null && <a href={toHref(`functions/${toKey(winner)}`)}>Open the function</a>}
         <a href={toHref('try', { method, path })}>Try it</a>
       </p>
       {losers.length > 0 && (
-        <Reasons title="Who lost">
+        <Reasons title="Other claims">
           {losers.map(loser => (
             <Reason key={`${toKey(loser)} ${loser.pattern} ${loser.origin}`}>
               <a href={toHref(`functions/${toKey(loser)}`)}>{loser.file}</a> on <code>{loser.pattern}</code>:{' '}
               {loser.reason}
-              {loser.by === null ? '' : ` (${loser.by} has it)`}. <small>rule {loser.rule}</small>
+              {loser.by === null ? '' : ` (served by ${loser.by})`}. <small>rule {loser.rule}</small>
             </Reason>
           ))}
         </Reasons>
       )}
-      <Ignored ignored={ignored} title="Files that might have been meant, and why they are not used" />
+      <Ignored ignored={ignored} title="Similar files that are not used" />
       <Warnings warnings={warnings} />
     </>
   )

@@ -56,15 +56,16 @@ export function findRows(rows: readonly RouteRow[], search: string): readonly Ro
 export function toSentence({ method, path, winner, refusal, beside }: Explanation): string {
   const asked = `${method} ${path}`
   if (beside !== null) {
-    const instead = winner === null ? '' : ` The route ${winner.pattern} of ${winner.file} comes after it.`
-    return `${asked} is answered by ${beside.text}.${instead}`
+    const instead = winner === null ? '' : ` The route ${winner.pattern} of ${winner.file} has a lower priority.`
+    return `${asked} is served by ${beside.text}.${instead}`
   }
   if (winner !== null) {
     const params = Object.entries(winner.params).map(([name, value]) => `${name} = ${JSON.stringify(value)}`)
     const filled = params.length === 0 ? '' : `, with ${params.join(', ')}`
-    return `${asked} is answered by ${winner.file} (${winner.runtime}): route ${winner.pattern}${filled}.`
+    const refused = refusal === null ? '' : ` Its calls are rejected: ${refusal.status}, ${refusal.message}.`
+    return `${asked} is served by ${winner.file} (${winner.runtime}): route ${winner.pattern}${filled}.${refused}`
   }
-  if (refusal === null) return `${asked} is answered by nobody.`
-  const allowed = refusal.allow === null ? '' : `; it takes ${refusal.allow}`
-  return `${asked} is answered by nobody: ${refusal.status}, ${refusal.message}${allowed}.`
+  if (refusal === null) return `${asked} is not served by any function.`
+  const allowed = refusal.allow === null ? '' : `; allowed: ${refusal.allow}`
+  return `${asked} is not served: ${refusal.status}, ${refusal.message}${allowed}.`
 }

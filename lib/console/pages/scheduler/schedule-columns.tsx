@@ -25,28 +25,24 @@ const NEXT: Column<Row> = {
 const LAST: Column<Row> = {
   name: 'last',
   title: 'Last',
+  hiddenBelow: 720,
   cell: ({ last }) => (last === null ? 'never' : <span title={formatDate(toMs(last))}>{formatAgo(toMs(last))}</span>),
   value: ({ last }) => last,
 }
 
 const STATUS: Column<Row> = {
   name: 'status',
-  title: 'Answer',
+  title: 'Status',
   isNumber: true,
+  hiddenBelow: 1200,
   cell: ({ last_status: status }) => status ?? NO_DATA,
 }
 
 const ERROR: Column<Row> = {
   name: 'error',
   title: 'Last error',
-  cell: ({ last_error: error }) =>
-    error === '' ? (
-      NO_DATA
-    ) : (
-      <span class="error" title={error}>
-        {error}
-      </span>
-    ),
+  long: ({ last_error: error }) => error,
+  cell: ({ last_error: error }) => (error === '' ? NO_DATA : <span class="error">{error}</span>),
 }
 
 export const stateOf = ({ last_error: error }: Row): string | null => (error === '' ? null : 'failing')
@@ -61,16 +57,18 @@ export function toScheduleColumns(
     {
       name: 'rule',
       title: 'Runs',
+      hiddenBelow: 720,
       cell: ({ schedule }) => <span class={schedule === null ? 'error' : undefined}>{toRule(schedule)}</span>,
     },
     NEXT,
-    { name: 'zone', title: 'In its zone', cell: ({ next_at: nextAt }) => nextAt ?? NO_DATA },
+    { name: 'zone', title: 'Local time', hiddenBelow: 1200, cell: ({ next_at: nextAt }) => nextAt ?? NO_DATA },
     LAST,
     STATUS,
     ERROR,
     {
       name: 'retry',
       title: 'Retry',
+      hiddenBelow: 1200,
       cell: ({ retry_due: due, retry_attempt: attempt }) =>
         due === undefined ? NO_DATA : `attempt ${attempt} ${formatAgo(toMs(due))}`,
     },
@@ -98,18 +96,21 @@ export const PING_COLUMNS: readonly Column<KeepWarmRow>[] = [
   { name: 'warm', title: 'State', cell: ({ warm_state: state }) => state, value: ({ warm_state: state }) => state },
   {
     name: 'workers',
-    title: 'Kept ready',
+    title: 'Warm workers',
+    hiddenBelow: 720,
     isNumber: true,
     cell: ({ keep_warm: { min_warm: workers } }) => (workers === 1 ? '1 worker' : `${workers} workers`),
   },
   {
     name: 'every',
     title: 'Ping',
+    hiddenBelow: 720,
     cell: ({ keep_warm: { ping_every_seconds: seconds } }) => `every ${formatMs(seconds * 1000)}`,
   },
   {
     name: 'idle',
-    title: 'Others end after',
+    title: 'Idle timeout',
+    hiddenBelow: 720,
     cell: ({ keep_warm: { idle_ttl_seconds: seconds } }) => formatMs(seconds * 1000),
   },
   NEXT,

@@ -25,7 +25,7 @@ export function SwitchList() {
   return (
     <section class="block" aria-label="Switches">
       <h2>Switches</h2>
-      <p class="quiet">They stand over the settings until the gateway ends. {whyReadOnly.value}</p>
+      <p class="quiet">Switches override the settings until the gateway stops. {whyReadOnly.value}</p>
       <ul class="switches">
         {SWITCHES.map(one => {
           const warning = toWarning(one, state[one.name])
@@ -58,7 +58,7 @@ export function SwitchList() {
         {error.value}
       </p>
       <button type="button" disabled={!canWrite.value} onClick={() => void act('DELETE')}>
-        As the settings say
+        Reset to settings
       </button>
       <Confirm
         title={question?.title ?? ''}

@@ -15,36 +15,35 @@ export const SWITCHES: readonly Switch[] = [
   {
     name: 'write_enabled',
     setting: 'FN_CONSOLE_WRITE_ENABLED',
-    title: 'Changes without the admin token',
-    beforeOn: 'Everybody who can open the console may then change functions, their code and their secrets.',
-    beforeOff: 'Only the admin token can change anything then, this switch included.',
+    title: 'Write access without the admin token',
+    beforeOn: 'Everyone who can open the console will be able to change functions, their code and their secrets.',
+    beforeOff: 'Only the admin token will be able to change anything, including this switch.',
   },
   {
     name: 'local_only',
     setting: 'FN_CONSOLE_LOCAL_ONLY',
-    title: 'This machine only',
-    beforeOff: 'The console and /_fn answer other machines then: make sure that a login is asked for.',
+    title: 'Local connections only',
+    beforeOff: 'The console and /_fn will be reachable from other machines. Make sure that a login is required.',
   },
   {
     name: 'login_api_enabled',
     setting: 'FN_CONSOLE_LOGIN_API',
-    title: 'A login is asked for',
-    beforeOn: 'Who is not logged in sees nothing from then on, you included.',
-    beforeOff: 'The console is then open to everybody who reaches it.',
+    title: 'Require login',
+    beforeOn: 'Users who are not logged in, including you, will see nothing.',
+    beforeOff: 'The console will be open to everyone who can reach it.',
   },
   {
     name: 'ui_enabled',
     setting: 'FN_UI_ENABLED',
-    title: 'The console',
-    beforeOff:
-      'This page is then gone, and with it what the charts show of the past. PATCH /_fn/ui-state turns it on again.',
+    title: 'Console',
+    beforeOff: 'This page and the history of the charts will be lost. PATCH /_fn/ui-state enables the console again.',
   },
   {
     name: 'api_enabled',
     setting: 'FN_CONSOLE_API_ENABLED',
-    title: 'The control plane (/_fn)',
+    title: 'Control plane (/_fn)',
     beforeOff:
-      'Everything below /_fn answers 404 then, to this page too. Only a request with the admin token turns it on again.',
+      'Every path below /_fn will return 404, for this page too. Only a request with the admin token enables it again.',
   },
 ]
 

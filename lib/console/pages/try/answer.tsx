@@ -8,12 +8,12 @@ import type { TryAnswer } from './send.ts'
 import type { HeaderPair } from './try-request.ts'
 
 export function Answer({ answer }: { answer: TryAnswer }) {
-  const { status, error, isDone, headers, body, chunks, stdout, stderr } = answer
+  const { status, error, isDone, headers, body, chunks, stdout, stderr, stack } = answer
   return (
-    <section class="answer" aria-label="Answer" aria-busy={!isDone}>
+    <section class="answer" aria-label="Response" aria-busy={!isDone}>
       <div role="status">
         {status !== null && <StatusLine answer={answer} status={status} />}
-        {status === null && !isDone && <p class="quiet">Waiting for the answer …</p>}
+        {status === null && !isDone && <p class="quiet">Waiting for the response …</p>}
       </div>
       {error !== null && (
         <p class="error" role="alert">
@@ -21,6 +21,7 @@ export function Answer({ answer }: { answer: TryAnswer }) {
         </p>
       )}
       {answer.timing !== null && <Timing timing={answer.timing} />}
+      <Output title="Stack" text={stack} />
       {status !== null && (
         <>
           <h2>
@@ -39,7 +40,7 @@ export function Answer({ answer }: { answer: TryAnswer }) {
 
 function toSize(bytes: number, chunks: number, isDone: boolean): string {
   const pieces = chunks > 1 ? ` in ${formatNumberOf(chunks, 'piece')}` : ''
-  return `${formatBytes(bytes)}${pieces}${isDone ? '' : ', more is coming'}`
+  return `${formatBytes(bytes)}${pieces}${isDone ? '' : ', receiving'}`
 }
 
 function toValue(headers: readonly HeaderPair[], wanted: string): string {
@@ -55,7 +56,7 @@ function StatusLine({ answer, status }: { answer: TryAnswer; status: number }) {
         <strong class={look}>{status}</strong>
         {timing !== null && <span>{formatMs(timing.total_ms)}</span>}
         {by === null ? (
-          <span class="quiet">no function: the URL was asked</span>
+          <span class="quiet">no function: sent to the URL</span>
         ) : (
           <a href={toHref(`functions/${by}`)}>{by}</a>
         )}
@@ -79,8 +80,7 @@ function StatusLine({ answer, status }: { answer: TryAnswer; status: number }) {
 
 /** One line whose parts are as long as their shares. */
 function Timing({ timing: { queue_ms: queue, worker_ms: worker, total_ms: total } }: { timing: TimingRecord }) {
-  if (queue === null || worker === null)
-    return <p class="quiet">{formatMs(total)} in all, as this browser measured it.</p>
+  if (queue === null || worker === null) return <p class="quiet">{formatMs(total)} total, measured by this browser.</p>
   const share = total > 0 ? Math.round((queue / total) * 100) : 0
   return (
     <div class="timing">

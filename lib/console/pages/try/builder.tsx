@@ -49,7 +49,7 @@ export function Builder({ request, routes, onChange }: BuilderProps) {
       </div>
       <RouteHint request={request} routes={routes} />
       <label class="field">
-        Headers <small>Name: value, one a line</small>
+        Headers <small>Name: value, one per line</small>
         <textarea
           class="mono"
           rows={Math.min(8, Math.max(2, headers.split('\n').length))}
@@ -72,11 +72,11 @@ function RouteHint({ request: { method, path }, routes }: Omit<BuilderProps, 'on
   return (
     <p class="quiet try-hint">
       {param !== undefined
-        ? `Put a value in the place of ${param}.`
+        ? `Replace ${param} with a value.`
         : claims !== undefined && !methods.includes(method) && !(method === 'HEAD' && methods.includes('GET'))
-          ? `This route takes ${methods.join(', ')}.`
+          ? `This route allows ${methods.join(', ')}.`
           : ''}{' '}
-      <a href={toHref('routes', { method, path: plain })}>Who answers this?</a>
+      <a href={toHref('routes', { method, path: plain })}>Which function serves this?</a>
     </p>
   )
 }
@@ -94,7 +94,7 @@ function Body({ request, onChange }: Omit<BuilderProps, 'routes'>) {
             {KIND_TEXTS[kind]}
           </label>
         ))}
-        {!canHave && <small>{request.method} has none</small>}
+        {!canHave && <small>{request.method} has no body</small>}
       </fieldset>
       {hasBody(request) && (as === 'json' || as === 'text') && (
         <textarea
@@ -158,7 +158,7 @@ function Fields({ fields, onFields }: FieldsProps) {
           />
           <button
             type="button"
-            aria-label={`Take out field ${index + 1}`}
+            aria-label={`Remove field ${index + 1}`}
             onClick={() => onFields(fields.filter((_, at) => at !== index))}
           >
             ×
@@ -166,7 +166,7 @@ function Fields({ fields, onFields }: FieldsProps) {
         </div>
       ))}
       <button type="button" onClick={() => onFields([...fields, { name: '', value: '', file: null }])}>
-        Add a field
+        Add field
       </button>
     </div>
   )

@@ -29,6 +29,8 @@ export interface TryAnswer {
   readonly traceId: string | null
   readonly stdout: string
   readonly stderr: string
+  /** Frames of the function where it failed, in development; '' for none. */
+  readonly stack: string
   /** Why there is no answer, or why it broke off. */
   readonly error: string | null
   /** Function that answered, `node/hello@default`; null when the URL was asked itself. */
@@ -46,6 +48,7 @@ export const NO_ANSWER: TryAnswer = {
   traceId: null,
   stdout: '',
   stderr: '',
+  stack: '',
   error: null,
   by: null,
 }
@@ -133,7 +136,7 @@ export async function sendRequest(request: TryRequest, signal: AbortSignal, tell
     else await invoke(call, signal, tellOn)
   } catch (error) {
     const isPlain = error instanceof ApiError || error instanceof TooLarge || error instanceof Unreachable
-    const why = signal.aborted ? 'stopped' : isPlain ? error.message : `no answer: ${String(error)}`
+    const why = signal.aborted ? 'stopped' : isPlain ? error.message : `no response: ${String(error)}`
     tellOn({ ...newest, isDone: true, error: why })
   }
   return newest
@@ -162,16 +165,7 @@ async function invoke(call: Record<string, unknown>, signal: AbortSignal, tell: 
     answer = await callApi('POST', toUrl('/_fn/invoke'), call, { signal, headers })
   } catch (error) {
     if (!(error instanceof ApiError) || error.status === 0) throw error
-    // The gateway's own answer, which a client would get just so.
-    const body = new TextEncoder().encode(JSON.stringify(error.body))
-    tell({
-      ...NO_ANSWER,
-      status: error.status,
-      headers: [['content-type', 'application/json']],
-      body,
-      isDone: true,
-      by,
-    })
+    tell({ ...NO_ANSWER, ...toFailure(error), by })
     return
   }
   let current: TryAnswer = { ...NO_ANSWER, by, requestId: answer.headers.get('x-request-id') }
@@ -183,7 +177,7 @@ async function invoke(call: Record<string, unknown>, signal: AbortSignal, tell: 
     if (end !== undefined) current = { ...current, ...toEnd(end) }
     tell(current)
   }
-  if (!current.isDone) tell({ ...current, isDone: true, error: 'the answer broke off: the gateway went away' })
+  if (!current.isDone) tell({ ...current, isDone: true, error: 'the connection to the gateway was lost' })
 }
 
 function toHead({ status, headers }: Head): Partial<TryAnswer> {
@@ -193,6 +187,24 @@ function toHead({ status, headers }: Head): Partial<TryAnswer> {
 
 function toEnd({ timing, request_id: requestId, trace_id: traceId, stdout, stderr, error }: End): Partial<TryAnswer> {
   return { timing, requestId, traceId, stdout, stderr, error, isDone: true }
+}
+
+/** A response of the gateway itself: what a client would see, and beside it what is known of the call. */
+function toFailure({ status, body }: ApiError): Partial<TryAnswer> {
+  const { timing = null, request_id = null, trace_id = null, stdout = '', stderr = '', ...shown } = body as Partial<End>
+  const { detail } = shown as { detail?: { stack?: string } }
+  return {
+    status,
+    headers: [['content-type', 'application/json']],
+    body: new TextEncoder().encode(JSON.stringify(shown)),
+    isDone: true,
+    timing,
+    requestId: request_id,
+    traceId: trace_id,
+    stdout,
+    stderr,
+    stack: detail?.stack ?? '',
+  }
 }
 
 /** Bytes that come in pieces, in room that grows by doubling. */
@@ -219,15 +231,13 @@ class Pieces {
 /** The console has a port of its own, and no function answers. */
 class Unreachable extends Error {
   constructor(origin: string) {
-    super(
-      `no function answers this, and the console, which has a port of its own, cannot ask ${origin}: use the command`,
-    )
+    super(`no function serves this, and the console has a separate port and cannot send to ${origin}: use the command`)
   }
 }
 
 /** More than a page can hold; leaving it ends the call. */
 class TooLarge extends Error {
-  override message = `stopped: it is larger than the ${formatBytes(MAX_SHOWN_BYTES)} that are shown here`
+  override message = `stopped: the response is larger than ${formatBytes(MAX_SHOWN_BYTES)}`
 }
 
 /** Assets, documents and the gateway's own refusals are of no function: the browser asks for them. Without the cookie of the console. */

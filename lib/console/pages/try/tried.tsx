@@ -11,10 +11,10 @@ export function Tried({ onError }: { onError: (message: string) => void }) {
     <section aria-label="History">
       <div class="section-head">
         <h2>
-          History <small>{isShared.value ? 'kept by the gateway' : 'kept in this browser'}</small>
+          History <small>{isShared.value ? 'stored by the gateway' : 'stored in this browser'}</small>
         </h2>
         <button type="button" onClick={() => forgetHistory().catch((failure: ApiError) => onError(failure.message))}>
-          Forget all
+          Clear history
         </button>
       </div>
       <ul class="history">

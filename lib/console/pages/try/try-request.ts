@@ -62,8 +62,10 @@ export function readHeaders(text: string): { headers: HeaderPair[]; problem: str
     const value = line.slice(colon + 1).trim()
     const where = `line ${index + 1} of the headers`
     if (colon === -1) return { headers, problem: `${where} has no colon: write Name: value` }
-    if (!HEADER_NAME.test(name)) return { headers, problem: `${where}: ${JSON.stringify(name)} is no name of a header` }
-    if (UNSENDABLE.test(value)) return { headers, problem: `${where}: the value has characters that no header carries` }
+    if (!HEADER_NAME.test(name))
+      return { headers, problem: `${where}: ${JSON.stringify(name)} is not a valid header name` }
+    if (UNSENDABLE.test(value))
+      return { headers, problem: `${where}: the value has characters that headers cannot contain` }
     headers.push([name, value])
   }
   return { headers, problem: null }
@@ -86,7 +88,7 @@ function findJsonProblem(text: string): string | null {
     JSON.parse(text)
     return null
   } catch (error) {
-    return `the body is no JSON: ${(error as Error).message}`
+    return `the body is not JSON: ${(error as Error).message}`
   }
 }
 
