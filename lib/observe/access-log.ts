@@ -52,12 +52,17 @@ export class AccessLogFormat {
   #endOf: string | null | undefined
   #scratch: Buffer | null = null
 
+  /** `12:03:04`, in local time. @param time - wall clock, ms */
+  toClockText(time: number): string {
+    this.#readSecond(time)
+    return this.#clockText
+  }
+
   /** `12:03:04 200 GET /users/7 node users/[id].js 3.1ms 312B`, in local time. */
   toDevLine(record: RequestRecord): string {
-    this.#readSecond(record.time)
     const handler = record.runtime === null ? '' : ` ${record.runtime} ${record.entryFile}`
     const line =
-      `${this.#clockText} ${record.status} ${record.method} ${record.path}${handler}` +
+      `${this.toClockText(record.time)} ${record.status} ${record.method} ${record.path}${handler}` +
       ` ${record.durationMs.toFixed(1)}ms ${record.bytesOut}B`
     return toLogLine(line)
   }

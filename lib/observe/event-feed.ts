@@ -10,7 +10,7 @@ import type { Clock } from '../core/clock.ts'
 import { escapeUnsafe } from '../core/text.ts'
 import type { BuildRecord, EventName, GatewayEvents } from './events.ts'
 
-/** Followers at once. */
+/** Followers at once; with one more the oldest ends. */
 export const MAX_FOLLOWERS = 32
 /** Bytes that wait for a slow follower; one that is behind further is dropped. */
 export const MAX_WAITING_BYTES = 512 * 1024
@@ -85,18 +85,16 @@ export class EventFeed {
     this.#options = options
   }
 
-  /** True once the gateway stops. */
-  get isClosed(): boolean {
-    return this.#isClosed
-  }
-
   /**
    * Sends events of some names from now on, and before them what came since `lastId`, as far as it is kept.
    * @param lastId - the last id that the follower has seen; null for none
-   * @returns null when there are too many followers, or the gateway stops
+   * @returns null when the gateway stops
    */
   follow(names: ReadonlySet<EventName>, lastId: string | null, sink: FollowerSink): Following | null {
-    if (this.#isClosed || this.#followers.size >= MAX_FOLLOWERS) return null
+    if (this.#isClosed) return null
+    const [oldest] = this.#followers
+    // Its reader may be long gone without a word.
+    if (oldest !== undefined && this.#followers.size >= MAX_FOLLOWERS) oldest.end('renew')
     const { clock } = this.#options
     const missed = lastId === null ? [] : this.#since(lastId, names)
     for (const name of names) this.#listen(name)

@@ -10,6 +10,7 @@ const FAILURES: ReadonlySet<ErrorCode> = new Set([
   'CONTRACT_BROKEN',
   'EDGE_FAILED',
   'RUNTIME_DOWN',
+  'CONFIG_BROKEN',
   'WORKER_DIED',
   'TIMEOUT',
 ])
@@ -37,14 +38,20 @@ interface FailureText {
  * @param entryFile - handler file, named when nothing better is known
  */
 export function toFailureText(message: string, entryFile: string | null, detail: ErrorDetail): FailureText {
-  const lines = (detail.stack ?? '').split('\n').filter(line => line.trim() !== '')
+  const lines = linesOf(detail.stack ?? '')
   // Stacks begin (python: end) with the message and the kind of exception, which the message alone does not tell.
-  const [first = ''] = message.split('\n')
+  const [first = '', ...rest] = message.split('\n')
   const titled = first === '' ? -1 : lines.findIndex(line => /^[\w.\\]+: /.test(line) && line.endsWith(`: ${first}`))
-  const title = titled === -1 ? message : lines[titled]!
-  const frames = lines.filter((_, index) => index !== titled)
+  const title = titled === -1 ? first : lines[titled]!
+  const others = lines.filter((_, index) => index !== titled)
+  // What a tool or an interpreter says in several lines, unless the stack repeats it.
+  const frames = [...linesOf(rest.join('\n')).filter(line => !others.includes(line)), ...others]
   const file = detail.file ?? entryFile
   const where = detail.line === undefined ? file : `${file}:${detail.line}`
   const headline = file === null || title.includes(file) ? title : `${where}: ${title}`
   return { headline, frames, hint: detail.hint ?? null }
+}
+
+function linesOf(text: string): string[] {
+  return text.split('\n').filter(line => line.trim() !== '')
 }

@@ -2,28 +2,16 @@
 
 import type { FunctionVersion } from '../core/catalog.ts'
 import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
-import { BUCKETS, Histogram } from './histogram.ts'
-import type { FunctionCounts } from './metric-counts.ts'
+import { Histogram, toBucket } from './histogram.ts'
+import { type FunctionCounts, Tally } from './metric-counts.ts'
 import { toFamilyHead, toLabels, toSample } from './metrics-text.ts'
 
 const CLASSES = ['1xx', '2xx', '3xx', '4xx', '5xx'] as const
 
-/** Where each number stands in what `FunctionCounters.read` gives: buckets of durations and of waits, and counts. */
-export const COUNTER = {
-  durations: 0,
-  errors4xx: BUCKETS,
-  errors5xx: BUCKETS + 1,
-  coldStarts: BUCKETS + 2,
-  waits: BUCKETS + 3,
-}
-/** Numbers that `FunctionCounters.read` gives. */
-export const COUNTERS = COUNTER.waits + BUCKETS
-
-/** What was counted of one function since its first call. */
+/** What was counted of one function. */
 export interface FunctionCounters {
   readonly key: string
-  /** @param into - gets COUNTERS numbers */
-  read(into: Float64Array): void
+  readonly tally: Pick<Tally, 'take'>
 }
 
 /** Numbers of one function, made at its first call. */
@@ -33,21 +21,11 @@ class Series implements FunctionCounters {
   readonly durations = new Histogram(CLASSES.length)
   readonly waits = new Histogram(1)
   coldStarts = 0
-  /** True when something was counted since `take`. */
-  isChanged = false
+  readonly tally = new Tally()
 
   constructor(fn: FunctionVersion) {
     this.key = fn.key
     this.labels = toLabels(toFunctionLabels(fn))
-  }
-
-  read(into: Float64Array): void {
-    into.fill(0)
-    for (let index = 0; index < CLASSES.length; index++) this.durations.addBuckets(index, into, COUNTER.durations)
-    into[COUNTER.errors4xx] = this.durations.countOf(CLASSES.indexOf('4xx'))
-    into[COUNTER.errors5xx] = this.durations.countOf(CLASSES.indexOf('5xx'))
-    into[COUNTER.coldStarts] = this.coldStarts
-    this.waits.addBuckets(0, into, COUNTER.waits)
   }
 }
 
@@ -71,42 +49,49 @@ export class FunctionMetrics {
   }
 
   /** @param queuedMs - waiting for a slot; 0 for a call that did not */
-  count(fn: FunctionVersion, status: number, durationMs: number, queuedMs: number): void {
+  count(
+    fn: FunctionVersion,
+    status: number,
+    durationMs: number,
+    queuedMs: number,
+    wasThrottled = false,
+    bucket = toBucket(durationMs),
+  ): void {
     const series = this.#series.get(fn.key) ?? this.#begin(fn)
     if (series === null) return
-    series.isChanged = true
-    series.durations.observe(toClass(status), durationMs)
+    series.durations.observe(toClass(status), durationMs, bucket)
     if (queuedMs > 0) series.waits.observe(0, queuedMs)
+    series.tally.count(status, durationMs, queuedMs, bucket, wasThrottled)
   }
 
   coldStart(fn: FunctionVersion): void {
     const series = this.#series.get(fn.key) ?? this.#begin(fn)
     if (series === null) return
-    series.isChanged = true
     series.coldStarts += 1
+    series.tally.coldStart()
   }
 
   /** What was counted since the last time, for `add` of another process. */
   take(): FunctionCounts[] {
     const taken: FunctionCounts[] = []
     for (const series of this.#series.values()) {
-      if (!series.isChanged) continue
-      const { key, durations, waits, coldStarts } = series
-      taken.push({ key, durations: durations.take(), waits: waits.take(), coldStarts })
-      series.isChanged = false
-      series.coldStarts = 0
+      const { key, durations, waits, tally } = series
+      const counts = tally.take()
+      if (counts !== null) taken.push({ key, durations: durations.take(), waits: waits.take(), counts })
     }
     return taken
   }
 
   /** Adds what another process counted; of a function that is gone meanwhile nothing is kept. */
-  add(counts: readonly FunctionCounts[]): void {
-    for (const { key, durations, waits, coldStarts } of counts) {
+  add(taken: readonly FunctionCounts[]): void {
+    for (const { key, durations, waits, counts } of taken) {
       const fn = this.#functions.get(key)
       const series = this.#series.get(key) ?? (fn === undefined ? null : this.#begin(fn))
-      series?.durations.add(durations)
-      series?.waits.add(waits)
-      if (series !== null) series.coldStarts += coldStarts
+      if (series === null) continue
+      series.durations.add(durations)
+      series.waits.add(waits)
+      series.coldStarts += counts.coldStarts
+      series.tally.add(counts)
     }
   }
 

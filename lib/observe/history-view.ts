@@ -1,9 +1,10 @@
 /** The history over one window as the shapes that `/_fn/metrics?format=json` shows. Owner: page observe/history. */
 
-import { toFunctionLabels, COUNTER } from './function-metrics.ts'
-import { BUCKETS, toPercentileMs } from './histogram.ts'
+import { toFunctionLabels } from './function-metrics.ts'
+import { toPercentileMs, toTotal } from './histogram.ts'
 import { createStepNumbers, type HistorySeries, type StepNumbers, TIERS, type WindowName } from './history-series.ts'
 import { type HistoryStore, toStep } from './history-store.ts'
+import { Tally } from './metric-counts.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 
 /** Columns of a sparkline. */
@@ -16,6 +17,7 @@ interface SeriesRecord {
   requests: Row
   errors_4xx: Row
   errors_5xx: Row
+  throttled: Row
   p50_ms: Row
   p95_ms: Row
   p99_ms: Row
@@ -29,6 +31,7 @@ interface TotalsRecord {
   requests: number
   errors_4xx: number
   errors_5xx: number
+  throttled: number
   p50_ms: number | null
   p95_ms: number | null
   p99_ms: number | null
@@ -84,37 +87,38 @@ export class HistoryView {
     )
     const row = (read: (numbers: StepNumbers) => number | null): Row =>
       steps.map(numbers => (numbers === null ? null : read(numbers)))
-    const percentile = (share: number, from: number) =>
-      row(({ counts }) => toShown(toPercentileMs(counts, from, share)))
+    const percentile = (share: number) => row(({ durations }) => toShown(toPercentileMs(durations, share)))
     return {
-      requests: row(({ counts }) => toTotal(counts)),
-      errors_4xx: row(({ counts }) => counts[COUNTER.errors4xx]!),
-      errors_5xx: row(({ counts }) => counts[COUNTER.errors5xx]!),
-      p50_ms: percentile(0.5, COUNTER.durations),
-      p95_ms: percentile(0.95, COUNTER.durations),
-      p99_ms: percentile(0.99, COUNTER.durations),
+      requests: row(({ durations }) => toTotal(durations)),
+      errors_4xx: row(({ errors4xx }) => errors4xx),
+      errors_5xx: row(({ errors5xx }) => errors5xx),
+      throttled: row(({ throttled }) => throttled),
+      p50_ms: percentile(0.5),
+      p95_ms: percentile(0.95),
+      p99_ms: percentile(0.99),
       queue_depth: row(({ queued }) => queued),
-      queue_wait_p95_ms: percentile(0.95, COUNTER.waits),
+      queue_wait_p95_ms: row(({ waits }) => toShown(toPercentileMs(waits, 0.95))),
       workers: row(({ workers }) => workers),
-      cold_starts: row(({ counts }) => counts[COUNTER.coldStarts]!),
+      cold_starts: row(({ coldStarts }) => coldStarts),
     }
   }
 
   toTotals(series: HistorySeries | null): TotalsRecord {
-    const sum = createStepNumbers()
+    const sum = new Tally()
     const spark = Array<number>(SPARK_COLUMNS).fill(0)
-    let before = 0
     for (const [index, step] of this.#steps.entries()) {
-      series?.addStep(this.#window, step, sum)
-      const requests = toTotal(sum.counts)
-      spark[Math.floor((index * SPARK_COLUMNS) / this.#steps.length)]! += requests - before
-      before = requests
+      const numbers = series?.stepOf(this.#window, step) ?? null
+      if (numbers === null) continue
+      sum.add(numbers)
+      spark[Math.floor((index * SPARK_COLUMNS) / this.#steps.length)]! += toTotal(numbers.durations)
     }
-    const percentile = (share: number) => toShown(toPercentileMs(sum.counts, COUNTER.durations, share))
+    const { errors4xx, errors5xx, throttled, durations } = sum.take() ?? NOTHING
+    const percentile = (share: number) => toShown(toPercentileMs(durations, share))
     return {
-      requests: before,
-      errors_4xx: sum.counts[COUNTER.errors4xx]!,
-      errors_5xx: sum.counts[COUNTER.errors5xx]!,
+      requests: toTotal(durations),
+      errors_4xx: errors4xx,
+      errors_5xx: errors5xx,
+      throttled,
       p50_ms: percentile(0.5),
       p95_ms: percentile(0.95),
       p99_ms: percentile(0.99),
@@ -133,19 +137,13 @@ export class HistoryView {
     }
   }
 
-  #numbersOf(series: HistorySeries | null, step: number): StepNumbers | null {
+  #numbersOf(series: HistorySeries | null, step: number): Readonly<StepNumbers> | null {
     if (!this.#store.isKnown(this.#window, step)) return null
-    const numbers = createStepNumbers()
-    series?.addStep(this.#window, step, numbers)
-    return numbers
+    return series?.stepOf(this.#window, step) ?? NOTHING
   }
 }
 
-function toTotal(counts: Float64Array): number {
-  let total = 0
-  for (let bucket = 0; bucket < BUCKETS; bucket++) total += counts[COUNTER.durations + bucket]!
-  return total
-}
+const NOTHING: Readonly<StepNumbers> = createStepNumbers()
 
 function toShown(ms: number | null): number | null {
   return ms === null ? null : Math.round(ms * 1000) / 1000

@@ -1,14 +1,15 @@
 /**
- * The last day of a gateway in numbers: every 5 s it reads what is counted anyway and keeps what was added. A request pays
- * nothing for it. Owner: page observe/history.
+ * The last day of a gateway in numbers: every 5 s it reads what is counted anyway and keeps what was added.
+ * Owner: page observe/history.
  *
  *   Metrics, slots, workers ──every 5 s, and when somebody looks──► what was added ──► all, its runtime, its function
  */
 
 import type { Clock } from '../core/clock.ts'
-import { COUNTER, COUNTERS, type FunctionCounters } from './function-metrics.ts'
-import { createStepNumbers, type StepNumbers, TIERS } from './history-series.ts'
+import type { FunctionCounters } from './function-metrics.ts'
+import { type StepNumbers, TIERS } from './history-series.ts'
 import { HistoryStore, MAX_FUNCTION_SERIES } from './history-store.ts'
+import { type Counts, createCounts, Tally } from './metric-counts.ts'
 import type { Metrics } from './metrics.ts'
 import { StepTime } from './step-time.ts'
 
@@ -17,7 +18,7 @@ const MAX_ERROR_CHARS = 300
 
 interface HistoryOptions {
   clock: Clock
-  metrics: Pick<Metrics, 'readPublic' | 'functions'>
+  metrics: Pick<Metrics, 'tally' | 'functions'>
   /** Functions with calls that wait for a slot, and how many. */
   waiting: () => Iterable<readonly [key: string, count: number]>
   /** Functions with workers, and how many; a key may come twice. */
@@ -26,17 +27,10 @@ interface HistoryOptions {
   onProblem: (message: string) => void
 }
 
-/** A counter's numbers at the last sample. */
-interface Base {
-  of: FunctionCounters
-  numbers: Float64Array
-}
-
 export class History {
   readonly #options: HistoryOptions
-  readonly #now = new Float64Array(COUNTERS)
-  readonly #publicBase = new Float64Array(COUNTERS)
-  readonly #bases = new Map<string, Base>()
+  /** Keys of the functions that the last sample found. */
+  #known: ReadonlySet<string> = new Set()
   #store: HistoryStore | null = null
   #timer: NodeJS.Timeout | null = null
 
@@ -49,8 +43,8 @@ export class History {
     if (this.#store !== null) return
     const { clock, metrics, maxFunctions = MAX_FUNCTION_SERIES } = this.#options
     this.#store = new HistoryStore({ time: new StepTime(clock), maxFunctions })
-    metrics.readPublic(this.#publicBase)
-    for (const counters of metrics.functions.counters()) counters.read(this.#baseOf(counters).numbers)
+    metrics.tally.take()
+    for (const { tally } of metrics.functions.counters()) tally.take()
     this.#schedule(this.#store)
   }
 
@@ -64,7 +58,6 @@ export class History {
   stop(): void {
     this.close()
     this.#store = null
-    this.#bases.clear()
   }
 
   /** A function failed, in words. */
@@ -111,12 +104,11 @@ export class History {
       known.add(counters.key)
       this.#addFunction(store, counters, sums)
     }
-    for (const [name, numbers] of sums.runtimes) store.runtimeOf(name).add(store.takenAt, numbers)
-    this.#addAll(store, sums)
-    if (known.size < this.#bases.size) {
-      for (const key of this.#bases.keys()) if (!known.has(key)) this.#bases.delete(key)
-      store.forget(key => !known.has(key))
-    }
+    for (const [name, sum] of sums.runtimes) store.runtimeOf(name).add(store.takenAt, sum.take())
+    store.all.add(store.takenAt, this.#takeAll(sums))
+    const before = this.#known
+    this.#known = known
+    store.forget(key => before.has(key) && !known.has(key))
     store.sampledAt = now
   }
 
@@ -124,62 +116,47 @@ export class History {
     const { key } = counters
     const gauge = sums.gauges.get(key)
     const { queued = 0, workers = 0 } = gauge ?? {}
-    counters.read(this.#now)
-    const counts = takeAdded(this.#now, this.#baseOf(counters).numbers)
+    const counts = counters.tally.take()
     if (counts !== null) {
       sums.add(key, counts)
       this.#noteErrors(store, key, counts)
-      store.called(key)?.add(store.takenAt, { counts, queued, workers })
+      store.called(key)?.add(store.takenAt, { ...counts, queued, workers })
     } else if (gauge !== undefined) {
-      store.functions.get(key)?.add(store.takenAt, { counts: NOTHING, queued, workers })
+      store.functions.get(key)?.add(store.takenAt, { ...createCounts(), queued, workers })
     }
   }
 
   /** A function that answers 5xx itself tells no reason. */
-  #noteErrors(store: HistoryStore, key: string, counts: Float64Array): void {
-    if (counts[COUNTER.errors5xx] === 0) return
+  #noteErrors(store: HistoryStore, key: string, { errors5xx }: Counts): void {
+    if (errors5xx === 0) return
     const told = store.errors.get(key)
     if (told === undefined || told.at < store.time.toWall(store.sampledAt))
       this.failed(key, 'answered with a 5xx status')
   }
 
   /** Requests are the public ones; cold starts and waits are those of functions through every door. */
-  #addAll(store: HistoryStore, { all }: Sums): void {
-    this.#options.metrics.readPublic(this.#now)
-    const added = takeAdded(this.#now, this.#publicBase)
-    if (added !== null) for (let i = 0; i < COUNTER.coldStarts; i++) all.counts[i] = added[i]!
-    else all.counts.fill(0, 0, COUNTER.coldStarts)
-    store.all.add(store.takenAt, all)
-  }
-
-  #baseOf(counters: FunctionCounters): Base {
-    const known = this.#bases.get(counters.key)
-    // The counters of a function that went and came again begin at 0.
-    if (known !== undefined && known.of === counters) return known
-    const base = { of: counters, numbers: new Float64Array(COUNTERS) }
-    this.#bases.set(counters.key, base)
-    return base
+  #takeAll({ all }: Sums): StepNumbers {
+    const { coldStarts, waits, queued, workers } = all.take()
+    return { ...(this.#options.metrics.tally.take() ?? createCounts()), coldStarts, waits, queued, workers }
   }
 }
 
-const NOTHING = new Float64Array(COUNTERS)
+/** Numbers of several functions. */
+class Sum {
+  queued = 0
+  workers = 0
+  readonly tally = new Tally()
 
-/** Moves a base up to the numbers of now. @returns what was added; null for nothing */
-function takeAdded(now: Float64Array, base: Float64Array): Float64Array | null {
-  let added: Float64Array | null = null
-  for (let i = 0; i < COUNTERS; i++) {
-    if (now[i] === base[i]) continue
-    added ??= new Float64Array(COUNTERS)
-    added[i] = now[i]! - base[i]!
-    base[i] = now[i]!
+  take(): StepNumbers {
+    const { queued, workers } = this
+    return { ...(this.tally.take() ?? createCounts()), queued, workers }
   }
-  return added
 }
 
 /** What a sample found, added up for each runtime and for all. */
 class Sums {
-  readonly all = createStepNumbers()
-  readonly runtimes = new Map<string, StepNumbers>()
+  readonly all = new Sum()
+  readonly runtimes = new Map<string, Sum>()
   readonly gauges = new Map<string, { queued: number; workers: number }>()
 
   gauge(key: string, queued: number, workers: number): void {
@@ -192,21 +169,17 @@ class Sums {
     }
   }
 
-  add(key: string, counts: Float64Array): void {
-    const runtime = this.#runtimeOf(key).counts
-    const all = this.all.counts
-    for (let i = 0; i < COUNTERS; i++) {
-      runtime[i]! += counts[i]!
-      all[i]! += counts[i]!
-    }
+  add(key: string, counts: Counts): void {
+    this.#runtimeOf(key).tally.add(counts)
+    this.all.tally.add({ ...counts, durations: '' })
   }
 
-  #runtimeOf(key: string): StepNumbers {
+  #runtimeOf(key: string): Sum {
     const name = key.slice(0, key.indexOf('/'))
     const known = this.runtimes.get(name)
     if (known !== undefined) return known
-    const numbers = createStepNumbers()
-    this.runtimes.set(name, numbers)
-    return numbers
+    const sum = new Sum()
+    this.runtimes.set(name, sum)
+    return sum
   }
 }

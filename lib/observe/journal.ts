@@ -2,7 +2,7 @@
 
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
-import type { GatewayError, Warning } from '../core/errors.ts'
+import { GatewayError, type Warning } from '../core/errors.ts'
 import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
 import { OwnFolder } from '../files/own-folder.ts'
 import { AccessLogFormat } from './access-log.ts'
@@ -55,8 +55,11 @@ export class Journal {
   readonly #accessFormat = new AccessLogFormat()
   /** Builds that go on, by key. */
   readonly #builds = new Map<string, BuildRecord>()
-  /** Failures that were told of a call. */
+  /** Failures that were told of a call, and those of a build, an install or a load without one: each is told once. */
   readonly #told = new WeakSet<GatewayError>()
+  readonly #reported = new WeakSet<GatewayError>()
+  /** The failure without a call that was told last: a broken module that many functions import is told with its frames once. */
+  #lastReport = ''
   /** Hears of every failure of a function; null where nobody keeps them. */
   onFailure: ((fn: FunctionVersion, message: string) => void) | null = null
   /** Warnings that were told and still hold. */
@@ -119,24 +122,36 @@ export class Journal {
   }
 
   /** A function that could not be loaded, or whose worker ended by itself. */
-  failure(fn: FunctionVersion, error: GatewayError): void {
+  failure(fn: FunctionVersion, error: GatewayError, others: readonly FunctionVersion[] = []): void {
     // A call that waited for it has told.
     if (this.#told.has(error)) return
-    this.#tellFailure(error, toFunctionFields(fn), fn)
+    this.#reported.add(error)
+    const { message, detail } = error
+    const report = JSON.stringify([message, detail?.file, detail?.line])
+    const isSame = report === this.#lastReport && detail?.file !== fn.entryFile
+    this.#lastReport = report
+    this.#tellFailure(isSame ? withoutStack(error) : error, toFunctionFields(fn), fn, others)
   }
 
   /** A call that ended without an answer of its function: told when it is a failure, not when it is a refusal. */
   callFailed({ fn, id, trace, method, path }: FailedCall, error: GatewayError): void {
-    if (!isFailure(error)) return
+    if (!isFailure(error) || this.#reported.has(error)) return
     this.#told.add(error)
     const call = { ...toCallFields({ id, trace }), method, path }
     this.#tellFailure(error, fn === null ? call : { ...call, ...toFunctionFields(fn) }, fn)
   }
 
-  #tellFailure(error: GatewayError, fields: Partial<LogRecord>, failed: FunctionVersion | null): void {
+  /** @param others - functions that the same failure concerns */
+  #tellFailure(
+    error: GatewayError,
+    fields: Partial<LogRecord>,
+    failed: FunctionVersion | null,
+    others: readonly FunctionVersion[] = [],
+  ): void {
     const detail = toFailureDetail(error)
-    const { headline, frames, hint } = toFailureText(error.message, failed?.entryFile ?? null, detail)
-    if (failed !== null) this.onFailure?.(failed, headline)
+    const { headline: text, frames, hint } = toFailureText(error.message, failed?.entryFile ?? null, detail)
+    for (const fn of failed === null ? [] : [failed, ...others]) this.onFailure?.(fn, text)
+    const headline = others.length === 0 ? text : `${text}; ${others.length + 1} functions are affected`
     const { method, path, runtime, fn } = fields
     const asked = method === undefined ? '' : `${method} ${path}: `
     const lines = [`${asked}${headline}${hint === null ? '' : ` (${hint})`}`, ...frames].map(toPrintable)
@@ -228,6 +243,10 @@ export class Journal {
   #emitLog(level: LogRecord['level'], message: string): void {
     this.events.emit('log', { time: this.#clock.wall(), level, message })
   }
+}
+
+function withoutStack({ code, message, detail: { stack: _, hint: __, ...detail } = {} }: GatewayError): GatewayError {
+  return new GatewayError(code, message, { detail })
 }
 
 function toCallFields({ id, trace }: Pick<FailedCall, 'id' | 'trace'>): LogOrigin {

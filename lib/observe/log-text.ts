@@ -5,7 +5,7 @@ import { escapeUnsafe, toUnicodeEscape } from '../core/text.ts'
 /** Bytes of one log line. */
 export const MAX_LOG_LINE_BYTES = 8 * 1024
 
-const SHORT_ESCAPES: Readonly<Record<string, string>> = { '\n': '\\n', '\r': '\\r', '\t': '\\t' }
+const SHORT_ESCAPES: Readonly<Record<string, string>> = { '\n': '\\n', '\r': '\\r', '\t': '  ' }
 
 /** Escapes what would break the line or command a terminal (an attacker's escape sequences in a path). */
 export function toPrintable(text: string): string {

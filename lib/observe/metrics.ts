@@ -5,9 +5,9 @@
 
 import type { FunctionVersion } from '../core/catalog.ts'
 import { METHODS } from '../core/identity.ts'
-import { COUNTER, FunctionMetrics } from './function-metrics.ts'
-import { Histogram } from './histogram.ts'
-import type { MetricCounts } from './metric-counts.ts'
+import { FunctionMetrics } from './function-metrics.ts'
+import { Histogram, toBucket } from './histogram.ts'
+import { type MetricCounts, Tally } from './metric-counts.ts'
 import { type MetricSource, toFamily, toFamilyHead } from './metrics-text.ts'
 
 /** Methods by name; the last stands for all that nobody lists, because a client may make them up. */
@@ -25,6 +25,8 @@ type Result = 'ok' | 'failed'
 
 export class Metrics {
   readonly functions = new FunctionMetrics()
+  /** Public requests, for the history. */
+  readonly tally = new Tally()
   readonly #requests = new Float64Array(2 * PLANE_COUNTS)
   readonly #durations = new Histogram(2)
   readonly #reloads: Record<Result, number> = { ok: 0, failed: 0 }
@@ -41,6 +43,7 @@ export class Metrics {
    * @param fn - that it was for; null for none
    * @param queuedMs - waiting for a slot
    * @param isControl - it was for `/_fn` or `/console`
+   * @param wasThrottled - refused by admission
    */
   request(
     method: string,
@@ -49,12 +52,15 @@ export class Metrics {
     durationMs: number,
     queuedMs: number,
     isControl = false,
+    wasThrottled = false,
   ): void {
     const plane = isControl ? CONTROL : PUBLIC
     const index = (METHOD_INDEX.get(method) ?? OTHER) * STATUSES + (status < STATUSES ? status : 0)
     this.#requests[plane * PLANE_COUNTS + index]! += 1
-    this.#durations.observe(plane, durationMs)
-    if (fn !== null) this.functions.count(fn, status, durationMs, queuedMs)
+    const bucket = toBucket(durationMs)
+    this.#durations.observe(plane, durationMs, bucket)
+    if (!isControl) this.tally.count(status, durationMs, 0, bucket, wasThrottled)
+    if (fn !== null) this.functions.count(fn, status, durationMs, queuedMs, wasThrottled, bucket)
   }
 
   /** What was counted since the last time, for `add` of another process; null for nothing. */
@@ -66,24 +72,16 @@ export class Metrics {
       this.#requests[i] = 0
     }
     const functions = this.functions.take()
-    return requests.length + functions.length === 0 ? null : { requests, durations: this.#durations.take(), functions }
+    if (requests.length + functions.length === 0) return null
+    return { requests, durations: this.#durations.take(), counts: this.tally.take(), functions }
   }
 
   /** Adds what another process counted. */
-  add({ requests, durations, functions }: MetricCounts): void {
+  add({ requests, durations, counts, functions }: MetricCounts): void {
     for (let i = 0; i + 1 < requests.length; i += 2) this.#requests[requests[i]!]! += requests[i + 1]!
     this.#durations.add(durations)
+    if (counts !== null) this.tally.add(counts)
     this.functions.add(functions)
-  }
-
-  /** What was counted of public requests. @param into - as `FunctionCounters.read`, without cold starts and waits */
-  readPublic(into: Float64Array): void {
-    into.fill(0)
-    this.#durations.addBuckets(PUBLIC, into, COUNTER.durations)
-    for (let method = 0; method < COUNTED_METHODS.length; method++) {
-      for (let status = 400; status < STATUSES; status++)
-        into[status < 500 ? COUNTER.errors4xx : COUNTER.errors5xx]! += this.#requests[method * STATUSES + status]!
-    }
   }
 
   reload(result: Result): void {

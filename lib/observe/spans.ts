@@ -26,7 +26,7 @@ interface Outcome {
   failure?: string
   /** Instead of the name that it began with. */
   name?: string
-  attributes?: OpenTelemetry.Attributes
+  attributes?: Readonly<Record<string, string | number>>
 }
 
 /** Something that goes on. */
@@ -55,6 +55,7 @@ export class Spans {
   readonly #api: Api
   readonly #tracer: OpenTelemetry.Tracer
 
+  /** @internal Declarations name no type of the optional peer: programs without it are compiled with them. */
   constructor(api: Api) {
     this.#api = api
     this.#tracer = api.trace.getTracer(TRACER)

@@ -1,5 +1,12 @@
 import t from 'tap'
-import { BUCKETS, DURATION_BOUNDS, Histogram, toPercentileMs } from '../../lib/observe/histogram.ts'
+import {
+  DURATION_BOUNDS,
+  Histogram,
+  LogHistogram,
+  sumCounts,
+  toPercentileMs,
+  toTotal,
+} from '../../lib/observe/histogram.ts'
 
 /** Samples by their labels. */
 function read(text: string): Record<string, number> {
@@ -38,30 +45,50 @@ t.test('[observe/metrics.3] durations are counted in every bucket that holds the
   t.match(histogram.toText(1, 'd', ''), /^d_bucket\{le="0\.0005"\} 2\n.*d_count 7\n$/s)
 })
 
-t.test('[observe/history.4] a percentile lies within its bucket, by share', async t => {
-  const counts = (entries: Record<number, number>) => Array.from({ length: BUCKETS }, (_, i) => entries[i] ?? 0)
-  t.equal(toPercentileMs(counts({}), 0, 0.5), null)
-  t.equal(toPercentileMs(counts({ 0: 1 }), 0, 1), 0.5)
-  t.equal(toPercentileMs(counts({ 0: 10 }), 0, 0.5), 0.25)
-  t.equal(toPercentileMs(counts({ 1: 4 }), 0, 0.5), 0.75, 'between 0.5 and 1')
-  t.equal(toPercentileMs(counts({ 1: 50, 4: 50 }), 0, 0.5), 1)
-  t.equal(toPercentileMs(counts({ 1: 50, 4: 50 }), 0, 0.75), 7.5, 'between 5 and 10')
-  t.equal(toPercentileMs(counts({ [BUCKETS - 1]: 3 }), 0, 0.5), 10_000)
-  t.equal(toPercentileMs([9, 9, ...counts({ 0: 10 })], 2, 0.5), 0.25, 'from an index on')
+const count = (...durations: readonly number[]) => {
+  const histogram = new LogHistogram()
+  for (const ms of durations) histogram.observe(ms)
+  return histogram.take()
+}
+
+t.test('[observe/history.4] constant latencies are shown within 6 %, never above them', async t => {
+  for (const ms of [0.07, 0.5, 3, 40, 1500, 2500, 60_000, 3_600_000]) {
+    const counts = count(...Array<number>(100).fill(ms))
+    for (const share of [0.5, 0.95, 0.99]) {
+      const shown = toPercentileMs(counts, share)!
+      t.ok(shown <= ms && shown > ms * 0.94, `p${share * 100} of ${ms} ms: ${shown}`)
+    }
+  }
+  t.equal(toPercentileMs('', 0.5), null)
+  for (const ms of [0, 0.001, -1, Number.NaN]) t.equal(toPercentileMs(count(ms), 1), 0, `${ms} ms`)
+  t.ok(toPercentileMs(count(1e12), 0.5)! > 8e6, 'longer than 2 hours')
 })
 
-t.test('[observe/history.4] a percentile told of many durations is near the true one', async t => {
-  const histogram = new Histogram(1)
+t.test('[observe/history.4] a percentile of many durations is near the true one, in parts as in one', async t => {
   const durations = Array.from({ length: 10_000 }, (_, i) => ((i * 7919) % 10_000) / 100)
-  for (const ms of durations) histogram.observe(0, ms)
-  const counts = new Float64Array(BUCKETS)
-  histogram.addBuckets(0, counts, 0)
+  const whole = count(...durations)
+  const parts = sumCounts(sumCounts('', count(...durations.slice(0, 3))), count(...durations.slice(3)))
+  t.same(parts, whole)
+  t.equal(toTotal(whole), 10_000)
+  const many = new LogHistogram()
+  for (let i = 0; i < 200; i++) many.add(whole)
+  t.equal(toTotal(many.take()), 2_000_000, 'a bucket may have more than 65,535')
   durations.sort((a, b) => a - b)
   for (const share of [0.1, 0.5, 0.95, 0.99]) {
-    const told = toPercentileMs(counts, 0, share)!
+    const told = toPercentileMs(whole, share)!
     const wanted = durations[share * 10_000]!
     t.ok(Math.abs(told - wanted) < 0.05 * wanted + 0.1, `p${share * 100}: ${told} for ${wanted}`)
   }
+})
+
+t.test('[observe/history.4] taking begins at 0 again', async t => {
+  const histogram = new LogHistogram()
+  histogram.observe(3)
+  histogram.observe(40)
+  t.equal(toTotal(histogram.take()), 2)
+  t.equal(histogram.take(), '')
+  histogram.observe(1)
+  t.equal(toTotal(histogram.take()), 1)
 })
 
 t.test('[observe/metrics.2] all classes together', async t => {

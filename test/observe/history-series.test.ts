@@ -1,22 +1,24 @@
 import t from 'tap'
-import { COUNTER } from '../../lib/observe/function-metrics.ts'
+import { LogHistogram, toTotal } from '../../lib/observe/histogram.ts'
 import { createStepNumbers, HistorySeries, TIERS, type WindowName } from '../../lib/observe/history-series.ts'
 
 const START = 1_700_000_400_000
 
+function durationsOf(count: number) {
+  const histogram = new LogHistogram()
+  for (let i = 0; i < count; i++) histogram.observe(3)
+  return histogram.take()
+}
+
 function numbers({ requests = 0, waits = 0, queued = 0, workers = 0 }) {
-  const made = createStepNumbers()
-  made.counts[COUNTER.durations + 3] = requests
-  made.counts[COUNTER.errors5xx] = requests
-  made.counts[COUNTER.waits + 1] = waits
-  return Object.assign(made, { queued, workers })
+  const counts = { durations: durationsOf(requests), errors5xx: requests, waits: durationsOf(waits) }
+  return { ...createStepNumbers(), ...counts, queued, workers }
 }
 
 function read(series: HistorySeries, name: WindowName, instant: number) {
-  const into = createStepNumbers()
-  series.addStep(name, Math.floor(instant / TIERS[name].stepMs), into)
-  const { counts, queued, workers } = into
-  return [counts[COUNTER.durations + 3], counts[COUNTER.errors5xx], counts[COUNTER.waits + 1], ...[queued, workers]]
+  const numbers = series.stepOf(name, Math.floor(instant / TIERS[name].stepMs)) ?? createStepNumbers()
+  const { durations, errors5xx, waits, queued, workers } = numbers
+  return [toTotal(durations), errors5xx, toTotal(waits), queued, workers]
 }
 
 t.test('[observe/history.5] counts are added to the step of every window, gauges are the most that was seen', t => {

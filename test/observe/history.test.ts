@@ -1,6 +1,6 @@
 import t from 'tap'
-import { createStepNumbers, type HistorySeries, type TIERS } from '../../lib/observe/history-series.ts'
-import { COUNTER } from '../../lib/observe/function-metrics.ts'
+import { toTotal } from '../../lib/observe/histogram.ts'
+import { type HistorySeries, type TIERS, WINDOWS } from '../../lib/observe/history-series.ts'
 import { History } from '../../lib/observe/history.ts'
 import { HistoryView } from '../../lib/observe/history-view.ts'
 import { Metrics } from '../../lib/observe/metrics.ts'
@@ -39,9 +39,7 @@ const sum = (row: (number | null)[]): number => row.reduce<number>((total, value
 
 /** Requests of a series since it began. */
 function totalOf(series: HistorySeries | undefined, instant: number): number {
-  const numbers = createStepNumbers()
-  series?.addStep('24h', Math.floor(instant / 600_000), numbers)
-  return numbers.counts.slice(COUNTER.durations, COUNTER.errors4xx).reduce((a, b) => a + b, 0)
+  return toTotal(series?.stepOf('24h', Math.floor(instant / 600_000))?.durations ?? '')
 }
 
 t.test('[observe/history.1, observe/history.3] what is counted is in the step in which it was, and at once', t => {
@@ -91,6 +89,46 @@ t.test('[observe/history.2] everything is public requests; functions and runtime
   const series = view().toSeries(store.all)
   t.equal(sum(series.cold_starts), 1)
   t.ok(sum(series.queue_wait_p95_ms) > 0)
+  t.end()
+})
+
+t.test('[observe/history.12] refusals by admission are throttled calls, not errors', t => {
+  const { metrics, history, view } = setup()
+  history.start()
+  for (const status of [429, 503]) metrics.request('GET', status, HELLO, 1, 0, false, true)
+  metrics.functions.count(HELLO, 429, 1, 0, true)
+  metrics.request('GET', 429, HELLO, 1, 0)
+  const store = history.read()!
+  t.match(view().toSummary(HELLO), { requests: 4, throttled: 3, errors_4xx: 1, errors_5xx: 0, last_error: null })
+  t.match(view().toTotals(store.all), { requests: 3, throttled: 2, errors_4xx: 1, errors_5xx: 0 })
+  t.equal(sum(view().toSeries(store.all).throttled), 2)
+  t.end()
+})
+
+t.test('[observe/history.4] constant latencies are shown within 10 % in every window', t => {
+  for (const ms of [3, 40, 1500]) {
+    const { clock, metrics, history, view } = setup()
+    history.start()
+    for (let step = 0; step < 30; step++) {
+      metrics.request('GET', 200, HELLO, ms, 0)
+      clock.advance(5000)
+    }
+    const store = history.read()!
+    for (const window of WINDOWS) {
+      const { requests, p50_ms, p95_ms, p99_ms } = view(window).toSummary(HELLO)
+      t.equal(requests, 30, window)
+      const shown = [
+        p50_ms,
+        p95_ms,
+        p99_ms,
+        ...view(window)
+          .toSeries(store.all)
+          .p95_ms.filter(value => value !== null),
+      ]
+      t.ok(shown.length > 3, window)
+      for (const value of shown) t.ok(value! > ms * 0.9 && value! <= ms, `${window}: ${value} for ${ms} ms`)
+    }
+  }
   t.end()
 })
 

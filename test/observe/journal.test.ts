@@ -152,6 +152,38 @@ t.test('[observe/log-store.14] a failed start is told with its file once, its li
   ])
 })
 
+t.test('[observe/log-store.14] a module that many functions cannot load is told with its frames once', async t => {
+  const { journal, logs } = setup(t)
+  const fail = (name: string, line: number) =>
+    journal.failure(
+      makeFn({ name, entryFile: `${name}.py` }),
+      new GatewayError('LOAD_FAILED', 'bad', { detail: { file: '_db.py', line, stack: 'frames', hint: 'mend it' } }),
+    )
+  fail('a', 1)
+  fail('b', 1)
+  fail('c', 2)
+  t.same(
+    logs.map(({ fn, message, detail }) => [fn, message, detail?.stack, detail?.hint]),
+    [
+      ['a', '_db.py:1: bad', 'frames', 'mend it'],
+      ['b', '_db.py:1: bad', undefined, undefined],
+      ['c', '_db.py:2: bad', 'frames', 'mend it'],
+    ],
+  )
+})
+
+t.test('[observe/log-store.13] a failed build is told once, not again by each call that waited for it', async t => {
+  const { journal, logs, read } = setup(t)
+  const error = new GatewayError('LOAD_FAILED', 'build failed: a.go:3:1: bad\n\tdetail of it\n\n\tmore')
+  journal.failure(FN, error)
+  journal.callFailed({ fn: FN, id: 'r-1', trace: TRACE, method: 'GET', path: '/a' }, error)
+  t.same(
+    logs.map(({ message, detail }) => [message, detail?.stack]),
+    [['a/handler.js: build failed: a.go:3:1: bad', '\tdetail of it\n\tmore']],
+  )
+  t.match((await read('error')).trimEnd().split('\n'), [/ a\.go:3:1: bad$/, / {3}detail of it$/, / {3}more$/])
+})
+
 t.test('[observe/log-store.13] a failed call is in the error log with its request, message and frames', async t => {
   const { journal, logs, read } = setup(t)
   const call = { fn: FN, id: 'r-1', trace: TRACE, method: 'GET', path: '/a\nFAKE' }
@@ -198,7 +230,9 @@ t.test('[observe/log-store.13] failures are told, refusals are not', async t => 
   for (const code of Object.keys(ERROR_STATUS) as ErrorCode[]) journal.callFailed(call, new GatewayError(code, 'why'))
   t.same(
     logs.map(({ code }) => code).sort(),
-    'CONTRACT_BROKEN EDGE_FAILED HANDLER_FAILED INTERNAL LOAD_FAILED RUNTIME_DOWN TIMEOUT WORKER_DIED'.split(' '),
+    'CONFIG_BROKEN CONTRACT_BROKEN EDGE_FAILED HANDLER_FAILED INTERNAL LOAD_FAILED RUNTIME_DOWN TIMEOUT WORKER_DIED'.split(
+      ' ',
+    ),
   )
   const cause = new Error('ours')
   journal.callFailed({ ...call, fn: null }, new GatewayError('INTERNAL', 'gateway exception', { cause }))

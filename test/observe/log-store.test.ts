@@ -102,7 +102,7 @@ t.test('[observe/log-store.2] a restart remembers', async t => {
 
 t.test('[observe/log-store.3] one bounded, readable line each', async t => {
   t.equal(toPrintable('plain é €'), 'plain é €')
-  t.equal(toPrintable('a\r\nb\tc\u0000\u001b[31m\u009b\u2028\u202e'), 'a\\r\\nb\\tc\\x00\\x1b[31m\\x9b\\u2028\\u202e')
+  t.equal(toPrintable('a\r\nb\tc\u0000\u001b[31m\u009b\u2028\u202e'), 'a\\r\\nb  c\\x00\\x1b[31m\\x9b\\u2028\\u202e')
   for (const text of ['x'.repeat(100_000_000), '€'.repeat(5000), '\u0000'.repeat(8000), '\ud83d\ude00'.repeat(3000)]) {
     const line = toLogLine(text)
     t.ok(Buffer.byteLength(line) <= MAX_LOG_LINE_BYTES)
