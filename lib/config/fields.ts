@@ -302,7 +302,7 @@ export function mapOf<T>(item: Field<T>, options: MapOptions = {}): Field<Record
     for (const key of Object.keys(value)) {
       const place = keyOf(at, key)
       if (keyPattern?.test(key) === false) {
-        report(place, 'CONFIG_VALUE', `is no usable key: a key must be ${keyRule}`, 'Rename it.', keyRule)
+        report(place, 'CONFIG_VALUE', `is not a usable key: a key must be ${keyRule}`, 'Rename it.', keyRule)
         continue
       }
       if (value[key] === null || value[key] === undefined) continue

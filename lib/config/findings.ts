@@ -101,7 +101,7 @@ export function toWarnings(findings: readonly Finding[]): Warning[] {
     const more = kind[MAX_WARNINGS]
     if (more === undefined) return shown
     const message = `${more.file ?? ''}: ${kind.length - MAX_WARNINGS} more like these are not shown`
-    return [...shown, { ...toWarning(more), message, hint: 'Mend the first ones.' }]
+    return [...shown, { ...toWarning(more), message, hint: 'Fix the first ones.' }]
   })
 }
 

@@ -3,7 +3,15 @@
 import { ADAPTER_SPELLINGS, type AdapterName, ADAPTERS } from '../core/adapter-names.ts'
 import { CRON_RULE, parseCron } from '../core/cron.ts'
 import { isHeaderName } from '../core/http-text.ts'
-import { isFunctionName, isHandlerName, MAX_NAME_CHARS, METHODS, RUNTIMES } from '../core/identity.ts'
+import {
+  isFunctionName,
+  isHandlerName,
+  MAX_NAME_CHARS,
+  METHODS,
+  PACK_NAME,
+  PACK_NAME_RULE,
+  RUNTIMES,
+} from '../core/identity.ts'
 import * as limits from '../core/limits.ts'
 import { parseTimezone, TIMEZONE_RULE } from '../core/timezone.ts'
 import {
@@ -21,7 +29,7 @@ import {
   oneOf,
   string,
 } from './fields.ts'
-import { type Place, report, reportWrong } from './findings.ts'
+import { type Place, report, reportWrong, showText } from './findings.ts'
 import * as texts from './texts.ts'
 
 /** Most patterns that one function may list. */
@@ -54,7 +62,7 @@ const methods = list(method(), {
 const routes = list(texts.publicPath(), {
   rule: 'a list of paths that start with /',
   maxItems: MAX_ROUTES,
-  description: 'Public paths; default /<name> and /<name>/*. Segments: :x {x} [x] :x*, and a trailing /*.',
+  description: 'Public paths; default /<name> and /<name>/*; [] for none. Segments: :x {x} [x] :x*, and a trailing /*.',
 })
 
 const route = texts.publicPath('One more public path.')
@@ -124,11 +132,11 @@ const workerPool = object(
     min_warm: integer({
       min: 0,
       max: MAX_WARM,
-      description: 'Workers kept started; default 0, at most max_workers.',
+      description: 'Workers that stay started, without pings; default 0, at most max_workers.',
     }),
     max_workers: integer({
       min: 1,
-      description: 'Calls run at once; default max_concurrency.',
+      description: 'Calls run at once, never more than a max_concurrency that is set; default max_concurrency.',
       hint: 'Leave it out to use max_concurrency, where 0 means no limit.',
     }),
     max_queue: integer({ min: 0, description: 'Calls that may wait; default 0.' }),
@@ -142,12 +150,12 @@ const workerPool = object(
 
 const keepWarm = object(
   {
-    enabled: boolean({ description: 'Whether it is pinged; default true once the block exists.' }),
+    enabled: boolean({ description: 'Send pings; default true once the block exists.' }),
     min_warm: integer({ min: 0, max: MAX_WARM, description: 'Workers kept started; default 1.' }),
     ping_every_seconds: integer({ min: 1, max: 86_400, description: 'Seconds between pings; default 45.' }),
     idle_ttl_seconds: integer({ min: 1, max: 86_400, description: 'Idle seconds before scale-down; default 300.' }),
   },
-  { description: 'Pings that keep the function started.' },
+  { description: 'Calls the handler regularly, with the header x-fn-trigger: keep_warm, so that it stays started.' },
 )
 
 const edge = object(
@@ -279,11 +287,15 @@ function noCorsTrue(at: Place): undefined {
   return reportWrong(at, 'false or an object', true, 'Write { "origins": ["https://example.com"] }.')
 }
 
-const packName = string({
-  rule: 'a pack name of letters, digits, _ . and -',
-  pattern: /^[a-zA-Z0-9_-][a-zA-Z0-9_.-]*$/,
-  maxLength: 200,
-})
+const packText = string({ rule: `a pack name, which ${PACK_NAME_RULE}`, pattern: PACK_NAME, maxLength: 200 })
+
+/** A name that is wrong stays in the list: a call then fails as for a pack that is missing, instead of running without it. */
+const packName: Field<string> = {
+  ...packText,
+  read: (value, at) =>
+    packText.read(value, at) ?? showText(typeof value === 'string' ? value : (JSON.stringify(value) ?? '')),
+  readText: (text, at) => packText.readText(text, at) ?? showText(text),
+}
 
 const packageName = string({
   rule: 'the name of an npm or Composer package, such as esbuild, @scope/name or vendor/name',
@@ -340,6 +352,10 @@ export const CONFIG_FIELDS = {
     min: 1,
     max: limits.MAX_BODY_BYTES,
     description: 'Largest request body, bytes; default 1048576.',
+  }),
+  private: boolean({
+    description:
+      'No public route, for the folder and those below it: only schedules, jobs and invoke call it; default false.',
   }),
   methods: { ...methods, schema: { ...methods.schema, description: 'Same as invoke.methods, which wins.' } },
   routes: { ...routes, schema: { ...routes.schema, description: 'Same as invoke.routes, which wins.' } },

@@ -30,6 +30,8 @@ export interface FunctionConfig {
   timeoutMs?: number | undefined
   maxConcurrency?: number | undefined
   maxBodyBytes?: number | undefined
+  /** No public route, for the folder and those below it. */
+  private?: boolean | undefined
   invoke: {
     handler?: string | undefined
     /** `name` null: the adapter `given` does not exist. */
@@ -59,6 +61,8 @@ export interface FunctionConfig {
   allowScripts?: readonly string[] | undefined
   /** null: switched off here although a parent folder has it. */
   cors?: CorsPolicy | null | undefined
+  /** Why every call under this config is refused: it cannot be read, or a field that restricts access is wrong. */
+  problem?: string | undefined
 }
 
 /** `assets` as written; whether the directory exists is discovery's question. */
@@ -80,6 +84,14 @@ export function emptyConfig(): FunctionConfig {
 }
 
 /**
+ * A config that cannot be used: it refuses every call, because the file may have restricted access.
+ * @param problem - names the file
+ */
+export function closedConfig(problem: string): FunctionConfig {
+  return { ...emptyConfig(), scheduleProblem: problem, problem }
+}
+
+/**
  * Reads one `fn.config.json`. Every wrong field is a warning and counts as absent; nothing is thrown.
  * @param source - text or bytes of the file
  * @param fileLabel - path below the functions root, for messages
@@ -87,7 +99,7 @@ export function emptyConfig(): FunctionConfig {
 export function parseFunctionConfig(source: string | Uint8Array, fileLabel: string): ParsedConfig {
   const findings: Finding[] = []
   const value = readJsonFile(source, fileLabel, findings)
-  if (value === undefined) return { config: emptyConfig(), problems: toWarnings(findings) }
+  if (value === undefined) return { config: closedConfig(findings[0]!.message), problems: toWarnings(findings) }
   const parsed = parseFunctionConfigValue(value, fileLabel)
   return { config: parsed.config, problems: parsed.problems }
 }
@@ -97,7 +109,7 @@ export function parseFunctionConfigValue(value: unknown, fileLabel: string): Par
   const findings: Finding[] = []
   const at = toPlace(fileLabel, '', findings)
   const raw = FUNCTION_CONFIG.read(value, at)
-  const config = raw === undefined ? emptyConfig() : readConfig(raw, at)
+  const config = raw === undefined ? closedConfig(findings[0]!.message) : readConfig(raw, at)
   return { config, problems: toWarnings(findings) }
 }
 
@@ -117,6 +129,7 @@ function readConfig(raw: RawConfig, at: Place): FunctionConfig {
     timeoutMs: raw.timeoutMs,
     maxConcurrency: raw.maxConcurrency,
     maxBodyBytes: raw.maxBodyBytes,
+    private: raw.private,
     invoke: {
       handler: invoke.handler,
       adapter: invoke.adapter,
@@ -140,7 +153,27 @@ function readConfig(raw: RawConfig, at: Place): FunctionConfig {
     sharedDeps: raw.sharedDeps,
     allowScripts: raw.allowScripts,
     cors: raw.cors === false ? null : readCors(raw.cors, keyOf(at, 'cors')),
+    problem: findRestrictionProblem(raw, at),
   }
+}
+
+/** Fields that restrict who reaches a function: a wrong value must not open what a right one closes. */
+const RESTRICTIONS: ReadonlySet<string> = new Set(
+  ['runtime', 'name', 'entrypoint', 'invoke', 'private', 'methods', 'routes', 'validate'].flatMap(name => [
+    name,
+    `invoke.${name}`,
+  ]),
+)
+
+function findRestrictionProblem(raw: RawConfig, { findings }: Place): string | undefined {
+  const found = findings.find(({ code, name }) => {
+    // Of a list with right items those are used, which is more restrictive than what was written.
+    const [field = ''] = name.split('[')
+    const [first, second] = field.split('.')
+    const block = (second === undefined ? raw : raw.invoke) as Readonly<Record<string, unknown>> | undefined
+    return code === 'CONFIG_VALUE' && RESTRICTIONS.has(field) && block?.[second ?? first ?? ''] === undefined
+  })
+  return found?.message
 }
 
 function toAssets(raw: RawConfig['assets']): AssetsConfig | undefined {
@@ -163,7 +196,7 @@ function readEdge(raw: RawConfig['edge'], at: Place): EdgePolicy | undefined {
   if (raw === undefined) return undefined
   const { baseUrl, allowHosts = [], allowPrivate = false, maxResponseBytes } = raw
   // A broken list must not open the whole network to the proxy (§2.10).
-  if (allowHosts.includes(NO_HOST)) return reportUnused(at, 'allow_hosts is wrong', 'Mend edge.allow_hosts.')
+  if (allowHosts.includes(NO_HOST)) return reportUnused(at, 'allow_hosts is wrong', 'Fix edge.allow_hosts.')
   const isEmpty = baseUrl === undefined && allowHosts.length === 0 && !allowPrivate && maxResponseBytes === undefined
   if (isEmpty) return undefined
   return {
@@ -185,7 +218,7 @@ function readSchedule(raw: RawSchedule | undefined, at: Place): Pick<FunctionCon
   )
   if (raw === undefined) return broken === undefined ? {} : { scheduleProblem: broken.message }
   if (broken !== undefined) {
-    reportUnused(at, `${broken.name} is wrong`, `Mend ${broken.name}.`)
+    reportUnused(at, `${broken.name} is wrong`, `Fix ${broken.name}.`)
     return { scheduleProblem: broken.message }
   }
   if (raw.everySeconds === undefined && raw.cron === undefined) {

@@ -105,7 +105,7 @@ function readFlag(given: Record<string, unknown>, key: string, at: Place): boole
   const flag = Object.hasOwn(given, 'is_secret') ? given.is_secret : undefined
   if (typeof flag === 'boolean') return flag
   if (flag === undefined || flag === null) return isSecretName(key)
-  reportWrong(at, 'true or false', flag, 'The value is treated as a secret until this is mended.')
+  reportWrong(at, 'true or false', flag, 'The value is treated as a secret until this is fixed.')
   return true
 }
 

@@ -73,6 +73,7 @@ export function mergePolicies(
   const lastAlone = last === null ? [] : [last]
   const givenConcurrency = nearest('maxConcurrency', layer => layer.maxConcurrency)
   const maxConcurrency = givenConcurrency ?? defaults.defaultMaxConcurrency
+  const configProblem = nearest('configProblem', layer => layer.problem) ?? null
   const adapter = ownInvoke('adapter', 'adapter')
   return {
     timeoutMs: nearest('timeoutMs', layer => layer.timeoutMs) ?? defaults.defaultTimeoutMs,
@@ -82,8 +83,9 @@ export function mergePolicies(
     methods:
       target.methods ??
       ownInvoke('methods', 'methods') ??
-      (target.kind === 'file' || own.length === 0 ? ['GET'] : METHODS),
+      (configProblem === null && (target.kind === 'file' || own.length === 0) ? ['GET'] : METHODS),
     allowHosts: nearest('allowHosts', layer => layer.invoke.allowHosts) ?? [],
+    isPrivate: nearest('isPrivate', layer => layer.private) ?? false,
     handler: ownInvoke('handler', 'handler') ?? null,
     adapter: adapter === undefined ? 'native' : adapter.name,
     adapterName: adapter?.name ?? adapter?.given ?? 'native',
@@ -97,6 +99,7 @@ export function mergePolicies(
     schedule: first('schedule', lastAlone, layer => layer.schedule) ?? null,
     scheduleProblem: last?.scheduleProblem ?? null,
     cors: nearest('cors', layer => layer.cors) ?? null,
+    configProblem,
     sharedDeps: first('sharedDeps', own, layer => layer.sharedDeps) ?? [],
     allowScripts: first('allowScripts', own, layer => layer.allowScripts) ?? [],
     includeDebugHeaders: nearest('includeDebugHeaders', layer => layer.response.includeDebugHeaders) ?? false,
@@ -122,7 +125,7 @@ function readWorkerPool(
     target.warnings?.push({
       code: 'CONFIG_CLAMPED',
       path: target.label ?? '.',
-      message: `${target.label ?? '.'}: worker_pool.min_warm is ${minWarm}, ${maxWorkers} is used: there are no more workers`,
+      message: `${target.label ?? '.'}: worker_pool.min_warm is ${minWarm}, ${maxWorkers} is used: it must not exceed max_workers`,
       hint: 'Raise worker_pool.max_workers, or lower min_warm.',
     })
   }

@@ -107,7 +107,7 @@ function readBytes(path: string, label: string, findings: Finding[], askedBy: st
     if (stat.isFile()) {
       const text = `has ${stat.size} bytes, at most ${MAX_CONFIG_FILE_BYTES} are read`
       report(at, 'CONFIG_VALUE', text, 'Make the file smaller.')
-    } else report(at, 'CONFIG_VALUE', 'cannot be read: it is no regular file', 'Name a file.')
+    } else report(at, 'CONFIG_VALUE', 'cannot be read: it is not a regular file', 'Name a file.')
   } catch (error) {
     report(at, 'CONFIG_VALUE', `cannot be read: ${toReason(error)}`, 'Check its name and its permissions.')
   }

@@ -32,7 +32,7 @@ export function checkRuntimeSockets(resolved: ResolvedSettings): ResolvedSetting
     .filter(uri => uri !== undefined && !isLoopback(uri))
   if (open.length > 0 && settings.runtimeSecret === null) {
     const at = toPlace(null, sources.runtimeSockets?.name ?? 'runtimeSockets', noted)
-    const text = `names ${open[0]}, and without FN_RUNTIME_SECRET whoever answers there gets the requests`
+    const text = `names ${open[0]}, and without FN_RUNTIME_SECRET any process that listens there gets the requests`
     report(at, 'CONFIG_UNSAFE', text, 'Set FN_RUNTIME_SECRET_FILE here and for fngw daemon.')
   }
   const problems = found.map(finding => ({ ...finding, source: file?.source ?? ('default' as const) }))

@@ -3,7 +3,7 @@
 import { readFileSync, statSync } from 'node:fs'
 import { type Finding, report, toPlace, toWarning } from './findings.ts'
 import { SETTING_OPTIONS } from './setting-options.ts'
-import type { ResolvedSettings } from './settings.ts'
+import type { ResolvedSettings, Settings } from './settings.ts'
 
 /** A token is one line; a larger file is another one, named by mistake. */
 const MAX_SECRET_FILE_BYTES = 4096
@@ -13,7 +13,15 @@ const FILE_OF = {
   adminToken: 'adminTokenFile',
   consoleLoginPasswordHash: 'consoleLoginPasswordHashFile',
   runtimeSecret: 'runtimeSecretFile',
+  jobsCallbackSecret: 'jobsCallbackSecretFile',
 } as const
+
+/** The files that hold secrets of these settings, full paths. */
+export function toSecretFiles(settings: Settings): string[] {
+  const { adminTokenFile, consoleLoginPasswordHashFile, runtimeSecretFile, jobsCallbackSecretFile } = settings
+  const files = [adminTokenFile, consoleLoginPasswordHashFile, runtimeSecretFile, jobsCallbackSecretFile]
+  return files.filter(file => file !== null)
+}
 
 /**
  * Takes the admin token out of a file. `FN_ADMIN_TOKEN` itself is stronger.
@@ -23,14 +31,10 @@ export function readAdminToken(resolved: ResolvedSettings, path: string | null):
   return readSecret(resolved, 'adminToken', path)
 }
 
-/** As `readAdminToken`, for the hash of the password to log in with. */
-export function readPasswordHash(resolved: ResolvedSettings, path: string | null): ResolvedSettings {
-  return readSecret(resolved, 'consoleLoginPasswordHash', path)
-}
-
-/** As `readAdminToken`, for what daemons elsewhere have to prove. */
-export function readRuntimeSecret(resolved: ResolvedSettings, path: string | null): ResolvedSettings {
-  return readSecret(resolved, 'runtimeSecret', path)
+/** Reads every secret that is given as a file. */
+export function readSecrets(resolved: ResolvedSettings): ResolvedSettings {
+  const secrets = Object.keys(FILE_OF) as (keyof typeof FILE_OF)[]
+  return secrets.reduce((all, secret) => readSecret(all, secret, resolved.settings[FILE_OF[secret]]), resolved)
 }
 
 function readSecret(resolved: ResolvedSettings, secret: keyof typeof FILE_OF, path: string | null): ResolvedSettings {

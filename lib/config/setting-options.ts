@@ -27,6 +27,8 @@ export interface SettingOption<T> {
   readonly unit: string | null
   readonly section: Section
   readonly description: string
+  /** Help of the `--no-` flag. */
+  readonly offDescription: string | null
   /** True when its value must not be shown. */
   readonly secret: boolean
   /** Makes relative paths full; `base` is the folder of the file that holds the value, or the working directory. */
@@ -44,12 +46,13 @@ interface Row<T> {
   field: Field<T>
   fallback: NoInfer<T> | null
   unit?: string
+  off?: string
   secret?: boolean
   locate?: (value: T, base: string) => T
 }
 
 function option<T>(section: Section, description: string, row: Row<T>): SettingOption<T> {
-  const { env, envFields = {}, flags = [], keyAliases = [], unit = null, secret = false, locate } = row
+  const { env, envFields = {}, flags = [], keyAliases = [], unit = null, off = null, secret = false, locate } = row
   return {
     env: typeof env === 'string' ? [env] : env,
     envFields,
@@ -61,16 +64,26 @@ function option<T>(section: Section, description: string, row: Row<T>): SettingO
     unit,
     section,
     description,
+    offDescription: off,
     secret,
     ...(locate ? { locate } : {}),
   }
 }
 
 /** A row for a boolean that is on (`true`) or off unless set. */
-function toggle(section: Section, env: string, fallback: boolean, description: string, more: { flags?: string } = {}) {
+function toggle(
+  section: Section,
+  env: string,
+  fallback: boolean,
+  description: string,
+  more: { flags?: string; off?: string } = {},
+) {
   const key = env.replace(/^FN_/, '').toLowerCase().replaceAll('_', '-')
   return option(section, description, { env, key, field: boolean(), fallback, ...more })
 }
+
+/** Of inference. */
+const IN_RUN = 'run and deps install only report them unless this is set to 1'
 
 const SECONDS = 'seconds'
 const MAX_SECONDS = 86_400
@@ -113,6 +126,10 @@ function parseSocket(text: string): string | null {
   return port !== undefined && Number(port) >= 1 && Number(port) <= 65_535 ? text : null
 }
 
+const sharedSecret = string({
+  rule: 'at least 32 visible ASCII characters without blanks',
+  pattern: /^[\x21-\x7e]{32,1024}$/,
+})
 const sockets = list(string({ rule: SOCKET_RULE, parse: parseSocket, pattern: /^(unix:|tcp:\/\/|tls:\/\/)/ }), {
   rule: `${SOCKET_RULE}, or a list of them`,
   minItems: 1,
@@ -132,6 +149,10 @@ function parseBindHost(text: string): string | null {
   if (!HOST_NAME.test(text)) return null
   const bare = text.replace(/^\[|\]$/g, '')
   return bare.includes(':') && isIP(bare) !== 6 ? null : bare
+}
+
+function parseHeaderName(text: string): string | null {
+  return /^[\w-]+$/.test(text) ? text.toLowerCase() : null
 }
 
 function parseCidr(text: string): string | null {
@@ -198,7 +219,8 @@ export const SETTING_OPTIONS = {
       fallback: false,
     },
   ),
-  hotReload: option('Gateway', 'Reload when files change; default on in development.', {
+  hotReload: option('Gateway', 'Reload on file changes. On by default in development.', {
+    off: 'Disable reload on file changes.',
     env: 'FN_HOT_RELOAD',
     key: 'hot-reload',
     flags: ['--hot-reload', '--no-hot-reload'],
@@ -240,7 +262,10 @@ export const SETTING_OPTIONS = {
     fallback: 0,
     unit: 'ms',
   }),
-  accessLog: toggle('Gateway', 'FN_ACCESS_LOG', true, 'One line per request.', { flags: '--no-access-log' }),
+  accessLog: toggle('Gateway', 'FN_ACCESS_LOG', true, 'Log each request.', {
+    flags: '--no-access-log',
+    off: 'Do not log requests.',
+  }),
   logFormat: option('Gateway', 'Form of what is printed while serving; dev: text, run: json.', {
     env: 'FN_LOG_FORMAT',
     key: 'log-format',
@@ -259,6 +284,24 @@ export const SETTING_OPTIONS = {
     fallback: 'info',
   }),
   docsEnabled: toggle('Gateway', 'FN_DOCS_ENABLED', true, 'Serve /docs and /openapi.json.'),
+  openapiTitle: option('Gateway', 'Title in the OpenAPI document.', {
+    env: 'FN_OPENAPI_TITLE',
+    key: 'openapi-title',
+    field: string(),
+    fallback: 'fngw',
+  }),
+  openapiVersion: option('Gateway', 'Version of your API in the OpenAPI document.', {
+    env: 'FN_OPENAPI_VERSION',
+    key: 'openapi-version',
+    field: string(),
+    fallback: '1.0.0',
+  }),
+  openapiDescription: option('Gateway', 'Description in the OpenAPI document; Markdown.', {
+    env: 'FN_OPENAPI_DESCRIPTION',
+    key: 'openapi-description',
+    field: string({ multiline: true }),
+    fallback: 'Functions served by this gateway.',
+  }),
   openapiIncludeInternal: option('Gateway', 'List the paths under /_fn in the OpenAPI document.', {
     env: 'FN_OPENAPI_INCLUDE_INTERNAL',
     key: 'openapi-include-internal',
@@ -289,6 +332,16 @@ export const SETTING_OPTIONS = {
     field: string({ rule: texts.HOME_REDIRECT_RULE, parse: texts.parseHomeRedirect }),
     fallback: null,
   }),
+  trustedProxyHeader: option(
+    'Routes',
+    'Header by which trusted proxies name the client, X-Forwarded-For by default; other headers are ignored when it is set.',
+    {
+      env: 'FN_TRUSTED_PROXY_HEADER',
+      key: 'trusted-proxy-header',
+      field: string({ rule: 'a header name such as X-Real-IP', parse: parseHeaderName, maxLength: 60 }),
+      fallback: null,
+    },
+  ),
   trustedProxyCidrs: option('Routes', 'Proxies whose X-Forwarded-* headers are believed.', {
     env: 'FN_TRUSTED_PROXY_CIDRS',
     key: 'trusted-proxy-cidrs',
@@ -382,6 +435,28 @@ export const SETTING_OPTIONS = {
       fallback: limits.DEFAULT_WORKER_NICE,
     },
   ),
+  responseIdleTimeoutMs: option(
+    'Limits',
+    'Longest time in which a client reads nothing of a response that waits for it.',
+    {
+      env: 'FN_RESPONSE_IDLE_TIMEOUT_MS',
+      key: 'response-idle-timeout-ms',
+      field: integer({ min: 1000, max: limits.MAX_TIMEOUT_MS }),
+      fallback: limits.DEFAULT_RESPONSE_IDLE_TIMEOUT_MS,
+      unit: 'ms',
+    },
+  ),
+  bodyMemoryMb: option(
+    'Limits',
+    'Memory for request bodies, and as much again for responses that clients have not read; an eighth of the memory each by default.',
+    {
+      env: 'FN_BODY_MEMORY_MB',
+      key: 'body-memory-mb',
+      field: integer({ min: 1, max: 1_048_576 }),
+      fallback: null,
+      unit: 'MB',
+    },
+  ),
   luaMemoryMb: option('Limits', 'Memory that all Lua functions may hold together; never less than one of them may.', {
     env: 'FN_LUA_MEMORY_MB',
     key: 'lua-memory-mb',
@@ -427,7 +502,7 @@ export const SETTING_OPTIONS = {
   runtimeSecret: option('Runtimes', 'What the gateway and daemons on tcp and tls sockets prove that they know.', {
     env: 'FN_RUNTIME_SECRET',
     key: null,
-    field: string({ rule: 'at least 32 visible ASCII characters without blanks', pattern: /^[\x21-\x7e]{32,1024}$/ }),
+    field: sharedSecret,
     fallback: null,
     secret: true,
   }),
@@ -501,7 +576,12 @@ export const SETTING_OPTIONS = {
     unit: 'ms',
   }),
   autoRequirements: toggle('Dependencies', 'FN_AUTO_REQUIREMENTS', true, 'Install Python packages.'),
-  autoInferPyDeps: toggle('Dependencies', 'FN_AUTO_INFER_PY_DEPS', true, 'Find Python packages from imports.'),
+  autoInferPyDeps: toggle(
+    'Dependencies',
+    'FN_AUTO_INFER_PY_DEPS',
+    true,
+    `Install Python packages that only imports ask for; ${IN_RUN}.`,
+  ),
   pyInferBackend: option('Dependencies', 'How Python imports are found.', {
     env: 'FN_PY_INFER_BACKEND',
     key: 'py-infer-backend',
@@ -509,7 +589,12 @@ export const SETTING_OPTIONS = {
     fallback: 'native',
   }),
   autoNodeDeps: toggle('Dependencies', 'FN_AUTO_NODE_DEPS', true, 'Install Node packages.'),
-  autoInferNodeDeps: toggle('Dependencies', 'FN_AUTO_INFER_NODE_DEPS', true, 'Find Node packages from imports.'),
+  autoInferNodeDeps: toggle(
+    'Dependencies',
+    'FN_AUTO_INFER_NODE_DEPS',
+    true,
+    `Install Node packages that only imports ask for; ${IN_RUN}.`,
+  ),
   nodeInferBackend: option('Dependencies', 'How Node imports are found.', {
     env: 'FN_NODE_INFER_BACKEND',
     key: 'node-infer-backend',
@@ -572,7 +657,13 @@ export const SETTING_OPTIONS = {
     fallback: limits.DEFAULT_PREINSTALL_NODE_DEPS_CONCURRENCY,
   }),
 
-  uiEnabled: toggle('Control plane', 'FN_UI_ENABLED', false, 'Let people log in to the console.'),
+  uiEnabled: toggle(
+    'Control plane',
+    'FN_UI_ENABLED',
+    false,
+    'Serve the console at /console. On by default in fngw dev on a loopback address.',
+    { flags: '--no-console', off: 'Do not serve the console.' },
+  ),
   consoleApiEnabled: toggle('Control plane', 'FN_CONSOLE_API_ENABLED', true, 'Serve /_fn beyond health.'),
   consoleWriteEnabled: toggle(
     'Control plane',
@@ -709,6 +800,20 @@ export const SETTING_OPTIONS = {
       unit: 'bytes',
     },
   ),
+  jobsCallbackSecret: option('Scheduler and jobs', 'Secret that signs job callbacks (X-Fn-Signature).', {
+    env: 'FN_JOBS_CALLBACK_SECRET',
+    key: null,
+    field: sharedSecret,
+    fallback: null,
+    secret: true,
+  }),
+  jobsCallbackSecretFile: option('Scheduler and jobs', 'File with that secret, instead of FN_JOBS_CALLBACK_SECRET.', {
+    env: 'FN_JOBS_CALLBACK_SECRET_FILE',
+    key: 'jobs-callback-secret-file',
+    field: string({ rule: 'a file', maxLength: 4096 }),
+    fallback: null,
+    locate: toFull,
+  }),
 }
 
 function toCountOrAuto(max: number): Field<number | 'auto'> {

@@ -43,6 +43,8 @@ export interface Settings {
   workerMemoryMb: number
   /** Steps of priority that functions' processes stand below this one. */
   workerNice: number
+  responseIdleTimeoutMs: number
+  bodyMemoryMb: number | null
   luaMemoryMb: number
   goBuildTimeoutSeconds: number
   rustBuildTimeoutSeconds: number
@@ -55,9 +57,9 @@ export interface Settings {
   /** Packages of PHP functions may come from repositories of any kind. */
   phpPackageSources: boolean
   preinstallPhpDepsOnStart: boolean
-  /** Finding packages from imports, per runtime. */
-  autoInferPyDeps: boolean
-  autoInferNodeDeps: boolean
+  /** Installing packages that only imports ask for, per runtime; `report`, of `run`: imports are read, and what is missing is reported. */
+  autoInferPyDeps: boolean | 'report'
+  autoInferNodeDeps: boolean | 'report'
   pyInferBackend: 'native' | 'pipreqs'
   nodeInferBackend: 'native' | 'detective' | 'require-analyzer'
   /** True: packages may come from repositories and URLs. */
@@ -76,6 +78,9 @@ export interface Settings {
   homeRedirect: string | null
   publicBaseUrl: string | null
   docsEnabled: boolean
+  openapiTitle: string
+  openapiVersion: string
+  openapiDescription: string
   openapiIncludeInternal: boolean
   uiEnabled: boolean
   consoleApiEnabled: boolean
@@ -99,6 +104,7 @@ export interface Settings {
   /** Networks besides loopback whose callers count as local. */
   consoleLocalCidrs: readonly string[]
   trustedProxyCidrs: readonly string[]
+  trustedProxyHeader: string | null
   schedulerEnabled: boolean
   schedulerIntervalSeconds: number
   schedulerPersistEnabled: boolean
@@ -107,6 +113,9 @@ export interface Settings {
   jobsEnabled: boolean
   jobsMaxConcurrency: number
   jobsMaxResultBytes: number
+  /** Key of the signature of job callbacks; null sends them unsigned. */
+  jobsCallbackSecret: string | null
+  jobsCallbackSecretFile: string | null
   /** Processes that take connections; `auto` is one a processor. */
   gatewayWorkers: number | 'auto'
   shutdownTimeoutMs: number

@@ -17,7 +17,7 @@ export function hostRule(): Field<string> {
 
 /** Host rules that stay restrictive when they are broken: a value with no usable rule allows no host instead of every host. */
 export function hostAllowList(description: string): Field<string[]> {
-  const hint = 'Mend or remove it: until then no host is allowed.'
+  const hint = 'Fix or remove it: until then no host is allowed.'
   const hosts = list(hostRule(), { description, rule: 'a list of hosts', maxItems: 100, hint })
   return {
     ...hosts,

@@ -1,6 +1,6 @@
 /** The config files of a folder, parsed once per text. Owner: §2.7, page config/function-config. */
 
-import { type FunctionConfig, parseFunctionConfig } from '../config/function-config.ts'
+import { closedConfig, type FunctionConfig, parseFunctionConfig } from '../config/function-config.ts'
 import { parseDotenv } from '../config/dotenv.ts'
 import { mergeDeclared, toDeclared } from '../config/env-layers.ts'
 import { type Finding, toWarnings } from '../config/findings.ts'
@@ -54,7 +54,7 @@ export class ConfigReader {
     node: DirNode,
     kind: ConfigKind,
     text: ConfigText | null,
-    parse: (text: string, label: string) => Parsed<T>,
+    parse: (text: string | null, label: string) => Parsed<T>,
   ): Parsed<T> | null {
     if (text === null) return null
     const known = this.#parsed.get(text)
@@ -70,33 +70,35 @@ export class ConfigReader {
 function parseKept<T>(
   { text, lastGood }: ConfigText,
   label: string,
-  parse: (text: string, label: string) => Parsed<T>,
+  parse: (text: string | null, label: string) => Parsed<T>,
 ): Parsed<T> {
-  // A text that cannot be read at all has its warning from the snapshot.
-  const parsed = text === null ? null : parse(text, label)
-  if (parsed !== null && (lastGood === null || !parsed.warnings.some(isProblem))) return parsed
-  const warnings = parsed?.warnings ?? []
-  if (lastGood === null) return { value: parse('{}', label).value, warnings }
-  const kept = pathWarning('CONFIG_KEPT', label, 'is not used: its last good version stays in force', 'Mend the file.')
-  return { value: parse(lastGood, label).value, warnings: [...warnings, kept] }
+  const parsed = parse(text, label)
+  if (lastGood === null || (text !== null && !parsed.warnings.some(isProblem))) return parsed
+  const kept = pathWarning('CONFIG_KEPT', label, 'is not used: its last good version stays in force', 'Fix the file.')
+  return { value: parse(lastGood, label).value, warnings: [...parsed.warnings, kept] }
 }
 
-function parseConfig(text: string, label: string): Parsed<FunctionConfig> {
+// A file that cannot be read has its warning from the snapshot.
+function parseConfig(text: string | null, label: string): Parsed<FunctionConfig> {
+  if (text === null) return { value: closedConfig(`${label} cannot be read`), warnings: [] }
   const { config, problems } = parseFunctionConfig(text, label)
   return { value: config, warnings: problems }
 }
 
-function parseRoutes(text: string, label: string): Parsed<readonly RouteEntry[]> {
+function parseRoutes(text: string | null, label: string): Parsed<readonly RouteEntry[]> {
+  if (text === null) return { value: [], warnings: [] }
   const { routes, problems } = parseRoutesFile(text, label)
   return { value: routes, warnings: problems }
 }
 
-function parseEnv(text: string, label: string): Parsed<DeclaredEnv> {
+function parseEnv(text: string | null, label: string): Parsed<DeclaredEnv> {
+  if (text === null) return { value: NO_ENV, warnings: [] }
   const { env, problems } = parseFunctionEnv(text, label)
   return { value: env, warnings: problems }
 }
 
-function parseDotenvFile(text: string, label: string): Parsed<DeclaredEnv> {
+function parseDotenvFile(text: string | null, label: string): Parsed<DeclaredEnv> {
+  if (text === null) return { value: NO_ENV, warnings: [] }
   const findings: Finding[] = []
   const values = parseDotenv(text, label, findings)
   return { value: toDeclared(values), warnings: toWarnings(findings) }

@@ -60,14 +60,15 @@ export function createDiscoverer(options: DiscoverOptions): Discoverer {
       const settled = settleKeys(part, revisions, maker, last?.settled)
       const { functions, claims, warnings } = settled
       const assets = findAssets(snapshot, configs, warnings)
+      const ignored = withoutHandlers(part.ignored, functions)
       const discovery: Discovery = {
         functions,
         byKey: toByKey(functions),
         claims,
         homes: part.homes,
         assets,
-        warnings: [...part.warnings, ...warnings],
-        ignored: withoutHandlers(part.ignored, functions),
+        warnings: [...part.warnings, ...warnings, ...toTestWarnings(ignored)],
+        ignored,
         manifests: part.manifests,
       }
       last = { snapshot, outerEnv, revisions, discovery, settled }
@@ -173,6 +174,19 @@ function withoutHandlers(
   return ignored.filter(({ path }) => !handlers.has(path))
 }
 
+/** Test files named in one warning. */
+const MAX_NAMED_TESTS = 5
+
+/** One warning for all test files that would be routes by the other rules. */
+function toTestWarnings(ignored: readonly IgnoredPath[]): Warning[] {
+  const paths = ignored.filter(({ kind }) => kind === 'test').map(({ path }) => path)
+  if (paths.length === 0) return []
+  const rest = paths.length > MAX_NAMED_TESTS ? ` and ${paths.length - MAX_NAMED_TESTS} more` : ''
+  const message = `test files are not served: ${paths.slice(0, MAX_NAMED_TESTS).join(', ')}${rest}`
+  const hint = 'To serve one, name it in fn.routes.json. Rename it with "_" in front, or move it, to end this warning.'
+  return [{ code: 'TEST_FILE', path: paths[0]!, message, hint }]
+}
+
 /** The static mount of the root's config, when its folder exists. */
 function findAssets(snapshot: Snapshot, configs: ConfigReader, warnings: Warning[]): AssetsMount | null {
   const assets = configs.read(snapshot.root).config?.assets
@@ -184,6 +198,6 @@ function findAssets(snapshot: Snapshot, configs: ConfigReader, warnings: Warning
   }
   const rule = hasDotName ? 'must not contain a name that starts with "."' : 'must be a folder below the functions root'
   const text = `assets.directory ${rule}, got ${JSON.stringify(directory)} (string); no static files are served`
-  warnings.push(pathWarning('ASSETS_MISSING', 'fn.config.json', text, 'Make the folder, or mend the path.'))
+  warnings.push(pathWarning('ASSETS_MISSING', 'fn.config.json', text, 'Create the folder, or fix the path.'))
   return null
 }

@@ -90,10 +90,23 @@ export function fileWarning(path: string, isLink: boolean, error: unknown): Warn
   const code = codeOf(error)
   if (code === 'ENOENT' && !isLink) return null
   if (code === 'ENOENT') {
-    return pathWarning('DANGLING_SYMLINK', path, 'points to nothing', 'Mend the link or delete it.')
+    return pathWarning(
+      'DANGLING_SYMLINK',
+      path,
+      'is a broken link: its target does not exist',
+      'Fix the link, or delete it.',
+    )
   }
   if (code === 'ELOOP') return loopWarning(path)
+  if (code === 'NOT_OF_FUNCTION') {
+    const hint = 'Put a copy of the file in its place.'
+    return { code: 'UNREADABLE_FILE', path, message: (error as Error).message, hint }
+  }
   return pathWarning('UNREADABLE_FILE', path, `cannot be read: ${reasonOf(error)}`, 'Check the rights of the file.')
+}
+
+export function notFileWarning(path: string): Warning {
+  return pathWarning('UNREADABLE_FILE', path, 'cannot be read: it is a folder', 'Replace the folder by a file.')
 }
 
 export function loopWarning(path: string): Warning {
@@ -107,12 +120,12 @@ export function specialWarning(path: string): Warning {
 
 export function largeFolderWarning(path: string, count: number): Warning {
   const hint = 'Move data out of the functions root, or spread the files over folders.'
-  const text = `holds ${count} entries; from ${LARGE_FOLDER_ENTRIES} on every reload gets slow`
+  const text = `has ${count} entries; reloads are slow from ${LARGE_FOLDER_ENTRIES} entries on`
   return pathWarning('LARGE_FOLDER', path, text, hint)
 }
 
 export function largeConfigWarning(path: string, size: number): Warning {
-  const text = `is not read: ${size} bytes, at most ${MAX_CONFIG_FILE_BYTES} are allowed`
+  const text = `is not read: it has ${size} bytes, at most ${MAX_CONFIG_FILE_BYTES} are allowed`
   return pathWarning('CONFIG_NOT_JSON', path, text, 'Make the file smaller.')
 }
 
@@ -121,8 +134,8 @@ export function notUtf8Warning(path: string): Warning {
 }
 
 export function shortageWarning(error: unknown): Warning {
-  const text = `cannot be read now: ${reasonOf(error)}; what was found before stays in force`
-  const hint = 'It is tried again every second. Raise the limit of open files (ulimit -n), or free memory.'
+  const text = `cannot be read now: ${reasonOf(error)}; the previous catalog stays in force`
+  const hint = 'fngw retries every second. Raise the limit of open files (ulimit -n), or free memory.'
   return pathWarning('TREE_NOT_READ', '', text, hint)
 }
 

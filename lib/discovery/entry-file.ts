@@ -105,7 +105,7 @@ export function findTarget(start: DirNode, path: string, enabled: ReadonlySet<Ru
     const dir = node.dirs.find(candidate => candidate.name === name)
     if (dir === undefined) return missing(start, path)
     if (dir.skipped !== null) {
-      return { ok: false, problem: `lies in ${dir.path}, which is not read: ${dir.skipped}`, hint: 'Move the file.' }
+      return { ok: false, problem: `is in ${dir.path}, which is not read: ${dir.skipped}`, hint: 'Move the file.' }
     }
     folders.push(dir)
     node = dir
@@ -117,7 +117,7 @@ export function findTarget(start: DirNode, path: string, enabled: ReadonlySet<Ru
     const isThere = file !== undefined || node.otherFiles.includes(fileName)
     if (!isThere) return missing(start, path)
     const hint = `Name a file with one of ${[...RUNTIME_OF_EXTENSION.keys()].join(' ')}.`
-    return { ok: false, problem: `is no handler: no runtime runs "${extension}" files`, hint }
+    return { ok: false, problem: `is not a handler: no runtime runs "${extension}" files`, hint }
   }
   if (file === undefined) return missing(start, path)
   if (!enabled.has(runtime)) {
@@ -129,5 +129,5 @@ export function findTarget(start: DirNode, path: string, enabled: ReadonlySet<Ru
 
 function missing(start: DirNode, path: string): NoTarget {
   const where = start.path === '' ? 'the functions root' : start.path
-  return { ok: false, problem: `does not exist below ${where}`, hint: `Make ${path}, or mend the path.` }
+  return { ok: false, problem: `does not exist below ${where}`, hint: `Create ${path}, or fix the path.` }
 }

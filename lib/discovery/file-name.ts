@@ -2,7 +2,7 @@
 
 import { isMethod, isNameSegment, type Method, RUNTIME_OF_EXTENSION, type RuntimeName } from '../core/identity.ts'
 import { type PatternProblem, parseSegment, type Segment } from '../core/pattern.ts'
-import { PUBLISH_TOOL } from './layouts.ts'
+import { SERVE_ANYWAY } from './layouts.ts'
 
 /** Stems of files that stand for their folder. */
 export const FOLDER_STEMS: ReadonlySet<string> = new Set(['handler', 'main', 'index'])
@@ -56,15 +56,15 @@ export interface RouteFile {
 }
 
 /** A source file that is no route by its name. */
-export interface PrivateFile {
+interface PrivateFile {
   kind: 'private'
   fileName: string
   runtime: RuntimeName
   reason: string
   /** No function loads it: a test or a declaration. */
   isInert: boolean
-  /** A file of a test or tool, which would be a route by the other rules. */
-  isTool: boolean
+  /** A test, which would be a route by the other rules. */
+  isTest: boolean
 }
 
 /** A source file whose name breaks a rule. */
@@ -132,17 +132,16 @@ export function parseFileName(fileName: string): FileName {
   const stem = fileName.slice(0, -extension.length)
   if (stem.startsWith('_')) {
     const reason = 'private: the name starts with "_"'
-    return { kind: 'private', fileName, runtime, reason, isInert: false, isTool: false }
+    return { kind: 'private', fileName, runtime, reason, isInert: false, isTest: false }
   }
   if (stem.endsWith('.d') && /^\.[mc]?ts$/.test(extension)) {
-    return { kind: 'private', fileName, runtime, reason: 'a type declaration file', isInert: true, isTool: false }
+    return { kind: 'private', fileName, runtime, reason: 'a type declaration file', isInert: true, isTest: false }
   }
   const tokens = splitTokens(stem)
   const first = toMethod(tokens[0])
-  const isTest = isTestName(stem, extension)
-  if (isTest || isToolName(stem, extension, first !== null)) {
-    const reason = `${isTest ? 'a test file' : 'a file of a tool'}; ${PUBLISH_TOOL}`
-    return { kind: 'private', fileName, runtime, reason, isInert: isTest, isTool: true }
+  if (isTestName(stem, extension)) {
+    const reason = `a test file; ${SERVE_ANYWAY}`
+    return { kind: 'private', fileName, runtime, reason, isInert: true, isTest: true }
   }
   if (first !== null && toMethod(tokens[1]) !== null) {
     const message = `has two method prefixes, ${tokens[0]} and ${tokens[1]}: exactly one is allowed`
@@ -182,17 +181,10 @@ export function nameToSegment(name: string): Segment | PatternProblem {
   return { problem: `has characters outside the supported ASCII set in ${shown}` }
 }
 
-/** `x.test.js`, `x.spec.ts`, `x_test.go`, `test_x.py`, `conftest.py`. */
+/** `x.test.js`, `x.spec.ts`, `test_x.py`, `conftest.py`, and `x_test.go`, which Go builds into no program. */
 function isTestName(stem: string, extension: string): boolean {
-  if (/(?:\.test|\.spec|_test)$/.test(stem)) return true
+  if (/\.(?:test|spec)$/.test(stem) || (extension === '.go' && stem.endsWith('_test'))) return true
   return extension === '.py' && (stem.startsWith('test_') || stem === 'conftest')
-}
-
-/** `vite.config.ts`, `gulpfile.babel.js`, `Gruntfile.js`, `setup.py`, `noxfile.py`; `get.config.js` is GET /config. */
-function isToolName(stem: string, extension: string, hasMethod: boolean): boolean {
-  if (/^(?:gulpfile|Gruntfile)(?:\.|$)/.test(stem)) return true
-  if (extension === '.py' && (stem === 'setup' || stem === 'noxfile')) return true
-  return stem.endsWith('.config') && !hasMethod
 }
 
 function toMethod(token: string | undefined): Method | null {

@@ -33,7 +33,8 @@ export function addFileRoutes(folder: FolderMaker, entries: readonly Handler[]):
       part.functions.push(fn)
   }
   if (hasEntry || routes.length === 1) return
-  if (config?.schedule === undefined && config?.scheduleProblem === undefined && config?.keepWarm === undefined) return
+  if (config === null || config.problem !== undefined) return
+  if (config.schedule === undefined && config.scheduleProblem === undefined && config.keepWarm === undefined) return
   const text = `sets schedule or keep_warm, but its folder has ${routes.length} handlers and none that stands for it`
   const hint = 'Move the block to the fn.config.json of a folder with one handler.'
   visit.warn('SCHEDULE_WITHOUT_FUNCTION', text, hint)

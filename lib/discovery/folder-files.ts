@@ -3,11 +3,11 @@
 import type { FunctionConfig } from '../config/function-config.ts'
 import type { IgnoredPath } from '../core/catalog.ts'
 import type { Warning } from '../core/errors.ts'
-import type { Method, RuntimeName } from '../core/identity.ts'
+import { METHODS, type Method, type RuntimeName } from '../core/identity.ts'
 import { pathWarning } from './disk.ts'
-import { type Choice, chooseEntries, chooseRoutes, isEntryName } from './entry-file.ts'
-import { type BadFile, type PrivateFile, parseFileName, type RouteFile } from './file-name.ts'
-import { type FolderKind, kindOf } from './layouts.ts'
+import { type Choice, chooseEntries, chooseRoutes } from './entry-file.ts'
+import { type BadFile, parseFileName, type RouteFile } from './file-name.ts'
+import { type FolderKind, kindOf, SERVE_ANYWAY, usualRole } from './layouts.ts'
 import { toOffReason } from './runtime-off.ts'
 import type { DirNode, FileEntry } from './snapshot.ts'
 import { toChild } from './tree-path.ts'
@@ -64,8 +64,11 @@ class Sorter {
   readonly #ignored: IgnoredPath[] = []
   readonly #warnings: Warning[] = []
   readonly #bad: BadFile[] = []
-  readonly #tools: PrivateFile[] = []
+  /** Files that would be routes by their names alone. */
+  readonly #noHandlers: IgnoredPath[] = []
   readonly #handlers = new Set<string>()
+  /** `handler.*`, `main.*` and `index.*` of every language, also of one that is not enabled here. */
+  readonly #canonical: string[] = []
   /** Names of source files that no function loads. */
   readonly #inert = new Set<string>()
 
@@ -90,10 +93,8 @@ class Sorter {
     for (const file of files) {
       if (!file.isFolderFile && !visible.includes(file)) this.#ignore(file.fileName, this.#privateReason(kind))
     }
-    for (const { fileName, reason } of this.#tools) {
-      if (isPrivateHere) this.#ignore(fileName, this.#privateReason(kind))
-      else this.#ignored.push({ path: toChild(this.#node.path, fileName), reason, kind: 'tool' })
-    }
+    for (const ignored of this.#noHandlers)
+      this.#ignored.push(isPrivateHere ? { path: ignored.path, reason: this.#privateReason(kind) } : ignored)
     const routes = this.#routes(visible)
     const takenMethods = this.#config?.entrypoint === undefined ? takenFrom(routes, '') : NO_METHODS
     const helpers = this.#node.files.filter(({ name }) => !this.#handlers.has(name) && !this.#inert.has(name))
@@ -103,19 +104,25 @@ class Sorter {
   /** Source files of enabled runtimes whose names are routes. */
   #routeFiles(): RouteFile[] {
     const found: RouteFile[] = []
-    for (const { name } of this.#node.files) {
+    for (const { name, hasNoCallable } of this.#node.files) {
       const parsed = parseFileName(name)
+      if (parsed.kind === 'route' && parsed.isFolderFile) this.#canonical.push(name)
       if (parsed.kind === 'other') this.#inert.add(name)
       else if (!this.#enabled.has(parsed.runtime)) {
         this.#inert.add(name)
         this.#ignore(name, parsed.kind === 'private' ? parsed.reason : toOffReason(parsed.runtime))
       } else if (parsed.kind === 'private') {
         if (parsed.isInert) this.#inert.add(name)
-        if (parsed.isTool) this.#tools.push(parsed)
+        if (parsed.isTest)
+          this.#noHandlers.push({ path: toChild(this.#node.path, name), reason: parsed.reason, kind: 'test' })
         else this.#ignore(name, parsed.reason)
       } else if (parsed.kind === 'bad') {
         this.#ignore(name, parsed.message)
         this.#bad.push(parsed)
+      } else if (hasNoCallable === true && !this.#namesCallable()) {
+        if (usualRole(this.#node.path, name) === 'script') this.#inert.add(name)
+        const ignored = { path: toChild(this.#node.path, name), reason: `defines no handler; ${SERVE_ANYWAY}` }
+        ;(parsed.isFolderFile ? this.#ignored : this.#noHandlers).push(ignored)
       } else if (this.#isOfGroup(parsed.runtime)) found.push(parsed)
       else this.#ignore(name, `below the folder ${this.#view.group} only ${this.#view.group} files are handlers`)
     }
@@ -126,19 +133,23 @@ class Sorter {
     return found
   }
 
+  #namesCallable(): boolean {
+    const { handler, adapter } = this.#config?.invoke ?? {}
+    return handler !== undefined || adapter !== undefined
+  }
+
   #isOfGroup(runtime: RuntimeName): boolean {
     return this.#view.group === null || runtime === (this.#config?.runtime ?? this.#view.group)
   }
 
   #kind(files: readonly RouteFile[]): FolderKind {
     const { name, path } = this.#node
-    const entryNames = files.filter(file => isEntryName(file.fileName)).map(file => file.fileName)
     return kindOf({
       isRoot: path === '',
       isTopLevel: path !== '' && !path.includes('/'),
       name,
       hasIdentity: this.#config?.identity ?? false,
-      entryNames,
+      canonical: this.#canonical,
       hasRouteFile: files.length > 0,
       enabled: this.#enabled,
     })
@@ -172,7 +183,9 @@ class Sorter {
       for (const choice of chooseRoutes(group)) {
         this.#settle(choice, 'DUPLICATE_ROUTE', 'answers its route', 'Delete them, or rename them.')
         const { method } = choice.chosen
-        const methods = method === null ? (this.#config?.invoke.methods ?? GET_ALONE) : [method]
+        // Which methods a config that cannot be used would list is unknown: it refuses calls by all of them.
+        const defaults = this.#config?.problem === undefined ? GET_ALONE : METHODS
+        const methods = method === null ? (this.#config?.invoke.methods ?? defaults) : [method]
         routes.push({ file: choice.chosen, methods })
       }
     }

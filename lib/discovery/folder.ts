@@ -1,13 +1,12 @@
 /** What can be said of each folder by itself, remembered while the folder's object lives. Owner: §2.2, page discovery/layouts. */
 
 import type { PolicyDefaults } from '../config/policy-layers.ts'
-import type { IgnoredPath } from '../core/catalog.ts'
 import { EMPTY } from '../core/exact-list.ts'
 import type { RuntimeName } from '../core/identity.ts'
 import { compareText } from '../core/text.ts'
 import type { ConfigReader, FolderConfigs } from './configs.ts'
 import { type FolderFiles, type FolderView, sameView, sortFiles } from './folder-files.ts'
-import { privateReason, toolFolderReason } from './layouts.ts'
+import { isScriptFolder, privateReason } from './layouts.ts'
 import { sourcesBelow } from './signature.ts'
 import { type DirNode, type FileEntry, findFolder } from './snapshot.ts'
 
@@ -18,8 +17,6 @@ export interface DiscoverOptions {
   namespaceDepth: number
   /** `FN_FORCE_URL`: every config route is forced. */
   forceUrl: boolean
-  /** The root was set aside for functions (`functions-dir`): `tests` and `scripts` at its top are folders like any other. */
-  hasFunctionsDir: boolean
   defaults: PolicyDefaults
 }
 
@@ -85,19 +82,8 @@ export class FolderFacts {
   }
 
   /** Why a folder publishes nothing, whatever its files are called; null when it may. */
-  closed(node: DirNode): Pick<IgnoredPath, 'reason' | 'kind'> | null {
-    if (node.skipped !== null) return { reason: node.skipped }
-    const toolReason = this.#toolReason(node)
-    if (toolReason !== null)
-      return sourcesBelow(node).length > 0 ? { reason: toolReason, kind: 'tool' } : { reason: toolReason }
-    const reason = privateReason(node.name)
-    return reason === null ? null : { reason }
-  }
-
-  /** A config that declares a function publishes its folder on purpose. */
-  #toolReason(node: DirNode): string | null {
-    if (this.options.hasFunctionsDir || node.path !== node.name) return null
-    return this.configs(node).config?.identity === true ? null : toolFolderReason(node.name)
+  closed({ skipped, name }: DirNode): string | null {
+    return skipped ?? privateReason(name)
   }
 
   /** True when the folder itself holds a handler. */
@@ -149,9 +135,8 @@ export class FolderFacts {
 
   /** What a folder has for those around it. */
   #helpersOf(dir: DirNode, view: FolderView): readonly Helper[] {
-    const closed = this.closed(dir)
-    if (closed?.kind === 'tool') return []
-    if (closed !== null) return sourcesBelow(dir)
+    if (isScriptFolder(dir.path)) return []
+    if (this.closed(dir) !== null) return sourcesBelow(dir)
     return this.hasHandler(dir, view) ? [] : this.helpers(dir, view)
   }
 }

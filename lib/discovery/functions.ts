@@ -139,7 +139,7 @@ function toAdapterWarning(entryFile: string, runtime: RuntimeName, adapter: Adap
   return {
     code: 'ADAPTER_UNAVAILABLE',
     path,
-    message: `${path}: invoke.adapter is "${adapter}", which ${runtime} does not have: calls of ${entryFile} answer 500`,
+    message: `${path}: invoke.adapter is "${adapter}", which ${runtime} does not have: calls of ${entryFile} fail with 500`,
     hint: 'Remove invoke.adapter, or write the handler for node or python.',
   }
 }

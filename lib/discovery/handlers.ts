@@ -28,6 +28,10 @@ class Handlers {
 
   add(): void {
     const visit = this.#visit
+    if (visit.config?.problem !== undefined) {
+      const text = 'cannot be used: calls of every function in its folder and below are refused with 503'
+      visit.warn('CONFIG_CLOSED', text, 'Fix the file.')
+    }
     const entries = this.#entries()
     if (entries.length === 0) this.#checkEntry()
     for (const entry of entries) {
@@ -132,7 +136,9 @@ class Handlers {
       this.#claimListed(fn, forced)
       return true
     }
-    const isNamed = config?.identity === true || (view.group !== null && files.kind === 'function')
+    // Which routes a config that cannot be used would list is unknown: it refuses calls at all the default ones.
+    const hasDefaults = files.kind === 'function' && (view.group !== null || config?.problem !== undefined)
+    const isNamed = config?.identity === true || hasDefaults
     if (!isNamed || (prefix === '' && config?.name === undefined)) return this.#claimPath(fn, forced)
     const path = config?.name === undefined ? prefix : `/${config.name}`
     if (path === null) return false

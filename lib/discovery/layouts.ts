@@ -5,7 +5,7 @@
  *         ├─ users/index.js       function  one function; explicit files below it stay routes
  *         ├─ python/hello/...     group     the runtime's name is not part of the path
  *         ├─ _lib/ src/           private   read for changes, never published
- *         ├─ tests/ scripts/      tools     at the root alone, published only on purpose
+ *         ├─ tests/ scripts/      routes    at the root alone: files without a callable are left out
  *         └─ node_modules/ .git/  skipped   never read
  */
 
@@ -34,15 +34,25 @@ export function unservedReason(name: string): string | null {
   return isReservedPath(`/${name}`) ? `/${name} is reserved for the gateway itself; choose another name` : null
 }
 
-const TOOL_FOLDERS: ReadonlySet<string> = new Set(['tests', '__tests__', 'scripts'])
+const SCRIPT_FOLDERS: ReadonlySet<string> = new Set(['tests', '__tests__', 'scripts'])
 
-/** How to publish what is taken for a tool's; ends the reason why it is not. */
-export const PUBLISH_TOOL = 'to publish it, name it in fn.routes.json or as "entrypoint" in fn.config.json'
+/** How to serve a file that is not served by its name; ends the reason why it is not. */
+export const SERVE_ANYWAY = 'to serve it, name it in fn.routes.json or as "entrypoint" in fn.config.json'
 
-/** Why a folder at the top of a project publishes nothing by the names of its files; null when it may. */
-export function toolFolderReason(folderName: string): string | null {
-  if (!TOOL_FOLDERS.has(folderName)) return null
-  return `a folder of tests or scripts, as at the top of a project; ${PUBLISH_TOOL}, or set "functions-dir" in fngw.json`
+/** True for a folder below the root whose files are often tests or scripts. */
+export function isScriptFolder(path: string): boolean {
+  return SCRIPT_FOLDERS.has(path)
+}
+
+/**
+ * What a file often is, by its name and folder, so that it is served only when it has a callable. A script is loaded by no
+ * function; the configuration of a tool may be, and its default export is for the tool. Null for all other files.
+ */
+export function usualRole(folder: string, fileName: string): 'script' | 'configuration' | null {
+  if (/^(?:gulpfile|Gruntfile)\.|^(?:setup|noxfile)\.py$/.test(fileName)) return 'configuration'
+  if (/^(?!(?:get|post|put|patch|delete)\.).*\.config\.[a-z]+$/i.test(fileName)) return 'configuration'
+  const [top = ''] = folder.split('/')
+  return isScriptFolder(top) || /_test\.[a-z]+$/.test(fileName) ? 'script' : null
 }
 
 export type FolderKind = 'function' | 'routes' | 'group'
@@ -54,8 +64,8 @@ interface FolderTraits {
   name: string
   /** `fn.config.json` declares `runtime`, `name` or `entrypoint`. */
   hasIdentity: boolean
-  /** Files of the entry table, of enabled runtimes. */
-  entryNames: readonly string[]
+  /** Names of its `handler.*`, `main.*` and `index.*`. */
+  canonical: readonly string[]
   /** Any file that would be a route here. */
   hasRouteFile: boolean
   enabled: ReadonlySet<RuntimeName>
@@ -67,11 +77,11 @@ interface FolderTraits {
  * `index.*` there is its home page and hides nothing.
  */
 export function kindOf(traits: FolderTraits): FolderKind {
-  const { name, entryNames, enabled } = traits
+  const { name, canonical, enabled } = traits
   if (traits.hasIdentity) return 'function'
-  if (traits.isRoot) return entryNames.some(entry => !entry.startsWith('index.')) ? 'function' : 'routes'
+  if (traits.isRoot) return canonical.some(file => !file.startsWith('index.')) ? 'function' : 'routes'
   if (traits.isTopLevel && isRuntimeName(name) && enabled.has(name) && !traits.hasRouteFile) return 'group'
-  return entryNames.length > 0 ? 'function' : 'routes'
+  return canonical.length > 0 ? 'function' : 'routes'
 }
 
 const VERSION_LIKE = /^v?\d+(?:[._-][a-zA-Z0-9_.-]*)?$/

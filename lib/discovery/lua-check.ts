@@ -45,7 +45,7 @@ export function checkLua(text: string, file: string, names: readonly string[]): 
   const local = names.find(name => found.locals.has(name))
   return {
     code: 'CALLABLE_MISSING',
-    message: `${file} has no function ${wanted} (it defines ${defined.join(', ') || 'none'}): its calls answer 500`,
+    message: `${file} has no function ${wanted} (it defines ${defined.join(', ') || 'none'}): calls fail with 500`,
     hint:
       local === undefined
         ? `Add function ${names[0]}(event, params) ... end, or name another function in invoke.handler.`
@@ -59,8 +59,8 @@ function toSyntaxWarning(error: unknown, file: string): Omit<Warning, 'path'> | 
   if (typeof line !== 'number') return null
   return {
     code: 'SYNTAX_ERROR',
-    message: `${file}:${line}: ${message.replace(/^\[\d+:\d+\] /, '')}: its calls answer 500`,
-    hint: 'Mend the line; saving the file loads it again.',
+    message: `${file}:${line}: ${message.replace(/^\[\d+:\d+\] /, '')}: calls fail with 500`,
+    hint: 'Fix the line; the file is reloaded when it is saved.',
   }
 }
 
@@ -110,9 +110,15 @@ interface Looked {
   warning: Warning | null
 }
 
-/** Looks at the Lua handlers of each catalog, at one that did not change only once. */
+/** Checks the Lua handlers of each catalog, one that did not change only once. */
 export class LuaChecks {
-  #known = new Map<string, Looked>()
+  readonly #onlyFirst: boolean
+  #known: Map<string, Looked> | null = null
+
+  /** @param onlyFirst - true checks the first catalog alone: later changes are loaded at once, which says more */
+  constructor(onlyFirst = false) {
+    this.#onlyFirst = onlyFirst
+  }
 
   async check(functions: readonly FunctionVersion[]): Promise<Warning[]> {
     const left = functions.filter(fn => fn.runtime === 'lua')
@@ -120,8 +126,9 @@ export class LuaChecks {
     const warnings: Warning[] = []
     const read = async (): Promise<void> => {
       for (let fn = left.pop(); fn !== undefined; fn = left.pop()) {
-        const last = this.#known.get(fn.key)
-        const warning = last?.signature === fn.signature ? last.warning : await this.#look(fn)
+        const last = this.#known?.get(fn.key)
+        const isChecked = this.#known === null || !this.#onlyFirst
+        const warning = last?.signature === fn.signature ? last.warning : isChecked ? await this.#look(fn) : null
         known.set(fn.key, { signature: fn.signature, warning })
         if (warning !== null) warnings.push(warning)
       }

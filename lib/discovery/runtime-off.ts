@@ -14,8 +14,9 @@ export function toOffReason(runtime: RuntimeName): string {
 
 /** What to type: with all that is on now, because a list turns off what it does not name. */
 export function toTurnOnHint(runtimes: Iterable<RuntimeName>): string {
-  const all = [...runtimes].join(',')
-  return `Turn it on: --runtimes ${all} (FN_RUNTIMES=${all}).`
+  const names = [...runtimes]
+  const all = names.join(',')
+  return `Turn it on: --runtimes ${all} (FN_RUNTIMES=${all}), or "runtimes": ${JSON.stringify(names)} in fngw.json.`
 }
 
 /**

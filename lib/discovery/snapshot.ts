@@ -4,12 +4,14 @@ import { setImmediate } from 'node:timers/promises'
 import type { Warning } from '../core/errors.ts'
 import { EMPTY, exact, exactNumber } from '../core/exact-list.ts'
 import { MAX_CONFIG_FILE_BYTES } from '../core/limits.ts'
+import { RUNTIME_OF_EXTENSION } from '../core/identity.ts'
 import { countUpTo } from '../core/list-change.ts'
 import { compareText } from '../core/text.ts'
+import { mayBeHandler } from './callable.ts'
 import * as disk from './disk.ts'
-import { CONFIG_FILES, isConfigName, isSchemaName, isSourceName, manifestRuntime } from './file-name.ts'
-import { skippedReason } from './layouts.ts'
-import { below, isBelow, parentOf, toChild } from './tree-path.ts'
+import { CONFIG_FILES, extensionOf, isConfigName, isSchemaName, isSourceName, manifestRuntime } from './file-name.ts'
+import { skippedReason, usualRole } from './layouts.ts'
+import { below, leadsBack, parentOf, toChild } from './tree-path.ts'
 
 /** Folder levels below the functions root that are read at all; helper sources may lie deeper than routes. */
 export const MAX_TREE_DEPTH = 12
@@ -19,6 +21,8 @@ export interface FileEntry {
   /** Bytes. */
   readonly size: number
   readonly mtimeMs: number
+  /** True for a file that is often a test, script or configuration, and whose text shows that it is no handler. */
+  readonly hasNoCallable?: true
 }
 
 /** One of the config files of a folder. */
@@ -176,11 +180,26 @@ class Reader {
     }
     // The assets folder is named by the root's config, so that file is read before any folder.
     const excludedBefore = this.#excludedBy(this.#before?.texts.config ?? null)
-    this.#excluded = this.#excludedBy(this.#configText('', 'config', this.#before, []))
+    this.#excluded = this.#excludedBy(this.#rootConfig())
     for (const path of excludedBefore) if (!this.#excluded.has(path)) this.#touch(path)
     for (const path of this.#excluded) if (!excludedBefore.has(path)) this.#touch(path)
     const root = yield* this.#folder({ name: '', path: '', level: 0, chain: [realPath] }, this.#before)
     return { rootPath, root, excluded: this.#excluded }
+  }
+
+  #rootConfig(): ConfigText | null {
+    const text = this.#configText('', 'config', this.#before, [])
+    // One that was there may be a broken link now, which is no reason to take its assets for functions.
+    const isBroken = text === null && this.#before?.texts.config != null && this.#isListed('', CONFIG_FILES.config)
+    return isBroken ? this.#toText('config', null, this.#before) : text
+  }
+
+  #isListed(folder: string, name: string): boolean {
+    try {
+      return this.#disk.readdir(this.#fullPath(folder)).some(entry => entry.name === name)
+    } catch {
+      return true
+    }
   }
 
   #excludedBy(config: ConfigText | null): ReadonlySet<string> {
@@ -232,6 +251,8 @@ class Reader {
   *#contents(place: Place, entries: readonly disk.DiskEntry[], before: DirNode | null): Generator<void, DirNode> {
     const problems: Warning[] = []
     const files: FileEntry[] = []
+    /** Names of config files that are there and cannot be read. */
+    const unreadable = new Set<string>()
     const otherFiles: string[] = []
     const dirs: DirNode[] = []
     const kidsBefore = new Map(before?.dirs.map(dir => [dir.name, dir]))
@@ -240,22 +261,26 @@ class Reader {
     for (const entry of [...entries].sort((a, b) => (a.name < b.name ? -1 : 1))) {
       const { name } = entry
       const path = toChild(place.path, name)
-      if (entry.isDirectory()) {
+      const isConfig = isConfigName(name)
+      const known = problems.length
+      if (entry.isDirectory() && !isConfig) {
         dirs.push(yield* this.#kid(place, name, below(realPath, name), kidsBefore.get(name) ?? null))
         continue
       }
-      const isWanted =
-        isSourceName(name) || isConfigName(name) || isSchemaName(name) || manifestRuntime(name) !== undefined
+      const isWanted = isConfig || isSourceName(name) || isSchemaName(name) || manifestRuntime(name) !== undefined
       const stat = isWanted || !entry.isFile() ? this.#stat(path, entry.isSymbolicLink(), problems) : null
-      if (stat?.isDirectory()) {
+      if (stat?.isDirectory() && isConfig) {
+        // `.env` is a usual name for a folder of Python packages.
+        if (name !== CONFIG_FILES.dotenv) problems.push(disk.notFileWarning(path))
+      } else if (stat?.isDirectory()) {
         const target = this.#linkTarget(path, place.chain, problems)
         if (target !== null) dirs.push(yield* this.#kid(place, name, target, kidsBefore.get(name) ?? null))
-      } else if (stat?.isFile() && isWanted)
-        files.push({ name: this.#kept(name), size: exactNumber(stat.size), mtimeMs: stat.mtimeMs })
+      } else if (stat?.isFile() && isWanted) files.push(this.#toFile(place.path, name, stat, before))
       else if (stat?.isFile() || (entry.isFile() && !isWanted)) otherFiles.push(name)
       else if (stat !== null && (isWanted || !stat.isSocket())) problems.push(disk.specialWarning(path))
+      if (isConfig && problems.length > known) unreadable.add(name)
     }
-    const texts = this.#texts(place.path, files, before, problems)
+    const texts = this.#texts(place.path, files, unreadable, before, problems)
     return {
       name: place.name,
       path: place.path,
@@ -278,6 +303,22 @@ class Reader {
     const isTooDeep = place.level > MAX_TREE_DEPTH
     if (isTooDeep) return keep(same, emptyNode(place, `below ${MAX_TREE_DEPTH} folder levels`, EMPTY))
     return yield* this.#folder(place, same)
+  }
+
+  #toFile(folder: string, name: string, { size, mtimeMs }: disk.DiskStat, before: DirNode | null): FileEntry {
+    const file = { name: this.#kept(name), size: exactNumber(size), mtimeMs }
+    const role = usualRole(folder, name)
+    const runtime = RUNTIME_OF_EXTENSION.get(extensionOf(name))
+    if (role === null || runtime === undefined || size > MAX_CONFIG_FILE_BYTES) return file
+    const known = before?.files.find(other => other.name === name)
+    if (known?.size === size && known.mtimeMs === mtimeMs) return known
+    try {
+      const text = Buffer.from(this.#disk.readFile(this.#fullPath(toChild(folder, name)))).toString('utf8')
+      return mayBeHandler(runtime, text, role === 'configuration') ? file : { ...file, hasNoCallable: true }
+    } catch {
+      // Its call says why it cannot be read.
+      return file
+    }
   }
 
   /** Ten thousand files are called `handler.js`: one text for all of them. */
@@ -307,16 +348,24 @@ class Reader {
     const target = this.#ask(path, true, problems, this.#disk.realpath)
     if (target === null) return null
     // Descending would come back here for ever, or out of the root into the whole disk.
-    if (!chain.some(above => above === target || isBelow(above, target))) return target
+    if (!leadsBack(target, chain)) return target
     problems.push(disk.loopWarning(path))
     return null
   }
 
-  #texts(folder: string, files: readonly FileEntry[], before: DirNode | null, problems: Warning[]): ConfigTexts {
+  #texts(
+    folder: string,
+    files: readonly FileEntry[],
+    unreadable: ReadonlySet<string>,
+    before: DirNode | null,
+    problems: Warning[],
+  ): ConfigTexts {
     const names = new Set(files.filter(file => isConfigName(file.name)).map(file => file.name))
-    if (names.size === 0) return NO_TEXTS
-    const read = (kind: ConfigKind) =>
-      names.has(CONFIG_FILES[kind]) ? this.#configText(folder, kind, before, problems) : null
+    if (names.size === 0 && unreadable.size === 0) return NO_TEXTS
+    const read = (kind: ConfigKind) => {
+      if (unreadable.has(CONFIG_FILES[kind])) return this.#toText(kind, null, before)
+      return names.has(CONFIG_FILES[kind]) ? this.#configText(folder, kind, before, problems) : null
+    }
     const texts: ConfigTexts = {
       config: read('config'),
       routes: read('routes'),
@@ -333,7 +382,11 @@ class Reader {
     const stat = this.#stat(path, false, problems)
     if (stat === null || !stat.isFile()) return null
     if (stat.size > MAX_CONFIG_FILE_BYTES) problems.push(disk.largeConfigWarning(path, stat.size))
-    const text = stat.size > MAX_CONFIG_FILE_BYTES ? null : this.#readText(path, problems)
+    return this.#toText(kind, stat.size > MAX_CONFIG_FILE_BYTES ? null : this.#readText(path, problems), before)
+  }
+
+  /** @param text - null for a file that cannot be read */
+  #toText(kind: ConfigKind, text: string | null, before: DirNode | null): ConfigText {
     const old = before?.texts[kind] ?? null
     if (old !== null && old.text === text) return old
     const isOldGood = old !== null && old.text !== null && this.#options.isGood(kind, old.text)

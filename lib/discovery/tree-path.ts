@@ -20,7 +20,12 @@ function joined(folder: string, path: string): string {
   return [folder, path].join('/')
 }
 
-/** True when `path` lies below `folder`. */
-export function isBelow(path: string, folder: string): boolean {
+/** True when a link to `target` would lead back: to one of the folders on the way to it, or to one that holds them. */
+export function leadsBack(target: string, wayToIt: readonly string[]): boolean {
+  return wayToIt.some(folder => folder === target || isBelow(folder, target))
+}
+
+/** True when `path` is below `folder`. */
+function isBelow(path: string, folder: string): boolean {
   return path.startsWith(folder === '/' ? folder : `${folder}/`)
 }

@@ -14,7 +14,7 @@ import { MAX_TREE_FOLDERS } from './disk.ts'
 import { isConfigName, isSchemaName, isSourceName } from './file-name.ts'
 import { skippedReason } from './layouts.ts'
 import { MAX_TREE_DEPTH } from './snapshot.ts'
-import { below, parentOf, toChild } from './tree-path.ts'
+import { below, leadsBack, parentOf, toChild } from './tree-path.ts'
 
 /** Milliseconds between two looks whether the functions root still is the folder that is watched. */
 const ROOT_CHECK_MS = 500
@@ -176,20 +176,19 @@ export class TreeWatcher {
       return
     }
     const above = parentOf(path)
-    if (path.split('/').length > MAX_TREE_DEPTH || this.#options.excluded().has(path) || this.#leadsUp(above, realPath))
+    // As the reader of the snapshot decides.
+    if (path.split('/').length > MAX_TREE_DEPTH || this.#options.excluded().has(path) || isConfigName(basename(path)))
       return
+    if (leadsBack(realPath, this.#wayTo(above))) return
     if (realPath === below(this.#realPathAt(above), basename(path))) this.#realPaths.delete(path)
     else this.#realPaths.set(path, realPath)
     this.#queue.push({ path, isNew })
   }
 
-  /** True for this folder or one above it, and for one that holds them: a link there would not end. */
-  #leadsUp(folder: string, realPath: string): boolean {
-    for (let at = folder; ; at = parentOf(at)) {
-      const real = this.#realPathAt(at)
-      if (real === realPath || real.startsWith(`${realPath}/`)) return true
-      if (at === '') return false
-    }
+  /** Real paths of a folder and of all above it. */
+  #wayTo(folder: string): string[] {
+    const above = folder === '' ? [] : this.#wayTo(parentOf(folder))
+    return [...above, this.#realPathAt(folder)]
   }
 
   #realPathAt(path: string): string {

@@ -1,7 +1,6 @@
 /** One folder on the walk: what it holds, and where its own folders stand. Owner: §2.2, page discovery/layouts. */
 
 import type { FunctionConfig } from '../config/function-config.ts'
-import type { IgnoredPath } from '../core/catalog.ts'
 import type { Warning } from '../core/errors.ts'
 import { isVersion } from '../core/identity.ts'
 import { MAX_NAMESPACE_DEPTH, MAX_ROUTE_DEPTH } from '../core/limits.ts'
@@ -133,7 +132,7 @@ export class Visit {
     // A folder such as `1.0.3` in a function has an address; that it has no path of its own surprises nobody.
     const isExpected = canBeVersion && isVersionLike(dir.name)
     if (problem !== null && !isExpected && this.facts.hasHandlerBelow(dir, view)) this.part.warnings.push(problem)
-    if (problem !== null && !canBeVersion) return this.#skip(dir, { reason: problem.message })
+    if (problem !== null && !canBeVersion) return this.#skip(dir, problem.message)
     const segment = nameToSegment(dir.name)
     const hasPath = problem === null && prefix !== null && !('problem' in segment)
     const prefixBelow = hasPath ? [prefix, segment.canonical].join('/') : null
@@ -157,26 +156,25 @@ export class Visit {
     if (kind !== 'routes' || file === undefined) return
     const below = facts.viewBelow(dir, viewBelow)
     if (!dir.dirs.some(kid => facts.hasHandlerBelow(kid, below))) return
-    const text = `groups no ${dir.name} functions because it holds ${file}: paths below it begin with /${dir.name}`
+    const text = `does not group ${dir.name} functions because it contains ${file}: paths below it begin with /${dir.name}`
     const hint = `Move ${file} elsewhere, or put "_" in front of its name when it is a helper.`
     this.part.warnings.push(pathWarning('GROUP_HAS_ROUTES', dir.path, text, hint))
   }
 
-  #skip(dir: DirNode, ignored: Omit<IgnoredPath, 'path'>): null {
-    this.part.ignored.push({ path: dir.path, ...ignored })
+  #skip(dir: DirNode, reason: string): null {
+    this.part.ignored.push({ path: dir.path, reason })
     this.part.warn(problemsBelow(dir))
     return null
   }
 
   /** Files for browsers must not run here, also where `assets` has no effect because it is not in the root's config. */
-  #assetsOf(dir: DirNode): Omit<IgnoredPath, 'path'> | null {
+  #assetsOf(dir: DirNode): string | null {
     const names = this.node.path.split('/')
     for (const [level, config] of this.layers.entries()) {
       const directory = config?.assets?.directory
       if (level === 0 || directory === undefined) continue
       const folder = names.slice(0, level).join('/')
-      if (toChild(folder, directory) === dir.path)
-        return { reason: `files for browsers: the assets of ${folder}/fn.config.json` }
+      if (toChild(folder, directory) === dir.path) return `files for browsers: the assets of ${folder}/fn.config.json`
     }
     return null
   }

@@ -176,7 +176,7 @@ class FileWatcher implements Watcher {
     if (this.#isLimited) return
     this.#isLimited = true
     const { onWarning, pollMs = POLL_MS } = this.#options
-    const text = `cannot be watched for changes (${code}): it is looked at every ${pollMs} ms instead`
+    const text = `cannot be watched for changes (${code}): it is scanned every ${pollMs} ms instead`
     const hint = 'Raise fs.inotify.max_user_watches and the limit of open files.'
     onWarning(pathWarning('WATCH_LIMITED', '', text, hint))
   }

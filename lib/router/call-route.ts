@@ -39,7 +39,7 @@ export function findCallRoute(table: RouteTable, fn: FunctionVersion, asked: Ask
   if (typeof canonical !== 'string') throw refuse(`route ${JSON.stringify(path)}: ${canonical.problem}`)
   const found = isReservedPath(canonical) ? null : table.find(method, canonical, host)
   if (found === null || (found.kind === 'refused' && found.code === 'NOT_FOUND'))
-    throw refuse(`route ${JSON.stringify(path)} leads to no function`)
+    throw refuse(`route ${JSON.stringify(path)} does not lead to a function`)
   if (found.kind === 'refused') {
     throw new GatewayError(found.code, found.message, found.allow === null ? {} : { headers: { Allow: found.allow } })
   }
@@ -73,7 +73,7 @@ export function fillRoute(route: string, params: Readonly<Record<string, string>
   const pattern = parsePattern(route)
   if ('problem' in pattern) throw refuse(`route ${JSON.stringify(route)} ${pattern.problem}`)
   const unknown = Object.keys(params).find(name => !pattern.paramNames.includes(name))
-  if (unknown !== undefined) throw refuse(`params.${unknown} is no param of the route ${pattern.text}`)
+  if (unknown !== undefined) throw refuse(`params.${unknown} is not a param of the route ${pattern.text}`)
   return `/${segmentsOf(pattern)
     .flatMap(segment => toTexts(segment, params, pattern.text))
     .join('/')}`

@@ -6,9 +6,17 @@ import type { Method, RuntimeName } from '../core/identity.ts'
 import { decideClaim, FORCED_STRENGTH } from '../core/transitions.ts'
 import { matchesHost, parseHost } from './hosts.ts'
 import type { RouteRefusal, RouteTable } from './route-table.ts'
-import { isVersioned, type RouteEntry, type RouteParams, type Settlement, standingOf, strengthOf } from './settle.ts'
+import {
+  isVersioned,
+  type RouteEntry,
+  type RouteMatch,
+  type RouteParams,
+  type Settlement,
+  standingOf,
+  strengthOf,
+} from './settle.ts'
 
-const EQUAL_RIGHT = 'another claim has equal right to the route'
+const EQUAL_RIGHT = 'another claim has the same priority'
 
 /**
  * taken: a stronger kind of claim has the route. replaced: it was taken from this claim by force or by a manifest.
@@ -45,14 +53,19 @@ export interface Explanation {
   path: string
   host: string
   winner: (ExplainedClaim & { params: RouteParams }) | null
-  /** What a client gets when nobody answers. */
+  /** What a client gets when no function answers, or instead of the winner's response. */
   refusal: { status: number; code: ErrorCode; message: string; allow: string | null } | null
   /** Most specific first. */
   losers: ExplainedLoser[]
 }
 
 /** Explains one request without running it. */
-export function explain(table: RouteTable, method: string, path: string, host: string): Explanation {
+export function explain(
+  table: Pick<RouteTable, 'find' | 'candidates'>,
+  method: string,
+  path: string,
+  host: string,
+): Explanation {
   const result = table.find(method, path, host)
   const wanted = method === 'HEAD' ? 'GET' : method
   const requestHost = parseHost(host)
@@ -65,9 +78,9 @@ export function explain(table: RouteTable, method: string, path: string, host: s
     for (const entry of leaf.entries) {
       const { claim } = entry
       if (!claim.methods.some(name => name === wanted)) {
-        losers.push(toLoser(entry, 'method', null, `it answers ${claim.methods.join(', ')} only`))
+        losers.push(toLoser(entry, 'method', null, `it handles ${claim.methods.join(', ')} only`))
       } else if (entry.hosts.length > 0 && !matchesHost(entry.hosts, requestHost)) {
-        losers.push(toLoser(entry, 'host', null, `it answers ${claim.hosts.join(', ')} only`))
+        losers.push(toLoser(entry, 'host', null, `it handles ${claim.hosts.join(', ')} only`))
       } else if (leaf.barred.has(entry)) {
         losers.push(toLoserOf(entry, leaf.barred.get(entry)!))
       } else if (before !== null) {
@@ -81,11 +94,16 @@ export function explain(table: RouteTable, method: string, path: string, host: s
       }
     }
   }
-  return { method, path, host, winner, refusal: result.kind === 'match' ? null : toRefusal(result), losers }
+  return { method, path, host, winner, refusal: toRefusal(result), losers }
 }
 
-function toRefusal({ code, message, allow }: RouteRefusal): Explanation['refusal'] {
-  return { status: ERROR_STATUS[code], code, message, allow }
+function toRefusal(result: RouteMatch | RouteRefusal): Explanation['refusal'] {
+  if (result.kind === 'refused') {
+    const { code, message, allow } = result
+    return { status: ERROR_STATUS[code], code, message, allow }
+  }
+  const { configProblem: message } = result.fn.policy
+  return message === null ? null : { status: ERROR_STATUS.CONFIG_BROKEN, code: 'CONFIG_BROKEN', message, allow: null }
 }
 
 /** The first of the claims that keep an entry from having its route for this request. */
@@ -110,14 +128,15 @@ function toLoserOf(entry: RouteEntry, holder: RouteEntry): ExplainedLoser {
     case 'conflict':
       return toLoser(entry, 'conflict', holder, EQUAL_RIGHT)
     case 'merge':
-      return toLoser(entry, 'same-function', holder, 'another claim of the same function answers')
+      return toLoser(entry, 'same-function', holder, 'another claim of the same function is used')
     default:
       if (strengthOf(holder) >= FORCED_STRENGTH)
         return toLoser(entry, 'replaced', holder, 'a forced claim took the route')
       if (entry.claim.source === 'file' && source === 'manifest') {
         return toLoser(entry, 'replaced', holder, 'fn.routes.json replaces a file route')
       }
-      if (isVersioned(entry)) return toLoser(entry, 'taken', holder, 'a version takes no route that others have')
+      if (isVersioned(entry))
+        return toLoser(entry, 'taken', holder, 'a version does not take a route that another function has')
       return toLoser(entry, 'taken', holder, `an unforced config route never takes a route from a ${source}`)
   }
 }

@@ -119,7 +119,7 @@ export class RouteTableBuilder {
 
 /** What a pinned version answers without any claim of its own (§9); null for what has no version. */
 function toAddress(fn: FunctionVersion): RouteEntry | Warning | null {
-  if (fn.version === null || !isFunctionName(fn.name) || !isVersion(fn.version)) return null
+  if (fn.version === null || fn.policy.isPrivate || !isFunctionName(fn.name) || !isVersion(fn.version)) return null
   const path = toVersionPath(fn.name, fn.version)
   const pattern = parsePattern(path)
   if ('problem' in pattern) {

@@ -31,7 +31,7 @@ function toTakenWarning({ entry, winner, methods }: Loss): Warning {
     path: claim.origin,
     message: `${claim.origin}: ${routeText(methods, claim.pattern.text)} already belongs to ${describeClaim(winner.claim)}; it keeps the route`,
     hint: isVersioned(entry)
-      ? `a version takes no route that others have: call ${claim.fn.name}@${claim.fn.version}, or set FN_FORCE_URL=1`
+      ? `a version does not take a route that another function has: call ${claim.fn.name}@${claim.fn.version}, or set FN_FORCE_URL=1`
       : `set "invoke": { "force-url": true } in ${claim.origin} to take the route, or give one of the two another route`,
   }
 }
@@ -42,7 +42,7 @@ function toConflictWarning({ entries, methods }: Conflict): Warning {
   return {
     code: 'ROUTE_CONFLICT',
     path: first.origin,
-    message: `${routeText(methods, first.pattern.text)} is claimed with equal right by ${names}; requests to it are answered 409`,
+    message: `${routeText(methods, first.pattern.text)} is claimed with the same priority by ${names}; requests to it return 409`,
     hint: 'remove or rename all but one, give them different methods or hosts, or force one of them',
   }
 }

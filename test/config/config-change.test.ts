@@ -37,6 +37,7 @@ const EVERY: Record<string, unknown> = {
     home: '/x',
     'home-route': '/x',
   },
+  private: true,
   response: { include_debug_headers: true },
   home: { route: '/x' },
   assets: { directory: 'public' },

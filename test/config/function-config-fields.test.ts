@@ -58,6 +58,7 @@ const FIELDS: [field: string, good: unknown, path: string, value: unknown, bad: 
     [['a'], ['/_fn/x'], ['/../x'], ['/a?b'], 5, {}, Array(33).fill('/x')],
   ],
   ['force-url', true, 'invoke.forceUrl', true, NOT_BOOLEAN],
+  ['private', true, 'private', true, NOT_BOOLEAN],
   ['include_debug_headers', true, 'response.includeDebugHeaders', true, NOT_BOOLEAN],
   ['invoke', {}, 'invoke.handler', undefined, NOT_OBJECT],
   ['invoke.handler', 'run_it', 'invoke.handler', 'run_it', ['1run', 'a-b', 'a.b', '__proto__ ', ...NOT_TEXT]],
@@ -122,7 +123,7 @@ const FIELDS: [field: string, good: unknown, path: string, value: unknown, bad: 
     ['esbuild', '@scope/name', 'vendor/name'],
     [['-g'], ['../x'], ['a b'], ['@x'], ['a/b/c'], ['https://x/y'], 5, {}],
   ],
-  ['shared_deps', ['base', 'img_tools'], 'sharedDeps', ['base', 'img_tools'], [['../x'], ['.svc'], ['a/b'], 5, {}]],
+  ['shared_deps', ['base', 'img_tools'], 'sharedDeps', ['base', 'img_tools'], [5, {}]],
   [
     'cors',
     { origins: ['*'] },
@@ -207,3 +208,21 @@ t.test('[config/function-config.7, config/function-config.10] headers of a sched
     [{ message: /cors\.headers must be a header name/ }, { message: /cors\.expose must be/ }].reverse(),
   )
 })
+
+t.test(
+  '[config/function-config.22] a pack name that is wrong is a problem, and stays for the call to fail with',
+  async t => {
+    for (const [given, kept] of [
+      ['../x', '../x'],
+      ['.svc', '.svc'],
+      ['a/b', 'a/b'],
+      ['', ''],
+      [5, '5'],
+      ['a\nb', 'a\\u000ab'],
+    ] as const) {
+      const { config, problems } = parse({ shared_deps: ['base', given] })
+      t.same(config.sharedDeps, ['base', kept])
+      t.match(problems, [{ code: 'CONFIG_VALUE', message: /shared_deps\[1\] must be a pack name, which has letters/ }])
+    }
+  },
+)

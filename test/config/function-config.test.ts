@@ -29,10 +29,11 @@ const configOf = (value: unknown): FunctionConfig => {
 
 const EMPTY = emptyConfig()
 
-t.test('[config/function-config.2] a text that is no JSON object gives an empty config and one warning', async t => {
+t.test('[config/function-config.2] a text that is no JSON object gives a closed config and one warning', async t => {
   for (const text of ['', '{', '[]', '"x"', 'null', '5', '{"a":1,}', '\u0000']) {
     const { config, problems } = parseFunctionConfig(text, FILE)
-    t.same(config, EMPTY, text)
+    const problem = problems[0]!.message
+    t.same(config, { ...EMPTY, scheduleProblem: problem, problem }, text)
     t.equal(problems.length, 1, text)
     t.equal(problems[0]!.path, FILE)
   }

@@ -7,7 +7,7 @@ import {
   type ProcessPowers,
   readPowers,
 } from '../../lib/config/isolation.ts'
-import { readAdminToken, readPasswordHash } from '../../lib/config/secret-file.ts'
+import { readAdminToken, readSecrets } from '../../lib/config/secret-file.ts'
 import { resolveSettings } from '../../lib/config/settings.ts'
 import { toUidRange, toUsers } from '../../lib/config/uid-range.ts'
 import { makeTree } from '../helpers/tree.ts'
@@ -116,7 +116,7 @@ t.test('[runtime/isolation.2] the admin token may be in a file', async t => {
   t.equal(readAdminToken(without, null), without)
   const readHash = (file: string) => {
     const resolved = resolveSettings({ env: { FN_CONSOLE_LOGIN_PASSWORD_HASH_FILE: file }, cwd: tree.root })
-    return readPasswordHash(resolved, resolved.settings.consoleLoginPasswordHashFile)
+    return readSecrets(resolved)
   }
   t.match(readHash('hash').settings.consoleLoginPasswordHash, /^scrypt:16384/)
   t.match(readHash('good').problems, [{ message: /^FN_CONSOLE_LOGIN_PASSWORD_HASH_FILE must be scrypt:/ }])

@@ -68,8 +68,8 @@ t.test('[config/settings.17] a file that cannot be used is a problem, never skip
   execFileSync('mkfifo', [tree.path('pipe/fngw.json')])
   const cases: [folder: string, message: RegExp][] = [
     ['broken', /^fngw\.json is not JSON: line 2, column 12: a comma before }$/],
-    ['folder', /^fngw\.json cannot be read: it is no regular file$/],
-    ['pipe', /^fngw\.json cannot be read: it is no regular file$/],
+    ['folder', /^fngw\.json cannot be read: it is not a regular file$/],
+    ['pipe', /^fngw\.json cannot be read: it is not a regular file$/],
     ['big', /^fngw\.json has 1048577 bytes, at most 1048576 are read$/],
     ['binary', /^fngw\.json is not JSON: the file is not UTF-8 text$/],
   ]
@@ -81,7 +81,7 @@ t.test('[config/settings.17] a file that cannot be used is a problem, never skip
   const explicit: [path: string, message: RegExp][] = [
     ['missing.json', /^--config missing\.json cannot be read: there is no such file$/],
     ['fngw.json/x', /^--config fngw\.json\/x cannot be read: a part of its path is not a folder$/],
-    ['folder', /^--config folder cannot be read: it is no regular file$/],
+    ['folder', /^--config folder cannot be read: it is not a regular file$/],
     ['broken/fngw.json', /^broken\/fngw\.json is not JSON/],
   ]
   for (const [path, message] of explicit) {

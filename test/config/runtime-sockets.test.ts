@@ -1,6 +1,6 @@
 import t from 'tap'
 import { checkRuntimeSockets, isLoopback } from '../../lib/config/runtime-sockets.ts'
-import { readRuntimeSecret } from '../../lib/config/secret-file.ts'
+import { readSecrets } from '../../lib/config/secret-file.ts'
 import { resolveSettings } from '../../lib/config/settings.ts'
 import { makeTree } from '../helpers/tree.ts'
 
@@ -29,7 +29,7 @@ t.test(
     t.teardown(() => tree.cleanup())
     const check = (env: Record<string, string>) => {
       const resolved = resolveSettings({ env, cwd: tree.root })
-      return checkRuntimeSockets(readRuntimeSecret(resolved, resolved.settings.runtimeSecretFile))
+      return checkRuntimeSockets(readSecrets(resolved))
     }
     const FN_RUNTIME_SOCKETS = '{"python":"tcp://10.0.0.7:9001"}'
     const bare = check({ FN_RUNTIME_SOCKETS })

@@ -1,7 +1,9 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { Command } from 'commander'
 import t from 'tap'
+import { addSettingFlags } from '../../bin/setting-flags.ts'
 import { BINARY_ENV, SETTING_OPTIONS, type SettingOption } from '../../lib/config/setting-options.ts'
 import { resolveSettings, type SettingInputs } from '../../lib/config/settings.ts'
 
@@ -73,6 +75,9 @@ const CASES: Record<string, typeof SWITCH> = {
   logFiles: SWITCH,
   logLevel: [[['WARN', 'warn']], ['verbose', '1'], [1, true, []]],
   docsEnabled: SWITCH,
+  openapiTitle: [[['Shop API', 'Shop API']], ['a\nb', 'x'.repeat(1025)], [5, '', []]],
+  openapiVersion: [[['2.3', '2.3']], ['a\nb'], [2.3, '', []]],
+  openapiDescription: [[['One\nTwo', 'One\nTwo']], [], [5, []]],
   openapiIncludeInternal: SWITCH,
   namespaceDepth: count(5, 0, 6),
   forceUrl: SWITCH,
@@ -92,6 +97,7 @@ const CASES: Record<string, typeof SWITCH> = {
     ['/', '//x', 'x', 'javascript:1', '/a b'],
     [5, ''],
   ],
+  trustedProxyHeader: [[['X-Real-IP', 'x-real-ip']], ['X Real', 'a:b'], [5, '']],
   trustedProxyCidrs: [
     [['10.0.0.0/8, ::1', ['10.0.0.0/8', '::1']]],
     ['10.0.0.0/33', '::/129', 'proxy', '10.0.0', '1.2.3.4/8/8', '1.2.3.4/'],
@@ -107,6 +113,8 @@ const CASES: Record<string, typeof SWITCH> = {
   isolationUids: [[['5-9', '5-9']], ['9-5', '0-1', 'x'], [5, [], {}]],
   workerMemoryMb: count(16, 15, 0),
   workerNice: count(19, -1, 20),
+  responseIdleTimeoutMs: count(1000, 999, 86_400_001),
+  bodyMemoryMb: count(1, 0),
   luaMemoryMb: count(16, 15, 0),
   runtimes: [
     [['Node, python', ['node', 'python']]],
@@ -220,6 +228,8 @@ const CASES: Record<string, typeof SWITCH> = {
   jobsEnabled: SWITCH,
   jobsMaxConcurrency: count(1, 0, 1001),
   jobsMaxResultBytes: count(0, -1),
+  jobsCallbackSecret: [[[` ${'x'.repeat(32)} `, 'x'.repeat(32)]], ['x'.repeat(31)], []],
+  jobsCallbackSecretFile: [[['a/b', '/project/work/a/b']], ['a\nb'], [5, [], '']],
 }
 
 t.test(
@@ -280,29 +290,26 @@ t.test('[config/settings.15] the table names each variable, key and flag once', 
   ]) {
     t.same(names.length, new Set(names).size)
   }
+  const command = addSettingFlags(new Command(), { defaults: {}, shown: null })
   for (const [name, option] of OPTIONS) {
     for (const flag of option.flags.filter(flag => flag.startsWith('--'))) {
-      const attribute = flag.replace(/^--(no-)?/, '').replace(/ .*/, '')
-      t.equal(
-        attribute.replace(/-([a-z])/g, (_, letter: string) => letter.toUpperCase()),
-        name,
-        'commander attribute',
-      )
+      const added = command.options.find(({ long }) => long === flag.split(' ')[0])
+      t.equal(added?.attributeName(), name, flag)
     }
   }
 })
 
 const PACKAGE = fileURLToPath(new URL('../..', import.meta.url))
 
-/** Of `lib/config`, where settings become the defaults of policies. */
-const POLICY_DEFAULTS = join('lib', 'config', 'policy-layers.ts')
+/** Modules of `lib/config` that use settings: defaults of policies, and files that hold secrets. */
+const READERS = ['policy-layers.ts', 'secret-file.ts'].map(file => join('lib', 'config', file))
 
 /** Texts of every module outside `lib/config`: what a setting does is done there. */
 function productTexts(): string[] {
   return ['lib', 'bin'].flatMap(folder =>
     readdirSync(join(PACKAGE, folder), { recursive: true })
       .map(file => join(folder, String(file)))
-      .filter(file => file.endsWith('.ts') && (file === POLICY_DEFAULTS || !file.startsWith(join('lib', 'config'))))
+      .filter(file => file.endsWith('.ts') && (READERS.includes(file) || !file.startsWith(join('lib', 'config'))))
       .map(file => readFileSync(join(PACKAGE, file), 'utf8')),
   )
 }

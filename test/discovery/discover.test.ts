@@ -220,6 +220,7 @@ t.test('[discovery/layouts.20, discovery/layouts.22] methods and default routes'
       ['GET /A/:id', 'GET /b/:c*'],
     ],
     ['none', { 'x/handler.js': '', 'x/fn.config.json': config({ routes: [] }) }, []],
+    ['private', { 'x/handler.js': '', 'x/fn.config.json': JSON.stringify({ private: true, routes: ['/y'] }) }, []],
     [
       'catch-all folder',
       { '[...x]/handler.js': '', '[...x]/fn.config.json': config({ runtime: 'node', methods: ['GET'] }) },
@@ -416,6 +417,92 @@ t.test('[discovery/layouts.30] a config that turns wrong leaves the last good on
   t.same({ ...fnOf(fresh, 'a').env }, {}, 'a first text has none before it')
 })
 
+const BROKEN_CONFIGS: Record<string, TreeEntry> = {
+  'no JSON': '{ "invoke": { "allow_hosts": ["a.test"] }',
+  'no object': '[]',
+  'an empty file': '',
+  'no text': Buffer.from([0x7b, 0xff, 0x7d]),
+  'a dangling link': { symlink: 'missing.json' },
+  'a link to itself': { symlink: 'fn.config.json' },
+  'a link to a folder': { symlink: '.' },
+  'a wrong type of methods': '{ "invoke": { "methods": {} } }',
+  'wrong methods': '{ "methods": ["GETT", "PSOT"] }',
+  'wrong routes': '{ "invoke": { "routes": "none" } }',
+  'a wrong invoke': '{ "invoke": [] }',
+  'a wrong entrypoint': '{ "entrypoint": "../x.js" }',
+}
+
+t.test('[discovery/layouts.51] a config that cannot be used closes what inherits from it', async t => {
+  const files = {
+    'open.js': '',
+    'fn/handler.js': '',
+    'fn/[id].py': '',
+    'fn/v2/handler.js': '',
+    'files/a.js': '',
+    'files/post.b.js': '',
+    'files/deep/c.js': '',
+    'files/deep/fn.config.json': config({ invoke: { allow_hosts: ['b.test'], methods: ['PUT'] } }),
+  }
+  for (const [name, broken] of Object.entries(BROKEN_CONFIGS)) {
+    for (const folder of ['fn', 'files']) {
+      const path = `${folder}/fn.config.json`
+      const discovery = discoverTree({ ...files, [path]: broken })
+      for (const { entryFile, policy } of discovery.functions) {
+        const problem = entryFile.startsWith(`${folder}/`) ? new RegExp(`^${path.replaceAll('.', '\\.')}`) : null
+        t.match(policy, { configProblem: problem }, `${name}: ${entryFile}`)
+      }
+      t.ok(codesOf(discovery).includes(`CONFIG_CLOSED ${path}`), name)
+    }
+  }
+  const all = 'GET,POST,PUT,PATCH,DELETE'
+  t.same(
+    routesOf(discoverTree({ ...files, 'fn/fn.config.json': '{', 'files/fn.config.json': '{' })),
+    [
+      'GET /open open.js',
+      `${all} /fn/:id fn/[id].py`,
+      `${all} /files/a files/a.js`,
+      `${all} /fn fn/handler.js`,
+      `${all} /fn/* fn/handler.js`,
+      'POST /files/b files/post.b.js',
+      'PUT /files/deep/c files/deep/c.js',
+      `${all} /fn/v2 fn/v2/handler.js`,
+    ].sort(),
+  )
+  const root = discoverTree({ ...files, 'fn.config.json': '{' })
+  t.ok(root.functions.every(({ policy }) => policy.configProblem !== null))
+  const harmless = discoverTree({ ...files, 'fn/fn.config.json': config({ timeout_ms: 'x', summary: 5 }) })
+  t.ok(
+    harmless.functions.every(({ policy }) => policy.configProblem === null),
+    'other wrong fields are left out',
+  )
+})
+
+t.test(
+  '[discovery/layouts.30, discovery/layouts.51] a config that can no longer be read keeps its last good text',
+  async t => {
+    const good = { invoke: { allow_hosts: ['a.test'] } }
+    for (const broken of ['{', { symlink: 'missing.json' }, { symlink: '.' }] as TreeEntry[]) {
+      const tree = makeTree({
+        'a/handler.js': '',
+        'a/fn.config.json': config(good),
+        'fn.config.json': config({ assets: { directory: 'site' } }),
+        'site/x.js': '',
+      })
+      t.teardown(tree.cleanup)
+      const first = snapshotOf(tree.root)
+      tree.remove('a/fn.config.json')
+      tree.remove('fn.config.json')
+      tree.write({ 'a/fn.config.json': broken, 'fn.config.json': broken })
+      const kept = discover(snapshotOf(tree.root, { previous: first }), OPTIONS)
+      t.same(namesOf(kept), ['a'], 'the assets are no functions')
+      t.match(fnOf(kept, 'a').policy, { allowHosts: ['a.test'], configProblem: null })
+      t.ok(codesOf(kept).includes('CONFIG_KEPT a/fn.config.json'))
+      const started = discover(snapshotOf(tree.root), OPTIONS)
+      t.match(fnOf(started, 'a').policy, { configProblem: /^a\/fn\.config\.json / })
+    }
+  },
+)
+
 t.test('[discovery/layouts.31] home of folders', async t => {
   const home = (route: string) => config({ home: { route } })
   const discovery = discoverTree({
@@ -548,10 +635,10 @@ t.test('[discovery/layouts.3, discovery/layouts.35] names of Object and deep or 
     'a/x.js': '',
   })
   t.same(routesOf(discovery), [
-    'GET /a/x a/x.js',
     'GET /constructor constructor/handler.js',
     'GET /hasOwnProperty/:__proto__ hasOwnProperty/[__proto__].js',
     'GET /toString toString.js',
+    'GET,POST,PUT,PATCH,DELETE /a/x a/x.js',
   ])
   t.equal(fnOf(discovery, 'a/x').policy.timeoutMs, 2500)
 })

@@ -34,7 +34,10 @@ t.test('[discovery/layouts.35] warnings of files and folders', async t => {
     hint: /FN_FUNCTIONS_ROOT/,
   })
   t.match(disk.specialWarning('pipe.js'), { code: 'SPECIAL_FILE', path: 'pipe.js' })
-  t.match(disk.largeFolderWarning('a', 12345), { code: 'LARGE_FOLDER', message: /12345 entries; from 10000 on/ })
+  t.match(disk.largeFolderWarning('a', 12345), {
+    code: 'LARGE_FOLDER',
+    message: /12345 entries; reloads are slow from 10000/,
+  })
   t.match(disk.largeConfigWarning('a/fn.config.json', 5_000_000), { code: 'CONFIG_NOT_JSON', message: /5000000 bytes/ })
   t.match(disk.notUtf8Warning('a/fn.env.json'), { code: 'CONFIG_NOT_JSON', hint: /UTF-8/ })
   t.match(disk.largeTreeWarning('z'), { code: 'TREE_TOO_LARGE', message: /100000 folders/ })

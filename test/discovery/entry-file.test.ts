@@ -3,7 +3,7 @@ import { ERROR_STATUS } from '../../lib/core/errors.ts'
 import type { Discovery } from '../../lib/discovery/discover.ts'
 import { chooseEntries, chooseRoutes, ENTRY_CANDIDATES, isEntryName } from '../../lib/discovery/entry-file.ts'
 import { parseFileName, type RouteFile } from '../../lib/discovery/file-name.ts'
-import { RUNTIMES } from '../../lib/core/identity.ts'
+import { RUNTIME_OF_EXTENSION, RUNTIMES, type RuntimeName } from '../../lib/core/identity.ts'
 import { buildRouteTable } from '../../lib/router/route-builder.ts'
 import { codesOf, discoverTree, routesOf } from '../helpers/discovery.ts'
 import type { TreeEntry } from '../helpers/tree.ts'
@@ -24,6 +24,7 @@ function answers(discovery: Discovery, ...requests: string[]): (number | string)
     return found.kind === 'match' ? found.fn.entryFile : ERROR_STATUS[found.code]
   })
 }
+const EXTENSIONS = [...RUNTIME_OF_EXTENSION.keys()]
 const ALL_RUNTIMES = { runtimes: RUNTIMES }
 
 t.test('[discovery/entry-file.3, discovery/entry-file.4] the table, from first to last', async t => {
@@ -115,7 +116,7 @@ t.test('[discovery/entry-file.5] runtime narrows the choice without a warning', 
   t.same(discovery.warnings, [])
 })
 
-t.test('[discovery/entry-file.6] index.py is a route of its folder and hides nothing', async t => {
+t.test('[discovery/entry-file.6] index.py is the handler of its folder, which is one function', async t => {
   const discovery = discoverTree({
     'x/index.py': '',
     'x/list.py': '',
@@ -123,13 +124,50 @@ t.test('[discovery/entry-file.6] index.py is a route of its folder and hides not
     'z/index.py': '',
     'z/main.py': '',
   })
-  t.same(routesOf(discovery), ['GET /x x/index.py', 'GET /x/list x/list.py', 'GET /y y/main.js', 'GET /z z/main.py'])
+  t.same(routesOf(discovery), ['GET /x x/index.py', 'GET /y y/main.js', 'GET /z z/main.py'])
   t.same(
     discovery.functions.map(fn => `${fn.name} ${fn.kind}`),
-    ['y file', 'x/list file', 'x file', 'z function'],
+    ['y function', 'x function', 'z function'],
   )
   t.same(codesOf(discovery), ['DUPLICATE_ENTRY z/main.py'])
 })
+
+t.test(
+  '[discovery/layouts.5, discovery/entry-file.6] a canonical file of any language makes plain files private',
+  async t => {
+    const plain = EXTENSIONS.map(extension => `x/db${extension}`)
+    const explicit = EXTENSIONS.flatMap(extension => [`x/get.list${extension}`, `x/[id]${extension}`])
+    const tree = Object.fromEntries([...plain, ...explicit].map(path => [path, '']))
+    const filesOf = (more: Record<string, string>, runtimes: readonly RuntimeName[]) => {
+      const { claims, functions } = discoverTree({ ...tree, ...more }, { runtimes })
+      t.equal(claims.length, functions.length)
+      return functions.map(({ entryFile }) => entryFile)
+    }
+    t.ok(
+      filesOf({}, RUNTIMES).some(file => file.startsWith('x/db')),
+      'a folder without one is a file tree',
+    )
+    for (const [extension, runtime] of RUNTIME_OF_EXTENSION) {
+      for (const stem of ['handler', 'main', 'index']) {
+        const file = `x/${stem}${extension}`
+        const served = filesOf({ [file]: '' }, RUNTIMES)
+        t.ok(served.includes(file), file)
+        t.same(
+          served.filter(path => path.startsWith('x/db')),
+          [],
+          `private beside ${file}`,
+        )
+        t.equal(served.length, 1 + RUNTIMES.length * 2, `explicit files are public beside ${file}`)
+        const others = RUNTIMES.filter(name => name !== runtime)
+        t.same(
+          filesOf({ [file]: '' }, others).filter(path => path.startsWith('x/db')),
+          [],
+          `${runtime} is not enabled`,
+        )
+      }
+    }
+  },
+)
 
 t.test(
   '[discovery/entry-file.6, discovery/entry-file.8] without a default entry file languages have equal right',

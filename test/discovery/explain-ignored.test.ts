@@ -32,7 +32,7 @@ t.test('[discovery/layouts.40] what a URL might have meant', async t => {
     ['/bad(1)/x', ['bad(1)'], ['UNSUPPORTED_NAME']],
     ['/tool', ['go/tool/handler.go'], []],
     ['/a/b/c/d', ['python/a/b/c/d'], ['NAMESPACE_DEPTH']],
-    ['/shop/x', [], ['CONFIG_NOT_JSON']],
+    ['/shop/x', [], ['CONFIG_NOT_JSON', 'CONFIG_CLOSED']],
     ['/tools/vite.config', ['tools/vite.config.ts'], []],
     ['/tools/vite.config.ts', ['tools/vite.config.ts'], []],
     ['/tools/vite/config', ['tools/vite.config.ts'], []],

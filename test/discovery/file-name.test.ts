@@ -65,7 +65,7 @@ t.test('[discovery/layouts.14, discovery/layouts.16] names that break a rule', a
 
 t.test('[discovery/layouts.17, discovery/layouts.18, discovery/layouts.42] private names', async t => {
   const rows: [string, RegExp, boolean, boolean][] = [
-    // name, reason, inert, tool
+    // name, reason, inert, test
     ['_shared.js', /"_"/, false, false],
     ['_x.test.js', /"_"/, false, false],
     ['types.d.ts', /declaration/, true, false],
@@ -75,16 +75,20 @@ t.test('[discovery/layouts.17, discovery/layouts.18, discovery/layouts.42] priva
     ['a_test.go', /test file/, true, true],
     ['test_a.py', /test file/, true, true],
     ['conftest.py', /test file/, true, true],
-    ['vite.config.ts', /of a tool/, false, true],
-    ['gulpfile.js', /of a tool/, false, true],
-    ['gulpfile.babel.js', /of a tool/, false, true],
-    ['Gruntfile.cjs', /of a tool/, false, true],
-    ['setup.py', /of a tool/, false, true],
-    ['noxfile.py', /of a tool/, false, true],
   ]
-  for (const [name, reason, isInert, isTool] of rows)
-    t.match(parseFileName(name), { kind: 'private', reason, isInert, isTool }, name)
-  for (const name of ['x.d.js', 'd.ts', 'test.js', 'spec.ts', 'config.js', 'get.config.js', 'setup.js', 'gulpfiles.js'])
+  for (const [name, reason, isInert, isTest] of rows)
+    t.match(parseFileName(name), { kind: 'private', reason, isInert, isTest }, name)
+  for (const name of [
+    'x.d.js',
+    'd.ts',
+    'test.js',
+    'spec.ts',
+    'config.js',
+    'get.config.js',
+    'setup.js',
+    'setup.py',
+    'a_test.js',
+  ])
     t.equal(parseFileName(name).kind, 'route', name)
 })
 

@@ -60,9 +60,9 @@ t.test('[discovery/layouts.4, discovery/layouts.5] routes, or one function with 
 })
 
 t.test('[discovery/layouts.6] inside a function explicit files alone are public', async t => {
-  const inside = sort('a.js get.js [id].js index.py', { view: INSIDE })
+  const inside = sort('a.js get.js [id].js', { view: INSIDE })
   t.same(inside.routes, ['GET [id].js', 'GET get.js'])
-  t.same(inside.entries, ['index.py'])
+  t.same(sort('a.js index.py', { view: INSIDE }).entries, ['index.py'])
   t.match(inside.ignored, { 'a.js': /inside a function only/ })
   t.same(inside.helpers, ['a.js'])
 })
@@ -108,9 +108,11 @@ t.test('[discovery/entry-file.1, discovery/entry-file.5] what a config says abou
 })
 
 t.test('[discovery/entry-file.9, discovery/layouts.8] languages that are off, and those of other groups', async t => {
-  const off = sort('a.py b.js handler.go', { enabled: ['node'] })
+  const off = sort('a.py b.js c.go', { enabled: ['node'] })
   t.match(off, { kind: 'routes', routes: ['GET b.js'], helpers: [] })
-  t.match(off.ignored, { 'a.py': /python is not enabled/, 'handler.go': /go is not enabled/ })
+  t.match(off.ignored, { 'a.py': /python is not enabled/, 'c.go': /go is not enabled/ })
+  const canonical = sort('b.js get.js handler.go', { enabled: ['node'] })
+  t.match(canonical, { kind: 'function', entries: [], routes: ['GET get.js'] }, 'it opens no file')
   const view: FolderView = { group: 'python', isInsideFunction: false }
   const group = sort('a.py b.js', { view })
   t.same(group.routes, ['GET a.py'])
@@ -118,13 +120,17 @@ t.test('[discovery/entry-file.9, discovery/layouts.8] languages that are off, an
   t.same(sort('a.py get.js', { view, config: { runtime: 'node' } }).routes, ['GET get.js'])
 })
 
-t.test('[discovery/layouts.7, discovery/layouts.42] the root, and files of tools', async t => {
+t.test('[discovery/layouts.7, discovery/layouts.42] the root, and test files', async t => {
   t.match(sort('index.js a.js', { folder: '' }), { kind: 'routes', entries: ['index.js'], routes: ['GET a.js'] })
   t.match(sort('handler.js a.js', { folder: '' }), { kind: 'function', routes: [] })
-  const tools = sort('a.test.js vite.config.js setup.py a.js')
-  t.same(tools.routes, ['GET a.js'])
-  t.same(tools.helpers, ['setup.py', 'vite.config.js'])
-  t.match(tools.ignored, { 'a.test.js': /a test file/, 'vite.config.js': /of a tool/ })
+  const tests = sort('a.test.js vite.config.js setup.py speed_test.js a.js')
+  t.same(tests.routes, ['GET a.js'])
+  t.same(tests.helpers, ['setup.py', 'vite.config.js'])
+  t.match(tests.ignored, {
+    'a.test.js': /a test file/,
+    'vite.config.js': /defines no handler/,
+    'speed_test.js': /no handler/,
+  })
   t.match(sort('handler.js vite.config.js').ignored, { 'vite.config.js': /beside the handler/ })
   t.match(sort('a.rb a.txt').ignored, { 'a.rb': /no runtime/ })
 })

@@ -8,38 +8,30 @@ import { makeTree, type TreeEntry } from '../helpers/tree.ts'
 
 const TOP: FolderView = { group: null, isInsideFunction: false }
 
-function setUp(t: { teardown: (fn: () => void) => void }, entries: Record<string, TreeEntry>, hasFunctionsDir = false) {
+function setUp(t: { teardown: (fn: () => void) => void }, entries: Record<string, TreeEntry>) {
   const tree = makeTree(entries)
   t.teardown(tree.cleanup)
   const snapshot: Snapshot = snapshotOf(tree.root)
-  const facts = new FolderFacts(new ConfigReader(), { ...OPTIONS, hasFunctionsDir })
+  const facts = new FolderFacts(new ConfigReader(), OPTIONS)
   return { facts, at: (path: string) => findFolder(snapshot.root, path)! }
 }
 
-t.test('[discovery/layouts.17, discovery/layouts.18, discovery/layouts.43] folders that publish nothing', async t => {
+t.test('[discovery/layouts.17, discovery/layouts.18] folders that publish nothing', async t => {
   const entries = {
     '_lib/a.js': '',
     'src/a.js': '',
     'node_modules/a.js': '',
     '.git/a.js': '',
     'tests/a.js': '',
-    'scripts/readme.md': '',
-    'deep/tests/a.js': '',
     'open/a.js': '',
   }
   const { facts, at } = setUp(t, entries)
-  t.match(facts.closed(at('_lib')), { reason: /"_"/ })
-  t.match(facts.closed(at('src')), { reason: /source folder/ })
-  t.match(facts.closed(at('node_modules')), { reason: /packages/ })
-  t.match(facts.closed(at('.git')), { reason: /"\."/ })
-  t.match(facts.closed(at('tests')), { reason: /tests or scripts/, kind: 'tool' })
-  t.match(facts.closed(at('scripts')), { reason: /tests or scripts/, kind: undefined })
-  t.equal(facts.closed(at('deep/tests')), null)
+  t.match(facts.closed(at('_lib')), /"_"/)
+  t.match(facts.closed(at('src')), /source folder/)
+  t.match(facts.closed(at('node_modules')), /packages/)
+  t.match(facts.closed(at('.git')), /"\."/)
+  t.equal(facts.closed(at('tests')), null)
   t.equal(facts.closed(at('open')), null)
-  const dedicated = setUp(t, entries, true)
-  t.equal(dedicated.facts.closed(dedicated.at('tests')), null)
-  const declared = setUp(t, { 'tests/a.js': '', 'tests/fn.config.json': { json: { runtime: 'node' } } })
-  t.equal(declared.facts.closed(declared.at('tests')), null)
 })
 
 t.test('[discovery/layouts.5] where handlers are', async t => {

@@ -162,6 +162,7 @@ const LAYOUTS: { title: string; tree: Entries; routes: string[]; warnings?: stri
       { 'fn.config.json': { json: { assets: { directory: 'site' } } } },
     ),
     routes: ['GET /real real.js'],
+    warnings: ['TEST_FILE a.test.js'],
   },
   {
     title: '[discovery/layouts.19] reserved prefixes',
@@ -190,7 +191,7 @@ t.test('[discovery/layouts.4, discovery/layouts.5] a tree gives exactly these ro
 
 t.test('[discovery/layouts.3, discovery/layouts.12] every warning says what and how to mend it', async t => {
   const { warnings } = discoverTree(files('get.post.x.js bad(1).js console.js', { 'a/fn.config.json': '{' }))
-  t.equal(warnings.length, 4)
+  t.equal(warnings.length, 5)
   for (const { code, path, message, hint } of warnings) {
     t.match(code, /^[A-Z_]+$/)
     t.ok(message.startsWith(path), message)
@@ -224,81 +225,99 @@ t.test('[discovery/layouts.9] FN_NAMESPACE_DEPTH counts name segments', async t 
   t.same(namesOf(discoverTree(tree, { namespaceDepth: 5 })), ['a/b/c/d/e', 'a/b/c/d/e@v1'])
 })
 
-const TOOL_NAMES =
-  'vite.config.ts jest.config.cjs app.config.js load_test.py load_test.go db.test.js db.spec.ts test_users.py conftest.py ' +
-  'setup.py noxfile.py gulpfile.js gulpfile.babel.js Gruntfile.js'
+const TEST_NAMES = 'load_test.go db.test.js db.spec.ts test_users.py conftest.py'
 
-t.test('[discovery/layouts.42] files of tests and tools are no routes, and say how to publish them', async t => {
-  const names = TOOL_NAMES.split(' ')
-  const discovery = discoverTree(files(`${TOOL_NAMES} api/${names.join(' api/')}`), { runtimes: RUNTIMES })
-  t.same(routesOf(discovery), [])
-  t.same(codesOf(discovery), [])
-  t.same(discovery.ignored.map(({ path }) => path).sort(), [...names, ...names.map(name => `api/${name}`)].sort())
-  for (const { path, reason, kind } of discovery.ignored) {
-    t.equal(kind, 'tool', path)
-    t.match(reason, /^a (?:test file|file of a tool); .*fn\.routes\.json or as "entrypoint"/, path)
-  }
-  const others = files(
-    'get.config.js configs.js contest.py test_users.js setup.js testing.py gulpfiles.js latest.js a/setup.php',
+t.test(
+  '[discovery/layouts.42] test files are no routes, which one warning says until fn.routes.json names them',
+  async t => {
+    const names = TEST_NAMES.split(' ')
+    const discovery = discoverTree(files(`${TEST_NAMES} api/${names.join(' api/')}`), { runtimes: RUNTIMES })
+    t.same(routesOf(discovery), [])
+    t.same(discovery.ignored.map(({ path }) => path).sort(), [...names, ...names.map(name => `api/${name}`)].sort())
+    for (const { path, reason, kind } of discovery.ignored) {
+      t.equal(kind, 'test', path)
+      t.match(reason, /^a test file; .*fn\.routes\.json or as "entrypoint"/, path)
+    }
+    t.match(discovery.warnings, [
+      { code: 'TEST_FILE', message: /: conftest\.py, .* and 5 more$/, hint: /fn\.routes\.json/ },
+    ])
+    const inside = discoverTree(files('fn/handler.py fn/a.test.js'))
+    t.same([inside.ignored[0]?.kind, ...inside.warnings], [undefined], 'a private file')
+    const named = discoverTree({
+      'a.test.js': '',
+      'sub/test_a.py': '',
+      'fn.routes.json': { json: { routes: { '/a': 'a.test.js', '/b': 'sub/test_a.py' } } },
+    })
+    t.same(routesOf(named), ['GET /a a.test.js', 'GET /b sub/test_a.py'])
+    t.same([...named.warnings, ...named.ignored], [])
+  },
+)
+
+/** Files whose names are often those of tests, scripts and tools; each with a text that has a callable, and one without. */
+const SCRIPTS: [path: string, handler: string, other: string][] = [
+  ['tests/run/handler.js', 'export const handler = () => 1', 'import test from "node:test"\ntest("handler", () => {})'],
+  ['tests/a.ts', 'export default (event: object) => event', 'console.log(1)'],
+  ['scripts/run/handler.js', 'module.exports = () => 1', 'module.exports = { deploy() {} }'],
+  ['scripts/b.cjs', 'exports.handler = () => 1', 'require("./handler").handler()'],
+  ['scripts/c.mjs', 'export { run as handler } from "../_run.js"', 'export function run() {}'],
+  [
+    'scripts/deploy.py',
+    'def handler(event):\n    pass',
+    'def main():\n    pass\nif __name__ == "__main__":\n    main()',
+  ],
+  ['scripts/e.py', 'def main(event):\n    pass', 'import logging\nclass A:\n    def handler(self): pass'],
+  ['scripts/f.py', 'from lib import (\n  handler\n)', 'import handlers'],
+  ['tests/deep/g.php', '<?php function handler($e) {}', '<?php echo 1;'],
+  ['tests/h.php', '<?php\nreturn fn($e) => 1;', '<?php\nreturn ["a" => 1];'],
+  ['scripts/i.lua', 'return function() end', 'print(1)'],
+  ['scripts/j.go', 'package main\nfunc Handler(e any) any { return e }', 'package main\nfunc main() {}'],
+  ['scripts/k.rs', 'pub fn handler(e: Value) -> Value { e }', 'fn main() {}'],
+  ['speed_test.js', 'export const handler = () => 1', 'describe("speed", () => {})'],
+  ['setup.py', 'def handler(event):\n    pass', 'from setuptools import setup\nsetup()'],
+  ['noxfile.py', 'handler = print', 'import nox\ndef main(session): pass'],
+  ['gulpfile.js', 'exports.handler = () => 1', 'exports.default = () => 1'],
+  ['Gruntfile.js', 'module.exports = { handler() {} }', 'module.exports = grunt => grunt'],
+  ['app.config.js', 'export const handler = () => 1', 'export default { port: 1 }'],
+]
+
+t.test('[discovery/layouts.43] files of tests, scripts and tools are served when they have a callable', async t => {
+  const served = discoverTree(Object.fromEntries(SCRIPTS.map(([path, text]) => [path, text])), { runtimes: RUNTIMES })
+  t.same(served.functions.map(fn => fn.entryFile).sort(), SCRIPTS.map(([path]) => path).sort())
+  t.same([...served.ignored, ...served.warnings], [])
+  const others = discoverTree(Object.fromEntries(SCRIPTS.map(([path, , text]) => [path, text])), { runtimes: RUNTIMES })
+  t.same(
+    others.functions.map(fn => fn.entryFile),
+    [],
   )
-  t.equal(discoverTree(others).claims.length, 9, 'names that only look alike are routes')
-  const inside = discoverTree(files('fn/handler.py fn/setup.py fn/vite.config.ts'))
-  t.ok(inside.ignored.every(({ kind, reason }) => kind === undefined && /private/.test(reason)))
+  t.same(others.ignored.map(({ path }) => path).sort(), SCRIPTS.map(([path]) => path).sort())
+  for (const { reason } of others.ignored)
+    t.match(reason, /^defines no handler; to serve it, name it in fn\.routes\.json/)
+  t.same(others.warnings, [])
+  const names =
+    'configs.js contest.py test_users.js setup.js testing.py latest.js a/setup.php get.config.js api/tests/c.js'
+  t.equal(discoverTree(files(names)).claims.length, 9, 'other files are routes, whatever is in them')
 })
 
-t.test('[discovery/layouts.42] a tool file is published on purpose', async t => {
+t.test('[discovery/layouts.43] a config or fn.routes.json serves a file whatever its text shows', async t => {
   const discovery = discoverTree({
     'app.config.js': '',
     'fn.routes.json': { json: { routes: { '/config': 'app.config.js' } } },
     'setup/setup.py': '',
     'setup/fn.config.json': { json: { entrypoint: 'setup.py', methods: ['GET'] } },
+    'scripts/run.js': '',
+    'scripts/fn.config.json': { json: { invoke: { handler: 'run' } } },
   })
-  t.same(routesOf(discovery), ['GET /config app.config.js', 'GET /setup setup/setup.py', 'GET /setup/* setup/setup.py'])
+  t.same(routesOf(discovery), [
+    'GET /config app.config.js',
+    'GET /scripts/run scripts/run.js',
+    'GET /setup setup/setup.py',
+    'GET /setup/* setup/setup.py',
+  ])
   t.same(discovery.ignored, [])
 })
 
-t.test('[discovery/layouts.43] folders of tests and scripts at the top of a project', async t => {
-  const tree = files('tests/a.js scripts/deploy.py __tests__/b.js api/tests/c.js api/scripts/d.py test/e.js', {
-    'scripts/build.sh': '',
-  })
-  const discovery = discoverTree(tree)
-  t.same(routesOf(discovery), [
-    'GET /api/scripts/d api/scripts/d.py',
-    'GET /api/tests/c api/tests/c.js',
-    'GET /test/e test/e.js',
-  ])
-  t.same(
-    discovery.ignored.filter(({ kind }) => kind === 'tool').map(({ path }) => path),
-    ['__tests__', 'scripts', 'tests'],
-  )
-  t.match(
-    discovery.ignored.find(({ path }) => path === 'scripts')?.reason,
-    /fn\.routes\.json .* or set "functions-dir" in fngw\.json/,
-  )
-  t.same(codesOf(discovery), [])
-  const dedicated = discoverTree(tree, { hasFunctionsDir: true })
-  t.same(
-    routesOf(dedicated).filter(route => !/ api| test\//.test(route)),
-    ['GET /scripts/deploy scripts/deploy.py', 'GET /tests/a tests/a.js'],
-  )
-  const onPurpose = discoverTree({
-    'scripts/run.js': '',
-    'scripts/other.js': '',
-    'scripts/fn.config.json': { json: { entrypoint: 'run.js', methods: ['POST'] } },
-    'tests/fn.config.json': { json: { timeout_ms: 5 } },
-    'tests/x.js': '',
-    'fn.routes.json': { json: { routes: { '/x': 'tests/x.js' } } },
-  })
-  t.same(routesOf(onPurpose), ['GET /x tests/x.js', 'POST /scripts scripts/run.js', 'POST /scripts/* scripts/run.js'])
-  const empty = discoverTree(files('tests/notes.txt scripts/build.sh x.js'))
-  t.notOk(
-    empty.ignored.some(({ kind }) => kind === 'tool'),
-    'a folder without source files is nobody’s question',
-  )
-})
-
 t.test('[discovery/layouts.42, discovery/layouts.43] tests are no helpers, configurations may be', async t => {
-  const base = files('hello.js app.config.js db.test.js scripts/tool.js __tests__/a.js')
+  const base = files('hello.js app.config.js db.test.js scripts/tool.js __tests__/a.js __tests__/_lib/b.js')
   const tree = makeTree(base)
   t.teardown(tree.cleanup)
   const { discover } = createDiscoverer(OPTIONS)
@@ -312,6 +331,7 @@ t.test('[discovery/layouts.42, discovery/layouts.43] tests are no helpers, confi
     ['db.test.js', false],
     ['scripts/tool.js', false],
     ['__tests__/a.js', false],
+    ['__tests__/_lib/b.js', false],
     ['app.config.js', true],
   ] as const) {
     tree.write({ [path]: 'changed' })
@@ -320,6 +340,11 @@ t.test('[discovery/layouts.42, discovery/layouts.43] tests are no helpers, confi
     t.equal(after.functions[0] !== before.functions[0], isChanged, path)
     before = after
   }
+  tree.write({ 'scripts/tool.js': 'export const handler = () => 1' })
+  t.same(routesOf(discover(snapshotOf(tree.root, { previous: snapshot, changed: ['scripts/tool.js'] }))), [
+    'GET /hello hello.js',
+    'GET /scripts/tool scripts/tool.js',
+  ])
 })
 
 t.test('[discovery/layouts.32] the files of a nested assets folder are for browsers and never run', async t => {

@@ -20,7 +20,7 @@ t.test(
     ]
     for (const [text, message] of cases) {
       const found = checkLua(text, 'a.lua', NAMES)
-      t.match(found, { code: 'SYNTAX_ERROR', message, hint: /saving the file/ }, text)
+      t.match(found, { code: 'SYNTAX_ERROR', message, hint: /is reloaded when it is saved/ }, text)
     }
   },
 )
@@ -29,7 +29,7 @@ t.test('[discovery/callable.7] a callable that is certainly missing is told, one
   const missing: [text: string, message: RegExp, hint: RegExp][] = [
     [
       '',
-      /^a\.lua has no function "handler" or "main" \(it defines none\): its calls answer 500$/,
+      /^a\.lua has no function "handler" or "main" \(it defines none\): calls fail with 500$/,
       /Add function handler/,
     ],
     ['function greet() end\nbye = function() end', /\(it defines bye, greet\)/, /Add function handler/],
@@ -99,6 +99,12 @@ t.test('[discovery/callable.7] every Lua handler is looked at once for each chan
   tree.write({ 'bad.lua': `${'-- long\n'.repeat(40_000)}x = = 1` })
   t.same(await codes('3'), [], 'a very long one is not held up for')
   t.same(await checks.check([]), [])
+
+  const first = new LuaChecks(true)
+  const found = async (signature: string) => (await first.check(all(signature))).length
+  tree.write({ 'bad.lua': 'x = = 1' })
+  t.same(await found('1'), 1)
+  t.same([await found('1'), await found('2')], [1, 0], 'a change is loaded at once: that says what is wrong')
 })
 
 t.test('[discovery/callable.7] what is found is a warning of the catalog', async t => {
@@ -110,7 +116,6 @@ t.test('[discovery/callable.7] what is found is a warning of the catalog', async
       runtimes: ['lua', 'python'],
       namespaceDepth: 3,
       forceUrl: false,
-      hasFunctionsDir: false,
       checksSources,
       defaults: {
         defaultTimeoutMs: 2500,

@@ -1,9 +1,11 @@
 import { type FSWatcher, mkdirSync, renameSync, rmSync, watch, writeFileSync } from 'node:fs'
-import { basename } from 'node:path'
+import { basename, join } from 'node:path'
 import t, { type Test } from 'tap'
 import { systemClock } from '../../lib/core/clock.ts'
 import { ChangeQueue } from '../../lib/discovery/change-queue.ts'
+import type { DirNode } from '../../lib/discovery/snapshot.ts'
 import { TreeWatcher, type TreeWatchOptions, watchPlain } from '../../lib/discovery/tree-watcher.ts'
+import { snapshotOf } from '../helpers/discovery.ts'
 import { makeTree, type Tree, type TreeEntry } from '../helpers/tree.ts'
 
 /** Collects what a watcher marks, as it is told later; `until` waits for it. */
@@ -185,6 +187,36 @@ t.test('[discovery/layouts.37] one watch for each folder that is read', async t 
   t.same(folders.sort(), ['_lib', 'a', 'b', 'root'])
   t.equal(listeners.size, 1, 'none of its own for each')
   watcher.close()
+})
+
+t.test('[discovery/layouts.37] a folder is watched when discovery reads it, wherever links lead', async t => {
+  const watched: string[] = []
+  const { tree } = await watching(
+    t,
+    {
+      'a/x.js': '',
+      'a/rootlink': { symlink: '/' },
+      'a/self': { symlink: '.' },
+      'a/up': { symlink: '../..' },
+      'b/peer': { symlink: '../a' },
+      'b/out': { symlink: '../../outside' },
+      'fn.config.json/x.js': '',
+      'node_modules/p/index.js': '',
+      '_lib/deep/y.js': '',
+    },
+    {
+      watchFolder: (folder, listener) => {
+        watched.push(folder)
+        if (watched.length > 100) throw new Error('too many')
+        return watchPlain(folder, listener)
+      },
+    },
+  )
+  const root = tree.path('root')
+  const read = (node: DirNode): string[] =>
+    node.skipped === null ? [join(root, node.path), ...node.dirs.flatMap(read)] : []
+  t.same(watched.sort(), read(snapshotOf(root).root).sort())
+  t.equal(watched.length, 6)
 })
 
 t.test('[discovery/layouts.37] a folder whose watch fails is watched again when it comes back', async t => {

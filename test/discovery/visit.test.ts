@@ -95,31 +95,26 @@ t.test('[core/versions.3, core/versions.4, core/versions.5, core/versions.6] ver
   t.equal(go('named/v1').context?.parent?.name, 'real')
 })
 
-t.test(
-  '[discovery/layouts.8, discovery/layouts.32, discovery/layouts.43] what is not entered, and what is said',
-  async t => {
-    const go = setUp(t, {
-      'node/x.js': '',
-      'node/y/handler.js': '',
-      'lua/x.lua': '',
-      'shop/fn.config.json': config({ assets: { directory: 'web/js' } }),
-      'shop/web/js/app.js': '',
-      'scripts/a.js': '',
-      '_private/x.js': '',
-    })
-    t.match(go('node').visit.part.warnings, [])
-    t.match(new Set(go('shop').visit.part.warnings.map(({ code }) => code)).size, 0)
-    const group = go('node/y')
-    t.equal(group.context?.prefix, '/node/y', 'a group with a route file is a folder like any other')
-    t.equal(go('shop/web/js').context, null)
-    t.match(go('shop/web/js').visit.part.ignored, [{ reason: /browsers: the assets of shop\/fn\.config\.json/ }])
-    t.match(go('scripts').visit.part.ignored, [{ path: 'scripts', kind: 'tool' }])
-    t.equal(go('_private').context, null)
-    const { visit } = go('lua')
-    visit.warn('CODE', 'says so', 'Do this.')
-    t.match(visit.part.warnings, [{ code: 'CODE', path: 'lua/fn.config.json', message: 'lua/fn.config.json says so' }])
-  },
-)
+t.test('[discovery/layouts.8, discovery/layouts.32] what is not entered, and what is said', async t => {
+  const go = setUp(t, {
+    'node/x.js': '',
+    'node/y/handler.js': '',
+    'lua/x.lua': '',
+    'shop/fn.config.json': config({ assets: { directory: 'web/js' } }),
+    'shop/web/js/app.js': '',
+    '_private/x.js': '',
+  })
+  t.match(go('node').visit.part.warnings, [])
+  t.match(new Set(go('shop').visit.part.warnings.map(({ code }) => code)).size, 0)
+  const group = go('node/y')
+  t.equal(group.context?.prefix, '/node/y', 'a group with a route file is a folder like any other')
+  t.equal(go('shop/web/js').context, null)
+  t.match(go('shop/web/js').visit.part.ignored, [{ reason: /browsers: the assets of shop\/fn\.config\.json/ }])
+  t.equal(go('_private').context, null)
+  const { visit } = go('lua')
+  visit.warn('CODE', 'says so', 'Do this.')
+  t.match(visit.part.warnings, [{ code: 'CODE', path: 'lua/fn.config.json', message: 'lua/fn.config.json says so' }])
+})
 
 t.test('[discovery/layouts.8] a runtime folder that groups nothing says so at its parent', async t => {
   const tree = makeTree({
@@ -133,7 +128,7 @@ t.test('[discovery/layouts.8] a runtime folder that groups nothing says so at it
   const { root } = snapshotOf(tree.root)
   const visit = new Visit(root, ROOT_CONTEXT, new FolderFacts(new ConfigReader(), OPTIONS))
   for (const dir of root.dirs) visit.enter(dir)
-  t.match(visit.part.warnings, [{ code: 'GROUP_HAS_ROUTES', path: 'node', message: /because it holds x\.js/ }])
+  t.match(visit.part.warnings, [{ code: 'GROUP_HAS_ROUTES', path: 'node', message: /because it contains x\.js/ }])
   t.equal(visit.part.warnings.length, 1)
 })
 

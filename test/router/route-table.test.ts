@@ -172,7 +172,7 @@ t.test('[router/route-table.6, router/route-table.2] a conflict spoils what is d
   t.equal(warned.length, 5)
   t.match(
     warned[0]!.message,
-    /^GET \/x is claimed with equal right by the file route a\/a\.js, the file route b\/b\.js/,
+    /^GET \/x is claimed with the same priority by the file route a\/a\.js, the file route b\/b\.js/,
   )
 })
 
