@@ -38,7 +38,7 @@ export class FileSender implements Abandonable {
   #isOver = false
 
   /**
-   * @param fd - open file; closed by the sender, whatever happens
+   * @param fd - open file, counted in `descriptors`; closed by the sender, whatever happens
    * @param start - first byte
    * @param end - byte after the last
    * @param large - shared by all transfers
@@ -127,5 +127,6 @@ export class FileSender implements Abandonable {
     if (this.#mayBeLarge) this.#large.giveBack()
     this.#mayBeLarge = false
     close(this.#fd, () => {})
+    this.#exchange.responder.descriptors.giveBack()
   }
 }

@@ -139,9 +139,21 @@ class StaticAssets {
         sendForm(exchange, form, decision)
         return
       }
+      const { res, responder } = exchange
+      if (res.socket === null) {
+        // Earlier responses of the connection are not written yet: a client that does not read them would hold a file for each.
+        res.once('socket', () => !exchange.ended && this.#answer(exchange, asset, attempt))
+        return
+      }
+      if (responder.refuseIfFull(exchange)) return
+      responder.descriptors.take()
       open(form.path, OPEN_FLAGS, (error, fd) => {
-        if (error === null) this.#stream(exchange, asset.name, form, head, fd, attempt)
-        else this.#lookAgain(exchange, asset.name, attempt, error)
+        if (error === null) {
+          this.#stream(exchange, asset.name, form, head, fd, attempt)
+        } else {
+          responder.descriptors.giveBack()
+          this.#lookAgain(exchange, asset.name, attempt, error)
+        }
       })
     } catch (error) {
       exchange.responder.sendError(exchange, toGatewayError(error))
@@ -152,7 +164,7 @@ class StaticAssets {
   #stream(exchange: Exchange, name: string, form: AssetForm, head: AssetHead, fd: number, attempt: number): void {
     fstat(fd, (error, stats) => {
       if (error !== null || exchange.ended || stats.dev !== form.state.dev || stats.ino !== form.state.ino) {
-        close(fd, () => {})
+        closeFile(exchange, fd)
         // Another file lies at the path: it may be one that must not be served.
         this.#lookAgain(exchange, name, attempt, error)
         return
@@ -161,7 +173,7 @@ class StaticAssets {
       const opened = isSameState(state, form.state) ? form : toForm({ ...form, state }, form.meta)
       const decision = decide(exchange.method, head, opened, state.size)
       if (!hasBody(decision)) {
-        close(fd, () => {})
+        closeFile(exchange, fd)
         sendForm(exchange, opened, decision)
         return
       }
@@ -185,6 +197,11 @@ class StaticAssets {
     const next = attempt + 1
     this.#store.find(name, hasCoding(exchange), exchange, (_, asset, error) => this.#take(exchange, asset, error, next))
   }
+}
+
+function closeFile({ responder }: Exchange, fd: number): void {
+  close(fd, () => {})
+  responder.descriptors.giveBack()
 }
 
 function hasCoding({ req: { rawHeaders } }: Exchange): boolean {

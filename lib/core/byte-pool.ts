@@ -8,8 +8,9 @@
  */
 
 import { MessageChannel, type MessagePort } from 'node:worker_threads'
+import { availableParallelism, totalmem } from 'node:os'
 import type { Clock } from './clock.ts'
-import { MAX_STREAM_LEADS } from './limits.ts'
+import { BODY_MEMORY_SHARE, MAX_STREAM_LEADS } from './limits.ts'
 import { FreePlaces } from './free-places.ts'
 
 const KIB = 1024
@@ -38,7 +39,36 @@ interface Shelf {
   fewest: number
 }
 
+/** Bytes that are held for one purpose. What has begun may go beyond the limit; nothing more begins while it is reached. */
+export class ByteBudget {
+  readonly limit: number
+  used = 0
+
+  constructor(limit: number) {
+    this.limit = limit
+  }
+
+  /** @param own - bytes of the asker: one alone may have more than the limit */
+  isFull(own = 0): boolean {
+    return this.used - own >= this.limit
+  }
+}
+
+/**
+ * Bytes of a budget of one process.
+ * @param megabytes - of the gateway; null for a share of the memory of its machine or cgroup
+ * @param processes - of the gateway
+ */
+export function toBudgetBytes(megabytes: number | null, processes: number | 'auto'): number {
+  const memory = Math.min(totalmem(), process.constrainedMemory() || Number.POSITIVE_INFINITY)
+  const count = processes === 'auto' ? availableParallelism() : processes
+  return Math.floor((megabytes === null ? memory * BODY_MEMORY_SHARE : megabytes * MIB) / count)
+}
+
 export class BytePool {
+  /** Of request bodies, and of responses that clients have not read. */
+  readonly received: ByteBudget
+  readonly unread: ByteBudget
   /** Of the streams at most so many may have more under way than their window: memory for slow clients stays bounded. */
   readonly leads = new FreePlaces(MAX_STREAM_LEADS)
   readonly #clock: Clock
@@ -49,8 +79,13 @@ export class BytePool {
   #freeBytes = 0
   #timer: NodeJS.Timeout | null = null
 
-  /** @param onFree - gets memory that nobody uses any more: a test spoils it, so that whoever still reads it is seen */
-  constructor(clock: Clock, onFree: (bytes: Buffer) => void = () => {}) {
+  /**
+   * @param onFree - gets memory that nobody uses any more: a test spoils it, so that whoever still reads it is seen
+   * @param budgetBytes - of each budget
+   */
+  constructor(clock: Clock, onFree: (bytes: Buffer) => void = () => {}, budgetBytes = Number.POSITIVE_INFINITY) {
+    this.received = new ByteBudget(budgetBytes)
+    this.unread = new ByteBudget(budgetBytes)
     this.#clock = clock
     this.#onFree = onFree
     for (let slabBytes = SMALLEST_BYTES; slabBytes <= LARGEST_BYTES; slabBytes *= 2)

@@ -86,6 +86,8 @@ export interface Policy {
   maxBodyBytes: number
   methods: readonly Method[]
   allowHosts: readonly string[]
+  /** No public route: schedules, jobs and `/_fn/invoke` alone call it. */
+  isPrivate: boolean
   handler: string | null
   /** null: an unknown adapter name was given; calls answer 500 (§2.12). */
   adapter: AdapterName | null
@@ -97,6 +99,8 @@ export interface Policy {
   /** Why a schedule that is written down is not used; null without one, and for a good one. */
   scheduleProblem: string | null
   cors: CorsPolicy | null
+  /** Why every call is refused: a config that it inherits from cannot be used; null for good ones. */
+  configProblem: string | null
   sharedDeps: readonly string[]
   /** Node packages whose install scripts may run. */
   allowScripts: readonly string[]
@@ -205,6 +209,6 @@ export interface PackageManifest {
 export interface IgnoredPath {
   path: string
   reason: string
-  /** `tool`: by its name it would be a route, but names like it belong to tests and tools. */
-  kind?: 'tool'
+  /** `test`: by its name it would be a route, but names like it belong to tests. */
+  kind?: 'test'
 }

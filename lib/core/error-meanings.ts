@@ -30,5 +30,9 @@ export const ERROR_MEANINGS: Readonly<Record<ErrorCode, string>> = {
   SHUTTING_DOWN: 'The gateway starts or stops. Try again, at another instance if there is one.',
   BUILD_PENDING:
     'The function is being built, or its packages are being installed. Try again after Retry-After seconds.',
+  CONFIG_BROKEN:
+    'A fn.config.json of the function or of a folder above it cannot be used. The message or the log names it. Fix the file.',
+  OVERLOADED:
+    'Request bodies or unread responses hold FN_BODY_MEMORY_MB already, or too many connections and files are open. Try again after Retry-After seconds.',
   TIMEOUT: 'The handler, or its upstream, took longer than timeout_ms. The handler was stopped, and is not run again.',
 }

@@ -26,6 +26,8 @@ export const ERROR_STATUS = {
   WORKER_DIED: 503,
   SHUTTING_DOWN: 503,
   BUILD_PENDING: 503,
+  CONFIG_BROKEN: 503,
+  OVERLOADED: 503,
   TIMEOUT: 504,
 } as const
 
@@ -64,6 +66,11 @@ export class GatewayError extends Error {
     this.headers = options.headers
     this.detail = options.detail
   }
+}
+
+/** True for a call that admission refused: it found no slot, and no room in the queue or no slot in time. */
+export function isThrottled(error: GatewayError | null): boolean {
+  return error !== null && (error.code === 'CONCURRENCY_LIMIT' || error.code === 'POOL_OVERFLOW')
 }
 
 /** A problem found outside a request: which file, which rule, what to do. Never thrown. */

@@ -16,6 +16,9 @@ export const MAX_NAME_CHARS = 512
 
 const SEGMENT = /^[a-zA-Z0-9_-]+$/
 const VERSION = /^[a-zA-Z0-9_.-]+$/
+export const PACK_NAME = /^[a-zA-Z0-9_-][a-zA-Z0-9_.-]*$/
+/** Continues "a pack name, which". */
+export const PACK_NAME_RULE = 'has letters, digits, _ . and -, and does not begin with a dot'
 const HANDLER = /^[a-zA-Z_][a-zA-Z0-9_]*$/
 
 /** Extension (with dot) to runtime. */
@@ -39,6 +42,11 @@ export const RESERVED_PREFIXES = ['/_fn', '/console'] as const
 /** True for one segment of a name, such as `users`. */
 export function isNameSegment(text: string): boolean {
   return SEGMENT.test(text)
+}
+
+/** True for the name of a shared pack, such as `base` or `img.tools`. */
+export function isPackName(text: string): boolean {
+  return PACK_NAME.test(text)
 }
 
 /** True for a flat or namespaced name, such as `hello` or `api/v1/users`. */

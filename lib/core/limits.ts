@@ -125,6 +125,15 @@ export const MAX_REPLY_HEAD_CHARS = 512 * KIB
 /** Milliseconds a stop waits for running requests. */
 export const DEFAULT_SHUTDOWN_TIMEOUT_MS = 10_000
 
+/** Milliseconds in which a client must read something of a response that waits for it (`FN_RESPONSE_IDLE_TIMEOUT_MS`). */
+export const DEFAULT_RESPONSE_IDLE_TIMEOUT_MS = 60_000
+/** Share of the memory that request bodies may hold, and unread responses, unless `FN_BODY_MEMORY_MB` says otherwise. */
+export const BODY_MEMORY_SHARE = 1 / 8
+/** Bytes of responses that a client has not read beyond which the next request of its connection waits. */
+export const MAX_UNREAD_BYTES = 256 * KIB
+/** Bytes of one response that the gateway takes from its worker ahead of a slow client. */
+export const MAX_AHEAD_BYTES = 16 * MIB
+
 /** `edge.max_response_bytes` when unset. */
 export const DEFAULT_EDGE_MAX_RESPONSE_BYTES = 2 * MIB
 

@@ -3,7 +3,7 @@
  * The state itself is held by router/route-table, invocation/admission and scheduler/schedule. Spec: §3.
  */
 
-import type { ClaimSource, RetryPolicy } from './catalog.ts'
+import type { ClaimSource, Policy, RetryPolicy } from './catalog.ts'
 
 /** What decides between two claims on one route, method and host. */
 export interface ClaimStanding {
@@ -59,6 +59,16 @@ interface AdmissionState {
 }
 
 type Admission = 'run' | 'queue' | 'reject'
+
+/**
+ * Calls of a function that may run at once; 0 means unlimited. `max_concurrency` and the pool's `max_workers` both hold where a
+ * config sets both. The default of `max_concurrency` does not cut a `max_workers` that a config sets.
+ */
+export function toMaxActive({ maxConcurrency, defaultQueue, workerPool }: Policy): number {
+  if (workerPool?.enabled !== true) return maxConcurrency
+  const { maxWorkers } = workerPool
+  return maxConcurrency === 0 || defaultQueue !== null ? maxWorkers : Math.min(maxWorkers, maxConcurrency)
+}
 
 /** What a call that arrives now does. A worker that a waiting call is about to get is not free. Spec: §3 admission rows. */
 export function nextAdmission({ active, queued, maxWorkers, maxQueue }: AdmissionState): Admission {

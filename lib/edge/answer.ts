@@ -80,7 +80,7 @@ export class EdgeAnswer {
     this.#clock = clock
     this.#owner = owner
     this.#source = source
-    this.#head = toHead(head)
+    this.#head = toHead(head, call.sharesOrigin)
     const isBodyless = !this.#head.hasBody || request.method === 'HEAD'
     if (!isBodyless && (this.#head.length ?? 0) > request.maxResponseBytes) throw toTooLarge(request.maxResponseBytes)
     const codings = isBodyless ? [] : toCodings(head.rawHeaders)
@@ -242,12 +242,12 @@ function copyOf(bytes: Buffer): Buffer {
   return Buffer.from(bytes)
 }
 
-function toHead({ status, coding, length, rawHeaders }: AnswerHead): ReplyHead {
+function toHead({ status, coding, length, rawHeaders }: AnswerHead, sharesOrigin: boolean): ReplyHead {
   if (status < 200 || status > MAX_STATUS) throw failed(`upstream answered with status ${status}`)
   // Codings before the last one would be passed on as if the body were plain.
   if (coding !== null && coding !== 'chunked' && coding !== 'identity')
     throw failed('upstream answered with a Transfer-Encoding other than chunked')
-  const headers = toAnswerHeaders(rawHeaders)
+  const headers = toAnswerHeaders(rawHeaders, sharesOrigin)
   if (headers === null) throw failed('upstream answered with a malformed header')
   const head: ReplyHead = { status, headers, hasBody: status !== 204 && status !== 304, length, proxy: null }
   prepareText(head)

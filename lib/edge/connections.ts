@@ -11,6 +11,7 @@
  */
 
 import type { Clock } from '../core/clock.ts'
+import { Descriptors } from '../core/descriptor-limit.ts'
 import type { AnswerHead } from './answer-parser.ts'
 import { KeptTrust } from './kept-trust.ts'
 import {
@@ -128,6 +129,7 @@ export class EdgeConnections {
   readonly #open = new Set<UpstreamConnection>()
   /** By key of the upstream, oldest first. */
   readonly #sessions = new Map<string, Buffer>()
+  readonly #descriptors: Descriptors
   readonly #limits: { readonly max: number; readonly idle: number }
   readonly #trust: KeptTrust
   /** Those that look for a connection at the end of the turn. */
@@ -136,9 +138,11 @@ export class EdgeConnections {
 
   constructor(
     clock: Pick<Clock, 'monotonic'>,
+    descriptors: Descriptors = new Descriptors(),
     limits: { readonly max: number; readonly idle: number } = EDGE_CONNECTIONS,
   ) {
     this.#limits = limits
+    this.#descriptors = descriptors
     this.#trust = new KeptTrust(clock, () => this.#startDue())
   }
 
@@ -231,8 +235,12 @@ export class EdgeConnections {
     request.sendOver(connection)
   }
 
-  /** @param line - that it stays with; null for one that is closed after its request */
+  /**
+   * @param line - that it stays with; null for one that is closed after its request
+   * @throws GatewayError when too many files and connections are open
+   */
   #connect(upstream: Upstream, key: string, line: Line | null): UpstreamConnection {
+    this.#descriptors.take()
     const connection = new UpstreamConnection(upstream, line !== null, this.#sessions.get(key), {
       onFree: connection => this.#onFree(connection, line!),
       onClosed: (connection, isByUpstream) => {
@@ -269,6 +277,7 @@ export class EdgeConnections {
 
   #onClosed(connection: UpstreamConnection, line: Line | null): void {
     this.#open.delete(connection)
+    this.#descriptors.giveBack()
     if (line === null) return
     line.open -= 1
     const place = line.idle.indexOf(connection)
@@ -277,8 +286,16 @@ export class EdgeConnections {
       this.#idle -= 1
     }
     const next = line.waiting.shift()
-    if (next !== undefined) this.#start(line, next)
+    if (next !== undefined) this.#startNext(line, next)
     else this.#dropUnused(line)
+  }
+
+  #startNext(line: Line, request: UpstreamRequest): void {
+    try {
+      this.#start(line, request)
+    } catch (error) {
+      request.onError(error as Error)
+    }
   }
 
   #dropUnused(line: Line): void {

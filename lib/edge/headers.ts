@@ -5,7 +5,7 @@ import { toScalarText } from '../config/texts.ts'
 import { GatewayError } from '../core/errors.ts'
 import { findUnsendable, isHeaderName, withoutHeaders } from '../core/http-text.ts'
 import { MAX_REPLY_HEADER_BYTES } from '../core/limits.ts'
-import { headerOf, HOP_BY_HOP, INTERNAL_PREFIX, setsSession } from '../invocation/forwarded-headers.ts'
+import { headerOf, HOP_BY_HOP, INTERNAL_PREFIX, takesOver } from '../invocation/forwarded-headers.ts'
 
 /** What the gateway says itself, or what only one connection's two ends may say. */
 const NOT_SENT: ReadonlySet<string> = new Set([...HOP_BY_HOP, 'host', 'content-length', 'expect'])
@@ -57,14 +57,15 @@ export function toTraceHeaders(
 /**
  * An answer's headers as they are passed on; repeated ones stay apart.
  * @param rawHeaders - names and values in turn, as received
+ * @param sharesOrigin - pages of functions have the origin of the console
  * @returns null when one cannot be sent again
  */
-export function toAnswerHeaders(rawHeaders: readonly string[]): string[] | null {
+export function toAnswerHeaders(rawHeaders: readonly string[], sharesOrigin = true): string[] | null {
   for (let i = 1; i < rawHeaders.length; i += 2) if (findUnsendable(rawHeaders[i]!) !== null) return null
   return withoutHeaders(
     rawHeaders,
     (name, value) =>
-      NOT_PASSED_ON.has(name) || name.startsWith(INTERNAL_PREFIX) || (name === 'set-cookie' && setsSession(value)),
+      NOT_PASSED_ON.has(name) || name.startsWith(INTERNAL_PREFIX) || takesOver(name, value, sharesOrigin),
   )
 }
 

@@ -12,6 +12,7 @@ import { GatewayError } from '../core/errors.ts'
 import { OwnAddresses, type ListeningSocket } from './addresses.ts'
 import { EdgeConnections } from './connections.ts'
 import { EdgeLookup, type Resolve, systemResolve } from './lookup.ts'
+import type { Descriptors } from '../core/descriptor-limit.ts'
 import { type EdgeRequest, type EdgeRules, toEdgeRequest, toEdgeRules } from './target.ts'
 import { type EdgeContext, EdgeTransfer } from './transfer.ts'
 import type { EdgeHandler, Call } from '../invocation/invoke.ts'
@@ -20,6 +21,8 @@ export interface EdgeOptions {
   clock: Clock
   /** The sockets this gateway listens on now. */
   listening: () => readonly ListeningSocket[]
+  /** Of this process; no limit when absent. */
+  descriptors?: Descriptors
   /** Names to addresses; the system's resolver by default. */
   resolve?: Resolve
   /** Addresses of this machine; its network interfaces by default. */
@@ -48,7 +51,7 @@ export class EdgeProxy implements EdgeContext {
 
   constructor(options: EdgeOptions) {
     this.clock = options.clock
-    this.connections = new EdgeConnections(options.clock)
+    this.connections = new EdgeConnections(options.clock, options.descriptors)
     this.own = new OwnAddresses(options.listening, options.interfaces ?? interfaceAddresses)
     this.lookup = new EdgeLookup(options.resolve ?? systemResolve)
     this.ca = options.ca ?? null

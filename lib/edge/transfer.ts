@@ -173,7 +173,8 @@ export class EdgeTransfer implements AnswerTaker, AnswerOwner {
   onError(error: Error): void {
     if (this.#isOver) return
     const isStale = this.#answer === null && this.#sent?.isOverUsed === true && isClosed(error)
-    if (!isStale) this.fail(toTransferError(error))
+    if (error instanceof GatewayError) this.fail(error)
+    else if (!isStale) this.fail(toTransferError(error))
     else if (this.#reuse === 'any') this.#send('none')
     // Nobody knows whether the upstream has seen it: what is not idempotent is never sent twice.
     else this.fail(toNotRepeated(error))

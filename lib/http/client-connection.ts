@@ -1,5 +1,7 @@
 /** A client's connection: its open exchanges, oldest first, and what is remembered of its last request. Owner: §4.1. */
 
+import type { ByteBudget } from '../core/byte-pool.ts'
+import { MAX_UNREAD_BYTES } from '../core/limits.ts'
 import { toPlainAddress } from '../invocation/client-address.ts'
 import type { Exchange, ExchangeConnection, HttpSocket } from './exchange.ts'
 import type { RequestHead } from '../invocation/forwarded-headers.ts'
@@ -9,6 +11,12 @@ import type { RequestMemo } from './request-memo.ts'
 export const MAX_OPEN_EXCHANGES = 64
 /** Requests of one connection after which the others get their turn. */
 export const REQUESTS_PER_TURN = 256
+
+/** Bytes that an unanswered request counts as: like the response before it, at least so many; the first ones so many. */
+const EXPECTED_BYTES = { min: 1024, first: 32 * 1024 } as const
+
+/** Unanswered requests of a connection until its first response shows its size. */
+export const FIRST_OPEN_EXCHANGES = MAX_UNREAD_BYTES / EXPECTED_BYTES.first
 
 const CONNECTION = Symbol('fngw.connection')
 
@@ -28,6 +36,8 @@ export class ClientConnection implements ExchangeConnection {
   memo: RequestMemo | null = null
   /** True once an answer said that it is the last: what the client sends after that is no request. */
   closing = false
+  /** True for a connection beyond the limit of open files: it serves one request for the gateway's health. */
+  isSpare = false
 
   readonly #socket: HttpSocket
   #last: Exchange | null = null
@@ -41,6 +51,15 @@ export class ClientConnection implements ExchangeConnection {
   /** Begin requests that came in the same packet as the one that filled the connection: a packet is always parsed whole. */
   #waiting: (() => void)[] = []
   #isTurnPlanned = false
+  /** Bytes of responses that are held for the client, and the budget in which they count. */
+  #unread = 0
+  #budget: ByteBudget | null = null
+  /** Bytes of the last response. */
+  #expected: number = EXPECTED_BYTES.first
+  /** Waits for the client to read something, and what is called when it does not. */
+  #watches = 0
+  #onStall: (() => void) | null = null
+  #isClosed = false
 
   constructor(socket: HttpSocket) {
     this.#socket = socket
@@ -51,7 +70,18 @@ export class ClientConnection implements ExchangeConnection {
 
   /** True when it takes no further request: give it to `wait`. */
   get isFull(): boolean {
+    if (!this.#isHeld && this.#isBehind) this.#hold()
     return this.#isHeld
+  }
+
+  /**
+   * True when the client sends requests without reading the responses before. What is open counts too: its response comes
+   * when others that the client has not read may already be here.
+   */
+  get #isBehind(): boolean {
+    const written = this.#socket.writableLength ?? 0
+    const open = this.#open * Math.max(this.#expected, EXPECTED_BYTES.min)
+    return open + Math.max(this.#unread, written) >= MAX_UNREAD_BYTES
   }
 
   /** True when requests wait that were not begun. */
@@ -99,7 +129,35 @@ export class ClientConnection implements ExchangeConnection {
     exchange.previousOpen = null
     exchange.nextOpen = null
     this.#open -= 1
+    this.#expected = exchange.bytesOut
     if (this.#isHeld) this.#letGo()
+  }
+
+  hold(bytes: number, budget: ByteBudget): void {
+    if (this.#isClosed) return
+    this.#budget = budget
+    this.#unread += bytes
+    budget.used += bytes
+  }
+
+  release(bytes: number): void {
+    if (this.#isClosed || this.#budget === null) return
+    this.#unread -= bytes
+    this.#budget.used -= bytes
+    if (this.#isHeld) this.#letGo()
+  }
+
+  watch(ms: number, onStall: () => void): void {
+    if (this.#onStall === null) this.#socket.on?.('timeout', () => this.#watches > 0 && this.#onStall?.())
+    this.#onStall = onStall
+    this.#watches += 1
+    this.#socket.setTimeout(ms)
+  }
+
+  unwatch(): void {
+    if (this.#watches === 0) return
+    this.#watches -= 1
+    if (this.#watches === 0) this.#socket.setTimeout(0)
   }
 
   /**
@@ -114,12 +172,15 @@ export class ClientConnection implements ExchangeConnection {
       this.#socket.on?.('resume', () => {
         if (this.#isHeld) this.#socket.pause?.()
       })
+      this.#socket.on?.('drain', () => {
+        if (this.#isHeld) this.#letGo()
+      })
     }
     this.#socket.pause?.()
   }
 
   #letGo(): void {
-    if (this.#open > MAX_OPEN_EXCHANGES / 2 || this.#begun >= REQUESTS_PER_TURN) return
+    if (this.#open > MAX_OPEN_EXCHANGES / 2 || this.#begun >= REQUESTS_PER_TURN || this.#isBehind) return
     if (this.#waiting.length > 0) {
       // Not at once: whoever is just being answered is not through yet.
       if (!this.#isTurnPlanned) setImmediate(() => this.#beginWaiting())
@@ -135,7 +196,7 @@ export class ClientConnection implements ExchangeConnection {
     const waiting = this.#waiting
     this.#isHeld = false
     let begun = 0
-    while (begun < waiting.length && !this.#isHeld) waiting[begun++]!()
+    while (begun < waiting.length && !this.isFull) waiting[begun++]!()
     // One that ended the connection has dropped the others.
     if (this.#waiting === waiting) this.#waiting = waiting.slice(begun)
     if (!this.#isHeld) {
@@ -155,6 +216,8 @@ export class ClientConnection implements ExchangeConnection {
 
   #onClose(): void {
     this.dropWaiting()
+    this.release(this.#unread)
+    this.#isClosed = true
     while (this.first !== null) {
       const exchange = this.first
       this.remove(exchange)

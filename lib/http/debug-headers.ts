@@ -1,11 +1,13 @@
-/** Debug headers of a function that asks for them. Owner: §4.1, rule 3. */
+/** Debug headers of a function that asks for them, and in development the one of a function whose newest version cannot be loaded. Owner: §4.1, rule 3. */
 
 import type { FunctionVersion } from '../core/catalog.ts'
+import type { GatewayError } from '../core/errors.ts'
 import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
 import { toAdmissionLimits } from '../invocation/concurrency.ts'
 import type { Call } from '../invocation/invoke.ts'
+import { toFailureText } from '../observe/failure-text.ts'
 
-/** Longest `X-Fn-Stdout` or `X-Fn-Stderr` preview, bytes. */
+/** Longest `X-Fn-Stdout`, `X-Fn-Stderr` or `X-Fn-Load-Error`, bytes. */
 const OUTPUT_PREVIEW_BYTES = 1024
 
 /** How a call reached its worker. */
@@ -21,9 +23,12 @@ interface RoutingInfo {
 export class DebugHeaders {
   readonly #fixed = new WeakMap<FunctionVersion, readonly string[]>()
   readonly #describe: (call: Call) => RoutingInfo
+  readonly #production: boolean
 
-  constructor(describe: (call: Call) => RoutingInfo) {
+  /** @param production - true shows no load errors to clients */
+  constructor(describe: (call: Call) => RoutingInfo, production = true) {
     this.#describe = describe
+    this.#production = production
   }
 
   /** @returns names and values in turn */
@@ -38,12 +43,18 @@ export class DebugHeaders {
       'X-Fn-Latency-Ms',
       latencyMs.toFixed(1),
       'X-Fn-Function-State',
-      cold ? 'cold' : 'warm',
+      call.loadError !== null ? 'stale' : cold ? 'cold' : 'warm',
     ]
     if (socketIndex !== null) headers.push('X-Fn-Runtime-Socket-Index', String(socketIndex))
     if (call.stdout !== '') headers.push('X-Fn-Stdout', toPreview(call.stdout))
     if (call.stderr !== '') headers.push('X-Fn-Stderr', toPreview(call.stderr))
     return headers
+  }
+
+  /** Says in development that the previous version has served the call. @returns names and values in turn */
+  ofLoadError({ entryFile }: FunctionVersion, { message, detail }: GatewayError): string[] {
+    if (this.#production) return []
+    return ['X-Fn-Load-Error', toPreview(toFailureText(message, entryFile, detail ?? {}).headline)]
   }
 
   #fixedOf(fn: FunctionVersion): readonly string[] {

@@ -12,13 +12,14 @@ import { GatewayError } from '../core/errors.ts'
 import { packageFile } from '../runtime/package-files.ts'
 import { type ConstantAnswer, sendConstant, toConstantBytes } from './constant-answer.ts'
 import type { Exchange, Step } from './exchange.ts'
+import { OPENAPI_PATH } from './openapi-step.ts'
 import { type PackedFile, sendPackedFile, toPackedFile } from './packed-file.ts'
 
 export const DOCS_PATH = '/docs'
 /** Names that begin with `_` are nobody's route. */
 const FILES_PATH = '/docs/_ui/'
-/** A route that a tree gives to `/docs` itself. */
-const OWN_ROUTE = /^\/docs(?:$|\/:[^/]*\*\?$)/
+/** The rest of a route that answers at its folder too, such as `[[...slug]].js`. */
+const OPTIONAL_CATCH_ALL = /^\/:[^/]*\*\?$/
 
 const FILES: ReadonlyMap<string, string> = new Map([
   ['swagger-ui-bundle.js', 'text/javascript; charset=utf-8'],
@@ -50,14 +51,14 @@ function toPage(base: string): string {
 <html lang="en">
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width">
-<meta name="openapi" content="${base}openapi.json">
+<meta name="openapi" content="${base}docs/_ui/openapi.json">
 <title>API documentation</title>
 <link rel="icon" href="${base}docs/_ui/favicon-32x32.png">
 <link rel="stylesheet" href="${base}docs/_ui/swagger-ui.css">
 <link rel="stylesheet" href="${base}docs/_ui/page.css">
 <body>
 <div id="docs"></div>
-<noscript>This page needs JavaScript. The document itself is <a href="${base}openapi.json">openapi.json</a>.</noscript>
+<noscript>This page needs JavaScript. The document itself is <a href="${base}docs/_ui/openapi.json">openapi.json</a>.</noscript>
 <script src="${base}docs/_ui/swagger-ui-bundle.js" defer></script>
 <script src="${base}docs/_ui/start.js" defer></script>
 </html>
@@ -130,26 +131,35 @@ export class DocsPage {
   }
 }
 
-/** In the built package beside the code; in the sources where npm has put it. */
+/** The build copies the files; a checkout that has not been built has them where npm put them. */
 function toFilePath(name: string): string {
-  const built = packageFile(`docs/${name}`)
+  const built = packageFile(`dist/docs/${name}`)
   return existsSync(built) ? built : packageFile(`node_modules/swagger-ui-dist/${name}`)
 }
 
-function findOwnRoute(patterns: Iterable<string>): string | undefined {
-  for (const pattern of patterns) if (pattern.startsWith(DOCS_PATH) && OWN_ROUTE.test(pattern)) return pattern
-  return undefined
+/** The documents that the gateway makes of itself, by their path. */
+export const DOCUMENTS: ReadonlyMap<string, string> = new Map([
+  [OPENAPI_PATH, 'the OpenAPI document'],
+  [DOCS_PATH, 'the documentation page'],
+])
+
+/**
+ * What is served at the path of a document instead of it, in words; null when nothing claims it. A catch-all does not.
+ * @param patterns - of routes that answer GET
+ */
+export function findClaim(path: string, patterns: Iterable<string>, isAsset: boolean): string | null {
+  for (const pattern of patterns) {
+    if (pattern === path || (pattern.startsWith(`${path}/:`) && OPTIONAL_CATCH_ALL.test(pattern.slice(path.length))))
+      return `the route ${pattern}`
+  }
+  return isAsset ? 'a file of the assets' : null
 }
 
-/** What stands where the page would be, in words; null when nothing does. */
-export function toDocsWarning(patterns: Iterable<string>, isAsset: boolean): Warning | null {
-  const route = findOwnRoute(patterns)
-  if (route === undefined && !isAsset) return null
-  const what = route === undefined ? 'a file of the assets' : `the route ${route}`
+export function toClaimWarning([path, claim]: readonly [path: string, claim: string]): Warning {
   return {
     code: 'DOCS_HIDDEN',
     path: '.',
-    message: `${DOCS_PATH} is ${what}: the documentation page is not served`,
+    message: `${path} is ${claim}: ${DOCUMENTS.get(path)} is not served there`,
     hint: 'Rename it, or set FN_DOCS_ENABLED=0 when it is meant so.',
   }
 }

@@ -3,12 +3,13 @@
  * request and response, so that in-memory ones serve as well (inject, fetch). Owner: §4.1.
  */
 
-import type { BytePool } from '../core/byte-pool.ts'
+import type { ByteBudget, BytePool } from '../core/byte-pool.ts'
 import type { Bytes } from '../core/bytes.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { GatewayError } from '../core/errors.ts'
 import type { ReplyHead } from '../invocation/response.ts'
 import type { OpenSpan } from '../observe/spans.ts'
+import type { Descriptors } from '../core/descriptor-limit.ts'
 import type { RequestHead } from '../invocation/forwarded-headers.ts'
 
 /** Declared bytes of a refused body that are read and dropped to keep the connection; with more it closes. */
@@ -27,7 +28,9 @@ export interface HttpSocket {
   /** A socket that is none of the system's has nothing to read. */
   pause?(): unknown
   resume?(): unknown
-  on?(event: 'resume', listener: () => void): unknown
+  on?(event: 'resume' | 'timeout' | 'drain', listener: () => void): unknown
+  /** Bytes that were written and are not with the system. */
+  readonly writableLength?: number
 }
 
 /** What node's IncomingMessage is to the gateway. */
@@ -68,7 +71,7 @@ export interface HttpResponse {
   write(chunk: Buffer | string, encoding?: BufferEncoding): boolean
   end(): unknown
   end(chunk: Buffer | string, encoding?: BufferEncoding): unknown
-  once(event: 'drain' | 'finish' | 'close', listener: () => void): unknown
+  once(event: 'drain' | 'finish' | 'close' | 'socket', listener: () => void): unknown
   destroy(): unknown
   /** The short way of DirectResponse, which the gateway's own server has. */
   readonly isDirect?: boolean
@@ -108,17 +111,25 @@ export interface ExchangeConnection {
   closing: boolean
   /** The exchange is over. */
   remove(exchange: Exchange): void
+  /** Bytes of a response that the client has not read are held, until they are released or the connection ends. */
+  hold(bytes: number, budget: ByteBudget): void
+  release(bytes: number): void
+  /** Ends the connection, and calls `onStall`, when its client reads nothing for so long; until as many calls of `unwatch`. */
+  watch(ms: number, onStall: () => void): void
+  unwatch(): void
 }
 
 /** How steps and calls answer; Responder documents each way. */
 export interface ExchangeResponder {
   /** Memory for bodies. */
   readonly pool: BytePool
+  readonly descriptors: Descriptors
   send(exchange: Exchange, status: number, headers: string[], body: Buffer | string | null, isConstant?: boolean): void
   sendDirectly(exchange: Exchange, head: ReplyHead, body: Buffer, answeredAt: number): boolean
   sendPrepared(exchange: Exchange, head: ReplyHead, body: Buffer): boolean
   sendJson(exchange: Exchange, status: number, value: unknown, headers?: string[]): void
-  sendError(exchange: Exchange, error: GatewayError, extra?: readonly string[]): void
+  sendError(exchange: Exchange, error: GatewayError, extra?: readonly string[], facts?: object): void
+  refuseIfFull(exchange: Exchange): boolean
   openStream(exchange: Exchange, status: number, headers: string[], length: number | null): void
   writeStream(exchange: Exchange, chunk: Buffer, isConstant?: boolean, onTaken?: (() => void) | null): boolean
   writePieces(exchange: Exchange, pieces: readonly Buffer[], bytes: number, onTaken: () => void): boolean

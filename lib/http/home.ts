@@ -124,22 +124,37 @@ function toChoices(folder: string, actions: readonly HomeAction[], options: Home
 function isUsable(choice: HomeChoice, folder: string, options: HomeOptions, warnings: Warning[]): boolean {
   if (choice.kind === 'redirect') return true
   const { target, field, origin } = choice
+  const needsValues = PARAM.test(target)
   const path = normalizePath(target)
-  if (typeof path === 'string' && path !== folder) {
+  if (typeof path === 'string' && path !== folder && !needsValues) {
     choice.target = path
-    if (options.routes.candidates(path).length > 0 || options.isAsset(path)) return true
+    if (leadsTo(path, folder, options)) return true
   }
-  const where = origin === '.' ? field : `${origin}: ${field}`
+  const rule = needsValues
+    ? 'must have values in place of params'
+    : `must be the path of ${folder === '/' ? 'a route other than /' : `a route below ${folder}`}`
   warnings.push({
     code: 'HOME_TARGET_MISSING',
     path: origin,
-    message: `${where} must be the path of a route other than ${folder}, got ${JSON.stringify(target)} (string); it is not used`,
-    hint:
-      folder === '/' || !target.startsWith('/')
+    message: `${origin === '.' ? '' : `${origin}: `}${field} ${rule}, got ${JSON.stringify(target)} (string); it is not used`,
+    hint: needsValues
+      ? `Write a path such as ${target.replace(PARAMS, '$<slash>42')}.`
+      : folder === '/'
         ? 'Write a path that fngw routes lists.'
-        : `A path that starts with / is meant from the root; write it without the slash for a route below ${folder}.`,
+        : `Write a path that fngw routes lists below ${folder}, without a leading slash. To send clients elsewhere use home.redirect.`,
   })
   return false
+}
+
+/** A segment that stands for a param in one of the spellings of a route. */
+const PARAM = /(?:^|\/)(?::|\{|\[|\*)/
+const PARAMS = /(?<slash>^|\/)(?::|\{|\[|\*)[^/]*/g
+
+/** The root's home may be any route or file; that of another folder is a route in it. */
+function leadsTo(path: string, folder: string, { routes, isAsset }: HomeOptions): boolean {
+  const leaves = routes.candidates(path)
+  if (folder === '/') return leaves.length > 0 || isAsset(path)
+  return leaves.some(({ leaf }) => leaf.pattern.startsWith(`${folder}/`))
 }
 
 function toStep(homes: ReadonlyMap<string, Home>, routes: HomeOptions['routes']): Step {

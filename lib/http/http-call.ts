@@ -5,6 +5,7 @@ import type { FunctionVersion } from '../core/catalog.ts'
 import type { GatewayError } from '../core/errors.ts'
 import { Call, type CallReceiver, type Invoker } from '../invocation/invoke.ts'
 import type { ReplyHead } from '../invocation/response.ts'
+import { MAX_AHEAD_BYTES } from '../core/limits.ts'
 import { headerOf } from '../invocation/forwarded-headers.ts'
 import type { DebugHeaders } from './debug-headers.ts'
 import type { BodyReceiver, Exchange } from './exchange.ts'
@@ -14,12 +15,14 @@ export class HttpCall implements CallReceiver, BodyReceiver {
   readonly call: Call
   readonly #invoker: Invoker
   readonly #exchange: Exchange
-  readonly #debug: DebugHeaders | null
+  readonly #debug: DebugHeaders
   /** Of a streamed answer; null before it begins. */
   #pieces: PieceWriter | null = null
+  /** True for a body that its handler has returned whole, and of it the bytes that the worker has sent ahead of the client. */
+  #isWhole = false
+  #ahead = 0
 
-  /** @param debug - null when the function wants no debug headers */
-  constructor(fn: FunctionVersion, invoker: Invoker, exchange: Exchange, debug: DebugHeaders | null) {
+  constructor(fn: FunctionVersion, invoker: Invoker, exchange: Exchange, debug: DebugHeaders) {
     this.call = new Call(fn, invoker, this)
     this.call.id = exchange.id
     this.call.method = exchange.method
@@ -55,10 +58,10 @@ export class HttpCall implements CallReceiver, BodyReceiver {
   onHead(head: ReplyHead, body: Buffer, stream: boolean): void {
     const exchange = this.#exchange
     exchange.queuedMs = this.call.queuedMs
-    if (!stream && this.#debug === null && exchange.responder.sendDirectly(exchange, head, body, this.call.endedAt))
+    if (!stream && !this.#hasDebugHeaders && exchange.responder.sendDirectly(exchange, head, body, this.call.endedAt))
       return
     const headers = head.headers.slice()
-    if (this.#debug !== null) this.#addDebugHeaders(headers)
+    if (this.#hasDebugHeaders) this.#addDebugHeaders(headers)
     if (!stream) {
       exchange.responder.send(exchange, head.status, headers, body)
       return
@@ -69,14 +72,35 @@ export class HttpCall implements CallReceiver, BodyReceiver {
       exchange.responder.send(exchange, head.status, headers, null)
       return
     }
+    if (exchange.responder.refuseIfFull(exchange)) {
+      this.call.abandon()
+      return
+    }
     addEventStreamHeaders(headers)
+    this.#isWhole = head.length !== null && this.call.grantEdge === null
     exchange.responder.openStream(exchange, head.status, headers, head.length)
     if (body.length > 0) this.onChunk(body)
   }
 
   onChunk(body: Buffer): void {
-    this.#pieces ??= new PieceWriter(this.#exchange, bytes => this.call.grant(bytes))
+    this.#pieces ??= new PieceWriter(this.#exchange, bytes => this.#handleTaken(bytes))
     this.#pieces.add(body)
+    if (!this.#mayBeAhead) return
+    this.#ahead += body.length
+    this.call.grant(body.length)
+  }
+
+  /** A handler that has returned is over: its worker need not wait for a slow client, as far as there is memory for the body. */
+  get #mayBeAhead(): boolean {
+    if (!this.#isWhole || this.#ahead >= MAX_AHEAD_BYTES || this.#exchange.res.socket === null) return false
+    const { used, limit } = this.#exchange.responder.pool.unread
+    return used < limit / 2
+  }
+
+  #handleTaken(bytes: number): void {
+    const known = Math.min(this.#ahead, bytes)
+    this.#ahead -= known
+    this.call.grant(bytes - known)
   }
 
   onEnd(error: GatewayError | null): void {
@@ -87,13 +111,20 @@ export class HttpCall implements CallReceiver, BodyReceiver {
   onError(error: GatewayError): void {
     this.#exchange.queuedMs = this.call.queuedMs
     const headers: string[] = []
-    if (this.#debug !== null) this.#addDebugHeaders(headers)
+    if (this.#hasDebugHeaders) this.#addDebugHeaders(headers)
     this.#exchange.responder.sendError(this.#exchange, error, headers)
   }
 
+  get #hasDebugHeaders(): boolean {
+    return this.call.fn.policy.includeDebugHeaders || this.call.loadError !== null
+  }
+
   #addDebugHeaders(headers: string[]): void {
-    const latencyMs = this.#invoker.clock.monotonic() - this.#exchange.startedAt
-    for (const text of this.#debug!.of(this.call, latencyMs)) headers.push(text)
+    const { fn, loadError } = this.call
+    const { clock, secrets } = this.#invoker
+    const latencyMs = clock.monotonic() - this.#exchange.startedAt
+    if (fn.policy.includeDebugHeaders) headers.push(...this.#debug.of(this.call, latencyMs))
+    if (loadError !== null) headers.push(...this.#debug.ofLoadError(fn, secrets.hideIn(fn, loadError)))
   }
 }
 

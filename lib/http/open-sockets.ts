@@ -1,11 +1,13 @@
 /**
  * The connections of a server. A quiet one is closed by a look at all of them now and then: a timer for each, set and
- * cleared with every answer as node does it, costs more than a tenth of what the gateway itself does for a request.
- * Owner: §4.1.
+ * cleared with every answer as node does it, costs more than a tenth of a request. Owner: §4.1.
  */
 
 import type { Socket } from 'node:net'
 import { connectionOf } from './client-connection.ts'
+
+/** Milliseconds that a connection beyond the limit of open files has for its request. */
+const SPARE_MS = 2000
 
 /** What the last look saw. */
 interface Look {
@@ -30,18 +32,15 @@ export class OpenSockets implements Iterable<Socket> {
     return this.#looks.keys()
   }
 
-  /**
-   * Closes connections without a request on which nothing came for so long. Of one that never had a request the server
-   * itself takes care.
-   * @param now - monotonic ms
-   */
+  /** Closes connections on which nothing came for so long; those that had no request yet only beyond the limit of open files. */
   closeQuiet(now: number, limitMs: number): void {
     for (const [socket, look] of this.#looks) {
       const { bytesRead } = socket
+      const { isSpare } = connectionOf(socket)
       if (bytesRead !== look.bytesRead || !isIdle(socket)) {
         look.bytesRead = bytesRead
         look.at = now
-      } else if (bytesRead > 0 && now - look.at >= limitMs) {
+      } else if ((isSpare || bytesRead > 0) && now - look.at >= (isSpare ? SPARE_MS : limitMs)) {
         socket.destroy()
       }
     }

@@ -7,7 +7,11 @@ import type { SchemaFile } from '../validation/schema-file.ts'
 import { type ConstantAnswer, sendConstant, toConstantAnswer } from './constant-answer.ts'
 import type { Step } from './exchange.ts'
 import { type HandlerHints, parseHints } from './hints.ts'
-import { type DocumentedRoute, toOpenApi } from './openapi.ts'
+import { type ApiInfo, type DocumentedRoute, toOpenApi } from './openapi.ts'
+
+export const OPENAPI_PATH = '/openapi.json'
+/** Where the documentation page and the command line find it whatever the functions claim. */
+const OWN_OPENAPI_PATH = '/docs/_ui/openapi.json'
 
 /** Hints stand at the top of a file; the rest is not read. */
 const HINT_BYTES = 16 * 1024
@@ -15,11 +19,14 @@ const HINT_BYTES = 16 * 1024
 const READERS = 16
 
 interface OpenApiStepOptions {
+  info: ApiInfo
   routes: () => readonly DocumentedRoute[]
   functions: readonly FunctionVersion[]
   schemaOf: (fn: FunctionVersion) => SchemaFile | null
   publicBaseUrl: string | null
   internal: readonly { path: string; methods: readonly string[] }[]
+  /** A function or an asset is served at `/openapi.json`. */
+  isClaimed: boolean
 }
 
 async function readStart(path: string): Promise<string> {
@@ -46,10 +53,11 @@ async function readHints(functions: readonly FunctionVersion[]): Promise<Map<str
   return hints
 }
 
-/** A step of the public path that answers `/openapi.json`. */
+/** A step of the public path that answers with the document. */
 export function createOpenApiStep(options: OpenApiStepOptions): Step {
   const make = async (): Promise<ConstantAnswer> => {
     const document = toOpenApi({
+      info: options.info,
       routes: options.routes(),
       versions: options.functions.filter(fn => fn.version !== null),
       hints: await readHints(options.functions),
@@ -62,7 +70,9 @@ export function createOpenApiStep(options: OpenApiStepOptions): Step {
   // Strangers may ask for it as often as they like, so it is made once and is the same for everybody.
   let made: Promise<ConstantAnswer> | null = null
   return exchange => {
-    if (exchange.path !== '/openapi.json' || (exchange.method !== 'GET' && exchange.method !== 'HEAD')) return false
+    const { path, method } = exchange
+    const isOwn = path === OWN_OPENAPI_PATH || (path === OPENAPI_PATH && !options.isClaimed)
+    if (!isOwn || (method !== 'GET' && method !== 'HEAD')) return false
     made ??= make()
     made.then(
       answer => sendConstant(exchange, answer),

@@ -16,7 +16,15 @@ export interface DocumentedRoute {
   owners: readonly { fn: FunctionVersion; methods: readonly Method[]; pattern?: string }[]
 }
 
+/** What the user calls the API: `info` of the document. */
+export interface ApiInfo {
+  title: string
+  version: string
+  description: string
+}
+
 interface OpenApiFacts {
+  info: ApiInfo
   routes: readonly DocumentedRoute[]
   /** Pinned versions, each at its own address. */
   versions: readonly FunctionVersion[]
@@ -119,7 +127,7 @@ class OpenApiDocument {
   }
 
   toJson(): Json {
-    const { baseUrl, internal } = this.#facts
+    const { info, baseUrl, internal } = this.#facts
     const hasInternal = internal.length > 0
     const { schemas, securitySchemes } = this.#schemas
     if (hasInternal) securitySchemes.adminToken = { type: 'apiKey', in: 'header', name: ADMIN_TOKEN_HEADER }
@@ -127,7 +135,7 @@ class OpenApiDocument {
       if (Object.keys(operations).length === 0) delete this.#paths[path]
     return {
       openapi: '3.1.0',
-      info: { title: 'fngw', version: '1.0.0', description: 'Functions served by this gateway.' },
+      info,
       servers: [{ url: baseUrl }],
       // Functions authenticate their callers themselves, each in its own way.
       security: [],

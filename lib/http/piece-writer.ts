@@ -34,8 +34,10 @@ export class PieceWriter {
   /** @param piece - copied: the caller may use its memory again */
   add(piece: Buffer): void {
     if (piece.length === 0) return
+    const { connection, responder } = this.#exchange
     this.#copy(piece)
     this.#bytes += piece.length
+    connection.hold(piece.length, responder.pool.unread)
     if (this.#underWay > 0 || this.#isPlanned) return
     this.#isPlanned = true
     process.nextTick(this.#flushLater)
@@ -49,7 +51,7 @@ export class PieceWriter {
     this.#pieces = []
     this.#bytes = 0
     if (this.#exchange.ended) {
-      this.#free(slabs)
+      this.#free(slabs, bytes)
       return
     }
     this.#underWay += 1
@@ -66,7 +68,7 @@ export class PieceWriter {
       this.#isWatched = false
       this.#exchange.responder.watchClient(this.#exchange, false)
     }
-    this.#free(slabs)
+    this.#free(slabs, bytes)
     this.#onTaken(bytes)
     if (this.#underWay === 0 && !this.#isPlanned) this.flush()
   }
@@ -87,8 +89,9 @@ export class PieceWriter {
     this.#pieces.push(taken.subarray(0, piece.length))
   }
 
-  #free(slabs: readonly Buffer[]): void {
+  #free(slabs: readonly Buffer[], bytes: number): void {
     for (const slab of slabs) this.#exchange.responder.pool.free(slab)
+    this.#exchange.connection.release(bytes)
   }
 }
 

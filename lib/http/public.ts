@@ -24,6 +24,7 @@ import { checkPolicy } from '../invocation/policy.ts'
 import type { RequestIds } from '../invocation/request-ids.ts'
 import type { RequestTexts } from '../validation/request-schema.ts'
 import { unescapeCanonical } from '../router/path.ts'
+import { explain } from '../router/explain.ts'
 import type { RouteRefusal, RouteTable } from '../router/route-table.ts'
 import { needsOwnHead, toAdapterHead } from './adapter-head.ts'
 import { type ClientConnection, connectionOf } from './client-connection.ts'
@@ -42,7 +43,7 @@ import { UploadMemory } from './upload.ts'
 
 /** What a request needs of the catalog it began with. */
 export interface PublicCatalog {
-  readonly routes: Pick<RouteTable, 'find' | 'epoch' | 'leaves'>
+  readonly routes: Pick<RouteTable, 'find' | 'epoch' | 'leaves' | 'candidates'>
   /** In order: docs, homes, assets that come first. Each may answer, change `path`, or do nothing. */
   readonly before: readonly Step[]
   /** In order, for paths without a route: assets. */
@@ -56,6 +57,8 @@ interface PublicOptions {
   requestIds: RequestIds
   debug: DebugHeaders
   trustedProxyCidrs: readonly string[]
+  /** Header by which those proxies name their clients; null or absent for the usual one. */
+  trustedProxyHeader?: string | null
   /** A request without a route is told which ones are near: for developers alone. */
   namesRoutes?: boolean
   /** The catalog in force now. */
@@ -75,6 +78,8 @@ export type HttpHandler = (
 
 const NO_PARAMS: Readonly<Record<string, string>> = {}
 const EVERY_METHOD = toAllow([...METHODS, 'OPTIONS'])
+/** Claims that a refusal names in development. */
+const MAX_CLAIMS = 5
 const NO_ROUTE = { kind: 'refused', code: 'NOT_FOUND', message: 'not found', allow: null } as const
 
 export class PublicHandler {
@@ -91,7 +96,7 @@ export class PublicHandler {
   constructor(options: PublicOptions) {
     this.#options = options
     this.#uploads = new UploadMemory(options.responder.pool)
-    this.#proxies = new TrustedProxies(options.trustedProxyCidrs)
+    this.#proxies = new TrustedProxies(options.trustedProxyCidrs, options.trustedProxyHeader)
     this.#check = new RequestCheck(this.#proxies)
     this.#nearest = options.namesRoutes === true ? new NearestRoutes(options.clock) : null
   }
@@ -222,7 +227,7 @@ export class PublicHandler {
     } else if (next === null) {
       const near = this.#nearest?.find(path, catalog.routes.leaves) ?? []
       if (near.length === 0) this.#refusals.send(exchange, NO_ROUTE)
-      else this.#options.responder.sendError(exchange, toNotFound(near))
+      else this.#options.responder.sendError(exchange, withHint(NO_ROUTE, `nearest routes: ${near.join(', ')}`))
     } else {
       exchange.passOn()
       next()
@@ -247,7 +252,9 @@ export class PublicHandler {
       if (this.#cors.isPreflight(exchange) && this.#cors.answerPreflight(exchange, catalog.routes)) return
       this.#cors.addForPath(exchange, catalog.routes)
     }
-    this.#refusals.send(exchange, found)
+    const claims = this.#nearest === null ? [] : listClaims(exchange, catalog.routes)
+    if (claims.length === 0) this.#refusals.send(exchange, found)
+    else this.#options.responder.sendError(exchange, withHint(found, `claims of this path: ${claims.join('; ')}`))
   }
 
   /** Runs a function for an exchange; the call header of a repeated request is at hand. */
@@ -261,7 +268,7 @@ export class PublicHandler {
     const { invoker, clock, debug } = this.#options
     exchange.fn = fn
     if (fn.policy.cors !== null) this.#cors.add(exchange, fn.policy.cors)
-    const httpCall = new HttpCall(fn, invoker, exchange, fn.policy.includeDebugHeaders ? debug : null)
+    const httpCall = new HttpCall(fn, invoker, exchange, debug)
     const { call } = httpCall
     exchange.work = call
     const { hasBody } = exchange
@@ -331,8 +338,17 @@ function readRest(exchange: Exchange, params: Readonly<Record<string, string>>, 
   })
 }
 
-function toNotFound(near: readonly string[]): GatewayError {
-  return new GatewayError('NOT_FOUND', NO_ROUTE.message, { detail: { hint: `nearest routes: ${near.join(', ')}` } })
+function withHint({ code, message, allow }: RouteRefusal, hint: string): GatewayError {
+  return new GatewayError(code, message, { detail: { hint }, ...(allow !== null && { headers: { Allow: allow } }) })
+}
+
+/** What `fngw explain` says of a path that is refused: methods, route, function and file of each claim. */
+function listClaims({ method, path, host }: Exchange, routes: PublicCatalog['routes']): string[] {
+  const { losers } = explain(routes, method, path, host)
+  const texts = losers.map(
+    ({ methods, pattern, runtime, name, file }) => `${methods.join(',')} ${pattern} is ${runtime}/${name} (${file})`,
+  )
+  return texts.length > MAX_CLAIMS ? [...texts.slice(0, MAX_CLAIMS), `${texts.length - MAX_CLAIMS} more`] : texts
 }
 
 /** Reserved in any spelling: an escaped slash does not make `/_fn%2Fhealth` a public path. */

@@ -50,10 +50,11 @@ export function readBody(exchange: Exchange, limit: number, memory: UploadMemory
       chunks = []
       upload?.free()
       fail(exchange, toBodyError(limit))
-    } else if (upload !== null) {
-      upload.add(chunk)
-    } else {
+    } else if (upload === null) {
       chunks.push(chunk)
+    } else if (!upload.add(chunk)) {
+      const why = 'request bodies hold all the memory that they may (FN_BODY_MEMORY_MB); try again later'
+      fail(exchange, new GatewayError('OVERLOADED', why))
     }
   })
   exchange.req.on('end', () => {

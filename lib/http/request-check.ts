@@ -5,7 +5,7 @@
 
 import { GatewayError } from '../core/errors.ts'
 import { MAX_HEADER_BYTES, MAX_TARGET_BYTES } from '../core/limits.ts'
-import { isForwarded, type TrustedProxies } from '../invocation/client-address.ts'
+import type { TrustedProxies } from '../invocation/client-address.ts'
 import { headerOf, withHeaders } from '../invocation/forwarded-headers.ts'
 import { normalizePath } from '../router/path.ts'
 import type { Asked, Exchange } from './exchange.ts'
@@ -108,9 +108,7 @@ export class RequestCheck {
   #readForwarding(asked: Asked, address: string): GatewayError | null {
     const { head } = asked
     if (!this.#proxies.isTrusted(address)) return null
-    if (head.forwardedFor !== null) asked.ip = this.#proxies.clientAddress(address, head.forwardedFor)
-    // The proxy speaks for somebody and does not say for whom.
-    else if (isForwarded(head.raw)) asked.ip = ''
+    asked.ip = this.#proxies.clientAddress(address, head.raw)
     if (head.forwardedHost === null) return null
     // What stands left of the last entry was there when the request came to the proxy: its client wrote it.
     const host = head.forwardedHost.slice(head.forwardedHost.lastIndexOf(',') + 1).trim()

@@ -1,6 +1,7 @@
 /** An ended exchange as a record for listeners and the access log. Owner: §6. */
 
 import { type Clock, WallTime } from '../core/clock.ts'
+import { isThrottled } from '../core/errors.ts'
 import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
 import { traceIdOf } from '../observe/trace.ts'
 import type { RequestRecord } from '../observe/events.ts'
@@ -54,7 +55,7 @@ export function createRequestListener(
   return exchange => {
     const now = exchange.answeredAt || clock.monotonic()
     const { method, fn, startedAt, queuedMs, isControl } = exchange
-    metrics.request(method, statusOf(exchange), fn, now - startedAt, queuedMs, isControl)
+    metrics.request(method, statusOf(exchange), fn, now - startedAt, queuedMs, isControl, isThrottled(exchange.error))
     if (journal.wantsRequests) journal.request(toRequestRecord(exchange, wall.at(now), now))
     if (exchange.span !== null) endRequestSpan(exchange.span, exchange, statusOf(exchange))
     if (exchange.error !== null) journal.callFailed(exchange, exchange.error)

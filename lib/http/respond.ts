@@ -9,16 +9,16 @@ import { STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
 import type { BytePool } from '../core/byte-pool.ts'
 import { type Clock, WallTime } from '../core/clock.ts'
-import { type GatewayError, toErrorBody } from '../core/errors.ts'
+import { GatewayError, toErrorBody } from '../core/errors.ts'
 import type { Lifecycle } from '../core/lifecycle.ts'
-import { MAX_STATUS } from '../core/limits.ts'
+import { DEFAULT_RESPONSE_IDLE_TIMEOUT_MS, MAX_STATUS } from '../core/limits.ts'
+import { escapeUnsafe } from '../core/text.ts'
 import type { ReplyHead } from '../invocation/response.ts'
+import { Descriptors } from '../core/descriptor-limit.ts'
 import { DISCARD_BODY_BYTES, type Exchange, type ExchangeResponder, type HttpResponse } from './exchange.ts'
 
 /** Milliseconds a refused upload may go on after its answer, so that the client can read it before the close. */
 const LINGER_MS = 1000
-/** Milliseconds a client may take nothing of an answer that waits for it. */
-const WRITE_STALL_TIMEOUT_MS = 60_000
 /** Longest body that is joined with its head into one write, bytes. */
 const JOINED_BODY_BYTES = 16 * 1024
 
@@ -26,17 +26,24 @@ interface ResponderOptions {
   clock: Clock
   /** Memory for bodies that the client has not taken yet. */
   pool: BytePool
+  /** Of this process; no limit when absent. */
+  descriptors?: Descriptors
   /** Neutral messages for failures of handlers. */
   production: boolean
   /** True while the gateway stops: every answer then closes its connection. */
   lifecycle: Pick<Lifecycle, 'draining' | 'toShed'>
   /** Told of every exchange that ended; null when nobody listens. */
   onFinished: ((exchange: Exchange) => void) | null
+  /** Milliseconds in which a client must read something of a response that waits for it. */
+  responseIdleTimeoutMs?: number
+  /** Told in a line of clients that did not. */
+  onProblem?: (message: string) => void
 }
 
 const NEUTRAL_MESSAGES: Readonly<Record<string, string>> = {
   HANDLER_FAILED: 'function failed',
   LOAD_FAILED: 'function could not be loaded',
+  CONFIG_BROKEN: 'function is not available',
 }
 
 const JSON_TYPE = 'application/json'
@@ -45,9 +52,12 @@ export class Responder implements ExchangeResponder {
   readonly clock: Clock
   /** Memory for bodies. */
   readonly pool: BytePool
+  readonly descriptors: Descriptors
   readonly #production: boolean
   readonly #lifecycle: ResponderOptions['lifecycle']
   readonly #onFinished: ((exchange: Exchange) => void) | null
+  readonly #idleMs: number
+  readonly #onProblem: (message: string) => void
   readonly #wall: WallTime
   #second = -1
   #dateText = ''
@@ -55,10 +65,13 @@ export class Responder implements ExchangeResponder {
   constructor(options: ResponderOptions) {
     this.clock = options.clock
     this.pool = options.pool
+    this.descriptors = options.descriptors ?? new Descriptors()
     this.#wall = new WallTime(options.clock)
     this.#production = options.production
     this.#lifecycle = options.lifecycle
     this.#onFinished = options.onFinished
+    this.#idleMs = options.responseIdleTimeoutMs ?? DEFAULT_RESPONSE_IDLE_TIMEOUT_MS
+    this.#onProblem = options.onProblem ?? (() => {})
   }
 
   /**
@@ -72,15 +85,17 @@ export class Responder implements ExchangeResponder {
     const { res } = exchange
     const isBodyless = exchange.method === 'HEAD' || status === 204 || status === 304
     const length = body === null ? 0 : typeof body === 'string' ? Buffer.byteLength(body) : body.length
+    const waits = !isBodyless && length > JOINED_BODY_BYTES
+    if (waits && !isConstant && this.refuseIfFull(exchange)) return
     if (!isBodyless || (length > 0 && status !== 204 && status !== 304)) headers.push('Content-Length', String(length))
     const lingers = this.#writeHead(exchange, status, headers)
+    exchange.bytesOut = isBodyless ? 0 : length
     this.#end(exchange)
     if (isBodyless || length === 0) {
       if (lingers) this.#linger(exchange)
       else res.end()
     } else {
-      exchange.bytesOut = length
-      if (length > JOINED_BODY_BYTES) this.#watchStall(exchange)
+      if (waits) res.once('finish', this.#await(exchange, isConstant ? 0 : length))
       if (typeof body === 'string') this.#sendWhole(exchange, body, 'utf8', lingers)
       // A latin1 text joins the head in one write; a long one is cheaper as bytes of its own.
       else if (length <= JOINED_BODY_BYTES) this.#sendWhole(exchange, body!.toString('latin1'), 'latin1', lingers)
@@ -132,6 +147,7 @@ export class Responder implements ExchangeResponder {
     if (text === undefined || res.isDirect !== true || exchange.ended || exchange.method === 'HEAD') return false
     if (exchange.cors !== null || exchange.extraHeaders !== null) return false
     if (this.#endsConnections || (exchange.hasBody && !exchange.req.complete)) return false
+    if (body.length > JOINED_BODY_BYTES && !isConstant && this.pool.unread.isFull()) return false
     exchange.status = status
     exchange.bytesOut = body.length
     exchange.answeredAt = answeredAt
@@ -141,12 +157,14 @@ export class Responder implements ExchangeResponder {
     if (body.length <= JOINED_BODY_BYTES) {
       res.sendWhole!(status, head, body.length === 0 ? '' : body.toString('latin1'))
     } else if (isConstant) {
-      this.#watchStall(exchange)
-      res.sendWhole!(status, head, body)
+      res.sendWhole!(status, head, body, this.#await(exchange, 0))
     } else {
       const kept = this.pool.keep(body)
-      this.#watchStall(exchange)
-      res.sendWhole!(status, head, kept, () => this.pool.free(kept))
+      const onGone = this.#await(exchange, body.length)
+      res.sendWhole!(status, head, kept, () => {
+        this.pool.free(kept)
+        onGone()
+      })
     }
     this.#onFinished?.(exchange)
     return true
@@ -183,8 +201,9 @@ export class Responder implements ExchangeResponder {
    * Sends a refusal or failure as `{ "error": message }`; in development with where a handler failed. When an answer has
    * already begun the connection is cut, so that the client sees that it is not whole.
    * @param extra - more headers, names and values in turn
+   * @param facts - more fields of the body
    */
-  sendError(exchange: Exchange, error: GatewayError, extra: readonly string[] = []): void {
+  sendError(exchange: Exchange, error: GatewayError, extra: readonly string[] = [], facts: object = {}): void {
     if (exchange.ended) return
     exchange.error = error
     if (exchange.res.headersSent) {
@@ -196,13 +215,24 @@ export class Responder implements ExchangeResponder {
     const { status } = error
     if ((status === 429 || status === 503) && error.headers?.['Retry-After'] === undefined)
       headers.push('Retry-After', '1')
-    this.send(exchange, status >= 400 && status <= MAX_STATUS ? status : 500, headers, this.#errorBody(error))
+    this.send(exchange, status >= 400 && status <= MAX_STATUS ? status : 500, headers, this.#errorBody(error, facts))
   }
 
-  #errorBody(error: GatewayError): string {
-    if (this.#production) return toErrorBody(NEUTRAL_MESSAGES[error.code] ?? error.message)
-    if (error.detail === undefined) return toErrorBody(error.message)
-    return JSON.stringify({ error: error.message, detail: error.detail })
+  /**
+   * Answers with 503 when unread responses hold all the memory that they may: this one would wait for its client too.
+   * The control plane is never refused.
+   * @returns true when it did
+   */
+  refuseIfFull(exchange: Exchange): boolean {
+    if (exchange.isControl || !this.pool.unread.isFull()) return false
+    const why = 'unread responses hold all the memory that they may (FN_BODY_MEMORY_MB); try again later'
+    this.sendError(exchange, new GatewayError('OVERLOADED', why))
+    return true
+  }
+
+  #errorBody({ code, message, detail }: GatewayError, facts: object): string {
+    if (this.#production) return JSON.stringify({ error: NEUTRAL_MESSAGES[code] ?? message, ...facts })
+    return JSON.stringify({ error: message, detail, ...facts })
   }
 
   /**
@@ -227,7 +257,14 @@ export class Responder implements ExchangeResponder {
     if (chunk.length === 0 || !this.#count(exchange, chunk.length)) return true
     const { res } = exchange
     // What a host application puts around its response may keep the bytes and never call back.
-    if (onTaken !== null && res.writeKept !== undefined) return res.writeKept(chunk, onTaken)
+    if (onTaken !== null && res.writeKept !== undefined) {
+      const { connection } = exchange
+      connection.hold(chunk.length, this.pool.unread)
+      return res.writeKept(chunk, () => {
+        connection.release(chunk.length)
+        onTaken()
+      })
+    }
     return isConstant ? res.write(chunk) : this.#write(res, chunk)
   }
 
@@ -245,8 +282,10 @@ export class Responder implements ExchangeResponder {
   }
 
   /** Cuts the connection when the client takes nothing for long. */
-  watchClient({ req }: Exchange, isSlow: boolean): void {
-    req.socket.setTimeout(isSlow ? WRITE_STALL_TIMEOUT_MS : 0)
+  watchClient(exchange: Exchange, isSlow: boolean): void {
+    const { connection, id, method, path } = exchange
+    if (isSlow) connection.watch(this.#idleMs, () => this.#onProblem(toStallText(id, method, path, this.#idleMs)))
+    else connection.unwatch()
   }
 
   /** Counts bytes of a stream. @returns false when they are more than was promised, or when it is over */
@@ -262,18 +301,27 @@ export class Responder implements ExchangeResponder {
     return true
   }
 
-  /** Cuts the connection when the client takes nothing of a last, long piece for long. */
-  #watchStall({ req, res }: Exchange): void {
-    req.socket.setTimeout(WRITE_STALL_TIMEOUT_MS)
-    // A host application's server sets a limit of its own for the time until the next request; ours sets none.
-    if (res.sendWhole !== undefined) res.once('finish', () => req.socket.setTimeout(0))
+  /**
+   * The last bytes of a response wait for the client.
+   * @param bytes - that are held for it
+   * @returns what to call when the system has them
+   */
+  #await(exchange: Exchange, bytes: number): () => void {
+    const { connection, res } = exchange
+    connection.hold(bytes, this.pool.unread)
+    this.watchClient(exchange, true)
+    return () => {
+      connection.release(bytes)
+      // A host application's server sets a limit of its own for the time until the next request; ours sets none.
+      if (res.sendWhole !== undefined) this.watchClient(exchange, false)
+    }
   }
 
   /** Calls back when the client has taken what was written; cuts the connection when it takes nothing for long. */
   onDrain(exchange: Exchange, callback: () => void): void {
-    exchange.req.socket.setTimeout(WRITE_STALL_TIMEOUT_MS)
+    this.watchClient(exchange, true)
     exchange.res.once('drain', () => {
-      exchange.req.socket.setTimeout(0)
+      this.watchClient(exchange, false)
       callback()
     })
   }
@@ -354,6 +402,11 @@ export class Responder implements ExchangeResponder {
     exchange.upload = null
     exchange.connection.remove(exchange)
   }
+}
+
+function toStallText(id: string, method: string, path: string, ms: number): string {
+  const request = escapeUnsafe(`${method} ${path}`)
+  return `${request}: the client read nothing of the response for ${ms} ms and was disconnected (FN_RESPONSE_IDLE_TIMEOUT_MS; request ${id})`
 }
 
 /** One origin header too many and the browser refuses the answer: where the gateway's are set, a handler's own go. */

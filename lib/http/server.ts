@@ -10,12 +10,13 @@ import { GatewayError } from '../core/errors.ts'
 import { MAX_HEADER_BYTES, MAX_TARGET_BYTES } from '../core/limits.ts'
 import type { RequestIds } from '../invocation/request-ids.ts'
 import { connectionOf } from './client-connection.ts'
+import type { Descriptors } from '../core/descriptor-limit.ts'
 import { DirectResponse, toKeepAlive } from './direct-response.ts'
 import type { Exchange } from './exchange.ts'
 import { LeanRequest } from './lean-request.ts'
 import { hasAsked, isIdle, OpenSockets } from './open-sockets.ts'
 import type { HttpHandler } from './public.ts'
-import { rejectConnection } from './respond.ts'
+import { refuseRequest, rejectConnection } from './respond.ts'
 
 /** Milliseconds a client has to send its header block, and the whole request. */
 const HEADERS_TIMEOUT_MS = 15_000
@@ -26,8 +27,10 @@ const REQUEST_TIMEOUT_MS = 60_000
  */
 const KEEP_ALIVE_TIMEOUT_MS = 65_000
 const KEEP_ALIVE_RESERVE_MS = 5000
-/** Descriptors that clients may not take, so that workers, files and reloads have some: a share of the limit, and at least so many. */
-const RESERVED_DESCRIPTORS = { share: 0.1, min: 64 } as const
+/** Connections beyond the limit of open files, each for one request for the gateway's health. */
+const SPARE_CONNECTIONS = 8
+/** Path of that request. */
+const HEALTH = /^\/_fn\/health(?:\?|$)/
 /** Milliseconds between two words about refused connections. */
 const REFUSED_NOTE_MS = 10_000
 /** Milliseconds between two looks for connections past those limits of time. */
@@ -47,8 +50,8 @@ export interface ServerOptions {
   portFlag?: string
   /** Told of what goes wrong while listening, such as no descriptors left. */
   onProblem?: (message: string) => void
-  /** Files that this process may have open; null or absent when unknown. Clients may take all but a reserve. */
-  descriptorLimit?: number | null
+  /** Of this process; absent for no limit. */
+  descriptors?: Descriptors
   headersTimeoutMs?: number
   requestTimeoutMs?: number
   keepAliveTimeoutMs?: number
@@ -103,6 +106,16 @@ export class HttpServer {
     // The block's size is limited already; a limit by count would drop late headers without a word.
     this.#server.maxHeadersCount = 0
     const take = (req: LeanRequest, res: DirectResponse, expectsContinue?: boolean): void => {
+      const connection = connectionOf(req.socket)
+      if (connection.isSpare) {
+        if (connection.closing) return
+        res.shouldKeepAlive = false
+        if (!HEALTH.test(req.url ?? '')) {
+          connection.closing = true
+          refuseRequest(res, new GatewayError('OVERLOADED', TOO_MANY, { headers: { 'Retry-After': '1' } }))
+          return
+        }
+      }
       res.tellKeepAlive(told)
       handle(req, res, expectsContinue)
     }
@@ -119,9 +132,13 @@ export class HttpServer {
       if (this.#server.listening) options.onProblem?.(`connections cannot be accepted: ${error.message}`)
     })
     // The system itself would take connections and drop them without a word.
-    if (options.descriptorLimit != null) this.#server.maxConnections = toMaxConnections(options.descriptorLimit)
+    const { descriptors } = options
+    if (descriptors !== undefined) {
+      const toMost = () => Math.max(1, this.#sockets.size + Math.max(0, descriptors.free + SPARE_CONNECTIONS))
+      Object.defineProperty(this.#server, 'maxConnections', { get: toMost })
+    }
     this.#server.on('drop', () => this.#tellDrop())
-    this.#server.on('connection', socket => this.#sockets.add(socket))
+    this.#server.on('connection', socket => this.#onConnection(socket))
   }
 
   get isListening(): boolean {
@@ -222,13 +239,25 @@ export class HttpServer {
     this.#server.close(() => {})
   }
 
+  #onConnection(socket: Socket): void {
+    const { descriptors } = this.#options
+    this.#sockets.add(socket)
+    if (descriptors === undefined) return
+    if (descriptors.free <= 0) {
+      connectionOf(socket).isSpare = true
+      this.#tellDrop()
+    }
+    descriptors.add()
+    socket.once('close', () => descriptors.giveBack())
+  }
+
   #tellDrop(): void {
     const now = this.#options.clock.monotonic()
     this.#dropped += 1
     if (now < this.#tellDropAt) return
     this.#tellDropAt = now + REFUSED_NOTE_MS
     this.#options.onProblem?.(
-      `${this.#dropped} connections refused: ${this.#server.maxConnections} are open, more the limit of open files does not allow (raise it: ulimit -n)`,
+      `${this.#dropped} connections refused: ${this.#options.descriptors!.limit} connections and files are open, more the limit of open files does not allow (raise it: ulimit -n)`,
     )
     this.#dropped = 0
   }
@@ -271,11 +300,6 @@ export class HttpServer {
   }
 }
 
-function toMaxConnections(descriptorLimit: number): number {
-  const reserve = Math.max(RESERVED_DESCRIPTORS.min, Math.ceil(descriptorLimit * RESERVED_DESCRIPTORS.share))
-  return Math.max(1, descriptorLimit - reserve)
-}
-
 /** True when an answer is with the socket or beyond. */
 function isWritten(exchange: Exchange | null): boolean {
   return exchange === null || (exchange.ended && (exchange.res.writableFinished || exchange.res.socket !== null))
@@ -290,6 +314,7 @@ function notImplemented(): GatewayError {
   return new GatewayError('NOT_IMPLEMENTED', 'method not implemented')
 }
 
+const TOO_MANY = 'too many connections are open; try again later'
 const PARSER_ERROR = /^(?:HPE_|ERR_HTTP_)/
 /** A request line that ends nowhere within the limit. */
 const METHOD_AND_TARGET = /^[A-Z-]+ [^\r\n]*$/

@@ -25,6 +25,8 @@ class Upload {
   /** The part that is being filled, and how far it is. */
   #part: Buffer | null = null
   #filled = 0
+  /** Bytes of its parts, which count in the budget. */
+  #charged = 0
 
   constructor(memory: UploadMemory, declared: number, isOurs: boolean) {
     this.#memory = memory
@@ -33,21 +35,20 @@ class Upload {
     this.#isGathered = declared > GATHER_BYTES
   }
 
-  add(piece: Buffer): void {
+  /** @returns false when request bodies hold too much memory: this one is refused, and nothing of it is kept */
+  add(piece: Buffer): boolean {
     if (!this.#isGathered && this.#bytes + piece.length > GATHER_BYTES) {
       this.#isGathered = true
       const early = this.#pieces
       this.#pieces = []
       this.#bytes = 0
-      for (const one of early) this.#copy(one)
+      for (const one of early) if (!this.#copy(one)) return false
     }
-    if (this.#isGathered) {
-      this.#copy(piece)
-    } else {
-      this.#memory.garbage.note(piece.length)
-      this.#pieces.push(piece)
-      this.#bytes += piece.length
-    }
+    if (this.#isGathered) return this.#copy(piece)
+    this.#memory.garbage.note(piece.length)
+    this.#pieces.push(piece)
+    this.#bytes += piece.length
+    return true
   }
 
   /** All of it; until `free`. */
@@ -59,13 +60,19 @@ class Upload {
   /** Nobody needs it any more. Who still writes it holds it in the pool. */
   free(): void {
     this.#closePart()
-    for (const piece of this.#pieces) this.#memory.pool.free(piece)
+    const { pool } = this.#memory
+    for (const piece of this.#pieces) pool.free(piece)
     this.#pieces = []
+    pool.received.used -= this.#charged
+    this.#charged = 0
   }
 
-  #copy(piece: Buffer): void {
+  #copy(piece: Buffer): boolean {
     for (let at = 0; at < piece.length; ) {
-      if (this.#part === null || this.#filled === this.#part.length) this.#openPart()
+      if ((this.#part === null || this.#filled === this.#part.length) && !this.#openPart()) {
+        this.free()
+        return false
+      }
       const copied = piece.copy(this.#part!, this.#filled, at)
       this.#filled += copied
       this.#bytes += copied
@@ -74,14 +81,20 @@ class Upload {
     // Node's parser makes each piece memory of its own. Where it should not, others lie beside it.
     if (this.#isOurs && piece.length === piece.buffer.byteLength) giveBack(piece)
     else this.#memory.garbage.note(piece.length)
+    return true
   }
 
-  #openPart(): void {
+  #openPart(): boolean {
     this.#closePart()
+    const { pool } = this.#memory
+    if (pool.received.isFull(this.#charged)) return false
     const left = this.#declared - this.#bytes
     const wanted = Math.max(MIN_PART_BYTES, Math.min(MAX_PART_BYTES, this.#bytes))
-    this.#part = this.#memory.pool.take(left > 0 ? Math.min(left, wanted) : wanted)
+    this.#part = pool.take(left > 0 ? Math.min(left, wanted) : wanted)
     this.#filled = 0
+    pool.received.used += this.#part.length
+    this.#charged += this.#part.length
+    return true
   }
 
   #closePart(): void {

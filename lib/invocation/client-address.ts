@@ -1,14 +1,20 @@
 /** Whose request it is: the socket's address, or the one a trusted proxy vouches for. Owner: §2.5. */
 
-import { BlockList, isIP, isIPv6 } from 'node:net'
+import { BlockList, isIP, isIPv6, SocketAddress } from 'node:net'
+import { headerOf } from './forwarded-headers.ts'
 
 /** Reads `FN_TRUSTED_PROXY_CIDRS` once and answers per request. */
 export class TrustedProxies {
   readonly #list = new BlockList()
   readonly isEmpty: boolean
+  readonly #header: string | null
 
-  /** @param cidrs - `10.0.0.0/8`, `fd00::/8` or single addresses; what is neither is left out (settings refuse it) */
-  constructor(cidrs: readonly string[]) {
+  /**
+   * @param cidrs - `10.0.0.0/8`, `fd00::/8` or single addresses; what is neither is left out (settings refuse it)
+   * @param header - lower-case name of the header by which they name their clients; null for the usual one
+   */
+  constructor(cidrs: readonly string[], header: string | null = null) {
+    this.#header = header
     let size = 0
     for (const cidr of cidrs) {
       const [address = '', bits] = cidr.split('/')
@@ -29,23 +35,58 @@ export class TrustedProxies {
   }
 
   /**
-   * The client behind the proxies: the right-most address of X-Forwarded-For that is no trusted proxy, because
-   * everything left of it was written by that client.
+   * The client behind the proxies. Another header that names a client must name the same one, unless the setting says which
+   * header counts: else one of the two may come from the client itself.
    * @param socketAddress - plain form, see toPlainAddress
-   * @param forwardedFor - X-Forwarded-For, repeated ones joined; null when the request has none
-   * @returns empty when an entry that counts is no address: to take the proxy for the client would make everybody local
+   * @param rawHeaders - names and values in turn
+   * @returns empty for a client that is unknown: to take the proxy for the client would make everybody local
    */
-  clientAddress(socketAddress: string, forwardedFor: string | null): string {
-    if (forwardedFor === null || !this.isTrusted(socketAddress)) return socketAddress
-    let client = socketAddress
-    for (const entry of forwardedFor.split(',').reverse()) {
-      client = toPlainAddress(withoutPort(entry.trim()))
-      if (isIP(client) === 0) return ''
-      if (!this.isTrusted(client)) return client
+  clientAddress(socketAddress: string, rawHeaders: readonly string[]): string {
+    if (!this.isTrusted(socketAddress)) return socketAddress
+    const used = this.#header ?? USUAL_HEADER
+    const value = headerOf(rawHeaders, used)
+    // The proxy speaks for somebody and does not say for whom.
+    if (value === null) return isForwarded(rawHeaders) ? '' : socketAddress
+    const client = this.#lastStranger(used, value)
+    if (this.#header !== null || client === '') return client
+    for (const name of NAMING) {
+      const other = name === used ? null : headerOf(rawHeaders, name)
+      const named = other === null ? client : this.#lastStranger(name, other)
+      // A proxy behind another one may name that one.
+      if (named !== client && !this.isTrusted(named)) return ''
     }
     return client
   }
+
+  /**
+   * The right-most address of a header that is no trusted proxy, because everything left of it was written by that client.
+   * @returns empty when an entry that counts is no address
+   */
+  #lastStranger(name: string, value: string): string {
+    let address = ''
+    for (const entry of value.split(',').reverse()) {
+      const text = name === 'forwarded' ? (FOR.exec(entry)?.[1] ?? '') : entry
+      address = toPlainAddress(withoutPort(text.trim().replace(/^"(.*)"$/, '$1')))
+      if (isIP(address) === 0) return ''
+      if (!this.isTrusted(address)) return address
+    }
+    return address
+  }
 }
+
+const USUAL_HEADER = 'x-forwarded-for'
+/** Headers that name a client by its address. */
+const NAMING = [
+  USUAL_HEADER,
+  'forwarded',
+  'x-real-ip',
+  'cf-connecting-ip',
+  'true-client-ip',
+  'x-client-ip',
+  'x-cluster-client-ip',
+] as const
+/** Of an element of `Forwarded` (RFC 7239). */
+const FOR = /(?:^|;)\s*for\s*=\s*("[^"]*"|[^\s;]*)/i
 
 const FORWARDED_PREFIX = 'x-forwarded-'
 /** Headers by which proxies and content networks tell whom they speak for, besides those with the prefix. */
@@ -69,10 +110,12 @@ export function isForwarded(rawHeaders: readonly string[]): boolean {
   return false
 }
 
-/** `::ffff:10.0.0.1` as `10.0.0.1`; an unknown address is empty. */
+/** An address in its one form: lower case, no zone, IPv4 inside IPv6 as IPv4. An unknown one is empty; no address stays as it is. */
 export function toPlainAddress(address: string | undefined): string {
   if (address === undefined) return ''
-  return address.startsWith('::ffff:') && address.includes('.') ? address.slice(7) : address
+  if (isIP(address) !== 6 || address === '::1') return address
+  const plain = new SocketAddress({ address: address.replace(/%.*$/, ''), family: 'ipv6' }).address
+  return plain.startsWith('::ffff:') && plain.includes('.') ? plain.slice(7) : plain
 }
 
 /** `10.0.0.1:80` and `[::1]:80` without the port; what is neither stays as it is, and is then no address. */

@@ -1,6 +1,7 @@
 /** How many calls of a function may run and wait, and what a refused one is told. Owner: §2.8, §8. */
 
 import type { Policy } from '../core/catalog.ts'
+import { toMaxActive } from '../core/transitions.ts'
 import { ERROR_STATUS, GatewayError } from '../core/errors.ts'
 
 /** The admission rules of one function, from `worker_pool` or, without a pool, from `max_concurrency` alone. */
@@ -19,14 +20,14 @@ export interface AdmissionLimits {
 const RETRY_AFTER = { 'Retry-After': '1' }
 
 /**
- * The pool's `max_workers` stands in place of `max_concurrency`, which is its default. Without a pool calls wait only when
- * nobody wrote a limit down: then a burst shall not fail for a number that its author has never seen.
+ * With a pool its queue decides what happens to further calls. Without one calls wait only when no config sets a limit:
+ * then a burst shall not fail for a number that its author has never seen.
  */
 export function toAdmissionLimits(policy: Policy): AdmissionLimits {
   const pool = policy.workerPool?.enabled ? policy.workerPool : null
   const options = { status: pool?.overflowStatus ?? ERROR_STATUS.CONCURRENCY_LIMIT, headers: RETRY_AFTER }
   return {
-    maxWorkers: pool === null ? policy.maxConcurrency : pool.maxWorkers,
+    maxWorkers: toMaxActive(policy),
     maxQueue: pool?.maxQueue ?? policy.defaultQueue?.maxQueue ?? 0,
     queueTimeoutMs: pool?.queueTimeoutMs ?? policy.defaultQueue?.timeoutMs ?? 0,
     overflow:

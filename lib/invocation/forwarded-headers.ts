@@ -50,7 +50,6 @@ export class RequestHead {
   origin: string | null = null
   traceparent: string | null = null
   tracestate: string | null = null
-  forwardedFor: string | null = null
   forwardedHost: string | null = null
   forwardedProto: string | null = null
 
@@ -84,7 +83,6 @@ const FIELD_OF: ReadonlyMap<string, TextField> = new Map([
   ['origin', 'origin'],
   ['traceparent', 'traceparent'],
   ['tracestate', 'tracestate'],
-  ['x-forwarded-for', 'forwardedFor'],
   ['x-forwarded-host', 'forwardedHost'],
   ['x-forwarded-proto', 'forwardedProto'],
 ])
@@ -233,8 +231,18 @@ function namesHeaders(connection: string): boolean {
 /** `Set-Cookie` of the gateway's session, written in any way that a browser takes for it: also as a cookie without a name. */
 const SETS_SESSION = new RegExp(`^[\\s=]*${SESSION_COOKIE}\\s*(?:[=;]|$)`)
 
+/**
+ * True for a header of a response by which a function would take over the console: its session, or its pages by a service
+ * worker whose scope is wider than the function's folder.
+ * @param sharesOrigin - the console has the same origin
+ */
+export function takesOver(lowerName: string, value: string, sharesOrigin: boolean): boolean {
+  if (lowerName === 'set-cookie') return setsSession(value)
+  return sharesOrigin && lowerName === 'service-worker-allowed'
+}
+
 /** True for a `Set-Cookie` that would take the place of the gateway's session: whoever sets it chooses whose session it is. */
-export function setsSession(setCookie: string): boolean {
+function setsSession(setCookie: string): boolean {
   return SETS_SESSION.test(setCookie)
 }
 

@@ -48,6 +48,8 @@ export interface InvokerOptions {
   onCold?: (fn: FunctionVersion) => void
   /** Checks of functions that ask for them; absent where there are no schemas. */
   schemas?: SchemaGate
+  /** Pages of functions have the origin of the console, by default. */
+  sharesOrigin?: boolean
   /** Shared with whoever else tells of functions; one of its own by default. */
   secrets?: SecretMask
 }
@@ -105,6 +107,11 @@ export class Call extends RuntimeCall implements AdmissionCall {
     this.#invoker = invoker
     this.#receiver = receiver
     this.capture = fn.policy.includeDebugHeaders
+  }
+
+  /** See ReplyHeads. */
+  get sharesOrigin(): boolean {
+    return this.#invoker.heads.sharesOrigin
   }
 
   onAdmitted(): void {
@@ -215,7 +222,7 @@ function withFile(error: GatewayError, { entryFile }: FunctionVersion): GatewayE
 export class Invoker {
   readonly clock: Clock
   readonly admission: InvokerOptions['admission']
-  readonly heads = new ReplyHeads()
+  readonly heads: ReplyHeads
   readonly traceIds = new TraceIds()
   /** Null where nobody traces. */
   spans: Spans | null = null
@@ -229,6 +236,7 @@ export class Invoker {
 
   constructor(options: InvokerOptions) {
     this.clock = options.clock
+    this.heads = new ReplyHeads(options.sharesOrigin)
     this.admission = options.admission
     this.onLog = options.onLog
     this.onCold = options.onCold

@@ -22,6 +22,12 @@ export function toBodyError(maxBodyBytes: number): GatewayError {
   return new GatewayError('BODY_TOO_LARGE', `payload too large: the limit is ${maxBodyBytes} bytes`)
 }
 
+function toConfigError(problem: string): GatewayError {
+  return new GatewayError('CONFIG_BROKEN', problem, {
+    detail: { hint: 'Fix the file: until then every call that it applies to is refused.' },
+  })
+}
+
 /**
  * Checks a call against its function's policy. Methods and hosts are the route's business; a door without a route asks
  * isMethodAllowed first.
@@ -29,6 +35,7 @@ export function toBodyError(maxBodyBytes: number): GatewayError {
  * @returns the refusal, or null
  */
 export function checkPolicy(fn: FunctionVersion, bodyBytes: number): GatewayError | null {
+  if (fn.policy.configProblem !== null) return toConfigError(fn.policy.configProblem)
   if (bodyBytes > fn.policy.maxBodyBytes) return toBodyError(fn.policy.maxBodyBytes)
   return fn.policy.adapter === 'native' ? null : checkAdapter(fn)
 }

@@ -12,7 +12,7 @@ import { GatewayError } from '../core/errors.ts'
 import { findUnsendable, isHeaderName, withoutHeaders } from '../core/http-text.ts'
 import { MAX_REPLY_HEAD_CHARS, MAX_REPLY_HEADER_BYTES, MAX_STATUS, MIN_STATUS } from '../core/limits.ts'
 import { isObject } from '../core/json.ts'
-import { HOP_BY_HOP, setsSession } from './forwarded-headers.ts'
+import { HOP_BY_HOP, takesOver } from './forwarded-headers.ts'
 
 /** Reply heads remembered as checked, and the longest one that is, characters. */
 const KNOWN_REPLY_HEADS = 256
@@ -37,7 +37,13 @@ export interface ReplyHead {
 
 /** Checks reply heads and remembers the usual ones; one per gateway. */
 export class ReplyHeads {
+  /** True when pages of functions have the origin of the console. */
+  readonly sharesOrigin: boolean
   readonly #known = new Map<string, ReplyHead>()
+
+  constructor(sharesOrigin = true) {
+    this.sharesOrigin = sharesOrigin
+  }
 
   /**
    * @param text - JSON text of a `reply` header
@@ -48,7 +54,7 @@ export class ReplyHeads {
     if (known !== undefined) return known
     if (text.length > MAX_REPLY_HEAD_CHARS)
       throw broken(`status and headers are larger than ${MAX_REPLY_HEAD_CHARS / 1024} KiB`)
-    const head = toReplyHead(parseHeader(text))
+    const head = toReplyHead(parseHeader(text), this.sharesOrigin)
     if (text.length <= KNOWN_REPLY_HEAD_CHARS && head.proxy === null && head.length === null) {
       if (this.#known.size >= KNOWN_REPLY_HEADS) this.#known.clear()
       prepareText(head)
@@ -71,8 +77,11 @@ export function prepareText(head: ReplyHead): void {
   head.text = text
 }
 
-/** @throws GatewayError CONTRACT_BROKEN */
-export function toReplyHead(reply: unknown): ReplyHead {
+/**
+ * @param sharesOrigin - see ReplyHeads
+ * @throws GatewayError CONTRACT_BROKEN
+ */
+export function toReplyHead(reply: unknown, sharesOrigin = true): ReplyHead {
   if (!isObject(reply)) throw broken(`the reply must be an object, got ${describe(reply)}`)
   if (reply.proxy !== undefined && reply.proxy !== null) {
     if (!isObject(reply.proxy)) throw broken(`proxy must be an object, got ${describe(reply.proxy)}`)
@@ -81,7 +90,7 @@ export function toReplyHead(reply: unknown): ReplyHead {
   const status = checkStatus(reply.status)
   return {
     status,
-    headers: toHeaderList(reply.headers ?? {}),
+    headers: toHeaderList(reply.headers ?? {}, sharesOrigin),
     hasBody: status !== 204 && status !== 304,
     length: checkLength(reply.length ?? null),
     proxy: null,
@@ -114,7 +123,7 @@ function checkLength(length: unknown): number | null {
 /** Headers that the gateway sets itself, or that speak of its own connection to the client. */
 const OWN_HEADERS: ReadonlySet<string> = new Set([...HOP_BY_HOP, 'content-length', 'x-request-id'])
 
-function toHeaderList(headers: unknown): string[] {
+function toHeaderList(headers: unknown, sharesOrigin: boolean): string[] {
   if (!isObject(headers)) throw broken(`headers must be an object, got ${describe(headers)}`)
   const list: string[] = []
   let bytes = 0
@@ -130,7 +139,7 @@ function toHeaderList(headers: unknown): string[] {
       list.push(name, item)
     }
   }
-  return withoutHeaders(list, (name, value) => OWN_HEADERS.has(name) || (name === 'set-cookie' && setsSession(value)))
+  return withoutHeaders(list, (name, value) => OWN_HEADERS.has(name) || takesOver(name, value, sharesOrigin))
 }
 
 function toCodePoint(char: string): string {

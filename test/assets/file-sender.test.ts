@@ -1,4 +1,5 @@
 import { closeSync, fstatSync, ftruncateSync, openSync, read } from 'node:fs'
+import { Descriptors } from '../../lib/core/descriptor-limit.ts'
 import t, { type Test } from 'tap'
 import { FileSender, LARGE_TRANSFERS } from '../../lib/assets/file-sender.ts'
 import { BytePool } from '../../lib/core/byte-pool.ts'
@@ -38,6 +39,7 @@ function makeSender(t: Test, text: Buffer, start: number, end: number, large = n
   const exchange = {
     work: null,
     responder: {
+      descriptors: new Descriptors(),
       pool: { take, free: (bytes: Buffer) => pool.free(bytes) },
       writeStream: (_: Exchange, piece: Buffer, isConstant: boolean, onTaken: (() => void) | null) => {
         t.equal(isConstant, true, 'not copied by the way')

@@ -1,6 +1,7 @@
+import { availableParallelism, totalmem } from 'node:os'
 import { constants, PerformanceObserver } from 'node:perf_hooks'
 import t from 'tap'
-import { BytePool } from '../../lib/core/byte-pool.ts'
+import { BytePool, ByteBudget, toBudgetBytes } from '../../lib/core/byte-pool.ts'
 import { joined, lengthOf } from '../../lib/core/bytes.ts'
 import { findCollector, YoungGarbage } from '../../lib/core/young-garbage.ts'
 import { FakeClock } from '../helpers/clock.ts'
@@ -150,4 +151,18 @@ t.test('[core/byte-pool.8] the collector is the engine’s, and nobody else gets
   to = performance.now()
   t.equal(await asked, constants.NODE_PERFORMANCE_GC_MINOR, 'of the young alone')
   t.equal('gc' in globalThis, false)
+})
+
+t.test('[core/byte-pool.11, http/public.38] what bodies may hold', async t => {
+  const budget = new ByteBudget(100)
+  budget.used = 99
+  t.notOk(budget.isFull())
+  budget.used = 150
+  t.ok(budget.isFull())
+  t.notOk(budget.isFull(60), 'one alone may have more')
+  t.equal(toBudgetBytes(64, 1), 64 * MIB)
+  t.equal(toBudgetBytes(64, 4), 16 * MIB)
+  const memory = Math.min(totalmem(), process.constrainedMemory() || Number.POSITIVE_INFINITY)
+  t.equal(toBudgetBytes(null, 1), Math.floor(memory / 8))
+  t.equal(toBudgetBytes(null, 'auto'), Math.floor(memory / 8 / availableParallelism()))
 })

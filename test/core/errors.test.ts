@@ -34,7 +34,7 @@ t.test('[core/errors.3, core/errors.4] every condition has the status of the tab
     [500, ['INTERNAL', 'HANDLER_FAILED', 'LOAD_FAILED']],
     [501, ['NOT_IMPLEMENTED']],
     [502, ['CONTRACT_BROKEN', 'EDGE_FAILED']],
-    [503, ['RUNTIME_DOWN', 'WORKER_DIED', 'SHUTTING_DOWN', 'BUILD_PENDING']],
+    [503, ['RUNTIME_DOWN', 'WORKER_DIED', 'SHUTTING_DOWN', 'BUILD_PENDING', 'CONFIG_BROKEN', 'OVERLOADED']],
     [504, ['TIMEOUT']],
   ]
   for (const [status, codes] of rows) for (const code of codes) t.equal(ERROR_STATUS[code], status, code)

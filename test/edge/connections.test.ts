@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net'
 import type { TLSSocket } from 'node:tls'
 import t, { type Test } from 'tap'
+import { Descriptors } from '../../lib/core/descriptor-limit.ts'
 import type { AnswerHead } from '../../lib/edge/answer-parser.ts'
 import { EdgeConnections, type Reuse } from '../../lib/edge/connections.ts'
 import type { Upstream } from '../../lib/edge/upstream-connection.ts'
@@ -13,7 +14,7 @@ const OK = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok'
 /** Requests of a pool at an upstream that answers when the test lets it. */
 async function makeBed(t: Test, limits?: { max: number; idle: number }) {
   const clock = new FakeClock()
-  const connections = new EdgeConnections(clock, limits)
+  const connections = new EdgeConnections(clock, new Descriptors(), limits)
   t.teardown(() => connections.close())
   const asked: { socket: Socket; head: string }[] = []
   const upstream = await rawUpstream((socket, head) => asked.push({ socket, head }))

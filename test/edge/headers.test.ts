@@ -62,6 +62,8 @@ t.test('[edge/passthrough.16] what an upstream may not say', async t => {
     [...['Set-Cookie', 'a=1', 'A', '\xe9']],
   )
   for (const value of ['a\rb', 'a\nb', 'a\0', '\u0100']) t.equal(toAnswerHeaders(['X', 'ok', 'Y', value]), null)
+  t.same(toAnswerHeaders(['Service-Worker-Allowed', '/', 'A', 'b']), ['A', 'b'])
+  t.same(toAnswerHeaders(['Service-Worker-Allowed', '/'], false), ['Service-Worker-Allowed', '/'])
   t.same(toAnswerHeaders([]), [])
 })
 

@@ -235,6 +235,7 @@ t.test('[http/cors.11] hosts and homes', async t => {
     {
       '/h': fn('h', { allowHosts: ['a.test'], cors: cors() }),
       '/home': fn('home', { methods: ['GET'], cors: cors() }),
+      '/f/home': fn('f/home', { methods: ['GET'], cors: cors() }),
       '/f': fn('f', { methods: ['POST'], cors: cors({ origins: [B] }) }),
     },
     before,
@@ -242,7 +243,7 @@ t.test('[http/cors.11] hosts and homes', async t => {
   const action = { route: '/home', redirect: null, origin: 'fn.config.json' }
   const homes = [
     { ...action, folder: '/' },
-    { ...action, folder: '/f' },
+    { ...action, route: '/f/home', folder: '/f' },
   ]
   before.push(
     ...toHomeSteps({ homes, homeFunction: null, homeRedirect: null, routes: made.catalog.routes, isAsset: () => false })

@@ -1,4 +1,5 @@
 import t from 'tap'
+import { GatewayError } from '../../lib/core/errors.ts'
 import { DebugHeaders } from '../../lib/http/debug-headers.ts'
 import { makeFn } from '../helpers/fn.ts'
 
@@ -20,7 +21,7 @@ const toRecord = (list: string[]): Record<string, string> =>
 
 function headersOf(fields: Partial<Call> = {}, socketIndex: number | null = 1, cold = false): Record<string, string> {
   const debug = new DebugHeaders(() => ({ routing: 'round_robin', socketIndex, cold }))
-  const call = { fn: makeFn(), id: 'id-1', stdout: '', stderr: '', ...fields } as Call
+  const call = { fn: makeFn(), id: 'id-1', stdout: '', stderr: '', loadError: null, ...fields } as Call
   return toRecord(debug.of(call, 12.345))
 }
 
@@ -38,6 +39,12 @@ t.test('[http/public.24] what a call is told about itself', async t => {
     'X-Fn-Function-State': 'cold',
     'X-Fn-Runtime-Socket-Index': '3',
   })
+  const loadError = new GatewayError('LOAD_FAILED', 'invalid \u00fc syntax', { detail: { file: 'a.py', line: 3 } })
+  t.equal(headersOf({ loadError })['X-Fn-Function-State'], 'stale', 'served by the previous version')
+  const ofError = (production: boolean) =>
+    new DebugHeaders(() => ({ routing: 'single', socketIndex: 1, cold: false }), production).ofLoadError(fn, loadError)
+  t.same(ofError(false), ['X-Fn-Load-Error', 'a.py:3: invalid ? syntax'])
+  t.same(ofError(true), [])
   const plain = headersOf({}, null)
   t.match(plain, { 'X-Fn-Version': 'default', 'X-Fn-Function-State': 'warm' })
   t.notOk('X-Fn-Runtime-Socket-Index' in plain, 'a call that reached no worker')
@@ -47,7 +54,7 @@ t.test('[http/public.24] the fixed part follows the version that a reload brings
   const debug = new DebugHeaders(() => ({ routing: 'single', socketIndex: 1, cold: false }))
   const of = (maxWorkers: number) => {
     const fn = makeFn({ policy: { workerPool: { ...POOL, maxWorkers } } })
-    const call = { fn, id: 'x', stdout: '', stderr: '' } as Call
+    const call = { fn, id: 'x', stdout: '', stderr: '', loadError: null } as unknown as Call
     return [debug.of(call, 0), debug.of(call, 0)].map(list => toRecord(list)['X-Fn-Worker-Pool-Max-Workers'])
   }
   t.same(of(4), ['4', '4'])

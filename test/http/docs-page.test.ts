@@ -1,6 +1,6 @@
 import { gunzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
-import { toDocsWarning } from '../../lib/http/docs-page.ts'
+import { findClaim } from '../../lib/http/docs-page.ts'
 import { createGateway, type GatewayOptions } from '../../lib/index.ts'
 import { findChromium, launchChromium } from '../helpers/chromium.ts'
 import { makeTree, type TreeEntry } from '../helpers/tree.ts'
@@ -90,8 +90,44 @@ t.test('[http/docs-page.5] whoever has /docs keeps it', async t => {
   const off = await serve(t, { 'docs.js': HANDLER }, { docsEnabled: false })
   t.same(off.warnings, [])
   t.equal((await (await serve(t, {}, { docsEnabled: false })).inject('/docs')).status, 404)
-  t.equal(toDocsWarning(['/docs/:x*', '/:all*?'], false), null)
-  t.match(toDocsWarning(['/docs/:x*?'], false), { code: 'DOCS_HIDDEN' })
+  t.equal(findClaim('/docs', ['/docs/:x*', '/:all*?', '/docs/a/:x*?'], false), null)
+  t.equal(findClaim('/docs', ['/docs/:x*?'], false), 'the route /docs/:x*?')
+})
+
+t.test('[http/docs-page.5, http/openapi.11] the rule is the same for /openapi.json', async t => {
+  const routes = (route: string) => ({
+    'mine.js': HANDLER,
+    'other.js': HANDLER,
+    'fn.routes.json': { json: { routes: { [route]: 'mine.js' } } },
+  })
+  const own = await serve(t, routes('GET /openapi.json'))
+  t.same((await own.inject('/openapi.json')).json(), { seen: {}, query: {} })
+  t.match(own.warnings, [
+    {
+      code: 'DOCS_HIDDEN',
+      message: '/openapi.json is the route /openapi.json: the OpenAPI document is not served there',
+    },
+  ])
+  const { winner, beside } = own.explain('GET', '/openapi.json')
+  t.same([winner?.file, beside], ['mine.js', null])
+  t.ok('/openapi.json' in (own.catalog().mapped_routes as object))
+  const document = (await own.inject('/docs/_ui/openapi.json')).json() as { paths: object }
+  t.same(
+    Object.keys(document.paths).sort(),
+    ['/mine', '/openapi.json', '/other'],
+    'the page shows the document all the same',
+  )
+  const post = await serve(t, routes('POST /openapi.json'))
+  t.same(post.warnings, [])
+  t.match((await post.inject('/openapi.json')).json(), { openapi: '3.1.0' })
+  t.equal(post.explain('GET', '/openapi.json').beside?.kind, 'document')
+  const asset = await serve(t, {
+    'fn.config.json': { json: { assets: { directory: 'public' } } },
+    'public/openapi.json': '{"mine":true}',
+  })
+  t.same((await asset.inject('/openapi.json')).json(), { mine: true })
+  t.match(asset.warnings, [{ code: 'DOCS_HIDDEN', message: /a file of the assets/ }])
+  t.equal(asset.explain('GET', '/openapi.json').beside?.kind, 'asset')
 })
 
 const chromium = findChromium()

@@ -84,10 +84,10 @@ t.test('[http/home.1] who answers for the root', async t => {
 t.test('[http/home.2, http/home.5] a route run in place', async t => {
   const post = makeFn({ name: 'post', policy: { methods: ['GET', 'POST'], maxBodyBytes: 3 } })
   const host = makeFn({ name: 'host', policy: { allowHosts: ['a.example'] } })
-  const { ask, handle } = makeHomes({ '/post': post, '/host': host, '/u/:id': fn('u') }, [
+  const { ask, handle } = makeHomes({ '/post': post, '/h/host': host, '/u/:id': fn('u') }, [
     home('/', { route: '/post' }),
-    home('/h', { route: '/host' }),
-    home('/me', { route: '/u/me' }),
+    home('/h', { route: '/h/host' }),
+    home('/u', { route: '/u/me' }),
   ])
   const answer = await ask('/?q=1&q=2&r')
   t.same(answer.json(), {
@@ -102,19 +102,21 @@ t.test('[http/home.2, http/home.5] a route run in place', async t => {
   t.equal((await inject(handle, { url: '/', method: 'POST', body: '1234' })).status, 413)
   t.equal((await ask('/h')).status, 421)
   t.equal((await ask('http://a.example/h')).status, 200)
-  t.match((await ask('/me')).json(), { fn: 'u', path: '/u/me' })
+  t.match((await ask('/u')).json(), { fn: 'u', path: '/u/me' })
 })
 
 t.test('[http/home.2, http/home.8] a file as home', async t => {
   const tree = makeTree({ 'public/welcome.html': 'welcome', 'public/start/index.html': 'start' })
   t.teardown(tree.cleanup)
   const assets: AssetsMount = { directory: tree.path('public'), notFoundHandling: '404', runWorkerFirst: false }
-  const { ask, warnings } = makeHomes({}, [home('/', { route: '/welcome.html' }), home('/s', { route: '/start' })], {
+  const { ask, warnings } = makeHomes({}, [home('/', { route: '/welcome.html' })], {
     assets,
   })
   t.equal((await ask('/')).text(), 'welcome')
-  t.equal((await ask('/s')).text(), 'start')
   t.same(warnings, [])
+  const start = makeHomes({}, [home('/', { route: '/start' }), home('/s', { route: '/start' })], { assets })
+  t.equal((await start.ask('/')).text(), 'start')
+  t.match(start.warnings, [{ code: 'HOME_TARGET_MISSING', path: 's/fn.config.json' }], 'a file is no route of a folder')
   const hidden = makeHomes({}, [home('/', { route: '/.env' })], { assets })
   t.match(hidden.warnings, [{ code: 'HOME_TARGET_MISSING' }])
 })
@@ -180,10 +182,40 @@ t.test('[http/home.6, http/home.7] folders', async t => {
   t.match((await ask('/own')).json(), { fn: 'list' })
   t.match((await ask('/own', 'POST')).json(), { fn: 'own' }, 'method by method')
   t.match((await ask('/full')).json(), { fn: 'full' })
-  t.match((await ask('/lonely')).json(), { fn: 'dash' }, 'a route of another folder')
+  t.match((await ask('/lonely')).json(), { fn: 'any' }, 'a route of another folder is refused')
   t.match((await ask('/other')).json(), { fn: 'any' })
-  t.match(warnings, [{ code: 'HOME_IGNORED', path: 'full/fn.config.json', message: /home\.route.*\/full/, hint: /./ }])
-  t.equal(warnings.length, 1)
+  t.match(warnings, [
+    { code: 'HOME_IGNORED', path: 'full/fn.config.json', message: /home\.route.*\/full/, hint: /./ },
+    {
+      code: 'HOME_TARGET_MISSING',
+      path: 'lonely/fn.config.json',
+      message: /home\.route must be the path of a route below \/lonely, got "\/admin\/dash"/,
+      hint: /home\.redirect/,
+    },
+  ])
+  t.equal(warnings.length, 2)
+})
+
+t.test('[http/home.7] a home needs values for the params of its route', async t => {
+  const routes = { '/users/:id': fn('user'), '/docs/:slug*': fn('docs'), '/:slug*': fn('all') }
+  for (const [folder, route, answers] of [
+    ['/users', '/users/42', 'user'],
+    ['/docs', '/docs/a/b', 'docs'],
+    ['/', '/users/42', 'user'],
+    ['/users', '/users/:id', null],
+    ['/users', '/users/{id}', null],
+    ['/users', '/users/[id]', null],
+    ['/docs', '/docs/*', null],
+    ['/', '/users/:id', null],
+    ['/other', '/other/x', null],
+    ['/other', '/users/42', null],
+  ] as const) {
+    const { ask, warnings } = makeHomes(routes, [home(folder, { route })])
+    const { fn: found } = (await ask(folder)).json() as { fn?: string }
+    t.equal(found, answers ?? (folder === '/' ? undefined : 'all'), `${folder}: ${route}`)
+    t.equal(warnings.length, answers === null ? 1 : 0)
+    if (/[:{[*]/.test(route)) t.match(warnings[0], { message: /values in place of params, got/, hint: /42\.$/ })
+  }
 })
 
 t.test('[http/home.8] targets that do not exist', async t => {
@@ -211,7 +243,7 @@ t.test('[http/home.8] targets that do not exist', async t => {
     ],
   )
   t.match(warnings[0]!.message, /^FN_HOME_FUNCTION must be .*"\/nothing" \(string\)/)
-  t.match(warnings[2], { message: /^a\/fn\.config\.json: home\.route .*"\/b"/, hint: /without the slash/ })
+  t.match(warnings[2], { message: /^a\/fn\.config\.json: home\.route .*"\/b"/, hint: /without a leading slash/ })
   t.same(makeHomes({}, []).catalog.before, [], 'no step without a home')
 })
 

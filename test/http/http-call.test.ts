@@ -49,10 +49,13 @@ function makeCall({ method = 'GET', isDirect = false, withDebug = false }: Given
         return made.isTaking
       },
       watchClient: () => {},
+      refuseIfFull: () => false,
     },
+    res: { socket: null },
+    connection: { hold: () => {}, release: () => {} },
   } as unknown as Exchange
   const debug = new DebugHeaders(() => ({ routing: 'single', socketIndex: null, cold: false }))
-  const http = new HttpCall(fn, invoker, exchange, withDebug ? debug : null)
+  const http = new HttpCall(fn, invoker, exchange, debug)
   http.call.header = '{"id":"id-1"'
   const begin = () => {
     http.onBody(Buffer.from('body'))
@@ -186,4 +189,33 @@ t.test('[http/public.22] the worker is granted what the client took', async t =>
   call.onChunk(Buffer.from('g'))
   await tick()
   t.equal(made.granted, 7)
+})
+
+t.test('[http/public.37] the worker sends a whole body ahead of a slow client, as far as there is memory', async t => {
+  const { runtime, made, begin, exchange } = makeCall({})
+  const { unread } = exchange.responder.pool
+  Object.assign(exchange, {
+    res: { socket: {} },
+    connection: { hold: (bytes: number) => (unread.used += bytes), release: (bytes: number) => (unread.used -= bytes) },
+  })
+  Object.assign(unread, { limit: 100 })
+  made.isTaking = false
+  const call = begin()
+  runtime.stream(call, { length: 200 })
+  const tick = () => new Promise<void>(resolve => process.nextTick(resolve))
+  call.onChunk(Buffer.alloc(30))
+  await tick()
+  t.equal(made.granted, 30, 'at once')
+  call.onChunk(Buffer.alloc(30))
+  t.equal(made.granted, 30, 'half of the budget is used: the client comes first')
+  made.drain!()
+  t.equal(made.granted, 30, 'it took what was granted before')
+  made.drain!()
+  t.equal(made.granted, 60)
+  const endless = makeCall({})
+  endless.made.isTaking = false
+  const stream = endless.begin()
+  endless.runtime.stream(stream, {})
+  stream.onChunk(Buffer.alloc(30))
+  t.equal(endless.made.granted, 0, 'a handler that goes on waits for its client')
 })

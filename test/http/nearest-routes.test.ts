@@ -59,6 +59,33 @@ t.test('[http/public.32] looking takes a small part of the time', async t => {
   for (let i = 0; i < 3; i++) t.same(quick.find('/helo', leaves), ['GET,POST /hello'])
 })
 
+t.test('[http/public.20] 405 and 409 name the claims of their path in development, never in production', async t => {
+  const tree = makeTree({
+    'users/[id].js': 'export const handler = () => 1\n',
+    'twice/index.js': 'export const handler = () => 1\n',
+    'twice.py': 'def handler(event):\n    return 1\n',
+  })
+  t.teardown(tree.cleanup)
+  const ask = async (production: boolean, method: string, url: string) => {
+    const gateway = await createGateway({ functionsRoot: tree.root, production, inspect: true })
+    const { status, json, headers } = await gateway.inject({ method, url })
+    await gateway.close()
+    return [status, json(), headers.allow]
+  }
+  const users = {
+    error: 'method not allowed',
+    detail: { hint: 'claims of this path: GET /users/:id is node/users/[id] (users/[id].js)' },
+  }
+  t.same(await ask(false, 'POST', '/users/7'), [405, users, 'GET, HEAD'])
+  t.match((await ask(false, 'GET', '/twice'))[1], {
+    detail: {
+      hint: 'claims of this path: GET /twice is node/twice (twice/index.js); GET /twice is python/twice (twice.py)',
+    },
+  })
+  t.same(await ask(true, 'POST', '/users/7'), [405, { error: 'method not allowed' }, 'GET, HEAD'])
+  t.same((await ask(true, 'GET', '/twice'))[1], { error: 'ambiguous route' })
+})
+
 t.test('[http/public.32] a 404 names them in development, never in production', async t => {
   const tree = makeTree({
     'hello.js': 'export const handler = () => 1\n',

@@ -51,6 +51,8 @@ t.test('[http/openapi.4, http/openapi.7] hints are read once, and a file that ca
     schemaOf: () => null,
     publicBaseUrl: null,
     internal: [],
+    isClaimed: false,
+    info: { title: 't', version: '1', description: '' },
   })
   const { handle } = makePublic({}, { before: [step] })
   const ask = async () => (await inject(handle, { url: '/openapi.json' })).json()
@@ -82,6 +84,8 @@ t.test('[http/openapi.7] a document that cannot be made is a 500, for everybody 
     schemaOf: () => null,
     publicBaseUrl: null,
     internal: [],
+    isClaimed: false,
+    info: { title: 't', version: '1', description: '' },
   })
   const { handle } = makePublic({}, { before: [step] })
   for (let i = 0; i < 2; i++) {

@@ -19,6 +19,7 @@ interface Operation {
 
 interface Document {
   openapi: string
+  info: object
   servers: { url: string }[]
   security: unknown[]
   components: Record<string, unknown>
@@ -195,6 +196,10 @@ t.test('[http/openapi.5] servers, internal paths, switched off', async t => {
   t.match(document.paths['/_fn/reload']!.post, { security: [{}, { adminToken: [] }] })
   const three = await (await serve(t)).read()
   t.same(three.servers, [{ url: '/' }], 'whatever Host a client sends')
+  t.match(three.info, { title: 'fngw', version: '1.0.0' })
+  const info = { title: 'Shop', version: '2.3', description: 'Orders.\n\nAnd *carts*.' }
+  const named = { openapiTitle: info.title, openapiVersion: info.version, openapiDescription: info.description }
+  t.same((await (await serve(t, named)).read()).info, info)
   t.notOk('securitySchemes' in three.components)
 })
 

@@ -21,8 +21,13 @@ function makeWriter() {
   const granted: number[] = []
   const watched: boolean[] = []
   const client = { isSlow: false }
+  const held = { bytes: 0 }
   const exchange = {
     ended: false,
+    connection: {
+      hold: (bytes: number) => (held.bytes += bytes),
+      release: (bytes: number) => (held.bytes -= bytes),
+    },
     responder: {
       pool,
       writePieces: (_: Exchange, pieces: readonly Buffer[], bytes: number, onTaken: () => void) => {
@@ -40,7 +45,7 @@ function makeWriter() {
     writer.add(shared)
     shared.fill('?')
   }
-  return { pool, taken, writes, granted, exchange, writer, add, texts, watched, client }
+  return { pool, taken, writes, granted, exchange, writer, add, texts, watched, client, held }
 }
 
 const tick = () => new Promise<void>(resolve => process.nextTick(resolve))

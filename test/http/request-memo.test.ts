@@ -129,6 +129,7 @@ t.test(
       routes: {
         epoch: routes.epoch,
         leaves: routes.leaves,
+        candidates: path => routes.candidates(path),
         find: (...asked) => {
           looks += 1
           return routes.find(...asked)

@@ -36,9 +36,9 @@ t.test(
     const tell = createRequestListener(journal, clock, metrics)
     for (const exchange of finished) tell(exchange)
     t.same(counted, [
-      ['GET', 500, fn, 7, 0, false],
-      ['GET', 404, null, 0, 0, false],
-      ['GET', control, null, 0, 0, true],
+      ['GET', 500, fn, 7, 0, false, false],
+      ['GET', 404, null, 0, 0, false, false],
+      ['GET', control, null, 0, 0, true, false],
     ])
     t.same(records, [])
     t.match(failures, [{ code: 'NOT_FOUND' }], 'the journal decides what of it is a failure')

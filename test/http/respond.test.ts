@@ -281,6 +281,10 @@ function makeExchange({ method = 'GET', headers = [], complete = true, expectsCo
     closing: false,
     removed: [],
     remove: one => connection.removed.push(one),
+    hold: (bytes, budget) => (budget.used += bytes),
+    release: bytes => (responder.pool.unread.used -= bytes),
+    watch: ms => timeouts.push(ms),
+    unwatch: () => timeouts.push(0),
   }
   const asked = new Asked(new HeadReader().read(headers), '/a', connection.address)
   const exchange = new Exchange(req, res, connection, responder, asked, 'id-1', 0, expectsContinue)

@@ -1,7 +1,10 @@
 import { createServer as createHttpServer } from 'node:http'
 import { createServer } from 'node:net'
 import t from 'tap'
+import { BytePool } from '../../lib/core/byte-pool.ts'
 import type { FunctionVersion } from '../../lib/core/catalog.ts'
+import { systemClock } from '../../lib/core/clock.ts'
+import { Descriptors } from '../../lib/core/descriptor-limit.ts'
 import { HttpServer, ListenError, type ServerOptions } from '../../lib/http/server.ts'
 import type { RuntimeCall } from '../../lib/runtime/call.ts'
 import { FakeClock } from '../helpers/clock.ts'
@@ -11,7 +14,7 @@ import { makePublic } from '../helpers/public.ts'
 import { parseAnswers, RawConnection } from '../helpers/raw-http.ts'
 import { REFUSED } from '../helpers/refused-requests.ts'
 import { until } from '../helpers/worker-client.ts'
-import { MAX_OPEN_EXCHANGES } from '../../lib/http/client-connection.ts'
+import { FIRST_OPEN_EXCHANGES, MAX_OPEN_EXCHANGES } from '../../lib/http/client-connection.ts'
 import { createRandom } from '../helpers/random.ts'
 
 type Teardown = { teardown: (fn: () => Promise<void>) => void }
@@ -189,6 +192,150 @@ t.test('[http/public.31] a client that sends without end has few requests open, 
   )
 })
 
+t.test('[http/public.36] a client that does not read its response is disconnected, and the log says so', async t => {
+  const problems: string[] = []
+  const made = makePublic(
+    { '/a': makeFn() },
+    { responseIdleTimeoutMs: 100, onProblem: message => problems.push(message) },
+  )
+  const server = new HttpServer(made)
+  const { port } = await server.listen(0, '127.0.0.1')
+  t.teardown(() => server.close(0))
+  for (const kind of ['whole', 'stream'] as const) {
+    const body = Buffer.alloc(8 * 1024 * 1024, 'x')
+    const { runtime } = made
+    runtime.answer = call => {
+      if (kind === 'whole') {
+        runtime.reply(call, 200, {}, body)
+        return
+      }
+      runtime.stream(call, {})
+      call.onChunk(body)
+    }
+    const client = await RawConnection.open(port)
+    client.socket.pause()
+    client.write(GET)
+    await until(() => server.connections === 1)
+    await until(() => server.connections === 0)
+    t.match(problems.splice(0), [
+      /^GET \/a: the client read nothing of the response for 100 ms and was disconnected \(FN_/,
+    ])
+    client.socket.destroy()
+  }
+})
+
+t.test('[http/public.39] a client that sends requests and reads no response has few of them begun', async t => {
+  const { open, runtime, responder, server } = await serve(t, {}, makeFn({ policy: { maxConcurrency: 0 } }))
+  const body = Buffer.alloc(1_000_000, 'x')
+  runtime.answer = call => runtime.reply(call, 200, {}, body)
+  const client = await open()
+  client.socket.pause()
+  const count = 60
+  client.write(GET.repeat(count))
+  await until(() => runtime.calls.length > 0 && responder.pool.unread.used > 0)
+  // The system takes some of it, what then waits is at most one response and what is below the limit.
+  const other = await open()
+  other.write(GET)
+  await other.answers(1)
+  other.socket.destroy()
+  t.ok(responder.pool.unread.used <= FIRST_OPEN_EXCHANGES * body.length, `${responder.pool.unread.used} bytes held`)
+  t.ok(runtime.calls.length < count / 2, `${runtime.calls.length} begun`)
+  let bytes = 0
+  client.socket.removeAllListeners('data').on('data', piece => {
+    bytes += piece.length
+  })
+  client.socket.resume()
+  await until(() => bytes > count * body.length)
+  t.equal(runtime.calls.length, count + 1, 'all of them once it reads')
+  client.socket.destroy()
+  await until(() => server.connections === 0)
+  t.equal(responder.pool.unread.used, 0)
+})
+
+t.test(
+  '[http/public.38] unread responses and request bodies have a limit, small ones and other clients do not feel it',
+  async t => {
+    const pool = new BytePool(systemClock, undefined, 300_000)
+    const made = makePublic({ '/a': makeFn({ policy: { methods: ['GET', 'POST'], maxConcurrency: 0 } }) }, { pool })
+    const server = new HttpServer(made)
+    const { port } = await server.listen(0, '127.0.0.1')
+    t.teardown(() => server.close(0))
+    const { runtime } = made
+    let size = 8 * 1024 * 1024
+    runtime.answer = call => runtime.reply(call, 200, {}, Buffer.alloc(size, 'x'))
+    const slow = await RawConnection.open(port)
+    slow.socket.pause()
+    slow.write(GET)
+    await until(() => pool.unread.isFull())
+    const ask = async (text: string) => {
+      const client = await RawConnection.open(port)
+      client.write(text)
+      const [answer] = await client.answers(1)
+      client.socket.destroy()
+      return answer
+    }
+    const refused = await ask(GET)
+    t.same([refused?.status, refused?.headers['retry-after']], [503, '1'])
+    t.match(refused?.body, /unread responses hold all the memory that they may \(FN_BODY_MEMORY_MB\)/)
+    size = 10
+    t.equal((await ask(GET))?.status, 200, 'a small one')
+    slow.socket.destroy()
+    await until(() => pool.unread.used === 0)
+    size = 8 * 1024 * 1024
+    t.equal((await ask(GET))?.status, 200, 'memory is free again')
+    size = 10
+    const uploads = await Promise.all(
+      [1, 2, 3].map(async () => {
+        const client = await RawConnection.open(port)
+        client.write(`${POST}Content-Length: 400000\r\n\r\n`)
+        client.write(Buffer.alloc(200_000, 'x'))
+        return client
+      }),
+    )
+    await until(() => pool.received.isFull())
+    const late = await ask(`${POST}Content-Length: 100000\r\n\r\n${'x'.repeat(100_000)}`)
+    t.same([late?.status, late?.headers['retry-after']], [503, '1'])
+    t.match(late?.body, /request bodies hold all the memory that they may \(FN_BODY_MEMORY_MB\)/)
+    t.equal((await ask(`${POST}Content-Length: 5\r\n\r\nhello`))?.status, 200, 'a small one')
+    for (const upload of uploads) upload.socket.destroy()
+    await until(() => pool.received.used === 0)
+  },
+)
+
+t.test('[http/public.40] at the limit of open files the health still answers, and others get 503', async t => {
+  const descriptors = new Descriptors(64 + 10)
+  const problems: string[] = []
+  const { open, server } = await serve(t, { descriptors, onProblem: message => problems.push(message) })
+  descriptors.take()
+  const clients = await Promise.all(Array.from({ length: 9 }, open))
+  await until(() => server.connections === 9)
+  t.throws(() => descriptors.take(), { code: 'OVERLOADED' }, 'files and upstreams have the same limit')
+  const ask = async (path: string) => {
+    const client = await open()
+    client.write(`GET ${path} HTTP/1.1\r\nHost: h\r\n\r\n`.repeat(2))
+    await client.closed()
+    return parseAnswers(client.text).map(({ status, headers }) => `${status} ${headers.connection}`)
+  }
+  t.same(await ask('/_fn/health'), ['200 close'])
+  t.same(await ask('/_fn/health?x=1'), ['200 close'])
+  t.same(await ask('/a'), ['503 close'])
+  t.match(problems, [
+    /^1 connections refused: 10 connections and files are open, more the limit of open files does not/,
+  ])
+  clients[0]!.write(GET)
+  t.equal((await clients[0]!.answers(1))[0]?.status, 200, 'a connection below the limit serves on')
+  clients[0]!.socket.destroy()
+  await until(() => server.connections === 8)
+  clients[0] = await open()
+  clients[0].write(GET)
+  t.equal((await clients[0].answers(1))[0]?.headers.connection, 'keep-alive', 'another one is in its place')
+  const spare = await Promise.all(Array.from({ length: 8 }, open))
+  await until(() => server.connections === 9 + 8)
+  await Promise.all(spare.map(client => client.closed()))
+  await until(() => server.connections === 9)
+  for (const client of [...clients, ...spare]) client.socket.destroy()
+})
+
 t.test('[http/public.12] a malformed request never gets in front of an earlier answer', async t => {
   for (const bad of ['nonsense\r\n\r\n', 'GET /a HTTP/1.1\r\n\r\n', `${POST}Content-Length: x\r\n\r\n`]) {
     const { open, runtime } = await serve(t)
@@ -219,15 +366,15 @@ t.test('[http/public.12] a malformed request behind requests that wait for their
   runtime.answer = () => {}
   const connection = await open()
   connection.write(`${'GET /p/1 HTTP/1.1\r\nHost: h\r\n\r\n'.repeat(100)}nonsense\r\n\r\n`)
-  await until(() => runtime.calls.length === MAX_OPEN_EXCHANGES)
+  await until(() => runtime.calls.length === FIRST_OPEN_EXCHANGES)
   for (const call of runtime.calls) runtime.reply(call, 200, {}, 'ok')
   await connection.closed()
   t.same(
     parseAnswers(connection.text).map(answer => answer.status),
-    Array.from({ length: MAX_OPEN_EXCHANGES }, () => 200),
+    Array.from({ length: FIRST_OPEN_EXCHANGES }, () => 200),
     'no answer that could be taken for that of one that was not begun',
   )
-  t.equal(runtime.calls.length, MAX_OPEN_EXCHANGES)
+  t.equal(runtime.calls.length, FIRST_OPEN_EXCHANGES)
 })
 
 t.test('[http/public.13] 100 Continue only when the body will be read', async t => {

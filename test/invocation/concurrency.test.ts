@@ -31,6 +31,17 @@ t.test('[invocation/admission.2, invocation/admission.3, invocation/admission.14
     overflow: { status: 503 },
     queueTimeout: { status: 503 },
   })
+  for (const [maxConcurrency, maxWorkers, isSet, most] of [
+    [2, 3, true, 2],
+    [5, 3, true, 3],
+    [0, 3, true, 3],
+    [20, 50, false, 50],
+    [20, 3, false, 3],
+  ] as const) {
+    const given = isSet ? null : defaultQueue
+    const policy = { ...TEST_POLICY, maxConcurrency, defaultQueue: given, workerPool: { ...POOL, maxWorkers } }
+    t.match(toAdmissionLimits(policy), { maxWorkers: most, maxQueue: 4, overflow: { status: 503 } })
+  }
   t.match(toAdmissionLimits({ ...TEST_POLICY, maxConcurrency: 7, workerPool: { ...POOL, enabled: false } }), {
     maxWorkers: 7,
     maxQueue: 0,

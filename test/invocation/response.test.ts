@@ -89,6 +89,15 @@ t.test('[invocation/response.4] headers of the connection are dropped', async t 
   t.same(toReplyHead({ status: 200, headers }).headers, ['x-kept', '2'])
 })
 
+t.test('[invocation/response.4] a handler does not widen the scope of a service worker over the console', async t => {
+  const headers = { 'Service-Worker-Allowed': '/', A: 'b' }
+  t.same(toReplyHead({ status: 200, headers }).headers, ['A', 'b'])
+  t.same(toReplyHead({ status: 200, headers }, false).headers, ['Service-Worker-Allowed', '/', 'A', 'b'])
+  const text = JSON.stringify({ status: 200, headers })
+  t.same(new ReplyHeads().read(text).headers, ['A', 'b'])
+  t.same(new ReplyHeads(false).read(text).headers, ['Service-Worker-Allowed', '/', 'A', 'b'])
+})
+
 t.test('[invocation/response.4] the cookie of the gateway is not set by a handler', async t => {
   for (const cookie of [
     'fngw_session=x',
