@@ -55,8 +55,9 @@ export class CallRelay {
     if (call === undefined) return false
     switch (kind) {
       case KIND.started: {
-        const { cold, socketIndex, queuedMs } = fromFactsHeader(header)
+        const { cold, socketIndex, queuedMs, loadError } = fromFactsHeader(header)
         call.cold = cold
+        call.loadError = loadError
         call.queuedMs = queuedMs
         call.host = this.#hostOf(socketIndex)
         return true

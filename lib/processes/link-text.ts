@@ -47,13 +47,20 @@ interface CallFacts {
   cold: boolean
   socketIndex: number
   queuedMs: number
+  loadError: GatewayError | null
 }
 
 export function toFactsHeader(facts: CallFacts): string {
-  return JSON.stringify(facts)
+  const { loadError } = facts
+  return JSON.stringify({ ...facts, loadError: loadError === null ? '' : toErrorHeader(loadError) })
 }
 
 export function fromFactsHeader(header: string): CallFacts {
-  const { cold, socketIndex, queuedMs } = parseHeader(header)
-  return { cold: cold === true, socketIndex: Number(socketIndex) || 1, queuedMs: Number(queuedMs) || 0 }
+  const { cold, socketIndex, queuedMs, loadError } = parseHeader(header)
+  return {
+    cold: cold === true,
+    socketIndex: Number(socketIndex) || 1,
+    queuedMs: Number(queuedMs) || 0,
+    loadError: fromErrorHeader(String(loadError ?? '')),
+  }
 }

@@ -90,7 +90,7 @@ export class RelayedCall extends RuntimeCall implements AdmissionCall {
   }
 
   override onReply(header: string, body: Buffer, stream: boolean): void {
-    if (this.cold || this.#queuedMs > 0 || this.fn.policy.includeDebugHeaders) this.#tellFacts()
+    if (this.#hasFacts || this.fn.policy.includeDebugHeaders) this.#tellFacts()
     this.#link.send(KIND.reply, this.#line, header, body)
     // An answer may ask to be fetched elsewhere: the slot is its own until that is done.
     if (!stream && this.fn.policy.edge === null) this.leave()
@@ -134,13 +134,19 @@ export class RelayedCall extends RuntimeCall implements AdmissionCall {
 
   #tell(error: GatewayError): void {
     this.#note(error)
-    if (this.cold || this.#queuedMs > 0) this.#tellFacts()
+    if (this.#hasFacts) this.#tellFacts()
     this.#link.send(KIND.error, this.#line, toErrorHeader(error))
     this.leave()
   }
 
+  get #hasFacts(): boolean {
+    return this.cold || this.#queuedMs > 0 || this.loadError !== null
+  }
+
   #tellFacts(): void {
-    const facts = { cold: this.cold, socketIndex: this.host?.socketIndex ?? 1, queuedMs: this.#queuedMs }
+    const { cold, loadError } = this
+    const socketIndex = this.host?.socketIndex ?? 1
+    const facts = { cold, socketIndex, queuedMs: this.#queuedMs, loadError: loadError && this.#hide(loadError) }
     this.#link.send(KIND.started, this.#line, toFactsHeader(facts))
   }
 

@@ -1,9 +1,10 @@
 /** Host programs behind runtimes: which one, where, how to get it. Owner: §2.15 (`FN_*_BIN`), page runtime/daemon. */
 
+import { spawnSync } from 'node:child_process'
 import { accessSync, constants, statSync } from 'node:fs'
 import { delimiter, isAbsolute, join, resolve } from 'node:path'
 import type { RuntimeName } from '../core/identity.ts'
-import { toInstallHint } from './install-hint.ts'
+import { isInImage, toInstallHint } from './install-hint.ts'
 
 interface ProgramInfo {
   /** Key in `Settings.binaries`. */
@@ -13,7 +14,14 @@ interface ProgramInfo {
   names: readonly string[]
   /** Oldest version that works, as numbers; null when any does. */
   oldest: readonly [number, number] | null
+  /** Arguments with which it ends at once, for a tool that the gateway starts only when it builds. */
+  probe?: readonly string[]
 }
+
+/** Milliseconds that a tool may take to name its version. */
+const PROBE_MS = 10_000
+/** Characters of what it says when it fails. */
+const PROBE_CHARS = 300
 
 const PROGRAMS: Readonly<Partial<Record<RuntimeName, ProgramInfo>>> = {
   python: {
@@ -29,8 +37,8 @@ const PROGRAMS: Readonly<Partial<Record<RuntimeName, ProgramInfo>>> = {
     names: ['php'],
     oldest: [8, 0],
   },
-  go: { tool: 'go', setting: 'FN_GO_BIN', names: ['go'], oldest: [1, 20] },
-  rust: { tool: 'cargo', setting: 'FN_CARGO_BIN', names: ['cargo'], oldest: [1, 70] },
+  go: { tool: 'go', setting: 'FN_GO_BIN', names: ['go'], oldest: [1, 20], probe: ['version'] },
+  rust: { tool: 'cargo', setting: 'FN_CARGO_BIN', names: ['cargo'], oldest: [1, 70], probe: ['-V'] },
 }
 
 /** A program that was found, or why not. */
@@ -62,7 +70,33 @@ export function findProgram(
     const path = findOnPath(name, pathText)
     if (path !== null) return { path, problem: null }
   }
-  return { path: null, problem: `${info.names[0]} not found: ${toInstallHint(runtime)} or set ${info.setting}` }
+  return { path: null, problem: `${info.names[0]} not found: ${toFix(runtime, info)}` }
+}
+
+/**
+ * As `findProgram`, and starts a build tool once: a shim of rustup without a toolchain behind it counts as missing.
+ * @param hostEnv - variables of the host, with its PATH
+ */
+export function findToolchain(
+  runtime: RuntimeName,
+  binaries: Readonly<Record<string, string>>,
+  hostEnv: Readonly<Record<string, string | undefined>>,
+): Program {
+  const found = findProgram(runtime, binaries, hostEnv.PATH ?? '')
+  const info = PROGRAMS[runtime]
+  if (found.path === null || info?.probe === undefined) return found
+  const { status, error, stderr } = spawnSync(found.path, info.probe, {
+    env: hostEnv,
+    encoding: 'utf8',
+    timeout: PROBE_MS,
+  })
+  if (status === 0) return found
+  const said = error?.message ?? stderr.trim().replace(/\s*\n\s*/g, ' ')
+  const reason = said === '' ? `it ended with code ${status}` : said.slice(0, PROBE_CHARS)
+  return {
+    path: null,
+    problem: `${found.path} does not run: ${reason}; ${toFix(runtime, info, true)}`,
+  }
 }
 
 /**
@@ -76,13 +110,19 @@ export function findVersionProblem(runtime: RuntimeName, version: string): strin
   const [major, minor] = info.oldest
   const given = [Number(match[1]), Number(match[2])] as const
   if (given[0] > major || (given[0] === major && given[1] >= minor)) return null
-  return `${runtime} ${version} is too old: ${major}.${minor} or newer is needed; ${toInstallHint(runtime, true)} or set ${info.setting}`
+  return `${runtime} ${version} is too old: ${major}.${minor} or newer is needed; ${toFix(runtime, info, true)}`
 }
 
 /** How to get the runtime's program, for warnings. */
 export function toInstallAdvice(runtime: RuntimeName): string {
   const info = PROGRAMS[runtime]
-  return info === undefined ? '' : `${toInstallHint(runtime)}, or set ${info.setting} to its full path`
+  if (info === undefined) return ''
+  return isInImage() ? toInstallHint(runtime) : `${toInstallHint(runtime)}, or set ${info.setting} to its full path`
+}
+
+/** The same, in a message. An image has the programs it has. */
+function toFix(runtime: RuntimeName, { setting }: ProgramInfo, isThere = false): string {
+  return isInImage() ? toInstallHint(runtime) : `${toInstallHint(runtime, isThere)} or set ${setting}`
 }
 
 /** A tool that is no runtime, such as `uv`. */

@@ -65,6 +65,8 @@ export abstract class RuntimeCall {
   host: CallHost | null = null
   /** True when the worker was not ready yet when it got the call. */
   cold = false
+  /** Why the newest version of its function does not serve it, but the previous one; null when the newest one does. */
+  loadError: GatewayError | null = null
   /** Neighbours among the worker's open calls. */
   openBefore: RuntimeCall | null = null
   openAfter: RuntimeCall | null = null

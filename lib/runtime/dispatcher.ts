@@ -10,8 +10,9 @@ import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { RuntimeName } from '../core/identity.ts'
 import { DEFAULT_IDLE_TTL_SECONDS, MAX_WORKERS_UNLIMITED } from '../core/limits.ts'
+import { toMaxActive } from '../core/transitions.ts'
 import type { Runtime } from './runtime.ts'
-import type { OlderSet } from './stand-in.ts'
+import { LoadTurns, type OlderSet } from './stand-in.ts'
 import type { Worker } from './worker.ts'
 import { WorkerSet } from './worker-set.ts'
 
@@ -36,6 +37,12 @@ interface DispatcherOptions {
   onFiles?(fn: FunctionVersion, files: readonly string[]): void
   /** A worker failed to load or ended by itself. */
   onFailure(fn: FunctionVersion, error: GatewayError): void
+  /** A version cannot be loaded, and the previous one serves. */
+  onStandIn?(fn: FunctionVersion): void
+  /** A version is loaded after one that could not be. */
+  onFixed?(fn: FunctionVersion): void
+  /** True loads changed functions at once, also those without a worker: where somebody edits the files, mistakes are shown at the save. */
+  loadsChanged?: boolean
 }
 
 /** How many workers a function has of each kind. */
@@ -54,8 +61,12 @@ export interface LentWorker {
   startedAt: number
 }
 
+/** Changed functions without a worker that are loaded at once at most: when more change at a time, nobody edits them one by one. */
+const MAX_LOADED_AHEAD = 16
+
 export class Dispatcher {
   readonly #options: DispatcherOptions
+  readonly #loads = new LoadTurns()
   readonly #sets = new Map<string, WorkerSet>()
   /** Sets that finish their last calls, or serve until a newer version is ready. */
   readonly #leaving = new Set<WorkerSet>()
@@ -121,7 +132,15 @@ export class Dispatcher {
   /** Counts a worker that another process calls. @returns a function for its end */
   lend(worker: LentWorker): () => void {
     this.#lent.add(worker)
-    return () => this.#lent.delete(worker)
+    return () => {
+      this.#lent.delete(worker)
+      this.#sets.get(worker.fn.key)?.watchIdle()
+    }
+  }
+
+  #isLent(key: string): boolean {
+    for (const { fn } of this.#lent) if (fn.key === key) return true
+    return false
   }
 
   get lentWorkers(): Iterable<LentWorker> {
@@ -133,6 +152,17 @@ export class Dispatcher {
     return this.#sets.get(key)?.serving.isWarm ?? false
   }
 
+  /** Why the function cannot be built, installed or loaded; null when it can, or that was not tried. */
+  loadErrorOf(key: string): GatewayError | null {
+    return this.#sets.get(key)?.loadError ?? null
+  }
+
+  /** True while the previous version serves because the newest one cannot. */
+  isStale(key: string): boolean {
+    const set = this.#sets.get(key)
+    return set !== undefined && set.loadError !== null && set.serving !== set
+  }
+
   /** True while workers of a function may run. */
   isServed(key: string): boolean {
     return this.#sets.has(key) || [...this.#leaving].some(set => set.fn.key === key)
@@ -140,12 +170,16 @@ export class Dispatcher {
 
   /** Takes over a new catalog's functions: sets of changed and deleted ones finish and end. */
   retain(functions: ReadonlyMap<string, FunctionVersion>): void {
+    const changed = this.#options.loadsChanged === true ? this.#findChanged(functions) : []
     this.#functions = functions
     if (this.#isClosing) return
     for (const [key, set] of this.#sets) {
       const fn = functions.get(key)
       if (fn === undefined || !isSame(fn, set.fn) || this.#isMoved(fn)) this.#replace(key, set, fn)
+      // What it failed for may be in a file that it never came to load.
+      else if (set.loadError !== null) set.load()
     }
+    for (const fn of changed) this.#loadAhead(fn)
     const used = new Set<RuntimeName>()
     for (const fn of functions.values()) {
       const runtime = this.#options.runtimes.get(fn.runtime)
@@ -163,6 +197,7 @@ export class Dispatcher {
   async close(timeoutMs: number): Promise<void> {
     const { clock } = this.#options
     this.#isClosing = true
+    this.#loads.close()
     for (const [key, set] of this.#sets) this.#retire(key, set)
     if (this.#leaving.size > 0 && timeoutMs > 0) {
       await new Promise<void>(resolve => {
@@ -198,13 +233,31 @@ export class Dispatcher {
     const older = this.#isMoved(fn) ? null : set.standIn()
     this.#leave(key, set)
     if (older !== set) set.retire()
-    // Nobody may call before it is ready: it is prepared now, so that the older one can go.
-    if (older !== null) this.#makeSet(fn, older).prepare()
+    // Also without a call: mistakes are found now, and the older one can end.
+    if (older !== null || this.#options.loadsChanged === true) this.#makeSet(fn, older, set.loadError !== null).load()
     const refusal = this.#refusalOf(fn)
     for (const call of waiting) {
       if (refusal === null) this.setOf(fn).dispatch(call)
       else call.cut(refusal)
     }
+  }
+
+  /** Functions without a set that are new or have other files than before; none at the start, or when too many are. */
+  #findChanged(functions: ReadonlyMap<string, FunctionVersion>): readonly FunctionVersion[] {
+    const before = this.#functions
+    if (before.size === 0) return []
+    const changed: FunctionVersion[] = []
+    for (const [key, fn] of functions) {
+      if (before.get(key)?.signature === fn.signature || this.#sets.has(key)) continue
+      changed.push(fn)
+      if (changed.length > MAX_LOADED_AHEAD) return []
+    }
+    return changed
+  }
+
+  #loadAhead(fn: FunctionVersion): void {
+    if (!this.#options.runtimes.has(fn.runtime) || this.#refusalOf(fn) !== null) return
+    this.setOf(fn).load()
   }
 
   /** True for a function that runs as another user from now on, or not at all. */
@@ -225,8 +278,12 @@ export class Dispatcher {
     return this.#refusalOf(current) === null ? this.setOf(current) : null
   }
 
-  #makeSet(asked: FunctionVersion, older: OlderSet | null = null): WorkerSet {
-    const { runtimes, clock, onLog, onFailure, onFiles, changeOf } = this.#options
+  /**
+   * @param older - serves until the function is loaded; null when nothing does
+   * @param isFix - true when the version that it replaces could not be loaded
+   */
+  #makeSet(asked: FunctionVersion, older: OlderSet | null = null, isFix = false): WorkerSet {
+    const { runtimes, clock, onLog, onFailure, onFiles, onStandIn, onFixed, changeOf } = this.#options
     if (this.#isClosing) throw new GatewayError('SHUTTING_DOWN', 'gateway is shutting down')
     const runtime = runtimes.get(asked.runtime)
     if (runtime === undefined) throw new GatewayError('RUNTIME_DOWN', `runtime down: ${asked.runtime} is not enabled`)
@@ -245,13 +302,18 @@ export class Dispatcher {
       sockets: runtime.sockets,
       preparer: runtime.preparer,
       older,
+      isFix,
+      loads: this.#loads,
       isRetired: current === undefined,
+      isLent: () => this.#isLent(fn.key),
       changeOf: () => changeOf?.(fn) ?? null,
       successor: () => this.#successorOf(fn.key),
       spawn: (owner, program) => runtime.spawn(owner, program),
       onLog,
       onFailure,
       ...(onFiles && { onFiles }),
+      ...(onStandIn && { onStandIn }),
+      ...(onFixed && { onFixed }),
       onEmpty: () => {
         this.#leaving.delete(set)
         if (this.#leaving.size === 0) this.#emptied?.()
@@ -272,8 +334,7 @@ function isSame(a: FunctionVersion, b: FunctionVersion): boolean {
 }
 
 function maxWorkersOf({ policy }: FunctionVersion): number {
-  const pool = policy.workerPool?.enabled ? policy.workerPool : null
-  return (pool === null ? policy.maxConcurrency : pool.maxWorkers) || MAX_WORKERS_UNLIMITED
+  return toMaxActive(policy) || MAX_WORKERS_UNLIMITED
 }
 
 function minWarmOf({ policy }: FunctionVersion): number {

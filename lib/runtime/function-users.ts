@@ -84,6 +84,11 @@ export class FunctionUsers {
     return this.#refused.get(key) ?? null
   }
 
+  /** Its user and group id. @throws Error when none is left */
+  idOf(fn: FunctionVersion): number {
+    return this.#uids.get(fn.key) ?? this.#settleLate(fn)
+  }
+
   /** Text that differs when workers started before must not serve a function any more. */
   stampOf({ key }: FunctionVersion): string {
     return String(this.#uids.get(key))
@@ -96,7 +101,7 @@ export class FunctionUsers {
    * @throws Error with a message for people
    */
   userOf(fn: FunctionVersion, sockets: string, program: string | null = null): FunctionUser {
-    const uid = this.#uids.get(fn.key) ?? this.#settleLate(fn)
+    const uid = this.idOf(fn)
     const own = userFolder(sockets, uid)
     if (this.#moveIn(uid, fn.key)) removeUserFolder(own, uid)
     if (!this.#made.has(own.path) || !own.isThere()) {

@@ -25,7 +25,7 @@ export function createInspectedRuntime(name: RuntimeName): Runtime {
     spawn: () => {
       throw refusal
     },
-    health: () => ({ up: false, reason: REASON, routing: 'single', sockets: [] }),
+    health: () => ({ up: false, reason: REASON, routing: 'single', version: null, sockets: [] }),
     close: () => Promise.resolve(),
   }
 }

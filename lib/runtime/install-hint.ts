@@ -41,6 +41,21 @@ const SOURCES: Readonly<Partial<Record<Wanted, Source>>> = {
   rust: { packages: {}, website: 'https://rustup.rs' },
 }
 
+/** What helps in the images of the Dockerfile, whose user installs nothing. */
+const IN_IMAGE: Readonly<Partial<Record<Wanted, string>>> = {
+  python: 'use the image target python or full',
+  node: 'build the image with another NODE_IMAGE',
+  php: 'use the image target php or full',
+  composer: 'use the image target full',
+  go: 'add it to an image made from the target full',
+  rust: 'add it to an image made from the target full',
+}
+
+/** True in the images of the Dockerfile. */
+export function isInImage(): boolean {
+  return process.env.FNGW_IMAGE === '1'
+}
+
 /**
  * Words such as `install it (apt-get install php-cli)`.
  * @param isTooOld - true when the program is there: the package manager would give the same one again
@@ -50,7 +65,9 @@ export function toInstallHint(
   wanted: Wanted,
   isTooOld = false,
   exists: (path: string) => boolean = existsSync,
+  inImage = isInImage(),
 ): string {
+  if (inImage) return IN_IMAGE[wanted] ?? ''
   const source = SOURCES[wanted]
   if (source === undefined) return ''
   if (!isTooOld) {

@@ -9,6 +9,9 @@ import type { Runtime, RuntimeHealth } from './runtime.ts'
 import { type StartFacts, toStartHeader } from './start-header.ts'
 import type { WorkerOwner } from './worker.ts'
 
+/** Of the language that fengari runs. */
+const LUA_VERSION = '5.3'
+
 export class LuaRuntime implements Runtime {
   readonly name = 'lua'
   readonly sockets = null
@@ -57,7 +60,13 @@ export class LuaRuntime implements Runtime {
   health(): RuntimeHealth {
     const up = !this.#isClosed
     const reason = up ? 'in-process' : 'gateway is shutting down'
-    return { routing: 'single', up, reason, sockets: [{ index: 1, uri: 'inprocess:lua', up, reason }] }
+    return {
+      routing: 'single',
+      up,
+      reason,
+      version: LUA_VERSION,
+      sockets: [{ index: 1, uri: 'inprocess:lua', up, reason }],
+    }
   }
 
   close(): Promise<void> {

@@ -1,6 +1,6 @@
 /** Where the files of this package and of this process lie: daemons, and the private folder for sockets. Owner: §1, page runtime/daemon. */
 
-import { chmodSync, existsSync, lstatSync, readdirSync } from 'node:fs'
+import { chmodSync, lstatSync, readdirSync } from 'node:fs'
 import net from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -21,13 +21,15 @@ const SOCKET_NAME = /^[a-z]+-\d+(?:-w\d+)?\.sock$/
 const MAX_FOLDER_DEPTH = 2
 const OWN_FOLDERS: ReadonlySet<string> = new Set(['cache', USERS_FOLDER])
 
+/** The package. Sources (`lib/runtime/x.ts`) and built files (`dist/shared/x.js`) are equally deep in it: see build/bundle.mjs. */
+const PACKAGE = new URL('../../', import.meta.url)
+
 /**
- * Full path of a file of this package, from the sources as well as from the built package.
- * @param relative - such as `package.json`
+ * Full path of a file of this package, in a checkout and when it is installed.
+ * @param relative - such as `package.json`; files that the build makes are in `dist/`
  */
 export function packageFile(relative: string): string {
-  const fromSources = fileURLToPath(new URL(`../../${relative}`, import.meta.url))
-  return existsSync(fromSources) ? fromSources : fileURLToPath(new URL(`../../../${relative}`, import.meta.url))
+  return fileURLToPath(new URL(relative, PACKAGE))
 }
 
 /** Full path of a file below `runtimes/`, such as `daemon/daemon.mjs`. */

@@ -1,9 +1,9 @@
 /**
  * What one function needs before its first worker can start. It is asked for once, and calls wait for it in the backlog,
- * each at most so long, unless the version before serves meanwhile. Owner: §2.16, page runtime/worker-set.
+ * each at most so long, unless the previous version serves meanwhile. Owner: §2.16, page runtime/worker-set.
  *
  *   idle ─► working ─► done
- *             └─ failed: every call that waits is told, and the next call asks again ─► idle
+ *             └─ failed: the set decides what the calls get, and the next call asks again ─► idle
  *                        (after a moment it is asked again by itself when the files were being saved)
  */
 
@@ -29,8 +29,8 @@ interface PreparationOptions {
   standIn: StandIn
   /** Workers may start from now on. */
   onDone(): void
-  /** The calls that waited were told already. */
-  onFailed(): void
+  /** It failed, and is tried again when it is asked for again. */
+  onFailed(error: GatewayError): void
 }
 
 export class Preparation {
@@ -52,7 +52,6 @@ export class Preparation {
 
   /** Puts a call into the backlog until it is done, or the call has waited too long. */
   hold(call: RuntimeCall, now: number): void {
-    if (this.#options.standIn.take(call)) return
     this.#options.backlog.push(call)
     call.startedAt = now
     if (this.#timer === null) this.#arm(this.#waitMs)
@@ -90,7 +89,6 @@ export class Preparation {
     this.isDone = true
     this.program = program
     this.#options.onDone()
-    this.#options.standIn.end(true)
   }
 
   #handleFailed(error: GatewayError, startedAt: number): void {
@@ -98,9 +96,7 @@ export class Preparation {
     this.#isWorking = false
     if (this.#options.retry.wait(startedAt)) return
     this.#disarm()
-    this.#options.standIn.end(false)
-    this.#options.backlog.fail(error)
-    this.#options.onFailed()
+    this.#options.onFailed(error)
   }
 
   /** One timer for all: every call may wait equally long, so the oldest is the next to give up. */

@@ -15,15 +15,27 @@ export function toRuntimeError(
   const message = typeof fields.message === 'string' && fields.message !== '' ? fields.message : 'handler failed'
   if (fields.code === 'timeout') return toTimeout(fn)
   const options = toOptions(fields, fn)
-  if (fields.code === 'contract') return toBrokenContract(message, fn, options.detail)
+  if (fields.code === 'contract') return toBrokenContract(message, fn, { ...options.detail, ...hintFor(message) })
   // Loaders of some languages name files in full.
   if (fields.code === 'load') return new GatewayError('LOAD_FAILED', message.replaceAll(toRoot(fn), ''), options)
   return new GatewayError('HANDLER_FAILED', message, options)
 }
 
+/** A result whose own field is called `status` is taken for an envelope: every language says how to return it. */
+function hintFor(message: string): Pick<ErrorDetail, 'hint'> {
+  if (!message.startsWith('status must be an integer')) return {}
+  return {
+    hint: 'to return an object that has a field "status", put it in the body: { "status": 200, "body": { ... } }',
+  }
+}
+
 /** 504 of a call that ran past the time limit of its function. */
 export function toTimeout({ policy, entryFile }: Pick<FunctionVersion, 'policy' | 'entryFile'>): GatewayError {
-  return new GatewayError('TIMEOUT', `runtime timeout after ${policy.timeoutMs} ms`, { detail: { file: entryFile } })
+  const config = `${entryFile.slice(0, entryFile.lastIndexOf('/') + 1)}fn.config.json`
+  const hint = `a handler may take longer with a larger "timeout_ms" in ${config}`
+  return new GatewayError('TIMEOUT', `runtime timeout after ${policy.timeoutMs} ms`, {
+    detail: { file: entryFile, hint },
+  })
 }
 
 /**

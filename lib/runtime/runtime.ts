@@ -17,6 +17,8 @@ export interface RuntimeHealth {
   routing: 'single' | 'round_robin'
   up: boolean
   reason: string
+  /** Of the language, such as `3.12.4`; null while no daemon is up, and for languages that are compiled. */
+  version: string | null
   sockets: SocketHealth[]
 }
 

@@ -3,13 +3,13 @@
 import { readFileSync } from 'node:fs'
 import type { Settings } from '../config/settings.ts'
 import { toUsers } from '../config/uid-range.ts'
-import { BytePool } from '../core/byte-pool.ts'
+import { BytePool, toBudgetBytes } from '../core/byte-pool.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import type { GatewayError, Warning } from '../core/errors.ts'
 import { toFunctionHostEnv } from '../core/host-env.ts'
 import type { RuntimeName } from '../core/identity.ts'
-import { findOnPath, findProgram, toInstallAdvice } from './binaries.ts'
+import { findOnPath, findToolchain, toInstallAdvice } from './binaries.ts'
 import { CompileAhead } from './compile-ahead.ts'
 import { createContentCheck } from './content-check.ts'
 import type { DaemonEvent, Launch } from './daemon-options.ts'
@@ -39,6 +39,8 @@ type RuntimeSettings = Pick<
   | 'workerMemoryMb'
   | 'workerNice'
   | 'luaMemoryMb'
+  | 'bodyMemoryMb'
+  | 'gatewayWorkers'
   | 'gatewayWorkers'
   | 'isolation'
   | 'isolationFiles'
@@ -63,6 +65,12 @@ export interface RuntimesOptions extends Pick<StartFacts, 'toContext' | 'toPackD
   onFiles?(fn: FunctionVersion, files: readonly string[]): void
   /** A worker failed to load or ended by itself. */
   onFailure(fn: FunctionVersion, error: GatewayError): void
+  /** A version cannot be loaded, and the previous one serves. */
+  onStandIn?(fn: FunctionVersion): void
+  /** A version is loaded after one that could not be. */
+  onFixed?(fn: FunctionVersion): void
+  /** True loads changed functions at once: mistakes are shown at the save. */
+  loadsChanged?: boolean
   onEvent(event: DaemonEvent): void
 }
 
@@ -102,8 +110,9 @@ export class Runtimes {
   #isClosed = false
 
   constructor(options: RuntimesOptions) {
+    const { bodyMemoryMb, gatewayWorkers } = options.settings
     this.#options = options
-    this.pool = new BytePool(options.clock)
+    this.pool = new BytePool(options.clock, undefined, toBudgetBytes(bodyMemoryMb, gatewayWorkers))
     this.#users = options.settings.isolation === 'user' ? this.#createUsers(options.settings) : null
     this.#folder = new SocketFolder(undefined, undefined, this.#users !== null)
     this.dispatcher = new Dispatcher({ ...options, runtimes: this.byName, tenancy: this.#users })
@@ -178,7 +187,10 @@ export class Runtimes {
       return
     }
     if (name === 'lua') {
-      this.byName.set(name, new LuaRuntime(settings, this.#toStartFacts()))
+      this.byName.set(
+        name,
+        new LuaRuntime(settings, { ...this.#toStartFacts(), toReader: fn => this.#users?.idOf(fn) ?? null }),
+      )
       return
     }
     const problem = this.#externalUris(name).length > 0 ? null : this.#findProgram(name).problem
@@ -243,7 +255,7 @@ export class Runtimes {
   }
 
   #findProgram(name: RuntimeName) {
-    return findProgram(name, this.#options.settings.binaries, this.#options.hostEnv.PATH ?? '')
+    return findToolchain(name, this.#options.settings.binaries, this.#options.hostEnv)
   }
 
   /** @throws Error when the program or the folder for sockets is missing */

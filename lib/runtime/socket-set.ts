@@ -200,7 +200,13 @@ export class SocketSet implements Runtime {
     let reason = sockets[0]!.reason
     if (down.length > 0 && up) reason = `${down.length} of ${sockets.length} sockets down: ${down[0]!.reason}`
     else if (down.length > 0) reason = down[0]!.reason
-    return { routing: sockets.length > 1 ? 'round_robin' : 'single', up, reason, sockets }
+    return { routing: sockets.length > 1 ? 'round_robin' : 'single', up, reason, version: this.#findVersion(), sockets }
+  }
+
+  /** A daemon of go or rust is a node program: its version says nothing about the language. */
+  #findVersion(): string | null {
+    if (this.name === 'go' || this.name === 'rust') return null
+    return this.daemons.find(({ info }) => info !== null)?.info?.version ?? null
   }
 
   async close(): Promise<void> {

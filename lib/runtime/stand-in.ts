@@ -1,17 +1,17 @@
 /**
- * The version before serves while a tool builds or installs what the newer version of a function needs.
- * Owner: §2.16, page runtime/stand-in.
+ * The previous version of a function serves until the newer one is ready: built, with its packages installed, and loaded by a
+ * worker. Owner: §2.16, page runtime/stand-in.
  *
- *   save ─► what is to be made is looked up: calls wait for it, a matter of milliseconds
- *            ├─ nothing ───────────────────────────────────────────────────► the newer version serves
- *            └─ a tool has to work ─► the workers that run take the calls ─┬► made: the newer version serves
- *                                                                          └► failed: its failure is the answer
+ *   save ─► calls wait for the newer version ─┬► loaded: it serves, and the previous version ends
+ *                                             ├► a tool works, or loading is slow ─► the previous version serves ─► loaded or failed
+ *                                             └► failed: the previous version serves until a change loads
  */
 
+import type { GatewayError } from '../core/errors.ts'
 import type { Backlog } from './backlog.ts'
 import type { RuntimeCall } from './call.ts'
 
-/** The worker set of the version before, as the newer one sees it. */
+/** The worker set of the previous version, as the newer one sees it. */
 export interface OlderSet {
   readonly workers: readonly unknown[]
   /** True when a worker of it has started. */
@@ -26,42 +26,98 @@ export interface OlderSet {
 export class StandIn {
   #older: OlderSet | null
   #isServing = false
+  /** Why the newer version does not serve; null while that is not known. */
+  #error: GatewayError | null = null
 
-  /** @param older - null when no version before it runs */
+  /** @param older - null when no previous version runs */
   constructor(older: OlderSet | null) {
     this.#older = older
   }
 
   /** The older set while it serves. */
   get serving(): OlderSet | null {
-    return this.#isServing ? this.#older : null
+    return this.#isServing && this.canServe ? this.#older : null
   }
 
-  /** A tool works for the newer version: those that wait for it do not have to. */
-  begin(backlog: Backlog): void {
+  /** True when a call need not depend on the newer version. */
+  get canServe(): boolean {
+    return this.#older?.canServe === true
+  }
+
+  /**
+   * The newer version takes long, or has failed: calls do not wait for it.
+   * @param error - why it cannot serve; null while it may still become ready
+   */
+  begin(backlog: Backlog, error: GatewayError | null = null): void {
     if (this.#older === null) return
     this.#isServing = true
-    if (this.#older.canServe) for (const call of backlog.takeAll()) this.take(call)
+    this.#error = error ?? this.#error
+    if (this.canServe) for (const call of backlog.takeAll()) this.take(call)
   }
 
-  /** @returns false when the call has to wait for the newer version */
+  /** The tool is done: calls wait for the newer version to load, unless it has failed before. */
+  pause(): void {
+    if (this.#error === null) this.#isServing = false
+  }
+
+  /** @returns false when the call is for the newer version */
   take(call: RuntimeCall): boolean {
-    if (!this.#isServing || this.#older?.canServe !== true) return false
-    // What it waited until now is no part of its time.
+    if (!this.#isServing || !this.canServe) return false
+    // The time it waited until now does not count.
     call.handedAt = 0
-    this.#older.dispatch(call)
+    call.loadError = this.#error
+    this.#older!.dispatch(call)
     return true
   }
 
-  /** A version that is newer still takes its place before it was ready. @returns the set that goes on for that one */
+  /** An even newer version takes the place of one that was never ready. @returns the set that goes on for that one */
   pass(): OlderSet | null {
     const older = this.#older
     this.#older = null
     return older
   }
 
-  /** @param isReplaced - true when the newer version is ready, false when it failed or is gone */
+  /** @param isReplaced - true when the newer version is ready, false when the function is gone */
   end(isReplaced: boolean): void {
     this.pass()?.leave(isReplaced)
+  }
+}
+
+/** Functions that load at once without a call. */
+const LOADS_AT_ONCE = 4
+
+interface Loading {
+  /** It is its turn. */
+  startLoad(): void
+}
+
+/** Bounds how many functions load at once when no call waits: an edit of a shared module changes all that import it. */
+export class LoadTurns {
+  readonly #running = new Set<Loading>()
+  readonly #waiting = new Set<Loading>()
+
+  /** @returns false when it has to wait: `startLoad` follows */
+  take(one: Loading): boolean {
+    if (this.#running.has(one)) return true
+    if (this.#running.size >= LOADS_AT_ONCE) {
+      this.#waiting.add(one)
+      return false
+    }
+    this.#waiting.delete(one)
+    this.#running.add(one)
+    return true
+  }
+
+  /** It has loaded or failed, or does not load any more. */
+  leave(one: Loading): void {
+    this.#waiting.delete(one)
+    if (!this.#running.delete(one)) return
+    const [next] = this.#waiting
+    if (next !== undefined && this.take(next)) next.startLoad()
+  }
+
+  /** Those that wait never have their turn. */
+  close(): void {
+    this.#waiting.clear()
   }
 }

@@ -7,6 +7,8 @@ export interface StartFacts {
   production: boolean
   /** The part of `event.context` that is the same for every call. */
   toContext(fn: FunctionVersion): object
+  /** User whose files alone a worker in this process may read for it; null: none. */
+  toReader?(fn: FunctionVersion): number | null
   /** Full paths of the folders of its shared packs, in order. */
   toPackDirs(fn: FunctionVersion): readonly string[]
 }
@@ -28,6 +30,7 @@ export function toStartHeader(fn: FunctionVersion, facts: StartFacts): string {
     adapter: fn.policy.adapter ?? fn.policy.adapterName,
     env,
     packs: facts.toPackDirs(fn),
+    reader: facts.toReader?.(fn) ?? undefined,
     production: facts.production,
     context: facts.toContext(fn),
   })

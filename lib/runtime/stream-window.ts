@@ -34,6 +34,11 @@ export class StreamWindow {
     return this.#untaken <= 2 * STREAM_WINDOW_BYTES + (this.#hasLead ? STREAM_LEAD_BYTES : 0)
   }
 
+  /** True when the worker may have to wait for the client before it can send its next piece, which has up to half of the window. */
+  get isHeld(): boolean {
+    return !this.#isOver && this.#untaken + this.#untold > STREAM_WINDOW_BYTES - GRANT_BYTES
+  }
+
   /** The client took `bytes`. @returns what the worker is told of now, 0 for nothing */
   take(bytes: number): number {
     this.#untaken -= bytes

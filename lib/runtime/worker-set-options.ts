@@ -5,7 +5,7 @@ import type { Clock } from '../core/clock.ts'
 import type { GatewayError } from '../core/errors.ts'
 import type { RuntimeCall } from './call.ts'
 import type { Preparer, Sockets } from './runtime.ts'
-import type { OlderSet } from './stand-in.ts'
+import type { LoadTurns, OlderSet } from './stand-in.ts'
 import type { Worker, WorkerOwner } from './worker.ts'
 
 export interface WorkerSetOptions {
@@ -20,14 +20,20 @@ export interface WorkerSetOptions {
   sockets: Sockets | null
   /** Makes what the function needs before its first worker starts; null when it needs nothing. */
   preparer: Preparer | null
-  /** The set of the version before, which runs until this one is prepared; null or absent when there is none. */
+  /** The set of the previous version, which runs until this one is loaded; null or absent when there is none. */
   older?: OlderSet | null
+  /** True when the version that it replaces could not be loaded. */
+  isFix?: boolean
   /** True when no catalog has the function any more: the set serves what comes and ends when it is through. */
   isRetired?: boolean
+  /** True while another process calls workers of the function: one stays here, to serve when a newer version cannot be loaded. */
+  isLent?(): boolean
   /** What of the function's files on disk is not as it was discovered, as text; null when nothing is. */
   changeOf?(): string | null
   /** The set that is in force, for one that is not any more; null when there is none. */
   successor?(): { dispatch(call: RuntimeCall): void } | null
+  /** Bounds how many functions load at once when no call waits for them. Absent: nothing bounds them. */
+  loads?: LoadTurns
   /** Makes a worker in state `starting`; `program` is what was prepared. */
   spawn(set: WorkerOwner, program: string | null): Worker
   /** Output outside any call. */
@@ -36,6 +42,10 @@ export interface WorkerSetOptions {
   onFiles?(fn: FunctionVersion, files: readonly string[]): void
   /** A worker failed to load or ended by itself. */
   onFailure(fn: FunctionVersion, error: GatewayError): void
+  /** A version cannot be loaded, and the previous one serves. */
+  onStandIn?(fn: FunctionVersion): void
+  /** A version is loaded after one that could not be. */
+  onFixed?(fn: FunctionVersion): void
   /** A retired set has no workers left. */
   onEmpty(): void
 }

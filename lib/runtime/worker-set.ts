@@ -5,6 +5,7 @@
  *   dispatch -> a worker with room -> accept -> (reply | error | end)
  *            -> no room: backlog, in order -> the next worker that has room, or a new one after a short wait
  *            -> not prepared (built, installed): backlog, until it is
+ *            -> not loaded while the previous version runs: backlog, until it is, or the previous version
  */
 
 import type { FunctionVersion } from '../core/catalog.ts'
@@ -28,6 +29,10 @@ import type { WorkerSetOptions } from './worker-set-options.ts'
 const GROW_LOOK_MS = 2
 /** Milliseconds until warm workers that could not be started are tried again. */
 const REWARM_MS = 1000
+/** Milliseconds that calls wait for a version to load before the previous one serves them. */
+const LOAD_WAIT_MS = 2000
+/** Milliseconds after which a call makes a version that failed try again, while the previous one serves. */
+const LOAD_RETRY_MS = 10_000
 
 export class WorkerSet implements WorkerOwner, OlderSet {
   readonly fn: FunctionVersion
@@ -46,6 +51,14 @@ export class WorkerSet implements WorkerOwner, OlderSet {
   readonly #warm: WarmWorkers
   readonly #crashLoop: CrashLoop
   #retired: boolean
+  /** True once a worker has loaded the function. */
+  #isLoaded = false
+  /** Why it cannot be built, installed or loaded, and monotonic ms when that was found; null when nothing is known against it. */
+  #loadError: GatewayError | null = null
+  #failedAt = 0
+  /** True while it is to be loaded without a call. */
+  #isLoading = false
+  #loadTimer: NodeJS.Timeout | null = null
   /** True when the function's files are those of a newer version: no worker that would read them may start. */
   #isFrozen = false
   /** Null when there is one socket. */
@@ -66,7 +79,7 @@ export class WorkerSet implements WorkerOwner, OlderSet {
       mayStart: () => this.#preparation.isDone && !this.#loadRetry.isWaiting && !this.#isFrozen,
       start: () => this.#start(),
     })
-    this.#idle = new IdleWorkers({ ...options, workers: this.workers, minWarm: () => this.#warm.wanted })
+    this.#idle = new IdleWorkers({ ...options, workers: this.workers, minWarm: () => this.#minWarm })
     this.#loadRetry = new LoadRetry({
       clock: options.clock,
       changeOf: options.changeOf ?? (() => null),
@@ -78,8 +91,13 @@ export class WorkerSet implements WorkerOwner, OlderSet {
       standIn: this.#standIn,
       backlog: this.#backlog,
       onDone: () => this.#handlePrepared(),
-      onFailed: () => this.#checkEmpty(),
+      onFailed: error => this.#handleBroken(error),
     })
+  }
+
+  /** Why the function cannot be built, installed or loaded; null when it can, or that was not tried. */
+  get loadError(): GatewayError | null {
+    return this.#loadError
   }
 
   /** Why starts are delayed at the moment, null when they are not; for health. */
@@ -89,6 +107,17 @@ export class WorkerSet implements WorkerOwner, OlderSet {
 
   dispatch(call: RuntimeCall): void {
     const now = call.handedAt === 0 ? this.clock.monotonic() : call.handedAt
+    if (!this.#isLoaded && this.#standIn.canServe) {
+      if (this.#loadError !== null && now - this.#failedAt >= LOAD_RETRY_MS) this.load()
+      if (this.#standIn.take(call)) return
+      if (this.#preparation.isDone) {
+        call.phase = 'waiting'
+        call.startedAt = now
+        this.#backlog.push(call)
+        this.startLoad()
+        return
+      }
+    }
     if (!this.#preparation.isDone) {
       call.phase = 'waiting'
       this.#preparation.hold(call, now)
@@ -132,20 +161,38 @@ export class WorkerSet implements WorkerOwner, OlderSet {
     this.#preparation.begin()
   }
 
-  /** The set whose workers take its calls: that of the version before while this one is prepared. */
+  /** Makes what its workers need and starts the first one, before a call asks for it. */
+  load(): void {
+    if (this.#isLoaded || this.#retired) return
+    this.#isLoading = true
+    this.#failedAt = this.clock.monotonic()
+    if (this.#preparation.isDone) this.#takeLoadTurn()
+    else this.prepare()
+  }
+
+  /** Starts the first worker. Calls are not sent along: they are the previous version's if it cannot load. */
+  startLoad(): void {
+    if (this.workers.length > 0 || this.#loadRetry.isWaiting) return
+    if (this.#isHeld && this.#loadTimer === null)
+      this.#loadTimer = this.clock.setTimeout(() => this.#standIn.begin(this.#backlog), LOAD_WAIT_MS)
+    this.#start()
+  }
+
+  /** The set whose workers take its calls: that of the previous version while this one is not loaded. */
   get serving(): OlderSet {
     return this.#standIn.serving ?? this
   }
 
   /**
-   * A newer version that has to be prepared is in force: takes this set out of it.
-   * @returns the set that runs until the newer one is ready: itself, the one it waited with, or null when nothing runs
+   * A newer version is in force: takes this set out of it.
+   * @returns the set that runs until the newer one is loaded: itself, the one it waited with, or null when nothing runs
    */
   standIn(): OlderSet | null {
-    if (!this.#preparation.isDone) return this.#standIn.pass()
-    if (this.#options.preparer === null || this.#loadRetry.isWaiting || !this.isWarm) return null
+    if (!this.#isLoaded) return this.#standIn.pass()
+    const isProgram = this.#preparation.program !== null
+    if (!isProgram && !this.isWarm) return null
     // A program of its own stays what it was; other workers read the folder when they start.
-    this.#isFrozen = this.#preparation.program === null
+    this.#isFrozen = !isProgram
     if (this.#isFrozen) this.#warm.wanted = this.workers.length
     return this
   }
@@ -159,10 +206,16 @@ export class WorkerSet implements WorkerOwner, OlderSet {
     this.retire()
   }
 
+  /** Fewer workers need to stay than before. */
+  watchIdle(): void {
+    if (!this.#retired) this.#idle.watch()
+  }
+
   /** Runs what it has, takes nothing new, then ends. */
   retire(): void {
     this.#retired = true
     this.#warm.end()
+    this.#endLoad()
     this.#standIn.end(false)
     for (const worker of [...this.workers]) {
       if (worker.inflight.size === 0 && this.#backlog.isEmpty) worker.stop()
@@ -170,9 +223,9 @@ export class WorkerSet implements WorkerOwner, OlderSet {
     this.#checkEmpty()
   }
 
-  /** Takes out the calls that wait for what is not prepared or was half saved: a newer version of the function serves them. */
+  /** Takes out the calls that wait for what is not ready or was half saved: a newer version of the function serves them. */
   takeHeld(): RuntimeCall[] {
-    if (this.#preparation.isDone && !this.#loadRetry.isWaiting) return []
+    if (this.#preparation.isDone && !this.#loadRetry.isWaiting && !this.#isHeld) return []
     this.#preparation.stop()
     this.#loadRetry.stop()
     const calls = this.#backlog.takeAll()
@@ -209,6 +262,7 @@ export class WorkerSet implements WorkerOwner, OlderSet {
   }
 
   handleRoom(worker: Worker, now: number): void {
+    if (!this.#isLoaded || this.#loadError !== null) this.#handleLoaded(now)
     if (worker.wantsCalls) {
       while (!this.#backlog.isEmpty && worker.hasRoom(now)) {
         const call = this.#backlog.shift()
@@ -229,18 +283,20 @@ export class WorkerSet implements WorkerOwner, OlderSet {
       return
     }
     this.#crashLoop.note(error)
-    this.#backlog.fail(error)
-    this.#options.onFailure(this.fn, error)
-    this.#checkEmpty()
+    this.#handleBroken(error, this.#options.onFailure)
   }
 
   handleWorkerEnd(unexpected: boolean, error: GatewayError, unbegun: RuntimeCall[]): void {
     const now = this.clock.monotonic()
     this.#backlog.putBack(unbegun)
+    if (!this.#isLoaded && this.workers.length === 0) this.#endLoad()
     if (unexpected) {
       this.#crashLoop.note(error)
-      this.#options.onFailure(this.fn, error)
-      if (this.workers.length === 0 && this.problem !== null) this.#backlog.fail(error)
+      if (this.#isHeld && this.workers.length === 0) this.#handleBroken(error, this.#options.onFailure)
+      else {
+        this.#options.onFailure(this.fn, error)
+        if (this.workers.length === 0 && this.problem !== null) this.#backlog.fail(error)
+      }
     }
     if (!this.#backlog.isEmpty) this.#grow(now)
     this.#warm.fill()
@@ -249,7 +305,11 @@ export class WorkerSet implements WorkerOwner, OlderSet {
 
   handleStartFailure(worker: Worker, error: GatewayError): void {
     this.forget(worker)
-    if (this.workers.length === 0) this.#backlog.fail(error)
+    if (this.workers.length === 0) {
+      if (this.#isHeld) this.#handleBroken(error)
+      else this.#backlog.fail(error)
+      this.#endLoad()
+    }
     this.#warm.fillLater(REWARM_MS)
     this.#checkEmpty()
   }
@@ -263,7 +323,10 @@ export class WorkerSet implements WorkerOwner, OlderSet {
   #handOver(): boolean {
     const successor = this.#options.successor?.() ?? null
     if (successor === null) return false
-    for (const call of this.#backlog.takeAll()) successor.dispatch(call)
+    for (const call of this.#backlog.takeAll()) {
+      call.loadError = null
+      successor.dispatch(call)
+    }
     this.#checkEmpty()
     return true
   }
@@ -275,9 +338,64 @@ export class WorkerSet implements WorkerOwner, OlderSet {
   }
 
   #handlePrepared(): void {
+    this.#standIn.pause()
     if (!this.#backlog.isEmpty) this.#grow(this.clock.monotonic())
+    if (this.#isLoading) this.#takeLoadTurn()
     this.#warm.fill()
     this.#checkEmpty()
+  }
+
+  /** True while calls wait for the first worker to load, because the previous version can serve them if it does not. */
+  get #isHeld(): boolean {
+    return !this.#isLoaded && this.#standIn.canServe
+  }
+
+  #takeLoadTurn(): void {
+    if (this.#options.loads?.take(this) !== false) this.startLoad()
+  }
+
+  #endLoad(): void {
+    this.#isLoading = false
+    this.#options.loads?.leave(this)
+    if (this.#loadTimer !== null) this.clock.clearTimeout(this.#loadTimer)
+    this.#loadTimer = null
+  }
+
+  /** A worker has loaded the function: the previous version is not needed any more. */
+  #handleLoaded(now: number): void {
+    const isFix = !this.#isLoaded && (this.#loadError !== null || this.#options.isFix === true)
+    this.#isLoaded = true
+    this.#loadError = null
+    this.#endLoad()
+    // Those that wait at the previous version came first.
+    const later = this.#backlog.takeAll()
+    this.#standIn.end(true)
+    for (const call of later) this.#backlog.push(call)
+    if (isFix) this.#options.onFixed?.(this.fn)
+    if (!this.#backlog.isEmpty) this.#grow(now)
+    this.#warm.fill()
+  }
+
+  /**
+   * It cannot serve: the previous version does, or every call that waits gets the reason.
+   * @param report - absent where the failure was reported already
+   */
+  #handleBroken(error: GatewayError, report: WorkerSetOptions['onFailure'] | null = null): void {
+    const isNews = error.message !== this.#loadError?.message
+    const isFirst = this.#loadError === null
+    this.#loadError = error
+    this.#failedAt = this.clock.monotonic()
+    this.#endLoad()
+    this.#standIn.begin(this.#backlog, error)
+    this.#backlog.fail(error)
+    // A retry that fails as before is not reported again.
+    if (isNews) report?.(this.fn, error)
+    if (isFirst && this.#standIn.serving !== null) this.#options.onStandIn?.(this.fn)
+    this.#checkEmpty()
+  }
+
+  get #minWarm(): number {
+    return Math.max(this.#warm.wanted, this.#options.isLent?.() === true ? 1 : 0)
   }
 
   get #maxWorkers(): number {
@@ -317,6 +435,10 @@ export class WorkerSet implements WorkerOwner, OlderSet {
 
   #grow(now: number, isLooking = false): void {
     if (this.#loadRetry.isWaiting) return
+    if (this.#isHeld) {
+      this.startLoad()
+      return
+    }
     if (this.workers.length === 0) {
       if (this.#isFrozen && this.#handOver()) return
       const error = this.#crashLoop.errorAt(now)
@@ -364,6 +486,7 @@ export class WorkerSet implements WorkerOwner, OlderSet {
   }
 
   #drain(now: number): void {
+    if (this.#isHeld) return
     while (!this.#backlog.isEmpty) {
       const worker = this.#pick(now)
       if (worker === null) return
@@ -384,6 +507,7 @@ export class WorkerSet implements WorkerOwner, OlderSet {
     this.#warm.end()
     this.#idle.close()
     this.#loadRetry.stop()
+    this.#endLoad()
   }
 
   #checkEmpty(): void {

@@ -134,12 +134,15 @@ export abstract class Worker implements CallHost {
     if (call.phase !== 'streaming' || bytes <= 0) return
     const told = call.window!.take(bytes)
     if (told > 0) this.sendMore(call, told)
+    // The worker was waiting for its client until now: its time begins anew.
+    if (call.deadline === Number.POSITIVE_INFINITY) this.#extend(call, this.set.clock.monotonic())
   }
 
   /** Nobody waits for this open call any more. It may go on to its deadline, or until its place is needed. */
   abandon(call: RuntimeCall): void {
     this.inflight.leave(call)
     this.#leftAt = this.set.clock.monotonic()
+    if (call.deadline === Number.POSITIVE_INFINITY) this.#extend(call, this.#leftAt)
     this.sendCancel(call)
     // A one-at-a-time worker is inside the handler and cannot hear a cancel.
     if (call.mustEnd && call.deadline !== 0) this.#hasten(call, this.maxInflight === 1 ? 0 : CANCEL_GRACE_MS)
@@ -229,9 +232,10 @@ export abstract class Worker implements CallHost {
     if (call === undefined || call.phase !== 'streaming') return
     const now = this.set.clock.monotonic()
     this.#lastSign = now
+    const isGranted = call.window!.receive(body.length)
     this.#extend(call, now)
     // Else the client is slow, and the worker goes on sending what nobody may hold for it.
-    if (call.window!.receive(body.length)) call.onChunk(body)
+    if (isGranted) call.onChunk(body)
     else this.handleOverrun()
   }
 
@@ -325,11 +329,13 @@ export abstract class Worker implements CallHost {
     call.startedAt = now
     this.#extend(call, now)
     if (call.mustEnd && call.phase === 'done') this.#hasten(call, CANCEL_GRACE_MS)
-    if (!this.#timer.isArmedBy(call.deadline)) this.#timer.arm(call.deadline - now)
   }
 
+  /** Sets the deadline of a call that gave a sign of life. While its client is waited for it has none. */
   #extend(call: RuntimeCall, now: number): void {
-    call.deadline = now + call.fn.policy.timeoutMs
+    call.deadline = call.window?.isHeld ? Number.POSITIVE_INFINITY : now + call.fn.policy.timeoutMs
+    if (call.deadline !== Number.POSITIVE_INFINITY && !this.#timer.isArmedBy(call.deadline))
+      this.#timer.arm(call.deadline - now)
   }
 
   /** Takes the call out; the next one of a one-at-a-time worker begins. */

@@ -4,9 +4,11 @@
  */
 
 import { spawn } from 'node:child_process'
+import { randomUUID } from 'node:crypto'
 import { constants } from 'node:os'
 import { BASE_MEMORY_MB, LastWords, MemoryWatch, toOutOfMemory } from './memory.mjs'
 import { followOutput } from './output.mjs'
+import { killDescendants, killLeftovers, MARK } from './leftovers.mjs'
 import { killGroup } from './user.mjs'
 
 /** Milliseconds that output may still arrive after a worker's end. */
@@ -66,6 +68,8 @@ export class WorkerProcess {
   uid
   #child
   #options
+  /** Of its processes. */
+  #mark = randomUUID()
   /** @type {string | null} first cause, told instead of the signal's name */
   #reason = null
   /** @type {NodeJS.Timeout | null} */
@@ -89,7 +93,7 @@ export class WorkerProcess {
     const umask = options.uid === null ? null : process.umask(PRIVATE_UMASK)
     this.#child = spawn(command, args, {
       cwd: options.cwd,
-      env: options.env,
+      env: { ...options.env, [MARK]: this.#mark },
       // A group of its own, where that takes a session too: one kill takes its children along.
       detached: !options.guard.leadsGroup,
       stdio: ['ignore', 'pipe', 'pipe', 'pipe', ...(options.connection === null ? [] : [options.connection])],
@@ -115,6 +119,7 @@ export class WorkerProcess {
       this.#watch?.stop()
       // Children it left behind in its group end with it.
       this.#signalGroup()
+      killLeftovers(this.#mark, this.uid)
       const timer = setTimeout(finish, OUTPUT_DRAIN_MS)
       Promise.all(outputs).then(finish)
       const end = this.#end.bind(this)
@@ -149,6 +154,8 @@ export class WorkerProcess {
   #signalGroup() {
     if (this.#killTimer !== null) clearTimeout(this.#killTimer)
     if (this.pid === 0) return
+    // Before it ends: then nobody is their parent any more.
+    if (!this.gone) killDescendants(this.pid, this.uid)
     killGroup(this.pid, this.uid, this.gone)
   }
 

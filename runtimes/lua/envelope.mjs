@@ -179,10 +179,7 @@ export class Envelopes {
     const number =
       status.type === this.#types.LUA_TNUMINT || status.type === this.#types.LUA_TNUMFLT ? status.value : Number.NaN
     if (Number.isInteger(number) && number >= 100 && number <= 599) return number
-    throw new ContractError(
-      `status must be an integer from 100 to 599, got ${this.#show(status)}`,
-      'to answer with a table that has a field "status", return { status = 200, body = { ... } }',
-    )
+    throw new ContractError(`status must be an integer from 100 to 599, got ${this.#show(status)}`)
   }
 
   /**

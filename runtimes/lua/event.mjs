@@ -16,6 +16,7 @@ import { toBase64 } from './text.mjs'
  * @property {{ names: string[] }} callable - symbols to look for, first found wins
  * @property {string | null} adapter
  * @property {Record<string, string>} env
+ * @property {number} [reader] - user whose rights hold for the files it reads
  * @property {boolean} [production] - true where nobody edits the files
  * @property {Record<string, unknown>} context - the part of `event.context` that is the same for every call
  */

@@ -3,8 +3,8 @@
  * links and dots the name contains. Owner: page runtime/lua-runtime.
  */
 
-import { closeSync, constants, fstatSync, openSync, readSync, realpathSync } from 'node:fs'
-import { join, relative, resolve, sep } from 'node:path'
+import { closeSync, constants, fstatSync, openSync, readlinkSync, readSync, realpathSync, statSync } from 'node:fs'
+import { dirname, join, relative, resolve, sep } from 'node:path'
 
 /** Largest source text; compiling takes some fifty times as much memory. */
 export const MAX_SOURCE_BYTES = 2 * 1024 * 1024
@@ -26,9 +26,14 @@ const NEW_LINE = 10
 export class SourceError extends Error {}
 
 export class SourceFiles {
-  /** @param {string} root - functions root @param {string} dir - the function's folder */
-  constructor(root, dir) {
+  /**
+   * @param {string} root - functions root
+   * @param {string} dir - the function's folder
+   * @param {number | null} uid - user whose rights hold for what is read; null: those of this process
+   */
+  constructor(root, dir, uid = null) {
     this.root = root
+    this.uid = uid
     this.dir = dir
     this.allowed = [...new Set([realpathSync(root), realpathSync(dir)])]
     /** Full real paths of everything read. @type {Set<string>} */
@@ -93,14 +98,14 @@ export class SourceFiles {
     if (!this.allowed.some(base => real.startsWith(base.endsWith(sep) ? base : base + sep))) {
       throw new SourceError(`cannot read ${name}: it lies outside the functions root`)
     }
-    const text = readRegularFile(real, name)
+    const text = readRegularFile(real, name, this.uid)
     this.loaded.add(real)
     return { path: real, name, text: withoutHead(text) }
   }
 }
 
-/** @param {string} path @param {string} name */
-function readRegularFile(path, name) {
+/** @param {string} path @param {string} name @param {number | null} uid */
+function readRegularFile(path, name, uid) {
   let fd
   try {
     // Without O_NONBLOCK opening a FIFO waits for a writer, for ever.
@@ -111,6 +116,8 @@ function readRegularFile(path, name) {
   try {
     const stat = fstatSync(fd)
     if (!stat.isFile()) throw new SourceError(`cannot read ${name}: it is not a regular file`)
+    if (uid !== null && !mayRead(fd, uid))
+      throw new SourceError(`cannot read ${name}: it is closed to user ${uid}, the user of this function`)
     if (stat.size > MAX_SOURCE_BYTES) {
       throw new SourceError(
         `cannot read ${name}: ${stat.size} bytes are more than the ${MAX_SOURCE_BYTES} of a source file`,
@@ -127,6 +134,28 @@ function readRegularFile(path, name) {
   } finally {
     closeSync(fd)
   }
+}
+
+/**
+ * What the system would decide for a process of a user and the group of the same id. The path is that of the open file:
+ * nobody can exchange a part of it any more.
+ * @param {number} fd @param {number} uid
+ */
+function mayRead(fd, uid) {
+  if (!allows(fstatSync(fd), uid, READ)) return false
+  for (let folder = dirname(readlinkSync(`/proc/self/fd/${fd}`)); ; folder = dirname(folder)) {
+    if (!allows(statSync(folder), uid, ENTER)) return false
+    if (folder === dirname(folder)) return true
+  }
+}
+
+const READ = 0o4
+const ENTER = 0o1
+
+/** @param {import('node:fs').Stats} stats @param {number} id @param {number} right */
+function allows({ mode, uid, gid }, id, right) {
+  const shift = uid === id ? 6 : gid === id ? 3 : 0
+  return ((mode >> shift) & right) !== 0
 }
 
 /** Leaves out a byte order mark and the text of a `#!` line, whose line still counts. @param {Uint8Array} bytes */

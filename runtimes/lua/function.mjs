@@ -55,7 +55,7 @@ export class LuaFunction {
     this.#send = send
     this.#output = output
     this.#state = state
-    this.#files = new SourceFiles(fn.root, fn.dir)
+    this.#files = new SourceFiles(fn.root, fn.dir, fn.reader ?? null)
     host.files = this.#files
     host.env = fn.env
     this.#failures = new Failures(state, fn.root)

@@ -18,7 +18,7 @@ const NAMESPACE = '1'
 export const MAX_KEPT_FILES = 5000
 const PRACTICE = './warm-up/typescript.ts'
 const WITHOUT_TSX =
-  'npm install tsx beside fngw, or node 22.18 or newer, which runs TypeScript that is types and nothing more'
+  'npm install tsx beside fngw (the image target full has it), or node 22.18 or newer, which runs TypeScript that is types and nothing more'
 
 export class Compiler {
   /** @type {string | null} */
@@ -120,7 +120,7 @@ export class Compiler {
           })
         } catch (error) {
           const [place] = transformErrors(messageOf(error))
-          if (place !== undefined) return { file: place.file, line: place.line }
+          if (place !== undefined) return place
         }
       }
     } catch {

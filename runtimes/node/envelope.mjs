@@ -144,10 +144,7 @@ function fromResponse(response) {
 function toStatus(status) {
   if (status === undefined) return 200
   if (Number.isInteger(status) && Number(status) >= 100 && Number(status) <= 599) return Number(status)
-  throw new ContractError(
-    `status must be an integer from 100 to 599, got ${show(status)}`,
-    'to answer with an object that has a field "status", return { status: 200, body: { ... } }',
-  )
+  throw new ContractError(`status must be an integer from 100 to 599, got ${show(status)}`)
 }
 
 /** @typedef {{ text: string, typed: boolean }} Head - inner JSON text of the headers; `typed` when a content type is among them */

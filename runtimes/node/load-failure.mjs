@@ -6,14 +6,17 @@ import { readFileSync } from 'node:fs'
 import { basename, relative } from 'node:path'
 import { LoadError, toPath, toPlace, toUserStack } from './failure.mjs'
 
-/** @typedef {import('./event.mjs').FunctionStart} FunctionStart */
+/**
+ * @typedef {import('./event.mjs').FunctionStart} FunctionStart
+ * @typedef {{ file: string, line?: number, column?: number }} Place - line and column from 1
+ */
 
 /**
  * A load failure with its file and line, as far as they can be found.
  * @param {FunctionStart} fn
  * @param {string} file
  * @param {any} error
- * @param {() => { file: string, line?: number } | undefined} findSyntaxError - looks for one in the sources
+ * @param {() => Place | undefined} findSyntaxError - looks for one in the sources
  */
 export function explain(fn, file, error, findSyntaxError) {
   if (error instanceof LoadError) return error
@@ -21,7 +24,7 @@ export function explain(fn, file, error, findSyntaxError) {
   const stack = String(error?.stack ?? '')
   const [transformed] = transformErrors(message)
   const isSyntax = error instanceof SyntaxError || transformed !== undefined
-  /** @type {{ file: string, line?: number }} */
+  /** @type {Place} */
   const place = transformed ??
     headPlace(stack) ??
     importPlace(message) ??
@@ -33,9 +36,12 @@ export function explain(fn, file, error, findSyntaxError) {
     file: place.file,
     line: place.line,
     hint: hintFor(error, message),
-    stack: isSyntax ? undefined : toUserStack(stack),
+    stack: isSyntax ? toFrame(place) : toUserStack(stack),
   })
 }
+
+/** Characters of a source line that are shown. */
+const MAX_FRAME_CHARS = 160
 
 /** The package in what is imported: `https://x/y`, `#lib` and `@/lib` have none. */
 const PACKAGE = /^(?:@[a-z0-9][\w.~-]*\/)?[a-z0-9][\w.~-]*(?=\/|$)/i
@@ -43,7 +49,7 @@ const PACKAGE = /^(?:@[a-z0-9][\w.~-]*\/)?[a-z0-9][\w.~-]*(?=\/|$)/i
 /** @param {any} error @param {string} message */
 function hintFor(error, message) {
   if (error?.code === 'ERR_UNSUPPORTED_TYPESCRIPT_SYNTAX')
-    return 'node takes out types and nothing more; for enums, namespaces and decorators: npm install tsx beside fngw'
+    return 'node takes out types and nothing more; for enums, namespaces and decorators: npm install tsx beside fngw (the image target full has it)'
   const missing = /Cannot find (?:package|module) '([^'./][^']*)'/.exec(message)?.[1]
   if (missing !== undefined && !missing.startsWith('/')) {
     const name = PACKAGE.exec(missing)?.[0]
@@ -56,17 +62,37 @@ function hintFor(error, message) {
 
 /** `/path/file.ts:3:1: ERROR: text` lines of esbuild. @param {string} message */
 export function transformErrors(message) {
-  return [...message.matchAll(/^(\/.*?)(?:\?[^:]*)?:(\d+):\d+: ERROR: (.*)$/gm)].map(match => ({
+  return [...message.matchAll(/^(\/.*?)(?:\?[^:]*)?:(\d+):(\d+): ERROR: (.*)$/gm)].map(match => ({
     file: /** @type {string} */ (match[1]),
     line: Number(match[2]),
-    text: /** @type {string} */ (match[3]),
+    column: Number(match[3]) + 1,
+    text: /** @type {string} */ (match[4]),
   }))
 }
 
-/** The place that node puts on the first line of a syntax error's stack. @param {string} stack */
+/** The place that node puts at the head of a syntax error's stack: file and line, the line itself, and marks below it. @param {string} stack */
 function headPlace(stack) {
-  const match = /^(?:file:\/\/)?(\/.*?):(\d+)\n/.exec(stack)
-  return match === null ? undefined : { file: toPath(/** @type {string} */ (match[1])), line: Number(match[2]) }
+  const match = /^(?:file:\/\/)?(\/.*?):(\d+)\n(?:.*\n(\s*)\^)?/.exec(stack)
+  if (match === null) return undefined
+  const place = { file: toPath(/** @type {string} */ (match[1])), line: Number(match[2]) }
+  return match[3] === undefined ? place : { ...place, column: match[3].length + 1 }
+}
+
+/**
+ * The lines of the source around a syntax error, with a mark below the column.
+ * @param {Place} place
+ */
+function toFrame({ file, line, column }) {
+  if (line === undefined || column === undefined) return undefined
+  const lines = readOrEmpty(file)
+    .split('\n')
+    .slice(Math.max(0, line - 2), line)
+  const shownLines = lines.map((text, index) => {
+    const number = String(line - lines.length + index + 1).padStart(5)
+    return `${number} | ${text.slice(0, MAX_FRAME_CHARS).replaceAll('\t', ' ')}`
+  })
+  const mark = column <= MAX_FRAME_CHARS ? [`      | ${' '.repeat(column - 1)}^`] : []
+  return [`    at ${file}:${line}:${column}`, ...shownLines, ...mark].join('\n')
 }
 
 /** The line of an import that finds no file: node names the two files only. @param {string} message */

@@ -434,6 +434,9 @@ final class Daemon
             $this->sendLog($id, $stream, $output->drain());
             \fclose($output->pipe);
         }
+        $pids = \array_map(static fn(WorkerProcess $one) => $one->pid, $this->workers);
+        // What it started in sessions of their own has become this process's by its end.
+        System::killChildren(\array_flip($pids));
         self::remove($worker->socketPath);
         if (isset($this->owners[$id])) {
             $this->owners[$id]->send(encodeFields(Kind::EXITED, 0, $exit));

@@ -24,7 +24,8 @@ final class Failure
     /** @return array<string, mixed> */
     public function describe(\Throwable $error, string $code): array
     {
-        return ['code' => $code, 'message' => self::message($error)] + $this->place($error) + ['stack' => $this->stack($error)];
+        $fields = ['code' => $code, 'message' => self::message($error)] + $this->place($error);
+        return $fields + self::hintFor($fields['message']) + ['stack' => $this->stack($error)];
     }
 
     /** @return array<string, mixed> fields for a function that cannot be loaded */
@@ -55,7 +56,17 @@ final class Failure
         $message = \str_starts_with($message, 'syntax error, ')
             ? "syntax error in $place: " . \substr($message, \strlen('syntax error, '))
             : "cannot load $place: $text";
-        return ['code' => 'load', 'message' => $message, 'file' => $file, 'line' => $line];
+        return ['code' => 'load', 'message' => $message, 'file' => $file, 'line' => $line] + self::hintFor($text);
+    }
+
+    /** @return array{hint?: string} what to do about a class that is not there */
+    private static function hintFor(string $message): array
+    {
+        if (\preg_match('/^(?:Uncaught Error: )?(?:Class|Interface|Trait|Enum) "([^"]+)" not found/', $message, $match) !== 1) {
+            return [];
+        }
+        $own = "name its folder under \"autoload\" in the function's composer.json, or require its file";
+        return ['hint' => "install the package that has {$match[1]} (composer require vendor/package); for a class of your own $own"];
     }
 
     /**

@@ -31,6 +31,8 @@ final class Job
         }
         $pid = @\pcntl_fork();
         if ($pid > 0) {
+            // What the worker starts stays below this process, whatever session or parent it gives itself: the daemon finds it there.
+            $this->system->adoptOrphans();
             $this->waitFor($pid);
         }
         foreach ($signals as $signal) {
@@ -51,8 +53,8 @@ final class Job
             $this->system->close($descriptor);
         }
         do {
-            $ended = \pcntl_waitpid($pid, $status);
-        } while ($ended !== $pid && \pcntl_get_last_error() === \PCNTL_EINTR);
+            $ended = \pcntl_waitpid(-1, $status);
+        } while ($ended !== $pid && ($ended > 0 || \pcntl_get_last_error() === \PCNTL_EINTR));
         if (\pcntl_wifsignaled($status)) {
             // This process ends by the same signal, and must not write a core file over the worker's.
             $this->system->limitResources(0);

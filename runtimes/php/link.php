@@ -62,6 +62,8 @@ final class Link
                     return $links[$number];
                 }
                 if ($greeted === false) {
+                    // Not left to the last reference: `$socket` may hold one until the next peer connects.
+                    \fclose($links[$number]->socket);
                     unset($links[$number]);
                 }
             }

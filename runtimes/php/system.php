@@ -129,12 +129,19 @@ final class System
         }
     }
 
-    /** Kills every child of this process, and what becomes its child by that. */
-    public static function killChildren(): void
+    /**
+     * Kills every child of this process but some, and what becomes its child by that.
+     *
+     * @param array<int, mixed> $spared by process id
+     */
+    public static function killChildren(array $spared = []): void
     {
         $list = '/proc/self/task/' . \posix_getpid() . '/children';
         for ($round = 0; $round < 100; $round++) {
-            $children = \array_filter(\explode(' ', (string) @\file_get_contents($list)));
+            $children = \array_filter(
+                \explode(' ', (string) @\file_get_contents($list)),
+                static fn($pid) => $pid !== '' && !isset($spared[(int) $pid]),
+            );
             if ($children === []) {
                 return;
             }
@@ -142,8 +149,8 @@ final class System
                 User::asEach(User::of((int) $pid), static fn() => @\posix_kill((int) $pid, \SIGKILL));
             }
             \usleep(500);
-            while (\pcntl_waitpid(-1, $status, \WNOHANG) > 0) {
-                continue;
+            foreach ($children as $pid) {
+                \pcntl_waitpid((int) $pid, $status, \WNOHANG);
             }
         }
     }

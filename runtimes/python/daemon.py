@@ -318,6 +318,8 @@ class Daemon:
                 # Not forked again before the next `start`: a broken set-up must not spin.
                 self.spare = None
             if process is not None:
+                # What it started in sessions of their own has become this process's by its end.
+                kill_children(self.pid, spared=self.workers)
                 exited = os.WIFEXITED(status)
                 self.tell_exit(process, exited, os.WEXITSTATUS(status) if exited else os.WTERMSIG(status), peak_kib)
 

@@ -6,7 +6,7 @@ import resource
 import signal
 import sys
 
-from .system import close_all_but, die_with, keep_freed_memory
+from .system import adopt_orphans, close_all_but, die_with, keep_freed_memory
 from .wire import MIB
 
 
@@ -25,8 +25,12 @@ def guard(daemon_pid, prctl):
     if pid == 0:
         die_with(guard_pid, prctl)
         return guard_pid
+    # What the worker starts stays below this process, whatever session or parent it gives itself: the daemon finds it there.
+    adopt_orphans(prctl)
     close_all_but(())
-    status = os.waitpid(pid, 0)[1]
+    ended, status = os.waitpid(-1, 0)
+    while ended != pid:
+        ended, status = os.waitpid(-1, 0)
     if os.WIFSIGNALED(status):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         number = os.WTERMSIG(status)

@@ -4,6 +4,7 @@ import ctypes
 import os
 import signal
 import sys
+import time
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -11,6 +12,11 @@ _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
 #: Memory that a worker may keep for its next large body.
 KEPT_BYTES = 8 * 1024 * 1024
+
+
+#: How often processes are looked for and killed, because those that are killed may just have started others.
+KILL_ROUNDS = 100
+KILL_ROUND_SECONDS = 0.0005
 
 
 def load_prctl():
@@ -132,15 +138,19 @@ def signal_name(number):
         return 'signal %d' % number
 
 
-def kill_children(pid, known):
-    """Kills the `known` children of this process, the others it has, and those that become its children by that."""
-    pids = set(known) | set(children_of(pid))
-    while pids:
+def kill_children(pid, known=(), spared=()):
+    """Kills the `known` children of this process, the others it has but the `spared`, and those that become its children by that."""
+    pids = set(known) | set(children_of(pid)).difference(spared)
+    # One that cannot be killed, because it became root, is left.
+    for _ in range(KILL_ROUNDS):
+        if not pids:
+            return
         for child in pids:
             send_signal(child, signal.SIGKILL, uid_of(child))
-        try:
-            for _ in pids:
-                os.waitpid(-1, 0)
-        except ChildProcessError:
-            return
-        pids = set(children_of(pid))
+        time.sleep(KILL_ROUND_SECONDS)
+        for child in pids:
+            try:
+                os.waitpid(child, os.WNOHANG)
+            except ChildProcessError:
+                pass
+        pids = set(children_of(pid)).difference(spared)

@@ -56,7 +56,7 @@ t.test(
     const one = call()
     t.match(line.sent, [{ kind: 'call', id: 1, header: `${one.fn.key}\n{"id":"r"}`, body: '' }])
     t.equal(one.phase, 'sent')
-    frame(relay, 'started', 1, toFactsHeader({ cold: true, socketIndex: 2, queuedMs: 5 }))
+    frame(relay, 'started', 1, toFactsHeader({ cold: true, socketIndex: 2, queuedMs: 5, loadError: null }))
     frame(relay, 'log', 1, 'stderr', 'oops')
     frame(relay, 'reply', 1, '{"status":200}', 'hi')
     t.same(one.told, ['stderr oops', 'reply {"status":200} hi'])

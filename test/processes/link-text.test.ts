@@ -44,7 +44,10 @@ t.test('[processes/processes.10] a failure with a long text fits its frame', asy
 })
 
 t.test('[processes/processes.10] how a call reached its worker arrives', async t => {
-  const facts = { cold: true, socketIndex: 3, queuedMs: 12.5 }
+  const facts = { cold: true, socketIndex: 3, queuedMs: 12.5, loadError: null }
   t.same(fromFactsHeader(toFactsHeader(facts)), facts)
-  t.same(fromFactsHeader('{}'), { cold: false, socketIndex: 1, queuedMs: 0 })
+  t.same(fromFactsHeader('{}'), { cold: false, socketIndex: 1, queuedMs: 0, loadError: null })
+  const loadError = new GatewayError('LOAD_FAILED', 'bad', { detail: { file: 'a.py', line: 3 } })
+  const { code, message, detail } = fromFactsHeader(toFactsHeader({ ...facts, loadError })).loadError!
+  t.same([code, message, detail], ['LOAD_FAILED', 'bad', { file: 'a.py', line: 3 }])
 })

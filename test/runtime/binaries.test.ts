@@ -1,7 +1,13 @@
 import { chmodSync } from 'node:fs'
 import { delimiter } from 'node:path'
 import t from 'tap'
-import { findOnPath, findProgram, findVersionProblem, toInstallAdvice } from '../../lib/runtime/binaries.ts'
+import {
+  findOnPath,
+  findProgram,
+  findToolchain,
+  findVersionProblem,
+  toInstallAdvice,
+} from '../../lib/runtime/binaries.ts'
 import { makeTree } from '../helpers/tree.ts'
 
 const tree = makeTree({ 'a/python': '', 'b/python3': '', 'b/plain': '', 'b/php/': '', 'c/python3': '' })
@@ -46,6 +52,28 @@ t.test('[runtime/daemon.1] versions that are too old', async t => {
     findVersionProblem('php', '7.4.33'),
     /^php 7\.4\.33 is too old: 8\.0 or newer is needed; install it .* or set FN_PHP_BIN$/,
   )
+})
+
+t.test('[runtime/daemon.1] a build tool that does not start counts as missing', async t => {
+  const shims = makeTree({
+    'shim/cargo':
+      '#!/bin/sh\necho "error: no default is configured" >&2\necho "help: run rustup default" >&2\nexit 1\n',
+    'silent/cargo': '#!/bin/sh\nexit 3\n',
+    'real/cargo': '#!/bin/sh\n[ "$1 $TOOL" = "-V x" ]\n',
+  })
+  t.teardown(shims.cleanup)
+  const find = (folder: string) => {
+    chmodSync(shims.path(`${folder}/cargo`), 0o755)
+    return findToolchain('rust', {}, { PATH: shims.path(folder), TOOL: 'x' })
+  }
+  t.same(find('real'), { path: shims.path('real/cargo'), problem: null })
+  const { problem } = find('shim')
+  t.match(
+    problem,
+    /^\/.*\/cargo does not run: error: no default is configured help: run rustup default; install it from/,
+  )
+  t.match(find('silent').problem, /does not run: it ended with code 3; install it .* or set FN_CARGO_BIN$/)
+  t.equal(findToolchain('python', {}, { PATH }).path, tree.path('b/python3'), 'the daemon says whether it starts')
 })
 
 t.test('[runtime/daemon.1] how to get a program', async t => {

@@ -130,7 +130,7 @@ t.test(
       sockets: [{ index: 1, up: true, uri: /^unix:.*\/fngw-\w+\/node-1\.sock$/ }],
     })
     const env = JSON.parse((await bed.call(fn)).text)
-    t.strictSame(Object.keys(env).sort(), ['HOME', 'LC_ALL', 'PATH', 'TZ'])
+    t.strictSame(Object.keys(env).sort(), ['FNGW_WORKER', 'HOME', 'LC_ALL', 'PATH', 'TZ'])
     const [pid] = daemonPids() as [number]
     t.equal(readFileSync(`/proc/${pid}/stat`, 'utf8').split(' ')[4], String(pid), 'its own process group')
     t.notMatch(readFileSync(`/proc/${pid}/environ`, 'utf8'), /planted|NODE_OPTIONS/)

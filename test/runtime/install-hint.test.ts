@@ -16,4 +16,9 @@ t.test('[runtime/daemon.16] a command where its package manager is, else the sit
   t.equal(toInstallHint('python', true, apt), 'install it from https://www.python.org/downloads/', 'too old')
   for (const runtime of ['node', 'rust'] as const) t.match(toInstallHint(runtime, false, apt), /^install it from https/)
   t.equal(toInstallHint('lua', false, apt), '')
+  t.equal(
+    toInstallHint('python', false, apt, true),
+    'use the image target python or full',
+    'nothing is installed in an image',
+  )
 })

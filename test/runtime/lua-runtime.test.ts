@@ -1194,6 +1194,7 @@ t.test(
       routing: 'single',
       up: true,
       reason: 'in-process',
+      version: '5.3',
       sockets: [{ index: 1, uri: 'inprocess:lua', up: true, reason: 'in-process' }],
     })
     const pool = {

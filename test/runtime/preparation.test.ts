@@ -29,7 +29,10 @@ function makeBed(waitMs = 100) {
       prepareAhead: () => {},
     },
     onDone: () => told.push('done'),
-    onFailed: () => told.push('failed'),
+    onFailed: error => {
+      told.push('failed')
+      backlog.fail(error)
+    },
   })
   const hold = () => {
     const call = new SeenCall(fn)

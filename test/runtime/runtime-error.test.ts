@@ -35,11 +35,24 @@ t.test(
         { file: 'a/b.js', line: 2 },
       ],
       [
+        { code: 'contract', message: 'status must be an integer from 100 to 599, got "ok" (string)' },
+        'CONTRACT_BROKEN',
+        502,
+        'invalid runtime response: status must be an integer from 100 to 599, got "ok" (string)',
+        {
+          file: 'a/handler.js',
+          hint: 'to return an object that has a field "status", put it in the body: { "status": 200, "body": { ... } }',
+        },
+      ],
+      [
         { code: 'timeout', message: 'anything' },
         'TIMEOUT',
         504,
         'runtime timeout after 700 ms',
-        { file: 'a/handler.js' },
+        {
+          file: 'a/handler.js',
+          hint: 'a handler may take longer with a larger "timeout_ms" in a/fn.config.json',
+        },
       ],
     ] as const) {
       const error = toRuntimeError(fields, fn)

@@ -430,6 +430,30 @@ t.test('[runtime/worker-set.12] the timeout of a stream bounds the gap', async t
   t.equal(stream.seen.at(-1), 'end 504')
 })
 
+t.test('[runtime/worker-set.12] time in which the worker waits for its client does not count', async t => {
+  const { all, call, clock } = bed({ timeoutMs: 100 })
+  const stream = call()
+  const worker = all[0]!
+  worker.handleReady(0)
+  worker.handleReply(1, 'h', NOTHING, true)
+  worker.handleChunk(1, Buffer.alloc(200_000))
+  clock.advance(60_000)
+  t.equal(stream.seen.at(-1), 'chunk 200000', 'the client took nothing')
+  worker.grant(stream, 50_000)
+  clock.advance(60_000)
+  t.equal(stream.seen.at(-1), 'chunk 200000', 'too little for the next piece')
+  worker.grant(stream, 150_000)
+  clock.advance(99)
+  t.equal(stream.seen.at(-1), 'chunk 200000', 'from here on the worker is waited for')
+  clock.advance(1)
+  t.equal(stream.seen.at(-1), 'end 504')
+  const left = call()
+  worker.handleReply(2, 'h', Buffer.alloc(200_000), true)
+  worker.abandon(left)
+  clock.advance(100)
+  t.ok(worker.inflight.late > 0, 'a client that left is not waited for')
+})
+
 t.test('[runtime/worker-set.13, scheduler/keep-warm.5] idle workers end, down to min_warm', async t => {
   const { all, call, clock, set } = bed({ minWarm: 1, idleTtlMs: 1000 })
   set.warm(1)

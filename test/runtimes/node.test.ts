@@ -395,7 +395,7 @@ t.test('[runtimes/node.3] a worker has a clean environment, its own folder and p
   await withWorker('cases.mjs', { env: { A: 'b' } }, async worker => {
     const { cwd, env } = parsed(await worker.call(byCase('process')))
     t.equal(cwd, tree.root)
-    t.strictSame(Object.keys(env).sort(), ['A', 'HOME', 'PATH'])
+    t.strictSame(Object.keys(env).sort(), ['A', 'FNGW_WORKER', 'HOME', 'PATH'])
     t.equal(readFileSync(`/proc/${worker.pid}/stat`, 'utf8').split(' ')[4], String(worker.pid), 'leads its group')
     t.equal(readFileSync(`/proc/${worker.pid}/oom_score_adj`, 'utf8').trim(), '1000')
   })
@@ -653,8 +653,22 @@ t.test('[runtimes/node.10] what cannot be loaded says which file and line, why, 
     ['none.js', { message: /no function "toString"/ }, { handler: 'toString' }],
     ['gone.js', { message: /handler file bad\/gone\.js does not exist/ }],
     ['esm.mjs', { message: /syntax error in bad\/esm\.mjs:3: /, line: 3 }],
-    ['cjs.cjs', { message: /syntax error in bad\/cjs\.cjs:2: Unexpected token/, line: 2 }],
-    ['ts.ts', { message: /syntax error in bad\/ts\.ts:3: Unexpected "\}"/, line: 3 }],
+    [
+      'cjs.cjs',
+      {
+        message: /syntax error in bad\/cjs\.cjs:2: Unexpected token/,
+        line: 2,
+        stack: / {4}at \/.*\/bad\/cjs\.cjs:2:\d+\n {4}1 \| .*\n {4}2 \| .*\n {6}\| +\^$/,
+      },
+    ],
+    [
+      'ts.ts',
+      {
+        message: /syntax error in bad\/ts\.ts:3: Unexpected "\}"/,
+        line: 3,
+        stack: /ts\.ts:3:\d+\n.*\n.*\n {6}\| +\^$/,
+      },
+    ],
     ['nested.mjs', { message: /syntax error in bad\/nested-part\.mjs:3: / }],
     ['package.mjs', { message: /Cannot find package 'left-pad'/, hint: 'npm install left-pad' }],
     ['scoped.cjs', { hint: 'npm install @acme/left' }],
