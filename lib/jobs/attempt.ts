@@ -89,7 +89,11 @@ export async function readRequest({ id }: Job, store: JobStore): Promise<JobRequ
   return JSON.parse((await readWhole(part)).toString('utf8')) as JobRequest
 }
 
-async function readBody({ id }: Job, { body, hasBodyPart }: JobRequest, store: JobStore): Promise<Buffer | null> {
+export async function readBody(
+  { id }: Job,
+  { body, hasBodyPart }: JobRequest,
+  store: JobStore,
+): Promise<Buffer | null> {
   if (!hasBodyPart) return body === null ? null : Buffer.from(body, 'base64')
   const part = await store.read(id, 'body')
   if (part === null) throw new Error('its body is gone')

@@ -3,6 +3,7 @@
  * those are reached, redirects are not followed, certificates are always checked. Spec: page jobs/callback-sender.
  */
 
+import { createHmac } from 'node:crypto'
 import { isIP } from 'node:net'
 import type { Clock } from '../core/clock.ts'
 import type { EdgePolicy } from '../core/catalog.ts'
@@ -26,6 +27,15 @@ export interface CallbackNetwork {
   readonly ca: string | null
 }
 
+/** What a callback carries. */
+interface CallbackMessage {
+  readonly jobId: string
+  readonly url: string
+  readonly body: Buffer
+  /** Key of the signature, null for none. */
+  readonly secret: string | null
+}
+
 /** Where nothing else is said: every public host, nothing private. */
 const PUBLIC_ONLY: EdgePolicy = { baseUrl: null, allowHosts: [], allowPrivate: false, maxResponseBytes: 1 }
 const LIMITS = { policy: { timeoutMs: CALLBACK_TIMEOUT_MS } }
@@ -33,19 +43,22 @@ const LIMITS = { policy: { timeoutMs: CALLBACK_TIMEOUT_MS } }
 /**
  * @param policy - `edge` of the function: its hosts, and whether they may be private; null for none
  * @param signal - gives up
- * @returns null when the answer is 2xx, else why it is none
+ * @returns null when the response is 2xx, else why the delivery failed and, where a setting decides, which one
  */
 export async function sendCallback(
   network: CallbackNetwork,
-  url: string,
+  { jobId, url, body, secret }: CallbackMessage,
   policy: EdgePolicy | null,
-  body: Buffer,
-  jobId: string,
   signal: AbortSignal,
 ): Promise<string | null> {
   const edge = policy ?? PUBLIC_ONLY
   try {
-    const headers = { 'content-type': 'application/json', 'user-agent': 'fngw-jobs', 'x-job-id': jobId }
+    const headers = {
+      'content-type': 'application/json',
+      'user-agent': 'fngw-jobs',
+      'x-job-id': jobId,
+      ...(secret !== null && { 'x-fn-signature': toSignature(body, secret, network.clock.wall()) }),
+    }
     const request = toEdgeRequest({ url, method: 'POST', headers }, toEdgeRules(edge), LIMITS, () => 'POST')
     const family = isIP(request.hostname)
     const found = family === 0 ? await resolve(network, request.hostname) : [{ address: request.hostname, family }]
@@ -56,6 +69,16 @@ export async function sendCallback(
   } catch (error) {
     return toReason(error)
   }
+}
+
+/**
+ * The value of `X-Fn-Signature`: `t=<seconds>,v1=<hex>`, where v1 is HMAC-SHA256 of `<seconds>.<body>`. The time is signed too, so
+ * that a receiver can refuse a request that is sent again later.
+ * @param wall - ms
+ */
+function toSignature(body: Buffer, secret: string, wall: number): string {
+  const seconds = Math.floor(wall / 1000)
+  return `t=${seconds},v1=${createHmac('sha256', secret).update(`${seconds}.`).update(body).digest('hex')}`
 }
 
 function resolve({ lookup }: CallbackNetwork, hostname: string): Promise<readonly ResolvedAddress[]> {
@@ -98,8 +121,21 @@ function post(
   })
 }
 
+/** Refusals of the gateway that a field of the function's config allows. */
+const HINTS: readonly (readonly [RegExp, string])[] = [
+  [
+    /^private host not allowed$/,
+    'set "edge": {"allow_private": true} in the function\'s fn.config.json to allow private addresses',
+  ],
+  [/^host not in allowlist$/, "add the host to edge.allow_hosts in the function's fn.config.json"],
+]
+
 /** The words of edge failures, without the part that names the proxy. */
 function toReason(error: unknown): string {
   const message = error instanceof Error ? error.message : String(error)
-  return message.replace(/^edge proxy failed: (?:proxy (?:request failed|denied): )?/, '').replaceAll('proxy.url', 'it')
+  const reason = message
+    .replace(/^edge proxy failed: (?:proxy (?:request failed|denied): )?/, '')
+    .replaceAll('proxy.url', 'callback_url')
+  const hint = HINTS.find(([pattern]) => pattern.test(reason))
+  return hint === undefined ? reason : `${reason}: ${hint[1]}`
 }

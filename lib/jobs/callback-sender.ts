@@ -24,6 +24,8 @@ export const CALLBACK_RESULT_BYTES = 1024 * 1024
 
 interface CallbackSenderOptions {
   network: CallbackNetwork
+  /** Key of the signature, null to send callbacks unsigned. */
+  secret: string | null
   store: JobStore
   /** The function in force now. */
   functionOf: (key: string) => FunctionVersion | null
@@ -72,16 +74,21 @@ export class CallbackSender {
       if (problem === null) return onStep({ state: 'delivered', attempts, lastError: null })
       const isLast = attempts >= CALLBACK_ATTEMPTS
       await onStep({ state: isLast ? 'failed' : 'pending', attempts, lastError: problem })
-      if (isLast) {
-        this.#options.onLog('warn', `callback of job ${job.id} was given up after ${attempts} attempts: ${problem}`)
-        return
-      }
+      // The first failure is logged at once: a wrong URL or setting is seen before the last attempt, minutes later.
+      if (attempts === 1 || isLast) this.#warn(job, attempts, isLast, problem)
+      if (isLast) return
       await this.#pause(CALLBACK_DELAY_MS * 4 ** (attempts - 1), signal)
     }
   }
 
+  #warn({ id, key }: Job, attempts: number, isLast: boolean, problem: string): void {
+    const next = isLast ? 'giving up' : `retrying up to ${CALLBACK_ATTEMPTS - attempts} times`
+    const count = `attempt ${attempts} of ${CALLBACK_ATTEMPTS}`
+    this.#options.onLog('warn', `callback of job ${id} (${key}) failed, ${count}, ${next}: ${problem}`)
+  }
+
   async #send(job: Job, signal: AbortSignal): Promise<string | null> {
-    const { network, store, functionOf } = this.#options
+    const { network, secret, store, functionOf } = this.#options
     if (this.#active >= MAX_CALLBACKS) await new Promise<void>(resolve => this.#waiting.push(resolve))
     else this.#active += 1
     try {
@@ -89,7 +96,7 @@ export class CallbackSender {
       const request = await readRequest(job, store)
       const body = await toPayload(job, store)
       const edge = functionOf(job.key)?.policy.edge ?? null
-      return await sendCallback(network, request.callbackUrl!, edge, body, job.id, signal)
+      return await sendCallback(network, { jobId: job.id, url: request.callbackUrl!, body, secret }, edge, signal)
     } finally {
       // The place goes to the next in line without being free in between.
       const next = this.#waiting.shift()

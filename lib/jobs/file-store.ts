@@ -144,6 +144,8 @@ export class FileStore implements JobStore {
   #load(json: string, place: LinePlace): boolean {
     const change: unknown = JSON.parse(json)
     if (!isChange(change)) return false
+    // Lines of version 0.2 have no attempts.
+    if ('job' in change && change.job.attempts === undefined) Object.assign(change.job, { attempts: [] })
     this.#take(change, place)
     return true
   }

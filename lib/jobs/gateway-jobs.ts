@@ -3,6 +3,7 @@
 import type { JobState } from './job.ts'
 import type { JobInput } from './job-input.ts'
 import type { JobRecord } from './job-record.ts'
+import type { ShownInput } from './job-retry.ts'
 import type { JobResult } from './job-result.ts'
 
 export interface JobListOptions {
@@ -26,6 +27,14 @@ export interface GatewayJobs {
   get(id: string): Promise<JobRecord>
   /** Newest first. */
   list(options?: JobListOptions): Promise<{ jobs: JobRecord[]; next: number | null }>
+  /** The fields that created a job; headers that look like secrets are `<hidden>`. @throws GatewayError NOT_FOUND */
+  input(id: string): Promise<ShownInput>
+  /**
+   * Creates a job with the input of a finished one.
+   * @param changes - fields that replace its own; a header `<hidden>` keeps its value
+   * @throws GatewayError NOT_FOUND, ROUTE_CONFLICT when it has not finished, and as `create`
+   */
+  retry(id: string, changes?: Partial<JobInput>): Promise<JobRecord>
   /** Cancels a job that waits or runs, deletes one that is over. @throws GatewayError NOT_FOUND */
   cancel(id: string): Promise<{ record: JobRecord; deleted: boolean }>
   /** Its answer; `result.body` must be read to its end or returned from. @throws GatewayError NOT_FOUND */

@@ -43,6 +43,7 @@ export function draftJob(
     key: fn.key,
     state: 'queued',
     attempt: 0,
+    attempts: [],
     retry: input.retry,
     createdAt: now,
     updatedAt: now,

@@ -18,6 +18,14 @@ export interface JobRecord {
   /** Runs that began. */
   attempt: number
   max_attempts: number
+  /** The runs in order; the end is null while one goes on. `request_id` finds its log lines. */
+  attempts: {
+    request_id: string
+    started_at_ms: number
+    ended_at_ms: number | null
+    status: number | null
+    error: string | null
+  }[]
   retry_delay_ms: number
   backoff: number
   /** When a queued job may run; null for others. */
@@ -48,6 +56,13 @@ export function toJobRecord(job: Job, request: JobRequest): JobRecord {
     route_template: request.routeTemplate,
     attempt: job.attempt,
     max_attempts: job.retry.maxAttempts,
+    attempts: job.attempts.map(({ startedAt, endedAt, status, error }, index) => ({
+      request_id: `${job.id}.${index + 1}`,
+      started_at_ms: startedAt,
+      ended_at_ms: endedAt,
+      status,
+      error,
+    })),
     retry_delay_ms: job.retry.delayMs,
     backoff: job.retry.backoff,
     next_run_at_ms: job.state === 'queued' ? job.dueAt : null,

@@ -9,7 +9,7 @@
  */
 
 import { MAX_JOB_DELAY_MS } from '../core/limits.ts'
-import type { Job, ResultFacts } from './job.ts'
+import type { Job, JobAttempt, ResultFacts } from './job.ts'
 
 /** How an attempt ended. */
 export interface AttemptOutcome {
@@ -26,22 +26,33 @@ export const UNBEGUN_DELAY_MS = 1000
 
 /** Kept before the handler starts: whatever happens then, this run counts. */
 export function begin(job: Job, now: number): Job {
-  return { ...job, state: 'running', attempt: job.attempt + 1, updatedAt: now, result: null, resultStatus: null }
+  const attempts = [...job.attempts, { startedAt: now, endedAt: null, status: null, error: null }]
+  const attempt = job.attempt + 1
+  return { ...job, state: 'running', attempt, attempts, updatedAt: now, result: null, resultStatus: null }
+}
+
+/** The attempts with the end of the one that runs; none runs where the last one has its end. */
+function endAttempt({ attempts }: Job, endedAt: number, status: number | null, error: string | null): JobAttempt[] {
+  const last = attempts.at(-1)
+  if (last === undefined || last.endedAt !== null) return [...attempts]
+  return [...attempts.slice(0, -1), { ...last, endedAt, status, error }]
 }
 
 export function afterAttempt(job: Job, outcome: AttemptOutcome, now: number): Job {
   const { kind, status, error, result } = outcome
   if (kind === 'unbegun') {
     const dueAt = now + UNBEGUN_DELAY_MS
-    return { ...job, state: 'queued', attempt: job.attempt - 1, updatedAt: now, dueAt, lastError: error }
+    const attempts = job.attempts.slice(0, -1)
+    return { ...job, state: 'queued', attempt: job.attempt - 1, attempts, updatedAt: now, dueAt, lastError: error }
   }
-  const ended = { ...job, resultStatus: status === 0 ? null : status, result, lastError: error, updatedAt: now }
-  if (kind === 'answer' && status >= 200 && status < 500)
-    return { ...ended, state: 'done', lastError: null, finishedAt: now }
-  const lastError = error ?? `HTTP ${status}`
-  if (kind === 'final' || job.attempt >= job.retry.maxAttempts)
-    return { ...ended, state: 'failed', lastError, finishedAt: now }
-  return { ...ended, state: 'queued', lastError, dueAt: now + retryDelay(job) }
+  const isDone = kind === 'answer' && status >= 200 && status < 500
+  const lastError = isDone ? null : (error ?? `HTTP ${status}`)
+  const resultStatus = status === 0 ? null : status
+  const attempts = endAttempt(job, now, resultStatus, lastError)
+  const ended = { ...job, attempts, resultStatus, result, lastError, updatedAt: now }
+  if (isDone) return { ...ended, state: 'done', finishedAt: now }
+  if (kind === 'final' || job.attempt >= job.retry.maxAttempts) return { ...ended, state: 'failed', finishedAt: now }
+  return { ...ended, state: 'queued', dueAt: now + retryDelay(job) }
 }
 
 /** A run that its gateway did not see to an end. */
@@ -51,7 +62,8 @@ export function afterInterruption(job: Job, now: number, why: string): Job {
 }
 
 export function cancel(job: Job, now: number): Job {
-  return { ...job, state: 'canceled', updatedAt: now, finishedAt: now, lastError: 'canceled' }
+  const attempts = endAttempt(job, now, null, 'canceled')
+  return { ...job, state: 'canceled', attempts, updatedAt: now, finishedAt: now, lastError: 'canceled' }
 }
 
 /** Milliseconds before the attempt after this one. */

@@ -24,6 +24,15 @@ export interface ResultFacts {
   latencyMs: number
 }
 
+/** One run of a job. Times are wall clock, ms; the end is null while it runs. */
+export interface JobAttempt {
+  readonly startedAt: number
+  readonly endedAt: number | null
+  /** Status of the response; null when there was none. */
+  readonly status: number | null
+  readonly error: string | null
+}
+
 /** How far telling the `callback_url` got. */
 export interface CallbackFacts {
   state: 'pending' | 'delivered' | 'failed'
@@ -48,6 +57,8 @@ export interface Job {
   readonly state: JobState
   /** Runs that began. */
   readonly attempt: number
+  /** Those runs in order, at most `retry.maxAttempts`. */
+  readonly attempts: readonly JobAttempt[]
   readonly retry: JobRetry
   readonly createdAt: number
   readonly updatedAt: number

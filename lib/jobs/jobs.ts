@@ -8,13 +8,14 @@ import type { Clock } from '../core/clock.ts'
 import { GatewayError, type Warning } from '../core/errors.ts'
 import { KEPT_JOB_MS, MAX_OPEN_JOBS } from '../core/limits.ts'
 import type { JobEventRecord } from '../observe/events.ts'
-import { readRequest } from './attempt.ts'
+import { readBody, readRequest } from './attempt.ts'
 import type { CallbackSender } from './callback-sender.ts'
-import { isFinished, isJobId, type Job, type JobState } from './job.ts'
+import { isFinished, isJobId, type Job, type JobRequest, type JobState } from './job.ts'
 import { digestOf, type DraftOptions, draftJob } from './job-draft.ts'
 import type { GatewayJobs, JobListOptions } from './gateway-jobs.ts'
 import { type CheckedInput, checkIdempotencyKey, checkJobInput, type JobInput } from './job-input.ts'
 import { type JobRecord, toJobRecord } from './job-record.ts'
+import { type ShownInput, toRetryInput, toShownInput } from './job-retry.ts'
 import { type JobResult, openResult } from './job-result.ts'
 import { JobRunner, type JobRunnerOptions, STORE_RETRY_MS } from './job-runner.ts'
 import { afterInterruption, cancel } from './job-steps.ts'
@@ -131,6 +132,33 @@ export class Jobs implements GatewayJobs {
     const records = await Promise.all(jobs.map(job => this.#toRecord(job).catch(() => null)))
     // One that went away while the page was read.
     return { jobs: records.filter(record => record !== null), next: more ? jobs.at(-1)!.seq : null }
+  }
+
+  /** The fields that created a job, without secrets. @throws GatewayError NOT_FOUND */
+  async input(id: string): Promise<ShownInput> {
+    await this.#ready()
+    const { job, request, body } = await this.#readInput(id)
+    return toShownInput(job, request, body)
+  }
+
+  /**
+   * Creates a job with the input of a finished one.
+   * @param changes - fields that replace its own
+   * @throws GatewayError NOT_FOUND, ROUTE_CONFLICT when it has not finished, and as `create`
+   */
+  async retry(id: string, changes: unknown = {}): Promise<JobRecord> {
+    await this.#ready(true)
+    const { job, request, body } = await this.#readInput(id)
+    if (!isFinished(job))
+      throw new GatewayError('ROUTE_CONFLICT', `job ${id} is ${job.state}: only finished jobs run again`)
+    return this.#make(checkJobInput(toRetryInput(job, request, body, changes)), null)
+  }
+
+  async #readInput(id: string): Promise<{ job: Job; request: JobRequest; body: Buffer | null }> {
+    const { store } = this.#options
+    const job = this.#find(id)
+    const request = await readRequest(job, store)
+    return { job, request, body: await readBody(job, request, store) }
   }
 
   /**

@@ -76,11 +76,7 @@ export class FileScheduleStore implements ScheduleStore {
       if (holder !== null) return { heldBy: toHolderText(holder) }
       if (!persists) return { states, warnings }
       if (path !== null) mkdirSync(this.#folder.path, { recursive: true })
-      const records = this.#read(warnings)
-      for (const [key, record] of records) {
-        const state = toScheduleState(record)
-        if (state !== null) states.set(key, state)
-      }
+      this.#readStates(states, warnings)
       for (const [key, state] of states) this.#texts.set(key, JSON.stringify(toStateRecord(state)))
       this.#log = await openToAppend(this.#folder.pathOf(this.#logName))
       this.#isOpen = true
@@ -94,6 +90,16 @@ export class FileScheduleStore implements ScheduleStore {
       warnings.push(toNotKeptWarning((error as Error).message))
     }
     return { states, warnings }
+  }
+
+  peek(): ReadonlyMap<string, ScheduleState> {
+    const states = new Map<string, ScheduleState>()
+    try {
+      if (this.#options.persists) this.#readStates(states, null)
+    } catch {
+      // Shown without what was kept.
+    }
+    return states
   }
 
   save(changes: KeptStates): Promise<void> {
@@ -151,7 +157,15 @@ export class FileScheduleStore implements ScheduleStore {
     this.#isTorn = false
   }
 
-  #read(warnings: Warning[]): Map<string, unknown> {
+  /** @param warnings - null leaves files that cannot be used where they are */
+  #readStates(states: Map<string, ScheduleState>, warnings: Warning[] | null): void {
+    for (const [key, record] of this.#read(warnings)) {
+      const state = toScheduleState(record)
+      if (state !== null) states.set(key, state)
+    }
+  }
+
+  #read(warnings: Warning[] | null): Map<string, unknown> {
     const records = new Map<string, unknown>()
     const whole = this.#readFile(this.#name, warnings, toWhole)
     for (const [key, record] of Object.entries(whole?.schedules ?? {})) records.set(key, record)
@@ -173,7 +187,7 @@ export class FileScheduleStore implements ScheduleStore {
   }
 
   /** What cannot be used is given another name, and told. @returns null for that, and for a file that is not there */
-  #readFile<T>(name: string, warnings: Warning[], parse: (text: string) => T): T | null {
+  #readFile<T>(name: string, warnings: Warning[] | null, parse: (text: string) => T): T | null {
     const folder = this.#folder
     const isThere = folder.list(/^/).some(entry => entry.name === name)
     if (!isThere) return null
@@ -183,6 +197,7 @@ export class FileScheduleStore implements ScheduleStore {
       if (bytes === null) throw new Error('it cannot be read')
       return parse(bytes.toString('utf8'))
     } catch (error) {
+      if (warnings === null) return null
       const aside = `${name}.set-aside-${this.#options.now()}`
       folder.rename(name, aside)
       warnings.push({

@@ -15,7 +15,8 @@ export async function ping(
 ): Promise<PingOutcome> {
   const { status, error } = await invoke({
     fn,
-    id: ids.next(),
+    // The page of a request in the console reads from its id what it was.
+    id: `ping-${ids.next()}`,
     method: pingMethod(fn),
     path: toFunctionPath(fn.name, fn.version),
     query: { __fn_keep_warm: '1' },

@@ -161,10 +161,9 @@ export class ScheduleRunner {
     const { status, error, latencyMs } = await call({ fn, policy: schedule.policy!, attempt, isManual, signal })
     const result = signal.aborted ? INTERRUPTED : { status, error: toReason(status, error) }
     const now = clock.wall()
-    const wasFine = schedule.state.lastError === null
     if (isManual) schedule.note(result, now)
     else schedule.end(attempt, result, now, this.#random())
-    this.#tell(fn, attempt, result, latencyMs, wasFine)
+    this.#tell(schedule, attempt, result, latencyMs)
     await this.#settle(entry)
     return { ...result, latencyMs }
   }
@@ -177,19 +176,14 @@ export class ScheduleRunner {
     await this.keep(new Map([[schedule.fn.key, entry.isGone ? null : schedule.state]]))
   }
 
-  #tell(
-    fn: FunctionVersion,
-    attempt: number,
-    { status, error }: RunResult,
-    durationMs: number,
-    wasFine: boolean,
-  ): void {
+  #tell({ fn, policy }: Schedule, attempt: number, { status, error }: RunResult, durationMs: number): void {
     const { clock, onEvent, onLog } = this.#options
     const { runtime, name, key } = fn
     const version = fn.version ?? DEFAULT_VERSION_LABEL
     onEvent({ time: clock.wall(), key, runtime, fn: name, version, status, attempt, durationMs, error })
-    // One that fails every second is told once.
-    if (error !== null && wasFine) onLog('warn', `schedule of ${key} failed: ${error}`)
+    if (error === null) return
+    const facts = `attempt ${attempt} of ${policy?.retry?.maxAttempts ?? 1}, ${durationMs.toFixed(1)} ms`
+    onLog('warn', `schedule of ${key} failed (${facts}): ${error}`)
   }
 }
 

@@ -30,6 +30,8 @@ export interface ScheduleStore {
    * @returns who has that right, in words, instead of the states
    */
   open(): Promise<{ states: Map<string, ScheduleState>; warnings: Warning[] } | { heldBy: string }>
+  /** What was kept, for a gateway that runs no schedules: takes no right and writes nothing. Never throws. */
+  peek(): ReadonlyMap<string, ScheduleState>
   /** Keeps changes; they survive the end of the process when this resolves. @throws Error when they cannot be kept */
   save(changes: KeptStates): Promise<void>
   /** Writes everything anew, when there is anything new. @throws Error as `save` */

@@ -80,6 +80,11 @@ export class Schedule {
     this.#boundRetry(now)
   }
 
+  /** Shows how the last run went, of a schedule that does not run here. */
+  recall({ last, lastStatus, lastError }: ScheduleState): void {
+    this.state = { ...this.state, last, lastStatus, lastError }
+  }
+
   /** The clock was set back: what is due at a time of the old one is due by the new one. */
   setBack(now: number): void {
     const { next } = this.state

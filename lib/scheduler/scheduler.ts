@@ -43,9 +43,8 @@ export class Scheduler {
 
   /** Begins to run what is due. Never rejects. */
   async start(): Promise<void> {
-    if (!this.#enabled) return
     await this.schedules.start()
-    this.#queue.start()
+    if (this.#enabled) this.#queue.start()
   }
 
   /** Begins nothing any more. */

@@ -61,6 +61,8 @@ export class Schedules {
   readonly #changes = new ValueChanges<FunctionVersion>(isScheduled)
   /** States that nobody has asked for yet; null before the store was read. */
   #kept: Map<string, ScheduleState> | null = null
+  /** How runs of earlier processes went, where schedules do not run here. */
+  #past: ReadonlyMap<string, ScheduleState> = new Map()
   #opening: Promise<void> | null = null
   #takeover: NodeJS.Timeout | null = null
   #flushTimer: NodeJS.Timeout | null = null
@@ -108,7 +110,9 @@ export class Schedules {
   /** Runs what is due from now on. Resolves when what earlier processes kept is read; never rejects. */
   async start(): Promise<void> {
     this.#isStarted = this.#options.enabled
-    if (this.#isStarted) await this.#open()
+    if (this.#isStarted) return this.#open()
+    this.#past = this.#options.store.peek()
+    for (const entry of this.#entries.values()) this.#recall(entry)
   }
 
   /** The clock was set back. */
@@ -176,6 +180,7 @@ export class Schedules {
     const rule = policy === null ? null : this.#options.rules.of(policy)
     const hasChanged = entry.schedule.adopt(fn, policy, rule, now)
     if (isNew) this.#restore(entry, now)
+    if (isNew) this.#recall(entry)
     this.#place(entry)
     return { schedule: entry.schedule, hasChanged: hasChanged || isNew }
   }
@@ -244,6 +249,11 @@ export class Schedules {
     if (kept === undefined) return
     this.#kept!.delete(key)
     entry.schedule.restore(kept, now, this.#random())
+  }
+
+  #recall({ schedule }: Entry): void {
+    const past = this.#past.get(schedule.fn.key)
+    if (past !== undefined) schedule.recall(past)
   }
 
   #flushLater(): void {

@@ -1,3 +1,4 @@
+import { createHmac } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
 import t from 'tap'
 import { OwnAddresses } from '../../lib/edge/addresses.ts'
@@ -38,7 +39,8 @@ const send = (
   url: string,
   policy: typeof OPEN | null = OPEN,
   signal = new AbortController().signal,
-) => sendCallback(net, url, policy, BODY, 'job-1', signal)
+  secret: string | null = null,
+) => sendCallback(net, { jobId: 'job-1', url, body: BODY, secret }, policy, signal)
 
 t.test('[jobs/callback-sender.1, jobs/callback-sender.3] a POST of JSON; 2xx is a delivery', async t => {
   const seen: { method: unknown; url: unknown; headers: IncomingMessage['headers']; body: string }[] = []
@@ -82,14 +84,22 @@ t.test('[jobs/callback-sender.2] addresses are checked before anything is connec
   t.teardown(upstream.close)
   const { port } = upstream
   const rows: [string, typeof OPEN | null, RegExp][] = [
-    [`http://127.0.0.1:${port}/`, null, /private host not allowed/],
+    [
+      `http://127.0.0.1:${port}/`,
+      null,
+      /^private host not allowed: set "edge": \{"allow_private": true\} in .*fn\.config\.json/,
+    ],
     [`http://localhost:${port}/`, null, /private host not allowed/],
     [`http://2130706433:${port}/`, null, /private host not allowed/],
     [`http://[::ffff:127.0.0.1]:${port}/`, null, /private host not allowed/],
     [`http://both.test:${port}/`, null, /private host not allowed/],
     ['http://169.254.169.254/latest', OPEN, /special address not allowed/],
     ['http://none.test/', OPEN, /name not resolved/],
-    [`http://127.0.0.1:${port}/`, { ...OPEN, allowHosts: ['other.test'] } as never, /host not in allowlist/],
+    [
+      `http://127.0.0.1:${port}/`,
+      { ...OPEN, allowHosts: ['other.test'] } as never,
+      /^host not in allowlist: add the host to edge\.allow_hosts/,
+    ],
     [`http://127.0.0.1:${port}/_fn/reload`, OPEN, /control-plane path not allowed/],
     [`http://127.0.0.1:${port}/x/%5ffn/reload`, OPEN, /control-plane path not allowed/],
     ['ftp://127.0.0.1/', OPEN, /must be absolute/],
@@ -133,3 +143,22 @@ t.test('[jobs/callback-sender.3] an answer in another protocol is a failure', as
   t.teardown(upstream.close)
   t.match(await send(network(), upstream.url), /protocol|connection/)
 })
+
+t.test(
+  '[jobs/callback-sender.6] signs the time and the body with the secret, and sends no signature without one',
+  async t => {
+    const seen: unknown[] = []
+    const upstream = await httpUpstream((req, res) => {
+      seen.push(req.headers['x-fn-signature'])
+      res.end()
+    })
+    t.teardown(upstream.close)
+    const net = network()
+    const secret = 's'.repeat(32)
+    t.equal(await send(net, upstream.url, OPEN, undefined, secret), null)
+    t.equal(await send(net, upstream.url), null)
+    const seconds = Math.floor(net.clock.wall() / 1000)
+    const expected = createHmac('sha256', secret).update(`${seconds}.${BODY}`).digest('hex')
+    t.same(seen, [`t=${seconds},v1=${expected}`, undefined])
+  },
+)

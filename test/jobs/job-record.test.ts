@@ -17,6 +17,7 @@ t.test('[control/jobs-endpoints.1] every field is there, what is not known is nu
     route_template: '/hello',
     attempt: 0,
     max_attempts: 1,
+    attempts: [],
     retry_delay_ms: 1000,
     backoff: 1,
     next_run_at_ms: 7,

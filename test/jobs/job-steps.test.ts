@@ -63,3 +63,25 @@ t.test('[jobs/jobs.4, jobs/jobs.11] an interrupted attempt counts, a canceled jo
   t.match(afterInterruption(twice, NOW, 'the gateway ended'), { state: 'queued', attempt: 1, dueAt: NOW + 7 })
   t.match(cancel(twice, NOW), { state: 'canceled', finishedAt: NOW, lastError: 'canceled' })
 })
+
+t.test('[jobs/jobs.18] lists each attempt with its times, its status and its error', async t => {
+  const retry = { maxAttempts: 3, delayMs: 100, backoff: 1 }
+  const failed = afterAttempt(
+    begin(makeJob({ retry }), 10),
+    { kind: 'answer', status: 500, error: null, result: RESULT },
+    15,
+  )
+  const unbegun = afterAttempt(begin(failed, 20), { kind: 'unbegun', status: 429, error: 'full', result: null }, 21)
+  t.equal(unbegun.attempts.length, 1, 'a handler that did not begin was no attempt')
+  const interrupted = afterInterruption(begin(unbegun, 30), 35, 'the gateway ended')
+  const running = begin(interrupted, 40)
+  t.match(running.attempts[2], { startedAt: 40, endedAt: null })
+  t.same(cancel(running, 45).attempts, [
+    { startedAt: 10, endedAt: 15, status: 500, error: 'HTTP 500' },
+    { startedAt: 30, endedAt: 35, status: null, error: 'the gateway ended during attempt 2 of 3' },
+    { startedAt: 40, endedAt: 45, status: null, error: 'canceled' },
+  ])
+  const done = afterAttempt(begin(makeJob(), 1), { kind: 'answer', status: 201, error: null, result: RESULT }, 2)
+  t.same(done.attempts, [{ startedAt: 1, endedAt: 2, status: 201, error: null }])
+  t.same(cancel(makeJob(), 5).attempts, [])
+})

@@ -46,6 +46,6 @@ t.test('[jobs/jobs.6] params that no URL could carry are refused, and so are tho
   t.throws(() => toJobTarget(fn, 'GET', null, ['/docs/:slug*'], { slug: 'a/../../b' }), { message: /^params\.slug / })
   t.throws(() => toJobTarget(fn, 'GET', null, ['/docs/:slug*'], { slug: '//' }), { message: /is missing/ })
   t.throws(() => toJobTarget(fn, 'GET', null, ['/a/:id'], { id: '1', ids: '2' }), {
-    message: /^params\.ids is no param/,
+    message: /^params\.ids is not a param/,
   })
 })

@@ -46,6 +46,23 @@ async function read(t: Test, tree: Tree, more: Parameters<typeof makeStore>[2] =
   return opened
 }
 
+t.test('[scheduler/schedule.14] what was kept is read without taking anything', async t => {
+  const tree = makeRoot(t)
+  const first = makeStore(t, tree)
+  await first.open()
+  await first.save(new Map([['node/a@default', STATE]]))
+  const before = readdirSync(tree.path('.svc'))
+  t.same([...makeStore(t, tree).peek()], [['node/a@default', STATE]], 'beside the gateway that runs them')
+  t.same([...makeStore(t, tree, { persists: false }).peek()], [])
+  await first.close()
+  writeFileSync(tree.path('.svc/scheduler-state.json'), '{')
+  t.same([...makeStore(t, tree).peek()], [])
+  t.same(readdirSync(tree.path('.svc')), before, 'a file that cannot be used stays')
+  const empty = makeRoot(t)
+  t.same([...makeStore(t, empty).peek()], [])
+  t.notOk(existsSync(empty.path('.svc')))
+})
+
 t.test('[scheduler/schedule-store.1] a state as a record and back', async t => {
   t.same(toScheduleState(JSON.parse(JSON.stringify(toStateRecord(STATE)))), STATE)
   const pending = { ...STATE, retryDue: 1, retryAttempt: 2, running: 3, next: null, lastError: null, lastStatus: null }

@@ -82,23 +82,30 @@ t.test('[scheduler/schedule.11] what went between the note and the run does not 
   t.equal(off.schedule.state.running, null)
 })
 
-t.test('[scheduler/schedule.10, scheduler/scheduler.4] outcomes are told, a failure that goes on once', async t => {
-  const { clock, open, logs, events, runner, make } = await bed()
-  const entry = make('a')
-  for (const [status, error] of [
-    [500, null],
-    [503, new GatewayError('RUNTIME_DOWN', 'runtime down')],
-    [200, null],
-    [404, null],
-  ] as const) {
-    runner.begin(entry, clock.wall())
-    await settle()
-    open.at(-1)!.end(status, error ?? undefined)
-    await settle()
-  }
-  t.same(events, ['a 1 500 HTTP 500', 'a 2 503 runtime down', 'a 3 200 null', 'a 1 404 HTTP 404'])
-  t.same(logs, ['schedule of node/a@default failed: HTTP 500', 'schedule of node/a@default failed: HTTP 404'])
-})
+t.test(
+  '[scheduler/schedule.10, scheduler/scheduler.4] every outcome is an event, every failure a log line',
+  async t => {
+    const { clock, open, logs, events, runner, make } = await bed()
+    const entry = make('a')
+    for (const [status, error] of [
+      [500, null],
+      [503, new GatewayError('RUNTIME_DOWN', 'runtime down')],
+      [200, null],
+      [404, null],
+    ] as const) {
+      runner.begin(entry, clock.wall())
+      await settle()
+      open.at(-1)!.end(status, error ?? undefined)
+      await settle()
+    }
+    t.same(events, ['a 1 500 HTTP 500', 'a 2 503 runtime down', 'a 3 200 null', 'a 1 404 HTTP 404'])
+    t.same(logs, [
+      'schedule of node/a@default failed (attempt 1 of 3, 2.0 ms): HTTP 500',
+      'schedule of node/a@default failed (attempt 2 of 3, 2.0 ms): runtime down',
+      'schedule of node/a@default failed (attempt 1 of 3, 2.0 ms): HTTP 404',
+    ])
+  },
+)
 
 t.test('[scheduler/schedule.15] a stop lets runs end, then ends them; what was noted last does not begin', async t => {
   const { clock, store, open, runner, make } = await bed()

@@ -179,6 +179,26 @@ t.test('[scheduler/schedule.13] a run by hand has no retry, moves no due time an
   await t.rejects(schedules.runNow(fn), { status: 503, message: /shutting down/ })
 })
 
+t.test('[scheduler/schedule.14] with the scheduler off the last runs of earlier processes are shown', async t => {
+  const store = new MemoryStore()
+  const first = bed({}, store)
+  first.adopt(scheduled('a'), scheduled('b'))
+  await first.start()
+  await first.pass(60_000)
+  for (const one of first.running) one.end(500)
+  await first.close()
+  const off = bed({ enabled: false }, store)
+  off.adopt(scheduled('a'))
+  await off.start()
+  off.adopt(scheduled('a'), scheduled('b'))
+  const past = { last: store.kept.get('node/a@default')!.last, lastStatus: 500, lastError: 'HTTP 500' }
+  t.match(off.schedules.rows(), [{ state: past }, { state: past }])
+  t.ok(past.last)
+  await off.pass(200_000)
+  t.same(off.calls, [])
+  await off.close()
+})
+
 t.test('[scheduler/schedule.14] with the scheduler off nothing runs by itself, by hand it does', async t => {
   const { adopt, start, pass, calls, running, schedules, store, close } = bed({ enabled: false })
   const fn = scheduled('a')
