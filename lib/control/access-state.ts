@@ -1,7 +1,7 @@
 /** The flags of access that hold now: the settings, and what `PUT /_fn/ui-state` put over them. Owner: §5.1. */
 
 import type { Settings } from '../config/settings.ts'
-import type { AccessFlags } from './access.ts'
+import { type AccessFlags, needsLogin } from './access.ts'
 
 type Switch = 'uiEnabled' | 'consoleApiEnabled' | 'consoleWriteEnabled' | 'consoleLocalOnly' | 'consoleLoginApi'
 
@@ -25,7 +25,7 @@ export class AccessState {
 
   constructor(settings: Settings) {
     this.#settings = settings
-    this.#flags = { ...settings, apiOffByState: false }
+    this.#flags = { ...settings, ...this.preview(null), apiOffByState: false }
   }
 
   get flags(): AccessFlags {
@@ -40,7 +40,8 @@ export class AccessState {
 
   /** The switches after some changes; null: as the settings say. Nothing is changed. */
   preview(changes: Partial<Switches> | null): Switches {
-    return toSwitches(changes === null ? this.#settings : { ...this.#flags, ...changes })
+    const switches = toSwitches(changes === null ? this.#settings : { ...this.#flags, ...changes })
+    return { ...switches, consoleLoginApi: needsLogin({ ...this.#settings, ...switches }) }
   }
 
   apply(changes: Partial<Switches> | null): void {

@@ -102,7 +102,7 @@ function isLocalCaller(caller: Caller, { consoleHosts, consoleLocalCidrs }: Loca
   )
 }
 
-/** An unsafe call made by a page of another site. */
+/** A call made by a page of another site. */
 function isCrossSite(caller: Caller): boolean {
   if (caller.fetchSite?.includes('cross-site') === true) return true
   if (caller.origin === null) return false
@@ -111,6 +111,11 @@ function isCrossSite(caller: Caller): boolean {
   } catch {
     return true
   }
+}
+
+/** A read made by a page of another origin, which may be one of the same site: another port of this machine. */
+function isForeignRead(caller: Caller): boolean {
+  return caller.fetchSite?.includes('same-site') === true || isCrossSite(caller)
 }
 
 /**
@@ -140,8 +145,11 @@ export function checkAccess(caller: Caller, endpoint: EndpointAccess, flags: Acc
     return new GatewayError('FORBIDDEN', 'console api local-only')
   if (flags.consoleLoginApi && caller.session === null && endpoint.beforeLogin !== true)
     return new GatewayError('UNAUTHORIZED', 'login required')
-  if (SAFE_METHODS.has(caller.method) && !endpoint.acts) return null
-  if (isCrossSite(caller)) return new GatewayError('FORBIDDEN', 'cross-site request refused')
+  const isRead = SAFE_METHODS.has(caller.method) && !endpoint.acts
+  // Links of other sites may lead to the console: its page shows nothing by itself.
+  if (isRead && endpoint.beforeLogin === true) return null
+  if (isRead && !isForeignRead(caller)) return null
+  if (isRead || isCrossSite(caller)) return new GatewayError('FORBIDDEN', 'cross-site request refused')
   if (!isDeliberate(caller))
     return new GatewayError('FORBIDDEN', 'send the header X-Fngw-Request: 1, or Content-Type: application/json')
   if (endpoint.write && !isAdmin && !flags.consoleWriteEnabled)
@@ -160,23 +168,29 @@ export function maySeeDetails(caller: Caller, flags: AccessFlags): boolean {
   return isKnown || (!flags.consoleLoginApi && isLocalCaller(caller, flags))
 }
 
-type AccessSettings = Omit<AccessFlags, 'apiOffByState'> & Pick<Settings, 'consoleLoginPasswordHash'>
+type AccessSettings = Omit<AccessFlags, 'apiOffByState'> & Pick<Settings, 'consoleLoginPasswordHash' | 'isolation'>
+
+/** True when local callers need the token or a session too. With FN_ISOLATION=user a function may be such a caller. */
+export function needsLogin({ consoleLoginApi, isolation }: Pick<Settings, 'consoleLoginApi' | 'isolation'>): boolean {
+  return consoleLoginApi || isolation === 'user'
+}
 
 /** Flags that do not mean what they look like: worth a word at the start. */
 export function toAccessWarnings(settings: AccessSettings): Warning[] {
   if (!settings.consoleApiEnabled) return []
-  return settings.consoleLoginApi ? toLoginWarnings(settings) : toOpenWarnings(settings)
+  return needsLogin(settings) ? toLoginWarnings(settings) : toOpenWarnings(settings)
 }
 
 /** Nobody can do what is asked of everybody. */
-function toLoginWarnings({ adminToken, uiEnabled, consoleLoginPasswordHash }: AccessSettings): Warning[] {
+function toLoginWarnings(settings: AccessSettings): Warning[] {
+  const { adminToken, uiEnabled, consoleLoginPasswordHash, consoleLoginApi } = settings
   if (adminToken !== null || (uiEnabled && consoleLoginPasswordHash !== null)) return []
   return [
     {
       code: 'LOGIN_IMPOSSIBLE',
       path: '.',
-      message: 'FN_CONSOLE_LOGIN_API is on and nobody can log in: everything below /_fn but health answers 401',
-      hint: 'Set FN_ADMIN_TOKEN, or FN_UI_ENABLED=1 and FN_CONSOLE_LOGIN_PASSWORD_HASH.',
+      message: `${consoleLoginApi ? 'FN_CONSOLE_LOGIN_API=1' : 'FN_ISOLATION=user'} requires a login and no login is possible: all endpoints below /_fn except health respond with 401`,
+      hint: 'Set FN_ADMIN_TOKEN or FN_ADMIN_TOKEN_FILE, or FN_UI_ENABLED=1 and FN_CONSOLE_LOGIN_PASSWORD_HASH.',
     },
   ]
 }

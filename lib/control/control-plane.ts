@@ -39,6 +39,8 @@ export class ControlPlane {
 
   readonly handle = (exchange: Exchange): void => {
     const { responder } = this.#options
+    // Pages of other origins may not embed it, either.
+    exchange.extraHeaders = [...(exchange.extraHeaders ?? []), 'Cross-Origin-Resource-Policy', 'same-origin']
     this.#answer(exchange).then(
       reply => this.#send(exchange, reply),
       error => responder.sendError(exchange, toGatewayError(error), ['Cache-Control', 'no-store']),

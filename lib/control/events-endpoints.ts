@@ -3,12 +3,12 @@
 import { showText } from '../config/findings.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { Exchange } from '../http/exchange.ts'
-import { MAX_FOLLOWERS, type EndReason, type EventFeed, type Following } from '../observe/event-feed.ts'
+import type { EndReason, EventFeed, Following } from '../observe/event-feed.ts'
 import { EVENT_NAMES, type EventName } from '../observe/events.ts'
 import { type Endpoint, READ } from './endpoint.ts'
 
 interface EventsEndpointsDeps {
-  feed: Pick<EventFeed, 'follow' | 'isClosed'>
+  feed: Pick<EventFeed, 'follow'>
 }
 
 export function createEventsEndpoints({ feed }: EventsEndpointsDeps): readonly Endpoint[] {
@@ -59,17 +59,13 @@ function stream(
   }
   following = feed.follow(names, lastId, { write, end: reason => end(exchange, reason) })
   if (following === null) {
-    responder.sendError(exchange, toRefusal(feed.isClosed), ['Cache-Control', 'no-store'])
+    const headers = { 'Retry-After': '1' }
+    const stopping = new GatewayError('SHUTTING_DOWN', 'gateway is shutting down', { headers })
+    responder.sendError(exchange, stopping, ['Cache-Control', 'no-store'])
     return
   }
   exchange.work = { abandon: () => following?.stop() }
   responder.openStream(exchange, 200, headers, null)
-}
-
-function toRefusal(isClosed: boolean): GatewayError {
-  if (isClosed)
-    return new GatewayError('SHUTTING_DOWN', 'gateway is shutting down', { headers: { 'Retry-After': '1' } })
-  return new GatewayError('CONCURRENCY_LIMIT', `too many followers of events: ${MAX_FOLLOWERS} are followed at once`)
 }
 
 /** One that reads too slowly is cut off, so that it sees that something is missing. */

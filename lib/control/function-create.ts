@@ -97,8 +97,9 @@ export function writeNewFunction(root: string, names: readonly string[], fn: New
     for (const path of made) removeEmpty(path)
   }
   parent.make()
-  // Made as any folder is: one for temporary files would be closed to the users that functions run as.
-  const draft = parent.below(`.new-${randomBytes(8).toString('hex')}`)
+  // Made as any folder is: one for temporary files would be closed to the users that functions run as. No dot: it becomes
+  // the user's folder, which git does not ignore.
+  const draft = parent.below(`_new-${randomBytes(8).toString('hex')}`)
   try {
     draft.make()
     const owner = lstatSync(made.length === 0 ? parent.path : dirname(made.at(-1)!))

@@ -32,6 +32,9 @@ export interface FunctionEditDeps {
   state: (details: boolean) => GatewayState
 }
 
+/** Functions that are named beside the one that was asked for. */
+const MAX_SHARED = 20
+
 /** A file of a function that a request changes, in turn with others. */
 interface Edit {
   fn: FunctionVersion
@@ -171,7 +174,8 @@ class FunctionEditor {
     const parsed = file.bytes === null ? null : parseJsonText(file.bytes)
     const record = toFunctionRecord(fn, now, files)
     const warnings = [...new Set([...notes, ...toFileWarnings(fn, now)])]
-    return toReply({ ...record, config: parsed?.ok === true ? parsed.value : null, warnings }, file)
+    const shared = this.#toShared(fn, other => `${other.fnDir}/`.startsWith(`${fn.fnDir}/`))
+    return toReply({ ...record, ...shared, config: parsed?.ok === true ? parsed.value : null, warnings }, file)
   }
 
   #envReply(request: ControlRequest, fn: FunctionVersion, warnings: readonly string[]): ControlReply {
@@ -179,8 +183,16 @@ class FunctionEditor {
     const file = files.read(toEnvPath(fn), MAX_CONFIG_FILE_BYTES)
     const fnEnv = toEnvRecord(fn, files, request.details)
     const others = Object.keys(fn.env).filter(key => !Object.hasOwn(fnEnv, key))
-    const record = { ...toIdentityRecord(fn), file: file.label, fn_env: fnEnv, other_keys: others.sort(), warnings }
-    return toReply(record, file)
+    const shared = this.#toShared(fn, other => other.fnDir === fn.fnDir)
+    const record = { ...toIdentityRecord(fn), file: file.label, ...shared, fn_env: fnEnv, other_keys: others.sort() }
+    return toReply({ ...record, warnings }, file)
+  }
+
+  /** Keys of the other functions that read a file of this one. */
+  #toShared(fn: FunctionVersion, isReader: (other: FunctionVersion) => boolean): Record<string, unknown> {
+    const readers = this.#deps.functions().filter(other => other.key !== fn.key && isReader(other))
+    const keys = readers.map(({ key }) => key).sort()
+    return { shared_with: keys.slice(0, MAX_SHARED), shared_with_count: keys.length }
   }
 }
 

@@ -8,7 +8,7 @@ import { isObject } from '../core/json.ts'
 import { MAX_CONFIG_FILE_BYTES } from '../core/limits.ts'
 import { HIDDEN } from '../core/text.ts'
 import { toFunctionPath } from '../core/versions.ts'
-import { type GatewayState, toPolicyRecord } from './records.ts'
+import { type GatewayState, toLoadError, toPolicyRecord } from './records.ts'
 import type { SourceFiles } from './source-files.ts'
 
 /** Bytes of code that are shown and taken. */
@@ -38,6 +38,7 @@ export function toFunctionRecord(
     ...toIdentityRecord(fn),
     key: fn.key,
     kind: fn.kind,
+    load_error: toLoadError(fn, state),
     file: fn.entryFile,
     ...(state.details
       ? { function_dir: fn.fnDir, file_path: fn.entryPath, config_path: toConfigPath(fn), env_path: toEnvPath(fn) }
@@ -105,7 +106,11 @@ export function toFileWarnings(fn: FunctionVersion, state: GatewayState): string
   const files = new Set([fn.entryFile, inFolder('fn.config.json'), inFolder('fn.env.json')])
   const isOwn = ({ path, message }: Warning): boolean =>
     files.has(path) || (path === folder && folder !== '') || message.split(/[\s,;:()]+/).some(word => files.has(word))
-  return state.warnings.filter(isOwn).map(({ message, hint }) => (hint === '' ? message : `${message}; ${hint}`))
+  const own = state.warnings.filter(isOwn).map(({ message, hint }) => (hint === '' ? message : `${message}; ${hint}`))
+  const { configProblem: problem } = fn.policy
+  // One of a folder above is no file of the function.
+  if (problem === null || own.some(text => text.startsWith(problem))) return own
+  return [`${problem}; calls are refused with 503 until the file is fixed`, ...own]
 }
 
 /** What `fn.env.json` says; a caller who may see no details gets no value at all. */

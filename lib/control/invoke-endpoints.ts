@@ -7,7 +7,7 @@ import type { InternalRequest, InternalResult } from '../invocation/internal-cal
 import { type CallFields, readCallFields } from './call-fields.ts'
 import type { ControlRequest } from './control-request.ts'
 import { ACT, type ControlReply, type Endpoint, READ } from './endpoint.ts'
-import { toInvokeRecord } from './invoke-record.ts'
+import { sendFailure, toInvokeRecord } from './invoke-record.ts'
 import { InvokeStream, STREAM_TYPE } from './invoke-stream.ts'
 
 /** Bytes of the JSON that describes a call; larger bodies go to the function's own URL. */
@@ -85,7 +85,8 @@ async function invoke(calls: NamedCalls, request: ControlRequest): Promise<Contr
     return { send: () => void stream.run(sink => calls.run({ ...call, sink })) }
   }
   const result = await calls.run(call)
-  if (result.error !== null) throw result.error
+  const { error } = result
+  if (error !== null) return { send: exchange => sendFailure(exchange, error, result) }
   return { status: 200, body: toInvokeRecord(result, call.path, call.pattern) }
 }
 

@@ -1,6 +1,8 @@
 /** What came of a call as the answer of `POST /_fn/invoke`. Owner: page control/invoke. */
 
 import { isUtf8 } from 'node:buffer'
+import type { GatewayError } from '../core/errors.ts'
+import type { Exchange } from '../http/exchange.ts'
 import type { InternalResult } from '../invocation/internal-call.ts'
 import { traceIdOf } from '../observe/trace.ts'
 
@@ -26,6 +28,13 @@ export function toInvokeRecord(
     stderr,
     ...toCallRecord(result),
   }
+}
+
+/** The gateway's own response to a call that failed, with what is known of the call. */
+export function sendFailure(exchange: Exchange, error: GatewayError, result: InternalResult): void {
+  const { stdout, stderr } = result
+  const facts = { ...toCallRecord(result), stdout, stderr }
+  exchange.responder.sendError(exchange, error, ['Cache-Control', 'no-store'], facts)
 }
 
 /** Where the time of a call went, and what it is called in logs and traces. */

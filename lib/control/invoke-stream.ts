@@ -6,7 +6,7 @@
 import { GatewayError, toGatewayError } from '../core/errors.ts'
 import type { Exchange } from '../http/exchange.ts'
 import type { BodySink, InternalResult } from '../invocation/internal-call.ts'
-import { toCallRecord, toHeaderRecord } from './invoke-record.ts'
+import { sendFailure, toCallRecord, toHeaderRecord } from './invoke-record.ts'
 
 export const STREAM_TYPE = 'application/x-ndjson'
 
@@ -38,7 +38,10 @@ export class InvokeStream implements BodySink {
       const result = await start(this)
       const { error, stdout, stderr } = result
       // Before the first line a refusal is an answer as any other.
-      if (!this.#hasBegun) throw error ?? new GatewayError('INTERNAL', 'the call ended without an answer')
+      if (!this.#hasBegun) {
+        sendFailure(this.#exchange, error ?? new GatewayError('INTERNAL', 'the call ended without a response'), result)
+        return
+      }
       await this.#send({ end: { ...toCallRecord(result), stdout, stderr, error: error?.message ?? null } })
       responder.closeStream(this.#exchange, null)
     } catch (error) {

@@ -45,6 +45,13 @@ export function createJobsEndpoints({ jobs }: JobsEndpointsDeps): readonly Endpo
     },
     {
       method: 'GET',
+      path: '/_fn/jobs/:id/input',
+      access: READ,
+      handle: async ({ params }) => ({ status: 200, body: await jobs.input(params.id!) }),
+    },
+    { method: 'POST', path: '/_fn/jobs/:id/retry', access: WRITE, handle: request => retry(jobs, request) },
+    {
+      method: 'GET',
       path: '/_fn/jobs/:id/result',
       access: READ,
       query: ['raw'],
@@ -71,6 +78,11 @@ async function create(jobs: Jobs, request: ControlRequest): Promise<ControlReply
   const headers = ['Location', `/_fn/jobs/${record.id}`]
   if (replayed) headers.push('Idempotency-Replayed', 'true')
   return { status: replayed ? 200 : 201, body: record, headers }
+}
+
+async function retry(jobs: Jobs, request: ControlRequest): Promise<ControlReply> {
+  const record = await jobs.retry(request.params.id!, await request.readJson(JOB_REQUEST_BYTES))
+  return { status: 201, body: record, headers: ['Location', `/_fn/jobs/${record.id}`] }
 }
 
 async function readResult(jobs: Jobs, { params, query }: ControlRequest): Promise<ControlReply> {

@@ -1,13 +1,14 @@
 /** State as the JSON shapes of the control plane; nothing here decides anything. Spec: §2.17. */
 
-import type { FunctionVersion, IgnoredPath } from '../core/catalog.ts'
-import type { Warning } from '../core/errors.ts'
+import type { FunctionVersion, IgnoredPath, SchedulePolicy } from '../core/catalog.ts'
+import type { GatewayError, Warning } from '../core/errors.ts'
 import type { RuntimeName } from '../core/identity.ts'
 import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
 import type { Settings } from '../config/settings.ts'
 import type { ChosenHome } from '../http/home.ts'
 import type { AdmissionSnapshot } from '../invocation/admission.ts'
 import { toAdmissionLimits } from '../invocation/concurrency.ts'
+import { toFailureText } from '../observe/failure-text.ts'
 import type { RouteCounts, RouteRecords } from '../router/route-records.ts'
 import type { Runtime, RuntimeHealth } from '../runtime/runtime.ts'
 
@@ -25,6 +26,10 @@ export interface GatewayState {
   workerCount(key: string): number
   /** True when one of them has started. */
   isWarm(key: string): boolean
+  /** Why the newest version of a function cannot be built, installed or loaded; null when nothing is known against it. */
+  loadErrorOf(fn: FunctionVersion): GatewayError | null
+  /** True while the previous version of a function serves because of that. */
+  isStale(key: string): boolean
   readonly admission: readonly AdmissionSnapshot[]
   /** Wall clock, ms. */
   configLoadedAt: number
@@ -56,6 +61,7 @@ function toRuntimeRecord(health: RuntimeHealth, state: GatewayState): Record<str
     routing: health.routing,
     timeout_ms: state.settings.defaultTimeoutMs,
     health: { up: health.up, reason },
+    ...(state.details && health.version !== null ? { version: health.version } : {}),
     ...(state.details && health.sockets[0] !== undefined ? { socket: health.sockets[0].uri } : {}),
     sockets,
   }
@@ -73,7 +79,9 @@ function toFunctionState(
     name: fn.name,
     version: fn.version ?? DEFAULT_VERSION_LABEL,
     key: fn.key,
-    state: state.isWarm(fn.key) ? 'warm' : 'cold',
+    state: state.isStale(fn.key) ? 'stale' : state.isWarm(fn.key) ? 'warm' : 'cold',
+    load_error: toLoadError(fn, state),
+    config_problem: fn.policy.configProblem,
     workers: state.workerCount(fn.key),
     worker_pool: {
       enabled: fn.policy.workerPool?.enabled ?? false,
@@ -92,6 +100,12 @@ function toFunctionState(
   }
 }
 
+/** Why the newest version of a function cannot be built, installed or loaded, in one line; null when it can, or that was not tried. */
+export function toLoadError(fn: FunctionVersion, state: Pick<GatewayState, 'loadErrorOf'>): string | null {
+  const error = state.loadErrorOf(fn)
+  return error && toFailureText(error.message, fn.entryFile, error.detail ?? {}).headline
+}
+
 /** `GET /_fn/health`; the status is 200 when every enabled runtime has a socket up, else 503. */
 export function toHealthRecord(state: GatewayState): { status: number; body: Record<string, unknown> } {
   const runtimes: Record<string, unknown> = {}
@@ -103,7 +117,8 @@ export function toHealthRecord(state: GatewayState): { status: number; body: Rec
   }
   const snapshots = state.admission
   const admission = new Map(snapshots.map(snapshot => [snapshot.key, snapshot]))
-  const warm = state.functions.filter(fn => state.isWarm(fn.key)).length
+  const stale = state.functions.filter(fn => state.isStale(fn.key)).length
+  const warm = state.functions.filter(fn => state.isWarm(fn.key)).length - stale
   const sum = (field: 'active' | 'queued' | 'overflows' | 'queue_timeouts'): number =>
     snapshots.reduce((total, snapshot) => total + snapshot[field], 0)
   const body = {
@@ -120,8 +135,9 @@ export function toHealthRecord(state: GatewayState): { status: number; body: Rec
       summary: {
         total: state.functions.length,
         warm,
-        stale: 0,
-        cold: state.functions.length - warm,
+        stale,
+        cold: state.functions.length - warm - stale,
+        closed: state.functions.filter(fn => fn.policy.configProblem !== null).length,
         keep_warm_enabled: state.functions.filter(fn => fn.policy.keepWarm?.enabled).length,
         pool_enabled: state.functions.filter(fn => fn.policy.workerPool?.enabled).length,
         pool_active: sum('active'),
@@ -137,6 +153,29 @@ export function toHealthRecord(state: GatewayState): { status: number; body: Rec
   return { status: healthy ? 200 : 503, body }
 }
 
+/** Without what is sent along: headers and bodies may be secret, and are read by `/_fn/function-config`. */
+export function toSchedulePolicyRecord({
+  enabled,
+  everySeconds,
+  cron,
+  timezone,
+  method,
+  retry,
+}: SchedulePolicy): Record<string, unknown> {
+  return {
+    enabled,
+    ...(everySeconds === null ? { cron } : { every_seconds: everySeconds }),
+    timezone,
+    method,
+    retry: retry && {
+      max_attempts: retry.maxAttempts,
+      base_delay_seconds: retry.baseDelaySeconds,
+      max_delay_seconds: retry.maxDelaySeconds,
+      jitter: retry.jitter,
+    },
+  }
+}
+
 /** `worker_pool`, `keep_warm` and the rest of a policy under the names of fn.config.json. */
 export function toPolicyRecord(fn: FunctionVersion): Record<string, unknown> {
   const { policy } = fn
@@ -146,10 +185,13 @@ export function toPolicyRecord(fn: FunctionVersion): Record<string, unknown> {
     max_body_bytes: policy.maxBodyBytes,
     methods: [...policy.methods],
     allow_hosts: [...policy.allowHosts],
+    private: policy.isPrivate,
     handler: policy.handler,
     adapter: policy.adapterName,
     group: policy.group,
+    config_problem: policy.configProblem,
     summary: policy.summary,
+    schedule: policy.schedule && toSchedulePolicyRecord(policy.schedule),
     include_debug_headers: policy.includeDebugHeaders,
     shared_deps: [...policy.sharedDeps],
   }

@@ -1,8 +1,8 @@
 /** Schedules and pings as `/_fn/schedules` shows them. Owner: page control/schedules. */
 
-import { toSeconds } from './records.ts'
+import { toSchedulePolicyRecord, toSeconds } from './records.ts'
 import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
-import type { FunctionVersion, SchedulePolicy } from '../core/catalog.ts'
+import type { FunctionVersion } from '../core/catalog.ts'
 import { toZonedText } from '../core/timezone.ts'
 import type { KeepWarmRow } from '../scheduler/keep-warm.ts'
 import type { ScheduleRow } from '../scheduler/schedules.ts'
@@ -38,27 +38,11 @@ export function toScheduleRecord({ fn, policy, problem, state, rule, isRunning }
   }
   return {
     ...toIdentity(fn),
-    schedule: policy && toPolicyRecord(policy),
+    schedule: policy && toSchedulePolicyRecord(policy),
     next_at: state.next === null || rule === null ? null : toZonedText(state.next, rule.zone),
     running: isRunning,
     state: fields,
     ...fields,
-  }
-}
-
-/** Without what is sent along: headers and bodies may be secret, and are read by `/_fn/function-config`. */
-function toPolicyRecord({ enabled, everySeconds, cron, timezone, method, retry }: SchedulePolicy): Json {
-  return {
-    enabled,
-    ...(everySeconds === null ? { cron } : { every_seconds: everySeconds }),
-    timezone,
-    method,
-    retry: retry && {
-      max_attempts: retry.maxAttempts,
-      base_delay_seconds: retry.baseDelaySeconds,
-      max_delay_seconds: retry.maxDelaySeconds,
-      jitter: retry.jitter,
-    },
   }
 }
 

@@ -131,13 +131,14 @@ const REASONS: Readonly<Record<string, string>> = {
   EROFS: 'the file system is read-only',
   ENOSPC: 'no space is left',
   EDQUOT: 'the quota is used up',
-  ENAMETOOLONG: 'the name is too long',
 }
 
 /** What the disk refused as an answer that says why; anything else as it is. */
 export function toGatewayRefusal(error: unknown): unknown {
   if (error instanceof UnsafePathError) return new GatewayError('FORBIDDEN', error.message)
-  const reason = REASONS[(error as NodeJS.ErrnoException)?.code ?? '']
+  const code = (error as NodeJS.ErrnoException)?.code ?? ''
+  if (code === 'ENAMETOOLONG') return new GatewayError('BAD_REQUEST', 'the name is too long for this file system')
+  const reason = REASONS[code]
   if (reason === undefined || error instanceof GatewayError) return error
   return new GatewayError('FORBIDDEN', `the file cannot be written: ${reason}`, { cause: error })
 }

@@ -57,3 +57,13 @@ t.test(
     t.end()
   },
 )
+
+t.test('[control/access.15] FN_ISOLATION=user requires a login, and no switch turns that off', t => {
+  const access = make({ isolation: 'user', adminToken: 'a' })
+  t.equal(access.flags.consoleLoginApi, true)
+  access.apply({ consoleLoginApi: false })
+  t.equal(access.flags.consoleLoginApi, true)
+  access.apply(null)
+  t.equal(access.flags.consoleLoginApi, true)
+  t.end()
+})

@@ -50,6 +50,8 @@ const SAMPLES: Readonly<Record<string, Sample>> = {
   'POST /_fn/jobs': { url: '/_fn/jobs', body: { name: 'hello' } },
   'GET /_fn/jobs/:id': { url: '/_fn/jobs/job-1' },
   'DELETE /_fn/jobs/:id': { url: '/_fn/jobs/job-1' },
+  'GET /_fn/jobs/:id/input': { url: '/_fn/jobs/job-1/input' },
+  'POST /_fn/jobs/:id/retry': { url: '/_fn/jobs/job-1/retry', body: {} },
   'GET /_fn/jobs/:id/result': { url: '/_fn/jobs/job-1/result' },
   'POST /_fn/login': { url: '/_fn/login', body: { token: 'token-1' } },
   'POST /_fn/logout': { url: '/_fn/logout' },
@@ -157,7 +159,7 @@ const CALLERS: readonly CallerRow[] = [
     { name: 'a proxy that nobody trusts', headers: { 'x-forwarded-for': '127.0.0.1' } },
     { name: 'another proxy', headers: { via: '1.1 proxy' } },
   ]),
-  ...rows({ read: OK, acts: CROSS, login: CROSS, write: CROSS }, [
+  ...rows({ read: CROSS, acts: CROSS, login: CROSS, write: CROSS }, [
     { name: 'a page of another site', headers: { origin: 'http://evil.example' } },
     { name: 'a page of another port', headers: { origin: 'http://localhost:1' } },
     { name: 'a page without origin', headers: { origin: 'null' } },
@@ -201,7 +203,7 @@ const CALLERS: readonly CallerRow[] = [
     gateway: 'usual',
     session: 'token',
     headers: { origin: 'http://evil.example' },
-    ...{ read: OK, acts: CROSS, login: CROSS, write: CROSS },
+    ...{ read: CROSS, acts: CROSS, login: CROSS, write: CROSS },
   },
   {
     name: 'a token session, from a form',

@@ -1,4 +1,5 @@
 import t from 'tap'
+import { CONSOLE_PAGE, OPEN } from '../../lib/control/endpoint.ts'
 import {
   type AccessFlags,
   type Caller,
@@ -133,9 +134,25 @@ t.test('[control/access.5] a page of another site cannot act', async t => {
     ['same-origin', { ...post, fetchSite: 'same-origin', mark: '1' }, 200],
     ['cross-site with the mark', { ...post, fetchSite: 'cross-site', mark: '1' }, 403],
     ['a token exempts', { ...post, origin: 'http://evil.example', token: 's3cret-token' }, 200],
-    ['a safe call', { method: 'GET', origin: 'http://evil.example' }, 200],
   ]
   for (const [name, caller, want] of cases) t.equal(status(caller), want, name)
+})
+
+t.test('[control/access.16] a page of another origin cannot read', async t => {
+  const get = { method: 'GET' }
+  const cases: [name: string, caller: Partial<Caller>, want: number][] = [
+    ['curl', get, 200],
+    ['a script of the console', { ...get, fetchSite: 'same-origin', isBrowser: true }, 200],
+    ['an address that is typed', { ...get, fetchSite: 'none', isBrowser: true }, 200],
+    ['a script of another origin', { ...get, origin: 'http://evil.example' }, 403],
+    ['an image of another site', { ...get, fetchSite: 'cross-site' }, 403],
+    ['an image of another port', { ...get, fetchSite: 'same-site' }, 403],
+    ['with the token', { ...get, fetchSite: 'cross-site', token: 's3cret-token' }, 200],
+  ]
+  for (const [name, caller, want] of cases) t.equal(status(caller), want, name)
+  const linked = { ...get, fetchSite: 'cross-site' }
+  t.equal(status(linked, CONSOLE_PAGE), 200, 'a link to the console')
+  t.equal(status(linked, OPEN), 200, 'health')
 })
 
 /** What sends a call, as its headers tell. */
@@ -175,12 +192,18 @@ const CALLERS: readonly (readonly [name: string, caller: Partial<Caller>, post: 
   ['a script of another origin, mark', { origin: 'http://evil.example', fetchSite: 'same-site', mark: '1' }, 403, 403],
 ]
 
+const OWN_ORIGIN = 'http://127.0.0.1:8080'
+
+function isOfOther({ origin, fetchSite }: Partial<Caller>): boolean {
+  return fetchSite?.endsWith('-site') === true || (origin ?? OWN_ORIGIN) !== OWN_ORIGIN
+}
+
 t.test('[control/access.5, control/access.8] who may act: no markup of a page, whatever its origin', async t => {
   for (const [name, caller, post, get] of CALLERS) {
     t.equal(status({ ...caller, method: 'POST' }), post, `${name}: POST`)
     t.equal(status({ ...caller, method: 'DELETE' }), post, `${name}: DELETE`)
     t.equal(status({ ...caller, method: 'GET' }, act), get, `${name}: GET that acts`)
-    t.equal(status({ ...caller, method: 'GET' }), 200, `${name}: GET`)
+    t.equal(status({ ...caller, method: 'GET' }), isOfOther(caller) ? 403 : 200, `${name}: GET`)
     t.equal(status({ ...caller, method: 'POST', token: 's3cret-token' }), 200, `${name}: with the token`)
     t.equal(status({ ...caller, ...remote, method: 'POST', origin: null }), 403, `${name}: remote`)
   }
@@ -201,6 +224,7 @@ t.test('[control/access.10] a token beside an open door is a warning', async t =
     consoleLocalOnly: false,
     adminToken: 'a'.repeat(32),
     consoleLoginPasswordHash: null,
+    isolation: 'process' as const,
   }
   t.match(toAccessWarnings(open), [
     { code: 'CONTROL_OPEN', message: /without the admin token/, hint: /FN_CONSOLE_LOCAL_ONLY/ },
@@ -209,7 +233,12 @@ t.test('[control/access.10] a token beside an open door is a warning', async t =
     t.same(toAccessWarnings({ ...open, ...safe }), [])
   const login = { ...open, adminToken: null, consoleLoginApi: true }
   for (const more of [{}, { uiEnabled: true }, { consoleLoginPasswordHash: 'scrypt' }])
-    t.match(toAccessWarnings({ ...login, ...more }), [{ code: 'LOGIN_IMPOSSIBLE', message: /nobody can log in/ }])
+    t.match(toAccessWarnings({ ...login, ...more }), [
+      { code: 'LOGIN_IMPOSSIBLE', message: /^FN_CONSOLE_LOGIN_API=1 requires a login and no login is possible/ },
+    ])
   for (const more of [{ adminToken: 't' }, { uiEnabled: true, consoleLoginPasswordHash: 'scrypt' }])
     t.same(toAccessWarnings({ ...login, ...more }), [])
+  t.match(toAccessWarnings({ ...open, adminToken: null, isolation: 'user' }), [
+    { code: 'LOGIN_IMPOSSIBLE', message: /^FN_ISOLATION=user requires a login and no login is possible/ },
+  ])
 })

@@ -50,6 +50,30 @@ t.test(
   },
 )
 
+t.test(
+  '[control/function-config.10, control/function-env.6] a file names the other functions that read it',
+  async t => {
+    const { say } = await makeControlBed(t, {
+      'shop/cart.lua': LUA,
+      'shop/post.cart.lua': LUA,
+      'shop/list.lua': LUA,
+      'shop/deep/item.lua': LUA,
+      'shopping/handler.lua': LUA,
+    })
+    const shared = async (path: string, name: string) => {
+      const [, { shared_with: keys, shared_with_count: count }] = await say('GET', `/_fn/${path}?name=${name}`)
+      return [keys, count]
+    }
+    const others = ['lua/shop/cart@default', 'lua/shop/post.cart@default']
+    t.same(await shared('function-env', 'shop/list'), [others, 2])
+    t.same(await shared('function-config', 'shop/list'), [
+      ['lua/shop/cart@default', 'lua/shop/deep/item@default', 'lua/shop/post.cart@default'],
+      3,
+    ])
+    t.same(await shared('function-config', 'shopping'), [[], 0])
+  },
+)
+
 t.test('[control/function-config.4, control/function-config.7] what is wrong changes nothing', async t => {
   const { say, tree } = await makeControlBed(t, {
     'hello/handler.lua': LUA,

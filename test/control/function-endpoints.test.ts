@@ -168,6 +168,7 @@ t.test('[control/function.5] what cannot be made is refused, and nothing is left
     [q('a'), { query_example: 5 }, 400, /invoke.query must be an object/],
     [q('a'), '[]', 400, /JSON object/],
     [q('lua/a/b/c/d/e'), {}, 400, /would not be served/],
+    [q('x'.repeat(256)), {}, 400, /name is too long/],
     ...['../a', 'a/../b', 'a//b', '/a', '%2e%2e/a', 'a%00', 'a%5cb', 'a.b', 'é', 'x'.repeat(600)].map(
       (name): [string, unknown, number, RegExp] => [q(name), {}, 400, /name must be|NUL/],
     ),

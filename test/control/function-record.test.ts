@@ -7,6 +7,7 @@ import {
   toFunctionRecord,
 } from '../../lib/control/function-record.ts'
 import { SourceFiles } from '../../lib/control/source-files.ts'
+import { GatewayError } from '../../lib/core/errors.ts'
 import { makeFn } from '../helpers/fn.ts'
 import { makeTree } from '../helpers/tree.ts'
 
@@ -40,6 +41,7 @@ t.test('[control/function.1, control/function.2] what is shown of a function, wi
       mapped_routes: { '/hello/*': [owner], '/hello': [owner], '/other': [{ ...owner, name: 'other' }] },
       mapped_route_conflicts: {},
     },
+    loadErrorOf: () => new GatewayError('LOAD_FAILED', 'bad', { detail: { file: 'hello/handler.lua', line: 3 } }),
     runtimes: new Map([['lua', { health: () => ({ up: true, reason: 'ok' }) }]]),
     warnings: [
       { code: 'A', path: 'hello/fn.config.json', message: 'own', hint: '' },
@@ -57,6 +59,7 @@ t.test('[control/function.1, control/function.2] what is shown of a function, wi
     config_path: toConfigPath(fn),
     env_path: toEnvPath(fn),
     policy: { timeout_ms: 7, schedule: { every_seconds: 5, query: { camelCase: 1 }, retry: { max_attempts: 2 } } },
+    load_error: 'hello/handler.lua:3: bad',
     runtime_health: { up: true, reason: 'ok' },
     metadata: {
       env: { exists: true },

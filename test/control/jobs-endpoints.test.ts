@@ -204,3 +204,31 @@ t.test(
     t.equal(Buffer.from(String(body.body_base64), 'base64').length, 200 * 65536, 'and another one gets all of it')
   },
 )
+
+t.test(
+  '[control/jobs-endpoints.5, jobs/jobs.18, jobs/jobs.19] a finished job shows its input and runs again',
+  async t => {
+    const { call, over } = await setup(t)
+    const headers = { authorization: 'Bearer s3cret' }
+    const first = await call('POST', '/_fn/jobs', { name: 'hello', method: 'POST', body: 'one', headers })
+    const path = `/_fn/jobs/${String(first.body.id)}`
+    await over(String(first.body.id))
+    t.match((await call('GET', path)).body.attempts, [
+      { request_id: `${String(first.body.id)}.1`, status: 201, error: null },
+    ])
+    const input = await call('GET', `${path}/input`)
+    t.match(input, { status: 200, body: { name: 'hello', body: 'one', headers: { authorization: '<hidden>' } } })
+    const again = await call('POST', `${path}/retry`, { body: 'two' })
+    t.equal(again.status, 201)
+    t.equal(again.headers.get('location'), `/_fn/jobs/${String(again.body.id)}`)
+    await over(String(again.body.id))
+    t.match((await call('GET', `/_fn/jobs/${String(again.body.id)}/result`)).body, { body: 'two' })
+    const waits = await call('POST', '/_fn/jobs', { name: 'hello', delay_ms: 60_000 })
+    t.match(await call('POST', `/_fn/jobs/${String(waits.body.id)}/retry`, {}), {
+      status: 409,
+      body: { error: /only finished/ },
+    })
+    t.match(await call('POST', `${path}/retry`, { colour: 1 }), { status: 400 })
+    t.match(await call('POST', '/_fn/jobs/job-1-1-000000000000/retry', {}), { status: 404 })
+  },
+)

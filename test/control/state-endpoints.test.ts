@@ -51,7 +51,7 @@ t.test(
 )
 
 t.test('[control/records.9, control/records.10] probes: live, ready, and the record meanwhile', async t => {
-  const php = { up: true, reason: 'ok', routing: 'single' as const, sockets: [] }
+  const php = { up: true, reason: 'ok', version: null, routing: 'single' as const, sockets: [] }
   const runtimes = new Map([['php' as const, { health: () => php }]])
   const lifecycle = { starting: true, draining: false }
   // Nothing is known of the tree while it is read.
