@@ -32,8 +32,8 @@ interface ApiAnswer {
   body: Buffer
 }
 
-/** Nobody listens at the address: the one failure that another way, such as a gateway of one's own, may mend. */
-export class NobodyAnswers extends CommandError {}
+/** Nothing listens at the address: `fngw invoke --local` runs without a gateway. */
+export class NoGatewayError extends CommandError {}
 
 export class ApiClient {
   readonly target: ApiTarget
@@ -139,11 +139,11 @@ export class ApiClient {
     const { code, message, name } = error as NodeJS.ErrnoException
     if (name === 'AbortError') return new CommandError('stopped', 130)
     if (code === 'ECONNREFUSED' || code === 'ENOENT')
-      return new NobodyAnswers(
-        `nobody answers at ${url}: start the gateway (fngw dev), or give its address with --url or --port`,
+      return new NoGatewayError(
+        `no gateway answers at ${url}: start one with fngw dev, or pass its address with --url or --port`,
       )
     if (code === 'ENOTFOUND' || code === 'EAI_AGAIN')
-      return new NobodyAnswers(`${url} cannot be reached: its host name is unknown`)
+      return new NoGatewayError(`cannot reach ${url}: unknown host name`)
     if (code === 'ECONNRESET' || code === 'EPIPE' || message === 'aborted')
       return new CommandError(`${url} closed the connection before its answer was complete: see the gateway's log`)
     return new CommandError(`${url} cannot be reached: ${message}`)
@@ -153,7 +153,7 @@ export class ApiClient {
 /** What the caller can do about a refusal; empty where the gateway's own words say it. */
 function toHelp(status: number, reason: string): string {
   if (status === 401)
-    return 'Set FN_ADMIN_TOKEN to the token that the gateway was started with, or name its file with --token-file.'
+    return 'Set FN_ADMIN_TOKEN to the admin token of the gateway, or pass its file with --token-file. A gateway with FN_ISOLATION=user or FN_CONSOLE_LOGIN_API=1 requires it of local callers too; start the gateway with FN_ADMIN_TOKEN if it has none.'
   if (status === 404 && reason === 'console api disabled') return 'Start the gateway without FN_CONSOLE_API_ENABLED=0.'
   if (status === 404 && reason === 'not found')
     return 'The gateway has no such endpoint there: with --control-port they are on that port.'

@@ -1,19 +1,18 @@
 /** What `fngw dev` shows before it serves: runtimes, routes, warnings. Owner: page bin/dev. */
 
 import type { Gateway, Warning } from '../lib/index.ts'
-import type { IgnoredPath } from '../lib/core/catalog.ts'
-import { PUBLISH_TOOL } from '../lib/discovery/layouts.ts'
+import { alignColumns, toRuleText } from './columns.ts'
 import type { Output } from './output.ts'
 import { type RouteRow, toRouteRows, toTable } from './routes.ts'
 
 const MAX_ROWS = 20
 const MAX_WARNINGS = 20
-/** Ignored files named in the line that sums them up. */
-const MAX_NAMED = 3
 
 interface BannerFacts {
   gateway: Gateway
   url: string
+  /** Address of the control plane, where it has its own. */
+  control: string | null
   version: string
   /** How `fngw` is typed here. */
   program: string
@@ -21,7 +20,7 @@ interface BannerFacts {
 }
 
 interface HealthRecord {
-  runtimes: Record<string, { health: { up: boolean; reason: string } }>
+  runtimes: Record<string, { version?: string; health: { up: boolean; reason: string } }>
   functions: { states: { runtime: string }[] }
 }
 
@@ -33,29 +32,52 @@ export function toWarningText(
   return `${style('yellow', 'warning')} ${clean(`${code}: ${message}`)}\n  fix: ${clean(hint)}`
 }
 
-/** Files of tests and tools were never meant as routes; a name that looks like one by chance is worth a line. */
-function toIgnoredLines(ignored: readonly IgnoredPath[], program: string): string[] {
-  const tools = ignored.filter(({ reason }) => reason.includes(PUBLISH_TOOL)).map(({ path }) => path)
-  if (tools.length === 0) return []
-  const rest = tools.length > MAX_NAMED ? ` and ${tools.length - MAX_NAMED} more` : ''
-  const files = `${tools.slice(0, MAX_NAMED).join(', ')}${rest}`
-  return [`  no routes ${files}: tests and tools; how to publish one: ${program} explain GET /${toUrlGuess(tools[0]!)}`]
+/** The pages that are served, without those whose path a function has taken. */
+function toPageLines(gateway: Gateway, url: string, control: string | null): string[] {
+  const hasDocs = gateway.explain('GET', '/docs').beside?.kind === 'document'
+  return [
+    ...(hasDocs ? [`  docs      ${url}/docs`] : []),
+    ...(gateway.settings.uiEnabled ? [`  console   ${control ?? url}/console`] : []),
+  ]
 }
 
-/** The URL that a file would have if it were a route. */
-function toUrlGuess(path: string): string {
-  return path.replace(/\.[a-z]+$/, '')
+type SchedulePolicy = { schedule?: Parameters<typeof toRuleText>[0] & { enabled: boolean } }
+
+interface ScheduledRecord {
+  name: string
+  policy: SchedulePolicy
+  versions_policy: Record<string, SchedulePolicy>
 }
 
-export function toBanner({ gateway, url, version, program, output }: BannerFacts): string {
+/** What runs by itself. */
+function toScheduleLines(catalog: Record<string, unknown>, program: string): string[] {
+  const runtimes = catalog.runtimes as Record<string, { functions: ScheduledRecord[] }>
+  const all = Object.values(runtimes).flatMap(({ functions }) =>
+    functions.flatMap(({ name, policy, versions_policy: versions }) => [
+      [name, policy] as const,
+      ...Object.entries(versions).map(([version, own]) => [`${name}@${version}`, own] as const),
+    ]),
+  )
+  const rows = all.flatMap(([name, { schedule }]) => (schedule?.enabled === true ? [[name, toRuleText(schedule)]] : []))
+  if (rows.length === 0) return []
+  const more = rows.length > MAX_ROWS ? [`  ... ${rows.length - MAX_ROWS} more: ${program} schedule ls`] : []
+  return [
+    '',
+    ...alignColumns([['SCHEDULE', 'RULE'], ...rows.slice(0, MAX_ROWS)]).map(row => `  ${row.join('  ')}`),
+    ...more,
+  ]
+}
+
+export function toBanner({ gateway, url, control, version, program, output }: BannerFacts): string {
   const { style, clean } = output
   const { runtimes, functions } = gateway.health() as unknown as HealthRecord
   const used = new Set(functions.states.map(state => state.runtime))
   // Those without functions are not started; one that cannot be is worth a word all the same.
   const shown = Object.entries(runtimes).filter(([name, { health }]) => used.has(name) || !health.up)
-  const states = shown.map(([name, { health }]) =>
-    health.up ? name : `${name} ${style('red', `(${clean(health.reason)})`)}`,
-  )
+  const states = shown.map(([name, { version: found, health }]) => {
+    if (!health.up) return `${name} ${style('red', `(${clean(health.reason)})`)}`
+    return found === undefined ? name : `${name} ${clean(found)}`
+  })
   const catalog = gateway.catalog()
   const rows: RouteRow[] = toRouteRows(catalog)
   const more = rows.length > MAX_ROWS ? [`  ... ${rows.length - MAX_ROWS} more: ${program} routes`] : []
@@ -66,10 +88,11 @@ export function toBanner({ gateway, url, version, program, output }: BannerFacts
     `${style('bold', 'fngw')} ${version}  ${style('cyan', url)}`,
     `  root      ${clean(gateway.settings.functionsRoot)}`,
     `  runtimes  ${states.join(', ') || 'none'}`,
-    ...toIgnoredLines(catalog.ignored as IgnoredPath[], program).map(clean),
+    ...toPageLines(gateway, url, control),
     '',
     ...(rows.length === 0 ? [`  no routes yet: ${program} init hello`] : toTable(rows.slice(0, MAX_ROWS)).map(clean)),
     ...more,
+    ...(gateway.settings.schedulerEnabled ? toScheduleLines(catalog, program) : []).map(clean),
     ...(warnings.length === 0 ? [] : ['', ...warnings]),
     '',
   ].join('\n')

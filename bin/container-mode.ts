@@ -5,16 +5,17 @@ import net, { type AddressInfo } from 'node:net'
 import { homedir } from 'node:os'
 import { dirname, resolve } from 'node:path'
 import { checkRoot, loadSettings } from '../lib/config/project-file.ts'
-import { readAdminToken, readPasswordHash } from '../lib/config/secret-file.ts'
+import { readSecrets } from '../lib/config/secret-file.ts'
 import { type GatewayOptions, SettingsError } from '../lib/index.ts'
 import { type ContainerClient, findClient } from './container-client.ts'
 import { type ContainerFacts, planContainer } from './container-plan.ts'
 import { DevContainer } from './container-run.ts'
 import { listDeclaredVariables } from './declared-env.ts'
 import { type KeyInput, followKeys } from './hot-keys.ts'
-import { openDocs, openUrl } from './open-url.ts'
+import { openDocs, openPage } from './open-url.ts'
 import type { Outside } from './outside.ts'
 import { hasColour, type Output } from './output.ts'
+import { announceGateway } from './running-gateways.ts'
 import { followSignals } from './stop-signals.ts'
 import { CommandError } from './usage-error.ts'
 
@@ -57,8 +58,7 @@ export async function serveInContainer(options: ContainerModeOptions): Promise<n
 
 /** As the gateway checks them; what it alone can check it tells from inside. */
 function checkSettings(loaded: Loaded): void {
-  const withToken = readAdminToken(loaded, loaded.settings.adminTokenFile)
-  const { problems } = readPasswordHash(withToken, loaded.settings.consoleLoginPasswordHashFile)
+  const { problems } = readSecrets(loaded)
   const all = [...problems, ...checkRoot(loaded)]
   if (all.length > 0) throw new SettingsError(all)
 }
@@ -99,6 +99,7 @@ async function serve(serving: Serving): Promise<number> {
   const name = `fngw-dev-${process.pid}-${randomBytes(4).toString('hex')}`
   const plan = planContainer(toFacts(serving, { name, outside, ports }))
   output.note(`container mode: ${image} as ${name}, by ${client.program}`)
+  let forget = (): void => {}
   const container = new DevContainer({
     program: client.program,
     name,
@@ -107,18 +108,20 @@ async function serve(serving: Serving): Promise<number> {
     stderr: process.stderr,
     graceMs: settings.shutdownTimeoutMs + settings.shutdownDelayMs + STOP_GRACE_MS,
     onLine: line => {
-      if (open && READY.test(line))
-        openUrl(outside.url, () => output.note(`no browser could be opened: ${outside.url}`))
+      if (!READY.test(line)) return
+      forget = announceGateway(settings.functionsRoot, outside)
+      if (open) openPage(outside.url, line => output.note(line))
     },
   })
   const signals = followSignals(gateway.env ?? {}, code => void container.kill().finally(() => process.exit(code)))
   void signals.first.then(() => container.stop())
-  const stopKeys = outside.keys ? followContainerKeys(terminal!.input, container, outside.url, output) : () => {}
+  const stopKeys = outside.keys ? followContainerKeys(terminal!.input, container, outside, output) : () => {}
   try {
     await container.create(plan.args)
     return await container.start()
   } finally {
     stopKeys()
+    forget()
     await container.remove()
     signals.forget()
   }
@@ -192,10 +195,16 @@ function tryPort(host: string, port: number): Promise<number> {
 }
 
 /** Keys that are for the gateway go to it; the browser, the terminal and the end are this process's. */
-function followContainerKeys(input: KeyInput, container: DevContainer, url: string, output: Output): () => void {
+function followContainerKeys(
+  input: KeyInput,
+  container: DevContainer,
+  { url, control }: Outside,
+  output: Output,
+): () => void {
   const hasDocs = async (): Promise<boolean> => (await fetch(`${url}/docs`)).ok
   return followKeys(input, {
-    open: () => void openDocs(url, hasDocs(), line => output.note(line)).catch(() => {}),
+    console: () => openPage(`${control ?? url}/console`, line => output.note(line)),
+    docs: () => void openDocs(url, hasDocs(), line => output.note(line)).catch(() => {}),
     reload: () => container.send('r'),
     routes: () => container.send('l'),
     clear: () => output.clear(),

@@ -4,6 +4,7 @@
  */
 
 import { dirname, isAbsolute, relative, sep } from 'node:path'
+import { toSecretFiles } from '../lib/config/secret-file.ts'
 import type { Settings, SettingSource } from '../lib/config/settings.ts'
 import { BINARY_ENV, SETTING_OPTIONS, type SettingOption } from '../lib/config/setting-options.ts'
 import { isFunctionHostVariable } from '../lib/core/host-env.ts'
@@ -114,7 +115,7 @@ interface Mount {
 }
 
 function toMounts({ settings, projectDir, cwd, home }: ContainerFacts): Mount[] {
-  const { functionsRoot, adminTokenFile, consoleLoginPasswordHashFile, schedulerStatePath, runtimeSockets } = settings
+  const { functionsRoot, schedulerStatePath, runtimeSockets } = settings
   const folder = (path: string): Mount => ({ path, readonly: false, isFile: false })
   const secret = (path: string): Mount => ({ path, readonly: true, isFile: true })
   // A home holds more than a project, such as keys.
@@ -126,7 +127,7 @@ function toMounts({ settings, projectDir, cwd, home }: ContainerFacts): Mount[] 
     folder(functionsRoot),
     ...(schedulerStatePath === null ? [] : [folder(dirname(schedulerStatePath))]),
     ...sockets.flatMap(uri => (uri.startsWith('unix:') ? [folder(dirname(uri.slice('unix:'.length)))] : [])),
-    ...[adminTokenFile, consoleLoginPasswordHashFile].flatMap(path => (path === null ? [] : [secret(path)])),
+    ...toSecretFiles(settings).map(secret),
   ]
   const mounts: Mount[] = []
   for (const one of wanted) {

@@ -43,7 +43,7 @@ export function addDeps(program: Command, options: DepsOptions): void {
     },
   )
   add(deps, 'install', 'Install what functions need, as their first calls would.', options, (gateway, flags) =>
-    install(gateway, flags, output),
+    runInstalls(gateway, flags.json === true, output, onDone => gateway.dependencies.install(onDone)),
   )
   const clean = add(deps, 'clean', 'Delete sets of packages that nothing uses any more.', options, (gateway, flags) => {
     const gone = gateway.dependencies.clean(flags.all === true)
@@ -55,7 +55,29 @@ export function addDeps(program: Command, options: DepsOptions): void {
     )
   })
   clean.option('--all', 'Those in use too, with what the gateway installed beside functions.')
+  addAdd(deps, options)
   addWhy(deps, options, say)
+}
+
+function addAdd(deps: Command, options: DepsOptions): void {
+  const add = deps
+    .command('add')
+    .description('Install packages and write them into the manifest of a function.')
+    .argument('[packages...]', 'Packages, such as lodash@^4 or requests==2.32.3; none: those that the code imports.')
+    .requiredOption('--to <function>', 'Function, or its folder below the functions root.')
+    .option('--dir <dir>', 'Functions root.')
+    .option('--json', 'As JSON.')
+    .addHelpText('after', '\nExample:\n  fngw deps add lodash --to hello')
+  options.addFlags(add).action(async (packages: string[]) => {
+    const { to, dir, json } = add.opts<DepsFlags & { to: string; dir?: string }>()
+    const tree = options.toOptions(add, dir)
+    const infers = packages.length === 0 && { autoInferPyDeps: true, autoInferNodeDeps: true }
+    // What other imports lack does not keep a package out.
+    const flags = { ...tree.flags, ...infers, autoInferStrict: false, autoInferWriteManifest: true }
+    await withTree({ ...tree, flags }, gateway =>
+      runInstalls(gateway, json === true, options.output, onDone => gateway.dependencies.add(to, packages, onDone)),
+    )
+  })
 }
 
 function addWhy(
@@ -87,12 +109,14 @@ function add(deps: Command, name: string, description: string, options: DepsOpti
   })
 }
 
-async function install(gateway: Gateway, { json }: DepsFlags, output: Output): Promise<void> {
-  const follower = json === true ? null : followInstalls(gateway, output)
-  const outcomes = await gateway.dependencies.install(({ key, error }) => follower?.tell(key, error))
-  follower?.close()
+type Dependencies = Gateway['dependencies']
+type Install = (onDone: Parameters<Dependencies['install']>[0]) => ReturnType<Dependencies['install']>
+
+async function runInstalls(gateway: Gateway, isJson: boolean, output: Output, run: Install): Promise<void> {
+  const follower = isJson ? null : followInstalls(gateway, output)
+  const outcomes = await run(({ key, error }) => follower?.tell(key, error)).finally(() => follower?.close())
   const shown = outcomes.map(({ key, error }) => ({ key, error: error?.message ?? null }))
-  if (json === true) output.result(JSON.stringify(shown, null, 2))
+  if (isJson) output.result(JSON.stringify(shown, null, 2))
   if (shown.some(({ error }) => error !== null)) process.exitCode = 1
 }
 

@@ -11,7 +11,8 @@ export interface KeyInput {
 }
 
 export interface KeyActions {
-  open(): void
+  docs(): void
+  console(): void
   reload(): void
   routes(): void
   clear(): void
@@ -20,7 +21,7 @@ export interface KeyActions {
   suspend(resume: () => void): void
 }
 
-export const KEY_HELP = 'keys: o open, r reload, l routes, c clear, q quit'
+export const KEY_HELP = 'keys: d docs, u console, r reload, l routes, c clear, q quit'
 
 const CTRL_C = '\u0003'
 const CTRL_D = '\u0004'
@@ -70,8 +71,12 @@ export function followKeys(input: KeyInput, actions: Omit<KeyActions, 'quit' | '
 
 function onKey(key: string, actions: KeyActions, raw: (isRaw: boolean) => void): void {
   switch (key) {
+    case 'd':
     case 'o':
-      actions.open()
+      actions.docs()
+      break
+    case 'u':
+      actions.console()
       break
     case 'r':
       actions.reload()

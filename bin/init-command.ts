@@ -1,13 +1,15 @@
 /** `fngw init` from its arguments to what it prints. Owner: §1, page bin/init. */
 
-import { relative } from 'node:path'
+import { readFileSync, writeFileSync } from 'node:fs'
+import { basename, join, relative } from 'node:path'
+import { editJsonObject, findIndent, findJsonValue } from '../lib/config/json-edit.ts'
 import { loadSettings } from '../lib/config/project-file.ts'
 import type { Settings } from '../lib/config/settings.ts'
-import { isMethod, METHODS, type RuntimeName, RUNTIMES } from '../lib/core/identity.ts'
+import { DEFAULT_RUNTIMES, isMethod, METHODS, type RuntimeName, RUNTIMES } from '../lib/core/identity.ts'
 import { createGateway, SettingsError } from '../lib/index.ts'
-import { findProgram, toInstallAdvice } from '../lib/runtime/binaries.ts'
+import { findToolchain } from '../lib/runtime/binaries.ts'
 import { ask, oneOfQuestion, type Question, type Terminal } from './ask.ts'
-import { checkName, init, type InitResult, toInitText } from './init.ts'
+import { checkName, findOwnPackage, init, type InitResult, toInitText } from './init.ts'
 import { toRouteRows } from './routes.ts'
 import { isLanguage, LANGUAGE_NAMES, TEMPLATES } from '../lib/core/templates.ts'
 import { UsageError } from './usage-error.ts'
@@ -43,7 +45,8 @@ export async function runInit(
   flags: InitFlags,
   { cwd, env, terminal, program, version }: InitSurroundings,
 ): Promise<string> {
-  const { settings, problems } = loadSettings({ cwd, env })
+  const loaded = loadSettings({ cwd, env })
+  const { settings, problems } = loaded
   if (problems.length > 0) throw new SettingsError(problems)
   const { name, template, method } = await complete(givenName, flags, terminal)
   if (method !== null && !isMethod(method)) {
@@ -54,9 +57,19 @@ export async function runInit(
   const written = init({ cwd, functionsRoot, name, template, methods, withTypes: flags.types === true, version })
   const runtime = isLanguage(template) ? TEMPLATES[template].runtime : 'node'
   const result = { ...written, urlPath: (await findUrlPath(written, runtime, settings, cwd)) ?? written.urlPath }
-  if (flags.json === true) return JSON.stringify(result)
-  const missing = toMissing(runtime, settings, env)
-  return toInitText(result, { program, port: settings.port, methods: methods ?? ['GET'], missing })
+  const enabled = enableRuntime(runtime, loaded, cwd)
+  if (flags.json === true)
+    return JSON.stringify({ ...result, files: [...result.files, ...(enabled === null ? [] : [enabled])] })
+  const missing = toMissing(runtime, enabled === null ? settings : { ...settings, runtimesExplicit: false }, env)
+  const isInstalled = program !== 'npx fngw' || findOwnPackage(cwd) !== null
+  return toInitText(result, {
+    program,
+    port: settings.port,
+    methods: methods ?? ['GET'],
+    enabled,
+    missing,
+    isInstalled,
+  })
 }
 
 /** What was not given is asked for at a terminal, else it has its default. */
@@ -106,6 +119,36 @@ async function findUrlPath(
   }
 }
 
+/**
+ * Adds a runtime that is off by default to `runtimes` of the project file, which is created where there is none.
+ * @returns the file, relative to the working directory; null when nothing had to be written
+ */
+function enableRuntime(
+  runtime: RuntimeName,
+  { settings, sources, projectFile }: ReturnType<typeof loadSettings>,
+  cwd: string,
+): string | null {
+  const isNamedElsewhere = sources.runtimes!.source === 'env'
+  if (settings.runtimes.includes(runtime) || DEFAULT_RUNTIMES.includes(runtime) || isNamedElsewhere) return null
+  const path = projectFile ?? join(cwd, 'fngw.json')
+  const text = projectFile === null ? null : readFileSync(path, 'utf8')
+  const runtimes = [...settings.runtimes, runtime]
+  writeFileSync(path, basename(path) === 'package.json' ? inPackage(text!, runtimes) : withRuntimes(text, runtimes, 0))
+  return relative(cwd, path)
+}
+
+function withRuntimes(text: string | null, runtimes: readonly string[], depth: number): string {
+  const list = `[${runtimes.map(name => JSON.stringify(name)).join(', ')}]`
+  const object = editJsonObject(text, new Map([['runtimes', list]]), findIndent(text), depth)
+  return depth === 0 ? `${object}\n` : object
+}
+
+/** The settings of a project may be the key `fngw` of its package.json. */
+function inPackage(text: string, runtimes: readonly string[]): string {
+  const settings = withRuntimes(findJsonValue(text, 'fngw'), runtimes, 1)
+  return `${editJsonObject(text, new Map([['fngw', settings]]), findIndent(text))}\n`
+}
+
 /** What has to be done before the function can run. */
 function toMissing(
   runtime: RuntimeName,
@@ -115,6 +158,5 @@ function toMissing(
   if (runtimesExplicit && !runtimes.includes(runtime))
     return `add ${runtime} to the runtimes that are named (FN_RUNTIMES, or "runtimes" in fngw.json)`
   if (runtime === 'lua') return null
-  const { problem } = findProgram(runtime, binaries, env.PATH ?? '')
-  return problem === null ? null : `${problem}: ${toInstallAdvice(runtime)}`
+  return findToolchain(runtime, binaries, env).problem
 }

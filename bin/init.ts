@@ -9,6 +9,14 @@ import { API_FILES, type StarterFile, toSpaFiles } from './starters.ts'
 import { isLanguage, TEMPLATE_NAMES, TEMPLATES, toConfigText } from '../lib/core/templates.ts'
 import { UsageError } from './usage-error.ts'
 
+const IGNORE_FILE = '.gitignore'
+/** Of a project that has none yet. Shared packs are sources. */
+const IGNORED = `node_modules/
+.env.local
+**/.svc/*
+!**/.svc/packs/
+`
+
 export interface InitRequest {
   /** Folder that paths are shown relative to. */
   cwd: string
@@ -60,6 +68,11 @@ export function init(request: InitRequest): InitResult {
     // `wx`: a file that appeared since the check is not overwritten either.
     writeFileSync(path, files[index]![1], { flag: 'wx' })
   }
+  const ignore = join(cwd, IGNORE_FILE)
+  if (!existsSync(ignore)) {
+    writeFileSync(ignore, IGNORED, { flag: 'wx' })
+    paths.push(ignore)
+  }
   return { folder, files: paths.map(path => toPosix(relative(cwd, path))), urlPath }
 }
 
@@ -102,10 +115,16 @@ const SCHEMA = 'spec/schema/fn.config.schema.json'
 
 /** Where editors find the schema: in the project's own packages, else in the registry's copy of this version. */
 function toSchema(cwd: string, folder: string, version: string): string {
+  const own = findOwnPackage(cwd)
+  return own === null ? `https://unpkg.com/fngw@${version}/${SCHEMA}` : toPosix(relative(folder, join(own, SCHEMA)))
+}
+
+/** Full path of this package among those of the project; null when it is not installed there. */
+export function findOwnPackage(cwd: string): string | null {
   for (let at = cwd; ; at = dirname(at)) {
-    const schema = join(at, 'node_modules', 'fngw', SCHEMA)
-    if (existsSync(schema)) return toPosix(relative(folder, schema))
-    if (dirname(at) === at) return `https://unpkg.com/fngw@${version}/${SCHEMA}`
+    const folder = join(at, 'node_modules', 'fngw')
+    if (existsSync(join(folder, SCHEMA))) return folder
+    if (dirname(at) === at) return null
   }
 }
 
@@ -119,18 +138,27 @@ interface NextSteps {
   /** Port that `fngw dev` will take. */
   port: number
   methods: readonly string[]
+  /** Project file in which the language was enabled. */
+  enabled?: string | null
   /** What has to be installed first; null when nothing. */
   missing: string | null
+  /** The project has this package in its `node_modules`, or the program is on the path. */
+  isInstalled: boolean
 }
 
 /** What to do next, for a person. */
-export function toInitText({ files, urlPath }: InitResult, { program, port, methods, missing }: NextSteps): string {
+export function toInitText(
+  { files, urlPath }: InitResult,
+  { program, port, methods, enabled = null, missing, isInstalled }: NextSteps,
+): string {
   const method = methods.includes('GET') ? '' : `-X ${methods[0]} `
   const query = urlPath === '/' ? '' : '?name=you'
   return [
     ...files.map(file => `created ${file}`),
+    ...(enabled === null ? [] : [`enabled the language in ${enabled}`]),
     '',
     'next:',
+    ...(isInstalled ? [] : ['  npm i -D fngw']),
     ...(missing === null ? [] : [`  ${missing}`]),
     `  ${program} dev`,
     `  curl ${method}'http://127.0.0.1:${port === 0 ? '<port>' : port}${urlPath}${query}'`,

@@ -4,7 +4,7 @@ import { STATUS_CODES } from 'node:http'
 import type { Readable } from 'node:stream'
 import { escapeUnsafe } from '../lib/core/text.ts'
 import type { GatewayOptions } from '../lib/index.ts'
-import { type ApiClient, NobodyAnswers } from './api-client.ts'
+import { type ApiClient, NoGatewayError } from './api-client.ts'
 import { toNameHint } from './function-names.ts'
 import { type InvokeFlags, toCall } from './invoke-call.ts'
 import { invokeLocally } from './invoke-local.ts'
@@ -62,7 +62,7 @@ async function invokeThere(api: ApiClient, call: Readonly<Record<string, unknown
     const hint = toNameHint(String(call.name), await api.json('GET', '/_fn/catalog'))
     throw new CommandError(`${refusal.message}: ${hint}`)
   } catch (error) {
-    if (!(error instanceof NobodyAnswers)) throw error
+    if (!(error instanceof NoGatewayError)) throw error
     throw new CommandError(`${error.message}; --local runs the function without one`)
   }
 }

@@ -4,6 +4,7 @@ import { once } from 'node:events'
 import type { Readable } from 'node:stream'
 import type { ApiClient } from './api-client.ts'
 import { type InvokeFlags, toCall } from './invoke-call.ts'
+import { alignColumns, toRelativeTime } from './columns.ts'
 import type { Output } from './output.ts'
 import { UsageError } from './usage-error.ts'
 
@@ -50,8 +51,12 @@ export async function listJobs(api: ApiClient, { json, ...query }: JobListFlags,
     output.result(JSON.stringify(answer, null, 2))
     return
   }
-  for (const job of answer.jobs) output.result(toLine(job, output))
-  if (answer.jobs.length === 0) output.note('no jobs')
+  const now = Date.now()
+  const rows = answer.jobs.map(job => toCells(job, output, toRelativeTime(job.created_at_ms, now)))
+  const [head, ...lines] = alignColumns([['ID', 'STATE', 'FUNCTION', 'ATTEMPT', 'STATUS', 'CREATED', 'ERROR'], ...rows])
+  if (rows.length === 0) output.note('no jobs')
+  else output.result(head!.join('  '))
+  for (const cells of lines) output.result(toColoured(cells, output))
   if (answer.next_cursor !== null) output.note(`there are more: --cursor ${answer.next_cursor}`)
 }
 
@@ -123,18 +128,22 @@ const COLOURS: Readonly<Record<string, 'green' | 'red' | 'yellow' | 'dim'>> = {
 
 /** `job-… done     hello  1/3  200  2026-11-22T03:00:00.000Z`, and why it failed. */
 function toLine(job: JobRecord, output: Output): string {
-  const { id, status, name, version, attempt, max_attempts: most, created_at_ms: created, last_error: error } = job
-  const shown = status.padEnd(8)
-  const colour = COLOURS[status]
-  const parts = [
-    id,
-    colour === undefined ? shown : output.styleResult(colour, shown),
-    version === null ? name : `${name}@${version}`,
-    `${attempt}/${most}`,
-    job.result_status ?? '-',
-    new Date(created).toISOString(),
-  ]
-  return `${parts.join('  ')}${error === null || status === 'canceled' ? '' : `  ${output.clean(error)}`}`
+  const cells = toCells(job, output, new Date(job.created_at_ms).toISOString())
+  return toColoured(cells.with(1, job.status.padEnd(8)), output)
+}
+
+function toCells(job: JobRecord, output: Output, created: string): string[] {
+  const { id, status, name, version, attempt, max_attempts: most, result_status: answered, last_error: error } = job
+  const reason = error === null || status === 'canceled' ? '' : output.clean(error)
+  const label = version === null ? name : `${name}@${version}`
+  return [id, status, label, `${attempt}/${most}`, String(answered ?? '-'), created, reason]
+}
+
+/** @param cells - a job's, the state padded or not */
+function toColoured(cells: readonly string[], output: Output): string {
+  const colour = COLOURS[cells[1]!.trimEnd()]
+  const shown = colour === undefined ? cells : cells.with(1, output.styleResult(colour, cells[1]!))
+  return shown.join('  ').trimEnd()
 }
 
 /** Times are seconds on the command line. */

@@ -22,8 +22,12 @@ export function openUrl(url: string, onFailure: () => void): void {
   child.unref()
 }
 
+/** @param note - takes a line when there is no browser */
+export function openPage(url: string, note: (line: string) => void): void {
+  openUrl(url, () => note(`no browser could be opened: ${url}`))
+}
+
 /** Opens the documents of a gateway, or what it serves where it has none. @param note - takes a line for people */
 export async function openDocs(url: string, hasDocs: Promise<boolean>, note: (line: string) => void): Promise<void> {
-  const address = (await hasDocs) ? `${url}/docs` : url
-  openUrl(address, () => note(`no browser could be opened: ${address}`))
+  openPage((await hasDocs) ? `${url}/docs` : url, note)
 }

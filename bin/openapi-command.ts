@@ -20,7 +20,8 @@ export async function runOpenApi(
   const flags = { ...gatewayOptions.flags, docsEnabled: true }
   const gateway = await createGateway({ ...gatewayOptions, flags, inspect: true })
   try {
-    const text = JSON.stringify((await gateway.inject('/openapi.json')).json(), null, 2)
+    // No function can claim this path of it.
+    const text = JSON.stringify((await gateway.inject('/docs/_ui/openapi.json')).json(), null, 2)
     for (const warning of gateway.warnings) output.note(toWarningText(warning, output))
     if (out === undefined) output.result(text)
     else writeWhole(out, `${text}\n`)

@@ -4,7 +4,7 @@ import { Argument, type Command, Option } from 'commander'
 import { METHODS, RUNTIMES } from '../lib/core/identity.ts'
 import { LOG_FILES } from '../lib/observe/log-store.ts'
 import { createGateway, type Gateway, type GatewayOptions } from '../lib/index.ts'
-import { addApiFlags, addTargetFlags, toApiClient } from './api-flags.ts'
+import { addApiFlags, toApiClient } from './api-flags.ts'
 import { toWarningText } from './banner.ts'
 import { readCommands } from './command-tree.ts'
 import { SHELLS, type Shell, toCompletion } from './completion.ts'
@@ -21,7 +21,14 @@ import { runOpen } from './open-command.ts'
 import { runOpenApi } from './openapi-command.ts'
 import { toExplanationText, toRouteLines } from './routes.ts'
 import { addSchedule } from './schedule-command.ts'
-import { addServe, createRoot, type ProgramOptions, SERVE_NAMES, toGatewayOptions } from './serve-command.ts'
+import {
+  addServe,
+  createRoot,
+  type ProgramOptions,
+  REPORTED_IMPORTS,
+  SERVE_NAMES,
+  toGatewayOptions,
+} from './serve-command.ts'
 import { addSettingFlags } from './setting-flags.ts'
 import { UsageError } from './usage-error.ts'
 import { TEMPLATE_NAMES } from '../lib/core/templates.ts'
@@ -31,8 +38,8 @@ interface CommonFlags {
   json?: boolean
 }
 
-/** The tree as `dev` sees it. */
-const TREE: GatewayOptions['defaults'] = { hotReload: false, accessLog: false, runtimes: RUNTIMES }
+/** For reading the tree without serving it. */
+const TREE: GatewayOptions['defaults'] = { hotReload: false, accessLog: false }
 /** Nobody edits what a daemon elsewhere serves. */
 const DAEMON: GatewayOptions['defaults'] = { hotReload: false, production: true }
 /** What decides which file answers; the rest is about serving. */
@@ -57,7 +64,7 @@ export function createProgram(options: ProgramOptions): Command {
   addSchedule(program, output)
   addDeps(program, {
     output,
-    toOptions: (command, dir) => toGatewayOptions(command, dir, TREE),
+    toOptions: (command, dir) => toGatewayOptions(command, dir, { ...TREE, ...REPORTED_IMPORTS }),
     addFlags: command => addSettingFlags(command, { defaults: TREE ?? {}, shown: TREE_SETTINGS }),
   })
   addLogs(program, options)
@@ -138,7 +145,7 @@ function addExplain(program: Command, { output }: ProgramOptions): void {
         const explained = gateway.explain(method.toUpperCase(), path, flags.forHost ?? '')
         if (flags.json === true) output.result(JSON.stringify(explained, null, 2))
         else for (const line of toExplanationText(explained)) output.result(output.clean(line))
-        if (explained.winner === null && explained.beside === null) process.exitCode = 1
+        if (explained.refusal !== null && explained.beside === null) process.exitCode = 1
       })
     })
 }
@@ -243,7 +250,7 @@ function addInvoke(program: Command, { output }: ProgramOptions): void {
     .option('-i, --include', 'Print status and headers too, on standard error.')
     .option('--json', 'Print the whole answer as JSON.')
     .option('--local', 'Run it in a gateway of its own, which ends afterwards.')
-  addTargetFlags(addSettingFlags(command, { defaults: TREE ?? {}, shown: ['host', 'port', 'controlPort'] }))
+  addApiFlags(command, TREE)
     .addHelpText('after', '\nExit code 1 when the answer is 400 or more.')
     .addHelpText('after', `\nExample:\n  fngw invoke hello -d '{"name":"you"}' -i`)
     .action(async (name: string, dir: string | undefined) => {

@@ -3,6 +3,7 @@
 import { compareText } from '../lib/core/text.ts'
 import { toVersionPath } from '../lib/core/versions.ts'
 import type { Gateway } from '../lib/index.ts'
+import { alignColumns } from './columns.ts'
 
 export interface RouteRow {
   methods: string
@@ -13,19 +14,28 @@ export interface RouteRow {
 
 /** The part of a catalog that makes rows. */
 interface RoutesRecord {
-  mapped_routes: Record<string, { runtime: string; methods: string[]; file: string }[]>
-  mapped_route_conflicts: Record<string, { file: string }[]>
+  mapped_routes: Record<string, RouteOwner[]>
+  mapped_route_conflicts: Record<string, RouteOwner[]>
   homes: { folder: string; kind: 'route' | 'redirect'; target: string; origin: string }[]
   runtimes: Record<string, { functions: VersionedRecord[] }>
 }
 
-interface VersionedRecord {
-  name: string
-  version_files: Record<string, string>
-  versions_policy: Record<string, { methods: string[] }>
+interface RouteOwner {
+  runtime: string
+  fn_name: string
+  methods: string[]
+  file: string
 }
 
-/** The catalog's routes as rows, sorted by path; homes, addresses of versions and conflicts are rows too, marked so. */
+interface VersionedRecord {
+  name: string
+  /** Handler of the default version; null without one. */
+  file: string | null
+  version_files: Record<string, string>
+  versions_policy: Record<string, { methods: string[]; private: boolean }>
+}
+
+/** The catalog's routes as rows, sorted by path; homes, addresses of versions, functions without a route and conflicts are rows too, marked so. */
 export function toRouteRows(catalog: Record<string, unknown>): RouteRow[] {
   const { mapped_routes, mapped_route_conflicts, homes, runtimes } = catalog as unknown as RoutesRecord
   const rows: RouteRow[] = []
@@ -36,8 +46,14 @@ export function toRouteRows(catalog: Record<string, unknown>): RouteRow[] {
   for (const [path, entries] of Object.entries(mapped_routes)) {
     for (const { methods, runtime, file } of entries) rows.push({ methods: methods.join(','), path, runtime, file })
   }
+  const owners = [...Object.values(mapped_routes), ...Object.values(mapped_route_conflicts)].flat()
+  const routed = new Set(owners.map(owner => `${owner.runtime} ${owner.fn_name}`))
   for (const [runtime, { functions }] of Object.entries(runtimes)) {
-    for (const fn of functions) rows.push(...toVersionRows(runtime, fn))
+    for (const fn of functions) {
+      rows.push(...toVersionRows(runtime, fn))
+      if (fn.file !== null && !routed.has(`${runtime} ${fn.name}`))
+        rows.push({ methods: 'private', path: fn.name, runtime, file: fn.file })
+    }
   }
   for (const [path, entries] of Object.entries(mapped_route_conflicts)) {
     rows.push({ methods: '409', path, runtime: 'conflict', file: entries.map(entry => entry.file).join(', ') })
@@ -48,20 +64,17 @@ export function toRouteRows(catalog: Record<string, unknown>): RouteRow[] {
 /** A version answers at its address, whatever its function's routes are. */
 function toVersionRows(runtime: string, { name, version_files, versions_policy }: VersionedRecord): RouteRow[] {
   return Object.entries(version_files).map(([version, file]) => {
-    const methods = versions_policy[version]?.methods.join(',') ?? ''
+    const policy = versions_policy[version]
+    if (policy?.private === true) return { methods: 'private', path: `${name}@${version}`, runtime, file }
+    const methods = policy?.methods.join(',') ?? ''
     return { methods, path: toVersionPath(name, version), runtime, file }
   })
 }
 
 /** @param rows - at most so many are shown by who calls */
 export function toTable(rows: readonly RouteRow[]): string[] {
-  const head: RouteRow = { methods: 'METHODS', path: 'PATH', runtime: 'RUNTIME', file: 'FILE' }
-  const all = [head, ...rows]
-  const width = (field: keyof RouteRow): number => all.reduce((widest, row) => Math.max(widest, row[field].length), 0)
-  const widths = { methods: width('methods'), path: width('path'), runtime: width('runtime') }
-  return all.map(row =>
-    `  ${row.methods.padEnd(widths.methods)}  ${row.path.padEnd(widths.path)}  ${row.runtime.padEnd(widths.runtime)}  ${row.file}`.trimEnd(),
-  )
+  const cells = rows.map(({ methods, path, runtime, file }) => [methods, path, runtime, file])
+  return alignColumns([['METHODS', 'PATH', 'RUNTIME', 'FILE'], ...cells]).map(row => `  ${row.join('  ')}`.trimEnd())
 }
 
 /** The whole table. */
@@ -78,6 +91,7 @@ export function toExplanationText(explained: ReturnType<Gateway['explain']>): st
     const verb = beside === null ? 'answered by' : 'behind it:'
     lines.push(`${verb} ${winner.file} (${winner.runtime}, function ${winner.name}, route ${winner.pattern})`)
     for (const [name, value] of Object.entries(winner.params)) lines.push(`  ${name} = ${JSON.stringify(value)}`)
+    if (refusal !== null) lines.push(`  its calls are refused: ${refusal.status} ${refusal.message}`)
   } else if (refusal !== null && beside === null) {
     const allow = refusal.allow === null ? '' : `, Allow: ${refusal.allow}`
     lines.push(`nobody answers: ${refusal.status} ${refusal.message}${allow}`)

@@ -4,6 +4,7 @@ import type { Command } from 'commander'
 import { RUNTIMES } from '../lib/core/identity.ts'
 import type { ApiClient } from './api-client.ts'
 import { addApiFlags, toApiClient } from './api-flags.ts'
+import { alignColumns, toRelativeTime, toRuleText } from './columns.ts'
 import type { Output } from './output.ts'
 import { UsageError } from './usage-error.ts'
 
@@ -12,8 +13,12 @@ interface ScheduleRow {
   name: string
   version: string
   schedule: { enabled: boolean; every_seconds?: number; cron?: string; timezone: string } | null
+  /** Seconds. */
+  next: number | null
   next_at: string | null
   running: boolean
+  /** Seconds. */
+  last: number | null
   last_status: number | null
   last_error: string
 }
@@ -25,18 +30,18 @@ interface TargetFlags {
 }
 
 export async function listSchedules(api: ApiClient, { json }: { json?: boolean }, output: Output): Promise<void> {
-  const answer = (await api.json('GET', '/_fn/schedules')) as { schedules: ScheduleRow[] }
+  const answer = (await api.json('GET', '/_fn/schedules')) as { ts: number; schedules: ScheduleRow[] }
   if (json === true) {
     output.result(JSON.stringify(answer, null, 2))
     return
   }
-  const rows = answer.schedules.map(toCells)
-  const widths = [0, 1, 2].map(column => Math.max(0, ...rows.map(cells => cells[column]!.length)))
-  for (const cells of rows) {
-    const padded = cells.map((cell, column) => cell.padEnd(widths[column] ?? 0))
-    output.result(output.clean(padded.join('  ').trimEnd()))
+  if (answer.schedules.length === 0) {
+    output.note('no schedules')
+    return
   }
-  if (rows.length === 0) output.note('no schedules')
+  const rows = answer.schedules.map(row => toCells(row, answer.ts * 1000))
+  for (const cells of alignColumns([['NAME', 'RULE', 'NEXT', 'LAST'], ...rows]))
+    output.result(output.clean(cells.join('  ').trimEnd()))
 }
 
 /** @throws UsageError for a count that is no number */
@@ -73,18 +78,15 @@ export async function runSchedule(
   return answer.error === '' ? 0 : 1
 }
 
-/** Name, rule, next time, how the last run went. */
-function toCells({ name, version, schedule, next_at, running, last_status, last_error }: ScheduleRow): string[] {
+/** Name, rule, next time, how the last run went. @param now - ms */
+function toCells(row: ScheduleRow, now: number): string[] {
+  const { name, version, schedule, next, next_at, running, last, last_status, last_error } = row
   const label = version === 'default' ? name : `${name}@${version}`
-  const last = running ? 'runs now' : [last_status ?? '', last_error].filter(part => part !== '').join(' ')
-  return [label, toRule(schedule), next_at ?? (schedule?.enabled === false ? 'off' : 'never'), last || 'not run yet']
-}
-
-function toRule(schedule: ScheduleRow['schedule']): string {
-  if (schedule === null) return 'wrong'
-  const { every_seconds: every, cron, timezone } = schedule
-  if (every !== undefined) return `every ${every} s`
-  return timezone === 'local' ? `${cron}` : `${cron} (${timezone})`
+  const off = schedule?.enabled === false ? 'off' : 'never'
+  const due = next === null || next_at === null ? off : `${toRelativeTime(next * 1000, now)}, ${next_at}`
+  const ago = last === null ? '' : toRelativeTime(last * 1000, now)
+  const ended = [last_status ?? '', ago, last_error].filter(part => part !== '').join(', ')
+  return [label, toRuleText(schedule), due, running ? 'running' : ended || 'not run yet']
 }
 
 /** Adds the command with its words. */

@@ -2,8 +2,9 @@
 
 import { Command, Option } from 'commander'
 import { loadSettings } from '../lib/config/project-file.ts'
+import { isLoopback } from '../lib/config/runtime-sockets.ts'
+import type { Settings } from '../lib/config/settings.ts'
 import { SETTING_OPTIONS } from '../lib/config/setting-options.ts'
-import { RUNTIMES } from '../lib/core/identity.ts'
 import type { GatewayOptions } from '../lib/index.ts'
 import type { Terminal } from './ask.ts'
 import type { KeyInput } from './hot-keys.ts'
@@ -40,17 +41,19 @@ interface ServeCommand {
   native: string
 }
 
+/** Outside of `dev` nothing is installed that no file names. */
+export const REPORTED_IMPORTS = { autoInferPyDeps: 'report', autoInferNodeDeps: 'report' } as const
+
 const SERVE_COMMANDS: Readonly<Record<'dev' | 'run', ServeCommand>> = {
   dev: {
     description: 'Serve a functions root, with reload on change.',
-    // Every language of the tree whose tool is there; the others are warned of.
-    defaults: { hotReload: true, logFormat: 'text', runtimes: RUNTIMES },
+    defaults: { hotReload: true, logFormat: 'text', uiEnabled: true },
     shown: null,
     native: 'Use the programs of this machine, also where FN_RUNTIME_IMAGE names an image.',
   },
   run: {
     description: 'Serve a functions root for production: no watcher, neutral error texts.',
-    defaults: { hotReload: false, production: true, logFormat: 'json' },
+    defaults: { hotReload: false, production: true, logFormat: 'json', ...REPORTED_IMPORTS },
     // It is what an image runs.
     shown: Object.keys(SETTING_OPTIONS).filter(name => name !== 'runtimeImage'),
     native: 'Use the programs of this machine: it always does.',
@@ -91,8 +94,11 @@ export function addServe(program: Command, name: ServeName, options: ProgramOpti
   command.action(async (dir: string | undefined) => {
     const { json, open, native, outside = null } = command.opts<CommonFlags>()
     const gateway = toGatewayOptions(command, dir, defaults)
+    const { host, runtimeImage } = readSettings(gateway)
+    const url = outside?.url ?? toUrl(host)
+    if (!isLoopback(url)) gateway.defaults = { ...gateway.defaults, uiEnabled: false }
     const asked = { gateway, json: json === true, open: open === true, output, terminal }
-    if (name === 'dev' && native !== true && hasImage(gateway, output)) {
+    if (name === 'dev' && native !== true && runtimeImage !== null) {
       // Read by those alone who ask for it.
       const { serveInContainer } = await import('./container-mode.ts')
       process.exitCode = await serveInContainer({ ...asked, program: called, dir: dir ?? null })
@@ -102,14 +108,12 @@ export function addServe(program: Command, name: ServeName, options: ProgramOpti
   })
 }
 
-const NATIVE =
-  'native mode: functions run with the programs of this machine, as with --native; --runtime-image <tag> (FN_RUNTIME_IMAGE) runs them in a container'
+function readSettings({ env = {}, flags = {}, project }: GatewayOptions): Settings {
+  return loadSettings({ env, cwd: process.cwd(), flags, explicit: project?.explicit ?? null }).settings
+}
 
-/** Whether an image is named to serve in; where there is none, that is told. */
-function hasImage({ env = {}, flags = {}, project }: GatewayOptions, output: Output): boolean {
-  const { settings } = loadSettings({ env, cwd: process.cwd(), flags, explicit: project?.explicit ?? null })
-  if (settings.runtimeImage === null) output.note(NATIVE)
-  return settings.runtimeImage !== null
+function toUrl(host: string): string {
+  return `http://${host.includes(':') ? `[${host}]` : host}`
 }
 
 /** What a command line says of the gateway. */

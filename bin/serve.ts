@@ -10,11 +10,12 @@ import {
 } from '../lib/index.ts'
 import { takeHandedSockets } from './handed-sockets.ts'
 import { KEY_HELP, type KeyInput, followKeys } from './hot-keys.ts'
-import { openDocs, openUrl } from './open-url.ts'
+import { openDocs, openPage } from './open-url.ts'
 import type { Output } from './output.ts'
 import { followLine, type Outside, readRoutes, toLocalCidrs } from './outside.ts'
 import { serveAsOwnUser } from './own-user.ts'
 import { toRouteLines } from './routes.ts'
+import { announceGateway } from './running-gateways.ts'
 import { takeServiceNotify } from './service-notify.ts'
 import { createEventShow } from './show-events.ts'
 import { createLogShow } from './show-log.ts'
@@ -101,18 +102,17 @@ function toInner(options: ServeOptions, outside: Outside): ServeOptions {
 async function serveUntil(ended: Promise<NodeJS.Signals>, options: ServeOptions): Promise<void> {
   const handed = takeHandedSockets(process.env, process.pid)
   const notify = takeServiceNotify(process.env, process.pid)
-  const { gateway, show, listening } = await open(options, handed)
+  const { gateway, show, listening, forget } = await open(options, handed)
   let stopKeys = (): void => {}
   let stopGarbage = (): void => {}
   try {
     const url = options.outside?.url ?? listening.url
     const control = options.outside === null ? (listening.control?.url ?? null) : options.outside.control
     if (control !== null) show.note(`control plane at ${control}/_fn, and only there`)
-    show.ready(gateway, url)
-    show.follow(gateway)
+    show.ready(gateway, url, control)
     notify.ready(`serving at ${url}`, show.note)
-    if (options.open) openUrl(url, () => show.note(`no browser could be opened: ${url}`))
-    stopKeys = followServeKeys(gateway, url, show, options)
+    if (options.open) openPage(url, show.note)
+    stopKeys = followServeKeys(gateway, { url, control }, show, options)
     stopGarbage = giveBackStart()
     const signal = await ended
     notify.stopping()
@@ -120,6 +120,7 @@ async function serveUntil(ended: Promise<NodeJS.Signals>, options: ServeOptions)
   } finally {
     stopKeys()
     stopGarbage()
+    forget()
     await gateway.close()
     await show.close()
     await notify.close()
@@ -130,6 +131,8 @@ interface Opened {
   gateway: Gateway
   show: Show
   listening: GatewayListening
+  /** Removes the record by which commands find the gateway. */
+  forget: () => void
 }
 
 /** Listens first: requests that come before the tree is read wait for it, and probes get an answer. */
@@ -137,29 +140,47 @@ async function open(options: ServeOptions, handed: HandedSockets | null): Promis
   let early: Omit<Opened, 'gateway'> | null = null
   // A socket for the control plane alone says as much as a port for it.
   const own = handed?.control == null ? {} : { controlPort: 0 }
-  const gateway = await createGateway({
-    ...options.gateway,
-    defaults: { ...options.gateway.defaults, ...own },
-    beforeStart: async opening => {
-      const show = createShow(opening, options)
-      if (options.name === 'run' && opening.settings.runtimeImage !== null) show.note(NO_CONTAINER)
-      early = { show, listening: await listen(opening, handed, show) }
-    },
-  })
-  return { gateway, ...early! }
+  try {
+    const gateway = await createGateway({
+      ...options.gateway,
+      defaults: { ...options.gateway.defaults, ...own },
+      beforeStart: async opening => {
+        const show = createShow(opening, options)
+        // Before anything starts: the first errors of a start are the ones that matter.
+        show.follow(opening)
+        if (options.name === 'run' && opening.settings.runtimeImage !== null) show.note(NO_CONTAINER)
+        const listening = await listen(opening, handed, show)
+        early = { show, listening, forget: announce(opening, listening, options) }
+      },
+    })
+    return { gateway, ...early! }
+  } catch (error) {
+    ;(early as Omit<Opened, 'gateway'> | null)?.forget()
+    throw error
+  }
+}
+
+/** In a container of `fngw dev` the outer process does it: its address is the one that commands reach. */
+function announce({ settings }: Opening, { url, control }: GatewayListening, { outside }: ServeOptions): () => void {
+  if (outside !== null) return () => {}
+  return announceGateway(settings.functionsRoot, { url, control: control?.url ?? null })
 }
 
 /** Keys of `fngw dev` at a terminal. @returns a function that gives the terminal back */
 function followServeKeys(
   gateway: Gateway,
-  url: string,
+  { url, control }: { url: string; control: string | null },
   show: Show,
   { json, output, terminal }: ServeOptions,
 ): () => void {
   if (terminal === null || json || gateway.settings.production) return () => {}
   const hasDocs = async (): Promise<boolean> => (await gateway.inject('/docs')).status === 200
   const stop = followKeys(terminal.input, {
-    open: () => void openDocs(url, hasDocs(), line => show.note(line)).catch(() => {}),
+    console: () => {
+      if (gateway.settings.uiEnabled) openPage(`${control ?? url}/console`, line => show.note(line))
+      else show.note('the console is disabled: start with FN_UI_ENABLED=1')
+    },
+    docs: () => void openDocs(url, hasDocs(), line => show.note(line)).catch(() => {}),
     reload: () => void gateway.reload().catch(error => show.note(`reload failed: ${output.clean(String(error))}`)),
     routes: () => {
       for (const line of toRouteLines(gateway.catalog())) show.note(output.clean(line))

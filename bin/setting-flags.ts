@@ -10,15 +10,20 @@ interface FlagChoice {
   defaults: Readonly<Record<string, unknown>>
   /** Names of the settings that matter to the command; null for all. Others are taken and not shown. */
   shown: readonly string[] | null
+  /** What a setting means to the command, where it is not what the setting itself means. */
+  descriptions?: Readonly<Record<string, string>>
 }
 
 /** Adds every setting that has a flag; unset ones stay away, so that environment and file come through. */
-export function addSettingFlags(command: Command, { defaults, shown }: FlagChoice): Command {
+export function addSettingFlags(command: Command, { defaults, shown, descriptions = {} }: FlagChoice): Command {
   for (const [name, option] of Object.entries(SETTING_OPTIONS) as [string, SettingOption<unknown>][]) {
+    const described = { ...option, description: descriptions[name] ?? option.description }
     const value = Object.hasOwn(defaults, name) ? defaults[name] : option.fallback
     for (const flag of option.flags) {
       if (!flag.startsWith('--')) continue
-      const added = new Option(toSpelling(name, flag), toDescription(flag, option, value))
+      const added = new Option(toSpelling(name, flag), toDescription(flag, described, value))
+      // `--no-console` sets uiEnabled.
+      added.attributeName = () => name
       if (shown?.includes(name) === false || isDefault(flag, value)) added.hideHelp()
       command.addOption(added)
     }
@@ -46,8 +51,12 @@ function isDefault(flag: string, value: unknown): boolean {
   return value === !flag.startsWith('--no-')
 }
 
-function toDescription(flag: string, { description, env, unit }: SettingOption<unknown>, value: unknown): string {
-  const text = flag.startsWith('--no-') ? `Turn off: ${description}` : description
+function toDescription(
+  flag: string,
+  { description, offDescription, env, unit }: SettingOption<unknown>,
+  value: unknown,
+): string {
+  const text = flag.startsWith('--no-') ? (offDescription ?? description) : description
   const shown = flag.includes('<') ? toShown(value) : null
   const facts = [
     ...(shown === null ? [] : [`default ${shown}${unit === null ? '' : ` ${unit}`}`]),

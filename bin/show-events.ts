@@ -14,10 +14,12 @@ export function createEventShow(output: Output, production: boolean, pid: number
     if (lines === null) output.result(toLine(event, record))
     else lines.append(toLine(event, record))
   }
+  let isReady = false
   return {
     note: text => output.note(text),
     ready(gateway, url) {
       for (const warning of gateway.warnings) emit('warning', warning)
+      isReady = true
       emit('ready', { url, pid })
       void lines?.flush()
     },
@@ -25,9 +27,13 @@ export function createEventShow(output: Output, production: boolean, pid: number
       gateway.on('log', record => {
         if (isShownLevel(record.level, gateway)) emit('log', record)
       })
-      gateway.on('warning', warning => emit('warning', warning))
+      gateway.on('warning', warning => {
+        if (isReady) emit('warning', warning)
+      })
       gateway.on('build', record => emit('build', record))
-      gateway.on('reload', record => emit('reload', record))
+      gateway.on('reload', record => {
+        if (isReady) emit('reload', record)
+      })
       if (!gateway.settings.accessLog) return
       gateway.on('request', record => {
         if (isShownRequest(record.path, gateway)) emit('request', record)

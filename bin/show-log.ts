@@ -19,12 +19,22 @@ export function createLogShow(output: Output): Show {
     for (const line of toJsonLogLines(record)) output.note(line)
   }
   const log = (level: LogRecord['level'], message: string): void => put({ time: Date.now(), level, message })
+  let isReady = false
   return {
     note: text => log('info', text),
     ready(gateway, url) {
       for (const { code, message, hint } of gateway.warnings) log('warn', `${code} ${message} (${hint})`)
+      isReady = true
       log('info', toServingText(gateway, url))
-      output.result(`ready ${url}`)
+      const ready = {
+        event: 'ready',
+        time: new Date().toISOString(),
+        level: 'info',
+        msg: 'ready',
+        url,
+        pid: process.pid,
+      }
+      output.result(JSON.stringify(ready))
     },
     follow(gateway) {
       const tell = (record: LogRecord): void => {
@@ -35,10 +45,12 @@ export function createLogShow(output: Output): Show {
       gateway.on('build', ({ state, key, action }) => {
         if (state === 'began') say('info', `${action} ${key}`)
       })
-      gateway.on('warning', ({ code, message, hint }) => say('warn', `${code} ${message} (${hint})`))
-      gateway.on('reload', ({ functions, routes, durationMs }) =>
-        say('info', `reloaded in ${durationMs.toFixed(0)} ms: ${functions} functions, ${routes} routes`),
-      )
+      gateway.on('warning', ({ code, message, hint }) => {
+        if (isReady) say('warn', `${code} ${message} (${hint})`)
+      })
+      gateway.on('reload', ({ functions, routes, durationMs }) => {
+        if (isReady) say('info', `reloaded in ${durationMs.toFixed(0)} ms: ${functions} functions, ${routes} routes`)
+      })
       if (!gateway.settings.accessLog) return
       const show = (record: RequestRecord, line: WrittenLine | null): void => {
         if (!isShownRequest(record.path, gateway)) return

@@ -1,13 +1,13 @@
 /** What a person sees at the terminal: requests, failures with their frames, output of functions. Owner: page bin/dev. */
 
-import type { Gateway, LogRecord, RequestRecord } from '../lib/index.ts'
+import type { LogRecord, RequestRecord } from '../lib/index.ts'
 import { AccessLogFormat } from '../lib/observe/access-log.ts'
 import { toLines } from '../lib/observe/log-line.ts'
 import { toBanner, toWarningText } from './banner.ts'
 import type { Output } from './output.ts'
 import { createOutputStream } from './show-log.ts'
 import { createBuildStatus } from './status-line.ts'
-import { isShownLevel, isShownRequest, type Show } from './show.ts'
+import { isShownLevel, isShownRequest, type Followed, type Show } from './show.ts'
 
 type Paint = Output['style']
 
@@ -26,10 +26,12 @@ export function createTextShow({ output, version, program, production }: TextOpt
   const format = new AccessLogFormat()
   const status = createBuildStatus(output)
   const lines = production ? createOutputStream(output, toDropLine) : null
+  let isReady = false
   return {
     note: text => output.note(text),
-    ready(gateway, url) {
-      output.note(toBanner({ gateway, url, version, program, output }))
+    ready(gateway, url, control) {
+      isReady = true
+      output.note(toBanner({ gateway, url, control, version, program, output }))
       output.result(`ready ${url}`)
     },
     follow(gateway) {
@@ -37,7 +39,9 @@ export function createTextShow({ output, version, program, production }: TextOpt
         if (!isShownLevel(record.level, gateway)) return
         // The access line before it says what was asked for.
         const isAsked = record.method !== undefined && !production && gateway.settings.accessLog
-        for (const line of toLogText(record, output, !isAsked)) output.note(line)
+        const isProblem = record.stream === undefined && record.code === undefined && /warn|error/.test(record.level)
+        const time = isProblem ? `${style('dim', format.toClockText(record.time))} ` : ''
+        for (const line of toLogText(record, output, !isAsked)) output.note(time + line)
       })
       gateway.on('build', record => {
         if (status !== null) status.on(record)
@@ -45,10 +49,10 @@ export function createTextShow({ output, version, program, production }: TextOpt
           output.note(`${record.action} ${record.key}`)
       })
       gateway.on('warning', warning => {
-        if (isShownLevel('warn', gateway)) output.note(toWarningText(warning, output))
+        if (isReady && isShownLevel('warn', gateway)) output.note(toWarningText(warning, output))
       })
       gateway.on('reload', ({ durationMs, functions, warnings }) => {
-        if (!isShownLevel('info', gateway)) return
+        if (!isReady || !isShownLevel('info', gateway)) return
         const found = warnings === 0 ? '' : `, ${warnings} ${warnings === 1 ? 'warning' : 'warnings'}`
         output.note(style('dim', `reloaded in ${durationMs.toFixed(0)} ms: ${functions} functions${found}`))
       })
@@ -69,7 +73,7 @@ function toDropLine(count: number): string {
   return `... ${count} access lines were dropped: nobody takes them fast enough`
 }
 
-function followRequests(gateway: Gateway, show: (record: RequestRecord) => void): void {
+function followRequests(gateway: Followed, show: (record: RequestRecord) => void): void {
   if (!gateway.settings.accessLog) return
   gateway.on('request', record => {
     if (isShownRequest(record.path, gateway)) show(record)
@@ -110,7 +114,7 @@ function toFailureLines(record: LogRecord, withCall: boolean, clean: Output['cle
   const call = withCall ? ` ${style('dim', clean(`(${who})`))}` : ''
   return [
     `${style('red', 'error')} ${style('red', clean(message))}${call}`,
-    ...frames.map(frame => style('dim', `    ${clean(frame.trimEnd().replaceAll('\t', '  '))}`)),
+    ...frames.map(frame => style('dim', `    ${clean(frame.trimEnd())}`)),
     ...(detail.hint === undefined ? [] : [`  hint: ${clean(detail.hint)}`]),
   ]
 }

@@ -5,13 +5,16 @@ import type { Gateway } from '../lib/index.ts'
 /** The control plane's own probe: asked every few seconds, it would drown everything else. */
 const QUIET_PATH = '/_fn/health'
 
+/** A gateway that may not serve yet. */
+export type Followed = Pick<Gateway, 'settings' | 'on'>
+
 export interface Show {
   /** Words before the gateway serves, such as a port that is in use. */
   note(text: string): void
   /** The gateway serves: what it serves, and the line that a program can wait for. */
-  ready(gateway: Gateway, url: string): void
-  /** Tells of everything from now on. */
-  follow(gateway: Gateway): void
+  ready(gateway: Gateway, url: string, control: string | null): void
+  /** Shows everything from now on, but for warnings and reloads of the start: `ready` shows what they led to. */
+  follow(gateway: Followed): void
   stopping(signal: string): void
   /** Resolves when every line is with the system. */
   close(): Promise<void>
@@ -19,11 +22,11 @@ export interface Show {
 
 const LEVELS = ['debug', 'info', 'warn', 'error', 'silent']
 
-export function isShownLevel(level: string, { settings }: Gateway): boolean {
+export function isShownLevel(level: string, { settings }: Pick<Followed, 'settings'>): boolean {
   return LEVELS.indexOf(level) >= LEVELS.indexOf(settings.logLevel)
 }
 
-export function isShownRequest(path: string, { settings }: Gateway): boolean {
+export function isShownRequest(path: string, { settings }: Pick<Followed, 'settings'>): boolean {
   return settings.accessLog && path !== QUIET_PATH
 }
 

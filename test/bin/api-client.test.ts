@@ -1,7 +1,7 @@
 import { createServer, type IncomingMessage, type RequestListener } from 'node:http'
 import { type AddressInfo, createServer as createTcpServer } from 'node:net'
 import t from 'tap'
-import { ApiClient, NobodyAnswers } from '../../bin/api-client.ts'
+import { ApiClient, NoGatewayError } from '../../bin/api-client.ts'
 
 /** A server with these answers, and what it was asked. */
 async function serve(t: import('tap').Test, listener: RequestListener) {
@@ -63,10 +63,12 @@ t.test('[bin/api-client.4] nobody there, no gateway there, cut off', async t => 
   const port = await freePort()
   const url = `http://127.0.0.1:${port}`
   const nobody = await outcome(new ApiClient({ url, token: null }).json('GET', '/_fn/x'))
-  t.type(nobody, NobodyAnswers)
-  t.match(nobody, { exitCode: 1, message: new RegExp(`^nobody answers at ${url}: start the gateway .*--url`) })
+  t.type(nobody, NoGatewayError)
+  t.match(nobody, { exitCode: 1, message: new RegExp(`^no gateway answers at ${url}: start one .*--url`) })
   const unknown = new ApiClient({ url: 'http://nowhere.invalid', token: null })
-  t.match(await outcome(unknown.json('GET', '/')), { message: /^http:\/\/nowhere\.invalid cannot be reached: / })
+  t.match(await outcome(unknown.json('GET', '/')), {
+    message: /^cannot reach http:\/\/nowhere\.invalid: unknown host name$/,
+  })
 
   const other = await serve(t, (request, response) => {
     if (request.url === '/page') response.writeHead(404, { 'Content-Type': 'text/html' }).end('<h1>')

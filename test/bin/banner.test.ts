@@ -1,7 +1,6 @@
 import t from 'tap'
 import { toBanner, toWarningText } from '../../bin/banner.ts'
 import type { Warning } from '../../lib/core/errors.ts'
-import { PUBLISH_TOOL } from '../../lib/discovery/layouts.ts'
 import type { Gateway } from '../../lib/index.ts'
 import { toPrintable } from '../../lib/observe/log-text.ts'
 
@@ -10,28 +9,55 @@ const output = { clean: toPrintable, style: (_style: unknown, text: string) => t
 interface Facts {
   routes?: number
   warnings?: Warning[]
-  ignored?: { path: string; reason: string }[]
-  runtimes?: Record<string, { health: { up: boolean; reason: string } }>
+  runtimes?: Record<string, { version?: string; health: { up: boolean; reason: string } }>
+  uiEnabled?: boolean
+  control?: string | null
+  schedules?: Record<string, object>
 }
 
-function banner({ routes = 0, warnings = [], ignored = [], runtimes = {} }: Facts): string {
+function banner({
+  routes = 0,
+  warnings = [],
+  runtimes = {},
+  uiEnabled = true,
+  control = null,
+  schedules = {},
+}: Facts): string {
   const entries = Array.from({ length: routes }, (_, i) => [
     `/r${String(i).padStart(3, '0')}`,
     [{ runtime: 'node', methods: ['GET'], file: `r${i}.js` }],
   ])
   const gateway = {
-    settings: { functionsRoot: '/srv/f\nFAKE' },
+    settings: { functionsRoot: '/srv/f\nFAKE', uiEnabled, schedulerEnabled: true },
+    explain: () => ({ beside: uiEnabled ? { kind: 'document' } : null }),
     warnings,
     health: () => ({ runtimes, functions: { states: [{ runtime: 'node' }] } }),
     catalog: () => ({
       mapped_routes: Object.fromEntries(entries),
       mapped_route_conflicts: {},
       homes: [],
-      runtimes: {},
-      ignored,
+      runtimes: {
+        node: {
+          functions: Object.entries(schedules).map(([name, schedule]) => ({
+            name,
+            file: null,
+            policy: { schedule },
+            version_files: {},
+            versions_policy: {},
+          })),
+        },
+      },
+      ignored: [],
     }),
   } as unknown as Gateway
-  return toBanner({ gateway, url: 'http://h:1', version: '1.2.3', program: 'npx fngw', output: output as never })
+  return toBanner({
+    gateway,
+    url: 'http://h:1',
+    control,
+    version: '1.2.3',
+    program: 'npx fngw',
+    output: output as never,
+  })
 }
 
 t.test('[bin/dev.1, bin/dev.16] what is served: version, address, root, routes', async t => {
@@ -44,24 +70,27 @@ t.test('[bin/dev.1, bin/dev.16] what is served: version, address, root, routes',
   t.notMatch(many, /r20\.js/)
 })
 
-t.test('[bin/dev.16] runtimes that have functions, and those that are down', async t => {
-  const up = { health: { up: true, reason: 'ok' } }
-  const down = { health: { up: false, reason: 'php not found' } }
-  t.match(banner({ runtimes: { node: up, python: up, php: down } }), /runtimes {2}node, php \(php not found\)\n/)
-  t.match(banner({}), /runtimes {2}none\n/)
+t.test('[bin/dev.16] schedules with their rules', async t => {
+  const on = { enabled: true, timezone: 'UTC' }
+  const schedules = { sync: { ...on, every_seconds: 60 }, report: { ...on, cron: '@daily' }, off: { enabled: false } }
+  t.match(banner({ schedules }), /\n\n {2}SCHEDULE {2}RULE\n {2}sync {6}every 60 s\n {2}report {4}@daily \(UTC\)\n\n?$/)
+  t.notMatch(banner({}), /SCHEDULE/)
 })
 
-t.test('[bin/dev.16] files of tests and tools in one line', async t => {
-  const tools = ['a_test.py', 'setup.py', 'conftest.py', 'vite.config.ts'].map(path => ({
-    path,
-    reason: `x; ${PUBLISH_TOOL}`,
-  }))
-  const ignored = [{ path: '_x.js', reason: 'private' }, ...tools]
+t.test('[bin/dev.22] the addresses of the documentation and the console', async t => {
+  t.match(banner({}), /\n {2}docs {6}http:\/\/h:1\/docs\n {2}console {3}http:\/\/h:1\/console\n/)
+  t.match(banner({ control: 'http://h:2' }), / {2}console {3}http:\/\/h:2\/console\n/)
+  t.notMatch(banner({ uiEnabled: false }), /docs|console/, 'only what is served')
+})
+
+t.test('[bin/dev.16] runtimes that have functions, and those that are down', async t => {
+  const up = { version: '22.1.0', health: { up: true, reason: 'ok' } }
+  const down = { health: { up: false, reason: 'php not found' } }
   t.match(
-    banner({ ignored }),
-    /no routes a_test\.py, setup\.py, conftest\.py and 1 more: .*npx fngw explain GET \/a_test\n/,
+    banner({ runtimes: { node: up, python: up, php: down } }),
+    /runtimes {2}node 22\.1\.0, php \(php not found\)\n/,
   )
-  t.notMatch(banner({ ignored: ignored.slice(0, 1) }), /no routes _x/)
+  t.match(banner({}), /runtimes {2}none\n/)
 })
 
 t.test('[bin/dev.1, bin/dev.16] warnings with their fix, at most 20', async t => {

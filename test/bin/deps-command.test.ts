@@ -1,4 +1,4 @@
-import { existsSync, readdirSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import t from 'tap'
 import { runCli } from '../helpers/cli.ts'
 import { makeTree } from '../helpers/tree.ts'
@@ -7,9 +7,9 @@ import { makeWheels } from '../helpers/wheels.ts'
 t.setTimeout(180_000)
 
 t.test(
-  '[bin/deps.1, bin/deps.2, bin/deps.3, bin/deps.4] packages of a tree are shown, installed, explained and cleaned',
+  '[bin/deps.1, bin/deps.2, bin/deps.3, bin/deps.4, bin/deps.5] packages of a tree are shown, installed, explained and cleaned',
   async t => {
-    const { root, path, cleanup } = makeTree({
+    const tree = makeTree({
       'a/handler.py': 'import beta\n',
       'bad/handler.py': '#@requirements not-there\n',
       'plain/handler.py': 'def handler(event):\n    return 1\n',
@@ -17,15 +17,30 @@ t.test(
       'own/handler.py': '',
       'own/.deps/mine.py': '',
     })
+    const { root, path, cleanup } = tree
     const away = makeTree()
     t.teardown(cleanup)
     t.teardown(away.cleanup)
     const wheels = ['alpha', 'gamma'].map(name => ({ name, version: '1.0' }))
     const env = makeWheels(away.root, [...wheels, { name: 'beta', version: '2.0', needs: ['alpha'] }])
     const run = (...args: string[]) => runCli(['deps', ...args], { cwd: root, env })
-
     t.match(run('ls', root), { status: 0, stdout: '', stderr: /no packages/ })
-    const install = run('install', root)
+    const missing = run('install', root)
+    t.equal(missing.status, 1)
+    t.match(missing.stderr, /failed python\/a@default: install failed: a\/handler\.py:1 imports beta: /)
+    t.match(missing.stderr, /hint: run: fngw deps add beta --to a; or set FN_AUTO_INFER_PY_DEPS=1/)
+    t.match(run('add', '--to', 'none', '--dir', root), { status: 1, stderr: /no function is named none/ })
+    const added = run('add', 'alpha==1.0', '--to', 'plain', '--dir', root)
+    t.match(added, { status: 0, stderr: /ready python\/plain@default/ })
+    t.match(readFileSync(path('plain/requirements.txt'), 'utf8'), /^alpha==1\.0$/m)
+    for (const name of ['.svc/deps', 'plain']) rmSync(path(name), { recursive: true })
+    tree.write({ 'plain/handler.py': 'def handler(event):\n    return 1\n' })
+
+    t.match(
+      run('ls', root).stdout,
+      /^python\/a@default {2}nothing {2}error: install failed: a\/handler\.py:1 imports beta/m,
+    )
+    const install = runCli(['deps', 'install', root], { cwd: root, env: { ...env, FN_AUTO_INFER_PY_DEPS: '1' } })
     t.equal(install.status, 1)
     t.match(install.stderr, /^installing packages of python\/a@default$/m)
     t.match(install.stderr, /^installed 2 packages for python\/a@default in \d+\.\d s, [\d.]+ kB: beta==2\.0$/m)

@@ -64,7 +64,7 @@ t.test('[bin/health.1, bin/health.3] as a program: exit codes and addresses', as
   t.same([byPort.status, byPort.stdout, byPort.stderr], [0, 'ready\n', ''])
   const nobody = runCli(['health', '--port', '1'], { cwd })
   t.equal(nobody.status, 1)
-  t.match(nobody.stderr, /nobody answers at http:\/\/127\.0\.0\.1:1/)
+  t.match(nobody.stderr, /no gateway answers at http:\/\/127\.0\.0\.1:1/)
   t.equal(runCli(['health', '--wait', 'soon'], { cwd }).status, 2)
 })
 
@@ -79,7 +79,7 @@ t.test('[bin/health.2] it waits until the answer is yes, or the time is over', a
     noted: ['not ready: the gateway is starting'],
   })
   t.ok(never.asked.length >= 2, `${never.asked.length} questions`)
-  await t.rejects(health('http://127.0.0.1:1', { wait: '0.2' }), { message: /nobody answers/, exitCode: 1 })
+  await t.rejects(health('http://127.0.0.1:1', { wait: '0.2' }), { message: /no gateway answers/, exitCode: 1 })
 })
 
 t.test('[bin/health.3] what is no answer of a gateway', async t => {

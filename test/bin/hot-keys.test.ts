@@ -20,7 +20,8 @@ function setup() {
   let resume = (): void => {}
   const act = (name: string) => () => void called.push(name)
   const actions: KeyActions = {
-    open: act('open'),
+    docs: act('docs'),
+    console: act('console'),
     reload: act('reload'),
     routes: act('routes'),
     clear: act('clear'),
@@ -37,8 +38,9 @@ function setup() {
 
 t.test('[bin/dev.13] a key is an action, and only a single one', async t => {
   const { called, press } = setup()
-  for (const key of ['o', 'r', 'l', 'c', 'q', '\u0003', '\u0004', 'x', 'O', '\u001b[A', 'rr', '\n']) press(key)
-  t.same(called, ['open', 'reload', 'routes', 'clear', 'quit', 'quit', 'quit'])
+  for (const key of ['d', 'o', 'u', 'r', 'l', 'c', 'q', '\u0003', '\u0004', 'x', 'O', '\u001b[A', 'rr', '\n'])
+    press(key)
+  t.same(called, ['docs', 'docs', 'console', 'reload', 'routes', 'clear', 'quit', 'quit', 'quit'])
 })
 
 t.test('[bin/dev.13] the terminal is given back: at the end, and while the shell has it', async t => {

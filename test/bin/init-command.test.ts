@@ -43,6 +43,31 @@ t.test('[bin/init.9] the project file says where functions are and which port', 
   t.match((await command(named, 'a', {})).text, /next:\n {2}add node to the runtimes that are named/)
 })
 
+t.test('[bin/init.12] go and rust are enabled in the project file', async t => {
+  const read = (cwd: string, file = 'fngw.json') => readFileSync(join(cwd, file), 'utf8')
+  const empty = t.testdir({})
+  const { text } = await command(empty, 'a', { template: 'go' })
+  t.match(text, /created .gitignore\nenabled the language in fngw\.json\n/)
+  t.notMatch(text, /add go to/)
+  t.equal(read(empty), '{\n  "runtimes": ["python", "node", "php", "lua", "go"]\n}\n')
+  const { text: json } = await command(empty, 'b', { template: 'rust', json: true })
+  t.same(JSON.parse(json).files, ['b/handler.rs', 'b/fn.config.json', 'fngw.json'])
+  t.same(JSON.parse(read(empty)).runtimes, ['python', 'node', 'php', 'lua', 'go', 'rust'])
+  t.notMatch((await command(empty, 'c', { template: 'go' })).text, /enabled/, 'once')
+  const kept = t.testdir({ 'fngw.json': '{\n    "port": 1,\n    "runtimes": ["node"]\n}\n' })
+  await command(kept, 'a', { template: 'go' })
+  t.equal(read(kept), '{\n    "port": 1,\n    "runtimes": ["node", "go"]\n}\n')
+  const packed = t.testdir({ 'package.json': '{\n  "name": "x",\n  "fngw": { "port": 1 }\n}\n' })
+  await command(packed, 'a', { template: 'go' })
+  t.same(JSON.parse(read(packed, 'package.json')), {
+    name: 'x',
+    fngw: { port: 1, runtimes: ['python', 'node', 'php', 'lua', 'go'] },
+  })
+  const named = t.testdir({ '.env': 'FN_RUNTIMES=node' })
+  t.match((await command(named, 'a', { template: 'go' })).text, /add go to the runtimes that are named/)
+  t.notOk(existsSync(join(named, 'fngw.json')), 'FN_RUNTIMES would replace what is written')
+})
+
 t.test('[bin/init.10] without a name it asks at a terminal, and only there', async t => {
   const cwd = t.testdir({})
   const { text, asked } = await command(cwd, undefined, {}, ['_no', 'pets', 'cobol', 'python', 'post', 'POST'])

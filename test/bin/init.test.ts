@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process'
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
@@ -9,7 +10,7 @@ import { runCli } from '../helpers/cli.ts'
 const make = (cwd: string, name: string, template: string, more: Partial<InitRequest> = {}) =>
   init({ cwd, functionsRoot: cwd, name, template, version: '0.0.0', ...more })
 
-const NEXT = { program: 'npx fngw', port: 8080, methods: ['GET'], missing: null }
+const NEXT = { program: 'npx fngw', port: 8080, methods: ['GET'], missing: null, isInstalled: true }
 
 t.test('[bin/init.3, bin/init.4] nothing is overwritten, bad input is refused with the rule', async t => {
   const cwd = t.testdir({ there: { 'handler.js': 'mine' } })
@@ -47,6 +48,10 @@ t.test('[bin/init.5] what to do next is what has to be typed here', async t => {
   const go = toInitText(make(cwd, 'g', 'go'), { ...NEXT, program: 'fngw', methods: ['POST'], missing: 'get go' })
   t.match(go, /next:\n {2}get go\n {2}fngw dev\n {2}curl -X POST /)
   t.notMatch(go, /RUNTIMES/, 'other languages stay on')
+  t.match(
+    toInitText(make(cwd, 'n', 'node'), { ...NEXT, isInstalled: false }),
+    /next:\n {2}npm i -D fngw\n {2}npx fngw dev\n/,
+  )
   for (const [script, env, expected] of [
     ['/p/node_modules/.bin/fngw', {}, 'npx fngw'],
     ['/home/u/.npm/_npx/1/node_modules/.bin/fngw', {}, 'npx fngw'],
@@ -73,10 +78,30 @@ t.test('[bin/init.8] $schema leads an editor to the schema', async t => {
 t.test('[bin/init.3, bin/init.5] the command prints the result on standard output alone', async t => {
   const cwd = t.testdir({})
   const { stdout, status } = runCli(['init', 'b', '-t', 'python', '--json'], { cwd })
-  t.same([status, JSON.parse(stdout).files], [0, ['b/handler.py', 'b/fn.config.json']])
+  t.same([status, JSON.parse(stdout).files], [0, ['b/handler.py', 'b/fn.config.json', '.gitignore']])
   const refused = runCli(['init', 'b', '-t', 'python'], { cwd })
   t.same([refused.status, refused.stdout], [2, ''])
   t.match(refused.stderr, /already there/)
+})
+
+t.test('[bin/init.11] a project gets a .gitignore, and keeps the one it has', async t => {
+  const cwd = t.testdir({
+    functions: { '.svc': { jobs: { a: '' }, packs: { node: { base: { 'package.json': '{}' } } } } },
+  })
+  writeFileSync(join(cwd, '.env.local'), 'KEY=1')
+  init({ cwd, functionsRoot: join(cwd, 'functions'), name: 'b', template: 'node', version: '0.0.0' })
+  const git = (...words: string[]) => spawnSync('git', words, { cwd, encoding: 'utf8' }).stdout
+  git('init', '--quiet')
+  git('add', '--all')
+  t.same(git('ls-files').trim().split('\n'), [
+    '.gitignore',
+    'functions/.svc/packs/node/base/package.json',
+    'functions/b/fn.config.json',
+    'functions/b/handler.js',
+  ])
+  const kept = t.testdir({ '.gitignore': 'mine\n' })
+  t.notOk(make(kept, 'b', 'node').files.includes('.gitignore'))
+  t.equal(readFileSync(join(kept, '.gitignore'), 'utf8'), 'mine\n')
 })
 
 t.test('[bin/init.6] types for handlers say what really arrives', async t => {

@@ -96,7 +96,7 @@ t.test('[bin/invoke.4] a terminal gets no control characters and no bytes that a
 
 t.test('[bin/invoke.5] without a gateway the command says how to do without', async t => {
   const nobody = await run({ url: 'http://127.0.0.1:1' }, 'echo', {})
-  t.match(nobody.outcome, { exitCode: 1, message: /^nobody answers at .*; --local runs the function without one$/ })
+  t.match(nobody.outcome, { exitCode: 1, message: /^no gateway answers at .*; --local runs the function without one$/ })
   const empty = makeTree({ 'a.txt': '' })
   t.teardown(empty.cleanup)
   t.match((await run({ root: empty.root }, 'echo', {})).outcome, { message: /404: .*there are no functions here/ })

@@ -91,7 +91,10 @@ t.test('[bin/jobs.1, bin/jobs.2, bin/jobs.3, bin/jobs.4] every word against a ru
   t.equal(await create('echo', { delay: '100', callback: 'http://127.0.0.1:1/' }), 0)
   out()
   await listJobs(api, { limit: '1', state: 'queued' }, output)
-  t.match(String(out()), /^job-\S+ {2}queued {4}echo {2}0\/1 {2}- {2}/)
+  t.match(
+    String(out()),
+    /^ID +STATE +FUNCTION +ATTEMPT +STATUS +CREATED +ERROR\njob-\S+ {2}queued {2}echo {6}0\/1 {6}- {7}(now|\d+ s ago)\n$/,
+  )
   await listJobs(api, { limit: '2' }, output)
   t.match(err(), /^there are more: --cursor \d+\n$/)
   out()

@@ -121,7 +121,7 @@ t.test('[bin/logs.5] the command line', async t => {
   t.match((await run(chosen, { FORCE_COLOR: '1' })).stdout, '\u001b[36mhello\u001b[39m')
   t.match((await run(['--url', url, '-n', 'x'])).failure, { message: /lines must be an integer/, exitCode: 1 })
   t.match((await run(['--file', 'x'])).failure, { message: /error, access, runtime, all/ })
-  t.match((await run(['--url', 'http://127.0.0.1:1'])).failure, { message: /nobody answers at/, exitCode: 1 })
+  t.match((await run(['--url', 'http://127.0.0.1:1'])).failure, { message: /no gateway answers at/, exitCode: 1 })
   const help = (await run(['--help'])).stdout
   t.match(help, /-f, --follow.*--file <name>.*fngw logs -f --fn hello/s)
   t.ok(help.split('\n').every(line => line.length <= 80))

@@ -34,5 +34,5 @@ t.test('[bin/openapi.3] the documentation is opened and its address printed', as
 t.test('[bin/openapi.4] neither page, or nobody there', async t => {
   const url = await serve(t, { docsEnabled: false })
   await t.rejects(open(url, {}), { message: /serves neither \/docs nor \/console: FN_DOCS_ENABLED=1/ })
-  await t.rejects(open('http://127.0.0.1:1', {}), { message: /nobody answers at http:\/\/127\.0\.0\.1:1/ })
+  await t.rejects(open('http://127.0.0.1:1', {}), { message: /no gateway answers at http:\/\/127\.0\.0\.1:1/ })
 })

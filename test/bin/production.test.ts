@@ -70,7 +70,7 @@ t.test(
     // Asked before anybody takes connections: it waits in the socket, then for the tree.
     t.same(await ask(`${url}/hello`), { status: 200, body: 'hello' })
     t.ok(await running.ready)
-    t.match(holder.text(), new RegExp(`ready ${url}\\n`), 'the address is that of the socket')
+    t.match(holder.text(), new RegExp(`"event":"ready".*"url":"${url}"`), 'the address is that of the socket')
 
     let asked = 0
     let isOver = false
@@ -175,7 +175,7 @@ t.test('[bin/production.4] sockets that cannot be used', async t => {
     const running = await holder.start(['run', '.'], { cwd: tree.root, env: { FN_RUNTIMES: 'node', ...env } })
     t.equal(await running.ended, 1)
     t.match(holder.text(), said)
-    t.notMatch(holder.text(), /^ready/m)
+    t.notMatch(holder.text(), /"event":"ready"/)
   }
 })
 

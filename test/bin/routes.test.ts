@@ -2,6 +2,8 @@ import t from 'tap'
 import { runCli } from '../helpers/cli.ts'
 import { makeTree } from '../helpers/tree.ts'
 
+t.setTimeout(120_000)
+
 const TREE = {
   'users/index.js': 'export const handler = () => 1\n',
   'users/[id].js': 'export const handler = () => 1\n',
@@ -37,6 +39,30 @@ t.test('[bin/routes.1] routes prints the table and its problems', async t => {
   t.same(Object.keys(json), ['mapped_routes', 'mapped_route_conflicts', 'warnings', 'ignored'])
   t.match(json.mapped_routes['/users/:id'], [{ runtime: 'node', methods: ['GET'], file: 'users/[id].js' }])
   t.equal(json.mapped_route_conflicts['/twice'].length, 2)
+})
+
+t.test('[bin/routes.1] functions without a route are marked private', async t => {
+  const { root, cleanup } = await makeTree({
+    'a.js': 'export const handler = () => 1\n',
+    'jobs/sync.js': 'export const handler = () => 1\n',
+    'jobs/fn.config.json': '{ "private": true }',
+    'none/handler.js': 'export const handler = () => 1\n',
+    'none/fn.config.json': '{ "invoke": { "routes": [] } }',
+    'none/v2/handler.js': 'export const handler = () => 1\n',
+    'none/v2/fn.config.json': '{ "private": true }',
+  })
+  t.teardown(cleanup)
+  const rows = runCli(['routes'], { cwd: root }).stdout.trimEnd().split('\n').slice(1)
+  t.same(
+    rows.map(line => line.trim().split(/ {2,}/)),
+    [
+      ['GET', '/a', 'node', 'a.js'],
+      ['private', 'jobs/sync', 'node', 'jobs/sync.js'],
+      ['private', 'none', 'node', 'none/handler.js'],
+      ['private', 'none/v2', 'node', 'none/v2/handler.js'],
+      ['private', 'none@v2', 'node', 'none/v2/handler.js'],
+    ],
+  )
 })
 
 t.test('[bin/routes.1] versions and homes are in the table', async t => {

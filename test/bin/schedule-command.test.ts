@@ -2,6 +2,7 @@ import { Writable } from 'node:stream'
 import { Command } from 'commander'
 import t from 'tap'
 import { ApiClient } from '../../bin/api-client.ts'
+import { toRelativeTime } from '../../bin/columns.ts'
 import { createOutput } from '../../bin/output.ts'
 import { addSchedule, listSchedules, runSchedule, showNext } from '../../bin/schedule-command.ts'
 import { serveTree } from '../helpers/gateway-bed.ts'
@@ -11,7 +12,10 @@ const HANDLER =
 const of = (schedule: object): string => JSON.stringify({ schedule })
 const TREE = {
   'report/handler.js': HANDLER,
-  'report/fn.config.json': of({ cron: '0 9 * * MON-FRI', timezone: 'Asia/Kathmandu' }),
+  'report/fn.config.json': JSON.stringify({
+    private: true,
+    schedule: { cron: '0 9 * * MON-FRI', timezone: 'Asia/Kathmandu' },
+  }),
   'bad/handler.js': HANDLER,
   'bad/fn.config.json': of({ every_seconds: 86_400, query: { bad: 1 } }),
   'off/handler.js': HANDLER,
@@ -37,6 +41,30 @@ function makeOutput() {
   return { output: createOutput(stdout, stderr, { NO_COLOR: '1' }), take }
 }
 
+t.test('[config/function-config.23] a private function has no route; schedules, jobs and invoke call it', async t => {
+  const { url } = await serveTree(t, TREE, { runtimes: ['node'], consoleWriteEnabled: true })
+  const api = new ApiClient({ url, token: null })
+  t.equal((await fetch(`${url}/report`)).status, 404)
+  t.match(await api.json('POST', '/_fn/schedules/run', { json: { name: 'report' } }), { status: 200 })
+  t.match(await api.json('POST', '/_fn/invoke', { json: { name: 'report', method: 'GET' } }), {
+    status: 200,
+  })
+  let job = (await api.json('POST', '/_fn/jobs', { json: { name: 'report' } })) as { id: string; status: string }
+  while (/queued|running/.test(job.status)) job = (await api.json('GET', `/_fn/jobs/${job.id}`)) as typeof job
+  t.match(job, { status: 'done', result_status: 200 })
+  const { paths } = (await api.json('GET', '/openapi.json')) as { paths: object }
+  t.notOk(Object.keys(paths).some(path => path.includes('report')))
+})
+
+t.test('[bin/schedule.1] times relative to now', async t => {
+  const now = 1_000_000_000
+  const texts = [0, 400, 5000, 119_000, 120_000, 3_600_000, 7_200_000, 172_800_000].map(ms =>
+    toRelativeTime(now + ms, now),
+  )
+  t.same(texts, ['now', 'now', 'in 5 s', 'in 119 s', 'in 2 min', 'in 60 min', 'in 2 h', 'in 2 d'])
+  t.equal(toRelativeTime(now - 5000, now), '5 s ago')
+})
+
 t.test('[bin/schedule.1, bin/schedule.2, bin/schedule.3] every word against a running gateway', async t => {
   const { url } = await serveTree(t, TREE, { runtimes: ['node'], consoleWriteEnabled: true })
   const api = new ApiClient({ url, token: null })
@@ -54,9 +82,10 @@ t.test('[bin/schedule.1, bin/schedule.2, bin/schedule.3] every word against a ru
   const [list] = take() as [string]
   const lines = list.trimEnd().split('\n')
   t.match(lines, [
-    /^bad {5}every 86400 s {21}\S+T00:00:00\+00:00|bad {5}every 86400 s/,
+    /^NAME +RULE +NEXT +LAST$/,
+    /^bad {5}every 86400 s +in \d+ (h|min|s), \S+ +500, (now|\d+ s ago), .*bad/,
     /^off {5}every 60 s +off +not run yet$/,
-    /^report {2}0 9 \* \* MON-FRI \(Asia\/Kathmandu\) {2}\d{4}-\d\d-\d\dT09:00:00\+05:45 {2}200$/,
+    /^report {2}0 9 \* \* MON-FRI \(Asia\/Kathmandu\) {2}in \d+ (d|h|min|s), \d{4}-\d\d-\d\dT09:00:00\+05:45 +200, (now|\d+ s ago)$/,
     /^wrong {3}wrong +never +wrong\/fn\.config\.json: schedule\.cron must be/,
   ])
   t.notOk(list.includes('\u001b'))
@@ -82,7 +111,7 @@ t.test('[bin/schedule.1, bin/schedule.2, bin/schedule.3] every word against a ru
   await type('next', 'report', '-n', '2')
   t.equal(take()[0]!.split('\n').length, 3)
   await type('ls')
-  t.equal(take()[0], list)
+  t.match(take()[0], /^NAME [\s\S]*\nwrong /)
   await type('run', 'report', '--json')
   t.match(JSON.parse(take()[0]!), { key: 'node/report@default', status: 200 })
   process.exitCode = 0

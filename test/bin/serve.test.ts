@@ -5,6 +5,9 @@ import t from 'tap'
 import { runCli, startCli } from '../helpers/cli.ts'
 import { makeTree } from '../helpers/tree.ts'
 
+// Each start is a program; a busy machine takes its time.
+t.setTimeout(240_000)
+
 const NODE_TREE = {
   'hello.js': "export const handler = () => ({ message: 'hello' })\n",
   // Lasts until the client leaves or the process ends.
@@ -48,6 +51,35 @@ t.test('[bin/dev.4] a busy default port is passed over, with a line that says so
   t.equal((await fetch(`${fngw.url}/hello`)).status, 200)
   fngw.child.kill('SIGTERM')
   await fngw.ended
+})
+
+t.test('[bin/dev.22] the console is on in dev on a loopback address, and nowhere else by itself', async t => {
+  const { root, cleanup } = await makeTree(NODE_TREE)
+  t.teardown(cleanup)
+  const cases: [args: string[], env: Record<string, string>, isOn: boolean][] = [
+    [['dev'], {}, true],
+    [['dev', '--no-console'], {}, false],
+    [['dev'], { FN_UI_ENABLED: '0' }, false],
+    [['dev', '--host', '0.0.0.0'], {}, false],
+    [['dev', '--host', '0.0.0.0'], { FN_UI_ENABLED: '1' }, true],
+    [['run', '--log-format', 'text'], {}, false],
+  ]
+  for (const [args, env, isOn] of cases) {
+    const fngw = await startCli([...args, '--port', '0'], { cwd: root, env })
+    const shown = fngw.stderr()
+    const state = (await (await fetch(`${fngw.url}/_fn/ui-state`)).json()) as Record<string, unknown>
+    const write = await fetch(`${fngw.url}/_fn/function?runtime=node&name=x`, {
+      method: 'POST',
+      headers: { 'x-fngw-request': '1' },
+    })
+    fngw.child.kill('SIGTERM')
+    await fngw.ended
+    const name = `${args.join(' ')} ${JSON.stringify(env)}`
+    t.match(state, { ui_enabled: isOn }, name)
+    t.equal(write.status, 403, 'writing has to be allowed')
+    t.match(shown, / {2}runtimes {2}node \d+\.\d+\.\d+\n {2}docs {6}http:.*\/docs\n/, name)
+    t.equal(shown.includes(`  console   ${fngw.url}/console\n`), isOn, name)
+  }
 })
 
 t.test('[bin/dev.6] the first signal finishes what runs, the second ends at once', async t => {

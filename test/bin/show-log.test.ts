@@ -4,6 +4,7 @@ import { createEventShow } from '../../bin/show-events.ts'
 import { createLogShow, createOutputStream } from '../../bin/show-log.ts'
 import { createTextShow } from '../../bin/show-text.ts'
 import type { Output } from '../../bin/output.ts'
+import type { Show } from '../../bin/show.ts'
 import { followed, REQUEST } from '../helpers/shown.ts'
 
 const BUILD = { time: 0, action: 'building', key: 'go/a@default', runtime: 'go', fn: 'a', version: 'default' } as const
@@ -23,7 +24,8 @@ t.test('[bin/dev.7] a log for machines: access lines on standard output, the res
   show.stopping('SIGTERM')
   await show.close()
   const [ready, ...access] = linesOf(stdout())
-  t.equal(ready, 'ready http://h:1')
+  t.match(JSON.parse(ready!), { event: 'ready', time: /^\d{4}-.*Z$/, level: 'info', msg: 'ready', url: 'http://h:1' })
+  t.match(ready, /^\{"event":"ready",/, 'as with --json')
   t.match(
     access.map(line => JSON.parse(line)),
     [{ msg: 'request', path: '/x\nFAKE', status: 200 }],
@@ -41,6 +43,26 @@ t.test('[bin/dev.7] a log for machines: access lines on standard output, the res
       { level: 'info', msg: 'SIGTERM: finishing what runs' },
     ],
   )
+})
+
+t.test('[bin/dev.11] failures of the start are shown, and what it reads and warns of once', async t => {
+  const forms: ((output: Output) => Show)[] = [
+    createLogShow,
+    output => createEventShow(output, false),
+    output => createTextShow({ output, version: '1', program: 'fngw', production: false }),
+  ]
+  for (const form of forms) {
+    const { show, stdout, stderr } = followed(form, {}, events => {
+      events.emit('log', { time: 0, level: 'error', message: 'first failure', code: 'LOAD_FAILED' })
+      events.emit('warning', { code: 'W', path: 'a', message: 'is odd', hint: 'mend it' })
+      events.emit('reload', RELOAD)
+    })
+    await show.close()
+    const text = stdout() + stderr()
+    t.equal(text.split('first failure').length, 2)
+    t.equal(text.split('is odd').length, 2)
+    t.notMatch(text, /reloaded|"reload"/)
+  }
 })
 
 t.test('[bin/dev.7] the access line that the gateway wrote is shown as it is', async t => {

@@ -108,6 +108,13 @@ t.test('[bin/dev.10] what a function writes is a line each, marked with its name
   ])
 })
 
+t.test('[bin/dev.23] a warning of the gateway begins with its time', async t => {
+  const { events, stderr } = show(false)
+  const from = stderr().length
+  events.emit('log', { ...RECORD, level: 'warn' })
+  t.match(stderr().slice(from), /^\d\d:\d\d:\d\d warn built a\n$/)
+})
+
 t.test('[bin/dev.11] colours say how bad it is', async t => {
   const line = '12:03:04 500 GET /a'
   t.equal(toAccessText(line, 500, style), '<dim>12:03:04</> <red>500</> GET /a')
