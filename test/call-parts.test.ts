@@ -2,6 +2,7 @@ import t from 'tap'
 import type { Catalog } from '../lib/catalog-loader.ts'
 import { createCallParts } from '../lib/call-parts.ts'
 import { systemClock } from '../lib/core/clock.ts'
+import { Descriptors } from '../lib/core/descriptor-limit.ts'
 import { Journal } from '../lib/observe/journal.ts'
 import type { Runtimes } from '../lib/runtime/runtimes.ts'
 import { FakeRuntime } from './helpers/fake-runtime.ts'
@@ -12,6 +13,8 @@ t.test('[gateway.7, invocation/admission.1] calls of every door go through one a
   const dispatcher = new FakeRuntime()
   const parts = createCallParts({
     clock: systemClock,
+    descriptors: new Descriptors(),
+    sharesOrigin: true,
     journal: new Journal({ clock: systemClock, functionsRoot: null, accessLog: false }),
     runtimes: { dispatcher, byName: new Map() } as unknown as Runtimes,
     // No function here has a schema.

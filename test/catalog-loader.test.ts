@@ -23,7 +23,6 @@ function setup(entries: Record<string, TreeEntry>) {
     runtimes: ['node', 'python'],
     namespaceDepth: 3,
     forceUrl: false,
-    hasFunctionsDir: false,
     checksSources: false,
     defaults: DEFAULTS,
     now: () => 42,

@@ -52,7 +52,7 @@ t.test('[gateway.7, scheduler/keep-warm.1] what fails without a client is told t
   t.match(await calls.byName('one', {}), { status: 503, error: { code: 'RUNTIME_DOWN' } })
   t.same(await calls.ping(functions[0]!), { status: 503, error: 'runtime down' })
   t.match(headerOfCall(runtime.calls[1]!), { trigger: { type: 'keep_warm' } })
-  t.same(failures, ['own-1 RUNTIME_DOWN', 'own-2 RUNTIME_DOWN'])
+  t.same(failures, ['own-1 RUNTIME_DOWN', 'ping-own-2 RUNTIME_DOWN'])
 })
 
 t.test('[control/invoke.4] "default" is the version that has no label, unless a folder has that name', async t => {

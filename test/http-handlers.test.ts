@@ -1,3 +1,5 @@
+import { BytePool } from '../lib/core/byte-pool.ts'
+import { Descriptors } from '../lib/core/descriptor-limit.ts'
 import t, { type Test } from 'tap'
 import { OpenStreams } from '../lib/control/open-streams.ts'
 import { createControlParts } from '../lib/control-parts.ts'
@@ -39,7 +41,8 @@ function setup(t: Test, options: Record<string, unknown> = {}) {
     journal,
     metrics,
     invoker,
-    runtimes: { byName: new Map() } as unknown as Runtimes,
+    runtimes: { byName: new Map(), pool: new BytePool(clock) } as unknown as Runtimes,
+    descriptors: new Descriptors(),
     requestIds: new RequestIds('t'),
     lifecycle: { draining: false },
     catalog: () => ({ routes, before: [], after: [] }),

@@ -8,6 +8,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
+import { fetchPage } from './helpers/chromium.ts'
 import { startCli } from './helpers/cli.ts'
 import { openPodman, type Podman } from './helpers/podman.ts'
 import { makeTree } from './helpers/tree.ts'
@@ -54,7 +55,7 @@ const ANSWERS: Record<string, Record<string, string>> = {
 }
 
 t.test(
-  '[image.1, image.2, image.3, image.4, image.6] the Dockerfile says who runs what, and the build gets every file it needs',
+  '[image.1, image.2, image.3, image.4, image.6, image.7] the Dockerfile says who runs what, and the build gets every file it needs',
   t => {
     const text = read('Dockerfile')
     const targets = [...text.matchAll(/^FROM (?:scratch|minimal) AS (\w+)$/gm)].map(match => match[1])
@@ -68,6 +69,8 @@ t.test(
     t.match(text, /^HEALTHCHECK .*CMD \["fngw", "health", "--ready"\]$/m)
     t.match(text, /^STOPSIGNAL SIGTERM$/m)
     t.match(text, /^ {2}FN_WORKER_NICE=5$/m)
+    t.match(text, /^ {2}FNGW_IMAGE=1 \\$/m)
+    t.match(text, /podman build --format docker/)
     const { files } = JSON.parse(read('package.json')) as { files: string[] }
     const kept = new Set(read('.dockerignore').trim().split('\n'))
     for (const file of ['bin', 'build', 'lib', 'package-lock.json', ...files.filter(name => name !== 'dist')])
@@ -184,7 +187,17 @@ async function tryTarget(t: Test, podman: Podman, target: string): Promise<void>
   const name = `fngw-test-${process.pid}-${target}`
   t.teardown(() => podman.run('rm', '-f', name))
   const locked = ['--read-only', '--tmpfs', '/tmp', '--cap-drop=all', '--security-opt=no-new-privileges']
-  const place = ['--network=host', '-e', `PORT=${port}`, '-e', 'FN_HOST=127.0.0.1', '-v', `${tree.root}:/functions:ro`]
+  const place = [
+    '--network=host',
+    '-e',
+    `PORT=${port}`,
+    '-e',
+    'FN_HOST=127.0.0.1',
+    '-e',
+    'FN_UI_ENABLED=1',
+    '-v',
+    `${tree.root}:/functions:ro`,
+  ]
   podman.get('run', '-d', '--name', name, ...locked, ...place, image)
   t.equal(podman.get('exec', name, 'fngw', 'health', '--ready', '--wait', '120'), 'ready')
   t.equal(podman.run('healthcheck', 'run', name).status, 0, 'HEALTHCHECK')
@@ -192,6 +205,11 @@ async function tryTarget(t: Test, podman: Podman, target: string): Promise<void>
   const url = `http://127.0.0.1:${port}`
   for (const [path, answer] of Object.entries(ANSWERS[target]!))
     t.equal(await (await fetch(url + path)).json(), answer, path)
+  for (const address of ['/docs', '/console']) {
+    const statuses = await fetchPage(url + address)
+    t.ok(statuses.size > 4, `${address} names ${statuses.size} files`)
+    for (const [link, status] of statuses) t.equal(status, 200, link)
+  }
   const { uid, processes } = await (await fetch(`${url}/?orphan`)).json()
   t.equal(uid, 10001)
   t.match(processes[0], { pid: '1', command: /^\/usr\/bin\/tini\0--\0fngw\0run/ })

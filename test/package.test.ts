@@ -9,6 +9,8 @@ import { parse } from 'yaml'
 import { publint } from 'publint'
 import { formatMessage } from 'publint/utils'
 import t from 'tap'
+import { fetchPage } from './helpers/chromium.ts'
+import { noBrowser, withPage } from './helpers/console-bed.ts'
 import { startNpmRegistry, type TestPackage } from './helpers/npm-registry.ts'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
@@ -21,6 +23,7 @@ interface LockedPackage {
   version: string
   dev?: boolean
   optional?: boolean
+  hasInstallScript?: boolean
   integrity?: string
   optionalDependencies?: Record<string, string>
   dependencies?: Record<string, string>
@@ -40,6 +43,8 @@ t.test('[package.1] the lock file is whole for every system', async t => {
   }
   t.same(missing, [], 'optional packages that are not in the lock file')
   t.same(unsafe, [], 'packages without a checksum')
+  const scripted = Object.keys(locked).filter(path => locked[path]!.hasInstallScript === true)
+  t.same(scripted, ['node_modules/esbuild'], 'packages that run a script when they are installed')
   const { dependencies, devDependencies } = readJson('package.json')
   t.same(locked['']?.dependencies, dependencies)
   t.same(locked['']?.devDependencies, devDependencies)
@@ -55,7 +60,11 @@ t.test('[package.2] one lowest version of Node', async t => {
 
 const tsc = join(root, 'node_modules/typescript/bin/tsc')
 const temp = mkdtempSync(join(tmpdir(), 'fngw-pack-'))
-t.teardown(() => rmSync(temp, { recursive: true, force: true }))
+/** No parent of it has packages, as the folder of a build has. */
+const away = mkdtempSync(join(tmpdir(), 'fngw-user-'))
+t.teardown(() => {
+  for (const folder of [temp, away]) rmSync(folder, { recursive: true, force: true })
+})
 
 /** What npm says on standard output; its settings are those of nobody. */
 async function npm(cwd: string, ...args: string[]): Promise<string> {
@@ -167,7 +176,7 @@ t.test('[package.10] installed for all, its program and its manual page are foun
   t.match(readFileSync(join(prefix, 'share/man/man1/fngw.1'), 'utf8'), /^\.TH FNGW 1 /m)
 })
 
-const user = join(temp, 'user')
+const user = join(away, 'user')
 
 t.test(
   '[package.4, package.6] it is installed from the tarball in an empty folder, scripts off, and serves',
@@ -190,26 +199,57 @@ t.test(
     )
     writeFileSync(join(user, 'functions/typed.ts'), 'export const handler = (): { n: number } => ({ n: 1 })\n')
     writeFileSync(join(user, 'functions/small.lua'), 'function handler() return "lua" end\n')
-    const words = ['run', 'functions', '--native', '--port', '0', '--runtimes', 'node,lua']
-    const child = spawn(program, words, { cwd: user, env, stdio: ['ignore', 'pipe', 'inherit'] })
-    const ended = new Promise(resolve => child.once('exit', resolve))
-    try {
-      const url = await new Promise<string>((resolve, reject) => {
-        void ended.then(code => reject(new Error(`ended with ${code} before it was ready`)))
-        createInterface({ input: child.stdout }).on('line', line => {
-          const found = /http:\/\/[^"\s]+/.exec(/^ready |"event":"ready"/.test(line) ? line : '')
-          if (found !== null) resolve(found[0])
-        })
-      })
-      const ask = async (path: string) => (await fetch(`${url}${path}`)).text()
-      t.same([await ask('/plain'), await ask('/typed'), await ask('/small')], ['GET', '{"n":1}', '"lua"'])
-      t.match(await ask('/docs'), 'swagger-ui')
-    } finally {
-      child.kill()
-    }
-    t.equal(await ended, 0)
+    const running = await start(['run', 'functions', '--native', '--port', '0', '--runtimes', 'node,lua'], env)
+    t.teardown(running.stop)
+    const ask = async (path: string) => (await fetch(`${running.url}${path}`)).text()
+    t.same([await ask('/plain'), await ask('/typed'), await ask('/small')], ['GET', '{"n":1}', '"lua"'])
+    t.equal(await running.stop(), 0)
   },
 )
+
+/** Starts the installed program. `stop` ends it and resolves with its exit code. */
+async function start(
+  words: string[],
+  env: Record<string, string>,
+): Promise<{ url: string; stop: () => Promise<number | null> }> {
+  const program = join(user, 'node_modules/.bin/fngw')
+  const child = spawn(program, words, { cwd: user, env, stdio: ['ignore', 'pipe', 'inherit'] })
+  const ended = new Promise<number | null>(resolve => child.once('exit', resolve))
+  const url = await new Promise<string>((resolve, reject) => {
+    void ended.then(code => reject(new Error(`fngw ended with ${code} before it was ready`)))
+    createInterface({ input: child.stdout }).on('line', line => {
+      const found = /http:\/\/[^"\s]+/.exec(/^ready |"event":"ready"/.test(line) ? line : '')
+      if (found !== null) resolve(found[0])
+    })
+  })
+  const stop = () => {
+    child.kill()
+    return ended
+  }
+  return { url, stop }
+}
+
+t.test('[package.6] /docs and /console of the installed package have every file they name', async t => {
+  const env = { PATH: `${join(process.execPath, '..')}:${process.env.PATH}`, HOME: temp, FN_UI_ENABLED: '1' }
+  const { url, stop } = await start(['dev', 'functions', '--native', '--port', '0', '--runtimes', 'node,lua'], env)
+  t.teardown(stop)
+  for (const address of ['/docs', '/console']) {
+    const statuses = await fetchPage(`${url}${address}`)
+    t.ok(statuses.size > 4, `${address} names ${statuses.size} files`)
+    for (const [link, status] of statuses) t.equal(status, 200, link)
+  }
+
+  if (noBrowser !== false) {
+    t.pass('a browser shows both pages', { skip: noBrowser })
+    return
+  }
+  await withPage(t, `${url}/docs`, async page => {
+    const operations = page.locator('.opblock-summary-path')
+    await operations.first().waitFor()
+    t.same((await operations.allInnerTexts()).sort(), ['/plain', '/small', '/typed'])
+  })
+  await withPage(t, `${url}/console/functions`, page => page.getByText('plain', { exact: true }).first().waitFor())
+})
 
 /** A program of somebody who uses the package; every name is used as a value, a type, or both. */
 const PROGRAM = `
@@ -235,18 +275,38 @@ export async function main(): Promise<number> {
 const NAMES =
   'createGateway, GatewayError, ListenError, SettingsError, type ErrorCode, type FnEvent, type FnHandler, type Gateway, type GatewayListening, type GatewayOptions, type InjectResponse'
 
+/** Everything that a strict project may set. */
+const STRICTEST = [
+  ...['strict', 'exactOptionalPropertyTypes', 'noUncheckedIndexedAccess', 'noPropertyAccessFromIndexSignature'],
+  ...['noImplicitOverride', 'noImplicitReturns', 'noFallthroughCasesInSwitch', 'noUnusedLocals', 'noUnusedParameters'],
+  ...['isolatedModules', 'erasableSyntaxOnly', 'noUncheckedSideEffectImports', 'forceConsistentCasingInFileNames'],
+].map(flag => `--${flag}`)
+
 t.test('[package.5] types and values are found by modules and by CommonJS', async t => {
   mkdirSync(join(user, 'node_modules/@types'), { recursive: true })
   for (const name of ['@types/node', 'undici-types'])
     symlinkSync(join(root, 'node_modules', name), join(user, 'node_modules', name))
   writeFileSync(join(user, 'program.cts'), `import { ${NAMES} } from 'fngw'\n${PROGRAM}`)
   writeFileSync(join(user, 'program.mts'), `import { ${NAMES} } from 'fngw'\n${PROGRAM}`)
+  t.notOk(existsSync(join(user, 'node_modules/@opentelemetry')), 'an optional peer that is not installed')
   for (const [files, ...options] of [
     [['program.cts', 'program.mts'], '--module', 'node16'],
     [['program.cts', 'program.mts'], '--module', 'nodenext'],
+    [['program.mts'], '--module', 'nodenext', '--verbatimModuleSyntax'],
     [['program.mts'], '--module', 'esnext', '--moduleResolution', 'bundler'],
   ] as const) {
-    const given = ['--noEmit', '--strict', '--target', 'es2022', '--types', 'node', ...options, ...files]
+    const given = [
+      '--noEmit',
+      ...STRICTEST,
+      '--skipLibCheck',
+      'false',
+      '--target',
+      'es2022',
+      '--types',
+      'node',
+      ...options,
+      ...files,
+    ]
     const { stdout } = spawnSync(process.execPath, [tsc, ...given], { cwd: user, encoding: 'utf8' })
     t.equal(stdout, '', options.join(' '))
   }

@@ -1,5 +1,6 @@
 import { availableParallelism } from 'node:os'
 import t from 'tap'
+import { GatewayError } from '../lib/core/errors.ts'
 import { createProcesses, prepareLease } from '../lib/processes-parts.ts'
 import type { Preparer } from '../lib/runtime/runtime.ts'
 import { makeFn } from './helpers/fn.ts'
@@ -10,7 +11,11 @@ type Parts = Parameters<typeof prepareLease>[0]
 const SOURCE = { startWorker: () => Promise.reject(new Error('nobody asks')) }
 const preparer = { prepare: async () => '/cache/program' } as unknown as Preparer
 
-function toParts(settings: Partial<Parts['settings']> = {}, isWarm = true): Parts {
+function toParts(
+  settings: Partial<Parts['settings']> = {},
+  isWarm = true,
+  loadError: GatewayError | null = null,
+): Parts {
   const prepareStart = (_fn: unknown, program: string | null) => ({
     header: `{"program":"${program}"}`,
     source: SOURCE,
@@ -23,7 +28,7 @@ function toParts(settings: Partial<Parts['settings']> = {}, isWarm = true): Part
         ['go', { preparer, prepareStart }],
         ['lua', { preparer: null }],
       ]),
-      dispatcher: { isWarm: () => isWarm },
+      dispatcher: { isWarm: () => isWarm, loadErrorOf: () => loadError },
     },
   }
 }
@@ -44,6 +49,7 @@ t.test('[processes/processes.14] what only the first process can run is not leas
     ['users of their own', toParts({ isolation: 'user' }), makeFn()],
     ["somebody else's daemon", toParts({ runtimeSockets: { node: ['tcp://10.0.0.1:1'] } }), makeFn()],
     ['not run yet', toParts({}, false), makeFn()],
+    ['a version that cannot be loaded', toParts({}, true, new GatewayError('LOAD_FAILED', 'bad')), makeFn()],
   ] as const)
     t.equal(await prepareLease(parts, fn), null, why)
 })

@@ -11,14 +11,13 @@ t.test('[gateway.1, gateway.4] the loader takes defaults and rules from the sett
   const tree = makeTree({ 'a.js': 'export const handler = () => 1\n', 'b.lua': 'function handler(\n' })
   t.teardown(tree.cleanup)
   const load = async (production: boolean) => {
-    const { settings, sources } = resolveSettings({
+    const { settings } = resolveSettings({
       options: { functionsRoot: tree.root, runtimes: ['node', 'lua'], defaultTimeoutMs: 777, production },
       cwd: '/',
     })
     const clock = { ...systemClock, wall: () => 42 }
     return createCatalogLoader({
       settings,
-      sources,
       clock,
       outerEnv: () => NO_OUTER_ENV,
       loaded: null,

@@ -1,4 +1,3 @@
-import { spawnSync } from 'node:child_process'
 import { cpSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import net from 'node:net'
 import t, { type Test } from 'tap'
@@ -6,7 +5,7 @@ import { type Gateway, SettingsError } from '../lib/index.ts'
 import { RemoteDaemonError, type RemoteDaemonOptions, startRemoteDaemon } from '../lib/remote-daemon.ts'
 import { findProgram } from '../lib/runtime/binaries.ts'
 import { injectBuilt, missingToolchain, shareCrates } from './helpers/compiled.ts'
-import { gatewayAt, SECRET, startDaemonFor } from './helpers/remote-bed.ts'
+import { gatewayAt, hasOpenssl, makeCertificate, SECRET, startDaemonFor } from './helpers/remote-bed.ts'
 import { childrenOf, commandOf } from './helpers/processes.ts'
 import { makeTree, type Tree, type TreeEntry } from './helpers/tree.ts'
 import { until } from './helpers/worker-client.ts'
@@ -176,18 +175,6 @@ t.test(
     )
   },
 )
-
-function hasOpenssl(): boolean {
-  return spawnSync('openssl', ['version']).status === 0
-}
-
-function makeCertificate(pki: Tree, name: string): void {
-  const san = 'subjectAltName=IP:127.0.0.1,DNS:localhost'
-  const files = ['-keyout', pki.path(`${name}.key`), '-out', pki.path(`${name}.pem`)]
-  const args = ['req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-days', '2']
-  const made = spawnSync('openssl', [...args, ...files, '-subj', `/CN=${name}`, '-addext', san], { encoding: 'utf8' })
-  if (made.status !== 0) throw new Error(made.stderr)
-}
 
 function startOptions(tree: Tree): RemoteDaemonOptions {
   return { runtime: 'node', listen: 'tcp://127.0.0.1:0', functionsRoot: tree.root, onLog: () => {} }

@@ -8,8 +8,8 @@ python3 -m pip --version >/dev/null 2>&1 || needed="$needed python3-pip"
 command -v php >/dev/null 2>&1 || needed="$needed php-cli"
 # Tests of Composer and of the experimental runtimes say so and are left out when these are missing.
 command -v composer >/dev/null 2>&1 || wanted="$wanted composer"
-command -v go >/dev/null 2>&1 || wanted="$wanted golang-go"
-command -v cargo >/dev/null 2>&1 || wanted="$wanted cargo"
+go version >/dev/null 2>&1 || wanted="$wanted golang-go"
+cargo -V >/dev/null 2>&1 || wanted="$wanted cargo"
 # Tests of pages are left out without a browser, and say so.
 [ -n "${FNGW_TEST_CHROMIUM:-}" ] || command -v chromium-headless-shell >/dev/null 2>&1 || command -v chromium >/dev/null 2>&1 ||
   command -v google-chrome >/dev/null 2>&1 || wanted="$wanted chromium"

@@ -201,7 +201,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   remote: ['core', 'files', 'runtime'],
   console: [],
   lib: [...LOWER, ...UPPER],
-  bin: ['core', 'config', 'observe', 'conformance'],
+  bin: ['core', 'files', 'config', 'observe', 'conformance'],
 }
 
 /** Of other folders the command line takes the public names, and helpers that hold nothing and start nothing. */

@@ -5,7 +5,7 @@ import { parseAnswers, RawConnection } from '../helpers/raw-http.ts'
 import { REFUSED } from '../helpers/refused-requests.ts'
 import type { Attack, Scale } from './attack.ts'
 import { SPLITS } from './handlers.ts'
-import { ask, SLOTS, type Target } from './target.ts'
+import { ask, BODY_MEMORY_MB, readDescriptors, readMemoryMb, SLOTS, type Target } from './target.ts'
 
 /** Longest time that one flood lasts. */
 const ATTACK_MS = 30_000
@@ -67,6 +67,65 @@ const slowReaders: Attack = {
       for (const { socket } of clients) socket.destroy()
       if (status !== 200) throw new Error(`slow readers hold the function: ${status}`)
       return `${clients.length} readers that take nothing`
+    }),
+}
+
+/** Most memory and descriptors that pipelining clients may take from the gateway while they read nothing. */
+const UNREAD = { megabytes: 400, descriptorsEach: 3 } as const
+
+const unread = (name: string, path: string): Attack => ({
+  name: `pipelining without reading: ${name}`,
+  run: (target, scale) =>
+    target.beside(scale, async () => {
+      const { pid } = target.running
+      const before = [readMemoryMb(pid), readDescriptors(pid)] as const
+      const clients = await Promise.all(
+        Array.from({ length: count(scale, 12, 48) }, () => RawConnection.open(target.port)),
+      )
+      for (const { socket } of clients) {
+        socket.pause()
+        socket.write(`GET ${path} HTTP/1.1\r\nHost: a\r\n\r\n`.repeat(100))
+      }
+      let most = [0, 0] as readonly [number, number]
+      const end = performance.now() + count(scale, 300, 6000)
+      while (performance.now() < end) {
+        most = [Math.max(most[0], readMemoryMb(pid)), Math.max(most[1], readDescriptors(pid))]
+        if ((await ask(target.port, '/_fn/health')) !== 200) throw new Error('the health does not answer')
+      }
+      for (const { socket } of clients) socket.destroy()
+      const [megabytes, descriptors] = [most[0] - before[0], most[1] - before[1]]
+      const seen = `${clients.length} clients, +${megabytes} MB and +${descriptors} descriptors at most`
+      if (megabytes > UNREAD.megabytes || descriptors > UNREAD.descriptorsEach * clients.length) throw new Error(seen)
+      return seen
+    }),
+})
+
+/** Slow uploads hold at most the memory that the target gives bodies; what is beyond gets 503. */
+const slowUploads: Attack = {
+  name: 'slow uploads: bodies that never end',
+  run: (target, scale) =>
+    target.beside(scale, async () => {
+      const { pid } = target.running
+      const before = readMemoryMb(pid)
+      const body = Buffer.alloc(1_000_000, 'x')
+      const clients = await Promise.all(
+        Array.from({ length: count(scale, 100, 1000) }, () => RawConnection.open(target.port)),
+      )
+      for (const client of clients) {
+        client.write('POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 1048576\r\n\r\n')
+        client.socket.write(body)
+      }
+      let refused = 0
+      const end = performance.now() + ATTACK_MS
+      while (performance.now() < end && refused < clients.length - 2 * BODY_MEMORY_MB) {
+        await ask(target.port, '/hello')
+        refused = clients.filter(client => client.text.startsWith('HTTP/1.1 503 ')).length
+      }
+      const megabytes = readMemoryMb(pid) - before
+      for (const { socket } of clients) socket.destroy()
+      const seen = `${clients.length} uploads, ${refused} refused, +${megabytes} MB`
+      if (refused < clients.length - 2 * BODY_MEMORY_MB || megabytes > UNREAD.megabytes) throw new Error(seen)
+      return seen
     }),
 }
 
@@ -161,6 +220,8 @@ const FORWARDING: readonly Record<string, string>[] = [
     .join(' ')
     .split(' ')
     .map(name => ({ [name]: '203.0.113.9' })),
+  { 'X-Forwarded-For': '127.0.0.1', 'X-Real-IP': '203.0.113.9' },
+  { 'X-Forwarded-For': '::1', Forwarded: 'for=203.0.113.9' },
 ]
 
 const forwarding: Attack = {
@@ -188,7 +249,7 @@ const HOSTS = [
 ]
 
 const rebinding: Attack = {
-  name: 'rebinding: a page under its own name does not reach the control plane',
+  name: 'pages: one of another site or under its own name does not reach the control plane',
   run: (target, scale) =>
     target.beside(scale, async () => {
       const broken: string[] = []
@@ -211,9 +272,15 @@ const rebinding: Attack = {
         if (absolute.text.startsWith('HTTP/1.1 2')) broken.push(`absolute form of ${host}`)
       }
       for (const site of ['cross-site', 'same-site']) {
-        const headers = { Host: 'localhost', 'Sec-Fetch-Site': site, Origin: 'http://evil.example' }
-        const status = await ask(target.port, '/_fn/reload', headers)
-        if (status < 400) broken.push(`reload from ${site}: ${status}`)
+        for (const origin of [{ Origin: 'http://evil.example' }, { Referer: 'http://evil.example' }] as Record<
+          string,
+          string
+        >[]) {
+          for (const path of ['/_fn/reload', '/_fn/catalog', '/_fn/events', '/_fn/logs']) {
+            const status = await ask(target.port, path, { Host: 'localhost', 'Sec-Fetch-Site': site, ...origin })
+            if (status < 400) broken.push(`${path} from ${site}: ${status}`)
+          }
+        }
       }
       if (broken.length > 0) throw new Error(broken.join(', '))
       return `${HOSTS.length} names in ${paths.length + 1} spellings`
@@ -246,6 +313,9 @@ export const ATTACKS: readonly Attack[] = [
   pipelining('a function with a queue', '/queued'),
   pipelining('no route at all', '/missing'),
   pipelining('health', '/_fn/health'),
+  unread('whole responses', '/large'),
+  unread('static files', '/large.bin'),
+  slowUploads,
   slowReaders,
   frameFloods,
   framing,

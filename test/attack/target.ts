@@ -1,7 +1,7 @@
 /** The gateway that is attacked: the compiled product in a process of its own, and other clients beside the attacker. */
 
 import { once } from 'node:events'
-import { readFileSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
 import { createServer, get, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { Worker } from 'node:worker_threads'
@@ -16,10 +16,15 @@ const PIECE = Buffer.alloc(64 * 1024, 'x')
 /** Calls of the proxied function at once: as many readers that take nothing fill it. */
 export const SLOTS = 10
 
+/** Megabytes that request bodies may hold, and unread responses. */
+export const BODY_MEMORY_MB = 32
+
 const CONFIG = JSON.stringify
 const FILES: Record<string, string> = {
   'fn.config.json': CONFIG({ assets: { directory: 'public', run_worker_first: true } }),
   'public/index.html': '<!doctype html>',
+  'public/large.bin': 'x'.repeat(4_000_000),
+  'large/handler.lua': 'function handler(event) return string.rep("x", 1000000) end\n',
   'hello/handler.lua': 'function handler(event) return "hello" end\n',
   'a/handler.lua': 'function handler(event) return { status = 200, headers = {}, body = event.body or "" } end\n',
   'a/fn.config.json': CONFIG({ invoke: { methods: ['GET', 'POST'] } }),
@@ -54,7 +59,9 @@ export async function startTarget(product: Product): Promise<Target> {
       edge: { ...edge, max_response_bytes: 1 << 30 },
     }),
   })
-  const running = await startProduct(product, tree.root, { env: { FN_TRUSTED_PROXY_CIDRS: '127.0.0.1/32' } })
+  const running = await startProduct(product, tree.root, {
+    env: { FN_TRUSTED_PROXY_CIDRS: '127.0.0.1/32', FN_BODY_MEMORY_MB: String(BODY_MEMORY_MB) },
+  })
   return {
     running,
     port: running.port,
@@ -113,8 +120,17 @@ export function ask(port: number, path: string, headers: Record<string, string> 
   })
 }
 
+/** Open descriptors of a process; 0 where the system does not tell. */
+export function readDescriptors(pid: number): number {
+  try {
+    return readdirSync(`/proc/${pid}/fd`).length
+  } catch {
+    return 0
+  }
+}
+
 /** Resident memory of a process, megabytes; 0 where the system does not tell. */
-function readMemoryMb(pid: number): number {
+export function readMemoryMb(pid: number): number {
   try {
     return Math.round(Number(/^VmRSS:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, 'latin1'))?.[1] ?? 0) / 1024)
   } catch {

@@ -10,7 +10,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { QuietRounds } from './foreign.ts'
 import { start } from './hello.bench.ts'
-import { hasWrk, load, median, untilBuilt } from './load.ts'
+import { hasWrk, load, median, READY, untilBuilt } from './load.ts'
 import type { BenchRow } from './rows.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
@@ -131,7 +131,7 @@ export async function run(): Promise<BenchRow[]> {
     '--runtimes',
     `node,${language}`,
   ]
-  const { child, match } = await start(program, /^ready (http:\S+)$/m)
+  const { child, match } = await start(program, READY)
   const url = match[1]!
   const quiet = new QuietRounds()
   const figures: { p50: number; p99: number; calls: number }[] = []

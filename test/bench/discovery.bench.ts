@@ -19,7 +19,6 @@ const OPTIONS = {
   runtimes: ['node', 'python', 'php', 'lua'],
   namespaceDepth: 3,
   forceUrl: false,
-  hasFunctionsDir: false,
   checksSources: false,
   defaults: {
     defaultTimeoutMs: 2500,

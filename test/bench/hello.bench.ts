@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { QuietRounds, toMood } from './foreign.ts'
-import { hasWrk, load, median, untilBuilt, usageOf } from './load.ts'
+import { hasWrk, load, median, READY, untilBuilt, usageOf } from './load.ts'
 import type { BenchRow } from './rows.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
@@ -111,10 +111,7 @@ export async function run(): Promise<BenchRow[]> {
     write(root, `hello-${name}/${file}`, text)
   }
   const bare = await start([join(ROOT, 'test/bench/bare-server.mjs')], /^(\d+)$/m)
-  const gateway = await start(
-    [join(ROOT, 'dist/bin/fngw.js'), 'run', root, '--native', '--port', '0'],
-    /^ready (http:\S+)$/m,
-  )
+  const gateway = await start([join(ROOT, 'dist/bin/fngw.js'), 'run', root, '--native', '--port', '0'], READY)
   const bareUrl = `http://127.0.0.1:${bare.match[1]}/`
   const baseUrl = gateway.match[1]!
   const rows: BenchRow[] = []

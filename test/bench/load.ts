@@ -9,6 +9,9 @@ import { promisify } from 'node:util'
 
 const run = promisify(execFile)
 
+/** The line with the address of a gateway, as text or JSON. */
+export const READY = /^(?:ready |\{"event":"ready".*"url":")(http:[^\s"]+)/m
+
 export interface LoadResult {
   requestsPerSecond: number
   requests: number

@@ -9,7 +9,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { QuietRounds, SYSTEM_METER } from './foreign.ts'
 import { start } from './hello.bench.ts'
-import { hasWrk, load, median, untilBuilt, usageOf } from './load.ts'
+import { hasWrk, load, median, READY, untilBuilt, usageOf } from './load.ts'
 import type { BenchRow } from './rows.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
@@ -49,7 +49,7 @@ export async function run(): Promise<BenchRow[]> {
   const serve = (count: number) =>
     start(
       [...[join(ROOT, 'dist/bin/fngw.js'), 'run', root, '--native', '--port', '0'], '--gateway-workers', String(count)],
-      /^ready (http:\S+)$/m,
+      READY,
     )
   const gateways = [await serve(1), await serve(2)]
   const rows: BenchRow[] = []

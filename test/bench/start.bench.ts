@@ -11,7 +11,7 @@ import { dirname, join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import { QuietRounds } from './foreign.ts'
-import { median } from './load.ts'
+import { median, READY } from './load.ts'
 import type { BenchRow } from './rows.ts'
 
 const PROGRAM = fileURLToPath(new URL('../../dist/bin/fngw.js', import.meta.url))
@@ -53,7 +53,7 @@ async function stop({ child }: Running): Promise<void> {
 }
 
 const startProgram = (command: 'run' | 'dev', root: string): Promise<Running> =>
-  start([PROGRAM, command, root, '--native', '--port', '0', '--no-access-log'], /^ready (http:\S+)$/)
+  start([PROGRAM, command, root, '--native', '--port', '0', '--no-access-log'], READY)
 
 function write(root: string, file: string, text: string): void {
   mkdirSync(dirname(join(root, file)), { recursive: true })

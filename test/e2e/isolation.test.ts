@@ -5,18 +5,22 @@ import {
   chownSync,
   existsSync,
   mkdirSync,
+  mkdtempSync,
   readdirSync,
   readFileSync,
+  rmSync,
   statSync,
+  symlinkSync,
   writeFileSync,
 } from 'node:fs'
 import { execFileSync } from 'node:child_process'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { createGateway, type Gateway } from '../../lib/index.ts'
 import { findProgram } from '../../lib/runtime/binaries.ts'
 import { injectBuilt, missingToolchain, shareCrates } from '../helpers/compiled.ts'
-import { startCli } from '../helpers/cli.ts'
+import { runCli, startCli } from '../helpers/cli.ts'
 import { childrenOf, commandOf, descendantsOf, isRunning, statusOf } from '../helpers/processes.ts'
 import { makeTree } from '../helpers/tree.ts'
 import { until } from '../helpers/worker-client.ts'
@@ -411,10 +415,10 @@ t.test(
   async t => {
     const source =
       "import left from 'left'\nexport const handler = () => ({ status: 200, body: left + ' ' + process.getuid() })"
-    const wants = { type: 'module', dependencies: { left: 'file:../_left' } }
+    const wants = { type: 'module', dependencies: { left: 'file:./left' } }
     const tree = makeTree({
-      '_left/package.json': { json: { name: 'left', version: '1.0.0', main: 'index.js' } },
-      '_left/index.js': "module.exports = 'left is here'",
+      'wants/left/package.json': { json: { name: 'left', version: '1.0.0', main: 'index.js' } },
+      'wants/left/index.js': "module.exports = 'left is here'",
       'wants/handler.js': source,
       'wants/package.json': { json: wants },
     })
@@ -444,7 +448,7 @@ t.test(
       'user 20000, as whom the gateway runs, may not write to wants, and packages are put beside the function',
     )
     t.match(refused.told, 'in the functions root: chown 20000 wants;')
-    t.same(readdirSync(tree.path('wants')).sort(), ['handler.js', 'package.json'], 'nothing is left behind')
+    t.same(readdirSync(tree.path('wants')).sort(), ['handler.js', 'left', 'package.json'], 'nothing is left behind')
     t.equal(statSync(tree.path('wants')).uid, 0, 'and nothing is given away unasked')
 
     const closed = await serveOnce('close')
@@ -477,6 +481,131 @@ async function hang(ask: (fn: string, command: string) => Promise<string>, fn: s
     return pids.length === 2
   }, 30_000)
   return { answer, list: () => pids }
+}
+
+/** Sends a request from inside the function and returns status and body; a string is the body of a POST. */
+const CALLERS = {
+  'node/handler.js': `export const handler = async ({ body }) => {
+  const { url, headers, send } = JSON.parse(body)
+  const response = await fetch(url, { headers, ...(send && { method: 'POST', body: send }) })
+  return response.status + ' ' + (await response.text())
+}`,
+  'python/handler.py': `import json, urllib.error, urllib.request
+def handler(event):
+    asked = json.loads(event['body'])
+    request = urllib.request.Request(asked['url'], headers=asked['headers'], data=(asked.get('send') or '').encode() or None)
+    try:
+        with urllib.request.urlopen(request) as response:
+            return f'{response.status} {response.read().decode()}'
+    except urllib.error.HTTPError as refused:
+        return f'{refused.code} {refused.read().decode()}'`,
+  'php/handler.php': `<?php function handler($event) {
+  $asked = json_decode($event['body'], true);
+  $headers = array_map(fn ($name) => $name . ': ' . $asked['headers'][$name], array_keys($asked['headers']));
+  $http = ['header' => $headers, 'ignore_errors' => true] + (isset($asked['send']) ? ['method' => 'POST', 'content' => $asked['send']] : []);
+  $text = file_get_contents($asked['url'], false, stream_context_create(['http' => $http]));
+  return explode(' ', $http_response_header[0])[1] . ' ' . $text;
+}`,
+} as const
+
+t.test(
+  '[control/access.15] user: a function that calls the gateway is not a local caller',
+  { skip: NO_ROOT },
+  async t => {
+    const languages = QUICK as (keyof typeof HANDLERS)[]
+    const tree = makeRoot(t, languages)
+    for (const [file, source] of Object.entries(CALLERS))
+      if (languages.includes(file.split('/')[0] as Language)) tree.write({ [file]: source })
+    const env = {
+      FN_ISOLATION: 'user',
+      FN_ISOLATION_FILES: 'close',
+      FN_PYTHON_BIN: PYTHON,
+      FN_ADMIN_TOKEN: TOKEN,
+      FN_UI_ENABLED: '1',
+      FN_CONSOLE_WRITE_ENABLED: '1',
+    }
+    const args = ['run', tree.root, '--native', '--port', '0', '--runtimes', languages.join(',')]
+    const fngw = await startCli(args, { cwd: tree.root, env })
+    t.teardown(() => void fngw.child.kill('SIGKILL'))
+    const mark = { 'X-Fngw-Request': '1' }
+    for (const language of languages) {
+      const call = async (path: string, headers: object = mark, send?: string): Promise<string> => {
+        const body = JSON.stringify({ url: `${fngw.url}${path}`, headers, send })
+        const response = await fetch(`${fngw.url}/${language}`, { method: 'POST', body })
+        return ((await response.json()) as string) ?? ''
+      }
+      for (const path of [
+        'catalog',
+        'function-code?runtime=node&name=node',
+        'function-env?name=node',
+        'logs',
+        'jobs',
+        'ui-state',
+        'events',
+      ])
+        t.equal(await call(`/_fn/${path}`), '401 {"error":"login required"}', `${language}: ${path}`)
+      for (const path of ['invoke', 'jobs', 'reload', 'function?runtime=node&name=new'])
+        t.equal(
+          await call(`/_fn/${path}`, mark, '{"name":"node"}'),
+          '401 {"error":"login required"}',
+          `${language}: POST ${path}`,
+        )
+      const health = await call('/_fn/health')
+      t.match(health, /^200 /, 'health is open')
+      t.notMatch(health, tree.root, 'and names no path')
+    }
+    const login = await fetch(`${fngw.url}/_fn/login`, {
+      method: 'POST',
+      headers: mark,
+      body: JSON.stringify({ token: TOKEN }),
+    })
+    t.equal(login.status, 200)
+    const cookie = login.headers.getSetCookie()[0]!.split(';')[0]!
+    t.equal((await fetch(`${fngw.url}/_fn/catalog`, { headers: { cookie } })).status, 200, 'a session is let in')
+    t.equal((await fetch(`${fngw.url}/_fn/catalog`, { headers: { 'x-fn-admin-token': TOKEN } })).status, 200)
+    t.not((await fetch(`${fngw.url}/console`)).status, 401, 'the page to log in with is open')
+    const logs = runCli(['logs', '--url', fngw.url], { cwd: tree.root })
+    t.match(logs, { status: 1, stderr: /401: login required\nSet FN_ADMIN_TOKEN to the admin token of the gateway/ })
+    t.equal(runCli(['jobs', 'ls', '--url', fngw.url], { cwd: tree.root, env: { FN_ADMIN_TOKEN: TOKEN } }).status, 0)
+  },
+)
+
+/** Starts processes in sessions of their own, one of them without a parent and one without an environment, and waits. */
+const DETACH = (file: string): string => {
+  const sleep = `sh -c "echo \\$\\$ >> ${file}; exec sleep 1000" > /dev/null 2>&1 < /dev/null`
+  return `setsid ${sleep} & env -i PATH="$PATH" setsid ${sleep} & (setsid ${sleep} &); while [ $(wc -l < ${file}) -lt 3 ]; do sleep 0.01; done; exec sleep 1000`
+}
+
+for (const isolation of ['process', 'user'] as const) {
+  t.test(
+    `[runtime/daemon.22] ${isolation}: processes that a call detached end with its worker`,
+    { skip: isolation === 'user' ? NO_ROOT : process.platform !== 'linux' && 'it needs /proc' },
+    async t => {
+      const languages = LANGUAGES.filter(language => language !== 'rust')
+      const { gateway, root } = await serve(t, languages, { isolation, isolationFiles: 'close', adminToken: TOKEN })
+      const folder = mkdtempSync(join(tmpdir(), 'fngw-detached-'))
+      t.teardown(() => rmSync(folder, { recursive: true, force: true }))
+      chmodSync(folder, 0o777)
+      for (const language of languages) {
+        const config = '{"timeout_ms": 3000, "invoke": {"methods": ["POST"]}}'
+        writeFileSync(join(root, language, 'fn.config.json'), config)
+      }
+      await gateway.reload()
+      for (const language of languages) {
+        const file = join(folder, language)
+        writeFileSync(file, '')
+        chmodSync(file, 0o666)
+        const stuck = await run(gateway, language, DETACH(file))
+        t.match(stuck, /^status 504/, language)
+        const pids = readFileSync(file, 'utf8').trim().split('\n').map(Number)
+        t.equal(pids.length, 3, language)
+        await until(() => !pids.some(isRunning), 20_000).catch(() => {})
+        t.same(pids.filter(isRunning).map(commandOf), [], `${language}: nothing is left`)
+        for (const pid of pids.filter(isRunning)) process.kill(pid, 'SIGKILL')
+        t.equal(await run(gateway, language, 'echo again'), 'again')
+      }
+    },
+  )
 }
 
 t.test(
@@ -514,6 +643,7 @@ t.test(
       runtimes: ['node', 'python', 'php', 'lua'] as const,
       binaries: { python: PYTHON },
       isolation: 'user',
+      adminToken: TOKEN,
     } as const
     const gateway = await createGateway(settings)
     t.teardown(() => gateway.close())
@@ -550,6 +680,72 @@ t.test(
     t.teardown(() => warned.close())
     t.match(await run(warned, 'node', 'id -u'), /^2\d{4}$/, 'unless only a warning is wanted')
     t.match(warned.warnings, [{ code: 'ISOLATION_READABLE', path: 'node' }])
+  },
+)
+
+t.test(
+  '[runtime/isolation.15, runtime/isolation.16, files/function-file.1] user: the gateway reads no file of another function for a function',
+  { skip: NO_ROOT },
+  async t => {
+    const echo = 'export const handler = ({ env }) => ({ status: 200, body: JSON.stringify(env) })'
+    const tree = makeTree({
+      'victim/handler.js': echo,
+      'victim/fn.env.json': { json: { STOLEN: SECRET } },
+      'victim/keys.lua': `return { key = "${SECRET}" }`,
+      'victim/package.json': { json: { name: 'victim', version: '1.0.0', dependencies: {} } },
+      'victim/composer.json': { json: { name: 'a/victim', version: '1.0.0' } },
+      '_shared/open.lua': 'return { key = "shared" }',
+      'by-env/handler.js': echo,
+      'by-dotenv/handler.js': echo,
+      'by-folder/handler.js': echo,
+      'by-path/handler.js': "import victim from 'victim'\nexport const handler = () => victim",
+      'by-path/package.json': { json: { type: 'module', dependencies: { victim: 'file:../victim' } } },
+      'by-manifest/handler.js': echo,
+      'by-list/handler.py': 'import left_of_nothing\ndef handler(event):\n  return 1',
+      'by-composer/handler.php': '<?php function handler($event) { return 1; }',
+      'by-composer/composer.json': {
+        json: { require: { 'a/victim': '*' }, repositories: [{ type: 'path', url: '../victim' }] },
+      },
+      'by-require/handler.lua': 'local keys = require("victim.keys")\nfunction handler() return keys.key end',
+      'by-shared/handler.lua': 'local keys = require("_shared.open")\nfunction handler() return keys.key end',
+      'by-handler/fn.config.json': { json: { runtime: 'lua', entrypoint: 'handler.lua' } },
+    })
+    t.teardown(() => tree.cleanup())
+    chmodSync(tree.root, 0o755)
+    symlinkSync('../victim/fn.env.json', tree.path('by-env/fn.env.json'))
+    symlinkSync('../victim/fn.env.json', tree.path('by-dotenv/.env'))
+    symlinkSync('../victim/package.json', tree.path('by-manifest/package.json'))
+    symlinkSync('../victim/fn.env.json', tree.path('by-list/requirements.txt'))
+    symlinkSync('../victim/keys.lua', tree.path('by-handler/handler.lua'))
+    const gateway = await createGateway({
+      functionsRoot: tree.root,
+      runtimes: ['node', 'python', 'php', 'lua'],
+      binaries: { python: PYTHON },
+      isolation: 'user',
+      isolationFiles: 'close',
+      adminToken: TOKEN,
+    })
+    t.teardown(() => gateway.close())
+    t.match((await injectBuilt(gateway, '/victim')).text(), SECRET)
+    const wanted: Record<string, [status: number, text: RegExp]> = {
+      env: [200, /^\{\}$/],
+      dotenv: [200, /^\{\}$/],
+      path: [500, /victim: file:\.\.\/victim is not in the function's own folder/],
+      manifest: [500, /by-manifest\/package\.json is a link/],
+      list: [500, /by-list\/requirements\.txt is a link/],
+      composer: [500, /is not in the function's own folder|leads out of the function's own folder/],
+      require: [500, /cannot read victim\/keys\.lua: it is closed to user 2\d{4}/],
+      shared: [200, /^"?shared/],
+      handler: [500, /cannot read by-handler\/handler\.lua: it is closed to user/],
+    }
+    for (const [name, [status, text]] of Object.entries(wanted)) {
+      const answer = await injectBuilt(gateway, `/by-${name}`)
+      t.equal(answer.status, status, name)
+      t.match(answer.text(), text, name)
+      t.notMatch(answer.text(), SECRET, name)
+    }
+    const warned = gateway.warnings.filter(({ code }) => code === 'UNREADABLE_FILE').map(({ path }) => path)
+    t.same(warned.sort(), ['by-dotenv/.env', 'by-env/fn.env.json'])
   },
 )
 

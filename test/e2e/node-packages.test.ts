@@ -1,7 +1,11 @@
+import { spawnSync } from 'node:child_process'
 import t from 'tap'
+import { createGateway } from '../../lib/index.ts'
 import { serveTree } from '../helpers/gateway-bed.ts'
 import { startNpmRegistry } from '../helpers/npm-registry.ts'
 import { TEST_PACKAGES } from '../helpers/npm-bed.ts'
+import { makeTree } from '../helpers/tree.ts'
+import { makeWheels } from '../helpers/wheels.ts'
 
 t.setTimeout(120_000)
 
@@ -51,5 +55,54 @@ t.test(
         },
       },
     })
+  },
+)
+
+t.test(
+  '[files/own-folder.12] git takes sources, manifests and lock files of a tree that has run, and nothing else',
+  async t => {
+    const registry = await startNpmRegistry(TEST_PACKAGES)
+    t.teardown(() => registry.close())
+    const away = makeTree()
+    t.teardown(away.cleanup)
+    const sources = {
+      'mixed/get.a.js': HANDLER,
+      'mixed/get.b.py': 'import alpha\ndef handler(event):\n    return alpha.VERSION\n',
+      'tick/handler.js': 'exports.handler = event => ({ status: 200, body: event.body })\n',
+      'tick/fn.config.json': '{ "schedule": { "enabled": true, "every_seconds": 3600 } }',
+      '.svc/packs/node/base/package.json': '{}',
+    }
+    const { root, cleanup } = makeTree(sources)
+    t.teardown(cleanup)
+    const gateway = await createGateway({
+      functionsRoot: root,
+      runtimes: ['node', 'python'],
+      consoleWriteEnabled: true,
+      depsWaitMs: 100_000,
+      hotReload: false,
+      env: {
+        ...makeWheels(away.root, [{ name: 'alpha', version: '1.0' }]),
+        npm_config_registry: registry.url,
+        npm_config_cache: away.path('npm'),
+      },
+    })
+    t.teardown(() => gateway.close())
+    t.equal((await gateway.inject('/mixed/a')).status, 200)
+    t.equal((await gateway.inject('/mixed/b')).status, 200)
+    const payload = { name: 'tick', method: 'POST', body: 'private' }
+    const { id } = (await gateway.inject({ url: '/_fn/jobs', method: 'POST', payload })).json() as { id: string }
+    const isDone = async () =>
+      ((await gateway.inject(`/_fn/jobs/${id}`)).json() as { status: string }).status === 'done'
+    while (!(await isDone())) {}
+    await gateway.close()
+
+    const git = (...words: string[]) => spawnSync('git', words, { cwd: root, encoding: 'utf8' }).stdout
+    git('init', '--quiet')
+    git('add', '--all')
+    const written = ['package.json', 'package-lock.json', 'requirements.txt', 'requirements.lock.txt']
+    t.same(
+      git('ls-files').trim().split('\n'),
+      [...Object.keys(sources), ...written.map(name => `mixed/${name}`)].sort(),
+    )
   },
 )

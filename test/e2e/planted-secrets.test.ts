@@ -191,6 +191,8 @@ const ROWS: Readonly<Record<string, Ask>> = {
   },
   'GET /_fn/jobs': plainly,
   'GET /_fn/jobs/{id}/result': ({ job }) => ({ path: `/_fn/jobs/${job}/result` }),
+  'GET /_fn/jobs/{id}/input': ({ job }) => ({ path: `/_fn/jobs/${job}/input` }),
+  'POST /_fn/jobs/{id}/retry': ({ job }) => ({ path: `/_fn/jobs/${job}/retry`, body: { delay_ms: 3_600_000 } }),
   'DELETE /_fn/jobs/{id}': ({ job }) => ({ path: `/_fn/jobs/${job}` }),
 }
 
@@ -223,6 +225,8 @@ const SHOWN: readonly (readonly [place: string, canary: keyof typeof CANARIES])[
   ['POST /_fn/jobs', 'name'],
   ['GET /_fn/jobs', 'name'],
   ['GET /_fn/jobs/{id}/result', 'answer'],
+  ['GET /_fn/jobs/{id}/input', 'name'],
+  ['POST /_fn/jobs/{id}/retry', 'name'],
   ['files of jobs', 'name'],
   ['files below .svc', 'output'],
   ['files below .svc', 'failure'],

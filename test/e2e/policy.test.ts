@@ -547,7 +547,9 @@ t.test(
       const ask = async (method: string, path: string, body?: string) => {
         const response = await fetch(`${bed.url}/${path}`, { method, ...(body !== undefined && { body }) })
         const text = await response.text()
-        return [response.status, response.headers.get('allow'), text === '' ? null : JSON.parse(text)]
+        const { detail, ...rest } = text === '' ? ({} as { detail?: { hint: string } }) : JSON.parse(text)
+        if (response.status === 405) t.match(detail, { hint: `/${path} is ` }, `${method} ${path} names the claim`)
+        return [response.status, response.headers.get('allow'), text === '' ? null : rest]
       }
       const says = (text: string, version: string, key: string, method: string) => [
         200,
@@ -957,5 +959,51 @@ t.test(
       { code: 'ROUTE_CONFLICT', message: /GET \/twin .*twin\.js, .*twin\.py/ },
     ])
     t.equal(gateway.warnings.length, 3)
+  },
+)
+
+t.test(
+  '[discovery/layouts.51] a config that cannot be parsed refuses calls through every door until it is fixed',
+  async t => {
+    const closed = {
+      'admin/fn.config.json': '{ "invoke": { "allow_hosts": ["internal.test"] }',
+      'admin/list.js': 'export const handler = () => "secret"\n',
+      'admin/nightly/handler.py': 'def handler(event):\n    return "secret"\n',
+      'admin/nightly/fn.config.json': { json: { schedule: { every_seconds: 3600 }, methods: ['GET', 'POST'] } },
+      'open.js': 'export const handler = () => "open"\n',
+    }
+    const { tree, gateway, url } = await serveTree(t, closed, { adminToken: 'token' })
+    const message = /^admin\/fn\.config\.json is not JSON: line 1/
+    for (const path of ['/admin/list', '/admin/nightly']) {
+      for (const method of ['GET', 'POST']) {
+        const { status, body } = await get(url + path, { method })
+        t.match([status, body.error], [503, message], `${method} ${path}`)
+      }
+    }
+    t.equal((await fetch(`${url}/open`)).status, 200)
+    const invoked = await gateway.invoke('admin/nightly')
+    t.match([invoked.status, invoked.error?.message], [503, message])
+    await t.rejects(gateway.jobs.create({ name: 'admin/nightly' }), { status: 503, message })
+    const run = await fetch(`${url}/_fn/schedules/run`, {
+      method: 'POST',
+      headers: { 'x-fn-admin-token': 'token', 'content-type': 'application/json' },
+      body: '{ "name": "admin/nightly" }',
+    })
+    t.match(await run.json(), { status: 503, error: message })
+    t.match(gateway.explain('GET', '/admin/list').refusal, { status: 503, code: 'CONFIG_BROKEN', message })
+    t.match(gateway.health(), { functions: { summary: { closed: 2 } } })
+    t.match(gateway.catalog().warnings, [
+      { code: 'CONFIG_NOT_JSON' },
+      { code: 'CONFIG_CLOSED', path: 'admin/fn.config.json' },
+    ])
+    const production = await serveTree(t, closed, { production: true })
+    const neutral = await fetch(`${production.url}/admin/list`)
+    t.same([neutral.status, await neutral.json()], [503, { error: 'function is not available' }])
+    tree.write({ 'admin/fn.config.json': { json: { invoke: { methods: ['GET'] } } } })
+    await gateway.reload()
+    t.equal(await (await fetch(`${url}/admin/list`)).text(), '"secret"')
+    tree.write({ 'admin/fn.config.json': '{' })
+    await gateway.reload()
+    t.equal((await fetch(`${url}/admin/list`)).status, 200, 'the last good version stays in force')
   },
 )

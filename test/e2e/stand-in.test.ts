@@ -74,6 +74,93 @@ const LANGUAGES: readonly Language[] = [
   },
 ]
 
+/** Files of a function that answers `<code>`, and ways to save them wrong: a syntax error, an exception while it loads, no callable. */
+const INTERPRETED = [
+  {
+    runtime: 'node',
+    file: 'fn.js',
+    good: (code: string) => `exports.handler = () => ({ status: 200, body: '${code}' })\n`,
+    broken: ['\nexports.handler = () => {\n  retur n 1\n}\n', '\n\nnull.x\n', 'exports.other = 1\n'],
+    places: ['fn.js:3', 'fn.js:3', 'fn.js has no function "handler"'],
+  },
+  {
+    runtime: 'node',
+    file: 'fn.ts',
+    good: (code: string) => `export const handler = () => ({ status: 200, body: '${code}' as string })\n`,
+    broken: ['\nconst x: = 1\n', 'const x: any = null\nx.y()\n', 'export const other = 1\n'],
+    places: ['fn.ts:2', 'fn.ts:2', 'fn.ts has no function "handler"'],
+  },
+  {
+    runtime: 'python',
+    file: 'fn.py',
+    good: (code: string) => `def handler(event):\n    return {"status": 200, "body": "${code}"}\n`,
+    broken: ['\ndef handler(event)\n', 'import _helper\n', 'x = 1\n'],
+    places: ['fn.py:2', 'fn.py:1', 'fn.py has no function "handler"'],
+  },
+  {
+    runtime: 'php',
+    file: 'fn.php',
+    good: (code: string) => `<?php function handler($event) { return ['status' => 200, 'body' => '${code}']; }\n`,
+    broken: ['<?php\nfunction handler($event) { return [1; }\n', '<?php\nnew Nope();\n', '<?php $x = 1;\n'],
+    places: ['fn.php:2', 'fn.php:2', 'fn.php has no function "handler"'],
+  },
+  {
+    runtime: 'lua',
+    file: 'fn.lua',
+    good: (code: string) => `function handler(event) return {status = 200, body = '${code}'} end\n`,
+    broken: ['\nfunction handler(\n', 'local x = nil\nx.y = 1\n', 'x = 1\n'],
+    places: ['fn.lua:3', 'fn.lua:2', 'fn.lua has no function "handler"'],
+  },
+] as const
+
+const ALL_PROGRAMS = { node: 'node', python: 'python3', php: 'php', lua: 'node' } as const
+
+interface HealthBody {
+  functions: { summary: { stale: number }; states: { state: string; load_error: string | null }[] }
+}
+
+for (const { runtime, file, good, broken, places } of INTERPRETED)
+  t.test(
+    `[runtime/stand-in.8, http/public.24] ${file}: a broken save is reported at once and is not served`,
+    { skip: findOnPath(ALL_PROGRAMS[runtime], process.env.PATH ?? '') === null && `${runtime} is not installed` },
+    async t => {
+      const tree = makeTree({ [file]: good('one') })
+      t.teardown(tree.cleanup)
+      const gateway = await createGateway({ functionsRoot: tree.root, runtimes: [runtime], hotReload: false })
+      t.teardown(() => gateway.close())
+      const told: string[] = []
+      gateway.on('log', ({ message }) => told.push(message))
+      const isTold = (text: string) => until(() => told.some(one => one.includes(text)), 30_000)
+      const stateOf = () => (gateway.health() as unknown as HealthBody).functions
+      t.equal((await ask(gateway)).text, 'one')
+      for (const [index, text] of broken.entries()) {
+        told.length = 0
+        tree.write({ [file]: text })
+        await gateway.reload()
+        t.same(await ask(gateway), { status: 200, text: 'one' }, 'a call that comes before it has failed')
+        await isTold(places[index]!)
+        await isTold(`${file}: the previous version keeps serving`)
+        const response = await gateway.inject('/fn')
+        t.same([response.status, response.text()], [200, 'one'])
+        t.match(response.headers['x-fn-load-error'], places[index])
+        t.match(stateOf(), { summary: { stale: 1 }, states: [{ state: 'stale' }] })
+        t.match(stateOf().states[0]!.load_error, places[index])
+      }
+      tree.write({ [file]: good('two') })
+      await gateway.reload()
+      const fixed = await gateway.inject('/fn')
+      t.same([fixed.text(), fixed.headers['x-fn-load-error']], ['two', undefined])
+      t.same(stateOf().states[0]!.load_error, null)
+      await isTold(`${file}: fixed`)
+
+      // One that was never loaded has no previous version.
+      tree.write({ [file]: broken[0] })
+      const restarted = await createGateway({ functionsRoot: tree.root, runtimes: [runtime], hotReload: false })
+      t.teardown(() => restarted.close())
+      t.match(await ask(restarted), { status: 500, text: new RegExp(places[0]) })
+    },
+  )
+
 async function ask(gateway: Gateway): Promise<{ status: number; text: string }> {
   const response = await gateway.inject('/fn')
   return { status: response.status, text: response.text() }
@@ -116,7 +203,7 @@ for (const language of LANGUAGES) {
       })
       const told: string[] = []
       gateway.on('build', ({ state }) => told.push(state))
-      gateway.on('log', ({ message }) => told.push(message))
+      gateway.on('log', ({ message, detail }) => told.push(`${message}\n${detail?.stack ?? ''}`))
       const isTold = (text: RegExp) => until(() => told.some(one => text.test(one)), 150_000)
       t.same(await ask(gateway), { status: 200, text: answer('one', 1) })
 
@@ -141,14 +228,14 @@ for (const language of LANGUAGES) {
       await isTold(/^began$/)
       t.same(await ask(gateway), { status: 200, text: answer('two', 2) })
       gate.open()
-      await isTold(/failed: /)
-      last = await ask(gateway)
-      while (last.status === 200) last = await ask(gateway)
-      t.match(last, { status: 500, text: failure })
+      await isTold(failure)
+      await isTold(/previous version keeps serving/)
+      t.same(await ask(gateway), { status: 200, text: answer('two', 2) }, 'it goes on after the failure')
+      t.match((await gateway.inject('/fn')).headers['x-fn-load-error'], /^(?:fn\/.*)?(?:build|install) failed: /)
 
-      // What failed never served: nothing stands in for the correction.
       tree.write(files('four', 2))
       await gateway.reload()
+      await isTold(/fixed, the new version serves/)
       t.same(await ask(gateway), { status: 200, text: answer('four', 2) })
     },
   )

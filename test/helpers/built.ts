@@ -87,7 +87,7 @@ export async function startProduct(
   })
   child.stdout?.on('data', chunk => {
     out += chunk
-    const match = /^ready (\S+)/m.exec(out)
+    const match = /^(?:ready |\{"event":"ready".*"url":")([^\s"]+)/m.exec(out)
     if (match !== null) onReady(match[1]!)
   })
   child.stderr?.on('data', chunk => {

@@ -1,4 +1,4 @@
-/** A browser for tests, where one is installed. */
+/** A browser for tests, where one is installed, and what a page loads, for tests without one. */
 
 import { existsSync } from 'node:fs'
 import type { Browser } from 'playwright-core'
@@ -25,4 +25,26 @@ export async function launchChromium(path: string): Promise<Browser> {
     timeout: 120_000,
     args: process.getuid?.() === 0 ? ['--no-sandbox'] : [],
   })
+}
+
+/** Addresses in the text of a page (`src`, `href`, `content`), or of a module that imports others by a relative path. */
+const LINK = /(?:href|src|content)="([^"?#]+\.\w+)"|["'](\.\/[\w-]+\.js)["']/g
+
+/** Fetches a page, the files that it names, and the modules that those import. @returns each address with its status */
+export async function fetchPage(address: string): Promise<Map<string, number>> {
+  const statuses = new Map<string, number>()
+  const queue = [address]
+  for (let next = queue.pop(); next !== undefined; next = queue.pop()) {
+    if (statuses.has(next)) continue
+    const response = await fetch(next)
+    statuses.set(next, response.status)
+    const text = await response.text()
+    if (next !== address && !/javascript/.test(response.headers.get('content-type') ?? '')) continue
+    // Scripts have strings that look like attributes.
+    for (const [, attribute, module] of text.matchAll(LINK)) {
+      const link = next === address ? attribute : module
+      if (link !== undefined) queue.push(new URL(link, next).href)
+    }
+  }
+  return statuses
 }

@@ -1,3 +1,5 @@
+import { BytePool } from '../../lib/core/byte-pool.ts'
+import { Descriptors } from '../../lib/core/descriptor-limit.ts'
 import type { Test } from 'tap'
 import { resolveSettings, type Settings } from '../../lib/config/settings.ts'
 import { type ControlParts, createControlParts } from '../../lib/control-parts.ts'
@@ -35,7 +37,8 @@ export function serveParts(settings: Settings, controlParts: Omit<ControlParts, 
     metrics: new Metrics(),
     journal: new Journal({ clock, functionsRoot: null, accessLog: false }),
     invoker: new Invoker({ clock, dispatcher: new FakeRuntime(), admission, edge: null, onLog: null }),
-    runtimes: { byName: new Map() } as unknown as Runtimes,
+    runtimes: { byName: new Map(), pool: new BytePool(clock) } as unknown as Runtimes,
+    descriptors: new Descriptors(),
     requestIds: new RequestIds('t'),
     lifecycle: { draining: false },
     catalog: () => ({ routes: buildRouteTable([], { functions: [], forceUrl: false }), before: [], after: [] }),

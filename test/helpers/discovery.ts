@@ -9,7 +9,6 @@ export const OPTIONS: DiscoverOptions = {
   runtimes: ['python', 'node', 'php', 'lua'],
   namespaceDepth: 3,
   forceUrl: false,
-  hasFunctionsDir: false,
   defaults: {
     defaultTimeoutMs: 2500,
     defaultMaxConcurrency: 20,

@@ -21,9 +21,17 @@ interface BedOptions {
   disk?: { change: string | null }
   sockets?: number
   maxWorkers?: number
+  /** True: changed functions are loaded at once. */
+  loadsChanged?: boolean
 }
 
-export function makeBed({ prepares = false, disk, sockets = 1, maxWorkers = 8 }: BedOptions = {}) {
+export function makeBed({
+  prepares = false,
+  disk,
+  sockets = 1,
+  maxWorkers = 8,
+  loadsChanged = false,
+}: BedOptions = {}) {
   const clock = new FakeClock()
   const log: string[] = []
   const workers: FakeWorker[] = []
@@ -50,7 +58,7 @@ export function makeBed({ prepares = false, disk, sockets = 1, maxWorkers = 8 }:
       programs.push(program)
       return worker
     },
-    health: () => ({ routing: 'single', up: true, reason: 'ok', sockets: [] }),
+    health: () => ({ version: null, routing: 'single', up: true, reason: 'ok', sockets: [] }),
     close: () => Promise.resolve(),
   }
   const dispatcher = new Dispatcher({
@@ -60,6 +68,9 @@ export function makeBed({ prepares = false, disk, sockets = 1, maxWorkers = 8 }:
     runtimes: new Map([['go', runtime]]),
     onLog: () => {},
     onFailure: (fn, error) => log.push(`${fn.name} failed: ${error.message}`),
+    onStandIn: fn => log.push(`${fn.name} served by the previous version`),
+    onFixed: fn => log.push(`${fn.name} fixed`),
+    loadsChanged,
   })
   return {
     clock,

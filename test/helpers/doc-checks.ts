@@ -2,12 +2,14 @@
 
 import { spawnSync } from 'node:child_process'
 import { cpSync, existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { transformSync } from 'esbuild'
 import { parseAllDocuments } from 'yaml'
 import { makeTree } from './tree.ts'
 
+const luaparse = createRequire(import.meta.url)('luaparse') as { parse(text: string, options: object): unknown }
 const UNITS = fileURLToPath(new URL('../../examples/deploy/systemd', import.meta.url))
 
 /** What is wrong with a text; null for nothing. */
@@ -34,6 +36,10 @@ function byFunction(parse: (text: string) => unknown): Check {
 function checkYaml(text: string): string | null {
   const faults = parseAllDocuments(text).flatMap(document => document.errors)
   return faults.length === 0 ? null : faults.join('\n')
+}
+
+function whereInstalled(program: string, check: Check): Check {
+  return text => (isInstalled(program) ? check(text) : null)
 }
 
 /** Both read files alone. A program that is not there reads nothing, which the reason beside the block tells. */
@@ -77,6 +83,10 @@ const CHECKS: Readonly<Record<string, Check>> = {
   ts: byFunction(text => transformSync(text, { loader: 'ts', format: 'esm' })),
   python: byProgram('python3', '-c', 'import ast, sys; ast.parse(sys.stdin.read())'),
   php: byProgram('php', '-l'),
+  lua: byFunction(text => luaparse.parse(text, { luaVersion: '5.3' })),
+  // gofmt accepts statements alone; rustfmt reads whole items.
+  go: whereInstalled('gofmt', byProgram('gofmt', '-e')),
+  rust: whereInstalled('rustfmt', text => byProgram('rustfmt', '--emit', 'stdout')(`fn main() {\n${text}\n}\n`)),
   yaml: checkYaml,
   nginx: checkNginx,
   ini: checkUnit,

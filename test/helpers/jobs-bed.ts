@@ -23,6 +23,7 @@ export function makeJob(fields: Partial<Job> = {}): Job {
     key: 'node/hello@default',
     state: 'queued',
     attempt: 0,
+    attempts: [],
     retry: { maxAttempts: 1, delayMs: 1000, backoff: 1 },
     createdAt: 0,
     updatedAt: 0,

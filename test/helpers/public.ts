@@ -20,6 +20,8 @@ export interface PublicSetup {
   after?: Step[]
   edge?: EdgeHandler
   pool?: BytePool
+  responseIdleTimeoutMs?: number
+  onProblem?: (message: string) => void
   control?: (exchange: Exchange) => void
 }
 
@@ -35,6 +37,8 @@ export function makePublic(routes: Record<string, FunctionVersion | FunctionVers
     clock,
     pool: setup.pool ?? new BytePool(clock),
     production: setup.production ?? false,
+    ...(setup.responseIdleTimeoutMs !== undefined && { responseIdleTimeoutMs: setup.responseIdleTimeoutMs }),
+    ...(setup.onProblem !== undefined && { onProblem: setup.onProblem }),
     lifecycle,
     onFinished: exchange => finished.push(exchange),
   })

@@ -1,9 +1,10 @@
 /** Installs of Python functions by the real pip, or uv, from wheels that are made on the spot. */
 
+import { execFileSync } from 'node:child_process'
 import { existsSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import type { Test } from 'tap'
-import { resolveSettings } from '../../lib/config/settings.ts'
+import { resolveSettings, type SettingsInput } from '../../lib/config/settings.ts'
 import type { FunctionVersion } from '../../lib/core/catalog.ts'
 import { systemClock } from '../../lib/core/clock.ts'
 import type { GatewayError } from '../../lib/core/errors.ts'
@@ -29,19 +30,28 @@ export const uv = findTool({ tool: 'uv', binaries: {}, path: `${CACHED}:${proces
 interface BedOptions {
   settings?: Record<string, unknown>
   env?: Record<string, string>
+  /** As of `SettingInputs`. */
+  defaults?: SettingsInput
+  /** Archives of sources by name and version, `lib-1.0`, each with its `setup.py`. */
+  sources?: Readonly<Record<string, string>>
 }
 
 /** Folders of functions below one root, and the real installer with wheels of its own. */
 export function makePythonBed(
   t: Test,
   entries: Record<string, TreeEntry>,
-  { settings = {}, env = {} }: BedOptions = {},
+  { settings = {}, env = {}, defaults = {}, sources = {} }: BedOptions = {},
 ) {
   const tree = makeTree(entries)
   const away = makeTree()
   // One tool in each test: what is on PATH is not the test's to say.
   const hostEnv = { ...process.env, ...makeWheels(away.root, WHEELS), ...env }
+  for (const [name, setup] of Object.entries(sources)) {
+    away.write({ [`${name}/setup.py`]: setup })
+    execFileSync('tar', ['-czf', away.path(`wheels/${name}.tar.gz`), '-C', away.root, name])
+  }
   const resolved = resolveSettings({
+    defaults,
     options: { functionsRoot: tree.root, runtimes: ['python'], binaries: { uv: '/none/uv' }, ...settings } as never,
     cwd: '/',
   })
@@ -49,13 +59,14 @@ export function makePythonBed(
   const packs = new SharedPacks(tree.root)
   const runs: string[] = []
   const notes: string[] = []
+  const said: string[] = []
   const makeBuilds = () => {
     const installers = createInstallers({
       settings: resolved.settings,
       clock: systemClock,
       hostEnv,
       packs,
-      journal: { log: (_level, text) => notes.push(text) },
+      journal: { log: (level, text) => void (level === 'info' ? said : notes).push(text) },
     })
     return new Builds({
       isPrivate: false,
@@ -78,13 +89,14 @@ export function makePythonBed(
     away.cleanup()
   })
   let signature = 0
-  const fn = (name: string, sharedDeps: string[] = []): FunctionVersion => {
-    const entryFile = `${name}/handler.py`
+  const fn = (name: string, sharedDeps: string[] = [], file = 'handler.py'): FunctionVersion => {
+    const entryFile = `${name}/${file}`
     const entryPath = tree.path(entryFile)
     const policy = { sharedDeps }
     return makeFn({
       runtime: 'python',
       name,
+      key: `python/${entryFile}@default`,
       fnDir: tree.path(name),
       entryPath,
       entryFile,
@@ -97,13 +109,13 @@ export function makePythonBed(
     builds,
     runs,
     notes,
+    said,
     fn,
     makeBuilds,
     read: (path: string) => (existsSync(tree.path(path)) ? readFileSync(tree.path(path), 'utf8') : null),
     version: (name: string, module = 'alpha') =>
       readFileSync(tree.path(`${name}/.deps/${module}/__init__.py`), 'utf8').trim(),
-    record: (name: string) =>
-      JSON.parse(readFileSync(tree.path(`${name}/.svc-deps-state.json`), 'utf8')) as Record<string, unknown>,
+    record: (name: string) => builds.recordOf(fn(name)) as Record<string, unknown>,
     failure: async (name: string) =>
       (await builds.prepare(fn(name)).then(
         () => t.fail('it is refused'),

@@ -6,6 +6,7 @@
  *   const peer = await RawPeer.connect(t, daemon.uri)
  */
 
+import { spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import type net from 'node:net'
 import type { Test } from 'tap'
@@ -145,4 +146,17 @@ export class RawPeer {
       })
     }
   }
+}
+
+export function hasOpenssl(): boolean {
+  return spawnSync('openssl', ['version']).status === 0
+}
+
+/** `<name>.pem` and `<name>.key` for this machine, signed by itself. */
+export function makeCertificate(pki: Tree, name: string): void {
+  const san = 'subjectAltName=IP:127.0.0.1,DNS:localhost'
+  const files = ['-keyout', pki.path(`${name}.key`), '-out', pki.path(`${name}.pem`)]
+  const args = ['req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-days', '2']
+  const made = spawnSync('openssl', [...args, ...files, '-subj', `/CN=${name}`, '-addext', san], { encoding: 'utf8' })
+  if (made.status !== 0) throw new Error(made.stderr)
 }

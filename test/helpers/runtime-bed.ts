@@ -138,6 +138,7 @@ export function makeRuntimes(
       workerMemoryMb: 512,
       workerNice: 0,
       luaMemoryMb: 1024,
+      bodyMemoryMb: null,
       isolation: 'process',
       isolationFiles: 'refuse',
       isolationUids: '20000-29999',

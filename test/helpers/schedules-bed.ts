@@ -46,6 +46,10 @@ export class MemoryStore implements ScheduleStore {
     return { states: new Map(this.kept), warnings: this.warnings }
   }
 
+  peek(): ReadonlyMap<string, ScheduleState> {
+    return this.kept
+  }
+
   async save(changes: KeptStates): Promise<void> {
     if (!this.#isOpen) return
     this.saves += 1

@@ -40,22 +40,31 @@ function makeStream(): { stream: NodeJS.WriteStream; text: () => string } {
   return { stream: stream as unknown as NodeJS.WriteStream, text: () => text }
 }
 
-/** @param make - the form under test */
-export function followed(make: (output: Output) => Show, settings: Record<string, unknown> = {}) {
+/**
+ * @param make - the form under test
+ * @param start - what happens before the gateway serves
+ */
+export function followed(
+  make: (output: Output) => Show,
+  settings: Record<string, unknown> = {},
+  start: (events: GatewayEvents) => void = () => {},
+) {
   const stdout = makeStream()
   const stderr = makeStream()
   const events = new GatewayEvents(() => {})
   const gateway = {
     settings: { functionsRoot: '/srv/f', logLevel: 'info', accessLog: true, production: false, ...settings },
     warnings: [{ code: 'W', path: 'a', message: 'is odd', hint: 'mend it' }],
+    explain: () => ({ beside: null }),
     health: () => ({ runtimes: {}, functions: { states: [] } }),
     counts: () => ({ routes: 0, conflicts: 0 }),
     catalog: () => ({ mapped_routes: {}, mapped_route_conflicts: {}, homes: [], runtimes: {}, ignored: [] }),
     on: events.on.bind(events),
   } as unknown as Gateway
   const show = make(createOutput(stdout.stream, stderr.stream, {}))
-  show.note('before')
-  show.ready(gateway, 'http://h:1')
   show.follow(gateway)
+  show.note('before')
+  start(events)
+  show.ready(gateway, 'http://h:1', null)
   return { events, show, stdout: stdout.text, stderr: stderr.text }
 }

@@ -55,7 +55,7 @@ export async function holdSockets(t: Test, ...names: readonly string[]): Promise
     text: () => text,
     async start(args, { cwd, env = {} }) {
       const started = next(/^holder started (\d+)$/)
-      const ready = next(/^ready /)
+      const ready = next(/^ready |^\{"event":"ready"/)
       const argv = [...FNGW, ...args]
       holder.stdin.write(`${JSON.stringify({ argv, cwd, env: toEnv(env) })}\n`)
       const pid = Number((await started)[1])
