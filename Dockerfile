@@ -8,6 +8,7 @@
 # None of them has a compiler: packages that must be compiled, go and rust need an image made from `full`.
 #
 #   docker build --target minimal -t fngw .
+#   podman build --format docker --target minimal -t fngw .     podman's own format has no HEALTHCHECK
 #   docker run --read-only --tmpfs /tmp -p 8080:8080 -v ./functions:/functions fngw
 
 ARG NODE_IMAGE=docker.io/library/node:22-bookworm-slim
@@ -74,6 +75,7 @@ ENV PATH=/usr/local/bin:/usr/bin \
   NODE_ENV=production \
   FN_FUNCTIONS_ROOT=/functions \
   FN_HOST=0.0.0.0 \
+  FNGW_IMAGE=1 \
   FN_WORKER_NICE=5
 LABEL org.opencontainers.image.title="fngw" \
   org.opencontainers.image.description="Function gateway: a folder of handler files as an HTTP API." \

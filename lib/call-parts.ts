@@ -11,12 +11,16 @@ import { RequestIds } from './invocation/request-ids.ts'
 import type { History } from './observe/history.ts'
 import type { Journal } from './observe/journal.ts'
 import type { Metrics } from './observe/metrics.ts'
+import type { Descriptors } from './core/descriptor-limit.ts'
 import type { Listeners } from './listeners.ts'
 import { createHistory, createMetrics } from './metrics-parts.ts'
 import type { Runtimes } from './runtime/runtimes.ts'
 
 interface CallPartsOptions {
   clock: Clock
+  descriptors: Descriptors
+  /** Pages of functions have the origin of the console. */
+  sharesOrigin: boolean
   journal: Journal
   runtimes: Runtimes
   schemas: InvokerOptions['schemas']
@@ -37,16 +41,17 @@ export interface CallParts {
 }
 
 export function createCallParts(options: CallPartsOptions): CallParts {
-  const { clock, journal, runtimes, schemas, listening, catalog } = options
+  const { clock, descriptors, sharesOrigin, journal, runtimes, schemas, listening, catalog } = options
   const requestIds = new RequestIds(randomBytes(6).toString('hex'))
   const admission = new Admission(clock)
-  const edge = new EdgeProxy({ clock, listening })
+  const edge = new EdgeProxy({ clock, listening, descriptors })
   const functions = () => catalog().functions
   const counted = { clock, admission, runtimes, edge, journal, functions }
   const metrics = createMetrics(counted)
   const history = createHistory(counted, metrics)
   const invoker = new Invoker({
     schemas,
+    sharesOrigin,
     clock,
     dispatcher: runtimes.dispatcher,
     admission,

@@ -5,12 +5,14 @@ import type { FunctionVersion } from './core/catalog.ts'
 import { GatewayError, type Warning } from './core/errors.ts'
 import { toFunctionKey } from './core/identity.ts'
 import { DEFAULT_VERSION_LABEL } from './core/versions.ts'
+import { NODE_DISK } from './discovery/disk.ts'
 import { SNAPSHOT_RULES } from './discovery/configs.ts'
 import { createDiscoverer, type Discoverer, type DiscoverOptions, type Discovery } from './discovery/discover.ts'
 import { FolderTimes } from './discovery/folder-times.ts'
 import type { Revisions } from './discovery/keys.ts'
 import { LuaChecks } from './discovery/lua-check.ts'
 import { readSnapshot, type Snapshot } from './discovery/snapshot.ts'
+import type { FileReader } from './files/function-file.ts'
 import type { Step } from './http/exchange.ts'
 import type { ChosenHome } from './http/home.ts'
 import type { PublicCatalog } from './http/public.ts'
@@ -82,6 +84,10 @@ interface CatalogOptions extends DiscoverOptions {
   revisions?: () => Revisions
   /** True where somebody edits the files: mistakes that a look at the sources shows are told before a call meets them. */
   checksSources: boolean
+  /** Reads configs and environments of functions; null: links are followed. */
+  readFile?: FileReader | null
+  /** True where changed functions are loaded at once: then their sources are checked at the start alone. */
+  loadsChanged?: boolean
   /** Wall clock, ms. */
   now: () => number
   /** Reads what functions say of their requests. */
@@ -114,7 +120,7 @@ export class CatalogLoader {
 
   constructor(options: CatalogOptions) {
     this.#options = options
-    this.#lua = options.checksSources ? new LuaChecks() : null
+    this.#lua = options.checksSources ? new LuaChecks(options.loadsChanged) : null
     this.#discoverer = createDiscoverer(options)
     this.#routes = new RouteTableBuilder(options.forceUrl)
     this.#times = new FolderTimes(options.now)
@@ -127,11 +133,12 @@ export class CatalogLoader {
 
   /** @param changed - files and folders below the root that may have changed; null looks at all of them */
   async load(changed: Iterable<string> | null): Promise<Catalog> {
-    const { rootPath, now, outerEnv, revisions, steps } = this.#options
+    const { rootPath, now, outerEnv, revisions, steps, readFile } = this.#options
+    const disk = { ...NODE_DISK, ...(readFile && { readFile }) }
     const previous = this.#snapshot
     const suspects = changed === null && previous !== null ? await this.#times.findChanged(previous) : changed
     const times = this.#times
-    this.#snapshot = await readSnapshot({ rootPath, previous, changed: suspects, times, ...SNAPSHOT_RULES })
+    this.#snapshot = await readSnapshot({ rootPath, previous, changed: suspects, times, disk, ...SNAPSHOT_RULES })
     const { shortage } = this.#snapshot
     const discovery = this.#discoverer.discover(this.#snapshot, outerEnv(), revisions?.())
     const sourceWarnings = (await this.#lua?.check(discovery.functions)) ?? []

@@ -5,21 +5,18 @@ import type { CatalogSteps } from './catalog-loader.ts'
 import type { Settings } from './config/settings.ts'
 import type { EndpointPath } from './control/endpoint-table.ts'
 import type { Clock } from './core/clock.ts'
-import { METHODS } from './core/identity.ts'
 import { SharedPacks } from './dependencies/shared-packs.ts'
 import { findUnmet } from './dependencies/unmet.ts'
 import type { Discovery } from './discovery/discover.ts'
 import { installedRuntimes } from './install-parts.ts'
 import { toOffWarnings } from './discovery/runtime-off.ts'
-import { DOCS_PATH, type DocsPage, toDocsWarning } from './http/docs-page.ts'
+import { findDocumentClaims } from './gateway-explain.ts'
+import { DOCS_PATH, type DocsPage, toClaimWarning } from './http/docs-page.ts'
 import { toHomeSteps } from './http/home.ts'
-import { createOpenApiStep } from './http/openapi-step.ts'
+import { createOpenApiStep, OPENAPI_PATH } from './http/openapi-step.ts'
 import { toDocumentedRoutes } from './router/route-records.ts'
 import type { RouteTable } from './router/route-table.ts'
 import type { SchemaStore } from './validation/schema-store.ts'
-
-/** Routes that answer GET, in the bits of a leaf. */
-const READ_BIT = 1 << METHODS.indexOf('GET')
 
 /** The steps of one catalog, in the order of the public path, and what is wrong with them. */
 export function toCatalogSteps(
@@ -34,17 +31,19 @@ export function toCatalogSteps(
   const { homeFunction, homeRedirect, docsEnabled, publicBaseUrl, openapiIncludeInternal } = settings
   const home = toHomeSteps({ homes, homeFunction, homeRedirect, routes, isAsset: path => isAsset(path, assets) })
   const files = toAssetSteps(assets, routes, clock)
+  const claims = docsEnabled ? findDocumentClaims(routes, assets) : new Map<string, string>()
+  const { openapiTitle: title, openapiVersion: version, openapiDescription: description } = settings
   const openApi = createOpenApiStep({
+    info: { title, version, description },
     functions,
     schemaOf: fn => schemas.fileOf(fn),
     routes: () => toDocumentedRoutes(routes),
     publicBaseUrl,
     // On another origin they are not below this document's server.
     internal: openapiIncludeInternal && settings.controlPort === null ? controlPaths : [],
+    isClaimed: claims.has(OPENAPI_PATH),
   })
-  const patterns = routes.leaves.filter(leaf => (leaf.methods & READ_BIT) !== 0).map(({ pattern }) => pattern)
-  const hidden = docsEnabled ? toDocsWarning(patterns, assets !== null && isAsset(DOCS_PATH, assets)) : null
-  const documents = !docsEnabled ? [] : hidden === null ? [openApi, docs.step] : [openApi]
+  const documents = !docsEnabled ? [] : claims.has(DOCS_PATH) ? [openApi] : [openApi, docs.step]
   const before = [...documents, ...home.before, ...files.before]
   const off = settings.runtimesExplicit ? [] : toOffWarnings(ignored, settings.runtimes)
   const { functionsRoot } = settings
@@ -55,6 +54,6 @@ export function toCatalogSteps(
     before,
     after: files.after,
     homes: home.homes,
-    warnings: [...off, ...(hidden === null ? [] : [hidden]), ...home.warnings, ...missing],
+    warnings: [...off, ...Array.from(claims, toClaimWarning), ...home.warnings, ...missing],
   }
 }

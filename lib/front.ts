@@ -5,13 +5,13 @@
 
 import { randomBytes } from 'node:crypto'
 import { toCatalogSteps } from './catalog-steps.ts'
-import { BytePool } from './core/byte-pool.ts'
+import { BytePool, toBudgetBytes } from './core/byte-pool.ts'
 import type { Clock } from './core/clock.ts'
 import { GatewayError } from './core/errors.ts'
 import { EdgeProxy } from './edge/passthrough.ts'
 import { countdown } from './gateway-life.ts'
 import { createSharedParts } from './http-handlers.ts'
-import { readDescriptorLimit } from './http/descriptor-limit.ts'
+import { Descriptors, readDescriptorLimit } from './core/descriptor-limit.ts'
 import { DocsPage } from './http/docs-page.ts'
 import type { Exchange } from './http/exchange.ts'
 import { type PublicCatalog, PublicHandler } from './http/public.ts'
@@ -58,6 +58,7 @@ export class Front {
   readonly #edgeCounts: Added<keyof EdgeProxy['results']>
   /** Memory for bodies on their way from workers to clients. */
   readonly #pool: BytePool
+  readonly #descriptors = new Descriptors(readDescriptorLimit())
   readonly #workers: RemoteWorkers
   readonly #leases: FrontLeases
   readonly #invoker: Invoker
@@ -90,12 +91,12 @@ export class Front {
     this.#control = new ControlRelay(link, nextId)
     this.#journal = new FrontJournal({ clock, link, tell, wasTold: error => this.#calls.wasTold(error) })
     this.#journal.wantsRequests = begin.wantsRequests
-    this.#edge = new EdgeProxy({ clock, listening: () => begin.addresses })
+    this.#edge = new EdgeProxy({ clock, listening: () => begin.addresses, descriptors: this.#descriptors })
     this.#edgeCounts = new Added(this.#edge.results)
     this.#schemas = createSchemaParts(settings, this.#journal)
     this.#routes = new RouteTableBuilder(settings.forceUrl)
     this.#docs = new DocsPage(settings.publicBaseUrl)
-    this.#pool = new BytePool(clock)
+    this.#pool = new BytePool(clock, undefined, toBudgetBytes(settings.bodyMemoryMb, settings.gatewayWorkers))
     this.#workers = new RemoteWorkers(tell)
     this.#leases = new FrontLeases({
       clock,
@@ -108,6 +109,7 @@ export class Front {
     })
     this.#invoker = new Invoker({
       clock,
+      sharesOrigin: settings.controlPort === null,
       schemas: this.#schemas.gate,
       dispatcher: { setOf: () => this },
       admission: new FrontAdmission(this.#calls, this.#leases),
@@ -134,7 +136,7 @@ export class Front {
           requestIds: this.#requestIds,
           lifecycle: this.#lifecycle,
           onProblem: message => this.#journal.log('warn', message),
-          descriptorLimit: readDescriptorLimit(),
+          descriptors: this.#descriptors,
         }),
     )
     await Promise.all(this.#servers.map((server, at) => server.listenOn(begin.fds[at]!)))
@@ -234,6 +236,8 @@ export class Front {
       requestIds: this.#requestIds,
       lifecycle: this.#lifecycle,
       pool: this.#pool,
+      descriptors: this.#descriptors,
+      onProblem: message => this.#journal.log('warn', message),
       // What the first process answers it records.
       onFinished: exchange => {
         if (!exchange.isControl || settings.controlPort !== null) record(exchange)

@@ -2,6 +2,7 @@
 
 import { type Catalog, findFunction } from './catalog-loader.ts'
 import type { FunctionVersion } from './core/catalog.ts'
+import { isThrottled } from './core/errors.ts'
 import { toFunctionPath } from './core/versions.ts'
 import type { InvokeRequest, InvokeResult } from './gateway-types.ts'
 import { type InternalRequest, type InternalResult, invokeInternal } from './invocation/internal-call.ts'
@@ -48,7 +49,7 @@ export class FunctionCalls {
   async run(request: InternalRequest): Promise<InternalResult> {
     const { invoker, journal, metrics } = this.#options
     const result = await invokeInternal(invoker, request)
-    metrics.functions.count(request.fn, result.status, result.latencyMs, result.queuedMs)
+    metrics.functions.count(request.fn, result.status, result.latencyMs, result.queuedMs, isThrottled(result.error))
     if (result.error !== null) journal.callFailed({ ...request, trace: result.trace }, result.error)
     return result
   }

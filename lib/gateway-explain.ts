@@ -2,13 +2,18 @@
 
 import { isAsset } from './assets/static-assets.ts'
 import type { Catalog } from './catalog-loader.ts'
+import type { Discovery } from './discovery/discover.ts'
 import type { Settings } from './config/settings.ts'
-import { isReservedPath } from './core/identity.ts'
+import { isReservedPath, METHODS } from './core/identity.ts'
 import { explainIgnored } from './discovery/explain-ignored.ts'
-import { DOCS_PATH } from './http/docs-page.ts'
+import { DOCUMENTS, findClaim } from './http/docs-page.ts'
 import type { BesideRoutes, GatewayExplanation } from './gateway-types.ts'
 import { explain } from './router/explain.ts'
+import type { RouteTable } from './router/route-table.ts'
 import { normalizePath, unescapeCanonical } from './router/path.ts'
+
+/** Routes that answer GET, in the bits of a leaf. */
+const READ_BIT = 1 << METHODS.indexOf('GET')
 
 type ExplainedSettings = Pick<Settings, 'docsEnabled'>
 
@@ -38,16 +43,27 @@ export function explainRequest(
   return { ...explained, beside, ...explainIgnored(catalog.discovery, path) }
 }
 
+/** What is served at paths of the gateway's documents instead of them, in words. */
+export function findDocumentClaims({ leaves }: RouteTable, assets: Discovery['assets']): Map<string, string> {
+  const patterns = leaves.filter(({ methods }) => (methods & READ_BIT) !== 0).map(({ pattern }) => pattern)
+  const claims = new Map<string, string>()
+  for (const path of DOCUMENTS.keys()) {
+    const claim = findClaim(path, patterns, assets !== null && isAsset(path, assets))
+    if (claim !== null) claims.set(path, claim)
+  }
+  return claims
+}
+
 /** What answers a reading request before the routes or, where no route does, after them. */
 function findBeside(
-  { homes, warnings, discovery: { assets } }: Catalog,
+  { homes, routes, discovery: { assets } }: Catalog,
   { docsEnabled }: ExplainedSettings,
   path: string,
   hasRoute: boolean,
 ): BesideRoutes | null {
-  if (docsEnabled && path === '/openapi.json') return { kind: 'document', text: 'the OpenAPI document' }
-  const hasDocs = docsEnabled && !warnings.some(({ code }) => code === 'DOCS_HIDDEN')
-  if (hasDocs && path === DOCS_PATH) return { kind: 'document', text: 'the documentation page' }
+  const document = docsEnabled ? DOCUMENTS.get(path) : undefined
+  if (document !== undefined && !findDocumentClaims(routes, assets).has(path))
+    return { kind: 'document', text: document }
   const home = homes.find(({ folder }) => folder === path)
   // A folder's own route comes before its home; the root's comes after it.
   if (home !== undefined && (path === '/' || !hasRoute)) {

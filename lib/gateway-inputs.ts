@@ -4,7 +4,7 @@ import type { OuterEnv } from './config/env-layers.ts'
 import { checkIsolation, readPowers } from './config/isolation.ts'
 import { checkRoot, createOuterEnvReader, loadSettings } from './config/project-file.ts'
 import { checkRuntimeSockets } from './config/runtime-sockets.ts'
-import { readAdminToken, readPasswordHash, readRuntimeSecret } from './config/secret-file.ts'
+import { readSecrets } from './config/secret-file.ts'
 import { type ResolvedSettings, resolveSettings } from './config/settings.ts'
 import { type Clock, systemClock } from './core/clock.ts'
 import { type GatewayOptions, SettingsError } from './gateway-types.ts'
@@ -41,9 +41,7 @@ export function readSettings(options: GatewayOptions): ResolvedSettings & { envD
 export function readGatewayInputs(options: GatewayOptions): GatewayInputs {
   const { env = {}, inspect = false, clock = systemClock } = options
   const { envDir, ...written } = readSettings(options)
-  const withToken = readAdminToken(written, written.settings.adminTokenFile)
-  const withHash = readPasswordHash(withToken, written.settings.consoleLoginPasswordHashFile)
-  const resolved = checkRuntimeSockets(readRuntimeSecret(withHash, written.settings.runtimeSecretFile))
+  const resolved = checkRuntimeSockets(readSecrets(written))
   const problems = [...resolved.problems, ...checkRoot(resolved), ...checkIsolation(resolved, readPowers())]
   if (problems.length > 0) throw new SettingsError(problems)
   const outerEnv = createOuterEnvReader(envDir, env)

@@ -3,7 +3,7 @@
 import type { Clock } from './core/clock.ts'
 import type { Gateway, GatewayOptions } from './gateway-types.ts'
 
-type Starting = Pick<Gateway, 'settings' | 'listen' | 'close'> & { start(): Promise<void> }
+type Starting = Pick<Gateway, 'settings' | 'listen' | 'on' | 'close'> & { start(): Promise<void> }
 
 export async function startOrClose(gateway: Starting, beforeStart: GatewayOptions['beforeStart']): Promise<void> {
   try {

@@ -3,15 +3,17 @@
 import type { Catalog } from './catalog-loader.ts'
 import type { GatewayState } from './control/records.ts'
 import type { Admission } from './invocation/admission.ts'
+import type { SecretMask } from './observe/secret-mask.ts'
 import type { Runtimes } from './runtime/runtimes.ts'
 
 interface StateParts extends Pick<GatewayState, 'settings' | 'warnings' | 'configLoadedAt' | 'watching' | 'details'> {
   catalog: Catalog
   runtimes: Pick<Runtimes, 'byName' | 'dispatcher'>
   admission: Pick<Admission, 'snapshot'>
+  secrets: Pick<SecretMask, 'hideIn'>
 }
 
-export function toGatewayState({ catalog, runtimes, admission, ...parts }: StateParts): GatewayState {
+export function toGatewayState({ catalog, runtimes, admission, secrets, ...parts }: StateParts): GatewayState {
   const { dispatcher, byName } = runtimes
   return {
     ...parts,
@@ -26,6 +28,11 @@ export function toGatewayState({ catalog, runtimes, admission, ...parts }: State
     runtimes: byName,
     workerCount: key => dispatcher.workerCount(key),
     isWarm: key => dispatcher.isWarm(key),
+    loadErrorOf: fn => {
+      const error = dispatcher.loadErrorOf(fn.key)
+      return error && secrets.hideIn(fn, error)
+    },
+    isStale: key => dispatcher.isStale(key),
     get admission() {
       return admission.snapshot()
     },

@@ -33,7 +33,7 @@ export interface GatewayOptions extends SettingsInput {
    * Called before the tree is read. A gateway that listens by then takes requests, which wait until it serves. When it rejects
    * there is no gateway.
    */
-  beforeStart?: (gateway: Pick<Gateway, 'settings' | 'listen'>) => Promise<void>
+  beforeStart?: (gateway: Pick<Gateway, 'settings' | 'listen' | 'on'>) => Promise<void>
 }
 
 export interface InvokeRequest {
@@ -101,7 +101,7 @@ export interface Gateway extends AsyncDisposable {
   /** Calls that are made later and kept until they are done. */
   readonly jobs: GatewayJobs
   /** The packages of the tree. */
-  readonly dependencies: Pick<Dependencies, 'list' | 'install' | 'why' | 'clean'>
+  readonly dependencies: Pick<Dependencies, 'list' | 'add' | 'install' | 'why' | 'clean'>
   /** Reads the tree again; resolves when the new catalog is in force. */
   reload(): Promise<void>
   /** As `GET /_fn/catalog`. */

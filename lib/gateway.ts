@@ -32,7 +32,7 @@ import type {
   InvokeResult,
 } from './gateway-types.ts'
 import { createHttpHandlers } from './http-handlers.ts'
-import { readDescriptorLimit } from './http/descriptor-limit.ts'
+import { Descriptors, readDescriptorLimit } from './core/descriptor-limit.ts'
 import type { HttpRequest, HttpResponse } from './http/exchange.ts'
 import { fetchWith, toWebRequest } from './http/fetch.ts'
 import { type InjectRequest, type InjectResponse, inject } from './http/inject.ts'
@@ -122,7 +122,10 @@ class FunctionGateway implements Gateway {
     this.dependencies = parts.dependencies
     this.#runtimes = parts.runtimes
     const schemas = createSchemaParts(settings, this.#journal)
+    const descriptors = new Descriptors(readDescriptorLimit())
     this.#call = createCallParts({
+      descriptors,
+      sharesOrigin: settings.controlPort === null,
       clock,
       journal: this.#journal,
       runtimes: this.#runtimes,
@@ -154,6 +157,7 @@ class FunctionGateway implements Gateway {
     const handlers = createHttpHandlers({
       ...later,
       runtimes: this.#runtimes,
+      descriptors,
       controlParts: this.#controlParts,
     })
     this.#public = handlers.public
@@ -164,12 +168,11 @@ class FunctionGateway implements Gateway {
       requestIds: this.#call.requestIds,
       lifecycle: this.#lifecycle,
       onProblem: message => this.#journal.log('warn', message),
-      descriptorLimit: readDescriptorLimit(),
+      descriptors,
     })
     this.#loader = createCatalogLoader({
       ...host,
       settings,
-      sources,
       loaded: this.#loaded,
       controlPaths: toEndpointPaths(this.#controlParts.endpoints),
       schemas: schemas.store,
@@ -327,6 +330,7 @@ class FunctionGateway implements Gateway {
       warnings: this.warnings,
       runtimes: this.#runtimes,
       admission: this.#call.admission,
+      secrets: this.#journal.secrets,
       configLoadedAt: this.#configLoadedAt,
       watching: this.#reloader.isWatching,
       details,

@@ -9,6 +9,7 @@ import { GatewayError } from './core/errors.ts'
 import type { RuntimeName } from './core/identity.ts'
 import type { Lifecycle } from './core/lifecycle.ts'
 import { DebugHeaders } from './http/debug-headers.ts'
+import type { Descriptors } from './core/descriptor-limit.ts'
 import type { Exchange } from './http/exchange.ts'
 import { PublicHandler, type PublicCatalog } from './http/public.ts'
 import { createRequestListener } from './http/request-record.ts'
@@ -28,6 +29,7 @@ interface HttpHandlersOptions {
   metrics: Metrics
   invoker: Invoker
   runtimes: Runtimes
+  descriptors: Descriptors
   requestIds: RequestIds
   /** `draining` is true while the gateway stops. */
   lifecycle: Pick<Lifecycle, 'draining' | 'toShed'>
@@ -46,30 +48,48 @@ interface SharedOptions
   extends Pick<HttpHandlersOptions, 'settings' | 'clock' | 'invoker' | 'requestIds' | 'lifecycle'> {
   /** Memory for bodies that clients have not taken yet. */
   pool: BytePool
+  descriptors: Descriptors
   /** Told of every exchange that ended. */
   onFinished: (exchange: Exchange) => void
+  /** Told in a line of clients that did not read their responses. */
+  onProblem: (message: string) => void
   /** How calls of a runtime find their socket. */
   routingOf: (runtime: RuntimeName) => 'single' | 'round_robin'
 }
 
 /** What every public handler of a process is made of. */
-export function createSharedParts({ settings, pool, onFinished, routingOf, lifecycle, ...shared }: SharedOptions) {
+export function createSharedParts(options: SharedOptions) {
+  const { settings, pool, descriptors, onFinished, onProblem, routingOf, lifecycle, ...shared } = options
   const { clock } = shared
+  const { production, responseIdleTimeoutMs } = settings
   return {
     ...shared,
-    responder: new Responder({ clock, pool, production: settings.production, lifecycle, onFinished }),
-    debug: new DebugHeaders(call => ({
-      routing: routingOf(call.fn.runtime),
-      socketIndex: call.host?.socketIndex ?? null,
-      cold: call.cold,
-    })),
+    responder: new Responder({
+      clock,
+      pool,
+      descriptors,
+      production,
+      lifecycle,
+      onFinished,
+      onProblem,
+      responseIdleTimeoutMs,
+    }),
+    debug: new DebugHeaders(
+      call => ({
+        routing: routingOf(call.fn.runtime),
+        socketIndex: call.host?.socketIndex ?? null,
+        cold: call.cold,
+      }),
+      production,
+    ),
     trustedProxyCidrs: settings.trustedProxyCidrs,
-    namesRoutes: !settings.production,
+    trustedProxyHeader: settings.trustedProxyHeader,
+    namesRoutes: !production,
   }
 }
 
 export function createHttpHandlers(options: HttpHandlersOptions): HttpHandlers {
-  const { settings, clock, journal, invoker, runtimes, requestIds, lifecycle, catalog } = options
+  const { settings, clock, journal, invoker, runtimes, requestIds, lifecycle, catalog, descriptors } = options
   const shared = createSharedParts({
     settings,
     clock,
@@ -77,7 +97,9 @@ export function createHttpHandlers(options: HttpHandlersOptions): HttpHandlers {
     requestIds,
     lifecycle,
     pool: runtimes.pool,
+    descriptors,
     onFinished: createRequestListener(journal, clock, options.metrics),
+    onProblem: message => journal.log('warn', message),
     routingOf: name => runtimes.byName.get(name)?.health().routing ?? 'single',
   })
   const { responder } = shared

@@ -10,6 +10,7 @@ import { createNodeStep } from './dependencies/node-step.ts'
 import { createPythonStep } from './dependencies/python.ts'
 import { PythonImports } from './dependencies/python-imports.ts'
 import type { SharedPacks } from './dependencies/shared-packs.ts'
+import { createFileReader } from './files/function-file.ts'
 import type { Journal } from './observe/journal.ts'
 import { findTool } from './runtime/binaries.ts'
 import { toInstallHint } from './runtime/install-hint.ts'
@@ -42,8 +43,7 @@ function createPython({ settings, clock, hostEnv, journal }: InstallPartsOptions
   const { functionsRoot } = settings
   const imports = new PythonImports({ clock, script: runtimeFile('python/infer.py'), env: toPythonHostEnv(hostEnv) })
   const findUv = () => findTool({ tool: 'uv', binaries: settings.binaries, path: hostEnv.PATH ?? '' })
-  const onNote = (text: string) => journal.log('warn', text)
-  return createPythonStep({ settings, functionsRoot, imports, findUv, onNote })
+  return createPythonStep({ settings, functionsRoot, imports, findUv, ...toNotes(journal) })
 }
 
 function createNode({ settings, hostEnv, journal }: InstallPartsOptions): InstallStep {
@@ -57,10 +57,18 @@ function createNode({ settings, hostEnv, journal }: InstallPartsOptions): Instal
     isAhead: settings.preinstallNodeDepsOnStart,
     concurrency: settings.preinstallNodeDepsConcurrency,
     allowSources: settings.nodePackageSources,
+    readFile: createFileReader(settings),
     importsScript: runtimeFile('node/find-imports.mjs'),
     findNpm: () => findTool({ tool: 'npm', binaries: settings.binaries, path: hostEnv.PATH ?? '' }),
-    onNote: text => journal.log('warn', text),
+    ...toNotes(journal),
   })
+}
+
+function toNotes(journal: InstallPartsOptions['journal']) {
+  return {
+    onNote: (text: string) => journal.log('warn', text),
+    onInfer: (text: string) => journal.log('info', text),
+  }
 }
 
 function createPhp({ settings, hostEnv, journal }: InstallPartsOptions): InstallStep {
@@ -70,11 +78,12 @@ function createPhp({ settings, hostEnv, journal }: InstallPartsOptions): Install
     isOn: settings.autoPhpDeps,
     isAhead: settings.preinstallPhpDepsOnStart,
     allowSources: settings.phpPackageSources,
+    readFile: createFileReader(settings),
     findComposer: () => findTool({ tool: 'composer', binaries: settings.binaries, path: hostEnv.PATH ?? '' }),
     composerProblem:
       configured === undefined ? 'composer is not on PATH' : `FN_COMPOSER_BIN is ${configured}, which cannot be run`,
     composerHint: toInstallHint('composer'),
-    onNote: text => journal.log('warn', text),
+    ...toNotes(journal),
   })
 }
 

@@ -56,7 +56,7 @@ export function createJobs(options: JobsPartsOptions): Jobs {
     admission,
     find: (name, version, runtime) => findFunction(catalog().discovery.functions, name, version, runtime),
     routesOf: createRoutesOf(() => catalog().records()),
-    callbacks: new CallbackSender({ network: edge, store, functionOf, onLog }),
+    callbacks: new CallbackSender({ network: edge, secret: settings.jobsCallbackSecret, store, functionOf, onLog }),
     onEvent: record => journal.events.emit('job', record),
     onLog,
   })

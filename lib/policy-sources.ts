@@ -34,6 +34,8 @@ const FIELDS = {
   edge: 'edge',
   cors: 'cors',
   schedule: 'schedule',
+  private: 'isPrivate',
+  config_problem: 'configProblem',
 } as const satisfies Readonly<Record<string, keyof Policy>>
 
 const SETTINGS: Readonly<Record<string, string>> = {

@@ -33,7 +33,7 @@ interface LeasingParts {
   settings: Pick<Settings, 'hotReload' | 'isolation' | 'runtimeSockets'>
   runtimes: {
     byName: ReadonlyMap<string, Pick<Runtime, 'preparer' | 'prepareStart'>>
-    dispatcher: Pick<Dispatcher, 'isWarm'>
+    dispatcher: Pick<Dispatcher, 'isWarm' | 'loadErrorOf'>
   }
 }
 
@@ -79,7 +79,8 @@ export async function prepareLease(
   const isElsewhere = (settings.runtimeSockets[fn.runtime]?.length ?? 0) > 0
   if (settings.hotReload || settings.isolation === 'user' || isElsewhere) return null
   if (runtime?.prepareStart === undefined) return null
-  if (!runtimes.dispatcher.isWarm(fn.key)) return null
+  const { dispatcher } = runtimes
+  if (!dispatcher.isWarm(fn.key) || dispatcher.loadErrorOf(fn.key) !== null) return null
   const program = (await runtime.preparer?.prepare(fn)) ?? null
   return { program, header: runtime.prepareStart(fn, program).header }
 }

@@ -9,6 +9,7 @@ import type { EndpointPath } from './control/endpoint-table.ts'
 import { watchEnvFiles } from './discovery/env-watcher.ts'
 import type { LoadedFiles } from './discovery/loaded-files.ts'
 import { type Watcher, type WatchOptions, watchTree } from './discovery/watch.ts'
+import { createFileReader } from './files/function-file.ts'
 import type { Host } from './gateway-inputs.ts'
 import { DocsPage } from './http/docs-page.ts'
 import type { SchemaStore } from './validation/schema-store.ts'
@@ -16,7 +17,7 @@ import type { Journal } from './observe/journal.ts'
 import type { Metrics } from './observe/metrics.ts'
 import { Reloader, type ReloaderOptions } from './reloader.ts'
 
-interface LoaderOptions extends Pick<ResolvedSettings, 'settings' | 'sources'>, Pick<Host, 'clock' | 'outerEnv'> {
+interface LoaderOptions extends Pick<ResolvedSettings, 'settings'>, Pick<Host, 'clock' | 'outerEnv'> {
   /** Null where nobody edits the files. */
   loaded: LoadedFiles | null
   /** Paths of the control plane, for the OpenAPI document. */
@@ -26,7 +27,6 @@ interface LoaderOptions extends Pick<ResolvedSettings, 'settings' | 'sources'>, 
 
 export function createCatalogLoader({
   settings,
-  sources,
   clock,
   outerEnv,
   loaded,
@@ -41,7 +41,8 @@ export function createCatalogLoader({
     forceUrl: settings.forceUrl,
     ...(loaded && { revisions: () => loaded.revisions }),
     checksSources: !settings.production,
-    hasFunctionsDir: sources.functionsRoot?.source === 'file',
+    readFile: createFileReader(settings),
+    loadsChanged: settings.hotReload,
     defaults: toPolicyDefaults(settings),
     now: () => clock.wall(),
     outerEnv,

@@ -58,7 +58,7 @@ export async function startRemoteDaemon(options: RemoteDaemonOptions): Promise<R
   const { resolved, host } = readGatewayInputs({ ...rest, ...own })
   checkTrust(resolved.settings, listen)
   const context = files === null ? null : toContext(files)
-  const daemon = new ListeningDaemon(resolved.settings, resolved.sources, host, options)
+  const daemon = new ListeningDaemon(resolved.settings, host, options)
   try {
     await daemon.start(context)
   } catch (error) {
@@ -103,12 +103,7 @@ class ListeningDaemon implements RemoteDaemon {
   #catalog!: Catalog
   #reloading: Promise<void> | null = null
 
-  constructor(
-    settings: Settings,
-    sources: Parameters<typeof createCatalogLoader>[0]['sources'],
-    host: Host,
-    options: RemoteDaemonOptions,
-  ) {
+  constructor(settings: Settings, host: Host, options: RemoteDaemonOptions) {
     this.settings = settings
     this.#host = host
     this.#options = options
@@ -122,8 +117,8 @@ class ListeningDaemon implements RemoteDaemon {
     const journal = this.#journal
     this.#parts = createRuntimeParts({ ...host, settings, journal, packs: this.#packs, loaded: null, snapshot })
     this.#runtime = this.#parts.runtimes.byName.get(options.runtime)!
-    const schemas = createSchemaParts({ functionsRoot, production: true }, journal).store
-    this.#loader = createCatalogLoader({ ...host, settings, sources, loaded: null, controlPaths: [], schemas })
+    const schemas = createSchemaParts({ functionsRoot, production: true, isolation: 'process' }, journal).store
+    this.#loader = createCatalogLoader({ ...host, settings, loaded: null, controlPaths: [], schemas })
     const preparer = new StartPreparer({
       runtime: options.runtime,
       root: functionsRoot,

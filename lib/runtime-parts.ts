@@ -15,6 +15,7 @@ import type { LoadedFiles } from './discovery/loaded-files.ts'
 import type { Snapshot } from './discovery/snapshot.ts'
 import { createInstallers } from './install-parts.ts'
 import { toStaticContext } from './invocation/event.ts'
+import { createFileReader } from './files/function-file.ts'
 import type { Journal } from './observe/journal.ts'
 import { findProgram } from './runtime/binaries.ts'
 import { runtimeFile } from './runtime/package-files.ts'
@@ -60,6 +61,7 @@ function createJournalledBuilds(options: RuntimePartsOptions, installers: readon
     clock,
     functionsRoot,
     isPrivate: settings.isolation === 'user',
+    readFile: createFileReader(settings),
     nice: settings.workerNice,
     goBuildTimeoutSeconds,
     rustBuildTimeoutSeconds,
@@ -72,7 +74,7 @@ function createJournalledBuilds(options: RuntimePartsOptions, installers: readon
     onBegin: (fn, action) => journal.buildBegan(fn, action),
     onEnd: (fn, action) => journal.buildEnded(fn, action),
     onBuilt: ({ fn, durationMs, made }) => journal.log('info', toMadeText(fn.key, durationMs, made)),
-    onFailure: (fn, error) => journal.failure(fn, error),
+    onFailure: (fn, error, others) => journal.failure(fn, error, others),
   })
 }
 
@@ -98,6 +100,10 @@ function createJournalledRuntimes(
     onLog: (fn, stream, text) => journal.output(fn, stream, journal.secrets.hide(fn, text)),
     ...(loaded && { onFiles: (fn, files) => loaded.report(fn, files) }),
     onFailure: (fn, error) => journal.failure(fn, journal.secrets.hideIn(fn, error)),
+    onStandIn: ({ entryFile }) =>
+      journal.log('warn', `${entryFile}: the previous version keeps serving until this is fixed`),
+    onFixed: ({ entryFile }) => journal.log('info', `${entryFile}: fixed, the new version serves`),
+    loadsChanged: settings.hotReload,
     onEvent: ({ kind, runtime, index, text }) =>
       journal.log(kind === 'up' ? 'debug' : 'warn', `${runtime}${index === 0 ? '' : ` daemon ${index}`}: ${text}`),
   })

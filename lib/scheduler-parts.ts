@@ -46,7 +46,7 @@ export function createScheduler(options: SchedulerPartsOptions): Scheduler {
     call: run => {
       const { fn, policy } = run
       const path = pickPath(fn, routesOf(fn, policy.method), toFunctionPath(fn.name, fn.version))
-      return calls.run(toScheduledRequest(run, requestIds.next(), path))
+      return calls.run(toScheduledRequest(run, `schedule-${requestIds.next()}`, path))
     },
     ping: fn => calls.ping(fn),
     onEvent: record => journal.events.emit('schedule', record),

@@ -3,6 +3,7 @@
 import type { Settings } from './config/settings.ts'
 import { type DifferenceListener, SchemaGate } from './invocation/schema-check.ts'
 import type { Journal } from './observe/journal.ts'
+import { createFileReader } from './files/function-file.ts'
 import { SchemaStore } from './validation/schema-store.ts'
 
 interface SchemaParts {
@@ -11,10 +12,11 @@ interface SchemaParts {
 }
 
 export function createSchemaParts(
-  { functionsRoot, production }: Pick<Settings, 'functionsRoot' | 'production'>,
+  settings: Pick<Settings, 'functionsRoot' | 'production' | 'isolation'>,
   journal: Pick<Journal, 'warn'>,
 ): SchemaParts {
-  const store = new SchemaStore(functionsRoot, !production)
+  const { functionsRoot, production } = settings
+  const store = new SchemaStore(functionsRoot, !production, createFileReader(settings))
   const tell: DifferenceListener = (fn, method, status, { name, text }) => {
     const path = fn.schema?.path ?? fn.entryFile
     journal.warn({

@@ -34,13 +34,18 @@ interface Checked {
 export class SchemaStore {
   readonly #rootPath: string
   readonly #checksAnswers: boolean
+  readonly #readBytes: (path: string) => Uint8Array | Promise<Uint8Array>
   #files = new Map<string, Loaded>()
   readonly #checked = new WeakMap<FunctionVersion, Checked>()
   #compiler: SchemaCompiler | null = null
   #compiled = 0
 
-  /** @param checksAnswers - true in development */
-  constructor(rootPath: string, checksAnswers = true) {
+  /**
+   * @param checksAnswers - true in development
+   * @param read - reads the files; null: links are followed
+   */
+  constructor(rootPath: string, checksAnswers = true, read: ((path: string) => Uint8Array) | null = null) {
+    this.#readBytes = read ?? readRegular
     this.#rootPath = rootPath
     this.#checksAnswers = checksAnswers
   }
@@ -88,7 +93,7 @@ export class SchemaStore {
     const stamp = stampOf(ref)
     let source: Uint8Array
     try {
-      source = await readRegular(join(this.#rootPath, path))
+      source = await this.#readBytes(join(this.#rootPath, path))
     } catch (error) {
       const message = `${path}: cannot be read: ${(error as NodeJS.ErrnoException).code ?? (error as Error).message}`
       // Read again at the next load, whatever its stamp.
