@@ -7,6 +7,7 @@
  *                                                                              -> failed, until the sources change
  */
 
+import { statSync } from 'node:fs'
 import { join } from 'node:path'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
@@ -88,6 +89,8 @@ export class Builds {
   #functions: ReadonlyMap<string, FunctionVersion> | null = null
   /** Failures that are to be reported, by their cause. */
   readonly #failures = new Map<unknown, { error: GatewayError; functions: FunctionVersion[] }>()
+  /** By function key, the failure that was reported last and what it depends on. */
+  readonly #reported = new Map<string, { error: GatewayError; stamp: string }>()
   #reportTimer: NodeJS.Timeout | null = null
   #pending = 0
   #isClosed = false
@@ -195,6 +198,7 @@ export class Builds {
     this.#functions = functions
     this.#ahead.retain(functions)
     for (const builder of this.#options.builders) builder.retain?.(functions)
+    for (const key of this.#reported.keys()) if (!functions.has(key)) this.#reported.delete(key)
     for (const [key, build] of this.#builds) {
       const fn = functions.get(key)
       if (fn !== undefined && !this.#isOutdated(build, fn)) continue
@@ -242,22 +246,39 @@ export class Builds {
       const { binary, made } = await this.#ensure(build)
       build.state = 'ready'
       build.since = clock.monotonic()
+      this.#reported.delete(build.fn.key)
       if (!build.isNeeded) this.#ready.add(build.fn)
       if (!build.isNeeded && this.#builds.get(build.fn.key) === build) this.#builds.delete(build.fn.key)
       if (made !== null) onBuilt({ fn: build.fn, durationMs: clock.monotonic() - startedAt, made })
       return binary
     } catch (thrown) {
-      const error = this.#toError(thrown, build)
+      const known = this.#reported.get(build.fn.key)
+      const found = this.#toError(thrown, build)
+      const stamp = this.#toFailureStamp(build.fn, found)
+      // A retry that fails as before is the same failure: it is not reported again, and calls do not report it either.
+      const isSameFailure = known?.stamp === stamp && known.error.message === found.message
+      const error = isSameFailure ? known.error : found
       build.error = error
       build.state = 'failed'
       if (this.#functions === functions) build.stamp = this.#builderOf(build.fn)?.stampOf?.(build.fn) ?? null
       build.since = clock.monotonic()
-      if (!build.isStopped) this.#noteFailure(build.fn, error)
+      if (!build.isStopped && !isSameFailure) {
+        this.#reported.set(build.fn.key, { error, stamp })
+        this.#noteFailure(build.fn, error)
+      }
       throw error
     } finally {
       this.#pending -= 1
       if (this.#pending === 0) this.#report()
     }
+  }
+
+  /** The gateway writes manifests itself, so a failure of packages depends on the file that it names; one of a build on all sources. */
+  #toFailureStamp(fn: FunctionVersion, { detail }: GatewayError): string {
+    if (this.#builderOf(fn)?.ask === undefined || detail?.file === undefined) return fn.signature
+    const rootPath = fn.entryPath.slice(0, -fn.entryFile.length)
+    const file = statSync(join(rootPath, detail.file), { throwIfNoEntry: false })
+    return `${file?.mtimeMs} ${file?.size}`
   }
 
   /** Functions of one folder share their packages, and folders that want the same share an install. */

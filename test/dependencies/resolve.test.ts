@@ -207,6 +207,24 @@ t.test(
   },
 )
 
+t.test('[dependencies/resolve.8] a retry that fails as before is not reported again', async t => {
+  const bed = makeBed(t)
+  const fail = async (version: FunctionVersion, message: string) => {
+    const times = bed.started.length
+    const building = bed.builds.prepare(version)
+    await until(() => bed.started.length > times)
+    bed.finish(version.name, new GatewayError('LOAD_FAILED', message))
+    await t.rejects(building)
+    bed.clock.advance(10_000)
+  }
+  await fail(fn('a'), 'no network')
+  await fail(fn('a'), 'no network')
+  t.same(bed.events, ['a: no network'])
+  await fail(fn('a'), 'no space')
+  await fail(fn('a', '2'), 'no space')
+  t.same(bed.events, ['a: no network', 'a: no space', 'a: no space'])
+})
+
 t.test('[dependencies/resolve.11] without a toolchain the runtime is down, until there is one', async t => {
   const bed = makeBed(t)
   bed.setProgram(null)
