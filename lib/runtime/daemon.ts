@@ -18,10 +18,10 @@ import { type ReadyConnection, ReadyWorkers, type ReadyWorker } from './ready-wo
 import { killAsUser } from './user-folders.ts'
 import { listenForExit, WorkerRecords } from './worker-records.ts'
 
-/** Restart delay of a daemon that dies: first, largest. */
-const RESTART_DELAY_MS = { first: 100, max: 8000 } as const
-/** Milliseconds a daemon must have been up for its next failure to count as the first. */
-const RESTART_RESET_MS = 10_000
+/** Restart delay of a daemon that dies: first, largest. It doubles while the daemon dies at its start. */
+const RESTART_DELAY_MS = { first: 20, max: 8000 } as const
+/** A daemon that ends by itself before it was up for so many milliseconds died at its start. */
+const SETTLED_MS = 1000
 
 type DaemonState = 'idle' | 'starting' | 'up' | 'waiting' | 'closed'
 
@@ -222,7 +222,8 @@ export class Daemon {
     child.once('error', error => this.#handleChildEnd(child, `cannot run ${launch.command}: ${error.message}`))
     child.once('exit', (code, signal) => {
       const end = signal === null ? `exited with code ${code}` : `ended by ${signal}`
-      const finish = () => this.#handleChildEnd(child, this.#lastLine === '' ? end : `${end}: ${this.#lastLine}`)
+      const reason = () => (this.#lastLine === '' ? end : `${end}: ${this.#lastLine}`)
+      const finish = () => this.#handleChildEnd(child, reason(), signal !== null)
       // Its last line tells why, but a process it left behind may hold the pipe open.
       const timer = clock.setTimeout(finish, LAST_LINE_WAIT_MS)
       child.once('close', () => {
@@ -315,7 +316,7 @@ export class Daemon {
     killGroup(this.#child.pid)
   }
 
-  #handleChildEnd(child: ChildProcess, reason: string): void {
+  #handleChildEnd(child: ChildProcess, reason: string, isKilled = false): void {
     if (this.#child !== child) return
     this.#child = null
     this.#control?.close()
@@ -323,7 +324,7 @@ export class Daemon {
     // Their sockets are private to this gateway; without the daemon nobody would end them.
     this.#dropWorkers(`daemon ${reason}`)
     killGroup(child.pid)
-    if (this.state !== 'closed') this.#fail(reason)
+    if (this.state !== 'closed') this.#fail(reason, isKilled)
   }
 
   #handleExited(id: string, exit: WorkerExit): void {
@@ -334,17 +335,18 @@ export class Daemon {
   #dropWorkers(reason: string): void {
     this.#ready.clear()
     const isLocal = this.#options.externalUri === null
-    this.#workers.endAll({ code: null, signal: null, reason }, ({ pid, uid }) => {
+    this.#workers.endAll({ code: null, signal: null, reason, isOfDaemon: true }, ({ pid, uid }) => {
       if (!isLocal || pid <= 1) return
       if (uid !== null) killAsUser(pid, uid)
       killGroup(pid)
     })
   }
 
-  #fail(reason: string): void {
+  #fail(reason: string, isKilled = false): void {
     const { clock } = this.#options
     const now = clock.monotonic()
-    if (this.#upSince > 0 && now - this.#upSince >= RESTART_RESET_MS) this.#failures = 0
+    const isAtStart = this.#upSince === 0 || (!isKilled && now - this.#upSince < SETTLED_MS)
+    if (!isAtStart) this.#failures = 0
     this.#upSince = 0
     const delay = Math.min(RESTART_DELAY_MS.first * 2 ** Math.min(this.#failures, 16), RESTART_DELAY_MS.max)
     this.#failures += 1

@@ -16,9 +16,6 @@ import { type StartFacts, toStartHeader } from './start-header.ts'
 import type { WorkerOwner } from './worker.ts'
 import { DAEMON_READY_TIMEOUT_MS } from './control-connection.ts'
 
-/** Milliseconds a worker's start waits for a daemon that is about to be restarted. */
-const RESTART_WAIT_MS = 1000
-
 interface SocketSetOptions {
   runtime: RuntimeName
   clock: Clock
@@ -111,7 +108,7 @@ export class SocketSet implements Runtime {
     const header = toStartHeader(fn, this.#options.facts)
     const source = {
       startWorker: async (...[asked, loadOf, onSocket]: StartArguments) =>
-        this.#startWorker(this.#toRequest(asked, program, header, mayBeReady), loadOf, onSocket),
+        this.#startWorker(this.#toRequest(asked, program, header, mayBeReady), asked.policy.timeoutMs, loadOf, onSocket),
     }
     return { header, source }
   }
@@ -144,13 +141,16 @@ export class SocketSet implements Runtime {
     }
   }
 
+  /** @param waitMs - for a daemon that is restarted */
   async #startWorker(
     request: StartRequest,
+    waitMs: number,
     loadOf: (socketIndex: number) => number,
     onSocket: (socketIndex: number) => void,
   ): Promise<StartedWorker> {
     const { clock } = this.#options
-    const giveUpAt = clock.monotonic() + DAEMON_READY_TIMEOUT_MS
+    const isFirstStart = this.daemons.every(({ info }) => info === null)
+    const giveUpAt = clock.monotonic() + (isFirstStart ? DAEMON_READY_TIMEOUT_MS : waitMs)
     const failed = new Set<Daemon>()
     let reason = ''
     for (const daemon of this.daemons) daemon.ensureStarted()
@@ -168,18 +168,18 @@ export class SocketSet implements Runtime {
         }
       }
       const now = clock.monotonic()
-      const coming = this.daemons.filter(candidate => candidate.delay(now) <= RESTART_WAIT_MS)
-      if (coming.length === 0 || now >= giveUpAt) throw this.#toDown(reason)
-      await this.#nextChange(coming)
+      const coming = this.daemons.filter(candidate => now + candidate.delay(now) < giveUpAt)
+      if (coming.length === 0) throw this.#toDown(reason)
+      await this.#nextChange(coming, giveUpAt - now)
     }
   }
 
   /** Resolves when one of them changes, or is not to be waited for any more. */
-  async #nextChange(daemons: readonly Daemon[]): Promise<void> {
+  async #nextChange(daemons: readonly Daemon[], timeoutMs: number): Promise<void> {
     const { clock } = this.#options
     let timer: NodeJS.Timeout | null = null
     const over = new Promise<void>(resolve => {
-      timer = clock.setTimeout(resolve, RESTART_WAIT_MS)
+      timer = clock.setTimeout(resolve, timeoutMs)
     })
     await Promise.race([over, ...daemons.map(daemon => daemon.change())])
     if (timer !== null) clock.clearTimeout(timer)

@@ -390,7 +390,8 @@ export class SocketWorker extends Worker {
     this.#socket?.destroy()
     if (this.#exit === null) this.#started?.kill(0)
     const reason = this.#problem ?? this.#exit?.reason ?? this.#failure ?? 'connection closed'
-    this.handleClosed({ reason, unexpected: !this.#killed, complete, unheard: this.#isUnheard })
+    const unexpected = !this.#killed && this.#exit?.isOfDaemon !== true
+    this.handleClosed({ reason, unexpected, complete, unheard: this.#isUnheard })
   }
 
   #clearTimer(): void {

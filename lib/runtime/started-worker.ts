@@ -8,6 +8,8 @@ export interface WorkerExit {
   code: number | null
   signal: string | null
   reason: string
+  /** True when its daemon ended and took it along: no fault of the function. */
+  isOfDaemon?: boolean
 }
 
 /** A worker that a daemon started. */

@@ -25,7 +25,7 @@ const MAX_INFLIGHT = 1024
 /** How a worker came to its end. */
 interface WorkerEnd {
   reason: string
-  /** False when the gateway asked for it. */
+  /** False when the gateway asked for it, or its daemon ended. */
   unexpected: boolean
   /** True when everything it said before its end was read: only then it is known which calls were not begun. */
   complete: boolean

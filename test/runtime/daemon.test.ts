@@ -220,7 +220,7 @@ t.test('[runtime/daemon.6] a daemon that does not greet or does not answer pings
   await until(() => fake.sockets.size === 1)
   clock.advance(10_000)
   await until(() => daemon.state === 'waiting')
-  t.equal(daemon.health().reason, 'no answer to hello within 10 s; reconnecting in 100 ms')
+  t.equal(daemon.health().reason, 'no answer to hello within 10 s; reconnecting in 20 ms')
   greets = true
   clock.advance(100)
   await until(() => daemon.state === 'up')
@@ -259,7 +259,7 @@ t.test('[runtime/daemon.7] a daemon that ends is restarted with growing delays, 
     clock.advance(1)
     t.equal(daemon.state, 'starting')
   }
-  t.strictSame(delays, [100, 200, 400, 800, 1600, 3200, 6400, 8000, 8000])
+  t.strictSame(delays, [20, 40, 80, 160, 320, 640, 1280, 2560, 5120])
   t.equal(events.filter(event => event.kind === 'down').length, 1, 'one line for one cause')
   t.ok(events.some(event => event.kind === 'output' && event.text.includes('first line')))
   await daemon.close()
@@ -286,6 +286,20 @@ t.test('[runtime/daemon.7, runtime/daemon.1] a program that cannot run, or is to
   await until(() => daemon.state === 'waiting')
   t.match(daemon.reason, /cannot run \/nonexistent\/php: .*ENOENT/)
   await daemon.close()
+})
+
+t.test('[runtime/daemon.7, runtime/daemon.10] daemons that are killed again and again cost the calls of their workers alone', async t => {
+  const bed = makeRuntimes({ 'a.mjs': HELLO })
+  t.teardown(() => bed.close())
+  const fn = bed.fn('a.mjs')
+  t.equal((await bed.call(fn)).error, null)
+  for (let i = 0; i < 6; i++) {
+    await until(() => daemonPids().length === 1)
+    process.kill(daemonPids()[0]!, 'SIGKILL')
+    await until(() => bed.runtimes.dispatcher.workerCount(fn.key) === 0)
+    t.equal((await bed.call(fn)).error, null, 'waits for the restart')
+  }
+  t.equal(bed.failures.length, 0, 'the end of a daemon is no failure of the function')
 })
 
 t.test('[runtime/daemon.8] kill -9 of a daemon: its workers are gone, the next call works', async t => {
@@ -461,9 +475,9 @@ t.test(
     clock.advance(9000)
     t.equal(daemon.delay(clock.monotonic()), 0, 'the first attempt is waited for')
     clock.advance(1000)
-    t.match(daemon.health(), { up: false, reason: 'no answer to hello within 10 s; reconnecting in 100 ms' })
-    t.equal(daemon.delay(clock.monotonic()), 100)
-    clock.advance(100)
+    t.match(daemon.health(), { up: false, reason: 'no answer to hello within 10 s; reconnecting in 20 ms' })
+    t.equal(daemon.delay(clock.monotonic()), 20)
+    clock.advance(20)
     t.match(daemon.health().reason, /^no answer to hello within 10 s; reconnecting$/, 'it still says why')
     t.equal(daemon.delay(clock.monotonic()), 0)
     clock.advance(999)
