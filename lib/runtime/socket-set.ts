@@ -108,7 +108,12 @@ export class SocketSet implements Runtime {
     const header = toStartHeader(fn, this.#options.facts)
     const source = {
       startWorker: async (...[asked, loadOf, onSocket]: StartArguments) =>
-        this.#startWorker(this.#toRequest(asked, program, header, mayBeReady), asked.policy.timeoutMs, loadOf, onSocket),
+        this.#startWorker(
+          this.#toRequest(asked, program, header, mayBeReady),
+          asked.policy.timeoutMs,
+          loadOf,
+          onSocket,
+        ),
     }
     return { header, source }
   }

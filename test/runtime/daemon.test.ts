@@ -288,19 +288,22 @@ t.test('[runtime/daemon.7, runtime/daemon.1] a program that cannot run, or is to
   await daemon.close()
 })
 
-t.test('[runtime/daemon.7, runtime/daemon.10] daemons that are killed again and again cost the calls of their workers alone', async t => {
-  const bed = makeRuntimes({ 'a.mjs': HELLO })
-  t.teardown(() => bed.close())
-  const fn = bed.fn('a.mjs')
-  t.equal((await bed.call(fn)).error, null)
-  for (let i = 0; i < 6; i++) {
-    await until(() => daemonPids().length === 1)
-    process.kill(daemonPids()[0]!, 'SIGKILL')
-    await until(() => bed.runtimes.dispatcher.workerCount(fn.key) === 0)
-    t.equal((await bed.call(fn)).error, null, 'waits for the restart')
-  }
-  t.equal(bed.failures.length, 0, 'the end of a daemon is no failure of the function')
-})
+t.test(
+  '[runtime/daemon.7, runtime/daemon.10] daemons that are killed again and again cost the calls of their workers alone',
+  async t => {
+    const bed = makeRuntimes({ 'a.mjs': HELLO })
+    t.teardown(() => bed.close())
+    const fn = bed.fn('a.mjs')
+    t.equal((await bed.call(fn)).error, null)
+    for (let i = 0; i < 6; i++) {
+      await until(() => daemonPids().length === 1)
+      process.kill(daemonPids()[0]!, 'SIGKILL')
+      await until(() => bed.runtimes.dispatcher.workerCount(fn.key) === 0)
+      t.equal((await bed.call(fn)).error, null, 'waits for the restart')
+    }
+    t.equal(bed.failures.length, 0, 'the end of a daemon is no failure of the function')
+  },
+)
 
 t.test('[runtime/daemon.8] kill -9 of a daemon: its workers are gone, the next call works', async t => {
   const bed = makeRuntimes({
