@@ -298,7 +298,7 @@ t.test(
     for (let i = 0; i < 6; i++) {
       await until(() => daemonPids().length === 1)
       process.kill(daemonPids()[0]!, 'SIGKILL')
-      await until(() => bed.runtimes.dispatcher.workerCount(fn.key) === 0)
+      await until(() => bed.events.filter(({ kind }) => kind === 'down').length === i + 1)
       t.equal((await bed.call(fn)).error, null, 'waits for the restart')
     }
     t.equal(bed.failures.length, 0, 'the end of a daemon is no failure of the function')
