@@ -359,9 +359,13 @@ export class SocketWorker extends Worker {
 
   #handleExit(exit: WorkerExit): void {
     this.#exit = exit
-    if (this.#socket === null || this.#socket.destroyed) this.#finishClose()
-    // A child of the worker may hold the connection open; what the worker itself wrote is here long before this.
-    else this.#rearm(RESIDUE_WAIT_MS)
+    if (this.#socket === null || this.#socket.destroyed) {
+      this.#finishClose()
+      return
+    }
+    // It takes no further call. A child of it may hold the connection open; what the worker itself wrote is here long before this.
+    this.set.forget(this)
+    this.#rearm(RESIDUE_WAIT_MS)
   }
 
   #handleSocketClose(): void {
