@@ -72,6 +72,8 @@ function run({ file, program = process.execPath, version = null, env = {} }) {
       env: {
         CARGO_HOME: join(homedir(), '.cargo'),
         ...process.env,
+        // Tests look for what gateways leave in the temporary folder.
+        XDG_RUNTIME_DIR: undefined,
         ...env,
         ...tap.env,
         ...(product !== null && { FNGW_TEST_PROGRAM: product.program }),

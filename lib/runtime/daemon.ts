@@ -107,10 +107,18 @@ export class Daemon {
     return new Promise(resolve => this.#changes.push(resolve))
   }
 
-  /** @throws Error with a reason */
-  async startWorker(request: StartRequest): Promise<StartedWorker> {
+  /**
+   * @param folder - full path where sockets are to be; null for a daemon that somebody else runs
+   * @throws Error with a reason
+   */
+  async startWorker(request: StartRequest, folder: string | null): Promise<StartedWorker> {
     const control = this.#control
     if (control === null || this.state !== 'up') throw new Error(this.reason)
+    if (folder !== null && !this.uri.startsWith(`unix:${folder}/`)) {
+      // Another user has the name of the folder now: nothing may be connected to there.
+      this.#handleLost('its folder for sockets was replaced')
+      throw new Error(this.reason)
+    }
     const { entry, program, uid, mayBeReady } = request
     const ready = mayBeReady && uid === null ? this.#ready.take(entry, program) : null
     if (ready !== null) return this.#startReady(request, control, ready)

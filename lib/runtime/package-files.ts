@@ -1,9 +1,9 @@
 /** Where the files of this package and of this process lie: daemons, and the private folder for sockets. Owner: §1, page runtime/daemon. */
 
-import { chmodSync, lstatSync, readdirSync } from 'node:fs'
+import { chmodSync, lstatSync, lutimesSync, mkdirSync, readdirSync } from 'node:fs'
 import net from 'node:net'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { isAbsolute, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { OwnFolder } from '../files/own-folder.ts'
 import { removeUserFolders, USERS_FOLDER } from './user-folders.ts'
@@ -37,6 +37,22 @@ export function runtimeFile(relative: string): string {
   return packageFile(`runtimes/${relative}`)
 }
 
+/**
+ * Parents for the folder of sockets, best first: `RuntimeDirectory=` of systemd and the user's own run-time folder are not cleaned
+ * while the service or the session lives, temporary folders may be.
+ * @param isEntered - other users have folders in it
+ */
+export function socketBases(env: Readonly<Record<string, string | undefined>>, isEntered: boolean): string[] {
+  const named = [env.RUNTIME_DIRECTORY?.split(':')[0], env.XDG_RUNTIME_DIR]
+  const usable = named.filter(path => path !== undefined && isAbsolute(path) && isOwnParent(path, isEntered))
+  return [...(usable as string[]), tmpdir()]
+}
+
+function isOwnParent(path: string, isEntered: boolean): boolean {
+  const stats = lstatSync(path, { throwIfNoEntry: false })
+  return stats?.isDirectory() === true && stats.uid === process.getuid?.() && (!isEntered || (stats.mode & 0o001) !== 0)
+}
+
 /** The private folder for the sockets of one gateway: made when first needed, readable by nobody else. */
 export class SocketFolder {
   readonly #bases: readonly string[]
@@ -44,19 +60,24 @@ export class SocketFolder {
   #made: OwnFolder | null = null
 
   /**
-   * @param base - preferred parent
-   * @param short - parent that serves when paths below `base` would be too long for a socket, or `base` cannot be written
+   * @param bases - parents, best first
+   * @param short - parent that serves when paths below the others would be too long for a socket, or none can be written
    * @param isEntered - other users have folders in it: they may enter it, and see nothing of it
    */
-  constructor(base: string = tmpdir(), short = '/tmp', isEntered = false) {
+  constructor(bases: readonly string[] = [tmpdir()], short = '/tmp', isEntered = false) {
     this.#mode = isEntered ? 0o711 : 0o700
-    const fits = Buffer.byteLength(base) + FOLDER_PREFIX.length + 7 + SOCKET_NAME_BYTES <= MAX_SOCKET_PATH_BYTES
-    this.#bases = base === short ? [base] : fits ? [base, short] : [short]
+    const fitting = bases.filter(
+      base => Buffer.byteLength(base) + FOLDER_PREFIX.length + 7 + SOCKET_NAME_BYTES <= MAX_SOCKET_PATH_BYTES,
+    )
+    this.#bases = [...new Set([...fitting, short])]
   }
 
-  /** @throws Error with a message for people when no parent is writable */
+  /**
+   * A folder that was deleted is made again under its name, because daemons go on putting sockets there.
+   * @throws Error with a message for people when no parent is writable
+   */
   path(): string {
-    if (this.#made?.isThere() === true) return this.#made.path
+    if (this.#made !== null && (this.#isOurs(this.#made) || this.#makeAgain(this.#made))) return this.#made.path
     const problems: string[] = []
     for (const base of this.#bases) {
       try {
@@ -69,6 +90,33 @@ export class SocketFolder {
       }
     }
     throw new Error(`no folder for sockets: ${problems.join('; ')}; set TMPDIR to a folder that can be written`)
+  }
+
+  /** Shows other gateways and cleaners of temporary folders that it is in use, and makes it again when it is gone. Never throws. */
+  keep(): void {
+    if (this.#made === null) return
+    try {
+      const now = new Date()
+      lutimesSync(this.path(), now, now)
+    } catch {
+      // The start of the next worker reports it.
+    }
+  }
+
+  #isOurs({ path }: OwnFolder): boolean {
+    const stats = lstatSync(path, { throwIfNoEntry: false })
+    return stats?.isDirectory() === true && (process.getuid === undefined || stats.uid === process.getuid())
+  }
+
+  /** @returns false where another file or another user's folder has the name now */
+  #makeAgain({ path }: OwnFolder): boolean {
+    try {
+      mkdirSync(path, { mode: 0o700 })
+      chmodSync(path, this.#mode)
+      return true
+    } catch {
+      return false
+    }
   }
 
   /** Deletes the folder with everything in it. */

@@ -18,7 +18,7 @@ import { Dispatcher } from './dispatcher.ts'
 import { FunctionUsers } from './function-users.ts'
 import { createInspectedRuntime } from './inspected-runtime.ts'
 import { LuaRuntime } from './lua-runtime.ts'
-import { runtimeFile, SocketFolder } from './package-files.ts'
+import { runtimeFile, socketBases, SocketFolder } from './package-files.ts'
 import { checkReachable } from './reachable.ts'
 import type { Preparer, Runtime } from './runtime.ts'
 import { SocketSet } from './socket-set.ts'
@@ -88,6 +88,8 @@ export interface AsideRun {
 /** What a daemon that is not root may do, as `setpriv` takes it: nothing but give each worker its user. */
 const CHANGE_USER = '-all,+setuid,+setgid'
 const SHARED_DAEMON = 'daemon/daemon.mjs'
+/** Milliseconds between two signs that the folder for sockets is in use. */
+const KEEP_FOLDER_MS = 20_000
 /** Files of functions named in one warning. */
 const MAX_NAMED_FILES = 5
 
@@ -107,6 +109,7 @@ export class Runtimes {
   /** Default runtimes that were left out, and why. */
   readonly #missing = new Map<RuntimeName, string>()
   #functions: ReadonlyMap<string, FunctionVersion> = new Map()
+  #keepTimer: NodeJS.Timeout | null = null
   #isClosed = false
 
   constructor(options: RuntimesOptions) {
@@ -114,7 +117,8 @@ export class Runtimes {
     this.#options = options
     this.pool = new BytePool(options.clock, undefined, toBudgetBytes(bodyMemoryMb, gatewayWorkers))
     this.#users = options.settings.isolation === 'user' ? this.#createUsers(options.settings) : null
-    this.#folder = new SocketFolder(undefined, undefined, this.#users !== null)
+    const isEntered = this.#users !== null
+    this.#folder = new SocketFolder(socketBases(options.hostEnv, isEntered), undefined, isEntered)
     this.dispatcher = new Dispatcher({ ...options, runtimes: this.byName, tenancy: this.#users })
     for (const name of options.settings.runtimes) this.#add(name)
     this.#ahead = this.#createAhead()
@@ -124,8 +128,16 @@ export class Runtimes {
   async start(): Promise<void> {
     if (this.#options.inspect === true) return
     void this.#folder.removeStale()
+    this.#keepFolder()
     const used = new Set([...this.#functions.values()].map(fn => fn.runtime))
     await Promise.all([...used].map(name => this.byName.get(name)?.start()))
+  }
+
+  #keepFolder(): void {
+    if (this.#isClosed) return
+    this.#folder.keep()
+    this.#keepTimer = this.#options.clock.setTimeout(() => this.#keepFolder(), KEEP_FOLDER_MS)
+    this.#keepTimer.unref?.()
   }
 
   /**
@@ -146,6 +158,7 @@ export class Runtimes {
   /** @param timeoutMs - milliseconds that open calls may still take */
   async close(timeoutMs: number): Promise<void> {
     this.#isClosed = true
+    if (this.#keepTimer !== null) this.#options.clock.clearTimeout(this.#keepTimer)
     await this.#ahead?.close()
     await this.dispatcher.close(timeoutMs)
     await Promise.all([...this.byName.values()].map(runtime => runtime.close()))
@@ -217,6 +230,7 @@ export class Runtimes {
       ...this.#toElsewhere(name, isOwn),
       daemonCount: settings.runtimeDaemons[name] ?? 1,
       launch: index => this.#toLaunch(name, index),
+      socketFolder: isOwn ? () => this.#folder.path() : null,
       preparer: isOwn ? (preparerOf?.(name) ?? null) : null,
       facts: this.#toStartFacts(),
       userOf: (fn, program) => (isOwn ? (this.#users?.userOf(fn, this.#folder.path(), program) ?? null) : null),

@@ -28,6 +28,8 @@ interface SocketSetOptions {
   daemonCount: number
   /** @throws Error with a message for people */
   launch(index: number): Launch
+  /** Full path of the folder where daemons put sockets, made again when it is gone; null for daemons that somebody else runs. */
+  socketFolder: (() => string) | null
   preparer: Preparer | null
   facts: StartFacts
   /** The user that workers of a function, or its program, run as; null when it is the daemon's. @throws Error with a message for people */
@@ -164,7 +166,9 @@ export class SocketSet implements Runtime {
       if (daemon !== null) {
         onSocket(daemon.index)
         try {
-          return await daemon.startWorker(request)
+          // A cleaner of temporary folders may have deleted it.
+          const folder = this.#options.socketFolder?.() ?? null
+          return await daemon.startWorker(request, folder)
         } catch (error) {
           // The next socket may do better; this one is asked again only when it has been restarted.
           reason = (error as Error).message

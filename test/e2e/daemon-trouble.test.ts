@@ -1,11 +1,13 @@
 /** Daemons on systems that lack something: no shell, no more processes. Owner: pages runtime/daemon and runtimes/node. */
 
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
-import { chmodSync, chownSync } from 'node:fs'
+import { chmodSync, chownSync, existsSync, rmSync } from 'node:fs'
+import { dirname } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t, { type Test } from 'tap'
 import { type GatewayOptions, createGateway } from '../../lib/index.ts'
 import { startCli } from '../helpers/cli.ts'
+import { missingToolchain, shareCrates } from '../helpers/compiled.ts'
 import { makeTree, type TreeEntry } from '../helpers/tree.ts'
 import { until as untilWithin } from '../helpers/worker-client.ts'
 
@@ -186,3 +188,43 @@ t.test(
     t.same(await fngw.ended, { code: 0, signal: null })
   },
 )
+
+const HELLO: Record<string, readonly [file: string, text: string]> = {
+  python: ['handler.py', "def handler(event): return 'hello'\n"],
+  node: ['handler.mjs', "export const handler = () => 'hello'\n"],
+  php: ['handler.php', "<?php function handler($event) { return 'hello'; }\n"],
+  go: [
+    'handler.go',
+    'package main\n\nfunc Handler(event map[string]any) map[string]any {\n\treturn map[string]any{"status": 200, "body": "hello"}\n}\n',
+  ],
+  rust: [
+    'handler.rs',
+    'use serde_json::{json, Value};\npub fn handler(_event: Value) -> Value {\n    json!({"status": 200, "body": "hello"})\n}\n',
+  ],
+}
+
+for (const [runtime, [file, text]] of Object.entries(HELLO)) {
+  const skip = (runtime === 'go' || runtime === 'rust') && (missingToolchain(runtime) ?? false)
+  t.test(`[runtime/daemon.5] ${runtime} workers start after the folder of sockets was deleted`, { skip }, async t => {
+    const tree = makeTree({ [`a/${file}`]: text, [`b/${file}`]: text })
+    t.teardown(tree.cleanup)
+    const fngw = await startCli(['dev', '--native', '--port', '0', '--runtimes', runtime], {
+      cwd: tree.root,
+      env: runtime === 'rust' ? { ...shareCrates(), FN_DEPS_WAIT_MS: '120000' } : {},
+    })
+    t.teardown(() => void fngw.child.kill('SIGKILL'))
+    const call = async (name: string) => (await fetch(`${fngw.url}/${name}`)).text()
+    t.match(await call('a'), 'hello')
+    const { runtimes } = (await (await fetch(`${fngw.url}/_fn/health`)).json()) as {
+      runtimes: Record<string, { sockets: { uri: string }[] }>
+    }
+    const folder = dirname(runtimes[runtime]!.sockets[0]!.uri.slice('unix:'.length))
+    rmSync(folder, { recursive: true })
+    t.match(await call('b'), 'hello', 'its first worker')
+    t.match(await call('a'), 'hello', 'a worker that was there')
+    t.ok(existsSync(folder))
+    fngw.child.kill('SIGTERM')
+    t.same(await fngw.ended, { code: 0, signal: null })
+    t.notOk(existsSync(folder), 'nothing is left')
+  })
+}

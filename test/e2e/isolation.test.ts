@@ -786,7 +786,7 @@ t.test('[runtime/isolation.12] user: what a killed gateway leaves is removed', {
   writeFileSync(tree.path('fngw-aaaaaa/node-1.sock'), '')
   mkdirSync(tree.path('fngw-aaaaaa/cache'))
   chmodSync(tree.path('fngw-aaaaaa'), 0o711)
-  await new SocketFolder(tree.root).removeStale()
+  await new SocketFolder([tree.root]).removeStale()
   await until(() => !existsSync(tree.path('fngw-aaaaaa')))
   t.notOk(existsSync(tree.path('fngw-aaaaaa')))
 })

@@ -161,6 +161,7 @@ export function setBefore(
     launch: () => {
       throw new Error('nothing is spawned')
     },
+    socketFolder: null,
     preparer: null,
     facts: { functionsRoot: '/srv', production: false, toContext: () => ({}), toPackDirs: () => [] },
     userOf: () => null,

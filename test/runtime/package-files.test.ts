@@ -7,14 +7,16 @@ import {
   readdirSync,
   readFileSync,
   rmSync,
+  statSync,
   symlinkSync,
   utimesSync,
   writeFileSync,
 } from 'node:fs'
 import net from 'node:net'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
-import { packageFile, runtimeFile, SocketFolder } from '../../lib/runtime/package-files.ts'
+import { packageFile, runtimeFile, socketBases, SocketFolder } from '../../lib/runtime/package-files.ts'
 import { makeTree } from '../helpers/tree.ts'
 
 const gatewayFolders = (root: string) => readdirSync(root).filter(name => /^fngw-[A-Za-z0-9]{6}$/.test(name))
@@ -29,13 +31,13 @@ t.test('[runtime/daemon.5] long, unwritable and left-over folders', async t => {
   t.teardown(() => tree.cleanup())
   const long = tree.path(`${'x'.repeat(60)}/${'y'.repeat(60)}`)
   mkdirSync(long, { recursive: true })
-  const short = new SocketFolder(long)
+  const short = new SocketFolder([long])
   t.match(short.path(), /^\/tmp\/fngw-/, 'a socket path must fit')
   short.remove()
-  const missing = new SocketFolder(tree.path('none'))
+  const missing = new SocketFolder([tree.path('none')])
   t.match(missing.path(), /^\/tmp\/fngw-/)
   missing.remove()
-  const none = new SocketFolder('/proc/none', '/proc/self')
+  const none = new SocketFolder(['/proc/none'], '/proc/self')
   t.throws(() => none.path(), /^no folder for sockets: .*ENOENT.*; .*; set TMPDIR to a folder that can be written$/)
 
   const left = join(tree.root, 'fngw-aaaaaa')
@@ -51,7 +53,7 @@ t.test('[runtime/daemon.5] long, unwritable and left-over folders', async t => {
   const server = net.createServer().listen(join(used, 'node-1.sock'))
   t.teardown(() => server.close())
   await new Promise(done => server.once('listening', done))
-  const folder = new SocketFolder(tree.root)
+  const folder = new SocketFolder([tree.root])
   const mine = folder.path()
   await folder.removeStale()
   t.strictSame(
@@ -61,7 +63,27 @@ t.test('[runtime/daemon.5] long, unwritable and left-over folders', async t => {
     ['fngw-bbbbbb', 'fngw-cccccc', 'fngw-eeeeee', mine.slice(-11)].sort(),
   )
   rmSync(mine, { recursive: true })
-  t.ok(existsSync(folder.path()), 'made again when somebody deleted it')
+  t.equal(folder.path(), mine, 'made again under its name')
+  t.equal(statSync(mine).mode & 0o777, 0o700)
+  utimesSync(mine, 1, 1)
+  folder.keep()
+  t.ok(statSync(mine).mtimeMs > 1e12, 'in use for cleaners and other gateways')
+  rmSync(mine, { recursive: true })
+  writeFileSync(mine, '')
+  t.not(folder.path(), mine, 'not where something else has its name')
+})
+
+t.test('[runtime/daemon.5] prefers the run-time folder of the service, then of the user', t => {
+  const tree = makeTree({ 'service/a': '', 'user/a': '' })
+  t.teardown(() => tree.cleanup())
+  const [service, user] = [tree.path('service'), tree.path('user')]
+  chmodSync(service, 0o755)
+  chmodSync(user, 0o700)
+  const env = { RUNTIME_DIRECTORY: `${service}:/run/other`, XDG_RUNTIME_DIR: user }
+  t.same(socketBases(env, false), [service, user, tmpdir()])
+  t.same(socketBases(env, true), [service, tmpdir()], 'other users must be able to enter it')
+  t.same(socketBases({ RUNTIME_DIRECTORY: tree.path('gone'), XDG_RUNTIME_DIR: 'relative' }, false), [tmpdir()])
+  t.end()
 })
 
 t.test('[runtime/daemon.5, files/own-folder.8] a link with the name of a left-over folder is left alone', async t => {
@@ -72,7 +94,7 @@ t.test('[runtime/daemon.5, files/own-folder.8] a link with the name of a left-ov
   symlinkSync(tree.path('precious'), tree.path('fngw-AAAAAA'))
   symlinkSync(tree.path('gone'), tree.path('fngw-BBBBBB'))
   writeFileSync(tree.path('fngw-CCCCCC'), 'a file')
-  await new SocketFolder(tree.root).removeStale()
+  await new SocketFolder([tree.root]).removeStale()
   t.same(gatewayFolders(tree.root).sort(), ['fngw-AAAAAA', 'fngw-BBBBBB', 'fngw-CCCCCC'])
   t.same([readdirSync(tree.path('precious')), readdirSync(tree.path('precious/b'))], [['a', 'b'], ['c']])
 })
@@ -84,7 +106,7 @@ t.test('[runtime/daemon.5] a folder that only looks like one of ours keeps its f
     chmodSync(tree.path(name), 0o700)
     utimesSync(tree.path(name), 1, 1)
   }
-  await new SocketFolder(tree.root).removeStale()
+  await new SocketFolder([tree.root]).removeStale()
   t.same(gatewayFolders(tree.root).sort(), ['fngw-abcdef', 'fngw-backup'])
 })
 
@@ -96,7 +118,7 @@ t.test('[runtime/daemon.5, reliability.6] gateways that start together among lef
   const script = `import { SocketFolder } from ${JSON.stringify(moduleUrl)}
     process.stdout.write('ready')
     for await (const _ of process.stdin);
-    await new SocketFolder(${JSON.stringify(tree.root)}).removeStale()`
+    await new SocketFolder([${JSON.stringify(tree.root)}]).removeStale()`
   const gateways = Array.from({ length: 4 }, () =>
     spawn(process.execPath, ['--import', 'tsx', '--input-type=module', '-e', script], {
       stdio: ['pipe', 'pipe', 'pipe'],
@@ -137,7 +159,7 @@ t.test('[runtime/daemon.5] a left-over folder that cannot be deleted stops nothi
     return
   }
   if (!isRoot) chmodSync(tree.root, 0o500)
-  await new SocketFolder(tree.root).removeStale()
+  await new SocketFolder([tree.root]).removeStale()
   t.ok(existsSync(tree.path('fngw-aaaaaa')))
   if (!isRoot) chmodSync(tree.root, 0o700)
 })
