@@ -134,6 +134,11 @@ class FunctionGateway implements Gateway {
       catalog: () => this.#catalog,
     })
     this.#lock = new RootLock(new OwnFolder(settings.functionsRoot, '.svc'), clock)
+    this.#lock.onReplaced(holder => {
+      const outcome =
+        holder === null ? 'jobs and schedules are written there again' : 'another gateway has the folder now'
+      this.#journal.log('warn', `.svc was deleted or moved while the gateway ran: ${outcome}`)
+    })
     const kept = { settings, journal: this.#journal, lock: this.#lock, catalog: () => this.#catalog }
     const later = { ...host, ...this.#call, ...kept, lifecycle: this.#lifecycle }
     this.jobs = createJobs(later)

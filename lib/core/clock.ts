@@ -35,9 +35,12 @@ export class WallTime {
   }
 }
 
+/** Longest time that a timer of Node takes, ms: a longer one would run at once. */
+const MAX_TIMER_MS = 2 ** 31 - 1
+
 export const systemClock: Clock = {
   wall: () => Date.now(),
   monotonic: () => performance.now(),
-  setTimeout: (callback, ms) => setTimeout(callback, ms),
+  setTimeout: (callback, ms) => setTimeout(callback, Math.min(ms, MAX_TIMER_MS)),
   clearTimeout: timer => clearTimeout(timer),
 }

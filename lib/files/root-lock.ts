@@ -16,8 +16,11 @@ import { UnsafePathError, type OwnFolder } from './own-folder.ts'
 import { isAlive, ownMark, type ProcessMark } from './process-mark.ts'
 
 const NAME = 'gateway.lock'
-/** Milliseconds between two signs of life, and without one after which a holder that cannot be asked counts as gone. */
-export const LOCK_BEAT_MS = 5000
+/**
+ * Milliseconds between two signs of life, each with a look whether the lock is still there; and without one after which a holder
+ * that cannot be asked counts as gone.
+ */
+export const LOCK_BEAT_MS = 1000
 export const LOCK_SILENCE_MS = 30_000
 /** Dead holders of the right to remove a dead holder's lock, and so on. */
 const MAX_DEAD = 16
@@ -36,6 +39,12 @@ interface LockClock {
   clearTimeout(timer: NodeJS.Timeout): void
 }
 
+/**
+ * The folder was deleted or moved while the lock was held.
+ * @param holder - who took the lock meanwhile; null when it was taken again, in a folder without any other file
+ */
+type LockListener = (holder: LockHolder | null) => void
+
 /** The lock of one functions root; the parts of a gateway share one object. */
 export class RootLock {
   readonly #folder: OwnFolder
@@ -43,6 +52,7 @@ export class RootLock {
   readonly #link: typeof linkSync
   #held: LockHolder | null = null
   #timer: NodeJS.Timeout | null = null
+  readonly #listeners = new Set<LockListener>()
 
   /**
    * @param folder - `.svc` of the root; made when the lock is asked for
@@ -74,12 +84,42 @@ export class RootLock {
     return null
   }
 
+  /** @returns a function that ends it */
+  onReplaced(listener: LockListener): () => void {
+    this.#listeners.add(listener)
+    return () => this.#listeners.delete(listener)
+  }
+
+  /**
+   * Looks whether the lock is still there, and takes it again when the folder was deleted or moved.
+   * @returns who has it now; null when it is ours, or was never taken
+   */
+  check(): LockHolder | null {
+    const held = this.#held
+    if (held === null) return null
+    try {
+      if (this.#read(NAME)?.id === held.id) return null
+      this.#folder.make()
+      const holder = this.#take(NAME, held, 0)
+      if (holder !== null) this.#drop()
+      for (const listener of [...this.#listeners]) listener(holder)
+      return holder
+    } catch {
+      // Nothing can be written there, by another gateway neither: it is tried again.
+      return null
+    }
+  }
+
   /** Gives it to whoever asks next. */
   release(): void {
+    const held = this.#held
+    this.#drop()
+    if (held !== null && this.#read(NAME)?.id === held.id) this.#folder.remove(NAME)
+  }
+
+  #drop(): void {
     if (this.#timer !== null) this.#clock.clearTimeout(this.#timer)
     this.#timer = null
-    if (this.#held === null) return
-    if (this.#read(NAME)?.id === this.#held.id) this.#folder.remove(NAME)
     this.#held = null
   }
 
@@ -142,8 +182,8 @@ export class RootLock {
 
   #beat(): void {
     this.#timer = this.#clock.setTimeout(() => {
+      if (this.check() !== null) return
       const now = this.#clock.wall() / 1000
-      // A folder that was removed meanwhile is somebody's wish.
       utimes(this.#folder.pathOf(NAME), now, now).catch(() => {})
       this.#beat()
     }, LOCK_BEAT_MS)

@@ -26,6 +26,9 @@ const OUTDATED_BYTES = 4 * 1024 * 1024
 /** Bytes written at once while that is done. */
 const REWRITE_BYTES = 256 * 1024
 
+/** Of a step that is not written. */
+const NO_PLACE: LinePlace = { at: 0, bytes: 0 }
+
 /** What the store remembers of a job. */
 interface Entry {
   job: Job
@@ -41,7 +44,7 @@ interface FileStoreOptions {
   lock: RootLock
   /** Wall clock, ms. */
   now: () => number
-  /** Told when the log cannot be written anew; it then grows on. */
+  /** Gets warnings: the log cannot be written anew, or was deleted. */
   onProblem: (message: string) => void
   outdatedBytes?: number
 }
@@ -54,6 +57,9 @@ export class FileStore implements JobStore {
   /** Everything that changes the log, in its order; a rewriting of it stands between two others. */
   #turn: Promise<unknown> = Promise.resolve()
   #isRewriting = false
+  /** Who took the lock after the folder was deleted or moved: jobs that were created before go on in memory alone. */
+  #rival: LockHolder | null = null
+  #stopWatching: () => void = () => {}
 
   constructor(options: FileStoreOptions) {
     this.#options = options
@@ -65,6 +71,12 @@ export class FileStore implements JobStore {
     const { folder, lock } = this.#options
     const holder = lock.acquire()
     if (holder !== null) throw new Error(toHeldText(holder))
+    this.#stopWatching()
+    this.#stopWatching = lock.onReplaced(rival => {
+      this.#rival = rival
+      if (rival !== null) this.#options.onProblem(toRivalText(rival, this.#entries.size))
+      else this.#ensureInPlace().catch(error => this.#options.onProblem(toMovedText(error)))
+    })
     await folder.ensure()
     await rm(folder.pathOf(DRAFT_NAME), { force: true, recursive: true })
     const warnings: Warning[] = []
@@ -107,11 +119,17 @@ export class FileStore implements JobStore {
     const lines = changes.map(change => toLine(JSON.stringify(change)))
     while (this.#isRewriting) await this.#turn
     if (this.#log === null) throw new Error('the store of jobs is closed')
-    await this.#log.append(lines, places => {
-      for (const [index, change] of changes.entries()) this.#take(change, places[index]!)
-    })
+    if (this.#rival === null) {
+      await this.#log.append(lines, places => {
+        for (const [index, change] of changes.entries()) this.#take(change, places[index]!)
+      })
+      await this.#ensureInPlace()
+    } else {
+      if (changes.some(change => 'request' in change)) throw new Error(toHeldText(this.#rival))
+      for (const change of changes) this.#take(change, NO_PLACE)
+    }
     for (const change of changes) if ('gone' in change) await this.#removeParts(change.gone)
-    this.#rewriteIfDue()
+    if (this.#rival === null) this.#rewriteIfDue()
   }
 
   async read(id: string, part: JobPart): Promise<Readable | null> {
@@ -128,7 +146,30 @@ export class FileStore implements JobStore {
     return this.#parts[part].write(id)
   }
 
+  /** A folder that was deleted or moved is made again, with all that counts in it. @throws Error when that cannot be */
+  async #ensureInPlace(): Promise<void> {
+    while (this.#isRewriting) await this.#turn
+    if (this.#log === null || (await this.#log.isInPlace())) return
+    if (this.#isRewriting) return this.#ensureInPlace()
+    this.#isRewriting = true
+    const work = this.#putBack().finally(() => {
+      this.#isRewriting = false
+    })
+    this.#turn = work.catch(() => {})
+    await work
+  }
+
+  async #putBack(): Promise<void> {
+    const { folder, lock } = this.#options
+    const holder = lock.check()
+    if (holder !== null) throw new Error(toHeldText(holder))
+    await folder.ensure()
+    await this.#rewrite()
+    this.#options.onProblem('.svc/jobs was deleted or moved while the gateway ran: its jobs are written there again')
+  }
+
   async close(): Promise<void> {
+    this.#stopWatching()
     await this.#turn
     const log = this.#log
     this.#log = null
@@ -252,6 +293,14 @@ function toHeldText({ pid, host, since }: LockHolder): string {
   const who =
     pid === 0 ? 'another gateway' : `the gateway with process ${pid} on ${host}, since ${new Date(since).toISOString()}`
   return `.svc of this functions root is kept by ${who}: it runs the jobs`
+}
+
+function toRivalText(holder: LockHolder, count: number): string {
+  return `.svc was deleted or moved while this gateway ran, and ${toHeldText(holder)}; the ${count} jobs of this one go on in its memory alone`
+}
+
+function toMovedText(error: unknown): string {
+  return `.svc/jobs was deleted or moved while the gateway ran, and cannot be written: ${(error as Error).message}`
 }
 
 /** Gives a file a second name, or makes a copy where there are no second names. */

@@ -96,8 +96,11 @@ export class JobRunner {
 
   #enqueue(job: Job): void {
     const { clock } = this.#options
-    // Counted on the clock that nobody sets; the wall clock only says how long it still is.
-    const due = clock.monotonic() + Math.max(0, job.dueAt - clock.wall())
+    // Counted on the clock that nobody sets; the wall clock only says how long it still is, at most the whole delay: it may have been
+    // ahead when the job was created.
+    const left = Math.max(0, job.dueAt - clock.wall())
+    const delay = job.dueAt - (job.attempts.at(-1)?.endedAt ?? job.createdAt)
+    const due = clock.monotonic() + (delay < 0 ? left : Math.min(left, delay))
     this.#queue.add(job, due)
   }
 

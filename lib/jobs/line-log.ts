@@ -8,7 +8,7 @@
  * A process that is killed leaves at most a torn end, which nobody was told to be kept; it is written over.
  */
 
-import type { FileHandle } from 'node:fs/promises'
+import { type FileHandle, stat } from 'node:fs/promises'
 import { crc32 } from 'node:zlib'
 import { openToUpdate } from '../files/own-file.ts'
 
@@ -46,12 +46,14 @@ export function placeOf(line: Buffer, at: number): LinePlace {
 }
 
 export class LineLog {
+  readonly #path: string
   readonly #file: FileHandle
   #size: number
   #pending: Batch[] = []
   #working: Promise<void> | null = null
 
-  private constructor(file: FileHandle, size: number) {
+  private constructor(path: string, file: FileHandle, size: number) {
+    this.#path = path
     this.#file = file
     this.#size = size
   }
@@ -69,7 +71,7 @@ export class LineLog {
     const file = await openToUpdate(path)
     try {
       const { size, damaged } = await readLines(file, onLine)
-      const log = new LineLog(file, size)
+      const log = new LineLog(path, file, size)
       // A torn end must not be read together with what is written over it.
       await file.truncate(size)
       if (size === 0) await log.#writeAt(Buffer.from(LOG_HEADER))
@@ -82,7 +84,7 @@ export class LineLog {
 
   /** Goes on with a log that was just written in one piece. @param size - its bytes */
   static async adopt(path: string, size: number): Promise<LineLog> {
-    return new LineLog(await openToUpdate(path), size)
+    return new LineLog(path, await openToUpdate(path), size)
   }
 
   /** Bytes of the file. */
@@ -106,6 +108,12 @@ export class LineLog {
     const { bytesRead } = await this.#file.read(buffer, 0, bytes, at)
     if (bytesRead < bytes) throw new Error('the file of jobs became shorter: something else has written to it')
     return buffer.toString('utf8')
+  }
+
+  /** False when the file has no name any more or its path leads elsewhere: what is written to it is lost with the process. */
+  async isInPlace(): Promise<boolean> {
+    const [open, named] = await Promise.all([this.#file.stat(), stat(this.#path).catch(() => null)])
+    return named !== null && named.ino === open.ino && named.dev === open.dev
   }
 
   /** Resolves when nothing is being written. */

@@ -13,7 +13,6 @@ const DRAFT = '.part'
 /** The parts of one kind. */
 export class PartFiles {
   readonly #folder: OwnFolder
-  #isMade = false
 
   constructor(folder: OwnFolder) {
     this.#folder = folder
@@ -25,8 +24,7 @@ export class PartFiles {
   }
 
   async write(id: string): Promise<PartWriter> {
-    if (!this.#isMade) await this.#folder.ensure()
-    this.#isMade = true
+    await this.#folder.ensure()
     const path = this.#folder.pathOf(id)
     const draft = `${path}${DRAFT}`
     // Of an attempt that was cut off.

@@ -43,6 +43,7 @@ interface FileScheduleStoreOptions {
 
 export class FileScheduleStore implements ScheduleStore {
   readonly #options: FileScheduleStoreOptions
+  onLost: (() => void) | null = null
   readonly #folder: OwnFolder
   readonly #name: string
   readonly #logName: string
@@ -56,6 +57,7 @@ export class FileScheduleStore implements ScheduleStore {
   #isTorn = false
   #log: FileHandle | null = null
   #isOpen = false
+  #stopWatching: () => void = () => {}
   /** Whatever writes waits for what wrote before. */
   #turn: Promise<unknown> = Promise.resolve()
 
@@ -74,6 +76,8 @@ export class FileScheduleStore implements ScheduleStore {
     try {
       const holder = lock.acquire()
       if (holder !== null) return { heldBy: toHolderText(holder) }
+      this.#stopWatching()
+      this.#stopWatching = lock.onReplaced(rival => this.#handleReplaced(rival))
       if (!persists) return { states, warnings }
       if (path !== null) mkdirSync(this.#folder.path, { recursive: true })
       this.#readStates(states, warnings)
@@ -119,7 +123,25 @@ export class FileScheduleStore implements ScheduleStore {
     return this.#inTurn(() => this.#writeAll())
   }
 
+  /** The folder was deleted or moved: everything is written anew, where no other gateway has it now. */
+  #handleReplaced(rival: LockHolder | null): void {
+    if (rival !== null) {
+      // Its files are there now.
+      this.#isOpen = false
+      void this.close().then(() => this.onLost?.())
+      return
+    }
+    if (!this.#isOpen) return
+    this.#isTorn = true
+    void this.#inTurn(async () => {
+      await this.#log?.close().catch(() => {})
+      this.#log = null
+      await this.#writeAll()
+    }).catch(() => {})
+  }
+
   async close(): Promise<void> {
+    this.#stopWatching()
     await this.flush().catch(() => {})
     this.#isOpen = false
     await this.#turn
@@ -151,7 +173,8 @@ export class FileScheduleStore implements ScheduleStore {
     const states = [...this.#texts].map(([key, text]) => `${JSON.stringify(key)}:${text}`).join(',\n')
     const head = `{"version":${VERSION},"saved_at":${savedAt},"seq":${seq},"schedules":{`
     this.#folder.write(this.#name, `${head}\n${states}\n}}\n`, 0o600)
-    await this.#log?.truncate(0)
+    this.#log ??= await openToAppend(this.#folder.pathOf(this.#logName))
+    await this.#log.truncate(0)
     this.#flushedSeq = seq
     this.#logBytes = 0
     this.#isTorn = false

@@ -25,6 +25,8 @@ export type KeptStates = ReadonlyMap<string, ScheduleState | null>
 
 /** Whoever keeps schedules of a root is the one that runs them. */
 export interface ScheduleStore {
+  /** Called when another gateway has taken the right to run the schedules, after the state folder was deleted or moved. */
+  onLost: (() => void) | null
   /**
    * Takes the right to run the schedules, and reads what was kept.
    * @returns who has that right, in words, instead of the states

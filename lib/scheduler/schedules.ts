@@ -75,6 +75,7 @@ export class Schedules {
     this.#options = options
     this.#runner = new ScheduleRunner(options)
     this.#random = options.random ?? Math.random
+    options.store.onLost = () => this.#handleLost()
   }
 
   get warnings(): readonly Warning[] {
@@ -241,6 +242,14 @@ export class Schedules {
     opened.states.clear()
     await this.#runner.keep(changes)
     this.#flushLater()
+  }
+
+  /** Another gateway runs the schedules now; it is asked again and again whether it has ended. */
+  #handleLost(): void {
+    if (this.#flushTimer !== null) this.#options.clock.clearTimeout(this.#flushTimer)
+    this.#kept = null
+    for (const entry of this.#entries.values()) this.#place(entry)
+    void this.#open()
   }
 
   #restore(entry: Entry, now: number): void {

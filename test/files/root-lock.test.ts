@@ -1,5 +1,5 @@
 import { spawn } from 'node:child_process'
-import { mkdirSync, readdirSync, readFileSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readdirSync, readFileSync, renameSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import t, { type Test } from 'tap'
@@ -180,6 +180,30 @@ t.test('[files/root-lock.4] the holder gives a sign every few seconds', async t 
   t.equal(clock.pending, 1, 'and the next one')
   lock.release()
   t.equal(clock.pending, 0)
+})
+
+t.test('[files/root-lock.7] a lock whose folder was deleted is taken again, or known to be lost', async t => {
+  const tree = makeTree()
+  t.teardown(tree.cleanup)
+  const clock = new FakeClock()
+  const [first, second] = [lockOf(tree, clock), lockOf(tree, clock)]
+  const heard: unknown[] = []
+  first.onReplaced(holder => heard.push(holder?.pid ?? null))
+  first.acquire()
+  clock.advance(LOCK_BEAT_MS)
+  t.same(heard, [])
+  tree.remove('.svc')
+  clock.advance(LOCK_BEAT_MS)
+  t.same(heard, [null])
+  t.match(second.acquire(), { pid: process.pid }, 'it is held again')
+  renameSync(tree.path('.svc'), tree.path('.moved'))
+  t.equal(second.acquire(), null)
+  clock.advance(LOCK_BEAT_MS)
+  t.same(heard, [null, process.pid])
+  t.equal(first.isHeld, false)
+  first.release()
+  t.same(left(tree), ['gateway.lock'], 'it is the other one now')
+  second.release()
 })
 
 t.test('[files/root-lock.5] what is no file is not touched', async t => {

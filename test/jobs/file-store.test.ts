@@ -1,4 +1,13 @@
-import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import t from 'tap'
 import type { Job } from '../../lib/jobs/job.ts'
 import { LOG_HEADER, toLine } from '../../lib/jobs/line-log.ts'
@@ -35,6 +44,60 @@ t.test('[jobs/file-store.1] steps are read back as they were, and requests with 
   t.same(ids(jobs), ['1 queued', '2 running'])
   t.same(jobs[0], first)
   await again.close()
+})
+
+t.test(
+  '[jobs/file-store.8] a folder that is deleted or moved is written again, before the next step is acknowledged',
+  async t => {
+    const tree = makeTree()
+    t.teardown(tree.cleanup)
+    const store = makeStore(tree.root)
+    await store.open()
+    const [first, second, third] = [1, 2, 3].map(seq => makeJob({ seq }))
+    await store.save([{ job: first!, request: makeRequest({ path: '/first' }) }])
+    /** What a gateway that starts now would find. */
+    const found = async () => {
+      tree.write({ 'copy/.svc/jobs/log': readFileSync(tree.path('.svc/jobs/log'), 'utf8') })
+      const other = makeStore(tree.path('copy'))
+      const { jobs } = await other.open()
+      await other.close()
+      tree.remove('copy')
+      return ids(jobs)
+    }
+    tree.remove('.svc')
+    await store.save([{ job: second!, request: makeRequest() }])
+    t.same(await found(), ['1 queued', '2 queued'])
+    renameSync(tree.path('.svc'), tree.path('.moved'))
+    const body = await store.write(third!.id, 'body')
+    await body.write(Buffer.from('x'))
+    await body.end()
+    await Promise.all([
+      store.save([{ job: { ...first!, state: 'running', attempt: 1 } }]),
+      store.save([{ job: third!, request: makeRequest({ hasBodyPart: true }) }]),
+    ])
+    t.same(await found(), ['1 running', '2 queued', '3 queued'])
+    t.match(String(await readWhole((await store.read(first!.id, 'request'))!)), /first/)
+    t.equal(String(await readWhole((await store.read(third!.id, 'body'))!)), 'x')
+    await store.close()
+  },
+)
+
+t.test('[jobs/file-store.8] another gateway that took the folder meanwhile keeps it', async t => {
+  const tree = makeTree()
+  t.teardown(tree.cleanup)
+  const store = makeStore(tree.root)
+  await store.open()
+  await store.save([{ job: makeJob({ seq: 1 }), request: makeRequest() }])
+  tree.remove('.svc')
+  const other = makeStore(tree.root)
+  await other.open()
+  await t.rejects(store.save([{ job: makeJob({ seq: 2 }), request: makeRequest() }]), {
+    message: /kept by the gateway/,
+  })
+  await store.save([{ job: makeJob({ seq: 1, state: 'done' }) }])
+  t.equal(readFileSync(tree.path('.svc/jobs/log'), 'utf8'), LOG_HEADER)
+  await store.close()
+  await other.close()
 })
 
 t.test('[jobs/jobs.15] a root that another one keeps is not opened', async t => {

@@ -100,6 +100,23 @@ t.test('[jobs/jobs.9] a wall clock that is set does not change a delay', async t
   await bed.step('2 done 1')
 })
 
+t.test(
+  '[jobs/jobs.9] a job that was created while the wall clock was ahead waits for its own delay after a restart',
+  async t => {
+    const bed = setup()
+    const ahead = bed.clock.wall() + 400 * 86_400_000
+    bed.runner.add(makeJob({ createdAt: ahead, dueAt: ahead + 4000 }))
+    bed.clock.advance(3999)
+    t.same(bed.steps, [])
+    bed.clock.advance(1)
+    await bed.step('1 done 1')
+    const attempts = [{ startedAt: ahead, endedAt: ahead, status: 500, error: null }]
+    bed.runner.add(makeJob({ seq: 2, createdAt: 0, attempts, dueAt: ahead + 2000 }))
+    bed.clock.advance(2000)
+    await bed.step('2 done 1')
+  },
+)
+
 t.test('[jobs/jobs.8] a full function keeps its own jobs waiting until it has room', async t => {
   let tell: (() => void) | null = null
   let isFull = true

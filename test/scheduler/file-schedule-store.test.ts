@@ -46,6 +46,31 @@ async function read(t: Test, tree: Tree, more: Parameters<typeof makeStore>[2] =
   return opened
 }
 
+t.test(
+  '[scheduler/schedule-store.7] a state folder that is deleted is written again; one that another gateway has is left',
+  async t => {
+    const tree = makeRoot(t)
+    const store = makeStore(t, tree)
+    let losses = 0
+    store.onLost = () => losses++
+    await store.open()
+    await store.save(new Map([['a', STATE]]))
+    tree.remove('.svc')
+    t.equal(store.lock.check(), null)
+    await store.save(new Map([['b', STATE]]))
+    t.same([...makeStore(t, tree).peek().keys()], ['a', 'b'])
+    tree.remove('.svc')
+    const other = makeStore(t, tree)
+    await other.open()
+    await other.save(new Map([['c', STATE]]))
+    t.match(store.lock.check(), { pid: process.pid })
+    while (losses === 0) await new Promise(resolve => setImmediate(resolve))
+    await store.save(new Map([['d', STATE]]))
+    t.same([...makeStore(t, tree).peek().keys()], ['c'])
+    t.match(await store.open(), { heldBy: /^process/ })
+  },
+)
+
 t.test('[scheduler/schedule.14] what was kept is read without taking anything', async t => {
   const tree = makeRoot(t)
   const first = makeStore(t, tree)
