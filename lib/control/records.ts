@@ -49,6 +49,10 @@ function toDefaults({ settings }: GatewayState): Record<string, unknown> {
   }
 }
 
+const STORAGE_PROBLEMS: ReadonlySet<string> = new Set([
+  ...['JOBS_NOT_KEPT', 'JOBS_SET_ASIDE', 'SCHEDULES_NOT_KEPT', 'SCHEDULES_SET_ASIDE', 'LOGS_NOT_WRITTEN'],
+])
+
 function toRuntimeRecord(health: RuntimeHealth, state: GatewayState): Record<string, unknown> {
   const sockets = health.sockets.map(({ index, uri, up, reason }) => ({
     index,
@@ -106,6 +110,12 @@ export function toLoadError(fn: FunctionVersion, state: Pick<GatewayState, 'load
   return error && toFailureText(error.message, fn.entryFile, error.detail ?? {}).headline
 }
 
+/** What keeps jobs, schedules or logs from being stored as they should be. */
+function toStorageRecord({ warnings, details }: GatewayState): Record<string, unknown> {
+  const problems = warnings.filter(({ code }) => STORAGE_PROBLEMS.has(code)).map(({ message }) => message)
+  return { ok: problems.length === 0, ...(details ? { problems } : {}) }
+}
+
 /** `GET /_fn/health`; the status is 200 when every enabled runtime has a socket up, else 503. */
 export function toHealthRecord(state: GatewayState): { status: number; body: Record<string, unknown> } {
   const runtimes: Record<string, unknown> = {}
@@ -131,6 +141,7 @@ export function toHealthRecord(state: GatewayState): { status: number; body: Rec
       mapped_routes: state.routeCounts.routes,
       mapped_route_conflicts: state.routeCounts.conflicts,
     },
+    storage: toStorageRecord(state),
     functions: {
       summary: {
         total: state.functions.length,

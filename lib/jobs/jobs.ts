@@ -64,6 +64,8 @@ export class Jobs implements GatewayJobs {
   #isOpen = false
   #isClosed = false
   #problem: string | null = null
+  /** What could not be used when the store was opened. */
+  #asides: readonly Warning[] = []
   #timer: NodeJS.Timeout | null = null
 
   constructor(options: JobsOptions) {
@@ -82,9 +84,12 @@ export class Jobs implements GatewayJobs {
 
   /** Why jobs cannot be kept, as a warning of the gateway. */
   get warnings(): Warning[] {
-    if (this.#problem === null) return []
+    if (this.#problem === null) return [...this.#asides]
     const hint = 'Make .svc of the functions root writable, or stop the other gateway; it is tried again by itself.'
-    return [{ code: 'JOBS_NOT_KEPT', path: '.svc/jobs', message: `jobs do not run: ${this.#problem}`, hint }]
+    return [
+      ...this.#asides,
+      { code: 'JOBS_NOT_KEPT', path: '.svc/jobs', message: `jobs do not run: ${this.#problem}`, hint },
+    ]
   }
 
   /** Reads what earlier runs left and goes on with it. Never rejects: what keeps it from that is a warning, and tried again. */
@@ -230,6 +235,7 @@ export class Jobs implements GatewayJobs {
     const { store, clock, onLog } = this.#options
     try {
       const { jobs, warnings } = await store.open()
+      this.#asides = warnings
       for (const { message } of warnings) onLog('warn', message)
       await this.#recover(jobs)
     } catch (error) {

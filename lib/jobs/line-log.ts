@@ -12,7 +12,8 @@ import { type FileHandle, stat } from 'node:fs/promises'
 import { crc32 } from 'node:zlib'
 import { openToUpdate } from '../files/own-file.ts'
 
-export const LOG_HEADER = 'fngw-jobs 1\n'
+const LOG_FORMAT = 1
+export const LOG_HEADER = `fngw-jobs ${LOG_FORMAT}\n`
 const READ_BYTES = 256 * 1024
 /** Bytes of one line; a request of the control plane is far smaller. */
 const MAX_LINE_BYTES = 64 * 1024 * 1024
@@ -26,8 +27,11 @@ export interface LinePlace {
   bytes: number
 }
 
-/** The file is none of ours, or of a later version: it is not to be touched. */
+/** The file was not written by a gateway. */
 export class ForeignLogError extends Error {}
+
+/** The file was written by a newer gateway: it is not touched. */
+class NewerLogError extends Error {}
 
 interface Batch {
   lines: readonly Buffer[]
@@ -62,7 +66,7 @@ export class LineLog {
    * Reads what is there; a new file gets its header.
    * @param onLine - told of every line in order; false for one that it cannot use
    * @returns the log, and how many lines in the midst of it were damaged or of no use
-   * @throws ForeignLogError; UnsafePathError; Error of the file system
+   * @throws ForeignLogError; NewerLogError; UnsafePathError; Error of the file system
    */
   static async open(
     path: string,
@@ -172,7 +176,7 @@ async function readLines(
   const header = Buffer.alloc(LOG_HEADER.length)
   const { bytesRead } = await file.read(header, 0, header.length, 0)
   const isOurs = LOG_HEADER.startsWith(header.toString('latin1', 0, bytesRead))
-  if (!isOurs) throw new ForeignLogError(foreignReason(header.toString('latin1', 0, bytesRead)))
+  if (!isOurs) throw toForeignError(header.toString('latin1', 0, bytesRead))
   if (bytesRead < header.length) return { size: 0, damaged: 0 }
   let size = LOG_HEADER.length
   let damaged = 0
@@ -218,6 +222,11 @@ function checkLine(line: Buffer): string | null {
   return line.toString('latin1', 0, START_CHARS) === `${sum} ` ? json.toString('utf8') : null
 }
 
-function foreignReason(start: string): string {
-  return /^fngw-jobs \d/.test(start) ? 'it was written by another version of the gateway' : 'it is no file of jobs'
+function toForeignError(start: string): Error {
+  const format = Number(/^fngw-jobs (\d+)/.exec(start)?.[1] ?? 0)
+  if (format <= LOG_FORMAT) return new ForeignLogError('it is not a file of jobs')
+  const remedy = 'start the newer fngw again, or move the file away'
+  return new NewerLogError(
+    `.svc/jobs/log has format ${format} of a newer fngw, this one reads format ${LOG_FORMAT}: ${remedy}`,
+  )
 }

@@ -221,6 +221,7 @@ export class FileScheduleStore implements ScheduleStore {
       return parse(bytes.toString('utf8'))
     } catch (error) {
       if (warnings === null) return null
+      if (error instanceof NewerStateError) throw error
       const aside = `${name}.set-aside-${this.#options.now()}`
       folder.rename(name, aside)
       warnings.push({
@@ -239,6 +240,14 @@ interface Whole {
   schedules: Readonly<Record<string, unknown>>
 }
 
+/** The file was written by a newer gateway: it is not touched. */
+class NewerStateError extends Error {
+  constructor(version: number) {
+    const remedy = 'start the newer fngw again, or move the file away'
+    super(`the state file has version ${version} of a newer fngw, this one reads version ${VERSION}: ${remedy}`)
+  }
+}
+
 /** @throws Error with the reason why it is no state file */
 function toWhole(text: string): Whole {
   if (text.trim() === '') throw new Error('it is empty')
@@ -249,7 +258,8 @@ function toWhole(text: string): Whole {
     throw new Error('it is no JSON: cut off, or of something else')
   }
   if (!isObject(value) || typeof value.version !== 'number') throw new Error('it is no state of schedules')
-  if (value.version !== VERSION) throw new Error(`it has version ${value.version}, this gateway writes ${VERSION}`)
+  if (value.version > VERSION) throw new NewerStateError(value.version)
+  if (value.version !== VERSION) throw new Error(`it has version ${value.version}`)
   if (!isObject(value.schedules)) throw new Error('it has no schedules')
   return { seq: typeof value.seq === 'number' ? value.seq : 0, schedules: value.schedules }
 }

@@ -40,6 +40,7 @@ t.test('[control/records.1, control/records.2, control/records.3] health', async
     functions_root: root,
     runtime_order: ['node', 'lua', 'php'],
     hot_reload: { enabled: false, last_catalog_scan_at: Number },
+    storage: { ok: true, problems: [] },
     routing: { mapped_routes: Number, mapped_route_conflicts: 1 },
     runtimes: {
       node: {

@@ -135,7 +135,6 @@ t.test('[jobs/file-store.3] a damaged line is left out, and the log kept aside',
 t.test('[jobs/file-store.3] what is no log of this version is moved aside as it is', async t => {
   const makers: [string, (path: string) => void][] = [
     ['a text', path => writeFileSync(path, 'notes')],
-    ['a newer one', path => writeFileSync(path, 'fngw-jobs 9\n{}')],
     ['a folder', path => mkdirSync(`${path}/x`, { recursive: true })],
     ['a link', path => symlinkSync('/etc/hostname', path)],
   ]
@@ -157,6 +156,18 @@ t.test('[jobs/file-store.3] what is no log of this version is moved aside as it 
   symlinkSync(tree.path('outside'), tree.path('.svc/jobs'))
   await t.rejects(makeStore(tree.root).open(), { message: /\.svc\/jobs is a symbolic link/ })
   t.same(readdirSync(tree.path('outside')), [])
+})
+
+t.test('[jobs/file-store.9] the log of a newer version is refused and stays as it is', async t => {
+  const tree = makeTree({ '.svc/jobs/log': 'fngw-jobs 9\n{}' })
+  t.teardown(tree.cleanup)
+  await t.rejects(makeStore(tree.root).open(), {
+    message: /has format 9 of a newer fngw, this one reads format 1: start the newer/,
+  })
+  t.same(
+    [readFileSync(tree.path('.svc/jobs/log'), 'utf8'), readdirSync(tree.path('.svc/jobs'))],
+    ['fngw-jobs 9\n{}', ['log']],
+  )
 })
 
 t.test('[jobs/file-store.4] a log that is mostly outdated is written anew while steps go on', async t => {

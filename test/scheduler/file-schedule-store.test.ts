@@ -159,7 +159,6 @@ t.test('[scheduler/schedule-store.4] what cannot be used is set aside, told and 
     ['empty', '', /it is empty/],
     ['torn', good.slice(0, 80), /cut off/],
     ['foreign', '[1, 2]', /no state of schedules/],
-    ['newer', good.replace('"version":1', '"version":2'), /version 2, this gateway writes 1/],
     ['without schedules', '{"version":1}', /no schedules/],
   ]
   for (const [name, content, reason] of cases) {
@@ -178,6 +177,23 @@ t.test('[scheduler/schedule-store.4] what cannot be used is set aside, told and 
   t.match((await read(t, link)).warnings, [{ message: /a symbolic link/ }])
   t.equal(readFileSync(link.path('target.json'), 'utf8'), good, 'nothing is written through it')
 })
+
+t.test(
+  '[scheduler/schedule-store.8] the state of a newer version stays as it is, and schedules run without being kept',
+  async t => {
+    const newer = JSON.stringify({ version: 2, seq: 1, schedules: {} })
+    const tree = makeRoot(t, { '.svc/scheduler-state.json': newer })
+    const store = makeStore(t, tree)
+    t.match(await store.open(), {
+      warnings: [
+        { code: 'SCHEDULES_NOT_KEPT', message: /version 2 of a newer fngw, this one reads version 1: start the newer/ },
+      ],
+    })
+    await store.save(new Map([['k', STATE]]))
+    await store.flush()
+    t.equal(readFileSync(tree.path('.svc/scheduler-state.json'), 'utf8'), newer)
+  },
+)
 
 t.test('[scheduler/schedule-store.4] a log with a line that was cut off: the others are used', async t => {
   const line = `{"seq":1,"key":"k","state":${JSON.stringify(toStateRecord(STATE))}}\n`
