@@ -69,23 +69,26 @@ t.test('[jobs/file-store.3] damaged lines are counted when good ones follow', as
   await log.close()
 })
 
-t.test('[jobs/file-store.3, jobs/file-store.9] a file of something else or of a newer version is refused as it is', async t => {
-  const tree = makeTree({ text: 'hello', newer: 'fngw-jobs 2\nabc', short: 'x' })
-  t.teardown(tree.cleanup)
-  for (const name of ['text', 'newer', 'short']) {
-    const before = readFileSync(tree.path(name))
-    const error = await LineLog.open(tree.path(name), () => true).then(
-      () => null,
-      (thrown: unknown) => thrown,
+t.test(
+  '[jobs/file-store.3, jobs/file-store.9] a file of something else or of a newer version is refused as it is',
+  async t => {
+    const tree = makeTree({ text: 'hello', newer: 'fngw-jobs 2\nabc', short: 'x' })
+    t.teardown(tree.cleanup)
+    for (const name of ['text', 'newer', 'short']) {
+      const before = readFileSync(tree.path(name))
+      const error = await LineLog.open(tree.path(name), () => true).then(
+        () => null,
+        (thrown: unknown) => thrown,
+      )
+      t.equal(error instanceof ForeignLogError, name !== 'newer')
+      t.same(readFileSync(tree.path(name)), before, 'as it was')
+    }
+    await t.rejects(
+      LineLog.open(tree.path('newer'), () => true),
+      { message: /format 2 of a newer fngw/ },
     )
-    t.equal(error instanceof ForeignLogError, name !== 'newer')
-    t.same(readFileSync(tree.path(name)), before, 'as it was')
-  }
-  await t.rejects(
-    LineLog.open(tree.path('newer'), () => true),
-    { message: /format 2 of a newer fngw/ },
-  )
-})
+  },
+)
 
 t.test('[jobs/file-store.1] what shortens the file under it is told', async t => {
   const tree = makeTree()
