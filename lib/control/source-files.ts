@@ -128,9 +128,13 @@ function refuseLinks<T>(work: () => T): T {
 const REASONS: Readonly<Record<string, string>> = {
   EACCES: 'permission denied',
   EPERM: 'not permitted',
-  EROFS: 'the file system is read-only',
-  ENOSPC: 'no space is left',
-  EDQUOT: 'the quota is used up',
+}
+
+/** Nothing can be written there by anybody. */
+const STORAGE_REASONS: Readonly<Record<string, string>> = {
+  EROFS: 'the file system is read-only; make it writable',
+  ENOSPC: 'no space is left on the disk; free space',
+  EDQUOT: 'the disk quota is used up; free space or raise it',
 }
 
 /** What the disk refused as an answer that says why; anything else as it is. */
@@ -138,7 +142,13 @@ export function toGatewayRefusal(error: unknown): unknown {
   if (error instanceof UnsafePathError) return new GatewayError('FORBIDDEN', error.message)
   const code = (error as NodeJS.ErrnoException)?.code ?? ''
   if (code === 'ENAMETOOLONG') return new GatewayError('BAD_REQUEST', 'the name is too long for this file system')
+  if (error instanceof GatewayError) return error
+  const storageReason = STORAGE_REASONS[code]
+  if (storageReason !== undefined)
+    return new GatewayError('STORAGE_FULL', `the file cannot be written: ${storageReason} and try again`, {
+      cause: error,
+    })
   const reason = REASONS[code]
-  if (reason === undefined || error instanceof GatewayError) return error
+  if (reason === undefined) return error
   return new GatewayError('FORBIDDEN', `the file cannot be written: ${reason}`, { cause: error })
 }

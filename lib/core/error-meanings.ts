@@ -34,5 +34,7 @@ export const ERROR_MEANINGS: Readonly<Record<ErrorCode, string>> = {
     'A fn.config.json of the function or of a folder above it cannot be used. The message or the log names it. Fix the file.',
   OVERLOADED:
     'Request bodies or unread responses hold FN_BODY_MEMORY_MB already, or too many connections and files are open. Try again after Retry-After seconds.',
+  STORAGE_FULL:
+    'The disk of the functions root is full or read-only. Free space, or make it writable, and send the request again.',
   TIMEOUT: 'The handler, or its upstream, took longer than timeout_ms. The handler was stopped, and is not run again.',
 }

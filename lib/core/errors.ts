@@ -29,6 +29,7 @@ export const ERROR_STATUS = {
   CONFIG_BROKEN: 503,
   OVERLOADED: 503,
   TIMEOUT: 504,
+  STORAGE_FULL: 507,
 } as const
 
 export type ErrorCode = keyof typeof ERROR_STATUS

@@ -53,7 +53,7 @@ export async function runAttempt(
     return await toOutcome(result, writer)
   } catch (error) {
     await writer.discard()
-    return toFailure(0, `the job could not be read or its result not be kept: ${(error as Error).message}`)
+    return toFailure(0, `the job could not be read: ${(error as Error).message}`)
   }
 }
 
@@ -68,7 +68,7 @@ async function toOutcome(result: InternalResult, writer: ResultWriter): Promise<
   return {
     kind: 'answer',
     status: writer.status ?? result.status,
-    error: null,
+    error: writer.problem === null ? null : `its result could not be kept: ${writer.problem}`,
     result: kept && { bytes, truncated, isText: kept.isText, latencyMs: Math.round(latencyMs * 1000) / 1000 },
   }
 }

@@ -69,6 +69,7 @@ export class FileStore implements JobStore {
 
   async open(): Promise<{ jobs: Job[]; warnings: Warning[] }> {
     const { folder, lock } = this.#options
+    await this.#closeLog()
     const holder = lock.acquire()
     if (holder !== null) throw new Error(toHeldText(holder))
     this.#stopWatching()
@@ -91,8 +92,18 @@ export class FileStore implements JobStore {
     await syncFolder(folder.path)
     this.#parts.body.sweep(id => this.#entries.has(id))
     this.#parts.result.sweep(id => this.#entries.get(id)?.job.result != null)
-    const jobs = [...this.#entries.values()].map(({ job }) => job).sort((a, b) => a.seq - b.seq)
-    return { jobs, warnings }
+    return { jobs: this.#listJobs(), warnings }
+  }
+
+  async peek(): Promise<Job[]> {
+    await this.#closeLog()
+    const path = this.#options.folder.pathOf(LOG_NAME)
+    this.#log = await LineLog.openToRead(path, (json, place) => this.#load(json, place))
+    return this.#listJobs()
+  }
+
+  #listJobs(): Job[] {
+    return [...this.#entries.values()].map(({ job }) => job).sort((a, b) => a.seq - b.seq)
   }
 
   /** What cannot be used is set aside, and a new one begun. */
@@ -171,10 +182,14 @@ export class FileStore implements JobStore {
   async close(): Promise<void> {
     this.#stopWatching()
     await this.#turn
+    await this.#closeLog()
+  }
+
+  async #closeLog(): Promise<void> {
     const log = this.#log
     this.#log = null
-    await log?.close()
     this.#entries.clear()
+    await log?.close()
   }
 
   async #removeParts(id: string): Promise<void> {

@@ -46,7 +46,7 @@ export function afterAttempt(job: Job, outcome: AttemptOutcome, now: number): Jo
     return { ...job, state: 'queued', attempt: job.attempt - 1, attempts, updatedAt: now, dueAt, lastError: error }
   }
   const isDone = kind === 'answer' && status >= 200 && status < 500
-  const lastError = isDone ? null : (error ?? `HTTP ${status}`)
+  const lastError = isDone ? error : (error ?? `HTTP ${status}`)
   const resultStatus = status === 0 ? null : status
   const attempts = endAttempt(job, now, resultStatus, lastError)
   const ended = { ...job, attempts, resultStatus, result, lastError, updatedAt: now }

@@ -1,4 +1,4 @@
-/** Where jobs are kept: five methods, so that another place than this machine's disk can do the same. Spec: page jobs/file-store. */
+/** Where jobs are kept: six methods, so that another place than this machine's disk can do the same. Spec: page jobs/file-store. */
 
 import type { Readable } from 'node:stream'
 import type { Warning } from '../core/errors.ts'
@@ -26,6 +26,8 @@ export interface JobStore {
    * @throws Error when nothing can be kept here now
    */
   open(): Promise<{ jobs: Job[]; warnings: Warning[] }>
+  /** As `open`, to read alone, where nothing can be written. Takes no possession. @throws Error when nothing can be read */
+  peek(): Promise<Job[]>
   /** Resolves when all of it is kept, whatever happens to the process or the machine; rejects when none is. */
   save(changes: readonly JobChange[]): Promise<void>
   /** null when there is none. */

@@ -62,6 +62,8 @@ export class Jobs implements GatewayJobs {
   readonly #making = new Map<string, Promise<unknown>>()
   #opening: Promise<void> | null = null
   #isOpen = false
+  /** True while the store can only be read. */
+  #isReadOnly = false
   #isClosed = false
   #problem: string | null = null
   /** What could not be used when the store was opened. */
@@ -172,7 +174,7 @@ export class Jobs implements GatewayJobs {
    * @throws GatewayError NOT_FOUND
    */
   async cancel(id: string): Promise<{ record: JobRecord; deleted: boolean }> {
-    await this.#ready()
+    await this.#ready(true)
     if (isFinished(this.#find(id))) return this.#delete(this.#find(id))
     await this.#runner.cancel(id)
     const job = this.#find(id)
@@ -207,7 +209,7 @@ export class Jobs implements GatewayJobs {
     await this.#opening?.catch(() => {})
     await this.#runner.close(timeoutMs)
     await this.#options.callbacks.close()
-    if (this.#isOpen) await this.#options.store.close()
+    if (this.#isOpen || this.#isReadOnly) await this.#options.store.close()
     this.#isOpen = false
   }
 
@@ -215,11 +217,11 @@ export class Jobs implements GatewayJobs {
     const { enabled, hasStored } = this.#options
     if (!enabled) throw new GatewayError('NOT_FOUND', 'jobs disabled')
     if (this.#isClosed) throw new GatewayError('SHUTTING_DOWN', 'gateway is shutting down')
-    if (this.#isOpen || (!writes && !hasStored())) return
+    if (this.#isOpen || (!writes && (this.#isReadOnly || !hasStored()))) return
     try {
       await this.#open()
     } catch (error) {
-      throw notKept(error)
+      if (writes || !this.#isReadOnly) throw notKept(error)
     }
   }
 
@@ -237,10 +239,11 @@ export class Jobs implements GatewayJobs {
       const { jobs, warnings } = await store.open()
       this.#asides = warnings
       for (const { message } of warnings) onLog('warn', message)
+      this.#table = new JobTable()
       await this.#recover(jobs)
     } catch (error) {
-      this.#table = new JobTable()
       await store.close().catch(() => {})
+      await this.#peek(error)
       this.#tell((error as Error).message)
       // Whoever has it may end; a disk may be mended.
       if (this.#timer !== null) clock.clearTimeout(this.#timer)
@@ -249,8 +252,19 @@ export class Jobs implements GatewayJobs {
       throw error
     }
     this.#isOpen = true
+    this.#isReadOnly = false
     this.#problem = null
     this.#sweepLater()
+  }
+
+  /** On a full or read-only disk the jobs of earlier runs are shown. */
+  async #peek(error: unknown): Promise<void> {
+    this.#table = new JobTable()
+    this.#isReadOnly = false
+    if (!isOfStorage(error)) return
+    const jobs = await this.#options.store.peek().catch(() => null)
+    for (const job of jobs ?? []) this.#table.put(job)
+    this.#isReadOnly = jobs !== null
   }
 
   #tell(problem: string): void {
@@ -381,6 +395,10 @@ export class Jobs implements GatewayJobs {
     }, SWEEP_MS)
     this.#timer.unref?.()
   }
+}
+
+function isOfStorage(error: unknown): boolean {
+  return ['ENOSPC', 'EDQUOT', 'EROFS'].includes((error as NodeJS.ErrnoException).code ?? '')
 }
 
 function notKept(error: unknown): GatewayError {

@@ -10,7 +10,7 @@
 
 import { type FileHandle, stat } from 'node:fs/promises'
 import { crc32 } from 'node:zlib'
-import { openToUpdate } from '../files/own-file.ts'
+import { openToRead, openToUpdate } from '../files/own-file.ts'
 
 const LOG_FORMAT = 1
 export const LOG_HEADER = `fngw-jobs ${LOG_FORMAT}\n`
@@ -80,6 +80,19 @@ export class LineLog {
       await file.truncate(size)
       if (size === 0) await log.#writeAt(Buffer.from(LOG_HEADER))
       return { log, damaged }
+    } catch (error) {
+      await file.close()
+      throw error
+    }
+  }
+
+  /** Reads a log that cannot be written; `append` fails. @returns null when there is none */
+  static async openToRead(path: string, onLine: (json: string, place: LinePlace) => boolean): Promise<LineLog | null> {
+    const file = await openToRead(path)
+    if (file === null) return null
+    try {
+      const { size } = await readLines(file, onLine)
+      return new LineLog(path, file, size)
     } catch (error) {
       await file.close()
       throw error

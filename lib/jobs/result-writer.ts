@@ -29,6 +29,8 @@ export class ResultWriter implements BodySink {
   #head: ResultHead | null = null
   bytes = 0
   truncated = false
+  /** Why the result cannot be kept, such as a full disk; null while it can. The handler goes on all the same. */
+  problem: string | null = null
 
   constructor(options: ResultWriterOptions) {
     this.#options = options
@@ -44,27 +46,25 @@ export class ResultWriter implements BodySink {
   }
 
   async write(piece: Buffer): Promise<void> {
-    if (this.truncated) return
+    if (this.truncated || this.problem !== null) return
     const { maxBytes } = this.#options
     const room = maxBytes === 0 ? piece.length : Math.min(piece.length, maxBytes - this.bytes)
     const kept = piece.subarray(0, room)
     this.#text.add(kept)
-    const part = await this.#open()
-    await part.write(kept)
+    if (!(await this.#tryTo(part => part.write(kept)))) return
     this.bytes += room
     if (room === piece.length) return
     this.truncated = true
     this.#options.onFull()
   }
 
-  /** Keeps what was written. @returns whether the body is text; null when there was no answer, and nothing is kept */
+  /** Keeps what was written. @returns whether the body is text; null when there was no answer, or it cannot be kept */
   async end(): Promise<{ isText: boolean } | null> {
     if (this.#head === null) {
       await this.#part?.discard()
       return null
     }
-    const part = await this.#open()
-    await part.end()
+    if (this.problem !== null || !(await this.#tryTo(part => part.end()))) return null
     // A cut may go through a character.
     return { isText: this.#text.isText && (this.truncated || this.#text.isWhole) }
   }
@@ -72,6 +72,17 @@ export class ResultWriter implements BodySink {
   async discard(): Promise<void> {
     await this.#part?.discard()
     this.#part = null
+  }
+
+  async #tryTo(work: (part: PartWriter) => Promise<void>): Promise<boolean> {
+    try {
+      await work(await this.#open())
+      return true
+    } catch (error) {
+      this.problem = (error as Error).message
+      await this.discard()
+      return false
+    }
   }
 
   async #open(): Promise<PartWriter> {

@@ -1,7 +1,7 @@
 import { chmodSync, readdirSync, readFileSync, renameSync, statSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { checkMatch, SourceFiles, toEtag } from '../../lib/control/source-files.ts'
+import { checkMatch, SourceFiles, toEtag, toGatewayRefusal } from '../../lib/control/source-files.ts'
 import { makeTree, type TreeEntry } from '../helpers/tree.ts'
 
 function setup(t: import('tap').Test, entries: Record<string, TreeEntry>) {
@@ -84,4 +84,16 @@ t.test('[control/function.8, control/function-config.6] changes take turns; a ta
   t.equal(readFileSync(path, 'utf8'), 'a')
   files.restore(tree.path('root/x.json'), files.read(tree.path('root/none.json'), 1))
   t.same(readdirSync(tree.path('root')), [])
+})
+
+t.test('[control/function.12] a disk that is full or read-only is 507, a missing permission 403', t => {
+  const refusalOf = (code: string) => toGatewayRefusal(Object.assign(new Error(code), { code }))
+  for (const [code, status, reason] of [
+    ['ENOSPC', 507, /no space is left on the disk; free space/],
+    ['EDQUOT', 507, /quota/],
+    ['EROFS', 507, /read-only; make it writable/],
+    ['EACCES', 403, /permission denied/],
+  ] as const)
+    t.match(refusalOf(code), { status, message: reason })
+  t.end()
 })

@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process'
 import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs'
 import t from 'tap'
 import { KEPT_JOBS } from '../../lib/core/limits.ts'
@@ -253,6 +254,7 @@ t.test(
     let isFull = false
     const store: JobStore = {
       open: () => real.open(),
+      peek: () => real.peek(),
       read: (id, part) => real.read(id, part),
       write: (id, part) => real.write(id, part),
       close: () => real.close(),
@@ -280,6 +282,65 @@ t.test(
       await new Promise(resolve => setImmediate(resolve))
     }
     await over
+  },
+)
+
+/** The reason why a disk cannot be filled here, false when it can. */
+function toDiskSkip(): string | false {
+  if (process.platform !== 'linux' || process.getuid?.() !== 0) return 'only root of Linux can mount a small disk'
+  const tree = makeTree({ 'disk/': '' })
+  const isMounted = spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=64k', 'none', tree.path('disk')]).status === 0
+  spawnSync('umount', [tree.path('disk')])
+  tree.cleanup()
+  return isMounted ? false : 'a small disk cannot be mounted here'
+}
+
+t.test(
+  '[jobs/jobs.14, jobs/jobs.20] jobs are readable on a full and on a read-only disk',
+  { skip: toDiskSkip() },
+  async t => {
+    const tree = makeTree({ 'disk/': '' })
+    const root = tree.path('disk')
+    const mount = (options: string) => spawnSync('mount', ['-t', 'tmpfs', '-o', options, 'none', root]).status
+    t.equal(mount('size=64k'), 0)
+    t.teardown(() => {
+      spawnSync('umount', [root])
+      tree.cleanup()
+    })
+    const bodies = ['kept', Buffer.alloc(100_000)]
+    const bed = makeJobs({ root, call: request => answer(request, 200, bodies.shift()) })
+    const done = (await bed.jobs.create(HELLO)).record
+    await bed.reached(done.id, 'done')
+    const unkept = (await bed.jobs.create(HELLO)).record
+    await bed.reached(unkept.id, 'done')
+    t.match(await bed.jobs.get(unkept.id), {
+      result_status: 200,
+      result_bytes: null,
+      last_error: /^its result could not be kept: ENOSPC/,
+    })
+    await bed.jobs.close(0)
+    bed.lock.release()
+    t.throws(() => writeFileSync(`${root}/fill`, Buffer.alloc(100_000)), { code: 'ENOSPC' })
+    const isReadable = async (code: string) => {
+      const { jobs } = makeJobs({ root })
+      await jobs.start()
+      t.same(
+        (await jobs.list()).jobs.map(({ status }) => status),
+        ['done', 'done'],
+        code,
+      )
+      const { result } = await jobs.result(done.id)
+      t.equal(result?.status, 200)
+      const pieces: Buffer[] = []
+      for await (const piece of result!.body) pieces.push(piece)
+      t.equal(String(Buffer.concat(pieces)), 'kept')
+      await t.rejects(jobs.create(HELLO), { status: 503, message: new RegExp(`cannot be kept: ${code}`) })
+      t.match(jobs.warnings, [{ code: 'JOBS_NOT_KEPT' }])
+      await jobs.close(0)
+    }
+    await isReadable('ENOSPC')
+    t.equal(mount('remount,ro'), 0)
+    await isReadable('EROFS')
   },
 )
 
