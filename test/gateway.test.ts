@@ -387,6 +387,34 @@ t.test('[gateway.9] close finishes what runs, twice is once, later calls are ref
   await gateway.reload()
 })
 
+t.test(
+  '[gateway.9] a stream that is open at close may end until the limit, then it is cut; new calls are refused at once',
+  async t => {
+    const { gateway } = await serve(t, {
+      'stream.js':
+        'export const handler = () => ({ status: 200, body: (async function* () { yield "begun "; await new Promise(() => {}) })() })\n',
+    })
+    const { url } = await gateway.listen({ port: 0 })
+    const response = await fetch(`${url}/stream`)
+    const reader = response.body!.getReader()
+    t.equal(Buffer.from((await reader.read()).value!).toString(), 'begun ')
+    const injected = gateway.inject('/stream').then(
+      () => 'whole',
+      () => 'cut',
+    )
+    const closed = gateway.close({ timeoutMs: 100 })
+    for (const call of [
+      () => gateway.inject('/stream'),
+      () => gateway.fetch('/stream'),
+      () => gateway.invoke('stream'),
+    ])
+      await t.rejects(call(), { code: 'SHUTTING_DOWN' })
+    await t.rejects(reader.read())
+    t.equal(await injected, 'cut')
+    await closed
+  },
+)
+
 t.test('[gateway.9, gateway.10] the process ends by itself after close, and kill -9 leaves nothing', async t => {
   const { root, cleanup } = await makeTree(POLYGLOT)
   t.teardown(cleanup)

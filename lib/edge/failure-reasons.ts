@@ -25,7 +25,7 @@ const REASONS: Readonly<Record<string, string>> = {
   EAI_AGAIN: 'name not resolved',
   EAI_FAIL: 'name not resolved',
   EPROTO: 'TLS handshake failed',
-  MALFORMED_ANSWER: 'malformed answer',
+  MALFORMED_ANSWER: 'malformed response',
   ANSWER_HEAD_TOO_LARGE: 'headers of the answer are too large',
   ERR_TLS_CERT_ALTNAME_INVALID: 'TLS certificate is for another name',
   CERT_HAS_EXPIRED: 'TLS certificate has expired',

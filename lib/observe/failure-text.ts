@@ -20,9 +20,10 @@ export function isFailure(error: GatewayError): boolean {
 }
 
 /** What is known beyond the message; of an exception of the gateway itself its own frames. */
-export function toFailureDetail({ detail, cause }: GatewayError): ErrorDetail {
+export function toFailureDetail({ code, detail, cause }: GatewayError): ErrorDetail {
   if (detail !== undefined) return detail
-  return cause instanceof Error && cause.stack !== undefined ? { stack: cause.stack } : {}
+  // The gateway's own frames help where the gateway is at fault, and nowhere else.
+  return code === 'INTERNAL' && cause instanceof Error && cause.stack !== undefined ? { stack: cause.stack } : {}
 }
 
 interface FailureText {

@@ -36,6 +36,7 @@ t.test('[core/errors.3, core/errors.4] every condition has the status of the tab
     [502, ['CONTRACT_BROKEN', 'EDGE_FAILED']],
     [503, ['RUNTIME_DOWN', 'WORKER_DIED', 'SHUTTING_DOWN', 'BUILD_PENDING', 'CONFIG_BROKEN', 'OVERLOADED']],
     [504, ['TIMEOUT']],
+    [507, ['STORAGE_FULL']],
   ]
   for (const [status, codes] of rows) for (const code of codes) t.equal(ERROR_STATUS[code], status, code)
   t.same(rows.flatMap(([, codes]) => codes).sort(), Object.keys(ERROR_STATUS).sort(), 'the table is complete')

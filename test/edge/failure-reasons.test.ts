@@ -22,7 +22,7 @@ t.test('[edge/passthrough.22] errors of a connection, in words that name no addr
     ['UNABLE_TO_VERIFY_LEAF_SIGNATURE', 'TLS certificate is not trusted'],
     ['CERT_SIGNATURE_FAILURE', 'TLS certificate is not trusted'],
     ['ANSWER_HEAD_TOO_LARGE', 'headers of the answer are too large'],
-    ['MALFORMED_ANSWER', 'malformed answer'],
+    ['MALFORMED_ANSWER', 'malformed response'],
     ['E_NEVER_SEEN', 'connection failed'],
     ['__proto__', 'connection failed'],
     [7, 'connection failed'],

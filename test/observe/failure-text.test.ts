@@ -1,5 +1,6 @@
 import t from 'tap'
-import { toFailureText } from '../../lib/observe/failure-text.ts'
+import { GatewayError } from '../../lib/core/errors.ts'
+import { toFailureDetail, toFailureText } from '../../lib/observe/failure-text.ts'
 
 const JS = 'TypeError: boom\n    at inner (/srv/a.js:2:9)\n    at handler (/srv/a.js:6:3)'
 const PY =
@@ -49,3 +50,10 @@ t.test(
     t.same(toFailureText('x', 'a', { hint: 'do it' }).hint, 'do it')
   },
 )
+
+t.test('[observe/log-store.14] frames of the gateway are shown for its own exceptions alone', t => {
+  const cause = new Error('x')
+  t.match(toFailureDetail(new GatewayError('INTERNAL', 'gateway exception', { cause })), { stack: /Error: x/ })
+  t.same(toFailureDetail(new GatewayError('EDGE_FAILED', 'malformed response', { cause })), {})
+  t.end()
+})
