@@ -408,7 +408,7 @@ t.test(
       () => gateway.fetch('/stream'),
       () => gateway.invoke('stream'),
     ])
-      await t.rejects(call(), { code: 'SHUTTING_DOWN' })
+      await t.rejects(call() as Promise<unknown>, { code: 'SHUTTING_DOWN' })
     await t.rejects(reader.read())
     t.equal(await injected, 'cut')
     await closed
