@@ -27,7 +27,7 @@ const REQUEST_TIMEOUT_MS = 60_000
  */
 const KEEP_ALIVE_TIMEOUT_MS = 65_000
 const KEEP_ALIVE_RESERVE_MS = 5000
-/** Connections beyond the limit of open files, each for one request for the gateway's health. */
+/** Connections beyond the limit of open files, each for one request for the gateway's health; the oldest makes way for the next. */
 const SPARE_CONNECTIONS = 8
 /** Path of that request. */
 const HEALTH = /^\/_fn\/health(?:\?|$)/
@@ -81,6 +81,8 @@ export class HttpServer {
   readonly #options: ServerOptions
   readonly #server: Server<typeof LeanRequest, typeof DirectResponse>
   readonly #sockets = new OpenSockets()
+  /** Those beyond the limit of open files, oldest first. */
+  readonly #spare = new Set<Socket>()
   #sweepTimer: NodeJS.Timeout | null = null
   #closing: Promise<void> | null = null
   #dropped = 0
@@ -131,13 +133,6 @@ export class HttpServer {
     this.#server.on('error', error => {
       if (this.#server.listening) options.onProblem?.(`connections cannot be accepted: ${error.message}`)
     })
-    // The system itself would take connections and drop them without a word.
-    const { descriptors } = options
-    if (descriptors !== undefined) {
-      const toMost = () => Math.max(1, this.#sockets.size + Math.max(0, descriptors.free + SPARE_CONNECTIONS))
-      Object.defineProperty(this.#server, 'maxConnections', { get: toMost })
-    }
-    this.#server.on('drop', () => this.#tellDrop())
     this.#server.on('connection', socket => this.#onConnection(socket))
   }
 
@@ -243,12 +238,21 @@ export class HttpServer {
     const { descriptors } = this.#options
     this.#sockets.add(socket)
     if (descriptors === undefined) return
-    if (descriptors.free <= 0) {
-      connectionOf(socket).isSpare = true
-      this.#tellDrop()
-    }
+    if (descriptors.free <= 0) this.#addSpare(socket)
     descriptors.add()
     socket.once('close', () => descriptors.giveBack())
+  }
+
+  /** A client that says nothing on all of them must not keep others from asking for the health. */
+  #addSpare(socket: Socket): void {
+    connectionOf(socket).isSpare = true
+    this.#tellDrop()
+    this.#spare.add(socket)
+    socket.once('close', () => this.#spare.delete(socket))
+    if (this.#spare.size <= SPARE_CONNECTIONS) return
+    const [oldest] = this.#spare
+    this.#spare.delete(oldest!)
+    oldest!.destroy()
   }
 
   #tellDrop(): void {

@@ -207,24 +207,32 @@ async function readLines(
   return { size, damaged }
 }
 
-/** Whole lines without their ends; a torn last one is left out. */
+/** Whole lines without their ends; a torn last one is left out. One that is too long for a line of ours comes as an empty one. */
 async function* splitLines(file: FileHandle, from: number): AsyncGenerator<{ line: Buffer; at: number }> {
-  let kept: Buffer = Buffer.alloc(0)
+  let pieces: Buffer[] = []
+  let length = 0
   let at = from
+  const add = (piece: Buffer): void => {
+    length += piece.length
+    if (length > MAX_LINE_BYTES) pieces = []
+    else pieces.push(piece)
+  }
   for (let position = from; ; ) {
     const buffer = Buffer.allocUnsafe(READ_BYTES)
     const { bytesRead } = await file.read(buffer, 0, READ_BYTES, position)
     if (bytesRead === 0) return
     position += bytesRead
-    kept = kept.length === 0 ? buffer.subarray(0, bytesRead) : Buffer.concat([kept, buffer.subarray(0, bytesRead)])
+    const read = buffer.subarray(0, bytesRead)
     let start = 0
-    for (let end = kept.indexOf(NEWLINE); end !== -1; end = kept.indexOf(NEWLINE, start)) {
-      yield { line: kept.subarray(start, end), at: at + start }
+    for (let end = read.indexOf(NEWLINE); end !== -1; end = read.indexOf(NEWLINE, start)) {
+      add(read.subarray(start, end))
+      yield { line: pieces.length === 1 ? pieces[0]! : Buffer.concat(pieces), at }
+      at += length + 1
+      pieces = []
+      length = 0
       start = end + 1
     }
-    kept = kept.subarray(start)
-    at += start
-    if (kept.length > MAX_LINE_BYTES) return
+    add(read.subarray(start))
   }
 }
 

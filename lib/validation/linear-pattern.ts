@@ -13,9 +13,22 @@ export class TooMuchWork extends Error {
 }
 
 /** Steps that are left to the check that is going on, of everything that counts its steps. */
-export interface WorkBudget {
+export class WorkBudget {
   left: number
+
+  constructor(left: number) {
+    this.left = left
+  }
+
+  /** @throws TooMuchWork when no steps are left */
+  spend(steps: number): void {
+    this.left -= steps
+    if (this.left < 0) throw new TooMuchWork()
+  }
 }
+
+/** Steps before the first character: the lists are made ready. */
+const START_STEPS = 40
 
 export class LinearPattern {
   readonly source: string
@@ -66,6 +79,7 @@ class Runner {
     const code = this.#code
     const waiting = this.#waiting
     const next = this.#next
+    this.#budget.spend(START_STEPS + (code.length >> 4))
     this.#seen.fill(-1)
     let nextCount = 0
     let before = -1
@@ -109,8 +123,7 @@ class Runner {
       else if (step.op === 'match') return -1
       else if (isPassed(step, before, here)) stack.push(place + 1)
     }
-    this.#budget.left -= steps
-    if (this.#budget.left < 0) throw new TooMuchWork()
+    this.#budget.spend(steps)
     return added
   }
 }

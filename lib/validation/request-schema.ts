@@ -6,6 +6,7 @@ import { isJsonType } from '../core/http-text.ts'
 import { type Method, METHODS } from '../core/identity.ts'
 import type { Check, Difference, SchemaCompiler } from './schema-compiler.ts'
 import { type SchemaFile, type Sections, sectionsOf } from './schema-file.ts'
+import { StepCounter } from './schema-steps.ts'
 import type { Schema } from './schema-tree.ts'
 import { type Parameter, parametersOf, readText } from './text-values.ts'
 
@@ -59,9 +60,10 @@ export class RequestSchema {
   constructor(file: SchemaFile, options: RequestSchemaOptions) {
     const { methods, bodyType, compiler, checksAnswers = true } = options
     const made = new Map<Schema, Check>()
+    const counter = new StepCounter(file.definitions)
     // Most methods share most sections; compiling takes a millisecond.
     const compile: Compile = (schema, name, hidesValues) => {
-      const check = made.get(schema) ?? compiler.compile(schema, file.definitions, name, hidesValues)
+      const check = made.get(schema) ?? compiler.compile(schema, counter, name, hidesValues)
       if (typeof schema === 'object') made.set(schema, check)
       return check
     }

@@ -2,20 +2,15 @@
  * Schemas to functions that check values, by ajv. Owner: page validation/request-schema.
  *
  * ajv writes a function for each schema, which is why it is here: checking takes microseconds. What it does in time that a client can stretch
- * is replaced: patterns, `uniqueItems`, and references, whose steps are counted.
+ * is replaced (patterns, `uniqueItems`) or counted.
  */
 
-import type { Ajv2020, ErrorObject, ValidateFunction } from 'ajv/dist/2020.js'
+import type { Ajv2020, CodeKeywordDefinition, ErrorObject, KeywordCxt, ValidateFunction } from 'ajv/dist/2020.js'
 import { keyOf, itemOf, type Place, showValue, toPlace } from '../config/findings.ts'
 import { FORMATS } from './formats.ts'
-import { LinearPattern, TooMuchWork, type WorkBudget } from './linear-pattern.ts'
+import { LinearPattern, TooMuchWork, WorkBudget } from './linear-pattern.ts'
+import { CHARACTERS_PER_STEP, MAX_STEPS, STEPS, type StepCounter, type Steps, TEXT_STEPS } from './schema-steps.ts'
 import type { Schema } from './schema-tree.ts'
-
-/** Steps of one check: some 50 ms. */
-const MAX_STEPS = 5_000_000
-/** What following a reference counts. */
-const REFERENCE_STEPS = 10
-const STEP = 'x-step'
 
 /** What is wrong with a value. */
 export interface Difference {
@@ -39,8 +34,8 @@ export class SchemaCompiler {
 
   /** Loads ajv, which takes some 50 ms and a few megabytes: only when somebody asks for a check. */
   static async load(): Promise<SchemaCompiler> {
-    const { Ajv2020: Validator } = await import('ajv/dist/2020.js')
-    const budget: WorkBudget = { left: MAX_STEPS }
+    const { Ajv2020: Validator, _ } = await import('ajv/dist/2020.js')
+    const budget = new WorkBudget(MAX_STEPS)
     const regExp = Object.assign((pattern: string) => toPattern(pattern, budget), { code: 'unused' })
     const ajv = new Validator({
       strict: false,
@@ -51,9 +46,33 @@ export class SchemaCompiler {
       ownProperties: true,
       inlineRefs: false,
       formats: { ...FORMATS },
-      code: { regExp },
+      // ajv's optimizer takes ten times as long as the rest and saves a request nothing that is measured.
+      code: { regExp, optimize: false, process: toEager },
     })
-    ajv.addKeyword({ keyword: STEP, schemaType: 'boolean', errors: false, validate: () => countStep(budget) })
+    // Written into the code that ajv makes, before the keywords whose work they count.
+    const whole: CodeKeywordDefinition = {
+      keyword: STEPS,
+      before: '$ref',
+      code({ gen, data, schema }: KeywordCxt) {
+        const { once, item, name } = schema as Steps
+        const counter = gen.scopeValue('obj', { ref: budget })
+        const items = item === 0 ? _`` : _` + (Array.isArray(${data}) ? ${data}.length * ${item} : 0)`
+        const isMap = _`typeof ${data} == "object" && ${data} !== null && !Array.isArray(${data})`
+        const names = name === 0 ? _`` : _` + (${isMap} ? Object.keys(${data}).length * ${name} : 0)`
+        gen.code(_`${counter}.spend(${once}${items}${names})`)
+      },
+    }
+    const text: CodeKeywordDefinition = {
+      keyword: TEXT_STEPS,
+      type: 'string',
+      before: 'maxLength',
+      code({ gen, data, schema }: KeywordCxt) {
+        gen.code(
+          _`${gen.scopeValue('obj', { ref: budget })}.spend(Math.floor(${data}.length * ${schema as number} / ${CHARACTERS_PER_STEP}))`,
+        )
+      },
+    }
+    for (const keyword of [whole, text]) ajv.addKeyword(keyword)
     ajv.removeKeyword('uniqueItems')
     ajv.addKeyword({
       keyword: 'uniqueItems',
@@ -66,17 +85,28 @@ export class SchemaCompiler {
   }
 
   /**
+   * @param counter - of the file that the schema is of
    * @param name - what the value is called in messages: `body`, `query`
    * @param hidesValues - true leaves values out of messages
    * @throws Error whose message says what is wrong with the schema
    */
-  compile(schema: Schema, definitions: ReadonlyMap<string, Schema>, name: string, hidesValues = false): Check {
-    const whole = { $defs: toCounted(definitions), allOf: [schema] }
-    const validate = this.#ajv.compile(whole)
-    // The function lives by itself; the instance must not collect the schemas of every reload.
-    this.#ajv.removeSchema(whole)
+  compile(schema: Schema, counter: StepCounter, name: string, hidesValues = false): Check {
+    const whole = { $defs: counter.definitions, allOf: [counter.count(schema)] }
+    const validate = this.#write(whole, name)
     const at: Place = toPlace(null, name, [], hidesValues)
     return value => this.#check(validate, value, at)
+  }
+
+  #write(whole: Record<string, unknown>, name: string): ValidateFunction {
+    try {
+      return this.#ajv.compile(whole)
+    } catch (error) {
+      if (!(error instanceof RangeError)) throw error
+      throw new Error(`${name} has a schema too large for one function: move parts of it to $defs`, { cause: error })
+    } finally {
+      // The function lives by itself; the instance must not collect the schemas of every reload.
+      this.#ajv.removeSchema(whole)
+    }
   }
 
   #check(validate: ValidateFunction, value: unknown, at: Place): Difference | null {
@@ -97,24 +127,16 @@ export class SchemaCompiler {
   }
 }
 
+/** The parentheses make the engine compile the function now, which takes up to a second, and not during the first request. */
+function toEager(code: string): string {
+  const at = code.indexOf('return function ')
+  return at === -1 ? code : `${code.slice(0, at)}return (${code.slice(at + 'return '.length)})`
+}
+
 function toPattern(source: string, budget: WorkBudget): { test: (text: string) => boolean; toString: () => string } {
   const pattern = new LinearPattern(source, budget)
   // ajv keeps patterns by their text.
   return { test: text => pattern.test(text), toString: () => `/${source}/u` }
-}
-
-function countStep(budget: WorkBudget): true {
-  budget.left -= REFERENCE_STEPS
-  if (budget.left < 0) throw new TooMuchWork()
-  return true
-}
-
-/** Definitions that count when they are entered: a value of n parts can be checked in 2^n ways by few references. */
-function toCounted(definitions: ReadonlyMap<string, Schema>): Record<string, Schema> {
-  const counted: Record<string, Schema> = {}
-  for (const [name, schema] of definitions)
-    counted[name] = typeof schema === 'boolean' ? schema : { [STEP]: true, ...schema }
-  return counted
 }
 
 /** Compares texts of the items, where ajv compares each item with each. */
@@ -122,8 +144,7 @@ function isUnique(list: readonly unknown[], budget: WorkBudget): boolean {
   const seen = new Set<string>()
   for (const item of list) {
     const text = toSortedJson(item)
-    budget.left -= text.length
-    if (budget.left < 0) throw new TooMuchWork()
+    budget.spend(text.length)
     if (seen.has(text)) return false
     seen.add(text)
   }

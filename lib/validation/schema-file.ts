@@ -87,6 +87,7 @@ function readFile(value: unknown, at: Place): SchemaFile | null {
   }
   const security = readSecurity(value.security, keyOf(at, 'security'))
   linker.reportLoops()
+  if (!at.findings.some(isProblem)) linker.reportCosts()
   return { common, methods, security, definitions: linker.definitions }
 }
 

@@ -6,8 +6,10 @@
  */
 
 import { decodePercent } from '../core/http-text.ts'
+import { isObject } from '../core/json.ts'
 import { keyOf, type Place, report, reportWrong } from '../config/findings.ts'
 import { checkKeywords } from './keywords.ts'
+import { MAX_STEPS, StepCounter } from './schema-steps.ts'
 import { childrenOf, copySchema, isSchema, sameValueChildren, type Schema } from './schema-tree.ts'
 
 /** Schemas in schemas of one file, all sections together. */
@@ -20,6 +22,7 @@ export class SchemaLinker {
   readonly #file: Readonly<Record<string, unknown>>
   readonly #names = new Map<Schema, string>()
   readonly #places = new Map<string, Place>()
+  readonly #sections: { schema: Schema; at: Place }[] = []
   #count = 0
 
   constructor(file: Readonly<Record<string, unknown>>) {
@@ -30,7 +33,9 @@ export class SchemaLinker {
   link(section: unknown, at: Place): Schema | undefined {
     const before = at.findings.length
     const linked = this.#link(section, section, at)
-    return at.findings.length > before ? undefined : linked
+    if (linked === undefined || at.findings.length > before) return undefined
+    this.#sections.push({ schema: linked, at })
+    return linked
   }
 
   #link(schema: unknown, section: unknown, at: Place): Schema | undefined {
@@ -43,13 +48,12 @@ export class SchemaLinker {
 
   /** Looks at the shape of a schema and of all in it, and settles their references. */
   #check(schema: Schema, section: unknown, at: Place, references: Map<string, string>): void {
-    if (++this.#count === MAX_SCHEMAS) {
-      report(
-        at,
-        'CONFIG_VALUE',
-        `is too large: the file has more than ${MAX_SCHEMAS} schemas in schemas`,
-        'Make it smaller.',
-      )
+    const before = this.#count
+    // Each entry is a comparison of its own in the code of the check.
+    this.#count += 1 + (typeof schema === 'object' ? countEntries(schema.dependentRequired) : 0)
+    if (before < MAX_SCHEMAS && this.#count >= MAX_SCHEMAS) {
+      const text = `is too large: the file has more than ${MAX_SCHEMAS} schemas in schemas and names in dependentRequired`
+      report(at, 'CONFIG_VALUE', text, 'Make it smaller.')
     }
     if (typeof schema === 'boolean' || this.#count >= MAX_SCHEMAS) return
     checkKeywords(schema, at)
@@ -122,11 +126,31 @@ export class SchemaLinker {
     for (const name of this.definitions.keys()) visit(name, [])
   }
 
+  /** Reports sections of which no value can be checked in the time that a check may take. Only when nothing else is wrong. */
+  reportCosts(): void {
+    const counter = new StepCounter(this.definitions)
+    for (const { schema, at } of this.#sections) {
+      const least = counter.leastOf(counter.count(schema))
+      if (least <= MAX_STEPS) continue
+      const text = `takes ${least.toLocaleString('en')} steps for the smallest value, more than the ${MAX_STEPS.toLocaleString('en')} of a check (50 ms)`
+      report(
+        at,
+        'CONFIG_VALUE',
+        text,
+        'Write fewer branches in anyOf, oneOf and allOf, or refer to each definition once.',
+      )
+    }
+  }
+
   #sameValueNames(schema: Schema): string[] {
     if (typeof schema === 'boolean') return []
     const own = typeof schema.$ref === 'string' ? [schema.$ref.slice(DEFINITIONS.length)] : []
     return [...own, ...sameValueChildren(schema).flatMap(child => this.#sameValueNames(child))]
   }
+}
+
+function countEntries(lists: unknown): number {
+  return isObject(lists) ? Object.values(lists).flat().length : 0
 }
 
 /** What stands at a JSON pointer; undefined when nothing does. */

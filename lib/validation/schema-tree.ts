@@ -79,6 +79,8 @@ interface CopyOptions {
   rename: (reference: string) => string
   /** True writes `{}` for true and `{ "not": {} }` for false: tools of OpenAPI take objects only. */
   spellsOut?: boolean
+  /** Changes the copy of each schema that is an object. */
+  complete?: (copy: Record<string, unknown>) => void
 }
 
 /** A copy without definitions and names. */
@@ -88,6 +90,7 @@ export function copySchema(schema: Schema, options: CopyOptions): Schema {
   for (const [keyword, value] of Object.entries(schema)) {
     if (!LEFT_OUT.has(keyword)) define(copy, keyword, copyValue(keyword, value, options))
   }
+  options.complete?.(copy)
   return copy
 }
 

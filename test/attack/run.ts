@@ -1,13 +1,16 @@
 /** `npm run attack`: every attack at its full size, one line each. Ends with 1 when something broke. */
 
 import { buildProduct } from '../helpers/built.ts'
+import type { Outcome } from './attack.ts'
 import { ATTACKS, runAttack } from './attacks.ts'
+import { attackDaemon } from './daemons.ts'
 import { attackLinks } from './links.ts'
+import { attackSeveral } from './several.ts'
 import { startTarget } from './target.ts'
 
 const product = buildProduct()
 let broke = 0
-const tell = (name: string, { broken, seen }: { broken: string[]; seen: string }): void => {
+const tell = (name: string, { broken, seen }: Outcome): void => {
   if (broken.length > 0) broke++
   process.stdout.write(
     `${broken.length === 0 ? 'held' : 'BROKE'}  ${name}: ${[...broken, seen].filter(Boolean).join('; ')}\n`,
@@ -19,7 +22,13 @@ try {
 } finally {
   await target.close()
 }
-tell('links in every folder that is written', await attackLinks(product))
+const others: [name: string, attack: () => Promise<Outcome>][] = [
+  ['links in every folder that is written', () => attackLinks(product)],
+  ['strangers at a daemon with TLS and a secret', () => attackDaemon(product, 'full')],
+  ['several gateways on one functions folder, killed in turn', () => attackSeveral(product, 'full')],
+]
+for (const [name, attack] of others)
+  tell(name, await attack().catch((error: Error): Outcome => ({ broken: [error.message], seen: '' })))
 product.cleanup()
-process.stdout.write(`${ATTACKS.length + 1 - broke} held, ${broke} broke\n`)
+process.stdout.write(`${ATTACKS.length + others.length - broke} held, ${broke} broke\n`)
 process.exitCode = broke === 0 ? 0 : 1

@@ -1,8 +1,11 @@
 import t from 'tap'
 import { ATTACKS, runAttack } from '../attack/attacks.ts'
+import { attackDaemon } from '../attack/daemons.ts'
 import { attackLinks } from '../attack/links.ts'
+import { attackSeveral } from '../attack/several.ts'
 import { startTarget } from '../attack/target.ts'
 import { buildProduct } from '../helpers/built.ts'
+import { hasOpenssl } from '../helpers/remote-bed.ts'
 
 const product = buildProduct()
 t.teardown(product.cleanup)
@@ -20,4 +23,17 @@ t.test('[reliability.8] attacks break nothing', async t => {
 t.test('[reliability.8] links lead nowhere', async t => {
   const { broken } = await attackLinks(product, ['.svc', '.svc/logs', '.svc/logs/access.log', '.svc/build/tmp'])
   t.same(broken, [])
+})
+
+const skip = !hasOpenssl() && 'openssl is not installed'
+t.test('[reliability.8] strangers at a daemon neither run code nor keep a gateway away', { skip }, async t => {
+  const { broken, seen } = await attackDaemon(product, 'quick')
+  t.same(broken, [])
+  t.comment(seen)
+})
+
+t.test('[reliability.8] of several gateways on one folder one keeps the jobs, and the next one goes on', async t => {
+  const { broken, seen } = await attackSeveral(product, 'quick')
+  t.same(broken, [])
+  t.comment(seen)
 })

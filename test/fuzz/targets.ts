@@ -87,6 +87,10 @@ const gatewayFrames: Target<Sent> = {
 
 const HANDLERS = {
   node: ['handler.js', 'exports.handler = event => ({ status: 200, body: event.body })'],
+  ts: [
+    'handler.ts',
+    'export const handler = (event: { body: string }): object => ({ status: 200, body: event.body })\n',
+  ],
   python: ['handler.py', 'def handler(event):\n    return {"status": 200, "body": event["body"]}\n'],
   php: ['handler.php', '<?php function handler($event) { return ["status" => 200, "body" => $event["body"]]; }'],
   go: [
@@ -99,12 +103,26 @@ const HANDLERS = {
   ],
 } as const
 
-type DaemonRuntime = keyof typeof HANDLERS
+type Language = keyof typeof HANDLERS
+type DaemonRuntime = Exclude<Language, 'ts'>
 
 function missingProgram(runtime: DaemonRuntime): string | null {
   if (runtime === 'go' || runtime === 'rust') return missingToolchain(runtime)
   const program = { node: process.execPath, python: 'python3', php: 'php' }[runtime]
   return spawnSync(program, ['--version']).status === 0 ? null : `${program} is not installed`
+}
+
+/** @throws when it takes longer than a peer that hangs */
+async function withinLimit<T>(promise: Promise<T>, what: string): Promise<T> {
+  let timer: NodeJS.Timeout | undefined
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`${what} within ${HANGS_MS} ms`)), HANGS_MS)
+  })
+  try {
+    return await Promise.race([promise, late])
+  } finally {
+    clearTimeout(timer)
+  }
 }
 
 /** Sends bytes on a connection and closes it from this side; resolves when the peer has closed its side too. */
@@ -127,10 +145,11 @@ function sendAndClose(connect: () => Socket, input: Sent): Promise<void> {
 }
 
 /** A daemon and its workers of one language: broken frames end a connection, never the daemon, and never another worker. */
-function peer(runtime: DaemonRuntime): Target<Sent & { role: 'worker' | 'control' }> {
-  const [file, text] = HANDLERS[runtime]
+function peer(language: Language): Target<Sent & { role: 'worker' | 'control' }> {
+  const [file, text] = HANDLERS[language]
+  const runtime = language === 'ts' ? 'node' : language
   return {
-    name: `frames-${runtime}`,
+    name: `frames-${language}`,
     missing: missingProgram(runtime),
     async open() {
       const builds = runtime === 'go' || runtime === 'rust' ? makeBuilds({ [file]: text }) : null
@@ -181,8 +200,14 @@ function peer(runtime: DaemonRuntime): Target<Sent & { role: 'worker' | 'control
       return {
         inputs: fc.record({ ...toSent(seeds), role: fc.constantFrom('worker', 'control') }),
         check: async input => {
-          const uri = input.role === 'worker' ? (await daemon.startWorker(start)).uri : daemon.uri
+          const worker = input.role === 'worker' ? await daemon.startWorker(start) : null
+          const uri = worker?.uri ?? daemon.uri
           await sendAndClose(() => createConnection(uri.replace(/^unix:/, '')), input)
+          if (worker !== null) {
+            // A worker to which nobody said hello goes on listening for its gateway, which stops it.
+            daemon.control.send(KIND.stop, 0, { worker: worker.id, grace_ms: 0 })
+            await withinLimit(daemon.ended(worker), 'the worker does not end')
+          }
           assert.equal(daemon.child.exitCode ?? daemon.child.signalCode, null, 'the daemon ended')
           assert.equal(daemon.output, '', 'the daemon printed something')
           const text = `round ${++round}`
@@ -262,6 +287,51 @@ async function greet(uri: string, trust: PeerTrust): Promise<void> {
 }
 
 // --- a gateway
+
+const LUA_JSON = `local cjson = require("cjson.safe")
+function handler(event)
+  local value, problem = cjson.decode(event.body or "")
+  if problem then return { status = 400, headers = {}, body = problem } end
+  return { status = 200, headers = {}, body = cjson.encode(value) }
+end
+`
+
+/** Lua functions run in threads of the gateway and read no frames: what they get of clients is JSON. */
+const luaJson: Target<string> = {
+  name: 'lua-json',
+  async open() {
+    const { gateway, close } = await serve({
+      'functions/json/handler.lua': LUA_JSON,
+      'functions/json/fn.config.json': JSON.stringify({ invoke: { methods: ['POST'] } }),
+    })
+    const seeds = [
+      '{"a":[1,-2.5e3,"\\u00fc\\ud83d\\ude00",null,true,{}],"b":{"c":[[],{"d":""}]}}',
+      '[0,1e308,"a\\n\\"",false]',
+      '"é"',
+    ]
+    return {
+      inputs: fc.oneof(mutatedText(seeds), fc.json({ maxDepth: 6 })),
+      check: async body => {
+        const { status, text } = await gateway.inject({ method: 'POST', url: '/json', body })
+        assert.ok(status === 200 || status === 400, `${status} ${text()}`)
+        assert.equal(status === 200, isJson(body), 'takes exactly what is JSON')
+        // A number that JSON cannot hold is read, and not written.
+        if (status === 200 && text() !== '') JSON.parse(text())
+        await checkAlive(gateway)
+      },
+      close,
+    }
+  },
+}
+
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text)
+    return true
+  } catch {
+    return false
+  }
+}
 
 const LUA = 'function handler(event) return { status = 200, headers = {}, body = "hello" } end\n'
 
@@ -707,7 +777,8 @@ const cron: Target<{ text: string; zone: string; after: number }> = {
 
 export const TARGETS: readonly Target[] = [
   gatewayFrames,
-  ...(Object.keys(HANDLERS) as DaemonRuntime[]).map(peer),
+  ...(Object.keys(HANDLERS) as Language[]).map(peer),
+  luaJson,
   tlsDaemon,
   http,
   paths,

@@ -331,6 +331,7 @@ t.test('[http/public.40] at the limit of open files the health still answers, an
   t.equal((await clients[0].answers(1))[0]?.headers.connection, 'keep-alive', 'another one is in its place')
   const spare = await Promise.all(Array.from({ length: 8 }, open))
   await until(() => server.connections === 9 + 8)
+  t.same(await ask('/_fn/health'), ['200 close'], 'also while others say nothing on every connection beyond the limit')
   await Promise.all(spare.map(client => client.closed()))
   await until(() => server.connections === 9)
   for (const client of [...clients, ...spare]) client.socket.destroy()

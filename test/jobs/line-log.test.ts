@@ -120,3 +120,19 @@ t.test(
     t.equal(log.size, size)
   },
 )
+
+t.test(
+  '[jobs/file-store.3] a line that is too long, as a hole is, is left out and the lines behind it are read',
+  async t => {
+    const tree = makeTree()
+    t.teardown(tree.cleanup)
+    const path = tree.path('log')
+    writeFileSync(path, Buffer.concat([Buffer.from(LOG_HEADER), toLine('{"a":1}')]))
+    truncateSync(path, 65 * 1024 * 1024)
+    appendFileSync(path, Buffer.concat([Buffer.from('\n'), toLine('{"b":2}')]))
+    const { log, lines, places, damaged } = await readAll(path)
+    t.same([lines, damaged], [['{"a":1}', '{"b":2}'], 1])
+    t.equal(await log.read(places[1]!), '{"b":2}')
+    await log.close()
+  },
+)

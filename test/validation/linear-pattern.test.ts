@@ -1,8 +1,8 @@
 import t from 'tap'
-import { LinearPattern, TooMuchWork, type WorkBudget } from '../../lib/validation/linear-pattern.ts'
+import { LinearPattern, TooMuchWork, WorkBudget } from '../../lib/validation/linear-pattern.ts'
 import { createRandom } from '../helpers/random.ts'
 
-const makeBudget = (left = 1e9): WorkBudget => ({ left })
+const makeBudget = (left = 1e9): WorkBudget => new WorkBudget(left)
 
 /** Pseudo-random numbers, the same in every run. */
 const ATOMS = ['a', 'b', '.', '[ab]', '[^a]', '\\d', '\\w', '\\s', '-', 'é', '😀', '\\u{1F600}', '\\p{L}', '\\.', '\\/']

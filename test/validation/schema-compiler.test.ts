@@ -1,9 +1,10 @@
 import t from 'tap'
 import { SchemaCompiler } from '../../lib/validation/schema-compiler.ts'
+import { StepCounter } from '../../lib/validation/schema-steps.ts'
 import type { Schema } from '../../lib/validation/schema-tree.ts'
 
 const compiler = await SchemaCompiler.load()
-const NONE = new Map<string, Schema>()
+const NONE = new StepCounter(new Map())
 
 t.test('[validation/request-schema.9] a difference is told with field, rule and value', async t => {
   const cases: [schema: Schema, value: unknown, message: string][] = [
