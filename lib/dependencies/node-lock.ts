@@ -70,6 +70,13 @@ export class NodeLock {
     return names.length === Object.keys(ranges).length && names.every(name => own[name] === ranges[name])
   }
 
+  /** True for a name that the manifest had when the file was written, and for every name in the format before npm 7. */
+  isDeclaring(name: string): boolean {
+    if (!isObject(this.#json.packages)) return true
+    const { '': root } = this.#json.packages
+    return WISHES.some(field => isObject(root) && isObject(root[field]) && Object.hasOwn(root[field], name))
+  }
+
   /** Version of a package right in `node_modules`. */
   versionOf(name: string): string | null {
     const version = this.packages.find(({ path }) => path === `node_modules/${name}`)?.fields.version

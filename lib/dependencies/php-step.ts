@@ -19,6 +19,7 @@ import { installWithComposer, toComposerError } from './composer.ts'
 import { COMPOSER_LOCK, ComposerLock, readComposerLock } from './composer-lock.ts'
 import { COMPOSER_MANIFEST, type ComposerManifest, isComposerName, readComposerManifest } from './composer-manifest.ts'
 import { checkComposerSources } from './composer-paths.ts'
+import { toManifestFacts } from './dependency-state.ts'
 import { CHANGED_MEANWHILE, digestFiles, type FilePackages, stageFiles } from './file-packages.ts'
 import { type InstallPlan, type InstallStep, type InstallUnit, passingError, type Settled } from './install-step.ts'
 import { PackageFolder, type PackageSet, type SetOutcome } from './package-set.ts'
@@ -114,13 +115,7 @@ class PhpFolder {
     return {
       // The lock file that was written after the install stands for the same packages as the manifest alone before it.
       key: set !== null && this.#readPins() === key ? set.key : key,
-      facts: {
-        mode: 'manifest',
-        manifest: COMPOSER_MANIFEST,
-        inferBackend: null,
-        inferenceDurationMs: 0,
-        inferredImports: [],
-      },
+      facts: toManifestFacts(COMPOSER_MANIFEST),
       fill: (draft, tools) => this.#fill(manifest, draft, tools),
       retell: cause =>
         toComposerError(cause as ToolResult, { label: this.#unit.label, manifest, timeoutMs: TIMEOUT_MS }),

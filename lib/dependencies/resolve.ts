@@ -203,7 +203,7 @@ export class Builds {
     }
   }
 
-  /** True for a failure that a change of another function's file may have mended. */
+  /** True for a failure that something outside the function may have mended: another function's file, another tool's install. */
   #isOutdated({ state, stamp }: Build, fn: FunctionVersion): boolean {
     return state === 'failed' && stamp !== (this.#builderOf(fn)?.stampOf?.(fn) ?? stamp)
   }
@@ -216,8 +216,10 @@ export class Builds {
     await Promise.allSettled([...this.#builds.values()].map(build => build.done))
   }
 
-  #mayRetry({ fn, state, error, since, change }: Build): boolean {
+  #mayRetry(build: Build): boolean {
+    const { fn, state, error, since, change } = build
     if (state !== 'failed') return false
+    if (this.#isOutdated(build, fn)) return true
     if (isPassing(error!) && this.#options.clock.monotonic() - since >= BUILD_RETRY_MS) return true
     // Its sources may have been half saved.
     return this.#changeOf(fn) !== change
