@@ -93,7 +93,8 @@ export async function readNodeWishes(
   tools: BuildTools,
 ): Promise<NodeWishes | null> {
   const manifest = readNodeManifest(unit.folder, unit.label)
-  const { lock, problem: lockProblem } = readNodeLock(unit.folder, unit.label)
+  const { lock: found, problem: lockProblem } = readNodeLock(unit.folder, unit.label)
+  const lock = found?.withoutStalePaths(manifest) ?? null
   const root = realpathSync(options.functionsRoot)
   const folder = join(root, unit.label)
   const startedAt = performance.now()

@@ -162,6 +162,38 @@ t.test('[dependencies/node.4] with FN_NODE_PACKAGE_SOURCES=1 a path may lead out
   t.equal(bed.print('f', "require('mine')"), '1')
 })
 
+t.test('[dependencies/node.22] a package whose path changes is installed from the new one', async t => {
+  const files = {
+    'f/handler.js': "require('mine')",
+    'lib/a/package.json': '{"name":"mine","version":"1.0.0"}',
+    'lib/a/index.js': "module.exports = 'a'",
+    'lib/b/package.json': '{"name":"mine","version":"1.0.0"}',
+    'lib/b/index.js': "module.exports = 'b'",
+  }
+  const manifestOf = (dependencies: object) => JSON.stringify({ dependencies })
+  const entry = { version: '1.0.0', resolved: 'file:../lib/a' }
+  const linked = {
+    'node_modules/mine': { resolved: '../lib/a', link: true },
+    '../lib/a': { name: 'mine', version: '1.0.0' },
+  }
+  for (const packages of [{ 'node_modules/mine': entry }, linked]) {
+    const bed = await makeNpmBed(t, {
+      ...files,
+      'f/package.json': manifestOf({ mine: 'file:../lib/b' }),
+      'f/package-lock.json': JSON.stringify({
+        lockfileVersion: 3,
+        packages: { '': { dependencies: { mine: 'file:../lib/a' } }, ...packages },
+      }),
+    })
+    await bed.builds.prepare(bed.fn('f'))
+    t.equal(bed.print('f', "require('mine')"), 'b')
+    t.match(bed.json('f/package-lock.json').packages, { 'node_modules/mine': { resolved: 'file:../lib/b' } })
+    bed.tree.write({ 'f/package.json': manifestOf({ left: '^1.0.0' }), 'f/handler.js': "require('left')" })
+    await bed.again().prepare({ ...bed.fn('f'), signature: 'edited' })
+    t.equal(bed.print('f', "require('left')"), 'left 1', 'nor does it stand in the way when it is taken out')
+  }
+})
+
 t.test('[dependencies/node.18] what is a file of the function is not asked of the registry', async t => {
   const entries = {
     'mapped/handler.ts': "import x from 'left'\nexport const handler = () => x\n",
