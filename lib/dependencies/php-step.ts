@@ -9,7 +9,7 @@
 import type { FileReader } from '../files/function-file.ts'
 import { mkdirSync, readFileSync, realpathSync, writeFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
-import { dirname, join } from 'node:path'
+import { dirname, join, resolve, sep } from 'node:path'
 import { toComposerHostEnv } from '../core/host-env.ts'
 import { INSTALL_TIMEOUT_SECONDS } from '../core/limits.ts'
 import { OwnFolder } from '../files/own-folder.ts'
@@ -91,7 +91,7 @@ class PhpFolder {
   readonly #toolchain: Toolchain
   readonly #root: string
   readonly #manifest: ComposerManifest | null
-  readonly #lock: ComposerLock | null
+  #lock: ComposerLock | null
   #files: FilePackages = { files: [], targets: new Set() }
   #digest = ''
 
@@ -108,7 +108,15 @@ class PhpFolder {
     const manifest = this.#manifest
     if (manifest === null || !manifest.isAsking) return null
     const { allowSources, readFile: read } = this.#options
-    this.#files = checkComposerSources(manifest, this.#lock, this.#folder, { root: this.#root, read, allowSources })
+    const checks = { root: this.#root, read, allowSources }
+    checkComposerSources(manifest, this.#lock, this.#folder, checks)
+    const { targets } = checkComposerSources(manifest, null, this.#folder, checks)
+    this.#lock =
+      this.#lock?.withoutStalePaths(url => {
+        const place = resolve(this.#folder, url)
+        return [...targets].some(target => place === target || place.startsWith(target + sep))
+      }) ?? null
+    this.#files = checkComposerSources(manifest, this.#lock, this.#folder, checks)
     this.#digest = await digestFiles(this.#files, this.#folder, read)
     const key = this.#keyOf(manifest, this.#lock)
     const { set } = new PackageFolder(this.#unit.folder, TARGET)
