@@ -4,6 +4,7 @@ import type { Command } from 'commander'
 import { createGateway, type Gateway, type GatewayOptions } from '../lib/index.ts'
 import type { Output } from './output.ts'
 import { createBuildStatus } from './status-line.ts'
+import { CommandError } from './usage-error.ts'
 
 interface DepsFlags {
   json?: boolean
@@ -75,9 +76,24 @@ function addAdd(deps: Command, options: DepsOptions): void {
     // What other imports lack does not keep a package out.
     const flags = { ...tree.flags, ...infers, autoInferStrict: false, autoInferWriteManifest: true }
     await withTree({ ...tree, flags }, gateway =>
-      runInstalls(gateway, json === true, options.output, onDone => gateway.dependencies.add(to, packages, onDone)),
+      runInstalls(gateway, json === true, options.output, onDone => addPackages(gateway, to, packages, onDone)),
     )
   })
+}
+
+async function addPackages(
+  { dependencies }: Gateway,
+  to: string,
+  ...rest: [readonly string[], OnDone]
+): Promise<Outcomes> {
+  // What is wrong with `--to` is thrown before anything is installed.
+  let work: Promise<Outcomes>
+  try {
+    work = dependencies.add(to, ...rest)
+  } catch (error) {
+    throw new CommandError((error as Error).message)
+  }
+  return work
 }
 
 function addWhy(
@@ -110,7 +126,9 @@ function add(deps: Command, name: string, description: string, options: DepsOpti
 }
 
 type Dependencies = Gateway['dependencies']
-type Install = (onDone: Parameters<Dependencies['install']>[0]) => ReturnType<Dependencies['install']>
+type OnDone = Parameters<Dependencies['install']>[0]
+type Outcomes = Awaited<ReturnType<Dependencies['install']>>
+type Install = (onDone: OnDone) => Promise<Outcomes>
 
 async function runInstalls(gateway: Gateway, isJson: boolean, output: Output, run: Install): Promise<void> {
   const follower = isJson ? null : followInstalls(gateway, output)

@@ -1,5 +1,6 @@
 /** The runtimes of a gateway and the builds that two of them need, telling its journal. Owner: §1, §2.16. */
 
+import { readPowers } from './config/isolation.ts'
 import type { Settings } from './config/settings.ts'
 import type { FunctionVersion } from './core/catalog.ts'
 import type { Clock } from './core/clock.ts'
@@ -9,6 +10,7 @@ import { runTool } from './dependencies/run-tool.ts'
 import { Dependencies } from './dependencies/dependencies.ts'
 import { toMadeText } from './dependencies/made.ts'
 import type { Builds } from './dependencies/resolve.ts'
+import { ToolUser } from './dependencies/tool-user.ts'
 import type { SharedPacks } from './dependencies/shared-packs.ts'
 import { findChange } from './discovery/disk-change.ts'
 import type { LoadedFiles } from './discovery/loaded-files.ts'
@@ -18,7 +20,7 @@ import { toStaticContext } from './invocation/event.ts'
 import { createFileReader } from './files/function-file.ts'
 import type { Journal } from './observe/journal.ts'
 import { findProgram } from './runtime/binaries.ts'
-import { runtimeFile } from './runtime/package-files.ts'
+import { packageFile, runtimeFile } from './runtime/package-files.ts'
 import { Runtimes } from './runtime/runtimes.ts'
 
 /** Milliseconds for which a program that nobody waits for may run. */
@@ -61,6 +63,7 @@ function createJournalledBuilds(options: RuntimePartsOptions, installers: readon
     clock,
     functionsRoot,
     isPrivate: settings.isolation === 'user',
+    toolUser: settings.isolation === 'user' ? null : findToolUser(options),
     readFile: createFileReader(settings),
     nice: settings.workerNice,
     goBuildTimeoutSeconds,
@@ -75,6 +78,16 @@ function createJournalledBuilds(options: RuntimePartsOptions, installers: readon
     onEnd: (fn, action) => journal.buildEnded(fn, action),
     onBuilt: ({ fn, durationMs, made }) => journal.log('info', toMadeText(fn.key, durationMs, made)),
     onFailure: (fn, error, others) => journal.failure(fn, error, others),
+  })
+}
+
+/** Functions with users of their own share packages that no user may write; there nothing belongs to the owner of the root. */
+function findToolUser({ settings, journal }: RuntimePartsOptions): ToolUser | null {
+  return ToolUser.find({
+    functionsRoot: settings.functionsRoot,
+    powers: readPowers(),
+    reached: [process.execPath, packageFile('package.json')],
+    onRefused: why => journal.log('warn', why),
   })
 }
 

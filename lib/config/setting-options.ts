@@ -605,7 +605,7 @@ export const SETTING_OPTIONS = {
     'Dependencies',
     'FN_NODE_PACKAGE_SOURCES',
     false,
-    'Allow repositories and URLs in package.json.',
+    'Allow repositories, URLs and paths outside the functions root in package.json.',
   ),
   autoInferWriteManifest: toggle(
     'Dependencies',
@@ -624,7 +624,7 @@ export const SETTING_OPTIONS = {
     'Dependencies',
     'FN_PHP_PACKAGE_SOURCES',
     false,
-    'Allow repositories of any kind in composer.json.',
+    'Allow repositories of any kind, and paths outside the functions root, in composer.json.',
   ),
   preinstallPhpDepsOnStart: toggle(
     'Dependencies',

@@ -63,6 +63,22 @@ export class ComposerLock {
     )
   }
 
+  /**
+   * The file without packages from paths that the manifest names no more: Composer would install them from there. What it names
+   * instead is resolved anew.
+   */
+  withoutStalePaths(isNamed: (url: string) => boolean): ComposerLock {
+    const stale = new Set(
+      this.sources.flatMap(({ name, kind, url }) => (kind === 'path' && !isNamed(url) ? [name] : [])),
+    )
+    if (stale.size === 0) return this
+    const json = structuredClone(this.#json) as Record<string, unknown>
+    for (const field of ['packages', 'packages-dev']) {
+      json[field] = packagesIn(json[field]).flatMap(({ name, fields }) => (stale.has(name) ? [] : [fields]))
+    }
+    return new ComposerLock(`${JSON.stringify(json, null, 4)}\n`, this.label)
+  }
+
   /** Version of a package, as its author writes it; null when it is not pinned. */
   versionOf(name: string): string | null {
     return this.packages.find(one => one.name === name.toLowerCase())?.version ?? null

@@ -2,10 +2,9 @@
 
 import { readdirSync } from 'node:fs'
 import { dirname, join, relative, sep } from 'node:path'
-import type { FileReader } from '../files/function-file.ts'
 import type { ComposerLock } from './composer-lock.ts'
 import type { ComposerManifest } from './composer-manifest.ts'
-import { FileCollector, type FilePackages, findInside, toPackageBounds } from './file-packages.ts'
+import { FileCollector, type FilePackages, findInside, type PackageChecks, toPackageBounds } from './file-packages.ts'
 import { installError } from './install-step.ts'
 import { showToken } from './manifest-text.ts'
 
@@ -13,15 +12,6 @@ const INSTALLED = 'vendor'
 /** Folders that one pattern may stand for. */
 const MAX_MATCHES = 1000
 const SOURCES_SETTING = 'FN_PHP_PACKAGE_SOURCES'
-
-interface Checks {
-  /** Functions root, full path without links. */
-  root: string
-  /** Reads files of functions that are kept apart by users. */
-  read?: FileReader | null
-  /** Packages may come from repositories and addresses. */
-  allowSources: boolean
-}
 
 /**
  * Checks where a manifest and a lock file have their packages from.
@@ -33,8 +23,9 @@ export function checkComposerSources(
   manifest: ComposerManifest,
   lock: ComposerLock | null,
   folder: string,
-  { root, read, allowSources }: Checks,
+  checks: PackageChecks,
 ): FilePackages {
+  const { allowSources } = checks
   const collector = new FileCollector(INSTALLED)
   for (const { kind, text, word } of manifest.sources) {
     if (kind === 'wrong') throw manifest.error(text, word, 'write { "type": "path", "url": "../package" }')
@@ -44,32 +35,28 @@ export function checkComposerSources(
     }
     if (kind !== 'path') continue
     const fail = (why: string, hint: string) => manifest.error(`repositories: ${why}`, word, hint)
-    addPath(collector, text, { folder, root, read, fail })
+    addPath(collector, text, { ...checks, folder, fail })
   }
   for (const path of manifest.classPaths) {
     const fail = (why: string, hint: string) => manifest.error(`autoload: ${why}`, path, hint)
     // A folder that is not there is Composer's to tell.
-    addPath(collector, path, { folder, root, read, fail, mayLack: true })
+    addPath(collector, path, { ...checks, folder, fail, mayLack: true })
   }
-  if (lock !== null) addLocked(collector, lock, { folder, root, read, allowSources })
+  if (lock !== null) addLocked(collector, lock, { ...checks, folder })
   return collector
 }
 
-function addLocked(
-  collector: FileCollector,
-  lock: ComposerLock,
-  { folder, root, read, allowSources }: Checks & { folder: string },
-): void {
+function addLocked(collector: FileCollector, lock: ComposerLock, checks: PackageChecks & { folder: string }): void {
   const fail = (why: string, hint: string) => installError(`${lock.label}: ${why}`, { file: lock.label }, hint)
   for (const { name, kind, url } of lock.sources) {
-    if (kind === 'path') addPath(collector, url, { folder, root, read, fail })
-    if (kind !== 'address' || allowSources) continue
+    if (kind === 'path') addPath(collector, url, { ...checks, fail })
+    if (kind !== 'address' || checks.allowSources) continue
     const why = `${name} comes from ${showToken(url)}, not from packagist.org`
     throw fail(why, `delete the lock file, or set ${SOURCES_SETTING}=1`)
   }
 }
 
-interface PathChecks extends Pick<Checks, 'root' | 'read'> {
+interface PathChecks extends PackageChecks {
   folder: string
   /** A path that leads nowhere is left out. */
   mayLack?: boolean
@@ -79,17 +66,19 @@ interface PathChecks extends Pick<Checks, 'root' | 'read'> {
 function addPath(
   collector: FileCollector,
   path: string,
-  { folder, root, read, mayLack = false, fail }: PathChecks,
+  { folder, mayLack = false, fail, ...checks }: PathChecks,
 ): void {
-  const { bound, boundName } = toPackageBounds({ root, read }, folder)
+  const { bound, boundName } = toPackageBounds(checks, folder)
   // Composer puts variables and the home in.
   if (/^[/\\~]|[$%{}[\]\p{Cc}]|^[a-z]:/iu.test(path))
     throw fail(
       `${JSON.stringify(path)} is no plain path`,
       'write it as it leads there from composer.json, with * at most',
     )
-  if (climbsOut(path, folder, root))
-    throw fail(`${JSON.stringify(path)} is not in ${boundName}`, 'move what it names into it')
+  if (bound !== '' && climbsOut(path, folder, checks.root)) {
+    const hint = `run composer install in the folder, move the package into ${boundName}, or set ${SOURCES_SETTING}=1`
+    throw fail(`${JSON.stringify(path)} is not in ${boundName}`, hint)
+  }
   const isPattern = /[*?]/.test(path)
   for (const place of expand(folder, path)) {
     const target = place === bound ? bound : findInside(place, bound)

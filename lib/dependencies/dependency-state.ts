@@ -15,6 +15,11 @@ export interface DependencyFacts {
   inferredImports: readonly string[]
 }
 
+/** Where a manifest alone decides. */
+export function toManifestFacts(manifest: string | null): DependencyFacts {
+  return { mode: 'manifest', manifest, inferBackend: null, inferenceDurationMs: 0, inferredImports: [] }
+}
+
 /** The names are those of the JSON. */
 export interface DependencyRecord {
   runtime: string

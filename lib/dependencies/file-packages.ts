@@ -99,19 +99,29 @@ export async function stageFiles(
 ): Promise<Staged> {
   if (packages.files.length === 0) return { cwd: draft, digest: await digestFiles(packages, folder, read) }
   const tree = draft.below('tree')
+  const base = commonFolder([root, ...packages.files.map(dirname)])
   const cwd = tree.below(
-    ...relative(root, folder)
+    ...relative(base, folder)
       .split(sep)
       .filter(name => name !== ''),
   )
   cwd.make()
   const digest = await readAll(packages, folder, read, async (file, content) => {
-    const copy = join(tree.path, relative(root, file))
+    const copy = join(tree.path, relative(base, file))
     await mkdir(dirname(copy), { recursive: true })
     await writeFile(copy, content)
     await chmod(copy, (await stat(file)).mode & 0o777)
   })
   return { cwd, digest }
+}
+
+/** From where the paths between the functions root and packages outside it lead downwards. */
+function commonFolder(folders: readonly string[]): string {
+  return folders.reduce((base, folder) => {
+    let at = base
+    while (folder !== at && !folder.startsWith(at.endsWith(sep) ? at : at + sep)) at = dirname(at)
+    return at
+  })
 }
 
 /** Reads file after file, so that the gateway goes on serving meanwhile. */
@@ -138,18 +148,23 @@ async function readAll(
 }
 
 interface PackageBounds {
-  /** Full path without links; null: nowhere. */
+  /** Full path without links; empty: everywhere; null: nowhere. */
   bound: string | null
   /** For messages. */
   boundName: string
+}
+
+export interface PackageChecks extends Omit<PackagePlaces, 'folder'> {
+  /** Packages may come from repositories, addresses, and folders outside the functions root. */
+  allowSources: boolean
 }
 
 /**
  * Where packages in paths may be. Functions that are kept apart by users have their own folder only.
  * @param folder - full path of the function's folder
  */
-export function toPackageBounds({ root, read }: Omit<PackagePlaces, 'folder'>, folder: string): PackageBounds {
-  if (!read) return { bound: root, boundName: 'the functions root' }
+export function toPackageBounds({ root, read, allowSources }: PackageChecks, folder: string): PackageBounds {
+  if (!read) return { bound: allowSources ? '' : root, boundName: 'the functions root' }
   const real = realpathSync(folder)
   return { bound: real === root ? null : real, boundName: "the function's own folder (FN_ISOLATION=user)" }
 }

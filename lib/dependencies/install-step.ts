@@ -84,6 +84,8 @@ export interface InstallStep {
   toEnv(hostEnv: HostEnv): Record<string, string>
   /** A quick look, done for every function at every reload: false when nothing can be wanted. */
   isWanted(unit: InstallUnit): boolean
+  /** Of what the folder's functions find in folders above it; another one when that changed. */
+  stampAbove?(folder: string): string
   /** What of the interpreter decides about the packages: version, system. `program` is the runtime's own. */
   readVersion(program: string, tools: BuildTools, cwd: string): Promise<string>
   /**

@@ -30,7 +30,7 @@ import { OwnFolder } from '../files/own-folder.ts'
 import type { Builder, BuildPlan, BuildTools, Toolchain } from './build.ts'
 import { BuildKey } from './build-cache.ts'
 import { checkWritable, isDenied, toClosedText } from './closed-folder.ts'
-import { type DependencyRecord, readState } from './dependency-state.ts'
+import { type DependencyRecord, readState, toManifestFacts } from './dependency-state.ts'
 import type { Asker } from './failed-sets.ts'
 import { FolderTurns } from './folder-turns.ts'
 import { InstallRecords } from './install-records.ts'
@@ -90,6 +90,7 @@ export class Installer implements Builder {
   readonly manifests: readonly string[]
   readonly timeoutMs = INSTALL_TIMEOUT_SECONDS * 1000
   readonly action = 'installing packages of'
+  readonly asOwner = true
   readonly isAhead: boolean
   readonly looksAtOnce?: number
   readonly #step: InstallStep
@@ -169,9 +170,13 @@ export class Installer implements Builder {
     this.#asked.set(fnDir, packages)
   }
 
-  /** Of what discovery knows: a failed install is tried again when a file of any function of the folder changed. */
+  /**
+   * A failed install is tried again when a file of any function of the folder changed, as discovery knows them, or what another
+   * tool installs for it.
+   */
   stampOf(fn: FunctionVersion): string {
-    const key = new BuildKey()
+    const key = new BuildKey().add(this.#step.target, stampOf(join(fn.fnDir, this.#step.target)))
+    key.add('above', this.#step.stampAbove?.(fn.fnDir) ?? null)
     for (const { key: name, signature } of this.#unitOf(fn).functions) key.add(name, signature)
     return key.toString()
   }
@@ -273,16 +278,20 @@ export class Installer implements Builder {
     if (gaps === null && asked.asked.length === 0 && isKnown && set !== null && set.key === state.set) return ready
     const unit = { ...asked, failed: gaps?.failed ?? NO_FAILED }
     const done: Look = { ...ready, unit }
-    const plan = await this.#step.plan(unit, toolchain, tools)
-    if (plan === null) return done
     if (folder.isForeign) {
-      this.#noteForeign(done, plan)
+      this.#noteForeign(done)
+      return done
+    }
+    const plan = await this.#step.plan(unit, toolchain, tools)
+    if (plan === null) {
+      this.#removeIdle(folder)
       return done
     }
     const empty = await plan.emptyOutcome?.()
     if (empty === undefined && set?.key !== plan.key) return { ...done, plan }
     if (empty !== undefined) {
-      const bare = { ...plan, key: set?.key ?? null }
+      this.#removeIdle(folder)
+      const bare = { ...plan, key: folder.set?.key ?? null }
       const unmet = this.#noteUnmet(unit, bare, signature, empty)
       this.#records.note(unit, bare, signature, { ...this.#statusOf(unit, unmet), outcome: empty })
       return { ...done, unmet }
@@ -304,8 +313,18 @@ export class Installer implements Builder {
     return { signature, failed, key: state.set, unmet: null }
   }
 
-  #noteForeign({ unit, signature }: Look, plan: InstallPlan): void {
-    this.#records.note(unit, plan, signature, {
+  /** Packages that nothing asks for any more would hide those of the same names in folders above. */
+  #removeIdle(folder: PackageFolder): void {
+    try {
+      if (folder.set !== null) folder.remove()
+    } catch (error) {
+      if (!isDenied(error)) throw error
+    }
+  }
+
+  #noteForeign({ unit, signature }: Look): void {
+    const [manifest = null] = this.#step.manifests
+    this.#records.note(unit, { facts: toManifestFacts(manifest), key: null }, signature, {
       status: 'skipped',
       error: `${this.#step.target} was not put there by the gateway and is used as it is: delete it to have it made`,
     })
@@ -319,7 +338,7 @@ export class Installer implements Builder {
       this.#checkAll(look, set.outcome)
       // Somebody may have installed packages there while the tool worked.
       if (folder.isForeign) {
-        this.#noteForeign(look, plan!)
+        this.#noteForeign(look)
         return NOTHING_MADE
       }
       if (folder.set?.key !== plan!.key) await folder.put(set)
@@ -452,6 +471,7 @@ export class Installer implements Builder {
     // The signature of discovery counts helpers too; the file may have been saved since.
     for (const { entryFile, entryPath, signature } of unit.functions)
       key.add(entryFile, `${stampOf(entryPath)} ${signature}`).add('packs', unit.packs.join(' '))
+    key.add('above', this.#step.stampAbove?.(unit.folder) ?? null)
     return `${this.#manifestStamp(unit)} ${key}`
   }
 

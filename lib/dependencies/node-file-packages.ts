@@ -4,31 +4,22 @@ import { lstatSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import type { GatewayError } from '../core/errors.ts'
 import { isObject } from '../core/json.ts'
-import type { FileReader } from '../files/function-file.ts'
 import { below } from './build.ts'
-import { FileCollector, type FilePackages, findInside, toPackageBounds } from './file-packages.ts'
+import { FileCollector, type FilePackages, findInside, type PackageChecks, toPackageBounds } from './file-packages.ts'
 import { readSmallFile, showToken } from './manifest-text.ts'
 import { NODE_MANIFEST, NodeManifest } from './node-manifest.ts'
 import { toPackageSource } from './node-names.ts'
 
+const SOURCES_SETTING = 'FN_NODE_PACKAGE_SOURCES'
 /** Of a manifest, those whose packages are installed. */
 const INSTALLED = ['dependencies', 'optionalDependencies', 'peerDependencies'] as const
-
-interface Checks {
-  /** Full path without links. */
-  root: string
-  /** Reads files of functions that are kept apart by users. */
-  read?: FileReader | null
-  /** Packages from addresses are allowed. */
-  allowSources: boolean
-}
 
 /**
  * Checks every name and source of a manifest and of the packages it names by paths.
  * @param folder - full path of the manifest's folder
  * @throws GatewayError naming the line of the manifest
  */
-export function checkSources(manifest: NodeManifest, folder: string, checks: Checks): FilePackages {
+export function checkSources(manifest: NodeManifest, folder: string, checks: PackageChecks): FilePackages {
   const collector = new FileCollector('node_modules')
   const { bound, boundName } = toPackageBounds(checks, folder)
   const queue: { manifest: NodeManifest; folder: string }[] = [{ manifest, folder }]
@@ -37,7 +28,8 @@ export function checkSources(manifest: NodeManifest, folder: string, checks: Che
       const target = findInside(resolve(at.folder, path.path), bound)
       if (target === null) {
         const why = `file:${path.path} is not in ${boundName}`
-        throw at.manifest.error(`${at.manifest.label}: ${path.name}: ${why}`, path.name, 'move the package into it')
+        const hint = `run npm install in the workspace it belongs to, move the package into ${boundName}, or set ${SOURCES_SETTING}=1`
+        throw at.manifest.error(`${at.manifest.label}: ${path.name}: ${why}`, path.name, hint)
       }
       const fail = (why: string) =>
         at.manifest.error(`${at.manifest.label}: ${why}`, path.name, 'name a smaller folder')
@@ -58,6 +50,10 @@ function pathsOf(manifest: NodeManifest, allowSources: boolean): { name: string;
     Object.entries(manifest.of(field)).flatMap(([name, spec]) => {
       const source = toPackageSource(name, spec)
       if (source.kind === 'file') return { name, path: source.path }
+      if (source.kind === 'foreign') {
+        const hint = 'run its install in the workspace: what is in node_modules there is used'
+        throw manifest.error(`${manifest.label}: ${field}: ${source.why}`, name, hint)
+      }
       if (source.kind === 'wrong') {
         throw manifest.error(`${manifest.label}: ${field}: ${source.why}`, name, 'write a range such as "^1.2.3"')
       }
@@ -89,5 +85,5 @@ function overridesIn(value: object): [name: string, spec: string][] {
 
 function addressError(manifest: NodeManifest, field: string, name: string, spec: unknown): GatewayError {
   const message = `${manifest.label}: ${field}: ${name} comes from ${showToken(spec)}, not from the registry`
-  return manifest.error(message, name, 'name a version, or set FN_NODE_PACKAGE_SOURCES=1')
+  return manifest.error(message, name, `name a version, or set ${SOURCES_SETTING}=1`)
 }

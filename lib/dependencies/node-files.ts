@@ -28,10 +28,11 @@ export function settleNodeFiles(
   const lock = bytes === null ? null : new NodeLock(NODE_LOCK, bytes.toString('utf8'), labelOf(unit, NODE_LOCK))
   const folder = new OwnFolder(unit.folder)
   const written = isAdding && lock !== null ? writeManifest(unit, folder, lock, wishes.added) : manifest
+  const locked = written?.without(wishes.provided)
   return {
     isManifestGenerated: manifest?.isGenerated ?? isAdding,
     manifest: NODE_MANIFEST,
-    lockFile: lock !== null && written !== null ? writeLock(folder, wishes.lock, lock, written) : null,
+    lockFile: lock !== null && locked !== undefined ? writeLock(folder, wishes.lock, lock, locked) : null,
   }
 }
 

@@ -142,14 +142,6 @@ export async function findNodeImports(search: Search, tools: BuildTools): Promis
   }
 }
 
-/** The folder from which node takes a package without an install: a `node_modules` above; null when there is none. */
-export function providerOf(name: string, folder: string): string | null {
-  for (let at = dirname(folder); ; at = dirname(at)) {
-    if (statSync(join(at, 'node_modules', name), { throwIfNoEntry: false }) !== undefined) return at
-    if (at === dirname(at)) return null
-  }
-}
-
 interface Answer {
   found: readonly { specifier: string; file: string; line: number; optional: boolean; entries: readonly number[] }[]
   problem: string | null

@@ -7,7 +7,7 @@ import { isObject } from '../core/json.ts'
 import { BuildKey } from './build-cache.ts'
 import { installError } from './install-step.ts'
 import { readSmallFile } from './manifest-text.ts'
-import type { NodeManifest } from './node-manifest.ts'
+import { DECLARING, type NodeManifest } from './node-manifest.ts'
 import { toPackageSource } from './node-names.ts'
 import { labelOf } from './unit-files.ts'
 
@@ -68,6 +68,39 @@ export class NodeLock {
     const own = isObject(root[field]) ? root[field] : {}
     const names = Object.keys(own)
     return names.length === Object.keys(ranges).length && names.every(name => own[name] === ranges[name])
+  }
+
+  /** True for a name that the manifest had when the file was written, and for every name in the format before npm 7. */
+  isDeclaring(name: string): boolean {
+    if (!isObject(this.#json.packages)) return true
+    const { '': root } = this.#json.packages
+    return WISHES.some(field => isObject(root) && isObject(root[field]) && Object.hasOwn(root[field], name))
+  }
+
+  /**
+   * The file without packages from paths that the manifest names no more: npm would install them from there, or refuse. What it
+   * names instead is resolved anew.
+   */
+  withoutStalePaths(manifest: NodeManifest | null): NodeLock {
+    const json = structuredClone(this.#json)
+    const packages = isObject(json.packages) ? json.packages : {}
+    const root = isObject(packages['']) ? packages[''] : {}
+    const stale = WISHES.flatMap(field => {
+      const wishes = isObject(root[field]) ? Object.entries(root[field]) : []
+      return wishes.flatMap(([name, spec]) => {
+        const isPath = toPackageSource(name, spec).kind === 'file'
+        return isPath && !DECLARING.some(own => manifest?.of(own)[name] === spec) ? [`node_modules/${name}`] : []
+      })
+    })
+    if (stale.length === 0) return this
+    for (const path of stale) {
+      const entry = packages[path]
+      const places = [path, ...(isObject(entry) && entry.link === true ? [String(entry.resolved)] : [])]
+      for (const key of Object.keys(packages)) {
+        if (places.some(place => key === place || key.startsWith(`${place}/node_modules/`))) delete packages[key]
+      }
+    }
+    return new NodeLock(this.fileName, `${JSON.stringify(json, null, 2)}\n`, this.fileName)
   }
 
   /** Version of a package right in `node_modules`. */

@@ -32,10 +32,16 @@ export class NodeManifest {
   /** Below the functions root, for messages. */
   readonly label: string
 
-  /** @throws GatewayError when it is no JSON object, or a field has the wrong type */
-  constructor(text: string, label: string) {
+  readonly #omitted: ReadonlySet<string>
+
+  /**
+   * @param omitted - names of packages that are left out of every field
+   * @throws GatewayError when it is no JSON object, or a field has the wrong type
+   */
+  constructor(text: string, label: string, omitted: ReadonlySet<string> = new Set()) {
     this.#text = text.replace(/^\uFEFF/, '')
     this.label = label
+    this.#omitted = omitted
     this.#json = parseManifest(this.#text, label, 'dependencies')
     for (const field of FIELDS) {
       const value = this.#json[field]
@@ -62,7 +68,14 @@ export class NodeManifest {
 
   of(field: Field): Ranges {
     const value = this.#json[field]
-    return isObject(value) ? value : {}
+    if (!isObject(value)) return {}
+    if (this.#omitted.size === 0) return value
+    return Object.fromEntries(Object.entries(value).filter(([name]) => !this.#omitted.has(name)))
+  }
+
+  /** The manifest without packages that are there already. */
+  without(names: ReadonlySet<string>): NodeManifest {
+    return names.size === 0 ? this : new NodeManifest(this.#text, this.label, names)
   }
 
   /** What decides about packages, with further packages to install. */

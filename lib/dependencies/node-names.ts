@@ -44,6 +44,8 @@ type PackageSource =
   | { kind: 'file'; path: string }
   /** A repository or an address: fetched by other programs than the registry's client, from anywhere. */
   | { kind: 'address' }
+  /** What only another package manager than npm installs (`workspace:*`). */
+  | { kind: 'foreign'; why: string }
   | { kind: 'wrong'; why: string }
 
 /** @param spec - the value beside the name in `dependencies` */
@@ -61,7 +63,7 @@ export function toPackageSource(name: string, spec: unknown): PackageSource {
   if (text.startsWith('npm:')) return isAlias(text.slice('npm:'.length)) ? { kind: 'registry' } : wrong()
   if (/^(?:workspace|catalog|link|portal|patch):/.test(text)) {
     const why = `${name}: ${showToken(spec)} is understood by other package managers than npm`
-    return { kind: 'wrong', why }
+    return { kind: 'foreign', why }
   }
   if (/^\.{0,2}\//.test(text)) return { kind: 'file', path: text }
   if (SCHEME.test(text) || /^[\w.-]+@[\w.-]+:/.test(text) || /^[\w.-]+\/[\w.-]+(?:#.*)?$/.test(text))

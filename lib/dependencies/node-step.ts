@@ -12,9 +12,10 @@ import type { HostEnv } from '../core/host-env.ts'
 import type { BuildTools, Toolchain } from './build.ts'
 import { type InstallPlan, type InstallStep, type InstallUnit, passingError } from './install-step.ts'
 import { settleNodeFiles } from './node-files.ts'
-import { ImportReads, mayImportPackages, providerOf } from './node-imports.ts'
+import { ImportReads, mayImportPackages } from './node-imports.ts'
 import { foreignLockNote, NODE_LOCKS } from './node-lock.ts'
 import { NODE_MANIFEST } from './node-manifest.ts'
+import { providerOf, stampAbove } from './node-provided.ts'
 import { NODE_RECIPE, NodeSet } from './node-set.ts'
 import { countOf, NODE_TARGET, type NodeWishOptions, readNodeWishes } from './node-wishes.ts'
 import { blameImports, toNpmEnv } from './npm.ts'
@@ -54,6 +55,7 @@ export function createNodeStep(options: NodeStepOptions): InstallStep {
     ...(options.onInfer && { onInfer: options.onInfer }),
     toEnv: (hostEnv: HostEnv) => toNpmEnv(hostEnv),
     isWanted: unit => isWanted(unit, options),
+    stampAbove,
     readVersion: (program, tools, cwd) => readVersion(program, tools, cwd),
     plan: (unit, toolchain, tools) => makePlan({ unit, options: { ...options, reads }, toolchain, tools }),
   }

@@ -2,7 +2,7 @@
  * What a folder of node functions asks for: its manifest, its lock file, what its handlers import. Owner: page dependencies/node.
  *
  *   imports - declared - packs - what a folder above has ─► added ─┐
- *   package.json ──────────────────────────────────────────────────┴─► wanted: the manifest that npm gets
+ *   package.json - what a folder above has as it asks for ─────────┴─► wanted: the manifest that npm gets
  */
 
 import type { FileReader } from '../files/function-file.ts'
@@ -25,12 +25,12 @@ import {
   mayImportPackages,
   type NodeImports,
   type NodeInferBackend,
-  providerOf,
 } from './node-imports.ts'
 import { type NodeLock, readNodeLock } from './node-lock.ts'
 import { showToken } from './manifest-text.ts'
 import { DECLARING, NODE_MANIFEST, NodeManifest, readNodeManifest } from './node-manifest.ts'
-import { isPackageName } from './node-names.ts'
+import { isPackageName, toPackageSource } from './node-names.ts'
+import { isProvidedAbove, providerOf } from './node-provided.ts'
 import { hasFile, labelOf } from './unit-files.ts'
 
 /** Folder of installed packages. */
@@ -68,6 +68,8 @@ export interface NodeWishes {
   /** Imports that are left without a package. */
   unmet: readonly UnmetImport[]
   unresolved: readonly string[]
+  /** Names in the manifest that Node resolves from above, in versions that satisfy it. */
+  provided: ReadonlySet<string>
   /** The manifest that npm gets. */
   wanted: NodeManifest
   /** Packages that lie in paths. */
@@ -91,7 +93,8 @@ export async function readNodeWishes(
   tools: BuildTools,
 ): Promise<NodeWishes | null> {
   const manifest = readNodeManifest(unit.folder, unit.label)
-  const { lock, problem: lockProblem } = readNodeLock(unit.folder, unit.label)
+  const { lock: found, problem: lockProblem } = readNodeLock(unit.folder, unit.label)
+  const lock = found?.withoutStalePaths(manifest) ?? null
   const root = realpathSync(options.functionsRoot)
   const folder = join(root, unit.label)
   const startedAt = performance.now()
@@ -102,11 +105,13 @@ export async function readNodeWishes(
   const inferred = Object.fromEntries(Object.entries(undeclared).filter(([name]) => !isLeft(name)))
   const added = { ...inferred, ...toAsked(unit) }
   const reasons = toReasons(unit, imports, Object.keys(undeclared).filter(isLeft))
-  const wanted = toWanted(unit, manifest, added)
+  const provided = findProvided(unit, manifest, lock)
+  const own = manifest?.without(provided) ?? null
+  const wanted = toWanted(unit, own, added)
   const left = imports.optional.filter(name => !isProvided(unit, manifest, name))
   const unresolved = [...reasons.keys(), ...left]
   if (countOf(wanted) === 0 && unresolved.length === 0) return null
-  const files = checkSources(manifest ?? wanted, unit.folder, {
+  const files = checkSources(own ?? wanted, unit.folder, {
     root,
     read: options.readFile,
     allowSources: options.allowSources,
@@ -115,8 +120,8 @@ export async function readNodeWishes(
   if (lock !== null) checkLock(unit, lock, files, options.allowSources)
   const allowScripts = toAllowScripts(unit)
   const unmet = toUnmet(imports, reasons, options.isStrict)
-  const read = { manifest, lock, lockProblem, imports, inferenceDurationMs, inferred, added, unmet, unresolved, wanted }
-  return { ...read, files, filesDigest, root, folder, allowScripts }
+  const read = { manifest, lock, lockProblem, imports, inferenceDurationMs, inferred, added, unmet, unresolved }
+  return { ...read, provided, wanted, files, filesDigest, root, folder, allowScripts }
 }
 
 /** True for a lock file that a clean install takes. */
@@ -201,6 +206,28 @@ function isProvided({ folder, packFolders }: InstallUnit, manifest: NodeManifest
   )
   if (isDeclared || name === manifest?.name || providerOf(name, folder) !== null) return true
   return packFolders.some(pack => hasFile(join(pack, NODE_TARGET), name))
+}
+
+/** What of the manifest is not installed: in a workspace its packages, and those that its package manager put above. */
+function findProvided(
+  { folder, isPack }: InstallUnit,
+  manifest: NodeManifest | null,
+  lock: NodeLock | null,
+): ReadonlySet<string> {
+  const seen = new Set<string>()
+  const provided = new Set<string>()
+  // A pack is used from other folders, where Node resolves nothing from above the pack.
+  if (manifest === null || isPack) return provided
+  for (const field of DECLARING) {
+    for (const [name, spec] of Object.entries(manifest.of(field))) {
+      if (seen.has(name)) continue
+      seen.add(name)
+      // Packages for development are not installed, and npm refuses a manifest that names what it does not know.
+      const isIdle = field === 'devDependencies' && toPackageSource(name, spec).kind === 'foreign'
+      if (isIdle || isProvidedAbove(name, spec, folder, lock?.isDeclaring(name) === true)) provided.add(name)
+    }
+  }
+  return provided
 }
 
 function toWanted(unit: InstallUnit, own: NodeManifest | null, added: Readonly<Record<string, string>>): NodeManifest {

@@ -10,7 +10,7 @@
 
 import { randomBytes } from 'node:crypto'
 import { lstatSync } from 'node:fs'
-import { copyFile, link, mkdir, readdir, readlink, symlink } from 'node:fs/promises'
+import { copyFile, lchown, link, mkdir, readdir, readlink, symlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Clock } from '../core/clock.ts'
 import { isObject } from '../core/json.ts'
@@ -227,7 +227,8 @@ export class PackageFolder {
     const fresh = this.#beside.below(name)
     fresh.make()
     try {
-      await linkTree(set.folder.below(this.target).path, fresh.path, set.isPrivate)
+      const owner = process.geteuid?.() === 0 ? lstatSync(fresh.path) : null
+      await linkTree(set.folder.below(this.target).path, fresh.path, { isCopied: set.isPrivate, owner })
       fresh.write('.gitignore', '*\n')
       if (lstatSync(this.#folder.pathOf(this.target), { throwIfNoEntry: false }) !== undefined)
         this.#folder.moveTo(this.target, this.#beside, OLD)
@@ -273,8 +274,14 @@ function toCount(value: unknown): number {
   return typeof value === 'number' ? value : 0
 }
 
+interface Placing {
+  isCopied: boolean
+  /** Whose the folders are to be, where this process may give them away. */
+  owner: { uid: number; gid: number } | null
+}
+
 /** Links stay links: those in a set are its own. Files are linked, or copied where that is not possible. */
-async function linkTree(from: string, to: string, isCopied: boolean): Promise<void> {
+async function linkTree(from: string, to: string, how: Placing): Promise<void> {
   const entries = await readdir(from, { withFileTypes: true })
   for (let at = 0; at < entries.length; at += LINKS_AT_ONCE) {
     const some = entries.slice(at, at + LINKS_AT_ONCE)
@@ -284,9 +291,10 @@ async function linkTree(from: string, to: string, isCopied: boolean): Promise<vo
         const place = join(to, entry.name)
         if (entry.isDirectory()) {
           await mkdir(place)
-          await linkTree(source, place, isCopied)
+          if (how.owner !== null) await lchown(place, how.owner.uid, how.owner.gid)
+          await linkTree(source, place, how)
         } else if (entry.isSymbolicLink()) await symlink(await readlink(source), place)
-        else if (isCopied) await copyFile(source, place)
+        else if (how.isCopied) await copyFile(source, place)
         else await link(source, place).catch(() => copyFile(source, place))
       }),
     )

@@ -9,7 +9,7 @@
 import type { FileReader } from '../files/function-file.ts'
 import { mkdirSync, readFileSync, realpathSync, writeFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
-import { dirname, join } from 'node:path'
+import { dirname, join, resolve, sep } from 'node:path'
 import { toComposerHostEnv } from '../core/host-env.ts'
 import { INSTALL_TIMEOUT_SECONDS } from '../core/limits.ts'
 import { OwnFolder } from '../files/own-folder.ts'
@@ -19,6 +19,7 @@ import { installWithComposer, toComposerError } from './composer.ts'
 import { COMPOSER_LOCK, ComposerLock, readComposerLock } from './composer-lock.ts'
 import { COMPOSER_MANIFEST, type ComposerManifest, isComposerName, readComposerManifest } from './composer-manifest.ts'
 import { checkComposerSources } from './composer-paths.ts'
+import { toManifestFacts } from './dependency-state.ts'
 import { CHANGED_MEANWHILE, digestFiles, type FilePackages, stageFiles } from './file-packages.ts'
 import { type InstallPlan, type InstallStep, type InstallUnit, passingError, type Settled } from './install-step.ts'
 import { PackageFolder, type PackageSet, type SetOutcome } from './package-set.ts'
@@ -90,7 +91,7 @@ class PhpFolder {
   readonly #toolchain: Toolchain
   readonly #root: string
   readonly #manifest: ComposerManifest | null
-  readonly #lock: ComposerLock | null
+  #lock: ComposerLock | null
   #files: FilePackages = { files: [], targets: new Set() }
   #digest = ''
 
@@ -107,20 +108,22 @@ class PhpFolder {
     const manifest = this.#manifest
     if (manifest === null || !manifest.isAsking) return null
     const { allowSources, readFile: read } = this.#options
-    this.#files = checkComposerSources(manifest, this.#lock, this.#folder, { root: this.#root, read, allowSources })
+    const checks = { root: this.#root, read, allowSources }
+    checkComposerSources(manifest, this.#lock, this.#folder, checks)
+    const { targets } = checkComposerSources(manifest, null, this.#folder, checks)
+    this.#lock =
+      this.#lock?.withoutStalePaths(url => {
+        const place = resolve(this.#folder, url)
+        return [...targets].some(target => place === target || place.startsWith(target + sep))
+      }) ?? null
+    this.#files = checkComposerSources(manifest, this.#lock, this.#folder, checks)
     this.#digest = await digestFiles(this.#files, this.#folder, read)
     const key = this.#keyOf(manifest, this.#lock)
     const { set } = new PackageFolder(this.#unit.folder, TARGET)
     return {
       // The lock file that was written after the install stands for the same packages as the manifest alone before it.
       key: set !== null && this.#readPins() === key ? set.key : key,
-      facts: {
-        mode: 'manifest',
-        manifest: COMPOSER_MANIFEST,
-        inferBackend: null,
-        inferenceDurationMs: 0,
-        inferredImports: [],
-      },
+      facts: toManifestFacts(COMPOSER_MANIFEST),
       fill: (draft, tools) => this.#fill(manifest, draft, tools),
       retell: cause =>
         toComposerError(cause as ToolResult, { label: this.#unit.label, manifest, timeoutMs: TIMEOUT_MS }),

@@ -32,6 +32,7 @@ import { PacedLine } from './paced-line.ts'
 import { Places } from './places.ts'
 import { runTool } from './run-tool.ts'
 import { makeToolFolder } from './tool-folder.ts'
+import type { ToolUser } from './tool-user.ts'
 
 const LOOKING = 'looking at what it needs'
 /** Milliseconds after which a look at what is to be made counts as work. */
@@ -50,6 +51,8 @@ export interface BuildsOptions {
   isPrivate: boolean
   /** Reads files of functions that are kept apart by users; null: links are followed. */
   readFile?: FileReader | null
+  /** Whom tools run as; absent: as this process. */
+  toolUser?: ToolUser | null
   /** Steps of priority that tools stand below this process; absent: none. */
   nice?: number
   /** Most ms that a call waits for a build. */
@@ -207,7 +210,7 @@ export class Builds {
     }
   }
 
-  /** True for a failure that a change of another function's file may have mended. */
+  /** True for a failure that something outside the function may have mended: another function's file, another tool's install. */
   #isOutdated({ state, stamp }: Build, fn: FunctionVersion): boolean {
     return state === 'failed' && stamp !== (this.#builderOf(fn)?.stampOf?.(fn) ?? stamp)
   }
@@ -220,8 +223,10 @@ export class Builds {
     await Promise.allSettled([...this.#builds.values()].map(build => build.done))
   }
 
-  #mayRetry({ fn, state, error, since, change }: Build): boolean {
+  #mayRetry(build: Build): boolean {
+    const { fn, state, error, since, change } = build
     if (state !== 'failed') return false
+    if (this.#isOutdated(build, fn)) return true
     if (isPassing(error!) && this.#options.clock.monotonic() - since >= BUILD_RETRY_MS) return true
     // Its sources may have been half saved.
     return this.#changeOf(fn) !== change
@@ -417,25 +422,30 @@ export class Builds {
 
   #toTools(builder: Builder, toFolder: () => string, signal: AbortSignal): BuildTools {
     const { clock, hostEnv, isPrivate, nice = 0 } = this.#options
+    const toolUser = builder.asOwner === true ? (this.#options.toolUser ?? null) : null
     const toBase = () => builder.toEnv?.(hostEnv) ?? toToolHostEnv(hostEnv)
     const endsAt = clock.monotonic() + builder.timeoutMs
     return {
       signal,
       // One limit for all steps of a build.
-      run: ({ command, args, cwd, env }) =>
-        runTool(
+      run: async ({ command, args, cwd, env }) => {
+        const user = (await toolUser?.of(command)) ?? null
+        const base = user === null ? toBase() : toolUser!.toEnv(toBase())
+        return runTool(
           {
             command,
             args,
             cwd,
-            env: { ...toBase(), TMPDIR: toFolder(), GOTMPDIR: toFolder(), ...env },
+            user,
+            env: { ...base, TMPDIR: toFolder(), GOTMPDIR: toFolder(), ...env },
             timeoutMs: Math.max(1, endsAt - clock.monotonic()),
             isPlain: isPrivate,
             nice,
             signal,
           },
           clock,
-        ),
+        )
+      },
     }
   }
 

@@ -19,10 +19,17 @@ export interface ToolRun {
   timeoutMs: number
   /** True takes from it what capabilities this process has. */
   isPlain: boolean
+  /** Another user, where this process may change it; absent: that of this process. */
+  user?: UserOfTool | null
   /** Steps of priority below this process; absent: none. */
   nice?: number
   /** Aborting kills it. */
   signal: AbortSignal
+}
+
+export interface UserOfTool {
+  uid: number
+  gid: number
 }
 
 export interface ToolResult {
@@ -37,7 +44,7 @@ export interface ToolResult {
 
 const PLAIN = ['--no-new-privs', '--inh-caps=-all', '--ambient-caps=-all']
 /** Ends a tool with the process that started it, where the system offers that. */
-const SETPRIV = '/usr/bin/setpriv'
+export const SETPRIV = '/usr/bin/setpriv'
 /** Milliseconds that output may still come after a tool's end: a child it left behind may hold the pipe open. */
 const OUTPUT_DRAIN_MS = 100
 
@@ -46,7 +53,7 @@ export function runTool(run: ToolRun, clock: Clock): Promise<ToolResult> {
   return new Promise(resolve => {
     const output = new BoundedText(MAX_TOOL_OUTPUT_BYTES)
     const [command, ...args] = existsSync(SETPRIV)
-      ? [SETPRIV, '--pdeathsig', 'KILL', ...(run.isPlain ? PLAIN : []), '--', run.command, ...run.args]
+      ? [SETPRIV, ...toPrivileges(run), '--', run.command, ...run.args]
       : [run.command, ...run.args]
     const child = spawn(command as string, args, {
       cwd: run.cwd,
@@ -90,6 +97,12 @@ export function runTool(run: ToolRun, clock: Clock): Promise<ToolResult> {
       })
     })
   })
+}
+
+/** As `setpriv` takes them. */
+export function toPrivileges({ isPlain, user = null }: Pick<ToolRun, 'isPlain' | 'user'>): string[] {
+  const identity = user === null ? [] : ['--reuid', `${user.uid}`, '--regid', `${user.gid}`, '--clear-groups']
+  return [...identity, '--pdeathsig', 'KILL', ...(isPlain || user !== null ? PLAIN : [])]
 }
 
 /** Keeps the first and the last part of a text: the first error and the summary. */

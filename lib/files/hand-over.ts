@@ -1,7 +1,7 @@
 /** What root made for a gateway becomes that of the user the gateway will run as. Owner: page files/own-folder. */
 
 import { chownSync, lchownSync, lstatSync, readdirSync, statSync } from 'node:fs'
-import { join, relative, sep } from 'node:path'
+import { basename, dirname, join, relative, sep } from 'node:path'
 import { inHeldFolder } from './held-folder.ts'
 import type { OwnFolder } from './own-folder.ts'
 
@@ -10,10 +10,12 @@ import type { OwnFolder } from './own-folder.ts'
  * @param except - names in the folder that stay whose they are
  * @throws UnsafePathError when a link is on the way to it; Error of the file system
  */
-export function handOver(folder: OwnFolder, uid: number, except: readonly string[] = []): void {
+export function handOver(folder: OwnFolder, uid: number, except: readonly string[] = [], gid = uid): void {
   const path = folder.make()
-  lchownSync(path, uid, uid)
-  for (const name of readdirSync(path)) if (!except.includes(name)) give(join(path, name), uid)
+  inHeldFolder(dirname(path), [basename(path)], path, held => {
+    for (const name of readdirSync(held)) if (!except.includes(name)) give(join(held, name), uid, gid)
+    chownSync(held, uid, gid)
+  })
 }
 
 /**
@@ -33,11 +35,11 @@ export function giveFolder(base: string, path: string, uid: number): void {
   }
 }
 
-function give(path: string, uid: number): void {
+/** A folder after what is in it: until then its new owner can put nothing else in the place of an entry. */
+function give(path: string, uid: number, gid: number): void {
   const stats = lstatSync(path)
   // A second name of a file may be somebody else's.
   if (!stats.isDirectory() && stats.nlink > 1) return
-  lchownSync(path, uid, uid)
-  if (!stats.isDirectory()) return
-  for (const name of readdirSync(path)) give(join(path, name), uid)
+  if (stats.isDirectory()) for (const name of readdirSync(path)) give(join(path, name), uid, gid)
+  lchownSync(path, uid, gid)
 }

@@ -9,6 +9,7 @@
 
 import { randomBytes } from 'node:crypto'
 import {
+  chownSync,
   closeSync,
   constants,
   fchmodSync,
@@ -24,6 +25,7 @@ import {
   renameSync,
   rmSync,
   type Stats,
+  statSync,
   writeFileSync,
 } from 'node:fs'
 import { lstat, mkdir } from 'node:fs/promises'
@@ -99,9 +101,10 @@ export class OwnFolder {
    * @throws UnsafePathError when a part is a link or no folder; Error of the file system
    */
   make(): string {
-    for (const path of this.#parts()) {
+    for (const [at, path] of this.#parts().entries()) {
       try {
         mkdirSync(path)
+        this.#give(at)
       } catch (error) {
         if (!hasCode(error, 'EEXIST')) throw error
       }
@@ -113,13 +116,27 @@ export class OwnFolder {
 
   /** As `make`, without holding up the process. */
   async ensure(): Promise<string> {
-    for (const path of this.#parts()) {
+    for (const [at, path] of this.#parts().entries()) {
       const stats = await lstat(path).catch(nullIfMissing)
-      if (stats === null) await mkdir(path).catch(ignoreCode('EEXIST'))
+      if (stats === null) {
+        const isMade = await mkdir(path).then(() => true, falseIfThere)
+        if (isMade) this.#give(at)
+      }
       this.#checkPart(path, stats ?? (await lstat(path)))
     }
     this.#ignore()
     return this.path
+  }
+
+  /** What root makes belongs to the owner of the folder around it, who may edit and delete it then. */
+  #give(at: number): void {
+    if (process.geteuid?.() !== 0) return
+    const names = this.#names.slice(0, at + 1)
+    inHeldFolder(this.#base, names, join(this.#base, ...names), held => {
+      // Not joined: that would take the link to the open folder for its name.
+      const { uid, gid } = statSync(`${held}/..`)
+      if (uid !== 0) chownSync(held, uid, gid)
+    })
   }
 
   /** Keeps what the gateway writes out of git. */
@@ -130,7 +147,15 @@ export class OwnFolder {
     const text = name === '.svc' ? IGNORED_STATE : IGNORED
     if (lstatSync(join(path, IGNORE_FILE), { throwIfNoEntry: false }) !== undefined) return
     try {
-      inHeldFolder(this.#base, [name], path, held => writeFileSync(join(held, IGNORE_FILE), text, { flag: 'wx' }))
+      inHeldFolder(this.#base, [name], path, held => {
+        const file = openSync(join(held, IGNORE_FILE), 'wx', 0o644)
+        try {
+          writeFileSync(file, text)
+          giveFile(file, null, held)
+        } finally {
+          closeSync(file)
+        }
+      })
     } catch {
       // Another process wrote it, or it cannot be written: the folder serves all the same.
     }
@@ -213,7 +238,7 @@ export class OwnFolder {
   /**
    * Writes a file as a whole: whoever reads it, also after a crash, sees the old content or the new. Whatever had the
    * name is replaced, a link too, never what it points to. @returns its full path
-   * @param owner - whose file it is to be, where this process may give files away
+   * @param owner - whose file it is to be, where this process may give files away; null: the owner's of the folder
    */
   write(name: string, content: string | Uint8Array, mode = 0o644, owner: FileOwner | null = null): string {
     const path = this.pathOf(name)
@@ -223,7 +248,7 @@ export class OwnFolder {
       const file = openSync(draft, constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL, mode)
       try {
         writeFileSync(file, content)
-        if (owner !== null && process.geteuid?.() === 0) fchownSync(file, owner.uid, owner.gid)
+        giveFile(file, owner, folder)
         fchmodSync(file, mode)
         fsyncSync(file)
         renameSync(draft, join(folder, name))
@@ -267,7 +292,9 @@ export class OwnFolder {
   /** Makes a folder in it with a new name that begins with `prefix`. */
   makeTemporary(prefix: string): OwnFolder {
     checkName(prefix)
-    return this.below(mkdtempSync(join(this.make(), prefix)).slice(this.path.length + 1))
+    const folder = this.below(mkdtempSync(join(this.make(), prefix)).slice(this.path.length + 1))
+    folder.#give(folder.#names.length - 1)
+    return folder
   }
 
   /** Deletes an entry with everything in it; links are deleted, not followed. One that is gone is fine. */
@@ -303,6 +330,12 @@ function checkName(name: string): void {
     throw new TypeError(`not the name of a file: ${JSON.stringify(name)}`)
 }
 
+function giveFile(file: number, owner: FileOwner | null, folder: string): void {
+  if (process.geteuid?.() !== 0) return
+  const { uid, gid } = owner ?? statSync(folder)
+  if (owner !== null || uid !== 0) fchownSync(file, uid, gid)
+}
+
 function namesIn(folder: string): string[] {
   try {
     return readdirSync(folder)
@@ -320,8 +353,7 @@ function nullIfMissing(error: unknown): null {
   return null
 }
 
-function ignoreCode(code: string): (error: unknown) => void {
-  return error => {
-    if (!hasCode(error, code)) throw error
-  }
+function falseIfThere(error: unknown): false {
+  if (!hasCode(error, 'EEXIST')) throw error
+  return false
 }

@@ -29,7 +29,10 @@ t.test(
     t.equal(missing.status, 1)
     t.match(missing.stderr, /failed python\/a@default: install failed: a\/handler\.py:1 imports beta: /)
     t.match(missing.stderr, /hint: run: fngw deps add beta --to a; or set FN_AUTO_INFER_PY_DEPS=1/)
-    t.match(run('add', '--to', 'none', '--dir', root), { status: 1, stderr: /no function is named none/ })
+    t.match(run('add', '--to', 'none', '--dir', root), {
+      status: 1,
+      stderr: /^fngw: no function is named none[^\n]*\n$/,
+    })
     const added = run('add', 'alpha==1.0', '--to', 'plain', '--dir', root)
     t.match(added, { status: 0, stderr: /ready python\/plain@default/ })
     t.match(readFileSync(path('plain/requirements.txt'), 'utf8'), /^alpha==1\.0$/m)

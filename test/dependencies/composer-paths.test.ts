@@ -106,3 +106,18 @@ t.test(
     t.end()
   },
 )
+
+t.test('[dependencies/php.2] with FN_PHP_PACKAGE_SOURCES=1 a path may lead out of the functions root', async t => {
+  const tree = makeTree({ 'root/f/composer.json': '{}', 'lib/composer.json': '{}' })
+  t.teardown(tree.cleanup)
+  const check = (allowSources: boolean) =>
+    checkComposerSources(manifestOf(paths('../../lib')), null, tree.path('root/f'), {
+      root: tree.path('root'),
+      allowSources,
+    }).files
+  t.same(check(true), [tree.path('lib/composer.json')])
+  t.throws(() => check(false), {
+    message: /is not in the functions root/,
+    detail: { hint: /composer install in the folder.*FN_PHP_PACKAGE_SOURCES=1/ },
+  })
+})

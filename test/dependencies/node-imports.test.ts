@@ -8,7 +8,6 @@ import {
   ImportReads,
   mayImportPackages,
   type NodeInferBackend,
-  providerOf,
 } from '../../lib/dependencies/node-imports.ts'
 import { runTool } from '../../lib/dependencies/run-tool.ts'
 import { runtimeFile } from '../../lib/runtime/package-files.ts'
@@ -154,13 +153,6 @@ t.test('[dependencies/node.1] most functions are known to import no package with
   t.equal(may('deep.ts'), true)
   t.equal(may('commented.js'), true)
   t.equal(may('gone.js'), false)
-})
-
-t.test('[dependencies/node.8] a package that a folder above has is taken from there', async t => {
-  const root = t.testdir({ node_modules: { above: {} }, a: { f: { node_modules: { own: {} } } } })
-  t.equal(providerOf('above', join(root, 'a/f')), root)
-  t.equal(providerOf('own', join(root, 'a/f')), null)
-  t.equal(providerOf('fngw-nobody-has-this', join(root, 'a/f')), null)
 })
 
 t.test(

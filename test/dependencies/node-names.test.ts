@@ -95,20 +95,10 @@ t.test('[dependencies/node.4] a source is the registry, a path, an address, or w
     'ext::sh',
   ]
   for (const spec of addresses.slice(0, -1)) t.same(toPackageSource('x', spec), { kind: 'address' }, spec)
-  const wrong = [
-    '-g',
-    '--x',
-    '`id`',
-    '$(id)',
-    'a;b',
-    '1\n2',
-    'workspace:*',
-    'catalog:',
-    'link:../x',
-    'npm:-g',
-    'npm:a@;',
-    'x'.repeat(300),
-  ]
+  const wrong = ['-g', '--x', '`id`', '$(id)', 'a;b', '1\n2', 'npm:-g', 'npm:a@;', 'x'.repeat(300)]
+  for (const spec of ['workspace:*', 'catalog:', 'link:../x']) {
+    t.match(toPackageSource('x', spec), { kind: 'foreign', why: /^x: .*other package managers than npm/ }, spec)
+  }
   for (const spec of [...wrong, 5, null, {}, true]) {
     t.match(toPackageSource('x', spec), { kind: 'wrong', why: /^x[: ]/ }, JSON.stringify(spec))
   }

@@ -1,3 +1,4 @@
+import { relative } from 'node:path'
 import t from 'tap'
 import { failureOf, makeNpmBed } from '../helpers/npm-bed.ts'
 
@@ -18,6 +19,7 @@ t.test(
       ['option', { '--registry=http://x': '1' }, /"--registry" is no name of a package/],
       ['path', { '../../x': '1' }, /"\.\.\/\.\.\/x" is no name of a package/],
       ['shell', { left: '$(touch x)' }, /left: "\$\(touch" is no version range/],
+      ['workspace', { left: 'workspace:*' }, /left: "workspace:\*" is understood by other package managers than npm/],
       ['file', { left: 'file:../../../../etc' }, /file:\.\.\/\.\.\/\.\.\/\.\.\/etc is not in the functions root/],
       ['type', { left: 5 }, /left must be a version range as text, got 5/],
     ]
@@ -82,6 +84,115 @@ t.test(
     t.same(loose.json('f/node_modules/.svc-deps-state.json').unresolved_imports, ['https://x/lib'])
   },
 )
+
+const WORKSPACE = {
+  'packages/left/package.json': '{"name":"left","version":"1.1.0"}',
+  'packages/left/index.js': "module.exports = 'left of the workspace'",
+  'node_modules/left': { symlink: '../packages/left' },
+  'f/handler.js': "require('left')",
+}
+
+t.test("[dependencies/node.21] the workspace's package runs, not the public one of its name", async t => {
+  for (const spec of ['*', 'workspace:*', '^1.0.0', 'file:../packages/left', 'latest']) {
+    const manifest = { dependencies: { left: spec }, devDependencies: { config: 'workspace:*' } }
+    const bed = await makeNpmBed(t, { ...WORKSPACE, 'f/package.json': JSON.stringify(manifest) })
+    await bed.builds.prepare(bed.fn('f'))
+    t.equal(bed.print('f', "require('left')"), 'left of the workspace', spec)
+    t.same(bed.registry.asked, [], spec)
+    t.notOk(bed.has('f/node_modules'))
+    t.notOk(bed.has('f/package-lock.json'))
+  }
+})
+
+t.test('[dependencies/node.21] what the workspace lacks is installed beside the function, once', async t => {
+  const manifest = '{"dependencies":{"left":"*","scripted":"^1.0.0"},"devDependencies":{"config":"workspace:*"}}'
+  const bed = await makeNpmBed(t, { ...WORKSPACE, 'f/package.json': manifest })
+  const fn = bed.fn('f')
+  await bed.builds.prepare(fn)
+  t.equal(bed.print('f', "require('left')"), 'left of the workspace')
+  t.equal(bed.print('f', "require('scripted/package.json').version"), '1.0.0')
+  t.notOk(bed.has('f/node_modules/left'))
+  t.same(Object.keys(bed.json('f/package-lock.json').packages[''].dependencies), ['scripted'])
+  bed.seen.told.length = 0
+  bed.tree.write({ 'f/handler.js': "require('left') // edited" })
+  await bed.again().prepare({ ...fn, signature: 'edited' })
+  t.same(bed.seen.told, [])
+})
+
+t.test('[dependencies/node.21] an install in the workspace is seen by the next call, without a save', async t => {
+  const manifest = '{"dependencies":{"left":"workspace:*"}}'
+  const { 'node_modules/left': link, ...files } = WORKSPACE
+  const bed = await makeNpmBed(t, { ...files, 'f/package.json': manifest })
+  const error = await failureOf(bed.builds.prepare(bed.fn('f')))
+  t.match(error.detail, { hint: /run its install in the workspace/ })
+  bed.tree.write({ 'node_modules/left': link })
+  await bed.builds.prepare(bed.fn('f'))
+  t.equal(bed.print('f', "require('left')"), 'left of the workspace')
+})
+
+t.test('[dependencies/node.21] a public package that was installed before the workspace had it is removed', async t => {
+  const { 'node_modules/left': link, ...files } = WORKSPACE
+  const bed = await makeNpmBed(t, { ...files, 'f/package.json': '{"dependencies":{"left":"*"}}' })
+  await bed.builds.prepare(bed.fn('f'))
+  t.equal(bed.print('f', "require('left')"), 'left 2')
+  bed.tree.write({ 'node_modules/left': link })
+  await bed.again().prepare(bed.fn('f'))
+  t.equal(bed.print('f', "require('left')"), 'left of the workspace')
+})
+
+t.test("[dependencies/install.5] another tool's node_modules is used whatever the manifest names", async t => {
+  for (const spec of ['workspace:*', 'file:../../outside', 'git+ssh://h/x']) {
+    const bed = await makeNpmBed(t, {
+      'f/handler.js': "require('left')",
+      'f/package.json': JSON.stringify({ dependencies: { left: spec } }),
+      'f/node_modules/left/index.js': "module.exports = 'theirs'",
+    })
+    await bed.builds.prepare(bed.fn('f'))
+    t.equal(bed.print('f', "require('left')"), 'theirs', spec)
+    t.same(bed.seen.told, [])
+  }
+})
+
+t.test('[dependencies/node.4] with FN_NODE_PACKAGE_SOURCES=1 a path may lead out of the functions root', async t => {
+  const away = t.testdir({ 'package.json': '{"name":"mine","version":"1.0.0"}', 'index.js': 'module.exports = 1' })
+  const bed = await makeNpmBed(t, { 'f/handler.js': "require('mine')", 'f/package.json': '{}' }, { allowSources: true })
+  const spec = `file:${relative(bed.tree.path('f'), away)}`
+  bed.tree.write({ 'f/package.json': JSON.stringify({ dependencies: { mine: spec } }) })
+  await bed.builds.prepare(bed.fn('f'))
+  t.equal(bed.print('f', "require('mine')"), '1')
+})
+
+t.test('[dependencies/node.22] a package whose path changes is installed from the new one', async t => {
+  const files = {
+    'f/handler.js': "require('mine')",
+    'lib/a/package.json': '{"name":"mine","version":"1.0.0"}',
+    'lib/a/index.js': "module.exports = 'a'",
+    'lib/b/package.json': '{"name":"mine","version":"1.0.0"}',
+    'lib/b/index.js': "module.exports = 'b'",
+  }
+  const manifestOf = (dependencies: object) => JSON.stringify({ dependencies })
+  const entry = { version: '1.0.0', resolved: 'file:../lib/a' }
+  const linked = {
+    'node_modules/mine': { resolved: '../lib/a', link: true },
+    '../lib/a': { name: 'mine', version: '1.0.0' },
+  }
+  for (const packages of [{ 'node_modules/mine': entry }, linked]) {
+    const bed = await makeNpmBed(t, {
+      ...files,
+      'f/package.json': manifestOf({ mine: 'file:../lib/b' }),
+      'f/package-lock.json': JSON.stringify({
+        lockfileVersion: 3,
+        packages: { '': { dependencies: { mine: 'file:../lib/a' } }, ...packages },
+      }),
+    })
+    await bed.builds.prepare(bed.fn('f'))
+    t.equal(bed.print('f', "require('mine')"), 'b')
+    t.match(bed.json('f/package-lock.json').packages, { 'node_modules/mine': { resolved: 'file:../lib/b' } })
+    bed.tree.write({ 'f/package.json': manifestOf({ left: '^1.0.0' }), 'f/handler.js': "require('left')" })
+    await bed.again().prepare({ ...bed.fn('f'), signature: 'edited' })
+    t.equal(bed.print('f', "require('left')"), 'left 1', 'nor does it stand in the way when it is taken out')
+  }
+})
 
 t.test('[dependencies/node.18] what is a file of the function is not asked of the registry', async t => {
   const entries = {

@@ -453,3 +453,20 @@ t.test('[dependencies/php.5] what is no manifest or no lock file is told with it
     t.equal(bed.fills(), 0)
   }
 })
+
+t.test(
+  '[dependencies/php.17] a path repository whose path changes is installed anew',
+  { skip: NO_COMPOSER },
+  async t => {
+    const of = (url: string) => ({
+      json: { repositories: [{ type: 'path', url }, { 'packagist.org': false }], require: { 'acme/shape': '*' } },
+    })
+    const bed = makeComposerBed(t, { 'f/composer.json': of('../_lib/shape1') })
+    await bed.builds.prepare(bed.fn('f'))
+    t.equal(bed.print('f', 'Acme\\Shape::VERSION'), '1.2')
+    bed.tree.write({ 'f/composer.json': of('../_lib/shape2') })
+    await bed.builds.prepare({ ...bed.fn('f'), signature: 'edited' })
+    t.equal(bed.print('f', 'Acme\\Shape::VERSION'), '2.0')
+    t.match(bed.json('f/composer.lock').packages, [{ name: 'acme/shape', version: '2.0.0' }])
+  },
+)

@@ -1,6 +1,7 @@
 import { spawnSync } from 'node:child_process'
 import {
   chmodSync,
+  chownSync,
   existsSync,
   lstatSync,
   mkdirSync,
@@ -335,3 +336,26 @@ t.test('[files/own-folder.11] what is put in the place of a folder meanwhile is 
   t.same(readdirSync(own.path), ['deep'])
   t.equal(own.below('deep').read('g')?.toString(), '1')
 })
+
+t.test(
+  "[files/own-folder.13] what root makes in somebody else's folder is theirs",
+  { skip: process.geteuid?.() !== 0 && 'only root gives files away' },
+  async t => {
+    const root = t.testdir({ theirs: {}, own: {} })
+    chownSync(join(root, 'theirs'), 10_777, 10_778)
+    const folder = new OwnFolder(join(root, 'theirs'), '.svc', 'deps')
+    folder.write('a.json', '{}')
+    const made = [
+      ...['.svc', '.svc/.gitignore', '.svc/deps', '.svc/deps/a.json'].map(name => join(root, 'theirs', name)),
+      folder.makeTemporary('d-').path,
+      await folder.below('async').ensure(),
+    ]
+    for (const path of made) {
+      const { uid, gid } = lstatSync(path)
+      t.same([uid, gid], [10_777, 10_778], path)
+    }
+    const own = new OwnFolder(join(root, 'own'), '.svc')
+    own.write('a.json', '{}')
+    t.equal(lstatSync(own.pathOf('a.json')).uid, 0)
+  },
+)
