@@ -88,6 +88,8 @@ export interface AsideRun {
 /** What a daemon that is not root may do, as `setpriv` takes it: nothing but give each worker its user. */
 const CHANGE_USER = '-all,+setuid,+setgid'
 const SHARED_DAEMON = 'daemon/daemon.mjs'
+/** Languages whose daemon is the shared one, which says nothing about their version. */
+const COMPILED: ReadonlySet<RuntimeName> = new Set(['go', 'rust'])
 /** Files of functions named in one warning. */
 const MAX_NAMED_FILES = 5
 
@@ -193,18 +195,19 @@ export class Runtimes {
       )
       return
     }
-    const problem = this.#externalUris(name).length > 0 ? null : this.#findProgram(name).problem
+    const program = this.#externalUris(name).length > 0 ? null : this.#findProgram(name)
+    const problem = program?.problem ?? null
     if (problem !== null && !settings.runtimesExplicit) {
       this.#missing.set(name, problem)
       return
     }
-    const runtime = this.#createSocketSet(name)
+    const runtime = this.#createSocketSet(name, program?.version)
     this.byName.set(name, runtime)
     // Asked for by name, it is shown as down with the reason, functions or not.
     if (problem !== null) void runtime.start()
   }
 
-  #createSocketSet(name: RuntimeName): SocketSet {
+  #createSocketSet(name: RuntimeName, version: string | undefined): SocketSet {
     const { clock, settings, preparerOf, onLog, onEvent } = this.#options
     const externalUris = this.#externalUris(name)
     // A daemon that somebody else runs has programs of its own.
@@ -215,6 +218,7 @@ export class Runtimes {
       pool: this.pool,
       externalUris,
       ...this.#toElsewhere(name, isOwn),
+      ...(COMPILED.has(name) && { toolchain: { version } }),
       daemonCount: settings.runtimeDaemons[name] ?? 1,
       launch: index => this.#toLaunch(name, index),
       preparer: isOwn ? (preparerOf?.(name) ?? null) : null,
