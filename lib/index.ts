@@ -1,5 +1,7 @@
 /** Public names of the package. Owner: §1. */
 
+/// <reference types="node" preserve="true" />
+
 export type { FunctionVersion, Policy } from './core/catalog.ts'
 export type { Clock } from './core/clock.ts'
 export { type ErrorCode, type ErrorDetail, GatewayError, type Warning } from './core/errors.ts'

@@ -294,6 +294,8 @@ t.test('[package.5] types and values are found by modules and by CommonJS', asyn
     [['program.cts', 'program.mts'], '--module', 'nodenext'],
     [['program.mts'], '--module', 'nodenext', '--verbatimModuleSyntax'],
     [['program.mts'], '--module', 'esnext', '--moduleResolution', 'bundler'],
+    // TypeScript 6 and newer load no types unless they are named: the package refers to those of Node.js itself.
+    [['program.cts', 'program.mts'], '--module', 'node16', '--types', ''],
   ] as const) {
     const given = [
       '--noEmit',

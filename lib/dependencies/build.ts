@@ -14,6 +14,8 @@ export const BUILD_RETRY_MS = 10_000
 /** Lines and characters of a tool's output that an error shows. */
 const MAX_BUILD_TAIL_LINES = 8
 const MAX_BUILD_TAIL_CHARS = 2000
+/** Characters of a source line that an error shows. */
+const MAX_FRAME_CHARS = 160
 /** Folder levels below a function's folder that are read for sources. */
 const MAX_BUILD_FOLDER_DEPTH = 12
 
@@ -92,6 +94,12 @@ export interface Place {
   line: number
 }
 
+/** Where a compiler found an error. */
+export interface CompilerPlace extends Place {
+  /** From 1. */
+  column: number | undefined
+}
+
 /** A build that failed for a reason in the sources: it will fail again until they change. */
 export function sourceError(message: string, detail: ErrorDetail = {}): GatewayError {
   return new GatewayError('LOAD_FAILED', message, { detail })
@@ -121,7 +129,12 @@ export function toolError(action: string, result: ToolResult, timeoutMs: number,
 interface CompilerErrors {
   lines: readonly string[]
   /** Of the first error in a file of the function's; null when there is none. */
-  first: Place | null
+  first: CompilerPlace | null
+  /**
+   * Text of the file of the first error; null when it is not one of the sources that were built: `//line` may name any file, and
+   * the gateway may read more than the function.
+   */
+  source: string | null
 }
 
 /**
@@ -132,11 +145,25 @@ export function compilerError(
   action: string,
   result: ToolResult,
   timeoutMs: number,
-  { lines, first }: CompilerErrors,
+  { lines, first, source }: CompilerErrors,
   hint: string | undefined,
 ): GatewayError {
   if (first === null) return toolError(action, result, timeoutMs, hint)
-  return sourceError(`build failed: ${toHead(lines)}`, { ...first, ...(hint !== undefined && { hint }) })
+  const { file, line } = first
+  const stack = source === null ? null : toSourceFrame(source, first)
+  const detail: ErrorDetail = { file, line, ...(stack !== null && { stack }), ...(hint !== undefined && { hint }) }
+  return sourceError(`build failed: ${toHead(lines)}`, detail)
+}
+
+/** The line of an error and the one before it, numbered, with a mark below the column. */
+function toSourceFrame(source: string, { line, column }: CompilerPlace): string {
+  const first = Math.max(1, line - 1)
+  const lines = source.split('\n').slice(first - 1, line)
+  const shown = lines.map(
+    (text, at) => `${String(first + at).padStart(5)} | ${text.slice(0, MAX_FRAME_CHARS).replaceAll('\t', ' ')}`,
+  )
+  const hasMark = column !== undefined && column <= MAX_FRAME_CHARS
+  return [...shown, ...(hasMark ? [`      | ${' '.repeat(column - 1)}^`] : [])].join('\n')
 }
 
 /** Sources of a runtime's worker, read when they are first needed: by path below their folder. */

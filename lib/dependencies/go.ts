@@ -15,7 +15,7 @@ import {
   type BuildTools,
   below,
   compilerError,
-  type Place,
+  type CompilerPlace,
   readOptional,
   type Toolchain,
   toFolderName,
@@ -208,7 +208,7 @@ class GoBuild {
   #toError(result: ToolResult, hasModule: boolean): GatewayError {
     if (result.timedOut || result.problem !== null) return toolError('go build', result, this.#options.timeoutMs)
     const lines: string[] = []
-    let first: Place | null = null
+    let first: CompilerPlace | null = null
     for (const line of result.output.split('\n')) {
       if (line.trim() === '' || line.startsWith('# ') || line.startsWith('go: downloading')) continue
       if (line.includes(`${MAIN_FILE}:`)) return this.#package.signatureError()
@@ -227,14 +227,16 @@ class GoBuild {
       const file = path.startsWith('/')
         ? this.#shorten(path)
         : below(this.#options.functionsRoot, join(this.#fn.fnDir, path))
-      first ??= { file, line: Number(lineText) }
+      first ??= { file, line: Number(lineText), column: column === undefined ? undefined : Number(column) }
       lines.push(`${file}:${lineText}${column === undefined ? '' : `:${column}`}: ${message}`)
     }
     const isModuleMissing = /no required module provides|missing go\.sum entry|is not in std/.test(result.output)
     const where = toFolderName(this.#options.functionsRoot, this.#fn.fnDir)
     const steps = hasModule ? 'go mod tidy' : 'go mod init function && go mod tidy'
     const hint = isModuleMissing ? `run \`${steps}\` in ${where} and keep go.mod and go.sum` : undefined
-    return compilerError('go build', result, this.#options.timeoutMs, { lines, first }, hint)
+    const path = first === null ? null : join(this.#options.functionsRoot, first.file)
+    const source = this.#package.members.find(({ name }) => join(this.#package.folder, name) === path)?.text ?? null
+    return compilerError('go build', result, this.#options.timeoutMs, { lines, first, source }, hint)
   }
 
   #shorten(path: string): string {

@@ -95,6 +95,9 @@ function toPassingHint(output: string): string {
     : 'the package index could not be reached; it is tried again'
 }
 
+/** All but the last five of the versions that pip lists, oldest first: there may be hundreds. */
+const OLDER_VERSIONS = /(\(from versions: )[^()]*, (?=(?:[^(),]+, ){4}[^(),]+\))/
+
 /** The lines that name the cause: pip marks them, uv draws a tree. */
 function toTail(output: string): string {
   const lines = output
@@ -103,7 +106,7 @@ function toTail(output: string): string {
     .filter(line => line !== '')
   const marked = lines
     .filter(line => /^(?:ERROR|error):/.test(line))
-    .map(line => line.replace(/^(?:ERROR|error):\s*/, ''))
+    .map(line => line.replace(/^(?:ERROR|error):\s*/, '').replace(OLDER_VERSIONS, '$1..., '))
   const because = lines.findIndex(line => /^(?:Because|(?:error: )?(?:No solution found|Failed to))/.test(line))
   const shown =
     because >= 0

@@ -16,7 +16,7 @@ import {
   below,
   compilerError,
   filesBelow,
-  type Place,
+  type CompilerPlace,
   readOptional,
   sourceError,
   type Toolchain,
@@ -217,14 +217,14 @@ class RustBuild {
     if (result.timedOut || result.problem !== null) return toolError('cargo build', result, this.#options.timeoutMs)
     const root = `${this.#options.functionsRoot}/`
     const lines: string[] = []
-    let first: Place | null = null
+    let first: CompilerPlace | null = null
     for (const line of result.output.split('\n')) {
       const match = /^(.+?\.rs):(\d+):(\d+): (error.*)$/.exec(line)
       if (match === null) continue
       const [, path, lineText, column, message] = match as unknown as [string, string, string, string, string]
       if (path === 'src/main.rs') return this.#toSignatureError(message, symbol)
       const file = path.startsWith(root) ? path.slice(root.length) : path
-      if (path.startsWith(root)) first ??= { file, line: Number(lineText) }
+      if (path.startsWith(root)) first ??= { file, line: Number(lineText), column: Number(column) }
       lines.push(`${file}:${lineText}:${column}: ${message}`)
     }
     const where = toFolderName(this.#options.functionsRoot, this.#fn.fnDir)
@@ -232,7 +232,9 @@ class RustBuild {
     const hint = isCrateMissing
       ? `name the crate under [dependencies] in ${where === '.' ? '' : `${where}/`}Cargo.toml${hasManifest ? '' : ' (there is none yet)'}`
       : undefined
-    return compilerError('cargo build', result, this.#options.timeoutMs, { lines, first }, hint)
+    const path = first === null ? null : `${root}${first.file}`
+    const source = path !== null && this.#inputs().includes(path) ? readFileSync(path, 'utf8') : null
+    return compilerError('cargo build', result, this.#options.timeoutMs, { lines, first, source }, hint)
   }
 
   /** The compiler speaks of the generated call; the fault is in the handler's signature. */

@@ -41,8 +41,8 @@ const PROGRAMS: Readonly<Partial<Record<RuntimeName, ProgramInfo>>> = {
   rust: { tool: 'cargo', setting: 'FN_CARGO_BIN', names: ['cargo'], oldest: [1, 70], probe: ['-V'] },
 }
 
-/** A program that was found, or why not. */
-type Program = { path: string; problem: null } | { path: null; problem: string }
+/** A program that was found, or why not. `version` is that of a build tool that was started. */
+type Program = { path: string; problem: null; version?: string } | { path: null; problem: string; version?: never }
 
 /**
  * The program a runtime needs. Lua needs none.
@@ -85,12 +85,15 @@ export function findToolchain(
   const found = findProgram(runtime, binaries, hostEnv.PATH ?? '')
   const info = PROGRAMS[runtime]
   if (found.path === null || info?.probe === undefined) return found
-  const { status, error, stderr } = spawnSync(found.path, info.probe, {
+  const { status, error, stdout, stderr } = spawnSync(found.path, info.probe, {
     env: hostEnv,
     encoding: 'utf8',
     timeout: PROBE_MS,
   })
-  if (status === 0) return found
+  if (status === 0) {
+    const version = /\d+\.\d+[\w.-]*/.exec(stdout)?.[0]
+    return version === undefined ? found : { ...found, version }
+  }
   const said = error?.message ?? stderr.trim().replace(/\s*\n\s*/g, ' ')
   const reason = said === '' ? `it ended with code ${status}` : said.slice(0, PROBE_CHARS)
   return {

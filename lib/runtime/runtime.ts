@@ -17,7 +17,7 @@ export interface RuntimeHealth {
   routing: 'single' | 'round_robin'
   up: boolean
   reason: string
-  /** Of the language, such as `3.12.4`; null while no daemon is up, and for languages that are compiled. */
+  /** Of the language, such as `3.12.4`; null while no daemon is up or its toolchain is unknown. */
   version: string | null
   sockets: SocketHealth[]
 }

@@ -90,6 +90,8 @@ const CHANGE_USER = '-all,+setuid,+setgid'
 const SHARED_DAEMON = 'daemon/daemon.mjs'
 /** Milliseconds between two signs that the folder for sockets is in use. */
 const KEEP_FOLDER_MS = 20_000
+/** Languages whose daemon is the shared one, which says nothing about their version. */
+const COMPILED: ReadonlySet<RuntimeName> = new Set(['go', 'rust'])
 /** Files of functions named in one warning. */
 const MAX_NAMED_FILES = 5
 
@@ -206,18 +208,19 @@ export class Runtimes {
       )
       return
     }
-    const problem = this.#externalUris(name).length > 0 ? null : this.#findProgram(name).problem
+    const program = this.#externalUris(name).length > 0 ? null : this.#findProgram(name)
+    const problem = program?.problem ?? null
     if (problem !== null && !settings.runtimesExplicit) {
       this.#missing.set(name, problem)
       return
     }
-    const runtime = this.#createSocketSet(name)
+    const runtime = this.#createSocketSet(name, program?.version)
     this.byName.set(name, runtime)
     // Asked for by name, it is shown as down with the reason, functions or not.
     if (problem !== null) void runtime.start()
   }
 
-  #createSocketSet(name: RuntimeName): SocketSet {
+  #createSocketSet(name: RuntimeName, version: string | undefined): SocketSet {
     const { clock, settings, preparerOf, onLog, onEvent } = this.#options
     const externalUris = this.#externalUris(name)
     // A daemon that somebody else runs has programs of its own.
@@ -228,6 +231,7 @@ export class Runtimes {
       pool: this.pool,
       externalUris,
       ...this.#toElsewhere(name, isOwn),
+      ...(COMPILED.has(name) && { toolchain: { version } }),
       daemonCount: settings.runtimeDaemons[name] ?? 1,
       launch: index => this.#toLaunch(name, index),
       socketFolder: isOwn ? () => this.#folder.path() : null,

@@ -26,6 +26,8 @@ interface SocketSetOptions {
   trust: PeerTrust
   /** Daemons to spawn, used without `externalUris`. */
   daemonCount: number
+  /** Of a compiled language, whose daemon is a Node.js program; undefined when unknown. Absent: the daemon reports its version. */
+  toolchain?: { version: string | undefined }
   /** @throws Error with a message for people */
   launch(index: number): Launch
   /** Full path of the folder where daemons put sockets, made again when it is gone; null for daemons that somebody else runs. */
@@ -212,9 +214,9 @@ export class SocketSet implements Runtime {
     return { routing: sockets.length > 1 ? 'round_robin' : 'single', up, reason, version: this.#findVersion(), sockets }
   }
 
-  /** A daemon of go or rust is a node program: its version says nothing about the language. */
   #findVersion(): string | null {
-    if (this.name === 'go' || this.name === 'rust') return null
+    const { toolchain } = this.#options
+    if (toolchain !== undefined) return toolchain.version ?? null
     return this.daemons.find(({ info }) => info !== null)?.info?.version ?? null
   }
 

@@ -1,9 +1,14 @@
 /** Handler file and symbol -> callable. Pages: discovery/callable, runtime/lua-runtime. */
 
+import { resolve } from 'node:path'
 import { Callables } from './callable.mjs'
+import { toSourceFrame } from '../node/source-frame.mjs'
 import { SourceError } from './files.mjs'
 import { topOf } from './stack.mjs'
 import { toBytes, toText } from './text.mjs'
+
+/** The error of `require` for a module file with a syntax error: the last place is the one of the error. */
+const BROKEN_MODULE = /error loading module '[^']*': (?<message>(?<file>[^\n:]+):(?<line>\d+): .*)$/s
 
 /** Functions of a file that are named in a message. */
 const MAX_NAMED = 20
@@ -67,17 +72,34 @@ export class Loader {
     throw this.#toError(`handler file ${this.#files.nameOf(this.#fn.entry)} does not exist`)
   }
 
+  /** @param {string} path - that an error names: a handler may have written it @returns {string | null} */
+  #readText(path) {
+    try {
+      const source = this.#files.read(path)
+      return source === null ? null : toText(source.text)
+    } catch (error) {
+      if (error instanceof SourceError) return null
+      throw error
+    }
+  }
+
   /** Puts the file's function on the stack. @param {import('./files.mjs').Source} source */
   #compile(source) {
     const { vm, L } = this.#state
     if (this.#state.compileFile(L, source)) return
     const failure = this.#failures.describe('load', topOf(L))
     vm.lua.lua_settop(L, 0)
-    throw new LoadError({
-      ...failure,
-      file: failure.file ?? this.#fn.entry,
-      message: `syntax error in ${failure.message}`,
-    })
+    throw this.#toSyntaxError(failure)
+  }
+
+  /** @param {import('./failure.mjs').Failure} failure */
+  #toSyntaxError({ file = this.#fn.entry, ...failure }) {
+    const { line } = failure
+    const text = line === undefined ? null : this.#readText(file)
+    const frame = text === null ? '' : `    at ${file}:${line}\n${toSourceFrame(text, Number(line))}`
+    const stack = [frame, failure.stack].filter(Boolean).join('\n')
+    const message = `syntax error in ${failure.message}`
+    return new LoadError({ ...failure, file, message, ...(stack !== '' && { stack }) })
   }
 
   /** @returns {any} what the file returned, a TValue */
@@ -85,6 +107,11 @@ export class Loader {
     const { vm, L } = this.#state
     const failure = this.#failures.run(0, 'load')
     if (failure !== null) {
+      const broken = BROKEN_MODULE.exec(failure.message)
+      if (broken !== null) {
+        const { message, file, line } = /** @type {{ message: string, file: string, line: string }} */ (broken.groups)
+        throw this.#toSyntaxError({ ...failure, message, file: resolve(this.#files.root, file), line: Number(line) })
+      }
       throw new LoadError({ file: this.#fn.entry, ...failure, message: `cannot load ${failure.message}` })
     }
     const returned = topOf(L)

@@ -5,6 +5,7 @@
 import { readFileSync } from 'node:fs'
 import { basename, relative } from 'node:path'
 import { LoadError, toPath, toPlace, toUserStack } from './failure.mjs'
+import { toSourceFrame } from './source-frame.mjs'
 
 /**
  * @typedef {import('./event.mjs').FunctionStart} FunctionStart
@@ -39,9 +40,6 @@ export function explain(fn, file, error, findSyntaxError) {
     stack: isSyntax ? toFrame(place) : toUserStack(stack),
   })
 }
-
-/** Characters of a source line that are shown. */
-const MAX_FRAME_CHARS = 160
 
 /** The package in what is imported: `https://x/y`, `#lib` and `@/lib` have none. */
 const PACKAGE = /^(?:@[a-z0-9][\w.~-]*\/)?[a-z0-9][\w.~-]*(?=\/|$)/i
@@ -78,21 +76,10 @@ function headPlace(stack) {
   return match[3] === undefined ? place : { ...place, column: match[3].length + 1 }
 }
 
-/**
- * The lines of the source around a syntax error, with a mark below the column.
- * @param {Place} place
- */
+/** @param {Place} place */
 function toFrame({ file, line, column }) {
   if (line === undefined || column === undefined) return undefined
-  const lines = readOrEmpty(file)
-    .split('\n')
-    .slice(Math.max(0, line - 2), line)
-  const shownLines = lines.map((text, index) => {
-    const number = String(line - lines.length + index + 1).padStart(5)
-    return `${number} | ${text.slice(0, MAX_FRAME_CHARS).replaceAll('\t', ' ')}`
-  })
-  const mark = column <= MAX_FRAME_CHARS ? [`      | ${' '.repeat(column - 1)}^`] : []
-  return [`    at ${file}:${line}:${column}`, ...shownLines, ...mark].join('\n')
+  return `    at ${file}:${line}:${column}\n${toSourceFrame(readOrEmpty(file), line, column)}`
 }
 
 /** The line of an import that finds no file: node names the two files only. @param {string} message */

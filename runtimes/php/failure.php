@@ -11,6 +11,8 @@ final class Failure
     private const MAX_MESSAGE_BYTES = 4 * 1024;
     /** Longest stack, bytes. */
     private const MAX_STACK_BYTES = 8 * 1024;
+    /** Bytes of a source line that are shown. */
+    private const MAX_FRAME_BYTES = 160;
     /** Errors that end the script and cannot be caught. */
     private const FATAL = \E_ERROR | \E_CORE_ERROR | \E_COMPILE_ERROR | \E_PARSE | \E_USER_ERROR | \E_RECOVERABLE_ERROR;
 
@@ -34,8 +36,9 @@ final class Failure
         if ($error instanceof LoadError) {
             return self::toRefusal($error);
         }
-        $fields = $this->atLoad(self::message($error), $error->getFile(), $error->getLine());
-        return $error instanceof \ParseError ? $fields : $fields + ['stack' => $this->stack($error)];
+        $isSyntax = $error instanceof \ParseError;
+        $fields = $this->atLoad(self::message($error), $error->getFile(), $error->getLine(), $isSyntax);
+        return $isSyntax ? $fields : $fields + ['stack' => $this->stack($error)];
     }
 
     /** @return array<string, mixed> */
@@ -49,14 +52,26 @@ final class Failure
     }
 
     /** @return array<string, mixed> with the place in the message: it is the first thing to know, and a log shows no more */
-    private function atLoad(string $message, string $file, int $line): array
+    private function atLoad(string $message, string $file, int $line, bool $isSyntax = false): array
     {
         $place = $this->sources->shorten($file) . ":$line";
-        $text = \preg_replace("/ \\(include_path='[^']*'\\)$/", '', $message);
-        $message = \str_starts_with($message, 'syntax error, ')
-            ? "syntax error in $place: " . \substr($message, \strlen('syntax error, '))
-            : "cannot load $place: $text";
-        return ['code' => 'load', 'message' => $message, 'file' => $file, 'line' => $line] + self::hintFor($text);
+        $text = \preg_replace("/^syntax error, | \\(include_path='[^']*'\\)$/", '', $message);
+        $fields = ['code' => 'load', 'file' => $file, 'line' => $line] + self::hintFor($text);
+        if (!$isSyntax) {
+            return ['message' => "cannot load $place: $text"] + $fields;
+        }
+        return ['message' => "syntax error in $place: $text", 'stack' => self::toFrame($file, $line)] + $fields;
+    }
+
+    /** The line of an error and the one before it, numbered. */
+    private static function toFrame(string $file, int $line): string
+    {
+        $first = \max(1, $line - 1);
+        $frame = "    at $file:$line";
+        foreach (\array_slice(@\file($file, \FILE_IGNORE_NEW_LINES) ?: [], $first - 1, $line - $first + 1) as $at => $text) {
+            $frame .= \sprintf("\n%5d | %s", $first + $at, \substr(\strtr($text, "\t", ' '), 0, self::MAX_FRAME_BYTES));
+        }
+        return $frame;
     }
 
     /** @return array{hint?: string} what to do about a class that is not there */

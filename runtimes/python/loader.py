@@ -106,8 +106,6 @@ def load_module(start):
 
 
 def _hint(error, start):
-    if isinstance(error, SyntaxError):
-        return 'mend the line; saving the file loads it again'
     folder = shorten_path(os.path.dirname(entry_path(start)), start.get('root') or '')
     if isinstance(error, ModuleNotFoundError) and error.name:
         top = error.name.split('.')[0]

@@ -33,17 +33,21 @@ t.test('[dependencies/resolve.8] a tool that ended badly is told by its last lin
 })
 
 t.test('[dependencies/resolve.8] a compiler error has its first lines and its place', async t => {
-  const first = { file: 'a/handler.go', line: 3 }
-  const many = { lines: Array.from({ length: 10 }, (_, i) => `a/handler.go:${i}: no`), first }
+  const place = { file: 'a/handler.go', line: 3 }
+  const first = { ...place, column: 4 }
+  const many = { lines: Array.from({ length: 10 }, (_, i) => `a/handler.go:${i}: no`), first, source: 'a\nb\n\tc d\ne' }
   const error = build.compilerError('go build', result({ output: 'raw' }), 1, many, 'mend it')
-  t.match(error, { code: 'LOAD_FAILED', detail: { ...first, hint: 'mend it' } })
+  t.match(error, { code: 'LOAD_FAILED', detail: { ...place, hint: 'mend it' } })
+  t.equal(error.detail?.stack, '    2 | b\n    3 |  c d\n      |    ^')
+  const outside = build.compilerError('go build', result({}), 1, { ...many, source: null }, undefined)
+  t.same(outside.detail, place, 'a file that was not built is not quoted')
   t.match(error.message, /^build failed: a\/handler\.go:0: no\n(.*\n){7}and 2 more$/)
   t.notOk(build.isPassing(error), 'it fails again until the sources change')
   const other = build.compilerError(
     'go build',
     result({ output: 'disk full' }),
     1,
-    { lines: [], first: null },
+    { lines: [], first: null, source: null },
     undefined,
   )
   t.match(other, { message: 'build failed: disk full', detail: {} })

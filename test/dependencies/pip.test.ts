@@ -19,6 +19,15 @@ const CASES: [what: string, output: string, expected: Partial<Record<keyof PipFa
     { missing: 'foo-bar', isPassing: false, message: /^Could not find .* \| No matching/ },
   ],
   [
+    'no such version',
+    'ERROR: Could not find a version that satisfies the requirement foo==9 (from versions: 0.1, 0.2, 1.0, 1.1, 1.2, 2.0, 2.1)\nERROR: No matching distribution found for foo==9\n',
+    {
+      missing: 'foo',
+      message:
+        'Could not find a version that satisfies the requirement foo==9 (from versions: ..., 1.0, 1.1, 1.2, 2.0, 2.1) | No matching distribution found for foo==9',
+    },
+  ],
+  [
     'uv: no such package',
     'error: No solution found when resolving dependencies\n  Caused by: Because foo was not found in the package registry\n',
     { missing: 'foo', isPassing: false, message: /Because foo/ },

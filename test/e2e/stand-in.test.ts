@@ -61,7 +61,7 @@ const LANGUAGES: readonly Language[] = [
       'fn/handler.go': `package handler\n\nfunc Handler(event map[string]any) any {\n\treturn map[string]any{"status": 200, "body": "${code}"${version === 99 ? ' nope' : ''}}\n}\n`,
     }),
     answer: code => code,
-    failure: /build failed: fn\/handler\.go:4/,
+    failure: /build failed: fn\/handler\.go:4:.*4 \| {2}return map\[string\]any.* nope\}\n +\| +\^/s,
   },
   {
     runtime: 'rust',
@@ -70,7 +70,7 @@ const LANGUAGES: readonly Language[] = [
       'fn/handler.rs': `use serde_json::{json, Value};\n\npub fn handler(_event: Value) -> Value {\n    json!({"status": 200, "body": "${code}"})${version === 99 ? ' nope' : ''}\n}\n`,
     }),
     answer: code => code,
-    failure: /build failed: fn\/handler\.rs:4/,
+    failure: /build failed: fn\/handler\.rs:4:.*4 \| {5}json!.* nope\n +\| +\^/s,
   },
 ]
 
@@ -81,35 +81,40 @@ const INTERPRETED = [
     file: 'fn.js',
     good: (code: string) => `exports.handler = () => ({ status: 200, body: '${code}' })\n`,
     broken: ['\nexports.handler = () => {\n  retur n 1\n}\n', '\n\nnull.x\n', 'exports.other = 1\n'],
-    places: ['fn.js:3', 'fn.js:3', 'fn.js has no function "handler"'],
+    places: ['syntax error in fn.js:3', 'fn.js:3', 'fn.js has no function "handler"'],
+    frame: '3 |   retur n 1',
   },
   {
     runtime: 'node',
     file: 'fn.ts',
     good: (code: string) => `export const handler = () => ({ status: 200, body: '${code}' as string })\n`,
     broken: ['\nconst x: = 1\n', 'const x: any = null\nx.y()\n', 'export const other = 1\n'],
-    places: ['fn.ts:2', 'fn.ts:2', 'fn.ts has no function "handler"'],
+    places: ['syntax error in fn.ts:2', 'fn.ts:2', 'fn.ts has no function "handler"'],
+    frame: '2 | const x: = 1',
   },
   {
     runtime: 'python',
     file: 'fn.py',
     good: (code: string) => `def handler(event):\n    return {"status": 200, "body": "${code}"}\n`,
     broken: ['\ndef handler(event)\n', 'import _helper\n', 'x = 1\n'],
-    places: ['fn.py:2', 'fn.py:1', 'fn.py has no function "handler"'],
+    places: ['syntax error in fn.py:2', 'fn.py:1', 'fn.py has no function "handler"'],
+    frame: 'def handler(event)',
   },
   {
     runtime: 'php',
     file: 'fn.php',
     good: (code: string) => `<?php function handler($event) { return ['status' => 200, 'body' => '${code}']; }\n`,
     broken: ['<?php\nfunction handler($event) { return [1; }\n', '<?php\nnew Nope();\n', '<?php $x = 1;\n'],
-    places: ['fn.php:2', 'fn.php:2', 'fn.php has no function "handler"'],
+    places: ['syntax error in fn.php:2', 'fn.php:2', 'fn.php has no function "handler"'],
+    frame: '2 | function handler($event) { return [1; }',
   },
   {
     runtime: 'lua',
     file: 'fn.lua',
     good: (code: string) => `function handler(event) return {status = 200, body = '${code}'} end\n`,
     broken: ['\nfunction handler(\n', 'local x = nil\nx.y = 1\n', 'x = 1\n'],
-    places: ['fn.lua:3', 'fn.lua:2', 'fn.lua has no function "handler"'],
+    places: ['syntax error in fn.lua:3', 'fn.lua:2', 'fn.lua has no function "handler"'],
+    frame: '2 | function handler(',
   },
 ] as const
 
@@ -119,7 +124,7 @@ interface HealthBody {
   functions: { summary: { stale: number }; states: { state: string; load_error: string | null }[] }
 }
 
-for (const { runtime, file, good, broken, places } of INTERPRETED)
+for (const { runtime, file, good, broken, places, frame } of INTERPRETED)
   t.test(
     `[runtime/stand-in.8, http/public.24] ${file}: a broken save is reported at once and is not served`,
     { skip: findOnPath(ALL_PROGRAMS[runtime], process.env.PATH ?? '') === null && `${runtime} is not installed` },
@@ -129,7 +134,7 @@ for (const { runtime, file, good, broken, places } of INTERPRETED)
       const gateway = await createGateway({ functionsRoot: tree.root, runtimes: [runtime], hotReload: false })
       t.teardown(() => gateway.close())
       const told: string[] = []
-      gateway.on('log', ({ message }) => told.push(message))
+      gateway.on('log', ({ message, detail }) => told.push(message, detail?.stack ?? ''))
       const isTold = (text: string) => until(() => told.some(one => one.includes(text)), 30_000)
       const stateOf = () => (gateway.health() as unknown as HealthBody).functions
       t.equal((await ask(gateway)).text, 'one')
@@ -140,6 +145,11 @@ for (const { runtime, file, good, broken, places } of INTERPRETED)
         t.same(await ask(gateway), { status: 200, text: 'one' }, 'a call that comes before it has failed')
         await isTold(places[index]!)
         await isTold(`${file}: the previous version keeps serving`)
+        if (index === 0)
+          t.ok(
+            told.some(text => text.includes(frame)),
+            frame,
+          )
         const response = await gateway.inject('/fn')
         t.same([response.status, response.text()], [200, 'one'])
         t.match(response.headers['x-fn-load-error'], places[index])

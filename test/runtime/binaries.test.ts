@@ -59,14 +59,16 @@ t.test('[runtime/daemon.1] a build tool that does not start counts as missing', 
     'shim/cargo':
       '#!/bin/sh\necho "error: no default is configured" >&2\necho "help: run rustup default" >&2\nexit 1\n',
     'silent/cargo': '#!/bin/sh\nexit 3\n',
-    'real/cargo': '#!/bin/sh\n[ "$1 $TOOL" = "-V x" ]\n',
+    'real/cargo': '#!/bin/sh\n[ "$1 $TOOL" = "-V x" ] && echo "cargo 1.85.0 (d73d2caf9 2024-12-31)"\n',
+    'mute/cargo': '#!/bin/sh\nexit 0\n',
   })
   t.teardown(shims.cleanup)
   const find = (folder: string) => {
     chmodSync(shims.path(`${folder}/cargo`), 0o755)
     return findToolchain('rust', {}, { PATH: shims.path(folder), TOOL: 'x' })
   }
-  t.same(find('real'), { path: shims.path('real/cargo'), problem: null })
+  t.same(find('real'), { path: shims.path('real/cargo'), problem: null, version: '1.85.0' })
+  t.same(find('mute'), { path: shims.path('mute/cargo'), problem: null })
   const { problem } = find('shim')
   t.match(
     problem,

@@ -492,6 +492,18 @@ t.test('[runtime/lua-runtime.7] a function that cannot be loaded says where and 
     t.equal(error?.detail?.file, `${name}/handler.lua`, name)
     if (line !== undefined) t.equal(error?.detail?.line, line, name)
   }
+  site.add('requires', '\nrequire("part")')
+  site.tree.write({ 'requires/part.lua': 'local a = 1\n\tlocal x = = 1\n' })
+  site.retain()
+  t.match((await site.call('requires')).error, {
+    message: "syntax error in requires/part.lua:2: unexpected symbol near '='",
+    detail: {
+      file: 'requires/part.lua',
+      line: 2,
+      stack:
+        /part\.lua:2\n {4}1 \| local a = 1\n {4}2 \| {2}local x = = 1\n.*\n\trequires\/handler\.lua:2: in main chunk$/,
+    },
+  })
   site.add('gone', '')
   site.tree.remove('gone/handler.lua')
   site.add('adapted', 'function handler() end', { adapter: 'cloud-lambda', adapterName: 'cloud-lambda' })

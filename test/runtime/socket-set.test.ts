@@ -101,6 +101,18 @@ t.test('[runtime/wire-protocol.10] a daemon is told which function, and which pr
   t.match(JSON.parse(String((await early.spawn()).header.early)), { key: 'node/hello@default', root: '/srv' })
 })
 
+t.test('[control/records.2] the version is that of the daemon, or of the toolchain of a compiled language', async t => {
+  for (const [options, version] of [
+    [{}, '20.20.0'],
+    [{ toolchain: { version: '1.85.0' } }, '1.85.0'],
+    [{ toolchain: { version: undefined } }, null],
+  ] as const) {
+    const { set } = await setUp(t, 1, options)
+    await set.start()
+    t.equal(set.health().version, version)
+  }
+})
+
 t.test('[runtime/daemon.10] a start that fails on one socket is tried on the next; without any it is 503', async t => {
   const { set, daemons, spawn, fail, queue } = await setUp(t, 2)
   await set.start()

@@ -459,7 +459,16 @@ const LOAD_ERRORS: { name: string; code: string; start?: Partial<WorkerStart>; f
   {
     name: 'syntax error',
     code: '\nfunction handler( {',
-    fields: { message: /^syntax error in .*handler\.php:3: unexpected token "{"/, line: 3 },
+    fields: {
+      message: /^syntax error in .*handler\.php:3: unexpected token "{"/,
+      line: 3,
+      stack: /handler\.php:3\n {4}2 \| $\n {4}3 \| function handler\( \{$/m,
+    },
+  },
+  {
+    name: 'syntax error of another kind',
+    code: 'function handler() { return [1\n}',
+    fields: { message: /^syntax error in .*handler\.php:3: Unclosed '\[' on line 2 does not match '}'$/ },
   },
   {
     name: 'missing function',
