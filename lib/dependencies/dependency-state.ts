@@ -6,7 +6,7 @@ import { PackageFolder, STATE_FILE, TARGETS } from './package-set.ts'
 
 /** What reading a function's files found, before anything is installed. */
 export interface DependencyFacts {
-  /** `manifest` when the function or its comments name packages, `inferred` when imports alone do. */
+  /** `manifest` when the function or its comments name packages, `inferred` when only imports or a manifest generated from them do. */
   mode: 'manifest' | 'inferred'
   /** Name of the manifest in the function's folder; null when there is none. */
   manifest: string | null

@@ -99,7 +99,7 @@ async function makePlan({ unit, options, toolchain, tools }: Look): Promise<Inst
       manifest: manifest === null ? null : NODE_MANIFEST,
       inferBackend: infers ? backend : null,
       inferenceDurationMs: infers ? inferenceDurationMs : 0,
-      inferredImports: imports.packages.map(({ name }) => name),
+      inferredImports: [...imports.packages, ...imports.unresolved].map(({ name }) => name).concat(imports.optional),
     },
     ...(countOf(wanted) === 0 && {
       emptyOutcome: async () => ({ resolvedPackages: [], unresolvedImports: unresolved }),

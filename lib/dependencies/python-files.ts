@@ -7,15 +7,11 @@ import { readOptional } from './build.ts'
 import type { InstallUnit, Settled } from './install-step.ts'
 import type { PackageSet } from './package-set.ts'
 import { listDistributions } from './pip.ts'
-import { PYTHON_MANIFEST, PYTHON_TARGET, type PythonWishes } from './python-wishes.ts'
+import { MANIFEST_HEADER, PYTHON_MANIFEST, PYTHON_TARGET, type PythonWishes } from './python-wishes.ts'
 import { parseRequirements, toPackageName } from './requirements.ts'
 import { isWritable } from './unit-files.ts'
 
 const LOCK = 'requirements.lock.txt'
-/** First line of a manifest that the gateway made. */
-const HEADER =
-  '# Made by fngw from the imports of the handlers here. Yours to edit: names and pins that are here stay.\n'
-
 /** @param wishes - null where manifests are left alone */
 export function settlePythonFiles(
   { folder, asked }: Pick<InstallUnit, 'folder' | 'asked'>,
@@ -27,7 +23,7 @@ export function settlePythonFiles(
   if (wishes !== null) writeManifest(own, set, wishes, asked)
   const manifest = readOptional(join(folder, PYTHON_MANIFEST))
   return {
-    isManifestGenerated: manifest?.startsWith(HEADER) ?? false,
+    isManifestGenerated: manifest?.startsWith(MANIFEST_HEADER) ?? false,
     manifest: manifest === null ? null : PYTHON_MANIFEST,
     lockFile: isListed ? LOCK : null,
   }
@@ -65,5 +61,5 @@ function writeManifest(
   const newline = text?.includes('\r\n') === true ? '\r\n' : '\n'
   const gap = text === null || text === '' || text.endsWith('\n') ? '' : newline
   const lines = added.map(name => `${name}${newline}`).join('')
-  own.write(PYTHON_MANIFEST, `${text ?? HEADER}${gap}${lines}`, stats?.mode, stats ?? null)
+  own.write(PYTHON_MANIFEST, `${text ?? MANIFEST_HEADER}${gap}${lines}`, stats?.mode, stats ?? null)
 }

@@ -30,6 +30,9 @@ import { labelOf } from './unit-files.ts'
 
 export const PYTHON_TARGET = '.deps'
 export const PYTHON_MANIFEST = 'requirements.txt'
+/** First line of a manifest that the gateway made. */
+export const MANIFEST_HEADER =
+  '# Made by fngw from the imports of the handlers here. Yours to edit: names and pins that are here stay.\n'
 /** Characters of a manifest; one with hashes for hundreds of packages has fewer. */
 const MAX_MANIFEST_CHARS = 1024 * 1024
 const OPTIONS_SETTING = 'FN_PY_REQUIREMENTS_OPTIONS'
@@ -46,6 +49,8 @@ interface NamedPackages {
   named: readonly Requirement[]
   /** True when the user's file itself goes to the installer, with options in it. */
   hasOptions: boolean
+  /** True when all of them come from imports: in a manifest that the gateway generated. */
+  isGenerated: boolean
 }
 
 /** An import of a folder: its first place, and that of each handler, by full path. */
@@ -80,6 +85,8 @@ export function readNamed(unit: InstallUnit, mayHaveOptions: boolean): NamedPack
     hasOptions = odd.length > 0
     all.push(...named)
   }
+  const isManifestGenerated = manifest?.startsWith(MANIFEST_HEADER) ?? false
+  const inManifest = all.length
   const asked = parseRequirements(unit.asked.join('\n'))
   if (asked.odd[0] !== undefined) throw toOddError(asked.odd[0], 'deps add')
   all.push(...asked.named)
@@ -88,7 +95,8 @@ export function readNamed(unit: InstallUnit, mayHaveOptions: boolean): NamedPack
     if (odd[0] !== undefined) throw toOddError(odd[0], entryFile)
     all.push(...named)
   }
-  return { named: [...new Map(all.map(one => [one.text, one])).values()], hasOptions }
+  const isGenerated = isManifestGenerated && all.length === inManifest
+  return { named: [...new Map(all.map(one => [one.text, one])).values()], hasOptions, isGenerated }
 }
 
 function toOddError({ text, line, kind }: ReturnType<typeof parseInline>['odd'][number], file: string): Error {

@@ -125,7 +125,7 @@ async function makePlan(look: Look): Promise<InstallPlan | null> {
   return {
     key: toKey(wishes, look),
     facts: {
-      mode: isNamed(wishes) ? 'manifest' : 'inferred',
+      mode: isNamed(wishes) && !wishes.isGenerated ? 'manifest' : 'inferred',
       manifest: hasFile(unit.folder, PYTHON_MANIFEST) ? PYTHON_MANIFEST : null,
       inferBackend: infers ? pyInferBackend : null,
       inferenceDurationMs: infers ? inferenceDurationMs : 0,

@@ -266,6 +266,7 @@ t.test('[dependencies/node.19] optional imports are not installed, and are recor
   await bed.builds.prepare(bed.fn('f'))
   t.match(bed.json('f/node_modules/.svc-deps-state.json'), {
     resolved_packages: ['left@2.1.0'],
+    inferred_imports: ['left', '@test/right', 'lefft'],
     unresolved_imports: ['@test/right', 'lefft'],
     last_error: null,
   })

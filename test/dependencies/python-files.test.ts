@@ -23,6 +23,7 @@ t.test('[dependencies/python.4, dependencies/python.5] imports make a manifest, 
   bed.runs.length = 0
   await bed.makeBuilds().prepare(bed.fn('none'))
   t.same(bed.runs, [], 'nothing is installed again')
+  t.match(JSON.parse(bed.read('none/.deps/.svc-deps-state.json')!), { mode: 'inferred', manifest_generated: true })
 })
 
 t.test('[dependencies/python.10] a manifest that is a link is read and not written', async t => {
