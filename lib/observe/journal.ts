@@ -158,7 +158,7 @@ export class Journal {
     // A function that fails at full speed must not fill the logs.
     const kept = this.#outputBudget.take(`failures of ${runtime}/${fn}`, lines.join('\n'))
     if (kept === '') return
-    for (const line of kept.split('\n')) this.#logs.error('error', line, fields)
+    this.#logs.failure(kept.split('\n'), fields)
     const record = { time: this.#clock.wall(), level: 'error', message: headline, ...fields } as const
     // The headline has the line of the stack that says the same.
     const told = frames.length === 0 ? detail : { ...detail, stack: frames.join('\n') }

@@ -92,8 +92,14 @@ export class LogStore {
   }
 
   /** Adds a word of the gateway itself to the error log. */
-  error(level: 'info' | 'warn' | 'error', message: string, origin: LogOrigin = {}): void {
-    this.append('error', `${this.#now()} ${level} ${toOriginText(origin)}${message}`)
+  error(level: 'info' | 'warn' | 'error', message: string): void {
+    this.append('error', `${this.#now()} ${level} ${message}`)
+  }
+
+  /** Adds the lines of one failure. They have one time: a reader sees by it that they belong together. */
+  failure(lines: readonly string[], origin: LogOrigin): void {
+    const start = `${this.#now()} error ${toOriginText(origin)}`
+    for (const line of lines) this.append('error', start + line)
   }
 
   /** Adds captured output, one line per line. */

@@ -224,6 +224,22 @@ t.test(
   },
 )
 
+t.test('[observe/log-store.13] all lines of a failure have one time', async t => {
+  const { journal, clock, read } = setup(t)
+  const wall = clock.wall.bind(clock)
+  clock.wall = () => {
+    clock.jumpWall(1)
+    return wall()
+  }
+  journal.failure(FN, new GatewayError('LOAD_FAILED', 'no order\nfurther', { detail: { stack: 'at a\nat b' } }))
+  const times = (await read('error'))
+    .trimEnd()
+    .split('\n')
+    .map(line => line.slice(0, line.indexOf(' ')))
+  t.equal(times.length, 4)
+  t.equal(new Set(times).size, 1)
+})
+
 t.test('[observe/log-store.13] failures are told, refusals are not', async t => {
   const { journal, logs } = setup(t)
   const call = { fn: FN, id: 'r', trace: TRACE, method: 'GET', path: '/a' }
