@@ -5,6 +5,7 @@ import { existsSync } from 'node:fs'
 import { constants } from 'node:os'
 import type { Clock } from '../core/clock.ts'
 import { lowerPriority } from '../core/priority.ts'
+import type { ToolUser } from '../files/tool-user.ts'
 
 /** Bytes kept of a tool's output. */
 const MAX_TOOL_OUTPUT_BYTES = 64 * 1024
@@ -19,6 +20,8 @@ export interface ToolRun {
   timeoutMs: number
   /** True takes from it what capabilities this process has. */
   isPlain: boolean
+  /** Whom it runs as; absent: as this process. */
+  user?: ToolUser | null
   /** Steps of priority below this process; absent: none. */
   nice?: number
   /** Aborting kills it. */
@@ -38,6 +41,9 @@ export interface ToolResult {
 const PLAIN = ['--no-new-privs', '--inh-caps=-all', '--ambient-caps=-all']
 /** Ends a tool with the process that started it, where the system offers that. */
 const SETPRIV = '/usr/bin/setpriv'
+/** What a tool writes as a user is for this user and, by the group, for a gateway that is not root. */
+const SHELL = '/bin/sh'
+const AS_USER = 'umask 007; exec "$0" "$@"'
 /** Milliseconds that output may still come after a tool's end: a child it left behind may hold the pipe open. */
 const OUTPUT_DRAIN_MS = 100
 
@@ -45,9 +51,7 @@ const OUTPUT_DRAIN_MS = 100
 export function runTool(run: ToolRun, clock: Clock): Promise<ToolResult> {
   return new Promise(resolve => {
     const output = new BoundedText(MAX_TOOL_OUTPUT_BYTES)
-    const [command, ...args] = existsSync(SETPRIV)
-      ? [SETPRIV, '--pdeathsig', 'KILL', ...(run.isPlain ? PLAIN : []), '--', run.command, ...run.args]
-      : [run.command, ...run.args]
+    const [command, ...args] = toCommandLine(run)
     const child = spawn(command as string, args, {
       cwd: run.cwd,
       env: run.env,
@@ -59,7 +63,10 @@ export function runTool(run: ToolRun, clock: Clock): Promise<ToolResult> {
     lowerPriority(child.pid, run.nice ?? 0)
     let timedOut = false
     let settled = false
-    const kill = () => killGroup(child.pid)
+    const kill = () => {
+      killGroup(child.pid)
+      run.user?.killGroup(child.pid)
+    }
     const timer = clock.setTimeout(() => {
       timedOut = true
       kill()
@@ -79,8 +86,9 @@ export function runTool(run: ToolRun, clock: Clock): Promise<ToolResult> {
     child.stderr.on('data', bytes => output.add(bytes))
     child.once('error', error => settle(null, `cannot run ${run.command}: ${error.message}`))
     child.once('exit', (code, signal) => {
-      // What it left behind in its group ends with it.
+      // What it left behind in its group ends with it, and what a user's tool left elsewhere.
       kill()
+      run.user?.killStrays()
       const end = () => settle(code, signal === null || timedOut ? null : `${run.command} was ended by ${signal}`)
       // A busy gateway comes to the timer before it comes to what is in the pipe: between two of these it reads that.
       const drain = clock.setTimeout(() => setImmediate(() => setImmediate(end)), OUTPUT_DRAIN_MS)
@@ -90,6 +98,16 @@ export function runTool(run: ToolRun, clock: Clock): Promise<ToolResult> {
       })
     })
   })
+}
+
+function toCommandLine({ command, args, isPlain, user }: ToolRun): string[] {
+  if (user == null)
+    return existsSync(SETPRIV)
+      ? [SETPRIV, '--pdeathsig', 'KILL', ...(isPlain ? PLAIN : []), '--', command, ...args]
+      : [command, ...args]
+  const id = String(user.uid)
+  const become = ['--reuid', id, '--regid', id, '--clear-groups', ...PLAIN, '--pdeathsig', 'KILL', '--']
+  return [SETPRIV, ...become, SHELL, '-c', AS_USER, command, ...args]
 }
 
 /** Keeps the first and the last part of a text: the first error and the summary. */
