@@ -11,6 +11,7 @@ import { TARGETS } from './dependencies/package-set.ts'
 import { PackageFolder } from './dependencies/package-set.ts'
 import { giveFolder, handOver } from './files/hand-over.ts'
 import { OwnFolder } from './files/own-folder.ts'
+import { USERS } from './files/tool-user.ts'
 import { createGateway } from './gateway.ts'
 import { readSettings } from './gateway-inputs.ts'
 import type { GatewayOptions } from './gateway-types.ts'
@@ -29,8 +30,8 @@ interface OwnUserPlan {
   groups: UidRange
 }
 
-/** Folders of `.svc` that the gateway does not write to. */
-const READ_ONLY = ['packs']
+/** Folders of `.svc` that the gateway does not write to, or that users of functions have a part of. */
+const NOT_GIVEN = ['packs', USERS]
 const HOME = 'home'
 
 /**
@@ -56,7 +57,9 @@ async function prepareTree(options: GatewayOptions, settings: Settings, uid: num
   const state = new OwnFolder(settings.functionsRoot, '.svc')
   try {
     state.below(HOME).make()
-    handOver(state, uid, READ_ONLY)
+    // Caches of builds, of a gateway with another user.
+    if (lstatSync(state.pathOf(USERS), { throwIfNoEntry: false })?.uid !== uid) state.remove(USERS)
+    handOver(state, uid, NOT_GIVEN)
     const functions = listFunctions(probe.catalog(), settings.functionsRoot)
     for (const { folder, runtime } of functions) {
       if (runtime === 'go' || runtime === 'rust') handOver(new OwnFolder(folder, `.${runtime}-build`), uid)

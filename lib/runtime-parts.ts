@@ -9,8 +9,8 @@ import { createBuilds } from './dependencies/create-builds.ts'
 import { runTool } from './dependencies/run-tool.ts'
 import { Dependencies } from './dependencies/dependencies.ts'
 import { toMadeText } from './dependencies/made.ts'
-import type { Builds } from './dependencies/resolve.ts'
-import { ToolUser } from './dependencies/tool-user.ts'
+import type { Builds, BuildsOptions } from './dependencies/resolve.ts'
+import { ToolOwner } from './dependencies/tool-owner.ts'
 import type { SharedPacks } from './dependencies/shared-packs.ts'
 import { findChange } from './discovery/disk-change.ts'
 import type { LoadedFiles } from './discovery/loaded-files.ts'
@@ -49,21 +49,28 @@ interface RuntimeParts {
 
 export function createRuntimeParts(options: RuntimePartsOptions): RuntimeParts {
   const installers = createInstallers(options)
-  const builds = createJournalledBuilds(options, installers)
+  // Builds prepare functions for runtimes, which know the users.
+  const toolUserOf = (key: string) => runtimes.toolUserOf(key)
+  const builds = createJournalledBuilds({ ...options, toolUserOf }, installers)
   const prepared: ReadonlySet<string> = new Set(['go', 'rust', ...installers.map(({ runtime }) => runtime)])
   const { settings, clock, packs } = options
   const dependencies = new Dependencies({ functionsRoot: settings.functionsRoot, clock, builds, packs })
-  return { builds, dependencies, runtimes: createJournalledRuntimes(options, builds, prepared) }
+  const runtimes = createJournalledRuntimes(options, builds, prepared)
+  return { builds, dependencies, runtimes }
 }
 
-function createJournalledBuilds(options: RuntimePartsOptions, installers: readonly Builder[]): Builds {
-  const { settings, clock, hostEnv, journal } = options
+function createJournalledBuilds(
+  options: RuntimePartsOptions & Pick<BuildsOptions, 'toolUserOf'>,
+  installers: readonly Builder[],
+): Builds {
+  const { settings, clock, hostEnv, journal, toolUserOf } = options
   const { functionsRoot, binaries, depsWaitMs, goBuildTimeoutSeconds, rustBuildTimeoutSeconds } = settings
   return createBuilds({
     clock,
     functionsRoot,
     isPrivate: settings.isolation === 'user',
-    toolUser: settings.isolation === 'user' ? null : findToolUser(options),
+    toolOwner: settings.isolation === 'user' ? null : findToolOwner(options),
+    toolUserOf,
     readFile: createFileReader(settings),
     nice: settings.workerNice,
     goBuildTimeoutSeconds,
@@ -82,8 +89,8 @@ function createJournalledBuilds(options: RuntimePartsOptions, installers: readon
 }
 
 /** Functions with users of their own share packages that no user may write; there nothing belongs to the owner of the root. */
-function findToolUser({ settings, journal }: RuntimePartsOptions): ToolUser | null {
-  return ToolUser.find({
+function findToolOwner({ settings, journal }: RuntimePartsOptions): ToolOwner | null {
+  return ToolOwner.find({
     functionsRoot: settings.functionsRoot,
     powers: readPowers(),
     reached: [process.execPath, packageFile('package.json')],

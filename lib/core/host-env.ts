@@ -55,6 +55,21 @@ export function toComposerHostEnv(hostEnv: HostEnv): Record<string, string> {
   return pick(hostEnv, COMPOSER_VARIABLES)
 }
 
+/** Folders of tools that are the gateway's. Its programs of Rust stay where they are. */
+const TOOL_FOLDERS =
+  /^(?:GO(?:PATH|CACHE|MODCACHE|ENV)|CARGO_HOME|XDG_\w+|(?:PIP|UV|COMPOSER)_CACHE_DIR|COMPOSER_HOME|npm_config_(?:cache|userconfig))$/i
+
+/**
+ * What a tool sees that runs as another user: the same package sources, and folders of that user.
+ * @param env - as one of the functions above gives it
+ * @param home - full path of the user's home
+ */
+export function toUserToolEnv(env: Readonly<Record<string, string>>, home: string): Record<string, string> {
+  const kept = Object.entries(env).filter(([name]) => !TOOL_FOLDERS.test(name))
+  const { HOME: own } = env
+  return { ...(own !== undefined && { RUSTUP_HOME: `${own}/.rustup` }), ...Object.fromEntries(kept), HOME: home }
+}
+
 function pick(hostEnv: HostEnv, names: RegExp): Record<string, string> {
   const picked: Record<string, string> = {}
   for (const [name, value] of Object.entries(hostEnv)) {

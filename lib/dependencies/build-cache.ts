@@ -6,10 +6,11 @@
  */
 
 import { createHash, randomBytes } from 'node:crypto'
-import { accessSync, chmodSync, constants, lstatSync } from 'node:fs'
+import { accessSync, chmodSync, constants, copyFileSync, lstatSync } from 'node:fs'
 import { basename } from 'node:path'
 import type { FunctionVersion } from '../core/catalog.ts'
 import { OwnFolder } from '../files/own-folder.ts'
+import type { ToolUser } from '../files/tool-user.ts'
 
 /** Programs kept of one handler: the newest and those before it that a draining worker may still be started from. */
 const KEPT_BUILDS = 2
@@ -43,9 +44,12 @@ export class BuildKey {
 /** The build folder of one handler. */
 export class Workspace {
   readonly #root: OwnFolder
-  readonly #own: OwnFolder
+  #own: OwnFolder
+  #user: ToolUser | null = null
   readonly #programs: OwnFolder
   readonly #isPrivate: boolean
+  /** Name of the folder in which a user builds. */
+  readonly #bench: string
   /** Another gateway may build the same at the same time. */
   readonly #mark = randomBytes(4).toString('hex')
 
@@ -58,10 +62,16 @@ export class Workspace {
     const stem = basename(fn.entryPath).replace(/\.[^.]+$/, '')
     this.#root = new OwnFolder(fn.fnDir, name)
     this.#own = this.#root.below(toPlainName(stem))
+    this.#bench = `${name.slice(1)}-${createHash('sha256').update(fn.entryPath).digest('hex').slice(0, 12)}`
     this.#programs = this.#own.below('bin')
   }
 
-  /** Full path, `<function>/.go-build/handler`. */
+  /** `<function>/.go-build/handler`, or a folder of the user that builds. */
+  get tools(): OwnFolder {
+    return this.#own
+  }
+
+  /** Full path. */
   get folder(): string {
     return this.#own.path
   }
@@ -84,13 +94,18 @@ export class Workspace {
 
   /**
    * Makes the folders, with a `.gitignore` that keeps them out of repositories.
+   * @param user - who builds, in a folder of its own; null: the gateway
    * @throws Error when the folder cannot be written
    */
-  prepare(): void {
+  prepare(user: ToolUser | null = null): void {
     const isNew = !this.#own.isThere()
     this.#programs.make()
     if (isNew && this.#isPrivate) chmodSync(this.#own.path, 0o700)
     this.#own.checkEntries()
+    this.#user = user
+    // What is in the function's folder only the gateway changes.
+    if (user !== null) this.#own = user.folder.below(this.#bench)
+    this.#own.make()
     if (this.#root.read('.gitignore') === null) this.#root.write('.gitignore', '*\n')
   }
 
@@ -108,10 +123,30 @@ export class Workspace {
 
   /** Where the tool puts a program that is not finished: nothing is there, so nothing leads it elsewhere. */
   draft(key: string): string {
-    this.#programs.make()
+    const folder = this.#user === null ? this.#programs : this.#own
+    folder.make()
     const name = this.#draftOf(key)
-    this.#programs.remove(name)
-    return this.#programs.pathOf(name)
+    folder.remove(name)
+    return folder.pathOf(name)
+  }
+
+  /**
+   * Puts the program that a tool left in place.
+   * @param path - full path; absent: it is at `draft`
+   * @throws Error when it is not the file of the user that built it
+   */
+  async finish(key: string, path: string | null = null): Promise<void> {
+    const name = this.#draftOf(key)
+    const user = this.#user
+    if (user !== null || path !== null) {
+      this.#programs.make()
+      this.#programs.remove(name)
+      const place = this.#programs.pathOf(name)
+      if (user === null) copyFileSync(path!, place)
+      else await user.takeFile(path ?? this.#own.pathOf(name), place)
+    }
+    if (user !== null && path === null) this.#own.remove(name)
+    this.publish(key)
   }
 
   #draftOf(key: string): string {

@@ -4,6 +4,8 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { join, relative, sep } from 'node:path'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { HostEnv } from '../core/host-env.ts'
+import type { OwnFolder } from '../files/own-folder.ts'
+import type { ToolUser } from '../files/tool-user.ts'
 import type { RuntimeName } from '../core/identity.ts'
 import { type ErrorDetail, GatewayError } from '../core/errors.ts'
 import type { Made } from './made.ts'
@@ -44,8 +46,18 @@ export interface BuildPlan {
 export interface BuildTools {
   /** Aborted when nobody wants the work any more; its tools are killed then. */
   readonly signal: AbortSignal
+  /** Whom the tools run as; absent where functions are not kept apart by users. */
+  readonly user?: ToolUser | null
   /** Runs a program with the build environment. */
-  run(run: Pick<ToolRun, 'command' | 'args' | 'cwd'> & { env?: Readonly<Record<string, string>> }): Promise<ToolResult>
+  run(run: ToolCommand): Promise<ToolResult>
+  /** The tools of a shared pack: no function may change what others load. @param folder - full path of the pack */
+  forPack?(folder: string): BuildTools
+}
+
+interface ToolCommand extends Pick<ToolRun, 'command' | 'args' | 'cwd'> {
+  env?: Readonly<Record<string, string>>
+  /** What the tool may write to, where it runs as a user: a folder below that of the user. */
+  owns?: OwnFolder
 }
 
 /** One language's way from sources to what a worker needs: `go` and `rust` build, an `Installer` installs packages. */

@@ -3,12 +3,14 @@
 import { existsSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import type { OwnFolder } from '../files/own-folder.ts'
+import type { ToolUser } from '../files/tool-user.ts'
 
 /** What a user's own cargo folder says of registries, mirrors and proxies, and the tokens for them. */
 const USER_FILES = ['config.toml', 'config', 'credentials.toml', 'credentials']
 /** Folders in which cargo makes folders and files of its own. */
 const HOME_FOLDERS = ['registry', 'git']
 const PROFILE_FOLDER = 'release'
+const OWN_TARGET = 'rust'
 
 /**
  * The folders for crates: those of the environment when it names them, else `cargo` and `rust` below the build folder, so
@@ -17,8 +19,7 @@ const PROFILE_FOLDER = 'release'
  * @param hostEnv - variables of the gateway's process
  */
 export class CargoHome {
-  /** Full path of the folder for what is compiled. */
-  readonly target: string
+  readonly #target: string
   /** null where the environment names the folder: then it is the user's. */
   readonly #home: OwnFolder | null
   readonly #ownTarget: OwnFolder | null
@@ -27,18 +28,24 @@ export class CargoHome {
   constructor(build: OwnFolder, hostEnv: Readonly<Record<string, string | undefined>>) {
     this.#home = hostEnv.CARGO_HOME === undefined ? build.below('cargo') : null
     this.#ownTarget = hostEnv.CARGO_TARGET_DIR === undefined ? build.below('rust') : null
-    this.target = hostEnv.CARGO_TARGET_DIR ?? build.below('rust').path
+    this.#target = hostEnv.CARGO_TARGET_DIR ?? build.below('rust').path
     this.#userFolder = hostEnv.HOME === undefined ? null : join(hostEnv.HOME, '.cargo')
+  }
+
+  /** Full path of the folder for what is compiled. @param user - who builds; null: the gateway */
+  targetOf(user: ToolUser | null): string {
+    return user === null ? this.#target : join(user.home, OWN_TARGET)
   }
 
   /**
    * Makes the folders, with the user's own settings in them. @returns the variables that cargo needs to use them
    * @throws UnsafePathError when cargo would be led elsewhere by a link
    */
-  prepare(): Readonly<Record<string, string>> {
+  prepare(user: ToolUser | null = null): Readonly<Record<string, string>> {
+    if (user !== null) return { CARGO_TARGET_DIR: this.targetOf(user) }
     this.#ownTarget?.checkEntries()
     this.#ownTarget?.below(PROFILE_FOLDER).checkEntries()
-    const variables = { CARGO_TARGET_DIR: this.target }
+    const variables = { CARGO_TARGET_DIR: this.#target }
     if (this.#home === null) return variables
     for (const name of HOME_FOLDERS) this.#home.below(name).checkEntries()
     this.#home.checkEntries(USER_FILES)

@@ -2,6 +2,7 @@
 
 import { closeSync, openSync, readSync } from 'node:fs'
 import type { GatewayError } from '../core/errors.ts'
+import type { OwnFolder } from '../files/own-folder.ts'
 import type { BuildTools } from './build.ts'
 import type { ComposerManifest } from './composer-manifest.ts'
 import { installError, passingError } from './install-step.ts'
@@ -35,6 +36,8 @@ interface ComposerInstall extends ComposerAsker {
   composer: string
   /** Holds `composer.json`, and `composer.lock` when `hasLock`. */
   cwd: string
+  /** What Composer may write to, `cwd` in it; absent where it runs as the gateway. */
+  draft?: OwnFolder
   /** Full path of a folder above it: repositories there and further up are none of the function's. */
   ceiling: string
   hasLock: boolean
@@ -62,7 +65,7 @@ export async function installWithComposer(install: ComposerInstall, tools: Build
 }
 
 function runComposer(install: ComposerInstall, args: readonly string[], tools: BuildTools): Promise<ToolResult> {
-  const { php, composer, cwd, ceiling, plugins, allowSources } = install
+  const { php, composer, cwd, draft, ceiling, plugins, allowSources } = install
   const [command, ...rest] = isPhp(composer) ? [php, composer] : [composer]
   const all = [...args.slice(0, 1), ...(plugins.length === 0 ? ['--no-plugins'] : []), ...args.slice(1)]
   const env = {
@@ -82,7 +85,13 @@ function runComposer(install: ComposerInstall, args: readonly string[], tools: B
     GIT_TERMINAL_PROMPT: '0',
     ...(!allowSources && { GIT_ALLOW_PROTOCOL: 'https' }),
   }
-  return tools.run({ command: command!, args: [...rest, ...all], cwd, env })
+  return tools.run({
+    command: command!,
+    args: [...rest, ...all],
+    cwd,
+    env,
+    ...(draft !== undefined && { owns: draft }),
+  })
 }
 
 const HEAD_BYTES = 256

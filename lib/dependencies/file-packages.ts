@@ -124,6 +124,13 @@ function commonFolder(folders: readonly string[]): string {
   })
 }
 
+/** The text of a file that a tool made, through no link. */
+export function readMade(folder: OwnFolder, name: string): string {
+  const bytes = folder.read(name)
+  if (bytes === null) throw new Error(`the tool left no ${name}`)
+  return bytes.toString('utf8')
+}
+
 /** Reads file after file, so that the gateway goes on serving meanwhile. */
 async function readAll(
   { files }: Pick<FilePackages, 'files'>,

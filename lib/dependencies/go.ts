@@ -124,7 +124,7 @@ class GoBuild {
     sum: string | null,
   ): Promise<Made> {
     const workspace = this.#workspace
-    workspace.prepare()
+    workspace.prepare(tools.user ?? null)
     const module = mod === null ? OWN_MODULE : (/^\s*module\s+"?([^\s"]+)/m.exec(mod)?.[1] ?? OWN_MODULE)
     const modFile = workspace.write('go.mod', toModFile(mod, toolchain.version))
     if (sum !== null) workspace.write('go.sum', sum)
@@ -154,9 +154,10 @@ class GoBuild {
       ],
       cwd,
       env,
+      owns: workspace.tools,
     })
     if (result.code !== 0) throw this.#toError(result, mod !== null)
-    workspace.publish(key)
+    await workspace.finish(key)
     return toProgramMade(workspace.binary(key))
   }
 

@@ -187,7 +187,7 @@ export class Installer implements Builder {
 
   async plan(fn: FunctionVersion, toolchain: Toolchain, tools: BuildTools): Promise<BuildPlan> {
     const packs = this.#options.packsOf(fn).map(folder => this.#packUnit(folder))
-    const looks = await Promise.all(packs.map(unit => this.#lookInTurn(unit, toolchain, tools)))
+    const looks = await Promise.all(packs.map(unit => this.#lookInTurn(unit, toolchain, toolsFor(unit, tools))))
     const open = looks.filter(({ plan }) => plan !== null)
     const unit = this.#unitOf(fn)
     // What a function's imports need is known when its packs are there.
@@ -201,7 +201,7 @@ export class Installer implements Builder {
       build: async work => {
         const made: Made[] = []
         const install = async (look: Look): Promise<Look> => {
-          const done = await this.#installInTurn(look, toolchain, work)
+          const done = await this.#installInTurn(look, toolchain, toolsFor(look.unit, work))
           if (done.made !== null) made.push(done.made)
           return done.look
         }
@@ -358,6 +358,7 @@ export class Installer implements Builder {
       key: plan.key,
       target,
       asker,
+      user: tools.user ?? null,
       signal: tools.signal,
       count: folder => listInstalled(runtime, folder).length,
       fill: draft => {
@@ -480,6 +481,10 @@ export class Installer implements Builder {
     for (const name of this.#step.manifests) key.add(name, stampOf(join(unit.folder, name)))
     return key.toString()
   }
+}
+
+function toolsFor({ isPack, folder }: InstallUnit, tools: BuildTools): BuildTools {
+  return isPack ? (tools.forPack?.(folder) ?? tools) : tools
 }
 
 const NOTHING_MADE: Made = { packages: 0, bytes: 0, names: [], isShared: true }

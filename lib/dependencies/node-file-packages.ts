@@ -34,6 +34,8 @@ export function checkSources(manifest: NodeManifest, folder: string, checks: Pac
       const fail = (why: string) =>
         at.manifest.error(`${at.manifest.label}: ${why}`, path.name, 'name a smaller folder')
       if (!collector.add(target, fail)) continue
+      // What an archive names is checked in the lock file that the install leaves.
+      if (lstatSync(target).isFile()) continue
       const label = below(checks.root, join(target, NODE_MANIFEST))
       // A link is not copied with its package.
       const isOwn = lstatSync(join(target, NODE_MANIFEST), { throwIfNoEntry: false })?.isFile() === true

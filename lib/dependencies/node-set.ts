@@ -5,19 +5,17 @@
  *   pins  the lock file that the install left: it stands for the same set
  */
 
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
 import type { GatewayError } from '../core/errors.ts'
 import { INSTALL_TIMEOUT_SECONDS } from '../core/limits.ts'
 import type { FileReader } from '../files/function-file.ts'
 import { OwnFolder } from '../files/own-folder.ts'
 import type { BuildTools, Toolchain } from './build.ts'
 import { BuildKey } from './build-cache.ts'
-import { CHANGED_MEANWHILE, stageFiles } from './file-packages.ts'
+import { CHANGED_MEANWHILE, readMade, stageFiles } from './file-packages.ts'
 import { type InstallUnit, passingError } from './install-step.ts'
 import { NODE_LOCK, NodeLock } from './node-lock.ts'
 import { NODE_MANIFEST } from './node-manifest.ts'
-import { isLockOf, NODE_TARGET, type NodeWishes } from './node-wishes.ts'
+import { checkLock, isLockOf, NODE_TARGET, type NodeWishes } from './node-wishes.ts'
 import { installWithNpm, type NpmAsker, rebuildWithNpm, toNpmError } from './npm.ts'
 import { PackageFolder, type SetOutcome } from './package-set.ts'
 import type { ToolResult } from './run-tool.ts'
@@ -102,17 +100,18 @@ export class NodeSet {
       )
     const { cwd, digest } = await stageFiles(draft, files, { folder, root, read: this.#options.readFile })
     if (digest !== wishes.filesDigest) throw passingError(`${unit.label}: ${CHANGED_MEANWHILE}`)
-    writeFileSync(join(cwd.path, NODE_MANIFEST), `${JSON.stringify(wanted.toStaged({}), null, 2)}\n`)
+    cwd.write(NODE_MANIFEST, `${JSON.stringify(wanted.toStaged({}), null, 2)}\n`)
     const staged = allowSources ? wishes.lock?.text : wishes.lock?.toStaged()
-    if (staged !== undefined) writeFileSync(join(cwd.path, NODE_LOCK), staged)
+    if (staged !== undefined) cwd.write(NODE_LOCK, staged)
     const hasLock = wishes.lock !== null
-    const install = { npm, cwd: cwd.path, hasLock, allowSources, timeoutMs: NPM_TIMEOUT_MS, ...this.#asker }
+    const install = { npm, cwd: cwd.path, draft, hasLock, allowSources, timeoutMs: NPM_TIMEOUT_MS, ...this.#asker }
     await installWithNpm(install, tools)
     // Unchanged by npm, it is the function's own again.
     if (cwd.read(NODE_LOCK)?.toString('utf8') === staged) cwd.write(NODE_LOCK, wishes.lock!.text)
-    const lock = new NodeLock(NODE_LOCK, readFileSync(join(cwd.path, NODE_LOCK), 'utf8'), NODE_LOCK)
+    const lock = new NodeLock(NODE_LOCK, readMade(cwd, NODE_LOCK), NODE_LOCK)
+    checkLock(unit, lock, files, allowSources, true)
     await this.#runScripts(install, lock, tools)
-    mkdirSync(join(cwd.path, NODE_TARGET), { recursive: true })
+    cwd.below(NODE_TARGET).make()
     if (cwd.path !== draft.path)
       for (const name of [NODE_TARGET, NODE_LOCK, NODE_MANIFEST]) cwd.moveTo(name, draft, name)
     draft.below(NODE_TARGET).write(PINS, this.#pinsOf(lock))

@@ -236,12 +236,20 @@ function toWanted(unit: InstallUnit, own: NodeManifest | null, added: Readonly<R
 }
 
 /** A path of the lock file must be one of those that manifests name, which are checked. */
-function checkLock(unit: InstallUnit, lock: NodeLock, { targets }: FilePackages, allowSources: boolean): void {
-  const file = labelOf(unit, lock.fileName)
+export function checkLock(
+  unit: InstallUnit,
+  lock: NodeLock,
+  { targets }: Pick<FilePackages, 'targets'>,
+  allowSources: boolean,
+  isMade = false,
+): void {
+  // What a package asks for is not known before the tool has it: the lock file that it makes names all.
+  const file = labelOf(unit, isMade ? NODE_MANIFEST : lock.fileName)
   for (const { name, text, path } of lock.sources) {
     if (path === null ? allowSources : targets.has(resolve(realpathSync(unit.folder), path))) continue
     const why = path === null ? 'not from the registry' : 'a path that no package.json names'
-    const hint = `delete the lock file${path === null ? ', or set FN_NODE_PACKAGE_SOURCES=1' : ''}`
+    const remedy = isMade ? 'take out the package that needs it' : 'delete the lock file'
+    const hint = `${remedy}${path === null ? ', or set FN_NODE_PACKAGE_SOURCES=1' : ''}`
     throw installError(`${file}: ${name} comes from ${showToken(text)}, ${why}`, { file }, hint)
   }
 }

@@ -2,6 +2,7 @@
 
 import type { GatewayError } from '../core/errors.ts'
 import { type HostEnv, toToolHostEnv } from '../core/host-env.ts'
+import type { OwnFolder } from '../files/own-folder.ts'
 import type { BuildTools } from './build.ts'
 import { type FailedImport, installError, passingError } from './install-step.ts'
 import type { ImportedPackage } from './node-imports.ts'
@@ -55,6 +56,8 @@ interface NpmInstall extends NpmAsker {
   npm: string
   /** Holds `package.json`, and `package-lock.json` when `hasLock`. */
   cwd: string
+  /** What npm may write to, `cwd` in it; absent where it runs as the gateway. */
+  draft?: OwnFolder
   hasLock: boolean
   /** Packages fetched from repositories are allowed. */
   allowSources: boolean
@@ -66,12 +69,13 @@ interface NpmInstall extends NpmAsker {
  * No script of a package runs: `rebuildWithNpm` runs those that are allowed.
  */
 export async function installWithNpm(install: NpmInstall, tools: BuildTools): Promise<void> {
-  const { npm, cwd, hasLock, allowSources, timeoutMs } = install
+  const { npm, cwd, draft, hasLock, allowSources, timeoutMs } = install
   const run = (command: 'ci' | 'install') =>
     tools.run({
       command: npm,
       args: [command, '--ignore-scripts', ...(allowSources ? [] : ['--allow-git=none']), ...FLAGS],
       cwd,
+      ...(draft !== undefined && { owns: draft }),
     })
   let result = await run(hasLock ? 'ci' : 'install')
   if (hasLock && result.code !== 0 && !result.timedOut && !tools.signal.aborted) result = await run('install')

@@ -9,12 +9,14 @@
  */
 
 import { randomBytes } from 'node:crypto'
-import { lstatSync } from 'node:fs'
+import { chmodSync, lstatSync } from 'node:fs'
 import { copyFile, lchown, link, mkdir, readdir, readlink, symlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Clock } from '../core/clock.ts'
 import { isObject } from '../core/json.ts'
 import { OwnFolder } from '../files/own-folder.ts'
+import type { ToolUser } from '../files/tool-user.ts'
+import { BuildKey } from './build-cache.ts'
 import { type Asker, FailedSets } from './failed-sets.ts'
 import { sizeOf } from './made.ts'
 
@@ -58,6 +60,8 @@ interface SetRequest {
   id: string
   key: string
   target: string
+  /** Whom the tools that fill it run as; absent: as the gateway. */
+  user?: ToolUser | null
   /** Aborted when who asks has no use for it any more. */
   signal: AbortSignal
   asker: Asker
@@ -87,7 +91,8 @@ export class PackageSets {
    * The set of an id, filled when it is not there; who asks meanwhile waits for the same.
    * @throws what `fill` throws, or threw before: it is not run again until the asker's signature is another
    */
-  async ensure(request: SetRequest): Promise<PackageSet> {
+  async ensure(wanted: SetRequest): Promise<PackageSet> {
+    const request = { ...wanted, id: toId(wanted) }
     const { id, signal, asker } = request
     for (;;) {
       const filling = this.#filling.get(id)
@@ -121,12 +126,33 @@ export class PackageSets {
     }
   }
 
-  async #fill({ id, key, target, fill, count }: SetRequest): Promise<SetMark> {
+  async #fill(request: SetRequest): Promise<SetMark> {
     this.#forgetStale()
     this.#folder.make()
+    // Names of sets tell what others use.
+    if (this.#isPrivate) chmodSync(this.#folder.path, 0o700)
+    const { user, fill } = request
     const draft = this.#folder.makeTemporary(DRAFT_PREFIX)
+    if (user == null) return this.#finish(request, draft, () => fill(draft))
+    const bench = user.folder.makeTemporary(DRAFT_PREFIX)
+    return this.#finish(request, draft, async () => {
+      try {
+        const outcome = await fill(bench)
+        await user.take(bench, draft)
+        return outcome
+      } finally {
+        user.remove(bench)
+      }
+    })
+  }
+
+  async #finish(
+    { id, key, target, count }: SetRequest,
+    draft: OwnFolder,
+    fill: () => Promise<SetOutcome>,
+  ): Promise<SetMark> {
     try {
-      const outcome = await fill(draft)
+      const outcome = await fill()
       const bytes = await sizeOf(draft.below(target).path)
       const mark: SetMark = { key, ...outcome, packages: count(draft.path), bytes }
       draft.below(target).write(MARK, `${JSON.stringify(mark)}\n`)
@@ -153,6 +179,13 @@ export class PackageSets {
       if (stats.isDirectory() && this.#clock.wall() - stats.mtimeMs > STALE_DRAFT_MS) this.#folder.remove(name)
     }
   }
+}
+
+/** A set that tools of a function's user filled is for this function alone: they may have put anything into it. */
+function toId({ id, target, user }: SetRequest): string {
+  if (user == null) return id
+  const [runtime] = id.split('-')
+  return `${runtime}-${new BuildKey().add('set', id).add('target', target).add('user', String(user.uid))}`
 }
 
 /** A whole set. */

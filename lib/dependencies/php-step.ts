@@ -7,7 +7,7 @@
  */
 
 import type { FileReader } from '../files/function-file.ts'
-import { mkdirSync, readFileSync, realpathSync, writeFileSync } from 'node:fs'
+import { realpathSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { dirname, join, resolve, sep } from 'node:path'
 import { toComposerHostEnv } from '../core/host-env.ts'
@@ -20,7 +20,7 @@ import { COMPOSER_LOCK, ComposerLock, readComposerLock } from './composer-lock.t
 import { COMPOSER_MANIFEST, type ComposerManifest, isComposerName, readComposerManifest } from './composer-manifest.ts'
 import { checkComposerSources } from './composer-paths.ts'
 import { toManifestFacts } from './dependency-state.ts'
-import { CHANGED_MEANWHILE, digestFiles, type FilePackages, stageFiles } from './file-packages.ts'
+import { CHANGED_MEANWHILE, digestFiles, type FilePackages, readMade, stageFiles } from './file-packages.ts'
 import { type InstallPlan, type InstallStep, type InstallUnit, passingError, type Settled } from './install-step.ts'
 import { PackageFolder, type PackageSet, type SetOutcome } from './package-set.ts'
 import type { ToolResult } from './run-tool.ts'
@@ -164,12 +164,13 @@ class PhpFolder {
       read: this.#options.readFile,
     })
     if (digest !== this.#digest) throw passingError(`${label}: ${CHANGED_MEANWHILE}`)
-    writeFileSync(join(cwd.path, COMPOSER_MANIFEST), `${JSON.stringify(manifest.toStaged(this.#plugins), null, 4)}\n`)
-    if (this.#lock !== null) writeFileSync(join(cwd.path, COMPOSER_LOCK), this.#lock.toStaged())
+    cwd.write(COMPOSER_MANIFEST, `${JSON.stringify(manifest.toStaged(this.#plugins), null, 4)}\n`)
+    if (this.#lock !== null) cwd.write(COMPOSER_LOCK, this.#lock.toStaged())
     const install = {
       php: this.#toolchain.program,
       composer,
       cwd: cwd.path,
+      draft,
       ceiling: dirname(draft.path),
       hasLock: this.#lock !== null,
       plugins: this.#plugins,
@@ -183,9 +184,9 @@ class PhpFolder {
       const file = this.#lock!.label
       onNote(`${file} was made from another composer.json and is used as it is: run composer update, or delete it`)
     }
-    const lock = new ComposerLock(readFileSync(join(cwd.path, COMPOSER_LOCK), 'utf8'), COMPOSER_LOCK)
+    const lock = new ComposerLock(readMade(cwd, COMPOSER_LOCK), COMPOSER_LOCK)
     this.#tellPlugins(lock)
-    mkdirSync(join(cwd.path, TARGET), { recursive: true })
+    cwd.below(TARGET).make()
     if (cwd.path !== draft.path) for (const name of [TARGET, COMPOSER_LOCK]) cwd.moveTo(name, draft, name)
     draft.below(TARGET).write(PINS, this.#keyOf(manifest, lock))
     draft.below(TARGET).write(LOCK_COPY, lock.text)

@@ -2,6 +2,7 @@
 
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import type { OwnFolder } from '../files/own-folder.ts'
 import type { BuildTools } from './build.ts'
 import type { ToolResult } from './run-tool.ts'
 import { toPackageName } from './requirements.ts'
@@ -32,6 +33,8 @@ interface PipRun {
   files: readonly string[]
   /** Where relative paths in them start. */
   cwd: string
+  /** What the tool may write to, `target` in it; absent where it runs as the gateway. */
+  draft?: OwnFolder
 }
 
 export interface PipFailure {
@@ -46,7 +49,7 @@ export interface PipFailure {
 
 /** @returns null when the packages are there */
 export async function runPip(
-  { python, uv, target, files, cwd }: PipRun,
+  { python, uv, target, files, cwd, draft }: PipRun,
   tools: BuildTools,
 ): Promise<PipFailure | null> {
   const requirements = files.flatMap(file => ['--requirement', file])
@@ -56,7 +59,7 @@ export async function runPip(
       : { command: uv, args: ['pip', 'install', ...UV_FLAGS, '--python', python, '--target', target, ...requirements] }
   // Nothing of the folder it runs in is imported by pip.
   const env = { PYTHONSAFEPATH: '1', PIP_ROOT_USER_ACTION: 'ignore', UV_NO_PROGRESS: '1', NO_COLOR: '1' }
-  const result = await tools.run({ ...run, cwd, env })
+  const result = await tools.run({ ...run, cwd, env, ...(draft !== undefined && { owns: draft }) })
   if (result.code === 0) return null
   return toFailure(uv === null ? 'pip install' : 'uv pip install', result)
 }

@@ -62,13 +62,14 @@ export class PythonSet {
 
   async #install(draft: OwnFolder, guesses: readonly Guess[], tools: BuildTools): Promise<PipFailure | null> {
     const { unit, wishes, toolchain, uv } = this.#options
-    draft.remove(PYTHON_TARGET)
+    if (tools.user != null) tools.user.remove(draft.below(PYTHON_TARGET))
+    else draft.remove(PYTHON_TARGET)
     // An archive of sources runs its own code when it is installed: nobody asked for that of a package that only an import names.
     const lines = guesses.map(({ name }) => `--only-binary ${name}\n${name}`)
     const wanted = draft.write('wanted.txt', `${[...wishes.named.map(({ text }) => text), ...lines].join('\n')}\n`)
     const files = wishes.hasOptions ? [join(unit.folder, PYTHON_MANIFEST), wanted] : [wanted]
     draft.below(PYTHON_TARGET).make()
-    const run = { python: toolchain.program, uv, target: draft.below(PYTHON_TARGET).path, files }
+    const run = { python: toolchain.program, uv, target: draft.below(PYTHON_TARGET).path, files, draft }
     return runPip({ ...run, cwd: wishes.hasOptions ? unit.folder : draft.path }, tools)
   }
 

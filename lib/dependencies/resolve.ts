@@ -12,10 +12,11 @@ import { join } from 'node:path'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
-import { toToolHostEnv } from '../core/host-env.ts'
+import { toToolHostEnv, toUserToolEnv } from '../core/host-env.ts'
 import type { RuntimeName } from '../core/identity.ts'
 import type { FileReader } from '../files/function-file.ts'
 import type { OwnFolder } from '../files/own-folder.ts'
+import type { ToolUser } from '../files/tool-user.ts'
 import {
   BUILD_RETRY_MS,
   type Builder,
@@ -32,7 +33,7 @@ import { PacedLine } from './paced-line.ts'
 import { Places } from './places.ts'
 import { runTool } from './run-tool.ts'
 import { makeToolFolder } from './tool-folder.ts'
-import type { ToolUser } from './tool-user.ts'
+import type { ToolOwner } from './tool-owner.ts'
 
 const LOOKING = 'looking at what it needs'
 /** Milliseconds after which a look at what is to be made counts as work. */
@@ -49,10 +50,16 @@ export interface BuildsOptions {
   builders: readonly Builder[]
   /** What is built is closed to other users of the machine, and tools have no capability of this process. */
   isPrivate: boolean
+  /**
+   * Whom tools run as where functions are kept apart by users: null or absent elsewhere.
+   * @param key - of a function, or `pack <folder>`
+   * @throws Error when no user is left
+   */
+  toolUserOf?(key: string): ToolUser | null
   /** Reads files of functions that are kept apart by users; null: links are followed. */
   readFile?: FileReader | null
-  /** Whom tools run as; absent: as this process. */
-  toolUser?: ToolUser | null
+  /** Whom tools of packages run as elsewhere; absent: as this process. */
+  toolOwner?: ToolOwner | null
   /** Steps of priority that tools stand below this process; absent: none. */
   nice?: number
   /** Most ms that a call waits for a build. */
@@ -327,7 +334,9 @@ export class Builds {
     await places.take(build)
     try {
       if (signal.aborted) throw stopped()
-      const made = await this.#withTools(builder, signal, tools => this.#watched(builder, fn, () => plan.build(tools)))
+      const made = await this.#withTools(builder, fn, signal, tools =>
+        this.#watched(builder, fn, () => plan.build(tools)),
+      )
       return { binary: plan.binary, made }
     } finally {
       places.leave()
@@ -345,7 +354,7 @@ export class Builds {
     await places.take(build)
     try {
       if (signal.aborted) throw stopped()
-      return await this.#withTools(builder, signal, tools => builder.plan(build.fn, toolchain, tools))
+      return await this.#withTools(builder, build.fn, signal, tools => builder.plan(build.fn, toolchain, tools))
     } finally {
       places.leave()
       clock.clearTimeout(timer)
@@ -371,16 +380,34 @@ export class Builds {
   }
 
   /** The folder for temporary files is made when the first tool runs: most functions are ready as they are. */
-  async #withTools<T>(builder: Builder, signal: AbortSignal, work: (tools: BuildTools) => T | Promise<T>): Promise<T> {
-    let folder: OwnFolder | null = null
-    const toFolder = (): string => {
-      folder ??= makeToolFolder(this.#options.temporaryFolder, this.#options.clock)
-      return folder.path
+  async #withTools<T>(
+    builder: Builder,
+    fn: FunctionVersion,
+    signal: AbortSignal,
+    work: (tools: BuildTools) => T | Promise<T>,
+  ): Promise<T> {
+    const made: { folder: OwnFolder; user: ToolUser | null }[] = []
+    const toTools = (key: string): BuildTools => {
+      let path: string | null = null
+      const user = this.#options.toolUserOf?.(key) ?? null
+      const toFolder = (): string => {
+        if (path !== null) return path
+        const folder = makeToolFolder(user?.folder ?? this.#options.temporaryFolder, this.#options.clock)
+        made.push({ folder, user })
+        user?.give(folder)
+        path = folder.path
+        return path
+      }
+      const tools = this.#toTools(builder, toFolder, signal, user)
+      return { ...tools, forPack: folder => toTools(`pack ${folder}`) }
     }
     try {
-      return await work(this.#toTools(builder, toFolder, signal))
+      return await work(toTools(fn.key))
     } finally {
-      ;(folder as OwnFolder | null)?.removeAll()
+      for (const { folder, user } of made) {
+        if (user === null) folder.removeAll()
+        else user.remove(folder)
+      }
     }
   }
 
@@ -420,26 +447,29 @@ export class Builds {
     }
   }
 
-  #toTools(builder: Builder, toFolder: () => string, signal: AbortSignal): BuildTools {
+  #toTools(builder: Builder, toFolder: () => string, signal: AbortSignal, user: ToolUser | null = null): BuildTools {
     const { clock, hostEnv, isPrivate, nice = 0 } = this.#options
-    const toolUser = builder.asOwner === true ? (this.#options.toolUser ?? null) : null
-    const toBase = () => builder.toEnv?.(hostEnv) ?? toToolHostEnv(hostEnv)
+    const owner = user === null && builder.asOwner === true ? (this.#options.toolOwner ?? null) : null
+    const toOwn = () => builder.toEnv?.(hostEnv) ?? toToolHostEnv(hostEnv)
+    const toBase = () => (user === null ? toOwn() : toUserToolEnv(toOwn(), user.home))
     const endsAt = clock.monotonic() + builder.timeoutMs
     return {
       signal,
+      user,
       // One limit for all steps of a build.
-      run: async ({ command, args, cwd, env }) => {
-        const user = (await toolUser?.of(command)) ?? null
-        const base = user === null ? toBase() : toolUser!.toEnv(toBase())
+      run: async ({ command, args, cwd, env, owns }) => {
+        if (owns !== undefined) user?.give(owns)
+        const asOwner = (await owner?.of(command)) ?? null
+        const base = asOwner === null ? toBase() : owner!.toEnv(toBase())
         return runTool(
           {
             command,
             args,
             cwd,
-            user,
             env: { ...base, TMPDIR: toFolder(), GOTMPDIR: toFolder(), ...env },
             timeoutMs: Math.max(1, endsAt - clock.monotonic()),
             isPlain: isPrivate,
+            user: user ?? asOwner,
             nice,
             signal,
           },

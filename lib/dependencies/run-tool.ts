@@ -19,7 +19,7 @@ export interface ToolRun {
   timeoutMs: number
   /** True takes from it what capabilities this process has. */
   isPlain: boolean
-  /** Another user, where this process may change it; absent: that of this process. */
+  /** Whom it runs as, where this process may change it; absent: as this process. */
   user?: UserOfTool | null
   /** Steps of priority below this process; absent: none. */
   nice?: number
@@ -27,9 +27,16 @@ export interface ToolRun {
   signal: AbortSignal
 }
 
+/** Another user than that of this process. */
 export interface UserOfTool {
-  uid: number
-  gid: number
+  readonly uid: number
+  readonly gid: number
+  /** True for the user of a function, whose files a gateway that is not root reads by its group. */
+  readonly sharesFiles?: boolean
+  /** Ends a process group that this process may not end. */
+  killGroup?(pid: number | undefined): void
+  /** Ends what the tool left elsewhere. */
+  killStrays?(): void
 }
 
 export interface ToolResult {
@@ -45,6 +52,9 @@ export interface ToolResult {
 const PLAIN = ['--no-new-privs', '--inh-caps=-all', '--ambient-caps=-all']
 /** Ends a tool with the process that started it, where the system offers that. */
 export const SETPRIV = '/usr/bin/setpriv'
+/** What a tool writes as a user is for this user and, by the group, for a gateway that is not root. */
+const SHELL = '/bin/sh'
+const AS_USER = 'umask 007; exec "$0" "$@"'
 /** Milliseconds that output may still come after a tool's end: a child it left behind may hold the pipe open. */
 const OUTPUT_DRAIN_MS = 100
 
@@ -52,9 +62,7 @@ const OUTPUT_DRAIN_MS = 100
 export function runTool(run: ToolRun, clock: Clock): Promise<ToolResult> {
   return new Promise(resolve => {
     const output = new BoundedText(MAX_TOOL_OUTPUT_BYTES)
-    const [command, ...args] = existsSync(SETPRIV)
-      ? [SETPRIV, ...toPrivileges(run), '--', run.command, ...run.args]
-      : [run.command, ...run.args]
+    const [command, ...args] = toCommandLine(run)
     const child = spawn(command as string, args, {
       cwd: run.cwd,
       env: run.env,
@@ -66,7 +74,10 @@ export function runTool(run: ToolRun, clock: Clock): Promise<ToolResult> {
     lowerPriority(child.pid, run.nice ?? 0)
     let timedOut = false
     let settled = false
-    const kill = () => killGroup(child.pid)
+    const kill = () => {
+      killGroup(child.pid)
+      run.user?.killGroup?.(child.pid)
+    }
     const timer = clock.setTimeout(() => {
       timedOut = true
       kill()
@@ -86,8 +97,9 @@ export function runTool(run: ToolRun, clock: Clock): Promise<ToolResult> {
     child.stderr.on('data', bytes => output.add(bytes))
     child.once('error', error => settle(null, `cannot run ${run.command}: ${error.message}`))
     child.once('exit', (code, signal) => {
-      // What it left behind in its group ends with it.
+      // What it left behind in its group ends with it, and what a user's tool left elsewhere.
       kill()
+      run.user?.killStrays?.()
       const end = () => settle(code, signal === null || timedOut ? null : `${run.command} was ended by ${signal}`)
       // A busy gateway comes to the timer before it comes to what is in the pipe: between two of these it reads that.
       const drain = clock.setTimeout(() => setImmediate(() => setImmediate(end)), OUTPUT_DRAIN_MS)
@@ -103,6 +115,12 @@ export function runTool(run: ToolRun, clock: Clock): Promise<ToolResult> {
 export function toPrivileges({ isPlain, user = null }: Pick<ToolRun, 'isPlain' | 'user'>): string[] {
   const identity = user === null ? [] : ['--reuid', `${user.uid}`, '--regid', `${user.gid}`, '--clear-groups']
   return [...identity, '--pdeathsig', 'KILL', ...(isPlain || user !== null ? PLAIN : [])]
+}
+
+function toCommandLine({ command, args, isPlain, user = null }: ToolRun): string[] {
+  if (user === null && !existsSync(SETPRIV)) return [command, ...args]
+  const line = [SETPRIV, ...toPrivileges({ isPlain, user }), '--']
+  return user?.sharesFiles === true ? [...line, SHELL, '-c', AS_USER, command, ...args] : [...line, command, ...args]
 }
 
 /** Keeps the first and the last part of a text: the first error and the summary. */

@@ -5,7 +5,7 @@
  */
 
 import { createHash } from 'node:crypto'
-import { copyFileSync, existsSync, readFileSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import { dirname, isAbsolute, join } from 'node:path'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { GatewayError } from '../core/errors.ts'
@@ -170,12 +170,13 @@ class RustBuild {
     toolchain: Toolchain,
     key: string,
     symbol: string,
-    user: string | null,
+    own: string | null,
     lock: string | null,
   ): Promise<Made> {
     const workspace = this.#workspace
-    workspace.prepare()
-    const manifest = toManifest(user, {
+    const user = tools.user ?? null
+    workspace.prepare(user)
+    const manifest = toManifest(own, {
       id: this.#id,
       entryPath: this.#fn.entryPath,
       fnDir: this.#fn.fnDir,
@@ -186,9 +187,10 @@ class RustBuild {
     workspace.write('src/main.rs', `fn main() {\n    fngw_worker::serve(handler_${this.#id}::${symbol})\n}\n`)
     if (lock !== null) workspace.write('Cargo.lock', lock)
     // A panic must be caught: one of a call does not end the process.
-    const env = { ...this.#options.cargoHome.prepare(), CARGO_PROFILE_RELEASE_PANIC: 'unwind' }
-    const cargo = (args: string[]) => tools.run({ command: toolchain.program, args, cwd: workspace.folder, env })
-    const program = join(this.#options.cargoHome.target, 'release', `fn_${this.#id}`)
+    const env = { ...this.#options.cargoHome.prepare(user), CARGO_PROFILE_RELEASE_PANIC: 'unwind' }
+    const cargo = (args: string[]) =>
+      tools.run({ command: toolchain.program, args, cwd: workspace.folder, env, owns: workspace.tools })
+    const program = join(this.#options.cargoHome.targetOf(user), 'release', `fn_${this.#id}`)
     // Cargo looks at the times of files alone: one that is put back as it was before the last build it would not compile.
     if (existsSync(program)) {
       for (const name of this.#crates(manifest)) await cargo(['clean', '--release', '--quiet', '--offline', '-p', name])
@@ -200,9 +202,8 @@ class RustBuild {
     if (result.code !== 0 && /offline/i.test(result.output) && !result.timedOut) result = await run([])
     // Another gateway that builds the same may have let cargo forget it meanwhile.
     if (result.code === 0 && !existsSync(program)) result = await run(['--offline'])
-    if (result.code !== 0) throw this.#toError(result, symbol, user !== null)
-    copyFileSync(program, workspace.draft(key))
-    workspace.publish(key)
+    if (result.code !== 0) throw this.#toError(result, symbol, own !== null)
+    await workspace.finish(key, program)
     return toProgramMade(workspace.binary(key))
   }
 

@@ -5,7 +5,8 @@
  *    └ 11 ─ 12 ─ 13       also after a, or b, was renamed or replaced by a link
  */
 
-import { closeSync, constants, existsSync, openSync } from 'node:fs'
+import { closeSync, constants, existsSync, openSync, readdirSync, rmdirSync, rmSync, unlinkSync } from 'node:fs'
+import { join } from 'node:path'
 
 /** Linux alone names open folders by a path; elsewhere the way is looked at and then walked. */
 const HAS_FOLDER_PATHS = process.platform === 'linux' && existsSync('/proc/self/fd')
@@ -28,6 +29,48 @@ export function inHeldFolder<T>(base: string, names: readonly string[], path: st
     throw withRealPath(error, toPath(open.at(-1)!), path)
   } finally {
     for (const file of open) closeSync(file)
+  }
+}
+
+/**
+ * Deletes an entry of a folder with everything in it. No folder is entered by its name: one that is replaced by a link while this
+ * goes on leads nowhere else.
+ * @param held - as `inHeldFolder` gives it
+ */
+export function removeEntry(held: string, name: string): void {
+  if (!HAS_FOLDER_PATHS) {
+    rmSync(join(held, name), { recursive: true, force: true })
+    return
+  }
+  const path = `${held}/${name}`
+  const folder = openFolder(path)
+  if (folder === null) {
+    ignoreMissing(() => unlinkSync(path))
+    return
+  }
+  try {
+    for (const entry of readdirSync(toPath(folder))) removeEntry(toPath(folder), entry)
+  } finally {
+    closeSync(folder)
+  }
+  ignoreMissing(() => rmdirSync(path))
+}
+
+/** @returns null for what is no folder, or gone */
+function openFolder(path: string): number | null {
+  try {
+    return openSync(path, FOLDER | constants.O_NOFOLLOW)
+  } catch (error) {
+    if (/^(?:ENOTDIR|ELOOP|ENOENT)$/.test(String((error as NodeJS.ErrnoException).code))) return null
+    throw error
+  }
+}
+
+function ignoreMissing(remove: () => void): void {
+  try {
+    remove()
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
   }
 }
 

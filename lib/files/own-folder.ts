@@ -30,7 +30,7 @@ import {
 } from 'node:fs'
 import { lstat, mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
-import { inHeldFolder } from './held-folder.ts'
+import { inHeldFolder, removeEntry } from './held-folder.ts'
 
 /** What stands where the gateway wants to write and must not be written to. `path` is the full path of it. */
 export class UnsafePathError extends Error {
@@ -243,7 +243,7 @@ export class OwnFolder {
   write(name: string, content: string | Uint8Array, mode = 0o644, owner: FileOwner | null = null): string {
     const path = this.pathOf(name)
     this.make()
-    this.#hold(folder => {
+    this.hold(folder => {
       const draft = join(folder, `.w-${randomBytes(8).toString('hex')}`)
       const file = openSync(draft, constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL, mode)
       try {
@@ -263,7 +263,7 @@ export class OwnFolder {
   }
 
   /** Works in the folder by a path that nobody can make lead elsewhere meanwhile. @throws UnsafePathError */
-  #hold<T>(work: (folder: string) => T): T {
+  hold<T>(work: (folder: string) => T): T {
     try {
       return inHeldFolder(this.#base, this.#names, this.path, work)
     } catch (error) {
@@ -278,7 +278,7 @@ export class OwnFolder {
     checkName(from)
     checkName(to)
     this.make()
-    this.#hold(folder => renameSync(join(folder, from), join(folder, to)))
+    this.hold(folder => renameSync(join(folder, from), join(folder, to)))
   }
 
   /** Moves an entry to another folder of the same disk, under a new name. */
@@ -286,7 +286,7 @@ export class OwnFolder {
     checkName(name)
     checkName(newName)
     target.make()
-    this.#hold(from => target.#hold(to => renameSync(join(from, name), join(to, newName))))
+    this.hold(from => target.hold(to => renameSync(join(from, name), join(to, newName))))
   }
 
   /** Makes a folder in it with a new name that begins with `prefix`. */
@@ -300,12 +300,15 @@ export class OwnFolder {
   /** Deletes an entry with everything in it; links are deleted, not followed. One that is gone is fine. */
   remove(name: string): void {
     checkName(name)
-    if (this.isThere()) this.#hold(folder => rmSync(join(folder, name), { recursive: true, force: true }))
+    if (this.isThere()) this.hold(folder => removeEntry(folder, name))
   }
 
   /** Deletes the folder with everything in it. */
   removeAll(): void {
-    if (this.isThere()) rmSync(this.path, { recursive: true, force: true })
+    if (!this.isThere()) return
+    const [name] = this.#names.slice(-1)
+    if (name === undefined) rmSync(this.path, { recursive: true, force: true })
+    else new OwnFolder(this.#base, ...this.#names.slice(0, -1)).remove(name)
   }
 
   #parts(): string[] {

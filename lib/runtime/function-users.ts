@@ -15,8 +15,9 @@ import type { FunctionVersion } from '../core/catalog.ts'
 import type { Warning } from '../core/errors.ts'
 import { isObject } from '../core/json.ts'
 import { OwnFolder } from '../files/own-folder.ts'
+import { removeAsUser, ToolUser } from '../files/tool-user.ts'
 import { FunctionFiles, type OpenPath, toCloseCommand, toShown } from './function-files.ts'
-import { makeUserFolder, removeUserFolder, userFolder } from './user-folders.ts'
+import { makeUserFolder, userFolder } from './user-folders.ts'
 
 /** As it stands in a `start` for a daemon. */
 export interface FunctionUser {
@@ -73,7 +74,7 @@ export class FunctionUsers {
     // Owners first: an id that somebody gave a folder to must not be chosen for another function.
     const held = new Set<number>()
     const rest = [...functions.values()].filter(fn => !this.#takeOwner(fn, held))
-    for (const fn of rest) this.#settle(fn, held)
+    for (const { key } of rest) this.#settle(key, held)
     const warnings = this.#checkFiles()
     if (JSON.stringify([...this.#uids]) !== before) warnings.push(...this.#write())
     return warnings
@@ -86,7 +87,7 @@ export class FunctionUsers {
 
   /** Its user and group id. @throws Error when none is left */
   idOf(fn: FunctionVersion): number {
-    return this.#uids.get(fn.key) ?? this.#settleLate(fn)
+    return this.#uids.get(fn.key) ?? this.#settleLate(fn.key)
   }
 
   /** Text that differs when workers started before must not serve a function any more. */
@@ -103,7 +104,7 @@ export class FunctionUsers {
   userOf(fn: FunctionVersion, sockets: string, program: string | null = null): FunctionUser {
     const uid = this.idOf(fn)
     const own = userFolder(sockets, uid)
-    if (this.#moveIn(uid, fn.key)) removeUserFolder(own, uid)
+    if (this.#moveIn(uid, fn.key)) removeAsUser(own, uid)
     if (!this.#made.has(own.path) || !own.isThere()) {
       makeUserFolder(own, uid)
       this.#made.add(own.path)
@@ -112,9 +113,23 @@ export class FunctionUsers {
     return { uid, folder: own.path }
   }
 
-  /** What the gateway keeps in `.svc`, such as builds, is not for functions; shared packs are. */
+  /**
+   * Whom package tools run as.
+   * @param key - of a function, or `pack <folder>` for a shared pack, which is no function's to change
+   * @throws Error when no id is left
+   */
+  toolUserOf(key: string): ToolUser {
+    const user = new ToolUser(this.#state, this.#uids.get(key) ?? this.#settleLate(key))
+    const before = user.dweller
+    // Caches of a function that is gone; functions of one closed folder share a user.
+    if (before !== null && this.#uids.get(before) !== user.uid) user.remove(user.folder)
+    user.prepare(key)
+    return user
+  }
+
+  /** What the gateway keeps in `.svc`, such as builds, is not for functions; shared packs are, and folders of users. */
   #closeOwnFolders(): void {
-    for (const { name, stats } of this.#state.list(/^(?!packs$)/)) {
+    for (const { name, stats } of this.#state.list(/^(?!(?:packs|users)$)/)) {
       if (stats.isDirectory() && (stats.mode & 0o077) !== 0) chmodSync(this.#state.pathOf(name), 0o700)
     }
   }
@@ -146,22 +161,22 @@ export class FunctionUsers {
   }
 
   /** @param held - ids that are another function's already; the one chosen is added */
-  #settle(fn: FunctionVersion, held: Set<number>): number | null {
-    let uid = this.#uids.get(fn.key) ?? null
+  #settle(key: string, held: Set<number>): number | null {
+    let uid = this.#uids.get(key) ?? null
     if (uid === null || !this.#isInRange(uid) || held.has(uid)) {
-      this.#uids.delete(fn.key)
-      uid = this.#free(fn.key) ?? this.#reclaim(held)
+      this.#uids.delete(key)
+      uid = this.#free(key) ?? this.#reclaim(held)
     }
     if (uid === null) return null
-    this.#uids.set(fn.key, uid)
+    this.#uids.set(key, uid)
     held.add(uid)
     return uid
   }
 
   /** An id that became free since the files were read: the last worker of a function that is gone has ended. */
-  #settleLate(fn: FunctionVersion): number {
+  #settleLate(key: string): number {
     const held = new Set([...this.#functions.keys()].flatMap(key => this.#uids.get(key) ?? []))
-    const uid = this.#settle(fn, held)
+    const uid = this.#settle(key, held)
     if (uid !== null) return uid
     const { first, last } = this.#range
     throw new Error(`no user id is left for this function: FN_ISOLATION_UIDS gives functions ${first}-${last}`)

@@ -9,6 +9,7 @@ import type { Clock } from '../core/clock.ts'
 import type { GatewayError, Warning } from '../core/errors.ts'
 import { toFunctionHostEnv } from '../core/host-env.ts'
 import type { RuntimeName } from '../core/identity.ts'
+import type { ToolUser } from '../files/tool-user.ts'
 import { findOnPath, findToolchain, toInstallAdvice } from './binaries.ts'
 import { CompileAhead } from './compile-ahead.ts'
 import { createContentCheck } from './content-check.ts'
@@ -124,6 +125,11 @@ export class Runtimes {
     this.dispatcher = new Dispatcher({ ...options, runtimes: this.byName, tenancy: this.#users })
     for (const name of options.settings.runtimes) this.#add(name)
     this.#ahead = this.#createAhead()
+  }
+
+  /** As of `FunctionUsers`; null where all functions run as the gateway's user. */
+  toolUserOf(key: string): ToolUser | null {
+    return this.#users?.toolUserOf(key) ?? null
   }
 
   /** Starts the runtimes that have functions; resolves when each is up or has a reason why not. */

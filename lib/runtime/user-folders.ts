@@ -7,16 +7,15 @@
  *        └─ w-1f0c.sock            of a compiled function
  */
 
-import { spawn, spawnSync } from 'node:child_process'
+import { spawn } from 'node:child_process'
 import { chmodSync, chownSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { OwnFolder } from '../files/own-folder.ts'
+import { removeAsUser } from '../files/tool-user.ts'
 
 /** Name of the folder of users' folders, short because paths of sockets must be. */
 export const USERS_FOLDER = 'u'
 const TEMPORARY = 'tmp'
-/** A user may have closed its folders to itself. */
-const EMPTY = 'chmod -R u+rwx "$0"; rm -rf "$0"'
 const USER_NAME = /^\d{1,10}$/
 
 /** The folder of one user, not made yet. @param sockets - full path of the gateway's folder for sockets */
@@ -45,29 +44,12 @@ export function makeUserFolder(folder: OwnFolder, uid: number): void {
   }
 }
 
-/** Deletes a user's folder with everything in it: what the user closed to the gateway, as that user. Never throws. */
-export function removeUserFolder(folder: OwnFolder, uid: number): void {
-  if (tryRemove(folder) || isRoot()) return
-  // Programs of the system alone: they keep the gateway's capabilities.
-  spawnSync('/bin/sh', ['-c', EMPTY, folder.path], { uid, gid: uid, stdio: 'ignore' })
-  tryRemove(folder)
-}
-
-function tryRemove(folder: OwnFolder): boolean {
-  try {
-    folder.removeAll()
-    return true
-  } catch {
-    return false
-  }
-}
-
 /** Deletes all of them. @param sockets - folder of a gateway, this one's or one's that is gone */
 export function removeUserFolders(sockets: OwnFolder): void {
   const users = sockets.below(USERS_FOLDER)
   for (const { name, stats } of users.list(USER_NAME)) {
     // The group was given with the folder; nothing is done as anybody else.
-    if (stats.isDirectory() && stats.gid === Number(name)) removeUserFolder(users.below(name), stats.gid)
+    if (stats.isDirectory() && stats.gid === Number(name)) removeAsUser(users.below(name), stats.gid)
   }
 }
 

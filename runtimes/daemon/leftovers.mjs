@@ -2,7 +2,7 @@
  * Processes that a worker started and that left its group. Page: runtime/daemon.
  *
  *   while it runs   its descendants, by their parents
- *   after its end   processes with its mark in their environment; of a user of its own all that belong to no worker
+ *   after its end   processes with its mark in their environment; of a user of its own the orphans
  */
 
 import { readdirSync, readFileSync } from 'node:fs'
@@ -49,10 +49,8 @@ export function killDescendants(pid, uid) {
  */
 export function killLeftovers(mark, uid) {
   for (let round = 0; round < MAX_ROUNDS; round++) {
-    const processes = listProcesses()
-    const left = [...processes.keys()].filter(pid =>
-      uid === null ? isMarked(pid, mark) : isStray(pid, uid, processes),
-    )
+    const pids = [...listProcesses().keys()]
+    const left = uid === null ? pids.filter(pid => isMarked(pid, mark)) : listStrays(uid)
     if (left.length === 0) return
     for (const pid of left) kill(pid, uid)
   }
@@ -66,12 +64,27 @@ function isMarked(pid, mark) {
 }
 
 /**
- * True for a process of a function's user that no process of this gateway has started or adopted.
- * @param {number} pid @param {number} uid @param {Map<number, Process>} processes
+ * Processes of a function's user that came to an ancestor of this process, as orphans do. Those of workers are below their daemon,
+ * also below that of another gateway that gives out the same ids.
+ * @param {number} uid
  */
-function isStray(pid, uid, processes) {
+function listStrays(uid) {
+  const processes = listProcesses()
+  const own = new Set([...processes.keys()].filter(pid => userOf(pid) === uid))
+  const above = new Set()
+  for (let at = processes.get(process.pid); at !== undefined; at = processes.get(at.parent)) above.add(at.parent)
+  const isStray = (/** @type {number} */ pid) => {
+    let at = processes.get(pid)
+    while (at !== undefined && own.has(at.parent)) at = processes.get(at.parent)
+    return at !== undefined && above.has(at.parent)
+  }
+  return [...own].filter(isStray)
+}
+
+/** @param {number} pid */
+function userOf(pid) {
   const status = readOr(() => readFileSync(`/proc/${pid}/status`, 'latin1'), '')
-  return Number(/^Uid:\s+(\d+)/m.exec(status)?.[1]) === uid && !isBelow(pid, processes, process.ppid)
+  return Number(/^Uid:\s+(\d+)/m.exec(status)?.[1])
 }
 
 /** @param {number} pid @param {number | null} uid */

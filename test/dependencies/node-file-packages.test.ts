@@ -1,8 +1,10 @@
+import { execFileSync } from 'node:child_process'
 import { symlinkSync, writeFileSync } from 'node:fs'
 import t from 'tap'
 import { digestFiles } from '../../lib/dependencies/file-packages.ts'
 import { checkSources } from '../../lib/dependencies/node-file-packages.ts'
 import { NodeManifest } from '../../lib/dependencies/node-manifest.ts'
+import { failureOf, makeNpmBed } from '../helpers/npm-bed.ts'
 import { makeTree } from '../helpers/tree.ts'
 
 const manifestOf = (dependencies: Record<string, string>) =>
@@ -81,5 +83,29 @@ t.test(
     t.same(check({ devDependencies: { x: address }, overrides: { a: { b: address, c: '$c', d: 5 } } }, true).files, [])
     t.same(check({ overrides: { a: '1.0.0' } }).files, [])
     t.end()
+  },
+)
+
+t.test(
+  '[dependencies/node.4] an archive is installed, and what it asks for from an address is refused before a script runs',
+  async t => {
+    const bed = await makeNpmBed(t, {
+      'good/handler.js': '',
+      'good/package.json': '{"dependencies":{"own":"file:./own.tgz"}}',
+      'good/package/package.json': '{"name":"own","version":"1.0.0","dependencies":{"left":"^1.0.0"}}',
+      'evil/handler.js': '',
+      'evil/package.json': '{"dependencies":{"own":"file:./own.tgz"}}',
+    })
+    const address = `${bed.registry.url.replace(/\/$/, '')}/scripted/-/scripted-1.0.0.tgz`
+    bed.tree.write({
+      'evil/package/package.json': { json: { name: 'own', version: '1.0.0', dependencies: { scripted: address } } },
+    })
+    for (const name of ['good', 'evil'])
+      execFileSync('tar', ['-czf', bed.tree.path(`${name}/own.tgz`), '-C', bed.tree.path(name), 'package'])
+    await bed.builds.prepare(bed.fn('good'))
+    t.equal(bed.print('good', "require('left')"), 'left 1')
+    const failure = await failureOf(bed.builds.prepare(bed.fn('evil', { allowScripts: ['scripted'] })))
+    t.match(failure.message, /evil\/package\.json: own comes from "http:[^"]*", not from the registry/)
+    t.notOk(bed.has('evil/node_modules/own'))
   },
 )

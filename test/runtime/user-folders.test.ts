@@ -2,13 +2,8 @@ import { spawn } from 'node:child_process'
 import { chownSync, existsSync, statSync, symlinkSync } from 'node:fs'
 import t from 'tap'
 import { OwnFolder } from '../../lib/files/own-folder.ts'
-import {
-  killAsUser,
-  makeUserFolder,
-  removeUserFolder,
-  removeUserFolders,
-  userFolder,
-} from '../../lib/runtime/user-folders.ts'
+import { removeAsUser } from '../../lib/files/tool-user.ts'
+import { killAsUser, makeUserFolder, removeUserFolders, userFolder } from '../../lib/runtime/user-folders.ts'
 import { isRunning } from '../helpers/processes.ts'
 import { makeTree } from '../helpers/tree.ts'
 import { until } from '../helpers/worker-client.ts'
@@ -24,7 +19,7 @@ t.test('[runtime/isolation.6] made by root, both folders are the user’s', { sk
   t.equal(folder.path, tree.path(`u/${UID}`))
   for (const path of [folder.path, `${folder.path}/tmp`]) t.match(statSync(path), { uid: UID, gid: UID, mode: 0o40700 })
   t.equal(statSync(tree.path('u')).mode & 0o777, 0o711)
-  removeUserFolder(folder, UID)
+  removeAsUser(folder, UID)
   t.notOk(existsSync(folder.path))
 })
 

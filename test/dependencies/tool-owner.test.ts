@@ -3,7 +3,7 @@ import t from 'tap'
 import { readPowers } from '../../lib/config/isolation.ts'
 import { systemClock } from '../../lib/core/clock.ts'
 import { runTool } from '../../lib/dependencies/run-tool.ts'
-import { ToolUser } from '../../lib/dependencies/tool-user.ts'
+import { ToolOwner } from '../../lib/dependencies/tool-owner.ts'
 import { makeTree } from '../helpers/tree.ts'
 
 const OWNER = 10_777
@@ -15,7 +15,7 @@ function makeBed(t: { teardown: (done: () => void) => void }, owner: number) {
   chownSync(tree.root, owner, owner)
   const refused: string[] = []
   const find = (powers = readPowers()) =>
-    ToolUser.find({
+    ToolOwner.find({
       functionsRoot: tree.root,
       powers,
       reached: [process.execPath],

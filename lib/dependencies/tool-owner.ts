@@ -11,7 +11,7 @@ import { handOver } from '../files/hand-over.ts'
 import { OwnFolder } from '../files/own-folder.ts'
 import { SETPRIV, toPrivileges, type UserOfTool } from './run-tool.ts'
 
-interface ToolUserOptions {
+interface ToolOwnerOptions {
   functionsRoot: string
   powers: ProcessPowers
   /** What every tool reads: node, this package. Full paths. */
@@ -23,19 +23,19 @@ interface ToolUserOptions {
 /** Prints the first path that cannot be used. */
 const PROBE = 'for path; do [ -r "$path" ] || [ -x "$path" ] || { printf %s "$path"; exit 1; }; done'
 
-export class ToolUser {
-  readonly #options: ToolUserOptions
+export class ToolOwner {
+  readonly #options: ToolOwnerOptions
   readonly #user: UserOfTool
   /** By the full path of a program. */
   readonly #known = new Map<string, Promise<UserOfTool | null>>()
 
-  private constructor(options: ToolUserOptions, user: UserOfTool) {
+  private constructor(options: ToolOwnerOptions, user: UserOfTool) {
     this.#options = options
     this.#user = user
   }
 
   /** @returns null where tools run as this process does */
-  static find(options: ToolUserOptions): ToolUser | null {
+  static find(options: ToolOwnerOptions): ToolOwner | null {
     const { functionsRoot, powers } = options
     if (powers.uid !== 0 || !canChangeUser(powers) || !existsSync(SETPRIV)) return null
     const { uid, gid } = statSync(functionsRoot)
@@ -43,7 +43,7 @@ export class ToolUser {
     const state = new OwnFolder(functionsRoot, '.svc')
     // Made by an earlier version as root, where its tools could not write.
     if (state.isThere() && lstatSync(state.path).uid === 0) handOver(state, uid, ['packs'], gid)
-    return new ToolUser(options, { uid, gid })
+    return new ToolOwner(options, { uid, gid })
   }
 
   /** @param command - full path of a program. @returns null when the user cannot run it */
