@@ -2,7 +2,7 @@
 
 import type { Output } from './output.ts'
 import { createOutputStream } from './show-log.ts'
-import { isShownLevel, isShownRequest, type Show } from './show.ts'
+import { EarlyWarnings, isShownLevel, isShownRequest, type Show } from './show.ts'
 
 /**
  * @param production - true writes in batches: one write per request would cost more than the line
@@ -14,11 +14,12 @@ export function createEventShow(output: Output, production: boolean, pid: number
     if (lines === null) output.result(toLine(event, record))
     else lines.append(toLine(event, record))
   }
+  const early = new EarlyWarnings()
   let isReady = false
   return {
     note: text => output.note(text),
     ready(gateway, url) {
-      for (const warning of gateway.warnings) emit('warning', warning)
+      for (const warning of [...gateway.warnings, ...early.besides(gateway)]) emit('warning', warning)
       isReady = true
       emit('ready', { url, pid })
       void lines?.flush()
@@ -29,6 +30,7 @@ export function createEventShow(output: Output, production: boolean, pid: number
       })
       gateway.on('warning', warning => {
         if (isReady) emit('warning', warning)
+        else early.add(warning)
       })
       gateway.on('build', record => emit('build', record))
       gateway.on('reload', record => {

@@ -10,7 +10,7 @@ import type { WrittenLine } from '../lib/observe/line-buffer.ts'
 import { LineStream } from '../lib/observe/line-stream.ts'
 import { toJsonLogLines } from '../lib/observe/log-line.ts'
 import type { Output } from './output.ts'
-import { isShownLevel, isShownRequest, mayHideOne, type Show } from './show.ts'
+import { EarlyWarnings, isShownLevel, isShownRequest, mayHideOne, type Show } from './show.ts'
 
 export function createLogShow(output: Output): Show {
   const format = new AccessLogFormat()
@@ -19,11 +19,13 @@ export function createLogShow(output: Output): Show {
     for (const line of toJsonLogLines(record)) output.note(line)
   }
   const log = (level: LogRecord['level'], message: string): void => put({ time: Date.now(), level, message })
+  const early = new EarlyWarnings()
   let isReady = false
   return {
     note: text => log('info', text),
     ready(gateway, url) {
-      for (const { code, message, hint } of gateway.warnings) log('warn', `${code} ${message} (${hint})`)
+      for (const { code, message, hint } of [...gateway.warnings, ...early.besides(gateway)])
+        log('warn', `${code} ${message} (${hint})`)
       isReady = true
       log('info', toServingText(gateway, url))
       const ready = {
@@ -45,8 +47,10 @@ export function createLogShow(output: Output): Show {
       gateway.on('build', ({ state, key, action }) => {
         if (state === 'began') say('info', `${action} ${key}`)
       })
-      gateway.on('warning', ({ code, message, hint }) => {
-        if (isReady) say('warn', `${code} ${message} (${hint})`)
+      gateway.on('warning', warning => {
+        const { code, message, hint } = warning
+        if (!isReady) early.add(warning)
+        else say('warn', `${code} ${message} (${hint})`)
       })
       gateway.on('reload', ({ functions, routes, durationMs }) => {
         if (isReady) say('info', `reloaded in ${durationMs.toFixed(0)} ms: ${functions} functions, ${routes} routes`)

@@ -7,7 +7,7 @@ import { toBanner, toWarningText } from './banner.ts'
 import type { Output } from './output.ts'
 import { createOutputStream } from './show-log.ts'
 import { createBuildStatus } from './status-line.ts'
-import { isShownLevel, isShownRequest, type Followed, type Show } from './show.ts'
+import { EarlyWarnings, isShownLevel, isShownRequest, type Followed, type Show } from './show.ts'
 
 type Paint = Output['style']
 
@@ -26,12 +26,15 @@ export function createTextShow({ output, version, program, production }: TextOpt
   const format = new AccessLogFormat()
   const status = createBuildStatus(output)
   const lines = production ? createOutputStream(output, toDropLine) : null
+  const early = new EarlyWarnings()
   let isReady = false
   return {
     note: text => output.note(text),
     ready(gateway, url, control) {
       isReady = true
       output.note(toBanner({ gateway, url, control, version, program, output }))
+      for (const warning of isShownLevel('warn', gateway) ? early.besides(gateway) : [])
+        output.note(toWarningText(warning, output))
       output.result(`ready ${url}`)
     },
     follow(gateway) {
@@ -49,7 +52,8 @@ export function createTextShow({ output, version, program, production }: TextOpt
           output.note(`${record.action} ${record.key}`)
       })
       gateway.on('warning', warning => {
-        if (isReady && isShownLevel('warn', gateway)) output.note(toWarningText(warning, output))
+        if (!isReady) early.add(warning)
+        else if (isShownLevel('warn', gateway)) output.note(toWarningText(warning, output))
       })
       gateway.on('reload', ({ durationMs, functions, warnings }) => {
         if (!isReady || !isShownLevel('info', gateway)) return

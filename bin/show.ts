@@ -1,6 +1,6 @@
 /** How `fngw dev` and `run` tell what happens: three forms, chosen once. Owner: page bin/dev. */
 
-import type { Gateway } from '../lib/index.ts'
+import type { Gateway, Warning } from '../lib/index.ts'
 
 /** The control plane's own probe: asked every few seconds, it would drown everything else. */
 const QUIET_PATH = '/_fn/health'
@@ -18,6 +18,24 @@ export interface Show {
   stopping(signal: string): void
   /** Resolves when every line is with the system. */
   close(): Promise<void>
+}
+
+/** Warnings of the start that no catalog has, such as a tree that cannot be watched: `ready` shows them after those of the catalog. */
+export class EarlyWarnings {
+  readonly #found: Warning[] = []
+
+  add(warning: Warning): void {
+    this.#found.push(warning)
+  }
+
+  besides({ warnings }: Pick<Gateway, 'warnings'>): Warning[] {
+    const known = new Set(warnings.map(toKey))
+    return this.#found.splice(0).filter(warning => !known.has(toKey(warning)))
+  }
+}
+
+function toKey({ code, path, message }: Warning): string {
+  return JSON.stringify([code, path, message])
 }
 
 const LEVELS = ['debug', 'info', 'warn', 'error', 'silent']

@@ -1,6 +1,9 @@
 import t from 'tap'
+import { createEventShow } from '../../bin/show-events.ts'
+import { createLogShow } from '../../bin/show-log.ts'
 import { createTextShow, toAccessText, toLogText } from '../../bin/show-text.ts'
 import type { LogRecord } from '../../lib/index.ts'
+import type { GatewayEvents } from '../../lib/observe/events.ts'
 import { toPrintable } from '../../lib/observe/log-text.ts'
 import { followed, REQUEST } from '../helpers/shown.ts'
 
@@ -132,4 +135,24 @@ t.test('[bin/dev.11] colours say how bad it is', async t => {
     [['built a'], ['<yellow>warn</> built a'], ['<red>error</> built a']],
   )
   t.match(toLogText(FAILURE, { clean: toPrintable, style })[0], /^<red>error<\/> <red>a\.js:2/)
+})
+
+t.test('[bin/dev.24] a warning of the start that the catalog lacks is shown once, in every form', t => {
+  const lost = { code: 'WATCH_LIMITED', path: '.', message: 'cannot be watched', hint: 'raise it' }
+  const catalog = { code: 'W', path: 'a', message: 'is odd', hint: 'mend it' }
+  const start = (events: GatewayEvents) => {
+    events.emit('warning', catalog)
+    events.emit('warning', lost)
+  }
+  const forms = {
+    text: followed(output => createTextShow({ output, version: '1', program: 'fngw', production: false }), {}, start),
+    events: followed(output => createEventShow(output, false), {}, start),
+    log: followed(output => createLogShow(output), {}, start),
+  }
+  for (const [name, { stdout, stderr }] of Object.entries(forms)) {
+    const shown = stdout() + stderr()
+    t.equal(shown.split('cannot be watched').length, 2, name)
+    t.equal(shown.split('is odd').length, 2, name)
+  }
+  t.end()
 })
