@@ -100,7 +100,7 @@ t.test(
       await rows.nth(3).waitFor()
       t.equal(await rows.count(), 4)
 
-      await rows.nth(3).getByRole('link', { name: /^job-/ }).click()
+      await rows.nth(3).getByRole('link').first().click()
       const attempts = page.getByRole('region', { name: 'Attempts' })
       await attempts.getByText(/on purpose/).waitFor()
       const input = page.getByRole('region', { name: 'Input' })

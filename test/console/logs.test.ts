@@ -119,10 +119,19 @@ t.test(
     })
     await (await fetch(`${url}/fails`)).text()
     await withPage(t, `${url}/console/logs?file=error`, async page => {
-      const row = page.getByRole('region', { name: 'Lines' }).getByText(/GET \/fails: .*no order/)
-      await row.getByText(/\+\d lines$/).waitFor()
+      const row = page.getByRole('region', { name: 'Lines' }).locator('tbody tr')
+      const more = row.getByText(/^\+\d lines$/)
+      await more.waitFor()
       t.equal(await row.count(), 1)
-      await row.click()
+      for (const width of [1440, 390]) {
+        await page.setViewportSize({ width, height: 800 })
+        const [cell, mark] = await Promise.all([row.locator('td.long').boundingBox(), more.boundingBox()])
+        t.ok(
+          mark !== null && cell !== null && mark.x + mark.width <= cell.x + cell.width,
+          `the number of further lines is in view at ${width} px`,
+        )
+      }
+      await row.getByText(/^GET \/fails: .*no order/).click()
       const text = page.getByRole('dialog').getByRole('region', { name: 'Text' })
       t.match(await text.innerText(), `no order\n  { "id": 7 }\n${long}`, 'white space is kept')
       await page.goto(`${url}/console/scheduler`)

@@ -134,6 +134,18 @@ export function isScrolledSideways(page: Page): Promise<boolean> {
   })
 }
 
+/** Names of the tables that are wider than their box, so that columns are out of sight. */
+async function findWideTables(page: Page): Promise<string[]> {
+  // A new size reaches the tables with the next frame.
+  await page.evaluate('new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))')
+  return page.evaluate(`[...document.querySelectorAll('.table')]
+    .filter(box => box.scrollWidth > box.clientWidth)
+    .map(box => box.getAttribute('aria-label'))`)
+}
+
+/** Between a phone and a large screen a table leaves out columns one by one. */
+const TABLE_WIDTHS = [1440, 1024, 768, 721]
+
 const LOOKS = [
   ['light', { width: 1280, height: 800 }, 'light'],
   ['dark', { width: 1280, height: 800 }, 'dark'],
@@ -144,8 +156,8 @@ const LOOKS = [
 const SHOTS = process.env.FN_TEST_SHOTS ?? join(tmpdir(), 'fngw-test-shots')
 
 /**
- * Looks at the page in light, in dark and at the width of a phone: no breach of WCAG, nothing to scroll sideways, a picture of
- * each; and at the contrast of the theme that has most of it.
+ * Looks at the page in light, in dark and at the width of a phone: no breach of WCAG, nothing to scroll sideways, also in tables,
+ * a picture of each; and at the contrast of the theme that has most of it.
  */
 export async function checkLooks(t: Test, page: Page, name: string): Promise<void> {
   const before = page.viewportSize()
@@ -155,7 +167,12 @@ export async function checkLooks(t: Test, page: Page, name: string): Promise<voi
     await page.setViewportSize(size)
     t.same(await findBreaches(page), [], `${name}, ${look}: WCAG`)
     t.notOk(await isScrolledSideways(page), `${name}, ${look}: not wider than the window`)
+    t.same(await findWideTables(page), [], `${name}, ${look}: all columns are in view`)
     await page.screenshot({ path: join(SHOTS, `${name}-${look}.png`) })
+  }
+  for (const width of TABLE_WIDTHS) {
+    await page.setViewportSize({ width, height: 800 })
+    t.same(await findWideTables(page), [], `${name}, ${width} px: all columns are in view`)
   }
   t.same(await findFaint(page), [], `${name}: contrast`)
   await page.emulateMedia({ colorScheme: null, reducedMotion: null })

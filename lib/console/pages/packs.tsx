@@ -114,7 +114,7 @@ const PACK_COLUMNS: readonly Column<PackRow>[] = [
   {
     name: 'runtime',
     title: 'Runtime',
-    hiddenBelow: 720,
+    drop: 2,
     cell: ({ runtime }) => runtime,
     value: ({ runtime }) => runtime,
   },
@@ -124,7 +124,7 @@ const PACK_COLUMNS: readonly Column<PackRow>[] = [
     cell: ({ isInstalled }) => (isInstalled ? 'installed' : <span class="warning">not installed</span>),
     value: ({ isInstalled }) => (isInstalled ? 1 : 0),
   },
-  { name: 'files', title: 'Files', hiddenBelow: 720, cell: ({ files }) => (files === '' ? NO_DATA : files) },
+  { name: 'files', title: 'Files', drop: 2, cell: ({ files }) => (files === '' ? NO_DATA : files) },
   {
     name: 'users',
     title: 'Used by',
@@ -138,7 +138,7 @@ const PACK_COLUMNS: readonly Column<PackRow>[] = [
   {
     name: 'dir',
     title: 'Folder',
-    hiddenBelow: 720,
+    drop: 2,
     long: ({ dir }) => dir ?? '',
     cell: ({ dir }) => <span class="mono">{dir ?? NO_DATA}</span>,
   },

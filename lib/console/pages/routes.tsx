@@ -16,6 +16,7 @@ const COLUMNS: readonly Column<RouteRow>[] = [
   {
     name: 'path',
     title: 'Path',
+    long: ({ pattern }) => pattern,
     cell: ({ pattern, isConflict }) => (
       <>
         <code>{pattern}</code>
@@ -27,13 +28,14 @@ const COLUMNS: readonly Column<RouteRow>[] = [
   {
     name: 'methods',
     title: 'Methods',
+    drop: 2,
     cell: ({ claim }) => claim.methods.join(', '),
     value: ({ claim }) => claim.methods.join(),
   },
   {
     name: 'runtime',
     title: 'Runtime',
-    hiddenBelow: 720,
+    drop: 2,
     cell: ({ claim }) => claim.runtime,
     value: ({ claim }) => claim.runtime,
   },
@@ -48,11 +50,11 @@ const COLUMNS: readonly Column<RouteRow>[] = [
     ),
     value: ({ claim }) => claim.name,
   },
-  { name: 'file', title: 'File', hiddenBelow: 720, cell: ({ claim }) => claim.file, value: ({ claim }) => claim.file },
+  { name: 'file', title: 'File', drop: 1, cell: ({ claim }) => claim.file, value: ({ claim }) => claim.file },
   {
     name: 'source',
     title: 'Source',
-    hiddenBelow: 720,
+    drop: 1,
     cell: ({ claim }) => (
       <span title={claim.origin}>
         {claim.source === 'file' ? 'file path' : claim.origin}

@@ -1,7 +1,7 @@
 /** A table of any length: only the rows that are seen are made. `j` and `k` go through it, Enter opens. Owner: page console/console. */
 
-import type { ComponentChildren } from 'preact'
-import { useEffect, useRef, useState } from 'preact/hooks'
+import type { ComponentChildren, RefObject } from 'preact'
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { navigate } from '../router.ts'
 
 export interface Column<Row> {
@@ -12,20 +12,16 @@ export interface Column<Row> {
   readonly value?: (row: Row) => number | string | null
   /** Numbers stand to the right. */
   readonly isNumber?: boolean
-  /** CSS width. */
+  /** CSS width; of a long column its least width. */
   readonly width?: string
   /** Of long texts: the column gets the room that the others leave, a cell ends in an ellipsis and has this as its tooltip. */
   readonly long?: (row: Row) => string
-  /** Left out in a window narrower than this, px; table.css says the same. */
-  readonly hiddenBelow?: 720 | 1200
+  /** Left out when the table does not fit into its box: those with 1 first, of equals the last one. Absent: always shown. */
+  readonly drop?: 1 | 2
 }
 
-function toClass<Row>({ isNumber, long, hiddenBelow }: Column<Row>): string | undefined {
-  const names = [
-    isNumber === true && 'number',
-    long !== undefined && 'long',
-    hiddenBelow !== undefined && `below-${hiddenBelow}`,
-  ]
+function toClass<Row>({ isNumber, long }: Column<Row>): string | undefined {
+  const names = [isNumber === true && 'number', long !== undefined && 'long']
   return names.filter(name => name !== false).join(' ') || undefined
 }
 
@@ -56,14 +52,15 @@ const MARGIN_ROWS = 10
 const SIMPLE_ROWS = 100
 
 export function Table<Row>(props: TableProps<Row>) {
-  const { label, columns, keyOf, hrefOf, onOpen, stateOf, empty } = props
+  const { label, keyOf, hrefOf, onOpen, stateOf, empty } = props
   const box = useRef<HTMLDivElement>(null)
   const [top, setTop] = useState(0)
-  const [height, setHeight] = useState(800)
+  const [size, setSize] = useState({ width: 0, height: 800 })
   const [ownSort, setOwnSort] = useState(props.sort ?? '')
   const [chosen, setChosen] = useState(-1)
   const sort = props.onSort === undefined ? ownSort : (props.sort ?? '')
-  const rows = sortRows(props.rows, columns, sort)
+  const rows = sortRows(props.rows, props.columns, sort)
+  const columns = useFitting(box, props.columns)
   const isVirtual = rows.length > SIMPLE_ROWS
   const open = (row: Row): void => {
     const href = hrefOf?.(row) ?? null
@@ -73,7 +70,7 @@ export function Table<Row>(props: TableProps<Row>) {
   useEffect(() => {
     const element = box.current
     if (element === null) return
-    const observer = new ResizeObserver(() => setHeight(element.clientHeight))
+    const observer = new ResizeObserver(() => setSize({ width: element.offsetWidth, height: element.clientHeight }))
     observer.observe(element)
     return () => observer.disconnect()
   }, [rows.length === 0])
@@ -98,7 +95,9 @@ export function Table<Row>(props: TableProps<Row>) {
   })
   if (rows.length === 0 && empty !== undefined) return <>{empty}</>
   const first = isVirtual ? Math.max(0, Math.floor(top / ROW_HEIGHT) - MARGIN_ROWS) : 0
-  const last = isVirtual ? Math.min(rows.length, Math.ceil((top + height) / ROW_HEIGHT) + MARGIN_ROWS) : rows.length
+  const last = isVirtual
+    ? Math.min(rows.length, Math.ceil((top + size.height) / ROW_HEIGHT) + MARGIN_ROWS)
+    : rows.length
   const press = (name: string): void => {
     const next = sort === name ? `-${name}` : name
     if (props.onSort === undefined) setOwnSort(next)
@@ -153,6 +152,29 @@ export function Table<Row>(props: TableProps<Row>) {
   )
 }
 
+/** The columns that fit into the box. Measured, because only the browser knows how wide the texts are. */
+function useFitting<Row>(
+  box: RefObject<HTMLDivElement | null>,
+  columns: readonly Column<Row>[],
+): readonly Column<Row>[] {
+  // One that was dropped comes back in a wider box only: with each row that comes or goes it would jump.
+  const [fit, setFit] = useState({ width: 0, dropped: 0 })
+  const order = toDropOrder(columns)
+  useLayoutEffect(() => {
+    const element = box.current
+    if (element === null) return
+    const { offsetWidth: width, scrollWidth, clientWidth } = element
+    if (width !== fit.width) setFit({ width, dropped: 0 })
+    else if (scrollWidth > clientWidth && fit.dropped < order.length) setFit({ width, dropped: fit.dropped + 1 })
+  })
+  const dropped = new Set(order.slice(0, fit.dropped))
+  return columns.filter(column => !dropped.has(column))
+}
+
+function toDropOrder<Row>(columns: readonly Column<Row>[]): readonly Column<Row>[] {
+  return [1, 2].flatMap(drop => columns.filter(column => column.drop === drop).reverse())
+}
+
 interface HeadProps<Row> {
   column: Column<Row>
   sort: string
@@ -160,10 +182,11 @@ interface HeadProps<Row> {
 }
 
 function Head<Row>({ column, sort, onPress }: HeadProps<Row>) {
-  const { name, title, value, width } = column
+  const { name, title, value, width, long } = column
+  const style = long === undefined ? { width } : { minWidth: width }
   const direction = sort === name ? 'ascending' : sort === `-${name}` ? 'descending' : undefined
   return (
-    <th scope="col" class={toClass(column)} style={width === undefined ? undefined : { width }} aria-sort={direction}>
+    <th scope="col" class={toClass(column)} style={width === undefined ? undefined : style} aria-sort={direction}>
       {value === undefined ? (
         title
       ) : (

@@ -69,7 +69,7 @@ export function EnvTab({ id, onSaved }: { id: FunctionId; onSaved: () => void })
           {
             name: 'from',
             title: 'From',
-            hiddenBelow: 720,
+            drop: 2,
             value: row => (row.entry === null ? 'z' : 'a'),
             cell: row => (row.entry === null ? <span class="quiet">another file (.env, project)</span> : record.file),
           },

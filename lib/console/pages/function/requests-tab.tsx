@@ -87,7 +87,7 @@ const COLUMNS: readonly Column<AccessLine>[] = [
   {
     name: 'queue',
     title: 'Queued',
-    hiddenBelow: 720,
+    drop: 2,
     isNumber: true,
     value: row => row.queueMs,
     cell: row => formatMs(row.queueMs),
@@ -95,7 +95,7 @@ const COLUMNS: readonly Column<AccessLine>[] = [
   {
     name: 'bytes',
     title: 'Sent',
-    hiddenBelow: 720,
+    drop: 2,
     isNumber: true,
     value: row => row.bytesOut,
     cell: row => formatBytes(row.bytesOut),
@@ -103,7 +103,7 @@ const COLUMNS: readonly Column<AccessLine>[] = [
   {
     name: 'id',
     title: 'Request id',
-    hiddenBelow: 720,
+    drop: 2,
     cell: row => (
       <a class="mono" href={toHref(`requests/${row.id}`)}>
         {row.id}

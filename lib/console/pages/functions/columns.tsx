@@ -14,19 +14,19 @@ export const COLUMNS: readonly Column<FunctionRow>[] = [
     value: toShownName,
     cell: row => <a href={toRowHref(row)}>{toShownName(row)}</a>,
   },
-  { name: 'runtime', title: 'Runtime', hiddenBelow: 720, value: row => row.runtime, cell: row => row.runtime },
+  { name: 'runtime', title: 'Runtime', drop: 2, value: row => row.runtime, cell: row => row.runtime },
   { name: 'state', title: 'State', value: row => rankOf(row), cell: row => <StateOf row={row} /> },
   {
     name: 'routes',
     title: 'Routes',
-    hiddenBelow: 1200,
+    drop: 1,
     value: row => row.routes[0] ?? null,
     cell: row => <RoutesOf row={row} />,
   },
   {
     name: 'rate',
     title: 'Rate',
-    hiddenBelow: 720,
+    drop: 2,
     isNumber: true,
     value: row => row.rate,
     cell: row => formatRate(row.rate),
@@ -48,7 +48,7 @@ export const COLUMNS: readonly Column<FunctionRow>[] = [
   {
     name: 'throttled',
     title: 'Throttled',
-    hiddenBelow: 720,
+    drop: 2,
     isNumber: true,
     value: row => row.summary?.throttled ?? null,
     cell: row => (
@@ -58,7 +58,7 @@ export const COLUMNS: readonly Column<FunctionRow>[] = [
   {
     name: 'workers',
     title: 'Workers',
-    hiddenBelow: 1200,
+    drop: 1,
     isNumber: true,
     value: row => row.workers,
     cell: row => formatCount(row.workers),
@@ -66,13 +66,13 @@ export const COLUMNS: readonly Column<FunctionRow>[] = [
   {
     name: 'spark',
     title: 'Requests',
-    hiddenBelow: 1200,
+    drop: 1,
     cell: row => row.summary !== null && <Spark values={row.summary.spark} />,
   },
   {
     name: 'last',
     title: 'Last error',
-    hiddenBelow: 720,
+    drop: 2,
     long: row => row.summary?.last_error ?? '',
     value: row => row.summary?.last_error_at ?? null,
     cell: row => <LastErrorOf row={row} />,

@@ -10,7 +10,7 @@ const agoOf = (seconds: number | null): string => (seconds === null ? NO_DATA : 
 
 const SOCKET_COLUMNS: readonly Column<SocketRow>[] = [
   { name: 'runtime', title: 'Runtime', cell: row => row.runtime, value: row => row.runtime },
-  { name: 'index', title: 'Daemon', hiddenBelow: 720, cell: row => row.index, isNumber: true },
+  { name: 'index', title: 'Daemon', drop: 2, cell: row => row.index, isNumber: true },
   {
     name: 'state',
     title: 'State',
@@ -23,14 +23,14 @@ const SOCKET_COLUMNS: readonly Column<SocketRow>[] = [
   {
     name: 'started',
     title: 'Up since',
-    hiddenBelow: 720,
+    drop: 2,
     cell: row => agoOf(row.startedAt),
     value: row => row.startedAt,
   },
   {
     name: 'restarts',
     title: 'Restarts',
-    hiddenBelow: 720,
+    drop: 2,
     cell: row => formatCount(row.restarts),
     value: row => row.restarts,
     isNumber: true,
@@ -45,7 +45,7 @@ const SOCKET_COLUMNS: readonly Column<SocketRow>[] = [
   {
     name: 'pid',
     title: 'Process',
-    hiddenBelow: 720,
+    drop: 2,
     cell: row => row.pid ?? NO_DATA,
     value: row => row.pid,
     isNumber: true,
@@ -53,7 +53,7 @@ const SOCKET_COLUMNS: readonly Column<SocketRow>[] = [
   {
     name: 'uri',
     title: 'Socket',
-    hiddenBelow: 720,
+    drop: 2,
     long: row => row.uri ?? '',
     cell: row => <span class="mono">{row.uri ?? NO_DATA}</span>,
   },
@@ -89,7 +89,7 @@ const WORKER_COLUMNS: readonly Column<WorkerRow>[] = [
   {
     name: 'calls',
     title: 'Calls',
-    hiddenBelow: 720,
+    drop: 2,
     cell: row => formatCount(row.calls),
     value: row => row.calls,
     isNumber: true,
@@ -104,19 +104,19 @@ const WORKER_COLUMNS: readonly Column<WorkerRow>[] = [
   {
     name: 'started',
     title: 'Started',
-    hiddenBelow: 720,
+    drop: 2,
     cell: row => agoOf(row.started_at),
     value: row => row.started_at,
   },
   {
     name: 'pid',
     title: 'Process',
-    hiddenBelow: 720,
+    drop: 2,
     cell: row => row.pid ?? (row.key.startsWith('lua/') ? 'thread' : NO_DATA),
     value: row => row.pid,
     isNumber: true,
   },
-  { name: 'socket', title: 'Daemon', hiddenBelow: 720, cell: row => row.socket ?? NO_DATA, isNumber: true },
+  { name: 'socket', title: 'Daemon', drop: 2, cell: row => row.socket ?? NO_DATA, isNumber: true },
 ]
 
 export function WorkerTable({ rows }: { rows: readonly WorkerRow[] }) {
@@ -157,7 +157,7 @@ const PLACE_COLUMNS: readonly Column<FunctionState>[] = [
   {
     name: 'overflow',
     title: 'Rejected: queue full',
-    hiddenBelow: 720,
+    drop: 2,
     cell: ({ worker_pool: pool }) => formatCount(pool.queue_drops.overflow),
     value: ({ worker_pool: pool }) => pool.queue_drops.overflow,
     isNumber: true,
@@ -165,7 +165,7 @@ const PLACE_COLUMNS: readonly Column<FunctionState>[] = [
   {
     name: 'timeout',
     title: 'Rejected: queue timeout',
-    hiddenBelow: 720,
+    drop: 2,
     cell: ({ worker_pool: pool }) => formatCount(pool.queue_drops.timeout),
     value: ({ worker_pool: pool }) => pool.queue_drops.timeout,
     isNumber: true,

@@ -4,13 +4,14 @@ import { useState } from 'preact/hooks'
 import { type ApiError, send } from '../../data/api.ts'
 import { type Job, JOB_STATES } from '../../data/jobs.ts'
 import { useLoad } from '../../data/load.ts'
-import { formatAgo, formatDate, formatNumberOf, NO_DATA } from '../../format.ts'
+import { formatNumberOf } from '../../format.ts'
 import { Confirm } from '../../parts/dialog.tsx'
 import { Empty } from '../../parts/empty.tsx'
 import { LoadState } from '../../parts/load-state.tsx'
-import { type Column, Table } from '../../parts/table.tsx'
+import { Table } from '../../parts/table.tsx'
 import { query, setQuery, toHref } from '../../router.ts'
 import { canWrite, whyReadOnly } from '../../session.ts'
+import { JOB_COLUMNS, stateOfJob } from './job-columns.tsx'
 
 /** Jobs of one page. */
 const PAGE_JOBS = 50
@@ -20,46 +21,8 @@ interface Answer {
   readonly next_cursor: string | null
 }
 
-const COLUMNS: readonly Column<Job>[] = [
-  {
-    name: 'created',
-    title: 'Created',
-    cell: job => <span title={formatDate(job.created_at_ms)}>{formatAgo(job.created_at_ms)}</span>,
-  },
-  { name: 'status', title: 'State', cell: job => <span class={toLook(job)}>{job.status}</span> },
-  {
-    name: 'function',
-    title: 'Function',
-    cell: ({ runtime, name, version }) => (
-      <a href={toHref(`functions/${runtime}/${name}@${version ?? 'default'}`)}>
-        {version === null ? name : `${name}@${version}`}
-      </a>
-    ),
-  },
-  {
-    name: 'call',
-    title: 'Call',
-    cell: job => (
-      <code>
-        {job.method} {job.route}
-      </code>
-    ),
-  },
-  {
-    name: 'attempt',
-    title: 'Attempt',
-    isNumber: true,
-    cell: job => `${job.attempt} of ${job.max_attempts}`,
-  },
-  { name: 'next', title: 'Next run', cell: job => formatAgo(job.next_run_at_ms) },
-  { name: 'answer', title: 'Status', isNumber: true, cell: job => job.result_status ?? NO_DATA },
-  { name: 'error', title: 'Last error', cell: job => job.last_error ?? NO_DATA },
-  { name: 'id', title: 'Id', cell: job => <a href={toHref('jobs', { id: job.id })}>{job.id}</a> },
-]
-
-export function toLook({ status }: Pick<Job, 'status'>): string | undefined {
-  return status === 'failed' ? 'error' : undefined
-}
+/** A page is in the order in which the jobs were created; sorted, it would look like the order of all of them. */
+const COLUMNS = JOB_COLUMNS.map(({ value: _, ...column }) => column)
 
 export function JobList() {
   const [state, fn, cursor] = ['state', 'fn', 'cursor'].map(name => query.value.get(name) ?? '')
@@ -97,7 +60,7 @@ export function JobList() {
           rows={data.jobs}
           keyOf={job => job.id}
           hrefOf={job => toHref('jobs', { id: job.id })}
-          stateOf={job => (job.status === 'failed' ? 'failing' : null)}
+          stateOf={stateOfJob}
           empty={isFiltered ? <Empty title="No jobs match" /> : <NoJobs />}
         />
       )}
@@ -143,9 +106,9 @@ function RetryFailed({ jobs }: { jobs: readonly Job[] }) {
           {title}
         </button>
       )}
-      <pre class="quiet" role="status">
+      <p class="quiet outcome" role="status">
         {outcome}
-      </pre>
+      </p>
       <Confirm
         title={`${title}?`}
         action="Retry"

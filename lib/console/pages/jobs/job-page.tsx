@@ -12,7 +12,7 @@ import { TextBox } from '../../parts/text-box.tsx'
 import { fromBase64 } from '../../preview.ts'
 import { navigate, toHref } from '../../router.ts'
 import { canWrite, whyReadOnly } from '../../session.ts'
-import { toLook } from './job-list.tsx'
+import { toLook } from './job-columns.tsx'
 import { Facts } from '../../parts/facts.tsx'
 
 /** Bytes of a result that are shown; a larger one is a download. */

@@ -26,18 +26,19 @@ const FROM: Column<LogRow> = {
   name: 'from',
   title: 'Source',
   width: '88px',
-  hiddenBelow: 720,
+  drop: 2,
   cell: ({ record: { file, stream } }) => stream ?? (file === 'runtime' ? 'output' : file),
 }
 
 const LINE: Column<LogRow> = {
   name: 'line',
   title: 'Line',
+  width: '220px',
   long: ({ record }) => record.text,
   cell: ({ line, more }) => (
-    <code>
-      {line}
-      {more > 0 && <span class="quiet"> +{formatNumberOf(more, 'line')}</span>}
+    <code class="log-line">
+      <span>{line}</span>
+      {more > 0 && <span class="quiet">+{formatNumberOf(more, 'line')}</span>}
     </code>
   ),
 }
@@ -45,7 +46,7 @@ const LINE: Column<LogRow> = {
 const FUNCTION: Column<LogRow> = {
   name: 'function',
   title: 'Function',
-  hiddenBelow: 720,
+  drop: 2,
   cell: ({ record }) => {
     const key = toFunctionKey(record)
     return key === null ? '' : <a href={toHref(`functions/${key}`)}>{record.fn}</a>
@@ -55,7 +56,7 @@ const FUNCTION: Column<LogRow> = {
 const REQUEST: Column<LogRow> = {
   name: 'request',
   title: 'Request',
-  hiddenBelow: 720,
+  drop: 1,
   cell: ({ record: { request_id: id } }) => (id === null ? '' : <a href={toHref(`requests/${id}`)}>{id}</a>),
 }
 

@@ -27,7 +27,7 @@ const NOTHING: Totals = {
 const SPARK: Column<Totals> = {
   name: 'spark',
   title: '',
-  hiddenBelow: 720,
+  drop: 1,
   cell: ({ spark }) => <Spark values={spark} />,
   width: '106px',
 }
@@ -48,7 +48,7 @@ function errorColumn(field: 'errors_4xx' | 'errors_5xx' | 'throttled', title: st
     cell: row => <span class={row[field] === 0 ? 'quiet' : style}>{formatCount(row[field])}</span>,
     value: row => row[field],
     isNumber: true,
-    ...(field === 'errors_4xx' && { hiddenBelow: 720 }),
+    ...(field !== 'errors_5xx' && { drop: 2 }),
   }
 }
 
@@ -60,7 +60,7 @@ function timeColumn(field: 'p50_ms' | 'p95_ms' | 'p99_ms'): Column<Totals> {
     cell: row => formatMs(row[field]),
     value: row => row[field],
     isNumber: true,
-    ...(field !== 'p95_ms' && { hiddenBelow: 720 }),
+    ...(field !== 'p95_ms' && { drop: 2 }),
   }
 }
 
@@ -129,7 +129,6 @@ const NAME: Column<FunctionTotals> = {
 const LAST_ERROR: Column<FunctionTotals> = {
   name: 'last_error',
   title: 'Last error',
-  hiddenBelow: 720,
   long: ({ last_error: text }) => text ?? '',
   cell: ({ last_error: text, last_error_at: at }) =>
     text !== null &&

@@ -25,7 +25,7 @@ const NEXT: Column<Row> = {
 const LAST: Column<Row> = {
   name: 'last',
   title: 'Last',
-  hiddenBelow: 720,
+  drop: 2,
   cell: ({ last }) => (last === null ? 'never' : <span title={formatDate(toMs(last))}>{formatAgo(toMs(last))}</span>),
   value: ({ last }) => last,
 }
@@ -34,7 +34,7 @@ const STATUS: Column<Row> = {
   name: 'status',
   title: 'Status',
   isNumber: true,
-  hiddenBelow: 1200,
+  drop: 1,
   cell: ({ last_status: status }) => status ?? NO_DATA,
 }
 
@@ -57,18 +57,18 @@ export function toScheduleColumns(
     {
       name: 'rule',
       title: 'Runs',
-      hiddenBelow: 720,
+      drop: 2,
       cell: ({ schedule }) => <span class={schedule === null ? 'error' : undefined}>{toRule(schedule)}</span>,
     },
     NEXT,
-    { name: 'zone', title: 'Local time', hiddenBelow: 1200, cell: ({ next_at: nextAt }) => nextAt ?? NO_DATA },
+    { name: 'zone', title: 'Local time', drop: 1, cell: ({ next_at: nextAt }) => nextAt ?? NO_DATA },
     LAST,
     STATUS,
     ERROR,
     {
       name: 'retry',
       title: 'Retry',
-      hiddenBelow: 1200,
+      drop: 1,
       cell: ({ retry_due: due, retry_attempt: attempt }) =>
         due === undefined ? NO_DATA : `attempt ${attempt} ${formatAgo(toMs(due))}`,
     },
@@ -97,20 +97,20 @@ export const PING_COLUMNS: readonly Column<KeepWarmRow>[] = [
   {
     name: 'workers',
     title: 'Warm workers',
-    hiddenBelow: 720,
+    drop: 2,
     isNumber: true,
     cell: ({ keep_warm: { min_warm: workers } }) => (workers === 1 ? '1 worker' : `${workers} workers`),
   },
   {
     name: 'every',
     title: 'Ping',
-    hiddenBelow: 720,
+    drop: 2,
     cell: ({ keep_warm: { ping_every_seconds: seconds } }) => `every ${formatMs(seconds * 1000)}`,
   },
   {
     name: 'idle',
     title: 'Idle timeout',
-    hiddenBelow: 720,
+    drop: 2,
     cell: ({ keep_warm: { idle_ttl_seconds: seconds } }) => formatMs(seconds * 1000),
   },
   NEXT,
