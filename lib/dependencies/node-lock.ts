@@ -2,10 +2,8 @@
 
 import { statSync } from 'node:fs'
 import { join } from 'node:path'
-import { GatewayError } from '../core/errors.ts'
 import { isObject } from '../core/json.ts'
 import { BuildKey } from './build-cache.ts'
-import { installError } from './install-step.ts'
 import { readSmallFile } from './manifest-text.ts'
 import { DECLARING, type NodeManifest } from './node-manifest.ts'
 import { toPackageSource } from './node-names.ts'
@@ -36,19 +34,19 @@ export class NodeLock {
   readonly text: string
   readonly #json: Readonly<Record<string, unknown>>
 
-  /** @throws GatewayError when it is no lock file */
+  /** @throws Error that names the file when npm could not read it */
   constructor(fileName: string, text: string, label: string) {
     this.fileName = fileName
     this.text = text
-    const fail = (why: string) =>
-      installError(`${label}: ${why}`, { file: label }, `delete it, and it is made again from package.json`)
     let json: unknown
     try {
       json = JSON.parse(text)
     } catch {
-      throw fail('no JSON')
+      throw new Error(`${label}: not valid JSON`)
     }
-    if (!isObject(json)) throw fail('must be a JSON object')
+    if (!isObject(json)) throw new Error(`${label}: must be a JSON object`)
+    const problem = findProblem('packages', json.packages) ?? findProblem('dependencies', json.dependencies)
+    if (problem !== null) throw new Error(`${label}: ${problem}`)
     this.#json = json
   }
 
@@ -196,6 +194,26 @@ function entriesOf(json: Readonly<Record<string, unknown>>): LockedEntry[] {
   )
 }
 
+/** Why npm, clean install and ordinary install alike, would fail on the entries of a lock file; null when it would not. */
+function findProblem(at: string, entries: unknown): string | null {
+  if (entries === undefined) return null
+  if (!isObject(entries)) return `${at} must be an object`
+  for (const [name, fields] of Object.entries(entries)) {
+    const path = `${at}[${JSON.stringify(name)}]`
+    if (!isObject(fields)) return `${path} must be an object`
+    const { version, dependencies } = fields
+    // The manifest's own entry, '', has any text there; an address or an alias has other signs.
+    const isVersion =
+      version === undefined || name === '' || (typeof version === 'string' && /^\d+\.\d+\.\d+|[:/]/.test(version))
+    if (!isVersion) return `${path}.version must be a version`
+    const isFlat = at === 'packages'
+    if (isFlat && dependencies !== undefined && !isObject(dependencies)) return `${path}.dependencies must be an object`
+    const nested = isFlat ? null : findProblem(`${path}.dependencies`, dependencies)
+    if (nested !== null) return nested
+  }
+  return null
+}
+
 /** A version, or a version of another package: `npm:other@1.0.0`. */
 function isRange(version: unknown): boolean {
   return version === undefined || toPackageSource('x', version).kind === 'registry'
@@ -219,8 +237,7 @@ export function readNodeLock(folder: string, folderLabel: string): ReadLock {
     try {
       return { lock: new NodeLock(name, text, label), problem: null }
     } catch (error) {
-      if (!(error instanceof GatewayError)) throw error
-      const problem = `${error.message}; packages are installed from package.json instead, and versions may differ`
+      const problem = `${(error as Error).message}; packages are installed from package.json instead, and versions may differ`
       return { lock: null, problem }
     }
   }

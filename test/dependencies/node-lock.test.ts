@@ -71,7 +71,7 @@ t.test('[dependencies/node.11] sources in a lock file that are no registry are s
   t.same(lockOf({ lockfileVersion: 1, dependencies: {} }).packages, [], 'the old format')
   for (const text of ['{', '[]', '5']) {
     t.throws(() => new NodeLock('package-lock.json', text, 'f/package-lock.json'), {
-      message: /^install failed: f\/package-lock\.json: /,
+      message: /^f\/package-lock\.json: /,
     })
   }
 })
@@ -103,13 +103,38 @@ t.test('[dependencies/node.12] lock files of other package managers are named wi
 
 t.test('[dependencies/node.9] a lock file that is broken is not used, and the reason names it', t => {
   for (const [text, why] of [
-    ['', /f\/package-lock\.json: no JSON; packages are installed from package\.json instead/],
-    ['[]', /f\/package-lock\.json: must be a JSON object; /],
+    ['', /^f\/package-lock\.json: not valid JSON; packages are installed from package\.json instead/],
+    ['[]', /^f\/package-lock\.json: must be a JSON object; /],
+    ['{"packages":"x"}', /^f\/package-lock\.json: packages must be an object; /],
+    ['{"packages":{"node_modules/a":null}}', /: packages\["node_modules\/a"\] must be an object; /],
+    ['{"packages":{"node_modules/a":{"version":5}}}', /: packages\["node_modules\/a"\]\.version must be a version; /],
+    ['{"packages":{"node_modules/a":{"version":"x"}}}', /: packages\["node_modules\/a"\]\.version must be a version; /],
+    ['{"packages":{"node_modules/a":{"dependencies":[]}}}', /"\]\.dependencies must be an object; /],
+    ['{"dependencies":{"a":1}}', /: dependencies\["a"\] must be an object; /],
+    [
+      '{"dependencies":{"a":{"dependencies":{"b":"1"}}}}',
+      /: dependencies\["a"\]\.dependencies\["b"\] must be an object; /,
+    ],
   ] as const) {
     const folder = t.testdir({ 'package-lock.json': text })
     const { lock, problem } = readNodeLock(folder, 'f')
     t.equal(lock, null)
     t.match(problem, why)
+  }
+  for (const version of [
+    '1.2.3-rc.1+5',
+    'file:../a',
+    'git+ssh://git@h/a.git#1',
+    'npm:b@1.0.0',
+    'owner/a#1',
+    undefined,
+  ]) {
+    for (const text of [{ packages: { 'node_modules/a': { version } } }, { dependencies: { a: { version } } }])
+      t.equal(
+        readNodeLock(t.testdir({ 'package-lock.json': JSON.stringify(text) }), 'f').problem,
+        null,
+        String(version),
+      )
   }
   t.same(readNodeLock(t.testdir({}), 'f'), { lock: null, problem: null })
   t.end()
