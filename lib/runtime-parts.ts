@@ -69,7 +69,7 @@ function createJournalledBuilds(
     clock,
     functionsRoot,
     isPrivate: settings.isolation === 'user',
-    toolOwner: settings.isolation === 'user' ? null : findToolOwner(options),
+    toolOwner: options.inspect || settings.isolation === 'user' ? null : findToolOwner(options),
     toolUserOf,
     readFile: createFileReader(settings),
     nice: settings.workerNice,

@@ -72,8 +72,6 @@ export interface Builder {
   looksAtOnce?: number
   /** What goes on, before `<runtime> function <name>`; default `building`. */
   action?: string
-  /** True for tools that may run code of packages: below root they run as the owner of the functions folder. */
-  asOwner?: boolean
   /** False where nothing is done before a call asks for it; default true. */
   isAhead?: boolean
   /** False for a function that certainly needs nothing, so that no tool is looked for; absent where each needs something. */

@@ -90,7 +90,6 @@ export class Installer implements Builder {
   readonly manifests: readonly string[]
   readonly timeoutMs = INSTALL_TIMEOUT_SECONDS * 1000
   readonly action = 'installing packages of'
-  readonly asOwner = true
   readonly isAhead: boolean
   readonly looksAtOnce?: number
   readonly #step: InstallStep

@@ -449,7 +449,7 @@ export class Builds {
 
   #toTools(builder: Builder, toFolder: () => string, signal: AbortSignal, user: ToolUser | null = null): BuildTools {
     const { clock, hostEnv, isPrivate, nice = 0 } = this.#options
-    const owner = user === null && builder.asOwner === true ? (this.#options.toolOwner ?? null) : null
+    const owner = user === null ? (this.#options.toolOwner ?? null) : null
     const toOwn = () => builder.toEnv?.(hostEnv) ?? toToolHostEnv(hostEnv)
     const toBase = () => (user === null ? toOwn() : toUserToolEnv(toOwn(), user.home))
     const endsAt = clock.monotonic() + builder.timeoutMs

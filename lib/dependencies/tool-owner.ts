@@ -21,7 +21,8 @@ interface ToolOwnerOptions {
 }
 
 /** Prints the first path that cannot be used. */
-const PROBE = 'for path; do [ -r "$path" ] || [ -x "$path" ] || { printf %s "$path"; exit 1; }; done'
+const PROBE =
+  'for path; do [ -r "$path" ] || [ -x "$path" ] || command -v "$path" >/dev/null || { printf %s "$path"; exit 1; }; done'
 
 export class ToolOwner {
   readonly #options: ToolOwnerOptions
@@ -46,7 +47,7 @@ export class ToolOwner {
     return new ToolOwner(options, { uid, gid })
   }
 
-  /** @param command - full path of a program. @returns null when the user cannot run it */
+  /** @param command - full path of a program, or its name. @returns null when the user cannot run it */
   of(command: string): Promise<UserOfTool | null> {
     const known = this.#known.get(command) ?? this.#find(command)
     this.#known.set(command, known)
@@ -65,7 +66,7 @@ export class ToolOwner {
   #probe(paths: readonly string[]): Promise<string | null> {
     const args = [...toPrivileges({ isPlain: true, user: this.#user }), '--', '/bin/sh', '-c', PROBE, 'sh', ...paths]
     return new Promise(resolve => {
-      execFile(SETPRIV, args, { cwd: '/', env: {} }, (error, output) =>
+      execFile(SETPRIV, args, { cwd: '/', env: { PATH: process.env.PATH } }, (error, output) =>
         resolve(error === null ? null : output || paths[0]!),
       )
     })
