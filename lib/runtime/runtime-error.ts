@@ -1,17 +1,18 @@
 /** What a runtime says of a failed call, as the error a client gets. Owner: §7. */
 
+import { basename, dirname } from 'node:path'
 import type { FunctionVersion } from '../core/catalog.ts'
 import { type ErrorDetail, GatewayError } from '../core/errors.ts'
+import { OwnFolder } from '../files/own-folder.ts'
+
+type FailedFunction = Pick<FunctionVersion, 'entryPath' | 'entryFile' | 'callable' | 'policy'>
 
 /**
  * @param fields - header of an `error` frame: `code message file line stack hint`
  * @param fn - the function that failed: a file below its functions root is named from there
  * @returns LOAD_FAILED or HANDLER_FAILED (500), CONTRACT_BROKEN (502), TIMEOUT (504)
  */
-export function toRuntimeError(
-  fields: Readonly<Record<string, unknown>>,
-  fn: Pick<FunctionVersion, 'entryPath' | 'entryFile' | 'policy'>,
-): GatewayError {
+export function toRuntimeError(fields: Readonly<Record<string, unknown>>, fn: FailedFunction): GatewayError {
   const message = typeof fields.message === 'string' && fields.message !== '' ? fields.message : 'handler failed'
   if (fields.code === 'timeout') return toTimeout(fn)
   const options = toOptions(fields, fn)
@@ -29,13 +30,39 @@ function hintFor(message: string): Pick<ErrorDetail, 'hint'> {
   }
 }
 
-/** 504 of a call that ran past the time limit of its function. */
-export function toTimeout({ policy, entryFile }: Pick<FunctionVersion, 'policy' | 'entryFile'>): GatewayError {
+/** 504 of a call that ran past the time limit of its function; it names the line where the handler begins. */
+export function toTimeout(fn: FailedFunction): GatewayError {
+  const { policy, entryFile } = fn
+  const line = findHandlerLine(fn)
   const config = `${entryFile.slice(0, entryFile.lastIndexOf('/') + 1)}fn.config.json`
   const hint = `a handler may take longer with a larger "timeout_ms" in ${config}`
   return new GatewayError('TIMEOUT', `runtime timeout after ${policy.timeoutMs} ms`, {
-    detail: { file: entryFile, hint },
+    detail: { file: entryFile, ...(line !== null && { line }), hint },
   })
+}
+
+/** Bytes of a handler file in which its line is looked for. */
+const MAX_LINE_BYTES = 256 * 1024
+
+function findHandlerLine({ entryPath, callable }: FailedFunction): number | null {
+  const bytes = new OwnFolder(dirname(entryPath)).read(basename(entryPath))
+  return bytes === null ? null : toHandlerLine(bytes.toString('utf8', 0, MAX_LINE_BYTES), callable.names)
+}
+
+/** @returns line, from 1, on which the first of the names is defined, in any of the languages; null when the text does not show it */
+export function toHandlerLine(text: string, names: readonly string[]): number | null {
+  const lines = text.split('\n').map(line => (/^\s*(?:\/\/|#|--|\*)/.test(line) ? '' : line))
+  for (const name of names) {
+    const definition =
+      name === 'default'
+        ? /\bexport\s+default\b|\bmodule\.exports\s*=/
+        : new RegExp(
+            `\\b(?:def|function|func|fn|const|let|var)\\b[\\s*]+${name}\\b|\\bexports\\.${name}\\b|\\b${name}\\s*=[^=]`,
+          )
+    const index = lines.findIndex(line => definition.test(line))
+    if (index !== -1) return index + 1
+  }
+  return null
 }
 
 /**

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { toBrokenContract, toRuntimeError, toTimeout } from '../../lib/runtime/runtime-error.ts'
+import { toBrokenContract, toHandlerLine, toRuntimeError, toTimeout } from '../../lib/runtime/runtime-error.ts'
 import { makeFn } from '../helpers/fn.ts'
 
 const fn = makeFn({ entryPath: '/srv/fns/a/handler.js', entryFile: 'a/handler.js', policy: { timeoutMs: 700 } })
@@ -62,3 +62,23 @@ t.test(
     t.same(toBrokenContract('no reply', fn).detail, { file: 'a/handler.js' })
   },
 )
+
+t.test('[runtime/worker-set.6] a timeout names the line where the handler begins, in every language', t => {
+  const cases: [text: string, line: number | null, names?: string[]][] = [
+    ['# def handler\nimport os\n\nasync def handler(event):\n    pass', 4],
+    ['import x\ndef main(event):\n    pass', 2, ['handler', 'main']],
+    ['// exports.handler\nconst a = 1\nexports.handler = async e => a', 3],
+    ['export const a = 1\nexport const handler = (e: Event) => a', 2],
+    ['export async function handler(e) {}', 1],
+    ['\nexport default { fetch() {} }', 2, ['handler', 'default']],
+    ['module.exports = async e => 1', 1, ['handler', 'default']],
+    ['<?php\n\nfunction handler($e) {}', 3],
+    ['-- function handler\nlocal x = 1\nfunction handler(e) end', 3],
+    ['package main\n\nfunc Handler(e map[string]any) map[string]any {', 3, ['handler', 'Handler']],
+    ['use x;\npub fn handler(e: Value) -> Value {', 2],
+    ['export { handler } from "./other.js"', null],
+    ['', null],
+  ]
+  for (const [text, line, names = ['handler']] of cases) t.equal(toHandlerLine(text, names), line, text)
+  t.end()
+})
