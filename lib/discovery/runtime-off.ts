@@ -20,28 +20,22 @@ export function toTurnOnHint(runtimes: Iterable<RuntimeName>): string {
 }
 
 /**
- * One warning for each language that would serve files and that nobody turned on or off.
+ * One warning for all files of languages that nobody turned on or off.
  * @param enabled - runtimes that are on by default
  */
 export function toOffWarnings(ignored: readonly IgnoredPath[], enabled: readonly RuntimeName[]): Warning[] {
-  const files = new Map<RuntimeName, string[]>()
+  const runtimes = new Set<RuntimeName>()
+  const paths: string[] = []
   for (const { path, reason } of ignored) {
     const runtime = RUNTIME_OF_EXTENSION.get(path.slice(path.lastIndexOf('.')))
     if (runtime === undefined || reason !== toOffReason(runtime)) continue
-    const known = files.get(runtime)
-    if (known === undefined) files.set(runtime, [path])
-    else known.push(path)
+    runtimes.add(runtime)
+    paths.push(path)
   }
-  const hint = toTurnOnHint([...enabled, ...files.keys()])
-  return [...files].map(([runtime, paths]) => toWarning(runtime, paths, hint))
-}
-
-function toWarning(runtime: RuntimeName, paths: readonly string[], hint: string): Warning {
+  const [first] = paths
+  if (first === undefined) return []
   const rest = paths.length > MAX_NAMED_FILES ? ` and ${paths.length - MAX_NAMED_FILES} more` : ''
-  return {
-    code: 'RUNTIME_OFF',
-    path: paths[0]!,
-    message: `${runtime} is not enabled by default; not served: ${paths.slice(0, MAX_NAMED_FILES).join(', ')}${rest}`,
-    hint,
-  }
+  const named = `${paths.slice(0, MAX_NAMED_FILES).join(', ')}${rest}`
+  const message = `${[...runtimes].join(' and ')} ${runtimes.size > 1 ? 'are' : 'is'} not enabled by default; not served: ${named}`
+  return [{ code: 'RUNTIME_OFF', path: first, message, hint: toTurnOnHint([...enabled, ...runtimes]) }]
 }

@@ -36,9 +36,13 @@ export interface OperationFacts {
   operationId: string
 }
 
-/** `<method>_<runtime>_<name>_<version>`; every other character is `_`. */
-export function toOperationId(method: string, fn: FunctionVersion): string {
-  const text = `${method.toLowerCase()}_${fn.runtime}_${fn.name}_${fn.version ?? DEFAULT_VERSION_LABEL}`
+/**
+ * `<method>_<runtime>_<name>_<version>`; every other character is `_`.
+ * @param count - above 1 it follows the name, so that the id of a further route ends with the version too
+ */
+export function toOperationId(method: string, fn: FunctionVersion, count = 1): string {
+  const name = count === 1 ? fn.name : `${fn.name}_${count}`
+  const text = `${method.toLowerCase()}_${fn.runtime}_${name}_${fn.version ?? DEFAULT_VERSION_LABEL}`
   return text.replace(/[^a-zA-Z0-9_]/g, '_')
 }
 

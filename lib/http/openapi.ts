@@ -103,7 +103,7 @@ class OpenApiDocument {
         const key = method.toLowerCase()
         const operations = this.#operationsOf(path)
         if (!methods.includes(method) || key in operations) continue
-        const operationId = this.#toFreeId(toOperationId(method, fn))
+        const operationId = this.#toFreeId(count => toOperationId(method, fn, count))
         const operation = toOperation({ method, fn, params: named, hints: hints.get(fn.key), schemas, operationId })
         for (const { $ref } of Object.values(operation.responses)) if ($ref !== undefined) this.#usedErrors.add($ref)
         operations[key] = operation
@@ -117,7 +117,7 @@ class OpenApiDocument {
       this.#operationsOf(path)[method.toLowerCase()] = {
         tags: ['internal'],
         summary: `${method} ${path}`,
-        operationId: this.#toFreeId(`${method.toLowerCase()}_internal${path.replace(/[^a-zA-Z0-9_]/g, '_')}`),
+        operationId: this.#toFreeId(count => toInternalId(method, path, count)),
         parameters: params.map(({ name }) => ({ name, in: 'path', required: true, schema: { type: 'string' } })),
         // Without the token too, for local callers.
         security: [{}, { adminToken: [] }],
@@ -154,11 +154,17 @@ class OpenApiDocument {
     return this.#paths[path]
   }
 
-  /** The ids of a document are unique: a function with several routes gets a number behind the second one's. */
-  #toFreeId(id: string): string {
-    let free = id
-    for (let count = 2; this.#usedIds.has(free); count++) free = `${id}_${count}`
+  /** The ids of a document are unique: each further route of a function counts up. */
+  #toFreeId(toId: (count: number) => string): string {
+    let count = 1
+    while (this.#usedIds.has(toId(count))) count += 1
+    const free = toId(count)
     this.#usedIds.add(free)
     return free
   }
+}
+
+function toInternalId(method: string, path: string, count: number): string {
+  const id = `${method.toLowerCase()}_internal${path.replace(/[^a-zA-Z0-9_]/g, '_')}`
+  return count === 1 ? id : `${id}_${count}`
 }

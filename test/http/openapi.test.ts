@@ -108,7 +108,7 @@ t.test('[http/openapi.3] operation ids', async t => {
   const operations = Object.values(paths).flatMap(methods => Object.values(methods))
   const ids = operations.map(operation => operation.operationId)
   t.equal(new Set(ids).size, ids.length, 'unique')
-  t.ok(ids.includes('get_node_hello_default') && ids.includes('get_node_hello_default_2'))
+  t.ok(ids.includes('get_node_hello_default') && ids.includes('get_node_hello_2_default'), 'each ends with its version')
   t.ok(ids.includes('delete_node_hello_v2'))
   t.ok(operations.every(operation => operation.tags.join() === 'functions'))
   t.same(
