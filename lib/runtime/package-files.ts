@@ -1,9 +1,9 @@
 /** Where the files of this package and of this process lie: daemons, and the private folder for sockets. Owner: §1, page runtime/daemon. */
 
-import { chmodSync, lstatSync, lutimesSync, mkdirSync, readdirSync } from 'node:fs'
+import { chmodSync, lstatSync, lutimesSync, mkdirSync, mkdtempSync, readdirSync } from 'node:fs'
 import net from 'node:net'
 import { tmpdir } from 'node:os'
-import { isAbsolute, join } from 'node:path'
+import { basename, isAbsolute, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { OwnFolder } from '../files/own-folder.ts'
 import { removeUserFolders, USERS_FOLDER } from './user-folders.ts'
@@ -82,9 +82,10 @@ export class SocketFolder {
     for (const base of this.#bases) {
       try {
         // Made with a name that nobody knew before, for its owner only.
-        this.#made = new OwnFolder(base).makeTemporary(FOLDER_PREFIX)
-        chmodSync(this.#made.path, this.#mode)
-        return this.#made.path
+        const path = mkdtempSync(join(base, FOLDER_PREFIX))
+        chmodSync(path, this.#mode)
+        this.#made = new OwnFolder(base, basename(path))
+        return path
       } catch (error) {
         problems.push((error as Error).message)
       }

@@ -2,6 +2,7 @@ import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import {
   chmodSync,
+  chownSync,
   existsSync,
   mkdirSync,
   readdirSync,
@@ -72,6 +73,21 @@ t.test('[runtime/daemon.5] long, unwritable and left-over folders', async t => {
   writeFileSync(mine, '')
   t.not(folder.path(), mine, 'not where something else has its name')
 })
+
+t.test(
+  '[runtime/daemon.5] the folder of sockets stays with root in a temporary folder of another user',
+  { skip: process.getuid?.() !== 0 && 'only root gives folders away' },
+  t => {
+    const tree = makeTree({ 'temp/a': '' })
+    t.teardown(() => tree.cleanup())
+    chownSync(tree.path('temp'), 10_777, 10_777)
+    const folder = new SocketFolder([tree.path('temp')])
+    t.equal(statSync(folder.path()).uid, 0)
+    t.equal(folder.path(), folder.path())
+    folder.remove()
+    t.end()
+  },
+)
 
 t.test('[runtime/daemon.5] prefers the run-time folder of the service, then of the user', t => {
   const tree = makeTree({ 'service/a': '', 'user/a': '' })
