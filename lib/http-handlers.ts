@@ -51,7 +51,7 @@ interface SharedOptions
   descriptors: Descriptors
   /** Told of every exchange that ended. */
   onFinished: (exchange: Exchange) => void
-  /** Told in a line of clients that did not read their responses. */
+  /** Logged for clients that did not read their responses. */
   onProblem: (message: string) => void
   /** How calls of a runtime find their socket. */
   routingOf: (runtime: RuntimeName) => 'single' | 'round_robin'

@@ -80,7 +80,7 @@ export class BytePool {
   #timer: NodeJS.Timeout | null = null
 
   /**
-   * @param onFree - gets memory that nobody uses any more: a test spoils it, so that whoever still reads it is seen
+   * @param onFree - gets memory that is no longer used: a test overwrites it to catch code that still reads it
    * @param budgetBytes - of each budget
    */
   constructor(clock: Clock, onFree: (bytes: Buffer) => void = () => {}, budgetBytes = Number.POSITIVE_INFINITY) {

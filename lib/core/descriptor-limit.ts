@@ -3,7 +3,7 @@
 import { readFileSync } from 'node:fs'
 import { GatewayError } from './errors.ts'
 
-/** Descriptors that are kept for workers, logs and reloads: a share of the limit, and at least so many. */
+/** Descriptors that are reserved for workers, logs and reloads: a share of the limit, and a minimum. */
 const RESERVED = { share: 0.1, min: 64 } as const
 
 /** Descriptors of client connections, of files that are sent, and of connections to upstreams, one count for all. */
@@ -39,7 +39,7 @@ export class Descriptors {
   }
 }
 
-/** null where the system does not tell. */
+/** null where the system does not report it. */
 export function readDescriptorLimit(): number | null {
   try {
     const limit = /^Max open files\s+(\d+)/m.exec(readFileSync('/proc/self/limits', 'latin1'))?.[1]

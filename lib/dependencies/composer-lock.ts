@@ -65,7 +65,7 @@ export class ComposerLock {
 
   /**
    * The file without packages from paths that the manifest names no more: Composer would install them from there. What it names
-   * instead is resolved anew.
+   * instead is resolved again.
    */
   withoutStalePaths(isNamed: (url: string) => boolean): ComposerLock {
     const stale = new Set(

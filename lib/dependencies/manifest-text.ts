@@ -39,7 +39,7 @@ const MAX_SHOWN_CHARS = 80
 
 /**
  * What a message shows of a value: its first word without credentials, query or what follows a `=`. The line around it may
- * hold a secret: somebody may have taken another file for a manifest.
+ * hold a secret: the manifest may be a link to another file.
  */
 export function showToken(value: unknown): string {
   if (Array.isArray(value)) return 'a list'

@@ -77,7 +77,7 @@ export class NodeLock {
 
   /**
    * The file without packages from paths that the manifest names no more: npm would install them from there, or refuse. What it
-   * names instead is resolved anew.
+   * names instead is resolved again.
    */
   withoutStalePaths(manifest: NodeManifest | null): NodeLock {
     const json = structuredClone(this.#json)

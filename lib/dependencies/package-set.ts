@@ -129,7 +129,7 @@ export class PackageSets {
   async #fill(request: SetRequest): Promise<SetMark> {
     this.#forgetStale()
     this.#folder.make()
-    // Names of sets tell what others use.
+    // Names of sets reveal what other functions use.
     if (this.#isPrivate) chmodSync(this.#folder.path, 0o700)
     const { user, fill } = request
     const draft = this.#folder.makeTemporary(DRAFT_PREFIX)

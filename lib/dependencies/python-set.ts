@@ -3,7 +3,7 @@
  * Owner: §2.16, page dependencies/python.
  *
  *   named ─► installed ─► guesses whose module came with them are dropped
- *   named + guesses ─► installed; guesses as wheels only, because nobody named them
+ *   named + guesses ─► installed; guesses as wheels only, because no manifest names them
  */
 
 import { join } from 'node:path'
@@ -64,7 +64,7 @@ export class PythonSet {
     const { unit, wishes, toolchain, uv } = this.#options
     if (tools.user != null) tools.user.remove(draft.below(PYTHON_TARGET))
     else draft.remove(PYTHON_TARGET)
-    // An archive of sources runs its own code when it is installed: nobody asked for that of a package that only an import names.
+    // A source distribution runs its own code when it is installed, which an import alone does not ask for.
     const lines = guesses.map(({ name }) => `--only-binary ${name}\n${name}`)
     const wanted = draft.write('wanted.txt', `${[...wishes.named.map(({ text }) => text), ...lines].join('\n')}\n`)
     const files = wishes.hasOptions ? [join(unit.folder, PYTHON_MANIFEST), wanted] : [wanted]

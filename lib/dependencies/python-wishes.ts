@@ -153,7 +153,7 @@ export async function findImports(
   const byName = new Map<string, FoundImport>()
   for (const [at, list] of lists.entries()) {
     for (const one of list) {
-      // No package is called like a private file; that it is not there is the worker's to tell.
+      // No package is named like a private file; the worker reports that it is missing.
       if (packed.has(one.name) || one.name.startsWith('_')) continue
       const known = byName.get(one.name)
       const places = [...(known?.places ?? []), { ...one, entry: functions[at]!.entryPath }]

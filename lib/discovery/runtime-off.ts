@@ -20,7 +20,7 @@ export function toTurnOnHint(runtimes: Iterable<RuntimeName>): string {
 }
 
 /**
- * One warning for all files of languages that nobody turned on or off.
+ * One warning for all files of languages that are neither enabled nor disabled.
  * @param enabled - runtimes that are on by default
  */
 export function toOffWarnings(ignored: readonly IgnoredPath[], enabled: readonly RuntimeName[]): Warning[] {

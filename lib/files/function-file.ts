@@ -18,7 +18,7 @@ export function createFileReader(settings: { functionsRoot: string; isolation: s
   return settings.isolation === 'user' ? createClosedReader(settings.functionsRoot) : null
 }
 
-/** The file may belong to somebody else than the folder in which its name is. */
+/** The file may belong to another user than the folder that names it. */
 class UnreadForFunctionError extends Error {
   readonly code = 'NOT_OF_FUNCTION'
 

@@ -88,7 +88,7 @@ export class ToolUser {
   /** By open files: the user may exchange names meanwhile. */
   #give(file: number): void {
     const stats = fstatSync(file)
-    // A second name of a file may be somebody else's.
+    // A second name of a file may belong to another user.
     if (isOwn(stats) && (stats.isDirectory() || (stats.isFile() && stats.nlink === 1))) {
       if (isRoot()) fchownSync(file, this.uid, this.uid)
       else {

@@ -12,7 +12,7 @@ export const MAX_OPEN_EXCHANGES = 64
 /** Requests of one connection after which the others get their turn. */
 export const REQUESTS_PER_TURN = 256
 
-/** Bytes that an unanswered request counts as: like the response before it, at least so many; the first ones so many. */
+/** Bytes that a request without a response counts as: those of the response before it, with a minimum. */
 const EXPECTED_BYTES = { min: 1024, first: 32 * 1024 } as const
 
 /** Unanswered requests of a connection until its first response shows its size. */

@@ -36,7 +36,7 @@ interface ResponderOptions {
   onFinished: ((exchange: Exchange) => void) | null
   /** Milliseconds in which a client must read something of a response that waits for it. */
   responseIdleTimeoutMs?: number
-  /** Told in a line of clients that did not. */
+  /** Logged for clients that did not. */
   onProblem?: (message: string) => void
 }
 

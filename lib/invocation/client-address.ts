@@ -45,7 +45,7 @@ export class TrustedProxies {
     if (!this.isTrusted(socketAddress)) return socketAddress
     const used = this.#header ?? USUAL_HEADER
     const value = headerOf(rawHeaders, used)
-    // The proxy speaks for somebody and does not say for whom.
+    // The proxy forwards a request and does not name its client.
     if (value === null) return isForwarded(rawHeaders) ? '' : socketAddress
     const client = this.#lastStranger(used, value)
     if (this.#header !== null || client === '') return client

@@ -44,7 +44,7 @@ interface FileStoreOptions {
   lock: RootLock
   /** Wall clock, ms. */
   now: () => number
-  /** Gets warnings: the log cannot be written anew, or was deleted. */
+  /** Gets warnings: the log cannot be rewritten, or was deleted. */
   onProblem: (message: string) => void
   outdatedBytes?: number
 }

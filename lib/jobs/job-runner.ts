@@ -96,8 +96,8 @@ export class JobRunner {
 
   #enqueue(job: Job): void {
     const { clock } = this.#options
-    // Counted on the clock that nobody sets; the wall clock only says how long it still is, at most the whole delay: it may have been
-    // ahead when the job was created.
+    // Measured by the monotonic clock. The wall clock gives what is left, at most the whole delay: it may have been ahead when the
+    // job was created.
     const left = Math.max(0, job.dueAt - clock.wall())
     const delay = job.dueAt - (job.attempts.at(-1)?.endedAt ?? job.createdAt)
     const due = clock.monotonic() + (delay < 0 ? left : Math.min(left, delay))

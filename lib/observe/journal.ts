@@ -55,10 +55,10 @@ export class Journal {
   readonly #accessFormat = new AccessLogFormat()
   /** Builds that go on, by key. */
   readonly #builds = new Map<string, BuildRecord>()
-  /** Failures that were told of a call, and those of a build, an install or a load without one: each is told once. */
+  /** Failures logged for a call, and those of a build, an install or a load without one: each is logged once. */
   readonly #told = new WeakSet<GatewayError>()
   readonly #reported = new WeakSet<GatewayError>()
-  /** The failure without a call that was told last: a broken module that many functions import is told with its frames once. */
+  /** The last failure without a call: a broken module that many functions import is logged with its frames once. */
   #lastReport = ''
   /** Hears of every failure of a function; null where nobody keeps them. */
   onFailure: ((fn: FunctionVersion, message: string) => void) | null = null

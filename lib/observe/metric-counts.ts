@@ -27,7 +27,7 @@ export function addCounts(sum: Counts, added: Counts): void {
   sum.waits = sumCounts(sum.waits, added.waits)
 }
 
-/** Counts until somebody takes what was counted. */
+/** Counts until the counts are taken. */
 export class Tally {
   #isEmpty = true
   #errors4xx = 0
@@ -45,7 +45,7 @@ export class Tally {
     this.#isEmpty = false
     if (wasThrottled) this.#throttled += 1
     else if (status >= 500) this.#errors5xx += 1
-    // A call that was stopped has status 0: whoever stopped it counts as a client that left.
+    // A call that was stopped has status 0 and counts as one whose client left.
     else if (status >= 400 || status < 100) this.#errors4xx += 1
     this.#durations.observe(durationMs, bucket)
     if (queuedMs > 0) this.#waits.observe(queuedMs)

@@ -20,7 +20,7 @@ import { listenForExit, WorkerRecords } from './worker-records.ts'
 
 /** Restart delay of a daemon that dies: first, largest. It doubles while the daemon dies at its start. */
 const RESTART_DELAY_MS = { first: 20, max: 8000 } as const
-/** A daemon that ends by itself before it was up for so many milliseconds died at its start. */
+/** Milliseconds of being up after which the end of a daemon no longer counts as a death at its start. */
 const SETTLED_MS = 1000
 
 type DaemonState = 'idle' | 'starting' | 'up' | 'waiting' | 'closed'
@@ -108,7 +108,7 @@ export class Daemon {
   }
 
   /**
-   * @param folder - full path where sockets are to be; null for a daemon that somebody else runs
+   * @param folder - full path where sockets are to be; null for a daemon that runs elsewhere
    * @throws Error with a reason
    */
   async startWorker(request: StartRequest, folder: string | null): Promise<StartedWorker> {

@@ -41,7 +41,7 @@ interface DispatcherOptions {
   onStandIn?(fn: FunctionVersion): void
   /** A version is loaded after one that could not be. */
   onFixed?(fn: FunctionVersion): void
-  /** True loads changed functions at once, also those without a worker: where somebody edits the files, mistakes are shown at the save. */
+  /** True loads changed functions at once, also those without a worker: in development mistakes are shown at the save. */
   loadsChanged?: boolean
 }
 
@@ -61,7 +61,7 @@ export interface LentWorker {
   startedAt: number
 }
 
-/** Changed functions without a worker that are loaded at once at most: when more change at a time, nobody edits them one by one. */
+/** Most changed functions without a worker that are loaded at once: more come from a checkout, not from an editor. */
 const MAX_LOADED_AHEAD = 16
 
 export class Dispatcher {

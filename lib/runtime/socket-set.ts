@@ -30,7 +30,7 @@ interface SocketSetOptions {
   toolchain?: { version: string | undefined }
   /** @throws Error with a message for people */
   launch(index: number): Launch
-  /** Full path of the folder where daemons put sockets, made again when it is gone; null for daemons that somebody else runs. */
+  /** Full path of the folder where daemons put sockets, made again when it is gone; null for daemons that run elsewhere. */
   socketFolder: (() => string) | null
   preparer: Preparer | null
   facts: StartFacts

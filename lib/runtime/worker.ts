@@ -134,7 +134,7 @@ export abstract class Worker implements CallHost {
     if (call.phase !== 'streaming' || bytes <= 0) return
     const told = call.window!.take(bytes)
     if (told > 0) this.sendMore(call, told)
-    // The worker was waiting for its client until now: its time begins anew.
+    // The worker was waiting for its client until now: its time starts again.
     if (call.deadline === Number.POSITIVE_INFINITY) this.#extend(call, this.set.clock.monotonic())
   }
 

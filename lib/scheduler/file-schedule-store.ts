@@ -123,7 +123,7 @@ export class FileScheduleStore implements ScheduleStore {
     return this.#inTurn(() => this.#writeAll())
   }
 
-  /** The folder was deleted or moved: everything is written anew, where no other gateway has it now. */
+  /** The folder was deleted or moved: everything is written again, unless another gateway has taken it. */
   #handleReplaced(rival: LockHolder | null): void {
     if (rival !== null) {
       // Its files are there now.

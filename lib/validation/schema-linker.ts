@@ -49,7 +49,7 @@ export class SchemaLinker {
   /** Looks at the shape of a schema and of all in it, and settles their references. */
   #check(schema: Schema, section: unknown, at: Place, references: Map<string, string>): void {
     const before = this.#count
-    // Each entry is a comparison of its own in the code of the check.
+    // Each entry is a separate comparison in the generated check.
     this.#count += 1 + (typeof schema === 'object' ? countEntries(schema.dependentRequired) : 0)
     if (before < MAX_SCHEMAS && this.#count >= MAX_SCHEMAS) {
       const text = `is too large: the file has more than ${MAX_SCHEMAS} schemas in schemas and names in dependentRequired`

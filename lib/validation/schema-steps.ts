@@ -88,7 +88,7 @@ function withSteps(schema: Schema, isTracked: boolean): Schema {
     copy[STEPS] = toSteps(copy, isTracked, factor)
     const texts = countKeys(copy, TEXT_KEYWORDS)
     if (texts > 0) copy[TEXT_STEPS] = texts
-    // The file may hold a word of its own by this name.
+    // The schema file may define a keyword with this name.
     else delete copy[TEXT_STEPS]
     for (const union of UNIONS) {
       const branches = copy[union]

@@ -8,7 +8,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { asUser } from './user.mjs'
 
-/** Variable that tells the processes of one worker. */
+/** Variable that marks the processes of one worker. */
 export const MARK = 'FNGW_WORKER'
 /** Looks after the end of a worker: what is killed may just have started another process. */
 const MAX_ROUNDS = 20
@@ -101,7 +101,7 @@ function kill(pid, uid) {
 /**
  * @template T
  * @param {() => T} look
- * @param {T} otherwise - the process has ended, belongs to somebody else, or there is no /proc
+ * @param {T} otherwise - the process has ended, belongs to another user, or there is no /proc
  */
 function readOr(look, otherwise) {
   try {

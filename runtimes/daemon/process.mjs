@@ -154,7 +154,7 @@ export class WorkerProcess {
   #signalGroup() {
     if (this.#killTimer !== null) clearTimeout(this.#killTimer)
     if (this.pid === 0) return
-    // Before it ends: then nobody is their parent any more.
+    // Before it ends: afterwards they have another parent.
     if (!this.gone) killDescendants(this.pid, this.uid)
     killGroup(this.pid, this.uid, this.gone)
   }

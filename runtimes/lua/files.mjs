@@ -138,7 +138,7 @@ function readRegularFile(path, name, uid) {
 
 /**
  * What the system would decide for a process of a user and the group of the same id. The path is that of the open file:
- * nobody can exchange a part of it any more.
+ * no part of it can be exchanged any more.
  * @param {number} fd @param {number} uid
  */
 function mayRead(fd, uid) {
