@@ -1,5 +1,5 @@
 import t from 'tap'
-import { checkLooks, makeConsoleBed, noBrowser, withPage } from '../helpers/console-bed.ts'
+import { checkLooks, makeConsoleBed, noBrowser, resizeWindow, withPage } from '../helpers/console-bed.ts'
 
 t.setTimeout(280_000)
 
@@ -124,7 +124,7 @@ t.test(
       await more.waitFor()
       t.equal(await row.count(), 1)
       for (const width of [1440, 390]) {
-        await page.setViewportSize({ width, height: 800 })
+        await resizeWindow(page, { width, height: 800 })
         const [cell, mark] = await Promise.all([row.locator('td.long').boundingBox(), more.boundingBox()])
         t.ok(
           mark !== null && cell !== null && mark.x + mark.width <= cell.x + cell.width,
@@ -139,7 +139,7 @@ t.test(
       const error = page.getByRole('cell', { name: /^no order/ })
       t.match(await error.getAttribute('title'), long)
       for (const width of [1440, 1024, 390]) {
-        await page.setViewportSize({ width, height: 800 })
+        await resizeWindow(page, { width, height: 800 })
         const box = await page.getByRole('button', { name: /^Run now/ }).boundingBox()
         t.ok(box !== null && box.x + box.width <= width, `the button is in view at ${width} px`)
       }

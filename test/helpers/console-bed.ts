@@ -134,10 +134,18 @@ export function isScrolledSideways(page: Page): Promise<boolean> {
   })
 }
 
+/** Resizes the window and waits until tables and charts have drawn themselves for it, which they do in the next frame. */
+export async function resizeWindow(page: Page, size: { width: number; height: number }): Promise<void> {
+  await page.setViewportSize(size)
+  await page.evaluate(`new Promise(done => {
+    const look = () =>
+      requestAnimationFrame(innerWidth === ${size.width} ? () => requestAnimationFrame(() => done()) : look)
+    look()
+  })`)
+}
+
 /** Names of the tables that are wider than their box or cut a button off. */
-async function findCutTables(page: Page): Promise<string[]> {
-  // A new size reaches the tables with the next frame.
-  await page.evaluate('new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))')
+function findCutTables(page: Page): Promise<string[]> {
   return page.evaluate(`[...document.querySelectorAll('.table')]
     .filter(box => [box, ...box.querySelectorAll('td:has(button)')].some(one => one.scrollWidth > one.clientWidth))
     .map(box => box.getAttribute('aria-label'))`)
@@ -164,17 +172,17 @@ export async function checkLooks(t: Test, page: Page, name: string): Promise<voi
   mkdirSync(SHOTS, { recursive: true })
   for (const [look, size, colorScheme] of LOOKS) {
     await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' })
-    await page.setViewportSize(size)
+    await resizeWindow(page, size)
     t.same(await findBreaches(page), [], `${name}, ${look}: WCAG`)
     t.notOk(await isScrolledSideways(page), `${name}, ${look}: not wider than the window`)
     t.same(await findCutTables(page), [], `${name}, ${look}: all columns and buttons are in view`)
     await page.screenshot({ path: join(SHOTS, `${name}-${look}.png`) })
   }
   for (const width of TABLE_WIDTHS) {
-    await page.setViewportSize({ width, height: 800 })
+    await resizeWindow(page, { width, height: 800 })
     t.same(await findCutTables(page), [], `${name}, ${width} px: all columns and buttons are in view`)
   }
   t.same(await findFaint(page), [], `${name}: contrast`)
   await page.emulateMedia({ colorScheme: null, reducedMotion: null })
-  if (before !== null) await page.setViewportSize(before)
+  if (before !== null) await resizeWindow(page, before)
 }
