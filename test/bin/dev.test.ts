@@ -304,7 +304,7 @@ t.test(
       const block = text.slice(text.indexOf(`error ${file}`)).split(/\n[\d:]+ \d{3} GET /)[0]!
       t.notMatch(block, /runtimes\/|node:internal|tsx/, `${name}: no frames of ours`)
     }
-    t.match(text, /504 GET \/slow .*\nerror slow\.js: runtime timeout/)
+    t.match(text, /504 GET \/slow .*\nerror slow\.js:\d+: runtime timeout/)
     t.match(text, /404 GET \/\\nFAKE\\x1b\[2J /)
     t.notMatch(text, /^FAKE/m)
   },

@@ -321,7 +321,7 @@ t.test(
         await page.goto(pageOf(url, 'node/needy@default', '?tab=dependencies'))
         const tab = page.getByRole('region', { name: 'Dependencies' })
         await tab.getByText('left: file:./nothing is not in the functions root').waitFor()
-        await tab.getByText('move the package into it').waitFor()
+        await tab.getByText('move the package into the functions root').waitFor()
         await page.goto(pageOf(url, 'node/hello@default', '?tab=dependencies'))
 
         await page.getByRole('button', { name: 'Delete…' }).click()
