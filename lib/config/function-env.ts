@@ -14,6 +14,8 @@ export type DeclaredEnv = Readonly<Record<string, EnvValue | null>>
 
 interface ParsedEnv {
   env: DeclaredEnv
+  /** Why the file as a whole cannot be used; null when it can. */
+  problem: string | null
   problems: Warning[]
 }
 
@@ -39,15 +41,15 @@ export function isEnvKey(key: string): boolean {
 export function parseFunctionEnv(source: string | Uint8Array, fileLabel: string): ParsedEnv {
   const findings: Finding[] = []
   const value = readJsonFile(source, fileLabel, findings)
-  const env = value === undefined ? emptyEnv() : readEnv(value, toPlace(fileLabel, '', findings, true))
-  return { env, problems: toWarnings(findings) }
+  if (value !== undefined) return parseFunctionEnvValue(value, fileLabel)
+  return { env: emptyEnv(), problem: findings[0]!.message, problems: toWarnings(findings) }
 }
 
 /** Reads an already parsed `fn.env.json`. */
 export function parseFunctionEnvValue(value: unknown, fileLabel: string): ParsedEnv {
   const findings: Finding[] = []
   const env = readEnv(value, toPlace(fileLabel, '', findings, true))
-  return { env, problems: toWarnings(findings) }
+  return { env, problem: isObject(value) ? null : findings[0]!.message, problems: toWarnings(findings) }
 }
 
 /** Keys to what may be shown of them; a secret's value is `<hidden>`. */

@@ -18,6 +18,8 @@ export interface FolderConfigs {
   config: FunctionConfig | null
   routes: readonly RouteEntry[]
   env: DeclaredEnv
+  /** Why calls of the folder's functions are refused: without the values a check of a key could let everyone in. */
+  envProblem: string | null
   warnings: readonly Warning[]
 }
 
@@ -27,7 +29,7 @@ interface Parsed<T> {
 }
 
 const NO_ENV: DeclaredEnv = Object.freeze(Object.create(null))
-const NO_CONFIGS: FolderConfigs = { config: null, routes: [], env: NO_ENV, warnings: [] }
+const NO_CONFIGS: FolderConfigs = { config: null, routes: [], env: NO_ENV, envProblem: null, warnings: [] }
 
 /** Parses config files and remembers the outcome for as long as their texts live. */
 export class ConfigReader {
@@ -41,11 +43,16 @@ export class ConfigReader {
     const parsedEnv = this.#read(node, 'env', env, parseEnv)
     const parsedDotenv = this.#read(node, 'dotenv', dotenv, parseDotenvFile)
     const warnings = [parsedConfig, parsedRoutes, parsedEnv, parsedDotenv].flatMap(parsed => parsed?.warnings ?? [])
-    const declared = parsedEnv?.value ?? NO_ENV
+    const { env: declared, problem: envProblem } = parsedEnv?.value ?? { env: NO_ENV, problem: null }
+    if (envProblem !== null) {
+      const text = 'cannot be used: calls of the functions in its folder are refused with 503'
+      warnings.push(pathWarning('CONFIG_CLOSED', toChild(node.path, CONFIG_FILES.env), text, 'Fix the file.'))
+    }
     return {
       config: parsedConfig?.value ?? null,
       routes: parsedRoutes?.value ?? [],
       env: parsedDotenv === null ? declared : mergeDeclared(parsedDotenv.value, declared),
+      envProblem,
       warnings,
     }
   }
@@ -91,10 +98,10 @@ function parseRoutes(text: string | null, label: string): Parsed<readonly RouteE
   return { value: routes, warnings: problems }
 }
 
-function parseEnv(text: string | null, label: string): Parsed<DeclaredEnv> {
-  if (text === null) return { value: NO_ENV, warnings: [] }
-  const { env, problems } = parseFunctionEnv(text, label)
-  return { value: env, warnings: problems }
+function parseEnv(text: string | null, label: string): Parsed<{ env: DeclaredEnv; problem: string | null }> {
+  if (text === null) return { value: { env: NO_ENV, problem: `${label} cannot be read` }, warnings: [] }
+  const { env, problem, problems } = parseFunctionEnv(text, label)
+  return { value: { env, problem }, warnings: problems }
 }
 
 function parseDotenvFile(text: string | null, label: string): Parsed<DeclaredEnv> {

@@ -39,6 +39,7 @@ export class FolderMaker {
       realFolder: node.realPath,
       layers,
       env: configs.env,
+      envProblem: configs.envProblem,
       helpers,
       manifests,
       schema,

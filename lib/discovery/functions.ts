@@ -30,6 +30,8 @@ export interface Handler {
   layers: readonly (FunctionConfig | null)[]
   /** What the folder's files declare. */
   env: DeclaredEnv
+  /** Why `fn.env.json` cannot be used; null when it can. */
+  envProblem: string | null
   helpers: Helpers
   /** Stamps of the manifests of a compiled function. */
   manifests: string
@@ -77,7 +79,9 @@ export class FunctionMaker {
     if (merged.adapter !== null && !hasAdapter(runtime, merged.adapter)) {
       target.warnings?.push(toAdapterWarning(entryFile, runtime, merged.adapter, target.label ?? entryFile))
     }
-    const policy = isScheduled ? merged : toUnscheduled(merged)
+    const open = isScheduled ? merged : toUnscheduled(merged)
+    const { envProblem } = handler
+    const policy = envProblem === null || open.configProblem !== null ? open : { ...open, configProblem: envProblem }
     const fullPath = handler.fnFolder === '' ? this.#rootPath : below(this.#rootPath, handler.fnFolder)
     // One text for both, where no link is on the way.
     const fnDir = handler.realFolder === fullPath ? handler.realFolder : fullPath

@@ -29,7 +29,7 @@ function addTarget(folder: FolderMaker, path: string, entries: readonly RouteEnt
     return
   }
   const inner = target.folders.map(folder => facts.configs(folder))
-  const { env } = inner.at(-1) ?? configs
+  const { env, envProblem } = inner.at(-1) ?? configs
   const targetNode = target.folders.at(-1) ?? node
   const handler: Handler = {
     runtime: target.runtime,
@@ -38,6 +38,7 @@ function addTarget(folder: FolderMaker, path: string, entries: readonly RouteEnt
     fnFolder: target.folder,
     layers: [...layers, ...inner.map(({ config }) => config)],
     env,
+    envProblem,
     helpers,
     manifests: manifestsOf(targetNode, target.runtime),
     schema: folder.schemas.of(targetNode, target.file),

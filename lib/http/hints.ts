@@ -1,4 +1,4 @@
-/** Hints in a handler's comments: `@summary @methods @query @body @content_type` in its first lines. Owner: §4.1, page http/openapi. */
+/** Hints in a handler's comments: `@summary @query @body @content_type` in its first lines. Owner: §4.1, page http/openapi. */
 
 /** Lines of a handler searched for `@summary` and the other hints. */
 const HINT_LINES = 80

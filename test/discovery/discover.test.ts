@@ -477,6 +477,30 @@ t.test('[discovery/layouts.51] a config that cannot be used closes what inherits
   )
 })
 
+t.test('[discovery/layouts.52] a fn.env.json that cannot be used closes the functions of its folder', async t => {
+  const files = { 'a/handler.js': '', 'a/[id].py': '', 'a/v2/handler.js': '', 'b.js': '' }
+  for (const broken of ['{ "API_KEY": "x"', '[]', '', { symlink: 'missing.json' }, { symlink: '.' }] as TreeEntry[]) {
+    const tree = makeTree({ ...files, 'a/fn.env.json': broken })
+    t.teardown(tree.cleanup)
+    const started = discover(snapshotOf(tree.root), OPTIONS)
+    for (const { entryFile, policy } of started.functions) {
+      const isClosed = /^a\/[^/]+$/.test(entryFile)
+      t.match(policy, { configProblem: isClosed ? /^a\/fn\.env\.json / : null }, entryFile)
+    }
+    t.ok(codesOf(started).includes('CONFIG_CLOSED a/fn.env.json'))
+    tree.remove('a/fn.env.json')
+    tree.write({ 'a/fn.env.json': '{ "A": 1 }' })
+    const good = snapshotOf(tree.root)
+    tree.remove('a/fn.env.json')
+    tree.write({ 'a/fn.env.json': broken })
+    const kept = discover(snapshotOf(tree.root, { previous: good }), OPTIONS)
+    t.match(fnOf(kept, 'a'), { policy: { configProblem: null }, env: { A: { value: '1' } } })
+    t.notOk(codesOf(kept).includes('CONFIG_CLOSED a/fn.env.json'))
+  }
+  const entry = discoverTree({ ...files, 'a/fn.env.json': '{ "A": [], "B": "b" }' })
+  t.match(fnOf(entry, 'a'), { policy: { configProblem: null }, env: { B: { value: 'b' } } }, 'other entries are used')
+})
+
 t.test(
   '[discovery/layouts.30, discovery/layouts.51] a config that can no longer be read keeps its last good text',
   async t => {

@@ -18,6 +18,7 @@ const HANDLER: Handler = {
   fnFolder: 'a',
   layers: [],
   env: parseFunctionEnv('{}', '').env,
+  envProblem: null,
   helpers: NO_HELPERS,
   schema: null,
   manifests: '',
