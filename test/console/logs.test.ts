@@ -99,7 +99,10 @@ t.test('[console/logs.5] a gateway that comes back is followed again', { skip: n
       await lines.getByText('said first 0', { exact: true }).waitFor()
       await gateway.close()
       // The bar of the frame says it too.
-      await page.locator('.log-state').getByText(/Reconnecting\./).waitFor()
+      await page
+        .locator('.log-state')
+        .getByText(/Reconnecting\./)
+        .waitFor()
       t.equal(await lines.getByText('said first 0', { exact: true }).count(), 1, 'what was read stays')
       await makeConsoleBed(t, {}, { functionsRoot: tree.root }, Number(new URL(url).port))
       await fetch(`${url}/says?what=second`)
