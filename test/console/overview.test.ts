@@ -59,11 +59,16 @@ async function sendAll(t: Test, bed: ConsoleBed): Promise<void> {
   await answer.text()
 }
 
-/** Cells of a table by the text of the row's head. */
+/** Texts of a table by the text of the first cell; without sparklines, which have no title and give way when a table does not fit. */
 async function readTable(page: Page, name: string): Promise<Record<string, string[]>> {
-  const rows = await page.getByRole('region', { name, exact: true }).locator('tbody tr').all()
+  const table = page.getByRole('region', { name, exact: true })
+  const titles = await table.locator('thead th').allInnerTexts()
+  const rows = await table.locator('tbody tr').all()
   const texts = await Promise.all(
-    rows.map(async row => (await row.locator('td').allInnerTexts()).map(text => text.trim())),
+    rows.map(async row => {
+      const cells = await row.locator('td').allInnerTexts()
+      return cells.map(text => text.trim()).filter((_, index) => titles[index]?.trim() !== '')
+    }),
   )
   return Object.fromEntries(texts.map(([head = '', ...cells]) => [head, cells]))
 }
@@ -104,10 +109,10 @@ async function checkNumbers(t: Test, page: Page, fine: number): Promise<void> {
   t.equal(await caption(page, 'Cold starts'), '5 cold starts')
   t.equal(await caption(page, 'Queue'), 'Up to 0 waiting, no call waited')
   const runtimes = await readTable(page, 'Runtimes')
-  t.match(runtimes.lua, ['up', '', '6', '0', '0', '0', /ms|s$/])
-  t.match(runtimes.node, ['up', '', String(total - 8), '5', '3', '4', /ms|s$/])
+  t.match(runtimes.lua, ['up', '6', '0', '0', '0', /ms|s$/])
+  t.match(runtimes.node, ['up', String(total - 8), '5', '3', '4', /ms|s$/])
   const slowest = await readTable(page, 'Slowest functions')
-  t.same(Object.fromEntries(Object.entries(slowest).map(([name, [, requests]]) => [name, requests])), {
+  t.same(Object.fromEntries(Object.entries(slowest).map(([name, [requests]]) => [name, requests])), {
     'fine node': String(fine),
     'missing node': '5',
     'broken node': '3',
