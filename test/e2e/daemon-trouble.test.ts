@@ -220,7 +220,8 @@ for (const [runtime, [file, text]] of Object.entries(HELLO)) {
     }
     const folder = dirname(runtimes[runtime]!.sockets[0]!.uri.slice('unix:'.length))
     rmSync(folder, { recursive: true })
-    t.match(await call('b'), 'hello', 'its first worker')
+    // A worker that waited there for its function is lost, and with it the call that got it.
+    await until(async () => (await call('b')).includes('hello'))
     t.match(await call('a'), 'hello', 'a worker that was there')
     t.ok(existsSync(folder))
     fngw.child.kill('SIGTERM')
