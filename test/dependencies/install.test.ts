@@ -25,6 +25,7 @@ t.setTimeout(180_000)
 interface BedOptions {
   isOn?: boolean
   isPrivate?: boolean
+  isStrict?: boolean
   packs?: Record<string, string[]>
 }
 
@@ -32,7 +33,7 @@ interface BedOptions {
 function makeBed(
   t: Test,
   entries: Record<string, TreeEntry>,
-  { isOn = true, isPrivate = false, packs = {} }: BedOptions = {},
+  { isOn = true, isPrivate = false, isStrict = true, packs = {} }: BedOptions = {},
 ) {
   const tree = makeTree(entries)
   const seen = {
@@ -40,9 +41,11 @@ function makeBed(
     plans: [] as string[],
     told: [] as string[],
     failures: [] as string[],
+    notes: [] as string[],
     env: '',
     beside: '',
   }
+  const above = { stamp: 'nothing' }
   const held = new Map<string, () => void>()
   const holds = new Set<string>()
   const step: InstallStep = {
@@ -54,19 +57,38 @@ function makeBed(
     isOn,
     setting: 'FN_AUTO_TEST',
     rules: '1',
-    isStrict: true,
-    onNote: () => {},
+    isStrict,
+    onNote: note => seen.notes.push(note),
     toEnv: ({ HOST }) => ({ SEEN: HOST ?? '' }),
     isWanted: ({ folder, functions }) => {
       seen.beside = functions.map(({ entryFile }) => entryFile).join(' ')
       return existsSync(join(folder, 'wants.txt'))
     },
+    stampAbove: () => above.stamp,
     readVersion: async () => 'tool 1',
-    plan: async ({ folder, label, isPack, functions }: InstallUnit): Promise<InstallPlan> => {
-      const text = readFileSync(join(folder, 'wants.txt'), 'utf8').trim()
+    plan: async ({ folder, label, isPack, functions, asked, failed }: InstallUnit): Promise<InstallPlan | null> => {
+      const manifest = join(folder, 'wants.txt')
+      const lines = [...(existsSync(manifest) ? [readFileSync(manifest, 'utf8').trim()] : []), ...asked]
+      // A word per package; what is known to fail is not asked for.
+      const wanted = lines.join(' ').split(' ')
+      const text = wanted.filter(word => !failed.has(word)).join(' ')
+      const lost = wanted.filter(word => failed.has(word))
       seen.plans.push(label)
+      if (text === 'nothing') return null
       return {
-        key: Buffer.from(text.padEnd(16, '.').slice(0, 16)).toString('hex'),
+        ...((text === 'unknown' || text === '') && {
+          emptyOutcome: async () => ({
+            resolvedPackages: [],
+            unresolvedImports: [...lost, ...(text === '' ? [] : [text])],
+          }),
+        }),
+        blame: cause =>
+          new Map(
+            String((cause as Error).message).includes('gone')
+              ? [['gone', { message: 'no such package', hint: '' }]]
+              : [],
+          ),
+        key: Buffer.from([text, ...lost].join('|').padEnd(16, '.').slice(0, 16)).toString('hex'),
         facts: {
           mode: 'manifest',
           manifest: 'wants.txt',
@@ -88,12 +110,16 @@ function makeBed(
           }
           const place: InstallPlace = { file: `${label}/wants.txt`, line: 1 }
           if (text.startsWith('bad')) throw installError(`no package ${text}`, place)
+          if (text.includes('gone'))
+            throw new GatewayError('LOAD_FAILED', 'no package gone', { cause: new Error('gone') })
           if (text.startsWith('away')) throw passingError('no network', 'try again')
           draft.below('.deps', 'pack').write('code.py', `# ${text}`)
-          return { resolvedPackages: [text], unresolvedImports: [] }
+          return { resolvedPackages: [text], unresolvedImports: lost }
         },
-        unmet: () => {
+        unmet: ({ unresolvedImports }) => {
           const error = installError('an import is not resolved', { file: label })
+          const [first] = functions
+          if (unresolvedImports.length > 0) return [{ entries: [first!.entryPath], error }]
           return text.startsWith('strict') ? [{ entries: functions.map(({ entryPath }) => entryPath), error }] : []
         },
         settle: () => {
@@ -149,9 +175,11 @@ function makeBed(
     })
   return {
     tree,
+    step,
     installer,
     builds,
     seen,
+    above,
     fn,
     /** A gateway that starts again. */
     again: () => {
@@ -426,4 +454,115 @@ t.test('[dependencies/install.8] packs come before the function, and a missing o
   await t.rejects(bed.builds.prepare(missing), { message: 'shared pack not found: none' })
   const off = makeBed(t, entries, { isOn: false })
   await t.rejects(off.builds.prepare(off.fn('a', { policy: { sharedDeps: ['none'] } })), { message: /^shared pack/ })
+})
+
+/** Two routes of folder `a`; `get` is the first of them. */
+function twoOf(bed: ReturnType<typeof makeBed>, signature = '1'): [FunctionVersion, FunctionVersion] {
+  const make = (name: string) => {
+    const entryFile = `a/${name}.py`
+    return bed.fn('a', { key: `python/${name}`, signature, entryFile, entryPath: bed.tree.path(entryFile) })
+  }
+  const both: [FunctionVersion, FunctionVersion] = [make('get'), make('post')]
+  bed.builds.retain(new Map(both.map(fn => [fn.key, fn])))
+  return both
+}
+
+t.test(
+  '[dependencies/install.14] a package that only an import asks for fails the functions that import it',
+  async t => {
+    const bed = makeBed(t, { 'a/wants.txt': 'flask gone' })
+    const [get, post] = twoOf(bed)
+    await t.rejects(bed.builds.prepare(get), { message: 'install failed: an import is not resolved' })
+    await bed.builds.prepare(post)
+    t.equal(bed.code('a'), '# flask', 'the rest is installed')
+    t.match(bed.installer.recordOf(post), { last_install_status: 'ok', unresolved_imports: ['gone'] })
+    t.same(bed.seen.fills, ['flask gone', 'flask'])
+
+    const fresh = bed.again()
+    fresh.retain(new Map([get, post].map(fn => [fn.key, fn])))
+    await t.rejects(fresh.prepare(get), { message: 'install failed: an import is not resolved' })
+    t.equal(bed.seen.fills.length, 2, 'a start does not ask the registry again')
+
+    bed.tree.write({ 'a/wants.txt': 'flask' })
+    const [edited] = twoOf(bed, '2')
+    await bed.builds.prepare(edited)
+    t.match(bed.installer.recordOf(edited), { last_install_status: 'ok', unresolved_imports: [] })
+  },
+)
+
+t.test('[dependencies/install.14] without STRICT it is recorded and logged, and fails no function', async t => {
+  const bed = makeBed(t, { 'a/wants.txt': 'flask gone', 'b/wants.txt': 'unknown' }, { isStrict: false })
+  const [get, post] = twoOf(bed)
+  await Promise.all([bed.builds.prepare(get), bed.builds.prepare(post)])
+  t.match(bed.installer.recordOf(get), { last_install_status: 'ok', unresolved_imports: ['gone'] })
+  t.equal(bed.seen.notes.length, 1)
+  t.match(bed.seen.notes[0], 'an import is not resolved')
+  await bed.builds.prepare(bed.fn('b'))
+  t.match(bed.installer.recordOf(bed.fn('b')), { unresolved_imports: ['unknown'], resolved_packages: [] })
+  t.notOk(existsSync(bed.tree.path('b/.deps/pack')), 'nothing is left to install')
+})
+
+t.test('[dependencies/install.6] a set that is no longer wanted is removed', async t => {
+  for (const idle of ['nothing', 'unknown']) {
+    const bed = makeBed(t, { 'a/wants.txt': 'flask' })
+    await bed.builds.prepare(bed.fn('a'))
+    bed.tree.write({ 'a/wants.txt': idle })
+    const edited = bed.builds.prepare(bed.fn('a', { signature: '2' }))
+    await (idle === 'nothing' ? edited : t.rejects(edited, { message: /an import is not resolved/ }))
+    t.notOk(existsSync(bed.tree.path('a/.deps/pack')), idle)
+  }
+})
+
+t.test('[dependencies/install.6] a folder without wishes is looked at once for all its functions', async t => {
+  const bed = makeBed(t, { 'a/handler.py': '' })
+  const both = twoOf(bed)
+  t.same(
+    both.map(fn => bed.installer.isNeeded(fn)),
+    [false, false],
+  )
+  bed.tree.write({ 'a/wants.txt': 'flask' })
+  t.equal(bed.installer.isNeeded(both[1]), false, 'the next reload looks again')
+  bed.installer.retain(new Map())
+  t.equal(bed.installer.isNeeded(both[1]), true)
+})
+
+t.test(
+  '[dependencies/install.4] packages that are asked for by name are installed beside those of the manifest',
+  async t => {
+    const bed = makeBed(t, { 'a/wants.txt': 'flask' })
+    const fn = bed.fn('a')
+    await bed.builds.prepare(fn)
+    t.ok(bed.builds.ask(fn, ['rich']))
+    const edited = bed.fn('a', { signature: '2' })
+    await bed.builds.prepare(edited)
+    t.equal(bed.code('a'), '# flask rich')
+    t.notOk(bed.builds.ask({ ...fn, runtime: 'lua' }, ['x']), 'nothing installs for this language')
+  },
+)
+
+t.test('[dependencies/install.15] what another tool installs above the folder is a reason to try it again', async t => {
+  const bed = makeBed(t, { 'a/wants.txt': 'bad one' })
+  const fn = bed.fn('a')
+  await t.rejects(bed.builds.prepare(fn))
+  await t.rejects(bed.builds.prepare(fn))
+  t.equal(bed.seen.fills.length, 1)
+  bed.above.stamp = 'node_modules came'
+  bed.tree.write({ 'a/wants.txt': 'good' })
+  await bed.builds.prepare(fn)
+  t.equal(bed.code('a'), '# good')
+})
+
+t.test('[dependencies/install.6] switched off, the record of an earlier install says so', async t => {
+  const bed = makeBed(t, { 'a/wants.txt': 'flask' })
+  await bed.builds.prepare(bed.fn('a'))
+  const off = new Installer(
+    { ...bed.step, isOn: false },
+    { functionsRoot: bed.tree.root, clock: systemClock, isPrivate: false, packsOf: () => [] },
+  )
+  t.match(off.recordOf(bed.fn('a')), {
+    resolved_packages: ['flask'],
+    last_install_status: 'skipped',
+    last_error: 'nothing is installed: FN_AUTO_TEST is off',
+  })
+  t.equal(off.recordOf(bed.fn('b')), null)
 })

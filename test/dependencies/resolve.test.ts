@@ -656,3 +656,126 @@ t.test('[dependencies/resolve.14] of the folder for temporary files only left-ov
   t.same(readdirSync(bed.tree.path('tmp')).sort(), ['b-bbbbbb', 'b-cccccc', 'b-dddddd', 'notes'])
   t.same(readdirSync(bed.tree.path('other')), ['file'])
 })
+
+/** Builds of a builder that needs nothing built, but for what a test changes. */
+function makePlain(t: Test, builder: Partial<Builder>, options: Partial<ConstructorParameters<typeof Builds>[0]> = {}) {
+  const tree = makeTree()
+  const clock = new FakeClock()
+  const failures: string[] = []
+  const builds = new Builds({
+    isPrivate: false,
+    clock,
+    temporaryFolder: new OwnFolder(tree.root, 'tmp'),
+    hostEnv: {},
+    builders: [
+      {
+        runtime: 'node',
+        concurrency: 1,
+        timeoutMs: 1000,
+        readVersion: async () => '1',
+        plan: () => ({ key: '', isBuilt: true, binary: null, build: async () => null }),
+        ...builder,
+      },
+    ],
+    waitMs: 15_000,
+    findProgram: () => ({ path: SHELL, problem: null }),
+    onBegin: () => {},
+    onEnd: () => {},
+    onBuilt: () => {},
+    onFailure: (fn, error, others) =>
+      failures.push(`${[fn, ...others].map(({ name }) => name).join(' ')}: ${error.message}`),
+    ...options,
+  })
+  t.teardown(async () => {
+    await builds.close()
+    tree.cleanup()
+  })
+  return { tree, clock, builds, failures }
+}
+
+const nodeFn = (name: string, fields: Parameters<typeof makeFn>[0] = {}) => makeFn({ runtime: 'node', name, ...fields })
+
+t.test(
+  '[dependencies/resolve.18] functions that need nothing get no build; the others are prepared before a call',
+  async t => {
+    const needed = new Set(['b', 'c'])
+    const looked: string[] = []
+    const { builds } = makePlain(t, {
+      isAhead: true,
+      isNeeded: ({ name }) => {
+        looked.push(name)
+        if (name === 'c') throw new GatewayError('LOAD_FAILED', 'shared pack not found: x')
+        return needed.has(name)
+      },
+    })
+    const functions = ['a', 'b', 'c'].map(name => nodeFn(name))
+    builds.retain(new Map(functions.map(fn => [fn.key, fn])))
+    for (const fn of functions) builds.prepareAhead(fn)
+    t.match(builds.stateOf(functions[0]!), { state: 'preparing' }, 'it waits for its look')
+    await until(() => builds.stateOf(functions[2]!)?.state === 'failed')
+    t.equal(builds.stateOf(functions[0]!), null)
+    t.match(builds.stateOf(functions[1]!), { state: 'ready', error: null })
+    t.match(builds.stateOf(functions[2]!)?.error, { message: /shared pack not found/ })
+    const count = looked.length
+    for (const fn of functions.slice(0, 2)) builds.prepareAhead(fn)
+    t.equal(await builds.prepare(functions[0]!), null)
+    t.equal(looked.length, count, 'what is known is not looked at again')
+    t.equal(builds.waitMs, 15_000)
+  },
+)
+
+t.test('[dependencies/resolve.18] a runtime that prepares at the first call is left alone before', async t => {
+  const looked: string[] = []
+  const { builds } = makePlain(t, {
+    isAhead: false,
+    isNeeded: ({ name }) => looked.push(name) > 0,
+    recordOf: fn => ({ of: fn.name }),
+  })
+  const [a] = [nodeFn('a')]
+  t.equal(builds.isAhead(a!), false)
+  builds.prepareAhead(a!)
+  t.equal(builds.stateOf(a!), null)
+  t.same(looked, [])
+  t.same(builds.recordOf(a!), { of: 'a' })
+  t.equal(builds.recordOf(nodeFn('b', { runtime: 'lua' })), null)
+  await t.rejects(builds.prepare(nodeFn('b', { runtime: 'lua' })), { message: 'nothing builds lua functions' })
+})
+
+t.test('[dependencies/resolve.8] a failure that names a file is reported again when that file changes', async t => {
+  const { builds, tree, clock, failures } = makePlain(t, {
+    ask: () => {},
+    plan: () => {
+      throw new GatewayError('LOAD_FAILED', 'install failed: no package x', { detail: { file: 'a/package.json' } })
+    },
+  })
+  tree.write({ 'a/package.json': '{}', 'a/handler.js': '' })
+  const make = (signature: string) =>
+    nodeFn('a', { signature, entryFile: 'a/handler.js', entryPath: tree.path('a/handler.js'), fnDir: tree.path('a') })
+  await t.rejects(builds.prepare(make('1')))
+  await t.rejects(builds.prepare(make('2')))
+  t.equal(failures.length, 1, 'the manifest was not touched')
+  writeFileSync(tree.path('a/package.json'), '{ "name": "changed" }')
+  await t.rejects(builds.prepare(make('3')))
+  t.equal(failures.length, 2)
+  clock.advance(10_000)
+})
+
+t.test("[files/package-files.9] a manifest that is not the function's own is not read by a tool", async t => {
+  const reads: string[] = []
+  const { builds, tree } = makePlain(
+    t,
+    { manifests: ['package.json'] },
+    {
+      readFile: path => {
+        reads.push(path)
+        throw Object.assign(new Error('package.json is a symbolic link'), { code: 'NOT_OF_FUNCTION' })
+      },
+    },
+  )
+  const fn = nodeFn('a', { fnDir: tree.path('a'), entryFile: 'a/handler.js' })
+  await t.rejects(builds.prepare(fn), {
+    message: /package\.json is a symbolic link/,
+    detail: { file: 'a/package.json' },
+  })
+  t.same(reads, [tree.path('a/package.json')])
+})
