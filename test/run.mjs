@@ -9,7 +9,7 @@ import { existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { availableParallelism, homedir, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { countsProcesses, namesakeOf, readCoverage, toCoverageReport } from './helpers/coverage.mjs'
+import { countsProcesses, joinCoverage, namesakeOf, readCoverage, toCoverageReport } from './helpers/coverage.mjs'
 import { compileSources } from './helpers/compiled-sources.mjs'
 import { ASK_SIGNAL } from './helpers/open-handles.mjs'
 import { compileProduct } from './helpers/product.mjs'
@@ -173,7 +173,8 @@ const work = async () => {
     const { file } = outcome
     const totals = toTotals(outcome)
     // What failed half-way says nothing about coverage.
-    if (outcome.module !== null && totals.failed === 0) covered.set(outcome.module, outcome.lines)
+    if (outcome.module !== null && totals.failed === 0)
+      covered.set(outcome.module, joinCoverage(covered.get(outcome.module), outcome.lines))
     for (const key of Object.keys(sum)) sum[key] += totals[key]
     const state = totals.failed === 0 ? 'ok' : 'not ok'
     process.stdout.write(

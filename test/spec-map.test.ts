@@ -42,42 +42,42 @@ function mapRows(): { modules: string[]; tests: Set<string>; pages: Set<string> 
 const STATEMENT = /^- \*\*([a-z0-9/-]+)\.(\d+)\*\*/gm
 const IDS = /\[((?:[a-z][a-z0-9-]*\/)*[a-z][a-z0-9-]*\.\d+(?:,\s*(?:[a-z][a-z0-9-]*\/)*[a-z][a-z0-9-]*\.\d+)*)\]/g
 
-t.test('every module, test and page is in the section map, and the map names nothing else', async t => {
+/** Its tests lie in one folder, whichever folder of the console the module is in. */
+const consoleModules = new Map(
+  [...filesBelow(CONSOLE, '.ts'), ...filesBelow(CONSOLE, '.tsx')].map(file => [
+    basename(file).replace(/\.tsx?$/, ''),
+    file,
+  ]),
+)
+
+/** The module that a test carries the name of, `test/a/b.test.ts` or `test/a/b.subject.test.ts`; null when there is none. */
+function moduleOf(test: string): string | null {
+  const stem = test.slice('test/'.length, -'.test.ts'.length)
+  const stems = [stem, stem.replace(/\.[^./]+$/, '')].map(path => (path.startsWith('bin/') ? path : `lib/${path}`))
+  const file = stems.map(path => `${path}.ts`).find(path => existsSync(join(root, path)))
+  return file ?? consoleModules.get(basename(stem)) ?? null
+}
+
+t.test('every test and page has its place, and the map names nothing that is not there', async t => {
   const { modules, tests, pages } = mapRows()
   const twice = modules.filter((module, i) => modules.indexOf(module) !== i)
   t.same(twice, [], 'listed twice')
-  const sources = sourceFiles()
   t.same(
-    sources.filter(file => !modules.includes(file) && !file.startsWith(CONSOLE)),
+    [...modules, ...tests, ...pages].filter(file => !existsSync(join(root, file))),
     [],
-    'modules that are not listed',
-  )
-  t.same(
-    modules.filter(file => !existsSync(join(root, file))),
-    [],
-    'modules that are listed and missing',
+    'listed and missing',
   )
   const testFiles = filesBelow('test', '.test.ts').filter(file => file !== 'test/spec-map.test.ts')
   t.same(
-    testFiles.filter(file => !tests.has(file)),
+    testFiles.filter(file => moduleOf(file) === null && !tests.has(file)),
     [],
-    'tests that are not listed',
-  )
-  t.same(
-    [...tests].filter(file => !existsSync(join(root, file))),
-    [],
-    'tests that are listed and missing',
+    'tests that carry the name of no module and are not listed',
   )
   const pageFiles = filesBelow('spec', '.md').filter(file => file !== 'spec/README.md')
   t.same(
     pageFiles.filter(file => !pages.has(file)),
     [],
     'pages that are not listed',
-  )
-  t.same(
-    [...pages].filter(file => !existsSync(join(root, file))),
-    [],
-    'pages that are listed and missing',
   )
 })
 
@@ -100,9 +100,11 @@ function isTypesOnly(file: string): boolean {
 }
 
 t.test('a module that is not small has a test of its own', async t => {
-  for (const line of read('spec/README.md').split('\n')) {
-    const file = /^\| `((?:lib|bin)\/[^`]+)` .*its owner's \|$/.exec(line)?.[1]
-    if (file === undefined || file.startsWith(CONSOLE) || WITHOUT_OWN_TEST.has(file) || isTypesOnly(file)) continue
+  const tested = new Set(filesBelow('test', '.test.ts').map(moduleOf))
+  const { modules } = mapRows()
+  for (const file of sourceFiles()) {
+    const isTested = tested.has(file) || modules.includes(file) || WITHOUT_OWN_TEST.has(file)
+    if (isTested || file.startsWith(CONSOLE) || isTypesOnly(file)) continue
     const lines = read(file).split('\n').length - 1
     t.ok(lines <= OWN_TEST_LINES, `${file} has ${lines} lines and no test of its own: write test/...`)
   }

@@ -760,7 +760,7 @@ t.test('[dependencies/resolve.8] a failure that names a file is reported again w
   clock.advance(10_000)
 })
 
-t.test("[files/package-files.9] a manifest that is not the function's own is not read by a tool", async t => {
+t.test("[files/function-file.1] a manifest that is not the function's own is not read by a tool", async t => {
   const reads: string[] = []
   const { builds, tree } = makePlain(
     t,

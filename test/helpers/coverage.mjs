@@ -1,5 +1,5 @@
-// How much of a module its own test file runs: `test/a/b.test.ts` counts for `lib/a/b.ts` (or `bin/a/b.ts`) and for nothing else, so
-// that a rule is proven where a reader looks for it. Read from what V8 writes into NODE_V8_COVERAGE.
+// How much of a module its own test file runs: `test/a/b.test.ts` and `test/a/b.subject.test.ts` count for `lib/a/b.ts` (or `bin/a/b.ts`) and for
+// nothing else, so that a rule is proven where a reader looks for it. Read from what V8 writes into NODE_V8_COVERAGE.
 //
 // A source line counts as run when every piece of code on it ran: `if (x) return` is not run before x was true.
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
@@ -8,9 +8,11 @@ import { pathToFileURL } from 'node:url'
 
 /** The module that a test file is named for, below `root`; null for tests across modules. */
 export function namesakeOf(root, testFile) {
-  const stem = testFile.replace(/^test\//, '').replace(/\.test\.ts$/, '.ts')
-  const module = stem.startsWith('bin/') ? stem : `lib/${stem}`
-  return existsSync(join(root, module)) ? module : null
+  const stem = testFile.replace(/^test\//, '').replace(/\.test\.ts$/, '')
+  const modules = [stem, stem.replace(/\.[^./]+$/, '')].map(
+    path => `${path.startsWith('bin/') ? path : `lib/${path}`}.ts`,
+  )
+  return modules.find(module => existsSync(join(root, module))) ?? null
 }
 
 /** Tests of what runs in processes that they start: these are counted, not the test's own process alone. */
@@ -52,6 +54,12 @@ export function readCoverage(root, folder, module) {
   if (lines === null) return toNothing(readFileSync(join(root, module), 'utf8'))
   const missed = [...lines].flatMap(([line, ran]) => (ran ? [] : [line])).sort((a, b) => a - b)
   return { lines: lines.size, missed }
+}
+
+/** What two tests of a module ran together, both as of `readCoverage`. */
+export function joinCoverage(left, right) {
+  if (left === undefined) return right
+  return { lines: Math.max(left.lines, right.lines), missed: left.missed.filter(line => right.missed.includes(line)) }
 }
 
 /** Lines that either ran. Compiled by two compilers, the two need not hold the same lines. */
