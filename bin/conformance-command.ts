@@ -3,9 +3,9 @@
 import { mkdirSync, readdirSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import type { Command } from 'commander'
-import { toFixtureTree } from '../lib/conformance/fixture-tree.ts'
-import { LANGUAGES, type Language } from '../lib/conformance/languages.ts'
-import { runCases } from '../lib/conformance/run-cases.ts'
+import { toFixtureTree } from '../conformance/fixture-tree.ts'
+import { LANGUAGES, type Language } from '../conformance/languages.ts'
+import { runCases } from '../conformance/run-cases.ts'
 import type { Output } from './output.ts'
 import { CommandError, UsageError } from './usage-error.ts'
 

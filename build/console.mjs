@@ -1,5 +1,5 @@
 /**
- * Bundles the console (lib/console) into hashed files and a list of them, `files.json`.
+ * Bundles the console into hashed files and a list of them, `files.json`.
  * Usage: node build/console.mjs [--if-needed] [folder of the result, default dist/console]
  *   --if-needed  nothing is done when the result is newer than every source
  */
@@ -15,7 +15,7 @@ const BUDGET_BYTES = 250 * 1024
 const SCRIPTS = new Set(['.js'])
 
 const root = fileURLToPath(new URL('..', import.meta.url))
-const sources = join(root, 'lib/console')
+const sources = join(root, 'console')
 const isLazy = process.argv.includes('--if-needed')
 const target = process.argv.slice(2).find(word => !word.startsWith('--')) ?? join(root, 'dist/console')
 const list = join(target, 'files.json')
@@ -50,7 +50,7 @@ async function bundle() {
   }
   const pages = await build({
     ...common,
-    entryPoints: { main: 'lib/console/main.tsx', style: 'lib/console/styles/style.css' },
+    entryPoints: { main: 'console/main.tsx', style: 'console/styles/style.css' },
     chunkNames: 'part-[hash]',
     splitting: true,
     format: 'esm',
@@ -59,7 +59,7 @@ async function bundle() {
     loader: { '.svg': 'file' },
   })
   // A plain script, whole in itself: it runs before the first paint, which a module does not.
-  const boot = await build({ ...common, entryPoints: { boot: 'lib/console/boot.ts' }, format: 'iife' })
+  const boot = await build({ ...common, entryPoints: { boot: 'console/boot.ts' }, format: 'iife' })
   const metafile = { outputs: { ...pages.metafile.outputs, ...boot.metafile.outputs } }
   const outputFiles = [...pages.outputFiles, ...boot.outputFiles]
   mkdirSync(target, { recursive: true })
@@ -92,7 +92,7 @@ function measure({ outputs }, entry) {
 
 if (!isLazy || !isFresh()) {
   const metafile = await bundle()
-  const entry = Object.entries(metafile.outputs).find(([, output]) => output.entryPoint === 'lib/console/main.tsx')?.[0]
+  const entry = Object.entries(metafile.outputs).find(([, output]) => output.entryPoint === 'console/main.tsx')?.[0]
   const bytes = measure(metafile, entry)
   if (bytes > BUDGET_BYTES) {
     process.stderr.write(`the console's scripts are ${bytes} bytes compressed: at most ${BUDGET_BYTES}\n`)

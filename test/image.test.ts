@@ -73,7 +73,15 @@ t.test(
     t.match(text, /podman build --format docker/)
     const { files } = JSON.parse(read('package.json')) as { files: string[] }
     const kept = new Set(read('.dockerignore').trim().split('\n'))
-    for (const file of ['bin', 'build', 'lib', 'package-lock.json', ...files.filter(name => name !== 'dist')])
+    for (const file of [
+      'bin',
+      'build',
+      'conformance',
+      'console',
+      'lib',
+      'package-lock.json',
+      ...files.filter(name => name !== 'dist'),
+    ])
       t.notOk(kept.has(file), `${file} reaches the build`)
     t.end()
   },

@@ -15,11 +15,13 @@ function filesBelow(folder: string, ending: string): string[] {
 }
 
 /** The console is a program of its own, for browsers: it imports nothing of the gateway, and is tested page by page in one. */
-const CONSOLE = 'lib/console/'
+const CONSOLE = 'console/'
 
 /** Every module of the gateway, the command line and the console. */
 function sourceFiles(): string[] {
-  return [...filesBelow('lib', '.ts'), ...filesBelow('lib', '.tsx'), ...filesBelow('bin', '.ts')]
+  return ['lib', 'bin', 'conformance', 'console']
+    .flatMap(folder => filesBelow(folder, '.ts'))
+    .concat(filesBelow('console', '.tsx'))
 }
 
 /** Rows of the tables in spec/README.md: every `code` cell that is a path. */
@@ -29,7 +31,7 @@ function mapRows(): { modules: string[]; tests: Set<string>; pages: Set<string> 
   const pages = new Set<string>()
   for (const line of read('spec/README.md').split('\n')) {
     if (!line.startsWith('|')) continue
-    for (const [, cell] of line.matchAll(/`((?:lib|bin|test|spec)\/[^`]+)`/g)) {
+    for (const [, cell] of line.matchAll(/`((?:lib|bin|conformance|console|test|spec)\/[^`]+)`/g)) {
       const path = cell as string
       if (path.startsWith('test/')) tests.add(path)
       else if (path.startsWith('spec/')) pages.add(path)
@@ -53,7 +55,9 @@ const consoleModules = new Map(
 /** The module that a test carries the name of, `test/a/b.test.ts` or `test/a/b.subject.test.ts`; null when there is none. */
 function moduleOf(test: string): string | null {
   const stem = test.slice('test/'.length, -'.test.ts'.length)
-  const stems = [stem, stem.replace(/\.[^./]+$/, '')].map(path => (path.startsWith('bin/') ? path : `lib/${path}`))
+  const stems = [stem, stem.replace(/\.[^./]+$/, '')].map(path =>
+    /^(?:bin|conformance)\//.test(path) ? path : `lib/${path}`,
+  )
   const file = stems.map(path => `${path}.ts`).find(path => existsSync(join(root, path)))
   return file ?? consoleModules.get(basename(stem)) ?? null
 }
@@ -155,7 +159,7 @@ t.test('every statement has a test and every test names statements', async t => 
   }
   const proven = new Set<string>()
   // The package brings the cases that test/runtimes/conformance.test.ts runs.
-  for (const file of [...filesBelow('test', '.ts'), ...filesBelow('lib/conformance', '-cases.ts')]) {
+  for (const file of [...filesBelow('test', '.ts'), ...filesBelow('conformance', '-cases.ts')]) {
     if (file === 'test/spec-map.test.ts') continue
     const text = read(file)
     for (const [, list] of text.matchAll(IDS)) for (const id of (list as string).split(/,\s*/)) proven.add(id)

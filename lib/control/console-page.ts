@@ -1,5 +1,5 @@
 /**
- * `/console`: one page for every address below it, and the files that `build/console.mjs` made of `lib/console`.
+ * `/console`: one page for every address below it, and the files that `build/console.mjs` made of `console`.
  * Nothing here knows anything of the gateway: what the page shows it asks `/_fn/*` for. Owner: page console/console.
  */
 

@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { type ConformanceFlags, runConformance } from '../../bin/conformance-command.ts'
 import type { Output } from '../../bin/output.ts'
-import { CASES } from '../../lib/conformance/cases.ts'
+import { CASES } from '../../conformance/cases.ts'
 import { createGateway } from '../../lib/index.ts'
 
 t.setTimeout(180_000)

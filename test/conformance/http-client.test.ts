@@ -1,7 +1,7 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import t from 'tap'
-import { send, toHttpTarget } from '../../lib/conformance/http-client.ts'
+import { send, toHttpTarget } from '../../conformance/http-client.ts'
 
 t.test('[bin/conformance.2] requests go out as a case has them, answers come back byte for byte', async t => {
   const seen: unknown[] = []

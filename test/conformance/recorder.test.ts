@@ -1,5 +1,5 @@
 import t from 'tap'
-import { Recorder } from '../../lib/conformance/recorder.ts'
+import { Recorder } from '../../conformance/recorder.ts'
 
 /** Whether one check finds it right. */
 function isRight(check: (recorder: Recorder) => void): boolean {

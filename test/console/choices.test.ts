@@ -1,5 +1,5 @@
 import t from 'tap'
-import { type Choice, toMatches } from '../../lib/console/choices.ts'
+import { type Choice, toMatches } from '../../console/choices.ts'
 
 const CHOICES: readonly Choice[] = ['Overview', 'hello', 'users/[id]', 'other-hello', 'halo'].map(text => ({
   text,

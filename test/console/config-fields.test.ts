@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import t from 'tap'
-import { type Schema, toGroups } from '../../lib/console/pages/function/config-fields.ts'
+import { type Schema, toGroups } from '../../console/pages/function/config-fields.ts'
 
 const file = new URL('../../spec/schema/fn.config.schema.json', import.meta.url)
 const groups = toGroups(JSON.parse(readFileSync(file, 'utf8')) as Schema)

@@ -7,8 +7,8 @@ import {
   setField,
   toChange,
   toConfigText,
-} from '../../lib/console/pages/function/config-text.ts'
-import { toHoldings, toPolicyName } from '../../lib/console/pages/function/policy-source.ts'
+} from '../../console/pages/function/config-text.ts'
+import { toHoldings, toPolicyName } from '../../console/pages/function/policy-source.ts'
 
 const CONFIG = { timeout_ms: 1000, invoke: { methods: ['GET'], summary: 'x' }, worker_pool: { max_workers: 2 } }
 

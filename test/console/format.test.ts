@@ -9,7 +9,7 @@ import {
   formatNumberOf,
   formatRate,
   formatShare,
-} from '../../lib/console/format.ts'
+} from '../../console/format.ts'
 
 t.test('[console/overview.1] numbers have a unit and three digits that count; what is not known is a dash', async t => {
   for (const [shown, wanted] of [

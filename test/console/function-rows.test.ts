@@ -1,8 +1,8 @@
 import t from 'tap'
-import type { History } from '../../lib/console/data/history.ts'
-import type { Catalog, RouteClaim } from '../../lib/console/data/records.ts'
-import { parseFunctionAddress, parseFunctionKey } from '../../lib/console/data/function-records.ts'
-import { filterRows, toRows } from '../../lib/console/pages/functions/rows.ts'
+import type { History } from '../../console/data/history.ts'
+import type { Catalog, RouteClaim } from '../../console/data/records.ts'
+import { parseFunctionAddress, parseFunctionKey } from '../../console/data/function-records.ts'
+import { filterRows, toRows } from '../../console/pages/functions/rows.ts'
 
 function claim(name: string, file: string, methods: string[]): RouteClaim {
   const rest = { source: 'file', source_rank: 1, force_url: false, origin: file }

@@ -1,7 +1,7 @@
 import t from 'tap'
-import type { FunctionState, Health } from '../../lib/console/data/health-record.ts'
-import type { Workers } from '../../lib/console/data/workers.ts'
-import { toPlaceRows, toSocketRows, toWorkerRows } from '../../lib/console/pages/health/rows.ts'
+import type { FunctionState, Health } from '../../console/data/health-record.ts'
+import type { Workers } from '../../console/data/workers.ts'
+import { toPlaceRows, toSocketRows, toWorkerRows } from '../../console/pages/health/rows.ts'
 
 const worker = (key: string, state: string, pid: number | null) => ({
   ...{ key, state, pid, socket: 1, inflight: 0, calls: 1, started_at: 5, memory_bytes: null },

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { addRows, findShown, type LogRecord, toFunctionKey, toRow } from '../../lib/console/pages/logs/log-rows.ts'
+import { addRows, findShown, type LogRecord, toFunctionKey, toRow } from '../../console/pages/logs/log-rows.ts'
 
 const record = (part: Partial<LogRecord>): LogRecord => ({
   file: 'runtime',

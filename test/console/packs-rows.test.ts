@@ -1,12 +1,6 @@
 import t from 'tap'
-import type { Catalog } from '../../lib/console/data/records.ts'
-import {
-  type Dependencies,
-  type Packs,
-  toPackRows,
-  toPreparations,
-  toSummary,
-} from '../../lib/console/pages/packs/rows.ts'
+import type { Catalog } from '../../console/data/records.ts'
+import { type Dependencies, type Packs, toPackRows, toPreparations, toSummary } from '../../console/pages/packs/rows.ts'
 
 const dependencies = (states: Record<string, string>): Dependencies => ({
   functions: Object.entries(states).map(([key, state]) => ({

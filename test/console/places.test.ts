@@ -1,5 +1,5 @@
 import t from 'tap'
-import { isFile, toPieces, toTold } from '../../lib/console/pages/function/places.ts'
+import { isFile, toPieces, toTold } from '../../console/pages/function/places.ts'
 
 const places = (message: string): string[] =>
   toPieces(message).flatMap(piece => (typeof piece === 'string' ? [] : [`${piece.file} ${piece.line}`]))

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { toHexDump, toImageType, toPrettyJson, toPreviewKind, toText } from '../../lib/console/preview.ts'
+import { toHexDump, toImageType, toPrettyJson, toPreviewKind, toText } from '../../console/preview.ts'
 
 const bytesOf = (text: string): Uint8Array => new Uint8Array(Buffer.from(text, 'latin1'))
 

@@ -1,6 +1,6 @@
 import t from 'tap'
-import type { Catalog } from '../../lib/console/data/records.ts'
-import { toProblems } from '../../lib/console/pages/overview/problems.ts'
+import type { Catalog } from '../../console/data/records.ts'
+import { toProblems } from '../../console/pages/overview/problems.ts'
 
 const claim = (name: string, version: string | null, methods: string[]) => ({
   ...{ runtime: 'node', name, fn_name: name, version, methods, source: 'config', source_rank: 3 },

@@ -1,6 +1,6 @@
 import t from 'tap'
-import type { FunctionTotals } from '../../lib/console/data/history.ts'
-import { toFailing, toSlowest } from '../../lib/console/pages/overview/rankings.ts'
+import type { FunctionTotals } from '../../console/data/history.ts'
+import { toFailing, toSlowest } from '../../console/pages/overview/rankings.ts'
 
 const row = (
   key: string,

@@ -1,6 +1,6 @@
 import t from 'tap'
-import { findRows, toRouteRows, toSentence } from '../../lib/console/pages/routes/route-rows.ts'
-import type { Explanation, RouteClaim } from '../../lib/console/data/records.ts'
+import { findRows, toRouteRows, toSentence } from '../../console/pages/routes/route-rows.ts'
+import type { Explanation, RouteClaim } from '../../console/data/records.ts'
 
 const claim = (name: string, part: Partial<RouteClaim> = {}): RouteClaim => ({
   runtime: 'node',

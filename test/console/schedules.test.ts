@@ -1,5 +1,5 @@
 import t from 'tap'
-import { findNext, type ScheduleRow, toMs, toRule, toTarget } from '../../lib/console/data/schedules.ts'
+import { findNext, type ScheduleRow, toMs, toRule, toTarget } from '../../console/data/schedules.ts'
 
 const row = (key: string, next: number | null): ScheduleRow => ({
   runtime: 'node',

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { toKnownSeconds, toLast, toMost, toRates, toSeconds, toSum } from '../../lib/console/series.ts'
+import { toKnownSeconds, toLast, toMost, toRates, toSeconds, toSum } from '../../console/series.ts'
 
 /** Four steps of 5 s; counted from the middle of the second to the first second of the last. */
 const STEPS = { times: [100, 105, 110, 115], step_ms: 5000, started_at: 107, generated_at: 116 }

@@ -1,6 +1,6 @@
 import t from 'tap'
-import { type Setting, toGroups, toSourceText, toValueText } from '../../lib/console/pages/settings/setting-list.ts'
-import { SWITCHES, toWarning } from '../../lib/console/pages/settings/switches.ts'
+import { type Setting, toGroups, toSourceText, toValueText } from '../../console/pages/settings/setting-list.ts'
+import { SWITCHES, toWarning } from '../../console/pages/settings/switches.ts'
 
 const setting = (name: string, section: string, kind: string, more: Partial<Setting> = {}): Setting => ({
   ...{ name, section, env: `FN_${name.toUpperCase()}`, flag: null, key: name, unit: null, value: 1, default: null },

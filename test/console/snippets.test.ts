@@ -4,7 +4,7 @@ import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import t from 'tap'
-import { type SnippetRequest, toCurl, toFetch, toPython } from '../../lib/console/pages/try/snippets.ts'
+import { type SnippetRequest, toCurl, toFetch, toPython } from '../../console/pages/try/snippets.ts'
 import { makeTree } from '../helpers/tree.ts'
 
 t.setTimeout(120_000)

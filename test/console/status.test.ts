@@ -1,7 +1,7 @@
 import t from 'tap'
-import type { Health } from '../../lib/console/data/health-record.ts'
-import type { Totals } from '../../lib/console/data/history.ts'
-import { toStatus } from '../../lib/console/pages/overview/status.ts'
+import type { Health } from '../../console/data/health-record.ts'
+import type { Totals } from '../../console/data/history.ts'
+import { toStatus } from '../../console/pages/overview/status.ts'
 
 /** @param up - reason why it is down, null for up, by runtime */
 const healthOf = (up: Record<string, string | null>): Health =>

@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
 
-const folder = fileURLToPath(new URL('../../lib/console/styles/', import.meta.url))
+const folder = fileURLToPath(new URL('../../console/styles/', import.meta.url))
 
 /** Selectors of a style sheet, those inside of media queries too. */
 function selectorsOf(css: string): string[] {

@@ -1,6 +1,6 @@
 import t from 'tap'
-import { fromBase64, toBase64 } from '../../lib/console/preview.ts'
-import { toPublicOrigin } from '../../lib/console/pages/try/public-origin.ts'
+import { fromBase64, toBase64 } from '../../console/preview.ts'
+import { toPublicOrigin } from '../../console/pages/try/public-origin.ts'
 import {
   EMPTY_REQUEST,
   findProblem,
@@ -10,7 +10,7 @@ import {
   toFields,
   toHeaders,
   toQuery,
-} from '../../lib/console/pages/try/try-request.ts'
+} from '../../console/pages/try/try-request.ts'
 
 const field = (name: string, value: string, file: File | null = null) => ({ name, value, file })
 

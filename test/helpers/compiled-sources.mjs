@@ -5,7 +5,7 @@ import { join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
-const FOLDERS = ['lib', 'bin', 'test']
+const FOLDERS = ['lib', 'bin', 'conformance', 'test']
 
 /** @returns {Promise<{ folder: string, cleanup: () => void }>} */
 export async function compileSources() {

@@ -1,15 +1,9 @@
 /** One gateway that serves the fixtures of the specification in every language, for tests that compare them. */
 
 import { spawnSync } from 'node:child_process'
-import { toFixtureTree } from '../../lib/conformance/fixture-tree.ts'
-import {
-  type Answer,
-  type HttpTarget,
-  type SendOptions,
-  send,
-  toHttpTarget,
-} from '../../lib/conformance/http-client.ts'
-import { LANGUAGES, type Language } from '../../lib/conformance/languages.ts'
+import { toFixtureTree } from '../../conformance/fixture-tree.ts'
+import { type Answer, type HttpTarget, type SendOptions, send, toHttpTarget } from '../../conformance/http-client.ts'
+import { LANGUAGES, type Language } from '../../conformance/languages.ts'
 import { createGateway, type Gateway } from '../../lib/index.ts'
 import type { LogRecord } from '../../lib/observe/events.ts'
 import { makeTree, type Tree } from './tree.ts'

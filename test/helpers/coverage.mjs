@@ -10,7 +10,7 @@ import { pathToFileURL } from 'node:url'
 export function namesakeOf(root, testFile) {
   const stem = testFile.replace(/^test\//, '').replace(/\.test\.ts$/, '')
   const modules = [stem, stem.replace(/\.[^./]+$/, '')].map(
-    path => `${path.startsWith('bin/') ? path : `lib/${path}`}.ts`,
+    path => `${/^(?:bin|conformance)\//.test(path) ? path : `lib/${path}`}.ts`,
   )
   return modules.find(module => existsSync(join(root, module))) ?? null
 }

@@ -1,13 +1,13 @@
 /**
- * The cases of `lib/conformance`, run against every language through a real gateway and real workers. The expectation is the same for
+ * The cases of `conformance`, run against every language through a real gateway and real workers. The expectation is the same for
  * all; where the specification gives a language less, the cell says why and is reported as skipped.
  */
 
 import { existsSync } from 'node:fs'
 import t, { type Test } from 'tap'
-import { CaseBed, type CaseServer } from '../../lib/conformance/case.ts'
-import { CASES } from '../../lib/conformance/cases.ts'
-import { LATE_MS, SHORT_TIMEOUT_MS } from '../../lib/conformance/fixture-tree.ts'
+import { CaseBed, type CaseServer } from '../../conformance/case.ts'
+import { CASES } from '../../conformance/cases.ts'
+import { LATE_MS, SHORT_TIMEOUT_MS } from '../../conformance/fixture-tree.ts'
 import { type Bed, makeBed, TESTED } from '../helpers/conformance.ts'
 import { childrenOf, isAlive, listProcesses, placeOf } from '../helpers/processes.ts'
 import { until } from '../helpers/worker-client.ts'

@@ -1,6 +1,6 @@
 /** The languages whose functions answer alike, and what the specification gives some of them less. Owner: page bin/conformance. */
 
-import type { RuntimeName } from '../core/identity.ts'
+import type { RuntimeName } from '../lib/core/identity.ts'
 
 export interface Language {
   /** Folder of its functions, and name in titles. */

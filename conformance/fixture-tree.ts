@@ -7,7 +7,7 @@
  */
 
 import { readFileSync } from 'node:fs'
-import { packageFile } from '../runtime/package-files.ts'
+import { packageFile } from '../lib/runtime/package-files.ts'
 import type { Language } from './languages.ts'
 
 /** Text of a file, or JSON to be written into it. */

@@ -6,7 +6,7 @@ import { Control } from './config-controls.tsx'
 import { type Field, type FieldGroup, type Schema, toGroups } from './config-fields.ts'
 import { type Config, getField, setField } from './config-text.ts'
 import { type Holding, toPolicyName } from './policy-source.ts'
-import schema from '../../../../spec/schema/fn.config.schema.json' with { type: 'json' }
+import schema from '../../../spec/schema/fn.config.schema.json' with { type: 'json' }
 
 interface FormProps {
   config: Config
