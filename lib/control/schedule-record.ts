@@ -5,7 +5,7 @@ import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import { toZonedText } from '../core/timezone.ts'
 import type { KeepWarmRow } from '../scheduler/keep-warm.ts'
-import type { ScheduleRow } from '../scheduler/schedules.ts'
+import type { ScheduleRow } from '../scheduler/scheduler.ts'
 
 type Json = Record<string, unknown>
 

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { Rules } from '../../lib/scheduler/rule.ts'
+import { Rules } from '../../lib/scheduler/schedule.ts'
 
 const interval = (everySeconds: number) => ({ everySeconds, cron: '* * * * *', timezone: 'UTC' })
 const cron = (text: string, timezone = 'UTC') => ({ everySeconds: null, cron: text, timezone })

@@ -1,8 +1,8 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import t from 'tap'
 import { OwnFolder } from '../../lib/files/own-folder.ts'
-import { PartFiles } from '../../lib/jobs/part-files.ts'
-import { readWhole } from '../../lib/jobs/job-store.ts'
+import { PartFiles } from '../../lib/jobs/file-store.ts'
+import { readWhole } from '../../lib/jobs/job.ts'
 import { makeTree } from '../helpers/tree.ts'
 
 const ID = 'job-1700000000000-1-000000000001'

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { JobQueue } from '../../lib/jobs/job-queue.ts'
+import { JobQueue } from '../../lib/jobs/job-runner.ts'
 import type { Job } from '../../lib/jobs/job.ts'
 import { makeJob } from '../helpers/jobs-bed.ts'
 import { createRandom } from '../helpers/random.ts'

@@ -1,6 +1,5 @@
 import t from 'tap'
-import { checkJobInput } from '../../lib/jobs/job-input.ts'
-import { toRetryInput, toShownInput } from '../../lib/jobs/job-retry.ts'
+import { checkJobInput, toRetryInput, toShownInput } from '../../lib/jobs/job-input.ts'
 import { makeJob, makeRequest } from '../helpers/jobs-bed.ts'
 
 const HEADERS = { authorization: 'Bearer s3cret', 'x-api-key': 'k3y', 'x-plain': 'shown', 'content-type': 'text/plain' }

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { KEPT_JOB_MS, KEPT_JOBS } from '../../lib/core/limits.ts'
-import { type JobFilter, JobTable } from '../../lib/jobs/job-table.ts'
+import { type JobFilter, JobTable } from '../../lib/jobs/jobs.ts'
 import { makeJob } from '../helpers/jobs-bed.ts'
 
 t.test('[jobs/jobs.12] finished jobs beyond the newest ones, and old ones, are outdated', async t => {

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { MAX_JOB_DELAY_MS } from '../../lib/core/limits.ts'
-import { afterAttempt, afterInterruption, begin, cancel, UNBEGUN_DELAY_MS } from '../../lib/jobs/job-steps.ts'
+import { afterAttempt, afterInterruption, begin, cancel, UNBEGUN_DELAY_MS } from '../../lib/jobs/job.ts'
 import { makeJob } from '../helpers/jobs-bed.ts'
 
 const RESULT = { bytes: 1, isText: true, truncated: false, latencyMs: 1 }

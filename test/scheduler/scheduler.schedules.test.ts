@@ -1,6 +1,6 @@
 import t from 'tap'
 import { GatewayError } from '../../lib/core/errors.ts'
-import { TAKEOVER_MS } from '../../lib/scheduler/schedules.ts'
+import { TAKEOVER_MS } from '../../lib/scheduler/scheduler.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { makeFn } from '../helpers/fn.ts'
 import { makeSchedules, MemoryStore, RETRY, scheduled, settle } from '../helpers/schedules-bed.ts'

@@ -1,7 +1,6 @@
 import t from 'tap'
 import { GatewayError } from '../../lib/core/errors.ts'
-import { digestOf, draftJob } from '../../lib/jobs/job-draft.ts'
-import { checkJobInput, type JobInput } from '../../lib/jobs/job-input.ts'
+import { checkJobInput, digestOf, draftJob, type JobInput } from '../../lib/jobs/job-input.ts'
 import { isJobId } from '../../lib/jobs/job.ts'
 import { makeFn } from '../helpers/fn.ts'
 

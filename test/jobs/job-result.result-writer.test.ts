@@ -1,7 +1,5 @@
 import t from 'tap'
-import { openResult } from '../../lib/jobs/job-result.ts'
-import { toResultJson } from '../../lib/jobs/result-json.ts'
-import { ResultWriter, TextCheck } from '../../lib/jobs/result-writer.ts'
+import { openResult, ResultWriter, TextCheck, toResultJson } from '../../lib/jobs/job-result.ts'
 import { makeJob, makeRequest, makeStore } from '../helpers/jobs-bed.ts'
 import { makeTree } from '../helpers/tree.ts'
 

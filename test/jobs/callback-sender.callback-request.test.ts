@@ -4,7 +4,7 @@ import t from 'tap'
 import { OwnAddresses } from '../../lib/edge/addresses.ts'
 import { EdgeConnections } from '../../lib/edge/connections.ts'
 import { EdgeLookup } from '../../lib/edge/lookup.ts'
-import { CALLBACK_TIMEOUT_MS, type CallbackNetwork, sendCallback } from '../../lib/jobs/callback-request.ts'
+import { CALLBACK_TIMEOUT_MS, type CallbackNetwork, sendCallback } from '../../lib/jobs/callback-sender.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { httpUpstream } from '../helpers/upstream.ts'
 

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { toJobRecord } from '../../lib/jobs/job-record.ts'
+import { toJobRecord } from '../../lib/jobs/job.ts'
 import { makeJob, makeRequest } from '../helpers/jobs-bed.ts'
 
 t.test('[control/jobs-endpoints.1] every field is there, what is not known is null', async t => {

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { toJobTarget } from '../../lib/jobs/job-target.ts'
+import { toJobTarget } from '../../lib/jobs/job-input.ts'
 import { makeFn } from '../helpers/fn.ts'
 
 const fn = makeFn()

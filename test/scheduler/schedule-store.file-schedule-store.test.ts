@@ -4,8 +4,12 @@ import t, { type Test } from 'tap'
 import { systemClock } from '../../lib/core/clock.ts'
 import { OwnFolder } from '../../lib/files/own-folder.ts'
 import { RootLock } from '../../lib/files/root-lock.ts'
-import { FileScheduleStore } from '../../lib/scheduler/file-schedule-store.ts'
-import { type ScheduleState, toScheduleState, toStateRecord } from '../../lib/scheduler/schedule-store.ts'
+import {
+  FileScheduleStore,
+  type ScheduleState,
+  toScheduleState,
+  toStateRecord,
+} from '../../lib/scheduler/schedule-store.ts'
 import { makeTree, type Tree, type TreeEntry } from '../helpers/tree.ts'
 
 const STATE: ScheduleState = {
