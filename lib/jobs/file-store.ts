@@ -11,8 +11,7 @@ import { copyFile, type FileHandle, link, rename, rm } from 'node:fs/promises'
 import { Readable } from 'node:stream'
 import type { Warning } from '../core/errors.ts'
 import { isObject } from '../core/json.ts'
-import { openNew, openToRead, syncFolder } from '../files/own-file.ts'
-import { type OwnFolder, UnsafePathError } from '../files/own-folder.ts'
+import { openNew, openToRead, type OwnFolder, syncFolder, UnsafePathError } from '../files/own-folder.ts'
 import type { LockHolder, RootLock } from '../files/root-lock.ts'
 import {
   isJobId,

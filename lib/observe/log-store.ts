@@ -9,8 +9,7 @@
 
 import { access, constants, rename } from 'node:fs/promises'
 import type { Clock } from '../core/clock.ts'
-import { openToAppend, openToRead } from '../files/own-file.ts'
-import type { OwnFolder } from '../files/own-folder.ts'
+import { openToAppend, openToRead, type OwnFolder } from '../files/own-folder.ts'
 import { eachLine, LineBuffer, type LineWriter, type WrittenLine } from './line-buffer.ts'
 import { createLineFilter, type LogFilter, type LogOrigin, toOriginText } from './log-origin.ts'
 import { toLogLine } from './log-text.ts'

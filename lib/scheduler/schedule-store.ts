@@ -5,8 +5,7 @@ import type { FileHandle } from 'node:fs/promises'
 import { basename, dirname } from 'node:path'
 import type { Warning } from '../core/errors.ts'
 import { isObject } from '../core/json.ts'
-import { openToAppend } from '../files/own-file.ts'
-import { OwnFolder } from '../files/own-folder.ts'
+import { openToAppend, OwnFolder } from '../files/own-folder.ts'
 import type { LockHolder, RootLock } from '../files/root-lock.ts'
 
 /** What is known of one schedule. Times are wall clock, ms. */

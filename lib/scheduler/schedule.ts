@@ -8,10 +8,8 @@
  */
 
 import type { FunctionVersion, SchedulePolicy } from '../core/catalog.ts'
-import { type Cron, parseCron } from '../core/cron.ts'
-import { toZone, type Zone } from '../core/timezone.ts'
+import { type Cron, nextCronTime, parseCron, toZone, type Zone } from '../core/cron.ts'
 import { nextRetry } from '../core/transitions.ts'
-import { nextCronTime } from './cron-times.ts'
 import type { ScheduleState } from './schedule-store.ts'
 
 /** A clock that goes back at most this far was right before: no due time of it comes again. Further, it was wrong. */

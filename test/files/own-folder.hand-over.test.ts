@@ -1,7 +1,6 @@
 import { chownSync, linkSync, lstatSync, statSync, symlinkSync } from 'node:fs'
 import t from 'tap'
-import { giveFolder, handOver } from '../../lib/files/hand-over.ts'
-import { OwnFolder } from '../../lib/files/own-folder.ts'
+import { giveFolder, handOver, OwnFolder } from '../../lib/files/own-folder.ts'
 import { makeTree } from '../helpers/tree.ts'
 
 const NO_ROOT = process.geteuid?.() === 0 ? false : 'giving files away needs root'

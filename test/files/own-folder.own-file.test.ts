@@ -1,6 +1,6 @@
 import { mkdirSync, readFileSync, statSync, symlinkSync } from 'node:fs'
 import t from 'tap'
-import { openNew, openToAppend, openToRead, openToUpdate, syncFolder } from '../../lib/files/own-file.ts'
+import { openNew, openToAppend, openToRead, openToUpdate, syncFolder } from '../../lib/files/own-folder.ts'
 import { makeTree } from '../helpers/tree.ts'
 
 t.test('[files/own-folder.9] a file is opened for its use, and made for its owner only', async t => {

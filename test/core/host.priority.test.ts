@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { getPriority } from 'node:os'
 import t, { type Test } from 'tap'
-import { lowerPriority } from '../../lib/core/priority.ts'
+import { lowerPriority } from '../../lib/core/host.ts'
 import { asNobody } from '../helpers/as-nobody.ts'
 
 /** A process that waits for its end. */

@@ -1,7 +1,7 @@
 import { existsSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
 import { Worker } from 'node:worker_threads'
 import t from 'tap'
-import { inHeldFolder, removeEntry } from '../../lib/files/held-folder.ts'
+import { inHeldFolder, removeEntry } from '../../lib/files/own-folder.ts'
 import { makeTree } from '../helpers/tree.ts'
 
 const LINUX_ONLY = process.platform !== 'linux' && 'only Linux names open folders by a path'

@@ -1,7 +1,13 @@
 import t from 'tap'
-import { type Cron, nextWallTime, parseCron } from '../../lib/core/cron.ts'
-import { toZone, toZonedText, type Zone } from '../../lib/core/timezone.ts'
-import { nextCronTime } from '../../lib/scheduler/cron-times.ts'
+import {
+  type Cron,
+  nextCronTime,
+  nextWallTime,
+  parseCron,
+  toZone,
+  toZonedText,
+  type Zone,
+} from '../../lib/core/cron.ts'
 
 const cronOf = (text: string): Cron => parseCron(text) as Cron
 

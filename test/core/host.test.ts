@@ -1,5 +1,5 @@
 import t from 'tap'
-import { toFunctionHostEnv, toToolHostEnv } from '../../lib/core/host-env.ts'
+import { toFunctionHostEnv, toToolHostEnv } from '../../lib/core/host.ts'
 
 const PLANTED: Readonly<Record<string, string>> = {
   FN_ADMIN_TOKEN: 's',

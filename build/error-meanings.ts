@@ -1,6 +1,6 @@
 /** What each error code says to whoever meets it, for the reference. Owner: §7, page core/errors. */
 
-import type { ErrorCode } from './errors.ts'
+import type { ErrorCode } from '../lib/core/errors.ts'
 
 /** Code to when it is answered and what helps. */
 export const ERROR_MEANINGS: Readonly<Record<ErrorCode, string>> = {

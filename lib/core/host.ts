@@ -1,5 +1,11 @@
 /** Variables of the gateway's own process that others may see; every other one stays here. Owner: §2.14, page config/function-env. */
 
+import { executionAsyncResource } from 'node:async_hooks'
+import { readFileSync } from 'node:fs'
+import { getPriority, setPriority } from 'node:os'
+import { GatewayError } from './errors.ts'
+import { MAX_WORKER_NICE } from './limits.ts'
+
 export type HostEnv = Readonly<Record<string, string | undefined>>
 
 /** What every program needs: where programs and home are, language, time zone, certificates. */
@@ -76,4 +82,87 @@ function pick(hostEnv: HostEnv, names: RegExp): Record<string, string> {
     if (value !== undefined && names.test(name)) picked[name] = value
   }
   return picked
+}
+
+// How many files and connections this process may have open.
+
+/** Descriptors that are reserved for workers, logs and reloads: a share of the limit, and a minimum. */
+const RESERVED = { share: 0.1, min: 64 } as const
+
+/** Descriptors of client connections, of files that are sent, and of connections to upstreams, one count for all. */
+export class Descriptors {
+  /** How many there may be. */
+  readonly limit: number
+  #used = 0
+
+  /** @param systemLimit - files that this process may have open; null when unknown */
+  constructor(systemLimit: number | null = null) {
+    const reserve = Math.max(RESERVED.min, Math.ceil((systemLimit ?? 0) * RESERVED.share))
+    this.limit = systemLimit === null ? Number.POSITIVE_INFINITY : Math.max(1, systemLimit - reserve)
+  }
+
+  /** How many are left; below 0 for connections that were accepted beyond the limit. */
+  get free(): number {
+    return this.limit - this.#used
+  }
+
+  /** One more is open, whatever the limit. */
+  add(): void {
+    this.#used += 1
+  }
+
+  /** One more is about to be opened. @throws GatewayError when the limit is reached */
+  take(): void {
+    if (this.free <= 0) throw new GatewayError('OVERLOADED', 'too many files and connections are open; try again later')
+    this.#used += 1
+  }
+
+  giveBack(): void {
+    this.#used -= 1
+  }
+}
+
+/** null where the system does not report it. */
+export function readDescriptorLimit(): number | null {
+  try {
+    const limit = /^Max open files\s+(\d+)/m.exec(readFileSync('/proc/self/limits', 'latin1'))?.[1]
+    return limit === undefined ? null : Number(limit)
+  } catch {
+    return null
+  }
+}
+
+// How far a process stands behind this one when processors are shared out.
+
+/**
+ * Puts a process that has just been started so many steps (of nice) behind this one; what it starts from then on is there too.
+ * @returns null, or why the system refuses. One that has ended already needs nothing.
+ */
+export function lowerPriority(pid: number | undefined, steps: number): string | null {
+  if (pid === undefined || steps === 0) return null
+  try {
+    setPriority(pid, Math.min(MAX_WORKER_NICE, getPriority() + steps))
+    return null
+  } catch (error) {
+    const { info, message } = error as Error & { info?: { code?: string } }
+    return info?.code === 'ESRCH'
+      ? null
+      : `its priority stays that of the gateway (FN_WORKER_NICE=${steps}): ${message}`
+  }
+}
+
+// // Keeps `process.nextTick` fast.
+// The engine builds the object of a tick quickly while the hidden class of such objects exists. In a process that is
+// idle when it collects garbage no tick is alive, the class goes with the last one, and from then on every tick of the
+// process is built the slow way: about 15 % of a request's work. One tick that is never let go keeps the class.
+
+let kept: object | null = null
+
+/** To be called early, any number of times. */
+export function keepTickShape(): void {
+  if (kept !== null) return
+  kept = {}
+  process.nextTick(() => {
+    kept = executionAsyncResource()
+  })
 }

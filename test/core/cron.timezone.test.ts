@@ -1,5 +1,5 @@
 import t from 'tap'
-import { parseTimezone, toZone, toZonedText } from '../../lib/core/timezone.ts'
+import { parseTimezone, toZone, toZonedText } from '../../lib/core/cron.ts'
 
 const HOUR = 3_600_000
 
