@@ -7,7 +7,7 @@ import type { ByteBudget, BytePool, Bytes } from '../core/byte-pool.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { GatewayError } from '../core/errors.ts'
 import type { ReplyHead } from '../invocation/response.ts'
-import type { OpenSpan } from '../observe/spans.ts'
+import type { OpenSpan } from '../observe/trace.ts'
 import type { Descriptors } from '../core/host.ts'
 import type { RequestHead } from '../invocation/forwarded-headers.ts'
 

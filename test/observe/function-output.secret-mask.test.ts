@@ -1,6 +1,6 @@
 import t from 'tap'
 import { GatewayError } from '../../lib/core/errors.ts'
-import { MIN_SECRET_CHARS, SecretMask } from '../../lib/observe/secret-mask.ts'
+import { MIN_SECRET_CHARS, SecretMask } from '../../lib/observe/function-output.ts'
 import { makeFn } from '../helpers/fn.ts'
 
 const secret = (value: string) => ({ value, isSecret: true })

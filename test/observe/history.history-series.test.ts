@@ -1,6 +1,6 @@
 import t from 'tap'
 import { LogHistogram, toTotal } from '../../lib/observe/histogram.ts'
-import { createStepNumbers, HistorySeries, TIERS, type WindowName } from '../../lib/observe/history-series.ts'
+import { createStepNumbers, HistorySeries, TIERS, type WindowName } from '../../lib/observe/history.ts'
 
 const START = 1_700_000_400_000
 

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { Added, addTo } from '../../lib/observe/metric-counts.ts'
+import { Added, addTo } from '../../lib/observe/histogram.ts'
 import { Metrics } from '../../lib/observe/metrics.ts'
 import { makeFn } from '../helpers/fn.ts'
 

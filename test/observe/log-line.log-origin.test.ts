@@ -1,5 +1,5 @@
 import t from 'tap'
-import { createLineFilter, toOriginText } from '../../lib/observe/log-origin.ts'
+import { createLineFilter, toOriginText } from '../../lib/observe/log-line.ts'
 
 const FN = { runtime: 'node', fn: 'users/[id]', version: 'default' }
 const TRACE_ID = '4bf92f3577b34da6a3ce929d0e0e4736'

@@ -1,7 +1,6 @@
 import { Writable } from 'node:stream'
 import t from 'tap'
-import { LineStream } from '../../lib/observe/line-stream.ts'
-import { LOG_FLUSH_BYTES, LOG_FLUSH_MS } from '../../lib/observe/log-store.ts'
+import { LineStream, LOG_FLUSH_BYTES, LOG_FLUSH_MS } from '../../lib/observe/line-buffer.ts'
 import { FakeClock } from '../helpers/clock.ts'
 
 /** A stream that takes a write only when the test says so. */

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { toLogRecord } from '../../lib/observe/log-record.ts'
+import { toLogRecord } from '../../lib/observe/log-line.ts'
 
 const TRACE_ID = '4bf92f3577b34da6a3ce929d0e0e4736'
 const NOTHING = {

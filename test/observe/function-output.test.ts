@@ -1,5 +1,5 @@
 import t from 'tap'
-import { OutputBudget } from '../../lib/observe/output-budget.ts'
+import { OutputBudget } from '../../lib/observe/function-output.ts'
 import { FakeClock } from '../helpers/clock.ts'
 
 const lines = (count: number): string => 'x\n'.repeat(count)

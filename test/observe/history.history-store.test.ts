@@ -1,11 +1,10 @@
 import t from 'tap'
-import { HistoryStore } from '../../lib/observe/history-store.ts'
-import { StepTime } from '../../lib/observe/step-time.ts'
+import { HistoryStore, StepTime } from '../../lib/observe/history.ts'
 import { FakeClock } from '../helpers/clock.ts'
 
 function setup(maxFunctions: number) {
   const clock = new FakeClock()
-  const store = new HistoryStore({ time: new StepTime(clock), maxFunctions })
+  const store = new HistoryStore(new StepTime(clock), maxFunctions)
   const call = (...keys: string[]) => {
     store.open(store.time.now())
     return keys.map(key => store.called(key))

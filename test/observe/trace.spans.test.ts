@@ -9,7 +9,7 @@ import {
   SimpleSpanProcessor,
 } from '@opentelemetry/sdk-trace-base'
 import t, { type Test } from 'tap'
-import { findSpans, Spans } from '../../lib/observe/spans.ts'
+import { findSpans, Spans } from '../../lib/observe/trace.ts'
 import { serveTree } from '../helpers/gateway-bed.ts'
 import { httpUpstream } from '../helpers/upstream.ts'
 

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { StepTime } from '../../lib/observe/step-time.ts'
+import { StepTime } from '../../lib/observe/history.ts'
 import { FakeClock } from '../helpers/clock.ts'
 
 function setup() {

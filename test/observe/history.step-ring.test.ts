@@ -1,5 +1,5 @@
 import t from 'tap'
-import { StepRing } from '../../lib/observe/step-ring.ts'
+import { StepRing } from '../../lib/observe/history.ts'
 
 const read = (ring: StepRing<number>, steps: readonly number[]): (number | null)[] => steps.map(step => ring.get(step))
 

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { GatewayError } from '../../lib/core/errors.ts'
-import { toFailureDetail, toFailureText } from '../../lib/observe/failure-text.ts'
+import { toFailureDetail, toFailureText } from '../../lib/observe/log-line.ts'
 
 const JS = 'TypeError: boom\n    at inner (/srv/a.js:2:9)\n    at handler (/srv/a.js:6:3)'
 const PY =
