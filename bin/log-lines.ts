@@ -71,7 +71,7 @@ function toName(fn: string, version: string | undefined): string {
   return version === undefined || version === 'default' ? fn : `${fn}@${version}`
 }
 
-/** The time of day here; the text itself when it is no time. */
+/** The time of day here; the text itself if it is not a time. */
 function toClockText(time: string): string {
   const date = new Date(time)
   if (Number.isNaN(date.getTime())) return time

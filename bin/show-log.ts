@@ -38,11 +38,11 @@ export function createLogShow(output: Output): Show {
       output.result(JSON.stringify(ready))
     },
     follow(gateway) {
-      const tell = (record: LogRecord): void => {
+      const add = (record: LogRecord): void => {
         if (isShownLevel(record.level, gateway)) put(record)
       }
-      const say = (level: LogRecord['level'], message: string) => tell({ time: Date.now(), level, message })
-      gateway.on('log', tell)
+      const say = (level: LogRecord['level'], message: string) => add({ time: Date.now(), level, message })
+      gateway.on('log', add)
       gateway.on('build', ({ state, key, action }) => {
         if (state === 'began') say('info', `${action} ${key}`)
       })
@@ -79,7 +79,7 @@ export function createOutputStream({ stdout }: Output, toDropLine: (count: numbe
 
 /** The line that stands for access lines that found no room. */
 function toDropLine(count: number): string {
-  const message = `${count} access lines were dropped: nobody takes them fast enough`
+  const message = `${count} access lines were dropped: the reader is too slow`
   return toJsonLogLines({ time: Date.now(), level: 'warn', message })[0]!
 }
 
