@@ -2,8 +2,7 @@
 
 import { isObject } from '../lib/core/json.ts'
 import { escapeUnsafe } from '../lib/core/text.ts'
-import { readLogLine } from '../lib/observe/log-origin.ts'
-import { toPrintable } from '../lib/observe/log-text.ts'
+import { readLogLine, toPrintable } from '../lib/observe/log-line.ts'
 import type { Output } from './output.ts'
 
 type Paint = Output['style']

@@ -2,7 +2,7 @@
 
 import type { Writable } from 'node:stream'
 import { styleText } from 'node:util'
-import { toPrintable } from '../lib/observe/log-text.ts'
+import { toPrintable } from '../lib/observe/log-line.ts'
 
 type Style = Parameters<typeof styleText>[0]
 

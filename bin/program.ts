@@ -2,7 +2,6 @@
 
 import { Argument, type Command, Option } from 'commander'
 import { METHODS, RUNTIMES } from '../lib/core/identity.ts'
-import { LOG_FILES } from '../lib/observe/log-store.ts'
 import { createGateway, type Gateway, type GatewayOptions } from '../lib/index.ts'
 import { addApiFlags, toApiClient } from './api-flags.ts'
 import { toWarningText } from './banner.ts'
@@ -32,6 +31,7 @@ import {
 import { addSettingFlags } from './setting-flags.ts'
 import { UsageError } from './usage-error.ts'
 import { TEMPLATE_NAMES } from '../lib/core/templates.ts'
+import { LOG_FILES } from '../lib/observe/log-line.ts'
 
 /** Commander's own attributes that are no settings. */
 interface CommonFlags {

@@ -8,7 +8,7 @@
 
 import { close, read } from 'node:fs'
 import { GatewayError } from '../core/errors.ts'
-import type { FreePlaces } from '../core/free-places.ts'
+import type { FreePlaces } from '../core/byte-pool.ts'
 import type { Abandonable, Exchange } from '../http/exchange.ts'
 
 /**

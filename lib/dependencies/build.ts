@@ -3,7 +3,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { join, relative, sep } from 'node:path'
 import type { FunctionVersion } from '../core/catalog.ts'
-import type { HostEnv } from '../core/host-env.ts'
+import type { HostEnv } from '../core/host.ts'
 import type { OwnFolder } from '../files/own-folder.ts'
 import type { ToolUser } from '../files/tool-user.ts'
 import type { RuntimeName } from '../core/identity.ts'

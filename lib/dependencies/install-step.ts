@@ -5,7 +5,7 @@
 
 import type { FunctionVersion } from '../core/catalog.ts'
 import { GatewayError } from '../core/errors.ts'
-import type { HostEnv } from '../core/host-env.ts'
+import type { HostEnv } from '../core/host.ts'
 import { toShellWord } from '../core/text.ts'
 import type { OwnFolder } from '../files/own-folder.ts'
 import type { BuildTools, Toolchain } from './build.ts'

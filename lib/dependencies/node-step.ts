@@ -8,7 +8,7 @@
  */
 
 import { availableParallelism } from 'node:os'
-import type { HostEnv } from '../core/host-env.ts'
+import type { HostEnv } from '../core/host.ts'
 import type { BuildTools, Toolchain } from './build.ts'
 import { type InstallPlan, type InstallStep, type InstallUnit, passingError } from './install-step.ts'
 import { settleNodeFiles } from './node-files.ts'

@@ -9,7 +9,7 @@
 import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import type { Settings } from '../config/settings.ts'
-import { toPythonHostEnv } from '../core/host-env.ts'
+import { toPythonHostEnv } from '../core/host.ts'
 import { below, type BuildTools, readOptional, type Toolchain } from './build.ts'
 import { BuildKey } from './build-cache.ts'
 import { type InstallPlan, type InstallStep, type InstallUnit, passingError } from './install-step.ts'

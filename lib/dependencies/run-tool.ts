@@ -4,7 +4,7 @@ import { spawn } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { constants } from 'node:os'
 import type { Clock } from '../core/clock.ts'
-import { lowerPriority } from '../core/priority.ts'
+import { lowerPriority } from '../core/host.ts'
 
 /** Bytes kept of a tool's output. */
 const MAX_TOOL_OUTPUT_BYTES = 64 * 1024

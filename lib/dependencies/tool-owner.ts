@@ -7,8 +7,7 @@ import { execFile } from 'node:child_process'
 import { existsSync, lstatSync, statSync } from 'node:fs'
 import { sep } from 'node:path'
 import { canChangeUser, type ProcessPowers } from '../config/isolation.ts'
-import { handOver } from '../files/hand-over.ts'
-import { OwnFolder } from '../files/own-folder.ts'
+import { handOver, OwnFolder } from '../files/own-folder.ts'
 import { SETPRIV, toPrivileges, type UserOfTool } from './run-tool.ts'
 
 interface ToolOwnerOptions {

@@ -1,10 +1,16 @@
 /** The history over one window as the shapes that `/_fn/metrics?format=json` shows. Owner: page observe/history. */
 
-import { toFunctionLabels } from './function-metrics.ts'
-import { toPercentileMs, toTotal } from './histogram.ts'
-import { createStepNumbers, type HistorySeries, type StepNumbers, TIERS, type WindowName } from './history-series.ts'
-import { type HistoryStore, toStep } from './history-store.ts'
-import { Tally } from './metric-counts.ts'
+import { toFunctionLabels } from './metrics.ts'
+import { Tally, toPercentileMs, toTotal } from './histogram.ts'
+import {
+  createStepNumbers,
+  type HistorySeries,
+  type HistoryStore,
+  type StepNumbers,
+  TIERS,
+  toStep,
+  type WindowName,
+} from './history.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 
 /** Columns of a sparkline. */

@@ -9,7 +9,7 @@ import type { DaemonEvent, DaemonOptions, Launch, StartRequest } from './daemon-
 import { type ChildProcess, spawn } from 'node:child_process'
 import { rmSync } from 'node:fs'
 import { findVersionProblem } from './binaries.ts'
-import { lowerPriority } from '../core/priority.ts'
+import { lowerPriority } from '../core/host.ts'
 import type { DaemonView, SocketHealth } from './runtime.ts'
 import type { StartedWorker, WorkerExit } from './started-worker.ts'
 import { ControlConnection, type DaemonInfo, type DaemonWorker, DAEMON_READY_TIMEOUT_MS } from './control-connection.ts'

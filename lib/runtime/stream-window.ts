@@ -4,7 +4,7 @@
  *   worker ─ received ─► untaken ─ taken by the client ─► untold ─ `more`, when half of the window came together ─► worker
  */
 
-import type { FreePlaces } from '../core/free-places.ts'
+import type { FreePlaces } from '../core/byte-pool.ts'
 import { STREAM_LEAD_BYTES, STREAM_WINDOW_BYTES } from '../core/limits.ts'
 
 /** Bytes that were taken before the worker is told. */

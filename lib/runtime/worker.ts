@@ -4,7 +4,7 @@
  */
 
 import { GatewayError } from '../core/errors.ts'
-import type { FreePlaces } from '../core/free-places.ts'
+import type { FreePlaces } from '../core/byte-pool.ts'
 import type { CallHost, RuntimeCall } from './call.ts'
 import { CallPace, FAST_CALL_MS } from './call-pace.ts'
 import { DeadlineTimer } from './deadline-timer.ts'

@@ -3,6 +3,10 @@
 import type { FunctionVersion, KeepWarmPolicy } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import { ValueChanges } from '../core/list-change.ts'
+import { toFunctionPath } from '../core/versions.ts'
+import { TRIGGER_HEADER } from '../invocation/forwarded-headers.ts'
+import type { InternalRequest, InternalResult } from '../invocation/internal-call.ts'
+import type { RequestIds } from '../invocation/request-ids.ts'
 import type { Work, WorkQueue } from './work-queue.ts'
 
 /** What is known of one function's pings. Times are wall clock, ms. */
@@ -124,4 +128,26 @@ export class KeepWarm {
     state.next = now + entry.policy.pingEverySeconds * 1000
     if (this.#entries.get(entry.fn.key) === entry) queue.put(entry, state.next)
   }
+}
+
+// The call by which a function is kept warm. Spec: §2.9.
+
+/** Calls a function through its own admission, marked as a ping. Never rejects. */
+export async function ping(
+  invoke: (request: InternalRequest) => Promise<InternalResult>,
+  ids: RequestIds,
+  fn: FunctionVersion,
+): Promise<PingOutcome> {
+  const { status, error } = await invoke({
+    fn,
+    // The page of a request in the console reads from its id what it was.
+    id: `ping-${ids.next()}`,
+    method: pingMethod(fn),
+    path: toFunctionPath(fn.name, fn.version),
+    query: { __fn_keep_warm: '1' },
+    headers: { [TRIGGER_HEADER]: 'keep_warm', 'user-agent': 'fngw-keep-warm' },
+    trigger: { type: 'keep_warm' },
+    isUnchecked: true,
+  })
+  return { status, error: error?.message ?? null }
 }

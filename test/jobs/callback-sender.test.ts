@@ -8,14 +8,14 @@ import {
   CALLBACK_DELAY_MS,
   CALLBACK_RESULT_BYTES,
   CallbackSender,
-  toHeaderObject,
 } from '../../lib/jobs/callback-sender.ts'
-import type { JobRecord } from '../../lib/jobs/job-record.ts'
+import type { JobRecord } from '../../lib/jobs/job.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { makeFn } from '../helpers/fn.ts'
 import { answer, type JobsBed, makeJobs, makeStore } from '../helpers/jobs-bed.ts'
 import { makeTree } from '../helpers/tree.ts'
 import { httpUpstream, type Upstream } from '../helpers/upstream.ts'
+import { toHeaderObject } from '../../lib/jobs/job-result.ts'
 
 interface LineMessage {
   job: JobRecord

@@ -1,7 +1,6 @@
 import t from 'tap'
 import { toTotal } from '../../lib/observe/histogram.ts'
-import { type HistorySeries, type TIERS, WINDOWS } from '../../lib/observe/history-series.ts'
-import { History } from '../../lib/observe/history.ts'
+import { History, type HistorySeries, type TIERS, WINDOWS } from '../../lib/observe/history.ts'
 import { HistoryView } from '../../lib/observe/history-view.ts'
 import { Metrics } from '../../lib/observe/metrics.ts'
 import { FakeClock } from '../helpers/clock.ts'

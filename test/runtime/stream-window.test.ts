@@ -1,5 +1,5 @@
 import t from 'tap'
-import { FreePlaces } from '../../lib/core/free-places.ts'
+import { FreePlaces } from '../../lib/core/byte-pool.ts'
 import { MAX_STREAM_LEADS, STREAM_LEAD_BYTES, STREAM_WINDOW_BYTES } from '../../lib/core/limits.ts'
 import { StreamWindow } from '../../lib/runtime/stream-window.ts'
 import { createRandom } from '../helpers/random.ts'

@@ -2,11 +2,11 @@ import t, { type Test } from 'tap'
 import type { FunctionVersion, KeepWarmPolicy } from '../../lib/core/catalog.ts'
 import { createGateway, type Gateway } from '../../lib/index.ts'
 import { KeepWarm, pingMethod, type PingOutcome } from '../../lib/scheduler/keep-warm.ts'
-import { WorkQueue } from '../../lib/scheduler/work-queue.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { makeFn } from '../helpers/fn.ts'
 import { waitUntil } from '../helpers/gateway-bed.ts'
 import { makeTree } from '../helpers/tree.ts'
+import { WorkQueue } from '../../lib/scheduler/work-queue.ts'
 
 const POLICY: KeepWarmPolicy = { enabled: true, minWarm: 1, pingEverySeconds: 45, idleTtlSeconds: 300 }
 
