@@ -375,7 +375,7 @@ t.test('[processes/processes.1] where no socket can be handed on, one process se
 /** What a front of the next beds does: the tree that it is given says so. */
 interface Script {
   functions?: FunctionVersion[]
-  /** Told as soon as the tree is there. */
+  /** LineMessage as soon as the tree is there. */
   say?: FromFront[]
   dies?: boolean
   connections?: number

@@ -3,19 +3,19 @@
 import { RangeSetBuilder, StateEffect, StateField, type Extension, type Text } from '@codemirror/state'
 import { Decoration, type DecorationSet, EditorView, WidgetType } from '@codemirror/view'
 
-/** What is wrong in a line, from 1. */
-export interface Told {
+/** An error in a line, from 1. */
+export interface LineMessage {
   readonly line: number
   readonly message: string
 }
 
 interface Marks {
-  readonly told: readonly Told[]
+  readonly messages: readonly LineMessage[]
   /** Line that an address names; null for none. */
   readonly shown: number | null
 }
 
-class ToldText extends WidgetType {
+class MessageText extends WidgetType {
   readonly message: string
 
   constructor(message: string) {
@@ -23,13 +23,13 @@ class ToldText extends WidgetType {
     this.message = message
   }
 
-  override eq(other: ToldText): boolean {
+  override eq(other: MessageText): boolean {
     return other.message === this.message
   }
 
   toDOM(): HTMLElement {
     const element = document.createElement('div')
-    element.className = 'cm-told-text'
+    element.className = 'cm-message-text'
     element.setAttribute('role', 'note')
     element.textContent = this.message
     return element
@@ -49,23 +49,23 @@ const marksField = StateField.define<DecorationSet>({
   provide: field => EditorView.decorations.from(field),
 })
 
-function toDecorations({ told, shown }: Marks, doc: Text): DecorationSet {
+function toDecorations({ messages, shown }: Marks, doc: Text): DecorationSet {
   const builder = new RangeSetBuilder<Decoration>()
   // A message may be of a longer text than the one that is shown.
   const clamp = (line: number): number => Math.max(1, Math.min(doc.lines, line))
   const lines = new Map<number, string[]>()
   if (shown !== null) lines.set(clamp(shown), [])
-  for (const { line, message } of told) lines.set(clamp(line), [...(lines.get(clamp(line)) ?? []), message])
+  for (const { line, message } of messages) lines.set(clamp(line), [...(lines.get(clamp(line)) ?? []), message])
   for (const [number, messages] of [...lines].sort(([a], [b]) => a - b)) {
     const { from, to } = doc.line(number)
-    builder.add(from, from, Decoration.line({ class: messages.length > 0 ? 'cm-told' : 'cm-shown' }))
+    builder.add(from, from, Decoration.line({ class: messages.length > 0 ? 'cm-message' : 'cm-shown' }))
     if (messages.length === 0) continue
-    builder.add(to, to, Decoration.widget({ widget: new ToldText(messages.join('\n')), block: true, side: 1 }))
+    builder.add(to, to, Decoration.widget({ widget: new MessageText(messages.join('\n')), block: true, side: 1 }))
   }
   return builder.finish()
 }
 
-export function toldLines(): Extension {
+export function lineMessages(): Extension {
   return marksField
 }
 
