@@ -5,7 +5,6 @@
 
 import type { FunctionVersion, SchedulePolicy } from '../core/catalog.ts'
 import { GatewayError, type Warning } from '../core/errors.ts'
-import { ValueChanges } from '../core/list-change.ts'
 import { KeepWarm, type PingOutcome } from './keep-warm.ts'
 import { type Runnable, type RunOutcome, ScheduleRunner, type ScheduleRunnerOptions } from './schedule-runner.ts'
 import type { ScheduleState } from './schedule-store.ts'
@@ -117,7 +116,6 @@ export class Schedules {
   readonly #runner: ScheduleRunner
   readonly #random: () => number
   readonly #entries = new Map<string, Entry>()
-  readonly #changes = new ValueChanges<FunctionVersion>(isScheduled)
   /** States that nobody has asked for yet; null before the store was read. */
   #kept: Map<string, ScheduleState> | null = null
   /** How runs of earlier processes went, where schedules do not run here. */
@@ -149,8 +147,7 @@ export class Schedules {
     const now = this.#options.clock.wall()
     const changes = new Map<string, ScheduleState | null>()
     const rules = new Set<string>()
-    const known = [...this.#entries.keys()].flatMap(key => functions.get(key) ?? [])
-    for (const fn of new Set([...this.#changes.next(functions).fresh, ...known])) {
+    for (const fn of functions.values()) {
       if (!isScheduled(fn)) continue
       const entry = this.#take(fn, now)
       if (entry.hasChanged) changes.set(fn.key, entry.schedule.state)

@@ -81,6 +81,25 @@ t.test('[scheduler/keep-warm.4] deleted and changed functions', async t => {
   queue.stop()
 })
 
+t.test('[scheduler/keep-warm.4] a reload keeps the state and the due time of unchanged functions', async t => {
+  const { clock, functions, pinged, answer, keepWarm, queue } = bed(warm('same'), warm('reread'))
+  clock.advance(1000)
+  await answer()
+  clock.advance(10_000)
+  const reread = warm('reread', { pingEverySeconds: 60 })
+  functions.set(reread.key, reread)
+  keepWarm.adopt(functions)
+  t.match(keepWarm.rows(), [
+    { fn: reread, policy: { pingEverySeconds: 60 }, state: { lastStatus: 200 } },
+    { fn: { name: 'same' }, state: { lastStatus: 200 } },
+  ])
+  clock.advance(34_000)
+  t.same(pinged, ['same 1', 'reread 1'], 'not due yet')
+  clock.advance(1000)
+  t.same(pinged, ['same 1', 'reread 1', 'same 1', 'reread 1'])
+  queue.stop()
+})
+
 t.test('[scheduler/keep-warm.2] the method of a ping', async t => {
   t.equal(pingMethod(makeFn({ policy: { methods: ['POST', 'GET'] } })), 'GET')
   t.equal(pingMethod(makeFn({ policy: { methods: ['PUT', 'DELETE'] } })), 'PUT')
