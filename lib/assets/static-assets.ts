@@ -10,7 +10,7 @@ import type { AssetsMount } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError, toGatewayError } from '../core/errors.ts'
 import { toAllow } from '../core/http-text.ts'
-import { FreePlaces } from '../core/free-places.ts'
+import { Semaphore } from '../core/semaphore.ts'
 import type { RouteTable } from '../router/route-table.ts'
 import { type Asset, type AssetForm, isSameState, toForm, toState } from './file.ts'
 import { type AssetHead, CodingChoice, isNavigation, isPagePath, readAssetHead, toAssetName } from './request.ts'
@@ -48,7 +48,7 @@ class StaticAssets {
   readonly #names: AssetNames
   readonly #routes: Routes
   readonly #choice = new CodingChoice()
-  readonly #large = new FreePlaces(LARGE_TRANSFERS)
+  readonly #large = new Semaphore(LARGE_TRANSFERS)
   readonly #isApplication: boolean
   readonly #runWorkerFirst: boolean
   /** Known files to be answered at the end of the poll phase, or when there are enough. */

@@ -11,7 +11,7 @@ import { MessageChannel, type MessagePort } from 'node:worker_threads'
 import { availableParallelism, totalmem } from 'node:os'
 import type { Clock } from './clock.ts'
 import { BODY_MEMORY_SHARE, MAX_STREAM_LEADS } from './limits.ts'
-import { FreePlaces } from './free-places.ts'
+import { Semaphore } from './semaphore.ts'
 
 const KIB = 1024
 const MIB = 1024 * KIB
@@ -70,7 +70,7 @@ export class BytePool {
   readonly received: ByteBudget
   readonly unread: ByteBudget
   /** Of the streams at most so many may have more under way than their window: memory for slow clients stays bounded. */
-  readonly leads = new FreePlaces(MAX_STREAM_LEADS)
+  readonly leads = new Semaphore(MAX_STREAM_LEADS)
   readonly #clock: Clock
   readonly #onFree: (bytes: Buffer) => void
   readonly #shelves: Shelf[] = []

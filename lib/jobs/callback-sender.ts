@@ -7,6 +7,8 @@
  */
 
 import type { FunctionVersion } from '../core/catalog.ts'
+import { backoffDelay } from '../core/clock.ts'
+import { Semaphore } from '../core/semaphore.ts'
 import { readRequest } from './attempt.ts'
 import { type CallbackNetwork, sendCallback } from './callback-request.ts'
 import type { CallbackFacts, Job } from './job.ts'
@@ -35,8 +37,7 @@ interface CallbackSenderOptions {
 export class CallbackSender {
   readonly #options: CallbackSenderOptions
   readonly #told = new Map<string, { stop: AbortController; ended: Promise<void> }>()
-  readonly #waiting: (() => void)[] = []
-  #active = 0
+  readonly #slots = new Semaphore(MAX_CALLBACKS)
 
   constructor(options: CallbackSenderOptions) {
     this.#options = options
@@ -77,7 +78,7 @@ export class CallbackSender {
       // The first failure is logged at once: a wrong URL or setting is seen before the last attempt, minutes later.
       if (attempts === 1 || isLast) this.#warn(job, attempts, isLast, problem)
       if (isLast) return
-      await this.#pause(CALLBACK_DELAY_MS * 4 ** (attempts - 1), signal)
+      await this.#pause(backoffDelay(attempts - 1, { first: CALLBACK_DELAY_MS, factor: 4 }), signal)
     }
   }
 
@@ -87,22 +88,15 @@ export class CallbackSender {
     this.#options.onLog('warn', `callback of job ${id} (${key}) failed, ${count}, ${next}: ${problem}`)
   }
 
-  async #send(job: Job, signal: AbortSignal): Promise<string | null> {
+  #send(job: Job, signal: AbortSignal): Promise<string | null> {
     const { network, secret, store, functionOf } = this.#options
-    if (this.#active >= MAX_CALLBACKS) await new Promise<void>(resolve => this.#waiting.push(resolve))
-    else this.#active += 1
-    try {
+    return this.#slots.run(async () => {
       if (signal.aborted) return null
       const request = await readRequest(job, store)
       const body = await toPayload(job, store)
       const edge = functionOf(job.key)?.policy.edge ?? null
       return await sendCallback(network, { jobId: job.id, url: request.callbackUrl!, body, secret }, edge, signal)
-    } finally {
-      // The place goes to the next in line without being free in between.
-      const next = this.#waiting.shift()
-      if (next === undefined) this.#active -= 1
-      else next()
-    }
+    })
   }
 
   #pause(ms: number, signal: AbortSignal): Promise<void> {

@@ -8,6 +8,7 @@
  *     └──── not admitted, not begun ──────┘
  */
 
+import { backoffDelay } from '../core/clock.ts'
 import { MAX_JOB_DELAY_MS } from '../core/limits.ts'
 import type { Job, JobAttempt, ResultFacts } from './job.ts'
 
@@ -68,5 +69,5 @@ export function cancel(job: Job, now: number): Job {
 
 /** Milliseconds before the attempt after this one. */
 function retryDelay({ attempt, retry }: Job): number {
-  return Math.min(MAX_JOB_DELAY_MS, retry.delayMs * retry.backoff ** (attempt - 1))
+  return backoffDelay(attempt - 1, { first: retry.delayMs, factor: retry.backoff, max: MAX_JOB_DELAY_MS })
 }

@@ -9,6 +9,7 @@ import type { DaemonEvent, DaemonOptions, Launch, StartRequest } from './daemon-
 import { type ChildProcess, spawn } from 'node:child_process'
 import { rmSync } from 'node:fs'
 import { findVersionProblem } from './binaries.ts'
+import { backoffDelay } from '../core/clock.ts'
 import { lowerPriority } from '../core/priority.ts'
 import type { DaemonView, SocketHealth } from './runtime.ts'
 import type { StartedWorker, WorkerExit } from './started-worker.ts'
@@ -356,7 +357,7 @@ export class Daemon {
     const isAtStart = this.#upSince === 0 || (!isKilled && now - this.#upSince < SETTLED_MS)
     if (!isAtStart) this.#failures = 0
     this.#upSince = 0
-    const delay = Math.min(RESTART_DELAY_MS.first * 2 ** Math.min(this.#failures, 16), RESTART_DELAY_MS.max)
+    const delay = backoffDelay(this.#failures, RESTART_DELAY_MS)
     this.#failures += 1
     this.#retryAt = now + delay
     this.#set('waiting', reason)
