@@ -13,6 +13,7 @@ import { runInNewContext } from 'node:vm'
 import { MessageChannel, type MessagePort } from 'node:worker_threads'
 import type { Clock } from './clock.ts'
 import { BODY_MEMORY_SHARE, MAX_STREAM_LEADS } from './limits.ts'
+import { Semaphore } from './semaphore.ts'
 
 const KIB = 1024
 const MIB = 1024 * KIB
@@ -71,7 +72,7 @@ export class BytePool {
   readonly received: ByteBudget
   readonly unread: ByteBudget
   /** Of the streams at most so many may have more under way than their window: memory for slow clients stays bounded. */
-  readonly leads = new FreePlaces(MAX_STREAM_LEADS)
+  readonly leads = new Semaphore(MAX_STREAM_LEADS)
   readonly #clock: Clock
   readonly #onFree: (bytes: Buffer) => void
   readonly #shelves: Shelf[] = []
@@ -215,28 +216,7 @@ export function copyOf(bytes: Bytes): Buffer {
   return Buffer.isBuffer(bytes) ? Buffer.from(bytes) : Buffer.concat(bytes)
 }
 
-// So many places, which nobody waits for: what takes much memory for speed has one, and all others go on without.
-
-export class FreePlaces {
-  #left: number
-
-  constructor(count: number) {
-    this.#left = count
-  }
-
-  /** @returns false when there is none; else `giveBack` gives it back */
-  take(): boolean {
-    if (this.#left === 0) return false
-    this.#left -= 1
-    return true
-  }
-
-  giveBack(): void {
-    this.#left += 1
-  }
-}
-
-// // Collects what is young and dead after so many bytes of request bodies.
+// Collects what is young and dead after so many bytes of request bodies.
 // Node gives each piece of a request's body memory of its own outside the engine's heap. The engine counts it against the
 // limit of what is old: every 20 MiB of bodies or so start a collection of everything, which takes tens of milliseconds. The
 // pieces are young and mostly dead by then; a collection of the young alone takes one, and gives their memory back.
