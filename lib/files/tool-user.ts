@@ -7,7 +7,7 @@
  *        └─ d-Xy12Ab                  a draft: staged by the gateway, given to the user, its result copied back
  */
 
-import { spawnSync } from 'node:child_process'
+import { spawn, spawnSync } from 'node:child_process'
 import {
   chmodSync,
   chownSync,
@@ -28,11 +28,11 @@ import { NOT_THROUGH_LINKS, type OwnFolder } from './own-folder.ts'
 /** Folder of `.svc` with the folders of users. */
 export const USERS = 'users'
 const HOME = 'home'
+/** Looks for orphans of a user. */
+const MAX_ROUNDS = 20
 const DWELLER = 'dweller'
 /** A user may have closed its folders to itself. */
 const EMPTY = 'chmod -R u+rwx "$0"; rm -rf "$0"'
-/** Ends processes that the signalling user may have started under another name meanwhile. */
-const MAX_ROUNDS = 20
 const READ = constants.O_RDONLY | NOT_THROUGH_LINKS
 
 /** The user that the tools of one function, or of one shared pack, run as. */
@@ -178,13 +178,28 @@ export class ToolUser {
     if (!isRoot() && pid !== undefined && pid > 1) runAsUser(this.uid, 'kill -KILL "-$0"', [String(pid)])
   }
 
-  /** Kills what tools detached: processes of the user that came to an ancestor of this process, as orphans do. */
-  killStrays(): void {
+  /** Kills what tools of the user detached. Never rejects. */
+  killStrays(): Promise<void> {
+    return endOrphans(this.uid)
+  }
+}
+
+/**
+ * Kills processes of a user that came to an ancestor of this process, as orphans do. All of its processes stop for that moment: one that
+ * forks and exits without pause is not found by looking, because its id is another one each time. Never rejects.
+ */
+export async function endOrphans(uid: number): Promise<void> {
+  let kill = ''
+  try {
+    // A process that was about to exit is not stopped, and its end lets others go on: until a look finds none.
     for (let round = 0; round < MAX_ROUNDS; round++) {
-      const strays = listStrays(this.uid)
-      if (strays.length === 0) return
-      runAsUser(this.uid, 'kill -KILL "$@"', ['sh', ...strays.map(String)])
+      await startAsUser(uid, `${kill}kill -STOP -1`)
+      const orphans = listOrphans(uid)
+      if (orphans.length === 0) break
+      kill = `kill -KILL ${orphans.join(' ')}; `
     }
+  } finally {
+    await startAsUser(uid, 'kill -CONT -1')
   }
 }
 
@@ -202,6 +217,15 @@ export function removeAsUser(folder: OwnFolder, uid: number): void {
 /** Programs of the system alone: they keep the gateway's capabilities. */
 function runAsUser(uid: number, script: string, args: readonly string[]): void {
   spawnSync('/bin/sh', ['-c', script, ...args], { uid, gid: uid, stdio: 'ignore' })
+}
+
+/** As `runAsUser`, without holding up this process. */
+function startAsUser(uid: number, script: string): Promise<void> {
+  return new Promise(resolve => {
+    const child = spawn('/bin/sh', ['-c', script], { uid, gid: uid, stdio: 'ignore' })
+    child.once('error', () => resolve())
+    child.once('exit', () => resolve())
+  })
 }
 
 /** @returns null for a link, and for what is gone */
@@ -223,17 +247,17 @@ async function readInnerLink(path: string, shown: string): Promise<string> {
   return target
 }
 
-/** Those of another gateway that gives out the same ids are below its own processes. */
-function listStrays(uid: number): number[] {
+/** Processes of workers, tools, and of another gateway that gives out the same ids are below processes that are none of the user's. */
+function listOrphans(uid: number): number[] {
   const parents = new Map<number, number>()
-  const found = new Set<number>()
+  const own = new Set<number>()
   for (const name of readdirSync('/proc')) {
     if (!/^\d+$/.test(name)) continue
     try {
       const status = readFileSync(`/proc/${name}/status`, 'latin1')
       if (/^State:\s+[ZX]/m.test(status)) continue
       parents.set(Number(name), Number(/^PPid:\s+(\d+)/m.exec(status)?.[1]))
-      if (Number(/^Uid:\s+(\d+)/m.exec(status)?.[1]) === uid) found.add(Number(name))
+      if (Number(/^Uid:\s+(\d+)/m.exec(status)?.[1]) === uid) own.add(Number(name))
     } catch {
       // It ended meanwhile.
     }
@@ -242,9 +266,10 @@ function listStrays(uid: number): number[] {
   for (let at = parents.get(process.pid); at !== undefined; at = parents.get(at)) above.add(at)
   const parentOf = (pid: number): number => {
     const parent = parents.get(pid) ?? 0
-    return found.has(parent) ? parentOf(parent) : parent
+    return own.has(parent) ? parentOf(parent) : parent
   }
-  return [...found].filter(pid => above.has(parentOf(pid)))
+  // A parent that is not there ended during this look; that of a worker does not.
+  return [...own].filter(pid => above.has(parentOf(pid)) || !parents.has(parentOf(pid)))
 }
 
 function toPath(file: number): string {

@@ -23,6 +23,7 @@ import { runtimeFile, socketBases, SocketFolder } from './package-files.ts'
 import { checkReachable } from './reachable.ts'
 import type { Preparer, Runtime } from './runtime.ts'
 import { SocketSet } from './socket-set.ts'
+import { UserProcesses } from './user-processes.ts'
 import { FLUSH_FRAMES } from './socket-worker.ts'
 import type { StartFacts } from './start-header.ts'
 
@@ -107,6 +108,7 @@ export class Runtimes {
   readonly #folder: SocketFolder
   /** Null where all functions run as the gateway's user. */
   readonly #users: FunctionUsers | null
+  readonly #userProcesses: UserProcesses | null
   /** Null where nothing is compiled before it is called. */
   readonly #ahead: CompileAhead | null
   /** Default runtimes that were left out, and why. */
@@ -120,6 +122,7 @@ export class Runtimes {
     this.#options = options
     this.pool = new BytePool(options.clock, undefined, toBudgetBytes(bodyMemoryMb, gatewayWorkers))
     this.#users = options.settings.isolation === 'user' ? this.#createUsers(options.settings) : null
+    this.#userProcesses = this.#users === null ? null : new UserProcesses()
     const isEntered = this.#users !== null
     this.#folder = new SocketFolder(socketBases(options.hostEnv, isEntered), undefined, isEntered)
     this.dispatcher = new Dispatcher({ ...options, runtimes: this.byName, tenancy: this.#users })
@@ -170,6 +173,7 @@ export class Runtimes {
     await this.#ahead?.close()
     await this.dispatcher.close(timeoutMs)
     await Promise.all([...this.byName.values()].map(runtime => runtime.close()))
+    await this.#userProcesses?.settle()
     this.#folder.remove()
   }
 
@@ -244,6 +248,7 @@ export class Runtimes {
       preparer: isOwn ? (preparerOf?.(name) ?? null) : null,
       facts: this.#toStartFacts(),
       userOf: (fn, program) => (isOwn ? (this.#users?.userOf(fn, this.#folder.path(), program) ?? null) : null),
+      userProcesses: this.#userProcesses,
       // Other processes of the gateway connect to their workers themselves, and a function's user is known too late.
       flushFrames: settings.gatewayWorkers === 1 ? FLUSH_FRAMES.alone : FLUSH_FRAMES.besideOthers,
       takesReady: isOwn && this.#users === null && settings.gatewayWorkers === 1,

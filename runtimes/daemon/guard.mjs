@@ -17,14 +17,29 @@ const RUN_AS_SHELL = '"$@"; exit $?'
 const TIMEOUT = '/usr/bin/timeout'
 const RUN_AS_GROUP = `exec ${TIMEOUT} 0 "$@"`
 
+/**
+ * The shell leads the group and adopts orphans of the worker (PR_SET_CHILD_SUBREAPER), which node, shells and util-linux cannot ask for; perl is
+ * where Debian and most others are. What is left when the worker has ended ends here; of a user of its own the daemon finds it.
+ */
+const PERL = '/usr/bin/perl'
+const ADOPT = 'syscall(shift @ARGV, 36, 1, 0, 0, 0); setpgrp(0, 0); exec(@ARGV) or exit(127)'
+/** Number of the syscall prctl. @type {Readonly<Record<string, number>>} */
+const PRCTL = { x64: 157, arm64: 167, riscv64: 167, loong64: 167, ppc64: 171, s390x: 172 }
+/** Each round forks once, because the shell reaps orphans only while it waits for a child. */
+const END_ORPHANS =
+  'i=0; while [ $i -lt 50 ]; do c=; read -r c </proc/$$/task/$$/children; [ "$c" ] || break; kill -9 $c || [ $i -lt 3 ] || break; (:); i=$((i+1)); done 2>/dev/null'
+const RUN_AND_ADOPT = `trap : TERM HUP INT; "$@"; s=$?; ${END_ORPHANS}; exit $s`
+
 /** Puts limits around command lines. */
 export class Guard {
   /** Ends a process with its parent; null where the system has no such program. */
   #setpriv = process.platform === 'linux' ? findProgram('setpriv') : null
   /** False on systems of few files, such as some images: then a worker is a child of the daemon itself. */
   #hasShell = canRun(SHELL)
+  /** Command line that makes a process a group's leader and the adopter of orphans; empty where the system has none. */
+  #adopt = this.#hasShell ? toAdopter() : []
   /** The command line makes a process group in the daemon's session. Otherwise whoever starts it has to begin a session. */
-  leadsGroup = this.#hasShell && process.platform === 'linux' && isProgramItself(TIMEOUT)
+  leadsGroup = this.#adopt.length > 0 || (this.#hasShell && process.platform === 'linux' && isProgramItself(TIMEOUT))
   /** Sets limits where no shell does; null where the system has no such program. */
   #prlimit = this.#hasShell ? null : findProgram('prlimit')
 
@@ -43,9 +58,10 @@ export class Guard {
     const line = this.#hasShell
       ? [
           ...bound,
+          ...this.#adopt,
           SHELL,
           '-c',
-          LIMITS + (this.leadsGroup ? RUN_AS_GROUP : RUN_AS_SHELL),
+          LIMITS + (this.#adopt.length > 0 ? RUN_AND_ADOPT : this.leadsGroup ? RUN_AS_GROUP : RUN_AS_SHELL),
           isLimited ? String(dataMb * 1024) : 'unlimited',
           ...this.#toUser(bound, uid),
         ]
@@ -83,6 +99,11 @@ export class Guard {
     const user = ['--reuid', String(uid), '--regid', String(uid), '--clear-groups']
     return [...bound.slice(0, -1), ...user, '--inh-caps=-all', '--ambient-caps=-all', '--']
   }
+}
+
+function toAdopter() {
+  const number = PRCTL[process.arch]
+  return process.platform === 'linux' && number !== undefined && canRun(PERL) ? [PERL, '-e', ADOPT, String(number)] : []
 }
 
 /**

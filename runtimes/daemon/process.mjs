@@ -119,7 +119,7 @@ export class WorkerProcess {
       this.#watch?.stop()
       // Children it left behind in its group end with it.
       this.#signalGroup()
-      killLeftovers(this.#mark, this.uid)
+      if (this.uid === null) killLeftovers(this.#mark)
       const timer = setTimeout(finish, OUTPUT_DRAIN_MS)
       Promise.all(outputs).then(finish)
       const end = this.#end.bind(this)

@@ -15,7 +15,7 @@ import {
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { OwnFolder } from '../../lib/files/own-folder.ts'
-import { removeAsUser, ToolUser } from '../../lib/files/tool-user.ts'
+import { endOrphans, removeAsUser, ToolUser } from '../../lib/files/tool-user.ts'
 import { isRunning } from '../helpers/processes.ts'
 import { makeTree } from '../helpers/tree.ts'
 import { until } from '../helpers/worker-client.ts'
@@ -176,7 +176,7 @@ t.test(
     const stray = Number(text)
     await until(() => !isRunning(parent.pid!), 5000)
     t.ok(isRunning(stray))
-    user.killStrays()
+    await endOrphans(user.uid)
     await until(() => !isRunning(stray), 5000)
     t.ok(isRunning(own.pid!))
   },
