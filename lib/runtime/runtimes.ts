@@ -23,6 +23,7 @@ import { runtimeFile, socketBases, SocketFolder } from './package-files.ts'
 import { checkReachable } from './reachable.ts'
 import type { Preparer, Runtime } from './runtime.ts'
 import { SocketSet } from './socket-set.ts'
+import { TempQuota, toLimits } from './quotas.ts'
 import { UserProcesses } from './user-processes.ts'
 import { FLUSH_FRAMES } from './socket-worker.ts'
 import type { StartFacts } from './start-header.ts'
@@ -47,6 +48,9 @@ type RuntimeSettings = Pick<
   | 'isolation'
   | 'isolationFiles'
   | 'isolationUids'
+  | 'functionProcesses'
+  | 'functionOpenFiles'
+  | 'functionTempMb'
 >
 
 export interface RuntimesOptions extends Pick<StartFacts, 'toContext' | 'toPackDirs'> {
@@ -109,6 +113,7 @@ export class Runtimes {
   /** Null where all functions run as the gateway's user. */
   readonly #users: FunctionUsers | null
   readonly #userProcesses: UserProcesses | null
+  readonly #tempQuota: TempQuota | null
   /** Null where nothing is compiled before it is called. */
   readonly #ahead: CompileAhead | null
   /** Default runtimes that were left out, and why. */
@@ -128,6 +133,7 @@ export class Runtimes {
     this.dispatcher = new Dispatcher({ ...options, runtimes: this.byName, tenancy: this.#users })
     for (const name of options.settings.runtimes) this.#add(name)
     this.#ahead = this.#createAhead()
+    this.#tempQuota = this.#createTempQuota(options.settings)
   }
 
   /** As of `FunctionUsers`; null where all functions run as the gateway's user. */
@@ -170,6 +176,7 @@ export class Runtimes {
   async close(timeoutMs: number): Promise<void> {
     this.#isClosed = true
     if (this.#keepTimer !== null) this.#options.clock.clearTimeout(this.#keepTimer)
+    this.#tempQuota?.close()
     await this.#ahead?.close()
     await this.dispatcher.close(timeoutMs)
     await Promise.all([...this.byName.values()].map(runtime => runtime.close()))
@@ -195,9 +202,29 @@ export class Runtimes {
     })
   }
 
-  #createUsers({ isolationUids, isolationFiles, functionsRoot }: RuntimeSettings): FunctionUsers {
+  #createTempQuota({ functionTempMb: limitMb }: RuntimeSettings): TempQuota | null {
+    const { clock, onEvent, inspect } = this.#options
+    const users = this.#users
+    if (users === null || limitMb === null || inspect === true) return null
+    return new TempQuota({
+      clock,
+      limitMb,
+      folders: () => users.folders,
+      onExceeded: (uid, usedMb) => {
+        const keys = users.keysOf(uid)
+        const runtime = this.#functions.get(keys[0] ?? '')?.runtime
+        const what = `temporary files of ${usedMb} MB are more than ${limitMb} MB (FN_FUNCTION_TEMP_MB)`
+        const text = `${keys.join(', ')}: ${what}: its processes were ended and the files deleted`
+        if (runtime !== undefined) onEvent({ runtime, index: 0, kind: 'quota', text })
+      },
+    })
+  }
+
+  #createUsers(settings: RuntimeSettings): FunctionUsers {
+    const { isolationUids, isolationFiles, functionsRoot } = settings
     return new FunctionUsers({
       range: toUsers(isolationUids).functions,
+      limits: toLimits(settings),
       functionsRoot,
       files: isolationFiles,
       isServed: key => this.dispatcher.isServed(key),
@@ -298,8 +325,18 @@ export class Runtimes {
     const { functionsRoot: cwd, workerNice: nice } = settings
     const launch = { command, args: [...args, ...flags], env: this.#toEnv(name), cwd, nice, uri }
     if (this.#users === null) return launch
+    this.#checkPrlimit(name)
     checkReachable([command, settings.functionsRoot, runtimeFile(SHARED_DAEMON)])
     return withoutNewPrivileges(launch, this.#options.hostEnv.PATH ?? '')
+  }
+
+  /** Python and PHP limit their workers themselves. @throws Error when a quota that is set cannot hold */
+  #checkPrlimit(name: RuntimeName): void {
+    const { settings, hostEnv } = this.#options
+    const { functionProcesses, functionOpenFiles, functionTempMb } = settings
+    const isSet = [functionProcesses, functionOpenFiles, functionTempMb].some(value => value !== null)
+    if (!isSet || name === 'python' || name === 'php' || findOnPath('prlimit', hostEnv.PATH ?? '') !== null) return
+    throw new Error('quotas of functions need prlimit: install it (apt-get install util-linux)')
   }
 
   #toEnv(name: RuntimeName): Record<string, string> {

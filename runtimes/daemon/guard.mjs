@@ -4,6 +4,7 @@
 
 import { accessSync, constants, realpathSync, writeFileSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
+import { toPrlimit } from './user.mjs'
 
 // `ulimit -d` bounds native memory too; the kernel's own victim choice falls on workers first; no core files.
 const SHELL = '/bin/sh'
@@ -47,10 +48,10 @@ export class Guard {
    * @param {string} command
    * @param {readonly string[]} args
    * @param {number} dataMb - megabytes of data the process may have; 0 means no limit
-   * @param {number | null} uid - user and group that the command runs as, with no capability; null: those of this process
+   * @param {import('./user.mjs').User | null} user - whom the command runs as, with no capability; null: as this process
    * @returns {[string, string[]]}
    */
-  wrap(command, args, dataMb, uid) {
+  wrap(command, args, dataMb, user) {
     if (process.platform === 'win32') return [command, [...args]]
     // Each process dies with its parent, so all of them with the daemon, even when that is killed and cannot tell anybody.
     const bound = this.#setpriv === null ? [] : [this.#setpriv, '--pdeathsig', 'KILL', '--']
@@ -63,9 +64,9 @@ export class Guard {
           '-c',
           LIMITS + (this.#adopt.length > 0 ? RUN_AND_ADOPT : this.leadsGroup ? RUN_AS_GROUP : RUN_AS_SHELL),
           isLimited ? String(dataMb * 1024) : 'unlimited',
-          ...this.#toUser(bound, uid),
+          ...this.#toUser(bound, user),
         ]
-      : [...this.#toLimits(isLimited ? dataMb : 0), ...this.#toUser(bound, uid)]
+      : [...this.#toLimits(isLimited ? dataMb : 0), ...this.#toUser(bound, user)]
     const [program, ...words] = [...line, command, ...args]
     return [/** @type {string} */ (program), words]
   }
@@ -91,13 +92,16 @@ export class Guard {
 
   /**
    * @param {string[]} bound - command line that ends a process with its parent
-   * @param {number | null} uid
+   * @param {import('./user.mjs').User | null} user
    */
-  #toUser(bound, uid) {
-    if (uid === null) return bound
+  #toUser(bound, user) {
+    if (user === null) return bound
+    const { uid, limits } = user
     if (this.#setpriv === null) throw new Error(`a worker cannot run as user ${uid}: there is no setpriv (util-linux)`)
-    const user = ['--reuid', String(uid), '--regid', String(uid), '--clear-groups']
-    return [...bound.slice(0, -1), ...user, '--inh-caps=-all', '--ambient-caps=-all', '--']
+    const become = ['--reuid', String(uid), '--regid', String(uid), '--clear-groups']
+    const limit = toPrlimit(limits)
+    // As the user: of the daemon's there may be more processes than one function may have.
+    return [...bound.slice(0, -1), ...become, '--inh-caps=-all', '--ambient-caps=-all', '--', ...limit]
   }
 }
 
