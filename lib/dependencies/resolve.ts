@@ -406,7 +406,7 @@ export class Builds {
     } finally {
       for (const { folder, user } of made) {
         if (user === null) folder.removeAll()
-        else user.remove(folder)
+        else await user.remove(folder)
       }
     }
   }

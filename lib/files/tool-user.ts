@@ -7,7 +7,6 @@
  *        └─ d-Xy12Ab                  a draft: staged by the gateway, given to the user, its result copied back
  */
 
-import { spawn, spawnSync } from 'node:child_process'
 import {
   chmodSync,
   chownSync,
@@ -18,18 +17,16 @@ import {
   fstatSync,
   openSync,
   readdirSync,
-  readFileSync,
   type Stats,
 } from 'node:fs'
 import { chmod, copyFile, mkdir, readdir, readlink, symlink } from 'node:fs/promises'
 import { basename, dirname, isAbsolute, join, normalize } from 'node:path'
 import { NOT_THROUGH_LINKS, type OwnFolder } from './own-folder.ts'
+import { endOrphans, killGroupAsUser, runAsUser, runAsUserSync } from './user-signals.ts'
 
 /** Folder of `.svc` with the folders of users. */
 export const USERS = 'users'
 const HOME = 'home'
-/** Looks for orphans of a user. */
-const MAX_ROUNDS = 20
 const DWELLER = 'dweller'
 /** A user may have closed its folders to itself. */
 const EMPTY = 'chmod -R u+rwx "$0"; rm -rf "$0"'
@@ -169,13 +166,15 @@ export class ToolUser {
   }
 
   /** Deletes a folder below `folder`, as the user: links that it puts in the way lead to nothing it could not delete itself. */
-  remove(folder: OwnFolder): void {
-    removeAsUser(folder, this.uid)
+  async remove(folder: OwnFolder): Promise<void> {
+    if (!folder.isThere()) return
+    await runAsUser(this.uid, EMPTY, [folder.path])
+    removeRest(folder)
   }
 
   /** Kills a process group of the user. A gateway that is not root may not do so as itself. */
   killGroup(pid: number | undefined): void {
-    if (!isRoot() && pid !== undefined && pid > 1) runAsUser(this.uid, 'kill -KILL "-$0"', [String(pid)])
+    killGroupAsUser(this.uid, pid)
   }
 
   /** Kills what tools of the user detached. Never rejects. */
@@ -184,48 +183,19 @@ export class ToolUser {
   }
 }
 
-/**
- * Kills processes of a user that came to an ancestor of this process, as orphans do. All of its processes stop for that moment: one that
- * forks and exits without pause is not found by looking, because its id is another one each time. Never rejects.
- */
-export async function endOrphans(uid: number): Promise<void> {
-  let kill = ''
-  try {
-    // A process that was about to exit is not stopped, and its end lets others go on: until a look finds none.
-    for (let round = 0; round < MAX_ROUNDS; round++) {
-      await startAsUser(uid, `${kill}kill -STOP -1`)
-      const orphans = listOrphans(uid)
-      if (orphans.length === 0) break
-      kill = `kill -KILL ${orphans.join(' ')}; `
-    }
-  } finally {
-    await startAsUser(uid, 'kill -CONT -1')
-  }
-}
-
 /** Deletes a folder with everything in it as a user, then what only the gateway may delete. Never throws. */
 export function removeAsUser(folder: OwnFolder, uid: number): void {
   if (!folder.isThere()) return
-  runAsUser(uid, EMPTY, [folder.path])
+  runAsUserSync(uid, EMPTY, [folder.path])
+  removeRest(folder)
+}
+
+function removeRest(folder: OwnFolder): void {
   try {
     folder.removeAll()
   } catch {
     // What is left is closed to the gateway.
   }
-}
-
-/** Programs of the system alone: they keep the gateway's capabilities. */
-function runAsUser(uid: number, script: string, args: readonly string[]): void {
-  spawnSync('/bin/sh', ['-c', script, ...args], { uid, gid: uid, stdio: 'ignore' })
-}
-
-/** As `runAsUser`, without holding up this process. */
-function startAsUser(uid: number, script: string): Promise<void> {
-  return new Promise(resolve => {
-    const child = spawn('/bin/sh', ['-c', script], { uid, gid: uid, stdio: 'ignore' })
-    child.once('error', () => resolve())
-    child.once('exit', () => resolve())
-  })
 }
 
 /** @returns null for a link, and for what is gone */
@@ -245,31 +215,6 @@ async function readInnerLink(path: string, shown: string): Promise<string> {
   if (isAbsolute(target) || end === '..' || end.startsWith('../'))
     throw new Error(`${shown} is a link that leads out of the packages`)
   return target
-}
-
-/** Processes of workers, tools, and of another gateway that gives out the same ids are below processes that are none of the user's. */
-function listOrphans(uid: number): number[] {
-  const parents = new Map<number, number>()
-  const own = new Set<number>()
-  for (const name of readdirSync('/proc')) {
-    if (!/^\d+$/.test(name)) continue
-    try {
-      const status = readFileSync(`/proc/${name}/status`, 'latin1')
-      if (/^State:\s+[ZX]/m.test(status)) continue
-      parents.set(Number(name), Number(/^PPid:\s+(\d+)/m.exec(status)?.[1]))
-      if (Number(/^Uid:\s+(\d+)/m.exec(status)?.[1]) === uid) own.add(Number(name))
-    } catch {
-      // It ended meanwhile.
-    }
-  }
-  const above = new Set<number>()
-  for (let at = parents.get(process.pid); at !== undefined; at = parents.get(at)) above.add(at)
-  const parentOf = (pid: number): number => {
-    const parent = parents.get(pid) ?? 0
-    return own.has(parent) ? parentOf(parent) : parent
-  }
-  // A parent that is not there ended during this look; that of a worker does not.
-  return [...own].filter(pid => above.has(parentOf(pid)) || !parents.has(parentOf(pid)))
 }
 
 function toPath(file: number): string {

@@ -15,7 +15,7 @@ import type { StartedWorker, WorkerExit } from './started-worker.ts'
 import { ControlConnection, type DaemonInfo, type DaemonWorker, DAEMON_READY_TIMEOUT_MS } from './control-connection.ts'
 import { endDaemon, killGroup } from './kill-group.ts'
 import { type ReadyConnection, ReadyWorkers, type ReadyWorker } from './ready-workers.ts'
-import { killAsUser } from './user-folders.ts'
+import { killGroupAsUser } from '../files/user-signals.ts'
 import { listenForExit, WorkerRecords } from './worker-records.ts'
 
 /** Restart delay of a daemon that dies: first, largest. It doubles while the daemon dies at its start. */
@@ -345,7 +345,7 @@ export class Daemon {
     const isLocal = this.#options.externalUri === null
     this.#workers.endAll({ code: null, signal: null, reason, isOfDaemon: true }, ({ pid, uid }) => {
       if (!isLocal || pid <= 1) return
-      if (uid !== null) killAsUser(pid, uid)
+      if (uid !== null) killGroupAsUser(uid, pid)
       killGroup(pid)
     })
   }

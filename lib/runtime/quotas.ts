@@ -1,10 +1,10 @@
 /** What a function that has a user of its own may take of the machine. Owner: page runtime/quotas. */
 
-import { spawn } from 'node:child_process'
 import { join } from 'node:path'
 import type { Settings } from '../config/settings.ts'
 import type { Clock } from '../core/clock.ts'
 import { DEFAULT_FUNCTION_PROCESSES } from '../core/limits.ts'
+import { runAsUser, signalAsUser } from '../files/user-signals.ts'
 
 type QuotaSettings = Pick<Settings, 'functionProcesses' | 'functionOpenFiles' | 'functionTempMb'>
 
@@ -26,39 +26,36 @@ export function toLimits({ functionProcesses, functionOpenFiles, functionTempMb 
   }
 }
 
-/** Milliseconds between two looks at temporary files. */
+/** Milliseconds between two measurements of temporary files. */
 export const TEMP_LOOK_MS = 5000
-/**
- * Measures, as the user, what the user may have closed to itself. Beyond the limit everything of the user ends, which gives back what is
- * deleted and open, and the files are deleted.
- */
+/** Longest measurement: a function's processes could stop the one that measures. */
+export const MEASURE_LIMIT_MS = 30_000
+/** In KiB, with what the user has closed to itself. */
 const MEASURE = `find "$0" -type d ! -perm -700 -exec chmod u+rwx {} \\; 2>/dev/null
-used=$(du -skx "$0" 2>/dev/null | cut -f1)
-[ "\${used:-0}" -gt "$1" ] || exit 0
-echo "$used"
-kill -KILL -1
-find "$0" -mindepth 1 -delete`
+du -skx "$0" 2>/dev/null | cut -f1`
+const EMPTY = 'find "$0" -mindepth 1 -delete'
 
 interface TempQuotaOptions {
   clock: Pick<Clock, 'setTimeout' | 'clearTimeout'>
   limitMb: number
   /** Users with a folder, by id; the folder's full path. */
   folders(): ReadonlyMap<number, string>
-  onExceeded(uid: number, usedMb: number): void
-  /** Megabytes of a user that has more; null for others. */
-  measure?(uid: number, folder: string, limitMb: number): Promise<number | null>
+  /** @param usedMb - null when they could not be measured in time */
+  onExceeded(uid: number, usedMb: number | null): void
+  /** Size of a folder in KiB; null when it cannot be measured. */
+  measure?(uid: number, folder: string): Promise<number | null>
+  /** Ends all processes of a user, which frees deleted files that are open, and deletes its temporary files. */
+  empty?(uid: number, folder: string): Promise<void>
 }
 
-/** Looks at the temporary files of functions again and again. */
+/** Measures the temporary files of functions, one after the other, for as long as the gateway runs. */
 export class TempQuota {
-  readonly #options: TempQuotaOptions
-  readonly #measure: NonNullable<TempQuotaOptions['measure']>
+  readonly #options: Required<TempQuotaOptions>
   #timer: NodeJS.Timeout | null = null
   #isClosed = false
 
   constructor(options: TempQuotaOptions) {
-    this.#options = options
-    this.#measure = options.measure ?? measure
+    this.#options = { measure, empty, ...options }
     this.#plan()
   }
 
@@ -74,25 +71,38 @@ export class TempQuota {
   }
 
   async #look(): Promise<void> {
-    const { folders, limitMb, onExceeded } = this.#options
-    for (const [uid, folder] of [...folders()]) {
+    for (const [uid, folder] of [...this.#options.folders()]) {
       if (this.#isClosed) return
-      const usedMb = await this.#measure(uid, join(folder, 'tmp'), limitMb)
-      if (usedMb !== null) onExceeded(uid, usedMb)
+      await this.#check(uid, join(folder, 'tmp'))
     }
+  }
+
+  async #check(uid: number, folder: string): Promise<void> {
+    const { clock, limitMb, measure, empty, onExceeded } = this.#options
+    let isLate = false
+    let timer: NodeJS.Timeout | null = null
+    const limit = new Promise<null>(resolve => {
+      timer = clock.setTimeout(() => {
+        isLate = true
+        resolve(null)
+      }, MEASURE_LIMIT_MS)
+      timer.unref?.()
+    })
+    const usedKib = await Promise.race([measure(uid, folder), limit])
+    clock.clearTimeout(timer!)
+    const isExceeded = usedKib !== null && usedKib > limitMb * 1024
+    if (this.#isClosed || !(isExceeded || isLate)) return
+    await empty(uid, folder)
+    onExceeded(uid, usedKib === null ? null : Math.ceil(usedKib / 1024))
   }
 }
 
-/** Programs of the system alone: they keep the gateway's capabilities. */
-function measure(uid: number, folder: string, limitMb: number): Promise<number | null> {
-  return new Promise(resolve => {
-    const args = ['-c', MEASURE, folder, String(limitMb * 1024)]
-    const child = spawn('/bin/sh', args, { uid, gid: uid, stdio: ['ignore', 'pipe', 'ignore'] })
-    let text = ''
-    child.stdout.on('data', bytes => {
-      text += bytes
-    })
-    child.once('error', () => resolve(null))
-    child.once('close', () => resolve(text === '' ? null : Math.ceil(Number(text) / 1024)))
-  })
+async function measure(uid: number, folder: string): Promise<number | null> {
+  const text = await runAsUser(uid, MEASURE, [folder])
+  return text === null || text.trim() === '' ? null : Number(text)
+}
+
+async function empty(uid: number, folder: string): Promise<void> {
+  await signalAsUser(uid, [['KILL', -1]])
+  await runAsUser(uid, EMPTY, [folder])
 }

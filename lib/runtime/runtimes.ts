@@ -213,8 +213,8 @@ export class Runtimes {
       onExceeded: (uid, usedMb) => {
         const keys = users.keysOf(uid)
         const runtime = this.#functions.get(keys[0] ?? '')?.runtime
-        const what = `temporary files of ${usedMb} MB are more than ${limitMb} MB (FN_FUNCTION_TEMP_MB)`
-        const text = `${keys.join(', ')}: ${what}: its processes were ended and the files deleted`
+        const why = usedMb === null ? 'could not be measured in time' : `take ${usedMb} MB of ${limitMb}`
+        const text = `${keys.join(', ')}: temporary files ${why} (FN_FUNCTION_TEMP_MB): the gateway killed its processes and deleted the files`
         if (runtime !== undefined) onEvent({ runtime, index: 0, kind: 'quota', text })
       },
     })

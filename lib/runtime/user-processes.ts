@@ -1,6 +1,6 @@
 /** Ends what a function's user left behind when one of its workers has ended. Owner: page runtime/isolation. */
 
-import { endOrphans } from '../files/tool-user.ts'
+import { endOrphans } from '../files/user-signals.ts'
 
 export class UserProcesses {
   /** By user id: what goes on, and whether it is done once more. */

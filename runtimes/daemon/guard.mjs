@@ -19,11 +19,13 @@ const TIMEOUT = '/usr/bin/timeout'
 const RUN_AS_GROUP = `exec ${TIMEOUT} 0 "$@"`
 
 /**
- * The shell leads the group and adopts orphans of the worker (PR_SET_CHILD_SUBREAPER), which node, shells and util-linux cannot ask for; perl is
- * where Debian and most others are. What is left when the worker has ended ends here; of a user of its own the daemon finds it.
+ * The shell leads the group and adopts orphans of the worker (PR_SET_CHILD_SUBREAPER, 36), which node, shells and util-linux cannot ask for; perl
+ * is where Debian and most others are. It also ends the shell with the daemon (PR_SET_PDEATHSIG, 1), which saves the start of setpriv.
+ * What is left when the worker has ended ends here; the gateway ends what runs as a user of its own.
  */
 const PERL = '/usr/bin/perl'
-const ADOPT = 'syscall(shift @ARGV, 36, 1, 0, 0, 0); setpgrp(0, 0); exec(@ARGV) or exit(127)'
+const ADOPT =
+  '$p = shift @ARGV; syscall($p, 1, 9, 0, 0, 0); syscall($p, 36, 1, 0, 0, 0); setpgrp(0, 0); exec(@ARGV) or exit(127)'
 /** Number of the syscall prctl. @type {Readonly<Record<string, number>>} */
 const PRCTL = { x64: 157, arm64: 167, riscv64: 167, loong64: 167, ppc64: 171, s390x: 172 }
 /** Each round forks once, because the shell reaps orphans only while it waits for a child. */
@@ -58,8 +60,7 @@ export class Guard {
     const isLimited = dataMb > 0 && process.platform === 'linux'
     const line = this.#hasShell
       ? [
-          ...bound,
-          ...this.#adopt,
+          ...(this.#adopt.length > 0 ? this.#adopt : bound),
           SHELL,
           '-c',
           LIMITS + (this.#adopt.length > 0 ? RUN_AND_ADOPT : this.leadsGroup ? RUN_AS_GROUP : RUN_AS_SHELL),

@@ -93,6 +93,8 @@ export async function attackUsers(product: Product): Promise<Outcome> {
     }
     check('the fork bomb has an answer', (await ask(running, '/escape?bomb=1')).status !== 200)
     check('another function does not answer beside it', (await ask(running, '/victim')).status === 200)
+    check('what stops its own processes has an answer', (await ask(running, '/escape?stop=1')).status === 504)
+    check('a function stops the gateway by stopping its own processes', (await ask(running, '/victim')).status === 200)
     await waitForNone(() => listUsersProcesses().length > 0 && listUsersProcesses().some(isDetached), 20_000)
     const left = listUsersProcesses().filter(isDetached)
     check(`left behind: ${left.join(', ')}`, left.length === 0)
@@ -101,10 +103,13 @@ export async function attackUsers(product: Product): Promise<Outcome> {
     await endProduct(running)
     tree.cleanup()
   }
-  return { broken, seen: `packages in ${languages.join(', ')}, ${LINKS.length} links, the control plane, a fork bomb` }
+  return {
+    broken,
+    seen: `packages in ${languages.join(', ')}, ${LINKS.length} links, the control plane, a fork bomb, a function that stops its processes`,
+  }
 }
 
-/** Calls the gateway as a local client would, or starts detached processes without end. */
+/** Calls the gateway as a local client would, starts detached processes without end, or stops all processes of its user. */
 const ESCAPE = `import { spawn } from 'node:child_process'
 export const handler = async ({ query }) => {
   if (query.bomb) {
@@ -112,6 +117,10 @@ export const handler = async ({ query }) => {
       try { spawn('setsid', ['env', '-i', 'sleep', '1359'], { stdio: 'ignore', detached: true }).on('error', () => {}).unref() } catch {}
       await new Promise(setImmediate)
     }
+  }
+  if (query.stop) {
+    spawn('setsid', ['sh', '-c', 'while :; do kill -s STOP -- -1; done; sleep 1360'], { stdio: 'ignore', detached: true }).unref()
+    for (;;) process.kill(-1, 'SIGSTOP')
   }
   const answer = await fetch('http://127.0.0.1:' + query.port + query.path, { headers: { 'X-Fngw-Request': '1' } })
   return { status: 200, body: answer.status + ' ' + (await answer.text()) }
@@ -144,7 +153,7 @@ async function ask(running: RunningProduct, path: string): Promise<{ status: num
   }
 }
 
-const isDetached = (command: string): boolean => /^sleep 135[789]$/.test(command)
+const isDetached = (command: string): boolean => /sleep 13(?:5[789]|60)$/.test(command)
 
 function listUsersProcesses(): string[] {
   return readdirSync('/proc').flatMap(name => {
