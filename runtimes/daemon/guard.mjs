@@ -9,6 +9,8 @@ import { toPrlimit } from './user.mjs'
 // `ulimit -d` bounds native memory too; the kernel's own victim choice falls on workers first; no core files.
 const SHELL = '/bin/sh'
 const LIMITS = 'ulimit -c 0 2>/dev/null; ulimit -d "$0" 2>/dev/null; echo 1000 2>/dev/null >/proc/self/oom_score_adj; '
+// A file beyond its limit is an error of the write that the function can handle, as in node and python, and not the worker's end.
+const FAIL_LARGE_WRITES = "trap '' XFSZ 2>/dev/null; "
 /** The worker's parent stays: a handler that kills its parent then hits nobody else. */
 const RUN_AS_SHELL = '"$@"; exit $?'
 /**
@@ -63,7 +65,9 @@ export class Guard {
           ...(this.#adopt.length > 0 ? this.#adopt : bound),
           SHELL,
           '-c',
-          LIMITS + (this.#adopt.length > 0 ? RUN_AND_ADOPT : this.leadsGroup ? RUN_AS_GROUP : RUN_AS_SHELL),
+          (user?.limits.fsize === undefined ? '' : FAIL_LARGE_WRITES) +
+            LIMITS +
+            (this.#adopt.length > 0 ? RUN_AND_ADOPT : this.leadsGroup ? RUN_AS_GROUP : RUN_AS_SHELL),
           isLimited ? String(dataMb * 1024) : 'unlimited',
           ...this.#toUser(bound, user),
         ]

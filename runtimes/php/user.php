@@ -101,6 +101,8 @@ final class User
         }
         // As the user: of the daemon's there may be more processes than one function may have.
         $system->limit($this->limits);
+        // A file beyond its limit is a warning of the write, and not the worker's end.
+        \pcntl_signal(\SIGXFSZ, \SIG_IGN);
         $private = "$this->folder/tmp";
         \putenv("HOME=$private");
         \putenv("TMPDIR=$private");

@@ -44,6 +44,9 @@ async function serve(t: Test, languages: readonly Language[], settings: object) 
   return { gateway, logs, run }
 }
 
+/** Bit of the signal that ends a process for a file beyond its limit. */
+const SIGXFSZ = 1n << 24n
+
 /** Go compiles its standard library once for each user. */
 const QUICK = LANGUAGES.filter(language => language !== 'rust' && language !== 'go')
 
@@ -65,18 +68,21 @@ t.test(
         /2097152/,
         language,
       )
+      const ignored = /^SigIgn:\s+(\S+)$/.exec(await run(language, 'grep ^SigIgn /proc/$PPID/status'))?.[1]
+      t.ok(BigInt(`0x${ignored}`) & SIGXFSZ, `${language}: a file that is too large is an error of the write`)
       t.equal(await run(language, 'ulimit -n 1000 2>/dev/null; ulimit -n'), '64', `${language}: and cannot be raised`)
     }
   },
 )
 
 t.test('[runtime/quotas.2] programs of go and rust begin with their limits', { skip: NO_ROOT }, t => {
-  const user = { uid: 38_888, folder: '/', limits: { nproc: 200, nofile: 64 } }
+  const user = { uid: 38_888, folder: '/', limits: { nproc: 200, nofile: 64, fsize: 1024 } }
   const [command, args] = new Guard().wrap('/bin/cat', ['/proc/self/limits', '/proc/self/status'], 0, user)
   const text = execFileSync(command, args, { encoding: 'utf8' })
   t.match(text, /^Max processes\s+200\s+200\s/m)
   t.match(text, /^Max open files\s+64\s+64\s/m)
   t.match(text, /^Uid:\s+38888\s/m)
+  t.ok(BigInt(`0x${/^SigIgn:\s+(\S+)$/m.exec(text)![1]}`) & SIGXFSZ)
   t.end()
 })
 
