@@ -19,8 +19,9 @@ for (@ARGV) { my ($signal, @targets) = split /,/; kill $signal, @targets }`
 /** One capability at most: with CAP_KILL, -1 would mean every process of the machine. */
 const ONE_POWER = ['--inh-caps=-all,+setuid', '--ambient-caps=-all,+setuid']
 const NO_POWER = ['--inh-caps=-all', '--ambient-caps=-all']
-/** Longest run of one sender: processes of the user may stop a shell that runs as the user. */
-const SIGNAL_LIMIT_MS = 5000
+/** Longest run of a sender on a busy machine, and of a shell that runs as the user, whose processes may stop it. */
+const SENDER_LIMIT_MS = 30_000
+const SHELL_LIMIT_MS = 5000
 /** Searches for orphans of a user. */
 const MAX_ROUNDS = 20
 /** Longest run of a program that the gateway waits for. */
@@ -51,14 +52,14 @@ function start(line: readonly string[], stdio: 'ignore' | ['ignore', 'pipe', 'ig
 }
 
 /** @returns whether the program ended with 0 in time; never rejects */
-function runBriefly(line: readonly string[]): Promise<boolean> {
+function runBriefly(line: readonly string[], limitMs: number): Promise<boolean> {
   return new Promise(resolve => {
     const child = start(line, 'ignore')
     const timer = setTimeout(() => {
       child.kill('SIGKILL')
       child.unref()
       resolve(false)
-    }, SIGNAL_LIMIT_MS)
+    }, limitMs)
     const end = (isDone: boolean) => {
       clearTimeout(timer)
       resolve(isDone)
@@ -73,10 +74,11 @@ export async function signalAsUser(uid: number, signals: Signals): Promise<boole
   if (!isOfFunction(uid)) return false
   if (existsSync(PERL)) {
     const words = signals.map(one => one.join(','))
-    if (await runBriefly(['setpriv', ...ONE_POWER, '--', PERL, '-e', SIGNAL, `${uid}`, ...words])) return true
+    const line = ['setpriv', ...ONE_POWER, '--', PERL, '-e', SIGNAL, `${uid}`, ...words]
+    if (await runBriefly(line, SENDER_LIMIT_MS)) return true
   }
   const lines = signals.map(([signal, ...targets]) => `kill -s ${signal} -- ${targets.join(' ')}`)
-  return runBriefly(toScript(uid, [...lines, 'exit 0'].join('\n'), []))
+  return runBriefly(toScript(uid, [...lines, 'exit 0'].join('\n'), []), SHELL_LIMIT_MS)
 }
 
 /**
