@@ -69,6 +69,11 @@ export class GatewayError extends Error {
   }
 }
 
+/** Refuses a request. @param place - such as `query field version` @param why - continues it, such as `must be 1 or 0` */
+export function badRequest(place: string, why: string): GatewayError {
+  return new GatewayError('BAD_REQUEST', `${place} ${why}`)
+}
+
 /** True for a call that admission refused: it found no slot, and no room in the queue or no slot in time. */
 export function isThrottled(error: GatewayError | null): boolean {
   return error !== null && (error.code === 'CONCURRENCY_LIMIT' || error.code === 'POOL_OVERFLOW')

@@ -34,6 +34,7 @@ import { Places } from './places.ts'
 import { runTool } from './run-tool.ts'
 import { makeToolFolder } from './tool-folder.ts'
 import type { ToolOwner } from './tool-owner.ts'
+import { isSameVersion } from '../core/versions.ts'
 
 const LOOKING = 'looking at what it needs'
 /** Milliseconds after which a look at what is to be made counts as work. */
@@ -126,7 +127,7 @@ export class Builds {
     if (this.#isClosed) return Promise.reject(new GatewayError('SHUTTING_DOWN', 'gateway is shutting down'))
     if (this.#ready.has(fn)) return Promise.resolve(null)
     const known = this.#builds.get(fn.key)
-    if (known !== undefined && isSame(known.fn, fn) && !this.#mayRetry(known)) {
+    if (known !== undefined && isSameVersion(known.fn, fn) && !this.#mayRetry(known)) {
       if (known.state === 'pending') this.#putFirst(known)
       if (known.isWork) onWork?.()
       else if (onWork !== undefined) known.onWork.push(onWork)
@@ -196,7 +197,7 @@ export class Builds {
     const build = this.#builds.get(fn.key)
     const waitsSince = build === undefined ? this.#ahead.waitsSince(fn) : null
     if (waitsSince !== null) return { state: 'preparing', since: waitsSince, error: null, step: LOOKING }
-    if (build === undefined || !build.isNeeded || !isSame(build.fn, fn)) return null
+    if (build === undefined || !build.isNeeded || !isSameVersion(build.fn, fn)) return null
     const { state, since, error, isWork } = build
     const step = state !== 'pending' ? null : isWork ? 'waiting for a place' : LOOKING
     return { state: state === 'pending' ? 'preparing' : state, since, error, step }
@@ -509,9 +510,4 @@ function placesOf(known: Map<Builder, Places<Build>>, builder: Builder, count: n
 
 function toSibling(entryFile: string, name: string): string {
   return entryFile.slice(0, entryFile.lastIndexOf('/') + 1) + name
-}
-
-/** True when one program serves both. */
-function isSame(a: FunctionVersion, b: FunctionVersion): boolean {
-  return a === b || (a.signature === b.signature && a.entryPath === b.entryPath)
 }
