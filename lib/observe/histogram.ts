@@ -225,6 +225,7 @@ export interface Counts {
   /** Refused by admission; not among the errors. */
   throttled: number
   coldStarts: number
+  /** Without throttled calls. */
   durations: SparseCounts
   /** For a slot, of the calls that waited. */
   waits: SparseCounts
@@ -259,12 +260,16 @@ export class Tally {
    */
   count(status: number, durationMs: number, queuedMs: number, bucket: number, wasThrottled: boolean): void {
     this.#isEmpty = false
-    if (wasThrottled) this.#throttled += 1
-    else if (status >= 500) this.#errors5xx += 1
+    if (queuedMs > 0) this.#waits.observe(queuedMs)
+    // A refusal takes no time and says nothing about the latency of the function.
+    if (wasThrottled) {
+      this.#throttled += 1
+      return
+    }
+    if (status >= 500) this.#errors5xx += 1
     // A call that was stopped has status 0 and counts as one whose client left.
     else if (status >= 400 || status < 100) this.#errors4xx += 1
     this.#durations.observe(durationMs, bucket)
-    if (queuedMs > 0) this.#waits.observe(queuedMs)
   }
 
   coldStart(): void {
