@@ -193,8 +193,7 @@ export function giveBack({ buffer }: Uint8Array): void {
   NOWHERE.postMessage(null, [buffer as ArrayBuffer])
 }
 
-// Bytes in one piece, or in the pieces they came in: joining them would copy them.
-
+/** Bytes in one piece, or in the pieces in which they arrived: joining them would copy them. */
 export type Bytes = Buffer | readonly Buffer[]
 
 export function lengthOf(bytes: Bytes): number {
@@ -215,8 +214,7 @@ export function copyOf(bytes: Bytes): Buffer {
   return Buffer.isBuffer(bytes) ? Buffer.from(bytes) : Buffer.concat(bytes)
 }
 
-// So many places, which nobody waits for: what takes much memory for speed has one, and all others go on without.
-
+/** A number of slots without a queue: speed that costs much memory takes one, and the rest does without. */
 export class FreePlaces {
   #left: number
 
@@ -236,14 +234,14 @@ export class FreePlaces {
   }
 }
 
-// // Collects what is young and dead after so many bytes of request bodies.
-// Node gives each piece of a request's body memory of its own outside the engine's heap. The engine counts it against the
-// limit of what is old: every 20 MiB of bodies or so start a collection of everything, which takes tens of milliseconds. The
-// pieces are young and mostly dead by then; a collection of the young alone takes one, and gives their memory back.
-
 /** Bytes of bodies between two collections. */
 const COLLECT_BYTES = 4 * 1024 * 1024
 
+/**
+ * Collects young garbage after a number of bytes of request bodies. Node allocates each piece of a request's body outside the V8
+ * heap. V8 counts it against the limit of the old generation, so that every 20 MiB of bodies or so start a full collection of tens
+ * of milliseconds. The pieces are young and mostly dead by then: a young collection takes one millisecond and frees them.
+ */
 export class YoungGarbage {
   readonly #find: () => () => void
   #collect: (() => void) | null = null

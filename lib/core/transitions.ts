@@ -108,8 +108,7 @@ export function nextRetry({ status, attempt, retry, random }: RunOutcome): Retry
   return { attempt: attempt + 1, delaySeconds: Math.max(0, delay + spread) }
 }
 
-// Where a gateway is between its start and its end.
-
+/** Where a gateway is between its start and its end. */
 export interface Lifecycle {
   /** True until the tree is read and the runtimes are up or have a reason why not. */
   starting: boolean

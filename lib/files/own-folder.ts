@@ -364,16 +364,17 @@ function falseIfThere(error: unknown): false {
   return false
 }
 
-// // Work in a folder that is the one that was looked at, whatever somebody puts in its place meanwhile.
-//   base ─ a ─ b          each part is opened from the one before, never through a link; /proc/self/fd/N is then b itself,
-//    └ 11 ─ 12 ─ 13       also after a, or b, was renamed or replaced by a link
-
 /** Linux alone names open folders by a path; elsewhere the way is looked at and then walked. */
 const HAS_FOLDER_PATHS = process.platform === 'linux' && existsSync('/proc/self/fd')
 
 const FOLDER = constants.O_RDONLY | (constants.O_DIRECTORY ?? 0)
 
 /**
+ * Works in a folder that stays the same one, whatever is put in its place meanwhile.
+ *
+ *   base ─ a ─ b          each part is opened from the one before, never through a link; /proc/self/fd/N is then b itself,
+ *    └ 11 ─ 12 ─ 13       also after a or b was renamed or replaced by a link
+ *
  * @param base - full path; links on the way to it are followed
  * @param names - plain names of the folders from there
  * @param path - full path of the folder, for messages
@@ -444,8 +445,6 @@ function withRealPath(error: unknown, held: string, path: string): unknown {
   return error
 }
 
-// Files of the gateway that grow: opened so that neither a link nor a pipe in their place does harm. Page files/own-folder.
-
 /**
  * Opens a regular file to add to its end, made for its owner only when it is missing.
  * @throws UnsafePathError when a link, pipe, device or folder has the name; Error of the file system
@@ -512,8 +511,6 @@ const UNSAFE: Readonly<Record<string, string>> = {
 function toError(path: string, what: string): UnsafePathError {
   return new UnsafePathError(path, basename(path), what, 'a regular file')
 }
-
-// What root made for a gateway becomes that of the user the gateway will run as.
 
 /**
  * Makes a folder, gives it with everything in it to a user and follows no link.

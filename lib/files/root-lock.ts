@@ -225,8 +225,6 @@ function isHolder(value: unknown): value is LockHolder {
   return typeof id === 'string' && /^[0-9a-f]{16}$/.test(id) && typeof pid === 'number' && typeof host === 'string'
 }
 
-// Which process this is, and whether another one still lives: a number alone is soon somebody else's. Page files/root-lock.
-
 /** A process as others on this machine, and later, can tell it from every other one. */
 export interface ProcessMark {
   pid: number

@@ -149,9 +149,6 @@ async function toShortResult(job: Job, store: JobStore): Promise<Record<string, 
   return { ...facts, is_base64: true, body_base64: body.toString('base64') }
 }
 
-// // One POST to the `callback_url` of a job, held to the rules of edge requests: every address of the name is checked and only
-// those are reached, redirects are not followed, certificates are always checked. Spec: page jobs/callback-sender.
-
 /** Milliseconds within which an answer must have begun. */
 export const CALLBACK_TIMEOUT_MS = 10_000
 
@@ -179,6 +176,8 @@ const PUBLIC_ONLY: EdgePolicy = { baseUrl: null, allowHosts: [], allowPrivate: f
 const LIMITS = { policy: { timeoutMs: CALLBACK_TIMEOUT_MS } }
 
 /**
+ * One POST to the `callback_url` of a job under the rules of edge requests: every address of the name is checked and only those
+ * are reached, redirects are not followed, certificates are always checked.
  * @param policy - `edge` of the function: its hosts, and whether they may be private; null for none
  * @param signal - gives up
  * @returns null when the response is 2xx, else why the delivery failed and, where a setting decides, which one

@@ -354,11 +354,9 @@ function isJob(value: unknown): value is Job {
   )
 }
 
-// Bodies and results of jobs, each a file; one that is being written has another name until it is whole.
-
 const DRAFT = '.part'
 
-/** The parts of one kind. */
+/** Bodies or results of jobs, each in a file; a file that is being written has another name until it is whole. */
 export class PartFiles {
   readonly #folder: OwnFolder
 

@@ -108,12 +108,15 @@ export function isFinished({ state }: Job): boolean {
   return state === 'done' || state === 'failed' || state === 'canceled'
 }
 
-// // The states of a job as pure functions: a job and what happened in, the job afterwards out. Spec: page jobs/jobs.
-//   queued ──begin──► running ──answer 200..499──► done
-//     ▲  │               ├──another try is left──► queued, later
-//     │  │               ├──none is left─────────► failed
-//     │  └──cancel──► canceled ◄──cancel──┤
-//     └──── not admitted, not begun ──────┘
+/*
+ * The states of a job are pure functions: the job and what happened in, the job afterwards out.
+ *
+ *   queued ──begin──► running ──response 200..499──► done
+ *     ▲  │               ├──another attempt is left─► queued, later
+ *     │  │               ├──none is left────────────► failed
+ *     │  └──cancel──► canceled ◄──cancel──┤
+ *     └──── not admitted, not begun ──────┘
+ */
 
 /** How an attempt ended. */
 export interface AttemptOutcome {
@@ -175,8 +178,7 @@ function retryDelay({ attempt, retry }: Job): number {
   return Math.min(MAX_JOB_DELAY_MS, retry.delayMs * retry.backoff ** (attempt - 1))
 }
 
-// A job as people and programs see it: names with underscores, times in milliseconds since the epoch. Spec: page jobs/jobs.
-
+/** A job as the API shows it: times in milliseconds since the epoch. */
 export interface JobRecord {
   id: string
   status: JobState
@@ -256,8 +258,6 @@ function toCallback({ callback }: Job, url: string | null): JobRecord['callback'
   const { state, attempts, lastError } = callback
   return { url: origin + pathname, status: state, attempts, last_error: lastError }
 }
-
-// Where jobs are kept: six methods, so that another place than this machine's disk can do the same. Spec: page jobs/file-store.
 
 /** `request` is JSON and comes with the job; the others are bytes of any size. */
 export type JobPart = 'request' | 'body' | 'result'

@@ -70,8 +70,6 @@ export class OutputBudget {
   }
 }
 
-// Secret values of a function, taken out of what it prints and throws.
-
 /** Shorter values are no secrets that anybody could keep, and stand in every other line by chance. */
 export const MIN_SECRET_CHARS = 8
 

@@ -173,8 +173,6 @@ export function toPercentileMs(counts: SparseCounts, share: number): number | nu
   return null
 }
 
-// Metrics as Prometheus reads them, text format 0.0.4.
-
 /** Names and values of labels, in the order they are shown. */
 type Labels = Readonly<Record<string, string>>
 
@@ -215,8 +213,6 @@ export function toFamily(
 function escapeText(text: string): string {
   return text.replaceAll('\\', '\\\\').replaceAll('\n', '\\n')
 }
-
-// What was counted since it was last taken, as data: for the history, and for another process.
 
 /** What was counted of one function, or of everything. */
 export interface Counts {

@@ -213,9 +213,6 @@ export class LineBuffer {
   }
 }
 
-// // Lines for a stream, such as standard output: in batches, and never more in memory than a fixed amount.
-// One write per request would cost more than the line, and a stream whose reader has stopped keeps all that is written.
-
 interface LineStreamOptions {
   clock: Clock
   stream: Writable
@@ -223,6 +220,10 @@ interface LineStreamOptions {
   toDropLine: (count: number) => string
 }
 
+/**
+ * Lines for a stream, such as standard output, in batches and in a bounded amount of memory: one write per request would cost
+ * more than the line, and a stream whose reader has stopped keeps everything that is written.
+ */
 export class LineStream {
   readonly #options: LineStreamOptions
   /** Nobody asks for lines that the stream has. */
@@ -308,4 +309,3 @@ export class LineStream {
   }
 }
 
-// Text from outside as one readable, bounded line.

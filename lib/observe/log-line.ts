@@ -1,4 +1,12 @@
-/** A log record as lines of JSON, with the fields that log tools know. Owner: page observe/log-store. */
+/**
+ * Lines of logs: as JSON, as text, read back, and failures in words. Owner: page observe/log-store.
+ *
+ *   runtime  <time> [req=<id> trace=<id>] [node] [fn:hello@default stdout] text
+ *   error    <time> <level> [req=<id> trace=<id>] [[node] [fn:hello@default]] text
+ *   access   one JSON object
+ *
+ * The gateway writes everything before the text: ids are checked and names have no blanks, so that no text can imitate it.
+ */
 
 import type { ErrorCode, ErrorDetail, GatewayError } from '../core/errors.ts'
 import { isObject } from '../core/json.ts'
@@ -87,12 +95,6 @@ export function toLogLine(text: string): string {
   return `${bytes.toString('utf8').replace(/\ufffd$/, '')}${note}`
 }
 
-// // Where a line of a log comes from, as text in the line, and the choice of lines by it.
-//   runtime  <time> [req=<id> trace=<id>] [node] [fn:hello@default stdout] text
-//   error    <time> <level> [req=<id> trace=<id>] [[node] [fn:hello@default]] text
-//   access   one JSON object
-// Everything before the text is the gateway's: ids are checked and names have no blanks, so no text can pass for it.
-
 /** What is known of a line. */
 export interface LogOrigin {
   requestId?: string | undefined
@@ -175,8 +177,6 @@ export const LOG_FILES = ['error', 'access', 'runtime'] as const
 
 export type LogFile = (typeof LOG_FILES)[number]
 
-// A line of any log as one record with the same fields, for what shows them in columns.
-
 interface LogRecordFields {
   file: (typeof LOG_FILES)[number]
   /** As ISO 8601 has it; null for a note about lines that are missing. */
@@ -251,8 +251,6 @@ function toNote(file: LogRecordFields['file'], text: string): LogRecordFields {
   const nothing = { time: null, level: null, request_id: null, trace_id: null, runtime: null, fn: null, version: null }
   return { file, ...nothing, stream: null, text }
 }
-
-// A failed call or start in words: where, what, by which frames of the user's code.
 
 /** Failures that somebody has to look at; refusals (limits, wrong requests, a stop) are part of normal service. */
 const FAILURES: ReadonlySet<ErrorCode> = new Set([

@@ -133,8 +133,6 @@ function toResults(counts: Readonly<Record<Result, number>>): [Readonly<Record<s
   ]
 }
 
-// What is counted of each function: calls by status class, how long they took and waited, cold starts.
-
 const CLASSES = ['1xx', '2xx', '3xx', '4xx', '5xx'] as const
 
 /** What was counted of one function. */

@@ -49,8 +49,6 @@ export async function countOpenFiles(): Promise<number | null> {
   }
 }
 
-// What processes of this machine hold in memory, as the system tells it.
-
 /** Processes that are asked at once, and at most: the rest is not known. */
 const AT_ONCE = 32
 const MAX_PROCESSES = 2000

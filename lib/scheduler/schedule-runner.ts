@@ -194,8 +194,6 @@ function toReason(status: number, error: GatewayError | null): string | null {
   return status >= 400 ? `HTTP ${status}` : null
 }
 
-// The call that a run of a schedule makes. Spec: §2.13.
-
 /** @param path - at which the function answers */
 export function toScheduledRequest(run: ScheduledRun, id: string, path: string): InternalRequest {
   const { fn, policy, signal } = run

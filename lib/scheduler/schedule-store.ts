@@ -1,4 +1,10 @@
-/** What a schedule remembers over a restart, and who keeps it. Spec: page scheduler/schedule-store. */
+/**
+ * The states of schedules, kept over a restart in `.svc/scheduler-state.json`. Spec: page scheduler/schedule-store.
+ *
+ *   scheduler-state.json        all of them, rewritten every FN_SCHEDULER_PERSIST_INTERVAL and at the end
+ *   scheduler-state.json.log    changes since then, one per line: a run is noted here before it begins
+ *   *.set-aside-<time>          a file that had one of these names and could not be used
+ */
 
 import { mkdirSync } from 'node:fs'
 import type { FileHandle } from 'node:fs/promises'
@@ -87,11 +93,6 @@ export function toScheduleState(value: unknown): ScheduleState | null {
     running: number('running'),
   }
 }
-
-// // States of schedules in `.svc/scheduler-state.json`. Spec: page scheduler/schedule-store.
-//   scheduler-state.json        all of them, written anew every FN_SCHEDULER_PERSIST_INTERVAL and at the end
-//   scheduler-state.json.log    what changed since, a line for each change: a run is noted here before it begins
-//   *.set-aside-<time>          what was found in the place of one of them and could not be used
 
 const VERSION = 1
 const FILE_NAME = 'scheduler-state.json'

@@ -164,8 +164,7 @@ function isAhead(moment: number | null, now: number): moment is number {
   return moment !== null && moment > now && moment - now <= SMALL_SET_BACK_MS
 }
 
-// When a schedule is due: an interval, or a cron text in its zone.
-
+/** When a schedule is due: an interval, or a cron text in its zone. */
 export interface Rule {
   /** The same for schedules that are due at the same times. */
   readonly text: string

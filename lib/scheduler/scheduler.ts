@@ -65,8 +65,6 @@ export class Scheduler {
   }
 }
 
-// The schedules of a gateway: takes them from the catalog, puts them in the queue, and keeps their state. Spec: page scheduler/schedule.
-
 /** Milliseconds until schedules that another gateway runs are asked for again. */
 export const TAKEOVER_MS = 5000
 
@@ -111,6 +109,7 @@ class Entry implements Work, Runnable {
   }
 }
 
+/** The schedules of a gateway: takes them from the catalog, queues them, and keeps their state. */
 export class Schedules {
   readonly #options: SchedulesOptions
   readonly #runner: ScheduleRunner
