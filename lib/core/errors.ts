@@ -39,7 +39,7 @@ interface GatewayErrorOptions {
   status?: number
   /** Response headers the status needs, such as `Allow` or `Retry-After`. */
   headers?: Record<string, string>
-  /** What to tell a developer beside the message: file, line, hint. Never sent in production. */
+  /** File, line and hint for developers. Never sent in production. */
   detail?: ErrorDetail
   cause?: unknown
 }

@@ -134,7 +134,7 @@ export function readDescriptorLimit(): number | null {
 }
 
 /**
- * Puts a process that has just been started so many steps (of nice) behind this one; what it starts from then on is there too.
+ * Lowers the priority of a process that has just been started by a number of steps (nice); its later children inherit it.
  * @returns null, or why the system refuses. One that has ended already needs nothing.
  */
 export function lowerPriority(pid: number | undefined, steps: number): string | null {

@@ -20,7 +20,7 @@ export interface ClaimStanding {
 
 /**
  * map: the route was free. merge: the same function asks again. reject: the holder keeps it.
- * replace: the claim takes it. conflict: nobody gets it, requests are answered 409.
+ * replace: the claim takes it. conflict: neither gets it, requests get 409.
  */
 type ClaimDecision = 'map' | 'merge' | 'reject' | 'replace' | 'conflict'
 

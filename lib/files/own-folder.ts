@@ -1,5 +1,5 @@
 /**
- * Folders the gateway writes to, below folders that are somebody else's: `.svc`, `.go-build`, the socket folder.
+ * Folders the gateway writes to, below folders of the user: `.svc`, `.go-build`, the socket folder.
  * Owner: §1, page files/own-folder.
  *
  *   base (the user's; links on the way to it are the user's choice)
@@ -239,8 +239,8 @@ export class OwnFolder {
   }
 
   /**
-   * Writes a file as a whole: whoever reads it, also after a crash, sees the old content or the new. Whatever had the
-   * name is replaced, a link too, never what it points to. @returns its full path
+   * Writes a file atomically: a reader sees the old content or the new, also after a crash. An entry of that name is
+   * replaced; a link is, too, and never its target. @returns its full path
    * @param owner - whose file it is to be, where this process may give files away; null: the owner's of the folder
    */
   write(name: string, content: string | Uint8Array, mode = 0o644, owner: FileOwner | null = null): string {
@@ -265,12 +265,12 @@ export class OwnFolder {
     return path
   }
 
-  /** Works in the folder by a path that nobody can make lead elsewhere meanwhile. @throws UnsafePathError */
+  /** Works in the folder by a path that cannot be made to lead elsewhere meanwhile. @throws UnsafePathError */
   hold<T>(work: (folder: string) => T): T {
     try {
       return inHeldFolder(this.#base, this.#names, this.path, work)
     } catch (error) {
-      // A part that is no folder is told by its name.
+      // Names the part that is not a folder.
       if (hasCode(error, 'ENOTDIR') || hasCode(error, 'ELOOP')) this.check()
       throw error
     }
@@ -527,7 +527,7 @@ export function handOver(folder: OwnFolder, uid: number, except: readonly string
 
 /**
  * Gives a folder of root's to a user, who may then put things into it; what is in it, its group and its mode stay. Nothing is done
- * about one that belongs to somebody else, or to which a link leads.
+ * about one of another user, or to which a link leads.
  * @param base - full path; links on the way to it are followed
  * @param path - full path below it, or its own
  */
@@ -545,7 +545,7 @@ export function giveFolder(base: string, path: string, uid: number): void {
 /** A folder after what is in it: until then its new owner can put nothing else in the place of an entry. */
 function give(path: string, uid: number, gid: number): void {
   const stats = lstatSync(path)
-  // A second name of a file may be somebody else's.
+  // A second name of a file may belong to another user.
   if (!stats.isDirectory() && stats.nlink > 1) return
   if (stats.isDirectory()) for (const name of readdirSync(path)) give(join(path, name), uid, gid)
   lchownSync(path, uid, gid)

@@ -59,11 +59,11 @@ export interface JobInput {
   context?: Readonly<Record<string, unknown>> | null
   max_attempts?: number
   retry_delay_ms?: number
-  /** Each delay is so many times the one before it. */
+  /** Factor from one delay to the next. */
   backoff?: number
   /** Milliseconds before the first attempt. */
   delay_ms?: number
-  /** Told of the end of the job by a POST. */
+  /** Gets a POST when the job has finished. */
   callback_url?: string | null
 }
 
@@ -238,7 +238,7 @@ function isSecret(name: string): boolean {
   return SECRET_HEADERS.has(name.toLowerCase()) || isSecretName(name.replaceAll('-', '_'))
 }
 
-/** Bytes of a body that is kept with its job; a longer one is a part of its own. */
+/** Bytes of a body that is kept with its job; a longer one is a separate part. */
 const INLINE_BODY_BYTES = 16 * 1024
 
 export interface DraftOptions {

@@ -82,7 +82,7 @@ interface ResultWriterOptions {
   open: () => Promise<PartWriter>
   /** Bytes of the body that are kept; 0 keeps all. */
   maxBytes: number
-  /** Told when no more is kept: who makes the rest need not go on. */
+  /** Called when the limit is reached: the handler can be stopped. */
   onFull: () => void
 }
 

@@ -12,7 +12,7 @@ export type JobState = (typeof JOB_STATES)[number]
 export interface JobRetry {
   maxAttempts: number
   delayMs: number
-  /** Each delay is so many times the one before it. */
+  /** Factor from one delay to the next. */
   backoff: number
 }
 
@@ -90,7 +90,7 @@ export interface JobRequest {
   readonly query: Readonly<Record<string, unknown>>
   readonly headers: Readonly<Record<string, string>>
   readonly context: Readonly<Record<string, unknown>> | null
-  /** A small body in base64; null when there is none or it is a part of its own. */
+  /** A small body in base64; null when there is none or it is a separate part. */
   readonly body: string | null
   readonly hasBodyPart: boolean
   readonly callbackUrl: string | null
@@ -277,7 +277,7 @@ export interface PartWriter {
 
 export interface JobStore {
   /**
-   * Takes possession and tells every job that was kept, in the order of their creation.
+   * Takes possession and returns every job that was kept, in the order of creation.
    * @throws Error when nothing can be kept here now
    */
   open(): Promise<{ jobs: Job[]; warnings: Warning[] }>

@@ -8,7 +8,7 @@ import { MAX_LOG_LINE_BYTES } from './line-buffer.ts'
 /** What JSON escapes, and what would turn or break a line where the log is read. */
 const NEEDS_ESCAPE = new RegExp(`["\\\\${UNSAFE_CHARACTERS}\\ud800-\\udfff]`)
 
-/** Characters of a text from the client in a machine line; of an overlong line only the second so many. */
+/** Characters of a text from the client in a machine line; of an overlong line the second number. */
 const TEXT_CHARS = 1024
 const SHORT_TEXT_CHARS = 96
 

@@ -14,7 +14,7 @@ export const MAX_LOG_LINE_BYTES = 8 * 1024
 export const LOG_FLUSH_MS = 100
 /** Bytes of a log that go there without waiting for that. */
 export const LOG_FLUSH_BYTES = 256 * 1024
-/** Newest lines kept in memory, bytes per file, in pieces of so many. */
+/** Newest lines kept in memory, bytes per file, and bytes of one piece. */
 export const LOG_MEMORY_BYTES = 1024 * 1024
 const LOG_PIECE_BYTES = 64 * 1024
 /** Bytes of log lines that may wait for the disk. */
@@ -23,7 +23,7 @@ const MAX_LOG_PENDING_BYTES = 4 * 1024 * 1024
 interface Piece {
   bytes: Buffer
   length: number
-  /** So many bytes were taken for the disk. */
+  /** Bytes that were taken for the disk. */
   taken: number
 }
 
@@ -76,8 +76,8 @@ export class LineBuffer {
   }
 
   /**
-   * @param isWritten - false when nobody takes the bytes
-   * @param keptBytes - of lines that were taken, so many are kept
+   * @param isWritten - false when the bytes are never taken
+   * @param keptBytes - bytes of taken lines that are kept
    */
   constructor(isWritten: boolean, keptBytes = LOG_MEMORY_BYTES) {
     this.#isWritten = isWritten
@@ -216,7 +216,7 @@ export class LineBuffer {
 interface LineStreamOptions {
   clock: Clock
   stream: Writable
-  /** The line that stands for so many that found no room. */
+  /** The line that replaces a number of dropped lines. */
   toDropLine: (count: number) => string
 }
 
@@ -226,7 +226,7 @@ interface LineStreamOptions {
  */
 export class LineStream {
   readonly #options: LineStreamOptions
-  /** Nobody asks for lines that the stream has. */
+  /** Lines that the stream has are not kept. */
   readonly #lines = new LineBuffer(true, 0)
   #timer: NodeJS.Timeout | null = null
   #writing: Promise<void> | null = null
@@ -308,4 +308,3 @@ export class LineStream {
     })
   }
 }
-

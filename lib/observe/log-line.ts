@@ -146,7 +146,7 @@ export function readLogLine(line: string): LogLine | null {
   return { time: time!, level: level as LogLine['level'], ...origin, text: text! }
 }
 
-/** @returns what tells whether a line is wanted; null when every line is */
+/** @returns true for the lines of a filter; null when every line is one */
 export function createLineFilter(
   file: 'error' | 'access' | 'runtime',
   { since = null, ...filter }: LogFilter,
@@ -215,7 +215,7 @@ function readText(file: LogRecordFields['file'], line: string): LogRecordFields 
   const parts = readLogLine(line)
   if (parts === null) return null
   const { time, level, requestId, traceId, runtime, fn, version, stream, text } = parts
-  // Output has no level of its own: what goes to stderr is worth a look.
+  // Output has no level; stderr counts as a warning.
   const shown = level ?? (stream === 'stderr' ? 'warn' : 'info')
   return {
     ...{ file, time, level: shown, request_id: requestId ?? null, trace_id: traceId ?? null },
@@ -252,7 +252,7 @@ function toNote(file: LogRecordFields['file'], text: string): LogRecordFields {
   return { file, ...nothing, stream: null, text }
 }
 
-/** Failures that somebody has to look at; refusals (limits, wrong requests, a stop) are part of normal service. */
+/** Failures that need attention; refusals (limits, wrong requests, a stop) are part of normal service. */
 const FAILURES: ReadonlySet<ErrorCode> = new Set([
   'HANDLER_FAILED',
   'LOAD_FAILED',
@@ -290,7 +290,7 @@ interface FailureText {
  */
 export function toFailureText(message: string, entryFile: string | null, detail: ErrorDetail): FailureText {
   const lines = linesOf(detail.stack ?? '')
-  // Stacks begin (python: end) with the message and the kind of exception, which the message alone does not tell.
+  // Stacks begin (python: end) with the message and the kind of exception, which the message alone does not have.
   const [first = '', ...rest] = message.split('\n')
   const titled = first === '' ? -1 : lines.findIndex(line => /^[\w.\\]+: /.test(line) && line.endsWith(`: ${first}`))
   const title = titled === -1 ? first : lines[titled]!

@@ -115,7 +115,7 @@ export class Schedules {
   readonly #runner: ScheduleRunner
   readonly #random: () => number
   readonly #entries = new Map<string, Entry>()
-  /** States that nobody has asked for yet; null before the store was read. */
+  /** Stored states that no function has taken yet; null before the store was read. */
   #kept: Map<string, ScheduleState> | null = null
   /** How runs of earlier processes went, where schedules do not run here. */
   #past: ReadonlyMap<string, ScheduleState> = new Map()
