@@ -13,6 +13,7 @@ import { runInNewContext } from 'node:vm'
 import { MessageChannel, type MessagePort } from 'node:worker_threads'
 import type { Clock } from './clock.ts'
 import { BODY_MEMORY_SHARE, MAX_STREAM_LEADS } from './limits.ts'
+import { Semaphore } from './semaphore.ts'
 
 const KIB = 1024
 const MIB = 1024 * KIB
@@ -71,7 +72,7 @@ export class BytePool {
   readonly received: ByteBudget
   readonly unread: ByteBudget
   /** Limits the streams that may have more under way than their window: memory for slow clients stays bounded. */
-  readonly leads = new FreePlaces(MAX_STREAM_LEADS)
+  readonly leads = new Semaphore(MAX_STREAM_LEADS)
   readonly #clock: Clock
   readonly #onFree: (bytes: Buffer) => void
   readonly #shelves: Shelf[] = []
@@ -212,26 +213,6 @@ export function joined(bytes: Bytes): Buffer {
 /** A copy in one piece. */
 export function copyOf(bytes: Bytes): Buffer {
   return Buffer.isBuffer(bytes) ? Buffer.from(bytes) : Buffer.concat(bytes)
-}
-
-/** A number of slots without a queue: speed that costs much memory takes one, and the rest does without. */
-export class FreePlaces {
-  #left: number
-
-  constructor(count: number) {
-    this.#left = count
-  }
-
-  /** @returns false when there is none; else `giveBack` gives it back */
-  take(): boolean {
-    if (this.#left === 0) return false
-    this.#left -= 1
-    return true
-  }
-
-  giveBack(): void {
-    this.#left += 1
-  }
 }
 
 /** Bytes of bodies between two collections. */

@@ -9,7 +9,8 @@
 import { createHmac } from 'node:crypto'
 import { isIP } from 'node:net'
 import type { EdgePolicy, FunctionVersion } from '../core/catalog.ts'
-import type { Clock } from '../core/clock.ts'
+import { backoffDelay, type Clock } from '../core/clock.ts'
+import { Semaphore } from '../core/semaphore.ts'
 import type { OwnAddresses } from '../edge/addresses.ts'
 import type { EdgeConnections, UpstreamRequest } from '../edge/connections.ts'
 import { toTransferError } from '../edge/failure-reasons.ts'
@@ -17,7 +18,6 @@ import type { EdgeLookup, ResolvedAddress } from '../edge/lookup.ts'
 import { checkAddresses, sendPinned } from '../edge/pinned-request.ts'
 import { toEdgeRequest, toEdgeRules } from '../edge/target.ts'
 import { openResult, toHeaderObject } from './job-result.ts'
-
 import { type CallbackFacts, type Job, type JobStore, readRequest, toJobRecord } from './job.ts'
 
 export const CALLBACK_ATTEMPTS = 5
@@ -41,8 +41,7 @@ interface CallbackSenderOptions {
 export class CallbackSender {
   readonly #options: CallbackSenderOptions
   readonly #running = new Map<string, { stop: AbortController; ended: Promise<void> }>()
-  readonly #waiting: (() => void)[] = []
-  #active = 0
+  readonly #slots = new Semaphore(MAX_CALLBACKS)
 
   constructor(options: CallbackSenderOptions) {
     this.#options = options
@@ -83,7 +82,7 @@ export class CallbackSender {
       // The first failure is logged at once: a wrong URL or setting is seen before the last attempt, minutes later.
       if (attempts === 1 || isLast) this.#warn(job, attempts, isLast, problem)
       if (isLast) return
-      await this.#pause(CALLBACK_DELAY_MS * 4 ** (attempts - 1), signal)
+      await this.#pause(backoffDelay(attempts - 1, { first: CALLBACK_DELAY_MS, factor: 4 }), signal)
     }
   }
 
@@ -93,22 +92,15 @@ export class CallbackSender {
     this.#options.onLog('warn', `callback of job ${id} (${key}) failed, ${count}, ${next}: ${problem}`)
   }
 
-  async #post(job: Job, signal: AbortSignal): Promise<string | null> {
+  #post(job: Job, signal: AbortSignal): Promise<string | null> {
     const { network, secret, store, functionOf } = this.#options
-    if (this.#active >= MAX_CALLBACKS) await new Promise<void>(resolve => this.#waiting.push(resolve))
-    else this.#active += 1
-    try {
+    return this.#slots.run(async () => {
       if (signal.aborted) return null
       const request = await readRequest(job, store)
       const body = await toPayload(job, store)
       const edge = functionOf(job.key)?.policy.edge ?? null
       return await sendCallback(network, { jobId: job.id, url: request.callbackUrl!, body, secret }, edge, signal)
-    } finally {
-      // The place goes to the next in line without being free in between.
-      const next = this.#waiting.shift()
-      if (next === undefined) this.#active -= 1
-      else next()
-    }
+    })
   }
 
   #pause(ms: number, signal: AbortSignal): Promise<void> {

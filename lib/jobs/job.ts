@@ -1,6 +1,7 @@
 /** What a job is: the small part that memory holds for each, and the request that stays on disk. Data only. Spec: page jobs/jobs. */
 
 import type { Readable } from 'node:stream'
+import { backoffDelay } from '../core/clock.ts'
 import type { Warning } from '../core/errors.ts'
 import type { Method, RuntimeName } from '../core/identity.ts'
 import { MAX_JOB_DELAY_MS } from '../core/limits.ts'
@@ -175,7 +176,7 @@ export function cancel(job: Job, now: number): Job {
 
 /** Milliseconds before the attempt after this one. */
 function retryDelay({ attempt, retry }: Job): number {
-  return Math.min(MAX_JOB_DELAY_MS, retry.delayMs * retry.backoff ** (attempt - 1))
+  return backoffDelay(attempt - 1, { first: retry.delayMs, factor: retry.backoff, max: MAX_JOB_DELAY_MS })
 }
 
 /** A job as the API shows it: times in milliseconds since the epoch. */
