@@ -224,13 +224,11 @@ const COLLECT_BYTES = 4 * 1024 * 1024
  * of milliseconds. The pieces are young and mostly dead by then: a young collection takes one millisecond and frees them.
  */
 export class YoungGarbage {
-  readonly #find: () => () => void
-  #collect: (() => void) | null = null
+  readonly #collect: () => void
   #bytes = 0
 
-  /** @param find - finds the collector when it is needed first */
-  constructor(find: () => () => void = findCollector) {
-    this.#find = find
+  constructor(collect: () => void = () => collectYoung()) {
+    this.#collect = collect
   }
 
   /** Counts bytes that arrived in separate buffers. */
@@ -238,9 +236,16 @@ export class YoungGarbage {
     this.#bytes += bytes
     if (this.#bytes < COLLECT_BYTES) return
     this.#bytes = 0
-    this.#collect ??= this.#find()
     this.#collect()
   }
+}
+
+/** Nothing in a host application: its heap and the flags of its V8 are not the gateway's. */
+let collectYoung: () => void = () => {}
+
+/** For processes that run nothing but a gateway. */
+export function enableYoungCollection(): void {
+  collectYoung = findCollector()
 }
 
 /** The engine's own collector, which it shows to contexts that are made while a flag is set; nothing where it does not. */
