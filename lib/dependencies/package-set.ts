@@ -141,7 +141,7 @@ export class PackageSets {
         await user.take(bench, draft)
         return outcome
       } finally {
-        user.remove(bench)
+        await user.remove(bench)
       }
     })
   }

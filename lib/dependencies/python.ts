@@ -220,7 +220,7 @@ class PythonSet {
 
   async #install(draft: OwnFolder, guesses: readonly Guess[], tools: BuildTools): Promise<PipFailure | null> {
     const { unit, wishes, toolchain, uv } = this.#options
-    if (tools.user != null) tools.user.remove(draft.below(PYTHON_TARGET))
+    if (tools.user != null) await tools.user.remove(draft.below(PYTHON_TARGET))
     else draft.remove(PYTHON_TARGET)
     // A source distribution runs its own code when it is installed, which an import alone does not ask for.
     const lines = guesses.map(({ name }) => `--only-binary ${name}\n${name}`)

@@ -560,7 +560,7 @@ class Tools {
     } finally {
       for (const { folder, user } of made) {
         if (user === null) folder.removeAll()
-        else user.remove(folder)
+        else await user.remove(folder)
       }
     }
   }

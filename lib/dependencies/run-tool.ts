@@ -38,8 +38,8 @@ interface UserOfTool {
   readonly sharesFiles?: boolean
   /** Ends a process group that this process may not end. */
   killGroup?(pid: number | undefined): void
-  /** Ends what the tool left elsewhere. */
-  killStrays?(): void
+  /** Ends what the tool left elsewhere; never rejects. */
+  killStrays?(): Promise<void>
 }
 
 export interface ToolResult {
@@ -102,8 +102,9 @@ export function runTool(run: ToolRun, clock: Clock): Promise<ToolResult> {
     child.once('exit', (code, signal) => {
       // What it left behind in its group ends with it, and what a user's tool left elsewhere.
       kill()
-      run.user?.killStrays?.()
-      const end = () => settle(code, signal === null || timedOut ? null : `${run.command} was ended by ${signal}`)
+      const left = run.user?.killStrays?.() ?? Promise.resolve()
+      const end = () => left.then(() => settleEnd())
+      const settleEnd = () => settle(code, signal === null || timedOut ? null : `${run.command} was ended by ${signal}`)
       // A busy gateway comes to the timer before it comes to what is in the pipe: between two of these it reads that.
       const drain = clock.setTimeout(() => setImmediate(() => setImmediate(end)), OUTPUT_DRAIN_MS)
       child.once('close', () => {

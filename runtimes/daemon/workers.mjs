@@ -400,7 +400,7 @@ export class Workers {
       command,
       args,
       env: runsAs === null ? this.#env : withUserFolders(this.#env, runsAs),
-      uid: runsAs?.uid ?? null,
+      user: runsAs,
       cwd: root,
       memoryMb,
       isWatched: this.#isWatched,
