@@ -31,6 +31,7 @@ import {
 import { createGoBuilder } from './go.ts'
 import { makeToolFolder, runTool, type ToolOwner } from './run-tool.ts'
 import { CargoHome, createRustBuilder } from './rust.ts'
+import { isSameVersion } from '../core/versions.ts'
 
 /** Functions whose sources are read in one turn of the event loop, at some 0.1 ms each. */
 const STARTS_PER_TURN = 16
@@ -194,7 +195,7 @@ export class Builds {
     if (this.#isClosed) return Promise.reject(closing())
     if (this.#ready.has(fn)) return Promise.resolve(null)
     let preparation = this.#known.get(fn.key)
-    if (preparation !== undefined && isSame(preparation.fn, fn) && !this.#mayRetry(preparation)) {
+    if (preparation !== undefined && isSameVersion(preparation.fn, fn) && !this.#mayRetry(preparation)) {
       if (preparation.isOpen) this.#putFirst(preparation)
     } else {
       if (preparation !== undefined) this.#stop(preparation)
@@ -245,7 +246,7 @@ export class Builds {
   /** How far a function is with what it needs; null when it needs nothing, or was not asked for yet. */
   stateOf(fn: FunctionVersion): PreparationState | null {
     const preparation = this.#known.get(fn.key)
-    if (preparation === undefined || !isSame(preparation.fn, fn)) return null
+    if (preparation === undefined || !isSameVersion(preparation.fn, fn)) return null
     const { state, since, error } = preparation
     if (state === 'ready' || state === 'failed') return { state, since, error, step: null }
     const step = state === 'installing' ? 'waiting in the queue' : 'resolving dependencies'
@@ -602,11 +603,6 @@ function stopped(): GatewayError {
 
 function closing(): GatewayError {
   return new GatewayError('SHUTTING_DOWN', 'gateway is shutting down')
-}
-
-/** True when one program serves both. */
-function isSame(a: FunctionVersion, b: FunctionVersion): boolean {
-  return a === b || (a.signature === b.signature && a.entryPath === b.entryPath)
 }
 
 export interface CompiledOptions extends Omit<BuildsOptions, 'builders' | 'temporaryFolder'> {

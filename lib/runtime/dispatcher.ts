@@ -15,6 +15,7 @@ import type { Runtime } from './runtime.ts'
 import { LoadTurns, type OlderSet } from './stand-in.ts'
 import type { Worker } from './worker.ts'
 import { WorkerSet } from './worker-set.ts'
+import { isSameVersion } from '../core/versions.ts'
 
 /** As whom functions run, where that is not all the same. */
 interface Tenancy {
@@ -330,7 +331,7 @@ export class Dispatcher {
 
 /** True when workers started for one may serve the other. */
 function isSame(a: FunctionVersion, b: FunctionVersion): boolean {
-  return a === b || (a.signature === b.signature && JSON.stringify(a.policy) === JSON.stringify(b.policy))
+  return a === b || (isSameVersion(a, b) && JSON.stringify(a.policy) === JSON.stringify(b.policy))
 }
 
 function maxWorkersOf({ policy }: FunctionVersion): number {
