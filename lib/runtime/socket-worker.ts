@@ -99,8 +99,7 @@ export class SocketWorker extends Worker {
     )
   }
 
-  /** Its process on this machine; null before it started, and where that is not known. */
-  get pid(): number | null {
+  override get pid(): number | null {
     return this.#started?.pid ?? null
   }
 

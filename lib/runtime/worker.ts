@@ -80,6 +80,11 @@ export abstract class Worker implements CallHost {
     this.kill()
   }
 
+  /** Its process on this machine; null before it started, where that is not known, and of a thread. */
+  get pid(): number | null {
+    return null
+  }
+
   /** What it does, in the words of metrics. */
   get activity(): 'starting' | 'idle' | 'busy' | 'ending' {
     if (this.state === 'starting') return 'starting'
