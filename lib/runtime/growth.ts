@@ -4,7 +4,7 @@ import type { Clock } from '../core/clock.ts'
 
 /** Milliseconds a call waits while others are answered before a worker is added for it. */
 const SLOW_WAIT_MS = 50
-/** Milliseconds between two readings that are compared, at least and at most. */
+/** Milliseconds from one reading to the beginning of another that is compared with it, at least and at most. */
 const WINDOW_MS = { min: 25, max: 250 } as const
 /** Milliseconds until workers that compute are read again. */
 const COMPUTING_MS = 100
@@ -133,19 +133,18 @@ export class Growth {
     const known = this.#occupation
     if (known !== null && now - known.at < COMPUTING_MS) return known.is
     const age = now - (this.#reading?.at ?? Number.NEGATIVE_INFINITY)
-    if (!this.#isReading && age >= WINDOW_MS.min) void this.#read(pids.slice(0, SAMPLE))
+    if (!this.#isReading && age >= WINDOW_MS.min)
+      void this.#read(pids.slice(0, SAMPLE), age <= WINDOW_MS.max ? this.#reading : null)
     return null
   }
 
-  async #read(pids: readonly number[]): Promise<void> {
+  async #read(pids: readonly number[], before: Reading | null): Promise<void> {
     this.#isReading = true
-    const before = this.#reading
     const times = await this.#processors!.read(pids)
     const at = this.#clock.monotonic()
     this.#reading = { at, times }
     this.#isReading = false
     if (times.size === 0) this.#occupation = { is: 'waiting', at }
-    else if (before !== null && at - before.at <= WINDOW_MS.max)
-      this.#occupation = { is: toOccupation(before, this.#reading), at }
+    else if (before !== null) this.#occupation = { is: toOccupation(before, this.#reading), at }
   }
 }
