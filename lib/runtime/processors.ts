@@ -4,6 +4,7 @@ import { readFileSync } from 'node:fs'
 import { readdir, readFile } from 'node:fs/promises'
 import { availableParallelism } from 'node:os'
 import { dirname, join } from 'node:path'
+import { setImmediate as afterPolling } from 'node:timers/promises'
 import type { Processors, ProcessorTime } from './growth.ts'
 
 const CGROUP_ROOT = '/sys/fs/cgroup'
@@ -22,6 +23,8 @@ async function readProcessorTimes(pids: readonly number[]): Promise<ReadonlyMap<
       if (isKnown.every(Boolean)) found.set(pid, time)
     }),
   )
+  // The rest of a poll phase: answers that arrived meanwhile.
+  await afterPolling()
   return found
 }
 
