@@ -16,7 +16,6 @@ import {
   type BuildTools,
   compilerError,
   type CompilerPlace,
-  filesOfGoReplacements,
   type InstallResult,
   readOptional,
   toFolderName,
@@ -45,7 +44,7 @@ interface GoOptions {
 
 /** Part of the key: a change of how programs are built builds them again. */
 const RECIPE = 'go 3'
-/** Oldest toolchain that builds the worker's package, and the oldest language it may be told to speak. */
+/** Oldest toolchain that builds the worker's package, and the oldest language version for `go.mod`. */
 const OLDEST_MINOR = 19
 const OLDEST_LANGUAGE = '1.18'
 const WORKER_PACKAGE = 'fngwruntime'
@@ -106,8 +105,7 @@ class GoBuild {
       .add('vendor', readOptional(join(fnDir, 'vendor', 'modules.txt')))
     for (const [name, text] of this.#worker) key.add(name, text)
     for (const { name, text } of members) key.add(name, text)
-    const others = [...this.#package.otherInputs(mod !== null), ...filesOfGoReplacements(fnDir, mod ?? '')]
-    for (const path of others) key.add(below(fnDir, path), readFileSync(path))
+    for (const path of this.#package.otherInputs(mod)) key.add(below(fnDir, path), readFileSync(path))
     const id = key.toString()
     return {
       key: id,
@@ -162,7 +160,7 @@ class GoBuild {
     return toProgramResult(workspace.binary(key))
   }
 
-  /** What the tool sees instead of what is there: by full path, '' for nothing. */
+  /** Replacements of files that the tool sees: by full path, '' for none. */
   #overlay(module: string, modFile: string): Record<string, string> {
     const { folder, members, symbol } = this.#package
     const replace: Record<string, string> = { [join(this.#fn.fnDir, 'go.mod')]: modFile }

@@ -46,7 +46,7 @@ export interface BuildsOptions {
   /** Environment of this process; tools get a part of it. */
   hostEnv: Readonly<Record<string, string | undefined>>
   builders: readonly Builder[]
-  /** What is built is closed to other users of the machine, and tools have no capability of this process. */
+  /** Builds are closed to other users of the machine, and tools have no capability of this process. */
   isPrivate: boolean
   /**
    * The user whose rights tools have where functions are kept apart by users: null or absent elsewhere.
@@ -79,7 +79,7 @@ export interface PreparationState {
   /** Monotonic ms. */
   since: number
   error: GatewayError | null
-  /** What goes on while no tool runs for it; null when nothing does. */
+  /** The work while no tool runs for it; null when there is none. */
   step: string | null
 }
 
@@ -91,7 +91,7 @@ class Preparation {
   error: GatewayError | null = null
   /** Monotonic ms when it began; of one that has ended, when it did. */
   since: number
-  /** What had changed on disk when its sources were read. */
+  /** How the disk differed from discovery when its sources were read. */
   change: string | null = null
   /** The catalog when its sources were read. */
   catalog: ReadonlyMap<string, FunctionVersion> | null = null
@@ -152,7 +152,7 @@ interface Language {
   installs: Semaphore<Preparation>
 }
 
-/** What a gateway's functions need before they run: programs and packages; shaped as a runtime's `Preparer`. */
+/** The preparation queue of a gateway's functions: their programs and packages; shaped as a runtime's `Preparer`. */
 export class Builds {
   readonly #options: BuildsOptions
   readonly #tools: Tools
@@ -227,7 +227,7 @@ export class Builds {
     return builder?.ask !== undefined
   }
 
-  /** What goes on, for a call that cannot wait for it. */
+  /** Names the work, for a call that cannot wait for it. */
   toStep(fn: FunctionVersion): string {
     return `${this.#builderOf(fn)?.action ?? 'building'} ${fn.runtime} function ${fn.name}${fn.version === null ? '' : `@${fn.version}`}`
   }
@@ -615,7 +615,7 @@ export interface CompiledOptions extends Omit<BuildsOptions, 'builders' | 'tempo
   rustBuildTimeoutSeconds: number
   /** Full path of the folder with the sources of a runtime's worker. */
   workerFolder(runtime: 'go' | 'rust'): string
-  /** What installs packages of the other languages. */
+  /** Installers of the other languages' packages. */
   installers?: readonly Builder[]
 }
 

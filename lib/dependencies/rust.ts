@@ -1,5 +1,5 @@
 /**
- * Rust functions to programs. The handler file is a library as it lies there; a generated package in `.rust-build/`
+ * Rust functions to programs. The handler file is a library as it is; a generated package in `.rust-build/`
  * joins it with the worker. Compiled dependencies are shared by all functions of a root.
  * Owner: §2.16, pages dependencies/resolve and runtimes/rust.
  */
@@ -21,10 +21,9 @@ import {
   compilerError,
   type CompilerPlace,
   filesBelow,
-  filesOfPathCrates,
+  filesOfPackages,
   lineOf,
   type InstallResult,
-  pathCratesOf,
   readOptional,
   RUST_TEXT,
   sourceError,
@@ -35,7 +34,7 @@ import {
   toProgramResult,
   workerSources,
 } from './build.ts'
-import { packageNameOf, toManifest } from './cargo-manifest.ts'
+import { packageNameOf, pathCratesOf, toManifest } from './cargo-manifest.ts'
 import type { ToolResult } from './run-tool.ts'
 
 interface RustOptions {
@@ -167,7 +166,7 @@ class RustBuild {
         if (readOptional(included) !== null) found.add(included)
       }
     }
-    return [...found, ...filesOfPathCrates(this.#fn.fnDir)].sort()
+    return [...found, ...filesOfPackages(pathCratesOf(this.#fn.fnDir))].sort()
   }
 
   async #build(
@@ -202,7 +201,7 @@ class RustBuild {
     }
     const args = ['build', '--release', '--quiet', '--color', 'never', '--message-format', 'short']
     const run = (more: string[]) => cargo([...args, ...more])
-    // What was fetched once is enough, and asking the network first would make every build depend on it.
+    // Crates that were fetched once are enough, and asking the network first would make every build depend on it.
     let result = await run(['--offline'])
     if (result.code !== 0 && /offline/i.test(result.output) && !result.timedOut) result = await run([])
     // Another gateway that builds the same may have let cargo forget it meanwhile.
@@ -258,16 +257,14 @@ function declarationOf(symbol: string): RegExp {
   return new RegExp(`^(?<qualifiers>[ \\t]*(?:[a-z]+(?:\\([^)]*\\))?[ \\t]+)*)fn\\s+${symbol}\\b`, 'm')
 }
 
-/** The second number of the compiler's version; a large one when it tells none. */
+/** The second number of the compiler's version; a large one when it has none. */
 function toMinor(versions: string): number {
   return Number(/rustc 1\.(\d+)/.exec(versions)?.[1] ?? Number.MAX_SAFE_INTEGER)
 }
 
-// Where cargo keeps the crates it fetches and what it compiles.
-
-/** What a user's own cargo folder says of registries, mirrors and proxies, and the tokens for them. */
+/** Files of a user's own cargo folder: registries, mirrors and proxies, and the tokens for them. */
 const USER_FILES = ['config.toml', 'config', 'credentials.toml', 'credentials']
-/** Folders in which cargo makes folders and files of its own. */
+/** Folders in which cargo makes folders and files. */
 const HOME_FOLDERS = ['registry', 'git']
 const PROFILE_FOLDER = 'release'
 const OWN_TARGET = 'rust'
@@ -292,7 +289,7 @@ export class CargoHome {
     this.#userFolder = hostEnv.HOME === undefined ? null : join(hostEnv.HOME, '.cargo')
   }
 
-  /** Full path of the folder for what is compiled. @param user - who builds; null: the gateway */
+  /** Full path of the folder for compiled crates. @param user - builds; null: the gateway does */
   targetOf(user: ToolUser | null): string {
     return user === null ? this.#target : join(user.home, OWN_TARGET)
   }

@@ -1,7 +1,9 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { relative } from 'node:path'
 import t from 'tap'
-import { filesOfGoReplacements, filesOfPathCrates } from '../../lib/dependencies/build.ts'
+import { filesOfPackages } from '../../lib/dependencies/build.ts'
+import { pathCratesOf } from '../../lib/dependencies/cargo-manifest.ts'
+import { filesOfGoReplacements } from '../../lib/dependencies/go-package.ts'
 import { makeTree } from '../helpers/tree.ts'
 
 t.test('[dependencies/resolve.15] folders that a go.mod puts in the place of modules', async t => {
@@ -49,7 +51,8 @@ t.test('[dependencies/resolve.15] crates that are named by path, and those that 
     'lost/src/lib.rs': '',
   })
   t.teardown(tree.cleanup)
-  const found = (folder: string) => filesOfPathCrates(tree.path(folder)).map(path => relative(tree.root, path))
+  const found = (folder: string) =>
+    filesOfPackages(pathCratesOf(tree.path(folder))).map(path => relative(tree.root, path))
   t.same(found('fn'), ['left/Cargo.toml', 'left/src/lib.rs', 'right/Cargo.toml', 'right/src/lib.rs'])
   t.same(found('lost'), [])
 })
@@ -61,5 +64,5 @@ t.test('[dependencies/resolve.15] a folder that is no package does not make it s
     mkdirSync(tree.path(`many${at}`))
     for (let file = 0; file < 100; file++) writeFileSync(tree.path(`many${at}/${file}`), '')
   }
-  t.equal(filesOfPathCrates(tree.path('fn')).length, 5000)
+  t.equal(filesOfPackages(pathCratesOf(tree.path('fn'))).length, 5000)
 })
