@@ -2,7 +2,7 @@
 
 import type { Settings } from './config/settings.ts'
 import type { Clock } from './core/clock.ts'
-import { toPythonHostEnv } from './core/host-env.ts'
+import { toPythonHostEnv } from './core/host.ts'
 import { Installer } from './dependencies/install.ts'
 import type { InstallStep } from './dependencies/install-step.ts'
 import { createPhpStep } from './dependencies/php.ts'

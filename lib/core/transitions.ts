@@ -108,3 +108,14 @@ export function nextRetry({ status, attempt, retry, random }: RunOutcome): Retry
   const spread = delay * retry.jitter * (random * 2 - 1)
   return { attempt: attempt + 1, delaySeconds: Math.max(0, delay + spread) }
 }
+
+// Where a gateway is between its start and its end.
+
+export interface Lifecycle {
+  /** True until the tree is read and the runtimes are up or have a reason why not. */
+  starting: boolean
+  /** True from the beginning of a stop on. */
+  draining: boolean
+  /** Connections that their next answers are to end: other processes of the gateway have fewer. */
+  toShed?: number
+}

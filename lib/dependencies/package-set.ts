@@ -139,7 +139,7 @@ export class PackageSets {
         await user.take(bench, draft)
         return outcome
       } finally {
-        user.remove(bench)
+        await user.remove(bench)
       }
     })
   }

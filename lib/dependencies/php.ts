@@ -9,7 +9,7 @@
 import { realpathSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { dirname, join, resolve, sep } from 'node:path'
-import { toComposerHostEnv } from '../core/host-env.ts'
+import { toComposerHostEnv } from '../core/host.ts'
 import { INSTALL_TIMEOUT_SECONDS } from '../core/limits.ts'
 import type { FileReader } from '../files/function-file.ts'
 import { OwnFolder } from '../files/own-folder.ts'

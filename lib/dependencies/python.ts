@@ -13,7 +13,7 @@ import { lstatSync, readFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import type { GatewayError } from '../core/errors.ts'
-import { toPythonHostEnv } from '../core/host-env.ts'
+import { toPythonHostEnv } from '../core/host.ts'
 import { OwnFolder } from '../files/own-folder.ts'
 import { type BuildTools, readOptional, type Toolchain } from './build.ts'
 import {
@@ -141,7 +141,7 @@ class PythonFolder {
   async #install(draft: OwnFolder, guesses: readonly Guess[], tools: BuildTools): Promise<void> {
     const { folder } = this.#unit
     const { named, hasOptions } = this.#dependencies
-    if (tools.user != null) tools.user.remove(draft.below(PYTHON_TARGET))
+    if (tools.user != null) await tools.user.remove(draft.below(PYTHON_TARGET))
     else draft.remove(PYTHON_TARGET)
     // A source distribution runs its own code when it is installed, which an import alone does not ask for.
     const lines = guesses.map(({ name }) => `--only-binary ${name}\n${name}`)

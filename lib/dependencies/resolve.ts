@@ -13,7 +13,7 @@ import { join } from 'node:path'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
-import { toToolHostEnv, toUserToolEnv } from '../core/host-env.ts'
+import { toToolHostEnv, toUserToolEnv } from '../core/host.ts'
 import type { RuntimeName } from '../core/identity.ts'
 import { Semaphore } from '../core/semaphore.ts'
 import type { FileReader } from '../files/function-file.ts'
@@ -559,7 +559,7 @@ class Tools {
     } finally {
       for (const { folder, user } of made) {
         if (user === null) folder.removeAll()
-        else user.remove(folder)
+        else await user.remove(folder)
       }
     }
   }

@@ -6,9 +6,8 @@ import { constants, tmpdir } from 'node:os'
 import { sep } from 'node:path'
 import { canChangeUser, type ProcessPowers } from '../config/isolation.ts'
 import type { Clock } from '../core/clock.ts'
-import { lowerPriority } from '../core/priority.ts'
-import { handOver } from '../files/hand-over.ts'
-import { OwnFolder } from '../files/own-folder.ts'
+import { lowerPriority } from '../core/host.ts'
+import { handOver, OwnFolder } from '../files/own-folder.ts'
 
 /** Bytes kept of a tool's output. */
 const MAX_TOOL_OUTPUT_BYTES = 64 * 1024
@@ -39,8 +38,8 @@ interface UserOfTool {
   readonly sharesFiles?: boolean
   /** Ends a process group that this process may not end. */
   killGroup?(pid: number | undefined): void
-  /** Ends what the tool left elsewhere. */
-  killStrays?(): void
+  /** Ends what the tool left elsewhere; never rejects. */
+  killStrays?(): Promise<void>
 }
 
 export interface ToolResult {
@@ -103,8 +102,9 @@ export function runTool(run: ToolRun, clock: Clock): Promise<ToolResult> {
     child.once('exit', (code, signal) => {
       // Processes that it left in its group end with it, and those that a user's tool left elsewhere.
       kill()
-      run.user?.killStrays?.()
-      const end = () => settle(code, signal === null || timedOut ? null : `${run.command} was ended by ${signal}`)
+      const left = run.user?.killStrays?.() ?? Promise.resolve()
+      const end = () => left.then(() => settleEnd())
+      const settleEnd = () => settle(code, signal === null || timedOut ? null : `${run.command} was ended by ${signal}`)
       // A busy gateway comes to the timer before it comes to what is in the pipe: between two of these it reads that.
       const drain = clock.setTimeout(() => setImmediate(() => setImmediate(end)), OUTPUT_DRAIN_MS)
       child.once('close', () => {

@@ -4,8 +4,8 @@
  *   worker ─ received ─► untaken ─ taken by the client ─► untold ─ `more`, when half of the window came together ─► worker
  */
 
-import type { Semaphore } from '../core/semaphore.ts'
 import { STREAM_LEAD_BYTES, STREAM_WINDOW_BYTES } from '../core/limits.ts'
+import type { Semaphore } from '../core/semaphore.ts'
 
 /** Bytes that were taken before the worker is told. */
 const GRANT_BYTES = STREAM_WINDOW_BYTES / 2

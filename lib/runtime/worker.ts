@@ -5,13 +5,13 @@
 
 import { GatewayError } from '../core/errors.ts'
 import type { Semaphore } from '../core/semaphore.ts'
-import type { CallHost, RuntimeCall } from './call.ts'
 import { CallPace, FAST_CALL_MS } from './call-pace.ts'
+import type { CallHost, RuntimeCall } from './call.ts'
 import { DeadlineTimer } from './deadline-timer.ts'
 import { OpenCalls } from './open-calls.ts'
+import { toBrokenContract, toDeath, toTimeout } from './runtime-error.ts'
 import { StreamWindow } from './stream-window.ts'
 import type { OwnerOf } from './worker-owner.ts'
-import { toBrokenContract, toDeath, toTimeout } from './runtime-error.ts'
 
 /** Milliseconds a worker has to obey a `cancel` before it is killed. */
 export const CANCEL_GRACE_MS = 50

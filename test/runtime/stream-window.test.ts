@@ -1,6 +1,6 @@
 import t from 'tap'
-import { Semaphore } from '../../lib/core/semaphore.ts'
 import { MAX_STREAM_LEADS, STREAM_LEAD_BYTES, STREAM_WINDOW_BYTES } from '../../lib/core/limits.ts'
+import { Semaphore } from '../../lib/core/semaphore.ts'
 import { StreamWindow } from '../../lib/runtime/stream-window.ts'
 import { createRandom } from '../helpers/random.ts'
 
