@@ -11,6 +11,7 @@ import { basename } from 'node:path'
 import type { FunctionVersion } from '../core/catalog.ts'
 import { OwnFolder } from '../files/own-folder.ts'
 import type { ToolUser } from '../files/tool-user.ts'
+import { type BuildPlan, type BuildTools, toProgramResult } from './build.ts'
 
 /** Programs kept of one handler: the newest and those before it that a draining worker may still be started from. */
 const KEPT_BUILDS = 2
@@ -74,6 +75,20 @@ export class Workspace {
   /** Full path. */
   get folder(): string {
     return this.#own.path
+  }
+
+  /** @param build - leaves the program in place by `finish` */
+  plan(key: string, build: (tools: BuildTools) => Promise<void>): BuildPlan {
+    const binary = this.binary(key)
+    return {
+      key,
+      binary,
+      isBuilt: this.has(key),
+      build: async tools => {
+        await build(tools)
+        return toProgramResult(binary)
+      },
+    }
   }
 
   /** Full path of the program for a key, built or not. */

@@ -16,13 +16,11 @@ import {
   type BuildTools,
   compilerError,
   type CompilerPlace,
-  type InstallResult,
   readOptional,
   toFolderName,
   type Toolchain,
   toOldError,
   toolError,
-  toProgramResult,
   workerSources,
 } from './build.ts'
 import { BuildKey, Workspace } from './build-cache.ts'
@@ -107,12 +105,7 @@ class GoBuild {
     for (const { name, text } of members) key.add(name, text)
     for (const path of this.#package.otherInputs(mod)) key.add(below(fnDir, path), readFileSync(path))
     const id = key.toString()
-    return {
-      key: id,
-      isBuilt: this.#workspace.has(id),
-      binary: this.#workspace.binary(id),
-      build: tools => this.#build(tools, toolchain, id, mod, sum),
-    }
+    return this.#workspace.plan(id, tools => this.#build(tools, toolchain, id, mod, sum))
   }
 
   async #build(
@@ -121,7 +114,7 @@ class GoBuild {
     key: string,
     mod: string | null,
     sum: string | null,
-  ): Promise<InstallResult> {
+  ): Promise<void> {
     const workspace = this.#workspace
     workspace.prepare(tools.user ?? null)
     const module = mod === null ? OWN_MODULE : (/^\s*module\s+"?([^\s"]+)/m.exec(mod)?.[1] ?? OWN_MODULE)
@@ -157,7 +150,6 @@ class GoBuild {
     })
     if (result.code !== 0) throw this.#toError(result, mod !== null)
     await workspace.finish(key)
-    return toProgramResult(workspace.binary(key))
   }
 
   /** Replacements of files that the tool sees: by full path, '' for none. */

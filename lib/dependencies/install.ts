@@ -25,7 +25,6 @@ import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { HostEnv } from '../core/host.ts'
 import { INSTALL_TIMEOUT_SECONDS } from '../core/limits.ts'
-import { ValueChanges } from '../core/list-change.ts'
 import { KeyedMutex } from '../core/semaphore.ts'
 import { toShellWord } from '../core/text.ts'
 import { OwnFolder } from '../files/own-folder.ts'
@@ -111,9 +110,8 @@ export class Installer implements Builder {
   /** Installs that go on or wait, by full path of the folder. */
   readonly #installing = new Map<string, number>()
   readonly #records: InstallRecords
-  readonly #changes = new ValueChanges<FunctionVersion>(fn => fn.runtime === this.runtime)
-  /** Functions of the runtime by their folder, of folders that hold several: a look at one of ten thousand must not walk all of them. */
-  readonly #shared = new Map<string, readonly FunctionVersion[]>()
+  #functions: ReadonlyMap<string, FunctionVersion> = new Map()
+  #shared: ReadonlyMap<string, readonly FunctionVersion[]> | null = null
   /** Of `fngw deps add`, by full path of the folder. */
   readonly #asked = new Map<string, readonly string[]>()
   /** By full path of the folder. */
@@ -142,26 +140,25 @@ export class Installer implements Builder {
   }
 
   retain(functions: ReadonlyMap<string, FunctionVersion>): void {
+    this.#functions = functions
+    this.#shared = null
     this.#plainFolders.clear()
-    const { gone, fresh } = this.#changes.next(functions)
-    const changed = new Set([...gone, ...fresh].map(fn => fn.fnDir))
-    if (changed.size === 0) return
-    for (const folder of changed) this.#shared.delete(folder)
-    for (const [folder, beside] of this.#groupIn(changed)) this.#shared.set(folder, beside)
   }
 
-  /** The functions of those folders that hold several. */
-  #groupIn(folders: ReadonlySet<string>): Map<string, FunctionVersion[]> {
-    const first = new Map<string, FunctionVersion>()
-    const groups = new Map<string, FunctionVersion[]>()
-    for (const fn of this.#changes.values) {
-      if (!folders.has(fn.fnDir)) continue
-      const known = first.get(fn.fnDir)
-      if (known === undefined) first.set(fn.fnDir, fn)
-      else if (groups.has(fn.fnDir)) groups.get(fn.fnDir)!.push(fn)
-      else groups.set(fn.fnDir, [known, fn])
+  /** Functions of the runtime by their folder, of folders that hold several: grouped once for a catalog, when it is first asked for. */
+  #besideOf({ fnDir }: FunctionVersion): readonly FunctionVersion[] | undefined {
+    if (this.#shared === null) {
+      const groups = new Map<string, FunctionVersion[]>()
+      for (const fn of this.#functions.values()) {
+        if (fn.runtime !== this.runtime) continue
+        const known = groups.get(fn.fnDir)
+        if (known === undefined) groups.set(fn.fnDir, [fn])
+        else known.push(fn)
+      }
+      for (const [folder, group] of groups) if (group.length === 1) groups.delete(folder)
+      this.#shared = groups
     }
-    return groups
+    return this.#shared.get(fnDir)
   }
 
   /** A missing pack fails here, before any tool is looked for, and also where packages are not installed. */
@@ -172,7 +169,7 @@ export class Installer implements Builder {
   }
 
   #isWanted(fn: FunctionVersion): boolean {
-    const isShared = this.#shared.has(fn.fnDir)
+    const isShared = this.#besideOf(fn) !== undefined
     if (isShared && this.#plainFolders.has(fn.fnDir)) return false
     const isWanted = this.#step.isWanted(this.#unitOf(fn))
     if (isShared && !isWanted) this.#plainFolders.add(fn.fnDir)
@@ -468,7 +465,7 @@ export class Installer implements Builder {
   }
 
   #unitOf(fn: FunctionVersion): InstallUnit {
-    const beside = this.#shared.get(fn.fnDir) ?? []
+    const beside = this.#besideOf(fn) ?? []
     const functions = [...beside.filter(other => other.key !== fn.key), fn]
     functions.sort((a, b) => (a.entryFile < b.entryFile ? -1 : 1))
     const packs = [...new Set(functions.flatMap(({ policy }) => policy.sharedDeps))]

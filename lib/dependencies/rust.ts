@@ -23,7 +23,6 @@ import {
   filesBelow,
   filesOfPackages,
   lineOf,
-  type InstallResult,
   readOptional,
   RUST_TEXT,
   sourceError,
@@ -31,7 +30,6 @@ import {
   type Toolchain,
   toOldError,
   toolError,
-  toProgramResult,
   workerSources,
 } from './build.ts'
 import { packageNameOf, pathCratesOf, toManifest } from './cargo-manifest.ts'
@@ -124,12 +122,7 @@ class RustBuild {
     for (const [name, text] of this.#worker) key.add(name, text)
     for (const path of this.#inputs()) key.add(below(fnDir, path), readFileSync(path))
     const id = key.toString()
-    return {
-      key: id,
-      isBuilt: this.#workspace.has(id),
-      binary: this.#workspace.binary(id),
-      build: tools => this.#build(tools, toolchain, id, symbol, user, lock),
-    }
+    return this.#workspace.plan(id, tools => this.#build(tools, toolchain, id, symbol, user, lock))
   }
 
   /** @throws GatewayError when the handler file has no such public function */
@@ -176,7 +169,7 @@ class RustBuild {
     symbol: string,
     own: string | null,
     lock: string | null,
-  ): Promise<InstallResult> {
+  ): Promise<void> {
     const workspace = this.#workspace
     const user = tools.user ?? null
     workspace.prepare(user)
@@ -208,7 +201,6 @@ class RustBuild {
     if (result.code === 0 && !existsSync(program)) result = await run(['--offline'])
     if (result.code !== 0) throw this.#toError(result, symbol, own !== null)
     await workspace.finish(key, program)
-    return toProgramResult(workspace.binary(key))
   }
 
   /** Names of the crates whose sources are part of the key: the function's own, and those that it names by path. */
