@@ -97,23 +97,35 @@ class Preparation {
   catalog: ReadonlyMap<string, FunctionVersion> | null = null
   /** Of a failed one: the builder's `stampOf`; null when another catalog came while it ran. */
   stamp: string | null = null
-  /** Full path of the program, null for packages. */
-  readonly done: Promise<string | null>
-  resolve!: (program: string | null) => void
-  reject!: (error: GatewayError) => void
+  /** Full path of the program of one that is ready, null for packages. */
+  program: string | null = null
   isStopped = false
+  #done: Promise<string | null> | null = null
+  #settle: (() => void) | null = null
   readonly #onWork: (() => void)[] = []
   #abort: AbortController | null = null
 
   constructor(fn: FunctionVersion, since: number) {
     this.fn = fn
     this.since = since
-    this.done = new Promise((resolve, reject) => {
-      this.resolve = resolve
-      this.reject = reject
+  }
+
+  /** Made when it is asked for: of ten thousand in the background nearly none is. */
+  get done(): Promise<string | null> {
+    if (this.#done !== null) return this.#done
+    this.#done = new Promise((resolve, reject) => {
+      this.#settle = () => (this.error === null ? resolve(this.program) : reject(this.error))
+      if (!this.isOpen) this.#settle()
     })
-    // One in the background has no caller that handles its failure.
-    this.done.catch(() => {})
+    // A caller that has gone does not handle the failure.
+    this.#done.catch(() => {})
+    return this.#done
+  }
+
+  end(state: 'ready' | 'failed', since: number): void {
+    this.state = state
+    this.since = since
+    this.#settle?.()
   }
 
   get isOpen(): boolean {
@@ -193,26 +205,29 @@ export class Builds {
   prepare(fn: FunctionVersion, onWork?: () => void): Promise<string | null> {
     if (this.#isClosed) return Promise.reject(closing())
     if (this.#ready.has(fn)) return Promise.resolve(null)
-    let preparation = this.#known.get(fn.key)
-    if (preparation !== undefined && isSame(preparation.fn, fn) && !this.#mayRetry(preparation)) {
-      if (preparation.isOpen) this.#putFirst(preparation)
-    } else {
-      if (preparation !== undefined) this.#stop(preparation)
-      preparation = new Preparation(fn, this.#options.clock.monotonic())
-      this.#known.set(fn.key, preparation)
-      this.#open.add(preparation)
-      this.#line.add(preparation)
-      this.#moveSoon()
-    }
+    const known = this.#known.get(fn.key)
+    const preparation = this.#begin(fn)
+    if (preparation === known && known.isOpen) this.#putFirst(known)
     if (onWork !== undefined) preparation.watch(onWork)
     return preparation.done
   }
 
+  /** The preparation of a function, a new one unless there is one that holds. */
+  #begin(fn: FunctionVersion): Preparation {
+    const known = this.#known.get(fn.key)
+    if (known !== undefined && isSame(known.fn, fn) && !this.#mayRetry(known)) return known
+    if (known !== undefined) this.#stop(known)
+    const preparation = new Preparation(fn, this.#options.clock.monotonic())
+    this.#known.set(fn.key, preparation)
+    this.#open.add(preparation)
+    this.#line.add(preparation)
+    this.#moveSoon()
+    return preparation
+  }
+
   /** Prepares before a call asks for it, where that is wanted. Each reload asks for all functions, and most are ready. */
   prepareAhead(fn: FunctionVersion): void {
-    if (this.#ready.has(fn) || !this.isAhead(fn)) return
-    const known = this.#known.get(fn.key)
-    if (known?.fn !== fn || known.state === 'failed') this.prepare(fn).catch(() => {})
+    if (!this.#isClosed && !this.#ready.has(fn) && this.isAhead(fn)) this.#begin(fn)
   }
 
   /** True when it is made ready before a call asks for it. */
@@ -404,29 +419,22 @@ export class Builds {
   }
 
   #succeed(preparation: Preparation, program: string | null): void {
-    this.#end(preparation, 'ready')
+    preparation.program = program
     this.#failures.forget(preparation.fn)
-    preparation.resolve(program)
-    this.#reportAtEnd()
+    this.#end(preparation, 'ready')
   }
 
   #fail(preparation: Preparation, thrown: unknown): void {
     const { fn } = preparation
-    this.#end(preparation, 'failed')
     const found = this.#toError(thrown, preparation)
     preparation.error = preparation.isStopped ? found : this.#failures.note(fn, found, this.#toFailureStamp(fn, found))
     if (this.#functions === preparation.catalog) preparation.stamp = this.#builderOf(fn)?.stampOf?.(fn) ?? null
-    preparation.reject(preparation.error)
-    this.#reportAtEnd()
+    this.#end(preparation, 'failed')
   }
 
   #end(preparation: Preparation, state: 'ready' | 'failed'): void {
-    preparation.state = state
-    preparation.since = this.#options.clock.monotonic()
+    preparation.end(state, this.#options.clock.monotonic())
     this.#open.delete(preparation)
-  }
-
-  #reportAtEnd(): void {
     if (this.#open.size === 0) this.#failures.report()
   }
 
