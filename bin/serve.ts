@@ -22,6 +22,7 @@ import { createLogShow } from './show-log.ts'
 import { createTextShow } from './show-text.ts'
 import type { Show } from './show.ts'
 import { giveBackStart } from './start-garbage.ts'
+import { enableYoungCollection } from '../lib/core/byte-pool.ts'
 import { followSignals } from './stop-signals.ts'
 import { CommandError } from './usage-error.ts'
 
@@ -114,6 +115,7 @@ async function serveUntil(ended: Promise<NodeJS.Signals>, options: ServeOptions)
     if (options.open) openPage(url, show.note)
     stopKeys = followServeKeys(gateway, { url, control }, show, options)
     stopGarbage = giveBackStart()
+    enableYoungCollection()
     const signal = await ended
     notify.stopping()
     show.stopping(signal)

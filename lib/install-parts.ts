@@ -12,8 +12,7 @@ import { PythonImports } from './dependencies/python-imports.ts'
 import type { SharedPacks } from './dependencies/shared-packs.ts'
 import { createFileReader } from './files/function-file.ts'
 import type { Journal } from './observe/journal.ts'
-import { findTool } from './runtime/binaries.ts'
-import { toInstallHint } from './runtime/install-hint.ts'
+import { findTool, toInstallHint } from './runtime/binaries.ts'
 import { runtimeFile } from './runtime/package-files.ts'
 
 interface InstallPartsOptions {

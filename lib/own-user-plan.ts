@@ -17,7 +17,7 @@ import type { GatewayOptions } from './gateway-types.ts'
 import { installedRuntimes } from './install-parts.ts'
 import { FunctionFiles, SECRET_FILES } from './runtime/function-files.ts'
 import { packageFile } from './runtime/package-files.ts'
-import { checkReachable } from './runtime/reachable.ts'
+import { checkReachable } from './runtime/runtimes.ts'
 
 /** How the gateway is to run. */
 interface OwnUserPlan {

@@ -80,7 +80,7 @@ export interface Policy {
   timeoutMs: number
   /** 0 means unlimited. */
   maxConcurrency: number
-  /** Null when `max_concurrency` was written down: whoever sets a limit wants it kept at once. */
+  /** Null when `max_concurrency` is set in a config: such a limit applies at once. */
   defaultQueue: QueuePolicy | null
   maxBodyBytes: number
   methods: readonly Method[]

@@ -175,8 +175,6 @@ function nextTimeOfDay({ seconds, minutes, hours }: Cron, from: number): number 
   return null
 }
 
-// Time zones of schedules: how far the clocks of a place are ahead of UTC at a moment. Spec: §2.13.
-
 export interface Zone {
   name: string
   /** Milliseconds ahead of UTC. @param at - ms since the epoch */
@@ -262,18 +260,21 @@ export function toZonedText(at: number, zone: Zone): string {
   return `${clock}${offset < 0 ? '-' : '+'}${two(Math.trunc(minutes / 60))}:${two(minutes % 60)}`
 }
 
-// // The moments at which a cron text is due in a zone. Spec: page scheduler/schedule.
-//   clocks go forward   a time that is skipped is due at the first moment after the gap
-//   clocks go back      a time that comes twice is due the first time only
-// A text whose hour is every hour follows the clock instead: nothing for the skipped hour, both passes of the repeated one.
-
 const HOUR = 3_600_000
 /** Further than this no clock is from another one of its zone within a few days. */
 const AROUND = 36 * HOUR
 /** Farthest that a summer time goes back. */
 const MAX_BACK = 3 * HOUR
 
-/** @returns null when nothing is due within nine years */
+/**
+ * When a cron text is due in a zone.
+ *
+ *   clocks go forward   a time that is skipped is due at the first moment after the gap
+ *   clocks go back      a time that comes twice is due the first time only
+ *
+ * A text whose hour is every hour follows the clock instead: nothing for the skipped hour, both passes of the repeated one.
+ * @returns null when nothing is due within nine years
+ */
 export function nextCronTime(cron: Cron, zone: Zone, after: number): number | null {
   if (cron.hours.length === 24) return nextOfEveryHour(cron, zone, after)
   let wall = nextWallTime(cron, after + zone.offsetAt(after))

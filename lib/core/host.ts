@@ -1,4 +1,7 @@
-/** Variables of the gateway's own process that others may see; every other one stays here. Owner: §2.14, page config/function-env. */
+/**
+ * The process that the gateway runs in: the variables that functions and tools may see, its limit of open files, and how far its
+ * children are below it in priority. Owner: §2.14, §4.1, pages config/function-env, runtime/daemon, performance.
+ */
 
 import { executionAsyncResource } from 'node:async_hooks'
 import { readFileSync } from 'node:fs'
@@ -84,8 +87,6 @@ function pick(hostEnv: HostEnv, names: RegExp): Record<string, string> {
   return picked
 }
 
-// How many files and connections this process may have open.
-
 /** Descriptors that are reserved for workers, logs and reloads: a share of the limit, and a minimum. */
 const RESERVED = { share: 0.1, min: 64 } as const
 
@@ -132,10 +133,8 @@ export function readDescriptorLimit(): number | null {
   }
 }
 
-// How far a process stands behind this one when processors are shared out.
-
 /**
- * Puts a process that has just been started so many steps (of nice) behind this one; what it starts from then on is there too.
+ * Lowers the priority of a process that has just been started by a number of steps (nice); its later children inherit it.
  * @returns null, or why the system refuses. One that has ended already needs nothing.
  */
 export function lowerPriority(pid: number | undefined, steps: number): string | null {
@@ -151,14 +150,13 @@ export function lowerPriority(pid: number | undefined, steps: number): string | 
   }
 }
 
-// // Keeps `process.nextTick` fast.
-// The engine builds the object of a tick quickly while the hidden class of such objects exists. In a process that is
-// idle when it collects garbage no tick is alive, the class goes with the last one, and from then on every tick of the
-// process is built the slow way: about 15 % of a request's work. One tick that is never let go keeps the class.
-
 let kept: object | null = null
 
-/** To be called early, any number of times. */
+/**
+ * Keeps `process.nextTick` fast; to be called early, any number of times. V8 builds the object of a tick quickly while the hidden
+ * class of such objects exists. In a process that is idle when it collects garbage, no tick is alive, the class is dropped with the
+ * last one, and every later tick is built the slow way: about 15 % of a request's work. One tick that is kept keeps the class.
+ */
 export function keepTickShape(): void {
   if (kept !== null) return
   kept = {}

@@ -86,8 +86,6 @@ export function toFunctionKey(runtime: RuntimeName, name: string, version: strin
   return [runtime, '/', name, '@', version ?? 'default'].join('')
 }
 
-// Names of invocation adapters, and which runtimes have them.
-
 export const ADAPTERS = ['native', 'cloud-lambda', 'edge-worker'] as const
 
 export type AdapterName = (typeof ADAPTERS)[number]

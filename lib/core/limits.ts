@@ -121,7 +121,7 @@ export const MAX_HEADER_BYTES = 16 * KIB
 export const MAX_QUERY_PARAMS = 1000
 /** Header names and values of a handler's answer, bytes; clients and proxies refuse more. */
 export const MAX_REPLY_HEADER_BYTES = 64 * KIB
-/** JSON text of a reply's head, characters; a longer one is refused unread, because reading it would hold up everybody. */
+/** JSON text of a reply's head, characters; a longer one is refused unread, because parsing it would block the event loop. */
 export const MAX_REPLY_HEAD_CHARS = 512 * KIB
 
 /** Milliseconds a stop waits for running requests. */

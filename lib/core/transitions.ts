@@ -21,7 +21,7 @@ export interface ClaimStanding {
 
 /**
  * map: the route was free. merge: the same function asks again. reject: the holder keeps it.
- * replace: the claim takes it. conflict: nobody gets it, requests are answered 409.
+ * replace: the claim takes it. conflict: neither gets it, requests get 409.
  */
 type ClaimDecision = 'map' | 'merge' | 'reject' | 'replace' | 'conflict'
 
@@ -109,8 +109,7 @@ export function nextRetry({ status, attempt, retry, random }: RunOutcome): Retry
   return { attempt: attempt + 1, delaySeconds: Math.max(0, delay + spread) }
 }
 
-// Where a gateway is between its start and its end.
-
+/** Where a gateway is between its start and its end. */
 export interface Lifecycle {
   /** True until the tree is read and the runtimes are up or have a reason why not. */
   starting: boolean

@@ -16,6 +16,7 @@ import { GatewayError } from '../core/errors.ts'
 import { toToolHostEnv, toUserToolEnv } from '../core/host.ts'
 import type { RuntimeName } from '../core/identity.ts'
 import { Semaphore } from '../core/semaphore.ts'
+import { isSameVersion } from '../core/versions.ts'
 import type { FileReader } from '../files/function-file.ts'
 import { OwnFolder } from '../files/own-folder.ts'
 import type { ToolUser } from '../files/tool-user.ts'
@@ -215,7 +216,7 @@ export class Builds {
   /** The preparation of a function, a new one unless there is one that holds. */
   #begin(fn: FunctionVersion): Preparation {
     const known = this.#known.get(fn.key)
-    if (known !== undefined && isSame(known.fn, fn) && !this.#mayRetry(known)) return known
+    if (known !== undefined && isSameVersion(known.fn, fn) && !this.#mayRetry(known)) return known
     if (known !== undefined) this.#stop(known)
     const preparation = new Preparation(fn, this.#options.clock.monotonic())
     this.#known.set(fn.key, preparation)
@@ -260,7 +261,7 @@ export class Builds {
   /** How far a function is with what it needs; null when it needs nothing, or was not asked for yet. */
   stateOf(fn: FunctionVersion): PreparationState | null {
     const preparation = this.#known.get(fn.key)
-    if (preparation === undefined || !isSame(preparation.fn, fn)) return null
+    if (preparation === undefined || !isSameVersion(preparation.fn, fn)) return null
     const { state, since, error } = preparation
     if (state === 'ready' || state === 'failed') return { state, since, error, step: null }
     const step = state === 'installing' ? 'waiting in the queue' : 'resolving dependencies'
@@ -610,11 +611,6 @@ function stopped(): GatewayError {
 
 function closing(): GatewayError {
   return new GatewayError('SHUTTING_DOWN', 'gateway is shutting down')
-}
-
-/** True when one program serves both. */
-function isSame(a: FunctionVersion, b: FunctionVersion): boolean {
-  return a === b || (a.signature === b.signature && a.entryPath === b.entryPath)
 }
 
 export interface CompiledOptions extends Omit<BuildsOptions, 'builders' | 'temporaryFolder'> {

@@ -32,7 +32,7 @@ const MAX_BYTES = 64 * 1024 * 1024
 
 /**
  * Reads files below a root: neither the file nor a folder between it and the root may be a link, and a file with a second name
- * must be readable for everybody.
+ * must be readable for all users.
  * @param root - full path; links on the way to it are followed
  */
 export function createClosedReader(root: string): FileReader {

@@ -1,5 +1,5 @@
 /**
- * Folders the gateway writes to, below folders that are somebody else's: `.svc`, `.go-build`, the socket folder.
+ * Folders the gateway writes to, below folders of the user: `.svc`, `.go-build`, the socket folder.
  * Owner: §1, page files/own-folder.
  *
  *   base (the user's; links on the way to it are the user's choice)
@@ -239,8 +239,8 @@ export class OwnFolder {
   }
 
   /**
-   * Writes a file as a whole: whoever reads it, also after a crash, sees the old content or the new. Whatever had the
-   * name is replaced, a link too, never what it points to. @returns its full path
+   * Writes a file atomically: a reader sees the old content or the new, also after a crash. An entry of that name is
+   * replaced; a link is, too, and never its target. @returns its full path
    * @param owner - whose file it is to be, where this process may give files away; null: the owner's of the folder
    */
   write(name: string, content: string | Uint8Array, mode = 0o644, owner: FileOwner | null = null): string {
@@ -265,12 +265,12 @@ export class OwnFolder {
     return path
   }
 
-  /** Works in the folder by a path that nobody can make lead elsewhere meanwhile. @throws UnsafePathError */
+  /** Works in the folder by a path that cannot be made to lead elsewhere meanwhile. @throws UnsafePathError */
   hold<T>(work: (folder: string) => T): T {
     try {
       return inHeldFolder(this.#base, this.#names, this.path, work)
     } catch (error) {
-      // A part that is no folder is told by its name.
+      // Names the part that is not a folder.
       if (hasCode(error, 'ENOTDIR') || hasCode(error, 'ELOOP')) this.check()
       throw error
     }
@@ -364,16 +364,17 @@ function falseIfThere(error: unknown): false {
   return false
 }
 
-// // Work in a folder that is the one that was looked at, whatever somebody puts in its place meanwhile.
-//   base ─ a ─ b          each part is opened from the one before, never through a link; /proc/self/fd/N is then b itself,
-//    └ 11 ─ 12 ─ 13       also after a, or b, was renamed or replaced by a link
-
 /** Linux alone names open folders by a path; elsewhere the way is looked at and then walked. */
 const HAS_FOLDER_PATHS = process.platform === 'linux' && existsSync('/proc/self/fd')
 
 const FOLDER = constants.O_RDONLY | (constants.O_DIRECTORY ?? 0)
 
 /**
+ * Works in a folder that stays the same one, whatever is put in its place meanwhile.
+ *
+ *   base ─ a ─ b          each part is opened from the one before, never through a link; /proc/self/fd/N is then b itself,
+ *    └ 11 ─ 12 ─ 13       also after a or b was renamed or replaced by a link
+ *
  * @param base - full path; links on the way to it are followed
  * @param names - plain names of the folders from there
  * @param path - full path of the folder, for messages
@@ -444,8 +445,6 @@ function withRealPath(error: unknown, held: string, path: string): unknown {
   return error
 }
 
-// Files of the gateway that grow: opened so that neither a link nor a pipe in their place does harm. Page files/own-folder.
-
 /**
  * Opens a regular file to add to its end, made for its owner only when it is missing.
  * @throws UnsafePathError when a link, pipe, device or folder has the name; Error of the file system
@@ -513,8 +512,6 @@ function toError(path: string, what: string): UnsafePathError {
   return new UnsafePathError(path, basename(path), what, 'a regular file')
 }
 
-// What root made for a gateway becomes that of the user the gateway will run as.
-
 /**
  * Makes a folder, gives it with everything in it to a user and follows no link.
  * @param except - names in the folder that stay whose they are
@@ -530,7 +527,7 @@ export function handOver(folder: OwnFolder, uid: number, except: readonly string
 
 /**
  * Gives a folder of root's to a user, who may then put things into it; what is in it, its group and its mode stay. Nothing is done
- * about one that belongs to somebody else, or to which a link leads.
+ * about one of another user, or to which a link leads.
  * @param base - full path; links on the way to it are followed
  * @param path - full path below it, or its own
  */
@@ -548,7 +545,7 @@ export function giveFolder(base: string, path: string, uid: number): void {
 /** A folder after what is in it: until then its new owner can put nothing else in the place of an entry. */
 function give(path: string, uid: number, gid: number): void {
   const stats = lstatSync(path)
-  // A second name of a file may be somebody else's.
+  // A second name of a file may belong to another user.
   if (!stats.isDirectory() && stats.nlink > 1) return
   if (stats.isDirectory()) for (const name of readdirSync(path)) give(join(path, name), uid, gid)
   lchownSync(path, uid, gid)

@@ -1,7 +1,7 @@
 /**
  * One gateway at a time keeps what lives in `.svc` of a functions root: jobs, schedules. Owner: page files/root-lock.
  *
- *   draft ─link─► gateway.lock      made whole at once; fails when somebody has it
+ *   draft ─link─► gateway.lock      made whole at once; fails when it is taken
  *                     │ its process is gone
  *                     └─► gateway.lock.<id of the dead one>   the right to remove it, itself such a lock
  *
@@ -110,7 +110,7 @@ export class RootLock {
     }
   }
 
-  /** Gives it to whoever asks next. */
+  /** Releases the lock. */
   release(): void {
     const held = this.#held
     this.#drop()
@@ -131,7 +131,7 @@ export class RootLock {
       if (dead === MAX_DEAD || this.#isAlive(name, holder)) return holder
       const right = `${NAME}.${holder.id}`
       const rival = this.#take(right, mine, dead + 1)
-      // Somebody else is about to remove it; it may be theirs then.
+      // Another gateway is about to remove it and may have it then.
       if (rival !== null) return rival
       try {
         if (this.#read(name)?.id === holder.id) this.#folder.remove(name)
@@ -215,7 +215,7 @@ function toHolder(text: string): LockHolder {
     const value: unknown = JSON.parse(text)
     if (isHolder(value)) return value
   } catch {
-    // Told below.
+    // Handled below.
   }
   return { id: 'unreadable', pid: 0, host: '', started: null, boot: null, space: null, since: 0 }
 }
@@ -225,15 +225,13 @@ function isHolder(value: unknown): value is LockHolder {
   return typeof id === 'string' && /^[0-9a-f]{16}$/.test(id) && typeof pid === 'number' && typeof host === 'string'
 }
 
-// Which process this is, and whether another one still lives: a number alone is soon somebody else's. Page files/root-lock.
-
-/** A process as others on this machine, and later, can tell it from every other one. */
+/** Identifies a process, also after its pid was given to another one. */
 export interface ProcessMark {
   pid: number
   host: string
-  /** When it began, in the kernel's count; null where the system does not tell. */
+  /** When it began, in the kernel's count; null where the system does not report it. */
   started: string | null
-  /** The run of the machine, and the namespace in which `pid` is meant; null where the system does not tell. */
+  /** The run of the machine, and the namespace in which `pid` is meant; null where the system does not report it. */
   boot: string | null
   space: string | null
 }
@@ -248,7 +246,7 @@ export function ownMark(): ProcessMark {
   }
 }
 
-/** True or false where that can be told; null for a process of another machine, container or run of this machine. */
+/** True or false where that is known; null for a process of another machine, container or run of this machine. */
 export function isAlive(mark: ProcessMark, own: ProcessMark = ownMark()): boolean | null {
   if (mark.host !== own.host || mark.boot !== own.boot || mark.space !== own.space) return null
   if (own.started === null) return answersSignal(mark.pid)

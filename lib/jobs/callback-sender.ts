@@ -1,9 +1,9 @@
 /**
- * Tells the `callback_url` of each finished job how it ended, a few times when need be. Spec: page jobs/callback-sender.
+ * Posts the end of each finished job to its `callback_url`, and retries. Spec: page jobs/callback-sender.
  *
- *   tell ─► waits for a place ─► POST ─► 2xx: delivered
- *              ▲                   └─► else: kept as one more attempt ─(1 s, 4 s, 16 s, 64 s)─┐
- *              └──────────────────────────────────────────────────────────────────────────────┘
+ *   send ─► waits for a slot ─► POST ─► 2xx: delivered
+ *              ▲                  └─► else: kept as one more attempt ─(1 s, 4 s, 16 s, 64 s)─┐
+ *              └─────────────────────────────────────────────────────────────────────────────┘
  */
 
 import { createHmac } from 'node:crypto'
@@ -40,7 +40,7 @@ interface CallbackSenderOptions {
 
 export class CallbackSender {
   readonly #options: CallbackSenderOptions
-  readonly #told = new Map<string, { stop: AbortController; ended: Promise<void> }>()
+  readonly #running = new Map<string, { stop: AbortController; ended: Promise<void> }>()
   readonly #slots = new Semaphore(MAX_CALLBACKS)
 
   constructor(options: CallbackSenderOptions) {
@@ -49,32 +49,32 @@ export class CallbackSender {
 
   /**
    * @param job - finished, with a pending callback
-   * @param onStep - keeps what became of an attempt
+   * @param onStep - keeps the outcome of an attempt
    */
-  tell(job: Job, onStep: (facts: CallbackFacts) => Promise<void>): void {
-    if (this.#told.has(job.id)) return
+  send(job: Job, onStep: (facts: CallbackFacts) => Promise<void>): void {
+    if (this.#running.has(job.id)) return
     const stop = new AbortController()
-    const ended = this.#tell(job, onStep, stop.signal)
+    const ended = this.#deliver(job, onStep, stop.signal)
       .catch(error => this.#options.onLog('warn', `callback of job ${job.id}: ${(error as Error).message}`))
-      .finally(() => this.#told.delete(job.id))
-    this.#told.set(job.id, { stop, ended })
+      .finally(() => this.#running.delete(job.id))
+    this.#running.set(job.id, { stop, ended })
   }
 
-  /** Gives up telling of a job. */
+  /** Gives up on a job. */
   cancel(id: string): void {
-    this.#told.get(id)?.stop.abort()
+    this.#running.get(id)?.stop.abort()
   }
 
-  /** Gives up for now: what is pending is told after the next start. */
+  /** Stops; pending callbacks are sent after the next start. */
   async close(): Promise<void> {
-    const all = [...this.#told.values()]
+    const all = [...this.#running.values()]
     for (const { stop } of all) stop.abort()
     await Promise.all(all.map(({ ended }) => ended))
   }
 
-  async #tell(job: Job, onStep: (facts: CallbackFacts) => Promise<void>, signal: AbortSignal): Promise<void> {
+  async #deliver(job: Job, onStep: (facts: CallbackFacts) => Promise<void>, signal: AbortSignal): Promise<void> {
     for (let attempts = (job.callback?.attempts ?? 0) + 1; !signal.aborted; attempts++) {
-      const problem = await this.#send(job, signal)
+      const problem = await this.#post(job, signal)
       if (signal.aborted) return
       if (problem === null) return onStep({ state: 'delivered', attempts, lastError: null })
       const isLast = attempts >= CALLBACK_ATTEMPTS
@@ -92,7 +92,7 @@ export class CallbackSender {
     this.#options.onLog('warn', `callback of job ${id} (${key}) failed, ${count}, ${next}: ${problem}`)
   }
 
-  #send(job: Job, signal: AbortSignal): Promise<string | null> {
+  #post(job: Job, signal: AbortSignal): Promise<string | null> {
     const { network, secret, store, functionOf } = this.#options
     return this.#slots.run(async () => {
       if (signal.aborted) return null
@@ -141,9 +141,6 @@ async function toShortResult(job: Job, store: JobStore): Promise<Record<string, 
   return { ...facts, is_base64: true, body_base64: body.toString('base64') }
 }
 
-// // One POST to the `callback_url` of a job, held to the rules of edge requests: every address of the name is checked and only
-// those are reached, redirects are not followed, certificates are always checked. Spec: page jobs/callback-sender.
-
 /** Milliseconds within which an answer must have begun. */
 export const CALLBACK_TIMEOUT_MS = 10_000
 
@@ -171,6 +168,8 @@ const PUBLIC_ONLY: EdgePolicy = { baseUrl: null, allowHosts: [], allowPrivate: f
 const LIMITS = { policy: { timeoutMs: CALLBACK_TIMEOUT_MS } }
 
 /**
+ * One POST to the `callback_url` of a job under the rules of edge requests: every address of the name is checked and only those
+ * are reached, redirects are not followed, certificates are always checked.
  * @param policy - `edge` of the function: its hosts, and whether they may be private; null for none
  * @param signal - gives up
  * @returns null when the response is 2xx, else why the delivery failed and, where a setting decides, which one

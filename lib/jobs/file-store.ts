@@ -1,7 +1,7 @@
 /**
  * Jobs in `.svc/jobs` of the functions root. Spec: page jobs/file-store.
  *
- *   log                each step of each job, see LineLog; written anew without what is outdated when that is most of it
+ *   log                each step of each job, see LineLog; rewritten when most of it is outdated
  *   bodies/<id>        a request body that is too long for a line
  *   results/<id>       the answer of a job: a line of JSON (status, headers), then the bytes of its body
  *   log.set-aside-*    what was found in the place of the log and could not be used
@@ -27,7 +27,7 @@ import { ForeignLogError, LineLog, type LinePlace, LOG_HEADER, placeOf, toLine }
 
 const LOG_NAME = 'log'
 const DRAFT_NAME = 'log.new'
-/** Outdated bytes from which on the log is written anew, if the rest is less than that. */
+/** Outdated bytes from which on the log is rewritten, if the rest is less than that. */
 const OUTDATED_BYTES = 4 * 1024 * 1024
 /** Bytes written at once while that is done. */
 const REWRITE_BYTES = 256 * 1024
@@ -46,7 +46,7 @@ interface Entry {
 interface FileStoreOptions {
   /** `.svc/jobs`. */
   folder: OwnFolder
-  /** Of the functions root; taken by `open`, given back by whoever made it. */
+  /** Of the functions root; taken by `open`, released by its creator. */
   lock: RootLock
   /** Wall clock, ms. */
   now: () => number
@@ -235,7 +235,7 @@ export class FileStore implements JobStore {
     if (this.#log.size - needed < Math.max(limit, needed)) return
     this.#isRewriting = true
     this.#turn = this.#rewrite()
-      .catch(error => this.#options.onProblem(`.svc/jobs/log cannot be written anew, it grows on: ${String(error)}`))
+      .catch(error => this.#options.onProblem(`.svc/jobs/log cannot be rewritten and keeps growing: ${String(error)}`))
       .finally(() => {
         this.#isRewriting = false
       })
@@ -354,11 +354,9 @@ function isJob(value: unknown): value is Job {
   )
 }
 
-// Bodies and results of jobs, each a file; one that is being written has another name until it is whole.
-
 const DRAFT = '.part'
 
-/** The parts of one kind. */
+/** Bodies or results of jobs, each in a file; a file that is being written has another name until it is whole. */
 export class PartFiles {
   readonly #folder: OwnFolder
 

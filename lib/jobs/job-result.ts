@@ -71,9 +71,6 @@ async function* readBody(part: Readable, pieces: AsyncIterator<Buffer>, rest: Bu
   }
 }
 
-// // The answer of a job on its way into the store: a line of JSON with status and headers, then the bytes of the body.
-// Memory holds one piece at a time.
-
 /** First line of a kept result. */
 interface ResultHead {
   status: number
@@ -85,10 +82,14 @@ interface ResultWriterOptions {
   open: () => Promise<PartWriter>
   /** Bytes of the body that are kept; 0 keeps all. */
   maxBytes: number
-  /** Told when no more is kept: who makes the rest need not go on. */
+  /** Called when the limit is reached: the handler can be stopped. */
   onFull: () => void
 }
 
+/**
+ * Writes the response of a job into the store: a line of JSON with status and headers, then the bytes of the body. Memory holds one
+ * piece at a time.
+ */
 export class ResultWriter implements BodySink {
   readonly #options: ResultWriterOptions
   readonly #text = new TextCheck()
@@ -195,9 +196,7 @@ function lastStart(bytes: Buffer): number {
   return bytes.length
 }
 
-// A result of any size as one JSON text, made piece by piece. Spec: page control/jobs-endpoints.
-
-/** `{id, status, headers, latency_ms, bytes, truncated, is_base64, body | body_base64}`. */
+/** A result of any size as JSON text, piece by piece: `{id, status, headers, latency_ms, bytes, truncated, is_base64, body | body_base64}`. */
 export async function* toResultJson(result: JobResult): AsyncGenerator<Buffer, void> {
   const { id, status, headers, latencyMs, bytes, truncated, isText } = result
   const facts = { id, status, headers: toHeaderObject(headers), latency_ms: latencyMs, bytes, truncated }

@@ -37,7 +37,7 @@ export interface JobRunnerOptions extends AttemptOptions {
   functionOf: (key: string) => FunctionVersion | null
   /** Admission of functions. */
   admission: { canEnter(fn: FunctionVersion): boolean; onceRoom(fn: FunctionVersion, callback: () => void): void }
-  /** Keeps a step, then tells it. Rejects when it cannot be kept. */
+  /** Keeps a step, then reports it. Rejects when it cannot be kept. */
   keep: (job: Job) => Promise<void>
   /** A step could not be kept and will be tried again. */
   onProblem: (message: string) => void
@@ -176,7 +176,7 @@ export class JobRunner {
     const outcome = run.stop.signal.aborted
       ? null
       : await runAttempt(begun, functionOf(begun.key), run.stop.signal, this.#options)
-    // Whoever canceled it keeps that step.
+    // `Jobs.cancel` keeps that step.
     if (run.isCanceled) return
     const now = clock.wall()
     const isStopped = outcome === null || (run.stop.signal.aborted && outcome.kind === 'failure')

@@ -13,7 +13,7 @@ export type JobState = (typeof JOB_STATES)[number]
 export interface JobRetry {
   maxAttempts: number
   delayMs: number
-  /** Each delay is so many times the one before it. */
+  /** Factor from one delay to the next. */
   backoff: number
 }
 
@@ -91,7 +91,7 @@ export interface JobRequest {
   readonly query: Readonly<Record<string, unknown>>
   readonly headers: Readonly<Record<string, string>>
   readonly context: Readonly<Record<string, unknown>> | null
-  /** A small body in base64; null when there is none or it is a part of its own. */
+  /** A small body in base64; null when there is none or it is a separate part. */
   readonly body: string | null
   readonly hasBodyPart: boolean
   readonly callbackUrl: string | null
@@ -109,12 +109,15 @@ export function isFinished({ state }: Job): boolean {
   return state === 'done' || state === 'failed' || state === 'canceled'
 }
 
-// // The states of a job as pure functions: a job and what happened in, the job afterwards out. Spec: page jobs/jobs.
-//   queued ──begin──► running ──answer 200..499──► done
-//     ▲  │               ├──another try is left──► queued, later
-//     │  │               ├──none is left─────────► failed
-//     │  └──cancel──► canceled ◄──cancel──┤
-//     └──── not admitted, not begun ──────┘
+/*
+ * The states of a job are pure functions: the job and what happened in, the job afterwards out.
+ *
+ *   queued ──begin──► running ──response 200..499──► done
+ *     ▲  │               ├──another attempt is left─► queued, later
+ *     │  │               ├──none is left────────────► failed
+ *     │  └──cancel──► canceled ◄──cancel──┤
+ *     └──── not admitted, not begun ──────┘
+ */
 
 /** How an attempt ended. */
 export interface AttemptOutcome {
@@ -176,8 +179,7 @@ function retryDelay({ attempt, retry }: Job): number {
   return backoffDelay(attempt - 1, { first: retry.delayMs, factor: retry.backoff, max: MAX_JOB_DELAY_MS })
 }
 
-// A job as people and programs see it: names with underscores, times in milliseconds since the epoch. Spec: page jobs/jobs.
-
+/** A job as the API shows it: times in milliseconds since the epoch. */
 export interface JobRecord {
   id: string
   status: JobState
@@ -258,8 +260,6 @@ function toCallback({ callback }: Job, url: string | null): JobRecord['callback'
   return { url: origin + pathname, status: state, attempts, last_error: lastError }
 }
 
-// Where jobs are kept: six methods, so that another place than this machine's disk can do the same. Spec: page jobs/file-store.
-
 /** `request` is JSON and comes with the job; the others are bytes of any size. */
 export type JobPart = 'request' | 'body' | 'result'
 
@@ -278,7 +278,7 @@ export interface PartWriter {
 
 export interface JobStore {
   /**
-   * Takes possession and tells every job that was kept, in the order of their creation.
+   * Takes possession and returns every job that was kept, in the order of creation.
    * @throws Error when nothing can be kept here now
    */
   open(): Promise<{ jobs: Job[]; warnings: Warning[] }>

@@ -1,5 +1,5 @@
 /**
- * Jobs: calls that are made later, kept on disk until they are done. Spec: page jobs/jobs.
+ * Jobs run functions in the background. They are stored on disk until they are done. Spec: page jobs/jobs.
  *
  *   create ─► checked ─► kept ─► acknowledged ─► runner ─► kept ─► result, callback ─► 250 jobs or 24 h later gone
  */
@@ -207,7 +207,7 @@ export class Jobs implements GatewayJobs {
     if (isFinished(this.#find(id))) return this.#delete(this.#find(id))
     await this.#runner.cancel(id)
     const job = this.#find(id)
-    // It ended before it could be stopped: what it did is told, and not thrown away.
+    // It ended before it could be stopped: its result is kept.
     if (isFinished(job)) return { record: await this.#toRecord(job), deleted: false }
     this.#runner.withdraw(id)
     const canceled = cancel(job, this.#options.clock.wall())
@@ -272,8 +272,8 @@ export class Jobs implements GatewayJobs {
     } catch (error) {
       await store.close().catch(() => {})
       await this.#peek(error)
-      this.#tell((error as Error).message)
-      // Whoever has it may end; a disk may be mended.
+      this.#report((error as Error).message)
+      // The other gateway may end; the disk may be repaired.
       if (this.#timer !== null) clock.clearTimeout(this.#timer)
       this.#timer = clock.setTimeout(() => void this.start(), REOPEN_MS)
       this.#timer.unref?.()
@@ -295,7 +295,7 @@ export class Jobs implements GatewayJobs {
     this.#isReadOnly = jobs !== null
   }
 
-  #tell(problem: string): void {
+  #report(problem: string): void {
     if (this.#problem !== problem) this.#options.onLog('warn', `jobs do not run: ${problem}`)
     this.#problem = problem
   }
@@ -309,7 +309,7 @@ export class Jobs implements GatewayJobs {
     const changed = steps.filter((job, index) => job !== jobs[index])
     if (changed.length > 0) await store.save(changed.map(job => ({ job })))
     await this.#dropOutdated()
-    for (const job of changed) this.#told(job)
+    for (const job of changed) this.#emit(job)
     this.#runner.addAll(steps.filter(job => job.state === 'queued'))
     for (const job of steps) if (isFinished(job)) this.#callBack(job)
   }
@@ -332,7 +332,7 @@ export class Jobs implements GatewayJobs {
       throw notKept(error)
     }
     this.#table.put(job)
-    this.#told(job)
+    this.#emit(job)
     this.#runner.add(job)
     return toJobRecord(job, request)
   }
@@ -365,17 +365,17 @@ export class Jobs implements GatewayJobs {
     return { record, deleted: true }
   }
 
-  /** A step of a job: kept first, told then. */
+  /** A step of a job is kept first, then reported. */
   async #keep(job: Job): Promise<void> {
     await this.#options.store.save([{ job }])
     this.#table.put(job)
-    this.#told(job)
+    this.#emit(job)
     if (!isFinished(job)) return
     this.#callBack(job)
     await this.#dropOutdated().catch(() => {})
   }
 
-  #told({ id, key, state, attempt, resultStatus, lastError }: Job): void {
+  #emit({ id, key, state, attempt, resultStatus, lastError }: Job): void {
     const time = this.#options.clock.wall()
     this.#options.onEvent({ time, id, key, state, attempt, status: resultStatus, error: lastError })
   }
@@ -393,15 +393,15 @@ export class Jobs implements GatewayJobs {
     }
   }
 
-  /** Tells the `callback_url` of a finished job. */
+  /** Sends the callback of a finished job. */
   #callBack(job: Job): void {
     if (job.callback?.state !== 'pending') return
-    this.#options.callbacks.tell(job, async callback => {
+    this.#options.callbacks.send(job, async callback => {
       const now = this.#table.get(job.id)
       if (now === null) return
-      const told = { ...now, callback }
-      this.#table.put(told)
-      await this.#options.store.save([{ job: told }])
+      const next = { ...now, callback }
+      this.#table.put(next)
+      await this.#options.store.save([{ job: next }])
       if (callback.state !== 'pending') await this.#dropOutdated()
     })
   }
@@ -500,7 +500,7 @@ export class JobTable {
     if (job.idempotency !== null) this.#byKey.delete(job.idempotency.key)
   }
 
-  /** Finished jobs beyond those that are kept, oldest first; one whose end is still to be told to somebody stays. */
+  /** Finished jobs beyond those that are kept, oldest first; one with a pending callback stays. */
   outdated(now: number): Job[] {
     let surplus = this.#finished.size - KEPT_JOBS
     const found: Job[] = []

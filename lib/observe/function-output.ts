@@ -1,8 +1,9 @@
 /**
- * How much of what functions write is kept: so many lines a second of each. Owner: page observe/log-store.
+ * Output of functions, before it is logged: within a budget of lines a second, and without secrets. Owner: pages
+ * observe/log-store, control/secrets.
  *
  * A line costs the gateway a time stamp, a copy and perhaps a line on the terminal, whatever its length: without a bound
- * a handler that writes nothing but line ends would take the processor away from everybody's requests.
+ * a handler that writes nothing but line ends would take processor time from all other requests.
  */
 
 import type { EnvValue, FunctionVersion } from '../core/catalog.ts'
@@ -17,11 +18,11 @@ interface Bucket {
   /** Lines that may still come, and when that was true, monotonic ms. */
   left: number
   at: number
-  /** Characters left out and not told yet. */
+  /** Characters dropped and not reported yet. */
   dropped: number
 }
 
-/** Writers remembered; beyond that all begin anew. */
+/** Writers remembered; beyond that all start again. */
 const MAX_WRITERS = 10_000
 
 export class OutputBudget {
@@ -70,9 +71,7 @@ export class OutputBudget {
   }
 }
 
-// Secret values of a function, taken out of what it prints and throws.
-
-/** Shorter values are no secrets that anybody could keep, and stand in every other line by chance. */
+/** Shorter values are not worth hiding: they occur in many lines by chance. */
 export const MIN_SECRET_CHARS = 8
 
 type Env = Readonly<Record<string, EnvValue>>

@@ -1,4 +1,7 @@
-/** How long things took, counted in the buckets of Prometheus, and in finer ones for percentiles. Owner: page observe/metrics. */
+/**
+ * Counts and durations, in the buckets of Prometheus and in finer ones for percentiles; the text format of Prometheus (0.0.4); and
+ * counts as data, for the history and for other processes. Owner: page observe/metrics.
+ */
 
 /** Upper bounds of the buckets, seconds; the last bucket has none. */
 export const DURATION_BOUNDS: readonly number[] = [
@@ -173,14 +176,12 @@ export function toPercentileMs(counts: SparseCounts, share: number): number | nu
   return null
 }
 
-// Metrics as Prometheus reads them, text format 0.0.4.
-
 /** Names and values of labels, in the order they are shown. */
 type Labels = Readonly<Record<string, string>>
 
 type FamilyType = 'counter' | 'gauge' | 'histogram'
 
-/** Families of samples, in pieces of text: whoever sends them may pause between two. */
+/** Families of samples, in pieces of text: the sender may pause between two. */
 export type MetricSource = () => Iterable<string>
 
 /** The two lines before a family's samples. */
@@ -215,8 +216,6 @@ export function toFamily(
 function escapeText(text: string): string {
   return text.replaceAll('\\', '\\\\').replaceAll('\n', '\\n')
 }
-
-// What was counted since it was last taken, as data: for the history, and for another process.
 
 /** What was counted of one function, or of everything. */
 export interface Counts {

@@ -2,7 +2,7 @@
  * The last day of a gateway in numbers: every 5 s it reads what is counted anyway and keeps what was added.
  * Owner: page observe/history.
  *
- *   Metrics, slots, workers ──every 5 s, and when somebody looks──► what was added ──► all, its runtime, its function
+ *   Metrics, slots, workers ──every 5 s, and at each request──► what was added ──► all, its runtime, its function
  */
 
 import type { Clock } from '../core/clock.ts'
@@ -54,7 +54,7 @@ export class StepTime {
   readonly #clock: Clock
   /** Wall clock minus monotonic clock, as last accepted. */
   #offset: number
-  /** What stands between the two when the wall clock was set back: time is not told twice. */
+  /** What stands between the two when the wall clock was set back: no time is counted twice. */
   #ahead = 0
 
   constructor(clock: Clock) {
@@ -216,7 +216,7 @@ export class HistoryStore {
     return series
   }
 
-  /** @param isGone - tells of a key whether its function is there no more */
+  /** @param isGone - true for the key of a removed function */
   forget(isGone: (key: string) => boolean): void {
     for (const keyed of [this.functions, this.leftOut, this.errors])
       for (const key of keyed.keys()) if (isGone(key)) keyed.delete(key)
@@ -356,8 +356,8 @@ export class History {
   /** A function that returns 5xx itself gives no reason. */
   #noteErrors(store: HistoryStore, key: string, { errors5xx }: Counts): void {
     if (errors5xx === 0) return
-    const told = store.errors.get(key)
-    if (told === undefined || told.at < store.time.toWall(store.sampledAt))
+    const known = store.errors.get(key)
+    if (known === undefined || known.at < store.time.toWall(store.sampledAt))
       this.failed(key, 'answered with a 5xx status')
   }
 

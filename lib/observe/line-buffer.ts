@@ -14,7 +14,7 @@ export const MAX_LOG_LINE_BYTES = 8 * 1024
 export const LOG_FLUSH_MS = 100
 /** Bytes of a log that go there without waiting for that. */
 export const LOG_FLUSH_BYTES = 256 * 1024
-/** Newest lines kept in memory, bytes per file, in pieces of so many. */
+/** Newest lines kept in memory, bytes per file, and bytes of one piece. */
 export const LOG_MEMORY_BYTES = 1024 * 1024
 const LOG_PIECE_BYTES = 64 * 1024
 /** Bytes of log lines that may wait for the disk. */
@@ -23,7 +23,7 @@ const MAX_LOG_PENDING_BYTES = 4 * 1024 * 1024
 interface Piece {
   bytes: Buffer
   length: number
-  /** So many bytes were taken for the disk. */
+  /** Bytes that were taken for the disk. */
   taken: number
 }
 
@@ -76,8 +76,8 @@ export class LineBuffer {
   }
 
   /**
-   * @param isWritten - false when nobody takes the bytes
-   * @param keptBytes - of lines that were taken, so many are kept
+   * @param isWritten - false when the bytes are never taken
+   * @param keptBytes - bytes of taken lines that are kept
    */
   constructor(isWritten: boolean, keptBytes = LOG_MEMORY_BYTES) {
     this.#isWritten = isWritten
@@ -213,19 +213,20 @@ export class LineBuffer {
   }
 }
 
-// // Lines for a stream, such as standard output: in batches, and never more in memory than a fixed amount.
-// One write per request would cost more than the line, and a stream whose reader has stopped keeps all that is written.
-
 interface LineStreamOptions {
   clock: Clock
   stream: Writable
-  /** The line that stands for so many that found no room. */
+  /** The line that replaces a number of dropped lines. */
   toDropLine: (count: number) => string
 }
 
+/**
+ * Lines for a stream, such as standard output, in batches and in a bounded amount of memory: one write per request would cost
+ * more than the line, and a stream whose reader has stopped keeps everything that is written.
+ */
 export class LineStream {
   readonly #options: LineStreamOptions
-  /** Nobody asks for lines that the stream has. */
+  /** Lines that the stream has are not kept. */
   readonly #lines = new LineBuffer(true, 0)
   #timer: NodeJS.Timeout | null = null
   #writing: Promise<void> | null = null
@@ -307,5 +308,3 @@ export class LineStream {
     })
   }
 }
-
-// Text from outside as one readable, bounded line.

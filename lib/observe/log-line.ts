@@ -1,4 +1,12 @@
-/** A log record as lines of JSON, with the fields that log tools know. Owner: page observe/log-store. */
+/**
+ * Lines of logs: as JSON, as text, read back, and failures in words. Owner: page observe/log-store.
+ *
+ *   runtime  <time> [req=<id> trace=<id>] [node] [fn:hello@default stdout] text
+ *   error    <time> <level> [req=<id> trace=<id>] [[node] [fn:hello@default]] text
+ *   access   one JSON object
+ *
+ * The gateway writes everything before the text: ids are checked and names have no blanks, so that no text can imitate it.
+ */
 
 import type { ErrorCode, ErrorDetail, GatewayError } from '../core/errors.ts'
 import { isObject } from '../core/json.ts'
@@ -87,12 +95,6 @@ export function toLogLine(text: string): string {
   return `${bytes.toString('utf8').replace(/\ufffd$/, '')}${note}`
 }
 
-// // Where a line of a log comes from, as text in the line, and the choice of lines by it.
-//   runtime  <time> [req=<id> trace=<id>] [node] [fn:hello@default stdout] text
-//   error    <time> <level> [req=<id> trace=<id>] [[node] [fn:hello@default]] text
-//   access   one JSON object
-// Everything before the text is the gateway's: ids are checked and names have no blanks, so no text can pass for it.
-
 /** What is known of a line. */
 export interface LogOrigin {
   requestId?: string | undefined
@@ -144,7 +146,7 @@ export function readLogLine(line: string): LogLine | null {
   return { time: time!, level: level as LogLine['level'], ...origin, text: text! }
 }
 
-/** @returns what tells whether a line is wanted; null when every line is */
+/** @returns true for the lines of a filter; null when every line is one */
 export function createLineFilter(
   file: 'error' | 'access' | 'runtime',
   { since = null, ...filter }: LogFilter,
@@ -174,8 +176,6 @@ function readAccessOrigin(line: string): Record<keyof Omit<LogFilter, 'since'> |
 export const LOG_FILES = ['error', 'access', 'runtime'] as const
 
 export type LogFile = (typeof LOG_FILES)[number]
-
-// A line of any log as one record with the same fields, for what shows them in columns.
 
 interface LogRecordFields {
   file: (typeof LOG_FILES)[number]
@@ -215,7 +215,7 @@ function readText(file: LogRecordFields['file'], line: string): LogRecordFields 
   const parts = readLogLine(line)
   if (parts === null) return null
   const { time, level, requestId, traceId, runtime, fn, version, stream, text } = parts
-  // Output has no level of its own: what goes to stderr is worth a look.
+  // Output has no level; stderr counts as a warning.
   const shown = level ?? (stream === 'stderr' ? 'warn' : 'info')
   return {
     ...{ file, time, level: shown, request_id: requestId ?? null, trace_id: traceId ?? null },
@@ -252,9 +252,7 @@ function toNote(file: LogRecordFields['file'], text: string): LogRecordFields {
   return { file, ...nothing, stream: null, text }
 }
 
-// A failed call or start in words: where, what, by which frames of the user's code.
-
-/** Failures that somebody has to look at; refusals (limits, wrong requests, a stop) are part of normal service. */
+/** Failures that need attention; refusals (limits, wrong requests, a stop) are part of normal service. */
 const FAILURES: ReadonlySet<ErrorCode> = new Set([
   'HANDLER_FAILED',
   'LOAD_FAILED',
@@ -292,7 +290,7 @@ interface FailureText {
  */
 export function toFailureText(message: string, entryFile: string | null, detail: ErrorDetail): FailureText {
   const lines = linesOf(detail.stack ?? '')
-  // Stacks begin (python: end) with the message and the kind of exception, which the message alone does not tell.
+  // Stacks begin (python: end) with the message and the kind of exception, which the message alone does not have.
   const [first = '', ...rest] = message.split('\n')
   const titled = first === '' ? -1 : lines.findIndex(line => /^[\w.\\]+: /.test(line) && line.endsWith(`: ${first}`))
   const title = titled === -1 ? first : lines[titled]!

@@ -1,6 +1,6 @@
 /**
  * What a gateway counts, and the text in which a scraper reads it. Counting costs a few additions to arrays that are there;
- * everything else is read where it is kept, when somebody asks. Owner: page observe/metrics.
+ * everything else is read where it is kept, at each scrape. Owner: page observe/metrics.
  */
 
 import type { FunctionVersion } from '../core/catalog.ts'
@@ -19,7 +19,7 @@ import {
   toSample,
 } from './histogram.ts'
 
-/** Methods by name; the last stands for all that nobody lists, because a client may make them up. */
+/** Methods by name; the last stands for all others, because a client may invent them. */
 const COUNTED_METHODS = [...METHODS, 'HEAD', 'OPTIONS', 'other'] as const
 const METHOD_INDEX: ReadonlyMap<string, number> = new Map(COUNTED_METHODS.map((name, index) => [name, index]))
 const OTHER = COUNTED_METHODS.length - 1
@@ -42,7 +42,7 @@ export class Metrics {
   readonly #scheduleRuns: Record<Result, number> = { ok: 0, failed: 0 }
   readonly #sources: MetricSource[] = [() => this.#toText(), () => this.functions.toText()]
 
-  /** Adds families of somebody who keeps numbers himself: jobs by state, workers, the process. */
+  /** Adds families whose numbers are kept elsewhere: jobs by state, workers, the process. */
   register(source: MetricSource): void {
     this.#sources.push(source)
   }
@@ -132,8 +132,6 @@ function toResults(counts: Readonly<Record<Result, number>>): [Readonly<Record<s
     [{ result: 'failed' }, counts.failed],
   ]
 }
-
-// What is counted of each function: calls by status class, how long they took and waited, cold starts.
 
 const CLASSES = ['1xx', '2xx', '3xx', '4xx', '5xx'] as const
 
@@ -292,7 +290,7 @@ function toClassText(name: string, labels: string, durations: Histogram): string
   return text
 }
 
-/** A call that was stopped has status 0; whoever stopped it counts as a client that left. */
+/** A call that was stopped has status 0 and counts as one whose client left. */
 function toClass(status: number): number {
   return status < 100 ? 3 : Math.min(5, Math.trunc(status / 100)) - 1
 }

@@ -9,7 +9,7 @@ type Row = readonly [name: string, type: 'counter' | 'gauge', help: string, valu
 
 /**
  * @param openFiles - see countOpenFiles
- * @param descriptorLimit - files this process may have open; null where the system does not tell
+ * @param descriptorLimit - files this process may have open; null where the system does not report it
  */
 export function toProcessText(clock: Clock, openFiles: number | null, descriptorLimit: number | null): string {
   const { user, system } = process.cpuUsage()
@@ -39,7 +39,7 @@ export function toProcessText(clock: Clock, openFiles: number | null, descriptor
   return rows.map(([name, type, help, value]) => toFamily(name, type, help, [[{}, value]])).join('')
 }
 
-/** Open files of this process; null where the system does not tell. */
+/** Open files of this process; null where the system does not report it. */
 export async function countOpenFiles(): Promise<number | null> {
   try {
     // The one that reads is gone afterwards.
@@ -49,14 +49,12 @@ export async function countOpenFiles(): Promise<number | null> {
   }
 }
 
-// What processes of this machine hold in memory, as the system tells it.
-
 /** Processes that are asked at once, and at most: the rest is not known. */
 const AT_ONCE = 32
 const MAX_PROCESSES = 2000
 
 /**
- * Resident bytes by process id; one that is gone, or of a system that does not tell, is not there.
+ * Resident bytes by process id, without processes that have ended and on systems that do not report it.
  * @param withChildren - also what the processes hold that it started itself
  */
 export async function readMemoryOf(

@@ -99,11 +99,6 @@ export class TraceIds {
   }
 }
 
-// // Spans of requests, calls and upstream requests, by the OpenTelemetry API of the host application: only when it has
-// registered a tracer. Whatever a tracer throws harms no request.
-//   request (SERVER) ─► upstream request (CLIENT)
-//   gateway.invoke (INTERNAL) ─► upstream request (CLIENT)
-
 type Api = typeof OpenTelemetry
 type Context = OpenTelemetry.Context
 
@@ -124,7 +119,7 @@ interface Outcome {
   attributes?: Readonly<Record<string, string | number>>
 }
 
-/** Something that goes on. */
+/** A span that has begun. */
 export interface OpenSpan {
   /** `traceparent` and `tracestate` for what is done in it. */
   readonly trace: string
@@ -146,6 +141,13 @@ export async function findSpans(): Promise<Spans | null> {
   }
 }
 
+/**
+ * Spans of requests, calls and upstream requests by the OpenTelemetry API of the host application. An exception of a tracer
+ * harms no request.
+ *
+ *   request (SERVER) ─► upstream request (CLIENT)
+ *   gateway.invoke (INTERNAL) ─► upstream request (CLIENT)
+ */
 export class Spans {
   readonly #api: Api
   readonly #tracer: OpenTelemetry.Tracer

@@ -7,7 +7,7 @@
  */
 
 import { createHash } from 'node:crypto'
-import { chmodSync, lchownSync, lstatSync } from 'node:fs'
+import { chmodSync, chownSync, lchownSync, lstatSync } from 'node:fs'
 import { dirname } from 'node:path'
 import type { Settings } from '../config/settings.ts'
 import type { UidRange } from '../config/uid-range.ts'
@@ -16,9 +16,9 @@ import type { Warning } from '../core/errors.ts'
 import { isObject } from '../core/json.ts'
 import { OwnFolder } from '../files/own-folder.ts'
 import { removeAsUser, ToolUser } from '../files/tool-user.ts'
+import { endOrphans } from '../files/user-signals.ts'
 import { FunctionFiles, type OpenPath, toCloseCommand, toShown } from './function-files.ts'
 import type { ResourceLimits } from './quotas.ts'
-import { makeUserFolder, userFolder } from './user-folders.ts'
 
 /** As it stands in a `start` for a daemon. */
 export interface FunctionUser {
@@ -305,5 +305,93 @@ function readState(folder: OwnFolder): Map<string, number> {
   } catch {
     // Missing, or not ours: users are given anew, by the same rule.
     return new Map()
+  }
+}
+
+// // The folders of functions' users, made and removed by root or by a gateway that is in their groups.
+//   <socket folder>/u        0711  the gateway's: a way, and nothing to see
+//    └─ 20001                0700  the user's; for a gateway that is not root its own, 0770 with the user's group
+//        ├─ tmp                    likewise
+//        └─ w-1f0c.sock            of a compiled function
+
+/** Name of the folder of users' folders, short because paths of sockets must be. */
+export const USERS_FOLDER = 'u'
+const TEMPORARY = 'tmp'
+const USER_NAME = /^\d{1,10}$/
+
+/** The folder of one user, not made yet. @param sockets - full path of the gateway's folder for sockets */
+export function userFolder(sockets: string, uid: number): OwnFolder {
+  return new OwnFolder(sockets, USERS_FOLDER, String(uid))
+}
+
+/** @throws Error with a message for people, or of the file system */
+export function makeUserFolder(folder: OwnFolder, uid: number): void {
+  folder.make()
+  chmodSync(dirname(folder.path), 0o711)
+  const temporary = folder.below(TEMPORARY)
+  if (isRoot()) {
+    temporary.make()
+    for (const { path } of [temporary, folder]) {
+      chmodSync(path, 0o700)
+      chownSync(path, uid, uid)
+    }
+    return
+  }
+  // Nobody but root gives files away: they stay the gateway's, and the user has them by its group.
+  temporary.make()
+  for (const { path } of [temporary, folder]) {
+    chownSync(path, -1, uid)
+    chmodSync(path, 0o770)
+  }
+}
+
+/** Deletes all of them. @param sockets - folder of a gateway, this one's or one's that is gone */
+export function removeUserFolders(sockets: OwnFolder): void {
+  const users = sockets.below(USERS_FOLDER)
+  for (const { name, stats } of users.list(USER_NAME)) {
+    // The group was given with the folder; nothing is done as anybody else.
+    if (stats.isDirectory() && stats.gid === Number(name)) removeAsUser(users.below(name), stats.gid)
+  }
+}
+
+function isRoot(): boolean {
+  return process.geteuid?.() === 0
+}
+
+// Ends what a function's user left behind when one of its workers has ended.
+
+export class UserProcesses {
+  /** By user id: what goes on, and whether it is done once more. */
+  readonly #ending = new Map<number, { isAsked: boolean; done: Promise<void> }>()
+  readonly #end: (uid: number) => Promise<void>
+
+  /** @param end - ends orphans of a user; never rejects */
+  constructor(end: (uid: number) => Promise<void> = endOrphans) {
+    this.#end = end
+  }
+
+  /** A worker has ended. */
+  leave(uid: number): void {
+    const ending = this.#ending.get(uid)
+    if (ending !== undefined) ending.isAsked = true
+    else {
+      const turn = { isAsked: true, done: Promise.resolve() }
+      this.#ending.set(uid, turn)
+      turn.done = this.#run(uid, turn)
+    }
+  }
+
+  /** Those that end while it goes on share one more turn. */
+  async #run(uid: number, turn: { isAsked: boolean }): Promise<void> {
+    while (turn.isAsked) {
+      turn.isAsked = false
+      await this.#end(uid)
+    }
+    this.#ending.delete(uid)
+  }
+
+  /** Resolves when nothing is being ended. */
+  async settle(): Promise<void> {
+    await Promise.all([...this.#ending.values()].map(({ done }) => done))
   }
 }

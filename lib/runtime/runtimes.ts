@@ -1,30 +1,29 @@
 /** The enabled runtimes of one gateway. Owner: §1, §2.15 (`FN_RUNTIMES`, daemons, sockets, programs), page runtime/daemon. */
 
-import { readFileSync } from 'node:fs'
+import { lstatSync, readFileSync, realpathSync } from 'node:fs'
+import { dirname } from 'node:path'
 import type { Settings } from '../config/settings.ts'
 import { toUsers } from '../config/uid-range.ts'
 import { BytePool, toBudgetBytes } from '../core/byte-pool.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
-import type { GatewayError, Warning } from '../core/errors.ts'
+import { GatewayError, type Warning } from '../core/errors.ts'
 import { toFunctionHostEnv } from '../core/host.ts'
 import type { RuntimeName } from '../core/identity.ts'
+import { escapeUnsafe } from '../core/text.ts'
+import { findDifference, FolderReader, parseFolderContent } from '../files/folder-content.ts'
 import type { ToolUser } from '../files/tool-user.ts'
 import { findOnPath, findToolchain, toInstallAdvice } from './binaries.ts'
 import { CompileAhead } from './compile-ahead.ts'
-import { createContentCheck } from './content-check.ts'
-import type { DaemonEvent, Launch } from './daemon-options.ts'
-import { NO_TRUST } from './dial.ts'
+import type { DaemonEvent, Launch } from './daemon.ts'
+import { NO_TRUST } from './worker-socket.ts'
 import { Dispatcher } from './dispatcher.ts'
-import { FunctionUsers } from './function-users.ts'
-import { createInspectedRuntime } from './inspected-runtime.ts'
+import { FunctionUsers, UserProcesses } from './function-users.ts'
 import { LuaRuntime } from './lua-runtime.ts'
 import { runtimeFile, socketBases, SocketFolder } from './package-files.ts'
-import { checkReachable } from './reachable.ts'
+import { TempQuota, toLimits } from './quotas.ts'
 import type { Preparer, Runtime } from './runtime.ts'
 import { SocketSet } from './socket-set.ts'
-import { TempQuota, toLimits } from './quotas.ts'
-import { UserProcesses } from './user-processes.ts'
 import { FLUSH_FRAMES } from './socket-worker.ts'
 import type { StartFacts } from './start-header.ts'
 
@@ -397,5 +396,86 @@ function toCommand(name: RuntimeName, program: string): [string, string[]] {
       return [program, [runtimeFile(SHARED_DAEMON)]]
     default:
       return [process.execPath, [runtimeFile(SHARED_DAEMON)]]
+  }
+}
+
+// Whether a daemon elsewhere has the functions that the gateway has.
+
+/**
+ * @param root - functions root, full path
+ * @param onDifference - told what differs first, once for each daemon and difference
+ * @returns what is asked when a daemon is up; the promise is for tests
+ */
+function createContentCheck(
+  root: string,
+  onDifference: (text: string) => void,
+): (content: unknown, uri: string) => Promise<void> {
+  const reader = new FolderReader(root)
+  const told = new Map<string, string>()
+  return async (content, uri) => {
+    const there = parseFolderContent(content)
+    const here = there === null ? null : await reader.read()
+    if (there === null || here === null) return
+    const difference = findDifference(here, there, `at ${uri}`)
+    if (difference === null) told.delete(uri)
+    else if (told.get(uri) !== difference) {
+      told.set(uri, difference)
+      const text = `the functions folder of the daemon at ${uri} is not the one of the gateway, ${root}: ${difference}`
+      onDifference(escapeUnsafe(text))
+    }
+  }
+}
+
+// A runtime that is only looked at: it starts nothing and refuses every call.
+
+const REASON = 'not started: the tree is only looked at'
+
+function createInspectedRuntime(name: RuntimeName): Runtime {
+  const refusal = new GatewayError('RUNTIME_DOWN', `runtime down: ${name} is ${REASON}`)
+  // What a worker would need can never be had, so none is ever started.
+  const preparer: Preparer = {
+    prepare: () => Promise.reject(refusal),
+    toStep: () => REASON,
+    waitMs: 0,
+    prepareAhead: () => {},
+  }
+  return {
+    name,
+    sockets: null,
+    preparer,
+    maxWorkers: 1,
+    start: () => Promise.resolve(),
+    rest: () => {},
+    spawn: () => {
+      throw refusal
+    },
+    health: () => ({ up: false, reason: REASON, routing: 'single', version: null, sockets: [] }),
+    close: () => Promise.resolve(),
+  }
+}
+
+// Whether other users can reach a path at all.
+
+const OTHERS_ENTER = 0o001
+
+/**
+ * @param paths - full paths
+ * @param who - who needs them, as the message begins
+ * @throws Error that names the closed folder and how to open it
+ */
+export function checkReachable(paths: readonly string[], who = 'users of functions'): void {
+  for (const path of paths) {
+    const closed = findClosedFolder(realpathSync(path))
+    if (closed !== null)
+      throw new Error(`${who} cannot reach ${path}: ${closed} is closed to them; chmod o+x ${closed}`)
+  }
+}
+
+/** The folder on the way to a path that other users may not enter; null when there is none. */
+export function findClosedFolder(path: string): string | null {
+  for (let folder = path; ; folder = dirname(folder)) {
+    const stats = lstatSync(folder, { throwIfNoEntry: false })
+    if (stats?.isDirectory() === true && (stats.mode & OTHERS_ENTER) === 0) return folder
+    if (dirname(folder) === folder) return null
   }
 }

@@ -2,7 +2,7 @@
 
 import type { FunctionVersion, KeepWarmPolicy } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
-import { toFunctionPath } from '../core/versions.ts'
+import { isSameVersion, toFunctionPath } from '../core/versions.ts'
 import { TRIGGER_HEADER } from '../invocation/forwarded-headers.ts'
 import type { InternalRequest, InternalResult } from '../invocation/internal-call.ts'
 import type { RequestIds } from '../invocation/request-ids.ts'
@@ -79,7 +79,7 @@ export class KeepWarm {
     const now = clock.wall()
     for (const [key, entry] of this.#entries) {
       const fn = functions.get(key)
-      if (fn !== undefined && policyOf(fn) !== null && fn.signature === entry.fn.signature) continue
+      if (fn !== undefined && policyOf(fn) !== null && isSameVersion(fn, entry.fn)) continue
       this.#entries.delete(key)
       queue.remove(entry)
     }

@@ -1,7 +1,7 @@
 /**
  * Runs of schedules, from the moment that one is due to what is kept of it. Owner: page scheduler/schedule.
  *
- *   due ─► noted on the disk ─► call ─► outcome kept, told ─► put in the queue again
+ *   due ─► noted on the disk ─► call ─► outcome kept, reported ─► put in the queue again
  *
  * Noted first: a gateway that is killed during a run knows afterwards that it was begun, and does not begin it again.
  */
@@ -22,7 +22,7 @@ export interface ScheduledRun {
   policy: SchedulePolicy
   /** From 1. */
   attempt: number
-  /** True when somebody asked for it, instead of the clock. */
+  /** True for a run that was requested, not due. */
   isManual: boolean
   signal: AbortSignal
 }
@@ -93,7 +93,7 @@ export class ScheduleRunner {
     return run
   }
 
-  /** Keeps states as they are now. Never rejects: schedules run on when nothing can be kept, and somebody is told once. */
+  /** Keeps states as they are now. Never rejects: schedules run on when nothing can be kept, and the problem is logged once. */
   async keep(changes: ReadonlyMap<string, ScheduleState | null>): Promise<void> {
     if (changes.size === 0) return
     try {
@@ -164,7 +164,7 @@ export class ScheduleRunner {
     const now = clock.wall()
     if (isManual) schedule.note(result, now)
     else schedule.end(attempt, result, now, this.#random())
-    this.#tell(schedule, attempt, result, latencyMs)
+    this.#report(schedule, attempt, result, latencyMs)
     await this.#settle(entry)
     return { ...result, latencyMs }
   }
@@ -177,7 +177,7 @@ export class ScheduleRunner {
     await this.keep(new Map([[schedule.fn.key, entry.isGone ? null : schedule.state]]))
   }
 
-  #tell({ fn, policy }: Schedule, attempt: number, { status, error }: RunResult, durationMs: number): void {
+  #report({ fn, policy }: Schedule, attempt: number, { status, error }: RunResult, durationMs: number): void {
     const { clock, onEvent, onLog } = this.#options
     const { runtime, name, key } = fn
     const version = fn.version ?? DEFAULT_VERSION_LABEL
@@ -188,13 +188,11 @@ export class ScheduleRunner {
   }
 }
 
-/** An answer of the function that is no good one is told by its status. */
+/** A response of 400 or more is reported by its status. */
 function toReason(status: number, error: GatewayError | null): string | null {
   if (error !== null) return error.message
   return status >= 400 ? `HTTP ${status}` : null
 }
-
-// The call that a run of a schedule makes. Spec: §2.13.
 
 /** @param path - at which the function answers */
 export function toScheduledRequest(run: ScheduledRun, id: string, path: string): InternalRequest {

@@ -1,4 +1,10 @@
-/** What a schedule remembers over a restart, and who keeps it. Spec: page scheduler/schedule-store. */
+/**
+ * The states of schedules, kept over a restart in `.svc/scheduler-state.json`. Spec: page scheduler/schedule-store.
+ *
+ *   scheduler-state.json        all of them, rewritten every FN_SCHEDULER_PERSIST_INTERVAL and at the end
+ *   scheduler-state.json.log    changes since then, one per line: a run is noted here before it begins
+ *   *.set-aside-<time>          a file that had one of these names and could not be used
+ */
 
 import { mkdirSync } from 'node:fs'
 import type { FileHandle } from 'node:fs/promises'
@@ -29,7 +35,7 @@ export interface ScheduleState {
 /** null: the schedule is gone. */
 export type KeptStates = ReadonlyMap<string, ScheduleState | null>
 
-/** Whoever keeps schedules of a root is the one that runs them. */
+/** The gateway that holds the store of a root is the one that runs its schedules. */
 export interface ScheduleStore {
   /** Called when another gateway has taken the right to run the schedules, after the state folder was deleted or moved. */
   onLost: (() => void) | null
@@ -42,7 +48,7 @@ export interface ScheduleStore {
   peek(): ReadonlyMap<string, ScheduleState>
   /** Keeps changes; they survive the end of the process when this resolves. @throws Error when they cannot be kept */
   save(changes: KeptStates): Promise<void>
-  /** Writes everything anew, when there is anything new. @throws Error as `save` */
+  /** Rewrites everything, if anything changed. @throws Error as `save` */
   flush(): Promise<void>
   close(): Promise<void>
 }
@@ -88,14 +94,9 @@ export function toScheduleState(value: unknown): ScheduleState | null {
   }
 }
 
-// // States of schedules in `.svc/scheduler-state.json`. Spec: page scheduler/schedule-store.
-//   scheduler-state.json        all of them, written anew every FN_SCHEDULER_PERSIST_INTERVAL and at the end
-//   scheduler-state.json.log    what changed since, a line for each change: a run is noted here before it begins
-//   *.set-aside-<time>          what was found in the place of one of them and could not be used
-
 const VERSION = 1
 const FILE_NAME = 'scheduler-state.json'
-/** Bytes of the log from which on everything is written anew without waiting for its time. */
+/** Bytes of the log from which on everything is rewritten without waiting for its time. */
 const MAX_LOG_BYTES = 4 * 1024 * 1024
 
 interface FileScheduleStoreOptions {
@@ -105,7 +106,7 @@ interface FileScheduleStoreOptions {
   path: string | null
   /** False keeps nothing; the lock is taken all the same. */
   persists: boolean
-  /** Of the functions root; taken by `open`, given back by whoever made it. */
+  /** Of the functions root; taken by `open`, released by its creator. */
   lock: RootLock
   /** Wall clock, ms. */
   now: () => number
@@ -280,7 +281,7 @@ export class FileScheduleStore implements ScheduleStore {
     }
   }
 
-  /** What cannot be used is given another name, and told. @returns null for that, and for a file that is not there */
+  /** Renames a file that cannot be used and adds a warning. @returns null for such a file, and for a missing one */
   #readFile<T>(name: string, warnings: Warning[] | null, parse: (text: string) => T): T | null {
     const folder = this.#folder
     const isThere = folder.list(/^/).some(entry => entry.name === name)
@@ -299,7 +300,7 @@ export class FileScheduleStore implements ScheduleStore {
         code: 'SCHEDULES_SET_ASIDE',
         path: this.#options.path === null ? `.svc/${name}` : name,
         message: `${name} could not be used (${(error as Error).message}) and is now ${aside}`,
-        hint: 'Schedules begin anew from what is left. Delete the file when nobody needs it.',
+        hint: 'Schedules start again from the remaining state. Delete the file when it is not needed.',
       })
       return null
     }

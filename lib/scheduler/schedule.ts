@@ -1,6 +1,6 @@
 /**
  * One schedule: when it is due, what its runs leave, and what a restart, a changed config or a changed clock make of it.
- * It calls nobody. Spec: §2.13, page scheduler/schedule.
+ * It makes no calls. Spec: §2.13, page scheduler/schedule.
  *
  *   idle ─ due ─► begin ─► run ─► end ─┬─ fine, or no attempt left ─► idle, due next
  *     ▲                                └─ failed, attempts left ────► retry pending ─ retry due ─► begin
@@ -23,7 +23,7 @@ export interface RunResult {
   error: string | null
 }
 
-/** Why a run has no end of its own. */
+/** The result of a run that was cut off. */
 export const INTERRUPTED: RunResult = { status: 0, error: 'the gateway ended during the run' }
 
 export class Schedule {
@@ -129,7 +129,7 @@ export class Schedule {
     }
   }
 
-  /** A run that somebody asked for has ended. */
+  /** A requested run has ended. */
   note({ status, error }: RunResult, now: number): void {
     this.state = { ...this.state, last: now, lastStatus: status, lastError: error }
   }
@@ -164,8 +164,7 @@ function isAhead(moment: number | null, now: number): moment is number {
   return moment !== null && moment > now && moment - now <= SMALL_SET_BACK_MS
 }
 
-// When a schedule is due: an interval, or a cron text in its zone.
-
+/** When a schedule is due: an interval, or a cron text in its zone. */
 export interface Rule {
   /** The same for schedules that are due at the same times. */
   readonly text: string
@@ -192,7 +191,7 @@ export class Rules {
     return rule
   }
 
-  /** Forgets rules that nobody has any more. */
+  /** Forgets unused rules. */
   retain(used: ReadonlySet<string>): void {
     for (const text of this.#rules.keys()) if (!used.has(text)) this.#rules.delete(text)
   }

@@ -65,8 +65,6 @@ export class Scheduler {
   }
 }
 
-// The schedules of a gateway: takes them from the catalog, puts them in the queue, and keeps their state. Spec: page scheduler/schedule.
-
 /** Milliseconds until schedules that another gateway runs are asked for again. */
 export const TAKEOVER_MS = 5000
 
@@ -111,12 +109,13 @@ class Entry implements Work, Runnable {
   }
 }
 
+/** The schedules of a gateway: takes them from the catalog, queues them, and keeps their state. */
 export class Schedules {
   readonly #options: SchedulesOptions
   readonly #runner: ScheduleRunner
   readonly #random: () => number
   readonly #entries = new Map<string, Entry>()
-  /** States that nobody has asked for yet; null before the store was read. */
+  /** Stored states that no function has taken yet; null before the store was read. */
   #kept: Map<string, ScheduleState> | null = null
   /** How runs of earlier processes went, where schedules do not run here. */
   #past: ReadonlyMap<string, ScheduleState> = new Map()

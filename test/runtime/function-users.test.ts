@@ -11,7 +11,7 @@ import {
 import t from 'tap'
 import type { FunctionVersion } from '../../lib/core/catalog.ts'
 import { FunctionUsers } from '../../lib/runtime/function-users.ts'
-import { findClosedFolder } from '../../lib/runtime/reachable.ts'
+import { findClosedFolder } from '../../lib/runtime/runtimes.ts'
 import { makeFn } from '../helpers/fn.ts'
 import { makeTree, type Tree } from '../helpers/tree.ts'
 

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { MAX_STREAM_LEADS, STREAM_LEAD_BYTES, STREAM_WINDOW_BYTES } from '../../lib/core/limits.ts'
 import { Semaphore } from '../../lib/core/semaphore.ts'
-import { StreamWindow } from '../../lib/runtime/stream-window.ts'
+import { StreamWindow } from '../../lib/runtime/call.ts'
 import { createRandom } from '../helpers/random.ts'
 
 const KIB = 1024

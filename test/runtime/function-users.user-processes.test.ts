@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process'
 import { existsSync, readdirSync } from 'node:fs'
 import t from 'tap'
-import { UserProcesses } from '../../lib/runtime/user-processes.ts'
+import { UserProcesses } from '../../lib/runtime/function-users.ts'
 import { isRunning, statusOf } from '../helpers/processes.ts'
 import { until } from '../helpers/worker-client.ts'
 

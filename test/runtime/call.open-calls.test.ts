@@ -1,7 +1,6 @@
 import t from 'tap'
 import type { FunctionVersion } from '../../lib/core/catalog.ts'
-import { RuntimeCall } from '../../lib/runtime/call.ts'
-import { OpenCalls } from '../../lib/runtime/open-calls.ts'
+import { OpenCalls, RuntimeCall } from '../../lib/runtime/call.ts'
 import { createRandom } from '../helpers/random.ts'
 
 class PlainCall extends RuntimeCall {

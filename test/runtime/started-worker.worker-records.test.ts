@@ -1,5 +1,5 @@
 import t from 'tap'
-import { listenForExit, type WorkerRecord, WorkerRecords } from '../../lib/runtime/worker-records.ts'
+import { listenForExit, type WorkerRecord, WorkerRecords } from '../../lib/runtime/started-worker.ts'
 
 const FACTS = { key: 'node/hello@default', pid: 7, uid: null }
 

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { toInstallHint } from '../../lib/runtime/install-hint.ts'
+import { toInstallHint } from '../../lib/runtime/binaries.ts'
 
 t.test('[runtime/daemon.16] a command where its package manager is, else the site', async t => {
   const on =

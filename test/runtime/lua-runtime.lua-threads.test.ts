@@ -1,6 +1,6 @@
 import { once } from 'node:events'
 import t from 'tap'
-import { LuaThreads } from '../../lib/runtime/lua-threads.ts'
+import { LuaThreads } from '../../lib/runtime/lua-runtime.ts'
 import { until } from '../helpers/worker-client.ts'
 import type { Budget } from '../../runtimes/lua/budget.mjs'
 import { Guard } from '../../runtimes/lua/guard.mjs'

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { dial, isTrusted, needsProof, NO_TRUST, parseSocketUri } from '../../lib/runtime/dial.ts'
+import { dial, isTrusted, needsProof, NO_TRUST, parseSocketUri } from '../../lib/runtime/worker-socket.ts'
 
 t.test('[runtime/greeting.1] addresses as the settings name them', async t => {
   t.same(parseSocketUri('unix:/tmp/a b.sock'), { path: '/tmp/a b.sock' })

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { OpeningReader } from '../../lib/runtime/opening-reader.ts'
+import { OpeningReader } from '../../lib/runtime/greeting.ts'
 import { encodeFrame, KIND } from '../../lib/runtime/wire-protocol.ts'
 
 const HELLO = new Map<number, number>([[KIND.hello, 100]])
