@@ -412,7 +412,9 @@ const READERS: Readonly<Record<string, (folder: string) => Installed[]>> = {
   node: folder => listNodePackages(join(folder, TARGETS.node!)),
   php: folder => {
     const { packages } = parseObject(tryRead(join(folder, TARGETS.php!, 'composer', 'installed.json'))) ?? {}
-    return Array.isArray(packages) ? packages.flatMap(one => toInstalled(one, 'require')) : []
+    return Array.isArray(packages)
+      ? packages.flatMap(one => toInstalled(isObject(one) ? { version: '', ...one } : one, 'require'))
+      : []
   },
 }
 
