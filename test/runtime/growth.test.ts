@@ -2,7 +2,14 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { setImmediate as afterReads } from 'node:timers/promises'
 import t from 'tap'
-import { Growth, type ProcessorTime, type Reading, systemProcessors, toOccupation, toProcessors } from '../../lib/runtime/growth.ts'
+import {
+  Growth,
+  type ProcessorTime,
+  type Reading,
+  systemProcessors,
+  toOccupation,
+  toProcessors,
+} from '../../lib/runtime/growth.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { until } from '../helpers/worker-client.ts'
 
