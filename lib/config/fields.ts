@@ -410,7 +410,7 @@ export function hidden<T>(field: Field<T>): Field<T> {
 }
 
 /** Problems of a request that one message names. */
-const MAX_TOLD = 5
+const MAX_NAMED = 5
 
 /**
  * Reads the fields of a request.
@@ -424,7 +424,7 @@ export function readRequest<T>(field: Field<T>, value: unknown, check: (value: T
   if (read !== undefined) check(read, at)
   const problems = findings.filter(isProblem)
   if (read !== undefined && problems.length === 0) return read
-  const told = problems.slice(0, MAX_TOLD).map(({ message }) => message)
-  const more = problems.length - told.length
-  throw new GatewayError('BAD_REQUEST', `${told.join('; ')}${more > 0 ? `; and ${more} more` : ''}`)
+  const named = problems.slice(0, MAX_NAMED).map(({ message }) => message)
+  const more = problems.length - named.length
+  throw new GatewayError('BAD_REQUEST', `${named.join('; ')}${more > 0 ? `; and ${more} more` : ''}`)
 }

@@ -40,7 +40,7 @@ export interface Settings {
   isolationFiles: 'refuse' | 'close' | 'warn'
   /** Such as `20000-29999`. */
   isolationUids: string
-  /** Quotas of a function that has a user of its own: processes and threads, open files of each process, temporary files. */
+  /** Quotas of a function with a separate user: processes and threads, open files of each process, temporary files. */
   functionProcesses: number | null
   functionOpenFiles: number | null
   functionTempMb: number | null

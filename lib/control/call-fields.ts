@@ -1,9 +1,19 @@
 /** A call of a function as JSON: which fields it has, and what each may be. Owner: page control/invoke. */
 
-import { boolean, type Field, jsonObject, json, mapOf, mapped, object, oneOf, string } from '../config/fields.ts'
-import { type Finding, isProblem, reportWrong, toPlace } from '../config/findings.ts'
+import {
+  boolean,
+  hidden,
+  json,
+  jsonObject,
+  mapOf,
+  mapped,
+  object,
+  oneOf,
+  readRequest,
+  string,
+} from '../config/fields.ts'
+import { reportWrong } from '../config/findings.ts'
 import { toScalarText } from '../config/texts.ts'
-import { GatewayError } from '../core/errors.ts'
 import { findUnsendable, isHeaderName } from '../core/http-text.ts'
 import { isVersion, MAX_NAME_CHARS, METHODS, RUNTIMES, type RuntimeName } from '../core/identity.ts'
 import { toCallBody, withBodyType } from '../invocation/call-body.ts'
@@ -25,8 +35,6 @@ export interface CallFields {
   params: Readonly<Record<string, string>> | null
 }
 
-/** Problems that are told at once. */
-const MAX_TOLD = 5
 const MAX_HEADER_CHARS = 16 * 1024
 
 /** A list is one header with its texts joined, as when a client repeats it. */
@@ -50,11 +58,7 @@ const base64 = mapped(string({ multiline: true, rule: 'base64 text' }), (text, a
   return isBase64 ? Buffer.from(text, 'base64') : reportWrong(at, 'base64 text, with its padding', text)
 })
 
-/** What a call carries may be secret, and a refusal is written to the log: its values are not shown. */
-function hidden<T>(field: Field<T>): Field<T> {
-  return { ...field, read: (value, at) => field.read(value, { ...at, hidden: true }) }
-}
-
+// The content of a call may be secret, and a refusal is logged: messages do not show hidden values.
 const CALL = object(
   {
     name: string({ rule: 'the name of a function', maxLength: MAX_NAME_CHARS }),
@@ -78,19 +82,16 @@ const CALL = object(
  * @throws GatewayError BAD_REQUEST that names every wrong field with its rule and its value
  */
 export function readCallFields(value: Readonly<Record<string, unknown>>): CallFields {
-  const findings: Finding[] = []
-  const at = toPlace(null, '', findings)
-  const call = CALL.read(value, at)
-  for (const name of Object.keys(call?.headers ?? {})) {
-    if (!isHeaderName(name)) reportWrong({ ...at, name: 'headers' }, 'an object of header names', name)
-  }
-  const { body, bodyBase64 } = call ?? {}
-  if (body !== undefined && bodyBase64 !== undefined)
-    reportWrong({ ...at, name: 'body_base64' }, 'absent where body is given', 'both')
-  if (call?.isBase64 === true && bodyBase64 === undefined)
-    reportWrong({ ...at, name: 'is_base64' }, 'false where body_base64 is not given', true)
-  const problems = findings.filter(isProblem)
-  if (call === undefined || problems.length > 0) throw toRefusal(problems)
+  const call = readRequest(CALL, value, ({ headers, body, bodyBase64, isBase64 }, at) => {
+    for (const name of Object.keys(headers ?? {})) {
+      if (!isHeaderName(name)) reportWrong({ ...at, name: 'headers' }, 'an object of header names', name)
+    }
+    if (body !== undefined && bodyBase64 !== undefined)
+      reportWrong({ ...at, name: 'body_base64' }, 'absent where body is given', 'both')
+    if (isBase64 === true && bodyBase64 === undefined)
+      reportWrong({ ...at, name: 'is_base64' }, 'false where body_base64 is not given', true)
+  })
+  const { body, bodyBase64 } = call
   return {
     name: call.name!,
     runtime: call.runtime ?? null,
@@ -103,10 +104,4 @@ export function readCallFields(value: Readonly<Record<string, unknown>>): CallFi
     route: call.route ?? null,
     params: call.params ?? null,
   }
-}
-
-function toRefusal(problems: readonly Finding[]): GatewayError {
-  const told = problems.slice(0, MAX_TOLD).map(({ message }) => message)
-  const more = problems.length - told.length
-  return new GatewayError('BAD_REQUEST', `${told.join('; ')}${more > 0 ? `; and ${more} more` : ''}`)
 }

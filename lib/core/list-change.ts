@@ -54,7 +54,7 @@ export function mergeSorted<T>(a: readonly T[], b: readonly T[], compare: (a: T,
   return merged
 }
 
-/** What changed from one map to the next, for a reader that keeps something of each value. */
+/** Changes from one map to the next, for a reader that keeps state for each value. */
 export class ValueChanges<T> {
   readonly #isWanted: (value: T) => boolean
   #values: readonly T[] = []

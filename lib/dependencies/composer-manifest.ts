@@ -64,7 +64,7 @@ export class ComposerManifest {
   readonly #text: string
   readonly #json: Readonly<Record<string, unknown>>
 
-  /** @throws GatewayError when it is no JSON object, or names something that is not a package */
+  /** @throws GatewayError when it is not a JSON object, or names something that is not a package */
   constructor(text: string, label: string) {
     this.label = label
     this.#text = text

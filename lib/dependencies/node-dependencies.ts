@@ -1,5 +1,5 @@
 /**
- * What a folder of node functions asks for: its manifest, its lock file, what its handlers import. Owner: page dependencies/node.
+ * Dependencies of a folder of Node functions: its manifest, its lock file and the imports of its handlers. Owner: page dependencies/node.
  *
  *   imports - declared - packs - what a folder above has ─► added ─┐
  *   package.json - what a folder above has as it asks for ─────────┴─► wanted: the manifest that npm gets

@@ -1,5 +1,5 @@
 /**
- * What a folder of Python functions asks for: packages that its files name, and those that imports are taken for.
+ * Dependencies of a folder of Python functions: packages that its files name, and those that its imports suggest.
  * Owner: §2.16, page dependencies/python.
  *
  *   requirements.txt, #@requirements                       ─► named

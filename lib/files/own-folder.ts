@@ -417,7 +417,7 @@ export function removeEntry(held: string, name: string): void {
   ignoreMissing(() => rmdirSync(path))
 }
 
-/** @returns null for what is no folder, or gone */
+/** @returns null if it does not exist or is not a folder */
 function openFolder(path: string): number | null {
   try {
     return openSync(path, FOLDER | constants.O_NOFOLLOW)
@@ -501,7 +501,7 @@ async function openRegular(path: string, flags: number): Promise<FileHandle> {
   throw toError(path, 'a pipe, device or folder')
 }
 
-/** What an open that does not follow and does not wait says of a link, a pipe without reader, and a folder. */
+/** Error codes of an open that neither follows links nor waits: for a link, a pipe without reader, and a folder. */
 const UNSAFE: Readonly<Record<string, string>> = {
   ELOOP: 'a symbolic link',
   ENXIO: 'a pipe or socket',

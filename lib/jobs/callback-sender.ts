@@ -144,7 +144,7 @@ async function toShortResult(job: Job, store: JobStore): Promise<Record<string, 
 /** Milliseconds within which an answer must have begun. */
 export const CALLBACK_TIMEOUT_MS = 10_000
 
-/** What the edge proxy of the gateway has and callbacks share. */
+/** Parts of the edge proxy that callbacks share. */
 export interface CallbackNetwork {
   readonly clock: Clock
   readonly own: OwnAddresses
@@ -154,7 +154,7 @@ export interface CallbackNetwork {
   readonly ca: string | null
 }
 
-/** What a callback carries. */
+/** The content of a callback. */
 interface CallbackMessage {
   readonly jobId: string
   readonly url: string

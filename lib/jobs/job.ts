@@ -215,7 +215,7 @@ export interface JobRecord {
   result_truncated: boolean
   last_error: string | null
   idempotency_key: string | null
-  /** What follows the path of the URL is not shown: it may hold a secret. */
+  /** The query of the URL is not shown: it may contain a secret. */
   callback: { url: string; status: string; attempts: number; last_error: string | null } | null
 }
 

@@ -217,7 +217,7 @@ function escapeText(text: string): string {
   return text.replaceAll('\\', '\\\\').replaceAll('\n', '\\n')
 }
 
-/** What was counted of one function, or of everything. */
+/** Counts of one function, or of all. */
 export interface Counts {
   errors4xx: number
   errors5xx: number
@@ -323,7 +323,7 @@ export interface MetricCounts {
   functions: FunctionCounts[]
 }
 
-/** What was added to named numbers since the last look. */
+/** Increments of named numbers since the last look. */
 export class Added<Name extends string> {
   readonly #numbers: Readonly<Record<Name, number>>
   readonly #seen: Record<Name, number>

@@ -54,7 +54,7 @@ export class StepTime {
   readonly #clock: Clock
   /** Wall clock minus monotonic clock, as last accepted. */
   #offset: number
-  /** What stands between the two when the wall clock was set back: no time is counted twice. */
+  /** Offset after the wall clock was set back, so that no time is counted twice. */
   #ahead = 0
 
   constructor(clock: Clock) {
@@ -206,7 +206,7 @@ export class HistoryStore {
     return series
   }
 
-  /** The series of a function that was just called; null where there is no room for one. */
+  /** The series of a function that was just called; null if the limit of series is reached. */
   called(key: string): HistorySeries | null {
     const series = this.functions.get(key) ?? this.#begin(key)
     if (series === null) return null
@@ -227,7 +227,7 @@ export class HistoryStore {
       this.leftOut.add(key)
       return null
     }
-    // What one that was left out did meanwhile is not known.
+    // The counts of a function that was left out are unknown.
     return new HistorySeries(this.leftOut.delete(key) ? this.takenAt : this.startedAt)
   }
 

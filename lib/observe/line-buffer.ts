@@ -234,7 +234,7 @@ export class LineStream {
 
   constructor(options: LineStreamOptions) {
     this.#options = options
-    // A reader that went away is no reason to stop serving.
+    // A reader that is gone does not stop the gateway.
     options.stream.on('error', () => {})
     options.stream.once('close', () => {
       this.#isGone = true

@@ -95,7 +95,7 @@ export function toLogLine(text: string): string {
   return `${bytes.toString('utf8').replace(/\ufffd$/, '')}${note}`
 }
 
-/** What is known of a line. */
+/** Facts about a line. */
 export interface LogOrigin {
   requestId?: string | undefined
   traceId?: string | undefined
@@ -269,7 +269,7 @@ export function isFailure(error: GatewayError): boolean {
   return FAILURES.has(error.code)
 }
 
-/** What is known beyond the message; of an exception of the gateway itself its own frames. */
+/** Facts besides the message; for an exception of the gateway itself its own frames. */
 export function toFailureDetail({ code, detail, cause }: GatewayError): ErrorDetail {
   if (detail !== undefined) return detail
   // The gateway's own frames help where the gateway is at fault, and nowhere else.
@@ -295,7 +295,7 @@ export function toFailureText(message: string, entryFile: string | null, detail:
   const titled = first === '' ? -1 : lines.findIndex(line => /^[\w.\\]+: /.test(line) && line.endsWith(`: ${first}`))
   const title = titled === -1 ? first : lines[titled]!
   const others = lines.filter((_, index) => index !== titled)
-  // What a tool or an interpreter says in several lines, unless the stack repeats it.
+  // Output of a tool or interpreter in several lines, unless the stack repeats it.
   const frames = [...linesOf(rest.join('\n')).filter(line => !others.includes(line)), ...others]
   const file = detail.file ?? entryFile
   const where = detail.line === undefined ? file : `${file}:${detail.line}`

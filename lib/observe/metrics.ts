@@ -135,7 +135,7 @@ function toResults(counts: Readonly<Record<Result, number>>): [Readonly<Record<s
 
 const CLASSES = ['1xx', '2xx', '3xx', '4xx', '5xx'] as const
 
-/** What was counted of one function. */
+/** Counts of one function. */
 export interface FunctionCounters {
   readonly key: string
   readonly tally: Pick<Tally, 'take'>
@@ -198,7 +198,7 @@ class FunctionMetrics {
     series.tally.coldStart()
   }
 
-  /** What was counted since the last time, for `add` of another process. */
+  /** Counts since the last time, for `add` of another process. */
   take(): FunctionCounts[] {
     const taken: FunctionCounts[] = []
     for (const series of this.#series.values()) {

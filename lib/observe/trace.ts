@@ -224,7 +224,7 @@ export class Spans {
       if (name !== undefined) span.updateName(cut(name))
       if (attributes !== undefined) span.setAttributes(attributes)
       if (status > 0) span.setAttribute('http.response.status_code', status)
-      // A server's span is no failure when the client was wrong (semantic conventions of HTTP).
+      // A server's span has no error status when the client was wrong (semantic conventions of HTTP).
       if (failure !== undefined || status === 0 || status >= (kind === SpanKind.CLIENT ? 400 : 500)) {
         span.setStatus({ code: SpanStatusCode.ERROR })
         span.setAttribute('error.type', failure ?? String(status || 'canceled'))

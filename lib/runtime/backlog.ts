@@ -85,7 +85,7 @@ const MAX_WAITS = 20
 
 interface LoadRetryOptions {
   clock: Clock
-  /** What of the function's files on disk is not as it was discovered, as text; null when nothing is. */
+  /** Differences between the function's files on disk and as discovered, as text; null if none. */
   changeOf(): string | null
   /** The wait is over. */
   onDue(): void
@@ -95,7 +95,7 @@ export class LoadRetry {
   readonly #options: LoadRetryOptions
   #timer: NodeJS.Timeout | null = null
   #waits = 0
-  /** What differed at the last look, and when that was. */
+  /** The difference at the last look, and its time. */
   #change: string | null = null
   #lookedAt = 0
 
@@ -253,7 +253,7 @@ export class LoadTurns {
   }
 }
 
-// What one function needs before its first worker can start. It is asked for once, and calls wait for it in the backlog,
+// Preparation of a function before its first worker can start. It is requested once, and calls wait for it in the backlog,
 // each at most so long, unless the previous version serves meanwhile.
 //   idle ─► working ─► done
 //             └─ failed: the set decides what the calls get, and the next call asks again ─► idle
@@ -267,7 +267,7 @@ interface PreparationOptions {
   backlog: Backlog
   /** Tells whether a failure may be that of a file which was being saved. */
   retry: LoadRetry
-  /** What serves while a tool works. */
+  /** The version that serves while a tool works. */
   standIn: StandIn
   /** Workers may start from now on. */
   onDone(): void

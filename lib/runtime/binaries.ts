@@ -187,7 +187,7 @@ const SOURCES: Readonly<Partial<Record<Wanted, Source>>> = {
     website: 'https://www.python.org/downloads/',
   },
   node: { packages: {}, website: 'https://nodejs.org' },
-  // Process control is a package of its own with dnf; apk has it under names with a version only.
+  // Process control is a separate package with dnf; apk has it only under names with a version.
   php: {
     packages: { 'apt-get': 'php-cli', dnf: 'php-cli php-process', pacman: 'php', brew: 'php' },
     website: 'https://www.php.net/downloads',
@@ -201,7 +201,7 @@ const SOURCES: Readonly<Partial<Record<Wanted, Source>>> = {
   rust: { packages: {}, website: 'https://rustup.rs' },
 }
 
-/** What helps in the images of the Dockerfile, whose user installs nothing. */
+/** Hint for the images of the Dockerfile, whose user cannot install programs. */
 const IN_IMAGE: Readonly<Partial<Record<Wanted, string>>> = {
   python: 'use the image target python or full',
   node: 'build the image with another NODE_IMAGE',

@@ -122,9 +122,9 @@ export abstract class RuntimeCall {
 }
 
 // How much of one call's stream may be under way, as the gateway counts it.
-//   worker ─ received ─► untaken ─ taken by the client ─► untold ─ `more`, when half of the window came together ─► worker
+//   worker ─ received ─► untaken ─ taken by the client ─► unreported ─ `more`, when half of the window came together ─► worker
 
-/** Bytes that were taken before the worker is told. */
+/** Bytes taken by the client before the worker is notified. */
 const GRANT_BYTES = STREAM_WINDOW_BYTES / 2
 /** Bytes taken at once, and in a row, by a client that keeps up with a fast stream. */
 const FAST_BYTES = STREAM_WINDOW_BYTES / 4
@@ -133,7 +133,7 @@ const FAST_RUN_BYTES = 2 * STREAM_WINDOW_BYTES
 export class StreamWindow {
   readonly #leads: Semaphore | null
   #untaken: number
-  #untold = 0
+  #unreported = 0
   /** Taken in a row by a client that had nothing left to take each time. */
   #run = 0
   #hasLead = false
@@ -153,22 +153,22 @@ export class StreamWindow {
 
   /** True when the worker may have to wait for the client before it can send its next piece, which has up to half of the window. */
   get isHeld(): boolean {
-    return !this.#isOver && this.#untaken + this.#untold > STREAM_WINDOW_BYTES - GRANT_BYTES
+    return !this.#isOver && this.#untaken + this.#unreported > STREAM_WINDOW_BYTES - GRANT_BYTES
   }
 
-  /** The client took `bytes`. @returns what the worker is told of now, 0 for nothing */
+  /** The client took `bytes`. @returns bytes to report to the worker now, 0 for none */
   take(bytes: number): number {
     this.#untaken -= bytes
-    this.#untold += bytes
+    this.#unreported += bytes
     if (!this.#hasLead && !this.#isOver) this.#askForLead(bytes)
     // Told of each piece it would be no sooner: half of the window is left to it.
-    if (this.#untold < GRANT_BYTES) return 0
-    const told = this.#untold
-    this.#untold = 0
-    return told
+    if (this.#unreported < GRANT_BYTES) return 0
+    const reported = this.#unreported
+    this.#unreported = 0
+    return reported
   }
 
-  /** Nothing of the stream comes any more, or nobody takes it. */
+  /** The stream has ended, or its reader is gone. */
   close(): void {
     if (this.#hasLead && !this.#isOver) this.#leads!.release()
     this.#isOver = true
@@ -179,7 +179,7 @@ export class StreamWindow {
     this.#run = this.#untaken === 0 && bytes >= FAST_BYTES ? this.#run + bytes : 0
     if (this.#run < FAST_RUN_BYTES || this.#leads?.tryTake() !== true) return
     this.#hasLead = true
-    this.#untold += STREAM_LEAD_BYTES
+    this.#unreported += STREAM_LEAD_BYTES
   }
 }
 
@@ -198,7 +198,7 @@ export class OpenCalls {
   total = 0
   /** The oldest. */
   first: RuntimeCall | null = null
-  /** How many of them nobody waits for, and how many of those are past their deadline. */
+  /** Number of calls without a waiting client, and how many of those are past their deadline. */
   left = 0
   late = 0
   #last: RuntimeCall | null = null
@@ -277,7 +277,7 @@ export class OpenCalls {
     return calls
   }
 
-  /** A list of its own, oldest first. */
+  /** A copy, oldest first. */
   values(): RuntimeCall[] {
     const calls: RuntimeCall[] = []
     for (let call = this.first; call !== null; call = call.openAfter) calls.push(call)

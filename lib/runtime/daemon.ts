@@ -399,7 +399,7 @@ export class Daemon {
   }
 }
 
-// What a daemon is started with, and what it tells.
+// Options and events of a daemon.
 
 /** How to start a daemon process. */
 export interface Launch {
@@ -433,7 +433,7 @@ export interface StartRequest {
   toHeader(worker: string | null): string
 }
 
-/** What happened to a daemon, for logs. */
+/** An event of a daemon, for logs. */
 export interface DaemonEvent {
   runtime: RuntimeName
   /** 0 where it is none of them alone. */
@@ -447,9 +447,9 @@ export interface DaemonOptions {
   /** From 1. */
   index: number
   clock: Clock
-  /** Socket of a daemon that somebody else runs; then `launch` is not used. */
+  /** Socket of an external daemon; then `launch` is not used. */
   externalUri: string | null
-  /** What such a daemon has to prove. */
+  /** The secret that such a daemon must prove. */
   trust: PeerTrust
   /** It may offer workers that wait for their function, to which a connection is opened ahead. Absent: it may not. */
   takesReady?: boolean
@@ -458,6 +458,6 @@ export interface DaemonOptions {
   /** Output of a worker outside any call, with the `key` its start was asked for. */
   onLog(key: string, stream: 'stdout' | 'stderr', text: string): void
   onEvent(event: DaemonEvent): void
-  /** Such a daemon is up and says what lies in its functions folder. */
+  /** Such a daemon is up and reports the content of its functions folder. */
   onContent?(content: unknown, uri: string): void
 }

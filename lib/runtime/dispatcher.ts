@@ -35,7 +35,7 @@ interface DispatcherOptions {
   changeOf?(fn: FunctionVersion): string | null
   /** Output outside any call. */
   onLog(fn: FunctionVersion, stream: 'stdout' | 'stderr', text: string): void
-  /** A worker loaded these source files: full real paths. Absent where nobody asks. */
+  /** A worker loaded these source files: full real paths. Absent if it is not needed. */
   onFiles?(fn: FunctionVersion, files: readonly string[]): void
   /** A worker failed to load or ended by itself. */
   onFailure(fn: FunctionVersion, error: GatewayError): void
@@ -109,7 +109,7 @@ export class Dispatcher {
       for (const { fn, workers } of sets) for (const worker of workers) yield { fn, worker }
   }
 
-  /** What functions do with processors, of those whose growth depended on it. */
+  /** Growth decisions of the functions that reached the processor limit. */
   growth(): { fn: FunctionVersion; growth: NonNullable<WorkerSet['growth']> }[] {
     return [...this.#sets.values()].flatMap(({ fn, growth }) => (growth === null ? [] : [{ fn, growth }]))
   }

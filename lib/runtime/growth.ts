@@ -28,7 +28,7 @@ interface Look {
   waitsSince: number | null
 }
 
-/** What busy workers do: use processors, or wait for something else. */
+/** The state of busy workers: using processors, or waiting for something else. */
 type Occupation = 'computing' | 'waiting'
 
 /** Milliseconds since a process began; of all its threads. */
@@ -40,7 +40,7 @@ export interface ProcessorTime {
   isRunnable: boolean
 }
 
-/** What worker processes had done with their time at a moment. */
+/** A reading of the processor time of worker processes. */
 export interface Reading {
   /** Monotonic ms. */
   at: number
@@ -55,7 +55,7 @@ interface BusyWorker {
   readonly inflight: { readonly first: unknown }
 }
 
-/** What the processors are to the growth of functions. */
+/** Processors as the growth of functions sees them. */
 export interface Processors {
   count: number
   /** Resolves when answers that were there before are read. */
@@ -172,7 +172,7 @@ export class Growth {
 const CGROUP_ROOT = '/sys/fs/cgroup'
 const NS_PER_MS = 1e6
 
-/** By process id, with what its children did: a worker stands behind a guard. A process of which the system tells nothing is not there. */
+/** By process id, with what its children did: a worker stands behind a guard. A process without readable figures is left out. */
 async function readProcessorTimes(pids: readonly number[]): Promise<ReadonlyMap<number, ProcessorTime>> {
   const found = new Map<number, ProcessorTime>()
   await Promise.all(
@@ -190,7 +190,7 @@ async function readProcessorTimes(pids: readonly number[]): Promise<ReadonlyMap<
   return found
 }
 
-/** @returns false when the system does not tell */
+/** @returns false if the system has no such figures */
 async function add(pid: string, time: ProcessorTime): Promise<boolean> {
   try {
     const threads = await readdir(`/proc/${pid}/task`)
@@ -214,7 +214,7 @@ async function add(pid: string, time: ProcessorTime): Promise<boolean> {
   }
 }
 
-/** @param processes - of the gateway, each with workers of its own */
+/** @param processes - of the gateway, each with separate workers */
 export function systemProcessors(processes = 1): Processors {
   return { count: Math.ceil(countProcessors() / processes), read: readProcessorTimes }
 }

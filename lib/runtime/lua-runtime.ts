@@ -85,7 +85,7 @@ export class LuaRuntime implements Runtime {
 
 // A thread that serves one Lua function, as a worker of its set. Page: runtime/lua-runtime.
 
-/** Calls to a thread that wait for the end of a poll phase to leave in one message; so many leave at once. */
+/** Maximum number of calls in one message to a thread; calls wait for the end of a poll phase. */
 const FLUSH_MESSAGES = 32
 
 /** Bytes from which on the copy of a body goes over as it is, and leaves nothing here for the collector; a message makes another copy of a shorter one. */
@@ -259,7 +259,7 @@ class LuaThread extends Worker {
 
   #handleExit(): void {
     this.#clearLoadTimer()
-    // Its count of begun calls tells whether answers are lost: then it is not known which of the open calls were begun.
+    // If its count of begun calls shows that responses are lost, it is unknown which of the open calls were begun.
     const complete = Atomics.load(this.#progress, 0) - this.#answered <= 1
     this.handleClosed({ reason: this.#reason ?? 'thread ended', unexpected: !this.#isKilled, complete })
     this.#onLoaded()
@@ -286,7 +286,7 @@ const [OWN_KIB, PROGRESS_ITEMS] = [1, 2]
 interface ThreadUser {
   /** True while it has no open call. */
   readonly isIdle: boolean
-  /** True when it was told to end, which takes it a moment. */
+  /** True after it was asked to end, which takes a moment. */
   readonly isEnding: boolean
   stop(): void
 }
@@ -310,7 +310,7 @@ export class LuaThreads {
   readonly #users = new Map<Thread, { user: ThreadUser; progress: Int32Array }>()
   #isClosed = false
 
-  /** What all threads hold together, as page runtime/lua-runtime draws it: KiB held, threads, KiB allowed. */
+  /** Memory of all threads together, as page runtime/lua-runtime draws it: KiB held, threads, KiB allowed. */
   readonly #memory = new Int32Array(new SharedArrayBuffer(MEMORY_ITEMS * Int32Array.BYTES_PER_ELEMENT))
 
   /**

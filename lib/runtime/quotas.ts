@@ -1,4 +1,4 @@
-/** What a function that has a user of its own may take of the machine. Owner: page runtime/quotas. */
+/** Limits of a function with a separate user. Owner: page runtime/quotas. */
 
 import { join } from 'node:path'
 import type { Settings } from '../config/settings.ts'

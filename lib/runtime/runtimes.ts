@@ -66,7 +66,7 @@ export interface RuntimesOptions extends Pick<StartFacts, 'toContext' | 'toPackD
   /** What of a function's files on disk is not as it was discovered, as text; null when nothing is. */
   changeOf?(fn: FunctionVersion): string | null
   onLog(fn: FunctionVersion, stream: 'stdout' | 'stderr', text: string): void
-  /** A worker loaded these source files: full real paths. Absent where nobody asks. */
+  /** A worker loaded these source files: full real paths. Absent if it is not needed. */
   onFiles?(fn: FunctionVersion, files: readonly string[]): void
   /** A worker failed to load or ended by itself. */
   onFailure(fn: FunctionVersion, error: GatewayError): void
@@ -403,7 +403,7 @@ function toCommand(name: RuntimeName, program: string): [string, string[]] {
 
 /**
  * @param root - functions root, full path
- * @param onDifference - told what differs first, once for each daemon and difference
+ * @param onDifference - called with the first difference, once for each daemon and difference
  * @returns what is asked when a daemon is up; the promise is for tests
  */
 function createContentCheck(
@@ -411,15 +411,15 @@ function createContentCheck(
   onDifference: (text: string) => void,
 ): (content: unknown, uri: string) => Promise<void> {
   const reader = new FolderReader(root)
-  const told = new Map<string, string>()
+  const reported = new Map<string, string>()
   return async (content, uri) => {
     const there = parseFolderContent(content)
     const here = there === null ? null : await reader.read()
     if (there === null || here === null) return
     const difference = findDifference(here, there, `at ${uri}`)
-    if (difference === null) told.delete(uri)
-    else if (told.get(uri) !== difference) {
-      told.set(uri, difference)
+    if (difference === null) reported.delete(uri)
+    else if (reported.get(uri) !== difference) {
+      reported.set(uri, difference)
       const text = `the functions folder of the daemon at ${uri} is not the one of the gateway, ${root}: ${difference}`
       onDifference(escapeUnsafe(text))
     }
@@ -432,7 +432,7 @@ const REASON = 'not started: the tree is only looked at'
 
 function createInspectedRuntime(name: RuntimeName): Runtime {
   const refusal = new GatewayError('RUNTIME_DOWN', `runtime down: ${name} is ${REASON}`)
-  // What a worker would need can never be had, so none is ever started.
+  // A worker's requirements can never be met, so none is started.
   const preparer: Preparer = {
     prepare: () => Promise.reject(refusal),
     toStep: () => REASON,

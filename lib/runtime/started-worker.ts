@@ -38,7 +38,7 @@ export interface WorkerSource {
   ): Promise<StartedWorker>
 }
 
-// What is known of the workers of one daemon: whose they are, and how they ended.
+// Workers of one daemon: their owners, and how they ended.
 
 /** Ends kept while starts are open: more are no daemon's that works. */
 const MAX_EARLY_EXITS = 64
@@ -60,7 +60,7 @@ export class WorkerRecords {
   readonly #live = new Map<string, WorkerRecord>()
   /** Starts whose answer is not here yet, or not taken over. */
   #opening = 0
-  /** Ends that were told before the start they belong to; only while a start is open. */
+  /** Exits reported before the start they belong to; only while a start is open. */
   readonly #earlyExits = new Map<string, WorkerExit>()
 
   /** @param start - asks for a worker and adds it */
@@ -93,7 +93,7 @@ export class WorkerRecords {
   end(id: string, exit: WorkerExit): void {
     const record = this.#live.get(id)
     if (record === undefined) {
-      // It may have ended before its start was told to whoever asked. More than that is nobody's.
+      // It may have ended before its start was reported. Others have no owner.
       if (this.#opening > 0 && this.#earlyExits.size < MAX_EARLY_EXITS) this.#earlyExits.set(id, exit)
       return
     }
@@ -102,7 +102,7 @@ export class WorkerRecords {
     for (const listener of record.listeners.splice(0)) listener(exit)
   }
 
-  /** @param kill - is called for each before its end is told */
+  /** @param kill - called for each before its exit is reported */
   endAll(exit: WorkerExit, kill: (record: WorkerRecord) => void): void {
     for (const [id, record] of [...this.#live]) {
       kill(record)
@@ -111,7 +111,7 @@ export class WorkerRecords {
   }
 }
 
-/** Also tells of an end that came before; never from inside the call: the caller has not finished its own set-up. */
+/** Also reports an earlier exit; never from inside the call, because the caller has not finished its set-up. */
 export function listenForExit({ exit, listeners }: WorkerRecord, listener: (exit: WorkerExit) => void): void {
   if (exit !== null) queueMicrotask(() => listener(exit))
   else listeners.push(listener)
@@ -122,7 +122,7 @@ export function listenForExit({ exit, listeners }: WorkerRecord, listener: (exit
 /** Milliseconds a daemon has to end after its control input was closed. */
 const DAEMON_STOP_GRACE_MS = 2000
 
-/** Kills a process with everything in its group. One that has not made its group yet comes first, so that it starts nobody who is missed. */
+/** Kills a process with everything in its group. One that has not made its group yet is killed first, so that it cannot start a process that is missed. */
 export function killGroup(pid: number | undefined): void {
   if (pid === undefined || pid <= 1) return
   for (const target of [pid, -pid]) {
@@ -145,7 +145,7 @@ export function endDaemon(child: ChildProcess, clock: Pick<Clock, 'setTimeout' |
     child.once('exit', end)
     // It never ran.
     child.once('error', end)
-    // The end of its control input tells it to end.
+    // It ends at the end of its control input.
     child.stdin?.destroy()
   })
 }

@@ -131,7 +131,7 @@ export class WorkerSet implements WorkerOwner, OlderSet {
     this.#grow(now)
   }
 
-  /** What the processors had to do with its growth; null when it never came to that. */
+  /** The last growth decision; null if there was none. */
   get growth(): Growth['decision'] {
     return this.#growth.decision
   }
@@ -576,7 +576,7 @@ class SocketTurns {
   }
 }
 
-// What the workers of one function version are given.
+// Options of the workers of one function version.
 
 interface WorkerSetOptions {
   fn: FunctionVersion
@@ -600,7 +600,7 @@ interface WorkerSetOptions {
   isRetired?: boolean
   /** True while another process calls workers of the function: one stays here, to serve when a newer version cannot be loaded. */
   isLent?(): boolean
-  /** What of the function's files on disk is not as it was discovered, as text; null when nothing is. */
+  /** Differences between the function's files on disk and as discovered, as text; null if none. */
   changeOf?(): string | null
   /** The set that is in force, for one that is not any more; null when there is none. */
   successor?(): { dispatch(call: RuntimeCall): void } | null
@@ -610,7 +610,7 @@ interface WorkerSetOptions {
   spawn(set: WorkerOwner, program: string | null): Worker
   /** Output outside any call. */
   onLog(fn: FunctionVersion, stream: 'stdout' | 'stderr', text: string): void
-  /** A worker loaded these source files: full real paths. Absent where nobody asks. */
+  /** A worker loaded these source files: full real paths. Absent if it is not needed. */
   onFiles?(fn: FunctionVersion, files: readonly string[]): void
   /** A worker failed to load or ended by itself. */
   onFailure(fn: FunctionVersion, error: GatewayError): void

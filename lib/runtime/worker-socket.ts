@@ -92,9 +92,9 @@ export function toWorkerHello({ id, isShared }: WorkerAddress): Buffer {
 
 // Connections to daemons and their workers: unix, tcp, or tcp inside TLS.
 
-/** What a daemon on another machine is trusted by. */
+/** Credentials of a daemon on another machine. */
 export interface PeerTrust {
-  /** What both sides know; null where nobody has to prove anything. */
+  /** The shared secret; null if no proof is required. */
   secret: string | null
   /** Certificates (PEM) that may sign a daemon's; null: those that node knows. */
   ca: string | null
@@ -146,7 +146,7 @@ export function dial(uri: string, { ca }: PeerTrust, onread?: OnRead): net.Socke
   return socket
 }
 
-/** What a proof is bound to, so that nobody in between can pass it on; '' without TLS. */
+/** Channel binding of a proof, so that a proxy cannot relay it; '' without TLS. */
 export function toBinding(socket: net.Socket): string {
   if (!(socket instanceof tls.TLSSocket)) return ''
   return socket.exportKeyingMaterial(BINDING_BYTES, BINDING_LABEL, Buffer.alloc(0)).toString('base64url')

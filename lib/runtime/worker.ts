@@ -432,19 +432,19 @@ class DeadlineTimer {
 
   /** After a moment in which this process stood still answers may lie unread: they are read before anybody is late. */
   #handleTimer(): void {
-    if (this.#clock.monotonic() - this.#dueAt <= STANDSTILL_MS) this.#tell()
-    else this.#timer = this.#clock.setTimeout(() => this.#tell(), 1)
+    if (this.#clock.monotonic() - this.#dueAt <= STANDSTILL_MS) this.#fire()
+    else this.#timer = this.#clock.setTimeout(() => this.#fire(), 1)
   }
 
-  #tell(): void {
+  #fire(): void {
     this.#timer = null
     this.#onDue()
   }
 }
 
-// What a worker reports to the set it belongs to, and asks of it.
+// Interface between a worker and the set it belongs to.
 
-/** What workers of a kind need of the set they belong to. */
+/** Parts of the set that workers of one kind need. */
 interface OwnerOf<Worker> {
   readonly fn: FunctionVersion
   readonly clock: Clock
@@ -489,7 +489,7 @@ class CallPace {
   /** Calls that the worker may have open now. */
   depth = 1
   #fastCalls = 0
-  /** What calls took lately, milliseconds; not known to be quick at first. */
+  /** Recent duration of calls in milliseconds; initially not known to be fast. */
   #callMs = FAST_CALL_MS
 
   /** @param tookMs - what the call that just ended took */

@@ -156,7 +156,7 @@ export class FileScheduleStore implements ScheduleStore {
       for (const [key, state] of states) this.#texts.set(key, JSON.stringify(toStateRecord(state)))
       this.#log = await openToAppend(this.#folder.pathOf(this.#logName))
       this.#isOpen = true
-      // What was read from two files is one file again.
+      // Two files were read; they become one file again.
       await this.#writeAll()
     } catch (error) {
       // Schedules that are not kept are better than none that run.
@@ -223,7 +223,7 @@ export class FileScheduleStore implements ScheduleStore {
 
   async #append(lines: string): Promise<void> {
     const { maxLogBytes = MAX_LOG_BYTES } = this.#options
-    // What is to be added is among all states already.
+    // The added states are among all states already.
     if (this.#isTorn || this.#logBytes + lines.length > maxLogBytes) return this.#writeAll()
     this.#isTorn = true
     await this.#log?.appendFile(lines)
