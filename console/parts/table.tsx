@@ -17,7 +17,7 @@ export interface Column<Row> {
   /** Of long texts: the column gets the room that the others leave, a cell ends in an ellipsis and has this as its tooltip. */
   readonly long?: (row: Row) => string
   /** Left out when the table does not fit into its box: those with 1 first, of equals the last one. Absent: always shown. */
-  readonly drop?: 1 | 2
+  readonly drop?: 1 | 2 | 3
 }
 
 function toClass<Row>({ isNumber, long }: Column<Row>): string | undefined {
@@ -172,7 +172,7 @@ function useFitting<Row>(
 }
 
 function toDropOrder<Row>(columns: readonly Column<Row>[]): readonly Column<Row>[] {
-  return [1, 2].flatMap(drop => columns.filter(column => column.drop === drop).reverse())
+  return [1, 2, 3].flatMap(drop => columns.filter(column => column.drop === drop).reverse())
 }
 
 interface HeadProps<Row> {

@@ -138,6 +138,7 @@ t.test(
       await row.getByText(/^GET \/fails: .*no order/).click()
       const text = page.getByRole('dialog').getByRole('region', { name: 'Text' })
       t.match(await text.innerText(), `no order\n  { "id": 7 }\n${long}`, 'white space is kept')
+      await resizeWindow(page, { width: 1440, height: 800 })
       await page.goto(`${url}/console/scheduler`)
       await page.getByRole('button', { name: /^Run now/ }).click()
       const error = page.getByRole('cell', { name: /^no order/ })
