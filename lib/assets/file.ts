@@ -3,7 +3,7 @@
 import { createHash } from 'node:crypto'
 import type { Stats } from 'node:fs'
 import mime from 'mime'
-import { type PreparedHead, toPreparedHead } from '../http/constant-answer.ts'
+import { type PreparedHead, toPreparedHead } from '../http/respond.ts'
 
 /** Seconds a file with a hash in its name may be kept by clients: a year. */
 const IMMUTABLE_MAX_AGE_SECONDS = 31_536_000

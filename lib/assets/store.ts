@@ -22,11 +22,9 @@ import { constants, type Stats, stat } from 'node:fs'
 import { type FileHandle, open, realpath, stat as statAsync } from 'node:fs/promises'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
-import { AbsentForms, FORMS } from './absent-forms.ts'
+import { AbsentForms, ASSET_LISTING_MS, ASSET_SETTLE_MS, FolderLook, FORMS } from './folder-look.ts'
 import { type Asset, type AssetForm, isSameState, type ReadFile, toAsset, toState } from './file.ts'
-import { FolderLook } from './folder-look.ts'
 import type { Exchange } from '../http/exchange.ts'
-import { ASSET_LISTING_MS, ASSET_SETTLE_MS } from './names.ts'
 
 /** Files up to this size are kept in memory, so many bytes and files of them in all. */
 export const MAX_CACHED_ASSET_BYTES = 1024 * 1024

@@ -1,5 +1,6 @@
 /** Which addresses an upstream may have. Spec: §2.10. Pure tables; who listens where comes from outside. */
 
+import { lookup } from 'node:dns'
 import { BlockList, isIP } from 'node:net'
 
 /**
@@ -182,3 +183,60 @@ export class OwnAddresses {
 
 const EVERY_V6 = '0:0:0:0:0:0:0:0'
 const LOOPBACK_V6 = '0:0:0:0:0:0:0:1'
+
+// Names to addresses for the edge proxy.
+
+/** Name look-ups at once: the system's resolver holds a thread of the pool that files need too. */
+export const EDGE_LOOKUPS = 2
+
+export interface ResolvedAddress {
+  address: string
+  family: number
+}
+
+export type Resolve = (hostname: string) => Promise<readonly ResolvedAddress[]>
+
+/** As the system resolves names, its hosts file included. */
+export const systemResolve: Resolve = hostname =>
+  new Promise((resolve, reject) => {
+    lookup(hostname, { all: true, order: 'verbatim' }, (error, addresses) => {
+      if (error === null) resolve(addresses)
+      else reject(error)
+    })
+  })
+
+/**
+ * Look-ups of one name at a time, and few in all: the system's resolver occupies a thread for as long as a name server
+ * is silent, and the files of this gateway are read by the same few threads.
+ */
+export class EdgeLookup {
+  readonly #resolve: Resolve
+  readonly #running = new Map<string, Promise<readonly ResolvedAddress[]>>()
+  readonly #waiting: (() => void)[] = []
+  #active = 0
+
+  constructor(resolve: Resolve) {
+    this.#resolve = resolve
+  }
+
+  addresses(hostname: string): Promise<readonly ResolvedAddress[]> {
+    const running = this.#running.get(hostname)
+    if (running !== undefined) return running
+    const started = this.#run(hostname).finally(() => this.#running.delete(hostname))
+    this.#running.set(hostname, started)
+    return started
+  }
+
+  async #run(hostname: string): Promise<readonly ResolvedAddress[]> {
+    if (this.#active >= EDGE_LOOKUPS) await new Promise<void>(resolve => this.#waiting.push(resolve))
+    else this.#active += 1
+    try {
+      return await this.#resolve(hostname)
+    } finally {
+      // The place goes to the next in line without being free in between.
+      const next = this.#waiting.shift()
+      if (next === undefined) this.#active -= 1
+      else next()
+    }
+  }
+}

@@ -9,9 +9,8 @@ import { networkInterfaces } from 'node:os'
 import type { Clock } from '../core/clock.ts'
 import type { EdgePolicy } from '../core/catalog.ts'
 import { GatewayError } from '../core/errors.ts'
-import { OwnAddresses, type ListeningSocket } from './addresses.ts'
+import { EdgeLookup, type ListeningSocket, OwnAddresses, type Resolve, systemResolve } from './addresses.ts'
 import { EdgeConnections } from './connections.ts'
-import { EdgeLookup, type Resolve, systemResolve } from './lookup.ts'
 import type { Descriptors } from '../core/descriptor-limit.ts'
 import { type EdgeRequest, type EdgeRules, toEdgeRequest, toEdgeRules } from './target.ts'
 import { type EdgeContext, EdgeTransfer } from './transfer.ts'
@@ -122,7 +121,7 @@ export class EdgeProxy implements EdgeContext {
 /** A call that came in another way than over HTTP keeps no method of its own; its event has it. */
 function methodOf(call: Call): string {
   if (call.method !== '') return call.method
-  const { method } = JSON.parse(call.wholeHeader) as { method?: unknown }
+  const { method } = JSON.parse(call.header) as { method?: unknown }
   return typeof method === 'string' ? method : 'GET'
 }
 

@@ -1,12 +1,14 @@
 /** A proxy directive and a function's `edge` policy as one upstream request, or the reason why not. Spec: §2.10. */
 
 import { isIP } from 'node:net'
-import { showValue } from '../config/findings.ts'
+import { showText, showValue } from '../config/findings.ts'
+import { toScalarText } from '../config/texts.ts'
 import type { EdgePolicy } from '../core/catalog.ts'
 import { GatewayError } from '../core/errors.ts'
-import { isMethod, METHODS } from '../core/identity.ts'
-import { broken, toRequestHeaders } from './headers.ts'
-import { climbs, isControlPath, readSpellings } from './path-spellings.ts'
+import { findUnsendable, isHeaderName, withoutHeaders } from '../core/http-text.ts'
+import { isMethod, METHODS, RESERVED_PREFIXES } from '../core/identity.ts'
+import { MAX_REPLY_HEADER_BYTES } from '../core/limits.ts'
+import { headerOf, HOP_BY_HOP, INTERNAL_PREFIX, takesOver } from '../invocation/forwarded-headers.ts'
 
 /** Characters of an edge target. */
 const MAX_EDGE_URL_CHARS = 16 * 1024
@@ -197,4 +199,144 @@ export function controlDenied(): GatewayError {
 /** A refusal or failure with its reason. The reason names no address and no path: clients see it. */
 export function failed(why: string, cause?: unknown): GatewayError {
   return new GatewayError('EDGE_FAILED', `edge proxy failed: ${why}`, cause === undefined ? {} : { cause })
+}
+
+// // What an upstream path may mean to whoever reads it: this gateway, or a server on the way that unescapes, lower-cases or
+// resolves once more than its neighbour. Spec: §2.10.
+
+/** Times a path is unescaped to see what it may mean to a server behind the upstream. */
+const MAX_PATH_DECODINGS = 8
+
+const RESERVED: ReadonlySet<string> = new Set(RESERVED_PREFIXES.map(prefix => prefix.slice(1)))
+
+/**
+ * The segments of a path as written and after each round of unescaping, until nothing changes: lower case, backslashes as
+ * slashes, without empty and `.` segments, parameters (`;x`) and control characters.
+ * @param path - without query
+ * @returns null when it is still escaped after MAX_PATH_DECODINGS rounds: nobody means such a path
+ */
+export function readSpellings(path: string): string[][] | null {
+  const spellings: string[][] = []
+  let text = path.toLowerCase()
+  for (let round = 0; round <= MAX_PATH_DECODINGS; round += 1) {
+    spellings.push(toSegments(text))
+    const next = text.replace(ESCAPE, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)))
+    if (next === text) return spellings
+    text = next.toLowerCase()
+  }
+  return null
+}
+
+/** Escapes of ASCII: the only ones that can hide a slash, a dot or a letter of a reserved word. */
+const ESCAPE = /%([0-7][0-9a-f])/g
+const PARAMETERS = /[;?#].*$/s
+const CONTROL = /[\u0000-\u0020\u007f]/g
+
+function toSegments(text: string): string[] {
+  return text
+    .split(/[/\\]/)
+    .map(segment => segment.replace(PARAMETERS, '').replace(CONTROL, ''))
+    .filter(segment => segment !== '' && segment !== '.')
+}
+
+/** True when some reading of the path has a `..` segment. */
+export function climbs(spellings: readonly string[][]): boolean {
+  return spellings.some(segments => segments.includes('..'))
+}
+
+/** True when some reading of the path lies at or below a reserved prefix, with `..` resolved or not. */
+export function isControlPath(spellings: readonly string[][]): boolean {
+  return spellings.some(segments => RESERVED.has(segments[0] ?? '') || RESERVED.has(resolve(segments)[0] ?? ''))
+}
+
+/** True when a reserved word is any segment: behind a prefix that a host application or a home takes off. */
+export function namesControl(spellings: readonly string[][]): boolean {
+  return spellings.some(segments => segments.some(segment => RESERVED.has(segment)))
+}
+
+function resolve(segments: readonly string[]): string[] {
+  const resolved: string[] = []
+  for (const segment of segments) {
+    if (segment === '..') resolved.pop()
+    else resolved.push(segment)
+  }
+  return resolved
+}
+
+// Headers of an upstream request and of its answer. Spec: §2.10.
+
+/** What the gateway says itself, or what only one connection's two ends may say. */
+const NOT_SENT: ReadonlySet<string> = new Set([...HOP_BY_HOP, 'host', 'content-length', 'expect'])
+const NOT_PASSED_ON: ReadonlySet<string> = new Set([...HOP_BY_HOP, 'content-length', 'x-request-id'])
+
+/**
+ * The directive's headers as they are sent: names and values in turn.
+ * @throws GatewayError CONTRACT_BROKEN naming header and value
+ */
+export function toRequestHeaders(headers: unknown): string[] {
+  if (headers === undefined || headers === null) return []
+  // An empty table or array of a language that has only one kind of both.
+  if (Array.isArray(headers) && headers.length === 0) return []
+  if (typeof headers !== 'object' || Array.isArray(headers))
+    throw broken(`proxy.headers must be an object, got ${showValue(headers)}`)
+  const list: string[] = []
+  let bytes = 0
+  for (const [name, value] of Object.entries(headers)) {
+    if (!isHeaderName(name)) throw broken(`proxy.headers: "${showText(name)}" is no header name`)
+    for (const item of Array.isArray(value) ? value : [value]) {
+      if (item === null) continue
+      const text = toScalarText(item)
+      if (text === undefined)
+        throw broken(`proxy.headers: ${name} must be a string or strings, got ${showValue(item, true)}`)
+      if (findUnsendable(text) !== null)
+        throw broken(`proxy.headers: ${name} holds a character that a header cannot carry`)
+      bytes += name.length + text.length + 4
+      if (bytes > MAX_REPLY_HEADER_BYTES) throw broken(`proxy.headers are larger than ${MAX_REPLY_HEADER_BYTES} bytes`)
+      list.push(name, text)
+    }
+  }
+  return withoutHeaders(list, name => NOT_SENT.has(name) || name.startsWith(INTERNAL_PREFIX))
+}
+
+/**
+ * What tells the upstream whose trace the request is part of; nothing when the handler says so itself.
+ * @param headers - of the directive, names and values in turn
+ */
+export function toTraceHeaders(
+  headers: readonly string[],
+  { trace, traceState }: { trace: string; traceState: string | null },
+): string[] {
+  if (headerOf(headers, 'traceparent') !== null) return []
+  const added = ['traceparent', trace]
+  if (traceState !== null && headerOf(headers, 'tracestate') === null) added.push('tracestate', traceState)
+  return added
+}
+
+/**
+ * An answer's headers as they are passed on; repeated ones stay apart.
+ * @param rawHeaders - names and values in turn, as received
+ * @param sharesOrigin - pages of functions have the origin of the console
+ * @returns null when one cannot be sent again
+ */
+export function toAnswerHeaders(rawHeaders: readonly string[], sharesOrigin = true): string[] | null {
+  for (let i = 1; i < rawHeaders.length; i += 2) if (findUnsendable(rawHeaders[i]!) !== null) return null
+  return withoutHeaders(
+    rawHeaders,
+    (name, value) =>
+      NOT_PASSED_ON.has(name) || name.startsWith(INTERNAL_PREFIX) || takesOver(name, value, sharesOrigin),
+  )
+}
+
+/** The codings of an answer's body, outermost last; `identity` is none. */
+export function toCodings(rawHeaders: readonly string[]): string[] {
+  const codings: string[] = []
+  for (let i = 0; i < rawHeaders.length; i += 2) {
+    if (rawHeaders[i]!.toLowerCase() === 'content-encoding')
+      codings.push(...rawHeaders[i + 1]!.toLowerCase().split(','))
+  }
+  return codings.map(coding => coding.trim()).filter(coding => coding !== '' && coding !== 'identity')
+}
+
+export function broken(why: string): GatewayError {
+  return new GatewayError('CONTRACT_BROKEN', `invalid runtime response: ${why}`)
 }

@@ -6,8 +6,7 @@
 import { connect, type LookupFunction, type NetConnectOpts, type Socket } from 'node:net'
 import { connect as connectTls, type ConnectionOptions, type TLSSocket } from 'node:tls'
 import { type AnswerHead, AnswerParser, type AnswerSink } from './answer-parser.ts'
-import type { KeptConnection } from './kept-trust.ts'
-import type { ResolvedAddress } from './lookup.ts'
+import type { ResolvedAddress } from './addresses.ts'
 
 /** Milliseconds for which an idle connection is kept. */
 const IDLE_MS = 4000
@@ -54,8 +53,10 @@ interface ConnectionOwner {
   onClosed(connection: UpstreamConnection, isByUpstream: boolean): void
 }
 
-export class UpstreamConnection implements AnswerSink, KeptConnection {
+export class UpstreamConnection implements AnswerSink {
+  /** Monotonic ms of the last request or answer. */
   usedAt = 0
+  /** The turn of the event loop in which it became free last; -1 before that. */
   freedTurn = -1
   readonly #owner: ConnectionOwner
   readonly #socket: Socket

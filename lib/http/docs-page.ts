@@ -10,10 +10,16 @@ import { readFile } from 'node:fs/promises'
 import type { Warning } from '../core/errors.ts'
 import { GatewayError } from '../core/errors.ts'
 import { packageFile } from '../runtime/package-files.ts'
-import { type ConstantAnswer, sendConstant, toConstantBytes } from './constant-answer.ts'
+import {
+  type ConstantAnswer,
+  type PackedFile,
+  sendConstant,
+  sendPackedFile,
+  toConstantBytes,
+  toPackedFile,
+} from './respond.ts'
 import type { Exchange, Step } from './exchange.ts'
 import { OPENAPI_PATH } from './openapi-step.ts'
-import { type PackedFile, sendPackedFile, toPackedFile } from './packed-file.ts'
 
 export const DOCS_PATH = '/docs'
 /** Names that begin with `_` are nobody's route. */
@@ -97,7 +103,7 @@ export class DocsPage {
     const { path, method } = exchange
     if (!path.startsWith(DOCS_PATH) || (method !== 'GET' && method !== 'HEAD')) return false
     if (path === DOCS_PATH) {
-      const isFolder = exchange.asked.rawPath.split('?', 1)[0]!.endsWith('/')
+      const isFolder = exchange.rawPath.split('?', 1)[0]!.endsWith('/')
       sendConstant(exchange, this.#pages[isFolder ? 1 : 0]!)
       return true
     }

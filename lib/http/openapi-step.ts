@@ -4,10 +4,9 @@ import { open } from 'node:fs/promises'
 import type { FunctionVersion } from '../core/catalog.ts'
 import { toGatewayError } from '../core/errors.ts'
 import type { SchemaFile } from '../validation/schema-file.ts'
-import { type ConstantAnswer, sendConstant, toConstantAnswer } from './constant-answer.ts'
+import { type ConstantAnswer, sendConstant, toConstantAnswer } from './respond.ts'
 import type { Step } from './exchange.ts'
-import { type HandlerHints, parseHints } from './hints.ts'
-import { type ApiInfo, type DocumentedRoute, toOpenApi } from './openapi.ts'
+import { type ApiInfo, type DocumentedRoute, type HandlerHints, toOpenApi } from './openapi.ts'
 
 export const OPENAPI_PATH = '/openapi.json'
 /** Where the documentation page and the command line find it whatever the functions claim. */
@@ -80,4 +79,37 @@ export function createOpenApiStep(options: OpenApiStepOptions): Step {
     )
     return true
   }
+}
+
+// Hints in a handler's comments: `@summary @query @body @content_type` in its first lines.
+
+/** Lines of a handler searched for `@summary` and the other hints. */
+const HINT_LINES = 80
+
+const HINT = /^\s*(?:#|\/\/|--|\*|\/\*+)\s*@(summary|query|body|content_type)\s+(.+?)\s*(?:\*\/)?$/
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return text
+  }
+}
+
+/** Reads the hints of a handler's text; what is no hint is passed over, the first of a kind counts. */
+export function parseHints(fileText: string): HandlerHints {
+  const hints: HandlerHints = { summary: null, query: null, body: undefined, contentType: null }
+  for (const line of fileText.split('\n', HINT_LINES)) {
+    const match = HINT.exec(line)
+    if (match === null) continue
+    const [, kind, text] = match as unknown as [string, string, string]
+    if (kind === 'summary') hints.summary ??= text
+    else if (kind === 'content_type') hints.contentType ??= text
+    else if (kind === 'body') hints.body ??= parseJson(text)
+    else {
+      const query = parseJson(text)
+      if (typeof query === 'object' && query !== null && !Array.isArray(query)) hints.query ??= { ...query }
+    }
+  }
+  return hints
 }

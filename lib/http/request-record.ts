@@ -3,12 +3,12 @@
 import { type Clock, WallTime } from '../core/clock.ts'
 import { isThrottled } from '../core/errors.ts'
 import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
-import { traceIdOf } from '../observe/trace.ts'
 import type { RequestRecord } from '../observe/events.ts'
 import type { Journal } from '../observe/journal.ts'
 import type { Metrics } from '../observe/metrics.ts'
+import type { OpenSpan } from '../observe/spans.ts'
+import { traceIdOf } from '../observe/trace.ts'
 import type { Exchange } from './exchange.ts'
-import { endRequestSpan } from './request-span.ts'
 
 /** Status in records of a client that left before its answer, after nginx's. */
 const CLIENT_LEFT_STATUS = 499
@@ -60,4 +60,19 @@ export function createRequestListener(
     if (exchange.span !== null) endRequestSpan(exchange.span, exchange, statusOf(exchange))
     if (exchange.error !== null) journal.callFailed(exchange, exchange.error)
   }
+}
+
+// The end of a request's span.
+
+/** Ends the span of an exchange under the name of its route, as tracers group requests. */
+function endRequestSpan(span: OpenSpan, { method, route, fn, id }: Exchange, status: number): void {
+  span.end({
+    status,
+    attributes: {
+      'fngw.request_id': id,
+      ...(route !== null && { 'http.route': route }),
+      ...(fn !== null && { 'faas.name': fn.key }),
+    },
+    ...(route !== null && { name: `${method} ${route}` }),
+  })
 }

@@ -5,16 +5,21 @@
  * bytes. Streams are written as they come, and the sender is told when the client has taken them.
  */
 
+import { createHash } from 'node:crypto'
 import { STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
+import { promisify } from 'node:util'
+import { gzip } from 'node:zlib'
 import type { BytePool } from '../core/byte-pool.ts'
 import { type Clock, WallTime } from '../core/clock.ts'
+import { Descriptors } from '../core/descriptor-limit.ts'
 import { GatewayError, toErrorBody } from '../core/errors.ts'
+import { matchesTag } from '../core/http-text.ts'
 import type { Lifecycle } from '../core/lifecycle.ts'
 import { DEFAULT_RESPONSE_IDLE_TIMEOUT_MS, MAX_STATUS } from '../core/limits.ts'
 import { escapeUnsafe } from '../core/text.ts'
-import type { ReplyHead } from '../invocation/response.ts'
-import { Descriptors } from '../core/descriptor-limit.ts'
+import { headerOf } from '../invocation/forwarded-headers.ts'
+import { prepareText, type ReplyHead } from '../invocation/response.ts'
 import { DISCARD_BODY_BYTES, type Exchange, type ExchangeResponder, type HttpResponse } from './exchange.ts'
 
 /** Milliseconds a refused upload may go on after its answer, so that the client can read it before the close. */
@@ -445,4 +450,78 @@ export function rejectConnection(socket: Socket, clock: Clock, error: GatewayErr
   )
   const timer = clock.setTimeout(() => socket.destroy(), LINGER_MS)
   socket.once('close', () => clock.clearTimeout(timer))
+}
+
+// A document that many may ask for, made once: bytes with a tag, so that most answers carry neither.
+
+export interface ConstantAnswer {
+  readonly status: number
+  readonly body: Buffer
+  readonly etag: string
+  /** JSON where it is absent. */
+  readonly contentType?: string
+  /** Headers of its own, names and values in turn. */
+  readonly headers?: readonly string[]
+  /** `Cache-Control`; without it caches ask each time, because it may have changed. */
+  readonly cache?: string
+}
+
+/** The head of a whole answer, ready to be sent. */
+export type PreparedHead = Readonly<ReplyHead>
+
+/** @param headers - names and values in turn, all of them sendable, without a length */
+export function toPreparedHead(status: number, headers: readonly string[]): PreparedHead {
+  const head: ReplyHead = { status, headers, hasBody: true, length: null, proxy: null }
+  prepareText(head)
+  return head
+}
+
+export function toConstantAnswer(status: number, value: unknown): ConstantAnswer {
+  return toConstantBytes(status, Buffer.from(JSON.stringify(value)), 'application/json')
+}
+
+export function toConstantBytes(
+  status: number,
+  body: Buffer,
+  contentType: string,
+  headers: readonly string[] = [],
+): ConstantAnswer {
+  const etag = `"${createHash('sha256').update(body).digest('base64url').slice(0, 22)}"`
+  return { status, body, etag, contentType, headers }
+}
+
+/** Sends the document, or 304 to a client that has it. */
+export function sendConstant(exchange: Exchange, answer: ConstantAnswer): void {
+  const { status, body, etag, contentType = 'application/json', headers: own = [], cache = 'no-cache' } = answer
+  const headers = ['ETag', etag, 'Cache-Control', cache, ...own]
+  const known = headerOf(exchange.req.rawHeaders, 'if-none-match')
+  if (status === 200 && known !== null && matchesTag(known, etag, true)) {
+    exchange.responder.send(exchange, 304, headers, null)
+  } else {
+    exchange.responder.send(exchange, status, ['Content-Type', contentType, ...headers], body, true)
+  }
+}
+
+// A file of the package in both forms, made once: most clients take the packed one.
+
+const pack = promisify(gzip)
+
+export interface PackedFile {
+  readonly plain: ConstantAnswer
+  readonly packed: ConstantAnswer
+}
+
+/** @param cache - `Cache-Control` */
+export async function toPackedFile(bytes: Buffer, type: string, cache = 'no-cache'): Promise<PackedFile> {
+  const shared = ['X-Content-Type-Options', 'nosniff', 'Vary', 'Accept-Encoding']
+  return {
+    plain: { ...toConstantBytes(200, bytes, type, shared), cache },
+    packed: { ...toConstantBytes(200, await pack(bytes), type, ['Content-Encoding', 'gzip', ...shared]), cache },
+  }
+}
+
+/** Sends the form that the client takes. */
+export function sendPackedFile(exchange: Exchange, { plain, packed }: PackedFile): void {
+  const accepted = headerOf(exchange.req.rawHeaders, 'accept-encoding') ?? ''
+  sendConstant(exchange, /\bgzip\b(?!;q=0(?:\D|$))/.test(accepted) ? packed : plain)
 }

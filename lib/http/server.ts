@@ -6,15 +6,12 @@
 import { createServer, type Server } from 'node:http'
 import { type AddressInfo, Server as NetServer, type Socket } from 'node:net'
 import type { Clock } from '../core/clock.ts'
+import type { Descriptors } from '../core/descriptor-limit.ts'
 import { GatewayError } from '../core/errors.ts'
 import { MAX_HEADER_BYTES, MAX_TARGET_BYTES } from '../core/limits.ts'
-import type { RequestIds } from '../invocation/request-ids.ts'
-import { connectionOf } from './client-connection.ts'
-import type { Descriptors } from '../core/descriptor-limit.ts'
-import { DirectResponse, toKeepAlive } from './direct-response.ts'
-import type { Exchange } from './exchange.ts'
-import { LeanRequest } from './lean-request.ts'
-import { hasAsked, isIdle, OpenSockets } from './open-sockets.ts'
+import type { RequestIds } from '../invocation/event.ts'
+import { connectionOf, type Exchange } from './exchange.ts'
+import { DirectResponse, LeanRequest, toKeepAlive } from './node-http.ts'
 import type { HttpHandler } from './public.ts'
 import { refuseRequest, rejectConnection } from './respond.ts'
 
@@ -360,4 +357,59 @@ function toListenError(error: NodeJS.ErrnoException, port: number, host: string,
 function toHandedError(error: NodeJS.ErrnoException, fd: number): ListenError {
   const message = `descriptor ${fd} is no TCP socket to listen on (${error.message}): ListenStream= of the socket unit must be a port, or an address and a port`
   return new ListenError(error.code ?? 'UNKNOWN', 0, message, error)
+}
+
+// // The connections of a server. A quiet one is closed by a look at all of them now and then: a timer for each, set and
+// cleared with every answer as node does it, costs more than a tenth of a request.
+
+/** Milliseconds that a connection beyond the limit of open files has for its request. */
+const SPARE_MS = 2000
+
+/** What the last look saw. */
+interface Look {
+  bytesRead: number
+  /** Monotonic ms of the first look that saw this. */
+  at: number
+}
+
+class OpenSockets implements Iterable<Socket> {
+  readonly #looks = new Map<Socket, Look>()
+
+  add(socket: Socket): void {
+    this.#looks.set(socket, { bytesRead: -1, at: 0 })
+    socket.once('close', () => this.#looks.delete(socket))
+  }
+
+  get size(): number {
+    return this.#looks.size
+  }
+
+  [Symbol.iterator](): Iterator<Socket> {
+    return this.#looks.keys()
+  }
+
+  /** Closes connections on which nothing came for so long; those that had no request yet only beyond the limit of open files. */
+  closeQuiet(now: number, limitMs: number): void {
+    for (const [socket, look] of this.#looks) {
+      const { bytesRead } = socket
+      const { isSpare } = connectionOf(socket)
+      if (bytesRead !== look.bytesRead || !isIdle(socket)) {
+        look.bytesRead = bytesRead
+        look.at = now
+      } else if ((isSpare || bytesRead > 0) && now - look.at >= (isSpare ? SPARE_MS : limitMs)) {
+        socket.destroy()
+      }
+    }
+  }
+}
+
+/** True when no request is open and every answer is with the system. */
+export function isIdle(socket: Socket): boolean {
+  const connection = connectionOf(socket)
+  return connection.first === null && !connection.hasWaiting && socket.writableLength === 0
+}
+
+/** True when a request came on the connection. */
+function hasAsked(socket: Socket): boolean {
+  return connectionOf(socket).latest !== null
 }

@@ -2,12 +2,12 @@
 
 import type { FunctionVersion } from '../core/catalog.ts'
 import { GatewayError, toGatewayError } from '../core/errors.ts'
+import { toJsonRecord } from '../core/json.ts'
 import { MAX_FRAME_BYTES } from '../core/limits.ts'
+import { FRAME_LIMITS } from '../runtime/wire-protocol.ts'
 import { toCallHeader, toQueryJsonOf } from './event.ts'
 import { isForwardedHeader, TRIGGER_HEADER, withoutSessionCookie } from './forwarded-headers.ts'
 import { Call, type CallReceiver, type Invoker } from './invoke.ts'
-import { toJsonRecord } from '../core/json.ts'
-import { FRAME_LIMITS } from '../runtime/wire-protocol.ts'
 import { checkPolicy, isMethodAllowed, toMethodError } from './policy.ts'
 import type { ReplyHead } from './response.ts'
 
@@ -284,4 +284,25 @@ function toPlainHeaders({ headers = {}, trigger = null }: InternalRequest): Reco
     if (isPassed && kept !== null) plain[lower] = kept
   }
   return plain
+}
+
+// The body of a call that is written as JSON with its other fields.
+
+/** The type of a body that is written as JSON. */
+const JSON_TYPE = 'application/json'
+
+/** @param body - text, or a JSON value that becomes its text; undefined and null for none */
+export function toCallBody(body: unknown): Buffer | null {
+  if (body === undefined || body === null) return null
+  return Buffer.from(typeof body === 'string' ? body : JSON.stringify(body))
+}
+
+/** A body that is written as JSON says so, unless the caller gave it another type. */
+export function withBodyType(
+  headers: Readonly<Record<string, string>>,
+  body: unknown,
+): Readonly<Record<string, string>> {
+  if (body === undefined || body === null || typeof body === 'string') return headers
+  if (Object.keys(headers).some(name => name.toLowerCase() === 'content-type')) return headers
+  return { ...headers, 'Content-Type': JSON_TYPE }
 }

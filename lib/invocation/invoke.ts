@@ -19,7 +19,7 @@ import { type ReplyHead, ReplyHeads } from './response.ts'
 import { SecretMask } from '../observe/secret-mask.ts'
 import type { OpenSpan, Spans } from '../observe/spans.ts'
 import { TraceIds } from '../observe/trace.ts'
-import type { SchemaGate } from './schema-check.ts'
+import type { SchemaGate } from './policy.ts'
 import type { Admission, AdmissionCall, FunctionSlots } from './admission.ts'
 
 /** Captured output of one call and stream, bytes; what follows is dropped with a note. */

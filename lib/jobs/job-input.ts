@@ -15,7 +15,7 @@ import {
 } from '../core/identity.ts'
 import { isObject } from '../core/json.ts'
 import { JOB_BACKOFF, JOB_MAX_ATTEMPTS, JOB_RETRY_DELAY_MS, MAX_JOB_DELAY_MS } from '../core/limits.ts'
-import { toCallBody, withBodyType } from '../invocation/call-body.ts'
+import { toCallBody, withBodyType } from '../invocation/internal-call.ts'
 import type { JobRetry } from './job.ts'
 
 /** The fields of `POST /_fn/jobs` and of `gateway.jobs.create()`. */

@@ -4,7 +4,7 @@ import type { FunctionVersion } from '../core/catalog.ts'
 import { toFunctionPath } from '../core/versions.ts'
 import { TRIGGER_HEADER } from '../invocation/forwarded-headers.ts'
 import type { InternalRequest, InternalResult } from '../invocation/internal-call.ts'
-import type { RequestIds } from '../invocation/request-ids.ts'
+import type { RequestIds } from '../invocation/event.ts'
 import { type PingOutcome, pingMethod } from './keep-warm.ts'
 
 /** Calls a function through its own admission, marked as a ping. Never rejects. */

@@ -14,7 +14,7 @@ import { makePublic } from '../helpers/public.ts'
 import { parseAnswers, RawConnection } from '../helpers/raw-http.ts'
 import { REFUSED } from '../helpers/refused-requests.ts'
 import { until } from '../helpers/worker-client.ts'
-import { FIRST_OPEN_EXCHANGES, MAX_OPEN_EXCHANGES } from '../../lib/http/client-connection.ts'
+import { FIRST_OPEN_EXCHANGES, MAX_OPEN_EXCHANGES } from '../../lib/http/exchange.ts'
 import { createRandom } from '../helpers/random.ts'
 
 type Teardown = { teardown: (fn: () => Promise<void>) => void }
