@@ -11,7 +11,7 @@ import { GatewayError } from '../core/errors.ts'
 import { MAX_HEADER_BYTES, MAX_TARGET_BYTES } from '../core/limits.ts'
 import type { RequestIds } from '../invocation/event.ts'
 import { connectionOf, type Exchange } from './exchange.ts'
-import { DirectResponse, LeanRequest, toKeepAlive } from './node-http.ts'
+import { DirectResponse, listeningDescriptor, LeanRequest, toKeepAlive } from './node-http.ts'
 import type { HttpHandler } from './public.ts'
 import { refuseRequest, rejectConnection } from './respond.ts'
 
@@ -88,7 +88,9 @@ export class HttpServer {
   constructor(options: ServerOptions) {
     this.#options = options
     const { handle } = options
-    const told = toKeepAlive(Math.max(0, (options.keepAliveTimeoutMs ?? KEEP_ALIVE_TIMEOUT_MS) - KEEP_ALIVE_RESERVE_MS))
+    const keepAlive = toKeepAlive(
+      Math.max(0, (options.keepAliveTimeoutMs ?? KEEP_ALIVE_TIMEOUT_MS) - KEEP_ALIVE_RESERVE_MS),
+    )
     this.#server = createServer({
       IncomingMessage: LeanRequest,
       ServerResponse: DirectResponse,
@@ -115,7 +117,7 @@ export class HttpServer {
           return
         }
       }
-      res.tellKeepAlive(told)
+      res.announceKeepAlive(keepAlive)
       handle(req, res, expectsContinue)
     }
     this.#server.on('request', take)
@@ -144,8 +146,7 @@ export class HttpServer {
 
   /** Descriptor of the listening socket, for another process; null while there is none, and where the system has none. */
   get descriptor(): number | null {
-    const { _handle: handle } = this.#server as unknown as { _handle: { fd?: number } | null }
-    return handle?.fd !== undefined && handle.fd >= 0 ? handle.fd : null
+    return listeningDescriptor(this.#server)
   }
 
   /**

@@ -1,8 +1,9 @@
+import { spawnSync } from 'node:child_process'
 import { createHook } from 'node:async_hooks'
 import { createServer, type IncomingMessage, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
-import { LeanRequest } from '../../lib/http/node-http.ts'
+import { LeanRequest, USES_INTERNALS } from '../../lib/http/node-http.ts'
 import { RawConnection } from '../helpers/raw-http.ts'
 
 type Handler = (req: LeanRequest) => void
@@ -46,7 +47,10 @@ async function countTicks(raw: RawConnection, request: string): Promise<number> 
   return ticks / 20
 }
 
-t.test('[http/public.6] a request whose body nobody reads is not told of its end', async t => {
+/** A test of the short ways, which the public API does not have. */
+const skip = USES_INTERNALS ? false : 'FNGW_PUBLIC_HTTP_ONLY is set'
+
+t.test('[http/public.6] node does not announce the end of a body that is not read', { skip }, async t => {
   for (const request of [GET, post('body'), post('')]) {
     const usual = await countTicks(await listen(t, LeanRequest, () => {}), request)
     const lean = await countTicks(await listen(t, LeanRequest, req => req.leaveBody()), request)
@@ -78,7 +82,7 @@ t.test('[http/public.6] the connection goes on behind it', async t => {
   t.equal(count, before + 1)
 })
 
-t.test('[http/public.6] whoever reads it, or waits for its end, is told', async t => {
+t.test('[http/public.6] the end of a body is announced to a reader, and after awaitEnd', async t => {
   const seen: string[] = []
   const raw = await listen(t, LeanRequest, req => {
     if (req.method === 'GET') req.leaveBody()
@@ -93,5 +97,24 @@ t.test('[http/public.6] whoever reads it, or waits for its end, is told', async 
   raw.write(post('hello') + post('') + GET.replace('/ ', '/again ') + GET)
   await raw.answers(4)
   await new Promise(setImmediate)
-  t.same(seen, ['POST hello', 'POST ', 'GET '])
+  t.same(seen, ['POST hello', 'POST ', 'GET ', ...(USES_INTERNALS ? [] : ['GET '])])
+})
+
+t.test('[http/public.41] with FNGW_PUBLIC_HTTP_ONLY=1 answers and descriptors come by the public API', async t => {
+  const text = `
+    import { createServer } from 'node:net'
+    import { listeningDescriptor, USES_INTERNALS } from ${JSON.stringify(new URL('../../lib/http/node-http.ts', import.meta.url))}
+    const server = createServer().listen(0, '127.0.0.1', () => {
+      console.log(USES_INTERNALS, listeningDescriptor(server) === server._handle.fd)
+      server.close(() => console.log(listeningDescriptor(server)))
+    })`
+  for (const [value, uses] of [
+    ['0', USES_INTERNALS || process.env.FNGW_PUBLIC_HTTP_ONLY === '1'],
+    ['1', false],
+  ] as const) {
+    const env = { ...process.env, FNGW_PUBLIC_HTTP_ONLY: value }
+    const args = ['--import', 'tsx', '--input-type=module', '-e', text]
+    const { stdout } = spawnSync(process.execPath, args, { env, encoding: 'utf8' })
+    t.equal(stdout, `${uses} true\nnull\n`)
+  }
 })
