@@ -22,6 +22,7 @@ import { createLogShow } from './show-log.ts'
 import { createTextShow } from './show-text.ts'
 import type { Show } from './show.ts'
 import { giveBackStart } from './start-garbage.ts'
+import { enableYoungCollection } from '../lib/core/byte-pool.ts'
 import { followSignals } from './stop-signals.ts'
 import { CommandError } from './usage-error.ts'
 
@@ -38,7 +39,7 @@ interface ServeOptions {
   version: string
   /** How `fngw` is typed here. */
   program: string
-  /** Where keys are pressed; null where there is nobody. */
+  /** Input of keys; null without a terminal. */
   terminal: { input: KeyInput } | null
   /** How it is reached from outside of its container; null where it is in none that `fngw dev` has made. */
   outside: Outside | null
@@ -49,7 +50,7 @@ const NO_CONTAINER =
 /** Ports tried after a busy default one. */
 const NEXT_PORTS = 20
 
-/** What is known of a gateway before it serves. */
+/** Facts about a gateway before it serves. */
 type Opening = Parameters<NonNullable<GatewayOptions['beforeStart']>>[0]
 
 async function listen(gateway: Opening, handed: HandedSockets | null, show: Show): Promise<GatewayListening> {
@@ -114,6 +115,7 @@ async function serveUntil(ended: Promise<NodeJS.Signals>, options: ServeOptions)
     if (options.open) openPage(url, show.note)
     stopKeys = followServeKeys(gateway, { url, control }, show, options)
     stopGarbage = giveBackStart()
+    enableYoungCollection()
     const signal = await ended
     notify.stopping()
     show.stopping(signal)

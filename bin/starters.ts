@@ -3,7 +3,7 @@
 /** A file to write: its path below the folder of the template, and its text. */
 export type StarterFile = readonly [path: string, text: string]
 
-const API_ITEMS = `// Private: a file whose name starts with _ is no route. Put your database here.
+const API_ITEMS = `// Private: a file whose name starts with _ has no route. Put your database here.
 const items = [
   { id: '1', name: 'first' },
   { id: '2', name: 'second' },
@@ -14,13 +14,13 @@ export const listItems = () => items
 export const findItem = id => items.find(item => item.id === id) ?? null
 `
 
-const API_LIST = `import { listItems } from './_items.js'
+const API_LIST = `
 
 // GET: whatever is returned becomes JSON.
 export const handler = () => ({ items: listItems() })
 `
 
-const API_ONE = `import { findItem } from './_items.js'
+const API_ONE = `
 
 // GET with a parameter: the file's name says which. { status, headers, body } sets more than the body.
 export const handler = (event, { id }) => {

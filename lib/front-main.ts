@@ -1,12 +1,16 @@
 /** The program of a front: started by the first process of a gateway, and ends with it. Owner: page processes/processes. */
 
 import { Socket } from 'node:net'
+import { enableYoungCollection } from './core/byte-pool.ts'
 import { systemClock } from './core/clock.ts'
-import { keepTickShape } from './core/tick-shape.ts'
+import { keepTickShape } from './core/host.ts'
 import { Front } from './front.ts'
 import { LINE_FD } from './processes/front-process.ts'
 import { Link } from './processes/link.ts'
 import type { FromFront, ToFront } from './processes/messages.ts'
+
+/** Without the first process there is nothing to serve with. */
+const leave = (): never => process.exit(0)
 
 let [front, link] = [null, null] as [Front | null, Link | null]
 function tell(message: FromFront): void {
@@ -40,12 +44,8 @@ async function handle(message: ToFront): Promise<void> {
   }
 }
 
-/** Without the first process there is nothing to serve with. */
-function leave(): void {
-  process.exit(0)
-}
-
 keepTickShape()
+enableYoungCollection()
 // The first process decides when it ends.
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => {})
 process.on('disconnect', leave)

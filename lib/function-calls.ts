@@ -12,8 +12,7 @@ import type { Journal } from './observe/journal.ts'
 import { findCallRoute } from './router/call-route.ts'
 import type { RouteTable } from './router/route-table.ts'
 import type { Metrics } from './observe/metrics.ts'
-import type { PingOutcome } from './scheduler/keep-warm.ts'
-import { ping } from './scheduler/ping.ts'
+import { ping, type PingOutcome } from './scheduler/keep-warm.ts'
 
 interface FunctionCallsOptions {
   invoker: Invoker

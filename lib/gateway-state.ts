@@ -3,7 +3,7 @@
 import type { Catalog } from './catalog-loader.ts'
 import type { GatewayState } from './control/records.ts'
 import type { Admission } from './invocation/admission.ts'
-import type { SecretMask } from './observe/secret-mask.ts'
+import type { SecretMask } from './observe/function-output.ts'
 import type { Runtimes } from './runtime/runtimes.ts'
 
 interface StateParts extends Pick<GatewayState, 'settings' | 'warnings' | 'configLoadedAt' | 'watching' | 'details'> {

@@ -2,18 +2,17 @@
 
 import type { Settings } from './config/settings.ts'
 import type { Clock } from './core/clock.ts'
-import { toPythonHostEnv } from './core/host-env.ts'
+import { toPythonHostEnv } from './core/host.ts'
 import { Installer } from './dependencies/install.ts'
 import type { InstallStep } from './dependencies/install-step.ts'
-import { createPhpStep } from './dependencies/php-step.ts'
-import { createNodeStep } from './dependencies/node-step.ts'
+import { createPhpStep } from './dependencies/php.ts'
+import { createNodeStep } from './dependencies/node.ts'
 import { createPythonStep } from './dependencies/python.ts'
 import { PythonImports } from './dependencies/python-imports.ts'
 import type { SharedPacks } from './dependencies/shared-packs.ts'
 import { createFileReader } from './files/function-file.ts'
 import type { Journal } from './observe/journal.ts'
-import { findTool } from './runtime/binaries.ts'
-import { toInstallHint } from './runtime/install-hint.ts'
+import { findTool, toInstallHint } from './runtime/binaries.ts'
 import { runtimeFile } from './runtime/package-files.ts'
 
 interface InstallPartsOptions {

@@ -5,10 +5,9 @@ import type { Clock } from './core/clock.ts'
 import type { EdgeProxy } from './edge/passthrough.ts'
 import type { Admission, AdmissionSnapshot } from './invocation/admission.ts'
 import type { Journal } from './observe/journal.ts'
-import { toFunctionLabels } from './observe/function-metrics.ts'
+import { Metrics, toFunctionLabels } from './observe/metrics.ts'
 import { History } from './observe/history.ts'
-import { Metrics } from './observe/metrics.ts'
-import { toFamily, toFamilyHead, toLabels, toSample } from './observe/metrics-text.ts'
+import { toFamily, toFamilyHead, toLabels, toSample } from './observe/histogram.ts'
 import type { Runtimes } from './runtime/runtimes.ts'
 
 interface MetricsDeps {

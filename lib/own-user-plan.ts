@@ -9,8 +9,7 @@ import type { Settings } from './config/settings.ts'
 import { toUsers, type UidRange } from './config/uid-range.ts'
 import { TARGETS } from './dependencies/package-set.ts'
 import { PackageFolder } from './dependencies/package-set.ts'
-import { giveFolder, handOver } from './files/hand-over.ts'
-import { OwnFolder } from './files/own-folder.ts'
+import { giveFolder, handOver, OwnFolder } from './files/own-folder.ts'
 import { USERS } from './files/tool-user.ts'
 import { createGateway } from './gateway.ts'
 import { readSettings } from './gateway-inputs.ts'
@@ -18,7 +17,7 @@ import type { GatewayOptions } from './gateway-types.ts'
 import { installedRuntimes } from './install-parts.ts'
 import { FunctionFiles, SECRET_FILES } from './runtime/function-files.ts'
 import { packageFile } from './runtime/package-files.ts'
-import { checkReachable } from './runtime/reachable.ts'
+import { checkReachable } from './runtime/runtimes.ts'
 
 /** How the gateway is to run. */
 interface OwnUserPlan {

@@ -4,13 +4,11 @@ import { readPowers } from './config/isolation.ts'
 import type { Settings } from './config/settings.ts'
 import type { FunctionVersion } from './core/catalog.ts'
 import type { Clock } from './core/clock.ts'
-import type { Builder } from './dependencies/build.ts'
-import { createBuilds } from './dependencies/create-builds.ts'
-import { runTool } from './dependencies/run-tool.ts'
+import { type Builder, toResultText } from './dependencies/build.ts'
+import { createBuilds } from './dependencies/resolve.ts'
+import { runTool, ToolOwner } from './dependencies/run-tool.ts'
 import { Dependencies } from './dependencies/dependencies.ts'
-import { toMadeText } from './dependencies/made.ts'
 import type { Builds, BuildsOptions } from './dependencies/resolve.ts'
-import { ToolOwner } from './dependencies/tool-owner.ts'
 import type { SharedPacks } from './dependencies/shared-packs.ts'
 import { findChange } from './discovery/disk-change.ts'
 import type { LoadedFiles } from './discovery/loaded-files.ts'
@@ -83,7 +81,7 @@ function createJournalledBuilds(
     findProgram: runtime => findProgram(runtime, binaries, hostEnv.PATH ?? ''),
     onBegin: (fn, action) => journal.buildBegan(fn, action),
     onEnd: (fn, action) => journal.buildEnded(fn, action),
-    onBuilt: ({ fn, durationMs, made }) => journal.log('info', toMadeText(fn.key, durationMs, made)),
+    onBuilt: ({ fn, durationMs, made }) => journal.log('info', toResultText(fn.key, durationMs, made)),
     onFailure: (fn, error, others) => journal.failure(fn, error, others),
   })
 }

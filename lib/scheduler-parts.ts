@@ -10,8 +10,8 @@ import type { FunctionCalls } from './function-calls.ts'
 import type { RequestIds } from './invocation/event.ts'
 import { createRoutesOf } from './jobs-parts.ts'
 import type { Journal } from './observe/journal.ts'
-import { FileScheduleStore } from './scheduler/file-schedule-store.ts'
-import { pickPath, toScheduledRequest } from './scheduler/schedule-call.ts'
+import { FileScheduleStore } from './scheduler/schedule-store.ts'
+import { pickPath, toScheduledRequest } from './scheduler/schedule-runner.ts'
 import { Scheduler } from './scheduler/scheduler.ts'
 
 interface SchedulerPartsOptions {

@@ -1,5 +1,5 @@
 import { BytePool } from '../lib/core/byte-pool.ts'
-import { Descriptors } from '../lib/core/descriptor-limit.ts'
+import { Descriptors } from '../lib/core/host.ts'
 import t, { type Test } from 'tap'
 import { OpenStreams } from '../lib/control/open-streams.ts'
 import { createControlParts } from '../lib/control-parts.ts'

@@ -24,6 +24,13 @@ export interface WorkerRecord {
   readonly memory_bytes: number | null
 }
 
+/** Whether a function that asked for more workers than there are processors got them. */
+interface GrowthRecord {
+  readonly key: string
+  readonly decision: 'computing' | 'waiting'
+  readonly processors: number
+}
+
 interface GatewayRecord {
   readonly pid: number
   readonly version: string
@@ -38,7 +45,14 @@ interface GatewayRecord {
 
 export interface Workers {
   readonly runtimes: Readonly<
-    Record<string, { readonly daemons: readonly DaemonRecord[]; readonly workers: readonly WorkerRecord[] }>
+    Record<
+      string,
+      {
+        readonly daemons: readonly DaemonRecord[]
+        readonly workers: readonly WorkerRecord[]
+        readonly growth: readonly GrowthRecord[]
+      }
+    >
   >
   readonly gateway: GatewayRecord
 }

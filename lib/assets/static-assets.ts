@@ -9,15 +9,15 @@ import { close, fstat, open, read, statSync } from 'node:fs'
 import type { AssetsMount } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError, toGatewayError } from '../core/errors.ts'
-import { FreePlaces } from '../core/free-places.ts'
 import { toAllow } from '../core/http-text.ts'
-import type { Abandonable, Exchange, Step } from '../http/exchange.ts'
+import { Semaphore } from '../core/semaphore.ts'
+import type { Exchange, Step, Abandonable } from '../http/exchange.ts'
 import type { RouteTable } from '../router/route-table.ts'
 import {
-  type AssetHead,
-  CodingChoice,
   decide,
   type Decision,
+  type AssetHead,
+  CodingChoice,
   isNavigation,
   isPagePath,
   readAssetHead,
@@ -55,7 +55,7 @@ class StaticAssets {
   readonly #names: AssetNames
   readonly #routes: Routes
   readonly #choice = new CodingChoice()
-  readonly #large = new FreePlaces(LARGE_TRANSFERS)
+  readonly #large = new Semaphore(LARGE_TRANSFERS)
   readonly #isApplication: boolean
   readonly #runWorkerFirst: boolean
   /** Known files to be answered at the end of the poll phase, or when there are enough. */
@@ -295,7 +295,7 @@ export class FileSender implements Abandonable {
   readonly #fd: number
   #position: number
   readonly #end: number
-  readonly #large: FreePlaces
+  readonly #large: Semaphore
   /** It may send large pieces, to its end: what the client has not taken of one is held until then. */
   #mayBeLarge = false
   #pieceBytes: number = PIECE_BYTES.small
@@ -313,7 +313,7 @@ export class FileSender implements Abandonable {
    * @param end - byte after the last
    * @param large - shared by all transfers
    */
-  constructor(exchange: Exchange, fd: number, start: number, end: number, large: FreePlaces) {
+  constructor(exchange: Exchange, fd: number, start: number, end: number, large: Semaphore) {
     this.#exchange = exchange
     this.#large = large
     this.#fd = fd
@@ -358,7 +358,7 @@ export class FileSender implements Abandonable {
 
   /** Large pieces while the client waits for the disk, small ones while it is waited for. */
   #adapt(): void {
-    this.#mayBeLarge ||= !this.#isBlocked && this.#large.take()
+    this.#mayBeLarge ||= !this.#isBlocked && this.#large.tryTake()
     this.#pieceBytes = this.#mayBeLarge && !this.#isBlocked ? PIECE_BYTES.large : PIECE_BYTES.small
   }
 
@@ -394,7 +394,7 @@ export class FileSender implements Abandonable {
   }
 
   #close(): void {
-    if (this.#mayBeLarge) this.#large.giveBack()
+    if (this.#mayBeLarge) this.#large.release()
     this.#mayBeLarge = false
     close(this.#fd, () => {})
     this.#exchange.responder.descriptors.giveBack()

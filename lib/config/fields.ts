@@ -3,9 +3,21 @@
  * Every problem of a value is noted, none is thrown. Owner: page config/fields (§2.7, §2.14, §2.15).
  */
 
-import { itemOf, keyOf, type Place, report, reportNoEffect, reportUnknownKey, reportWrong } from './findings.ts'
+import {
+  type Finding,
+  isProblem,
+  itemOf,
+  keyOf,
+  type Place,
+  report,
+  reportNoEffect,
+  reportUnknownKey,
+  reportWrong,
+  toPlace,
+} from './findings.ts'
 import { isObject } from '../core/json.ts'
 import { parseJsonText } from './json-text.ts'
+import { GatewayError } from '../core/errors.ts'
 
 export type JsonSchema = { readonly [keyword: string]: unknown }
 
@@ -390,4 +402,29 @@ function readJson<T>(text: string, rule: string, at: Place, read: (value: unknow
   const result = parseJsonText(text)
   if (result.ok) return read(result.value, at)
   return reportWrong(at, `${rule} written as JSON`, text, `The text is not JSON: ${result.reason}.`)
+}
+
+/** A field whose values may be secret: messages do not show them. */
+export function hidden<T>(field: Field<T>): Field<T> {
+  return { ...field, read: (value, at) => field.read(value, { ...at, hidden: true }) }
+}
+
+/** Problems of a request that one message names. */
+const MAX_TOLD = 5
+
+/**
+ * Reads the fields of a request.
+ * @param check - notes problems of several fields together
+ * @throws GatewayError BAD_REQUEST that names every wrong field with its rule and its value
+ */
+export function readRequest<T>(field: Field<T>, value: unknown, check: (value: T, at: Place) => void = () => {}): T {
+  const findings: Finding[] = []
+  const at = toPlace(null, '', findings)
+  const read = field.read(value, at)
+  if (read !== undefined) check(read, at)
+  const problems = findings.filter(isProblem)
+  if (read !== undefined && problems.length === 0) return read
+  const told = problems.slice(0, MAX_TOLD).map(({ message }) => message)
+  const more = problems.length - told.length
+  throw new GatewayError('BAD_REQUEST', `${told.join('; ')}${more > 0 ? `; and ${more} more` : ''}`)
 }

@@ -5,10 +5,9 @@ import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { RuntimeName } from '../core/identity.ts'
-import { readMemoryOf } from '../observe/process-memory.ts'
+import { readMemoryOf } from '../observe/process-metrics.ts'
 import type { Dispatcher, LentWorker } from '../runtime/dispatcher.ts'
 import type { Runtime } from '../runtime/runtime.ts'
-import { SocketWorker } from '../runtime/socket-worker.ts'
 import type { Worker } from '../runtime/worker.ts'
 import { type Endpoint, READ } from './endpoint.ts'
 import { toSeconds } from './records.ts'
@@ -16,7 +15,7 @@ import { toSeconds } from './records.ts'
 export interface WorkerEndpointsDeps {
   clock: Clock
   runtimes: ReadonlyMap<RuntimeName, Pick<Runtime, 'health' | 'daemons'>>
-  dispatcher: Pick<Dispatcher, 'workers' | 'lentWorkers'>
+  dispatcher: Pick<Dispatcher, 'workers' | 'lentWorkers' | 'growth'>
   /** Processes that take connections beside this one. */
   fronts: () => readonly Front[]
 }
@@ -46,8 +45,9 @@ export function createWorkerEndpoints(deps: WorkerEndpointsDeps): readonly Endpo
 }
 
 async function toWorkersRecord({ clock, runtimes, dispatcher, fronts }: WorkerEndpointsDeps): Promise<object> {
-  const workers = [...dispatcher.workers()].map(({ fn, worker }) => ({ fn, worker, pid: pidOf(worker) }))
+  const workers = [...dispatcher.workers()].map(({ fn, worker }) => ({ fn, worker, pid: worker.pid }))
   const lent = [...dispatcher.lentWorkers]
+  const growth = dispatcher.growth()
   const daemons = [...runtimes.values()].flatMap(runtime => runtime.daemons ?? [])
   const others = fronts()
   const own = [...daemons.map(({ facts }) => facts.pid), ...others.map(({ pid }) => pid)]
@@ -69,6 +69,7 @@ async function toWorkersRecord({ clock, runtimes, dispatcher, fronts }: WorkerEn
         ...workers.filter(({ fn }) => fn.runtime === name).map(one => toWorkerRecord(one, facts)),
         ...lent.filter(({ fn }) => fn.runtime === name).map(one => toLentRecord(one, facts)),
       ],
+      growth: growth.filter(({ fn }) => fn.runtime === name).map(one => ({ key: one.fn.key, ...one.growth })),
     },
   ])
   const gateway = { ...toGatewayRecord(), fronts: others.map(front => toFrontRecord(front, facts)) }
@@ -80,10 +81,6 @@ interface Facts {
   memory: ReadonlyMap<number, number>
   workerMemory: ReadonlyMap<number, number>
   offset: number
-}
-
-function pidOf(worker: Worker): number | null {
-  return worker instanceof SocketWorker ? worker.pid : null
 }
 
 function toDaemonRecord(daemon: NonNullable<Runtime['daemons']>[number], { memory, offset }: Facts): object {

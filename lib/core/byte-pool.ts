@@ -1,17 +1,19 @@
 /**
  * Memory for bodies on their way through the gateway, used again and again. Page: core/byte-pool.
  *
- * A buffer of its own for each body is memory outside the engine's heap that only its collector gives back: every 64 MiB of
+ * A separate buffer for each body is memory outside the engine's heap that only its collector gives back: every 64 MiB of
  * them start a collection of everything, which takes longer than passing the bodies on.
  *
  *   take ─► [1 user] ─ hold ─► [2 users] ─ free ─► [1] ─ free ─► on its shelf ─► taken again, or given back to the system
  */
 
-import { MessageChannel, type MessagePort } from 'node:worker_threads'
 import { availableParallelism, totalmem } from 'node:os'
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
+import { MessageChannel, type MessagePort } from 'node:worker_threads'
 import type { Clock } from './clock.ts'
 import { BODY_MEMORY_SHARE, MAX_STREAM_LEADS } from './limits.ts'
-import { FreePlaces } from './free-places.ts'
+import { Semaphore } from './semaphore.ts'
 
 const KIB = 1024
 const MIB = 1024 * KIB
@@ -31,11 +33,11 @@ interface Slab {
   users: number
 }
 
-/** Slabs of one size that nobody uses. */
+/** Unused slabs of one size. */
 interface Shelf {
   readonly slabBytes: number
   readonly free: Slab[]
-  /** The fewest that lay here since the last trim: so many were not needed. */
+  /** The fewest that were here since the last trim: that number was not needed. */
   fewest: number
 }
 
@@ -69,8 +71,8 @@ export class BytePool {
   /** Of request bodies, and of responses that clients have not read. */
   readonly received: ByteBudget
   readonly unread: ByteBudget
-  /** Of the streams at most so many may have more under way than their window: memory for slow clients stays bounded. */
-  readonly leads = new FreePlaces(MAX_STREAM_LEADS)
+  /** Limits the streams that may have more under way than their window: memory for slow clients stays bounded. */
+  readonly leads = new Semaphore(MAX_STREAM_LEADS)
   readonly #clock: Clock
   readonly #onFree: (bytes: Buffer) => void
   readonly #shelves: Shelf[] = []
@@ -97,7 +99,7 @@ export class BytePool {
     return this.#freeBytes
   }
 
-  /** So many bytes, of any content, for one user. More than the largest slab has are plain memory. */
+  /** A number of bytes of any content for one user. More than the largest slab has is plain memory. */
   take(bytes: number): Buffer {
     // 16 KiB are 2^14: the shelf of what needs no more than that is the first one.
     const shelf = this.#shelves[Math.max(0, 18 - Math.clz32(bytes - 1))]
@@ -107,7 +109,7 @@ export class BytePool {
     return slab.bytes.subarray(0, bytes)
   }
 
-  /** One user more of the memory that `view` lies in. @returns false for memory of somebody else, which may change after this call */
+  /** Adds a user to the memory of `view`. @returns false for foreign memory, which may change after this call */
   hold(view: Buffer): boolean {
     const slab = this.#slabs.get(view.buffer)
     if (slab === undefined) return false
@@ -123,7 +125,7 @@ export class BytePool {
     return copy
   }
 
-  /** One user less of the memory that `view` lies in; nothing for memory of somebody else. */
+  /** Removes a user from the memory of `view`; does nothing for foreign memory. */
   free(view: Buffer): void {
     const slab = this.#slabs.get(view.buffer)
     if (slab === undefined || slab.users === 0) return
@@ -186,8 +188,70 @@ const NOWHERE = toNowhere()
 
 /**
  * Gives memory back now and not when the engine collects it next: what is sent away is gone with its message. The view must
- * have its memory for itself, and nobody may look into it any more.
+ * have its memory for itself, and must not be read afterwards.
  */
 export function giveBack({ buffer }: Uint8Array): void {
   NOWHERE.postMessage(null, [buffer as ArrayBuffer])
+}
+
+/** Bytes in one piece, or in the pieces in which they arrived: joining them would copy them. */
+export type Bytes = Buffer | readonly Buffer[]
+
+export function lengthOf(bytes: Bytes): number {
+  if (Buffer.isBuffer(bytes)) return bytes.length
+  let length = 0
+  for (const piece of bytes) length += piece.length
+  return length
+}
+
+/** In one piece; a copy where there are several. */
+export function joined(bytes: Bytes): Buffer {
+  if (Buffer.isBuffer(bytes)) return bytes
+  return bytes.length === 1 ? bytes[0]! : Buffer.concat(bytes)
+}
+
+/** A copy in one piece. */
+export function copyOf(bytes: Bytes): Buffer {
+  return Buffer.isBuffer(bytes) ? Buffer.from(bytes) : Buffer.concat(bytes)
+}
+
+/** Bytes of bodies between two collections. */
+const COLLECT_BYTES = 4 * 1024 * 1024
+
+/**
+ * Collects young garbage after a number of bytes of request bodies. Node allocates each piece of a request's body outside the V8
+ * heap. V8 counts it against the limit of the old generation, so that every 20 MiB of bodies or so start a full collection of tens
+ * of milliseconds. The pieces are young and mostly dead by then: a young collection takes one millisecond and frees them.
+ */
+export class YoungGarbage {
+  readonly #collect: () => void
+  #bytes = 0
+
+  constructor(collect: () => void = () => collectYoung()) {
+    this.#collect = collect
+  }
+
+  /** Counts bytes that arrived in separate buffers. */
+  note(bytes: number): void {
+    this.#bytes += bytes
+    if (this.#bytes < COLLECT_BYTES) return
+    this.#bytes = 0
+    this.#collect()
+  }
+}
+
+/** Nothing in a host application: its heap and the flags of its V8 are not the gateway's. */
+let collectYoung: () => void = () => {}
+
+/** For processes that run nothing but a gateway. */
+export function enableYoungCollection(): void {
+  collectYoung = findCollector()
+}
+
+/** The engine's own collector, which it shows to contexts that are made while a flag is set; nothing where it does not. */
+export function findCollector(): () => void {
+  setFlagsFromString('--expose-gc')
+  const collect: unknown = runInNewContext('globalThis.gc')
+  setFlagsFromString('--no-expose-gc')
+  return typeof collect === 'function' ? () => collect({ type: 'minor' }) : () => {}
 }

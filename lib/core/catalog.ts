@@ -1,7 +1,6 @@
 /** The shapes that discovery makes and everything after it reads. Data only. Spec: §1, §2.7. */
 
-import type { AdapterName } from './adapter-names.ts'
-import type { Method, RuntimeName } from './identity.ts'
+import type { AdapterName, Method, RuntimeName } from './identity.ts'
 import type { Pattern } from './pattern.ts'
 
 /** `worker_pool` of one function, checked (§2.8). */
@@ -81,7 +80,7 @@ export interface Policy {
   timeoutMs: number
   /** 0 means unlimited. */
   maxConcurrency: number
-  /** Null when `max_concurrency` was written down: whoever sets a limit wants it kept at once. */
+  /** Null when `max_concurrency` is set in a config: such a limit applies at once. */
   defaultQueue: QueuePolicy | null
   maxBodyBytes: number
   methods: readonly Method[]

@@ -39,7 +39,7 @@ interface GatewayErrorOptions {
   status?: number
   /** Response headers the status needs, such as `Allow` or `Retry-After`. */
   headers?: Record<string, string>
-  /** What to tell a developer beside the message: file, line, hint. Never sent in production. */
+  /** File, line and hint for developers. Never sent in production. */
   detail?: ErrorDetail
   cause?: unknown
 }
@@ -67,6 +67,11 @@ export class GatewayError extends Error {
     this.headers = options.headers
     this.detail = options.detail
   }
+}
+
+/** Refuses a request. @param place - such as `query field version` @param why - continues it, such as `must be 1 or 0` */
+export function badRequest(place: string, why: string): GatewayError {
+  return new GatewayError('BAD_REQUEST', `${place} ${why}`)
 }
 
 /** True for a call that admission refused: it found no slot, and no room in the queue or no slot in time. */

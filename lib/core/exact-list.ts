@@ -9,7 +9,7 @@ export function exact<T>(list: readonly T[]): readonly T[] {
   return list.length === 1 ? [list[0] as T] : list.slice()
 }
 
-/** The same number: what the system says of files is kept as a fraction, in a piece of memory of its own, even where it is whole and small. */
+/** The same number: what the system says of files is kept as a fraction in separate memory, even where it is whole and small. */
 export function exactNumber(value: number): number {
   return (value | 0) === value ? value | 0 : value
 }

@@ -1,7 +1,7 @@
 /** Rules of HTTP for texts: header names and values, `Allow`, percent escapes. Owner: page http/public. */
 
 const HEADER_NAME = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/
-/** CR and LF would start a header, or a message, of whoever chose the value; the rest cannot be sent at all. */
+/** CR and LF would start a header or message chosen by the writer of the value; the rest cannot be sent at all. */
 const UNSENDABLE = /[^\t\x20-\x7e\x80-\xff]/
 
 /** True for a token of RFC 9110 5.6.2. */

@@ -103,6 +103,8 @@ export const DEFAULT_WORKER_MEMORY_MB = 512
 /** Steps of priority that functions' processes stand below the gateway unless `FN_WORKER_NICE` says otherwise, and the most there are. */
 export const DEFAULT_WORKER_NICE = 0
 export const MAX_WORKER_NICE = 19
+/** Processes and threads of one function that has a user of its own, unless `FN_FUNCTION_PROCESSES` says otherwise. */
+export const DEFAULT_FUNCTION_PROCESSES = 4096
 /** Megabytes that all Lua threads may hold together unless `FN_LUA_MEMORY_MB` says otherwise. */
 export const DEFAULT_LUA_MEMORY_MB = 1024
 /** Threads of one Lua function: twice the cores, within these bounds. Lua code never waits, so more would only share them. */
@@ -119,7 +121,7 @@ export const MAX_HEADER_BYTES = 16 * KIB
 export const MAX_QUERY_PARAMS = 1000
 /** Header names and values of a handler's answer, bytes; clients and proxies refuse more. */
 export const MAX_REPLY_HEADER_BYTES = 64 * KIB
-/** JSON text of a reply's head, characters; a longer one is refused unread, because reading it would hold up everybody. */
+/** JSON text of a reply's head, characters; a longer one is refused unread, because parsing it would block the event loop. */
 export const MAX_REPLY_HEAD_CHARS = 512 * KIB
 
 /** Milliseconds a stop waits for running requests. */

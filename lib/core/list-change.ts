@@ -28,7 +28,7 @@ export function compareLists<T>(before: readonly T[], after: readonly T[]): List
 
 /**
  * Items of a sorted list that do not come after an item, found by halving.
- * @param from - so many do not for sure
+ * @param from - number of items that are known to
  */
 export function countUpTo<T, I>(list: readonly T[], item: I, compare: (a: T, b: I) => number, from = 0): number {
   let low = from
@@ -41,7 +41,7 @@ export function countUpTo<T, I>(list: readonly T[], item: I, compare: (a: T, b: 
   return low
 }
 
-/** Two lists in one order as one, without sorting it anew. */
+/** Two sorted lists as one, without sorting again. */
 export function mergeSorted<T>(a: readonly T[], b: readonly T[], compare: (a: T, b: T) => number): T[] {
   const merged: T[] = []
   let at = 0
@@ -54,7 +54,7 @@ export function mergeSorted<T>(a: readonly T[], b: readonly T[], compare: (a: T,
   return merged
 }
 
-/** Values of one map after another: for whoever keeps something of each and does not want to look at all of them each time. */
+/** What changed from one map to the next, for a reader that keeps something of each value. */
 export class ValueChanges<T> {
   readonly #isWanted: (value: T) => boolean
   #values: readonly T[] = []

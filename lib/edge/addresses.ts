@@ -2,6 +2,7 @@
 
 import { lookup } from 'node:dns'
 import { BlockList, isIP } from 'node:net'
+import { Semaphore } from '../core/semaphore.ts'
 
 /**
  * - `public`: reachable for everyone.
@@ -212,8 +213,7 @@ export const systemResolve: Resolve = hostname =>
 export class EdgeLookup {
   readonly #resolve: Resolve
   readonly #running = new Map<string, Promise<readonly ResolvedAddress[]>>()
-  readonly #waiting: (() => void)[] = []
-  #active = 0
+  readonly #slots = new Semaphore(EDGE_LOOKUPS)
 
   constructor(resolve: Resolve) {
     this.#resolve = resolve
@@ -222,21 +222,8 @@ export class EdgeLookup {
   addresses(hostname: string): Promise<readonly ResolvedAddress[]> {
     const running = this.#running.get(hostname)
     if (running !== undefined) return running
-    const started = this.#run(hostname).finally(() => this.#running.delete(hostname))
+    const started = this.#slots.run(() => this.#resolve(hostname)).finally(() => this.#running.delete(hostname))
     this.#running.set(hostname, started)
     return started
-  }
-
-  async #run(hostname: string): Promise<readonly ResolvedAddress[]> {
-    if (this.#active >= EDGE_LOOKUPS) await new Promise<void>(resolve => this.#waiting.push(resolve))
-    else this.#active += 1
-    try {
-      return await this.#resolve(hostname)
-    } finally {
-      // The place goes to the next in line without being free in between.
-      const next = this.#waiting.shift()
-      if (next === undefined) this.#active -= 1
-      else next()
-    }
   }
 }

@@ -12,7 +12,7 @@
 
 import { isIP } from 'node:net'
 import type { Clock } from '../core/clock.ts'
-import { Descriptors } from '../core/descriptor-limit.ts'
+import { Descriptors } from '../core/host.ts'
 import { findUnsendable, isHeaderName } from '../core/http-text.ts'
 import type { OwnAddresses, ResolvedAddress } from './addresses.ts'
 import type { AnswerHead } from './answer-parser.ts'

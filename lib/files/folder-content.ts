@@ -1,4 +1,4 @@
-/** What lies in a folder, as hashes that two machines can compare. Owner: page remote/daemon-server. */
+/** The files of a folder as hashes that two machines can compare. Owner: page remote/daemon-server. */
 
 import { createHash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
@@ -15,7 +15,7 @@ const MAX_LIST_CHARS = 160 * 1024
 const MAX_SHOWN_CHARS = 200
 const DIGEST_CHARS = 16
 
-/** As it is told: it fits into one frame, whatever the folder holds. */
+/** As it is sent: it fits into one frame, whatever the folder holds. */
 export interface FolderContent {
   hash: string
   /** Number of files. */

@@ -7,8 +7,7 @@
 
 import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs'
 import { dirname, relative, sep } from 'node:path'
-import { inHeldFolder } from './held-folder.ts'
-import { NOT_THROUGH_LINKS } from './own-folder.ts'
+import { inHeldFolder, NOT_THROUGH_LINKS } from './own-folder.ts'
 
 /** Reads a whole file by its full path. @throws Error of the file system, or UnreadForFunctionError */
 export type FileReader = (path: string) => Buffer
@@ -33,7 +32,7 @@ const MAX_BYTES = 64 * 1024 * 1024
 
 /**
  * Reads files below a root: neither the file nor a folder between it and the root may be a link, and a file with a second name
- * must be readable for everybody.
+ * must be readable for all users.
  * @param root - full path; links on the way to it are followed
  */
 export function createClosedReader(root: string): FileReader {

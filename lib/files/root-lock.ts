@@ -1,7 +1,7 @@
 /**
  * One gateway at a time keeps what lives in `.svc` of a functions root: jobs, schedules. Owner: page files/root-lock.
  *
- *   draft ─link─► gateway.lock      made whole at once; fails when somebody has it
+ *   draft ─link─► gateway.lock      made whole at once; fails when it is taken
  *                     │ its process is gone
  *                     └─► gateway.lock.<id of the dead one>   the right to remove it, itself such a lock
  *
@@ -10,10 +10,10 @@
  */
 
 import { randomBytes } from 'node:crypto'
-import { closeSync, linkSync, openSync, rmSync, writeFileSync } from 'node:fs'
+import { closeSync, linkSync, openSync, readFileSync, readlinkSync, rmSync, writeFileSync } from 'node:fs'
 import { utimes } from 'node:fs/promises'
-import { UnsafePathError, type OwnFolder } from './own-folder.ts'
-import { isAlive, ownMark, type ProcessMark } from './process-mark.ts'
+import { hostname } from 'node:os'
+import { type OwnFolder, UnsafePathError } from './own-folder.ts'
 
 const NAME = 'gateway.lock'
 /**
@@ -110,7 +110,7 @@ export class RootLock {
     }
   }
 
-  /** Gives it to whoever asks next. */
+  /** Releases the lock. */
   release(): void {
     const held = this.#held
     this.#drop()
@@ -131,7 +131,7 @@ export class RootLock {
       if (dead === MAX_DEAD || this.#isAlive(name, holder)) return holder
       const right = `${NAME}.${holder.id}`
       const rival = this.#take(right, mine, dead + 1)
-      // Somebody else is about to remove it; it may be theirs then.
+      // Another gateway is about to remove it and may have it then.
       if (rival !== null) return rival
       try {
         if (this.#read(name)?.id === holder.id) this.#folder.remove(name)
@@ -215,7 +215,7 @@ function toHolder(text: string): LockHolder {
     const value: unknown = JSON.parse(text)
     if (isHolder(value)) return value
   } catch {
-    // Told below.
+    // Handled below.
   }
   return { id: 'unreadable', pid: 0, host: '', started: null, boot: null, space: null, since: 0 }
 }
@@ -223,4 +223,59 @@ function toHolder(text: string): LockHolder {
 function isHolder(value: unknown): value is LockHolder {
   const { id, pid, host } = (value ?? {}) as Partial<LockHolder>
   return typeof id === 'string' && /^[0-9a-f]{16}$/.test(id) && typeof pid === 'number' && typeof host === 'string'
+}
+
+/** Identifies a process, also after its pid was given to another one. */
+export interface ProcessMark {
+  pid: number
+  host: string
+  /** When it began, in the kernel's count; null where the system does not report it. */
+  started: string | null
+  /** The run of the machine, and the namespace in which `pid` is meant; null where the system does not report it. */
+  boot: string | null
+  space: string | null
+}
+
+export function ownMark(): ProcessMark {
+  return {
+    pid: process.pid,
+    host: hostname(),
+    started: startOf(process.pid)?.started ?? null,
+    boot: readOrNull(() => readFileSync('/proc/sys/kernel/random/boot_id', 'latin1').trim()),
+    space: readOrNull(() => readlinkSync('/proc/self/ns/pid')),
+  }
+}
+
+/** True or false where that is known; null for a process of another machine, container or run of this machine. */
+export function isAlive(mark: ProcessMark, own: ProcessMark = ownMark()): boolean | null {
+  if (mark.host !== own.host || mark.boot !== own.boot || mark.space !== own.space) return null
+  if (own.started === null) return answersSignal(mark.pid)
+  const found = startOf(mark.pid)
+  return found !== null && found.started === mark.started && !found.isGone
+}
+
+/** Field 22 of `/proc/<pid>/stat`; a process that ended and was not waited for yet is gone. */
+function startOf(pid: number): { started: string; isGone: boolean } | null {
+  const text = readOrNull(() => readFileSync(`/proc/${pid}/stat`, 'latin1'))
+  if (text === null) return null
+  // The name of the program, in brackets, may hold anything.
+  const fields = text.slice(text.lastIndexOf(')') + 2).split(' ')
+  return { started: fields[19] ?? '', isGone: fields[0] === 'Z' || fields[0] === 'X' }
+}
+
+function answersSignal(pid: number): boolean {
+  try {
+    process.kill(pid, 0)
+    return true
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EPERM'
+  }
+}
+
+function readOrNull(read: () => string): string | null {
+  try {
+    return read()
+  } catch {
+    return null
+  }
 }

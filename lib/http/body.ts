@@ -1,11 +1,9 @@
 /** A request's body, up to a limit and no byte further. Owner: §4.1. */
 
 import { IncomingMessage, ServerResponse } from 'node:http'
-import { type BytePool, giveBack } from '../core/byte-pool.ts'
-import { type Bytes, joined } from '../core/bytes.ts'
+import { type BytePool, giveBack, type Bytes, joined, YoungGarbage } from '../core/byte-pool.ts'
 import { GatewayError } from '../core/errors.ts'
 import { isJsonType } from '../core/http-text.ts'
-import { YoungGarbage } from '../core/young-garbage.ts'
 import { headerOf, withHeaders } from '../invocation/forwarded-headers.ts'
 import { toBodyError } from '../invocation/policy.ts'
 import type { Exchange } from './exchange.ts'

@@ -1,6 +1,6 @@
 /** A call that came over public HTTP: the request's body goes in, the answer goes to the exchange. Owner: §4.1. */
 
-import { type Bytes, joined } from '../core/bytes.ts'
+import { type Bytes, joined } from '../core/byte-pool.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { GatewayError } from '../core/errors.ts'
 import { MAX_AHEAD_BYTES } from '../core/limits.ts'
@@ -9,7 +9,7 @@ import { toAdmissionLimits } from '../invocation/policy.ts'
 import { headerOf } from '../invocation/forwarded-headers.ts'
 import { Call, type CallReceiver, type Invoker } from '../invocation/invoke.ts'
 import type { ReplyHead } from '../invocation/response.ts'
-import { toFailureText } from '../observe/failure-text.ts'
+import { toFailureText } from '../observe/log-line.ts'
 import type { BodyReceiver, Exchange } from './exchange.ts'
 
 export class HttpCall implements CallReceiver, BodyReceiver {

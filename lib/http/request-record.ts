@@ -6,7 +6,7 @@ import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
 import type { RequestRecord } from '../observe/events.ts'
 import type { Journal } from '../observe/journal.ts'
 import type { Metrics } from '../observe/metrics.ts'
-import type { OpenSpan } from '../observe/spans.ts'
+import type { OpenSpan } from '../observe/trace.ts'
 import { traceIdOf } from '../observe/trace.ts'
 import type { Exchange } from './exchange.ts'
 

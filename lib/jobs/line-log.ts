@@ -5,12 +5,12 @@
  *   fngw-jobs 1
  *   <crc32, 8 hex digits> <JSON>      one write and one sync for all lines that came while the last ones were written
  *
- * A process that is killed leaves at most a torn end, which nobody was told to be kept; it is written over.
+ * A process that is killed leaves at most a torn end that was never acknowledged; it is overwritten.
  */
 
 import { type FileHandle, stat } from 'node:fs/promises'
 import { crc32 } from 'node:zlib'
-import { openToRead, openToUpdate } from '../files/own-file.ts'
+import { openToRead, openToUpdate } from '../files/own-folder.ts'
 
 const LOG_FORMAT = 1
 export const LOG_HEADER = `fngw-jobs ${LOG_FORMAT}\n`
@@ -64,7 +64,7 @@ export class LineLog {
 
   /**
    * Reads what is there; a new file gets its header.
-   * @param onLine - told of every line in order; false for one that it cannot use
+   * @param onLine - gets every line in order; returns false for one that it cannot use
    * @returns the log, and how many lines in the midst of it were damaged or of no use
    * @throws ForeignLogError; NewerLogError; UnsafePathError; Error of the file system
    */
@@ -151,7 +151,7 @@ export class LineLog {
       try {
         await this.#writeAt(Buffer.concat(batches.flatMap(({ lines }) => lines)))
       } catch (error) {
-        // What got there would be read as kept after a restart, although nobody was told so.
+        // A restart would read these bytes as kept, although they were never acknowledged.
         await this.#file.truncate(start).catch(() => {})
         this.#size = start
         for (const { reject } of batches) reject(error)

@@ -14,7 +14,7 @@ import type { BuildRecord, EventName, GatewayEvents } from './events.ts'
 export const MAX_FOLLOWERS = 32
 /** Bytes that wait for a slow follower; one that is behind further is dropped. */
 export const MAX_WAITING_BYTES = 512 * 1024
-/** Bytes of the newest events that are kept for whoever comes back. */
+/** Bytes of the newest events that are kept for followers that come back. */
 export const KEPT_BYTES = 256 * 1024
 /** Milliseconds for which events are kept after the last follower left. */
 export const KEPT_AFTER_MS = 30_000
@@ -53,11 +53,11 @@ interface EventFeedOptions {
   events: Pick<GatewayEvents, 'on'>
   /** Builds that go on. */
   builds: () => Iterable<BuildRecord>
-  /** Told apart from every other gateway's, and from this one's before a restart: a short random word. */
+  /** A short random word, different for every gateway and start. */
   id: string
 }
 
-/** One follower, as whoever opened it sees it. */
+/** One follower, as its opener sees it. */
 export interface Following {
   /** The sink takes bytes again. */
   resume(): void
@@ -112,7 +112,7 @@ export class EventFeed {
     return follower
   }
 
-  /** Ends every stream; nobody can follow afterwards. */
+  /** Ends every stream; later calls of `follow` return null. */
   close(): void {
     this.#isClosed = true
     for (const follower of [...this.#followers]) follower.end('closed')
@@ -121,7 +121,7 @@ export class EventFeed {
     this.#forget()
   }
 
-  /** Kept events after an id, in order; null when some of them are not kept, or nobody knows. */
+  /** Kept events after an id, in order; null when some of them are not kept, or that is unknown. */
   #since(lastId: string, names: ReadonlySet<EventName>): readonly Kept[] | null {
     const [, id, digits] = /^(.+)-(\d{1,15})$/.exec(lastId) ?? []
     const last = Number(digits)
@@ -181,7 +181,7 @@ export class EventFeed {
     return false
   }
 
-  /** Stops to listen to what nobody wants any more. */
+  /** Stops listening to events without a follower. */
   #forget(): void {
     this.#letGo = null
     for (const [name, { stop }] of this.#listening) {

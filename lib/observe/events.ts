@@ -144,7 +144,7 @@ export class GatewayEvents {
     job: [],
   }
   readonly #onListenerError: (name: EventName, error: unknown) => void
-  /** Told when somebody begins or ends to listen; null where nobody asks. */
+  /** Called when a listener is added or removed. */
   onChange: (() => void) | null = null
 
   constructor(onListenerError: (name: EventName, error: unknown) => void) {
@@ -179,7 +179,7 @@ export class GatewayEvents {
 
   emit<Name extends EventName>(name: Name, record: GatewayEventMap[Name], line: WrittenLine | null = null): void {
     const list = this.#listeners[name] as Listening<Name>[]
-    if (list.length > 0) for (const { listener } of [...list]) this.#tell(listener, name, record, line)
+    if (list.length > 0) for (const { listener } of [...list]) this.#call(listener, name, record, line)
   }
 
   /**
@@ -194,7 +194,7 @@ export class GatewayEvents {
     if (others.length === 0) return
     eachLine(lines, line => {
       const record = toRecord(line)
-      for (const { listener } of others) this.#tell(listener, 'request', record, isLogged ? line : null)
+      for (const { listener } of others) this.#call(listener, 'request', record, isLogged ? line : null)
     })
   }
 
@@ -207,7 +207,7 @@ export class GatewayEvents {
     }
   }
 
-  #tell<Name extends EventName>(
+  #call<Name extends EventName>(
     listener: Listener<Name>,
     name: Name,
     record: GatewayEventMap[Name],

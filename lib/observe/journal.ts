@@ -1,4 +1,4 @@
-/** Whatever a gateway has to say, told to its listeners and written to its logs. Owner: §6, page observe/events. */
+/** Events and logs of a gateway: reported to its listeners and written to its logs. Owner: §6, page observe/events. */
 
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
@@ -16,13 +16,10 @@ import {
   type ReloadRecord,
   type RequestRecord,
 } from './events.ts'
-import { isFailure, toFailureDetail, toFailureText } from './failure-text.ts'
-import type { LogOrigin } from './log-origin.ts'
+import { isFailure, type LogOrigin, toFailureDetail, toFailureText, toPrintable } from './log-line.ts'
 import type { WrittenLine } from './line-buffer.ts'
 import { type LogQuery, LogStore } from './log-store.ts'
-import { toPrintable } from './log-text.ts'
-import { OutputBudget } from './output-budget.ts'
-import { SecretMask } from './secret-mask.ts'
+import { OutputBudget, SecretMask } from './function-output.ts'
 import { traceIdOf } from './trace.ts'
 
 export interface JournalOptions {
@@ -33,7 +30,7 @@ export interface JournalOptions {
   accessLog: boolean
 }
 
-/** A call as its failure is told. */
+/** A call, for the report of its failure. */
 interface FailedCall {
   /** null when none was found yet. */
   fn: FunctionVersion | null
@@ -46,7 +43,7 @@ interface FailedCall {
 
 export class Journal {
   readonly events: GatewayEvents
-  /** For what functions print and throw, before it is told here or shown elsewhere. */
+  /** For what functions print and throw, before it is logged or shown. */
   readonly secrets = new SecretMask()
   readonly #clock: Clock
   readonly #logs: LogStore
@@ -56,13 +53,13 @@ export class Journal {
   /** Builds that go on, by key. */
   readonly #builds = new Map<string, BuildRecord>()
   /** Failures logged for a call, and those of a build, an install or a load without one: each is logged once. */
-  readonly #told = new WeakSet<GatewayError>()
+  readonly #logged = new WeakSet<GatewayError>()
   readonly #reported = new WeakSet<GatewayError>()
   /** The last failure without a call: a broken module that many functions import is logged with its frames once. */
   #lastReport = ''
-  /** Hears of every failure of a function; null where nobody keeps them. */
+  /** Called for every failure of a function. */
   onFailure: ((fn: FunctionVersion, message: string) => void) | null = null
-  /** Warnings that were told and still hold. */
+  /** Warnings that were reported and still hold. */
   #known = new Set<string>()
 
   constructor({ clock, functionsRoot, accessLog }: JournalOptions) {
@@ -123,8 +120,8 @@ export class Journal {
 
   /** A function that could not be loaded, or whose worker ended by itself. */
   failure(fn: FunctionVersion, error: GatewayError, others: readonly FunctionVersion[] = []): void {
-    // A call that waited for it has told.
-    if (this.#told.has(error)) return
+    // A call that waited for it has reported it.
+    if (this.#logged.has(error)) return
     this.#reported.add(error)
     const { message, detail } = error
     const report = JSON.stringify([message, detail?.file, detail?.line])
@@ -133,10 +130,10 @@ export class Journal {
     this.#tellFailure(isSame ? withoutStack(error) : error, toFunctionFields(fn), fn, others)
   }
 
-  /** A call that ended without an answer of its function: told when it is a failure, not when it is a refusal. */
+  /** A call that ended without a response of its function: logged when it is a failure, not when it is a refusal. */
   callFailed({ fn, id, trace, method, path }: FailedCall, error: GatewayError): void {
     if (!isFailure(error) || this.#reported.has(error)) return
-    this.#told.add(error)
+    this.#logged.add(error)
     const call = { ...toCallFields({ id, trace }), method, path }
     this.#tellFailure(error, fn === null ? call : { ...call, ...toFunctionFields(fn) }, fn)
   }
@@ -161,8 +158,8 @@ export class Journal {
     this.#logs.failure(kept.split('\n'), fields)
     const record = { time: this.#clock.wall(), level: 'error', message: headline, ...fields } as const
     // The headline has the line of the stack that says the same.
-    const told = frames.length === 0 ? detail : { ...detail, stack: frames.join('\n') }
-    this.events.emit('log', { ...record, code: error.code, detail: told })
+    const shown = frames.length === 0 ? detail : { ...detail, stack: frames.join('\n') }
+    this.events.emit('log', { ...record, code: error.code, detail: shown })
   }
 
   /** A tool begins to work for a function. @param action - `building` */
@@ -179,7 +176,7 @@ export class Journal {
     this.events.emit('build', { time, action, state: 'ended', key: fn.key, ...toFunctionFields(fn) })
   }
 
-  /** As GatewayEvents.on; who listens for builds is told of those that run, which may have begun before anybody could listen. */
+  /** As GatewayEvents.on; a listener for builds also gets those that run already. */
   on<Name extends EventName>(name: Name, listener: Listener<Name>, takeLines: LinesTaker | null = null): () => void {
     const stop = this.events.on(name, listener, takeLines)
     if (name === 'build') for (const build of this.builds) (listener as Listener<'build'>)(build, null)
@@ -196,7 +193,7 @@ export class Journal {
     this.events.emit('warning', warning)
   }
 
-  /** Tells the warnings that did not hold before. */
+  /** Reports the warnings that did not hold before. */
   warnNew(warnings: readonly Warning[]): void {
     const known = new Set<string>()
     for (const warning of warnings) {
@@ -216,12 +213,12 @@ export class Journal {
     return this.#logs.tail(query)
   }
 
-  /** Tells every line of a log that comes from now on. @returns a function that ends it */
+  /** Passes on every line of a log from now on. @returns a function that ends it */
   follow(query: LogQuery, onLine: (line: string) => void): () => void {
     return this.#logs.follow(query, onLine)
   }
 
-  /** False while nobody wants to know of requests: then no record need be made. */
+  /** False without a listener and an access log: then no record need be made. */
   get wantsRequests(): boolean {
     return this.#accessLog || this.events.has('request')
   }
@@ -233,7 +230,7 @@ export class Journal {
 
   /**
    * As `request`, for those whose lines another process has written, each with its end.
-   * @param toRecord - called only when somebody listens who does not take lines
+   * @param toRecord - called only for listeners that do not take lines
    */
   requestLines(lines: Buffer, toRecord: (line: WrittenLine) => RequestRecord): void {
     if (this.#accessLog) this.#logs.accessLines(lines)

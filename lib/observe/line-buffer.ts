@@ -5,9 +5,16 @@
  * pieces of LOG_PIECE_BYTES they cost one copy, the same bytes go to the disk, and their memory is used again.
  */
 
-import { MAX_LOG_LINE_BYTES } from './log-text.ts'
+import type { Writable } from 'node:stream'
+import type { Clock } from '../core/clock.ts'
 
-/** Newest lines kept in memory, bytes per file, in pieces of so many. */
+/** Bytes of one log line. */
+export const MAX_LOG_LINE_BYTES = 8 * 1024
+/** Milliseconds log lines may wait for the disk or a stream. */
+export const LOG_FLUSH_MS = 100
+/** Bytes of a log that go there without waiting for that. */
+export const LOG_FLUSH_BYTES = 256 * 1024
+/** Newest lines kept in memory, bytes per file, and bytes of one piece. */
 export const LOG_MEMORY_BYTES = 1024 * 1024
 const LOG_PIECE_BYTES = 64 * 1024
 /** Bytes of log lines that may wait for the disk. */
@@ -16,7 +23,7 @@ const MAX_LOG_PENDING_BYTES = 4 * 1024 * 1024
 interface Piece {
   bytes: Buffer
   length: number
-  /** So many bytes were taken for the disk. */
+  /** Bytes that were taken for the disk. */
   taken: number
 }
 
@@ -69,8 +76,8 @@ export class LineBuffer {
   }
 
   /**
-   * @param isWritten - false when nobody takes the bytes
-   * @param keptBytes - of lines that were taken, so many are kept
+   * @param isWritten - false when the bytes are never taken
+   * @param keptBytes - bytes of taken lines that are kept
    */
   constructor(isWritten: boolean, keptBytes = LOG_MEMORY_BYTES) {
     this.#isWritten = isWritten
@@ -203,5 +210,101 @@ export class LineBuffer {
       this.#pieces.shift()
       if (oldest.bytes.length === LOG_PIECE_BYTES && this.#spare.length < SPARE_PIECES) this.#spare.push(oldest.bytes)
     }
+  }
+}
+
+interface LineStreamOptions {
+  clock: Clock
+  stream: Writable
+  /** The line that replaces a number of dropped lines. */
+  toDropLine: (count: number) => string
+}
+
+/**
+ * Lines for a stream, such as standard output, in batches and in a bounded amount of memory: one write per request would cost
+ * more than the line, and a stream whose reader has stopped keeps everything that is written.
+ */
+export class LineStream {
+  readonly #options: LineStreamOptions
+  /** Lines that the stream has are not kept. */
+  readonly #lines = new LineBuffer(true, 0)
+  #timer: NodeJS.Timeout | null = null
+  #writing: Promise<void> | null = null
+  #isGone = false
+
+  constructor(options: LineStreamOptions) {
+    this.#options = options
+    // A reader that went away is no reason to stop serving.
+    options.stream.on('error', () => {})
+    options.stream.once('close', () => {
+      this.#isGone = true
+    })
+  }
+
+  /** @param line - without line ends, at most MAX_LOG_LINE_BYTES */
+  append(line: string): void {
+    this.#lines.append(line)
+    this.#flushSoon()
+  }
+
+  appendRecord<T>(writer: LineWriter<T>, record: T): void {
+    this.#lines.appendRecord(writer, record)
+    this.#flushSoon()
+  }
+
+  appendCopy(line: WrittenLine): void {
+    this.#lines.appendCopy(line)
+    this.#flushSoon()
+  }
+
+  /** @param lines - each with its end */
+  appendLines(lines: Buffer): void {
+    this.#lines.appendLines(lines)
+    this.#flushSoon()
+  }
+
+  /** Resolves when everything appended so far is with the system, or the reader is gone. */
+  async flush(): Promise<void> {
+    if (this.#timer !== null) this.#options.clock.clearTimeout(this.#timer)
+    this.#timer = null
+    while (this.#writing !== null) await this.#writing
+    if (this.#lines.pendingBytes === 0) return
+    this.#writing = this.#write()
+    await this.#writing
+    this.#writing = null
+  }
+
+  #flushSoon(): void {
+    if (this.#writing !== null || this.#isGone) return
+    if (this.#timer === null) {
+      this.#timer = this.#options.clock.setTimeout(() => void this.flush(), LOG_FLUSH_MS)
+      this.#timer.unref?.()
+    } else if (this.#lines.pendingBytes >= LOG_FLUSH_BYTES) void this.flush()
+  }
+
+  async #write(): Promise<void> {
+    const { views, dropped } = this.#lines.take()
+    if (dropped > 0) views.push(Buffer.from(`${this.#options.toDropLine(dropped)}\n`))
+    // The bytes are lent until the stream has them: while it has not, new lines wait in the buffer, up to its limit.
+    for (const view of views) await this.#put(view)
+    this.#lines.giveBack()
+    if (this.#lines.pendingBytes > 0 && !this.#isGone) {
+      this.#timer ??= this.#options.clock.setTimeout(() => void this.flush(), LOG_FLUSH_MS)
+      this.#timer.unref?.()
+    }
+  }
+
+  #put(bytes: Buffer): Promise<void> {
+    const { stream } = this.#options
+    if (this.#isGone || stream.destroyed) return Promise.resolve()
+    return new Promise(resolve => {
+      const done = () => {
+        stream.off('close', done)
+        resolve()
+      }
+      // A reader that goes away while it is waited for never takes the bytes.
+      stream.once('close', done)
+      stream.write(bytes, done)
+    })
   }
 }

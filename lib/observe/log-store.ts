@@ -4,31 +4,37 @@
  *   append ─► LineBuffer ─► tail
  *                 └─(LOG_FLUSH_MS, one batch)─► <directory>/<file>.log ─► .1 ─► .2 ─► .3 ─► gone
  *
- * Writing never waits for the disk and never fails: what cannot be written stays in memory and is told once.
+ * Writing never waits for the disk and never fails: lines that cannot be written stay in memory, and the problem is reported once.
  */
 
 import { access, constants, rename } from 'node:fs/promises'
 import type { Clock } from '../core/clock.ts'
-import { openToAppend, openToRead } from '../files/own-file.ts'
-import type { OwnFolder } from '../files/own-folder.ts'
-import { eachLine, LineBuffer, type LineWriter, type WrittenLine } from './line-buffer.ts'
-import { createLineFilter, type LogFilter, type LogOrigin, toOriginText } from './log-origin.ts'
-import { toLogLine } from './log-text.ts'
+import { openToAppend, openToRead, type OwnFolder } from '../files/own-folder.ts'
+import {
+  eachLine,
+  LineBuffer,
+  type LineWriter,
+  LOG_FLUSH_BYTES,
+  LOG_FLUSH_MS,
+  type WrittenLine,
+} from './line-buffer.ts'
+import {
+  createLineFilter,
+  LOG_FILES,
+  type LogFile,
+  type LogFilter,
+  type LogOrigin,
+  toLogLine,
+  toOriginText,
+} from './log-line.ts'
 
-/** A log file of this many bytes is set aside, and so many old ones are kept. */
+/** A log file of this many bytes is set aside; the number of old ones that are kept. */
 const MAX_LOG_FILE_BYTES = 16 * 1024 * 1024
 const KEPT_LOG_FILES = 3
 /** Bytes of a log file read to show what an earlier run left. */
 const LOG_TAIL_BYTES = 256 * 1024
-/** Milliseconds log lines may wait for the disk or a stream. */
-export const LOG_FLUSH_MS = 100
-/** Bytes of a log that go there without waiting for that. */
-export const LOG_FLUSH_BYTES = 256 * 1024
 
 const NEWLINE = 10
-
-export const LOG_FILES = ['error', 'access', 'runtime'] as const
-type LogFile = (typeof LOG_FILES)[number]
 
 export interface LogStoreOptions {
   clock: Clock
@@ -36,7 +42,7 @@ export interface LogStoreOptions {
   directory: OwnFolder | null
   maxFileBytes?: number
   keptFiles?: number
-  /** Told when the files cannot be written, once until they can be again. */
+  /** Called when the files cannot be written, once until they can be again. */
   onProblem: (message: string) => void
 }
 
@@ -50,7 +56,7 @@ export interface LogQuery extends LogFilter {
 }
 
 interface TailQuery extends LogQuery {
-  /** The newest so many lines. */
+  /** Number of the newest lines. */
   lines: number
 }
 
@@ -124,7 +130,7 @@ export class LogStore {
   }
 
   /**
-   * Tells every line that matches and comes from now on.
+   * Passes on every matching line from now on.
    * @returns a function that ends it
    */
   follow({ file, ...filter }: LogQuery, onLine: (line: string) => void): () => void {
@@ -185,7 +191,7 @@ class LogWriter {
   append(line: string): void {
     this.#lines.append(line)
     this.#flushSoon()
-    for (const tell of this.#followers) tell(line)
+    for (const follower of this.#followers) follower(line)
   }
 
   appendRecord<T>(writer: LineWriter<T>, record: T): WrittenLine | null {
@@ -193,7 +199,7 @@ class LogWriter {
     this.#flushSoon()
     if (this.#followers.size > 0 && line !== null) {
       const text = line.bytes.toString('utf8', line.from, line.to)
-      for (const tell of this.#followers) tell(text)
+      for (const follower of this.#followers) follower(text)
     }
     return line
   }
@@ -204,15 +210,15 @@ class LogWriter {
     if (this.#followers.size === 0) return
     eachLine(lines, ({ bytes, from, to }) => {
       const text = bytes.toString('utf8', from, to)
-      for (const tell of this.#followers) tell(text)
+      for (const follower of this.#followers) follower(text)
     })
   }
 
   follow(onLine: (line: string) => void): () => void {
-    // One of its own, so that a listener that comes twice is two followers.
-    const tell = (line: string): void => onLine(line)
-    this.#followers.add(tell)
-    return () => this.#followers.delete(tell)
+    // A new function, so that a listener that comes twice is two followers.
+    const follower = (line: string): void => onLine(line)
+    this.#followers.add(follower)
+    return () => this.#followers.delete(follower)
   }
 
   #flushSoon(): void {

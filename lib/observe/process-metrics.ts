@@ -1,15 +1,15 @@
 /** The gateway's process as metrics, under the names that tools know from other programs. Owner: page observe/metrics. */
 
-import { readdir } from 'node:fs/promises'
+import { readdir, readFile } from 'node:fs/promises'
 import { performance } from 'node:perf_hooks'
 import type { Clock } from '../core/clock.ts'
-import { toFamily } from './metrics-text.ts'
+import { toFamily } from './histogram.ts'
 
 type Row = readonly [name: string, type: 'counter' | 'gauge', help: string, value: number]
 
 /**
  * @param openFiles - see countOpenFiles
- * @param descriptorLimit - files this process may have open; null where the system does not tell
+ * @param descriptorLimit - files this process may have open; null where the system does not report it
  */
 export function toProcessText(clock: Clock, openFiles: number | null, descriptorLimit: number | null): string {
   const { user, system } = process.cpuUsage()
@@ -39,11 +39,54 @@ export function toProcessText(clock: Clock, openFiles: number | null, descriptor
   return rows.map(([name, type, help, value]) => toFamily(name, type, help, [[{}, value]])).join('')
 }
 
-/** Open files of this process; null where the system does not tell. */
+/** Open files of this process; null where the system does not report it. */
 export async function countOpenFiles(): Promise<number | null> {
   try {
     // The one that reads is gone afterwards.
     return (await readdir('/proc/self/fd')).length - 1
+  } catch {
+    return null
+  }
+}
+
+/** Processes that are asked at once, and at most: the rest is not known. */
+const AT_ONCE = 32
+const MAX_PROCESSES = 2000
+
+/**
+ * Resident bytes by process id, without processes that have ended and on systems that do not report it.
+ * @param withChildren - also what the processes hold that it started itself
+ */
+export async function readMemoryOf(
+  pids: readonly number[],
+  withChildren = false,
+): Promise<ReadonlyMap<number, number>> {
+  const found = new Map<number, number>()
+  for (let at = 0; at < Math.min(pids.length, MAX_PROCESSES); at += AT_ONCE) {
+    const some = pids.slice(at, at + AT_ONCE)
+    const sizes = await Promise.all(some.map(pid => (withChildren ? readFamily(pid) : readMemory(pid))))
+    for (const [index, bytes] of sizes.entries()) if (bytes !== null) found.set(some[index]!, bytes)
+  }
+  return found
+}
+
+async function readFamily(pid: number): Promise<number | null> {
+  const own = await readMemory(pid)
+  if (own === null) return null
+  const children = await readFile(`/proc/${pid}/task/${pid}/children`, 'utf8').catch(() => '')
+  const sizes = await Promise.all(
+    children
+      .split(' ')
+      .filter(Boolean)
+      .map(child => readMemory(Number(child))),
+  )
+  return sizes.reduce<number>((sum, bytes) => sum + (bytes ?? 0), own)
+}
+
+async function readMemory(pid: number): Promise<number | null> {
+  try {
+    const kilobytes = /^VmRSS:\s+(\d+) kB$/m.exec(await readFile(`/proc/${pid}/status`, 'utf8'))?.[1]
+    return kilobytes === undefined ? null : Number(kilobytes) * 1024
   } catch {
     return null
   }

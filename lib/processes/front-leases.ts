@@ -11,6 +11,8 @@ import type { Clock } from '../core/clock.ts'
 import { MAX_WORKERS_UNLIMITED } from '../core/limits.ts'
 import type { AdmissionCall, FunctionSlots } from '../invocation/admission.ts'
 import { type AdmissionLimits, toAdmissionLimits } from '../invocation/policy.ts'
+import type { Processors } from '../runtime/growth.ts'
+import { systemProcessors } from '../runtime/processors.ts'
 import { FLUSH_FRAMES, SocketWorker } from '../runtime/socket-worker.ts'
 import { WorkerSet } from '../runtime/worker-set.ts'
 import type { FromFront, LeaseMessage } from './messages.ts'
@@ -74,6 +76,7 @@ interface FrontLeasesOptions {
 
 export class FrontLeases {
   readonly #options: FrontLeasesOptions
+  readonly #processors: Processors
   readonly #leases = new Map<string, Lease>()
   /** Calls that went over the line since the last look, by key. */
   readonly #relayed = new Map<string, number>()
@@ -82,6 +85,7 @@ export class FrontLeases {
 
   constructor(options: FrontLeasesOptions) {
     this.#options = options
+    this.#processors = systemProcessors(options.processes)
   }
 
   /** The lease that a new call of a function may run on; without one it goes over the line. */
@@ -120,6 +124,7 @@ export class FrontLeases {
       fn,
       clock,
       maxWorkers: slots === 0 ? Math.ceil(MAX_WORKERS_UNLIMITED / processes) : slots,
+      processors: this.#processors,
       minWarm: 0,
       idleTtlMs: LEASE_IDLE_MS,
       sockets: null,

@@ -7,7 +7,7 @@ import { chmodSync, rmSync } from 'node:fs'
 import net from 'node:net'
 import tls from 'node:tls'
 import type { Clock } from '../core/clock.ts'
-import { parseSocketUri, toBinding } from '../runtime/dial.ts'
+import { parseSocketUri, toBinding } from '../runtime/worker-socket.ts'
 import { DaemonGreeting, GreetingError, type Role } from '../runtime/greeting.ts'
 import { encodeFrame, KIND } from '../runtime/wire-protocol.ts'
 

@@ -2,7 +2,7 @@
 
 import type { Clock } from '../core/clock.ts'
 import type { FolderContent } from '../files/folder-content.ts'
-import { killGroup } from '../runtime/kill-group.ts'
+import { killGroup } from '../runtime/started-worker.ts'
 import type { SocketHealth } from '../runtime/runtime.ts'
 import { encodeFrame, KIND } from '../runtime/wire-protocol.ts'
 import { GatewayRelay } from './gateway-relay.ts'

@@ -1,9 +1,10 @@
 /** What the invocation layer hands to a runtime and gets back. Owner: §1, page runtime/daemon. */
 
-import type { Bytes } from '../core/bytes.ts'
+import type { Bytes } from '../core/byte-pool.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { GatewayError } from '../core/errors.ts'
-import type { StreamWindow } from './stream-window.ts'
+import { STREAM_LEAD_BYTES, STREAM_WINDOW_BYTES } from '../core/limits.ts'
+import type { Semaphore } from '../core/semaphore.ts'
 
 /** What has a call, as the call sees it: a worker. */
 export interface CallHost {
@@ -107,4 +108,176 @@ export abstract class RuntimeCall {
   abstract onEnd(error: GatewayError | null): void
   abstract onLog(stream: 'stdout' | 'stderr', text: string): void
   abstract onError(error: GatewayError): void
+}
+
+// // How much of one call's stream may be under way, as the gateway counts it.
+//   worker ─ received ─► untaken ─ taken by the client ─► untold ─ `more`, when half of the window came together ─► worker
+
+/** Bytes that were taken before the worker is told. */
+const GRANT_BYTES = STREAM_WINDOW_BYTES / 2
+/** Bytes taken at once, and in a row, by a client that keeps up with a fast stream. */
+const FAST_BYTES = STREAM_WINDOW_BYTES / 4
+const FAST_RUN_BYTES = 2 * STREAM_WINDOW_BYTES
+
+export class StreamWindow {
+  readonly #leads: Semaphore | null
+  #untaken: number
+  #untold = 0
+  /** Taken in a row by a client that had nothing left to take each time. */
+  #run = 0
+  #hasLead = false
+  #isOver = false
+
+  /** @param bytes - that came with the reply */
+  constructor(bytes: number, leads: Semaphore | null) {
+    this.#untaken = bytes
+    this.#leads = leads
+  }
+
+  /** @returns false when far more came than was granted. Twice the window: one piece may be on its way */
+  receive(bytes: number): boolean {
+    this.#untaken += bytes
+    return this.#untaken <= 2 * STREAM_WINDOW_BYTES + (this.#hasLead ? STREAM_LEAD_BYTES : 0)
+  }
+
+  /** True when the worker may have to wait for the client before it can send its next piece, which has up to half of the window. */
+  get isHeld(): boolean {
+    return !this.#isOver && this.#untaken + this.#untold > STREAM_WINDOW_BYTES - GRANT_BYTES
+  }
+
+  /** The client took `bytes`. @returns what the worker is told of now, 0 for nothing */
+  take(bytes: number): number {
+    this.#untaken -= bytes
+    this.#untold += bytes
+    if (!this.#hasLead && !this.#isOver) this.#askForLead(bytes)
+    // Told of each piece it would be no sooner: half of the window is left to it.
+    if (this.#untold < GRANT_BYTES) return 0
+    const told = this.#untold
+    this.#untold = 0
+    return told
+  }
+
+  /** Nothing of the stream comes any more, or nobody takes it. */
+  close(): void {
+    if (this.#hasLead && !this.#isOver) this.#leads!.release()
+    this.#isOver = true
+  }
+
+  /** A worker that is through with its window while its client has just taken a part of it sleeps, and has to be woken for each part. */
+  #askForLead(bytes: number): void {
+    this.#run = this.#untaken === 0 && bytes >= FAST_BYTES ? this.#run + bytes : 0
+    if (this.#run < FAST_RUN_BYTES || this.#leads?.tryTake() !== true) return
+    this.#hasLead = true
+    this.#untold += STREAM_LEAD_BYTES
+  }
+}
+
+// // The open calls of one worker by wire id, oldest first.
+//   slots  [ . 65 . 3 . . . . ]   a call lies at its id modulo the length; an id whose slot is taken is not given out
+//   list   3 <-> 65               in the order of arrival
+// Not a Map: one that thousands of calls a second go through is rebuilt all the time, and what it leaves behind keeps
+// ended calls, with their requests and answers, from being collected while they are young.
+
+const FIRST_SLOTS = 16
+const MAX_ID = 0xffffffff
+
+export class OpenCalls {
+  size = 0
+  /** Calls that were ever added. */
+  total = 0
+  /** The oldest. */
+  first: RuntimeCall | null = null
+  /** How many of them nobody waits for, and how many of those are past their deadline. */
+  left = 0
+  late = 0
+  #last: RuntimeCall | null = null
+  #slots: (RuntimeCall | null)[] = Array.from({ length: FIRST_SLOTS }, () => null)
+  #mask = FIRST_SLOTS - 1
+  #lastId: number
+
+  /** @param lastId - ids are given out from the one behind it */
+  constructor(lastId = 0) {
+    this.#lastId = lastId
+  }
+
+  /** Gives the call its wire id and its place behind all others. */
+  add(call: RuntimeCall): void {
+    if (this.size * 2 >= this.#slots.length) this.#grow()
+    let id = this.#lastId
+    do id = (id % MAX_ID) + 1
+    while (this.#slots[id & this.#mask] !== null)
+    this.#lastId = id
+    call.wireId = id
+    this.#slots[id & this.#mask] = call
+    call.openBefore = this.#last
+    call.openAfter = null
+    if (this.#last === null) this.first = call
+    else this.#last.openAfter = call
+    this.#last = call
+    this.size++
+    this.total++
+  }
+
+  get(id: number): RuntimeCall | undefined {
+    const call = this.#slots[id & this.#mask] ?? undefined
+    return call?.wireId === id ? call : undefined
+  }
+
+  /** Nobody waits for this open call any more. */
+  leave(call: RuntimeCall): void {
+    call.phase = 'done'
+    call.window?.close()
+    this.left++
+  }
+
+  /** A call that was left is past its deadline: its worker gets nothing more. @param killAt - when the worker is killed for it */
+  markLate(call: RuntimeCall, killAt: number): void {
+    call.late = true
+    call.deadline = killAt
+    this.late++
+  }
+
+  /** True while a call that is late may still heed its `cancel`. */
+  mayObey(): boolean {
+    return this.values().some(call => call.late && call.deadline !== Number.POSITIVE_INFINITY)
+  }
+
+  /** @param call - one of the open calls, in the phase it ends in: one that is done was left before */
+  remove(call: RuntimeCall): void {
+    if (call.phase === 'done') {
+      this.left--
+      if (call.late) this.late--
+    }
+    this.#slots[call.wireId & this.#mask] = null
+    const { openBefore, openAfter } = call
+    if (openBefore === null) this.first = openAfter
+    else openBefore.openAfter = openAfter
+    if (openAfter === null) this.#last = openBefore
+    else openAfter.openBefore = openBefore
+    call.openBefore = call.openAfter = null
+    call.window?.close()
+    this.size--
+  }
+
+  /** Takes all of them out. @returns them, oldest first */
+  takeAll(): RuntimeCall[] {
+    const calls = this.values()
+    for (const call of calls) this.remove(call)
+    return calls
+  }
+
+  /** A list of its own, oldest first. */
+  values(): RuntimeCall[] {
+    const calls: RuntimeCall[] = []
+    for (let call = this.first; call !== null; call = call.openAfter) calls.push(call)
+    return calls
+  }
+
+  #grow(): void {
+    // Twice the length keeps slots apart that were apart.
+    const slots: (RuntimeCall | null)[] = Array.from({ length: this.#slots.length * 2 }, () => null)
+    this.#mask = slots.length - 1
+    for (let call = this.first; call !== null; call = call.openAfter) slots[call.wireId & this.#mask] = call
+    this.#slots = slots
+  }
 }

@@ -3,7 +3,7 @@
 import type net from 'node:net'
 import type { Clock } from '../core/clock.ts'
 import { PROTOCOL_VERSION } from '../core/limits.ts'
-import { dial, needsProof, NO_TRUST, type PeerTrust, toBinding } from './dial.ts'
+import { dial, needsProof, NO_TRUST, type PeerTrust, toBinding } from './worker-socket.ts'
 import { GatewayGreeting, GreetingError } from './greeting.ts'
 import type { WorkerExit } from './started-worker.ts'
 import type { OfferedWorker } from './ready-workers.ts'

@@ -5,18 +5,25 @@
  *              └─ failed ─────^
  */
 
-import type { DaemonEvent, DaemonOptions, Launch, StartRequest } from './daemon-options.ts'
 import { type ChildProcess, spawn } from 'node:child_process'
 import { rmSync } from 'node:fs'
+import { backoffDelay, type Clock } from '../core/clock.ts'
+import { lowerPriority } from '../core/host.ts'
+import type { RuntimeName } from '../core/identity.ts'
+import { killGroupAsUser } from '../files/user-signals.ts'
 import { findVersionProblem } from './binaries.ts'
-import { lowerPriority } from '../core/priority.ts'
+import { ControlConnection, DAEMON_READY_TIMEOUT_MS, type DaemonInfo, type DaemonWorker } from './control-connection.ts'
+import {
+  endDaemon,
+  killGroup,
+  listenForExit,
+  type StartedWorker,
+  type WorkerExit,
+  WorkerRecords,
+} from './started-worker.ts'
+import { type ReadyConnection, type ReadyWorker, ReadyWorkers } from './ready-workers.ts'
 import type { DaemonView, SocketHealth } from './runtime.ts'
-import type { StartedWorker, WorkerExit } from './started-worker.ts'
-import { ControlConnection, type DaemonInfo, type DaemonWorker, DAEMON_READY_TIMEOUT_MS } from './control-connection.ts'
-import { endDaemon, killGroup } from './kill-group.ts'
-import { type ReadyConnection, ReadyWorkers, type ReadyWorker } from './ready-workers.ts'
-import { killAsUser } from './user-folders.ts'
-import { listenForExit, WorkerRecords } from './worker-records.ts'
+import type { PeerTrust } from './worker-socket.ts'
 
 /** Restart delay of a daemon that dies: first, largest. It doubles while the daemon dies at its start. */
 const RESTART_DELAY_MS = { first: 20, max: 8000 } as const
@@ -345,7 +352,7 @@ export class Daemon {
     const isLocal = this.#options.externalUri === null
     this.#workers.endAll({ code: null, signal: null, reason, isOfDaemon: true }, ({ pid, uid }) => {
       if (!isLocal || pid <= 1) return
-      if (uid !== null) killAsUser(pid, uid)
+      if (uid !== null) killGroupAsUser(uid, pid)
       killGroup(pid)
     })
   }
@@ -356,7 +363,7 @@ export class Daemon {
     const isAtStart = this.#upSince === 0 || (!isKilled && now - this.#upSince < SETTLED_MS)
     if (!isAtStart) this.#failures = 0
     this.#upSince = 0
-    const delay = Math.min(RESTART_DELAY_MS.first * 2 ** Math.min(this.#failures, 16), RESTART_DELAY_MS.max)
+    const delay = backoffDelay(this.#failures, RESTART_DELAY_MS)
     this.#failures += 1
     this.#retryAt = now + delay
     this.#set('waiting', reason)
@@ -390,4 +397,67 @@ export class Daemon {
     if (this.#timer !== null) this.#options.clock.clearTimeout(this.#timer)
     this.#timer = null
   }
+}
+
+// What a daemon is started with, and what it tells.
+
+/** How to start a daemon process. */
+export interface Launch {
+  command: string
+  args: readonly string[]
+  /** The whole environment. */
+  env: Readonly<Record<string, string>>
+  cwd: string
+  /** Steps of priority below this process. */
+  nice: number
+  /** Where it will listen: `unix:/path`. */
+  uri: string
+}
+
+/** A worker that is asked for. */
+export interface StartRequest {
+  /** Of the function, given back with the worker's output. */
+  key: string
+  /** Full path of its entry file. */
+  entry: string
+  /** Path of its program, null for a function that is not compiled. */
+  program: string | null
+  /** User that its handler runs as, null for the daemon's. */
+  uid: number | null
+  /** False where another process connects to it: then it cannot be one that this process is connected to. */
+  mayBeReady: boolean
+  /**
+   * JSON text of the `start` frame.
+   * @param worker - one that waits and shall have the function; null: the daemon chooses
+   */
+  toHeader(worker: string | null): string
+}
+
+/** What happened to a daemon, for logs. */
+export interface DaemonEvent {
+  runtime: RuntimeName
+  /** 0 where it is none of them alone. */
+  index: number
+  kind: 'up' | 'down' | 'output' | 'content' | 'quota'
+  text: string
+}
+
+export interface DaemonOptions {
+  runtime: RuntimeName
+  /** From 1. */
+  index: number
+  clock: Clock
+  /** Socket of a daemon that somebody else runs; then `launch` is not used. */
+  externalUri: string | null
+  /** What such a daemon has to prove. */
+  trust: PeerTrust
+  /** It may offer workers that wait for their function, to which a connection is opened ahead. Absent: it may not. */
+  takesReady?: boolean
+  /** @throws Error with a message for people, such as a missing program; asked again at every attempt */
+  launch(): Launch
+  /** Output of a worker outside any call, with the `key` its start was asked for. */
+  onLog(key: string, stream: 'stdout' | 'stderr', text: string): void
+  onEvent(event: DaemonEvent): void
+  /** Such a daemon is up and says what lies in its functions folder. */
+  onContent?(content: unknown, uri: string): void
 }

@@ -11,10 +11,12 @@ import { GatewayError } from '../core/errors.ts'
 import type { RuntimeName } from '../core/identity.ts'
 import { DEFAULT_IDLE_TTL_SECONDS, MAX_WORKERS_UNLIMITED } from '../core/limits.ts'
 import { toMaxActive } from '../core/transitions.ts'
+import { systemProcessors } from './processors.ts'
 import type { Runtime } from './runtime.ts'
 import { LoadTurns, type OlderSet } from './stand-in.ts'
 import type { Worker } from './worker.ts'
 import { WorkerSet } from './worker-set.ts'
+import { isSameVersion } from '../core/versions.ts'
 
 /** As whom functions run, where that is not all the same. */
 interface Tenancy {
@@ -67,6 +69,7 @@ const MAX_LOADED_AHEAD = 16
 export class Dispatcher {
   readonly #options: DispatcherOptions
   readonly #loads = new LoadTurns()
+  readonly #processors = systemProcessors()
   readonly #sets = new Map<string, WorkerSet>()
   /** Sets that finish their last calls, or serve until a newer version is ready. */
   readonly #leaving = new Set<WorkerSet>()
@@ -104,6 +107,11 @@ export class Dispatcher {
   *workers(): Generator<{ fn: FunctionVersion; worker: Worker }> {
     for (const sets of [this.#sets.values(), this.#leaving])
       for (const { fn, workers } of sets) for (const worker of workers) yield { fn, worker }
+  }
+
+  /** What functions do with processors, of those whose growth depended on it. */
+  growth(): { fn: FunctionVersion; growth: NonNullable<WorkerSet['growth']> }[] {
+    return [...this.#sets.values()].flatMap(({ fn, growth }) => (growth === null ? [] : [{ fn, growth }]))
   }
 
   /** Functions that have workers, and how many, those of older versions of their files too; a key may come twice. */
@@ -297,6 +305,7 @@ export class Dispatcher {
       clock,
       // `max_workers` bounds the calls; each socket has its turn all the same.
       maxWorkers: Math.max(Math.min(maxWorkersOf(fn), runtime.maxWorkers), runtime.sockets?.count ?? 1),
+      processors: this.#processors,
       minWarm: minWarmOf(fn),
       idleTtlMs: idleTtlSecondsOf(fn) * 1000,
       sockets: runtime.sockets,
@@ -330,7 +339,7 @@ export class Dispatcher {
 
 /** True when workers started for one may serve the other. */
 function isSame(a: FunctionVersion, b: FunctionVersion): boolean {
-  return a === b || (a.signature === b.signature && JSON.stringify(a.policy) === JSON.stringify(b.policy))
+  return a === b || (isSameVersion(a, b) && JSON.stringify(a.policy) === JSON.stringify(b.policy))
 }
 
 function maxWorkersOf({ policy }: FunctionVersion): number {

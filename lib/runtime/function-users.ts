@@ -7,7 +7,7 @@
  */
 
 import { createHash } from 'node:crypto'
-import { chmodSync, lchownSync, lstatSync } from 'node:fs'
+import { chmodSync, chownSync, lchownSync, lstatSync } from 'node:fs'
 import { dirname } from 'node:path'
 import type { Settings } from '../config/settings.ts'
 import type { UidRange } from '../config/uid-range.ts'
@@ -16,8 +16,9 @@ import type { Warning } from '../core/errors.ts'
 import { isObject } from '../core/json.ts'
 import { OwnFolder } from '../files/own-folder.ts'
 import { removeAsUser, ToolUser } from '../files/tool-user.ts'
+import { endOrphans } from '../files/user-signals.ts'
 import { FunctionFiles, type OpenPath, toCloseCommand, toShown } from './function-files.ts'
-import { makeUserFolder, userFolder } from './user-folders.ts'
+import type { ResourceLimits } from './quotas.ts'
 
 /** As it stands in a `start` for a daemon. */
 export interface FunctionUser {
@@ -25,6 +26,8 @@ export interface FunctionUser {
   uid: number
   /** Full path of a folder that only this user enters; temporary files are in `tmp` below it. */
   folder: string
+  /** Resource limits of each process, as `prlimit` names them. */
+  limits: ResourceLimits
 }
 
 interface FunctionUsersOptions {
@@ -34,6 +37,7 @@ interface FunctionUsersOptions {
   functionsRoot: string
   /** What is done with functions whose files others can read. */
   files: Settings['isolationFiles']
+  limits: ResourceLimits
   /** True while workers of a function that is gone may still run. */
   isServed(key: string): boolean
 }
@@ -50,7 +54,8 @@ export class FunctionUsers {
   readonly #uids: Map<string, number>
   /** Why functions are not served, by key. */
   readonly #refused = new Map<string, string>()
-  readonly #made = new Set<string>()
+  /** Made in this run. */
+  readonly #folders = new Map<number, string>()
   /** Which function had the folder of an id last. */
   readonly #dwellers = new Map<number, string>()
   #functions: ReadonlyMap<string, FunctionVersion> = new Map()
@@ -90,6 +95,16 @@ export class FunctionUsers {
     return this.#uids.get(fn.key) ?? this.#settleLate(fn.key)
   }
 
+  /** Folders of users that were made, by id. */
+  get folders(): ReadonlyMap<number, string> {
+    return this.#folders
+  }
+
+  /** Functions of a user. */
+  keysOf(uid: number): string[] {
+    return [...this.#functions.keys()].filter(key => this.#uids.get(key) === uid)
+  }
+
   /** Text that differs when workers started before must not serve a function any more. */
   stampOf({ key }: FunctionVersion): string {
     return String(this.#uids.get(key))
@@ -105,12 +120,12 @@ export class FunctionUsers {
     const uid = this.idOf(fn)
     const own = userFolder(sockets, uid)
     if (this.#moveIn(uid, fn.key)) removeAsUser(own, uid)
-    if (!this.#made.has(own.path) || !own.isThere()) {
+    if (!this.#folders.has(uid) || !own.isThere()) {
       makeUserFolder(own, uid)
-      this.#made.add(own.path)
+      this.#folders.set(uid, own.path)
     }
     if (program !== null) openBuild(program, uid)
-    return { uid, folder: own.path }
+    return { uid, folder: own.path, limits: this.#options.limits }
   }
 
   /**
@@ -290,5 +305,93 @@ function readState(folder: OwnFolder): Map<string, number> {
   } catch {
     // Missing, or not ours: users are given anew, by the same rule.
     return new Map()
+  }
+}
+
+// // The folders of functions' users, made and removed by root or by a gateway that is in their groups.
+//   <socket folder>/u        0711  the gateway's: a way, and nothing to see
+//    └─ 20001                0700  the user's; for a gateway that is not root its own, 0770 with the user's group
+//        ├─ tmp                    likewise
+//        └─ w-1f0c.sock            of a compiled function
+
+/** Name of the folder of users' folders, short because paths of sockets must be. */
+export const USERS_FOLDER = 'u'
+const TEMPORARY = 'tmp'
+const USER_NAME = /^\d{1,10}$/
+
+/** The folder of one user, not made yet. @param sockets - full path of the gateway's folder for sockets */
+export function userFolder(sockets: string, uid: number): OwnFolder {
+  return new OwnFolder(sockets, USERS_FOLDER, String(uid))
+}
+
+/** @throws Error with a message for people, or of the file system */
+export function makeUserFolder(folder: OwnFolder, uid: number): void {
+  folder.make()
+  chmodSync(dirname(folder.path), 0o711)
+  const temporary = folder.below(TEMPORARY)
+  if (isRoot()) {
+    temporary.make()
+    for (const { path } of [temporary, folder]) {
+      chmodSync(path, 0o700)
+      chownSync(path, uid, uid)
+    }
+    return
+  }
+  // Nobody but root gives files away: they stay the gateway's, and the user has them by its group.
+  temporary.make()
+  for (const { path } of [temporary, folder]) {
+    chownSync(path, -1, uid)
+    chmodSync(path, 0o770)
+  }
+}
+
+/** Deletes all of them. @param sockets - folder of a gateway, this one's or one's that is gone */
+export function removeUserFolders(sockets: OwnFolder): void {
+  const users = sockets.below(USERS_FOLDER)
+  for (const { name, stats } of users.list(USER_NAME)) {
+    // The group was given with the folder; nothing is done as anybody else.
+    if (stats.isDirectory() && stats.gid === Number(name)) removeAsUser(users.below(name), stats.gid)
+  }
+}
+
+function isRoot(): boolean {
+  return process.geteuid?.() === 0
+}
+
+// Ends what a function's user left behind when one of its workers has ended.
+
+export class UserProcesses {
+  /** By user id: what goes on, and whether it is done once more. */
+  readonly #ending = new Map<number, { isAsked: boolean; done: Promise<void> }>()
+  readonly #end: (uid: number) => Promise<void>
+
+  /** @param end - ends orphans of a user; never rejects */
+  constructor(end: (uid: number) => Promise<void> = endOrphans) {
+    this.#end = end
+  }
+
+  /** A worker has ended. */
+  leave(uid: number): void {
+    const ending = this.#ending.get(uid)
+    if (ending !== undefined) ending.isAsked = true
+    else {
+      const turn = { isAsked: true, done: Promise.resolve() }
+      this.#ending.set(uid, turn)
+      turn.done = this.#run(uid, turn)
+    }
+  }
+
+  /** Those that end while it goes on share one more turn. */
+  async #run(uid: number, turn: { isAsked: boolean }): Promise<void> {
+    while (turn.isAsked) {
+      turn.isAsked = false
+      await this.#end(uid)
+    }
+    this.#ending.delete(uid)
+  }
+
+  /** Resolves when nothing is being ended. */
+  async settle(): Promise<void> {
+    await Promise.all([...this.#ending.values()].map(({ done }) => done))
   }
 }

@@ -1,7 +1,17 @@
 /** How many workers to add while calls of a function wait for one. Owner: §2.8, page runtime/worker-set. */
 
+import type { Clock } from '../core/clock.ts'
+
 /** Milliseconds a call waits while others are answered before a worker is added for it. */
 const SLOW_WAIT_MS = 50
+/** Milliseconds between two readings that are compared, at least and at most. */
+const WINDOW_MS = { min: 25, max: 250 } as const
+/** Milliseconds until workers that compute are read again. */
+const COMPUTING_MS = 100
+/** Workers of a function that are read. */
+const SAMPLE = 4
+/** Share of the time in which workers have to wait for something else than a processor, if they hardly ran. */
+const LEAST_WAIT = 0.1
 
 interface Look {
   /** Monotonic ms. */
@@ -13,9 +23,74 @@ interface Look {
   waitsSince: number | null
 }
 
+/** What busy workers do: use processors, or wait for something else. */
+type Occupation = 'computing' | 'waiting'
+
+/** Milliseconds since a process began; of all its threads. */
+export interface ProcessorTime {
+  ranMs: number
+  /** It could have run and waited for a processor; added when it gets one. */
+  queuedMs: number
+  /** It runs or waits for a processor right now. */
+  isRunnable: boolean
+}
+
+/** What worker processes had done with their time at a moment. */
+export interface Reading {
+  /** Monotonic ms. */
+  at: number
+  times: ReadonlyMap<number, ProcessorTime>
+}
+
+/** What the processors are to the growth of functions. */
+export interface Processors {
+  count: number
+  read(pids: readonly number[]): Promise<ReadonlyMap<number, ProcessorTime>>
+}
+
+/**
+ * Computing when the workers ran for longer than they waited for something else than a processor. Time in which they waited
+ * for a processor counts for neither, so that it does not matter what else the machine does.
+ */
+export function toOccupation(before: Reading, after: Reading): Occupation {
+  const windowMs = after.at - before.at
+  let ranMs = 0
+  let waitedMs = 0
+  let count = 0
+  for (const [pid, time] of after.times) {
+    const start = before.times.get(pid)
+    if (start === undefined) continue
+    const ran = time.ranMs - start.ranMs
+    ranMs += ran
+    // The system has not counted yet how long one has waited that still waits for a processor.
+    if (!start.isRunnable || !time.isRunnable)
+      waitedMs += Math.max(0, windowMs - ran - (time.queuedMs - start.queuedMs))
+    count += 1
+  }
+  return count > 0 && waitedMs < Math.max(ranMs, count * windowMs * LEAST_WAIT) ? 'computing' : 'waiting'
+}
+
 export class Growth {
+  readonly #clock: Clock
+  readonly #processors: Processors | null
   #answersAtLastLook = -1
   #addedAt = Number.NEGATIVE_INFINITY
+  #reading: Reading | null = null
+  #isReading = false
+  /** Not used yet; one that says `computing` is used for a while. */
+  #occupation: { is: Occupation; at: number } | null = null
+  #latest: Occupation | null = null
+
+  constructor(clock: Clock, processors: Processors | null) {
+    this.#clock = clock
+    this.#processors = processors
+  }
+
+  /** The latest decision; null when it never came to one. */
+  get decision(): { decision: Occupation; processors: number } | null {
+    const [decision, processors] = [this.#latest, this.#processors]
+    return decision === null || processors === null ? null : { decision, processors: processors.count }
+  }
 
   /** Looks begin: calls have begun to wait. @param answers - null lets the first look take the workers for busy */
   begin(answers: number | null): void {
@@ -23,16 +98,54 @@ export class Growth {
   }
 
   /**
-   * How many to add: as many as there are when nothing was answered since the last look. While answers keep coming the
-   * processors are the limit, and more workers would only share them; one is added for a call that waits long all the
-   * same. Two looks are compared, because a single one may fall between an answer's arrival and its reading.
+   * How many calls that wait ask for: as many as there are when nothing was answered since the last look. While answers keep
+   * coming the processors are the limit, and more workers would only share them; one is added for a call that waits long all
+   * the same. Two looks are compared, because a single one may fall between an answer's arrival and its reading.
    */
   toAdd({ now, answers, workerCount, waitsSince }: Look): number {
     const isFlowing = answers !== this.#answersAtLastLook
     this.#answersAtLastLook = answers
     if (!isFlowing) return Math.max(1, workerCount)
-    const waitsLong = waitsSince !== null && now - waitsSince >= SLOW_WAIT_MS && now - this.#addedAt >= SLOW_WAIT_MS
-    if (waitsLong) this.#addedAt = now
-    return waitsLong ? 1 : 0
+    return waitsSince !== null && now - waitsSince >= SLOW_WAIT_MS && now - this.#addedAt >= SLOW_WAIT_MS ? 1 : 0
+  }
+
+  /** Workers were added. */
+  noteAdded(now: number): void {
+    this.#addedAt = now
+    if (this.#occupation?.is === 'waiting') this.#occupation = null
+  }
+
+  /**
+   * How many workers there may be as far as processors are concerned: one for each, more while those there are wait.
+   * @param pids - processes of busy workers; none when they are not known, which counts as waiting
+   * @returns null while it is being found out
+   */
+  limit(now: number, workerCount: number, pids: readonly number[]): number | null {
+    const count = this.#processors?.count ?? Number.POSITIVE_INFINITY
+    if (workerCount < count) return count
+    const occupation = pids.length === 0 ? 'waiting' : this.#occupationAt(now, pids)
+    if (occupation === null) return null
+    this.#latest = occupation
+    return occupation === 'computing' ? count : Number.POSITIVE_INFINITY
+  }
+
+  #occupationAt(now: number, pids: readonly number[]): Occupation | null {
+    const known = this.#occupation
+    if (known !== null && now - known.at < COMPUTING_MS) return known.is
+    const age = now - (this.#reading?.at ?? Number.NEGATIVE_INFINITY)
+    if (!this.#isReading && age >= WINDOW_MS.min) void this.#read(pids.slice(0, SAMPLE))
+    return null
+  }
+
+  async #read(pids: readonly number[]): Promise<void> {
+    this.#isReading = true
+    const before = this.#reading
+    const times = await this.#processors!.read(pids)
+    const at = this.#clock.monotonic()
+    this.#reading = { at, times }
+    this.#isReading = false
+    if (times.size === 0) this.#occupation = { is: 'waiting', at }
+    else if (before !== null && at - before.at <= WINDOW_MS.max)
+      this.#occupation = { is: toOccupation(before, this.#reading), at }
   }
 }

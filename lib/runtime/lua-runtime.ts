@@ -1,13 +1,17 @@
 /** The Lua runtime: one thread of this process per worker, no daemon and no socket. Owner: §1, page runtime/lua-runtime. */
 
 import { availableParallelism } from 'node:os'
+import { Worker as Thread } from 'node:worker_threads'
 import type { Settings } from '../config/settings.ts'
+import { copyOf, giveBack } from '../core/byte-pool.ts'
+import { GatewayError } from '../core/errors.ts'
 import { LUA_THREADS } from '../core/limits.ts'
-import { LuaThreads } from './lua-threads.ts'
-import { LuaThread } from './lua-worker.ts'
+import type { RuntimeCall } from './call.ts'
+import { runtimeFile } from './package-files.ts'
+import { toRuntimeError } from './runtime-error.ts'
 import type { Runtime, RuntimeHealth } from './runtime.ts'
 import { type StartFacts, toStartHeader } from './start-header.ts'
-import type { WorkerOwner } from './worker.ts'
+import { CANCEL_GRACE_MS, Worker, WORKER_READY_TIMEOUT_MS, type WorkerOwner } from './worker.ts'
 
 /** Of the language that fengari runs. */
 const LUA_VERSION = '5.3'
@@ -76,5 +80,340 @@ export class LuaRuntime implements Runtime {
 
   #keepSpare(): void {
     this.#threads.keepSpare(this.#isNeeded && !this.#isClosed)
+  }
+}
+
+// A thread that serves one Lua function, as a worker of its set. Page: runtime/lua-runtime.
+
+/** Calls to a thread that wait for the end of a poll phase to leave in one message; so many leave at once. */
+const FLUSH_MESSAGES = 32
+
+/** Bytes from which on the copy of a body goes over as it is, and leaves nothing here for the collector; a message makes another copy of a shorter one. */
+const GIVEN_BYTES = 32 * 1024
+
+const FIELDS_OF_A_CALL = 3
+const EMPTY = Buffer.alloc(0)
+const OUT_OF_MEMORY = 'ERR_WORKER_OUT_OF_MEMORY'
+
+class LuaThread extends Worker {
+  readonly #thread: Thread
+  readonly #threads: LuaThreads
+  readonly #progress: Int32Array
+  readonly #onLoaded: () => void
+  #start: string | undefined
+  #unsent: unknown[] = []
+  /** Memory of long bodies in it. */
+  #given: ArrayBuffer[] = []
+  #isFlushing = false
+  /** Calls that were answered. */
+  #answered = 0
+  #isKilled = false
+  #reason: string | null = null
+  #loadTimer: NodeJS.Timeout | null
+
+  /**
+   * @param startHeader - JSON text of `start`
+   * @param onLoaded - called once the function is loaded or cannot be
+   */
+  constructor(set: WorkerOwner, threads: LuaThreads, startHeader: string, onLoaded: () => void) {
+    super(set)
+    this.#start = startHeader
+    this.#onLoaded = onLoaded
+    this.#threads = threads
+    const { thread, progress } = threads.take(this)
+    this.#thread = thread
+    this.#progress = progress
+    thread.on('message', (message: unknown[]) => this.#read(message))
+    thread.on('error', error => this.#handleThreadError(error))
+    thread.once('exit', () => this.#handleExit())
+    this.#loadTimer = set.clock.setTimeout(() => this.#handleSlowLoad(), WORKER_READY_TIMEOUT_MS)
+    this.#flushSoon()
+  }
+
+  get isIdle(): boolean {
+    return this.inflight.size === 0 && this.state === 'ready'
+  }
+
+  get isEnding(): boolean {
+    return this.#isKilled
+  }
+
+  protected override sendCall(call: RuntimeCall): void {
+    const body = call.body && copyOf(call.body)
+    this.#unsent.push(call.wireId, call.header, body)
+    if (body !== null && body.length >= GIVEN_BYTES) this.#given.push(body.buffer as ArrayBuffer)
+    // So the thread begins while this process still reads the rest of what the poll phase brought; a first call waits for nothing.
+    if (this.#start !== undefined || this.#unsent.length === FLUSH_MESSAGES * FIELDS_OF_A_CALL) this.#send()
+    else this.#flushSoon()
+  }
+
+  // A thread that runs a handler reads no messages; the set ends it at the deadline.
+  protected override sendCancel(): void {}
+  protected override sendMore(): void {}
+  protected override sendPing(): void {}
+
+  protected override endNow(): void {
+    this.#isKilled = true
+    this.#clearLoadTimer()
+    // Stops Lua code in the middle of an instruction; what it said before is still read.
+    void this.#thread.terminate()
+  }
+
+  protected override endGracefully(): void {
+    this.endNow()
+  }
+
+  #flushSoon(): void {
+    if (this.#isFlushing) return
+    this.#isFlushing = true
+    setImmediate(this.#flush)
+  }
+
+  readonly #flush = (): void => {
+    this.#isFlushing = false
+    if (this.#start !== undefined || this.#unsent.length > 0) this.#send()
+  }
+
+  #send(): void {
+    const start = this.#start
+    const unsent = this.#unsent
+    this.#start = undefined
+    const given = this.#given
+    this.#unsent = []
+    this.#given = []
+    if (!this.#isKilled) this.#thread.postMessage({ start, calls: unsent }, given)
+  }
+
+  #read(message: unknown[]): void {
+    for (let i = 0; i < message.length; i += 4) {
+      this.#handleMessage(message[i] as string, message[i + 1] as number, message[i + 2] as string, message[i + 3])
+    }
+    this.#threads.relieve()
+  }
+
+  #handleMessage(kind: string, id: number, text: string, body: unknown): void {
+    switch (kind) {
+      case 'reply':
+        this.#answered++
+        this.#handleReply(id, text, body)
+        return
+      case 'error':
+        this.#answered++
+        this.#handleCallError(id, JSON.parse(text))
+        return
+      case 'stdout':
+      case 'stderr':
+        this.handleLog(id, kind, text)
+        return
+      case 'ready':
+        this.#clearLoadTimer()
+        this.set.onFiles(JSON.parse(text).files)
+        this.handleReady(1)
+        this.#onLoaded()
+        return
+      case 'loaded':
+        this.set.onFiles(JSON.parse(text).files)
+        return
+      case 'failed':
+        this.#clearLoadTimer()
+        this.handleLoadError(toRuntimeError(JSON.parse(text), this.set.fn))
+        this.#onLoaded()
+        return
+      case 'dying':
+        this.#reason = text
+        return
+      default:
+    }
+  }
+
+  #handleReply(id: number, head: string, body: unknown): void {
+    if (typeof body === 'string') {
+      // One character per byte.
+      this.handleReply(id, head, body === '' ? EMPTY : Buffer.from(body, 'latin1'), false)
+      return
+    }
+    const bytes = body as Uint8Array
+    this.handleReply(id, head, Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength), false)
+    // Whoever needs it further has a copy.
+    giveBack(bytes)
+  }
+
+  #handleCallError(id: number, fields: Record<string, unknown>): void {
+    if (fields.ends === true) this.handleLastError(id, toRuntimeError(fields, this.set.fn))
+    // Also a timeout: the thread ends a late call itself when this process is too busy to do it in time.
+    else this.handleError(id, toRuntimeError(fields, this.set.fn))
+  }
+
+  #handleSlowLoad(): void {
+    this.#loadTimer = null
+    this.handleLoadError(
+      new GatewayError('LOAD_FAILED', `function did not load within ${WORKER_READY_TIMEOUT_MS / 1000} s`, {
+        detail: { file: this.set.fn.entryPath, hint: 'move slow work out of the top level of the handler file' },
+      }),
+    )
+  }
+
+  #handleThreadError(error: Error & { code?: string }): void {
+    this.#reason ??= error.code === OUT_OF_MEMORY ? 'out of memory' : `thread failed: ${error.message}`
+  }
+
+  #handleExit(): void {
+    this.#clearLoadTimer()
+    // Its count of begun calls tells whether answers are lost: then it is not known which of the open calls were begun.
+    const complete = Atomics.load(this.#progress, 0) - this.#answered <= 1
+    this.handleClosed({ reason: this.#reason ?? 'thread ended', unexpected: !this.#isKilled, complete })
+    this.#onLoaded()
+  }
+
+  #clearLoadTimer(): void {
+    if (this.#loadTimer !== null) this.set.clock.clearTimeout(this.#loadTimer)
+    this.#loadTimer = null
+  }
+}
+
+// Threads of this process that have the Lua interpreter loaded, and one of them in reserve. Page: runtime/lua-runtime.
+
+/** Engine heap of a Lua thread: its memory limit times `factor` plus a reserve; and its young generation, megabytes. */
+const LUA_THREAD_HEAP = { factor: 2, reserveMb: 64, youngMb: 8 } as const
+
+const MIB = 1024 * 1024
+const KIB_PER_MIB = 1024
+/** Items of the memory all threads share, and of what each shares with the gateway. */
+const [TOTAL, THREADS, LIMIT, MEMORY_ITEMS] = [0, 1, 2, 3]
+const [OWN_KIB, PROGRESS_ITEMS] = [1, 2]
+
+/** The worker that a thread serves. */
+interface ThreadUser {
+  /** True while it has no open call. */
+  readonly isIdle: boolean
+  /** True when it was told to end, which takes it a moment. */
+  readonly isEnding: boolean
+  stop(): void
+}
+
+interface StartedThread {
+  thread: Thread
+  /**
+   * Memory shared with the thread, which can be read even when the thread hangs: calls it has begun, KiB it holds.
+   */
+  progress: Int32Array
+}
+
+/** Starts threads and keeps one ready: loading the interpreter takes longer than most first calls may. */
+export class LuaThreads {
+  readonly #memoryMb: number
+  readonly #file = runtimeFile('lua/worker.mjs')
+  #spare: StartedThread | null = null
+  /** Every thread that has not ended, the spare one included. */
+  readonly #live = new Set<Thread>()
+  /** Threads that serve a function, with their workers and what they say of themselves. */
+  readonly #users = new Map<Thread, { user: ThreadUser; progress: Int32Array }>()
+  #isClosed = false
+
+  /** What all threads hold together, as page runtime/lua-runtime draws it: KiB held, threads, KiB allowed. */
+  readonly #memory = new Int32Array(new SharedArrayBuffer(MEMORY_ITEMS * Int32Array.BYTES_PER_ELEMENT))
+
+  /**
+   * @param memoryMb - most that the Lua code of one thread may hold
+   * @param totalMemoryMb - most that all threads may hold together; no less than one of them
+   */
+  constructor(memoryMb: number, totalMemoryMb: number) {
+    this.#memoryMb = memoryMb
+    this.#memory[LIMIT] = Math.max(memoryMb, totalMemoryMb) * KIB_PER_MIB
+  }
+
+  /** Megabytes that all threads hold together, as they said last. */
+  get heldMb(): number {
+    return Atomics.load(this.#memory, TOTAL) / KIB_PER_MIB
+  }
+
+  /** Threads that have not ended. */
+  get count(): number {
+    return this.#live.size
+  }
+
+  /** Makes sure that a started thread is waiting; without need for one, that none is. */
+  keepSpare(isNeeded: boolean): void {
+    if (!isNeeded || this.#isClosed) {
+      void this.#spare?.thread.terminate()
+      this.#spare = null
+    } else this.#spare ??= this.#start()
+  }
+
+  /** A thread for one function: the spare one when there is one. */
+  take(user: ThreadUser): StartedThread {
+    const started = this.#spare ?? this.#start()
+    this.#spare = null
+    this.#users.set(started.thread, { user, progress: started.progress })
+    return started
+  }
+
+  /**
+   * Ends threads that hold much and do nothing while all together hold too much, the largest first: one that runs looks at
+   * its memory itself, one that waits does not. What those hold that are about to end is given back already, for this.
+   */
+  relieve(): void {
+    let excess = Atomics.load(this.#memory, TOTAL) - this.#memory[LIMIT]!
+    if (excess <= 0) return
+    const held = [...this.#users.values()].map(({ user, progress }) => ({ user, kib: Atomics.load(progress, OWN_KIB) }))
+    const leaving = held.filter(({ user }) => user.isEnding)
+    for (const { kib } of leaving) excess -= kib
+    const share = this.#memory[LIMIT]! / Math.max(1, this.#memory[THREADS]! - leaving.length)
+    const idle = held.filter(({ user }) => user.isIdle)
+    for (const { user, kib } of idle.sort((a, b) => b.kib - a.kib)) {
+      if (excess <= 0 || kib <= share) return
+      user.stop()
+      excess -= kib
+    }
+  }
+
+  /** Resolves when no thread is left. */
+  async close(): Promise<void> {
+    this.#isClosed = true
+    this.#spare = null
+    await Promise.all([...this.#live].map(thread => thread.terminate()))
+  }
+
+  #start(): StartedThread {
+    const progress = new SharedArrayBuffer(PROGRESS_ITEMS * Int32Array.BYTES_PER_ELEMENT)
+    const thread = new Thread(this.#file, {
+      name: 'fngw-lua',
+      // Lua sees the environment of its function only.
+      env: {},
+      execArgv: [],
+      argv: [],
+      stdin: false,
+      stdout: true,
+      stderr: true,
+      trackUnmanagedFds: false,
+      workerData: {
+        memoryBytes: this.#memoryMb * MIB,
+        loadTimeoutMs: WORKER_READY_TIMEOUT_MS,
+        graceMs: CANCEL_GRACE_MS,
+        progress,
+        memory: this.#memory.buffer,
+      },
+      // The thread watches itself and ends well below; the engine's own limit is the last resort.
+      resourceLimits: {
+        maxOldGenerationSizeMb: this.#memoryMb * LUA_THREAD_HEAP.factor + LUA_THREAD_HEAP.reserveMb,
+        maxYoungGenerationSizeMb: LUA_THREAD_HEAP.youngMb,
+      },
+    })
+    this.#live.add(thread)
+    Atomics.add(this.#memory, THREADS, 1)
+    // The error of a thread that cannot start is handled by the worker that takes the thread.
+    thread.on('error', () => this.#dropSpare(thread))
+    thread.once('exit', () => {
+      this.#live.delete(thread)
+      this.#users.delete(thread)
+      Atomics.sub(this.#memory, THREADS, 1)
+      Atomics.sub(this.#memory, TOTAL, Atomics.exchange(new Int32Array(progress), OWN_KIB, 0))
+      this.#dropSpare(thread)
+    })
+    return { thread, progress: new Int32Array(progress) }
+  }
+
+  #dropSpare(thread: Thread): void {
+    if (this.#spare?.thread === thread) this.#spare = null
   }
 }

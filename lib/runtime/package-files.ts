@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { basename, isAbsolute, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { OwnFolder } from '../files/own-folder.ts'
-import { removeUserFolders, USERS_FOLDER } from './user-folders.ts'
+import { removeUserFolders, USERS_FOLDER } from './function-users.ts'
 
 /** Longest socket path of every system, bytes (sockaddr_un), and what a file name in the folder may take of it. */
 const MAX_SOCKET_PATH_BYTES = 100

@@ -4,8 +4,7 @@
  */
 
 import type net from 'node:net'
-import { NO_TRUST } from './dial.ts'
-import { connectWorker, toWorkerHello, type WorkerSocketEvents } from './worker-socket.ts'
+import { connectWorker, NO_TRUST, toWorkerHello, type WorkerSocketEvents } from './worker-socket.ts'
 
 /** Workers kept; a daemon of ours keeps one or two, and more are none that works. */
 const MAX_READY = 8

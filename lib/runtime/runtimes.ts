@@ -1,26 +1,27 @@
 /** The enabled runtimes of one gateway. Owner: §1, §2.15 (`FN_RUNTIMES`, daemons, sockets, programs), page runtime/daemon. */
 
-import { readFileSync } from 'node:fs'
+import { lstatSync, readFileSync, realpathSync } from 'node:fs'
+import { dirname } from 'node:path'
 import type { Settings } from '../config/settings.ts'
 import { toUsers } from '../config/uid-range.ts'
 import { BytePool, toBudgetBytes } from '../core/byte-pool.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
-import type { GatewayError, Warning } from '../core/errors.ts'
-import { toFunctionHostEnv } from '../core/host-env.ts'
+import { GatewayError, type Warning } from '../core/errors.ts'
+import { toFunctionHostEnv } from '../core/host.ts'
 import type { RuntimeName } from '../core/identity.ts'
+import { escapeUnsafe } from '../core/text.ts'
+import { findDifference, FolderReader, parseFolderContent } from '../files/folder-content.ts'
 import type { ToolUser } from '../files/tool-user.ts'
 import { findOnPath, findToolchain, toInstallAdvice } from './binaries.ts'
 import { CompileAhead } from './compile-ahead.ts'
-import { createContentCheck } from './content-check.ts'
-import type { DaemonEvent, Launch } from './daemon-options.ts'
-import { NO_TRUST } from './dial.ts'
+import type { DaemonEvent, Launch } from './daemon.ts'
+import { NO_TRUST } from './worker-socket.ts'
 import { Dispatcher } from './dispatcher.ts'
-import { FunctionUsers } from './function-users.ts'
-import { createInspectedRuntime } from './inspected-runtime.ts'
+import { FunctionUsers, UserProcesses } from './function-users.ts'
 import { LuaRuntime } from './lua-runtime.ts'
 import { runtimeFile, socketBases, SocketFolder } from './package-files.ts'
-import { checkReachable } from './reachable.ts'
+import { TempQuota, toLimits } from './quotas.ts'
 import type { Preparer, Runtime } from './runtime.ts'
 import { SocketSet } from './socket-set.ts'
 import { FLUSH_FRAMES } from './socket-worker.ts'
@@ -46,6 +47,9 @@ type RuntimeSettings = Pick<
   | 'isolation'
   | 'isolationFiles'
   | 'isolationUids'
+  | 'functionProcesses'
+  | 'functionOpenFiles'
+  | 'functionTempMb'
 >
 
 export interface RuntimesOptions extends Pick<StartFacts, 'toContext' | 'toPackDirs'> {
@@ -107,6 +111,8 @@ export class Runtimes {
   readonly #folder: SocketFolder
   /** Null where all functions run as the gateway's user. */
   readonly #users: FunctionUsers | null
+  readonly #userProcesses: UserProcesses | null
+  readonly #tempQuota: TempQuota | null
   /** Null where nothing is compiled before it is called. */
   readonly #ahead: CompileAhead | null
   /** Default runtimes that were left out, and why. */
@@ -120,11 +126,13 @@ export class Runtimes {
     this.#options = options
     this.pool = new BytePool(options.clock, undefined, toBudgetBytes(bodyMemoryMb, gatewayWorkers))
     this.#users = options.settings.isolation === 'user' ? this.#createUsers(options.settings) : null
+    this.#userProcesses = this.#users === null ? null : new UserProcesses()
     const isEntered = this.#users !== null
     this.#folder = new SocketFolder(socketBases(options.hostEnv, isEntered), undefined, isEntered)
     this.dispatcher = new Dispatcher({ ...options, runtimes: this.byName, tenancy: this.#users })
     for (const name of options.settings.runtimes) this.#add(name)
     this.#ahead = this.#createAhead()
+    this.#tempQuota = this.#createTempQuota(options.settings)
   }
 
   /** As of `FunctionUsers`; null where all functions run as the gateway's user. */
@@ -167,9 +175,11 @@ export class Runtimes {
   async close(timeoutMs: number): Promise<void> {
     this.#isClosed = true
     if (this.#keepTimer !== null) this.#options.clock.clearTimeout(this.#keepTimer)
+    this.#tempQuota?.close()
     await this.#ahead?.close()
     await this.dispatcher.close(timeoutMs)
     await Promise.all([...this.byName.values()].map(runtime => runtime.close()))
+    await this.#userProcesses?.settle()
     this.#folder.remove()
   }
 
@@ -191,9 +201,29 @@ export class Runtimes {
     })
   }
 
-  #createUsers({ isolationUids, isolationFiles, functionsRoot }: RuntimeSettings): FunctionUsers {
+  #createTempQuota({ functionTempMb: limitMb }: RuntimeSettings): TempQuota | null {
+    const { clock, onEvent, inspect } = this.#options
+    const users = this.#users
+    if (users === null || limitMb === null || inspect === true) return null
+    return new TempQuota({
+      clock,
+      limitMb,
+      folders: () => users.folders,
+      onExceeded: (uid, usedMb) => {
+        const keys = users.keysOf(uid)
+        const runtime = this.#functions.get(keys[0] ?? '')?.runtime
+        const why = usedMb === null ? 'could not be measured in time' : `take ${usedMb} MB of ${limitMb}`
+        const text = `${keys.join(', ')}: temporary files ${why} (FN_FUNCTION_TEMP_MB): the gateway killed its processes and deleted the files`
+        if (runtime !== undefined) onEvent({ runtime, index: 0, kind: 'quota', text })
+      },
+    })
+  }
+
+  #createUsers(settings: RuntimeSettings): FunctionUsers {
+    const { isolationUids, isolationFiles, functionsRoot } = settings
     return new FunctionUsers({
       range: toUsers(isolationUids).functions,
+      limits: toLimits(settings),
       functionsRoot,
       files: isolationFiles,
       isServed: key => this.dispatcher.isServed(key),
@@ -244,6 +274,7 @@ export class Runtimes {
       preparer: isOwn ? (preparerOf?.(name) ?? null) : null,
       facts: this.#toStartFacts(),
       userOf: (fn, program) => (isOwn ? (this.#users?.userOf(fn, this.#folder.path(), program) ?? null) : null),
+      userProcesses: this.#userProcesses,
       // Other processes of the gateway connect to their workers themselves, and a function's user is known too late.
       flushFrames: settings.gatewayWorkers === 1 ? FLUSH_FRAMES.alone : FLUSH_FRAMES.besideOthers,
       takesReady: isOwn && this.#users === null && settings.gatewayWorkers === 1,
@@ -293,8 +324,18 @@ export class Runtimes {
     const { functionsRoot: cwd, workerNice: nice } = settings
     const launch = { command, args: [...args, ...flags], env: this.#toEnv(name), cwd, nice, uri }
     if (this.#users === null) return launch
+    this.#checkPrlimit(name)
     checkReachable([command, settings.functionsRoot, runtimeFile(SHARED_DAEMON)])
     return withoutNewPrivileges(launch, this.#options.hostEnv.PATH ?? '')
+  }
+
+  /** Python and PHP limit their workers themselves. @throws Error when a quota that is set cannot hold */
+  #checkPrlimit(name: RuntimeName): void {
+    const { settings, hostEnv } = this.#options
+    const { functionProcesses, functionOpenFiles, functionTempMb } = settings
+    const isSet = [functionProcesses, functionOpenFiles, functionTempMb].some(value => value !== null)
+    if (!isSet || name === 'python' || name === 'php' || findOnPath('prlimit', hostEnv.PATH ?? '') !== null) return
+    throw new Error('quotas of functions need prlimit: install it (apt-get install util-linux)')
   }
 
   #toEnv(name: RuntimeName): Record<string, string> {
@@ -355,5 +396,86 @@ function toCommand(name: RuntimeName, program: string): [string, string[]] {
       return [program, [runtimeFile(SHARED_DAEMON)]]
     default:
       return [process.execPath, [runtimeFile(SHARED_DAEMON)]]
+  }
+}
+
+// Whether a daemon elsewhere has the functions that the gateway has.
+
+/**
+ * @param root - functions root, full path
+ * @param onDifference - told what differs first, once for each daemon and difference
+ * @returns what is asked when a daemon is up; the promise is for tests
+ */
+function createContentCheck(
+  root: string,
+  onDifference: (text: string) => void,
+): (content: unknown, uri: string) => Promise<void> {
+  const reader = new FolderReader(root)
+  const told = new Map<string, string>()
+  return async (content, uri) => {
+    const there = parseFolderContent(content)
+    const here = there === null ? null : await reader.read()
+    if (there === null || here === null) return
+    const difference = findDifference(here, there, `at ${uri}`)
+    if (difference === null) told.delete(uri)
+    else if (told.get(uri) !== difference) {
+      told.set(uri, difference)
+      const text = `the functions folder of the daemon at ${uri} is not the one of the gateway, ${root}: ${difference}`
+      onDifference(escapeUnsafe(text))
+    }
+  }
+}
+
+// A runtime that is only looked at: it starts nothing and refuses every call.
+
+const REASON = 'not started: the tree is only looked at'
+
+function createInspectedRuntime(name: RuntimeName): Runtime {
+  const refusal = new GatewayError('RUNTIME_DOWN', `runtime down: ${name} is ${REASON}`)
+  // What a worker would need can never be had, so none is ever started.
+  const preparer: Preparer = {
+    prepare: () => Promise.reject(refusal),
+    toStep: () => REASON,
+    waitMs: 0,
+    prepareAhead: () => {},
+  }
+  return {
+    name,
+    sockets: null,
+    preparer,
+    maxWorkers: 1,
+    start: () => Promise.resolve(),
+    rest: () => {},
+    spawn: () => {
+      throw refusal
+    },
+    health: () => ({ up: false, reason: REASON, routing: 'single', version: null, sockets: [] }),
+    close: () => Promise.resolve(),
+  }
+}
+
+// Whether other users can reach a path at all.
+
+const OTHERS_ENTER = 0o001
+
+/**
+ * @param paths - full paths
+ * @param who - who needs them, as the message begins
+ * @throws Error that names the closed folder and how to open it
+ */
+export function checkReachable(paths: readonly string[], who = 'users of functions'): void {
+  for (const path of paths) {
+    const closed = findClosedFolder(realpathSync(path))
+    if (closed !== null)
+      throw new Error(`${who} cannot reach ${path}: ${closed} is closed to them; chmod o+x ${closed}`)
+  }
+}
+
+/** The folder on the way to a path that other users may not enter; null when there is none. */
+export function findClosedFolder(path: string): string | null {
+  for (let folder = path; ; folder = dirname(folder)) {
+    const stats = lstatSync(folder, { throwIfNoEntry: false })
+    if (stats?.isDirectory() === true && (stats.mode & OTHERS_ENTER) === 0) return folder
+    if (dirname(folder) === folder) return null
   }
 }

@@ -5,10 +5,9 @@ import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { RuntimeName } from '../core/identity.ts'
-import { Daemon } from './daemon.ts'
-import type { DaemonEvent, DaemonOptions, Launch, StartRequest } from './daemon-options.ts'
-import type { PeerTrust } from './dial.ts'
-import type { FunctionUser } from './function-users.ts'
+import { Daemon, type DaemonEvent, type DaemonOptions, type Launch, type StartRequest } from './daemon.ts'
+import type { PeerTrust } from './worker-socket.ts'
+import type { FunctionUser, UserProcesses } from './function-users.ts'
 import type { Preparer, Runtime, RuntimeHealth, Sockets, WorkerStart } from './runtime.ts'
 import { SocketWorker } from './socket-worker.ts'
 import type { StartedWorker, WorkerSource } from './started-worker.ts'
@@ -36,6 +35,8 @@ interface SocketSetOptions {
   facts: StartFacts
   /** The user that workers of a function, or its program, run as; null when it is the daemon's. @throws Error with a message for people */
   userOf(fn: FunctionVersion, program: string | null): FunctionUser | null
+  /** Workers of users of functions; null or absent where there are none. */
+  userProcesses?: UserProcesses | null
   /** True where connections to workers are opened before their functions are called. Absent: they are not. */
   takesReady?: boolean
   /** True when the daemon hands a worker its `start` itself, before the gateway is connected to it. */
@@ -48,6 +49,7 @@ interface SocketSetOptions {
 }
 
 type StartArguments = Parameters<WorkerSource['startWorker']>
+type StartRest = StartArguments extends [unknown, ...infer Rest] ? Rest : never
 
 /** A runtime whose functions run in worker processes behind daemons, started with its first function. */
 export class SocketSet implements Runtime {
@@ -112,7 +114,7 @@ export class SocketSet implements Runtime {
     const header = toStartHeader(fn, this.#options.facts)
     const source = {
       startWorker: async (...[asked, loadOf, onSocket]: StartArguments) =>
-        this.#startWorker(
+        this.#startForUser(
           this.#toRequest(asked, program, header, mayBeReady),
           asked.policy.timeoutMs,
           loadOf,
@@ -148,6 +150,15 @@ export class SocketSet implements Runtime {
         return JSON.stringify(startsEarly && program === null ? { ...fields, early } : fields)
       },
     }
+  }
+
+  async #startForUser(...args: [request: StartRequest, waitMs: number, ...rest: StartRest]): Promise<StartedWorker> {
+    const { userProcesses: processes } = this.#options
+    const [{ uid }] = args
+    if (uid === null || processes == null) return this.#startWorker(...args)
+    const worker = await this.#startWorker(...args)
+    worker.onExit(() => processes.leave(uid))
+    return worker
   }
 
   /** @param waitMs - for a daemon that is restarted */

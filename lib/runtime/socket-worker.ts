@@ -2,12 +2,11 @@
 
 import type net from 'node:net'
 import { isAbsolute } from 'node:path'
-import type { BytePool } from '../core/byte-pool.ts'
-import { type Bytes, lengthOf } from '../core/bytes.ts'
+import { type BytePool, type Bytes, lengthOf } from '../core/byte-pool.ts'
 import { GatewayError, toGatewayError } from '../core/errors.ts'
 import { MAX_REPLY_HEAD_CHARS } from '../core/limits.ts'
 import type { RuntimeCall } from './call.ts'
-import { needsProof } from './dial.ts'
+import { connectWorker, findSecret, needsProof, toWorkerHello } from './worker-socket.ts'
 import { toRuntimeError } from './runtime-error.ts'
 import {
   FrameReader,
@@ -20,7 +19,6 @@ import {
 } from './wire-protocol.ts'
 import { Worker, type WorkerOwner, WORKER_READY_TIMEOUT_MS } from './worker.ts'
 import type { StartedWorker, WorkerExit, WorkerSource } from './started-worker.ts'
-import { connectWorker, findSecret, toWorkerHello } from './worker-socket.ts'
 
 /** Bytes of a worker's input that may wait for it to read before its pings are not answered any more. */
 const MAX_WAITING_PONG_BYTES = 64 * 1024
@@ -101,8 +99,7 @@ export class SocketWorker extends Worker {
     )
   }
 
-  /** Its process on this machine; null before it started, and where that is not known. */
-  get pid(): number | null {
+  override get pid(): number | null {
     return this.#started?.pid ?? null
   }
 

@@ -1,6 +1,8 @@
 /** Workers that somebody started for a function, as those who call them see them. Owner: §1, page runtime/daemon. */
 
+import type { ChildProcess } from 'node:child_process'
 import type { FunctionVersion } from '../core/catalog.ts'
+import type { Clock } from '../core/clock.ts'
 import type { ReadyConnection } from './ready-workers.ts'
 import type { WorkerAddress } from './worker-socket.ts'
 
@@ -34,4 +36,116 @@ export interface WorkerSource {
     loadOf: (socketIndex: number) => number,
     onSocket: (socketIndex: number) => void,
   ): Promise<StartedWorker>
+}
+
+// What is known of the workers of one daemon: whose they are, and how they ended.
+
+/** Ends kept while starts are open: more are no daemon's that works. */
+const MAX_EARLY_EXITS = 64
+
+type WorkerFacts = Pick<WorkerRecord, 'key' | 'pid' | 'uid'>
+
+export interface WorkerRecord {
+  /** Of its function, as its start was asked for. */
+  key: string
+  pid: number
+  /** User of its handler, null for the daemon's. */
+  uid: number | null
+  exit: WorkerExit | null
+  listeners: ((exit: WorkerExit) => void)[]
+}
+
+export class WorkerRecords {
+  /** Workers that have not ended, by id. */
+  readonly #live = new Map<string, WorkerRecord>()
+  /** Starts whose answer is not here yet, or not taken over. */
+  #opening = 0
+  /** Ends that were told before the start they belong to; only while a start is open. */
+  readonly #earlyExits = new Map<string, WorkerExit>()
+
+  /** @param start - asks for a worker and adds it */
+  async during<T>(start: () => Promise<T>): Promise<T> {
+    this.#opening += 1
+    try {
+      return await start()
+    } finally {
+      this.#opening -= 1
+      if (this.#opening === 0) this.#earlyExits.clear()
+    }
+  }
+
+  get(id: string): WorkerRecord | undefined {
+    return this.#live.get(id)
+  }
+
+  /** A daemon that gives one id twice gets one record: all that hold it hear of its end. */
+  add(id: string, facts: WorkerFacts): WorkerRecord {
+    const exit = this.#earlyExits.get(id) ?? null
+    this.#earlyExits.delete(id)
+    const record = this.#live.get(id)
+    if (record !== undefined) return Object.assign(record, facts)
+    const made: WorkerRecord = { ...facts, exit, listeners: [] }
+    if (exit === null) this.#live.set(id, made)
+    return made
+  }
+
+  /** Tells all that listen, once. */
+  end(id: string, exit: WorkerExit): void {
+    const record = this.#live.get(id)
+    if (record === undefined) {
+      // It may have ended before its start was told to whoever asked. More than that is nobody's.
+      if (this.#opening > 0 && this.#earlyExits.size < MAX_EARLY_EXITS) this.#earlyExits.set(id, exit)
+      return
+    }
+    this.#live.delete(id)
+    record.exit = exit
+    for (const listener of record.listeners.splice(0)) listener(exit)
+  }
+
+  /** @param kill - is called for each before its end is told */
+  endAll(exit: WorkerExit, kill: (record: WorkerRecord) => void): void {
+    for (const [id, record] of [...this.#live]) {
+      kill(record)
+      this.end(id, exit)
+    }
+  }
+}
+
+/** Also tells of an end that came before; never from inside the call: the caller has not finished its own set-up. */
+export function listenForExit({ exit, listeners }: WorkerRecord, listener: (exit: WorkerExit) => void): void {
+  if (exit !== null) queueMicrotask(() => listener(exit))
+  else listeners.push(listener)
+}
+
+// The end of a process of this machine that leads a group.
+
+/** Milliseconds a daemon has to end after its control input was closed. */
+const DAEMON_STOP_GRACE_MS = 2000
+
+/** Kills a process with everything in its group. One that has not made its group yet comes first, so that it starts nobody who is missed. */
+export function killGroup(pid: number | undefined): void {
+  if (pid === undefined || pid <= 1) return
+  for (const target of [pid, -pid]) {
+    try {
+      process.kill(target, 'SIGKILL')
+    } catch {
+      // Already gone.
+    }
+  }
+}
+
+/** Ends a daemon that runs, with its group when it takes too long. */
+export function endDaemon(child: ChildProcess, clock: Pick<Clock, 'setTimeout' | 'clearTimeout'>): Promise<void> {
+  return new Promise(resolve => {
+    const timer = clock.setTimeout(() => killGroup(child.pid), DAEMON_STOP_GRACE_MS)
+    const end = (): void => {
+      clock.clearTimeout(timer)
+      resolve()
+    }
+    child.once('exit', end)
+    // It never ran.
+    child.once('error', end)
+    // The end of its control input tells it to end.
+    child.stdin?.destroy()
+  })
 }

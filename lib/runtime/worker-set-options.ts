@@ -4,6 +4,7 @@ import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import type { GatewayError } from '../core/errors.ts'
 import type { RuntimeCall } from './call.ts'
+import type { Processors } from './growth.ts'
 import type { Preparer, Sockets } from './runtime.ts'
 import type { LoadTurns, OlderSet } from './stand-in.ts'
 import type { Worker, WorkerOwner } from './worker.ts'
@@ -13,6 +14,8 @@ export interface WorkerSetOptions {
   clock: Clock
   /** Most workers at once. */
   maxWorkers: number
+  /** Bound the workers of a function that computes. Absent: nothing is known of them. */
+  processors?: Processors
   /** Workers that stay however long they idle. */
   minWarm: number
   idleTtlMs: number

@@ -13,7 +13,7 @@ import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
 import { Backlog } from './backlog.ts'
 import type { RuntimeCall } from './call.ts'
-import { FAST_CALL_MS } from './call-pace.ts'
+import { FAST_CALL_MS, STALL_MS, type Worker, type WorkerOwner } from './worker.ts'
 import { CrashLoop } from './crash-loop.ts'
 import { Growth } from './growth.ts'
 import { IdleWorkers } from './idle-workers.ts'
@@ -22,7 +22,6 @@ import { Preparation } from './preparation.ts'
 import { SocketTurns } from './socket-turns.ts'
 import { type OlderSet, StandIn } from './stand-in.ts'
 import { WarmWorkers } from './warm-workers.ts'
-import { STALL_MS, type Worker, type WorkerOwner } from './worker.ts'
 import type { WorkerSetOptions } from './worker-set-options.ts'
 
 /** Milliseconds between two looks at calls that wait for one-at-a-time workers; two without an answer start another. */
@@ -44,7 +43,7 @@ export class WorkerSet implements WorkerOwner, OlderSet {
   readonly #backlog = new Backlog()
   readonly #preparation: Preparation
   readonly #standIn: StandIn
-  readonly #growth = new Growth()
+  readonly #growth: Growth
   readonly #loadRetry: LoadRetry
   #growTimer: NodeJS.Timeout | null = null
   readonly #idle: IdleWorkers
@@ -68,6 +67,7 @@ export class WorkerSet implements WorkerOwner, OlderSet {
     this.#options = options
     this.fn = options.fn
     this.clock = options.clock
+    this.#growth = new Growth(options.clock, options.processors ?? null)
     this.#crashLoop = new CrashLoop(options.clock)
     this.#turns = options.sockets === null ? null : new SocketTurns(options.sockets)
     this.#retired = options.isRetired ?? false
@@ -135,6 +135,11 @@ export class WorkerSet implements WorkerOwner, OlderSet {
     call.startedAt = now
     this.#backlog.push(call)
     this.#grow(now)
+  }
+
+  /** What the processors had to do with its growth; null when it never came to that. */
+  get growth(): Growth['decision'] {
+    return this.#growth.decision
   }
 
   /** True when a call would find a worker that has started. */
@@ -471,11 +476,23 @@ export class WorkerSet implements WorkerOwner, OlderSet {
     if (starting === 0 && this.#crashLoop.errorAt(now) === null) {
       const waitsSince = this.#backlog.first?.startedAt ?? null
       const look = { now, answers: this.answers, workerCount: this.workers.length, waitsSince }
-      const room = this.#maxWorkers - this.workers.length || this.#reclaim(now)
-      for (let i = Math.min(waiting, room, this.#growth.toAdd(look)); i > 0; i--) this.#start()
+      const wanted = Math.min(waiting, this.#growth.toAdd(look))
+      const count = wanted > 0 || this.workers.length >= this.#maxWorkers ? Math.min(wanted, this.#roomAt(now)) : 0
+      for (let i = 0; i < count; i++) this.#start()
+      if (count > 0) this.#growth.noteAdded(now)
     }
     this.#drain(now)
     if (!this.#backlog.isEmpty) this.#grow(now, true)
+  }
+
+  /** How many workers may be started. */
+  #roomAt(now: number): number {
+    const { length } = this.workers
+    const busy: number[] = []
+    for (const { activity, pid } of this.workers) if (activity === 'busy' && pid !== null) busy.push(pid)
+    const limit = length < this.#maxWorkers ? this.#growth.limit(now, length, busy) : length
+    if (limit === null) return 0
+    return limit > length ? Math.min(limit, this.#maxWorkers) - length : this.#reclaim(now)
   }
 
   /** Ends a worker that is busy for a client that left. @returns how many may be started in its place */

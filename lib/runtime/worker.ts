@@ -3,14 +3,11 @@
  * A process behind a daemon and a Lua thread differ only in how bytes or messages move. Owner: §2.8, page runtime/worker-set.
  */
 
+import type { FunctionVersion } from '../core/catalog.ts'
+import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
-import type { FreePlaces } from '../core/free-places.ts'
-import type { CallHost, RuntimeCall } from './call.ts'
-import { CallPace, FAST_CALL_MS } from './call-pace.ts'
-import { DeadlineTimer } from './deadline-timer.ts'
-import { OpenCalls } from './open-calls.ts'
-import { StreamWindow } from './stream-window.ts'
-import type { OwnerOf } from './worker-owner.ts'
+import type { Semaphore } from '../core/semaphore.ts'
+import { type CallHost, OpenCalls, type RuntimeCall, StreamWindow } from './call.ts'
 import { toBrokenContract, toDeath, toTimeout } from './runtime-error.ts'
 
 /** Milliseconds a worker has to obey a `cancel` before it is killed. */
@@ -42,7 +39,7 @@ export type WorkerOwner = OwnerOf<Worker>
  */
 export abstract class Worker implements CallHost {
   readonly set: WorkerOwner
-  readonly #leads: FreePlaces | null
+  readonly #leads: Semaphore | null
   state: 'starting' | 'ready' | 'ending' | 'dead' = 'starting'
   /** Index (from 1) of the daemon socket that started it, for the debug header. */
   socketIndex = 1
@@ -62,7 +59,7 @@ export abstract class Worker implements CallHost {
   readonly #timer: DeadlineTimer
 
   /** @param leads - of all workers' streams; null for none */
-  constructor(set: WorkerOwner, leads: FreePlaces | null = null) {
+  constructor(set: WorkerOwner, leads: Semaphore | null = null) {
     this.set = set
     this.#leads = leads
     this.startedAt = this.idleSince = this.#lastSign = set.clock.monotonic()
@@ -81,6 +78,11 @@ export abstract class Worker implements CallHost {
   /** It sent far more of a stream than was granted; what ends the worker at once. */
   protected handleOverrun(): void {
     this.kill()
+  }
+
+  /** Its process on this machine; null before it started, where that is not known, and of a thread. */
+  get pid(): number | null {
+    return null
   }
 
   /** What it does, in the words of metrics. */
@@ -389,5 +391,112 @@ export abstract class Worker implements CallHost {
   /** Kills it when only calls without a client are open and one is past its deadline; with others open it lives on. */
   #killIfForNobody(): void {
     if (this.inflight.left === this.inflight.size && !this.inflight.mayObey()) this.kill()
+  }
+}
+
+// One timer for all deadlines of a worker, which knows when this process itself stood still.
+
+/** A timer that is later than this many milliseconds means that the whole process stood still. */
+const STANDSTILL_MS = 25
+
+class DeadlineTimer {
+  readonly #clock: Clock
+  readonly #onDue: () => void
+  #timer: NodeJS.Timeout | null = null
+  /** Monotonic ms. */
+  #dueAt = 0
+
+  /** @param onDue - called once for each `arm`; the timer is no longer armed then */
+  constructor(clock: Clock, onDue: () => void) {
+    this.#clock = clock
+    this.#onDue = onDue
+  }
+
+  /** True when it runs by then, or no later than a standstill is long: calls of one moment need one timer. @param deadline - monotonic ms */
+  isArmedBy(deadline: number): boolean {
+    return this.#timer !== null && this.#dueAt <= deadline + STANDSTILL_MS
+  }
+
+  /** In place of the time it was armed for before. */
+  arm(delayMs: number): void {
+    this.disarm()
+    const ms = Math.max(1, Math.ceil(delayMs))
+    this.#dueAt = this.#clock.monotonic() + ms
+    this.#timer = this.#clock.setTimeout(() => this.#handleTimer(), ms)
+  }
+
+  disarm(): void {
+    if (this.#timer !== null) this.#clock.clearTimeout(this.#timer)
+    this.#timer = null
+  }
+
+  /** After a moment in which this process stood still answers may lie unread: they are read before anybody is late. */
+  #handleTimer(): void {
+    if (this.#clock.monotonic() - this.#dueAt <= STANDSTILL_MS) this.#tell()
+    else this.#timer = this.#clock.setTimeout(() => this.#tell(), 1)
+  }
+
+  #tell(): void {
+    this.#timer = null
+    this.#onDue()
+  }
+}
+
+// What a worker reports to the set it belongs to, and asks of it.
+
+/** What workers of a kind need of the set they belong to. */
+interface OwnerOf<Worker> {
+  readonly fn: FunctionVersion
+  readonly clock: Clock
+  /** Answers of all workers so far. */
+  answers: number
+  /** How many workers the function has at a socket. */
+  readonly loadOf: (socketIndex: number) => number
+  /** Output outside any call. */
+  onLog(stream: 'stdout' | 'stderr', text: string): void
+  /** A worker loaded these source files: full real paths. */
+  onFiles(files: readonly string[]): void
+  /** The worker takes nothing more. */
+  forget(worker: Worker): void
+  /** A call came to its end: the function works. */
+  handleSuccess(): void
+  /** The worker may have room for another call. */
+  handleRoom(worker: Worker, now: number): void
+  /** A client left a call, and its place may be needed. */
+  handleAbandoned(): void
+  /** The function cannot be loaded. @param unbegun - calls that came with the start: none of their code ran */
+  handleLoadFailure(worker: Worker, error: GatewayError, unbegun: RuntimeCall[]): void
+  /** @param unbegun - calls that certainly were not begun, and may go to another worker */
+  handleWorkerEnd(unexpected: boolean, error: GatewayError, unbegun: RuntimeCall[]): void
+  /** No worker could be started at all (daemon down). */
+  handleStartFailure(worker: Worker, error: GatewayError): void
+}
+
+// // How quick the calls of a one-at-a-time worker are, and so how many it may have open: the first runs, the others lie
+// behind it and save a round trip each.
+
+/**
+ * Calls open at once on a one-at-a-time worker: as many as fit in `workMs` milliseconds by the average of its calls, at
+ * most `calls`; one until `afterFastCalls` calls in a row were fast and the average is at most `maxCallMs`.
+ */
+export const PREFETCH = { afterFastCalls: 64, maxCallMs: 1, workMs: 2, calls: 64 } as const
+/** A call of a one-at-a-time worker that takes longer is not fast, milliseconds. */
+export const FAST_CALL_MS = 5
+/** Share of the newest call in the average of a worker's calls. */
+const CALL_MS_WEIGHT = 1 / 16
+
+class CallPace {
+  /** Calls that the worker may have open now. */
+  depth = 1
+  #fastCalls = 0
+  /** What calls took lately, milliseconds; not known to be quick at first. */
+  #callMs = FAST_CALL_MS
+
+  /** @param tookMs - what the call that just ended took */
+  learn(tookMs: number): void {
+    this.#fastCalls = tookMs < FAST_CALL_MS ? this.#fastCalls + 1 : 0
+    this.#callMs += (Math.min(tookMs, FAST_CALL_MS) - this.#callMs) * CALL_MS_WEIGHT
+    const isQuick = this.#fastCalls >= PREFETCH.afterFastCalls && this.#callMs <= PREFETCH.maxCallMs
+    this.depth = isQuick ? Math.max(2, Math.min(PREFETCH.calls, Math.trunc(PREFETCH.workMs / this.#callMs))) : 1
   }
 }

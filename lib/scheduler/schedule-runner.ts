@@ -1,7 +1,7 @@
 /**
  * Runs of schedules, from the moment that one is due to what is kept of it. Owner: page scheduler/schedule.
  *
- *   due ─► noted on the disk ─► call ─► outcome kept, told ─► put in the queue again
+ *   due ─► noted on the disk ─► call ─► outcome kept, reported ─► put in the queue again
  *
  * Noted first: a gateway that is killed during a run knows afterwards that it was begun, and does not begin it again.
  */
@@ -10,10 +10,11 @@ import type { FunctionVersion, SchedulePolicy } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
 import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
-import type { InternalResult } from '../invocation/internal-call.ts'
+import { TRIGGER_HEADER } from '../invocation/forwarded-headers.ts'
+import type { InternalRequest, InternalResult } from '../invocation/internal-call.ts'
 import type { ScheduleRecord } from '../observe/events.ts'
-import { INTERRUPTED, type RunResult, type Schedule } from './schedule.ts'
 import type { ScheduleState, ScheduleStore } from './schedule-store.ts'
+import { INTERRUPTED, type RunResult, type Schedule } from './schedule.ts'
 
 /** What a run is for. */
 export interface ScheduledRun {
@@ -21,7 +22,7 @@ export interface ScheduledRun {
   policy: SchedulePolicy
   /** From 1. */
   attempt: number
-  /** True when somebody asked for it, instead of the clock. */
+  /** True for a run that was requested, not due. */
   isManual: boolean
   signal: AbortSignal
 }
@@ -92,7 +93,7 @@ export class ScheduleRunner {
     return run
   }
 
-  /** Keeps states as they are now. Never rejects: schedules run on when nothing can be kept, and somebody is told once. */
+  /** Keeps states as they are now. Never rejects: schedules run on when nothing can be kept, and the problem is logged once. */
   async keep(changes: ReadonlyMap<string, ScheduleState | null>): Promise<void> {
     if (changes.size === 0) return
     try {
@@ -163,7 +164,7 @@ export class ScheduleRunner {
     const now = clock.wall()
     if (isManual) schedule.note(result, now)
     else schedule.end(attempt, result, now, this.#random())
-    this.#tell(schedule, attempt, result, latencyMs)
+    this.#report(schedule, attempt, result, latencyMs)
     await this.#settle(entry)
     return { ...result, latencyMs }
   }
@@ -176,7 +177,7 @@ export class ScheduleRunner {
     await this.keep(new Map([[schedule.fn.key, entry.isGone ? null : schedule.state]]))
   }
 
-  #tell({ fn, policy }: Schedule, attempt: number, { status, error }: RunResult, durationMs: number): void {
+  #report({ fn, policy }: Schedule, attempt: number, { status, error }: RunResult, durationMs: number): void {
     const { clock, onEvent, onLog } = this.#options
     const { runtime, name, key } = fn
     const version = fn.version ?? DEFAULT_VERSION_LABEL
@@ -187,8 +188,48 @@ export class ScheduleRunner {
   }
 }
 
-/** An answer of the function that is no good one is told by its status. */
+/** A response of 400 or more is reported by its status. */
 function toReason(status: number, error: GatewayError | null): string | null {
   if (error !== null) return error.message
   return status >= 400 ? `HTTP ${status}` : null
+}
+
+/** @param path - at which the function answers */
+export function toScheduledRequest(run: ScheduledRun, id: string, path: string): InternalRequest {
+  const { fn, policy, signal } = run
+  const { method, query, headers, body, context } = policy
+  return {
+    fn,
+    id,
+    method,
+    path,
+    query,
+    headers: { 'user-agent': 'fngw-schedule', ...lowerNames(headers), [TRIGGER_HEADER]: 'schedule' },
+    body,
+    user: context,
+    trigger: toTrigger(run),
+    signal,
+    mustEnd: true,
+  }
+}
+
+function toTrigger({ policy, attempt, isManual }: ScheduledRun): Record<string, unknown> {
+  const { everySeconds, cron, timezone, retry } = policy
+  return {
+    type: 'schedule',
+    ...(everySeconds === null ? { cron } : { every_seconds: everySeconds }),
+    ...(timezone === 'local' ? {} : { timezone }),
+    attempt,
+    ...(retry === null ? {} : { max_attempts: retry.maxAttempts }),
+    ...(isManual ? { manual: true } : {}),
+  }
+}
+
+function lowerNames(headers: SchedulePolicy['headers']): Record<string, string> {
+  return Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]))
+}
+
+/** A route without params where there is one: a file route has no path of its name alone. */
+export function pickPath(fn: FunctionVersion, routes: readonly string[], fallback: string): string {
+  return fn.kind === 'file' ? (routes.find(route => !/[:*]/.test(route)) ?? fallback) : fallback
 }

@@ -138,7 +138,7 @@ t.test('[control/jobs-endpoints.4] what is malformed is told, and nothing is kep
     ['POST', '/_fn/jobs', '[]', 400, /must be a JSON object/],
     ['POST', '/_fn/jobs', '', 400, /got nothing/],
     ['POST', '/_fn/jobs', `{"name":"hello","context":${'{"a":'.repeat(200)}1${'}'.repeat(200)}}`, 400, /deeper/],
-    ['POST', '/_fn/jobs', {}, 400, /name is required/],
+    ['POST', '/_fn/jobs', {}, 400, /name is missing/],
     ['POST', '/_fn/jobs', { name: '../../etc' }, 400, /name must be the name of a function/],
     ['POST', '/_fn/jobs', { name: 'none' }, 404, /unknown function/],
     ['POST', '/_fn/jobs', { name: 'hello', method: 'DELETE' }, 405, /method not allowed/],

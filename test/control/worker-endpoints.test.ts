@@ -3,6 +3,7 @@ import t from 'tap'
 import { createWorkerEndpoints } from '../../lib/control/worker-endpoints.ts'
 import { systemClock } from '../../lib/core/clock.ts'
 import { serveEndpoints } from '../helpers/control.ts'
+import { makeFn } from '../helpers/fn.ts'
 import { RUNTIMES, handlerFile, serveTree } from '../helpers/gateway-bed.ts'
 
 interface Shown {
@@ -69,37 +70,45 @@ t.test(
   },
 )
 
-t.test('[control/workers.1, control/workers.3] a daemon of somebody else has no process here', async t => {
-  const daemon = {
-    health: () => ({ index: 1, uri: 'tcp://10.0.0.1:9000', up: false, reason: 'refused' }),
-    facts: { pid: null, restarts: 3, upSince: null },
-  }
-  const runtimes = new Map([['node', { health: () => null as never, daemons: [daemon] }]] as const)
-  const ask = serveEndpoints(
-    t,
-    createWorkerEndpoints({
-      clock: systemClock,
-      runtimes,
-      dispatcher: { workers: function* () {}, lentWorkers: [] },
-      fronts: () => [],
-    }),
-  )
-  t.match((await ask({ url: '/_fn/workers' })).json(), {
-    runtimes: {
-      node: {
-        daemons: [
-          {
-            uri: 'tcp://10.0.0.1:9000',
-            up: false,
-            reason: 'refused',
-            pid: null,
-            restarts: 3,
-            started_at: null,
-            memory_bytes: null,
-          },
-        ],
-        workers: [],
+t.test(
+  '[control/workers.1, control/workers.3, control/workers.6] a daemon of somebody else has no process here, a function its decision',
+  async t => {
+    const daemon = {
+      health: () => ({ index: 1, uri: 'tcp://10.0.0.1:9000', up: false, reason: 'refused' }),
+      facts: { pid: null, restarts: 3, upSince: null },
+    }
+    const runtimes = new Map([['node', { health: () => null as never, daemons: [daemon] }]] as const)
+    const ask = serveEndpoints(
+      t,
+      createWorkerEndpoints({
+        clock: systemClock,
+        runtimes,
+        dispatcher: {
+          workers: function* () {},
+          lentWorkers: [],
+          growth: () => [{ fn: makeFn({ runtime: 'node' }), growth: { decision: 'computing', processors: 2 } }],
+        },
+        fronts: () => [],
+      }),
+    )
+    t.match((await ask({ url: '/_fn/workers' })).json(), {
+      runtimes: {
+        node: {
+          daemons: [
+            {
+              uri: 'tcp://10.0.0.1:9000',
+              up: false,
+              reason: 'refused',
+              pid: null,
+              restarts: 3,
+              started_at: null,
+              memory_bytes: null,
+            },
+          ],
+          workers: [],
+          growth: [{ key: 'node/hello@default', decision: 'computing', processors: 2 }],
+        },
       },
-    },
-  })
-})
+    })
+  },
+)

@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { request } from 'node:http'
 import t from 'tap'
 import type { RuntimeName } from '../../lib/core/identity.ts'
@@ -407,6 +407,80 @@ t.test(
         t.equal(await stateHeader('c'), 'cold', runtime)
       }),
     )
+  },
+)
+
+/** Until a file is there, each uses a processor, or waits where `nap` is given. */
+const BUSY: Partial<Record<RuntimeName, string>> = {
+  node: `import { existsSync } from 'node:fs'
+const cell = new Int32Array(new SharedArrayBuffer(4))
+export const handler = ({ query: { gate, nap } }) => {
+  while (!existsSync(gate)) if (nap) Atomics.wait(cell, 0, 0, 50)
+}\n`,
+  python: `import os, time
+def handler(event):
+    query = event["query"]
+    while not os.path.exists(query["gate"]):
+        if "nap" in query:
+            time.sleep(0.05)
+    return ""\n`,
+  php: `<?php function handler($event) {
+  while (!file_exists($event['query']['gate'])) { clearstatcache(); if (isset($event['query']['nap'])) usleep(50_000); }
+  return '';
+}\n`,
+}
+
+const hasTimes = existsSync('/proc/self/schedstat')
+t.test(
+  '[runtime/worker-set.23, control/workers.6] a function that computes gets a worker for each processor, one that waits gets more',
+  { skip: !hasTimes && 'the system tells no times of processes' },
+  async t => {
+    const busy = RUNTIMES.filter(name => BUSY[name] !== undefined)
+    const config = { timeout_ms: 60_000, worker_pool: { max_workers: 20, max_queue: 20 } }
+    const tree = Object.fromEntries(
+      busy.flatMap(runtime =>
+        ['burn', 'nap'].flatMap(name => [
+          [`${name}-${runtime}/${handlerFile(runtime)}`, BUSY[runtime]!],
+          [`${name}-${runtime}/fn.config.json`, { json: config }],
+        ]),
+      ),
+    )
+    const bed = await serveTree(t, tree)
+    interface Growth {
+      key: string
+      decision: string
+      processors: number
+    }
+    const growthOf = async (runtime: RuntimeName, name: string): Promise<Growth | undefined> => {
+      const { runtimes } = (await bed.gateway.inject('/_fn/workers')).json() as {
+        runtimes: Record<string, { growth: Growth[] }>
+      }
+      return runtimes[runtime]!.growth.find(({ key }) => key === keyOf(runtime, `${name}-${runtime}`))
+    }
+    // One after the other: each alone has the processors.
+    for (const runtime of busy)
+      for (const [name, decision] of [
+        ['burn', 'computing'],
+        ['nap', 'waiting'],
+      ] as const) {
+        const gate = bed.tree.path(`${name}-${runtime}.open`)
+        const query = `gate=${encodeURIComponent(gate)}${name === 'nap' ? '&nap=1' : ''}`
+        const held: ReturnType<typeof get>[] = []
+        const workers = (): number => bed.stateOf(keyOf(runtime, `${name}-${runtime}`)).workers
+        let growth: Growth | undefined
+        await bed.until(() => {
+          // One after the other: a node worker takes all that come before it is seen to be stuck.
+          if (held.length < 20) held.push(get(`${bed.url}/${name}-${runtime}?${query}`))
+          void growthOf(runtime, name).then(shown => {
+            growth = shown
+          })
+          return growth?.decision === decision && (name === 'burn' || workers() > growth.processors)
+        }, `${runtime} ${name}: ${decision}`)
+        if (name === 'burn') t.equal(workers(), growth!.processors, runtime)
+        writeFileSync(gate, '')
+        for (const { status } of await Promise.all(held)) t.ok(status < 300, `${runtime} ${name}: ${status}`)
+        if (name === 'burn') t.equal(workers(), growth!.processors, runtime)
+      }
   },
 )
 

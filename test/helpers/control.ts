@@ -1,5 +1,5 @@
 import { BytePool } from '../../lib/core/byte-pool.ts'
-import { Descriptors } from '../../lib/core/descriptor-limit.ts'
+import { Descriptors } from '../../lib/core/host.ts'
 import type { Test } from 'tap'
 import { resolveSettings, type Settings } from '../../lib/config/settings.ts'
 import { type ControlParts, createControlParts } from '../../lib/control-parts.ts'

@@ -31,6 +31,11 @@ export class SeenCall extends RuntimeCall {
 export class FakeWorker extends Worker {
   readonly log: string[] = []
   readonly sent: RuntimeCall[] = []
+  process: number | null = null
+
+  override get pid(): number | null {
+    return this.process
+  }
 
   protected override sendCall(call: RuntimeCall): void {
     this.sent.push(call)

@@ -12,7 +12,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { BytePool } from '../../lib/core/byte-pool.ts'
 import { systemClock } from '../../lib/core/clock.ts'
-import { NO_TRUST } from '../../lib/runtime/dial.ts'
+import { NO_TRUST } from '../../lib/runtime/worker-socket.ts'
 import { SocketSet } from '../../lib/runtime/socket-set.ts'
 import { encodeFrame, FrameReader, KIND, type Kind, parseHeader } from '../../lib/runtime/wire-protocol.ts'
 

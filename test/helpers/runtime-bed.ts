@@ -12,7 +12,7 @@ import { systemClock } from '../../lib/core/clock.ts'
 import type { GatewayError } from '../../lib/core/errors.ts'
 import { RUNTIME_OF_EXTENSION, type RuntimeName } from '../../lib/core/identity.ts'
 import { RuntimeCall } from '../../lib/runtime/call.ts'
-import type { DaemonEvent } from '../../lib/runtime/daemon-options.ts'
+import type { DaemonEvent } from '../../lib/runtime/daemon.ts'
 import type { RuntimeHealth } from '../../lib/runtime/runtime.ts'
 import { Runtimes, type RuntimesOptions } from '../../lib/runtime/runtimes.ts'
 import { makeFn } from './fn.ts'
@@ -135,6 +135,9 @@ export function makeRuntimes(
       runtimeTlsCaFile: null,
       binaries: {},
       production: false,
+      functionProcesses: null,
+      functionOpenFiles: null,
+      functionTempMb: null,
       workerMemoryMb: 512,
       workerNice: 0,
       luaMemoryMb: 1024,

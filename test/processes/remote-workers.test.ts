@@ -6,7 +6,7 @@ import { LentWorkers } from '../../lib/processes/lent-workers.ts'
 import type { FromFront, WorkerMessage } from '../../lib/processes/messages.ts'
 import { RemoteWorkers } from '../../lib/processes/remote-workers.ts'
 import type { LentWorker } from '../../lib/runtime/dispatcher.ts'
-import { NO_TRUST } from '../../lib/runtime/dial.ts'
+import { NO_TRUST } from '../../lib/runtime/worker-socket.ts'
 import type { StartedWorker, WorkerExit } from '../../lib/runtime/started-worker.ts'
 import { makeFn } from '../helpers/fn.ts'
 

@@ -1,10 +1,11 @@
+import { setImmediate as afterReads } from 'node:timers/promises'
 import t from 'tap'
 import type { FunctionVersion } from '../../lib/core/catalog.ts'
 import { GatewayError } from '../../lib/core/errors.ts'
 import { STREAM_WINDOW_BYTES } from '../../lib/core/limits.ts'
-import { PREFETCH } from '../../lib/runtime/call-pace.ts'
-import { CANCEL_GRACE_MS, STALL_MS } from '../../lib/runtime/worker.ts'
+import type { Processors } from '../../lib/runtime/growth.ts'
 import { WorkerSet } from '../../lib/runtime/worker-set.ts'
+import { CANCEL_GRACE_MS, PREFETCH, STALL_MS } from '../../lib/runtime/worker.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { FakeWorker, SeenCall } from '../helpers/fake-worker.ts'
 import { makeFn } from '../helpers/fn.ts'
@@ -31,6 +32,7 @@ interface BedOptions {
   /** What has changed on disk; null while nothing has. */
   disk?: { change: string | null }
   successor?: () => WorkerSet | null
+  processors?: Processors
 }
 
 function bed(options: BedOptions = {}): Bed {
@@ -49,9 +51,11 @@ function bed(options: BedOptions = {}): Bed {
     preparer: null,
     changeOf: () => options.disk?.change ?? null,
     ...(options.successor && { successor: options.successor }),
+    ...(options.processors && { processors: options.processors }),
     spawn: owner => {
       const worker = new FakeWorker(owner)
       const { up } = options.sockets ?? { up: [1] }
+      if (options.processors) worker.process = all.length + 1
       worker.socketIndex = [...up].sort((a, b) => owner.loadOf(a) - owner.loadOf(b))[0]!
       all.push(worker)
       return worker
@@ -132,6 +136,58 @@ t.test('[runtime/worker-set.3] workers double while calls keep waiting, up to th
   slow.clock.advance(200)
   t.equal(slow.all.length, 1, 'a worker that is starting is help on its way')
 })
+
+/** Two processors, of which each worker uses its share. */
+function twoProcessors(clockOf: () => FakeClock, share: number): Processors {
+  return {
+    count: 2,
+    read: async pids =>
+      new Map(pids.map(pid => [pid, { ranMs: clockOf().monotonic() * share, queuedMs: 0, isRunnable: false }])),
+  }
+}
+
+t.test(
+  '[runtime/worker-set.23] a function that computes gets a worker for each processor, one that waits gets more',
+  async t => {
+    for (const [share, most] of [
+      [1, 2],
+      [0, 8],
+    ] as const) {
+      const made: Bed = bed({ processors: twoProcessors(() => made.clock, share) })
+      const { all, call, clock, set } = made
+      for (let i = 0; i < 20; i++) call()
+      for (let i = 0; i < 100; i++) {
+        for (const worker of all) worker.handleReady(1)
+        clock.advance(4)
+        await afterReads()
+      }
+      t.equal(all.length, most, `${share} of a processor`)
+      t.same(set.growth, { decision: share === 1 ? 'computing' : 'waiting', processors: 2 })
+    }
+  },
+)
+
+t.test(
+  '[runtime/worker-set.11, runtime/worker-set.23] a worker that computes for a client that left gives way',
+  async t => {
+    const made: Bed = bed({ processors: twoProcessors(() => made.clock, 1) })
+    const { all, call, clock } = made
+    const calls = [call(), call(), call()]
+    for (let i = 0; i < 30; i++) {
+      for (const worker of all) worker.handleReady(1)
+      clock.advance(4)
+      await afterReads()
+    }
+    t.equal(all.length, 2)
+    calls[0]!.host!.abandon(calls[0]!)
+    for (let i = 0; i < 50 && !all[0]!.log.includes('kill'); i++) {
+      clock.advance(4)
+      await afterReads()
+    }
+    t.ok(all[0]!.log.includes('kill'))
+    t.notOk(all[1]!.log.includes('kill'))
+  },
+)
 
 t.test('[runtime/worker-set.4] calls are sent ahead only to a worker that has proven fast', async t => {
   const { all, call } = bed({ maxWorkers: 1 })

@@ -1,10 +1,9 @@
 import { once } from 'node:events'
 import net from 'node:net'
 import t, { type Test } from 'tap'
-import { NO_TRUST, type PeerTrust } from '../../lib/runtime/dial.ts'
+import { connectWorker, NO_TRUST, type PeerTrust, toWorkerHello } from '../../lib/runtime/worker-socket.ts'
 import { DaemonGreeting } from '../../lib/runtime/greeting.ts'
 import { encodeFrame, KIND } from '../../lib/runtime/wire-protocol.ts'
-import { connectWorker, toWorkerHello } from '../../lib/runtime/worker-socket.ts'
 import { SECRET } from '../helpers/remote-bed.ts'
 import { until } from '../helpers/worker-client.ts'
 

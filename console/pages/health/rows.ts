@@ -1,4 +1,4 @@
-/** What the tables of the health page are made from. Owner: page console/health. */
+/** Rows of the health page's tables. Owner: page console/health. */
 
 import type { FunctionState, Health } from '../../data/health-record.ts'
 import type { WorkerRecord, Workers } from '../../data/workers.ts'
@@ -36,15 +36,27 @@ export function toSocketRows(health: Health, workers: Workers | null): SocketRow
 export interface WorkerRow extends WorkerRecord {
   /** Of the row: a function may have several workers. */
   readonly id: string
+  /** Of its function. */
+  readonly growth: string | null
 }
 
 export function toWorkerRows(workers: Workers, search: string): WorkerRow[] {
   const wanted = search.trim().toLowerCase()
-  return Object.values(workers.runtimes).flatMap(({ workers: all }) =>
-    all
+  return Object.values(workers.runtimes).flatMap(({ workers: all, growth }) => {
+    const decisions = new Map(
+      growth.map(({ key, decision, processors }) => [
+        key,
+        decision === 'computing' ? `at most ${processors} (computing)` : 'more (waiting)',
+      ]),
+    )
+    return all
       .filter(({ key, state }) => `${key} ${state}`.toLowerCase().includes(wanted))
-      .map((worker, index) => ({ ...worker, id: `${worker.key} ${worker.started_at} ${worker.pid ?? index}` })),
-  )
+      .map((worker, index) => ({
+        ...worker,
+        id: `${worker.key} ${worker.started_at} ${worker.pid ?? index}`,
+        growth: decisions.get(worker.key) ?? null,
+      }))
+  })
 }
 
 /** Functions of which a call runs, waits, or was turned away since the gateway runs. */

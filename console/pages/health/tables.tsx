@@ -117,6 +117,7 @@ const WORKER_COLUMNS: readonly Column<WorkerRow>[] = [
     isNumber: true,
   },
   { name: 'socket', title: 'Daemon', drop: 2, cell: row => row.socket ?? NO_DATA, isNumber: true },
+  { name: 'growth', title: 'Growth', drop: 2, cell: row => row.growth ?? NO_DATA, value: row => row.growth },
 ]
 
 export function WorkerTable({ rows }: { rows: readonly WorkerRow[] }) {
