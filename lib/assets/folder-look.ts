@@ -70,10 +70,6 @@ export function isSameFolder(a: FileState, b: FileState): boolean {
   return a.mtimeMs === b.mtimeMs && a.ctimeMs === b.ctimeMs && a.ino === b.ino && a.dev === b.dev
 }
 
-// // Which compressed forms of a file are not there: not looked for one by one while the file's folder is as it was.
-//   begin: look at the folder ─► the forms are read ─► end: which have no name? ─► look, at each request: same folder? ─► still none
-//                                                                                    └ no ─► each is looked for, and the folder kept
-
 /** Compressed forms, and what their names end in. */
 export const FORMS = [
   ['br', '.br'],
@@ -81,6 +77,12 @@ export const FORMS = [
 ] as const
 type Ending = (typeof FORMS)[number][1]
 
+/**
+ * Which compressed forms of a file are not there: not looked for one by one while the file's folder is as it was.
+ *
+ *   begin: look at the folder ─► the forms are read ─► end: which have no name? ─► look, at each request: same folder? ─► still none
+ *                                                                                    └ no ─► each is looked for, and the folder kept
+ */
 export class AbsentForms {
   /** Of names that are not there. A form that is out of date is there, and so is a link that leads nowhere: both may turn good in their place. */
   endings: readonly Ending[] = []
@@ -146,15 +148,15 @@ function isNoEntry(error: NodeJS.ErrnoException | null): boolean {
   return error?.code === 'ENOENT'
 }
 
-// // The names at the top of the assets directory: what spares a route's request a look at the disk of its own.
-// A list is good for a moment, and only to say that a name is not there; whoever asks after that moment looks for himself
-// and has a new list made. So it is used under load alone, where it matters.
-
 /** A file changed less than so many milliseconds ago is not kept: its next change may bear the same time. */
 export const ASSET_SETTLE_MS = 50
 /** Milliseconds for which a list of the names in the assets directory may stand for a look at the disk. */
 export const ASSET_LISTING_MS = 50
 
+/**
+ * The names at the top of the assets directory, which spare a route's request a look at the disk. A list is good for a moment, and only to
+ * say that a name is not there; a request after that moment looks at the disk and has a new list made. So it is used under load alone, where it matters.
+ */
 export class AssetNames {
   readonly #directory: string
   readonly #clock: Clock

@@ -142,8 +142,6 @@ export class CodingChoice {
   }
 }
 
-// Conditions and ranges of a request, decided for one state of a file (RFC 9110 sections 13 and 14).
-
 interface Validators {
   readonly etag: string
   readonly modifiedSeconds: number

@@ -276,11 +276,6 @@ export function isAsset(path: string, mount: AssetsMount | null): boolean {
   return isFile(`${mount.directory}/${name}`) || isFile(`${mount.directory}/${name}/index.html`)
 }
 
-// // Sends a part of an open file as fast as the client takes it.
-//   read ─► ready ─► write        the next piece is read while this one is written
-//    ▲ ahead  │ client slow: waits for it
-//    └────────┘
-
 /**
  * Bytes of a file that are read at once. A reading thread that sleeps is woken for each piece, which costs more than to read
  * 128 KiB: a client that has taken one piece before the next one is read gets large ones. Two of them still lie in a
@@ -290,6 +285,13 @@ const PIECE_BYTES = { small: 128 * 1024, large: 512 * 1024 } as const
 /** Transfers with large pieces at once: all others hold two small ones, however many clients stop to read. */
 export const LARGE_TRANSFERS = 16
 
+/**
+ * Sends a part of an open file as fast as the client takes it.
+ *
+ *   read ─► ready ─► write        the next piece is read while this one is written
+ *    ▲ ahead  │ client slow: waits for it
+ *    └────────┘
+ */
 export class FileSender implements Abandonable {
   readonly #exchange: Exchange
   readonly #fd: number

@@ -3,7 +3,7 @@
 import { GatewayError, toGatewayError } from '../core/errors.ts'
 import { toAllow } from '../core/http-text.ts'
 import { type Responder, sendConstant } from '../http/respond.ts'
-import { toProto } from '../http/adapter-head.ts'
+import { toProto } from '../invocation/adapters.ts'
 import type { Exchange } from '../http/exchange.ts'
 import { ADMIN_TOKEN_HEADER, headerOf, isForwarded } from '../invocation/forwarded-headers.ts'
 import { unescapeCanonical } from '../router/path.ts'

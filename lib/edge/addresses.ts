@@ -1,4 +1,4 @@
-/** Which addresses an upstream may have. Spec: §2.10. Pure tables; who listens where comes from outside. */
+/** Which addresses an upstream may have, and the look-up of its name. Spec: §2.10. */
 
 import { lookup } from 'node:dns'
 import { BlockList, isIP } from 'node:net'
@@ -184,8 +184,6 @@ export class OwnAddresses {
 
 const EVERY_V6 = '0:0:0:0:0:0:0:0'
 const LOOPBACK_V6 = '0:0:0:0:0:0:0:1'
-
-// Names to addresses for the edge proxy.
 
 /** Name look-ups at once: the system's resolver holds a thread of the pool that files need too. */
 export const EDGE_LOOKUPS = 2

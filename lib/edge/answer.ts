@@ -11,11 +11,13 @@ import type { Transform } from 'node:stream'
 import * as zlib from 'node:zlib'
 import type { Clock } from '../core/clock.ts'
 import type { GatewayError } from '../core/errors.ts'
+import { findUnsendable, withoutHeaders } from '../core/http-text.ts'
 import { MAX_STATUS } from '../core/limits.ts'
+import { HOP_BY_HOP, INTERNAL_PREFIX, takesOver } from '../invocation/forwarded-headers.ts'
 import type { Call } from '../invocation/invoke.ts'
 import { prepareText, type ReplyHead } from '../invocation/response.ts'
 import type { AnswerHead } from './answer-parser.ts'
-import { type EdgeRequest, failed, toAnswerHeaders, toCodings } from './target.ts'
+import { type EdgeRequest, failed } from './target.ts'
 
 /** The start of an upstream's answer that is held back, so that what ends or fails soon is answered whole: bytes, ms. */
 const EDGE_HOLD_BYTES = 64 * 1024
@@ -257,9 +259,33 @@ function toHead({ status, coding, length, rawHeaders }: AnswerHead, sharesOrigin
   return head
 }
 
-// // Counts the bytes an encoded body has when it is decoded, without keeping them: a few bytes of gzip can stand for
-// gigabytes at whoever decodes the answer. Spec: §2.10.
-//   piece ─► br ─► gzip ─► count        codings undone from the outermost; the piece itself is passed on unchanged
+/** Headers of an answer that are not passed on: the gateway's own, and those of one connection. */
+const NOT_PASSED_ON: ReadonlySet<string> = new Set([...HOP_BY_HOP, 'content-length', 'x-request-id'])
+
+/**
+ * An answer's headers as they are passed on; repeated ones stay apart.
+ * @param rawHeaders - names and values in turn, as received
+ * @param sharesOrigin - pages of functions have the origin of the console
+ * @returns null when one cannot be sent again
+ */
+export function toAnswerHeaders(rawHeaders: readonly string[], sharesOrigin = true): string[] | null {
+  for (let i = 1; i < rawHeaders.length; i += 2) if (findUnsendable(rawHeaders[i]!) !== null) return null
+  return withoutHeaders(
+    rawHeaders,
+    (name, value) =>
+      NOT_PASSED_ON.has(name) || name.startsWith(INTERNAL_PREFIX) || takesOver(name, value, sharesOrigin),
+  )
+}
+
+/** The codings of an answer's body, outermost last; `identity` is none. */
+export function toCodings(rawHeaders: readonly string[]): string[] {
+  const codings: string[] = []
+  for (let i = 0; i < rawHeaders.length; i += 2) {
+    if (rawHeaders[i]!.toLowerCase() === 'content-encoding')
+      codings.push(...rawHeaders[i + 1]!.toLowerCase().split(','))
+  }
+  return codings.map(coding => coding.trim()).filter(coding => coding !== '' && coding !== 'identity')
+}
 
 /** Content codings of one answer that are undone to count its length. */
 const MAX_EDGE_CODINGS = 4
@@ -268,6 +294,12 @@ const CHUNK = { chunkSize: 64 * 1024 } as const
 
 type DecodedProblem = 'too large' | 'not decodable'
 
+/**
+ * Counts the bytes an encoded body has when it is decoded, without keeping them: a few bytes of gzip can stand for gigabytes at whatever
+ * decodes the answer.
+ *
+ *   piece ─► br ─► gzip ─► count        codings undone from the outermost; the piece itself is passed on unchanged
+ */
 export class DecodedSize {
   readonly #codings: readonly string[]
   readonly #maxBytes: number

@@ -7,7 +7,7 @@
  *                ▼ no
  *              wait for one
  *
- * One that cannot be sent again looks for an idle one at the end of the turn, among those that `kept-trust.ts` allows.
+ * One that cannot be sent again looks for an idle one at the end of the turn, among those that KeptTrust allows.
  */
 
 import { isIP } from 'node:net'
@@ -312,11 +312,6 @@ function toKey({ isTls, hostname, port, addresses }: Upstream): string {
   return `${isTls ? 'https' : 'http'} ${hostname} ${port} ${list.length === 1 ? list[0] : list.sort().join()}`
 }
 
-// // Which kept connections a request may go over that cannot be sent again (POST, PATCH): those whose upstream is not closing
-// them just now, as far as can be known. Spec: §2.10.
-//   free ─► a whole turn of the event loop, in which an end behind its answer is read ─► may be used ─► RECENT_MS after its last use: no more
-// An upstream that closed a connection soon after an answer, and had not said so, may do it again: for a while it is not trusted.
-
 /** Milliseconds since its last use after which a connection is too old: servers close idle ones after 2 s and more. */
 const RECENT_MS = 1000
 /** Milliseconds for which an upstream is not trusted, and so many of those are remembered. */
@@ -326,6 +321,14 @@ const MAX_DISTRUSTED = 1000
 /** What decides about a connection. */
 type KeptConnection = Pick<UpstreamConnection, 'usedAt' | 'freedTurn'>
 
+/**
+ * Which kept connections a request may go over that cannot be sent again (POST, PATCH): those whose upstream is not closing them just
+ * now, as far as can be known.
+ *
+ *   free ─► a whole turn of the event loop, in which an end behind its answer is read ─► may be used ─► RECENT_MS after its last use: no more
+ *
+ * An upstream that closed a connection soon after an answer, and had not said so, may do it again: for a while it is not trusted.
+ */
 export class KeptTrust {
   readonly #clock: Pick<Clock, 'monotonic'>
   readonly #onTurn: () => void
@@ -386,9 +389,6 @@ export class KeptTrust {
   }
 }
 
-// // A request that reaches exactly the addresses that were checked. Whatever asks for URLs of others (edge functions, callbacks of
-// jobs) goes through here. Spec: §2.10.
-
 /** Addresses of one upstream that are tried. */
 const EDGE_ADDRESSES = 8
 
@@ -420,7 +420,8 @@ interface PinnedContext {
 }
 
 /**
- * Sends a request.
+ * Sends a request that reaches exactly the addresses that were checked. Everything that asks for URLs of others (edge functions, callbacks
+ * of jobs) goes through here.
  * @param added - headers beside the request's own, names and values in turn
  * @param addresses - checked; they are not looked up again
  * @param body - null for none, which is not the same as an empty one

@@ -8,7 +8,7 @@ import { GatewayError } from '../core/errors.ts'
 import { findUnsendable, isHeaderName, withoutHeaders } from '../core/http-text.ts'
 import { isMethod, METHODS, RESERVED_PREFIXES } from '../core/identity.ts'
 import { MAX_REPLY_HEADER_BYTES } from '../core/limits.ts'
-import { headerOf, HOP_BY_HOP, INTERNAL_PREFIX, takesOver } from '../invocation/forwarded-headers.ts'
+import { HOP_BY_HOP, INTERNAL_PREFIX } from '../invocation/forwarded-headers.ts'
 
 /** Characters of an edge target. */
 const MAX_EDGE_URL_CHARS = 16 * 1024
@@ -201,19 +201,17 @@ export function failed(why: string, cause?: unknown): GatewayError {
   return new GatewayError('EDGE_FAILED', `edge proxy failed: ${why}`, cause === undefined ? {} : { cause })
 }
 
-// // What an upstream path may mean to whoever reads it: this gateway, or a server on the way that unescapes, lower-cases or
-// resolves once more than its neighbour. Spec: §2.10.
-
 /** Times a path is unescaped to see what it may mean to a server behind the upstream. */
 const MAX_PATH_DECODINGS = 8
 
 const RESERVED: ReadonlySet<string> = new Set(RESERVED_PREFIXES.map(prefix => prefix.slice(1)))
 
 /**
- * The segments of a path as written and after each round of unescaping, until nothing changes: lower case, backslashes as
+ * What an upstream path may mean to this gateway, or to a server on the way that unescapes, lower-cases or resolves once more than its
+ * neighbour: the segments of a path as written and after each round of unescaping, until nothing changes: lower case, backslashes as
  * slashes, without empty and `.` segments, parameters (`;x`) and control characters.
  * @param path - without query
- * @returns null when it is still escaped after MAX_PATH_DECODINGS rounds: nobody means such a path
+ * @returns null when it is still escaped after MAX_PATH_DECODINGS rounds: such a path is never meant
  */
 export function readSpellings(path: string): string[][] | null {
   const spellings: string[][] = []
@@ -263,11 +261,8 @@ function resolve(segments: readonly string[]): string[] {
   return resolved
 }
 
-// Headers of an upstream request and of its answer. Spec: §2.10.
-
 /** What the gateway says itself, or what only one connection's two ends may say. */
 const NOT_SENT: ReadonlySet<string> = new Set([...HOP_BY_HOP, 'host', 'content-length', 'expect'])
-const NOT_PASSED_ON: ReadonlySet<string> = new Set([...HOP_BY_HOP, 'content-length', 'x-request-id'])
 
 /**
  * The directive's headers as they are sent: names and values in turn.
@@ -296,45 +291,6 @@ export function toRequestHeaders(headers: unknown): string[] {
     }
   }
   return withoutHeaders(list, name => NOT_SENT.has(name) || name.startsWith(INTERNAL_PREFIX))
-}
-
-/**
- * What tells the upstream whose trace the request is part of; nothing when the handler says so itself.
- * @param headers - of the directive, names and values in turn
- */
-export function toTraceHeaders(
-  headers: readonly string[],
-  { trace, traceState }: { trace: string; traceState: string | null },
-): string[] {
-  if (headerOf(headers, 'traceparent') !== null) return []
-  const added = ['traceparent', trace]
-  if (traceState !== null && headerOf(headers, 'tracestate') === null) added.push('tracestate', traceState)
-  return added
-}
-
-/**
- * An answer's headers as they are passed on; repeated ones stay apart.
- * @param rawHeaders - names and values in turn, as received
- * @param sharesOrigin - pages of functions have the origin of the console
- * @returns null when one cannot be sent again
- */
-export function toAnswerHeaders(rawHeaders: readonly string[], sharesOrigin = true): string[] | null {
-  for (let i = 1; i < rawHeaders.length; i += 2) if (findUnsendable(rawHeaders[i]!) !== null) return null
-  return withoutHeaders(
-    rawHeaders,
-    (name, value) =>
-      NOT_PASSED_ON.has(name) || name.startsWith(INTERNAL_PREFIX) || takesOver(name, value, sharesOrigin),
-  )
-}
-
-/** The codings of an answer's body, outermost last; `identity` is none. */
-export function toCodings(rawHeaders: readonly string[]): string[] {
-  const codings: string[] = []
-  for (let i = 0; i < rawHeaders.length; i += 2) {
-    if (rawHeaders[i]!.toLowerCase() === 'content-encoding')
-      codings.push(...rawHeaders[i + 1]!.toLowerCase().split(','))
-  }
-  return codings.map(coding => coding.trim()).filter(coding => coding !== '' && coding !== 'identity')
 }
 
 export function broken(why: string): GatewayError {

@@ -15,7 +15,8 @@ import type { EdgeLookup, OwnAddresses, ResolvedAddress } from './addresses.ts'
 import type { AnswerHead } from './answer-parser.ts'
 import { type AnswerOwner, EdgeAnswer } from './answer.ts'
 import { checkAddresses, type EdgeConnections, type Reuse, sendPinned, type UpstreamRequest } from './connections.ts'
-import { type EdgeRequest, failed, toTraceHeaders } from './target.ts'
+import { headerOf } from '../invocation/forwarded-headers.ts'
+import { type EdgeRequest, failed } from './target.ts'
 import type { AnswerTaker } from './upstream-connection.ts'
 
 /** Requests that may be sent again when a kept connection turns out to be closed (RFC 9110 9.2.2). */
@@ -193,14 +194,23 @@ export class EdgeTransfer implements AnswerTaker, AnswerOwner {
   }
 }
 
+/**
+ * Headers that name the trace of the request; none when the handler sets them itself.
+ * @param headers - of the directive, names and values in turn
+ */
+export function toTraceHeaders(
+  headers: readonly string[],
+  { trace, traceState }: { trace: string; traceState: string | null },
+): string[] {
+  if (headerOf(headers, 'traceparent') !== null) return []
+  const added = ['traceparent', trace]
+  if (traceState !== null && headerOf(headers, 'tracestate') === null) added.push('tracestate', traceState)
+  return added
+}
+
 function isClosed(error: NodeJS.ErrnoException): boolean {
   return error.code === 'ECONNRESET' || error.code === 'EPIPE'
 }
-
-// // How long a transfer may wait: for the upstream, for the client, and in all.
-//   begin ─► no answer ─► head ─► upstream waited for ⇄ client waited for
-//              given ms            gap ms                 gap ms, at least EDGE_CLIENT_MS
-//                                  └───── in all: EDGE_ANSWER, more for every byte that came ─────┘
 
 /** Milliseconds within which a client must take what is under way when it is waited for, unless `timeout_ms` is longer. */
 export const EDGE_CLIENT_MS = 10_000
@@ -213,6 +223,13 @@ export interface Overdue {
   ms: number
 }
 
+/**
+ * How long a transfer may wait: for the upstream, for the client, and in all.
+ *
+ *   begin ─► no answer ─► head ─► upstream waited for ⇄ client waited for
+ *              given ms            gap ms                 gap ms, at least EDGE_CLIENT_MS
+ *                                  └───── in all: EDGE_ANSWER, more for every byte that came ─────┘
+ */
 export class TimeLimit {
   readonly #clock: Clock
   readonly #gapMs: number
@@ -293,8 +310,7 @@ export class TimeLimit {
   }
 }
 
-// Failures of an upstream connection in words that name no address and no path.
-
+/** Failures of an upstream connection by their code. No text names an address or a path. */
 const REASONS: Readonly<Record<string, string>> = {
   __proto__: null as never,
   ECONNREFUSED: 'connection refused',

@@ -92,10 +92,6 @@ function fail(exchange: Exchange, error: GatewayError): void {
   receiver?.onBodyError(error)
 }
 
-// // A request's body on its way in: the pieces as node read them, and of a large one copies in memory that is used again.
-// Node's own pieces are given back as soon as they are copied, so that the engine never has to look for them, however long
-// the body waits for its worker.
-
 const KIB = 1024
 /** A longer body is copied. */
 const GATHER_BYTES = 16 * KIB
@@ -103,6 +99,11 @@ const GATHER_BYTES = 16 * KIB
 const MIN_PART_BYTES = 128 * KIB
 const MAX_PART_BYTES = 1024 * KIB
 
+/**
+ * A request's body on its way in: the pieces as node read them, and of a large one copies in memory that is used again. Node's own
+ * pieces are given back as soon as they are copied, so that the collector never has to look for them, however long the body waits for
+ * its worker. Owner: page core/byte-pool.
+ */
 class Upload {
   readonly #memory: UploadMemory
   readonly #declared: number
@@ -145,7 +146,7 @@ class Upload {
     return this.#pieces.length === 1 ? this.#pieces[0]! : this.#pieces
   }
 
-  /** Nobody needs it any more. Who still writes it holds it in the pool. */
+  /** It is not needed any more. A writer that is not done holds it in the pool. */
   free(): void {
     this.#closePart()
     const { pool } = this.#memory
@@ -209,10 +210,7 @@ export class UploadMemory {
   }
 }
 
-// // The body of a request that a host application's parser has read already: `express.json()` and its like put what they made of
-// it beside the request, and the stream is empty.
-
-/** What parsers leave beside a request. */
+/** What a host application's parser, such as `express.json()`, leaves beside a request whose stream it has read. */
 interface ParsedRequest {
   /** The bytes as they came, where the host keeps them. */
   rawBody?: unknown
@@ -246,7 +244,7 @@ function isWrapped(req: IncomingMessage | WrappedRequest): req is WrappedRequest
 }
 
 /**
- * Gives an exchange the body that was read before it came here, and headers that are true of it: written anew or unpacked, it
+ * Gives an exchange the body that was read before it came here, and headers that match it: written again or unpacked, it
  * has another length than what the client sent.
  * @param exchange - not checked yet
  */
@@ -264,12 +262,12 @@ export function takeParsedBody(exchange: Exchange): void {
 }
 
 /**
- * The bytes that a parsed body stands for: those that were kept, else the value written anew in the type that it came in.
+ * The bytes that a parsed body stands for: those that were kept, else the value written again in the type that it came in.
  * @param contentType - of the request; null when absent
  * @returns undefined when nothing was left, or nothing that can be written as that type (a multipart form's fields)
  */
 export function toBodyBytes({ rawBody, body }: ParsedRequest, contentType: string | null): Buffer | undefined {
-  return toBytes(rawBody) ?? toBytes(body) ?? writeAnew(body, contentType ?? '')
+  return toBytes(rawBody) ?? toBytes(body) ?? writeAgain(body, contentType ?? '')
 }
 
 function toBytes(value: unknown): Buffer | undefined {
@@ -277,7 +275,7 @@ function toBytes(value: unknown): Buffer | undefined {
   return undefined
 }
 
-function writeAnew(body: unknown, contentType: string): Buffer | undefined {
+function writeAgain(body: unknown, contentType: string): Buffer | undefined {
   if (body === undefined) return undefined
   // A JSON text was parsed, so a string is a value here and not the text itself.
   if (isJsonType(contentType)) return Buffer.from(JSON.stringify(body))

@@ -1,6 +1,6 @@
 /**
- * One request and its answer on their way through the public handler, and the little that the gateway needs of node's
- * request and response, so that in-memory ones serve as well (inject, fetch). Owner: §4.1.
+ * One request and its answer on their way through the public handler, the connection that they belong to, and the little that the
+ * gateway needs of node's request and response, so that in-memory ones serve as well (inject, fetch). Owner: §4.1.
  */
 
 import type { ByteBudget, BytePool, Bytes } from '../core/byte-pool.ts'
@@ -99,26 +99,6 @@ export interface Abandonable {
   abandon(): void
 }
 
-/** What an exchange and its answer need of the client connection. */
-export interface ExchangeConnection {
-  /** Plain address of the socket's other end. */
-  readonly address: string
-  /** The exchange that began last, open or not. */
-  readonly latest: Exchange | null
-  /** True when requests wait behind that one. */
-  readonly hasWaiting: boolean
-  /** True once an answer said that it is the last: what the client sends after that is no request. */
-  closing: boolean
-  /** The exchange is over. */
-  remove(exchange: Exchange): void
-  /** Bytes of a response that the client has not read are held, until they are released or the connection ends. */
-  hold(bytes: number, budget: ByteBudget): void
-  release(bytes: number): void
-  /** Ends the connection, and calls `onStall`, when its client reads nothing for so long; until as many calls of `unwatch`. */
-  watch(ms: number, onStall: () => void): void
-  unwatch(): void
-}
-
 /** How steps and calls answer; Responder documents each way. */
 export interface ExchangeResponder {
   /** Memory for bodies. */
@@ -144,7 +124,7 @@ export class Exchange {
   readonly req: HttpRequest
   readonly res: HttpResponse
   readonly responder: ExchangeResponder
-  readonly connection: ExchangeConnection
+  readonly connection: ClientConnection
   head: RequestHead
   readonly method: string
   /** Request target as the client wrote it. */
@@ -213,7 +193,7 @@ export class Exchange {
   constructor(
     req: HttpRequest,
     res: HttpResponse,
-    connection: ExchangeConnection,
+    connection: ClientConnection,
     responder: ExchangeResponder,
     head: RequestHead,
     id: string,
@@ -266,8 +246,6 @@ export class Exchange {
   }
 }
 
-// A client's connection: its open exchanges, oldest first.
-
 /** Unanswered requests of one connection from which on nothing more is read from it, until half of them are answered. */
 export const MAX_OPEN_EXCHANGES = 64
 /** Requests of one connection after which the others get their turn. */
@@ -281,8 +259,9 @@ export const FIRST_OPEN_EXCHANGES = MAX_UNREAD_BYTES / EXPECTED_BYTES.first
 
 const CONNECTION = Symbol('fngw.connection')
 
-/** What is open on one client connection. Kept on the socket, so that it costs no lookup and ends with it. */
-export class ClientConnection implements ExchangeConnection {
+/** A client's connection and its open exchanges, oldest first. Kept on the socket, so that it costs no lookup and ends with it. */
+export class ClientConnection {
+  /** Plain address of the socket's other end. */
   readonly address: string
   /** Oldest open exchange; more than one when the client pipelines. */
   first: Exchange | null = null
@@ -366,6 +345,7 @@ export class ClientConnection implements ExchangeConnection {
     if (this.#open >= MAX_OPEN_EXCHANGES) this.#hold()
   }
 
+  /** The exchange is over. */
   remove(exchange: Exchange): void {
     const { previousOpen, nextOpen } = exchange
     if (previousOpen === null && this.first !== exchange) return
@@ -380,6 +360,7 @@ export class ClientConnection implements ExchangeConnection {
     if (this.#isHeld) this.#letGo()
   }
 
+  /** Bytes of a response that the client has not read are held, until they are released or the connection ends. */
   hold(bytes: number, budget: ByteBudget): void {
     if (this.#isClosed) return
     this.#budget = budget
@@ -394,6 +375,7 @@ export class ClientConnection implements ExchangeConnection {
     if (this.#isHeld) this.#letGo()
   }
 
+  /** Ends the connection, and calls `onStall`, when its client reads nothing for so long; until as many calls of `unwatch`. */
   watch(ms: number, onStall: () => void): void {
     if (this.#onStall === null) this.#socket.on?.('timeout', () => this.#watches > 0 && this.#onStall?.())
     this.#onStall = onStall

@@ -1,4 +1,7 @@
-/** A call that came over public HTTP: the request's body goes in, the answer goes to the exchange. Owner: §4.1. */
+/**
+ * A call that came over public HTTP: the request's body goes in, the answer goes to the exchange, whole or in pieces, with debug headers
+ * where the function asks for them. Owner: §4.1.
+ */
 
 import { type Bytes, joined } from '../core/byte-pool.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
@@ -68,7 +71,7 @@ export class HttpCall implements CallReceiver, BodyReceiver {
       return
     }
     if (exchange.method === 'HEAD' || !head.hasBody) {
-      // Nobody will read the stream: it is stopped instead of thrown away piece by piece.
+      // The client reads no stream: it is stopped instead of thrown away piece by piece.
       this.call.abandon()
       exchange.responder.send(exchange, head.status, headers, null)
       return
@@ -143,12 +146,14 @@ function addEventStreamHeaders(headers: string[]): void {
   headers.push('X-Accel-Buffering', 'no')
 }
 
-// // A function's streamed answer on its way to the client. What comes in one read of a worker leaves in one write, and one write is under
-// way at a time: what comes meanwhile is gathered behind it.
-//   piece ─► copied behind what is gathered ─ end of the tick, nothing under way ─► written ─ taken ─► granted to the worker
-//                        ▲                                                            │
-//                        └──────────────── what came meanwhile is written next ◄──────┘
-
+/**
+ * A function's streamed answer on its way to the client. One read of a worker leaves in one write, and one write is under way at a time:
+ * pieces that come meanwhile are gathered behind it.
+ *
+ *   piece ─► copied behind what is gathered ─ end of the tick, nothing under way ─► written ─ taken ─► granted to the worker
+ *                        ▲                                                            │
+ *                        └──────────────── what came meanwhile is written next ◄──────┘
+ */
 export class PieceWriter {
   readonly #exchange: Exchange
   readonly #onTaken: (bytes: number) => void
@@ -238,8 +243,6 @@ export class PieceWriter {
 /** Bytes of the pool's smallest memory: less costs as much. */
 const SMALLEST_BYTES = 16 * 1024
 
-// Debug headers of a function that asks for them, and in development the one of a function whose newest version cannot be loaded.
-
 /** Longest `X-Fn-Stdout`, `X-Fn-Stderr` or `X-Fn-Load-Error`, bytes. */
 const OUTPUT_PREVIEW_BYTES = 1024
 
@@ -252,7 +255,10 @@ interface RoutingInfo {
   cold: boolean
 }
 
-/** Makes the headers; one per gateway, because it keeps each function's fixed part. */
+/**
+ * Makes the debug headers of a function that asks for them, and in development the one of a function whose newest version cannot be loaded.
+ * One per gateway, because it keeps each function's fixed part. Rule 3 of §4.1.
+ */
 export class DebugHeaders {
   readonly #fixed = new WeakMap<FunctionVersion, readonly string[]>()
   readonly #describe: (call: Call) => RoutingInfo

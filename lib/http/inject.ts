@@ -1,4 +1,4 @@
-/** Requests without a port: the public handler called with an in-memory request and response. Owner: §1 (embedding). */
+/** Requests without a port: the public handler called with an in-memory request and response, or with those of the web. Owner: §1 (embedding). */
 
 import { EventEmitter } from 'node:events'
 import { Readable } from 'node:stream'
@@ -272,8 +272,6 @@ function joinHeaders(rawHeaders: readonly string[]): Record<string, string> {
   return joined
 }
 
-// The web-shaped door: a `Request` in, a `Response` out, both bodies streamed.
-
 /** Statuses whose Response may not have a body (fetch standard). */
 const NULL_BODY_STATUS: ReadonlySet<number> = new Set([204, 205, 304])
 
@@ -283,7 +281,7 @@ export function toWebRequest(request: Request | string | URL, init?: RequestInit
 }
 
 /**
- * Answers a web Request. Aborting its signal, or cancelling the response's body, is the client leaving.
+ * Answers a web Request with a Response, both bodies streamed. Aborting its signal, or cancelling the response's body, is the client leaving.
  * @throws the signal's reason when aborted before the head; TypeError when the answer is cut off before it
  */
 export function fetchWith(handle: HttpHandler, request: Request): Promise<Response> {

@@ -81,9 +81,7 @@ export function createOpenApiStep(options: OpenApiStepOptions): Step {
   }
 }
 
-// Hints in a handler's comments: `@summary @query @body @content_type` in its first lines.
-
-/** Lines of a handler searched for `@summary` and the other hints. */
+/** Lines of a handler searched for `@summary`, `@query`, `@body` and `@content_type`. */
 const HINT_LINES = 80
 
 const HINT = /^\s*(?:#|\/\/|--|\*|\/\*+)\s*@(summary|query|body|content_type)\s+(.+?)\s*(?:\*\/)?$/
@@ -96,7 +94,7 @@ function parseJson(text: string): unknown {
   }
 }
 
-/** Reads the hints of a handler's text; what is no hint is passed over, the first of a kind counts. */
+/** Reads the hints in a handler's comments; other lines are passed over, the first hint of a kind counts. */
 export function parseHints(fileText: string): HandlerHints {
   const hints: HandlerHints = { summary: null, query: null, body: undefined, contentType: null }
   for (const line of fileText.split('\n', HINT_LINES)) {

@@ -178,8 +178,6 @@ function toInternalId(method: string, path: string, count: number): string {
   return count === 1 ? id : `${id}_${count}`
 }
 
-// One function at one path and method, as an operation of the OpenAPI document. Pure.
-
 const JSON_TYPE = 'application/json'
 const WITH_BODY: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH', 'DELETE'])
 /** OpenAPI has other places for these. */
@@ -211,6 +209,7 @@ export function toOperationId(method: string, fn: FunctionVersion, count = 1): s
   return text.replace(/[^a-zA-Z0-9_]/g, '_')
 }
 
+/** One function at one path and method. */
 export function toOperation({ method, fn, params, hints, schemas, operationId }: OperationFacts): Operation {
   const { policy } = fn
   const version = fn.version === null ? '' : `@${fn.version}`
@@ -362,8 +361,6 @@ function toResponse(status: string, schema: Schema, isShared: boolean, schemas: 
   }
 }
 
-// Schemas of `schema.json` files as components of the OpenAPI document, and the ways to log in that they name.
-
 const DEFINITIONS = '#/$defs/'
 
 /** What one function's file contributes. */
@@ -375,7 +372,7 @@ interface FunctionSchemas {
   security: readonly Json[]
 }
 
-/** Collects the components of a document. */
+/** Collects the components of a document: schemas of `schema.json` files, and the ways to log in that they name. */
 export class OpenApiSchemas {
   readonly schemas: Json = {}
   readonly securitySchemes: Json = {}
@@ -420,8 +417,7 @@ export class OpenApiSchemas {
   }
 }
 
-// The gateway's own refusals in the OpenAPI document: written once, named by every operation.
-
+/** The gateway's own refusals: written once, named by every operation. */
 const REFUSALS: readonly [status: number, description: string][] = [
   [400, 'malformed request, or one that is not what the schema of the function asks for'],
   [404, 'not found'],

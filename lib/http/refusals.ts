@@ -71,9 +71,7 @@ export class Refusals {
   }
 }
 
-// Routes that a request without one may have meant, for the answer in development.
-
-/** Routes that are named, and routes that are looked at: a large tree must not make a wrong address dear. */
+/** Routes that are named, and routes that are looked at: a wrong address must not cost much in a large tree. */
 const SHOWN = 3
 const COMPARED = 5000
 /** Characters of a path and of one segment that are compared. */
@@ -82,12 +80,12 @@ const MAX_SEGMENT_CHARS = 64
 /** What a segment too many or too few counts, in characters. */
 const SEGMENT_COST = 2
 
-/** Of the time that passes so much may go into looking: who asks for nonsense again and again must not slow others. */
+/** Share of the time that may go into looking: a client that asks for nonsense again and again must not slow others. */
 const SHARE = 1 / 20
 
 type Leaf = Pick<RouteLeaf, 'pattern' | 'methods'>
 
-/** Looks for near routes as long as that takes a small part of the time; one per gateway. */
+/** Looks for routes that a request without one may have meant, as long as that takes a small part of the time; one per gateway. */
 export class NearestRoutes {
   readonly #clock: Clock
   #restsUntil = Number.NEGATIVE_INFINITY

@@ -1,4 +1,4 @@
-/** An ended exchange as a record for listeners and the access log. Owner: §6. */
+/** An ended exchange is counted, logged and traced here. Owner: §6. */
 
 import { type Clock, WallTime } from '../core/clock.ts'
 import { isThrottled } from '../core/errors.ts'
@@ -45,7 +45,7 @@ function statusOf({ aborted, status }: Exchange): number {
   return aborted && status === 0 ? CLIENT_LEFT_STATUS : status
 }
 
-/** Counts every exchange that ended, and tells the journal of it, as far as somebody wants to know, and of every failure. */
+/** Counts every exchange that ended, and logs it where requests are listened to, and every failure. */
 export function createRequestListener(
   journal: Pick<Journal, 'wantsRequests' | 'request' | 'callFailed'>,
   clock: Clock,
@@ -61,8 +61,6 @@ export function createRequestListener(
     if (exchange.error !== null) journal.callFailed(exchange, exchange.error)
   }
 }
-
-// The end of a request's span.
 
 /** Ends the span of an exchange under the name of its route, as tracers group requests. */
 function endRequestSpan(span: OpenSpan, { method, route, fn, id }: Exchange, status: number): void {

@@ -452,8 +452,7 @@ export function rejectConnection(socket: Socket, clock: Clock, error: GatewayErr
   socket.once('close', () => clock.clearTimeout(timer))
 }
 
-// A document that many may ask for, made once: bytes with a tag, so that most answers carry neither.
-
+/** A document that many clients may ask for, made once: bytes with a tag, so that most answers carry neither. */
 export interface ConstantAnswer {
   readonly status: number
   readonly body: Buffer
@@ -502,10 +501,9 @@ export function sendConstant(exchange: Exchange, answer: ConstantAnswer): void {
   }
 }
 
-// A file of the package in both forms, made once: most clients take the packed one.
-
 const pack = promisify(gzip)
 
+/** A file of the package in both forms, made once: most clients take the packed one. */
 export interface PackedFile {
   readonly plain: ConstantAnswer
   readonly packed: ConstantAnswer

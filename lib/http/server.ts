@@ -20,7 +20,7 @@ const HEADERS_TIMEOUT_MS = 15_000
 const REQUEST_TIMEOUT_MS = 60_000
 /**
  * Milliseconds an idle connection is kept: longer than load balancers keep theirs (60 s), which would send a request into
- * a connection that is just being closed. Clients are told less, for the same reason.
+ * a connection that is just being closed. Answers announce less, for the same reason.
  */
 const KEEP_ALIVE_TIMEOUT_MS = 65_000
 const KEEP_ALIVE_RESERVE_MS = 5000
@@ -28,13 +28,13 @@ const KEEP_ALIVE_RESERVE_MS = 5000
 const SPARE_CONNECTIONS = 8
 /** Path of that request. */
 const HEALTH = /^\/_fn\/health(?:\?|$)/
-/** Milliseconds between two words about refused connections. */
+/** Milliseconds between two messages about refused connections. */
 const REFUSED_NOTE_MS = 10_000
 /** Milliseconds between two looks for connections past those limits of time. */
 const CONNECTION_CHECK_INTERVAL_MS = 1000
 /** Milliseconds a stopping gateway waits for a last request on a kept connection before it closes it, and looks again. */
 const DRAIN_SWEEP_MS = 50
-/** As long it waits for the first one of a connection: whoever has just connected is about to ask, and was not refused. */
+/** So long it waits for the first one of a connection: a client that has just connected is about to ask, and was not refused. */
 const DRAIN_FIRST_REQUEST_MS = 500
 
 export interface ServerOptions {
@@ -45,7 +45,7 @@ export interface ServerOptions {
   lifecycle: { draining: boolean }
   /** Flag by which the port is chosen, for messages. */
   portFlag?: string
-  /** Told of what goes wrong while listening, such as no descriptors left. */
+  /** Gets what goes wrong while listening, such as no descriptors left. */
   onProblem?: (message: string) => void
   /** Of this process; absent for no limit. */
   descriptors?: Descriptors
@@ -159,7 +159,7 @@ export class HttpServer {
   }
 
   /**
-   * Listens on a socket that somebody else has opened and keeps open.
+   * Listens on a socket that another process has opened and keeps open.
    * @param fd - its descriptor in this process
    * @throws ListenError when it is none that connections can be taken from
    */
@@ -360,9 +360,6 @@ function toHandedError(error: NodeJS.ErrnoException, fd: number): ListenError {
   return new ListenError(error.code ?? 'UNKNOWN', 0, message, error)
 }
 
-// // The connections of a server. A quiet one is closed by a look at all of them now and then: a timer for each, set and
-// cleared with every answer as node does it, costs more than a tenth of a request.
-
 /** Milliseconds that a connection beyond the limit of open files has for its request. */
 const SPARE_MS = 2000
 
@@ -373,6 +370,10 @@ interface Look {
   at: number
 }
 
+/**
+ * The connections of a server. One look at all of them now and then closes those that are quiet: a timer for each, set and cleared with
+ * every answer as node does it, costs more than a tenth of a request.
+ */
 class OpenSockets implements Iterable<Socket> {
   readonly #looks = new Map<Socket, Look>()
 

@@ -184,8 +184,6 @@ export function toStaticContext(fn: FunctionVersion): StaticContext {
   }
 }
 
-// Ids of requests: taken from the client when well-formed, else made here.
-
 const REQUEST_ID = /^[\w.-]{1,128}$/
 
 /** True for an id that may stand in headers, logs and JSON as it is. */
@@ -193,7 +191,7 @@ export function isRequestId(text: string): boolean {
   return REQUEST_ID.test(text)
 }
 
-/** Makes ids that no other process or gateway makes: a random prefix and a count. */
+/** Ids of requests: taken from the client when well-formed, else made of a random prefix and a count, as no other process or gateway makes them. */
 export class RequestIds {
   readonly #prefix: string
   #count = 0

@@ -258,9 +258,7 @@ export function headerOf(rawHeaders: readonly string[], lowerName: string): stri
   return found
 }
 
-// Whose request it is: the socket's address, or the one a trusted proxy vouches for.
-
-/** Reads `FN_TRUSTED_PROXY_CIDRS` once and answers per request. */
+/** Whose request it is: the socket's address, or the one that a proxy of `FN_TRUSTED_PROXY_CIDRS` vouches for. Owner: §2.5. */
 export class TrustedProxies {
   readonly #list = new BlockList()
   readonly isEmpty: boolean

@@ -286,12 +286,7 @@ function toPlainHeaders({ headers = {}, trigger = null }: InternalRequest): Reco
   return plain
 }
 
-// The body of a call that is written as JSON with its other fields.
-
-/** The type of a body that is written as JSON. */
-const JSON_TYPE = 'application/json'
-
-/** @param body - text, or a JSON value that becomes its text; undefined and null for none */
+/** The body of a call that is written as JSON with its other fields. @param body - text, or a JSON value that becomes its text; undefined and null for none */
 export function toCallBody(body: unknown): Buffer | null {
   if (body === undefined || body === null) return null
   return Buffer.from(typeof body === 'string' ? body : JSON.stringify(body))
@@ -304,5 +299,5 @@ export function withBodyType(
 ): Readonly<Record<string, string>> {
   if (body === undefined || body === null || typeof body === 'string') return headers
   if (Object.keys(headers).some(name => name.toLowerCase() === 'content-type')) return headers
-  return { ...headers, 'Content-Type': JSON_TYPE }
+  return { ...headers, 'Content-Type': 'application/json' }
 }

@@ -1,4 +1,4 @@
-/** What a call must satisfy before its body is read and a place is asked for. Owner: §7. */
+/** What a call must satisfy before it runs: the rules of its function, its place among the calls that run and wait, and its schema. Owner: §7, §2.8, §8. */
 
 import type { FunctionVersion, Policy } from '../core/catalog.ts'
 import { ERROR_STATUS, GatewayError } from '../core/errors.ts'
@@ -44,8 +44,6 @@ export function checkPolicy(fn: FunctionVersion, bodyBytes: number): GatewayErro
   return fn.policy.adapter === 'native' ? null : checkAdapter(fn)
 }
 
-// How many calls of a function may run and wait, and what a refused one is told.
-
 /** The admission rules of one function, from `worker_pool` or, without a pool, from `max_concurrency` alone. */
 export interface AdmissionLimits {
   /** Calls running at once; 0 means unlimited. */
@@ -83,26 +81,25 @@ export function toAdmissionLimits(policy: Policy): AdmissionLimits {
   }
 }
 
-// Where calls meet the schemas of their functions, whatever door they came through.
-
 /** Bytes of an answer that is looked at. */
 const MAX_ANSWER_BYTES = 1024 * 1024
-/** Differences that are told of one function until it changes. */
-const MAX_TOLD = 20
+/** Differences that are reported of one function until it changes. */
+const MAX_REPORTED = 20
 
 interface SchemaChecks {
   /** An error answers every call of a function that asks for a check which cannot be made. */
   checkOf(fn: FunctionVersion): RequestSchema | GatewayError
 }
 
-/** Told of an answer that differs from its schema. */
+/** Gets an answer that differs from its schema. */
 export type DifferenceListener = (fn: FunctionVersion, method: string, status: number, difference: Difference) => void
 
+/** Checks calls against the schemas of their functions, whatever door they came through. Owner: page validation/request-schema. */
 export class SchemaGate {
   readonly #checks: SchemaChecks
   /** Null where answers are not looked at: in production. */
   readonly #onDifference: DifferenceListener | null
-  readonly #told = new WeakMap<FunctionVersion, Set<string>>()
+  readonly #reported = new WeakMap<FunctionVersion, Set<string>>()
 
   constructor(checks: SchemaChecks, onDifference: DifferenceListener | null) {
     this.#checks = checks
@@ -121,18 +118,18 @@ export class SchemaGate {
     return schema instanceof GatewayError ? schema : schema.checkBody(method, contentType, body)
   }
 
-  /** Tells how an answer differs, each difference once. */
+  /** Reports how an answer differs, each difference once. */
   look(fn: FunctionVersion, method: string, { status, headers }: ReplyHead, body: Buffer): void {
     if (this.#onDifference === null || body.length > MAX_ANSWER_BYTES || method === 'HEAD') return
     const schema = this.#checks.checkOf(fn)
     if (schema instanceof GatewayError) return
     const difference = schema.checkResponse(method, status, typeOf(headers), body)
     if (difference === null) return
-    const told = this.#told.get(fn) ?? new Set()
-    this.#told.set(fn, told)
+    const reported = this.#reported.get(fn) ?? new Set()
+    this.#reported.set(fn, reported)
     const key = `${method} ${status} ${difference.name}`
-    if (told.has(key) || told.size >= MAX_TOLD) return
-    told.add(key)
+    if (reported.has(key) || reported.size >= MAX_REPORTED) return
+    reported.add(key)
     this.#onDifference(fn, method, status, difference)
   }
 }

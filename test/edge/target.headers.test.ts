@@ -1,5 +1,7 @@
 import t from 'tap'
-import { broken, toAnswerHeaders, toCodings, toRequestHeaders, toTraceHeaders } from '../../lib/edge/target.ts'
+import { toAnswerHeaders, toCodings } from '../../lib/edge/answer.ts'
+import { broken, toRequestHeaders } from '../../lib/edge/target.ts'
+import { toTraceHeaders } from '../../lib/edge/transfer.ts'
 
 t.test('[edge/passthrough.14, edge/passthrough.15] headers of the request', async t => {
   t.same(toRequestHeaders(undefined), [])

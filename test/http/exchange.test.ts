@@ -1,9 +1,9 @@
 import t from 'tap'
-import { Exchange, type ExchangeConnection, type ExchangeResponder } from '../../lib/http/exchange.ts'
+import { type ClientConnection, Exchange, type ExchangeResponder } from '../../lib/http/exchange.ts'
 import { HeadReader } from '../../lib/invocation/forwarded-headers.ts'
 
 function makeExchange(rawHeaders: string[], calls: string[] = []): Exchange {
-  const connection = { address: '10.0.0.1', remove: () => calls.push('remove') } as unknown as ExchangeConnection
+  const connection = { address: '10.0.0.1', remove: () => calls.push('remove') } as unknown as ClientConnection
   const responder = { onDisconnect: () => calls.push('left') } as unknown as ExchangeResponder
   const head = new HeadReader().read(rawHeaders)
   return new Exchange({ method: 'PUT', url: '/a?b' } as never, {} as never, connection, responder, head, 'id', 5, false)

@@ -43,7 +43,7 @@ async function ask(port: number, request: string, count: number): Promise<string
       .split(/(?<=\n)/)
       .sort()
       .join('')
-  return USES_INTERNALS ? dated : dated.replace(/^(HTTP[^\n]*\n)(.*?\r\n)(?=\r\n)/gms, sorted)
+  return USES_INTERNALS ? dated : dated.replace(/(HTTP[^\n]*\n)(.*?\r\n)(?=\r\n)/gs, sorted)
 }
 
 const all = Buffer.from(Array.from({ length: 256 }, (_, i) => i))
@@ -189,7 +189,7 @@ t.test('[http/public.35] pieces of one tick are one chunk, and what a client rea
     }
     t.equal(bodyOf(texts[0]!), Buffer.concat([0, 1, 2].map(i => Buffer.alloc(20 * 1024, i))).toString('latin1'), name)
     t.equal(bodyOf(texts[0]!), bodyOf(texts[1]!), name)
-    if (name === 'chunked') {
+    if (name === 'chunked' && USES_INTERNALS) {
       t.ok(texts[0]!.includes('\r\n\r\nf000\r\n'), 'one chunk')
       t.ok(texts[1]!.includes('\r\n\r\n5000\r\n'), "node's own makes three")
     }
