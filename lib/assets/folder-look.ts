@@ -4,7 +4,7 @@
  *   ask ─► no look under way ─► one begins ─► all who asked before it began
  *       └► one under way ─────► the next one, which begins when it has ended
  *
- * So whoever asks gets what the disk said after he asked, and one folder never has more than one look under way.
+ * So each request gets the state of the disk after it asked, and one folder never has more than one look under way.
  */
 
 import { lstat, stat, type Stats } from 'node:fs'
@@ -13,13 +13,13 @@ import type { Clock } from '../core/clock.ts'
 import { type Asset, type FileState, isSameState, toState } from './file.ts'
 
 /**
- * Milliseconds since its last change after which a folder's times tell of every later one: some file systems count in steps of two
+ * Milliseconds since its last change after which a folder's times show every later one: some file systems count in steps of two
  * seconds, and a name that comes in the step of the look would leave the same times.
  */
 export const FOLDER_SETTLE_MS = 2000
 
 /**
- * Takes what was seen; null when the folder could not be looked at.
+ * Takes the state that was seen; null when the folder could not be looked at.
  * @param isSettled - whatever changes in the folder after this look leaves other times
  */
 type OnState = (state: FileState | null, isSettled: boolean) => void
@@ -88,12 +88,12 @@ export class AbsentForms {
   endings: readonly Ending[] = []
   readonly #path: string
   readonly #folder: FolderLook
-  /** Of the folder, from before the names were looked for; null when it would not tell of one that came since. */
+  /** Of the folder, from before the names were looked for; null when it would not show one that came since. */
   #state: FileState | null = null
 
   /**
    * @param path - of the file itself
-   * @param folder - the one it lies in
+   * @param folder - its folder
    */
   constructor(path: string, folder: FolderLook) {
     this.#path = path
@@ -117,7 +117,7 @@ export class AbsentForms {
     this.endings = missing.filter((_, index) => isAbsent[index])
   }
 
-  /** @param onLooked - told whether all that was not there still is not; never before it has returned */
+  /** @param onLooked - true when all that was not there still is not; never called before it has returned */
   look(onLooked: (isSame: boolean) => void): void {
     this.#folder.ask((state, isSettled) => {
       if (state !== null && this.#state !== null && isSameFolder(state, this.#state)) onLooked(true)
@@ -148,7 +148,7 @@ function isNoEntry(error: NodeJS.ErrnoException | null): boolean {
   return error?.code === 'ENOENT'
 }
 
-/** A file changed less than so many milliseconds ago is not kept: its next change may bear the same time. */
+/** A file changed less than this many milliseconds ago is not kept: its next change may bear the same time. */
 export const ASSET_SETTLE_MS = 50
 /** Milliseconds for which a list of the names in the assets directory may stand for a look at the disk. */
 export const ASSET_LISTING_MS = 50
@@ -194,7 +194,7 @@ export class AssetNames {
       }
       this.#seenAt = startedAt
     } catch {
-      // Whoever needs the directory meets the error himself.
+      // A request that needs the directory meets the same error.
       this.#state = null
       this.#seenAt = Number.NEGATIVE_INFINITY
     } finally {

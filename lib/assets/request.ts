@@ -1,4 +1,4 @@
-/** What a request for a static file says in its headers, and which name it asks for. Owner: §2.11. */
+/** A request for a static file: its headers, the name it asks for, conditions and ranges (RFC 9110 sections 13 and 14). Owner: §2.11. */
 
 import { matchesTag } from '../core/http-text.ts'
 import { unescapeCanonical } from '../router/path.ts'
@@ -62,9 +62,9 @@ export function readAssetHead(rawHeaders: readonly string[]): AssetHead {
 
 /** Hidden or ambiguous names: a segment that begins with a dot, an escaped slash, a backslash, control characters. */
 const UNSAFE = /\/\.|%2F|[\\\u0000-\u001f\u007f]/
-/** The gateway's own files, should somebody name a folder that holds them; copies too, whatever is appended to the name. */
+/** The gateway's own files, should the mount be a folder that holds them; copies too, whatever is appended to the name. */
 const OWN_FILE = /(?:^|\/)(?:fngw|fn\.(?:config|env|routes))\.json[^/]*$/i
-/** What editors and tools leave beside a file: its earlier content, perhaps with a secret that was taken out. */
+/** Copies that editors and tools leave beside a file: its earlier content, perhaps with a secret that was taken out. */
 const BACKUP = /(?:~|\.(?:bak|backup|old|orig|rej|sw[nop]))$|(?:^|\/)#[^/]*#$/i
 
 /**
@@ -93,7 +93,7 @@ export function isNavigation(head: AssetHead): boolean {
   return (accepted.get('text/html') ?? accepted.get('text/*') ?? accepted.get('*/*') ?? 0) > 0
 }
 
-/** Names of a list with their weights, lower-case; a weight that is no number counts as 0. */
+/** Names of a list with their weights, lower-case; a weight that is not a number counts as 0. */
 function readQualities(text: string): Map<string, number> {
   const weights = new Map<string, number>()
   for (const item of text.toLowerCase().split(',')) {

@@ -87,7 +87,7 @@ class StaticAssets {
     return 'later'
   }
 
-  /** A client that is woken once has several answers to read: each for itself would wake it anew. */
+  /** A client that is woken once has several answers to read: one by one they would wake it again. */
   readonly #answerDue = (): void => {
     const due = this.#due
     this.#due = []
@@ -228,7 +228,7 @@ function toHeaders(form: AssetForm, { range }: Decision): string[] {
   return headers
 }
 
-/** Sends what needs no reading. */
+/** Sends an answer that needs no reading. */
 function sendForm(exchange: Exchange, form: AssetForm, decision: Decision): void {
   const { responder } = exchange
   const { body, state } = form

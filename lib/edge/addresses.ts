@@ -6,7 +6,7 @@ import { Semaphore } from '../core/semaphore.ts'
 
 /**
  * - `public`: reachable for everyone.
- * - `private`: this machine, its network, or nobody's; needs `allow_private`.
+ * - `private`: this machine, its network, or unassigned; needs `allow_private`.
  * - `never`: no upstream has it. Each either means "this machine" by accident (0.0.0.0), reaches many (multicast), wraps
  *   an address of another kind (tunnels), or hands out credentials of the machine (link-local, metadata).
  */
@@ -79,16 +79,16 @@ function toBlockList(ranges: readonly string[], family: 'ipv4' | 'ipv6'): BlockL
   return list
 }
 
-/** @param address - as a resolver gives it; anything that is no address is `never` */
+/** @param address - as a resolver gives it; anything that is not an address is `never` */
 export function classifyAddress(address: string): AddressKind {
   const plain = withoutZone(address)
   const family = isIP(plain)
   if (family === 4) return neverV4.check(plain) ? 'never' : privateV4.check(plain) ? 'private' : 'public'
   if (family === 0) return 'never'
   if (neverV6.check(plain, 'ipv6')) return 'never'
-  // A translated address is the IPv4 one to whoever routes it; on networks without IPv4 every public name has one.
+  // A translated address is the IPv4 one to its router; on networks without IPv4 every public name has one.
   if (nat64.check(plain, 'ipv6')) return classifyAddress(toInnerV4(plain))
-  // Nobody's name has such an address: it is a way to write an IPv4 one past a check of texts.
+  // No name has such an address: it is a way to write an IPv4 one past a check of texts.
   if (mapped.check(plain, 'ipv6')) return classifyAddress(toInnerV4(plain)) === 'never' ? 'never' : 'private'
   if (compatible.check(plain, 'ipv6')) return toGroups(plain).join(':') === '0:0:0:0:0:0:0:1' ? 'private' : 'never'
   return globalV6.check(plain, 'ipv6') && !privateV6.check(plain, 'ipv6') ? 'public' : 'private'

@@ -85,7 +85,7 @@ export class EdgeAnswer {
     const isBodyless = !this.#head.hasBody || request.method === 'HEAD'
     if (!isBodyless && (this.#head.length ?? 0) > request.maxResponseBytes) throw toTooLarge(request.maxResponseBytes)
     const codings = isBodyless ? [] : toCodings(head.rawHeaders)
-    // What cannot be decoded cannot be counted: a few bytes of it may stand for more memory than whoever decodes it has.
+    // A body that cannot be decoded cannot be counted: a few bytes of it may stand for more memory than its decoder has.
     if (!DecodedSize.canCount(codings)) throw failed('upstream answered with a Content-Encoding that cannot be counted')
     this.#decoded = codings.length > 0 ? new DecodedSize(codings, request.maxResponseBytes) : null
     call.grantEdge = bytes => this.#onGrant(bytes)
@@ -101,13 +101,13 @@ export class EdgeAnswer {
     return this.#bytes
   }
 
-  /** What has come was handed over, and more is to come: only now is it worth a timer. */
+  /** The bytes that have come were handed over, and more is to come: only now is it worth a timer. */
   onRead(): void {
     this.#keepViews()
     if (this.#isOver || this.#held === null || this.#holdTimer !== null || this.#isHoldOver) return
     this.#holdTimer = this.#clock.setTimeout(() => {
       this.#isHoldOver = true
-      // What is being counted may turn out too large: that is known in a moment.
+      // A piece that is being counted may turn out too large: that is known in a moment.
       if (!this.#isCounting) this.#release()
     }, EDGE_HOLD_MS)
   }
@@ -295,8 +295,8 @@ const CHUNK = { chunkSize: 64 * 1024 } as const
 type DecodedProblem = 'too large' | 'not decodable'
 
 /**
- * Counts the bytes an encoded body has when it is decoded, without keeping them: a few bytes of gzip can stand for gigabytes at whatever
- * decodes the answer.
+ * Counts the bytes an encoded body has when it is decoded, without keeping them: a few bytes of gzip can stand for gigabytes at the decoder of
+ * the answer.
  *
  *   piece ─► br ─► gzip ─► count        codings undone from the outermost; the piece itself is passed on unchanged
  */

@@ -7,7 +7,7 @@
  *                ▼ no
  *              wait for one
  *
- * One that cannot be sent again looks for an idle one at the end of the turn, among those that KeptTrust allows.
+ * A request that cannot be sent again looks for an idle one at the end of the turn, among those that KeptTrust allows.
  */
 
 import { isIP } from 'node:net'
@@ -31,12 +31,12 @@ const EDGE_CONNECTIONS = { max: 256, idle: 512 } as const
 const TLS_SESSIONS = 100
 
 /**
- * Over which connection a request may go: any, a kept one only if it is trusted (the request cannot be sent again), or one of
- * its own that is closed behind it.
+ * Over which connection a request may go: any, a kept one only if it is trusted (the request cannot be sent again), or a new one
+ * that is closed behind it.
  */
 export type Reuse = 'any' | 'trusted' | 'none'
 
-/** What there is of one upstream. */
+/** Connections and waiting requests of one upstream. */
 class Line {
   readonly key: string
   /** The one that was used last is used next, so that those that are not needed get old. */
@@ -61,7 +61,7 @@ export class UpstreamRequest implements AnswerTaker {
   #connection: UpstreamConnection | null = null
   #isOver = false
 
-  /** @param line - where it may wait; null for one that has a connection of its own */
+  /** @param line - where it may wait; null for one that has its own connection */
   constructor(upstream: Upstream, sent: SentRequest, reuse: Reuse, taker: AnswerTaker, line: Line | null) {
     this.upstream = upstream
     this.sent = sent
@@ -75,7 +75,7 @@ export class UpstreamRequest implements AnswerTaker {
     return this.#connection?.isReused === true
   }
 
-  /** True when nobody waits for its answer any more. */
+  /** True when its answer is not waited for any more. */
   get isOver(): boolean {
     return this.#isOver
   }
@@ -93,7 +93,7 @@ export class UpstreamRequest implements AnswerTaker {
     this.#connection?.resume()
   }
 
-  /** Its connection is closed unless the answer was whole. Nobody is told. */
+  /** Its connection is closed unless the answer was whole. No callback follows. */
   destroy(): void {
     if (this.#isOver) return
     this.#isOver = true
@@ -171,7 +171,7 @@ export class EdgeConnections {
     return request
   }
 
-  /** Closes every connection; whoever waits for an answer is told that it was reset. */
+  /** Closes every connection; requests that wait for an answer fail as reset. */
   close(): void {
     const due = this.#due.splice(0).map(({ request }) => request)
     for (const line of this.#lines.values()) due.push(...line.waiting.splice(0))
@@ -314,11 +314,11 @@ function toKey({ isTls, hostname, port, addresses }: Upstream): string {
 
 /** Milliseconds since its last use after which a connection is too old: servers close idle ones after 2 s and more. */
 const RECENT_MS = 1000
-/** Milliseconds for which an upstream is not trusted, and so many of those are remembered. */
+/** Milliseconds for which an upstream is not trusted, and how many of those are remembered. */
 const DISTRUST_MS = 60_000
 const MAX_DISTRUSTED = 1000
 
-/** What decides about a connection. */
+/** The times that decide about a connection. */
 type KeptConnection = Pick<UpstreamConnection, 'usedAt' | 'freedTurn'>
 
 /**

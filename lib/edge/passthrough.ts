@@ -36,7 +36,7 @@ export class EdgeProxy implements EdgeContext {
   readonly own: OwnAddresses
   readonly lookup: EdgeLookup
   readonly connections: EdgeConnections
-  /** Directives so far, by what became of them: `left` is one whose client went away. */
+  /** Directives so far, by outcome: `left` is one whose client went away. */
   readonly results = { answered: 0, failed: 0, refused: 0, left: 0 }
   readonly ca: string | null
   readonly #rules = new WeakMap<EdgePolicy, EdgeRules>()
@@ -118,7 +118,7 @@ export class EdgeProxy implements EdgeContext {
   }
 }
 
-/** A call that came in another way than over HTTP keeps no method of its own; its event has it. */
+/** A call that came in another way than over HTTP has its method in the event alone. */
 function methodOf(call: Call): string {
   if (call.method !== '') return call.method
   const { method } = JSON.parse(call.header) as { method?: unknown }

@@ -43,7 +43,7 @@ export interface EdgeRequest extends EdgeTarget {
 export interface EdgeRules {
   policy: EdgePolicy
   hosts: readonly { name: string; port: number | null; isSuffix: boolean }[]
-  /** What was checked before, by its text. */
+  /** Targets that were checked before, by their text. */
   known: Map<string, EdgeTarget>
 }
 
@@ -59,7 +59,7 @@ export function toEdgeRules(policy: EdgePolicy): EdgeRules {
 }
 
 /**
- * @param method - tells that of the incoming request: the default
+ * @param method - returns that of the incoming request: the default
  * @throws GatewayError EDGE_FAILED or CONTRACT_BROKEN
  */
 export function toEdgeRequest(
@@ -138,7 +138,7 @@ function toTargetUrl(directive: Readonly<Record<string, unknown>>, policy: EdgeP
   if (spellings === null || climbs(spellings)) throw failed('proxy.path may not include ..')
   // Joined as texts: resolved as a reference, `//host/x` would choose another host.
   const url = toUrl(`${policy.baseUrl.replace(/\/+$/, '')}${path}`)
-  if (url === null) throw failed('edge.base_url is no valid URL')
+  if (url === null) throw failed('edge.base_url is not a valid URL')
   return url
 }
 
@@ -146,7 +146,7 @@ function fromUrl(text: unknown): URL {
   checkText(text, 'proxy.url')
   if (!/^https?:\/\//i.test(text)) throw failed('proxy.url must be absolute, http:// or https://')
   const url = toUrl(text)
-  if (url === null) throw failed('proxy.url is no valid URL')
+  if (url === null) throw failed('proxy.url is not a valid URL')
   if (url.username !== '' || url.password !== '') throw failed('proxy.url may not hold a user name or password')
   return url
 }
@@ -261,7 +261,7 @@ function resolve(segments: readonly string[]): string[] {
   return resolved
 }
 
-/** What the gateway says itself, or what only one connection's two ends may say. */
+/** Headers that the gateway sets itself, or that only the two ends of one connection may set. */
 const NOT_SENT: ReadonlySet<string> = new Set([...HOP_BY_HOP, 'host', 'content-length', 'expect'])
 
 /**
@@ -277,7 +277,7 @@ export function toRequestHeaders(headers: unknown): string[] {
   const list: string[] = []
   let bytes = 0
   for (const [name, value] of Object.entries(headers)) {
-    if (!isHeaderName(name)) throw broken(`proxy.headers: "${showText(name)}" is no header name`)
+    if (!isHeaderName(name)) throw broken(`proxy.headers: "${showText(name)}" is not a header name`)
     for (const item of Array.isArray(value) ? value : [value]) {
       if (item === null) continue
       const text = toScalarText(item)

@@ -23,7 +23,7 @@ import type { AnswerTaker } from './upstream-connection.ts'
 const IDEMPOTENT: ReadonlySet<string> = new Set(['GET', 'HEAD', 'PUT', 'DELETE'])
 const WITH_BODY: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH'])
 
-/** What all transfers of a gateway share. */
+/** Shared by all transfers of a gateway. */
 export interface EdgeContext {
   readonly clock: Clock
   readonly own: OwnAddresses
@@ -46,9 +46,9 @@ export class EdgeTransfer implements AnswerTaker, AnswerOwner {
   #reuse: Reuse = 'none'
   #answer: EdgeAnswer | null = null
   #isOver = false
-  /** Kept by whoever knows all transfers. */
+  /** Index in the list of all transfers. */
   place = 0
-  /** What became of it; `left` unless something else did. */
+  /** Its outcome; `left` unless another one came. */
   result: 'answered' | 'failed' | 'left' = 'left'
   /** Status of the upstream; 0 before it answered. */
   #status = 0
@@ -87,7 +87,7 @@ export class EdgeTransfer implements AnswerTaker, AnswerOwner {
     )
   }
 
-  /** Nobody waits any more, or the transfer is over. */
+  /** The call does not wait any more, or the transfer is over. */
   stop(): void {
     if (this.#isOver) return
     this.#end()
@@ -172,7 +172,7 @@ export class EdgeTransfer implements AnswerTaker, AnswerOwner {
     if (error instanceof GatewayError) this.fail(error)
     else if (!isStale) this.fail(toTransferError(error))
     else if (this.#reuse === 'any') this.#send('none')
-    // Nobody knows whether the upstream has seen it: what is not idempotent is never sent twice.
+    // The upstream may have seen it: a request that is not idempotent is never sent twice.
     else this.fail(toNotRepeated(error))
   }
 
@@ -214,7 +214,7 @@ function isClosed(error: NodeJS.ErrnoException): boolean {
 
 /** Milliseconds within which a client must take what is under way when it is waited for, unless `timeout_ms` is longer. */
 export const EDGE_CLIENT_MS = 10_000
-/** Time of a whole answer: `gaps` times the time between two pieces, at least `minMs`, and a second for so many bytes that came. */
+/** Time of a whole answer: `gaps` times the time between two pieces, at least `minMs`, and a second for each `bytesPerSecond` bytes that came. */
 export const EDGE_ANSWER = { minMs: 60_000, gaps: 10, bytesPerSecond: 16 * 1024 } as const
 
 /** Which wait was too long. `ms` is its limit. */

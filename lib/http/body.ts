@@ -12,7 +12,7 @@ import type { Exchange } from './exchange.ts'
  * Reads the body of an exchange whose `bodyReceiver` is set. A body that says it is too long is refused unread; one that
  * turns out to be too long is refused at the first byte over the limit, and nothing of it is kept.
  * @param limit - bytes
- * @param memory - for a body that nobody needs when its exchange is over; null leaves it in the pieces as node read them
+ * @param memory - for a body that is not needed when its exchange is over; null leaves it in the pieces as node read them
  */
 export function readBody(exchange: Exchange, limit: number, memory: UploadMemory | null = null): void {
   if (!exchange.hasBody) {
@@ -61,7 +61,7 @@ export function readBody(exchange: Exchange, limit: number, memory: UploadMemory
   })
   exchange.req.on('end', () => {
     exchange.bytesIn = bytes
-    // As it came: whoever needs it in one piece joins it.
+    // As it came: a reader that needs it in one piece joins it.
     if (exchange.bodyReceiver === null) return
     finish(exchange, upload !== null ? upload.take() : chunks.length === 1 ? chunks[0]! : chunks)
   })
@@ -167,7 +167,7 @@ class Upload {
       this.#bytes += copied
       at += copied
     }
-    // Node's parser makes each piece memory of its own. Where it should not, others lie beside it.
+    // Node's parser makes each piece memory of its own. If it does not, other bytes are beside it.
     if (this.#isOurs && piece.length === piece.buffer.byteLength) giveBack(piece)
     else this.#memory.garbage.note(piece.length)
     return true
@@ -203,7 +203,7 @@ export class UploadMemory {
 
   /**
    * @param declared - bytes that the request says it has; -1 when it does not
-   * @param isOurs - nobody else has the pieces
+   * @param isOurs - the gateway alone has the pieces
    */
   begin(declared: number, isOurs: boolean): Upload {
     return new Upload(this, declared, isOurs)
@@ -223,7 +223,7 @@ export interface WrappedRequest extends ParsedRequest {
 }
 export interface WrappedResponse {
   raw: ServerResponse
-  /** Tells the framework that somebody else answers. */
+  /** Says to the framework that its handler does not answer. */
   hijack(): unknown
 }
 
@@ -245,7 +245,7 @@ function isWrapped(req: IncomingMessage | WrappedRequest): req is WrappedRequest
 
 /**
  * Gives an exchange the body that was read before it came here, and headers that match it: written again or unpacked, it
- * has another length than what the client sent.
+ * has another length than the body that the client sent.
  * @param exchange - not checked yet
  */
 export function takeParsedBody(exchange: Exchange): void {

@@ -1,7 +1,7 @@
 /**
  * `GET /docs`: Swagger UI over this gateway's own OpenAPI document, from files of the package. Owner: page http/docs-page.
  *
- * The page has no script and no style of its own in it, so the policy it is sent with forbids both: text of a handler
+ * The page contains neither script nor style, so the policy it is sent with forbids both: text of a handler
  * that found its way into the document cannot run.
  */
 
@@ -22,7 +22,7 @@ import type { Exchange, Step } from './exchange.ts'
 import { OPENAPI_PATH } from './openapi-step.ts'
 
 export const DOCS_PATH = '/docs'
-/** Names that begin with `_` are nobody's route. */
+/** Names that begin with `_` are never routes. */
 const FILES_PATH = '/docs/_ui/'
 /** The rest of a route that answers at its folder too, such as `[[...slug]].js`. */
 const OPTIONAL_CATCH_ALL = /^\/:[^/]*\*\?$/
@@ -128,7 +128,7 @@ export class DocsPage {
     }
   }
 
-  /** Null for a name that is no file of the page. */
+  /** Null for a name that is not a file of the page. */
   #load(name: string): Promise<PackedFile> | null {
     if (name === 'start.js') return toPackedFile(Buffer.from(START), FILES.get('swagger-ui-bundle.js')!)
     if (name === 'page.css') return toPackedFile(Buffer.from(STYLE), FILES.get('swagger-ui.css')!)
@@ -150,7 +150,7 @@ export const DOCUMENTS: ReadonlyMap<string, string> = new Map([
 ])
 
 /**
- * What is served at the path of a document instead of it, in words; null when nothing claims it. A catch-all does not.
+ * The thing that is served at the path of a document instead of it, in words; null when nothing claims it. A catch-all does not.
  * @param patterns - of routes that answer GET
  */
 export function findClaim(path: string, patterns: Iterable<string>, isAsset: boolean): string | null {

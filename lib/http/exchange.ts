@@ -21,7 +21,7 @@ export interface HttpSocket {
   /** True for TLS, which only a host application's server can have. */
   encrypted?: boolean
   once(event: 'close', listener: () => void): unknown
-  /** Ends a connection on which nothing moves for so many ms; 0 for never. */
+  /** Ends a connection on which nothing moves for that many ms; 0 for never. */
   setTimeout(ms: number): unknown
   /** Nothing more will be written; reading goes on. */
   end(): unknown
@@ -33,7 +33,7 @@ export interface HttpSocket {
   readonly writableLength?: number
 }
 
-/** What node's IncomingMessage is to the gateway. */
+/** node's IncomingMessage, as far as the gateway uses it. */
 export interface HttpRequest {
   method?: string | undefined
   url?: string | undefined
@@ -42,7 +42,7 @@ export interface HttpRequest {
   rawHeaders: string[]
   /** True when the whole message was received. */
   complete: boolean
-  /** True when somebody has read the body to its end already; what he made of it may be in `body` and `rawBody`. */
+  /** True when the body was read to its end before; the result may be in `body` and `rawBody`. */
   readonly readableEnded: boolean
   readonly body?: unknown
   readonly rawBody?: unknown
@@ -56,7 +56,7 @@ export interface HttpRequest {
   awaitEnd?(): void
 }
 
-/** What node's ServerResponse is to the gateway. */
+/** node's ServerResponse, as far as the gateway uses it. */
 export interface HttpResponse {
   /** Null while earlier answers of the connection are not written. */
   readonly socket: HttpSocket | null
@@ -132,14 +132,14 @@ export class Exchange {
   readonly id: string
   /** Monotonic ms. */
   readonly startedAt: number
-  /** `traceparent` and `tracestate` of what is done for it. */
+  /** `traceparent` and `tracestate` of the work for it. */
   trace = ''
   traceState: string | null = null
   span: OpenSpan | null = null
   /** True while the client waits for `100 Continue` before it sends the body. */
   expectsContinue: boolean
 
-  // What the client asked for: as received until the check has been through it.
+  // The request of the client: as received until the check has been through it.
   /** The path that is answered, canonical: the one that was asked for, unless a step has changed it, and the walk goes on with the new one. */
   path: string
   /** Path and query as the client wrote them: the target, without scheme and host. */
@@ -228,7 +228,7 @@ export class Exchange {
     return /^\d+$/.test(contentLength) ? Number(contentLength) : -1
   }
 
-  /** Somebody else answers this request: a host application, after nothing here had its route. */
+  /** A host application answers this request: nothing here has its route. */
   passOn(): void {
     this.ended = true
     this.connection.remove(this)
@@ -267,7 +267,7 @@ export class ClientConnection {
   first: Exchange | null = null
   /** The one that began last, open or not: a broken connection closes after its answer. */
   latest: Exchange | null = null
-  /** True once an answer said that it is the last: what the client sends after that is no request. */
+  /** True once an answer said that it is the last: bytes that the client sends after that are not a request. */
   closing = false
   /** True for a connection beyond the limit of open files: it serves one request for the gateway's health. */
   isSpare = false
@@ -289,7 +289,7 @@ export class ClientConnection {
   #budget: ByteBudget | null = null
   /** Bytes of the last response. */
   #expected: number = EXPECTED_BYTES.first
-  /** Waits for the client to read something, and what is called when it does not. */
+  /** Waits for the client to read something, and the callback for when it does not. */
   #watches = 0
   #onStall: (() => void) | null = null
   #isClosed = false
@@ -308,7 +308,7 @@ export class ClientConnection {
   }
 
   /**
-   * True when the client sends requests without reading the responses before. What is open counts too: its response comes
+   * True when the client sends requests without reading the responses before. Open requests count too: their responses come
    * when others that the client has not read may already be here.
    */
   get #isBehind(): boolean {
@@ -391,13 +391,13 @@ export class ClientConnection {
 
   /**
    * Stops reading: a client that sends on without waiting for answers would fill memory with what is open and keep the
-   * gateway from everybody else. What it has sent already waits in its system's buffers and ours.
+   * gateway from other clients. Bytes that it has sent already wait in its system's buffers and ours.
    */
   #hold(): void {
     this.#isHeld = true
     if (!this.#isGuarded) {
       this.#isGuarded = true
-      // Whoever begins to read a request's body resumes the socket for it.
+      // Reading a request's body resumes the socket.
       this.#socket.on?.('resume', () => {
         if (this.#isHeld) this.#socket.pause?.()
       })
@@ -411,7 +411,7 @@ export class ClientConnection {
   #letGo(): void {
     if (this.#open > MAX_OPEN_EXCHANGES / 2 || this.#begun >= REQUESTS_PER_TURN || this.#isBehind) return
     if (this.#waiting.length > 0) {
-      // Not at once: whoever is just being answered is not through yet.
+      // Not at once: the exchange that is just being answered is not through yet.
       if (!this.#isTurnPlanned) setImmediate(() => this.#beginWaiting())
       this.#isTurnPlanned = true
       return
@@ -434,7 +434,7 @@ export class ClientConnection {
     }
   }
 
-  /** Answers that are at hand at once leave nothing open, so many of them would still take a whole turn of the loop. */
+  /** Answers that are at hand at once leave nothing open, so a lot of them would still take a whole turn of the loop. */
   #giveTurn(): void {
     this.#hold()
     setImmediate(() => {

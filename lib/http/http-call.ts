@@ -170,7 +170,7 @@ export class PieceWriter {
     if (this.#underWay === 0) this.flush()
   }
 
-  /** @param onTaken - told of bytes that the system has */
+  /** @param onTaken - gets the number of bytes that the system has taken */
   constructor(exchange: Exchange, onTaken: (bytes: number) => void) {
     this.#exchange = exchange
     this.#onTaken = onTaken

@@ -107,7 +107,7 @@ export class MemoryRequest extends Readable {
   readonly #source: AsyncIterator<Uint8Array> | Iterator<Uint8Array>
   readonly #onBroken: (error: unknown) => void
 
-  /** @param onBroken - told when the body's source fails */
+  /** @param onBroken - called when the body's source fails */
   constructor(
     socket: MemorySocket,
     method: string,
@@ -142,7 +142,7 @@ export class MemoryRequest extends Readable {
   }
 
   override _destroy(_error: Error | null, callback: (error?: Error | null) => void): void {
-    // A client that goes away is no error of the gateway's (as in node's own requests).
+    // A client that goes away is not an error of the gateway (as in node's own requests).
     void Promise.resolve(this.#source.return?.()).catch(() => {})
     callback(null)
   }
@@ -150,7 +150,7 @@ export class MemoryRequest extends Readable {
 
 interface MemorySink {
   onHead: () => void
-  /** @returns false when the reader is slow; `MemoryResponse.drained` tells that it caught up */
+  /** @returns false when the reader is slow; it calls `MemoryResponse.drained` when it has caught up */
   onChunk: (chunk: Buffer) => boolean
   onEnd: () => void
   /** The answer broke off. */
@@ -275,7 +275,7 @@ function joinHeaders(rawHeaders: readonly string[]): Record<string, string> {
 /** Statuses whose Response may not have a body (fetch standard). */
 const NULL_BODY_STATUS: ReadonlySet<number> = new Set([204, 205, 304])
 
-/** What `fetch` takes as a Request; a path alone is one of `http://localhost`. */
+/** Input of `fetch` as a Request; a path alone is one of `http://localhost`. */
 export function toWebRequest(request: Request | string | URL, init?: RequestInit): Request {
   return new Request(typeof request === 'string' ? new URL(request, 'http://localhost') : request, init)
 }

@@ -1,5 +1,5 @@
 /**
- * The parts of node's HTTP server that are not public, in this file alone: a request without the end of a body that nobody reads,
+ * The parts of node's HTTP server that are not public, in this file alone: a request without the end of a body that is not read,
  * a response with a short way for whole answers, and the descriptor of a listening socket. Where node keeps them otherwise, and with
  * FNGW_PUBLIC_HTTP_ONLY=1 (for tests), the public API does the same with more work. Owner: §4.1.
  */
@@ -9,7 +9,7 @@ import { IncomingMessage, ServerResponse } from 'node:http'
 import { type AddressInfo, type Server, Socket } from 'node:net'
 
 interface RequestInternals {
-  /** The parser drops what comes of the body. */
+  /** The parser drops the rest of the body. */
   _dumped: boolean
 }
 

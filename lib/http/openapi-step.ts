@@ -38,7 +38,7 @@ async function readStart(path: string): Promise<string> {
   }
 }
 
-/** An unreadable handler has no hints: its calls tell what is wrong with it. */
+/** An unreadable handler has no hints: its calls say why. */
 async function readHints(functions: readonly FunctionVersion[]): Promise<Map<string, HandlerHints>> {
   const hints = new Map<string, HandlerHints>()
   const left = [...functions]
@@ -66,7 +66,7 @@ export function createOpenApiStep(options: OpenApiStepOptions): Step {
     })
     return toConstantAnswer(200, document)
   }
-  // Strangers may ask for it as often as they like, so it is made once and is the same for everybody.
+  // Strangers may ask for it as often as they like, so it is made once and is the same for all.
   let made: Promise<ConstantAnswer> | null = null
   return exchange => {
     const { path, method } = exchange

@@ -25,7 +25,7 @@ export interface HandlerHints {
   contentType: string | null
 }
 
-/** What the user calls the API: `info` of the document. */
+/** Name of the API: `info` of the document. */
 export interface ApiInfo {
   title: string
   version: string
@@ -38,7 +38,7 @@ interface OpenApiFacts {
   /** Pinned versions, each at its own address. */
   versions: readonly FunctionVersion[]
   hints: ReadonlyMap<string, HandlerHints>
-  /** What a function's `schema.json` says; null without one. */
+  /** A function's `schema.json`; null without one. */
   schemaOf: (fn: FunctionVersion) => SchemaFile | null
   /** Base address in `servers`. */
   baseUrl: string
@@ -194,7 +194,7 @@ export interface OperationFacts {
   /** Names of the template's parameters, and of the same ones in the function's own route. */
   params: readonly { name: string; own: string; isRest: boolean }[]
   hints: HandlerHints | undefined
-  /** What its `schema.json` says; null without one. */
+  /** Its `schema.json`; null without one. */
   schemas: FunctionSchemas | null
   operationId: string
 }
@@ -335,7 +335,7 @@ function toResponses(
   return answers
 }
 
-/** What the gateway itself may answer for a function. */
+/** Statuses with which the gateway itself may answer for a function. */
 function refusalsOf({ policy }: FunctionVersion, hasBody: boolean): Set<number> {
   return new Set([
     ...[400, 404, 405],
@@ -363,7 +363,7 @@ function toResponse(status: string, schema: Schema, isShared: boolean, schemas: 
 
 const DEFINITIONS = '#/$defs/'
 
-/** What one function's file contributes. */
+/** The part of one function's file. */
 interface FunctionSchemas {
   file: SchemaFile
   /** A schema of the file with its references leading into the document. */

@@ -33,7 +33,7 @@ import { readBody, takeParsedBody, UploadMemory } from './body.ts'
 import { RequestCheck } from './request-check.ts'
 import type { Responder } from './respond.ts'
 
-/** What a request needs of the catalog it began with. */
+/** The part of the catalog that a request needs. */
 export interface PublicCatalog {
   readonly routes: Pick<RouteTable, 'find' | 'leaves' | 'candidates'>
   /** In order: docs, homes, assets that come first. Each may answer, change `path`, or do nothing. */
@@ -51,7 +51,7 @@ interface PublicOptions {
   trustedProxyCidrs: readonly string[]
   /** Header by which those proxies name their clients; null or absent for the usual one. */
   trustedProxyHeader?: string | null
-  /** A request without a route is told which ones are near: for developers alone. */
+  /** A refusal of a request without a route names the near ones: for developers alone. */
   namesRoutes?: boolean
   /** The catalog in force now. */
   catalog: () => PublicCatalog
@@ -92,7 +92,7 @@ export class PublicHandler {
     this.#nearest = options.namesRoutes === true ? new NearestRoutes(options.clock) : null
   }
 
-  /** @param expectsContinue - the client waits for `100 Continue`, and nobody has sent it yet */
+  /** @param expectsContinue - the client waits for `100 Continue`, which was not sent yet */
   readonly handle: HttpHandler = (req, res, expectsContinue = false, next = null) => {
     const { clock, responder, requestIds, invoker } = this.#options
     const connection = connectionOf(req.socket)
@@ -116,7 +116,7 @@ export class PublicHandler {
       if (refused === null) {
         this.#walk(exchange, next)
       } else {
-        // What could not be understood may hide a second request: nothing after it is read.
+        // Bytes that could not be understood may hide a second request: nothing after them is read.
         connection.closing = true
         res.shouldKeepAlive = false
         responder.sendError(exchange, refused)
@@ -250,7 +250,7 @@ export class PublicHandler {
   }
 }
 
-/** What a schema says something about, beside the body. */
+/** The parts of a request that a schema may describe, beside the body. */
 function toTexts({ method, search, head }: Exchange, params: Readonly<Record<string, string>>): RequestTexts {
   return { method, params, queryJson: search === '' ? '{}' : toQueryJson(search), headersJson: head.json }
 }
@@ -286,7 +286,7 @@ function withHint({ code, message, allow }: RouteRefusal, hint: string): Gateway
   return new GatewayError(code, message, { detail: { hint }, ...(allow !== null && { headers: { Allow: allow } }) })
 }
 
-/** What `fngw explain` says of a path that is refused: methods, route, function and file of each claim. */
+/** As `fngw explain` shows a path that is refused: methods, route, function and file of each claim. */
 function listClaims({ method, path, host }: Exchange, routes: PublicCatalog['routes']): string[] {
   const { losers } = explain(routes, method, path, host)
   const texts = losers.map(

@@ -1,6 +1,6 @@
 /**
  * Refusals of routes: prepared once, and sent several at a time. An error for each would be made with its stack, and a
- * body that nobody wants would be read before it is thrown away. Owner: §4.1.
+ * body would be read before it is thrown away. Owner: §4.1.
  */
 
 import { editDistance } from '../config/findings.ts'
@@ -38,7 +38,7 @@ export class Refusals {
     if (hasBody) req.leaveBody!()
     this.#due.push({ exchange, refusal })
     if (this.#due.length === 1) setImmediate(this.#sendDue)
-    // What its body needs has not been parsed yet.
+    // The parser has not reached the end of its body yet.
     else if (this.#due.length >= REFUSALS_AT_ONCE && !hasBody) this.#sendDue()
   }
 
@@ -51,7 +51,7 @@ export class Refusals {
       const { error, head, body } = refusal
       exchange.error = error
       if (responder.sendPrepared(exchange, head, body)) continue
-      // Whoever lets the rest of the body pass waits for its end.
+      // The error lets the rest of the body pass and waits for its end.
       if (!req.complete) req.awaitEnd?.()
       responder.sendError(exchange, error)
     }
@@ -131,7 +131,7 @@ function toMethods(bits: number): string {
   return METHODS.filter((_, index) => (bits & (1 << index)) !== 0).join(',')
 }
 
-/** Characters that tell a path from a pattern; Infinity when they have nothing in common, or more than `limit`. */
+/** Characters by which a path differs from a pattern; Infinity when they have nothing in common, or more than `limit`. */
 function compare(path: readonly string[], pattern: readonly string[], limit: number): number {
   if (pattern.length === 0 && path.length > 0) return Number.POSITIVE_INFINITY
   let cost = 0

@@ -1,5 +1,5 @@
 /**
- * What node's parser lets pass and a gateway may not: each check names what it stops. Owner: §4.1.
+ * Requests that node's parser lets pass and a gateway may not: each check names the attack it stops. Owner: §4.1.
  * Everything else that is malformed is refused by the parser itself (server.ts answers it).
  */
 
@@ -40,7 +40,7 @@ export class RequestCheck {
   check(exchange: Exchange): GatewayError | null {
     const { req, target, head } = exchange
     if (req.httpVersion !== '1.1') {
-      // HTTP/0.9 has no headers to check, so nothing behind it can be told apart.
+      // HTTP/0.9 has no headers to check, so requests behind it cannot be separated.
       if (req.httpVersion !== '1.0') return bad(`HTTP version ${req.httpVersion} is not supported`)
       // A 1.0 proxy on the way may not understand chunks and read the body as the next request.
       if (head.transferEncoding !== null) return bad('Transfer-Encoding is not allowed in HTTP/1.0')
@@ -54,8 +54,8 @@ export class RequestCheck {
     if (head.connection !== null && head.connection !== 'keep-alive' && UPGRADE.test(head.connection)) {
       const protocol = headerOf(head.raw, 'upgrade')
       if (protocol?.toLowerCase().includes('websocket') === true) return webSocket()
-      // The parser drops what came in the same packet behind such a request: the next packet may begin in the middle of
-      // a message and be read as a request of its own.
+      // The parser drops the bytes that came in the same packet behind such a request: the next packet may begin in the middle of
+      // a message and be read as a separate request.
       if (protocol !== null) {
         exchange.connection.closing = true
         exchange.res.shouldKeepAlive = false
@@ -94,7 +94,7 @@ export class RequestCheck {
     const match = ABSOLUTE.exec(exchange.target)
     if (match === null || !HOST.test(match[1]!)) return bad('malformed request target')
     const [, host = '', path = '/', search = ''] = match
-    // RFC 9112 3.2.2: the target's authority takes the place of Host for everybody, or a handler would see another host
+    // RFC 9112 3.2.2: the target's authority takes the place of Host for all, or a handler would see another host
     // than the one that was checked.
     exchange.host = host
     if (exchange.head.host !== host) exchange.head = withHeaders(exchange.head, { host })
@@ -108,7 +108,7 @@ export class RequestCheck {
     if (!this.#proxies.isTrusted(address)) return null
     exchange.ip = this.#proxies.clientAddress(address, head.raw)
     if (head.forwardedHost === null) return null
-    // What stands left of the last entry was there when the request came to the proxy: its client wrote it.
+    // The text left of the last entry was there when the request came to the proxy: its client wrote it.
     const host = head.forwardedHost.slice(head.forwardedHost.lastIndexOf(',') + 1).trim()
     if (!HOST.test(host)) return bad('malformed X-Forwarded-Host header')
     exchange.host = host

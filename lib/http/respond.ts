@@ -2,7 +2,7 @@
  * The only file that writes a response. Owner: §4.1; error bodies: §7.
  *
  * Whole answers go out in one write where they are small: head and body are then one latin1 text, which carries any
- * bytes. Streams are written as they come, and the sender is told when the client has taken them.
+ * bytes. Streams are written as they come, and the sender learns when the client has taken them.
  */
 
 import { createHash } from 'node:crypto'
@@ -37,7 +37,7 @@ interface ResponderOptions {
   production: boolean
   /** True while the gateway stops: every answer then closes its connection. */
   lifecycle: Pick<Lifecycle, 'draining' | 'toShed'>
-  /** Told of every exchange that ended; null when nobody listens. */
+  /** Gets every exchange that ended; null without a listener. */
   onFinished: ((exchange: Exchange) => void) | null
   /** Milliseconds in which a client must read something of a response that waits for it. */
   responseIdleTimeoutMs?: number
@@ -102,7 +102,7 @@ export class Responder implements ExchangeResponder {
     } else {
       if (waits) res.once('finish', this.#await(exchange, isConstant ? 0 : length))
       if (typeof body === 'string') this.#sendWhole(exchange, body, 'utf8', lingers)
-      // A latin1 text joins the head in one write; a long one is cheaper as bytes of its own.
+      // A latin1 text joins the head in one write; a long one is cheaper as separate bytes.
       else if (length <= JOINED_BODY_BYTES) this.#sendWhole(exchange, body!.toString('latin1'), 'latin1', lingers)
       else if (isConstant) this.#sendWhole(exchange, body!, 'latin1', lingers)
       else {
@@ -129,7 +129,7 @@ export class Responder implements ExchangeResponder {
    * @returns false when the client is slow
    */
   #write(res: HttpResponse, bytes: Buffer): boolean {
-    // Others than node's own may keep what they are given for as long as they like.
+    // Responses other than node's own may keep what they are given for as long as they like.
     if (res.writeKept === undefined) return res.write(Buffer.from(bytes))
     const kept = this.pool.keep(bytes)
     return res.writeKept(kept, () => this.pool.free(kept))
@@ -180,7 +180,7 @@ export class Responder implements ExchangeResponder {
     return this.sendDirectly(exchange, head, body, this.clock.monotonic(), true)
   }
 
-  /** True while answers end their connections: at a stop all, else so many that other processes have room for. */
+  /** True while answers end their connections: at a stop all, else as many as other processes have room for. */
   get #endsConnections(): boolean {
     const { draining, toShed } = this.#lifecycle
     return draining || (toShed !== undefined && toShed > 0)
@@ -255,13 +255,13 @@ export class Responder implements ExchangeResponder {
   /**
    * Writes a piece; the caller may use its memory again.
    * @param isConstant - the bytes do not change before `onTaken`, or never: no copy
-   * @param onTaken - the system has the bytes; not told over a response of another kind than the server's own
+   * @param onTaken - the system has the bytes; not called for a response of another kind than the server's own
    * @returns false when the client is slow: wait for onDrain before more is written
    */
   writeStream(exchange: Exchange, chunk: Buffer, isConstant = false, onTaken: (() => void) | null = null): boolean {
     if (chunk.length === 0 || !this.#count(exchange, chunk.length)) return true
     const { res } = exchange
-    // What a host application puts around its response may keep the bytes and never call back.
+    // A wrapper of a host application around its response may keep the bytes and never call back.
     if (onTaken !== null && res.writeKept !== undefined) {
       const { connection } = exchange
       connection.hold(chunk.length, this.pool.unread)
@@ -275,7 +275,7 @@ export class Responder implements ExchangeResponder {
 
   /**
    * Writes pieces of `bytes` bytes together. They stay as they are until `onTaken`: the system has them, or the connection is gone,
-   * which may never be told.
+   * which may never be called.
    * @returns false when the client is slow: `watchClient` until they are taken
    */
   writePieces(exchange: Exchange, pieces: readonly Buffer[], bytes: number, onTaken: () => void): boolean {
@@ -375,7 +375,7 @@ export class Responder implements ExchangeResponder {
     exchange.bodyReceiver = null
     exchange.req.resume()
     const isShort = declaredLength >= 0 && declaredLength <= DISCARD_BODY_BYTES
-    // A client that waits for 100 may send its body or not: what comes next cannot be told apart.
+    // A client that waits for 100 may send its body or not: the next bytes cannot be classified.
     if (isShort && !exchange.expectsContinue && !exchange.connection.closing) return false
     exchange.res.shouldKeepAlive = false
     return true
@@ -459,7 +459,7 @@ export interface ConstantAnswer {
   readonly etag: string
   /** JSON where it is absent. */
   readonly contentType?: string
-  /** Headers of its own, names and values in turn. */
+  /** More headers, names and values in turn. */
   readonly headers?: readonly string[]
   /** `Cache-Control`; without it caches ask each time, because it may have changed. */
   readonly cache?: string

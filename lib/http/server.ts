@@ -83,7 +83,7 @@ export class HttpServer {
   #sweepTimer: NodeJS.Timeout | null = null
   #closing: Promise<void> | null = null
   #dropped = 0
-  #tellDropAt = 0
+  #dropReportAt = 0
 
   constructor(options: ServerOptions) {
     this.#options = options
@@ -244,7 +244,7 @@ export class HttpServer {
   /** A client that says nothing on all of them must not keep others from asking for the health. */
   #addSpare(socket: Socket): void {
     connectionOf(socket).isSpare = true
-    this.#tellDrop()
+    this.#reportDrop()
     this.#spare.add(socket)
     socket.once('close', () => this.#spare.delete(socket))
     if (this.#spare.size <= SPARE_CONNECTIONS) return
@@ -253,13 +253,13 @@ export class HttpServer {
     oldest!.destroy()
   }
 
-  #tellDrop(): void {
+  #reportDrop(): void {
     const now = this.#options.clock.monotonic()
     this.#dropped += 1
-    if (now < this.#tellDropAt) return
-    this.#tellDropAt = now + REFUSED_NOTE_MS
+    if (now < this.#dropReportAt) return
+    this.#dropReportAt = now + REFUSED_NOTE_MS
     this.#options.onProblem?.(
-      `${this.#dropped} connections refused: ${this.#options.descriptors!.limit} connections and files are open, more the limit of open files does not allow (raise it: ulimit -n)`,
+      `refused ${this.#dropped} connections: the open-file limit allows ${this.#options.descriptors!.limit} connections and files (raise it: ulimit -n)`,
     )
     this.#dropped = 0
   }
@@ -336,7 +336,7 @@ function toRefusal(error: NodeJS.ErrnoException & { rawPacket?: Buffer; bytesPar
     case 'HPE_INVALID_EOF_STATE':
       return new GatewayError('BAD_REQUEST', 'request was cut off')
     case 'HPE_INVALID_METHOD':
-      // Only when the packet begins with it: behind an earlier request it cannot be told from noise.
+      // Only when the packet begins with it: behind an earlier request it cannot be distinguished from noise.
       if ((error.bytesParsed ?? 0) <= MAX_METHOD_BYTES && METHOD.test(start)) return notImplemented()
       break
   }
@@ -348,22 +348,22 @@ function toListenError(error: NodeJS.ErrnoException, port: number, host: string,
   const reasons: Record<string, string> = {
     EADDRINUSE: `is in use: stop the program that listens there, or choose another port with ${flag}`,
     EACCES: `is not permitted: ports below 1024 need privileges, choose another with ${flag}`,
-    EADDRNOTAVAIL: 'is no address of this machine: choose another with --host',
-    ENOTFOUND: 'is no known host: choose another with --host',
+    EADDRNOTAVAIL: 'is not an address of this machine: choose another with --host',
+    ENOTFOUND: 'is an unknown host: choose another with --host',
   }
   const reason = reasons[code] ?? `cannot be listened on: ${error.message}`
   return new ListenError(code, port, `${host}:${port} ${reason}`, error)
 }
 
 function toHandedError(error: NodeJS.ErrnoException, fd: number): ListenError {
-  const message = `descriptor ${fd} is no TCP socket to listen on (${error.message}): ListenStream= of the socket unit must be a port, or an address and a port`
+  const message = `descriptor ${fd} is not a TCP socket to listen on (${error.message}): ListenStream= of the socket unit must be a port, or an address and a port`
   return new ListenError(error.code ?? 'UNKNOWN', 0, message, error)
 }
 
 /** Milliseconds that a connection beyond the limit of open files has for its request. */
 const SPARE_MS = 2000
 
-/** What the last look saw. */
+/** Result of the last look. */
 interface Look {
   bytesRead: number
   /** Monotonic ms of the first look that saw this. */

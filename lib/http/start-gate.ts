@@ -1,5 +1,5 @@
 /**
- * Holds requests that come before the gateway serves: it listens first, so that a restart refuses nobody and a probe gets an
+ * Holds requests that come before the gateway serves: it listens first, so that a restart refuses no client and a probe gets an
  * answer from the first moment on. Owner: §4.1.
  */
 
@@ -18,7 +18,7 @@ export const MAX_HELD_REQUESTS = 1000
 export const MAX_HOLD_MS = 30_000
 
 const STARTING = new GatewayError('SHUTTING_DOWN', 'gateway is starting', { headers: { 'Retry-After': '1' } })
-/** What probes ask; in another spelling it waits as everything else. */
+/** Path of probes; in another spelling it waits as every other path. */
 const HEALTH = /^\/_fn\/health(?:\?|$)/
 
 interface StartGateOptions {

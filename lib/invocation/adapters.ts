@@ -32,7 +32,7 @@ export function checkAdapter({ runtime, entryFile, policy }: FunctionVersion): G
 // word, and handlers build addresses and decide about access by them; so they are the gateway's word here, and never the
 // client's own.
 
-/** What is known of a request that came over HTTP. */
+/** A request that came over HTTP. */
 interface AskedRequest {
   readonly head: RequestHead
   readonly host: string
@@ -62,20 +62,20 @@ export function toAdapterHead(request: AskedRequest, isTrusted: boolean): Reques
 
 /** `https` or `http`, as the client uses it. */
 export function toProto({ head, req }: AskedRequest, isTrusted: boolean): string {
-  const told = isTrusted ? lastEntry(head.forwardedProto).toLowerCase() : ''
-  if (told === 'http' || told === 'https') return told
+  const named = isTrusted ? lastEntry(head.forwardedProto).toLowerCase() : ''
+  if (named === 'http' || named === 'https') return named
   return req.socket.encrypted === true ? 'https' : 'http'
 }
 
 function toPort({ head, host, req }: AskedRequest, isTrusted: boolean, proto: string): string {
-  const told = isTrusted ? lastEntry(headerOf(head.raw, 'x-forwarded-port')) : ''
-  if (/^\d{1,5}$/.test(told)) return told
+  const named = isTrusted ? lastEntry(headerOf(head.raw, 'x-forwarded-port')) : ''
+  if (/^\d{1,5}$/.test(named)) return named
   const usual = /:(\d+)$/.exec(host)?.[1] ?? (proto === 'https' ? '443' : '80')
-  // A proxy that tells the protocol alone listens where its clients say it does, not where this socket is.
+  // A proxy that names the protocol alone listens where its clients say it does, not where this socket is.
   return isTrusted && head.forwardedProto !== null ? usual : String(req.socket.localPort ?? usual)
 }
 
-/** What the nearest proxy wrote; the client may have written what stands left of it. */
+/** The entry of the nearest proxy; the client may have written the text left of it. */
 function lastEntry(list: string | null): string {
   return list === null ? '' : list.slice(list.lastIndexOf(',') + 1).trim()
 }

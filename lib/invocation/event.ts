@@ -10,7 +10,7 @@ import { toJsonRecord, toJsonString, toJsonStringOrNull } from '../core/json.ts'
 import { MAX_QUERY_PARAMS } from '../core/limits.ts'
 import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
 
-/** What a call's event is made of. Fields that end in `Json` are JSON text. */
+/** Parts of a call's event. Fields that end in `Json` are JSON text. */
 export interface EventParts {
   id: string
   /** Wall clock, ms. */
@@ -52,7 +52,7 @@ export function toCallHeader(parts: EventParts): string {
 
 /**
  * A query string as the JSON text of `event.query`.
- * @param search - what follows `?`, undecoded
+ * @param search - the text behind `?`, undecoded
  * @throws GatewayError BAD_REQUEST for more than MAX_QUERY_PARAMS parameters
  */
 export function toQueryJson(search: string): string {

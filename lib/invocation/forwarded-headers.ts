@@ -32,7 +32,7 @@ export const HOP_BY_HOP: ReadonlySet<string> = new Set([
   'upgrade',
 ])
 
-/** What the gateway reads from a request's header block. */
+/** The header block of a request, as the gateway reads it. */
 export class RequestHead {
   /** As received, names and values in turn. */
   readonly raw: readonly string[]
@@ -135,7 +135,7 @@ export class HeadReader {
     return head
   }
 
-  /** @returns null when the table was full: it starts anew, and this walk cannot tell repeated headers any more */
+  /** @returns null when the table was full: it is empty again, and this walk cannot find repeated headers any more */
   #learn(name: string): KnownName | null {
     const lower = name.toLowerCase()
     if (this.#names.size >= KNOWN_HEADER_NAMES) {
@@ -234,7 +234,7 @@ export function takesOver(lowerName: string, value: string, sharesOrigin: boolea
   return sharesOrigin && lowerName === 'service-worker-allowed'
 }
 
-/** True for a `Set-Cookie` that would take the place of the gateway's session: whoever sets it chooses whose session it is. */
+/** True for a `Set-Cookie` that would take the place of the gateway's session: its author chooses whose session it is. */
 function setsSession(setCookie: string): boolean {
   return SETS_SESSION.test(setCookie)
 }
@@ -294,7 +294,7 @@ export class TrustedProxies {
    * header counts: else one of the two may come from the client itself.
    * @param socketAddress - plain form, see toPlainAddress
    * @param rawHeaders - names and values in turn
-   * @returns empty for a client that is unknown: to take the proxy for the client would make everybody local
+   * @returns empty for a client that is unknown: to take the proxy for the client would make every client local
    */
   clientAddress(socketAddress: string, rawHeaders: readonly string[]): string {
     if (!this.isTrusted(socketAddress)) return socketAddress
@@ -314,8 +314,8 @@ export class TrustedProxies {
   }
 
   /**
-   * The right-most address of a header that is no trusted proxy, because everything left of it was written by that client.
-   * @returns empty when an entry that counts is no address
+   * The right-most address of a header that is not a trusted proxy, because everything left of it was written by that client.
+   * @returns empty when an entry that counts is not an address
    */
   #lastStranger(name: string, value: string): string {
     let address = ''
@@ -344,7 +344,7 @@ const NAMING = [
 const FOR = /(?:^|;)\s*for\s*=\s*("[^"]*"|[^\s;]*)/i
 
 const FORWARDED_PREFIX = 'x-forwarded-'
-/** Headers by which proxies and content networks tell whom they speak for, besides those with the prefix. */
+/** Headers by which proxies and content networks name their clients, besides those with the prefix. */
 const FORWARDING: ReadonlySet<string> = new Set([
   'via',
   'forwarded',
@@ -356,7 +356,7 @@ const FORWARDING: ReadonlySet<string> = new Set([
   'x-original-forwarded-for',
 ])
 
-/** True when some header says that the request was passed on by somebody. Linear: for rare needs. */
+/** True when some header says that the request was passed on. Linear: for rare needs. */
 export function isForwarded(rawHeaders: readonly string[]): boolean {
   for (let i = 0; i < rawHeaders.length; i += 2) {
     const name = rawHeaders[i]!.toLowerCase()
@@ -373,7 +373,7 @@ export function toPlainAddress(address: string | undefined): string {
   return plain.startsWith('::ffff:') && plain.includes('.') ? plain.slice(7) : plain
 }
 
-/** `10.0.0.1:80` and `[::1]:80` without the port; what is neither stays as it is, and is then no address. */
+/** `10.0.0.1:80` and `[::1]:80` without the port; what is neither stays as it is, and is then not an address. */
 function withoutPort(text: string): string {
   const match = /^(?:\[([^[\]]*)\]|([^:[\]]*))(?::\d{1,5})?$/.exec(text)
   return match === null ? text : (match[1] ?? match[2] ?? text)
