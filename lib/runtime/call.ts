@@ -110,7 +110,7 @@ export abstract class RuntimeCall {
   abstract onError(error: GatewayError): void
 }
 
-// // How much of one call's stream may be under way, as the gateway counts it.
+// How much of one call's stream may be under way, as the gateway counts it.
 //   worker ─ received ─► untaken ─ taken by the client ─► untold ─ `more`, when half of the window came together ─► worker
 
 /** Bytes that were taken before the worker is told. */
@@ -172,7 +172,7 @@ export class StreamWindow {
   }
 }
 
-// // The open calls of one worker by wire id, oldest first.
+// The open calls of one worker by wire id, oldest first.
 //   slots  [ . 65 . 3 . . . . ]   a call lies at its id modulo the length; an id whose slot is taken is not given out
 //   list   3 <-> 65               in the order of arrival
 // Not a Map: one that thousands of calls a second go through is rebuilt all the time, and what it leaves behind keeps

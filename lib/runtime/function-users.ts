@@ -308,7 +308,7 @@ function readState(folder: OwnFolder): Map<string, number> {
   }
 }
 
-// // The folders of functions' users, made and removed by root or by a gateway that is in their groups.
+// The folders of functions' users, made and removed by root or by a gateway that is in their groups.
 //   <socket folder>/u        0711  the gateway's: a way, and nothing to see
 //    └─ 20001                0700  the user's; for a gateway that is not root its own, 0770 with the user's group
 //        ├─ tmp                    likewise

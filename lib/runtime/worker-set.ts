@@ -11,18 +11,12 @@
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
-import { Backlog } from './backlog.ts'
+import { Backlog, LoadRetry, type LoadTurns, type OlderSet, Preparation, StandIn } from './backlog.ts'
 import type { RuntimeCall } from './call.ts'
+import { Growth, type Processors } from './growth.ts'
+import type { Preparer, Sockets } from './runtime.ts'
+import { CrashLoop, IdleWorkers, WarmWorkers } from './warm-workers.ts'
 import { FAST_CALL_MS, STALL_MS, type Worker, type WorkerOwner } from './worker.ts'
-import { CrashLoop } from './crash-loop.ts'
-import { Growth } from './growth.ts'
-import { IdleWorkers } from './idle-workers.ts'
-import { LoadRetry } from './load-retry.ts'
-import { Preparation } from './preparation.ts'
-import { SocketTurns } from './socket-turns.ts'
-import { type OlderSet, StandIn } from './stand-in.ts'
-import { WarmWorkers } from './warm-workers.ts'
-import type { WorkerSetOptions } from './worker-set-options.ts'
 
 /** Milliseconds between two looks at calls that wait for one-at-a-time workers; two without an answer start another. */
 const GROW_LOOK_MS = 2
@@ -533,4 +527,98 @@ export class WorkerSet implements WorkerOwner, OlderSet {
       this.#options.onEmpty()
     }
   }
+}
+
+// Which socket of a runtime has its turn: the calls of one function go to its sockets one after the other, and each socket
+// that is up gets a worker.
+
+/** Milliseconds between two looks whether every socket has a worker of a function that is called. */
+const SPREAD_INTERVAL_MS = 250
+
+class SocketTurns {
+  readonly #sockets: Sockets
+  /** Index (from 1) of the socket that got the last call; 0 before the first of all. */
+  #last: number
+  /** Monotonic ms of the next look. */
+  #lookAt = 0
+
+  constructor(sockets: Sockets) {
+    this.#sockets = sockets
+    this.#last = sockets.begin()
+  }
+
+  /** Of the idle workers, else of those with room: the one whose socket is next. */
+  pick(workers: readonly Worker[], now: number): Worker | null {
+    const { count } = this.#sockets
+    let best: Worker | null = null
+    let bestRank = Number.POSITIVE_INFINITY
+    for (const worker of workers) {
+      if (!worker.hasRoom(now)) continue
+      const turn = (worker.socketIndex - this.#last - 1 + count) % count
+      const rank = (worker.inflight.size > 0 ? 2 : worker.state === 'ready' ? 0 : 1) * count + turn
+      if (rank >= bestRank) continue
+      best = worker
+      bestRank = rank
+    }
+    if (best !== null) this.#last = best.socketIndex
+    return best
+  }
+
+  /** True when it is time to look for sockets without a worker; a look at every call would try the same ones again and again. */
+  isDue(now: number): boolean {
+    if (now < this.#lookAt) return false
+    this.#lookAt = now + SPREAD_INTERVAL_MS
+    return true
+  }
+
+  /** Indexes of the sockets that are up. */
+  up(): readonly number[] {
+    return this.#sockets.up()
+  }
+}
+
+// What the workers of one function version are given.
+
+interface WorkerSetOptions {
+  fn: FunctionVersion
+  clock: Clock
+  /** Most workers at once. */
+  maxWorkers: number
+  /** Bound the workers of a function that computes. Absent: nothing is known of them. */
+  processors?: Processors
+  /** Workers that stay however long they idle. */
+  minWarm: number
+  idleTtlMs: number
+  /** The sockets that calls take in turn; null when there is one. */
+  sockets: Sockets | null
+  /** Makes what the function needs before its first worker starts; null when it needs nothing. */
+  preparer: Preparer | null
+  /** The set of the previous version, which runs until this one is loaded; null or absent when there is none. */
+  older?: OlderSet | null
+  /** True when the version that it replaces could not be loaded. */
+  isFix?: boolean
+  /** True when no catalog has the function any more: the set serves what comes and ends when it is through. */
+  isRetired?: boolean
+  /** True while another process calls workers of the function: one stays here, to serve when a newer version cannot be loaded. */
+  isLent?(): boolean
+  /** What of the function's files on disk is not as it was discovered, as text; null when nothing is. */
+  changeOf?(): string | null
+  /** The set that is in force, for one that is not any more; null when there is none. */
+  successor?(): { dispatch(call: RuntimeCall): void } | null
+  /** Bounds how many functions load at once when no call waits for them. Absent: nothing bounds them. */
+  loads?: LoadTurns
+  /** Makes a worker in state `starting`; `program` is what was prepared. */
+  spawn(set: WorkerOwner, program: string | null): Worker
+  /** Output outside any call. */
+  onLog(fn: FunctionVersion, stream: 'stdout' | 'stderr', text: string): void
+  /** A worker loaded these source files: full real paths. Absent where nobody asks. */
+  onFiles?(fn: FunctionVersion, files: readonly string[]): void
+  /** A worker failed to load or ended by itself. */
+  onFailure(fn: FunctionVersion, error: GatewayError): void
+  /** A version cannot be loaded, and the previous one serves. */
+  onStandIn?(fn: FunctionVersion): void
+  /** A version is loaded after one that could not be. */
+  onFixed?(fn: FunctionVersion): void
+  /** A retired set has no workers left. */
+  onEmpty(): void
 }

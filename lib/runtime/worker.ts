@@ -472,7 +472,7 @@ interface OwnerOf<Worker> {
   handleStartFailure(worker: Worker, error: GatewayError): void
 }
 
-// // How quick the calls of a one-at-a-time worker are, and so how many it may have open: the first runs, the others lie
+// How quick the calls of a one-at-a-time worker are, and so how many it may have open: the first runs, the others lie
 // behind it and save a round trip each.
 
 /**

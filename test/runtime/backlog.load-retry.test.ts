@@ -1,5 +1,5 @@
 import t from 'tap'
-import { LoadRetry } from '../../lib/runtime/load-retry.ts'
+import { LoadRetry } from '../../lib/runtime/backlog.ts'
 import { FakeClock } from '../helpers/clock.ts'
 
 function makeBed() {
